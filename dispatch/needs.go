@@ -1,0 +1,148 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// The interfaces below are what the engine needs of others. They are small and stand here, with their consumer;
+// sqlstore.DB satisfies the first group, redisq.Index and memq.Index the second.
+
+// Rows is the hot path in SQL: durable before it returns, group-committed.
+type Rows interface {
+	// Accept commits the drafts in one transaction and answers each in its place. Its error is ErrUnavailable or the
+	// context's: then none was accepted.
+	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
+	// Stamp claims rows for a batch. Every claim is either among the stamped or among the refusals.
+	Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error)
+	// Commit records results, each by compare-and-set on its fence, and answers each in its place.
+	Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error)
+}
+
+// Changes is what people and their programs change, each in one audited transaction, scoped by project.
+type Changes interface {
+	// Cancel cancels by id; an unknown id is ErrNotFound.
+	Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error)
+	// CancelRef cancels the open ones of a reference, at most limit, optionally of one topic.
+	CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error)
+	// Retry makes a callback due now: ErrNotFound, ErrAttempting, ErrPayloadPurged.
+	Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error)
+	// Reschedule moves one that is scheduled, or revives one that is dead with one more attempt at due (as Retry, Once):
+	// ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled), ErrPayloadPurged.
+	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error)
+	// AppendAudit records a mutation that has no row of its own.
+	AppendAudit(ctx context.Context, e store.AuditEntry) error
+}
+
+// Walks reads the open rows for sweep, rebuild and verify. Pages are in order of (due_at, id), at most limit long.
+type Walks interface {
+	// Overdue returns rows after the cursor that are scheduled, due before dueBefore, and have no claim that is alive at
+	// claimedBefore or later (both in Unix milliseconds).
+	Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error)
+	// Open returns open rows after the cursor, whatever their due time.
+	Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error)
+	// Claimed returns the rows whose claim is alive at now, in order of (due_at, id).
+	Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error)
+	// ByID returns those of the ids that are open.
+	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
+	// Expire ends up to limit open, unclaimed rows whose expiry has passed as Dead, Expired, and returns their refs.
+	Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
+	// DropClaims makes every claim end at once. Only the sole owner of an embedded index may call it, at start.
+	DropClaims(ctx context.Context, now int64) (int, error)
+}
+
+// Upkeep is what maintenance functions need: leases between processes, the index's row, the sweep's cursor, purge.
+type Upkeep interface {
+	// TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held.
+	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
+	// IndexMeta returns the index's row; it is made with want's values if it is missing.
+	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
+	// NextGeneration adds one to the generation if it is still from, and returns what it is now.
+	NextGeneration(ctx context.Context, from int64) (int64, error)
+	// SweepCursor and SetSweepCursor keep the sweep's place.
+	SweepCursor(ctx context.Context) (store.Cursor, error)
+	SetSweepCursor(ctx context.Context, c store.Cursor) error
+	// Purge removes, in bounded batches, payloads of callbacks that were terminal before payloadBefore, and whole
+	// callbacks with all that is theirs that were terminal before metadataBefore. It returns how many of each.
+	Purge(ctx context.Context, payloadBefore, metadataBefore int64, limit int) (payloads, callbacks int, err error)
+	// Fold adds up counter deltas and removes idempotency keys that have ended.
+	Fold(ctx context.Context, now int64) error
+}
+
+// LaneRows reads lane settings: those with a version above since, at most limit, by version.
+type LaneRows interface {
+	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
+}
+
+// Secrets keeps signing secrets, as ciphertext.
+type Secrets interface {
+	// Secrets returns the project's secrets, newest first: the present one and those that still sign beside it at now.
+	Secrets(ctx context.Context, project string, now int64) ([]store.Secret, error)
+	// AddSecret stores a new present secret and retires the present one, if any, at retireAt. With onlyIfNone it does nothing
+	// if the project has one already (several processes may start at once).
+	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error
+}
+
+// Prober says whether SQL can commit.
+type Prober interface {
+	// Ping commits something and returns nil, or says why it could not.
+	Ping(ctx context.Context) error
+}
+
+// Queue is the index's hot path. Every method is bounded by schedule.MaxBatch elements a call.
+type Queue interface {
+	// Shards is how many there are; it never changes. Claim takes one of 0..Shards-1; the rest find theirs by lane.
+	Shards() int
+	// Ensure adds what is absent to the delay set, and changes nothing that is present. It answers each item in its place
+	// with where it was before the call (Absent: it was added now).
+	Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error)
+	Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error)
+	Settle(ctx context.Context, settlements []schedule.Settlement) ([]schedule.Settled, error)
+	// Extend lengthens leases and says of each whether it is still held.
+	Extend(ctx context.Context, extensions []schedule.Extension) ([]bool, error)
+	// Cancel removes what is delayed or ready, and answers each with where it was before; a lease is left to its holder.
+	Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error)
+	Move(ctx context.Context, movements []schedule.Movement) ([]schedule.Moved, error)
+}
+
+// Locks are on business keys. They guard the wire: taken after the claim, released when the attempt ends.
+type Locks interface {
+	Acquire(ctx context.Context, requests []schedule.LockRequest) ([]schedule.LockReply, error)
+	Release(ctx context.Context, unlocks []schedule.Unlock) ([]schedule.Waiter, error)
+}
+
+// Index is what rebuild, sweep, verify and the settings of lanes need.
+type Index interface {
+	// Reset empties the shard, gives it the generation and closes it for claims. Ensure, Adopt and SetLanes work at once.
+	Reset(ctx context.Context, shard int, generation int64) error
+	// Adopt puts running attempts into a shard as leased, and their lock, if any, as held.
+	Adopt(ctx context.Context, adoptions []schedule.Adoption) error
+	// Open lets claims in again.
+	Open(ctx context.Context, shard int) error
+	SetLanes(ctx context.Context, settings []schedule.LaneSetting) error
+	// Audit checks and mends about 200 records from the cursor; the empty one is the beginning.
+	Audit(ctx context.Context, shard int, cursor string) (schedule.AuditPage, error)
+	// Scan lists what a shard holds, about limit items a page.
+	Scan(ctx context.Context, shard int, cursor string, limit int) (schedule.ScanPage, error)
+	Stats(ctx context.Context, shard int) (schedule.Stats, error)
+}
+
+// Generation is how a process tells its index which generation SQL says is the right one. With another one in the
+// index every operation returns schedule.ErrLost.
+type Generation interface {
+	SetGeneration(generation int64)
+	// Generation reads what the shard has; zero: none.
+	Generation(ctx context.Context, shard int) (int64, error)
+}
+
+// Hints wakes claimers early. A hint may be lost at any time: the claimer re-polls.
+type Hints interface {
+	// Hints carries the number of a shard whose head has become earlier than its last reply announced. It is one channel,
+	// always the same one, never closed.
+	Hints() <-chan int
+	// Run keeps the subscription until the context ends, and returns when all its goroutines have ended.
+	Run(ctx context.Context) error
+}

@@ -1,0 +1,14 @@
+// Package outbound is everything that leaves: the guarded client, the signers, the success rules, and the table that
+// turns an answer or an error into a class.
+//
+// One [Client] sends everything. Its promises:
+//
+//   - One call of Send is at most one request on the wire. Redirects are never followed, nothing is re-sent inside.
+//   - No connection is opened to an address that the [Guard] refuses, whatever the name resolved to.
+//   - At most 64 KiB of decoded response are read, whatever the receiver sends and however it encodes it.
+//   - Send returns within the request's timeout and a small constant; it never panics on what a receiver answers.
+//   - Secrets, credentials and URL query values are in no error and no log.
+//
+// The package decides what an attempt was (its class, whether it succeeded, whether it is charged). What follows from
+// that (the next due time, the state) is the engine's.
+package outbound

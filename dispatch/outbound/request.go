@@ -1,0 +1,61 @@
+package outbound
+
+import (
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A Request is one attempt that is to be made.
+type Request struct {
+	// ID is the callback's id with its prefix: the webhook-id. Number is sent as webhook-attempt.
+	ID     string
+	Number int
+
+	URL         string
+	Method      string
+	Headers     []store.Header
+	ContentType string
+	Body        []byte
+
+	// Timeout of the whole attempt, from the call of Send to the last byte read.
+	Timeout time.Duration
+	Success store.Success
+	// Secrets sign the request, the first one first; none: it is sent unsigned.
+	Secrets [][]byte
+	// Fresh keeps the attempt off kept-alive connections.
+	Fresh bool
+}
+
+// A Response is how an attempt ended. It is complete whatever happened.
+type Response struct {
+	Class   store.Class
+	Outcome store.AttemptOutcome
+	// Charged says whether the attempt counts (SPEC: it ended with an answer, or with an error while the target could be
+	// reached by our means). An uncharged one that may have reached the wire has outcome unknown.
+	Charged bool
+	// Stale: a kept-alive connection died before the first byte of the answer; uncharged, once per attempt, unless the
+	// request was Fresh.
+	Stale bool
+	// Signal for the lane: Answered says an HTTP status came; TimedOut says the timeout ended it.
+	Answered, TimedOut bool
+	// LocalTrouble: our own means failed (no name server answers, no file descriptors): divert, do not charge.
+	LocalTrouble bool
+
+	Status int
+	// Error is one line for people, without secrets; empty when an answer came.
+	Error     string
+	StartedAt time.Time
+	EndedAt   time.Time
+	Timings   store.Timings
+
+	RequestHeaders    []store.Header
+	ResponseHeaders   []store.Header
+	ResponseBody      string
+	ResponseTruncated bool
+	Rule              *store.Rule
+	// RetryAfter is what a 429 or 503 asked for, uncapped and not negative; zero: nothing usable.
+	RetryAfter time.Duration
+	// Location of a redirect, for the error text.
+	Location string
+}

@@ -1,0 +1,25 @@
+// Package schedule decides when: it knows ids, lanes and times, and nothing of callbacks.
+//
+// It holds the vocabulary that the engine and an index share: [Item], [Lease], [Settlement] and the requests and
+// replies around them; the retry ladder ([Tiers]); the wake-up rule ([Waker]: timer, hint, bounded re-poll); and
+// the cron wrapper for maintenance functions that must run in one process at a time.
+//
+// # The index
+//
+// An index is what the sub-packages implement: redisq on Redis, memq in this process. Both pass queuetest. An
+// index holds nothing that SQL does not also hold: it may be emptied, rolled back or lost at any time and is then
+// rebuilt. Its promises are these, and queuetest checks each of them:
+//
+//   - An id is in exactly one of three places: the delay set, its lane's ready list, or leased.
+//   - A claim returns only what is due by the index's own clock, never more than a lane's concurrency, and the
+//     same batch again when it is repeated with the same token.
+//   - A settlement with a token that is not the lease's changes nothing, unless it says that SQL's fence was won.
+//   - Every operation is atomic for one shard, bounded by [MaxBatch] elements, and, the claim apart, idempotent.
+//   - Next in a reply is never later than the shard's true next event, so whoever sleeps until then never
+//     oversleeps.
+//
+// # Times
+//
+// Every time in this package is whole Unix milliseconds in an int64, rounded up where it was finer. One clock
+// decides what is due: the index's, which every reply carries as Now.
+package schedule

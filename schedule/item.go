@@ -1,0 +1,320 @@
+package schedule
+
+import "time"
+
+// MaxBatch is the most elements that one call to an index may carry. Callers split; an index refuses more.
+const MaxBatch = 1000
+
+// StartConcurrency is the number of attempts in flight that a lane starts with, before any of its attempts has
+// ended. Answers double it up to the lane's limit, time-outs halve it down to 1.
+const StartConcurrency = 4
+
+// FreshShare is how many first attempts a saturated lane makes for each retry.
+const FreshShare = 3
+
+// An Item is all that an index knows of one open callback.
+type Item struct {
+	// ID is the bare ULID, 26 characters of Crockford base 32.
+	ID string
+	// Lane is the number that SQL gave the callback's lane; it is above zero. The lane decides the shard.
+	Lane int64
+	// Due is when it may be claimed, in Unix milliseconds. Zero and the past mean now.
+	Due int64
+	// Lock names the lock it needs while it is attempted: at most 22 characters of [A-Za-z0-9_-], or empty for none.
+	// It is carried, not interpreted: locks are taken after the claim (see [LockRequest]).
+	Lock string
+	// Retry says that at least one attempt was charged before. Fresh items and retries share a lane 3 to 1.
+	Retry bool
+}
+
+// Ref returns what finds the item in an index.
+func (i Item) Ref() Ref { return Ref{ID: i.ID, Lane: i.Lane} }
+
+// A Ref finds an item: the lane gives the shard, the id the rest.
+type Ref struct {
+	ID   string
+	Lane int64
+}
+
+// A Place is where in an index an item is.
+type Place int
+
+// The places of an item. The zero value is Absent.
+const (
+	Absent Place = iota
+	Delayed
+	Ready
+	Leased
+)
+
+// String returns the place in lower case.
+func (p Place) String() string {
+	switch p {
+	case Absent:
+		return "absent"
+	case Delayed:
+		return "delayed"
+	case Ready:
+		return "ready"
+	case Leased:
+		return "leased"
+	}
+	return "unknown"
+}
+
+// A Position is an item's place and due time in the index. Due is zero where Place is Absent.
+type Position struct {
+	Place Place
+	Due   int64
+}
+
+// Health is what the last ended attempt of a lane says about the lane. It bounds how many slots of a process the
+// lane may share (see [ClaimRequest]).
+type Health int
+
+// The healths of a lane. The zero value is Unproven.
+const (
+	// Unproven lanes have had no attempt end with an answer or a time-out yet.
+	Unproven Health = iota
+	// Answering lanes last gave an HTTP answer, whatever its status.
+	Answering
+	// TimingOut lanes last let an attempt time out.
+	TimingOut
+)
+
+// A ClaimRequest asks one shard for due items.
+type ClaimRequest struct {
+	// Owner is the claiming process: a name that no other process and no earlier start of this one has used.
+	Owner string
+	// Token becomes the token of every lease of the batch. It is made by the caller, unique, at most 32 characters
+	// of [A-Za-z0-9_-]. A claim whose reply was lost is repeated with the same token and gets the same batch; a
+	// claim with another token ends that possibility.
+	Token string
+	// Max is the most items to lease, 0 to 256. With 0 the claim only promotes and reaps.
+	Max int
+	// MaxUncertain is how many of Max may go to lanes that are not Answering; MaxTimingOut, how many to lanes that
+	// are TimingOut. They keep slots free for lanes that are known to answer.
+	MaxUncertain int
+	MaxTimingOut int
+	// Lease is how long the batch is held, counted from the reply's Now. It is at least 1 ms.
+	Lease time.Duration
+	// LaneLimit is the concurrency of lanes that have no limit of their own (see [LaneSetting]); at least 1.
+	LaneLimit int
+}
+
+// A Lease is one claimed item.
+type Lease struct {
+	Item
+	// Token is the claim's.
+	Token string
+	// Until is when the lease ends by itself, in Unix milliseconds of the index's clock.
+	Until int64
+	// Diverts counts the diverts since the item was last rescheduled or enqueued.
+	Diverts int
+	// Health is the lane's at the claim: it says which share of the process's slots the lease was counted to.
+	Health Health
+}
+
+// A Tick is what every reply of a shard carries.
+type Tick struct {
+	// Now is the index's clock in Unix milliseconds. It never goes back.
+	Now int64
+	// Next is when the shard next has something to do, at the latest: the head of its delay set, the end of a lane's
+	// hold or of a lease. Zero: nothing is in sight.
+	Next int64
+	// Seq grows with every write to the shard. A smaller one than was seen before the call was sent means that the
+	// shard was rolled back. An index that cannot be rolled back leaves it zero.
+	Seq int64
+}
+
+// A Claimed is the reply to a claim.
+type Claimed struct {
+	Tick
+	Leases []Lease
+	// More says that due items are left which the next claim could promote or lease if it had room.
+	More bool
+	// Reaped is how many expired leases the claim returned to the delay set.
+	Reaped int
+	// Quarantined is how many records could not be decoded and were set aside.
+	Quarantined int
+}
+
+// An Outcome is how a claimed item ends.
+type Outcome int
+
+// The outcomes. The zero value is not valid.
+const (
+	_ Outcome = iota
+	// Ack removes an item that is terminal by success or by request.
+	Ack
+	// Reschedule puts it into the delay set at Due and clears its diverts.
+	Reschedule
+	// Divert puts it into the delay set at Due and counts one divert. It charges nothing.
+	Divert
+	// Bury removes an item that is dead.
+	Bury
+)
+
+// A Signal is what the ended attempt says of its lane.
+type Signal int
+
+// The signals. The zero value says nothing.
+const (
+	NoSignal Signal = iota
+	// Answered: an HTTP answer came, whatever its status. It doubles the lane's concurrency up to its limit.
+	Answered
+	// TimedOut: the attempt ran into its time-out. It halves the lane's concurrency down to 1.
+	TimedOut
+)
+
+// A Settlement ends a lease.
+type Settlement struct {
+	// Item is as claimed, but with Due and Retry as they shall be from now on (Reschedule, Divert).
+	Item
+	// Token is the lease's.
+	Token   string
+	Outcome Outcome
+	Signal  Signal
+	// Won says that the caller's result won SQL's fence, so that the settlement is true whatever the index thinks:
+	// an item that is absent, delayed or ready is put where the settlement says. An item that is leased under another
+	// token is left alone: its holder will be refused by SQL and park it.
+	Won bool
+	// HoldUntil keeps the item's lane from being claimed until then, in Unix milliseconds. It only ever lengthens a
+	// hold. Zero: no hold.
+	HoldUntil int64
+}
+
+// A Settled is what became of one settlement.
+type Settled int
+
+// The replies to a settlement. The zero value is not valid.
+const (
+	_ Settled = iota
+	// Applied: the index is as the settlement says.
+	Applied
+	// Stale: the item is leased under another token, or was not leased and Won was false; nothing changed.
+	Stale
+	// Gone: the item is not in the index and Won was false; nothing changed.
+	Gone
+)
+
+// An Extension lengthens a lease.
+type Extension struct {
+	Ref
+	Token string
+	// Until is the lease's new end. An earlier one than the lease has changes nothing.
+	Until int64
+}
+
+// A Movement gives an item another due time.
+type Movement struct {
+	Ref
+	Due int64
+}
+
+// A Moved is what became of one movement.
+type Moved int
+
+// The replies to a movement. The zero value is not valid.
+const (
+	_ Moved = iota
+	// MovedIt: the item was delayed or ready and is now due at the new time.
+	MovedIt
+	// MovedGone: the item is not in the index.
+	MovedGone
+	// MovedHeld: the item is leased, or its lane is paused or held. A leased item remembers the movement: when its lease is
+	// settled or reaped it is due at the earlier of the two times, even after an Ack or a Bury (SQL's stamp then
+	// decides). In a held lane the item is moved all the same.
+	MovedHeld
+)
+
+// A LaneSetting is what SQL says of a lane. Settings replace each other whole; an older Version changes nothing.
+type LaneSetting struct {
+	Lane int64
+	// Limit is the most attempts in flight; zero means the claim's LaneLimit.
+	Limit int
+	// PausedUntil keeps the lane from being claimed until then; zero: not paused. Far in the future: until changed.
+	PausedUntil int64
+	Version     int64
+}
+
+// A LockRequest asks for the lock of a leased item, or renews it with the same ID and Token and a later Until.
+type LockRequest struct {
+	Lock  string
+	ID    string
+	Lane  int64
+	Token string
+	// Until is when the lock ends by itself, in Unix milliseconds.
+	Until int64
+}
+
+// A LockReply says whether the lock was taken. Where it was not, the item has joined, or kept its place in, the
+// lock's queue of waiters, and HeldUntil is when the present holder's lock would end by itself.
+type LockReply struct {
+	Acquired  bool
+	HeldUntil int64
+}
+
+// An Unlock releases a lock and asks for the next waiter. Releasing a lock that is not held under ID and Token
+// releases nothing but still answers with a waiter if the lock is free.
+type Unlock struct {
+	Lock  string
+	ID    string
+	Token string
+	// Gone are waiters that no longer exist: they leave the queue. Skip are waiters that exist but cannot run now:
+	// they keep their place, and are not answered.
+	Gone []string
+	Skip []string
+}
+
+// A Waiter is the first in a lock's queue. For 200 ms from the reply the lock is kept for it; an empty ID means that
+// nobody waits.
+type Waiter struct {
+	ID   string
+	Lane int64
+}
+
+// KeepForWaiter is how long a released lock is kept for the waiter that was named: newcomers are refused meanwhile.
+const KeepForWaiter = 200 * time.Millisecond
+
+// An Adoption puts a running attempt into a rebuilt index as leased.
+type Adoption struct {
+	Item
+	Token string
+	Until int64
+}
+
+// A Found is one item met by a scan or an audit.
+type Found struct {
+	Item
+	Place Place
+}
+
+// A ScanPage is a part of an index, for comparing it with SQL. An item that moves while it is scanned may be met
+// twice, and one that is there from the first page to the last is met at least once.
+type ScanPage struct {
+	Found []Found
+	// Next continues the scan; empty: that was the last page.
+	Next string
+}
+
+// An AuditPage is the result of checking, and mending, a part of a shard: each record against the three places, and
+// each lane's in-flight count against its leases.
+type AuditPage struct {
+	Checked, Repaired int
+	Next              string
+}
+
+// Stats are sizes of one shard; no scan is needed for them.
+type Stats struct {
+	Tick
+	Delayed, Ready, Leased int64
+	// RunnableLanes have something ready and room for it; BlockedLanes wait for a hold or a pause to end.
+	RunnableLanes, BlockedLanes int64
+	Locks, Waiters              int64
+	Quarantined                 int64
+	// HeadDue is the earliest due time in the delay set; zero when it is empty.
+	HeadDue int64
+	// Counters since the shard was built: claimed, acked, rescheduled, diverted, buried, reaped, stale.
+	Counters map[string]int64
+}

@@ -1,0 +1,208 @@
+package store
+
+import "time"
+
+// CallbackPrefix stands before a callback's ULID wherever a caller or a receiver sees it.
+const CallbackPrefix = "cb_"
+
+// DefaultProject is the project that exists from the first migration on.
+const DefaultProject = "default"
+
+// A Header is one HTTP header, in the order in which it was given.
+type Header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// A Callback is one HTTP obligation that is attempted until it is terminal.
+type Callback struct {
+	// ID is a bare ULID. Project scopes everything that is read or written by a caller.
+	ID      string
+	Project string
+	Kind    Kind
+	// EndpointID is empty for plain URLs.
+	EndpointID string
+	URL        string
+	Method     string
+	Headers    []Header
+	Topic      string
+	// Ref is the business reference, searchable and not unique. LockKey keeps two callbacks from being attempted at
+	// the same time; both may be empty.
+	Ref     string
+	LockKey string
+	// Lane is the isolation key as a caller knows it, LaneID the number that SQL gave it.
+	Lane   string
+	LaneID int64
+	Labels map[string]string
+
+	Policy  Policy
+	Success Success
+	// Signer is a signer's name; "standard-v1" unless the caller said "none".
+	Signer string
+
+	// State is Scheduled or terminal: see StateAt. Reason is empty while it is open.
+	State  State
+	Reason Reason
+	// DueAt is when the next attempt may start; zero when terminal. FirstDueAt is what deadline and expiry run from.
+	DueAt      int64
+	FirstDueAt int64
+	// ExpiresAt ends an open callback as Dead, Expired; zero: never.
+	ExpiresAt int64
+	// AttemptCount is the charged attempts, DivertCount the diverts, AttemptSeq the attempt rows (the last number).
+	AttemptCount int
+	DivertCount  int
+	AttemptSeq   int
+	// LadderBase is the AttemptCount at which the present ladder began: 0; 1 - start_attempt where others made the first
+	// attempts (so it may be negative); what AttemptCount was when the ladder was restarted. The position in the ladder is
+	// AttemptCount - LadderBase.
+	LadderBase int
+	// Trigger of the next attempt.
+	Trigger Trigger
+	// ResumeState and ResumeReason are what a manual single retry of a terminal callback falls back to if it fails.
+	ResumeState  State
+	ResumeReason Reason
+	// CancelRequested: an attempt was in flight when the callback was canceled; unless it succeeds, it ends Canceled.
+	CancelRequested bool
+	// FreeRetry: the last attempt died on a kept-alive connection and was not charged; the next one is, however it ends,
+	// and uses a fresh connection.
+	FreeRetry bool
+
+	LastStatus int
+	LastClass  Class
+
+	// Version is the caller's own, for supersede; nil: none.
+	Version *int64
+
+	CreatedAt  int64
+	UpdatedAt  int64
+	FinishedAt int64
+
+	// Fence grows by one with every claim stamp; a result commits only with the fence of its claim. ClaimUntil is when the
+	// present claim ends by itself; zero: not claimed. CrashCount is the claims in a row that ended without a result, the
+	// present one included.
+	Fence      int64
+	ClaimToken string
+	ClaimUntil int64
+	CrashCount int
+
+	// PayloadID finds the body; empty when there is none. PayloadPurged: there was one, and retention has ended.
+	PayloadID     string
+	ContentType   string
+	PayloadPurged bool
+}
+
+// StateAt returns the state as a caller sees it at now: Attempting while a claim is alive, else State.
+func (c *Callback) StateAt(now int64) State {
+	if c.State == Scheduled && c.ClaimUntil > now {
+		return Attempting
+	}
+	return c.State
+}
+
+// MaxAttempts returns how many charged attempts the callback can reach, all ladders counted.
+func (c *Callback) MaxAttempts() int {
+	return c.LadderBase + len(c.Policy.Tiers) + 1
+}
+
+// A Policy says when to try again.
+type Policy struct {
+	// Name is the preset's, or empty for one given whole.
+	Name string `json:"name,omitempty"`
+	// Tiers: tier i is the wait after failed attempt i. Empty: a single attempt.
+	Tiers []time.Duration `json:"tiers"`
+	// RepeatLast goes on with the last tier until Deadline.
+	RepeatLast bool `json:"repeat_last,omitempty"`
+	// Deadline runs from the first due time; no attempt starts after it. Zero: none.
+	Deadline time.Duration `json:"deadline,omitempty"`
+	// Timeout of one attempt, 100 ms to 60 s.
+	Timeout time.Duration `json:"timeout"`
+	// Jitter lengthens each wait by up to this part of it: wait × (1 + U(0, Jitter)). 0 to 1.
+	Jitter float64 `json:"jitter,omitempty"`
+	// RetryAfterCap bounds what a receiver's Retry-After may ask for.
+	RetryAfterCap time.Duration `json:"retry_after_cap"`
+	// OverloadFloor is the least wait after a 429 or a time-out.
+	OverloadFloor time.Duration `json:"overload_floor,omitempty"`
+	// StopOn are HTTP statuses that end the callback: 410 as Gone, others as Rejected.
+	StopOn []int `json:"stop_on,omitempty"`
+}
+
+// A Success is the rule that decides whether an answer counts. Only named rules exist so far.
+type Success struct {
+	Name string `json:"name"`
+}
+
+// A Trigger says why an attempt was made.
+type Trigger string
+
+// The triggers of attempts.
+const (
+	BySchedule Trigger = "schedule"
+	Manual     Trigger = "manual"
+)
+
+// An AttemptOutcome says what is known of an attempt. Unknown ones may have reached the receiver.
+type AttemptOutcome string
+
+// The outcomes of attempts.
+const (
+	AttemptSucceeded AttemptOutcome = "succeeded"
+	AttemptFailed    AttemptOutcome = "failed"
+	AttemptUnknown   AttemptOutcome = "unknown"
+)
+
+// Timings are the parts of an attempt in milliseconds, with fractions. A part that did not happen is zero.
+type Timings struct {
+	DNS       float64 `json:"dns"`
+	Connect   float64 `json:"connect"`
+	TLS       float64 `json:"tls"`
+	FirstByte float64 `json:"first_byte"`
+	Total     float64 `json:"total"`
+}
+
+// A Rule says what an answer had to be and what it was.
+type Rule struct {
+	Name     string `json:"name"`
+	Expected string `json:"expected"`
+	Saw      string `json:"saw"`
+}
+
+// An Attempt is one try, numbered from 1 within its callback.
+type Attempt struct {
+	CallbackID string
+	Project    string
+	// Number is given by the store when the result commits.
+	Number    int
+	Trigger   Trigger
+	Outcome   AttemptOutcome
+	Charged   bool
+	Class     Class
+	Status    int
+	Error     string
+	StartedAt int64
+	EndedAt   int64
+	DueAt     int64
+	// Lateness is StartedAt - DueAt in milliseconds, with fractions.
+	Lateness float64
+	Timings  Timings
+	// RequestHeaders are masked; ResponseHeaders are the chosen ones.
+	RequestHeaders  []Header
+	ResponseHeaders []Header
+	// ResponseBody is at most 4 KiB of sanitised text.
+	ResponseBody      string
+	ResponseTruncated bool
+	Rule              *Rule
+	// NextDueAt is when the next attempt was scheduled; zero: none.
+	NextDueAt int64
+	Fence     int64
+	// Stale: the result came after its claim had been lost, and had no effect.
+	Stale bool
+	// KeyID names the secret that signed; empty: unsigned.
+	KeyID string
+}
+
+// A Payload is a body apart from its callback's row.
+type Payload struct {
+	ID          string
+	ContentType string
+	Body        []byte
+}

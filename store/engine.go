@@ -1,0 +1,151 @@
+package store
+
+// This file holds what the engine asks of a store: accept, stamp, commit, and the walks of sweep and rebuild. These
+// work over all projects, because the index knows ids only; everything a caller can reach is scoped by project and
+// stands in read.go and change.go.
+
+// A Draft is a callback that is to be accepted.
+type Draft struct {
+	// Callback is complete but for LaneID, which the store finds or makes from Project and Lane.
+	Callback Callback
+	// Body is the payload's bytes; nil: none. PayloadID is given by the store.
+	Body []byte
+	// Idempotency is nil when the caller gave no key.
+	Idempotency *Idempotency
+}
+
+// Idempotency is a caller's promise that a request with the same key is the same request.
+type Idempotency struct {
+	// Route separates the keys of different calls.
+	Route string
+	Key   string
+	// Fingerprint is a hash over everything the request said.
+	Fingerprint []byte
+}
+
+// An Accepted is what became of a draft.
+type Accepted struct {
+	// Callback is the draft's, with LaneID, or the first one's when Replayed.
+	Callback Callback
+	Replayed bool
+	// Err is nil, ErrIdempotencyMismatch, or what was wrong with this row alone; the others were committed.
+	Err error
+}
+
+// A Stamp claims rows in SQL for one claimed batch, and fetches what an attempt needs.
+type Stamp struct {
+	// Token is the claim's token in the index.
+	Token string
+	// Now is the index's clock at the claim; rows due later than Now are refused.
+	Now int64
+	// Margin is added to each row's attempt timeout to give ClaimUntil = Now + timeout + Margin, in milliseconds.
+	Margin int64
+	Claims []StampClaim
+}
+
+// A StampClaim is one row of a stamp.
+type StampClaim struct {
+	ID string
+	// Diverts is added to the row's DivertCount.
+	Diverts int
+}
+
+// A Stamped is a row that was claimed.
+type Stamped struct {
+	Callback
+	Body []byte
+}
+
+// A Refusal is a row that was not claimed, with what the index should do instead: park it at Due, or drop it.
+type Refusal struct {
+	ID string
+	// Terminal: the row is terminal, or does not exist. Drop it.
+	Terminal bool
+	// Due is when the row may be claimed at the earliest: its due time, or the end of the claim that is alive.
+	Due int64
+	// AttemptCount tells fresh from retry.
+	Retry bool
+	// Corrupt: the row was claimed and cannot be decoded. It has been set aside: it is Dead, Invalid, its bytes untouched.
+	Corrupt bool
+}
+
+// A Result is how a claimed row goes on. It takes effect only if the row's fence is still Fence.
+type Result struct {
+	ID    string
+	Fence int64
+	// Attempt is the row to record; nil where no attempt was made (a hand-back, an expiry).
+	Attempt *Attempt
+	// State is Scheduled with DueAt, or terminal with Reason. A callback whose cancel was requested, or that was retried
+	// once from a terminal state, may end otherwise than asked: see Committed.
+	State  State
+	Reason Reason
+	DueAt  int64
+	// Charge adds one to AttemptCount. Diverts is added to DivertCount.
+	Charge  bool
+	Diverts int
+	// FreeRetry is stored for the next attempt.
+	FreeRetry bool
+	// KeepCrashCount leaves the count of claims without result as it is (a panic); any other result resets it.
+	KeepCrashCount bool
+}
+
+// A Committed is what became of a result.
+type Committed struct {
+	// Won is false when the fence had moved on: the attempt was kept as stale and nothing else changed.
+	Won bool
+	// State and DueAt are the row's from now on.
+	State  State
+	Reason Reason
+	DueAt  int64
+	// Number of the attempt row.
+	Number int
+}
+
+// An OpenRow is what sweep and rebuild need of an open callback.
+type OpenRow struct {
+	ID      string
+	Project string
+	LaneID  int64
+	LockKey string
+	DueAt   int64
+	// Retry: at least one attempt was charged.
+	Retry      bool
+	ClaimToken string
+	ClaimUntil int64
+	ExpiresAt  int64
+}
+
+// A Cursor is a place in the order of (due_at, id). The zero value is the beginning.
+type Cursor struct {
+	DueAt int64
+	ID    string
+}
+
+// A Lane is one isolation key of a project and its settings.
+type Lane struct {
+	ID      int64
+	Project string
+	Key     string
+	// Limit of attempts in flight; zero: the process's setting.
+	Limit       int
+	PausedUntil int64
+	Version     int64
+}
+
+// IndexMeta is the one row that says what the index must be.
+type IndexMeta struct {
+	Generation int64
+	Shards     int
+	Prefix     string
+}
+
+// A Secret is a project's signing secret, encrypted.
+type Secret struct {
+	ID         string
+	Project    string
+	KeyID      string
+	Ciphertext []byte
+	CreatedAt  int64
+	// RetiredAt is when it stops signing beside its successor; zero: it is the present one.
+	RetiredAt int64
+}
