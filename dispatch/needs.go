@@ -54,14 +54,20 @@ type Walks interface {
 	DropClaims(ctx context.Context, now int64) (int, error)
 }
 
-// Upkeep is what maintenance functions need: leases between processes, the index's row, the sweep's cursor, purge.
-type Upkeep interface {
-	// TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held.
-	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
+// Metas keeps the one row that says what the index must be.
+type Metas interface {
 	// IndexMeta returns the index's row; it is made with want's values if it is missing.
 	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
 	// NextGeneration adds one to the generation if it is still from, and returns what it is now.
 	NextGeneration(ctx context.Context, from int64) (int64, error)
+	// MarkBuilt notes that the generation was filled to the end.
+	MarkBuilt(ctx context.Context, generation int64) error
+}
+
+// Upkeep is what maintenance functions need: leases between processes, the sweep's cursor, purge, counters.
+type Upkeep interface {
+	// TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held.
+	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
 	// SweepCursor and SetSweepCursor keep the sweep's place.
 	SweepCursor(ctx context.Context) (store.Cursor, error)
 	SetSweepCursor(ctx context.Context, c store.Cursor) error
@@ -128,6 +134,11 @@ type Index interface {
 	// Scan lists what a shard holds, about limit items a page.
 	Scan(ctx context.Context, shard int, cursor string, limit int) (schedule.ScanPage, error)
 	Stats(ctx context.Context, shard int) (schedule.Stats, error)
+}
+
+// Lookup says where items are, and changes nothing.
+type Lookup interface {
+	Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error)
 }
 
 // Generation is how a process tells its index which generation SQL says is the right one. With another one in the

@@ -99,6 +99,8 @@ type Committed struct {
 	DueAt  int64
 	// Number of the attempt row.
 	Number int
+	// Err is nil, or why this result alone cannot be committed; the others were.
+	Err error
 }
 
 // An OpenRow is what sweep and rebuild need of an open callback.
@@ -135,8 +137,10 @@ type Lane struct {
 // IndexMeta is the one row that says what the index must be.
 type IndexMeta struct {
 	Generation int64
-	Shards     int
-	Prefix     string
+	// Built is the last generation that was filled to the end; less than Generation while a rebuild is under way, or died.
+	Built  int64
+	Shards int
+	Prefix string
 }
 
 // A Secret is a project's signing secret, encrypted.

@@ -8,7 +8,9 @@
 //   - At most 64 KiB of decoded response are read, whatever the receiver sends and however it encodes it.
 //   - Send returns within the request's timeout and a small constant; it never panics on what a receiver answers.
 //   - Secrets, credentials and URL query values are in no error and no log.
+//   - An attempt has its connection for itself (HTTP/1.1), and one destination's failure closes no other's connections.
 //
 // The package decides what an attempt was (its class, whether it succeeded, whether it is charged). What follows from
-// that (the next due time, the state) is the engine's.
+// that (the next due time, the state, whether the endpoint is stopped) is the engine's: nothing is tried again here,
+// nothing is waited for, and no state is kept but idle connections, TLS sessions and whether name servers answer.
 package outbound

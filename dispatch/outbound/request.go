@@ -54,7 +54,7 @@ type Response struct {
 	ResponseBody      string
 	ResponseTruncated bool
 	Rule              *store.Rule
-	// RetryAfter is what a 429 or 503 asked for, uncapped and not negative; zero: nothing usable.
+	// RetryAfter is what a 429, 503 or 423 asked for, uncapped and not negative; zero: nothing usable.
 	RetryAfter time.Duration
 	// Location of a redirect, for the error text.
 	Location string

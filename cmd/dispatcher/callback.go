@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// callbackCommand is the API for callbacks from the shell.
+type callbackCommand struct {
+	Send   callbackSend   `cmd:"" help:"Send one callback: it is accepted now and attempted until it is terminal."`
+	Get    callbackGet    `cmd:"" help:"Show one callback with its attempts and its ladder."`
+	List   callbackList   `cmd:"" help:"List callbacks, newest first."`
+	Cancel callbackCancel `cmd:"" help:"Cancel one callback, or all open ones of a reference."`
+	Retry  callbackRetry  `cmd:"" help:"Attempt one callback now, whatever its state."`
+}
+
+// A shownCallback is what the commands read of a callback.
+type shownCallback struct {
+	ID           string            `json:"id"`
+	Kind         string            `json:"kind"`
+	URL          string            `json:"url"`
+	Method       string            `json:"method"`
+	Topic        string            `json:"topic"`
+	Ref          string            `json:"ref"`
+	LockKey      string            `json:"lock_key"`
+	Lane         string            `json:"lane"`
+	Labels       map[string]string `json:"labels"`
+	State        string            `json:"state"`
+	Reason       string            `json:"reason"`
+	DueAt        *time.Time        `json:"due_at"`
+	AttemptCount int               `json:"attempt_count"`
+	DivertCount  int               `json:"divert_count"`
+	MaxAttempts  *int              `json:"max_attempts"`
+	Tiers        []string          `json:"tiers"`
+	LastStatus   *int              `json:"last_status"`
+	LastClass    string            `json:"last_class"`
+	CreatedAt    time.Time         `json:"created_at"`
+	FinishedAt   *time.Time        `json:"finished_at"`
+	ExpiresAt    *time.Time        `json:"expires_at"`
+	Replayed     bool              `json:"replayed"`
+}
+
+// A shownAttempt is what the commands read of an attempt.
+type shownAttempt struct {
+	Number       int        `json:"number"`
+	Trigger      string     `json:"trigger"`
+	Outcome      string     `json:"outcome"`
+	Charged      bool       `json:"charged"`
+	Class        string     `json:"class"`
+	StatusCode   *int       `json:"status_code"`
+	Error        string     `json:"error"`
+	StartedAt    *time.Time `json:"started_at"`
+	EndedAt      *time.Time `json:"ended_at"`
+	DueAt        *time.Time `json:"due_at"`
+	LatenessMs   float64    `json:"lateness_ms"`
+	ResponseBody string     `json:"response_body"`
+	Rule         *struct {
+		Expected string `json:"expected"`
+		Saw      string `json:"saw"`
+	} `json:"rule"`
+	NextDueAt *time.Time `json:"next_due_at"`
+}
+
+// A callbackPage is one answer to a list.
+type callbackPage struct {
+	Data       []shownCallback `json:"data"`
+	NextCursor *string         `json:"next_cursor"`
+}
+
+// callbackGet shows one callback.
+type callbackGet struct {
+	clientFlags
+	ID   string `arg:"" help:"Id of the callback, cb_ and 26 characters."`
+	JSON bool   `name:"json" help:"Print JSON for machines: the callback, and its attempts under \"attempts\"."`
+}
+
+// Run shows the callback, its ladder and its attempts.
+func (cmd *callbackGet) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	var cb shownCallback
+	answer, err := cl.call(ctx, http.MethodGet, callbackPath(cmd.ID), nil, &cb)
+	if err != nil {
+		return err
+	}
+	var attempts struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	if _, err := cl.call(ctx, http.MethodGet, callbackPath(cmd.ID)+"/attempts", nil, &attempts); err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return printWithAttempts(c, answer, attempts.Data)
+	}
+	list := make([]shownAttempt, len(attempts.Data))
+	for i, raw := range attempts.Data {
+		if err := json.Unmarshal(raw, &list[i]); err != nil {
+			return fmt.Errorf("attempt %d of the answer: %w", i+1, err)
+		}
+	}
+	showCallback(c, &cb, list, time.Now())
+	return nil
+}
+
+// printWithAttempts prints a callback as the server wrote it, with one more member.
+func printWithAttempts(c *console, callback []byte, attempts []json.RawMessage) error {
+	list, err := json.Marshal(attempts)
+	if err != nil {
+		return err
+	}
+	head := strings.TrimSuffix(strings.TrimSpace(string(callback)), "}") + ","
+	return printJSON(c, []byte(head+`"attempts":`+string(list)+"}"))
+}
+
+// callbackPath is the address of one callback.
+func callbackPath(id string) string { return "/v1/callbacks/" + url.PathEscape(id) }
+
+// callbackList lists callbacks.
+type callbackList struct {
+	clientFlags
+	State       []string          `placeholder:"STATE" help:"Only these states: scheduled, attempting, succeeded, dead, canceled."`
+	Topic       string            `placeholder:"TOPIC" help:"Only this topic."`
+	Ref         string            `placeholder:"REF" help:"Only this reference."`
+	Lane        string            `placeholder:"LANE" help:"Only this lane."`
+	Class       string            `placeholder:"CLASS" help:"Only those whose last attempt ended with this class, such as http_5xx."`
+	StatusCode  int               `placeholder:"CODE" help:"Only those whose last attempt was answered with this status."`
+	Label       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Only those with this label; may be repeated."`
+	MinAttempts int               `placeholder:"N" help:"Only those with at least so many charged attempts."`
+	Overdue     bool              `help:"Only those that should have been attempted already."`
+	From        string            `placeholder:"TIME" help:"Only those accepted at or after this time, RFC 3339."`
+	To          string            `placeholder:"TIME" help:"Only those accepted before this time, RFC 3339."`
+	ByDue       bool              `help:"Open callbacks by due time, earliest first."`
+	Limit       int               `default:"50" placeholder:"N" help:"Most callbacks to show, at most 500. Default: 50."`
+	Cursor      string            `placeholder:"CURSOR" help:"Continue a list at the cursor that it ended with."`
+	JSON        bool              `name:"json" help:"Print the server's answer for machines."`
+}
+
+// query returns the list's filters as the API spells them.
+func (cmd *callbackList) query() url.Values {
+	q := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	for _, state := range cmd.State {
+		q.Add("state", state)
+	}
+	set("topic", cmd.Topic)
+	set("ref", cmd.Ref)
+	set("lane", cmd.Lane)
+	set("class", cmd.Class)
+	set("from", cmd.From)
+	set("to", cmd.To)
+	set("cursor", cmd.Cursor)
+	for name, value := range cmd.Label {
+		q.Set("label."+name, value)
+	}
+	if cmd.StatusCode != 0 {
+		q.Set("status_code", strconv.Itoa(cmd.StatusCode))
+	}
+	if cmd.MinAttempts != 0 {
+		q.Set("min_attempts", strconv.Itoa(cmd.MinAttempts))
+	}
+	if cmd.Overdue {
+		q.Set("overdue", "true")
+	}
+	if cmd.ByDue {
+		q.Set("order", "due")
+	}
+	q.Set("limit", strconv.Itoa(cmd.Limit))
+	return q
+}
+
+// Run prints one page.
+func (cmd *callbackList) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	var page callbackPage
+	answer, err := cl.call(ctx, http.MethodGet, "/v1/callbacks?"+cmd.query().Encode(), nil, &page)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	if len(page.Data) == 0 {
+		fmt.Fprintln(c.out, "no callbacks match")
+		return nil
+	}
+	showCallbacks(c, page.Data, time.Now())
+	if page.NextCursor != nil && *page.NextCursor != "" {
+		fmt.Fprintf(c.out, "\nthere are more: --cursor %s\n", printable(*page.NextCursor))
+	}
+	return nil
+}
+
+// callbackCancel cancels.
+type callbackCancel struct {
+	clientFlags
+	ID     string `arg:"" optional:"" help:"Id of the callback."`
+	Ref    string `placeholder:"REF" help:"Cancel all open callbacks of this reference instead."`
+	Topic  string `placeholder:"TOPIC" help:"With --ref: only those of this topic."`
+	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON   bool   `name:"json" help:"Print the server's answer for machines."`
+}
+
+// A cancelResult is what the server says of one cancel.
+type cancelResult struct {
+	Result   string        `json:"result"`
+	Callback shownCallback `json:"callback"`
+}
+
+// Run cancels and says of each callback what became of it.
+func (cmd *callbackCancel) Run(ctx context.Context, c *console) error {
+	if (cmd.ID == "") == (cmd.Ref == "") || cmd.Topic != "" && cmd.Ref == "" {
+		return &usageError{lines: []string{"callback cancel needs either an id or --ref (with --topic if wanted)"}}
+	}
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	in := map[string]string{}
+	if cmd.Reason != "" {
+		in["reason"] = cmd.Reason
+	}
+	var answer []byte
+	var results []cancelResult
+	if cmd.ID != "" {
+		results = make([]cancelResult, 1)
+		answer, err = cl.call(ctx, http.MethodPost, callbackPath(cmd.ID)+"/cancel", in, &results[0])
+	} else {
+		in["ref"] = cmd.Ref
+		if cmd.Topic != "" {
+			in["topic"] = cmd.Topic
+		}
+		var all struct {
+			Data []cancelResult `json:"data"`
+		}
+		answer, err = cl.call(ctx, http.MethodPost, "/v1/callbacks/cancel", in, &all)
+		results = all.Data
+	}
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	for _, r := range results {
+		fmt.Fprintf(c.out, "%s  %s\n", printable(r.Callback.ID), cancelSentence(r.Result))
+	}
+	if len(results) == 0 {
+		fmt.Fprintln(c.out, "no open callback has this reference")
+	}
+	return nil
+}
+
+func cancelSentence(result string) string {
+	switch result {
+	case "canceled":
+		return "canceled: no attempt will start any more"
+	case "too_late":
+		return "too late: an attempt is in flight; its success counts, else the callback ends canceled"
+	case "already_terminal":
+		return "already terminal: nothing was changed"
+	}
+	return printable(result)
+}
+
+// callbackRetry attempts a callback now.
+type callbackRetry struct {
+	clientFlags
+	ID     string `arg:"" help:"Id of the callback."`
+	Ladder string `default:"once" enum:"once,restart" help:"For a terminal callback: once is a single attempt, restart a new ladder from tier 1. Default: once."`
+	URL    string `name:"url" placeholder:"URL" help:"Send it to this address from now on."`
+	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON   bool   `name:"json" help:"Print the server's answer for machines."`
+}
+
+// Run asks for the attempt.
+func (cmd *callbackRetry) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	in := map[string]string{"ladder": cmd.Ladder}
+	if cmd.URL != "" {
+		in["url"] = cmd.URL
+	}
+	if cmd.Reason != "" {
+		in["reason"] = cmd.Reason
+	}
+	var cb shownCallback
+	answer, err := cl.call(ctx, http.MethodPost, callbackPath(cmd.ID)+"/retry", in, &cb)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	fmt.Fprintf(c.out, "%s  is %s and will be attempted now (see \"dispatcher callback get %[1]s\")\n", printable(cb.ID), printable(cb.State))
+	return nil
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// widest is how many characters of a text from elsewhere stand in one column.
+const widest = 60
+
+// showCallbacks prints a list as a table.
+func showCallbacks(c *console, list []shownCallback, now time.Time) {
+	t := c.newTable("id", "state", "attempts", "due", "last", "topic", "ref", "url")
+	for i := range list {
+		cb := &list[i]
+		t.AppendRow([]any{
+			printable(cb.ID), c.state(cb), attemptCount(cb), whenDue(cb, now), lastOf(cb),
+			short(cb.Topic, 32), short(cb.Ref, 32), short(cb.URL, widest),
+		})
+	}
+	t.Render()
+}
+
+// state returns state and reason, coloured where that is welcome.
+func (c *console) state(cb *shownCallback) string {
+	s := printable(cb.State)
+	if cb.Reason != "" {
+		s += ": " + printable(cb.Reason)
+	}
+	return c.paint(s, stateColour(cb.State))
+}
+
+func attemptCount(cb *shownCallback) string {
+	if cb.MaxAttempts == nil {
+		return strconv.Itoa(cb.AttemptCount)
+	}
+	return fmt.Sprintf("%d/%d", cb.AttemptCount, *cb.MaxAttempts)
+}
+
+func lastOf(cb *shownCallback) string {
+	s := printable(cb.LastClass)
+	if cb.LastStatus != nil {
+		s = strings.TrimSpace(strconv.Itoa(*cb.LastStatus) + " " + s)
+	}
+	return s
+}
+
+// whenDue says how far away the next attempt is.
+func whenDue(cb *shownCallback, now time.Time) string {
+	if cb.DueAt == nil {
+		return ""
+	}
+	d := cb.DueAt.Sub(now)
+	if d <= 0 {
+		return "now"
+	}
+	return "in " + brief(d)
+}
+
+// brief prints a duration to the second, or to the millisecond below one.
+func brief(d time.Duration) string {
+	if d.Abs() < time.Second {
+		return schedule.FormatDuration(d.Round(time.Millisecond))
+	}
+	return schedule.FormatDuration(d.Round(time.Second))
+}
+
+// clockTime prints a time for people: in their zone, with date and offset, to the millisecond.
+func clockTime(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05.000 -07:00")
+}
+
+// short makes a text from elsewhere safe and at most n characters long.
+func short(s string, n int) string {
+	r := []rune(printable(s))
+	if len(r) <= n {
+		return string(r)
+	}
+	return string(r[:n-1]) + "…"
+}
+
+// showCallback prints one callback, its attempts, and the rest of its ladder.
+func showCallback(c *console, cb *shownCallback, attempts []shownAttempt, now time.Time) {
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(c.out, "%-10s %s\n", name, value)
+		}
+	}
+	line("callback", printable(cb.ID))
+	line("state", c.state(cb))
+	line("sends", printable(cb.Method)+" "+printable(cb.URL))
+	line("topic", printable(cb.Topic))
+	line("ref", printable(cb.Ref))
+	line("lock key", printable(cb.LockKey))
+	line("lane", printable(cb.Lane))
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(cb.Labels)) {
+		labels = append(labels, printable(name+"="+cb.Labels[name]))
+	}
+	line("labels", strings.Join(labels, " "))
+	line("attempts", attemptCount(cb)+" charged, "+strconv.Itoa(cb.DivertCount)+" diverted")
+	line("tiers", printable(strings.Join(cb.Tiers, " ")))
+	line("accepted", clockTime(&cb.CreatedAt))
+	line("expires", clockTime(cb.ExpiresAt))
+	line("finished", clockTime(cb.FinishedAt))
+	fmt.Fprintln(c.out)
+	t := c.newTable("attempt", "started", "late", "outcome", "answer", "next attempt")
+	for i := range attempts {
+		t.AppendRow(attemptRow(c, &attempts[i]))
+	}
+	for _, step := range ladder(cb, attempts, now) {
+		t.AppendRow([]any{step.name, step.at, "", c.paint("to come", text.Faint), "", step.next})
+	}
+	t.Render()
+}
+
+func attemptRow(c *console, a *shownAttempt) []any {
+	number := "#" + strconv.Itoa(a.Number)
+	if a.Trigger == "manual" {
+		number += " manual"
+	}
+	outcome := printable(a.Outcome)
+	if !a.Charged {
+		outcome += ", not charged"
+	}
+	colour := text.FgRed
+	if a.Outcome == "succeeded" {
+		colour = text.FgGreen
+	}
+	answer := printable(a.Class)
+	if a.StatusCode != nil {
+		answer = strconv.Itoa(*a.StatusCode) + " " + answer
+	}
+	switch {
+	case a.Error != "":
+		answer += ": " + short(a.Error, widest)
+	case a.Rule != nil && a.Outcome != "succeeded":
+		answer += ": expected " + short(a.Rule.Expected, widest) + ", got " + short(a.Rule.Saw, widest)
+	case a.ResponseBody != "":
+		answer += ": " + short(a.ResponseBody, widest)
+	}
+	return []any{number, clockTime(a.StartedAt), lateness(a.LatenessMs), c.paint(outcome, colour), answer, clockTime(a.NextDueAt)}
+}
+
+func lateness(ms float64) string {
+	return fmt.Sprintf("%.1fms", ms)
+}
+
+// A ladderStep is an attempt that has not been made.
+type ladderStep struct{ name, at, next string }
+
+// ladder returns the attempts that follow if each fails: at the earliest times, since an attempt takes a while itself.
+func ladder(cb *shownCallback, attempts []shownAttempt, now time.Time) []ladderStep {
+	if cb.DueAt == nil || cb.MaxAttempts == nil {
+		return nil
+	}
+	at := *cb.DueAt
+	if at.Before(now) {
+		at = now
+	}
+	left := *cb.MaxAttempts - cb.AttemptCount
+	var steps []ladderStep
+	for i := range left {
+		step := ladderStep{name: "#" + strconv.Itoa(len(attempts)+1+i), at: clockTime(&at)}
+		position := len(cb.Tiers) - left + 1 + i
+		if position < 0 || position >= len(cb.Tiers) {
+			steps = append(steps, step)
+			break
+		}
+		wait, err := schedule.ParseDuration(cb.Tiers[position])
+		if err != nil {
+			return steps
+		}
+		step.next = "after " + cb.Tiers[position]
+		at = at.Add(wait)
+		steps = append(steps, step)
+	}
+	return steps
+}

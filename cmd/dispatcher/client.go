@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// defaultServer is where a server listens unless it is told otherwise.
+const defaultServer = "http://127.0.0.1:8080"
+
+// clientFlags say which server a command talks to, and as whom.
+type clientFlags struct {
+	Server  string `name:"server" group:"Server:" placeholder:"URL" help:"Address of the server (or DISPATCHER_SERVER). Default: http://127.0.0.1:8080."`
+	Key     string `name:"key" group:"Server:" placeholder:"KEY" help:"API key (better in DISPATCHER_KEY or DISPATCHER_ADMIN_KEY, or in a file named by DISPATCHER_KEY_FILE). Default: what stands in DATA-DIR/admin.key."`
+	DataDir string `name:"data-dir" group:"Server:" placeholder:"DIR" help:"Data directory of a server on this machine, for its admin key (or DISPATCHER_DATA_DIR). Default: ./dispatcher-data."`
+}
+
+// A client talks to a server's API. Its errors are one line for people.
+type client struct {
+	base string
+	key  string
+	http *http.Client
+}
+
+// longestCall bounds one call; a rebuild of a large index may take minutes.
+const longestCall = 15 * time.Minute
+
+// maxAnswer is the most bytes of an answer that are read.
+const maxAnswer = 64 << 20
+
+// newClient returns a client for the flags and the environment.
+func newClient(c *console, f clientFlags) (*client, error) {
+	base := firstOf(f.Server, c.lookup("DISPATCHER_SERVER"), defaultServer)
+	u, err := url.Parse(base)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil, &usageError{lines: []string{"--server is not an address of the form http://host:port"}}
+	}
+	key, err := clientKey(c, f)
+	if err != nil {
+		return nil, err
+	}
+	return &client{
+		base: strings.TrimRight(base, "/"),
+		key:  key,
+		http: &http.Client{
+			Timeout: longestCall,
+			// A redirect would carry the key to an address that nobody named.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// clientKey looks for the key: flag, environment, files that the environment names, the data directory.
+func clientKey(c *console, f clientFlags) (string, error) {
+	if key := firstOf(f.Key, c.lookup("DISPATCHER_KEY"), c.lookup("DISPATCHER_ADMIN_KEY")); key != "" {
+		return key, nil
+	}
+	for _, name := range []string{"DISPATCHER_KEY_FILE", "DISPATCHER_ADMIN_KEY_FILE"} {
+		if path := c.lookup(name); path != "" {
+			key, err := readSecretFile(path)
+			if err != nil {
+				return "", &usageError{lines: []string{fmt.Sprintf("%s: %s", name, err)}}
+			}
+			return key, nil
+		}
+	}
+	path := filepath.Join(firstOf(f.DataDir, c.lookup("DISPATCHER_DATA_DIR"), "./dispatcher-data"), adminKeyFile)
+	key, err := readSecretFile(path)
+	if err != nil {
+		return "", &usageError{lines: []string{"no API key: give --key or DISPATCHER_KEY, or name with --data-dir the directory of a server on this machine (" + err.Error() + ")"}}
+	}
+	return key, nil
+}
+
+// firstOf returns the first text that is not empty.
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// An apiError is a problem that the server answered with.
+type apiError struct {
+	Status int                `json:"status"`
+	Title  string             `json:"title"`
+	Detail string             `json:"detail"`
+	Code   string             `json:"code"`
+	Errors []store.FieldError `json:"errors"`
+}
+
+// Error returns the problem in one readable line.
+func (e *apiError) Error() string {
+	var b strings.Builder
+	b.WriteString(firstOf(e.Detail, e.Title, http.StatusText(e.Status), "the server refused"))
+	fmt.Fprintf(&b, " (%d", e.Status)
+	if e.Code != "" {
+		b.WriteString(" " + e.Code)
+	}
+	b.WriteString(")")
+	for i, f := range e.Errors {
+		if i == 0 {
+			b.WriteString(": ")
+		} else {
+			b.WriteString("; ")
+		}
+		b.WriteString(f.Field + " " + f.Message)
+	}
+	return printable(b.String())
+}
+
+// call makes one request and decodes the answer into out, unless that is nil. It returns the answer's bytes.
+func (cl *client) call(ctx context.Context, method, path string, in, out any) ([]byte, error) {
+	var body io.Reader
+	if in != nil {
+		encoded, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		body = bytes.NewReader(encoded)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, cl.base+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+cl.key)
+	req.Header.Set("User-Agent", "dispatcher-cli/"+programVersion())
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := cl.http.Do(req)
+	if err != nil {
+		return nil, cl.unreachable(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", cl.base, err)
+	}
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return nil, readProblem(res, answer)
+	}
+	if out == nil {
+		return answer, nil
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return nil, fmt.Errorf("%s did not answer like a dispatcher: %w", cl.base, err)
+	}
+	return answer, nil
+}
+
+// unreachable says in one line why there was no answer.
+func (cl *client) unreachable(err error) error {
+	var outer *url.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("nobody listens at %s; is \"dispatcher serve\" running there?", cl.base)
+	case errors.As(err, &outer):
+		err = outer.Err
+	}
+	return fmt.Errorf("cannot reach %s: %w", cl.base, err)
+}
+
+// readProblem turns an answer that is no success into an error.
+func readProblem(res *http.Response, answer []byte) error {
+	e := &apiError{}
+	if err := json.Unmarshal(answer, e); err != nil || e.Status == 0 {
+		e = &apiError{Title: "the answer is not from a dispatcher: " + http.StatusText(res.StatusCode)}
+	}
+	e.Status = res.StatusCode
+	return e
+}
+
+// printable makes a text from elsewhere safe for a terminal: control characters, which could rewrite what stands there
+// already, are shown by their numbers.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, unprintable) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unprintable(r) {
+			fmt.Fprintf(&b, "\\x%02x", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// unprintable says of C0, DEL and C1 controls, and of characters that turn the direction of writing, that they must not
+// reach a terminal.
+func unprintable(r rune) bool {
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
+
+// printJSON shows an answer for machines: indented, otherwise as the server wrote it.
+func printJSON(c *console, answer []byte) error {
+	var out bytes.Buffer
+	if err := json.Indent(&out, answer, "", "  "); err != nil {
+		return fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	out.WriteByte('\n')
+	_, err := out.WriteTo(c.out)
+	return err
+}

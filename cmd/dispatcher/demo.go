@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// demoCommand is a newcomer's first look.
+type demoCommand struct {
+	Exit bool `help:"End when all callbacks are terminal: with 0 if all ended as foreseen, else with 1."`
+}
+
+const (
+	// demoPace is the time between two payments, so that a person can watch.
+	demoPace = 100 * time.Millisecond
+	// demoLimit is how long the demo waits for all callbacks to become terminal.
+	demoLimit = 60 * time.Second
+	// demoPoll is how often it looks.
+	demoPoll = 200 * time.Millisecond
+)
+
+// Run shows the dispatcher at work, on ports and in a directory of its own, and judges what happened.
+func (cmd *demoCommand) Run(ctx context.Context, c *console) (err error) {
+	dir, err := os.MkdirTemp("", "dispatcher-demo-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the demo: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	payments, err := demoPayments(time.Now())
+	if err != nil {
+		return err
+	}
+	receiver, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen for the demo's receiver: %w", err)
+	}
+	settings := demoSettings(dir)
+	quiet := &console{in: c.in, out: c.out, err: c.err, env: c.env}
+	srv, err := openServer(ctx, quiet, settings, newLogger(c, settings))
+	if err != nil {
+		return errors.Join(err, receiver.Close())
+	}
+	d := &demo{c: c, srv: srv, payments: payments, receiver: receiver, ids: make([]string, len(payments)), live: newLive(c, len(payments))}
+	d.shop = newShop(payments, d.live.answered)
+	if d.cl, err = newClient(c, clientFlags{Server: "http://" + srv.web.Addr().String(), Key: settings.AdminKey}); err != nil {
+		return errors.Join(err, receiver.Close(), srv.close())
+	}
+	return errors.Join(d.run(ctx, cmd.Exit), srv.close())
+}
+
+// demoSettings are the settings of the demo's server: everything embedded, free ports, and the guard opened for this
+// machine, where the receiver is.
+func demoSettings(dir string) *Settings {
+	none := &console{}
+	l, _ := loadSettings(none, &settingFlags{}) // defaults are never wrong: a test holds them to it
+	s := l.Settings
+	s.Listen, s.OpsListen = "127.0.0.1:0", "127.0.0.1:0"
+	s.DataDir = dir
+	s.EgressAllow = []string{"127.0.0.1/32"}
+	s.DrainTimeout = 2 * time.Second
+	s.LogLevel = "warn"
+	return &s
+}
+
+// A demo is one run.
+type demo struct {
+	c        *console
+	srv      *server
+	cl       *client
+	shop     *shop
+	receiver net.Listener
+	payments []payment
+	live     *live
+	// ids of the callbacks, as far as they are accepted, in the order of the payments.
+	ids []string
+}
+
+// run starts server and receiver, plays the plan, and leaves the server open unless exit is set.
+func (d *demo) run(ctx context.Context, exit bool) error {
+	life, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var parts sync.WaitGroup
+	for name, run := range map[string]func(context.Context) error{
+		"server":   d.srv.run,
+		"receiver": func(ctx context.Context) error { return serveUntilDone(ctx, d.receiver, d.shop) },
+	} {
+		parts.Go(func() {
+			if err := run(life); err != nil {
+				end(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	err := d.play(life, exit)
+	if cause := context.Cause(life); err != nil && cause != nil {
+		err = cause
+	}
+	end(nil)
+	parts.Wait()
+	if errors.Is(err, context.Canceled) && !exit {
+		// Ctrl-C is how a person ends the demo.
+		return nil
+	}
+	return err
+}
+
+// play sends the payments, watches them to their end, and judges.
+func (d *demo) play(ctx context.Context, exit bool) error {
+	d.introduce()
+	if err := d.learnSecret(ctx); err != nil {
+		return err
+	}
+	d.live.start()
+	err := d.sendAll(ctx)
+	if err == nil {
+		err = d.watch(ctx)
+	}
+	d.live.stop()
+	if err != nil {
+		return err
+	}
+	asForeseen, err := d.judge(ctx)
+	if err != nil {
+		return err
+	}
+	if exit {
+		if !asForeseen {
+			return exitStatus(exitFailed)
+		}
+		return nil
+	}
+	d.invite()
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// introduce says what is going to happen.
+func (d *demo) introduce() {
+	tiers := schedule.Tiers(demoTiers())
+	fmt.Fprintf(d.c.out, `%s
+A dispatcher (SQLite and index in this process) runs at %s.
+A shop's server, which is flaky, runs at http://%s.
+%d payment notifications go out. Each is attempted until it is terminal: after a
+failure at the tiers %s (the default ones are %s).
+
+`, d.c.paint("dispatcher demo", text.Bold), d.cl.base, d.receiver.Addr(), len(d.payments), tiers, schedule.Payment())
+}
+
+// lane is the one that all payments share: they go to one destination.
+func (d *demo) lane() string { return "demo-shop" }
+
+// learnSecret asks for the secret that signs for the shop, as an operator would who sets a receiver up.
+func (d *demo) learnSecret(ctx context.Context) error {
+	var answer struct {
+		Secret string `json:"secret"`
+	}
+	if _, err := d.cl.call(ctx, http.MethodGet, "/v1/secret?lane="+url.QueryEscape(d.lane()), nil, &answer); err != nil {
+		return fmt.Errorf("ask for the signing secret: %w", err)
+	}
+	secret, err := outbound.ParseSecret(answer.Secret)
+	if err != nil {
+		return fmt.Errorf("read the signing secret: %w", err)
+	}
+	d.shop.secret = secret
+	return nil
+}
+
+// sendAll submits the payments one by one. Those of a pair go out together, so that they meet.
+func (d *demo) sendAll(ctx context.Context) error {
+	for i := range d.payments {
+		p := &d.payments[i]
+		in := map[string]any{
+			"url":   fmt.Sprintf("http://%s%s", d.receiver.Addr(), shopPath(i)),
+			"topic": p.topic, "ref": p.order, "lane": d.lane(), "success": "body-success",
+			"body": string(p.body), "content_type": "application/json",
+			"policy": map[string]any{"tiers": tierTexts(demoTiers()), "timeout": "5s"},
+			"labels": map[string]string{"scenario": p.scenario.name},
+		}
+		if p.lockKey != "" {
+			in["lock_key"] = p.lockKey
+		}
+		var cb shownCallback
+		if _, err := d.cl.call(ctx, http.MethodPost, "/v1/callbacks", in, &cb); err != nil {
+			return fmt.Errorf("send %s: %w", p.name(), err)
+		}
+		d.ids[i] = cb.ID
+		d.live.accepted(p)
+		if p.lockKey != "" && p.topic != "payment.settled" {
+			continue
+		}
+		pause(ctx, demoPace)
+		if _, err := d.observe(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tierTexts(tiers []time.Duration) []string {
+	texts := make([]string, len(tiers))
+	for i, t := range tiers {
+		texts[i] = schedule.FormatDuration(t)
+	}
+	return texts
+}
+
+// watch looks at the callbacks until all are terminal, or the demo's time is up; what is not terminal then is for the
+// judgement to say.
+func (d *demo) watch(ctx context.Context) error {
+	deadline := time.Now().Add(demoLimit)
+	for time.Now().Before(deadline) {
+		terminal, err := d.observe(ctx)
+		if err != nil {
+			return err
+		}
+		if terminal == len(d.payments) {
+			return nil
+		}
+		pause(ctx, demoPoll)
+	}
+	return nil
+}
+
+// observe shows what has changed since the last look, and counts the callbacks that are terminal.
+func (d *demo) observe(ctx context.Context) (terminal int, err error) {
+	byID, err := d.look(ctx)
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	for i, id := range d.ids {
+		cb, ok := byID[id]
+		if !ok {
+			continue
+		}
+		d.live.observed(&d.payments[i], &cb)
+		if cb.FinishedAt != nil {
+			terminal++
+		}
+	}
+	return terminal, nil
+}
+
+// look reads all callbacks, by id.
+func (d *demo) look(ctx context.Context) (map[string]shownCallback, error) {
+	var page callbackPage
+	if _, err := d.cl.call(ctx, http.MethodGet, "/v1/callbacks?limit=500", nil, &page); err != nil {
+		return nil, fmt.Errorf("look at the callbacks: %w", err)
+	}
+	byID := make(map[string]shownCallback, len(page.Data))
+	for _, cb := range page.Data {
+		byID[cb.ID] = cb
+	}
+	return byID, nil
+}
+
+// invite says what can be tried while the server is open.
+func (d *demo) invite() {
+	fmt.Fprintf(d.c.out, `
+The dispatcher stays open. In another terminal:
+
+  export DISPATCHER_SERVER=%s DISPATCHER_KEY=%s
+  dispatcher callback list --state dead
+  dispatcher callback get %s
+  curl -H "Authorization: Bearer $DISPATCHER_KEY" $DISPATCHER_SERVER/v1/stats
+
+Metrics are at http://%s/metrics. Ctrl-C ends the demo and removes its data.
+`, d.cl.base, d.srv.s.AdminKey, d.deadID(), d.srv.web.OpsAddr())
+}
+
+// deadID is the callback that the plan lets die: the one worth looking at.
+func (d *demo) deadID() string {
+	for i := range d.payments {
+		if d.payments[i].scenario.state == "dead" {
+			return d.ids[i]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// live shows the demo as it goes: one line for everything that happens, and on a terminal a bar below them that counts
+// the terminal callbacks. Its methods may be called from any goroutine.
+type live struct {
+	c *console
+
+	mu      sync.Mutex
+	began   time.Time
+	bar     progress.Writer
+	tracker *progress.Tracker
+	ended   chan struct{}
+	// seen is the last that was shown of each payment.
+	seen map[*payment]shownCallback
+}
+
+func newLive(c *console, total int) *live {
+	l := &live{c: c, seen: map[*payment]shownCallback{}, began: time.Now()}
+	if !c.outTerminal {
+		return l
+	}
+	l.bar = progress.NewWriter()
+	l.bar.SetOutputWriter(c.out)
+	l.bar.SetUpdateFrequency(100 * time.Millisecond)
+	l.bar.SetTrackerLength(30)
+	l.bar.SetMessageLength(20)
+	l.bar.SetStyle(progress.StyleBlocks)
+	l.bar.SetTrackerPosition(progress.PositionRight)
+	l.bar.Style().Options.TimeInProgressPrecision = 100 * time.Millisecond
+	l.bar.Style().Options.TimeDonePrecision = 100 * time.Millisecond
+	l.bar.Style().Visibility.ETA = false
+	l.bar.Style().Visibility.Percentage = false
+	if c.colour() {
+		l.bar.Style().Colors = progress.StyleColorsExample
+	}
+	l.tracker = &progress.Tracker{Message: "terminal callbacks", Total: int64(total)}
+	return l
+}
+
+// start begins the live part.
+func (l *live) start() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.began = time.Now()
+	if l.bar == nil {
+		return
+	}
+	l.bar.AppendTracker(l.tracker)
+	l.ended = make(chan struct{})
+	go func() {
+		defer close(l.ended)
+		l.bar.Render()
+	}()
+}
+
+// stop ends the live part; later events are not shown.
+func (l *live) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended == nil {
+		return
+	}
+	// A bar that has not begun to draw does not hear Stop.
+	for !l.bar.IsRenderInProgress() {
+		select {
+		case <-l.ended:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+	l.bar.Stop()
+	<-l.ended
+	l.bar = nil
+}
+
+// say shows one line; the lock is held.
+func (l *live) say(format string, args ...any) {
+	line := fmt.Sprintf("%6.2fs  ", time.Since(l.began).Seconds()) + fmt.Sprintf(format, args...)
+	if l.bar != nil {
+		l.bar.Log("%s", line)
+		return
+	}
+	fmt.Fprintln(l.c.out, line)
+}
+
+// accepted shows that a payment was handed over.
+func (l *live) accepted(p *payment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.say("%-30s accepted", p.name())
+}
+
+// answered shows what the shop answered.
+func (l *live) answered(p *payment, attempt int, r reply) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	colour := text.FgGreen
+	if r.body != "success" {
+		colour = text.FgYellow
+	}
+	l.say("%-30s attempt %d  %s", p.name(), attempt, l.c.paint(fmt.Sprintf("%d %s", r.status, r.body), colour))
+}
+
+// observed shows what has changed on a callback since it was last seen.
+func (l *live) observed(p *payment, cb *shownCallback) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.seen[p]
+	l.seen[p] = *cb
+	if cb.DivertCount > before.DivertCount {
+		l.say("%-30s %s", p.name(), l.c.paint("was diverted: its order was locked; no attempt was charged", text.FgCyan))
+	}
+	if cb.FinishedAt == nil || before.FinishedAt != nil {
+		return
+	}
+	if l.tracker != nil {
+		l.tracker.Increment(1)
+	}
+	state := cb.State
+	if cb.Reason != "" {
+		state += ": " + cb.Reason
+	}
+	if cb.State != "succeeded" || cb.AttemptCount > 1 {
+		l.say("%-30s %s after %d attempts", p.name(), l.c.paint(state, stateColour(cb.State)), cb.AttemptCount)
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+)
+
+// A shop is the demo's receiver: it answers each payment as the plan says, and keeps a ledger that the demo's judgement
+// rests on. It identifies payments by the path that they are sent to.
+type shop struct {
+	// secret verifies signatures; it is set before anything is sent.
+	secret []byte
+	// say is told of every answer.
+	say func(p *payment, attempt int, r reply)
+
+	mu sync.Mutex
+	// visits by path.
+	visits map[string]*visits
+	// inside counts, by lock key, the requests that are being answered.
+	inside map[string]int
+	// overlaps counts requests that came while another one with their lock key was being answered.
+	overlaps int
+	// forged counts requests whose signature is wrong, changed those whose body is not what was handed over, mixed those
+	// that came with another webhook-id than before.
+	forged, changed, mixed int
+}
+
+// visits are the requests for one payment.
+type visits struct {
+	payment *payment
+	id      string
+	// at is when each came.
+	at []time.Time
+}
+
+// newShop returns a receiver for the payments; payment i is sent to the path of i.
+func newShop(payments []payment, say func(*payment, int, reply)) *shop {
+	s := &shop{say: say, visits: map[string]*visits{}, inside: map[string]int{}}
+	for i := range payments {
+		s.visits[shopPath(i)] = &visits{payment: &payments[i]}
+	}
+	return s
+}
+
+func shopPath(i int) string { return fmt.Sprintf("/notify/%d", i+1) }
+
+// ServeHTTP answers as the plan says.
+func (s *shop) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxReceived))
+	if err != nil {
+		http.Error(w, "the body could not be read", http.StatusBadRequest)
+		return
+	}
+	v, attempt := s.enter(req, body)
+	if v == nil {
+		http.NotFound(w, req)
+		return
+	}
+	p := v.payment
+	defer s.leave(p)
+	r := p.scenario.replies[min(attempt, len(p.scenario.replies))-1]
+	if r.delay > 0 {
+		timer := time.NewTimer(r.delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-req.Context().Done():
+		}
+	}
+	s.say(p, attempt, r)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(r.status)
+	// A sender that has gone away sees nothing of it; the ledger has the visit either way.
+	_, _ = io.WriteString(w, r.body)
+}
+
+// enter writes a request into the ledger and says which one of its payment it is.
+func (s *shop) enter(req *http.Request, body []byte) (*visits, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.visits[req.URL.Path]
+	if v == nil {
+		return nil, 0
+	}
+	v.at = append(v.at, time.Now())
+	id := req.Header.Get("webhook-id")
+	if v.id != "" && v.id != id {
+		s.mixed++
+	}
+	v.id = id
+	if outbound.Verify([][]byte{s.secret}, req.Header, body, 0) != nil {
+		s.forged++
+	}
+	if !bytes.Equal(body, v.payment.body) {
+		s.changed++
+	}
+	if key := v.payment.lockKey; key != "" {
+		if s.inside[key] > 0 {
+			s.overlaps++
+		}
+		s.inside[key]++
+	}
+	return v, len(v.at)
+}
+
+func (s *shop) leave(p *payment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.lockKey != "" {
+		s.inside[p.lockKey]--
+	}
+}
+
+// A shopReport is what the receiver saw.
+type shopReport struct {
+	requests                         int
+	overlaps, forged, changed, mixed int
+	// visits by index of the payment.
+	visits [][]time.Time
+}
+
+// report returns the ledger.
+func (s *shop) report(payments int) shopReport {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := shopReport{overlaps: s.overlaps, forged: s.forged, changed: s.changed, mixed: s.mixed}
+	for i := range payments {
+		at := s.visits[shopPath(i)].at
+		r.requests += len(at)
+		r.visits = append(r.visits, append([]time.Time(nil), at...))
+	}
+	return r
+}

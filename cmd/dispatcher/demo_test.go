@@ -1,0 +1,97 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestTheDemosPlan(t *testing.T) {
+	t.Parallel()
+	payments, err := demoPayments(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(payments) != 30 {
+		t.Errorf("%d payments, not 30", len(payments))
+	}
+	kinds := map[string]int{}
+	locks := map[string]int{}
+	for i := range payments {
+		kinds[payments[i].scenario.name]++
+		if payments[i].lockKey != "" {
+			locks[payments[i].lockKey]++
+		}
+	}
+	for _, s := range scenarios() {
+		if kinds[s.name] == 0 {
+			t.Errorf("no payment %s", s.name)
+		}
+	}
+	for key, n := range locks {
+		if n != 2 {
+			t.Errorf("%d payments share the lock key %s, not 2", n, key)
+		}
+	}
+	if len(locks) == 0 || kinds[neverAnswers] != 1 {
+		t.Errorf("%d pairs and %d dead letters", len(locks), kinds[neverAnswers])
+	}
+}
+
+// The demo runs to its end as a newcomer would run it, and judges itself.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	term := newTerminal()
+	began := time.Now()
+	code := term.invoke("demo", "--exit")
+	if code != exitOK {
+		t.Errorf("exit code %d after %s:\n%s%s", code, time.Since(began), term.stdout.String(), term.stderr.String())
+	}
+	if term.stderr.Len() > 0 {
+		t.Errorf("logged: %s", term.stderr.String())
+	}
+}
+
+// A judgement is worth something only if it can be bad.
+func TestTheDemosJudgementFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	payments, err := demoPayments(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(payments, func(p payment) bool { return p.scenario.name == failsTwice })
+	start := time.Now()
+	at := func(seconds ...float64) []time.Time {
+		var list []time.Time
+		for _, s := range seconds {
+			list = append(list, start.Add(time.Duration(s*float64(time.Second))))
+		}
+		return list
+	}
+	good := finding{
+		payment:  &payments[i],
+		callback: shownCallback{State: "succeeded", AttemptCount: 3},
+		attempts: make([]shownAttempt, 3),
+		visits:   at(0, 1.001, 3.1),
+	}
+	if problems := good.problems(); len(problems) != 0 {
+		t.Errorf("what is right is found wrong: %v", problems)
+	}
+	for name, spoil := range map[string]func(*finding){
+		"state":          func(f *finding) { f.callback.State = "dead" },
+		"attempts":       func(f *finding) { f.callback.AttemptCount = 2 },
+		"too early":      func(f *finding) { f.visits = at(0, 0.9, 3.1) },
+		"not on record":  func(f *finding) { f.attempts = f.attempts[:2] },
+		"sent too often": func(f *finding) { f.visits = at(0, 1.1, 3.2, 9) },
+	} {
+		bad := good
+		spoil(&bad)
+		if problems := bad.problems(); len(problems) != 1 {
+			t.Errorf("%s: found %v", name, problems)
+		}
+	}
+	bad := shopReport{overlaps: 1, forged: 2, changed: 3, mixed: 4}
+	if problems := bad.problems(); len(problems) != 4 {
+		t.Errorf("the ledger's problems are %v", problems)
+	}
+}

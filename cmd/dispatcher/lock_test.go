@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOneOwnerPerEmbeddedIndex(t *testing.T) {
+	t.Parallel()
+	discard := slog.New(slog.DiscardHandler)
+	shared := filepath.Join(t.TempDir(), "shared.db")
+	first := &Settings{DataDir: t.TempDir(), DatabaseURL: "sqlite:" + shared}
+	for name, second := range map[string]*Settings{
+		"same data directory": {DataDir: first.DataDir},
+		"same database":       {DataDir: t.TempDir(), DatabaseURL: "sqlite:" + shared},
+	} {
+		held, err := acquireIndexLock(t.Context(), first, discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := acquireIndexLock(t.Context(), second, discard); !errors.Is(err, errIndexTaken) {
+			t.Errorf("%s: a second owner got %v", name, err)
+		}
+		withRedis := *second
+		withRedis.RedisURL = "redis://h"
+		if _, err := acquireIndexLock(t.Context(), &withRedis, discard); err != nil {
+			t.Errorf("%s: with Redis there is nothing to lock, but: %v", name, err)
+		}
+		held.release()
+		again, err := acquireIndexLock(t.Context(), second, discard)
+		if err != nil {
+			t.Fatalf("%s: after the first owner's end: %v", name, err)
+		}
+		again.release()
+	}
+}
+
+func TestKeysAreMadeOnceAndKeptPrivate(t *testing.T) {
+	t.Parallel()
+	discard := slog.New(slog.DiscardHandler)
+	dir := t.TempDir()
+	person := newTerminal()
+	person.errTerminal = true
+	first := &Settings{DataDir: dir}
+	if err := completeKeys(&person.console, first, discard); err != nil {
+		t.Fatal(err)
+	}
+	if len(first.MasterKey) != 1 || len(first.AdminKey) < 30 {
+		t.Fatalf("made %d master keys and an admin key of %d characters", len(first.MasterKey), len(first.AdminKey))
+	}
+	if shown := person.stderr.String(); !strings.Contains(shown, first.AdminKey) || strings.Contains(shown, first.MasterKey[0]) {
+		t.Errorf("showed %q", shown)
+	}
+	for _, name := range []string{adminKeyFile, masterKeyFile} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", name, info.Mode(), err)
+		}
+	}
+	later := newTerminal()
+	later.errTerminal = true
+	second := &Settings{DataDir: dir}
+	if err := completeKeys(&later.console, second, discard); err != nil {
+		t.Fatal(err)
+	}
+	if second.AdminKey != first.AdminKey || second.MasterKey[0] != first.MasterKey[0] {
+		t.Error("the second start has other keys")
+	}
+	if later.stderr.Len() > 0 {
+		t.Errorf("the second start showed %q", later.stderr.String())
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("the directory has %v (%v)", left, err)
+	}
+}
+
+func TestGivenKeysAreNotStored(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := &Settings{DataDir: dir, AdminKey: "given", MasterKey: []string{someKey('a')}}
+	if err := completeKeys(&newTerminal().console, s, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("the directory has %v (%v)", left, err)
+	}
+}
+
+func TestAPipeSeesNoKey(t *testing.T) {
+	t.Parallel()
+	term := newTerminal()
+	s := &Settings{DataDir: t.TempDir(), LogFormat: "json", LogLevel: "info"}
+	if err := completeKeys(&term.console, s, newLogger(&term.console, s)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(term.stderr.String(), s.AdminKey) || strings.Contains(term.stdout.String(), s.AdminKey) {
+		t.Error("the admin key is in the log")
+	}
+}
+
+func TestADamagedMasterKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, masterKeyFile), []byte("c2hvcnQ=\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Settings{DataDir: dir}
+	if err := completeKeys(&newTerminal().console, s, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a short master key was taken")
+	}
+}

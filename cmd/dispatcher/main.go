@@ -1,0 +1,150 @@
+// Command dispatcher is the whole program: server, newcomer's demo, and the tools around them, one file a command.
+//
+// It is the only package that knows concrete technology: it reads the settings, opens SQL and the index that they
+// name, and wires them to the engine and the web server. Rules of sending, storing and scheduling are not here.
+//
+// Guarantees: every wrong setting is reported at the start, each in one line, before anything is opened; secrets are
+// in no output except where a person asked for one; the exit code is 0 for success, 1 for what went wrong while
+// running, 2 for a command line or settings that cannot be meant.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes of the program.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// commands is the grammar of the command line.
+type commands struct {
+	Serve    serveCommand    `cmd:"" help:"Run the dispatcher: API, admin UI and workers in one process, or those that --roles names."`
+	Demo     demoCommand     `cmd:"" help:"Show what the dispatcher does: a server, a flaky receiver and 30 payment notifications, live in the terminal."`
+	Migrate  migrateCommand  `cmd:"" help:"Apply the SQL migrations, or show with --status which are applied."`
+	Verify   verifyCommand   `cmd:"" help:"Compare SQL with the index of a running server; exit with 1 if they differ."`
+	Rebuild  rebuildCommand  `cmd:"" help:"Rebuild the index of a running server from SQL, while it runs."`
+	Callback callbackCommand `cmd:"" help:"Send, show, list, cancel and retry callbacks through a running server."`
+	Listen   listenCommand   `cmd:"" help:"Receive callbacks here, print them, and verify their signatures."`
+	Config   configCommand   `cmd:"" help:"Show the effective settings with secrets masked, and where each value came from."`
+	Version  versionCommand  `cmd:"" help:"Show the version of this program."`
+}
+
+func main() {
+	os.Exit(run(systemConsole(), os.Args[1:]))
+}
+
+// exitStatus is an error that has already been shown: it only carries the exit code.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// usageError is a command line, or settings, that cannot be meant: one line for each thing that is wrong.
+type usageError struct{ lines []string }
+
+func (e *usageError) Error() string { return strings.Join(e.lines, "\n") }
+
+// helpShown is what ends the parser after it has printed a help text.
+type helpShown struct{}
+
+// run is the program without its process: it returns the exit code.
+func run(c *console, args []string) (code int) {
+	afterHelp := exitOK
+	if len(args) == 0 {
+		// A newcomer's first try: the help, but nothing was done.
+		args, afterHelp = []string{"--help"}, exitUsage
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			if _, ok := p.(helpShown); !ok {
+				panic(p)
+			}
+			code = afterHelp
+		}
+	}()
+	var grammar commands
+	parser, err := newParser(c, &grammar)
+	if err != nil {
+		return c.fail(err)
+	}
+	selected, err := parser.Parse(args)
+	if err != nil {
+		return c.fail(&usageError{lines: []string{err.Error() + ` (see "dispatcher --help")`}})
+	}
+	ctx, stop := withSignals(context.Background())
+	defer stop()
+	selected.BindTo(ctx, (*context.Context)(nil))
+	return c.fail(selected.Run(c))
+}
+
+// newParser returns the parser of the grammar.
+func newParser(c *console, grammar *commands) (*kong.Kong, error) {
+	grammar.Serve.Plugins = newSettingFlags(allSettings)
+	grammar.Migrate.Plugins = newSettingFlags(storageSettings)
+	grammar.Config.Plugins = newSettingFlags(allSettings)
+	return kong.New(grammar,
+		kong.Name("dispatcher"),
+		kong.Description("Delivers webhooks and payment notifications: durable, retried at tiered intervals until they are terminal."),
+		kong.Writers(c.out, c.err),
+		kong.Exit(func(int) { panic(helpShown{}) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: 120}),
+	)
+}
+
+// fail shows an error, if it is one, and returns the exit code for it.
+func (c *console) fail(err error) int {
+	var status exitStatus
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &status):
+		return int(status)
+	case errors.As(err, &usage):
+		for _, line := range usage.lines {
+			fmt.Fprintf(c.err, "dispatcher: %s\n", line)
+		}
+		return exitUsage
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(c.err, "dispatcher: interrupted")
+		return exitFailed
+	}
+	fmt.Fprintf(c.err, "dispatcher: %s\n", err)
+	return exitFailed
+}
+
+// withSignals returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process at once.
+func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-done:
+			return
+		}
+		select {
+		case <-signals:
+			os.Exit(exitFailed)
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}

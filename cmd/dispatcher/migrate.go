@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+)
+
+// migrateCommand brings the SQL schema up to date, apart from a server.
+type migrateCommand struct {
+	settingFlags
+	Status bool `help:"Only show which migrations are applied; exit with 1 if one is not."`
+}
+
+// Run applies the migrations, or shows them.
+func (cmd *migrateCommand) Run(ctx context.Context, c *console) error {
+	l, problems := loadSettings(c, &cmd.settingFlags)
+	if err := l.judge(problems, l.checkStorage()); err != nil {
+		return err
+	}
+	s := &l.Settings
+	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: s.databaseURL(), MaxConns: s.DatabaseMaxConns, Logger: newLogger(c, s)})
+	if err != nil {
+		return s.clean(fmt.Errorf("open the database: %w", err))
+	}
+	return s.clean(errors.Join(cmd.migrate(ctx, c, db), db.Close()))
+}
+
+func (cmd *migrateCommand) migrate(ctx context.Context, c *console, db *sqlstore.DB) error {
+	before, err := sqlstore.MigrationStatus(ctx, db)
+	if err != nil {
+		return fmt.Errorf("look at the migrations: %w", err)
+	}
+	if cmd.Status {
+		showMigrations(c, before)
+		if pending(before) > 0 {
+			return exitStatus(exitFailed)
+		}
+		return nil
+	}
+	if err := sqlstore.Migrate(ctx, db); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	if n := pending(before); n > 0 {
+		fmt.Fprintf(c.out, "applied %d of %d migrations\n", n, len(before))
+	} else {
+		fmt.Fprintf(c.out, "all %d migrations were applied already\n", len(before))
+	}
+	return nil
+}
+
+func pending(list []sqlstore.Migration) int {
+	n := 0
+	for _, m := range list {
+		if !m.Applied {
+			n++
+		}
+	}
+	return n
+}
+
+func showMigrations(c *console, list []sqlstore.Migration) {
+	t := c.newTable("version", "name", "applied")
+	for _, m := range list {
+		applied := c.paint("no", text.FgYellow)
+		if m.Applied {
+			applied = m.AppliedAt.Local().Format(time.DateTime)
+		}
+		t.AppendRow([]any{m.Version, m.Name, applied})
+	}
+	t.Render()
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+	"github.com/seed-ff5a32d8/dispatcher/web"
+	"github.com/seed-ff5a32d8/dispatcher/web/api"
+)
+
+// databaseFileName is SQLite's file in the data directory.
+const databaseFileName = "dispatcher.db"
+
+// A server is everything that a serving process is made of, opened and wired. close ends what openServer opened.
+type server struct {
+	s      *Settings
+	log    *slog.Logger
+	engine *dispatch.Engine
+	web    *web.Server
+	lock   *indexLock
+	// closers run in reverse.
+	closers []func() error
+}
+
+// databaseURL returns the address that the database is opened with: SQLite in the data directory where none is set.
+func (s *Settings) databaseURL() string {
+	if s.DatabaseURL == "" {
+		return "sqlite:" + filepath.Join(s.DataDir, databaseFileName)
+	}
+	return s.DatabaseURL
+}
+
+// openServer opens and wires everything that the settings ask for. Nothing is sent and nobody is answered until run,
+// but the addresses are taken.
+func openServer(ctx context.Context, c *console, s *Settings, log *slog.Logger) (srv *server, err error) {
+	srv = &server{s: s, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, srv.close())
+			srv = nil
+		}
+	}()
+	if !s.postgres() {
+		if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+			return srv, fmt.Errorf("make the data directory: %w", err)
+		}
+	}
+	registry := newRegistry()
+	if srv.lock, err = acquireIndexLock(ctx, s, log); err != nil {
+		return srv, err
+	}
+	srv.onClose(func() error { srv.lock.release(); return nil })
+	db, err := srv.openDatabase(ctx, registry)
+	if err != nil {
+		return srv, err
+	}
+	if err := completeKeys(c, s, log); err != nil {
+		return srv, err
+	}
+	keyring, err := dispatch.NewKeyring(s.MasterKey)
+	if err != nil {
+		return srv, err
+	}
+	index, err := srv.openIndex(ctx, registry)
+	if err != nil {
+		return srv, err
+	}
+	guard, err := outbound.NewGuard(s.EgressAllow)
+	if err != nil {
+		return srv, err
+	}
+	sender, err := outbound.New(outbound.Options{Guard: guard, Version: programVersion(), MaxIdlePerHost: s.LaneConcurrency, Logger: log})
+	if err != nil {
+		return srv, err
+	}
+	srv.onClose(func() error { sender.CloseIdle(); return nil })
+	srv.engine, err = dispatch.New(dispatch.Options{
+		Store: db, Schedule: index, Sender: sender, Keyring: keyring, CheckURL: guard.CheckURL,
+		Prefix: s.RedisPrefix, Alone: s.embedded(), Hold: s.Hold, NoWorker: !s.has(roleWorker),
+		Workers: s.Workers, LaneConcurrency: s.LaneConcurrency, DrainTimeout: s.DrainTimeout,
+		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
+		Logger: log, Registerer: registry,
+	})
+	if err != nil {
+		return srv, err
+	}
+	return srv, srv.openWeb(db, registry)
+}
+
+// newRegistry returns a registry with what every process shows of itself.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "dispatcher_build_info",
+		Help:        "Always 1; the label says which version runs.",
+		ConstLabels: prometheus.Labels{"version": programVersion()},
+	})
+	build.Set(1)
+	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+func (srv *server) onClose(f func() error) { srv.closers = append(srv.closers, f) }
+
+// close closes what was opened, the last first.
+func (srv *server) close() error {
+	var err error
+	for i := len(srv.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, srv.closers[i]())
+	}
+	srv.closers = nil
+	return err
+}
+
+// openDatabase opens SQL and migrates it, or refuses a schema that is not up to date.
+func (srv *server) openDatabase(ctx context.Context, registry prometheus.Registerer) (*sqlstore.DB, error) {
+	s := srv.s
+	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: s.databaseURL(), MaxConns: s.DatabaseMaxConns, Logger: srv.log, Registerer: registry})
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	srv.onClose(db.Close)
+	if s.Migrate {
+		if err := sqlstore.Migrate(ctx, db); err != nil {
+			return nil, fmt.Errorf("migrate the database: %w", err)
+		}
+		return db, nil
+	}
+	status, err := sqlstore.MigrationStatus(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("look at the migrations: %w", err)
+	}
+	for _, m := range status {
+		if !m.Applied {
+			return nil, fmt.Errorf("migration %d (%s) is not applied; run \"dispatcher migrate\", or serve without --migrate=false", m.Version, m.Name)
+		}
+	}
+	return db, nil
+}
+
+// openIndex opens the index on Redis, or makes the one in this process.
+func (srv *server) openIndex(ctx context.Context, registry prometheus.Registerer) (dispatch.Schedule, error) {
+	s := srv.s
+	if s.embedded() {
+		return memq.New(memq.Options{}), nil
+	}
+	index, err := redisq.Open(ctx, redisq.Options{URL: s.RedisURL, Prefix: s.RedisPrefix, Logger: srv.log, Registerer: registry})
+	if err != nil {
+		return nil, fmt.Errorf("open the index: %w", err)
+	}
+	srv.onClose(index.Close)
+	return index, nil
+}
+
+// openWeb makes the HTTP server and takes its addresses.
+func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
+	s := srv.s
+	o := web.Options{
+		Listen: s.Listen, OpsListen: s.OpsListen, Health: srv.engine, TrustedProxies: s.TrustedProxies,
+		Logger: srv.log, Registerer: registry, Gatherer: registry,
+	}
+	if s.has(roleAPI) {
+		face, err := api.New(api.Options{
+			Callbacks: srv.engine, Secrets: srv.engine, Index: srv.engine, Reads: db, AdminKey: s.AdminKey, Logger: srv.log,
+		})
+		if err != nil {
+			return err
+		}
+		o.API = face
+	}
+	var err error
+	if srv.web, err = web.New(o); err != nil {
+		return err
+	}
+	return srv.web.Listen()
+}
+
+// announce logs what serves where.
+func (srv *server) announce() {
+	s := srv.s
+	database, index := "sqlite", "embedded"
+	if s.postgres() {
+		database = "postgresql"
+	}
+	if !s.embedded() {
+		index = "redis"
+	}
+	attrs := []any{"version", programVersion(), "roles", strings.Join(s.Roles, ","), "database", database, "index", index, "ops", srv.web.OpsAddr().String()}
+	if addr := srv.web.Addr(); addr != nil {
+		attrs = append(attrs, "api", "http://"+addr.String())
+	}
+	srv.log.Info("dispatcher is serving", attrs...)
+	if s.Hold {
+		srv.log.Warn("sending is stopped by the setting hold: callbacks are accepted, none is attempted")
+	}
+}
+
+// run serves until ctx ends or a part fails, and drains: readiness ends and claiming stops at once; after
+// shutdown_delay the API closes; attempts in flight end within drain_timeout. It returns when everything has ended.
+func (srv *server) run(ctx context.Context) error {
+	// Parts outlive ctx: they end in the order of the drain. failed ends with the first part that fails.
+	life := context.WithoutCancel(ctx)
+	failed, fail := context.WithCancelCause(life)
+	defer fail(nil)
+	start := func(name string, run func(context.Context) error) (end func()) {
+		part, stop := context.WithCancel(life)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if err := run(part); err != nil {
+				fail(fmt.Errorf("%s: %w", name, err))
+			}
+		}()
+		return func() { stop(); <-ended }
+	}
+	endLock := start("index lock", srv.lock.run)
+	endWeb := start("web server", srv.web.Run)
+	endEngine := start("engine", srv.engine.Run)
+
+	select {
+	case <-ctx.Done():
+		srv.log.Info("shutting down", "shutdown_delay", srv.s.ShutdownDelay, "drain_timeout", srv.s.DrainTimeout)
+		// An orderly end keeps the API open for a while, so that load balancers can take notice.
+		srv.drain()
+		pause(failed, srv.s.ShutdownDelay)
+	case <-failed.Done():
+		srv.drain()
+	}
+	if err := srv.web.ClosePublic(); err != nil {
+		srv.log.Warn("close the API", "error", err)
+	}
+	endEngine()
+	endWeb()
+	endLock()
+	if err := context.Cause(failed); err != nil {
+		return err
+	}
+	srv.log.Info("dispatcher has ended")
+	return nil
+}
+
+// drain ends readiness and claiming at once.
+func (srv *server) drain() {
+	srv.web.BeginDrain()
+	srv.engine.BeginDrain()
+}
+
+// pause waits for d, or less if ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// loadWith reads the settings as "serve" would with these arguments.
+func loadWith(t *testing.T, env []string, args ...string) (*loaded, error) {
+	t.Helper()
+	term := newTerminal(env...)
+	var grammar commands
+	parser, err := newParser(&term.console, &grammar)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse(append([]string{"serve"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	l, problems := loadSettings(&term.console, &grammar.Serve.settingFlags)
+	return l, l.judge(problems, l.check())
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// someKey is a master key.
+func someKey(fill byte) string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(fill), masterKeyBytes)))
+}
+
+func TestDefaultsCanBeRead(t *testing.T) {
+	t.Parallel()
+	l, err := loadWith(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Settings{
+		Listen: "127.0.0.1:8080", OpsListen: "127.0.0.1:8081", DataDir: "./dispatcher-data", DatabaseMaxConns: 20,
+		RedisPrefix: "dispatcher", Workers: 512, LaneConcurrency: 32, Roles: []string{"api", "ui", "worker"}, Migrate: true,
+		DrainTimeout: 25 * time.Second, RetentionPayload: 30 * 24 * time.Hour, RetentionMetadata: 400 * 24 * time.Hour, LogLevel: "info",
+	}
+	if diff := cmp.Diff(want, l.Settings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "d.yaml", "# all of them\nworkers: 1\nlane_concurrency: 1\ndatabase_max_conns: 1\nlog_level: warn\n")
+	secret := writeFile(t, "secret", "from-a-file\n")
+	env := []string{"DISPATCHER_WORKERS=2", "DISPATCHER_LANE_CONCURRENCY=2", "DISPATCHER_CONFIG=" + file, "DISPATCHER_ADMIN_KEY_FILE=" + secret, "DISPATCHER_LOG_FORMAT="}
+	l, err := loadWith(t, env, "--workers", "3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]any{
+		"workers": l.Workers, "lane_concurrency": l.LaneConcurrency, "database_max_conns": l.DatabaseMaxConns,
+		"redis_prefix": l.RedisPrefix, "admin_key": l.AdminKey, "log_level": l.LogLevel, "log_format": l.LogFormat,
+	}
+	want := map[string]any{
+		"workers": 3, "lane_concurrency": 2, "database_max_conns": 1,
+		"redis_prefix": "dispatcher", "admin_key": "from-a-file", "log_level": "warn", "log_format": "",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for key, origin := range map[string]string{
+		"workers":            "flag --workers",
+		"lane_concurrency":   "environment DISPATCHER_LANE_CONCURRENCY",
+		"database_max_conns": "file d.yaml:4",
+		"redis_prefix":       "default",
+		"admin_key":          "environment DISPATCHER_ADMIN_KEY_FILE (" + secret + ")",
+		"log_format":         "default",
+	} {
+		if l.origins[key] != origin {
+			t.Errorf("%s came from %q, not %q", key, l.origins[key], origin)
+		}
+	}
+}
+
+// Each setting has three spellings that mean the same.
+func TestEverySettingHasThreeSpellings(t *testing.T) {
+	t.Parallel()
+	written := map[string]string{
+		"listen": "127.0.0.1:1", "ops_listen": "127.0.0.1:2", "public_url": "https://h.example/x", "trusted_proxies": "10.0.0.0/8,::1",
+		"data_dir": "/d", "database_url": "sqlite:/x.db", "database_max_conns": "7", "redis_url": "redis://h/1", "redis_prefix": "p",
+		"admin_key": "abc", "master_key": someKey('a') + "," + someKey('b'), "egress_allow": "10.0.0.0/8,shop.example",
+		"workers": "9", "lane_concurrency": "3", "horizon": "0s", "hold": "true", "roles": "api,worker", "migrate": "false",
+		"shutdown_delay": "1s", "drain_timeout": "2s", "retention_payload": "1d", "retention_metadata": "500d12h",
+		"log_format": "json", "log_level": "debug",
+	}
+	for _, s := range catalogue() {
+		value, ok := written[s.key]
+		if !ok {
+			if s.key != "egress_proxy" {
+				t.Errorf("%s is not tried", s.key)
+			}
+			continue
+		}
+		flags, err := loadWith(t, nil, "--"+s.flag()+"="+value)
+		if err != nil {
+			t.Errorf("flag %s: %s", s.flag(), err)
+		}
+		env, err := loadWith(t, []string{s.env() + "=" + value})
+		if err != nil {
+			t.Errorf("variable %s: %s", s.env(), err)
+		}
+		yaml := value
+		if s.isList() {
+			yaml = "\n  - " + strings.ReplaceAll(value, ",", "\n  - ")
+		}
+		file, err := loadWith(t, nil, "--config", writeFile(t, "d.yaml", s.key+": "+yaml+"\n"))
+		if err != nil {
+			t.Errorf("key %s: %s", s.key, err)
+		}
+		if diff := cmp.Diff(flags.Settings, env.Settings); diff != "" {
+			t.Errorf("flag and variable of %s differ: %s", s.key, diff)
+		}
+		if diff := cmp.Diff(flags.Settings, file.Settings); diff != "" {
+			t.Errorf("flag and key of %s differ: %s", s.key, diff)
+		}
+		if def, err := loadWith(t, nil); err != nil || s.key != "horizon" && cmp.Diff(def.Settings, flags.Settings) == "" {
+			t.Errorf("%s has no effect (%v)", s.key, err)
+		}
+	}
+}
+
+func TestSettingsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	const pg = "--database-url=postgres://u:hidden-password@h/d"
+	for name, tc := range map[string]struct {
+		env, args []string
+		file      string
+		// want has a part of each line, in order.
+		want []string
+	}{
+		"unknown key":               {file: "workrs: 1\n", want: []string{`d.yaml:1: unknown setting "workrs"; did you mean workers?`}},
+		"unknown keys, all":         {file: "a1: 1\nworkers: 2\nb2: 1\n", want: []string{`d.yaml:1: unknown setting "a1"`, `d.yaml:3: unknown setting "b2"`}},
+		"config in the file":        {file: "config: x\n", want: []string{`unknown setting "config"`}},
+		"key twice":                 {file: "workers: 1\nworkers: 2\n", want: []string{"line 2"}},
+		"mapping for a value":       {file: "listen:\n  a: b\n", want: []string{"d.yaml:1: listen takes one plain value"}},
+		"list for a value":          {file: "listen: [a, b]\n", want: []string{"takes one value, not a list"}},
+		"not a mapping":             {file: "- a\n", want: []string{"not a list of settings"}},
+		"not yaml":                  {file: "a: b\n c: [\n", want: []string{"d.yaml is not YAML"}},
+		"unknown variable":          {env: []string{"DISPATCHER_REDIS_ULR=x"}, want: []string{"unknown environment variable DISPATCHER_REDIS_ULR; did you mean DISPATCHER_REDIS_URL?"}},
+		"variable and its file":     {env: []string{"DISPATCHER_ADMIN_KEY=x", "DISPATCHER_ADMIN_KEY_FILE=/x"}, want: []string{"both set"}},
+		"file that is missing":      {env: []string{"DISPATCHER_ADMIN_KEY_FILE=/does/not/exist"}, want: []string{"DISPATCHER_ADMIN_KEY_FILE: cannot read /does/not/exist"}},
+		"config that is missing":    {env: []string{"DISPATCHER_CONFIG=/does/not/exist"}, want: []string{"cannot read the settings file /does/not/exist"}},
+		"number":                    {args: []string{"--workers=many"}, want: []string{`setting workers: "many" is not a whole number (from flag --workers)`}},
+		"number out of range":       {args: []string{"--workers=0"}, want: []string{"setting workers: 0 is not between 1 and 100000"}},
+		"duration":                  {args: []string{"--drain-timeout=25"}, want: []string{"setting drain_timeout: "}},
+		"negative duration":         {args: []string{"--shutdown-delay=-1s"}, want: []string{"setting shutdown_delay: -1s is below the least, 0s"}},
+		"switch":                    {args: []string{"--migrate=perhaps"}, want: []string{"setting migrate: "}},
+		"address":                   {args: []string{"--listen=8080"}, want: []string{"setting listen: "}},
+		"same address twice":        {args: []string{"--listen=127.0.0.1:9", "--ops-listen=127.0.0.1:9"}, want: []string{"setting ops_listen: is the same address"}},
+		"database":                  {args: []string{"--database-url=mysql://h/d"}, want: []string{"setting database_url: begins with neither"}},
+		"redis":                     {args: []string{"--redis-url=http://h"}, want: []string{"setting redis_url: "}},
+		"prefix":                    {args: []string{"--redis-prefix=a{b}"}, want: []string{"setting redis_prefix: "}},
+		"proxy list":                {args: []string{"--trusted-proxies=10.0.0.0/8,x"}, want: []string{`setting trusted_proxies: "x"`}},
+		"egress":                    {args: []string{"--egress-allow=10.0.0.0/99"}, want: []string{"setting egress_allow: "}},
+		"master key":                {args: []string{"--master-key=" + someKey('a') + ",c2hvcnQ="}, want: []string{"setting master_key: key 2 of the list"}},
+		"log level":                 {args: []string{"--log-level=loud"}, want: []string{"setting log_level: "}},
+		"log format":                {args: []string{"--log-format=xml"}, want: []string{"setting log_format: "}},
+		"horizon":                   {args: []string{"--horizon=3h"}, want: []string{"setting horizon: is not supported"}},
+		"egress proxy":              {args: []string{"--egress-proxy=http://p"}, want: []string{"setting egress_proxy: is not supported"}},
+		"roles without worker":      {args: []string{"--roles=api"}, want: []string{"setting roles: has no worker"}},
+		"unknown role":              {args: []string{"--roles=api,worker,cook"}, want: []string{`setting roles: "cook"`}},
+		"no role":                   {args: []string{"--roles="}, want: []string{"setting roles: is empty"}},
+		"hold without worker":       {args: []string{"--roles=api", "--redis-url=redis://h", "--hold"}, want: []string{"setting hold: "}},
+		"postgres without keys":     {args: []string{pg}, want: []string{"setting master_key: is required", "setting admin_key: is required"}},
+		"payload outlives metadata": {args: []string{"--retention-payload=500d"}, want: []string{"setting retention_payload: 500d is longer"}},
+		"several at once": {
+			env:  []string{"DISPATCHER_NONSENSE=1", "DISPATCHER_LOG_LEVEL=loud"},
+			args: []string{"--workers=x", "--roles=api"}, file: "lane_concurrency: 0\nnonsense: 1\n",
+			want: []string{`unknown setting "nonsense"`, "DISPATCHER_NONSENSE", "setting workers", "setting lane_concurrency: 0 is not between 1 and 100000 (from file d.yaml:1)", "setting roles", "setting log_level"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"config", "--data-dir", t.TempDir()}, tc.args...)
+			if tc.file != "" {
+				args = append(args, "--config", writeFile(t, "d.yaml", tc.file))
+			}
+			term := newTerminal(tc.env...)
+			if code := term.invoke(args...); code != exitUsage {
+				t.Errorf("exit code %d, not %d", code, exitUsage)
+			}
+			lines := term.lines()
+			if len(lines) != len(tc.want) {
+				t.Fatalf("got %d lines, not %d:\n%s", len(lines), len(tc.want), strings.Join(lines, "\n"))
+			}
+			for i, want := range tc.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("line %d is %q, not about %q", i+1, lines[i], want)
+				}
+			}
+			if strings.Contains(term.stderr.String(), "hidden-password") {
+				t.Error("a password is shown")
+			}
+		})
+	}
+}
+
+func TestSettingsThatAreTaken(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ env, args []string }{
+		"postgres with its keys":     {args: []string{"--database-url=postgres://h/d", "--admin-key=k", "--master-key=" + someKey('a')}},
+		"api alone, with redis":      {args: []string{"--roles=api", "--redis-url=rediss+cluster://h1,h2"}},
+		"variables of the clients":   {env: []string{"DISPATCHER_SERVER=http://h", "DISPATCHER_KEY=k", "DISPATCHER_KEY_FILE=/x"}},
+		"variables that are not our": {env: []string{"DISPATCH=1", "OTHER_DISPATCHER_X=1"}},
+		"empty variables":            {env: []string{"DISPATCHER_WORKERS=", "DISPATCHER_NONSENSE="}},
+		"free ports":                 {args: []string{"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}},
+		"egress by name and address": {args: []string{"--egress-allow=10.1.0.0/16,127.0.0.1,shop.internal"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := loadWith(t, tc.env, tc.args...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestFilesOfSecretsLoseOneNewline(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{"abc": "abc", "abc\n": "abc", "abc\r\n": "abc"} {
+		l, err := loadWith(t, []string{"DISPATCHER_ADMIN_KEY_FILE=" + writeFile(t, "key", content)})
+		if err != nil || l.AdminKey != want {
+			t.Errorf("%q was read as %q (%v)", content, l.AdminKey, err)
+		}
+	}
+	if _, err := loadWith(t, []string{"DISPATCHER_ADMIN_KEY_FILE=" + writeFile(t, "key", "\n")}); err == nil {
+		t.Error("an empty file was taken")
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	term := newTerminal("DISPATCHER_ADMIN_KEY=hidden-key", "DISPATCHER_WORKERS=64")
+	code := term.invoke("config", "--config", writeFile(t, "d.yaml", "egress_allow: [10.0.0.0/8, shop.internal]\n"),
+		"--database-url", "postgres://user:hidden-password@db.example:5432/pay?sslmode=verify-full&sslpassword=hidden-too",
+		"--redis-url", "redis+sentinel://u:hidden-again@h1,h2/main/0", "--master-key", someKey('h')+","+someKey('i'), "--hold")
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, term.stderr.String())
+	}
+	got := term.stdout.String()
+	if strings.Contains(got, "hidden") || strings.Contains(got, someKey('h')) {
+		t.Error("a secret is shown")
+	}
+	golden(t, "config", got)
+}
+
+func TestMaskURL(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                                     "",
+		"sqlite:/var/lib/d.db":                 "sqlite:/var/lib/d.db",
+		"postgres://h/d":                       "postgres://h/d",
+		"postgres://u@h/d":                     "postgres://u@h/d",
+		"postgres://u:p@h/d":                   "postgres://u:***@h/d",
+		"postgres://u:p@ss/w@h/d":              "postgres://u:***@h/d",
+		"redis://:p@h:6379/1":                  "redis://:***@h:6379/1",
+		"redis+cluster://u:p@h1:1,h2:2":        "redis+cluster://u:***@h1:1,h2:2",
+		"postgres://h/d?sslmode=a&password=b":  "postgres://h/d?sslmode=a&password=***",
+		"postgres://h/d?pass%77ord=b&x#secret": "postgres://h/d?pass%77ord=***&x=***",
+		"u:p@h/d":                              "***",
+	} {
+		if got := maskURL(in); got != want {
+			t.Errorf("%q is shown as %q, not %q", in, got, want)
+		}
+	}
+}
+
+func FuzzMaskURLNeverShowsThePassword(f *testing.F) {
+	for _, seed := range []string{"p", "p@ss", "p/w", "p?w", "p#w", "a@b?c", "a:b", "%40", "päss"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, password string) {
+		password = "hide" + password + "hide"
+		if got := maskURL("postgres://user:" + password + "@host/name"); strings.Contains(got, "hide") {
+			t.Errorf("%q shows a part of the password: %q", password, got)
+		}
+	})
+}
+
+func TestScrub(t *testing.T) {
+	t.Parallel()
+	s := &Settings{DatabaseURL: "postgres://u:hidden-password@h/d", RedisURL: "redis://:hidden-redis@h", AdminKey: "hidden-admin", MasterKey: []string{someKey('h')}}
+	got := s.scrub("dial postgres://u:hidden-password@h/d: password hidden-password, " + s.RedisURL + " with hidden-admin and " + someKey('h'))
+	if strings.Contains(got, "hidden") || strings.Contains(got, someKey('h')) {
+		t.Errorf("still shows a secret: %q", got)
+	}
+	if !strings.Contains(got, "postgres://u:***@h/d") {
+		t.Errorf("hides more than it must: %q", got)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	known := []string{"redis_url", "workers", "roles"}
+	for name, want := range map[string]string{"redis_ulr": "redis_url", "worker": "workers", "completely_else": "", "ro": ""} {
+		if got := nearest(name, known); got != want {
+			t.Errorf("%q is taken for %q, not %q", name, got, want)
+		}
+	}
+	if !slices.Contains(known, nearest("wrkers", known)) {
+		t.Error("a missing letter is not seen")
+	}
+}

@@ -1,0 +1,105 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// MaxAccept is the most submissions that one call of Accept takes.
+const MaxAccept = 1000
+
+// Accept judges the submissions, commits the good ones in one transaction and answers each in its place. When it returns
+// without an error, every receipt without one is durable; the index is told afterwards, and if it cannot be told, the
+// sweep finds the row. Its error is store.ErrUnavailable or the context's: nothing was accepted then.
+func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) ([]Receipt, error) {
+	if len(subs) > MaxAccept {
+		return nil, fmt.Errorf("accept: %d submissions; at most %d in one call", len(subs), MaxAccept)
+	}
+	now := time.UnixMilli(e.clock.now())
+	receipts := make([]Receipt, len(subs))
+	drafts := make([]store.Draft, 0, len(subs))
+	places := make([]int, 0, len(subs))
+	for i := range subs {
+		draft, err := e.draft(project, &subs[i], now)
+		if err == nil && draft.Idempotency != nil && !e.keys.begin(project, draft.Idempotency) {
+			err = store.ErrIdempotencyInProgress
+			if sameCall(drafts, draft.Idempotency) {
+				err = nil // Twice in one batch is a replay of the first, not a race with another request.
+			}
+		} else if err == nil && draft.Idempotency != nil {
+			defer e.keys.end(project, draft.Idempotency)
+		}
+		if err != nil {
+			receipts[i].Err = err
+			continue
+		}
+		drafts, places = append(drafts, draft), append(places, i)
+	}
+	if len(drafts) == 0 {
+		return receipts, nil
+	}
+	failpoint("before_accept_commit")
+	accepted, err := e.o.Store.Accept(ctx, drafts)
+	if err != nil {
+		if errors.Is(err, store.ErrUnavailable) {
+			e.trouble.sqlFailed(err)
+		}
+		return nil, fmt.Errorf("accept: %w", err)
+	}
+	failpoint("after_accept_commit")
+	var fresh int
+	for i := range accepted {
+		a := &accepted[i]
+		receipts[places[i]] = Receipt{Callback: a.Callback, Replayed: a.Replayed, Err: a.Err}
+		if a.Err == nil && !a.Replayed && a.Callback.State == store.Scheduled {
+			e.enqueue.add(item(&a.Callback))
+			fresh++
+		}
+	}
+	e.metrics.accepted.Add(float64(fresh))
+	failpoint("after_enqueue")
+	return receipts, nil
+}
+
+func sameCall(drafts []store.Draft, id *store.Idempotency) bool {
+	for i := range drafts {
+		if other := drafts[i].Idempotency; other != nil && other.Key == id.Key && other.Route == id.Route {
+			return true
+		}
+	}
+	return false
+}
+
+// progress is the idempotency keys whose first request is being committed by this process.
+type progress struct {
+	mu   sync.Mutex
+	keys map[progressKey]struct{}
+}
+
+type progressKey struct{ project, route, key string }
+
+// begin says whether the key was free, and takes it.
+func (p *progress) begin(project string, id *store.Idempotency) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := progressKey{project, id.Route, id.Key}
+	if _, taken := p.keys[k]; taken {
+		return false
+	}
+	if p.keys == nil {
+		p.keys = make(map[progressKey]struct{})
+	}
+	p.keys[k] = struct{}{}
+	return true
+}
+
+func (p *progress) end(project string, id *store.Idempotency) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.keys, progressKey{project, id.Route, id.Key})
+}

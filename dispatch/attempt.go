@@ -1,0 +1,123 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// attempt makes one attempt of a stamped callback, releases its lock, and passes the result on to be settled.
+func (e *Engine) attempt(ctx context.Context, w *store.Stamped, l *schedule.Lease) {
+	defer e.attempts.Done()
+	e.inFlight.Add(1)
+	defer e.inFlight.Add(-1)
+	r := e.try(ctx, w, l)
+	e.unlock(ctx, l)
+	// The settler takes it before the slot is free: so what waits to be settled is bounded by the slots and its queue.
+	e.settler.add(r)
+	e.slots.release(l.Health)
+}
+
+// An ended attempt is a result that is to be committed, and what the index is to be told if it wins.
+type ended struct {
+	result store.Result
+	lease  *schedule.Lease
+	signal schedule.Signal
+	// hold of the lane, in Unix milliseconds.
+	hold int64
+	// urgent results are not held back for a batch: somebody waits for them.
+	urgent bool
+	class  store.Class
+}
+
+// try decides how the claimed callback goes on; mostly by sending it.
+func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease) (out ended) {
+	out = ended{lease: l, urgent: l.Lock != "", result: store.Result{ID: w.ID, Fence: w.Fence}}
+	now := e.clock.now()
+	switch {
+	case w.CrashCount > poisonClaims:
+		out.result.State, out.result.Reason = store.Dead, store.Poison
+		return out
+	case w.ExpiresAt != 0 && now >= w.ExpiresAt:
+		out.result.State, out.result.Reason = store.Dead, store.Expired
+		return out
+	}
+	started := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			e.log.Error("attempt panicked", "callback_id", store.CallbackPrefix+w.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			resp := outbound.Response{
+				Class: store.ClassPanic, Outcome: store.AttemptUnknown, Error: "the attempt panicked in the dispatcher",
+				StartedAt: started, EndedAt: time.Now(),
+			}
+			out = e.decide(w, l, resp)
+		}
+	}()
+	if !e.extend(ctx, w, l) {
+		// Somebody else may hold the lock: not sent, not charged.
+		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, now, 1
+		return out
+	}
+	resp := e.send(ctx, w)
+	failpoint("after_send")
+	return e.decide(w, l, resp)
+}
+
+// extend lengthens lease and lock, once, where the claim in SQL lives longer than the lease. It says whether a lock that
+// the callback needs is still held.
+func (e *Engine) extend(ctx context.Context, w *store.Stamped, l *schedule.Lease) bool {
+	if w.ClaimUntil <= l.Until {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	defer cancel()
+	l.Until = w.ClaimUntil
+	if _, err := e.o.Schedule.Extend(ctx, []schedule.Extension{{Ref: l.Ref(), Token: l.Token, Until: l.Until}}); err != nil {
+		// SQL's claim is what keeps others from sending; an early reap only costs a refused stamp.
+		e.trouble.indexFailed("extend", err)
+	}
+	if l.Lock == "" {
+		return true
+	}
+	replies, err := e.o.Schedule.Acquire(ctx, []schedule.LockRequest{{Lock: l.Lock, ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until}})
+	if err != nil {
+		e.trouble.indexFailed("acquire", err)
+		return false
+	}
+	return replies[0].Acquired
+}
+
+// send makes the request. Nothing is sent unsigned because a secret cannot be had.
+func (e *Engine) send(ctx context.Context, w *store.Stamped) outbound.Response {
+	r := outbound.Request{
+		ID:          store.CallbackPrefix + w.ID,
+		Number:      w.AttemptSeq + 1,
+		URL:         w.URL,
+		Method:      w.Method,
+		Headers:     w.Headers,
+		ContentType: w.ContentType,
+		Body:        w.Body,
+		Timeout:     w.Policy.Timeout,
+		Success:     w.Success,
+		Fresh:       w.FreeRetry,
+	}
+	if w.Signer != "none" {
+		secrets, err := e.secrets.lane(ctx, w.Project, w.Lane, e.clock.now())
+		if err != nil {
+			now := time.Now()
+			e.log.Error("signing secret cannot be had; the attempt is put off", "callback_id", r.ID, "error", err)
+			return outbound.Response{
+				Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalTrouble: true,
+				Error: "the signing secret cannot be read", StartedAt: now, EndedAt: now,
+			}
+		}
+		r.Secrets = secrets
+	}
+	failpoint("before_send")
+	return e.o.Sender.Send(ctx, r)
+}

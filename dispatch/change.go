@@ -1,0 +1,126 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// MaxCancelRef is the most callbacks of one reference that one call cancels.
+const MaxCancelRef = 1000
+
+// Cancel keeps a callback from being attempted again. SQL decides; the index is told afterwards, and a claim that it still
+// gives out is refused by the stamp.
+func (e *Engine) Cancel(ctx context.Context, project, id string, by store.Actor) (store.CanceledCallback, error) {
+	c, err := e.o.Store.Cancel(ctx, project, id, e.clock.now(), by)
+	if err != nil {
+		return c, err
+	}
+	e.dropCanceled(ctx, []store.CanceledCallback{c})
+	return c, nil
+}
+
+// CancelRef cancels the open callbacks of a reference, of one topic if it is not empty: at most MaxCancelRef.
+func (e *Engine) CancelRef(ctx context.Context, project, ref, topic string, by store.Actor) ([]store.CanceledCallback, error) {
+	list, err := e.o.Store.CancelRef(ctx, project, ref, topic, MaxCancelRef, e.clock.now(), by)
+	if err != nil {
+		return nil, err
+	}
+	e.dropCanceled(ctx, list)
+	return list, nil
+}
+
+func (e *Engine) dropCanceled(ctx context.Context, list []store.CanceledCallback) {
+	var refs []schedule.Ref
+	for i := range list {
+		if c := &list[i]; c.Result == store.CancelDone {
+			refs = append(refs, schedule.Ref{ID: c.Callback.ID, Lane: c.Callback.LaneID})
+			e.metrics.terminal.WithLabelValues(string(store.Canceled), string(c.Callback.Reason)).Inc()
+		}
+	}
+	if len(refs) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	defer cancel()
+	if _, err := e.o.Schedule.Cancel(ctx, refs); err != nil {
+		e.trouble.indexFailed("cancel", err)
+	}
+}
+
+// Retry makes a callback due now.
+func (e *Engine) Retry(ctx context.Context, project, id string, r RetryRequest, by store.Actor) (store.Callback, error) {
+	ladder := r.Ladder
+	if ladder == "" {
+		ladder = store.Once
+	}
+	change := store.Retry{Ladder: ladder, URL: r.URL, Now: e.clock.now()}
+	if ladder != store.Once && ladder != store.Restart {
+		return store.Callback{}, &store.InvalidError{Fields: []store.FieldError{{Field: "ladder", Message: "is \"once\" or \"restart\""}}}
+	}
+	if r.URL != "" {
+		lane, err := LaneOf(r.URL)
+		if err == nil && e.o.CheckURL != nil {
+			err = e.o.CheckURL(r.URL)
+		}
+		if err != nil {
+			return store.Callback{}, &store.InvalidError{Fields: []store.FieldError{{Field: "url", Message: err.Error()}}}
+		}
+		change.Lane = lane
+	}
+	c, err := e.o.Store.Retry(ctx, project, id, change, by)
+	if err != nil {
+		return c, err
+	}
+	e.place(ctx, &c)
+	return c, nil
+}
+
+// Reschedule moves a callback to another due time, given as Unix milliseconds or as a delay: exactly one of the two. One that
+// is dead gets one more attempt then.
+func (e *Engine) Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error) {
+	now := e.clock.now()
+	var f findings
+	var at int64
+	switch {
+	case (due == nil) == (delay == nil):
+		f.add("due_at", "give exactly one of due_at and delay")
+	case due != nil:
+		at = max(*due, now)
+		if at > now+MaxDelay.Milliseconds() {
+			f.add("due_at", "is more than 400 days away")
+		}
+	case *delay < 0 || *delay > MaxDelay:
+		f.add("delay", "is 0s to 400d")
+	default:
+		at = schedule.DueAfter(time.UnixMilli(now), *delay)
+	}
+	if len(f) > 0 {
+		return store.Callback{}, &store.InvalidError{Fields: f}
+	}
+	c, err := e.o.Store.Reschedule(ctx, project, id, at, now, by)
+	if err != nil {
+		return c, err
+	}
+	e.place(ctx, &c)
+	return c, nil
+}
+
+// place tells the index of a due time that a caller changed: present or absent, the item is due then.
+func (e *Engine) place(ctx context.Context, c *store.Callback) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	defer cancel()
+	i := item(c)
+	positions, err := e.o.Schedule.Ensure(ctx, []schedule.Item{i})
+	if err == nil && positions[0].Place != schedule.Absent {
+		_, err = e.o.Schedule.Move(ctx, []schedule.Movement{{Ref: i.Ref(), Due: i.Due}})
+	}
+	if err != nil {
+		e.trouble.indexFailed("move", err)
+		e.trouble.missed([]schedule.Item{i})
+		return
+	}
+	e.hintAll()
+}

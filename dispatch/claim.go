@@ -1,0 +1,133 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+const (
+	// leaseTime is how long a claim is held; claimMargin is what a claim in SQL lives beyond its attempt's timeout. With the
+	// default timeout of 15 s the two end together, so that nothing has to be extended.
+	leaseTime   = 30 * time.Second
+	claimMargin = 15 * time.Second
+
+	// claimBatch is the most that one claim takes; with many shards less, so that one shard's claim does not reserve the
+	// slots of all.
+	claimBatch    = 64
+	claimBatchMin = 8
+	// indexTimeout bounds every call to the index.
+	indexTimeout = 5 * time.Second
+	// backlogWait is how long a claimer that sees work it has no slots for waits before it looks again.
+	backlogWait = 20 * time.Millisecond
+	// emptyRounds is how many claims in a row may come back empty-handed though more is there (they promote) before the
+	// claimer pauses.
+	emptyRounds = 256
+)
+
+// runClaims claims what is due in one shard until ctx ends, and hands each batch to be prepared and sent.
+func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
+	token := newToken()
+	waker := e.wakers[shard]
+	batch := max(claimBatchMin, min(claimBatch, e.o.Workers/len(e.wakers)))
+	empty := 0
+	for ctx.Err() == nil {
+		if !e.mayClaim(ctx, waker) {
+			continue
+		}
+		g := e.slots.reserve(batch)
+		sent := time.Now()
+		claimed, err := e.claim(ctx, shard, token, g)
+		if err != nil {
+			e.slots.settle(g, nil)
+			e.claimFailed(ctx, waker, err)
+			continue
+		}
+		token = newToken()
+		e.clock.observe(claimed.Now, sent)
+		e.slots.settle(g, claimed.Leases)
+		e.metrics.claimed(&claimed)
+		if len(claimed.Leases) > 0 {
+			empty = 0
+			failpoint("after_claim")
+			e.attempts.Add(1)
+			go func() {
+				defer e.attempts.Done()
+				e.prepare(sending, claimed)
+			}()
+			if claimed.More || len(claimed.Leases) == g.n {
+				continue
+			}
+		} else if claimed.More && g.n > 0 {
+			if empty++; empty < emptyRounds {
+				continue
+			}
+		}
+		e.sleep(ctx, waker, &claimed, g)
+	}
+}
+
+// sleep waits until the shard may have something to do that there is a slot for.
+func (e *Engine) sleep(ctx context.Context, waker *schedule.Waker, claimed *schedule.Claimed, g grant) {
+	idle := schedule.MaxIdle
+	if claimed.More {
+		idle = backlogWait
+	}
+	if g.n == 0 {
+		// No slot: a hint changes nothing, a freed slot does.
+		timer := time.NewTimer(backlogWait)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-e.slots.freed:
+		case <-timer.C:
+		}
+		return
+	}
+	cause := waker.Wait(ctx, e.clock.now(), claimed.Next, idle)
+	e.metrics.wakes.WithLabelValues(cause.String()).Inc()
+}
+
+// mayClaim says whether claiming makes sense now, and otherwise waits a while.
+func (e *Engine) mayClaim(ctx context.Context, waker *schedule.Waker) bool {
+	if e.draining.Load() {
+		<-ctx.Done()
+		return false
+	}
+	if e.o.Hold || e.trouble.sqlIsDown() {
+		waker.Wait(ctx, 0, 0, schedule.MaxIdle)
+		return false
+	}
+	return true
+}
+
+// claim asks the shard. A claim whose reply is lost is asked for again with the same token, so the batch is not lost with
+// it. It outlives ctx's end, for a batch that nobody hears of waits for its leases to run out.
+func (e *Engine) claim(ctx context.Context, shard int, token string, g grant) (schedule.Claimed, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	defer cancel()
+	return e.o.Schedule.Claim(ctx, shard, schedule.ClaimRequest{
+		Owner:        e.o.Name,
+		Token:        token,
+		Max:          g.n,
+		MaxUncertain: g.uncertain,
+		MaxTimingOut: g.timingOut,
+		Lease:        leaseTime,
+		LaneLimit:    e.o.LaneConcurrency,
+	})
+}
+
+// claimFailed waits before the next claim, and has the index looked after if it is lost.
+func (e *Engine) claimFailed(ctx context.Context, waker *schedule.Waker, err error) {
+	switch {
+	case errors.Is(err, schedule.ErrLost):
+		e.keeper.lost()
+	case errors.Is(err, schedule.ErrRebuilding):
+		e.keeper.closed()
+	default:
+		e.trouble.indexFailed("claim", err)
+	}
+	waker.Wait(ctx, 0, 0, schedule.MaxIdle/4)
+}

@@ -1,0 +1,161 @@
+package dispatch
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// maxHold is how long a receiver's Retry-After may hold its whole lane.
+	maxHold = time.Minute
+	// busyDelay is the least wait of a callback whose receiver is busy with the same business key; after maxBusy diverts it is
+	// charged, so that it cannot go on for ever.
+	busyDelay = 3 * time.Second
+	maxBusy   = 100
+	// blockedTries is how many attempts in a row may be refused by the egress guard before the callback is dead.
+	blockedTries = 3
+)
+
+// decide turns how an attempt ended into what follows: state and reason, the next due time, what is charged, and what the
+// lane learns. It is the retry policy, whole; the store only applies it.
+func (e *Engine) decide(w *store.Stamped, l *schedule.Lease, resp outbound.Response) ended {
+	endedAt := e.clock.at(resp.EndedAt)
+	a := &store.Attempt{
+		CallbackID:        w.ID,
+		Project:           w.Project,
+		Trigger:           w.Trigger,
+		Outcome:           resp.Outcome,
+		Charged:           resp.Charged,
+		Class:             resp.Class,
+		Status:            resp.Status,
+		Error:             resp.Error,
+		StartedAt:         e.clock.at(resp.StartedAt).UnixMilli(),
+		EndedAt:           endedAt.UnixMilli(),
+		DueAt:             w.DueAt,
+		Lateness:          float64(e.clock.at(resp.StartedAt).Sub(time.UnixMilli(w.DueAt)).Microseconds()) / 1000,
+		Timings:           resp.Timings,
+		RequestHeaders:    resp.RequestHeaders,
+		ResponseHeaders:   resp.ResponseHeaders,
+		ResponseBody:      resp.ResponseBody,
+		ResponseTruncated: resp.ResponseTruncated,
+		Rule:              resp.Rule,
+		Fence:             w.Fence,
+	}
+	out := ended{
+		result: store.Result{ID: w.ID, Fence: w.Fence, Attempt: a, State: store.Scheduled, Charge: resp.Charged},
+		lease:  l,
+		urgent: l.Lock != "",
+		class:  resp.Class,
+	}
+	switch {
+	case resp.TimedOut:
+		out.signal = schedule.TimedOut
+	case resp.Answered:
+		out.signal = schedule.Answered
+	}
+	if resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503) {
+		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, w.Policy.RetryAfterCap, maxHold))
+	}
+	e.next(w, &resp, endedAt, &out)
+	if out.result.State != store.Scheduled {
+		out.result.DueAt = 0
+		return out
+	}
+	if w.ExpiresAt != 0 && out.result.DueAt > w.ExpiresAt {
+		// Claimed at its expiry, it ends at once instead of at the next sweep.
+		out.result.DueAt = w.ExpiresAt
+	}
+	if out.result.DueAt <= endedAt.UnixMilli()+urgentWithin.Milliseconds() {
+		out.urgent = true
+	}
+	return out
+}
+
+// urgentWithin: what is due again that soon is not held back for a batch.
+const urgentWithin = 20 * time.Millisecond
+
+// next fills in state, reason and due time of the result.
+func (e *Engine) next(w *store.Stamped, resp *outbound.Response, endedAt time.Time, out *ended) {
+	r := &out.result
+	later := func(wait time.Duration) { r.DueAt = schedule.DueAfter(endedAt, wait) }
+	switch {
+	case resp.Outcome == store.AttemptSucceeded:
+		r.State = store.Succeeded
+		r.Charge, r.Attempt.Charged = true, true
+	case resp.Class == store.ClassPanic:
+		r.KeepCrashCount, r.Charge, r.Attempt.Charged = true, false, false
+		if w.CrashCount >= poisonClaims {
+			r.State, r.Reason = store.Dead, store.Poison
+			return
+		}
+		later(busyDelay)
+	case resp.Stale:
+		r.FreeRetry = true
+		later(0)
+	case resp.Class == store.ClassSignError:
+		r.Diverts = 1
+		later(time.Minute)
+	case resp.LocalTrouble:
+		// Our own trouble: what never reached the wire is no attempt.
+		r.Diverts = 1
+		if resp.Outcome != store.AttemptUnknown {
+			r.Attempt = nil
+		}
+		later(5*time.Second + rand.N(25*time.Second))
+	case resp.Class == store.ClassInterrupted:
+		r.Diverts = 1
+		if resp.Outcome != store.AttemptUnknown {
+			r.Attempt = nil
+		}
+		later(0)
+	case resp.Class == store.ClassReceiverBusy && w.DivertCount < maxBusy:
+		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
+		later(max(busyDelay, min(resp.RetryAfter, w.Policy.RetryAfterCap)))
+	case resp.Class == store.ClassInvalidRequest || resp.Class == store.ClassCorrupt:
+		r.State, r.Reason = store.Dead, store.Invalid
+	default:
+		r.Charge, r.Attempt.Charged = true, true
+		e.failed(w, resp, endedAt, r)
+	}
+}
+
+// failed walks the ladder after a charged failure.
+func (e *Engine) failed(w *store.Stamped, resp *outbound.Response, endedAt time.Time, r *store.Result) {
+	if resp.Status != 0 && slices.Contains(w.Policy.StopOn, resp.Status) {
+		r.State, r.Reason = store.Dead, store.Rejected
+		if resp.Status == 410 {
+			r.Reason = store.Gone
+		}
+		return
+	}
+	if resp.Class == store.ClassBlocked && w.LastClass == store.ClassBlocked && w.AttemptCount+1 >= blockedTries {
+		r.State, r.Reason = store.Dead, store.Blocked
+		return
+	}
+	made := w.AttemptCount - w.LadderBase + 1
+	wait, more := schedule.Tiers(w.Policy.Tiers).Wait(made, w.Policy.RepeatLast)
+	if !more {
+		r.State, r.Reason = store.Dead, store.Exhausted
+		return
+	}
+	if w.Policy.Jitter > 0 {
+		wait += time.Duration(float64(wait) * w.Policy.Jitter * rand.Float64())
+	}
+	if resp.Status == 429 || resp.TimedOut {
+		wait = max(wait, w.Policy.OverloadFloor)
+	}
+	if resp.Status == 429 || resp.Status == 503 {
+		wait = max(wait, min(resp.RetryAfter, w.Policy.RetryAfterCap))
+	}
+	due := schedule.DueAfter(endedAt, wait)
+	if d := w.Policy.Deadline; d > 0 && due > w.FirstDueAt+d.Milliseconds() {
+		r.State, r.Reason = store.Dead, store.Exhausted
+		return
+	}
+	r.DueAt = due
+}

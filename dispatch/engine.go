@@ -1,0 +1,310 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Store is everything that the engine needs of SQL: the sum of the small interfaces, for wiring.
+type Store interface {
+	Rows
+	Changes
+	Walks
+	Metas
+	Upkeep
+	LaneRows
+	Secrets
+	Prober
+}
+
+// Schedule is everything that the engine needs of an index: the sum of the small interfaces, for wiring.
+type Schedule interface {
+	Queue
+	Locks
+	Index
+	Lookup
+	Generation
+	Hints
+}
+
+// A Sender makes one attempt. outbound.Client is the one that sends.
+type Sender interface {
+	Send(ctx context.Context, r outbound.Request) outbound.Response
+}
+
+// Options are what an engine is made of. Store, Schedule, Sender and Keyring are required; the zero value of everything
+// else means the default that is named.
+type Options struct {
+	Store    Store
+	Schedule Schedule
+	Sender   Sender
+	Keyring  *Keyring
+
+	// CheckURL is the early check of an address at accept; nil accepts any. The dial is guarded in any case.
+	CheckURL func(rawURL string) error
+	// Name of this start of this process, unlike any other; empty: one is made.
+	Name string
+	// Prefix and Shards are what the index was opened with; they must be what SQL says.
+	Prefix string
+	// Alone says that the index is this process's own (embedded): every claim found in SQL at the start is a crash, and
+	// maintenance needs no lease.
+	Alone bool
+	// Hold starts with sending stopped: callbacks are accepted, none is claimed.
+	Hold bool
+	// NoWorker runs no claims at all: another process sends.
+	NoWorker bool
+	// Workers is the most attempts in flight; default 512. LaneConcurrency is the most of one lane; default 32.
+	Workers         int
+	LaneConcurrency int
+	// DrainTimeout is how long attempts in flight may go on after the end was asked for; default 25 s.
+	DrainTimeout time.Duration
+	// RetentionPayload and RetentionMetadata are how long terminal callbacks keep their bytes, and their rows; default 30
+	// and 400 days.
+	RetentionPayload  time.Duration
+	RetentionMetadata time.Duration
+
+	// Logger defaults to one that discards; Registerer to none.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Store == nil || o.Schedule == nil || o.Sender == nil || o.Keyring == nil {
+		return o, errors.New("dispatch: Store, Schedule, Sender and Keyring are required")
+	}
+	if o.Name == "" {
+		o.Name = newToken()
+	}
+	if o.Prefix == "" {
+		o.Prefix = "dispatcher"
+	}
+	if o.Workers <= 0 {
+		o.Workers = 512
+	}
+	if o.LaneConcurrency <= 0 {
+		o.LaneConcurrency = 32
+	}
+	if o.DrainTimeout <= 0 {
+		o.DrainTimeout = 25 * time.Second
+	}
+	if o.RetentionPayload <= 0 {
+		o.RetentionPayload = 30 * 24 * time.Hour
+	}
+	if o.RetentionMetadata <= 0 {
+		o.RetentionMetadata = 400 * 24 * time.Hour
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+// An Engine accepts, claims, attempts and settles. Its methods may be called from many goroutines, also before Run,
+// and after it: then nothing is sent, but what is accepted is durable.
+type Engine struct {
+	o       Options
+	log     *slog.Logger
+	metrics *metrics
+
+	clock   clock
+	ids     idSource
+	slots   *slots
+	wakers  []*schedule.Waker
+	enqueue *enqueuer
+	settler *settler
+	keeper  *keeper
+	secrets *secretCache
+	trouble *trouble
+	keys    progress
+
+	// attempts counts the goroutines that prepare and make attempts; inFlight, those of them that are sending.
+	attempts sync.WaitGroup
+	inFlight atomic.Int64
+
+	draining atomic.Bool
+	// drain is closed when claiming must stop.
+	drain     chan struct{}
+	drainOnce sync.Once
+	health    healthCache
+}
+
+// New returns an engine that does not run yet.
+func New(o Options) (*Engine, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		o:       o,
+		log:     o.Logger,
+		metrics: newMetrics(o.Registerer),
+		slots:   newSlots(o.Workers),
+		drain:   make(chan struct{}),
+	}
+	e.wakers = make([]*schedule.Waker, o.Schedule.Shards())
+	for i := range e.wakers {
+		e.wakers[i] = schedule.NewWaker()
+	}
+	e.trouble = newTrouble(e)
+	e.enqueue = newEnqueuer(e)
+	e.settler = newSettler(e)
+	e.keeper = newKeeper(e)
+	e.secrets = newSecretCache(o.Store, o.Keyring)
+	e.metrics.watch(e)
+	return e, nil
+}
+
+// Run works until ctx ends, then drains: claiming stops at once, attempts in flight go on for at most DrainTimeout, the
+// rest is handed back uncharged. It returns when all its goroutines have ended; its error is why it could not start.
+func (e *Engine) Run(ctx context.Context) error {
+	if err := e.keeper.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("start the index: %w", err)
+	}
+	// Three lives, each ending after the one before: claims and upkeep end with ctx or the drain, attempts when they are
+	// done or out of time, and settling when nothing is left to settle.
+	claims, stopClaims := context.WithCancel(ctx)
+	defer stopClaims()
+	sending, stopSending := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopSending(nil)
+	settling, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSettling()
+
+	var front, back sync.WaitGroup
+	for _, run := range []func(context.Context){e.settler.run, e.enqueue.run, e.trouble.run} {
+		back.Go(func() { run(settling) })
+	}
+	if !e.o.NoWorker {
+		front.Go(func() { e.runHints(claims) })
+		for shard := range e.wakers {
+			front.Go(func() { e.runClaims(claims, sending, shard) })
+		}
+	}
+	front.Go(func() { e.keeper.run(claims) })
+	front.Go(func() { e.runUpkeep(claims) })
+
+	select {
+	case <-ctx.Done():
+	case <-e.drain:
+	}
+	e.BeginDrain()
+	stopClaims()
+	front.Wait()
+	e.awaitAttempts(stopSending)
+	stopSettling()
+	back.Wait()
+	return nil
+}
+
+// BeginDrain stops claiming at once and for good; readiness ends with it. Run then drains and returns.
+func (e *Engine) BeginDrain() {
+	e.drainOnce.Do(func() {
+		e.draining.Store(true)
+		close(e.drain)
+	})
+}
+
+// errDrained is why an attempt was ended by us.
+var errDrained = errors.New("dispatcher is shutting down")
+
+// awaitAttempts waits for the attempts in flight, and ends them when their time is up.
+func (e *Engine) awaitAttempts(stop context.CancelCauseFunc) {
+	done := make(chan struct{})
+	go func() {
+		e.attempts.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(e.o.DrainTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		e.log.Warn("drain timeout: attempts in flight are ended and handed back", "in_flight", e.inFlight.Load())
+		stop(errDrained)
+		<-done
+	}
+}
+
+// runHints passes the index's hints on to the claimers.
+func (e *Engine) runHints(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := e.o.Schedule.Run(ctx); err != nil && ctx.Err() == nil {
+			e.log.Error("the index's hints ended; claimers re-poll", "error", err)
+		}
+	})
+	hints := e.o.Schedule.Hints()
+	for {
+		select {
+		case <-ctx.Done():
+			wg.Wait()
+			return
+		case shard := <-hints:
+			if shard >= 0 && shard < len(e.wakers) {
+				e.wakers[shard].Hint()
+			}
+		}
+	}
+}
+
+// hintDue wakes the claimer if one of the items is due now, so that it need not wait for the index's own hint to come
+// round. With several shards only the index knows whose item it is.
+func (e *Engine) hintDue(items []schedule.Item) {
+	if len(e.wakers) != 1 {
+		return
+	}
+	now := e.clock.now()
+	for i := range items {
+		if items[i].Due <= now {
+			e.wakers[0].Hint()
+			return
+		}
+	}
+}
+
+// hintAll wakes every claimer.
+func (e *Engine) hintAll() {
+	for _, w := range e.wakers {
+		w.Hint()
+	}
+}
+
+// Now returns the index's clock in Unix milliseconds.
+func (e *Engine) Now() int64 { return e.clock.now() }
+
+// lockID names a callback's lock in the index: short, without the characters that keys forbid, and its project's own.
+func lockID(project, key string) string {
+	if key == "" {
+		return ""
+	}
+	return shortHash(project, key)
+}
+
+// item is what the index knows of an accepted callback.
+func item(c *store.Callback) schedule.Item {
+	return schedule.Item{
+		ID:    c.ID,
+		Lane:  c.LaneID,
+		Due:   c.DueAt,
+		Lock:  lockID(c.Project, c.LockKey),
+		Retry: c.AttemptCount > 0,
+	}
+}
+
+// openItem is what the index knows of an open row.
+func openItem(r *store.OpenRow) schedule.Item {
+	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: lockID(r.Project, r.LockKey), Retry: r.Retry}
+}

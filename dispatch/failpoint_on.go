@@ -1,0 +1,36 @@
+//go:build failpoints
+
+package dispatch
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// passes counts how often the chosen failpoint was passed.
+var passes atomic.Int64
+
+// failpoint kills this process, as kill -9 would, at the pass that DISPATCHER_FAILPOINT=name[:pass] names; the first
+// pass is 1. The file is part of test builds only.
+func failpoint(name string) {
+	chosen, pass, _ := strings.Cut(os.Getenv("DISPATCHER_FAILPOINT"), ":")
+	if chosen != name {
+		return
+	}
+	at, err := strconv.ParseInt(pass, 10, 64)
+	if err != nil {
+		at = 1
+	}
+	if passes.Add(1) != at {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "failpoint %s: kill\n", name)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+		panic(err)
+	}
+	select {}
+}

@@ -1,0 +1,400 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// brokenIndex fails chosen operations of an index.
+type brokenIndex struct {
+	dispatch.Schedule
+	ensure, settle, claim atomic.Bool
+}
+
+var errBroken = errors.New("connection reset")
+
+func (b *brokenIndex) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error) {
+	if b.ensure.Load() {
+		return nil, errBroken
+	}
+	return b.Schedule.Ensure(ctx, items)
+}
+
+func (b *brokenIndex) Settle(ctx context.Context, s []schedule.Settlement) ([]schedule.Settled, error) {
+	if b.settle.Load() {
+		return nil, errBroken
+	}
+	return b.Schedule.Settle(ctx, s)
+}
+
+func (b *brokenIndex) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
+	if b.claim.Load() {
+		return schedule.Claimed{}, errBroken
+	}
+	return b.Schedule.Claim(ctx, shard, r)
+}
+
+// brokenStore fails chosen operations of a store.
+type brokenStore struct {
+	dispatch.Store
+	down    atomic.Bool
+	stamps  atomic.Int32
+	lose    atomic.Bool
+	commits atomic.Int32
+}
+
+func (b *brokenStore) Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+	b.stamps.Add(1)
+	if b.down.Load() {
+		return nil, nil, fmt.Errorf("stamp: %w", store.ErrUnavailable)
+	}
+	return b.Store.Stamp(ctx, s)
+}
+
+func (b *brokenStore) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
+	b.commits.Add(1)
+	if b.down.Load() {
+		return nil, fmt.Errorf("commit: %w", store.ErrUnavailable)
+	}
+	return b.Store.Commit(ctx, r, now)
+}
+
+func (b *brokenStore) Ping(ctx context.Context) error {
+	if b.down.Load() {
+		return store.ErrUnavailable
+	}
+	return b.Store.Ping(ctx)
+}
+
+// The index is emptied while callbacks wait, are in flight, and are accepted: all of them end, none is sent twice.
+func TestTheIndexIsExpendable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(_ context.Context, h hit, before int) (*http.Response, error) {
+			time.Sleep(2 * time.Second)
+			return answer([]int{500, 200}[min(before, 1)], ""), nil
+		})
+		var ids []string
+		for i := range 30 {
+			delay := time.Duration(i) * 300 * time.Millisecond
+			s := tiers(5 * time.Second)
+			s.Delay = &delay
+			ids = append(ids, b.accept(s).ID)
+		}
+		for range 4 {
+			time.Sleep(1700 * time.Millisecond)
+			if err := b.index.Reset(t.Context(), 0, 0); err != nil { // As FLUSHALL: a generation that SQL does not know.
+				t.Fatal(err)
+			}
+		}
+		for _, id := range ids {
+			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 2 {
+				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
+			}
+		}
+		if n := len(b.receiver.seen()); n != 60 {
+			t.Errorf("the receiver saw %d requests, want 60", n)
+		}
+		drift, err := b.engine.Verify(t.Context())
+		if err != nil || !drift.Clean() {
+			t.Errorf("verify: %+v, %v", drift, err)
+		}
+	})
+}
+
+// What the index did not hear of is sent once it answers again, without waiting for the sweep.
+func TestAnIndexThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken *brokenIndex
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			broken = &brokenIndex{Schedule: o.Schedule}
+			o.Schedule = broken
+		})
+		time.Sleep(time.Second)
+		broken.ensure.Store(true)
+		broken.claim.Store(true)
+		start := time.Now()
+		id := b.accept(dispatch.Submission{}).ID
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("an accept took %v while the index did not answer", took)
+		}
+		time.Sleep(time.Minute)
+		h := b.engine.Health(t.Context())
+		if !h.Ready || len(h.Degraded) != 1 || h.Degraded[0] != "redis" {
+			t.Errorf("health: %+v", h)
+		}
+		broken.ensure.Store(false)
+		broken.claim.Store(false)
+		b.await(id, 5*time.Second)
+		if h := b.engine.Health(t.Context()); !h.Ready || len(h.Degraded) != 0 {
+			t.Errorf("health afterwards: %+v", h)
+		}
+	})
+}
+
+// A settlement that is lost costs neither the callback nor a second send: the lease runs out, and SQL parks or drops it.
+func TestLostSettlements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken *brokenIndex
+		b := newBench(t, inTurn(500, 200), func(o *dispatch.Options) {
+			broken = &brokenIndex{Schedule: o.Schedule}
+			o.Schedule = broken
+		})
+		broken.settle.Store(true)
+		id := b.accept(tiers(40 * time.Second)).ID
+		start := time.Now()
+		time.Sleep(25 * time.Second)
+		broken.settle.Store(false)
+		b.await(id, time.Minute)
+		if hits := b.receiver.seen(); len(hits) != 2 || hits[1].at.Sub(start) != 40*time.Second {
+			t.Errorf("%d requests, the last after %v", len(hits), hits[len(hits)-1].at.Sub(start))
+		}
+	})
+}
+
+// Only the sweep knows of a row that the index was never told of.
+func TestSweepFindsWhatNobodyEnqueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		time.Sleep(time.Second)
+		id := b.accept(dispatch.Submission{Delay: &[]time.Duration{time.Minute}[0]}).ID
+		time.Sleep(time.Second)
+		c := b.get(id)
+		if _, err := b.index.Cancel(t.Context(), []schedule.Ref{{ID: id, Lane: c.LaneID}}); err != nil {
+			t.Fatal(err)
+		}
+		drift, err := b.engine.Verify(t.Context())
+		if err != nil || drift.Missing != 1 || drift.MissingIDs[0] != store.CallbackPrefix+id {
+			t.Errorf("verify: %+v, %v", drift, err)
+		}
+		done := b.await(id, 2*time.Minute)
+		if late := done.FinishedAt - c.DueAt; late > 25_000 {
+			t.Errorf("swept %d ms after its due time", late)
+		}
+	})
+}
+
+// While SQL does not commit nothing is claimed, and what was sent is recorded once it does.
+func TestSQLDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken *brokenStore
+		b := newBench(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return answer(200, ""), nil
+		}, func(o *dispatch.Options) {
+			broken = &brokenStore{Store: o.Store}
+			o.Store = broken
+		})
+		flying := b.accept(dispatch.Submission{}).ID
+		time.Sleep(500 * time.Millisecond)
+		broken.down.Store(true)
+		waiting := b.accept(dispatch.Submission{}).ID
+		time.Sleep(20 * time.Second)
+		if h := b.engine.Health(t.Context()); h.Ready {
+			t.Errorf("ready while SQL is down: %+v", h)
+		}
+		if n := broken.stamps.Load(); n > 4 {
+			t.Errorf("%d stamps while SQL was down: claiming went on", n)
+		}
+		if n := len(b.receiver.seen()); n != 1 {
+			t.Errorf("%d requests while SQL was down, want the one in flight", n)
+		}
+		broken.down.Store(false)
+		for _, id := range []string{flying, waiting} {
+			if c := b.await(id, 10*time.Second); c.State != store.Succeeded || c.AttemptCount != 1 {
+				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
+			}
+		}
+		if n := len(b.receiver.seen()); n != 2 {
+			t.Errorf("%d requests in all, want 2", n)
+		}
+	})
+}
+
+// panicking panics for one address.
+type panicking struct{ dispatch.Sender }
+
+func (p panicking) Send(ctx context.Context, r outbound.Request) outbound.Response {
+	if strings.Contains(r.URL, "poison") {
+		panic("poison")
+	}
+	return p.Sender.Send(ctx, r)
+}
+
+// An attempt that panics takes nobody with it, and ends as poison after five.
+func TestPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) { o.Sender = panicking{o.Sender} })
+		poison := b.accept(dispatch.Submission{URL: "https://poison.example/"}).ID
+		good := b.accept(dispatch.Submission{}).ID
+		if c := b.await(good, time.Minute); c.State != store.Succeeded {
+			t.Errorf("the other one: %s", c.State)
+		}
+		c := b.await(poison, time.Hour)
+		if c.State != store.Dead || c.Reason != store.Poison || c.AttemptCount != 0 {
+			t.Errorf("got %s/%s after %d charged", c.State, c.Reason, c.AttemptCount)
+		}
+		rows := b.attempts(poison)
+		if len(rows) != 5 {
+			t.Fatalf("%d attempt rows, want 5", len(rows))
+		}
+		for _, a := range rows {
+			if a.Class != store.ClassPanic || a.Charged || a.Outcome != store.AttemptUnknown {
+				t.Errorf("row: %s, charged %v, %s", a.Class, a.Charged, a.Outcome)
+			}
+		}
+	})
+}
+
+// A process that dies in the middle of an attempt charges nobody: the attempt is known as crashed, and made again.
+func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		var broken *brokenStore
+		first := startBench(t, path, always(200, ""), func(o *dispatch.Options) {
+			broken = &brokenStore{Store: o.Store}
+			o.Store = broken
+			o.DrainTimeout = time.Second
+		})
+		id := first.accept(dispatch.Submission{}).ID
+		broken.down.Store(true) // The result is never committed: as if the process were gone.
+		time.Sleep(100 * time.Millisecond)
+		broken.down.Store(false)
+		synctest.Wait()
+		_ = id
+		first.stop()
+		second := startBench(t, path, always(200, ""))
+		if c := second.await(id, time.Minute); c.State != store.Succeeded {
+			t.Errorf("got %s", c.State)
+		}
+	})
+}
+
+// Draining lets attempts in flight end, and hands back those that do not; they are neither charged nor lost.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		b := startBench(t, path, func(ctx context.Context, h hit, _ int) (*http.Response, error) {
+			wait := 2 * time.Second
+			if h.url == "https://slow.example/" {
+				wait = 14 * time.Second
+			}
+			select {
+			case <-time.After(wait):
+				return answer(200, ""), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}, func(o *dispatch.Options) { o.DrainTimeout = 5 * time.Second })
+		quick := b.accept(dispatch.Submission{URL: "https://quick.example/"}).ID
+		slow := b.accept(dispatch.Submission{URL: "https://slow.example/"}).ID
+		time.Sleep(time.Second)
+		b.engine.BeginDrain()
+		if h := b.engine.Health(t.Context()); h.Ready || h.Why != "draining" {
+			t.Errorf("health: %+v", h)
+		}
+		late := b.accept(dispatch.Submission{}).ID
+		start := time.Now()
+		b.stop()
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("the drain took %v", took)
+		}
+		if n := len(b.receiver.seen()); n != 2 {
+			t.Errorf("%d requests; something was claimed while draining", n)
+		}
+		again := startBench(t, path, always(200, ""))
+		if c := again.get(quick); c.State != store.Succeeded {
+			t.Errorf("the attempt that could end: %s", c.State)
+		}
+		for _, id := range []string{slow, late} {
+			if c := again.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
+				t.Errorf("handed back: %s with %d charged", c.State, c.AttemptCount)
+			}
+		}
+		if rows := again.attempts(slow); len(rows) != 2 || rows[0].Class != store.ClassInterrupted || rows[0].Charged {
+			t.Errorf("rows of the interrupted one: %+v", rows)
+		}
+	})
+}
+
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
+		id := b.accept(dispatch.Submission{}).ID
+		time.Sleep(time.Hour)
+		if c := b.get(id); c.State != store.Scheduled || len(b.receiver.seen()) != 0 {
+			t.Errorf("held, but %s after %d requests", c.State, len(b.receiver.seen()))
+		}
+	})
+}
+
+// A hundred destinations that hang leave one that answers alone.
+func TestIsolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(ctx context.Context, h hit, _ int) (*http.Response, error) {
+			if !strings.Contains(h.url, "hang") {
+				return answer(200, ""), nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, func(o *dispatch.Options) { o.Workers = 64 })
+		b.accept(dispatch.Submission{}) // The healthy one is known to answer.
+		time.Sleep(time.Second)
+		for i := range 100 {
+			var subs []dispatch.Submission
+			for range 20 {
+				subs = append(subs, dispatch.Submission{URL: fmt.Sprintf("https://hang-%d.example/", i), Body: []byte("1")})
+			}
+			if _, err := b.engine.Accept(t.Context(), store.DefaultProject, subs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 100 {
+			time.Sleep(700 * time.Millisecond)
+			c := b.accept(dispatch.Submission{})
+			done := b.await(c.ID, 5*time.Second)
+			if late := done.FinishedAt - c.DueAt; late > 60 {
+				t.Fatalf("a healthy destination waited %d ms for others that hang", late)
+			}
+		}
+	})
+}
+
+func TestIdempotency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		s := dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), IdempotencyKey: "k", Route: "callbacks", Fingerprint: []byte("a")}
+		other := s
+		other.Fingerprint = []byte("b")
+		receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{s, s, other})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if receipts[0].Err != nil || receipts[0].Replayed || !receipts[1].Replayed || receipts[1].Callback.ID != receipts[0].Callback.ID {
+			t.Errorf("one batch: %+v", receipts)
+		}
+		if !errors.Is(receipts[2].Err, store.ErrIdempotencyMismatch) {
+			t.Errorf("another request: %v", receipts[2].Err)
+		}
+		receipts, err = b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{s})
+		if err != nil || !receipts[0].Replayed {
+			t.Errorf("later: %+v, %v", receipts, err)
+		}
+		time.Sleep(time.Second)
+		if n := len(b.receiver.seen()); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+	})
+}

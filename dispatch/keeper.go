@@ -1,0 +1,215 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	rebuildLease = "rebuild"
+	// rebuildTTL is how long the leader of a rebuild may be silent before another process takes over.
+	rebuildTTL = 10 * time.Second
+	// keepEvery is how often the index's generation is compared with SQL's though nothing complained.
+	keepEvery = 5 * time.Second
+	pageRows  = 1000
+)
+
+// A keeper sees to it that the index has the generation that SQL says, and that it was filled: it adopts a generation that
+// another process made, and rebuilds an index that is empty, foreign, or was left half-filled.
+type keeper struct {
+	e    *Engine
+	wake chan struct{}
+	// suspect says that an operation met a lost or a closed index since the last look.
+	suspect    atomic.Bool
+	rebuilding atomic.Bool
+	mu         sync.Mutex
+	meta       store.IndexMeta
+}
+
+func newKeeper(e *Engine) *keeper {
+	return &keeper{e: e, wake: make(chan struct{}, 1)}
+}
+
+// lost has the index looked after: an operation found its generation missing or foreign.
+func (k *keeper) lost() { k.look() }
+
+// closed has it looked after: a claim found it closed for a rebuild that may have died.
+func (k *keeper) closed() { k.look() }
+
+func (k *keeper) look() {
+	k.suspect.Store(true)
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// degraded says whether the index is being looked after.
+func (k *keeper) degraded() bool { return k.suspect.Load() || k.rebuilding.Load() }
+
+// start reads what SQL says of the index and refuses a process that is configured otherwise. Filling the index is left to
+// run, so that whatever is due first is sent while the rest still streams in.
+func (k *keeper) start(ctx context.Context) error {
+	if k.e.o.Alone {
+		n, err := k.e.o.Store.DropClaims(ctx, k.e.clock.now())
+		if err != nil {
+			return fmt.Errorf("end the claims of the last process: %w", err)
+		}
+		if n > 0 {
+			k.e.log.Info("attempts that the last process left behind count as crashed", "attempts", n)
+		}
+	}
+	want := k.want()
+	meta, err := k.e.o.Store.IndexMeta(ctx, want)
+	if err != nil {
+		return fmt.Errorf("read the index's row: %w", err)
+	}
+	if !k.e.o.Alone && (meta.Shards != want.Shards || meta.Prefix != want.Prefix) {
+		return fmt.Errorf("the index of this database has %d shards under prefix %q, and this process is set to %d under %q: start it alike",
+			meta.Shards, meta.Prefix, want.Shards, want.Prefix)
+	}
+	k.set(meta)
+	k.look()
+	return nil
+}
+
+// want is the row of a database that never had an index. An embedded one leaves shards and prefix open: they are the
+// first shared index's to choose.
+func (k *keeper) want() store.IndexMeta {
+	if k.e.o.Alone {
+		return store.IndexMeta{Generation: 1}
+	}
+	return store.IndexMeta{Generation: 1, Shards: k.e.o.Schedule.Shards(), Prefix: k.e.o.Prefix}
+}
+
+func (k *keeper) set(m store.IndexMeta) {
+	k.mu.Lock()
+	k.meta = m
+	k.mu.Unlock()
+	k.e.o.Schedule.SetGeneration(m.Generation)
+}
+
+func (k *keeper) get() store.IndexMeta {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.meta
+}
+
+// run looks after the index until ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	ticker := time.NewTicker(keepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.wake:
+		case <-ticker.C:
+		}
+		for ctx.Err() == nil {
+			err := k.keep(ctx)
+			if err == nil {
+				break
+			}
+			if ctx.Err() == nil && !errors.Is(err, errNotLeader) {
+				k.e.log.Warn("looking after the index is put off", "error", err)
+			}
+			timer := time.NewTimer(probeEvery / 4)
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// errNotLeader: another process rebuilds.
+var errNotLeader = errors.New("another process rebuilds the index")
+
+// keep compares generations, adopts or rebuilds. Nil: the index is as SQL says.
+func (k *keeper) keep(ctx context.Context) error {
+	if k.e.o.Alone && !k.suspect.Load() {
+		return nil
+	}
+	meta, err := k.e.o.Store.IndexMeta(ctx, k.want())
+	if err != nil {
+		return fmt.Errorf("read the index's row: %w", err)
+	}
+	same, err := k.matches(ctx, meta.Generation)
+	if err != nil {
+		return err
+	}
+	if same && meta.Built == meta.Generation && !k.isClosed(ctx) {
+		if meta.Generation != k.get().Generation {
+			k.e.log.Info("took over the index's generation", "generation", meta.Generation)
+			k.set(meta)
+			k.e.trouble.missedAll()
+		}
+		if k.suspect.Swap(false) {
+			k.e.hintAll()
+		}
+		return nil
+	}
+	leader, err := k.lead(ctx)
+	if err != nil {
+		return err
+	}
+	if !leader {
+		k.suspect.Store(true)
+		k.set(meta) // Accepts and results go into the new index while its leader still fills it.
+		return errNotLeader
+	}
+	_, err = k.rebuild(ctx, meta)
+	return err
+}
+
+// lead takes or renews the lease of the rebuild. Whoever has the index alone needs none.
+func (k *keeper) lead(ctx context.Context) (bool, error) {
+	if k.e.o.Alone {
+		return true, nil
+	}
+	leader, err := k.e.o.Store.TryLease(ctx, rebuildLease, k.e.o.Name, k.e.clock.now(), rebuildTTL)
+	if err != nil {
+		return false, fmt.Errorf("lease for the rebuild: %w", err)
+	}
+	return leader, nil
+}
+
+// matches says whether every shard has the generation.
+func (k *keeper) matches(ctx context.Context, generation int64) (bool, error) {
+	for shard := range k.e.o.Schedule.Shards() {
+		gctx, cancel := context.WithTimeout(ctx, indexTimeout)
+		got, err := k.e.o.Schedule.Generation(gctx, shard)
+		cancel()
+		if err != nil {
+			return false, fmt.Errorf("read the index's generation: %w", err)
+		}
+		if got != generation {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// isClosed asks with a claim that wants nothing.
+func (k *keeper) isClosed(ctx context.Context) bool {
+	for shard := range k.e.o.Schedule.Shards() {
+		cctx, cancel := context.WithTimeout(ctx, indexTimeout)
+		_, err := k.e.o.Schedule.Claim(cctx, shard, schedule.ClaimRequest{
+			Owner: k.e.o.Name + "-keeper", Token: newToken(), Lease: time.Second, LaneLimit: k.e.o.LaneConcurrency,
+		})
+		cancel()
+		if errors.Is(err, schedule.ErrRebuilding) {
+			return true
+		}
+	}
+	return false
+}

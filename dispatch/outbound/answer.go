@@ -1,0 +1,203 @@
+package outbound
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// MaxResponseBytes is the most that is read of a receiver's body, decoded.
+	MaxResponseBytes = 64 << 10
+	// MaxKeptBytes is the most that is kept of it, as text.
+	MaxKeptBytes = 4 << 10
+	// maxKeptHeader is the most that is kept of one response header.
+	maxKeptHeader = 1 << 10
+	// maxLeftover is how much behind an encoded body is read to make the connection reusable.
+	maxLeftover = 4 << 10
+)
+
+// An answer is what a receiver said, read up to the limits.
+type answer struct {
+	status int
+	header http.Header
+	// body is the decoded body, at most MaxResponseBytes. It is valid until release.
+	body []byte
+	// text is the sanitised start of the body, without echoed credentials.
+	text      string
+	truncated bool
+	// tooLarge: there was more. decodeErr: it could not be decoded. readErr: it ended before its end.
+	tooLarge           bool
+	decodeErr, readErr error
+
+	buffer *bytes.Buffer
+}
+
+// buffers are for response bodies: most are a few bytes long and none is longer than MaxResponseBytes.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+var errEncoding = errors.New("the body has an encoding that was not asked for")
+
+// read takes the body in, and closes it. Reading to the end makes the connection reusable; a body over the limit costs
+// the connection.
+func (a *answer) read(resp *http.Response, hidden []string) {
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return // the body is the connection itself: reading would wait for a peer that waits for us
+	}
+	encoding := resp.Header.Get("Content-Encoding")
+	if resp.ContentLength == 0 || resp.Body == http.NoBody {
+		encoding = ""
+	}
+	a.buffer = buffers.Get().(*bytes.Buffer)
+	a.buffer.Reset()
+	switch strings.ToLower(encoding) {
+	case "", "identity":
+		a.fill(resp.Body)
+	case "gzip", "x-gzip":
+		a.fillGzip(resp.Body)
+	default:
+		a.decodeErr = errEncoding
+		a.fill(resp.Body)
+	}
+	a.body = a.buffer.Bytes()
+	if len(a.body) > MaxResponseBytes {
+		a.tooLarge = true
+		a.body = a.body[:MaxResponseBytes]
+	}
+	a.text, a.truncated = keptText(a.body, hidden)
+	a.truncated = a.truncated || a.tooLarge || a.readErr != nil
+}
+
+// release gives the buffer back; body is invalid from then on.
+func (a *answer) release() {
+	if a.buffer != nil {
+		buffers.Put(a.buffer)
+		a.buffer, a.body = nil, nil
+	}
+}
+
+// fill reads one byte more than the limit, to know whether there is one.
+func (a *answer) fill(from io.Reader) {
+	limited := io.LimitedReader{R: from, N: MaxResponseBytes + 1}
+	if _, err := a.buffer.ReadFrom(&limited); err != nil {
+		a.readErr = err
+	}
+}
+
+func (a *answer) fillGzip(from io.Reader) {
+	source := &markedReader{r: from}
+	z, err := gzip.NewReader(source)
+	if err == nil {
+		a.fill(z)
+		err, a.readErr = a.readErr, nil
+	}
+	switch {
+	case err == nil:
+	case source.err != nil && source.err != io.EOF:
+		a.readErr = source.err
+	default:
+		a.decodeErr = errors.New("the body is not valid gzip")
+	}
+	if a.buffer.Len() <= MaxResponseBytes && a.readErr == nil {
+		// What is behind the encoded data is mostly the mark of the last chunk.
+		io.CopyN(io.Discard, from, maxLeftover) //nolint:errcheck // only the connection's reuse depends on it
+	}
+}
+
+// A markedReader remembers the error of its source, to tell a broken encoding from a broken connection.
+type markedReader struct {
+	r   io.Reader
+	err error
+}
+
+// Read reads.
+func (m *markedReader) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	if err != nil {
+		m.err = err
+	}
+	return n, err
+}
+
+// keptText returns the start of a body as text that is safe to store and to show, and whether something is missing.
+func keptText(body []byte, hidden []string) (string, bool) {
+	start := body
+	if len(start) > MaxKeptBytes && len(hidden) == 0 {
+		start = start[:MaxKeptBytes]
+	}
+	text := scrub(cleanText(start), hidden)
+	if len(text) > MaxKeptBytes {
+		return cut(text, MaxKeptBytes), true
+	}
+	return text, len(start) < len(body)
+}
+
+// cleanText returns valid UTF-8 without control characters but newline and tab.
+func cleanText(b []byte) string {
+	if isPlain(b) {
+		return string(b)
+	}
+	var out strings.Builder
+	out.Grow(len(b))
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		if !isControl(r) {
+			out.WriteRune(r) // an invalid byte becomes U+FFFD
+		}
+		b = b[size:]
+	}
+	return out.String()
+}
+
+func isPlain(b []byte) bool {
+	for _, c := range b {
+		if c >= utf8.RuneSelf || c == 0x7f || c < 0x20 && c != '\n' && c != '\t' {
+			return false
+		}
+	}
+	return true
+}
+
+// isControl names what is left out: the control characters of ASCII and Latin-1, and the marks that turn the direction
+// of text or end its line.
+func isControl(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case r < 0x20, r >= 0x7f && r < 0xa0:
+		return true
+	case r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
+		return true
+	}
+	return false
+}
+
+// keptHeaders returns the response headers that are kept.
+func keptHeaders(h http.Header, hidden []string) []store.Header {
+	out := make([]store.Header, 0, 4)
+	for _, k := range [...]struct{ key, name string }{
+		{"Content-Type", "content-type"}, {"Date", "date"}, {"Retry-After", "retry-after"}, {"Server", "server"},
+		{"X-Request-Id", "x-request-id"},
+	} {
+		if values := h[k.key]; len(values) > 0 {
+			out = append(out, store.Header{Name: k.name, Value: keptHeader(values[0], hidden)})
+		}
+	}
+	return out
+}
+
+func keptHeader(value string, hidden []string) string {
+	if len(value) > maxKeptHeader && len(hidden) == 0 {
+		value = value[:maxKeptHeader]
+	}
+	text := scrub(cleanText([]byte(value)), hidden)
+	return cut(strings.ReplaceAll(text, "\n", " "), maxKeptHeader)
+}

@@ -1,0 +1,211 @@
+package outbound
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// emptyBody is the body of a GET without one. It is not nil, so that net/http cannot tell before it looks: a safe
+// request that is known to have no body, it would send a second time by itself when a kept-alive connection dies, and
+// one attempt would be two requests.
+type emptyBody struct{}
+
+// Read returns io.EOF.
+func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
+
+// Close does nothing.
+func (emptyBody) Close() error { return nil }
+
+// bodyOf returns the body for the wire. None of them can be rewound: that is what GetBody would be for.
+func bodyOf(r *Request, header http.Header) io.ReadCloser {
+	switch {
+	case len(r.Body) > 0:
+		// A type that net/http knows to be in memory goes out in one write with the headers.
+		return io.NopCloser(bytes.NewReader(r.Body))
+	case usuallyLacksBody(r.Method):
+		return emptyBody{}
+	}
+	// With an empty body that is not nil, net/http would announce chunks here. It repeats such a request only if it
+	// carries one of these headers under their canonical names; names are case-insensitive on the wire, so that another
+	// spelling is the same to the receiver.
+	respell(header, "Idempotency-Key", "idempotency-key")
+	respell(header, "X-Idempotency-Key", "x-idempotency-key")
+	return http.NoBody
+}
+
+// prepared is a request that is ready, and how it is to be shown.
+type prepared struct {
+	header http.Header
+	// shown are the headers with credentials masked.
+	shown []store.Header
+	// hidden are values that must not be shown, not even when the receiver echoes them.
+	hidden []string
+}
+
+// prepare signs the request and sets its headers. now is the timestamp that is signed.
+func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error) {
+	for _, h := range r.Headers {
+		if why := checkHeader(h); why != "" {
+			return prepared{}, &requestError{fmt.Errorf("header: %s", why)}
+		}
+	}
+	seconds := strconv.FormatInt(now.Unix(), 10)
+	signature, err := sign(r.ID, seconds, r.Body, r.Secrets)
+	if err != nil {
+		return prepared{}, err
+	}
+	b := headerBuilder{
+		header: make(http.Header, len(r.Headers)+8),
+		values: make([]string, 0, len(r.Headers)+8),
+		shown:  make([]store.Header, 0, len(r.Headers)+8),
+	}
+	b.set(headerID, "webhook-id", r.ID)
+	b.set(headerTimestamp, "webhook-timestamp", seconds)
+	if signature != "" {
+		b.set(headerSignature, "webhook-signature", signature)
+		b.mask()
+	}
+	b.set(headerAttempt, "webhook-attempt", strconv.Itoa(r.Number))
+	b.set("Traceparent", "traceparent", traceparent())
+	b.set("User-Agent", "user-agent", c.userAgent)
+	if r.ContentType != "" && r.Body != nil {
+		if err := CheckContentType(r.ContentType); err != nil {
+			return prepared{}, &requestError{err}
+		}
+		b.set("Content-Type", "content-type", r.ContentType)
+	}
+	p := prepared{hidden: queryValues(u.RawQuery)}
+	for _, h := range r.Headers {
+		b.add(h)
+		if isSensitive(h.Name) {
+			b.mask()
+			p.hidden = append(p.hidden, h.Value)
+			if _, credential, ok := strings.Cut(h.Value, " "); ok { // Bearer and its like
+				p.hidden = append(p.hidden, credential)
+			}
+		}
+	}
+	p.header, p.shown = b.header, b.shown
+	return p, nil
+}
+
+// CheckContentType says whether a content type can be sent: nil, or one sentence. What it means is the receiver's.
+func CheckContentType(value string) error {
+	if why := checkHeader(store.Header{Name: "Content-Type", Value: value}); why != "" {
+		return fmt.Errorf("content type: %s", why)
+	}
+	return nil
+}
+
+// A headerBuilder fills a header map, with all its values in one slice, and the list that is shown.
+type headerBuilder struct {
+	header http.Header
+	values []string
+	shown  []store.Header
+}
+
+// set sets one of our own headers; key is its canonical name, as written in the list.
+func (b *headerBuilder) set(key, name, value string) {
+	n := len(b.values)
+	b.values = append(b.values, value)
+	b.header[key] = b.values[n : n+1 : n+1]
+	b.shown = append(b.shown, store.Header{Name: name, Value: value})
+}
+
+// add adds one of the caller's. A name that is given twice is sent twice; Content-Type replaces ours.
+func (b *headerBuilder) add(h store.Header) {
+	key := textproto.CanonicalMIMEHeaderKey(h.Name)
+	if key == "Content-Type" {
+		delete(b.header, key)
+		b.shown = slices.DeleteFunc(b.shown, func(s store.Header) bool { return s.Name == "content-type" })
+	}
+	if present, ok := b.header[key]; ok {
+		b.header[key] = append(present, h.Value)
+		b.shown = append(b.shown, h)
+		return
+	}
+	b.set(key, h.Name, h.Value)
+}
+
+// mask hides the value that was added last.
+func (b *headerBuilder) mask() { b.shown[len(b.shown)-1].Value = masked }
+
+// traceparent returns a new trace of W3C Trace Context: one for each attempt, marked as sampled so that a receiver that
+// follows its parent's decision keeps it.
+func traceparent() string {
+	var raw [24]byte
+	for {
+		binary.NativeEndian.PutUint64(raw[0:], rand.Uint64())
+		binary.NativeEndian.PutUint64(raw[8:], rand.Uint64())
+		binary.NativeEndian.PutUint64(raw[16:], rand.Uint64())
+		// All zeros is invalid for either id.
+		if raw[0]|raw[15] != 0 && raw[16]|raw[23] != 0 {
+			break
+		}
+	}
+	var text [55]byte
+	copy(text[:], "00-")
+	hex.Encode(text[3:35], raw[:16])
+	text[35] = '-'
+	hex.Encode(text[36:52], raw[16:])
+	copy(text[52:], "-01")
+	return string(text[:])
+}
+
+// newHTTPRequest returns the request for one attempt. The URL is taken as it was parsed.
+func newHTTPRequest(ctx context.Context, r *Request, u *url.URL, header http.Header) (*http.Request, error) {
+	if err := CheckMethod(r.Method); err != nil {
+		return nil, &requestError{err}
+	}
+	return (&http.Request{
+		Method:        r.Method,
+		URL:           u,
+		Host:          u.Host,
+		Header:        header,
+		Body:          bodyOf(r, header),
+		ContentLength: int64(len(r.Body)),
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+	}).WithContext(ctx), nil
+}
+
+func respell(h http.Header, from, to string) {
+	if values, ok := h[from]; ok {
+		delete(h, from)
+		h[to] = values
+	}
+}
+
+// usuallyLacksBody names the methods for which net/http looks whether a body of unknown length is empty, and then sends
+// none.
+func usuallyLacksBody(method string) bool {
+	switch method {
+	case "GET", "HEAD", "DELETE", "OPTIONS", "PROPFIND", "SEARCH":
+		return true
+	}
+	return false
+}
+
+// A requestError is a request that cannot be sent as it is.
+type requestError struct{ err error }
+
+// Error returns the sentence.
+func (e *requestError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *requestError) Unwrap() error { return e.err }

@@ -1,0 +1,305 @@
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file is the table from an answer or an error to a class. The texts are ours throughout: what the libraries say
+// contains URLs, addresses, and whatever a receiver chose to send.
+
+// A finding is what is known of an attempt without an answer.
+type finding struct {
+	class store.Class
+	text  string
+	// uncharged attempts do not count. reached: the request may have reached the receiver.
+	uncharged, reached     bool
+	timedOut, stale, local bool
+}
+
+// fail fills in an attempt that got no answer. Its outcome is unknown where the receiver may have acted on it.
+func (resp *Response) fail(f finding) {
+	resp.Class, resp.Error = f.class, f.text
+	resp.Charged = !f.uncharged
+	resp.TimedOut, resp.Stale, resp.LocalTrouble = f.timedOut, f.stale, f.local
+	resp.Outcome = store.AttemptFailed
+	if f.reached {
+		resp.Outcome = store.AttemptUnknown
+	}
+}
+
+// conclude decides what an answer is: its class, whether it succeeded and whether it is charged.
+func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, rule *successRule) {
+	resp.Charged = true
+	resp.Outcome = store.AttemptFailed
+	resp.TimedOut = ans.readErr != nil && isTimeout(a, ans.readErr)
+	ok, why := rule.judge(ans)
+	resp.Rule = why
+	inRange := ans.status >= rule.from && ans.status <= rule.to
+	switch {
+	case ok:
+		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
+	case !inRange:
+		resp.byStatus(ans)
+	case resp.TimedOut:
+		resp.Class = store.ClassTimeoutBody
+	case ans.readErr != nil && errors.Is(ctx.Err(), context.Canceled):
+		resp.Class, resp.Outcome, resp.Charged = store.ClassInterrupted, store.AttemptUnknown, false
+	case ans.decodeErr != nil:
+		resp.Class = store.ClassDecode
+	default:
+		resp.Class = store.ClassRuleMismatch
+	}
+}
+
+// byStatus classifies an answer whose status does not satisfy the rule.
+func (resp *Response) byStatus(ans *answer) {
+	wait, asked := time.Duration(0), false
+	switch ans.status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusLocked:
+		wait, asked = retryAfter(ans.header, time.Now())
+	}
+	resp.RetryAfter = wait
+	switch s := ans.status; {
+	case s < 200 || s > 599:
+		resp.Class = store.ClassProtocol
+	case s < 300:
+		resp.Class = store.ClassRuleMismatch
+	case s < 400:
+		resp.Class = store.ClassRedirect
+	case s == http.StatusGone:
+		resp.Class = store.ClassGone
+	case s == http.StatusRequestEntityTooLarge:
+		resp.Class = store.ClassHTTP413
+	case s == http.StatusLocked && asked:
+		// The lock conflict on the receiver's side: it says when to come back, and did nothing.
+		resp.Class, resp.Charged = store.ClassReceiverBusy, false
+	case s == http.StatusTooManyRequests:
+		resp.Class = store.ClassThrottled
+	case s < 500:
+		resp.Class = store.ClassHTTP4xx
+	default:
+		resp.Class = store.ClassHTTP5xx
+	}
+}
+
+// diagnose classifies an attempt that ended with an error. Every case is decided by the first function that knows it;
+// their order matters where errors wrap each other.
+func diagnose(ctx context.Context, a *attempt, err error, fresh bool) finding {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return finding{class: store.ClassInterrupted, text: "interrupted by shutdown", uncharged: true, reached: a.gotConn}
+	}
+	if errors.Is(err, ErrBlocked) {
+		return finding{class: store.ClassBlocked, text: ErrBlocked.Error()}
+	}
+	if f, ok := localFinding(err); ok {
+		return f
+	}
+	if f, ok := dnsFinding(err); ok {
+		return f
+	}
+	if isTimeout(a, err) {
+		return timeoutFinding(a)
+	}
+	if f, ok := tlsFinding(a, err); ok {
+		return f
+	}
+	if !a.gotConn || errors.Is(err, syscall.ECONNREFUSED) {
+		return connectFinding(err)
+	}
+	return exchangeFinding(a, err, fresh)
+}
+
+// localFinding knows our own troubles.
+func localFinding(err error) (finding, bool) {
+	f := finding{class: store.ClassLocalInfra, uncharged: true, local: true}
+	switch {
+	case errors.Is(err, errNoNameServer):
+		f.text = errNoNameServer.Error()
+	case isLocalResource(err):
+		f.text = "no file descriptor, port or memory is left for a connection"
+	default:
+		return finding{}, false
+	}
+	return f, true
+}
+
+// isLocalResource says whether this machine has run out of what a connection needs. The resolver turns errors into
+// text, so they are also looked for there.
+func isLocalResource(err error) bool {
+	if err == nil {
+		return false
+	}
+	for _, errno := range [...]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, errno) || inDNSText(err, errno.Error()) {
+			return true
+		}
+	}
+	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return false
+	}
+	// IPv4: no local port is left. IPv6: this machine has no address of that kind, and never will for this destination.
+	var op *net.OpError
+	if errors.As(err, &op) {
+		if to, ok := op.Addr.(*net.TCPAddr); ok {
+			return to.IP.To4() != nil
+		}
+	}
+	return true
+}
+
+func inDNSText(err error, text string) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && strings.Contains(dns.Err, text)
+}
+
+// cannotAskResolver says whether a lookup failed before any name server could be asked.
+func cannotAskResolver(err error) bool {
+	for _, errno := range [...]syscall.Errno{
+		syscall.ECONNREFUSED, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EPERM, syscall.EACCES,
+	} {
+		if inDNSText(err, errno.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAnswer says whether a failed lookup ended with what a name server said.
+func isAnswer(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && !dns.IsTimeout && !isLocalResource(err) && !cannotAskResolver(err)
+}
+
+func dnsFinding(err error) (finding, bool) {
+	var dns *net.DNSError
+	switch {
+	case !errors.As(err, &dns):
+		return finding{}, false
+	case dns.IsNotFound:
+		return finding{class: store.ClassDNSNotFound, text: "no such host"}, true
+	case dns.IsTimeout:
+		return finding{class: store.ClassDNSError, text: "looking up the host timed out", timedOut: true}, true
+	}
+	return finding{class: store.ClassDNSError, text: "the host could not be looked up"}, true
+}
+
+// isTimeout says whether time ran out: the attempt's, or that of one of its parts.
+func isTimeout(a *attempt, err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {
+		return true
+	}
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout() || errors.Is(a.Err(), context.DeadlineExceeded)
+}
+
+func timeoutFinding(a *attempt) finding {
+	if a.gotConn {
+		return finding{class: store.ClassTimeoutHeaders, text: "no answer in time", timedOut: true, reached: true}
+	}
+	switch phase(a.phase.Load()) {
+	case phaseDNS:
+		return finding{class: store.ClassDNSError, text: "looking up the host timed out", timedOut: true}
+	case phaseTLS:
+		return finding{class: store.ClassConnectTimeout, text: "the TLS handshake timed out", timedOut: true}
+	}
+	return finding{class: store.ClassConnectTimeout, text: "connecting timed out", timedOut: true}
+}
+
+// tlsFinding knows what goes wrong in a handshake. A server that wants a certificate says so after ours has ended.
+func tlsFinding(a *attempt, err error) (finding, bool) {
+	if text, ok := certificateText(err); ok {
+		return finding{class: store.ClassTLSCert, text: text}, true
+	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return finding{class: store.ClassTLSProto, text: "the server speaks plain HTTP on an https address"}, true
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "remote error" {
+		alert := op.Err.Error()
+		if a.certWanted.Load() || strings.Contains(alert, "certificate") {
+			return finding{class: store.ClassTLSClientCert, text: "the server asks for a client certificate"}, true
+		}
+		return finding{class: store.ClassTLSProto, text: "the server refused the TLS handshake"}, true
+	}
+	var record tls.RecordHeaderError
+	if errors.As(err, &record) || !a.gotConn && strings.Contains(err.Error(), "tls: ") {
+		return finding{class: store.ClassTLSProto, text: "the TLS handshake found no common ground; TLS 1.2 is the least"}, true
+	}
+	return finding{}, false
+}
+
+func certificateText(err error) (string, bool) {
+	var (
+		verification *tls.CertificateVerificationError
+		authority    x509.UnknownAuthorityError
+		host         x509.HostnameError
+		invalid      x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &host):
+		return "the server's certificate is for another host", true
+	case errors.As(err, &authority):
+		return "the server's certificate is signed by an unknown authority", true
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the server's certificate has expired or is not yet valid", true
+	case errors.As(err, &invalid), errors.As(err, &verification):
+		return "the server's certificate is not valid", true
+	}
+	return "", false
+}
+
+// connectFinding knows how a connection fails to come about. Nothing was sent.
+func connectFinding(err error) finding {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return finding{class: store.ClassConnectRefused, text: "connection refused"}
+	case isReset(err):
+		return finding{class: store.ClassConnReset, text: "the connection was closed during the handshake"}
+	}
+	return finding{class: store.ClassUnreachable, text: "the host cannot be reached"}
+}
+
+// exchangeFinding knows what goes wrong once there is a connection. Whether the receiver acted on the request is unknown
+// unless it began to answer.
+func exchangeFinding(a *attempt, err error, fresh bool) finding {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "server response headers exceeded"), strings.Contains(text, "too many 1xx"):
+		return finding{class: store.ClassHeadersTooLarge, text: "the answer's headers are larger than 64 KiB"}
+	case !isReset(err):
+		return finding{class: store.ClassProtocol, text: "the answer is not valid HTTP"}
+	case a.firstByte.Load() != 0:
+		return finding{class: store.ClassConnReset, text: "the connection was closed within the answer's headers", reached: true}
+	case a.reused && !fresh:
+		// The receiver may have closed it before it saw the request, as it may with any idle connection.
+		return finding{
+			class: store.ClassConnReset, text: "a kept-alive connection was closed before the answer",
+			reached: true, stale: true, uncharged: true,
+		}
+	}
+	return finding{class: store.ClassConnReset, text: "the connection was closed before the answer", reached: true}
+}
+
+// isReset says whether the peer, or the network, ended the connection.
+func isReset(err error) bool {
+	for _, cause := range [...]error{
+		syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed,
+	} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	// net/http has no name for this one.
+	return strings.Contains(err.Error(), "server closed idle connection")
+}

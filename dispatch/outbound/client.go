@@ -1,0 +1,195 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// DefaultTimeout is the timeout of a request that names none.
+const DefaultTimeout = 15 * time.Second
+
+// DefaultMaxIdlePerHost is how many connections are kept for one destination unless the options say otherwise. It
+// should be no less than the attempts that a lane may have in flight: what is beyond it costs a handshake each time.
+const DefaultMaxIdlePerHost = 64
+
+// Options of a client. The zero value is usable.
+type Options struct {
+	// Guard decides where connections may go. Nil: one without exceptions.
+	Guard *Guard
+	// Transport replaces the client's own transports, and with them the guard. It is for tests, and must honour the
+	// request's context. Nil: the guarded ones.
+	Transport http.RoundTripper
+	// Version stands in the User-Agent. Empty: "dev".
+	Version string
+	// MaxIdlePerHost is how many idle connections are kept for one destination. Zero: DefaultMaxIdlePerHost.
+	MaxIdlePerHost int
+	// Resolver looks names up. Nil: the system's, by Go's own code.
+	Resolver Resolver
+	// Logger gets the stacks of panics, which end as an attempt and not as a crash. Nil: they are dropped.
+	Logger *slog.Logger
+}
+
+// A Client sends everything that leaves. It is safe for concurrent use.
+type Client struct {
+	// kept uses connections again, fresh never does.
+	kept, fresh *retryablehttp.Client
+	userAgent   string
+	logger      *slog.Logger
+	// foreign: the transport is not ours, and may not report the connections that it uses.
+	foreign bool
+	rules   map[string]*successRule
+	idle    []*http.Transport
+}
+
+// New returns a client.
+func New(o Options) (*Client, error) {
+	if o.MaxIdlePerHost < 0 {
+		return nil, fmt.Errorf("outbound: %d idle connections per host cannot be kept", o.MaxIdlePerHost)
+	}
+	if o.MaxIdlePerHost == 0 {
+		o.MaxIdlePerHost = DefaultMaxIdlePerHost
+	}
+	if o.Version == "" {
+		o.Version = "dev"
+	}
+	if why := checkHeader(store.Header{Name: "X-Version", Value: o.Version}); why != "" {
+		return nil, fmt.Errorf("outbound: version: %s", why)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{userAgent: "dispatcher/" + o.Version, logger: o.Logger, rules: make(map[string]*successRule)}
+	rules := successRules()
+	for i := range rules {
+		c.rules[rules[i].name] = &rules[i]
+	}
+	c.rules[""] = &rules[0]
+	if o.Transport != nil {
+		c.foreign = true
+		c.kept = newEngine(o.Transport)
+		c.fresh = c.kept
+		return c, nil
+	}
+	if o.Guard == nil {
+		g, err := NewGuard(nil)
+		if err != nil {
+			return nil, fmt.Errorf("outbound: %w", err)
+		}
+		o.Guard = g
+	}
+	if o.Resolver == nil {
+		o.Resolver = &net.Resolver{PreferGo: true}
+	}
+	d := newDialer(o.Guard, o.Resolver)
+	kept, fresh := newTransport(d.dial, o.MaxIdlePerHost, true), newTransport(d.dial, o.MaxIdlePerHost, false)
+	c.kept, c.fresh = newEngine(kept), newEngine(fresh)
+	c.idle = []*http.Transport{kept, fresh}
+	return c, nil
+}
+
+// CloseIdle closes the connections that are kept and not in use.
+func (c *Client) CloseIdle() {
+	for _, t := range c.idle {
+		t.CloseIdleConnections()
+	}
+}
+
+// Send makes one attempt and says how it ended. It sends at most one request on the wire. It returns when the answer has
+// been read up to the limits, when the request's timeout has passed, or when the context ends, which interrupts the
+// attempt; the context should carry no deadline of its own. It does not panic.
+func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
+	if r.Timeout <= 0 {
+		r.Timeout = DefaultTimeout
+	}
+	timed, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	a := &attempt{Context: timed, start: time.Now(), timeout: r.Timeout, gotConn: c.foreign}
+	a.trace.GotConn = a.onConn
+	a.trace.GotFirstResponseByte = a.onFirstByte
+	defer func() {
+		if v := recover(); v != nil {
+			c.logger.Error("attempt panicked", "callback_id", r.ID, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			resp = Response{RequestHeaders: resp.RequestHeaders, Status: resp.Status}
+			resp.fail(finding{class: store.ClassPanic, text: "sending panicked; the log has the stack", uncharged: true, reached: a.gotConn})
+		}
+		resp.StartedAt, resp.EndedAt = a.start, time.Now()
+		resp.Timings = a.timings(resp.EndedAt)
+	}()
+	c.send(ctx, a, &r, &resp)
+	return resp
+}
+
+func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Response) {
+	rule, ok := c.rules[r.Success.Name]
+	if !ok {
+		resp.fail(invalidRequest("the success rule is unknown"))
+		return
+	}
+	u, err := parseURL(r.URL)
+	if err != nil {
+		resp.fail(invalidRequest(err.Error()))
+		return
+	}
+	p, err := c.prepare(r, u, a.start)
+	if err != nil {
+		resp.fail(unprepared(err))
+		return
+	}
+	resp.RequestHeaders = p.shown
+	req, err := newHTTPRequest(httptrace.WithClientTrace(a, &a.trace), r, u, p.header)
+	if err != nil {
+		resp.fail(unprepared(err))
+		return
+	}
+	engine := c.kept
+	if r.Fresh {
+		engine = c.fresh
+	}
+	got, err := engine.Do(&retryablehttp.Request{Request: req})
+	if err != nil {
+		resp.fail(diagnose(ctx, a, err, r.Fresh))
+		return
+	}
+	a.onFirstByte() // for transports that do not report it
+	ans := answer{status: got.StatusCode, header: got.Header}
+	defer ans.release()
+	ans.read(got, p.hidden)
+	resp.take(&ans, p.hidden)
+	resp.conclude(ctx, a, &ans, rule)
+}
+
+// take fills in what is kept of an answer.
+func (resp *Response) take(a *answer, hidden []string) {
+	resp.Answered = true
+	resp.Status = a.status
+	resp.ResponseBody, resp.ResponseTruncated = a.text, a.truncated
+	resp.ResponseHeaders = keptHeaders(a.header, hidden)
+	if location := a.header[locationKey]; len(location) > 0 {
+		resp.Location = keptHeader(MaskURL(cut(location[0], MaxURLBytes)), hidden)
+		resp.ResponseHeaders = append(resp.ResponseHeaders, store.Header{Name: "location", Value: resp.Location})
+	}
+}
+
+// unprepared is what is found of a request that could not be made.
+func unprepared(err error) finding {
+	if errors.Is(err, errNoSecret) {
+		return finding{class: store.ClassSignError, text: err.Error(), uncharged: true, local: true}
+	}
+	return invalidRequest(err.Error())
+}
+
+func invalidRequest(text string) finding {
+	return finding{class: store.ClassInvalidRequest, text: strings.ToValidUTF8(text, "")}
+}

@@ -1,0 +1,298 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Resolver looks names up; *net.Resolver is one. The network is "ip", "ip4" or "ip6".
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+const (
+	// dialTimeout ends name lookup and connecting also where the attempt's own timeout is longer: net/http goes on dialling
+	// after the attempt that asked for it has ended.
+	dialTimeout = 10 * time.Second
+	// fallbackDelay is how long the first address family has a lead over the second (RFC 8305 calls it connection attempt
+	// delay).
+	fallbackDelay = 300 * time.Millisecond
+	// minDialTimeout is the least that one address of several gets.
+	minDialTimeout = 2 * time.Second
+)
+
+// A dialer opens connections that the guard allows, and says on each how long its parts took.
+type dialer struct {
+	guard    *Guard
+	resolver Resolver
+	health   resolverHealth
+	// guarded asks the guard about the very address; open does not: it is for hosts that were allowed by name.
+	guarded, open net.Dialer
+}
+
+func newDialer(g *Guard, r Resolver) *dialer {
+	d := &dialer{guard: g, resolver: r}
+	d.guarded.ControlContext = g.control
+	d.health.resolver = r
+	return d
+}
+
+// A conn is a connection that remembers how it came about.
+type conn struct {
+	net.Conn
+	dns, connect time.Duration
+	// ready is when the connection was established, before any TLS handshake.
+	ready time.Time
+}
+
+// dial is the transports' DialContext. Its errors show no address.
+func (d *dialer) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	progress := attemptOf(ctx)
+
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, ErrBlocked
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, ErrBlocked
+	}
+	start := time.Now()
+	progress.enter(phaseDNS)
+	addrs, dialer, err := d.resolve(ctx, host, uint16(port))
+	resolved := time.Now()
+	progress.dnsTook(resolved.Sub(start))
+	if err != nil {
+		return nil, err
+	}
+	progress.enter(phaseConnect)
+	c, err := race(ctx, dialer, addrs)
+	ready := time.Now()
+	progress.connectTook(ready.Sub(resolved))
+	if err != nil {
+		return nil, err
+	}
+	progress.enter(phaseTLS)
+	return &conn{Conn: c, dns: resolved.Sub(start), connect: ready.Sub(resolved), ready: ready}, nil
+}
+
+// resolve returns the addresses that may be dialled for a host, and the dialer to use. A name with one address that is
+// refused is refused altogether, but for addresses that the operator allowed: a public name has no business pointing
+// inside, and the one answer that does not is no better than the one that does.
+func (d *dialer) resolve(ctx context.Context, host string, port uint16) ([]netip.AddrPort, *net.Dialer, error) {
+	normal := strings.TrimSuffix(strings.ToLower(host), ".")
+	if addr, err := netip.ParseAddr(normal); err == nil {
+		if d.guard.judge(addr, port) == refused {
+			return nil, nil, ErrBlocked
+		}
+		return withPort([]netip.Addr{addr}, port), &d.guarded, nil
+	}
+	if endsInNumber(normal) {
+		return nil, nil, ErrBlocked
+	}
+	found, err := d.lookup(ctx, host)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d.guard.allowsName(normal) {
+		return withPort(found, port), &d.open, nil
+	}
+	var allowed, excepts []netip.Addr
+	for _, addr := range found {
+		switch d.guard.judge(addr, port) {
+		case excepted:
+			excepts = append(excepts, addr)
+			fallthrough
+		case public:
+			allowed = append(allowed, addr)
+		}
+	}
+	if len(allowed) < len(found) {
+		allowed = excepts
+	}
+	if len(allowed) == 0 {
+		return nil, nil, ErrBlocked
+	}
+	return withPort(allowed, port), &d.guarded, nil
+}
+
+// lookup asks the resolver, within three fifths of the attempt's timeout, so that one fifth is left to find out why no
+// answer came.
+func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	patience := dialTimeout
+	if a := attemptOf(ctx); a != nil {
+		patience = min(patience, a.timeout)
+	}
+	within, cancel := context.WithTimeout(ctx, patience*3/5)
+	defer cancel()
+	addrs, err := d.resolver.LookupNetIP(within, "ip", host)
+	if err == nil && len(addrs) == 0 {
+		err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	if err := d.health.note(err, min(probeTimeout, patience/5)); err != nil {
+		return nil, err
+	}
+	return addrs, nil
+}
+
+func withPort(addrs []netip.Addr, port uint16) []netip.AddrPort {
+	out := make([]netip.AddrPort, len(addrs))
+	for i, addr := range addrs {
+		out[i] = netip.AddrPortFrom(addr.Unmap(), port)
+	}
+	return out
+}
+
+// race dials the addresses of the first one's family in turn, and from fallbackDelay on, or when they have failed, those
+// of the other family beside them. The first connection wins, others are closed. The error is the first family's.
+func race(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn, error) {
+	var first, second []netip.AddrPort
+	for _, a := range addrs {
+		if a.Addr().Is4() == addrs[0].Addr().Is4() {
+			first = append(first, a)
+		} else {
+			second = append(second, a)
+		}
+	}
+	if len(second) == 0 {
+		return inTurn(ctx, d, first)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		net.Conn
+		err   error
+		first bool
+	}
+	results := make(chan result)
+	start := func(family []netip.AddrPort, isFirst bool) {
+		c, err := inTurn(ctx, d, family)
+		select {
+		case results <- result{c, err, isFirst}:
+		case <-ctx.Done():
+			if c != nil {
+				c.Close() // lost the race; nothing was sent on it
+			}
+		}
+	}
+	go start(first, true)
+	lead := time.NewTimer(fallbackDelay)
+	defer lead.Stop()
+	var firstErr error
+	for running, secondStarted := 1, false; ; {
+		select {
+		case <-lead.C:
+		case r := <-results:
+			if r.err == nil {
+				return r.Conn, nil
+			}
+			running--
+			if r.first || firstErr == nil {
+				firstErr = r.err
+			}
+			if secondStarted && running == 0 {
+				return nil, firstErr
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if !secondStarted {
+			secondStarted = true
+			running++
+			go start(second, false)
+		}
+	}
+}
+
+// inTurn dials one address after the other; each gets an equal part of the time that is left.
+func inTurn(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn, error) {
+	var firstErr error
+	for i, addr := range addrs {
+		c, err := dialOne(ctx, d, addr, len(addrs)-i)
+		if err == nil {
+			return c, nil
+		}
+		if firstErr == nil {
+			firstErr = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, firstErr
+}
+
+func dialOne(ctx context.Context, d *net.Dialer, addr netip.AddrPort, left int) (net.Conn, error) {
+	if deadline, ok := ctx.Deadline(); ok && left > 1 {
+		part := max(time.Until(deadline)/time.Duration(left), minDialTimeout)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, part)
+		defer cancel()
+	}
+	return d.DialContext(ctx, "tcp", addr.String())
+}
+
+// errNoNameServer is a lookup that failed because no name server answers anybody: our own trouble, not the receiver's.
+var errNoNameServer = errors.New("no name server answers")
+
+const (
+	// resolverTrust is how long one answer of a name server proves that name servers answer.
+	resolverTrust = 5 * time.Second
+	// probeTimeout bounds the question that finds out whether they do.
+	probeTimeout = time.Second
+	// probeName never exists (RFC 6761), and any name server can say so.
+	probeName = "probe.invalid."
+)
+
+// resolverHealth tells a name whose own servers are silent from a resolver that answers nobody. Only the second is our
+// trouble; taking the first for it would divert a callback for ever.
+type resolverHealth struct {
+	resolver Resolver
+
+	// answered is when a name server last answered anything, in Unix nanoseconds.
+	answered atomic.Int64
+
+	probing sync.Mutex // one probe at a time; it guards silent
+	// silent is when the last probe got no answer.
+	silent time.Time
+}
+
+// note records how a lookup ended, and returns its error, or errNoNameServer in its place. It probes for at most
+// patience.
+func (h *resolverHealth) note(err error, patience time.Duration) error {
+	switch {
+	case err == nil || isAnswer(err):
+		h.answered.Store(time.Now().UnixNano())
+		return err
+	case isLocalResource(err) || errors.Is(err, context.Canceled):
+		return err
+	case cannotAskResolver(err):
+		return errNoNameServer
+	}
+	h.probing.Lock()
+	defer h.probing.Unlock()
+	now := time.Now()
+	if now.Sub(time.Unix(0, h.answered.Load())) < resolverTrust {
+		return err
+	}
+	if now.Sub(h.silent) < resolverTrust {
+		return errNoNameServer
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, probeErr := h.resolver.LookupNetIP(ctx, "ip4", probeName); probeErr == nil || isAnswer(probeErr) {
+		h.answered.Store(time.Now().UnixNano())
+		return err
+	}
+	h.silent = time.Now()
+	return errNoNameServer
+}

@@ -1,0 +1,274 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// lookup is a resolver made of a function.
+type lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+
+func (f lookup) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+	return f(ctx, host)
+}
+
+// answers always resolves to the addresses.
+func answers(addrs ...string) lookup {
+	var parsed []netip.Addr
+	for _, a := range addrs {
+		parsed = append(parsed, netip.MustParseAddr(a))
+	}
+	return func(context.Context, string) ([]netip.Addr, error) { return parsed, nil }
+}
+
+// portOfServer returns the port of a raw server.
+func portOfServer(t *testing.T, s *rawServer) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// TestBlockedDialSendsNothing: whatever the URL looks like and whatever its name resolves to, no connection is opened to
+// an address that is refused.
+func TestBlockedDialSendsNothing(t *testing.T) {
+	t.Parallel()
+	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	port := portOfServer(t, srv)
+	blocked := want{class: store.ClassBlocked}
+	for _, x := range []struct {
+		host     string
+		resolver Resolver
+	}{
+		{"127.0.0.1", nil}, {"127.1", nil}, {"2130706433", nil}, {"0x7f000001", nil}, {"0X7F.1", nil}, {"0177.0.0.1", nil}, {"0", nil},
+		{"127.0.0.1.", nil}, {"0.0.0.0", nil}, {"[::]", nil}, {"[::1]", nil}, {"[::ffff:127.0.0.1]", nil}, {"[::127.0.0.1]", nil},
+		{"[fe80::1%25lo]", nil}, {"①②⑦.⓪.⓪.①", nil}, {"127。0。0。1", nil}, {"169.254.169.254", nil}, {"168.63.129.16", nil},
+		{"inside.example", answers("127.0.0.1")}, {"inside.example", answers("::1")}, {"inside.example", answers("::ffff:127.0.0.1")},
+		{"inside.example", answers("0.0.0.0", "::")}, {"half.example", answers("192.0.2.1", "127.0.0.1")},
+		{"half.example", answers("8.8.8.8", "127.0.0.1")}, {"half.example", answers("127.0.0.1", "8.8.8.8")},
+		{"nat64.example", answers("64:ff9b::7f00:1")}, {"metadata.google.internal", answers("169.254.169.254")},
+		// These are this machine's own.
+		{"localhost", nil},
+	} {
+		c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: x.resolver})
+		r := c.Send(t.Context(), newRequest("http://"+x.host+":"+port+"/"))
+		t.Run(x.host, func(t *testing.T) { blocked.check(t, r) })
+		if r.Error != ErrBlocked.Error() {
+			t.Errorf("%s: error %q says more than that it was blocked", x.host, r.Error)
+		}
+	}
+	if n := srv.conns.Load(); n != 0 {
+		t.Errorf("the server saw %d connections", n)
+	}
+}
+
+func TestRebindingIsSeenAtTheDial(t *testing.T) {
+	t.Parallel()
+	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	var asked atomic.Int32
+	rebinding := lookup(func(context.Context, string) ([]netip.Addr, error) {
+		if asked.Add(1) == 1 {
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+		}
+		return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, nil
+	})
+	c := newTestClient(t, Options{Guard: mustGuard(t, "127.0.0.1"), Resolver: rebinding})
+	r := newRequest("http://shop.example:" + portOfServer(t, srv) + "/")
+	want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}.check(t, c.Send(t.Context(), r))
+	want{class: store.ClassBlocked}.check(t, c.Send(t.Context(), r))
+	if n := srv.conns.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestDialAllowed(t *testing.T) {
+	t.Parallel()
+	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	port := portOfServer(t, srv)
+	ok := want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}
+	for name, x := range map[string]struct {
+		allow    string
+		host     string
+		resolver Resolver
+	}{
+		"network":                  {"127.0.0.0/8", "127.0.0.1", nil},
+		"address":                  {"127.0.0.1", "127.0.0.1", nil},
+		"address in IPv6 form":     {"127.0.0.1", "[::ffff:127.0.0.1]", nil},
+		"name":                     {"Shop.Internal", "shop.internal", answers("127.0.0.1")},
+		"name, second address":     {"shop.internal", "SHOP.internal", answers("::1", "127.0.0.1")},
+		"only what is allowed":     {"127.0.0.0/8", "half.example", answers("::1", "10.0.0.1", "127.0.0.1")},
+		"a refused family beside":  {"127.0.0.1/32", "both.example", answers("fe80::1", "127.0.0.1")},
+		"a public address is left": {"127.0.0.1/32", "half.example", answers("127.0.0.1", "8.8.8.8")},
+	} {
+		c := newTestClient(t, Options{Guard: mustGuard(t, x.allow), Resolver: x.resolver})
+		r := c.Send(t.Context(), newRequest("http://"+x.host+":"+port+"/"))
+		t.Run(name, func(t *testing.T) { ok.check(t, r) })
+	}
+	c := newTestClient(t, Options{Guard: mustGuard(t, "shop.internal"), Resolver: answers("127.0.0.1")})
+	want{class: store.ClassBlocked}.check(t, c.Send(t.Context(), newRequest("http://other.shop.internal:"+port+"/")))
+}
+
+func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {
+	proxy := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"} {
+		t.Setenv(name, proxy.URL)
+	}
+	c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: answers("10.0.0.1")})
+	want{class: store.ClassBlocked}.check(t, c.Send(t.Context(), newRequest("http://shop.example/")))
+	if n := proxy.conns.Load(); n != 0 {
+		t.Errorf("the proxy got %d connections", n)
+	}
+}
+
+// failing is a resolver whose answer depends on the name: the probe's may differ.
+func failing(host, probe error) lookup {
+	return func(_ context.Context, name string) ([]netip.Addr, error) {
+		if name == probeName {
+			return nil, probe
+		}
+		return nil, host
+	}
+}
+
+func TestDNSFailures(t *testing.T) {
+	t.Parallel()
+	notFound := &net.DNSError{Err: "no such host", Name: "shop.example", IsNotFound: true}
+	misbehaving := &net.DNSError{Err: "server misbehaving", Name: "shop.example", IsTemporary: true}
+	timeout := &net.DNSError{Err: "i/o timeout", Name: "shop.example", IsTimeout: true, IsTemporary: true}
+	refused := &net.DNSError{Err: "read udp 127.0.0.1:40000->127.0.0.1:53: read: connection refused", Name: "shop.example"}
+	unreachable := &net.DNSError{Err: "dial udp 192.0.2.53:53: connect: network is unreachable", Name: "shop.example"}
+	noFiles := &net.DNSError{Err: "dial udp 192.0.2.53:53: socket: too many open files", Name: "shop.example"}
+	local := want{class: store.ClassLocalInfra, uncharged: true, local: true}
+	for name, x := range map[string]struct {
+		resolver lookup
+		want     want
+	}{
+		"no such host":                  {failing(notFound, notFound), want{class: store.ClassDNSNotFound}},
+		"no address":                    {answers(), want{class: store.ClassDNSNotFound}},
+		"server failure":                {failing(misbehaving, notFound), want{class: store.ClassDNSError}},
+		"this name alone is silent":     {failing(timeout, notFound), want{class: store.ClassDNSError, timedOut: true}},
+		"every name is silent":          {failing(timeout, timeout), local},
+		"the resolver refuses":          {failing(refused, refused), local},
+		"the resolver is out of reach":  {failing(unreachable, unreachable), local},
+		"no file descriptors to ask it": {failing(noFiles, noFiles), local},
+	} {
+		c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: x.resolver})
+		r := c.Send(t.Context(), newRequest("http://shop.example/"))
+		t.Run(name, func(t *testing.T) { x.want.check(t, r) })
+		if strings.Contains(r.Error, "127.0.0.1") || strings.Contains(r.Error, "192.0.2.53") {
+			t.Errorf("%s: the error shows an address: %s", name, r.Error)
+		}
+	}
+}
+
+// TestSilentNameServers: lookups that stand still end in time to find out why, within the attempt's timeout.
+func TestSilentNameServers(t *testing.T) {
+	t.Parallel()
+	hang := func(ctx context.Context) ([]netip.Addr, error) {
+		<-ctx.Done()
+		return nil, &net.DNSError{Err: "i/o timeout", IsTimeout: true, UnwrapErr: ctx.Err()}
+	}
+	for probeAnswers, w := range map[bool]want{
+		true:  {class: store.ClassDNSError, timedOut: true},
+		false: {class: store.ClassLocalInfra, uncharged: true, local: true},
+	} {
+		resolver := lookup(func(ctx context.Context, host string) ([]netip.Addr, error) {
+			if host == probeName && probeAnswers {
+				return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+			}
+			return hang(ctx)
+		})
+		c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: resolver})
+		r := newRequest("http://shop.example/")
+		r.Timeout = time.Second
+		resp := c.Send(t.Context(), r)
+		t.Run(fmt.Sprintf("probe answers %v", probeAnswers), func(t *testing.T) { w.check(t, resp) })
+		if resp.Timings.DNS <= 0 {
+			t.Errorf("timings %+v", resp.Timings)
+		}
+	}
+}
+
+// TestDialErrors covers what a test cannot bring about on every machine: each error as the kernel words it.
+func TestDialErrors(t *testing.T) {
+	t.Parallel()
+	v4 := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
+	v6 := &net.TCPAddr{IP: net.ParseIP("2606:4700::1"), Port: 443}
+	op := func(call string, errno syscall.Errno, to net.Addr) error {
+		return &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: os.NewSyscallError(call, errno)}
+	}
+	local := finding{class: store.ClassLocalInfra, uncharged: true, local: true}
+	unreachable := finding{class: store.ClassUnreachable}
+	for _, x := range []struct {
+		err  error
+		want finding
+	}{
+		{op("socket", syscall.EMFILE, v4), local},
+		{op("socket", syscall.ENFILE, v6), local},
+		{op("connect", syscall.ENOBUFS, v4), local},
+		{op("connect", syscall.EADDRNOTAVAIL, v4), local},
+		{op("connect", syscall.EADDRNOTAVAIL, v6), unreachable},
+		{op("connect", syscall.EHOSTUNREACH, v4), unreachable},
+		{op("connect", syscall.ENETUNREACH, v6), unreachable},
+		{op("connect", syscall.EACCES, v4), unreachable},
+		{op("connect", syscall.EPERM, v4), unreachable},
+		{op("connect", syscall.ETIMEDOUT, v4), finding{class: store.ClassConnectTimeout, timedOut: true}},
+		{op("connect", syscall.ECONNREFUSED, v4), finding{class: store.ClassConnectRefused}},
+		{context.DeadlineExceeded, finding{class: store.ClassConnectTimeout, timedOut: true}},
+		{errors.New("something new"), unreachable},
+	} {
+		a := &attempt{Context: context.Background()}
+		got := diagnose(context.Background(), a, fmt.Errorf("wrapped: %w", x.err), false)
+		if got.text == "" || strings.Contains(got.text, "192.0.2.1") {
+			t.Errorf("%v: text %q", x.err, got.text)
+		}
+		got.text = ""
+		if got != x.want {
+			t.Errorf("%v: %+v, want %+v", x.err, got, x.want)
+		}
+	}
+}
+
+func TestBothFamiliesAreTried(t *testing.T) {
+	t.Parallel()
+	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	port, err := strconv.Atoi(portOfServer(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v4 := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(port))
+	v6 := netip.AddrPortFrom(netip.MustParseAddr("::1"), uint16(port))
+	for _, addrs := range [][]netip.AddrPort{{v4}, {v6, v4}, {v4, v6}, {v6, v6, v4}} {
+		c, err := race(t.Context(), &net.Dialer{}, addrs)
+		if err != nil {
+			t.Errorf("%v: %v", addrs, err)
+			continue
+		}
+		if got := c.RemoteAddr().String(); got != v4.String() {
+			t.Errorf("%v: connected to %s", addrs, got)
+		}
+		c.Close()
+	}
+	if _, err := race(t.Context(), &net.Dialer{}, []netip.AddrPort{v6, v6}); err == nil {
+		t.Error("nobody listens there")
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := race(canceled, &net.Dialer{}, []netip.AddrPort{v6, v4}); err == nil {
+		t.Error("the context had ended")
+	}
+}

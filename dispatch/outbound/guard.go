@@ -1,0 +1,151 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+
+	"code.dny.dev/ssrf"
+)
+
+// ErrBlocked is in the chain of every refusal of the guard. Its text says nothing of the address, so that a caller
+// cannot use the dispatcher to map a network.
+var ErrBlocked = errors.New("the address is not allowed")
+
+// A Guard decides where connections may go. By default that is global unicast only: no loopback, private, shared,
+// link-local, documentation, benchmarking, multicast or reserved network, none of the IPv6 forms that carry an IPv4
+// address (mapped, NAT64, 6to4, Teredo), no cloud platform's internal address, and no port of a well-known protocol that
+// is not HTTP. What the operator allows by network, address or host name is excepted from all of this, ports included.
+//
+// It decides twice: CheckURL on the text, for early feedback; and when a connection is opened, on the real address,
+// which is the decision that counts. It is immutable and safe for concurrent use.
+type Guard struct {
+	// names are allowed host names in lower case, without the dot at the end.
+	names map[string]struct{}
+	// networks are allowed, whatever the checks below say.
+	networks []netip.Prefix
+	public   *ssrf.Guardian
+}
+
+// NewGuard returns a guard with exceptions: networks in CIDR form, single addresses, or host names. A name matches the
+// host of a URL exactly, in any case; it may then be dialled at any address that it resolves to. Nil allows nothing
+// beyond the default. The error names the entry that cannot be meant.
+func NewGuard(allow []string) (*Guard, error) {
+	g := &Guard{
+		names: make(map[string]struct{}),
+		public: ssrf.New(
+			ssrf.WithAnyPort(),
+			// Azure's platform address lies in a public range, yet every machine there reaches its own host by it.
+			ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
+		),
+	}
+	for _, entry := range allow {
+		if err := g.allow(strings.TrimSpace(entry)); err != nil {
+			return nil, fmt.Errorf("egress allow list: %q: %w", entry, err)
+		}
+	}
+	return g, nil
+}
+
+func (g *Guard) allow(entry string) error {
+	if strings.Contains(entry, "/") {
+		network, err := netip.ParsePrefix(entry)
+		switch {
+		case err != nil:
+			return errors.New("not a network such as 10.1.0.0/16")
+		case network.Addr().Is4In6():
+			return errors.New("write the network in its IPv4 form")
+		case network.Masked() != network:
+			return fmt.Errorf("has bits set beyond its length; %s would be the network", network.Masked())
+		}
+		g.networks = append(g.networks, network)
+		return nil
+	}
+	if addr, err := netip.ParseAddr(strings.Trim(entry, "[]")); err == nil {
+		if addr.Zone() != "" {
+			return errors.New("an address with a zone cannot be allowed")
+		}
+		addr = addr.Unmap()
+		g.networks = append(g.networks, netip.PrefixFrom(addr, addr.BitLen()))
+		return nil
+	}
+	name, err := normalHost(entry)
+	if err == nil {
+		err = checkName(name)
+	}
+	if err != nil {
+		return fmt.Errorf("neither a network, nor an address, nor a host name: %w", err)
+	}
+	g.names[name] = struct{}{}
+	return nil
+}
+
+// allowsName says whether the operator allowed a host by its name.
+func (g *Guard) allowsName(host string) bool {
+	if len(g.names) == 0 {
+		return false
+	}
+	_, ok := g.names[strings.TrimSuffix(strings.ToLower(host), ".")]
+	return ok
+}
+
+// A verdict is what the guard says of an address.
+type verdict int
+
+const (
+	refused verdict = iota
+	// public addresses may be dialled by default.
+	public
+	// excepted ones are allowed by the operator.
+	excepted
+)
+
+// judge decides about a real address. IPv4 addresses in IPv6 form are judged as what they are.
+func (g *Guard) judge(addr netip.Addr, port uint16) verdict {
+	addr = addr.Unmap()
+	if addr.Zone() != "" {
+		return refused
+	}
+	for _, network := range g.networks {
+		if network.Contains(addr) {
+			return excepted
+		}
+	}
+	if g.public.SafeAddr(addr) != nil || isDeniedPort(port) {
+		return refused
+	}
+	return public
+}
+
+// control is the dialer's last word, on the address that the kernel is about to connect to. Everything that opens a
+// connection without the operator having allowed its host by name passes here.
+func (g *Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
+	if network != "tcp4" && network != "tcp6" {
+		return ErrBlocked
+	}
+	to, err := netip.ParseAddrPort(address)
+	if err != nil || g.judge(to.Addr(), to.Port()) == refused {
+		return ErrBlocked
+	}
+	return nil
+}
+
+// isDeniedPort says whether a port is known for a protocol that is not HTTP: what is sent there is a forged message in
+// that protocol at best. Ports of services that speak HTTP are not among them.
+func isDeniedPort(port uint16) bool {
+	_, found := slices.BinarySearch(deniedPorts[:], port)
+	return found
+}
+
+// deniedPorts is sorted.
+var deniedPorts = [...]uint16{
+	0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
+	111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 162, 179, 389, 427, 445, 465, 512, 513, 514, 515, 526,
+	530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 873, 989, 990, 993, 995, 1433, 1434, 1521, 1719, 1720, 1723,
+	1883, 2049, 3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432, 5672, 5900, 6000, 6379, 6566, 6665, 6666, 6667, 6668, 6669,
+	6679, 6697, 8883, 9042, 9092, 11211, 26379, 27017, 27018, 27019, 33060,
+}

@@ -1,0 +1,153 @@
+package outbound
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// testSecret is a secret of the least length.
+func testSecret() []byte { return []byte("0123456789abcdefghijklmn") }
+
+// newTestClient returns a client that may reach the local machine.
+func newTestClient(t testing.TB, o Options) *Client {
+	t.Helper()
+	if o.Guard == nil && o.Transport == nil {
+		o.Guard = mustGuard(t, "127.0.0.1", "::1")
+	}
+	c, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdle)
+	return c
+}
+
+func mustGuard(t testing.TB, allow ...string) *Guard {
+	t.Helper()
+	g, err := NewGuard(allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// newRequest returns a signed POST of a small body.
+func newRequest(url string) Request {
+	return Request{
+		ID: "cb_01JD0000000000000000000001", Number: 1, URL: url, Method: "POST", ContentType: "application/json",
+		Body: []byte(`{"paid":10000}`), Timeout: 5 * time.Second, Secrets: [][]byte{testSecret()},
+	}
+}
+
+// A rawServer answers connections byte by byte.
+type rawServer struct {
+	URL   string
+	Addr  string
+	conns atomic.Int32
+}
+
+// serveRaw runs handle for each connection, numbered from 1; the connection is closed after it.
+func serveRaw(t testing.TB, handle func(c *net.TCPConn, n int)) *rawServer {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &rawServer{URL: "http://" + l.Addr().String() + "/", Addr: l.Addr().String()}
+	var open sync.WaitGroup
+	var all sync.Map
+	open.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n := int(s.conns.Add(1))
+			all.Store(c, true)
+			open.Go(func() {
+				defer c.Close()
+				handle(c.(*net.TCPConn), n)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		all.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
+		open.Wait()
+	})
+	return s
+}
+
+// readRequest takes one request off a connection, body included.
+func readRequest(c net.Conn) (*http.Request, error) {
+	req, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, req.Body)
+	return req, err
+}
+
+// serveAnswer answers each connection's first request with the bytes and closes.
+func serveAnswer(t testing.TB, answer string) *rawServer {
+	return serveRaw(t, func(c *net.TCPConn, _ int) {
+		if _, err := readRequest(c); err == nil {
+			io.WriteString(c, answer)
+		}
+	})
+}
+
+// reset ends a connection with RST.
+func reset(c *net.TCPConn) {
+	c.SetLinger(0)
+	c.Close()
+}
+
+// A want is what is expected of a response, as far as it is decided by the table of classes.
+type want struct {
+	class                            store.Class
+	outcome                          store.AttemptOutcome
+	uncharged                        bool
+	answered, timedOut, stale, local bool
+	status                           int
+}
+
+func (w want) check(t *testing.T, r Response) {
+	t.Helper()
+	if w.outcome == "" {
+		w.outcome = store.AttemptFailed
+	}
+	got := want{r.Class, r.Outcome, !r.Charged, r.Answered, r.TimedOut, r.Stale, r.LocalTrouble, r.Status}
+	if got != w {
+		t.Errorf("response:\n got %+v\nwant %+v\nerror %q rule %+v", got, w, r.Error, r.Rule)
+	}
+	if r.Answered == (r.Error != "") {
+		t.Errorf("answered %v with error %q: an error text is for attempts without an answer", r.Answered, r.Error)
+	}
+	if r.EndedAt.Before(r.StartedAt) || r.StartedAt.IsZero() {
+		t.Errorf("times: started %v, ended %v", r.StartedAt, r.EndedAt)
+	}
+}
+
+// eventually polls a condition.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not happen within 10 s", what)
+		}
+	}
+}
+
+// roundTrip is a transport made of a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

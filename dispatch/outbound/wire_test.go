@@ -1,0 +1,428 @@
+package outbound
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// answered is what is expected of an answer that failed, by status and class.
+func answeredWith(status int, class store.Class) want {
+	return want{class: class, status: status, answered: true}
+}
+
+func TestStatusTable(t *testing.T) {
+	t.Parallel()
+	c := newTestClient(t, Options{})
+	table := map[int]store.Class{
+		99: store.ClassProtocol, 101: store.ClassProtocol, 300: store.ClassRedirect, 304: store.ClassRedirect,
+		410: store.ClassGone, 413: store.ClassHTTP413, 429: store.ClassThrottled, 423: store.ClassHTTP4xx,
+		600: store.ClassProtocol, 999: store.ClassProtocol,
+	}
+	for _, s := range []int{301, 302, 303, 307, 308} {
+		table[s] = store.ClassRedirect
+	}
+	for _, s := range []int{400, 401, 402, 403, 404, 405, 408, 409, 415, 422, 425, 451, 499} {
+		table[s] = store.ClassHTTP4xx
+	}
+	for _, s := range []int{500, 501, 502, 503, 504, 505, 599} {
+		table[s] = store.ClassHTTP5xx
+	}
+	for status, class := range table {
+		srv := serveAnswer(t, fmt.Sprintf("HTTP/1.1 %03d Some\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno", status))
+		r := c.Send(t.Context(), newRequest(srv.URL))
+		answeredWith(status, class).check(t, r)
+		if r.Rule == nil || r.Rule.Saw != statusSeen(status) || r.RetryAfter != 0 {
+			t.Errorf("%d: rule %+v, retry after %v", status, r.Rule, r.RetryAfter)
+		}
+		if n := srv.conns.Load(); n != 1 {
+			t.Errorf("%d: %d connections", status, n)
+		}
+	}
+	for _, status := range []int{200, 201, 202, 204, 226, 299} {
+		srv := serveAnswer(t, fmt.Sprintf("HTTP/1.1 %d Some\r\nContent-Length: 0\r\n\r\n", status))
+		r := c.Send(t.Context(), newRequest(srv.URL))
+		want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: status}.check(t, r)
+	}
+}
+
+func TestRetryAfterOfAnswers(t *testing.T) {
+	t.Parallel()
+	c := newTestClient(t, Options{})
+	for _, x := range []struct {
+		status    int
+		value     string
+		class     store.Class
+		uncharged bool
+		wait      time.Duration
+	}{
+		{429, "7", store.ClassThrottled, false, 7 * time.Second},
+		{503, "7", store.ClassHTTP5xx, false, 7 * time.Second},
+		{423, "7", store.ClassReceiverBusy, true, 7 * time.Second},
+		{423, "0", store.ClassReceiverBusy, true, 0},
+		{423, "soon", store.ClassHTTP4xx, false, 0},
+		{423, "-1", store.ClassHTTP4xx, false, 0},
+		{429, "-1", store.ClassThrottled, false, 0},
+		{503, "1.5", store.ClassHTTP5xx, false, 0},
+		{500, "7", store.ClassHTTP5xx, false, 0},
+		{301, "7", store.ClassRedirect, false, 0},
+	} {
+		srv := serveAnswer(t, fmt.Sprintf("HTTP/1.1 %d Some\r\nRetry-After: %s\r\nContent-Length: 0\r\n\r\n", x.status, x.value))
+		r := c.Send(t.Context(), newRequest(srv.URL))
+		w := answeredWith(x.status, x.class)
+		w.uncharged = x.uncharged
+		w.check(t, r)
+		if r.RetryAfter != x.wait {
+			t.Errorf("%d Retry-After %s: %v, want %v", x.status, x.value, r.RetryAfter, x.wait)
+		}
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	elsewhere := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	c := newTestClient(t, Options{})
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		for location, shown := range map[string]string{
+			elsewhere.URL + "x?token=abc": elsewhere.URL + "x?token=***",
+			"http://169.254.169.254/":     "http://169.254.169.254/",
+			"//user:pw@evil.example/":     "//evil.example/",
+			"http://[bad":                 "(unreadable url)",
+			"/relative":                   "/relative",
+			"":                            "",
+		} {
+			srv := serveAnswer(t, fmt.Sprintf("HTTP/1.1 %d Some\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", status, location))
+			r := c.Send(t.Context(), newRequest(srv.URL))
+			answeredWith(status, store.ClassRedirect).check(t, r)
+			if r.Location != shown {
+				t.Errorf("%d to %q: location %q, want %q", status, location, r.Location, shown)
+			}
+			if n := srv.conns.Load(); n != 1 {
+				t.Errorf("%d to %q: %d requests", status, location, n)
+			}
+		}
+	}
+	if n := elsewhere.conns.Load(); n != 0 {
+		t.Errorf("the other host got %d connections", n)
+	}
+}
+
+func TestBrokenAnswers(t *testing.T) {
+	t.Parallel()
+	c := newTestClient(t, Options{})
+	flood := strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n", 5000)
+	for _, x := range []struct {
+		name, answer string
+		want         want
+	}{
+		{"garbage", "SSH-2.0-OpenSSH_9.2\r\n\r\n", want{class: store.ClassProtocol}},
+		{"not a status", "HTTP/1.1 abc OK\r\n\r\n", want{class: store.ClassProtocol}},
+		{"four digits", "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n", want{class: store.ClassProtocol}},
+		{"two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", want{class: store.ClassProtocol}},
+		{"bad length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", want{class: store.ClassProtocol}},
+		{"bad header line", "HTTP/1.1 200 OK\r\nno colon here\r\nContent-Length: 0\r\n\r\n", want{class: store.ClassProtocol}},
+		{"large header", "HTTP/1.1 200 OK\r\nX-Large: " + strings.Repeat("a", 70<<10) + "\r\n\r\n", want{class: store.ClassHeadersTooLarge}},
+		{"many headers", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Many: aaaaaaaaaaaaaaaa\r\n", 5000) + "\r\n", want{class: store.ClassHeadersTooLarge}},
+		{"flood of early hints", flood + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", want{class: store.ClassHeadersTooLarge}},
+		{"nothing", "", want{class: store.ClassConnReset, outcome: store.AttemptUnknown}},
+		{"half a status line", "HTTP/1.1 2", want{class: store.ClassProtocol}},
+		{"half a header", "HTTP/1.1 200 OK\r\nContent-", want{class: store.ClassProtocol}},
+		{"half the headers", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n", want{class: store.ClassConnReset, outcome: store.AttemptUnknown}},
+		{"a few early hints", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+			want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}},
+		{"HTTP/1.0", "HTTP/1.0 200 OK\r\n\r\nsuccess", want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}},
+	} {
+		srv := serveAnswer(t, x.answer)
+		r := c.Send(t.Context(), newRequest(srv.URL))
+		t.Run(x.name, func(t *testing.T) { x.want.check(t, r) })
+		if strings.Contains(r.Error, "OpenSSH") {
+			t.Errorf("the error shows the banner: %s", r.Error)
+		}
+	}
+}
+
+func TestReset(t *testing.T) {
+	t.Parallel()
+	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
+		readRequest(c)
+		reset(c)
+	})
+	r := newTestClient(t, Options{}).Send(t.Context(), newRequest(srv.URL))
+	want{class: store.ClassConnReset, outcome: store.AttemptUnknown}.check(t, r)
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	r := newTestClient(t, Options{}).Send(t.Context(), newRequest("http://"+addr+"/"))
+	want{class: store.ClassConnectRefused}.check(t, r)
+	if strings.Contains(r.Error, "127.0.0.1") {
+		t.Errorf("the error shows the address: %s", r.Error)
+	}
+}
+
+func TestEarlyAnswerCounts(t *testing.T) {
+	t.Parallel()
+	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
+		buf := make([]byte, 1024)
+		c.Read(buf)
+		io.WriteString(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		c.CloseWrite()
+		io.Copy(io.Discard, c)
+	})
+	r := newRequest(srv.URL)
+	r.Body = bytes.Repeat([]byte("x"), 8<<20)
+	answeredWith(413, store.ClassHTTP413).check(t, newTestClient(t, Options{}).Send(t.Context(), r))
+}
+
+// TestSlowAnswers: nothing at all, headers byte by byte, a body byte by byte.
+func TestSlowAnswers(t *testing.T) {
+	t.Parallel()
+	drip := func(head, text string) *rawServer {
+		return serveRaw(t, func(c *net.TCPConn, _ int) {
+			readRequest(c)
+			io.WriteString(c, head)
+			for i := range text {
+				if _, err := c.Write([]byte{text[i]}); err != nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			io.Copy(io.Discard, c)
+		})
+	}
+	headers := want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}
+	for _, x := range []struct {
+		name   string
+		srv    *rawServer
+		rule   string
+		status int
+		want   want
+	}{
+		{"silence", drip("", ""), "http-2xx", 0, headers},
+		{"headers drip", drip("", "HTTP/1.1 200 OK\r\nX-Drip: "+strings.Repeat("a", 200)), "http-2xx", 0, headers},
+		{"body drips, status decides", drip("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n", strings.Repeat("a", 400)), "http-2xx", 200,
+			want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, timedOut: true, status: 200}},
+		{"body drips, body decides", drip("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nsuccess", strings.Repeat(" ", 400)), "body-success", 200,
+			want{class: store.ClassTimeoutBody, answered: true, timedOut: true, status: 200}},
+		{"body drips on 500", drip("HTTP/1.1 500 Oops\r\nContent-Length: 500\r\n\r\n", strings.Repeat("a", 400)), "body-success", 500,
+			want{class: store.ClassHTTP5xx, answered: true, timedOut: true, status: 500}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRequest(x.srv.URL)
+			r.Timeout, r.Success.Name = 300*time.Millisecond, x.rule
+			got := newTestClient(t, Options{}).Send(t.Context(), r)
+			x.want.check(t, got)
+			if took := got.EndedAt.Sub(got.StartedAt); took < r.Timeout || took > r.Timeout+5*time.Second {
+				t.Errorf("took %v with a timeout of %v", took, r.Timeout)
+			}
+		})
+	}
+}
+
+func TestTruncatedBody(t *testing.T) {
+	t.Parallel()
+	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsuccess")
+	c := newTestClient(t, Options{})
+	r := newRequest(srv.URL)
+	got := c.Send(t.Context(), r)
+	want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}.check(t, got)
+	if !got.ResponseTruncated || got.ResponseBody != "success" {
+		t.Errorf("body %q, truncated %v", got.ResponseBody, got.ResponseTruncated)
+	}
+	r.Success.Name = RuleBodySuccess
+	got = c.Send(t.Context(), r)
+	answeredWith(200, store.ClassRuleMismatch).check(t, got)
+	if got.Rule == nil || !strings.HasPrefix(got.Rule.Saw, "truncated") {
+		t.Errorf("rule %+v", got.Rule)
+	}
+}
+
+// gzipped returns the bytes compressed.
+func gzipped(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestEncodedBodies(t *testing.T) {
+	t.Parallel()
+	right := gzipped(t, []byte("success"))
+	c := newTestClient(t, Options{})
+	for _, x := range []struct {
+		name, encoding string
+		body           []byte
+		class          store.Class
+	}{
+		{"gzip", "gzip", right, store.ClassOK},
+		{"x-gzip", "X-GZIP", right, store.ClassOK},
+		{"identity", "identity", []byte("success"), store.ClassOK},
+		{"not gzip", "gzip", []byte("success"), store.ClassDecode},
+		{"gzip that ends early", "gzip", right[:len(right)-6], store.ClassDecode},
+		{"unknown", "br", []byte("success"), store.ClassDecode},
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", x.encoding)
+			w.(http.Flusher).Flush() // chunked
+			w.Write(x.body)
+		}))
+		r := newRequest(srv.URL)
+		for _, rule := range []string{"http-2xx", "body-success"} {
+			r.Success.Name = rule
+			got := c.Send(t.Context(), r)
+			class := x.class
+			if rule == "http-2xx" {
+				class = store.ClassOK
+			}
+			if got.Class != class {
+				t.Errorf("%s, %s: %s, want %s; saw %+v", x.name, rule, got.Class, class, got.Rule)
+			}
+		}
+		srv.Close()
+	}
+}
+
+// TestLimits: what a receiver sends without end, or packs, costs no memory and no time.
+func TestLimits(t *testing.T) {
+	// Not parallel: it counts what is allocated.
+	bomb := gzipped(t, make([]byte, 200<<20))
+	gzipBomb := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(bomb)
+	}))
+	defer gzipBomb.Close()
+	endless := serveRaw(t, func(c *net.TCPConn, _ int) {
+		readRequest(c)
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for chunk := "1000\r\n" + strings.Repeat("a", 4096) + "\r\n"; ; {
+			if _, err := io.WriteString(c, chunk); err != nil {
+				return
+			}
+		}
+	})
+	c := newTestClient(t, Options{})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, url := range []string{gzipBomb.URL, endless.URL} {
+		r := newRequest(url)
+		got := c.Send(t.Context(), r)
+		want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}.check(t, got)
+		if !got.ResponseTruncated || len(got.ResponseBody) > MaxKeptBytes {
+			t.Errorf("%d bytes kept, truncated %v", len(got.ResponseBody), got.ResponseTruncated)
+		}
+		r.Success.Name = RuleBodySuccess
+		got = c.Send(t.Context(), r)
+		answeredWith(200, store.ClassRuleMismatch).check(t, got)
+		if got.Rule == nil || !strings.HasPrefix(got.Rule.Saw, "too_large") {
+			t.Errorf("rule %+v", got.Rule)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 32<<20 {
+		t.Errorf("%d MiB were allocated", grown>>20)
+	}
+}
+
+func TestKeptTextIsClean(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"line\n\ttab":             "line\n\ttab",
+		"a\x00b\x1b[31mc\x7f\r\n": "ab[31mc\n",
+		"\xff\xfe中文\xe4":          "\uFFFD\uFFFD中文\uFFFD",
+		"a\u202eb\u2028c\u0085d":  "abcd",
+		strings.Repeat("é", 3000): strings.Repeat("é", 2048),
+	} {
+		r := sendTo(t, roundTrip(func(*http.Request) (*http.Response, error) {
+			return stubResponse(500, http.Header{"Server": {body}}, body), nil
+		}), func(*Request) {})
+		if r.ResponseBody != want {
+			t.Errorf("%q is kept as %q, want %q", cut(body, 40), cut(r.ResponseBody, 40), cut(want, 40))
+		}
+		if r.ResponseTruncated != (len(body) > MaxKeptBytes) {
+			t.Errorf("%q: truncated %v", cut(body, 40), r.ResponseTruncated)
+		}
+		for _, h := range r.ResponseHeaders {
+			if strings.ContainsAny(h.Value, "\x00\r\n\x1b") || len(h.Value) > maxKeptHeader {
+				t.Errorf("header %q", cut(h.Value, 40))
+			}
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan bool, 1)
+	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
+		readRequest(c)
+		arrived <- true
+		io.Copy(io.Discard, c)
+	})
+	client := newTestClient(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true}.check(t, client.Send(ctx, newRequest(srv.URL)))
+	// Nothing was written.
+	want{class: store.ClassInterrupted, uncharged: true}.check(t, client.Send(ctx, newRequest(srv.URL)))
+}
+
+// A dyingBody ends the context that it is read under.
+type dyingBody struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (b dyingBody) Read([]byte) (int, error) {
+	b.cancel()
+	return 0, b.ctx.Err()
+}
+
+func (dyingBody) Close() error { return nil }
+
+func TestInterruptedWithinTheBody(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		status int
+		rule   string
+		want   want
+	}{
+		{200, RuleBodySuccess, want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true, answered: true, status: 200}},
+		{200, RuleHTTP2xx, want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}},
+		{500, RuleBodySuccess, answeredWith(500, store.ClassHTTP5xx)},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: x.status, Header: http.Header{}, Body: dyingBody{r.Context(), cancel}, ContentLength: 7}, nil
+		})})
+		r := newRequest("https://shop.example/")
+		r.Success.Name = x.rule
+		got := c.Send(ctx, r)
+		t.Run(fmt.Sprintf("%d %s", x.status, x.rule), func(t *testing.T) { x.want.check(t, got) })
+	}
+}

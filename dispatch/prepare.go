@@ -1,0 +1,244 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// sqlTimeout bounds a stamp. A commit of results is never given up: it is repeated until SQL takes it.
+const sqlTimeout = 10 * time.Second
+
+// poisonClaims is how many claims in a row may end without a result before the callback is dead.
+const poisonClaims = 5
+
+// prepare takes a claimed batch to its attempts: locks for those that need one, one stamp for all that remain, and a
+// goroutine for each that SQL says is ours. Whatever falls out on the way is put back and frees its slot.
+func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed) {
+	leases := e.lock(ctx, claimed.Leases, claimed.Now)
+	if len(leases) == 0 {
+		return
+	}
+	failpoint("after_lock")
+	byID := make(map[string]*schedule.Lease, len(leases))
+	s := store.Stamp{
+		Token:  leases[0].Token,
+		Now:    claimed.Now,
+		Margin: claimMargin.Milliseconds(),
+		Claims: make([]store.StampClaim, len(leases)),
+	}
+	for i := range leases {
+		byID[leases[i].ID] = &leases[i]
+		s.Claims[i] = store.StampClaim{ID: leases[i].ID, Diverts: leases[i].Diverts}
+	}
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
+	stamped, refused, err := e.o.Store.Stamp(sctx, s)
+	cancel()
+	if err != nil {
+		// The stamp may have been written all the same. Then the rows' claims run out by themselves; they were not sent.
+		if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			e.trouble.sqlFailed(err)
+		} else {
+			e.log.Error("stamp", "error", err, "callbacks", len(leases))
+		}
+		e.handBack(ctx, leases, handBackDelay)
+		return
+	}
+	e.trouble.sqlWorked()
+	failpoint("after_stamp")
+	e.refuse(ctx, byID, refused)
+	for i := range stamped {
+		lease, ok := byID[stamped[i].ID]
+		if !ok {
+			e.log.Error("stamp returned a callback that was not asked for", "callback_id", stamped[i].ID)
+			continue
+		}
+		e.attempts.Add(1)
+		go e.attempt(ctx, &stamped[i], lease)
+	}
+}
+
+// handBackDelay is when a batch that SQL could not stamp is due again.
+const handBackDelay = time.Second
+
+// handBack puts leases back without a charge, because of our own trouble.
+func (e *Engine) handBack(ctx context.Context, leases []schedule.Lease, delay time.Duration) {
+	due := e.clock.now() + delay.Milliseconds()
+	settlements := make([]schedule.Settlement, len(leases))
+	for i := range leases {
+		l := &leases[i]
+		settlements[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Divert}
+		settlements[i].Due = max(due, l.Due)
+		e.unlock(ctx, l)
+	}
+	e.settleIndex(ctx, settlements)
+	for i := range leases {
+		e.slots.release(leases[i].Health)
+	}
+}
+
+// refuse parks or drops what SQL did not let us claim.
+func (e *Engine) refuse(ctx context.Context, byID map[string]*schedule.Lease, refused []store.Refusal) {
+	if len(refused) == 0 {
+		return
+	}
+	settlements := make([]schedule.Settlement, 0, len(refused))
+	for i := range refused {
+		r := &refused[i]
+		l, ok := byID[r.ID]
+		if !ok {
+			continue
+		}
+		s := schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Reschedule}
+		s.Due, s.Retry = r.Due, r.Retry
+		why := "parked"
+		if r.Terminal {
+			s.Outcome, why = schedule.Ack, "dropped"
+		}
+		if r.Corrupt {
+			why = "corrupt"
+			e.log.Error("a callback's row cannot be decoded; it was set aside as dead, invalid", "callback_id", store.CallbackPrefix+r.ID)
+		}
+		e.metrics.refused.WithLabelValues(why).Inc()
+		settlements = append(settlements, s)
+		e.unlock(ctx, l)
+	}
+	e.settleIndex(ctx, settlements)
+	for i := range refused {
+		if l, ok := byID[refused[i].ID]; ok {
+			e.slots.release(l.Health)
+		}
+	}
+}
+
+// lock takes the locks of those leases that need one and returns the leases that may go on. Conflicts are diverted: they
+// cost no attempt, and touch the index only.
+func (e *Engine) lock(ctx context.Context, leases []schedule.Lease, now int64) []schedule.Lease {
+	var requests []schedule.LockRequest
+	var places []int
+	for i := range leases {
+		if l := &leases[i]; l.Lock != "" {
+			requests = append(requests, schedule.LockRequest{Lock: l.Lock, ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until})
+			places = append(places, i)
+		}
+	}
+	if len(requests) == 0 {
+		return leases
+	}
+	lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	replies, err := e.o.Schedule.Acquire(lctx, requests)
+	cancel()
+	if err != nil {
+		e.trouble.indexFailed("acquire", err)
+	}
+	diverted := make([]schedule.Settlement, 0, len(requests))
+	conflict := make(map[int]bool, len(requests))
+	for k, i := range places {
+		if err == nil && replies[k].Acquired {
+			continue
+		}
+		conflict[i] = true
+		s := schedule.Settlement{Item: leases[i].Item, Token: leases[i].Token, Outcome: schedule.Divert}
+		s.Due = now + conflictDelay(leases[i].Diverts).Milliseconds()
+		diverted = append(diverted, s)
+	}
+	if len(conflict) == 0 {
+		return leases
+	}
+	e.metrics.diverted.WithLabelValues("lock_conflict").Add(float64(len(diverted)))
+	e.settleIndex(ctx, diverted)
+	kept := make([]schedule.Lease, 0, len(leases)-len(conflict))
+	for i := range leases {
+		if conflict[i] {
+			e.slots.release(leases[i].Health)
+			continue
+		}
+		kept = append(kept, leases[i])
+	}
+	return kept
+}
+
+// conflictDelay is a waiter's own timer: it heals a release that was lost. 1 to 3 s at first, up to 30 s.
+func conflictDelay(diverts int) time.Duration {
+	base := time.Second + rand.N(2*time.Second)
+	return min(base<<min(diverts, 5), 30*time.Second)
+}
+
+// maxWaiters is how many waiters a release tries before it leaves the rest to their timers.
+const maxWaiters = 16
+
+// unlock releases the lease's lock, if it has one, and wakes the next waiter.
+func (e *Engine) unlock(ctx context.Context, l *schedule.Lease) {
+	if l.Lock == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	defer cancel()
+	u := schedule.Unlock{Lock: l.Lock, ID: l.ID, Token: l.Token}
+	for range maxWaiters {
+		waiters, err := e.o.Schedule.Release(ctx, []schedule.Unlock{u})
+		if err != nil {
+			e.trouble.indexFailed("release", err)
+			return
+		}
+		next := waiters[0]
+		if next.ID == "" {
+			return
+		}
+		moved, err := e.o.Schedule.Move(ctx, []schedule.Movement{{Ref: schedule.Ref(next), Due: e.clock.now()}})
+		if err != nil {
+			e.trouble.indexFailed("move", err)
+			return
+		}
+		switch moved[0] {
+		case schedule.MovedIt:
+			if len(e.wakers) == 1 {
+				e.wakers[0].Hint()
+			}
+			return
+		case schedule.MovedGone:
+			u.Gone = append(u.Gone, next.ID)
+		default:
+			u.Skip = append(u.Skip, next.ID)
+		}
+	}
+}
+
+// settleIndex tells the index how leases ended. A settlement that the index does not hear of is remembered: the lease runs
+// out, and the item is ensured again once the index answers.
+func (e *Engine) settleIndex(ctx context.Context, settlements []schedule.Settlement) {
+	for len(settlements) > 0 {
+		n := min(len(settlements), schedule.MaxBatch)
+		e.settleChunk(ctx, settlements[:n])
+		settlements = settlements[n:]
+	}
+}
+
+func (e *Engine) settleChunk(ctx context.Context, settlements []schedule.Settlement) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	defer cancel()
+	settled, err := e.o.Schedule.Settle(ctx, settlements)
+	if err != nil {
+		e.trouble.indexFailed("settle", err)
+		var open []schedule.Item
+		for i := range settlements {
+			if o := settlements[i].Outcome; o == schedule.Reschedule || o == schedule.Divert {
+				open = append(open, settlements[i].Item)
+			}
+		}
+		e.trouble.missed(open)
+		return
+	}
+	e.trouble.indexWorked()
+	for i := range settled {
+		e.metrics.settled(settlements[i].Outcome, settled[i])
+	}
+	if len(e.wakers) == 1 {
+		// A settlement gives its lane room, and may be due at once.
+		e.wakers[0].Hint()
+	}
+}

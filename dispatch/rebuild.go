@@ -1,0 +1,208 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// spreadRate and spreadMost spread what is overdue in a rebuilt index, so that a long backlog does not become due in one
+	// millisecond: ten a millisecond, over a minute at most.
+	spreadRate = 10
+	spreadMost = time.Minute
+)
+
+// Rebuild empties the index and fills it from SQL, online: claims wait only until the attempts that are in flight are back in
+// it. With dryRun it counts what it would do. One process rebuilds at a time.
+func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (RebuildReport, error) {
+	started := time.Now()
+	if dryRun {
+		report := RebuildReport{DryRun: true, Generation: e.keeper.get().Generation}
+		err := e.walkOpen(ctx, func(rows []store.OpenRow) error {
+			now := e.clock.now()
+			for i := range rows {
+				report.Open++
+				if rows[i].ClaimUntil > now {
+					report.Claimed++
+				}
+			}
+			return nil
+		})
+		report.Took = time.Since(started)
+		return report, err
+	}
+	leader, err := e.keeper.lead(ctx)
+	if err != nil {
+		return RebuildReport{}, err
+	}
+	if !leader {
+		return RebuildReport{}, errNotLeader
+	}
+	meta, err := e.o.Store.IndexMeta(ctx, e.keeper.want())
+	if err != nil {
+		return RebuildReport{}, fmt.Errorf("read the index's row: %w", err)
+	}
+	report, err := e.keeper.rebuild(ctx, meta)
+	if err != nil {
+		return report, err
+	}
+	return report, e.o.Store.AppendAudit(ctx, store.AuditEntry{
+		ID: e.ids.make(time.Now()), Project: store.DefaultProject, At: e.clock.now(),
+		Actor: by.Name, Action: "index.rebuild", Object: fmt.Sprintf("generation %d", report.Generation), Reason: by.Reason,
+	})
+}
+
+// rebuild makes a new generation and fills it. The caller holds the lease. A rebuild that dies is begun again by the next
+// leader, because SQL then has no generation that was built to the end.
+func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta) (RebuildReport, error) {
+	k.rebuilding.Store(true)
+	defer k.rebuilding.Store(false)
+	started := time.Now()
+	e := k.e
+	generation, err := e.o.Store.NextGeneration(ctx, meta.Generation)
+	if err != nil {
+		return RebuildReport{}, fmt.Errorf("make a new generation: %w", err)
+	}
+	report := RebuildReport{Generation: generation}
+	meta.Generation = generation
+	for shard := range e.o.Schedule.Shards() {
+		if err := e.o.Schedule.Reset(ctx, shard, generation); err != nil {
+			return report, fmt.Errorf("reset shard %d: %w", shard, err)
+		}
+	}
+	k.set(meta)
+	if err := e.setLanes(ctx, 0); err != nil {
+		return report, err
+	}
+	if report.Claimed, err = k.adopt(ctx); err != nil {
+		return report, err
+	}
+	for shard := range e.o.Schedule.Shards() {
+		if err := e.o.Schedule.Open(ctx, shard); err != nil {
+			return report, fmt.Errorf("open shard %d: %w", shard, err)
+		}
+	}
+	e.hintAll()
+	report.Open, err = k.fill(ctx)
+	if err != nil {
+		return report, err
+	}
+	if err := e.o.Store.MarkBuilt(ctx, generation); err != nil {
+		return report, fmt.Errorf("mark the generation as built: %w", err)
+	}
+	meta.Built = generation
+	k.set(meta)
+	k.suspect.Store(false)
+	e.hintAll()
+	report.Took = time.Since(started)
+	e.metrics.rebuilds.Inc()
+	e.log.Info("index rebuilt", "generation", generation, "open", report.Open, "claimed", report.Claimed, "took", report.Took.Round(time.Millisecond))
+	return report, nil
+}
+
+// renew keeps the lease of a long rebuild.
+func (k *keeper) renew(ctx context.Context) error {
+	leader, err := k.lead(ctx)
+	if err == nil && !leader {
+		err = errNotLeader
+	}
+	return err
+}
+
+// adopt puts the attempts that are in flight anywhere back as leased, with their locks, before anybody may claim: the
+// fence alone would keep them from being sent twice, but not their locks from being taken.
+func (k *keeper) adopt(ctx context.Context) (int, error) {
+	n := 0
+	var cursor store.Cursor
+	for {
+		rows, err := k.e.o.Store.Claimed(ctx, cursor, k.e.clock.now(), pageRows)
+		if err != nil {
+			return n, fmt.Errorf("read claimed rows: %w", err)
+		}
+		adoptions := make([]schedule.Adoption, len(rows))
+		for i := range rows {
+			adoptions[i] = schedule.Adoption{Item: openItem(&rows[i]), Token: rows[i].ClaimToken, Until: rows[i].ClaimUntil}
+		}
+		if err := k.e.o.Schedule.Adopt(ctx, adoptions); err != nil {
+			return n, fmt.Errorf("adopt claimed rows: %w", err)
+		}
+		n += len(rows)
+		if len(rows) < pageRows {
+			return n, nil
+		}
+		cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
+		if err := k.renew(ctx); err != nil {
+			return n, err
+		}
+	}
+}
+
+// fill streams every open row into the index by due order.
+func (k *keeper) fill(ctx context.Context) (int, error) {
+	n, overdue := 0, int64(0)
+	renewed := time.Now()
+	err := k.e.walkOpen(ctx, func(rows []store.OpenRow) error {
+		now := k.e.clock.now()
+		items := make([]schedule.Item, len(rows))
+		for i := range rows {
+			items[i] = openItem(&rows[i])
+			if items[i].Due <= now {
+				items[i].Due = now + min(overdue/spreadRate, spreadMost.Milliseconds())
+				overdue++
+			}
+		}
+		if _, err := k.e.o.Schedule.Ensure(ctx, items); err != nil {
+			return fmt.Errorf("fill the index: %w", err)
+		}
+		n += len(rows)
+		failpoint("during_rebuild")
+		if time.Since(renewed) > rebuildTTL/4 {
+			renewed = time.Now()
+			return k.renew(ctx)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// walkOpen reads every open row, a page at a time, in order of (due_at, id).
+func (e *Engine) walkOpen(ctx context.Context, page func([]store.OpenRow) error) error {
+	var cursor store.Cursor
+	for {
+		rows, err := e.o.Store.Open(ctx, cursor, pageRows)
+		if err != nil {
+			return fmt.Errorf("read open rows: %w", err)
+		}
+		if len(rows) > 0 {
+			if err := page(rows); err != nil {
+				return err
+			}
+			cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
+		}
+		if len(rows) < pageRows {
+			return nil
+		}
+	}
+}
+
+// ensureOpen ensures every open row; it changes nothing that the index holds.
+func (e *Engine) ensureOpen(ctx context.Context) (int, error) {
+	n := 0
+	err := e.walkOpen(ctx, func(rows []store.OpenRow) error {
+		items := make([]schedule.Item, len(rows))
+		for i := range rows {
+			items[i] = openItem(&rows[i])
+		}
+		if _, err := e.o.Schedule.Ensure(ctx, items); err != nil {
+			return fmt.Errorf("ensure open rows: %w", err)
+		}
+		e.hintDue(items)
+		n += len(rows)
+		return nil
+	})
+	return n, err
+}

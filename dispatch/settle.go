@@ -1,0 +1,176 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// settleBatch and settleWait bound how long results gather before they are committed. Recording is not on the way of an
+	// attempt, so waiting is nearly free and makes a commit ten times cheaper.
+	settleBatch = 128
+	settleWait  = 10 * time.Millisecond
+	// settleQueue is how many results may wait; beyond it attempts keep their slots until there is room, so that memory is
+	// bounded while SQL is down.
+	settleQueue = 4096
+	// commitRetry is how long to wait before results that SQL did not take are committed again.
+	commitRetry = 250 * time.Millisecond
+)
+
+// A settler commits results and then tells the index: in that order, always.
+type settler struct {
+	e       *Engine
+	results chan ended
+}
+
+func newSettler(e *Engine) *settler {
+	return &settler{e: e, results: make(chan ended, settleQueue)}
+}
+
+// add passes a result on. It blocks while the queue is full.
+func (s *settler) add(r ended) { s.results <- r }
+
+// run settles until ctx ends and nothing is left. While one batch is told to the index, the next one gathers.
+func (s *settler) run(ctx context.Context) {
+	type told struct{ settlements []schedule.Settlement }
+	tell := make(chan told, 4)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for t := range tell {
+			s.e.settleIndex(ctx, t.settlements)
+			failpoint("after_settle")
+		}
+	}()
+	for {
+		batch := s.gather(ctx)
+		if len(batch) == 0 {
+			break
+		}
+		failpoint("before_result_commit")
+		settlements := s.commit(ctx, batch)
+		failpoint("after_result_commit")
+		if len(settlements) > 0 {
+			tell <- told{settlements}
+		}
+	}
+	close(tell)
+	<-done
+}
+
+// gather returns the next batch: as soon as it holds settleBatch results or an urgent one, or as much as is still being
+// attempted (then there is little to wait for), or settleWait after its first. Empty: ctx has ended and nothing is left.
+func (s *settler) gather(ctx context.Context) []ended {
+	var batch []ended
+	var timeout <-chan time.Time
+	for {
+		for more := true; more && len(batch) < settleBatch; {
+			select {
+			case r := <-s.results:
+				batch = append(batch, r)
+			default:
+				more = false
+			}
+		}
+		if len(batch) > 0 {
+			if s.full(batch) {
+				return batch
+			}
+			if timeout == nil {
+				timer := time.NewTimer(settleWait)
+				defer timer.Stop()
+				timeout = timer.C
+			}
+		}
+		select {
+		case r := <-s.results:
+			batch = append(batch, r)
+		case <-timeout:
+			return batch
+		case <-ctx.Done():
+			if len(s.results) == 0 {
+				return batch
+			}
+		}
+	}
+}
+
+func (s *settler) full(batch []ended) bool {
+	if len(batch) >= settleBatch || int64(len(batch)) >= s.e.inFlight.Load() {
+		return true
+	}
+	for i := range batch {
+		if batch[i].urgent {
+			return true
+		}
+	}
+	return false
+}
+
+// commit writes a batch, however long SQL is away, and returns what the index is to be told.
+func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settlement {
+	results := make([]store.Result, len(batch))
+	for i := range batch {
+		results[i] = batch[i].result
+	}
+	var committed []store.Committed
+	for {
+		var err error
+		committed, err = s.e.o.Store.Commit(context.WithoutCancel(ctx), results, s.e.clock.now())
+		if err == nil {
+			s.e.trouble.sqlWorked()
+			break
+		}
+		s.e.trouble.sqlFailed(err)
+		if errors.Is(ctx.Err(), context.Canceled) && !s.e.settleOnceMore(err, len(batch)) {
+			return nil
+		}
+		time.Sleep(commitRetry)
+	}
+	settlements := make([]schedule.Settlement, 0, len(batch))
+	for i := range batch {
+		b, c := &batch[i], &committed[i]
+		s.e.metrics.ended(b, c)
+		if !c.Won {
+			// Another claim has the row by now. Our lease, if there still is one, runs out; its stamp then decides.
+			continue
+		}
+		settlements = append(settlements, settlement(b, c))
+	}
+	return settlements
+}
+
+// settleOnceMore says, while draining without SQL, whether to go on trying. Results that cannot be committed are lost with
+// the process: their claims run out, and they are attempted again, as after any crash.
+func (e *Engine) settleOnceMore(err error, results int) bool {
+	if time.Since(e.trouble.sqlDownSince()) < e.o.DrainTimeout {
+		return true
+	}
+	e.log.Error("results could not be committed before the end; their callbacks will be attempted again", "error", err, "results", results)
+	return false
+}
+
+// settlement is what the index is told of a committed result.
+func settlement(b *ended, c *store.Committed) schedule.Settlement {
+	s := schedule.Settlement{
+		Item:      b.lease.Item,
+		Token:     b.lease.Token,
+		Signal:    b.signal,
+		Won:       true,
+		HoldUntil: b.hold,
+	}
+	switch c.State {
+	case store.Scheduled:
+		s.Outcome, s.Due = schedule.Reschedule, c.DueAt
+		s.Retry = s.Retry || b.result.Charge
+	case store.Dead:
+		s.Outcome = schedule.Bury
+	default:
+		s.Outcome = schedule.Ack
+	}
+	return s
+}

@@ -1,0 +1,105 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A Submission is a callback as a caller asks for it, decoded but not yet judged: Engine.Accept validates every field
+// and answers with a *store.InvalidError that names each wrong one as the API spells it.
+type Submission struct {
+	URL      string
+	Endpoint string
+	// Method is upper-cased by Accept; empty means POST.
+	Method  string
+	Headers []store.Header
+	Topic   string
+	Ref     string
+
+	// Body is nil when the caller gave none. ContentType is the caller's; BodyField names where the body stood ("payload",
+	// "body" or "body_base64"), which decides the default content type.
+	Body        []byte
+	BodyField   string
+	ContentType string
+
+	// PolicyName or Policy; both empty means the project's default. PolicyGiven says that Policy counts.
+	PolicyName  string
+	Policy      store.Policy
+	PolicyGiven bool
+	// Success is a rule's name; empty means the default.
+	Success string
+	// Signer is a signer's name; empty means the default.
+	Signer string
+
+	// DueAt in Unix milliseconds or Delay, at most one; nil: now.
+	DueAt     *int64
+	Delay     *time.Duration
+	ExpiresIn *time.Duration
+
+	LockKey string
+	// Order is "" or "strict".
+	Order     string
+	Lane      string
+	Supersede bool
+	Version   *int64
+	// StartAttempt is 1 for the first; 0 means 1.
+	StartAttempt int
+	Labels       map[string]string
+
+	// IdempotencyKey is empty for none; Route and Fingerprint come with it. Fingerprint is a hash of the request's bytes.
+	IdempotencyKey string
+	Route          string
+	Fingerprint    []byte
+
+	// Invalid are fields that could not even be decoded; Accept adds its own findings to them.
+	Invalid []store.FieldError
+}
+
+// A Receipt is what became of one submission: a callback, or why there is none.
+type Receipt struct {
+	Callback store.Callback
+	// Replayed: the idempotency key was known with the same request, and Callback is the first one.
+	Replayed bool
+	// Err is nil, a *store.InvalidError, ErrIdempotencyMismatch or ErrIdempotencyInProgress of package store.
+	Err error
+}
+
+// A RetryRequest asks for an attempt now.
+type RetryRequest struct {
+	// Ladder is store.Once or store.Restart; empty means store.Once.
+	Ladder store.Ladder
+	// URL replaces the callback's address when it is not empty.
+	URL string
+}
+
+// A Drift is what differs between SQL and the index, seen twice, two seconds apart. All zero: none.
+type Drift struct {
+	// Rows is how many open rows were compared, Items how many items of the index.
+	Rows, Items int
+	// Missing are open rows that the index does not hold; Late, those that it holds for a later time than SQL says; Extra,
+	// items of the index whose row is terminal or unknown. At most 100 ids of each are listed, all are counted.
+	Missing, Late, Extra          int
+	MissingIDs, LateIDs, ExtraIDs []string
+}
+
+// Clean says whether nothing differs.
+func (d Drift) Clean() bool { return d.Missing == 0 && d.Late == 0 && d.Extra == 0 }
+
+// A RebuildReport is what a rebuild did, or with a dry run would do.
+type RebuildReport struct {
+	DryRun bool
+	// Open is the open rows; Claimed, those of them whose claim is alive, put back as leased.
+	Open, Claimed int
+	Generation    int64
+	Took          time.Duration
+}
+
+// Health is what /readyz answers from.
+type Health struct {
+	// Ready is false when SQL cannot commit, or while draining. Why says which.
+	Ready bool
+	Why   string
+	// Degraded names what is lost without making the process unready: "redis".
+	Degraded []string
+}

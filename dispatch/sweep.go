@@ -1,0 +1,139 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// sweepSlack is how long a row may be overdue, or its claim run out, before the sweep looks whether the index has it.
+	sweepSlack = 5 * time.Second
+	// sweepTime bounds one sweep; the next one goes on where it ended.
+	sweepTime = 2 * time.Second
+	// lateSlack is by how much the index may hold an item for later than SQL says: diverts and the spread of a rebuild do.
+	lateSlack = 2 * time.Minute
+)
+
+// sweep walks the rows that are overdue and gives the index what it lacks of them. It is what makes everything between SQL
+// and the index expendable: a lost enqueue, a lost settlement, a rolled-back index are all healed here.
+func (e *Engine) sweep(ctx context.Context) error {
+	cursor, err := e.o.Store.SweepCursor(ctx)
+	if err != nil {
+		return fmt.Errorf("read the sweep's cursor: %w", err)
+	}
+	started := time.Now()
+	for time.Since(started) < sweepTime {
+		before := e.clock.now() - sweepSlack.Milliseconds()
+		rows, err := e.o.Store.Overdue(ctx, cursor, before, before, pageRows)
+		if err != nil {
+			return fmt.Errorf("read overdue rows: %w", err)
+		}
+		if err := e.heal(ctx, rows); err != nil {
+			return err
+		}
+		failpoint("during_sweep")
+		if len(rows) < pageRows {
+			cursor = store.Cursor{}
+			break
+		}
+		cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
+	}
+	if err := e.o.Store.SetSweepCursor(ctx, cursor); err != nil {
+		return fmt.Errorf("keep the sweep's cursor: %w", err)
+	}
+	return e.expire(ctx)
+}
+
+// heal ensures the rows, and moves forward what the index holds for much later than SQL says.
+func (e *Engine) heal(ctx context.Context, rows []store.OpenRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	items := make([]schedule.Item, len(rows))
+	for i := range rows {
+		items[i] = openItem(&rows[i])
+	}
+	positions, err := e.o.Schedule.Ensure(ctx, items)
+	if err != nil {
+		e.trouble.indexFailed("ensure", err)
+		return fmt.Errorf("ensure overdue rows: %w", err)
+	}
+	late := e.clock.now() + lateSlack.Milliseconds()
+	var absent int
+	var movements []schedule.Movement
+	for i, p := range positions {
+		switch {
+		case p.Place == schedule.Absent:
+			absent++
+		case p.Place == schedule.Delayed && p.Due > late:
+			movements = append(movements, schedule.Movement{Ref: items[i].Ref(), Due: items[i].Due})
+		}
+	}
+	if len(movements) > 0 {
+		if _, err := e.o.Schedule.Move(ctx, movements); err != nil {
+			e.trouble.indexFailed("move", err)
+			return fmt.Errorf("move late items: %w", err)
+		}
+	}
+	if healed := absent + len(movements); healed > 0 {
+		e.metrics.healed.Add(float64(healed))
+		e.log.Info("sweep healed the index", "absent", absent, "late", len(movements))
+		e.hintAll()
+	}
+	return nil
+}
+
+// expire ends what has expired without being claimed, and takes it from the index.
+func (e *Engine) expire(ctx context.Context) error {
+	const batch = 200
+	for range 50 {
+		rows, err := e.o.Store.Expire(ctx, e.clock.now(), batch)
+		if err != nil {
+			return fmt.Errorf("expire: %w", err)
+		}
+		refs := make([]schedule.Ref, len(rows))
+		for i := range rows {
+			refs[i] = schedule.Ref{ID: rows[i].ID, Lane: rows[i].LaneID}
+		}
+		if len(refs) > 0 {
+			e.metrics.terminal.WithLabelValues(string(store.Dead), string(store.Expired)).Add(float64(len(refs)))
+			if _, err := e.o.Schedule.Cancel(ctx, refs); err != nil {
+				// They stay until they are claimed: the stamp refuses and drops them.
+				e.trouble.indexFailed("cancel", err)
+			}
+		}
+		if len(rows) < batch {
+			return nil
+		}
+	}
+	return nil
+}
+
+// setLanes gives the index the settings of lanes that changed since the version.
+func (e *Engine) setLanes(ctx context.Context, since int64) error {
+	for {
+		lanes, err := e.o.Store.Lanes(ctx, since, pageRows)
+		if err != nil {
+			return fmt.Errorf("read lanes: %w", err)
+		}
+		settings := make([]schedule.LaneSetting, 0, len(lanes))
+		for i := range lanes {
+			settings = append(settings, schedule.LaneSetting{
+				Lane: lanes[i].ID, Limit: lanes[i].Limit, PausedUntil: lanes[i].PausedUntil, Version: lanes[i].Version,
+			})
+			since = lanes[i].Version
+		}
+		if len(settings) > 0 {
+			if err := e.o.Schedule.SetLanes(ctx, settings); err != nil {
+				return fmt.Errorf("set lanes: %w", err)
+			}
+		}
+		if len(lanes) < pageRows {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// The maintenance functions: in one process at a time, each under its own lease.
+const (
+	sweepSpec = "@every 15s"
+	foldSpec  = "@every 1s"
+	purgeSpec = "@every 1m"
+	auditSpec = "@every 1m"
+)
+
+// runUpkeep runs the maintenance functions until ctx ends.
+func (e *Engine) runUpkeep(ctx context.Context) {
+	o := schedule.CronOptions{Holder: e.o.Name, Logger: e.log}
+	if !e.o.Alone {
+		o.Lease = e.o.Store
+	}
+	cron := schedule.NewCron(o)
+	for _, f := range []struct {
+		name, spec string
+		ttl        time.Duration
+		run        func(context.Context) error
+	}{
+		{"sweep", sweepSpec, 30 * time.Second, e.sweep},
+		{"fold", foldSpec, 10 * time.Second, e.fold},
+		{"purge", purgeSpec, time.Minute, e.purge},
+		{"audit", auditSpec, time.Minute, e.audit},
+	} {
+		if err := cron.Add(f.name, f.spec, f.ttl, f.run); err != nil {
+			e.log.Error("maintenance function cannot be scheduled", "function", f.name, "error", err)
+		}
+	}
+	if err := cron.Run(ctx); err != nil && ctx.Err() == nil {
+		e.log.Error("maintenance ended", "error", err)
+	}
+}
+
+func (e *Engine) fold(ctx context.Context) error { return e.o.Store.Fold(ctx, e.clock.now()) }
+
+// purge removes what retention no longer keeps, a bounded batch at a time and a bounded number of batches a run.
+func (e *Engine) purge(ctx context.Context) error {
+	const batch, batches = 200, 100
+	now := e.clock.now()
+	for range batches {
+		payloads, callbacks, err := e.o.Store.Purge(ctx,
+			now-e.o.RetentionPayload.Milliseconds(), now-e.o.RetentionMetadata.Milliseconds(), batch)
+		if err != nil {
+			return fmt.Errorf("purge: %w", err)
+		}
+		e.metrics.purged.WithLabelValues("payload").Add(float64(payloads))
+		e.metrics.purged.WithLabelValues("callback").Add(float64(callbacks))
+		if payloads < batch && callbacks < batch {
+			return nil
+		}
+	}
+	return nil
+}
+
+// audit checks each shard's records against each other, and mends what differs.
+func (e *Engine) audit(ctx context.Context) error {
+	for shard := range e.o.Schedule.Shards() {
+		cursor := ""
+		for {
+			page, err := e.o.Schedule.Audit(ctx, shard, cursor)
+			if err != nil {
+				e.trouble.indexFailed("audit", err)
+				return fmt.Errorf("audit shard %d: %w", shard, err)
+			}
+			if page.Repaired > 0 {
+				e.metrics.repaired.Add(float64(page.Repaired))
+				e.log.Warn("audit mended the index", "shard", shard, "repaired", page.Repaired)
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+			// Off-peak by construction: the index has its pauses between pages.
+			timer := time.NewTimer(5 * time.Millisecond)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return nil
+			case <-timer.C:
+			}
+		}
+	}
+	return nil
+}

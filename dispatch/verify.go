@@ -1,0 +1,131 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// verifyPause is what lies between the two looks: what is on its way differs once, what is lost differs twice.
+	verifyPause = 2 * time.Second
+	// maxDriftIDs is how many ids of each difference are named.
+	maxDriftIDs = 100
+)
+
+// drift is the differences of one look, by id.
+type drift struct {
+	rows, items          int
+	missing, late, extra map[string]struct{}
+}
+
+// Verify compares SQL with the index, both ways, and reports what differs in two looks two seconds apart. It changes nothing,
+// and works in pages: it may run at any time.
+func (e *Engine) Verify(ctx context.Context) (Drift, error) {
+	first, err := e.look(ctx)
+	if err != nil {
+		return Drift{}, err
+	}
+	report := Drift{Rows: first.rows, Items: first.items}
+	if len(first.missing)+len(first.late)+len(first.extra) == 0 {
+		return report, nil
+	}
+	timer := time.NewTimer(verifyPause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return Drift{}, ctx.Err()
+	case <-timer.C:
+	}
+	second, err := e.look(ctx)
+	if err != nil {
+		return Drift{}, err
+	}
+	report.Missing, report.MissingIDs = both(first.missing, second.missing)
+	report.Late, report.LateIDs = both(first.late, second.late)
+	report.Extra, report.ExtraIDs = both(first.extra, second.extra)
+	return report, nil
+}
+
+func both(a, b map[string]struct{}) (n int, ids []string) {
+	for id := range a {
+		if _, ok := b[id]; !ok {
+			continue
+		}
+		n++
+		if len(ids) < maxDriftIDs {
+			ids = append(ids, store.CallbackPrefix+id)
+		}
+	}
+	return n, ids
+}
+
+// look compares once.
+func (e *Engine) look(ctx context.Context) (drift, error) {
+	d := drift{missing: map[string]struct{}{}, late: map[string]struct{}{}, extra: map[string]struct{}{}}
+	err := e.walkOpen(ctx, func(rows []store.OpenRow) error {
+		refs := make([]schedule.Ref, len(rows))
+		for i := range rows {
+			refs[i] = schedule.Ref{ID: rows[i].ID, Lane: rows[i].LaneID}
+		}
+		positions, err := e.o.Schedule.Lookup(ctx, refs)
+		if err != nil {
+			return fmt.Errorf("look up open rows: %w", err)
+		}
+		d.rows += len(rows)
+		late := lateSlack.Milliseconds()
+		for i, p := range positions {
+			switch {
+			case p.Place == schedule.Absent:
+				d.missing[rows[i].ID] = struct{}{}
+			case p.Place == schedule.Delayed && p.Due > max(rows[i].DueAt, rows[i].ClaimUntil, e.clock.now())+late:
+				d.late[rows[i].ID] = struct{}{}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return d, err
+	}
+	for shard := range e.o.Schedule.Shards() {
+		if err := e.lookForExtra(ctx, shard, &d); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// lookForExtra finds items of a shard whose row is terminal or unknown.
+func (e *Engine) lookForExtra(ctx context.Context, shard int, d *drift) error {
+	cursor := ""
+	for {
+		page, err := e.o.Schedule.Scan(ctx, shard, cursor, pageRows)
+		if err != nil {
+			return fmt.Errorf("scan shard %d: %w", shard, err)
+		}
+		ids := make([]string, len(page.Found))
+		for i := range page.Found {
+			ids[i] = page.Found[i].ID
+		}
+		rows, err := e.o.Store.ByID(ctx, ids)
+		if err != nil {
+			return fmt.Errorf("read rows of shard %d: %w", shard, err)
+		}
+		open := make(map[string]struct{}, len(rows))
+		for i := range rows {
+			open[rows[i].ID] = struct{}{}
+		}
+		d.items += len(ids)
+		for _, id := range ids {
+			if _, ok := open[id]; !ok {
+				d.extra[id] = struct{}{}
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// A client speaks the HTTP API as any caller would. Its methods return errors, so that goroutines may use them.
+type client struct {
+	base, key string
+	http      *http.Client
+}
+
+func newClient(base string) *client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 256
+	return &client{base: base, key: adminKey, http: &http.Client{Transport: transport, Timeout: 60 * time.Second}}
+}
+
+// A callback is what the API shows of one; fields that no test reads are left out.
+type callback struct {
+	ID           string     `json:"id"`
+	State        string     `json:"state"`
+	Reason       string     `json:"reason"`
+	Ref          string     `json:"ref"`
+	Lane         string     `json:"lane"`
+	DueAt        *time.Time `json:"due_at"`
+	AttemptCount int        `json:"attempt_count"`
+	DivertCount  int        `json:"divert_count"`
+	MaxAttempts  int        `json:"max_attempts"`
+	LastClass    string     `json:"last_class"`
+	CreatedAt    time.Time  `json:"created_at"`
+	FinishedAt   *time.Time `json:"finished_at"`
+	Replayed     bool       `json:"replayed"`
+}
+
+func (c callback) terminal() bool {
+	return c.State == "succeeded" || c.State == "dead" || c.State == "canceled"
+}
+
+// An attempt is what the API shows of one.
+type attempt struct {
+	Number     int        `json:"number"`
+	Trigger    string     `json:"trigger"`
+	Outcome    string     `json:"outcome"`
+	Charged    bool       `json:"charged"`
+	Class      string     `json:"class"`
+	StatusCode int        `json:"status_code"`
+	StartedAt  time.Time  `json:"started_at"`
+	EndedAt    time.Time  `json:"ended_at"`
+	DueAt      *time.Time `json:"due_at"`
+	LatenessMS float64    `json:"lateness_ms"`
+	NextDueAt  *time.Time `json:"next_due_at"`
+}
+
+// A problem is an RFC 9457 answer.
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Code   string `json:"code"`
+	Errors []struct {
+		Field   string `json:"field"`
+		Message string `json:"message"`
+	} `json:"errors"`
+}
+
+// A submission is the body of POST /v1/callbacks.
+type submission map[string]any
+
+// with returns a copy with some fields set.
+func (s submission) with(fields submission) submission {
+	merged := maps.Clone(s)
+	maps.Copy(merged, fields)
+	return merged
+}
+
+// An answer is the whole of an HTTP answer.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a answer) decode(into any) error {
+	if err := json.Unmarshal(a.body, into); err != nil {
+		return fmt.Errorf("answer %d is not the JSON expected: %w: %.300s", a.status, err, a.body)
+	}
+	return nil
+}
+
+// raw sends bytes as they are.
+func (c *client) raw(ctx context.Context, method, path string, body []byte, header http.Header) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.key)
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	maps.Copy(req.Header, header)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer{}, fmt.Errorf("%s %s: read the answer: %w", method, path, err)
+	}
+	return answer{status: resp.StatusCode, header: resp.Header, body: got}, nil
+}
+
+// call sends JSON and decodes the answer, which must have the wanted status.
+func (c *client) call(ctx context.Context, method, path string, in any, want int, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
+	got, err := c.raw(ctx, method, path, body, nil)
+	if err != nil {
+		return err
+	}
+	if got.status != want {
+		return fmt.Errorf("%s %s answered %d, want %d: %.500s", method, path, got.status, want, got.body)
+	}
+	if out == nil {
+		return nil
+	}
+	return got.decode(out)
+}
+
+// accept posts one callback.
+func (c *client) accept(ctx context.Context, s submission) (callback, error) {
+	var cb callback
+	err := c.call(ctx, http.MethodPost, "/v1/callbacks", s, http.StatusAccepted, &cb)
+	return cb, err
+}
+
+// acceptBatch posts up to 1,000 callbacks; every one of them must be accepted.
+func (c *client) acceptBatch(ctx context.Context, batch []submission) ([]callback, error) {
+	var reply struct {
+		Results []struct {
+			Status   int             `json:"status"`
+			Callback callback        `json:"callback"`
+			Problem  json.RawMessage `json:"problem"`
+		} `json:"results"`
+	}
+	err := c.call(ctx, http.MethodPost, "/v1/callbacks/batch", map[string]any{"callbacks": batch}, http.StatusMultiStatus, &reply)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply.Results) != len(batch) {
+		return nil, fmt.Errorf("a batch of %d was answered with %d results", len(batch), len(reply.Results))
+	}
+	accepted := make([]callback, 0, len(batch))
+	for i, r := range reply.Results {
+		if r.Status != http.StatusAccepted {
+			return nil, fmt.Errorf("element %d of the batch was answered %d: %s", i, r.Status, r.Problem)
+		}
+		accepted = append(accepted, r.Callback)
+	}
+	return accepted, nil
+}
+
+// get reads one callback.
+func (c *client) get(ctx context.Context, id string) (callback, error) {
+	var cb callback
+	err := c.call(ctx, http.MethodGet, "/v1/callbacks/"+id, nil, http.StatusOK, &cb)
+	return cb, err
+}
+
+// attempts reads the attempts of one callback.
+func (c *client) attempts(ctx context.Context, id string) ([]attempt, error) {
+	var page struct {
+		Data []attempt `json:"data"`
+	}
+	err := c.call(ctx, http.MethodGet, "/v1/callbacks/"+id+"/attempts", nil, http.StatusOK, &page)
+	return page.Data, err
+}
+
+// list reads every callback that the filter picks, page by page.
+func (c *client) list(ctx context.Context, filter url.Values) ([]callback, error) {
+	query := url.Values{"limit": {"500"}}
+	maps.Copy(query, filter)
+	var all []callback
+	for {
+		var page struct {
+			Data       []callback `json:"data"`
+			NextCursor *string    `json:"next_cursor"`
+		}
+		if err := c.call(ctx, http.MethodGet, "/v1/callbacks?"+query.Encode(), nil, http.StatusOK, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Data...)
+		if page.NextCursor == nil {
+			return all, nil
+		}
+		query.Set("cursor", *page.NextCursor)
+	}
+}
+
+// anyOpen returns one callback that is not terminal, if there is one.
+func (c *client) anyOpen(ctx context.Context) (callback, bool, error) {
+	var page struct {
+		Data []callback `json:"data"`
+	}
+	err := c.call(ctx, http.MethodGet, "/v1/callbacks?state=scheduled&state=attempting&limit=1", nil, http.StatusOK, &page)
+	if err != nil || len(page.Data) == 0 {
+		return callback{}, false, err
+	}
+	return page.Data[0], true, nil
+}

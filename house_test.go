@@ -1,0 +1,329 @@
+// Package dispatcher holds no code: the tests here keep the house in order. They parse the files and ask no build
+// tool, so that a cached result is never a stale one.
+package dispatcher
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/seed-ff5a32d8/dispatcher"
+
+// own says which of our packages each package may import. A package that is not listed is a mistake.
+var own = map[string][]string{
+	".":                  {},
+	"store":              {},
+	"schedule":           {},
+	"migrations":         {},
+	"schedule/redisq":    {"schedule"},
+	"schedule/memq":      {"schedule"},
+	"schedule/queuetest": {"schedule"},
+	"store/sqlstore":     {"store", "migrations"},
+	"store/storetest":    {"store"},
+	"dispatch/outbound":  {"store"},
+	"dispatch":           {"store", "schedule", "dispatch/outbound"},
+	"web/httperr":        {"store", "schedule", "dispatch"},
+	"web/api":            {"store", "schedule", "dispatch", "web/httperr"},
+	"web/ui":             {"store", "schedule", "dispatch", "web/httperr"},
+	"web":                {"store", "schedule", "dispatch", "web/httperr", "web/api", "web/ui"},
+	"cmd/dispatcher":     {"*"},
+	"e2e":                {},
+}
+
+// forTests may be imported by the test files of any package beside what the package itself may import.
+var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore"}
+
+// behind names the packages that alone may import a module from outside, so that each can be replaced in one place.
+var behind = map[string][]string{
+	"github.com/redis/go-redis/v9":             {"schedule/redisq", "schedule/queuetest"},
+	"github.com/hashicorp/go-retryablehttp":    {"dispatch/outbound"},
+	"code.dny.dev/ssrf":                        {"dispatch/outbound"},
+	"github.com/gin-gonic/gin":                 {"web", "web/api", "web/ui", "web/httperr"},
+	"github.com/robfig/cron/v3":                {"schedule"},
+	"modernc.org/sqlite":                       {"store/sqlstore"},
+	"github.com/jackc/pgx/v5":                  {"store/sqlstore", "store/storetest", "cmd/dispatcher"}, // cmd: the advisory lock of an embedded index
+	"github.com/pressly/goose/v3":              {"store/sqlstore"},
+	"github.com/alecthomas/kong":               {"cmd/dispatcher"},
+	"github.com/goccy/go-yaml":                 {"cmd/dispatcher"},
+	"github.com/lmittmann/tint":                {"cmd/dispatcher"},
+	"github.com/jedib0t/go-pretty/v6":          {"cmd/dispatcher"},
+	"golang.org/x/term":                        {"cmd/dispatcher"},
+	"github.com/standard-webhooks/":            {},
+	"github.com/google/go-cmp":                 {"schedule/queuetest", "store/storetest"},
+	"pgregory.net/rapid":                       {"schedule/queuetest", "store/storetest"},
+	"go.uber.org/goleak":                       {},
+	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/outbound", "schedule/redisq", "schedule/memq", "store/sqlstore", "web", "web/api", "cmd/dispatcher"},
+}
+
+// maxLines is the hard limit of a Go file; most have fewer than 400.
+const maxLines = 500
+
+// A file is one parsed Go file.
+type file struct {
+	path string // slash-separated, from the root
+	dir  string
+	test bool
+	src  []byte
+	fset *token.FileSet
+	ast  *ast.File
+}
+
+func (f file) at(n ast.Node) string {
+	return fmt.Sprintf("%s:%d", f.path, f.fset.Position(n.Pos()).Line)
+}
+
+// files parses every Go file of the module, whatever its build tags.
+func files(t *testing.T) []file {
+	t.Helper()
+	var all []file
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			name := d.Name()
+			if p != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" || name == "bin") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		src, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		fset := token.NewFileSet()
+		parsed, err := parser.ParseFile(fset, p, src, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		p = filepath.ToSlash(p)
+		all = append(all, file{
+			path: p, dir: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), src: src, fset: fset, ast: parsed,
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("read the module: %v", err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("found %d Go files: the test runs in the wrong directory", len(all))
+	}
+	return all
+}
+
+// imports lists the import paths of a file.
+func (f file) imports(t *testing.T) []string {
+	t.Helper()
+	var paths []string
+	for _, spec := range f.ast.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatalf("%s: import %s: %v", f.path, spec.Path.Value, err)
+		}
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+func TestImportsPointDownOnly(t *testing.T) {
+	for _, f := range files(t) {
+		allowed, known := own[f.dir]
+		if !known {
+			t.Errorf("%s: package %s is not in the table of the house; add it with what it may import", f.path, f.dir)
+			continue
+		}
+		for _, imported := range f.imports(t) {
+			rest, ours := strings.CutPrefix(imported, module)
+			if !ours {
+				continue
+			}
+			rest = strings.TrimPrefix(rest, "/")
+			ok := slices.Contains(allowed, rest) || slices.Contains(allowed, "*") ||
+				f.test && (slices.Contains(forTests, rest) || rest == f.dir)
+			if !ok {
+				t.Errorf("%s imports %s; %s may import of ours: %q", f.path, rest, f.dir, allowed)
+			}
+		}
+	}
+}
+
+func TestOutsideModulesStandBehindOnePackage(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test || f.dir == "." { // tests may look from outside; the root has no code
+			continue
+		}
+		for _, imported := range f.imports(t) {
+			for prefix, dirs := range behind {
+				if strings.HasPrefix(imported, prefix) && !slices.Contains(dirs, f.dir) {
+					t.Errorf("%s imports %s, which only %q may", f.path, imported, dirs)
+				}
+			}
+			if (f.dir == "store" || f.dir == "migrations") && strings.Contains(strings.Split(imported, "/")[0], ".") {
+				t.Errorf("%s imports %s; %s uses the standard library alone", f.path, imported, f.dir)
+			}
+			if imported == "math/rand" || imported == "io/ioutil" || imported == "log" {
+				t.Errorf("%s imports %s; use math/rand/v2, io and os, log/slog", f.path, imported)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	comments := map[string]string{}
+	names := map[string]string{}
+	for _, f := range files(t) {
+		if f.test && f.dir != "." && f.dir != "e2e" {
+			continue
+		}
+		names[f.dir] = f.ast.Name.Name
+		if f.ast.Doc != nil && f.ast.Doc.Text() != "" {
+			if comments[f.dir] != "" {
+				t.Errorf("%s: package %s has a second package comment", f.path, f.dir)
+			}
+			comments[f.dir] = f.ast.Doc.Text()
+		}
+	}
+	for dir, name := range names {
+		base := path.Base(dir)
+		want := []string{"Package " + name + " "}
+		if name == "main" {
+			want = []string{"Command " + base + " ", strings.ToUpper(base[:1]) + base[1:] + " "}
+		}
+		if !slices.ContainsFunc(want, func(w string) bool { return strings.HasPrefix(comments[dir], w) }) {
+			t.Errorf("package %s needs one comment that begins with %q and says what it is, guarantees and does not do", dir, want[0])
+		}
+	}
+}
+
+// vague are words that say nothing about what a package or a file does.
+var vague = regexp.MustCompile(`^(utils?|common|helpers?|managers?|misc)$`)
+
+func TestFilesAreShortAndFinished(t *testing.T) {
+	unfinished := regexp.MustCompile(`\b(` + "TO" + `DO|FIX` + `ME|XX` + `X)\b`) // split, so that this line is not a finding
+	for _, f := range files(t) {
+		if lines := bytes.Count(f.src, []byte("\n")); lines > maxLines {
+			t.Errorf("%s has %d lines; at most %d: one file, one role", f.path, lines, maxLines)
+		}
+		if vague.MatchString(f.ast.Name.Name) || vague.MatchString(strings.TrimSuffix(path.Base(f.path), ".go")) {
+			t.Errorf("%s: the name says nothing", f.path)
+		}
+		for _, group := range f.ast.Comments {
+			if found := unfinished.FindString(group.Text()); found != "" {
+				t.Errorf("%s has a %s: finish it or file it", f.at(group), found)
+			}
+		}
+	}
+}
+
+func TestNoInitAndNoHiddenSkips(t *testing.T) {
+	for _, f := range files(t) {
+		for _, decl := range f.ast.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s has an init function: nothing may happen on import", f.at(fn))
+			}
+		}
+		if f.test || strings.HasSuffix(f.dir, "test") {
+			checkSkips(t, f)
+		}
+	}
+}
+
+// checkSkips reports calls of Skip that are not the body of "if testing.Short()": a test that needs something and does
+// not find it must fail.
+func checkSkips(t *testing.T, f file) {
+	t.Helper()
+	allowed := map[*ast.CallExpr]bool{}
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if cond, ok := n.(*ast.IfStmt); ok && isCall(cond.Cond, "testing", "Short") {
+			ast.Inspect(cond.Body, func(inner ast.Node) bool {
+				if call, ok := inner.(*ast.CallExpr); ok {
+					allowed[call] = true
+				}
+				return true
+			})
+		}
+		return true
+	})
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || allowed[call] {
+			return true
+		}
+		for _, receiver := range []string{"t", "tb", "b"} {
+			for _, name := range []string{"Skip", "Skipf", "SkipNow"} {
+				if isCall(call, receiver, name) {
+					t.Errorf("%s skips a test outside of if testing.Short(): make it fail instead", f.at(call))
+				}
+			}
+		}
+		return true
+	})
+}
+
+// isCall says whether the expression is the call x.name(…).
+func isCall(e ast.Expr, x, name string) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	ident, ok := sel.X.(*ast.Ident)
+	return ok && ident.Name == x && sel.Sel.Name == name
+}
+
+// modernc.org/sqlite is machine-made for one exact version of modernc.org/libc; with another one it fails at run time
+// in ways that look like a broken database.
+func TestLibcIsTheOneThatSQLiteNames(t *testing.T) {
+	ours, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqlite := required(t, "go.mod", ours, "modernc.org/sqlite")
+	out, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatalf("go env GOMODCACHE: %v", err)
+	}
+	name := filepath.Join(strings.TrimSpace(string(out)), "cache", "download", "modernc.org", "sqlite", "@v", sqlite+".mod")
+	theirs, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatalf("the go.mod of modernc.org/sqlite %s is not in the module cache; run go mod download: %v", sqlite, err)
+	}
+	got, want := required(t, "go.mod", ours, "modernc.org/libc"), required(t, name, theirs, "modernc.org/libc")
+	// Another module may ask for a newer libc; then a replace directive is what keeps ours.
+	if m := regexp.MustCompile(`modernc\.org/libc(?: v\S+)? => modernc\.org/libc (v\S+)`).FindSubmatch(ours); m != nil {
+		got = string(m[1])
+	}
+	if got != want {
+		t.Errorf("the build uses modernc.org/libc %s, but modernc.org/sqlite %s was made for %s; pin it in go.mod: "+
+			"replace modernc.org/libc => modernc.org/libc %s", got, sqlite, want, want)
+	}
+}
+
+// required reads the version of a module out of the text of a go.mod.
+func required(t *testing.T, name string, mod []byte, of string) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^\s*(?:require\s+)?` + regexp.QuoteMeta(of) + `\s+(v\S+)`).FindSubmatch(mod)
+	if m == nil {
+		t.Fatalf("%s does not require %s", name, of)
+	}
+	return string(m[1])
+}

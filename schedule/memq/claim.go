@@ -1,0 +1,220 @@
+package memq
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+const (
+	// quantum is the most items that a lane gives before the next one's turn comes.
+	quantum = 8
+	// maxPromote and maxReap bound what one claim does besides leasing.
+	maxPromote = 1000
+	maxReap    = 100
+	// reapSpread is how many milliseconds reaped items are spread over: the leases of a process that died end together,
+	// and need not come back together.
+	reapSpread = 101
+	// maxOwners is how many owners' last claims are remembered.
+	maxOwners = 1024
+)
+
+// A batch is what an owner claimed last.
+type batch struct {
+	token string
+	at    int64
+	keys  []key
+}
+
+// Claim reaps, promotes and leases, in this order. A repetition of the owner's last claim, known by its token, does none of
+// it: it returns what of that batch is still leased.
+func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error) {
+	if err := checkClaim(shard, req); err != nil {
+		return schedule.Claimed{}, err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err := ix.begin(ctx); err != nil {
+		return schedule.Claimed{}, err
+	}
+	if ix.closed {
+		return schedule.Claimed{}, schedule.ErrRebuilding
+	}
+	var reply schedule.Claimed
+	if last := ix.claims[req.Owner]; last != nil && last.token == req.Token {
+		reply.Leases = ix.again(last)
+	} else {
+		reply.Reaped = ix.reap()
+		ix.forgetLocks()
+		ix.setLimit(req.LaneLimit)
+		ix.promote()
+		ix.unblock()
+		reply.Leases = ix.pick(req)
+		ix.remember(req, reply.Leases)
+	}
+	reply.Tick = ix.tick()
+	reply.More = len(ix.delay) > 0 && ix.delay[0].at <= ix.clock
+	for _, lanes := range ix.runnable {
+		reply.More = reply.More || len(lanes) > 0
+	}
+	ix.armed, ix.woken = reply.Next, false
+	return reply, nil
+}
+
+// tick is what replies carry.
+func (ix *Index) tick() schedule.Tick {
+	return schedule.Tick{Now: ix.clock, Next: ix.next()}
+}
+
+// reap returns expired leases to the delay set and says how many.
+func (ix *Index) reap() int {
+	n := 0
+	for ; n < maxReap && len(ix.leases) > 0 && ix.leases[0].at <= ix.clock; n++ {
+		it := ix.leases[0].it
+		due := ix.clock + int64(it.key.lo&(1<<10-1)%reapSpread) // the end of an id is random
+		if it.moved != 0 {
+			due = min(due, it.moved)
+		}
+		ix.detach(it)
+		ix.postpone(it, due)
+	}
+	ix.count.reaped += int64(n)
+	return n
+}
+
+// promote moves due items from the delay set to their lanes' ready lists.
+func (ix *Index) promote() {
+	for n := 0; n < maxPromote && len(ix.delay) > 0 && ix.delay[0].at <= ix.clock; n++ {
+		it := ix.delay.remove(0).it
+		it.place = uint8(schedule.Ready)
+		it.lane.list(it.retry).push(timed{it.due, it.key.hi, it})
+		ix.ready++
+		if it.lane.standing == idle {
+			ix.refresh(it.lane)
+		}
+	}
+}
+
+// unblock lets lanes stand in line again whose hold or pause has ended.
+func (ix *Index) unblock() {
+	for len(ix.blocked) > 0 && ix.blocked[0].at <= ix.clock {
+		ix.refresh(ix.blocked[0].l)
+	}
+}
+
+// pick leases up to req.Max items by start-time fair queueing: the lane that has had least is served next, and gives at
+// most a quantum. Every lane in the heaps has something ready and room for it, so that each turn gives at least one.
+func (ix *Index) pick(req schedule.ClaimRequest) []schedule.Lease {
+	if req.Max == 0 {
+		return nil
+	}
+	until := min(ix.clock+int64(req.Lease/time.Millisecond), maxTime)
+	uncertain, timingOut := max(req.MaxUncertain, 0), max(req.MaxTimingOut, 0)
+	leases := make([]schedule.Lease, 0, min(req.Max, max(ix.ready, 0)))
+	for len(leases) < req.Max {
+		room := [classes]int{
+			schedule.Unproven:  uncertain,
+			schedule.Answering: req.Max,
+			schedule.TimingOut: min(uncertain, timingOut),
+		}
+		l := ix.first(room)
+		if l == nil {
+			break
+		}
+		most := min(quantum, req.Max-len(leases), room[l.class])
+		taken := ix.serve(l, most, func(it *item) {
+			it.health = uint8(l.health)
+			ix.lease(it, req.Token, until)
+			leases = append(leases, it.leased())
+		})
+		if l.health != schedule.Answering {
+			uncertain -= taken
+		}
+		if l.health == schedule.TimingOut {
+			timingOut -= taken
+		}
+	}
+	ix.count.claimed += int64(len(leases))
+	return leases
+}
+
+// first returns the lane with the lowest virtual time of the healths that have room left, or nil.
+func (ix *Index) first(room [classes]int) *lane {
+	var best *lane
+	for class := range ix.runnable {
+		if room[class] <= 0 || len(ix.runnable[class]) == 0 {
+			continue
+		}
+		head := ix.runnable[class][0]
+		if best == nil || head.before(ranked{best.virtual, best}) {
+			best = head.l
+		}
+	}
+	return best
+}
+
+// serve gives up to most of the lane's ready items to lease, as its concurrency allows, charges the lane's virtual time
+// and puts the lane back where it then belongs. It returns how many it gave.
+func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
+	ix.virtual = max(ix.virtual, l.virtual)
+	n := min(most, ix.concurrency(l)-l.inflight, l.waiting())
+	for range n {
+		ix.ready--
+		lease(l.pop())
+	}
+	l.virtual += int64(n)
+	if l.waiting() > 0 && l.inflight < ix.concurrency(l) {
+		ix.runnable[l.class].set(l.pos, ranked{l.virtual, l})
+	} else {
+		ix.refresh(l)
+	}
+	return n
+}
+
+// leased returns the item's lease as it is told to the claimer.
+func (it *item) leased() schedule.Lease {
+	return schedule.Lease{
+		Item: it.item(), Token: it.token, Until: it.until, Diverts: int(it.diverts), Health: schedule.Health(it.health),
+	}
+}
+
+// again returns what is still leased of the owner's last claim.
+func (ix *Index) again(last *batch) []schedule.Lease {
+	var leases []schedule.Lease
+	for _, k := range last.keys {
+		if it := ix.items[k]; it != nil && it.is(schedule.Leased) && it.token == last.token {
+			leases = append(leases, it.leased())
+		}
+	}
+	return leases
+}
+
+// remember keeps the claim as its owner's last one.
+func (ix *Index) remember(req schedule.ClaimRequest, leases []schedule.Lease) {
+	last := ix.claims[req.Owner]
+	if last == nil {
+		if len(ix.claims) >= maxOwners {
+			ix.forgetOwner()
+		}
+		last = new(batch)
+		ix.claims[req.Owner] = last
+	}
+	last.token, last.at, last.keys = req.Token, ix.clock, last.keys[:0]
+	for _, l := range leases {
+		k, _ := parseKey(l.ID)
+		last.keys = append(last.keys, k)
+	}
+}
+
+// forgetOwner drops the owner that has been silent longest.
+func (ix *Index) forgetOwner() {
+	var oldest string
+	var at int64
+	for owner, last := range ix.claims {
+		if oldest == "" || last.at < at {
+			oldest, at = owner, last.at
+		}
+	}
+	delete(ix.claims, oldest)
+}

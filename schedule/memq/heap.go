@@ -1,0 +1,142 @@
+package memq
+
+import "github.com/seed-ff5a32d8/dispatcher/schedule"
+
+// arity is how many children a node of a heap has. Four keep the tree flat and the children in one cache line or two.
+const arity = 4
+
+// A heap keeps the entry that is before all others at index 0. Entries know where they sit, so that any of them can be
+// removed in O(log n).
+type heap[E interface {
+	before(E) bool
+	sit(int)
+}] []E
+
+// push adds e.
+func (h *heap[E]) push(e E) {
+	*h = append(*h, e)
+	h.up(len(*h)-1, e)
+}
+
+// remove takes out and returns the entry that sits at i.
+func (h *heap[E]) remove(i int) E {
+	s := *h
+	last := len(s) - 1
+	out, moved := s[i], s[last]
+	var none E
+	s[last] = none
+	*h = s[:last]
+	if i == last {
+		h.shrink()
+		return out
+	}
+	if i > 0 && moved.before((*h)[(i-1)/arity]) {
+		h.up(i, moved)
+	} else {
+		h.down(i, moved)
+	}
+	return out
+}
+
+// set replaces the entry that sits at i by e, which may come before or after it.
+func (h *heap[E]) set(i int, e E) {
+	if i > 0 && e.before((*h)[(i-1)/arity]) {
+		h.up(i, e)
+		return
+	}
+	h.down(i, e)
+}
+
+// shrink gives a large array back once the heap has run empty.
+func (h *heap[E]) shrink() {
+	if len(*h) == 0 && cap(*h) > 4096 {
+		*h = nil
+	}
+}
+
+// up puts e where it belongs on the way from i to the root.
+func (h *heap[E]) up(i int, e E) {
+	s := *h
+	for i > 0 {
+		parent := (i - 1) / arity
+		if !e.before(s[parent]) {
+			break
+		}
+		s[i] = s[parent]
+		s[i].sit(i)
+		i = parent
+	}
+	s[i] = e
+	e.sit(i)
+}
+
+// down puts e where it belongs on the way from i to the leaves.
+func (h *heap[E]) down(i int, e E) {
+	s := *h
+	for {
+		first := i*arity + 1
+		if first >= len(s) {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+arity, len(s)); c++ {
+			if s[c].before(s[least]) {
+				least = c
+			}
+		}
+		if !s[least].before(e) {
+			break
+		}
+		s[i] = s[least]
+		s[i].sit(i)
+		i = least
+	}
+	s[i] = e
+	e.sit(i)
+}
+
+// A timed is an item in the delay set, a ready list or the leases, in the order of a time and then of the id. It
+// carries both, so that most comparisons touch no item.
+type timed struct {
+	at int64
+	hi uint64
+	it *item
+}
+
+func (a timed) before(b timed) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	if a.hi != b.hi {
+		return a.hi < b.hi
+	}
+	return a.it.key.lo < b.it.key.lo
+}
+
+func (a timed) sit(i int) { a.it.pos = int32(i) }
+
+// A ranked is a lane among the runnable ones, in the order of virtual time, or among the blocked ones, in the order of
+// the block's end.
+type ranked struct {
+	at int64
+	l  *lane
+}
+
+func (a ranked) before(b ranked) bool {
+	return a.at < b.at || a.at == b.at && a.l.number < b.l.number
+}
+
+func (a ranked) sit(i int) { a.l.pos = i }
+
+// An ending is a lock, in the order of when it may be forgotten.
+type ending struct {
+	at int64
+	k  *lock
+}
+
+func (a ending) before(b ending) bool { return a.at < b.at }
+
+func (a ending) sit(i int) { a.k.pos = i }
+
+// classes is how many healths there are: runnable lanes are kept apart by it.
+const classes = int(schedule.TimingOut) + 1

@@ -1,0 +1,112 @@
+package memq
+
+import "github.com/seed-ff5a32d8/dispatcher/schedule"
+
+// A key is a ULID as a number. Its order is the order of the text.
+type key struct{ hi, lo uint64 }
+
+// crockford has, for each byte, its value in Crockford's base 32 in upper case, or 255.
+var crockford = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 255
+	}
+	for i, c := range []byte("0123456789ABCDEFGHJKMNPQRSTVWXYZ") {
+		t[c] = byte(i)
+	}
+	return t
+}()
+
+// parseKey reads a bare ULID: 26 characters, of which the first is at most 7, or it would not fit 128 bits.
+func parseKey(id string) (k key, ok bool) {
+	if len(id) != 26 || id[0] > '7' {
+		return key{}, false
+	}
+	var seen byte
+	for i := range 13 {
+		v := crockford[id[i]]
+		seen |= v
+		k.hi = k.hi<<5 | uint64(v)
+	}
+	v := crockford[id[13]]
+	seen |= v
+	k.hi = k.hi<<1 | uint64(v>>4)
+	k.lo = uint64(v & 15)
+	for i := 14; i < 26; i++ {
+		v := crockford[id[i]]
+		seen |= v
+		k.lo = k.lo<<5 | uint64(v)
+	}
+	return k, seen < 32
+}
+
+// An item is the record of one id. While its place is Delayed it is in Index.delay, while it is Ready in one of its
+// lane's two lists, while it is Leased in Index.leases; pos is where in that heap.
+type item struct {
+	key   key
+	id    string
+	lane  *lane
+	lock  string
+	token string // the lease's; empty unless leased
+	due   int64
+	until int64 // the lease's end
+	moved int64 // the due time of a movement that came while it was leased; zero: none
+
+	pos     int32
+	slot    int32
+	diverts int32
+	place   uint8 // a schedule.Place
+	health  uint8 // the lane's when the item was claimed, a schedule.Health
+	retry   bool
+}
+
+func (it *item) is(p schedule.Place) bool { return it.place == uint8(p) }
+
+func (it *item) position() schedule.Position {
+	return schedule.Position{Place: schedule.Place(it.place), Due: it.due}
+}
+
+func (it *item) item() schedule.Item {
+	return schedule.Item{ID: it.id, Lane: it.lane.number, Due: it.due, Lock: it.lock, Retry: it.retry}
+}
+
+// maxSpare is how many records of removed items are kept for reuse.
+const maxSpare = 4096
+
+// A shelf holds every record in a slot that it keeps for life, which is what scans and audits walk by: an item that
+// stays is met however many others come and go.
+type shelf struct {
+	slots []*item
+	free  []int32 // slots without an item; their record, if it is still there, is spare
+	spare int
+}
+
+// add returns an empty record in a slot of its own.
+func (s *shelf) add() *item {
+	if n := len(s.free); n > 0 {
+		slot := s.free[n-1]
+		s.free = s.free[:n-1]
+		if it := s.slots[slot]; it != nil {
+			s.spare--
+			it.slot = slot
+			return it
+		}
+		it := &item{slot: slot}
+		s.slots[slot] = it
+		return it
+	}
+	it := &item{slot: int32(len(s.slots))}
+	s.slots = append(s.slots, it)
+	return it
+}
+
+// drop empties the record and frees its slot.
+func (s *shelf) drop(it *item) {
+	slot := it.slot
+	*it = item{}
+	if s.spare < maxSpare {
+		s.spare++
+	} else {
+		s.slots[slot] = nil
+	}
+	s.free = append(s.free, slot)
+}

@@ -1,0 +1,201 @@
+package memq
+
+import (
+	"context"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// unlimited is the limit of lanes before any claim has said one. Twice as much is still an int.
+const unlimited = 1 << 29
+
+// A standing is where a lane stands when items are picked.
+type standing uint8
+
+const (
+	// idle lanes have nothing ready, or have no room; a promotion, a settlement or a setting brings them back.
+	idle standing = iota
+	// runnable lanes have something ready and room for it.
+	runnable
+	// blocked lanes have something ready, but are held or paused until a known time.
+	blocked
+)
+
+// A lane is one destination's: its ready lists and what bounds them.
+type lane struct {
+	number       int64
+	fresh, retry heap[timed]
+	turn         int // fresh items that were taken since the last retry while both waited
+
+	inflight int // its leases
+	items    int // its records, in whatever place
+	pace     int // the current concurrency, before the limit; zero: not yet known
+	health   schedule.Health
+
+	ownLimit    int
+	version     int64
+	pausedUntil int64
+	heldUntil   int64
+	rested      int64 // when its last item went
+
+	standing standing
+	class    schedule.Health // the runnable heap that it is in
+	virtual  int64
+	pos      int
+}
+
+// lane returns the lane of that number, made if it is new.
+func (ix *Index) lane(number int64) *lane {
+	l := ix.lanes[number]
+	if l == nil {
+		l = &lane{number: number}
+		ix.lanes[number] = l
+	}
+	return l
+}
+
+// list returns the ready list for retries or for first attempts.
+func (l *lane) list(retry bool) *heap[timed] {
+	if retry {
+		return &l.retry
+	}
+	return &l.fresh
+}
+
+func (l *lane) waiting() int { return len(l.fresh) + len(l.retry) }
+
+// pop takes the lane's next ready item: the earliest of its kind, and FreshShare fresh ones for each retry while both
+// kinds wait.
+func (l *lane) pop() *item {
+	list := &l.fresh
+	switch {
+	case len(l.fresh) == 0:
+		list = &l.retry
+	case len(l.retry) == 0:
+	case l.turn < schedule.FreshShare:
+		l.turn++
+	default:
+		list, l.turn = &l.retry, 0
+	}
+	return list.remove(0).it
+}
+
+// limitOf returns the lane's limit: its own, or else that of the last claim. Before any claim there is none.
+func (ix *Index) limitOf(l *lane) int {
+	switch {
+	case l.ownLimit > 0:
+		return l.ownLimit
+	case ix.limit > 0:
+		return ix.limit
+	}
+	return unlimited
+}
+
+// concurrency returns how many of the lane's items may be leased at present.
+func (ix *Index) concurrency(l *lane) int {
+	pace := l.pace
+	if pace == 0 {
+		pace = schedule.StartConcurrency
+	}
+	return min(pace, ix.limitOf(l))
+}
+
+// learn adapts the lane to what an ended attempt said of it. The caller refreshes the lane.
+func (ix *Index) learn(l *lane, s schedule.Signal) {
+	switch s {
+	case schedule.Answered:
+		l.health = schedule.Answering
+		l.pace = min(ix.concurrency(l)*2, ix.limitOf(l))
+	case schedule.TimedOut:
+		l.health = schedule.TimingOut
+		l.pace = max(ix.concurrency(l)/2, 1)
+	case schedule.NoSignal:
+	}
+}
+
+// refresh puts the lane where its ready items, its leases, its hold and its health want it to stand. It is called after
+// any of them changed.
+func (ix *Index) refresh(l *lane) {
+	want, at := idle, int64(0)
+	if l.waiting() > 0 {
+		if end := max(l.pausedUntil, l.heldUntil); end > ix.clock {
+			want, at = blocked, end
+		} else if l.inflight < ix.concurrency(l) {
+			want = runnable
+		}
+	}
+	if want == runnable {
+		if l.standing == runnable && l.class == l.health {
+			return
+		}
+		ix.unrank(l)
+		// A lane that comes back does not bring along what it did not use while it was away.
+		l.virtual = max(l.virtual, ix.virtual)
+		l.standing, l.class = runnable, l.health
+		ix.runnable[l.class].push(ranked{l.virtual, l})
+		ix.woken = true
+		return
+	}
+	if want == blocked && l.standing == blocked {
+		if ix.blocked[l.pos].at != at {
+			ix.blocked.set(l.pos, ranked{at, l})
+		}
+		return
+	}
+	if want == l.standing {
+		return
+	}
+	ix.unrank(l)
+	if l.standing = want; want == blocked {
+		ix.blocked.push(ranked{at, l})
+	}
+}
+
+// unrank takes the lane out of the heap that it stands in, if any.
+func (ix *Index) unrank(l *lane) {
+	switch l.standing {
+	case runnable:
+		ix.runnable[l.class].remove(l.pos)
+	case blocked:
+		ix.blocked.remove(l.pos)
+	case idle:
+	}
+	l.standing = idle
+}
+
+// setLimit takes over the limit for lanes that have none of their own. Claims of one process always bring the same, so
+// that looking at every lane is rare.
+func (ix *Index) setLimit(limit int) {
+	if limit == ix.limit {
+		return
+	}
+	ix.limit = limit
+	for _, l := range ix.lanes {
+		if l.ownLimit == 0 {
+			ix.refresh(l)
+		}
+	}
+}
+
+// SetLanes takes over settings, each unless it is older than what the lane has.
+func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) error {
+	err := checkAll("set lanes", len(settings), func(i int) error { return checkSetting(settings[i]) })
+	if err != nil {
+		return err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err := ix.begin(ctx); err != nil {
+		return err
+	}
+	for _, s := range settings {
+		l := ix.lane(s.Lane)
+		if s.Version < l.version {
+			continue
+		}
+		l.ownLimit, l.pausedUntil, l.version = s.Limit, min(s.PausedUntil, maxTime), s.Version
+		ix.refresh(l)
+	}
+	ix.hint()
+	return nil
+}

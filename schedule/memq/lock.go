@@ -1,0 +1,207 @@
+package memq
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// waiterRest is how long the queue of a lock that nobody touches is kept, in milliseconds. Waiters come back every few
+// seconds unless their lane is held; those that were canceled meanwhile never do, and must not be kept for ever.
+const waiterRest = int64(24 * time.Hour / time.Millisecond)
+
+// A lock has at most one holder, and the queue of those who were refused. It is in Index.endings until it is forgotten.
+type lock struct {
+	name string
+	// The holder, while until is in the future; an empty token means that it was released.
+	id    string
+	token string
+	until int64
+	// The waiter that a release named, and until when newcomers are refused in its favour.
+	keptFor   string
+	keptUntil int64
+
+	first, last *waiter
+	queue       map[string]*waiter
+	pos         int
+}
+
+// A waiter stands in a lock's queue.
+type waiter struct {
+	id         string
+	lane       int64
+	prev, next *waiter
+}
+
+// Acquire takes or renews locks in the order of the requests, and answers each in its place.
+func (ix *Index) Acquire(ctx context.Context, requests []schedule.LockRequest) ([]schedule.LockReply, error) {
+	err := checkAll("acquire", len(requests), func(i int) error { return checkLock(requests[i]) })
+	if err != nil {
+		return nil, err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err := ix.begin(ctx); err != nil {
+		return nil, err
+	}
+	replies := make([]schedule.LockReply, len(requests))
+	for i := range requests {
+		replies[i] = ix.acquire(&requests[i])
+	}
+	return replies, nil
+}
+
+func (ix *Index) acquire(r *schedule.LockRequest) schedule.LockReply {
+	k := ix.locks[r.Lock]
+	if k == nil {
+		k = &lock{name: r.Lock}
+		ix.locks[r.Lock] = k
+		ix.endings.push(ending{ix.clock, k})
+	}
+	mine := k.id == r.ID && k.token == r.Token
+	switch {
+	case k.heldAt(ix.clock) && !mine:
+		ix.wait(k, r)
+		return schedule.LockReply{HeldUntil: k.until}
+	case !k.heldAt(ix.clock) && k.keptAt(ix.clock) && k.keptFor != r.ID:
+		ix.wait(k, r)
+		return schedule.LockReply{HeldUntil: k.keptUntil}
+	}
+	if k.token == "" {
+		ix.held++
+	}
+	if !mine || !k.heldAt(ix.clock) {
+		k.until = 0
+	}
+	k.id, k.token = r.ID, r.Token
+	k.until = max(k.until, min(r.Until, maxTime))
+	k.keptFor, k.keptUntil = "", 0
+	ix.leave(k, r.ID)
+	ix.reckon(k)
+	return schedule.LockReply{Acquired: true, HeldUntil: k.until}
+}
+
+// Release frees locks, and answers each with the waiter whose turn it is.
+func (ix *Index) Release(ctx context.Context, unlocks []schedule.Unlock) ([]schedule.Waiter, error) {
+	err := checkAll("release", len(unlocks), func(i int) error { return checkUnlock(unlocks[i]) })
+	if err != nil {
+		return nil, err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err := ix.begin(ctx); err != nil {
+		return nil, err
+	}
+	waiters := make([]schedule.Waiter, len(unlocks))
+	for i := range unlocks {
+		waiters[i] = ix.release(&unlocks[i])
+	}
+	return waiters, nil
+}
+
+func (ix *Index) release(u *schedule.Unlock) schedule.Waiter {
+	k := ix.locks[u.Lock]
+	if k == nil {
+		return schedule.Waiter{}
+	}
+	for _, id := range u.Gone {
+		ix.leave(k, id)
+	}
+	if k.heldAt(ix.clock) && (k.id != u.ID || k.token != u.Token) {
+		ix.reckon(k)
+		return schedule.Waiter{}
+	}
+	if k.token != "" {
+		ix.held--
+	}
+	k.id, k.token, k.until = "", "", 0
+	k.keptFor, k.keptUntil = "", 0
+	next := k.first
+	for next != nil && slices.Contains(u.Skip, next.id) {
+		next = next.next
+	}
+	if next == nil {
+		ix.reckon(k)
+		return schedule.Waiter{}
+	}
+	k.keptFor, k.keptUntil = next.id, ix.clock+schedule.KeepForWaiter.Milliseconds()
+	ix.reckon(k)
+	return schedule.Waiter{ID: next.id, Lane: next.lane}
+}
+
+func (k *lock) heldAt(now int64) bool { return k.token != "" && k.until > now }
+
+func (k *lock) keptAt(now int64) bool { return k.keptFor != "" && k.keptUntil > now }
+
+// wait lets the request's item join the queue, or keep its place there.
+func (ix *Index) wait(k *lock, r *schedule.LockRequest) {
+	if w := k.queue[r.ID]; w != nil {
+		w.lane = r.Lane
+	} else {
+		w = &waiter{id: r.ID, lane: r.Lane, prev: k.last}
+		if k.last == nil {
+			k.first, k.queue = w, make(map[string]*waiter)
+		} else {
+			k.last.next = w
+		}
+		k.last = w
+		k.queue[r.ID] = w
+		ix.waiters++
+	}
+	ix.reckon(k)
+}
+
+// leave takes an item out of the queue, if it is there.
+func (ix *Index) leave(k *lock, id string) {
+	w := k.queue[id]
+	if w == nil {
+		return
+	}
+	if w.prev == nil {
+		k.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		k.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	delete(k.queue, id)
+	ix.waiters--
+	if k.keptFor == id {
+		k.keptFor, k.keptUntil = "", 0
+	}
+}
+
+// reckon says anew when the lock may be forgotten, and forgets it at once where nothing depends on it any more.
+func (ix *Index) reckon(k *lock) {
+	at := max(k.until, k.keptUntil)
+	if k.first != nil {
+		at = max(at, ix.clock+waiterRest)
+	}
+	if at <= ix.clock {
+		ix.forget(k)
+		return
+	}
+	ix.endings.set(k.pos, ending{at, k})
+}
+
+// forget removes a lock with its queue.
+func (ix *Index) forget(k *lock) {
+	ix.endings.remove(k.pos)
+	delete(ix.locks, k.name)
+	ix.waiters -= len(k.queue)
+	if k.token != "" {
+		ix.held--
+	}
+}
+
+// forgetLocks removes locks that ended by themselves and that nobody waits for.
+func (ix *Index) forgetLocks() {
+	for n := 0; n < maxReap && len(ix.endings) > 0 && ix.endings[0].at <= ix.clock; n++ {
+		ix.forget(ix.endings[0].k)
+	}
+}

@@ -1,0 +1,227 @@
+// Package memq is the index in this process: heaps and maps under one mutex.
+//
+// It is the default of a dispatcher that runs alone, and the model that the index on Redis is compared with. It keeps
+// every promise of package schedule, with one shard and a clock that is this machine's and never goes back.
+//
+// Nothing is kept when the process ends: its owner fills it from SQL at each start. It cannot be shared between
+// processes, and it cannot be rolled back, so that Seq is always zero. A lane that was ever seen keeps a small record
+// (its health and its concurrency) until the next Reset or until an audit finds that it has rested for a day.
+//
+// A claim of n items is O(n log m) in the m items pending, apart from what it promotes and reaps, which is bounded; an
+// index of a million items takes about a quarter of a gigabyte.
+package memq
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// Options of an index. The zero value is ready for use.
+type Options struct {
+	// Now is the clock that decides what is due; nil means time.Now. Where it goes back the index's clock stands still.
+	Now func() time.Time
+}
+
+// An Index is one shard in memory. All methods may be called from any goroutine. A context that has ended makes them
+// return its error and do nothing; otherwise they never wait for anything but each other.
+type Index struct {
+	readNow func() time.Time
+	hints   chan int
+
+	mu         sync.Mutex
+	clock      int64 // the high-water mark of now, in Unix milliseconds
+	generation int64 // what the index has
+	wanted     int64 // what SQL says it should have
+	closed     bool  // between Reset and Open
+
+	shelf  shelf
+	items  map[key]*item
+	delay  heap[timed]
+	leases heap[timed] // by their end
+	ready  int
+
+	lanes    map[int64]*lane
+	runnable [classes]heap[ranked] // by health, so that lanes that hang never hide those that answer
+	blocked  heap[ranked]          // lanes with ready items whose hold or pause has an end
+	virtual  int64                 // the virtual time of the lane that was served last
+	limit    int                   // LaneLimit of the last claim; zero: there was none yet
+
+	claims  map[string]*batch // the last claim of each owner
+	locks   map[string]*lock
+	endings heap[ending]
+	held    int // locks that have a holder
+	waiters int
+
+	armed int64 // what the last claim's reply, or a later hint, announced as the next event; zero: nothing
+	woken bool  // a lane became runnable after the last claim
+	count counters
+}
+
+// New returns an empty index of generation 0, which is also the one it expects, and open for claims.
+func New(o Options) *Index {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	ix := &Index{readNow: o.Now, hints: make(chan int, 1)}
+	ix.clear()
+	return ix
+}
+
+// clear empties everything but the clock and the generations.
+func (ix *Index) clear() {
+	ix.shelf = shelf{}
+	ix.items = make(map[key]*item)
+	ix.delay, ix.leases, ix.ready = nil, nil, 0
+	ix.lanes = make(map[int64]*lane)
+	ix.runnable, ix.blocked, ix.virtual, ix.limit = [classes]heap[ranked]{}, nil, 0, 0
+	ix.claims = make(map[string]*batch)
+	ix.locks = make(map[string]*lock)
+	ix.endings, ix.held, ix.waiters = nil, 0, 0
+	ix.armed, ix.woken, ix.count = 0, false, counters{}
+}
+
+// Shards returns 1.
+func (*Index) Shards() int { return 1 }
+
+// SetGeneration says which generation is the right one. While the index has another every operation but Reset and
+// Generation returns schedule.ErrLost.
+func (ix *Index) SetGeneration(generation int64) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.wanted = generation
+}
+
+// Generation returns the generation that the last Reset gave, or zero.
+func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
+	if err := checkShard("generation", shard); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	return ix.generation, nil
+}
+
+// Hints carries 0 whenever something may be claimed earlier than the last claim's reply said.
+func (ix *Index) Hints() <-chan int { return ix.hints }
+
+// Run waits until the context ends, and returns nil: hints need no subscription here.
+func (*Index) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// begin is how every operation starts, with the mutex held: it refuses a foreign generation and reads the clock.
+func (ix *Index) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if ix.generation != ix.wanted {
+		return schedule.ErrLost
+	}
+	ix.clock = max(ix.clock, ix.readNow().UnixMilli())
+	return nil
+}
+
+// moment returns a time as the index keeps it: zero and less mean now, and nothing is later than maxTime.
+func (ix *Index) moment(due int64) int64 {
+	if due <= 0 {
+		return ix.clock
+	}
+	return min(due, maxTime)
+}
+
+// next returns the time of the shard's next event, or zero.
+func (ix *Index) next() int64 {
+	next := int64(0)
+	earlier := func(at int64) {
+		if next == 0 || at < next {
+			next = at
+		}
+	}
+	if len(ix.delay) > 0 {
+		earlier(ix.delay[0].at)
+	}
+	if len(ix.blocked) > 0 {
+		earlier(ix.blocked[0].at)
+	}
+	if len(ix.leases) > 0 {
+		earlier(ix.leases[0].at)
+	}
+	return next
+}
+
+// hint tells the claimer, if it cannot know yet, that there is something earlier than what it was last told. Every
+// operation that may bring an event nearer ends with it.
+func (ix *Index) hint() {
+	if ix.closed {
+		return
+	}
+	next := ix.next()
+	earlier := next != 0 && (ix.armed == 0 || next < ix.armed)
+	if earlier {
+		ix.armed = next
+	}
+	if !earlier && !ix.woken {
+		return
+	}
+	ix.woken = false
+	select {
+	case ix.hints <- 0:
+	default: // one is waiting already, and says the same
+	}
+}
+
+// put adds a record for the item; it is in no place yet.
+func (ix *Index) put(k key, id string, lane int64) *item {
+	it := ix.shelf.add()
+	it.key, it.id, it.lane = k, id, ix.lane(lane)
+	it.lane.items++
+	ix.items[k] = it
+	return it
+}
+
+// drop removes the record of an item that is in no place any more.
+func (ix *Index) drop(it *item) {
+	delete(ix.items, it.key)
+	it.lane.items--
+	it.lane.rested = ix.clock
+	ix.shelf.drop(it)
+}
+
+// postpone puts an item that is in no place into the delay set.
+func (ix *Index) postpone(it *item, due int64) {
+	it.due, it.place = due, uint8(schedule.Delayed)
+	ix.delay.push(timed{due, it.key.hi, it})
+}
+
+// lease puts an item that is in no place among the leases.
+func (ix *Index) lease(it *item, token string, until int64) {
+	it.token, it.until, it.place = token, until, uint8(schedule.Leased)
+	ix.leases.push(timed{until, it.key.hi, it})
+	it.lane.inflight++
+}
+
+// detach takes an item out of its place, and lets its lane follow.
+func (ix *Index) detach(it *item) {
+	switch schedule.Place(it.place) {
+	case schedule.Delayed:
+		ix.delay.remove(int(it.pos))
+	case schedule.Ready:
+		it.lane.list(it.retry).remove(int(it.pos))
+		ix.ready--
+		ix.refresh(it.lane)
+	case schedule.Leased:
+		ix.leases.remove(int(it.pos))
+		it.token, it.until, it.moved = "", 0, 0
+		it.lane.inflight--
+		ix.refresh(it.lane)
+	case schedule.Absent:
+	}
+	it.place = uint8(schedule.Absent)
+}

@@ -1,0 +1,94 @@
+package memq
+
+import (
+	"context"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// Reset empties the index, locks and lane settings included, gives it the generation and closes it for claims. It is the one
+// operation, besides Generation, that works whatever generation the index has.
+func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
+	if err := checkShard("reset", shard); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.clear()
+	ix.generation, ix.closed = generation, true
+	return nil
+}
+
+// Open lets claims in.
+func (ix *Index) Open(ctx context.Context, shard int) error {
+	if err := checkShard("open", shard); err != nil {
+		return err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err := ix.begin(ctx); err != nil {
+		return err
+	}
+	ix.closed = false
+	ix.hint()
+	return nil
+}
+
+// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is,
+// and so is a lock that another attempt holds.
+func (ix *Index) Adopt(ctx context.Context, adoptions []schedule.Adoption) error {
+	err := checkAll("adopt", len(adoptions), func(i int) error { return checkAdoption(adoptions[i]) })
+	if err != nil {
+		return err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err := ix.begin(ctx); err != nil {
+		return err
+	}
+	for i := range adoptions {
+		ix.adopt(&adoptions[i])
+	}
+	ix.hint()
+	return nil
+}
+
+func (ix *Index) adopt(a *schedule.Adoption) {
+	k, _ := parseKey(a.ID)
+	it := ix.items[k]
+	switch {
+	case it == nil:
+		it = ix.put(k, a.ID, a.Lane)
+	case it.is(schedule.Leased):
+		if it.token == a.Token {
+			ix.prolong(it, a.Until)
+		}
+		ix.adoptLock(a)
+		return
+	default:
+		ix.detach(it)
+	}
+	ix.adapt(it, &a.Item)
+	it.due = ix.moment(a.Due)
+	ix.lease(it, a.Token, min(a.Until, maxTime))
+	ix.refresh(it.lane)
+	ix.adoptLock(a)
+}
+
+// adoptLock takes the lock of an attempt that is running, unless another attempt has it. It does so even where the lease
+// is another's, for the lock guards the wire. Who runs joins no queue.
+func (ix *Index) adoptLock(a *schedule.Adoption) {
+	if a.Lock == "" || a.Until <= ix.clock {
+		return
+	}
+	if k := ix.locks[a.Lock]; k != nil {
+		if k.heldAt(ix.clock) && (k.id != a.ID || k.token != a.Token) {
+			return
+		}
+		k.keptFor, k.keptUntil = "", 0
+	}
+	ix.acquire(&schedule.LockRequest{Lock: a.Lock, ID: a.ID, Lane: a.Lane, Token: a.Token, Until: a.Until})
+}

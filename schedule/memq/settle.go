@@ -1,0 +1,162 @@
+package memq
+
+import (
+	"context"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// Settle ends leases, and answers each settlement in its place.
+func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) ([]schedule.Settled, error) {
+	err := checkAll("settle", len(settlements), func(i int) error { return checkSettlement(settlements[i]) })
+	if err != nil {
+		return nil, err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err := ix.begin(ctx); err != nil {
+		return nil, err
+	}
+	replies := make([]schedule.Settled, len(settlements))
+	for i := range settlements {
+		replies[i] = ix.settle(&settlements[i])
+	}
+	ix.hint()
+	return replies, nil
+}
+
+func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
+	k, _ := parseKey(s.ID)
+	it := ix.items[k]
+	leased := it != nil && it.is(schedule.Leased)
+	switch {
+	case leased && it.token == s.Token:
+		ix.end(it, s)
+	case s.Won && !leased:
+		ix.overrule(k, it, s)
+	case it != nil:
+		ix.count.stale++
+		return schedule.Stale
+	default:
+		ix.count.stale++
+		return schedule.Gone
+	}
+	ix.hold(s)
+	ix.count.settled(s.Outcome)
+	return schedule.Applied
+}
+
+// end settles an item that is leased under the settlement's token.
+func (ix *Index) end(it *item, s *schedule.Settlement) {
+	l, moved := it.lane, it.moved
+	ix.learn(l, s.Signal)
+	ix.detach(it)
+	switch s.Outcome {
+	case schedule.Reschedule, schedule.Divert:
+		due := ix.moment(s.Due)
+		if moved != 0 {
+			due = min(due, moved)
+		}
+		if s.Outcome == schedule.Divert {
+			it.diverts++
+		} else {
+			it.diverts = 0
+		}
+		ix.adapt(it, &s.Item)
+		ix.postpone(it, due)
+	case schedule.Ack, schedule.Bury:
+		if moved == 0 {
+			ix.drop(it)
+			return
+		}
+		// Somebody wanted it attempted again while this attempt ran. Whether it is, SQL's stamp decides.
+		it.diverts = 0
+		ix.postpone(it, moved)
+	}
+}
+
+// overrule makes the index say what SQL says of an item that is not leased: it is nil, delayed or ready. Its lane learns
+// nothing and its diverts stay, for this may be the repetition of a settlement whose reply was lost.
+func (ix *Index) overrule(k key, it *item, s *schedule.Settlement) {
+	if it != nil {
+		ix.detach(it)
+	}
+	if s.Outcome == schedule.Ack || s.Outcome == schedule.Bury {
+		if it != nil {
+			ix.drop(it)
+		}
+		return
+	}
+	if it == nil {
+		it = ix.put(k, s.ID, s.Lane)
+		if s.Outcome == schedule.Divert {
+			it.diverts = 1
+		}
+	}
+	if s.Outcome == schedule.Reschedule {
+		it.diverts = 0
+	}
+	ix.adapt(it, &s.Item)
+	ix.postpone(it, ix.moment(s.Due))
+}
+
+// adapt takes over what the settlement says of an item that is in no place.
+func (ix *Index) adapt(it *item, s *schedule.Item) {
+	it.lock, it.retry = s.Lock, s.Retry
+	if it.lane.number != s.Lane {
+		it.lane.items--
+		it.lane = ix.lane(s.Lane)
+		it.lane.items++
+	}
+}
+
+// hold lengthens the hold of the settlement's lane.
+func (ix *Index) hold(s *schedule.Settlement) {
+	if s.HoldUntil <= ix.clock {
+		return
+	}
+	l := ix.lane(s.Lane)
+	if until := min(s.HoldUntil, maxTime); until > l.heldUntil {
+		l.heldUntil = until
+		ix.refresh(l)
+	}
+}
+
+// Extend lengthens leases, and says of each whether it is still held under that token.
+func (ix *Index) Extend(ctx context.Context, extensions []schedule.Extension) ([]bool, error) {
+	err := checkAll("extend", len(extensions), func(i int) error {
+		e := &extensions[i]
+		if err := checkToken(e.Token); err != nil {
+			return err
+		}
+		return checkRef(e.ID, e.Lane)
+	})
+	if err != nil {
+		return nil, err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err := ix.begin(ctx); err != nil {
+		return nil, err
+	}
+	held := make([]bool, len(extensions))
+	for i := range extensions {
+		e := &extensions[i]
+		k, _ := parseKey(e.ID)
+		it := ix.items[k]
+		if it == nil || !it.is(schedule.Leased) || it.token != e.Token {
+			continue
+		}
+		held[i] = true
+		ix.prolong(it, e.Until)
+	}
+	return held, nil
+}
+
+// prolong moves a lease's end to a later time; an earlier one changes nothing.
+func (ix *Index) prolong(it *item, until int64) {
+	if until = min(until, maxTime); until > it.until {
+		it.until = until
+		ix.leases.set(int(it.pos), timed{until, it.key.hi, it})
+	}
+}

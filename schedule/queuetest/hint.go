@@ -1,0 +1,127 @@
+package queuetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// patience is how long something that happens at once is waited for, on a machine that has other things to do.
+const patience = 20 * time.Second
+
+var hintChecks = []check{
+	{"ComesForAnEarlierHead", hintEarlier},
+	{"ComesWhenALaneHasRoomAgain", hintRoom},
+	{"ChannelIsAlwaysTheSame", hintChannel},
+}
+
+// listen runs the index's subscription until the returned function is called, which also waits for its end.
+func (f *fixture) listen() (stop func()) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan error, 1)
+	go func() { done <- f.Index.Run(ctx) }()
+	return func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(patience):
+			f.Fatalf("Run did not return when its context had ended")
+		}
+	}
+}
+
+// hinted does act until a hint for shard 0 comes. A hint may be lost, so that act is repeated; it must be one that
+// deserves a hint each time.
+func (f *fixture) hinted(act func()) {
+	f.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		for drained := false; !drained; {
+			select {
+			case <-f.Index.Hints():
+			default:
+				drained = true
+			}
+		}
+		act()
+		timer := time.NewTimer(200 * time.Millisecond)
+		select {
+		case shard := <-f.Index.Hints():
+			timer.Stop()
+			if shard == 0 {
+				return
+			}
+		case <-timer.C:
+		}
+	}
+	f.Fatalf("no hint came")
+}
+
+func hintEarlier(f *fixture) {
+	defer f.listen()()
+	f.hinted(func() { f.ensure(f.item(0, 10*time.Hour)) })
+	f.claim(f.wide())
+	f.hinted(func() { f.claim(f.wide()); f.ensure(f.item(0, time.Hour)) })
+	item := f.item(0, 8*time.Hour)
+	f.ensure(item)
+	seconds := int64(3000)
+	f.hinted(func() {
+		f.claim(f.wide())
+		seconds--
+		f.move(item.Ref(), f.Now()+seconds*1000, schedule.MovedIt)
+	})
+	f.Advance(time.Hour)
+	f.hinted(func() {
+		leases := f.take()
+		if len(leases) == 0 {
+			f.ensure(f.item(0, 0))
+			leases = f.take()
+		}
+		s := settled(leases[0], schedule.Reschedule)
+		s.Due = f.Now() + 100
+		f.expectSettled(s, schedule.Applied)
+		f.Advance(time.Second)
+	})
+}
+
+func hintRoom(f *fixture) {
+	defer f.listen()()
+	f.ensure(f.items(0, 500)...)
+	leases := f.take()
+	f.hinted(func() {
+		f.ack(leases[:1], schedule.NoSignal)
+		leases = append(leases[1:], f.take()...)
+		f.ack(leases[:1], schedule.NoSignal)
+		leases = leases[1:]
+		f.ensure(f.item(0, 0))
+	})
+	f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{{Lane: f.lanes[1], PausedUntil: f.Now() + 3600_000, Version: 1}}))
+	f.ensure(f.item(1, 0))
+	version := int64(1)
+	f.hinted(func() {
+		f.take()
+		version += 2
+		for i, until := range []int64{f.Now() + 3600_000, 0} {
+			f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{
+				{Lane: f.lanes[1], PausedUntil: until, Version: version + int64(i)},
+			}))
+		}
+		f.ensure(f.item(1, 0))
+	})
+}
+
+func hintChannel(f *fixture) {
+	hints := f.Index.Hints()
+	stop := f.listen()
+	if f.Index.Hints() != hints {
+		f.Fatalf("the channel of hints changed")
+	}
+	stop()
+	select {
+	case _, open := <-hints:
+		if !open {
+			f.Fatalf("the channel of hints was closed")
+		}
+	default:
+	}
+}

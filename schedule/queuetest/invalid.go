@@ -1,0 +1,175 @@
+package queuetest
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+var invalidChecks = []check{
+	{"Elements", invalidElements},
+	{"Claims", invalidClaims},
+	{"Locks", invalidLocks},
+	{"TooMany", tooMany},
+}
+
+// refuse expects ErrInvalid.
+func (f *fixture) refuse(what string, err error) {
+	f.Helper()
+	if !errors.Is(err, schedule.ErrInvalid) {
+		f.Fatalf("%s: %v, want ErrInvalid", what, err)
+	}
+}
+
+// invalidElements: one bad element, and nothing of the call is done.
+func invalidElements(f *fixture) {
+	good := f.item(0, 0)
+	for what, spoil := range map[string]func(*schedule.Item){
+		"an empty id":              func(i *schedule.Item) { i.ID = "" },
+		"a short id":               func(i *schedule.Item) { i.ID = i.ID[1:] },
+		"a long id":                func(i *schedule.Item) { i.ID += "0" },
+		"an id with a prefix":      func(i *schedule.Item) { i.ID = "cb_" + i.ID },
+		"an id that is not a ULID": func(i *schedule.Item) { i.ID = i.ID[:25] + "U" },
+		"an id with a separator":   func(i *schedule.Item) { i.ID = i.ID[:25] + ":" },
+		"an id with a tab":         func(i *schedule.Item) { i.ID = "\t" + i.ID[1:] },
+		"no lane":                  func(i *schedule.Item) { i.Lane = 0 },
+		"a negative lane":          func(i *schedule.Item) { i.Lane = -1 },
+	} {
+		bad := f.item(0, 0)
+		spoil(&bad)
+		_, err := f.Index.Ensure(f.ctx, []schedule.Item{good, bad})
+		f.refuse("ensure with "+what, err)
+		_, err = f.Index.Settle(f.ctx, []schedule.Settlement{
+			{Item: good, Token: "t", Outcome: schedule.Reschedule, Won: true},
+			{Item: bad, Token: "t", Outcome: schedule.Reschedule, Won: true},
+		})
+		f.refuse("settle with "+what, err)
+		_, err = f.Index.Cancel(f.ctx, []schedule.Ref{bad.Ref()})
+		f.refuse("cancel with "+what, err)
+		_, err = f.Index.Lookup(f.ctx, []schedule.Ref{bad.Ref()})
+		f.refuse("lookup with "+what, err)
+		_, err = f.Index.Move(f.ctx, []schedule.Movement{{Ref: bad.Ref()}})
+		f.refuse("move with "+what, err)
+		_, err = f.Index.Extend(f.ctx, []schedule.Extension{{Ref: bad.Ref(), Token: "t", Until: 1}})
+		f.refuse("extend with "+what, err)
+		err = f.Index.Adopt(f.ctx, []schedule.Adoption{{Item: good, Token: "t", Until: f.Now() + 60_000}, {Item: bad, Token: "t"}})
+		f.refuse("adopt with "+what, err)
+	}
+	for what, lock := range map[string]string{
+		"a long lock": strings.Repeat("k", 23), "a lock with a separator": "a:b", "a lock with a brace": "{a}", "a lock with a tab": "\t",
+	} {
+		bad := f.item(0, 0)
+		bad.Lock = lock
+		_, err := f.Index.Ensure(f.ctx, []schedule.Item{good, bad})
+		f.refuse("ensure with "+what, err)
+	}
+	_, err := f.Index.Settle(f.ctx, []schedule.Settlement{{Item: good, Token: "t", Won: true}})
+	f.refuse("settle without an outcome", err)
+	_, err = f.Index.Settle(f.ctx, []schedule.Settlement{{Item: good, Token: "\t", Outcome: schedule.Ack, Won: true}})
+	f.refuse("settle with a malformed token", err)
+	f.refuse("a setting without a lane", f.Index.SetLanes(f.ctx, []schedule.LaneSetting{{Limit: 1, Version: 1}}))
+	if s := f.stats(); s.Delayed+s.Ready+s.Leased != 0 {
+		f.Fatalf("refused calls did something: %+v", s)
+	}
+}
+
+func invalidClaims(f *fixture) {
+	f.ensure(f.item(0, 0))
+	for what, spoil := range map[string]func(*schedule.ClaimRequest){
+		"no owner":          func(r *schedule.ClaimRequest) { r.Owner = "" },
+		"no token":          func(r *schedule.ClaimRequest) { r.Token = "" },
+		"a long token":      func(r *schedule.ClaimRequest) { r.Token = strings.Repeat("t", 33) },
+		"a malformed token": func(r *schedule.ClaimRequest) { r.Token = "a b" },
+		"a negative max":    func(r *schedule.ClaimRequest) { r.Max = -1 },
+		"a max of 257":      func(r *schedule.ClaimRequest) { r.Max = 257 },
+		"no lease":          func(r *schedule.ClaimRequest) { r.Lease = 0 },
+		"no lane limit":     func(r *schedule.ClaimRequest) { r.LaneLimit = 0 },
+	} {
+		req := f.wide()
+		spoil(&req)
+		_, err := f.Index.Claim(f.ctx, 0, req)
+		f.refuse("a claim with "+what, err)
+	}
+	for _, shard := range []int{-1, f.Index.Shards()} {
+		_, err := f.Index.Claim(f.ctx, shard, f.wide())
+		f.refuse("a claim of a shard that is not there", err)
+		_, err = f.Index.Stats(f.ctx, shard)
+		f.refuse("stats of a shard that is not there", err)
+		f.refuse("a reset of a shard that is not there", f.Index.Reset(f.ctx, shard, f.generation))
+	}
+	if got := f.take(); len(got) != 1 {
+		f.Fatalf("refused claims did something: %d of 1 were left", len(got))
+	}
+}
+
+func invalidLocks(f *fixture) {
+	for what, spoil := range map[string]func(*schedule.LockRequest){
+		"no lock":       func(r *schedule.LockRequest) { r.Lock = "" },
+		"a long lock":   func(r *schedule.LockRequest) { r.Lock = strings.Repeat("k", 23) },
+		"a bad lock":    func(r *schedule.LockRequest) { r.Lock = "k:1" },
+		"a bad id":      func(r *schedule.LockRequest) { r.ID = "1" },
+		"no token":      func(r *schedule.LockRequest) { r.Token = "" },
+		"a bad token":   func(r *schedule.LockRequest) { r.Token = "," },
+		"no lane":       func(r *schedule.LockRequest) { r.Lane = 0 },
+		"a lock of NUL": func(r *schedule.LockRequest) { r.Lock = "\x00" },
+	} {
+		good, bad := f.want("good", f.id(), "t"), f.want("bad", f.id(), "t")
+		spoil(&bad)
+		_, err := f.Index.Acquire(f.ctx, []schedule.LockRequest{good, bad})
+		f.refuse("acquire with "+what, err)
+	}
+	_, err := f.Index.Release(f.ctx, []schedule.Unlock{{Lock: "", ID: f.id(), Token: "t"}})
+	f.refuse("release of no lock", err)
+	_, err = f.Index.Release(f.ctx, []schedule.Unlock{{Lock: "k", ID: f.id(), Token: "t", Gone: []string{"x"}}})
+	f.refuse("release with a malformed waiter", err)
+	f.acquire(f.want("good", f.id(), "t"), true)
+}
+
+func tooMany(f *fixture) {
+	const n = schedule.MaxBatch + 1
+	refuse := func(what string, err error) {
+		f.Helper()
+		if !errors.Is(err, schedule.ErrTooMany) {
+			f.Fatalf("%s of %d elements: %v, want ErrTooMany", what, n, err)
+		}
+	}
+	items := f.items(0, n)
+	settlements, extensions := make([]schedule.Settlement, n), make([]schedule.Extension, n)
+	refs, movements := make([]schedule.Ref, n), make([]schedule.Movement, n)
+	adoptions, requests := make([]schedule.Adoption, n), make([]schedule.LockRequest, n)
+	unlocks, settings := make([]schedule.Unlock, n), make([]schedule.LaneSetting, n)
+	for i, item := range items {
+		settlements[i] = schedule.Settlement{Item: item, Token: "t", Outcome: schedule.Reschedule, Won: true}
+		extensions[i] = schedule.Extension{Ref: item.Ref(), Token: "t", Until: 1}
+		refs[i], movements[i] = item.Ref(), schedule.Movement{Ref: item.Ref()}
+		adoptions[i] = schedule.Adoption{Item: item, Token: "t", Until: f.Now() + 60_000}
+		requests[i], unlocks[i] = f.want("k", item.ID, "t"), schedule.Unlock{Lock: "k", ID: item.ID, Token: "t"}
+		settings[i] = schedule.LaneSetting{Lane: int64(i + 1), Limit: 1, Version: 1}
+	}
+	_, err := f.Index.Ensure(f.ctx, items)
+	refuse("ensure", err)
+	_, err = f.Index.Settle(f.ctx, settlements)
+	refuse("settle", err)
+	_, err = f.Index.Extend(f.ctx, extensions)
+	refuse("extend", err)
+	_, err = f.Index.Cancel(f.ctx, refs)
+	refuse("cancel", err)
+	_, err = f.Index.Lookup(f.ctx, refs)
+	refuse("lookup", err)
+	_, err = f.Index.Move(f.ctx, movements)
+	refuse("move", err)
+	_, err = f.Index.Acquire(f.ctx, requests)
+	refuse("acquire", err)
+	_, err = f.Index.Release(f.ctx, unlocks)
+	refuse("release", err)
+	refuse("adopt", f.Index.Adopt(f.ctx, adoptions))
+	refuse("set lanes", f.Index.SetLanes(f.ctx, settings))
+	if s := f.stats(); s.Delayed+s.Ready+s.Leased+s.Locks != 0 {
+		f.Fatalf("refused calls did something: %+v", s)
+	}
+	f.ensure(items...)
+	if s := f.stats(); s.Delayed != n {
+		f.Fatalf("%d of %d items were ensured in full batches", s.Delayed, n)
+	}
+}

@@ -1,0 +1,211 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+var lockChecks = []check{
+	{"HasOneHolder", oneHolder},
+	{"IsRenewedByItsHolder", lockRenewed},
+	{"EndsByItself", lockEnds},
+	{"WaitersKeepTheirPlace", waitersKeepPlace},
+	{"IsKeptForTheNamedWaiter", keptForWaiter},
+	{"ReleaseAnswersOnlyWhenFree", releaseWhenFree},
+	{"GoneAndSkippedWaiters", goneAndSkipped},
+	{"ReleaseTwiceIsLikeOnce", releaseTwice},
+	{"OfSeveralInOneCall", locksInOneCall},
+	{"IsHeldForAdopted", lockAdopted},
+}
+
+// want asks for the lock until a minute from now.
+func (f *fixture) want(lock, id, token string) schedule.LockRequest {
+	return schedule.LockRequest{Lock: lock, ID: id, Lane: f.lanes[0], Token: token, Until: f.Now() + 60_000}
+}
+
+func (f *fixture) acquire(r schedule.LockRequest, want bool) schedule.LockReply {
+	f.Helper()
+	got, err := f.Index.Acquire(f.ctx, []schedule.LockRequest{r})
+	f.no(err)
+	if len(got) != 1 || got[0].Acquired != want {
+		f.Fatalf("acquire of %s for %s: %v, want acquired %t", r.Lock, r.ID, got, want)
+	}
+	return got[0]
+}
+
+// release releases and expects that waiter; empty: none.
+func (f *fixture) release(u schedule.Unlock, want string) {
+	f.Helper()
+	got, err := f.Index.Release(f.ctx, []schedule.Unlock{u})
+	f.no(err)
+	if len(got) != 1 || got[0].ID != want {
+		f.Fatalf("release of %s by %s answered %v, want waiter %q", u.Lock, u.ID, got, want)
+	}
+	if want != "" && got[0].Lane != f.lanes[0] {
+		f.Fatalf("the waiter's lane is %d, want %d", got[0].Lane, f.lanes[0])
+	}
+}
+
+func oneHolder(f *fixture) {
+	a, b := f.id(), f.id()
+	first := f.want("k", a, "ta")
+	f.acquire(first, true)
+	if reply := f.acquire(f.want("k", b, "tb"), false); reply.HeldUntil != first.Until {
+		f.Fatalf("the holder's lock ends at %d, but %d was answered", first.Until, reply.HeldUntil)
+	}
+	f.acquire(f.want("k", a, "another"), false)
+	f.acquire(f.want("other", b, "tb"), true)
+	f.release(schedule.Unlock{Lock: "other", ID: b, Token: "tb"}, "")
+	f.acquire(f.want("other", a, "ta"), true)
+}
+
+func lockRenewed(f *fixture) {
+	a, b := f.id(), f.id()
+	r := f.want("k", a, "ta")
+	f.acquire(r, true)
+	r.Until += 60_000
+	f.acquire(r, true)
+	f.acquire(r, true)
+	f.Advance(90 * time.Second)
+	if reply := f.acquire(f.want("k", b, "tb"), false); reply.HeldUntil != r.Until {
+		f.Fatalf("the renewed lock ends at %d, but %d was answered", r.Until, reply.HeldUntil)
+	}
+	// An earlier end changes nothing.
+	r.Until -= 25_000
+	f.acquire(r, true)
+	f.Advance(10 * time.Second)
+	f.acquire(f.want("k", b, "tb"), false)
+}
+
+func lockEnds(f *fixture) {
+	a, b, c := f.id(), f.id(), f.id()
+	f.acquire(f.want("k", a, "ta"), true)
+	f.acquire(f.want("k", b, "tb"), false)
+	f.Advance(time.Minute)
+	// Nobody was named, so that it is kept for nobody.
+	f.acquire(f.want("k", c, "tc"), true)
+	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, "")
+	f.acquire(f.want("k", a, "ta"), false)
+	f.release(schedule.Unlock{Lock: "k", ID: c, Token: "tc"}, b)
+}
+
+func waitersKeepPlace(f *fixture) {
+	holder := f.id()
+	f.acquire(f.want("k", holder, "t"), true)
+	var queue []string
+	for range 5 {
+		queue = append(queue, f.id())
+		f.acquire(f.want("k", queue[len(queue)-1], "t"), false)
+	}
+	for i := len(queue) - 1; i >= 0; i-- {
+		f.acquire(f.want("k", queue[i], "t2"), false)
+	}
+	for _, id := range queue {
+		f.release(schedule.Unlock{Lock: "k", ID: holder, Token: "t"}, id)
+		f.acquire(f.want("k", id, "t"), true)
+		holder = id
+	}
+	f.release(schedule.Unlock{Lock: "k", ID: holder, Token: "t"}, "")
+	if s := f.stats(); s.Waiters != 0 {
+		f.Fatalf("%d still wait, want none", s.Waiters)
+	}
+}
+
+func keptForWaiter(f *fixture) {
+	a, b, c, d := f.id(), f.id(), f.id(), f.id()
+	f.acquire(f.want("k", a, "ta"), true)
+	f.acquire(f.want("k", b, "tb"), false)
+	f.acquire(f.want("k", c, "tc"), false)
+	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, b)
+	f.acquire(f.want("k", c, "tc"), false)
+	f.acquire(f.want("k", d, "td"), false)
+	f.acquire(f.want("k", b, "tb"), true)
+	f.release(schedule.Unlock{Lock: "k", ID: b, Token: "tb"}, c)
+	// The named one does not come: after a while whoever comes first has it.
+	f.Advance(schedule.KeepForWaiter)
+	f.acquire(f.want("k", d, "td"), true)
+	f.release(schedule.Unlock{Lock: "k", ID: d, Token: "td"}, c)
+	f.acquire(f.want("k", c, "tc"), true)
+	f.release(schedule.Unlock{Lock: "k", ID: c, Token: "tc"}, "")
+}
+
+func releaseWhenFree(f *fixture) {
+	a, b := f.id(), f.id()
+	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, "")
+	f.acquire(f.want("k", a, "ta"), true)
+	f.acquire(f.want("k", b, "tb"), false)
+	f.release(schedule.Unlock{Lock: "k", ID: b, Token: "tb"}, "")
+	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "old"}, "")
+	f.acquire(f.want("k", b, "tb"), false)
+	f.Advance(time.Minute)
+	// It has ended by itself: whoever asks learns who is next.
+	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "old"}, b)
+}
+
+func goneAndSkipped(f *fixture) {
+	ids := []string{f.id(), f.id(), f.id(), f.id(), f.id()}
+	for i, id := range ids {
+		f.acquire(f.want("k", id, "t"), i == 0)
+	}
+	holder := schedule.Unlock{Lock: "k", ID: ids[0], Token: "t"}
+	f.release(holder, ids[1])
+	holder.Gone = ids[1:2]
+	f.release(holder, ids[2])
+	holder.Gone, holder.Skip = nil, ids[2:4]
+	f.release(holder, ids[4])
+	f.acquire(f.want("k", ids[4], "t"), true)
+	last := schedule.Unlock{Lock: "k", ID: ids[4], Token: "t"}
+	f.release(last, ids[2])
+	last.Skip = ids[2:4]
+	f.release(last, "")
+	// Nobody could be named, so that it is free for all.
+	f.acquire(f.want("k", f.id(), "t"), true)
+}
+
+func releaseTwice(f *fixture) {
+	a, b, c := f.id(), f.id(), f.id()
+	f.acquire(f.want("k", a, "ta"), true)
+	f.acquire(f.want("k", b, "tb"), false)
+	f.acquire(f.want("k", c, "tc"), false)
+	for range 3 {
+		f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, b)
+	}
+	f.acquire(f.want("k", b, "tb"), true)
+	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, "")
+	f.acquire(f.want("k", c, "tc"), false)
+}
+
+func locksInOneCall(f *fixture) {
+	a, b, c := f.id(), f.id(), f.id()
+	rs := []schedule.LockRequest{f.want("x", a, "t"), f.want("x", b, "t"), f.want("y", c, "t"), f.want("x", c, "t")}
+	got, err := f.Index.Acquire(f.ctx, rs)
+	f.no(err)
+	want := []schedule.LockReply{
+		{Acquired: true, HeldUntil: rs[0].Until}, {HeldUntil: rs[0].Until},
+		{Acquired: true, HeldUntil: rs[2].Until}, {HeldUntil: rs[0].Until},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.Fatalf("replies (-want +got):\n%s", diff)
+	}
+	waiters, err := f.Index.Release(f.ctx, []schedule.Unlock{
+		{Lock: "y", ID: c, Token: "t"}, {Lock: "x", ID: a, Token: "t"}, {Lock: "none", ID: a, Token: "t"},
+	})
+	f.no(err)
+	if diff := cmp.Diff([]schedule.Waiter{{}, {ID: b, Lane: f.lanes[0]}, {}}, waiters); diff != "" {
+		f.Fatalf("waiters (-want +got):\n%s", diff)
+	}
+}
+
+func lockAdopted(f *fixture) {
+	running, other := f.item(0, 0), f.id()
+	running.Lock = "k"
+	adoption := schedule.Adoption{Item: running, Token: "ta", Until: f.Now() + 60_000}
+	for range 2 {
+		f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{adoption}))
+	}
+	f.acquire(f.want("k", other, "tb"), false)
+	f.release(schedule.Unlock{Lock: "k", ID: running.ID, Token: "ta"}, other)
+}

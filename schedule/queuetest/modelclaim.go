@@ -1,0 +1,278 @@
+package queuetest
+
+import (
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+func (w *world) randomClaim(rt *rapid.T) {
+	req := w.wide()
+	req.Owner = rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")
+	req.Max = rapid.SampledFrom([]int{0, 1, 3, 9, 20, 256}).Draw(rt, "max")
+	req.MaxUncertain = rapid.SampledFrom([]int{0, 2, 256}).Draw(rt, "max uncertain")
+	req.MaxTimingOut = rapid.SampledFrom([]int{0, 1, 256}).Draw(rt, "max timing out")
+	req.Lease = rapid.SampledFrom([]time.Duration{10 * time.Second, time.Minute}).Draw(rt, "lease")
+	req.LaneLimit = w.limit
+	c := w.claim(req)
+	w.checkReaped(c)
+	w.checkOrder(c)
+	uncertain, timingOut := 0, 0
+	for _, l := range c.Leases {
+		w.checkLease(req, c, l)
+		if l.Health != schedule.Answering {
+			uncertain++
+		}
+		if l.Health == schedule.TimingOut {
+			timingOut++
+		}
+	}
+	if uncertain > req.MaxUncertain || timingOut > req.MaxTimingOut {
+		w.Fatalf("a claim with shares of %d and %d has %d uncertain and %d timing out",
+			req.MaxUncertain, req.MaxTimingOut, uncertain, timingOut)
+	}
+	w.checkRest(req, c, uncertain, timingOut)
+	w.checkNext(c)
+	w.last[req.Owner], w.batches[req.Owner] = req, c.Leases
+	w.oldTokens = append(w.oldTokens, req.Token)
+}
+
+// checkReaped: exactly the expired leases went back, each to be due within the jitter.
+func (w *world) checkReaped(c schedule.Claimed) {
+	w.Helper()
+	n := 0
+	for _, r := range w.records {
+		if !r.leased || r.until > c.Now {
+			continue
+		}
+		n++
+		r.leased, r.token, r.until = false, "", 0
+		r.lo, r.hi = c.Now, c.Now+100
+		if r.moved != 0 {
+			r.lo, r.hi = min(r.lo, r.moved), min(r.hi, r.moved)
+			r.moved = 0
+		}
+	}
+	if c.Reaped != n {
+		w.Fatalf("reaped %d at %d, want %d", c.Reaped, c.Now, n)
+	}
+}
+
+// checkOrder: within a lane and a kind the leases come in the order of due and id, and none that waits is before them.
+func (w *world) checkOrder(c schedule.Claimed) {
+	w.Helper()
+	claimed := make(map[string]bool)
+	for _, l := range c.Leases {
+		claimed[l.ID] = true
+	}
+	for i, l := range c.Leases {
+		for _, m := range c.Leases[i+1:] {
+			if m.Lane == l.Lane && m.Retry == l.Retry && (m.Due < l.Due || m.Due == l.Due && m.ID < l.ID) {
+				w.Fatalf("%s, due %d, was claimed after %s, due %d", m.ID, m.Due, l.ID, l.Due)
+			}
+		}
+		for _, r := range w.records {
+			if !claimed[r.ID] && !r.leased && r.Lane == l.Lane && r.Retry == l.Retry &&
+				(r.hi < l.Due || r.hi == l.Due && r.ID < l.ID) {
+				w.Fatalf("%s, due %d, was claimed before %s", l.ID, l.Due, r)
+			}
+		}
+	}
+}
+
+// checkLease: it was there to be claimed, its lane had room and no hold, and it says what it should.
+func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l schedule.Lease) {
+	w.Helper()
+	r := w.records[l.ID]
+	if r == nil || r.leased || r.lo > c.Now {
+		w.Fatalf("%s was claimed at %d: %v", l.ID, c.Now, r)
+	}
+	p := w.path(r.Lane)
+	if p.blockedUntil() > c.Now {
+		w.Fatalf("%s was claimed at %d, but its lane is held until %d", l.ID, c.Now, p.blockedUntil())
+	}
+	if n := w.inflight(r.Lane); n >= w.concurrency(p) {
+		w.Fatalf("%s was claimed beside %d others; the lane's concurrency is %d", l.ID, n, w.concurrency(p))
+	}
+	if l.Lane != r.Lane || l.Lock != r.Lock || l.Retry != r.Retry || l.Due < r.lo || l.Due > r.hi {
+		w.Fatalf("claimed %+v of %+v", l, *r)
+	}
+	if r.diverts >= 0 && l.Diverts != r.diverts {
+		w.Fatalf("%s has %d diverts, want %d", l.ID, l.Diverts, r.diverts)
+	}
+	if l.Health != p.health {
+		w.Fatalf("%s says that its lane's health is %d, want %d", l.ID, l.Health, p.health)
+	}
+	if l.Until != c.Now+req.Lease.Milliseconds() {
+		w.Fatalf("the lease of %s, of %s, goes from %d to %d", l.ID, req.Lease, c.Now, l.Until)
+	}
+	if slices.Contains(w.oldTokens, l.Token) {
+		w.Fatalf("%s is leased under the old token %s", l.ID, l.Token)
+	}
+	r.lo, r.hi, r.Due, r.diverts = l.Due, l.Due, l.Due, l.Diverts
+	r.leased, r.token, r.until, r.moved = true, l.Token, l.Until, 0
+}
+
+// checkRest: what is due and was not claimed had a reason, and More says whether there was room wanting.
+func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncertain, timingOut int) {
+	w.Helper()
+	left := false
+	for _, r := range w.sortedRecords() {
+		p := w.path(r.Lane)
+		if r.leased || r.lo > c.Now || p.blockedUntil() > c.Now || w.inflight(r.Lane) >= w.concurrency(p) {
+			continue
+		}
+		if r.hi > c.Now { // the index knows better whether it is due
+			left = left || c.More
+			continue
+		}
+		left = true
+		spent := p.health != schedule.Answering && uncertain >= req.MaxUncertain ||
+			p.health == schedule.TimingOut && timingOut >= req.MaxTimingOut
+		if len(c.Leases) < req.Max && !spent {
+			w.Fatalf("%s was not claimed although there was room: %d of %d", r, len(c.Leases), req.Max)
+		}
+	}
+	if c.More != left {
+		w.Fatalf("the claim says more %t, want %t", c.More, left)
+	}
+}
+
+// checkNext: whoever sleeps until Next never oversleeps.
+func (w *world) checkNext(c schedule.Claimed) {
+	w.Helper()
+	for _, r := range w.sortedRecords() {
+		event := r.hi
+		switch end := w.path(r.Lane).blockedUntil(); {
+		case r.leased:
+			event = r.until
+		case r.hi <= c.Now && end > c.Now:
+			event = end
+		case r.lo <= c.Now: // it is ready, or may be
+			continue
+		}
+		if c.Next == 0 || c.Next > event {
+			w.Fatalf("next is %d, later than %d, when something happens to %s", c.Next, event, r)
+		}
+	}
+}
+
+// randomRepeat repeats an owner's last claim.
+func (w *world) randomRepeat(rt *rapid.T) {
+	owner := rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")
+	req, ok := w.last[owner]
+	if !ok {
+		rt.Skip("nothing was claimed yet")
+	}
+	for _, r := range w.records {
+		if r.leased && r.until <= w.Now()+1000 {
+			rt.Skip("a lease may have ended")
+		}
+	}
+	var want []string
+	for _, l := range w.batches[owner] {
+		if r := w.records[l.ID]; r != nil && r.leased && r.token == l.Token {
+			want = append(want, l.ID)
+		}
+	}
+	slices.Sort(want)
+	got := idsOf(sorted(w.claim(req).Leases))
+	if !slices.Equal(got, want) {
+		w.Fatalf("the repeated claim has %v, want %v", got, want)
+	}
+}
+
+// randomSettle settles any id with any token.
+func (w *world) randomSettle(rt *rapid.T) {
+	item := w.drawItem(rt)
+	r := w.records[item.ID]
+	s := schedule.Settlement{
+		Item: item, Token: w.drawToken(rt, r), Won: rapid.Bool().Draw(rt, "won"),
+		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
+	}
+	if rapid.IntRange(0, 4).Draw(rt, "hold") == 0 {
+		s.HoldUntil = w.due(rt)
+	}
+	w.applySettlement(s)
+}
+
+// randomFinish settles what is leased, as its holder does.
+func (w *world) randomFinish(rt *rapid.T) {
+	for _, r := range w.sortedRecords() {
+		if !r.leased || rapid.IntRange(0, 2).Draw(rt, "skip") == 0 {
+			continue
+		}
+		s := schedule.Settlement{
+			Item: r.Item, Token: r.token,
+			Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
+			Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.TimedOut)).Draw(rt, "signal")),
+		}
+		s.Due, s.Retry = w.due(rt), rapid.Bool().Draw(rt, "retry")
+		w.applySettlement(s)
+	}
+}
+
+// applySettlement settles on the index and on the model.
+func (w *world) applySettlement(s schedule.Settlement) {
+	w.Helper()
+	r := w.records[s.ID]
+	switch {
+	case r != nil && r.leased && r.token == s.Token:
+		w.expectSettled(s, schedule.Applied)
+		w.endLease(r, s)
+	case s.Won && (r == nil || !r.leased):
+		w.expectSettled(s, schedule.Applied)
+		if s.Outcome == schedule.Ack || s.Outcome == schedule.Bury {
+			delete(w.records, s.ID)
+			break
+		}
+		n := &record{Item: s.Item, lo: s.Due, hi: s.Due}
+		if s.Outcome == schedule.Divert {
+			n.diverts = -1
+		}
+		w.records[s.ID] = n
+	case r != nil:
+		w.expectSettled(s, schedule.Stale)
+		return
+	default:
+		w.expectSettled(s, schedule.Gone)
+		return
+	}
+	p := w.path(s.Lane)
+	p.held = max(p.held, s.HoldUntil)
+}
+
+// endLease is what a settlement with the right token does.
+func (w *world) endLease(r *record, s schedule.Settlement) {
+	p := w.path(r.Lane)
+	switch s.Signal {
+	case schedule.Answered:
+		p.health, p.pace = schedule.Answering, min(w.concurrency(p)*2, w.limitOf(p))
+	case schedule.TimedOut:
+		p.health, p.pace = schedule.TimingOut, max(w.concurrency(p)/2, 1)
+	case schedule.NoSignal:
+	}
+	due, moved := s.Due, r.moved
+	if s.Outcome == schedule.Ack || s.Outcome == schedule.Bury {
+		if moved == 0 {
+			delete(w.records, r.ID)
+			return
+		}
+		s.Lock, s.Retry, due = r.Lock, r.Retry, moved
+		r.diverts = -1
+	} else if moved != 0 {
+		due = min(due, moved)
+	}
+	r.Lock, r.Retry = s.Lock, s.Retry
+	r.Due, r.lo, r.hi = due, due, due
+	r.leased, r.token, r.until, r.moved = false, "", 0, 0
+	switch {
+	case s.Outcome == schedule.Reschedule:
+		r.diverts = 0
+	case s.Outcome == schedule.Divert && r.diverts >= 0:
+		r.diverts++
+	}
+}

@@ -1,0 +1,179 @@
+package queuetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// startTimeout bounds the wait for a child process to answer; a loaded machine needs far less.
+const startTimeout = 30 * time.Second
+
+// StartRedis starts a redis-server from PATH on a free port of 127.0.0.1, without persistence, in a directory of its
+// own, and returns its URL ("redis://127.0.0.1:PORT"). Further arguments are given to the server as they are and come
+// last, so they override. The server ends with the test, and with the test's process however that ends. A missing
+// binary fails the test and says what to install.
+func StartRedis(tb testing.TB, args ...string) string {
+	tb.Helper()
+	return "redis://" + startServer(tb, freePorts(tb, 1)[0], args...)
+}
+
+// StartCluster starts three masters that share all slots, without replicas, and returns their addresses once each of
+// them says that the cluster is ok. They end as StartRedis says.
+func StartCluster(tb testing.TB) []string {
+	tb.Helper()
+	const masters, slots = 3, 16384
+	// A node listens for its peers on its port plus 10000 unless told otherwise; naming that port too keeps both free.
+	ports := freePorts(tb, 2*masters)
+	addrs := make([]string, masters)
+	for i := range addrs {
+		addrs[i] = startServer(tb, ports[2*i],
+			"--cluster-enabled", "yes",
+			"--cluster-config-file", "nodes.conf",
+			"--cluster-node-timeout", "5000",
+			"--cluster-port", strconv.Itoa(ports[2*i+1]))
+	}
+	for i, addr := range addrs {
+		ask(tb, addr, "cluster", "addslotsrange", i*slots/masters, (i+1)*slots/masters-1)
+		ask(tb, addr, "cluster", "set-config-epoch", i+1)
+	}
+	host, port, err := net.SplitHostPort(addrs[0])
+	if err != nil {
+		tb.Fatalf("address of a redis-server: %v", err)
+	}
+	for _, addr := range addrs[1:] {
+		ask(tb, addr, "cluster", "meet", host, port, ports[1])
+	}
+	for _, addr := range addrs {
+		await(tb, "the cluster to be ok at "+addr, func(ctx context.Context, c *redis.Client) error {
+			info, err := c.ClusterInfo(ctx).Result()
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3") {
+				return fmt.Errorf("not ready: %s", info)
+			}
+			return nil
+		}, addr)
+	}
+	return addrs
+}
+
+// startServer starts one redis-server on the port and waits until it answers.
+func startServer(tb testing.TB, port int, args ...string) string {
+	tb.Helper()
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		tb.Fatalf("this test needs redis-server in PATH (Debian and Ubuntu: apt-get install redis-server); -short leaves it out: %v", err)
+	}
+	dir := tb.TempDir()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	cmd := exec.Command(binary, append([]string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "notice",
+		"--logfile", filepath.Join(dir, "redis.log"),
+	}, args...)...)
+	cmd.Dir = dir
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	endWithParent(cmd)
+	if err := cmd.Start(); err != nil {
+		tb.Fatalf("start redis-server: %v", err)
+	}
+	ended := make(chan struct{})
+	var ending error
+	go func() {
+		defer close(ended)
+		ending = cmd.Wait()
+	}()
+	tb.Cleanup(func() {
+		// The error says only that it has ended already, which is what is wanted.
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	await(tb, "redis-server at "+addr, func(ctx context.Context, c *redis.Client) error {
+		select {
+		case <-ended:
+			log, err := os.ReadFile(filepath.Join(dir, "redis.log"))
+			tb.Fatalf("redis-server ended: %v\n%s%s%v", ending, output.String(), log, err)
+		default:
+		}
+		// The client would log each refused connection.
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return err
+		}
+		return errors.Join(conn.Close(), c.Ping(ctx).Err())
+	}, addr)
+	return addr
+}
+
+// freePorts returns ports that were free a moment ago. They are held together, so that no two are the same. A cluster
+// refuses ports above 55535 for its nodes unless the peers' port is named, which StartCluster does.
+func freePorts(tb testing.TB, n int) []int {
+	tb.Helper()
+	ports := make([]int, 0, n)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			tb.Fatalf("find a free port: %v", err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+// plain returns a client of exactly one server, as a test needs it: nothing is hidden by retries.
+func plain(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+// ask sends one command that must succeed.
+func ask(tb testing.TB, addr string, args ...any) {
+	tb.Helper()
+	c := plain(addr)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := c.Do(ctx, args...).Err(); err != nil {
+		tb.Fatalf("%v at %s: %v", args, addr, err)
+	}
+}
+
+// await repeats the question until it has no error.
+func await(tb testing.TB, what string, question func(context.Context, *redis.Client) error, addr string) {
+	tb.Helper()
+	c := plain(addr)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	pause := time.NewTicker(10 * time.Millisecond)
+	defer pause.Stop()
+	for {
+		err := question(ctx, c)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			tb.Fatalf("waited %v for %s: %v", startTimeout, what, err)
+		case <-pause.C:
+		}
+	}
+}

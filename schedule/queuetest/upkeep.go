@@ -1,0 +1,253 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+func short() bool { return testing.Short() }
+
+var upkeepChecks = []check{
+	{"ForeignGenerationIsLost", foreignGeneration},
+	{"ResetEmptiesAndCloses", resetEmpties},
+	{"AdoptedAreLeased", adopted},
+	{"AdoptLeavesAnothersLease", adoptLeavesOthers},
+	{"ScanMeetsWhatStays", scanMeets},
+	{"AuditOfASoundShardMendsNothing", auditSound},
+	{"StatsAddUp", statsAddUp},
+	{"EndedContext", endedContext},
+}
+
+// everyOperation calls each operation that a foreign generation must refuse, and hands on the errors by name.
+func (f *fixture) everyOperation(ctx context.Context, got func(name string, err error)) {
+	item := f.item(0, 0)
+	_, err := f.Index.Ensure(ctx, []schedule.Item{item})
+	got("ensure", err)
+	_, err = f.Index.Claim(ctx, 0, f.wide())
+	got("claim", err)
+	_, err = f.Index.Settle(ctx, []schedule.Settlement{{Item: item, Token: "t", Outcome: schedule.Reschedule, Won: true}})
+	got("settle", err)
+	_, err = f.Index.Extend(ctx, []schedule.Extension{{Ref: item.Ref(), Token: "t", Until: 1}})
+	got("extend", err)
+	_, err = f.Index.Cancel(ctx, []schedule.Ref{item.Ref()})
+	got("cancel", err)
+	_, err = f.Index.Lookup(ctx, []schedule.Ref{item.Ref()})
+	got("lookup", err)
+	_, err = f.Index.Move(ctx, []schedule.Movement{{Ref: item.Ref()}})
+	got("move", err)
+	_, err = f.Index.Acquire(ctx, []schedule.LockRequest{f.want("k", item.ID, "t")})
+	got("acquire", err)
+	_, err = f.Index.Release(ctx, []schedule.Unlock{{Lock: "k", ID: item.ID, Token: "t"}})
+	got("release", err)
+	got("adopt", f.Index.Adopt(ctx, []schedule.Adoption{{Item: item, Token: "t", Until: f.Now() + 60_000}}))
+	got("open", f.Index.Open(ctx, 0))
+	got("set lanes", f.Index.SetLanes(ctx, []schedule.LaneSetting{{Lane: item.Lane, Limit: 1, Version: 1}}))
+	_, err = f.Index.Audit(ctx, 0, "")
+	got("audit", err)
+	_, err = f.Index.Scan(ctx, 0, "", 10)
+	got("scan", err)
+	_, err = f.Index.Stats(ctx, 0)
+	got("stats", err)
+}
+
+func foreignGeneration(f *fixture) {
+	item := f.item(0, time.Hour)
+	f.ensure(item)
+	f.Index.SetGeneration(f.generation + 1)
+	f.everyOperation(f.ctx, func(name string, err error) {
+		if !errors.Is(err, schedule.ErrLost) {
+			f.Fatalf("%s under a foreign generation: %v, want ErrLost", name, err)
+		}
+	})
+	generation, err := f.Index.Generation(f.ctx, 0)
+	f.no(err)
+	if generation != f.generation {
+		f.Fatalf("the shard's generation is %d, want %d", generation, f.generation)
+	}
+	f.Index.SetGeneration(f.generation)
+	f.expectAt(item.Ref(), item.Due)
+	if s := f.stats(); s.Delayed != 1 || s.Ready+s.Leased+s.Locks+s.Waiters != 0 {
+		f.Fatalf("refused operations changed something: %+v", s)
+	}
+}
+
+func resetEmpties(f *fixture) {
+	f.ensure(f.items(0, 8)...)
+	f.take()
+	f.acquire(f.want("k", f.id(), "t"), true)
+	f.acquire(f.want("k", f.id(), "t"), false)
+	f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{{Lane: f.lanes[0], PausedUntil: f.Now() + 3600_000, Version: 9}}))
+
+	f.generation++
+	f.Index.SetGeneration(f.generation)
+	f.no(f.Index.Reset(f.ctx, 0, f.generation))
+	if s := f.stats(); s.Delayed+s.Ready+s.Leased+s.Locks+s.Waiters != 0 || s.Counters["claimed"] != 0 {
+		f.Fatalf("after a reset: %+v", s)
+	}
+	item := f.item(0, 0)
+	f.ensure(item)
+	f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{{Item: f.item(1, 0), Token: "t", Until: f.Now() + 60_000}}))
+	f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{{Lane: f.lanes[0], Limit: 7, Version: 1}}))
+	if _, err := f.Index.Claim(f.ctx, 0, f.wide()); !errors.Is(err, schedule.ErrRebuilding) {
+		f.Fatalf("a claim of a closed shard: %v, want ErrRebuilding", err)
+	}
+	for range 2 {
+		f.no(f.Index.Open(f.ctx, 0))
+	}
+	f.takeOne(item.ID)
+	for shard := range f.Index.Shards() {
+		if shard > 0 {
+			f.no(f.Index.Reset(f.ctx, shard, f.generation))
+			f.no(f.Index.Open(f.ctx, shard))
+		}
+	}
+	f.acquire(f.want("k", f.id(), "t"), true)
+}
+
+func adopted(f *fixture) {
+	item, ready := f.item(0, 0), f.item(0, 0)
+	f.ensure(ready)
+	until := f.Now() + 60_000
+	for range 2 {
+		f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{
+			{Item: item, Token: "running", Until: until}, {Item: ready, Token: "running", Until: until},
+		}))
+	}
+	f.expectPlace(item.Ref(), schedule.Leased)
+	f.expectPlace(ready.Ref(), schedule.Leased)
+	c := f.claim(f.wide())
+	if len(c.Leases) != 0 || c.Next == 0 || c.Next > until {
+		f.Fatalf("beside adopted items: %+v", c)
+	}
+	// They count to the lane: of the four that it starts with two are left.
+	f.ensure(f.items(0, 5)...)
+	if got := f.take(); len(got) != schedule.StartConcurrency-2 {
+		f.Fatalf("beside two adopted ones %d were leased, want %d", len(got), schedule.StartConcurrency-2)
+	}
+	f.expectSettled(schedule.Settlement{Item: item, Token: "running", Outcome: schedule.Ack}, schedule.Applied)
+	f.Advance(2 * time.Minute)
+	if c := f.claim(f.wide()); c.Reaped != 3 {
+		f.Fatalf("reaped %d, want the adopted one and the two claimed ones", c.Reaped)
+	}
+	f.quiet()
+}
+
+func adoptLeavesOthers(f *fixture) {
+	l := f.one()
+	f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{{Item: l.Item, Token: "other", Until: l.Until + 60_000}}))
+	f.expectSettled(settled(l, schedule.Ack), schedule.Applied)
+}
+
+func scanMeets(f *fixture) {
+	want := make(map[string]schedule.Item)
+	for i := range 5 {
+		for _, item := range f.items(i, 100) {
+			item.Due += int64(i) * 3600_000
+			want[item.ID] = item
+			f.ensure(item)
+		}
+	}
+	f.take()
+	seen := make(map[string]bool)
+	for cursor := ""; ; {
+		page, err := f.Index.Scan(f.ctx, 0, cursor, 37)
+		f.no(err)
+		for _, found := range page.Found {
+			if item, ok := want[found.ID]; ok && found.Item != item {
+				f.Fatalf("the scan met %+v, want %+v", found.Item, item)
+			}
+			if found.Place == schedule.Absent {
+				f.Fatalf("the scan met %s, which it says is absent", found.ID)
+			}
+			seen[found.ID] = true
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+		// Others come and go meanwhile.
+		passing := f.item(5, time.Hour)
+		f.ensure(passing)
+		if len(seen)%2 == 0 {
+			_, err := f.Index.Cancel(f.ctx, []schedule.Ref{passing.Ref()})
+			f.no(err)
+		}
+	}
+	for id := range want {
+		if !seen[id] {
+			f.Fatalf("the scan did not meet %s, which was there all the time", id)
+		}
+	}
+}
+
+func auditSound(f *fixture) {
+	f.ensure(f.items(0, 300)...)
+	for _, item := range f.items(1, 300) {
+		item.Due += 3600_000
+		f.ensure(item)
+	}
+	leases := f.take()
+	s := settled(leases[0], schedule.Divert)
+	s.HoldUntil = f.Now() + 60_000
+	f.expectSettled(s, schedule.Applied)
+	f.quiet()
+}
+
+func statsAddUp(f *fixture) {
+	f.ensure(f.items(0, 10)...)
+	f.ensure(f.item(1, time.Hour), f.item(1, 2*time.Hour))
+	head := f.Now() + 3600_000
+	leases := f.take()
+	f.acquire(f.want("k", leases[0].ID, leases[0].Token), true)
+	f.acquire(f.want("k", leases[1].ID, leases[1].Token), false)
+	s := f.stats()
+	if s.Delayed != 2 || s.Ready != 6 || s.Leased != 4 || s.Quarantined != 0 {
+		f.Fatalf("sizes %+v, want 2 delayed, 6 ready, 4 leased", s)
+	}
+	if s.HeadDue == 0 || s.HeadDue > head {
+		f.Fatalf("the head is due at %d, want %d or a little earlier", s.HeadDue, head)
+	}
+	if f.Index.Shards() == 1 && (s.Locks != 1 || s.Waiters != 1) {
+		f.Fatalf("%d locks and %d waiters, want 1 and 1", s.Locks, s.Waiters)
+	}
+	for i, o := range []schedule.Outcome{schedule.Ack, schedule.Reschedule, schedule.Divert, schedule.Bury} {
+		end := settled(leases[i], o)
+		end.Due = f.Now() + 3600_000
+		f.expectSettled(end, schedule.Applied)
+	}
+	f.expectSettled(settled(leases[1], schedule.Ack), schedule.Stale)
+	f.take()
+	f.Advance(time.Minute)
+	f.claim(f.wide())
+	s = f.stats()
+	for name, want := range map[string]int64{
+		"acked": 1, "rescheduled": 1, "diverted": 1, "buried": 1, "stale": 1, "reaped": 4,
+	} {
+		if s.Counters[name] != want {
+			f.Fatalf("%q counts %d, want %d: %v", name, s.Counters[name], want, s.Counters)
+		}
+	}
+	if s.Counters["claimed"] < 8 {
+		f.Fatalf("%q counts %d, want 8 or more", "claimed", s.Counters["claimed"])
+	}
+	if s.Now == 0 || s.Next == 0 {
+		f.Fatalf("the tick of the stats is empty: %+v", s.Tick)
+	}
+}
+
+func endedContext(f *fixture) {
+	item := f.item(0, 0)
+	ctx, cancel := context.WithCancel(f.ctx)
+	cancel()
+	f.everyOperation(ctx, func(name string, err error) {
+		if !errors.Is(err, context.Canceled) {
+			f.Fatalf("%s with an ended context: %v", name, err)
+		}
+	})
+	if got := f.ensure(item)[0]; got.Place != schedule.Absent {
+		f.Fatalf("a call with an ended context did something: %v", got)
+	}
+}

@@ -1,0 +1,242 @@
+package redisq
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// An address is a URL as it was understood.
+type address struct {
+	cluster    bool
+	master     string // Sentinel's name of the master; empty: no Sentinel
+	hosts      []string
+	db         int
+	user, pass string
+	sentinel   url.Values // user and password of the Sentinels themselves
+	tls        bool
+}
+
+// ports are the ones that a host has that names none.
+const (
+	redisPort    = "6379"
+	sentinelPort = "26379"
+)
+
+// parseURL reads redis://, rediss://, redis+sentinel://h1,h2/MASTER/db and redis+cluster://h1,h2, the last two with
+// rediss too. Errors never repeat the URL: it may carry a password.
+func parseURL(raw string) (address, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return address{}, errors.New("redis URL: no scheme; it begins with redis://, rediss://, redis+sentinel:// or redis+cluster://")
+	}
+	var a address
+	protocol, kind, _ := strings.Cut(scheme, "+")
+	a.tls = protocol == "rediss"
+	if protocol != "redis" && protocol != "rediss" || strings.HasSuffix(scheme, "+") {
+		return address{}, fmt.Errorf("redis URL: unknown scheme %q", scheme)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if err := a.parseUser(&authority); err != nil {
+		return address{}, err
+	}
+	segments := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	port := redisPort
+	switch kind {
+	case "":
+	case "cluster":
+		a.cluster = true
+		if len(segments) > 0 {
+			return address{}, errors.New("redis URL: a Cluster has no numbered databases, so nothing follows the hosts")
+		}
+	case "sentinel":
+		if port = sentinelPort; len(segments) == 0 {
+			return address{}, errors.New("redis URL: the name of the master is missing: redis+sentinel://host1,host2/MASTER/db")
+		}
+		a.master, segments = segments[0], segments[1:]
+	default:
+		return address{}, fmt.Errorf("redis URL: unknown scheme %q", scheme)
+	}
+	if err := a.parseHosts(authority, port, kind == ""); err != nil {
+		return address{}, err
+	}
+	return a, a.parseRest(segments, query)
+}
+
+// parseUser takes user and password off the authority.
+func (a *address) parseUser(authority *string) error {
+	i := strings.LastIndexByte(*authority, '@')
+	if i < 0 {
+		return nil
+	}
+	user, pass, _ := strings.Cut((*authority)[:i], ":")
+	*authority = (*authority)[i+1:]
+	var errUser, errPass error
+	a.user, errUser = url.PathUnescape(user)
+	a.pass, errPass = url.PathUnescape(pass)
+	if errUser != nil || errPass != nil {
+		return errors.New("redis URL: user or password has a broken %-escape")
+	}
+	return nil
+}
+
+func (a *address) parseHosts(authority, port string, single bool) error {
+	for host := range strings.SplitSeq(authority, ",") {
+		h, p, err := net.SplitHostPort(host)
+		if err != nil {
+			h, p = strings.Trim(host, "[]"), port
+		}
+		if h == "" && single {
+			h = "localhost"
+		}
+		if n, err := strconv.Atoi(p); h == "" || err != nil || n < 1 || n > 65535 {
+			return fmt.Errorf("redis URL: %q is not a host or host:port", host)
+		}
+		a.hosts = append(a.hosts, net.JoinHostPort(h, p))
+	}
+	if single && len(a.hosts) > 1 {
+		return errors.New("redis URL: several hosts need redis+sentinel:// or redis+cluster://")
+	}
+	return nil
+}
+
+// parseRest reads the database's number and the query.
+func (a *address) parseRest(segments []string, query string) error {
+	if len(segments) > 1 {
+		return errors.New("redis URL: more follows the database's number")
+	}
+	if len(segments) == 1 {
+		n, err := strconv.Atoi(segments[0])
+		if err != nil || n < 0 {
+			return fmt.Errorf("redis URL: %q is not the number of a database", segments[0])
+		}
+		a.db = n
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("redis URL: the query cannot be read")
+	}
+	for name := range values {
+		if a.master == "" || name != "sentinel_username" && name != "sentinel_password" {
+			return fmt.Errorf("redis URL: unknown parameter %q", name)
+		}
+	}
+	a.sentinel = values
+	return nil
+}
+
+// dial makes the client. It connects when it is first used.
+func (a address) dial() redis.UniversalClient {
+	o := &redis.UniversalOptions{
+		Addrs:            a.hosts,
+		DB:               a.db,
+		Username:         a.user,
+		Password:         a.pass,
+		MasterName:       a.master,
+		SentinelUsername: a.sentinel.Get("sentinel_username"),
+		SentinelPassword: a.sentinel.Get("sentinel_password"),
+		// Callers bound their calls by their contexts.
+		ContextTimeoutEnabled: true,
+		DialerRetries:         1,
+		DisableIdentity:       true,
+		// These servers do not announce their maintenance; asking each connection for it costs a round trip.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if a.tls {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	switch {
+	case a.cluster:
+		c := o.Cluster()
+		// Every command here is for one slot; what the servers say about routing others is not needed.
+		c.DisableRoutingPolicies = true
+		return redis.NewClusterClient(c)
+	case a.master != "":
+		return redis.NewFailoverClient(o.Failover())
+	default:
+		return redis.NewClient(o.Simple())
+	}
+}
+
+// eachMaster runs f on the server, or on each master of a Cluster.
+func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
+	switch c := c.(type) {
+	case *redis.ClusterClient:
+		return c.ForEachMaster(ctx, f)
+	case *redis.Client:
+		return f(ctx, c)
+	}
+	return fmt.Errorf("a client of type %T has no masters", c)
+}
+
+// checkServer refuses servers that cannot be trusted with an index: too old ones, and those that would evict parts of
+// it. What a server does not tell is warned of.
+func checkServer(ctx context.Context, c *redis.Client, cluster bool, log *slog.Logger) error {
+	addr := c.Options().Addr
+	text, err := c.Info(ctx, "server").Result()
+	if err == nil {
+		var memory string
+		memory, err = c.Info(ctx, "memory").Result()
+		text += "\n" + memory
+	}
+	var refused redis.Error
+	if errors.As(err, &refused) && !strings.HasPrefix(refused.Error(), "NOAUTH") && !strings.HasPrefix(refused.Error(), "WRONGPASS") {
+		log.WarnContext(ctx, "redis does not tell its version and eviction policy: it must be 6.2 or newer with maxmemory-policy noeviction",
+			"addr", addr, "error", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("redis at %s: %w", addr, err)
+	}
+	info := parseInfo(text)
+	if err := checkVersion(info["redis_version"]); err != nil {
+		return fmt.Errorf("redis at %s: %w", addr, err)
+	}
+	if info["redis_mode"] == "cluster" && !cluster {
+		return fmt.Errorf("redis at %s is a node of a Cluster: use redis+cluster://", addr)
+	}
+	policy, limit := info["maxmemory_policy"], info["maxmemory"]
+	switch {
+	case policy == "" || limit == "":
+		log.WarnContext(ctx, "redis does not tell its eviction policy: it must be maxmemory-policy noeviction", "addr", addr)
+	case policy != "noeviction" && limit != "0":
+		return fmt.Errorf("redis at %s has maxmemory-policy %s and would drop parts of the index: set maxmemory-policy noeviction", addr, policy)
+	}
+	return nil
+}
+
+// parseInfo reads the lines "name:value" of INFO.
+func parseInfo(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// checkVersion refuses what is older than 6.2, the first with ZMSCORE.
+func checkVersion(version string) error {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	x, errX := strconv.Atoi(major)
+	y, errY := strconv.Atoi(minor)
+	if errX != nil || errY != nil {
+		return fmt.Errorf("version %q cannot be read; 6.2 or newer is needed", version)
+	}
+	if x < 6 || x == 6 && y < 2 {
+		return fmt.Errorf("version %s is too old; 6.2 or newer is needed", version)
+	}
+	return nil
+}

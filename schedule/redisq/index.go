@@ -1,0 +1,248 @@
+package redisq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+const (
+	// defaultPrefix is where keys and the channel begin when Options name no prefix.
+	defaultPrefix = "dispatcher"
+	// clusterShards is the default number of shards on a Cluster: few enough to poll, and enough to spread over masters.
+	clusterShards = 16
+	// maxShards bounds what one process polls.
+	maxShards = 1024
+)
+
+// Options of an index.
+type Options struct {
+	// URL says where Redis is: redis://, rediss://, redis+sentinel://host1,host2/MASTER/db, redis+cluster://host1,host2;
+	// the last two with rediss as well; each with user:password@ before the hosts. Sentinels that want a password of
+	// their own take it from the parameters sentinel_username and sentinel_password. It is required.
+	URL string
+	// Prefix is where the names of all keys begin; empty means "dispatcher".
+	Prefix string
+	// Shards is into how many parts the index is split; zero means 1, or 16 on a Cluster. All processes of one index
+	// must use the same number.
+	Shards int
+	// Registerer takes the metrics dispatcher_index_call_seconds and dispatcher_index_errors_total; nil: none.
+	Registerer prometheus.Registerer
+	// Logger takes warnings about the server and the subscription; nil: they are dropped.
+	Logger *slog.Logger
+}
+
+// An Index is the client of one index. Its methods may be called from any goroutine.
+type Index struct {
+	client  redis.UniversalClient
+	scripts map[string]*script
+	keys    []shardKeys
+	channel string
+	hints   chan int
+	log     *slog.Logger
+	metrics metrics
+
+	generation atomic.Int64
+	// offset is added to the server's clock, in milliseconds. It is zero outside of tests.
+	offset atomic.Int64
+}
+
+// Open connects, and refuses servers that are older than 6.2 or would evict keys. The index expects generation 0 until
+// SetGeneration says another, which means that its operations return schedule.ErrLost.
+func Open(ctx context.Context, o Options) (*Index, error) {
+	a, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	if err := checkPrefix(o.Prefix); err != nil {
+		return nil, err
+	}
+	if o.Shards == 0 {
+		if o.Shards = 1; a.cluster {
+			o.Shards = clusterShards
+		}
+	}
+	if o.Shards < 1 || o.Shards > maxShards {
+		return nil, fmt.Errorf("%d shards: 1 to %d are possible", o.Shards, maxShards)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	ix := &Index{
+		channel: o.Prefix + ":hints",
+		keys:    make([]shardKeys, o.Shards),
+		hints:   make(chan int, 4*o.Shards),
+		log:     o.Logger,
+	}
+	for shard := range ix.keys {
+		ix.keys[shard] = keysOf(o.Prefix, shard)
+	}
+	if ix.scripts, err = loadScripts(); err != nil {
+		return nil, err
+	}
+	if ix.metrics, err = newMetrics(o.Registerer); err != nil {
+		return nil, err
+	}
+	ix.client = a.dial()
+	if err := eachMaster(ctx, ix.client, func(ctx context.Context, c *redis.Client) error {
+		return checkServer(ctx, c, a.cluster, ix.log)
+	}); err != nil {
+		return nil, errors.Join(err, ix.client.Close())
+	}
+	return ix, nil
+}
+
+// Close closes the connections. No call may be under way, and Run must have returned.
+func (ix *Index) Close() error {
+	if err := ix.client.Close(); err != nil {
+		return fmt.Errorf("close index: %w", err)
+	}
+	return nil
+}
+
+// Ping asks every master for an answer.
+func (ix *Index) Ping(ctx context.Context) error {
+	err := eachMaster(ctx, ix.client, func(ctx context.Context, c *redis.Client) error {
+		return c.Ping(ctx).Err()
+	})
+	if err != nil {
+		return fmt.Errorf("ping index: %w", err)
+	}
+	return nil
+}
+
+// Shards returns the number of shards.
+func (ix *Index) Shards() int { return len(ix.keys) }
+
+// SetGeneration says which generation is the right one. Shards that have another answer schedule.ErrLost.
+func (ix *Index) SetGeneration(generation int64) { ix.generation.Store(generation) }
+
+// Generation returns the generation that the shard's last Reset gave it, or zero.
+func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
+	if err := ix.checkShard("generation", shard); err != nil {
+		return 0, err
+	}
+	text, err := ix.client.HGet(ctx, string(ix.keys[shard])+keyNames["META"], "generation").Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("generation of shard %d: %w", shard, err)
+	}
+	generation, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("generation of shard %d: %w", shard, err)
+	}
+	return generation, nil
+}
+
+// call runs one operation's script on a shard. Arguments that every script may have are filled in by name; the others
+// follow in the order of the header.
+func (ix *Index) call(ctx context.Context, operation string, shard int, args ...any) (*reply, error) {
+	s := ix.scripts[operation]
+	all := make([]any, 0, len(s.argv)+len(args))
+	for i, name := range s.argv {
+		switch name {
+		case "GENERATION":
+			all = append(all, ix.generation.Load())
+		case "OFFSET":
+			all = append(all, ix.offset.Load())
+		case "CHANNEL":
+			all = append(all, ix.channel)
+		case "SHARD":
+			all = append(all, shard)
+		default:
+			// The rest of the header's arguments are the caller's.
+			args, all = args[len(s.argv)-i:], append(all, args[:len(s.argv)-i]...)
+		}
+		if len(all) == len(s.argv) {
+			break
+		}
+	}
+	return ix.send(ctx, s, shard, append(all, args...))
+}
+
+// send runs a script with all its arguments, and measures it.
+func (ix *Index) send(ctx context.Context, s *script, shard int, args []any) (*reply, error) {
+	began := time.Now()
+	values, err := s.run(ctx, ix.client, s.name == "claim", ix.keys[shard].named(s.keys), args)
+	ix.metrics.observe(s.name, time.Since(began), err)
+	switch {
+	case err == nil:
+		return &reply{operation: s.name, shard: shard, values: values}, nil
+	case redis.HasErrorPrefix(err, "LOST "):
+		err = schedule.ErrLost
+	case redis.HasErrorPrefix(err, "REBUILDING "):
+		err = schedule.ErrRebuilding
+	}
+	return nil, fmt.Errorf("%s on shard %d: %w", s.name, shard, err)
+}
+
+// A reply is read value by value. The first that is not of the kind asked for is remembered, and ends what follows.
+type reply struct {
+	operation string
+	shard     int
+	values    []any
+	at        int
+	err       error
+}
+
+func (r *reply) next() any {
+	if r.err != nil {
+		return nil
+	}
+	if r.at >= len(r.values) {
+		r.err = io.ErrUnexpectedEOF
+		return nil
+	}
+	r.at++
+	return r.values[r.at-1]
+}
+
+func (r *reply) more() bool { return r.err == nil && r.at < len(r.values) }
+
+func (r *reply) int() int64 {
+	v := r.next()
+	n, ok := v.(int64)
+	if !ok && r.err == nil {
+		r.err = fmt.Errorf("value %d is a %T, not a number", r.at, v)
+	}
+	return n
+}
+
+func (r *reply) text() string {
+	v := r.next()
+	s, ok := v.(string)
+	if !ok && r.err == nil {
+		r.err = fmt.Errorf("value %d is a %T, not a text", r.at, v)
+	}
+	return s
+}
+
+func (r *reply) tick() schedule.Tick {
+	return schedule.Tick{Now: r.int(), Next: r.int(), Seq: r.int()}
+}
+
+// done returns what was wrong with the reply, if anything.
+func (r *reply) done() error {
+	if r.err == nil && r.at < len(r.values) {
+		r.err = fmt.Errorf("%d values more than expected", len(r.values)-r.at)
+	}
+	if r.err != nil {
+		return fmt.Errorf("%s on shard %d: reply: %w", r.operation, r.shard, r.err)
+	}
+	return nil
+}

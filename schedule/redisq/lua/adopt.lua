@@ -1,0 +1,38 @@
+-- adopt puts running attempts in as leased. What is leased under another token is left as it is.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES CLAIMS QUARANTINE
+-- ARGV: GENERATION OFFSET CHANNEL SHARD
+-- EACH: id token until record
+-- Reply: now, next, seq
+-- Uses: begin records changes lanes events
+call('HSET', META, 'clock', text(now)) -- as ensure does
+
+local ids, tokens, ends, wanted = column(1), column(2), column(3), column(4)
+local records = fetch('HMGET', RECORDS, ids)
+local claims = fetch('HMGET', CLAIMS, ids)
+local scores = fetch('ZMSCORE', LEASES, ids)
+for i, id in ipairs(ids) do
+  local due, kind, lane, rest = decode(records[i])
+  if claims[i] then
+    local _, _, token = decode_claim(claims[i])
+    if token == tokens[i] and tonumber(ends[i]) > tonumber(scores[i] or 0) then
+      add(put.leases, ends[i], id)
+    end
+  else
+    if due then
+      touch(lane)
+      add(cut.ready, lane .. kind .. due .. id)
+      add(cut.delay, id)
+    elseif records[i] then
+      set_aside(id, records[i])
+    end
+    local _, _, home = decode(wanted[i])
+    local n = touch(home)
+    n.leases = n.leases + 1
+    add(put.records, id, redue(wanted[i], moment(wanted[i]), diverts_of(rest)))
+    add(put.leases, ends[i], id)
+    add(put.claims, id, n.health .. home .. '.' .. tokens[i])
+  end
+end
+write_changes()
+place_lanes()
+return announce(woken)

@@ -1,0 +1,213 @@
+-- audit checks, and mends, one page of one structure: each record against the three places, each place against its
+-- record, each lane's in-flight count against its leases, each waiter against its place. Locks that ended long ago, and
+-- waiters that have not asked for a day, are forgotten.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES CLAIMS LOCKS WAITERS WAITING QUARANTINE
+-- ARGV: GENERATION OFFSET CHANNEL SHARD PHASE CURSOR
+-- Phase is records, delay, ready, claims, leases, lanes, locks or waiters; cursor as HSCAN and ZSCAN have it.
+-- Reply: now, next, seq, the next cursor ("0": the phase is over), checked, repaired
+-- Uses: begin records changes lanes locks events
+local PAGE, MAX_COUNTED, DAY = 200, 10000, 86400000
+local checked, repaired = 0, 0
+local cursor
+
+call('HDEL', META, '') -- as settle does
+
+-- page reads the next part of a hash or a sorted set as two lists.
+local function page(command, key)
+  local reply = call(command, key, CURSOR, 'COUNT', PAGE)
+  local first, second = {}, {}
+  for i = 1, #reply[2], 2 do
+    first[#first + 1] = reply[2][i]
+    second[#second + 1] = reply[2][i + 1]
+  end
+  cursor = reply[1]
+  return first, second
+end
+
+local function mend()
+  repaired = repaired + 1
+end
+
+-- mend_record brings one record and its places together. Of two places ready wins over delayed, and leased over both.
+local function mend_record(id, record, claim, ends, score, listed)
+  local due, kind, lane, rest = decode(record)
+  if not due then
+    mend()
+    local _, home = decode_claim(claim)
+    if home then
+      release(touch(home))
+    end
+    set_aside(id, record)
+    unlease(id)
+    add(cut.delay, id)
+    add(cut.records, id)
+    return
+  end
+  touch(lane)
+  local member = lane .. kind .. due .. id
+  if decode_claim(claim) then
+    if not ends then
+      mend()
+      add(put.leases, text(now), id) -- its end is lost: it is reaped at once
+    end
+    if score or listed then
+      mend()
+      add(cut.delay, id)
+      add(cut.ready, member)
+    end
+    return
+  end
+  if claim or ends then
+    mend()
+    unlease(id)
+  end
+  if listed then
+    if score then
+      mend()
+      add(cut.delay, id)
+    end
+    return
+  end
+  local at = tonumber(due, 16)
+  local number = tonumber(score)
+  if number == at then
+    return
+  end
+  mend()
+  -- The score is what people see and move; where it cannot be a due time the record's is right.
+  if number and number > 0 and number <= LATEST and number == math.floor(number) then
+    at = number
+  end
+  postpone(id, at, redue(record, at, diverts_of(rest)))
+end
+
+local function audit_records()
+  local ids, records = page('HSCAN', RECORDS)
+  local members = {}
+  for i, record in ipairs(records) do
+    local due, kind, lane = decode(record)
+    members[i] = due and lane .. kind .. due .. ids[i] or ids[i]
+  end
+  local claims, ends = fetch('HMGET', CLAIMS, ids), fetch('ZMSCORE', LEASES, ids)
+  local scores, listed = fetch('ZMSCORE', DELAY, ids), fetch('ZMSCORE', READY, members)
+  for i, id in ipairs(ids) do
+    mend_record(id, records[i], claims[i], ends[i], scores[i], listed[i])
+  end
+  checked = #ids
+end
+
+-- audit_strays removes from one structure what has no record.
+local function audit_strays(command, key, list)
+  local ids, values = page(command, key)
+  for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
+    if not record then
+      mend()
+      add(list, ids[i])
+      local _, lane = decode_claim(key == CLAIMS and values[i])
+      if lane then
+        touch(lane)
+      end
+    end
+  end
+  checked = #ids
+end
+
+-- audit_ready removes members that are not what their id's record says.
+local function audit_ready()
+  local members = page('ZSCAN', READY)
+  local ids = {}
+  for i, member in ipairs(members) do
+    ids[i] = string.sub(member, -26)
+  end
+  for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
+    local due, kind, lane = decode(record)
+    if not due or lane .. kind .. due .. ids[i] ~= members[i] then
+      mend()
+      add(cut.ready, members[i])
+    else
+      touch(lane)
+    end
+  end
+  checked = #ids
+end
+
+-- audit_lanes counts leases. There are at most as many as all processes together have slots; beyond MAX_COUNTED in
+-- one shard they are not counted, and the counts are left as they are.
+local function audit_lanes()
+  local names, raws = page('HSCAN', LANES)
+  local leases
+  if call('HLEN', CLAIMS) <= MAX_COUNTED then
+    leases = {}
+    for _, claim in ipairs(call('HVALS', CLAIMS)) do
+      local _, lane = decode_claim(claim)
+      if lane then
+        leases[lane] = (leases[lane] or 0) + 1
+      end
+    end
+  end
+  for i, name in ipairs(names) do
+    known[name] = known[name] or parse_lane(name, raws[i])
+    local n = touch(name)
+    n.listed = true
+    if leases and n.leases ~= (leases[name] or 0) then
+      mend()
+      n.leases = leases[name] or 0
+    end
+    for health = 0, 2 do
+      if health ~= n.health and call('ZREM', homes[health], name) == 1 then
+        mend()
+      end
+    end
+  end
+  checked = #names
+end
+
+local function audit_locks()
+  local names, holders = page('HSCAN', LOCKS)
+  for i, name in ipairs(names) do
+    local till = tonumber(string.match(holders[i], '^(%d+) '))
+    if not till or till <= now then
+      call('HDEL', LOCKS, name)
+    end
+  end
+  checked = #names
+end
+
+local function audit_waiters()
+  local places = page('ZSCAN', WAITERS)
+  for _, place in ipairs(places) do
+    local lock, id = split_place(place)
+    local joined = math.floor((tonumber(string.match(place, ':(%x+):') or '0', 16) or 0) / 1024)
+    if not id or call('HGET', WAITING, id) ~= place then
+      mend()
+      call('ZREM', WAITERS, place)
+    elseif joined < now - DAY and not holder_of(lock) then
+      leave(lock, id)
+    end
+  end
+  checked = #places
+end
+
+if PHASE == 'records' then
+  audit_records()
+elseif PHASE == 'delay' then
+  audit_strays('ZSCAN', DELAY, cut.delay)
+elseif PHASE == 'ready' then
+  audit_ready()
+elseif PHASE == 'claims' then
+  audit_strays('HSCAN', CLAIMS, cut.claims)
+elseif PHASE == 'leases' then
+  audit_strays('ZSCAN', LEASES, cut.leases)
+elseif PHASE == 'lanes' then
+  audit_lanes()
+elseif PHASE == 'locks' then
+  audit_locks()
+else
+  audit_waiters()
+end
+write_changes()
+place_lanes()
+
+local reply = announce(woken)
+reply[4], reply[5], reply[6] = cursor, checked, repaired
+return reply

@@ -1,0 +1,41 @@
+-- cancel removes what is delayed or ready, and leaves a lease to its holder.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES CLAIMS QUARANTINE
+-- ARGV: GENERATION OFFSET CHANNEL SHARD
+-- EACH: id
+-- Reply: now, next, seq; for each id: place before the call (0 absent, 1 delayed, 2 ready, 3 leased), due
+-- Uses: begin records changes lanes events
+call('HDEL', META, '') -- as settle does
+
+local ids = column(1)
+local records = fetch('HMGET', RECORDS, ids)
+local claims = fetch('HMGET', CLAIMS, ids)
+local scores = fetch('ZMSCORE', DELAY, ids)
+local places = {}
+for i, id in ipairs(ids) do
+  local due, kind, lane = decode(records[i])
+  local place = 0
+  if claims[i] then
+    place = 3
+  elseif records[i] then
+    place = scores[i] and 1 or 2
+    add(cut.delay, id)
+    add(cut.records, id)
+    if due and place == 2 then
+      touch(lane)
+      add(cut.ready, lane .. kind .. due .. id)
+    end
+  end
+  places[#places + 1] = place
+  places[#places + 1] = due and tonumber(due, 16) or 0
+end
+write_changes()
+place_lanes()
+
+-- What was announced may have been removed. Whoever was told of it wakes in vain, and anything earlier than what is
+-- now next is news again.
+arm(math.max(armed, upcoming()))
+local reply = announce(false)
+for _, one in ipairs(places) do
+  reply[#reply + 1] = one
+end
+return reply

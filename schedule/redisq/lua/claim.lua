@@ -1,0 +1,305 @@
+-- claim reaps, promotes and leases; a repetition of the owner's last claim gives the same batch again.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
+-- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT
+-- Reply: now, next, seq, more, reaped, quarantined; for each lease: id, record, health, until
+-- Uses: begin records changes lanes events
+local MAX_REAP, MAX_PROMOTE, MAX_UNBLOCK, MAX_VISITS, QUANTUM, FRESH_SHARE = 100, 1000, 256, 512, 8, 3
+local MAX_OWNERS, OWNER_REST = 1024, 86400000
+
+if state[6] then
+  return redis.error_reply('REBUILDING the shard is closed for claims')
+end
+call('HDEL', META, '') -- as settle does: what is claimed is what makes room
+
+-- again returns what is still leased of the owner's last claim, if this is its repetition.
+local function again()
+  local last = call('HGET', OWNERS, OWNER)
+  if not last or string.sub(last, 1, #TOKEN + 1) ~= TOKEN .. ' ' then
+    return nil
+  end
+  local ids = {}
+  for first = #TOKEN + 2, #last, 26 do
+    ids[#ids + 1] = string.sub(last, first, first + 25)
+  end
+  local leases = {}
+  local records = fetch('HMGET', RECORDS, ids)
+  local ends = fetch('ZMSCORE', LEASES, ids)
+  for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
+    local health, _, token = decode_claim(claim)
+    if token == TOKEN and ends[i] and decode(records[i]) then
+      leases[#leases + 1] = {ids[i], records[i], tonumber(health), tonumber(ends[i])}
+    end
+  end
+  return leases
+end
+
+-- reap returns expired leases to the delay set, and says how many. They come back spread over 100 ms by their ids: the
+-- leases of a process that died end together, and need not come back together.
+local function reap()
+  local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(now), 'LIMIT', 0, MAX_REAP)
+  local records = fetch('HMGET', RECORDS, ids)
+  for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
+    local _, lane, _, moved = decode_claim(claim)
+    local id, due, _, home, rest = ids[i], decode(records[i])
+    lane = lane or home
+    if lane then
+      release(touch(lane))
+    end
+    unlease(id)
+    if due then
+      local spread = (string.byte(id, 25) * 32 + string.byte(id, 26)) % 101
+      local at = math.min(now + spread, moved or HUGE)
+      postpone(id, at, redue(records[i], at, diverts_of(rest)))
+    else
+      set_aside(id, records[i])
+      add(cut.records, id)
+    end
+  end
+  write_changes()
+  if #ids > 0 then
+    counts.reaped = #ids
+  end
+  return #ids
+end
+
+-- promote moves due items from the delay set to their lanes' ready items.
+local function promote()
+  local ids = call('ZRANGEBYSCORE', DELAY, '-inf', text(now), 'LIMIT', 0, MAX_PROMOTE)
+  local members, lanes, marked = {}, {}, {}
+  for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
+    local due, kind, lane = decode(record)
+    if due then
+      members[#members + 1] = 0
+      members[#members + 1] = lane .. kind .. due .. ids[i]
+      if not marked[lane] then
+        marked[lane] = true
+        lanes[#lanes + 1] = lane
+      end
+    else
+      set_aside(ids[i], record)
+      add(cut.records, ids[i])
+    end
+  end
+  put.ready, cut.delay = members, ids
+  write_changes()
+  load(lanes)
+  for _, lane in ipairs(lanes) do
+    touch(lane).waiting = true
+  end
+end
+
+-- unblock looks at lanes whose hold or pause has ended.
+local function unblock()
+  for _, lane in ipairs(call('ZRANGEBYSCORE', BLOCKED, '-inf', text(now), 'LIMIT', 0, MAX_UNBLOCK)) do
+    touch(lane).listed = true
+  end
+end
+
+local left, uncertain, timing_out = tonumber(MAX), tonumber(MAX_UNCERTAIN), tonumber(MAX_TIMING_OUT)
+
+-- room returns how many items lanes of that health may still give.
+local function room(health)
+  if health == 1 then
+    return left
+  elseif health == 0 then
+    return math.min(left, uncertain)
+  end
+  return math.min(left, uncertain, timing_out)
+end
+
+-- A stream reads one of the runnable sets in the order of virtual time, 64 lanes at a time. The sets do not change
+-- before the pick is over.
+local streams = {}
+for health = 0, 2 do
+  streams[health] = {at = 1, offset = 0, lanes = {}}
+end
+
+local function peek_stream(health)
+  local s = streams[health]
+  if s.at > #s.lanes and not s.over then
+    s.lanes = call('ZRANGE', homes[health], s.offset, s.offset + 63, 'WITHSCORES')
+    s.at, s.offset, s.over = 1, s.offset + 64, #s.lanes < 128
+  end
+  if s.at <= #s.lanes then
+    return s.lanes[s.at], tonumber(s.lanes[s.at + 1])
+  end
+end
+
+local served = {} -- lanes that gave and can give again
+
+-- lowest takes the lane with the lowest virtual time of those that have room, and says in which set it was found.
+local function lowest()
+  local best, at, stream, index
+  for health = 0, 2 do
+    if room(health) > 0 then
+      local lane, score = peek_stream(health)
+      if lane and (not best or score < at or score == at and lane < best) then
+        best, at, stream = lane, score, health
+      end
+    end
+  end
+  for i, n in ipairs(served) do
+    if room(n.health) > 0 and (not best or n.virtual < at or n.virtual == at and n.lane < best) then
+      best, at, index = n.lane, n.virtual, i
+    end
+  end
+  if index then
+    return table.remove(served, index)
+  elseif stream then
+    streams[stream].at = streams[stream].at + 2
+    return touch(best), stream
+  end
+end
+
+-- available returns the lane's ready items of one kind, so many that `want` are left to be taken if there are that many.
+local function available(n, kind, past, want)
+  local q = n[kind]
+  if not q then
+    q = {at = 0, items = {}}
+    n[kind] = q
+  end
+  if not q.over and #q.items - q.at < want then
+    local most = q.at + want
+    q.items = call('ZRANGEBYLEX', READY, '[' .. n.lane .. kind, '(' .. n.lane .. past, 'LIMIT', 0, most)
+    q.over = #q.items < most
+  end
+  return q
+end
+
+local picked = {} -- members of READY
+
+-- serve takes up to a quantum of the lane's items: three fresh ones for each retry while both kinds wait.
+local function serve(n)
+  local most = math.min(QUANTUM, room(n.health), concurrency(n) - n.leases)
+  if most <= 0 then
+    return -- it is full; place_lanes takes it out of the runnable ones
+  end
+  virtual = math.max(virtual, n.virtual)
+  local fresh, retry = available(n, 'f', 'g', most + 1), available(n, 'r', 's', most + 1)
+  local taken = 0
+  while taken < most do
+    local has_fresh, has_retry = fresh.at < #fresh.items, retry.at < #retry.items
+    local q = fresh
+    if has_fresh and has_retry then
+      if n.turn < FRESH_SHARE then
+        n.turn = n.turn + 1
+      else
+        q, n.turn = retry, 0
+      end
+    elseif has_retry then
+      q = retry
+    elseif not has_fresh then
+      break
+    end
+    q.at = q.at + 1
+    picked[#picked + 1] = {q.items[q.at], n}
+    taken = taken + 1
+  end
+  n.virtual, n.leases, left = n.virtual + taken, n.leases + taken, left - taken
+  if n.health ~= 1 then
+    uncertain = uncertain - taken
+  end
+  if n.health == 2 then
+    timing_out = timing_out - taken
+  end
+  n.waiting = fresh.at < #fresh.items or retry.at < #retry.items
+  if n.waiting and n.leases < concurrency(n) then
+    served[#served + 1] = n
+  end
+end
+
+local function pick()
+  for _ = 1, MAX_VISITS do
+    local n, stream = lowest()
+    if not n then
+      break
+    end
+    if stream and stream ~= n.health then
+      call('ZREM', homes[stream], n.lane) -- a stray of a damaged set: it would be met for ever
+    else
+      serve(n)
+    end
+  end
+end
+
+-- lease writes the picked items as leased.
+local function lease(untilms)
+  local ids, leases = {}, {}
+  for i, p in ipairs(picked) do
+    ids[i] = string.sub(p[1], -26)
+  end
+  for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
+    local member, n, id = picked[i][1], picked[i][2], ids[i]
+    local due, kind, lane = decode(record)
+    add(cut.ready, member)
+    if due and lane .. kind .. due .. id == member then
+      add(put.leases, text(untilms), id)
+      add(put.claims, id, n.health .. lane .. '.' .. TOKEN)
+      leases[#leases + 1] = {id, record, n.health, untilms}
+    else
+      release(n)
+      if not due then
+        set_aside(id, record)
+        add(cut.records, id)
+      end
+    end
+  end
+  write_changes()
+  if #leases > 0 then
+    counts.claimed = #leases
+  end
+  return leases
+end
+
+-- remember keeps the claim as its owner's last one, and forgets owners that have been silent.
+local function remember(leases)
+  local ids = {}
+  for i, l in ipairs(leases) do
+    ids[i] = l[1]
+  end
+  call('HSET', OWNERS, OWNER, TOKEN .. ' ' .. table.concat(ids))
+  call('ZADD', SEEN, text(now), OWNER)
+  local silent = call('ZRANGEBYSCORE', SEEN, '-inf', text(now - OWNER_REST), 'LIMIT', 0, 10)
+  if #silent == 0 and call('ZCARD', SEEN) > MAX_OWNERS then
+    silent = call('ZRANGE', SEEN, 0, 0)
+  end
+  variadic('HDEL', OWNERS, silent)
+  variadic('ZREM', SEEN, silent)
+end
+
+local reaped, leases = 0, again()
+if not leases then
+  lane_limit = tonumber(LANE_LIMIT)
+  reaped = reap()
+  promote()
+  unblock()
+  place_lanes()
+  local before = virtual
+  pick()
+  leases = lease(now + LEASE)
+  place_lanes()
+  remember(leases)
+  if state[5] ~= LANE_LIMIT then
+    call('HSET', META, 'limit', LANE_LIMIT)
+  end
+  if virtual ~= before then
+    call('HSET', META, 'virtual', text(virtual))
+  end
+end
+
+local next = upcoming()
+arm(next)
+local more = head(DELAY) <= now
+for health = 0, 2 do
+  more = more or call('ZCARD', homes[health]) > 0
+end
+local reply = commit()
+reply[2] = next < HUGE and next or 0
+reply[4], reply[5], reply[6] = more and 1 or 0, reaped, quarantined
+for _, l in ipairs(leases) do
+  reply[#reply + 1] = l[1]
+  reply[#reply + 1] = l[2]
+  reply[#reply + 1] = l[3]
+  reply[#reply + 1] = l[4]
+end
+return reply

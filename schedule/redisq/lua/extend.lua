@@ -1,0 +1,27 @@
+-- extend lengthens leases, and says of each whether it is still held.
+-- KEYS: META DELAY BLOCKED LEASES CLAIMS RECORDS QUARANTINE
+-- ARGV: GENERATION OFFSET CHANNEL SHARD
+-- EACH: id token until
+-- Reply: now, next, seq; for each extension: 1 held, 0 not
+-- Uses: begin records events
+call('HDEL', META, '') -- as settle does
+
+local ids, tokens, ends = column(1), column(2), column(3)
+local now_ends = fetch('ZMSCORE', LEASES, ids)
+local replies, later = {}, {}
+for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
+  local _, _, token = decode_claim(claim)
+  local mine = token and token == tokens[i] and now_ends[i]
+  replies[i] = mine and 1 or 0
+  if mine and tonumber(ends[i]) > tonumber(now_ends[i]) then
+    later[#later + 1] = ends[i]
+    later[#later + 1] = ids[i]
+  end
+end
+variadic('ZADD', LEASES, later)
+
+local reply = announce(false)
+for _, one in ipairs(replies) do
+  reply[#reply + 1] = one
+end
+return reply

@@ -1,0 +1,40 @@
+-- changes collects writes and does them with the destinations first and the sources last, so that no item is ever
+-- nowhere. An id occurs once in a call. Needs begin, RECORDS, DELAY, READY, CLAIMS, LEASES.
+local put, cut
+
+local function fresh_changes()
+  put = {records = {}, delay = {}, ready = {}, claims = {}, leases = {}}
+  cut = {records = {}, delay = {}, ready = {}, claims = {}, leases = {}}
+end
+fresh_changes()
+
+local function add(list, a, b)
+  list[#list + 1] = a
+  list[#list + 1] = b
+end
+
+-- postpone puts an id into the delay set with that record.
+local function postpone(id, due, record)
+  add(put.delay, text(due), id)
+  add(put.records, id, record)
+end
+
+-- unlease takes an id out of the leases.
+local function unlease(id)
+  add(cut.leases, id)
+  add(cut.claims, id)
+end
+
+local function write_changes()
+  variadic('HSET', RECORDS, put.records)
+  variadic('ZADD', DELAY, put.delay)
+  variadic('ZADD', READY, put.ready)
+  variadic('HSET', CLAIMS, put.claims)
+  variadic('ZADD', LEASES, put.leases)
+  variadic('ZREM', READY, cut.ready)
+  variadic('ZREM', DELAY, cut.delay)
+  variadic('ZREM', LEASES, cut.leases)
+  variadic('HDEL', CLAIMS, cut.claims)
+  variadic('HDEL', RECORDS, cut.records)
+  fresh_changes()
+end

@@ -1,0 +1,159 @@
+-- lanes keeps each lane where its ready items, its leases, its hold and its health want it to stand: in one of the
+-- runnable sets (by health, so that lanes that hang never hide those that answer), in BLOCKED until its hold or pause
+-- ends, or in none. Needs begin, records, LANES, READY, UNPROVEN, ANSWERING, TIMING_OUT, BLOCKED.
+--
+-- A lane's record is nine numbers: virtual time, leases, concurrency so far (0: not yet known), limit of its own (0:
+-- none), health, fresh items taken since the last retry while both waited, hold until, pause until, version of its
+-- setting.
+local START = 4 -- the concurrency that a lane starts with
+local homes = {[0] = UNPROVEN, [1] = ANSWERING, [2] = TIMING_OUT}
+local virtual = tonumber(state[4]) or 0 -- the virtual time of the lane that was served last
+local lane_limit = tonumber(state[5]) or HUGE -- the limit of lanes without one, as the last claim said
+local known, touched = {}, {}
+local woken = false -- a lane became runnable
+
+local function parse_lane(lane, raw)
+  local n = {lane = lane, raw = raw}
+  local v, l, c, o, h, t, u, p, s = string.match(raw or '',
+    '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) (%d+) (%d+) (%d+)$')
+  if raw and not v then
+    set_aside('lane ' .. lane, raw)
+  end
+  n.virtual, n.leases, n.pace = tonumber(v) or 0, tonumber(l) or 0, tonumber(c) or 0
+  n.limit, n.health, n.turn = tonumber(o) or 0, tonumber(h) or 0, tonumber(t) or 0
+  n.hold, n.pause, n.version = tonumber(u) or 0, tonumber(p) or 0, tonumber(s) or 0
+  n.home = n.health
+  return n
+end
+
+local function print_lane(n)
+  return string.format('%.0f %.0f %.0f %.0f %d %d %.0f %.0f %.0f',
+    n.virtual, n.leases, n.pace, n.limit, n.health, n.turn, n.hold, n.pause, n.version)
+end
+
+-- load reads the records of several lanes at once.
+local function load(lanes)
+  local missing = {}
+  for _, lane in ipairs(lanes) do
+    if not known[lane] then
+      known[lane] = true
+      missing[#missing + 1] = lane
+    end
+  end
+  for i, raw in ipairs(fetch('HMGET', LANES, missing)) do
+    known[missing[i]] = parse_lane(missing[i], raw)
+  end
+end
+
+-- peek returns a lane's record to be read.
+local function peek(lane)
+  if not known[lane] then
+    known[lane] = parse_lane(lane, call('HGET', LANES, lane))
+  end
+  return known[lane]
+end
+
+-- touch returns a lane's record to be changed; place_lanes must follow.
+local function touch(lane)
+  local n = peek(lane)
+  if not n.touched then
+    n.touched = true
+    touched[#touched + 1] = n
+  end
+  return n
+end
+
+local function cap(n)
+  return n.limit > 0 and n.limit or lane_limit
+end
+
+-- concurrency returns how many of the lane's items may be leased at present.
+local function concurrency(n)
+  return math.min(n.pace > 0 and n.pace or START, cap(n))
+end
+
+-- learn adapts the lane to what an ended attempt said of it: 1 answered, 2 timed out.
+local function learn(n, signal)
+  if signal == '1' then
+    n.health, n.pace = 1, math.min(concurrency(n) * 2, cap(n))
+  elseif signal == '2' then
+    n.health, n.pace = 2, math.max(math.floor(concurrency(n) / 2), 1)
+  end
+end
+
+local function release(n)
+  n.leases = math.max(n.leases - 1, 0)
+end
+
+local function held(n)
+  return math.max(n.hold, n.pause) > now
+end
+
+-- waiting says whether the lane has anything ready.
+local function waiting(n)
+  return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'f', '(' .. n.lane .. 's', 'LIMIT', 0, 1) > 0
+end
+
+-- place_lanes puts every touched lane where it belongs and writes its record. What was added to or removed from READY
+-- must have been written before.
+local function place_lanes()
+  local into = {[0] = {}, [1] = {}, [2] = {}}
+  local leave = {[0] = {}, [1] = {}, [2] = {}}
+  local block, unblock = {}, {}
+  for _, n in ipairs(touched) do
+    if n.waiting == nil then
+      n.waiting = waiting(n)
+    end
+    local blocked = n.waiting and held(n)
+    if blocked then
+      block[#block + 1] = text(math.max(n.hold, n.pause))
+      block[#block + 1] = n.lane
+    elseif n.hold > 0 or n.pause > 0 or n.listed then
+      unblock[#unblock + 1] = n.lane
+    end
+    if n.hold <= now then n.hold = 0 end
+    if n.pause <= now then n.pause = 0 end
+    if n.home ~= n.health then
+      table.insert(leave[n.home], n.lane)
+    end
+    if n.waiting and not blocked and n.leases < concurrency(n) then
+      table.insert(into[n.health], n.lane)
+    else
+      table.insert(leave[n.health], n.lane)
+    end
+    n.home = n.health
+  end
+  for health, lanes in pairs(into) do
+    local adds = {}
+    for i, score in ipairs(fetch('ZMSCORE', homes[health], lanes)) do
+      local n = known[lanes[i]]
+      if not score then
+        -- A lane that comes back does not bring along what it did not use while it was away.
+        n.virtual = math.max(n.virtual, virtual)
+        woken = true
+      end
+      if tonumber(score or -1) ~= n.virtual then
+        adds[#adds + 1] = text(n.virtual)
+        adds[#adds + 1] = n.lane
+      end
+    end
+    variadic('ZADD', homes[health], adds)
+  end
+  for health, lanes in pairs(leave) do
+    variadic('ZREM', homes[health], lanes)
+  end
+  variadic('ZADD', BLOCKED, block)
+  variadic('ZREM', BLOCKED, unblock)
+  local records = {}
+  for _, n in ipairs(touched) do
+    local raw = print_lane(n)
+    if raw ~= n.raw then
+      n.raw = raw
+      records[#records + 1] = n.lane
+      records[#records + 1] = raw
+    end
+    n.touched, n.waiting, n.listed = nil, nil, nil
+  end
+  variadic('HSET', LANES, records)
+  touched = {}
+end

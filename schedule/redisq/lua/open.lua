@@ -1,0 +1,9 @@
+-- open lets claims in again.
+-- KEYS: META DELAY BLOCKED LEASES
+-- ARGV: GENERATION OFFSET CHANNEL SHARD
+-- Reply: now, next, seq
+-- Uses: begin events
+call('HDEL', META, 'closed', 'armed')
+state[6] = false
+armed = HUGE
+return announce(true)

@@ -1,0 +1,57 @@
+-- release frees locks, and answers each with the first waiter that may run; for it the lock is kept a moment.
+-- KEYS: META LOCKS WAITERS WAITING
+-- ARGV: GENERATION OFFSET KEEP
+-- EACH: lock id token gone skip
+-- Keep in ms; gone and skip are ids of 26 characters without anything between them.
+-- Reply: now, 0, seq; for each lock: the waiter's id and its lane, both empty where there is none
+-- Uses: begin locks
+call('HDEL', META, '') -- as settle does
+
+local function ids_of(joined)
+  local ids = {}
+  for first = 1, #joined, 26 do
+    ids[#ids + 1] = string.sub(joined, first, first + 25)
+  end
+  return ids
+end
+
+-- next_waiter returns the first in the lock's queue that is not to be skipped.
+local function next_waiter(lock, skipped)
+  local skip = {}
+  for _, id in ipairs(skipped) do
+    skip[id] = true
+  end
+  for _, place in ipairs(call('ZRANGEBYLEX', WAITERS, '[' .. lock .. ':', '(' .. lock .. ';', 'LIMIT', 0, #skipped + 1)) do
+    local _, id, lane = split_place(place)
+    if id and not skip[id] then
+      return id, lane
+    end
+  end
+end
+
+local replies = {}
+for i = FIRST, #ARGV, STRIDE do
+  local lock, id, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  for _, gone in ipairs(ids_of(ARGV[i + 3])) do
+    leave(lock, gone)
+  end
+  local till, holder, holder_token = holder_of(lock)
+  local waiter, lane
+  if not till or holder == id and holder_token == token then
+    waiter, lane = next_waiter(lock, ids_of(ARGV[i + 4]))
+    if waiter then
+      call('HSET', WAITING, lock, text(now + KEEP) .. ' ' .. waiter)
+    else
+      call('HDEL', WAITING, lock)
+    end
+    call('HDEL', LOCKS, lock)
+  end
+  replies[#replies + 1] = waiter or ''
+  replies[#replies + 1] = lane or ''
+end
+
+local reply = commit()
+for _, one in ipairs(replies) do
+  reply[#reply + 1] = one
+end
+return reply

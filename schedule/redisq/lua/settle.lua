@@ -1,0 +1,92 @@
+-- settle ends leases, and for the winner of SQL's fence makes the index say what SQL says.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES CLAIMS QUARANTINE
+-- ARGV: GENERATION OFFSET CHANNEL SHARD
+-- EACH: id token outcome signal won hold record
+-- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out; won 1 or 0; hold in ms or
+-- 0; record as it shall be, without diverts.
+-- Reply: now, next, seq; for each settlement: 1 applied, 2 stale, 3 gone
+-- Uses: begin records changes lanes events
+
+-- A full server lets a script run to its end once it has begun with a deletion, even of nothing: draining must go on.
+call('HDEL', META, '')
+
+local function count(name)
+  counts[name] = (counts[name] or 0) + 1
+end
+
+-- finish ends the lease of an item.
+local function finish(id, outcome, record, wanted, moved)
+  unlease(id)
+  local _, _, _, rest = decode(record)
+  if outcome == 'rescheduled' or outcome == 'diverted' then
+    local due = math.min(moment(wanted), moved or HUGE)
+    postpone(id, due, redue(wanted, due, outcome == 'diverted' and diverts_of(rest) + 1 or 0))
+  elseif moved and rest then
+    -- Somebody wanted it attempted again while this attempt ran. Whether it is, SQL's stamp decides.
+    postpone(id, moved, redue(record, moved, 0))
+  else
+    add(cut.records, id)
+  end
+end
+
+-- overrule settles an item that is absent, delayed or ready. Its lane learns nothing and its diverts stay, for this may
+-- be the repetition of a settlement whose reply was lost.
+local function overrule(id, outcome, record, wanted)
+  local due, kind, lane, rest = decode(record)
+  if due then
+    touch(lane)
+    add(cut.ready, lane .. kind .. due .. id)
+  end
+  if outcome == 'rescheduled' or outcome == 'diverted' then
+    local diverts = 0
+    if outcome == 'diverted' then
+      diverts = record and diverts_of(rest) or 1
+    end
+    local at = moment(wanted)
+    postpone(id, at, redue(wanted, at, diverts))
+  elseif record then
+    add(cut.delay, id)
+    add(cut.records, id)
+  end
+end
+
+local ids, tokens, outcomes, signals = column(1), column(2), column(3), column(4)
+local wons, holds, wanted = column(5), column(6), column(7)
+local records = fetch('HMGET', RECORDS, ids)
+local claims = fetch('HMGET', CLAIMS, ids)
+local replies = {}
+for i, id in ipairs(ids) do
+  local _, lane, token, moved = decode_claim(claims[i])
+  local applied = true
+  if token and token == tokens[i] then
+    local n = touch(lane)
+    learn(n, signals[i])
+    release(n)
+    finish(id, outcomes[i], records[i], wanted[i], moved)
+  elseif wons[i] == '1' and not claims[i] then
+    overrule(id, outcomes[i], records[i], wanted[i])
+  else
+    applied = false
+  end
+  if applied then
+    count(outcomes[i])
+    local hold = tonumber(holds[i])
+    if hold > now then
+      local _, _, home = decode(wanted[i])
+      local n = touch(home)
+      n.hold = math.max(n.hold, hold)
+    end
+    replies[i] = 1
+  else
+    count('stale')
+    replies[i] = (records[i] or claims[i]) and 2 or 3
+  end
+end
+write_changes()
+place_lanes()
+
+local reply = announce(woken)
+for _, one in ipairs(replies) do
+  reply[#reply + 1] = one
+end
+return reply

@@ -1,0 +1,120 @@
+package redisq_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
+)
+
+// prefixes makes the prefix of every index of this test binary another one.
+var prefixes atomic.Int64
+
+// open opens an index with a prefix of its own.
+func open(t testing.TB, url string, shards int) *redisq.Index {
+	t.Helper()
+	return openAs(t, redisq.Options{URL: url, Shards: shards, Prefix: fmt.Sprintf("test%d", prefixes.Add(1))})
+}
+
+func openAs(t testing.TB, o redisq.Options) *redisq.Index {
+	t.Helper()
+	o.Logger = slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	ix, err := redisq.Open(context.Background(), o)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := ix.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return ix
+}
+
+// testWriter sends a logger's lines to the test's log.
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(line []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// clockOf returns what reads the clock of the server that has shard 0, as the index sees it.
+func clockOf(t testing.TB, ix *redisq.Index) func() int64 {
+	return func() int64 {
+		ctx := context.Background()
+		var c redis.Cmdable = ix.Client()
+		if cluster, ok := c.(*redis.ClusterClient); ok {
+			master, err := cluster.MasterForKey(ctx, ix.Key(0, "META"))
+			if err != nil {
+				t.Fatalf("master of shard 0: %v", err)
+			}
+			c = master
+		}
+		now, err := c.Time(ctx).Result()
+		if err != nil {
+			t.Fatalf("time: %v", err)
+		}
+		return now.UnixMilli() + ix.Offset()
+	}
+}
+
+func harness(t testing.TB, ix *redisq.Index) queuetest.Harness {
+	return queuetest.Harness{Index: ix, Now: clockOf(t, ix), Advance: ix.Advance}
+}
+
+// real leaves a test out of short runs, which need nothing but Go.
+func real(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a redis-server")
+	}
+}
+
+func TestIndex(t *testing.T) {
+	real(t)
+	url := queuetest.StartRedis(t)
+	queuetest.Run(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) })
+}
+
+func TestIndexOnACluster(t *testing.T) {
+	real(t)
+	addrs := queuetest.StartCluster(t)
+	url := "redis+cluster://" + strings.Join(addrs, ",")
+	queuetest.Run(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 0)) })
+}
+
+// until polls a condition.
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 20 s for %s", what)
+		}
+	}
+}
+
+// memory returns the index in process as the oracle: its clock moves by Advance alone.
+func memory(*testing.T) queuetest.Harness {
+	var clock atomic.Int64
+	return queuetest.Harness{
+		Index:   memq.New(memq.Options{Now: func() time.Time { return time.UnixMilli(clock.Load()) }}),
+		Now:     clock.Load,
+		Advance: func(d time.Duration) { clock.Add(d.Milliseconds()) },
+	}
+}
+
+func TestAgainstTheIndexInProcess(t *testing.T) {
+	real(t)
+	url := queuetest.StartRedis(t)
+	queuetest.Compare(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) }, memory)
+}

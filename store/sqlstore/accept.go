@@ -1,0 +1,397 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// An acceptEntry is one draft of a group.
+type acceptEntry struct {
+	draft store.Draft
+	// headers, labels, policy and success are JSON text of the draft's.
+	headers, labels, policy, success string
+	out                              store.Accepted
+}
+
+func (e *acceptEntry) fail(err error) { e.out = store.Accepted{Err: err} }
+
+// Accept commits the drafts in one transaction, with those of other callers, and answers each in its place. Its error is
+// store.ErrUnavailable or the context's: then none was accepted, unless the caller's own context ended while the
+// transaction ran. A draft that alone is refused has its reason in Err.
+func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
+	entries := make([]entry, 0, len(drafts))
+	own := make([]acceptEntry, len(drafts))
+	for i := range drafts {
+		own[i].draft = drafts[i]
+		if err := own[i].encode(); err != nil {
+			own[i].fail(err)
+			continue
+		}
+		entries = append(entries, &own[i])
+	}
+	if err := db.accepts.commit(ctx, entries); err != nil {
+		return nil, fmt.Errorf("accept: %w", err)
+	}
+	accepted := make([]store.Accepted, len(drafts))
+	for i := range own {
+		accepted[i] = own[i].out
+	}
+	return accepted, nil
+}
+
+// An idempotencyKey finds the first request with a key.
+type idempotencyKey struct{ project, route, key string }
+
+func (e *acceptEntry) idempotencyKey() idempotencyKey {
+	return idempotencyKey{e.draft.Callback.Project, e.draft.Idempotency.Route, e.draft.Idempotency.Key}
+}
+
+// applyDrafts accepts the drafts of one group.
+func (t *tx) applyDrafts(entries []*acceptEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	keys := make([]laneKey, len(entries))
+	for i, e := range entries {
+		e.out = store.Accepted{Callback: e.draft.Callback}
+		e.out.Callback.Trigger = cmp.Or(e.out.Callback.Trigger, store.BySchedule)
+		e.out.Callback.State = cmp.Or(e.out.Callback.State, store.Scheduled)
+		keys[i] = laneKey{e.draft.Callback.Project, e.draft.Callback.Lane}
+	}
+	lanes, err := t.laneIDs(keys)
+	if err != nil {
+		return err
+	}
+	for i, e := range entries {
+		c := &e.out.Callback
+		c.LaneID = lanes[keys[i]]
+		if e.draft.Body != nil && c.PayloadID == "" {
+			c.PayloadID = c.ID
+		}
+	}
+	fresh, err := t.claimKeys(entries)
+	if err != nil {
+		return err
+	}
+	inserted, err := t.insertCallbacks(fresh)
+	if err != nil {
+		return err
+	}
+	var accepted []*acceptEntry
+	for _, e := range fresh {
+		switch {
+		case inserted[e.out.Callback.ID]:
+			accepted = append(accepted, e)
+			t.deltas.count(&e.out.Callback, 1)
+			delete(inserted, e.out.Callback.ID)
+		case !t.again:
+			// Refused, so that the group is halved until this draft stands alone. On a later try the row may be the one that
+			// the first try committed without our hearing of it.
+			return fmt.Errorf("callback %s exists already", e.out.Callback.ID)
+		}
+	}
+	return t.insertPayloads(accepted)
+}
+
+// claimKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns the drafts
+// that are to be inserted.
+func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
+	first := make(map[idempotencyKey]*acceptEntry)
+	var order []idempotencyKey
+	for _, e := range entries {
+		if e.draft.Idempotency == nil {
+			continue
+		}
+		k := e.idempotencyKey()
+		if first[k] == nil {
+			first[k] = e
+			order = append(order, k)
+		}
+	}
+	if len(order) == 0 {
+		return entries, nil
+	}
+	slices.SortFunc(order, func(a, b idempotencyKey) int {
+		return cmp.Or(cmp.Compare(a.project, b.project), cmp.Compare(a.route, b.route), cmp.Compare(a.key, b.key))
+	})
+	known, err := t.knownKeys(order, first)
+	if err != nil {
+		return nil, err
+	}
+	var fresh []*acceptEntry
+	for _, e := range entries {
+		if e.draft.Idempotency == nil {
+			fresh = append(fresh, e)
+			continue
+		}
+		k := e.idempotencyKey()
+		leader := first[k]
+		held, ok := known[k]
+		switch {
+		case !ok && leader == e:
+			fresh = append(fresh, e)
+		case !ok && string(leader.draft.Idempotency.Fingerprint) == string(e.draft.Idempotency.Fingerprint):
+			e.out = store.Accepted{Callback: leader.out.Callback, Replayed: true}
+		case ok && held.fingerprint == hex.EncodeToString(e.draft.Idempotency.Fingerprint):
+			e.out = store.Accepted{Callback: held.callback, Replayed: true}
+		default:
+			e.out = store.Accepted{Err: store.ErrIdempotencyMismatch}
+		}
+	}
+	return fresh, nil
+}
+
+// A heldKey is an idempotency key that an earlier request holds.
+type heldKey struct {
+	fingerprint string
+	callbackID  string
+	callback    store.Callback
+}
+
+// knownKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier callback
+// holds. A key whose callback has been purged is free again.
+func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEntry) (map[idempotencyKey]heldKey, error) {
+	columns := []column{
+		texts("project", order, func(k idempotencyKey) string { return k.project }),
+		texts("route", order, func(k idempotencyKey) string { return k.route }),
+		texts("key", order, func(k idempotencyKey) string { return k.key }),
+		texts("fingerprint", order, func(k idempotencyKey) string { return hex.EncodeToString(first[k].draft.Idempotency.Fingerprint) }),
+		texts("callback_id", order, func(k idempotencyKey) string { return first[k].draft.Callback.ID }),
+		ints("created_at", order, func(k idempotencyKey) int64 { return first[k].draft.Callback.CreatedAt }),
+	}
+	input, args, _, err := t.input(columns)
+	if err != nil {
+		return nil, err
+	}
+	inserted, err := t.exec(`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
+		SELECT i.project, i.route, i.key, i.fingerprint, i.callback_id, i.created_at FROM `+input+` WHERE 1 = 1
+		ON CONFLICT (project, route, key) DO NOTHING`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("insert idempotency keys: %w", err)
+	}
+	if inserted == int64(len(order)) {
+		return nil, nil
+	}
+	known := make(map[idempotencyKey]heldKey)
+	err = t.each(func(rows *sql.Rows) error {
+		var k idempotencyKey
+		var h heldKey
+		if err := rows.Scan(&k.project, &k.route, &k.key, &h.fingerprint, &h.callbackID); err != nil {
+			return err
+		}
+		known[k] = h
+		return nil
+	}, `SELECT idempotency.project, idempotency.route, idempotency.key, idempotency.fingerprint, idempotency.callback_id
+		FROM `+input+`
+		JOIN idempotency ON idempotency.project = i.project AND idempotency.route = i.route AND idempotency.key = i.key
+		WHERE idempotency.callback_id <> i.callback_id`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read idempotency keys: %w", err)
+	}
+	var ids []string
+	for _, h := range known {
+		ids = append(ids, h.callbackID)
+	}
+	held, err := t.callbacksByID(ids, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range order {
+		h, ok := known[k]
+		if !ok {
+			continue
+		}
+		if r, ok := held[h.callbackID]; ok {
+			h.callback = r.Callback
+			known[k] = h
+			continue
+		}
+		delete(known, k)
+		d := &first[k].draft
+		if _, err := t.exec(`UPDATE idempotency SET fingerprint = $1, callback_id = $2, created_at = $3
+			WHERE project = $4 AND route = $5 AND key = $6`,
+			hex.EncodeToString(d.Idempotency.Fingerprint), d.Callback.ID, d.Callback.CreatedAt, k.project, k.route, k.key); err != nil {
+			return nil, fmt.Errorf("take over idempotency key: %w", err)
+		}
+	}
+	return known, nil
+}
+
+// callbacksByID reads callbacks of any project; lock is the dialect's clause that locks them, or empty.
+func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
+	found := make(map[string]row, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	input, args, _, err := t.input([]column{{name: "id", texts: slices.Sorted(slices.Values(ids))}})
+	if err != nil {
+		return nil, err
+	}
+	err = t.each(func(rows *sql.Rows) error {
+		r, err := t.db.scanCallback(rows)
+		found[r.ID] = r
+		return err
+	}, `SELECT `+callbackColumns+` FROM callbacks
+		WHERE callbacks.id IN (SELECT i.id FROM `+input+`)
+		ORDER BY callbacks.id`+lock, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read callbacks: %w", err)
+	}
+	return found, nil
+}
+
+// insertCallbacks inserts the drafts' rows and returns the ids of those that were not there yet.
+func (t *tx) insertCallbacks(entries []*acceptEntry) (map[string]bool, error) {
+	inserted := make(map[string]bool, len(entries))
+	if len(entries) == 0 {
+		return inserted, nil
+	}
+	columns := draftColumns(slices.SortedFunc(slices.Values(entries), func(a, b *acceptEntry) int {
+		return cmp.Compare(a.draft.Callback.ID, b.draft.Callback.ID)
+	}))
+	names := columnNames(columns)
+	input, args, _, err := t.input(columns)
+	if err != nil {
+		return nil, err
+	}
+	err = t.each(func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		inserted[id] = true
+		return err
+	}, `INSERT INTO callbacks (`+names+`)
+		SELECT `+names+` FROM `+input+` WHERE 1 = 1
+		ON CONFLICT (id) DO NOTHING
+		RETURNING id`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("insert callbacks: %w", err)
+	}
+	return inserted, nil
+}
+
+// draftColumns are the columns of new rows; the others begin at their defaults.
+func draftColumns(entries []*acceptEntry) []column {
+	text := func(name string, f func(e *acceptEntry, c *store.Callback) string) column {
+		return texts(name, entries, func(e *acceptEntry) string { return f(e, &e.out.Callback) })
+	}
+	number := func(name string, f func(c *store.Callback) int64) column {
+		return ints(name, entries, func(e *acceptEntry) int64 { return f(&e.out.Callback) })
+	}
+	versions := column{name: "version", nullable: make([]*int64, len(entries))}
+	for i, e := range entries {
+		versions.nullable[i] = e.out.Callback.Version
+	}
+	return []column{
+		text("id", func(_ *acceptEntry, c *store.Callback) string { return c.ID }),
+		text("project", func(_ *acceptEntry, c *store.Callback) string { return c.Project }),
+		text("kind", func(_ *acceptEntry, c *store.Callback) string { return string(c.Kind) }),
+		text("endpoint_id", func(_ *acceptEntry, c *store.Callback) string { return c.EndpointID }),
+		text("url", func(_ *acceptEntry, c *store.Callback) string { return c.URL }),
+		text("method", func(_ *acceptEntry, c *store.Callback) string { return c.Method }),
+		text("headers", func(e *acceptEntry, _ *store.Callback) string { return e.headers }),
+		text("topic", func(_ *acceptEntry, c *store.Callback) string { return c.Topic }),
+		text("ref", func(_ *acceptEntry, c *store.Callback) string { return c.Ref }),
+		text("lock_key", func(_ *acceptEntry, c *store.Callback) string { return c.LockKey }),
+		text("labels", func(e *acceptEntry, _ *store.Callback) string { return e.labels }),
+		text("policy", func(e *acceptEntry, _ *store.Callback) string { return e.policy }),
+		text("success", func(e *acceptEntry, _ *store.Callback) string { return e.success }),
+		text("signer", func(_ *acceptEntry, c *store.Callback) string { return c.Signer }),
+		text("state", func(_ *acceptEntry, c *store.Callback) string { return string(c.State) }),
+		text("reason", func(_ *acceptEntry, c *store.Callback) string { return string(c.Reason) }),
+		text("trigger", func(_ *acceptEntry, c *store.Callback) string { return string(c.Trigger) }),
+		text("payload_id", func(_ *acceptEntry, c *store.Callback) string { return c.PayloadID }),
+		text("content_type", func(_ *acceptEntry, c *store.Callback) string { return c.ContentType }),
+		number("lane", func(c *store.Callback) int64 { return c.LaneID }),
+		number("due_at", func(c *store.Callback) int64 { return c.DueAt }),
+		number("first_due_at", func(c *store.Callback) int64 { return c.FirstDueAt }),
+		number("expires_at", func(c *store.Callback) int64 { return c.ExpiresAt }),
+		number("ladder_base", func(c *store.Callback) int64 { return int64(c.LadderBase) }),
+		number("created_at", func(c *store.Callback) int64 { return c.CreatedAt }),
+		number("updated_at", func(c *store.Callback) int64 { return c.UpdatedAt }),
+		number("finished_at", func(c *store.Callback) int64 { return c.FinishedAt }),
+		number("timeout_ms", func(c *store.Callback) int64 { return timeoutMillis(c.Policy) }),
+		versions,
+	}
+}
+
+// encode writes the structured parts of the draft as JSON text.
+func (e *acceptEntry) encode() error {
+	c := &e.draft.Callback
+	var errs [4]error
+	if len(c.Headers) > 0 {
+		e.headers, errs[0] = encode(c.Headers)
+	}
+	if len(c.Labels) > 0 {
+		e.labels, errs[1] = encode(c.Labels)
+	}
+	e.policy, errs[2] = encode(c.Policy)
+	e.success, errs[3] = encode(c.Success)
+	if err := errors.Join(errs[:]...); err != nil {
+		return fmt.Errorf("encode callback %s: %w", c.ID, err)
+	}
+	return nil
+}
+
+// insertPayloads inserts the bodies of accepted drafts. Drafts with the same payload id share one.
+func (t *tx) insertPayloads(entries []*acceptEntry) error {
+	users := make(map[string]int64)
+	bodies := make(map[string][]byte)
+	project := make(map[string]string)
+	for _, e := range entries {
+		id := e.out.Callback.PayloadID
+		if id == "" {
+			continue
+		}
+		users[id]++
+		project[id] = e.out.Callback.Project
+		if e.draft.Body != nil {
+			bodies[id] = e.draft.Body
+		}
+	}
+	const upsert = ` ON CONFLICT (id) DO UPDATE SET users = payloads.users + excluded.users`
+	ids, projects, counts := textColumn("id", len(users)), textColumn("project", len(users)), intColumn("users", len(users))
+	contents := column{name: "body", bytes: make([][]byte, 0, len(users))}
+	for _, id := range sortedKeys(users) {
+		body, ok := bodies[id]
+		if !ok {
+			n, err := t.exec(`UPDATE payloads SET users = users + $1 WHERE id = $2 AND project = $3`, users[id], id, project[id])
+			if err != nil {
+				return fmt.Errorf("share payload: %w", err)
+			}
+			if n == 0 {
+				return fmt.Errorf("payload %s that is to be shared is not there", id)
+			}
+			continue
+		}
+		if t.db.dialect.bodiesApart {
+			if _, err := t.exec(`INSERT INTO payloads (id, project, users, body) VALUES ($1, $2, $3, $4)`+upsert,
+				id, project[id], users[id], body); err != nil {
+				return fmt.Errorf("insert payload: %w", err)
+			}
+			continue
+		}
+		ids.texts = append(ids.texts, id)
+		projects.texts = append(projects.texts, project[id])
+		counts.ints = append(counts.ints, users[id])
+		contents.bytes = append(contents.bytes, body)
+	}
+	if len(ids.texts) == 0 {
+		return nil
+	}
+	input, args, _, err := t.input([]column{ids, projects, counts, contents})
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(`INSERT INTO payloads (id, project, users, body)
+		SELECT i.id, i.project, i.users, i.body FROM `+input+` WHERE 1 = 1`+upsert, args...); err != nil {
+		return fmt.Errorf("insert payloads: %w", err)
+	}
+	return nil
+}

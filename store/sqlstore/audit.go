@@ -1,0 +1,92 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// The actions that this package writes into the audit.
+const (
+	actionCancel     = "callback.cancel"
+	actionRetry      = "callback.retry"
+	actionReschedule = "callback.reschedule"
+	actionAddSecret  = "secret.add"
+)
+
+// An idSource makes ULIDs that rise within a process, also within one millisecond.
+type idSource struct {
+	mu      sync.Mutex
+	entropy io.Reader
+}
+
+func (s *idSource) next() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entropy == nil {
+		s.entropy = ulid.Monotonic(rand.Reader, 0)
+	}
+	id, err := ulid.New(ulid.Timestamp(time.Now()), s.entropy)
+	if err != nil {
+		return "", fmt.Errorf("make an id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// audit appends entries to the audit, in the transaction of what they record. Empty ids are made.
+func (t *tx) audit(entries ...store.AuditEntry) error {
+	for i := range entries {
+		if entries[i].ID != "" {
+			continue
+		}
+		id, err := t.db.ids.next()
+		if err != nil {
+			return err
+		}
+		entries[i].ID = id
+	}
+	input, args, _, err := t.input([]column{
+		texts("id", entries, func(e store.AuditEntry) string { return e.ID }),
+		texts("project", entries, func(e store.AuditEntry) string { return e.Project }),
+		ints("at", entries, func(e store.AuditEntry) int64 { return e.At }),
+		texts("actor", entries, func(e store.AuditEntry) string { return e.Actor }),
+		texts("action", entries, func(e store.AuditEntry) string { return e.Action }),
+		texts("object", entries, func(e store.AuditEntry) string { return e.Object }),
+		texts("reason", entries, func(e store.AuditEntry) string { return e.Reason }),
+		texts("detail", entries, func(e store.AuditEntry) string { return e.Detail }),
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(`INSERT INTO audit (id, project, at, actor, action, object, reason, detail)
+		SELECT i.id, i.project, i.at, i.actor, i.action, i.object, i.reason, i.detail FROM `+input, args...); err != nil {
+		return fmt.Errorf("append to audit: %w", err)
+	}
+	return nil
+}
+
+// auditOf is the entry of a change to one callback.
+func auditOf(project, action, object string, at int64, by store.Actor, detail any) (store.AuditEntry, error) {
+	text, err := encode(detail)
+	if err != nil {
+		return store.AuditEntry{}, fmt.Errorf("encode audit detail: %w", err)
+	}
+	return store.AuditEntry{
+		Project: project, At: at, Actor: by.Name, Action: action, Object: object, Reason: by.Reason, Detail: text,
+	}, nil
+}
+
+// AppendAudit records a mutation that has no row of its own. An empty id is made.
+func (db *DB) AppendAudit(ctx context.Context, e store.AuditEntry) error {
+	if err := db.change(ctx, func(t *tx) error { return t.audit(e) }); err != nil {
+		return fmt.Errorf("append audit: %w", err)
+	}
+	return nil
+}

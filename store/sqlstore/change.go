@@ -1,0 +1,251 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// lockCallback reads a row that this transaction is going to change, and keeps others from changing it.
+func (t *tx) lockCallback(project, id string) (row, error) {
+	rows, err := t.callbacksByID([]string{id}, t.db.dialect.forUpdate)
+	if err != nil {
+		return row{}, err
+	}
+	r, ok := rows[id]
+	if !ok || r.Project != project {
+		return row{}, store.ErrNotFound
+	}
+	return r, nil
+}
+
+// Cancel ends a callback as canceled. With an attempt in flight it only requests that: the result is too late, and what
+// the attempt brings decides. An id that is not in the project is store.ErrNotFound.
+func (db *DB) Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error) {
+	var canceled store.CanceledCallback
+	err := db.change(ctx, func(t *tx) error {
+		r, err := t.lockCallback(project, id)
+		if err != nil {
+			return err
+		}
+		canceled, err = t.cancel(r, now, by)
+		return err
+	})
+	if err != nil {
+		return store.CanceledCallback{}, fmt.Errorf("cancel %s: %w", id, err)
+	}
+	return canceled, nil
+}
+
+// CancelRef cancels the open callbacks of a reference, oldest first, at most limit; with a topic only those of that one.
+func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error) {
+	var canceled []store.CanceledCallback
+	err := db.change(ctx, func(t *tx) error {
+		canceled = nil
+		var open []row
+		if err := t.each(func(rows *sql.Rows) error {
+			r, err := t.db.scanCallback(rows)
+			open = append(open, r)
+			return err
+		}, `SELECT `+callbackColumns+` FROM callbacks
+			WHERE callbacks.project = $1
+				AND callbacks.ref = $2
+				AND callbacks.ref <> ''
+				AND callbacks.state = 'scheduled'
+				AND ($3 = '' OR callbacks.topic = $3)
+			ORDER BY callbacks.id
+			LIMIT $4`+t.db.dialect.forUpdate, project, ref, topic, limit); err != nil {
+			return fmt.Errorf("read callbacks: %w", err)
+		}
+		for _, r := range open {
+			c, err := t.cancel(r, now, by)
+			if err != nil {
+				return err
+			}
+			canceled = append(canceled, c)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cancel by reference: %w", err)
+	}
+	return canceled, nil
+}
+
+// cancel cancels one locked row, and audits it if that changes anything.
+func (t *tx) cancel(r row, now int64, by store.Actor) (store.CanceledCallback, error) {
+	result := store.CancelDone
+	switch r.StateAt(now) {
+	case store.Attempting:
+		result = store.CancelTooLate
+		if _, err := t.exec(`UPDATE callbacks SET cancel_requested = 1, updated_at = $1 WHERE id = $2`, now, r.ID); err != nil {
+			return store.CanceledCallback{}, fmt.Errorf("request cancel: %w", err)
+		}
+		r.CancelRequested, r.UpdatedAt = true, now
+	case store.Scheduled:
+		if err := t.recordLostClaim(&r, now); err != nil {
+			return store.CanceledCallback{}, err
+		}
+		if err := t.end(&r, store.Canceled, store.Requested, now); err != nil {
+			return store.CanceledCallback{}, err
+		}
+	default:
+		return store.CanceledCallback{Result: store.CancelAlreadyTerminal, Callback: r.Callback}, nil
+	}
+	entry, err := auditOf(r.Project, actionCancel, r.ID, now, by, map[string]any{"result": result})
+	if err != nil {
+		return store.CanceledCallback{}, err
+	}
+	return store.CanceledCallback{Result: result, Callback: r.Callback}, t.audit(entry)
+}
+
+// recordLostClaim writes the attempt of a claim that ended without a result, if the row has one: whoever ends the row now
+// takes away the next stamp, which would have written it.
+func (t *tx) recordLostClaim(r *row, now int64) error {
+	if r.ClaimToken == "" {
+		return nil
+	}
+	r.AttemptSeq++
+	return t.insertAttempts([]*store.Attempt{lostAttempt(r, r.Fence, r.claimedAt, now)})
+}
+
+// Retry makes a callback due at r.Now, marked as manual. A scheduled one makes its next step; a terminal one makes a
+// single attempt and falls back to its state if that fails (store.Once), or begins a new ladder (store.Restart). It
+// returns store.ErrNotFound, store.ErrAttempting or store.ErrPayloadPurged.
+func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error) {
+	c, err := db.mend(ctx, project, id, r.Now, func(t *tx, m *row) (store.AuditEntry, error) {
+		if m.State.Terminal() {
+			m.revive(r.Now, r.Ladder == store.Restart)
+		}
+		m.DueAt, m.Trigger = r.Now, store.Manual
+		if r.URL != "" {
+			lanes, err := t.laneIDs([]laneKey{{project, r.Lane}})
+			if err != nil {
+				return store.AuditEntry{}, err
+			}
+			m.URL, m.Lane, m.LaneID = r.URL, r.Lane, lanes[laneKey{project, r.Lane}]
+		}
+		detail := map[string]any{"ladder": r.Ladder}
+		if r.URL != "" {
+			detail["lane"] = r.Lane // Not the address: it may carry credentials.
+		}
+		return auditOf(project, actionRetry, id, r.Now, by, detail)
+	})
+	if err != nil {
+		return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
+	}
+	return c, nil
+}
+
+// Reschedule moves a scheduled callback to due, or revives a dead one for one more attempt then. It returns
+// store.ErrNotFound, store.ErrAttempting, store.ErrTerminal (for succeeded and canceled ones) or store.ErrPayloadPurged.
+func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error) {
+	c, err := db.mend(ctx, project, id, now, func(_ *tx, m *row) (store.AuditEntry, error) {
+		switch m.State {
+		case store.Dead:
+			m.revive(due, false)
+			m.Trigger = store.Manual
+		case store.Scheduled:
+			if m.AttemptSeq == 0 && m.ClaimToken == "" {
+				m.startAt(due) // Nothing has been attempted yet, so this is its first due time.
+			}
+		default:
+			return store.AuditEntry{}, store.ErrTerminal
+		}
+		m.DueAt = due
+		return auditOf(project, actionReschedule, id, now, by, map[string]any{"due_at": due})
+	})
+	if err != nil {
+		return store.Callback{}, fmt.Errorf("reschedule %s: %w", id, err)
+	}
+	return c, nil
+}
+
+// revive opens a terminal row again, due at due.
+func (r *row) revive(due int64, restart bool) {
+	if restart {
+		r.LadderBase = r.AttemptCount
+	} else {
+		r.ResumeState, r.ResumeReason = r.State, r.Reason
+	}
+	r.State, r.Reason, r.FinishedAt = store.Scheduled, "", 0
+	r.CrashCount, r.CancelRequested, r.FreeRetry = 0, false, false
+	r.startAt(due)
+}
+
+// startAt moves the time from which deadline and expiry run.
+func (r *row) startAt(due int64) {
+	if r.ExpiresAt != 0 {
+		r.ExpiresAt += due - r.FirstDueAt
+	}
+	r.FirstDueAt = due
+}
+
+// mend changes a row that is not being attempted and still has its payload, in one transaction with its audit entry.
+func (db *DB) mend(ctx context.Context, project, id string, now int64, change func(*tx, *row) (store.AuditEntry, error)) (store.Callback, error) {
+	var mended store.Callback
+	err := db.change(ctx, func(t *tx) error {
+		r, err := t.lockCallback(project, id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case r.StateAt(now) == store.Attempting:
+			return store.ErrAttempting
+		case r.PayloadPurged:
+			return store.ErrPayloadPurged
+		}
+		before := r.Callback
+		entry, err := change(t, &r)
+		if err != nil {
+			return err
+		}
+		r.UpdatedAt = now
+		t.deltas.count(&before, -1)
+		t.deltas.count(&r.Callback, 1)
+		if err := t.writeMended(&r); err != nil {
+			return err
+		}
+		mended = r.Callback
+		return t.audit(entry)
+	})
+	return mended, err
+}
+
+// writeMended writes all that a retry or a reschedule may have changed.
+func (t *tx) writeMended(r *row) error {
+	cancelRequested, freeRetry := 0, 0
+	if r.CancelRequested {
+		cancelRequested = 1
+	}
+	if r.FreeRetry {
+		freeRetry = 1
+	}
+	_, err := t.exec(`UPDATE callbacks SET
+			state = $1,
+			reason = $2,
+			due_at = $3,
+			first_due_at = $4,
+			expires_at = $5,
+			finished_at = $6,
+			updated_at = $7,
+			ladder_base = $8,
+			trigger = $9,
+			resume_state = $10,
+			resume_reason = $11,
+			cancel_requested = $12,
+			free_retry = $13,
+			crash_count = $14,
+			url = $15,
+			lane = $16
+		WHERE id = $17`,
+		string(r.State), string(r.Reason), r.DueAt, r.FirstDueAt, r.ExpiresAt, r.FinishedAt, r.UpdatedAt, r.LadderBase,
+		string(r.Trigger), string(r.ResumeState), string(r.ResumeReason), cancelRequested, freeRetry, r.CrashCount, r.URL,
+		r.LaneID, r.ID)
+	if err != nil {
+		return fmt.Errorf("write callback: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A resultEntry is one result of a group.
+type resultEntry struct {
+	store.Result
+	now     int64
+	project string
+	out     store.Committed
+}
+
+func (e *resultEntry) fail(err error) { e.out = store.Committed{Err: err} }
+
+// Commit records results, each by compare-and-set on its fence, and answers each in its place. A result that was
+// committed before, its reply lost, is answered as it was then. An error means that nothing is known to be committed:
+// the same results may be given again.
+func (db *DB) Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error) {
+	entries := make([]entry, len(results))
+	own := make([]resultEntry, len(results))
+	for i := range results {
+		own[i] = resultEntry{Result: results[i], now: now}
+		entries[i] = &own[i]
+	}
+	if err := db.results.commit(ctx, entries); err != nil {
+		return nil, fmt.Errorf("commit results: %w", err)
+	}
+	committed := make([]store.Committed, len(results))
+	for i := range own {
+		committed[i] = own[i].out
+	}
+	return committed, nil
+}
+
+// applyResults commits the results of one group, in rounds in which no row comes twice.
+func (t *tx) applyResults(entries []*resultEntry) error {
+	for len(entries) > 0 {
+		round, later := distinct(entries, func(e *resultEntry) string { return e.ID })
+		if err := t.commitRound(round); err != nil {
+			return err
+		}
+		entries = later
+	}
+	return nil
+}
+
+// What becomes of a result in spite of what it asks for. A callback whose cancel was requested ends canceled unless it
+// succeeded. One that was retried once from a terminal state falls back to that state when the retry has failed, which
+// an uncharged result that goes on (a divert, a hand-back) does not decide.
+const (
+	verdict = `CASE
+			WHEN i.state IN ('scheduled', 'dead') AND callbacks.cancel_requested = 1 THEN 1
+			WHEN callbacks.resume_state <> '' AND (i.state = 'dead' OR i.state = 'scheduled' AND i.charge = 1) THEN 2
+			ELSE 0
+		END`
+	// goesOn: the row stays open.
+	goesOn = `(i.state = 'scheduled' AND callbacks.cancel_requested = 0 AND (callbacks.resume_state = '' OR i.charge = 0))`
+	// undecided: what was asked for by hand has still to be tried.
+	undecided = `(i.state = 'scheduled' AND i.charge = 0 AND callbacks.cancel_requested = 0)`
+)
+
+// commitRound commits results of different rows, and answers each.
+func (t *tx) commitRound(entries []*resultEntry) error {
+	byID := make(map[string]*resultEntry, len(entries))
+	for _, e := range entries {
+		e.out = store.Committed{}
+		byID[e.ID] = e
+	}
+	if err := t.fencedUpdate(entries, byID); err != nil {
+		return err
+	}
+	var attempts []*store.Attempt
+	var losers []*resultEntry
+	for _, e := range entries {
+		switch {
+		case !e.out.Won:
+			losers = append(losers, e)
+		case e.Attempt != nil:
+			a := *e.Attempt
+			a.CallbackID, a.Project, a.Number, a.Fence, a.NextDueAt = e.ID, e.project, e.out.Number, e.Fence, e.out.DueAt
+			attempts = append(attempts, &a)
+		}
+	}
+	if err := t.insertAttempts(attempts); err != nil {
+		return err
+	}
+	for _, e := range losers {
+		if err := t.lose(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fencedUpdate changes the rows whose fence is still the result's and whose claim has no result yet, and marks the
+// entries that won.
+func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) error {
+	flag := func(b bool) int64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	attempt := func(e *resultEntry) *store.Attempt {
+		if e.Attempt == nil {
+			return &store.Attempt{}
+		}
+		return e.Attempt
+	}
+	input, args, _, err := t.input([]column{
+		texts("id", entries, func(e *resultEntry) string { return e.ID }),
+		ints("fence", entries, func(e *resultEntry) int64 { return e.Fence }),
+		texts("state", entries, func(e *resultEntry) string { return string(e.State) }),
+		texts("reason", entries, func(e *resultEntry) string { return string(e.Reason) }),
+		ints("due_at", entries, func(e *resultEntry) int64 { return e.DueAt }),
+		ints("charge", entries, func(e *resultEntry) int64 { return flag(e.Charge) }),
+		ints("diverts", entries, func(e *resultEntry) int64 { return int64(e.Diverts) }),
+		ints("free_retry", entries, func(e *resultEntry) int64 { return flag(e.FreeRetry) }),
+		ints("keep_crash", entries, func(e *resultEntry) int64 { return flag(e.KeepCrashCount) }),
+		ints("attempted", entries, func(e *resultEntry) int64 { return flag(e.Attempt != nil) }),
+		ints("status", entries, func(e *resultEntry) int64 { return int64(attempt(e).Status) }),
+		texts("class", entries, func(e *resultEntry) string { return string(attempt(e).Class) }),
+		ints("committed_at", entries, func(e *resultEntry) int64 { return e.now }),
+	})
+	if err != nil {
+		return err
+	}
+	err = t.each(func(rows *sql.Rows) error {
+		var c store.Callback
+		if err := rows.Scan(&c.ID, &c.Project, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase, &c.AttemptSeq); err != nil {
+			return err
+		}
+		e := byID[c.ID]
+		e.project = c.Project
+		e.out = store.Committed{Won: true, State: c.State, Reason: c.Reason, DueAt: c.DueAt}
+		if e.Attempt != nil {
+			e.out.Number = c.AttemptSeq
+		}
+		before := c
+		before.State = store.Scheduled // Only a scheduled row has a claim.
+		before.AttemptCount -= int(flag(e.Charge))
+		t.deltas.count(&before, -1)
+		t.deltas.count(&c, 1)
+		return nil
+	}, `UPDATE callbacks SET
+			state = CASE `+verdict+` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
+			reason = CASE `+verdict+` WHEN 1 THEN 'requested' WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
+			due_at = CASE WHEN `+goesOn+` THEN i.due_at ELSE 0 END,
+			finished_at = CASE WHEN `+goesOn+` THEN 0 ELSE i.committed_at END,
+			updated_at = i.committed_at,
+			attempt_count = callbacks.attempt_count + i.charge,
+			divert_count = callbacks.divert_count + i.diverts,
+			attempt_seq = callbacks.attempt_seq + i.attempted,
+			free_retry = i.free_retry,
+			crash_count = CASE WHEN i.keep_crash = 1 THEN callbacks.crash_count ELSE 0 END,
+			last_status = CASE WHEN i.attempted = 1 THEN i.status ELSE callbacks.last_status END,
+			last_class = CASE WHEN i.attempted = 1 THEN i.class ELSE callbacks.last_class END,
+			trigger = CASE WHEN `+undecided+` THEN callbacks.trigger ELSE 'schedule' END,
+			resume_state = CASE WHEN `+undecided+` THEN callbacks.resume_state ELSE '' END,
+			resume_reason = CASE WHEN `+undecided+` THEN callbacks.resume_reason ELSE '' END,
+			cancel_requested = 0,
+			claim_until = 0,
+			claim_token = ''
+		FROM `+input+`
+		WHERE callbacks.id = i.id
+			AND callbacks.fence = i.fence
+			AND callbacks.claim_token <> ''
+			AND callbacks.state = 'scheduled'
+		RETURNING
+			callbacks.id,
+			callbacks.project,
+			callbacks.lane,
+			callbacks.state,
+			callbacks.reason,
+			callbacks.due_at,
+			callbacks.attempt_count,
+			callbacks.ladder_base,
+			callbacks.attempt_seq`, args...)
+	if err != nil {
+		return fmt.Errorf("fenced update: %w", err)
+	}
+	return nil
+}
+
+// lose answers a result whose fence has moved on, or whose claim has a result. Where its claim was recorded as crashed,
+// that record gets the details that have come late, and is marked stale. Where the very same result was committed
+// before, it has won and is told so again.
+func (t *tx) lose(e *resultEntry) error {
+	var fence, due int64
+	var token string
+	var state store.State
+	var reason store.Reason
+	found := false
+	if err := t.each(func(rows *sql.Rows) error {
+		found = true
+		return rows.Scan(&e.project, &fence, &token, &state, &reason, &due)
+	}, `SELECT project, fence, claim_token, state, reason, due_at FROM callbacks WHERE id = $1`, e.ID); err != nil {
+		return fmt.Errorf("read row of a late result: %w", err)
+	}
+	if !found {
+		return nil
+	}
+	record, err := t.attemptOfFence(e.ID, e.Fence)
+	if err != nil {
+		return err
+	}
+	lost := record != nil && (record.Class == store.ClassCrashed && record.Outcome == store.AttemptUnknown || record.Stale)
+	again := store.Committed{Won: true, State: state, Reason: reason, DueAt: due}
+	switch {
+	case lost && e.Attempt != nil && !record.Stale:
+		late := *e.Attempt
+		late.CallbackID, late.Project, late.Number, late.Fence = e.ID, e.project, record.Number, e.Fence
+		late.NextDueAt, late.Stale = 0, true
+		e.out.Number = record.Number
+		return t.replaceAttempt(&late)
+	case lost:
+		e.out.Number = record.Number
+	case record != nil && e.Attempt != nil && record.StartedAt == e.Attempt.StartedAt && record.Class == e.Attempt.Class:
+		again.Number = record.Number
+		e.out = again
+	case record == nil && e.Attempt == nil && fence == e.Fence && token == "":
+		e.out = again
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// The kinds of counter.
+const (
+	stateCounter = "state"
+	tierCounter  = "tier"
+	laneCounter  = "lane"
+)
+
+const (
+	// foldRows is how many deltas one fold adds up; foldRounds, how many folds one call makes while there are as many.
+	foldRows   = 1000
+	foldRounds = 10
+	// topLanes is how many lanes Counts lists.
+	topLanes = 100
+)
+
+// deltas are differences of counters: project, then "kind:key".
+type deltas map[string]map[string]int64
+
+func (d *deltas) add(project, kind, key string, n int64) {
+	if *d == nil {
+		*d = make(deltas)
+	}
+	m := (*d)[project]
+	if m == nil {
+		m = make(map[string]int64)
+		(*d)[project] = m
+	}
+	name := kind + ":" + key
+	if m[name] += n; m[name] == 0 {
+		delete(m, name)
+	}
+}
+
+// count adds n times the callback, as it stands, to its project's counters.
+func (d *deltas) count(c *store.Callback, n int64) {
+	d.add(c.Project, stateCounter, string(c.State), n)
+	if !c.State.Terminal() {
+		d.add(c.Project, tierCounter, strconv.Itoa(position(c)), n)
+		d.add(c.Project, laneCounter, strconv.FormatInt(c.LaneID, 10), n)
+	}
+}
+
+// writeDeltas appends the transaction's deltas as one row.
+func (t *tx) writeDeltas() error {
+	for project, m := range t.deltas {
+		if len(m) == 0 {
+			delete(t.deltas, project)
+		}
+	}
+	if len(t.deltas) == 0 {
+		return nil
+	}
+	text, err := encode(t.deltas)
+	if err != nil {
+		return fmt.Errorf("encode counter deltas: %w", err)
+	}
+	if _, err := t.exec(`INSERT INTO counter_deltas (deltas) VALUES ($1)`, text); err != nil {
+		return fmt.Errorf("append counter deltas: %w", err)
+	}
+	return nil
+}
+
+// merge adds what a row of counter_deltas says.
+func (d *deltas) merge(text string) error {
+	var more deltas
+	if err := json.Unmarshal([]byte(text), &more); err != nil {
+		return fmt.Errorf("decode counter deltas: %w", err)
+	}
+	for project, m := range more {
+		for name, n := range m {
+			kind, key, _ := strings.Cut(name, ":")
+			d.add(project, kind, key, n)
+		}
+	}
+	return nil
+}
+
+// foldCounters adds up to foldRows deltas to the counters and says how many it took.
+func (t *tx) foldCounters() (int, error) {
+	var sum deltas
+	taken := 0
+	err := t.each(func(rows *sql.Rows) error {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		taken++
+		return sum.merge(text)
+	}, `DELETE FROM counter_deltas
+		WHERE id IN (SELECT id FROM counter_deltas ORDER BY id LIMIT $1)
+		RETURNING deltas`, foldRows)
+	if err != nil {
+		return 0, fmt.Errorf("take counter deltas: %w", err)
+	}
+	columns := []column{textColumn("project", 0), textColumn("kind", 0), textColumn("key", 0), intColumn("value", 0)}
+	for _, project := range sortedKeys(sum) {
+		for _, name := range sortedKeys(sum[project]) {
+			kind, key, _ := strings.Cut(name, ":")
+			columns[0].texts = append(columns[0].texts, project)
+			columns[1].texts = append(columns[1].texts, kind)
+			columns[2].texts = append(columns[2].texts, key)
+			columns[3].ints = append(columns[3].ints, sum[project][name])
+		}
+	}
+	if len(columns[0].texts) == 0 {
+		return taken, nil
+	}
+	input, args, _, err := t.input(columns)
+	if err != nil {
+		return 0, err
+	}
+	// "WHERE 1 = 1" keeps SQLite from reading ON as part of a join.
+	if _, err := t.exec(`INSERT INTO counters (project, kind, key, value)
+		SELECT i.project, i.kind, i.key, i.value FROM `+input+` WHERE 1 = 1
+		ON CONFLICT (project, kind, key) DO UPDATE SET value = counters.value + excluded.value`, args...); err != nil {
+		return 0, fmt.Errorf("add to counters: %w", err)
+	}
+	if _, err := t.exec(`DELETE FROM counters
+		WHERE value = 0 AND kind <> 'state'
+			AND (project, kind, key) IN (SELECT i.project, i.kind, i.key FROM `+input+`)`, args...); err != nil {
+		return 0, fmt.Errorf("drop empty counters: %w", err)
+	}
+	return taken, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Counts returns the project's counters: those folded and the deltas since, of one moment.
+func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	counts := store.Counts{States: make(map[store.State]int64), Tiers: make(map[int]int64)}
+	stx, err := db.read.BeginTx(ctx, &sql.TxOptions{Isolation: db.dialect.snapshot})
+	if err != nil {
+		return counts, readError("count", err)
+	}
+	defer func() { _ = stx.Rollback() }() // It has written nothing.
+	var pending deltas
+	if err := queryEach(ctx, stx, func(rows *sql.Rows) error {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		return pending.merge(text)
+	}, `SELECT deltas FROM counter_deltas ORDER BY id`); err != nil {
+		return counts, readError("count", err)
+	}
+	lanes := make(map[string]int64)
+	add := func(kind, key string, n int64) error {
+		switch kind {
+		case stateCounter:
+			counts.States[store.State(key)] += n
+		case tierCounter:
+			tier, err := strconv.Atoi(key)
+			if err != nil {
+				return fmt.Errorf("counter of tier %q: %w", key, err)
+			}
+			counts.Tiers[tier] += n
+		case laneCounter:
+			lanes[key] += n
+		}
+		return nil
+	}
+	scan := func(rows *sql.Rows) error {
+		var kind, key string
+		var n int64
+		if err := rows.Scan(&kind, &key, &n); err != nil {
+			return err
+		}
+		return add(kind, key, n)
+	}
+	// A lane with a delta may have moved into the list or out of it: those are read whatever they count, and the list's
+	// head is read with room for all that may leave it.
+	moved := textColumn("key", 0)
+	for _, name := range sortedKeys(pending[project]) {
+		if kind, key, _ := strings.Cut(name, ":"); kind == laneCounter {
+			moved.texts = append(moved.texts, key)
+		}
+	}
+	columns := []column{moved}
+	input, next := db.dialect.input(1, columns)
+	args, err := db.dialect.args(columns)
+	if err != nil {
+		return counts, err
+	}
+	n := strconv.Itoa(next)
+	after := strconv.Itoa(next + 1)
+	if err := queryEach(ctx, stx, scan, `SELECT kind, key, value FROM counters WHERE project = $1 AND kind IN ('state', 'tier')`, project); err != nil {
+		return counts, readError("count", err)
+	}
+	if err := queryEach(ctx, stx, scan, `SELECT kind, key, value FROM counters
+		WHERE kind = 'lane' AND key IN (SELECT i.key FROM `+input+`) AND project = $`+n, append(slices.Clone(args), project)...); err != nil {
+		return counts, readError("count", err)
+	}
+	if err := queryEach(ctx, stx, scan, `SELECT kind, key, value FROM counters
+		WHERE kind = 'lane' AND key NOT IN (SELECT i.key FROM `+input+`) AND project = $`+n+`
+		ORDER BY value DESC LIMIT $`+after, append(slices.Clone(args), project, topLanes)...); err != nil {
+		return counts, readError("count", err)
+	}
+	for _, name := range sortedKeys(pending[project]) {
+		kind, key, _ := strings.Cut(name, ":")
+		if err := add(kind, key, pending[project][name]); err != nil {
+			return counts, err
+		}
+	}
+	for tier, n := range counts.Tiers {
+		if n == 0 {
+			delete(counts.Tiers, tier)
+		}
+	}
+	counts.Lanes, err = db.nameLanes(ctx, stx, lanes)
+	return counts, err
+}
+
+// nameLanes picks the largest lanes and puts their keys in the place of their numbers.
+func (db *DB) nameLanes(ctx context.Context, stx *sql.Tx, open map[string]int64) ([]store.LaneCount, error) {
+	ids := intColumn("id", len(open))
+	for key, n := range open {
+		id, err := strconv.ParseInt(key, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("counter of lane %q: %w", key, err)
+		}
+		if n > 0 {
+			ids.ints = append(ids.ints, id)
+		}
+	}
+	count := func(id int64) int64 { return open[strconv.FormatInt(id, 10)] }
+	slices.SortFunc(ids.ints, func(a, b int64) int { return cmp.Or(cmp.Compare(count(b), count(a)), cmp.Compare(a, b)) })
+	ids.ints = ids.ints[:min(len(ids.ints), topLanes)]
+	if len(ids.ints) == 0 {
+		return nil, nil
+	}
+	columns := []column{ids}
+	input, _ := db.dialect.input(1, columns)
+	args, err := db.dialect.args(columns)
+	if err != nil {
+		return nil, err
+	}
+	keys := make(map[int64]string, len(ids.ints))
+	if err := queryEach(ctx, stx, func(rows *sql.Rows) error {
+		var id int64
+		var key string
+		if err := rows.Scan(&id, &key); err != nil {
+			return err
+		}
+		keys[id] = key
+		return nil
+	}, `SELECT id, key FROM lanes WHERE id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
+		return nil, readError("name lanes", err)
+	}
+	lanes := make([]store.LaneCount, len(ids.ints))
+	for i, id := range ids.ints {
+		lanes[i] = store.LaneCount{Lane: keys[id], Open: count(id)}
+	}
+	return lanes, nil
+}

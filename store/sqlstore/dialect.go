@@ -1,0 +1,234 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/seed-ff5a32d8/dispatcher/migrations"
+)
+
+// A dialect is all in which the two databases differ once they are open.
+type dialect struct {
+	// name is migrations.SQLite or migrations.Postgres.
+	name string
+	// input writes multi-row input as a table named i with the given columns, its parameters numbered from first on, and
+	// says which number is free next.
+	input func(first int, columns []column) (fragment string, next int)
+	// args turns the columns' values into the parameters that input announced.
+	args func(columns []column) ([]any, error)
+	// forUpdate locks the rows of a SELECT; skipLocked leaves out those that others have locked.
+	forUpdate, skipLocked string
+	// position is the name of the function that finds its second argument in its first, 1 for the beginning, 0 for not.
+	position string
+	// snapshot is the isolation level at which two reads of one transaction see the same state.
+	snapshot sql.IsolationLevel
+	// bodiesApart says that bytes cannot be part of multi-row input: bodies are inserted one by one.
+	bodiesApart bool
+	// maintenanceBatch is the most rows of one maintenance transaction.
+	maintenanceBatch int
+}
+
+// A column is one column of multi-row input. Exactly one of the slices is set.
+type column struct {
+	name  string
+	texts []string
+	ints  []int64
+	// nullable are numbers of which some are NULL.
+	nullable []*int64
+	reals    []float64
+	bytes    [][]byte
+}
+
+func textColumn(name string, n int) column { return column{name: name, texts: make([]string, 0, n)} }
+func intColumn(name string, n int) column  { return column{name: name, ints: make([]int64, 0, n)} }
+
+// texts and ints make a column out of one value of each row.
+func texts[R any](name string, rows []R, value func(R) string) column {
+	c := textColumn(name, len(rows))
+	for _, r := range rows {
+		c.texts = append(c.texts, value(r))
+	}
+	return c
+}
+
+func ints[R any](name string, rows []R, value func(R) int64) column {
+	c := intColumn(name, len(rows))
+	for _, r := range rows {
+		c.ints = append(c.ints, value(r))
+	}
+	return c
+}
+
+// columnNames lists the columns as SQL does.
+func columnNames(columns []column) string {
+	names := make([]string, len(columns))
+	for i := range columns {
+		names[i] = columns[i].name
+	}
+	return strings.Join(names, ", ")
+}
+
+// kind names the column's type in PostgreSQL.
+func (c *column) kind() string {
+	switch {
+	case c.texts != nil:
+		return "text"
+	case c.reals != nil:
+		return "double precision"
+	case c.bytes != nil:
+		return "bytea"
+	}
+	return "bigint"
+}
+
+// value is the column's whole slice.
+func (c *column) value() any {
+	switch {
+	case c.texts != nil:
+		return c.texts
+	case c.reals != nil:
+		return c.reals
+	case c.bytes != nil:
+		return c.bytes
+	case c.nullable != nil:
+		return c.nullable
+	}
+	return c.ints
+}
+
+func postgresDialect() *dialect {
+	return &dialect{
+		name: migrations.Postgres,
+		input: func(first int, columns []column) (string, int) {
+			var params, names []string
+			for i := range columns {
+				params = append(params, fmt.Sprintf("$%d::%s[]", first+i, columns[i].kind()))
+				names = append(names, columns[i].name)
+			}
+			return "unnest(" + strings.Join(params, ", ") + ") AS i (" + strings.Join(names, ", ") + ")", first + len(columns)
+		},
+		args: func(columns []column) ([]any, error) {
+			args := make([]any, len(columns))
+			for i := range columns {
+				args[i] = columns[i].value()
+			}
+			return args, nil
+		},
+		forUpdate:        " FOR UPDATE",
+		skipLocked:       " FOR UPDATE SKIP LOCKED",
+		position:         "strpos",
+		snapshot:         sql.LevelRepeatableRead,
+		maintenanceBatch: 1000,
+	}
+}
+
+func sqliteDialect() *dialect {
+	return &dialect{
+		name: migrations.SQLite,
+		input: func(first int, columns []column) (string, int) {
+			var names []string
+			for i := range columns {
+				names = append(names, fmt.Sprintf("value ->> %d AS %s", i, columns[i].name))
+			}
+			return fmt.Sprintf("(SELECT %s FROM json_each($%d)) AS i", strings.Join(names, ", "), first), first + 1
+		},
+		args: func(columns []column) ([]any, error) {
+			text, err := jsonRows(columns)
+			return []any{text}, err
+		},
+		position:         "instr",
+		snapshot:         sql.LevelDefault,
+		bodiesApart:      true,
+		maintenanceBatch: 200,
+	}
+}
+
+// jsonRows writes the columns as a JSON array with one array for each row.
+func jsonRows(columns []column) (string, error) {
+	n := 0
+	for i := range columns {
+		n = max(n, len(columns[i].texts), len(columns[i].ints), len(columns[i].nullable), len(columns[i].reals))
+	}
+	rows := make([][]any, n)
+	for r := range rows {
+		row := make([]any, len(columns))
+		for i := range columns {
+			switch c := &columns[i]; {
+			case c.texts != nil:
+				row[i] = c.texts[r]
+			case c.reals != nil:
+				row[i] = c.reals[r]
+			case c.nullable != nil:
+				row[i] = c.nullable[r]
+			default:
+				row[i] = c.ints[r]
+			}
+		}
+		rows[r] = row
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return "", fmt.Errorf("encode rows: %w", err)
+	}
+	return string(text), nil
+}
+
+// transient says that a transaction was rolled back for a reason that passes: the same one may succeed now.
+func transient(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code == "40P01" || pg.Code == "40001"
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		code := lite.Code() & 0xff
+		return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
+	}
+	return disconnected(err)
+}
+
+// disconnected says that the connection is gone, or was refused: whether the transaction was committed is unknown.
+func disconnected(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		// Class 08: connection exception. 57P: the server shuts down, or starts up. 53300: no connection is free.
+		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") || pg.Code == "53300"
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
+}
+
+// unavailable says that the database as a whole cannot commit, so that no part of a group could either.
+func unavailable(err error) bool {
+	if transient(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		// Class 53: out of disk, memory, connections. 58: system error. 25006: a standby. 57014: canceled by a timeout.
+		// 3D000 and class 28: the database or the role is gone.
+		return strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "58") || strings.HasPrefix(pg.Code, "28") ||
+			pg.Code == "25006" || pg.Code == "57014" || pg.Code == "3D000" || pg.Code == "42501"
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch lite.Code() & 0xff {
+		case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_ERROR:
+			return false
+		}
+		return true
+	}
+	return false
+}

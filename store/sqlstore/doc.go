@@ -1,0 +1,23 @@
+// Package sqlstore keeps callbacks, and everything that belongs to them, in SQL: one implementation and one text for
+// SQLite (the default) and PostgreSQL 15 and later. What differs between the two stands in dialect.go.
+//
+// It guarantees that what was answered without an error is committed and synced to disk; that a result takes effect
+// only with the fence of the last claim, and once; that every change made by a person is in the audit of the same
+// transaction; that payloads come back byte by byte; and that every query a caller can reach is scoped by project.
+//
+// # Group commit
+//
+// Accepts, claim stamps and results are committed in groups: a writer takes everything that waits as soon as its last
+// commit is done, without a timer, up to 256 rows a transaction. SQLite has one writer for all three kinds,
+// PostgreSQL one for each. A group that meets a transient error (deadlock, serialization, lost connection) is retried
+// whole; one that is refused for good is halved until the bad row stands alone. A caller that gives up leaves its
+// group alone: what it asked for may still be committed. See writer.go.
+//
+// # Attempting is derived
+//
+// A row whose state is scheduled and whose claim_until lies in the future is being attempted. Nothing has to be undone
+// when a process dies, and a claim stamp changes no indexed column.
+//
+// It does not decide: tiers, due times, classes and reasons come from the caller. It holds no clock of its own for
+// rows: every time is a parameter. It knows nothing of the index and encrypts nothing: secrets arrive as ciphertext.
+package sqlstore

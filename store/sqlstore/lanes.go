@@ -1,0 +1,138 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A laneKey finds a lane as a caller knows it.
+type laneKey struct{ project, key string }
+
+type laneKeyID struct {
+	laneKey
+	id int64
+}
+
+// A laneCache remembers the numbers of lanes. A lane's number never changes and lanes are never removed, so an entry
+// cannot be wrong; when there are too many it starts anew.
+type laneCache struct {
+	max int
+	mu  sync.RWMutex
+	ids map[laneKey]int64
+}
+
+func (c *laneCache) get(k laneKey) (int64, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	id, ok := c.ids[k]
+	return id, ok
+}
+
+// add remembers lanes whose transaction has been committed.
+func (c *laneCache) add(lanes []laneKeyID) {
+	if len(lanes) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ids == nil || len(c.ids)+len(lanes) > c.max {
+		c.ids = make(map[laneKey]int64)
+	}
+	for _, l := range lanes {
+		c.ids[l.laneKey] = l.id
+	}
+}
+
+// laneIDs finds the numbers of the lanes, and makes those that do not exist yet.
+func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
+	ids := make(map[laneKey]int64)
+	var missing []laneKey
+	for _, k := range wanted {
+		if _, ok := ids[k]; ok {
+			continue
+		}
+		id, ok := t.db.lanes.get(k)
+		if !ok {
+			missing = append(missing, k)
+		}
+		ids[k] = id
+	}
+	if len(missing) == 0 {
+		return ids, nil
+	}
+	// Every process makes lanes in the same order, so that two of them never wait for each other.
+	slices.SortFunc(missing, func(a, b laneKey) int {
+		return cmp.Or(cmp.Compare(a.project, b.project), cmp.Compare(a.key, b.key))
+	})
+	columns := []column{
+		texts("project", missing, func(k laneKey) string { return k.project }),
+		texts("key", missing, func(k laneKey) string { return k.key }),
+	}
+	input, args, _, err := t.input(columns)
+	if err != nil {
+		return nil, err
+	}
+	find := func() (found int, err error) {
+		err = t.each(func(rows *sql.Rows) error {
+			var l laneKeyID
+			if err := rows.Scan(&l.project, &l.key, &l.id); err != nil {
+				return err
+			}
+			found++
+			ids[l.laneKey] = l.id
+			t.lanes = append(t.lanes, l)
+			return nil
+		}, `SELECT lanes.project, lanes.key, lanes.id FROM `+input+`
+			JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, args...)
+		return found, err
+	}
+	found, err := find()
+	if err != nil {
+		return nil, fmt.Errorf("find lanes: %w", err)
+	}
+	if found == len(missing) {
+		return ids, nil
+	}
+	if _, err := t.exec(`INSERT INTO lanes (project, key)
+		SELECT i.project, i.key FROM `+input+` WHERE 1 = 1
+		ON CONFLICT (project, key) DO NOTHING`, args...); err != nil {
+		return nil, fmt.Errorf("make lanes: %w", err)
+	}
+	if found, err = find(); err != nil {
+		return nil, fmt.Errorf("find lanes: %w", err)
+	}
+	if found != len(missing) {
+		return nil, errors.New("a lane that was just made is not there")
+	}
+	return ids, nil
+}
+
+// Lanes returns the settings of lanes that were changed after version since, in the order of their versions, at most
+// limit. A lane that was never set has version 0 and is not among them.
+func (db *DB) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	var lanes []store.Lane
+	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+		var l store.Lane
+		if err := rows.Scan(&l.ID, &l.Project, &l.Key, &l.Limit, &l.PausedUntil, &l.Version); err != nil {
+			return err
+		}
+		lanes = append(lanes, l)
+		return nil
+	}, `SELECT id, project, key, concurrency, paused_until, version FROM lanes
+		WHERE version > 0 AND version > $1
+		ORDER BY version
+		LIMIT $2`, since, limit)
+	if err != nil {
+		return nil, readError("read lanes", err)
+	}
+	return lanes, nil
+}

@@ -1,0 +1,56 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// IndexMeta returns the index's row. It is made with want's values if it is missing; shards and prefix that were left open (an
+// embedded index has none to name) become want's.
+func (db *DB) IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error) {
+	meta, found, err := db.readMeta(ctx)
+	if err != nil {
+		return store.IndexMeta{}, fmt.Errorf("index meta: %w", err)
+	}
+	if found && (meta.Shards != 0 || want.Shards == 0) {
+		return meta, nil
+	}
+	err = db.change(ctx, func(t *tx) error {
+		_, err := t.exec(`INSERT INTO index_meta (id, generation, built, shards, prefix) VALUES (1, $1, $2, $3, $4)
+			ON CONFLICT (id) DO UPDATE SET shards = excluded.shards, prefix = excluded.prefix
+			WHERE index_meta.shards = 0`, want.Generation, want.Built, want.Shards, want.Prefix)
+		return err
+	})
+	if err == nil {
+		meta, _, err = db.readMeta(ctx)
+	}
+	if err != nil {
+		return store.IndexMeta{}, fmt.Errorf("index meta: %w", err)
+	}
+	return meta, nil
+}
+
+func (db *DB) readMeta(ctx context.Context) (meta store.IndexMeta, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	err = queryEach(ctx, db.read, func(rows *sql.Rows) error {
+		found = true
+		return rows.Scan(&meta.Generation, &meta.Built, &meta.Shards, &meta.Prefix)
+	}, `SELECT generation, built, shards, prefix FROM index_meta WHERE id = 1`)
+	return meta, found, err
+}
+
+// MarkBuilt notes that the generation was filled to the end; an older one than is noted changes nothing.
+func (db *DB) MarkBuilt(ctx context.Context, generation int64) error {
+	err := db.change(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE index_meta SET built = $1 WHERE id = 1 AND built < $1`, generation)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mark built: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/seed-ff5a32d8/dispatcher/migrations"
+)
+
+// migrationsTable is where applied migrations are written down.
+const migrationsTable = "schema_migrations"
+
+// A Migration is one step of the schema.
+type Migration struct {
+	Version int64
+	Name    string
+	Applied bool
+	// AppliedAt is zero where Applied is false.
+	AppliedAt time.Time
+}
+
+// Migrate brings the schema up to date, and does nothing where it is. Several processes may call it at once: one
+// migrates, the others wait, up to a minute.
+func Migrate(ctx context.Context, db *DB) error {
+	return db.withMigrations(func(handle *sql.DB, p *goose.Provider) error {
+		unlock, err := db.lockMigrations(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = p.Up(ctx)
+		if err = errors.Join(err, unlock()); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		return nil
+	})
+}
+
+// MigrationStatus lists all migrations that this program knows, and which of them the database has.
+func MigrationStatus(ctx context.Context, db *DB) ([]Migration, error) {
+	var list []Migration
+	err := db.withMigrations(func(_ *sql.DB, p *goose.Provider) error {
+		status, err := p.Status(ctx)
+		if err != nil {
+			return fmt.Errorf("migration status: %w", err)
+		}
+		for _, s := range status {
+			list = append(list, Migration{
+				Version: s.Source.Version, Name: s.Source.Path, Applied: s.State == goose.StateApplied, AppliedAt: s.AppliedAt,
+			})
+		}
+		return nil
+	})
+	return list, err
+}
+
+// withMigrations runs fn with a handle of its own: migrations must not wait for the writers, nor they for them.
+func (db *DB) withMigrations(fn func(*sql.DB, *goose.Provider) error) (err error) {
+	handle, err := db.migrate()
+	if err != nil {
+		return fmt.Errorf("open for migrations: %w", err)
+	}
+	defer func() { err = errors.Join(err, handle.Close()) }()
+	exclude, err := migrations.ForeignNames(db.dialect.name)
+	if err != nil {
+		return err
+	}
+	options := []goose.ProviderOption{
+		goose.WithTableName(migrationsTable),
+		goose.WithExcludeNames(exclude),
+		goose.WithDisableGlobalRegistry(true),
+		goose.WithSlog(db.logger),
+	}
+	dialect := goose.DialectSQLite3
+	if !db.embedded() {
+		dialect = goose.DialectPostgres
+		// Asked for every second, not every five: processes start together.
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
+		if err != nil {
+			return fmt.Errorf("migration lock: %w", err)
+		}
+		options = append(options, goose.WithSessionLocker(locker))
+	}
+	p, err := goose.NewProvider(dialect, handle, migrations.Files, options...)
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	return fn(handle, p)
+}
+
+// lockMigrations keeps other processes from migrating the same SQLite file, by a transaction on a file beside it: the
+// file itself must stay open to the migrations' own transactions. On PostgreSQL an advisory lock does this.
+func (db *DB) lockMigrations(ctx context.Context) (unlock func() error, err error) {
+	if db.migrateLock == "" {
+		return func() error { return nil }, nil
+	}
+	if err := createPrivate(db.migrateLock); err != nil {
+		return nil, err
+	}
+	handle, err := sql.Open("sqlite", sqliteDSN(db.migrateLock, "busy_timeout(60000)")+"&_txlock=exclusive")
+	if err != nil {
+		return nil, fmt.Errorf("open migration lock: %w", err)
+	}
+	held, err := handle.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock migrations: %w", err), handle.Close())
+	}
+	return func() error { return errors.Join(held.Rollback(), handle.Close()) }, nil
+}

@@ -1,0 +1,210 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/prometheus/client_golang/prometheus"
+	_ "modernc.org/sqlite" // The driver "sqlite".
+
+	"github.com/seed-ff5a32d8/dispatcher/migrations"
+)
+
+const (
+	// readLimit bounds every read: a list that takes longer is refused rather than starving the others.
+	readLimit = 2 * time.Second
+	// commitLimit bounds one group with its retries, and one change.
+	commitLimit = 2 * time.Second
+	// connectLimit bounds making a connection.
+	connectLimit = 2 * time.Second
+	// maintenanceLimit bounds one maintenance transaction.
+	maintenanceLimit = 30 * time.Second
+
+	defaultMaxConns = 20
+	// minMaxConns leaves three connections beside the writers'.
+	minMaxConns     = 6
+	postgresWriters = 3
+	sqliteReaders   = 4
+)
+
+// Options say what to open.
+type Options struct {
+	// URL is "postgres://…", "postgresql://…" or "sqlite:PATH". A missing SQLite file, and its directory, are made.
+	URL string
+	// MaxConns is the most connections to PostgreSQL; zero means 20, and it is never less than 6. SQLite ignores it.
+	MaxConns int
+	// Logger gets what no caller can be told; nil: nothing is logged.
+	Logger *slog.Logger
+	// Registerer gets the metrics; nil: they are not exported.
+	Registerer prometheus.Registerer
+}
+
+// A DB is an open database. Its methods are safe for concurrent use.
+type DB struct {
+	dialect *dialect
+	logger  *slog.Logger
+	metrics *metrics
+	// groups has the writers' connections, which nobody else can use up; pool has those of all other writes, and read
+	// those of reads. On SQLite groups and pool are one, with a single connection; on PostgreSQL pool and read.
+	groups, pool, read *sql.DB
+	// migrate opens a handle apart for migrations.
+	migrate func() (*sql.DB, error)
+	// migrateLock is a file that is locked while SQLite is migrated; empty on PostgreSQL.
+	migrateLock string
+
+	accepts, stamps, results *writer
+	writers                  []*writer
+	running                  sync.WaitGroup
+
+	statements statementCache
+	lanes      laneCache
+	policies   policyCache
+	ids        idSource
+}
+
+// Open opens the database and starts its writers. It does not migrate: see [Migrate]. Opening PostgreSQL needs no
+// server yet: until there is one, calls return store.ErrUnavailable. Close ends it.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{logger: o.Logger, metrics: m}
+	db.lanes.max = 100_000
+	db.policies.max = 1000
+	switch {
+	case strings.HasPrefix(o.URL, "postgres://"), strings.HasPrefix(o.URL, "postgresql://"):
+		err = db.openPostgres(o)
+	case strings.HasPrefix(o.URL, "sqlite:"):
+		err = db.openSQLite(ctx, strings.TrimPrefix(o.URL, "sqlite:"))
+	default:
+		err = errors.New("database URL must begin with postgres:// or sqlite:")
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range db.writers {
+		db.running.Go(w.run)
+	}
+	return db, nil
+}
+
+// openPostgres prepares one pool and a writer for each kind of group.
+func (db *DB) openPostgres(o Options) error {
+	config, err := pgx.ParseConfig(o.URL)
+	if err != nil {
+		// pgx masks the password in its own message.
+		return fmt.Errorf("parse database URL: %w", err)
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectLimit
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "dispatcher"
+	}
+	db.dialect = postgresDialect()
+	conns := o.MaxConns
+	if conns <= 0 {
+		conns = defaultMaxConns
+	}
+	conns = max(conns, minMaxConns)
+	db.groups = openPool(config, postgresWriters)
+	db.pool = openPool(config, conns-postgresWriters)
+	db.read = db.pool
+	db.migrate = func() (*sql.DB, error) { return stdlib.OpenDB(*config), nil }
+	db.accepts = newWriter(db, "accept")
+	db.stamps = newWriter(db, "stamp")
+	db.results = newWriter(db, "result")
+	db.writers = []*writer{db.accepts, db.stamps, db.results}
+	return nil
+}
+
+// openPool makes a pool that keeps its connections while they are used now and then.
+func openPool(config *pgx.ConnConfig, conns int) *sql.DB {
+	pool := stdlib.OpenDB(*config)
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	pool.SetConnMaxIdleTime(5 * time.Minute)
+	return pool
+}
+
+// openSQLite makes the file if it is missing, and opens one connection that writes and some that read.
+func (db *DB) openSQLite(ctx context.Context, path string) error {
+	if path == "" || path == ":memory:" {
+		return errors.New("database URL sqlite: needs the path of a file")
+	}
+	if err := createPrivate(path); err != nil {
+		return err
+	}
+	db.dialect = sqliteDialect()
+	dsn := func(pragmas ...string) string {
+		return sqliteDSN(path, append([]string{"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"}, pragmas...)...)
+	}
+	var err error
+	if db.groups, err = sql.Open("sqlite", dsn()+"&_txlock=immediate"); err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	db.groups.SetMaxOpenConns(1)
+	db.groups.SetMaxIdleConns(1)
+	db.pool = db.groups
+	// The first connection turns the file to WAL, before any reader could find it otherwise.
+	if err := db.groups.PingContext(ctx); err != nil {
+		return errors.Join(fmt.Errorf("open %s: %w", path, err), db.groups.Close())
+	}
+	if db.read, err = sql.Open("sqlite", dsn("query_only(1)")); err != nil {
+		return errors.Join(fmt.Errorf("open %s: %w", path, err), db.groups.Close())
+	}
+	db.read.SetMaxOpenConns(sqliteReaders)
+	db.read.SetMaxIdleConns(sqliteReaders)
+	db.migrate = func() (*sql.DB, error) { return sql.Open("sqlite", dsn()+"&_txlock=immediate") }
+	db.migrateLock = path + "-migrate"
+	w := newWriter(db, "all")
+	db.accepts, db.stamps, db.results = w, w, w
+	db.writers = []*writer{w}
+	return nil
+}
+
+// sqliteDSN names a file and what every connection to it begins with.
+func sqliteDSN(path string, pragmas ...string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{"_pragma": pragmas}.Encode()
+}
+
+// createPrivate makes the file, readable by its owner only, if it is missing. SQLite gives the files beside it the
+// same mode.
+func createPrivate(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("make database directory: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("make database file: %w", err)
+	}
+	return f.Close()
+}
+
+// Close commits what waits, ends the writers and closes the database. Calls that come later get store.ErrUnavailable.
+func (db *DB) Close() error {
+	for _, w := range db.writers {
+		w.close()
+	}
+	db.running.Wait()
+	err := db.statements.close()
+	return errors.Join(err, db.read.Close(), db.groups.Close())
+}
+
+// embedded says that one process owns the database.
+func (db *DB) embedded() bool { return db.dialect.name == migrations.SQLite }

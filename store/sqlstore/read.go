@@ -1,0 +1,112 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A querier is a pool or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// queryEach runs a query and calls scan for every row.
+func queryEach(ctx context.Context, q querier, scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	return eachRow(rows, scan)
+}
+
+// readError wraps what went wrong with a read; with store.ErrUnavailable where the database as a whole is to blame.
+func readError(operation string, err error) error {
+	if unavailable(err) {
+		return fmt.Errorf("%s: %w: %w", operation, store.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w", operation, err)
+}
+
+// Get returns the callback, or store.ErrNotFound when the project has none of that id. What of a damaged row can be
+// shown is shown.
+func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	var found []row
+	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+		r, err := db.scanCallback(rows)
+		found = append(found, r)
+		return err
+	}, `SELECT `+callbackColumns+` FROM callbacks WHERE callbacks.id = $1 AND callbacks.project = $2`, id, project)
+	if err != nil {
+		return store.Callback{}, readError("get callback", err)
+	}
+	if len(found) == 0 {
+		return store.Callback{}, fmt.Errorf("get callback %s: %w", id, store.ErrNotFound)
+	}
+	return found[0].Callback, nil
+}
+
+// Payload returns the callback's body as it was given; store.ErrNotFound when the project has no such callback,
+// store.ErrPayloadPurged when retention has removed the body. A callback that never had one has the zero Payload.
+func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, error) {
+	c, err := db.Get(ctx, project, id)
+	if err != nil {
+		return store.Payload{}, err
+	}
+	if c.PayloadPurged {
+		return store.Payload{}, fmt.Errorf("payload of %s: %w", id, store.ErrPayloadPurged)
+	}
+	if c.PayloadID == "" {
+		return store.Payload{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	p := store.Payload{ID: c.PayloadID, ContentType: c.ContentType}
+	found := false
+	err = queryEach(ctx, db.read, func(rows *sql.Rows) error {
+		found = true
+		return rows.Scan(&p.Body)
+	}, `SELECT body FROM payloads WHERE id = $1 AND project = $2`, c.PayloadID, project)
+	if err != nil {
+		return store.Payload{}, readError("read payload", err)
+	}
+	if !found {
+		// It was purged between the two reads.
+		return store.Payload{}, fmt.Errorf("payload of %s: %w", id, store.ErrPayloadPurged)
+	}
+	if p.Body == nil {
+		p.Body = []byte{}
+	}
+	return p, nil
+}
+
+// AuditEntries returns the project's audit, newest first: at most limit entries with ids below after, which is empty for
+// the newest.
+func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	if after == "" {
+		after = "~" // Above every ULID.
+	}
+	var entries []store.AuditEntry
+	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+		var e store.AuditEntry
+		if err := rows.Scan(&e.ID, &e.Project, &e.At, &e.Actor, &e.Action, &e.Object, &e.Reason, &e.Detail); err != nil {
+			return err
+		}
+		entries = append(entries, e)
+		return nil
+	}, `SELECT id, project, at, actor, action, object, reason, detail FROM audit
+		WHERE project = $1 AND id < $2
+		ORDER BY id DESC
+		LIMIT $3`, project, after, min(max(limit, 1), math.MaxInt32))
+	if err != nil {
+		return nil, readError("read audit", err)
+	}
+	return entries, nil
+}

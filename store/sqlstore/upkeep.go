@@ -1,0 +1,181 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// The names of cursors and leases that this package keeps for itself.
+const (
+	sweepCursor       = "sweep"
+	idempotencyCursor = "idempotency"
+	pingLease         = "ping"
+)
+
+// idempotencyAge is how long a key lives at least. While its callback is open it lives on.
+const idempotencyAge = 7 * 24 * time.Hour
+
+// TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held.
+func (db *DB) TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error) {
+	held := false
+	err := db.change(ctx, func(t *tx) error {
+		n, err := t.exec(`INSERT INTO leases (name, holder, held_until) VALUES ($1, $2, $3)
+			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
+			WHERE leases.holder = excluded.holder OR leases.held_until <= $4`, name, holder, now+ttl.Milliseconds(), now)
+		held = n > 0
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("lease %s: %w", name, err)
+	}
+	return held, nil
+}
+
+// Ping commits something and returns nil, or says why it could not.
+func (db *DB) Ping(ctx context.Context) error {
+	err := db.change(ctx, func(t *tx) error {
+		_, err := t.exec(`INSERT INTO leases (name, holder, held_until) VALUES ($1, '', 0)
+			ON CONFLICT (name) DO UPDATE SET held_until = leases.held_until + 1`, pingLease)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ping: %w", err)
+	}
+	return nil
+}
+
+// NextGeneration adds one to the generation if it is still from, and returns what it is now. Without the index's row it
+// returns store.ErrNotFound.
+func (db *DB) NextGeneration(ctx context.Context, from int64) (int64, error) {
+	var generation int64
+	err := db.change(ctx, func(t *tx) error {
+		if _, err := t.exec(`UPDATE index_meta SET generation = generation + 1 WHERE id = 1 AND generation = $1`, from); err != nil {
+			return err
+		}
+		found := false
+		if err := t.each(func(rows *sql.Rows) error {
+			found = true
+			return rows.Scan(&generation)
+		}, `SELECT generation FROM index_meta WHERE id = 1`); err != nil {
+			return err
+		}
+		if !found {
+			return store.ErrNotFound
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("next generation: %w", err)
+	}
+	return generation, nil
+}
+
+// SweepCursor returns the sweep's place; the beginning when none was kept.
+func (db *DB) SweepCursor(ctx context.Context) (store.Cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	var c store.Cursor
+	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+		return rows.Scan(&c.DueAt, &c.ID)
+	}, `SELECT due_at, id FROM cursors WHERE name = $1`, sweepCursor)
+	if err != nil {
+		return store.Cursor{}, readError("sweep cursor", err)
+	}
+	return c, nil
+}
+
+// SetSweepCursor keeps the sweep's place.
+func (db *DB) SetSweepCursor(ctx context.Context, c store.Cursor) error {
+	if err := db.maintain(ctx, func(t *tx) error { return t.setCursor(sweepCursor, c) }); err != nil {
+		return fmt.Errorf("set sweep cursor: %w", err)
+	}
+	return nil
+}
+
+func (t *tx) setCursor(name string, c store.Cursor) error {
+	_, err := t.exec(`INSERT INTO cursors (name, due_at, id) VALUES ($1, $2, $3)
+		ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at, id = excluded.id`, name, c.DueAt, c.ID)
+	return err
+}
+
+// Fold adds up counter deltas, and removes idempotency keys that have ended: those older than seven days whose callback
+// is terminal or gone. Both are bounded; what is left waits for the next call.
+func (db *DB) Fold(ctx context.Context, now int64) error {
+	for range foldRounds {
+		taken := 0
+		err := db.maintain(ctx, func(t *tx) error {
+			var err error
+			taken, err = t.foldCounters()
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("fold: %w", err)
+		}
+		if taken < foldRows {
+			break
+		}
+	}
+	if err := db.maintain(ctx, func(t *tx) error { return t.endKeys(now) }); err != nil {
+		return fmt.Errorf("fold: remove idempotency keys: %w", err)
+	}
+	return nil
+}
+
+// endKeys looks at the next keys that are old enough, from where the last call ended, and removes those whose callback
+// is not open. The cursor keeps the keys of long-lived callbacks from being looked at in every call.
+func (t *tx) endKeys(now int64) error {
+	var at store.Cursor
+	if err := t.each(func(rows *sql.Rows) error {
+		return rows.Scan(&at.DueAt, &at.ID)
+	}, `SELECT due_at, id FROM cursors WHERE name = $1`, idempotencyCursor); err != nil {
+		return err
+	}
+	start := at
+	seen := 0
+	var ended []idempotencyKey
+	if err := t.each(func(rows *sql.Rows) error {
+		var k idempotencyKey
+		var open int
+		if err := rows.Scan(&k.project, &k.route, &k.key, &at.DueAt, &at.ID, &open); err != nil {
+			return err
+		}
+		seen++
+		if open == 0 {
+			ended = append(ended, k)
+		}
+		return nil
+	}, `SELECT project, route, key, created_at, callback_id,
+			CASE WHEN EXISTS (SELECT 1 FROM callbacks WHERE callbacks.id = idempotency.callback_id AND callbacks.state = 'scheduled')
+				THEN 1 ELSE 0 END
+		FROM idempotency
+		WHERE (created_at, callback_id) > ($1, $2) AND created_at < $3
+		ORDER BY created_at, callback_id
+		LIMIT $4`, at.DueAt, at.ID, now-idempotencyAge.Milliseconds(), t.db.dialect.maintenanceBatch); err != nil {
+		return err
+	}
+	if len(ended) > 0 {
+		input, args, _, err := t.input([]column{
+			texts("project", ended, func(k idempotencyKey) string { return k.project }),
+			texts("route", ended, func(k idempotencyKey) string { return k.route }),
+			texts("key", ended, func(k idempotencyKey) string { return k.key }),
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(`DELETE FROM idempotency
+			WHERE (project, route, key) IN (SELECT i.project, i.route, i.key FROM `+input+`)`, args...); err != nil {
+			return err
+		}
+	}
+	if seen < t.db.dialect.maintenanceBatch {
+		at = store.Cursor{} // That was the end: begin again.
+	}
+	if at == start {
+		return nil
+	}
+	return t.setCursor(idempotencyCursor, at)
+}

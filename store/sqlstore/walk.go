@@ -1,0 +1,182 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// openColumns are what scanOpen reads, in its order.
+const openColumns = `
+	id,
+	project,
+	lane,
+	lock_key,
+	due_at,
+	CASE WHEN attempt_count > 0 THEN 1 ELSE 0 END,
+	claim_token,
+	claim_until,
+	expires_at`
+
+func scanOpen(rows *sql.Rows) (store.OpenRow, error) {
+	var r store.OpenRow
+	var retry int
+	err := rows.Scan(&r.ID, &r.Project, &r.LaneID, &r.LockKey, &r.DueAt, &retry, &r.ClaimToken, &r.ClaimUntil, &r.ExpiresAt)
+	r.Retry = retry != 0
+	return r, err
+}
+
+// walk reads open rows for sweep and rebuild.
+func (db *DB) walk(ctx context.Context, name, query string, args ...any) ([]store.OpenRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	var open []store.OpenRow
+	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+		r, err := scanOpen(rows)
+		open = append(open, r)
+		return err
+	}, query, args...)
+	if err != nil {
+		return nil, readError(name, err)
+	}
+	return open, nil
+}
+
+// Overdue returns scheduled rows after the cursor, in order of (due_at, id), that are due before dueBefore and have no
+// claim that is alive at claimedBefore or later.
+func (db *DB) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error) {
+	return db.walk(ctx, "walk overdue rows", `SELECT `+openColumns+` FROM callbacks
+		WHERE state = 'scheduled'
+			AND (due_at, id) > ($1, $2)
+			AND due_at < $3
+			AND claim_until <= $4
+		ORDER BY due_at, id
+		LIMIT $5`, after.DueAt, after.ID, dueBefore, claimedBefore, limit)
+}
+
+// Open returns open rows after the cursor, in order of (due_at, id).
+func (db *DB) Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
+	return db.walk(ctx, "walk open rows", `SELECT `+openColumns+` FROM callbacks
+		WHERE state = 'scheduled' AND (due_at, id) > ($1, $2)
+		ORDER BY due_at, id
+		LIMIT $3`, after.DueAt, after.ID, limit)
+}
+
+// claimAhead is how far the due time of a claimed row may lie ahead of now: a claim needs a due row, but the clock that
+// said so may have been another one than now's.
+const claimAhead = 3_600_000
+
+// Claimed returns the rows after the cursor whose claim is alive at now, in order of (due_at, id).
+func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error) {
+	return db.walk(ctx, "walk claimed rows", `SELECT `+openColumns+` FROM callbacks
+		WHERE state = 'scheduled'
+			AND (due_at, id) > ($1, $2)
+			AND due_at <= $3
+			AND claim_until > $4
+		ORDER BY due_at, id
+		LIMIT $5`, after.DueAt, after.ID, now+claimAhead, now, limit)
+}
+
+// ByID returns those of the ids that are open, in order of (due_at, id).
+func (db *DB) ByID(ctx context.Context, ids []string) ([]store.OpenRow, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	columns := []column{{name: "id", texts: ids}}
+	input, _ := db.dialect.input(1, columns)
+	args, err := db.dialect.args(columns)
+	if err != nil {
+		return nil, err
+	}
+	return db.walk(ctx, "find open rows", `SELECT `+openColumns+` FROM callbacks
+		WHERE id IN (SELECT i.id FROM `+input+`) AND state = 'scheduled'
+		ORDER BY due_at, id`, args...)
+}
+
+// Expire ends up to limit open, unclaimed rows whose expiry has passed as Dead, Expired, and returns them as they were.
+// One whose cancel was requested ends Canceled, one that was retried once from a terminal state falls back to that.
+func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
+	var expired []store.OpenRow
+	for limit > 0 {
+		batch := min(limit, db.dialect.maintenanceBatch)
+		var part []store.OpenRow
+		err := db.maintain(ctx, func(t *tx) error {
+			part = nil
+			return t.expire(now, batch, &part)
+		})
+		if err != nil {
+			return expired, fmt.Errorf("expire: %w", err)
+		}
+		expired = append(expired, part...)
+		if len(part) < batch {
+			break
+		}
+		limit -= batch
+	}
+	return expired, nil
+}
+
+func (t *tx) expire(now int64, limit int, expired *[]store.OpenRow) error {
+	var due []row
+	if err := t.each(func(rows *sql.Rows) error {
+		r, err := t.db.scanCallback(rows)
+		due = append(due, r)
+		return err
+	}, `SELECT `+callbackColumns+` FROM callbacks
+		WHERE callbacks.state = 'scheduled'
+			AND callbacks.expires_at > 0
+			AND callbacks.expires_at <= $1
+			AND callbacks.claim_until <= $1
+		ORDER BY callbacks.expires_at
+		LIMIT $2`+t.db.dialect.skipLocked, now, limit); err != nil {
+		return err
+	}
+	slices.SortFunc(due, func(a, b row) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
+	for _, r := range due {
+		*expired = append(*expired, store.OpenRow{
+			ID: r.ID, Project: r.Project, LaneID: r.LaneID, LockKey: r.LockKey, DueAt: r.DueAt, Retry: r.AttemptCount > 0,
+			ClaimToken: r.ClaimToken, ClaimUntil: r.ClaimUntil, ExpiresAt: r.ExpiresAt,
+		})
+		if err := t.recordLostClaim(&r, now); err != nil {
+			return err
+		}
+		state, reason := store.Dead, store.Expired
+		switch {
+		case r.CancelRequested:
+			state, reason = store.Canceled, store.Requested
+		case r.ResumeState != "":
+			state, reason = r.ResumeState, r.ResumeReason
+		}
+		if err := t.end(&r, state, reason, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DropClaims makes every claim end at once and returns how many did. Only the sole owner of an embedded index may call
+// it, at start: the attempts that held the claims died with the process before, and each counts as crashed.
+func (db *DB) DropClaims(ctx context.Context, now int64) (int, error) {
+	dropped := 0
+	for {
+		var n int64
+		err := db.maintain(ctx, func(t *tx) error {
+			var err error
+			n, err = t.exec(`UPDATE callbacks SET claim_until = $1 WHERE id IN (
+				SELECT id FROM callbacks
+				WHERE state = 'scheduled' AND claim_until > $1
+				LIMIT $2)`, now, t.db.dialect.maintenanceBatch)
+			return err
+		})
+		if err != nil {
+			return dropped, fmt.Errorf("drop claims: %w", err)
+		}
+		dropped += int(n)
+		if n < int64(db.dialect.maintenanceBatch) {
+			return dropped, nil
+		}
+	}
+}

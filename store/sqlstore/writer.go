@@ -1,0 +1,350 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// groupRows is how many rows a group gathers. One call with more is a group of its own.
+	groupRows = 256
+	// queueRows bounds what waits for a writer. Beyond it calls are refused at once: they would only wait in vain.
+	queueRows = 20_000
+	// queueWait is how long a call waits for its group to begin.
+	queueWait = 2 * time.Second
+	// idleWait is how long a maintenance write lets others pass.
+	idleWait = 2 * time.Second
+)
+
+// An entry is one row of a group: a draft, a claim or a result.
+type entry interface {
+	// fail tells the row's caller why this row alone was not committed.
+	fail(err error)
+}
+
+// A call is what one caller wants committed together.
+type call struct {
+	entries []entry
+	done    chan struct{}
+	// err is for all rows of the call; it is set before done is closed.
+	err error
+	// taken is guarded by the writer's mutex: the call has left the queue.
+	taken bool
+}
+
+// A single is a transaction that is not grouped: a change, or maintenance. Only SQLite sends those through its writer.
+type single struct {
+	run   func() error
+	since time.Time
+	done  chan error
+}
+
+// A writer commits groups, one after the other.
+type writer struct {
+	db   *DB
+	kind string
+	wake chan struct{}
+
+	mu      sync.Mutex
+	calls   []*call
+	rows    int
+	singles []*single
+	idle    []*single
+	closed  bool
+}
+
+func newWriter(db *DB, kind string) *writer {
+	return &writer{db: db, kind: kind, wake: make(chan struct{}, 1)}
+}
+
+// commit hands the entries to the writer and waits until they are committed or refused. A caller whose context ends,
+// or that has waited too long for its turn, is taken out of the queue; once its group runs, only its wait ends.
+func (w *writer) commit(ctx context.Context, entries []entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c := &call{entries: entries, done: make(chan struct{})}
+	w.mu.Lock()
+	switch {
+	case w.closed:
+		w.mu.Unlock()
+		return fmt.Errorf("%w: closed", store.ErrUnavailable)
+	case w.rows+len(entries) > queueRows && w.rows > 0:
+		w.mu.Unlock()
+		return fmt.Errorf("%w: %d rows wait already", store.ErrUnavailable, w.rows)
+	}
+	w.calls = append(w.calls, c)
+	w.rows += len(entries)
+	w.mu.Unlock()
+	w.signal()
+
+	patience := time.NewTimer(queueWait)
+	defer patience.Stop()
+	for {
+		select {
+		case <-c.done:
+			return c.err
+		case <-ctx.Done():
+			w.leave(c)
+			return ctx.Err()
+		case <-patience.C:
+			if w.leave(c) {
+				return fmt.Errorf("%w: waited %s for a turn", store.ErrUnavailable, queueWait)
+			}
+		}
+	}
+}
+
+// leave takes a call out of the queue and says whether it was still there.
+func (w *writer) leave(c *call) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.taken {
+		return false
+	}
+	i := slices.Index(w.calls, c)
+	w.calls = slices.Delete(w.calls, i, i+1)
+	w.rows -= len(c.entries)
+	c.taken = true
+	return true
+}
+
+// do runs a transaction of its own between groups and waits for it. With idle it lets groups and changes pass first,
+// for at most idleWait.
+func (w *writer) do(ctx context.Context, idle bool, run func() error) error {
+	s := &single{run: run, since: time.Now(), done: make(chan error, 1)}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return fmt.Errorf("%w: closed", store.ErrUnavailable)
+	}
+	if idle {
+		w.idle = append(w.idle, s)
+	} else {
+		w.singles = append(w.singles, s)
+	}
+	w.mu.Unlock()
+	w.signal()
+	select {
+	case err := <-s.done:
+		return err
+	case <-ctx.Done():
+		if w.leaveSingle(s) {
+			return ctx.Err()
+		}
+		return <-s.done // It runs, and it writes to what its caller reads.
+	}
+}
+
+// leaveSingle takes a single transaction out of the queue and says whether it was still there.
+func (w *writer) leaveSingle(s *single) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, queue := range []*[]*single{&w.singles, &w.idle} {
+		if i := slices.Index(*queue, s); i >= 0 {
+			*queue = slices.Delete(*queue, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+func (w *writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close lets what waits be committed and ends run.
+func (w *writer) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.signal()
+}
+
+// run commits until the writer is closed and nothing waits.
+func (w *writer) run() {
+	for {
+		group, one, end := w.next()
+		switch {
+		case len(group) > 0:
+			w.commitGroup(group)
+		case end:
+			return
+		case one == nil:
+			<-w.wake
+		}
+		if one != nil {
+			one.done <- one.run()
+		}
+	}
+}
+
+// next takes a group, and one single transaction that is to run after it.
+func (w *writer) next() (group []*call, one *single, end bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rows, n := 0, 0
+	for _, c := range w.calls {
+		if n > 0 && rows+len(c.entries) > groupRows {
+			break
+		}
+		c.taken = true
+		rows += len(c.entries)
+		n++
+	}
+	group = append(group, w.calls[:n]...)
+	w.calls = slices.Delete(w.calls, 0, n)
+	w.rows -= rows
+	switch {
+	case len(w.singles) > 0:
+		one = w.singles[0]
+		w.singles = slices.Delete(w.singles, 0, 1)
+	case len(w.idle) > 0 && (n == 0 || time.Since(w.idle[0].since) >= idleWait):
+		one = w.idle[0]
+		w.idle = slices.Delete(w.idle, 0, 1)
+	}
+	return group, one, w.closed && n == 0 && one == nil
+}
+
+// commitGroup commits the calls together and answers them.
+func (w *writer) commitGroup(group []*call) {
+	var entries []entry
+	for _, c := range group {
+		entries = append(entries, c.entries...)
+	}
+	started := time.Now()
+	err := w.commitEntries(entries)
+	w.db.metrics.seconds.WithLabelValues(w.kind).Observe(time.Since(started).Seconds())
+	w.db.metrics.rows.WithLabelValues(w.kind).Observe(float64(len(entries)))
+	if err != nil {
+		w.db.metrics.errors.Inc()
+		// Whoever queued up meanwhile has waited for a database that cannot commit: it is told so now.
+		group = append(group, w.drain()...)
+	}
+	for _, c := range group {
+		c.err = err
+		close(c.done)
+	}
+}
+
+// drain takes everything that waits out of the queue.
+func (w *writer) drain() []*call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	calls := w.calls
+	for _, c := range calls {
+		c.taken = true
+	}
+	w.calls, w.rows = nil, 0
+	return calls
+}
+
+// commitEntries commits the entries in one transaction. If that is refused for good it commits each half by itself, down
+// to the row that is to blame. The error it returns means that SQL is unavailable and none of the entries was committed;
+// where that happens after a part has been committed, the rest is told row by row.
+func (w *writer) commitEntries(entries []entry) error {
+	err := w.db.transact(context.Background(), w.db.groups, commitLimit, func(t *tx) error { return t.apply(entries) })
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrUnavailable):
+		return err
+	case len(entries) == 1:
+		w.db.metrics.errors.Inc()
+		w.refuse(entries[0], err)
+		return nil
+	}
+	half := len(entries) / 2
+	left := w.commitEntries(entries[:half])
+	right := left
+	if left == nil {
+		right = w.commitEntries(entries[half:])
+	}
+	if left != nil {
+		return left
+	}
+	if right != nil {
+		for _, e := range entries[half:] {
+			e.fail(right)
+		}
+	}
+	return nil
+}
+
+// refuse answers the row that alone makes its transaction fail. A claim of it is refused and the row set aside, so that
+// the index does not hand it out for ever.
+func (w *writer) refuse(e entry, err error) {
+	claim, ok := e.(*stampEntry)
+	if !ok {
+		e.fail(err)
+		return
+	}
+	w.db.logger.Error("a row cannot be claimed and is set aside", "callback_id", claim.ID, "error", err)
+	serr := w.db.transact(context.Background(), w.db.groups, commitLimit, func(t *tx) error { return t.setAside([]string{claim.ID}, claim.stamp.Now) })
+	if serr != nil {
+		e.fail(errors.Join(err, serr))
+		return
+	}
+	claim.refuse(store.Refusal{ID: claim.ID, Terminal: true, Corrupt: true})
+}
+
+// apply writes the entries: results first, so that what they free can be claimed by the same group's stamps.
+func (t *tx) apply(entries []entry) error {
+	var drafts []*acceptEntry
+	var claims []*stampEntry
+	var results []*resultEntry
+	for _, e := range entries {
+		switch e := e.(type) {
+		case *acceptEntry:
+			drafts = append(drafts, e)
+		case *stampEntry:
+			claims = append(claims, e)
+		case *resultEntry:
+			results = append(results, e)
+		}
+	}
+	if err := t.applyResults(results); err != nil {
+		return fmt.Errorf("commit results: %w", err)
+	}
+	if err := t.applyDrafts(drafts); err != nil {
+		return fmt.Errorf("accept: %w", err)
+	}
+	if err := t.applyStamps(claims); err != nil {
+		return fmt.Errorf("stamp: %w", err)
+	}
+	return nil
+}
+
+// change runs fn in a transaction of its own, on SQLite by way of the writer.
+func (db *DB) change(ctx context.Context, fn func(*tx) error) error {
+	return db.alone(ctx, false, commitLimit, fn)
+}
+
+// maintain is change for writes that can wait until nothing else does.
+func (db *DB) maintain(ctx context.Context, fn func(*tx) error) error {
+	return db.alone(ctx, true, maintenanceLimit, fn)
+}
+
+func (db *DB) alone(ctx context.Context, idle bool, limit time.Duration, fn func(*tx) error) error {
+	if !db.embedded() {
+		return db.transact(ctx, db.pool, limit, fn)
+	}
+	return db.accepts.do(ctx, idle, func() error {
+		if err := ctx.Err(); err != nil {
+			return err // The caller has gone; nobody would read what fn finds.
+		}
+		return db.transact(context.WithoutCancel(ctx), db.pool, limit, fn)
+	})
+}

@@ -1,0 +1,248 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func testAcceptRow(f *fixture) {
+	version := int64(7)
+	given := f.draft(func(d *store.Draft) {
+		c := &d.Callback
+		c.EndpointID = "01K00000000000000000000000"
+		c.Headers = []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "X-Shop", Value: "<8> & “9”"}}
+		c.Labels = map[string]string{"channel": "alipay", "金额": "一\"百\\"}
+		c.LockKey = "order-1"
+		c.ExpiresAt = f.now + 3_600_000
+		c.LadderBase = -3
+		c.Version = &version
+		c.Policy.StopOn = []int{410}
+		c.Policy.Jitter = 0.25
+		c.Policy.RepeatLast = true
+		c.Policy.Deadline = 72 * time.Hour
+		c.Policy.Name = "payment"
+	})
+	a := f.acceptAll(given)[0]
+	if a.Err != nil || a.Replayed {
+		f.Fatalf("accepted %+v", a)
+	}
+	want := given.Callback
+	want.LaneID, want.PayloadID = a.Callback.LaneID, a.Callback.PayloadID
+	if want.LaneID <= 0 || want.PayloadID == "" {
+		f.Errorf("lane %d and payload %q were not given", want.LaneID, want.PayloadID)
+	}
+	if diff := cmp.Diff(want, a.Callback); diff != "" {
+		f.Errorf("accepted callback differs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, f.get(want.ID)); diff != "" {
+		f.Errorf("stored callback differs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.Policy, f.claim(want.ID).Policy); diff != "" {
+		f.Errorf("stamped policy differs (-want +got):\n%s", diff)
+	}
+}
+
+func testAcceptBytes(f *fixture) {
+	for name, body := range map[string][]byte{
+		"none":         nil,
+		"empty":        {},
+		"NUL":          []byte("a\x00b"),
+		"invalid UTF8": {0xff, 0xfe, 0x80, 0x00, 0x27, 0x5c},
+		"large":        bytes.Repeat([]byte{0x00, 0xff, '"', '\\'}, 64<<10),
+	} {
+		c := f.accept(func(d *store.Draft) { d.Body = body })
+		p, err := f.Payload(f.ctx(), project, c.ID)
+		if err != nil {
+			f.Fatalf("%s: payload: %v", name, err)
+		}
+		if !bytes.Equal(p.Body, body) || (p.Body == nil) != (body == nil) {
+			f.Errorf("%s: payload of %d bytes came back as %d bytes", name, len(body), len(p.Body))
+		}
+		if body != nil && p.ContentType != "application/json" {
+			f.Errorf("%s: content type came back as %q", name, p.ContentType)
+		}
+		if s := f.claim(c.ID); !bytes.Equal(s.Body, body) {
+			f.Errorf("%s: stamp fetched %d bytes of %d", name, len(s.Body), len(body))
+		}
+	}
+}
+
+func testAcceptAnswersInPlace(f *fixture) {
+	const n = 1000
+	drafts := make([]store.Draft, n)
+	for i := range drafts {
+		drafts[n-1-i] = f.draft(func(d *store.Draft) { d.Callback.Lane = fmt.Sprint("lane-", i%10) })
+	}
+	lanes := make(map[string]int64)
+	for i, a := range f.acceptAll(drafts...) {
+		if a.Err != nil || a.Callback.ID != drafts[i].Callback.ID {
+			f.Fatalf("draft %d was answered with %+v", i, a)
+		}
+		if id, ok := lanes[a.Callback.Lane]; ok && id != a.Callback.LaneID {
+			f.Fatalf("lane %s is %d and %d", a.Callback.Lane, id, a.Callback.LaneID)
+		}
+		lanes[a.Callback.Lane] = a.Callback.LaneID
+	}
+	if len(lanes) != 10 {
+		f.Errorf("%d lanes for 10 keys", len(lanes))
+	}
+	other := f.accept(func(d *store.Draft) { d.Callback.Lane, d.Callback.Project = "lane-1", "other" })
+	if other.LaneID == lanes["lane-1"] {
+		f.Error("two projects share a lane")
+	}
+}
+
+// testAcceptBadRow gives a draft whose id is taken among good ones: it alone is refused.
+func testAcceptBadRow(f *fixture) {
+	taken := f.accept(nil)
+	drafts := make([]store.Draft, 9)
+	for i := range drafts {
+		drafts[i] = f.draft(nil)
+	}
+	drafts[5].Callback.ID = taken.ID
+	drafts[5].Callback.Ref = "another"
+	for i, a := range f.acceptAll(drafts...) {
+		if bad := i == 5; (a.Err != nil) != bad {
+			f.Errorf("draft %d: error %v", i, a.Err)
+		}
+	}
+	if c := f.get(taken.ID); c.Ref != taken.Ref {
+		f.Errorf("the first callback was changed: ref is %q", c.Ref)
+	}
+	if n := f.counts().States[store.Scheduled]; n != 9 {
+		f.Errorf("%d callbacks are counted, want 9", n)
+	}
+}
+
+func keyed(key, fingerprint string) func(*store.Draft) {
+	return func(d *store.Draft) {
+		d.Idempotency = &store.Idempotency{Route: "POST /v1/callbacks", Key: key, Fingerprint: []byte(fingerprint)}
+	}
+}
+
+func testIdempotency(f *fixture) {
+	first := f.accept(keyed("k1", "one"))
+	again := f.acceptAll(f.draft(keyed("k1", "one")))[0]
+	if again.Err != nil || !again.Replayed || again.Callback.ID != first.ID {
+		f.Errorf("the same request again: %+v", again)
+	}
+	if diff := cmp.Diff(f.get(first.ID), again.Callback); diff != "" {
+		f.Errorf("replayed callback differs (-want +got):\n%s", diff)
+	}
+	if other := f.acceptAll(f.draft(keyed("k1", "two")))[0]; !errors.Is(other.Err, store.ErrIdempotencyMismatch) {
+		f.Errorf("another request with the same key: %+v", other)
+	}
+	batch := f.acceptAll(
+		f.draft(keyed("k2", "one")), f.draft(keyed("k2", "one")), f.draft(keyed("k2", "two")), f.draft(nil),
+		f.draft(func(d *store.Draft) { keyed("k2", "two")(d); d.Callback.Project = "other" }),
+		f.draft(func(d *store.Draft) { keyed("k2", "two")(d); d.Idempotency.Route = "batch" }),
+	)
+	if batch[0].Err != nil || batch[0].Replayed {
+		f.Errorf("first of its key in a batch: %+v", batch[0])
+	}
+	if !batch[1].Replayed || batch[1].Callback.ID != batch[0].Callback.ID {
+		f.Errorf("second of its key in a batch: %+v", batch[1])
+	}
+	if !errors.Is(batch[2].Err, store.ErrIdempotencyMismatch) {
+		f.Errorf("another request with the key, in a batch: %+v", batch[2])
+	}
+	for i, a := range batch[3:] {
+		if a.Err != nil || a.Replayed {
+			f.Errorf("draft %d of the batch: %+v", i+3, a)
+		}
+	}
+	if n := f.counts().States[store.Scheduled]; n != 4 {
+		f.Errorf("%d callbacks are counted in the project, want 4", n)
+	}
+	if p, err := f.Payload(f.ctx(), project, batch[1].Callback.ID); err != nil || len(p.Body) == 0 {
+		f.Errorf("payload of the first of its key: %v, %d bytes", err, len(p.Body))
+	}
+}
+
+// testAcceptConcurrently lets many callers accept at once, some of them with the same key, some giving up.
+func testAcceptConcurrently(f *fixture) {
+	const callers, each = 40, 5
+	var wg sync.WaitGroup
+	ids := make(chan string, callers*each)
+	for i := range callers {
+		wg.Go(func() {
+			drafts := make([]store.Draft, each)
+			for n := range drafts {
+				drafts[n] = f.draft(nil)
+			}
+			keyed("shared", "same")(&drafts[0])
+			ctx, cancel := context.WithCancel(f.ctx())
+			defer cancel()
+			if i%4 == 3 {
+				go cancel()
+			}
+			accepted, err := f.Accept(ctx, drafts)
+			if errors.Is(err, context.Canceled) {
+				return
+			}
+			if err != nil {
+				f.Errorf("accept: %v", err)
+				return
+			}
+			for _, a := range accepted {
+				if a.Err != nil {
+					f.Errorf("accept: %v", a.Err)
+				}
+				ids <- a.Callback.ID
+			}
+		})
+	}
+	wg.Wait()
+	close(ids)
+	for id := range ids {
+		f.get(id)
+	}
+	page, err := f.List(f.ctx(), project, store.Filter{Limit: 500, Now: f.now})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if n := f.counts().States[store.Scheduled]; n != int64(len(page.Callbacks)) {
+		f.Errorf("%d callbacks are counted and %d are there", n, len(page.Callbacks))
+	}
+}
+
+// testSharedPayload accepts two callbacks with one body, and purges one after the other.
+func testSharedPayload(f *fixture) {
+	shared := f.id()
+	fan := func(d *store.Draft) { d.Callback.PayloadID = shared }
+	a := f.acceptAll(f.draft(fan), f.draft(fan))
+	later := f.accept(func(d *store.Draft) { fan(d); d.Body = nil })
+	for _, id := range []string{a[0].Callback.ID, a[1].Callback.ID, later.ID} {
+		if s := f.claim(id); string(s.Body) != `{"paid":10000}` {
+			f.Errorf("body of %s is %q", id, s.Body)
+		}
+	}
+	f.now += claimLasts
+	end := func(id string) {
+		f.win(f.succeeded(f.claim(id)))
+		f.now += 1000
+		if _, _, err := f.Purge(f.ctx(), f.now, 0, 100); err != nil {
+			f.Fatalf("purge: %v", err)
+		}
+		if _, err := f.Payload(f.ctx(), project, id); !errors.Is(err, store.ErrPayloadPurged) {
+			f.Errorf("payload after the purge: %v", err)
+		}
+	}
+	end(a[0].Callback.ID)
+	end(later.ID)
+	if p, err := f.Payload(f.ctx(), project, a[1].Callback.ID); err != nil || len(p.Body) == 0 {
+		f.Errorf("the last user's payload: %v", err)
+	}
+	end(a[1].Callback.ID)
+}
+
+var _ testing.TB = (*fixture)(nil)

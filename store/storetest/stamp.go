@@ -1,0 +1,148 @@
+package storetest
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func testStamp(f *fixture) {
+	a, b := f.accept(nil), f.accept(nil)
+	stamped, refused, err := f.Stamp(f.ctx(), store.Stamp{
+		Token: "t1", Now: f.now + 5, Margin: margin,
+		Claims: []store.StampClaim{{ID: b.ID, Diverts: 3}, {ID: a.ID}},
+	})
+	if err != nil || len(refused) != 0 || len(stamped) != 2 {
+		f.Fatalf("stamped %d, refused %+v, error %v", len(stamped), refused, err)
+	}
+	slices.SortFunc(stamped, func(x, y store.Stamped) int { return cmp.Compare(x.ID, y.ID) })
+	for i, s := range stamped {
+		if s.Fence != 1 || s.ClaimToken != "t1" || s.ClaimUntil != f.now+5+claimLasts || s.CrashCount != 1 || s.AttemptSeq != 0 {
+			f.Errorf("claim %d: %+v", i, s.Callback)
+		}
+		if s.StateAt(f.now+5) != store.Attempting || s.StateAt(s.ClaimUntil) != store.Scheduled {
+			f.Errorf("claim %d does not end at its end", i)
+		}
+		if string(s.Body) != `{"paid":10000}` || s.Lane == "" {
+			f.Errorf("claim %d lacks what an attempt needs: body %q, lane %q", i, s.Body, s.Lane)
+		}
+	}
+	if stamped[0].DivertCount != 0 || stamped[1].DivertCount != 3 {
+		f.Errorf("diverts are %d and %d", stamped[0].DivertCount, stamped[1].DivertCount)
+	}
+	if c := f.get(a.ID); c.StateAt(f.now+10) != store.Attempting || c.DueAt != a.DueAt {
+		f.Errorf("after the stamp: %+v", c)
+	}
+}
+
+func testStampRefuses(f *fixture) {
+	ended := f.dead(nil)
+	held := f.accept(nil)
+	first := f.claim(held.ID)
+	later := f.accept(func(d *store.Draft) { d.Callback.DueAt += 60_000 })
+	unknown := f.id()
+	_, refused := f.stamp(f.token(), ended.ID, held.ID, later.ID, unknown)
+	want := map[string]store.Refusal{
+		ended.ID: {ID: ended.ID, Terminal: true, Retry: true},
+		held.ID:  {ID: held.ID, Due: first.ClaimUntil},
+		later.ID: {ID: later.ID, Due: later.DueAt},
+		unknown:  {ID: unknown, Terminal: true},
+	}
+	if len(refused) != len(want) {
+		f.Fatalf("refused %+v", refused)
+	}
+	for _, r := range refused {
+		if r != want[r.ID] {
+			f.Errorf("refused %+v, want %+v", r, want[r.ID])
+		}
+	}
+	if c := f.get(held.ID); c.Fence != first.Fence || c.ClaimToken != first.ClaimToken || c.CrashCount != 1 {
+		f.Errorf("a refused stamp changed the claim: %+v", c)
+	}
+}
+
+// testStampSameToken repeats a stamp whose reply was lost: also with rows beside it, and after its end.
+func testStampSameToken(f *fixture) {
+	a, b := f.accept(nil), f.accept(nil)
+	first, _ := f.stamp("t1", a.ID)
+	again, refused := f.stamp("t1", a.ID, b.ID)
+	if len(again) != 2 || len(refused) != 0 {
+		f.Fatalf("repeated stamp: %d stamped, refused %+v", len(again), refused)
+	}
+	for _, s := range again {
+		if s.Fence != 1 || s.CrashCount != 1 || s.ClaimUntil != first[0].ClaimUntil || len(s.Body) == 0 {
+			f.Errorf("repeated stamp: %+v", s)
+		}
+	}
+	f.now += claimLasts
+	if s, _ := f.stamp("t1", a.ID); len(s) != 1 || s[0].Fence != 2 {
+		f.Errorf("stamp after the claim's end: %+v", s)
+	}
+}
+
+// testStampAfterCrash lets claims end without results: each leaves an attempt of unknown outcome.
+func testStampAfterCrash(f *fixture) {
+	c := f.accept(nil)
+	for crash := 1; crash <= 4; crash++ {
+		claimed := f.now
+		if s := f.claim(c.ID); s.CrashCount != crash || s.AttemptSeq != crash-1 || s.Fence != int64(crash) || s.AttemptCount != 0 {
+			f.Fatalf("claim %d: crash count %d, attempts %d, fence %d, charged %d", crash, s.CrashCount, s.AttemptSeq, s.Fence, s.AttemptCount)
+		}
+		attempts := f.attempts(c.ID)
+		if len(attempts) != crash-1 {
+			f.Fatalf("%d attempts after %d crashes", len(attempts), crash-1)
+		}
+		if crash > 1 {
+			a := attempts[crash-2]
+			if a.Number != crash-1 || a.Outcome != store.AttemptUnknown || a.Class != store.ClassCrashed || a.Charged || a.Stale ||
+				a.Fence != int64(crash-1) || a.StartedAt != claimed-claimLasts || a.EndedAt != claimed || a.Project != project {
+				f.Errorf("record of crash %d: %+v", crash-1, a)
+			}
+		}
+		f.now += claimLasts
+	}
+	s := f.claim(c.ID)
+	if won := f.win(f.failed(s)); won.Number != 5 {
+		f.Errorf("the attempt after four crashes has number %d", won.Number)
+	}
+	if c := f.get(c.ID); c.CrashCount != 0 || c.AttemptCount != 1 || c.AttemptSeq != 5 {
+		f.Errorf("after the result: crash count %d, charged %d, attempts %d", c.CrashCount, c.AttemptCount, c.AttemptSeq)
+	}
+	f.now += 1000
+	if s := f.claim(c.ID); s.CrashCount != 1 || len(f.attempts(c.ID)) != 5 {
+		f.Errorf("a claim after a result counts as after a crash: %+v", s.Callback)
+	}
+}
+
+func testStampCorrupt(f *fixture) {
+	good, bad := f.accept(nil), f.accept(nil)
+	if err := f.Damage(f.ctx(), bad.ID); err != nil {
+		f.Fatalf("damage: %v", err)
+	}
+	if c := f.get(bad.ID); c.Ref != bad.Ref || c.URL != bad.URL {
+		f.Errorf("what is left of a damaged row is not shown: %+v", c)
+	}
+	stamped, refused := f.stamp(f.token(), good.ID, bad.ID)
+	if len(stamped) != 1 || stamped[0].ID != good.ID {
+		f.Fatalf("stamped %+v", stamped)
+	}
+	if refused[0].ID != bad.ID || !refused[0].Corrupt || !refused[0].Terminal {
+		f.Errorf("refused %+v", refused[0])
+	}
+	c := f.get(bad.ID)
+	f.wantState(c, store.Dead, store.Invalid)
+	if c.FinishedAt != f.now || c.DueAt != 0 || c.LastClass != store.ClassCorrupt || c.ClaimUntil != 0 {
+		f.Errorf("set aside: %+v", c)
+	}
+	page, err := f.List(f.ctx(), project, store.Filter{Limit: 10, Now: f.now, States: []store.State{store.Dead}})
+	if err != nil || len(page.Callbacks) != 1 || page.Callbacks[0].ID != bad.ID {
+		f.Errorf("list with a damaged row: %v, %+v", err, page)
+	}
+	if counts := f.counts(); counts.States[store.Dead] != 1 || counts.States[store.Scheduled] != 1 || counts.Tiers[0] != 1 {
+		f.Errorf("counts %+v", counts)
+	}
+	if p, err := f.Payload(f.ctx(), project, bad.ID); err != nil || string(p.Body) != `{"paid":10000}` {
+		f.Errorf("payload of a row set aside: %v, %q", err, p.Body)
+	}
+}

@@ -1,0 +1,141 @@
+// Package storetest is what any store must pass: a conformance suite with a model-based run, and a real PostgreSQL
+// server for tests that need one.
+//
+// The suite checks behaviour through the methods that the engine and the faces use; it knows no SQL. The shapes are
+// declared here again, because the package may not import its users.
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Rows is the hot path.
+type Rows interface {
+	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
+	Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error)
+	Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error)
+}
+
+// Changes is what people change.
+type Changes interface {
+	Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error)
+	CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error)
+	Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error)
+	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error)
+	AppendAudit(ctx context.Context, e store.AuditEntry) error
+}
+
+// Walks reads the open rows.
+type Walks interface {
+	Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error)
+	Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error)
+	Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error)
+	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
+	Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
+	DropClaims(ctx context.Context, now int64) (int, error)
+}
+
+// Upkeep is what maintenance needs.
+type Upkeep interface {
+	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
+	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
+	NextGeneration(ctx context.Context, from int64) (int64, error)
+	SweepCursor(ctx context.Context) (store.Cursor, error)
+	SetSweepCursor(ctx context.Context, c store.Cursor) error
+	Purge(ctx context.Context, payloadBefore, metadataBefore int64, limit int) (payloads, callbacks int, err error)
+	Fold(ctx context.Context, now int64) error
+}
+
+// Rest is secrets, lane settings and the probe.
+type Rest interface {
+	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
+	Secrets(ctx context.Context, project string, now int64) ([]store.Secret, error)
+	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error
+	Ping(ctx context.Context) error
+}
+
+// Reads is what the faces show.
+type Reads interface {
+	Get(ctx context.Context, project, id string) (store.Callback, error)
+	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
+	Attempts(ctx context.Context, project, id string) ([]store.Attempt, error)
+	Payload(ctx context.Context, project, id string) (store.Payload, error)
+	Counts(ctx context.Context, project string) (store.Counts, error)
+	AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error)
+}
+
+// A Store is all that the suite checks.
+type Store interface {
+	Rows
+	Changes
+	Walks
+	Upkeep
+	Rest
+	Reads
+	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
+	Damage(ctx context.Context, id string) error
+	// SetLane writes a lane's settings.
+	SetLane(ctx context.Context, l store.Lane) error
+}
+
+// Run runs the suite. Each call of open returns an empty store, migrated, that is closed when its test ends.
+func Run(t *testing.T, open func(t *testing.T) Store) {
+	t.Helper()
+	for name, test := range map[string]func(*fixture){
+		"Accept/Row":                testAcceptRow,
+		"Accept/Bytes":              testAcceptBytes,
+		"Accept/Order":              testAcceptAnswersInPlace,
+		"Accept/BadRow":             testAcceptBadRow,
+		"Accept/Idempotency":        testIdempotency,
+		"Accept/Concurrent":         testAcceptConcurrently,
+		"Accept/SharedPayload":      testSharedPayload,
+		"Stamp/Claims":              testStamp,
+		"Stamp/Refuses":             testStampRefuses,
+		"Stamp/SameToken":           testStampSameToken,
+		"Stamp/Crash":               testStampAfterCrash,
+		"Stamp/Corrupt":             testStampCorrupt,
+		"Commit/Reschedule":         testCommitReschedule,
+		"Commit/Terminal":           testCommitTerminal,
+		"Commit/Stale":              testCommitStale,
+		"Commit/Replay":             testCommitReplay,
+		"Commit/HandBack":           testCommitHandBack,
+		"Commit/KeepCrashCount":     testCommitKeepsCrashCount,
+		"Commit/UncleanText":        testCommitUncleanText,
+		"Change/Cancel":             testCancel,
+		"Change/CancelAttempting":   testCancelAttempting,
+		"Change/CancelCrashed":      testCancelCrashed,
+		"Change/CancelRef":          testCancelRef,
+		"Change/RetryScheduled":     testRetryScheduled,
+		"Change/RetryOnce":          testRetryOnce,
+		"Change/RetryRestart":       testRetryRestart,
+		"Change/RetryRefused":       testRetryRefused,
+		"Change/Reschedule":         testReschedule,
+		"Change/Audit":              testAudit,
+		"Walk/Pages":                testWalks,
+		"Walk/Claimed":              testClaimedWalk,
+		"Walk/Expire":               testExpire,
+		"Walk/DropClaims":           testDropClaims,
+		"Upkeep/Lease":              testLease,
+		"Upkeep/Meta":               testMeta,
+		"Upkeep/Cursor":             testCursor,
+		"Upkeep/Purge":              testPurge,
+		"Upkeep/IdempotencyExpires": testIdempotencyExpires,
+		"Rest/Secrets":              testSecrets,
+		"Rest/Lanes":                testLanes,
+		"Rest/Ping":                 testPing,
+		"Read/Projects":             testProjects,
+		"Read/Filters":              testFilters,
+		"Read/Pages":                testPages,
+		"Read/Counts":               testCounts,
+		"Model":                     testModel,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newFixture(t, open(t)))
+		})
+	}
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Makes sure that the tests find what they start themselves: redis-server, PostgreSQL, and a C compiler for the race
+# detector. As root on Debian or Ubuntu it installs what is missing; otherwise it says what to install, and fails.
+# It starts no service: the tests run their own servers on free ports.
+set -euo pipefail
+
+have_postgres() {
+  command -v initdb >/dev/null && command -v postgres >/dev/null && return 0
+  local dir
+  for dir in /usr/lib/postgresql/*/bin; do
+    [ -x "$dir/initdb" ] && [ -x "$dir/postgres" ] && return 0
+  done
+  return 1
+}
+
+have_compiler() {
+  printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | gcc -x c - -o /dev/null 2>/dev/null
+}
+
+missing() {
+  command -v redis-server >/dev/null || echo redis-server
+  have_postgres || echo postgresql
+  have_compiler || printf '%s\n' gcc libc6-dev
+}
+
+packages=$(missing | tr '\n' ' ')
+[ -z "$packages" ] && exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+  echo "missing for the tests: $packages" >&2
+  echo "install them, on Debian or Ubuntu with: sudo apt-get update && sudo apt-get install -y --no-install-recommends $packages" >&2
+  exit 1
+fi
+
+# Packages of servers start them on their usual ports; exit code 101 of policy-rc.d forbids it. One that is there stays.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+  trap 'rm -f "$policy"' EXIT
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod 755 "$policy"
+fi
+
+log=$(mktemp)
+echo "installing for the tests: $packages"
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086 # the list is words
+if ! { apt-get update && apt-get install -y --no-install-recommends $packages; } >"$log" 2>&1; then
+  cat "$log" >&2
+  echo "apt-get could not install: $packages" >&2
+  exit 1
+fi
+rm -f "$log"
+
+still=$(missing | tr '\n' ' ')
+if [ -n "$still" ]; then
+  echo "installed, but still not usable: $still" >&2
+  exit 1
+fi

@@ -1,0 +1,173 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+// Routes as idempotency keys know them.
+const (
+	acceptRoute = "POST /v1/callbacks"
+	batchRoute  = "POST /v1/callbacks/batch"
+)
+
+// accept is POST /v1/callbacks: 202 with the callback, or 200 with the first one of the same idempotency key.
+func (a *API) accept(ctx context.Context, c *gin.Context, who caller) error {
+	body, err := readJSON(c, maxRequest)
+	if err != nil {
+		return err
+	}
+	sub, err := decodeSubmission(body)
+	if err != nil {
+		return err
+	}
+	headerIdempotency(&sub, c.Request.Header)
+	bindIdempotency(&sub, acceptRoute, body)
+	receipts, err := a.submit(ctx, who, []dispatch.Submission{sub})
+	if err != nil {
+		return err
+	}
+	r := &receipts[0]
+	if r.Err != nil {
+		return r.Err
+	}
+	b := make([]byte, 0, 1024)
+	b = appendCallback(b, &r.Callback, a.Callbacks.Now(), r.Replayed)
+	a.answer(c, statusOf(r), b)
+	return nil
+}
+
+func statusOf(r *dispatch.Receipt) int {
+	if r.Replayed {
+		return http.StatusOK
+	}
+	return http.StatusAccepted
+}
+
+// submit asks the engine, and holds it to one receipt for each submission.
+func (a *API) submit(ctx context.Context, who caller, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
+	if len(subs) == 0 {
+		return nil, nil
+	}
+	receipts, err := a.Callbacks.Accept(ctx, who.project, subs)
+	if err != nil {
+		return nil, err
+	}
+	if len(receipts) != len(subs) {
+		return nil, fmt.Errorf("accept: %d receipts for %d submissions", len(receipts), len(subs))
+	}
+	return receipts, nil
+}
+
+// acceptBatch is POST /v1/callbacks/batch: 207, and for each callback what a request of its own would have got. The
+// good ones are one commit.
+func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error {
+	items, err := readBatch(c)
+	if err != nil {
+		return err
+	}
+	var (
+		subs    = make([]dispatch.Submission, 0, len(items))
+		refused = make(map[int]error)
+	)
+	for i, raw := range items {
+		sub, err := decodeSubmission(raw)
+		if err != nil {
+			refused[i] = err
+			continue
+		}
+		bindIdempotency(&sub, batchRoute, raw)
+		subs = append(subs, sub)
+	}
+	receipts, err := a.submit(ctx, who, subs)
+	if err != nil {
+		return err
+	}
+	now := a.Callbacks.Now()
+	b := append(make([]byte, 0, 1024*len(items)), `{"results":[`...)
+	for i := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var r dispatch.Receipt
+		if err, bad := refused[i]; bad {
+			r.Err = err
+		} else {
+			r, receipts = receipts[0], receipts[1:]
+		}
+		if b, err = a.appendResult(c, b, &r, now); err != nil {
+			return err
+		}
+	}
+	a.answer(c, http.StatusMultiStatus, append(b, "]}"...))
+	return nil
+}
+
+// appendResult writes what became of one callback of a batch.
+func (a *API) appendResult(c *gin.Context, b []byte, r *dispatch.Receipt, now int64) ([]byte, error) {
+	if r.Err == nil {
+		b = append(b, `{"status":`...)
+		b = strconv.AppendInt(b, int64(statusOf(r)), 10)
+		b = append(b, `,"callback":`...)
+		return append(appendCallback(b, &r.Callback, now, r.Replayed), '}'), nil
+	}
+	p := httperr.From(r.Err)
+	if p.Status == http.StatusInternalServerError {
+		p = a.internal(c, r.Err)
+	}
+	problem, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode problem %s: %w", p.Code, err)
+	}
+	b = append(b, `{"status":`...)
+	b = strconv.AppendInt(b, int64(p.Status), 10)
+	b = append(b, `,"problem":`...)
+	return append(append(b, problem...), '}'), nil
+}
+
+// readBatch returns the callbacks of a batch as they stand in the request.
+func readBatch(c *gin.Context) ([][]byte, error) {
+	body, err := readJSON(c, maxBatch)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		f     fields
+		items [][]byte
+		n     int
+		given bool
+	)
+	if len(c.Request.Header["Idempotency-Key"]) > 0 {
+		f.add("Idempotency-Key", "belongs to one callback: give idempotency_key in each callback of a batch")
+	}
+	f.object(request, "", body, func(key, value []byte) bool {
+		if string(key) != "callbacks" {
+			return false
+		}
+		given = true
+		f.array("callbacks", value, func(i int, item []byte) {
+			if n = i + 1; n <= dispatch.MaxAccept {
+				items = append(items, item)
+			}
+		})
+		return true
+	})
+	switch {
+	case len(f.invalid) > 0:
+	case !given:
+		f.add("callbacks", "is needed")
+	case n == 0:
+		f.add("callbacks", "must have at least one callback")
+	case n > dispatch.MaxAccept:
+		f.add("callbacks", fmt.Sprintf("has %d callbacks; at most %d are taken at once", n, dispatch.MaxAccept))
+	}
+	return items, f.err()
+}

@@ -1,0 +1,253 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// signsBeside is how long a secret signs beside its successor.
+const signsBeside = 24 * time.Hour
+
+// stats is GET /v1/stats: counters by state, tier and lane out of SQL, and the sizes of the index.
+func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
+	counts, err := a.Reads.Counts(ctx, who.project)
+	if err != nil {
+		return err
+	}
+	o := jsonObject{[]byte("{")}
+	o.open("states")
+	for _, state := range store.States {
+		// A callback that is being attempted is a scheduled one whose claim is alive: SQL does not count it apart.
+		if state != store.Attempting {
+			o.integer(string(state), counts.States[state])
+		}
+	}
+	o.close()
+	o.key("tiers")
+	o.b = append(o.b, '[')
+	for i, tier := range slices.Sorted(maps.Keys(counts.Tiers)) {
+		o.element(i)
+		o.integer("tier", int64(tier))
+		o.integer("scheduled", counts.Tiers[tier])
+		o.close()
+	}
+	o.b = append(o.b, ']')
+	o.key("lanes")
+	o.b = append(o.b, '[')
+	for i, lane := range counts.Lanes {
+		o.element(i)
+		o.str("lane", lane.Lane)
+		o.integer("open", lane.Open)
+		o.close()
+	}
+	o.b = append(o.b, ']')
+	a.indexStats(ctx, &o)
+	o.close()
+	a.answer(c, http.StatusOK, o.b)
+	return nil
+}
+
+// indexStats writes the sizes of the index, or null when it does not answer: it is expendable, SQL's counters are not.
+func (a *API) indexStats(ctx context.Context, o *jsonObject) {
+	s, err := a.Index.Stats(ctx)
+	if err != nil {
+		a.Logger.Warn("index does not say its sizes", "error", err)
+		o.orNull("index", "")
+		return
+	}
+	o.open("index")
+	o.integer("delayed", s.Delayed)
+	o.integer("ready", s.Ready)
+	o.integer("leased", s.Leased)
+	o.integer("runnable_lanes", s.RunnableLanes)
+	o.integer("blocked_lanes", s.BlockedLanes)
+	o.integer("locks", s.Locks)
+	o.integer("waiters", s.Waiters)
+	o.integer("quarantined", s.Quarantined)
+	o.instant("head_due_at", s.HeadDue)
+	o.close()
+}
+
+// element opens the object that is element i of an array.
+func (o *jsonObject) element(i int) {
+	if i > 0 {
+		o.b = append(o.b, ',')
+	}
+	o.b = append(o.b, '{')
+}
+
+// secret is GET /v1/secret?lane=.
+func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
+	q, err := parseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	lane := q.one("lane")
+	if err := q.err(); err != nil {
+		return err
+	}
+	if lane == "" {
+		return needed("lane")
+	}
+	secret, err := a.Secrets.LaneSecret(ctx, who.project, lane, who.by(""))
+	if err != nil {
+		return err
+	}
+	o := jsonObject{[]byte("{")}
+	o.str("lane", lane)
+	o.str("secret", secret)
+	o.close()
+	a.answer(c, http.StatusOK, o.b)
+	return nil
+}
+
+// rotateSecret is POST /v1/secret/rotate.
+func (a *API) rotateSecret(ctx context.Context, c *gin.Context, who caller) error {
+	var (
+		f      fields
+		reason string
+	)
+	err := readFields(c, true, &f, func(key, value []byte) bool {
+		return f.reason(key, value, &reason)
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.Secrets.RotateSecret(ctx, who.project, who.by(reason)); err != nil {
+		return err
+	}
+	now := a.Callbacks.Now()
+	o := jsonObject{[]byte("{")}
+	o.instant("rotated_at", now)
+	o.instant("previous_signs_until", now+signsBeside.Milliseconds())
+	o.close()
+	a.answer(c, http.StatusOK, o.b)
+	return nil
+}
+
+// verify is POST /v1/index/verify: what differs between SQL and the index.
+func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
+	d, err := a.Index.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	o := jsonObject{[]byte("{")}
+	o.boolean("clean", d.Clean())
+	o.integer("rows", int64(d.Rows))
+	o.integer("items", int64(d.Items))
+	o.integer("missing", int64(d.Missing))
+	o.integer("late", int64(d.Late))
+	o.integer("extra", int64(d.Extra))
+	o.ids("missing_ids", d.MissingIDs)
+	o.ids("late_ids", d.LateIDs)
+	o.ids("extra_ids", d.ExtraIDs)
+	o.close()
+	a.answer(c, http.StatusOK, o.b)
+	return nil
+}
+
+// ids writes a list of callbacks' ids; none is an empty list.
+func (o *jsonObject) ids(name string, ids []string) {
+	o.key(name)
+	o.b = append(o.b, '[')
+	for i, id := range ids {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		o.b = appendString(o.b, id)
+	}
+	o.b = append(o.b, ']')
+}
+
+// rebuild is POST /v1/index/rebuild.
+func (a *API) rebuild(ctx context.Context, c *gin.Context, who caller) error {
+	var (
+		f      fields
+		dryRun bool
+		reason string
+	)
+	err := readFields(c, true, &f, func(key, value []byte) bool {
+		if string(key) == "dry_run" {
+			f.boolean("dry_run", value, &dryRun)
+			return true
+		}
+		return f.reason(key, value, &reason)
+	})
+	if err != nil {
+		return err
+	}
+	report, err := a.Index.Rebuild(ctx, dryRun, who.by(reason))
+	if err != nil {
+		return err
+	}
+	o := jsonObject{[]byte("{")}
+	o.boolean("dry_run", report.DryRun)
+	o.integer("open", int64(report.Open))
+	o.integer("claimed", int64(report.Claimed))
+	o.integer("generation", report.Generation)
+	o.duration("took", report.Took.Round(time.Millisecond))
+	o.close()
+	a.answer(c, http.StatusOK, o.b)
+	return nil
+}
+
+// audit is GET /v1/audit: every mutation but accepts, newest first.
+func (a *API) audit(ctx context.Context, c *gin.Context, who caller) error {
+	q, err := parseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	limit, after := q.page(listAudit)
+	q.unknown()
+	if err := q.err(); err != nil {
+		return err
+	}
+	if after == nil {
+		after = &store.Cursor{}
+	}
+	entries, err := a.Reads.AuditEntries(ctx, who.project, after.ID, limit+1)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(entries) > limit {
+		entries = entries[:limit]
+		next = encodeCursor(listAudit, store.Cursor{ID: entries[limit-1].ID})
+	}
+	o := jsonObject{[]byte(`{"data":[`)}
+	for i := range entries {
+		o.element(i)
+		o.auditEntry(&entries[i])
+		o.close()
+	}
+	a.answer(c, http.StatusOK, appendNext(o.b, next))
+	return nil
+}
+
+// auditEntry writes the members of an entry. A detail that is not JSON, which only a damaged row can have, is shown as
+// text.
+func (o *jsonObject) auditEntry(e *store.AuditEntry) {
+	o.str("id", e.ID)
+	o.instant("at", e.At)
+	o.str("actor", e.Actor)
+	o.str("action", e.Action)
+	o.orNull("object", e.Object)
+	o.orNull("reason", e.Reason)
+	o.key("detail")
+	switch detail := []byte(e.Detail); {
+	case len(detail) == 0:
+		o.b = append(o.b, "null"...)
+	case json.Valid(detail):
+		o.b = append(o.b, detail...)
+	default:
+		o.b = appendString(o.b, e.Detail)
+	}
+}

@@ -1,0 +1,170 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// cancel is POST /v1/callbacks/{id}/cancel.
+func (a *API) cancel(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := param(c)
+	if err != nil {
+		return err
+	}
+	var (
+		f      fields
+		reason string
+	)
+	err = readFields(c, true, &f, func(key, value []byte) bool {
+		return f.reason(key, value, &reason)
+	})
+	if err != nil {
+		return err
+	}
+	canceled, err := a.Callbacks.Cancel(ctx, who.project, id, who.by(reason))
+	if err != nil {
+		return err
+	}
+	a.answer(c, http.StatusOK, appendCanceled(nil, &canceled, a.Callbacks.Now()))
+	return nil
+}
+
+// maxReason is the most bytes of a reason that the audit keeps.
+const maxReason = 1024
+
+// reason decodes the field "reason", which every change has, and says whether it was that.
+func (f *fields) reason(key, value []byte, to *string) bool {
+	if string(key) != "reason" {
+		return false
+	}
+	f.text("reason", value, to)
+	if len(*to) > maxReason {
+		f.add("reason", fmt.Sprintf("has more than %d bytes", maxReason))
+	}
+	return true
+}
+
+// cancelRef is POST /v1/callbacks/cancel: all open callbacks of a reference.
+func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
+	var (
+		f                  fields
+		ref, topic, reason string
+	)
+	err := readFields(c, false, &f, func(key, value []byte) bool {
+		switch string(key) {
+		case "ref":
+			f.text("ref", value, &ref)
+		case "topic":
+			f.text("topic", value, &topic)
+		default:
+			return f.reason(key, value, &reason)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if ref == "" {
+		return needed("ref")
+	}
+	canceled, err := a.Callbacks.CancelRef(ctx, who.project, ref, topic, who.by(reason))
+	if err != nil {
+		return err
+	}
+	now := a.Callbacks.Now()
+	b := []byte(`{"data":[`)
+	for i := range canceled {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendCanceled(b, &canceled[i], now)
+	}
+	a.answer(c, http.StatusOK, append(b, "]}"...))
+	return nil
+}
+
+// needed is the error of one field that is missing.
+func needed(field string) error {
+	return &store.InvalidError{Fields: []store.FieldError{{Field: field, Message: "is needed"}}}
+}
+
+// retry is POST /v1/callbacks/{id}/retry.
+func (a *API) retry(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := param(c)
+	if err != nil {
+		return err
+	}
+	var (
+		f      fields
+		r      dispatch.RetryRequest
+		ladder string
+		reason string
+	)
+	err = readFields(c, true, &f, func(key, value []byte) bool {
+		switch string(key) {
+		case "ladder":
+			f.text("ladder", value, &ladder)
+			if r.Ladder = store.Ladder(ladder); ladder != "" && r.Ladder != store.Once && r.Ladder != store.Restart {
+				f.add("ladder", "must be once or restart")
+			}
+		case "url":
+			f.text("url", value, &r.URL)
+		default:
+			return f.reason(key, value, &reason)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return a.changed(c)(a.Callbacks.Retry(ctx, who.project, id, r, who.by(reason)))
+}
+
+// reschedule is POST /v1/callbacks/{id}/reschedule.
+func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := param(c)
+	if err != nil {
+		return err
+	}
+	var (
+		f      fields
+		reason string
+		sub    dispatch.Submission
+	)
+	err = readFields(c, false, &f, func(key, value []byte) bool {
+		switch string(key) {
+		case "due_at":
+			f.instant("due_at", value, &sub.DueAt)
+		case "delay":
+			f.duration("delay", value, &sub.Delay)
+		default:
+			return f.reason(key, value, &reason)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if (sub.DueAt == nil) == (sub.Delay == nil) {
+		f.add("due_at", "exactly one of due_at and delay is needed")
+		return f.err()
+	}
+	return a.changed(c)(a.Callbacks.Reschedule(ctx, who.project, id, sub.DueAt, sub.Delay, who.by(reason)))
+}
+
+// changed answers with a callback as a change has left it.
+func (a *API) changed(c *gin.Context) func(store.Callback, error) error {
+	return func(cb store.Callback, err error) error {
+		if err != nil {
+			return err
+		}
+		a.answer(c, http.StatusOK, appendCallback(nil, &cb, a.Callbacks.Now(), false))
+		return nil
+	}
+}

@@ -1,0 +1,277 @@
+package api
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// maxFindings is the most wrong fields that one answer names, so that a request cannot make its own answer long.
+const maxFindings = 100
+
+// fields collects what is wrong with the fields of one request while they are decoded. Each method decodes one field
+// into its destination, leaves the destination alone when the value is null or wrong, and names the field as the
+// caller spelled it.
+type fields struct {
+	invalid []store.FieldError
+}
+
+// add notes that a field is wrong.
+func (f *fields) add(field, message string) {
+	if len(f.invalid) < maxFindings {
+		f.invalid = append(f.invalid, store.FieldError{Field: field, Message: message})
+	}
+}
+
+// err returns nil, or the *store.InvalidError of everything that was added.
+func (f *fields) err() error {
+	if len(f.invalid) == 0 {
+		return nil
+	}
+	return &store.InvalidError{Fields: f.invalid}
+}
+
+// request is the name of a request's body as a whole, where no field of it can be named.
+const request = "request"
+
+// object walks the members of what should be an object named name (with "." after it where its members are fields of
+// a nested object), refuses keys that come twice, and gives each member once to member, which says whether it knows
+// the key.
+func (f *fields) object(name, prefix string, raw []byte, member func(key, value []byte) bool) {
+	if raw[skipSpace(raw, 0)] != '{' {
+		f.add(name, "must be a JSON object")
+		return
+	}
+	var seen keySet
+	for key, value := range members(raw) {
+		switch {
+		case len(f.invalid) >= maxFindings:
+			return
+		case !seen.add(key):
+			f.add(prefix+printable(key), "stands here twice")
+		case !member(key, value):
+			f.add(prefix+printable(key), "is not known here")
+		}
+	}
+}
+
+// printable returns a key as it may stand in an answer.
+func printable(key []byte) string {
+	if len(key) > 128 {
+		key = append(bytes.Clone(key[:125]), "…"...)
+	}
+	return strings.ToValidUTF8(string(key), "�")
+}
+
+// isNull says whether a value is null, which every field takes as "not given".
+func isNull(raw []byte) bool { return raw[0] == 'n' }
+
+// text decodes one line of text.
+func (f *fields) text(name string, raw []byte, to *string) {
+	if isNull(raw) {
+		return
+	}
+	s, wrong := decodeText(raw, false)
+	if wrong != "" {
+		f.add(name, wrong)
+		return
+	}
+	*to = s
+}
+
+// decodeText decodes a JSON string and says what is wrong with it, or nothing. Line ends and tabs are allowed where
+// the text may have several lines, other control characters never.
+func decodeText(raw []byte, lines bool) (s, wrong string) {
+	if raw[0] != '"' {
+		return "", "must be text"
+	}
+	inner := raw[1 : len(raw)-1]
+	plain := true
+	for _, c := range inner {
+		if c == '\\' || c >= 0x7f {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return string(inner), ""
+	}
+	if bytes.IndexByte(inner, '\\') >= 0 {
+		var ok bool
+		if inner, ok = unescape(inner); !ok {
+			return "", "has half of a surrogate pair, which is no character"
+		}
+	}
+	return checkText(string(inner), lines)
+}
+
+// checkText says what is wrong with a text that came from outside, or nothing.
+func checkText(s string, lines bool) (string, string) {
+	if !utf8.ValidString(s) {
+		return "", "is not valid UTF-8"
+	}
+	for _, r := range s {
+		if unicode.IsControl(r) && (!lines || (r != '\n' && r != '\r' && r != '\t')) {
+			return "", "has a NUL or control character"
+		}
+	}
+	return s, ""
+}
+
+// boolean decodes true or false.
+func (f *fields) boolean(name string, raw []byte, to *bool) {
+	switch raw[0] {
+	case 'n':
+	case 't':
+		*to = true
+	case 'f':
+		*to = false
+	default:
+		f.add(name, "must be true or false")
+	}
+}
+
+// integer decodes a whole number of 64 bits.
+func (f *fields) integer(name string, raw []byte, to **int64) {
+	if isNull(raw) {
+		return
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		f.add(name, "must be a whole number")
+		return
+	}
+	*to = &n
+}
+
+// count decodes a whole number from 1 on.
+func (f *fields) count(name string, raw []byte, to *int) {
+	var n *int64
+	f.integer(name, raw, &n)
+	switch {
+	case n == nil:
+	case *n < 1 || *n > 1_000_000:
+		f.add(name, "must be a whole number from 1 on")
+	default:
+		*to = int(*n)
+	}
+}
+
+// number decodes a number with a fraction.
+func (f *fields) number(name string, raw []byte, to *float64) {
+	if isNull(raw) {
+		return
+	}
+	n, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || raw[0] == '"' {
+		f.add(name, "must be a number")
+		return
+	}
+	*to = n
+}
+
+// duration decodes a duration that is not negative.
+func (f *fields) duration(name string, raw []byte, to **time.Duration) {
+	if isNull(raw) {
+		return
+	}
+	d, wrong := decodeDuration(raw)
+	if wrong != "" {
+		f.add(name, wrong)
+		return
+	}
+	*to = &d
+}
+
+func decodeDuration(raw []byte) (time.Duration, string) {
+	const form = `must be a duration in text, such as "15s", "1h30m" or "2d"`
+	s, wrong := decodeText(raw, false)
+	if wrong != "" {
+		return 0, form
+	}
+	d, err := schedule.ParseDuration(s)
+	if err != nil {
+		return 0, form
+	}
+	if d < 0 {
+		return 0, "must not be negative"
+	}
+	return d, ""
+}
+
+// instant decodes a time into Unix milliseconds, rounded up.
+func (f *fields) instant(name string, raw []byte, to **int64) {
+	if isNull(raw) {
+		return
+	}
+	s, wrong := decodeText(raw, false)
+	if wrong != "" {
+		f.add(name, badTime)
+		return
+	}
+	ms, ok := parseTime(s)
+	if !ok {
+		f.add(name, badTime)
+		return
+	}
+	*to = &ms
+}
+
+const badTime = `must be a time as RFC 3339 writes it, such as "2026-11-21T08:00:00.000Z"`
+
+// parseTime reads what RFC 3339 allows: t and z in lower case too, a space for the T, any zone, any fraction.
+func parseTime(s string) (ms int64, ok bool) {
+	if len(s) < len("2006-01-02T15:04:05Z") {
+		return 0, false
+	}
+	if c := s[10]; c == 't' || c == ' ' {
+		s = s[:10] + "T" + s[11:]
+	}
+	if strings.HasSuffix(s, "z") {
+		s = s[:len(s)-1] + "Z"
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return 0, false
+	}
+	return schedule.CeilMillis(t), true
+}
+
+// base64 decodes standard base64 with its padding and nothing else.
+func (f *fields) base64(name string, raw []byte) ([]byte, bool) {
+	s, wrong := decodeText(raw, false)
+	if wrong != "" {
+		f.add(name, wrong)
+		return nil, false
+	}
+	body, err := base64.StdEncoding.Strict().DecodeString(s)
+	if err != nil {
+		f.add(name, "must be standard base64 with padding")
+		return nil, false
+	}
+	return body, true
+}
+
+// array yields the elements of what should be an array, or says that it is none.
+func (f *fields) array(name string, raw []byte, element func(i int, value []byte)) {
+	if raw[0] != '[' {
+		f.add(name, "must be an array")
+		return
+	}
+	i := 0
+	for value := range elements(raw) {
+		element(i, value)
+		i++
+	}
+}
+
+// indexed names an element of an array.
+func indexed(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }

@@ -1,0 +1,191 @@
+package api
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Limits of a list's page.
+const (
+	defaultLimit = 50
+	maxLimit     = 500
+)
+
+// A query decodes the parameters of a list. Each may stand once, unless it is read with all.
+type query struct {
+	fields
+	values url.Values
+	known  []string
+}
+
+// parseQuery splits the query. Unlike net/url's own reading it drops nothing: what cannot be split is an error.
+func parseQuery(raw string) (*query, error) {
+	values, err := url.ParseQuery(raw)
+	q := &query{values: values}
+	if err != nil {
+		q.add("query", "is not a query string")
+		return nil, q.err()
+	}
+	return q, nil
+}
+
+// all returns every value of a parameter, those that are text.
+func (q *query) all(name string) []string {
+	q.known = append(q.known, name)
+	var out []string
+	for _, value := range q.values[name] {
+		s, wrong := checkText(value, false)
+		switch {
+		case wrong != "":
+			q.add(printable([]byte(name)), wrong)
+		case s == "":
+			// An empty filter is a variable that nobody filled; taking it for "all" would be the opposite of what was meant.
+			q.add(printable([]byte(name)), "must not be empty")
+		default:
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// one returns the value of a parameter that may stand once, or "".
+func (q *query) one(name string) string {
+	values := q.all(name)
+	if len(q.values[name]) > 1 {
+		q.add(printable([]byte(name)), "stands here twice")
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// number returns a whole number between the bounds, or otherwise when it is not given.
+func (q *query) number(name string, least, most, otherwise int) int {
+	s := q.one(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < least || n > most {
+		q.add(name, "must be a whole number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most))
+		return otherwise
+	}
+	return n
+}
+
+// instant returns a time in Unix milliseconds, or zero. A plus sign that was not escaped arrives as a space; where
+// only a zone can stand, it is taken for the plus sign that was meant.
+func (q *query) instant(name string) int64 {
+	s := q.one(name)
+	if s == "" {
+		return 0
+	}
+	if i := len(s) - len(" 08:00"); i > len("2006-01-02") && s[i] == ' ' {
+		s = s[:i] + "+" + s[i+1:]
+	}
+	ms, ok := parseTime(s)
+	if !ok {
+		q.add(name, badTime)
+	}
+	return ms
+}
+
+// oneOf returns a value out of those allowed, or "".
+func (q *query) oneOf(name string, allowed ...string) string {
+	s := q.one(name)
+	if s != "" && !slices.Contains(allowed, s) {
+		q.add(name, "must be one of "+strings.Join(allowed, ", "))
+		return ""
+	}
+	return s
+}
+
+// unknown refuses every parameter that was not asked for.
+func (q *query) unknown() {
+	for name := range q.values {
+		if !slices.Contains(q.known, name) {
+			q.add(printable([]byte(name)), "is not a filter of this list")
+		}
+	}
+}
+
+// page reads limit and cursor.
+func (q *query) page(list byte) (limit int, after *store.Cursor) {
+	limit = q.number("limit", 1, maxLimit, defaultLimit)
+	if s := q.one("cursor"); s != "" {
+		c, err := decodeCursor(list, s)
+		if err != nil {
+			q.add("cursor", err.Error())
+			return limit, nil
+		}
+		after = &c
+	}
+	return limit, after
+}
+
+// listFilter reads the filters of GET /v1/callbacks, and whether the answer is CSV.
+func listFilter(raw string, now int64) (f store.Filter, csv bool, err error) {
+	q, err := parseQuery(raw)
+	if err != nil {
+		return f, false, err
+	}
+	f = store.Filter{
+		Kind:        store.Kind(q.oneOf("kind", string(store.Notify), string(store.Poll))),
+		Topic:       q.one("topic"),
+		Ref:         q.one("ref"),
+		Lane:        q.one("lane"),
+		Class:       store.Class(q.one("class")),
+		Status:      q.number("status_code", 100, 999, 0),
+		MinAttempts: q.number("min_attempts", 0, 1_000_000, 0),
+		Overdue:     q.oneOf("overdue", "true", "false") == "true",
+		From:        q.instant("from"),
+		To:          q.instant("to"),
+		ByDue:       q.oneOf("order", "due") == "due",
+		Now:         now,
+	}
+	csv = q.oneOf("format", "json", "csv") == "csv"
+	for _, s := range q.all("state") {
+		if f.States = append(f.States, store.State(s)); !slices.Contains(store.States[:], store.State(s)) {
+			q.add("state", "must be one of scheduled, attempting, succeeded, dead, canceled")
+		}
+	}
+	if f.Class != "" && !slices.Contains(store.Classes[:], f.Class) {
+		q.add("class", "is not a class of attempts")
+	}
+	if f.From != 0 && f.To != 0 && f.From > f.To {
+		q.add("from", "must not be later than to")
+	}
+	if q.one("endpoint") != "" {
+		q.add("endpoint", "cannot be filtered by: there are no endpoints in this version")
+	}
+	for name := range q.values {
+		if label, ok := strings.CutPrefix(name, "label."); ok {
+			q.label(&f, name, label)
+		}
+	}
+	list := listNewest
+	if f.ByDue {
+		list = listByDue
+	}
+	f.Limit, f.After = q.page(list)
+	q.unknown()
+	return f, csv, q.err()
+}
+
+// label adds a filter by a label's value.
+func (q *query) label(f *store.Filter, name, label string) {
+	if _, wrong := checkText(label, false); wrong != "" || label == "" {
+		q.known = append(q.known, name)
+		q.add(printable([]byte(name)), "does not name a label")
+		return
+	}
+	if f.Labels == nil {
+		f.Labels = make(map[string]string)
+	}
+	f.Labels[label] = q.one(name)
+}

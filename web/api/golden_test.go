@@ -1,0 +1,122 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares an answer, indented, with a file.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Indent(&b, got, "", "  "); err != nil {
+		t.Fatalf("not JSON: %v: %s", err, got)
+	}
+	b.WriteByte('\n')
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func TestGoldenCallbacks(t *testing.T) {
+	t.Parallel()
+	attempting := sample()
+	attempting.ClaimUntil = nowMS + 1
+	dead := sample()
+	dead.State, dead.Reason, dead.DueAt, dead.FinishedAt = store.Dead, store.Exhausted, nowMS, nowMS
+	seven := int64(7)
+	bare := store.Callback{
+		ID: bareID, Project: store.DefaultProject, Kind: store.Notify, URL: "http://shop.example/", Method: "GET", Lane: "m\"1\n",
+		Policy: store.Policy{
+			Tiers: []time.Duration{time.Second}, RepeatLast: true, Deadline: 72 * time.Hour, Timeout: 2500 * time.Millisecond,
+			Jitter: 0.1, RetryAfterCap: time.Hour, StopOn: []int{410, 404},
+		},
+		State: store.Scheduled, DueAt: nowMS, CreatedAt: nowMS, UpdatedAt: nowMS, ExpiresAt: nowMS + 86_400_000, Version: &seven,
+	}
+	for name, cb := range map[string]store.Callback{
+		"callback_scheduled.json": sample(), "callback_attempting.json": attempting, "callback_dead.json": dead, "callback_bare.json": bare,
+	} {
+		rec := newFace(t, &engine{callback: cb}).do("GET", "/v1/callbacks/"+oneID, "")
+		if rec.Code != 200 {
+			t.Fatalf("%s: %d %s", name, rec.Code, rec.Body)
+		}
+		golden(t, name, rec.Body.Bytes())
+	}
+}
+
+func TestGoldenAttempts(t *testing.T) {
+	t.Parallel()
+	e := &engine{attempts: []store.Attempt{
+		{
+			Number: 1, Trigger: store.BySchedule, Outcome: store.AttemptFailed, Charged: true, Class: store.ClassRuleMismatch, Status: 200,
+			StartedAt: nowMS + 1, EndedAt: nowMS + 9, DueAt: nowMS, Lateness: 0.8125,
+			Timings:        store.Timings{DNS: 0.1, Connect: 1.25, TLS: 0, FirstByte: 7.5, Total: 8.00049},
+			RequestHeaders: []store.Header{{Name: "webhook-id", Value: oneID}, {Name: "Authorization", Value: "***"}},
+			ResponseHeaders: []store.Header{
+				{Name: "Content-Type", Value: "text/plain"}, {Name: "Retry-After", Value: "1"}, {Name: "retry-after", Value: "2"},
+			},
+			ResponseBody: "<b>fail</b>\n\"\x1b[31m", ResponseTruncated: true,
+			Rule:      &store.Rule{Name: "body-success", Expected: "success", Saw: "fail"},
+			NextDueAt: nowMS + 15_009,
+		},
+		{
+			Number: 2, Trigger: store.Manual, Outcome: store.AttemptUnknown, Class: store.ClassCrashed, Error: "the dispatcher ended",
+			StartedAt: nowMS + 15_010, DueAt: nowMS + 15_009, Lateness: 1,
+		},
+	}}
+	rec := newFace(t, e).do("GET", "/v1/callbacks/"+oneID+"/attempts", "")
+	golden(t, "attempts.json", rec.Body.Bytes())
+
+	rec = newFace(t, &engine{}).do("GET", "/v1/callbacks/"+oneID+"/attempts", "")
+	if got := rec.Body.String(); got != `{"data":[]}` {
+		t.Errorf("no attempts: %s", got)
+	}
+}
+
+func TestGoldenOperation(t *testing.T) {
+	t.Parallel()
+	e := &engine{
+		audit: []store.AuditEntry{
+			{ID: "2", At: nowMS, Actor: "admin key", Action: "callback.cancel", Object: oneID, Reason: "asked", Detail: `{"was":"scheduled"}`},
+			{ID: "1", At: nowMS - 1, Actor: "admin key", Action: "secret.rotate", Detail: "not JSON"},
+		},
+	}
+	e.drift.Rows, e.drift.Items, e.drift.Missing, e.drift.MissingIDs = 9, 8, 1, []string{oneID}
+	f := newFace(t, e)
+	for _, c := range []struct{ method, path, body, file string }{
+		{"GET", "/v1/stats", "", "stats.json"},
+		{"GET", "/v1/secret?lane=https://shop.example:443", "", "secret.json"},
+		{"POST", "/v1/secret/rotate", "", "rotate.json"},
+		{"POST", "/v1/index/verify", "", "verify.json"},
+		{"POST", "/v1/index/rebuild", `{"dry_run":true}`, "rebuild.json"},
+		{"GET", "/v1/audit", "", "audit.json"},
+		{"POST", "/v1/callbacks/" + oneID + "/cancel", `{"reason":"asked"}`, "cancel.json"},
+	} {
+		rec := f.do(c.method, c.path, c.body)
+		if rec.Code != 200 {
+			t.Fatalf("%s %s: %d %s", c.method, c.path, rec.Code, rec.Body)
+		}
+		golden(t, c.file, rec.Body.Bytes())
+	}
+}

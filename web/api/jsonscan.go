@@ -1,0 +1,260 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+// This file splits JSON without copying it: a request is found valid once, as a whole, and everything after that works
+// on sub-slices of the request's bytes. That is what lets a payload be sent as it stood, and what keeps an accept from
+// building maps. The functions below may only be given JSON that checkJSON has found valid.
+
+// checkJSON returns nil when body is one valid JSON value, else ErrBadJSON with the place.
+func checkJSON(body []byte) error {
+	if json.Valid(body) {
+		return nil
+	}
+	var raw json.RawMessage
+	err := json.Unmarshal(body, &raw)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("%w: %s at byte %d", httperr.ErrBadJSON, syntax, syntax.Offset)
+	}
+	return httperr.ErrBadJSON
+}
+
+// members yields the members of a valid JSON object in their order: the key, unescaped, and the value's bytes without
+// the space around them. A key that has no meaning as text (half of a surrogate pair) is yielded as it is written.
+func members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		i := skipSpace(object, skipSpace(object, 0)+1)
+		for object[i] != '}' {
+			end := skipString(object, i)
+			key := object[i+1 : end-1]
+			if bytes.IndexByte(key, '\\') >= 0 {
+				if plain, ok := unescape(key); ok {
+					key = plain
+				}
+			}
+			i = skipSpace(object, skipSpace(object, end)+1)
+			end = skipValue(object, i)
+			if !yield(key, object[i:end:end]) {
+				return
+			}
+			i = skipSpace(object, end)
+			if object[i] == ',' {
+				i = skipSpace(object, i+1)
+			}
+		}
+	}
+}
+
+// elements yields the elements of a valid JSON array, without the space around them.
+func elements(array []byte) iter.Seq[[]byte] {
+	return func(yield func(value []byte) bool) {
+		i := skipSpace(array, skipSpace(array, 0)+1)
+		for array[i] != ']' {
+			end := skipValue(array, i)
+			if !yield(array[i:end:end]) {
+				return
+			}
+			i = skipSpace(array, end)
+			if array[i] == ',' {
+				i = skipSpace(array, i+1)
+			}
+		}
+	}
+}
+
+// skipSpace returns the place of the first byte at or after i that is not JSON's white space.
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// skipString returns the place after the string that begins at i.
+func skipString(b []byte, i int) int {
+	for i++; b[i] != '"'; i++ {
+		if b[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// skipValue returns the place after the value that begins at i. It does not recurse: depth costs nothing.
+func skipValue(b []byte, i int) int {
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		depth := 0
+		for {
+			switch b[i] {
+			case '"':
+				i = skipString(b, i)
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+			i++
+		}
+	}
+	for i < len(b) {
+		switch b[i] {
+		case ',', '}', ']', ' ', '\n', '\r', '\t':
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+// unescape undoes the escapes of a JSON string's inside. It reports false for half of a surrogate pair, which is no
+// character at all.
+func unescape(inner []byte) ([]byte, bool) {
+	out := make([]byte, 0, len(inner))
+	for i := 0; i < len(inner); {
+		if inner[i] != '\\' {
+			out = append(out, inner[i])
+			i++
+			continue
+		}
+		if inner[i+1] != 'u' {
+			out = append(out, plainEscape(inner[i+1]))
+			i += 2
+			continue
+		}
+		r := hex4(inner[i+2:])
+		i += 6
+		if utf16.IsSurrogate(r) {
+			if len(inner) < i+6 || inner[i] != '\\' || inner[i+1] != 'u' {
+				return nil, false
+			}
+			if r = utf16.DecodeRune(r, hex4(inner[i+2:])); r == unicode.ReplacementChar {
+				return nil, false
+			}
+			i += 6
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return out, true
+}
+
+// plainEscape returns what a backslash before c means.
+func plainEscape(c byte) byte {
+	switch c {
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return c
+}
+
+// hex4 returns the rune of four hexadecimal digits.
+func hex4(b []byte) rune {
+	var r rune
+	for _, c := range b[:4] {
+		switch {
+		case c <= '9':
+			c -= '0'
+		case c <= 'F':
+			c -= 'A' - 10
+		default:
+			c -= 'a' - 10
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
+
+// A keySet tells keys that come twice. Its cost is linear in all the keys' bytes, however many there are.
+type keySet struct {
+	few  [24][]byte
+	n    int
+	many map[string]struct{}
+}
+
+// add reports false when the key was there before.
+func (s *keySet) add(key []byte) bool {
+	if s.many == nil {
+		for _, k := range s.few[:s.n] {
+			if bytes.Equal(k, key) {
+				return false
+			}
+		}
+		if s.n < len(s.few) {
+			s.few[s.n] = key
+			s.n++
+			return true
+		}
+		s.many = make(map[string]struct{}, 4*len(s.few))
+		for _, k := range s.few {
+			s.many[string(k)] = struct{}{}
+		}
+	}
+	if _, twice := s.many[string(key)]; twice {
+		return false
+	}
+	s.many[string(key)] = struct{}{}
+	return true
+}
+
+// appendString writes s as a JSON string. Bytes that are not UTF-8 become U+FFFD: an answer is always valid JSON.
+func appendString(b []byte, s string) []byte {
+	const digits = "0123456789abcdef"
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			if r, size := utf8.DecodeRuneInString(s[i:]); r != utf8.RuneError || size > 1 {
+				i += size
+				continue
+			}
+		}
+		b = append(b, s[start:i]...)
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c == '\n':
+			b = append(b, '\\', 'n')
+		case c == '\r':
+			b = append(b, '\\', 'r')
+		case c == '\t':
+			b = append(b, '\\', 't')
+		case c >= utf8.RuneSelf:
+			b = append(b, `\ufffd`...)
+		default:
+			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+		}
+		i++
+		start = i
+	}
+	return append(append(b, s[start:]...), '"')
+}

@@ -1,0 +1,172 @@
+package api_test
+
+import (
+	"encoding/csv"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	base := store.Filter{Now: nowMS, Limit: 50}
+	for _, c := range []struct {
+		query string
+		want  func(*store.Filter)
+	}{
+		{"", func(*store.Filter) {}},
+		{"limit=500", func(f *store.Filter) { f.Limit = 500 }},
+		{"state=dead&state=attempting", func(f *store.Filter) { f.States = []store.State{store.Dead, store.Attempting} }},
+		{"kind=poll", func(f *store.Filter) { f.Kind = store.Poll }},
+		{"topic=a.b&ref=o%201&lane=https://h:443", func(f *store.Filter) { f.Topic, f.Ref, f.Lane = "a.b", "o 1", "https://h:443" }},
+		{"class=http_5xx&status_code=503", func(f *store.Filter) { f.Class, f.Status = store.ClassHTTP5xx, 503 }},
+		{"label.channel=alipay&label.a%20b=c", func(f *store.Filter) { f.Labels = map[string]string{"channel": "alipay", "a b": "c"} }},
+		{"min_attempts=3&overdue=true", func(f *store.Filter) { f.MinAttempts, f.Overdue = 3, true }},
+		{"overdue=false", func(*store.Filter) {}},
+		{"from=2026-11-21T08:00:00Z&to=2026-11-21t16:00:01.5%2B08:00", func(f *store.Filter) { f.From, f.To = nowMS, nowMS+1500 }},
+		{"from=2026-11-21T16:00:00+08:00", func(f *store.Filter) { f.From = nowMS }},
+		{"order=due", func(f *store.Filter) { f.ByDue = true }},
+		{"format=json", func(*store.Filter) {}},
+	} {
+		e := &engine{}
+		rec := newFace(t, e).do("GET", "/v1/callbacks?"+c.query, "")
+		if got := rec.Body.String(); rec.Code != 200 || got != `{"data":[],"next_cursor":null}` {
+			t.Fatalf("%s: %d %s", c.query, rec.Code, got)
+		}
+		want := base
+		c.want(&want)
+		if diff := cmp.Diff(want, e.filter); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.query, diff)
+		}
+	}
+}
+
+func TestFiltersRefuse(t *testing.T) {
+	t.Parallel()
+	f := newFace(t, &engine{})
+	for query, field := range map[string]string{
+		"limit=501": "limit", "limit=0": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=5&limit=6": "limit",
+		"cursor=x": "cursor", "cursor=": "cursor", "state=failed": "state", "state=": "state", "kind=x": "kind", "class=x": "class",
+		"status_code=99": "status_code", "status_code=1000": "status_code", "min_attempts=-1": "min_attempts", "overdue=yes": "overdue",
+		"from=yesterday": "from", "to=2026": "to", "from=2026-11-22T00:00:00Z&to=2026-11-21T00:00:00Z": "from", "order=asc": "order",
+		"format=xml": "format", "endpoint=ep_1": "endpoint", "q=x": "q", "State=dead": "State", "label.=x": "label.", "label.a=": "label.a",
+		"label.a=1&label.a=2": "label.a", "ref=a%00b": "ref", "ref=%ff": "ref", "topic=%0a": "topic", "label.%00=x": "label.\x00", "a;b": "query", "ref=%zz": "query",
+		"ref=": "ref", "project=other": "project",
+	} {
+		if fields := wantProblem(t, f.do("GET", "/v1/callbacks?"+query, ""), 422, "invalid"); !slices.Contains(fields, field) {
+			t.Errorf("%s: %q, want %q", query, fields, field)
+		}
+	}
+	for _, query := range []string{"limit=501", "cursor=x", "state=dead"} {
+		wantProblem(t, f.do("GET", "/v1/audit?"+query, ""), 422, "invalid")
+	}
+	for _, query := range []string{"", "?lane=", "?lane=a&lane=b", "?lane=%00"} {
+		wantProblem(t, f.do("GET", "/v1/secret"+query, ""), 422, "invalid")
+	}
+}
+
+func TestCursorsContinue(t *testing.T) {
+	t.Parallel()
+	e := &engine{page: store.Page{Callbacks: []store.Callback{sample()}, Next: &store.Cursor{DueAt: 7, ID: bareID}}}
+	f := newFace(t, e)
+	for _, order := range []string{"", "order=due&"} {
+		rec := f.do("GET", "/v1/callbacks?"+order, "")
+		body := rec.Body.String()
+		_, rest, found := strings.Cut(body, `"next_cursor":"`)
+		if !found || !strings.HasPrefix(body, `{"data":[{"id":"`+oneID) {
+			t.Fatalf("%s", body)
+		}
+		cursor := strings.TrimSuffix(rest, `"}`)
+		f.do("GET", "/v1/callbacks?"+order+"cursor="+cursor, "")
+		if diff := cmp.Diff(&store.Cursor{DueAt: 7, ID: bareID}, e.filter.After); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		other := map[string]string{"": "order=due&", "order=due&": ""}[order]
+		wantProblem(t, f.do("GET", "/v1/callbacks?"+other+"cursor="+cursor, ""), 422, "invalid")
+	}
+}
+
+func TestAuditPages(t *testing.T) {
+	t.Parallel()
+	e := &engine{audit: []store.AuditEntry{{ID: "03"}, {ID: "02"}, {ID: "01"}}}
+	f := newFace(t, e)
+	rec := f.do("GET", "/v1/audit?limit=2", "")
+	_, rest, found := strings.Cut(rec.Body.String(), `"next_cursor":"`)
+	if !found || strings.Count(rec.Body.String(), `"actor"`) != 2 {
+		t.Fatalf("a page that is not the last: %s", rec.Body)
+	}
+	f.do("GET", "/v1/audit?limit=2&cursor="+strings.TrimSuffix(rest, `"}`), "")
+	if e.auditPage != [2]any{"02", 3} {
+		t.Errorf("the next page was asked as %v", e.auditPage)
+	}
+	rec = f.do("GET", "/v1/audit?limit=3", "")
+	if !strings.HasSuffix(rec.Body.String(), `"next_cursor":null}`) || strings.Count(rec.Body.String(), `"actor"`) != 3 {
+		t.Errorf("the last page: %s", rec.Body)
+	}
+	if f.do("GET", "/v1/audit", ""); e.auditPage != [2]any{"", 51} {
+		t.Errorf("asked as %v", e.auditPage)
+	}
+}
+
+func TestCSV(t *testing.T) {
+	t.Parallel()
+	formula := sample()
+	formula.Ref, formula.Topic, formula.LockKey, formula.Lane = `=cmd()`, "+1", "-1", "@x\n\""
+	done := sample()
+	done.State, done.DueAt, done.Policy.RepeatLast = store.Succeeded, nowMS, true
+	e := &engine{page: store.Page{Callbacks: []store.Callback{formula, done}, Next: &store.Cursor{ID: bareID}}}
+	rec := newFace(t, e).do("GET", "/v1/callbacks?format=csv&ref=a&limit=2", "")
+	if ct := rec.Header().Get("Content-Type"); rec.Code != 200 || ct != "text/csv; charset=utf-8" {
+		t.Fatalf("%d %s %s", rec.Code, ct, rec.Body)
+	}
+	rows, err := csv.NewReader(rec.Body).ReadAll()
+	if err != nil || len(rows) != 3 {
+		t.Fatalf("%v %v", rows, err)
+	}
+	cell := func(row int, column string) string { return rows[row][slices.Index(rows[0], column)] }
+	for column, want := range map[string]string{
+		"id": oneID, "ref": "'=cmd()", "topic": "'+1", "lock_key": "'-1", "lane": "'@x\n\"", "due_at": "2026-11-21T08:00:01.500Z", "max_attempts": "4",
+	} {
+		if got := cell(1, column); got != want {
+			t.Errorf("%s: %q, want %q", column, got, want)
+		}
+	}
+	if cell(2, "due_at") != "" || cell(2, "max_attempts") != "" || cell(2, "state") != "succeeded" {
+		t.Errorf("the second row: %q", rows[2])
+	}
+	link := rec.Header().Get("Link")
+	target, ok := strings.CutSuffix(strings.TrimPrefix(link, "<"), `>; rel="next"`)
+	u, err := url.Parse(target)
+	if !ok || err != nil || u.Path != "/v1/callbacks" || u.Query().Get("ref") != "a" || u.Query().Get("cursor") == "" {
+		t.Errorf("Link: %q", link)
+	}
+}
+
+func TestPayloadIsRaw(t *testing.T) {
+	t.Parallel()
+	for body, contentType := range map[string]string{
+		`{ "a":1 }<script>`: "text/plain; charset=utf-8", "\x00\xff\xfe": "text/plain", "": "text/plain; charset=utf-8",
+	} {
+		rec := newFace(t, &engine{body: []byte(body)}).do("GET", "/v1/callbacks/"+oneID+"/payload", "")
+		h := rec.Header()
+		if rec.Code != 200 || rec.Body.String() != body || h.Get("Content-Type") != contentType || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%q: %d %q %v", body, rec.Code, rec.Body, h)
+		}
+		if !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") {
+			t.Errorf("a browser may show it: %q", h.Get("Content-Disposition"))
+		}
+	}
+}
+
+func TestStatsWithoutIndex(t *testing.T) {
+	t.Parallel()
+	rec := newFace(t, &engine{statsErr: store.ErrUnavailable}).do("GET", "/v1/stats", "")
+	if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"index":null`) {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}

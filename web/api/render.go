@@ -1,0 +1,331 @@
+package api
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file writes answers by appending: a callback is rendered once for every accept, and encoding/json would spend
+// more on it than the rest of the face together. Every function appends one JSON value or one member.
+
+// A jsonObject appends the members of one JSON object.
+type jsonObject struct{ b []byte }
+
+// key appends a member's name, and the comma before it where it is not the first.
+func (o *jsonObject) key(name string) {
+	if o.b[len(o.b)-1] != '{' {
+		o.b = append(o.b, ',')
+	}
+	o.b = append(o.b, '"')
+	o.b = append(o.b, name...)
+	o.b = append(o.b, '"', ':')
+}
+
+func (o *jsonObject) str(name, value string) {
+	o.key(name)
+	o.b = appendString(o.b, value)
+}
+
+// orNull appends null for the empty text.
+func (o *jsonObject) orNull(name, value string) {
+	o.key(name)
+	if value == "" {
+		o.b = append(o.b, "null"...)
+		return
+	}
+	o.b = appendString(o.b, value)
+}
+
+func (o *jsonObject) integer(name string, value int64) {
+	o.key(name)
+	o.b = strconv.AppendInt(o.b, value, 10)
+}
+
+// intOrNull appends null for zero.
+func (o *jsonObject) intOrNull(name string, value int) {
+	o.key(name)
+	if value == 0 {
+		o.b = append(o.b, "null"...)
+		return
+	}
+	o.b = strconv.AppendInt(o.b, int64(value), 10)
+}
+
+func (o *jsonObject) boolean(name string, value bool) {
+	o.key(name)
+	o.b = strconv.AppendBool(o.b, value)
+}
+
+// fraction appends a number with at most three decimals; what is no number is null.
+func (o *jsonObject) fraction(name string, value float64) {
+	o.key(name)
+	o.b = appendFraction(o.b, value)
+}
+
+func appendFraction(b []byte, value float64) []byte {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return append(b, "null"...)
+	}
+	return strconv.AppendFloat(b, math.Round(value*1000)/1000, 'f', -1, 64)
+}
+
+// instant appends a time given in Unix milliseconds, null for zero.
+func (o *jsonObject) instant(name string, ms int64) {
+	o.key(name)
+	if ms == 0 {
+		o.b = append(o.b, "null"...)
+		return
+	}
+	o.b = append(o.b, '"')
+	o.b = appendTime(o.b, ms)
+	o.b = append(o.b, '"')
+}
+
+func (o *jsonObject) duration(name string, d time.Duration) {
+	o.key(name)
+	o.b = appendDuration(o.b, d)
+}
+
+// appendDuration writes what schedule.FormatDuration prints. Whole seconds, which almost every tier is, go without
+// its allocations: nine tiers are written for every accept.
+func appendDuration(b []byte, d time.Duration) []byte {
+	b = append(b, '"')
+	if d <= 0 || d%time.Second != 0 {
+		return append(append(b, schedule.FormatDuration(d)...), '"')
+	}
+	for _, unit := range [...]struct {
+		length time.Duration
+		letter byte
+	}{{24 * time.Hour, 'd'}, {time.Hour, 'h'}, {time.Minute, 'm'}, {time.Second, 's'}} {
+		if n := d / unit.length; n > 0 {
+			b = append(strconv.AppendInt(b, int64(n), 10), unit.letter)
+			d %= unit.length
+		}
+	}
+	return append(b, '"')
+}
+
+func (o *jsonObject) open(name string) {
+	o.key(name)
+	o.b = append(o.b, '{')
+}
+
+func (o *jsonObject) close() { o.b = append(o.b, '}') }
+
+// appendTime writes RFC 3339 in UTC with milliseconds.
+func appendTime(b []byte, ms int64) []byte {
+	return time.UnixMilli(ms).UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z")
+}
+
+// formatTime is appendTime as text, empty for zero.
+func formatTime(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return string(appendTime(nil, ms))
+}
+
+// appendCallback writes a callback as its caller sees it at now.
+func appendCallback(b []byte, c *store.Callback, now int64, replayed bool) []byte {
+	o := jsonObject{append(b, '{')}
+	o.key("id")
+	o.b = append(append(append(o.b, '"'), store.CallbackPrefix...), c.ID...)
+	o.b = append(o.b, '"')
+	o.str("kind", string(c.Kind))
+	o.str("project", c.Project)
+	o.orNull("endpoint_id", c.EndpointID)
+	o.str("url", c.URL)
+	o.str("method", c.Method)
+	o.orNull("topic", c.Topic)
+	o.orNull("ref", c.Ref)
+	o.orNull("lock_key", c.LockKey)
+	o.str("lane", c.Lane)
+	o.labels(c.Labels)
+	state := c.StateAt(now)
+	o.str("state", string(state))
+	o.orNull("reason", string(c.Reason))
+	due := c.DueAt
+	if state.Terminal() {
+		due = 0
+	}
+	o.instant("due_at", due)
+	o.integer("attempt_count", int64(c.AttemptCount))
+	o.integer("divert_count", int64(c.DivertCount))
+	o.maxAttempts(c)
+	o.key("tiers")
+	o.b = appendTiers(o.b, c.Policy.Tiers)
+	o.policy(&c.Policy)
+	o.intOrNull("last_status", c.LastStatus)
+	o.orNull("last_class", string(c.LastClass))
+	o.instant("created_at", c.CreatedAt)
+	o.instant("updated_at", c.UpdatedAt)
+	o.instant("finished_at", c.FinishedAt)
+	o.instant("expires_at", c.ExpiresAt)
+	o.key("version")
+	if c.Version == nil {
+		o.b = append(o.b, "null"...)
+	} else {
+		o.b = strconv.AppendInt(o.b, *c.Version, 10)
+	}
+	if replayed {
+		o.boolean("replayed", true)
+	}
+	o.close()
+	return o.b
+}
+
+// labels are written in the order of their names.
+func (o *jsonObject) labels(labels map[string]string) {
+	o.open("labels")
+	switch len(labels) {
+	case 0:
+	case 1:
+		for name, value := range labels {
+			o.label(name, value)
+		}
+	default:
+		names := slices.AppendSeq(make([]string, 0, dispatch.MaxLabels), maps.Keys(labels))
+		slices.Sort(names)
+		for _, name := range names {
+			o.label(name, labels[name])
+		}
+	}
+	o.close()
+}
+
+func (o *jsonObject) label(name, value string) {
+	if o.b[len(o.b)-1] != '{' {
+		o.b = append(o.b, ',')
+	}
+	o.b = appendString(o.b, name)
+	o.b = append(o.b, ':')
+	o.b = appendString(o.b, value)
+}
+
+// maxAttempts is null where the last tier repeats: the deadline ends it, not a number.
+func (o *jsonObject) maxAttempts(c *store.Callback) {
+	if c.Policy.RepeatLast {
+		o.intOrNull("max_attempts", 0)
+		return
+	}
+	o.integer("max_attempts", int64(c.MaxAttempts()))
+}
+
+func appendTiers(b []byte, tiers []time.Duration) []byte {
+	b = append(b, '[')
+	for i, tier := range tiers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendDuration(b, tier)
+	}
+	return append(b, ']')
+}
+
+// policy writes a preset's name, or a policy given whole as it can be given again.
+func (o *jsonObject) policy(p *store.Policy) {
+	if p.Name != "" {
+		o.str("policy", p.Name)
+		return
+	}
+	o.open("policy")
+	o.key("tiers")
+	o.b = appendTiers(o.b, p.Tiers)
+	o.boolean("repeat_last", p.RepeatLast)
+	if p.Deadline > 0 {
+		o.duration("deadline", p.Deadline)
+	} else {
+		o.orNull("deadline", "")
+	}
+	o.duration("timeout", p.Timeout)
+	o.key("jitter")
+	o.b = strconv.AppendFloat(o.b, p.Jitter, 'f', -1, 64)
+	o.duration("retry_after_cap", p.RetryAfterCap)
+	o.duration("overload_floor", p.OverloadFloor)
+	o.key("stop_on")
+	o.b = append(o.b, '[')
+	for i, status := range p.StopOn {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		o.b = strconv.AppendInt(o.b, int64(status), 10)
+	}
+	o.b = append(o.b, ']')
+	o.close()
+}
+
+// appendCanceled writes one callback of a cancel.
+func appendCanceled(b []byte, c *store.CanceledCallback, now int64) []byte {
+	o := jsonObject{append(b, '{')}
+	o.str("result", string(c.Result))
+	o.key("callback")
+	o.b = appendCallback(o.b, &c.Callback, now, false)
+	o.close()
+	return o.b
+}
+
+// appendAttempt writes an attempt.
+func appendAttempt(b []byte, a *store.Attempt) []byte {
+	o := jsonObject{append(b, '{')}
+	o.integer("number", int64(a.Number))
+	o.str("trigger", string(a.Trigger))
+	o.str("outcome", string(a.Outcome))
+	o.boolean("charged", a.Charged)
+	o.orNull("class", string(a.Class))
+	o.intOrNull("status_code", a.Status)
+	o.orNull("error", a.Error)
+	o.instant("started_at", a.StartedAt)
+	o.instant("ended_at", a.EndedAt)
+	o.instant("due_at", a.DueAt)
+	o.fraction("lateness_ms", a.Lateness)
+	o.open("timings_ms")
+	o.fraction("dns", a.Timings.DNS)
+	o.fraction("connect", a.Timings.Connect)
+	o.fraction("tls", a.Timings.TLS)
+	o.fraction("first_byte", a.Timings.FirstByte)
+	o.fraction("total", a.Timings.Total)
+	o.close()
+	o.headers("request_headers", a.RequestHeaders)
+	o.headers("response_headers", a.ResponseHeaders)
+	o.str("response_body", a.ResponseBody)
+	o.boolean("response_truncated", a.ResponseTruncated)
+	if a.Rule == nil {
+		o.orNull("rule", "")
+	} else {
+		o.open("rule")
+		o.str("name", a.Rule.Name)
+		o.str("expected", a.Rule.Expected)
+		o.str("saw", a.Rule.Saw)
+		o.close()
+	}
+	o.instant("next_due_at", a.NextDueAt)
+	o.close()
+	return o.b
+}
+
+// headers writes headers as an object; one that came several times is one member, its values joined by ", ".
+func (o *jsonObject) headers(name string, headers []store.Header) {
+	o.open(name)
+	for i, h := range headers {
+		same := func(other store.Header) bool { return strings.EqualFold(other.Name, h.Name) }
+		if slices.ContainsFunc(headers[:i], same) {
+			continue
+		}
+		value := h.Value
+		for _, other := range headers[i+1:] {
+			if same(other) {
+				value += ", " + other.Value
+			}
+		}
+		o.label(h.Name, value)
+	}
+	o.close()
+}

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+const (
+	// maxRequest is the most bytes of a request's body, maxBatch of a batch's.
+	maxRequest = 512 << 10
+	maxBatch   = 16 << 20
+)
+
+// readBody reads the whole body, which is at most limit bytes; a longer one is refused before it is read, or, where it
+// does not say its length, as soon as it goes over.
+func readBody(c *gin.Context, limit int64) ([]byte, error) {
+	r := c.Request
+	if len(r.Header["Content-Encoding"]) > 0 {
+		return nil, httperr.ErrEncoding
+	}
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	if r.ContentLength >= 0 {
+		body := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return nil, fmt.Errorf("%w: %w", httperr.ErrIncomplete, err)
+		}
+		return body, nil
+	}
+	// The writer below gin's is the one that knows how to close the connection.
+	var w http.ResponseWriter = c.Writer
+	if under, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+		w = under.Unwrap()
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, tooLarge(limit)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", httperr.ErrIncomplete, err)
+	}
+	return body, nil
+}
+
+func tooLarge(limit int64) error {
+	return fmt.Errorf("%w: at most %d KiB are taken here", httperr.ErrTooLarge, limit>>10)
+}
+
+// readJSON reads a body that must be there, and finds it valid JSON.
+func readJSON(c *gin.Context, limit int64) ([]byte, error) {
+	body, err := readBody(c, limit)
+	if err != nil {
+		return nil, err
+	}
+	return body, checkJSON(body)
+}
+
+// readFields reads a small object whose fields member decodes. Where optional, no body at all is an empty object.
+func readFields(c *gin.Context, optional bool, f *fields, member func(key, value []byte) bool) error {
+	body, err := readBody(c, maxRequest)
+	if err != nil {
+		return err
+	}
+	if optional && skipSpace(body, 0) == len(body) {
+		return nil
+	}
+	if err := checkJSON(body); err != nil {
+		return err
+	}
+	f.object(request, "", body, member)
+	return f.err()
+}

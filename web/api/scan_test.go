@@ -1,0 +1,240 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// FuzzScanner compares the splitting of objects and arrays, and the reading of texts, with encoding/json.
+func FuzzScanner(f *testing.F) {
+	for _, s := range []string{
+		`{}`, `[]`, ` { "a" : 1 , "b" : [ 1 , {"c":"}\""} ] } `, `{"a":"\\","b":"\\\"","\u0061":null}`, `[true,false,null,-1.5e3,"x"]`,
+		`{"a":"\ud83d\ude00","b":"\ud800","c":"\ud800A"}`, `[[[[]]],{"":{"":[]}}]`, `"text"`, `12`, `{"a":1,}`, "[\"\x80\"]", "{\"\u007f\":\t\r\n0}",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if (checkJSON(body) == nil) != json.Valid(body) {
+			t.Fatalf("checkJSON and encoding/json differ about %q", body)
+		}
+		if !json.Valid(body) {
+			return
+		}
+		compare(t, bytes.Trim(body, " \r\n\t"))
+	})
+}
+
+func compare(t *testing.T, raw []byte) {
+	t.Helper()
+	if end := skipValue(raw, 0); end != len(raw) {
+		t.Fatalf("skipValue ends at %d of %q", end, raw)
+	}
+	switch raw[0] {
+	case '{':
+		keys, values := splitObject(t, raw)
+		i := 0
+		for key, value := range members(raw) {
+			if i >= len(keys) || !bytes.Equal(value, values[i]) {
+				t.Fatalf("member %d of %q: value %q", i, raw, value)
+			}
+			// encoding/json turns what is no character into U+FFFD; members leaves it.
+			if !strings.ContainsRune(keys[i], utf8.RuneError) && keys[i] != string(key) {
+				t.Fatalf("member %d of %q: key %q, want %q", i, raw, key, keys[i])
+			}
+			compare(t, value)
+			i++
+		}
+		if i != len(keys) {
+			t.Fatalf("%d members of %d in %q", i, len(keys), raw)
+		}
+	case '[':
+		var want []json.RawMessage
+		if err := json.Unmarshal(raw, &want); err != nil {
+			t.Fatal(err)
+		}
+		i := 0
+		for value := range elements(raw) {
+			if i >= len(want) || !bytes.Equal(value, want[i]) {
+				t.Fatalf("element %d of %q: %q", i, raw, value)
+			}
+			compare(t, value)
+			i++
+		}
+		if i != len(want) {
+			t.Fatalf("%d elements of %d in %q", i, len(want), raw)
+		}
+	case '"':
+		compareText(t, raw)
+	}
+}
+
+// splitObject is members by way of encoding/json.
+func splitObject(t *testing.T, raw []byte) (keys []string, values []json.RawMessage) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := d.Token(); err != nil {
+		t.Fatal(err)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		keys, values = append(keys, key.(string)), append(values, value)
+	}
+	return keys, values
+}
+
+func compareText(t *testing.T, raw []byte) {
+	t.Helper()
+	var want string
+	if err := json.Unmarshal(raw, &want); err != nil {
+		t.Fatal(err)
+	}
+	got, wrong := decodeText(raw, true)
+	switch {
+	case wrong == "" && got != want:
+		t.Fatalf("text %q is read as %q, want %q", raw, got, want)
+	case wrong != "" && !strings.ContainsRune(want, utf8.RuneError) && !hasControl(want):
+		t.Fatalf("text %q is refused (%s)", raw, wrong)
+	}
+	back := appendString(nil, want)
+	var again string
+	if err := json.Unmarshal(back, &again); err != nil || again != want {
+		t.Fatalf("%q is written as %s, read back %q, %v", want, back, again, err)
+	}
+}
+
+func hasControl(s string) bool {
+	_, wrong := checkText(s, true)
+	return wrong != ""
+}
+
+// FuzzDecodeSubmission looks for a panic, for a field that slips through unnamed, and for a payload that is not a part
+// of the request.
+func FuzzDecodeSubmission(f *testing.F) {
+	for _, s := range []string{
+		`{"url":"u","payload":{"a":1},"policy":{"tiers":["1s"],"stop_on":[410]},"labels":{"a":"b"},"headers":{"A":"b"}}`,
+		`{"body":"x","body_base64":"AA==","due_at":"2026-11-21 08:00:00z","delay":"2d","version":1,"start_attempt":2,"supersede":true}`,
+		`{"URL":"u","\u0075rl":null,"url":7,"policy":[],"success":{},"idempotency_key":"k"}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if !json.Valid(body) {
+			return
+		}
+		sub, err := decodeSubmission(body)
+		if err != nil {
+			return
+		}
+		var plain map[string]json.RawMessage
+		if json.Unmarshal(body, &plain) != nil || plain == nil {
+			if len(sub.Invalid) == 0 {
+				t.Fatalf("%q is no object and is taken", body)
+			}
+			return
+		}
+		if len(sub.Invalid) > 0 {
+			return
+		}
+		for key, value := range plain {
+			if !(&submissionDecoder{}).member([]byte(key), []byte("null")) {
+				t.Fatalf("%q: field %q slips through", body, key)
+			}
+			if key == "payload" && string(value) != "null" && !bytes.Equal(sub.Body, value) {
+				t.Fatalf("%q: payload is %q", body, sub.Body)
+			}
+		}
+	})
+}
+
+func TestAppendStringIsAlwaysJSON(t *testing.T) {
+	t.Parallel()
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	if got := appendString(nil, string(all)); !json.Valid(got) || !utf8.Valid(got) {
+		t.Errorf("not JSON: %q", got)
+	}
+}
+
+func TestKeySetFindsTwins(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 23, 24, 25, 26, 1000} {
+		var s keySet
+		for i := range n {
+			if !s.add([]byte(strings.Repeat("k", i+1))) {
+				t.Fatalf("key %d of %d is said to be there", i, n)
+			}
+		}
+		for i := range n {
+			if s.add([]byte(strings.Repeat("k", i+1))) {
+				t.Fatalf("key %d of %d is said to be new", i, n)
+			}
+		}
+	}
+}
+
+// TestManyKeysAreCheap guards against a request that is small and slow: 60,000 keys in half a MiB.
+func TestManyKeysAreCheap(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(`{"headers":{`)
+	for i := 0; b.Len() < maxRequest-32; i++ {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		b.WriteString(strings.Repeat("x", i%7))
+		b.WriteString(string(rune('a' + i%26)))
+		b.WriteString(`":1`)
+	}
+	b.WriteString(`}}`)
+	sub, err := decodeSubmission([]byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sub.Invalid) != maxFindings {
+		t.Errorf("%d findings, want %d at most and at least", len(sub.Invalid), maxFindings)
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add("bg")
+	f.Add(encodeCursor(listNewest, cursorAt(5)))
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, list := range []byte{listNewest, listByDue, listAudit} {
+			c, err := decodeCursor(list, s)
+			if err == nil && encodeCursor(list, c) != s {
+				t.Errorf("cursor %q is read and written as another", s)
+			}
+		}
+	})
+}
+
+func TestDurationsAreWrittenAsScheduleDoes(t *testing.T) {
+	t.Parallel()
+	for _, base := range []time.Duration{0, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+		for n := range time.Duration(130) {
+			for _, extra := range []time.Duration{0, time.Nanosecond, 500 * time.Millisecond, time.Second, time.Minute, time.Hour} {
+				d := n*base + extra
+				if got, want := string(appendDuration(nil, d)), `"`+schedule.FormatDuration(d)+`"`; got != want {
+					t.Fatalf("%d ns: got %s, want %s", d, got, want)
+				}
+			}
+		}
+	}
+}

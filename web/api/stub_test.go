@@ -1,0 +1,236 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+const (
+	adminKey = "dk_0123456789abcdef"
+	bareID   = "01JD6QZ0000000000000000001"
+	oneID    = "cb_" + bareID
+	// nowMS is 2026-11-21T08:00:00.000Z.
+	nowMS = 1795248000000
+)
+
+// engine stands for the engine and the store. It accepts everything that came decodable, as the real one does with
+// what a submission's Invalid says.
+type engine struct {
+	mu        sync.Mutex
+	subs      []dispatch.Submission
+	actor     store.Actor
+	retried   dispatch.RetryRequest
+	due       *int64
+	delay     *time.Duration
+	canceled  [2]string // ref, topic
+	filter    store.Filter
+	auditPage [2]any // after, limit
+
+	err      error
+	replayed bool
+	callback store.Callback
+	attempts []store.Attempt
+	body     []byte
+	page     store.Page
+	audit    []store.AuditEntry
+	drift    dispatch.Drift
+	statsErr error
+}
+
+func (e *engine) Accept(_ context.Context, project string, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.subs = append(e.subs, subs...)
+	if e.err != nil {
+		return nil, e.err
+	}
+	receipts := make([]dispatch.Receipt, len(subs))
+	for i, s := range subs {
+		if len(s.Invalid) > 0 {
+			receipts[i].Err = &store.InvalidError{Fields: s.Invalid}
+			continue
+		}
+		cb := e.callback
+		cb.Project, cb.URL, cb.Ref = project, s.URL, s.Ref
+		receipts[i] = dispatch.Receipt{Callback: cb, Replayed: e.replayed}
+	}
+	return receipts, nil
+}
+
+func (e *engine) Cancel(_ context.Context, _, id string, by store.Actor) (store.CanceledCallback, error) {
+	e.actor = by
+	cb := e.callback
+	cb.ID, cb.State, cb.Reason = id, store.Canceled, store.Requested
+	return store.CanceledCallback{Result: store.CancelDone, Callback: cb}, e.err
+}
+
+func (e *engine) CancelRef(_ context.Context, _, ref, topic string, by store.Actor) ([]store.CanceledCallback, error) {
+	e.actor, e.canceled = by, [2]string{ref, topic}
+	return []store.CanceledCallback{{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback}}, e.err
+}
+
+func (e *engine) Retry(_ context.Context, _, _ string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error) {
+	e.actor, e.retried = by, r
+	return e.callback, e.err
+}
+
+func (e *engine) Reschedule(_ context.Context, _, _ string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error) {
+	e.actor, e.due, e.delay = by, due, delay
+	return e.callback, e.err
+}
+
+func (e *engine) Now() int64 { return nowMS }
+
+func (e *engine) LaneSecret(_ context.Context, _, lane string, by store.Actor) (string, error) {
+	e.actor = by
+	return "whsec_" + lane, e.err
+}
+
+func (e *engine) RotateSecret(_ context.Context, _ string, by store.Actor) error {
+	e.actor = by
+	return e.err
+}
+
+func (e *engine) Verify(context.Context) (dispatch.Drift, error) { return e.drift, e.err }
+
+func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error) {
+	e.actor = by
+	return dispatch.RebuildReport{DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond}, e.err
+}
+
+func (e *engine) Stats(context.Context) (schedule.Stats, error) {
+	return schedule.Stats{Delayed: 5, Ready: 2, Leased: 1}, e.statsErr
+}
+
+func (e *engine) Get(_ context.Context, _, id string) (store.Callback, error) {
+	if id != bareID {
+		return store.Callback{}, store.ErrNotFound
+	}
+	return e.callback, e.err
+}
+
+func (e *engine) List(_ context.Context, _ string, f store.Filter) (store.Page, error) {
+	e.filter = f
+	return e.page, e.err
+}
+
+func (e *engine) Attempts(context.Context, string, string) ([]store.Attempt, error) {
+	return e.attempts, e.err
+}
+
+func (e *engine) Payload(context.Context, string, string) (store.Payload, error) {
+	return store.Payload{Body: e.body}, e.err
+}
+
+func (e *engine) Counts(context.Context, string) (store.Counts, error) {
+	return store.Counts{
+		States: map[store.State]int64{store.Scheduled: 8, store.Succeeded: 90, store.Dead: 1},
+		Tiers:  map[int]int64{2: 3, 0: 5},
+		Lanes:  []store.LaneCount{{Lane: "https://shop.example:443", Open: 8}},
+	}, e.err
+}
+
+func (e *engine) AuditEntries(_ context.Context, _ string, after string, limit int) ([]store.AuditEntry, error) {
+	e.auditPage = [2]any{after, limit}
+	return e.audit, e.err
+}
+
+// face is the API behind a bare router, and what it logged.
+type face struct {
+	http.Handler
+	log *bytes.Buffer
+}
+
+func newFace(t testing.TB, e *engine) face {
+	t.Helper()
+	if e.callback.ID == "" {
+		e.callback = sample()
+	}
+	return newFaceOf(t, api.Options{Callbacks: e, Secrets: e, Index: e, Reads: e})
+}
+
+func newFaceOf(t testing.TB, o api.Options) face {
+	t.Helper()
+	var log bytes.Buffer
+	o.AdminKey, o.Logger = adminKey, slog.New(slog.NewJSONHandler(&log, nil))
+	a, err := api.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router := gin.New()
+	a.Register(router)
+	return face{router, &log}
+}
+
+// do makes a request with the admin key.
+func (f face) do(method, path, body string, header ...string) *httptest.ResponseRecorder {
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req := httptest.NewRequest(method, path, r)
+	req.Header.Set("Authorization", "Bearer "+adminKey)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	rec := httptest.NewRecorder()
+	f.ServeHTTP(rec, req)
+	return rec
+}
+
+// wantProblem checks an answer to be the problem with this status and code, and returns the names of its fields.
+func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code string) []string {
+	t.Helper()
+	var p httperr.Problem
+	if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
+		t.Fatalf("want problem %d %s, got %d %s", status, code, rec.Code, rec.Body)
+	}
+	if rec.Code != status || p.Status != status || p.Code != code {
+		t.Fatalf("want problem %d %s, got %d %s", status, code, rec.Code, rec.Body)
+	}
+	if ct := rec.Header().Get("Content-Type"); ct != httperr.MediaType {
+		t.Fatalf("a problem came as %q", ct)
+	}
+	names := make([]string, len(p.Errors))
+	for i, e := range p.Errors {
+		if e.Message == "" {
+			t.Errorf("field %s has no sentence", e.Field)
+		}
+		names[i] = e.Field
+	}
+	return names
+}
+
+func sample() store.Callback {
+	return store.Callback{
+		ID: bareID, Project: store.DefaultProject, Kind: store.Notify, URL: "https://shop.example/notify?token=a&b=<c>",
+		Method: "POST", Topic: "payment.succeeded", Ref: "order-20261121-0001", LockKey: "order-20261121-0001",
+		Lane: "https://shop.example:443", LaneID: 1, Labels: map[string]string{"shop": "7", "channel": "alipay"},
+		Policy: store.Policy{Name: "payment", Tiers: []time.Duration{15 * time.Second, 3 * time.Minute, 26 * time.Hour}},
+		State:  store.Scheduled, DueAt: nowMS + 1500, FirstDueAt: nowMS, AttemptCount: 1, DivertCount: 2,
+		LastStatus: 500, LastClass: store.ClassHTTP5xx, CreatedAt: nowMS - 1, UpdatedAt: nowMS,
+	}
+}
+
+// releaseMode is what the server sets too; here it is set before any test runs in parallel.
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.ReleaseMode)
+	m.Run()
+}

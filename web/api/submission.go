@@ -1,0 +1,359 @@
+package api
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+// Bounds of what is decoded before the engine judges; they are wider than the engine's own.
+const (
+	maxHeaders  = 1000
+	maxTiers    = 1000
+	maxStatuses = 1000
+)
+
+// A submissionDecoder decodes one callback as a caller asks for it. What it cannot decode is named in the
+// submission's Invalid; what the values mean is the engine's to judge.
+type submissionDecoder struct {
+	fields
+	sub      dispatch.Submission
+	tooLarge bool
+}
+
+// decodeSubmission decodes one callback from valid JSON, which stays referenced: the payload is a part of it. The only
+// error is ErrPayloadTooLarge.
+func decodeSubmission(raw []byte) (dispatch.Submission, error) {
+	var d submissionDecoder
+	d.object(request, "", raw, d.member)
+	if d.tooLarge {
+		return dispatch.Submission{}, httperr.ErrPayloadTooLarge
+	}
+	d.sub.Invalid = d.invalid
+	return d.sub, nil
+}
+
+// member decodes one field, and says whether there is such a field.
+func (d *submissionDecoder) member(key, raw []byte) bool {
+	if to := d.textField(key); to != nil {
+		d.text(string(key), raw, to)
+		return true
+	}
+	switch string(key) {
+	case "headers":
+		d.headers(raw)
+	case "labels":
+		d.labels(raw)
+	case "payload", "body", "body_base64":
+		d.payload(string(key), raw)
+	case "policy":
+		d.policy(raw)
+	case "success":
+		d.success(raw)
+	case "due_at":
+		d.instant("due_at", raw, &d.sub.DueAt)
+	case "delay":
+		d.duration("delay", raw, &d.sub.Delay)
+	case "expires_in":
+		d.duration("expires_in", raw, &d.sub.ExpiresIn)
+	case "supersede":
+		d.boolean("supersede", raw, &d.sub.Supersede)
+	case "version":
+		d.integer("version", raw, &d.sub.Version)
+	case "start_attempt":
+		d.count("start_attempt", raw, &d.sub.StartAttempt)
+	case "idempotency_key":
+		d.idempotencyKey(raw)
+	default:
+		return false
+	}
+	return true
+}
+
+// textField returns where a field that is one line of text goes; nil: it is none.
+func (d *submissionDecoder) textField(key []byte) *string {
+	switch string(key) {
+	case "url":
+		return &d.sub.URL
+	case "endpoint":
+		return &d.sub.Endpoint
+	case "method":
+		return &d.sub.Method
+	case "topic":
+		return &d.sub.Topic
+	case "ref":
+		return &d.sub.Ref
+	case "content_type":
+		return &d.sub.ContentType
+	case "signer":
+		return &d.sub.Signer
+	case "lock_key":
+		return &d.sub.LockKey
+	case "order":
+		return &d.sub.Order
+	case "lane":
+		return &d.sub.Lane
+	}
+	return nil
+}
+
+// payload takes the body from one of its three fields. A payload's bytes are kept as they stand in the request.
+func (d *submissionDecoder) payload(name string, raw []byte) {
+	if isNull(raw) {
+		return
+	}
+	if d.sub.BodyField != "" {
+		d.add(name, "only one of payload, body and body_base64 may be given")
+		return
+	}
+	// Whatever is wrong with it, a body was given: the engine must not miss one.
+	d.sub.Body, d.sub.BodyField = []byte{}, name
+	body := raw
+	switch name {
+	case "payload":
+		if !utf8.Valid(raw) {
+			d.add(name, "is not valid UTF-8, so it is not JSON; give its bytes in body_base64")
+			return
+		}
+	case "body":
+		s, wrong := decodeText(raw, true)
+		if wrong != "" {
+			d.add(name, wrong+"; give its bytes in body_base64")
+			return
+		}
+		body = []byte(s)
+	case "body_base64":
+		var ok bool
+		if body, ok = d.base64(name, raw); !ok {
+			return
+		}
+	}
+	if len(body) > dispatch.MaxBody {
+		d.tooLarge = true
+		return
+	}
+	d.sub.Body = body
+}
+
+// headers keeps their order.
+func (d *submissionDecoder) headers(raw []byte) {
+	if isNull(raw) {
+		return
+	}
+	d.object("headers", "headers.", raw, func(key, value []byte) bool {
+		name, wrong := checkText(string(key), false)
+		if wrong != "" {
+			d.add("headers."+printable(key), "the name "+wrong)
+			return true
+		}
+		s, wrong := decodeText(value, false)
+		switch {
+		case wrong != "":
+			d.add("headers."+printable(key), wrong)
+		case len(d.sub.Headers) == maxHeaders:
+			d.add("headers", "are too many")
+		case len(d.sub.Headers) < maxHeaders:
+			d.sub.Headers = append(d.sub.Headers, store.Header{Name: name, Value: s})
+		}
+		return true
+	})
+}
+
+func (d *submissionDecoder) labels(raw []byte) {
+	if isNull(raw) {
+		return
+	}
+	d.object("labels", "labels.", raw, func(key, value []byte) bool {
+		name, wrong := checkText(string(key), false)
+		if wrong != "" {
+			d.add("labels."+printable(key), "the name "+wrong)
+			return true
+		}
+		s, wrong := decodeText(value, false)
+		if wrong != "" {
+			d.add("labels."+printable(key), wrong)
+			return true
+		}
+		if d.sub.Labels == nil {
+			d.sub.Labels = make(map[string]string)
+		}
+		d.sub.Labels[name] = s
+		return true
+	})
+}
+
+func (d *submissionDecoder) success(raw []byte) {
+	if raw[0] == '{' {
+		d.add("success", "a rule given whole is not supported yet; give a rule's name")
+		return
+	}
+	d.text("success", raw, &d.sub.Success)
+}
+
+func (d *submissionDecoder) idempotencyKey(raw []byte) {
+	if isNull(raw) {
+		return
+	}
+	key, wrong := decodeText(raw, false)
+	if wrong == "" {
+		wrong = wrongIdempotencyKey(key)
+	}
+	if wrong != "" {
+		d.add("idempotency_key", wrong)
+		return
+	}
+	d.sub.IdempotencyKey = key
+}
+
+// wrongIdempotencyKey says what is wrong with a key, or nothing. An empty one is refused: it is a variable that nobody
+// filled, and taking it for "no key" would send twice what the caller meant to send once.
+func wrongIdempotencyKey(key string) string {
+	if key == "" {
+		return "must not be empty"
+	}
+	return ""
+}
+
+// policy takes a name or a policy given whole.
+func (d *submissionDecoder) policy(raw []byte) {
+	switch raw[0] {
+	case 'n':
+	case '"':
+		d.text("policy", raw, &d.sub.PolicyName)
+	case '{':
+		before := len(d.invalid)
+		p := d.policyObject(raw)
+		if len(d.invalid) == before {
+			d.sub.Policy, d.sub.PolicyGiven = p, true
+		}
+	default:
+		d.add("policy", "must be a policy's name or an object")
+	}
+}
+
+func (d *submissionDecoder) policyObject(raw []byte) store.Policy {
+	p := dispatch.DefaultPolicy()
+	p.Tiers = nil
+	wait := func(name string, value []byte, to *time.Duration) {
+		got := to
+		d.duration(name, value, &got)
+		*to = *got
+	}
+	d.object("policy", "policy.", raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "tiers":
+			p.Tiers = d.tiers(value)
+		case "repeat_last":
+			d.boolean("policy.repeat_last", value, &p.RepeatLast)
+		case "deadline":
+			wait("policy.deadline", value, &p.Deadline)
+		case "timeout":
+			wait("policy.timeout", value, &p.Timeout)
+		case "jitter":
+			d.number("policy.jitter", value, &p.Jitter)
+		case "retry_after_cap":
+			wait("policy.retry_after_cap", value, &p.RetryAfterCap)
+		case "overload_floor":
+			wait("policy.overload_floor", value, &p.OverloadFloor)
+		case "stop_on":
+			p.StopOn = d.statuses(value, p.StopOn)
+		default:
+			return false
+		}
+		return true
+	})
+	if p.Tiers == nil {
+		d.add("policy.tiers", "is needed; [] is a single attempt")
+	}
+	return p
+}
+
+// tiers returns nil for null only.
+func (d *submissionDecoder) tiers(raw []byte) []time.Duration {
+	if isNull(raw) {
+		return nil
+	}
+	tiers := []time.Duration{}
+	d.array("policy.tiers", raw, func(i int, value []byte) {
+		if i >= maxTiers {
+			if i == maxTiers {
+				d.add("policy.tiers", "are too many")
+			}
+			return
+		}
+		wait, wrong := decodeDuration(value)
+		if wrong != "" {
+			d.add(indexed("policy.tiers", i), wrong)
+		}
+		tiers = append(tiers, wait)
+	})
+	return tiers
+}
+
+// statuses returns otherwise for null.
+func (d *submissionDecoder) statuses(raw []byte, otherwise []int) []int {
+	if isNull(raw) {
+		return otherwise
+	}
+	statuses := []int{}
+	d.array("policy.stop_on", raw, func(i int, value []byte) {
+		if i >= maxStatuses {
+			if i == maxStatuses {
+				d.add("policy.stop_on", "are too many")
+			}
+			return
+		}
+		n := 0
+		if isNull(value) {
+			d.add(indexed("policy.stop_on", i), "must be a whole number from 1 on")
+		}
+		d.count(indexed("policy.stop_on", i), value, &n)
+		statuses = append(statuses, n)
+	})
+	return statuses
+}
+
+// bindIdempotency completes a submission that has an idempotency key with the route and a hash over all that the
+// request said; raw is the callback as it stands in the request.
+func bindIdempotency(sub *dispatch.Submission, route string, raw []byte) {
+	if sub.IdempotencyKey == "" {
+		return
+	}
+	h := sha256.New()
+	h.Write([]byte(route))
+	h.Write([]byte{'\n'})
+	h.Write(raw)
+	sub.Route, sub.Fingerprint = route, h.Sum(nil)
+}
+
+// headerIdempotency takes the key from the Idempotency-Key header, which must agree with the body's if both are given.
+func headerIdempotency(sub *dispatch.Submission, h http.Header) {
+	values := h["Idempotency-Key"]
+	if len(values) == 0 {
+		return
+	}
+	f := fields{invalid: sub.Invalid}
+	key, wrong := checkText(values[0], false)
+	if wrong == "" {
+		wrong = wrongIdempotencyKey(key)
+	}
+	for _, other := range values[1:] {
+		if other != values[0] {
+			wrong = "is given twice with different values"
+		}
+	}
+	switch {
+	case wrong != "":
+		f.add("Idempotency-Key", wrong)
+	case sub.IdempotencyKey != "" && sub.IdempotencyKey != key:
+		f.add("idempotency_key", "differs from the Idempotency-Key header")
+	default:
+		sub.IdempotencyKey = key
+	}
+	sub.Invalid = f.invalid
+}

@@ -1,0 +1,162 @@
+// Package httperr says how an error looks over HTTP: it is the only table from error to status, code and sentence, and
+// both faces of the server answer from it.
+//
+// It guarantees that nothing of an error that is not in the table leaves the process: such an error is a 500 whose
+// detail names the request id and nothing else. It does not log; whoever answers with a 500 does.
+package httperr
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Errors that only an HTTP face knows. Those of the store are in the same table.
+var (
+	// ErrUnauthorized: no key, or a wrong one.
+	ErrUnauthorized = errors.New("the request needs a valid key: Authorization: Bearer KEY")
+	// ErrBadJSON: the body is not JSON at all. Wrap it with what is wrong; the sentence is shown.
+	ErrBadJSON = errors.New("the body is not JSON")
+	// ErrIncomplete: the body ended, or stopped coming, before it was whole.
+	ErrIncomplete = errors.New("the body ended before it was whole")
+	// ErrTooLarge: the request's body is over the limit. Wrap it with the limit; the sentence is shown.
+	ErrTooLarge = errors.New("the request is too large")
+	// ErrPayloadTooLarge: the decoded payload is over the limit.
+	ErrPayloadTooLarge = errors.New("the decoded payload is larger than 256 KiB")
+	// ErrEncoding: the request has a Content-Encoding.
+	ErrEncoding = errors.New("the request's body must be sent without Content-Encoding")
+	// ErrNoRoute: there is nothing at this path.
+	ErrNoRoute = errors.New("there is nothing at this path")
+	// ErrMethod: the path exists, with other methods (they are in the Allow header).
+	ErrMethod = errors.New("this path does not know this method")
+)
+
+// MediaType is the content type of a problem.
+const MediaType = "application/problem+json"
+
+// A Problem is an error as RFC 9457 writes it, with a code for programs.
+type Problem struct {
+	Type   string             `json:"type"`
+	Title  string             `json:"title"`
+	Status int                `json:"status"`
+	Detail string             `json:"detail"`
+	Code   string             `json:"code"`
+	Errors []store.FieldError `json:"errors,omitempty"`
+	// RetryAfter is sent as Retry-After, in seconds; zero: not sent.
+	RetryAfter int `json:"-"`
+}
+
+// A row of the table. Where sentence is empty the error's own text is shown: only for errors made in this process,
+// whose whole chain is known to be harmless.
+type row struct {
+	err        error
+	status     int
+	code       string
+	sentence   string
+	retryAfter int
+}
+
+// rows returns the table. The first row that matches counts.
+func rows() []row {
+	return []row{
+		{err: ErrUnauthorized, status: http.StatusUnauthorized, code: "unauthorized", sentence: ErrUnauthorized.Error()},
+		{err: ErrBadJSON, status: http.StatusBadRequest, code: "bad_json"},
+		{err: ErrIncomplete, status: http.StatusBadRequest, code: "incomplete_body", sentence: ErrIncomplete.Error()},
+		{err: ErrTooLarge, status: http.StatusRequestEntityTooLarge, code: "too_large"},
+		{err: ErrPayloadTooLarge, status: http.StatusRequestEntityTooLarge, code: "payload_too_large", sentence: ErrPayloadTooLarge.Error()},
+		{err: ErrEncoding, status: http.StatusUnsupportedMediaType, code: "unsupported_encoding", sentence: ErrEncoding.Error()},
+		{err: ErrNoRoute, status: http.StatusNotFound, code: "no_route", sentence: ErrNoRoute.Error()},
+		{err: ErrMethod, status: http.StatusMethodNotAllowed, code: "method_not_allowed", sentence: ErrMethod.Error()},
+		{err: store.ErrNotFound, status: http.StatusNotFound, code: "not_found", sentence: "there is no such thing in this project"},
+		{err: store.ErrAttempting, status: http.StatusConflict, code: "attempting", sentence: "the callback is being attempted at this moment; try again when the attempt has ended"},
+		{err: store.ErrPayloadPurged, status: http.StatusConflict, code: "payload_purged", sentence: "retention has removed the payload, so there is nothing to send"},
+		{err: store.ErrTerminal, status: http.StatusConflict, code: "terminal", sentence: "the callback is terminal, and this needs one that is not"},
+		{err: store.ErrIdempotencyMismatch, status: http.StatusUnprocessableEntity, code: "idempotency_mismatch", sentence: "the idempotency key was used with a different request"},
+		{err: store.ErrIdempotencyInProgress, status: http.StatusConflict, code: "idempotency_in_progress", sentence: "a request with this idempotency key is in progress", retryAfter: 1},
+		{err: store.ErrUnavailable, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "the database cannot commit; try again later", retryAfter: 5},
+		{err: schedule.ErrRebuilding, status: http.StatusServiceUnavailable, code: "index_rebuilding", sentence: "the index is being rebuilt; try again later", retryAfter: 5},
+		{err: schedule.ErrLost, status: http.StatusServiceUnavailable, code: "index_lost", sentence: "the index is lost and will be rebuilt; try again later", retryAfter: 5},
+		{err: context.DeadlineExceeded, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "it took too long; try again later", retryAfter: 5},
+		{err: context.Canceled, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "the request was given up; try again later", retryAfter: 5},
+	}
+}
+
+// From returns the problem of err, which must not be nil. An error that is not in the table is a 500 that says nothing
+// of it.
+func From(err error) Problem {
+	var invalid *store.InvalidError
+	if errors.As(err, &invalid) {
+		return fromInvalid(invalid)
+	}
+	for _, r := range rows() {
+		if !errors.Is(err, r.err) {
+			continue
+		}
+		detail := r.sentence
+		if detail == "" {
+			detail = err.Error()
+		}
+		p := problem(r.status, r.code, detail)
+		p.RetryAfter = r.retryAfter
+		return p
+	}
+	return problem(http.StatusInternalServerError, "internal", "an internal error; nothing more is said here")
+}
+
+// Logged returns the problem of an error that was logged under the request id.
+func Logged(requestID string) Problem {
+	return problem(http.StatusInternalServerError, "internal",
+		fmt.Sprintf("an internal error; the log has it under request id %s", requestID))
+}
+
+func problem(status int, code, detail string) Problem {
+	return Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code}
+}
+
+// fromInvalid names up to five of the wrong fields in the detail; all of them are in errors.
+func fromInvalid(e *store.InvalidError) Problem {
+	names := make([]string, 0, 5)
+	for _, f := range e.Fields {
+		if len(names) == cap(names) {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, f.Field)
+	}
+	p := problem(http.StatusUnprocessableEntity, "invalid", "the request cannot be meant: see errors ("+strings.Join(names, ", ")+")")
+	p.Errors = e.Fields
+	return p
+}
+
+// Write answers with the problem. The answer to a body that was not read to its end closes the connection, because
+// what is still coming must not be taken for the next request.
+func Write(w http.ResponseWriter, p Problem) error {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encode problem %s: %w", p.Code, err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", MediaType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	switch p.Status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", "Bearer")
+	case http.StatusRequestEntityTooLarge:
+		h.Set("Connection", "close")
+	}
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	w.WriteHeader(p.Status)
+	if _, err := w.Write(body); err != nil {
+		return fmt.Errorf("write problem %s: %w", p.Code, err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/web"
+	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+func TestWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, &backend{}, web.Options{})
+	for _, c := range []struct {
+		method, path string
+		status       int
+		code         string
+	}{
+		{"GET", "/", 404, "no_route"}, {"GET", "/v1", 404, "no_route"}, {"GET", "/v1/callbacks/", 404, "no_route"}, {"GET", "/v1/endpoints", 404, "no_route"},
+		{"GET", "/metrics", 404, "no_route"}, {"GET", "/debug/pprof/", 404, "no_route"}, {"GET", "/healthz", 404, "no_route"}, {"GET", "/readyz", 404, "no_route"},
+		{"GET", "/v1/../../etc/passwd", 404, "no_route"}, {"GET", "/v1/callbacks/cb_x/explain", 404, "no_route"},
+		{"DELETE", "/v1/callbacks", 405, "method_not_allowed"}, {"PATCH", "/v1/callbacks/cb_x", 405, "method_not_allowed"}, {"GET", "/v1/index/verify", 405, "method_not_allowed"},
+		{"POST", "/openapi.yaml", 405, "method_not_allowed"},
+	} {
+		rec := ask(s.Handler(), httptest.NewRequest(c.method, c.path, nil))
+		var p httperr.Problem
+		if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
+			t.Fatalf("%s %s: %d %s", c.method, c.path, rec.Code, rec.Body)
+		}
+		if rec.Code != c.status || p.Code != c.code || rec.Header().Get("Content-Type") != httperr.MediaType {
+			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, rec.Code, rec.Body, c.status, c.code)
+		}
+		if c.status == 405 && rec.Header().Get("Allow") == "" {
+			t.Errorf("%s %s: 405 without Allow", c.method, c.path)
+		}
+	}
+}
+
+func TestHeadersOfEveryAnswer(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, &backend{}, web.Options{})
+	ids := map[string]bool{}
+	for _, path := range []string{"/v1/callbacks", "/v1/callbacks?limit=x", "/openapi.yaml", "/nowhere"} {
+		h := ask(s.Handler(), httptest.NewRequest("GET", path, nil)).Header()
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+			"Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+		} {
+			if got := h.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+		ids[h.Get("X-Request-Id")] = true
+	}
+	if len(ids) != 4 || ids[""] {
+		t.Errorf("request ids: %v", ids)
+	}
+}
+
+func TestPanicEndsOneRequestAndLeaksNothing(t *testing.T) {
+	t.Parallel()
+	b := &backend{accept: func(context.Context, []dispatch.Submission) ([]dispatch.Receipt, error) { panic("out of cheese") }}
+	s, log := newServer(t, b, web.Options{})
+	r := httptest.NewRequest("POST", "/v1/callbacks?token=query-value", strings.NewReader(`{"url":"https://shop.example/?token=body-value"}`))
+	for _, name := range []string{"Cookie", "X-Api-Key", "X-Secret"} {
+		r.Header.Set(name, "header-value")
+	}
+	rec := ask(s.Handler(), r)
+	if rec.Code != 500 || rec.Header().Get("Content-Type") != httperr.MediaType || strings.Contains(rec.Body.String(), "cheese") {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	text := log.String()
+	for _, want := range []string{"out of cheese", rec.Header().Get("X-Request-Id"), "middleware_test.go", `"route":"POST /v1/callbacks"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log lacks %q: %s", want, text)
+		}
+	}
+	for _, secret := range []string{"header-value", "query-value", "body-value", adminKey} {
+		if strings.Contains(text, secret) {
+			t.Errorf("the log has %q: %s", secret, text)
+		}
+	}
+	if rec := ask(s.Handler(), httptest.NewRequest("GET", "/v1/callbacks", nil)); rec.Code != 200 {
+		t.Errorf("the next request: %d", rec.Code)
+	}
+}
+
+func TestAccessLines(t *testing.T) {
+	t.Parallel()
+	s, log := newServer(t, &backend{}, web.Options{})
+	ask(s.Handler(), httptest.NewRequest("POST", "/v1/callbacks", strings.NewReader(`{"url":"u"}`)))
+	if text := log.String(); text != "" {
+		t.Errorf("an accept that went well is in the usual log: %s", text)
+	}
+	r := httptest.NewRequest("GET", "/v1/callbacks?ref=query-value", nil)
+	r.Header.Set("X-Forwarded-For", "203.0.113.9")
+	ask(s.Handler(), r)
+	ask(s.Handler(), httptest.NewRequest("GET", "/%0ax%1b[31m"+strings.Repeat("y", 500), nil))
+	text := strings.TrimSuffix(log.String(), "\n")
+	if n := strings.Count(text, "\n"); n != 1 {
+		t.Fatalf("%d lines for two requests: %s", n+1, text)
+	}
+	for _, line := range strings.Split(text, "\n") {
+		if !json.Valid([]byte(line)) || len(line) > 600 {
+			t.Errorf("line: %s", line)
+		}
+	}
+	if strings.Contains(text, "query-value") || strings.Contains(text, "203.0.113.9") {
+		t.Errorf("the log has a query value, or believes a stranger's header: %s", text)
+	}
+}
+
+func TestTrustedProxies(t *testing.T) {
+	t.Parallel()
+	s, log := newServer(t, &backend{}, web.Options{TrustedProxies: []string{"192.0.2.0/24"}})
+	r := httptest.NewRequest("GET", "/v1/callbacks", nil) // httptest asks from 192.0.2.1
+	r.Header.Set("X-Forwarded-For", "203.0.113.9")
+	ask(s.Handler(), r)
+	if text := log.String(); !strings.Contains(text, `"remote":"203.0.113.9"`) {
+		t.Errorf("a trusted proxy is not believed: %s", text)
+	}
+	a, err := api.New(api.Options{Callbacks: &backend{}, Secrets: &backend{}, Index: &backend{}, Reads: &backend{}, AdminKey: adminKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := web.New(web.Options{API: a, Health: &backend{}, TrustedProxies: []string{"nonsense"}}); err == nil {
+		t.Error("nonsense is taken for a proxy")
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, &backend{}, web.Options{})
+	ask(s.Handler(), httptest.NewRequest("POST", "/v1/callbacks", strings.NewReader(`{"url":"u"}`)))
+	ask(s.Handler(), httptest.NewRequest("GET", "/a-strangers-choice", nil))
+	rec := httptest.NewRecorder()
+	s.OpsHandler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	text := rec.Body.String()
+	for _, want := range []string{
+		`dispatcher_http_requests_total{code="202",route="POST /v1/callbacks"} 1`,
+		`dispatcher_http_requests_total{code="404",route="unmatched"} 1`,
+		`dispatcher_http_request_seconds_count{route="POST /v1/callbacks"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	if strings.Contains(text, "strangers") {
+		t.Error("a path became a label")
+	}
+}

@@ -1,0 +1,289 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/web"
+)
+
+func TestHealthAnswers(t *testing.T) {
+	t.Parallel()
+	b := &backend{}
+	s, _ := newServer(t, b, web.Options{})
+	probe := func(path string) string {
+		rec := httptest.NewRecorder()
+		s.OpsHandler().ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
+		return fmt.Sprint(rec.Code, " ", strings.TrimSpace(rec.Body.String()))
+	}
+	for _, c := range []struct {
+		health dispatch.Health
+		want   string
+	}{
+		{dispatch.Health{Ready: true}, `200 {"status":"ok"}`},
+		{dispatch.Health{Ready: true, Degraded: []string{"redis"}}, `200 {"status":"degraded","degraded":["redis"]}`},
+		{dispatch.Health{Why: "SQL cannot commit"}, `503 {"status":"unready","why":"SQL cannot commit"}`},
+	} {
+		b.health = c.health
+		if got := probe("/readyz"); got != c.want {
+			t.Errorf("readyz: %s, want %s", got, c.want)
+		}
+		if got := probe("/healthz"); got != `200 {"status":"ok"}` {
+			t.Errorf("healthz: %s", got)
+		}
+	}
+	b.health = dispatch.Health{Ready: true}
+	s.BeginDrain()
+	if got := probe("/readyz"); got != `503 {"status":"unready","why":"draining"}` {
+		t.Errorf("readyz while draining: %s", got)
+	}
+	if got := probe("/healthz"); got != `200 {"status":"ok"}` {
+		t.Errorf("healthz while draining: %s", got)
+	}
+	if got := probe("/debug/pprof/cmdline"); !strings.HasPrefix(got, "200 ") {
+		t.Errorf("pprof: %s", got)
+	}
+	if got := probe("/v1/callbacks"); !strings.HasPrefix(got, "404 ") {
+		t.Errorf("the API on the ops listener: %s", got)
+	}
+}
+
+// run starts a server that listens, and returns what ends it and gives Run's error.
+func run(t *testing.T, s *web.Server) (end func() error) {
+	t.Helper()
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	ended := false
+	end = func() error {
+		ended = true
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(30 * time.Second):
+			return errors.New("Run does not return")
+		}
+	}
+	t.Cleanup(func() {
+		if !ended {
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return end
+}
+
+func TestRunEndsGracefully(t *testing.T) {
+	t.Parallel()
+	began, release := make(chan struct{}), make(chan struct{})
+	b := &backend{health: dispatch.Health{Ready: true}, accept: func(_ context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
+		close(began)
+		<-release
+		return make([]dispatch.Receipt, len(subs)), nil
+	}}
+	s, _ := newServer(t, b, web.Options{})
+	end := run(t, s)
+	status := make(chan int, 1)
+	go func() { status <- post(s, "/v1/callbacks", `{"url":"u"}`) }()
+	<-began
+	closed := make(chan error, 1)
+	go func() { closed <- s.ClosePublic() }()
+	until(t, "the public port is closed", func() bool {
+		_, err := net.Dial("tcp", s.Addr().String())
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
+	resp, err := http.Get("http://" + s.OpsAddr().String() + "/healthz")
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("the ops port while the API closes: %v %v", resp, err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	if got := <-status; got != 202 {
+		t.Errorf("the open request ended with %d", got)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", s.OpsAddr().String()); err == nil {
+		t.Error("the ops port is open after Run")
+	}
+}
+
+func TestRunEndsThoughARequestHangs(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{})
+	b := &backend{accept: func(ctx context.Context, _ []dispatch.Submission) ([]dispatch.Receipt, error) {
+		close(began)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	s, log := newServer(t, b, web.Options{ShutdownTimeout: 20 * time.Millisecond})
+	end := run(t, s)
+	go post(s, "/v1/callbacks", `{"url":"u"}`)
+	<-began
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "cut off") {
+		t.Error("nothing says that requests were cut off")
+	}
+}
+
+// post makes a request over the wire, and returns the answer's status or 0.
+func post(s *web.Server, path, body string) int {
+	req, err := http.NewRequest("POST", "http://"+s.Addr().String()+path, strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	req.Header.Set("Authorization", "Bearer "+adminKey)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestLongCalls: those that may outlast the server's time-outs lift them, on a real connection.
+func TestLongCalls(t *testing.T) {
+	t.Parallel()
+	s, log := newServer(t, &backend{}, web.Options{})
+	run(t, s)
+	if status := post(s, "/v1/index/verify", ""); status != 200 {
+		t.Errorf("verify: %d, %s", status, log)
+	}
+}
+
+func TestListenTellsWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, o := range []web.Options{
+		{Health: &backend{}, OpsListen: taken.Addr().String()},
+		{Health: &backend{}, OpsListen: "256.0.0.1:x"},
+	} {
+		s, err := web.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Listen(); err == nil {
+			t.Errorf("%s: listens", o.OpsListen)
+		}
+		if err := s.Run(context.Background()); err == nil {
+			t.Errorf("%s: runs", o.OpsListen)
+		}
+	}
+}
+
+func TestWithoutAnAPIOnlyOpsListens(t *testing.T) {
+	t.Parallel()
+	s, err := web.New(web.Options{Health: &backend{}, OpsListen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := run(t, s)
+	if s.Addr() != nil || s.OpsAddr() == nil || s.Handler() != nil {
+		t.Errorf("listens on %v and %v", s.Addr(), s.OpsAddr())
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOverTheLimitOnTheWire sends more than is taken without saying how much, and expects an answer and the end of
+// the connection while the body is still coming.
+func TestOverTheLimitOnTheWire(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, &backend{}, web.Options{})
+	run(t, s)
+	for _, head := range []string{"Transfer-Encoding: chunked\r\n", "Content-Length: 524289\r\n", "Content-Length: 99999999999\r\nExpect: 100-continue\r\n"} {
+		conn, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			chunked := strings.HasPrefix(head, "Transfer")
+			_, err := fmt.Fprintf(conn, "POST /v1/callbacks HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n%s\r\n", adminKey, head)
+			for sent := 0; err == nil && chunked && sent < 64<<20; sent += 64 << 10 {
+				_, err = fmt.Fprintf(conn, "10000\r\n%s\r\n", strings.Repeat("x", 64<<10))
+			}
+		}()
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%q: %v", head, err)
+		}
+		if resp.StatusCode != 413 || !resp.Close {
+			t.Errorf("%q: %d, close %v", head, resp.StatusCode, resp.Close)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Errorf("%q: %v", head, err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestDrippingHeadersAreCutOff: a client that never ends its header is dropped after seconds, not minutes.
+func TestDrippingHeadersAreCutOff(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, &backend{}, web.Options{})
+	run(t, s)
+	conn, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "POST /v1/callbacks HTTP/1.1\r\nHost: h\r\nX-Slow: "); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatalf("the connection is still open: %v", err)
+	}
+	if len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
+		t.Errorf("answer: %q", answer)
+	}
+}

@@ -1,0 +1,96 @@
+package web_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web"
+	"github.com/seed-ff5a32d8/dispatcher/web/api"
+)
+
+const adminKey = "dk_0123456789abcdef"
+
+// backend stands for engine and store: only what a test names does something.
+type backend struct {
+	api.Callbacks
+	api.Secrets
+	api.Index
+	api.Reads
+
+	accept func(ctx context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error)
+	health dispatch.Health
+}
+
+func (b *backend) Accept(ctx context.Context, _ string, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
+	return b.accept(ctx, subs)
+}
+
+func (b *backend) List(context.Context, string, store.Filter) (store.Page, error) {
+	return store.Page{}, nil
+}
+
+func (b *backend) Verify(context.Context) (dispatch.Drift, error) { return dispatch.Drift{}, nil }
+
+func (b *backend) Now() int64 { return time.Now().UnixMilli() }
+
+func (b *backend) Health(context.Context) dispatch.Health { return b.health }
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newServer returns a server on free ports, and its log.
+func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
+	t.Helper()
+	if b.accept == nil {
+		b.accept = func(_ context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
+			return make([]dispatch.Receipt, len(subs)), nil
+		}
+	}
+	log := new(lines)
+	o.Logger = slog.New(slog.NewJSONHandler(log, nil))
+	a, err := api.New(api.Options{Callbacks: b, Secrets: b, Index: b, Reads: b, AdminKey: adminKey, Logger: o.Logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewRegistry()
+	o.API, o.Health, o.Registerer, o.Gatherer = a, b, reg, reg
+	o.Listen, o.OpsListen = "127.0.0.1:0", "127.0.0.1:0"
+	s, err := web.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, log
+}
+
+// ask makes a request of a handler, with the admin key.
+func ask(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	r.Header.Set("Authorization", "Bearer "+adminKey)
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec
+}
