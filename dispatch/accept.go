@@ -52,6 +52,7 @@ func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) 
 		return nil, fmt.Errorf("accept: %w", err)
 	}
 	failpoint("after_accept_commit")
+	e.wrote.Store(true)
 	var fresh int
 	for i := range accepted {
 		a := &accepted[i]

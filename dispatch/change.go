@@ -18,6 +18,7 @@ func (e *Engine) Cancel(ctx context.Context, project, id string, by store.Actor)
 	if err != nil {
 		return c, err
 	}
+	e.wrote.Store(true)
 	e.dropCanceled(ctx, []store.CanceledCallback{c})
 	return c, nil
 }
@@ -28,6 +29,7 @@ func (e *Engine) CancelRef(ctx context.Context, project, ref, topic string, by s
 	if err != nil {
 		return nil, err
 	}
+	e.wrote.Store(true)
 	e.dropCanceled(ctx, list)
 	return list, nil
 }
@@ -110,6 +112,7 @@ func (e *Engine) Reschedule(ctx context.Context, project, id string, due *int64,
 
 // place tells the index of a due time that a caller changed: present or absent, the item is due then.
 func (e *Engine) place(ctx context.Context, c *store.Callback) {
+	e.wrote.Store(true)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
 	defer cancel()
 	i := item(c)

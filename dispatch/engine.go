@@ -132,6 +132,8 @@ type Engine struct {
 	attempts sync.WaitGroup
 	inFlight atomic.Int64
 
+	// wrote says that this process has changed something in SQL since its last fold.
+	wrote    atomic.Bool
 	draining atomic.Bool
 	// drain is closed when claiming must stop.
 	drain     chan struct{}
@@ -156,6 +158,7 @@ func New(o Options) (*Engine, error) {
 	for i := range e.wakers {
 		e.wakers[i] = schedule.NewWaker()
 	}
+	e.wrote.Store(true)
 	e.trouble = newTrouble(e)
 	e.enqueue = newEnqueuer(e)
 	e.settler = newSettler(e)

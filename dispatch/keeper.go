@@ -132,7 +132,7 @@ func (k *keeper) run(ctx context.Context) {
 }
 
 // errNotLeader: another process rebuilds.
-var errNotLeader = errors.New("another process rebuilds the index")
+var errNotLeader = fmt.Errorf("another process rebuilds the index: %w", schedule.ErrRebuilding)
 
 // keep compares generations, adopts or rebuilds. Nil: the index is as SQL says.
 func (k *keeper) keep(ctx context.Context) error {

@@ -131,6 +131,7 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		}
 		time.Sleep(commitRetry)
 	}
+	s.e.wrote.Store(true)
 	settlements := make([]schedule.Settlement, 0, len(batch))
 	for i := range batch {
 		b, c := &batch[i], &committed[i]

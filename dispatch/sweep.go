@@ -25,6 +25,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the sweep's cursor: %w", err)
 	}
+	began := cursor
 	started := time.Now()
 	for time.Since(started) < sweepTime {
 		before := e.clock.now() - sweepSlack.Milliseconds()
@@ -42,8 +43,10 @@ func (e *Engine) sweep(ctx context.Context) error {
 		}
 		cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
 	}
-	if err := e.o.Store.SetSweepCursor(ctx, cursor); err != nil {
-		return fmt.Errorf("keep the sweep's cursor: %w", err)
+	if cursor != began {
+		if err := e.o.Store.SetSweepCursor(ctx, cursor); err != nil {
+			return fmt.Errorf("keep the sweep's cursor: %w", err)
+		}
 	}
 	return e.expire(ctx)
 }
@@ -100,6 +103,7 @@ func (e *Engine) expire(ctx context.Context) error {
 			refs[i] = schedule.Ref{ID: rows[i].ID, Lane: rows[i].LaneID}
 		}
 		if len(refs) > 0 {
+			e.wrote.Store(true)
 			e.metrics.terminal.WithLabelValues(string(store.Dead), string(store.Expired)).Add(float64(len(refs)))
 			if _, err := e.o.Schedule.Cancel(ctx, refs); err != nil {
 				// They stay until they are claimed: the stamp refuses and drops them.

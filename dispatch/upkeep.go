@@ -42,7 +42,17 @@ func (e *Engine) runUpkeep(ctx context.Context) {
 	}
 }
 
-func (e *Engine) fold(ctx context.Context) error { return e.o.Store.Fold(ctx, e.clock.now()) }
+// fold adds up the counters' deltas. Whoever is alone knows when there are none, and then leaves the disk in peace.
+func (e *Engine) fold(ctx context.Context) error {
+	if !e.wrote.Swap(false) && e.o.Alone {
+		return nil
+	}
+	if err := e.o.Store.Fold(ctx, e.clock.now()); err != nil {
+		e.wrote.Store(true)
+		return err
+	}
+	return nil
+}
 
 // purge removes what retention no longer keeps, a bounded batch at a time and a bounded number of batches a run.
 func (e *Engine) purge(ctx context.Context) error {

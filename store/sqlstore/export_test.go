@@ -1,0 +1,27 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A TestDB is a DB whose rows can be damaged, and whose lanes can be set.
+type TestDB struct{ *DB }
+
+// Damage makes a callback's policy undecodable.
+func (db TestDB) Damage(ctx context.Context, id string) error {
+	return db.change(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE callbacks SET policy = '{"tiers": [1' WHERE id = $1`, id)
+		return err
+	})
+}
+
+// SetLane writes a lane's settings.
+func (db TestDB) SetLane(ctx context.Context, l store.Lane) error {
+	return db.change(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE lanes SET concurrency = $1, paused_until = $2, version = $3 WHERE id = $4`,
+			l.Limit, l.PausedUntil, l.Version, l.ID)
+		return err
+	})
+}

@@ -1,0 +1,326 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func (f *fixture) cancel(id string) store.CanceledCallback {
+	f.Helper()
+	c, err := f.Cancel(f.ctx(), project, id, f.now, actor)
+	if err != nil {
+		f.Fatalf("cancel: %v", err)
+	}
+	return c
+}
+
+func (f *fixture) retry(id string, ladder store.Ladder) store.Callback {
+	f.Helper()
+	c, err := f.Retry(f.ctx(), project, id, store.Retry{Ladder: ladder, Now: f.now}, actor)
+	if err != nil {
+		f.Fatalf("retry: %v", err)
+	}
+	return c
+}
+
+func testCancel(f *fixture) {
+	c := f.accept(nil)
+	f.now++
+	got := f.cancel(c.ID)
+	if got.Result != store.CancelDone || got.Callback.FinishedAt != f.now || got.Callback.DueAt != 0 {
+		f.Errorf("cancel: %+v", got)
+	}
+	f.wantState(f.get(c.ID), store.Canceled, store.Requested)
+	f.now++
+	if again := f.cancel(c.ID); again.Result != store.CancelAlreadyTerminal || again.Callback.FinishedAt != f.now-1 {
+		f.Errorf("cancel again: %+v", again)
+	}
+	if _, refused := f.stamp(f.token(), c.ID); len(refused) != 1 || !refused[0].Terminal {
+		f.Error("a canceled callback was stamped")
+	}
+	for _, where := range []struct{ project, id string }{{project, f.id()}, {"other", c.ID}} {
+		if _, err := f.Cancel(f.ctx(), where.project, where.id, f.now, actor); !errors.Is(err, store.ErrNotFound) {
+			f.Errorf("cancel of an unknown id: %v", err)
+		}
+	}
+}
+
+func testCancelAttempting(f *fixture) {
+	for name, tt := range map[string]struct {
+		result func(store.Stamped) store.Result
+		state  store.State
+		reason store.Reason
+	}{
+		"success": {f.succeeded, store.Succeeded, ""},
+		"failure": {f.failed, store.Canceled, store.Requested},
+		"last":    {f.died, store.Canceled, store.Requested},
+		"hand back": {func(s store.Stamped) store.Result {
+			return store.Result{ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now}
+		}, store.Canceled, store.Requested},
+		"unresolved": {func(s store.Stamped) store.Result { r := f.died(s); r.Reason = store.Unresolved; return r }, store.Canceled, store.Requested},
+	} {
+		c := f.accept(nil)
+		s := f.claim(c.ID)
+		got := f.cancel(c.ID)
+		if got.Result != store.CancelTooLate || !got.Callback.CancelRequested || got.Callback.StateAt(f.now) != store.Attempting {
+			f.Errorf("%s: cancel: %+v", name, got)
+		}
+		won := f.win(tt.result(s))
+		if won.State != tt.state || won.Reason != tt.reason || won.DueAt != 0 {
+			f.Errorf("%s: committed %+v", name, won)
+		}
+		after := f.get(c.ID)
+		f.wantState(after, tt.state, tt.reason)
+		if after.CancelRequested || after.DueAt != 0 || after.FinishedAt != f.now {
+			f.Errorf("%s: %+v", name, after)
+		}
+	}
+}
+
+// testCancelCrashed cancels around an attempt that never comes back: no other is made.
+func testCancelCrashed(f *fixture) {
+	requested, canceled := f.accept(nil), f.accept(nil)
+	f.claim(requested.ID)
+	f.claim(canceled.ID)
+	f.cancel(requested.ID)
+	f.now += claimLasts
+	if got := f.cancel(canceled.ID); got.Result != store.CancelDone {
+		f.Errorf("cancel after a crash: %+v", got)
+	}
+	if stamped, refused := f.stamp(f.token(), requested.ID); len(stamped) != 0 || !refused[0].Terminal {
+		f.Errorf("a callback whose cancel was requested is attempted again: %+v", stamped)
+	}
+	for _, id := range []string{requested.ID, canceled.ID} {
+		c := f.get(id)
+		f.wantState(c, store.Canceled, store.Requested)
+		attempts := f.attempts(id)
+		if len(attempts) != 1 || attempts[0].Class != store.ClassCrashed || attempts[0].Fence != 1 || c.AttemptSeq != 1 {
+			f.Errorf("record of the crash: %+v, %d", attempts, c.AttemptSeq)
+		}
+	}
+	if counts := f.counts(); counts.States[store.Canceled] != 2 || counts.States[store.Scheduled] != 0 || len(counts.Tiers) != 0 {
+		f.Errorf("counts %+v", counts)
+	}
+}
+
+func testCancelRef(f *fixture) {
+	ref := func(ref, topic string) store.Callback {
+		return f.accept(func(d *store.Draft) { d.Callback.Ref, d.Callback.Topic = ref, topic })
+	}
+	a, b, other := ref("r", "x"), ref("r", "y"), ref("s", "x")
+	busy := ref("r", "x")
+	f.claim(busy.ID)
+	ended := ref("r", "x")
+	f.cancel(ended.ID)
+	got, err := f.CancelRef(f.ctx(), project, "r", "x", 1000, f.now, actor)
+	if err != nil || len(got) != 2 || got[0].Callback.ID != a.ID || got[1].Result != store.CancelTooLate {
+		f.Fatalf("cancel by reference and topic: %v, %+v", err, got)
+	}
+	if f.get(b.ID).State != store.Scheduled || f.get(other.ID).State != store.Scheduled {
+		f.Error("others were canceled too")
+	}
+	if got, err = f.CancelRef(f.ctx(), "other", "r", "", 1000, f.now, actor); err != nil || len(got) != 0 {
+		f.Errorf("cancel in another project: %v, %+v", err, got)
+	}
+	if got, err = f.CancelRef(f.ctx(), project, "r", "", 1, f.now, actor); err != nil || len(got) != 1 {
+		f.Errorf("cancel of one: %v, %+v", err, got)
+	}
+	if got, err = f.CancelRef(f.ctx(), project, "", "", 10, f.now, actor); err != nil || len(got) != 0 {
+		f.Errorf("cancel without a reference: %v, %+v", err, got)
+	}
+}
+
+func testRetryScheduled(f *fixture) {
+	c := f.accept(nil)
+	f.win(f.failed(f.claim(c.ID)))
+	f.now += 10
+	got, err := f.Retry(f.ctx(), project, c.ID, store.Retry{Ladder: store.Once, URL: "https://new.example/x", Lane: "new", Now: f.now}, actor)
+	if err != nil {
+		f.Fatalf("retry: %v", err)
+	}
+	if got.DueAt != f.now || got.Trigger != store.Manual || got.URL != "https://new.example/x" || got.Lane != "new" || got.LaneID == c.LaneID {
+		f.Errorf("retry: %+v", got)
+	}
+	if got.AttemptCount != 1 || got.LadderBase != 0 || got.FirstDueAt != c.FirstDueAt || got.ResumeState != "" {
+		f.Errorf("retry changed the ladder: %+v", got)
+	}
+	s := f.claim(c.ID)
+	if s.Lane != "new" || s.Trigger != store.Manual {
+		f.Errorf("claim after a retry: %+v", s)
+	}
+	// What was asked for by hand stays so until it is tried.
+	f.win(store.Result{ID: c.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now, Diverts: 1})
+	if s = f.claim(c.ID); s.Trigger != store.Manual {
+		f.Errorf("trigger after a divert is %q", s.Trigger)
+	}
+	f.win(f.failed(s))
+	if got := f.get(c.ID); got.State != store.Scheduled || got.AttemptCount != 2 || got.Trigger != store.BySchedule {
+		f.Errorf("after the manual attempt: %+v", got)
+	}
+}
+
+func testRetryOnce(f *fixture) {
+	expiring := func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 5000 }
+	for name, tt := range map[string]struct {
+		result func(store.Stamped) store.Result
+		state  store.State
+		reason store.Reason
+	}{
+		"success":  {f.succeeded, store.Succeeded, ""},
+		"failure":  {f.failed, store.Dead, store.Exhausted},
+		"rejected": {func(s store.Stamped) store.Result { r := f.died(s); r.Reason = store.Gone; return r }, store.Dead, store.Exhausted},
+	} {
+		c := f.dead(expiring)
+		f.now += 60_000
+		got := f.retry(c.ID, store.Once)
+		if got.State != store.Scheduled || got.Reason != "" || got.DueAt != f.now || got.Trigger != store.Manual || got.FinishedAt != 0 ||
+			got.ResumeState != store.Dead || got.ResumeReason != store.Exhausted {
+			f.Errorf("%s: retry: %+v", name, got)
+		}
+		if got.FirstDueAt != f.now || got.ExpiresAt != f.now+5000 {
+			f.Errorf("%s: a callback that has expired long ago would expire at once: %+v", name, got)
+		}
+		s := f.claim(c.ID)
+		f.win(store.Result{ID: c.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now, Diverts: 1})
+		if got := f.get(c.ID); got.State != store.Scheduled || got.ResumeState != store.Dead {
+			f.Errorf("%s: a divert ended the retry: %+v", name, got)
+		}
+		won := f.win(tt.result(f.claim(c.ID)))
+		if won.State != tt.state || won.Reason != tt.reason || won.DueAt != 0 || won.Number != 2 {
+			f.Errorf("%s: committed %+v", name, won)
+		}
+		after := f.get(c.ID)
+		f.wantState(after, tt.state, tt.reason)
+		if after.ResumeState != "" || after.ResumeReason != "" || after.DueAt != 0 || after.AttemptCount != 2 || after.FinishedAt != f.now {
+			f.Errorf("%s: %+v", name, after)
+		}
+	}
+}
+
+func testRetryRestart(f *fixture) {
+	c := f.dead(nil)
+	f.now += 60_000
+	got := f.retry(c.ID, store.Restart)
+	if got.State != store.Scheduled || got.LadderBase != 1 || got.AttemptCount != 1 || got.FirstDueAt != f.now || got.ResumeState != "" {
+		f.Errorf("restart: %+v", got)
+	}
+	if counts := f.counts(); counts.Tiers[0] != 1 || counts.States[store.Scheduled] != 1 || counts.States[store.Dead] != 0 {
+		f.Errorf("counts %+v", counts)
+	}
+	f.win(f.failed(f.claim(c.ID)))
+	if got = f.get(c.ID); got.State != store.Scheduled || got.AttemptCount != 2 {
+		f.Errorf("after a failure: %+v", got)
+	}
+	if counts := f.counts(); counts.Tiers[1] != 1 || counts.Tiers[0] != 0 {
+		f.Errorf("counts %+v", counts)
+	}
+}
+
+func testRetryRefused(f *fixture) {
+	c := f.accept(nil)
+	s := f.claim(c.ID)
+	refused := func(id string, want error) {
+		f.Helper()
+		if _, err := f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, Now: f.now}, actor); !errors.Is(err, want) {
+			f.Errorf("retry: %v, want %v", err, want)
+		}
+		if _, err := f.Reschedule(f.ctx(), project, id, f.now, f.now, actor); !errors.Is(err, want) {
+			f.Errorf("reschedule: %v, want %v", err, want)
+		}
+	}
+	refused(c.ID, store.ErrAttempting)
+	refused(f.id(), store.ErrNotFound)
+	f.win(f.died(s))
+	f.now++
+	if _, _, err := f.Purge(f.ctx(), f.now, 0, 10); err != nil {
+		f.Fatal(err)
+	}
+	refused(c.ID, store.ErrPayloadPurged)
+	if _, err := f.Retry(f.ctx(), "other", c.ID, store.Retry{Now: f.now}, actor); !errors.Is(err, store.ErrNotFound) {
+		f.Errorf("retry in another project: %v", err)
+	}
+}
+
+func testReschedule(f *fixture) {
+	c := f.accept(func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1000 })
+	got, err := f.Reschedule(f.ctx(), project, c.ID, f.now+9000, f.now, actor)
+	if err != nil || got.DueAt != f.now+9000 || got.FirstDueAt != f.now+9000 || got.ExpiresAt != f.now+10_000 || got.Trigger != store.BySchedule {
+		f.Errorf("reschedule of a fresh one: %v, %+v", err, got)
+	}
+	f.now += 9000
+	f.win(f.failed(f.claim(c.ID)))
+	got, err = f.Reschedule(f.ctx(), project, c.ID, f.now+500, f.now, actor)
+	if err != nil || got.DueAt != f.now+500 || got.FirstDueAt != f.now || got.ExpiresAt != f.now+1000 {
+		f.Errorf("reschedule between attempts: %v, %+v", err, got)
+	}
+	dead := f.dead(nil)
+	due := f.now + 7000
+	got, err = f.Reschedule(f.ctx(), project, dead.ID, due, f.now, actor)
+	if err != nil || got.State != store.Scheduled || got.DueAt != due || got.ResumeState != store.Dead || got.Trigger != store.Manual {
+		f.Errorf("reschedule of a dead one: %v, %+v", err, got)
+	}
+	f.now = due
+	f.win(f.failed(f.claim(dead.ID)))
+	f.wantState(f.get(dead.ID), store.Dead, store.Exhausted)
+	ok, canceled := f.accept(nil), f.accept(nil)
+	f.win(f.succeeded(f.claim(ok.ID)))
+	f.cancel(canceled.ID)
+	for _, id := range []string{ok.ID, canceled.ID} {
+		if _, err := f.Reschedule(f.ctx(), project, id, f.now, f.now, actor); !errors.Is(err, store.ErrTerminal) {
+			f.Errorf("reschedule of a terminal one: %v", err)
+		}
+	}
+}
+
+func testAudit(f *fixture) {
+	c := f.accept(nil)
+	if entries, err := f.AuditEntries(f.ctx(), project, "", 10); err != nil || len(entries) != 0 {
+		f.Fatalf("an accept is audited: %v, %+v", err, entries)
+	}
+	if _, err := f.Reschedule(f.ctx(), project, c.ID, f.now+1, f.now, actor); err != nil {
+		f.Fatal(err)
+	}
+	f.retry(c.ID, store.Once)
+	f.cancel(c.ID)
+	f.cancel(c.ID)
+	if _, err := f.Retry(f.ctx(), project, f.id(), store.Retry{Now: f.now}, actor); err == nil {
+		f.Error("retry of an unknown id")
+	}
+	for i := range 3 {
+		e := store.AuditEntry{Project: project, At: f.now, Actor: "key_admin", Action: "index.rebuild", Object: fmt.Sprint(i)}
+		if err := f.AppendAudit(f.ctx(), e); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if err := f.AppendAudit(f.ctx(), store.AuditEntry{Project: "other", At: f.now, Action: "x"}); err != nil {
+		f.Fatal(err)
+	}
+	var all []store.AuditEntry
+	after := ""
+	for {
+		page, err := f.AuditEntries(f.ctx(), project, after, 2)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		all = append(all, page...)
+		after = page[len(page)-1].ID
+	}
+	var actions []string
+	for _, e := range all {
+		actions = append(actions, e.Action+" "+e.Object)
+	}
+	want := []string{
+		"index.rebuild 2", "index.rebuild 1", "index.rebuild 0", "callback.cancel " + c.ID, "callback.retry " + c.ID, "callback.reschedule " + c.ID,
+	}
+	if fmt.Sprint(actions) != fmt.Sprint(want) {
+		f.Errorf("audit is %v, want %v", actions, want)
+	}
+	if e := all[3]; e.Actor != actor.Name || e.Reason != actor.Reason || e.At != f.now || e.Project != project {
+		f.Errorf("entry: %+v", e)
+	}
+}

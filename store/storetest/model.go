@@ -1,0 +1,299 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A modelRow is what the model knows of one callback.
+type modelRow struct {
+	id         string
+	state      store.State
+	due        int64
+	fence      int64
+	claimUntil int64
+	token      string
+	charged    int
+	base       int
+	crashes    int
+	attempts   int
+	cancel     bool
+	resume     store.State
+	// committed are the fences whose result took effect; lost, those whose claim was taken over.
+	committed map[int64]bool
+}
+
+func (m *modelRow) attempting(now int64) bool {
+	return m.state == store.Scheduled && m.claimUntil > now
+}
+
+// A model runs random operations on a store and on itself, and compares.
+type model struct {
+	*fixture
+	rows []*modelRow
+	// claims are all that were ever stamped: their results may come at any time, and more than once.
+	claims []store.Stamped
+}
+
+// testModel compares random histories of accepts, stamps, results, cancels, retries and clocks with a model: the fence
+// grows with every claim and never otherwise, at most one result takes effect under a fence, what is terminal stays so
+// until somebody asks, and the counters are what a scan would count.
+func testModel(f *fixture) {
+	rapid.Check(f.T, func(t *rapid.T) {
+		// Histories share the store; each has rows of its own and looks at nothing else but the counters.
+		f.now += 1_000_000
+		m := &model{fixture: f}
+		t.Repeat(map[string]func(*rapid.T){
+			"accept":   m.opAccept,
+			"stamp":    m.opStamp,
+			"result":   m.opResult,
+			"cancel":   m.opCancel,
+			"retry":    m.opRetry,
+			"schedule": m.opReschedule,
+			"clock":    func(t *rapid.T) { f.now += rapid.SampledFrom([]int64{1, 500, 1000, claimLasts}).Draw(t, "passes") },
+			"fold": func(t *rapid.T) {
+				if err := f.Fold(f.ctx(), f.now); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"": m.check,
+		})
+	})
+}
+
+func (m *model) pick(t *rapid.T) *modelRow {
+	if len(m.rows) == 0 {
+		t.Skip("nothing was accepted yet")
+	}
+	return rapid.SampledFrom(m.rows).Draw(t, "row")
+}
+
+func (m *model) opAccept(t *rapid.T) {
+	if len(m.rows) >= 6 {
+		t.Skip("enough rows")
+	}
+	d := m.draft(func(d *store.Draft) {
+		d.Callback.DueAt += rapid.SampledFrom([]int64{0, 0, 700}).Draw(t, "due in")
+		d.Callback.Lane = rapid.SampledFrom([]string{"model-a", "model-b"}).Draw(t, "lane")
+	})
+	m.acceptAll(d)
+	m.rows = append(m.rows, &modelRow{id: d.Callback.ID, state: store.Scheduled, due: d.Callback.DueAt, committed: make(map[int64]bool)})
+}
+
+func (m *model) opStamp(t *rapid.T) {
+	m.pick(t)
+	rows := rapid.SliceOfNDistinct(rapid.SampledFrom(m.rows), 1, len(m.rows), func(r *modelRow) string { return r.id }).Draw(t, "rows")
+	token := m.token()
+	if len(m.claims) > 0 && rapid.IntRange(0, 3).Draw(t, "again") == 0 {
+		token = rapid.SampledFrom(m.claims).Draw(t, "claim").ClaimToken
+	}
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		ids[i] = r.id
+	}
+	stamped, _ := m.stamp(token, ids...)
+	for _, r := range rows {
+		i := slices.IndexFunc(stamped, func(s store.Stamped) bool { return s.ID == r.id })
+		switch again := r.attempting(m.now) && r.token == token; {
+		case r.state != store.Scheduled || !again && (r.due > m.now || r.claimUntil > m.now):
+			if i >= 0 {
+				t.Fatalf("%s was stamped though %+v at %d", r.id, *r, m.now)
+			}
+			continue
+		case !again:
+			r.fence++
+			if r.token != "" {
+				r.attempts++ // The claim before ended without a result.
+			}
+			r.token, r.claimUntil = token, m.now+claimLasts
+			r.crashes++
+			if r.cancel {
+				if i >= 0 {
+					t.Fatalf("%s was stamped though its cancel was requested", r.id)
+				}
+				m.end(r, store.Canceled)
+				continue
+			}
+		}
+		if i < 0 {
+			t.Fatalf("%s was refused though %+v at %d", r.id, *r, m.now)
+		}
+		if s := stamped[i]; s.Fence != r.fence || s.CrashCount != r.crashes || s.ClaimUntil != r.claimUntil {
+			t.Fatalf("stamped with fence %d, crash count %d, until %d; want %+v", s.Fence, s.CrashCount, s.ClaimUntil, *r)
+		}
+		m.claims = append(m.claims, stamped[i])
+	}
+}
+
+// end makes the model's row terminal.
+func (m *model) end(r *modelRow, state store.State) {
+	r.state, r.due, r.token, r.claimUntil, r.cancel, r.resume = state, 0, "", 0, false, ""
+}
+
+func (m *model) opResult(t *rapid.T) {
+	if len(m.claims) == 0 {
+		t.Skip("nothing was claimed yet")
+	}
+	s := rapid.SampledFrom(m.claims).Draw(t, "claim")
+	r := m.rows[slices.IndexFunc(m.rows, func(r *modelRow) bool { return r.id == s.ID })]
+	kind := rapid.SampledFrom([]string{"success", "failure", "death", "divert"}).Draw(t, "kind")
+	var result store.Result
+	switch kind {
+	case "success":
+		result = m.succeeded(s)
+	case "failure":
+		result = m.failed(s)
+	case "death":
+		result = m.died(s)
+	default:
+		result = store.Result{ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: m.now + 100, Diverts: 1}
+	}
+	if result.Attempt != nil {
+		m.now++ // So that no two results are the same one, repeated.
+		result.Attempt.StartedAt = m.now
+	}
+	wins := r.state == store.Scheduled && r.token != "" && r.fence == s.Fence
+	got := m.commit(result)
+	if !wins {
+		if got.Won && (result.Attempt != nil || r.fence != s.Fence) {
+			t.Fatalf("%s under fence %d won against %+v", kind, s.Fence, *r)
+		}
+		return
+	}
+	if !got.Won || r.committed[s.Fence] {
+		t.Fatalf("%s under fence %d: won %t, committed before %t", kind, s.Fence, got.Won, r.committed[s.Fence])
+	}
+	r.committed[s.Fence] = true
+	r.crashes = 0
+	if result.Attempt != nil {
+		r.attempts++
+		r.charged++
+	}
+	switch {
+	case kind == "success":
+		m.end(r, store.Succeeded)
+	case r.cancel:
+		m.end(r, store.Canceled)
+	case r.resume != "" && kind != "divert":
+		m.end(r, r.resume)
+	case kind == "death":
+		m.end(r, store.Dead)
+	default:
+		r.due, r.token, r.claimUntil = result.DueAt, "", 0
+	}
+	if got.State != r.state || got.DueAt != r.due {
+		t.Fatalf("committed %+v, want %+v", got, *r)
+	}
+}
+
+func (m *model) opCancel(t *rapid.T) {
+	r := m.pick(t)
+	got := m.cancel(r.id)
+	want := store.CancelDone
+	switch {
+	case r.state.Terminal():
+		want = store.CancelAlreadyTerminal
+	case r.attempting(m.now):
+		want = store.CancelTooLate
+		r.cancel = true
+	default:
+		if r.token != "" {
+			r.attempts++
+		}
+		m.end(r, store.Canceled)
+	}
+	if got.Result != want {
+		t.Fatalf("cancel of %+v: %s, want %s", *r, got.Result, want)
+	}
+}
+
+func (m *model) opRetry(t *rapid.T) {
+	r := m.pick(t)
+	ladder := rapid.SampledFrom([]store.Ladder{store.Once, store.Restart}).Draw(t, "ladder")
+	_, err := m.Retry(m.ctx(), project, r.id, store.Retry{Ladder: ladder, Now: m.now}, actor)
+	if (err != nil) != r.attempting(m.now) {
+		t.Fatalf("retry of %+v at %d: %v", *r, m.now, err)
+	}
+	if err != nil {
+		return
+	}
+	if r.state.Terminal() {
+		r.crashes = 0
+		if ladder == store.Restart {
+			r.base = r.charged
+		} else {
+			r.resume = r.state
+		}
+		r.state = store.Scheduled
+	}
+	r.due = m.now
+}
+
+func (m *model) opReschedule(t *rapid.T) {
+	r := m.pick(t)
+	due := m.now + rapid.SampledFrom([]int64{0, 300}).Draw(t, "due in")
+	_, err := m.Reschedule(m.ctx(), project, r.id, due, m.now, actor)
+	refused := r.attempting(m.now) || r.state == store.Succeeded || r.state == store.Canceled
+	if (err != nil) != refused {
+		t.Fatalf("reschedule of %+v at %d: %v", *r, m.now, err)
+	}
+	if err != nil {
+		return
+	}
+	if r.state == store.Dead {
+		r.crashes, r.resume, r.state = 0, store.Dead, store.Scheduled
+	}
+	r.due = due
+}
+
+// check compares every row with the model, and the counters with a scan.
+func (m *model) check(t *rapid.T) {
+	for _, r := range m.rows {
+		c := m.get(r.id)
+		if c.State != r.state || c.DueAt != r.due || c.Fence != r.fence || c.AttemptCount != r.charged || c.AttemptSeq != r.attempts ||
+			c.CancelRequested != r.cancel || c.ResumeState != r.resume || c.LadderBase != r.base || c.ClaimUntil != r.claimUntil {
+			t.Fatalf("callback %+v\nmodel %+v", c, *r)
+		}
+		if attempts := m.attempts(r.id); len(attempts) != r.attempts {
+			t.Fatalf("%d attempts, want %d", len(attempts), r.attempts)
+		}
+	}
+	want := store.Counts{States: make(map[store.State]int64), Tiers: make(map[int]int64)}
+	lanes := make(map[string]int64)
+	var after *store.Cursor
+	for {
+		page, err := m.List(m.ctx(), project, store.Filter{Limit: 500, After: after, Now: m.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range page.Callbacks {
+			want.States[c.State]++
+			if c.State == store.Scheduled {
+				want.Tiers[c.AttemptCount-c.LadderBase]++
+				lanes[c.Lane]++
+			}
+		}
+		if page.Next == nil {
+			break
+		}
+		after = page.Next
+	}
+	got := m.counts()
+	for _, s := range store.States {
+		if got.States[s] != want.States[s] {
+			t.Fatalf("%d %s are counted, %d are there", got.States[s], s, want.States[s])
+		}
+	}
+	if fmt.Sprint(got.Tiers) != fmt.Sprint(want.Tiers) {
+		t.Fatalf("tiers %v are counted, %v are there", got.Tiers, want.Tiers)
+	}
+	for _, l := range got.Lanes {
+		if lanes[l.Lane] != l.Open {
+			t.Fatalf("lane %s: %d are counted, %d are there", l.Lane, l.Open, lanes[l.Lane])
+		}
+	}
+}

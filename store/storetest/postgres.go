@@ -1,0 +1,224 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // The driver "pgx".
+)
+
+// postgresStart is how long a server may take until it answers.
+const postgresStart = 30 * time.Second
+
+// A Postgres is a real server of its own, on 127.0.0.1, with fsync on.
+type Postgres struct {
+	url       *url.URL
+	databases atomic.Int64
+	pid       int
+}
+
+// StartPostgres starts a PostgreSQL server that ends with the test, and returns the URL of its first database. The
+// program initdb must be on the PATH or below /usr/lib/postgresql; without it the test fails.
+func StartPostgres(tb testing.TB) string {
+	tb.Helper()
+	return NewPostgres(tb).URL()
+}
+
+// NewPostgres is StartPostgres for tests that need more than one database, or want to disturb the server.
+func NewPostgres(tb testing.TB) *Postgres {
+	tb.Helper()
+	bin, err := postgresBinaries()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	credential, err := postgresUser()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	// Not tb.TempDir: its parents are closed to the user that the server runs as.
+	dir, err := os.MkdirTemp("", "postgres-*")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Errorf("remove the server's directory: %v", err)
+		}
+	})
+	if credential != nil {
+		if err := os.Chown(dir, int(credential.Uid), int(credential.Gid)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	attributes := func() *syscall.SysProcAttr {
+		return &syscall.SysProcAttr{Credential: credential, Pdeathsig: syscall.SIGKILL}
+	}
+	data := filepath.Join(dir, "data")
+	initdb := exec.CommandContext(tb.Context(), filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "dispatcher",
+		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
+	initdb.Dir, initdb.SysProcAttr = dir, attributes()
+	if out, err := initdb.CombinedOutput(); err != nil {
+		tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	port, err := freePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var log bytes.Buffer
+	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", dir,
+		"-c", "max_connections=400", "-c", "shared_buffers=64MB")
+	server.Dir, server.SysProcAttr, server.Stdout, server.Stderr = dir, attributes(), &log, &log
+	if err := server.Start(); err != nil {
+		tb.Fatalf("start postgres: %v", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	tb.Cleanup(func() {
+		// SIGINT: sessions are cut off, the server ends in order.
+		if err := server.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			tb.Errorf("stop postgres: %v", err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(postgresStart):
+			if err := server.Process.Kill(); err != nil {
+				tb.Errorf("kill postgres: %v", err)
+			}
+			<-ended
+		}
+	})
+	p := &Postgres{
+		url: &url.URL{Scheme: "postgres", User: url.User("dispatcher"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+			Path: "/postgres", RawQuery: "sslmode=disable"},
+		pid: server.Process.Pid,
+	}
+	if err := p.wait(ended); err != nil {
+		tb.Fatalf("postgres does not answer: %v\n%s", err, log.Bytes())
+	}
+	return p
+}
+
+// URL is that of the server's first database.
+func (p *Postgres) URL() string { return p.url.String() }
+
+// Freeze stops the server's main process from accepting connections, without closing any; the returned function lets it
+// go on. Sessions that are open go on too.
+func (p *Postgres) Freeze() (thaw func() error, err error) {
+	if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
+		return nil, fmt.Errorf("freeze postgres: %w", err)
+	}
+	return func() error { return syscall.Kill(p.pid, syscall.SIGCONT) }, nil
+}
+
+// Exec runs a statement in the first database.
+func (p *Postgres) Exec(ctx context.Context, statement string) error {
+	db, err := sql.Open("pgx", p.URL())
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, statement)
+	return errors.Join(err, db.Close())
+}
+
+// Database makes an empty database and returns its URL.
+func (p *Postgres) Database(tb testing.TB) string {
+	tb.Helper()
+	name := fmt.Sprintf("test_%d", p.databases.Add(1))
+	if err := p.Exec(tb.Context(), "CREATE DATABASE "+name); err != nil {
+		tb.Fatalf("create database: %v", err)
+	}
+	u := *p.url
+	u.Path = "/" + name
+	return u.String()
+}
+
+// wait returns when the server answers, or has ended.
+func (p *Postgres) wait(ended chan error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), postgresStart)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := p.Exec(ctx, "SELECT 1")
+		if err == nil {
+			return nil
+		}
+		select {
+		case exit := <-ended:
+			ended <- exit
+			return fmt.Errorf("it has ended: %w", exit)
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// postgresBinaries finds the directory that has the server's programs.
+func postgresBinaries() (string, error) {
+	dirs := filepath.SplitList(os.Getenv("PATH"))
+	packaged, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range append(dirs, packaged...) {
+		// The real place: a link's own directory has no share directory beside it.
+		initdb, err := filepath.EvalSymlinks(filepath.Join(dir, "initdb"))
+		if err != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(initdb), "postgres")); err == nil {
+			return filepath.Dir(initdb), nil
+		}
+	}
+	return "", errors.New("this test needs PostgreSQL: initdb and postgres are neither on the PATH nor below /usr/lib/postgresql")
+}
+
+// postgresUser is whom the server runs as: PostgreSQL refuses root. Nil means as ourselves.
+func postgresUser() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		gid, err := strconv.ParseUint(u.Gid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("PostgreSQL refuses root, and there is no user postgres or nobody to run it as")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, errors.Join(errors.New("no TCP address"), l.Close())
+	}
+	return addr.Port, l.Close()
+}

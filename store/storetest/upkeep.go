@@ -1,0 +1,260 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func testLease(f *fixture) {
+	try := func(holder string, now int64) bool {
+		f.Helper()
+		held, err := f.TryLease(f.ctx(), "leader", holder, now, 10*time.Second)
+		if err != nil {
+			f.Fatalf("lease: %v", err)
+		}
+		return held
+	}
+	if !try("a", f.now) || try("b", f.now+9_999) || !try("a", f.now+9_999) || try("b", f.now+10_000) || !try("b", f.now+19_999) || try("a", f.now+20_000) {
+		f.Error("the lease was not held by one at a time until its end")
+	}
+	var wg sync.WaitGroup
+	var holders atomic.Int32
+	for i := range 8 {
+		wg.Go(func() {
+			held, err := f.TryLease(f.ctx(), "contended", fmt.Sprint(i), f.now, time.Second)
+			if err != nil {
+				f.Errorf("lease: %v", err)
+			}
+			if held {
+				holders.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if n := holders.Load(); n != 1 {
+		f.Errorf("%d hold one lease", n)
+	}
+}
+
+func testMeta(f *fixture) {
+	if _, err := f.NextGeneration(f.ctx(), 0); !errors.Is(err, store.ErrNotFound) {
+		f.Errorf("next generation without a row: %v", err)
+	}
+	want := store.IndexMeta{Generation: 3, Shards: 16, Prefix: "dispatcher"}
+	for _, ask := range []store.IndexMeta{want, {Generation: 9, Shards: 1, Prefix: "x"}} {
+		if got, err := f.IndexMeta(f.ctx(), ask); err != nil || got != want {
+			f.Errorf("meta: %v, %+v", err, got)
+		}
+	}
+	for _, step := range []struct{ from, want int64 }{{3, 4}, {3, 4}, {4, 5}, {9, 5}} {
+		if got, err := f.NextGeneration(f.ctx(), step.from); err != nil || got != step.want {
+			f.Errorf("next generation from %d: %v, %d, want %d", step.from, err, got, step.want)
+		}
+	}
+}
+
+func testCursor(f *fixture) {
+	want := store.Cursor{}
+	for range 3 {
+		if got, err := f.SweepCursor(f.ctx()); err != nil || got != want {
+			f.Errorf("cursor: %v, %+v, want %+v", err, got, want)
+		}
+		want = store.Cursor{DueAt: want.DueAt + f.now, ID: f.id()}
+		if err := f.SetSweepCursor(f.ctx(), want); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+func testPurge(f *fixture) {
+	var ended []string
+	for i := range 5 {
+		if i%2 == 0 {
+			ended = append(ended, f.dead(nil).ID)
+			continue
+		}
+		c := f.accept(func(d *store.Draft) { d.Body = nil })
+		f.win(f.succeeded(f.claim(c.ID)))
+		ended = append(ended, c.ID)
+	}
+	revived := f.dead(nil)
+	open := f.accept(nil)
+	f.now += 1000
+	f.retry(revived.ID, store.Once)
+	young := f.dead(nil)
+	purge := func(payloadBefore, metadataBefore int64, limit, wantPayloads, wantCallbacks int) {
+		f.Helper()
+		payloads, callbacks, err := f.Purge(f.ctx(), payloadBefore, metadataBefore, limit)
+		if err != nil || payloads != wantPayloads || callbacks != wantCallbacks {
+			f.Errorf("purged %d payloads and %d callbacks: %v; want %d and %d", payloads, callbacks, err, wantPayloads, wantCallbacks)
+		}
+	}
+	purge(f.now, 0, 2, 2, 0)
+	purge(f.now, 0, 100, 1, 0)
+	purge(f.now, 0, 100, 0, 0)
+	for i, id := range ended {
+		if c := f.get(id); c.PayloadPurged != (i%2 == 0) || c.PayloadID != "" || len(f.attempts(id)) != 1 {
+			f.Errorf("callback %d after its payload: %+v", i, c)
+		}
+	}
+	for _, id := range []string{revived.ID, open.ID, young.ID} {
+		if p, err := f.Payload(f.ctx(), project, id); err != nil || len(p.Body) == 0 {
+			f.Errorf("payload that must stay: %v", err)
+		}
+	}
+	purge(f.now, f.now, 3, 0, 3)
+	purge(f.now, f.now, 100, 0, 2)
+	for _, id := range ended {
+		if _, err := f.Get(f.ctx(), project, id); !errors.Is(err, store.ErrNotFound) {
+			f.Errorf("purged callback: %v", err)
+		}
+		if _, err := f.Attempts(f.ctx(), project, id); !errors.Is(err, store.ErrNotFound) {
+			f.Errorf("attempts of a purged callback: %v", err)
+		}
+	}
+	// Metadata that goes earlier than payloads takes them along.
+	purge(0, f.now+1, 100, 1, 1)
+	counts := f.counts()
+	if counts.States[store.Dead] != 0 || counts.States[store.Succeeded] != 0 || counts.States[store.Scheduled] != 2 {
+		f.Errorf("counts %+v", counts)
+	}
+}
+
+func testIdempotencyExpires(f *fixture) {
+	open := f.accept(keyed("open", "one"))
+	ended := f.accept(keyed("ended", "one"))
+	purged := f.accept(keyed("purged", "one"))
+	f.win(f.succeeded(f.claim(ended.ID)))
+	f.win(f.succeeded(f.claim(purged.ID)))
+	fold := func() {
+		f.Helper()
+		for range 3 {
+			if err := f.Fold(f.ctx(), f.now); err != nil {
+				f.Fatalf("fold: %v", err)
+			}
+		}
+	}
+	replayed := func(key string) bool {
+		f.Helper()
+		a := f.acceptAll(f.draft(keyed(key, "one")))[0]
+		if a.Err != nil {
+			f.Fatalf("accept: %v", a.Err)
+		}
+		return a.Replayed
+	}
+	f.now += (7 * 24 * time.Hour).Milliseconds()
+	fold()
+	if !replayed("open") || !replayed("ended") {
+		f.Error("a key ended before seven days had passed")
+	}
+	if _, n, err := f.Purge(f.ctx(), 0, f.now-1, 1); err != nil || n != 1 {
+		f.Fatalf("purge: %d, %v", n, err)
+	}
+	f.now++
+	fold()
+	if !replayed("open") {
+		f.Error("a key ended while its callback was open")
+	}
+	if replayed("ended") || replayed("purged") {
+		f.Error("a key outlived seven days and its callback")
+	}
+	_ = open
+}
+
+func testSecrets(f *fixture) {
+	secret := func(n int64) store.Secret {
+		return store.Secret{ID: f.id(), Project: project, KeyID: fmt.Sprint("key-", n), Ciphertext: []byte{0, 0xff, byte(n)}, CreatedAt: f.now}
+	}
+	add := func(s store.Secret, retireAt int64, onlyIfNone bool) {
+		f.Helper()
+		if err := f.AddSecret(f.ctx(), s, retireAt, onlyIfNone, actor); err != nil {
+			f.Fatalf("add secret: %v", err)
+		}
+	}
+	want := func(now int64, secrets ...store.Secret) {
+		f.Helper()
+		got, err := f.Secrets(f.ctx(), project, now)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if diff := cmp.Diff(secrets, got); diff != "" {
+			f.Errorf("secrets (-want +got):\n%s", diff)
+		}
+	}
+	want(f.now)
+	first, second, third := secret(1), secret(2), secret(3)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		candidate := secret(int64(10 + i))
+		wg.Go(func() {
+			if err := f.AddSecret(f.ctx(), candidate, 0, true, actor); err != nil {
+				f.Errorf("add secret: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if got, err := f.Secrets(f.ctx(), project, f.now); err != nil || len(got) != 1 {
+		f.Fatalf("%d secrets after four started at once: %v", len(got), err)
+	}
+	add(first, f.now, false)
+	add(secret(9), f.now, true)
+	want(f.now, first)
+	add(second, f.now+1000, false)
+	first.RetiredAt = f.now + 1000
+	want(f.now, second, first)
+	want(f.now+1000, second)
+	f.now += 500
+	add(third, f.now+1000, false)
+	second.RetiredAt = f.now + 1000
+	want(f.now, third, second, first)
+	if got, err := f.Secrets(f.ctx(), "other", f.now); err != nil || len(got) != 0 {
+		f.Errorf("another project's secrets: %v, %+v", err, got)
+	}
+	entries, err := f.AuditEntries(f.ctx(), project, "", 10)
+	if err != nil || len(entries) != 4 {
+		f.Errorf("%d audit entries for four secrets: %v", len(entries), err)
+	}
+}
+
+func testLanes(f *fixture) {
+	var want []store.Lane
+	for i := range 5 {
+		c := f.accept(func(d *store.Draft) { d.Callback.Lane = fmt.Sprint("lane-", i) })
+		if i == 0 {
+			continue
+		}
+		l := store.Lane{ID: c.LaneID, Project: project, Key: c.Lane, Limit: i, PausedUntil: f.now, Version: int64(10 - i)}
+		if err := f.SetLane(f.ctx(), l); err != nil {
+			f.Fatal(err)
+		}
+		want = append([]store.Lane{l}, want...)
+	}
+	for _, tt := range []struct {
+		since int64
+		limit int
+		want  []store.Lane
+	}{{0, 10, want}, {0, 2, want[:2]}, {7, 10, want[2:]}, {9, 10, nil}} {
+		got, err := f.Lanes(f.ctx(), tt.since, tt.limit)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			f.Errorf("lanes since %d (-want +got):\n%s", tt.since, diff)
+		}
+	}
+}
+
+func testPing(f *fixture) {
+	for range 2 {
+		if err := f.Ping(f.ctx()); err != nil {
+			f.Errorf("ping: %v", err)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package storetest
+
+import (
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func ids(rows []store.OpenRow) []string {
+	var ids []string
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// pages follows a walk to its end.
+func (f *fixture) pages(limit int, read func(after store.Cursor) ([]store.OpenRow, error)) []string {
+	f.Helper()
+	var all []string
+	var after store.Cursor
+	for {
+		rows, err := read(after)
+		if err != nil {
+			f.Fatalf("walk: %v", err)
+		}
+		if len(rows) > limit {
+			f.Fatalf("a page has %d rows, the limit is %d", len(rows), limit)
+		}
+		all = append(all, ids(rows)...)
+		if len(rows) < limit {
+			return all
+		}
+		last := rows[len(rows)-1]
+		after = store.Cursor{DueAt: last.DueAt, ID: last.ID}
+	}
+}
+
+func testWalks(f *fixture) {
+	// Twelve rows of two projects, three due at each time, accepted in no order of due time.
+	var want []string
+	byDue := make([][]string, 4)
+	for i := range 12 {
+		n := (i * 5) % 4
+		c := f.accept(func(d *store.Draft) {
+			d.Callback.DueAt += int64(n) * 100
+			d.Callback.LockKey = "lock"
+			if i%2 == 0 {
+				d.Callback.Project = "other"
+			}
+		})
+		byDue[n] = append(byDue[n], c.ID)
+	}
+	for _, same := range byDue {
+		want = append(want, same...)
+	}
+	ended := f.dead(func(d *store.Draft) { d.Callback.DueAt = f.now - 1 })
+	open := f.pages(5, func(after store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), after, 5) })
+	if !slices.Equal(open, want) {
+		f.Errorf("open rows: %v, want %v", open, want)
+	}
+	claimed := f.claim(want[1])
+	overdue := func(before, claimedBefore int64) []string {
+		return f.pages(2, func(after store.Cursor) ([]store.OpenRow, error) {
+			return f.Overdue(f.ctx(), after, before, claimedBefore, 2)
+		})
+	}
+	if got := overdue(f.now+200, f.now); !slices.Equal(got, append([]string{want[0]}, want[2:6]...)) {
+		f.Errorf("overdue rows: %v", got)
+	}
+	if got := overdue(f.now+200, claimed.ClaimUntil); !slices.Equal(got, want[:6]) {
+		f.Errorf("overdue rows once the claim has ended: %v", got)
+	}
+	rows, err := f.ByID(f.ctx(), []string{want[4], ended.ID, want[1], f.id()})
+	if err != nil || !slices.Equal(ids(rows), []string{want[1], want[4]}) {
+		f.Errorf("rows by id: %v, %v", err, ids(rows))
+	}
+	r := rows[0]
+	if r.LaneID <= 0 || r.LockKey != "lock" || r.Retry || r.ClaimToken != claimed.ClaimToken || r.ClaimUntil != claimed.ClaimUntil || r.Project == "" {
+		f.Errorf("row: %+v", r)
+	}
+	if rows, err := f.ByID(f.ctx(), nil); err != nil || len(rows) != 0 {
+		f.Errorf("no ids: %v, %v", err, rows)
+	}
+}
+
+func testClaimedWalk(f *fixture) {
+	var want []string
+	for i := range 5 {
+		c := f.accept(nil)
+		if i != 2 {
+			f.claim(c.ID)
+			want = append(want, c.ID)
+		}
+	}
+	read := func(now int64) []string {
+		return f.pages(2, func(after store.Cursor) ([]store.OpenRow, error) { return f.Claimed(f.ctx(), after, now, 2) })
+	}
+	if got := read(f.now + claimLasts - 1); !slices.Equal(got, want) {
+		f.Errorf("claimed rows: %v, want %v", got, want)
+	}
+	if got := read(f.now + claimLasts); len(got) != 0 {
+		f.Errorf("claimed rows after the claims' end: %v", got)
+	}
+}
+
+func testExpire(f *fixture) {
+	expiring := func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1000 }
+	a, b, busy, crashed := f.accept(expiring), f.accept(expiring), f.accept(expiring), f.accept(expiring)
+	never := f.accept(nil)
+	f.claim(crashed.ID)
+	later := f.accept(func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 60_000 })
+	f.now += claimLasts
+	s := f.claim(busy.ID)
+	first, err := f.Expire(f.ctx(), f.now, 2)
+	if err != nil || len(first) != 2 {
+		f.Fatalf("expire: %v, %+v", err, first)
+	}
+	second, err := f.Expire(f.ctx(), f.now, 10)
+	if err != nil || len(second) != 1 {
+		f.Fatalf("expire the rest: %v, %+v", err, second)
+	}
+	for _, id := range []string{a.ID, b.ID, crashed.ID} {
+		c := f.get(id)
+		f.wantState(c, store.Dead, store.Expired)
+		if c.FinishedAt != f.now || c.DueAt != 0 {
+			f.Errorf("expired: %+v", c)
+		}
+	}
+	if attempts := f.attempts(crashed.ID); len(attempts) != 1 || attempts[0].Class != store.ClassCrashed {
+		f.Errorf("the crash before the expiry left %+v", attempts)
+	}
+	for _, id := range []string{never.ID, later.ID, busy.ID} {
+		if c := f.get(id); c.State != store.Scheduled {
+			f.Errorf("%s has expired too: %+v", id, c)
+		}
+	}
+	f.win(f.succeeded(s))
+	if counts := f.counts(); counts.States[store.Dead] != 3 || counts.States[store.Scheduled] != 2 || counts.States[store.Succeeded] != 1 {
+		f.Errorf("counts %+v", counts)
+	}
+}
+
+func testDropClaims(f *fixture) {
+	a, b := f.accept(nil), f.accept(nil)
+	idle := f.accept(nil)
+	f.stamp(f.token(), a.ID, b.ID)
+	f.now += 100
+	if n, err := f.DropClaims(f.ctx(), f.now); err != nil || n != 2 {
+		f.Fatalf("dropped %d claims: %v", n, err)
+	}
+	if n, err := f.DropClaims(f.ctx(), f.now); err != nil || n != 0 {
+		f.Errorf("dropped %d claims again: %v", n, err)
+	}
+	for _, id := range []string{a.ID, b.ID} {
+		if s := f.claim(id); s.CrashCount != 2 {
+			f.Errorf("a dropped claim does not count as crashed: %d", s.CrashCount)
+		}
+		if attempts := f.attempts(id); len(attempts) != 1 || attempts[0].Class != store.ClassCrashed {
+			f.Errorf("a dropped claim left %+v", attempts)
+		}
+	}
+	if s := f.claim(idle.ID); s.CrashCount != 1 {
+		f.Errorf("a callback without a claim counts as crashed: %d", s.CrashCount)
+	}
+}
