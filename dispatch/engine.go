@@ -168,8 +168,9 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Run works until ctx ends, then drains: claiming stops at once, attempts in flight go on for at most DrainTimeout, the
-// rest is handed back uncharged. It returns when all its goroutines have ended; its error is why it could not start.
+// Run works until ctx ends, then drains: claiming stops at once (or has stopped before, by BeginDrain), attempts in flight go
+// on for at most DrainTimeout, the rest is handed back uncharged. It returns when all its goroutines have ended; its error is
+// why it could not start.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.keeper.start(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -177,8 +178,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("start the index: %w", err)
 	}
-	// Three lives, each ending after the one before: claims and upkeep end with ctx or the drain, attempts when they are
-	// done or out of time, and settling when nothing is left to settle.
+	// Four lives, each ending after the one before: claims end with the drain; upkeep with ctx; attempts when they are done or
+	// out of time; and what settles and enqueues when nothing is left to settle.
 	claims, stopClaims := context.WithCancel(ctx)
 	defer stopClaims()
 	sending, stopSending := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -186,18 +187,18 @@ func (e *Engine) Run(ctx context.Context) error {
 	settling, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
 
-	var front, back sync.WaitGroup
+	var claimers, upkeep, back sync.WaitGroup
 	for _, run := range []func(context.Context){e.settler.run, e.enqueue.run, e.trouble.run} {
 		back.Go(func() { run(settling) })
 	}
 	if !e.o.NoWorker {
-		front.Go(func() { e.runHints(claims) })
+		claimers.Go(func() { e.runHints(claims) })
 		for shard := range e.wakers {
-			front.Go(func() { e.runClaims(claims, sending, shard) })
+			claimers.Go(func() { e.runClaims(claims, sending, shard) })
 		}
 	}
-	front.Go(func() { e.keeper.run(claims) })
-	front.Go(func() { e.runUpkeep(claims) })
+	upkeep.Go(func() { e.keeper.run(ctx) })
+	upkeep.Go(func() { e.runUpkeep(ctx) })
 
 	select {
 	case <-ctx.Done():
@@ -205,14 +206,17 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.BeginDrain()
 	stopClaims()
-	front.Wait()
+	claimers.Wait()
 	e.awaitAttempts(stopSending)
+	<-ctx.Done()
+	upkeep.Wait()
 	stopSettling()
 	back.Wait()
 	return nil
 }
 
-// BeginDrain stops claiming at once and for good; readiness ends with it. Run then drains and returns.
+// BeginDrain stops claiming at once and for good; readiness ends with it. What is accepted from now on is another process's to
+// send; the index is still told of it, until Run's context ends.
 func (e *Engine) BeginDrain() {
 	e.drainOnce.Do(func() {
 		e.draining.Store(true)

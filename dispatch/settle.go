@@ -135,6 +135,12 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 	settlements := make([]schedule.Settlement, 0, len(batch))
 	for i := range batch {
 		b, c := &batch[i], &committed[i]
+		if c.Err != nil {
+			// This row alone cannot be recorded. Its claim runs out, and the count of claims without a result grows: at the latest
+			// that ends it, with a result that has no attempt to record.
+			s.e.log.Error("a result cannot be recorded", "callback_id", store.CallbackPrefix+b.result.ID, "error", c.Err)
+			continue
+		}
 		s.e.metrics.ended(b, c)
 		if !c.Won {
 			// Another claim has the row by now. Our lease, if there still is one, runs out; its stamp then decides.

@@ -132,6 +132,56 @@ func TestClockNeverGoesBack(t *testing.T) {
 	}
 }
 
+// TestTimesAreExact: to the millisecond, nothing is early and nothing is late.
+func TestTimesAreExact(t *testing.T) {
+	t.Parallel()
+	ix, clock := clocked()
+	start := clock.Load()
+	fill(t, ix, 1, 0, 1, start+1000)
+	expect := func(at int64, leases, reaped int) {
+		t.Helper()
+		clock.Store(at)
+		c := take(t, ix, fmt.Sprint("t", at), 1)
+		if len(c.Leases) != leases || c.Reaped != reaped {
+			t.Errorf("at %d ms: claimed %d and reaped %d, want %d and %d", at-start, len(c.Leases), c.Reaped, leases, reaped)
+		}
+	}
+	expect(start+999, 0, 0)
+	expect(start+1000, 1, 0)
+	expect(start+60_999, 0, 0)
+	end := start + 61_000
+	clock.Store(end)
+	c := take(t, ix, "end", 1)
+	if c.Reaped != 1 {
+		t.Fatalf("reaped %d at the lease's end", c.Reaped)
+	}
+	if len(c.Leases) == 0 {
+		expect(c.Next-1, 0, 0)
+		expect(c.Next, 1, 0)
+	}
+	fill(t, ix, 2, 1, 1, 0)
+	set(t, ix, schedule.LaneSetting{Lane: 2, PausedUntil: end + 5000, Version: 1})
+	expect(end+4999, 0, 0)
+	expect(end+5000, 1, 0)
+}
+
+func TestRaisedLaneLimitCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	ix, clock := clocked()
+	fill(t, ix, 1, 0, 10, clock.Load())
+	for limit, want := range []int{1: 1, 2: 1, 3: 1, 4: 1, 5: 0} {
+		if limit == 0 {
+			continue
+		}
+		c, err := ix.Claim(t.Context(), 0, schedule.ClaimRequest{
+			Owner: "owner", Token: fmt.Sprint(limit), Max: 9, MaxUncertain: 9, Lease: time.Minute, LaneLimit: limit,
+		})
+		if err != nil || len(c.Leases) != want {
+			t.Errorf("with a limit of %d another %d were leased, %v; want %d", limit, len(c.Leases), err, want)
+		}
+	}
+}
+
 func TestZeroOptionsUseTheWallClock(t *testing.T) {
 	t.Parallel()
 	ix := New(Options{})

@@ -208,4 +208,14 @@ func lockAdopted(f *fixture) {
 	}
 	f.acquire(f.want("k", other, "tb"), false)
 	f.release(schedule.Unlock{Lock: "k", ID: running.ID, Token: "ta"}, other)
+	// It is kept for the waiter now, but who runs already has it.
+	f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{adoption}))
+	f.acquire(f.want("k", other, "tb"), false)
+	// An adopted attempt does not take it from another.
+	second := f.item(0, 0)
+	second.Lock = "k"
+	f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{{Item: second, Token: "tc", Until: f.Now() + 60_000}}))
+	f.expectPlace(second.Ref(), schedule.Leased)
+	f.release(schedule.Unlock{Lock: "k", ID: second.ID, Token: "tc"}, "")
+	f.release(schedule.Unlock{Lock: "k", ID: running.ID, Token: "ta"}, other)
 }

@@ -119,6 +119,11 @@ local function peek_stream(health)
   if s.at > #s.lanes and not s.over then
     s.lanes = call('ZRANGE', homes[health], s.offset, s.offset + 63, 'WITHSCORES')
     s.at, s.offset, s.over = 1, s.offset + 64, #s.lanes < 128
+    local names = {}
+    for i = 1, math.min(#s.lanes, 2 * left), 2 do
+      names[#names + 1] = s.lanes[i]
+    end
+    load(names)
   end
   if s.at <= #s.lanes then
     return s.lanes[s.at], tonumber(s.lanes[s.at + 1])
@@ -151,19 +156,42 @@ local function lowest()
   end
 end
 
--- available returns the lane's ready items of one kind, so many that `want` are left to be taken if there are that many.
-local function available(n, kind, past, want)
-  local q = n[kind]
-  if not q then
-    q = {at = 0, items = {}}
-    n[kind] = q
-  end
-  if not q.over and #q.items - q.at < want then
+-- A queue is what was read of a lane's ready items of one kind, of which the first `at` were taken. It is over when there
+-- are no more than were read.
+local function queue()
+  return {at = 0, items = {}, over = false}
+end
+
+local function short_of(q, want)
+  return not q.over and #q.items - q.at < want
+end
+
+-- read_queue reads on until `want` items are left to be taken, if there are that many.
+local function read_queue(n, q, kind, past, want)
+  if short_of(q, want) then
     local most = q.at + want
     q.items = call('ZRANGEBYLEX', READY, '[' .. n.lane .. kind, '(' .. n.lane .. past, 'LIMIT', 0, most)
     q.over = #q.items < most
   end
-  return q
+end
+
+-- available returns the lane's fresh items and its retries, so many of each that `want` are left if there are that many.
+-- Most lanes have few items: the first read takes both kinds at once, and is often the only one.
+local function available(n, want)
+  if not n.fresh then
+    n.fresh, n.retry = queue(), queue()
+    local both = call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'f', '(' .. n.lane .. 's', 'LIMIT', 0, want)
+    local kind = #n.lane + 1
+    for _, member in ipairs(both) do
+      local q = string.byte(member, kind) == 102 and n.fresh or n.retry
+      q.items[#q.items + 1] = member
+    end
+    n.fresh.over = #both < want or #n.retry.items > 0
+    n.retry.over = #both < want
+  end
+  read_queue(n, n.fresh, 'f', 'g', want)
+  read_queue(n, n.retry, 'r', 's', want)
+  return n.fresh, n.retry
 end
 
 local picked = {} -- members of READY
@@ -175,7 +203,7 @@ local function serve(n)
     return -- it is full; place_lanes takes it out of the runnable ones
   end
   virtual = math.max(virtual, n.virtual)
-  local fresh, retry = available(n, 'f', 'g', most + 1), available(n, 'r', 's', most + 1)
+  local fresh, retry = available(n, most + 1)
   local taken = 0
   while taken < most do
     local has_fresh, has_retry = fresh.at < #fresh.items, retry.at < #retry.items
