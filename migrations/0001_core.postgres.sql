@@ -70,7 +70,7 @@ CREATE TABLE callbacks (
 	labels           TEXT NOT NULL,
 	policy           TEXT NOT NULL,
 	success          TEXT NOT NULL
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 50);
 
 -- The walks of sweep and rebuild, and lists by due time.
 CREATE INDEX callbacks_due ON callbacks (due_at, id) WHERE state = 'scheduled';

@@ -51,8 +51,9 @@ func (w *Waker) Hint() {
 func (w *Waker) Wait(ctx context.Context, now, next int64, idle time.Duration) Cause {
 	sleep, cause := idle, ByPoll
 	if next != 0 {
-		if d := time.Duration(next-now) * time.Millisecond; d < sleep {
-			sleep, cause = max(d, 0), ByTimer
+		// Compared in milliseconds: a pause until the end of time would overflow a duration.
+		if ms := max(next-now, 0); ms < sleep.Milliseconds() {
+			sleep, cause = time.Duration(ms)*time.Millisecond, ByTimer
 		}
 	}
 	if sleep == 0 {

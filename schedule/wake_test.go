@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,8 @@ func TestWakerSleepsExactlyUntilTheNextEvent(t *testing.T) {
 			{1000, 0, schedule.ByTimer},
 			{1, 0, schedule.ByTimer},
 			{1000 + 3600_000, time.Second, schedule.ByPoll},
+			{math.MaxInt64, time.Second, schedule.ByPoll},
+			{math.MinInt64 + 2000, 0, schedule.ByTimer},
 		} {
 			start := time.Now()
 			cause := w.Wait(t.Context(), 1000, c.next, time.Second)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -149,6 +150,10 @@ func TestServeHandsBackWhatOutlastsTheDrain(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{}, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A server notices that its client has gone only when the body has been read.
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			t.Error(err)
+		}
 		entered <- struct{}{}
 		if r.Header.Get("webhook-attempt") == "1" {
 			<-r.Context().Done()

@@ -5,12 +5,21 @@ import "github.com/seed-ff5a32d8/dispatcher/schedule"
 // arity is how many children a node of a heap has. Four keep the tree flat and the children in one cache line or two.
 const arity = 4
 
-// A heap keeps the entry that is before all others at index 0. Entries know where they sit, so that any of them can be
-// removed in O(log n).
-type heap[E interface {
+// An entry of a heap of E says whether it comes before another, and is told where it sits.
+type entry[E any] interface {
 	before(E) bool
 	sit(int)
-}] []E
+}
+
+// A heap keeps the entry that is before all others at index 0. Entries know where they sit, so that any of them can be
+// removed in O(log n).
+type heap[E entry[E]] []E
+
+var (
+	_ entry[timed]  = timed{}
+	_ entry[ranked] = ranked{}
+	_ entry[ending] = ending{}
+)
 
 // push adds e.
 func (h *heap[E]) push(e E) {

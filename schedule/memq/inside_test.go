@@ -18,6 +18,8 @@ type number struct {
 	pos *int
 }
 
+var _ entry[number] = number{}
+
 func (a number) before(b number) bool { return a.at < b.at }
 func (a number) sit(i int)            { *a.pos = i }
 

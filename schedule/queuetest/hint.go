@@ -44,14 +44,15 @@ func (f *fixture) hinted(act func()) {
 			}
 		}
 		act()
-		timer := time.NewTimer(200 * time.Millisecond)
-		select {
-		case shard := <-f.Index.Hints():
-			timer.Stop()
-			if shard == 0 {
-				return
+		for timer := time.After(200 * time.Millisecond); timer != nil; {
+			select {
+			case shard := <-f.Index.Hints():
+				if shard == 0 {
+					return
+				}
+			case <-timer:
+				timer = nil
 			}
-		case <-timer.C:
 		}
 	}
 	f.Fatalf("no hint came")
@@ -59,12 +60,21 @@ func (f *fixture) hinted(act func()) {
 
 func hintEarlier(f *fixture) {
 	defer f.listen()()
-	f.hinted(func() { f.ensure(f.item(0, 10*time.Hour)) })
+	hours := time.Duration(1000)
+	f.hinted(func() {
+		hours--
+		f.ensure(f.item(0, hours*time.Hour))
+	})
 	f.claim(f.wide())
-	f.hinted(func() { f.claim(f.wide()); f.ensure(f.item(0, time.Hour)) })
+	seconds := int64(7000)
+	f.hinted(func() {
+		f.claim(f.wide())
+		seconds--
+		f.ensure(f.item(0, time.Duration(seconds)*time.Second))
+	})
 	item := f.item(0, 8*time.Hour)
 	f.ensure(item)
-	seconds := int64(3000)
+	seconds = 3000
 	f.hinted(func() {
 		f.claim(f.wide())
 		seconds--

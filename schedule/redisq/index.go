@@ -149,12 +149,17 @@ func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
 	return generation, nil
 }
 
-// call runs one operation's script on a shard. Arguments that every script may have are filled in by name; the others
-// follow in the order of the header.
+// call runs one operation's script on a shard.
 func (ix *Index) call(ctx context.Context, operation string, shard int, args ...any) (*reply, error) {
 	s := ix.scripts[operation]
+	return ix.send(ctx, s, shard, ix.arguments(s, shard, args))
+}
+
+// arguments fills in by name what every script may have. The others are the caller's, in the order of the header, and
+// then those of the elements.
+func (ix *Index) arguments(s *script, shard int, args []any) []any {
 	all := make([]any, 0, len(s.argv)+len(args))
-	for i, name := range s.argv {
+	for _, name := range s.argv {
 		switch name {
 		case "GENERATION":
 			all = append(all, ix.generation.Load())
@@ -165,14 +170,12 @@ func (ix *Index) call(ctx context.Context, operation string, shard int, args ...
 		case "SHARD":
 			all = append(all, shard)
 		default:
-			// The rest of the header's arguments are the caller's.
-			args, all = args[len(s.argv)-i:], append(all, args[:len(s.argv)-i]...)
-		}
-		if len(all) == len(s.argv) {
-			break
+			if len(args) > 0 {
+				all, args = append(all, args[0]), args[1:]
+			}
 		}
 	}
-	return ix.send(ctx, s, shard, append(all, args...))
+	return append(all, args...)
 }
 
 // send runs a script with all its arguments, and measures it.

@@ -171,7 +171,7 @@ func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) 
 		WHERE callbacks.id = i.id
 			AND callbacks.fence = i.fence
 			AND callbacks.claim_token <> ''
-			AND callbacks.state = 'scheduled'
+			AND `+isOpen+`
 		RETURNING
 			callbacks.id,
 			callbacks.project,

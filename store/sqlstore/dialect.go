@@ -137,11 +137,13 @@ func sqliteDialect() *dialect {
 	return &dialect{
 		name: migrations.SQLite,
 		input: func(first int, columns []column) (string, int) {
+			// The limit keeps SQLite from folding the inner query into the outer one, where it would write each row as text
+			// again for every column that is read from it.
 			var names []string
 			for i := range columns {
-				names = append(names, fmt.Sprintf("value ->> %d AS %s", i, columns[i].name))
+				names = append(names, fmt.Sprintf("v ->> %d AS %s", i, columns[i].name))
 			}
-			return fmt.Sprintf("(SELECT %s FROM json_each($%d)) AS i", strings.Join(names, ", "), first), first + 1
+			return fmt.Sprintf("(SELECT %s FROM (SELECT value AS v FROM json_each($%d) LIMIT -1)) AS i", strings.Join(names, ", "), first), first + 1
 		},
 		args: func(columns []column) ([]any, error) {
 			text, err := jsonRows(columns)

@@ -171,7 +171,7 @@ func (t *tx) claimRows(entries []*stampEntry) ([]claimedRow, error) {
 			updated_at = i.stamped_at
 		FROM `+input+`
 		WHERE callbacks.id = i.id
-			AND callbacks.state = 'scheduled'
+			AND `+isOpen+`
 			AND callbacks.due_at <= i.stamped_at
 			AND callbacks.claim_until <= i.stamped_at
 		RETURNING `+callbackColumns+`,
@@ -308,7 +308,7 @@ func (t *tx) setAside(ids []string, now int64) error {
 			finished_at = i.set_at,
 			updated_at = i.set_at
 		FROM `+input+`
-		WHERE callbacks.id = i.id AND callbacks.state = 'scheduled'
+		WHERE callbacks.id = i.id AND `+isOpen+`
 		RETURNING callbacks.project, callbacks.lane, callbacks.attempt_count - callbacks.ladder_base`, args...)
 	if err != nil {
 		return fmt.Errorf("set rows aside: %w", err)

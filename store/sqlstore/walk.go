@@ -92,7 +92,7 @@ func (db *DB) ByID(ctx context.Context, ids []string) ([]store.OpenRow, error) {
 		return nil, err
 	}
 	return db.walk(ctx, "find open rows", `SELECT `+openColumns+` FROM callbacks
-		WHERE id IN (SELECT i.id FROM `+input+`) AND state = 'scheduled'
+		WHERE id IN (SELECT i.id FROM `+input+`) AND `+isOpen+`
 		ORDER BY due_at, id`, args...)
 }
 

@@ -1,0 +1,425 @@
+package redisq_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
+)
+
+// A wire is a proxy before a server that can lose replies: it hands on what the client sends, waits for the answer, and
+// closes the connection instead of passing it on.
+type wire struct {
+	lose atomic.Int64 // how many replies of a server are still to be lost
+	lost atomic.Int64
+}
+
+// startWire returns the URL of a proxy to the server of that URL.
+func startWire(t *testing.T, url string) (*wire, string) {
+	t.Helper()
+	w := new(wire)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	conns := make(map[net.Conn]bool)
+	ended := false
+	hold := func(c net.Conn) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		conns[c] = true
+		return !ended
+	}
+	group.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", strings.TrimPrefix(url, "redis://"))
+			if err != nil {
+				t.Errorf("proxy: %v", err)
+				client.Close()
+				return
+			}
+			if !hold(client) || !hold(server) {
+				client.Close()
+				server.Close()
+				return
+			}
+			group.Go(func() { _, _ = io.Copy(server, client); server.Close() })
+			group.Go(func() { w.answer(client, server) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		ended = true
+		for c := range conns {
+			c.Close()
+		}
+		mu.Unlock()
+		group.Wait()
+	})
+	return w, "redis://" + l.Addr().String()
+}
+
+func (w *wire) answer(client, server net.Conn) {
+	defer client.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buffer)
+		if n > 0 {
+			if w.lose.Add(-1) >= 0 {
+				w.lost.Add(1)
+				return
+			}
+			if _, err := client.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// A claim whose reply is lost is an error, is not repeated behind the caller's back, and gives the same batch when the
+// caller repeats it.
+func TestLostReplyToAClaim(t *testing.T) {
+	real(t)
+	url := queuetest.StartRedis(t)
+	w, proxy := startWire(t, url)
+	ix := openAs(t, redisq.Options{URL: proxy})
+	reset(t, ix, 1)
+	ctx := context.Background()
+	n, token := 0, 0
+	fill(t, ix, &n, 20, 1, 1)
+	claim(t, ix, &token, 0)
+	req := schedule.ClaimRequest{Owner: "o", Token: "lost", Max: 2, MaxUncertain: 2, MaxTimingOut: 2, Lease: time.Minute, LaneLimit: 10}
+	w.lose.Store(1)
+	if _, err := ix.Claim(ctx, 0, req); err == nil || w.lost.Load() != 1 {
+		t.Fatalf("a claim whose reply was lost: %v, %d lost", err, w.lost.Load())
+	}
+	w.lose.Store(0)
+	s, err := ix.Stats(ctx, 0)
+	if err != nil || s.Leased != 2 || s.Counters["claimed"] != 2 {
+		t.Fatalf("after the lost reply %d are leased and %d were claimed, %v; want 2 and 2", s.Leased, s.Counters["claimed"], err)
+	}
+	again, err := ix.Claim(ctx, 0, req)
+	if err != nil || len(again.Leases) != 2 || again.Leases[0].Token != "lost" {
+		t.Fatalf("the repeated claim: %+v, %v", again, err)
+	}
+	if s, err = ix.Stats(ctx, 0); err != nil || s.Leased != 2 {
+		t.Fatalf("the repeated claim left %d leased, %v", s.Leased, err)
+	}
+}
+
+// Everything else is repeated by the client, and is the same when it was done twice.
+func TestLostRepliesToOthers(t *testing.T) {
+	real(t)
+	w, proxy := startWire(t, queuetest.StartRedis(t))
+	ix := openAs(t, redisq.Options{URL: proxy})
+	reset(t, ix, 1)
+	ctx := context.Background()
+	n, token := 0, 0
+	losing := func(what string, f func() error) {
+		t.Helper()
+		before := w.lost.Load()
+		w.lose.Store(1)
+		if err := f(); err != nil || w.lost.Load() != before+1 {
+			t.Fatalf("%s with a lost reply: %v, %d lost", what, err, w.lost.Load()-before)
+		}
+	}
+	losing("ensure", func() error { _, err := ix.Ensure(ctx, itemsOf(&n, 6, 1, 1)); return err })
+	leases := claim(t, ix, &token, 3).Leases
+	losing("acquire", func() error {
+		got, err := ix.Acquire(ctx, []schedule.LockRequest{{Lock: "k", ID: leases[0].ID, Lane: 1, Token: "t", Until: leases[0].Until}})
+		if err == nil && !got[0].Acquired {
+			t.Error("the lock was not taken")
+		}
+		return err
+	})
+	losing("extend", func() error {
+		held, err := ix.Extend(ctx, []schedule.Extension{{Ref: leases[0].Ref(), Token: leases[0].Token, Until: leases[0].Until + 1000}})
+		if err == nil && !held[0] {
+			t.Error("the lease was not held")
+		}
+		return err
+	})
+	later := time.Now().Add(time.Hour).UnixMilli()
+	losing("settle", func() error {
+		replies := settleAllOf(leases, later)
+		got, err := ix.Settle(ctx, replies)
+		for i, reply := range got {
+			if reply != schedule.Applied {
+				t.Errorf("settlement %d, repeated: %d", i, reply)
+			}
+		}
+		return err
+	})
+	losing("move", func() error { _, err := ix.Move(ctx, []schedule.Movement{{Ref: leases[0].Ref(), Due: later + 5}}); return err })
+	losing("cancel", func() error { _, err := ix.Cancel(ctx, []schedule.Ref{leases[1].Ref()}); return err })
+	losing("set lanes", func() error { return ix.SetLanes(ctx, []schedule.LaneSetting{{Lane: 1, Limit: 3, Version: 1}}) })
+	losing("release", func() error { _, err := ix.Release(ctx, []schedule.Unlock{{Lock: "k", ID: leases[0].ID, Token: "t"}}); return err })
+	s, err := ix.Stats(ctx, 0)
+	if err != nil || s.Delayed != 2 || s.Leased != 0 || s.Locks != 0 || s.Delayed+s.Ready != 5 {
+		t.Errorf("in the end: %+v, %v", s, err)
+	}
+	audit(t, ix, 0)
+}
+
+// settleAllOf reschedules all leases as the winner of SQL's fence.
+func settleAllOf(leases []schedule.Lease, due int64) []schedule.Settlement {
+	done := make([]schedule.Settlement, len(leases))
+	for i, l := range leases {
+		done[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Reschedule, Won: true}
+		done[i].Due = due
+	}
+	return done
+}
+
+// audit runs a whole audit of shard 0 and expects so many repairs; -1: any number.
+func audit(t testing.TB, ix *redisq.Index, want int) int {
+	t.Helper()
+	repaired := 0
+	for cursor := ""; ; {
+		page, err := ix.Audit(context.Background(), 0, cursor)
+		if err != nil {
+			t.Fatalf("audit: %v", err)
+		}
+		repaired += page.Repaired
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	if want >= 0 && repaired != want {
+		t.Fatalf("the audit repaired %d, want %d", repaired, want)
+	}
+	return repaired
+}
+
+// A record that cannot be read is set aside where people find it, and stops nothing else.
+func TestUnreadableRecords(t *testing.T) {
+	real(t)
+	ix := open(t, queuetest.StartRedis(t), 1)
+	reset(t, ix, 1)
+	ctx := context.Background()
+	n, token := 0, 0
+	fill(t, ix, &n, 6, 1, 1)
+	if err := ix.SetLanes(ctx, []schedule.LaneSetting{{Lane: 1, Limit: 100, Version: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	broken := "what is this?"
+	do(t, ix, "hset", ix.Key(0, "RECORDS"), id(1), broken) // while it is delayed
+	first := claim(t, ix, &token, 2)
+	if first.Quarantined != 1 || len(first.Leases) != 2 || first.Leases[0].ID != id(2) {
+		t.Fatalf("beside an unreadable record %+v", first)
+	}
+	do(t, ix, "hset", ix.Key(0, "RECORDS"), id(4), broken) // while it is ready
+	do(t, ix, "hset", ix.Key(0, "RECORDS"), id(2), broken) // while it is leased
+	second := claim(t, ix, &token, 10)
+	if second.Quarantined != 1 || len(second.Leases) != 1 || second.Leases[0].ID != id(5) {
+		t.Fatalf("beside an unreadable ready record %+v", second)
+	}
+	for _, reply := range settleAll(t, ix, append(first.Leases, second.Leases...), false) {
+		if reply != schedule.Applied {
+			t.Errorf("an ack beside unreadable records: %d", reply)
+		}
+	}
+	if third := claim(t, ix, &token, 10); len(third.Leases) != 1 || third.Leases[0].ID != id(6) {
+		t.Fatalf("in the end %+v", third)
+	}
+	do(t, ix, "hset", ix.Key(0, "RECORDS"), id(6), broken)
+	ix.Advance(time.Minute)
+	if c := claim(t, ix, &token, 10); c.Reaped != 1 || c.Quarantined != 1 {
+		t.Fatalf("an unreadable leased record: %+v", c)
+	}
+	s, err := ix.Stats(ctx, 0)
+	if err != nil || s.Quarantined != 3 || s.Delayed+s.Ready+s.Leased != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if got := do(t, ix, "hget", ix.Key(0, "QUARANTINE"), id(4)); got != broken {
+		t.Errorf("set aside: %v", got)
+	}
+	// SQL still knows the items: an ensure brings them back.
+	positions, err := ix.Ensure(ctx, []schedule.Item{{ID: id(4), Lane: 1, Due: 1}})
+	if err != nil || positions[0].Place != schedule.Absent {
+		t.Errorf("ensure of what was set aside: %v, %v", positions, err)
+	}
+	audit(t, ix, 0)
+}
+
+// After any one structure was damaged at random an audit restores what the promises need: each item in one place, each
+// lane's count right, everything claimable once.
+func TestAuditMendsDamage(t *testing.T) {
+	real(t)
+	url := queuetest.StartRedis(t)
+	for _, name := range []string{
+		"DELAY", "READY", "RECORDS", "UNPROVEN", "ANSWERING", "TIMING_OUT", "BLOCKED", "LANES", "LEASES", "CLAIMS", "OWNERS", "SEEN", "LOCKS", "WAITERS", "WAITING",
+	} {
+		for _, how := range []string{"drop", "halve", "scramble", "stray"} {
+			t.Run(name+"/"+how, func(t *testing.T) { mendsDamage(t, open(t, url, 1), name, how) })
+		}
+	}
+}
+
+func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
+	reset(t, ix, 1)
+	ctx := context.Background()
+	n, token := 0, 0
+	fill(t, ix, &n, 60, 5, 1)
+	leases := claim(t, ix, &token, 12).Leases
+	fill(t, ix, &n, 300, 5, time.Now().Add(10*time.Minute).UnixMilli())
+	for _, l := range leases[:3] {
+		if _, err := ix.Acquire(ctx, []schedule.LockRequest{{Lock: "k", ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ix.SetLanes(ctx, []schedule.LaneSetting{{Lane: 2, PausedUntil: time.Now().Add(time.Minute).UnixMilli(), Version: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, ix, name, how)
+
+	// What SQL knows comes back by the sweep; then the audit may mend, and a second one finds nothing.
+	audit(t, ix, -1)
+	n = 0
+	fill(t, ix, &n, 360, 5, time.Now().UnixMilli())
+	audit(t, ix, -1)
+	audit(t, ix, 0)
+	places := make(map[string]int)
+	for cursor := ""; ; {
+		page, err := ix.Scan(ctx, 0, cursor, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range page.Found {
+			places[f.ID]++
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	s, err := ix.Stats(ctx, 0)
+	if err != nil || s.Delayed+s.Ready+s.Leased != int64(len(places)) || len(places) < 360 {
+		t.Fatalf("after the audit %d items: %+v, %v", len(places), s, err)
+	}
+	// All of them can be claimed, each once, though some leases have to end first.
+	ix.Advance(time.Hour)
+	claimed := make(map[string]bool)
+	until(t, "all items to be claimed", func() bool {
+		ix.Advance(time.Second)
+		c := claim(t, ix, &token, 256)
+		for _, l := range c.Leases {
+			if claimed[l.ID] {
+				t.Fatalf("%s was claimed twice", l.ID)
+			}
+			claimed[l.ID] = true
+		}
+		settleAll(t, ix, c.Leases, false)
+		return len(claimed) >= len(places)
+	})
+	audit(t, ix, 0)
+}
+
+// damage spoils one of the shard's structures.
+func damage(t *testing.T, ix *redisq.Index, name, how string) {
+	t.Helper()
+	ctx := context.Background()
+	key, c := ix.Key(0, name), ix.Client()
+	kind, err := c.Type(ctx, key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := kind == "hash"
+	if how == "drop" {
+		do(t, ix, "del", key)
+		return
+	}
+	if how == "stray" {
+		if hash {
+			do(t, ix, "hset", key, id(9999), "00000000001f11")
+		} else if kind == "zset" {
+			do(t, ix, "zadd", key, 5, id(9999))
+			do(t, ix, "zadd", key, 0, "11f00000000001"+id(9998))
+		}
+		return
+	}
+	var members []string
+	if hash {
+		members, err = c.HKeys(ctx, key).Result()
+	} else if kind == "zset" {
+		members, err = c.ZRange(ctx, key, 0, -1).Result()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, member := range members {
+		if i%2 == 0 {
+			continue
+		}
+		switch {
+		case how == "halve" && hash:
+			do(t, ix, "hdel", key, member)
+		case how == "halve":
+			do(t, ix, "zrem", key, member)
+		case hash:
+			do(t, ix, "hset", key, member, fmt.Sprintf("%x", rand.Uint64()))
+		default:
+			do(t, ix, "zadd", key, fmt.Sprint(rand.Int64N(1<<53)), member)
+		}
+	}
+}
+
+// Hints of one process reach another, and a broken subscription is made anew with a hint for every shard.
+func TestHintsBetweenProcesses(t *testing.T) {
+	real(t)
+	url := queuetest.StartRedis(t)
+	o := redisq.Options{URL: url, Shards: 3}
+	writer, reader := openAs(t, o), openAs(t, o)
+	reset(t, writer, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- reader.Run(ctx) }()
+	all := func(what string) {
+		t.Helper()
+		missing := map[int]bool{0: true, 1: true, 2: true}
+		for len(missing) > 0 {
+			select {
+			case shard := <-reader.Hints():
+				delete(missing, shard)
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%s: no hint for %v", what, missing)
+			}
+		}
+	}
+	all("the first subscription")
+	n := 0
+	fill(t, writer, &n, 100, 100, 1)
+	all("an earlier head")
+	for range 2 {
+		do(t, writer, "client", "kill", "type", "pubsub")
+		all("a subscription that was cut")
+	}
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Run did not return")
+	}
+}

@@ -1,0 +1,206 @@
+package redisq
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// crc16 is the sum that a Cluster makes of a key's hash tag.
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}
+
+// slot is where a Cluster keeps a key: by what stands in its first braces.
+func slot(key string) uint16 {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	return crc16(key) % 16384
+}
+
+func TestSlot(t *testing.T) {
+	t.Parallel()
+	// The examples of the Cluster's specification.
+	if got := slot("123456789"); got != 12739 {
+		t.Errorf("slot of 123456789: got %d, want 12739", got)
+	}
+	if slot("{user1000}.following") != slot("{user1000}.followers") {
+		t.Error("two keys with one tag are in two slots")
+	}
+}
+
+// Every script opens with what it takes and gives, and takes nothing else.
+func TestScriptHeaders(t *testing.T) {
+	t.Parallel()
+	scripts, err := loadScripts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(scripts) < 14 {
+		t.Fatalf("only %d scripts", len(scripts))
+	}
+	number := regexp.MustCompile(`\b(KEYS|ARGV)\[(\d+)\]`)
+	for name, s := range scripts {
+		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(text), "-- "+name+" ") {
+			t.Errorf("%s does not open with what it does", name)
+		}
+		for _, field := range []string{"KEYS", "ARGV", "Reply"} {
+			if len(parseHeader(string(text))[field]) == 0 {
+				t.Errorf("%s does not say its %s", name, field)
+			}
+		}
+		if s.keys[0] != "META" || s.argv[0] != "GENERATION" {
+			t.Errorf("%s begins with %s and %s, not with the shard's meta key and the generation", name, s.keys[0], s.argv[0])
+		}
+		if found := number.FindString(string(text)); found != "" {
+			t.Errorf("%s uses %s instead of the header's name", name, found)
+		}
+		// What the script and its includes use of the keys it declares, and declares what they use.
+		body := regexp.MustCompile(`--[^\n]*`).ReplaceAllString(s.body, "")
+		for key := range keyNames {
+			uses := len(regexp.MustCompile(`\b`+key+`\b`).FindAllString(body, -1))
+			declared := strings.Contains(" "+strings.Join(s.keys, " ")+" ", " "+key+" ")
+			if uses > 0 && !declared {
+				t.Errorf("%s uses %s and does not declare it", name, key)
+			}
+		}
+		for _, argument := range s.argv {
+			if uses := len(regexp.MustCompile(`\b`+argument+`\b`).FindAllString(body, -1)); uses < 2 && argument != "SHARD" {
+				t.Errorf("%s declares the argument %s and does not use it", name, argument)
+			}
+		}
+	}
+}
+
+// All keys that a script declares are in one slot, which another shard or prefix is not bound to.
+func TestScriptsStayInOneSlot(t *testing.T) {
+	t.Parallel()
+	scripts, err := loadScripts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := make(map[uint16]bool)
+	for _, prefix := range []string{"dispatcher", "a:b.c-d_e"} {
+		for shard := range 16 {
+			keys := keysOf(prefix, shard)
+			want := slot(keys.named([]string{"META"})[0])
+			slots[want] = true
+			for name, s := range scripts {
+				for _, key := range keys.named(s.keys) {
+					if slot(key) != want {
+						t.Fatalf("%s declares %s, in slot %d; the shard's is %d", name, key, slot(key), want)
+					}
+					if !strings.HasPrefix(key, prefix+":") {
+						t.Errorf("%s does not begin with the prefix", key)
+					}
+				}
+			}
+		}
+	}
+	if len(slots) < 30 {
+		t.Errorf("32 shards are in %d slots", len(slots))
+	}
+}
+
+func TestScriptRefusesOtherArguments(t *testing.T) {
+	t.Parallel()
+	s, err := loadScript("move")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 9 {
+		want := n == 4 || n == 6 || n == 8
+		if err := s.check(make([]any, n)); (err == nil) != want {
+			t.Errorf("%d arguments for 4 and 2 each: %v", n, err)
+		}
+	}
+	if _, err := loadScript("absent"); err == nil {
+		t.Error("a script that is not there was read")
+	}
+}
+
+func TestCallFillsInNamedArguments(t *testing.T) {
+	t.Parallel()
+	ix := &Index{channel: "c", keys: make([]shardKeys, 8)}
+	ix.generation.Store(9)
+	s := &script{argv: []string{"GENERATION", "OFFSET", "MODE", "CHANNEL", "SHARD", "LIMIT"}, each: []string{"a", "b"}}
+	got := fmt.Sprint(ix.arguments(s, 3, []any{"take", 100, "x", "y"}))
+	if want := "[9 0 take c 3 100 x y]"; got != want {
+		t.Errorf("arguments: got %s, want %s", got, want)
+	}
+}
+
+func TestLanesSortAsNumbers(t *testing.T) {
+	t.Parallel()
+	last := ""
+	for _, lane := range []int64{1, 2, 9, 10, 15, 16, 255, 256, 65535, 65536, 1 << 40, 1<<63 - 1} {
+		s := encodeLane(lane)
+		if s <= last {
+			t.Errorf("lane %d is %q, which sorts before %q", lane, s, last)
+		}
+		last = s
+		got, rest, ok := decodeLane(s + ":rest")
+		if got != lane || rest != ":rest" || !ok {
+			t.Errorf("lane %d, written %q, reads as %d, %q, %v", lane, s, got, rest, ok)
+		}
+	}
+	for _, bad := range []string{"", "0", "1", "1g", "2f", "10", "z1", "g8000000000000000"} {
+		if got, _, ok := decodeLane(bad); ok {
+			t.Errorf("%q reads as lane %d", bad, got)
+		}
+	}
+}
+
+func TestShardsAreEven(t *testing.T) {
+	t.Parallel()
+	const shards, n = 16, 16000
+	var lanes, locks [shards]int
+	for i := range n {
+		lanes[shardOfLane(int64(i+1), shards)]++
+		locks[shardOfLock("order-"+strconv.Itoa(i), shards)]++
+	}
+	for shard := range shards {
+		for what, got := range map[string]int{"lanes": lanes[shard], "locks": locks[shard]} {
+			if got < n/shards*7/10 || got > n/shards*13/10 {
+				t.Errorf("shard %d has %d of %d %s", shard, got, n, what)
+			}
+		}
+	}
+	// Changing where things are needs a rebuild of every index: these must stay.
+	if a, b := shardOfLane(1, 16), shardOfLock("order-1", 16); a != 0 || b != 2 {
+		t.Errorf("lane 1 is in shard %d and lock order-1 in %d of 16", a, b)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	for _, o := range []Options{
+		{}, {URL: "http://localhost"}, {URL: "redis://127.0.0.1:1", Prefix: "a{b"}, {URL: "redis://127.0.0.1:1", Shards: -1},
+		{URL: "redis://127.0.0.1:1", Shards: 5000}, {URL: "redis://127.0.0.1:1", Prefix: strings.Repeat("p", 65)},
+	} {
+		if _, err := Open(context.Background(), o); err == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+}
