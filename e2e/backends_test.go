@@ -1,15 +1,8 @@
 package e2e
 
 import (
-	"context"
-	"database/sql"
-	"fmt"
-	"net/url"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver that makes databases of a test's own
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
@@ -63,53 +56,29 @@ var (
 )
 
 // Servers are the real ones that backends share; each backend has a database and a Redis of its own.
-type servers struct{ postgres string }
+type servers struct{ postgres *storetest.Postgres }
 
 // startServers starts what the combination needs and what all backends of a test may share.
 func startServers(tb testing.TB, c combination) servers {
 	tb.Helper()
 	var s servers
 	if c.postgres {
-		s.postgres = storetest.StartPostgres(tb)
+		s.postgres = storetest.NewPostgres(tb)
 	}
 	return s
 }
-
-var databases atomic.Int64
 
 // backend makes an empty backend of the combination. Redis is one server for each, so that it can be emptied.
 func (s servers) backend(tb testing.TB, c combination) backend {
 	tb.Helper()
 	b := backend{name: c.String(), dataDir: tb.TempDir(), prefix: "e2e"}
 	if c.postgres {
-		b.postgres = s.database(tb)
+		b.postgres = s.postgres.Database(tb)
 	}
 	if c.redis {
 		b.redis = queuetest.StartRedis(tb)
 	}
 	return b
-}
-
-// database makes an empty database and returns its URL.
-func (s servers) database(tb testing.TB) string {
-	tb.Helper()
-	name := fmt.Sprintf("e2e_%d_%d", time.Now().UnixMilli(), databases.Add(1))
-	db, err := sql.Open("pgx", s.postgres)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if _, err := db.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
-		tb.Fatalf("create a database: %v", err)
-	}
-	u, err := url.Parse(s.postgres)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	u.Path = "/" + name
-	return u.String()
 }
 
 // on runs a test on each of the combinations, one after another.

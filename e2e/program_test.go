@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,6 +93,13 @@ func TestListenPrintsAndVerifiesWhatArrives(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	}()
+	eventually(t, 10*time.Second, "listen listens", func() error {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
 	cb, err := p.accept(t.Context(), submission{
 		"url": "http://" + addr + "/notify", "ref": "order-1", "lane": lane, "payload": payload("order-1"), "policy": submission{"tiers": []string{"300ms", "300ms", "1s", "1s", "1s", "1s"}},
 	})

@@ -22,8 +22,9 @@ CREATE TABLE lanes (
 CREATE INDEX lanes_version ON lanes (version) WHERE version > 0;
 
 -- The hot row. A claim stamp touches fence, claim_token, claim_until, claimed_at, lost_at, crash_count, divert_count,
--- attempt_seq and updated_at: none of them may ever be indexed, so that the stamp stays a HOT update on a page that
--- has room for it.
+-- attempt_seq and updated_at: none of them may ever be indexed, so that the stamp stays a HOT update. Rows that were
+-- accepted together are claimed together, so a page needs room for a second version of all its rows at once: hence the
+-- fillfactor, which was measured (docs/adr/0001-attempting-is-derived.md).
 CREATE TABLE callbacks (
 	id               TEXT COLLATE "C" PRIMARY KEY,
 	due_at           BIGINT NOT NULL,

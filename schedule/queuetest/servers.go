@@ -71,22 +71,44 @@ func StartCluster(tb testing.TB) []string {
 	return addrs
 }
 
+// StartSentinel starts one Sentinel, alone its own quorum, that watches the server of that URL under the name, and
+// returns its address once it knows the server. It ends as StartRedis says.
+func StartSentinel(tb testing.TB, url, name string) string {
+	tb.Helper()
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(url, "redis://"))
+	if err != nil {
+		tb.Fatalf("address of a redis-server: %v", err)
+	}
+	file := filepath.Join(tb.TempDir(), "sentinel.conf")
+	text := fmt.Sprintf("sentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %s 1000\n", name, host, port, name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		tb.Fatalf("configuration of a Sentinel: %v", err)
+	}
+	own := freePorts(tb, 1)[0]
+	return start(tb, own, tb.TempDir(), file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(own))
+}
+
 // startServer starts one redis-server on the port and waits until it answers.
 func startServer(tb testing.TB, port int, args ...string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	return start(tb, port, dir, append([]string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "notice",
+	}, args...)...)
+}
+
+// start runs the binary with the arguments in the directory, and waits until it answers on the port.
+func start(tb testing.TB, port int, dir string, args ...string) string {
 	tb.Helper()
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		tb.Fatalf("this test needs redis-server in PATH (Debian and Ubuntu: apt-get install redis-server); -short leaves it out: %v", err)
 	}
-	dir := tb.TempDir()
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	cmd := exec.Command(binary, append([]string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
-		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "notice",
-		"--logfile", filepath.Join(dir, "redis.log"),
-	}, args...)...)
+	cmd := exec.Command(binary, args...)
 	cmd.Dir = dir
-	var output bytes.Buffer
+	var output bytes.Buffer // its log
 	cmd.Stdout, cmd.Stderr = &output, &output
 	endWithParent(cmd)
 	if err := cmd.Start(); err != nil {
@@ -106,8 +128,7 @@ func startServer(tb testing.TB, port int, args ...string) string {
 	await(tb, "redis-server at "+addr, func(ctx context.Context, c *redis.Client) error {
 		select {
 		case <-ended:
-			log, err := os.ReadFile(filepath.Join(dir, "redis.log"))
-			tb.Fatalf("redis-server ended: %v\n%s%s%v", ending, output.String(), log, err)
+			tb.Fatalf("redis-server ended: %v\n%s", ending, output.String())
 		default:
 		}
 		// The client would log each refused connection.
@@ -115,7 +136,11 @@ func startServer(tb testing.TB, port int, args ...string) string {
 		if err != nil {
 			return err
 		}
-		return errors.Join(conn.Close(), c.Ping(ctx).Err())
+		err = c.Ping(ctx).Err()
+		if redis.HasErrorPrefix(err, "NOAUTH") {
+			err = nil // it answers; the password is the test's
+		}
+		return errors.Join(conn.Close(), err)
 	}, addr)
 	return addr
 }

@@ -111,7 +111,7 @@ func (ix *Index) ask(ctx context.Context, s spreading, b batch) error {
 	return r.done()
 }
 
-// byLane and byID make the two functions that most calls have.
+// byLane returns the function that finds an element's shard by its lane.
 func (ix *Index) byLane(lane func(i int) int64) func(int) int {
 	return func(i int) int { return shardOfLane(lane(i), len(ix.keys)) }
 }

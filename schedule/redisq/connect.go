@@ -189,8 +189,8 @@ func checkServer(ctx context.Context, c *redis.Client, cluster bool, log *slog.L
 		memory, err = c.Info(ctx, "memory").Result()
 		text += "\n" + memory
 	}
-	var refused redis.Error
-	if errors.As(err, &refused) && !strings.HasPrefix(refused.Error(), "NOAUTH") && !strings.HasPrefix(refused.Error(), "WRONGPASS") {
+	// INFO may be forbidden to this user, or unknown because it was renamed.
+	if redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") {
 		log.WarnContext(ctx, "redis does not tell its version and eviction policy: it must be 6.2 or newer with maxmemory-policy noeviction",
 			"addr", addr, "error", err)
 		return nil

@@ -2,9 +2,7 @@ package redisq_test
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -99,7 +97,7 @@ func (w *wire) answer(client, server net.Conn) {
 // A claim whose reply is lost is an error, is not repeated behind the caller's back, and gives the same batch when the
 // caller repeats it.
 func TestLostReplyToAClaim(t *testing.T) {
-	real(t)
+	needsServer(t)
 	url := queuetest.StartRedis(t)
 	w, proxy := startWire(t, url)
 	ix := openAs(t, redisq.Options{URL: proxy})
@@ -129,7 +127,7 @@ func TestLostReplyToAClaim(t *testing.T) {
 
 // Everything else is repeated by the client, and is the same when it was done twice.
 func TestLostRepliesToOthers(t *testing.T) {
-	real(t)
+	needsServer(t)
 	w, proxy := startWire(t, queuetest.StartRedis(t))
 	ix := openAs(t, redisq.Options{URL: proxy})
 	reset(t, ix, 1)
@@ -170,10 +168,16 @@ func TestLostRepliesToOthers(t *testing.T) {
 		}
 		return err
 	})
-	losing("move", func() error { _, err := ix.Move(ctx, []schedule.Movement{{Ref: leases[0].Ref(), Due: later + 5}}); return err })
+	losing("move", func() error {
+		_, err := ix.Move(ctx, []schedule.Movement{{Ref: leases[0].Ref(), Due: later + 5}})
+		return err
+	})
 	losing("cancel", func() error { _, err := ix.Cancel(ctx, []schedule.Ref{leases[1].Ref()}); return err })
 	losing("set lanes", func() error { return ix.SetLanes(ctx, []schedule.LaneSetting{{Lane: 1, Limit: 3, Version: 1}}) })
-	losing("release", func() error { _, err := ix.Release(ctx, []schedule.Unlock{{Lock: "k", ID: leases[0].ID, Token: "t"}}); return err })
+	losing("release", func() error {
+		_, err := ix.Release(ctx, []schedule.Unlock{{Lock: "k", ID: leases[0].ID, Token: "t"}})
+		return err
+	})
 	s, err := ix.Stats(ctx, 0)
 	if err != nil || s.Delayed != 2 || s.Leased != 0 || s.Locks != 0 || s.Delayed+s.Ready != 5 {
 		t.Errorf("in the end: %+v, %v", s, err)
@@ -191,29 +195,9 @@ func settleAllOf(leases []schedule.Lease, due int64) []schedule.Settlement {
 	return done
 }
 
-// audit runs a whole audit of shard 0 and expects so many repairs; -1: any number.
-func audit(t testing.TB, ix *redisq.Index, want int) int {
-	t.Helper()
-	repaired := 0
-	for cursor := ""; ; {
-		page, err := ix.Audit(context.Background(), 0, cursor)
-		if err != nil {
-			t.Fatalf("audit: %v", err)
-		}
-		repaired += page.Repaired
-		if cursor = page.Next; cursor == "" {
-			break
-		}
-	}
-	if want >= 0 && repaired != want {
-		t.Fatalf("the audit repaired %d, want %d", repaired, want)
-	}
-	return repaired
-}
-
 // A record that cannot be read is set aside where people find it, and stops nothing else.
 func TestUnreadableRecords(t *testing.T) {
-	real(t)
+	needsServer(t)
 	ix := open(t, queuetest.StartRedis(t), 1)
 	reset(t, ix, 1)
 	ctx := context.Background()
@@ -262,130 +246,9 @@ func TestUnreadableRecords(t *testing.T) {
 	audit(t, ix, 0)
 }
 
-// After any one structure was damaged at random an audit restores what the promises need: each item in one place, each
-// lane's count right, everything claimable once.
-func TestAuditMendsDamage(t *testing.T) {
-	real(t)
-	url := queuetest.StartRedis(t)
-	for _, name := range []string{
-		"DELAY", "READY", "RECORDS", "UNPROVEN", "ANSWERING", "TIMING_OUT", "BLOCKED", "LANES", "LEASES", "CLAIMS", "OWNERS", "SEEN", "LOCKS", "WAITERS", "WAITING",
-	} {
-		for _, how := range []string{"drop", "halve", "scramble", "stray"} {
-			t.Run(name+"/"+how, func(t *testing.T) { mendsDamage(t, open(t, url, 1), name, how) })
-		}
-	}
-}
-
-func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
-	reset(t, ix, 1)
-	ctx := context.Background()
-	n, token := 0, 0
-	fill(t, ix, &n, 60, 5, 1)
-	leases := claim(t, ix, &token, 12).Leases
-	fill(t, ix, &n, 300, 5, time.Now().Add(10*time.Minute).UnixMilli())
-	for _, l := range leases[:3] {
-		if _, err := ix.Acquire(ctx, []schedule.LockRequest{{Lock: "k", ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := ix.SetLanes(ctx, []schedule.LaneSetting{{Lane: 2, PausedUntil: time.Now().Add(time.Minute).UnixMilli(), Version: 1}}); err != nil {
-		t.Fatal(err)
-	}
-	damage(t, ix, name, how)
-
-	// What SQL knows comes back by the sweep; then the audit may mend, and a second one finds nothing.
-	audit(t, ix, -1)
-	n = 0
-	fill(t, ix, &n, 360, 5, time.Now().UnixMilli())
-	audit(t, ix, -1)
-	audit(t, ix, 0)
-	places := make(map[string]int)
-	for cursor := ""; ; {
-		page, err := ix.Scan(ctx, 0, cursor, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range page.Found {
-			places[f.ID]++
-		}
-		if cursor = page.Next; cursor == "" {
-			break
-		}
-	}
-	s, err := ix.Stats(ctx, 0)
-	if err != nil || s.Delayed+s.Ready+s.Leased != int64(len(places)) || len(places) < 360 {
-		t.Fatalf("after the audit %d items: %+v, %v", len(places), s, err)
-	}
-	// All of them can be claimed, each once, though some leases have to end first.
-	ix.Advance(time.Hour)
-	claimed := make(map[string]bool)
-	until(t, "all items to be claimed", func() bool {
-		ix.Advance(time.Second)
-		c := claim(t, ix, &token, 256)
-		for _, l := range c.Leases {
-			if claimed[l.ID] {
-				t.Fatalf("%s was claimed twice", l.ID)
-			}
-			claimed[l.ID] = true
-		}
-		settleAll(t, ix, c.Leases, false)
-		return len(claimed) >= len(places)
-	})
-	audit(t, ix, 0)
-}
-
-// damage spoils one of the shard's structures.
-func damage(t *testing.T, ix *redisq.Index, name, how string) {
-	t.Helper()
-	ctx := context.Background()
-	key, c := ix.Key(0, name), ix.Client()
-	kind, err := c.Type(ctx, key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash := kind == "hash"
-	if how == "drop" {
-		do(t, ix, "del", key)
-		return
-	}
-	if how == "stray" {
-		if hash {
-			do(t, ix, "hset", key, id(9999), "00000000001f11")
-		} else if kind == "zset" {
-			do(t, ix, "zadd", key, 5, id(9999))
-			do(t, ix, "zadd", key, 0, "11f00000000001"+id(9998))
-		}
-		return
-	}
-	var members []string
-	if hash {
-		members, err = c.HKeys(ctx, key).Result()
-	} else if kind == "zset" {
-		members, err = c.ZRange(ctx, key, 0, -1).Result()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, member := range members {
-		if i%2 == 0 {
-			continue
-		}
-		switch {
-		case how == "halve" && hash:
-			do(t, ix, "hdel", key, member)
-		case how == "halve":
-			do(t, ix, "zrem", key, member)
-		case hash:
-			do(t, ix, "hset", key, member, fmt.Sprintf("%x", rand.Uint64()))
-		default:
-			do(t, ix, "zadd", key, fmt.Sprint(rand.Int64N(1<<53)), member)
-		}
-	}
-}
-
 // Hints of one process reach another, and a broken subscription is made anew with a hint for every shard.
 func TestHintsBetweenProcesses(t *testing.T) {
-	real(t)
+	needsServer(t)
 	url := queuetest.StartRedis(t)
 	o := redisq.Options{URL: url, Shards: 3}
 	writer, reader := openAs(t, o), openAs(t, o)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// keyNames has, for each name that scripts use for a key, how the key ends. The order is that of Reset.
+// keyNames has, for each name that scripts use for a key, how the key ends.
 var keyNames = map[string]string{
 	"META":       "meta",               // HASH: generation, seq, clock, armed, virtual, limit, closed, place, counters
 	"DELAY":      "delay",              // ZSET: the delay set, id → due in Unix milliseconds

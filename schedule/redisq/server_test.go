@@ -46,7 +46,7 @@ func settleAll(t testing.TB, ix *redisq.Index, leases []schedule.Lease, won bool
 
 // The ids are members of one sorted set, scored by their due milliseconds, under a name that says so; nothing expires.
 func TestWhatOperatorsSee(t *testing.T) {
-	real(t)
+	needsServer(t)
 	ix := openAs(t, redisq.Options{URL: queuetest.StartRedis(t)})
 	reset(t, ix, 1)
 	ctx := context.Background()
@@ -80,7 +80,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 }
 
 func TestMemoryBudget(t *testing.T) {
-	real(t)
+	needsServer(t)
 	ix := open(t, queuetest.StartRedis(t), 1)
 	reset(t, ix, 1)
 	used := func() int64 {
@@ -112,7 +112,7 @@ func TestMemoryBudget(t *testing.T) {
 }
 
 func TestFlushedScriptsAreSentAgain(t *testing.T) {
-	real(t)
+	needsServer(t)
 	for name, url := range map[string]string{
 		"server": queuetest.StartRedis(t), "cluster": "redis+cluster://" + strings.Join(queuetest.StartCluster(t), ","),
 	} {
@@ -141,7 +141,7 @@ func TestFlushedScriptsAreSentAgain(t *testing.T) {
 }
 
 func TestEmptiedServerIsLost(t *testing.T) {
-	real(t)
+	needsServer(t)
 	ix := open(t, queuetest.StartRedis(t), 1)
 	ctx := context.Background()
 	if _, err := ix.Stats(ctx, 0); !errors.Is(err, schedule.ErrLost) {
@@ -170,7 +170,7 @@ func TestEmptiedServerIsLost(t *testing.T) {
 
 // Under maxmemory what drains goes on and what adds is refused whole.
 func TestFullServer(t *testing.T) {
-	real(t)
+	needsServer(t)
 	ix := open(t, queuetest.StartRedis(t, "--maxmemory-policy", "noeviction"), 1)
 	reset(t, ix, 1)
 	ctx := context.Background()
@@ -224,7 +224,7 @@ func TestFullServer(t *testing.T) {
 }
 
 func TestServersThatAreRefused(t *testing.T) {
-	real(t)
+	needsServer(t)
 	ctx := context.Background()
 	raw := queuetest.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	_, err := redisq.Open(ctx, redisq.Options{URL: raw})
@@ -266,7 +266,7 @@ func TestServersThatAreRefused(t *testing.T) {
 
 // The clock never goes back, though the server's does.
 func TestClockNeverGoesBack(t *testing.T) {
-	real(t)
+	needsServer(t)
 	ix := open(t, queuetest.StartRedis(t), 1)
 	reset(t, ix, 1)
 	n, token := 0, 0
@@ -286,7 +286,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	real(t)
+	needsServer(t)
 	registry := prometheus.NewRegistry()
 	raw := queuetest.StartRedis(t)
 	ix := openAs(t, redisq.Options{URL: raw, Registerer: registry})
@@ -308,7 +308,7 @@ func TestMetrics(t *testing.T) {
 
 // Calls spread over shards answer each element in its place, and refuse nothing half.
 func TestCallsSpanShards(t *testing.T) {
-	real(t)
+	needsServer(t)
 	ix := open(t, "redis+cluster://"+strings.Join(queuetest.StartCluster(t), ","), 0)
 	reset(t, ix, 1)
 	ctx := context.Background()
@@ -365,5 +365,27 @@ func TestCallsSpanShards(t *testing.T) {
 	}
 	if answered < 900 || answered == 1000 {
 		t.Errorf("%d of 1000 were answered beside a lost shard", answered)
+	}
+}
+
+func TestBehindSentinel(t *testing.T) {
+	needsServer(t)
+	server := queuetest.StartRedis(t)
+	sentinel := queuetest.StartSentinel(t, server, "payments")
+	ix := openAs(t, redisq.Options{URL: "redis+sentinel://" + sentinel + "/payments/3"})
+	reset(t, ix, 1)
+	n, token := 0, 0
+	fill(t, ix, &n, 3, 1, 1)
+	if got := claim(t, ix, &token, 3).Leases; len(got) != 3 {
+		t.Errorf("claimed %d of 3", len(got))
+	}
+	direct := openAs(t, redisq.Options{URL: server + "/3"})
+	if generation, err := direct.Generation(context.Background(), 0); generation != 1 || err != nil {
+		t.Errorf("the server itself has generation %d in database 3, %v", generation, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := redisq.Open(ctx, redisq.Options{URL: "redis+sentinel://" + sentinel + "/unknown"}); err == nil {
+		t.Error("a master that Sentinel does not know was found")
 	}
 }

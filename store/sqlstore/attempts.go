@@ -48,12 +48,6 @@ func clean(s string) string {
 
 // attemptInput are the attempts as multi-row input. Its columns are named as the table's, in the same order.
 func attemptInput(attempts []*store.Attempt) ([]column, error) {
-	flag := func(b bool) int64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
 	details := make([]string, len(attempts))
 	lateness := make([]float64, len(attempts))
 	for i, a := range attempts {

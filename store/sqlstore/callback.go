@@ -153,6 +153,14 @@ func (p *policyCache) decode(text string, v *store.Policy) error {
 	return nil
 }
 
+// flag is how a yes or no is stored.
+func flag(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // timeoutMillis is the policy's timeout in milliseconds, rounded up.
 func timeoutMillis(p store.Policy) int64 {
 	return int64((p.Timeout + time.Millisecond - 1) / time.Millisecond)

@@ -216,13 +216,6 @@ func (db *DB) mend(ctx context.Context, project, id string, now int64, change fu
 
 // writeMended writes all that a retry or a reschedule may have changed.
 func (t *tx) writeMended(r *row) error {
-	cancelRequested, freeRetry := 0, 0
-	if r.CancelRequested {
-		cancelRequested = 1
-	}
-	if r.FreeRetry {
-		freeRetry = 1
-	}
 	_, err := t.exec(`UPDATE callbacks SET
 			state = $1,
 			reason = $2,
@@ -242,8 +235,8 @@ func (t *tx) writeMended(r *row) error {
 			lane = $16
 		WHERE id = $17`,
 		string(r.State), string(r.Reason), r.DueAt, r.FirstDueAt, r.ExpiresAt, r.FinishedAt, r.UpdatedAt, r.LadderBase,
-		string(r.Trigger), string(r.ResumeState), string(r.ResumeReason), cancelRequested, freeRetry, r.CrashCount, r.URL,
-		r.LaneID, r.ID)
+		string(r.Trigger), string(r.ResumeState), string(r.ResumeReason), flag(r.CancelRequested), flag(r.FreeRetry),
+		r.CrashCount, r.URL, r.LaneID, r.ID)
 	if err != nil {
 		return fmt.Errorf("write callback: %w", err)
 	}

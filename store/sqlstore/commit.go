@@ -98,55 +98,46 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 	return nil
 }
 
-// fencedUpdate changes the rows whose fence is still the result's and whose claim has no result yet, and marks the
-// entries that won.
-func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) error {
-	flag := func(b bool) int64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
+// resultInput are results as multi-row input.
+func resultInput(entries []*resultEntry) []column {
 	attempt := func(e *resultEntry) *store.Attempt {
 		if e.Attempt == nil {
 			return &store.Attempt{}
 		}
 		return e.Attempt
 	}
-	input, args, _, err := t.input([]column{
-		texts("id", entries, func(e *resultEntry) string { return e.ID }),
-		ints("fence", entries, func(e *resultEntry) int64 { return e.Fence }),
-		texts("state", entries, func(e *resultEntry) string { return string(e.State) }),
-		texts("reason", entries, func(e *resultEntry) string { return string(e.Reason) }),
-		ints("due_at", entries, func(e *resultEntry) int64 { return e.DueAt }),
-		ints("charge", entries, func(e *resultEntry) int64 { return flag(e.Charge) }),
-		ints("diverts", entries, func(e *resultEntry) int64 { return int64(e.Diverts) }),
-		ints("free_retry", entries, func(e *resultEntry) int64 { return flag(e.FreeRetry) }),
-		ints("keep_crash", entries, func(e *resultEntry) int64 { return flag(e.KeepCrashCount) }),
-		ints("attempted", entries, func(e *resultEntry) int64 { return flag(e.Attempt != nil) }),
-		ints("status", entries, func(e *resultEntry) int64 { return int64(attempt(e).Status) }),
-		texts("class", entries, func(e *resultEntry) string { return string(attempt(e).Class) }),
-		ints("committed_at", entries, func(e *resultEntry) int64 { return e.now }),
-	})
+	type entry = *resultEntry
+	return []column{
+		texts("id", entries, func(e entry) string { return e.ID }),
+		ints("fence", entries, func(e entry) int64 { return e.Fence }),
+		texts("state", entries, func(e entry) string { return string(e.State) }),
+		texts("reason", entries, func(e entry) string { return string(e.Reason) }),
+		ints("due_at", entries, func(e entry) int64 { return e.DueAt }),
+		ints("charge", entries, func(e entry) int64 { return flag(e.Charge) }),
+		ints("diverts", entries, func(e entry) int64 { return int64(e.Diverts) }),
+		ints("free_retry", entries, func(e entry) int64 { return flag(e.FreeRetry) }),
+		ints("keep_crash", entries, func(e entry) int64 { return flag(e.KeepCrashCount) }),
+		ints("attempted", entries, func(e entry) int64 { return flag(e.Attempt != nil) }),
+		ints("status", entries, func(e entry) int64 { return int64(attempt(e).Status) }),
+		texts("class", entries, func(e entry) string { return string(attempt(e).Class) }),
+		ints("committed_at", entries, func(e entry) int64 { return e.now }),
+	}
+}
+
+// fencedUpdate changes the rows whose fence is still the result's and whose claim has no result yet, and marks the
+// entries that won.
+func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) error {
+	input, args, _, err := t.input(resultInput(entries))
 	if err != nil {
 		return err
 	}
 	err = t.each(func(rows *sql.Rows) error {
 		var c store.Callback
-		if err := rows.Scan(&c.ID, &c.Project, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase, &c.AttemptSeq); err != nil {
+		if err := rows.Scan(&c.ID, &c.Project, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase,
+			&c.AttemptSeq); err != nil {
 			return err
 		}
-		e := byID[c.ID]
-		e.project = c.Project
-		e.out = store.Committed{Won: true, State: c.State, Reason: c.Reason, DueAt: c.DueAt}
-		if e.Attempt != nil {
-			e.out.Number = c.AttemptSeq
-		}
-		before := c
-		before.State = store.Scheduled // Only a scheduled row has a claim.
-		before.AttemptCount -= int(flag(e.Charge))
-		t.deltas.count(&before, -1)
-		t.deltas.count(&c, 1)
+		t.won(byID[c.ID], &c)
 		return nil
 	}, `UPDATE callbacks SET
 			state = CASE `+verdict+` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
@@ -186,6 +177,20 @@ func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) 
 		return fmt.Errorf("fenced update: %w", err)
 	}
 	return nil
+}
+
+// won answers a result that took effect and counts the change; c has what the counters need of the row as it is now.
+func (t *tx) won(e *resultEntry, c *store.Callback) {
+	e.project = c.Project
+	e.out = store.Committed{Won: true, State: c.State, Reason: c.Reason, DueAt: c.DueAt}
+	if e.Attempt != nil {
+		e.out.Number = c.AttemptSeq
+	}
+	before := *c
+	before.State = store.Scheduled // Only a scheduled row has a claim.
+	before.AttemptCount -= int(flag(e.Charge))
+	t.deltas.count(&before, -1)
+	t.deltas.count(c, 1)
 }
 
 // lose answers a result whose fence has moved on, or whose claim has a result. Where its claim was recorded as crashed,

@@ -147,14 +147,47 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
+// A tally adds up the counters of one project.
+type tally struct {
+	store.Counts
+	// lanes counts open callbacks by the lane's number.
+	lanes map[string]int64
+}
+
+func (y *tally) add(kind, key string, n int64) error {
+	switch kind {
+	case stateCounter:
+		y.States[store.State(key)] += n
+	case tierCounter:
+		tier, err := strconv.Atoi(key)
+		if err != nil {
+			return fmt.Errorf("counter of tier %q: %w", key, err)
+		}
+		if y.Tiers[tier] += n; y.Tiers[tier] == 0 {
+			delete(y.Tiers, tier)
+		}
+	case laneCounter:
+		y.lanes[key] += n
+	}
+	return nil
+}
+
+func (y *tally) scan(rows *sql.Rows) error {
+	var kind, key string
+	var n int64
+	if err := rows.Scan(&kind, &key, &n); err != nil {
+		return err
+	}
+	return y.add(kind, key, n)
+}
+
 // Counts returns the project's counters: those folded and the deltas since, of one moment.
 func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	counts := store.Counts{States: make(map[store.State]int64), Tiers: make(map[int]int64)}
 	stx, err := db.read.BeginTx(ctx, &sql.TxOptions{Isolation: db.dialect.snapshot})
 	if err != nil {
-		return counts, readError("count", err)
+		return store.Counts{}, readError("count", err)
 	}
 	defer func() { _ = stx.Rollback() }() // It has written nothing.
 	var pending deltas
@@ -165,73 +198,53 @@ func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) 
 		}
 		return pending.merge(text)
 	}, `SELECT deltas FROM counter_deltas ORDER BY id`); err != nil {
-		return counts, readError("count", err)
+		return store.Counts{}, readError("count", err)
 	}
-	lanes := make(map[string]int64)
-	add := func(kind, key string, n int64) error {
-		switch kind {
-		case stateCounter:
-			counts.States[store.State(key)] += n
-		case tierCounter:
-			tier, err := strconv.Atoi(key)
-			if err != nil {
-				return fmt.Errorf("counter of tier %q: %w", key, err)
-			}
-			counts.Tiers[tier] += n
-		case laneCounter:
-			lanes[key] += n
+	sum := tally{
+		Counts: store.Counts{States: make(map[store.State]int64), Tiers: make(map[int]int64)},
+		lanes:  make(map[string]int64),
+	}
+	if err := db.readFolded(ctx, stx, project, pending[project], &sum); err != nil {
+		return store.Counts{}, readError("count", err)
+	}
+	for name, n := range pending[project] {
+		kind, key, _ := strings.Cut(name, ":")
+		if err := sum.add(kind, key, n); err != nil {
+			return store.Counts{}, err
 		}
-		return nil
 	}
-	scan := func(rows *sql.Rows) error {
-		var kind, key string
-		var n int64
-		if err := rows.Scan(&kind, &key, &n); err != nil {
-			return err
-		}
-		return add(kind, key, n)
-	}
-	// A lane with a delta may have moved into the list or out of it: those are read whatever they count, and the list's
-	// head is read with room for all that may leave it.
-	moved := textColumn("key", 0)
-	for _, name := range sortedKeys(pending[project]) {
+	sum.Lanes, err = db.nameLanes(ctx, stx, sum.lanes)
+	return sum.Counts, err
+}
+
+// readFolded adds the project's folded counters: all states and tiers, and the lanes that may be among the largest. A
+// lane with a pending delta may have moved into that list or out of it, so it is read whatever it counts, and the
+// largest of the others beside it.
+func (db *DB) readFolded(ctx context.Context, stx *sql.Tx, project string, pending map[string]int64, sum *tally) error {
+	moved := textColumn("key", len(pending))
+	for name := range pending {
 		if kind, key, _ := strings.Cut(name, ":"); kind == laneCounter {
 			moved.texts = append(moved.texts, key)
 		}
 	}
-	columns := []column{moved}
-	input, next := db.dialect.input(1, columns)
-	args, err := db.dialect.args(columns)
+	input, next := db.dialect.input(1, []column{moved})
+	args, err := db.dialect.args([]column{moved})
 	if err != nil {
-		return counts, err
+		return err
 	}
-	n := strconv.Itoa(next)
-	after := strconv.Itoa(next + 1)
-	if err := queryEach(ctx, stx, scan, `SELECT kind, key, value FROM counters WHERE project = $1 AND kind IN ('state', 'tier')`, project); err != nil {
-		return counts, readError("count", err)
+	args = append(args, project)
+	if err := queryEach(ctx, stx, sum.scan, `SELECT kind, key, value FROM counters
+		WHERE project = $1 AND kind IN ('state', 'tier')`, project); err != nil {
+		return err
 	}
-	if err := queryEach(ctx, stx, scan, `SELECT kind, key, value FROM counters
-		WHERE kind = 'lane' AND key IN (SELECT i.key FROM `+input+`) AND project = $`+n, append(slices.Clone(args), project)...); err != nil {
-		return counts, readError("count", err)
+	if err := queryEach(ctx, stx, sum.scan, fmt.Sprintf(`SELECT kind, key, value FROM counters
+		WHERE kind = 'lane' AND key IN (SELECT i.key FROM %s) AND project = $%d`, input, next), args...); err != nil {
+		return err
 	}
-	if err := queryEach(ctx, stx, scan, `SELECT kind, key, value FROM counters
-		WHERE kind = 'lane' AND key NOT IN (SELECT i.key FROM `+input+`) AND project = $`+n+`
-		ORDER BY value DESC LIMIT $`+after, append(slices.Clone(args), project, topLanes)...); err != nil {
-		return counts, readError("count", err)
-	}
-	for _, name := range sortedKeys(pending[project]) {
-		kind, key, _ := strings.Cut(name, ":")
-		if err := add(kind, key, pending[project][name]); err != nil {
-			return counts, err
-		}
-	}
-	for tier, n := range counts.Tiers {
-		if n == 0 {
-			delete(counts.Tiers, tier)
-		}
-	}
-	counts.Lanes, err = db.nameLanes(ctx, stx, lanes)
-	return counts, err
+	return queryEach(ctx, stx, sum.scan, fmt.Sprintf(`SELECT kind, key, value FROM counters
+		WHERE kind = 'lane' AND key NOT IN (SELECT i.key FROM %s) AND project = $%d
+		ORDER BY value DESC
+		LIMIT $%d`, input, next, next+1), append(args, topLanes)...)
 }
 
 // nameLanes picks the largest lanes and puts their keys in the place of their numbers.

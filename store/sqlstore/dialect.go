@@ -188,8 +188,8 @@ func jsonRows(columns []column) (string, error) {
 
 // transient says that a transaction was rolled back for a reason that passes: the same one may succeed now.
 func transient(err error) bool {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pg.Code == "40P01" || pg.Code == "40001"
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "40P01" || pg.Code == "40001") {
+		return true
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		code := lite.Code() & 0xff

@@ -25,3 +25,17 @@ func (db TestDB) SetLane(ctx context.Context, l store.Lane) error {
 		return err
 	})
 }
+
+// HoldWriter keeps the writer of an SQLite store busy until the returned function is called.
+func HoldWriter(db *DB) (release func()) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = db.accepts.do(context.Background(), false, func() error {
+			close(begun)
+			<-end
+			return nil
+		})
+	}()
+	<-begun
+	return func() { close(end) }
+}

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -28,7 +27,6 @@ const postgresStart = 30 * time.Second
 type Postgres struct {
 	url       *url.URL
 	databases atomic.Int64
-	pid       int
 }
 
 // StartPostgres starts a PostgreSQL server that ends with the test, and returns the URL of its first database. The
@@ -64,25 +62,40 @@ func NewPostgres(tb testing.TB) *Postgres {
 			tb.Fatal(err)
 		}
 	}
-	attributes := func() *syscall.SysProcAttr {
-		return &syscall.SysProcAttr{Credential: credential, Pdeathsig: syscall.SIGKILL}
-	}
-	data := filepath.Join(dir, "data")
-	initdb := exec.CommandContext(tb.Context(), filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "dispatcher",
-		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
-	initdb.Dir, initdb.SysProcAttr = dir, attributes()
-	if out, err := initdb.CombinedOutput(); err != nil {
-		tb.Fatalf("initdb: %v\n%s", err, out)
-	}
 	port, err := freePort()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var log bytes.Buffer
-	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", dir,
-		"-c", "max_connections=400", "-c", "shared_buffers=64MB")
-	server.Dir, server.SysProcAttr, server.Stdout, server.Stderr = dir, attributes(), &log, &log
-	if err := server.Start(); err != nil {
+	command := func(name string, args ...string) *exec.Cmd {
+		c := exec.Command(filepath.Join(bin, name), args...)
+		c.Dir = dir
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Pdeathsig: syscall.SIGKILL}
+		return c
+	}
+	data := filepath.Join(dir, "data")
+	if out, err := command("initdb", "--pgdata", data, "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8",
+		"--locale", "C", "--no-sync").CombinedOutput(); err != nil {
+		tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	p := &Postgres{url: &url.URL{
+		Scheme: "postgres", User: url.User("dispatcher"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		Path: "/postgres", RawQuery: "sslmode=disable",
+	}}
+	p.run(tb, filepath.Join(dir, "log"), command("postgres", "-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", dir,
+		"-c", "max_connections=400", "-c", "shared_buffers=64MB"))
+	return p
+}
+
+// run starts the server, ends it with the test, and returns when it answers.
+func (p *Postgres) run(tb testing.TB, logPath string, server *exec.Cmd) {
+	tb.Helper()
+	log, err := os.Create(logPath)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server.Stdout, server.Stderr = log, log
+	err = server.Start()
+	if err = errors.Join(err, log.Close()); err != nil {
 		tb.Fatalf("start postgres: %v", err)
 	}
 	ended := make(chan error, 1)
@@ -101,28 +114,14 @@ func NewPostgres(tb testing.TB) *Postgres {
 			<-ended
 		}
 	})
-	p := &Postgres{
-		url: &url.URL{Scheme: "postgres", User: url.User("dispatcher"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-			Path: "/postgres", RawQuery: "sslmode=disable"},
-		pid: server.Process.Pid,
-	}
 	if err := p.wait(ended); err != nil {
-		tb.Fatalf("postgres does not answer: %v\n%s", err, log.Bytes())
+		text, rerr := os.ReadFile(logPath)
+		tb.Fatalf("postgres does not answer: %v\n%s", errors.Join(err, rerr), text)
 	}
-	return p
 }
 
 // URL is that of the server's first database.
 func (p *Postgres) URL() string { return p.url.String() }
-
-// Freeze stops the server's main process from accepting connections, without closing any; the returned function lets it
-// go on. Sessions that are open go on too.
-func (p *Postgres) Freeze() (thaw func() error, err error) {
-	if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
-		return nil, fmt.Errorf("freeze postgres: %w", err)
-	}
-	return func() error { return syscall.Kill(p.pid, syscall.SIGCONT) }, nil
-}
 
 // Exec runs a statement in the first database.
 func (p *Postgres) Exec(ctx context.Context, statement string) error {

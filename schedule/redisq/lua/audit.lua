@@ -6,7 +6,8 @@
 -- Phase is records, delay, ready, claims, leases, lanes, locks or waiters; cursor as HSCAN and ZSCAN have it.
 -- Reply: now, next, seq, the next cursor ("0": the phase is over), checked, repaired
 -- Uses: begin records changes lanes locks events
-local PAGE, MAX_COUNTED, DAY = 200, 10000, 86400000
+local PAGE, MAX_COUNTED, DAY, MINUTE = 200, 10000, 86400000, 60000
+local FARTHEST = now + 401 * DAY -- nothing is due later than 400 days after it was accepted or rescheduled
 local checked, repaired = 0, 0
 local cursor
 
@@ -31,7 +32,7 @@ end
 -- mend_record brings one record and its places together. Of two places ready wins over delayed, and leased over both.
 local function mend_record(id, record, claim, ends, score, listed)
   local due, kind, lane, rest = decode(record)
-  if not due then
+  if not due or tonumber(due, 16) > FARTHEST then
     mend()
     local _, home = decode_claim(claim)
     if home then
@@ -49,6 +50,9 @@ local function mend_record(id, record, claim, ends, score, listed)
     if not ends then
       mend()
       add(put.leases, text(now), id) -- its end is lost: it is reaped at once
+    elseif tonumber(ends) > now + DAY then
+      mend()
+      add(put.leases, text(now + MINUTE), id) -- no attempt takes that long
     end
     if score or listed then
       mend()
@@ -75,7 +79,7 @@ local function mend_record(id, record, claim, ends, score, listed)
   end
   mend()
   -- The score is what people see and move; where it cannot be a due time the record's is right.
-  if number and number > 0 and number <= LATEST and number == math.floor(number) then
+  if number and number > 0 and number <= FARTHEST and number == math.floor(number) then
     at = number
   end
   postpone(id, at, redue(record, at, diverts_of(rest)))
@@ -114,7 +118,7 @@ end
 
 -- audit_ready removes members that are not what their id's record says.
 local function audit_ready()
-  local members = page('ZSCAN', READY)
+  local members, scores = page('ZSCAN', READY)
   local ids = {}
   for i, member in ipairs(members) do
     ids[i] = string.sub(member, -26)
@@ -125,6 +129,10 @@ local function audit_ready()
       mend()
       add(cut.ready, members[i])
     else
+      if scores[i] ~= '0' then
+        mend()
+        add(put.ready, 0, members[i])
+      end
       touch(lane)
     end
   end
@@ -174,13 +182,16 @@ local function audit_locks()
 end
 
 local function audit_waiters()
-  local places = page('ZSCAN', WAITERS)
-  for _, place in ipairs(places) do
+  local places, scores = page('ZSCAN', WAITERS)
+  for i, place in ipairs(places) do
     local lock, id = split_place(place)
     local joined = math.floor((tonumber(string.match(place, ':(%x+):') or '0', 16) or 0) / 1024)
     if not id or call('HGET', WAITING, id) ~= place then
       mend()
       call('ZREM', WAITERS, place)
+    elseif scores[i] ~= '0' then
+      mend()
+      call('ZADD', WAITERS, 0, place) -- the order is that of the text
     elseif joined < now - DAY and not holder_of(lock) then
       leave(lock, id)
     end

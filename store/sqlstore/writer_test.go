@@ -1,0 +1,359 @@
+package sqlstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+)
+
+const testNow = int64(1_790_000_000_000)
+
+// TestReopen accepts, closes and opens again: what was accepted is there, and a closed store refuses.
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "d.db")
+	db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	drafts := benchDrafts(300, testNow)
+	if _, err := db.Accept(t.Context(), drafts); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Accept(t.Context(), drafts[:1]); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("accept after close: %v", err)
+	}
+	if err := db.Ping(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("ping after close: %v", err)
+	}
+	again := open(t, sqlstore.Options{URL: url})
+	for _, d := range drafts {
+		if _, err := again.Get(t.Context(), d.Callback.Project, d.Callback.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestGiveUp cancels callers while groups are committed: nobody else is disturbed.
+func TestGiveUp(t *testing.T) {
+	t.Parallel()
+	db := openSQLite(t)
+	var wg sync.WaitGroup
+	for range 30 {
+		drafts := benchDrafts(10, testNow)
+		wg.Go(func() {
+			if _, err := db.Accept(t.Context(), drafts); err != nil {
+				t.Errorf("accept: %v", err)
+			}
+		})
+		gone := benchDrafts(10, testNow)
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			go cancel()
+			if _, err := db.Accept(ctx, gone); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("accept whose caller has gone: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestQueueBound fills the queue while the writer is held up: what is too much is refused at once, the rest is accepted.
+func TestQueueBound(t *testing.T) {
+	t.Parallel()
+	db := openSQLite(t)
+	release := sqlstore.HoldWriter(db)
+	var accepted, refused atomic.Int32
+	var wg sync.WaitGroup
+	for range 25 {
+		drafts := benchDrafts(1000, testNow)
+		wg.Go(func() {
+			_, err := db.Accept(t.Context(), drafts)
+			switch {
+			case err == nil:
+				accepted.Add(1)
+			case errors.Is(err, store.ErrUnavailable):
+				if refused.Add(1) == 5 {
+					release()
+				}
+			default:
+				t.Errorf("accept: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if refused.Load() < 5 || accepted.Load() == 0 {
+		t.Errorf("%d calls were accepted, %d refused", accepted.Load(), refused.Load())
+	}
+}
+
+// TestQueueWait waits in vain for a turn, on the bubble's clock.
+func TestQueueWait(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "d.db")
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, sqlstore.Options{URL: "sqlite:" + path})
+		drafts := benchDrafts(2, testNow)
+		release := sqlstore.HoldWriter(db)
+		began := time.Now()
+		_, err := db.Accept(t.Context(), drafts[:1])
+		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) != 2*time.Second {
+			t.Errorf("accept of a writer that hangs: %v after %s", err, time.Since(began))
+		}
+		release()
+		if _, err := db.Accept(t.Context(), drafts[1:]); err != nil {
+			t.Errorf("accept after it: %v", err)
+		}
+		if _, err := db.Get(t.Context(), store.DefaultProject, drafts[0].Callback.ID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("what was refused is there: %v", err)
+		}
+	})
+}
+
+// TestUnreachable asks a server that is not there, and one that never answers.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	absent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	absent.Close()
+	for name, l := range map[string]net.Listener{"silent": silent, "absent": absent} {
+		t.Run(name, func(t *testing.T) {
+			db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: fmt.Sprintf("postgres://u:secret@%s/d?sslmode=disable", l.Addr())})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			var wg sync.WaitGroup
+			for range 3 {
+				wg.Go(func() {
+					_, err := db.Accept(t.Context(), benchDrafts(1, testNow))
+					if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
+						t.Errorf("accept: %v", err)
+					}
+				})
+			}
+			wg.Go(func() {
+				if err := db.Ping(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("ping: %v", err)
+				}
+			})
+			wg.Go(func() {
+				if _, err := db.Get(t.Context(), "p", "x"); !errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("get: %v", err)
+				}
+			})
+			wg.Wait()
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestConnectionsCut ends the store's sessions over and over while callers accept, claim and commit: whatever was
+// answered without an error is there, once, and the counters agree.
+func TestConnectionsCut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a PostgreSQL server")
+	}
+	t.Parallel()
+	server := storetest.NewPostgres(t)
+	registry := prometheus.NewRegistry()
+	db := open(t, sqlstore.Options{URL: server.Database(t), Registerer: registry})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	var finished atomic.Int32
+	for caller := range 4 {
+		wg.Go(func() {
+			defer finished.Add(1)
+			for round := range 15 {
+				liveOnce(ctx, t, db, fmt.Sprintf("t-%d-%d", caller, round))
+			}
+		})
+	}
+	for finished.Load() < 4 && ctx.Err() == nil {
+		if err := server.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dispatcher'`); err != nil {
+			t.Errorf("cut connections: %v", err)
+			break
+		}
+		time.Sleep(25 * time.Millisecond) // The fault's own rhythm; nothing is waited for.
+	}
+	wg.Wait()
+	counts, err := db.Counts(t.Context(), store.DefaultProject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := make(map[store.State]int64)
+	var after *store.Cursor
+	for {
+		page, err := db.List(t.Context(), store.DefaultProject, store.Filter{Limit: 500, After: after, Now: testNow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range page.Callbacks {
+			states[c.State]++
+			if c.State == store.Succeeded && (c.AttemptCount != 1 || c.AttemptSeq != 1) {
+				t.Errorf("a result was counted twice: %+v", c)
+			}
+		}
+		if after = page.Next; after == nil {
+			break
+		}
+	}
+	for _, s := range store.States {
+		if states[s] != counts.States[s] {
+			t.Errorf("%d %s are counted, %d are there", counts.States[s], s, states[s])
+		}
+	}
+	if n, err := testutil.GatherAndCount(registry, "dispatcher_sql_transaction_retries_total"); err != nil || n != 1 {
+		t.Errorf("retries are not exported: %d, %v", n, err)
+	}
+}
+
+// liveOnce takes ten callbacks from accept to success, each call repeated until it is answered.
+func liveOnce(ctx context.Context, t *testing.T, db *sqlstore.DB, token string) {
+	insist := func(call func() error) bool {
+		for ctx.Err() == nil {
+			err := call()
+			if err == nil {
+				return true
+			}
+			if !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s: %v", token, err)
+				return false
+			}
+		}
+		t.Errorf("%s: %v", token, ctx.Err())
+		return false
+	}
+	var ids []store.StampClaim
+	if !insist(func() error {
+		drafts := benchDrafts(10, testNow) // New ids: a caller that was told "unavailable" asks anew.
+		accepted, err := db.Accept(ctx, drafts)
+		if err != nil {
+			return err
+		}
+		ids = nil
+		for _, a := range accepted {
+			if a.Err != nil {
+				return a.Err
+			}
+			ids = append(ids, store.StampClaim{ID: a.Callback.ID})
+		}
+		return nil
+	}) {
+		return
+	}
+	var stamped []store.Stamped
+	if !insist(func() error {
+		var err error
+		var refused []store.Refusal
+		stamped, refused, err = db.Stamp(ctx, store.Stamp{Token: token, Now: testNow, Margin: 15_000, Claims: ids})
+		if len(refused) > 0 {
+			return fmt.Errorf("refused: %+v", refused)
+		}
+		return err
+	}) {
+		return
+	}
+	results := make([]store.Result, len(stamped))
+	for i, s := range stamped {
+		results[i] = store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
+			Outcome: store.AttemptSucceeded, Class: store.ClassOK, Charged: true, Status: 200, StartedAt: testNow, EndedAt: testNow,
+		}}
+	}
+	insist(func() error {
+		committed, err := db.Commit(ctx, results, testNow)
+		for _, c := range committed {
+			if !c.Won || c.Number != 1 || c.Err != nil {
+				return fmt.Errorf("a result lost against nobody: %+v", c)
+			}
+		}
+		return err
+	})
+}
+
+// TestBadTextStandsAlone gives PostgreSQL text that it refuses, in one draft of a group.
+func TestBadTextStandsAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a PostgreSQL server")
+	}
+	t.Parallel()
+	db := open(t, sqlstore.Options{URL: storetest.StartPostgres(t)})
+	drafts := benchDrafts(50, testNow)
+	drafts[17].Callback.Ref = "a\x00b"
+	drafts[31].Callback.Ref = "\xff"
+	accepted, err := db.Accept(t.Context(), drafts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range accepted {
+		if bad := i == 17 || i == 31; (a.Err != nil) != bad {
+			t.Errorf("draft %d: %v", i, a.Err)
+		}
+		if errors.Is(a.Err, store.ErrUnavailable) {
+			t.Errorf("draft %d is refused as if the database were gone: %v", i, a.Err)
+		}
+	}
+}
+
+// TestMetrics lets two databases of one process share a registry.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	for range 2 {
+		db := open(t, sqlstore.Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db"), Registerer: registry})
+		if _, err := db.Accept(t.Context(), benchDrafts(3, testNow)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v, %v", err, problems)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "dispatcher_sql_group_rows" {
+			if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() != 2 || h.GetSampleSum() != 6 {
+				t.Errorf("rows of groups: %v", h)
+			}
+			return
+		}
+	}
+	t.Error("no groups were counted")
+}
