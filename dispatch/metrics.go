@@ -61,7 +61,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.stale = counter("results_stale_total", "Results that came after their claim was lost, and had no effect.")
 	m.terminal = vec("callbacks_terminal_total", "Callbacks that became terminal.", "state", "reason")
 	m.settlements = vec("settlements_total", "Settlements by outcome and what the index said.", "outcome", "result")
-	m.indexErrors = vec("index_errors_total", "Operations of the index that failed.", "operation")
+	m.indexErrors = vec("index_failures_total", "Operations of the index that failed, as the engine met them.", "operation")
 	m.healed = counter("sweep_healed_total", "Overdue callbacks that the sweep gave back to the index.")
 	m.repaired = counter("audit_repaired_total", "Records of the index that an audit mended.")
 	m.rebuilds = counter("rebuilds_total", "Rebuilds of the index by this process.")

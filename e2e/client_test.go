@@ -41,10 +41,6 @@ type callback struct {
 	Replayed     bool       `json:"replayed"`
 }
 
-func (c callback) terminal() bool {
-	return c.State == "succeeded" || c.State == "dead" || c.State == "canceled"
-}
-
 // An attempt is what the API shows of one.
 type attempt struct {
 	Number     int        `json:"number"`
@@ -74,13 +70,6 @@ type problem struct {
 
 // A submission is the body of POST /v1/callbacks.
 type submission map[string]any
-
-// with returns a copy with some fields set.
-func (s submission) with(fields submission) submission {
-	merged := maps.Clone(s)
-	maps.Copy(merged, fields)
-	return merged
-}
 
 // An answer is the whole of an HTTP answer.
 type answer struct {

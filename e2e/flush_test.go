@@ -19,6 +19,15 @@ func TestRedisEmptiedUnderLoadLosesNothing(t *testing.T) {
 		p := serve(t, launch{on: b})
 		rdb := b.redisClient(t)
 		books := newLedger()
+		rebuilt := func() float64 {
+			t.Helper()
+			n, err := p.metric("dispatcher_rebuilds_total")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		rebuiltBefore := rebuilt()
 
 		const rate, seconds = 150, 14
 		ticker := time.NewTicker(time.Second / rate)
@@ -50,6 +59,9 @@ func TestRedisEmptiedUnderLoadLosesNothing(t *testing.T) {
 		await(t, p.client, 2*time.Minute)
 		if p.ended() {
 			t.Fatal("the process ended")
+		}
+		if n := rebuilt() - rebuiltBefore; n < 2 {
+			t.Errorf("the index was rebuilt %.0f times after it was emptied twice", n)
 		}
 		duplicates := books.judge(t, p.client, r, crashSends, 2) // emptied twice
 		var waits []time.Duration

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	stdlog "log"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/lmittmann/tint"
+	"github.com/redis/go-redis/v9"
 )
 
 // logLevel reads the name of a level.
@@ -55,4 +59,27 @@ func scrubAttr(s *Settings, a slog.Attr) slog.Attr {
 		a.Value = slog.StringValue(v.String())
 	}
 	return a
+}
+
+// adoptLibraries sends what libraries print by themselves to the program's own log, at debug: net/http quotes what receivers
+// sent to closed connections, and go-redis repeats what its callers are told anyway.
+func adoptLibraries(log *slog.Logger) {
+	l := libraryLog{log}
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(l)
+	redis.SetLogger(l)
+}
+
+// A libraryLog is where libraries print to.
+type libraryLog struct{ log *slog.Logger }
+
+// Write logs a line of the standard logger.
+func (l libraryLog) Write(p []byte) (int, error) {
+	l.log.Debug("library", "text", strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// Printf logs a line of go-redis.
+func (l libraryLog) Printf(ctx context.Context, format string, v ...any) {
+	l.log.DebugContext(ctx, "library", "text", fmt.Sprintf(format, v...))
 }

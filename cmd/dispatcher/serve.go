@@ -18,6 +18,7 @@ func (cmd *serveCommand) Run(ctx context.Context, c *console) error {
 	}
 	s := &l.Settings
 	log := newLogger(c, s)
+	adoptLibraries(log)
 	srv, err := openServer(ctx, c, s, log)
 	if err != nil {
 		return s.clean(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
 // The roles of a process.
@@ -132,19 +133,13 @@ func (c *checker) storage() {
 	}
 }
 
-// redisSchemes are how an address of Redis may begin.
-func redisSchemes() []string {
-	return []string{"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
-}
-
 var redisPrefix = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$`)
 
 func (c *checker) redis() {
 	s := c.s
 	if s.RedisURL != "" {
-		scheme, rest, _ := strings.Cut(s.RedisURL, "://")
-		if !slices.Contains(redisSchemes(), scheme) || rest == "" {
-			c.refuse("redis_url", "is not an address that begins with one of %s://", strings.Join(redisSchemes(), "://, "))
+		if err := redisq.CheckURL(s.RedisURL); err != nil {
+			c.refuse("redis_url", "%s", err)
 		}
 	}
 	if !redisPrefix.MatchString(s.RedisPrefix) {

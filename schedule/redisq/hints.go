@@ -75,6 +75,7 @@ func (ix *Index) listen(ctx context.Context, broken *bool) (err error) {
 				*broken = false
 				ix.log.InfoContext(ctx, "hints of the index are back")
 			}
+			ix.checkLate(ctx)
 			for shard := range ix.keys {
 				ix.hint(shard)
 			}

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +24,8 @@ const (
 	defaultPrefix = "dispatcher"
 	// clusterShards is the default number of shards on a Cluster: few enough to poll, and enough to spread over masters.
 	clusterShards = 16
+	// checkTime bounds what Open waits for the servers.
+	checkTime = 5 * time.Second
 	// maxShards bounds what one process polls.
 	maxShards = 1024
 )
@@ -52,12 +57,21 @@ type Index struct {
 	log     *slog.Logger
 	metrics metrics
 
+	cluster    bool
+	unchecked  atomic.Bool
 	generation atomic.Int64
 	// offset is added to the server's clock, in milliseconds. It is zero outside of tests.
 	offset atomic.Int64
 }
 
-// Open connects, and refuses servers that are older than 6.2 or would evict keys. The index expects generation 0 until
+// CheckURL says what is wrong with an address, without connecting; its error never repeats the address.
+func CheckURL(raw string) error {
+	_, err := parseURL(raw)
+	return err
+}
+
+// Open connects, and refuses servers that are older than 6.2 or would evict keys. A server that cannot be reached is not
+// refused: it is checked when it can be, and a warning is logged. The index expects generation 0 until
 // SetGeneration says another, which means that its operations return schedule.ErrLost.
 func Open(ctx context.Context, o Options) (*Index, error) {
 	a, err := parseURL(o.URL)
@@ -96,13 +110,51 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 	if ix.metrics, err = newMetrics(o.Registerer); err != nil {
 		return nil, err
 	}
-	ix.client = a.dial()
-	if err := eachMaster(ctx, ix.client, func(ctx context.Context, c *redis.Client) error {
-		return checkServer(ctx, c, a.cluster, ix.log)
-	}); err != nil {
+	ix.client, ix.cluster = a.dial(), a.cluster
+	switch err := ix.check(ctx); {
+	case err == nil:
+	case unreachable(err):
+		// An index that is away is no reason not to start: accepting needs none, and sending waits for it in any case.
+		ix.unchecked.Store(true)
+		ix.log.WarnContext(ctx, "the index cannot be reached; it is used as soon as it can", "error", err)
+	default:
 		return nil, errors.Join(err, ix.client.Close())
 	}
 	return ix, nil
+}
+
+// check refuses servers that cannot be trusted with an index.
+func (ix *Index) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	return eachMaster(ctx, ix.client, func(ctx context.Context, c *redis.Client) error {
+		return checkServer(ctx, c, ix.cluster, ix.log)
+	})
+}
+
+// checkLate checks servers that could not be reached at the start. It is too late to refuse them.
+func (ix *Index) checkLate(ctx context.Context) {
+	if !ix.unchecked.Load() {
+		return
+	}
+	switch err := ix.check(ctx); {
+	case err == nil:
+		ix.unchecked.Store(false)
+	case !unreachable(err):
+		ix.unchecked.Store(false)
+		ix.log.ErrorContext(ctx, "the index is on a server that this program would have refused at its start", "error", err)
+	}
+}
+
+// unreachable tells a server that did not answer from one whose answer was no.
+func unreachable(err error) bool {
+	var answer redis.Error
+	if errors.As(err, &answer) {
+		return false
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(err.Error(), "connection refused")
 }
 
 // Close closes the connections. No call may be under way, and Run must have returned.

@@ -23,8 +23,8 @@ type acceptEntry struct {
 func (e *acceptEntry) fail(err error) { e.out = store.Accepted{Err: err} }
 
 // Accept commits the drafts in one transaction, with those of other callers, and answers each in its place. Its error is
-// store.ErrUnavailable or the context's: then none was accepted, unless the caller's own context ended while the
-// transaction ran. A draft that alone is refused has its reason in Err.
+// store.ErrUnavailable or the context's: then none is known to be accepted. (They may be where the caller's context ended
+// while the transaction ran, or where the connection broke for good with the commit under way.) A draft that alone is refused has its reason in Err.
 func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
 	entries := make([]entry, 0, len(drafts))
 	own := make([]acceptEntry, len(drafts))
