@@ -52,7 +52,6 @@ type brokenStore struct {
 	dispatch.Store
 	down    atomic.Bool
 	stamps  atomic.Int32
-	lose    atomic.Bool
 	commits atomic.Int32
 }
 

@@ -176,6 +176,7 @@ func (resp *Response) take(a *answer, hidden []string) {
 	resp.Status = a.status
 	resp.ResponseBody, resp.ResponseTruncated = a.text, a.truncated
 	resp.ResponseHeaders = keptHeaders(a.header, hidden)
+	//lint:ignore SA1008 the transport files it under a name that http.Client does not look for
 	if location := a.header[locationKey]; len(location) > 0 {
 		resp.Location = keptHeader(MaskURL(cut(location[0], MaxURLBytes)), hidden)
 		resp.ResponseHeaders = append(resp.ResponseHeaders, store.Header{Name: "location", Value: resp.Location})

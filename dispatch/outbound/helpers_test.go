@@ -137,16 +137,6 @@ func (w want) check(t *testing.T, r Response) {
 	}
 }
 
-// eventually polls a condition.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen within 10 s", what)
-		}
-	}
-}
-
 // roundTrip is a transport made of a function.
 type roundTrip func(*http.Request) (*http.Response, error)
 

@@ -92,7 +92,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	case strings.HasPrefix(o.URL, "sqlite:"):
 		err = db.openSQLite(ctx, strings.TrimPrefix(o.URL, "sqlite:"))
 	default:
-		err = errors.New("database URL must begin with postgres:// or sqlite:")
+		err = errors.New("database URL must begin with postgres:// or be sqlite:PATH")
 	}
 	if err != nil {
 		return nil, err
