@@ -122,7 +122,7 @@ func (db *DB) openPostgres(o Options) error {
 		conns = defaultMaxConns
 	}
 	conns = max(conns, minMaxConns)
-	db.groups = openPool(config, postgresWriters)
+	db.groups = openPool(config, postgresWriters, stdlib.OptionAfterConnect(byID))
 	db.pool = openPool(config, conns-postgresWriters)
 	db.read = db.pool
 	db.migrate = func() (*sql.DB, error) { return stdlib.OpenDB(*config), nil }
@@ -134,12 +134,23 @@ func (db *DB) openPostgres(o Options) error {
 }
 
 // openPool makes a pool that keeps its connections while they are used now and then.
-func openPool(config *pgx.ConnConfig, conns int) *sql.DB {
-	pool := stdlib.OpenDB(*config)
+func openPool(config *pgx.ConnConfig, conns int, options ...stdlib.OptionOpenDB) *sql.DB {
+	pool := stdlib.OpenDB(*config, options...)
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	return pool
+}
+
+// byID has a connection of a group writer find rows by their ids. All that it runs does; but plans are made once, often while the
+// tables are nearly empty, and a scan of the whole table that was cheapest then would be kept until statistics change.
+func byID(ctx context.Context, conn *pgx.Conn) error {
+	for _, path := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
+		if _, err := conn.Exec(ctx, "SET "+path+" = off"); err != nil {
+			return fmt.Errorf("set %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // openSQLite makes the file if it is missing, and opens one connection that writes and some that read.
