@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,12 +167,16 @@ func readVariables(c *console) (map[string]raw, []problem) {
 	return values, problems
 }
 
+// serviceLink matches what Kubernetes puts into every container of a namespace that has a Service named dispatcher. None of
+// it is a setting, and none of it is anybody's mistake.
+var serviceLink = regexp.MustCompile(`^DISPATCHER_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_.+)?)$`)
+
 // ownVariables returns the names, sorted, of the set variables that begin like ours, without those of other commands.
 func ownVariables(c *console) []string {
 	names := map[string]bool{}
 	for _, pair := range c.env {
 		name, _, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, envPrefix) && c.lookup(name) != "" {
+		if strings.HasPrefix(name, envPrefix) && c.lookup(name) != "" && !serviceLink.MatchString(name) {
 			names[name] = true
 		}
 	}

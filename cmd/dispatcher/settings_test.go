@@ -223,6 +223,10 @@ func TestSettingsThatAreTaken(t *testing.T) {
 		"variables of the clients":   {env: []string{"DISPATCHER_SERVER=http://h", "DISPATCHER_KEY=k", "DISPATCHER_KEY_FILE=/x"}},
 		"variables that are not our": {env: []string{"DISPATCH=1", "OTHER_DISPATCHER_X=1"}},
 		"empty variables":            {env: []string{"DISPATCHER_WORKERS=", "DISPATCHER_NONSENSE="}},
+		"service links": {env: []string{
+			"DISPATCHER_SERVICE_HOST=10.0.0.1", "DISPATCHER_SERVICE_PORT=80", "DISPATCHER_SERVICE_PORT_HTTP=80",
+			"DISPATCHER_PORT=tcp://10.0.0.1:80", "DISPATCHER_PORT_80_TCP_ADDR=10.0.0.1",
+		}},
 		"free ports":                 {args: []string{"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}},
 		"egress by name and address": {args: []string{"--egress-allow=10.1.0.0/16,127.0.0.1,shop.internal"}},
 	} {
