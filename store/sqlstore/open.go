@@ -24,8 +24,12 @@ import (
 const (
 	// readLimit bounds every read: a list that takes longer is refused rather than starving the others.
 	readLimit = 2 * time.Second
-	// commitLimit bounds one group with its retries, and one change.
+	// commitLimit bounds one change, and, with rowLimit for each of its rows, one group, its retries included: a database
+	// behind a network that does not answer is given up by then.
 	commitLimit = 2 * time.Second
+	rowLimit    = 5 * time.Millisecond
+	// embeddedLimit bounds the same on SQLite, where slow means a slow disk under a large batch, and giving up helps nobody.
+	embeddedLimit = 30 * time.Second
 	// connectLimit bounds making a connection.
 	connectLimit = 2 * time.Second
 	// maintenanceLimit bounds one maintenance transaction.
@@ -142,6 +146,33 @@ func openPool(config *pgx.ConnConfig, conns int, options ...stdlib.OptionOpenDB)
 	return pool
 }
 
+// pingPatiently connects, and tries again while another process does the same: the lock that turns a file to WAL does not wait
+// for its holder as all others do.
+func pingPatiently(ctx context.Context, pool *sql.DB) error {
+	const tries, pause = 100, 20 * time.Millisecond
+	for try := 1; ; try++ {
+		err := pool.PingContext(ctx)
+		if err == nil || !transient(err) || try == tries {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// groupLimit is how long a transaction over that many rows may take.
+func (db *DB) groupLimit(rows int) time.Duration {
+	if db.embedded() {
+		return embeddedLimit
+	}
+	return commitLimit + time.Duration(rows)*rowLimit
+}
+
 // byID has a connection of a group writer find rows by their ids. All that it runs does; but plans are made once, often while the
 // tables are nearly empty, and a scan of the whole table that was cheapest then would be kept until statistics change.
 func byID(ctx context.Context, conn *pgx.Conn) error {
@@ -173,7 +204,7 @@ func (db *DB) openSQLite(ctx context.Context, path string) error {
 	db.groups.SetMaxIdleConns(1)
 	db.pool = db.groups
 	// The first connection turns the file to WAL, before any reader could find it otherwise.
-	if err := db.groups.PingContext(ctx); err != nil {
+	if err := pingPatiently(ctx, db.groups); err != nil {
 		return errors.Join(fmt.Errorf("open %s: %w", path, err), db.groups.Close())
 	}
 	if db.read, err = sql.Open("sqlite", dsn("query_only(1)")); err != nil {

@@ -255,7 +255,7 @@ func (w *writer) drain() []*call {
 // to the row that is to blame. The error it returns means that SQL is unavailable and none of the entries was committed;
 // where that happens after a part has been committed, the rest is told row by row.
 func (w *writer) commitEntries(entries []entry) error {
-	err := w.db.transact(context.Background(), w.db.groups, commitLimit, func(t *tx) error { return t.apply(entries) })
+	err := w.db.transact(context.Background(), w.db.groups, w.db.groupLimit(len(entries)), func(t *tx) error { return t.apply(entries) })
 	switch {
 	case err == nil:
 		return nil
@@ -292,7 +292,7 @@ func (w *writer) refuse(e entry, err error) {
 		return
 	}
 	w.db.logger.Error("a row cannot be claimed and is set aside", "callback_id", claim.ID, "error", err)
-	serr := w.db.transact(context.Background(), w.db.groups, commitLimit, func(t *tx) error { return t.setAside([]string{claim.ID}, claim.stamp.Now) })
+	serr := w.db.transact(context.Background(), w.db.groups, w.db.groupLimit(1), func(t *tx) error { return t.setAside([]string{claim.ID}, claim.stamp.Now) })
 	if serr != nil {
 		e.fail(errors.Join(err, serr))
 		return
@@ -329,7 +329,7 @@ func (t *tx) apply(entries []entry) error {
 
 // change runs fn in a transaction of its own, on SQLite by way of the writer.
 func (db *DB) change(ctx context.Context, fn func(*tx) error) error {
-	return db.alone(ctx, false, commitLimit, fn)
+	return db.alone(ctx, false, db.groupLimit(0), fn)
 }
 
 // maintain is change for writes that can wait until nothing else does.

@@ -1,0 +1,255 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// hangs lets every address with "hang" in it run into its time-out, and answers the others with 200.
+func hangs(ctx context.Context, h hit, _ int) (*http.Response, error) {
+	if !strings.Contains(h.url, "hang") {
+		return answer(200, ""), nil
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A callback that is retried at another address leaves the lane of the old one: what hangs there does not hold it up.
+func TestRetryElsewhereLeavesTheLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, hangs)
+		var last store.Callback
+		for range 10 {
+			s := tiers(time.Hour)
+			s.URL = "https://hang.example/"
+			last = b.accept(s)
+		}
+		time.Sleep(time.Second)
+		if n := len(b.receiver.seen()); n >= 10 {
+			t.Fatalf("%d requests: the lane was meant to be full", n)
+		}
+		_, err := b.engine.Retry(t.Context(), store.DefaultProject, last.ID, dispatch.RetryRequest{URL: "https://other.example/"}, store.Actor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if c := b.get(last.ID); c.State != store.Succeeded {
+			t.Errorf("still %s: it waits in the old address's lane", c.State)
+		}
+	})
+}
+
+// countingIndex counts claims.
+type countingIndex struct {
+	dispatch.Schedule
+	claims atomic.Int64
+}
+
+func (c *countingIndex) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
+	c.claims.Add(1)
+	return c.Schedule.Claim(ctx, shard, r)
+}
+
+// Where the slots that hanging destinations may share are used up, the claimer looks again now and then, and does not spin.
+func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var index *countingIndex
+		b := newBench(t, hangs, func(o *dispatch.Options) {
+			index = &countingIndex{Schedule: o.Schedule}
+			o.Schedule, o.Workers = index, 16
+		})
+		for i := range 200 {
+			s := tiers(time.Hour)
+			s.URL = fmt.Sprintf("https://hang-%d.example/", i)
+			b.accept(s)
+		}
+		time.Sleep(time.Minute)
+		before := index.claims.Load()
+		time.Sleep(time.Minute)
+		if n := index.claims.Load() - before; n > 4000 {
+			t.Errorf("%d claims in a minute", n)
+		}
+	})
+}
+
+// slowStamp holds back the first stamp of a callback.
+type slowStamp struct {
+	dispatch.Store
+	id   string
+	once sync.Once
+	wait time.Duration
+}
+
+func (s *slowStamp) Stamp(ctx context.Context, st store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+	for i := range st.Claims {
+		if st.Claims[i].ID == s.id {
+			s.once.Do(func() { time.Sleep(s.wait) })
+		}
+	}
+	return s.Store.Stamp(ctx, st)
+}
+
+// An index that is emptied between a callback's lock and its stamp forgets the lock: the attempt must not start on it.
+func TestALockThatWasForgottenBeforeTheStamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow *slowStamp
+		var atOnce, most atomic.Int32
+		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+			most.Store(max(most.Load(), atOnce.Add(1)))
+			time.Sleep(3 * time.Second)
+			atOnce.Add(-1)
+			return answer(200, ""), nil
+		}, func(o *dispatch.Options) {
+			slow = &slowStamp{Store: o.Store, wait: 700 * time.Millisecond}
+			o.Store = slow
+		})
+		time.Sleep(time.Second)
+		delay := 500 * time.Millisecond
+		// The first one's lane is the older one, so that a new index serves it first.
+		first := b.accept(dispatch.Submission{URL: "https://a.example/", LockKey: "k", Delay: &delay})
+		delay = 400 * time.Millisecond
+		second := b.accept(dispatch.Submission{URL: "https://b.example/", LockKey: "k", Delay: &delay})
+		slow.id = second.ID
+		time.Sleep(600 * time.Millisecond) // The second one has the lock and waits for its stamp; the first one is refused.
+		if err := b.index.Reset(t.Context(), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []store.Callback{first, second} {
+			if got := b.await(c.ID, time.Minute); got.State != store.Succeeded || got.AttemptCount != 1 {
+				t.Errorf("got %s after %d attempts", got.State, got.AttemptCount)
+			}
+		}
+		if n := most.Load(); n != 1 {
+			t.Errorf("%d attempts of one lock key at once", n)
+		}
+		if n := len(b.receiver.seen()); n != 2 {
+			t.Errorf("%d requests, want 2", n)
+		}
+	})
+}
+
+// A probe that hangs up must not make the next one believe that SQL is down.
+func TestHealthOutlivesAProbeThatHangsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		time.Sleep(2 * time.Second)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		b.engine.Health(gone)
+		if h := b.engine.Health(t.Context()); !h.Ready {
+			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
+// What a callback waited for its lock is no fault of its receiver: a busy receiver has a count of its own.
+func TestABusyReceiverIsNotChargedForLockConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
+			if before < 110 {
+				return answer(423, "", "Retry-After", "3"), nil
+			}
+			return answer(200, ""), nil
+		})
+		s := tiers(time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second)
+		c := b.accept(s)
+		// As if the index had seen a hundred lock conflicts before.
+		time.Sleep(time.Second)
+		b.divert(c, 150)
+		done := b.await(c.ID, time.Hour)
+		if done.State != store.Succeeded || done.AttemptCount != 11 {
+			t.Errorf("got %s/%s after %d charged attempts, want 100 uncharged and 10 charged before the success", done.State, done.Reason, done.AttemptCount)
+		}
+	})
+}
+
+// divert counts diverts of a callback that waits in the index.
+func (b *bench) divert(c store.Callback, n int) {
+	b.t.Helper()
+	claimed := func() schedule.Claimed {
+		got, err := b.index.Claim(b.t.Context(), 0, schedule.ClaimRequest{
+			Owner: "test", Token: fmt.Sprintf("test-%d", n), Max: 1, MaxUncertain: 1, MaxTimingOut: 1, Lease: time.Minute, LaneLimit: 32,
+		})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return got
+	}
+	for ; n > 0; n-- {
+		if _, err := b.index.Move(b.t.Context(), []schedule.Movement{{Ref: schedule.Ref{ID: c.ID, Lane: c.LaneID}}}); err != nil {
+			b.t.Fatal(err)
+		}
+		for _, l := range claimed().Leases {
+			due := time.Now().Add(2 * time.Second).UnixMilli()
+			item := l.Item
+			item.Due = due
+			if _, err := b.index.Settle(b.t.Context(), []schedule.Settlement{{Item: item, Token: l.Token, Outcome: schedule.Divert}}); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// halfCommitted tells the results of its first commits one by one that SQL went away, as a group does that was split.
+type halfCommitted struct {
+	dispatch.Store
+	left atomic.Int32
+}
+
+func (h *halfCommitted) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
+	if h.left.Add(-1) < 0 {
+		return h.Store.Commit(ctx, r, now)
+	}
+	out := make([]store.Committed, len(r))
+	for i := range out {
+		out[i].Err = fmt.Errorf("commit: %w", store.ErrUnavailable)
+	}
+	return out, nil
+}
+
+// A result that could not be committed because SQL went away is committed later, not thrown away.
+func TestResultsOfASplitGroupAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		half := new(halfCommitted)
+		half.left.Store(3)
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) { half.Store, o.Store = o.Store, half })
+		c := b.await(b.accept(dispatch.Submission{}).ID, time.Minute)
+		if n := len(b.receiver.seen()); c.State != store.Succeeded || n != 1 {
+			t.Errorf("%s after %d requests, want 1", c.State, n)
+		}
+	})
+}
+
+// Two rebuilds of one process at a time are made one after the other, each with a generation of its own.
+func TestRebuildsDoNotOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		time.Sleep(time.Second)
+		generations := make(chan int64, 2)
+		for range 2 {
+			go func() {
+				r, err := b.engine.Rebuild(t.Context(), false, store.Actor{})
+				if err != nil {
+					t.Error(err)
+				}
+				generations <- r.Generation
+			}()
+		}
+		if one, other := <-generations, <-generations; one == other {
+			t.Errorf("both rebuilds made generation %d", one)
+		}
+		id := b.accept(dispatch.Submission{}).ID
+		b.await(id, 10*time.Second)
+	})
+}
