@@ -11,12 +11,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// attempt makes one attempt of a stamped callback, releases its lock, and passes the result on to be settled.
-func (e *Engine) attempt(ctx context.Context, w *store.Stamped, l *schedule.Lease) {
+// attempt makes one attempt of a stamped callback, releases its lock, and passes the result on to be settled. Claimed is when
+// this process got the claim.
+func (e *Engine) attempt(ctx context.Context, w *store.Stamped, l *schedule.Lease, claimed time.Time) {
 	defer e.attempts.Done()
 	e.inFlight.Add(1)
 	defer e.inFlight.Add(-1)
-	r := e.try(ctx, w, l)
+	r := e.try(ctx, w, l, claimed)
 	e.unlock(ctx, l)
 	// The settler takes it before the slot is free: so what waits to be settled is bounded by the slots and its queue.
 	e.settler.add(r)
@@ -36,14 +37,15 @@ type ended struct {
 }
 
 // try decides how the claimed callback goes on; mostly by sending it.
-func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease) (out ended) {
+func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, claimed time.Time) (out ended) {
 	out = ended{lease: l, urgent: l.Lock != "", result: store.Result{ID: w.ID, Fence: w.Fence}}
 	now := e.clock.now()
 	switch {
 	case w.CrashCount > poisonClaims:
 		out.result.State, out.result.Reason = store.Dead, store.Poison
 		return out
-	case w.ExpiresAt != 0 && now >= w.ExpiresAt:
+	case w.ExpiresAt != 0 && max(now, w.DueAt) >= w.ExpiresAt:
+		// It was claimed, so that by the index's clock its due time has come, whatever this process's says.
 		out.result.State, out.result.Reason = store.Dead, store.Expired
 		return out
 	}
@@ -63,23 +65,33 @@ func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease) (
 		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, now, 1
 		return out
 	}
+	if since := time.Since(claimed); since > claimMargin {
+		// So much was lost on the way here that the claim, and the lock, would end before the attempt does.
+		e.log.Warn("an attempt was put off: its claim had grown too old", "callback_id", store.CallbackPrefix+w.ID, "age", since)
+		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, w.DueAt, 1
+		return out
+	}
 	resp := e.send(ctx, w)
 	failpoint("after_send")
 	return e.decide(w, l, resp)
 }
 
-// extend lengthens lease and lock, once, where the claim in SQL lives longer than the lease. It says whether a lock that
-// the callback needs is still held.
+// extend lengthens the lease, once, where the claim in SQL lives longer, and the lock with it. It says whether a lock that
+// the callback needs is still held: always, because a rebuild knows of a lock only from the stamp on, so that one taken
+// before may have been forgotten, and taken by somebody else, when the stamp commits.
 func (e *Engine) extend(ctx context.Context, w *store.Stamped, l *schedule.Lease) bool {
-	if w.ClaimUntil <= l.Until {
+	longer := w.ClaimUntil > l.Until
+	if !longer && l.Lock == "" {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
 	defer cancel()
-	l.Until = w.ClaimUntil
-	if _, err := e.o.Schedule.Extend(ctx, []schedule.Extension{{Ref: l.Ref(), Token: l.Token, Until: l.Until}}); err != nil {
-		// SQL's claim is what keeps others from sending; an early reap only costs a refused stamp.
-		e.trouble.indexFailed("extend", err)
+	if longer {
+		l.Until = w.ClaimUntil
+		if _, err := e.o.Schedule.Extend(ctx, []schedule.Extension{{Ref: l.Ref(), Token: l.Token, Until: l.Until}}); err != nil {
+			// SQL's claim is what keeps others from sending; an early reap only costs a refused stamp.
+			e.trouble.indexFailed("extend", err)
+		}
 	}
 	if l.Lock == "" {
 		return true

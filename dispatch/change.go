@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -72,12 +73,32 @@ func (e *Engine) Retry(ctx context.Context, project, id string, r RetryRequest, 
 		}
 		change.Lane = lane
 	}
+	var before []store.OpenRow
+	if r.URL != "" {
+		var err error
+		if before, err = e.o.Store.ByID(ctx, []string{id}); err != nil {
+			return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
+		}
+	}
 	c, err := e.o.Store.Retry(ctx, project, id, change, by)
 	if err != nil {
 		return c, err
 	}
+	if len(before) > 0 && before[0].LaneID != c.LaneID {
+		e.leaveLane(ctx, schedule.Ref{ID: id, Lane: before[0].LaneID})
+	}
 	e.place(ctx, &c)
 	return c, nil
+}
+
+// leaveLane takes a callback from the lane that the index has it in, so that it can be put into another one.
+func (e *Engine) leaveLane(ctx context.Context, ref schedule.Ref) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	defer cancel()
+	if _, err := e.o.Schedule.Cancel(ctx, []schedule.Ref{ref}); err != nil {
+		// It stays in the lane where it was until the next rebuild; the stamp decides in any case what is sent, and where to.
+		e.trouble.indexFailed("cancel", err)
+	}
 }
 
 // Reschedule moves a callback to another due time, given as Unix milliseconds or as a delay: exactly one of the two. One that

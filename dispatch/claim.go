@@ -60,7 +60,8 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 			if claimed.More || len(claimed.Leases) == g.n {
 				continue
 			}
-		} else if claimed.More && g.n > 0 {
+		} else if claimed.Next != 0 && claimed.Next <= claimed.Now && g.n > 0 {
+			// There is more to promote. What is only ready, in lanes that have no slot left, is no reason to ask at once.
 			if empty++; empty < emptyRounds {
 				continue
 			}
@@ -96,7 +97,7 @@ func (e *Engine) mayClaim(ctx context.Context, waker *schedule.Waker) bool {
 		<-ctx.Done()
 		return false
 	}
-	if e.o.Hold || e.trouble.sqlIsDown() {
+	if e.o.Hold || e.trouble.sqlIsDown() || e.settler.stuck.Load() {
 		waker.Wait(ctx, 0, 0, schedule.MaxIdle)
 		return false
 	}

@@ -113,7 +113,8 @@ func (e *Engine) next(w *store.Stamped, resp *outbound.Response, endedAt time.Ti
 			r.Attempt = nil
 		}
 		later(0)
-	case resp.Class == store.ClassReceiverBusy && w.DivertCount < maxBusy:
+	case resp.Class == store.ClassReceiverBusy && w.AttemptSeq-w.AttemptCount < maxBusy:
+		// Counted by rows that were not charged: diverts also count what the callback waited for its lock.
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
 		later(max(busyDelay, min(resp.RetryAfter, w.Policy.RetryAfterCap)))
 	case resp.Class == store.ClassInvalidRequest || resp.Class == store.ClassCorrupt:

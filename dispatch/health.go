@@ -44,7 +44,8 @@ func (e *Engine) pingSQL(ctx context.Context) error {
 	if !e.health.at.IsZero() && time.Since(e.health.at) < healthAge {
 		return e.health.err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	// The answer is everybody's for a while: a prober that hangs up must not make it "no".
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	e.health.err = e.o.Store.Ping(ctx)
 	e.health.at = time.Now()

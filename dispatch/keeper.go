@@ -18,6 +18,8 @@ const (
 	rebuildTTL = 10 * time.Second
 	// keepEvery is how often the index's generation is compared with SQL's though nothing complained.
 	keepEvery = 5 * time.Second
+	// warnEvery is how often an index that cannot be looked after is complained of.
+	warnEvery = time.Minute
 	pageRows  = 1000
 )
 
@@ -29,12 +31,26 @@ type keeper struct {
 	// suspect says that an operation met a lost or a closed index since the last look.
 	suspect    atomic.Bool
 	rebuilding atomic.Bool
-	mu         sync.Mutex
-	meta       store.IndexMeta
+	// turn holds one token: this process compares generations and rebuilds once at a time.
+	turn chan struct{}
+	mu   sync.Mutex
+	meta store.IndexMeta
 }
 
 func newKeeper(e *Engine) *keeper {
-	return &keeper{e: e, wake: make(chan struct{}, 1)}
+	k := &keeper{e: e, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	k.suspect.Store(true) // until it was looked at
+	return k
+}
+
+// begin waits for its turn, and returns what ends it.
+func (k *keeper) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case k.turn <- struct{}{}:
+		return func() { <-k.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // lost has the index looked after: an operation found its generation missing or foreign.
@@ -106,6 +122,7 @@ func (k *keeper) get() store.IndexMeta {
 func (k *keeper) run(ctx context.Context) {
 	ticker := time.NewTicker(keepEvery)
 	defer ticker.Stop()
+	var warned time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -118,7 +135,8 @@ func (k *keeper) run(ctx context.Context) {
 			if err == nil {
 				break
 			}
-			if ctx.Err() == nil && !errors.Is(err, errNotLeader) {
+			if ctx.Err() == nil && !errors.Is(err, errNotLeader) && (warned.IsZero() || time.Since(warned) > warnEvery) {
+				warned = time.Now()
 				k.e.log.Warn("looking after the index is put off", "error", err)
 			}
 			timer := time.NewTimer(probeEvery / 4)
@@ -139,6 +157,11 @@ func (k *keeper) keep(ctx context.Context) error {
 	if k.e.o.Alone && !k.suspect.Load() {
 		return nil
 	}
+	end, err := k.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	meta, err := k.e.o.Store.IndexMeta(ctx, k.want())
 	if err != nil {
 		return fmt.Errorf("read the index's row: %w", err)

@@ -19,6 +19,7 @@ const poisonClaims = 5
 // prepare takes a claimed batch to its attempts: locks for those that need one, one stamp for all that remain, and a
 // goroutine for each that SQL says is ours. Whatever falls out on the way is put back and frees its slot.
 func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed) {
+	began := time.Now()
 	leases := e.lock(ctx, claimed.Leases, claimed.Now)
 	if len(leases) == 0 {
 		return
@@ -58,7 +59,7 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed) {
 			continue
 		}
 		e.attempts.Add(1)
-		go e.attempt(ctx, &stamped[i], lease)
+		go e.attempt(ctx, &stamped[i], lease, began)
 	}
 }
 

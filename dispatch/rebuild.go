@@ -35,6 +35,11 @@ func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 		report.Took = time.Since(started)
 		return report, err
 	}
+	end, err := e.keeper.begin(ctx)
+	if err != nil {
+		return RebuildReport{}, err
+	}
+	defer end()
 	leader, err := e.keeper.lead(ctx)
 	if err != nil {
 		return RebuildReport{}, err

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -25,10 +27,14 @@ const (
 type settler struct {
 	e       *Engine
 	results chan ended
+	// stuck says that results wait for a commit that failed. What is sent meanwhile could not be recorded either, and would
+	// be sent again when its claim runs out.
+	stuck atomic.Bool
 }
 
 func newSettler(e *Engine) *settler {
-	return &settler{e: e, results: make(chan ended, settleQueue)}
+	// There is room for what every slot may bring, so that a drain without SQL has an end.
+	return &settler{e: e, results: make(chan ended, max(settleQueue, e.o.Workers))}
 }
 
 // add passes a result on. It blocks while the queue is full.
@@ -123,8 +129,12 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		committed, err = s.e.o.Store.Commit(context.WithoutCancel(ctx), results, s.e.clock.now())
 		if err == nil {
 			s.e.trouble.sqlWorked()
+			if s.stuck.Swap(false) {
+				s.e.hintAll()
+			}
 			break
 		}
+		s.stuck.Store(true)
 		s.e.trouble.sqlFailed(err)
 		if errors.Is(ctx.Err(), context.Canceled) && !s.e.settleOnceMore(err, len(batch)) {
 			return nil
@@ -133,8 +143,13 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 	}
 	s.e.wrote.Store(true)
 	settlements := make([]schedule.Settlement, 0, len(batch))
+	var again []ended
 	for i := range batch {
 		b, c := &batch[i], &committed[i]
+		if errors.Is(c.Err, store.ErrUnavailable) {
+			again = append(again, *b) // SQL went away after a part of the group.
+			continue
+		}
 		if c.Err != nil {
 			// This row alone cannot be recorded. Its claim runs out, and the count of claims without a result grows: at the latest
 			// that ends it, with a result that has no attempt to record.
@@ -148,8 +163,20 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		}
 		settlements = append(settlements, settlement(b, c))
 	}
+	if len(again) == len(batch) && ctx.Err() != nil {
+		s.e.log.Error("results could not be committed before the end; their callbacks will be attempted again", "results", len(again))
+		return settlements
+	}
+	if len(again) > 0 {
+		s.stuck.Store(true)
+		s.e.trouble.sqlFailed(committed[slices.IndexFunc(committed, isUnavailable)].Err)
+		time.Sleep(commitRetry)
+		settlements = append(settlements, s.commit(ctx, again)...)
+	}
 	return settlements
 }
+
+func isUnavailable(c store.Committed) bool { return errors.Is(c.Err, store.ErrUnavailable) }
 
 // settleOnceMore says, while draining without SQL, whether to go on trying. Results that cannot be committed are lost with
 // the process: their claims run out, and they are attempted again, as after any crash.

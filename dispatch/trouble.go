@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -191,15 +190,37 @@ func (t *trouble) catchUp(ctx context.Context) {
 		t.e.log.Info("caught up with the index", "open", n)
 		return
 	}
-	for chunk := range slices.Chunk(items, enqueueBatch) {
-		cctx, cancel := context.WithTimeout(ctx, indexTimeout)
-		_, err := t.e.o.Schedule.Ensure(cctx, chunk)
-		cancel()
-		if err != nil {
+	for len(items) > 0 {
+		chunk := items[:min(len(items), enqueueBatch)]
+		if err := t.ensure(ctx, chunk); err != nil {
+			// The rest would only wait for the same index, and SQL's probe with it.
 			t.indexFailed("ensure", err)
-			t.missed(chunk)
-			continue
+			t.missed(items)
+			return
 		}
 		t.e.hintDue(chunk)
+		items = items[len(chunk):]
 	}
+}
+
+// ensure adds what the index lacks, and moves forward what it holds for later than was wanted. Where that is out of date by
+// now the stamp parks it again.
+func (t *trouble) ensure(ctx context.Context, items []schedule.Item) error {
+	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
+	defer cancel()
+	positions, err := t.e.o.Schedule.Ensure(ctx, items)
+	if err != nil {
+		return err
+	}
+	var movements []schedule.Movement
+	for i, p := range positions {
+		if p.Place == schedule.Delayed && p.Due > items[i].Due {
+			movements = append(movements, schedule.Movement{Ref: items[i].Ref(), Due: items[i].Due})
+		}
+	}
+	if len(movements) == 0 {
+		return nil
+	}
+	_, err = t.e.o.Schedule.Move(ctx, movements)
+	return err
 }

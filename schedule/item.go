@@ -238,7 +238,8 @@ type LaneSetting struct {
 	Version     int64
 }
 
-// A LockRequest asks for the lock of a leased item, or renews it with the same ID and Token and a later Until.
+// A LockRequest asks for the lock of a leased item, or renews it with the same ID and Token and a later Until. Between Reset
+// and Open a lock is only renewed: one that looks free may be that of a running attempt which has yet to be adopted.
 type LockRequest struct {
 	Lock  string
 	ID    string

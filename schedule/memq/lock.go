@@ -48,12 +48,14 @@ func (ix *Index) Acquire(ctx context.Context, requests []schedule.LockRequest) (
 	}
 	replies := make([]schedule.LockReply, len(requests))
 	for i := range requests {
-		replies[i] = ix.acquire(&requests[i])
+		replies[i] = ix.acquire(&requests[i], ix.closed)
 	}
 	return replies, nil
 }
 
-func (ix *Index) acquire(r *schedule.LockRequest) schedule.LockReply {
+// acquire is for one request. Where only the holder may have the lock, one that looks free may be that of an attempt which
+// has yet to be adopted.
+func (ix *Index) acquire(r *schedule.LockRequest, onlyHolder bool) schedule.LockReply {
 	k := ix.locks[r.Lock]
 	if k == nil {
 		k = &lock{name: r.Lock}
@@ -68,6 +70,9 @@ func (ix *Index) acquire(r *schedule.LockRequest) schedule.LockReply {
 	case !k.heldAt(ix.clock) && k.keptAt(ix.clock) && k.keptFor != r.ID:
 		ix.wait(k, r)
 		return schedule.LockReply{HeldUntil: k.keptUntil}
+	case onlyHolder && !k.heldAt(ix.clock):
+		ix.wait(k, r)
+		return schedule.LockReply{HeldUntil: ix.clock}
 	}
 	if k.token == "" {
 		ix.held++

@@ -90,5 +90,5 @@ func (ix *Index) adoptLock(a *schedule.Adoption) {
 		}
 		k.keptFor, k.keptUntil = "", 0
 	}
-	ix.acquire(&schedule.LockRequest{Lock: a.Lock, ID: a.ID, Lane: a.Lane, Token: a.Token, Until: a.Until})
+	ix.acquire(&schedule.LockRequest{Lock: a.Lock, ID: a.ID, Lane: a.Lane, Token: a.Token, Until: a.Until}, false)
 }

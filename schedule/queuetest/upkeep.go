@@ -95,17 +95,34 @@ func resetEmpties(f *fixture) {
 	if _, err := f.Index.Claim(f.ctx, 0, f.wide()); !errors.Is(err, schedule.ErrRebuilding) {
 		f.Fatalf("a claim of a closed shard: %v, want ErrRebuilding", err)
 	}
+	for shard := range f.Index.Shards() {
+		if shard > 0 {
+			f.no(f.Index.Reset(f.ctx, shard, f.generation))
+		}
+	}
+	closedLocks(f)
 	for range 2 {
 		f.no(f.Index.Open(f.ctx, 0))
 	}
 	f.takeOne(item.ID)
 	for shard := range f.Index.Shards() {
 		if shard > 0 {
-			f.no(f.Index.Reset(f.ctx, shard, f.generation))
 			f.no(f.Index.Open(f.ctx, shard))
 		}
 	}
 	f.acquire(f.want("k", f.id(), "t"), true)
+}
+
+// closedLocks: until a shard is open, a lock may be that of an attempt which has yet to be adopted. Only its holder has it.
+func closedLocks(f *fixture) {
+	waiter := f.id()
+	f.acquire(f.want("unknown", waiter, "t"), false)
+	running := f.item(1, 0)
+	running.Lock = "running"
+	f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{{Item: running, Token: "t", Until: f.Now() + 30_000}}))
+	f.acquire(schedule.LockRequest{Lock: "running", ID: running.ID, Lane: running.Lane, Token: "t", Until: f.Now() + 60_000}, true)
+	f.acquire(f.want("running", f.id(), "t"), false)
+	f.release(schedule.Unlock{Lock: "unknown", ID: f.id(), Token: "t"}, waiter)
 }
 
 func adopted(f *fixture) {

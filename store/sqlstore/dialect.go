@@ -188,7 +188,8 @@ func jsonRows(columns []column) (string, error) {
 
 // transient says that a transaction was rolled back for a reason that passes: the same one may succeed now.
 func transient(err error) bool {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "40P01" || pg.Code == "40001") {
+	// 0A000: a plan that a migration made stale; the driver forgets it with the error.
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "40P01" || pg.Code == "40001" || pg.Code == "0A000") {
 		return true
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
@@ -214,23 +215,34 @@ func disconnected(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }
 
-// unavailable says that the database as a whole cannot commit, so that no part of a group could either.
+// unavailable says that the database as a whole cannot commit, so that no part of a group could either. In doubt it does: a
+// row that is blamed is set aside as dead, and so would be every row that is due.
 func unavailable(err error) bool {
 	if transient(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return true
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// Class 53: out of disk, memory, connections. 58: system error. 25006: a standby. 57014: canceled by a timeout.
-		// 3D000 and class 28: the database or the role is gone.
-		return strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "58") || strings.HasPrefix(pg.Code, "28") ||
-			pg.Code == "25006" || pg.Code == "57014" || pg.Code == "3D000" || pg.Code == "42501"
+		return !ofARow(pg.Code)
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch lite.Code() & 0xff {
-		case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_ERROR:
+		case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE:
 			return false
+		case sqlite3.SQLITE_ERROR:
+			return strings.Contains(lite.Error(), "no such ") // A table or a column: an older or a newer schema.
 		}
 		return true
+	}
+	return false
+}
+
+// ofARow says whether an error of PostgreSQL is one that a single row can cause. Class 22: what the row says. 23: a constraint.
+// 54: a row that is too large. P0: a trigger. XX: among others a damaged page.
+func ofARow(code string) bool {
+	for _, class := range [...]string{"22", "23", "54", "P0", "XX"} {
+		if strings.HasPrefix(code, class) {
+			return true
+		}
 	}
 	return false
 }

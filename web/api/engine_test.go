@@ -75,6 +75,12 @@ func newEngineFace(t *testing.T) face {
 			t.Error(err)
 		}
 	})
+	// A new index is filled while callbacks are accepted already; what looks at it waits for that.
+	for deadline := time.Now().Add(20 * time.Second); len(engine.Health(ctx).Degraded) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the index was not filled within 20 s")
+		}
+	}
 	return newFaceOf(t, api.Options{Callbacks: engine, Secrets: engine, Index: engine, Reads: db})
 }
 

@@ -3,7 +3,7 @@
 -- ARGV: GENERATION OFFSET MODE
 -- EACH: lock id lane token until
 -- Mode is take, or adopt for attempts that run already: those take the lock though it is kept for a waiter, and join no
--- queue.
+-- queue. Until the shard is open only they take any: a lock that looks free may be that of one which comes yet.
 -- Reply: now, 0, seq; for each request: 1 acquired or 0, the end of the holder's lock or of the time it is kept
 -- Uses: begin locks
 call('HDEL', META, '') -- as settle does
@@ -21,6 +21,9 @@ for i = FIRST, #ARGV, STRIDE do
     if kept_till and kept_id ~= id and MODE == 'take' then
       refused = kept_till
     end
+  end
+  if state[6] and MODE == 'take' and not mine then
+    refused = refused or now
   end
   if MODE == 'adopt' and ending <= now then
     refused = now -- that attempt's time is over

@@ -14,7 +14,7 @@ func TestDueAtItsExpiryIsExpired(t *testing.T) {
 	var e Engine
 	at := time.Now().Add(5 * time.Millisecond).UnixMilli()
 	w := &store.Stamped{Callback: store.Callback{ID: "x", DueAt: at, ExpiresAt: at, CrashCount: 1}}
-	got := e.try(t.Context(), w, &schedule.Lease{}).result
+	got := e.try(t.Context(), w, &schedule.Lease{}, time.Now()).result
 	if got.State != store.Dead || got.Reason != store.Expired || got.Attempt != nil {
 		t.Errorf("got %s/%s, attempt %v", got.State, got.Reason, got.Attempt)
 	}

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -86,14 +87,14 @@ func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
 // slowStamp holds back the first stamp of a callback.
 type slowStamp struct {
 	dispatch.Store
-	id   string
+	id   atomic.Value
 	once sync.Once
 	wait time.Duration
 }
 
 func (s *slowStamp) Stamp(ctx context.Context, st store.Stamp) ([]store.Stamped, []store.Refusal, error) {
 	for i := range st.Claims {
-		if st.Claims[i].ID == s.id {
+		if s.id.Load() == st.Claims[i].ID {
 			s.once.Do(func() { time.Sleep(s.wait) })
 		}
 	}
@@ -111,7 +112,7 @@ func TestALockThatWasForgottenBeforeTheStamp(t *testing.T) {
 			atOnce.Add(-1)
 			return answer(200, ""), nil
 		}, func(o *dispatch.Options) {
-			slow = &slowStamp{Store: o.Store, wait: 700 * time.Millisecond}
+			slow = &slowStamp{Store: o.Store, wait: 3 * time.Second}
 			o.Store = slow
 		})
 		time.Sleep(time.Second)
@@ -120,7 +121,7 @@ func TestALockThatWasForgottenBeforeTheStamp(t *testing.T) {
 		first := b.accept(dispatch.Submission{URL: "https://a.example/", LockKey: "k", Delay: &delay})
 		delay = 400 * time.Millisecond
 		second := b.accept(dispatch.Submission{URL: "https://b.example/", LockKey: "k", Delay: &delay})
-		slow.id = second.ID
+		slow.id.Store(second.ID)
 		time.Sleep(600 * time.Millisecond) // The second one has the lock and waits for its stamp; the first one is refused.
 		if err := b.index.Reset(t.Context(), 0, 0); err != nil {
 			t.Fatal(err)
@@ -251,5 +252,45 @@ func TestRebuildsDoNotOverlap(t *testing.T) {
 		}
 		id := b.accept(dispatch.Submission{}).ID
 		b.await(id, 10*time.Second)
+	})
+}
+
+// unreadable has an index whose generation cannot be read.
+type unreadable struct {
+	dispatch.Schedule
+	broken atomic.Bool
+}
+
+func (u *unreadable) Generation(ctx context.Context, shard int) (int64, error) {
+	if u.broken.Load() {
+		return 0, errBroken
+	}
+	return u.Schedule.Generation(ctx, shard)
+}
+
+// lines counts what is written.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.n.Add(1)
+	return len(p), nil
+}
+
+// An index that is away for long does not fill the log.
+func TestAnIndexThatIsAwayIsLoggedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		index := new(unreadable)
+		index.broken.Store(true)
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			index.Schedule, o.Schedule = o.Schedule, index
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		time.Sleep(10 * time.Minute)
+		if n := log.n.Load(); n == 0 || n > 30 {
+			t.Errorf("%d lines in ten minutes", n)
+		}
+		index.broken.Store(false)
+		b.await(b.accept(dispatch.Submission{}).ID, 10*time.Second)
 	})
 }

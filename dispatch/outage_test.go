@@ -1,0 +1,79 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// An attempt that is asked for while the index does not answer is made as soon as it does, though the index holds the
+// callback for a later time.
+func TestRetryWhileTheIndexIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken *brokenIndex
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			broken = &brokenIndex{Schedule: o.Schedule}
+			o.Schedule = broken
+		})
+		time.Sleep(time.Second)
+		delay := time.Hour
+		id := b.accept(dispatch.Submission{Delay: &delay}).ID
+		time.Sleep(time.Second)
+		broken.ensure.Store(true)
+		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{}, store.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		broken.ensure.Store(false)
+		time.Sleep(2 * time.Second)
+		if c := b.get(id); c.State != store.Succeeded {
+			t.Errorf("still %s two seconds after the index came back", c.State)
+		}
+	})
+}
+
+// noResults takes everything but results.
+type noResults struct {
+	dispatch.Store
+	broken atomic.Bool
+}
+
+func (n *noResults) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
+	if n.broken.Load() {
+		return nil, fmt.Errorf("commit: %w", store.ErrUnavailable)
+	}
+	return n.Store.Commit(ctx, r, now)
+}
+
+// While results cannot be recorded nothing more is sent, even if all else in SQL works: what was sent would be sent again.
+func TestNothingIsSentWhileResultsCannotBeRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := new(noResults)
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) { db.Store, o.Store = o.Store, db })
+		time.Sleep(time.Second)
+		db.broken.Store(true)
+		var ids []string
+		for range 90 {
+			ids = append(ids, b.accept(dispatch.Submission{}).ID)
+			time.Sleep(time.Second)
+		}
+		if n := len(b.receiver.seen()); n > 5 {
+			t.Errorf("%d requests while no result could be recorded", n)
+		}
+		db.broken.Store(false)
+		for _, id := range ids {
+			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
+				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
+			}
+		}
+		if n := len(b.receiver.seen()); n != len(ids) {
+			t.Errorf("%d requests for %d callbacks", n, len(ids))
+		}
+	})
+}
