@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 )
 
 // Keys that every process here is given. They are test values and open nothing else.
@@ -114,17 +115,12 @@ func environment(more ...string) []string {
 	return append(env, more...)
 }
 
-// freePorts finds ports of the loopback that nobody listens on.
+// freePorts finds ports of the loopback that nobody listens on, nor is given by the system meanwhile.
 func freePorts(tb testing.TB, n int) []string {
 	tb.Helper()
 	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		defer l.Close() // after all are chosen, so that they differ
-		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	for _, port := range queuetest.FreePorts(tb, n) {
+		ports = append(ports, strconv.Itoa(port))
 	}
 	return ports
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +29,7 @@ const startTimeout = 30 * time.Second
 // binary fails the test and says what to install.
 func StartRedis(tb testing.TB, args ...string) string {
 	tb.Helper()
-	return "redis://" + startServer(tb, freePorts(tb, 1)[0], args...)
+	return "redis://" + startServer(tb, FreePorts(tb, 1)[0], args...)
 }
 
 // StartCluster starts three masters that share all slots, without replicas, and returns their addresses once each of
@@ -36,7 +38,7 @@ func StartCluster(tb testing.TB) []string {
 	tb.Helper()
 	const masters, slots = 3, 16384
 	// A node listens for its peers on its port plus 10000 unless told otherwise; naming that port too keeps both free.
-	ports := freePorts(tb, 2*masters)
+	ports := FreePorts(tb, 2*masters)
 	addrs := make([]string, masters)
 	for i := range addrs {
 		addrs[i] = startServer(tb, ports[2*i],
@@ -84,7 +86,7 @@ func StartSentinel(tb testing.TB, url, name string) string {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		tb.Fatalf("configuration of a Sentinel: %v", err)
 	}
-	own := freePorts(tb, 1)[0]
+	own := FreePorts(tb, 1)[0]
 	return start(tb, own, tb.TempDir(), file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(own))
 }
 
@@ -145,20 +147,39 @@ func start(tb testing.TB, port int, dir string, args ...string) string {
 	return addr
 }
 
-// freePorts returns ports that were free a moment ago. They are held together, so that no two are the same. A cluster
-// refuses ports above 55535 for its nodes unless the peers' port is named, which StartCluster does.
-func freePorts(tb testing.TB, n int) []int {
+// The ports that servers of tests listen on lie below those that the system gives to whoever asks for any: between choosing
+// one and listening on it nobody else, neither a listener nor a connection, is given it. The bus of a Cluster's nodes is
+// 10,000 above, still below them.
+const (
+	firstPort = 10_240
+	portCount = 10_000
+)
+
+// lastPort counts the ports that this process has chosen, from a random start, so that test binaries that run side by side
+// do not try the same ones.
+var lastPort atomic.Int64
+
+// FreePorts returns n ports of the loopback that nobody listens on, and that this process never chooses again.
+func FreePorts(tb testing.TB, n int) []int {
 	tb.Helper()
+	lastPort.CompareAndSwap(0, 1+rand.Int64N(portCount))
 	ports := make([]int, 0, n)
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatalf("find a free port: %v", err)
+	for range portCount {
+		if len(ports) == n {
+			return ports
 		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		port := firstPort + int(lastPort.Add(1)%portCount)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			tb.Fatalf("close a port: %v", err)
+		}
+		ports = append(ports, port)
 	}
-	return ports
+	tb.Fatalf("no %d free ports of the loopback from %d on", n, firstPort)
+	return nil
 }
 
 // plain returns a client of exactly one server, as a test needs it: nothing is hidden by retries.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -210,14 +211,17 @@ func postgresUser() (*syscall.Credential, error) {
 	return nil, errors.New("PostgreSQL refuses root, and there is no user postgres or nobody to run it as")
 }
 
+// freePort returns a port of the loopback that nobody listens on. It lies below those that the system gives to whoever asks for
+// any, so that nobody is given it before the server listens.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	const first, count, tries = 31_000, 1_700, 200
+	var err error
+	for range tries {
+		port := first + rand.IntN(count)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.Join(errors.New("no TCP address"), l.Close())
-	}
-	return addr.Port, l.Close()
+	return 0, err
 }
