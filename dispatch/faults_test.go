@@ -113,6 +113,20 @@ func TestTheIndexIsExpendable(t *testing.T) {
 	})
 }
 
+// A verify at the very start waits for the index to be filled, instead of finding it lost.
+func TestVerifyWaitsForTheIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		first := startBench(t, path, always(200, ""))
+		first.accept(dispatch.Submission{Delay: &[]time.Duration{time.Hour}[0]})
+		first.stop()
+		second := startBench(t, path, always(200, ""))
+		if drift, err := second.engine.Verify(t.Context()); err != nil || !drift.Clean() || drift.Rows != 1 || drift.Items != 1 {
+			t.Errorf("verify at the start: %+v, %v", drift, err)
+		}
+	})
+}
+
 // What the index did not hear of is sent once it answers again, without waiting for the sweep.
 func TestAnIndexThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

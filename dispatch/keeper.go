@@ -70,6 +70,21 @@ func (k *keeper) look() {
 // degraded says whether the index is being looked after.
 func (k *keeper) degraded() bool { return k.suspect.Load() || k.rebuilding.Load() }
 
+// await waits until the index is as SQL says, as far as this process knows, at most patience long.
+func (k *keeper) await(ctx context.Context, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for k.degraded() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
 // start reads what SQL says of the index and refuses a process that is configured otherwise. Filling the index is left to
 // run, so that whatever is due first is sent while the rest still streams in.
 func (k *keeper) start(ctx context.Context) error {

@@ -12,6 +12,8 @@ import (
 const (
 	// verifyPause is what lies between the two looks: what is on its way differs once, what is lost differs twice.
 	verifyPause = 2 * time.Second
+	// verifyPatience is how long it waits for an index that is just being filled; one that is still lost then is an error.
+	verifyPatience = 10 * time.Second
 	// maxDriftIDs is how many ids of each difference are named.
 	maxDriftIDs = 100
 )
@@ -25,6 +27,7 @@ type drift struct {
 // Verify compares SQL with the index, both ways, and reports what differs in two looks two seconds apart. It changes nothing,
 // and works in pages: it may run at any time.
 func (e *Engine) Verify(ctx context.Context) (Drift, error) {
+	e.keeper.await(ctx, verifyPatience)
 	first, err := e.look(ctx)
 	if err != nil {
 		return Drift{}, err
