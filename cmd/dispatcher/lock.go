@@ -87,10 +87,13 @@ type postgresLock struct {
 // schemas of one database do not exclude each other.
 const postgresLockClass = 0x64697370
 
-// How often a held lock is looked after, and how long one statement may take.
+// How often a held lock is looked after, how long one statement may take, and how long a lock that is taken is asked for
+// again: the session of a process that was killed a moment ago lives until the server has noticed.
 const (
-	lockCheck   = 5 * time.Second
-	lockTimeout = 10 * time.Second
+	lockCheck    = 5 * time.Second
+	lockTimeout  = 10 * time.Second
+	lockPatience = 2 * time.Second
+	lockPause    = 100 * time.Millisecond
 )
 
 func (p *postgresLock) acquire(ctx context.Context) error {
@@ -100,10 +103,9 @@ func (p *postgresLock) acquire(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect for the lock of the embedded index: %w", err)
 	}
-	var taken bool
-	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, hashtext(coalesce(current_schema(), '')))`, int32(postgresLockClass)).Scan(&taken)
-	if err == nil && !taken {
-		err = errIndexTaken
+	err = tryLock(ctx, conn)
+	for deadline := time.Now().Add(lockPatience); errors.Is(err, errIndexTaken) && time.Now().Before(deadline); err = tryLock(ctx, conn) {
+		pause(ctx, lockPause)
 	}
 	if err != nil {
 		closeErr := conn.Close(context.WithoutCancel(ctx))
@@ -114,6 +116,16 @@ func (p *postgresLock) acquire(ctx context.Context) error {
 	}
 	p.conn = conn
 	return nil
+}
+
+// tryLock takes the lock for the connection, or says that another one has it.
+func tryLock(ctx context.Context, conn *pgx.Conn) error {
+	var taken bool
+	err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, hashtext(coalesce(current_schema(), '')))`, int32(postgresLockClass)).Scan(&taken)
+	if err == nil && !taken {
+		err = errIndexTaken
+	}
+	return err
 }
 
 func (p *postgresLock) run(ctx context.Context) error {
