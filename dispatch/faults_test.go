@@ -275,22 +275,22 @@ func TestPoison(t *testing.T) {
 func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "dispatcher.db")
-		var broken *brokenStore
-		first := startBench(t, path, always(200, ""), func(o *dispatch.Options) {
-			broken = &brokenStore{Store: o.Store}
-			o.Store = broken
-			o.DrainTimeout = time.Second
-		})
+		first := startBench(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
 		id := first.accept(dispatch.Submission{}).ID
-		broken.down.Store(true) // The result is never committed: as if the process were gone.
-		time.Sleep(100 * time.Millisecond)
-		broken.down.Store(false)
-		synctest.Wait()
-		_ = id
+		stamped, _, err := first.db.Stamp(t.Context(), store.Stamp{
+			Token: "of-a-process-that-died", Now: first.engine.Now(), Margin: 15_000, Claims: []store.StampClaim{{ID: id}},
+		})
+		if err != nil || len(stamped) != 1 {
+			t.Fatalf("stamp: %v, %v", stamped, err)
+		}
 		first.stop()
 		second := startBench(t, path, always(200, ""))
-		if c := second.await(id, time.Minute); c.State != store.Succeeded {
-			t.Errorf("got %s", c.State)
+		if c := second.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
+			t.Errorf("got %s with %d charged", c.State, c.AttemptCount)
+		}
+		rows := second.attempts(id)
+		if len(rows) != 2 || rows[0].Class != store.ClassCrashed || rows[0].Outcome != store.AttemptUnknown || rows[0].Charged || rows[1].Class != store.ClassOK {
+			t.Errorf("rows: %+v", rows)
 		}
 	})
 }
