@@ -13,7 +13,7 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e bench fuzz lint fmt docker clean
+.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults bench fuzz lint fmt docker clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ test-all: ## All tests but the black box, on real Redis and PostgreSQL that the 
 
 e2e: ## The black box: the built binary under load, kill -9 and emptied Redis, on real servers
 	$(GO) test -tags $(TAGS) -count=1 -timeout 25m ./e2e/...
+
+faults: setup ## The whole matrix of faults with real servers, 40 minutes at most; writes docs/faults.md
+	$(GO) test -tags $(TAGS) -count=1 -timeout 45m -v -run '^TestFaults$$' ./e2e -args -faults full -faults-report $(CURDIR)/docs/faults.md
 
 bench: ## Measure accepts, sends and CPU, and write docs/performance.md
 	$(GO) test -tags $(TAGS) -count=1 -timeout 30m -run '^$$' -bench '^BenchmarkPerformance$$' -benchtime 1x ./e2e -args -report $(CURDIR)/docs/performance.md

@@ -15,8 +15,10 @@ type backend struct {
 	name     string
 	postgres string // URL; empty: SQLite in dataDir
 	redis    string // URL; empty: the embedded index
-	prefix   string
-	dataDir  string
+	// direct and redisBehind are the URLs that tests use themselves, where a proxy stands in front of the program's.
+	direct, redisBehind string
+	prefix              string
+	dataDir             string
 }
 
 // args are the settings that are common to all processes on the backend.
@@ -92,7 +94,7 @@ func on(t *testing.T, combinations []combination, test func(*testing.T, backend)
 // redisClient opens the backend's Redis, to look into it or to break it.
 func (b backend) redisClient(tb testing.TB) *redis.Client {
 	tb.Helper()
-	options, err := redis.ParseURL(b.redis)
+	options, err := redis.ParseURL(b.redisDirect())
 	if err != nil {
 		tb.Fatal(err)
 	}

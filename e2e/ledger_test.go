@@ -4,13 +4,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
 )
 
-// A ledger knows what was accepted, and is the judge of what became of it.
+// A ledger knows what was accepted.
 type ledger struct {
 	mu      sync.Mutex
 	entries map[string]entry
@@ -37,12 +40,6 @@ func (l *ledger) accepted(id, ref string) {
 	l.entries[id] = entry{ref: ref, hash: sha256.Sum256(payload(ref))}
 }
 
-func (l *ledger) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.entries)
-}
-
 // await waits until no callback is open.
 func await(tb testing.TB, c *client, limit time.Duration) {
 	tb.Helper()
@@ -60,47 +57,32 @@ func await(tb testing.TB, c *client, limit time.Duration) {
 	})
 }
 
-// judge compares the ledger with SQL, as the API shows it, and with what arrived: every accepted callback has
-// succeeded and arrived with its bytes, nothing arrived that was not accepted, and none arrived more often than
-// sends says plus spare. It returns how many sends were duplicates.
-func (l *ledger) judge(tb testing.TB, c *client, r *receiver, sends func(ref string) int, spare int) (duplicates int) {
+// judge hands what was accepted, what SQL holds and what arrived at the receivers to the judge of all fault tests.
+func (l *ledger) judge(tb testing.TB, b backend, bounds judge.Bounds, receivers ...*receiver) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	rows, err := c.list(ctx, nil)
-	if err != nil {
-		tb.Fatalf("list all callbacks: %v", err)
+	db := b.database(tb)
+	var e judge.Evidence
+	var errs [2]error
+	e.Rows, errs[0] = readRows(ctx, db)
+	e.Attempts, errs[1] = readAttempts(ctx, db)
+	if err := errors.Join(errs[:]...); err != nil {
+		tb.Fatalf("read what SQL holds: %v", err)
 	}
-	byID := map[string]callback{}
-	for _, row := range rows {
-		byID[row.ID] = row
+	for _, r := range receivers {
+		for _, a := range r.all() {
+			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: a.id, Number: a.number, At: a.at, End: a.end, Hash: a.hash, Answered: !a.end.IsZero()})
+		}
 	}
-	complain := complaints(tb)
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	for id, want := range l.entries {
-		row, found := byID[id]
-		switch arrivals := r.of(id); {
-		case !found:
-			complain("LOST: %s (%s) was accepted and is not in SQL", id, want.ref)
-		case row.State != "succeeded":
-			complain("%s (%s) is %s %s after %d attempts, class %s", id, want.ref, row.State, row.Reason, row.AttemptCount, row.LastClass)
-		case len(arrivals) == 0:
-			complain("%s (%s) is said to have succeeded and never arrived", id, want.ref)
-		case len(arrivals) > sends(want.ref)+spare:
-			complain("%s (%s) arrived %d times, want at most %d and %d spare", id, want.ref, len(arrivals), sends(want.ref), spare)
-		default:
-			duplicates += max(0, len(arrivals)-sends(want.ref))
-		}
+		e.Accepted = append(e.Accepted, judge.Accepted{ID: id, Ref: want.ref, Hash: want.hash})
 	}
-	for _, a := range r.all() {
-		if want, known := l.entries[a.id]; !known {
-			complain("%s arrived and was never accepted", a.id)
-		} else if a.hash != want.hash {
-			complain("%s (%s) arrived with other bytes: %.200q", a.id, want.ref, a.body)
-		}
+	l.mu.Unlock()
+	if v := judge.Judge(e, bounds); !v.OK() {
+		tb.Errorf("the guarantees are broken: %s", &v)
 	}
-	return duplicates
 }
 
 // complaints is tb.Errorf that shows the first ten and counts the rest: a broken run has thousands.
@@ -120,6 +102,3 @@ func complaints(tb testing.TB) func(format string, args ...any) {
 		tb.Errorf(format, args...)
 	}
 }
-
-// once is the number of sends of a callback that succeeds at its first attempt.
-func once(string) int { return 1 }

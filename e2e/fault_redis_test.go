@@ -1,0 +1,3 @@
+package e2e
+
+func redisFaults() []fault { return nil }

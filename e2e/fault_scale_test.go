@@ -1,0 +1,3 @@
+package e2e
+
+func scaleFaults() []fault { return nil }

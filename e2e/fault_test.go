@@ -1,0 +1,241 @@
+package e2e
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+)
+
+var (
+	faultForm   = flag.String("faults", "short", "form of the fault matrix: short or full")
+	faultReport = flag.String("faults-report", "", "file that the table of the faults is written to, as Markdown")
+)
+
+// A fault is one row of the matrix: what is broken, and how a lab shows that nothing is lost by it.
+type fault struct {
+	id    string // F1 … as docs/guarantees.md lists them
+	title string
+	// short and full are the combinations that it runs on in each form; none: it is not part of the form.
+	short, full []combination
+	// heavy faults load the machine: nothing runs beside them.
+	heavy bool
+	// apart faults break PostgreSQL, or bring their own servers: they get no backend, and call use themselves.
+	apart bool
+	run   func(*lab)
+}
+
+// matrix is every fault. Each file of faults lists its own.
+func matrix() []fault {
+	return slices.Concat(killFaults(), pauseFaults(), redisFaults(), sqlFaults(), localFaults(), upgradeFaults(),
+		topologyFaults(), scaleFaults(), restoreFaults())
+}
+
+// labsAtOnce bounds the labs that run at the same time: most of them wait for leases, most of the time.
+const labsAtOnce = 6
+
+// The whole matrix of faults: every lab ends with the judge, and the table at the end has a line for each fault.
+func TestFaults(t *testing.T) {
+	blackBox(t)
+	if *faultForm != "short" && *faultForm != "full" {
+		t.Fatalf("-faults is short or full, not %q", *faultForm)
+	}
+	full := *faultForm == "full"
+	began := time.Now()
+	t.Cleanup(func() { faultTable.print(t, *faultForm, time.Since(began)) })
+	common := servers{}
+	places := make(chan struct{}, labsAtOnce)
+	for _, heavy := range []bool{false, true} {
+		name := "together"
+		if heavy {
+			name = "alone"
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, f := range matrix() {
+				combinations := f.short
+				if full {
+					combinations = f.full
+				}
+				if f.heavy != heavy || len(combinations) == 0 {
+					continue
+				}
+				for _, c := range combinations {
+					// PostgreSQL is started by whoever needs it first, and ends with the whole.
+					if c.postgres && !f.apart && common.postgres == nil {
+						common = startServers(t, c)
+					}
+					t.Run(f.id+"/"+strings.ReplaceAll(f.title, " ", "_")+"/"+c.String(), func(t *testing.T) {
+						if !heavy {
+							t.Parallel()
+						}
+						places <- struct{}{}
+						defer func() { <-places }()
+						conduct(t, &f, c, full, common)
+					})
+				}
+			}
+		})
+		if heavy {
+			common = servers{}
+		}
+	}
+}
+
+// conduct runs one lab. A lab that comes to no verdict is a failed line of the table.
+func conduct(t *testing.T, f *fault, c combination, full bool, common servers) {
+	l := newLab(t, f, full)
+	t.Cleanup(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.judged {
+			t.Errorf("%s came to no verdict", f.id)
+			faultTable.enter(entered{fault: f, on: c.String(), accepted: len(l.accepted), failed: true})
+		}
+	})
+	if !f.apart {
+		l.use(common.backend(t, c))
+	}
+	l.on.name = c.String()
+	f.run(l)
+}
+
+// An entered line is one lab's outcome.
+type entered struct {
+	fault             *fault
+	on                string
+	accepted, lost    int
+	duplicates, bound int
+	healed            time.Duration
+	lateness          judge.Quantiles
+	failed            bool
+}
+
+// A table collects what the labs found.
+type table struct {
+	mu      sync.Mutex
+	entries []entered
+	remarks []string
+}
+
+var faultTable table
+
+func (t *table) enter(e entered) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries = append(t.entries, e)
+}
+
+// remark adds a figure that the table's columns have no place for.
+func (l *lab) remark(format string, args ...any) {
+	text := l.fault.id + " on " + l.on.name + ": " + fmt.Sprintf(format, args...)
+	l.Log(text)
+	faultTable.mu.Lock()
+	defer faultTable.mu.Unlock()
+	faultTable.remarks = append(faultTable.remarks, text)
+}
+
+// A summary is one fault's line.
+type summary struct {
+	fault                                           *fault
+	on                                              []string
+	runs, accepted, lost, duplicates, bound, failed int
+	healed                                          time.Duration
+}
+
+// summaries are the lines, in the order of the faults' numbers.
+func (t *table) summaries() []summary {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	by := map[string]*summary{}
+	for _, e := range t.entries {
+		key := e.fault.id + e.fault.title
+		s := by[key]
+		if s == nil {
+			s = &summary{fault: e.fault}
+			by[key] = s
+		}
+		s.runs++
+		s.accepted += e.accepted
+		s.lost += e.lost
+		s.duplicates += e.duplicates
+		s.bound += e.bound
+		s.healed = max(s.healed, e.healed)
+		if e.failed {
+			s.failed++
+		}
+		if !slices.Contains(s.on, e.on) {
+			s.on = append(s.on, e.on)
+		}
+	}
+	var all []summary
+	for _, s := range by {
+		slices.Sort(s.on)
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b summary) int {
+		return cmp.Or(number(a.fault.id)-number(b.fault.id), strings.Compare(a.fault.title, b.fault.title))
+	})
+	return all
+}
+
+func number(id string) int {
+	n, err := strconv.Atoi(strings.TrimLeft(id, "F"))
+	if err != nil {
+		return 1000 // not a number of the matrix: last
+	}
+	return n
+}
+
+// print writes the table to the standard output and, as Markdown, to the report.
+func (t *table) print(tb testing.TB, form string, took time.Duration) {
+	lines := t.summaries()
+	var b, md strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "fault\twhat\truns\taccepted\tlost\tduplicates\tbound\thealed in\t")
+	md.WriteString("| fault | what | on | runs | accepted | lost | duplicates | bound | healed in |\n|---|---|---|---|---|---|---|---|---|\n")
+	total := summary{}
+	for _, s := range lines {
+		verdict := ""
+		if s.failed > 0 {
+			verdict = fmt.Sprintf("%d FAILED", s.failed)
+		}
+		healed := s.healed.Round(100 * time.Millisecond).String()
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", s.fault.id, s.fault.title, s.runs, s.accepted, s.lost, s.duplicates, s.bound, healed, verdict)
+		fmt.Fprintf(&md, "| %s | %s | %s | %d | %d | %d | %d | %d | %s %s |\n", s.fault.id, s.fault.title, strings.Join(s.on, ", "),
+			s.runs, s.accepted, s.lost, s.duplicates, s.bound, healed, verdict)
+		total.runs += s.runs
+		total.accepted += s.accepted
+		total.lost += s.lost
+		total.duplicates += s.duplicates
+		total.bound += s.bound
+	}
+	fmt.Fprintf(w, "\tall\t%d\t%d\t%d\t%d\t%d\t\t\n", total.runs, total.accepted, total.lost, total.duplicates, total.bound)
+	fmt.Fprintf(&md, "| | all | | %d | %d | %d | %d | %d | |\n", total.runs, total.accepted, total.lost, total.duplicates, total.bound)
+	w.Flush()
+	t.mu.Lock()
+	slices.Sort(t.remarks)
+	for _, r := range t.remarks {
+		fmt.Fprintln(&b, r)
+		fmt.Fprintf(&md, "\n- %s", r)
+	}
+	t.mu.Unlock()
+	fmt.Printf("\nThe fault matrix, %s form, in %s:\n%s\n", form, took.Round(time.Second), b.String())
+	if *faultReport == "" {
+		return
+	}
+	text := fmt.Sprintf("# The fault matrix, as measured\n\nWritten by `make faults` in %s; what each guarantee means is in guarantees.md. "+
+		"Lost is zero everywhere or the run fails. A duplicate is a send that no charged attempt accounts for; its bound is what the fault may cost. "+
+		"Healed is the time from the end of the last fault until the last callback was terminal, the waits of its own tiers included.\n\n%s\n", took.Round(time.Second), md.String())
+	if err := os.WriteFile(*faultReport, []byte(text), 0o644); err != nil {
+		tb.Error(err)
+	}
+}

@@ -1,0 +1,105 @@
+package judge
+
+import (
+	"crypto/sha256"
+	"time"
+)
+
+// A Hash is the SHA-256 of a body.
+type Hash = [sha256.Size]byte
+
+// Accepted is a callback that a client was answered 2xx for.
+type Accepted struct {
+	ID, Ref string
+	Hash    Hash // of the body that was handed over
+}
+
+// An Arrival is one request at a receiver, by the receiver's clock.
+type Arrival struct {
+	ID     string
+	Number int // webhook-attempt; zero: it had none
+	At     time.Time
+	// End is when the answer was written or the sender hung up; zero: it is still being answered.
+	End  time.Time
+	Hash Hash
+	// Answered: the receiver wrote a whole answer. It says nothing of whether the sender got it.
+	Answered bool
+}
+
+// A Row is a callback in SQL.
+type Row struct {
+	ID, Ref, LockKey string
+	State, Reason    string
+	// DueAt is that of an open one.
+	DueAt time.Time
+	// FinishedAt is zero unless it is terminal.
+	FinishedAt time.Time
+	Hash       Hash // of the stored body; zero: retention has removed it
+	// Tiers are its policy's; nil: its waits are not judged.
+	Tiers []time.Duration
+}
+
+// Terminal says whether the row's state is final.
+func (r *Row) Terminal() bool {
+	return r.State == "succeeded" || r.State == "dead" || r.State == "canceled"
+}
+
+// An Attempt is a row of SQL's attempts.
+type Attempt struct {
+	ID      string
+	Number  int
+	Outcome string // succeeded, failed, unknown
+	Class   string
+	Trigger string // schedule, manual
+	Status  int    // of the answer; zero: none came
+	Charged bool
+	Stale   bool // it came after its claim was lost, and had no effect
+	Started time.Time
+	Ended   time.Time
+	Due     time.Time
+	NextDue time.Time // zero: none
+}
+
+// An Item is what the index holds of a callback.
+type Item struct {
+	ID    string
+	Place string // delayed, ready, leased
+}
+
+// Evidence is what one run left behind.
+type Evidence struct {
+	Accepted []Accepted
+	Arrivals []Arrival
+	Rows     []Row
+	Attempts []Attempt
+	// Index is what the index holds now. It counts only with IndexRead.
+	Index     []Item
+	IndexRead bool
+	// Healed is how long after the last fault the last callback became terminal; zero: it was not measured.
+	Healed time.Duration
+}
+
+// Bounds say what a fault may cost. The zero value allows nothing: no duplicate, no overlap, no open callback.
+type Bounds struct {
+	// Duplicates in all, and of each callback.
+	Duplicates, PerCallback int
+	// Overlaps of sends of one callback, which only an expired lease or a dead process's last request explain.
+	Overlaps int
+	// LockOverlaps of callbacks with one lock key, which only the same explain.
+	LockOverlaps int
+	// AfterTerminal is how many sends may have arrived after the callback was terminal: those of a process that was
+	// stopped between its last look and its write.
+	AfterTerminal int
+	// Unrecorded is how many arrivals may have no attempt in SQL: those whose record was lost with SQL itself.
+	Unrecorded int
+	// MayBeOpen: callbacks that are not terminal yet are no loss, if the index holds them.
+	MayBeOpen bool
+	// Unknown are accepted ids that SQL was made to forget, as a restore from an older backup does. Each must be missing.
+	Unknown map[string]bool
+	// Expect is the state that a reference must end in; nil: succeeded. Empty text: any terminal state.
+	Expect func(ref string) string
+	// Skew is by how much the clocks of SQL and of the receiver may differ; zero: 2 ms, one machine.
+	Skew time.Duration
+	// Heal bounds Healed; zero: not judged.
+	Heal time.Duration
+}

@@ -1,0 +1,397 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// clockSkew is how far apart two clocks of one machine may be read: SQL keeps whole milliseconds, rounded either way.
+const clockSkew = 2 * time.Millisecond
+
+// A file is everything that is known of one callback.
+type file struct {
+	row      *Row
+	accepted *Accepted
+	arrivals []*Arrival
+	attempts []*Attempt // by number
+}
+
+// A trial is one judgement under way.
+type trial struct {
+	e     *Evidence
+	b     *Bounds
+	files map[string]*file
+	v     Verdict
+}
+
+// Judge decides. The evidence is not changed.
+func Judge(e Evidence, b Bounds) Verdict {
+	if b.Skew == 0 {
+		b.Skew = clockSkew
+	}
+	t := trial{e: &e, b: &b, files: map[string]*file{}}
+	t.v.Accepted, t.v.Sends = len(e.Accepted), len(e.Arrivals)
+	t.collect()
+	t.noLoss()
+	t.noPhantom()
+	t.boundedDuplicates()
+	t.neverEarly()
+	t.noOverlap()
+	t.everySendRecorded()
+	t.nothingAfterTheEnd()
+	t.conservation()
+	if b.Heal > 0 && e.Healed > b.Heal {
+		t.breaks("I9", "", "the backlog took %s after the last fault, at most %s are allowed", e.Healed, b.Heal)
+	}
+	return t.v
+}
+
+// breaks notes a violation.
+func (t *trial) breaks(invariant, id, format string, args ...any) {
+	x := Violation{Invariant: invariant, ID: id, Detail: fmt.Sprintf(format, args...)}
+	if f := t.files[id]; f != nil && f.row != nil {
+		x.Ref = f.row.Ref
+	} else if f != nil && f.accepted != nil {
+		x.Ref = f.accepted.Ref
+	}
+	t.v.Violations = append(t.v.Violations, x)
+}
+
+func (t *trial) of(id string) *file {
+	f := t.files[id]
+	if f == nil {
+		f = &file{}
+		t.files[id] = f
+	}
+	return f
+}
+
+func (t *trial) collect() {
+	for i := range t.e.Rows {
+		f := t.of(t.e.Rows[i].ID)
+		if f.row != nil {
+			t.breaks("I8", t.e.Rows[i].ID, "SQL has the id twice")
+		}
+		f.row = &t.e.Rows[i]
+	}
+	for i := range t.e.Accepted {
+		t.of(t.e.Accepted[i].ID).accepted = &t.e.Accepted[i]
+	}
+	for i := range t.e.Arrivals {
+		f := t.of(t.e.Arrivals[i].ID)
+		f.arrivals = append(f.arrivals, &t.e.Arrivals[i])
+	}
+	for i := range t.e.Attempts {
+		a := &t.e.Attempts[i]
+		f := t.of(a.ID)
+		f.attempts = append(f.attempts, a)
+		if a.Stale {
+			t.v.Stale++
+		}
+		if a.Outcome == "unknown" {
+			t.v.Uncertain++
+		}
+	}
+	for _, f := range t.files {
+		slices.SortFunc(f.arrivals, func(a, b *Arrival) int { return a.At.Compare(b.At) })
+		slices.SortFunc(f.attempts, func(a, b *Attempt) int { return a.Number - b.Number })
+	}
+}
+
+// noLoss is I1.
+func (t *trial) noLoss() {
+	for i := range t.e.Accepted {
+		a := &t.e.Accepted[i]
+		f := t.files[a.ID]
+		if t.b.Unknown[a.ID] {
+			if f.row != nil {
+				t.breaks("I1", a.ID, "SQL was to have forgotten it, and holds it")
+			}
+			continue
+		}
+		if why := t.lost(a, f); why != "" {
+			t.v.Lost++
+			t.breaks("I1", a.ID, "%s", why)
+		}
+	}
+}
+
+// lost says why an accepted callback counts as lost; empty: it does not.
+func (t *trial) lost(a *Accepted, f *file) string {
+	if f.row == nil {
+		return "accepted, and not in SQL"
+	}
+	if !f.row.Terminal() {
+		if t.b.MayBeOpen {
+			return "" // conservation looks for it in the index
+		}
+		return fmt.Sprintf("still %s, due %s, %d attempts", f.row.State, f.row.DueAt.Format(time.RFC3339Nano), len(f.attempts))
+	}
+	want := "succeeded"
+	if t.b.Expect != nil {
+		want = t.b.Expect(a.Ref)
+	}
+	if want != "" && f.row.State != want {
+		return fmt.Sprintf("ended %s %s, expected %s", f.row.State, f.row.Reason, want)
+	}
+	if f.row.State == "succeeded" && !slices.ContainsFunc(f.arrivals, func(a *Arrival) bool { return a.Answered }) {
+		return "said to have succeeded, and no receiver answered it"
+	}
+	return ""
+}
+
+// noPhantom is I2.
+func (t *trial) noPhantom() {
+	for id, f := range t.files {
+		if f.row == nil {
+			if len(f.arrivals) > 0 && !t.b.Unknown[id] {
+				t.breaks("I2", id, "arrived %d times, and is not in SQL", len(f.arrivals))
+			}
+			if len(f.attempts) > 0 && !t.b.Unknown[id] {
+				t.breaks("I2", id, "has %d attempts in SQL and no callback", len(f.attempts))
+			}
+			continue
+		}
+		stored := f.row.Hash
+		if f.accepted != nil {
+			if stored != (Hash{}) && stored != f.accepted.Hash {
+				t.breaks("I2", id, "SQL holds other bytes than were accepted")
+			}
+			stored = f.accepted.Hash
+		}
+		for _, a := range f.arrivals {
+			if stored != (Hash{}) && a.Hash != stored {
+				t.breaks("I2", id, "arrival %d at %s has other bytes", a.Number, a.At.Format(time.RFC3339Nano))
+			}
+		}
+	}
+}
+
+// boundedDuplicates is I3. A send is accounted for by a charged attempt; what is beyond is a duplicate.
+func (t *trial) boundedDuplicates() {
+	for id, f := range t.files {
+		if f.row == nil {
+			continue // a phantom, or forgotten: that is judged elsewhere
+		}
+		charged := 0
+		for _, a := range f.attempts {
+			if a.Charged && !a.Stale {
+				charged++
+			}
+		}
+		// An open callback may have one send whose result is still to come.
+		if !f.row.Terminal() && t.b.MayBeOpen {
+			charged++
+		}
+		spare := len(f.arrivals) - charged
+		if spare <= 0 {
+			continue
+		}
+		t.v.Duplicates += spare
+		t.v.WorstDuplicates = max(t.v.WorstDuplicates, spare)
+		if spare > t.b.PerCallback {
+			t.breaks("I3", id, "%d sends and %d charged attempts: %d duplicates, at most %d are allowed of one callback",
+				len(f.arrivals), charged, spare, t.b.PerCallback)
+		}
+	}
+	if t.v.Duplicates > t.b.Duplicates {
+		t.breaks("I3", "", "%d duplicates in all, at most %d are allowed", t.v.Duplicates, t.b.Duplicates)
+	}
+}
+
+// neverEarly is I4.
+func (t *trial) neverEarly() {
+	var late []time.Duration
+	for id, f := range t.files {
+		tier := 0 // counts charged attempts: each moves one tier on
+		for i, a := range f.attempts {
+			if a.Stale || a.Started.IsZero() || a.Due.IsZero() {
+				continue
+			}
+			if a.Trigger != "manual" && a.Started.Before(a.Due.Add(-t.b.Skew)) {
+				t.breaks("I4", id, "attempt %d started %s before it was due", a.Number, a.Due.Sub(a.Started))
+			}
+			if a.Outcome != "unknown" {
+				late = append(late, max(0, a.Started.Sub(a.Due)))
+			}
+			if !a.Charged {
+				continue
+			}
+			if f.row != nil && tier < len(f.row.Tiers) && a.Trigger != "manual" {
+				t.waited(id, f, i, f.row.Tiers[tier])
+			}
+			tier++
+		}
+		t.arrivedNotEarly(id, f)
+	}
+	t.v.Lateness = QuantilesOf(late)
+}
+
+// waited checks the wait between a charged attempt and the next one that the schedule made.
+func (t *trial) waited(id string, f *file, i int, tier time.Duration) {
+	a := f.attempts[i]
+	if a.Outcome == "succeeded" {
+		return
+	}
+	for _, next := range f.attempts[i+1:] {
+		if next.Stale || next.Started.IsZero() {
+			continue
+		}
+		if next.Trigger != "manual" && next.Started.Before(a.Ended.Add(tier-t.b.Skew)) {
+			t.breaks("I4", id, "attempt %d started %s after attempt %d ended, its tier is %s",
+				next.Number, next.Started.Sub(a.Ended), a.Number, tier)
+		}
+		return
+	}
+}
+
+// arrivedNotEarly holds what arrived against the due time of its attempt, by the receiver's clock.
+func (t *trial) arrivedNotEarly(id string, f *file) {
+	for _, arrival := range f.arrivals {
+		for _, a := range f.attempts {
+			if a.Number == arrival.Number && a.Trigger != "manual" && !a.Due.IsZero() && arrival.At.Before(a.Due.Add(-t.b.Skew)) {
+				t.breaks("I4", id, "attempt %d arrived %s before it was due", a.Number, a.Due.Sub(arrival.At))
+			}
+		}
+	}
+}
+
+// noOverlap is I5.
+func (t *trial) noOverlap() {
+	locks := map[string][]*Arrival{}
+	for id, f := range t.files {
+		if n := overlaps(f.arrivals); n > 0 {
+			t.v.Overlaps += n
+			if t.b.Overlaps == 0 {
+				t.breaks("I5", id, "%d of its %d sends overlap", n, len(f.arrivals))
+			}
+		}
+		if f.row != nil && f.row.LockKey != "" {
+			locks[f.row.LockKey] = append(locks[f.row.LockKey], f.arrivals...)
+		}
+	}
+	if t.b.Overlaps > 0 && t.v.Overlaps > t.b.Overlaps {
+		t.breaks("I5", "", "%d sends overlap one of the same callback, at most %d are allowed", t.v.Overlaps, t.b.Overlaps)
+	}
+	for lock, arrivals := range locks {
+		slices.SortFunc(arrivals, func(a, b *Arrival) int { return a.At.Compare(b.At) })
+		n := overlaps(arrivals)
+		t.v.LockOverlaps += n
+		if n > t.b.LockOverlaps {
+			t.breaks("I5", "", "%d of %d sends on lock key %q overlap", n, len(arrivals), lock)
+		}
+	}
+}
+
+// overlaps counts arrivals, in order, that came before an earlier one had ended.
+func overlaps(arrivals []*Arrival) int {
+	n := 0
+	var busy time.Time
+	for i, a := range arrivals {
+		if i > 0 && a.At.Before(busy) {
+			n++
+		}
+		end := a.End
+		if end.IsZero() {
+			end = a.At
+		}
+		if end.After(busy) {
+			busy = end
+		}
+	}
+	return n
+}
+
+// everySendRecorded is I6.
+func (t *trial) everySendRecorded() {
+	unrecorded := 0
+	for id, f := range t.files {
+		if t.b.Unknown[id] || f.row == nil {
+			continue
+		}
+		answered := 0
+		seen := map[int]bool{}
+		for _, a := range f.attempts {
+			if seen[a.Number] {
+				t.breaks("I6", id, "two attempts have the number %d", a.Number)
+			}
+			seen[a.Number] = true
+			if a.Status != 0 {
+				answered++
+			}
+		}
+		if answered > len(f.arrivals) {
+			t.breaks("I6", id, "%d attempts got an answer, and %d requests arrived", answered, len(f.arrivals))
+		}
+		records := len(f.attempts)
+		if !f.row.Terminal() && t.b.MayBeOpen {
+			records++
+		}
+		if missing := len(f.arrivals) - records; missing > 0 {
+			unrecorded += missing
+			if t.b.Unrecorded == 0 {
+				t.breaks("I6", id, "%d requests arrived, and SQL has %d attempts", len(f.arrivals), len(f.attempts))
+			}
+		}
+	}
+	if t.b.Unrecorded > 0 && unrecorded > t.b.Unrecorded {
+		t.breaks("I6", "", "%d arrivals have no attempt in SQL, at most %d are allowed", unrecorded, t.b.Unrecorded)
+	}
+}
+
+// nothingAfterTheEnd is I7. A manual attempt of a terminal callback may: its row is terminal once more afterwards, and its
+// end is then the later one.
+func (t *trial) nothingAfterTheEnd() {
+	after := 0
+	for id, f := range t.files {
+		if f.row == nil || f.row.FinishedAt.IsZero() {
+			continue
+		}
+		for _, a := range f.arrivals {
+			if !a.At.After(f.row.FinishedAt.Add(t.b.Skew)) || manual(f, a.Number) {
+				continue
+			}
+			after++
+			if t.b.AfterTerminal == 0 {
+				t.breaks("I7", id, "attempt %d arrived %s after it was %s", a.Number, a.At.Sub(f.row.FinishedAt), f.row.State)
+			}
+		}
+	}
+	if t.b.AfterTerminal > 0 && after > t.b.AfterTerminal {
+		t.breaks("I7", "", "%d sends arrived after their callback was terminal, at most %d are allowed", after, t.b.AfterTerminal)
+	}
+}
+
+func manual(f *file, number int) bool {
+	return slices.ContainsFunc(f.attempts, func(a *Attempt) bool { return a.Number == number && a.Trigger == "manual" })
+}
+
+// conservation is I8.
+func (t *trial) conservation() {
+	if !t.e.IndexRead {
+		return
+	}
+	held := map[string]string{}
+	for _, it := range t.e.Index {
+		if place, twice := held[it.ID]; twice {
+			t.breaks("I8", it.ID, "the index holds it as %s and as %s", place, it.Place)
+		}
+		held[it.ID] = it.Place
+		f := t.files[it.ID]
+		switch {
+		case f == nil || f.row == nil:
+			t.breaks("I8", it.ID, "the index holds it as %s, and SQL does not know it", it.Place)
+		case f.row.Terminal():
+			t.breaks("I8", it.ID, "the index holds it as %s, and it is %s", it.Place, f.row.State)
+		}
+	}
+	for id, f := range t.files {
+		if f.row == nil || f.row.Terminal() {
+			continue
+		}
+		if _, ok := held[id]; !ok {
+			t.breaks("I8", id, "open in SQL since %s, and not in the index", f.row.DueAt.Format(time.RFC3339Nano))
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Violation is one callback, or one fact, that broke an invariant.
+type Violation struct {
+	Invariant string // I1 to I9
+	ID, Ref   string // empty: it is about the whole
+	Detail    string
+}
+
+// A Verdict is what the judge found.
+type Verdict struct {
+	Accepted int
+	// Lost is how many accepted callbacks broke I1.
+	Lost int
+	// Sends and Duplicates count arrivals; a duplicate is a send that no charged attempt accounts for.
+	Sends, Duplicates int
+	// WorstDuplicates is the most that one callback had.
+	WorstDuplicates int
+	// Overlaps and LockOverlaps are how many were seen, allowed or not.
+	Overlaps, LockOverlaps int
+	// Uncertain are attempts with outcome unknown, Stale those that lost their claim.
+	Uncertain, Stale int
+	// Lateness is due to start of the attempts that SQL recorded.
+	Lateness   Quantiles
+	Violations []Violation
+}
+
+// Quantiles of durations, by nearest rank.
+type Quantiles struct{ P50, P99, Most time.Duration }
+
+// QuantilesOf sorts a copy; of nothing they are zero.
+func QuantilesOf(ds []time.Duration) Quantiles {
+	if len(ds) == 0 {
+		return Quantiles{}
+	}
+	sorted := slices.Sorted(slices.Values(ds))
+	at := func(q float64) time.Duration { return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)] }
+	return Quantiles{P50: at(0.5), P99: at(0.99), Most: sorted[len(sorted)-1]}
+}
+
+// OK says whether nothing was broken.
+func (v *Verdict) OK() bool { return len(v.Violations) == 0 }
+
+// namedEach is how many violations of one invariant are printed; a broken run has thousands.
+const namedEach = 10
+
+// String is one line of figures, then each invariant that broke with the ids that broke it.
+func (v *Verdict) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "accepted %d, lost %d, sends %d, duplicates %d (most of one callback: %d), overlaps %d, on one lock %d, unknown %d, stale %d, lateness p50 %s p99 %s most %s",
+		v.Accepted, v.Lost, v.Sends, v.Duplicates, v.WorstDuplicates, v.Overlaps, v.LockOverlaps, v.Uncertain, v.Stale,
+		v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
+	by := map[string][]Violation{}
+	for _, x := range v.Violations {
+		by[x.Invariant] = append(by[x.Invariant], x)
+	}
+	for _, invariant := range slices.Sorted(mapKeys(by)) {
+		fmt.Fprintf(&b, "\n%s broken %d times:", invariant, len(by[invariant]))
+		for i, x := range by[invariant] {
+			if i == namedEach {
+				fmt.Fprintf(&b, "\n  and %d more", len(by[invariant])-namedEach)
+				break
+			}
+			fmt.Fprintf(&b, "\n  %s", x.Detail)
+			if x.ID != "" {
+				fmt.Fprintf(&b, " [%s %s]", x.ID, x.Ref)
+			}
+		}
+	}
+	return b.String()
+}
+
+func mapKeys[V any](m map[string]V) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
