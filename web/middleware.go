@@ -30,6 +30,7 @@ type middleware struct {
 	// idPrefix tells this process's request ids from every other's.
 	idPrefix string
 	ids      atomic.Uint64
+	refused  refusals
 }
 
 func newMiddleware(log *slog.Logger, reg prometheus.Registerer) (*middleware, error) {
@@ -79,10 +80,19 @@ func (m *middleware) observe(c *gin.Context) {
 	if !m.log.Enabled(c.Request.Context(), level) {
 		return
 	}
-	m.log.LogAttrs(c.Request.Context(), level, "request",
+	attrs := []slog.Attr{
 		slog.String("request_id", id), slog.String("method", c.Request.Method), slog.String("route", route),
 		slog.String("path", shortPath(c.Request.URL.Path)), slog.Int("status", status), slog.Int("bytes", max(c.Writer.Size(), 0)),
-		slog.Duration("took", took), slog.String("remote", c.ClientIP()))
+		slog.Duration("took", took), slog.String("remote", c.ClientIP()),
+	}
+	if status == http.StatusServiceUnavailable {
+		ok, left := m.refused.line(began)
+		if !ok {
+			return
+		}
+		attrs = append(attrs, slog.Int("refused_without_a_line", left))
+	}
+	m.log.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }
 
 // routeOf returns the route's method and pattern.

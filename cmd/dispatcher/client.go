@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -32,12 +33,14 @@ type client struct {
 	base string
 	key  string
 	http *http.Client
+	// maxAnswer is the most bytes of an answer that are read.
+	maxAnswer int64
 }
 
 // longestCall bounds one call; a rebuild of a large index may take minutes.
 const longestCall = 15 * time.Minute
 
-// maxAnswer is the most bytes of an answer that are read.
+// maxAnswer is the usual limit of an answer.
 const maxAnswer = 64 << 20
 
 // newClient returns a client for the flags and the environment.
@@ -54,6 +57,8 @@ func newClient(c *console, f clientFlags) (*client, error) {
 	return &client{
 		base: strings.TrimRight(base, "/"),
 		key:  key,
+
+		maxAnswer: maxAnswer,
 		http: &http.Client{
 			Timeout: longestCall,
 			// A redirect would carry the key to an address that nobody named.
@@ -101,6 +106,8 @@ type apiError struct {
 	Detail string             `json:"detail"`
 	Code   string             `json:"code"`
 	Errors []store.FieldError `json:"errors"`
+	// RetryAfter is how long the server asked to be left alone; zero: it did not say.
+	RetryAfter time.Duration `json:"-"`
 }
 
 // Error returns the problem in one readable line.
@@ -125,13 +132,21 @@ func (e *apiError) Error() string {
 
 // call makes one request and decodes the answer into out, unless that is nil. It returns the answer's bytes.
 func (cl *client) call(ctx context.Context, method, path string, in, out any) ([]byte, error) {
-	var body io.Reader
+	var body []byte
 	if in != nil {
-		encoded, err := json.Marshal(in)
-		if err != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
-		body = bytes.NewReader(encoded)
+	}
+	return cl.send(ctx, method, path, body, out)
+}
+
+// send is call with a body of JSON whose bytes must stay as they are; nil: none.
+func (cl *client) send(ctx context.Context, method, path string, in []byte, out any) ([]byte, error) {
+	var body io.Reader
+	if in != nil {
+		body = bytes.NewReader(in)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, cl.base+path, body)
 	if err != nil {
@@ -147,9 +162,12 @@ func (cl *client) call(ctx context.Context, method, path string, in, out any) ([
 		return nil, cl.unreachable(err)
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(res.Body, cl.maxAnswer+1))
+	if err == nil && int64(len(answer)) > cl.maxAnswer {
+		err = fmt.Errorf("it is longer than %d MiB", cl.maxAnswer>>20)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read the answer of %s: %w", cl.base, err)
+		return nil, &unreachableError{fmt.Errorf("read the answer of %s: %w", cl.base, err)}
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return nil, readProblem(res, answer)
@@ -163,6 +181,11 @@ func (cl *client) call(ctx context.Context, method, path string, in, out any) ([
 	return answer, nil
 }
 
+// An unreachableError says that there was no whole answer: whether the request had an effect is unknown.
+type unreachableError struct{ error }
+
+func (e *unreachableError) Unwrap() error { return e.error }
+
 // unreachable says in one line why there was no answer.
 func (cl *client) unreachable(err error) error {
 	var outer *url.Error
@@ -170,11 +193,11 @@ func (cl *client) unreachable(err error) error {
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nobody listens at %s; is \"dispatcher serve\" running there?", cl.base)
+		return &unreachableError{fmt.Errorf("nobody listens at %s; is \"dispatcher serve\" running there?", cl.base)}
 	case errors.As(err, &outer):
 		err = outer.Err
 	}
-	return fmt.Errorf("cannot reach %s: %w", cl.base, err)
+	return &unreachableError{fmt.Errorf("cannot reach %s: %w", cl.base, err)}
 }
 
 // readProblem turns an answer that is no success into an error.
@@ -184,6 +207,9 @@ func readProblem(res *http.Response, answer []byte) error {
 		e = &apiError{Title: "the answer is not from a dispatcher: " + http.StatusText(res.StatusCode)}
 	}
 	e.Status = res.StatusCode
+	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
 	return e
 }
 

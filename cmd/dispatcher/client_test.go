@@ -273,27 +273,6 @@ func TestTheKeyIsFound(t *testing.T) {
 	}
 }
 
-func TestVerifyEndsWith1OnDrift(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		answer string
-		code   int
-		want   string
-	}{
-		{`{"clean":true,"rows":3,"items":3}`, exitOK, "they agree"},
-		{`{"clean":false,"rows":3,"items":2,"missing":1,"missing_ids":["` + oneID + `"]}`, exitFailed, oneID},
-	} {
-		address, _ := fakeServer(t, map[string]string{"POST /v1/index/verify": tc.answer})
-		term := newTerminal()
-		if code := term.invoke("verify", "--server", address, "--key", "k"); code != tc.code || len(term.lines()) != 0 {
-			t.Errorf("exit code %d, %q", code, term.lines())
-		}
-		if !strings.Contains(term.stdout.String(), tc.want) {
-			t.Errorf("said %q", term.stdout.String())
-		}
-	}
-}
-
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 	address, requests := fakeServer(t, map[string]string{"POST /v1/index/rebuild": `{"dry_run":true,"open":7,"claimed":2,"generation":0,"took":"3ms"}`})

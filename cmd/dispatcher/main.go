@@ -32,12 +32,16 @@ type commands struct {
 	Serve    serveCommand    `cmd:"" help:"Run the dispatcher: API, admin UI and workers in one process, or those that --roles names."`
 	Demo     demoCommand     `cmd:"" help:"Show what the dispatcher does: a server, a flaky receiver and 30 payment notifications, live in the terminal."`
 	Migrate  migrateCommand  `cmd:"" help:"Apply the SQL migrations, or show with --status which are applied."`
+	Doctor   doctorCommand   `cmd:"" help:"Check SQL, Redis, clocks, keys, egress, disk and limits with the settings of serve; exit with 1 on an error."`
 	Verify   verifyCommand   `cmd:"" help:"Compare SQL with the index of a running server; exit with 1 if they differ."`
 	Rebuild  rebuildCommand  `cmd:"" help:"Rebuild the index of a running server from SQL, while it runs."`
 	Callback callbackCommand `cmd:"" help:"Send, show, list, cancel and retry callbacks through a running server."`
+	Import   importCommand   `cmd:"" help:"Hand over a file of callbacks, one a line, through a running server; what is run again makes nothing twice."`
 	Listen   listenCommand   `cmd:"" help:"Receive callbacks here, print them, and verify their signatures."`
 	Config   configCommand   `cmd:"" help:"Show the effective settings with secrets masked, and where each value came from."`
 	Version  versionCommand  `cmd:"" help:"Show the version of this program."`
+
+	Completion completionCommand `cmd:"" help:"Print a script that lets bash, zsh or fish complete commands and flags."`
 }
 
 func main() {
@@ -92,6 +96,7 @@ func newParser(c *console, grammar *commands) (*kong.Kong, error) {
 	grammar.Serve.Plugins = newSettingFlags(allSettings)
 	grammar.Migrate.Plugins = newSettingFlags(storageSettings)
 	grammar.Config.Plugins = newSettingFlags(allSettings)
+	grammar.Doctor.Plugins = newSettingFlags(allSettings)
 	return kong.New(grammar,
 		kong.Name("dispatcher"),
 		kong.Description("Delivers webhooks and payment notifications: durable, retried at tiered intervals until they are terminal."),

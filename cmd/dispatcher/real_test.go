@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -86,4 +88,69 @@ func TestRolesOnPostgresAndRedis(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// After SQL was restored from a backup, a held process leaves the index on Redis as it found it and names what only the index
+// knows; a rebuild makes it SQL's again.
+func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a real PostgreSQL and a real Redis")
+	}
+	postgres := storetest.NewPostgres(t)
+	common := []string{"--redis-url=" + queuetest.StartRedis(t), "--admin-key=admin", "--master-key=" + someKey('m')}
+	on := func(url string, args ...string) *Settings {
+		return testSettings(t, slices.Concat(common, args, []string{"--database-url=" + url})...)
+	}
+	before := startServer(t, on(postgres.URL(), "--hold"))
+	var forgotten []string
+	for range 130 {
+		forgotten = append(forgotten, before.send(t, "http://127.0.0.1:1/"))
+	}
+	until(t, "the index knows them", func() bool { return stats(t, before).Index.items() == 130 })
+	// A rebuild gives the index a generation that the older database below has never heard of.
+	if _, err := before.cl.call(t.Context(), http.MethodPost, "/v1/index/rebuild", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.end(t); err != nil {
+		t.Fatal(err)
+	}
+
+	held := startServer(t, on(postgres.Database(t), "--hold"))
+	id := held.send(t, "http://127.0.0.1:1/")
+	until(t, "the index has the one that was accepted since", func() bool { return stats(t, held).Index.items() == 131 })
+	flags := []string{"--server", held.cl.base, "--key", "admin"}
+	term := newTerminal()
+	if code := term.invoke(append([]string{"verify", "--unknown"}, flags...)...); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	slices.Sort(forgotten)
+	if got := term.stdout.String(); got != strings.Join(forgotten, "\n")+"\n" {
+		t.Errorf("unknown:\n%s", got)
+	}
+	if !strings.Contains(term.stderr.String(), "the index has generation") {
+		t.Errorf("said %s", term.stderr.String())
+	}
+	if code := newTerminal().invoke(append([]string{"rebuild"}, flags...)...); code != exitOK {
+		t.Errorf("rebuild: exit code %d", code)
+	}
+	if code := newTerminal().invoke(append([]string{"verify"}, flags...)...); code != exitOK || held.state(t, id) != "scheduled" {
+		t.Errorf("verify after the rebuild: exit code %d, state %s", code, held.state(t, id))
+	}
+	if err := held.end(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// indexSizes are the parts of GET /v1/stats that tests look at.
+type indexSizes struct{ Delayed, Ready, Leased int }
+
+func (s indexSizes) items() int { return s.Delayed + s.Ready + s.Leased }
+
+func stats(t *testing.T, r *running) (out struct{ Index indexSizes }) {
+	t.Helper()
+	if _, err := r.cl.call(t.Context(), http.MethodGet, "/v1/stats", nil, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

@@ -216,7 +216,7 @@ func (srv *server) announce() {
 	}
 	srv.log.Info("dispatcher is serving", attrs...)
 	if s.Hold {
-		srv.log.Warn("sending is stopped by the setting hold: callbacks are accepted, none is attempted")
+		srv.log.Warn("sending is held by the setting hold: callbacks are accepted and none is attempted; to go on, stop this process and start it without --hold")
 	}
 }
 

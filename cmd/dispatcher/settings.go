@@ -33,7 +33,7 @@ type Settings struct {
 	Workers         int           `key:"workers" group:"Sending" default:"512" help:"Most attempts in flight in this process."`
 	LaneConcurrency int           `key:"lane_concurrency" group:"Sending" default:"32" help:"Most attempts in flight to one destination."`
 	Horizon         time.Duration `key:"horizon" group:"Sending" default:"0s" help:"How far ahead callbacks are kept in the index; 0s keeps the whole backlog there, and is all that this version supports."`
-	Hold            bool          `key:"hold" group:"Sending" default:"false" help:"Start with sending stopped: callbacks are accepted, none is attempted."`
+	Hold            bool          `key:"hold" group:"Sending" default:"false" help:"Start with sending stopped: callbacks are accepted, none is attempted, and an index on Redis that is not as SQL says is left as it is found, for the command verify."`
 
 	Roles             []string      `key:"roles" group:"Life cycle" default:"api,ui,worker" help:"What this process does: any of api, ui and worker."`
 	Migrate           bool          `key:"migrate" group:"Life cycle" default:"true" help:"Apply the SQL migrations at the start; --migrate=false leaves them to the command migrate."`

@@ -197,14 +197,8 @@ func (c *checker) roles() {
 		c.refuse("roles", "is empty; name at least one of api, ui and worker")
 		return
 	}
-	if s.has(roleWorker) {
-		return
-	}
-	if s.embedded() {
+	if !s.has(roleWorker) && s.embedded() {
 		c.refuse("roles", "has no worker, and without redis_url the index is in this process: nobody would send")
-	}
-	if s.Hold {
-		c.refuse("hold", "stops sending, but roles has no worker: nothing is sent here anyway")
 	}
 }
 

@@ -180,7 +180,6 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		"roles without worker":      {args: []string{"--roles=api"}, want: []string{"setting roles: has no worker"}},
 		"unknown role":              {args: []string{"--roles=api,worker,cook"}, want: []string{`setting roles: "cook"`}},
 		"no role":                   {args: []string{"--roles="}, want: []string{"setting roles: is empty"}},
-		"hold without worker":       {args: []string{"--roles=api", "--redis-url=redis://h", "--hold"}, want: []string{"setting hold: "}},
 		"postgres without keys":     {args: []string{pg}, want: []string{"setting master_key: is required", "setting admin_key: is required"}},
 		"payload outlives metadata": {args: []string{"--retention-payload=500d"}, want: []string{"setting retention_payload: 500d is longer"}},
 		"several at once": {

@@ -13,11 +13,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// Routes as idempotency keys know them.
-const (
-	acceptRoute = "POST /v1/callbacks"
-	batchRoute  = "POST /v1/callbacks/batch"
-)
+// acceptRoute is the route as idempotency keys know it. A callback of a batch gets what a request of its own would have got, so
+// its key is that route's too: whoever sends again in a batch what was sent one by one makes nothing twice.
+const acceptRoute = "POST /v1/callbacks"
 
 // accept is POST /v1/callbacks: 202 with the callback, or 200 with the first one of the same idempotency key.
 func (a *API) accept(ctx context.Context, c *gin.Context, who caller) error {
@@ -84,7 +82,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 			refused[i] = err
 			continue
 		}
-		bindIdempotency(&sub, batchRoute, raw)
+		bindIdempotency(&sub, acceptRoute, raw)
 		subs = append(subs, sub)
 	}
 	receipts, err := a.submit(ctx, who, subs)

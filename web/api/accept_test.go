@@ -265,7 +265,7 @@ func TestBatch(t *testing.T) {
 	if got.Results[0].Callback.URL != "u1" || got.Results[4].Callback.URL != "u5" || got.Results[1].Problem.Errors[0].Field != "url" {
 		t.Errorf("results are not in the place of their callbacks: %s", rec.Body)
 	}
-	if s := e.subs[0]; string(s.Body) != `{ "a" : 1 }` || s.Route != "POST /v1/callbacks/batch" || len(s.Fingerprint) != 32 {
+	if s := e.subs[0]; string(s.Body) != `{ "a" : 1 }` || s.Route != "POST /v1/callbacks" || len(s.Fingerprint) != 32 {
 		t.Errorf("the first: %+v", s)
 	}
 }

@@ -135,7 +135,25 @@ func (a *API) rotateSecret(ctx context.Context, c *gin.Context, who caller) erro
 
 // verify is POST /v1/index/verify: what differs between SQL and the index.
 func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
-	d, err := a.Index.Verify(ctx)
+	var (
+		f   fields
+		all bool
+	)
+	err := readFields(c, true, &f, func(key, value []byte) bool {
+		if string(key) != "all" {
+			return false
+		}
+		f.boolean("all", value, &all)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	look := a.Index.Verify
+	if all {
+		look = a.Index.VerifyAll
+	}
+	d, err := look(ctx)
 	if err != nil {
 		return err
 	}
@@ -146,9 +164,15 @@ func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
 	o.integer("missing", int64(d.Missing))
 	o.integer("late", int64(d.Late))
 	o.integer("extra", int64(d.Extra))
+	o.integer("unknown", int64(d.Unknown))
+	o.integer("ended", int64(d.Ended))
 	o.ids("missing_ids", d.MissingIDs)
 	o.ids("late_ids", d.LateIDs)
 	o.ids("extra_ids", d.ExtraIDs)
+	o.ids("unknown_ids", d.UnknownIDs)
+	o.ids("ended_ids", d.EndedIDs)
+	o.integer("generation", d.Generation)
+	o.integer("index_generation", d.IndexGeneration)
 	o.close()
 	a.answer(c, http.StatusOK, o.b)
 	return nil

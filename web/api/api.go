@@ -46,7 +46,9 @@ type Secrets interface {
 
 // Index is what the API asks of the engine about the index as a whole.
 type Index interface {
+	// Verify names at most 100 ids of each difference, VerifyAll every one.
 	Verify(ctx context.Context) (dispatch.Drift, error)
+	VerifyAll(ctx context.Context) (dispatch.Drift, error)
 	Rebuild(ctx context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error)
 	// Stats are the sizes of all shards together.
 	Stats(ctx context.Context) (schedule.Stats, error)

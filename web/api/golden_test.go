@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -103,12 +104,17 @@ func TestGoldenOperation(t *testing.T) {
 		},
 	}
 	e.drift.Rows, e.drift.Items, e.drift.Missing, e.drift.MissingIDs = 9, 8, 1, []string{oneID}
+	e.driftAll = dispatch.Drift{
+		Rows: 9, Items: 8, Extra: 2, Unknown: 1, Ended: 1, ExtraIDs: []string{oneID, oneID}, UnknownIDs: []string{oneID}, EndedIDs: []string{oneID},
+		Generation: 3, IndexGeneration: 4,
+	}
 	f := newFace(t, e)
 	for _, c := range []struct{ method, path, body, file string }{
 		{"GET", "/v1/stats", "", "stats.json"},
 		{"GET", "/v1/secret?lane=https://shop.example:443", "", "secret.json"},
 		{"POST", "/v1/secret/rotate", "", "rotate.json"},
 		{"POST", "/v1/index/verify", "", "verify.json"},
+		{"POST", "/v1/index/verify", `{"all":true}`, "verify_all.json"},
 		{"POST", "/v1/index/rebuild", `{"dry_run":true}`, "rebuild.json"},
 		{"GET", "/v1/audit", "", "audit.json"},
 		{"POST", "/v1/callbacks/" + oneID + "/cancel", `{"reason":"asked"}`, "cancel.json"},

@@ -51,6 +51,7 @@ type engine struct {
 	page     store.Page
 	audit    []store.AuditEntry
 	drift    dispatch.Drift
+	driftAll dispatch.Drift
 	statsErr error
 }
 
@@ -109,6 +110,8 @@ func (e *engine) RotateSecret(_ context.Context, _ string, by store.Actor) error
 }
 
 func (e *engine) Verify(context.Context) (dispatch.Drift, error) { return e.drift, e.err }
+
+func (e *engine) VerifyAll(context.Context) (dispatch.Drift, error) { return e.driftAll, e.err }
 
 func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error) {
 	e.actor = by

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The scripts know every command and its flags; bash itself completes with its one.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		term := newTerminal()
+		if code := term.invoke("completion", shell); code != exitOK {
+			t.Fatalf("exit code %d: %s", code, term.stderr.String())
+		}
+		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown"} {
+			if !strings.Contains(term.stdout.String(), word) {
+				t.Errorf("%s: no %q in\n%s", shell, word, term.stdout.String())
+			}
+		}
+		if shell != "bash" || testing.Short() { // the short tests need nothing installed
+			continue
+		}
+		for line, want := range map[string]string{
+			"dispatcher doc": "doctor", "dispatcher verify --unk": "--unknown", "dispatcher callback ca": "cancel", "dispatcher callback send --ur": "--url", "dispatcher completion fi": "fish",
+		} {
+			words := strings.Fields(line)
+			script := term.stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + string(rune('0'+len(words)-1)) + "\n_dispatcher\necho \"${COMPREPLY[@]}\""
+			out, err := exec.Command("bash", "-c", script).CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != want {
+				t.Errorf("%q completes to %q, want %q (%v)", line, got, want, err)
+			}
+		}
+	}
+	if code := newTerminal().invoke("completion", "csh"); code != exitUsage {
+		t.Errorf("an unknown shell: exit code %d", code)
+	}
+}

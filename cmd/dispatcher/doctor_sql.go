@@ -1,0 +1,380 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/migrations"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// sqlFacts are what doctor learned of the database.
+type sqlFacts struct {
+	err error
+	// absent: SQLite's file is not there yet.
+	absent  bool
+	version string
+	number  int // PostgreSQL's server_version_num
+
+	// Of PostgreSQL.
+	settings                                  map[string]string
+	standby, mayCreate                        bool
+	schema                                    string
+	mostConns, keptConns, usedConns, ownConns int
+	roleConns, databaseConns                  int // limits; negative: none
+	ahead, precision                          time.Duration
+
+	// Of SQLite.
+	journal string
+	damage  string // what quick_check said; "ok": nothing
+	size    int64
+	// checkErr is why quick_check did not end.
+	checkErr error
+
+	// applied are the migrations that the database has; none: it was never migrated.
+	applied map[int64]bool
+	meta    *store.IndexMeta
+	secrets []store.Secret
+	// readErr is why the tables could not be read.
+	readErr error
+}
+
+// sqlitePath returns the path of SQLite's file.
+func (s *Settings) sqlitePath() string { return strings.TrimPrefix(s.databaseURL(), "sqlite:") }
+
+// readSQL asks the database.
+func readSQL(ctx context.Context, s *Settings) sqlFacts {
+	f := sqlFacts{applied: map[int64]bool{}}
+	driver, name := "pgx", s.DatabaseURL
+	if !s.postgres() {
+		driver = "sqlite"
+		if name, f.err = f.findSQLite(s.sqlitePath()); f.err != nil {
+			f.absent = errors.Is(f.err, fs.ErrNotExist)
+			return f
+		}
+	}
+	db, err := sql.Open(driver, name)
+	if err != nil {
+		f.err = err
+		return f
+	}
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		f.err = err
+		return f
+	}
+	defer conn.Close()
+	if s.postgres() {
+		f.err = f.readPostgres(ctx, conn)
+	} else {
+		f.err = f.readSQLite(ctx, conn)
+	}
+	if f.err == nil {
+		f.readErr = f.readTables(ctx, conn, s.postgres())
+	}
+	return f
+}
+
+// findSQLite returns how the file is opened to be read only, and takes the journal mode from its header.
+func (f *sqlFacts) findSQLite(path string) (name string, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	header := make([]byte, 20)
+	n, err := file.ReadAt(header, 0)
+	if err = errors.Join(file.Close(), err); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	f.journal = "rollback"
+	if n == len(header) && header[18] == 2 && header[19] == 2 { // SQLite's file format: the versions for writers and readers
+		f.journal = "wal"
+	}
+	name = "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&_pragma=busy_timeout(2000)&_pragma=query_only(1)"
+	if isMissing(path + "-wal") {
+		// Nobody has it open, and nothing waits to be read beside it: it is read without making the files for sharing it.
+		name += "&immutable=1"
+	}
+	return name, nil
+}
+
+func (f *sqlFacts) readPostgres(ctx context.Context, conn *sql.Conn) error {
+	f.settings = map[string]string{}
+	for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit", "default_transaction_read_only"} {
+		var value string
+		if err := conn.QueryRowContext(ctx, "SELECT current_setting($1)", name).Scan(&value); err != nil {
+			return fmt.Errorf("read the setting %s: %w", name, err)
+		}
+		f.settings[name] = value
+	}
+	var schema sql.NullString
+	var used sql.NullInt64
+	err := conn.QueryRowContext(ctx, `SELECT current_setting('server_version'), CAST(current_setting('server_version_num') AS integer),
+			pg_is_in_recovery(), current_schema(), coalesce(has_schema_privilege(current_schema(), 'CREATE'), false),
+			CAST(current_setting('max_connections') AS integer), CAST(current_setting('superuser_reserved_connections') AS integer),
+			(SELECT CAST(sum(numbackends) AS bigint) FROM pg_stat_database),
+			(SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dispatcher'),
+			(SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user),
+			(SELECT datconnlimit FROM pg_database WHERE datname = current_database())`).
+		Scan(&f.version, &f.number, &f.standby, &schema, &f.mayCreate, &f.mostConns, &f.keptConns, &used, &f.ownConns, &f.roleConns, &f.databaseConns)
+	if err != nil {
+		return fmt.Errorf("ask PostgreSQL about itself: %w", err)
+	}
+	f.schema, f.usedConns = schema.String, int(used.Int64)
+	for try := range 3 {
+		var at time.Time
+		sent := time.Now()
+		if err := conn.QueryRowContext(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
+			return fmt.Errorf("ask PostgreSQL for its clock: %w", err)
+		}
+		if trip := time.Since(sent); try == 0 || trip/2 < f.precision {
+			f.ahead, f.precision = at.Sub(sent.Add(trip/2)), trip/2
+		}
+	}
+	return nil
+}
+
+func (f *sqlFacts) readSQLite(ctx context.Context, conn *sql.Conn) error {
+	if err := conn.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&f.version); err != nil {
+		return fmt.Errorf("open the file: %w", err)
+	}
+	if err := conn.QueryRowContext(ctx, "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").Scan(&f.size); err != nil {
+		return fmt.Errorf("read the size: %w", err)
+	}
+	// A large file takes longer than anybody waits; what is left of the time is for the tables.
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(doctorPatience)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)*3/5)
+	defer cancel()
+	f.checkErr = conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&f.damage)
+	return nil
+}
+
+// readTables reads what the program keeps in the database, as far as it is there.
+func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, postgres bool) error {
+	exists := "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'"
+	if postgres {
+		exists = "SELECT count(*) FROM pg_class WHERE oid = to_regclass('schema_migrations')"
+	}
+	var n int
+	if err := conn.QueryRowContext(ctx, exists).Scan(&n); err != nil || n == 0 {
+		return err
+	}
+	err := each(ctx, conn, "SELECT version_id, is_applied FROM schema_migrations ORDER BY id", func(rows *sql.Rows) error {
+		var version int64
+		var applied bool
+		err := rows.Scan(&version, &applied)
+		f.applied[version] = applied
+		return err
+	})
+	delete(f.applied, 0) // the tool's own first row
+	if err != nil || len(f.applied) == 0 {
+		return err
+	}
+	err = each(ctx, conn, "SELECT generation, built, shards, prefix FROM index_meta WHERE id = 1", func(rows *sql.Rows) error {
+		f.meta = &store.IndexMeta{}
+		return rows.Scan(&f.meta.Generation, &f.meta.Built, &f.meta.Shards, &f.meta.Prefix)
+	})
+	if err != nil {
+		return err
+	}
+	return each(ctx, conn, "SELECT id, project, key_id, ciphertext, retired_at FROM secrets ORDER BY id", func(rows *sql.Rows) error {
+		var secret store.Secret
+		err := rows.Scan(&secret.ID, &secret.Project, &secret.KeyID, &secret.Ciphertext, &secret.RetiredAt)
+		f.secrets = append(f.secrets, secret)
+		return err
+	})
+}
+
+func each(ctx context.Context, conn *sql.Conn, query string, read func(*sql.Rows) error) error {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := read(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// judgeSQL says what the facts mean.
+func judgeSQL(s *Settings, f *sqlFacts) []diagnosis {
+	if !s.postgres() {
+		return judgeSQLite(s, f)
+	}
+	if f.err != nil {
+		return []diagnosis{fails("database", "start PostgreSQL, or mend database_url: host, port, user, password, name, sslmode; until it answers nothing is accepted (503)",
+			"PostgreSQL cannot be used: %s", f.err)}
+	}
+	list := []diagnosis{fine("database", "PostgreSQL %s", f.version)}
+	if f.number < 150000 {
+		list[0] = warns("database", "upgrade to PostgreSQL 15 or newer, which the tests run on", "PostgreSQL %s", f.version)
+	}
+	return append(list, judgeDurability(f), judgeWrites(f), judgeConns(s, f), judgeMigrations(s, f))
+}
+
+func judgeDurability(f *sqlFacts) diagnosis {
+	const check = "durability"
+	found := fmt.Sprintf("fsync %s, synchronous_commit %s, full_page_writes %s", f.settings["fsync"], f.settings["synchronous_commit"], f.settings["full_page_writes"])
+	switch {
+	case f.settings["fsync"] != "on":
+		return fails(check, "set fsync = on in postgresql.conf: without it a power cut loses accepted callbacks, or the whole database", "%s", found)
+	case f.settings["synchronous_commit"] == "off":
+		return fails(check, "set synchronous_commit = on for the server, or for this role (ALTER ROLE … SET): without it a crash loses what was just accepted", "%s", found)
+	case f.settings["full_page_writes"] != "on":
+		return warns(check, "set full_page_writes = on unless the file system never tears a page", "%s", found)
+	}
+	return fine(check, "%s", found)
+}
+
+func judgeWrites(f *sqlFacts) diagnosis {
+	const check = "database writes"
+	switch {
+	case f.standby:
+		return fails(check, "name the primary in database_url, or promote this server", "the server is a standby: it takes no writes")
+	case f.settings["default_transaction_read_only"] == "on":
+		return fails(check, "set default_transaction_read_only = off for the server, the database and the role", "transactions are read-only by default")
+	case f.schema == "":
+		return fails(check, "make a schema that search_path names, or set search_path in database_url", "no schema of search_path exists")
+	}
+	return fine(check, "schema %s, transactions may write", f.schema)
+}
+
+// judgeConns compares what a process opens with what the server has. A server of ours that runs already counts as this one.
+func judgeConns(s *Settings, f *sqlFacts) diagnosis {
+	const check, beside = "connections", 2 // beside the pool: the lock of an embedded index, migrations
+	most := f.mostConns - f.keptConns
+	for _, limit := range []int{f.roleConns, f.databaseConns} {
+		if limit >= 0 {
+			most = min(most, limit)
+		}
+	}
+	need := s.DatabaseMaxConns + beside
+	found := fmt.Sprintf("%d for everybody, %d used, %d of them by dispatchers; a process takes up to %d", most, f.usedConns, f.ownConns, need)
+	switch {
+	case need > most:
+		return fails(check, "raise max_connections (and the limits of the role and the database), or lower database_max_conns", "%s", found)
+	case most-f.usedConns+f.ownConns < need:
+		return warns(check, "raise max_connections or lower database_max_conns: with so few left, bursts wait for connections", "%s", found)
+	}
+	return fine(check, "%s", found)
+}
+
+func judgeSQLite(s *Settings, f *sqlFacts) []diagnosis {
+	path := s.sqlitePath()
+	switch {
+	case f.absent:
+		return []diagnosis{warns("database", "none needed if this is the first start: serve makes it; otherwise mend data_dir or database_url", "%s is not there", path)}
+	case f.err != nil:
+		return []diagnosis{fails("database", "mend its rights or its path; if it is damaged, stop the server and restore a backup", "SQLite cannot open %s: %s", path, f.err)}
+	}
+	list := []diagnosis{fine("database", "SQLite %s, %s, %s", f.version, path, sizeText(uint64(f.size)))}
+	if f.journal == "wal" {
+		list = append(list, fine("durability", "journal mode wal; the server commits with synchronous FULL"))
+	} else {
+		list = append(list, warns("durability", "none needed: serve turns the file to wal when it opens it", "journal mode %s", f.journal))
+	}
+	switch {
+	case f.checkErr != nil && (errors.Is(f.checkErr, context.DeadlineExceeded) || strings.Contains(f.checkErr.Error(), "interrupt")):
+		list = append(list, fine("integrity", "the file is too large to be checked in %s; PRAGMA quick_check on a copy checks it whole", doctorPatience))
+	case f.checkErr != nil:
+		list = append(list, fails("integrity", "stop the server, keep the file, and restore a backup", "quick_check: %s", f.checkErr))
+	case f.damage != "ok":
+		list = append(list, fails("integrity", "stop the server, keep the file, and restore a backup", "quick_check: %s", f.damage))
+	default:
+		list = append(list, fine("integrity", "quick_check found nothing"))
+	}
+	return append(list, judgeMigrations(s, f))
+}
+
+// knownMigrations are the versions that this program brings along.
+func knownMigrations(s *Settings) ([]int64, error) {
+	database := migrations.SQLite
+	if s.postgres() {
+		database = migrations.Postgres
+	}
+	foreign, err := migrations.ForeignNames(database)
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(migrations.Files, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var versions []int64
+	for _, name := range names {
+		if slices.Contains(foreign, name) {
+			continue
+		}
+		number, _, _ := strings.Cut(filepath.Base(name), "_")
+		version, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("migration %s has no number: %w", name, err)
+		}
+		versions = append(versions, version)
+	}
+	return versions, nil
+}
+
+func judgeMigrations(s *Settings, f *sqlFacts) diagnosis {
+	const check = "migrations"
+	known, err := knownMigrations(s)
+	if err == nil {
+		err = f.readErr
+	}
+	if err != nil {
+		return fails(check, "give the role the right to read its tables, or mend the schema", "the program's tables cannot be read: %s", err)
+	}
+	pending, newer := 0, 0
+	for _, version := range known {
+		if !f.applied[version] {
+			pending++
+		}
+	}
+	for version, applied := range f.applied {
+		if applied && !slices.Contains(known, version) {
+			newer++
+		}
+	}
+	switch {
+	case pending > 0 && !s.Migrate:
+		return fails(check, `run "dispatcher migrate", or serve without --migrate=false`, "%d of %d are not applied", pending, len(known))
+	case pending > 0 && s.postgres() && !f.mayCreate:
+		return fails(check, "let the role create tables (GRANT CREATE ON SCHEMA), or run \"dispatcher migrate\" as one that may", "%d of %d are not applied, and the role may not create tables", pending, len(known))
+	case pending > 0:
+		return warns(check, "none needed: serve applies them at its start", "%d of %d are not applied", pending, len(known))
+	case newer > 0:
+		return warns(check, "none needed during an upgrade: schemas only grow; start the newer program for what is new", "all applied, and %d that only a newer program knows", newer)
+	}
+	return fine(check, "all %d applied", len(known))
+}
+
+// sizeText writes a number of bytes for people.
+func sizeText(n uint64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, suffix := float64(n)/unit, 0
+	for size >= unit && suffix < 3 {
+		size, suffix = size/unit, suffix+1
+	}
+	return fmt.Sprintf("%.1f %s", size, []string{"KiB", "MiB", "GiB", "TiB"}[suffix])
+}

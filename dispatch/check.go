@@ -1,0 +1,14 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Check judges a submission as Accept would at now, and accepts nothing. Whether its address may be sent to depends on a
+// server's settings and is not judged. Its error is a *store.InvalidError.
+func Check(s *Submission, now time.Time) error {
+	_, err := new(Engine).draft(store.DefaultProject, s, now)
+	return err
+}

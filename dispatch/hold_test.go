@@ -1,0 +1,143 @@
+package dispatch_test
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// sharedIndex is an index that outlives an engine, with generation and items that its SQL never heard of.
+func sharedIndex(t *testing.T, generation int64, ids ...string) *memq.Index {
+	t.Helper()
+	index := memq.New(memq.Options{})
+	index.SetGeneration(generation)
+	if err := index.Reset(t.Context(), 0, generation); err != nil {
+		t.Fatal(err)
+	}
+	if err := index.Open(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	var items []schedule.Item
+	for i, id := range ids {
+		items = append(items, schedule.Item{ID: id, Lane: 1, Due: time.Now().Add(time.Duration(i) * time.Hour).UnixMilli()})
+	}
+	if _, err := index.Ensure(t.Context(), items); err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func on(index *memq.Index, hold bool) tweak {
+	return func(o *dispatch.Options) { o.Schedule, o.Alone, o.Hold = index, false, hold }
+}
+
+var strangers = []string{"01JD7Q2Z3K4M5N6P7R8S9TABC0", "01JD7Q2Z3K4M5N6P7R8S9TABC1", "01JD7Q2Z3K4M5N6P7R8S9TABC2"}
+
+func public(ids []string) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = store.CallbackPrefix + id
+	}
+	return out
+}
+
+// An index that knows what SQL does not is left alone while sending is held, whatever generation it has, so that an operator can
+// read it; a rebuild, or a start without the hold, then makes it what SQL says.
+func TestHeldProcessKeepsWhatOnlyTheIndexKnows(t *testing.T) {
+	// The same generation, which SQL says was never filled, would have been rebuilt too.
+	for name, generation := range map[string]int64{"newer": 7, "the same": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "dispatcher.db")
+				index := sharedIndex(t, generation, strangers...)
+				held := startBench(t, path, always(200, ""), on(index, true))
+				c := held.accept(dispatch.Submission{})
+				time.Sleep(2 * time.Minute) // sweeps, audits, the keeper's looks
+				synctest.Wait()
+				drift, err := held.engine.Verify(t.Context())
+				if err != nil || drift.Clean() || drift.Unknown != 3 || drift.Extra != 3 || drift.Ended != 0 || drift.Missing != 0 {
+					t.Fatalf("verify: %+v, %v", drift, err)
+				}
+				if !slices.Equal(drift.UnknownIDs, public(strangers)) {
+					t.Errorf("unknown: %v", drift.UnknownIDs)
+				}
+				if drift.Generation != 1 || drift.IndexGeneration != generation {
+					t.Errorf("generations: %+v", drift)
+				}
+				if h := held.engine.Health(t.Context()); !h.Ready || !slices.Contains(h.Degraded, "held") || !slices.Contains(h.Degraded, "redis") {
+					t.Errorf("health: %+v", h)
+				}
+				if len(held.receiver.seen()) != 0 || held.get(c.ID).State != store.Scheduled {
+					t.Error("something was sent")
+				}
+				if generation == 7 {
+					held.stop()
+					after := startBench(t, path, always(200, ""), on(index, false))
+					after.await(c.ID, time.Minute)
+					held = after
+				} else if _, err := held.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"}); err != nil {
+					t.Fatal(err)
+				}
+				if drift, err := held.engine.Verify(t.Context()); err != nil || !drift.Clean() {
+					t.Errorf("verify at the end: %+v, %v", drift, err)
+				}
+			})
+		})
+	}
+}
+
+// An index that holds nothing is filled although sending is held: there is nothing to lose.
+func TestHeldProcessFillsAnEmptyIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""), on(memq.New(memq.Options{}), true))
+		b.accept(dispatch.Submission{})
+		drift, err := b.engine.Verify(t.Context())
+		if err != nil || !drift.Clean() || drift.Rows != 1 || drift.Items != 1 {
+			t.Errorf("verify: %+v, %v", drift, err)
+		}
+		if h := b.engine.Health(t.Context()); !slices.Equal(h.Degraded, []string{"held"}) {
+			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
+// Verify tells what SQL does not know from what it has ended, and names all of it when it is asked to.
+func TestVerifyTellsUnknownFromEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
+		var ended []string
+		for range 120 {
+			ended = append(ended, b.accept(dispatch.Submission{}).ID)
+		}
+		synctest.Wait() // until the index has been told
+		for _, id := range ended {
+			// Behind the engine's back, which would tell the index.
+			if _, err := b.db.Cancel(t.Context(), store.DefaultProject, id, time.Now().UnixMilli(), store.Actor{Name: "test"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var items []schedule.Item
+		for _, id := range strangers {
+			items = append(items, schedule.Item{ID: id, Lane: 1, Due: time.Now().Add(time.Hour).UnixMilli()})
+		}
+		if _, err := b.index.Ensure(t.Context(), items); err != nil {
+			t.Fatal(err)
+		}
+		d, err := b.engine.Verify(t.Context())
+		if err != nil || d.Extra != 123 || d.Unknown != 3 || d.Ended != 120 || len(d.ExtraIDs) != 100 || len(d.EndedIDs) != 100 {
+			t.Errorf("verify: %d extra, %d unknown, %d ended, %d and %d named, %v", d.Extra, d.Unknown, d.Ended, len(d.ExtraIDs), len(d.EndedIDs), err)
+		}
+		all, err := b.engine.VerifyAll(t.Context())
+		slices.Sort(ended)
+		if err != nil || !slices.Equal(all.UnknownIDs, public(strangers)) || !slices.Equal(all.EndedIDs, public(ended)) || len(all.ExtraIDs) != 123 {
+			t.Errorf("verify all: %v, %d ended, %d extra, %v", all.UnknownIDs, len(all.EndedIDs), len(all.ExtraIDs), err)
+		}
+	})
+}
