@@ -117,7 +117,8 @@ type Lease struct {
 
 // A Tick is what every reply of a shard carries.
 type Tick struct {
-	// Now is the index's clock in Unix milliseconds. It never goes back.
+	// Now is the index's clock in Unix milliseconds. Where its server's goes back by at most 5 s it stands still; a larger step
+	// is followed.
 	Now int64
 	// Next is when the shard next has something to do, at the latest: the head of its delay set, the end of a lane's
 	// hold or of a lease. Zero: nothing is in sight.

@@ -138,8 +138,8 @@ func (ix *Index) recount() int {
 		}
 		ix.refresh(l)
 		ready += l.waiting()
-		bare := l.items == 0 && l.ownLimit == 0 && l.version == 0 && max(l.heldUntil, l.pausedUntil) <= ix.clock
-		if bare && l.rested+laneRest <= ix.clock {
+		bare := l.items == 0 && l.ownLimit == 0 && l.version == 0 && !ix.stopped(l)
+		if bare && l.rested+laneRest <= ix.steady() {
 			delete(ix.lanes, number)
 		}
 	}
@@ -201,11 +201,11 @@ func (ix *Index) Stats(ctx context.Context, shard int) (schedule.Stats, error) {
 		return schedule.Stats{}, err
 	}
 	s := schedule.Stats{
-		Tick:         ix.tick(),
+		Tick:         ix.told(),
 		Delayed:      int64(len(ix.delay)),
 		Ready:        int64(ix.ready),
 		Leased:       int64(len(ix.leases)),
-		BlockedLanes: int64(len(ix.blocked)),
+		BlockedLanes: int64(len(ix.blocked) + len(ix.holding)),
 		Locks:        int64(ix.held),
 		Waiters:      int64(ix.waiters),
 		Counters: map[string]int64{

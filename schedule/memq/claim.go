@@ -53,7 +53,7 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 		reply.Leases = ix.pick(req)
 		ix.remember(req, reply.Leases)
 	}
-	reply.Tick = ix.tick()
+	reply.Tick = ix.told()
 	reply.More = len(ix.delay) > 0 && ix.delay[0].at <= ix.clock
 	for _, lanes := range ix.runnable {
 		reply.More = reply.More || len(lanes) > 0
@@ -62,15 +62,15 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	return reply, nil
 }
 
-// tick is what replies carry.
-func (ix *Index) tick() schedule.Tick {
+// told is what replies carry.
+func (ix *Index) told() schedule.Tick {
 	return schedule.Tick{Now: ix.clock, Next: ix.next()}
 }
 
 // reap returns expired leases to the delay set and says how many.
 func (ix *Index) reap() int {
 	n := 0
-	for ; n < maxReap && len(ix.leases) > 0 && ix.leases[0].at <= ix.clock; n++ {
+	for ; n < maxReap && len(ix.leases) > 0 && ix.leases[0].at <= ix.steady(); n++ {
 		it := ix.leases[0].it
 		due := ix.clock + int64(it.key.lo&(1<<10-1)%reapSpread) // the end of an id is random
 		if it.moved != 0 {
@@ -101,6 +101,9 @@ func (ix *Index) unblock() {
 	for len(ix.blocked) > 0 && ix.blocked[0].at <= ix.clock {
 		ix.refresh(ix.blocked[0].l)
 	}
+	for len(ix.holding) > 0 && ix.holding[0].at <= ix.steady() {
+		ix.refresh(ix.holding[0].l)
+	}
 }
 
 // pick leases up to req.Max items by start-time fair queueing: the lane that has had least is served next, and gives at
@@ -109,7 +112,7 @@ func (ix *Index) pick(req schedule.ClaimRequest) []schedule.Lease {
 	if req.Max == 0 {
 		return nil
 	}
-	until := min(ix.clock+int64(req.Lease/time.Millisecond), maxTime)
+	until := ix.steadily(ix.clock + int64(req.Lease/time.Millisecond))
 	uncertain, timingOut := max(req.MaxUncertain, 0), max(req.MaxTimingOut, 0)
 	leases := make([]schedule.Lease, 0, min(req.Max, max(ix.ready, 0)))
 	for len(leases) < req.Max {
@@ -126,7 +129,7 @@ func (ix *Index) pick(req schedule.ClaimRequest) []schedule.Lease {
 		taken := ix.serve(l, most, func(it *item) {
 			it.health = uint8(l.health)
 			ix.lease(it, req.Token, until)
-			leases = append(leases, it.leased())
+			leases = append(leases, ix.leased(it))
 		})
 		if l.health != schedule.Answering {
 			uncertain -= taken
@@ -173,9 +176,9 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 }
 
 // leased returns the item's lease as it is told to the claimer.
-func (it *item) leased() schedule.Lease {
+func (ix *Index) leased(it *item) schedule.Lease {
 	return schedule.Lease{
-		Item: it.item(), Token: it.token, Until: it.until, Diverts: int(it.diverts), Health: schedule.Health(it.health),
+		Item: it.item(), Token: it.token, Until: ix.wall(it.until), Diverts: int(it.diverts), Health: schedule.Health(it.health),
 	}
 }
 
@@ -184,7 +187,7 @@ func (ix *Index) again(last *batch) []schedule.Lease {
 	var leases []schedule.Lease
 	for _, k := range last.keys {
 		if it := ix.items[k]; it != nil && it.is(schedule.Leased) && it.token == last.token {
-			leases = append(leases, it.leased())
+			leases = append(leases, ix.leased(it))
 		}
 	}
 	return leases
@@ -200,7 +203,7 @@ func (ix *Index) remember(req schedule.ClaimRequest, leases []schedule.Lease) {
 		last = new(batch)
 		ix.claims[req.Owner] = last
 	}
-	last.token, last.at, last.keys = req.Token, ix.clock, last.keys[:0]
+	last.token, last.at, last.keys = req.Token, ix.steady(), last.keys[:0]
 	for _, l := range leases {
 		k, _ := parseKey(l.ID)
 		last.keys = append(last.keys, k)

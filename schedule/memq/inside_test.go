@@ -116,21 +116,38 @@ func take(t *testing.T, ix *Index, token string, most int) schedule.Claimed {
 	return c
 }
 
-func TestClockNeverGoesBack(t *testing.T) {
-	t.Parallel()
-	ix, clock := clocked()
-	start := clock.Load()
-	fill(t, ix, 1, 0, 1, start+1000)
-	clock.Store(start + 1000)
-	first := take(t, ix, "a", 1)
-	if len(first.Leases) != 1 {
-		t.Fatalf("claimed %d of 1", len(first.Leases))
+// goTo takes the clock to a time as it goes for an index in use: never far between two calls.
+func goTo(t *testing.T, ix *Index, clock *atomic.Int64, at int64) {
+	t.Helper()
+	for clock.Load() < at {
+		clock.Store(min(clock.Load()+gap, at))
+		if _, err := ix.Stats(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
 	}
-	clock.Store(start - 3600_000)
-	fill(t, ix, 1, 1, 1, start+900)
-	c := take(t, ix, "b", 1)
-	if c.Now != first.Now || len(c.Leases) != 1 || c.Reaped != 0 {
-		t.Errorf("with the clock gone back: %+v; want what is due at %d", c, first.Now)
+}
+
+// TestWhatIsAJump: exactly at the limits the clock stands still, or time has passed; beyond them it has jumped.
+func TestWhatIsAJump(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		by, now, left int64 // left of a lease of a minute
+	}{
+		{-stepBack, 0, 60_000}, {-stepBack - 1, -stepBack - 1, 60_000}, {-3600_000, -3600_000, 60_000},
+		{gap, gap, 60_000 - gap}, {gap + 1, gap + 1, 60_000}, {3600_000, 3600_000, 60_000},
+	} {
+		ix, clock := clocked()
+		start := clock.Load()
+		fill(t, ix, 1, 0, 2, start)
+		first := take(t, ix, "a", 1)
+		clock.Add(c.by)
+		again := take(t, ix, "a", 1)
+		if again.Now != start+c.now || len(again.Leases) != 1 || again.Leases[0].Until-again.Now != c.left {
+			t.Errorf("%d ms later by the clock it is %d, with %v; want %d later, and %d ms left", c.by, again.Now, again.Leases, c.now, c.left)
+		}
+		if len(first.Leases) != 1 || again.Leases[0].ID != first.Leases[0].ID {
+			t.Errorf("the repeated claim has %v, the first had %v", again.Leases, first.Leases)
+		}
 	}
 }
 
@@ -142,7 +159,7 @@ func TestTimesAreExact(t *testing.T) {
 	fill(t, ix, 1, 0, 1, start+1000)
 	expect := func(at int64, leases, reaped int) {
 		t.Helper()
-		clock.Store(at)
+		goTo(t, ix, clock, at)
 		c := take(t, ix, fmt.Sprint("t", at), 1)
 		if len(c.Leases) != leases || c.Reaped != reaped {
 			t.Errorf("at %d ms: claimed %d and reaped %d, want %d and %d", at-start, len(c.Leases), c.Reaped, leases, reaped)
@@ -152,7 +169,7 @@ func TestTimesAreExact(t *testing.T) {
 	expect(start+1000, 1, 0)
 	expect(start+60_999, 0, 0)
 	end := start + 61_000
-	clock.Store(end)
+	goTo(t, ix, clock, end)
 	c := take(t, ix, "end", 1)
 	if c.Reaped != 1 {
 		t.Fatalf("reaped %d at the lease's end", c.Reaped)
@@ -253,7 +270,7 @@ func drainAll(t *testing.T, ix *Index, clock *atomic.Int64, n int) {
 			if c.Next == 0 {
 				t.Fatalf("%d of %d items came", len(seen), n)
 			}
-			clock.Store(max(clock.Load(), c.Next))
+			goTo(t, ix, clock, c.Next)
 			continue
 		}
 		var settlements []schedule.Settlement
@@ -288,7 +305,7 @@ func TestNothingIsKept(t *testing.T) {
 	if len(ix.lanes) != 50 {
 		t.Errorf("%d lanes are known right after, want 50", len(ix.lanes))
 	}
-	clock.Add(24 * 3600_000)
+	goTo(t, ix, clock, clock.Load()+24*3600_000)
 	auditAll(t, ix)
 	if len(ix.lanes) != 0 {
 		t.Errorf("%d lanes are known a day after", len(ix.lanes))
@@ -321,7 +338,7 @@ func TestLocksAreForgotten(t *testing.T) {
 	if len(ix.locks) != 1 || ix.waiters != 49 {
 		t.Errorf("%d locks and %d waiters after their end, want those of the shared one", len(ix.locks), ix.waiters)
 	}
-	clock.Add(waiterRest)
+	goTo(t, ix, clock, clock.Load()+waiterRest)
 	take(t, ix, "b", 1)
 	if len(ix.locks) != 0 || ix.waiters != 0 || ix.held != 0 || len(ix.endings) != 0 {
 		t.Errorf("%d locks, %d held, %d waiters a day after", len(ix.locks), ix.held, ix.waiters)

@@ -48,7 +48,7 @@ type item struct {
 	lock  string
 	token string // the lease's; empty unless leased
 	due   int64
-	until int64 // the lease's end
+	until int64 // the lease's end, on the steady clock
 	moved int64 // the due time of a movement that came while it was leased; zero: none
 
 	pos     int32

@@ -17,8 +17,10 @@ const (
 	idle standing = iota
 	// runnable lanes have something ready and room for it.
 	runnable
-	// blocked lanes have something ready, but are held or paused until a known time.
+	// blocked lanes have something ready, but are paused until a known time.
 	blocked
+	// holding lanes have something ready, but are held until a known time, which is not before a pause's end.
+	holding
 )
 
 // A lane is one destination's: its ready lists and what bounds them.
@@ -35,8 +37,8 @@ type lane struct {
 	ownLimit    int
 	version     int64
 	pausedUntil int64
-	heldUntil   int64
-	rested      int64 // when its last item went
+	heldUntil   int64 // on the steady clock
+	rested      int64 // when its last item went, on the steady clock
 
 	standing standing
 	class    schedule.Health // the runnable heap that it is in
@@ -118,8 +120,10 @@ func (ix *Index) learn(l *lane, s schedule.Signal) {
 func (ix *Index) refresh(l *lane) {
 	want, at := idle, int64(0)
 	if l.waiting() > 0 {
-		if end := max(l.pausedUntil, l.heldUntil); end > ix.clock {
-			want, at = blocked, end
+		if pause, hold := l.pausedUntil-ix.clock, l.heldUntil-ix.steady(); pause > 0 && pause >= hold {
+			want, at = blocked, l.pausedUntil
+		} else if hold > 0 {
+			want, at = holding, l.heldUntil
 		} else if l.inflight < ix.concurrency(l) {
 			want = runnable
 		}
@@ -136,28 +140,41 @@ func (ix *Index) refresh(l *lane) {
 		ix.woken = true
 		return
 	}
-	if want == blocked && l.standing == blocked {
-		if ix.blocked[l.pos].at != at {
-			ix.blocked.set(l.pos, ranked{at, l})
+	if ends := ix.waits(want); want == l.standing {
+		if ends != nil && (*ends)[l.pos].at != at {
+			ends.set(l.pos, ranked{at, l})
 		}
 		return
 	}
-	if want == l.standing {
-		return
-	}
 	ix.unrank(l)
-	if l.standing = want; want == blocked {
-		ix.blocked.push(ranked{at, l})
+	l.standing = want
+	if ends := ix.waits(want); ends != nil {
+		ends.push(ranked{at, l})
 	}
 }
+
+// waits returns where lanes of that standing wait for a time to come; nil: they wait for none.
+func (ix *Index) waits(s standing) *heap[ranked] {
+	switch s {
+	case blocked:
+		return &ix.blocked
+	case holding:
+		return &ix.holding
+	case idle, runnable:
+	}
+	return nil
+}
+
+// stopped says whether the lane is held or paused.
+func (ix *Index) stopped(l *lane) bool { return l.pausedUntil > ix.clock || l.heldUntil > ix.steady() }
 
 // unrank takes the lane out of the heap that it stands in, if any.
 func (ix *Index) unrank(l *lane) {
 	switch l.standing {
 	case runnable:
 		ix.runnable[l.class].remove(l.pos)
-	case blocked:
-		ix.blocked.remove(l.pos)
+	case blocked, holding:
+		ix.waits(l.standing).remove(l.pos)
 	case idle:
 	}
 	l.standing = idle

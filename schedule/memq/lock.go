@@ -12,7 +12,8 @@ import (
 // seconds unless their lane is held; those that were canceled meanwhile never do, and must not be kept for ever.
 const waiterRest = int64(24 * time.Hour / time.Millisecond)
 
-// A lock has at most one holder, and the queue of those who were refused. It is in Index.endings until it is forgotten.
+// A lock has at most one holder, and the queue of those who were refused. It is in Index.endings until it is forgotten. Its
+// times are of the steady clock.
 type lock struct {
 	name string
 	// The holder, while until is in the future; an empty token means that it was released.
@@ -60,32 +61,32 @@ func (ix *Index) acquire(r *schedule.LockRequest, onlyHolder bool) schedule.Lock
 	if k == nil {
 		k = &lock{name: r.Lock}
 		ix.locks[r.Lock] = k
-		ix.endings.push(ending{ix.clock, k})
+		ix.endings.push(ending{ix.steady(), k})
 	}
 	mine := k.id == r.ID && k.token == r.Token
 	switch {
-	case k.heldAt(ix.clock) && !mine:
+	case k.heldAt(ix.steady()) && !mine:
 		ix.wait(k, r)
-		return schedule.LockReply{HeldUntil: k.until}
-	case !k.heldAt(ix.clock) && k.keptAt(ix.clock) && k.keptFor != r.ID:
+		return schedule.LockReply{HeldUntil: ix.wall(k.until)}
+	case !k.heldAt(ix.steady()) && k.keptAt(ix.steady()) && k.keptFor != r.ID:
 		ix.wait(k, r)
-		return schedule.LockReply{HeldUntil: k.keptUntil}
-	case onlyHolder && !k.heldAt(ix.clock):
+		return schedule.LockReply{HeldUntil: ix.wall(k.keptUntil)}
+	case onlyHolder && !k.heldAt(ix.steady()):
 		ix.wait(k, r)
 		return schedule.LockReply{HeldUntil: ix.clock}
 	}
 	if k.token == "" {
 		ix.held++
 	}
-	if !mine || !k.heldAt(ix.clock) {
+	if !mine || !k.heldAt(ix.steady()) {
 		k.until = 0
 	}
 	k.id, k.token = r.ID, r.Token
-	k.until = max(k.until, min(r.Until, maxTime))
+	k.until = max(k.until, ix.steadily(r.Until))
 	k.keptFor, k.keptUntil = "", 0
 	ix.leave(k, r.ID)
 	ix.reckon(k)
-	return schedule.LockReply{Acquired: true, HeldUntil: k.until}
+	return schedule.LockReply{Acquired: true, HeldUntil: ix.wall(k.until)}
 }
 
 // Release frees locks, and answers each with the waiter whose turn it is.
@@ -114,7 +115,7 @@ func (ix *Index) release(u *schedule.Unlock) schedule.Waiter {
 	for _, id := range u.Gone {
 		ix.leave(k, id)
 	}
-	if k.heldAt(ix.clock) && (k.id != u.ID || k.token != u.Token) {
+	if k.heldAt(ix.steady()) && (k.id != u.ID || k.token != u.Token) {
 		ix.reckon(k)
 		return schedule.Waiter{}
 	}
@@ -131,7 +132,7 @@ func (ix *Index) release(u *schedule.Unlock) schedule.Waiter {
 		ix.reckon(k)
 		return schedule.Waiter{}
 	}
-	k.keptFor, k.keptUntil = next.id, ix.clock+schedule.KeepForWaiter.Milliseconds()
+	k.keptFor, k.keptUntil = next.id, ix.steady()+schedule.KeepForWaiter.Milliseconds()
 	ix.reckon(k)
 	return schedule.Waiter{ID: next.id, Lane: next.lane}
 }
@@ -185,9 +186,9 @@ func (ix *Index) leave(k *lock, id string) {
 func (ix *Index) reckon(k *lock) {
 	at := max(k.until, k.keptUntil)
 	if k.first != nil {
-		at = max(at, ix.clock+waiterRest)
+		at = max(at, ix.steady()+waiterRest)
 	}
-	if at <= ix.clock {
+	if at <= ix.steady() {
 		ix.forget(k)
 		return
 	}
@@ -206,7 +207,7 @@ func (ix *Index) forget(k *lock) {
 
 // forgetLocks removes locks that ended by themselves and that nobody waits for.
 func (ix *Index) forgetLocks() {
-	for n := 0; n < maxReap && len(ix.endings) > 0 && ix.endings[0].at <= ix.clock; n++ {
+	for n := 0; n < maxReap && len(ix.endings) > 0 && ix.endings[0].at <= ix.steady(); n++ {
 		ix.forget(ix.endings[0].k)
 	}
 }

@@ -1,7 +1,7 @@
 // Package memq is the index in this process: heaps and maps under one mutex.
 //
 // It is the default of a dispatcher that runs alone, and the model that the index on Redis is compared with. It keeps
-// every promise of package schedule, with one shard and a clock that is this machine's and never goes back.
+// every promise of package schedule, with one shard and a clock that is this machine's.
 //
 // Nothing is kept when the process ends: its owner fills it from SQL at each start. It cannot be shared between
 // processes, and it cannot be rolled back, so that Seq is always zero. A lane that was ever seen keeps a small record
@@ -21,7 +21,8 @@ import (
 
 // Options of an index. The zero value is ready for use.
 type Options struct {
-	// Now is the clock that decides what is due; nil means time.Now. Where it goes back the index's clock stands still.
+	// Now is the clock that decides what is due; nil means time.Now. Where it goes back by at most 5 s the index's clock
+	// stands still; a larger step is followed.
 	Now func() time.Time
 }
 
@@ -32,7 +33,8 @@ type Index struct {
 	hints   chan int
 
 	mu         sync.Mutex
-	clock      int64 // the high-water mark of now, in Unix milliseconds
+	clock      int64 // when the present operation began, or the last one, in Unix milliseconds
+	skew       int64 // the steady clock less the wall clock: see clock.go
 	generation int64 // what the index has
 	wanted     int64 // what SQL says it should have
 	closed     bool  // between Reset and Open
@@ -40,12 +42,13 @@ type Index struct {
 	shelf  shelf
 	items  map[key]*item
 	delay  heap[timed]
-	leases heap[timed] // by their end
+	leases heap[timed] // by their end on the steady clock
 	ready  int
 
 	lanes    map[int64]*lane
 	runnable [classes]heap[ranked] // by health, so that lanes that hang never hide those that answer
-	blocked  heap[ranked]          // lanes with ready items whose hold or pause has an end
+	blocked  heap[ranked]          // lanes with ready items, by the end of their pause
+	holding  heap[ranked]          // lanes with ready items, by the end of their hold on the steady clock
 	virtual  int64                 // the virtual time of the lane that was served last
 	limit    int                   // LaneLimit of the last claim; zero: there was none yet
 
@@ -76,11 +79,11 @@ func (ix *Index) clear() {
 	ix.items = make(map[key]*item)
 	ix.delay, ix.leases, ix.ready = nil, nil, 0
 	ix.lanes = make(map[int64]*lane)
-	ix.runnable, ix.blocked, ix.virtual, ix.limit = [classes]heap[ranked]{}, nil, 0, 0
+	ix.runnable, ix.blocked, ix.holding, ix.virtual, ix.limit = [classes]heap[ranked]{}, nil, nil, 0, 0
 	ix.claims = make(map[string]*batch)
 	ix.locks = make(map[string]*lock)
 	ix.endings, ix.held, ix.waiters = nil, 0, 0
-	ix.armed, ix.woken, ix.count = 0, false, counters{}
+	ix.armed, ix.woken, ix.count, ix.skew = 0, false, counters{}, 0
 }
 
 // Shards returns 1.
@@ -124,7 +127,7 @@ func (ix *Index) begin(ctx context.Context) error {
 	if ix.generation != ix.wanted {
 		return schedule.ErrLost
 	}
-	ix.clock = max(ix.clock, ix.readNow().UnixMilli())
+	ix.tick()
 	return nil
 }
 
@@ -150,8 +153,11 @@ func (ix *Index) next() int64 {
 	if len(ix.blocked) > 0 {
 		earlier(ix.blocked[0].at)
 	}
+	if len(ix.holding) > 0 {
+		earlier(ix.wall(ix.holding[0].at))
+	}
 	if len(ix.leases) > 0 {
-		earlier(ix.leases[0].at)
+		earlier(ix.wall(ix.leases[0].at))
 	}
 	return next
 }
@@ -190,7 +196,7 @@ func (ix *Index) put(k key, id string, lane int64) *item {
 func (ix *Index) drop(it *item) {
 	delete(ix.items, it.key)
 	it.lane.items--
-	it.lane.rested = ix.clock
+	it.lane.rested = ix.steady()
 	ix.shelf.drop(it)
 }
 
@@ -200,7 +206,7 @@ func (ix *Index) postpone(it *item, due int64) {
 	ix.delay.push(timed{due, it.key.hi, it})
 }
 
-// lease puts an item that is in no place among the leases.
+// lease puts an item that is in no place among the leases, until that time of the steady clock.
 func (ix *Index) lease(it *item, token string, until int64) {
 	it.token, it.until, it.place = token, until, uint8(schedule.Leased)
 	ix.leases.push(timed{until, it.key.hi, it})

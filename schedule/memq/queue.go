@@ -93,7 +93,7 @@ func (ix *Index) move(it *item, due int64) schedule.Moved {
 	}
 	ix.detach(it)
 	ix.postpone(it, due)
-	if max(it.lane.pausedUntil, it.lane.heldUntil) > ix.clock {
+	if ix.stopped(it.lane) {
 		return schedule.MovedHeld
 	}
 	return schedule.MovedIt

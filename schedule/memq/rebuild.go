@@ -64,7 +64,7 @@ func (ix *Index) adopt(a *schedule.Adoption) {
 		it = ix.put(k, a.ID, a.Lane)
 	case it.is(schedule.Leased):
 		if it.token == a.Token {
-			ix.prolong(it, a.Until)
+			ix.prolong(it, ix.steadily(a.Until))
 		}
 		ix.adoptLock(a)
 		return
@@ -73,7 +73,7 @@ func (ix *Index) adopt(a *schedule.Adoption) {
 	}
 	ix.adapt(it, &a.Item)
 	it.due = ix.moment(a.Due)
-	ix.lease(it, a.Token, min(a.Until, maxTime))
+	ix.lease(it, a.Token, ix.steadily(a.Until))
 	ix.refresh(it.lane)
 	ix.adoptLock(a)
 }
@@ -85,7 +85,7 @@ func (ix *Index) adoptLock(a *schedule.Adoption) {
 		return
 	}
 	if k := ix.locks[a.Lock]; k != nil {
-		if k.heldAt(ix.clock) && (k.id != a.ID || k.token != a.Token) {
+		if k.heldAt(ix.steady()) && (k.id != a.ID || k.token != a.Token) {
 			return
 		}
 		k.keptFor, k.keptUntil = "", 0

@@ -116,7 +116,7 @@ func (ix *Index) hold(s *schedule.Settlement) {
 		return
 	}
 	l := ix.lane(s.Lane)
-	if until := min(s.HoldUntil, maxTime); until > l.heldUntil {
+	if until := ix.steadily(s.HoldUntil); until > l.heldUntil {
 		l.heldUntil = until
 		ix.refresh(l)
 	}
@@ -148,14 +148,14 @@ func (ix *Index) Extend(ctx context.Context, extensions []schedule.Extension) ([
 			continue
 		}
 		held[i] = true
-		ix.prolong(it, e.Until)
+		ix.prolong(it, ix.steadily(e.Until))
 	}
 	return held, nil
 }
 
-// prolong moves a lease's end to a later time; an earlier one changes nothing.
+// prolong moves a lease's end to a later time of the steady clock; an earlier one changes nothing.
 func (ix *Index) prolong(it *item, until int64) {
-	if until = min(until, maxTime); until > it.until {
+	if until > it.until {
 		it.until = until
 		ix.leases.set(int(it.pos), timed{until, it.key.hi, it})
 	}

@@ -33,13 +33,13 @@ func neverEarly(f *fixture) {
 		if c.Next == 0 || c.Next > item.Due {
 			f.Fatalf("next is %d, later than the item's due time %d", c.Next, item.Due)
 		}
-		f.Advance(15 * time.Minute)
+		f.pass(15 * time.Minute)
 	}
-	f.Advance(15*time.Minute - 5*time.Second)
+	f.pass(15*time.Minute - 5*time.Second)
 	if got := f.take(); len(got) != 0 {
 		f.Fatalf("claimed %v seconds early", idsOf(got))
 	}
-	f.Advance(5 * time.Second)
+	f.pass(5 * time.Second)
 	f.takeOne(item.ID)
 }
 
@@ -181,11 +181,11 @@ func leaseEnds(f *fixture) {
 	if c.Next == 0 || c.Next > l.Until {
 		f.Fatalf("next is %d, later than the lease's end %d", c.Next, l.Until)
 	}
-	f.Advance(29 * time.Second)
+	f.pass(29 * time.Second)
 	if c := f.claim(f.wide()); c.Reaped != 0 || len(c.Leases) != 0 {
 		f.Fatalf("the lease ended early: %+v", c)
 	}
-	f.Advance(2 * time.Second)
+	f.pass(2 * time.Second)
 	c = f.claim(f.wide())
 	if c.Reaped != 1 {
 		f.Fatalf("reaped %d, want 1", c.Reaped)
@@ -194,7 +194,7 @@ func leaseEnds(f *fixture) {
 		if c.Next == 0 || c.Next > c.Now+100 {
 			f.Fatalf("a reaped item comes back at %d; now is %d", c.Next, c.Now)
 		}
-		f.Advance(100 * time.Millisecond)
+		f.pass(100 * time.Millisecond)
 		c = f.claim(f.wide())
 	}
 	if len(c.Leases) != 1 || c.Leases[0].ID != l.ID || c.Leases[0].Token == l.Token || c.Leases[0].Retry != l.Retry {
@@ -224,7 +224,7 @@ func reapsMany(f *fixture) {
 	if got := f.take(); len(got) != 250 {
 		f.Fatalf("claimed %d of 250", len(got))
 	}
-	f.Advance(time.Minute)
+	f.pass(time.Minute)
 	reaped := 0
 	for range 10 {
 		req := f.wide()
@@ -238,7 +238,7 @@ func reapsMany(f *fixture) {
 	if reaped != 250 {
 		f.Fatalf("reaped %d of 250", reaped)
 	}
-	f.Advance(time.Second)
+	f.pass(time.Second)
 	if got := f.take(); len(got) != 250 {
 		f.Fatalf("%d of 250 came back", len(got))
 	}

@@ -25,7 +25,7 @@ func Compare(t *testing.T, open, oracle func(t *testing.T) Harness) {
 		for name, action := range map[string]func(*rapid.T){
 			"ensure": p.ensure, "claim": p.claim, "claim 2": p.claim, "again": p.again, "settle": p.settle,
 			"finish": p.finish, "extend": p.extend, "cancel": p.cancel, "move": p.move, "adopt": p.adopt,
-			"setting": p.setting, "acquire": p.acquire, "release": p.release, "advance": p.advance, "": p.compare,
+			"setting": p.setting, "acquire": p.acquire, "release": p.release, "advance": p.advance, "jump": p.jump, "": p.compare,
 		} {
 			actions[name] = func(rt *rapid.T) {
 				p.a.tb, p.b.tb = rt, rt
@@ -58,6 +58,7 @@ type pair struct {
 }
 
 func newPair(rt *rapid.T, index, oracle Harness) *pair {
+	oracle.Advance(time.Duration(index.Now()-oracle.Now()) * time.Millisecond)
 	p := &pair{a: newFixture(rt, index), b: newFixture(rt, oracle), known: make(map[string]schedule.Lease)}
 	p.b.lanes = p.a.lanes
 	p.base = p.a.Now()
@@ -73,7 +74,7 @@ func newPair(rt *rapid.T, index, oracle Harness) *pair {
 func (p *pair) follow() {
 	now := p.a.Now()
 	if d := now - p.b.Now(); d > 0 {
-		p.b.Advance(time.Duration(d) * time.Millisecond)
+		p.b.pass(time.Duration(d) * time.Millisecond)
 	}
 	early := schedule.KeepForWaiter.Milliseconds() / 2
 	p.stalled = p.stalled || now > p.base+slack || p.kept != 0 && now > p.kept+early
@@ -310,7 +311,7 @@ func (p *pair) advance(rt *rapid.T) {
 	}
 	before := p.a.lookup(refs...)
 	steps := int64(rapid.IntRange(1, 3).Draw(rt, "steps"))
-	p.a.Advance(time.Duration(steps) * step * time.Millisecond)
+	p.a.pass(time.Duration(steps) * step * time.Millisecond)
 	p.base += steps * step
 	p.kept = 0
 	if p.follow(); p.stalled {

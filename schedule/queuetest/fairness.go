@@ -174,7 +174,7 @@ func (f *fixture) pools(n int, signal schedule.Signal) int64 {
 	for i := range n {
 		f.ensure(f.items(i, 5)...)
 	}
-	f.Advance(time.Second)
+	f.pass(time.Second)
 	return f.lanes[n]
 }
 

@@ -80,7 +80,7 @@ func hintEarlier(f *fixture) {
 		seconds--
 		f.move(item.Ref(), f.Now()+seconds*1000, schedule.MovedIt)
 	})
-	f.Advance(time.Hour)
+	f.pass(time.Hour)
 	f.hinted(func() {
 		leases := f.take()
 		if len(leases) == 0 {
@@ -90,7 +90,7 @@ func hintEarlier(f *fixture) {
 		s := settled(leases[0], schedule.Reschedule)
 		s.Due = f.Now() + 100
 		f.expectSettled(s, schedule.Applied)
-		f.Advance(time.Second)
+		f.pass(time.Second)
 	})
 }
 

@@ -148,7 +148,7 @@ func roomComesBack(f *fixture) {
 		}
 		leases = append(leases[1:], got...)
 	}
-	f.Advance(31 * time.Second)
+	f.pass(31 * time.Second)
 	if c := f.claim(f.wide()); c.Reaped != 4 || len(c.Leases) != 4 {
 		f.Fatalf("reaped %d and claimed %d, want 4 and 4", c.Reaped, len(c.Leases))
 	}
@@ -169,11 +169,11 @@ func pause(f *fixture) {
 	if s := f.stats(); s.BlockedLanes != 1 || s.RunnableLanes != 0 {
 		f.Fatalf("%d lanes are blocked and %d runnable, want 1 and 0", s.BlockedLanes, s.RunnableLanes)
 	}
-	f.Advance(50 * time.Second)
+	f.pass(50 * time.Second)
 	if got := f.take(); len(got) != 0 {
 		f.Fatalf("%v was claimed before the pause's end", idsOf(got))
 	}
-	f.Advance(10 * time.Second)
+	f.pass(10 * time.Second)
 	if got := f.take(); len(got) != 2 {
 		f.Fatalf("%d of 2 were claimed at the pause's end", len(got))
 	}
@@ -209,11 +209,11 @@ func hold(f *fixture) {
 	if len(c.Leases) != 0 || c.Next == 0 || c.Next > until {
 		f.Fatalf("a held lane: %+v", c)
 	}
-	f.Advance(45 * time.Second)
+	f.pass(45 * time.Second)
 	if got := f.take(); len(got) != 0 {
 		f.Fatalf("a shorter hold replaced the longer one")
 	}
-	f.Advance(15 * time.Second)
+	f.pass(15 * time.Second)
 	if got := f.take(); len(got) != 3 {
 		f.Fatalf("%d of 3 were claimed after the hold", len(got))
 	}

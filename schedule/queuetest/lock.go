@@ -69,14 +69,14 @@ func lockRenewed(f *fixture) {
 	r.Until += 60_000
 	f.acquire(r, true)
 	f.acquire(r, true)
-	f.Advance(90 * time.Second)
+	f.pass(90 * time.Second)
 	if reply := f.acquire(f.want("k", b, "tb"), false); reply.HeldUntil != r.Until {
 		f.Fatalf("the renewed lock ends at %d, but %d was answered", r.Until, reply.HeldUntil)
 	}
 	// An earlier end changes nothing.
 	r.Until -= 25_000
 	f.acquire(r, true)
-	f.Advance(10 * time.Second)
+	f.pass(10 * time.Second)
 	f.acquire(f.want("k", b, "tb"), false)
 }
 
@@ -84,7 +84,7 @@ func lockEnds(f *fixture) {
 	a, b, c := f.id(), f.id(), f.id()
 	f.acquire(f.want("k", a, "ta"), true)
 	f.acquire(f.want("k", b, "tb"), false)
-	f.Advance(time.Minute)
+	f.pass(time.Minute)
 	// Nobody was named, so that it is kept for nobody.
 	f.acquire(f.want("k", c, "tc"), true)
 	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, "")
@@ -125,7 +125,7 @@ func keptForWaiter(f *fixture) {
 	f.acquire(f.want("k", b, "tb"), true)
 	f.release(schedule.Unlock{Lock: "k", ID: b, Token: "tb"}, c)
 	// The named one does not come: after a while whoever comes first has it.
-	f.Advance(schedule.KeepForWaiter)
+	f.pass(schedule.KeepForWaiter)
 	f.acquire(f.want("k", d, "td"), true)
 	f.release(schedule.Unlock{Lock: "k", ID: d, Token: "td"}, c)
 	f.acquire(f.want("k", c, "tc"), true)
@@ -140,7 +140,7 @@ func releaseWhenFree(f *fixture) {
 	f.release(schedule.Unlock{Lock: "k", ID: b, Token: "tb"}, "")
 	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "old"}, "")
 	f.acquire(f.want("k", b, "tb"), false)
-	f.Advance(time.Minute)
+	f.pass(time.Minute)
 	// It has ended by itself: whoever asks learns who is next.
 	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "old"}, b)
 }

@@ -40,7 +40,7 @@ func (w *world) randomClaim(rt *rapid.T) {
 	w.oldTokens = append(w.oldTokens, req.Token)
 }
 
-// checkReaped: exactly the expired leases went back, each to be due within the jitter.
+// checkReaped: exactly the expired leases went back, each to be due within the jitter. What is due is promoted then.
 func (w *world) checkReaped(c schedule.Claimed) {
 	w.Helper()
 	n := 0
@@ -49,7 +49,7 @@ func (w *world) checkReaped(c schedule.Claimed) {
 			continue
 		}
 		n++
-		r.leased, r.token, r.until = false, "", 0
+		r.leased, r.token, r.until, r.ripe = false, "", 0, false
 		r.lo, r.hi = c.Now, c.Now+100
 		if r.moved != 0 {
 			r.lo, r.hi = min(r.lo, r.moved), min(r.hi, r.moved)
@@ -58,6 +58,11 @@ func (w *world) checkReaped(c schedule.Claimed) {
 	}
 	if c.Reaped != n {
 		w.Fatalf("reaped %d at %d, want %d", c.Reaped, c.Now, n)
+	}
+	for _, r := range w.records {
+		if !r.leased && r.hi <= c.Now {
+			r.ripe = true
+		}
 	}
 }
 
@@ -75,7 +80,8 @@ func (w *world) checkOrder(c schedule.Claimed) {
 			}
 		}
 		for _, r := range w.records {
-			if !claimed[r.ID] && !r.leased && r.Lane == l.Lane && r.Retry == l.Retry &&
+			surely, _ := r.due(c.Now)
+			if surely && !claimed[r.ID] && !r.leased && r.Lane == l.Lane && r.Retry == l.Retry &&
 				(r.hi < l.Due || r.hi == l.Due && r.ID < l.ID) {
 				w.Fatalf("%s, due %d, was claimed before %s", l.ID, l.Due, r)
 			}
@@ -87,7 +93,10 @@ func (w *world) checkOrder(c schedule.Claimed) {
 func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l schedule.Lease) {
 	w.Helper()
 	r := w.records[l.ID]
-	if r == nil || r.leased || r.lo > c.Now {
+	if r == nil || r.leased {
+		w.Fatalf("%s was claimed: %v", l.ID, r)
+	}
+	if _, maybe := r.due(c.Now); !maybe {
 		w.Fatalf("%s was claimed at %d: %v", l.ID, c.Now, r)
 	}
 	p := w.path(r.Lane)
@@ -113,7 +122,7 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 		w.Fatalf("%s is leased under the old token %s", l.ID, l.Token)
 	}
 	r.lo, r.hi, r.Due, r.diverts = l.Due, l.Due, l.Due, l.Diverts
-	r.leased, r.token, r.until, r.moved = true, l.Token, l.Until, 0
+	r.leased, r.token, r.until, r.moved, r.ripe = true, l.Token, l.Until, 0, false
 }
 
 // checkRest: what is due and was not claimed had a reason, and More says whether there was room wanting.
@@ -122,10 +131,11 @@ func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncerta
 	left := false
 	for _, r := range w.sortedRecords() {
 		p := w.path(r.Lane)
-		if r.leased || r.lo > c.Now || p.blockedUntil() > c.Now || w.inflight(r.Lane) >= w.concurrency(p) {
+		surely, maybe := r.due(c.Now)
+		if r.leased || !maybe || p.blockedUntil() > c.Now || w.inflight(r.Lane) >= w.concurrency(p) {
 			continue
 		}
-		if r.hi > c.Now { // the index knows better whether it is due
+		if !surely { // the index knows better whether it is due
 			left = left || c.More
 			continue
 		}
@@ -146,12 +156,13 @@ func (w *world) checkNext(c schedule.Claimed) {
 	w.Helper()
 	for _, r := range w.sortedRecords() {
 		event := r.hi
+		surely, maybe := r.due(c.Now)
 		switch end := w.path(r.Lane).blockedUntil(); {
 		case r.leased:
 			event = r.until
-		case r.hi <= c.Now && end > c.Now:
+		case surely && end > c.Now:
 			event = end
-		case r.lo <= c.Now: // it is ready, or may be
+		case maybe: // it is ready, or may be
 			continue
 		}
 		if c.Next == 0 || c.Next > event {
@@ -268,7 +279,7 @@ func (w *world) endLease(r *record, s schedule.Settlement) {
 	}
 	r.Lock, r.Retry = s.Lock, s.Retry
 	r.Due, r.lo, r.hi = due, due, due
-	r.leased, r.token, r.until, r.moved = false, "", 0, 0
+	r.leased, r.token, r.until, r.moved, r.ripe = false, "", 0, 0, false
 	switch {
 	case s.Outcome == schedule.Reschedule:
 		r.diverts = 0

@@ -82,7 +82,7 @@ func moveLeased(f *fixture) {
 func moveReaped(f *fixture) {
 	l := f.one()
 	f.move(l.Ref(), 0, schedule.MovedHeld)
-	f.Advance(31 * time.Second)
+	f.pass(31 * time.Second)
 	// The movement's time has passed, so that not even the jitter of a reap is waited for.
 	if c := f.claim(f.wide()); c.Reaped != 1 || len(c.Leases) != 1 {
 		f.Fatalf("reaped %d, claimed %d; want 1 and 1", c.Reaped, len(c.Leases))
@@ -98,6 +98,6 @@ func moveHeld(f *fixture) {
 	if got := f.take(); len(got) != 0 {
 		f.Fatalf("%v was claimed from a paused lane", idsOf(got))
 	}
-	f.Advance(time.Hour)
+	f.pass(time.Hour)
 	f.takeOne(item.ID)
 }

@@ -32,7 +32,7 @@ func ensureAdds(f *fixture) {
 		f.Fatalf("the second ensure changed the item: %v, want %v", got.Item, item)
 	}
 
-	f.Advance(time.Hour)
+	f.pass(time.Hour)
 	l := f.takeOne(item.ID)
 	other.Due = f.Now() + 5000
 	want = schedule.Position{Place: schedule.Leased, Due: item.Due}
@@ -144,11 +144,11 @@ func extendLengthens(f *fixture) {
 			f.Fatalf("the lease is not held")
 		}
 	}
-	f.Advance(time.Duration(l.Until-f.Now()+1000) * time.Millisecond)
+	f.pass(time.Duration(l.Until-f.Now()+1000) * time.Millisecond)
 	if c := f.claim(f.wide()); c.Reaped != 0 {
 		f.Fatalf("an extended lease was reaped")
 	}
-	f.Advance(time.Minute)
+	f.pass(time.Minute)
 	if c := f.claim(f.wide()); c.Reaped != 1 {
 		f.Fatalf("%d leases were reaped at the end of the extension, want 1", c.Reaped)
 	}

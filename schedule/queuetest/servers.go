@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -103,48 +104,71 @@ func startServer(tb testing.TB, port int, args ...string) string {
 // start runs the binary with the arguments in the directory, and waits until it answers on the port.
 func start(tb testing.TB, port int, dir string, args ...string) string {
 	tb.Helper()
-	binary, err := exec.LookPath("redis-server")
+	c := begin(tb, redisProgram, nil, port, dir, args...)
+	c.awaitAnswer(tb)
+	return c.addr
+}
+
+// A child is one redis-server that runs, or has ended.
+type child struct {
+	addr   string
+	cmd    *exec.Cmd
+	output bytes.Buffer  // its log; to be read when it has ended
+	ended  chan struct{} // closed when it has
+	ending error
+}
+
+// begin runs the program with the arguments in the directory, by way of the command in wrap if there is one, and waits for
+// nothing.
+func begin(tb testing.TB, program string, wrap []string, port int, dir string, args ...string) *child {
+	tb.Helper()
+	binary, err := exec.LookPath(program)
 	if err != nil {
-		tb.Fatalf("this test needs redis-server in PATH (Debian and Ubuntu: apt-get install redis-server); -short leaves it out: %v", err)
+		tb.Fatalf("this test needs %[1]s in PATH (Debian and Ubuntu: apt-get install %[1]s); -short leaves it out: %[2]v", program, err)
 	}
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	cmd := exec.Command(binary, args...)
-	cmd.Dir = dir
-	var output bytes.Buffer // its log
-	cmd.Stdout, cmd.Stderr = &output, &output
-	endWithParent(cmd)
-	if err := cmd.Start(); err != nil {
-		tb.Fatalf("start redis-server: %v", err)
+	words := slices.Concat(wrap, []string{binary}, args)
+	c := &child{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), cmd: exec.Command(words[0], words[1:]...), ended: make(chan struct{})}
+	c.cmd.Dir = dir
+	c.cmd.Stdout, c.cmd.Stderr = &c.output, &c.output
+	endWithParent(c.cmd)
+	if err := c.cmd.Start(); err != nil {
+		tb.Fatalf("start %s: %v", program, err)
 	}
-	ended := make(chan struct{})
-	var ending error
 	go func() {
-		defer close(ended)
-		ending = cmd.Wait()
+		defer close(c.ended)
+		c.ending = c.cmd.Wait()
 	}()
-	tb.Cleanup(func() {
-		// The error says only that it has ended already, which is what is wanted.
-		_ = cmd.Process.Kill()
-		<-ended
-	})
-	await(tb, "redis-server at "+addr, func(ctx context.Context, c *redis.Client) error {
+	tb.Cleanup(c.kill)
+	return c
+}
+
+// kill is kill -9. It returns when the server has ended.
+func (c *child) kill() {
+	// The error says only that it has ended already, which is what is wanted.
+	_ = c.cmd.Process.Kill()
+	<-c.ended
+}
+
+// awaitAnswer waits until the server answers.
+func (c *child) awaitAnswer(tb testing.TB) {
+	tb.Helper()
+	await(tb, "redis-server at "+c.addr, func(ctx context.Context, client *redis.Client) error {
 		select {
-		case <-ended:
-			tb.Fatalf("redis-server ended: %v\n%s", ending, output.String())
+		case <-c.ended:
+			tb.Fatalf("redis-server ended: %v\n%s", c.ending, c.output.String())
 		default:
 		}
 		// The client would log each refused connection.
-		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		conn, err := net.DialTimeout("tcp", c.addr, time.Second)
 		if err != nil {
 			return err
 		}
-		err = c.Ping(ctx).Err()
+		err = client.Ping(ctx).Err()
 		if redis.HasErrorPrefix(err, "NOAUTH") {
 			err = nil // it answers; the password is the test's
 		}
 		return errors.Join(conn.Close(), err)
-	}, addr)
-	return addr
+	}, c.addr)
 }
 
 // The ports that servers of tests listen on lie below those that the system gives to whoever asks for any: between choosing

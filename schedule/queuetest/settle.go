@@ -35,7 +35,7 @@ func settleEnds(f *fixture) {
 		if got := f.take(); len(got) != 0 {
 			f.Fatalf("outcome %d: %v was claimed early", o, idsOf(got))
 		}
-		f.Advance(time.Hour)
+		f.pass(time.Hour)
 		if got := f.takeOne(l.ID); !got.Retry || got.Due != s.Due {
 			f.Fatalf("outcome %d came back as %+v", o, got)
 		}
@@ -130,7 +130,7 @@ func settleTwice(f *fixture) {
 			if first.Place == schedule.Absent {
 				continue
 			}
-			f.Advance(time.Hour)
+			f.pass(time.Hour)
 			got := f.takeOne(l.ID)
 			diverts := 0
 			if o == schedule.Divert {
@@ -152,11 +152,11 @@ func diverts(f *fixture) {
 			f.Fatalf("%d diverts are counted, want %d", l.Diverts, n)
 		}
 	}
-	f.Advance(31 * time.Second)
+	f.pass(31 * time.Second)
 	req := f.wide()
 	req.Max = 0
 	f.claim(req)
-	f.Advance(time.Second)
+	f.pass(time.Second)
 	if l = f.takeOne(l.ID); l.Diverts != 3 {
 		f.Fatalf("after a reap %d diverts are counted, want 3", l.Diverts)
 	}
@@ -169,7 +169,7 @@ func diverts(f *fixture) {
 // settleExpired: a lease that has ended but that nobody has reaped is still its holder's.
 func settleExpired(f *fixture) {
 	l := f.one()
-	f.Advance(time.Minute)
+	f.pass(time.Minute)
 	f.expectSettled(settled(l, schedule.Ack), schedule.Applied)
 	if c := f.claim(f.wide()); c.Reaped != 0 || len(c.Leases) != 0 {
 		f.Fatalf("after the settlement %+v", c)

@@ -146,7 +146,7 @@ func adopted(f *fixture) {
 		f.Fatalf("beside two adopted ones %d were leased, want %d", len(got), schedule.StartConcurrency-2)
 	}
 	f.expectSettled(schedule.Settlement{Item: item, Token: "running", Outcome: schedule.Ack}, schedule.Applied)
-	f.Advance(2 * time.Minute)
+	f.pass(2 * time.Minute)
 	if c := f.claim(f.wide()); c.Reaped != 3 {
 		f.Fatalf("reaped %d, want the adopted one and the two claimed ones", c.Reaped)
 	}
@@ -237,7 +237,7 @@ func statsAddUp(f *fixture) {
 	}
 	f.expectSettled(settled(leases[1], schedule.Ack), schedule.Stale)
 	f.take()
-	f.Advance(time.Minute)
+	f.pass(time.Minute)
 	f.claim(f.wide())
 	s = f.stats()
 	for name, want := range map[string]int64{

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -35,10 +34,12 @@ func audit(t testing.TB, ix *redisq.Index, want int) int {
 // After any one structure was damaged at random an audit restores what the promises need: each item in one place, each
 // lane's count right, everything claimable once.
 func TestAuditMendsDamage(t *testing.T) {
-	needsServer(t)
-	url := queuetest.StartRedis(t)
+	eachServer(t, func(t *testing.T, start starter) { mendsAllDamage(t, start(t)) })
+}
+
+func mendsAllDamage(t *testing.T, url string) {
 	for _, name := range []string{
-		"DELAY", "READY", "RECORDS", "UNPROVEN", "ANSWERING", "TIMING_OUT", "BLOCKED", "LANES", "LEASES", "CLAIMS", "OWNERS", "SEEN", "LOCKS", "WAITERS", "WAITING",
+		"DELAY", "READY", "RECORDS", "UNPROVEN", "ANSWERING", "TIMING_OUT", "BLOCKED", "HELD", "LANES", "LEASES", "CLAIMS", "OWNERS", "SEEN", "LOCKS", "WAITERS", "WAITING",
 	} {
 		for _, how := range []string{"drop", "halve", "scramble", "stray"} {
 			t.Run(name+"/"+how, func(t *testing.T) { mendsDamage(t, open(t, url, 1), name, how) })
@@ -87,10 +88,10 @@ func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 		t.Fatalf("after the audit %d items: %+v, %v", len(places), s, err)
 	}
 	// All of them can be claimed, each once, though some leases have to end first.
-	ix.Advance(time.Hour)
+	pass(t, ix, time.Hour)
 	claimed := make(map[string]bool)
 	until(t, "all items to be claimed", func() bool {
-		ix.Advance(time.Second)
+		pass(t, ix, time.Second)
 		c := claim(t, ix, &token, 256)
 		for _, l := range c.Leases {
 			if claimed[l.ID] {

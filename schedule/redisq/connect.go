@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"strconv"
@@ -32,18 +31,25 @@ const (
 	sentinelPort = "26379"
 )
 
+// forms and escapes are the cures for most mistakes. No message repeats a part of the URL: where it was written wrong, any
+// part may be one of a password.
+const (
+	forms   = "write redis://, rediss://, redis+sentinel://host1,host2/MASTER/db or redis+cluster://host1,host2"
+	escapes = "in a user or password write %2F for /, %3F for ?, %23 for # and %40 for @"
+)
+
 // parseURL reads redis://, rediss://, redis+sentinel://h1,h2/MASTER/db and redis+cluster://h1,h2, the last two with
 // rediss too. Errors never repeat the URL: it may carry a password.
 func parseURL(raw string) (address, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return address{}, errors.New("redis URL: no scheme; it begins with redis://, rediss://, redis+sentinel:// or redis+cluster://")
+		return address{}, fmt.Errorf("redis URL: no scheme; %s", forms)
 	}
 	var a address
 	protocol, kind, _ := strings.Cut(scheme, "+")
 	a.tls = protocol == "rediss"
 	if protocol != "redis" && protocol != "rediss" || strings.HasSuffix(scheme, "+") {
-		return address{}, fmt.Errorf("redis URL: unknown scheme %q", scheme)
+		return address{}, fmt.Errorf("redis URL: unknown scheme; %s", forms)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
@@ -65,7 +71,7 @@ func parseURL(raw string) (address, error) {
 		}
 		a.master, segments = segments[0], segments[1:]
 	default:
-		return address{}, fmt.Errorf("redis URL: unknown scheme %q", scheme)
+		return address{}, fmt.Errorf("redis URL: unknown scheme; %s", forms)
 	}
 	if err := a.parseHosts(authority, port, kind == ""); err != nil {
 		return address{}, err
@@ -85,7 +91,7 @@ func (a *address) parseUser(authority *string) error {
 	a.user, errUser = url.PathUnescape(user)
 	a.pass, errPass = url.PathUnescape(pass)
 	if errUser != nil || errPass != nil {
-		return errors.New("redis URL: user or password has a broken %-escape")
+		return errors.New("redis URL: user or password has a % that begins no escape; write %25 for it")
 	}
 	return nil
 }
@@ -100,7 +106,7 @@ func (a *address) parseHosts(authority, port string, single bool) error {
 			h = "localhost"
 		}
 		if n, err := strconv.Atoi(p); h == "" || err != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("redis URL: %q is not a host or host:port", host)
+			return fmt.Errorf("redis URL: host %d is neither host nor host:port; %s", len(a.hosts)+1, escapes)
 		}
 		a.hosts = append(a.hosts, net.JoinHostPort(h, p))
 	}
@@ -113,22 +119,22 @@ func (a *address) parseHosts(authority, port string, single bool) error {
 // parseRest reads the database's number and the query.
 func (a *address) parseRest(segments []string, query string) error {
 	if len(segments) > 1 {
-		return errors.New("redis URL: more follows the database's number")
+		return errors.New("redis URL: nothing may follow the number of the database; " + escapes)
 	}
 	if len(segments) == 1 {
 		n, err := strconv.Atoi(segments[0])
 		if err != nil || n < 0 {
-			return fmt.Errorf("redis URL: %q is not the number of a database", segments[0])
+			return errors.New("redis URL: what follows the hosts is not the number of a database; " + escapes)
 		}
 		a.db = n
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("redis URL: the query cannot be read")
+		return errors.New("redis URL: what follows ? cannot be read; " + escapes)
 	}
 	for name := range values {
 		if a.master == "" || name != "sentinel_username" && name != "sentinel_password" {
-			return fmt.Errorf("redis URL: unknown parameter %q", name)
+			return errors.New("redis URL: after ? only sentinel_username and sentinel_password may follow, and only with redis+sentinel://; " + escapes)
 		}
 	}
 	a.sentinel = values
@@ -177,42 +183,6 @@ func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Con
 		return f(ctx, c)
 	}
 	return fmt.Errorf("a client of type %T has no masters", c)
-}
-
-// checkServer refuses servers that cannot be trusted with an index: too old ones, and those that would evict parts of
-// it. What a server does not tell is warned of.
-func checkServer(ctx context.Context, c *redis.Client, cluster bool, log *slog.Logger) error {
-	addr := c.Options().Addr
-	text, err := c.Info(ctx, "server").Result()
-	if err == nil {
-		var memory string
-		memory, err = c.Info(ctx, "memory").Result()
-		text += "\n" + memory
-	}
-	// INFO may be forbidden to this user, or unknown because it was renamed.
-	if redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") {
-		log.WarnContext(ctx, "redis does not tell its version and eviction policy: it must be 6.2 or newer with maxmemory-policy noeviction",
-			"addr", addr, "error", err)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("redis at %s: %w", addr, err)
-	}
-	info := parseInfo(text)
-	if err := checkVersion(info["redis_version"]); err != nil {
-		return fmt.Errorf("redis at %s: %w", addr, err)
-	}
-	if info["redis_mode"] == "cluster" && !cluster {
-		return fmt.Errorf("redis at %s is a node of a Cluster: use redis+cluster://", addr)
-	}
-	policy, limit := info["maxmemory_policy"], info["maxmemory"]
-	switch {
-	case policy == "" || limit == "":
-		log.WarnContext(ctx, "redis does not tell its eviction policy: it must be maxmemory-policy noeviction", "addr", addr)
-	case policy != "noeviction" && limit != "0":
-		return fmt.Errorf("redis at %s has maxmemory-policy %s and would drop parts of the index: set maxmemory-policy noeviction", addr, policy)
-	}
-	return nil
 }
 
 // parseInfo reads the lines "name:value" of INFO.

@@ -49,13 +49,14 @@ func TestParseURLRefuses(t *testing.T) {
 		"", "localhost:6379", "http://h", "redis+other://h", "redis+://h", "unix:///tmp/s", "redis://h1,h2", "redis://h/x", "redis://h/-1",
 		"redis://h/1/2", "redis://h:port", "redis://h:0", "redis://h:70000", "redis+cluster://", "redis+cluster://h/1",
 		"redis+sentinel://h", "redis+sentinel://,/m", "redis://h?db=1", "redis://%zz:secret@h", "redis://u:secret%zz@h",
+		"redis://:secret", "redis://secret:secret", "redis://u:sec/ret@h", "redis://u:sec?ret@h", "redis://u:sec/ret/secret@h", "secret://h",
 		"redis://u:secret@h1,h2", "redis://u:secret@h/x?secret=1;2", "redis+sentinel://u:secret@h/m/1/2",
 	} {
 		_, err := parseURL(url)
 		if err == nil {
 			t.Errorf("%q was accepted", url)
-		} else if strings.Contains(err.Error(), "secret@") || strings.Contains(err.Error(), "secret%") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: the error tells the password, or has several lines: %v", url, err)
+		} else if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: the error tells a part of the password, or has several lines: %v", url, err)
 		}
 	}
 }

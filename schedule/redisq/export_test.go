@@ -1,16 +1,23 @@
 package redisq
 
 import (
+	"context"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Advance puts the clock that this index sees forward.
+// Advance puts the clock that this index sees forward, or back.
 func (ix *Index) Advance(d time.Duration) { ix.offset.Add(d.Milliseconds()) }
 
 // Offset is by how many milliseconds it was put forward.
 func (ix *Index) Offset() int64 { return ix.offset.Load() }
+
+// Gone looks which of a shard's keys are gone.
+func (ix *Index) Gone(ctx context.Context, shard int) ([]string, error) { return ix.gone(ctx, shard) }
+
+// WatchEvery is how often Run watches; it is set before Run.
+func (ix *Index) WatchEvery(d time.Duration) { ix.watchEvery = d }
 
 // Client is the index's connection, for looking at keys and for damaging them.
 func (ix *Index) Client() redis.UniversalClient { return ix.client }

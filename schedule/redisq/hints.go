@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,8 +24,12 @@ const (
 // channel is full.
 func (ix *Index) Hints() <-chan int { return ix.hints }
 
-// Run keeps the subscription until the context ends, and then returns nil.
+// Run keeps the subscription, and watches over the servers and the shards (see Warnings), until the context ends, and then
+// returns nil.
 func (ix *Index) Run(ctx context.Context) error {
+	var watching sync.WaitGroup
+	watching.Go(func() { ix.keepWatch(ctx) })
+	defer watching.Wait()
 	broken := false
 	for {
 		err := ix.listen(ctx, &broken)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -41,7 +42,7 @@ type Options struct {
 	// Shards is into how many parts the index is split; zero means 1, or 16 on a Cluster. All processes of one index
 	// must use the same number.
 	Shards int
-	// Registerer takes the metrics dispatcher_index_call_seconds and dispatcher_index_errors_total; nil: none.
+	// Registerer takes the metrics, all of them dispatcher_index_…; nil: none.
 	Registerer prometheus.Registerer
 	// Logger takes warnings about the server and the subscription; nil: they are dropped.
 	Logger *slog.Logger
@@ -59,6 +60,8 @@ type Index struct {
 
 	cluster    bool
 	unchecked  atomic.Bool
+	watch      watch
+	watchEvery time.Duration
 	generation atomic.Int64
 	// offset is added to the server's clock, in milliseconds. It is zero outside of tests.
 	offset atomic.Int64
@@ -100,6 +103,7 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 		keys:    make([]shardKeys, o.Shards),
 		hints:   make(chan int, 4*o.Shards),
 		log:     o.Logger,
+		watch:   watch{known: make(map[string]facts)}, watchEvery: watchEvery,
 	}
 	for shard := range ix.keys {
 		ix.keys[shard] = keysOf(o.Prefix, shard)
@@ -111,46 +115,39 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 		return nil, err
 	}
 	ix.client, ix.cluster = a.dial(), a.cluster
-	switch err := ix.check(ctx); {
+	switch err := ix.survey(ctx, true); {
 	case err == nil:
 	case unreachable(err):
 		// An index that is away is no reason not to start: accepting needs none, and sending waits for it in any case.
 		ix.unchecked.Store(true)
-		ix.log.WarnContext(ctx, "the index cannot be reached; it is used as soon as it can", "error", err)
+		ix.log.WarnContext(ctx, "the index cannot be reached; it is used as soon as it can"+a.mistaken(err), "error", err)
 	default:
-		return nil, errors.Join(err, ix.client.Close())
+		return nil, errors.Join(refusalOf(err), ix.client.Close())
 	}
 	return ix, nil
 }
 
-// check refuses servers that cannot be trusted with an index.
-func (ix *Index) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	return eachMaster(ctx, ix.client, func(ctx context.Context, c *redis.Client) error {
-		return checkServer(ctx, c, ix.cluster, ix.log)
-	})
-}
-
-// checkLate checks servers that could not be reached at the start. It is too late to refuse them.
+// checkLate checks servers that could not be reached at the start. It is too late to refuse them: what is wrong is logged.
 func (ix *Index) checkLate(ctx context.Context) {
 	if !ix.unchecked.Load() {
 		return
 	}
-	switch err := ix.check(ctx); {
-	case err == nil:
+	if err := ix.survey(ctx, false); err == nil || !unreachable(err) {
 		ix.unchecked.Store(false)
-	case !unreachable(err):
-		ix.unchecked.Store(false)
-		ix.log.ErrorContext(ctx, "the index is on a server that this program would have refused at its start", "error", err)
 	}
 }
 
-// unreachable tells a server that did not answer from one whose answer was no.
+// passing are the beginnings of answers by which a server says that it cannot at present: it starts, is a replica until a
+// failover is over, cannot write, or has too much to do.
+var passing = []string{
+	"LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "UNKILLABLE", "MISCONF", "OOM", "max number of clients",
+}
+
+// unreachable tells a server that did not answer, or not yet, from one whose answer was no.
 func unreachable(err error) bool {
 	var answer redis.Error
 	if errors.As(err, &answer) {
-		return false
+		return slices.ContainsFunc(passing, func(prefix string) bool { return redis.HasErrorPrefix(answer, prefix) })
 	}
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded) ||
@@ -201,6 +198,23 @@ func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
 	return generation, nil
 }
 
+// Clock returns the clock of the server that has shard 0, in Unix milliseconds, whatever is in the shard.
+func (ix *Index) Clock(ctx context.Context) (int64, error) {
+	var c redis.Cmdable = ix.client
+	if cluster, ok := ix.client.(*redis.ClusterClient); ok {
+		master, err := cluster.MasterForKey(ctx, string(ix.keys[0])+keyNames["META"])
+		if err != nil {
+			return 0, fmt.Errorf("master of shard 0: %w", err)
+		}
+		c = master
+	}
+	now, err := c.Time(ctx).Result()
+	if err != nil {
+		return 0, fmt.Errorf("time of shard 0: %w", err)
+	}
+	return now.UnixMilli() + ix.offset.Load(), nil
+}
+
 // call runs one operation's script on a shard.
 func (ix *Index) call(ctx context.Context, operation string, shard int, args ...any) (*reply, error) {
 	s := ix.scripts[operation]
@@ -242,6 +256,8 @@ func (ix *Index) send(ctx context.Context, s *script, shard int, args []any) (*r
 		err = schedule.ErrLost
 	case redis.HasErrorPrefix(err, "REBUILDING "):
 		err = schedule.ErrRebuilding
+	default:
+		ix.lookAround(ctx)
 	}
 	return nil, fmt.Errorf("%s on shard %d: %w", s.name, shard, err)
 }

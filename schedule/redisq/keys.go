@@ -8,22 +8,24 @@ import (
 	"strings"
 )
 
-// keyNames has, for each name that scripts use for a key, how the key ends.
+// keyNames has, for each name that scripts use for a key, how the key ends. The steady clock is that of
+// lua/include/begin.lua: wall time until the server's clock jumps for the first time.
 var keyNames = map[string]string{
-	"META":       "meta",               // HASH: generation, seq, clock, armed, virtual, limit, closed, place, counters
+	"META":       "meta",               // HASH: generation, seq, clock, skew, armed, virtual, limit, closed, lanes, place, counters
 	"DELAY":      "delay",              // ZSET: the delay set, id → due in Unix milliseconds
 	"READY":      "ready",              // ZSET of score 0: lane, f or r, due, id
 	"RECORDS":    "records",            // HASH: id → due, f or r, lane, diverts, lock
 	"UNPROVEN":   "runnable:unproven",  // ZSET: lane → virtual time, of lanes with something ready and room for it
 	"ANSWERING":  "runnable:answering", // likewise
 	"TIMING_OUT": "runnable:timingout", // likewise
-	"BLOCKED":    "blocked",            // ZSET: lane with something ready → end of its hold or pause
+	"BLOCKED":    "blocked",            // ZSET: lane with something ready → end of its pause
+	"HELD":       "held",               // ZSET: lane with something ready → end of its hold, on the steady clock
 	"LANES":      "lanes",              // HASH: lane → what is known of it
-	"LEASES":     "leases",             // ZSET: id → end of its lease
+	"LEASES":     "leases",             // ZSET: id → end of its lease, on the steady clock
 	"CLAIMS":     "claims",             // HASH: id → health, lane, token, remembered movement; of leased ones only
 	"OWNERS":     "owners",             // HASH: owner → token and ids of its last claim
-	"SEEN":       "seen",               // ZSET: owner → time of its last claim
-	"LOCKS":      "locks",              // HASH: lock → until, id, token
+	"SEEN":       "seen",               // ZSET: owner → time of its last claim, on the steady clock
+	"LOCKS":      "locks",              // HASH: lock → until (on the steady clock), id, token
 	"WAITERS":    "waiters",            // ZSET of score 0: lock, place, id, lane
 	"WAITING":    "waiting",            // HASH: id → its entry in waiters; lock → for whom it is kept
 	"QUARANTINE": "quarantine",         // HASH: id → what could not be read

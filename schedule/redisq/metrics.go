@@ -8,10 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of the calls to Redis.
+// metrics of the calls to Redis, and of its servers.
 type metrics struct {
 	seconds *prometheus.HistogramVec
 	errors  *prometheus.CounterVec
+	unsafe  prometheus.Gauge
+	evicted prometheus.Counter
+	lost    prometheus.Counter
 }
 
 // newMetrics registers the metrics, or takes those that another index of this process has registered.
@@ -26,6 +29,18 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 			Name: "dispatcher_index_errors_total",
 			Help: "Calls to the index on Redis that failed, by operation.",
 		}, []string{"op"}),
+		unsafe: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dispatcher_index_unsafe",
+			Help: "1 while a Redis server of the index is one that the start would refuse, as it does where maxmemory-policy is not noeviction.",
+		}),
+		evicted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dispatcher_index_evicted_keys_total",
+			Help: "Keys that the Redis servers of the index evicted while this process watched them, whosever they were.",
+		}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dispatcher_index_parts_gone_total",
+			Help: "Times that this process found a part of the index gone and had the shard rebuilt.",
+		}),
 	}
 	if r == nil {
 		return m, nil
@@ -34,7 +49,16 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 	if m.seconds, err = register(r, m.seconds); err != nil {
 		return metrics{}, err
 	}
-	m.errors, err = register(r, m.errors)
+	if m.errors, err = register(r, m.errors); err != nil {
+		return metrics{}, err
+	}
+	if m.unsafe, err = register(r, m.unsafe); err != nil {
+		return metrics{}, err
+	}
+	if m.evicted, err = register(r, m.evicted); err != nil {
+		return metrics{}, err
+	}
+	m.lost, err = register(r, m.lost)
 	return m, err
 }
 

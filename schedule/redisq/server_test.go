@@ -170,8 +170,12 @@ func TestEmptiedServerIsLost(t *testing.T) {
 
 // Under maxmemory what drains goes on and what adds is refused whole.
 func TestFullServer(t *testing.T) {
-	needsServer(t)
-	ix := open(t, queuetest.StartRedis(t, "--maxmemory-policy", "noeviction"), 1)
+	eachServer(t, func(t *testing.T, start starter) {
+		drainsWhileFull(t, open(t, start(t, "--maxmemory-policy", "noeviction"), 1))
+	})
+}
+
+func drainsWhileFull(t *testing.T, ix *redisq.Index) {
 	reset(t, ix, 1)
 	ctx := context.Background()
 	n, token := 0, 0
@@ -213,7 +217,7 @@ func TestFullServer(t *testing.T) {
 			t.Fatalf("settle on a full server: %d", reply)
 		}
 	}
-	ix.Advance(5 * time.Minute)
+	pass(t, ix, 5*time.Minute)
 	if c := claim(t, ix, &token, 64); c.Reaped != 1 || len(c.Leases) == 0 {
 		t.Fatalf("claim on a full server: %d reaped, %d leased", c.Reaped, len(c.Leases))
 	}
@@ -261,27 +265,6 @@ func TestServersThatAreRefused(t *testing.T) {
 	}
 	if err := quiet.Close(); err != nil || !strings.Contains(log.String(), "noeviction") {
 		t.Errorf("%v; logged: %s", err, log.String())
-	}
-}
-
-// The clock never goes back, though the server's does.
-func TestClockNeverGoesBack(t *testing.T) {
-	needsServer(t)
-	ix := open(t, queuetest.StartRedis(t), 1)
-	reset(t, ix, 1)
-	n, token := 0, 0
-	ix.Advance(time.Hour)
-	fill(t, ix, &n, 1, 1, ix.Offset()+time.Now().UnixMilli()-1000)
-	first := claim(t, ix, &token, 0)
-	ix.Advance(-2 * time.Hour)
-	second := claim(t, ix, &token, 1)
-	if second.Now < first.Now || second.Seq <= first.Seq || len(second.Leases) != 1 {
-		t.Errorf("the clock went from %d to %d, the sequence from %d to %d, and %d were leased",
-			first.Now, second.Now, first.Seq, second.Seq, len(second.Leases))
-	}
-	reset(t, ix, 2)
-	if third := claim(t, ix, &token, 0); third.Now < second.Now || third.Seq <= second.Seq {
-		t.Errorf("over a reset the clock went from %d to %d, the sequence from %d to %d", second.Now, third.Now, second.Seq, third.Seq)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
@@ -51,20 +49,25 @@ func (w testWriter) Write(line []byte) (int, error) {
 // clockOf returns what reads the clock of the server that has shard 0, as the index sees it.
 func clockOf(t testing.TB, ix *redisq.Index) func() int64 {
 	return func() int64 {
-		ctx := context.Background()
-		var c redis.Cmdable = ix.Client()
-		if cluster, ok := c.(*redis.ClusterClient); ok {
-			master, err := cluster.MasterForKey(ctx, ix.Key(0, "META"))
-			if err != nil {
-				t.Fatalf("master of shard 0: %v", err)
-			}
-			c = master
-		}
-		now, err := c.Time(ctx).Result()
+		now, err := ix.Clock(context.Background())
 		if err != nil {
 			t.Fatalf("time: %v", err)
 		}
-		return now.UnixMilli() + ix.Offset()
+		return now
+	}
+}
+
+// pass lets d pass as it does for an index in use: never long between two calls to a shard.
+func pass(t testing.TB, ix *redisq.Index, d time.Duration) {
+	t.Helper()
+	const usual = 8 * time.Second
+	for ; d > 0; d -= usual {
+		ix.Advance(min(d, usual))
+		for shard := range ix.Shards() {
+			if _, err := ix.Stats(context.Background(), shard); err != nil {
+				t.Fatalf("stats: %v", err)
+			}
+		}
 	}
 }
 
@@ -80,10 +83,26 @@ func needsServer(t testing.TB) {
 	}
 }
 
-func TestIndex(t *testing.T) {
+// A starter starts a server with further arguments, and returns its URL.
+type starter func(t testing.TB, args ...string) string
+
+// eachServer runs a test on redis-server, and on every other server of the kind that PATH has, such as valkey-server.
+func eachServer(t *testing.T, run func(t *testing.T, start starter)) {
+	t.Helper()
 	needsServer(t)
-	url := queuetest.StartRedis(t)
-	queuetest.Run(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) })
+	t.Run("redis-server", func(t *testing.T) { run(t, queuetest.StartRedis) })
+	for _, program := range queuetest.OtherServers() {
+		t.Run(program, func(t *testing.T) {
+			run(t, func(t testing.TB, args ...string) string { return queuetest.NewServerOf(t, program, args...).URL })
+		})
+	}
+}
+
+func TestIndex(t *testing.T) {
+	eachServer(t, func(t *testing.T, start starter) {
+		url := start(t)
+		queuetest.Run(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) })
+	})
 }
 
 func TestIndexOnACluster(t *testing.T) {
@@ -146,7 +165,8 @@ func memory(*testing.T) queuetest.Harness {
 }
 
 func TestAgainstTheIndexInProcess(t *testing.T) {
-	needsServer(t)
-	url := queuetest.StartRedis(t)
-	queuetest.Compare(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) }, memory)
+	eachServer(t, func(t *testing.T, start starter) {
+		url := start(t)
+		queuetest.Compare(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) }, memory)
+	})
 }

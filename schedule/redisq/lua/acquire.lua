@@ -10,16 +10,16 @@ call('HDEL', META, '') -- as settle does
 
 local replies = {}
 for i = FIRST, #ARGV, STRIDE do
-  local lock, id, lane, token, ending = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4])
+  local lock, id, lane, token, ending = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]) -- in wall time
   local till, holder, holder_token = holder_of(lock)
   local mine = till and holder == id and holder_token == token
   local refused
   if till and not mine then
-    refused = till
+    refused = wall(till)
   elseif not till then
     local kept_till, kept_id = kept_for(lock)
     if kept_till and kept_id ~= id and MODE == 'take' then
-      refused = kept_till
+      refused = wall(kept_till)
     end
   end
   if state[6] and MODE == 'take' and not mine then
@@ -35,12 +35,12 @@ for i = FIRST, #ARGV, STRIDE do
     replies[#replies + 1] = 0
     replies[#replies + 1] = refused
   else
-    ending = math.max(ending, mine and till or 0)
+    ending = math.max(steadily(ending), mine and till or 0)
     call('HSET', LOCKS, lock, text(ending) .. ' ' .. id .. ' ' .. token)
     call('HDEL', WAITING, lock)
     leave(lock, id)
     replies[#replies + 1] = 1
-    replies[#replies + 1] = ending
+    replies[#replies + 1] = wall(ending)
   end
 end
 

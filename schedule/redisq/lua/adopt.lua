@@ -1,10 +1,10 @@
 -- adopt puts running attempts in as leased. What is leased under another token is left as it is.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES CLAIMS QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token until record
 -- Reply: now, next, seq
 -- Uses: begin records changes lanes events
-call('HSET', META, 'clock', text(now)) -- as ensure does
+keep_clock() -- as ensure does
 
 local ids, tokens, ends, wanted = column(1), column(2), column(3), column(4)
 local records = fetch('HMGET', RECORDS, ids)
@@ -14,8 +14,9 @@ for i, id in ipairs(ids) do
   local due, kind, lane, rest = decode(records[i])
   if claims[i] then
     local _, _, token = decode_claim(claims[i])
-    if token == tokens[i] and tonumber(ends[i]) > tonumber(scores[i] or 0) then
-      add(put.leases, ends[i], id)
+    local ending = steadily(tonumber(ends[i]))
+    if token == tokens[i] and ending > tonumber(scores[i] or 0) then
+      add(put.leases, text(ending), id)
     end
   else
     if due then
@@ -29,7 +30,7 @@ for i, id in ipairs(ids) do
     local n = touch(home)
     n.leases = n.leases + 1
     add(put.records, id, redue(wanted[i], moment(wanted[i]), diverts_of(rest)))
-    add(put.leases, ends[i], id)
+    add(put.leases, text(steadily(tonumber(ends[i]))), id)
     add(put.claims, id, n.health .. home .. '.' .. tokens[i])
   end
 end

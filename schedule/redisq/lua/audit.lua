@@ -1,7 +1,7 @@
 -- audit checks, and mends, one page of one structure: each record against the three places, each place against its
 -- record, each lane's in-flight count against its leases, each waiter against its place. Locks that ended long ago, and
 -- waiters that have not asked for a day, are forgotten.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES CLAIMS LOCKS WAITERS WAITING QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS LOCKS WAITERS WAITING QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD PHASE CURSOR
 -- Phase is records, delay, ready, claims, leases, lanes, locks or waiters; cursor as HSCAN and ZSCAN have it.
 -- Reply: now, next, seq, the next cursor ("0": the phase is over), checked, repaired
@@ -49,10 +49,10 @@ local function mend_record(id, record, claim, ends, score, listed)
   if decode_claim(claim) then
     if not ends then
       mend()
-      add(put.leases, text(now), id) -- its end is lost: it is reaped at once
-    elseif tonumber(ends) > now + DAY then
+      add(put.leases, text(steady), id) -- its end is lost: it is reaped at once
+    elseif tonumber(ends) > steady + DAY then
       mend()
-      add(put.leases, text(now + MINUTE), id) -- no attempt takes that long
+      add(put.leases, text(steady + MINUTE), id) -- no attempt takes that long
     end
     if score or listed then
       mend()
@@ -174,7 +174,7 @@ local function audit_locks()
   local names, holders = page('HSCAN', LOCKS)
   for i, name in ipairs(names) do
     local till = tonumber(string.match(holders[i], '^(%d+) '))
-    if not till or till <= now then
+    if not till or till <= steady then
       call('HDEL', LOCKS, name)
     end
   end
@@ -192,7 +192,7 @@ local function audit_waiters()
     elseif scores[i] ~= '0' then
       mend()
       call('ZADD', WAITERS, 0, place) -- the order is that of the text
-    elseif joined < now - DAY and not holder_of(lock) then
+    elseif joined < steady - DAY and not holder_of(lock) then
       leave(lock, id)
     end
   end

@@ -1,5 +1,5 @@
 -- claim reaps, promotes and leases; a repetition of the owner's last claim gives the same batch again.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT
 -- Reply: now, next, seq, more, reaped, quarantined; for each lease: id, record, health, until
 -- Uses: begin records changes lanes events
@@ -27,7 +27,7 @@ local function again()
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
     local health, _, token = decode_claim(claim)
     if token == TOKEN and ends[i] and decode(records[i]) then
-      leases[#leases + 1] = {ids[i], records[i], tonumber(health), tonumber(ends[i])}
+      leases[#leases + 1] = {ids[i], records[i], tonumber(health), wall(tonumber(ends[i]))}
     end
   end
   return leases
@@ -36,7 +36,7 @@ end
 -- reap returns expired leases to the delay set, and says how many. They come back spread over 100 ms by their ids: the
 -- leases of a process that died end together, and need not come back together.
 local function reap()
-  local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(now), 'LIMIT', 0, MAX_REAP)
+  local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(steady), 'LIMIT', 0, MAX_REAP)
   local records = fetch('HMGET', RECORDS, ids)
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
     local _, lane, _, moved = decode_claim(claim)
@@ -91,6 +91,9 @@ end
 -- unblock looks at lanes whose hold or pause has ended.
 local function unblock()
   for _, lane in ipairs(call('ZRANGEBYSCORE', BLOCKED, '-inf', text(now), 'LIMIT', 0, MAX_UNBLOCK)) do
+    touch(lane).listed = true
+  end
+  for _, lane in ipairs(call('ZRANGEBYSCORE', HELD, '-inf', text(steady), 'LIMIT', 0, MAX_UNBLOCK)) do
     touch(lane).listed = true
   end
 end
@@ -250,7 +253,7 @@ local function pick()
   end
 end
 
--- lease writes the picked items as leased.
+-- lease writes the picked items as leased until that time of the steady clock.
 local function lease(untilms)
   local ids, leases = {}, {}
   for i, p in ipairs(picked) do
@@ -263,7 +266,7 @@ local function lease(untilms)
     if due and lane .. kind .. due .. id == member then
       add(put.leases, text(untilms), id)
       add(put.claims, id, n.health .. lane .. '.' .. TOKEN)
-      leases[#leases + 1] = {id, record, n.health, untilms}
+      leases[#leases + 1] = {id, record, n.health, wall(untilms)}
     else
       release(n)
       if not due then
@@ -286,8 +289,8 @@ local function remember(leases)
     ids[i] = l[1]
   end
   call('HSET', OWNERS, OWNER, TOKEN .. ' ' .. table.concat(ids))
-  call('ZADD', SEEN, text(now), OWNER)
-  local silent = call('ZRANGEBYSCORE', SEEN, '-inf', text(now - OWNER_REST), 'LIMIT', 0, 10)
+  call('ZADD', SEEN, text(steady), OWNER)
+  local silent = call('ZRANGEBYSCORE', SEEN, '-inf', text(steady - OWNER_REST), 'LIMIT', 0, 10)
   if #silent == 0 and call('ZCARD', SEEN) > MAX_OWNERS then
     silent = call('ZRANGE', SEEN, 0, 0)
   end
@@ -304,7 +307,7 @@ if not leases then
   place_lanes()
   local before = virtual
   pick()
-  leases = lease(now + LEASE)
+  leases = lease(steadily(now + LEASE))
   place_lanes()
   remember(leases)
   if state[5] ~= LANE_LIMIT then

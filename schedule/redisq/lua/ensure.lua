@@ -1,44 +1,53 @@
--- ensure adds to the delay set what is absent, and changes nothing that is present.
--- KEYS: META DELAY RECORDS BLOCKED LEASES CLAIMS QUARANTINE
+-- ensure adds to the delay set what is absent, and changes nothing that is present. An item that has lost its place, or the
+-- end of its lease, because a key of the shard is gone, gets it back.
+-- KEYS: META DELAY READY RECORDS BLOCKED HELD LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id record
 -- Reply: now, next, seq; for each item: place before the call (0 absent, 1 delayed, 2 ready, 3 leased), due
--- Uses: begin records events
+-- Uses: begin records places events
 
 -- The first write is one that a full server refuses: then nothing at all was done.
-call('HSET', META, 'clock', text(now))
+keep_clock()
 
 local ids, wanted = column(1), column(2)
 local records = fetch('HMGET', RECORDS, ids)
-local claims = fetch('HMGET', CLAIMS, ids)
-local scores = fetch('ZMSCORE', DELAY, ids)
-local delays, additions, places = {}, {}, {}
+local places, ends = places_of(ids, records)
+local delays, additions, leases, replies = {}, {}, {}, {}
 for i, id in ipairs(ids) do
-  local due = decode(records[i])
-  local place
-  if records[i] and claims[i] then
-    place = 3
-  elseif due then
-    place = scores[i] and 1 or 2
-  else
-    if records[i] then
-      set_aside(id, records[i])
+  local record, place, due = records[i], places[i], nil
+  if record then
+    local rest
+    local _
+    due, _, _, rest = decode(record)
+    if place == 3 and not ends[i] then
+      leases[#leases + 1] = text(steady) -- it is reaped, as an audit would have it
+      leases[#leases + 1] = id
+    elseif place == 0 and due then
+      record = redue(wanted[i], moment(wanted[i]), diverts_of(rest))
+    elseif place == 0 then
+      set_aside(id, record)
+      record = nil
     end
-    local at = moment(wanted[i])
-    delays[#delays + 1] = text(at)
+  end
+  if place == 0 then
+    local when, encoded = tonumber(string.sub(wanted[i], 1, 11), 16), record or wanted[i]
+    if when == 0 then
+      when, encoded = now, hex(now) .. string.sub(encoded, 12)
+    end
+    delays[#delays + 1] = text(when)
     delays[#delays + 1] = id
     additions[#additions + 1] = id
-    additions[#additions + 1] = hex(at) .. string.sub(wanted[i], 12)
-    place = 0
+    additions[#additions + 1] = encoded
   end
-  places[#places + 1] = place
-  places[#places + 1] = place > 0 and due and tonumber(due, 16) or 0
+  replies[#replies + 1] = place
+  replies[#replies + 1] = place > 0 and due and tonumber(due, 16) or 0
 end
 variadic('HSET', RECORDS, additions)
 variadic('ZADD', DELAY, delays)
+variadic('ZADD', LEASES, leases)
 
 local reply = announce(false)
-for _, one in ipairs(places) do
+for _, one in ipairs(replies) do
   reply[#reply + 1] = one
 end
 return reply

@@ -1,5 +1,5 @@
 -- extend lengthens leases, and says of each whether it is still held.
--- KEYS: META DELAY BLOCKED LEASES CLAIMS RECORDS QUARANTINE
+-- KEYS: META DELAY BLOCKED HELD LEASES CLAIMS RECORDS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token until
 -- Reply: now, next, seq; for each extension: 1 held, 0 not
@@ -13,8 +13,9 @@ for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
   local _, _, token = decode_claim(claim)
   local mine = token and token == tokens[i] and now_ends[i]
   replies[i] = mine and 1 or 0
-  if mine and tonumber(ends[i]) > tonumber(now_ends[i]) then
-    later[#later + 1] = ends[i]
+  local ending = steadily(tonumber(ends[i]))
+  if mine and ending > tonumber(now_ends[i]) then
+    later[#later + 1] = text(ending)
     later[#later + 1] = ids[i]
   end
 end

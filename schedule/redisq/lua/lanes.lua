@@ -1,5 +1,5 @@
 -- lanes takes over settings of lanes, each unless it is older than what the lane has.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: lane limit pause version
 -- Reply: now, next, seq

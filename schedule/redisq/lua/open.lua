@@ -1,5 +1,5 @@
 -- open lets claims in again.
--- KEYS: META DELAY BLOCKED LEASES
+-- KEYS: META DELAY BLOCKED HELD LEASES
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- Reply: now, next, seq
 -- Uses: begin events

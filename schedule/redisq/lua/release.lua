@@ -40,7 +40,7 @@ for i = FIRST, #ARGV, STRIDE do
   if not till or holder == id and holder_token == token then
     waiter, lane = next_waiter(lock, ids_of(ARGV[i + 4]))
     if waiter then
-      call('HSET', WAITING, lock, text(now + KEEP) .. ' ' .. waiter)
+      call('HSET', WAITING, lock, text(steady + KEEP) .. ' ' .. waiter)
     else
       call('HDEL', WAITING, lock)
     end

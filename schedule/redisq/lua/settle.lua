@@ -1,5 +1,5 @@
 -- settle ends leases, and for the winner of SQL's fence makes the index say what SQL says.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED LANES LEASES CLAIMS QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token outcome signal won hold record
 -- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out; won 1 or 0; hold in ms or
@@ -74,7 +74,7 @@ for i, id in ipairs(ids) do
     if hold > now then
       local _, _, home = decode(wanted[i])
       local n = touch(home)
-      n.hold = math.max(n.hold, hold)
+      n.hold = math.max(n.hold, steadily(hold))
     end
     replies[i] = 1
   else

@@ -1,23 +1,56 @@
 -- begin opens every script but reset and generation: it refuses a foreign generation, reads the clock, and declares
 -- what all scripts share. Needs META, GENERATION, OFFSET.
+--
+-- There are two clocks. What is due, and until when a lane is paused, is told in wall time, now. How much is left of a
+-- lease, a lock or a hold is counted on the steady clock, which stands still where the wall clock jumps: what is left
+-- stays left. The two differ by META's skew, which only a jump changes. Callers hear and say wall time.
 local call = redis.call
 local HUGE = 9007199254740991 -- 2^53 - 1: the latest time, and "no limit"
+local STEP_BACK, GAP = 5000, 10000 -- ms; what is more is a jump: ADR 0006
 
-local state = call('HMGET', META, 'generation', 'clock', 'armed', 'virtual', 'limit', 'closed')
+local state = call('HMGET', META, 'generation', 'clock', 'armed', 'virtual', 'limit', 'closed', 'skew', 'lanes')
 if state[1] ~= GENERATION then
   return redis.error_reply('LOST generation is ' .. (state[1] or 'missing') .. ', expected ' .. GENERATION)
 end
 
--- One clock decides what is due: this server's, which never goes back, not even over a failover. OFFSET is 0 outside
+-- One clock decides what is due: this server's. Where it goes back a little, as over a failover, it stands still; where it
+-- goes back further, or was not read for so long that it may have been put forward, it is followed. OFFSET is 0 outside
 -- of tests.
 local time = call('TIME')
-local now = math.max(time[1] * 1000 + math.floor(time[2] / 1000) + OFFSET, tonumber(state[2]) or 0)
+local now = time[1] * 1000 + math.floor(time[2] / 1000) + OFFSET
+local last = tonumber(state[2]) or 0 -- what the clock was when it was last written
+local skew = tonumber(state[7]) or 0 -- the steady clock less the wall clock
+local jumped = now - last > GAP or now < last - STEP_BACK
+if jumped and last > 0 then
+  skew = skew + last - now
+elseif now < last then
+  now = last
+end
+local steady = now + skew
 
 local counts = {} -- counters of META that this script adds to
 
 -- text prints whole numbers of any size that a double holds; tostring() and .. would print 1e+15.
 local function text(number)
   return string.format('%.0f', number)
+end
+
+-- steadily and wall turn a time of one clock into one of the other.
+local function steadily(at)
+  return math.min(math.max(at + skew, 0), HUGE)
+end
+
+local function wall(at)
+  return math.min(math.max(at - skew, 0), HUGE)
+end
+
+-- keep_clock writes what the clock is.
+local function keep_clock()
+  if jumped then
+    call('HSET', META, 'clock', text(now), 'skew', text(skew))
+  else
+    call('HSET', META, 'clock', text(now))
+  end
 end
 
 -- variadic sends a command with a list of arguments of any length, at most 1000 at a time: unpack has a limit.
@@ -52,7 +85,7 @@ end
 
 -- commit writes what every write writes, and returns the head of the reply without the next event.
 local function commit()
-  call('HSET', META, 'clock', text(now))
+  keep_clock()
   for name, n in pairs(counts) do
     call('HINCRBY', META, name, n)
   end

@@ -1,5 +1,8 @@
--- events tells when the shard next has something to do, and hints. Needs begin, DELAY, BLOCKED, LEASES, CHANNEL, SHARD.
-local armed = tonumber(state[3]) or HUGE -- what a claim's reply, or a later hint, announced as the next event
+-- events tells when the shard next has something to do, and hints. Needs begin, DELAY, BLOCKED, HELD, LEASES, CHANNEL,
+-- SHARD.
+
+-- What a claim's reply, or a later hint, announced as the next event. After a jump it was never meant for this clock.
+local armed = not jumped and tonumber(state[3]) or HUGE
 
 local function head(key)
   return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or HUGE
@@ -7,7 +10,8 @@ end
 
 -- upcoming returns the time of the next event, or HUGE.
 local function upcoming()
-  return math.min(head(DELAY), head(BLOCKED), head(LEASES))
+  local ending = math.min(head(HELD), head(LEASES))
+  return math.min(head(DELAY), head(BLOCKED), ending < HUGE and wall(ending) or HUGE)
 end
 
 local function arm(at)
@@ -24,7 +28,7 @@ local function announce(ready)
   local at = ready and math.min(next, now) or next
   if at < armed and not state[6] then
     arm(at)
-    call('PUBLISH', CHANNEL, SHARD)
+    redis.pcall('PUBLISH', CHANNEL, SHARD) -- a user may be forbidden the channel: then the claimers' poll has to do
   end
   local reply = commit()
   reply[2] = next < HUGE and next or 0

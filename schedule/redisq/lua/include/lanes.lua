@@ -1,10 +1,11 @@
 -- lanes keeps each lane where its ready items, its leases, its hold and its health want it to stand: in one of the
--- runnable sets (by health, so that lanes that hang never hide those that answer), in BLOCKED until its hold or pause
--- ends, or in none. Needs begin, records, LANES, READY, UNPROVEN, ANSWERING, TIMING_OUT, BLOCKED.
+-- runnable sets (by health, so that lanes that hang never hide those that answer), in BLOCKED until its pause ends or in
+-- HELD until its hold does, whichever is later, or in none. Needs begin, records, LANES, READY, UNPROVEN, ANSWERING,
+-- TIMING_OUT, BLOCKED, HELD.
 --
 -- A lane's record is nine numbers: virtual time, leases, concurrency so far (0: not yet known), limit of its own (0:
--- none), health, fresh items taken since the last retry while both waited, hold until, pause until, version of its
--- setting.
+-- none), health, fresh items taken since the last retry while both waited, hold until (on the steady clock), pause until,
+-- version of its setting.
 local START = 4 -- the concurrency that a lane starts with
 local homes = {[0] = UNPROVEN, [1] = ANSWERING, [2] = TIMING_OUT}
 local virtual = tonumber(state[4]) or 0 -- the virtual time of the lane that was served last
@@ -86,7 +87,7 @@ local function release(n)
 end
 
 local function held(n)
-  return math.max(n.hold, n.pause) > now
+  return n.hold > steady or n.pause > now
 end
 
 -- waiting says whether the lane has anything ready.
@@ -99,19 +100,25 @@ end
 local function place_lanes()
   local into = {[0] = {}, [1] = {}, [2] = {}}
   local leave = {[0] = {}, [1] = {}, [2] = {}}
-  local block, unblock = {}, {}
+  local block, unblock, hold, unhold = {}, {}, {}, {}
   for _, n in ipairs(touched) do
     if n.waiting == nil then
       n.waiting = waiting(n)
     end
     local blocked = n.waiting and held(n)
-    if blocked then
-      block[#block + 1] = text(math.max(n.hold, n.pause))
+    if blocked and n.pause - now >= n.hold - steady then
+      block[#block + 1] = text(n.pause)
       block[#block + 1] = n.lane
+      unhold[#unhold + 1] = n.lane
+    elseif blocked then
+      hold[#hold + 1] = text(n.hold)
+      hold[#hold + 1] = n.lane
+      unblock[#unblock + 1] = n.lane
     elseif n.hold > 0 or n.pause > 0 or n.listed then
       unblock[#unblock + 1] = n.lane
+      unhold[#unhold + 1] = n.lane
     end
-    if n.hold <= now then n.hold = 0 end
+    if n.hold <= steady then n.hold = 0 end
     if n.pause <= now then n.pause = 0 end
     if n.home ~= n.health then
       table.insert(leave[n.home], n.lane)
@@ -143,7 +150,9 @@ local function place_lanes()
     variadic('ZREM', homes[health], lanes)
   end
   variadic('ZADD', BLOCKED, block)
+  variadic('ZADD', HELD, hold)
   variadic('ZREM', BLOCKED, unblock)
+  variadic('ZREM', HELD, unhold)
   local records = {}
   for _, n in ipairs(touched) do
     local raw = print_lane(n)
@@ -155,5 +164,9 @@ local function place_lanes()
     n.touched, n.waiting, n.listed = nil, nil, nil
   end
   variadic('HSET', LANES, records)
+  if #records > 0 and not state[8] then
+    state[8] = '1' -- from now on LANES is never empty
+    call('HSET', META, 'lanes', state[8])
+  end
   touched = {}
 end

@@ -2,13 +2,13 @@
 --
 -- LOCKS has for each lock "until id token". WAITERS has a place for each waiter: lock, ":", when it joined, ":", id,
 -- lane; in each lock's order. WAITING has for each waiter's id its place, and for each lock that is kept for a waiter
--- "until id": ids have 26 characters, locks at most 22.
+-- "until id": ids have 26 characters, locks at most 22. All times are of the steady clock.
 
 -- holder_of returns until, id and token of a lock that is held at present.
 local function holder_of(lock)
   local till, id, token = string.match(call('HGET', LOCKS, lock) or '', '^(%d+) (%w+) ([%w_-]+)$')
   till = tonumber(till)
-  if till and till > now then
+  if till and till > steady then
     return till, id, token
   end
 end
@@ -17,7 +17,7 @@ end
 local function kept_for(lock)
   local till, id = string.match(call('HGET', WAITING, lock) or '', '^(%d+) (%w+)$')
   till = tonumber(till)
-  if till and till > now then
+  if till and till > steady then
     return till, id
   end
 end
@@ -54,7 +54,7 @@ local function wait(lock, id, lane)
   end
   -- Places are in the order of time, and count on within a millisecond.
   local last = tonumber(call('HGET', META, 'place')) or 0
-  last = math.max(last + 1, now * 1024)
+  last = math.max(last + 1, steady * 1024)
   call('HSET', META, 'place', text(last))
   place = lock .. ':' .. string.format('%013x', last) .. ':' .. id .. lane
   call('ZADD', WAITERS, 0, place)

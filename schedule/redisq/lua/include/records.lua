@@ -58,8 +58,11 @@ local function decode_claim(claim)
   return health, lane, token, tonumber(moved)
 end
 
--- set_aside keeps a record that cannot be read where people find it, so that it never stops the others.
+-- set_aside keeps a record that cannot be read where people find it, so that it never stops the others. Of one that is gone
+-- there is nothing to keep.
 local function set_aside(id, record)
   quarantined = quarantined + 1
-  call('HSET', QUARANTINE, id, record or '')
+  if record then
+    call('HSET', QUARANTINE, id, record)
+  end
 end

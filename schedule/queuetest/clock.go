@@ -1,0 +1,356 @@
+package queuetest
+
+import (
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// usual is how much time the suite lets pass at most between two calls to a shard. Whoever claims asks more often; where
+// nobody asks for longer, an index may take it for a clock that was put forward.
+const usual = 8 * time.Second
+
+// pass lets d pass, as it does for an index that is in use.
+func (f *fixture) pass(d time.Duration) {
+	f.Helper()
+	for ; d > 0; d -= usual {
+		f.Advance(min(d, usual))
+		f.clocks()
+	}
+}
+
+// clocks reads the clock of every shard.
+func (f *fixture) clocks() []int64 {
+	f.Helper()
+	clocks := make([]int64, f.Index.Shards())
+	for shard := range clocks {
+		s, err := f.Index.Stats(f.ctx, shard)
+		f.no(err)
+		clocks[shard] = s.Now
+	}
+	f.latest = max(f.latest, clocks[0])
+	return clocks
+}
+
+// jump puts the clock forward or back at once, lets every shard see it, and returns by how much shard 0's has moved.
+func (f *fixture) jump(d time.Duration) int64 {
+	f.Helper()
+	before := f.clocks()
+	f.Advance(d)
+	after := f.clocks()
+	for shard := range after {
+		if moved := after[shard] - before[shard] - d.Milliseconds(); moved < 0 || moved > 5000 {
+			f.Fatalf("a jump of %s took the clock of shard %d from %d to %d", d, shard, before[shard], after[shard])
+		}
+	}
+	return after[0] - before[0]
+}
+
+var clockChecks = []check{
+	{"SmallStepBackIsWaitedFor", smallStepBack},
+	{"JumpBackIsFollowed", jumpBack},
+	{"JumpForwardLeavesLeasesAlone", jumpForward},
+	{"JumpKeepsWhatIsLeft", jumpKeepsRest},
+	{"JumpEndsNoHold", jumpKeepsHold},
+	{"PauseEndsInWallTime", jumpAndPause},
+	{"JumpKeepsLocks", jumpKeepsLocks},
+	{"ManyJumps", manyJumps},
+	{"JumpWhileNothingIsThere", jumpOfAnEmptyIndex},
+}
+
+// A small step back, as over a failover to a server whose clock is a little behind: nothing that was due is not due again.
+func smallStepBack(f *fixture) {
+	item := f.item(0, 0)
+	f.ensure(item)
+	first := f.claim(f.wide())
+	f.Advance(-4 * time.Second)
+	second := f.claim(f.wide())
+	if second.Now < first.Now {
+		f.Fatalf("the clock went back from %d to %d", first.Now, second.Now)
+	}
+	f.expectSettled(settled(first.Leases[0], schedule.Divert), schedule.Applied)
+	f.takeOne(item.ID)
+}
+
+// After the clock was set back nothing stands still: what comes is claimed at once, leases end when their time is up, and
+// nothing waits for the clock to be where it was.
+func jumpBack(f *fixture) {
+	l := f.one()
+	late := f.item(1, 10*time.Second)
+	f.ensure(late)
+	f.jump(-time.Hour)
+	c := f.claim(f.wide())
+	if len(c.Leases) != 0 || c.Reaped != 0 {
+		f.Fatalf("after a step back: %+v", c)
+	}
+	if c.Next == 0 || c.Next > c.Now+30_000 {
+		f.Fatalf("next is %d, %d ms from now; the lease ends within 30 s", c.Next, c.Next-c.Now)
+	}
+	fresh := f.item(2, 0)
+	f.ensure(fresh)
+	got := f.takeOne(fresh.ID)
+	if left := got.Until - f.Now(); left < 28_000 || left > 30_000 {
+		f.Fatalf("a new lease of 30 s has %d ms left", left)
+	}
+	// A due time is a promise in wall time.
+	f.expectAt(late.Ref(), late.Due)
+	f.pass(31 * time.Second)
+	if c := f.claim(f.wide()); c.Reaped != 2 {
+		f.Fatalf("31 s later %d leases were reaped, want 2", c.Reaped)
+	}
+	f.expectSettled(settled(l, schedule.Ack), schedule.Stale)
+	f.quiet()
+}
+
+// After the clock was put forward what is due by it is due, but no attempt in flight loses its lease.
+func jumpForward(f *fixture) {
+	f.ensure(f.items(0, schedule.StartConcurrency)...)
+	leases := f.take()
+	late := f.item(1, 10*time.Minute)
+	f.ensure(late)
+	f.jump(time.Hour)
+	c := f.claim(f.wide())
+	if c.Reaped != 0 || len(c.Leases) != 1 || c.Leases[0].ID != late.ID {
+		f.Fatalf("after a jump forward %d were reaped and %v claimed, want %s alone", c.Reaped, idsOf(c.Leases), late.ID)
+	}
+	e := schedule.Extension{Ref: leases[0].Ref(), Token: leases[0].Token, Until: f.Now() + 60_000}
+	if held, err := f.Index.Extend(f.ctx, []schedule.Extension{e}); err != nil || !held[0] {
+		f.Fatalf("extension of a lease after a jump: %v, %v", held, err)
+	}
+	f.ack(leases[1:], schedule.Answered)
+	for _, l := range []schedule.Lease{c.Leases[0], leases[0]} { // the one lasts 30 s, the other a minute
+		f.pass(31 * time.Second)
+		reap := f.wide()
+		reap.Max = 0
+		if c := f.claim(reap); c.Reaped != 1 {
+			f.Fatalf("%d were reaped, want %s alone", c.Reaped, l.ID)
+		}
+		f.expectSettled(settled(l, schedule.Ack), schedule.Stale)
+	}
+	f.quiet()
+}
+
+// A lease has as much left after a jump as before, also by what a repeated claim says.
+func jumpKeepsRest(f *fixture) {
+	f.ensure(f.item(0, 0))
+	req := f.wide()
+	first := f.claim(req).Leases[0]
+	for _, d := range []time.Duration{-24 * time.Hour, 48 * time.Hour, time.Minute, -6 * time.Second} {
+		moved := f.jump(d)
+		again := f.claim(req)
+		if len(again.Leases) != 1 || again.Leases[0].Until != first.Until+moved {
+			f.Fatalf("after a jump of %s the repeated claim has %+v, want a lease until %d", d, again.Leases, first.Until+moved)
+		}
+		first = again.Leases[0]
+	}
+	f.expectSettled(settled(first, schedule.Ack), schedule.Applied)
+}
+
+// holdLane holds the i-th lane for d, and returns the item that waits there.
+func (f *fixture) holdLane(i int, d time.Duration) schedule.Item {
+	f.Helper()
+	item := f.item(i, 0)
+	f.ensure(item)
+	s := settled(f.takeOne(item.ID), schedule.Divert)
+	s.HoldUntil = f.Now() + d.Milliseconds()
+	f.expectSettled(s, schedule.Applied)
+	return item
+}
+
+func jumpKeepsHold(f *fixture) {
+	for _, d := range []time.Duration{-time.Hour, time.Hour} {
+		item := f.holdLane(0, time.Minute)
+		// One lane has something ready when the clock jumps, the other gets it afterwards.
+		f.take()
+		bare := f.item(1, 0)
+		won := schedule.Settlement{Item: bare, Token: "t", Outcome: schedule.Ack, Won: true, HoldUntil: f.Now() + 60_000}
+		f.expectSettled(won, schedule.Applied)
+		f.jump(d)
+		later := f.item(1, 0)
+		f.ensure(later)
+		c := f.claim(f.wide())
+		if len(c.Leases) != 0 || c.Next == 0 || c.Next > c.Now+60_000 {
+			f.Fatalf("held lanes after a jump of %s: %+v", d, c)
+		}
+		if s := f.stats(); s.BlockedLanes != 2 || s.RunnableLanes != 0 {
+			f.Fatalf("%d lanes are blocked and %d runnable, want 2 and 0", s.BlockedLanes, s.RunnableLanes)
+		}
+		f.move(item.Ref(), f.Now(), schedule.MovedHeld)
+		f.pass(50 * time.Second)
+		if got := f.take(); len(got) != 0 {
+			f.Fatalf("%v were claimed before the hold's end", idsOf(got))
+		}
+		f.pass(12 * time.Second)
+		got := f.take()
+		if len(got) != 2 {
+			f.Fatalf("%d of 2 were claimed after the hold", len(got))
+		}
+		f.ack(got, schedule.NoSignal)
+		f.quiet()
+	}
+}
+
+func jumpAndPause(f *fixture) {
+	pauseUntil := func(i int, until, version int64) {
+		f.Helper()
+		f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{{Lane: f.lanes[i], PausedUntil: until, Version: version}}))
+	}
+	// Forward past the pause's end: the shorter hold is what is left.
+	item := f.holdLane(0, time.Minute)
+	pauseUntil(0, f.Now()+30*60_000, 1)
+	f.take()
+	f.jump(time.Hour)
+	if got := f.take(); len(got) != 0 {
+		f.Fatalf("%v were claimed although the lane is held", idsOf(got))
+	}
+	f.pass(62 * time.Second)
+	f.ack([]schedule.Lease{f.takeOne(item.ID)}, schedule.NoSignal)
+	// Back: the pause, which was the shorter one, outlasts the hold.
+	item = f.holdLane(0, 10*time.Minute)
+	pauseUntil(0, f.Now()+60_000, 2)
+	f.take()
+	f.jump(-time.Hour)
+	f.pass(11 * time.Minute)
+	if got := f.take(); len(got) != 0 {
+		f.Fatalf("%v were claimed before the pause's end", idsOf(got))
+	}
+	f.jump(time.Hour)
+	f.takeOne(item.ID)
+	f.quiet()
+}
+
+func jumpKeepsLocks(f *fixture) {
+	for i, d := range []time.Duration{-time.Hour, time.Hour} {
+		name := "k" + string(rune('1'+i))
+		holder, waiter, newcomer := f.id(), f.id(), f.id()
+		f.acquire(f.want(name, holder, "t"), true)
+		f.acquire(f.want(name, waiter, "t"), false)
+		f.jump(d)
+		reply := f.acquire(f.want(name, waiter, "t"), false)
+		if left := reply.HeldUntil - f.Now(); left < 55_000 || left > 60_000 {
+			f.Fatalf("after a jump of %s a lock of a minute has %d ms left", d, left)
+		}
+		f.release(schedule.Unlock{Lock: name, ID: holder, Token: "t"}, waiter)
+		f.jump(-d)
+		f.acquire(f.want(name, newcomer, "t"), false)
+		f.acquire(f.want(name, waiter, "t"), true)
+		f.jump(d)
+		f.pass(61 * time.Second)
+		f.acquire(f.want(name, newcomer, "t"), true)
+	}
+}
+
+// However often the clock jumps, time passes only in between.
+func manyJumps(f *fixture) {
+	l := f.one()
+	for i := range 20 {
+		f.jump([]time.Duration{time.Hour, -40 * time.Minute, -30 * time.Minute}[i%3])
+		if c := f.claim(f.wide()); c.Reaped != 0 {
+			f.Fatalf("the lease was reaped after jump %d", i)
+		}
+	}
+	f.expectSettled(settled(l, schedule.Divert), schedule.Applied)
+	f.quiet()
+}
+
+// An index without anything in it, and one that was just reset, follow as well.
+func jumpOfAnEmptyIndex(f *fixture) {
+	f.jump(-2 * time.Hour)
+	f.reset()
+	f.findLanes(3)
+	f.jump(time.Hour)
+	f.pass(10 * time.Second)
+	before := f.Now()
+	l := f.one()
+	if left := l.Until - before; left < 29_000 || left > 31_000 {
+		f.Fatalf("a lease of 30 s has %d ms", left)
+	}
+}
+
+// randomJump puts the clock of the world forward or back. What is due stays due at its time; what is left of leases, holds
+// and locks stays left.
+func (w *world) randomJump(rt *rapid.T) {
+	d := rapid.SampledFrom([]time.Duration{-time.Hour, -7 * time.Second, time.Minute, time.Hour}).Draw(rt, "jump")
+	for _, k := range w.locks {
+		if left := k.until - w.Now(); left > 0 && left < 2000 {
+			w.pass(2 * time.Second) // so that it is known to have ended
+		}
+	}
+	// What is due is promoted, and stays so. What was reaped just now is due within the spread.
+	w.pass(150 * time.Millisecond)
+	promote := w.wide()
+	promote.Owner, promote.Max, promote.LaneLimit = "promoter", 0, w.limit
+	w.checkReaped(w.claim(promote))
+	w.pass(150 * time.Millisecond)
+	promote = w.wide()
+	promote.Owner, promote.Max, promote.LaneLimit = "promoter", 0, w.limit
+	w.checkReaped(w.claim(promote))
+	now := w.Now()
+	for lane, p := range w.paths {
+		if p.paused != 0 && p.paused <= now { // whether it begins again is the index's choice
+			p.paused, p.version = 0, p.version+1
+			w.no(w.Index.SetLanes(w.ctx, []schedule.LaneSetting{{Lane: lane, Limit: p.limit, Version: p.version}}))
+		}
+	}
+	for _, k := range w.locks {
+		if k.until <= now {
+			k.until = 0
+		}
+	}
+	moved := w.jump(d)
+	for _, r := range w.records {
+		if r.leased {
+			r.until += moved
+		}
+	}
+	for _, p := range w.paths {
+		if p.held != 0 {
+			p.held += moved
+		}
+	}
+	for name, k := range w.locks {
+		w.jumpLock(name, k, moved)
+	}
+}
+
+// jumpLock moves a lock of the model. Its shard's clock may have moved a little differently; the holder asks how much is
+// left.
+func (w *world) jumpLock(name string, k *lockModel, moved int64) {
+	w.Helper()
+	const blur = 5000
+	k.keptLo, k.keptHi = k.keptLo+moved-blur, k.keptHi+moved+blur
+	if k.token == "" || k.until == 0 {
+		return
+	}
+	k.until += moved
+	r := schedule.LockRequest{Lock: name, ID: k.id, Lane: w.lanes[0], Token: k.token}
+	got, err := w.Index.Acquire(w.ctx, []schedule.LockRequest{r})
+	w.no(err)
+	if off := got[0].HeldUntil - k.until; !got[0].Acquired || off < -blur || off > blur {
+		w.Fatalf("after a jump %s has the lock %s until %d, want about %d: %+v", k.id, name, got[0].HeldUntil, k.until, got[0])
+	}
+	k.until, k.keptFor = got[0].HeldUntil, ""
+	k.waiters = slices.DeleteFunc(k.waiters, func(id string) bool { return id == k.id })
+}
+
+// jump puts both clocks forward or back by whole steps. Whether a pause that has ended begins again is the index's choice.
+func (p *pair) jump(rt *rapid.T) {
+	for lane := range p.lanes {
+		s := schedule.LaneSetting{Lane: p.a.lanes[lane], Limit: rapid.IntRange(0, 6).Draw(rt, "limit"), Version: 5}
+		if rapid.IntRange(0, 2).Draw(rt, "pause") == 0 {
+			s.PausedUntil = p.at(2)
+		}
+		both(p, "set lanes", func(f *fixture) (any, error) { return nil, f.Index.SetLanes(f.ctx, []schedule.LaneSetting{s}) })
+	}
+	steps := int64(rapid.SampledFrom([]int{-180, -3, 3, 180}).Draw(rt, "jump"))
+	d := time.Duration(steps) * step * time.Millisecond
+	p.a.jump(d)
+	p.b.jump(d)
+	p.base += steps * step
+	if p.kept != 0 {
+		p.kept += steps * step
+	}
+}

@@ -1,0 +1,213 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// sentinelCount is how many Sentinels watch a master here; two of them agree on its death.
+const sentinelCount = 3
+
+// WatchedOptions say how a watched master is set up.
+type WatchedOptions struct {
+	// Name that the Sentinels know the master by; empty: "payments".
+	Name string
+	// Replicas of the master; zero: one.
+	Replicas int
+	// Password of the servers, SentinelPassword of the Sentinels; empty: none.
+	Password, SentinelPassword string
+}
+
+// A Watched master is one Redis with replicas and three Sentinels that make a replica the master when it is silent for
+// two seconds.
+type Watched struct {
+	Name string
+	// Servers are the first master and its replicas. Each can be killed, paused and started again.
+	Servers []*RedisServer
+	// Sentinels are the addresses of the Sentinels.
+	Sentinels []string
+
+	tb                         testing.TB
+	password, sentinelPassword string
+}
+
+// NewWatched starts the servers and the Sentinels, and returns when each Sentinel knows every other and the replicas. They
+// end with the test.
+func NewWatched(tb testing.TB, o WatchedOptions) *Watched {
+	tb.Helper()
+	w := &Watched{Name: o.Name, tb: tb, password: o.Password, sentinelPassword: o.SentinelPassword}
+	if w.Name == "" {
+		w.Name = "payments"
+	}
+	args := []string{"--repl-diskless-sync-delay", "0"}
+	if o.Password != "" {
+		args = append(args, "--requirepass", o.Password, "--masterauth", o.Password)
+	}
+	master := NewRedisServer(tb, args...)
+	w.Servers = []*RedisServer{master}
+	host, port, err := net.SplitHostPort(master.Address())
+	if err != nil {
+		tb.Fatalf("address of a redis-server: %v", err)
+	}
+	for range max(o.Replicas, 1) {
+		replica := NewRedisServer(tb, args...)
+		w.Do(replica, "replicaof", host, port)
+		awaitThat(tb, replica.Address()+" to follow its master", func(ctx context.Context) error {
+			return inSync(w.try(ctx, replica, "info", "replication"))
+		})
+		w.Servers = append(w.Servers, replica)
+	}
+	for range sentinelCount {
+		w.Sentinels = append(w.Sentinels, w.startSentinel(host, port))
+	}
+	for _, addr := range w.Sentinels {
+		awaitThat(tb, "the Sentinel at "+addr+" to know everybody", func(ctx context.Context) error {
+			return w.knowsAll(ctx, addr)
+		})
+	}
+	return w
+}
+
+// startSentinel starts one Sentinel. It rewrites its own configuration.
+func (w *Watched) startSentinel(host, port string) string {
+	w.tb.Helper()
+	var text strings.Builder
+	fmt.Fprintf(&text, "sentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s 2000\n", w.Name, host, port, w.Name)
+	fmt.Fprintf(&text, "sentinel failover-timeout %s 10000\n", w.Name)
+	if w.password != "" {
+		fmt.Fprintf(&text, "sentinel auth-pass %s %s\n", w.Name, w.password)
+	}
+	if w.sentinelPassword != "" {
+		fmt.Fprintf(&text, "requirepass %s\nsentinel sentinel-pass %s\n", w.sentinelPassword, w.sentinelPassword)
+	}
+	dir := w.tb.TempDir()
+	file := filepath.Join(dir, "sentinel.conf")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		w.tb.Fatalf("configuration of a Sentinel: %v", err)
+	}
+	own := FreePorts(w.tb, 1)[0]
+	return start(w.tb, own, dir, file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(own))
+}
+
+// knowsAll says what a Sentinel does not know yet.
+func (w *Watched) knowsAll(ctx context.Context, addr string) error {
+	c := only(addr, w.sentinelPassword)
+	defer c.Close()
+	info, err := c.Info(ctx, "sentinel").Result()
+	if err != nil {
+		return err
+	}
+	want := fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=%d", w.Servers[0].Address(), len(w.Servers)-1, sentinelCount)
+	if !strings.Contains(info, want) {
+		return fmt.Errorf("it says %q, not %q", strings.TrimSpace(info), want)
+	}
+	return nil
+}
+
+// URL is "redis+sentinel://" with the Sentinels, the name of the master and the number of a database, and the passwords
+// if there are any.
+func (w *Watched) URL(db int) string {
+	user, query := "", ""
+	if w.password != "" {
+		user = ":" + w.password + "@"
+	}
+	if w.sentinelPassword != "" {
+		query = "?sentinel_password=" + w.sentinelPassword
+	}
+	return fmt.Sprintf("redis+sentinel://%s%s/%s/%d%s", user, strings.Join(w.Sentinels, ","), w.Name, db, query)
+}
+
+// Client returns a client of one server alone, whichever role it has.
+func (w *Watched) Client(server *RedisServer) *redis.Client {
+	return only(server.Address(), w.password)
+}
+
+// Do sends one command to one server; it must succeed.
+func (w *Watched) Do(server *RedisServer, args ...any) any {
+	w.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	got, err := w.try(ctx, server, args...)
+	if err != nil {
+		w.tb.Fatalf("%v at %s: %v", args, server.Address(), err)
+	}
+	return got
+}
+
+func (w *Watched) try(ctx context.Context, server *RedisServer, args ...any) (any, error) {
+	return askOnly(ctx, server.Address(), w.password, args...)
+}
+
+// Master is the server that all Sentinels name as the master; nil: they do not agree.
+func (w *Watched) Master() *RedisServer {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	agreed := ""
+	for i, addr := range w.Sentinels {
+		c := redis.NewSentinelClient(&redis.Options{Addr: addr, Password: w.sentinelPassword, MaxRetries: -1})
+		got, err := c.GetMasterAddrByName(ctx, w.Name).Result()
+		_ = c.Close() // it was only asked
+		if err != nil || len(got) != 2 {
+			return nil
+		}
+		named := net.JoinHostPort(got[0], got[1])
+		if i > 0 && named != agreed {
+			return nil
+		}
+		agreed = named
+	}
+	for _, server := range w.Servers {
+		if server.Address() == agreed {
+			return server
+		}
+	}
+	return nil
+}
+
+// AwaitMaster waits until the Sentinels agree on a master other than that one, and it says so itself; it returns it.
+func (w *Watched) AwaitMaster(not *RedisServer) *RedisServer {
+	w.tb.Helper()
+	var master *RedisServer
+	awaitThat(w.tb, "the Sentinels to name another master", func(ctx context.Context) error {
+		if master = w.Master(); master == nil || master == not {
+			return errors.New("they do not")
+		}
+		role, err := w.try(ctx, master, "info", "replication")
+		if err == nil && !strings.Contains(fmt.Sprint(role), "role:master") {
+			err = errors.New("it is not one yet")
+		}
+		return err
+	})
+	return master
+}
+
+// AwaitReplica waits until the server follows a master and has its data.
+func (w *Watched) AwaitReplica(server *RedisServer) {
+	w.tb.Helper()
+	awaitThat(w.tb, server.Address()+" to follow a master", func(ctx context.Context) error {
+		return inSync(w.try(ctx, server, "info", "replication"))
+	})
+}
+
+// Cut ends replication from the master, which goes on and acknowledges what nobody else will have: replicas are refused
+// from now on, and keep the data that they have. Callers that ask it for anything else notice nothing.
+func (w *Watched) Cut(master *RedisServer) {
+	w.tb.Helper()
+	w.Do(master, "acl", "setuser", "default", "-psync", "-sync")
+	w.Do(master, "client", "kill", "type", "replica")
+}
+
+// Mend ends Cut.
+func (w *Watched) Mend(master *RedisServer) {
+	w.tb.Helper()
+	w.Do(master, "acl", "setuser", "default", "+psync", "+sync")
+}

@@ -1,0 +1,398 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// clusterSlots is how many slots a Cluster has; clusterMasters is how many masters share them here.
+const (
+	clusterSlots   = 16384
+	clusterMasters = 3
+)
+
+// ClusterOptions say how the nodes of a Cluster are started. The zero value is three masters without replicas that take a
+// silent node for dead after two seconds.
+type ClusterOptions struct {
+	// Replicas gives each master one.
+	Replicas bool
+	// Password of the default user of every node; empty: none.
+	Password string
+	// Args are given to every node as they are.
+	Args []string
+	// TLS, if not nil, are the arguments with the certificates: every node listens for TLS too, on a port of its own, and
+	// the nodes speak TLS with each other. The plain ports stay, for the test.
+	TLS []string
+}
+
+// A Cluster is a Redis Cluster whose nodes can be killed, paused and started again one by one. Which of them are masters
+// changes by its own rules; the methods ask it.
+type Cluster struct {
+	// Nodes are the first three masters and, where it was asked for, their replicas in the same order.
+	Nodes []*RedisServer
+
+	tb       testing.TB
+	password string
+	tlsPorts []string // of the nodes, or none
+}
+
+// NewCluster starts a Cluster and returns when every node says that it is ok and every replica has its master's data. It
+// ends with the test.
+func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb, password: o.Password}
+	n := clusterMasters
+	if o.Replicas {
+		n *= 2
+	}
+	for range n {
+		bus := strconv.Itoa(FreePorts(tb, 1)[0])
+		args := append([]string{
+			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000", "--cluster-port", bus,
+			"--repl-diskless-sync-delay", "0",
+		}, o.Args...)
+		if o.Password != "" {
+			args = append(args, "--requirepass", o.Password, "--masterauth", o.Password)
+		}
+		if o.TLS != nil {
+			port := strconv.Itoa(FreePorts(tb, 1)[0])
+			c.tlsPorts = append(c.tlsPorts, port)
+			args = append(append(args, "--tls-port", port, "--tls-cluster", "yes", "--tls-replication", "yes"), o.TLS...)
+		}
+		c.Nodes = append(c.Nodes, NewRedisServer(tb, args...))
+	}
+	for i, master := range c.Nodes[:clusterMasters] {
+		c.Do(master, "cluster", "addslotsrange", i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1)
+	}
+	for i, node := range c.Nodes {
+		c.Do(node, "cluster", "set-config-epoch", i+1)
+	}
+	c.meet()
+	c.AwaitOK(c.Nodes...)
+	if o.Replicas {
+		c.follow()
+	}
+	return c
+}
+
+// follow makes each of the last nodes the replica of one of the first, and returns when everybody knows.
+func (c *Cluster) follow() {
+	c.tb.Helper()
+	for i, master := range c.Nodes[:clusterMasters] {
+		c.Do(c.Nodes[clusterMasters+i], "cluster", "replicate", c.idOf(master))
+	}
+	for _, replica := range c.Nodes[clusterMasters:] {
+		c.AwaitReplica(replica)
+	}
+	for _, node := range c.Nodes {
+		awaitThat(c.tb, node.Address()+" to know the replicas", func(context.Context) error {
+			known := 0
+			for _, v := range c.view(node) {
+				if v.is("slave") && v.master != "-" {
+					known++
+				}
+			}
+			if known != clusterMasters {
+				return fmt.Errorf("it knows %d", known)
+			}
+			return nil
+		})
+	}
+}
+
+// meet introduces every node to the first one.
+func (c *Cluster) meet() {
+	c.tb.Helper()
+	first := c.Nodes[0]
+	host, port, err := net.SplitHostPort(first.Address())
+	if err != nil {
+		c.tb.Fatalf("address of a redis-server: %v", err)
+	}
+	if c.tlsPorts != nil {
+		port = c.tlsPorts[0]
+	}
+	bus := c.config(first, "cluster-port")
+	for _, node := range c.Nodes[1:] {
+		c.Do(node, "cluster", "meet", host, port, bus)
+	}
+}
+
+// URL is "redis+cluster://" with the addresses of all nodes, and the password if there is one.
+func (c *Cluster) URL() string {
+	var hosts []string
+	for _, node := range c.Nodes {
+		hosts = append(hosts, node.Address())
+	}
+	return "redis+cluster://" + c.user() + strings.Join(hosts, ",")
+}
+
+// TLSURL is "rediss+cluster://" with the addresses of all nodes for TLS, and the password if there is one.
+func (c *Cluster) TLSURL() string {
+	var hosts []string
+	for _, port := range c.tlsPorts {
+		hosts = append(hosts, net.JoinHostPort("127.0.0.1", port))
+	}
+	return "rediss+cluster://" + c.user() + strings.Join(hosts, ",")
+}
+
+// user is what stands before the hosts of a URL.
+func (c *Cluster) user() string {
+	if c.password == "" {
+		return ""
+	}
+	return ":" + c.password + "@"
+}
+
+// Client returns a client of one node alone, which follows no redirection and repeats nothing.
+func (c *Cluster) Client(node *RedisServer) *redis.Client { return only(node.Address(), c.password) }
+
+// only is a client of exactly one server.
+func only(addr, password string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: addr, Password: password, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+// Do sends one command to one node; it must succeed.
+func (c *Cluster) Do(node *RedisServer, args ...any) any {
+	c.tb.Helper()
+	got, err := c.try(node, args...)
+	if err != nil {
+		c.tb.Fatalf("%v at %s: %v", args, node.Address(), err)
+	}
+	return got
+}
+
+func (c *Cluster) try(node *RedisServer, args ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return askOnly(ctx, node.Address(), c.password, args...)
+}
+
+// askOnly sends one command to exactly one server.
+func askOnly(ctx context.Context, addr, password string, args ...any) (any, error) {
+	// The client would log each refused connection.
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	c := only(addr, password)
+	got, err := c.Do(ctx, args...).Result()
+	return got, errors.Join(err, c.Close(), conn.Close())
+}
+
+// config reads one setting of a node.
+func (c *Cluster) config(node *RedisServer, name string) string {
+	c.tb.Helper()
+	client := c.Client(node)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	got, err := client.ConfigGet(ctx, name).Result()
+	if err != nil {
+		c.tb.Fatalf("setting %s of %s: %v", name, node.Address(), err)
+	}
+	return got[name]
+}
+
+// A nodeView is what one node says of another, or of itself.
+type nodeView struct {
+	id, flags, master string
+	slots             []string
+}
+
+func (v nodeView) is(flag string) bool { return slices.Contains(strings.Split(v.flags, ","), flag) }
+
+// view is a node's list of all nodes; empty if it does not answer.
+func (c *Cluster) view(node *RedisServer) []nodeView {
+	text, err := c.try(node, "cluster", "nodes")
+	if err != nil {
+		return nil
+	}
+	var views []nodeView
+	for line := range strings.Lines(fmt.Sprint(text)) {
+		words := strings.Fields(line)
+		if len(words) < 8 {
+			continue
+		}
+		views = append(views, nodeView{id: words[0], flags: words[2], master: words[3], slots: words[8:]})
+	}
+	return views
+}
+
+// myself is what a node says of itself.
+func (c *Cluster) myself(node *RedisServer) (nodeView, bool) {
+	for _, v := range c.view(node) {
+		if v.is("myself") {
+			return v, true
+		}
+	}
+	return nodeView{}, false
+}
+
+func (c *Cluster) idOf(node *RedisServer) string {
+	c.tb.Helper()
+	var own nodeView
+	awaitThat(c.tb, node.Address()+" to say who it is", func(context.Context) error {
+		var ok bool
+		if own, ok = c.myself(node); !ok {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	return own.id
+}
+
+// Slot is the slot of a key.
+func (c *Cluster) Slot(key string) int {
+	c.tb.Helper()
+	for _, node := range c.Nodes {
+		if got, err := c.try(node, "cluster", "keyslot", key); err == nil {
+			return int(got.(int64))
+		}
+	}
+	c.tb.Fatal("no node of the Cluster answers")
+	return 0
+}
+
+// Owner is the node that says of itself that it is a master with the slot. While none or two do, it is nil.
+func (c *Cluster) Owner(slot int) *RedisServer {
+	var owner *RedisServer
+	for _, node := range c.Nodes {
+		v, ok := c.myself(node)
+		if !ok || !v.is("master") || !holds(v.slots, slot) {
+			continue
+		}
+		if owner != nil {
+			return nil
+		}
+		owner = node
+	}
+	return owner
+}
+
+// holds reads ranges as CLUSTER NODES prints them: "5", "0-100"; "[…]" is a slot on its way.
+func holds(ranges []string, slot int) bool {
+	for _, r := range ranges {
+		from, to, isRange := strings.Cut(r, "-")
+		first, err := strconv.Atoi(from)
+		last := first
+		if err == nil && isRange {
+			last, err = strconv.Atoi(to)
+		}
+		if err == nil && first <= slot && slot <= last {
+			return true
+		}
+	}
+	return false
+}
+
+// ReplicaOf is a replica of the master whose data is its master's; nil: there is none.
+func (c *Cluster) ReplicaOf(master *RedisServer) *RedisServer {
+	c.tb.Helper()
+	id := c.idOf(master)
+	for _, node := range c.Nodes {
+		if v, ok := c.myself(node); ok && v.is("slave") && v.master == id {
+			return node
+		}
+	}
+	return nil
+}
+
+// AwaitOwner waits until the slot has one owner that is not `not`, which may be nil, and returns it.
+func (c *Cluster) AwaitOwner(slot int, not *RedisServer) *RedisServer {
+	c.tb.Helper()
+	var owner *RedisServer
+	awaitThat(c.tb, fmt.Sprintf("slot %d to have a new owner", slot), func(context.Context) error {
+		if owner = c.Owner(slot); owner == nil || owner == not {
+			return errors.New("it has none")
+		}
+		return nil
+	})
+	return owner
+}
+
+// AwaitReplica waits until the node follows a master and has its data.
+func (c *Cluster) AwaitReplica(node *RedisServer) {
+	c.tb.Helper()
+	awaitThat(c.tb, node.Address()+" to follow a master", func(context.Context) error { return inSync(c.try(node, "info", "replication")) })
+}
+
+// inSync reads INFO replication of a server that is to be a replica.
+func inSync(info any, err error) error {
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprint(info)
+	if !strings.Contains(text, "role:slave") || !strings.Contains(text, "master_link_status:up") {
+		return fmt.Errorf("not in step: %.120s", text)
+	}
+	return nil
+}
+
+// AwaitOK waits until each of the nodes says that the Cluster is ok and knows all of them.
+func (c *Cluster) AwaitOK(nodes ...*RedisServer) {
+	c.tb.Helper()
+	for _, node := range nodes {
+		awaitThat(c.tb, "the Cluster to be ok at "+node.Address(), func(context.Context) error {
+			info, err := c.try(node, "cluster", "info")
+			if err != nil {
+				return err
+			}
+			text := fmt.Sprint(info)
+			if !strings.Contains(text, "cluster_state:ok") || !strings.Contains(text, fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Nodes))) {
+				return fmt.Errorf("not ready: %.120s", text)
+			}
+			return nil
+		})
+	}
+}
+
+// TakeOver makes a replica the master by CLUSTER FAILOVER, which loses nothing, and returns when it is. A master that does
+// not answer in time leaves all as it was: then it is asked again.
+func (c *Cluster) TakeOver(replica *RedisServer) {
+	c.tb.Helper()
+	var asked time.Time
+	awaitThat(c.tb, replica.Address()+" to be a master", func(context.Context) error {
+		v, ok := c.myself(replica)
+		if ok && v.is("master") && len(v.slots) > 0 {
+			return nil
+		}
+		if time.Since(asked) > 6*time.Second {
+			asked = time.Now()
+			c.Do(replica, "cluster", "failover")
+		}
+		return fmt.Errorf("it is %s", v.flags)
+	})
+}
+
+// awaitThat is await for questions that bring their own client.
+func awaitThat(tb testing.TB, what string, question func(context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	pause := time.NewTicker(50 * time.Millisecond)
+	defer pause.Stop()
+	for {
+		err := question(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			tb.Fatalf("waited %v for %s: %v", startTimeout, what, err)
+		case <-pause.C:
+		}
+	}
+}

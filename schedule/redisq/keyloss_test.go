@@ -1,0 +1,264 @@
+package redisq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
+)
+
+// lostKeys are the keys of a shard, and what is said when one of them alone is gone from a shard that is full of everything;
+// empty: nothing, for its loss heals by itself or by an audit. META's loss is that of the generation.
+var lostKeys = map[string]string{
+	"META": "", "DELAY": "items", "READY": "items", "RECORDS": "records", "UNPROVEN": "", "ANSWERING": "", "TIMING_OUT": "",
+	"BLOCKED": "", "HELD": "", "LANES": "lanes", "LEASES": "items", "CLAIMS": "items", "OWNERS": "", "SEEN": "", "LOCKS": "",
+	"WAITERS": "", "WAITING": "", "QUARANTINE": "",
+}
+
+// The sizes tell which key is gone, and only what SQL alone knows makes the shard lost.
+func TestGoneKeysAreNoticed(t *testing.T) {
+	eachServer(t, func(t *testing.T, start starter) { noticesGoneKeys(t, start(t)) })
+}
+
+func noticesGoneKeys(t *testing.T, url string) {
+	for name, want := range lostKeys {
+		t.Run(name, func(t *testing.T) {
+			ix := open(t, url, 1)
+			reset(t, ix, 1)
+			ctx := context.Background()
+			n, token := 0, 0
+			expect := func(want ...string) {
+				t.Helper()
+				gone, err := ix.Gone(ctx, 0)
+				if err != nil || !slices.Equal(gone, want) {
+					t.Fatalf("gone: %v, %v; want %v", gone, err, want)
+				}
+			}
+			expect()
+			fill(t, ix, &n, 100, 5, 1)
+			fill(t, ix, &n, 100, 5, time.Now().Add(time.Hour).UnixMilli())
+			expect()
+			claim(t, ix, &token, 10)
+			expect()
+			do(t, ix, "del", ix.Key(0, name))
+			if want == "" {
+				expect()
+			} else {
+				expect(want)
+			}
+			_, err := ix.Stats(ctx, 0)
+			if lost := name == "META" || name == "RECORDS" || name == "LANES"; errors.Is(err, schedule.ErrLost) != lost {
+				t.Errorf("without %s: %v", name, err)
+			}
+		})
+	}
+	// Lane settings are remembered although no lane has anything to do.
+	ix := open(t, url, 1)
+	reset(t, ix, 1)
+	if err := ix.SetLanes(context.Background(), []schedule.LaneSetting{{Lane: 1, Limit: 3, Version: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	do(t, ix, "del", ix.Key(0, "LANES"))
+	if gone, err := ix.Gone(context.Background(), 0); err != nil || !slices.Equal(gone, []string{"lanes"}) {
+		t.Errorf("gone: %v, %v; want lanes", gone, err)
+	}
+}
+
+// A ledger is what SQL would know: which items are open, and when they are due.
+type ledger struct {
+	mu   sync.Mutex
+	open map[string]schedule.Item
+	// done counts how often an item's result was recorded first, and again counts what SQL's stamp would have refused.
+	done  map[string]int
+	again int
+	n     int
+}
+
+func (l *ledger) accept(count int, due int64) []schedule.Item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	items := itemsOf(&l.n, count, 5, due)
+	for _, it := range items {
+		l.open[it.ID] = it
+	}
+	return items
+}
+
+// finish records results, and answers with the settlements of those that were open.
+func (l *ledger) finish(leases []schedule.Lease) []schedule.Settlement {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var settlements []schedule.Settlement
+	for _, lease := range leases {
+		s := schedule.Settlement{Item: lease.Item, Token: lease.Token, Outcome: schedule.Ack, Signal: schedule.Answered, Won: true}
+		if _, open := l.open[lease.ID]; !open {
+			l.again++
+			s.Won = false
+		} else {
+			l.done[lease.ID]++
+			delete(l.open, lease.ID)
+		}
+		settlements = append(settlements, s)
+	}
+	return settlements
+}
+
+// overdue returns the open items that are due.
+func (l *ledger) overdue(now int64) []schedule.Item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var items []schedule.Item
+	for _, it := range l.open {
+		if it.Due <= now {
+			items = append(items, it)
+		}
+	}
+	return items
+}
+
+// Each key alone is deleted under load: whatever is gone, everything is claimed in the end, by nothing but what a dispatcher
+// does anyway: sweeps, audits, a rebuild where the shard says that it is lost, and leases that run out.
+func TestEachKeyAloneIsLostUnderLoad(t *testing.T) {
+	needsServer(t)
+	url := queuetest.StartRedis(t)
+	for name, noticed := range lostKeys {
+		t.Run(name, func(t *testing.T) { loseUnderLoad(t, open(t, url, 1), name, false) })
+		if noticed != "" {
+			t.Run(name+"/noticed", func(t *testing.T) { loseUnderLoad(t, open(t, url, 1), name, true) })
+		}
+	}
+}
+
+func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
+	reset(t, ix, 1)
+	ctx := context.Background()
+	l := &ledger{open: make(map[string]schedule.Item), done: make(map[string]int)}
+	token, generation := 0, int64(1)
+	// A quarter of the leases is never settled: their dispatcher has died.
+	work := func() {
+		token++
+		c, err := ix.Claim(ctx, 0, schedule.ClaimRequest{
+			Owner: "owner", Token: fmt.Sprint("token-", token), Max: 64, MaxUncertain: 64, MaxTimingOut: 64, Lease: 20 * time.Second, LaneLimit: 100,
+		})
+		if err == nil {
+			_, err = ix.Settle(ctx, l.finish(c.Leases[len(c.Leases)/4:]))
+		}
+		if err != nil && !errors.Is(err, schedule.ErrLost) {
+			t.Fatal(err)
+		}
+	}
+	add := func(count int, after time.Duration) {
+		if _, err := ix.Ensure(ctx, l.accept(count, time.Now().Add(after).UnixMilli()+ix.Offset())); err != nil && !errors.Is(err, schedule.ErrLost) {
+			t.Fatal(err)
+		}
+	}
+	for round := range 12 {
+		add(50, -time.Minute)
+		add(20, time.Duration(round)*time.Second)
+		if round == 6 {
+			hold := schedule.Settlement{Item: l.accept(1, 1)[0], Token: "t", Outcome: schedule.Reschedule, Won: true}
+			hold.HoldUntil = time.Now().UnixMilli() + ix.Offset() + 10_000
+			if _, err := ix.Settle(ctx, []schedule.Settlement{hold}); err != nil {
+				t.Fatal(err)
+			}
+			do(t, ix, "del", ix.Key(0, name))
+		}
+		work()
+	}
+	until(t, "everything to be claimed", func() bool {
+		upkeep(t, ix, l, &generation, watch)
+		work()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.open) == 0
+	})
+	for id, times := range l.done {
+		if times != 1 {
+			t.Errorf("%s was done %d times", id, times)
+		}
+	}
+	if len(l.done) != l.n {
+		t.Errorf("%d of %d items were done", len(l.done), l.n)
+	}
+	// Nothing is left that an audit would mend once more, nor an end without an item.
+	pass(t, ix, 30*time.Second)
+	claim(t, ix, &token, 0)
+	audit(t, ix, -1)
+	audit(t, ix, 0)
+}
+
+// upkeep is one round of what a dispatcher does beside claiming, some seconds later. Without a watch nothing but errors tells
+// that something is gone.
+func upkeep(t *testing.T, ix *redisq.Index, l *ledger, generation *int64, watch bool) {
+	ctx := context.Background()
+	ix.Advance(5 * time.Second)
+	if watch {
+		if _, err := ix.Gone(ctx, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ix.Stats(ctx, 0); errors.Is(err, schedule.ErrLost) {
+		*generation++
+		reset(t, ix, *generation)
+	}
+	now := time.Now().UnixMilli() + ix.Offset()
+	for page := range slices.Chunk(l.overdue(now-5000), schedule.MaxBatch) {
+		if _, err := ix.Ensure(ctx, page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	audit(t, ix, -1)
+}
+
+// An ensure alone, which is what every sweep does, gives an item back its place, its record, or the end of its lease.
+func TestEnsureGivesBackWhatIsGone(t *testing.T) {
+	needsServer(t)
+	url := queuetest.StartRedis(t)
+	for _, name := range []string{"DELAY", "READY", "RECORDS", "LEASES", "CLAIMS"} {
+		t.Run(name, func(t *testing.T) {
+			ix := open(t, url, 1)
+			reset(t, ix, 1)
+			ctx := context.Background()
+			n, token := 0, 0
+			items := itemsOf(&n, 90, 3, 1)
+			for _, part := range [][]schedule.Item{items[:60], items[60:]} {
+				if _, err := ix.Ensure(ctx, part); err != nil {
+					t.Fatal(err)
+				}
+				if len(part) == 60 {
+					claim(t, ix, &token, 10) // so that some are leased, some ready and some delayed
+				}
+			}
+			do(t, ix, "del", ix.Key(0, name))
+			if _, err := ix.Ensure(ctx, items); err != nil {
+				t.Fatal(err)
+			}
+			refs := make([]schedule.Ref, len(items))
+			for i, it := range items {
+				refs[i] = it.Ref()
+			}
+			positions, err := ix.Lookup(ctx, refs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range positions {
+				if p.Place == schedule.Absent {
+					t.Errorf("%s is nowhere", refs[i].ID)
+				}
+			}
+			pass(t, ix, time.Minute)
+			if c := claim(t, ix, &token, 0); c.Reaped != 10 {
+				t.Errorf("%d leases ran out, want 10", c.Reaped)
+			}
+			pass(t, ix, time.Second)
+			claimAll(t, ix, &token, len(items))
+		})
+	}
+}

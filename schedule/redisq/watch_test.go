@@ -1,0 +1,224 @@
+package redisq_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
+)
+
+// A journal is a log that a test reads.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+// count says how many lines have all the words.
+func (j *journal) count(words ...string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := 0
+	for line := range strings.Lines(j.text.String()) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			n++
+		}
+	}
+	return n
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// watched opens an index that watches ten times a second, and lets it run.
+func watched(t *testing.T, url string, shards int) (*redisq.Index, *journal, *prometheus.Registry) {
+	t.Helper()
+	j, registry := new(journal), prometheus.NewRegistry()
+	ix, err := redisq.Open(context.Background(), redisq.Options{
+		URL: url, Shards: shards, Registerer: registry, Logger: slog.New(slog.NewTextHandler(j, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ix.WatchEvery(100 * time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- ix.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, ix.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return ix, j, registry
+}
+
+func expectMetric(t *testing.T, registry *prometheus.Registry, name string, want float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			m := family.GetMetric()[0]
+			if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+			return
+		}
+	}
+	t.Errorf("there is no %s", name)
+}
+
+// Somebody lets the server evict while it runs: it is said once, with the cure, in the log, the metric and the warnings; and
+// once when it is over.
+func TestPolicyIsWatched(t *testing.T) {
+	eachServer(t, func(t *testing.T, start starter) { watchesPolicy(t, start(t)) })
+}
+
+func watchesPolicy(t *testing.T, url string) {
+	ix, log, registry := watched(t, url, 1)
+	reset(t, ix, 1)
+	if got := ix.Warnings(); got != nil {
+		t.Fatalf("warnings of a sound server: %v", got)
+	}
+	expectMetric(t, registry, "dispatcher_index_unsafe", 0)
+
+	// Without a limit nothing is dropped yet.
+	do(t, ix, "config", "set", "maxmemory-policy", "allkeys-lru")
+	until(t, "the policy to be noticed", func() bool { return log.count("WARN", "once it has a maxmemory", "allkeys-lru") == 1 })
+	if got := ix.Warnings(); got != nil {
+		t.Errorf("warnings without a limit: %v", got)
+	}
+	do(t, ix, "config", "set", "maxmemory", "200mb")
+	until(t, "the limit to be noticed", func() bool { return len(ix.Warnings()) == 1 })
+	if got := ix.Warnings()[0]; !strings.Contains(got, "set maxmemory-policy noeviction") || !strings.Contains(got, "allkeys-lru") {
+		t.Errorf("the warning is %q", got)
+	}
+	expectMetric(t, registry, "dispatcher_index_unsafe", 1)
+	do(t, ix, "config", "set", "maxmemory-policy", "noeviction")
+	until(t, "the cure to be noticed", func() bool { return ix.Warnings() == nil })
+	until(t, "the cure to be logged", func() bool { return log.count("INFO", "trusted") == 1 })
+	expectMetric(t, registry, "dispatcher_index_unsafe", 0)
+	if log.count("ERROR", "would drop") != 1 || log.count("WARN", "once it has") != 1 {
+		t.Errorf("each change is logged once:\n%s", log)
+	}
+}
+
+// A server that evicts is told of, and what it took of the index is not missed for long.
+func TestEvictedKeysAreNoticed(t *testing.T) {
+	needsServer(t)
+	ix, log, _ := watched(t, queuetest.StartRedis(t), 1)
+	reset(t, ix, 1)
+	n, token := 0, 0
+	fill(t, ix, &n, 20_000, 10, time.Now().Add(time.Hour).UnixMilli())
+	do(t, ix, "config", "set", "maxmemory-policy", "allkeys-random")
+	do(t, ix, "config", "set", "maxmemory", "1mb")
+	ctx := context.Background()
+	until(t, "keys to be evicted", func() bool {
+		// Every command makes room first.
+		_ = ix.Client().Set(ctx, "other", strings.Repeat("x", 1000), 0).Err()
+		return log.count("ERROR", "evicted keys") > 0
+	})
+	do(t, ix, "config", "set", "maxmemory", "0")
+	do(t, ix, "config", "set", "maxmemory-policy", "noeviction")
+	// Whatever went, META or another, the shard is lost or whole, and takes items again.
+	until(t, "the index to be as before", func() bool {
+		_, err := ix.Stats(ctx, 0)
+		if errors.Is(err, schedule.ErrLost) {
+			reset(t, ix, 2)
+		}
+		gone, err := ix.Gone(ctx, 0)
+		return err == nil && len(gone) == 0
+	})
+	n = 0
+	fill(t, ix, &n, 20_000, 10, 1)
+	audit(t, ix, -1)
+	claimAll(t, ix, &token, 20_000)
+}
+
+// claimAll claims and acknowledges until so many came, each once.
+func claimAll(t *testing.T, ix *redisq.Index, token *int, n int) {
+	t.Helper()
+	seen := make(map[string]bool)
+	until(t, "all items to be claimed", func() bool {
+		c := claim(t, ix, token, 256)
+		for _, l := range c.Leases {
+			if seen[l.ID] {
+				t.Fatalf("%s was claimed twice", l.ID)
+			}
+			seen[l.ID] = true
+		}
+		settleAll(t, ix, c.Leases, false)
+		return len(seen) >= n
+	})
+	if len(seen) != n {
+		t.Errorf("%d items were claimed, want %d", len(seen), n)
+	}
+}
+
+// A user who may not ask is served, and the log says once that nobody watches.
+func TestServerThatDoesNotTell(t *testing.T) {
+	needsServer(t)
+	raw := queuetest.StartRedis(t)
+	admin := openAs(t, redisq.Options{URL: raw, Prefix: "admin"})
+	do(t, admin, "config", "set", "maxmemory", "200mb")
+	do(t, admin, "config", "set", "maxmemory-policy", "allkeys-lru")
+	for _, user := range [][]any{
+		{"noinfo", "on", ">pw", "~*", "&*", "+@all", "-info", "-config"},
+		{"strict", "on", ">pw", "~dispatcher:*", "&dispatcher:*", "+@all", "-@admin", "-@dangerous"},
+	} {
+		do(t, admin, append([]any{"acl", "setuser"}, user...)...)
+		name := user[0].(string)
+		ix, log, registry := watched(t, strings.Replace(raw, "redis://", "redis://"+name+":pw@", 1), 1)
+		reset(t, ix, 1)
+		n, token := 0, 0
+		fill(t, ix, &n, 3, 1, 1)
+		settleAll(t, ix, claim(t, ix, &token, 3).Leases, false)
+		refused := func() int64 {
+			return rejections(do(t, admin, "info", "commandstats"), "cmdstat_info:")
+		}
+		before := refused()
+		until(t, "three more looks", func() bool { return refused() >= before+3 })
+		if log.count("WARN", "does not tell", "noeviction") != 1 || strings.Contains(log.String(), "pw@") {
+			t.Errorf("%s: the log says\n%s", name, log)
+		}
+		if got := ix.Warnings(); got != nil {
+			t.Errorf("%s: warnings of what cannot be known: %v", name, got)
+		}
+		expectMetric(t, registry, "dispatcher_index_unsafe", 0)
+	}
+}
+
+// rejections reads rejected_calls of one command from INFO commandstats.
+func rejections(info any, command string) int64 {
+	_, line, _ := strings.Cut(info.(string), command)
+	_, count, _ := strings.Cut(line, "rejected_calls=")
+	count, _, _ = strings.Cut(count, ",")
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
