@@ -40,7 +40,9 @@ type Stamp struct {
 	Now int64
 	// Margin is added to each row's attempt timeout to give ClaimUntil = Now + timeout + Margin, in milliseconds.
 	Margin int64
-	Claims []StampClaim
+	// Suspect is with how many claims in a row without a result a row is refused, to be claimed alone; zero: none is.
+	Suspect int
+	Claims  []StampClaim
 }
 
 // A StampClaim is one row of a stamp.
@@ -54,6 +56,8 @@ type StampClaim struct {
 type Stamped struct {
 	Callback
 	Body []byte
+	// Lost: the claim before ended without a result; its attempt was recorded as crashed with this stamp.
+	Lost bool
 }
 
 // A Refusal is a row that was not claimed, with what the index should do instead: park it at Due, or drop it.
@@ -65,6 +69,8 @@ type Refusal struct {
 	Due int64
 	// AttemptCount tells fresh from retry.
 	Retry bool
+	// Suspect: it is due and nobody has it, but too many claims in a row ended without a result. Claim it alone.
+	Suspect bool
 	// Corrupt: the row was claimed and cannot be decoded. It has been set aside: it is Dead, Invalid, its bytes untouched.
 	Corrupt bool
 }

@@ -30,8 +30,11 @@ func (db *DB) Cancel(ctx context.Context, project, id string, now int64, by stor
 		if err != nil {
 			return err
 		}
-		canceled, err = t.cancel(r, now, by)
-		return err
+		var entries []store.AuditEntry
+		if canceled, entries, err = t.cancel(r, now, by); err != nil {
+			return err
+		}
+		return t.audit(entries...)
 	})
 	if err != nil {
 		return store.CanceledCallback{}, fmt.Errorf("cancel %s: %w", id, err)
@@ -42,9 +45,11 @@ func (db *DB) Cancel(ctx context.Context, project, id string, now int64, by stor
 // CancelRef cancels the open callbacks of a reference, oldest first, at most limit; with a topic only those of that one.
 func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error) {
 	var canceled []store.CanceledCallback
-	err := db.change(ctx, func(t *tx) error {
+	// As many rows as in a large group: each is a round trip, and the server may be far away.
+	err := db.alone(ctx, false, db.groupLimit(limit), func(t *tx) error {
 		canceled = nil
 		var open []row
+		var entries []store.AuditEntry
 		if err := t.each(func(rows *sql.Rows) error {
 			r, err := t.db.scanCallback(rows)
 			open = append(open, r)
@@ -60,13 +65,14 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 			return fmt.Errorf("read callbacks: %w", err)
 		}
 		for _, r := range open {
-			c, err := t.cancel(r, now, by)
+			c, entry, err := t.cancel(r, now, by)
 			if err != nil {
 				return err
 			}
 			canceled = append(canceled, c)
+			entries = append(entries, entry...)
 		}
-		return nil
+		return t.audit(entries...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cancel by reference: %w", err)
@@ -74,31 +80,33 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 	return canceled, nil
 }
 
-// cancel cancels one locked row, and audits it if that changes anything.
-func (t *tx) cancel(r row, now int64, by store.Actor) (store.CanceledCallback, error) {
+// cancel cancels one locked row. What it returns for the audit is the caller's to write: nothing, if nothing is changed.
+func (t *tx) cancel(r row, now int64, by store.Actor) (store.CanceledCallback, []store.AuditEntry, error) {
+	// It may have waited for its turn while an attempt was made: the end is not before that.
+	now = max(now, r.UpdatedAt)
 	result := store.CancelDone
 	switch r.StateAt(now) {
 	case store.Attempting:
 		result = store.CancelTooLate
 		if _, err := t.exec(`UPDATE callbacks SET cancel_requested = 1, updated_at = $1 WHERE id = $2`, now, r.ID); err != nil {
-			return store.CanceledCallback{}, fmt.Errorf("request cancel: %w", err)
+			return store.CanceledCallback{}, nil, fmt.Errorf("request cancel: %w", err)
 		}
 		r.CancelRequested, r.UpdatedAt = true, now
 	case store.Scheduled:
 		if err := t.recordLostClaim(&r, now); err != nil {
-			return store.CanceledCallback{}, err
+			return store.CanceledCallback{}, nil, err
 		}
 		if err := t.end(&r, store.Canceled, store.Requested, now); err != nil {
-			return store.CanceledCallback{}, err
+			return store.CanceledCallback{}, nil, err
 		}
 	default:
-		return store.CanceledCallback{Result: store.CancelAlreadyTerminal, Callback: r.Callback}, nil
+		return store.CanceledCallback{Result: store.CancelAlreadyTerminal, Callback: r.Callback}, nil, nil
 	}
 	entry, err := auditOf(r.Project, actionCancel, r.ID, now, by, map[string]any{"result": result})
 	if err != nil {
-		return store.CanceledCallback{}, err
+		return store.CanceledCallback{}, nil, err
 	}
-	return store.CanceledCallback{Result: result, Callback: r.Callback}, t.audit(entry)
+	return store.CanceledCallback{Result: result, Callback: r.Callback}, []store.AuditEntry{entry}, nil
 }
 
 // recordLostClaim writes the attempt of a claim that ended without a result, if the row has one: whoever ends the row now
@@ -198,6 +206,11 @@ func (db *DB) mend(ctx context.Context, project, id string, now int64, change fu
 			return store.ErrPayloadPurged
 		}
 		before := r.Callback
+		// A claim that ended without a result was made for the due time that the row still has, and is recorded with it.
+		if err := t.recordLostClaim(&r, now); err != nil {
+			return err
+		}
+		r.ClaimToken, r.ClaimUntil = "", 0
 		entry, err := change(t, &r)
 		if err != nil {
 			return err
@@ -232,11 +245,14 @@ func (t *tx) writeMended(r *row) error {
 			free_retry = $13,
 			crash_count = $14,
 			url = $15,
-			lane = $16
-		WHERE id = $17`,
+			lane = $16,
+			attempt_seq = $17,
+			claim_until = $18,
+			claim_token = $19
+		WHERE id = $20`,
 		string(r.State), string(r.Reason), r.DueAt, r.FirstDueAt, r.ExpiresAt, r.FinishedAt, r.UpdatedAt, r.LadderBase,
 		string(r.Trigger), string(r.ResumeState), string(r.ResumeReason), flag(r.CancelRequested), flag(r.FreeRetry),
-		r.CrashCount, r.URL, r.LaneID, r.ID)
+		r.CrashCount, r.URL, r.LaneID, r.AttemptSeq, r.ClaimUntil, r.ClaimToken, r.ID)
 	if err != nil {
 		return fmt.Errorf("write callback: %w", err)
 	}

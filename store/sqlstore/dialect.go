@@ -202,8 +202,9 @@ func transient(err error) bool {
 // disconnected says that the connection is gone, or was refused: whether the transaction was committed is unknown.
 func disconnected(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// Class 08: connection exception. 57P: the server shuts down, or starts up. 53300: no connection is free.
-		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") || pg.Code == "53300"
+		// Class 08: connection exception. 57P: the server shuts down, or starts up. 53300: no connection is free. 25P03: it ended
+		// the session because we were away within a transaction.
+		return pg.Code == "25P03" || strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") || pg.Code == "53300"
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true

@@ -33,11 +33,17 @@ func Migrate(ctx context.Context, db *DB) error {
 		if err != nil {
 			return err
 		}
-		_, err = p.Up(ctx)
-		if err = errors.Join(err, unlock()); err != nil {
-			return fmt.Errorf("migrate: %w", err)
+		applied, err := p.Up(ctx)
+		failed, partly := errors.AsType[*goose.PartialError](err)
+		if partly {
+			applied = failed.Applied
+			err = fmt.Errorf("migration %s failed and left nothing behind; the schema is as it was before it, and processes that run go on; start a version whose migration is mended: %w",
+				failed.Failed.Source.Path, failed.Err)
 		}
-		return nil
+		for _, r := range applied {
+			db.logger.Info("migration applied", "version", r.Source.Version, "name", r.Source.Path, "took", r.Duration)
+		}
+		return errors.Join(err, unlock())
 	})
 }
 

@@ -72,6 +72,7 @@ type DB struct {
 	running                  sync.WaitGroup
 
 	statements statementCache
+	era        era
 	lanes      laneCache
 	policies   policyCache
 	ids        idSource
@@ -126,8 +127,8 @@ func (db *DB) openPostgres(o Options) error {
 		conns = defaultMaxConns
 	}
 	conns = max(conns, minMaxConns)
-	db.groups = openPool(config, postgresWriters, stdlib.OptionAfterConnect(byID))
-	db.pool = openPool(config, conns-postgresWriters)
+	db.groups = openPool(config, postgresWriters, db.era.options(byID)...)
+	db.pool = openPool(config, conns-postgresWriters, db.era.options(letGo)...)
 	db.read = db.pool
 	db.migrate = func() (*sql.DB, error) { return stdlib.OpenDB(*config), nil }
 	db.accepts = newWriter(db, "accept")
@@ -173,9 +174,22 @@ func (db *DB) groupLimit(rows int) time.Duration {
 	return commitLimit + time.Duration(rows)*rowLimit
 }
 
+// letGo has the server end a session that does nothing within a transaction: a process that was stopped there, or its machine, would
+// hold the locks of its rows for as long as it is away, and every group of the others that has one of them would wait in vain.
+// Ours go on within milliseconds; 10 s are less than a claim lives, so the rows are free when they are claimed again.
+func letGo(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, "SET idle_in_transaction_session_timeout = '10s'"); err != nil {
+		return fmt.Errorf("set idle_in_transaction_session_timeout: %w", err)
+	}
+	return nil
+}
+
 // byID has a connection of a group writer find rows by their ids. All that it runs does; but plans are made once, often while the
 // tables are nearly empty, and a scan of the whole table that was cheapest then would be kept until statistics change.
 func byID(ctx context.Context, conn *pgx.Conn) error {
+	if err := letGo(ctx, conn); err != nil {
+		return err
+	}
 	for _, path := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
 		if _, err := conn.Exec(ctx, "SET "+path+" = off"); err != nil {
 			return fmt.Errorf("set %s: %w", path, err)
@@ -197,7 +211,8 @@ func (db *DB) openSQLite(ctx context.Context, path string) error {
 		return sqliteDSN(path, append([]string{"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"}, pragmas...)...)
 	}
 	var err error
-	if db.groups, err = sql.Open("sqlite", dsn()+"&_txlock=immediate"); err != nil {
+	// What a statement sets aside to undo itself is a few rows, and must not need a file: there may be no descriptor left.
+	if db.groups, err = sql.Open("sqlite", dsn("temp_store(MEMORY)")+"&_txlock=immediate"); err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	db.groups.SetMaxOpenConns(1)

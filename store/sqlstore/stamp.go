@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -23,6 +24,14 @@ type stampEntry struct {
 }
 
 func (e *stampEntry) fail(err error) { e.stamped, e.refused, e.err = nil, nil, err }
+
+// suspectFrom is the count of crashes from which on a row is refused.
+func (e *stampEntry) suspectFrom() int64 {
+	if e.stamp.Suspect == 0 {
+		return math.MaxInt32
+	}
+	return int64(e.stamp.Suspect)
+}
 
 func (e *stampEntry) refuse(r store.Refusal) { e.stamped, e.refused, e.err = nil, &r, nil }
 
@@ -113,7 +122,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 			corrupt = append(corrupt, r.ID)
 			e.refuse(store.Refusal{ID: r.ID, Terminal: true, Corrupt: true, Retry: r.AttemptCount > 0})
 		default:
-			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body}
+			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body, Lost: r.lostAt > 0}
 		}
 	}
 	if err := t.insertAttempts(lost); err != nil {
@@ -148,6 +157,7 @@ func (t *tx) claimRows(entries []*stampEntry) ([]claimedRow, error) {
 		ints("stamped_at", entries, func(e *stampEntry) int64 { return e.stamp.Now }),
 		ints("margin", entries, func(e *stampEntry) int64 { return e.stamp.Margin }),
 		ints("diverts", entries, func(e *stampEntry) int64 { return int64(e.Diverts) }),
+		ints("suspect", entries, func(e *stampEntry) int64 { return e.suspectFrom() }),
 	})
 	if err != nil {
 		return nil, err
@@ -174,6 +184,7 @@ func (t *tx) claimRows(entries []*stampEntry) ([]claimedRow, error) {
 			AND `+isOpen+`
 			AND callbacks.due_at <= i.stamped_at
 			AND callbacks.claim_until <= i.stamped_at
+			AND callbacks.crash_count < i.suspect
 		RETURNING `+callbackColumns+`,
 			(SELECT payloads.body FROM payloads WHERE payloads.id = callbacks.payload_id)`, args...)
 	if err != nil {
@@ -214,7 +225,8 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 		case r.ClaimUntil > e.stamp.Now:
 			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil), Retry: r.AttemptCount > 0})
 		default:
-			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0})
+			suspect := r.DueAt <= e.stamp.Now && int64(r.CrashCount) >= e.suspectFrom()
+			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Suspect: suspect})
 		}
 		return nil
 	}, `SELECT `+callbackColumns+`,

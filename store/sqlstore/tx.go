@@ -163,6 +163,9 @@ func (db *DB) transact(ctx context.Context, pool *sql.DB, limit time.Duration, f
 		if err == nil {
 			return nil
 		}
+		if readOnly(err) {
+			db.era.end()
+		}
 		if try == maxTries || ctx.Err() != nil || !transient(err) {
 			if unavailable(err) || ctx.Err() != nil {
 				return fmt.Errorf("%w: %w", store.ErrUnavailable, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -19,13 +20,18 @@ const (
 // idempotencyAge is how long a key lives at least. While its callback is open it lives on.
 const idempotencyAge = 7 * 24 * time.Hour
 
+// leaseSlack is by how many milliseconds a lease may end later than one that is taken now, none of which lasts longer. One that
+// ends later still was taken before the clock was set back, and would outlive its holder by as much.
+const leaseSlack = 60_000
+
 // TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held.
 func (db *DB) TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error) {
 	held := false
 	err := db.change(ctx, func(t *tx) error {
 		n, err := t.exec(`INSERT INTO leases (name, holder, held_until) VALUES ($1, $2, $3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
-			WHERE leases.holder = excluded.holder OR leases.held_until <= $4`, name, holder, now+ttl.Milliseconds(), now)
+			WHERE leases.holder = excluded.holder OR leases.held_until <= $4
+				OR leases.held_until > excluded.held_until + `+strconv.Itoa(leaseSlack), name, holder, now+ttl.Milliseconds(), now)
 		held = n > 0
 		return err
 	})

@@ -96,6 +96,32 @@ func (db *DB) ByID(ctx context.Context, ids []string) ([]store.OpenRow, error) {
 		ORDER BY due_at, id`, args...)
 }
 
+// Known returns those of the ids that there is a row of, whatever its state.
+func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	columns := []column{{name: "id", texts: ids}}
+	input, _ := db.dialect.input(1, columns)
+	args, err := db.dialect.args(columns)
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	err = queryEach(ctx, db.read, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		known = append(known, id)
+		return err
+	}, `SELECT id FROM callbacks WHERE id IN (SELECT i.id FROM `+input+`) ORDER BY id`, args...)
+	if err != nil {
+		return nil, readError("find rows", err)
+	}
+	return known, nil
+}
+
 // Expire ends up to limit open, unclaimed rows whose expiry has passed as Dead, Expired, and returns them as they were.
 // One whose cancel was requested ends Canceled, one that was retried once from a terminal state falls back to that.
 func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {

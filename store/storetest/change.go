@@ -47,6 +47,22 @@ func testCancel(f *fixture) {
 	}
 }
 
+// testCancelWaited cancels with a time that was read before an attempt was made: the callback did not end before it.
+func testCancelWaited(f *fixture) {
+	c := f.accept(nil)
+	asked := f.now
+	s := f.claim(c.ID)
+	f.now += 20
+	f.win(f.failed(s))
+	got, err := f.Cancel(f.ctx(), project, c.ID, asked, actor)
+	if err != nil || got.Result != store.CancelDone || got.Callback.FinishedAt != f.now {
+		f.Errorf("cancel: %+v %v, want the end at %d", got, err, f.now)
+	}
+	if c := f.get(c.ID); c.FinishedAt != f.now {
+		f.Errorf("it ended at %d, before its attempt at %d", c.FinishedAt, f.now)
+	}
+}
+
 func testCancelAttempting(f *fixture) {
 	for name, tt := range map[string]struct {
 		result func(store.Stamped) store.Result
@@ -270,6 +286,36 @@ func testReschedule(f *fixture) {
 	for _, id := range []string{ok.ID, canceled.ID} {
 		if _, err := f.Reschedule(f.ctx(), project, id, f.now, f.now, actor); !errors.Is(err, store.ErrTerminal) {
 			f.Errorf("reschedule of a terminal one: %v", err)
+		}
+	}
+}
+
+// testMendCrashed reschedules and retries after attempts that never came back: what they were is recorded as it was, not as
+// what comes next.
+func testMendCrashed(f *fixture) {
+	moved, retried := f.accept(nil), f.accept(nil)
+	late := f.claim(moved.ID)
+	f.claim(retried.ID)
+	f.now += claimLasts
+	if _, err := f.Reschedule(f.ctx(), project, moved.ID, f.now+5000, f.now, actor); err != nil {
+		f.Fatal(err)
+	}
+	f.retry(retried.ID, store.Once)
+	for _, c := range []store.Callback{moved, retried} {
+		attempts := f.attempts(c.ID)
+		if len(attempts) != 1 || attempts[0].Class != store.ClassCrashed || attempts[0].DueAt != c.DueAt || attempts[0].Trigger != store.BySchedule {
+			f.Errorf("record of the crash: %+v", attempts)
+		}
+	}
+	if got := f.commit(f.succeeded(late)); got.Won || got.Number != 1 {
+		f.Errorf("a result of before the reschedule: %+v", got)
+	}
+	f.now += 5000
+	f.win(f.succeeded(f.claim(moved.ID)))
+	f.win(f.succeeded(f.claim(retried.ID)))
+	for _, id := range []string{moved.ID, retried.ID} {
+		if attempts := f.attempts(id); len(attempts) != 2 || attempts[1].Number != 2 || attempts[1].Class != store.ClassOK {
+			f.Errorf("attempts: %+v", attempts)
 		}
 	}
 }

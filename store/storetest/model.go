@@ -211,6 +211,14 @@ func (m *model) opCancel(t *rapid.T) {
 	}
 }
 
+// lose records a claim that ended without a result.
+func (m *modelRow) lose() {
+	if m.token != "" {
+		m.attempts++
+		m.token, m.claimUntil = "", 0
+	}
+}
+
 func (m *model) opRetry(t *rapid.T) {
 	r := m.pick(t)
 	ladder := rapid.SampledFrom([]store.Ladder{store.Once, store.Restart}).Draw(t, "ladder")
@@ -221,6 +229,7 @@ func (m *model) opRetry(t *rapid.T) {
 	if err != nil {
 		return
 	}
+	r.lose()
 	if r.state.Terminal() {
 		r.crashes = 0
 		if ladder == store.Restart {
@@ -244,6 +253,7 @@ func (m *model) opReschedule(t *rapid.T) {
 	if err != nil {
 		return
 	}
+	r.lose()
 	if r.state == store.Dead {
 		r.crashes, r.resume, r.state = 0, store.Dead, store.Scheduled
 	}

@@ -24,10 +24,24 @@ import (
 // postgresStart is how long a server may take until it answers.
 const postgresStart = 30 * time.Second
 
-// A Postgres is a real server of its own, on 127.0.0.1, with fsync on.
+// A Postgres is a real server of its own, on 127.0.0.1, with fsync on. It can end and be started again on the same port and
+// the same data, as a test of what that costs needs it.
 type Postgres struct {
 	url       *url.URL
 	databases atomic.Int64
+
+	bin, dir   string
+	credential *syscall.Credential
+	args       []string
+	server     *postmaster
+}
+
+// A postmaster is one run of the server.
+type postmaster struct {
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{} // closed when it has
+	exit  error
 }
 
 // StartPostgres starts a PostgreSQL server that ends with the test, and returns the URL of its first database. The
@@ -40,14 +54,6 @@ func StartPostgres(tb testing.TB) string {
 // NewPostgres is StartPostgres for tests that need more than one database, or want to disturb the server.
 func NewPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
-	bin, err := postgresBinaries()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	credential, err := postgresUser()
-	if err != nil {
-		tb.Fatal(err)
-	}
 	// Not tb.TempDir: its parents are closed to the user that the server runs as.
 	dir, err := os.MkdirTemp("", "postgres-*")
 	if err != nil {
@@ -58,8 +64,23 @@ func NewPostgres(tb testing.TB) *Postgres {
 			tb.Errorf("remove the server's directory: %v", err)
 		}
 	})
-	if credential != nil {
-		if err := os.Chown(dir, int(credential.Uid), int(credential.Gid)); err != nil {
+	return NewPostgresIn(tb, dir)
+}
+
+// NewPostgresIn is NewPostgres in a directory of the caller's, which becomes the server's and must be open to whoever the
+// server runs as. Further arguments are initdb's.
+func NewPostgresIn(tb testing.TB, dir string, initdb ...string) *Postgres {
+	tb.Helper()
+	p := &Postgres{dir: dir}
+	var err error
+	if p.bin, err = postgresBinaries(); err != nil {
+		tb.Fatal(err)
+	}
+	if p.credential, err = postgresUser(); err != nil {
+		tb.Fatal(err)
+	}
+	if p.credential != nil {
+		if err := os.Chown(dir, int(p.credential.Uid), int(p.credential.Gid)); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -67,57 +88,139 @@ func NewPostgres(tb testing.TB) *Postgres {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	command := func(name string, args ...string) *exec.Cmd {
-		c := exec.Command(filepath.Join(bin, name), args...)
-		c.Dir = dir
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Pdeathsig: syscall.SIGKILL}
-		return c
-	}
 	data := filepath.Join(dir, "data")
-	if out, err := command("initdb", "--pgdata", data, "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8",
-		"--locale", "C", "--no-sync").CombinedOutput(); err != nil {
+	initdb = append([]string{"--pgdata", data, "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync"}, initdb...)
+	if out, err := p.command("initdb", initdb...).CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
 	}
-	p := &Postgres{url: &url.URL{
+	p.url = &url.URL{
 		Scheme: "postgres", User: url.User("dispatcher"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Path: "/postgres", RawQuery: "sslmode=disable",
-	}}
-	p.run(tb, filepath.Join(dir, "log"), command("postgres", "-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", dir,
-		"-c", "max_connections=400", "-c", "shared_buffers=64MB"))
+	}
+	p.args = []string{"-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", dir, "-c", "max_connections=400", "-c", "shared_buffers=64MB"}
+	tb.Cleanup(func() { p.shutDown(tb) })
+	p.Start(tb)
 	return p
 }
 
-// run starts the server, ends it with the test, and returns when it answers.
-func (p *Postgres) run(tb testing.TB, logPath string, server *exec.Cmd) {
+// command runs one of PostgreSQL's programs as the server's user.
+func (p *Postgres) command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(filepath.Join(p.bin, name), args...)
+	c.Dir = p.dir
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: p.credential, Pdeathsig: syscall.SIGKILL}
+	return c
+}
+
+// Start starts a server that has ended, and returns when it answers. What a killed server's sessions still hold keeps the next
+// one from starting for a moment.
+func (p *Postgres) Start(tb testing.TB) {
 	tb.Helper()
-	log, err := os.Create(logPath)
+	deadline := time.Now().Add(postgresStart)
+	for {
+		err := p.begin()
+		if err == nil {
+			err = p.wait()
+		}
+		if err == nil {
+			return
+		}
+		if !p.HasEnded() || time.Now().After(deadline) {
+			tb.Fatalf("postgres does not answer: %v\n%s", err, p.Log())
+		}
+		time.Sleep(100 * time.Millisecond) // between two starts of a poll with a deadline
+	}
+}
+
+// begin starts the server and waits for nothing. Its log goes on where that of the last run ended.
+func (p *Postgres) begin() error {
+	m := &postmaster{cmd: p.command("postgres", p.args...), log: p.dir + ".log", ended: make(chan struct{})}
+	log, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
-	server.Stdout, server.Stderr = log, log
-	err = server.Start()
+	m.cmd.Stdout, m.cmd.Stderr = log, log
+	err = m.cmd.Start()
 	if err = errors.Join(err, log.Close()); err != nil {
-		tb.Fatalf("start postgres: %v", err)
+		return fmt.Errorf("start postgres: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Wait() }()
-	tb.Cleanup(func() {
-		// SIGINT: sessions are cut off, the server ends in order.
-		if err := server.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			tb.Errorf("stop postgres: %v", err)
+	go func() {
+		defer close(m.ended)
+		m.exit = m.cmd.Wait()
+	}()
+	p.server = m
+	return nil
+}
+
+// Stop ends the server at once, as pg_ctl stop -m immediate does: sessions are cut off, nothing is written down, the next start
+// recovers. It returns when the server has ended.
+func (p *Postgres) Stop() error { return p.end(syscall.SIGQUIT) }
+
+// Kill is kill -9 of the server's first process; its sessions end when they notice. It returns when the process has ended.
+func (p *Postgres) Kill() error { return p.end(syscall.SIGKILL) }
+
+func (p *Postgres) end(with syscall.Signal) error {
+	if err := p.server.cmd.Process.Signal(with); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end postgres: %w", err)
+	}
+	select {
+	case <-p.server.ended:
+		return nil
+	case <-time.After(postgresStart):
+		return fmt.Errorf("postgres has not ended %s after %s", postgresStart, with)
+	}
+}
+
+// HasEnded says whether the server has ended, by whatever cause.
+func (p *Postgres) HasEnded() bool {
+	select {
+	case <-p.server.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// KillBackend is kill -9 of one session of the database: the server then ends all sessions, and recovers.
+func (p *Postgres) KillBackend(ctx context.Context, database string) error {
+	db, err := sql.Open("pgx", p.URL())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var pid int
+	err = db.QueryRowContext(ctx, `SELECT pid FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+		ORDER BY state_change DESC LIMIT 1`, database).Scan(&pid)
+	if err != nil {
+		return fmt.Errorf("find a session of %s: %w", database, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill session %d: %w", pid, err)
+	}
+	return nil
+}
+
+// Log is the end of what the server has written.
+func (p *Postgres) Log() string {
+	text, err := os.ReadFile(p.server.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4000):])
+}
+
+// shutDown ends the server with the test.
+func (p *Postgres) shutDown(tb testing.TB) {
+	if p.server == nil {
+		return
+	}
+	// SIGINT: sessions are cut off, the server ends in order.
+	if err := p.end(syscall.SIGINT); err != nil {
+		if err := p.Kill(); err != nil {
+			tb.Errorf("kill postgres: %v", err)
 		}
-		select {
-		case <-ended:
-		case <-time.After(postgresStart):
-			if err := server.Process.Kill(); err != nil {
-				tb.Errorf("kill postgres: %v", err)
-			}
-			<-ended
-		}
-	})
-	if err := p.wait(ended); err != nil {
-		text, rerr := os.ReadFile(logPath)
-		tb.Fatalf("postgres does not answer: %v\n%s", errors.Join(err, rerr), text)
+	}
+	if err := os.Remove(p.server.log); err != nil {
+		tb.Errorf("remove the server's log: %v", err)
 	}
 }
 
@@ -147,7 +250,7 @@ func (p *Postgres) Database(tb testing.TB) string {
 }
 
 // wait returns when the server answers, or has ended.
-func (p *Postgres) wait(ended chan error) error {
+func (p *Postgres) wait() error {
 	ctx, cancel := context.WithTimeout(context.Background(), postgresStart)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -158,9 +261,8 @@ func (p *Postgres) wait(ended chan error) error {
 			return nil
 		}
 		select {
-		case exit := <-ended:
-			ended <- exit
-			return fmt.Errorf("it has ended: %w", exit)
+		case <-p.server.ended:
+			return fmt.Errorf("it has ended: %v", p.server.exit)
 		case <-ctx.Done():
 			return err
 		case <-tick.C:

@@ -115,6 +115,48 @@ func testStampAfterCrash(f *fixture) {
 	}
 }
 
+// testStampSuspect has rows whose claims ended without a result: a batch leaves them out from so many on, a claim of their own
+// does not.
+func testStampSuspect(f *fixture) {
+	fresh, once, twice, later := f.accept(nil), f.accept(nil), f.accept(nil), f.accept(nil)
+	f.claim(twice.ID)
+	f.claim(later.ID)
+	f.now += claimLasts
+	f.claim(twice.ID)
+	f.claim(once.ID)
+	last := f.claim(later.ID)
+	f.now += claimLasts
+	f.win(f.failed(last)) // a result clears it
+	batch := func(ids ...string) ([]store.Stamped, []store.Refusal) {
+		s := store.Stamp{Token: f.token(), Now: f.now, Margin: margin, Suspect: 2}
+		for _, id := range ids {
+			s.Claims = append(s.Claims, store.StampClaim{ID: id})
+		}
+		stamped, refused, err := f.Stamp(f.ctx(), s)
+		if err != nil {
+			f.Fatalf("stamp: %v", err)
+		}
+		return stamped, refused
+	}
+	stamped, refused := batch(fresh.ID, once.ID, twice.ID)
+	if want := (store.Refusal{ID: twice.ID, Due: twice.DueAt, Suspect: true}); len(stamped) != 2 || len(refused) != 1 || refused[0] != want {
+		f.Fatalf("%d stamped, refused %+v; want 2, %+v", len(stamped), refused, want)
+	}
+	if c := f.get(twice.ID); c.CrashCount != 2 || c.StateAt(f.now) != store.Scheduled {
+		f.Errorf("a refused suspect was changed: %+v", c)
+	}
+	if s := f.claim(twice.ID); s.CrashCount != 3 || s.AttemptSeq != 2 {
+		f.Errorf("a suspect claimed alone: %+v", s.Callback)
+	}
+	if _, refused := batch(twice.ID); len(refused) != 1 || refused[0].Suspect || refused[0].Due <= f.now {
+		f.Errorf("a suspect that somebody has: %+v", refused)
+	}
+	f.now += 1000
+	if stamped, _ := batch(later.ID); len(stamped) != 1 {
+		f.Errorf("one that had a result is a suspect still")
+	}
+}
+
 func testStampCorrupt(f *fixture) {
 	good, bad := f.accept(nil), f.accept(nil)
 	if err := f.Damage(f.ctx(), bad.ID); err != nil {

@@ -35,6 +35,7 @@ type Walks interface {
 	Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error)
 	Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error)
 	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
+	Known(ctx context.Context, ids []string) ([]string, error)
 	Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
 	DropClaims(ctx context.Context, now int64) (int, error)
 }
@@ -97,6 +98,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Stamp/Refuses":             testStampRefuses,
 		"Stamp/SameToken":           testStampSameToken,
 		"Stamp/Crash":               testStampAfterCrash,
+		"Stamp/Suspect":             testStampSuspect,
 		"Stamp/Corrupt":             testStampCorrupt,
 		"Commit/Reschedule":         testCommitReschedule,
 		"Commit/Terminal":           testCommitTerminal,
@@ -106,6 +108,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Commit/KeepCrashCount":     testCommitKeepsCrashCount,
 		"Commit/UncleanText":        testCommitUncleanText,
 		"Change/Cancel":             testCancel,
+		"Change/CancelWaited":       testCancelWaited,
 		"Change/CancelAttempting":   testCancelAttempting,
 		"Change/CancelCrashed":      testCancelCrashed,
 		"Change/CancelRef":          testCancelRef,
@@ -114,6 +117,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Change/RetryRestart":       testRetryRestart,
 		"Change/RetryRefused":       testRetryRefused,
 		"Change/Reschedule":         testReschedule,
+		"Change/MendCrashed":        testMendCrashed,
 		"Change/Audit":              testAudit,
 		"Walk/Pages":                testWalks,
 		"Walk/Claimed":              testClaimedWalk,

@@ -24,6 +24,10 @@ func testLease(f *fixture) {
 	if !try("a", f.now) || try("b", f.now+9_999) || !try("a", f.now+9_999) || try("b", f.now+10_000) || !try("b", f.now+19_999) || try("a", f.now+20_000) {
 		f.Error("the lease was not held by one at a time until its end")
 	}
+	// The holder at f.now+20,000 dies, and the clock is set back: a little is waited for, an hour is not.
+	if try("c", f.now+12_000) || !try("c", f.now+20_000-3600_000) || try("a", f.now+20_000-3600_000) {
+		f.Error("a lease outlived its holder by as much as the clock was set back")
+	}
 	var wg sync.WaitGroup
 	var holders atomic.Int32
 	for i := range 8 {

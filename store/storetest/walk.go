@@ -82,6 +82,14 @@ func testWalks(f *fixture) {
 	if rows, err := f.ByID(f.ctx(), nil); err != nil || len(rows) != 0 {
 		f.Errorf("no ids: %v, %v", err, rows)
 	}
+	known, err := f.Known(f.ctx(), []string{want[4], ended.ID, f.id(), want[1]})
+	slices.Sort(known)
+	if has := []string{ended.ID, want[1], want[4]}; err != nil || !slices.Equal(known, slices.Sorted(slices.Values(has))) {
+		f.Errorf("known ids: %v, %v, want %v", err, known, has)
+	}
+	if known, err := f.Known(f.ctx(), nil); err != nil || len(known) != 0 {
+		f.Errorf("no ids are known: %v, %v", err, known)
+	}
 }
 
 func testClaimedWalk(f *fixture) {
