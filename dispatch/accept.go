@@ -57,8 +57,12 @@ func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) 
 	for i := range accepted {
 		a := &accepted[i]
 		receipts[places[i]] = Receipt{Callback: a.Callback, Replayed: a.Replayed, Err: a.Err}
-		if a.Err == nil && !a.Replayed && a.Callback.State == store.Scheduled {
-			e.enqueue.add(item(&a.Callback))
+		if a.Err != nil || a.Callback.State != store.Scheduled {
+			continue
+		}
+		// A replay is told to the index too: where the first reply was lost, nobody has told it yet. What it holds stays.
+		e.enqueue.add(item(&a.Callback))
+		if !a.Replayed {
 			fresh++
 		}
 	}

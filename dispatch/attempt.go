@@ -12,16 +12,49 @@ import (
 )
 
 // attempt makes one attempt of a stamped callback, releases its lock, and passes the result on to be settled. Claimed is when
-// this process got the claim.
-func (e *Engine) attempt(ctx context.Context, w *store.Stamped, l *schedule.Lease, claimed time.Time) {
+// this process got the claim; committed is closed, if it is not nil, when the result is in SQL or was given up.
+func (e *Engine) attempt(ctx context.Context, w *store.Stamped, l *schedule.Lease, claimed time.Time, committed chan<- struct{}) {
 	defer e.attempts.Done()
 	e.inFlight.Add(1)
 	defer e.inFlight.Add(-1)
+	if w.Lost {
+		e.metrics.crashed.Inc()
+	}
 	r := e.try(ctx, w, l, claimed)
-	e.unlock(ctx, l)
+	if committed != nil {
+		r.committed, r.urgent = committed, true
+	}
+	r.generation = e.keeper.get().Generation
+	unlocked := e.unlockSoon(ctx, l)
 	// The settler takes it before the slot is free: so what waits to be settled is bounded by the slots and its queue.
-	e.settler.add(r)
+	e.settler.add(ctx, r)
+	<-unlocked
 	e.slots.release(l.Health)
+}
+
+// unlockPatience is how long the result of an attempt waits for its lock to be released: an index that hangs must not use up what
+// is left of the claim.
+const unlockPatience = 100 * time.Millisecond
+
+// unlockSoon releases the lease's lock, if it has one, and returns when that is done or takes too long; the channel is closed
+// when it is done.
+func (e *Engine) unlockSoon(ctx context.Context, l *schedule.Lease) <-chan struct{} {
+	done := make(chan struct{})
+	if l.Lock == "" {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		e.unlock(ctx, l)
+	}()
+	timer := time.NewTimer(unlockPatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	return done
 }
 
 // An ended attempt is a result that is to be committed, and what the index is to be told if it wins.
@@ -34,6 +67,10 @@ type ended struct {
 	// urgent results are not held back for a batch: somebody waits for them.
 	urgent bool
 	class  store.Class
+	// generation of the index when the lock was released: a rebuild since then may have taken it again for this attempt.
+	generation int64
+	// committed is closed when the result was committed, or given up; nil: nobody waits for it.
+	committed chan<- struct{}
 }
 
 // try decides how the claimed callback goes on; mostly by sending it.
@@ -57,7 +94,7 @@ func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, c
 				Class: store.ClassPanic, Outcome: store.AttemptUnknown, Error: "the attempt panicked in the dispatcher",
 				StartedAt: started, EndedAt: time.Now(),
 			}
-			out = e.decide(w, l, resp)
+			out = e.decide(ctx, w, l, resp)
 		}
 	}()
 	if !e.extend(ctx, w, l) {
@@ -73,7 +110,7 @@ func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, c
 	}
 	resp := e.send(ctx, w)
 	failpoint("after_send")
-	return e.decide(w, l, resp)
+	return e.decide(ctx, w, l, resp)
 }
 
 // extend lengthens the lease, once, where the claim in SQL lives longer, and the lock with it. It says whether a lock that
@@ -130,6 +167,6 @@ func (e *Engine) send(ctx context.Context, w *store.Stamped) outbound.Response {
 		}
 		r.Secrets = secrets
 	}
-	failpoint("before_send")
+	failpointOf("before_send", r.URL)
 	return e.o.Sender.Send(ctx, r)
 }

@@ -33,12 +33,13 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 	waker := e.wakers[shard]
 	batch := max(claimBatchMin, min(claimBatch, e.o.Workers/len(e.wakers)))
 	empty := 0
+	var seen tide
 	for ctx.Err() == nil {
 		if !e.mayClaim(ctx, waker) {
 			continue
 		}
 		g := e.slots.reserve(batch)
-		sent := time.Now()
+		sent, generation := time.Now(), e.keeper.get().Generation
 		claimed, err := e.claim(ctx, shard, token, g)
 		if err != nil {
 			e.slots.settle(g, nil)
@@ -49,6 +50,13 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 		e.clock.observe(claimed.Now, sent)
 		e.slots.settle(g, claimed.Leases)
 		e.metrics.claimed(&claimed)
+		if before := seen.seq; seen.fell(generation, claimed.Seq) {
+			e.attempts.Add(1)
+			go func() {
+				defer e.attempts.Done()
+				e.rolledBack(ctx, shard, before, claimed.Seq)
+			}()
+		}
 		if len(claimed.Leases) > 0 {
 			empty = 0
 			failpoint("after_claim")

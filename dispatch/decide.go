@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ const (
 
 // decide turns how an attempt ended into what follows: state and reason, the next due time, what is charged, and what the
 // lane learns. It is the retry policy, whole; the store only applies it.
-func (e *Engine) decide(w *store.Stamped, l *schedule.Lease, resp outbound.Response) ended {
+func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease, resp outbound.Response) ended {
 	endedAt := e.clock.at(resp.EndedAt)
 	a := &store.Attempt{
 		CallbackID:        w.ID,
@@ -61,7 +62,7 @@ func (e *Engine) decide(w *store.Stamped, l *schedule.Lease, resp outbound.Respo
 	if resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503) {
 		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, w.Policy.RetryAfterCap, maxHold))
 	}
-	e.next(w, &resp, endedAt, &out)
+	e.next(ctx, w, &resp, endedAt, &out)
 	if out.result.State != store.Scheduled {
 		out.result.DueAt = 0
 		return out
@@ -80,7 +81,7 @@ func (e *Engine) decide(w *store.Stamped, l *schedule.Lease, resp outbound.Respo
 const urgentWithin = 20 * time.Millisecond
 
 // next fills in state, reason and due time of the result.
-func (e *Engine) next(w *store.Stamped, resp *outbound.Response, endedAt time.Time, out *ended) {
+func (e *Engine) next(ctx context.Context, w *store.Stamped, resp *outbound.Response, endedAt time.Time, out *ended) {
 	r := &out.result
 	later := func(wait time.Duration) { r.DueAt = schedule.DueAfter(endedAt, wait) }
 	switch {
@@ -121,12 +122,33 @@ func (e *Engine) next(w *store.Stamped, resp *outbound.Response, endedAt time.Ti
 		r.State, r.Reason = store.Dead, store.Invalid
 	default:
 		r.Charge, r.Attempt.Charged = true, true
-		e.failed(w, resp, endedAt, r)
+		e.failed(ctx, w, resp, endedAt, r)
 	}
 }
 
+// blockedBefore counts the charged attempts in a row that the egress guard has refused. If they cannot be read it says none: the
+// callback goes on, and the next attempt asks again.
+func (e *Engine) blockedBefore(ctx context.Context, w *store.Stamped) int {
+	attempts, err := e.o.Store.Attempts(context.WithoutCancel(ctx), w.Project, w.ID)
+	if err != nil {
+		e.log.Warn("the attempts of a blocked callback cannot be read", "callback_id", store.CallbackPrefix+w.ID, "error", err)
+		return 0
+	}
+	n := 0
+	for i := len(attempts) - 1; i >= 0; i-- {
+		switch a := &attempts[i]; {
+		case !a.Charged || a.Stale:
+		case a.Class == store.ClassBlocked:
+			n++
+		default:
+			return n
+		}
+	}
+	return n
+}
+
 // failed walks the ladder after a charged failure.
-func (e *Engine) failed(w *store.Stamped, resp *outbound.Response, endedAt time.Time, r *store.Result) {
+func (e *Engine) failed(ctx context.Context, w *store.Stamped, resp *outbound.Response, endedAt time.Time, r *store.Result) {
 	if resp.Status != 0 && slices.Contains(w.Policy.StopOn, resp.Status) {
 		r.State, r.Reason = store.Dead, store.Rejected
 		if resp.Status == 410 {
@@ -134,7 +156,7 @@ func (e *Engine) failed(w *store.Stamped, resp *outbound.Response, endedAt time.
 		}
 		return
 	}
-	if resp.Class == store.ClassBlocked && w.LastClass == store.ClassBlocked && w.AttemptCount+1 >= blockedTries {
+	if resp.Class == store.ClassBlocked && w.LastClass == store.ClassBlocked && e.blockedBefore(ctx, w)+1 >= blockedTries {
 		r.State, r.Reason = store.Dead, store.Blocked
 		return
 	}

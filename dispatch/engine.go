@@ -20,6 +20,7 @@ import (
 type Store interface {
 	Rows
 	Changes
+	History
 	Walks
 	Metas
 	Upkeep
@@ -131,6 +132,13 @@ type Engine struct {
 	// attempts counts the goroutines that prepare and make attempts; inFlight, those of them that are sending.
 	attempts sync.WaitGroup
 	inFlight atomic.Int64
+	// suspects has room for whoever attempts suspects: one at a time.
+	suspects chan struct{}
+
+	// jumpWarned is when a jump of the index's clock was last warned of; nil: never.
+	jumpWarned atomic.Pointer[time.Time]
+	// audited is where the audit goes on. Only the audit touches it.
+	audited auditPlace
 
 	// wrote says that this process has changed something in SQL since its last fold.
 	wrote    atomic.Bool
@@ -153,11 +161,14 @@ func New(o Options) (*Engine, error) {
 		metrics: newMetrics(o.Registerer),
 		slots:   newSlots(o.Workers),
 		drain:   make(chan struct{}),
+
+		suspects: make(chan struct{}, 1),
 	}
 	e.wakers = make([]*schedule.Waker, o.Schedule.Shards())
 	for i := range e.wakers {
 		e.wakers[i] = schedule.NewWaker()
 	}
+	e.clock.jumped = e.clockJumped
 	e.wrote.Store(true)
 	e.trouble = newTrouble(e)
 	e.enqueue = newEnqueuer(e)

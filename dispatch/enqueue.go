@@ -57,6 +57,11 @@ func (q *enqueuer) run(ctx context.Context) {
 }
 
 func (q *enqueuer) flush(ctx context.Context, batch []schedule.Item) {
+	if q.e.trouble.indexDown.Load() {
+		// It is told when it answers again; to ask it once for every accept would be a load of its own.
+		q.e.trouble.missed(batch)
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
 	defer cancel()
 	if _, err := q.e.o.Schedule.Ensure(ctx, batch); err != nil {
@@ -64,6 +69,5 @@ func (q *enqueuer) flush(ctx context.Context, batch []schedule.Item) {
 		q.e.trouble.missed(batch)
 		return
 	}
-	q.e.trouble.indexWorked()
 	q.e.hintDue(batch)
 }

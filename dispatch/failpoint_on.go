@@ -28,6 +28,23 @@ func failpoint(name string) {
 	if passes.Add(1) != at {
 		return
 	}
+	killSelf(name)
+}
+
+// failpointOf is failpoint, and kills this process at every pass of DISPATCHER_FAILPOINT=name@text that is about something
+// with that text in it.
+func failpointOf(name, about string) {
+	chosen, text, every := strings.Cut(os.Getenv("DISPATCHER_FAILPOINT"), "@")
+	if !every {
+		failpoint(name)
+		return
+	}
+	if chosen == name && strings.Contains(about, text) {
+		killSelf(name)
+	}
+}
+
+func killSelf(name string) {
 	fmt.Fprintf(os.Stderr, "failpoint %s: kill\n", name)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 		panic(err)

@@ -21,7 +21,7 @@ import (
 // brokenIndex fails chosen operations of an index.
 type brokenIndex struct {
 	dispatch.Schedule
-	ensure, settle, claim atomic.Bool
+	ensure, settle, claim, release atomic.Bool
 }
 
 var errBroken = errors.New("connection reset")
@@ -45,6 +45,13 @@ func (b *brokenIndex) Claim(ctx context.Context, shard int, r schedule.ClaimRequ
 		return schedule.Claimed{}, errBroken
 	}
 	return b.Schedule.Claim(ctx, shard, r)
+}
+
+func (b *brokenIndex) Release(ctx context.Context, u []schedule.Unlock) ([]schedule.Waiter, error) {
+	if b.release.Load() {
+		return nil, errBroken
+	}
+	return b.Schedule.Release(ctx, u)
 }
 
 // brokenStore fails chosen operations of a store.

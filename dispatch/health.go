@@ -22,7 +22,7 @@ type healthCache struct {
 // answer or is being rebuilt only degrades it, for accepting goes on.
 func (e *Engine) Health(ctx context.Context) Health {
 	h := Health{Ready: true}
-	if e.trouble.indexDown.Load() || e.keeper.degraded() {
+	if e.trouble.indexDown.Load() || e.keeper.degraded() || e.keeper.foreign.Load() != 0 {
 		h.Degraded = append(h.Degraded, "redis")
 	}
 	if e.o.Hold {

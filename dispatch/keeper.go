@@ -31,6 +31,8 @@ type keeper struct {
 	// suspect says that an operation met a lost or a closed index since the last look.
 	suspect    atomic.Bool
 	rebuilding atomic.Bool
+	// foreign is the generation of an index that a held process leaves as it found it; zero: there is none.
+	foreign atomic.Int64
 	// turn holds one token: this process compares generations and rebuilds once at a time.
 	turn chan struct{}
 	mu   sync.Mutex
@@ -124,6 +126,7 @@ func (k *keeper) set(m store.IndexMeta) {
 	k.mu.Lock()
 	k.meta = m
 	k.mu.Unlock()
+	k.foreign.Store(0)
 	k.e.o.Schedule.SetGeneration(m.Generation)
 }
 
@@ -186,7 +189,7 @@ func (k *keeper) keep(ctx context.Context) error {
 		return err
 	}
 	if same && meta.Built == meta.Generation && !k.isClosed(ctx) {
-		if meta.Generation != k.get().Generation {
+		if meta.Generation != k.get().Generation || k.foreign.Load() != 0 {
 			k.e.log.Info("took over the index's generation", "generation", meta.Generation)
 			k.set(meta)
 			k.e.trouble.missedAll()
@@ -195,6 +198,9 @@ func (k *keeper) keep(ctx context.Context) error {
 			k.e.hintAll()
 		}
 		return nil
+	}
+	if left, err := k.leaveAlone(ctx, meta); left || err != nil {
+		return err
 	}
 	leader, err := k.lead(ctx)
 	if err != nil {
@@ -205,6 +211,17 @@ func (k *keeper) keep(ctx context.Context) error {
 		k.set(meta) // Accepts and results go into the new index while its leader still fills it.
 		return errNotLeader
 	}
+	defer k.resign(ctx)
+	// What was read before the lease was ours may be what its last holder has mended meanwhile.
+	switch now, err := k.e.o.Store.IndexMeta(ctx, k.want()); {
+	case err != nil:
+		return fmt.Errorf("read the index's row: %w", err)
+	case now != meta:
+		return errNotLeader
+	}
+	if err := k.warnOfRestore(ctx, meta); err != nil {
+		return err
+	}
 	_, err = k.rebuild(ctx, meta)
 	return err
 }
@@ -214,11 +231,27 @@ func (k *keeper) lead(ctx context.Context) (bool, error) {
 	if k.e.o.Alone {
 		return true, nil
 	}
+	if err := k.e.learnTime(ctx); err != nil {
+		return false, err
+	}
 	leader, err := k.e.o.Store.TryLease(ctx, rebuildLease, k.e.o.Name, k.e.clock.now(), rebuildTTL)
 	if err != nil {
 		return false, fmt.Errorf("lease for the rebuild: %w", err)
 	}
 	return leader, nil
+}
+
+// resign gives the lease of the rebuild back, so that nobody who finds the index lost next has to wait for it to run out. Where it
+// cannot be given back it does run out.
+func (k *keeper) resign(ctx context.Context) {
+	if k.e.o.Alone {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := k.e.o.Store.TryLease(ctx, rebuildLease, k.e.o.Name, k.e.clock.now(), 0); err != nil {
+		k.e.log.Debug("the lease of the rebuild runs out by itself", "error", err)
+	}
 }
 
 // matches says whether every shard has the generation.
@@ -241,10 +274,15 @@ func (k *keeper) matches(ctx context.Context, generation int64) (bool, error) {
 func (k *keeper) isClosed(ctx context.Context) bool {
 	for shard := range k.e.o.Schedule.Shards() {
 		cctx, cancel := context.WithTimeout(ctx, indexTimeout)
-		_, err := k.e.o.Schedule.Claim(cctx, shard, schedule.ClaimRequest{
+		sent := time.Now()
+		claimed, err := k.e.o.Schedule.Claim(cctx, shard, schedule.ClaimRequest{
 			Owner: k.e.o.Name + "-keeper", Token: newToken(), Lease: time.Second, LaneLimit: k.e.o.LaneConcurrency,
 		})
 		cancel()
+		if err == nil && (k.e.o.Hold || k.e.o.NoWorker) {
+			// Who claims nothing would otherwise never learn what time it is.
+			k.e.clock.observe(claimed.Now, sent)
+		}
 		if errors.Is(err, schedule.ErrRebuilding) {
 			return true
 		}

@@ -30,6 +30,13 @@ type metrics struct {
 	healed         prometheus.Counter
 	repaired       prometheus.Counter
 	rebuilds       prometheus.Counter
+	rollbacks      prometheus.Counter
+	takenBack      prometheus.Counter
+	sweeps         prometheus.Counter
+	catchUps       prometheus.Counter
+	crashed        prometheus.Counter
+	adopted        prometheus.Counter
+	clockJumps     prometheus.Counter
 	purged         *prometheus.CounterVec
 }
 
@@ -64,7 +71,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.indexErrors = vec("index_failures_total", "Operations of the index that failed, as the engine met them.", "operation")
 	m.healed = counter("sweep_healed_total", "Overdue callbacks that the sweep gave back to the index.")
 	m.repaired = counter("audit_repaired_total", "Records of the index that an audit mended.")
+	m.rollbacks = counter("index_rollbacks_total", "Times that a shard of the index was found in an older state than it had been in.")
 	m.rebuilds = counter("rebuilds_total", "Rebuilds of the index by this process.")
+	m.takenBack = counter("stamps_taken_back_total", "Claims that were taken back because nobody knew whether their stamp was written.")
+	m.sweeps = counter("sweeps_total", "Sweeps that ran to their end in this process.")
+	m.catchUps = counter("index_catchups_total", "Times that the index was told, once it answered again, what it had missed.")
+	m.crashed = counter("attempts_crashed_total", "Attempts recorded as crashed at the next claim: theirs had ended without a result.")
+	m.adopted = counter("claims_adopted_total", "Attempts in flight that a rebuild put back into the index.")
+	m.clockJumps = counter("clock_jumps_total", "Times that the index's clock differed by more than 5 s from what this process expected.")
 	m.purged = vec("purged_total", "What retention removed.", "what")
 	for _, c := range store.Classes {
 		outcome := store.AttemptFailed
@@ -102,7 +116,7 @@ func (m *metrics) watch(e *Engine) {
 	gauge("sql_down", "1 while SQL does not commit.", func() float64 { return truth(e.trouble.sqlDown.Load()) })
 	gauge("index_down", "1 while the index does not answer.", func() float64 { return truth(e.trouble.indexDown.Load()) })
 	gauge("index_generation", "Generation of the index that this process works with.", func() float64 { return float64(e.keeper.get().Generation) })
-	gauge("clock_offset_seconds", "The index's clock less this process's.", func() float64 { return float64(e.clock.offset.Load()) / 1e9 })
+	gauge("clock_offset_seconds", "The index's clock less this process's.", func() float64 { return e.clock.offset().Seconds() })
 }
 
 func (m *metrics) claimed(c *schedule.Claimed) {

@@ -37,6 +37,12 @@ type Changes interface {
 	AppendAudit(ctx context.Context, e store.AuditEntry) error
 }
 
+// History is what was attempted before.
+type History interface {
+	// Attempts returns the attempts of a callback by number.
+	Attempts(ctx context.Context, project, id string) ([]store.Attempt, error)
+}
+
 // Walks reads the open rows for sweep, rebuild and verify. Pages are in order of (due_at, id), at most limit long.
 type Walks interface {
 	// Overdue returns rows after the cursor that are scheduled, due before dueBefore, and have no claim that is alive at
@@ -48,6 +54,8 @@ type Walks interface {
 	Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error)
 	// ByID returns those of the ids that are open.
 	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
+	// Known returns those of the ids that there is a row of, whatever its state.
+	Known(ctx context.Context, ids []string) ([]string, error)
 	// Expire ends up to limit open, unclaimed rows whose expiry has passed as Dead, Expired, and returns their refs.
 	Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
 	// DropClaims makes every claim end at once. Only the sole owner of an embedded index may call it, at start.

@@ -77,3 +77,35 @@ func TestNothingIsSentWhileResultsCannotBeRecorded(t *testing.T) {
 		}
 	})
 }
+
+// What ended while the index did not answer is told afterwards: neither its leases keep their lane full, nor do their locks
+// keep the next one waiting, until they run out.
+func TestLeasesThatEndUnheardBlockNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken *brokenIndex
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			broken = &brokenIndex{Schedule: o.Schedule}
+			o.Schedule, o.LaneConcurrency = broken, 4
+		})
+		time.Sleep(time.Second)
+		broken.settle.Store(true)
+		broken.release.Store(true)
+		lock := "order-1"
+		b.accept(dispatch.Submission{LockKey: lock})
+		for range 8 {
+			b.accept(dispatch.Submission{})
+		}
+		time.Sleep(5 * time.Second)
+		broken.settle.Store(false)
+		broken.release.Store(false)
+		next, locked := b.accept(dispatch.Submission{}), b.accept(dispatch.Submission{LockKey: lock})
+		for _, id := range []string{next.ID, locked.ID} {
+			if c := b.await(id, 5*time.Second); c.State != store.Succeeded {
+				t.Errorf("still %s five seconds after the index came back", c.State)
+			}
+		}
+		if n := len(b.receiver.seen()); n != 11 {
+			t.Errorf("%d requests for 11 callbacks", n)
+		}
+	})
+}

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -27,10 +26,11 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed) {
 	failpoint("after_lock")
 	byID := make(map[string]*schedule.Lease, len(leases))
 	s := store.Stamp{
-		Token:  leases[0].Token,
-		Now:    claimed.Now,
-		Margin: claimMargin.Milliseconds(),
-		Claims: make([]store.StampClaim, len(leases)),
+		Token:   leases[0].Token,
+		Now:     claimed.Now,
+		Margin:  claimMargin.Milliseconds(),
+		Suspect: suspectClaims,
+		Claims:  make([]store.StampClaim, len(leases)),
 	}
 	for i := range leases {
 		byID[leases[i].ID] = &leases[i]
@@ -40,17 +40,12 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed) {
 	stamped, refused, err := e.o.Store.Stamp(sctx, s)
 	cancel()
 	if err != nil {
-		// The stamp may have been written all the same. Then the rows' claims run out by themselves; they were not sent.
-		if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			e.trouble.sqlFailed(err)
-		} else {
-			e.log.Error("stamp", "error", err, "callbacks", len(leases))
-		}
-		e.handBack(ctx, leases, handBackDelay)
+		e.stampFailed(ctx, err, s, leases)
 		return
 	}
 	e.trouble.sqlWorked()
 	failpoint("after_stamp")
+	suspects, refused := setApart(byID, refused)
 	e.refuse(ctx, byID, refused)
 	for i := range stamped {
 		lease, ok := byID[stamped[i].ID]
@@ -59,7 +54,10 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed) {
 			continue
 		}
 		e.attempts.Add(1)
-		go e.attempt(ctx, &stamped[i], lease, began)
+		go e.attempt(ctx, &stamped[i], lease, began, nil)
+	}
+	if len(suspects) > 0 {
+		e.clearSuspects(ctx, suspects)
 	}
 }
 
@@ -70,12 +68,14 @@ const handBackDelay = time.Second
 func (e *Engine) handBack(ctx context.Context, leases []schedule.Lease, delay time.Duration) {
 	due := e.clock.now() + delay.Milliseconds()
 	settlements := make([]schedule.Settlement, len(leases))
+	held := make([]*schedule.Lease, len(leases))
 	for i := range leases {
 		l := &leases[i]
+		held[i] = l
 		settlements[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Divert}
 		settlements[i].Due = max(due, l.Due)
-		e.unlock(ctx, l)
 	}
+	e.unlockAll(ctx, held)
 	e.settleIndex(ctx, settlements)
 	for i := range leases {
 		e.slots.release(leases[i].Health)
@@ -88,6 +88,7 @@ func (e *Engine) refuse(ctx context.Context, byID map[string]*schedule.Lease, re
 		return
 	}
 	settlements := make([]schedule.Settlement, 0, len(refused))
+	held := make([]*schedule.Lease, 0, len(refused))
 	for i := range refused {
 		r := &refused[i]
 		l, ok := byID[r.ID]
@@ -105,9 +106,9 @@ func (e *Engine) refuse(ctx context.Context, byID map[string]*schedule.Lease, re
 			e.log.Error("a callback's row cannot be decoded; it was set aside as dead, invalid", "callback_id", store.CallbackPrefix+r.ID)
 		}
 		e.metrics.refused.WithLabelValues(why).Inc()
-		settlements = append(settlements, s)
-		e.unlock(ctx, l)
+		settlements, held = append(settlements, s), append(held, l)
 	}
+	e.unlockAll(ctx, held)
 	e.settleIndex(ctx, settlements)
 	for i := range refused {
 		if l, ok := byID[refused[i].ID]; ok {
@@ -143,6 +144,9 @@ func (e *Engine) lock(ctx context.Context, leases []schedule.Lease, now int64) [
 			continue
 		}
 		conflict[i] = true
+		if err != nil {
+			e.trouble.locked(&leases[i]) // it may have been taken all the same
+		}
 		s := schedule.Settlement{Item: leases[i].Item, Token: leases[i].Token, Outcome: schedule.Divert}
 		s.Due = now + conflictDelay(leases[i].Diverts).Milliseconds()
 		diverted = append(diverted, s)
@@ -172,10 +176,11 @@ func conflictDelay(diverts int) time.Duration {
 // maxWaiters is how many waiters a release tries before it leaves the rest to their timers.
 const maxWaiters = 16
 
-// unlock releases the lease's lock, if it has one, and wakes the next waiter.
-func (e *Engine) unlock(ctx context.Context, l *schedule.Lease) {
+// unlock releases the lease's lock, if it has one, and wakes the next waiter. It says whether the lock is released; if it may
+// not be, that is remembered.
+func (e *Engine) unlock(ctx context.Context, l *schedule.Lease) bool {
 	if l.Lock == "" {
-		return
+		return true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
 	defer cancel()
@@ -184,57 +189,76 @@ func (e *Engine) unlock(ctx context.Context, l *schedule.Lease) {
 		waiters, err := e.o.Schedule.Release(ctx, []schedule.Unlock{u})
 		if err != nil {
 			e.trouble.indexFailed("release", err)
-			return
+			e.trouble.locked(l)
+			return false
 		}
 		next := waiters[0]
 		if next.ID == "" {
-			return
+			return true
 		}
 		moved, err := e.o.Schedule.Move(ctx, []schedule.Movement{{Ref: schedule.Ref(next), Due: e.clock.now()}})
 		if err != nil {
 			e.trouble.indexFailed("move", err)
-			return
+			return true
 		}
 		switch moved[0] {
 		case schedule.MovedIt:
 			if len(e.wakers) == 1 {
 				e.wakers[0].Hint()
 			}
-			return
+			return true
 		case schedule.MovedGone:
 			u.Gone = append(u.Gone, next.ID)
 		default:
 			u.Skip = append(u.Skip, next.ID)
 		}
 	}
+	return true
 }
 
-// settleIndex tells the index how leases ended. A settlement that the index does not hear of is remembered: the lease runs
-// out, and the item is ensured again once the index answers.
-func (e *Engine) settleIndex(ctx context.Context, settlements []schedule.Settlement) {
-	for len(settlements) > 0 {
-		n := min(len(settlements), schedule.MaxBatch)
-		e.settleChunk(ctx, settlements[:n])
-		settlements = settlements[n:]
+// unlockAll releases the locks of leases. Once the index has failed to answer it is not asked again for each of them: a batch must
+// not wait for it as often as it has locks.
+func (e *Engine) unlockAll(ctx context.Context, leases []*schedule.Lease) {
+	answers := true
+	for _, l := range leases {
+		switch {
+		case l.Lock == "":
+		case answers:
+			answers = e.unlock(ctx, l)
+		default:
+			e.trouble.locked(l)
+		}
 	}
 }
 
-func (e *Engine) settleChunk(ctx context.Context, settlements []schedule.Settlement) {
+// settleIndex tells the index how leases ended. A settlement that the index does not hear of is remembered, and told
+// again once the index answers; what is still open is ensured then, too.
+//
+// It says whether the index has heard of all of them.
+func (e *Engine) settleIndex(ctx context.Context, settlements []schedule.Settlement) bool {
+	heard := true
+	for len(settlements) > 0 {
+		n := min(len(settlements), schedule.MaxBatch)
+		heard = e.settleChunk(ctx, settlements[:n]) && heard
+		settlements = settlements[n:]
+	}
+	return heard
+}
+
+func (e *Engine) settleChunk(ctx context.Context, settlements []schedule.Settlement) bool {
+	if e.trouble.indexDown.Load() {
+		// Results must not wait, batch after batch, for an index that hangs: their claims would run out before they are committed.
+		e.unheard(settlements)
+		return false
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
 	defer cancel()
 	settled, err := e.o.Schedule.Settle(ctx, settlements)
 	if err != nil {
 		e.trouble.indexFailed("settle", err)
-		var open []schedule.Item
-		for i := range settlements {
-			if o := settlements[i].Outcome; o == schedule.Reschedule || o == schedule.Divert {
-				open = append(open, settlements[i].Item)
-			}
-		}
-		e.trouble.missed(open)
-		return
+		e.unheard(settlements)
+		return false
 	}
-	e.trouble.indexWorked()
 	for i := range settled {
 		e.metrics.settled(settlements[i].Outcome, settled[i])
 	}
@@ -242,4 +266,17 @@ func (e *Engine) settleChunk(ctx context.Context, settlements []schedule.Settlem
 		// A settlement gives its lane room, and may be due at once.
 		e.wakers[0].Hint()
 	}
+	return true
+}
+
+// unheard remembers settlements that the index may not have heard of, and what it should hold of them.
+func (e *Engine) unheard(settlements []schedule.Settlement) {
+	e.trouble.unsettled(settlements)
+	var open []schedule.Item
+	for i := range settlements {
+		if o := settlements[i].Outcome; o == schedule.Reschedule || o == schedule.Divert {
+			open = append(open, settlements[i].Item)
+		}
+	}
+	e.trouble.missed(open)
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -47,6 +48,7 @@ func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 	if !leader {
 		return RebuildReport{}, errNotLeader
 	}
+	defer e.keeper.resign(ctx)
 	meta, err := e.o.Store.IndexMeta(ctx, e.keeper.want())
 	if err != nil {
 		return RebuildReport{}, fmt.Errorf("read the index's row: %w", err)
@@ -86,6 +88,7 @@ func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta) (RebuildRepo
 	if report.Claimed, err = k.adopt(ctx); err != nil {
 		return report, err
 	}
+	e.metrics.adopted.Add(float64(report.Claimed))
 	for shard := range e.o.Schedule.Shards() {
 		if err := e.o.Schedule.Open(ctx, shard); err != nil {
 			return report, fmt.Errorf("open shard %d: %w", shard, err)
@@ -174,24 +177,46 @@ func (k *keeper) fill(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// walkOpen reads every open row, a page at a time, in order of (due_at, id).
+// walkOpen reads every open row, a page at a time, in order of (due_at, id). The next page is read while the last one is worked on:
+// SQL and the index then share the time that a long backlog takes.
 func (e *Engine) walkOpen(ctx context.Context, page func([]store.OpenRow) error) error {
-	var cursor store.Cursor
-	for {
-		rows, err := e.o.Store.Open(ctx, cursor, pageRows)
-		if err != nil {
-			return fmt.Errorf("read open rows: %w", err)
-		}
-		if len(rows) > 0 {
-			if err := page(rows); err != nil {
-				return err
+	reading, stop := context.WithCancel(ctx)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	defer stop()
+	type read struct {
+		rows []store.OpenRow
+		err  error
+	}
+	pages := make(chan read)
+	reader.Go(func() {
+		defer close(pages)
+		var cursor store.Cursor
+		for {
+			rows, err := e.o.Store.Open(reading, cursor, pageRows)
+			select {
+			case pages <- read{rows, err}:
+			case <-reading.Done():
+				return
+			}
+			if err != nil || len(rows) < pageRows {
+				return
 			}
 			cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
 		}
-		if len(rows) < pageRows {
-			return nil
+	})
+	for next := range pages {
+		if next.err != nil {
+			return fmt.Errorf("read open rows: %w", next.err)
+		}
+		if len(next.rows) == 0 {
+			continue
+		}
+		if err := page(next.rows); err != nil {
+			return err
 		}
 	}
+	return ctx.Err() // without it the last page has come
 }
 
 // ensureOpen ensures every open row; it changes nothing that the index holds.

@@ -30,6 +30,8 @@ type settler struct {
 	// stuck says that results wait for a commit that failed. What is sent meanwhile could not be recorded either, and would
 	// be sent again when its claim runs out.
 	stuck atomic.Bool
+	// given says that results were given up at the end of a drain: those that are left are not waited for any more.
+	given bool
 }
 
 func newSettler(e *Engine) *settler {
@@ -37,19 +39,46 @@ func newSettler(e *Engine) *settler {
 	return &settler{e: e, results: make(chan ended, max(settleQueue, e.o.Workers))}
 }
 
-// add passes a result on. It blocks while the queue is full.
-func (s *settler) add(r ended) { s.results <- r }
+// tellQueue is how many batches may wait for the index; more than come in while one call to it hangs.
+const tellQueue = 128
+
+// lastWait is how long a result waits for room in the queue when the time of a drain is up.
+const lastWait = time.Second
+
+// add passes a result on. It blocks while the queue is full; when ctx has ended, which is when the time of a drain is up, not for
+// long: a drain must end, with or without SQL. A result that found no room is lost as in a crash.
+func (s *settler) add(ctx context.Context, r ended) {
+	select {
+	case s.results <- r:
+		return
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(lastWait)
+	defer timer.Stop()
+	select {
+	case s.results <- r:
+	case <-timer.C:
+		s.e.log.Error("a result found no room before the end; its callback will be attempted again", "callback_id", store.CallbackPrefix+r.result.ID)
+		if r.committed != nil {
+			close(r.committed)
+		}
+	}
+}
 
 // run settles until ctx ends and nothing is left. While one batch is told to the index, the next one gathers.
 func (s *settler) run(ctx context.Context) {
-	type told struct{ settlements []schedule.Settlement }
-	tell := make(chan told, 4)
+	type told struct {
+		settlements []schedule.Settlement
+		batch       []ended
+	}
+	tell := make(chan told, tellQueue)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for t := range tell {
-			s.e.settleIndex(ctx, t.settlements)
+			heard := s.e.settleIndex(ctx, t.settlements)
 			failpoint("after_settle")
+			s.unlockAgain(ctx, t.batch, heard)
 		}
 	}()
 	for {
@@ -60,12 +89,32 @@ func (s *settler) run(ctx context.Context) {
 		failpoint("before_result_commit")
 		settlements := s.commit(ctx, batch)
 		failpoint("after_result_commit")
+		for i := range batch {
+			if batch[i].committed != nil {
+				close(batch[i].committed)
+			}
+		}
 		if len(settlements) > 0 {
-			tell <- told{settlements}
+			tell <- told{settlements, batch}
 		}
 	}
 	close(tell)
 	<-done
+}
+
+// unlockAgain releases locks once more that a rebuild may have taken again: it found the claims of attempts that had ended, and
+// whose results were not committed yet. Otherwise they would be held until those claims run out.
+func (s *settler) unlockAgain(ctx context.Context, batch []ended, heard bool) {
+	now := s.e.keeper.get().Generation
+	for i := range batch {
+		switch l := batch[i].lease; {
+		case l.Lock == "":
+		case !heard: // The index may be another one by now.
+			s.e.trouble.locked(l)
+		case batch[i].generation != now:
+			s.e.unlock(ctx, l)
+		}
+	}
 }
 
 // gather returns the next batch: as soon as it holds settleBatch results or an urgent one, or as much as is still being
@@ -136,7 +185,8 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		}
 		s.stuck.Store(true)
 		s.e.trouble.sqlFailed(err)
-		if errors.Is(ctx.Err(), context.Canceled) && !s.e.settleOnceMore(err, len(batch)) {
+		if errors.Is(ctx.Err(), context.Canceled) && (s.given || !s.e.settleOnceMore(err, len(batch))) {
+			s.given = true
 			return nil
 		}
 		time.Sleep(commitRetry)

@@ -69,29 +69,6 @@ func TestSlotsAreReservedWhileAClaimIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestClockTakesTheBestSample(t *testing.T) {
-	t.Parallel()
-	var c clock
-	now := time.Now()
-	c.observe(now.Add(time.Hour).UnixMilli(), now)
-	if got := time.Duration(c.offset.Load()); got < time.Hour-10*time.Millisecond || got > time.Hour+10*time.Millisecond {
-		t.Errorf("offset %v, want about an hour", got)
-	}
-	// A sample with a longer round trip says less, and a missing one nothing.
-	c.observe(now.Add(2*time.Hour).UnixMilli(), now.Add(-time.Second))
-	c.observe(0, now)
-	if got := time.Duration(c.offset.Load()); got > 90*time.Minute {
-		t.Errorf("offset %v: a worse sample replaced a better one", got)
-	}
-	// An index on the same clock shows no offset, so that nothing is a millisecond early or late by it.
-	var same clock
-	sent := time.Now()
-	same.observe(time.Now().UnixMilli(), sent)
-	if got := same.offset.Load(); got != 0 {
-		t.Errorf("offset %v on one clock", time.Duration(got))
-	}
-}
-
 func TestIDsGrow(t *testing.T) {
 	t.Parallel()
 	var s idSource

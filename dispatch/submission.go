@@ -77,14 +77,21 @@ type RetryRequest struct {
 type Drift struct {
 	// Rows is how many open rows were compared, Items how many items of the index.
 	Rows, Items int
-	// Missing are open rows that the index does not hold; Late, those that it holds for a later time than SQL says; Extra,
-	// items of the index whose row is terminal or unknown. At most 100 ids of each are listed, all are counted.
-	Missing, Late, Extra          int
-	MissingIDs, LateIDs, ExtraIDs []string
+	// Missing are open rows that the index does not hold; Late, those that it holds for a later time than SQL says.
+	Missing, Late int
+	// Extra are items of the index whose row is not open: Unknown, which SQL has no row of, and Ended, whose row is terminal.
+	Extra, Unknown, Ended int
+	// Of each, at most 100 ids are listed unless all were asked for; all are counted.
+	MissingIDs, LateIDs, ExtraIDs, UnknownIDs, EndedIDs []string
+	// Generation is what SQL says that the index must have. IndexGeneration is what it has; they differ only while a held
+	// process leaves an index alone.
+	Generation, IndexGeneration int64
 }
 
 // Clean says whether nothing differs.
-func (d Drift) Clean() bool { return d.Missing == 0 && d.Late == 0 && d.Extra == 0 }
+func (d Drift) Clean() bool {
+	return d.Missing == 0 && d.Late == 0 && d.Extra == 0 && d.Generation == d.IndexGeneration
+}
 
 // A RebuildReport is what a rebuild did, or with a dry run would do.
 type RebuildReport struct {

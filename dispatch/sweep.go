@@ -39,6 +39,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 		failpoint("during_sweep")
 		if len(rows) < pageRows {
 			cursor = store.Cursor{}
+			e.metrics.sweeps.Inc()
 			break
 		}
 		cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}

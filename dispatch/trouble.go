@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,8 @@ import (
 const (
 	// probeEvery is how often a store or an index that failed is asked whether it works again.
 	probeEvery = time.Second
+	// complainEvery is the least time between two complaints of an index that comes and goes.
+	complainEvery = 10 * time.Second
 	// maxMissed is how many items that the index did not hear of are remembered by themselves; beyond it every open row is
 	// walked instead.
 	maxMissed = 100_000
@@ -31,11 +34,22 @@ type trouble struct {
 	// items were accepted or settled while the index did not answer; all says that there were too many to remember.
 	items []schedule.Item
 	all   bool
-	wake  chan struct{}
+	// settlements and locks are of attempts that ended while the index did not answer: as long as it is not told, their leases
+	// fill their lanes and their locks are held, until both run out.
+	settlements []schedule.Settlement
+	locks       []*schedule.Lease
+	// complained says that the log knows of the index's trouble, complainedAt since when.
+	complained   bool
+	complainedAt time.Time
+	// doubts are stamps that failed and may have been written all the same.
+	doubts []doubt
+	wake   chan struct{}
+	// fell carries a word when the index has just failed: it is asked at once, for most often a connection broke, and it is well.
+	fell chan struct{}
 }
 
 func newTrouble(e *Engine) *trouble {
-	return &trouble{e: e, wake: make(chan struct{}, 1)}
+	return &trouble{e: e, wake: make(chan struct{}, 1), fell: make(chan struct{}, 1)}
 }
 
 // sqlFailed notes that SQL could not commit. Claims stop until a probe has succeeded.
@@ -82,14 +96,40 @@ func (t *trouble) indexFailed(op string, err error) {
 	}
 	t.e.metrics.indexErrors.WithLabelValues(op).Inc()
 	if t.indexDown.CompareAndSwap(false, true) {
-		t.e.log.Error("the index does not answer; accepting goes on, sending waits for it", "operation", op, "error", err)
+		select {
+		case t.fell <- struct{}{}:
+		default:
+		}
 	}
+	t.complain(op, err)
 	t.poke()
 }
 
+// complain says once that the index does not answer: as soon as it did not, but at most every complainEvery. An index that
+// answers every second call, or is full, must not fill the log.
+func (t *trouble) complain(op string, err error) {
+	t.mu.Lock()
+	silent := t.complained || !t.complainedAt.IsZero() && time.Since(t.complainedAt) < complainEvery
+	if !silent {
+		t.complained, t.complainedAt = true, time.Now()
+	}
+	t.mu.Unlock()
+	if !silent {
+		t.e.log.Error("the index does not answer; accepting goes on, sending waits for it", "operation", op, "error", err)
+	}
+}
+
+// indexWorked is for the probe alone: that one call succeeded does not say that all do. A full index settles, and takes
+// nothing in.
 func (t *trouble) indexWorked() {
 	if t.indexDown.CompareAndSwap(true, false) {
-		t.e.log.Info("the index answers again")
+		t.mu.Lock()
+		complained := t.complained
+		t.complained = false
+		t.mu.Unlock()
+		if complained {
+			t.e.log.Info("the index answers again")
+		}
 		t.e.hintAll()
 		t.poke()
 	}
@@ -105,6 +145,24 @@ func (t *trouble) missed(items []schedule.Item) {
 		t.all, t.items = true, nil
 	} else {
 		t.items = append(t.items, items...)
+	}
+	t.mu.Unlock()
+	t.poke()
+}
+
+// unsettled remembers settlements that the index may not have heard of. The leases of what is too much run out.
+func (t *trouble) unsettled(settlements []schedule.Settlement) {
+	t.mu.Lock()
+	t.settlements = append(t.settlements, settlements[:min(len(settlements), maxMissed-len(t.settlements))]...)
+	t.mu.Unlock()
+	t.poke()
+}
+
+// locked remembers a lease whose lock may not have been released. What is too much runs out.
+func (t *trouble) locked(l *schedule.Lease) {
+	t.mu.Lock()
+	if len(t.locks) < maxMissed {
+		t.locks = append(t.locks, l)
 	}
 	t.mu.Unlock()
 	t.poke()
@@ -141,6 +199,7 @@ func (t *trouble) run(ctx context.Context) {
 			timer := time.NewTimer(probeEvery)
 			select {
 			case <-ctx.Done():
+			case <-t.fell:
 			case <-timer.C:
 			}
 			timer.Stop()
@@ -151,31 +210,35 @@ func (t *trouble) run(ctx context.Context) {
 func (t *trouble) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.sqlDown.Load() || t.indexDown.Load() || t.all || len(t.items) > 0
+	return t.sqlDown.Load() || t.indexDown.Load() || t.all || len(t.items)+len(t.settlements)+len(t.locks)+len(t.doubts) > 0
 }
 
 func (t *trouble) probe(ctx context.Context) {
-	if t.sqlDown.Load() {
-		pctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		if err := t.e.o.Store.Ping(pctx); err == nil {
-			t.sqlWorked()
+	t.probeSQL(ctx)
+	down, lost := t.indexDown.Load(), false
+	for shard := range t.e.o.Schedule.Shards() {
+		if !down || lost {
+			break
 		}
-		cancel()
-	}
-	if t.indexDown.Load() {
 		pctx, cancel := context.WithTimeout(ctx, indexTimeout)
-		_, err := t.e.o.Schedule.Stats(pctx, 0)
+		_, err := t.e.o.Schedule.Stats(pctx, shard)
 		cancel()
-		if err != nil && !errors.Is(err, schedule.ErrLost) {
+		if lost = errors.Is(err, schedule.ErrLost); err != nil && !lost {
+			t.complain("stats", err)
 			return
 		}
+	}
+	// What is lost answers; the keeper fills it.
+	if t.catchUp(ctx) || lost {
 		t.indexWorked()
 	}
-	t.catchUp(ctx)
 }
 
-// catchUp ensures what was missed, all of it or as far as the index lets us.
-func (t *trouble) catchUp(ctx context.Context) {
+// catchUp tells the index what it missed, all of it or as far as it lets us, and says which.
+func (t *trouble) catchUp(ctx context.Context) bool {
+	if !t.endLeases(ctx) {
+		return false
+	}
 	t.mu.Lock()
 	items, all := t.items, t.all
 	t.items, t.all = nil, false
@@ -185,10 +248,14 @@ func (t *trouble) catchUp(ctx context.Context) {
 		if err != nil {
 			t.e.log.Warn("catching up with the index is put off", "error", err)
 			t.missedAll()
-			return
+			return false
 		}
+		t.e.metrics.catchUps.Inc()
 		t.e.log.Info("caught up with the index", "open", n)
-		return
+		return true
+	}
+	if len(items) > 0 {
+		t.e.metrics.catchUps.Inc()
 	}
 	for len(items) > 0 {
 		chunk := items[:min(len(items), enqueueBatch)]
@@ -196,11 +263,49 @@ func (t *trouble) catchUp(ctx context.Context) {
 			// The rest would only wait for the same index, and SQL's probe with it.
 			t.indexFailed("ensure", err)
 			t.missed(items)
-			return
+			return false
 		}
 		t.e.hintDue(chunk)
 		items = items[len(chunk):]
 	}
+	return true
+}
+
+// endLeases settles and releases what ended unheard, and says whether the index took it.
+func (t *trouble) endLeases(ctx context.Context) bool {
+	t.mu.Lock()
+	settlements, locks := t.settlements, t.locks
+	t.settlements, t.locks = nil, nil
+	t.mu.Unlock()
+	for len(settlements) > 0 {
+		chunk := slices.Clone(settlements[:min(len(settlements), enqueueBatch)])
+		for i := range chunk {
+			// So long after its commit a result may have been followed by others. Only a lease that is still this one ends.
+			chunk[i].Won = false
+		}
+		sctx, cancel := context.WithTimeout(ctx, indexTimeout)
+		_, err := t.e.o.Schedule.Settle(sctx, chunk)
+		cancel()
+		if err != nil {
+			t.indexFailed("settle", err)
+			t.unsettled(settlements)
+			for _, l := range locks {
+				t.locked(l)
+			}
+			return false
+		}
+		settlements = settlements[len(chunk):]
+		t.e.hintAll()
+	}
+	for i, l := range locks {
+		if !t.e.unlock(ctx, l) {
+			for _, l := range locks[i+1:] {
+				t.locked(l)
+			}
+			return false
+		}
+	}
+	return true
 }
 
 // ensure adds what the index lacks, and moves forward what it holds for later than was wanted. Where that is out of date by

@@ -18,7 +18,8 @@ const (
 
 // runUpkeep runs the maintenance functions until ctx ends.
 func (e *Engine) runUpkeep(ctx context.Context) {
-	o := schedule.CronOptions{Holder: e.o.Name, Logger: e.log}
+	// Leases are counted by the one clock that all processes know, not by their own.
+	o := schedule.CronOptions{Holder: e.o.Name, Logger: e.log, Now: e.clock.now}
 	if !e.o.Alone {
 		o.Lease = e.o.Store
 	}
@@ -73,31 +74,41 @@ func (e *Engine) purge(ctx context.Context) error {
 	return nil
 }
 
-// audit checks each shard's records against each other, and mends what differs.
+// auditTime bounds one audit; the next one goes on where it ended. An index of a million takes a few.
+const auditTime = 20 * time.Second
+
+// An auditPlace is where the audit goes on: a page of a shard.
+type auditPlace struct {
+	shard  int
+	cursor string
+}
+
+// audit checks each shard's records against each other, and mends what differs, until it has seen them all or its time is over.
 func (e *Engine) audit(ctx context.Context) error {
-	for shard := range e.o.Schedule.Shards() {
-		cursor := ""
-		for {
-			page, err := e.o.Schedule.Audit(ctx, shard, cursor)
-			if err != nil {
-				e.trouble.indexFailed("audit", err)
-				return fmt.Errorf("audit shard %d: %w", shard, err)
-			}
-			if page.Repaired > 0 {
-				e.metrics.repaired.Add(float64(page.Repaired))
-				e.log.Warn("audit mended the index", "shard", shard, "repaired", page.Repaired)
-			}
-			if cursor = page.Next; cursor == "" {
-				break
-			}
-			// Off-peak by construction: the index has its pauses between pages.
-			timer := time.NewTimer(5 * time.Millisecond)
-			select {
-			case <-ctx.Done():
-				timer.Stop()
+	for started := time.Now(); time.Since(started) < auditTime; {
+		at := &e.audited
+		page, err := e.o.Schedule.Audit(ctx, at.shard, at.cursor)
+		if err != nil {
+			at.cursor = ""
+			e.trouble.indexFailed("audit", err)
+			return fmt.Errorf("audit shard %d: %w", at.shard, err)
+		}
+		if page.Repaired > 0 {
+			e.metrics.repaired.Add(float64(page.Repaired))
+			e.log.Warn("audit mended the index", "shard", at.shard, "repaired", page.Repaired)
+		}
+		if at.cursor = page.Next; at.cursor == "" {
+			if at.shard = (at.shard + 1) % e.o.Schedule.Shards(); at.shard == 0 {
 				return nil
-			case <-timer.C:
 			}
+		}
+		// Off-peak by construction: the index has its pauses between pages.
+		timer := time.NewTimer(5 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
 		}
 	}
 	return nil

@@ -1,8 +1,11 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -14,7 +17,7 @@ const (
 	verifyPause = 2 * time.Second
 	// verifyPatience is how long it waits for an index that is just being filled; one that is still lost then is an error.
 	verifyPatience = 10 * time.Second
-	// maxDriftIDs is how many ids of each difference are named.
+	// maxDriftIDs is how many ids of each difference are named unless all are asked for.
 	maxDriftIDs = 100
 )
 
@@ -26,13 +29,19 @@ type drift struct {
 
 // Verify compares SQL with the index, both ways, and reports what differs in two looks two seconds apart. It changes nothing,
 // and works in pages: it may run at any time.
-func (e *Engine) Verify(ctx context.Context) (Drift, error) {
+func (e *Engine) Verify(ctx context.Context) (Drift, error) { return e.verify(ctx, maxDriftIDs) }
+
+// VerifyAll is Verify that names every id, however many there are.
+func (e *Engine) VerifyAll(ctx context.Context) (Drift, error) { return e.verify(ctx, math.MaxInt) }
+
+func (e *Engine) verify(ctx context.Context, named int) (Drift, error) {
 	e.keeper.await(ctx, verifyPatience)
 	first, err := e.look(ctx)
 	if err != nil {
 		return Drift{}, err
 	}
-	report := Drift{Rows: first.rows, Items: first.items}
+	report := Drift{Rows: first.rows, Items: first.items, Generation: e.keeper.get().Generation}
+	report.IndexGeneration = cmp.Or(e.keeper.foreign.Load(), report.Generation)
 	if len(first.missing)+len(first.late)+len(first.extra) == 0 {
 		return report, nil
 	}
@@ -47,23 +56,61 @@ func (e *Engine) Verify(ctx context.Context) (Drift, error) {
 	if err != nil {
 		return Drift{}, err
 	}
-	report.Missing, report.MissingIDs = both(first.missing, second.missing)
-	report.Late, report.LateIDs = both(first.late, second.late)
-	report.Extra, report.ExtraIDs = both(first.extra, second.extra)
+	extra := both(first.extra, second.extra)
+	unknown, ended, err := e.tellApart(ctx, extra)
+	if err != nil {
+		return Drift{}, err
+	}
+	missing, late := both(first.missing, second.missing), both(first.late, second.late)
+	report.Missing, report.MissingIDs = len(missing), publicIDs(missing, named)
+	report.Late, report.LateIDs = len(late), publicIDs(late, named)
+	report.Extra, report.ExtraIDs = len(extra), publicIDs(extra, named)
+	report.Unknown, report.UnknownIDs = len(unknown), publicIDs(unknown, named)
+	report.Ended, report.EndedIDs = len(ended), publicIDs(ended, named)
 	return report, nil
 }
 
-func both(a, b map[string]struct{}) (n int, ids []string) {
+// both returns the ids that are in a and in b, in their order.
+func both(a, b map[string]struct{}) []string {
+	ids := make([]string, 0, min(len(a), len(b)))
 	for id := range a {
-		if _, ok := b[id]; !ok {
-			continue
-		}
-		n++
-		if len(ids) < maxDriftIDs {
-			ids = append(ids, store.CallbackPrefix+id)
+		if _, ok := b[id]; ok {
+			ids = append(ids, id)
 		}
 	}
-	return n, ids
+	slices.Sort(ids)
+	return ids
+}
+
+// publicIDs writes the first of the ids as callers know them.
+func publicIDs(ids []string, named int) []string {
+	out := make([]string, min(len(ids), named))
+	for i := range out {
+		out[i] = store.CallbackPrefix + ids[i]
+	}
+	return out
+}
+
+// tellApart splits items whose row is not open into those that SQL has no row of, and those whose row is terminal.
+func (e *Engine) tellApart(ctx context.Context, extra []string) (unknown, ended []string, err error) {
+	for page := range slices.Chunk(extra, pageRows) {
+		known, err := e.o.Store.Known(ctx, page)
+		if err != nil {
+			return nil, nil, fmt.Errorf("look for the rows of extra items: %w", err)
+		}
+		has := make(map[string]struct{}, len(known))
+		for _, id := range known {
+			has[id] = struct{}{}
+		}
+		for _, id := range page {
+			if _, ok := has[id]; ok {
+				ended = append(ended, id)
+			} else {
+				unknown = append(unknown, id)
+			}
+		}
+	}
+	return unknown, ended, nil
 }
 
 // look compares once.

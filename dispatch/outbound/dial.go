@@ -134,11 +134,12 @@ func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 	}
 	within, cancel := context.WithTimeout(ctx, patience*3/5)
 	defer cancel()
+	began := time.Now()
 	addrs, err := d.resolver.LookupNetIP(within, "ip", host)
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
-	if err := d.health.note(err, min(probeTimeout, patience/5)); err != nil {
+	if err := d.health.note(err, began, min(probeTimeout, patience/5)); err != nil {
 		return nil, err
 	}
 	return addrs, nil
@@ -245,8 +246,8 @@ func dialOne(ctx context.Context, d *net.Dialer, addr netip.AddrPort, left int) 
 var errNoNameServer = errors.New("no name server answers")
 
 const (
-	// resolverTrust is how long one answer of a name server proves that name servers answer.
-	resolverTrust = 5 * time.Second
+	// resolverDoubt is how long a probe without an answer proves that no name server answers.
+	resolverDoubt = 5 * time.Second
 	// probeTimeout bounds the question that finds out whether they do.
 	probeTimeout = time.Second
 	// probeName never exists (RFC 6761), and any name server can say so.
@@ -258,41 +259,59 @@ const (
 type resolverHealth struct {
 	resolver Resolver
 
-	// answered is when a name server last answered anything, in Unix nanoseconds.
-	answered atomic.Int64
+	// answered is when a name server last answered anything; back, when one did for the first time after a probe had got no answer.
+	// Both are in Unix nanoseconds. down: none has since that probe.
+	answered, back atomic.Int64
+	down           atomic.Bool
 
 	probing sync.Mutex // one probe at a time; it guards silent
 	// silent is when the last probe got no answer.
 	silent time.Time
 }
 
-// note records how a lookup ended, and returns its error, or errNoNameServer in its place. It probes for at most
-// patience.
-func (h *resolverHealth) note(err error, patience time.Duration) error {
+// answer notes that a name server has answered.
+func (h *resolverHealth) answer() {
+	now := time.Now().UnixNano()
+	h.answered.Store(now)
+	if h.down.CompareAndSwap(true, false) {
+		h.back.Store(now)
+	}
+}
+
+// note records how a lookup that began then has ended, and returns its error, or errNoNameServer in its place. It probes for at
+// most patience.
+func (h *resolverHealth) note(err error, began time.Time, patience time.Duration) error {
 	switch {
 	case err == nil || isAnswer(err):
-		h.answered.Store(time.Now().UnixNano())
+		h.answer()
 		return err
 	case isLocalResource(err) || errors.Is(err, context.Canceled):
 		return err
 	case cannotAskResolver(err):
 		return errNoNameServer
 	}
+	half := began.Add(time.Since(began) / 2)
 	h.probing.Lock()
 	defer h.probing.Unlock()
-	now := time.Now()
-	if now.Sub(time.Unix(0, h.answered.Load())) < resolverTrust {
-		return err
-	}
-	if now.Sub(h.silent) < resolverTrust {
+	// Name servers that answer by now say nothing of the time in which this lookup waited: it may have asked before.
+	before := func() bool { return began.UnixNano() < h.back.Load() }
+	switch {
+	case before(), h.down.Load() && time.Since(h.silent) < resolverDoubt:
 		return errNoNameServer
+	case h.answered.Load() > half.UnixNano():
+		// Only an answer from the second half of that time counts: an older one may be the last before they fell silent.
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if _, probeErr := h.resolver.LookupNetIP(ctx, "ip4", probeName); probeErr == nil || isAnswer(probeErr) {
-		h.answered.Store(time.Now().UnixNano())
+		h.answer()
+		if before() {
+			return errNoNameServer
+		}
 		return err
 	}
 	h.silent = time.Now()
+	h.down.Store(true)
 	return errNoNameServer
 }

@@ -203,6 +203,45 @@ func TestSilentNameServers(t *testing.T) {
 	}
 }
 
+// TestNameServersFallSilent: what is looked up just after the last answer is as little to blame as what is looked up later. A name
+// that alone is silent is told apart even so, by what others are answered while it waits.
+func TestNameServersFallSilent(t *testing.T) {
+	t.Parallel()
+	var dead atomic.Bool
+	asked := make(chan string, 10)
+	c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: lookup(func(ctx context.Context, host string) ([]netip.Addr, error) {
+		asked <- host
+		if dead.Load() || host == "silent.example" {
+			<-ctx.Done()
+			return nil, &net.DNSError{Err: "i/o timeout", IsTimeout: true, UnwrapErr: ctx.Err()}
+		}
+		return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+	})})
+	send := func(host string) Response {
+		r := newRequest("http://" + host + "/")
+		r.Timeout = time.Second
+		return c.Send(t.Context(), r)
+	}
+	want{class: store.ClassDNSNotFound}.check(t, send("other.example"))
+	want{class: store.ClassDNSError, timedOut: true}.check(t, send("silent.example"))
+	want{class: store.ClassDNSNotFound}.check(t, send("other.example"))
+	dead.Store(true)
+	local := want{class: store.ClassLocalInfra, uncharged: true, local: true}
+	local.check(t, send("shop.example"))
+	local.check(t, send("other.example"))
+	// A lookup that began before they came back, though others are answered while it still waits; and one that began after.
+	for len(asked) > 0 {
+		<-asked
+	}
+	waited := make(chan Response, 1)
+	go func() { waited <- send("shop.example") }()
+	<-asked
+	dead.Store(false)
+	want{class: store.ClassDNSNotFound}.check(t, send("other.example"))
+	local.check(t, <-waited)
+	want{class: store.ClassDNSError, timedOut: true}.check(t, send("silent.example"))
+}
+
 // TestDialErrors covers what a test cannot bring about on every machine: each error as the kernel words it.
 func TestDialErrors(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,106 @@
+package dispatch
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// about says whether two durations differ by less than 20 ms.
+func about(a, b time.Duration) bool { return (a - b).Abs() < 20*time.Millisecond }
+
+func TestClockTakesTheBestSample(t *testing.T) {
+	t.Parallel()
+	c := clock{jumped: func(by time.Duration) { t.Errorf("a jump by %s", by) }}
+	now := time.Now()
+	c.observe(now.Add(time.Hour).UnixMilli(), now)
+	if got := c.offset(); !about(got, time.Hour) {
+		t.Errorf("offset %v, want about an hour", got)
+	}
+	// A sample with a longer round trip says less, and a missing one nothing.
+	c.observe(now.Add(time.Hour+2*time.Second).UnixMilli(), now.Add(-time.Second))
+	c.observe(0, now)
+	if got := c.offset(); !about(got, time.Hour) {
+		t.Errorf("offset %v: a worse sample replaced a better one", got)
+	}
+	// An index on the same clock shows no offset, so that nothing is a millisecond early or late by it.
+	var same clock
+	sent := time.Now()
+	same.observe(time.Now().UnixMilli(), sent)
+	if got := same.offset(); got.Abs() > 100*time.Microsecond {
+		t.Errorf("offset %v on one clock", got)
+	}
+}
+
+// A jump is followed at once, however good the sample before it was, and told of; drift and the first reply are none.
+func TestClockFollowsJumpsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 6 * time.Second, -6 * time.Second} {
+		var jumps []time.Duration
+		c := clock{jumped: func(by time.Duration) { jumps = append(jumps, by) }}
+		start := time.Now()
+		reply := func(after, rtt, off time.Duration) {
+			sent := start.Add(after)
+			if jump := c.take(sent.Add(rtt/2+off).UnixMilli(), sent, sent.Add(rtt)); jump != 0 {
+				c.jumped(jump)
+			}
+		}
+		const behind = -10 * time.Minute // of this process's clock: that is nobody's business
+		reply(0, 2*time.Millisecond, behind)
+		reply(time.Second, 3*time.Millisecond, behind+4*time.Second)
+		reply(2*time.Second, time.Second, behind+by)
+		reply(3*time.Second, 2*time.Millisecond, behind+by)
+		reply(4*time.Second, time.Millisecond, behind+by)
+		if len(jumps) != 1 || !about(jumps[0], by) {
+			t.Errorf("a jump by %s was told of as %v", by, jumps)
+		}
+		if got := c.at(start).Sub(start.Round(0)); !about(got, behind+by) {
+			t.Errorf("after a jump by %s the offset is %s", by, got)
+		}
+	}
+	// A reply that came so late that it may have been made before is none.
+	c := clock{}
+	start := time.Now()
+	c.take(start.UnixMilli(), start, start)
+	if jump := c.take(start.UnixMilli(), start, start.Add(9*time.Second)); jump != 0 {
+		t.Errorf("a late reply counts as a jump by %s", jump)
+	}
+}
+
+// Between replies the clock goes with this process's monotonic clock, whatever happens to its wall clock.
+func TestClockDoesNotNeedTheWallClock(t *testing.T) {
+	t.Parallel()
+	var c clock
+	sent := time.Now()
+	c.observe(sent.Add(time.Hour).UnixMilli(), sent)
+	s := c.sample.Load()
+	if s.here.Round(0) == s.here || s.index.Round(0) != s.index {
+		t.Fatal("the sample lost its monotonic reading, or kept one that it must not have")
+	}
+	if got := c.at(sent.Add(time.Minute)); !about(got.Sub(sent.Round(0)), time.Hour+time.Minute) {
+		t.Errorf("a minute later it is %s after %s", got.Sub(sent), sent)
+	}
+}
+
+// Each jump is counted, and one a minute is warned of, with its direction and size.
+func TestClockJumpsAreTold(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{time.Hour, -90 * time.Second} {
+		var log bytes.Buffer
+		e := &Engine{log: slog.New(slog.NewTextHandler(&log, nil)), metrics: newMetrics(nil)}
+		for range 3 {
+			e.clockJumped(by)
+		}
+		way := map[bool]string{true: "put forward", false: "put back"}[by > 0]
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, way) || !strings.Contains(text, by.String()) {
+			t.Errorf("a jump by %s is logged as %q", by, text)
+		}
+		if n := testutil.ToFloat64(e.metrics.clockJumps); n != 3 {
+			t.Errorf("dispatcher_clock_jumps_total is %v, want 3", n)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file plays those who ask something of the processes: clients that hand over callbacks, and people who cancel, retry and
+// reschedule.
+
+// choose returns the process in the slot, or the next one that clients may call; nil: there is none.
+func (s *simulation) choose(slot int) *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.slots {
+		if p := s.slots[(slot+i)%len(s.slots)]; p != nil && p.open.Load() {
+			return p
+		}
+	}
+	return nil
+}
+
+// callTime is how long a client waits for an answer.
+const callTime = 5 * time.Second
+
+// submit hands over callbacks of the plan in one call, until some process has answered that all are durable.
+func (s *simulation) submit(ctx context.Context, places []int) {
+	first := &s.plan.callbacks[places[0]]
+	if !sleepUntil(ctx, s.began.Add(first.at)) {
+		return
+	}
+	for try := 0; len(places) > 0 && ctx.Err() == nil; try++ {
+		if try > 0 {
+			time.Sleep(first.pause)
+		}
+		p := s.choose(first.via + try)
+		if p == nil {
+			continue
+		}
+		subs := make([]dispatch.Submission, len(places))
+		for i, place := range places {
+			subs[i] = submissionOf(&s.plan.callbacks[place])
+		}
+		cctx, cancel := context.WithTimeout(ctx, callTime)
+		receipts, err := p.engine.Accept(cctx, store.DefaultProject, subs)
+		cancel()
+		if err != nil || p.dead() {
+			continue // The answer of a dead process reaches nobody.
+		}
+		var left []int
+		s.mu.Lock()
+		for i := range receipts {
+			switch {
+			case receipts[i].Err == nil:
+				s.accepted[places[i]] = receipts[i].Callback.ID
+			case errors.Is(receipts[i].Err, store.ErrIdempotencyInProgress):
+				left = append(left, places[i])
+			default:
+				s.problems = append(s.problems, fmt.Sprintf("%s was refused: %v", subs[i].Ref, receipts[i].Err))
+			}
+		}
+		s.mu.Unlock()
+		places = left
+	}
+}
+
+func submissionOf(c *planned) dispatch.Submission {
+	body := bodyOf(c)
+	sub := dispatch.Submission{
+		URL: "https://" + c.host + "/notify", Body: body, Ref: c.ref, LockKey: c.lock,
+		Policy: store.Policy{
+			Tiers: c.tiers, Timeout: c.timeout, Jitter: c.jitter, RetryAfterCap: time.Minute, StopOn: c.stopOn,
+		},
+		PolicyGiven: true, IdempotencyKey: c.ref, Route: "callbacks", Fingerprint: body,
+	}
+	if c.unsigned {
+		sub.Signer = "none"
+	}
+	if c.delay > 0 {
+		sub.Delay = &c.delay
+	}
+	if c.expires > 0 {
+		sub.ExpiresIn = &c.expires
+	}
+	return sub
+}
+
+// sleepUntil sleeps, and says whether ctx is still there.
+func sleepUntil(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// perform carries out one act of a person. It is asked for once, whatever comes of it.
+func (s *simulation) perform(ctx context.Context, a act) {
+	if !sleepUntil(ctx, s.began.Add(a.at)) {
+		return
+	}
+	s.mu.Lock()
+	id, known := s.accepted[a.callback]
+	s.mu.Unlock()
+	p := s.choose(a.via)
+	if !known || p == nil {
+		return
+	}
+	d := done{act: a, at: time.Now()}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	by := store.Actor{Name: "operator"}
+	switch a.do {
+	case cancels:
+		var c store.CanceledCallback
+		c, d.err = p.engine.Cancel(ctx, store.DefaultProject, id, by)
+		d.result = c.Result
+	case cancelsRef:
+		var list []store.CanceledCallback
+		list, d.err = p.engine.CancelRef(ctx, store.DefaultProject, s.plan.callbacks[a.callback].ref, "", by)
+		d.result = store.CancelAlreadyTerminal
+		if len(list) > 0 {
+			d.result = list[0].Result
+		}
+	case retries:
+		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, dispatch.RetryRequest{}, by)
+	case restarts:
+		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, dispatch.RetryRequest{Ladder: store.Restart}, by)
+	case redirects:
+		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, dispatch.RetryRequest{URL: "https://elsewhere.example/notify"}, by)
+	case reschedules:
+		_, d.err = p.engine.Reschedule(ctx, store.DefaultProject, id, nil, &a.delay, by)
+	}
+	if d.err == nil && p.dead() {
+		d.err = errCut
+	}
+	s.mu.Lock()
+	s.acted[a.callback] = append(s.acted[a.callback], d)
+	s.met["act "+string(a.do)]++
+	s.mu.Unlock()
+}

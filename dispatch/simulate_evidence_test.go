@@ -1,0 +1,368 @@
+package dispatch_test
+
+import (
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file gathers what a simulation left behind, and says what its faults may have cost.
+
+// evidence reads the four sides: what clients were told, what receivers saw, what SQL and the index hold. SQL is read with
+// statements of its own, after everything has ended.
+func (s *simulation) evidence(found []schedule.Found) (e judge.Evidence, err error) {
+	for place, id := range s.accepted {
+		c := &s.plan.callbacks[place]
+		e.Accepted = append(e.Accepted, judge.Accepted{ID: id, Ref: c.ref, Hash: sha256.Sum256(bodyOf(c))})
+	}
+	for _, a := range s.receiver.all() {
+		e.Arrivals = append(e.Arrivals, judge.Arrival{ID: a.id, Number: a.number, At: a.at, End: a.end, Hash: a.hash, Answered: a.answered})
+	}
+	db, err := sql.Open("sqlite", "file:"+s.path)
+	if err != nil {
+		return e, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if e.Rows, err = s.readRows(db); err != nil {
+		return e, fmt.Errorf("read callbacks: %w", err)
+	}
+	if e.Attempts, err = s.readAttempts(db); err != nil {
+		return e, fmt.Errorf("read attempts: %w", err)
+	}
+	e.IndexRead = true
+	for _, f := range found {
+		e.Index = append(e.Index, judge.Item{ID: f.ID, Place: f.Place.String()})
+	}
+	return e, nil
+}
+
+func instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+func (s *simulation) readRows(db *sql.DB) (list []judge.Row, err error) {
+	rows, err := db.Query(`SELECT callbacks.id, callbacks.ref, callbacks.lock_key, callbacks.state, callbacks.reason, callbacks.due_at,
+		callbacks.finished_at, callbacks.policy, payloads.body
+		FROM callbacks LEFT JOIN payloads ON payloads.id = callbacks.payload_id`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var r judge.Row
+		var due, finished int64
+		var policy, body []byte
+		if err := rows.Scan(&r.ID, &r.Ref, &r.LockKey, &r.State, &r.Reason, &due, &finished, &policy, &body); err != nil {
+			return nil, err
+		}
+		r.DueAt, r.FinishedAt, r.Hash = instant(due), instant(finished), sha256.Sum256(body)
+		var p store.Policy
+		if err := json.Unmarshal(policy, &p); err != nil {
+			return nil, fmt.Errorf("policy of %s: %w", r.Ref, err)
+		}
+		if place := s.place(r.Ref); len(s.acted[place]) == 0 && s.plan.callbacks[place].expires == 0 {
+			r.Tiers = p.Tiers // Whoever was asked to be sooner need not wait, and the last wait is cut short by an expiry.
+		}
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+func (s *simulation) readAttempts(db *sql.DB) (list []judge.Attempt, err error) {
+	rows, err := db.Query(`SELECT callback_id, number, outcome, class, trigger, status, charged, stale, started_at, ended_at, due_at, next_due_at,
+		fence FROM attempts`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	claims := map[stampKey]int{}
+	for rows.Next() {
+		var a judge.Attempt
+		var started, ended, due, next, fence int64
+		if err := rows.Scan(&a.ID, &a.Number, &a.Outcome, &a.Class, &a.Trigger, &a.Status, &a.Charged, &a.Stale, &started, &ended, &due, &next,
+			&fence); err != nil {
+			return nil, err
+		}
+		if before := claims[stampKey{a.ID, fence}]; before > 0 {
+			s.problem("attempts %d and %d of %s are both of claim %d", before, a.Number, a.ID, fence)
+		}
+		claims[stampKey{a.ID, fence}] = a.Number
+		a.Started, a.Ended, a.Due, a.NextDue = instant(started), instant(ended), instant(due), instant(next)
+		list = append(list, a)
+	}
+	return list, rows.Err()
+}
+
+// place finds a reference in the plan.
+func (s *simulation) place(ref string) int {
+	for i := range s.plan.callbacks {
+		if s.plan.callbacks[i].ref == ref {
+			return i
+		}
+	}
+	return -1
+}
+
+// claimOf finds the claim that an arrival was made under; false: none that took effect, which must not be.
+func (s *simulation) claimOf(a *simArrival) (stampSeen, bool) {
+	var last stampSeen
+	for key, seen := range s.stamps {
+		if key.id == a.id && seen.p == a.p && seen.number == a.number && !seen.at.After(a.at) && seen.fence > last.fence {
+			last = seen
+		}
+	}
+	return last, last.p != nil
+}
+
+// excused says whether an arrival may be one too many: its result could not be recorded before its claim ended, because
+// something befell its process.
+func (s *simulation) excused(a *simArrival, claim stampSeen) bool {
+	if s.jumped(claim.at, claim.until) {
+		return true // Claims end by the index's clock.
+	}
+	recorded, ok := s.results[stampKey{a.id, claim.fence}]
+	if ok && !recorded.After(claim.until) {
+		return false
+	}
+	return s.disturbed(a.p, claim.at, claim.until)
+}
+
+// jumped says whether the index's clock was put forward or back by more than a claim can bear between the two times.
+func (s *simulation) jumped(from, to time.Time) bool {
+	for _, e := range s.plan.events {
+		if at := s.began.Add(e.at); e.kind == clockJumps && e.jump.Abs() >= time.Hour && !at.Before(from) && !at.After(to) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxSkew is how far the index's clock is ahead of the bubble's at most.
+func (s *simulation) maxSkew() time.Duration {
+	most := time.Duration(0)
+	for _, e := range s.plan.events {
+		if e.kind == clockJumps {
+			most += e.jump.Abs()
+		}
+	}
+	return most
+}
+
+// bounds are what the faults that hit may have cost, and not more. They also note what the judge has no word for.
+func (s *simulation) bounds(e *judge.Evidence) judge.Bounds {
+	b := judge.Bounds{Skew: 2*time.Millisecond + s.maxSkew(), Expect: s.expect}
+	arrivals := s.receiver.all()
+	spare := s.allowed(e, arrivals)
+	for _, n := range spare {
+		b.Duplicates += n
+		b.PerCallback = max(b.PerCallback, n)
+	}
+	rows := map[string]*judge.Row{}
+	for i := range e.Rows {
+		rows[e.Rows[i].ID] = &e.Rows[i]
+	}
+	locks := map[string]int{}
+	for i, a := range arrivals {
+		claim, ok := s.claimOf(a)
+		row := rows[a.id]
+		if !ok || row == nil {
+			continue
+		}
+		late := s.wasStopped(a.p, claim.at, a.at)
+		if late && !row.FinishedAt.IsZero() && a.at.After(row.FinishedAt) {
+			b.AfterTerminal++
+		}
+		itself, lock := s.overlaps(rows, a, claim, arrivals[:i])
+		if itself {
+			b.Overlaps++
+		}
+		if lock {
+			locks[row.LockKey]++
+		}
+	}
+	for _, n := range locks {
+		b.LockOverlaps = max(b.LockOverlaps, n)
+	}
+	return b
+}
+
+// overlaps says whether an arrival overlaps one that came before it, of the same callback or of one with the same lock key, and
+// may: a process that is stopped knows nothing of time, and an index that is set back nothing of locks.
+func (s *simulation) overlaps(rows map[string]*judge.Row, a *simArrival, claim stampSeen, before []*simArrival) (itself, lock bool) {
+	for _, other := range before {
+		earlier, ok := s.claimOf(other)
+		if !ok || !other.end.After(a.at) {
+			continue
+		}
+		stopped := s.wasStopped(a.p, claim.at, a.end) || s.wasStopped(other.p, earlier.at, other.end) ||
+			s.jumped(claim.at, a.end) || s.jumped(earlier.at, other.end)
+		itself = itself || other.id == a.id && stopped
+		key := rows[a.id].LockKey
+		if row := rows[other.id]; key != "" && row != nil && row.LockKey == key {
+			lock = lock || stopped || s.forgotten(claim, a) || s.forgotten(earlier, other)
+		}
+	}
+	return itself, lock
+}
+
+// forgotten says whether the index was set back while the attempt had its lock, which may be forgotten with it.
+func (s *simulation) forgotten(claim stampSeen, a *simArrival) bool {
+	for _, at := range s.rollbacks {
+		if !at.Before(claim.at.Add(-time.Second)) && !at.After(a.end) {
+			return true
+		}
+	}
+	return false
+}
+
+// allowed says of each callback how many of its sends may be beyond its charged attempts, and notes those that are beyond that.
+func (s *simulation) allowed(e *judge.Evidence, arrivals []*simArrival) map[string]int {
+	allowed, spare := map[string]int{}, map[string]int{}
+	claims := map[stampKey]int{}
+	for _, a := range arrivals {
+		spare[a.id]++
+		claim, ok := s.claimOf(a)
+		if !ok {
+			s.problem("attempt %d of %s was sent without a claim", a.number, a.id)
+			continue
+		}
+		if claims[stampKey{a.id, claim.fence}]++; claims[stampKey{a.id, claim.fence}] > 1 {
+			s.problem("attempt %d of %s was sent twice under one claim", a.number, a.id)
+		}
+		if s.excused(a, claim) {
+			allowed[a.id]++
+		}
+	}
+	for i := range e.Attempts {
+		a := &e.Attempts[i]
+		switch {
+		case a.Charged && !a.Stale:
+			spare[a.ID]--
+		case a.Class == string(store.ClassReceiverBusy) && !a.Stale: // It was answered, and is not charged.
+			allowed[a.ID]++
+		case a.Class == string(store.ClassInterrupted) && !a.Stale && s.met[string(drain)] > 0:
+			allowed[a.ID]++
+		}
+	}
+	for id, n := range spare {
+		if n > allowed[id] {
+			s.problem("%s has %d sends beyond its charged attempts; what befell it excuses %d", id, n, allowed[id])
+		}
+	}
+	return allowed
+}
+
+// expect is how a callback must end. What was done to it by hand may end it otherwise.
+func (s *simulation) expect(ref string) string {
+	place := s.place(ref)
+	c := &s.plan.callbacks[place]
+	want := c.ends
+	if c.expires > 0 {
+		want = ""
+	}
+	if want == "succeeded" && c.spare < s.costly() {
+		want = "" // An answer that its process could not take costs an attempt.
+	}
+	for _, d := range s.acted[place] {
+		switch {
+		case d.act.do == cancels || d.act.do == cancelsRef:
+			switch {
+			case d.err == nil && d.result == store.CancelDone:
+				want = string(store.Canceled)
+			case d.err != nil || d.result == store.CancelTooLate:
+				want = ""
+			}
+		case want == string(store.Canceled):
+			want = ""
+		case c.ends == "dead" && c.stopOn != nil, d.act.do == reschedules:
+			want = ""
+		}
+	}
+	return want
+}
+
+// costly is how many of the faults that hit may make a process miss an answer that was given in time.
+func (s *simulation) costly() int {
+	return s.met[string(pause)] + s.met[string(stopBefore)] + s.met[string(stopAfter)]
+}
+
+// beyond checks what the judge does not: how often a callback that is exhausted was tried, and that everything is on time again
+// once all faults are healed.
+func (s *simulation) beyond(e *judge.Evidence) {
+	charged := map[string]int{}
+	for i := range e.Attempts {
+		if a := &e.Attempts[i]; a.Charged && !a.Stale {
+			charged[a.ID]++
+		}
+	}
+	refs := map[string]*planned{}
+	for i := range e.Rows {
+		r := &e.Rows[i]
+		place := s.place(r.Ref)
+		c := &s.plan.callbacks[place]
+		refs[r.ID] = c
+		if len(s.acted[place]) > 0 {
+			continue
+		}
+		if n := charged[r.ID]; r.Reason == string(store.Exhausted) && n != len(c.tiers)+1 {
+			s.problem("%s is exhausted after %d charged attempts, its ladder has %d", r.Ref, n, len(c.tiers)+1)
+		}
+		if r.Reason == string(store.Poison) && c.host != "poison.example" {
+			s.problem("%s is dead as poison, and nothing was wrong with it", r.Ref)
+		}
+	}
+	s.onTime(e, refs)
+}
+
+const (
+	// healing is how long after the last fault everything must be as if there had been none: the longest claim, a sweep, and
+	// what a rebuild takes.
+	healing = 75 * time.Second
+	// punctual is how late an attempt may be then, and without any fault.
+	punctual = 50 * time.Millisecond
+	// swept is how late it is if only the sweep knows of it.
+	swept = 22 * time.Second
+)
+
+// onTime holds attempts against their due times where nothing may have kept them: no fault, no lock, no slow receiver.
+func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
+	slow := map[string]bool{}
+	for i := range s.plan.callbacks {
+		if c := &s.plan.callbacks[i]; !c.quick {
+			slow[c.host] = true
+		}
+	}
+	after := s.lastFault.Add(healing)
+	if s.maxSkew() >= time.Hour || s.plan.workers < 64 {
+		return // What was due by another clock is due at another time; and who has few slots may have none left.
+	}
+	most := punctual
+	if s.met[string(crashBefore)]+s.met[string(crashAfter)]+s.met[string(crash)]+s.met[string(rollback)] > 0 {
+		// What a process did not live to tell the index, and what the index forgot without a word, only the sweep finds: once it is
+		// overdue.
+		most = swept
+	}
+	if s.plan.quiet == 0 {
+		after = s.began.Add(5 * time.Second) // It starts by then.
+	}
+	for i := range e.Attempts {
+		a := &e.Attempts[i]
+		c := refs[a.ID]
+		if c == nil || c.lock != "" || slow[c.host] || a.Trigger == string(store.Manual) || a.Due.Before(after) || len(s.acted[s.place(c.ref)]) > 0 {
+			continue
+		}
+		if late := a.Started.Sub(a.Due); late > most {
+			s.problem("attempt %d of %s (%s) started %s late, %s after the last fault", a.Number, c.ref, a.Class, late, a.Due.Sub(s.lastFault))
+		}
+	}
+}

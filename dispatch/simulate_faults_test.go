@@ -1,0 +1,313 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+)
+
+// This file is what stands between a process and the rest of the world: every call of its engine to SQL, to the index and to
+// the wire goes through it, and meets there what the plan has in store for it.
+
+// A process is one start of one dispatcher.
+type process struct {
+	sim  *simulation
+	slot int
+	// view is the process's own of the index.
+	view     *indexView
+	engine   *dispatch.Engine
+	registry *prometheus.Registry
+	started  time.Time
+	// stop ends Run as SIGTERM does; died is closed by a crash.
+	stop  context.CancelFunc
+	died  chan struct{}
+	once  sync.Once
+	ended chan struct{}
+	// open: clients may call it.
+	open atomic.Bool
+
+	mu          sync.Mutex
+	pausedUntil time.Time
+}
+
+// crash ends the process as kill -9 does: from now on nothing that it does has any effect.
+func (p *process) crash() {
+	p.once.Do(func() {
+		p.open.Store(false)
+		close(p.died)
+		p.sim.disturb(p, 0)
+		p.stop()
+	})
+}
+
+func (p *process) dead() bool {
+	select {
+	case <-p.died:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause stops the process for so long, as SIGSTOP does. Its timers go on, as they do for a process that is stopped: they have
+// all fired when it goes on.
+func (p *process) pause(d time.Duration) {
+	p.mu.Lock()
+	until := time.Now().Add(d)
+	if until.After(p.pausedUntil) {
+		p.pausedUntil = until
+	}
+	p.mu.Unlock()
+	p.sim.disturb(p, d)
+	p.sim.stopped(p, d)
+}
+
+// pass waits while the process is stopped, and says whether it is alive.
+func (p *process) pass() bool {
+	for {
+		p.mu.Lock()
+		wait := time.Until(p.pausedUntil)
+		p.mu.Unlock()
+		if p.dead() {
+			return false
+		}
+		if wait <= 0 {
+			return true
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-p.died: // Who is stopped can be killed.
+		}
+		timer.Stop()
+	}
+}
+
+// errCut is what a call meets that gets no answer from the index.
+var errCut = errors.New("connection reset by peer")
+
+// A reply is what a call brought.
+type reply[T any] struct {
+	value T
+	err   error
+}
+
+// around makes one call of a process. Do is the call itself; cut is the error of one that gets no answer. With quick the call
+// is neither stopped nor late: its caller holds a mutex, on which no time passes in a bubble.
+func around[T any](ctx context.Context, p *process, op string, quick bool, cut error, do func(context.Context) (T, error)) (T, error) {
+	var none T
+	if p.dead() || !quick && !p.pass() {
+		return none, cut
+	}
+	f := p.sim.faultOf(p, op)
+	if quick && slices.Contains([]faultKind{callLate, replyLate, doubledLate, stopBefore, stopAfter}, f.kind) {
+		f.kind = failed
+	}
+	got := befall(ctx, p, op, f, cut, do)
+	if p.dead() || !quick && !p.pass() {
+		return none, cut
+	}
+	return got.value, got.err
+}
+
+// befall makes the call as the fault wants it.
+func befall[T any](ctx context.Context, p *process, op string, f fault, cut error, do func(context.Context) (T, error)) (got reply[T]) {
+	s := p.sim
+	switch f.kind {
+	case crashBefore:
+		p.crash()
+		got.err = cut
+		return got
+	case failed:
+		got.err = cut
+		return got
+	case callLate:
+		return late(ctx, s, f.wait, do)
+	case stopBefore:
+		p.pause(f.wait)
+		if !p.pass() {
+			got.err = cut
+			return got
+		}
+	case "":
+		if out, away := s.away(ctx, p, op, cut); away {
+			if out.works {
+				_, _ = do(ctx) // It took effect; nobody hears how.
+			}
+			got.err = out.err
+			return got
+		}
+	}
+	got.value, got.err = do(ctx)
+	switch f.kind {
+	case crashAfter:
+		p.crash()
+		got.err = cut
+	case stopAfter:
+		p.pause(f.wait)
+	case replyLost:
+		var none T
+		got.value, got.err = none, cut
+	case doubled:
+		_, _ = do(ctx)
+	case doubledLate:
+		s.later(f.wait, func() { _, _ = do(context.WithoutCancel(ctx)) })
+	case replyLate:
+		select {
+		case <-time.After(f.wait):
+		case <-ctx.Done():
+			got.err = ctx.Err()
+		}
+	}
+	return got
+}
+
+// late makes a call that is on its way for so long. Its caller may give up; the call is made all the same.
+func late[T any](ctx context.Context, s *simulation, wait time.Duration, do func(context.Context) (T, error)) reply[T] {
+	done := make(chan reply[T], 1)
+	s.later(wait, func() {
+		value, err := do(context.WithoutCancel(ctx))
+		done <- reply[T]{value, err}
+	})
+	select {
+	case got := <-done:
+		return got
+	case <-ctx.Done():
+		return reply[T]{err: ctx.Err()}
+	}
+}
+
+// later runs f after a while. The simulation does not end before.
+func (s *simulation) later(wait time.Duration, f func()) {
+	s.pending.Add(1)
+	s.lates.Go(func() {
+		defer s.pending.Add(-1)
+		time.Sleep(wait)
+		f()
+	})
+}
+
+// faultOf counts the call and returns the fault that is planned for it, if any.
+func (s *simulation) faultOf(p *process, op string) fault {
+	s.mu.Lock()
+	key := callKey{p.slot, op}
+	s.calls[key]++
+	n := s.calls[key]
+	var hit fault
+	if s.faulty {
+		for _, f := range s.plan.faults {
+			if f.process == p.slot && f.op == op && f.n == n {
+				hit = f
+			}
+		}
+	}
+	if hit.kind != "" {
+		s.met[string(hit.kind)]++
+		s.note("%s number %d of process %d: %s %s", op, n, p.slot, hit.kind, hit.wait)
+	}
+	s.mu.Unlock()
+	if hit.kind != "" {
+		s.disturb(p, hit.wait)
+	}
+	return hit
+}
+
+// A callKey counts the calls of one operation by one process.
+type callKey struct {
+	process int
+	op      string
+}
+
+// An outage is SQL or the index being away for a while.
+type outage struct {
+	kind  eventKind
+	sql   bool
+	slot  int // -1: for all
+	until time.Time
+}
+
+// How a call ends that meets an outage.
+type awayReply struct {
+	works bool
+	err   error
+}
+
+// hangTime is how long a call hangs that nobody answers and whose caller sets no limit.
+const hangTime = 2 * time.Second
+
+// away says what becomes of a call while what it asks is away.
+func (s *simulation) away(ctx context.Context, p *process, op string, cut error) (awayReply, bool) {
+	sql := sqlOps[op]
+	s.mu.Lock()
+	var met *outage
+	for i := range s.outages {
+		o := &s.outages[i]
+		if o.sql == sql && (o.slot < 0 || o.slot == p.slot) && time.Now().Before(o.until) {
+			met = o
+		}
+	}
+	s.mu.Unlock()
+	if met == nil || op == "Send" {
+		return awayReply{}, false
+	}
+	switch met.kind {
+	case sqlMute, indexMute:
+		return awayReply{works: true, err: cut}, true
+	case sqlHangs, indexHangs:
+		if quickOps[op] {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return awayReply{err: ctx.Err()}, true
+		case <-time.After(hangTime):
+		}
+	}
+	return awayReply{err: cut}, true
+}
+
+// A disturbance is a time in which a process may fail to do what it should.
+type disturbance struct {
+	p        *process // nil: all
+	from, to time.Time
+}
+
+// disturb notes that something befalls a process for so long from now on.
+func (s *simulation) disturb(p *process, lasts time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.disturbances = append(s.disturbances, disturbance{p, time.Now(), time.Now().Add(lasts)})
+}
+
+// disturbed says whether anything befell the process between the two times.
+func (s *simulation) disturbed(p *process, from, to time.Time) bool {
+	for _, d := range s.disturbances {
+		if (d.p == nil || d.p == p) && !d.from.After(to) && !d.to.Before(from) {
+			return true
+		}
+	}
+	return false
+}
+
+// stopped notes a pause: what a stopped process had begun, it may end at any time later.
+func (s *simulation) stopped(p *process, lasts time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pauses = append(s.pauses, disturbance{p, time.Now(), time.Now().Add(lasts)})
+}
+
+func (s *simulation) wasStopped(p *process, from, to time.Time) bool {
+	for _, d := range s.pauses {
+		if d.p == p && !d.from.After(to) && !d.to.Before(from) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,409 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file is the plan of a simulation: everything that is drawn from its seed, before anything runs.
+
+// A plan is what one seed means.
+type plan struct {
+	seed uint64
+	// alone: one process with an index of its own, new at each start. Else several share one, which stands for Redis.
+	alone     bool
+	processes int
+	callbacks []planned
+	acts      []act
+	faults    []fault
+	events    []event
+	// quiet is when the last fault may begin. From then on every call works.
+	quiet time.Duration
+	// drainTimeout of every process.
+	drainTimeout time.Duration
+	// workers of every process; with few of them a slot that is lost is missed.
+	workers int
+	// folds says that this simulation's processes fold counters; in the others they are told that somebody else does, which
+	// saves a write a second.
+	folds bool
+}
+
+// A step is what a receiver does with one request; the last one of a script repeats.
+type step struct {
+	do     stepKind
+	status int
+	// wait before the answer; retryAfter in seconds, zero: no header.
+	wait       time.Duration
+	retryAfter int
+}
+
+type stepKind int
+
+const (
+	// answers with status after wait; stalls until the sender gives up; resets the connection after it has read the request;
+	// loses its answer on the way; refuses the connection, so that nothing arrives.
+	answers stepKind = iota
+	stalls
+	resets
+	loses
+	refuses
+)
+
+// A planned callback is one that a client hands over.
+type planned struct {
+	ref string
+	// at is when the client hands it over first; delay, what it asks for.
+	at, delay time.Duration
+	expires   time.Duration
+	host      string
+	lock      string
+	tiers     []time.Duration
+	jitter    float64
+	timeout   time.Duration
+	stopOn    []int
+	unsigned  bool
+	script    []step
+	// via is the process that the client asks first, pause what it waits before it asks the next one.
+	via   int
+	pause time.Duration
+	// with says that it is handed over in one call with the callback before it.
+	with bool
+	// ends is how it must end if nobody interferes: "succeeded" or "dead"; empty: either.
+	ends string
+	// spare is how many more failures it could bear before it ended otherwise.
+	spare int
+	// quick: its receiver answers at once and never asks for a pause.
+	quick bool
+	// straggler: due long after the last fault, when all must be healed.
+	straggler bool
+}
+
+// An act is something that a person asks for through a process.
+type act struct {
+	at       time.Duration
+	via      int
+	callback int
+	do       actKind
+	delay    time.Duration
+}
+
+type actKind string
+
+const (
+	cancels     actKind = "cancel"
+	cancelsRef  actKind = "cancel ref"
+	retries     actKind = "retry once"
+	restarts    actKind = "retry restart"
+	redirects   actKind = "retry elsewhere"
+	reschedules actKind = "reschedule"
+)
+
+// A fault befalls the n-th call of an operation by a process, counted over all its starts.
+type fault struct {
+	process int
+	op      string
+	n       int
+	kind    faultKind
+	// wait is how late: of calls and replies that are late.
+	wait time.Duration
+}
+
+type faultKind string
+
+const (
+	crashBefore faultKind = "crash before"
+	crashAfter  faultKind = "crash after"
+	failed      faultKind = "failed"
+	replyLost   faultKind = "reply lost"
+	doubled     faultKind = "doubled"
+	doubledLate faultKind = "doubled late"
+	callLate    faultKind = "call late"
+	replyLate   faultKind = "reply late"
+	stopBefore  faultKind = "stopped before"
+	stopAfter   faultKind = "stopped after"
+)
+
+// An event befalls a process, or all of them, at a time.
+type event struct {
+	at      time.Duration
+	process int // -1: all
+	kind    eventKind
+	lasts   time.Duration
+	jump    time.Duration
+}
+
+type eventKind string
+
+const (
+	crash       eventKind = "crash"
+	pause       eventKind = "pause"
+	drain       eventKind = "drain"
+	wipe        eventKind = "index wiped"
+	snapshot    eventKind = "index snapshot"
+	rollback    eventKind = "index rolled back"
+	sqlRefuses  eventKind = "SQL refuses"
+	sqlHangs    eventKind = "SQL stalls"
+	sqlMute     eventKind = "SQL commits, replies lost"
+	indexFails  eventKind = "index refuses"
+	indexHangs  eventKind = "index stalls"
+	indexMute   eventKind = "index works, replies lost"
+	clockJumps  eventKind = "index clock jumps"
+	maxDuration           = time.Duration(1<<63 - 1)
+)
+
+// draw makes the plan of a seed. The same seed gives the same plan.
+func draw(seed uint64) *plan {
+	r := rand.New(rand.NewPCG(seed, 0x5eed))
+	p := &plan{seed: seed, processes: 1, quiet: 45 * time.Second, drainTimeout: upTo(r, time.Second, 8*time.Second)}
+	p.alone = r.IntN(5) < 2
+	if !p.alone {
+		p.processes = 1 + r.IntN(3)
+	}
+	p.folds = r.IntN(6) == 0
+	p.workers = []int{64, 64, 64, 8}[r.IntN(4)]
+	p.drawCallbacks(r)
+	p.drawActs(r)
+	if r.IntN(12) == 0 {
+		p.quiet = 0 // No fault at all: then nothing may be odd.
+		return p
+	}
+	p.drawFaults(r)
+	p.drawEvents(r)
+	return p
+}
+
+// upTo draws a duration in whole milliseconds, at least from and less than to.
+func upTo(r *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(r.Int64N((to-from).Milliseconds()))*time.Millisecond
+}
+
+func (p *plan) drawCallbacks(r *rand.Rand) {
+	n := 5 + r.IntN(26)
+	if r.IntN(10) == 0 {
+		n = 30 + r.IntN(31)
+	}
+	hosts, locks := 1+r.IntN(5), 1+r.IntN(4)
+	for i := range n {
+		c := planned{
+			ref:      fmt.Sprintf("order-%d", i),
+			at:       upTo(r, 0, 25*time.Second),
+			host:     fmt.Sprintf("h%d.example", r.IntN(hosts)),
+			timeout:  upTo(r, 500*time.Millisecond, 5*time.Second),
+			unsigned: r.IntN(3) > 0,
+			via:      r.IntN(p.processes),
+			pause:    upTo(r, 100*time.Millisecond, time.Second),
+			quick:    true,
+		}
+		if r.IntN(3) == 0 {
+			c.delay = upTo(r, 0, 25*time.Second)
+		}
+		if r.IntN(3) == 0 {
+			c.lock = fmt.Sprintf("lock-%d", r.IntN(locks))
+		}
+		if r.IntN(10) == 0 {
+			c.expires = upTo(r, 100*time.Millisecond, 20*time.Second)
+		}
+		if r.IntN(6) == 0 && i > 0 {
+			c.at, c.via, c.with = p.callbacks[i-1].at, p.callbacks[i-1].via, true
+		}
+		c.drawLadder(r)
+		p.callbacks = append(p.callbacks, c)
+	}
+	if r.IntN(3) == 0 {
+		last := &p.callbacks[len(p.callbacks)-1]
+		*last = planned{
+			ref: last.ref, at: last.at, host: "straggler.example", timeout: time.Second, pause: 200 * time.Millisecond, quick: true,
+			script: []step{{status: 200}}, ends: "succeeded", straggler: true, delay: 130*time.Second - last.at,
+		}
+	}
+}
+
+// drawLadder draws the waits and the receiver's script, and how the two end.
+func (c *planned) drawLadder(r *rand.Rand) {
+	for range r.IntN(5) {
+		longest := []time.Duration{time.Second, 5 * time.Second, 20 * time.Second}[r.IntN(3)]
+		c.tiers = append(c.tiers, upTo(r, 0, longest))
+	}
+	if r.IntN(4) == 0 {
+		c.jitter = 0.2
+	}
+	if r.IntN(60) == 0 {
+		c.host, c.script, c.ends, c.quick = "poison.example", []step{{status: 200}}, "dead", false
+		return
+	}
+	if r.IntN(7) == 0 { // It never succeeds.
+		c.script, c.ends, c.spare = []step{c.drawFailure(r)}, "dead", 1000
+		if c.script[0].status == 423 {
+			c.script[0].status = 422 // Whoever is busy for ever is asked a hundred times before it is charged.
+		}
+		if r.IntN(3) == 0 {
+			c.script, c.stopOn = []step{{status: 410}}, []int{410}
+		}
+		return
+	}
+	for range r.IntN(len(c.tiers) + 1) {
+		c.script = append(c.script, c.drawFailure(r))
+	}
+	c.spare = len(c.tiers) - len(c.script)
+	c.ends = "succeeded"
+	last := step{status: 200}
+	if r.IntN(2) == 0 {
+		last.wait = upTo(r, 0, c.timeout/2)
+		c.quick = c.quick && last.wait < 100*time.Millisecond
+	}
+	c.script = append(c.script, last)
+}
+
+// drawFailure draws one way to fail.
+func (c *planned) drawFailure(r *rand.Rand) step {
+	switch r.IntN(13) {
+	case 12:
+		c.quick = false
+		return step{status: 423, retryAfter: 1}
+	case 0:
+		c.quick = false
+		return step{do: stalls}
+	case 1:
+		return step{do: resets}
+	case 2:
+		return step{do: loses, status: 200, wait: upTo(r, 0, 50*time.Millisecond)}
+	case 3:
+		return step{do: refuses}
+	case 4:
+		c.quick = false
+		return step{status: 429, retryAfter: 1 + r.IntN(3)}
+	case 5:
+		c.quick = false
+		return step{status: 503, retryAfter: 1 + r.IntN(3), wait: upTo(r, 0, 200*time.Millisecond)}
+	case 6:
+		c.quick = false
+		return step{status: 500, wait: upTo(r, 0, c.timeout/2)}
+	case 7:
+		c.quick = false
+		return step{status: 500, wait: c.timeout + upTo(r, 0, 3*time.Second)} // answers when nobody waits any more
+	}
+	return step{status: 500}
+}
+
+func (p *plan) drawActs(r *rand.Rand) {
+	if r.IntN(2) == 0 {
+		return
+	}
+	for range r.IntN(6) {
+		a := act{
+			at: upTo(r, 2*time.Second, 45*time.Second), via: r.IntN(p.processes), callback: r.IntN(len(p.callbacks)),
+			do: []actKind{cancels, cancels, cancelsRef, retries, restarts, redirects, reschedules, reschedules}[r.IntN(8)],
+		}
+		if a.do == reschedules {
+			a.delay = upTo(r, 0, 20*time.Second)
+		}
+		if p.callbacks[a.callback].straggler || p.callbacks[a.callback].host == "poison.example" {
+			continue
+		}
+		p.acts = append(p.acts, a)
+	}
+}
+
+// often is about how often a process calls each operation in one simulation, so that faults are drawn where they can hit.
+var often = map[string]int{
+	"Accept": 20, "Stamp": 30, "Commit": 30, "Cancel": 1, "Retry": 1, "Reschedule": 1, "Overdue": 5, "Open": 3, "Claimed": 2, "ByID": 1,
+	"Expire": 5, "DropClaims": 1, "IndexMeta": 12, "NextGeneration": 2, "MarkBuilt": 2, "TryLease": 60, "SweepCursor": 5, "Ping": 4,
+	"Secrets": 6, "Lanes": 2,
+	"Ensure": 20, "Claim": 80, "Settle": 35, "Extend": 3, "CancelItems": 2, "Move": 6, "Acquire": 12, "Release": 12, "Reset": 2, "Adopt": 2,
+	"OpenShard": 2, "SetLanes": 1, "Audit": 1, "Stats": 3, "Generation": 12,
+	"Send": 40,
+}
+
+// hot are the operations on the way of every callback; most faults are for them.
+var hot = strings.Fields("Accept Stamp Stamp Commit Commit Ensure Claim Claim Settle Settle Acquire Release Send Send Extend Move")
+
+// others are the remaining ones, in a fixed order: a plan must not depend on that of a map.
+var others = strings.Fields(`Cancel Retry Reschedule Overdue Open Claimed Expire DropClaims IndexMeta NextGeneration MarkBuilt TryLease
+	SweepCursor Ping Secrets Lanes CancelItems Reset Reset Adopt Adopt OpenShard OpenShard SetLanes Audit Stats Generation`)
+
+func (p *plan) drawFaults(r *rand.Rand) {
+	crashes, stops := 3, 1
+	for range r.IntN(13) {
+		f := fault{process: r.IntN(p.processes), op: hot[r.IntN(len(hot))]}
+		if r.IntN(4) == 0 {
+			f.op = others[r.IntN(len(others))]
+		}
+		f.n = 1 + r.IntN(often[f.op])
+		kinds := []faultKind{
+			crashBefore, crashAfter, failed, failed, replyLost, replyLost, doubled, doubledLate, callLate, replyLate, stopBefore, stopAfter,
+		}
+		f.kind = kinds[r.IntN(len(kinds))]
+		f.wait = upTo(r, 200*time.Millisecond, 8*time.Second)
+		if r.IntN(4) == 0 {
+			f.wait = upTo(r, 8*time.Second, 25*time.Second)
+		}
+		if sends := []faultKind{crashBefore, crashAfter, stopBefore, stopAfter}; f.op == "Send" && !slices.Contains(sends, f.kind) {
+			f.kind = sends[r.IntN(len(sends))]
+		}
+		if f.kind == stopBefore || f.kind == stopAfter {
+			if stops--; stops < 0 {
+				continue
+			}
+			f.wait = upTo(r, time.Second, time.Minute)
+		}
+		if f.kind == crashBefore || f.kind == crashAfter {
+			if crashes--; crashes < 0 {
+				continue
+			}
+		}
+		p.faults = append(p.faults, f)
+	}
+}
+
+func (p *plan) drawEvents(r *rand.Rand) {
+	crashes := 2
+	for range r.IntN(4) {
+		e := event{at: upTo(r, 500*time.Millisecond, p.quiet), process: r.IntN(p.processes)}
+		switch k := r.IntN(20); {
+		case k < 3:
+			if crashes--; crashes < 0 {
+				continue
+			}
+			e.kind = crash
+		case k < 6:
+			e.kind, e.lasts = pause, upTo(r, time.Second, time.Minute)
+		case k < 8:
+			e.kind = drain
+		case k < 11:
+			e.kind, e.process = wipe, -1
+		case k < 13:
+			// Taken a while before it comes back.
+			p.events = append(p.events, event{at: max(400*time.Millisecond, e.at-upTo(r, 100*time.Millisecond, 10*time.Second)), process: -1, kind: snapshot})
+			e.kind, e.process = rollback, -1
+		case k < 16:
+			e.kind, e.lasts = []eventKind{sqlRefuses, sqlHangs, sqlMute}[r.IntN(3)], upTo(r, 200*time.Millisecond, 25*time.Second)
+		case k < 19:
+			e.kind, e.lasts = []eventKind{indexFails, indexHangs, indexMute}[r.IntN(3)], upTo(r, 200*time.Millisecond, 25*time.Second)
+		default:
+			p.drawJump(r, e.at)
+			continue
+		}
+		if e.process >= 0 && e.kind != crash && e.kind != pause && e.kind != drain && r.IntN(2) == 0 {
+			e.process = -1 // SQL or the index is away for everybody.
+		}
+		p.events = append(p.events, e)
+	}
+}
+
+// drawJump puts the index's clock forward or back: a little and back again, or an hour, for a while or for good.
+func (p *plan) drawJump(r *rand.Rand, at time.Duration) {
+	jump := upTo(r, 100*time.Millisecond, 4*time.Second)
+	if r.IntN(3) == 0 {
+		jump = time.Hour
+	}
+	if r.IntN(3) == 0 {
+		jump = -jump
+	}
+	p.events = append(p.events, event{at: at, process: -1, kind: clockJumps, jump: jump})
+	if jump.Abs() < time.Hour || r.IntN(2) == 0 {
+		p.events = append(p.events, event{at: at + upTo(r, time.Second, 10*time.Second), process: -1, kind: clockJumps, jump: -jump})
+	}
+}

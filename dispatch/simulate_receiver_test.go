@@ -1,0 +1,144 @@
+package dispatch_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file is the receiving side: what a process sends, and what the receivers of the plan do with it.
+
+// A simSender is a process's way to the wire.
+type simSender struct {
+	outbound *outbound.Client
+	p        *process
+}
+
+func (s *simSender) Send(ctx context.Context, r outbound.Request) outbound.Response {
+	if strings.Contains(r.URL, "poison") {
+		panic("a request that no process survives")
+	}
+	got, err := around(ctx, s.p, "Send", false, errCut, func(ctx context.Context) (outbound.Response, error) {
+		return s.outbound.Send(ctx, r), nil
+	})
+	if err != nil { // The process is dead. What it makes of this reaches nobody.
+		now := time.Now()
+		return outbound.Response{Class: store.ClassInterrupted, Outcome: store.AttemptUnknown, StartedAt: now, EndedAt: now}
+	}
+	return got
+}
+
+// A simArrival is one request as the receiver saw it.
+type simArrival struct {
+	id     string
+	number int
+	p      *process
+	hash   [sha256.Size]byte
+	at     time.Time
+	// end is when the answer was written or the sender hung up; zero while neither has happened.
+	end      time.Time
+	answered bool
+}
+
+// The simReceiver is every receiver of a simulation.
+type simReceiver struct {
+	mu       sync.Mutex
+	scripts  map[string][]step // by body, which is unlike any other callback's
+	asked    map[string]int    // by id: how often a request was made, arrived or not
+	arrivals []*simArrival
+}
+
+// A wire is the network between one process and the receivers.
+type wire struct{ p *process }
+
+func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := w.p.sim.receiver.take(req.Context(), w.p, req.Header, body)
+	if !w.p.pass() {
+		return nil, fmt.Errorf("write: %w", syscall.EPIPE)
+	}
+	return resp, err
+}
+
+// take lets the callback's script answer a request.
+func (r *simReceiver) take(ctx context.Context, p *process, header http.Header, body []byte) (*http.Response, error) {
+	id := strings.TrimPrefix(header.Get("webhook-id"), store.CallbackPrefix)
+	number, err := strconv.Atoi(header.Get("webhook-attempt"))
+	if err != nil {
+		return nil, fmt.Errorf("webhook-attempt: %w", err)
+	}
+	r.mu.Lock()
+	script := r.scripts[string(body)]
+	if len(script) == 0 {
+		script = []step{{status: 599}} // A body that nobody handed over: the judge will say so.
+	}
+	do := script[min(r.asked[id], len(script)-1)]
+	r.asked[id]++
+	if do.do == refuses {
+		r.mu.Unlock()
+		return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	}
+	a := &simArrival{id: id, number: number, p: p, hash: sha256.Sum256(body), at: time.Now()}
+	r.arrivals = append(r.arrivals, a)
+	r.mu.Unlock()
+	answered, err := r.wait(ctx, p, do)
+	r.mu.Lock()
+	a.end, a.answered = time.Now(), answered
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	resp := answer(do.status, "")
+	if do.retryAfter > 0 {
+		resp.Header.Set("Retry-After", strconv.Itoa(do.retryAfter))
+	}
+	return resp, nil
+}
+
+// wait is the receiver at work. It says whether a whole answer was written, and what went wrong on the way back.
+func (*simReceiver) wait(ctx context.Context, p *process, do step) (answered bool, err error) {
+	var ready <-chan time.Time
+	if do.do != stalls {
+		// Nothing takes no time: two requests at one instant could not be told apart.
+		timer := time.NewTimer(do.wait + 50*time.Microsecond)
+		defer timer.Stop()
+		ready = timer.C
+	}
+	select {
+	case <-ready:
+	case <-p.died:
+		return false, fmt.Errorf("write: %w", syscall.EPIPE)
+	case <-ctx.Done():
+		// A process that is stopped does not hang up.
+		if !p.pass() {
+			return false, fmt.Errorf("write: %w", syscall.EPIPE)
+		}
+		return false, ctx.Err()
+	}
+	switch do.do {
+	case resets:
+		return false, fmt.Errorf("read: %w", syscall.ECONNRESET)
+	case loses:
+		return true, fmt.Errorf("read: %w", syscall.ECONNRESET)
+	}
+	return true, nil
+}
+
+func (r *simReceiver) all() []*simArrival {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*simArrival(nil), r.arrivals...)
+}

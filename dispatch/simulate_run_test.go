@@ -1,0 +1,357 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+)
+
+// This file runs a plan: it starts processes and starts them again, plays the clients, and brings about what happens at times.
+
+// A simulation is one run of one plan, inside a bubble.
+type simulation struct {
+	plan     *plan
+	path     string // of the database
+	began    time.Time
+	db       *sqlstore.DB
+	keys     *dispatch.Keyring
+	receiver *simReceiver
+	log      *slog.Logger
+	random   *rand.Rand // for what the plan leaves open; guarded by mu
+	skew     atomic.Int64
+	lates    sync.WaitGroup
+	// pending counts what is still on its way.
+	pending atomic.Int32
+
+	mu           sync.Mutex
+	faulty       bool
+	ending       bool
+	index        *simIndex
+	slots        []*process // the present start of each; nil: none runs
+	starts       []*process
+	calls        map[callKey]int
+	met          map[string]int
+	notes        []string
+	outages      []outage
+	disturbances []disturbance
+	pauses       []disturbance
+	rollbacks    []time.Time
+	stamps       map[stampKey]stampSeen
+	results      map[stampKey]time.Time
+	accepted     map[int]string // id by callback of the plan
+	acted        map[int][]done
+	lastFault    time.Time
+	problems     []string
+}
+
+// A done is an act that was carried out, and its answer.
+type done struct {
+	act    act
+	at     time.Time
+	result store.CancelResult
+	err    error
+}
+
+// note writes a line of what happened. The caller holds mu.
+func (s *simulation) note(format string, args ...any) {
+	s.lastFault = time.Now()
+	s.notes = append(s.notes, fmt.Sprintf("%s ", time.Since(s.began))+fmt.Sprintf(format, args...))
+}
+
+// problem notes something that must not be, beside what the judge finds.
+func (s *simulation) problem(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, fmt.Sprintf(format, args...))
+}
+
+// now is the index's clock.
+func (s *simulation) now() time.Time { return time.Now().Add(time.Duration(s.skew.Load())) }
+
+// newSimulation opens the database, a copy of an empty one that is migrated.
+func newSimulation(ctx context.Context, p *plan, path string, empty []byte, log *slog.Logger) (*simulation, error) {
+	if err := os.WriteFile(path, empty, 0o600); err != nil {
+		return nil, err
+	}
+	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: "sqlite:" + path})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := dispatch.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))})
+	if err != nil {
+		return nil, err
+	}
+	s := &simulation{
+		plan: p, path: path, began: time.Now(), db: db, keys: keys, log: log,
+		receiver: &simReceiver{scripts: map[string][]step{}, asked: map[string]int{}},
+		random:   rand.New(rand.NewPCG(p.seed, 1)),
+		faulty:   p.quiet > 0,
+		slots:    make([]*process, p.processes),
+		calls:    map[callKey]int{},
+		met:      map[string]int{},
+		stamps:   map[stampKey]stampSeen{},
+		results:  map[stampKey]time.Time{},
+		accepted: map[int]string{},
+		acted:    map[int][]done{},
+	}
+	s.lastFault = s.began
+	for i := range p.callbacks {
+		s.receiver.scripts[string(bodyOf(&p.callbacks[i]))] = p.callbacks[i].script
+	}
+	return s, nil
+}
+
+func bodyOf(c *planned) []byte { return []byte(`{"ref": "` + c.ref + `"}`) }
+
+// start starts a process in a slot. Its goroutines end with it, or are wound down once it is dead.
+func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
+	p := &process{sim: s, slot: slot, died: make(chan struct{}), ended: make(chan struct{}), started: time.Now(), registry: prometheus.NewRegistry()}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p.stop = stop
+	s.mu.Lock()
+	index := s.index
+	if s.plan.alone || index == nil {
+		index = newSimIndex(s.now)
+		s.index = index
+		s.lates.Go(func() { index.run(ctx) })
+	}
+	s.mu.Unlock()
+	p.view = index.view(p)
+	client, err := outbound.New(outbound.Options{Transport: wire{p}, Version: "simulated"})
+	if err != nil {
+		return nil, err
+	}
+	p.engine, err = dispatch.New(dispatch.Options{
+		Store: &simStore{Store: s.db, p: p}, Schedule: p.view, Sender: &simSender{outbound: client, p: p}, Keyring: s.keys,
+		Alone: s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers, Registerer: p.registry,
+		Logger: s.log.With("process", slot, "start", len(s.starts)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	if s.ending {
+		s.mu.Unlock()
+		stop()
+		return nil, nil
+	}
+	s.slots[slot] = p
+	s.starts = append(s.starts, p)
+	s.mu.Unlock()
+	p.open.Store(true)
+	go func() {
+		defer close(p.ended)
+		if err := p.engine.Run(run); err != nil {
+			s.log.Info("a process could not start", "error", err)
+		}
+		p.open.Store(false)
+	}()
+	return p, nil
+}
+
+// keep keeps a slot running until the simulation ends: a process that has ended, whatever the reason, is started again.
+func (s *simulation) keep(ctx context.Context, slot int) {
+	for {
+		p, err := s.start(ctx, slot)
+		if err != nil {
+			s.problem("start: %v", err)
+			return
+		}
+		if p == nil {
+			return
+		}
+		select {
+		case <-p.died:
+		case <-p.ended:
+		}
+		s.mu.Lock()
+		wait := upTo(s.random, 100*time.Millisecond, 6*time.Second)
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// happen brings about an event.
+func (s *simulation) happen(ctx context.Context, e event) {
+	if !sleepUntil(ctx, s.began.Add(e.at)) {
+		return
+	}
+	var p *process
+	s.mu.Lock()
+	if e.process >= 0 {
+		p = s.slots[e.process]
+	}
+	index := s.index
+	if e.kind != snapshot {
+		s.note("process %d: %s %s %s", e.process, e.kind, e.lasts, e.jump)
+	}
+	s.mu.Unlock()
+	hit := true
+	var err error
+	switch e.kind {
+	case crash, pause, drain:
+		hit = p != nil && p.open.Load()
+		if hit {
+			s.befallProcess(p, e)
+		}
+	case wipe:
+		err = index.wipe(ctx)
+	case snapshot:
+		err = index.save(ctx)
+	case rollback:
+		hit, err = index.restore(ctx)
+		s.mu.Lock()
+		s.rollbacks = append(s.rollbacks, time.Now())
+		s.mu.Unlock()
+	case clockJumps:
+		s.skew.Add(int64(e.jump))
+	default:
+		s.mu.Lock()
+		s.outages = append(s.outages, outage{
+			kind: e.kind, sql: slices.Contains([]eventKind{sqlRefuses, sqlHangs, sqlMute}, e.kind), slot: e.process, until: time.Now().Add(e.lasts),
+		})
+		s.mu.Unlock()
+		s.disturb(p, e.lasts)
+	}
+	if err != nil {
+		s.problem("%s: %v", e.kind, err)
+	}
+	if hit {
+		s.mu.Lock()
+		s.met[string(e.kind)]++
+		s.mu.Unlock()
+	}
+}
+
+func (s *simulation) befallProcess(p *process, e event) {
+	switch e.kind {
+	case crash:
+		p.crash()
+	case pause:
+		p.pause(e.lasts)
+	case drain:
+		s.disturb(p, s.plan.drainTimeout+time.Second)
+		p.open.Store(false)
+		p.stop()
+	}
+}
+
+// run plays the plan to its end and stops everything.
+func (s *simulation) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var keepers, players sync.WaitGroup
+	for slot := range s.plan.processes {
+		keepers.Go(func() { s.keep(ctx, slot) })
+	}
+	for i := 0; i < len(s.plan.callbacks); {
+		places := []int{i}
+		for i++; i < len(s.plan.callbacks) && s.plan.callbacks[i].with; i++ {
+			places = append(places, i)
+		}
+		players.Go(func() { s.submit(ctx, places) })
+	}
+	for _, a := range s.plan.acts {
+		players.Go(func() { s.perform(ctx, a) })
+	}
+	for _, e := range s.plan.events {
+		players.Go(func() { s.happen(ctx, e) })
+	}
+	sleepUntil(ctx, s.began.Add(s.plan.quiet))
+	s.mu.Lock()
+	s.faulty = false
+	s.mu.Unlock()
+	err := s.settleDown(ctx)
+	s.mu.Lock()
+	s.ending = true
+	starts := slices.Clone(s.starts)
+	s.mu.Unlock()
+	for _, p := range starts {
+		p.stop()
+	}
+	for _, p := range starts {
+		<-p.ended
+	}
+	cancel()
+	players.Wait()
+	keepers.Wait()
+	s.lates.Wait()
+	synctest.Wait()
+	return errors.Join(err, s.db.Close())
+}
+
+// settleDown waits until every callback is terminal and the index holds none of them, or the plan's time is up.
+func (s *simulation) settleDown(ctx context.Context) error {
+	deadline := s.began.Add(s.plan.limit())
+	quiet := s.began.Add(s.plan.quiet)
+	for _, a := range s.plan.acts {
+		if at := s.began.Add(a.at + callTime); at.After(quiet) {
+			quiet = at
+		}
+	}
+	for time.Now().Before(deadline) {
+		time.Sleep(500 * time.Millisecond)
+		s.mu.Lock()
+		all := len(s.accepted) == len(s.plan.callbacks)
+		index := s.index
+		s.mu.Unlock()
+		if !all || time.Now().Before(quiet) || s.pending.Load() > 0 {
+			continue
+		}
+		open, err := s.db.Open(ctx, store.Cursor{}, 1)
+		if err != nil {
+			return fmt.Errorf("read open rows: %w", err)
+		}
+		if len(open) > 0 {
+			continue
+		}
+		held, err := index.contents(ctx)
+		if err != nil {
+			return fmt.Errorf("read the index: %w", err)
+		}
+		if len(held) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// limit is when the plan must be done at the latest, however its faults fall: it is generous, what is late is judged apart.
+func (p *plan) limit() time.Duration {
+	slowest, sum := time.Duration(0), time.Duration(0)
+	for i := range p.callbacks {
+		c := &p.callbacks[i]
+		ladder := c.at + c.delay
+		for _, t := range c.tiers {
+			ladder += time.Duration(float64(t)*(1+c.jitter)) + 3*time.Second
+		}
+		slowest = max(slowest, ladder)
+		sum += time.Duration(len(c.tiers)+2) * c.timeout
+	}
+	for _, e := range p.events {
+		if e.kind == clockJumps {
+			slowest += e.jump.Abs()
+		}
+	}
+	return max(p.quiet, 45*time.Second) + 4*time.Minute + 2*slowest + sum
+}

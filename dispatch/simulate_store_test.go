@@ -1,0 +1,219 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file is a process's view of SQL, and what is remembered of what took effect there.
+
+// sqlOps are the operations that this file wraps; quickOps are those that are called with a mutex held.
+var (
+	sqlOps = map[string]bool{
+		"Accept": true, "Stamp": true, "Commit": true, "Cancel": true, "Retry": true, "Reschedule": true, "Overdue": true, "Open": true,
+		"Claimed": true, "ByID": true, "Expire": true, "DropClaims": true, "IndexMeta": true, "NextGeneration": true, "MarkBuilt": true,
+		"TryLease": true, "SweepCursor": true, "SetSweepCursor": true, "Fold": true, "Purge": true, "Ping": true, "Secrets": true, "AddSecret": true,
+		"Lanes": true,
+	}
+	quickOps = map[string]bool{"Secrets": true, "AddSecret": true}
+)
+
+// A simStore is SQL as one process reaches it. What it does not wrap is not called by an engine that runs.
+type simStore struct {
+	dispatch.Store
+	p *process
+}
+
+// A stampSeen is a claim that took effect in SQL.
+type stampSeen struct {
+	p      *process
+	at     time.Time
+	until  time.Time // of the claim, as the bubble's clock has it
+	fence  int64
+	number int
+}
+
+type stampKey struct {
+	id    string
+	fence int64
+}
+
+func (s *simStore) cut(op string) error {
+	return fmt.Errorf("%s: %w: %w", op, store.ErrUnavailable, errCut)
+}
+
+func sqlCall[T any](ctx context.Context, s *simStore, op string, do func(context.Context) (T, error)) (T, error) {
+	return around(ctx, s.p, op, quickOps[op], s.cut(op), do)
+}
+
+// pair carries two values through a call.
+type pair[A, B any] struct {
+	a A
+	b B
+}
+
+func (s *simStore) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
+	return sqlCall(ctx, s, "Accept", func(ctx context.Context) ([]store.Accepted, error) { return s.Store.Accept(ctx, drafts) })
+}
+
+func (s *simStore) Stamp(ctx context.Context, st store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+	got, err := sqlCall(ctx, s, "Stamp", func(ctx context.Context) (pair[[]store.Stamped, []store.Refusal], error) {
+		stamped, refused, err := s.Store.Stamp(ctx, st)
+		s.p.sim.stamped(s.p, stamped)
+		return pair[[]store.Stamped, []store.Refusal]{stamped, refused}, err
+	})
+	return got.a, got.b, err
+}
+
+func (s *simStore) Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error) {
+	return sqlCall(ctx, s, "Commit", func(ctx context.Context) ([]store.Committed, error) {
+		got, err := s.Store.Commit(ctx, results, now)
+		s.p.sim.committed(results, got)
+		return got, err
+	})
+}
+
+func (s *simStore) Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error) {
+	return sqlCall(ctx, s, "Cancel", func(ctx context.Context) (store.CanceledCallback, error) {
+		return s.Store.Cancel(ctx, project, id, now, by)
+	})
+}
+
+func (s *simStore) CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error) {
+	return sqlCall(ctx, s, "Cancel", func(ctx context.Context) ([]store.CanceledCallback, error) {
+		return s.Store.CancelRef(ctx, project, ref, topic, limit, now, by)
+	})
+}
+
+func (s *simStore) Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error) {
+	return sqlCall(ctx, s, "Retry", func(ctx context.Context) (store.Callback, error) { return s.Store.Retry(ctx, project, id, r, by) })
+}
+
+func (s *simStore) Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error) {
+	return sqlCall(ctx, s, "Reschedule", func(ctx context.Context) (store.Callback, error) {
+		return s.Store.Reschedule(ctx, project, id, due, now, by)
+	})
+}
+
+func (s *simStore) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error) {
+	return sqlCall(ctx, s, "Overdue", func(ctx context.Context) ([]store.OpenRow, error) {
+		return s.Store.Overdue(ctx, after, dueBefore, claimedBefore, limit)
+	})
+}
+
+func (s *simStore) Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
+	return sqlCall(ctx, s, "Open", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.Open(ctx, after, limit) })
+}
+
+func (s *simStore) Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error) {
+	return sqlCall(ctx, s, "Claimed", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.Claimed(ctx, after, now, limit) })
+}
+
+func (s *simStore) ByID(ctx context.Context, ids []string) ([]store.OpenRow, error) {
+	return sqlCall(ctx, s, "ByID", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.ByID(ctx, ids) })
+}
+
+func (s *simStore) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
+	return sqlCall(ctx, s, "Expire", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.Expire(ctx, now, limit) })
+}
+
+func (s *simStore) DropClaims(ctx context.Context, now int64) (int, error) {
+	return sqlCall(ctx, s, "DropClaims", func(ctx context.Context) (int, error) { return s.Store.DropClaims(ctx, now) })
+}
+
+func (s *simStore) IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error) {
+	return sqlCall(ctx, s, "IndexMeta", func(ctx context.Context) (store.IndexMeta, error) { return s.Store.IndexMeta(ctx, want) })
+}
+
+func (s *simStore) NextGeneration(ctx context.Context, from int64) (int64, error) {
+	return sqlCall(ctx, s, "NextGeneration", func(ctx context.Context) (int64, error) { return s.Store.NextGeneration(ctx, from) })
+}
+
+func (s *simStore) MarkBuilt(ctx context.Context, generation int64) error {
+	_, err := sqlCall(ctx, s, "MarkBuilt", func(ctx context.Context) (int, error) { return 0, s.Store.MarkBuilt(ctx, generation) })
+	return err
+}
+
+// TryLease refuses the leases of functions that this simulation leaves to processes that it does not have.
+func (s *simStore) TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error) {
+	if !s.p.sim.plan.folds && (name == "fold" || name == "purge") {
+		return false, nil
+	}
+	return sqlCall(ctx, s, "TryLease", func(ctx context.Context) (bool, error) { return s.Store.TryLease(ctx, name, holder, now, ttl) })
+}
+
+func (s *simStore) SweepCursor(ctx context.Context) (store.Cursor, error) {
+	return sqlCall(ctx, s, "SweepCursor", s.Store.SweepCursor)
+}
+
+func (s *simStore) SetSweepCursor(ctx context.Context, c store.Cursor) error {
+	_, err := sqlCall(ctx, s, "SetSweepCursor", func(ctx context.Context) (int, error) { return 0, s.Store.SetSweepCursor(ctx, c) })
+	return err
+}
+
+func (s *simStore) Fold(ctx context.Context, now int64) error {
+	if !s.p.sim.plan.folds {
+		return nil
+	}
+	_, err := sqlCall(ctx, s, "Fold", func(ctx context.Context) (int, error) { return 0, s.Store.Fold(ctx, now) })
+	return err
+}
+
+func (s *simStore) Purge(ctx context.Context, payloadBefore, metadataBefore int64, limit int) (payloads, callbacks int, err error) {
+	got, err := sqlCall(ctx, s, "Purge", func(ctx context.Context) (pair[int, int], error) {
+		payloads, callbacks, err := s.Store.Purge(ctx, payloadBefore, metadataBefore, limit)
+		return pair[int, int]{payloads, callbacks}, err
+	})
+	return got.a, got.b, err
+}
+
+func (s *simStore) Ping(ctx context.Context) error {
+	_, err := sqlCall(ctx, s, "Ping", func(ctx context.Context) (int, error) { return 0, s.Store.Ping(ctx) })
+	return err
+}
+
+func (s *simStore) Secrets(ctx context.Context, project string, now int64) ([]store.Secret, error) {
+	return sqlCall(ctx, s, "Secrets", func(ctx context.Context) ([]store.Secret, error) { return s.Store.Secrets(ctx, project, now) })
+}
+
+func (s *simStore) AddSecret(ctx context.Context, secret store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error {
+	_, err := sqlCall(ctx, s, "AddSecret", func(ctx context.Context) (int, error) {
+		return 0, s.Store.AddSecret(ctx, secret, retireAt, onlyIfNone, by)
+	})
+	return err
+}
+
+func (s *simStore) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
+	return sqlCall(ctx, s, "Lanes", func(ctx context.Context) ([]store.Lane, error) { return s.Store.Lanes(ctx, since, limit) })
+}
+
+// stamped remembers claims that took effect.
+func (s *simulation) stamped(p *process, list []store.Stamped) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range list {
+		w := &list[i]
+		key := stampKey{w.ID, w.Fence}
+		if _, again := s.stamps[key]; again {
+			continue // the same token once more
+		}
+		until := time.Now().Add(time.UnixMilli(w.ClaimUntil).Sub(s.now()))
+		s.stamps[key] = stampSeen{p, time.Now(), until, w.Fence, w.AttemptSeq + 1}
+	}
+}
+
+// committed remembers when the result of a claim first took effect.
+func (s *simulation) committed(results []store.Result, got []store.Committed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range got {
+		key := stampKey{results[i].ID, results[i].Fence}
+		if _, known := s.results[key]; !known && got[i].Err == nil && got[i].Won {
+			s.results[key] = time.Now()
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package dispatch_test
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+)
+
+var (
+	simulateSeeds = flag.Int("seeds", 0, "how many seeds TestSimulation runs; 0: as many as fit into a test run")
+	simulateFirst = flag.Uint64("seed", 1, "the first seed of TestSimulation")
+	simulateLog   = flag.Bool("log", false, "print what the processes log; for one seed")
+)
+
+const (
+	// defaultSeeds and shortSeeds are how many simulations a test run makes.
+	defaultSeeds = 2500
+	shortSeeds   = 100
+	// enoughSeeds is from when on every kind of fault and every way of healing must have been met.
+	enoughSeeds = 2000
+)
+
+// TestSimulation runs simulations: one to three processes with real engines on one SQLite file and one index in memory, in
+// synctest's time, under faults drawn from a seed: processes that crash before or after any call, are stopped past their
+// leases, drained and started again; replies that are lost, late or doubled; an index that is emptied, set back, away, or
+// whose clock jumps; SQL that is away, or commits without saying so; receivers that fail in every way; people who cancel,
+// retry and reschedule meanwhile. When all faults are over everything must become terminal, and the judge decides whether
+// the guarantees were kept.
+//
+// The same seed gives the same plan: callbacks, receivers, acts and faults. It does not give the same run to the last step:
+// which goroutine of a bubble goes on first is the scheduler's choice, ids and tokens are random. Faults are bound to the
+// n-th call of an operation by a process, and events to a time, so that a replay comes near; a failure that does not come
+// back at once comes back within some replays of its seed:
+//
+//	go test -tags nomsgpack ./dispatch -run 'TestSimulation$' -args -seed 12345 -seeds 1
+func TestSimulation(t *testing.T) {
+	seeds := *simulateSeeds
+	if seeds == 0 {
+		seeds = defaultSeeds
+		if testing.Short() {
+			seeds = shortSeeds
+		}
+	}
+	empty := emptyDatabase(t)
+	dir := simulationDir(t)
+	all := batch{met: map[string]int{}}
+	var next atomic.Int64
+	t.Run("seeds", func(t *testing.T) {
+		for worker := range min(runtime.GOMAXPROCS(0), seeds) {
+			t.Run(fmt.Sprint("worker", worker), func(t *testing.T) {
+				t.Parallel()
+				for i := next.Add(1) - 1; i < int64(seeds) && all.failed.Load() < 10; i = next.Add(1) - 1 {
+					seed := *simulateFirst + uint64(i)
+					t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+						path := filepath.Join(dir, fmt.Sprintf("%d.db", seed))
+						synctest.Test(t, func(t *testing.T) { simulate(t, draw(seed), path, empty, &all) })
+					})
+				}
+			})
+		}
+	})
+	all.report(t, seeds)
+}
+
+// simulate runs one plan and fails the test if it broke a guarantee.
+func simulate(t *testing.T, p *plan, path string, empty []byte, all *batch) {
+	log := slog.New(slog.DiscardHandler)
+	if *simulateLog {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	defer func() {
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			if err := os.Remove(path + suffix); err != nil && !os.IsNotExist(err) {
+				t.Error(err)
+			}
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, err := newSimulation(ctx, p, path, empty, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.run(ctx); err != nil {
+		t.Fatalf("seed %d: %v", p.seed, err)
+	}
+	held, err := s.index.contents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	evidence, err := s.evidence(held)
+	if err != nil {
+		t.Fatalf("seed %d: %v", p.seed, err)
+	}
+	bounds := s.bounds(&evidence)
+	verdict := judge.Judge(evidence, bounds)
+	s.beyond(&evidence)
+	all.add(t, s, &evidence, &verdict)
+	if verdict.OK() && len(s.problems) == 0 {
+		return
+	}
+	all.failed.Add(1)
+	t.Errorf("seed %d broke its guarantees: %s\n%s\nwhat happened:\n  %s\n%s\n%s\nreplay: go test -tags nomsgpack ./dispatch -run 'TestSimulation$' -args -seed %d -seeds 1",
+		p.seed, verdict.String(), strings.Join(s.problems, "\n"), strings.Join(s.notes, "\n  "), p, s.story(&evidence), p.seed)
+}
+
+// A batch sums up what all simulations met.
+type batch struct {
+	mu      sync.Mutex
+	met     map[string]int
+	time    time.Duration
+	failed  atomic.Int32
+	seeds   int
+	verdict judge.Verdict
+}
+
+func (b *batch) add(t *testing.T, s *simulation, e *judge.Evidence, v *judge.Verdict) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seeds++
+	b.time += time.Since(s.began)
+	for what, n := range s.met {
+		b.met[what] += n
+	}
+	b.verdict.Accepted += v.Accepted
+	b.verdict.Lost += v.Lost
+	b.verdict.Sends += v.Sends
+	b.verdict.Duplicates += v.Duplicates
+	b.verdict.Overlaps += v.Overlaps
+	b.verdict.LockOverlaps += v.LockOverlaps
+	for i := range e.Rows {
+		b.met[cmp.Or("ended "+e.Rows[i].State+" "+e.Rows[i].Reason)]++
+	}
+	for i := range e.Attempts {
+		b.met["attempt "+e.Attempts[i].Class]++
+		if e.Attempts[i].Stale {
+			b.met["attempt stale"]++
+		}
+	}
+	for _, p := range s.starts {
+		if err := b.count(p.registry); err != nil {
+			t.Errorf("metrics: %v", err)
+		}
+	}
+}
+
+// count adds the counters of one process.
+func (b *batch) count(registry *prometheus.Registry) error {
+	families, err := registry.Gather()
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if m.GetCounter().GetValue() == 0 {
+				continue
+			}
+			name := strings.TrimPrefix(f.GetName(), "dispatcher_")
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			b.met[name] += int(m.GetCounter().GetValue())
+		}
+	}
+	return nil
+}
+
+// must are the faults and the ways of healing that a batch must have met, or it proves less than it says.
+var must = []string{
+	string(crashBefore), string(crashAfter), string(failed), string(replyLost), string(doubled), string(doubledLate), string(callLate), string(replyLate),
+	string(stopBefore), string(stopAfter), string(crash), string(pause), string(drain), string(wipe), string(rollback), string(sqlRefuses), string(sqlHangs), string(sqlMute),
+	string(indexFails), string(indexHangs), string(indexMute), string(clockJumps),
+	"act cancel", "act cancel ref", "act retry once", "act retry restart", "act retry elsewhere", "act reschedule",
+	"ended succeeded ", "ended dead exhausted", "ended dead expired", "ended dead gone", "ended dead poison", "ended canceled requested",
+	"attempt stale", "attempt crashed", "attempt interrupted", "attempt panic", "attempt timeout_headers", "attempt receiver_busy",
+	"leases_reaped_total", "results_stale_total", "stamps_refused_total parked", "stamps_refused_total dropped", "stamps_taken_back_total",
+	"attempts_crashed_total", "diverts_total lock_conflict", "settlements_total reschedule stale", "rebuilds_total", "claims_adopted_total",
+	"sweeps_total", "sweep_healed_total", "index_catchups_total",
+}
+
+func (b *batch) report(t *testing.T, seeds int) {
+	t.Logf("%d seeds, %s of their time: accepted %d, lost %d, sends %d, duplicates %d, overlaps %d, on one lock %d; failed %d",
+		b.seeds, b.time.Round(time.Second), b.verdict.Accepted, b.verdict.Lost, b.verdict.Sends, b.verdict.Duplicates, b.verdict.Overlaps,
+		b.verdict.LockOverlaps, b.failed.Load())
+	var lines []string
+	for what, n := range b.met {
+		lines = append(lines, fmt.Sprintf("%s %d", what, n))
+	}
+	slices.Sort(lines)
+	t.Logf("met: %s", strings.Join(lines, "; "))
+	if seeds < enoughSeeds || b.failed.Load() > 0 {
+		return
+	}
+	for _, what := range must {
+		if b.met[what] == 0 {
+			t.Errorf("%q was never met in %d simulations: they prove nothing about it", what, seeds)
+		}
+	}
+}
+
+// simulationDir is in memory where the system has such a place.
+func simulationDir(t *testing.T) string {
+	t.Helper()
+	if info, err := os.Stat("/dev/shm"); err != nil || !info.IsDir() {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "simulate")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// emptyDatabase is the bytes of a database without rows.
+func emptyDatabase(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "empty.db")
+	db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: "sqlite:" + path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	empty, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return empty
+}

@@ -1,0 +1,94 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A callback whose attempt takes the process down with it must not take down the others with which it was claimed: each crash
+// counts against all that were in flight. So who has been in flight at suspectClaims crashes in a row is a suspect: it is
+// stamped alone, and the next one only after its result is committed. A crash then counts against one suspect only, and the
+// innocent ones clear themselves.
+const (
+	suspectClaims = 2
+	// suspectTime is how long the suspects of one claim go on one after the other; the rest is handed back then, before its leases
+	// run out.
+	suspectTime = 10 * time.Second
+	// suspectDelay is when suspects are due again that found others at their turn.
+	suspectDelay = time.Second
+)
+
+// clearSuspects attempts suspects one by one, in no order, so that one that always crashes is not always the first.
+func (e *Engine) clearSuspects(ctx context.Context, suspects []schedule.Lease) {
+	rand.Shuffle(len(suspects), func(i, k int) { suspects[i], suspects[k] = suspects[k], suspects[i] })
+	select {
+	case e.suspects <- struct{}{}:
+	default:
+		e.handBack(ctx, suspects, suspectDelay)
+		return
+	}
+	defer func() { <-e.suspects }()
+	began := time.Now()
+	for i := range suspects {
+		if ctx.Err() != nil || e.draining.Load() || time.Since(began) > suspectTime {
+			e.handBack(ctx, suspects[i:], suspectDelay)
+			return
+		}
+		e.clearSuspect(ctx, &suspects[i])
+	}
+}
+
+// clearSuspect stamps and attempts one, and returns when what came of it is committed.
+func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
+	began := time.Now()
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
+	defer cancel()
+	s := store.Stamp{
+		Token: l.Token, Now: e.clock.now(), Margin: claimMargin.Milliseconds(), Claims: []store.StampClaim{{ID: l.ID, Diverts: l.Diverts}},
+	}
+	stamped, refused, err := e.o.Store.Stamp(sctx, s)
+	if err != nil {
+		e.stampFailed(ctx, err, s, []schedule.Lease{*l})
+		return
+	}
+	e.refuse(ctx, map[string]*schedule.Lease{l.ID: l}, refused)
+	for i := range stamped {
+		committed := make(chan struct{})
+		e.attempts.Add(1)
+		e.attempt(ctx, &stamped[i], l, began, committed)
+		select {
+		case <-committed:
+		case <-e.drain: // whose end must not wait for SQL
+		}
+	}
+}
+
+// stampFailed hands a batch back that SQL could not stamp. The stamp may have been written all the same: it is taken back as
+// soon as SQL answers.
+func (e *Engine) stampFailed(ctx context.Context, err error, s store.Stamp, leases []schedule.Lease) {
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		e.trouble.sqlFailed(err)
+	} else {
+		e.log.Error("stamp", "error", err, "callbacks", len(leases))
+	}
+	e.handBack(ctx, leases, handBackDelay)
+	e.trouble.doubt(s, leases)
+}
+
+// setApart takes the suspects from what SQL refused.
+func setApart(byID map[string]*schedule.Lease, refused []store.Refusal) (suspects []schedule.Lease, rest []store.Refusal) {
+	for i := range refused {
+		l, ok := byID[refused[i].ID]
+		if refused[i].Suspect && ok {
+			suspects = append(suspects, *l)
+			continue
+		}
+		rest = append(rest, refused[i])
+	}
+	return suspects, rest
+}

@@ -1,0 +1,103 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A stamp that failed may have been written all the same: only its reply is lost. Nothing was sent for it, and yet its rows would
+// be claimed until the claim runs out, and each would count as a crash: with five in a row a callback would be dead as poison that was
+// never sent at all. So the stamp is remembered, and taken back as soon as SQL answers: made once more under the same token, which
+// tells its fences, and ended with results that say that nothing came of it.
+
+// maxDoubts is how many such stamps are remembered; SQL that fails stops claims, so that there are few.
+const maxDoubts = 1024
+
+// A doubt is a stamp of which nobody knows whether it was written.
+type doubt struct {
+	stamp store.Stamp
+	items map[string]schedule.Item
+}
+
+// doubt remembers a stamp that failed.
+func (t *trouble) doubt(s store.Stamp, leases []schedule.Lease) {
+	d := doubt{stamp: s, items: make(map[string]schedule.Item, len(leases))}
+	d.stamp.Suspect = 0 // it may have been written before its rows became suspects
+	for i := range leases {
+		d.items[leases[i].ID] = leases[i].Item
+	}
+	t.mu.Lock()
+	if len(t.doubts) < maxDoubts {
+		t.doubts = append(t.doubts, d)
+	}
+	t.mu.Unlock()
+	t.poke()
+}
+
+// takeBack ends the claims of stamps that failed, and says whether none is left.
+func (t *trouble) takeBack(ctx context.Context) bool {
+	t.mu.Lock()
+	doubts := t.doubts
+	t.doubts = nil
+	t.mu.Unlock()
+	for i := range doubts {
+		if err := t.end(ctx, &doubts[i]); err != nil {
+			t.e.log.Warn("claims whose stamp was not answered cannot be taken back yet", "error", err)
+			t.mu.Lock()
+			t.doubts = append(t.doubts, doubts[i:]...)
+			t.mu.Unlock()
+			return false
+		}
+	}
+	return true
+}
+
+// end makes the stamp once more and ends what it claimed. Rows that somebody else has by now are refused, and left alone.
+func (t *trouble) end(ctx context.Context, d *doubt) error {
+	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
+	defer cancel()
+	stamped, _, err := t.e.o.Store.Stamp(ctx, d.stamp)
+	if err != nil || len(stamped) == 0 {
+		return err
+	}
+	results := make([]store.Result, len(stamped))
+	for i := range stamped {
+		w := &stamped[i]
+		results[i] = store.Result{ID: w.ID, Fence: w.Fence, State: store.Scheduled, DueAt: w.DueAt, FreeRetry: w.FreeRetry}
+	}
+	committed, err := t.e.o.Store.Commit(ctx, results, t.e.clock.now())
+	if err != nil {
+		return err
+	}
+	t.e.wrote.Store(true)
+	var open []schedule.Item
+	for i := range committed {
+		if !committed[i].Won {
+			continue
+		}
+		t.e.metrics.takenBack.Inc()
+		// Whoever met the claim meanwhile has parked the callback until its end.
+		item := d.items[results[i].ID]
+		item.Due = max(results[i].DueAt, t.e.clock.now()+handBackDelay.Milliseconds())
+		open = append(open, item)
+	}
+	t.missed(open)
+	return nil
+}
+
+// probeSQL asks a store that failed whether it works again, and clears doubts before anybody claims anew.
+func (t *trouble) probeSQL(ctx context.Context) {
+	if t.sqlDown.Load() {
+		pctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := t.e.o.Store.Ping(pctx)
+		cancel()
+		if err == nil && t.takeBack(ctx) {
+			t.sqlWorked()
+		}
+		return
+	}
+	t.takeBack(ctx)
+}
