@@ -6,6 +6,8 @@ TAGS    := nomsgpack
 VERSION ?= dev
 IMAGE   ?= dispatcher:$(VERSION)
 RUNDIR  ?= dispatcher-data
+SEEDS   ?= 10000
+FIRST   ?= 1
 GO      := go
 TOOL     = $(GO) tool -modfile=tools/go.mod
 
@@ -13,7 +15,7 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults bench fuzz lint fmt docker clean
+.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults simulate bench fuzz lint fmt docker clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +60,10 @@ faults: setup ## The whole matrix of faults with real servers, 40 minutes at mos
 
 bench: ## Measure accepts, sends and CPU, and write docs/performance.md
 	$(GO) test -tags $(TAGS) -count=1 -timeout 30m -run '^$$' -bench '^BenchmarkPerformance$$' -benchtime 1x ./e2e -args -report $(CURDIR)/docs/performance.md
+
+simulate: ## Simulations under faults, any number: SEEDS=100000, from FIRST=1 on; one that fails prints how to replay it
+	$(GO) test -tags $(TAGS) -count=1 -timeout 24h -run '^TestSimulation$$' -v ./dispatch -args -seeds $(SEEDS) -seed $(FIRST) \
+	  | grep -vE '^ *(=== |--- PASS)'; exit $${PIPESTATUS[0]}
 
 fuzz: ## Every fuzz test for 20 seconds
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \

@@ -17,8 +17,10 @@ type backend struct {
 	redis    string // URL; empty: the embedded index
 	// direct and redisBehind are the URLs that tests use themselves, where a proxy stands in front of the program's.
 	direct, redisBehind string
-	prefix              string
-	dataDir             string
+	// server is the Redis of redis, to be killed, stopped and started again; nil with the embedded index.
+	server  *queuetest.RedisServer
+	prefix  string
+	dataDir string
 }
 
 // args are the settings that are common to all processes on the backend.
@@ -78,7 +80,8 @@ func (s servers) backend(tb testing.TB, c combination) backend {
 		b.postgres = s.postgres.Database(tb)
 	}
 	if c.redis {
-		b.redis = queuetest.StartRedis(tb)
+		b.server = queuetest.NewRedisServer(tb)
+		b.redis = b.server.URL
 	}
 	return b
 }
@@ -94,7 +97,13 @@ func on(t *testing.T, combinations []combination, test func(*testing.T, backend)
 // redisClient opens the backend's Redis, to look into it or to break it.
 func (b backend) redisClient(tb testing.TB) *redis.Client {
 	tb.Helper()
-	options, err := redis.ParseURL(b.redisDirect())
+	return redisClientOf(tb, b.redisDirect())
+}
+
+// redisClientOf opens the Redis of that URL.
+func redisClientOf(tb testing.TB, url string) *redis.Client {
+	tb.Helper()
+	options, err := redis.ParseURL(url)
 	if err != nil {
 		tb.Fatal(err)
 	}

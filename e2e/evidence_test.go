@@ -122,7 +122,7 @@ func (b backend) eachRedis(ctx context.Context, f func(context.Context, *redis.C
 	authority, path, _ := strings.Cut(rest, "/")
 	switch scheme {
 	case "redis+cluster":
-		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(authority, ","), MaintNotificationsConfig: none})
+		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(authority, ",")})
 		defer c.Close()
 		var mu sync.Mutex
 		return c.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {

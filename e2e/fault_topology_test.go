@@ -1,3 +1,8 @@
 package e2e
 
-func topologyFaults() []fault { return nil }
+import "slices"
+
+// topologyFaults are those of Redis as people run it: a Cluster, Sentinels, several dispatchers on one index.
+func topologyFaults() []fault {
+	return slices.Concat(clusterFaults(), sentinelFaults(), sharedFaults(), otherServerFaults())
+}

@@ -104,8 +104,12 @@ func (j *journal) close() error {
 	return j.err
 }
 
-// read returns the arrivals that the log has. It may be read while it is written: an unfinished last line is left out.
+// read returns the arrivals that the log has. It may be read while it is written: an unfinished last line is left out. The ends of
+// requests are written behind their senders' backs: what is on its way to the disk is waited for.
 func (j *journal) read() ([]judge.Arrival, error) {
+	all := make(chan struct{})
+	j.lines <- line{"", all}
+	<-all
 	text, err := os.ReadFile(j.file.Name())
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,6 +53,10 @@ type launch struct {
 	mayDie bool
 	// keyless: no admin or master key is given.
 	keyless bool
+	// under is a program with its first arguments that runs the binary in its own place: the process id stays the same.
+	under []string
+	// program is another binary than the one that is built from this checkout as it is.
+	program string
 }
 
 // serve starts a dispatcher and waits until it is ready. It is killed, and its log shown if the test failed, at the
@@ -76,7 +81,12 @@ func spawn(tb testing.TB, l launch) *process {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.Command(binary(tb), args...)
+	program := l.program
+	if program == "" {
+		program = binary(tb)
+	}
+	whole := slices.Concat(l.under, []string{program}, args)
+	cmd := exec.Command(whole[0], whole[1:]...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.Dir = tb.TempDir()
 	cmd.Env = environment("DISPATCHER_FAILPOINT=" + l.failpoint)
@@ -275,9 +285,15 @@ type finished struct {
 // command runs the binary with arguments to its end, in an empty directory, without our keys.
 func command(tb testing.TB, limit time.Duration, env []string, args ...string) finished {
 	tb.Helper()
+	return runProgram(tb, binary(tb), limit, env, args...)
+}
+
+// runProgram is command with a binary of the caller's choice.
+func runProgram(tb testing.TB, program string, limit time.Duration, env []string, args ...string) finished {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary(tb), args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.Dir = tb.TempDir()

@@ -30,6 +30,8 @@ type reply struct {
 	status int
 	body   string
 	after  time.Duration
+	// stream writes the whole answer of a witness by itself, status and all; nil: the others say what it is.
+	stream func(http.ResponseWriter)
 }
 
 // A receiver records everything that arrives and answers as it is told.

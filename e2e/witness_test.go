@@ -119,12 +119,16 @@ func (w *witness) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 			timer.Stop()
 		}
 	}
-	gone := req.Context().Err() != nil || answer.status == 0
+	gone := req.Context().Err() != nil || answer.status == 0 && answer.stream == nil
 	// Before the answer leaves: the sender may go on at once with another callback of the same lock key.
 	w.journal.ended(seq, time.Now(), !gone)
 	w.mu.Lock()
 	w.busy--
 	w.mu.Unlock()
+	if answer.stream != nil {
+		answer.stream(rw)
+		return
+	}
 	if answer.status == 0 {
 		panic(http.ErrAbortHandler) // net/http's way to cut the connection
 	}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that the tests find what they start themselves: redis-server, PostgreSQL, and a C compiler for the race
 # detector. As root on Debian or Ubuntu it installs what is missing; otherwise it says what to install, and fails.
+# Valkey is tested too where the release has it; without it nothing is missing.
 # It starts no service: the tests run their own servers on free ports.
 set -euo pipefail
 
@@ -23,10 +24,27 @@ missing() {
   have_compiler || printf '%s\n' gcc libc6-dev
 }
 
-packages=$(missing | tr '\n' ' ')
-[ -z "$packages" ] && exit 0
+# wanted is the package of Valkey, where the known packages have one and it is not installed.
+wanted() {
+  command -v valkey-server >/dev/null && return 0
+  command -v apt-cache >/dev/null || return 0
+  local name
+  for name in valkey-server valkey; do
+    if apt-cache show "$name" >/dev/null 2>&1; then
+      echo "$name"
+      return 0
+    fi
+  done
+}
 
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+packages=$(missing | tr '\n' ' ')
+can_install=no
+[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && can_install=yes
+if [ -z "$packages" ] && { [ $can_install = no ] || [ -z "$(wanted)" ]; }; then
+  exit 0
+fi
+
+if [ $can_install = no ]; then
   echo "missing for the tests: $packages" >&2
   echo "install them, on Debian or Ubuntu with: sudo apt-get update && sudo apt-get install -y --no-install-recommends $packages" >&2
   exit 1
@@ -41,13 +59,19 @@ if [ ! -e "$policy" ]; then
 fi
 
 log=$(mktemp)
-echo "installing for the tests: $packages"
 export DEBIAN_FRONTEND=noninteractive
-# shellcheck disable=SC2086 # the list is words
-if ! { apt-get update && apt-get install -y --no-install-recommends $packages; } >"$log" 2>&1; then
-  cat "$log" >&2
-  echo "apt-get could not install: $packages" >&2
-  exit 1
+if [ -n "$packages" ]; then
+  echo "installing for the tests: $packages"
+  # shellcheck disable=SC2086 # the list is words
+  if ! { apt-get update && apt-get install -y --no-install-recommends $packages; } >"$log" 2>&1; then
+    cat "$log" >&2
+    echo "apt-get could not install: $packages" >&2
+    exit 1
+  fi
+fi
+valkey=$(wanted)
+if [ -n "$valkey" ]; then
+  apt-get install -y --no-install-recommends -o Acquire::Retries=0 -o Acquire::http::Timeout=10 "$valkey" >"$log" 2>&1 || true # not needed
 fi
 rm -f "$log"
 

@@ -1,0 +1,299 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+)
+
+// clusterFaults are what happens to a Cluster of three masters with a replica each while it carries the index.
+func clusterFaults() []fault {
+	several := []combination{full}
+	return []fault{
+		{id: "F23", title: "cluster master killed", short: several, full: []combination{sqliteRedis, full}, run: clusterMasterKilled},
+		{id: "F23", title: "cluster master hangs", full: several, run: clusterMasterHangs},
+		{id: "F23", title: "cluster master restarted empty", full: several, run: clusterMasterEmptied},
+		{id: "F23", title: "cluster failover by hand", full: several, run: clusterFailover},
+		{id: "F23", title: "cluster slots moved", full: several, run: clusterSlotsMoved},
+	}
+}
+
+// clustersAtOnce bounds the Clusters that run at the same time: nodes that get no processor take each other for dead.
+var clustersAtOnce = make(chan struct{}, 2)
+
+// newCluster starts a Cluster with replicas when there is a place for it.
+func newCluster(l *lab, args ...string) *queuetest.Cluster {
+	l.Helper()
+	clustersAtOnce <- struct{}{}
+	l.Cleanup(func() { <-clustersAtOnce }) // runs when the servers have ended, because they are started later
+	return queuetest.NewCluster(l.T, queuetest.ClusterOptions{Replicas: true, Args: args})
+}
+
+const (
+	// clusterShards is the number of shards of an index on a Cluster unless told otherwise.
+	clusterShards = 16
+	// clusterLanes is how many lanes the load of these labs has: enough that every shard has some.
+	clusterLanes = 64
+)
+
+// A clusterLab is a lab on a Cluster of its own.
+type clusterLab struct {
+	*lab
+	cluster *queuetest.Cluster
+	// shardOf is the shard of each lane of the load.
+	shardOf [clusterLanes]int
+	load    *load
+	began   time.Time // when the first fault struck
+	// victims are the shards that a fault has hit.
+	victims map[int]bool
+}
+
+// onCluster starts a Cluster, dispatchers on it, and the load.
+func onCluster(l *lab, rate int, args ...string) *clusterLab {
+	l.Helper()
+	x := &clusterLab{lab: l, victims: map[int]bool{}}
+	x.cluster = newCluster(l, args...)
+	l.on.redis = x.cluster.URL()
+	for range l.dispatchers(3, 2) {
+		l.serve()
+	}
+	x.learnShards()
+	x.load = l.load(rate, l.shared)
+	x.accepted(rate)
+	return x
+}
+
+// dispatchers is how many processes share the lab's index: on SQLite it is one.
+func (l *lab) dispatchers(fullForm, shortForm int) int {
+	if l.on.postgres == "" {
+		return 1
+	}
+	return long(l, fullForm, shortForm)
+}
+
+func laneName(i int) string { return "lane-" + strconv.Itoa(i%clusterLanes) }
+
+// accepted waits until so many more were accepted.
+func (x *clusterLab) accepted(n int) {
+	x.Helper()
+	want := x.count() + n
+	eventually(x, time.Minute, "the load goes on", func() error {
+		if got := x.count(); got < want {
+			return fmt.Errorf("%d of %d were accepted", got, want)
+		}
+		return nil
+	})
+}
+
+// learnShards hands over one callback for each lane, due in a while, and looks where the index keeps it.
+func (x *clusterLab) learnShards() {
+	x.Helper()
+	lanes := map[string]int{}
+	for i := range clusterLanes {
+		s := x.callback("plain", fmt.Sprint("first-", i))
+		s["lane"], s["delay"] = laneName(i), "15s"
+		s["policy"].(submission)["timeout"] = "10s"
+		id, err := x.ask(s)
+		if err != nil {
+			x.Fatal(err)
+		}
+		x.note(id, s["ref"].(string))
+		lanes[strings.TrimPrefix(id, "cb_")] = i
+	}
+	eventually(x, 14*time.Second, "the index holds a callback of each lane", func() error {
+		found := 0
+		err := x.on.eachRedis(x.Context(), func(ctx context.Context, c *redis.Client) error {
+			for shard := range clusterShards {
+				ids, err := c.HKeys(ctx, fmt.Sprintf("%s:{%s:%d}:records", x.on.prefix, x.on.prefix, shard)).Result()
+				if redis.HasErrorPrefix(err, "MOVED") {
+					continue // another master's
+				}
+				if err != nil {
+					return err
+				}
+				for _, id := range ids {
+					if i, ours := lanes[id]; ours {
+						x.shardOf[i] = shard
+						found++
+					}
+				}
+			}
+			return nil
+		})
+		if err == nil && found < clusterLanes {
+			err = fmt.Errorf("%d of %d", found, clusterLanes)
+		}
+		return err
+	})
+}
+
+// slot is where the Cluster keeps the shard.
+func (x *clusterLab) slot(shard int) int {
+	return x.cluster.Slot(fmt.Sprintf("{%s:%d}", x.on.prefix, shard))
+}
+
+// master is the one that has the shard.
+func (x *clusterLab) master(shard int) *queuetest.RedisServer {
+	x.Helper()
+	return x.cluster.AwaitOwner(x.slot(shard), nil)
+}
+
+// hits notes that the fault is about to hit this master, or this shard.
+func (x *clusterLab) hits(master *queuetest.RedisServer) {
+	x.Helper()
+	for shard := range clusterShards {
+		if x.master(shard) == master {
+			x.victims[shard] = true
+		}
+	}
+	x.strikes()
+}
+
+func (x *clusterLab) strikes() {
+	if x.began.IsZero() {
+		x.began = time.Now()
+	}
+	x.struck()
+}
+
+// ends finishes the load and comes to the verdict: nothing is lost, and nothing is sent twice, because SQL's fence decides
+// whatever the index says. Shards that no fault has hit were late by at most unhurt.
+func (x *clusterLab) ends(unhurt time.Duration) {
+	x.Helper()
+	x.struck()
+	over := time.Now()
+	x.accepted(2 * clusterLanes)
+	x.finishUnhindered(x.load)
+	x.settle(2 * time.Minute)
+	x.verdict(judge.Bounds{Heal: 90 * time.Second}) // a lost lock's lease, and its waiter's own timer
+	e, err := x.evidence()
+	if err != nil {
+		x.Fatal(err)
+	}
+	hurt, others := x.lateness(&e, over)
+	x.remark("lateness of the shards that were hit p50 %s p99 %s most %s, of the others p50 %s p99 %s most %s",
+		hurt.P50, hurt.P99, hurt.Most, others.P50, others.P99, others.Most)
+	if unhurt > 0 && others.Most > unhurt {
+		x.Errorf("shards that no fault has hit were late by %s, at most %s are allowed", others.Most, unhurt)
+	}
+}
+
+// lateness is that of the attempts that were due between the first fault and the end of the last one, apart for the shards
+// that were hit. What needs a lock is left out: its lock may live in another shard than itself.
+func (x *clusterLab) lateness(e *judge.Evidence, over time.Time) (hurt, others judge.Quantiles) {
+	lanes := map[string]int{}
+	for i := range e.Rows {
+		_, number, _ := strings.Cut(e.Rows[i].Ref, "-")
+		n, err := strconv.Atoi(number)
+		if err == nil && e.Rows[i].LockKey == "" {
+			lanes[e.Rows[i].ID] = n % clusterLanes
+		}
+	}
+	var of [2][]time.Duration
+	for i := range e.Attempts {
+		a := &e.Attempts[i]
+		lane, known := lanes[a.ID]
+		if !known || a.Started.IsZero() || a.Due.Before(x.began) || a.Due.After(over) {
+			continue
+		}
+		which := 1
+		if x.victims[x.shardOf[lane]] {
+			which = 0
+		}
+		of[which] = append(of[which], max(0, a.Started.Sub(a.Due)))
+	}
+	return judge.QuantilesOf(of[0]), judge.QuantilesOf(of[1])
+}
+
+// clusterMasterKilled kills the master of some shards with -9, and then the one that took over from it, and so on. Each time the
+// replica takes over without the last writes, and the dead one comes back as its replica. Slots without an owner do not stop
+// the others here.
+func clusterMasterKilled(l *lab) {
+	x := onCluster(l, 60, "--cluster-require-full-coverage", "no")
+	const shard = 0
+	for range long(l, 3, 1) {
+		victim := x.master(shard)
+		x.hits(victim)
+		victim.Kill()
+		killed := time.Now()
+		x.cluster.AwaitOwner(x.slot(shard), victim)
+		x.struck()
+		l.Logf("a replica took over after %s", time.Since(killed).Round(time.Millisecond))
+		x.accepted(2 * clusterLanes)
+		victim.Start()
+		x.cluster.AwaitReplica(victim)
+		x.struck()
+	}
+	x.ends(15 * time.Second)
+}
+
+// clusterMasterHangs stops a master in the middle of what it does. Clients wait for it until their time is up; its replica
+// takes over; awake again it learns that it is a replica now, and what it was sent in its sleep is void.
+func clusterMasterHangs(l *lab) {
+	x := onCluster(l, 60)
+	victim := x.master(0)
+	x.hits(victim)
+	victim.Pause()
+	x.cluster.AwaitOwner(x.slot(0), victim)
+	x.struck()
+	x.accepted(4 * clusterLanes)
+	victim.Continue()
+	x.cluster.AwaitReplica(victim)
+	x.ends(0)
+}
+
+// clusterMasterEmptied kills a master and starts it again, without its data, before anybody has missed it: its replica
+// empties itself too. Some shards have no generation then, and the index is rebuilt.
+func clusterMasterEmptied(l *lab) {
+	x := onCluster(l, 60)
+	victim := x.master(0)
+	x.hits(victim)
+	victim.Kill()
+	victim.Start()
+	x.cluster.AwaitOK(x.cluster.Nodes...)
+	x.ends(0)
+}
+
+// clusterFailover has each replica take over from its master by hand, as before an upgrade, and back.
+func clusterFailover(l *lab) {
+	x := onCluster(l, 60)
+	for round := range 2 {
+		for i, first := range x.cluster.Nodes[:3] {
+			master, replica := first, x.cluster.Nodes[3+i]
+			if round == 1 {
+				master, replica = replica, master
+			}
+			x.hits(master)
+			x.cluster.TakeOver(replica)
+			x.cluster.AwaitReplica(master)
+			x.struck()
+			x.accepted(clusterLanes)
+		}
+	}
+	x.ends(0)
+}
+
+// clusterSlotsMoved moves the slots of half of the shards to another master, one after another, while the load runs.
+func clusterSlotsMoved(l *lab) {
+	x := onCluster(l, 60)
+	for shard := 0; shard < clusterShards; shard += 2 {
+		from := x.master(shard)
+		to := x.cluster.Nodes[0]
+		if from == to {
+			to = x.cluster.Nodes[1]
+		}
+		x.victims[shard] = true
+		x.strikes()
+		x.cluster.MoveSlot(x.slot(shard), to, 300*time.Millisecond)
+		x.struck()
+		x.accepted(clusterLanes)
+	}
+	x.ends(5 * time.Second)
+}

@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+)
+
+// randomFaults is the promise of the whole in one lab: dispatchers die at random and the index is emptied, under load. It runs
+// alone in its full form only; the short one is small enough for company.
+func randomFaults() []fault {
+	const title = "random kills and an emptied index"
+	return []fault{
+		{id: "F11", title: title, short: []combination{full}, run: randomKills},
+		{id: "F11", title: title, full: []combination{full}, heavy: true, run: randomKills},
+	}
+}
+
+const (
+	// killGap and killSpread are the least time between two kills, and how much more it may be.
+	killGap    = 3 * time.Second
+	killSpread = 7 * time.Second
+	// restartAfter is how long a killed dispatcher stays away, at most.
+	restartAfter = time.Second
+)
+
+// randomKills has three dispatchers under load, kills one of them every 3 to 10 seconds, and empties Redis now and then.
+func randomKills(l *lab) {
+	span := long(l, 5*time.Minute, 25*time.Second)
+	for range 3 {
+		l.serve()
+	}
+	ld := l.load(long(l, 500, 150), func(i int) submission {
+		s := l.mixed(i)
+		// As of many merchants: what a dead process has in flight counts against its lanes until its leases run out.
+		s["lane"] = fmt.Sprint("merchant-", i%60)
+		if _, locked := s["lock_key"]; locked {
+			s["lock_key"] = fmt.Sprint("order-", i/40) // five callbacks an order
+		}
+		return s
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), span)
+	defer cancel()
+	emptied := 0
+	var group errgroup.Group
+	group.Go(func() error {
+		ticker := time.NewTicker(long(l, time.Minute, 14*time.Second))
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+			}
+			// Not with ctx: a FLUSHALL that was sent counts.
+			if err := l.on.eachRedis(context.Background(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
+				return err
+			}
+			emptied++
+			l.struck()
+		}
+	})
+	t := l.toll()
+	for ctx.Err() == nil {
+		next := time.Now().Add(killGap + rand.N(killSpread))
+		victim := l.alive()[rand.N(len(l.alive()))]
+		at := time.Now()
+		victim.kill()
+		l.struck()
+		await := time.NewTimer(rand.N(restartAfter))
+		<-await.C
+		l.serve()
+		// Each attempt has a timeout of two seconds: after three, what was claimed before and is not over is the victim's.
+		t.take(at, killGap)
+		gap := time.NewTimer(time.Until(next))
+		select {
+		case <-gap.C:
+		case <-ctx.Done():
+			gap.Stop()
+		}
+	}
+	if err := group.Wait(); err != nil {
+		l.Errorf("FLUSHALL: %v", err)
+	}
+	report := ld.finish()
+	l.settle(long(l, 10*time.Minute, 3*time.Minute))
+	l.awaitEmptyIndex()
+	t.account()
+	v := l.verdict(judge.Bounds{Duplicates: t.duplicates(), PerCallback: t.perCallback(), Heal: 2 * time.Minute})
+	if t.faults < long(l, 25, 2) || emptied < long(l, 4, 1) {
+		l.Errorf("%d kills and %d FLUSHALL are too few to show anything", t.faults, emptied)
+	}
+	l.remark("%d accepted in %s (%.0f/s) by three dispatchers, %d kills, %d FLUSHALL: %d lost, %d duplicates; %s; accepts p50 %s p99 %s most %s, %d requests made again; lateness p50 %s p99 %s",
+		v.Accepted, span, float64(v.Accepted)/span.Seconds(), t.faults, emptied, v.Lost, v.Duplicates, t, report.took.P50.Round(time.Millisecond), report.took.P99.Round(time.Millisecond),
+		report.took.Most.Round(time.Millisecond), report.again, v.Lateness.P50, v.Lateness.P99)
+}

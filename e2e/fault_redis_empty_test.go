@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+)
+
+// redisLosses are a Redis that is emptied while it runs, and one that is away for long.
+func redisLosses() []fault {
+	return []fault{
+		{id: "F21", title: "flushall under load", short: withRedis, full: withRedis, run: redisFlushed},
+		{id: "F24", title: "redis down for a minute under load", short: oneOfRedis, full: withRedis, heavy: true, run: redisDownForLong},
+	}
+}
+
+// errNotYet is what a poll says whose condition has no figure.
+var errNotYet = errors.New("not yet")
+
+// redisFlushed empties Redis twice while callbacks are accepted, wait for retries and hold locks.
+func redisFlushed(l *lab) {
+	p := l.serve()
+	rate := long(l, 100, 50)
+	const times = 2
+	rebuilt := 0
+	a := l.suffer(outage{rate: rate, before: rate * long(l, 4, 2), after: rate * long(l, 5, 2), strike: func(*process) {
+		before := l.rebuilds(p)
+		for i := range times {
+			if err := l.on.eachRedis(l.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
+				l.Fatal(err)
+			}
+			if i < times-1 {
+				l.awaitAccepted(l.count() + rate*long(l, 5, 2))
+			}
+		}
+		eventually(l, time.Minute, "the index is rebuilt as often as it was emptied", func() error {
+			if rebuilt = l.rebuilds(p) - before; rebuilt < times {
+				return fmt.Errorf("rebuilt %d times", rebuilt)
+			}
+			return nil
+		})
+	}})
+	arrived := l.firstArrivals(a.began)
+	l.remark("emptied %d times at %d/s, rebuilt %d times; accept to first arrival: p50 %s, p99 %s, most %s", times, rate, rebuilt,
+		arrived.waits.P50.Round(time.Millisecond), arrived.waits.P99.Round(time.Millisecond), arrived.waits.Most.Round(time.Millisecond))
+	l.verdict(exact())
+}
+
+// redisDownForLong is Redis away for a minute under a steady load.
+func redisDownForLong(l *lab) {
+	l.serve()
+	rate, lasts := long(l, 200, 100), long(l, time.Minute, 10*time.Second)
+	// What an accept costs on this machine under this load: an outage must not add to it.
+	usual := l.load(rate, l.mixed)
+	l.awaitAccepted(rate * long(l, 10, 3))
+	baseline := usual.finish().took
+	// A second, unless this machine takes long without any fault.
+	limit := max(time.Second, 4*baseline.P99)
+
+	const apart = 1_000_000 // the second load's numbers do not meet the first's
+	var down, back time.Time
+	a := l.suffer(outage{rate: rate, shape: func(i int) submission { return l.mixed(apart + i) }, before: l.count() + rate, after: rate * long(l, 10, 3), acceptLimit: limit,
+		strike: func(p *process) {
+			l.on.server.Kill()
+			eventually(l, 10*time.Second, "the process says that it is degraded", func() error {
+				if now := look(p); !now.degraded {
+					return errNotYet
+				}
+				return nil
+			})
+			down = time.Now()
+			<-time.After(lasts)
+			back = time.Now()
+			l.on.server.Start()
+		}})
+	l.degradedThroughout(&a, down, back)
+	arrived := l.firstArrivals(back)
+	l.remark("down for %s at %d/s: degraded after %s; accepts before p99 %s, most %s, and meanwhile p99 %s, most %s; back to the first send %s, to the end of the backlog of %d %s",
+		back.Sub(a.began).Round(100*time.Millisecond), rate, down.Sub(a.began).Round(time.Millisecond),
+		baseline.P99.Round(time.Millisecond), baseline.Most.Round(time.Millisecond), a.load.took.P99.Round(time.Millisecond), a.load.took.Most.Round(time.Millisecond),
+		arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
+	l.verdict(exact())
+}
+
+// Arrivals say how first sends stand to accepts, and to a moment.
+type arrivals struct {
+	waits judge.Quantiles // accept to first arrival, of all that were accepted after the moment
+	// first is how long after the moment anything arrived; backlog is how many had been accepted before it and had not
+	// arrived; drained is when the last of them did.
+	first, drained time.Duration
+	backlog        int
+}
+
+// firstArrivals compares the receiver's journal with the times at which SQL accepted.
+func (l *lab) firstArrivals(moment time.Time) arrivals {
+	l.Helper()
+	accepted, err := acceptedAt(l.Context(), l.database())
+	if err != nil {
+		l.Fatal(err)
+	}
+	journal, err := l.w.journal.read()
+	if err != nil {
+		l.Fatal(err)
+	}
+	var a arrivals
+	first := map[string]time.Time{}
+	for i := range journal {
+		at := journal[i].At
+		if known, ok := first[journal[i].ID]; !ok || at.Before(known) {
+			first[journal[i].ID] = at
+		}
+		if after := at.Sub(moment); after > 0 && (a.first == 0 || after < a.first) {
+			a.first = after
+		}
+	}
+	var waits []time.Duration
+	for id, created := range accepted {
+		at, ok := first[id]
+		if !ok {
+			continue // the judge knows why
+		}
+		if created.After(moment) {
+			waits = append(waits, at.Sub(created))
+		} else if at.After(moment) {
+			a.backlog++
+			a.drained = max(a.drained, at.Sub(moment))
+		}
+	}
+	a.waits = judge.QuantilesOf(slices.Clip(waits))
+	return a
+}
+
+// acceptedAt is when each callback was accepted.
+func acceptedAt(ctx context.Context, db *sql.DB) (map[string]time.Time, error) {
+	found, err := db.QueryContext(ctx, `SELECT id, created_at FROM callbacks`)
+	if err != nil {
+		return nil, fmt.Errorf("read when callbacks were accepted: %w", err)
+	}
+	defer found.Close()
+	at := map[string]time.Time{}
+	for found.Next() {
+		var id string
+		var created int64
+		if err := found.Scan(&id, &created); err != nil {
+			return nil, fmt.Errorf("read when a callback was accepted: %w", err)
+		}
+		at["cb_"+id] = moment(created)
+	}
+	return at, found.Err()
+}

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A toll is what processes had claimed in SQL and not committed when they were killed or stopped. By G4 no such fault may cost
+// more duplicates than that, and none of any other callback. SQL shows it: a claim of a process that lives is over soon, one
+// of a process that does not stays until it runs out, which is at the earliest its timeout and 15 s later.
+type toll struct {
+	l      *lab
+	claims map[unkept]bool
+	faults int
+	most   int // the most that one fault cost
+}
+
+// An unkept claim is one that no result came of.
+type unkept struct {
+	id    string
+	fence int64
+}
+
+func (l *lab) toll() *toll { return &toll{l: l, claims: map[unkept]bool{}} }
+
+// take adds what the process left behind that was killed or stopped at that time. Span is how long the others may take for
+// what they had claimed before, less than such a claim lives; with no other process it is zero.
+func (t *toll) take(at time.Time, span time.Duration) {
+	t.l.Helper()
+	timer := time.NewTimer(time.Until(at.Add(span)))
+	defer timer.Stop()
+	<-timer.C
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	rows, err := t.l.database().QueryContext(ctx, `SELECT id, fence FROM callbacks WHERE state = 'scheduled' AND claim_token <> '' AND claimed_at <= $1`, at.UnixMilli())
+	if err != nil {
+		t.l.Fatalf("read claims: %v", err)
+	}
+	defer rows.Close()
+	before := len(t.claims)
+	for rows.Next() {
+		var c unkept
+		if err := rows.Scan(&c.id, &c.fence); err != nil {
+			t.l.Fatalf("read a claim: %v", err)
+		}
+		t.claims[c] = true
+	}
+	if err := rows.Err(); err != nil {
+		t.l.Fatalf("read claims: %v", err)
+	}
+	t.faults++
+	t.most = max(t.most, len(t.claims)-before)
+}
+
+// duplicates is the bound of all, perCallback that of the callback that was hit most often.
+func (t *toll) duplicates() int { return len(t.claims) }
+
+func (t *toll) perCallback() int {
+	hit, most := map[string]int{}, 0
+	for c := range t.claims {
+		hit[c.id]++
+		most = max(most, hit[c.id])
+	}
+	return most
+}
+
+// over says which of the claims somebody still has, or nobody has taken up yet.
+func (t *toll) over() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	rows, err := t.l.database().QueryContext(ctx, `SELECT id, fence FROM callbacks WHERE state = 'scheduled' AND claim_token <> ''`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c unkept
+		if err := rows.Scan(&c.id, &c.fence); err != nil {
+			return err
+		}
+		if t.claims[c] {
+			return fmt.Errorf("claim %d of cb_%s is still there", c.fence, c.id)
+		}
+	}
+	return rows.Err()
+}
+
+// atLeast says whether a metric of a process has come to a value.
+func atLeast(p *process, name string, want float64) error {
+	got, err := p.metric(name)
+	if err == nil && got < want {
+		err = fmt.Errorf("%s is %v, want %v", name, got, want)
+	}
+	return err
+}
+
+// account fails the lab if SQL records a claim without a result that none of the faults explains: then something else lost it.
+func (t *toll) account() {
+	t.l.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	rows, err := t.l.database().QueryContext(ctx, `SELECT callback_id, fence FROM attempts WHERE class = 'crashed'`)
+	if err != nil {
+		t.l.Fatalf("read crashed attempts: %v", err)
+	}
+	defer rows.Close()
+	complain := complaints(t.l)
+	for rows.Next() {
+		var c unkept
+		if err := rows.Scan(&c.id, &c.fence); err != nil {
+			t.l.Fatalf("read a crashed attempt: %v", err)
+		}
+		if !t.claims[c] {
+			complain("claim %d of cb_%s ended without a result, and none of the %d faults had it in flight", c.fence, c.id, t.faults)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.l.Fatalf("read crashed attempts: %v", err)
+	}
+}
+
+// String is for the table's remarks.
+func (t *toll) String() string {
+	return fmt.Sprintf("claimed and not committed at the faults: %d in all, %d at most at one", len(t.claims), t.most)
+}
+
+// sum adds up a metric over all processes that live.
+func (l *lab) sum(name string, parts ...string) float64 {
+	l.Helper()
+	sum := 0.0
+	for _, p := range l.alive() {
+		v, err := p.metric(name, parts...)
+		if err != nil {
+			l.Fatal(err)
+		}
+		sum += v
+	}
+	return sum
+}
+
+// awaitEmptyIndex waits until Redis holds nothing any more: the verdict, which asks too, reads everything else each time.
+func (l *lab) awaitEmptyIndex() {
+	l.Helper()
+	eventually(l, indexPatience, "the index is empty", func() error {
+		items, err := l.on.readIndex(l.Context())
+		if err == nil && len(items) > 0 {
+			err = fmt.Errorf("it holds %d", len(items))
+		}
+		return err
+	})
+}
