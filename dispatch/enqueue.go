@@ -57,7 +57,7 @@ func (q *enqueuer) run(ctx context.Context) {
 }
 
 func (q *enqueuer) flush(ctx context.Context, batch []schedule.Item) {
-	if q.e.trouble.indexDown.Load() {
+	if q.e.trouble.indexSilent() {
 		// It is told when it answers again; to ask it once for every accept would be a load of its own.
 		q.e.trouble.missed(batch)
 		return

@@ -31,6 +31,9 @@ type keeper struct {
 	// suspect says that an operation met a lost or a closed index since the last look.
 	suspect    atomic.Bool
 	rebuilding atomic.Bool
+	// unclaimed says that no claim is alive in SQL: this process has the index alone, has ended those of the last one, and claims
+	// nothing before it has filled the index.
+	unclaimed atomic.Bool
 	// foreign is the generation of an index that a held process leaves as it found it; zero: there is none.
 	foreign atomic.Int64
 	// turn holds one token: this process compares generations and rebuilds once at a time.
@@ -95,6 +98,7 @@ func (k *keeper) start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("end the claims of the last process: %w", err)
 		}
+		k.unclaimed.Store(true)
 		if n > 0 {
 			k.e.log.Info("attempts that the last process left behind count as crashed", "attempts", n)
 		}

@@ -246,7 +246,7 @@ func (e *Engine) settleIndex(ctx context.Context, settlements []schedule.Settlem
 }
 
 func (e *Engine) settleChunk(ctx context.Context, settlements []schedule.Settlement) bool {
-	if e.trouble.indexDown.Load() {
+	if e.trouble.indexSilent() {
 		// Results must not wait, batch after batch, for an index that hangs: their claims would run out before they are committed.
 		e.unheard(settlements)
 		return false

@@ -63,11 +63,21 @@ func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 	})
 }
 
-// rebuild makes a new generation and fills it. The caller holds the lease. A rebuild that dies is begun again by the next
-// leader, because SQL then has no generation that was built to the end.
+// rebuild makes a new generation and fills it. The caller holds the lease, which is renewed meanwhile. A rebuild that dies is begun
+// again by the next leader, because SQL then has no generation that was built to the end.
 func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta) (RebuildReport, error) {
 	k.rebuilding.Store(true)
 	defer k.rebuilding.Store(false)
+	held, end := k.holding(ctx)
+	defer end()
+	report, err := k.refill(held, meta)
+	if err != nil && ctx.Err() == nil && held.Err() != nil {
+		err = context.Cause(held)
+	}
+	return report, err
+}
+
+func (k *keeper) refill(ctx context.Context, meta store.IndexMeta) (RebuildReport, error) {
 	started := time.Now()
 	e := k.e
 	generation, err := e.o.Store.NextGeneration(ctx, meta.Generation)
@@ -112,18 +122,47 @@ func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta) (RebuildRepo
 	return report, nil
 }
 
-// renew keeps the lease of a long rebuild.
-func (k *keeper) renew(ctx context.Context) error {
-	leader, err := k.lead(ctx)
-	if err == nil && !leader {
-		err = errNotLeader
+// holding renews the lease of a rebuild, however long a step of it takes, until end is called. The context that it returns ends
+// when the lease is lost.
+func (k *keeper) holding(ctx context.Context) (held context.Context, end func()) {
+	held, cancel := context.WithCancelCause(ctx)
+	if k.e.o.Alone {
+		return held, func() { cancel(nil) }
 	}
-	return err
+	var renewer sync.WaitGroup
+	renewer.Go(func() {
+		ticker := time.NewTicker(rebuildTTL / 4)
+		defer ticker.Stop()
+		renewed := time.Now()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-ticker.C:
+			}
+			leader, err := k.lead(held)
+			switch {
+			case err == nil && leader:
+				renewed = time.Now()
+			case err == nil:
+				cancel(errNotLeader)
+			case time.Since(renewed) > rebuildTTL:
+				cancel(err)
+			}
+		}
+	})
+	return held, func() {
+		cancel(nil)
+		renewer.Wait()
+	}
 }
 
 // adopt puts the attempts that are in flight anywhere back as leased, with their locks, before anybody may claim: the
 // fence alone would keep them from being sent twice, but not their locks from being taken.
 func (k *keeper) adopt(ctx context.Context) (int, error) {
+	if k.unclaimed.Swap(false) {
+		return 0, nil
+	}
 	n := 0
 	var cursor store.Cursor
 	for {
@@ -143,16 +182,12 @@ func (k *keeper) adopt(ctx context.Context) (int, error) {
 			return n, nil
 		}
 		cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
-		if err := k.renew(ctx); err != nil {
-			return n, err
-		}
 	}
 }
 
 // fill streams every open row into the index by due order.
 func (k *keeper) fill(ctx context.Context) (int, error) {
 	n, overdue := 0, int64(0)
-	renewed := time.Now()
 	err := k.e.walkOpen(ctx, func(rows []store.OpenRow) error {
 		now := k.e.clock.now()
 		items := make([]schedule.Item, len(rows))
@@ -168,10 +203,6 @@ func (k *keeper) fill(ctx context.Context) (int, error) {
 		}
 		n += len(rows)
 		failpoint("during_rebuild")
-		if time.Since(renewed) > rebuildTTL/4 {
-			renewed = time.Now()
-			return k.renew(ctx)
-		}
 		return nil
 	})
 	return n, err

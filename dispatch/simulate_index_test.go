@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -150,7 +151,7 @@ func (s *simIndex) view(p *process) *indexView {
 }
 
 // ask makes one call of the process, with the generation that it expects when it makes it: a call that is late still expects
-// that one.
+// that one. What the call carries is copied by whoever asks, for it is sent before its caller goes on to use it for something else.
 func ask[T any](ctx context.Context, v *indexView, op string, do func(context.Context, *memq.Index) (T, error)) (T, error) {
 	v.mu.Lock()
 	wanted := v.wanted
@@ -188,6 +189,7 @@ func (v *indexView) Generation(ctx context.Context, shard int) (int64, error) {
 }
 
 func (v *indexView) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error) {
+	items = slices.Clone(items)
 	return ask(ctx, v, "Ensure", func(ctx context.Context, ix *memq.Index) ([]schedule.Position, error) { return ix.Ensure(ctx, items) })
 }
 
@@ -202,26 +204,32 @@ func (v *indexView) Claim(ctx context.Context, shard int, r schedule.ClaimReques
 }
 
 func (v *indexView) Settle(ctx context.Context, s []schedule.Settlement) ([]schedule.Settled, error) {
+	s = slices.Clone(s)
 	return ask(ctx, v, "Settle", func(ctx context.Context, ix *memq.Index) ([]schedule.Settled, error) { return ix.Settle(ctx, s) })
 }
 
 func (v *indexView) Extend(ctx context.Context, e []schedule.Extension) ([]bool, error) {
+	e = slices.Clone(e)
 	return ask(ctx, v, "Extend", func(ctx context.Context, ix *memq.Index) ([]bool, error) { return ix.Extend(ctx, e) })
 }
 
 func (v *indexView) Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
+	refs = slices.Clone(refs)
 	return ask(ctx, v, "CancelItems", func(ctx context.Context, ix *memq.Index) ([]schedule.Position, error) { return ix.Cancel(ctx, refs) })
 }
 
 func (v *indexView) Move(ctx context.Context, m []schedule.Movement) ([]schedule.Moved, error) {
+	m = slices.Clone(m)
 	return ask(ctx, v, "Move", func(ctx context.Context, ix *memq.Index) ([]schedule.Moved, error) { return ix.Move(ctx, m) })
 }
 
 func (v *indexView) Acquire(ctx context.Context, r []schedule.LockRequest) ([]schedule.LockReply, error) {
+	r = slices.Clone(r)
 	return ask(ctx, v, "Acquire", func(ctx context.Context, ix *memq.Index) ([]schedule.LockReply, error) { return ix.Acquire(ctx, r) })
 }
 
 func (v *indexView) Release(ctx context.Context, u []schedule.Unlock) ([]schedule.Waiter, error) {
+	u = slices.Clone(u)
 	return ask(ctx, v, "Release", func(ctx context.Context, ix *memq.Index) ([]schedule.Waiter, error) { return ix.Release(ctx, u) })
 }
 
@@ -230,6 +238,7 @@ func (v *indexView) Reset(ctx context.Context, shard int, generation int64) erro
 }
 
 func (v *indexView) Adopt(ctx context.Context, a []schedule.Adoption) error {
+	a = slices.Clone(a)
 	return told(ctx, v, "Adopt", func(ctx context.Context, ix *memq.Index) error {
 		for _, one := range a {
 			v.leases[one.ID] = schedule.Lease{Item: one.Item, Token: one.Token, Until: one.Until}
@@ -243,6 +252,7 @@ func (v *indexView) Open(ctx context.Context, shard int) error {
 }
 
 func (v *indexView) SetLanes(ctx context.Context, s []schedule.LaneSetting) error {
+	s = slices.Clone(s)
 	return told(ctx, v, "SetLanes", func(ctx context.Context, ix *memq.Index) error { return ix.SetLanes(ctx, s) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing/synctest"
@@ -125,6 +126,7 @@ func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.stop = stop
 	s.mu.Lock()
+	starts := len(s.starts)
 	index := s.index
 	if s.plan.alone || index == nil {
 		index = newSimIndex(s.now)
@@ -140,7 +142,7 @@ func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 	p.engine, err = dispatch.New(dispatch.Options{
 		Store: &simStore{Store: s.db, p: p}, Schedule: p.view, Sender: &simSender{outbound: client, p: p}, Keyring: s.keys,
 		Alone: s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers, Registerer: p.registry,
-		Logger: s.log.With("process", slot, "start", len(s.starts)),
+		Logger: s.log.With("process", slot, "start", starts),
 	})
 	if err != nil {
 		return nil, err
@@ -282,6 +284,8 @@ func (s *simulation) run(ctx context.Context) error {
 	s.faulty = false
 	s.mu.Unlock()
 	err := s.settleDown(ctx)
+	synctest.Wait()
+	s.atRest()
 	s.mu.Lock()
 	s.ending = true
 	starts := slices.Clone(s.starts)
@@ -300,6 +304,30 @@ func (s *simulation) run(ctx context.Context) error {
 	return errors.Join(err, s.db.Close())
 }
 
+// atRest holds every process to having nothing in its hands when there is nothing to do.
+func (s *simulation) atRest() {
+	s.mu.Lock()
+	calm := time.Now().Add(-15 * time.Second)
+	resting := slices.DeleteFunc(slices.Clone(s.slots), func(p *process) bool {
+		return p == nil || !p.open.Load() || p.started.After(calm) || s.disturbed(p, calm, time.Now())
+	})
+	s.mu.Unlock()
+	for _, p := range resting {
+		families, err := p.registry.Gather()
+		if err != nil {
+			s.problem("metrics: %v", err)
+		}
+		for _, f := range families {
+			switch name := strings.TrimPrefix(f.GetName(), "dispatcher_"); name {
+			case "slots_in_use", "attempts_in_flight", "results_waiting", "enqueues_waiting", "sql_down", "index_down":
+				if v := f.GetMetric()[0].GetGauge().GetValue(); v != 0 {
+					s.problem("process %d, at rest: %s is %g", p.slot, name, v)
+				}
+			}
+		}
+	}
+}
+
 // settleDown waits until every callback is terminal and the index holds none of them, or the plan's time is up.
 func (s *simulation) settleDown(ctx context.Context) error {
 	deadline := s.began.Add(s.plan.limit())
@@ -310,7 +338,11 @@ func (s *simulation) settleDown(ctx context.Context) error {
 		}
 	}
 	for time.Now().Before(deadline) {
-		time.Sleep(500 * time.Millisecond)
+		look := time.Second
+		if time.Since(quiet) > 2*time.Minute {
+			look = 10 * time.Second // Its index's clock was put back by an hour.
+		}
+		time.Sleep(look)
 		s.mu.Lock()
 		all := len(s.accepted) == len(s.plan.callbacks)
 		index := s.index

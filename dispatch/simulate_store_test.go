@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
@@ -57,10 +58,12 @@ type pair[A, B any] struct {
 }
 
 func (s *simStore) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
+	drafts = slices.Clone(drafts)
 	return sqlCall(ctx, s, "Accept", func(ctx context.Context) ([]store.Accepted, error) { return s.Store.Accept(ctx, drafts) })
 }
 
 func (s *simStore) Stamp(ctx context.Context, st store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+	st.Claims = slices.Clone(st.Claims)
 	got, err := sqlCall(ctx, s, "Stamp", func(ctx context.Context) (pair[[]store.Stamped, []store.Refusal], error) {
 		stamped, refused, err := s.Store.Stamp(ctx, st)
 		s.p.sim.stamped(s.p, stamped)
@@ -70,6 +73,7 @@ func (s *simStore) Stamp(ctx context.Context, st store.Stamp) ([]store.Stamped, 
 }
 
 func (s *simStore) Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error) {
+	results = slices.Clone(results)
 	return sqlCall(ctx, s, "Commit", func(ctx context.Context) ([]store.Committed, error) {
 		got, err := s.Store.Commit(ctx, results, now)
 		s.p.sim.committed(results, got)

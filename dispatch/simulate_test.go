@@ -30,9 +30,10 @@ var (
 )
 
 const (
-	// defaultSeeds and shortSeeds are how many simulations a test run makes.
-	defaultSeeds = 2500
+	// defaultSeeds and shortSeeds are how many simulations a test run makes; raceSeeds, a short one under the race detector.
+	defaultSeeds = 2000
 	shortSeeds   = 100
+	raceSeeds    = 20
 	// enoughSeeds is from when on every kind of fault and every way of healing must have been met.
 	enoughSeeds = 2000
 )
@@ -56,6 +57,9 @@ func TestSimulation(t *testing.T) {
 		seeds = defaultSeeds
 		if testing.Short() {
 			seeds = shortSeeds
+			if underRace {
+				seeds = raceSeeds
+			}
 		}
 	}
 	empty := emptyDatabase(t)

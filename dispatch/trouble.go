@@ -28,6 +28,8 @@ type trouble struct {
 
 	sqlDown   atomic.Bool
 	indexDown atomic.Bool
+	// partly says that some shards answered the last probe of an index that is down.
+	partly atomic.Bool
 
 	mu       sync.Mutex
 	sqlSince time.Time
@@ -122,6 +124,7 @@ func (t *trouble) complain(op string, err error) {
 // indexWorked is for the probe alone: that one call succeeded does not say that all do. A full index settles, and takes
 // nothing in.
 func (t *trouble) indexWorked() {
+	t.partly.Store(false)
 	if t.indexDown.CompareAndSwap(true, false) {
 		t.mu.Lock()
 		complained := t.complained
@@ -158,12 +161,10 @@ func (t *trouble) unsettled(settlements []schedule.Settlement) {
 	t.poke()
 }
 
-// locked remembers a lease whose lock may not have been released. What is too much runs out.
-func (t *trouble) locked(l *schedule.Lease) {
+// locked remembers leases whose locks may not have been released. What is too much runs out.
+func (t *trouble) locked(leases ...*schedule.Lease) {
 	t.mu.Lock()
-	if len(t.locks) < maxMissed {
-		t.locks = append(t.locks, l)
-	}
+	t.locks = append(t.locks, leases[:min(len(leases), maxMissed-len(t.locks))]...)
 	t.mu.Unlock()
 	t.poke()
 }
@@ -213,25 +214,52 @@ func (t *trouble) busy() bool {
 	return t.sqlDown.Load() || t.indexDown.Load() || t.all || len(t.items)+len(t.settlements)+len(t.locks)+len(t.doubts) > 0
 }
 
+// indexSilent says that only the probe asks the index: as far as is known, none of its shards answers. Where some do, as when
+// one master of a Cluster is away, all are asked: what is due elsewhere must not wait for it.
+func (t *trouble) indexSilent() bool { return t.indexDown.Load() && !t.partly.Load() }
+
 func (t *trouble) probe(ctx context.Context) {
 	t.probeSQL(ctx)
-	down, lost := t.indexDown.Load(), false
-	for shard := range t.e.o.Schedule.Shards() {
-		if !down || lost {
-			break
-		}
-		pctx, cancel := context.WithTimeout(ctx, indexTimeout)
-		_, err := t.e.o.Schedule.Stats(pctx, shard)
-		cancel()
-		if lost = errors.Is(err, schedule.ErrLost); err != nil && !lost {
+	lost := false
+	if t.indexDown.Load() {
+		answered, isLost, err := t.askShards(ctx)
+		t.partly.Store(err != nil && answered > 0)
+		if err != nil {
 			t.complain("stats", err)
+			if answered > 0 {
+				t.catchUp(ctx) // those that answer take their part
+			}
 			return
 		}
+		lost = isLost
 	}
 	// What is lost answers; the keeper fills it.
 	if t.catchUp(ctx) || lost {
 		t.indexWorked()
 	}
+}
+
+// askShards asks every shard, and says how many answered, whether any is lost, and what one of the others said.
+func (t *trouble) askShards(ctx context.Context) (answered int, lost bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
+	defer cancel()
+	errs := make([]error, t.e.o.Schedule.Shards())
+	var asking sync.WaitGroup
+	for shard := range errs {
+		asking.Go(func() { _, errs[shard] = t.e.o.Schedule.Stats(ctx, shard) })
+	}
+	asking.Wait()
+	for _, e := range errs {
+		if errors.Is(e, schedule.ErrLost) {
+			e, lost = nil, true
+		}
+		if e == nil {
+			answered++
+		} else {
+			err = e
+		}
+	}
+	return answered, lost, err
 }
 
 // catchUp tells the index what it missed, all of it or as far as it lets us, and says which.
@@ -257,18 +285,22 @@ func (t *trouble) catchUp(ctx context.Context) bool {
 	if len(items) > 0 {
 		t.e.metrics.catchUps.Inc()
 	}
+	var left []schedule.Item
 	for len(items) > 0 {
 		chunk := items[:min(len(items), enqueueBatch)]
 		if err := t.ensure(ctx, chunk); err != nil {
-			// The rest would only wait for the same index, and SQL's probe with it.
 			t.indexFailed("ensure", err)
-			t.missed(items)
-			return false
+			if !t.partly.Load() {
+				left = append(left, items...)
+				break // The rest would only wait for the same index, and SQL's probe with it.
+			}
+			left = append(left, chunk...)
 		}
 		t.e.hintDue(chunk)
 		items = items[len(chunk):]
 	}
-	return true
+	t.missed(left)
+	return len(left) == 0
 }
 
 // endLeases settles and releases what ended unheard, and says whether the index took it.
@@ -289,23 +321,58 @@ func (t *trouble) endLeases(ctx context.Context) bool {
 		if err != nil {
 			t.indexFailed("settle", err)
 			t.unsettled(settlements)
-			for _, l := range locks {
-				t.locked(l)
-			}
+			t.locked(locks...)
 			return false
 		}
 		settlements = settlements[len(chunk):]
 		t.e.hintAll()
 	}
-	for i, l := range locks {
-		if !t.e.unlock(ctx, l) {
-			for _, l := range locks[i+1:] {
-				t.locked(l)
-			}
+	for len(locks) > 0 {
+		chunk := locks[:min(len(locks), enqueueBatch)]
+		if err := t.release(ctx, chunk); err != nil {
+			t.indexFailed("release", err)
+			t.locked(locks...)
 			return false
 		}
+		locks = locks[len(chunk):]
 	}
 	return true
+}
+
+// release frees locks that ended unheard, all at once: one after the other would take longer than they come in where the index
+// fails now and then.
+func (t *trouble) release(ctx context.Context, leases []*schedule.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
+	defer cancel()
+	unlocks := make([]schedule.Unlock, len(leases))
+	for i, l := range leases {
+		unlocks[i] = schedule.Unlock{Lock: l.Lock, ID: l.ID, Token: l.Token}
+	}
+	waiters, err := t.e.o.Schedule.Release(ctx, unlocks)
+	if err != nil {
+		return err
+	}
+	var movements []schedule.Movement
+	var of []*schedule.Lease
+	for i, w := range waiters {
+		if w.ID != "" {
+			movements, of = append(movements, schedule.Movement{Ref: schedule.Ref(w), Due: t.e.clock.now()}), append(of, leases[i])
+		}
+	}
+	if len(movements) == 0 {
+		return nil
+	}
+	moved, err := t.e.o.Schedule.Move(ctx, movements)
+	if err != nil {
+		return err
+	}
+	for i := range moved {
+		if moved[i] != schedule.MovedIt {
+			t.e.unlock(ctx, of[i]) // finds the next waiter; if it cannot it remembers
+		}
+	}
+	t.e.hintAll()
+	return nil
 }
 
 // ensure adds what the index lacks, and moves forward what it holds for later than was wanted. Where that is out of date by

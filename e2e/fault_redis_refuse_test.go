@@ -110,7 +110,7 @@ func redisLoading(l *lab) {
 	settings := append([]string{"--loading-process-events-interval-bytes", "1024"}, appended...)
 	l.restartedWith(settings...)
 	l.serve()
-	const filler, pause = 1000, 1000 // so many keys, so many microseconds each
+	const filler, pause = 10_000, 300 // so many keys, so many microseconds each; after each 1024 it answers
 	var loading time.Duration
 	rate := long(l, 100, 50)
 	a := l.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(*process) {
@@ -125,9 +125,14 @@ func redisLoading(l *lab) {
 		l.on.server.Kill()
 		began := time.Now()
 		l.on.server.Begin(append([]string{"--key-load-delay", fmt.Sprint(pause)}, settings...)...)
+		// The client would ask again by itself until the answer is another.
+		options := *c.Options()
+		options.MaxRetries = -1
+		once := redis.NewClient(&options)
+		defer once.Close()
 		seen := false
 		eventually(l, time.Minute, "the server has loaded its log", func() error {
-			err := c.Ping(l.Context()).Err()
+			err := once.Ping(l.Context()).Err()
 			seen = seen || redis.HasErrorPrefix(err, "LOADING")
 			return err
 		})

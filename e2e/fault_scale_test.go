@@ -273,7 +273,7 @@ func (l *lab) awaitFilled(n int64, limit time.Duration) {
 func emptiedWhileFilled(l *lab) {
 	s := l.scaleSeed()
 	l.seed(l.serve(), s)
-	p := l.serve()
+	l.serve()
 	l.serve()
 	fresh := l.load(20, func(i int) submission { return l.callback("plain", fmt.Sprint("fresh-", i)) })
 	for _, part := range []int64{4, 3, 1000} {
@@ -286,12 +286,16 @@ func emptiedWhileFilled(l *lab) {
 	whole := time.Since(emptied)
 	fresh.finish()
 	l.settleDue(time.Minute)
-	finished, err := p.rebuilds()
-	if err != nil {
-		l.Fatal(err)
+	finished := 0
+	for _, p := range l.alive() {
+		all, err := p.rebuilds()
+		if err != nil {
+			l.Fatal(err)
+		}
+		finished += len(all)
 	}
-	l.remark("emptied three times, the last time while the index held a thousandth of %d: whole again %s later; one process finished %d rebuilds",
-		s.n, whole.Round(time.Millisecond), len(finished))
+	l.remark("emptied three times, the last time while the index held a thousandth of %d: whole again %s later; two processes finished %d rebuilds",
+		s.n, whole.Round(time.Millisecond), finished)
 	l.verdict(judge.Bounds{MayBeOpen: true})
 }
 
@@ -343,5 +347,5 @@ func leaderKilled(l *lab) {
 	if takeover > 12*time.Second {
 		l.Errorf("another process took over %s after the leader's death, its lease is 10 s", takeover)
 	}
-	l.verdict(judge.Bounds{MayBeOpen: true, Duplicates: 64, PerCallback: 1})
+	l.verdict(judge.Bounds{MayBeOpen: true, Duplicates: 512, PerCallback: 1})
 }

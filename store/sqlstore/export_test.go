@@ -50,3 +50,6 @@ func IdleLimits(ctx context.Context, db *DB) (limits [2]string, err error) {
 	}
 	return limits, nil
 }
+
+// SetWindow sets how many rows one statement looks through for claims that are alive.
+func SetWindow(db *DB, rows int) { db.window = rows }

@@ -71,6 +71,9 @@ type DB struct {
 	writers                  []*writer
 	running                  sync.WaitGroup
 
+	// window is how many rows one statement looks through for claims that are alive.
+	window int
+
 	statements statementCache
 	era        era
 	lanes      laneCache
@@ -88,7 +91,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{logger: o.Logger, metrics: m}
+	db := &DB{logger: o.Logger, metrics: m, window: claimWindow}
 	db.lanes.max = 100_000
 	db.policies.max = 1000
 	switch {

@@ -69,15 +69,53 @@ func (db *DB) Open(ctx context.Context, after store.Cursor, limit int) ([]store.
 // said so may have been another one than now's.
 const claimAhead = 3_600_000
 
+// claimWindow is how many rows one statement looks through for claims that are alive, so that none takes long. No index leads to them, for a claim may change
+// nothing that is indexed; and after a long outage a million rows may be overdue, few of them claimed.
+const claimWindow = 5000
+
 // Claimed returns the rows after the cursor whose claim is alive at now, in order of (due_at, id).
 func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error) {
-	return db.walk(ctx, "walk claimed rows", `SELECT `+openColumns+` FROM callbacks
-		WHERE state = 'scheduled'
-			AND (due_at, id) > ($1, $2)
-			AND due_at <= $3
-			AND claim_until > $4
-		ORDER BY due_at, id
-		LIMIT $5`, after.DueAt, after.ID, now+claimAhead, now, limit)
+	const due = `state = 'scheduled' AND (due_at, id) > ($1, $2) AND due_at <= $3`
+	var claimed []store.OpenRow
+	for {
+		end, more, err := db.windowEnd(ctx, `SELECT due_at, id FROM callbacks WHERE `+due+`
+			ORDER BY due_at, id
+			LIMIT 1 OFFSET $4`, after.DueAt, after.ID, now+claimAhead, db.window-1)
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			end = store.Cursor{DueAt: now + claimAhead, ID: "~"} // above every ULID
+		}
+		part, err := db.walk(ctx, "walk claimed rows", `SELECT `+openColumns+` FROM callbacks
+			WHERE `+due+`
+				AND (due_at, id) <= ($4, $5)
+				AND claim_until > $6
+			ORDER BY due_at, id
+			LIMIT $7`, after.DueAt, after.ID, now+claimAhead, end.DueAt, end.ID, now, limit-len(claimed))
+		if err != nil {
+			return nil, err
+		}
+		claimed = append(claimed, part...)
+		if !more || len(claimed) >= limit {
+			return claimed, nil
+		}
+		after = end
+	}
+}
+
+// windowEnd returns the one place that the query finds, if it finds any.
+func (db *DB) windowEnd(ctx context.Context, query string, args ...any) (end store.Cursor, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	err = queryEach(ctx, db.read, func(rows *sql.Rows) error {
+		found = true
+		return rows.Scan(&end.DueAt, &end.ID)
+	}, query, args...)
+	if err != nil {
+		return end, false, readError("find the end of a window", err)
+	}
+	return end, found, nil
 }
 
 // ByID returns those of the ids that are open, in order of (due_at, id).
@@ -187,21 +225,31 @@ func (t *tx) expire(now int64, limit int, expired *[]store.OpenRow) error {
 // it, at start: the attempts that held the claims died with the process before, and each counts as crashed.
 func (db *DB) DropClaims(ctx context.Context, now int64) (int, error) {
 	dropped := 0
+	var after store.Cursor
 	for {
-		var n int64
-		err := db.maintain(ctx, func(t *tx) error {
-			var err error
-			n, err = t.exec(`UPDATE callbacks SET claim_until = $1 WHERE id IN (
-				SELECT id FROM callbacks
-				WHERE state = 'scheduled' AND claim_until > $1
-				LIMIT $2)`, now, t.db.dialect.maintenanceBatch)
-			return err
-		})
+		claimed, err := db.Claimed(ctx, after, now, db.dialect.maintenanceBatch)
 		if err != nil {
 			return dropped, fmt.Errorf("drop claims: %w", err)
 		}
-		dropped += int(n)
-		if n < int64(db.dialect.maintenanceBatch) {
+		if len(claimed) > 0 {
+			after = store.Cursor{DueAt: claimed[len(claimed)-1].DueAt, ID: claimed[len(claimed)-1].ID}
+			var n int64
+			err := db.maintain(ctx, func(t *tx) error {
+				ids := texts("id", claimed, func(r store.OpenRow) string { return r.ID })
+				input, args, next, err := t.input([]column{ids})
+				if err != nil {
+					return err
+				}
+				n, err = t.exec(fmt.Sprintf(`UPDATE callbacks SET claim_until = $%d
+					WHERE id IN (SELECT i.id FROM %s) AND claim_until > $%[1]d`, next, input), append(args, now)...)
+				return err
+			})
+			if err != nil {
+				return dropped, fmt.Errorf("drop claims: %w", err)
+			}
+			dropped += int(n)
+		}
+		if len(claimed) < db.dialect.maintenanceBatch {
 			return dropped, nil
 		}
 	}
