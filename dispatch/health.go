@@ -12,6 +12,9 @@ import (
 // healthAge is how long an answer about SQL's health is good for: probes must not be a load of their own.
 const healthAge = time.Second
 
+// A warner is an index on a server that may lose parts of it, as one that evicts does, and says why.
+type warner interface{ Warnings() []string }
+
 type healthCache struct {
 	mu  sync.Mutex
 	at  time.Time
@@ -24,6 +27,9 @@ func (e *Engine) Health(ctx context.Context) Health {
 	h := Health{Ready: true}
 	if e.trouble.indexDown.Load() || e.keeper.degraded() || e.keeper.foreign.Load() != 0 {
 		h.Degraded = append(h.Degraded, "redis")
+	}
+	if w, ok := e.o.Schedule.(warner); ok && len(w.Warnings()) > 0 {
+		h.Degraded = append(h.Degraded, "redis_unsafe")
 	}
 	if e.o.Hold {
 		h.Degraded = append(h.Degraded, "held")

@@ -37,7 +37,12 @@ type bulk struct {
 func (b *bulk) ask(c *client, batch int) error {
 	var some []submission
 	for i := batch * bulkBatch; i < (batch+1)*bulkBatch; i++ {
-		some = append(some, b.l.crashLike("2s")(i))
+		s := b.l.crashLike("2s")(i)
+		s["lane"] = fmt.Sprint("merchant-", i%20)
+		if _, locked := s["lock_key"]; locked {
+			s["lock_key"] = fmt.Sprint("order-", i/16)
+		}
+		some = append(some, s)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -65,7 +65,7 @@ func purged(l *lab, whole bool) {
 		l.noteEnds(seen)
 		<-look.C
 	}
-	payloads, callbacks := l.sum("dispatcher_purged_total", `what="payload"`), l.sum("dispatcher_purged_total", `what="callback"`)
+	payloads, callbacks := l.purgedBy("payload"), l.purgedBy("callback")
 	for _, p := range l.alive() {
 		p.terminate() // nothing is purged any more while it is judged
 		if code := p.exitCode(time.Minute); code != 0 {
@@ -79,6 +79,17 @@ func purged(l *lab, whole bool) {
 	}
 	l.remark("%d accepted, %v payloads and %v callbacks purged meanwhile: each that is gone (%d) had succeeded before, each that is there arrived as it was accepted; lateness p99 %s",
 		v.Accepted, payloads, callbacks, len(gone), v.Lateness.P99)
+}
+
+// purgedBy sums what all processes purged; one of them does it at a time, and one that never had its turn has no such metric.
+func (l *lab) purgedBy(what string) float64 {
+	sum := 0.0
+	for _, p := range l.alive() {
+		if n, err := p.metric("dispatcher_purged_total", `what="`+what+`"`); err == nil {
+			sum += n
+		}
+	}
+	return sum
 }
 
 // noteEnds writes down the terminal callbacks that SQL has. It looks more often than retention lets one go.
