@@ -347,9 +347,9 @@ func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
 		return // What was due by another clock is due at another time; and who has few slots may have none left.
 	}
 	most := punctual
-	if s.met[string(crashBefore)]+s.met[string(crashAfter)]+s.met[string(crash)]+s.met[string(rollback)] > 0 {
-		// What a process did not live to tell the index, and what the index forgot without a word, only the sweep finds: once it is
-		// overdue.
+	if s.met[string(crashBefore)]+s.met[string(crashAfter)]+s.met[string(crash)]+s.met[string(drain)]+s.met[string(rollback)] > 0 {
+		// What a process could not tell the index before it ended, and what the index forgot without a word, only the sweep finds: once
+		// it is overdue.
 		most = swept
 	}
 	if s.plan.quiet == 0 {

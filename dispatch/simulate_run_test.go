@@ -346,6 +346,10 @@ func (s *simulation) settleDown(ctx context.Context) error {
 		s.mu.Lock()
 		all := len(s.accepted) == len(s.plan.callbacks)
 		index := s.index
+		for _, d := range s.pauses {
+			// Whoever is stopped goes on with what it was about to do, and that must be over.
+			all = all && d.to.Before(time.Now().Add(-5*time.Second))
+		}
 		s.mu.Unlock()
 		if !all || time.Now().Before(quiet) || s.pending.Load() > 0 {
 			continue

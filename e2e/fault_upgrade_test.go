@@ -191,9 +191,14 @@ func rollingUpgrade(l *lab) {
 // ready fails the lab if a process is not.
 func (l *lab) ready(p *process) {
 	l.Helper()
-	if status, body, err := p.readyz(); err != nil || status != 200 || strings.Contains(body, "degraded") {
-		l.Errorf("/readyz of a process answers %d %s %v", status, body, err)
-	}
+	// One that has just been started may still look at its index.
+	eventually(l, 20*time.Second, "a process is ready and not degraded", func() error {
+		status, body, err := p.readyz()
+		if err != nil || status != 200 || strings.Contains(body, "degraded") {
+			return fmt.Errorf("/readyz answers %d %s %w", status, body, err)
+		}
+		return nil
+	})
 }
 
 // brokenMigration starts, beside an old process, a new one whose migration fails at its last statement, and then a mended
