@@ -130,6 +130,16 @@ func befall[T any](ctx context.Context, p *process, op string, f fault, cut erro
 		return got
 	case callLate:
 		return late(ctx, s, f.wait, do)
+	case wipedBefore:
+		s.mu.Lock()
+		index := s.index
+		s.mu.Unlock()
+		if err := index.wipe(context.WithoutCancel(ctx)); err != nil {
+			s.problem("wipe: %v", err)
+		}
+		if !quickOps[op] {
+			time.Sleep(min(f.wait, 3*time.Second)) // so that a rebuild may come between
+		}
 	case stopBefore:
 		p.pause(f.wait)
 		if !p.pass() {

@@ -124,6 +124,7 @@ const (
 	replyLate   faultKind = "reply late"
 	stopBefore  faultKind = "stopped before"
 	stopAfter   faultKind = "stopped after"
+	wipedBefore faultKind = "index wiped before"
 )
 
 // An event befalls a process, or all of them, at a time.
@@ -334,13 +335,14 @@ func (p *plan) drawFaults(r *rand.Rand) {
 		f.n = 1 + r.IntN(often[f.op])
 		kinds := []faultKind{
 			crashBefore, crashAfter, failed, failed, replyLost, replyLost, doubled, doubledLate, callLate, replyLate, stopBefore, stopAfter,
+			wipedBefore,
 		}
 		f.kind = kinds[r.IntN(len(kinds))]
 		f.wait = upTo(r, 200*time.Millisecond, 8*time.Second)
 		if r.IntN(4) == 0 {
 			f.wait = upTo(r, 8*time.Second, 25*time.Second)
 		}
-		if sends := []faultKind{crashBefore, crashAfter, stopBefore, stopAfter}; f.op == "Send" && !slices.Contains(sends, f.kind) {
+		if sends := []faultKind{crashBefore, crashAfter, stopBefore, stopAfter, wipedBefore}; f.op == "Send" && !slices.Contains(sends, f.kind) {
 			f.kind = sends[r.IntN(len(sends))]
 		}
 		if f.kind == stopBefore || f.kind == stopAfter {

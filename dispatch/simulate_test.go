@@ -189,7 +189,7 @@ func (b *batch) count(registry *prometheus.Registry) error {
 // must are the faults and the ways of healing that a batch must have met, or it proves less than it says.
 var must = []string{
 	string(crashBefore), string(crashAfter), string(failed), string(replyLost), string(doubled), string(doubledLate), string(callLate), string(replyLate),
-	string(stopBefore), string(stopAfter), string(crash), string(pause), string(drain), string(wipe), string(rollback), string(sqlRefuses), string(sqlHangs), string(sqlMute),
+	string(stopBefore), string(stopAfter), string(wipedBefore), string(crash), string(pause), string(drain), string(wipe), string(rollback), string(sqlRefuses), string(sqlHangs), string(sqlMute),
 	string(indexFails), string(indexHangs), string(indexMute), string(clockJumps),
 	"act cancel", "act cancel ref", "act retry once", "act retry restart", "act retry elsewhere", "act reschedule",
 	"ended succeeded ", "ended dead exhausted", "ended dead expired", "ended dead gone", "ended dead poison", "ended canceled requested",

@@ -26,8 +26,9 @@ const bulkBatch = 1000
 
 // A bulk is batches that are handed over until each is answered.
 type bulk struct {
-	l  *lab
-	mu sync.Mutex
+	l     *lab
+	shape func(int) submission
+	mu    sync.Mutex
 	// ids are what the answers said, by number; a second answer must say the same.
 	ids   map[int]string
 	fresh int // elements answered 202
@@ -37,12 +38,7 @@ type bulk struct {
 func (b *bulk) ask(c *client, batch int) error {
 	var some []submission
 	for i := batch * bulkBatch; i < (batch+1)*bulkBatch; i++ {
-		s := b.l.crashLike("2s")(i)
-		s["lane"] = fmt.Sprint("merchant-", i%20)
-		if _, locked := s["lock_key"]; locked {
-			s["lock_key"] = fmt.Sprint("order-", i/16)
-		}
-		some = append(some, s)
+		some = append(some, b.shape(i))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -75,11 +71,27 @@ func (b *bulk) ask(c *client, batch int) error {
 	return nil
 }
 
+// bulkCallback is what the batches are made of: of many merchants, with orders that two or three of them share.
+func (l *lab) bulkCallback(i int) submission {
+	s := l.crashLike("2s")(i)
+	s["lane"] = fmt.Sprint("merchant-", i%20)
+	if _, locked := s["lock_key"]; locked {
+		s["lock_key"] = fmt.Sprint("order-", i/10)
+	}
+	return s
+}
+
+// askPatiently hands a batch over until it is answered.
+func (b *bulk) askPatiently(c *client, batch int) {
+	b.l.Helper()
+	eventually(b.l, patience, fmt.Sprintf("batch %d is accepted", batch), func() error { return b.ask(c, batch) })
+}
+
 // killedInBatches kills the process while batches of a thousand are on their way, each time further on, and asks for all of
 // them again.
 func killedInBatches(l *lab) {
 	batches := long(l, 12, 5)
-	b := &bulk{l: l, ids: map[int]string{}}
+	b := &bulk{l: l, shape: l.bulkCallback, ids: map[int]string{}}
 	t := l.toll()
 	kills := 0
 	for _, passes := range []int{2, 4} {
@@ -107,9 +119,7 @@ func killedInBatches(l *lab) {
 	}
 	p := l.serve()
 	for batch := range batches {
-		if err := b.ask(p.client, batch); err != nil {
-			l.Fatalf("asked for again: %v", err)
-		}
+		b.askPatiently(p.client, batch)
 	}
 	l.settle(2 * time.Minute)
 	v := l.verdict(judge.Bounds{Duplicates: t.duplicates(), PerCallback: max(1, t.perCallback()), Heal: 2 * time.Minute})
@@ -169,7 +179,7 @@ func killedInCancels(l *lab) {
 	n := long(l, 10_000, 3_000)
 	shape := func(i int) submission {
 		s := l.callback("plain", "all")
-		delete(s, "idempotency_key")
+		s["idempotency_key"] = fmt.Sprint("key-", i)
 		// What a killed process had canceled in SQL alone stays in the index until it is due: then the stamp refuses it.
 		s["delay"] = cancelDelay.String()
 		if i%4 == 0 {
@@ -178,7 +188,10 @@ func killedInCancels(l *lab) {
 		return s
 	}
 	p := l.serve()
-	l.acceptMany(n, shape)
+	b := &bulk{l: l, shape: shape, ids: map[int]string{}}
+	for batch := range n / bulkBatch {
+		b.askPatiently(p.client, batch)
+	}
 	canceled, kills, unanswered := 0, 0, 0
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if time.Now().After(deadline) {

@@ -32,9 +32,6 @@ type lab struct {
 	judged    bool
 }
 
-// shared is the PostgreSQL server that labs share if their fault leaves it in peace.
-type shared struct{ servers servers }
-
 // newLab prepares a lab on the combination. A fault with its own servers calls use instead.
 func newLab(t *testing.T, f *fault, full bool) *lab {
 	return &lab{T: t, fault: f, full: full, w: newWitness(t, usual)}
