@@ -229,6 +229,7 @@ func killedInCancels(l *lab) {
 		}
 	}
 	l.settle(30 * time.Second)
+	l.awaitEmptyIndex(cancelDelay + indexPatience)
 	v := l.verdict(judge.Bounds{Expect: func(string) string { return "canceled" }, Heal: time.Minute})
 	l.wantRows(n)
 	if v.Sends > 0 {

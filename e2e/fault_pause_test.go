@@ -62,7 +62,7 @@ func stoppedPastLease(l *lab, inTransaction bool) {
 	stale := l.sum("dispatcher_results_stale_total")
 	report := ld.finish()
 	l.settle(2 * time.Minute)
-	l.awaitEmptyIndex()
+	l.awaitEmptyIndex(indexPatience)
 	// What it was about to write when it was stopped, it may write when it goes on.
 	v := l.verdict(judge.Bounds{Duplicates: t.duplicates(), PerCallback: 1, AfterTerminal: t.duplicates(), Heal: time.Minute})
 	if v.Stale == 0 {

@@ -90,7 +90,7 @@ func randomKills(l *lab) {
 	}
 	report := ld.finish()
 	l.settle(long(l, 10*time.Minute, 3*time.Minute))
-	l.awaitEmptyIndex()
+	l.awaitEmptyIndex(indexPatience)
 	t.account()
 	v := l.verdict(judge.Bounds{Duplicates: t.duplicates(), PerCallback: t.perCallback(), Heal: 2 * time.Minute})
 	if t.faults < long(l, 25, 2) || emptied < long(l, 4, 1) {

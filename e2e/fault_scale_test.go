@@ -273,6 +273,7 @@ func (l *lab) awaitFilled(n int64, limit time.Duration) {
 func emptiedWhileFilled(l *lab) {
 	s := l.scaleSeed()
 	l.seed(l.serve(), s)
+	l.flush()
 	l.serve()
 	l.serve()
 	fresh := l.load(20, func(i int) submission { return l.callback("plain", fmt.Sprint("fresh-", i)) })

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -188,16 +189,15 @@ func rollingUpgrade(l *lab) {
 		v.Accepted, report.took.P99.Round(time.Millisecond), report.took.Most.Round(time.Millisecond), v.Lateness.P99)
 }
 
-// ready fails the lab if a process is not.
+// ready fails the lab if a process is not; one that has just started may still look at its index.
 func (l *lab) ready(p *process) {
 	l.Helper()
-	// One that has just been started may still look at its index.
-	eventually(l, 20*time.Second, "a process is ready and not degraded", func() error {
+	eventually(l, 15*time.Second, "the process is ready and not degraded", func() error {
 		status, body, err := p.readyz()
-		if err != nil || status != 200 || strings.Contains(body, "degraded") {
-			return fmt.Errorf("/readyz answers %d %s %w", status, body, err)
+		if err == nil && (status != http.StatusOK || strings.Contains(body, "degraded")) {
+			err = fmt.Errorf("/readyz answers %d %s", status, body)
 		}
-		return nil
+		return err
 	})
 }
 
