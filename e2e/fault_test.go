@@ -51,7 +51,7 @@ func TestFaults(t *testing.T) {
 	}
 	full := *faultForm == "full"
 	began := time.Now()
-	t.Cleanup(func() { faultTable.print(t, *faultForm, time.Since(began)) })
+	t.Cleanup(func() { faultTable.took = time.Since(began) })
 	common := servers{}
 	places := make(chan struct{}, labsAtOnce)
 	for _, heavy := range []bool{false, true} {
@@ -95,7 +95,7 @@ func conduct(t *testing.T, f *fault, c combination, full bool, common servers) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.judged {
-			t.Errorf("%s came to no verdict", f.id)
+			l.T.Errorf("%s came to no verdict", f.id)
 			faultTable.enter(entered{fault: f, on: c.String(), accepted: len(l.accepted), failed: true})
 		}
 	})
@@ -119,9 +119,11 @@ type entered struct {
 
 // A table collects what the labs found.
 type table struct {
-	mu      sync.Mutex
-	entries []entered
-	remarks []string
+	mu         sync.Mutex
+	entries    []entered
+	remarks    []string
+	complaints []string
+	took       time.Duration
 }
 
 var faultTable table
@@ -139,6 +141,14 @@ func (l *lab) remark(format string, args ...any) {
 	faultTable.mu.Lock()
 	defer faultTable.mu.Unlock()
 	faultTable.remarks = append(faultTable.remarks, text)
+}
+
+// complain keeps the beginning of what a lab found wrong.
+func (t *table) complain(l *lab, text string) {
+	text = l.fault.id + " " + l.fault.title + " on " + l.on.name + ": " + text
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.complaints = append(t.complaints, text[:min(len(text), 2000)])
 }
 
 // A summary is one fault's line.
@@ -193,9 +203,13 @@ func number(id string) int {
 	return n
 }
 
-// print writes the table to the standard output and, as Markdown, to the report.
-func (t *table) print(tb testing.TB, form string, took time.Duration) {
-	lines := t.summaries()
+// print writes the table, and below it what went wrong, to the standard output and, as Markdown, to the report. It is the last
+// thing that a run prints.
+func (t *table) print(form string) error {
+	lines, took := t.summaries(), t.took
+	if len(lines) == 0 {
+		return nil
+	}
 	var b, md strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "fault\twhat\truns\taccepted\tlost\tduplicates\tbound\thealed in\t")
@@ -225,15 +239,16 @@ func (t *table) print(tb testing.TB, form string, took time.Duration) {
 		fmt.Fprintln(&b, r)
 		fmt.Fprintf(&md, "\n- %s", r)
 	}
+	for _, c := range t.complaints {
+		fmt.Fprintln(&b, "FAILED:", c)
+	}
 	t.mu.Unlock()
 	fmt.Printf("\nThe fault matrix, %s form, in %s:\n%s\n", form, took.Round(time.Second), b.String())
 	if *faultReport == "" {
-		return
+		return nil
 	}
 	text := fmt.Sprintf("# The fault matrix, as measured\n\nWritten by `make faults` in %s; what each guarantee means is in guarantees.md. "+
 		"Lost is zero everywhere or the run fails. A duplicate is a send that no charged attempt accounts for; its bound is what the fault may cost. "+
 		"Healed is the time from the end of the last fault until the last callback was terminal, the waits of its own tiers included.\n\n%s\n", took.Round(time.Second), md.String())
-	if err := os.WriteFile(*faultReport, []byte(text), 0o644); err != nil {
-		tb.Error(err)
-	}
+	return os.WriteFile(*faultReport, []byte(text), 0o644)
 }

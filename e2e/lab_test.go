@@ -37,6 +37,32 @@ func newLab(t *testing.T, f *fault, full bool) *lab {
 	return &lab{T: t, fault: f, full: full, w: newWitness(t, usual)}
 }
 
+// Errorf and its like are the test's own; what they say is repeated below the table, where it is found without reading
+// the logs of every process.
+func (l *lab) Errorf(format string, args ...any) {
+	l.Helper()
+	faultTable.complain(l, fmt.Sprintf(format, args...))
+	l.T.Errorf(format, args...)
+}
+
+func (l *lab) Error(args ...any) {
+	l.Helper()
+	faultTable.complain(l, fmt.Sprint(args...))
+	l.T.Error(args...)
+}
+
+func (l *lab) Fatalf(format string, args ...any) {
+	l.Helper()
+	faultTable.complain(l, fmt.Sprintf(format, args...))
+	l.T.Fatalf(format, args...)
+}
+
+func (l *lab) Fatal(args ...any) {
+	l.Helper()
+	faultTable.complain(l, fmt.Sprint(args...))
+	l.T.Fatal(args...)
+}
+
 // use puts the lab on a backend.
 func (l *lab) use(b backend) {
 	l.on = b
@@ -191,7 +217,7 @@ func (l *lab) verdict(b judge.Bounds) judge.Verdict {
 		time.Sleep(250 * time.Millisecond) // the index is still being told
 	}
 	if !v.OK() {
-		l.Errorf("the guarantees are broken")
+		l.Errorf("the guarantees are broken: %s", &v)
 	}
 	l.Logf("%s on %s: %s; healed in %s", l.fault.id, l.on.name, &v, e.Healed.Round(10*time.Millisecond))
 	l.mu.Lock()

@@ -46,7 +46,12 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	workDir = dir
-	return m.Run()
+	code := m.Run()
+	if err := faultTable.print(*faultForm); err != nil {
+		fmt.Fprintln(os.Stderr, "the table of the faults:", err)
+		return 1
+	}
+	return code
 }
 
 // blackBox is the first line of every test here.

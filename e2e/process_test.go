@@ -108,7 +108,7 @@ func spawn(tb testing.TB, l launch) *process {
 	tb.Cleanup(func() {
 		p.kill()
 		if tb.Failed() {
-			tb.Logf("log of %s (pid %d, %s):\n%s", l.on.name, cmd.Process.Pid, cmd.ProcessState, p.logTail(6000))
+			tb.Logf("log of %s (pid %d, %s):\n%s", l.on.name, cmd.Process.Pid, cmd.ProcessState, p.story(6000))
 		}
 	})
 	return p
@@ -207,6 +207,18 @@ func (p *process) logTail(n int) string {
 		b = b[len(b)-n:]
 	}
 	return string(b)
+}
+
+// story is the end of the log without the requests that went well.
+func (p *process) story(n int) string {
+	var b strings.Builder
+	for line := range strings.Lines(p.logTail(1 << 20)) {
+		if !strings.Contains(line, `"level":"INFO","msg":"request"`) {
+			b.WriteString(line)
+		}
+	}
+	text := b.String()
+	return text[max(0, len(text)-n):]
 }
 
 // metric sums a metric over all its label sets whose text contains every one of the given parts.
