@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -212,9 +213,13 @@ func (r *restoration) report(held *process, rebuilt bool) {
 	if status, body, err := held.readyz(); err != nil || status != 200 || !strings.Contains(body, `"held"`) {
 		r.l.Errorf("/readyz answers %d %s, %v", status, body, err)
 	}
-	if log := held.logTail(1 << 20); !strings.Contains(log, "start it without --hold") || strings.Contains(log, "left as it was found") != rebuilt {
-		r.l.Errorf("the log does not say what is held back, and how to go on:\n%s", log)
-	}
+	// A process is ready before it has looked at the index.
+	eventually(r.l, time.Minute, "the log says what is held back, and how to go on", func() error {
+		if log := held.logTail(1 << 20); !strings.Contains(log, "start it without --hold") || strings.Contains(log, "left as it was found") != rebuilt {
+			return errors.New(log)
+		}
+		return nil
+	})
 	examined := command(r.l, time.Minute, keys, append([]string{"doctor"}, r.l.on.args()...)...)
 	if newer := strings.Contains(examined.stdout, "--hold"); newer != rebuilt {
 		r.l.Errorf("doctor ended with %d and said\n%s%s", examined.code, examined.stdout, examined.stderr)
