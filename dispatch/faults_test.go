@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -240,6 +241,79 @@ func TestSQLDown(t *testing.T) {
 		if n := len(b.receiver.seen()); n != 2 {
 			t.Errorf("%d requests in all, want 2", n)
 		}
+	})
+}
+
+// fullStore is a database with a full disk: what needs room fails, and a probe that needs none does not.
+type fullStore struct {
+	dispatch.Store
+	full  atomic.Bool
+	pings atomic.Int32
+}
+
+func (f *fullStore) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
+	if f.full.Load() {
+		return nil, fmt.Errorf("accept: disk full: %w", store.ErrUnavailable)
+	}
+	return f.Store.Accept(ctx, drafts)
+}
+
+// Commit finds room for none of the results, or for every second one.
+func (f *fullStore) Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error) {
+	if !f.full.Load() {
+		return f.Store.Commit(ctx, results, now)
+	}
+	committed, err := f.Store.Commit(ctx, results[:len(results)/2], now)
+	for len(committed) < len(results) {
+		committed = append(committed, store.Committed{Err: fmt.Errorf("commit: disk full: %w", store.ErrUnavailable)})
+	}
+	return committed, err
+}
+
+func (f *fullStore) Ping(ctx context.Context) error {
+	f.pings.Add(1)
+	return f.Store.Ping(ctx)
+}
+
+// A database that fails and answers probes all the same neither fills the log nor is probed without end, and loses nothing.
+func TestSQLHalfDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		var half *fullStore
+		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return answer(200, ""), nil
+		}, func(o *dispatch.Options) {
+			half = &fullStore{Store: o.Store}
+			o.Store = half
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		var flying []string
+		for range 20 {
+			flying = append(flying, b.accept(dispatch.Submission{}).ID)
+		}
+		time.Sleep(500 * time.Millisecond)
+		half.full.Store(true)
+		before, pings := log.n.Load(), half.pings.Load()
+		for range 60 * 100 {
+			time.Sleep(10 * time.Millisecond)
+			if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{{URL: "https://shop.example/", Body: []byte(`{}`)}}); err == nil {
+				t.Fatal("accepted without room")
+			}
+		}
+		if n := log.n.Load() - before; n == 0 || n > 20 {
+			t.Errorf("%d lines in a minute", n)
+		}
+		if n := half.pings.Load() - pings; n > 60*5 {
+			t.Errorf("%d probes in a minute", n)
+		}
+		half.full.Store(false)
+		for _, id := range flying {
+			if c := b.await(id, 10*time.Second); c.State != store.Succeeded || c.AttemptCount != 1 {
+				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
+			}
+		}
+		b.await(b.accept(dispatch.Submission{}).ID, 10*time.Second)
 	})
 }
 

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -168,65 +167,57 @@ func (s *settler) full(batch []ended) bool {
 
 // commit writes a batch, however long SQL is away, and returns what the index is to be told.
 func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settlement {
-	results := make([]store.Result, len(batch))
-	for i := range batch {
-		results[i] = batch[i].result
-	}
-	var committed []store.Committed
+	settlements := make([]schedule.Settlement, 0, len(batch))
 	for {
-		var err error
-		committed, err = s.e.o.Store.Commit(context.WithoutCancel(ctx), results, s.e.clock.now())
+		results := make([]store.Result, len(batch))
+		for i := range batch {
+			results[i] = batch[i].result
+		}
+		committed, err := s.e.o.Store.Commit(context.WithoutCancel(ctx), results, s.e.clock.now())
+		if err == nil {
+			settlements, batch, err = s.record(settlements, batch, committed)
+		}
 		if err == nil {
 			s.e.trouble.sqlWorked()
 			if s.stuck.Swap(false) {
 				s.e.hintAll()
 			}
-			break
+			return settlements
 		}
 		s.stuck.Store(true)
 		s.e.trouble.sqlFailed(err)
 		if errors.Is(ctx.Err(), context.Canceled) && (s.given || !s.e.settleOnceMore(err, len(batch))) {
 			s.given = true
-			return nil
+			return settlements
 		}
 		time.Sleep(commitRetry)
 	}
-	s.e.wrote.Store(true)
-	settlements := make([]schedule.Settlement, 0, len(batch))
-	var again []ended
+}
+
+// record goes through what SQL said of a batch. It returns the settlements with those of this batch, and what is left because SQL
+// went away after a part of the group, with the error of that.
+func (s *settler) record(settlements []schedule.Settlement, batch []ended, committed []store.Committed) ([]schedule.Settlement, []ended, error) {
+	var left []ended
+	var away error
 	for i := range batch {
 		b, c := &batch[i], &committed[i]
-		if errors.Is(c.Err, store.ErrUnavailable) {
-			again = append(again, *b) // SQL went away after a part of the group.
-			continue
-		}
-		if c.Err != nil {
+		switch {
+		case errors.Is(c.Err, store.ErrUnavailable):
+			left, away = append(left, *b), c.Err
+		case c.Err != nil:
 			// This row alone cannot be recorded. Its claim runs out, and the count of claims without a result grows: at the latest
 			// that ends it, with a result that has no attempt to record.
 			s.e.log.Error("a result cannot be recorded", "callback_id", store.CallbackPrefix+b.result.ID, "error", c.Err)
-			continue
+		default:
+			s.e.wrote.Store(true)
+			s.e.metrics.ended(b, c)
+			if c.Won { // Otherwise another claim has the row by now. Our lease, if there still is one, runs out; its stamp then decides.
+				settlements = append(settlements, settlement(b, c))
+			}
 		}
-		s.e.metrics.ended(b, c)
-		if !c.Won {
-			// Another claim has the row by now. Our lease, if there still is one, runs out; its stamp then decides.
-			continue
-		}
-		settlements = append(settlements, settlement(b, c))
 	}
-	if len(again) == len(batch) && ctx.Err() != nil {
-		s.e.log.Error("results could not be committed before the end; their callbacks will be attempted again", "results", len(again))
-		return settlements
-	}
-	if len(again) > 0 {
-		s.stuck.Store(true)
-		s.e.trouble.sqlFailed(committed[slices.IndexFunc(committed, isUnavailable)].Err)
-		time.Sleep(commitRetry)
-		settlements = append(settlements, s.commit(ctx, again)...)
-	}
-	return settlements
+	return settlements, left, away
 }
-
-func isUnavailable(c store.Committed) bool { return errors.Is(c.Err, store.ErrUnavailable) }
 
 // settleOnceMore says, while draining without SQL, whether to go on trying. Results that cannot be committed are lost with
 // the process: their claims run out, and they are attempted again, as after any crash.

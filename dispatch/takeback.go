@@ -91,6 +91,9 @@ func (t *trouble) end(ctx context.Context, d *doubt) error {
 // probeSQL asks a store that failed whether it works again, and clears doubts before anybody claims anew.
 func (t *trouble) probeSQL(ctx context.Context) {
 	if t.sqlDown.Load() {
+		if t.untilSQL() > 0 {
+			return
+		}
 		pctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		err := t.e.o.Store.Ping(pctx)
 		cancel()

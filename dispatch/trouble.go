@@ -14,8 +14,13 @@ import (
 const (
 	// probeEvery is how often a store or an index that failed is asked whether it works again.
 	probeEvery = time.Second
-	// complainEvery is the least time between two complaints of an index that comes and goes.
+	// complainEvery is the least time between two complaints of the same thing: SQL or an index that comes and goes must not
+	// fill the log.
 	complainEvery = 10 * time.Second
+	// SQL that fails within relapseWithin of having worked again is half down: with a full disk, what needs no room works. It is
+	// asked no sooner than relapseWait later then.
+	relapseWithin = 10 * time.Second
+	relapseWait   = 250 * time.Millisecond
 	// maxMissed is how many items that the index did not hear of are remembered by themselves; beyond it every open row is
 	// walked instead.
 	maxMissed = 100_000
@@ -31,8 +36,10 @@ type trouble struct {
 	// partly says that some shards answered the last probe of an index that is down.
 	partly atomic.Bool
 
-	mu       sync.Mutex
-	sqlSince time.Time
+	mu sync.Mutex
+	// sqlSince is when SQL began to fail, relapses apart; sqlBack when it worked again; sqlAskAt when it may be asked next.
+	sqlSince, sqlBack, sqlAskAt time.Time
+	sqlSaid, indexSaid          complaint
 	// items were accepted or settled while the index did not answer; all says that there were too many to remember.
 	items []schedule.Item
 	all   bool
@@ -40,9 +47,6 @@ type trouble struct {
 	// fill their lanes and their locks are held, until both run out.
 	settlements []schedule.Settlement
 	locks       []*schedule.Lease
-	// complained says that the log knows of the index's trouble, complainedAt since when.
-	complained   bool
-	complainedAt time.Time
 	// doubts are stamps that failed and may have been written all the same.
 	doubts []doubt
 	wake   chan struct{}
@@ -54,27 +58,76 @@ func newTrouble(e *Engine) *trouble {
 	return &trouble{e: e, wake: make(chan struct{}, 1), fell: make(chan struct{}, 1)}
 }
 
-// sqlFailed notes that SQL could not commit. Claims stop until a probe has succeeded.
+// A complaint is a line of the log that something fails, which is taken back when it works again.
+type complaint struct {
+	stands bool
+	at     time.Time
+}
+
+// due says whether to complain now.
+func (c *complaint) due(now time.Time) bool {
+	if c.stands || !c.at.IsZero() && now.Sub(c.at) < complainEvery {
+		return false
+	}
+	c.stands, c.at = true, now
+	return true
+}
+
+// over says whether there is something to take back.
+func (c *complaint) over() bool {
+	stood := c.stands
+	c.stands = false
+	return stood
+}
+
+// sqlFailed notes that SQL could not commit. Claims stop until a probe or a commit has succeeded.
 func (t *trouble) sqlFailed(err error) {
+	now := time.Now()
+	t.mu.Lock()
 	if t.sqlDown.CompareAndSwap(false, true) {
-		t.mu.Lock()
-		t.sqlSince = time.Now()
-		t.mu.Unlock()
+		if !t.sqlBack.IsZero() && now.Sub(t.sqlBack) < relapseWithin {
+			t.sqlAskAt = now.Add(relapseWait)
+		} else {
+			t.sqlSince = now
+		}
+	}
+	complain := t.sqlSaid.due(now)
+	t.mu.Unlock()
+	if complain {
 		t.e.log.Error("SQL does not commit; claiming stops until it does", "error", err)
 	}
 	t.poke()
 }
 
 func (t *trouble) sqlWorked() {
-	if t.sqlDown.CompareAndSwap(true, false) {
+	if !t.sqlDown.Load() {
+		return // as nearly always
+	}
+	t.mu.Lock()
+	worked := t.sqlDown.CompareAndSwap(true, false)
+	tell := worked && t.sqlSaid.over()
+	if worked {
+		t.sqlBack = time.Now()
+	}
+	t.mu.Unlock()
+	if tell {
 		t.e.log.Info("SQL commits again; claiming goes on")
+	}
+	if worked {
 		t.e.hintAll()
 	}
 }
 
+// untilSQL is how long SQL is not to be asked yet.
+func (t *trouble) untilSQL() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, time.Until(t.sqlAskAt))
+}
+
 func (t *trouble) sqlIsDown() bool { return t.sqlDown.Load() }
 
-// sqlDownSince returns when SQL began to fail; the present time if it does not.
+// sqlDownSince returns when SQL began to fail; the present time if it does not fail.
 func (t *trouble) sqlDownSince() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,12 +164,9 @@ func (t *trouble) indexFailed(op string, err error) {
 // answers every second call, or is full, must not fill the log.
 func (t *trouble) complain(op string, err error) {
 	t.mu.Lock()
-	silent := t.complained || !t.complainedAt.IsZero() && time.Since(t.complainedAt) < complainEvery
-	if !silent {
-		t.complained, t.complainedAt = true, time.Now()
-	}
+	complain := t.indexSaid.due(time.Now())
 	t.mu.Unlock()
-	if !silent {
+	if complain {
 		t.e.log.Error("the index does not answer; accepting goes on, sending waits for it", "operation", op, "error", err)
 	}
 }
@@ -127,10 +177,9 @@ func (t *trouble) indexWorked() {
 	t.partly.Store(false)
 	if t.indexDown.CompareAndSwap(true, false) {
 		t.mu.Lock()
-		complained := t.complained
-		t.complained = false
+		tell := t.indexSaid.over()
 		t.mu.Unlock()
-		if complained {
+		if tell {
 			t.e.log.Info("the index answers again")
 		}
 		t.e.hintAll()
@@ -197,7 +246,11 @@ func (t *trouble) run(ctx context.Context) {
 			if !t.busy() {
 				break
 			}
-			timer := time.NewTimer(probeEvery)
+			wait := probeEvery
+			if soon := t.untilSQL(); soon > 0 {
+				wait = soon
+			}
+			timer := time.NewTimer(wait)
 			select {
 			case <-ctx.Done():
 			case <-t.fell:

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // A nameServer answers every name below its zone with 127.0.0.1 and all others with "no such name", over UDP, until it falls silent.
@@ -21,15 +22,22 @@ type nameServer struct {
 	ended  sync.WaitGroup
 }
 
+// nameServers counts the addresses that were tried.
+var nameServers atomic.Uint32
+
 // startNameServer listens on port 53, which is the only one that a system's configuration can name, of an address of its own.
 func startNameServer(l *lab, zone string) *nameServer {
 	l.Helper()
 	s := &nameServer{l: l, zone: zone}
-	for i := 2; i < 250 && s.conn == nil; i++ {
-		s.address = net.IPv4(127, 53, 53, byte(i)).String()
+	for range 250 {
+		// No address is used twice: one on which nobody listens at the moment may be a lab's all the same.
+		s.address = net.IPv4(127, 53, 53, byte(1+nameServers.Add(1)%250)).String()
 		var err error
 		if s.conn, err = net.ListenPacket("udp4", net.JoinHostPort(s.address, "53")); err != nil && os.IsPermission(err) {
 			l.Fatalf("this test answers names on port 53 and mounts a resolv.conf for its process: run it as root: %v", err)
+		}
+		if s.conn != nil {
+			break
 		}
 	}
 	if s.conn == nil {

@@ -288,10 +288,7 @@ func (p *process) logLines(text string) (int, error) {
 func (l *lab) moderate(w *watch, lasted time.Duration) {
 	l.Helper()
 	w.end()
-	lines, err := w.p.logLines("")
-	if err != nil {
-		l.Error(err)
-	}
+	lines, kinds := logLines(l, w.p)
 	most := w.peaks()
 	l.remark("most goroutines %d, most memory %s, log lines %d", most.goroutines, megabytes(most.memory), lines)
 	if most.goroutines == 0 || most.memory == 0 {
@@ -304,7 +301,7 @@ func (l *lab) moderate(w *watch, lasted time.Duration) {
 		l.Errorf("%s resident, more than %s", megabytes(most.memory), megabytes(maxMemory))
 	}
 	if bound := 100 + 10*int(lasted.Seconds()); lines > bound {
-		l.Errorf("%d lines in the log, more than %d", lines, bound)
+		l.Errorf("%d lines in the log, more than %d: a flood. The most frequent: %v", lines, bound, kinds)
 	}
 }
 

@@ -86,7 +86,7 @@ func (m *middleware) observe(c *gin.Context) {
 		slog.Duration("took", took), slog.String("remote", c.ClientIP()),
 	}
 	if status == http.StatusServiceUnavailable {
-		ok, left := m.refused.line(began)
+		ok, left := m.refused.line(began.Add(took))
 		if !ok {
 			return
 		}

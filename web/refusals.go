@@ -22,7 +22,8 @@ type refusals struct {
 func (r *refusals) line(now time.Time) (ok bool, left int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if second := now.Unix(); second != r.second {
+	// Requests that end together do not come here in the order of their ends.
+	if second := now.Unix(); second > r.second {
 		r.second, r.lines = second, 0
 	}
 	if r.lines >= refusalLines {
