@@ -16,7 +16,7 @@ import (
 // pass that lets some work come to its end first, so that the crash finds callbacks in every state.
 func killFaults() []fault {
 	at := func(id, title, failpoint string) fault {
-		return fault{id: id, title: title, short: bothEnds, full: allFour, run: func(l *lab) { killedAt(l, failpoint) }}
+		return fault{id: id, title: title, light: true, short: bothEnds, full: allFour, run: func(l *lab) { killedAt(l, failpoint) }}
 	}
 	return []fault{
 		at("F1", "killed before an accept commits", "before_accept_commit:4"),
@@ -26,13 +26,13 @@ func killFaults() []fault {
 		at("F4", "killed after a lock", "after_lock:3"),
 		at("F4", "killed after a stamp", "after_stamp:3"),
 		at("F4", "killed before the send", "before_send:6"),
-		{id: "F5", title: "killed while the receiver works", short: bothEnds, full: allFour, run: killedInFlight},
+		{id: "F5", title: "killed while the receiver works", light: true, short: bothEnds, full: allFour, run: killedInFlight},
 		at("F6", "killed after the answer", "after_send:6"),
 		at("F6", "killed before a result commits", "before_result_commit:3"),
 		at("F7", "killed between result and index", "after_result_commit:3"),
 		at("F8", "killed after a settlement", "after_settle:3"),
-		{id: "F9", title: "killed in the sweep", short: bothEnds, full: allFour, run: killedInSweep},
-		{id: "F9", title: "killed in a rebuild", short: bothEnds, full: allFour, run: killedInRebuild},
+		{id: "F9", title: "killed in the sweep", light: true, short: bothEnds, full: allFour, run: killedInSweep},
+		{id: "F9", title: "killed in a rebuild", light: true, short: bothEnds, full: allFour, run: killedInRebuild},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // lockFaults take the holder of a lock key away, and have attempts that are longer than a lease.
 func lockFaults() []fault {
 	return []fault{
-		{id: "F32", title: "holder of a lock killed", short: bothEnds, full: allFour, run: lockHolderKilled},
+		{id: "F32", title: "holder of a lock killed", light: true, short: bothEnds, full: allFour, run: lockHolderKilled},
 		{id: "F33", title: "attempts longer than a lease", full: []combination{full, embedded}, run: longerThanALease},
 	}
 }

@@ -18,8 +18,8 @@ func pauseFaults() []fault {
 	return slices.Concat(randomFaults(), []fault{
 		{id: "F12", title: "stopped for longer than its lease", full: []combination{full}, run: func(l *lab) { stoppedPastLease(l, false) }},
 		{id: "F12", title: "stopped inside a transaction", short: []combination{full}, full: []combination{full}, run: func(l *lab) { stoppedPastLease(l, true) }},
-		{id: "F13", title: "drained while receivers work", short: bothEnds, full: allFour, run: drained},
-		{id: "F14", title: "killed before its drain has ended", short: bothEnds, full: allFour, run: killedInDrain},
+		{id: "F13", title: "drained while receivers work", light: true, short: bothEnds, full: allFour, run: drained},
+		{id: "F14", title: "killed before its drain has ended", light: true, short: bothEnds, full: allFour, run: killedInDrain},
 		{id: "F15", title: "two processes configured alike", short: []combination{full}, full: []combination{sqliteRedis, full}, run: configuredAlike},
 	}, poisonFaults(), lockFaults(), raceFaults(), bulkFaults(), retentionFaults())
 }

@@ -17,7 +17,7 @@ import (
 func redisLosses() []fault {
 	return []fault{
 		{id: "F21", title: "flushall under load", short: withRedis, full: withRedis, run: redisFlushed},
-		{id: "F24", title: "redis down for a minute under load", short: oneOfRedis, full: withRedis, heavy: true, run: redisDownForLong},
+		{id: "F24", title: "redis down for a minute under load", short: oneOfRedis, full: []combination{full}, heavy: true, run: redisDownForLong},
 	}
 }
 

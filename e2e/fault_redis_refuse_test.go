@@ -41,7 +41,7 @@ func scriptsFlushed(l *lab) {
 		before = errors(p) // not at the start: an index that is made meets a few calls that find it closed
 		ticker := time.NewTicker(200 * time.Millisecond)
 		defer ticker.Stop()
-		for end := l.count() + long(l, 3000, 400); l.count() < end; <-ticker.C {
+		for end := l.count() + long(l, 1500, 400); l.count() < end; <-ticker.C {
 			do(l, c, "script", "flush")
 			do(l, c, "function", "flush")
 			flushes++

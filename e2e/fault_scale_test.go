@@ -17,8 +17,8 @@ import (
 // thousand. The open callbacks are seeded in SQL: see seeding.
 func scaleFaults() []fault {
 	return []fault{
-		{id: "F49", title: "started cold with open callbacks by the million", heavy: true, short: []combination{full}, full: []combination{full, sqliteRedis, embedded}, run: startedCold},
-		{id: "F49", title: "emptied while it is filled", heavy: true, short: []combination{sqliteRedis}, full: []combination{full, sqliteRedis}, run: emptiedWhileFilled},
+		{id: "F49", title: "started cold with open callbacks by the million", heavy: true, short: []combination{full}, full: []combination{full, embedded}, run: startedCold},
+		{id: "F49", title: "emptied while it is filled", heavy: true, short: []combination{sqliteRedis}, full: []combination{full}, run: emptiedWhileFilled},
 		{id: "F49", title: "leader of the rebuild killed", heavy: true, short: []combination{full}, full: []combination{full}, run: leaderKilled},
 		{id: "F44", title: "a black hole with a long backlog", heavy: true, short: []combination{full}, full: bothEnds, run: blackHole},
 		{id: "F44", title: "a black hole with a million due", heavy: true, full: []combination{full}, run: blackHoleOfAMillion},

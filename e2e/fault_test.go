@@ -13,6 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
 )
 
@@ -27,8 +29,8 @@ type fault struct {
 	title string
 	// short and full are the combinations that it runs on in each form; none: it is not part of the form.
 	short, full []combination
-	// heavy faults load the machine: nothing runs beside them.
-	heavy bool
+	// heavy faults load the machine: nothing runs beside them. Light ones hardly do: they wait for leases, most of the time.
+	heavy, light bool
 	// apart faults break PostgreSQL, or bring their own servers: they get no backend, and call use themselves.
 	apart bool
 	run   func(*lab)
@@ -40,8 +42,16 @@ func matrix() []fault {
 		topologyFaults(), scaleFaults(), restoreFaults())
 }
 
-// labsAtOnce bounds the labs that run at the same time: most of them wait for leases, most of the time.
+// labsAtOnce bounds the labs that run at the same time; two light ones count as one.
 const labsAtOnce = 6
+
+// share is the fault's part of the places: of 2 * labsAtOnce.
+func (f *fault) share() int64 {
+	if f.light {
+		return 1
+	}
+	return 2
+}
 
 // The whole matrix of faults: every lab ends with the judge, and the table at the end has a line for each fault.
 func TestFaults(t *testing.T) {
@@ -53,7 +63,7 @@ func TestFaults(t *testing.T) {
 	began := time.Now()
 	t.Cleanup(func() { faultTable.took = time.Since(began) })
 	common := servers{}
-	places := make(chan struct{}, labsAtOnce)
+	places := semaphore.NewWeighted(2 * labsAtOnce)
 	for _, heavy := range []bool{false, true} {
 		name := "together"
 		if heavy {
@@ -77,8 +87,10 @@ func TestFaults(t *testing.T) {
 						if !heavy {
 							t.Parallel()
 						}
-						places <- struct{}{}
-						defer func() { <-places }()
+						if err := places.Acquire(t.Context(), f.share()); err != nil {
+							t.Fatal(err)
+						}
+						defer places.Release(f.share())
 						conduct(t, &f, c, full, common)
 					})
 				}
