@@ -62,7 +62,7 @@ func (q *enqueuer) flush(ctx context.Context, batch []schedule.Item) {
 		q.e.trouble.missed(batch)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
+	ctx, cancel := context.WithTimeout(ctx, q.e.trouble.indexTime())
 	defer cancel()
 	if _, err := q.e.o.Schedule.Ensure(ctx, batch); err != nil {
 		q.e.trouble.indexFailed("ensure", err)

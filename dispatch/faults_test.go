@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,9 @@ import (
 type brokenIndex struct {
 	dispatch.Schedule
 	ensure, settle, claim, release atomic.Bool
+	// half: locks are given, but for those whose name says that their shard is away.
+	half   atomic.Bool
+	claims atomic.Int32
 }
 
 var errBroken = errors.New("connection reset")
@@ -42,6 +46,7 @@ func (b *brokenIndex) Settle(ctx context.Context, s []schedule.Settlement) ([]sc
 }
 
 func (b *brokenIndex) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
+	b.claims.Add(1)
 	if b.claim.Load() {
 		return schedule.Claimed{}, errBroken
 	}
@@ -53,6 +58,26 @@ func (b *brokenIndex) Release(ctx context.Context, u []schedule.Unlock) ([]sched
 		return nil, errBroken
 	}
 	return b.Schedule.Release(ctx, u)
+}
+
+func (b *brokenIndex) Acquire(ctx context.Context, r []schedule.LockRequest) ([]schedule.LockReply, error) {
+	if !b.half.Load() {
+		return b.Schedule.Acquire(ctx, r)
+	}
+	replies := make([]schedule.LockReply, len(r))
+	var failed error
+	for i := range r {
+		if strings.HasPrefix(r[i].Lock, "away") {
+			failed = errBroken
+			continue
+		}
+		one, err := b.Schedule.Acquire(ctx, r[i:i+1])
+		if err != nil {
+			return replies, err
+		}
+		replies[i] = one[0]
+	}
+	return replies, failed
 }
 
 // brokenStore fails chosen operations of a store.
@@ -314,6 +339,148 @@ func TestSQLHalfDown(t *testing.T) {
 			}
 		}
 		b.await(b.accept(dispatch.Submission{}).ID, 10*time.Second)
+	})
+}
+
+// An index that fails one operation and answers all others is not driven in a circle.
+func TestAnIndexThatFailsToClaimAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken *brokenIndex
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			broken = &brokenIndex{Schedule: o.Schedule}
+			o.Schedule = broken
+		})
+		broken.claim.Store(true)
+		id := b.accept(dispatch.Submission{}).ID
+		before := broken.claims.Load()
+		time.Sleep(time.Minute)
+		if n := broken.claims.Load() - before; n == 0 || n > 60*20 {
+			t.Errorf("%d claims in a minute", n)
+		}
+		broken.claim.Store(false)
+		b.await(id, 10*time.Second)
+	})
+}
+
+// The locks that some shards gave are used, though another shard does not answer.
+func TestLocksOfShardsThatAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken *brokenIndex
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			broken = &brokenIndex{Schedule: o.Schedule}
+			o.Schedule = broken
+		})
+		broken.half.Store(true)
+		broken.claim.Store(true)
+		for i := range 5 {
+			b.accept(dispatch.Submission{LockKey: fmt.Sprint("away-", i), Lane: fmt.Sprint("lane-", i)})
+		}
+		id := b.accept(dispatch.Submission{LockKey: "order", Lane: "lane"}).ID
+		time.Sleep(time.Second)
+		at := time.Now()
+		broken.claim.Store(false) // all are claimed together
+		// Those of the other shard are diverted again and again meanwhile.
+		if c := b.await(id, 10*time.Second); c.State != store.Succeeded || time.Since(at) > 900*time.Millisecond {
+			t.Errorf("%s %s after it could be claimed", c.State, time.Since(at))
+		}
+	})
+}
+
+// What expires does so while the index is away, too.
+func TestExpiryWithoutAnIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken *brokenIndex
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			broken = &brokenIndex{Schedule: o.Schedule}
+			o.Schedule = broken
+		})
+		for _, f := range []*atomic.Bool{&broken.ensure, &broken.settle, &broken.claim} {
+			f.Store(true)
+		}
+		soon := 10 * time.Second
+		for range 5 {
+			b.accept(dispatch.Submission{})
+		}
+		id := b.accept(dispatch.Submission{ExpiresIn: &soon}).ID
+		if c := b.await(id, 2*time.Minute); c.State != store.Dead || c.Reason != store.Expired {
+			t.Errorf("got %s %s", c.State, c.Reason)
+		}
+	})
+}
+
+// A rebuild by hand whose caller hangs up in the middle of it leaves nothing half filled.
+func TestARebuildWhoseCallerHangsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken *brokenIndex
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			broken = &brokenIndex{Schedule: o.Schedule}
+			o.Schedule = broken
+		})
+		later := time.Hour
+		for range 20 {
+			b.accept(dispatch.Submission{Delay: &later})
+		}
+		time.Sleep(time.Second)
+		broken.ensure.Store(true)
+		if _, err := b.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"}); err == nil {
+			t.Error("rebuilt an index that takes nothing")
+		}
+		broken.ensure.Store(false)
+		time.Sleep(15 * time.Second)
+		drift, err := b.engine.Verify(t.Context())
+		if err != nil || !drift.Clean() {
+			t.Errorf("verify: %+v, %v", drift, err)
+		}
+	})
+}
+
+// damagedStore has a row, by its id, that no stamp can be written to.
+type damagedStore struct {
+	dispatch.Store
+	damaged atomic.Value
+	away    atomic.Bool
+}
+
+func (d *damagedStore) Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+	if id, _ := d.damaged.Load().(string); slices.ContainsFunc(s.Claims, func(c store.StampClaim) bool { return c.ID == id }) {
+		return nil, nil, errors.New("stamp: invalid page in a block")
+	}
+	return d.Store.Stamp(ctx, s)
+}
+
+func (d *damagedStore) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
+	if d.away.Load() {
+		return nil, fmt.Errorf("accept: %w", store.ErrUnavailable)
+	}
+	return d.Store.Accept(ctx, drafts)
+}
+
+// A stamp that can never be taken back does not keep the others from being sent after SQL was away.
+func TestADoubtThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var damaged *damagedStore
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			damaged = &damagedStore{Store: o.Store}
+			o.Store = damaged
+		})
+		later := 5 * time.Second
+		bad := b.accept(dispatch.Submission{Delay: &later}).ID
+		damaged.damaged.Store(bad)
+		afterwards := 8500 * time.Millisecond
+		good := b.accept(dispatch.Submission{Delay: &afterwards}).ID
+		time.Sleep(6 * time.Second) // a stamp has failed
+		damaged.away.Store(true)
+		if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{{URL: "https://shop.example/", Body: []byte(`{}`)}}); err == nil {
+			t.Fatal("accepted")
+		}
+		damaged.away.Store(false)
+		if c := b.await(good, 2*time.Minute); c.State != store.Succeeded {
+			t.Errorf("the other one: %s", c.State)
+		}
+		damaged.damaged.Store("")
+		if c := b.await(bad, 2*time.Minute); c.State != store.Succeeded {
+			t.Errorf("got %s", c.State)
+		}
 	})
 }
 

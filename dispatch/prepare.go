@@ -131,7 +131,7 @@ func (e *Engine) lock(ctx context.Context, leases []schedule.Lease, now int64) [
 	if len(requests) == 0 {
 		return leases
 	}
-	lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.trouble.indexTime())
 	replies, err := e.o.Schedule.Acquire(lctx, requests)
 	cancel()
 	if err != nil {
@@ -140,7 +140,8 @@ func (e *Engine) lock(ctx context.Context, leases []schedule.Lease, now int64) [
 	diverted := make([]schedule.Settlement, 0, len(requests))
 	conflict := make(map[int]bool, len(requests))
 	for k, i := range places {
-		if err == nil && replies[k].Acquired {
+		// Shards that answered have been read, whatever the others did.
+		if k < len(replies) && replies[k].Acquired {
 			continue
 		}
 		conflict[i] = true
@@ -182,7 +183,7 @@ func (e *Engine) unlock(ctx context.Context, l *schedule.Lease) bool {
 	if l.Lock == "" {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.trouble.indexTime())
 	defer cancel()
 	u := schedule.Unlock{Lock: l.Lock, ID: l.ID, Token: l.Token}
 	for range maxWaiters {
@@ -251,7 +252,7 @@ func (e *Engine) settleChunk(ctx context.Context, settlements []schedule.Settlem
 		e.unheard(settlements)
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.trouble.indexTime())
 	defer cancel()
 	settled, err := e.o.Schedule.Settle(ctx, settlements)
 	if err != nil {

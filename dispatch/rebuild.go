@@ -71,6 +71,9 @@ func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta) (RebuildRepo
 	held, end := k.holding(ctx)
 	defer end()
 	report, err := k.refill(held, meta)
+	if err != nil {
+		k.look() // what is half filled is filled by whoever comes to it
+	}
 	if err != nil && ctx.Err() == nil && held.Err() != nil {
 		err = context.Cause(held)
 	}

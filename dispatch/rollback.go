@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -32,7 +33,7 @@ func (e *Engine) rolledBack(ctx context.Context, shard int, from, to int64) {
 	e.log.Warn("the index went back in time; what it lacks is given to it again", "shard", shard, "sequence_before", from, "sequence", to)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
 	defer cancel()
-	first, err := e.o.Store.TryLease(ctx, rollbackLease, e.o.Name, e.clock.now(), rollbackTTL)
+	first, err := e.o.Store.TryLease(ctx, fmt.Sprintf("%s-%d", rollbackLease, shard), e.o.Name, e.clock.now(), rollbackTTL)
 	if err != nil {
 		e.log.Warn("who looks after the index cannot be agreed on; this process does", "error", err)
 	}

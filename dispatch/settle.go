@@ -38,7 +38,8 @@ func newSettler(e *Engine) *settler {
 	return &settler{e: e, results: make(chan ended, max(settleQueue, e.o.Workers))}
 }
 
-// tellQueue is how many batches may wait for the index; more than come in while one call to it hangs.
+// tellQueue is how many batches may wait for the index. What is more while it is down is told when it catches up: commits must not
+// wait for it, or claims run out.
 const tellQueue = 128
 
 // lastWait is how long a result waits for room in the queue when the time of a drain is up.
@@ -93,8 +94,14 @@ func (s *settler) run(ctx context.Context) {
 				close(batch[i].committed)
 			}
 		}
-		if len(settlements) > 0 {
-			tell <- told{settlements, batch}
+		if len(settlements) == 0 {
+			continue
+		}
+		if t := (told{settlements, batch}); len(tell) < tellQueue || !s.e.trouble.indexDown.Load() {
+			tell <- t // which waits, if at all, for an index that answers
+		} else {
+			s.e.unheard(settlements)
+			s.unlockAgain(ctx, batch, false)
 		}
 	}
 	close(tell)
@@ -178,7 +185,7 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 			settlements, batch, err = s.record(settlements, batch, committed)
 		}
 		if err == nil {
-			s.e.trouble.sqlWorked()
+			s.e.trouble.sqlCommitted()
 			if s.stuck.Swap(false) {
 				s.e.hintAll()
 			}

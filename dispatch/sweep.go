@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,6 +28,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 	}
 	began := cursor
 	started := time.Now()
+	var unhealed error
 	for time.Since(started) < sweepTime {
 		before := e.clock.now() - sweepSlack.Milliseconds()
 		rows, err := e.o.Store.Overdue(ctx, cursor, before, before, pageRows)
@@ -34,8 +36,12 @@ func (e *Engine) sweep(ctx context.Context) error {
 			return fmt.Errorf("read overdue rows: %w", err)
 		}
 		if err := e.heal(ctx, rows); err != nil {
-			return err
+			unhealed = err
+			if !e.trouble.partly.Load() {
+				break
+			}
 		}
+		// Where some shards answer, those rows that are theirs have been healed: the others must not keep the sweep from the rest.
 		failpoint("during_sweep")
 		if len(rows) < pageRows {
 			cursor = store.Cursor{}
@@ -49,7 +55,8 @@ func (e *Engine) sweep(ctx context.Context) error {
 			return fmt.Errorf("keep the sweep's cursor: %w", err)
 		}
 	}
-	return e.expire(ctx)
+	// What expires does so without an index.
+	return errors.Join(unhealed, e.expire(ctx))
 }
 
 // heal ensures the rows, and moves forward what the index holds for much later than SQL says.
@@ -61,6 +68,8 @@ func (e *Engine) heal(ctx context.Context, rows []store.OpenRow) error {
 	for i := range rows {
 		items[i] = openItem(&rows[i])
 	}
+	ctx, cancel := context.WithTimeout(ctx, e.trouble.indexTime())
+	defer cancel()
 	positions, err := e.o.Schedule.Ensure(ctx, items)
 	if err != nil {
 		e.trouble.indexFailed("ensure", err)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -44,12 +45,18 @@ func (t *trouble) takeBack(ctx context.Context) bool {
 	t.doubts = nil
 	t.mu.Unlock()
 	for i := range doubts {
-		if err := t.end(ctx, &doubts[i]); err != nil {
-			t.e.log.Warn("claims whose stamp was not answered cannot be taken back yet", "error", err)
+		err := t.end(ctx, &doubts[i])
+		switch {
+		case err == nil:
+		case errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
+			t.warn(&t.takeBackSaid, "claims whose stamp was not answered cannot be taken back yet", err)
 			t.mu.Lock()
 			t.doubts = append(t.doubts, doubts[i:]...)
 			t.mu.Unlock()
 			return false
+		default:
+			// SQL works, and refuses this one for good, because of one of its rows: the others must not wait for it. Its claims run out.
+			t.warn(&t.takeBackSaid, "claims whose stamp was not answered cannot be taken back; they run out", err)
 		}
 	}
 	return true
@@ -75,6 +82,9 @@ func (t *trouble) end(ctx context.Context, d *doubt) error {
 	t.e.wrote.Store(true)
 	var open []schedule.Item
 	for i := range committed {
+		if errors.Is(committed[i].Err, store.ErrUnavailable) {
+			err = committed[i].Err // what is ended by now is refused the next time
+		}
 		if !committed[i].Won {
 			continue
 		}
@@ -85,19 +95,21 @@ func (t *trouble) end(ctx context.Context, d *doubt) error {
 		open = append(open, item)
 	}
 	t.missed(open)
-	return nil
+	return err
 }
 
 // probeSQL asks a store that failed whether it works again, and clears doubts before anybody claims anew.
 func (t *trouble) probeSQL(ctx context.Context) {
 	if t.sqlDown.Load() {
-		if t.untilSQL() > 0 {
+		if t.until(&t.sql) > 0 {
 			return
 		}
 		pctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		err := t.e.o.Store.Ping(pctx)
 		cancel()
-		if err == nil && t.takeBack(ctx) {
+		if err != nil {
+			t.complainSQL(err)
+		} else if t.takeBack(ctx) {
 			t.sqlWorked()
 		}
 		return

@@ -17,10 +17,15 @@ const (
 	// complainEvery is the least time between two complaints of the same thing: SQL or an index that comes and goes must not
 	// fill the log.
 	complainEvery = 10 * time.Second
-	// SQL that fails within relapseWithin of having worked again is half down: with a full disk, what needs no room works. It is
-	// asked no sooner than relapseWait later then.
-	relapseWithin = 10 * time.Second
-	relapseWait   = 250 * time.Millisecond
+	// What fails so soon after it worked again is half down: on a full disk, what needs no room works. It is asked no sooner than
+	// some time later then. An index may lose every tenth reply and be worth asking each time; what fails at once must not spin.
+	sqlRelapseWithin, sqlRelapseWait     = 10 * time.Second, 250 * time.Millisecond
+	indexRelapseWithin, indexRelapseWait = 100 * time.Millisecond, 100 * time.Millisecond
+	// partlyTimeout bounds calls to an index of which some shards answer: those that do need no more, and nothing may wait for the
+	// others call after call.
+	partlyTimeout = 500 * time.Millisecond
+	// catchUpTime bounds one round of catching up, for SQL is probed in turn with it.
+	catchUpTime = 3 * time.Second
 	// maxMissed is how many items that the index did not hear of are remembered by themselves; beyond it every open row is
 	// walked instead.
 	maxMissed = 100_000
@@ -37,9 +42,11 @@ type trouble struct {
 	partly atomic.Bool
 
 	mu sync.Mutex
-	// sqlSince is when SQL began to fail, relapses apart; sqlBack when it worked again; sqlAskAt when it may be asked next.
-	sqlSince, sqlBack, sqlAskAt time.Time
-	sqlSaid, indexSaid          complaint
+	// sqlSince is when SQL began to fail, relapses apart.
+	sqlSince   time.Time
+	sql, index patience
+	// What the log knows of: SQL, the index, that catching up is put off, that claims cannot be taken back.
+	sqlSaid, indexSaid, catchUpSaid, takeBackSaid complaint
 	// items were accepted or settled while the index did not answer; all says that there were too many to remember.
 	items []schedule.Item
 	all   bool
@@ -80,23 +87,51 @@ func (c *complaint) over() bool {
 	return stood
 }
 
+// A patience says when what failed may be asked again: at once, unless it is half down.
+type patience struct {
+	back  time.Time // when it worked again
+	askAt time.Time // when it may be asked next
+}
+
+// failed notes that it has just begun to fail, and says whether it had worked again only just before.
+func (p *patience) failed(now time.Time, within, wait time.Duration) (relapse bool) {
+	if p.back.IsZero() || now.Sub(p.back) >= within {
+		return false
+	}
+	p.askAt = now.Add(wait)
+	return true
+}
+
 // sqlFailed notes that SQL could not commit. Claims stop until a probe or a commit has succeeded.
 func (t *trouble) sqlFailed(err error) {
 	now := time.Now()
 	t.mu.Lock()
-	if t.sqlDown.CompareAndSwap(false, true) {
-		if !t.sqlBack.IsZero() && now.Sub(t.sqlBack) < relapseWithin {
-			t.sqlAskAt = now.Add(relapseWait)
-		} else {
-			t.sqlSince = now
-		}
+	if t.sqlDown.CompareAndSwap(false, true) && (!t.sql.failed(now, sqlRelapseWithin, sqlRelapseWait) || t.sqlSince.IsZero()) {
+		t.sqlSince = now
 	}
-	complain := t.sqlSaid.due(now)
+	t.mu.Unlock()
+	t.complainSQL(err)
+	t.poke()
+}
+
+// complainSQL says once that SQL does not commit: as soon as it did not, but at most every complainEvery.
+func (t *trouble) complainSQL(err error) {
+	t.mu.Lock()
+	complain := t.sqlSaid.due(time.Now())
 	t.mu.Unlock()
 	if complain {
 		t.e.log.Error("SQL does not commit; claiming stops until it does", "error", err)
 	}
-	t.poke()
+}
+
+// sqlCommitted is sqlWorked for results: what comes after it is no relapse of what was before.
+func (t *trouble) sqlCommitted() {
+	if t.sqlDown.Load() {
+		t.mu.Lock()
+		t.sqlSince = time.Time{}
+		t.mu.Unlock()
+		t.sqlWorked()
+	}
 }
 
 func (t *trouble) sqlWorked() {
@@ -107,7 +142,7 @@ func (t *trouble) sqlWorked() {
 	worked := t.sqlDown.CompareAndSwap(true, false)
 	tell := worked && t.sqlSaid.over()
 	if worked {
-		t.sqlBack = time.Now()
+		t.sql.back = time.Now()
 	}
 	t.mu.Unlock()
 	if tell {
@@ -118,11 +153,19 @@ func (t *trouble) sqlWorked() {
 	}
 }
 
-// untilSQL is how long SQL is not to be asked yet.
-func (t *trouble) untilSQL() time.Duration {
+// until is how long SQL, or the index, is not to be asked yet.
+func (t *trouble) until(p *patience) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, time.Until(t.sqlAskAt))
+	return max(0, time.Until(p.askAt))
+}
+
+// indexTime is how long a call to the index may take now.
+func (t *trouble) indexTime() time.Duration {
+	if t.indexDown.Load() && t.partly.Load() {
+		return partlyTimeout
+	}
+	return indexTimeout
 }
 
 func (t *trouble) sqlIsDown() bool { return t.sqlDown.Load() }
@@ -151,9 +194,14 @@ func (t *trouble) indexFailed(op string, err error) {
 	}
 	t.e.metrics.indexErrors.WithLabelValues(op).Inc()
 	if t.indexDown.CompareAndSwap(false, true) {
-		select {
-		case t.fell <- struct{}{}:
-		default:
+		t.mu.Lock()
+		relapse := t.index.failed(time.Now(), indexRelapseWithin, indexRelapseWait)
+		t.mu.Unlock()
+		if !relapse {
+			select {
+			case t.fell <- struct{}{}:
+			default:
+			}
 		}
 	}
 	t.complain(op, err)
@@ -178,6 +226,7 @@ func (t *trouble) indexWorked() {
 	if t.indexDown.CompareAndSwap(true, false) {
 		t.mu.Lock()
 		tell := t.indexSaid.over()
+		t.index.back = time.Now()
 		t.mu.Unlock()
 		if tell {
 			t.e.log.Info("the index answers again")
@@ -247,8 +296,10 @@ func (t *trouble) run(ctx context.Context) {
 				break
 			}
 			wait := probeEvery
-			if soon := t.untilSQL(); soon > 0 {
-				wait = soon
+			for _, p := range []*patience{&t.sql, &t.index} {
+				if soon := t.until(p); soon > 0 {
+					wait = min(wait, soon)
+				}
 			}
 			timer := time.NewTimer(wait)
 			select {
@@ -275,6 +326,9 @@ func (t *trouble) probe(ctx context.Context) {
 	t.probeSQL(ctx)
 	lost := false
 	if t.indexDown.Load() {
+		if t.until(&t.index) > 0 {
+			return
+		}
 		answered, isLost, err := t.askShards(ctx)
 		t.partly.Store(err != nil && answered > 0)
 		if err != nil {
@@ -315,9 +369,12 @@ func (t *trouble) askShards(ctx context.Context) (answered int, lost bool, err e
 	return answered, lost, err
 }
 
-// catchUp tells the index what it missed, all of it or as far as it lets us, and says which.
+// catchUp tells the index what it missed, all of it or as far as it lets us, and says which. Where some shards answer, all of it is
+// tried, so that theirs arrives; what failed is tried again after the rest.
 func (t *trouble) catchUp(ctx context.Context) bool {
-	if !t.endLeases(ctx) {
+	until := time.Now().Add(catchUpTime)
+	ended := t.endLeases(ctx, until)
+	if !ended && !t.partly.Load() {
 		return false
 	}
 	t.mu.Lock()
@@ -327,24 +384,26 @@ func (t *trouble) catchUp(ctx context.Context) bool {
 	if all {
 		n, err := t.e.ensureOpen(ctx)
 		if err != nil {
-			t.e.log.Warn("catching up with the index is put off", "error", err)
+			t.warn(&t.catchUpSaid, "catching up with the index is put off", err)
 			t.missedAll()
 			return false
 		}
+		t.mu.Lock()
+		t.catchUpSaid.over()
+		t.mu.Unlock()
 		t.e.metrics.catchUps.Inc()
 		t.e.log.Info("caught up with the index", "open", n)
-		return true
+		return ended
 	}
 	if len(items) > 0 {
 		t.e.metrics.catchUps.Inc()
 	}
 	var left []schedule.Item
-	for len(items) > 0 {
+	for len(items) > 0 && time.Now().Before(until) {
 		chunk := items[:min(len(items), enqueueBatch)]
 		if err := t.ensure(ctx, chunk); err != nil {
 			t.indexFailed("ensure", err)
 			if !t.partly.Load() {
-				left = append(left, items...)
 				break // The rest would only wait for the same index, and SQL's probe with it.
 			}
 			left = append(left, chunk...)
@@ -352,50 +411,71 @@ func (t *trouble) catchUp(ctx context.Context) bool {
 		t.e.hintDue(chunk)
 		items = items[len(chunk):]
 	}
-	t.missed(left)
-	return len(left) == 0
+	t.missed(append(items, left...))
+	return ended && len(items) == 0 && len(left) == 0
 }
 
-// endLeases settles and releases what ended unheard, and says whether the index took it.
-func (t *trouble) endLeases(ctx context.Context) bool {
+// warn writes a line now and then.
+func (t *trouble) warn(said *complaint, text string, err error) {
+	t.mu.Lock()
+	now := time.Now()
+	said.stands = false // it is said again while it lasts
+	due := said.due(now)
+	t.mu.Unlock()
+	if due {
+		t.e.log.Warn(text, "error", err)
+	}
+}
+
+// endLeases settles and releases what ended unheard, and says whether the index took all of it.
+func (t *trouble) endLeases(ctx context.Context, until time.Time) bool {
 	t.mu.Lock()
 	settlements, locks := t.settlements, t.locks
 	t.settlements, t.locks = nil, nil
 	t.mu.Unlock()
-	for len(settlements) > 0 {
+	var unsettled []schedule.Settlement
+	var locked []*schedule.Lease
+	defer func() {
+		t.unsettled(append(settlements, unsettled...))
+		t.locked(append(locks, locked...)...)
+	}()
+	for len(settlements) > 0 && time.Now().Before(until) {
 		chunk := slices.Clone(settlements[:min(len(settlements), enqueueBatch)])
 		for i := range chunk {
 			// So long after its commit a result may have been followed by others. Only a lease that is still this one ends.
 			chunk[i].Won = false
 		}
-		sctx, cancel := context.WithTimeout(ctx, indexTimeout)
+		sctx, cancel := context.WithTimeout(ctx, t.indexTime())
 		_, err := t.e.o.Schedule.Settle(sctx, chunk)
 		cancel()
 		if err != nil {
 			t.indexFailed("settle", err)
-			t.unsettled(settlements)
-			t.locked(locks...)
-			return false
+			if !t.partly.Load() {
+				return false
+			}
+			unsettled = append(unsettled, chunk...)
 		}
 		settlements = settlements[len(chunk):]
 		t.e.hintAll()
 	}
-	for len(locks) > 0 {
+	for len(locks) > 0 && time.Now().Before(until) {
 		chunk := locks[:min(len(locks), enqueueBatch)]
 		if err := t.release(ctx, chunk); err != nil {
 			t.indexFailed("release", err)
-			t.locked(locks...)
-			return false
+			if !t.partly.Load() {
+				return false
+			}
+			locked = append(locked, chunk...)
 		}
 		locks = locks[len(chunk):]
 	}
-	return true
+	return len(settlements)+len(unsettled)+len(locks)+len(locked) == 0
 }
 
 // release frees locks that ended unheard, all at once: one after the other would take longer than they come in where the index
 // fails now and then.
 func (t *trouble) release(ctx context.Context, leases []*schedule.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.indexTime())
 	defer cancel()
 	unlocks := make([]schedule.Unlock, len(leases))
 	for i, l := range leases {
@@ -431,7 +511,7 @@ func (t *trouble) release(ctx context.Context, leases []*schedule.Lease) error {
 // ensure adds what the index lacks, and moves forward what it holds for later than was wanted. Where that is out of date by
 // now the stamp parks it again.
 func (t *trouble) ensure(ctx context.Context, items []schedule.Item) error {
-	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.indexTime())
 	defer cancel()
 	positions, err := t.e.o.Schedule.Ensure(ctx, items)
 	if err != nil {

@@ -122,7 +122,7 @@ func killedInBatches(l *lab) {
 		b.askPatiently(p.client, batch)
 	}
 	l.settle(2 * time.Minute)
-	v := l.verdict(judge.Bounds{Duplicates: t.duplicates(), PerCallback: max(1, t.perCallback()), Heal: 2 * time.Minute})
+	v := l.verdict(t.bounds(2 * time.Minute))
 	l.wantRows(batches * bulkBatch)
 	l.remark("%d batches of %d, killed %d times among them and asked for again: %d callbacks, none double, none missing; %d duplicate sends",
 		batches, bulkBatch, kills, v.Accepted, v.Duplicates)

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
 )
 
 // killFaults are kill -9 between any two steps of the life of a callback: at the named failpoint of a test build, at the
@@ -65,11 +63,13 @@ func killedAt(l *lab, failpoint string) {
 	p := l.serveUntil(failpoint)
 	left := l.acceptAll(numbers(killLoad), l.crashLike("0s"))
 	awaitDeath(l.T, p, failpoint, 2*time.Minute)
-	l.goOn(left, 1)
+	t := l.toll()
+	t.take(time.Now(), 0)
+	l.goOn(left, t)
 }
 
 // goOn starts another process, hands over what was not answered, and comes to the verdict.
-func (l *lab) goOn(left []int, kills int) {
+func (l *lab) goOn(left []int, t *toll) {
 	l.Helper()
 	l.struck()
 	l.serve()
@@ -81,7 +81,8 @@ func (l *lab) goOn(left []int, kills int) {
 		l.Errorf("%d of %d callbacks were not accepted after the restart", len(left), killLoad)
 	}
 	l.settle(3 * time.Minute)
-	l.verdict(judge.Bounds{Duplicates: kills * killLoad, PerCallback: kills, Heal: 2 * time.Minute})
+	t.account()
+	l.verdict(t.bounds(2 * time.Minute))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	rows, err := readRows(ctx, l.database())
@@ -110,7 +111,9 @@ func killedInFlight(l *lab) {
 		return nil
 	})
 	p.kill()
-	l.goOn(left, 1)
+	t := l.toll()
+	t.take(time.Now(), 0)
+	l.goOn(left, t)
 }
 
 // killedInSweep kills a process whose sweep has found what another killed process had claimed.
@@ -118,10 +121,13 @@ func killedInSweep(l *lab) {
 	p := l.serveUntil("after_stamp:3")
 	left := l.acceptAll(numbers(killLoad), l.crashLike("0s"))
 	awaitDeath(l.T, p, "after_stamp", time.Minute)
+	t := l.toll()
+	t.take(time.Now(), 0)
 	p = l.serveUntil("during_sweep:1")
 	left = l.acceptAll(left, l.crashLike("0s"))
 	awaitDeath(l.T, p, "during_sweep", 2*time.Minute)
-	l.goOn(left, 2)
+	t.take(time.Now(), 0)
+	l.goOn(left, t)
 }
 
 // killedInRebuild kills a process that rebuilds an index that was lost.
@@ -129,6 +135,8 @@ func killedInRebuild(l *lab) {
 	p := l.serve()
 	left := l.acceptAll(numbers(killLoad), l.crashLike("4s"))
 	p.kill()
+	t := l.toll()
+	t.take(time.Now(), 0)
 	if l.on.redis != "" {
 		if err := l.on.eachRedis(l.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
 			l.Fatal(err)
@@ -137,7 +145,8 @@ func killedInRebuild(l *lab) {
 	p = l.serveUntil("during_rebuild:1")
 	left = l.acceptAll(left, l.crashLike("0s"))
 	awaitDeath(l.T, p, "during_rebuild", 2*time.Minute)
-	l.goOn(left, 2)
+	t.take(time.Now(), 0)
+	l.goOn(left, t)
 }
 
 // awaitDeath waits until the process has killed itself.

@@ -65,7 +65,7 @@ func lockHolderKilled(l *lab) {
 	}
 	l.settle(2 * time.Minute)
 	t.account()
-	l.verdict(judge.Bounds{Duplicates: t.duplicates(), PerCallback: 1, Heal: 90 * time.Second})
+	l.verdict(t.bounds(90 * time.Second))
 	first, last := l.firstAndLast("waiter", at)
 	// Whoever is due again then, by the holder's own lease or by a waiter's timer, goes first; each wakes the next.
 	if limit := lockTTL + 15*time.Second; first == 0 || first > limit || last > limit {

@@ -64,7 +64,9 @@ func stoppedPastLease(l *lab, inTransaction bool) {
 	l.settle(2 * time.Minute)
 	l.awaitEmptyIndex(indexPatience)
 	// What it was about to write when it was stopped, it may write when it goes on.
-	v := l.verdict(judge.Bounds{Duplicates: t.duplicates(), PerCallback: 1, AfterTerminal: t.duplicates(), Heal: time.Minute})
+	bounds := t.bounds(time.Minute)
+	bounds.AfterTerminal = len(t.claims)
+	v := l.verdict(bounds)
 	if v.Stale == 0 {
 		l.Errorf("no attempt is marked stale")
 	}
@@ -213,7 +215,7 @@ func killedInDrain(l *lab) {
 	l.struck()
 	t := l.toll()
 	t.take(at, span)
-	if t.duplicates() == 0 {
+	if len(t.claims) == 0 {
 		l.Errorf("nothing was in flight: this shows nothing")
 	}
 	if l.on.redis == "" {
@@ -221,7 +223,7 @@ func killedInDrain(l *lab) {
 	}
 	l.settle(2 * time.Minute)
 	t.account()
-	v := l.verdict(judge.Bounds{Duplicates: t.duplicates(), PerCallback: 1, Heal: 90 * time.Second})
+	v := l.verdict(t.bounds(90 * time.Second))
 	l.remark("%s; %d duplicates", t, v.Duplicates)
 }
 

@@ -75,15 +75,14 @@ func poisoned(l *lab) {
 		pause()
 	}
 	t.account()
-	v := l.verdict(judge.Bounds{
-		Duplicates: t.duplicates(), PerCallback: poisonCrashes, Heal: 90 * time.Second,
-		Expect: func(ref string) string {
-			if strings.HasPrefix(ref, "poison") {
-				return "dead"
-			}
-			return "succeeded"
-		},
-	})
+	bounds := t.bounds(90 * time.Second)
+	bounds.Expect = func(ref string) string {
+		if strings.HasPrefix(ref, "poison") {
+			return "dead"
+		}
+		return "succeeded"
+	}
+	v := l.verdict(bounds)
 	var reason string
 	if err := l.database().QueryRowContext(l.Context(), `SELECT reason FROM callbacks WHERE ref = 'poison-0'`).Scan(&reason); err != nil {
 		l.Fatal(err)

@@ -61,8 +61,8 @@ func redisDownForLong(l *lab) {
 	usual := l.load(rate, l.mixed)
 	l.awaitAccepted(rate * long(l, 10, 3))
 	baseline := usual.finish().took
-	// A second, unless this machine takes long without any fault.
-	limit := max(time.Second, 4*baseline.P99)
+	// Unless this machine takes longer without any fault.
+	limit := max(time.Second, 2*baseline.Most)
 
 	const apart = 1_000_000 // the second load's numbers do not meet the first's
 	var down, back time.Time
@@ -80,6 +80,9 @@ func redisDownForLong(l *lab) {
 			back = time.Now()
 			l.on.server.Start()
 		}})
+	if a.load.took.Most > limit {
+		l.Errorf("an accept took %s, at most %s is allowed", a.load.took.Most, limit)
+	}
 	l.degradedThroughout(&a, down, back)
 	arrived := l.firstArrivals(back)
 	l.remark("down for %s at %d/s: degraded after %s; accepts before p99 %s, most %s, and meanwhile p99 %s, most %s; back to the first send %s, to the end of the backlog of %d %s",

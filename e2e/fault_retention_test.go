@@ -73,7 +73,7 @@ func purged(l *lab, whole bool) {
 		}
 	}
 	gone := l.goneOf(seen)
-	v := l.verdict(judge.Bounds{Unknown: gone})
+	v := l.verdict(judge.Bounds{Unknown: gone, IndexUnread: l.on.redis == ""})
 	if payloads == 0 || whole != (callbacks > 0) || whole != (len(gone) > 0) {
 		l.Errorf("%v payloads and %v callbacks were purged, %d are gone", payloads, callbacks, len(gone))
 	}

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
 )
 
 // sharedFaults are four dispatchers on one index: idle, under little load, under some, with two of them killed, and with a
@@ -55,6 +53,8 @@ func sharedByFour(l *lab, shards int) {
 	all[0].kill()
 	all[1].kill()
 	killed := time.Now()
+	t := l.toll()
+	t.take(killed, 5*time.Second)
 	l.wait("the two that are left go on", long(l, 10, 3)*sharedRate)
 	joined := l.serve()
 	eventually(l, 30*time.Second, "the new dispatcher takes its part", func() error {
@@ -67,7 +67,7 @@ func sharedByFour(l *lab, shards int) {
 	report := ld.finish()
 	l.settle(2 * time.Minute)
 	// Nothing hit the index: what the dead had claimed comes back when its leases run out.
-	v := l.verdict(judge.Bounds{Duplicates: 2 * l.w.peak(), PerCallback: 1, Heal: time.Minute})
+	v := l.verdict(t.bounds(time.Minute))
 	if v.LockOverlaps > 0 {
 		l.Errorf("%d sends on one lock key overlap", v.LockOverlaps)
 	}

@@ -18,14 +18,14 @@ func postgresHangs(l *lab, processes int) {
 		l.serve("--workers", "128")
 	}
 	l.awaitSends(l.sqlRate())
-	inFlight := 0
+	// What was claimed and could not be committed is what may come again, and only if another process may claim it meanwhile.
+	t := l.toll()
 	l.blackout(w, "PostgreSQL hangs", lasts,
-		func() error { proxy.hang(); inFlight = l.w.now(); return nil },
-		func() error { proxy.pass(); return nil })
-	// What arrived while the results of what was in flight could not be committed is what may come again.
+		func() error { proxy.hang(); return nil },
+		func() error { t.take(time.Now(), 0); proxy.pass(); return nil })
 	bounds := judge.Bounds{}
 	if processes > 1 {
-		bounds = judge.Bounds{Duplicates: 2*l.sqlRate() + inFlight, PerCallback: 1}
+		bounds = t.bounds(0)
 	}
 	l.conclude(ld, w, began, bounds)
 }

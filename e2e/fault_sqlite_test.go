@@ -83,7 +83,7 @@ func killedInTransactions(l *lab) {
 		s["lane"] = fmt.Sprint("lane-", i%100)
 		return s
 	})
-	inFlight := 0
+	inFlight, t := 0, l.toll()
 	for i := range kills {
 		l.awaitSends(l.sqlRate() / 2)
 		// Each life is longer than the slowest attempt: who is attempted by six in a row that die counts as poison. And not every
@@ -92,17 +92,18 @@ func killedInTransactions(l *lab) {
 		inFlight += l.w.now()
 		l.struck()
 		p.kill()
+		t.take(time.Now(), 0)
 		p = l.serve("--workers", "128")
 		l.struck()
 	}
 	got := ld.finish()
 	l.settle(3 * time.Minute)
-	// Whatever was claimed and had no result at a kill is recorded as crashed: each may have been sent once more, nothing else.
+	t.account()
 	crashed, err := l.crashed()
 	if err != nil {
 		l.Fatal(err)
 	}
-	v := l.verdict(judge.Bounds{Duplicates: crashed, PerCallback: kills, Heal: 2 * time.Minute})
+	v := l.verdict(t.bounds(2 * time.Minute))
 	l.remark("%d kills, %d in flight at them, %d attempts crashed, %d duplicates, %d requests made again", kills, inFlight, crashed, v.Duplicates, got.again)
 	l.intact()
 }

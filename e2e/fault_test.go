@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-
-	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
 )
 
 var (
@@ -103,13 +101,15 @@ func TestFaults(t *testing.T) {
 // conduct runs one lab. A lab that comes to no verdict is a failed line of the table.
 func conduct(t *testing.T, f *fault, c combination, full bool, common servers) {
 	l := newLab(t, f, full)
-	t.Cleanup(func() {
+	t.Cleanup(func() { // the last one: a lab may fail after its verdict
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if !l.judged {
+		if l.outcome == nil {
 			l.T.Errorf("%s came to no verdict", f.id)
-			faultTable.enter(entered{fault: f, on: c.String(), accepted: len(l.accepted), failed: true})
+			l.outcome = &entered{fault: f, on: c.String(), accepted: len(l.accepted)}
 		}
+		l.outcome.failed = t.Failed()
+		faultTable.enter(*l.outcome)
 	})
 	if !f.apart {
 		l.use(common.backend(t, c))
@@ -125,7 +125,6 @@ type entered struct {
 	accepted, lost    int
 	duplicates, bound int
 	healed            time.Duration
-	lateness          judge.Quantiles
 	failed            bool
 }
 
@@ -253,6 +252,7 @@ func (t *table) print(form string) error {
 	}
 	for _, c := range t.complaints {
 		fmt.Fprintln(&b, "FAILED:", c)
+		fmt.Fprintf(&md, "\n- FAILED: %s", c)
 	}
 	t.mu.Unlock()
 	fmt.Printf("\nThe fault matrix, %s form, in %s:\n%s\n", form, took.Round(time.Second), b.String())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
 )
 
 // A toll is what processes had claimed in SQL and not committed when they were killed or stopped. By G4 no such fault may cost
@@ -53,16 +55,13 @@ func (t *toll) take(at time.Time, span time.Duration) {
 	t.most = max(t.most, len(t.claims)-before)
 }
 
-// duplicates is the bound of all, perCallback that of the callback that was hit most often.
-func (t *toll) duplicates() int { return len(t.claims) }
-
-func (t *toll) perCallback() int {
-	hit, most := map[string]int{}, 0
+// bounds are what these faults may cost: of what they hit, as often as they hit it, and of nothing else.
+func (t *toll) bounds(heal time.Duration) judge.Bounds {
+	b := judge.Bounds{Duplicates: len(t.claims), Hit: map[string]int{}, Heal: heal}
 	for c := range t.claims {
-		hit[c.id]++
-		most = max(most, hit[c.id])
+		b.Hit["cb_"+c.id]++
 	}
-	return most
+	return b
 }
 
 // over says which of the claims somebody still has, or nobody has taken up yet.

@@ -29,7 +29,7 @@ type lab struct {
 	processes []*process
 	accepted  []judge.Accepted
 	lastFault time.Time
-	judged    bool
+	outcome   *entered // of the verdict
 }
 
 // newLab prepares a lab on the combination. A fault with its own servers calls use instead.
@@ -198,6 +198,19 @@ func (l *lab) settle(limit time.Duration) {
 // an old copy of the index brought back falls due and is refused.
 const indexPatience = 75 * time.Second
 
+// noneFell fails the lab if a dispatcher ended that nobody ended: one of several is missed by nobody else.
+func (l *lab) noneFell() {
+	l.Helper()
+	l.mu.Lock()
+	processes := slices.Clone(l.processes)
+	l.mu.Unlock()
+	for _, p := range processes {
+		if p.ended() && !p.meant.Load() {
+			l.Errorf("a dispatcher ended by itself (%s):\n%s", p.cmd.ProcessState, p.story(1500))
+		}
+	}
+}
+
 // verdict gathers the evidence, judges it, and enters the run in the table. The test fails if anything was broken.
 func (l *lab) verdict(b judge.Bounds) judge.Verdict {
 	l.Helper()
@@ -216,17 +229,16 @@ func (l *lab) verdict(b judge.Bounds) judge.Verdict {
 		}
 		time.Sleep(250 * time.Millisecond) // the index is still being told
 	}
+	l.noneFell()
 	if !v.OK() {
 		l.Errorf("the guarantees are broken: %s", &v)
 	}
 	l.Logf("%s on %s: %s; healed in %s", l.fault.id, l.on.name, &v, e.Healed.Round(10*time.Millisecond))
 	l.mu.Lock()
-	l.judged = true
-	l.mu.Unlock()
-	faultTable.enter(entered{
-		fault: l.fault, on: l.on.name, accepted: v.Accepted, lost: v.Lost, duplicates: v.Duplicates, bound: b.Duplicates,
-		healed: e.Healed, lateness: v.Lateness, failed: l.Failed(),
-	})
+	defer l.mu.Unlock()
+	l.outcome = &entered{
+		fault: l.fault, on: l.on.name, accepted: v.Accepted, lost: v.Lost, duplicates: v.Duplicates, bound: b.Duplicates, healed: e.Healed,
+	}
 	return v
 }
 

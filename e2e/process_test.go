@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -40,6 +41,7 @@ type process struct {
 	ops     string // base URL of the operations listener
 	logFile string
 	done    chan struct{} // closed when the process has ended
+	meant   atomic.Bool   // the test ends it
 }
 
 // A launch says how to start one.
@@ -100,6 +102,7 @@ func spawn(tb testing.TB, l launch) *process {
 	p := &process{
 		client: newClient("http://" + listen), tb: tb, cmd: cmd, ops: "http://" + ops, logFile: logFile.Name(), done: make(chan struct{}),
 	}
+	p.meant.Store(l.mayDie)
 	go func() {
 		cmd.Wait() // the exit state is read from cmd.ProcessState
 		logFile.Close()
@@ -170,6 +173,7 @@ func (p *process) ended() bool {
 
 // kill is kill -9. It returns when the process has ended.
 func (p *process) kill() {
+	p.meant.Store(true)
 	if !p.ended() {
 		p.cmd.Process.Kill() // it may have ended meanwhile
 	}
@@ -180,6 +184,7 @@ func (p *process) kill() {
 // terminate sends SIGTERM.
 func (p *process) terminate() {
 	p.tb.Helper()
+	p.meant.Store(true)
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		p.tb.Fatalf("SIGTERM: %v", err)
 	}

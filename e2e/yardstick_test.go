@@ -1,71 +1,14 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
 )
 
 // Goals of time hold on a machine that does nothing else. Where others use it too, what they take is measured, and the goal is
 // stretched by it: it is never lowered to what was seen.
-
-// A yardstick measures, beside a lab, how long the machine makes a trivial thing wait: to be woken, and to be answered by the
-// lab's own servers to a question that costs them nothing.
-type yardstick struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
-	took []time.Duration
-	err  error
-}
-
-// yardstickPause is between two of its questions.
-const yardstickPause = 10 * time.Millisecond
-
-func (l *lab) yardstick() *yardstick {
-	l.Helper()
-	ctx, cancel := context.WithCancel(l.Context())
-	y := &yardstick{stop: cancel}
-	db := l.database()
-	var index *redis.Client
-	if l.on.redis != "" {
-		index = l.on.redisClient(l)
-	}
-	y.done.Go(func() {
-		for ctx.Err() == nil {
-			began := time.Now()
-			time.Sleep(yardstickPause) // what is measured
-			var one int
-			err := db.QueryRowContext(ctx, `SELECT 1`).Scan(&one)
-			if err == nil && index != nil {
-				err = index.Ping(ctx).Err()
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil {
-				y.err = err
-				return
-			}
-			y.took = append(y.took, time.Since(began)-yardstickPause)
-		}
-	})
-	l.Cleanup(func() { y.end() })
-	return y
-}
-
-func (y *yardstick) end() (judge.Quantiles, error) {
-	y.stop()
-	y.done.Wait()
-	return judge.QuantilesOf(y.took), y.err
-}
 
 // cpuUse is how many seconds of CPU the whole machine has used, and how many of them this process and its descendants have.
 func cpuUse() (all, ours float64, err error) {

@@ -37,8 +37,8 @@ type CronOptions struct {
 //
 // A function never overlaps itself: in this process a time that comes while it still runs is left out, and in other
 // processes the lease keeps it out. The lease is not given back: who has it keeps it as long as the function's next time
-// comes before its end. A function that fails or panics is logged, and runs again at its next time. What was due while no
-// process ran is not made up for.
+// comes before its end. A function that fails or panics runs again at its next time, and is logged: at once, and then
+// once a minute for as long as each of its runs fails. What was due while no process ran is not made up for.
 type Cron struct {
 	o     CronOptions
 	times *cron.Cron
@@ -46,7 +46,12 @@ type Cron struct {
 
 	mu  sync.Mutex
 	ctx context.Context // of Run
+	// failing are the functions whose last run failed, with when the log was last told.
+	failing map[string]time.Time
 }
+
+// complainEvery is the least time between two lines about a function that fails whenever it runs, as while a database is away.
+const complainEvery = time.Minute
 
 // NewCron returns a Cron without functions.
 func NewCron(o CronOptions) *Cron {
@@ -56,7 +61,7 @@ func NewCron(o CronOptions) *Cron {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Cron{o: o, times: cron.New(cron.WithLocation(time.UTC)), names: make(map[string]bool)}
+	return &Cron{o: o, times: cron.New(cron.WithLocation(time.UTC)), names: make(map[string]bool), failing: make(map[string]time.Time)}
 }
 
 // Add lets fn run at the times of spec: five fields as in crontab, "@hourly" and the like, or "@every" with a duration in
@@ -113,7 +118,7 @@ func (c *Cron) run(name string, ttl time.Duration, fn func(context.Context) erro
 	if c.o.Lease != nil {
 		held, err := c.o.Lease.TryLease(ctx, name, c.o.Holder, c.o.Now(), ttl)
 		if err != nil {
-			if parent.Err() == nil {
+			if parent.Err() == nil && c.failed(name) {
 				c.o.Logger.Warn("cron lease", "function", name, "error", err)
 			}
 			return
@@ -122,9 +127,25 @@ func (c *Cron) run(name string, ttl time.Duration, fn func(context.Context) erro
 			return
 		}
 	}
-	if err := guard(ctx, fn); err != nil && parent.Err() == nil {
+	switch err := guard(ctx, fn); {
+	case err == nil:
+		c.mu.Lock()
+		delete(c.failing, name)
+		c.mu.Unlock()
+	case parent.Err() == nil && c.failed(name):
 		c.o.Logger.Error("cron function", "function", name, "error", err)
 	}
+}
+
+// failed notes that a function could not run or failed, and says whether the log is to be told.
+func (c *Cron) failed(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last, known := c.failing[name]; known && time.Since(last) < complainEvery {
+		return false
+	}
+	c.failing[name] = time.Now()
+	return true
 }
 
 // guard calls fn, and makes a panic an error.

@@ -5,8 +5,8 @@
 // The invariants are numbered as docs/guarantees.md lists them:
 //
 //	I1  no loss: every accepted callback is in SQL and terminal, as it was expected to end; one that succeeded arrived
-//	I2  no phantom: whatever arrived is in SQL, and its bytes are the accepted ones
-//	I3  bounded duplicates: sends beyond the charged attempts, each callback and in all
+//	I2  no phantom: whatever arrived is in SQL, and its bytes are the accepted ones; no order was taken twice
+//	I3  bounded duplicates: sends that no charged attempt of their number accounts for, each callback's and in all
 //	I4  never early, by what SQL wrote and by the receiver's clock
 //	I5  no overlap of two sends of one callback, nor of two callbacks with one lock key
 //	I6  every send has an attempt in SQL, and every attempt with an answer was sent

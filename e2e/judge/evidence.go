@@ -83,9 +83,12 @@ type Evidence struct {
 type Bounds struct {
 	// Duplicates in all, and of each callback.
 	Duplicates, PerCallback int
+	// Hit are the callbacks that faults found in flight, and how often. If it is not nil it stands for PerCallback: what was not
+	// hit has no duplicate.
+	Hit map[string]int
 	// Overlaps of sends of one callback, which only an expired lease or a dead process's last request explain.
 	Overlaps int
-	// LockOverlaps of callbacks with one lock key, which only the same explain.
+	// LockOverlaps of callbacks with one lock key, of all keys together, which only the same explain.
 	LockOverlaps int
 	// AfterTerminal is how many sends may have arrived after the callback was terminal: those of a process that was
 	// stopped between its last look and its write.
@@ -94,6 +97,10 @@ type Bounds struct {
 	Unrecorded int
 	// MayBeOpen: callbacks that are not terminal yet are no loss, if the index holds them.
 	MayBeOpen bool
+	// SharedRefs: several callbacks may have one reference. Otherwise a second one is an order that was taken twice.
+	SharedRefs bool
+	// IndexUnread: nobody was left who could have told what the index holds.
+	IndexUnread bool
 	// Unknown are accepted ids that SQL was made to forget, as a restore from an older backup does. Each must be missing.
 	Unknown map[string]bool
 	// Expect is the state that a reference must end in; nil: succeeded. Empty text: any terminal state.

@@ -122,6 +122,9 @@ func (t *trial) lost(a *Accepted, f *file) string {
 	if f.row == nil {
 		return "accepted, and not in SQL"
 	}
+	if a.Ref != f.row.Ref {
+		return fmt.Sprintf("accepted as %q, and SQL holds %q under its id", a.Ref, f.row.Ref)
+	}
 	if !f.row.Terminal() {
 		if t.b.MayBeOpen {
 			return "" // conservation looks for it in the index
@@ -143,6 +146,14 @@ func (t *trial) lost(a *Accepted, f *file) string {
 
 // noPhantom is I2.
 func (t *trial) noPhantom() {
+	refs := map[string]string{}
+	for i := range t.e.Rows {
+		r := &t.e.Rows[i]
+		if other, twice := refs[r.Ref]; twice && other != r.ID && r.Ref != "" && !t.b.SharedRefs {
+			t.breaks("I2", r.ID, "%s is of the same order: it was taken twice", other)
+		}
+		refs[r.Ref] = r.ID
+	}
 	for id, f := range t.files {
 		if f.row == nil {
 			if len(f.arrivals) > 0 && !t.b.Unknown[id] {
@@ -168,31 +179,64 @@ func (t *trial) noPhantom() {
 	}
 }
 
-// boundedDuplicates is I3. A send is accounted for by a charged attempt; what is beyond is a duplicate.
+// A count is what is known of one number of one callback.
+type count struct {
+	arrivals, attempts, charged, answered int
+}
+
+// byNumber lays arrivals beside the attempts whose number they carry.
+func (f *file) byNumber() map[int]*count {
+	counts := map[int]*count{}
+	of := func(number int) *count {
+		if counts[number] == nil {
+			counts[number] = &count{}
+		}
+		return counts[number]
+	}
+	for _, a := range f.arrivals {
+		of(a.Number).arrivals++
+	}
+	for _, a := range f.attempts {
+		c := of(a.Number)
+		c.attempts++
+		if a.Charged && !a.Stale {
+			c.charged++
+		}
+		if a.Status != 0 {
+			c.answered++
+		}
+	}
+	return counts
+}
+
+// pending says whether one send may have no attempt yet: its callback is open, and may be.
+func (t *trial) pending(f *file) bool { return !f.row.Terminal() && t.b.MayBeOpen }
+
+// boundedDuplicates is I3. A send is accounted for by the charged attempt of its number; any other is a duplicate.
 func (t *trial) boundedDuplicates() {
 	for id, f := range t.files {
 		if f.row == nil {
 			continue // a phantom, or forgotten: that is judged elsewhere
 		}
-		charged := 0
-		for _, a := range f.attempts {
-			if a.Charged && !a.Stale {
-				charged++
+		spare, pending := 0, t.pending(f)
+		for _, c := range f.byNumber() {
+			more := max(0, c.arrivals-c.charged)
+			if more > 0 && c.attempts == 0 && pending {
+				more, pending = more-1, false
 			}
+			spare += more
 		}
-		// An open callback may have one send whose result is still to come.
-		if !f.row.Terminal() && t.b.MayBeOpen {
-			charged++
-		}
-		spare := len(f.arrivals) - charged
-		if spare <= 0 {
+		if spare == 0 {
 			continue
 		}
 		t.v.Duplicates += spare
 		t.v.WorstDuplicates = max(t.v.WorstDuplicates, spare)
-		if spare > t.b.PerCallback {
-			t.breaks("I3", id, "%d sends and %d charged attempts: %d duplicates, at most %d are allowed of one callback",
-				len(f.arrivals), charged, spare, t.b.PerCallback)
+		allowed := t.b.PerCallback
+		if t.b.Hit != nil {
+			allowed = t.b.Hit[id]
+		}
+		if spare > allowed {
+			t.breaks("I3", id, "%d sends, of which no charged attempt accounts for %d; %d are allowed", len(f.arrivals), spare, allowed)
 		}
 	}
 	if t.v.Duplicates > t.b.Duplicates {
@@ -206,6 +250,9 @@ func (t *trial) neverEarly() {
 	for id, f := range t.files {
 		tier := 0 // counts charged attempts: each moves one tier on
 		for i, a := range f.attempts {
+			if a.Charged && !a.Stale && (a.Started.IsZero() || a.Due.IsZero()) {
+				t.breaks("I4", id, "attempt %d has no start or no due time", a.Number)
+			}
 			if a.Stale || a.Started.IsZero() || a.Due.IsZero() {
 				continue
 			}
@@ -278,9 +325,12 @@ func (t *trial) noOverlap() {
 		slices.SortFunc(arrivals, func(a, b *Arrival) int { return a.At.Compare(b.At) })
 		n := overlaps(arrivals)
 		t.v.LockOverlaps += n
-		if n > t.b.LockOverlaps {
+		if n > 0 && t.b.LockOverlaps == 0 {
 			t.breaks("I5", "", "%d of %d sends on lock key %q overlap", n, len(arrivals), lock)
 		}
+	}
+	if t.b.LockOverlaps > 0 && t.v.LockOverlaps > t.b.LockOverlaps {
+		t.breaks("I5", "", "%d sends overlap another on the same lock key, at most %d are allowed", t.v.LockOverlaps, t.b.LockOverlaps)
 	}
 }
 
@@ -310,29 +360,27 @@ func (t *trial) everySendRecorded() {
 		if t.b.Unknown[id] || f.row == nil {
 			continue
 		}
-		answered := 0
-		seen := map[int]bool{}
-		for _, a := range f.attempts {
-			if seen[a.Number] {
-				t.breaks("I6", id, "two attempts have the number %d", a.Number)
+		missing, pending := 0, t.pending(f)
+		for number, c := range f.byNumber() {
+			if c.attempts > 1 {
+				t.breaks("I6", id, "%d attempts have the number %d", c.attempts, number)
 			}
-			seen[a.Number] = true
-			if a.Status != 0 {
-				answered++
+			if c.answered > c.arrivals {
+				t.breaks("I6", id, "attempt %d got an answer, and never arrived", number)
 			}
-		}
-		if answered > len(f.arrivals) {
-			t.breaks("I6", id, "%d attempts got an answer, and %d requests arrived", answered, len(f.arrivals))
-		}
-		records := len(f.attempts)
-		if !f.row.Terminal() && t.b.MayBeOpen {
-			records++
-		}
-		if missing := len(f.arrivals) - records; missing > 0 {
-			unrecorded += missing
-			if t.b.Unrecorded == 0 {
-				t.breaks("I6", id, "%d requests arrived, and SQL has %d attempts", len(f.arrivals), len(f.attempts))
+			if number < 1 {
+				t.breaks("I6", id, "%d requests arrived without a number", c.arrivals)
+				continue
 			}
+			more := max(0, c.arrivals-c.attempts)
+			if more > 0 && c.attempts == 0 && pending {
+				more, pending = more-1, false
+			}
+			missing += more
+		}
+		unrecorded += missing
+		if missing > 0 && t.b.Unrecorded == 0 {
+			t.breaks("I6", id, "%d of the %d requests that arrived have no attempt in SQL", missing, len(f.arrivals))
 		}
 	}
 	if t.b.Unrecorded > 0 && unrecorded > t.b.Unrecorded {
@@ -345,6 +393,9 @@ func (t *trial) everySendRecorded() {
 func (t *trial) nothingAfterTheEnd() {
 	after := 0
 	for id, f := range t.files {
+		if f.row != nil && f.row.Terminal() && f.row.FinishedAt.IsZero() {
+			t.breaks("I7", id, "it is %s, and SQL does not say since when", f.row.State)
+		}
 		if f.row == nil || f.row.FinishedAt.IsZero() {
 			continue
 		}
@@ -370,6 +421,9 @@ func manual(f *file, number int) bool {
 // conservation is I8.
 func (t *trial) conservation() {
 	if !t.e.IndexRead {
+		if !t.b.IndexUnread {
+			t.breaks("I8", "", "nobody has read the index")
+		}
 		return
 	}
 	held := map[string]string{}

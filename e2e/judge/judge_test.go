@@ -57,6 +57,14 @@ func unknownResend(e *judge.Evidence) {
 	e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 1, At: at(121), End: at(130), Hash: hash("b"), Answered: true})
 }
 
+// sentTwiceAfterRefusal has an attempt that found no connection, and then two sends of the one that is recorded.
+func sentTwiceAfterRefusal(e *judge.Evidence) {
+	e.Attempts[2].Number, e.Arrivals[2].Number = 2, 2
+	e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 1, Outcome: "failed", Class: "connect_refused", Trigger: "manual", Charged: true, Started: at(100), Ended: at(101), Due: at(100)})
+	e.Attempts[2].Trigger = "manual" // at once
+	e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2, At: at(190), End: at(200), Hash: hash("b"), Answered: true})
+}
+
 // Each invariant is broken in each way that the judge knows, and the verdict names it and the id.
 func TestEachBreachIsNamed(t *testing.T) {
 	for _, c := range []struct {
@@ -113,7 +121,32 @@ func TestEachBreachIsNamed(t *testing.T) {
 		{"an answer without a send", func(e *judge.Evidence) {
 			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 9, Outcome: "failed", Status: 500, Started: at(210), Due: at(205)})
 		}, judge.Bounds{}, "I6 b"},
-		{"a number twice", func(e *judge.Evidence) { e.Attempts[1].Number, e.Arrivals[0].Number = 1, 3 }, judge.Bounds{}, "I6 a"},
+		{"a number twice", func(e *judge.Evidence) {
+			e.Attempts[0].Status, e.Attempts[1].Number = 0, 1
+			e.Arrivals[0].Number, e.Arrivals[1].Number = 3, 1
+		}, judge.Bounds{PerCallback: 1, Duplicates: 1, Unrecorded: 1}, "I6 a"},
+		{"a send without a number", func(e *judge.Evidence) {
+			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", At: at(210), End: at(211), Hash: hash("b")})
+		}, judge.Bounds{PerCallback: 1, Duplicates: 1, Overlaps: 1, LockOverlaps: 1}, "I6 b"},
+		{"a second send of the same number, behind an attempt that was refused", sentTwiceAfterRefusal, judge.Bounds{Duplicates: 1, Unrecorded: 1}, "I3 b"},
+		{"and it is not recorded", sentTwiceAfterRefusal, judge.Bounds{PerCallback: 1, Duplicates: 1}, "I6 b"},
+		{"a duplicate of what no fault hit", unknownResend, judge.Bounds{Duplicates: 9, PerCallback: 9, Hit: map[string]int{"a": 1}}, "I3 b"},
+		{"another's reference", func(e *judge.Evidence) {
+			e.Accepted = append(e.Accepted, judge.Accepted{ID: "b", Ref: "order-c", Hash: hash("b")})
+		}, judge.Bounds{}, "I1 b"},
+		{"an order taken twice", func(e *judge.Evidence) {
+			e.Rows = append(e.Rows, judge.Row{ID: "c", Ref: "order-c", State: "canceled", FinishedAt: at(5)}, judge.Row{ID: "d", Ref: "order-c", State: "canceled", FinishedAt: at(5)})
+		}, judge.Bounds{}, "I2 d"},
+		{"an attempt without times", func(e *judge.Evidence) { e.Attempts[2].Due = time.Time{} }, judge.Bounds{}, "I4 b"},
+		{"terminal without an end", func(e *judge.Evidence) { e.Rows[1].FinishedAt = time.Time{} }, judge.Bounds{}, "I7 b"},
+		{"an index that nobody read", func(e *judge.Evidence) { e.IndexRead = false }, judge.Bounds{}, "I8 "},
+		{"more overlaps on locks than allowed, on two keys", func(e *judge.Evidence) {
+			for _, id := range []string{"c", "d", "e", "f"} {
+				e.Rows = append(e.Rows, judge.Row{ID: id, Ref: id, LockKey: map[string]string{"c": "x", "d": "x", "e": "y", "f": "y"}[id], State: "succeeded", FinishedAt: at(30)})
+				e.Attempts = append(e.Attempts, judge.Attempt{ID: id, Number: 1, Outcome: "succeeded", Status: 200, Charged: true, Started: at(10), Ended: at(20), Due: at(10)})
+				e.Arrivals = append(e.Arrivals, judge.Arrival{ID: id, Number: 1, At: at(10), End: at(20), Answered: true})
+			}
+		}, judge.Bounds{LockOverlaps: 1}, "I5 "},
 		{"sent after the end", func(e *judge.Evidence) {
 			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 2, Outcome: "unknown", Trigger: "schedule", Started: at(400), Due: at(400)})
 			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2, At: at(400), End: at(410), Hash: hash("b")})
