@@ -230,7 +230,7 @@ func killedInCancels(l *lab) {
 	}
 	l.settle(30 * time.Second)
 	l.awaitEmptyIndex(cancelDelay + indexPatience)
-	v := l.verdict(judge.Bounds{Expect: func(string) string { return "canceled" }, Heal: time.Minute})
+	v := l.verdict(judge.Bounds{SharedRefs: true, Expect: func(string) string { return "canceled" }, Heal: time.Minute})
 	l.wantRows(n)
 	if v.Sends > 0 {
 		l.Errorf("%d were sent", v.Sends)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +18,7 @@ import (
 func redisLosses() []fault {
 	return []fault{
 		{id: "F21", title: "flushall under load", short: withRedis, full: withRedis, run: redisFlushed},
+		{id: "F21", title: "flushall while locks are held", light: true, short: withRedis, full: withRedis, run: redisFlushedUnderLocks},
 		{id: "F24", title: "redis down for a minute under load", short: oneOfRedis, full: []combination{full}, heavy: true, run: redisDownForLong},
 	}
 }
@@ -51,6 +53,48 @@ func redisFlushed(l *lab) {
 	l.remark("emptied %d times at %d/s, rebuilt %d times; accept to first arrival: p50 %s, p99 %s, most %s", times, rate, rebuilt,
 		arrived.waits.P50.Round(time.Millisecond), arrived.waits.P99.Round(time.Millisecond), arrived.waits.Most.Round(time.Millisecond))
 	l.verdict(exact())
+}
+
+// redisFlushedUnderLocks empties Redis whenever locks are held and others wait for them: each lock must be there again before
+// anybody may take it.
+func redisFlushedUnderLocks(l *lab) {
+	const keys, each, times = 3, 8, 4
+	var arrived atomic.Int64
+	var last atomic.Int64 // Unix milliseconds of the last arrival
+	l.w.behave(func(*hit) reply {
+		arrived.Add(1)
+		last.Store(time.Now().UnixMilli())
+		return reply{status: 200, after: time.Second}
+	})
+	p := l.serve()
+	if left := l.acceptAll(numbers(keys*each), func(i int) submission {
+		s := l.callback("plain", fmt.Sprint("plain-", i))
+		s["lock_key"] = fmt.Sprint("order-", i%keys)
+		s["policy"] = submission{"tiers": []string{"500ms", "1s"}, "timeout": "10s"}
+		return s
+	}); len(left) > 0 {
+		l.Fatalf("%d callbacks were not accepted", len(left))
+	}
+	before := l.rebuilds(p)
+	for i := range times {
+		eventually(l, time.Minute, "a lock is held, and others wait", func() error {
+			if since := time.Now().UnixMilli() - last.Load(); l.w.now() == 0 || since > 300 || arrived.Load() > keys*(each-1) {
+				return fmt.Errorf("%d of %d have arrived, the last one %d ms ago", arrived.Load(), keys*each, since)
+			}
+			return nil
+		})
+		l.flush()
+		l.struck()
+		eventually(l, time.Minute, "the index is rebuilt", func() error {
+			if n := l.rebuilds(p) - before; n <= i {
+				return fmt.Errorf("%d times", n)
+			}
+			return nil
+		})
+	}
+	l.settle(2 * time.Minute)
+	v := l.verdict(exact())
+	l.remark("emptied %d times while %d locks were held and waited for: %d sends on one lock overlap", times, keys, v.LockOverlaps)
 }
 
 // redisDownForLong is Redis away for a minute under a steady load.

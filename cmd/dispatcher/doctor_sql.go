@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -220,14 +222,33 @@ func judgeSQL(s *Settings, f *sqlFacts) []diagnosis {
 		return judgeSQLite(s, f)
 	}
 	if f.err != nil {
-		return []diagnosis{fails("database", "start PostgreSQL, or mend database_url: host, port, user, password, name, sslmode; until it answers nothing is accepted (503)",
-			"PostgreSQL cannot be used: %s", f.err)}
+		return []diagnosis{fails("database", cureOfPostgres(f.err)+"; until then nothing is accepted (503)", "PostgreSQL cannot be used: %s", f.err)}
 	}
 	list := []diagnosis{fine("database", "PostgreSQL %s", f.version)}
 	if f.number < 150000 {
 		list[0] = warns("database", "upgrade to PostgreSQL 15 or newer, which the tests run on", "PostgreSQL %s", f.version)
 	}
 	return append(list, judgeDurability(f), judgeWrites(f), judgeConns(s, f), judgeMigrations(s, f))
+}
+
+// cureOfPostgres tells a server that is down from one that is well and refuses us, by the code that it says.
+func cureOfPostgres(err error) string {
+	pg, _ := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case pg == nil:
+		return "start PostgreSQL, or mend database_url: host, port, sslmode"
+	case pg.Code == "53300":
+		return "the server is well and out of connections: end some, lower database_max_conns of the processes, or raise max_connections (or the limit of the role or the database)"
+	case pg.Code == "57P03":
+		return "wait: the server starts, stops, or replays its log"
+	case pg.Code == "3D000":
+		return "mend the name of the database in database_url, or create it"
+	case strings.HasPrefix(pg.Code, "28"):
+		return "mend user and password in database_url, or the server's pg_hba.conf"
+	case pg.Code == "42501":
+		return "grant the role of database_url what it lacks"
+	}
+	return "mend what the server says"
 }
 
 func judgeDurability(f *sqlFacts) diagnosis {

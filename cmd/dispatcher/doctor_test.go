@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -312,6 +315,27 @@ func TestDoctorJudgesWhatServersSay(t *testing.T) {
 		newer.applied[version] = true
 	}
 	want(t, []diagnosis{judgeMigrations(s, &newer)}, "migrations", statusWarning, "newer program")
+}
+
+// A server that is well and refuses us must not be restarted.
+func TestDoctorTellsWhyPostgresRefuses(t *testing.T) {
+	s := testSettings(t, "--database-url=postgres://h/d", "--admin-key=k", "--master-key="+someKey('m'))
+	for code, cure := range map[string]string{
+		"": "start PostgreSQL", "53300": "out of connections", "57P03": "wait", "28P01": "password", "28000": "pg_hba.conf", "3D000": "name of the database",
+		"42501": "grant", "XX000": "what the server says",
+	} {
+		err := fmt.Errorf("connect: %w", errors.New("refused"))
+		if code != "" {
+			err = fmt.Errorf("connect: %w", &pgconn.PgError{Code: code, Message: "refused"})
+		}
+		list := judgeSQL(s, &sqlFacts{err: err})
+		if len(list) != 1 || list[0].Status != statusError || !strings.Contains(list[0].Cure, cure) {
+			t.Errorf("%s: %+v, want the cure to say %q", code, list, cure)
+		}
+		if restart := strings.Contains(list[0].Cure, "start PostgreSQL"); restart != (code == "") {
+			t.Errorf("%s: the cure is %q", code, list[0].Cure)
+		}
+	}
 }
 
 func TestDoctorJudgesTheIndex(t *testing.T) {
