@@ -1,13 +1,10 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"sync"
@@ -261,26 +258,6 @@ func (l *lab) judgeBlackout(w *watch, o blackout) {
 	if g.last != http.StatusServiceUnavailable {
 		l.Errorf("%s: /readyz said %d at last, want 503: %s", o.what, g.last, g)
 	}
-}
-
-// logLines counts the lines of a process's log that contain the text; empty: all.
-func (p *process) logLines(text string) (int, error) {
-	f, err := os.Open(p.logFile)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for line := range bytes.Lines(b) {
-		if bytes.Contains(line, []byte(text)) {
-			n++
-		}
-	}
-	return n, nil
 }
 
 // moderate ends a watch and checks that the process stayed within bounds: it neither collects goroutines or memory while SQL is
