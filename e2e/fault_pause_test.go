@@ -83,6 +83,9 @@ func (l *lab) stop(p *process, inTransaction bool) (at time.Time) {
 		}
 	}
 	stopped := func() error {
+		if err := atLeast(p, "dispatcher_attempts_in_flight", 5); err != nil {
+			return err
+		}
 		at = time.Now()
 		signal(syscall.SIGSTOP)
 		if !inTransaction {
