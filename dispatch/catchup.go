@@ -27,9 +27,6 @@ func (t *trouble) catchUp(ctx context.Context) bool {
 			t.missedAll()
 			return false
 		}
-		t.mu.Lock()
-		t.catchUpSaid.over()
-		t.mu.Unlock()
 		t.e.metrics.catchUps.Inc()
 		t.e.log.Info("caught up with the index", "open", n)
 		return ended
