@@ -78,6 +78,14 @@ func (b *brokenIndex) Acquire(ctx context.Context, r []schedule.LockRequest) ([]
 	return replies, failed
 }
 
+// newBrokenBench is newBench on an index that can be broken.
+func newBrokenBench(t *testing.T, answer func(context.Context, hit, int) (*http.Response, error)) (*bench, *brokenIndex) {
+	t.Helper()
+	broken := new(brokenIndex)
+	b := newBench(t, answer, func(o *dispatch.Options) { broken.Schedule, o.Schedule = o.Schedule, broken })
+	return b, broken
+}
+
 // brokenStore fails chosen operations of a store.
 type brokenStore struct {
 	dispatch.Store
@@ -161,11 +169,7 @@ func TestVerifyWaitsForTheIndex(t *testing.T) {
 // What the index did not hear of is sent once it answers again, without waiting for the sweep.
 func TestAnIndexThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken *brokenIndex
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			broken = &brokenIndex{Schedule: o.Schedule}
-			o.Schedule = broken
-		})
+		b, broken := newBrokenBench(t, always(200, ""))
 		time.Sleep(time.Second)
 		broken.ensure.Store(true)
 		broken.claim.Store(true)
@@ -191,11 +195,7 @@ func TestAnIndexThatDoesNotAnswer(t *testing.T) {
 // A settlement that is lost costs neither the callback nor a second send: the lease runs out, and SQL parks or drops it.
 func TestLostSettlements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken *brokenIndex
-		b := newBench(t, inTurn(500, 200), func(o *dispatch.Options) {
-			broken = &brokenIndex{Schedule: o.Schedule}
-			o.Schedule = broken
-		})
+		b, broken := newBrokenBench(t, inTurn(500, 200))
 		broken.settle.Store(true)
 		id := b.accept(tiers(40 * time.Second)).ID
 		start := time.Now()

@@ -92,11 +92,7 @@ func TestSQLHalfDown(t *testing.T) {
 // An index that fails one operation and answers all others is not driven in a circle.
 func TestAnIndexThatFailsToClaimAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken *brokenIndex
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			broken = &brokenIndex{Schedule: o.Schedule}
-			o.Schedule = broken
-		})
+		b, broken := newBrokenBench(t, always(200, ""))
 		broken.claim.Store(true)
 		id := b.accept(dispatch.Submission{}).ID
 		before := broken.claims.Load()
@@ -112,11 +108,7 @@ func TestAnIndexThatFailsToClaimAlone(t *testing.T) {
 // The locks that some shards gave are used, though another shard does not answer.
 func TestLocksOfShardsThatAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken *brokenIndex
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			broken = &brokenIndex{Schedule: o.Schedule}
-			o.Schedule = broken
-		})
+		b, broken := newBrokenBench(t, always(200, ""))
 		broken.half.Store(true)
 		broken.claim.Store(true)
 		for i := range 5 {
@@ -136,11 +128,7 @@ func TestLocksOfShardsThatAnswer(t *testing.T) {
 // What expires does so while the index is away, too.
 func TestExpiryWithoutAnIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken *brokenIndex
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			broken = &brokenIndex{Schedule: o.Schedule}
-			o.Schedule = broken
-		})
+		b, broken := newBrokenBench(t, always(200, ""))
 		for _, f := range []*atomic.Bool{&broken.ensure, &broken.settle, &broken.claim} {
 			f.Store(true)
 		}
@@ -158,11 +146,7 @@ func TestExpiryWithoutAnIndex(t *testing.T) {
 // A rebuild by hand whose caller hangs up in the middle of it leaves nothing half filled.
 func TestARebuildWhoseCallerHangsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken *brokenIndex
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			broken = &brokenIndex{Schedule: o.Schedule}
-			o.Schedule = broken
-		})
+		b, broken := newBrokenBench(t, always(200, ""))
 		later := time.Hour
 		for range 20 {
 			b.accept(dispatch.Submission{Delay: &later})

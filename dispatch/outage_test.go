@@ -16,11 +16,7 @@ import (
 // callback for a later time.
 func TestRetryWhileTheIndexIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken *brokenIndex
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			broken = &brokenIndex{Schedule: o.Schedule}
-			o.Schedule = broken
-		})
+		b, broken := newBrokenBench(t, always(200, ""))
 		time.Sleep(time.Second)
 		delay := time.Hour
 		id := b.accept(dispatch.Submission{Delay: &delay}).ID
