@@ -58,7 +58,7 @@ func await(tb testing.TB, c *client, limit time.Duration) {
 }
 
 // judge hands what was accepted, what SQL holds and what arrived at the receivers to the judge of all fault tests.
-func (l *ledger) judge(tb testing.TB, b backend, bounds judge.Bounds, receivers ...*receiver) {
+func (l *ledger) judge(tb testing.TB, p *process, b backend, bounds judge.Bounds, receivers ...*receiver) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -80,6 +80,19 @@ func (l *ledger) judge(tb testing.TB, b backend, bounds judge.Bounds, receivers 
 		e.Accepted = append(e.Accepted, judge.Accepted{ID: id, Ref: want.ref, Hash: want.hash})
 	}
 	l.mu.Unlock()
+	// The index is told after SQL, so that it may hold for a moment what has ended.
+	eventually(tb, 20*time.Second, "the index holds nothing", func() (err error) {
+		if b.redis != "" {
+			e.Index, err = b.readIndex(ctx)
+		} else {
+			e.Index, err = embeddedIndex(ctx, p.client, e.Rows)
+		}
+		if err == nil && len(e.Index) > 0 {
+			err = fmt.Errorf("it holds %d", len(e.Index))
+		}
+		return err
+	})
+	e.IndexRead = true
 	if v := judge.Judge(e, bounds); !v.OK() {
 		tb.Errorf("the guarantees are broken: %s", &v)
 	}

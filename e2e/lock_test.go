@@ -51,7 +51,7 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 			unlocked = append(unlocked, free.of(cb.ID)[0].at.Sub(start))
 		}
 		await(t, p.client, 3*time.Minute)
-		books.judge(t, b, judge.Bounds{}, r, free)
+		books.judge(t, p, b, judge.Bounds{}, r, free)
 		if got := r.overlaps["/locked"]; got > 0 {
 			t.Errorf("%d arrivals overlapped another one with the same lock key", got)
 		}
