@@ -17,6 +17,7 @@
 //   - Every operation is atomic for one shard, bounded by [MaxBatch] elements, and, the claim apart, idempotent.
 //   - Next in a reply is never later than the shard's true next event, so whoever sleeps until then never
 //     oversleeps.
+//   - Below its watermark it leaves nothing out, and beyond it, it takes nothing in (see [Watermark]).
 //   - Where the clock jumps, leases, locks and holds keep what is left of them. An index that nobody called for ten
 //     seconds takes that for a jump: time passes only for an index in use.
 //

@@ -100,6 +100,24 @@ type ClaimRequest struct {
 	Lease time.Duration
 	// LaneLimit is the concurrency of lanes that have no limit of their own (see [LaneSetting]); at least 1.
 	LaneLimit int
+	// Allowances are for lanes of which the owner has leases, one a lane, at most [MaxAllowances]. They hold for this claim alone.
+	// Those for lanes of other shards are ignored.
+	Allowances []Allowance
+}
+
+// MaxAllowances is the most allowances of one claim.
+const MaxAllowances = 256
+
+// An Allowance lets a claim lease more of one lane than its concurrency leaves room for. Concurrency bounds what is on
+// the wire; leases are held for longer.
+type Allowance struct {
+	Lane int64
+	// Credit is how many of the owner's leases are not on the wire: their attempts have ended, or have not begun. They are not
+	// counted.
+	Credit int
+	// Ahead is how many leases may be given beyond the concurrency, if the lane is Answering. Their attempts may begin only when
+	// others of the owner's in that lane end.
+	Ahead int
 }
 
 // A Lease is one claimed item.
@@ -113,6 +131,8 @@ type Lease struct {
 	Diverts int
 	// Health is the lane's at the claim: it says which share of the process's slots the lease was counted to.
 	Health Health
+	// Ahead: the lease is beyond the lane's concurrency, by an allowance. Of a batch that is given again all are said to be.
+	Ahead bool
 }
 
 // A Tick is what every reply of a shard carries.
@@ -134,6 +154,8 @@ type Claimed struct {
 	Leases []Lease
 	// More says that due items are left which the next claim could promote or lease if it had room.
 	More bool
+	// Waiting says that items are ready which their lanes have no room for, or are held back.
+	Waiting bool
 	// Reaped is how many expired leases the claim returned to the delay set.
 	Reaped int
 	// Quarantined is how many records could not be decoded and were set aside.
@@ -279,7 +301,12 @@ type Waiter struct {
 // KeepForWaiter is how long a released lock is kept for the waiter that was named: newcomers are refused meanwhile.
 const KeepForWaiter = 200 * time.Millisecond
 
-// An Adoption puts a running attempt into a rebuilt index as leased.
+// MaxHeirs is how many adopted attempts an index tells apart behind the one that has their lock. Beyond that a lock is held until
+// the last of all of them would have ended, whoever releases it.
+const MaxHeirs = 16
+
+// An Adoption puts a running attempt into a rebuilt index as leased, and its lock as held: a lock that several adoptions name is
+// held until the last of them has released it or has run out, for all but one of them have ended, and nobody can tell which.
 type Adoption struct {
 	Item
 	Token string

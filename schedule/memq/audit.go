@@ -106,8 +106,9 @@ func (ix *Index) mend(it *item) {
 	}
 	it.token, it.until, it.moved = "", 0, 0
 	ix.items[it.key] = it
+	l := it.lane
 	ix.postpone(it, ix.moment(it.due))
-	ix.refresh(it.lane)
+	ix.refresh(l)
 }
 
 // purge removes every entry of the item from the heap and says how many there were.

@@ -2,6 +2,7 @@ package memq
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -141,11 +142,26 @@ func checkClaim(shard int, r schedule.ClaimRequest) error {
 		wrong = fmt.Sprintf("lease %s", r.Lease)
 	case r.LaneLimit < 1:
 		wrong = fmt.Sprintf("lane limit %d", r.LaneLimit)
+	case len(r.Allowances) > schedule.MaxAllowances:
+		wrong = fmt.Sprintf("%d allowances", len(r.Allowances))
 	default:
-		return nil
+		return checkAllowances(r.Allowances)
 	}
 	return fmt.Errorf("claim: %s: %w", wrong, schedule.ErrInvalid)
 }
+
+func checkAllowances(allowances []schedule.Allowance) error {
+	for i, a := range allowances {
+		if a.Lane < 1 || a.Credit < 0 || a.Credit > maxAllowed || a.Ahead < 0 || a.Ahead > maxAllowed ||
+			slices.ContainsFunc(allowances[:i], func(b schedule.Allowance) bool { return b.Lane == a.Lane }) {
+			return fmt.Errorf("claim: allowance %+v: %w", a, schedule.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// maxAllowed is the most credit, and the most ahead, of an allowance.
+const maxAllowed = 100_000
 
 func checkShard(operation string, shard int) error {
 	if shard != 0 {

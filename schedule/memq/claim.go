@@ -50,7 +50,9 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 		ix.setLimit(req.LaneLimit)
 		ix.promote()
 		ix.unblock()
+		ix.allow(req.Allowances, true)
 		reply.Leases = ix.pick(req)
+		ix.allow(req.Allowances, false)
 		ix.remember(req, reply.Leases)
 	}
 	reply.Tick = ix.told()
@@ -58,6 +60,7 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	for _, lanes := range ix.runnable {
 		reply.More = reply.More || len(lanes) > 0
 	}
+	reply.Waiting = ix.ready > 0 && !reply.More
 	ix.armed, ix.woken = reply.Next, false
 	return reply, nil
 }
@@ -127,9 +130,11 @@ func (ix *Index) pick(req schedule.ClaimRequest) []schedule.Lease {
 		}
 		most := min(quantum, req.Max-len(leases), room[l.class])
 		taken := ix.serve(l, most, func(it *item) {
+			within, _ := ix.room(l)
 			it.health = uint8(l.health)
 			ix.lease(it, req.Token, until)
 			leases = append(leases, ix.leased(it))
+			leases[len(leases)-1].Ahead = within == 0
 		})
 		if l.health != schedule.Answering {
 			uncertain -= taken
@@ -161,13 +166,14 @@ func (ix *Index) first(room [classes]int) *lane {
 // and puts the lane back where it then belongs. It returns how many it gave.
 func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	ix.virtual = max(ix.virtual, l.virtual)
-	n := min(most, ix.concurrency(l)-l.inflight, l.waiting())
+	within, beyond := ix.room(l)
+	n := min(most, within+beyond, l.waiting())
 	for range n {
 		ix.ready--
 		lease(l.pop())
 	}
 	l.virtual += int64(n)
-	if l.waiting() > 0 && l.inflight < ix.concurrency(l) {
+	if l.waiting() > 0 && ix.hasRoom(l) {
 		ix.runnable[l.class].set(l.pos, ranked{l.virtual, l})
 	} else {
 		ix.refresh(l)
@@ -187,7 +193,9 @@ func (ix *Index) again(last *batch) []schedule.Lease {
 	var leases []schedule.Lease
 	for _, k := range last.keys {
 		if it := ix.items[k]; it != nil && it.is(schedule.Leased) && it.token == last.token {
-			leases = append(leases, ix.leased(it))
+			l := ix.leased(it)
+			l.Ahead = true
+			leases = append(leases, l)
 		}
 	}
 	return leases

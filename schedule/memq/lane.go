@@ -40,6 +40,9 @@ type lane struct {
 	heldUntil   int64 // on the steady clock
 	rested      int64 // when its last item went, on the steady clock
 
+	// credit and ahead are the allowance of the claim under way; zero outside of claims.
+	credit, ahead int
+
 	standing standing
 	class    schedule.Health // the runnable heap that it is in
 	virtual  int64
@@ -102,6 +105,40 @@ func (ix *Index) concurrency(l *lane) int {
 	return min(pace, ix.limitOf(l))
 }
 
+// room returns how many more of the lane's items may be leased: first those that its concurrency has room for, then those
+// that an allowance gives beyond it.
+func (ix *Index) room(l *lane) (within, beyond int) {
+	within = ix.concurrency(l) - l.inflight + l.credit
+	if l.health == schedule.Answering {
+		beyond = l.ahead
+	}
+	if within < 0 {
+		beyond, within = max(beyond+within, 0), 0
+	}
+	return within, beyond
+}
+
+// hasRoom says whether one more may be leased.
+func (ix *Index) hasRoom(l *lane) bool {
+	within, beyond := ix.room(l)
+	return within+beyond > 0
+}
+
+// allow gives lanes the allowances of a claim, or, with on false, takes them back.
+func (ix *Index) allow(allowances []schedule.Allowance, on bool) {
+	for _, a := range allowances {
+		l := ix.lanes[a.Lane]
+		if l == nil {
+			continue
+		}
+		l.credit, l.ahead = 0, 0
+		if on {
+			l.credit, l.ahead = a.Credit, a.Ahead
+		}
+		ix.refresh(l)
+	}
+}
+
 // learn adapts the lane to what an ended attempt said of it. The caller refreshes the lane.
 func (ix *Index) learn(l *lane, s schedule.Signal) {
 	switch s {
@@ -124,7 +161,7 @@ func (ix *Index) refresh(l *lane) {
 			want, at = blocked, l.pausedUntil
 		} else if hold > 0 {
 			want, at = holding, l.heldUntil
-		} else if l.inflight < ix.concurrency(l) {
+		} else if ix.hasRoom(l) {
 			want = runnable
 		}
 	}

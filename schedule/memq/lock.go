@@ -20,6 +20,8 @@ type lock struct {
 	id    string
 	token string
 	until int64
+	// heirs were adopted while another attempt had the lock. They have it after the holder, each until its end.
+	heirs []heir
 	// The waiter that a release named, and until when newcomers are refused in its favour.
 	keptFor   string
 	keptUntil int64
@@ -27,6 +29,13 @@ type lock struct {
 	first, last *waiter
 	queue       map[string]*waiter
 	pos         int
+}
+
+// An heir has the lock when the holder no longer has. One without an id is nobody: it only keeps others out.
+type heir struct {
+	id    string
+	token string
+	until int64
 }
 
 // A waiter stands in a lock's queue.
@@ -63,6 +72,7 @@ func (ix *Index) acquire(r *schedule.LockRequest, onlyHolder bool) schedule.Lock
 		ix.locks[r.Lock] = k
 		ix.endings.push(ending{ix.steady(), k})
 	}
+	ix.inherit(k)
 	mine := k.id == r.ID && k.token == r.Token
 	switch {
 	case k.heldAt(ix.steady()) && !mine:
@@ -115,7 +125,12 @@ func (ix *Index) release(u *schedule.Unlock) schedule.Waiter {
 	for _, id := range u.Gone {
 		ix.leave(k, id)
 	}
-	if k.heldAt(ix.steady()) && (k.id != u.ID || k.token != u.Token) {
+	k.heirs = slices.DeleteFunc(k.heirs, func(h heir) bool { return h.id == u.ID && h.token == u.Token })
+	if k.id == u.ID && k.token == u.Token {
+		k.until = 0
+	}
+	ix.inherit(k)
+	if k.heldAt(ix.steady()) {
 		ix.reckon(k)
 		return schedule.Waiter{}
 	}
@@ -140,6 +155,40 @@ func (ix *Index) release(u *schedule.Unlock) schedule.Waiter {
 func (k *lock) heldAt(now int64) bool { return k.token != "" && k.until > now }
 
 func (k *lock) keptAt(now int64) bool { return k.keptFor != "" && k.keptUntil > now }
+
+// inherit passes a lock that its holder no longer has on to the first heir whose time is not over.
+func (ix *Index) inherit(k *lock) {
+	for !k.heldAt(ix.steady()) && len(k.heirs) > 0 {
+		next := k.heirs[0]
+		k.heirs = k.heirs[1:]
+		if k.token == "" {
+			ix.held++
+		}
+		k.id, k.token, k.until = next.id, next.token, next.until
+	}
+}
+
+// bequeath makes an adopted attempt an heir of a lock that another has.
+func (ix *Index) bequeath(k *lock, h heir) {
+	ix.leave(k, h.id)
+	for i := range k.heirs {
+		if k.heirs[i].id == h.id && k.heirs[i].token == h.token {
+			k.heirs[i].until = max(k.heirs[i].until, h.until)
+			ix.reckon(k)
+			return
+		}
+	}
+	if len(k.heirs) < schedule.MaxHeirs {
+		k.heirs = append(k.heirs, h)
+	} else {
+		last := &k.heirs[len(k.heirs)-1]
+		*last = heir{token: nobody, until: max(last.until, h.until)}
+	}
+	ix.reckon(k)
+}
+
+// nobody is a token that no claim has.
+const nobody = "-"
 
 // wait lets the request's item join the queue, or keep its place there.
 func (ix *Index) wait(k *lock, r *schedule.LockRequest) {
@@ -185,6 +234,9 @@ func (ix *Index) leave(k *lock, id string) {
 // reckon says anew when the lock may be forgotten, and forgets it at once where nothing depends on it any more.
 func (ix *Index) reckon(k *lock) {
 	at := max(k.until, k.keptUntil)
+	for i := range k.heirs {
+		at = max(at, k.heirs[i].until)
+	}
 	if k.first != nil {
 		at = max(at, ix.steady()+waiterRest)
 	}

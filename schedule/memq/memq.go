@@ -52,6 +52,7 @@ type Index struct {
 	virtual  int64                 // the virtual time of the lane that was served last
 	limit    int                   // LaneLimit of the last claim; zero: there was none yet
 
+	mark    mark              // how far ahead items are held: see horizon.go
 	claims  map[string]*batch // the last claim of each owner
 	locks   map[string]*lock
 	endings heap[ending]
@@ -80,6 +81,7 @@ func (ix *Index) clear() {
 	ix.delay, ix.leases, ix.ready = nil, nil, 0
 	ix.lanes = make(map[int64]*lane)
 	ix.runnable, ix.blocked, ix.holding, ix.virtual, ix.limit = [classes]heap[ranked]{}, nil, nil, 0, 0
+	ix.mark = mark{at: schedule.Forever, loaded: schedule.Forever}
 	ix.claims = make(map[string]*batch)
 	ix.locks = make(map[string]*lock)
 	ix.endings, ix.held, ix.waiters = nil, 0, 0
@@ -200,8 +202,12 @@ func (ix *Index) drop(it *item) {
 	ix.shelf.drop(it)
 }
 
-// postpone puts an item that is in no place into the delay set.
+// postpone puts an item that is in no place into the delay set, or drops it if that is beyond the watermark.
 func (ix *Index) postpone(it *item, due int64) {
+	if ix.beyond(due) {
+		ix.drop(it)
+		return
+	}
 	it.due, it.place = due, uint8(schedule.Delayed)
 	ix.delay.push(timed{due, it.key.hi, it})
 }

@@ -25,6 +25,9 @@ func (ix *Index) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.
 			positions[i] = it.position()
 			continue
 		}
+		if ix.beyond(ix.moment(s.Due)) {
+			continue
+		}
 		it := ix.put(k, s.ID, s.Lane)
 		it.lock, it.retry = s.Lock, s.Retry
 		ix.postpone(it, ix.moment(s.Due))
@@ -91,9 +94,10 @@ func (ix *Index) move(it *item, due int64) schedule.Moved {
 		}
 		return schedule.MovedHeld
 	}
+	l := it.lane // which an item that goes beyond the watermark forgets
 	ix.detach(it)
 	ix.postpone(it, due)
-	if ix.stopped(it.lane) {
+	if ix.stopped(l) {
 		return schedule.MovedHeld
 	}
 	return schedule.MovedIt

@@ -37,8 +37,8 @@ func (ix *Index) Open(ctx context.Context, shard int) error {
 	return nil
 }
 
-// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is,
-// and so is a lock that another attempt holds.
+// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is. A
+// lock that another attempt holds passes on to the adopted one when that one lets it go.
 func (ix *Index) Adopt(ctx context.Context, adoptions []schedule.Adoption) error {
 	err := checkAll("adopt", len(adoptions), func(i int) error { return checkAdoption(adoptions[i]) })
 	if err != nil {
@@ -78,14 +78,16 @@ func (ix *Index) adopt(a *schedule.Adoption) {
 	ix.adoptLock(a)
 }
 
-// adoptLock takes the lock of an attempt that is running, unless another attempt has it. It does so even where the lease
-// is another's, for the lock guards the wire. Who runs joins no queue.
+// adoptLock takes the lock of an attempt that is running, or lets it inherit the lock from the attempt that has it. It does so
+// even where the lease is another's, for the lock guards the wire. Who runs joins no queue.
 func (ix *Index) adoptLock(a *schedule.Adoption) {
 	if a.Lock == "" || a.Until <= ix.clock {
 		return
 	}
 	if k := ix.locks[a.Lock]; k != nil {
+		ix.inherit(k)
 		if k.heldAt(ix.steady()) && (k.id != a.ID || k.token != a.Token) {
+			ix.bequeath(k, heir{a.ID, a.Token, ix.steadily(a.Until)})
 			return
 		}
 		k.keptFor, k.keptUntil = "", 0

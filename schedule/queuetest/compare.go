@@ -25,6 +25,7 @@ func Compare(t *testing.T, open, oracle func(t *testing.T) Harness) {
 		for name, action := range map[string]func(*rapid.T){
 			"ensure": p.ensure, "claim": p.claim, "claim 2": p.claim, "again": p.again, "settle": p.settle,
 			"finish": p.finish, "extend": p.extend, "cancel": p.cancel, "move": p.move, "adopt": p.adopt,
+			"watermark": p.moveWatermark, "loaded": p.loaded,
 			"setting": p.setting, "acquire": p.acquire, "release": p.release, "advance": p.advance, "jump": p.jump, "": p.compare,
 		} {
 			actions[name] = func(rt *rapid.T) {
@@ -92,7 +93,7 @@ func (p *pair) ref(rt *rapid.T) schedule.Ref {
 
 func (p *pair) item(rt *rapid.T) schedule.Item {
 	ref := p.ref(rt)
-	item := schedule.Item{ID: ref.ID, Lane: ref.Lane, Due: p.due(rt), Retry: rapid.Bool().Draw(rt, "retry")}
+	item := schedule.Item{ID: ref.ID, Lane: ref.Lane, Due: p.when(rt), Retry: rapid.Bool().Draw(rt, "retry")}
 	if rapid.Bool().Draw(rt, "locked") {
 		item.Lock = lockOf(ref.ID)
 	}
@@ -151,6 +152,13 @@ func (p *pair) claim(rt *rapid.T) {
 		req.MaxUncertain = rapid.SampledFrom([]int{0, 2, 256}).Draw(rt, "max uncertain")
 		req.MaxTimingOut = rapid.SampledFrom([]int{0, 1, 256}).Draw(rt, "max timing out")
 	}
+	for _, lane := range p.a.lanes[:p.lanes] {
+		if rapid.IntRange(0, 2).Draw(rt, "allow") == 0 {
+			req.Allowances = append(req.Allowances, schedule.Allowance{
+				Lane: lane, Credit: rapid.IntRange(0, 5).Draw(rt, "credit"), Ahead: rapid.IntRange(0, 5).Draw(rt, "ahead"),
+			})
+		}
+	}
 	p.req = req
 	p.compareClaim(req)
 }
@@ -206,7 +214,7 @@ func (p *pair) settlement(rt *rapid.T, item schedule.Item, token string) schedul
 		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.TimedOut)).Draw(rt, "signal")),
 		Won:     rapid.Bool().Draw(rt, "won"),
 	}
-	s.Due, s.Retry = p.due(rt), rapid.Bool().Draw(rt, "retry")
+	s.Due, s.Retry = p.when(rt), rapid.Bool().Draw(rt, "retry")
 	if rapid.IntRange(0, 4).Draw(rt, "hold") == 0 {
 		s.HoldUntil = p.due(rt)
 	}
@@ -245,7 +253,7 @@ func (p *pair) cancel(rt *rapid.T) {
 	})
 }
 
-func (p *pair) move(rt *rapid.T) { p.moveTo(p.ref(rt), p.due(rt)) }
+func (p *pair) move(rt *rapid.T) { p.moveTo(p.ref(rt), p.when(rt)) }
 
 func (p *pair) moveTo(ref schedule.Ref, due int64) {
 	p.a.Helper()

@@ -19,6 +19,8 @@ var lockChecks = []check{
 	{"ReleaseTwiceIsLikeOnce", releaseTwice},
 	{"OfSeveralInOneCall", locksInOneCall},
 	{"IsHeldForAdopted", lockAdopted},
+	{"IsHeldForEveryAdopted", lockInherited},
+	{"IsHeldForManyAdopted", lockOfMany},
 }
 
 // want asks for the lock until a minute from now.
@@ -218,4 +220,64 @@ func lockAdopted(f *fixture) {
 	f.expectPlace(second.Ref(), schedule.Leased)
 	f.release(schedule.Unlock{Lock: "k", ID: second.ID, Token: "tc"}, "")
 	f.release(schedule.Unlock{Lock: "k", ID: running.ID, Token: "ta"}, other)
+}
+
+// lockInherited: attempts that have ended, but whose results are not committed, are adopted beside the one that runs. Nobody can
+// tell which it is, so that the lock is held until the last of them has let it go, or its time is over.
+func lockInherited(f *fixture) {
+	other := f.id()
+	var ids []string
+	adopt := func(until int64) {
+		item := f.item(0, 0)
+		item.Lock = "k"
+		a := schedule.Adoption{Item: item, Token: "t", Until: until}
+		for range 2 {
+			f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{a}))
+		}
+		ids = append(ids, item.ID)
+	}
+	unlock := func(i int) schedule.Unlock { return schedule.Unlock{Lock: "k", ID: ids[i], Token: "t"} }
+	start := f.Now()
+	for _, until := range []int64{start + 60_000, start + 50_000, start + 70_000, start + 60_000, start + 80_000} {
+		adopt(until)
+	}
+	f.acquire(f.want("k", other, "to"), false)
+	f.release(unlock(3), "")
+	f.release(unlock(0), "")
+	f.acquire(f.want("k", other, "to"), false)
+	renewed := f.want("k", ids[1], "t")
+	renewed.Until = start + 50_000
+	f.acquire(renewed, true)
+	f.release(unlock(0), "") // once more
+	// The one that has it is lost, and so is the next.
+	f.pass(55 * time.Second)
+	if reply := f.acquire(f.want("k", other, "to"), false); reply.HeldUntil < start+70_000 || reply.HeldUntil > start+70_500 {
+		f.Fatalf("the lock is held until %d, want %d to half a second after", reply.HeldUntil, start+70_000)
+	}
+	f.release(unlock(1), "")
+	f.pass(20 * time.Second)
+	f.acquire(f.want("k", other, "to"), false)
+	f.release(unlock(4), other)
+	f.acquire(f.want("k", other, "to"), true)
+}
+
+// lockOfMany: beyond what an index counts, a lock is held until the last of all of them would have ended.
+func lockOfMany(f *fixture) {
+	const n = 100
+	other, start := f.id(), f.Now()
+	adoptions := make([]schedule.Adoption, n)
+	for i := range adoptions {
+		item := f.item(0, 0)
+		item.Lock = "k"
+		adoptions[i] = schedule.Adoption{Item: item, Token: "t", Until: start + 60_000 + int64(i%10)*1000}
+	}
+	f.no(f.Index.Adopt(f.ctx, adoptions))
+	for i := range n - 1 {
+		f.release(schedule.Unlock{Lock: "k", ID: adoptions[i].ID, Token: "t"}, "")
+	}
+	f.acquire(f.want("k", other, "to"), false)
+	f.pass(68 * time.Second)
+	f.acquire(f.want("k", other, "to"), false)
+	f.pass(2 * time.Second)
+	f.acquire(f.want("k", other, "to"), true)
 }

@@ -57,6 +57,7 @@ type world struct {
 	batches   map[string][]schedule.Lease // by owner, as last claimed
 	oldTokens []string
 	locks     map[string]*lockModel
+	mark      schedule.Watermark
 }
 
 func model(t *testing.T, h Harness) {
@@ -80,6 +81,8 @@ func model(t *testing.T, h Harness) {
 			"move":    act(w.randomMove),
 			"adopt":   act(w.randomAdopt),
 			"setting": act(w.randomSetting),
+			"horizon": act(w.randomHorizon),
+			"loaded":  act(w.randomLoaded),
 			"acquire": act(w.randomAcquire),
 			"release": act(w.randomRelease),
 			"advance": act(w.randomAdvance),
@@ -94,6 +97,7 @@ func newWorld(f *fixture, limit int) *world {
 	w := &world{
 		fixture: f, limit: limit, records: make(map[string]*record), paths: make(map[int64]*path),
 		last: make(map[string]schedule.ClaimRequest), batches: make(map[string][]schedule.Lease), locks: make(map[string]*lockModel),
+		mark: schedule.Watermark{At: schedule.Forever, Loaded: schedule.Forever},
 	}
 	for _, lane := range f.lanes[:modelLanes] {
 		w.paths[lane] = &path{pace: schedule.StartConcurrency}
@@ -149,13 +153,16 @@ func (w *world) randomEnsure(rt *rapid.T) {
 	for range rapid.IntRange(1, 12).Draw(rt, "items") {
 		items = append(items, w.drawItem(rt))
 	}
+	before := w.Now()
 	for i, got := range w.ensure(items...) {
 		r := w.records[items[i].ID]
 		if r == nil {
 			if got != (schedule.Position{}) {
 				w.Fatalf("%s is absent, but ensure answered %v", items[i].ID, got)
 			}
-			w.records[items[i].ID] = &record{Item: items[i], lo: items[i].Due, hi: items[i].Due}
+			if !w.leftOut(items[i].Ref(), items[i].Due, before) {
+				w.records[items[i].ID] = &record{Item: items[i], lo: items[i].Due, hi: items[i].Due}
+			}
 			continue
 		}
 		w.expectPosition(r, got)
@@ -211,6 +218,9 @@ func (w *world) randomMove(rt *rapid.T) {
 		return
 	}
 	r.Due, r.lo, r.hi, r.ripe = due, due, due, false
+	if w.leftOut(ref, due, before) {
+		delete(w.records, ref.ID)
+	}
 	end := w.path(r.Lane).blockedUntil()
 	switch {
 	case end > after && got[0] != schedule.MovedHeld, end <= before && got[0] != schedule.MovedIt:

@@ -17,6 +17,7 @@ func (w *world) randomClaim(rt *rapid.T) {
 	req.MaxTimingOut = rapid.SampledFrom([]int{0, 1, 256}).Draw(rt, "max timing out")
 	req.Lease = rapid.SampledFrom([]time.Duration{10 * time.Second, time.Minute}).Draw(rt, "lease")
 	req.LaneLimit = w.limit
+	req.Allowances = w.drawAllowances(rt)
 	c := w.claim(req)
 	w.checkReaped(c)
 	w.checkOrder(c)
@@ -38,6 +39,37 @@ func (w *world) randomClaim(rt *rapid.T) {
 	w.checkNext(c)
 	w.last[req.Owner], w.batches[req.Owner] = req, c.Leases
 	w.oldTokens = append(w.oldTokens, req.Token)
+}
+
+// drawAllowances draws allowances for some lanes.
+func (w *world) drawAllowances(rt *rapid.T) (all []schedule.Allowance) {
+	for _, lane := range w.lanes[:modelLanes] {
+		if rapid.IntRange(0, 3).Draw(rt, "allow") == 0 {
+			all = append(all, schedule.Allowance{
+				Lane:   lane,
+				Credit: rapid.SampledFrom([]int{0, 1, 4}).Draw(rt, "credit"),
+				Ahead:  rapid.SampledFrom([]int{0, 1, 9}).Draw(rt, "ahead"),
+			})
+		}
+	}
+	return all
+}
+
+// room returns how many more of the lane's items the claim may lease within its concurrency, which may be less than none,
+// and in all.
+func (w *world) room(req schedule.ClaimRequest, lane int64) (within, all int) {
+	p := w.path(lane)
+	within = w.concurrency(p) - w.inflight(lane)
+	for _, a := range req.Allowances {
+		if a.Lane != lane {
+			continue
+		}
+		within += a.Credit
+		if p.health == schedule.Answering {
+			return within, within + a.Ahead
+		}
+	}
+	return within, within
 }
 
 // checkReaped: exactly the expired leases went back, each to be due within the jitter. What is due is promoted then.
@@ -103,8 +135,13 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 	if p.blockedUntil() > c.Now {
 		w.Fatalf("%s was claimed at %d, but its lane is held until %d", l.ID, c.Now, p.blockedUntil())
 	}
-	if n := w.inflight(r.Lane); n >= w.concurrency(p) {
-		w.Fatalf("%s was claimed beside %d others; the lane's concurrency is %d", l.ID, n, w.concurrency(p))
+	within, all := w.room(req, r.Lane)
+	if all <= 0 {
+		w.Fatalf("%s was claimed beside %d others; the lane's concurrency is %d, the allowances %+v",
+			l.ID, w.inflight(r.Lane), w.concurrency(p), req.Allowances)
+	}
+	if l.Ahead != (within <= 0) {
+		w.Fatalf("%s says ahead %t, with room for %d and %d", l.ID, l.Ahead, within, all)
 	}
 	if l.Lane != r.Lane || l.Lock != r.Lock || l.Retry != r.Retry || l.Due < r.lo || l.Due > r.hi {
 		w.Fatalf("claimed %+v of %+v", l, *r)
@@ -128,18 +165,26 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 // checkRest: what is due and was not claimed had a reason, and More says whether there was room wanting.
 func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncertain, timingOut int) {
 	w.Helper()
-	left := false
+	left, waiting, maybeWaiting := false, false, false
 	for _, r := range w.sortedRecords() {
 		p := w.path(r.Lane)
 		surely, maybe := r.due(c.Now)
-		if r.leased || !maybe || p.blockedUntil() > c.Now || w.inflight(r.Lane) >= w.concurrency(p) {
+		if r.leased || !maybe {
 			continue
 		}
-		if !surely { // the index knows better whether it is due
-			left = left || c.More
+		waiting, maybeWaiting = waiting || surely, true
+		if p.blockedUntil() > c.Now {
 			continue
 		}
-		left = true
+		full := w.inflight(r.Lane) >= w.concurrency(p) // once the allowances are over
+		if !surely {                                   // the index knows better whether it is due
+			left = left || c.More && !full
+			continue
+		}
+		left = left || !full
+		if _, all := w.room(req, r.Lane); all <= 0 {
+			continue
+		}
 		spent := p.health != schedule.Answering && uncertain >= req.MaxUncertain ||
 			p.health == schedule.TimingOut && timingOut >= req.MaxTimingOut
 		if len(c.Leases) < req.Max && !spent {
@@ -148,6 +193,9 @@ func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncerta
 	}
 	if c.More != left {
 		w.Fatalf("the claim says more %t, want %t", c.More, left)
+	}
+	if c.Waiting && (c.More || !maybeWaiting) || !c.Waiting && !c.More && waiting {
+		w.Fatalf("the claim says more %t and waiting %t; some wait: %t, or perhaps: %t", c.More, c.Waiting, waiting, maybeWaiting)
 	}
 }
 
@@ -230,13 +278,18 @@ func (w *world) randomFinish(rt *rapid.T) {
 func (w *world) applySettlement(s schedule.Settlement) {
 	w.Helper()
 	r := w.records[s.ID]
+	before := w.Now()
 	switch {
 	case r != nil && r.leased && r.token == s.Token:
 		w.expectSettled(s, schedule.Applied)
-		w.endLease(r, s)
+		w.endLease(r, s, before)
 	case s.Won && (r == nil || !r.leased):
 		w.expectSettled(s, schedule.Applied)
 		if s.Outcome == schedule.Ack || s.Outcome == schedule.Bury {
+			delete(w.records, s.ID)
+			break
+		}
+		if w.leftOut(s.Ref(), s.Due, before) {
 			delete(w.records, s.ID)
 			break
 		}
@@ -257,7 +310,7 @@ func (w *world) applySettlement(s schedule.Settlement) {
 }
 
 // endLease is what a settlement with the right token does.
-func (w *world) endLease(r *record, s schedule.Settlement) {
+func (w *world) endLease(r *record, s schedule.Settlement, before int64) {
 	p := w.path(r.Lane)
 	switch s.Signal {
 	case schedule.Answered:
@@ -276,6 +329,10 @@ func (w *world) endLease(r *record, s schedule.Settlement) {
 		r.diverts = -1
 	} else if moved != 0 {
 		due = min(due, moved)
+	}
+	if w.leftOut(r.Ref(), due, before) {
+		delete(w.records, r.ID)
+		return
 	}
 	r.Lock, r.Retry = s.Lock, s.Retry
 	r.Due, r.lo, r.hi = due, due, due

@@ -58,9 +58,18 @@ type Signals interface {
 	Run(ctx context.Context) error
 }
 
+// Horizon is how far ahead an index holds items.
+type Horizon interface {
+	ShardOf(lane int64) int
+	Watermark(ctx context.Context, shard int) (schedule.Watermark, error)
+	MoveWatermark(ctx context.Context, shard int, a schedule.Advance) (schedule.Watermark, error)
+	Loaded(ctx context.Context, shard int, token string, until int64) (schedule.Watermark, error)
+}
+
 // Index is all of an index.
 type Index interface {
 	Queue
+	Horizon
 	Lookup
 	Locks
 	Upkeep
@@ -90,8 +99,10 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Settle", settleChecks},
 		{"Move", moveChecks},
 		{"Lane", laneChecks},
+		{"Allowance", allowanceChecks},
 		{"Fairness", fairnessChecks},
 		{"Lock", lockChecks},
+		{"Horizon", horizonChecks},
 		{"Upkeep", upkeepChecks},
 		{"Hint", hintChecks},
 		{"Clock", clockChecks},

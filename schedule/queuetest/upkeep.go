@@ -52,6 +52,12 @@ func (f *fixture) everyOperation(ctx context.Context, got func(name string, err 
 	got("scan", err)
 	_, err = f.Index.Stats(ctx, 0)
 	got("stats", err)
+	_, err = f.Index.Watermark(ctx, 0)
+	got("watermark", err)
+	_, err = f.Index.MoveWatermark(ctx, 0, schedule.Advance{Horizon: time.Hour, Token: "t"})
+	got("move watermark", err)
+	_, err = f.Index.Loaded(ctx, 0, "t", 1)
+	got("loaded", err)
 }
 
 func foreignGeneration(f *fixture) {

@@ -2,10 +2,15 @@ package redisq_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
@@ -13,10 +18,11 @@ import (
 )
 
 // BenchmarkIndex measures one caller on a server of its own: ensure by the thousand, claim and settle by 64, beside so
-// many pending items in so many lanes. The medians are of whole calls.
+// many pending items in so many lanes. The medians are of whole calls. What a pending item takes of the server's memory is measured
+// beside it. DISPATCHER_BENCH_PENDING and DISPATCHER_BENCH_LANES are lists of other numbers, as make bench-scale gives.
 func BenchmarkIndex(b *testing.B) {
-	for _, pending := range []int{1_000, 1_000_000} {
-		for _, lanes := range []int{1, 1_000} {
+	for _, pending := range queuetest.BenchSizes(b, "DISPATCHER_BENCH_PENDING", 1_000, 1_000_000) {
+		for _, lanes := range queuetest.BenchSizes(b, "DISPATCHER_BENCH_LANES", 1, 1_000) {
 			b.Run(fmt.Sprintf("pending=%d/lanes=%d", pending, lanes), func(b *testing.B) { bench(b, pending, lanes) })
 		}
 	}
@@ -24,18 +30,23 @@ func BenchmarkIndex(b *testing.B) {
 
 func bench(b *testing.B, pending, lanes int) {
 	ctx := context.Background()
-	ix := open(b, queuetest.StartRedis(b), 1)
+	url := queuetest.StartRedis(b)
+	ix := open(b, url, 1)
 	reset(b, ix, 1)
-	var limits []schedule.LaneSetting
-	for lane := range lanes {
-		limits = append(limits, schedule.LaneSetting{Lane: int64(lane + 1), Limit: 1000, Version: 1})
-	}
-	if err := ix.SetLanes(ctx, limits); err != nil {
-		b.Fatal(err)
+	for first := 0; first < lanes; first += schedule.MaxBatch {
+		var limits []schedule.LaneSetting
+		for lane := first; lane < min(first+schedule.MaxBatch, lanes); lane++ {
+			limits = append(limits, schedule.LaneSetting{Lane: int64(lane + 1), Limit: 1000, Version: 1})
+		}
+		if err := ix.SetLanes(ctx, limits); err != nil {
+			b.Fatal(err)
+		}
 	}
 	now := time.Now().UnixMilli() - 2000 // the due times of a thousand items are a second apart
 	n := 0
+	empty := usedMemory(b, url)
 	fill(b, ix, &n, pending, lanes, now+3600_000)
+	perItem := float64(usedMemory(b, url)-empty) / float64(pending)
 
 	var ensures, claims, settles []time.Duration
 	timed := func(into *[]time.Duration, call func() error) {
@@ -67,9 +78,34 @@ func bench(b *testing.B, pending, lanes int) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(perItem, "B/pending")
 	report(b, "ensure-960", ensures, 960)
 	report(b, "claim-64", claims, 64)
 	report(b, "settle-64", settles, 64)
+}
+
+// usedMemory is what the server says that it has allocated.
+func usedMemory(b *testing.B, url string) (bytes int64) {
+	b.Helper()
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	text, err := client.Info(context.Background(), "memory").Result()
+	if err = errors.Join(err, client.Close()); err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, "used_memory:"); found {
+			if bytes, err = strconv.ParseInt(strings.TrimSpace(value), 10, 64); err != nil {
+				b.Fatal(err)
+			}
+			return bytes
+		}
+	}
+	b.Fatal("INFO names no used_memory")
+	return 0
 }
 
 func report(b *testing.B, name string, times []time.Duration, n int) {

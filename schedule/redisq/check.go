@@ -3,6 +3,7 @@ package redisq
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,6 +119,9 @@ func checkUnlock(u schedule.Unlock) error {
 	return checkToken(u.Token)
 }
 
+// maxAllowed is the most credit, and the most ahead, of an allowance.
+const maxAllowed = 100_000
+
 func checkClaim(r schedule.ClaimRequest) error {
 	var err error
 	switch {
@@ -131,6 +135,14 @@ func checkClaim(r schedule.ClaimRequest) error {
 		err = invalid("lease", r.Lease)
 	case r.LaneLimit < 1:
 		err = invalid("lane limit", r.LaneLimit)
+	case len(r.Allowances) > schedule.MaxAllowances:
+		err = invalid("allowances", len(r.Allowances))
+	}
+	for i, a := range r.Allowances {
+		if a.Lane < 1 || a.Credit < 0 || a.Credit > maxAllowed || a.Ahead < 0 || a.Ahead > maxAllowed ||
+			slices.ContainsFunc(r.Allowances[:i], func(b schedule.Allowance) bool { return b.Lane == a.Lane }) {
+			err = invalid("allowance", a)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)

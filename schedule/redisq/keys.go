@@ -25,7 +25,7 @@ var keyNames = map[string]string{
 	"CLAIMS":     "claims",             // HASH: id → health, lane, token, remembered movement; of leased ones only
 	"OWNERS":     "owners",             // HASH: owner → token and ids of its last claim
 	"SEEN":       "seen",               // ZSET: owner → time of its last claim, on the steady clock
-	"LOCKS":      "locks",              // HASH: lock → until (on the steady clock), id, token
+	"LOCKS":      "locks",              // HASH: lock → until (on the steady clock), id, token; of its heirs, too
 	"WAITERS":    "waiters",            // ZSET of score 0: lock, place, id, lane
 	"WAITING":    "waiting",            // HASH: id → its entry in waiters; lock → for whom it is kept
 	"QUARANTINE": "quarantine",         // HASH: id → what could not be read

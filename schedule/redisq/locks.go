@@ -17,7 +17,7 @@ func (ix *Index) Acquire(ctx context.Context, requests []schedule.LockRequest) (
 		check:   func(i int) error { return checkLock(requests[i]) },
 		shardOf: func(i int) int { return shardOfLock(requests[i].Lock, len(ix.keys)) },
 		idOf:    unlike,
-		fixed:   []any{"take"},
+		fixed:   []any{"take", schedule.MaxHeirs},
 		element: func(i int) []any { return lockArgs(requests[i]) },
 		read: func(i int, r *reply) {
 			replies[i] = schedule.LockReply{Acquired: r.int() == 1, HeldUntil: r.int()}

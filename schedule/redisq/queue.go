@@ -34,23 +34,30 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	if err := checkClaim(req); err != nil {
 		return schedule.Claimed{}, err
 	}
-	r, err := ix.call(ctx, "claim", shard, req.Owner, req.Token, req.Max,
+	args := make([]any, 0, 7+3*len(req.Allowances))
+	args = append(args, req.Owner, req.Token, req.Max,
 		max(req.MaxUncertain, 0), max(req.MaxTimingOut, 0), moment(int64(req.Lease/time.Millisecond)), req.LaneLimit)
+	for _, a := range req.Allowances {
+		if ix.ShardOf(a.Lane) == shard {
+			args = append(args, encodeLane(a.Lane), a.Credit, a.Ahead)
+		}
+	}
+	r, err := ix.call(ctx, "claim", shard, args...)
 	if err != nil {
 		return schedule.Claimed{}, err
 	}
 	claimed := schedule.Claimed{
-		Tick: r.tick(), More: r.int() == 1, Reaped: int(r.int()), Quarantined: int(r.int()),
+		Tick: r.tick(), More: r.int() == 1, Waiting: r.int() == 1, Reaped: int(r.int()), Quarantined: int(r.int()),
 	}
 	for r.more() {
 		id, record := r.text(), r.text()
-		health, until := schedule.Health(r.int()), r.int()
+		health, until := r.int(), r.int()
 		it, diverts, err := decodeRecord(id, record)
 		if err != nil && r.err == nil {
 			r.err = err
 		}
 		claimed.Leases = append(claimed.Leases, schedule.Lease{
-			Item: it, Token: req.Token, Until: until, Diverts: diverts, Health: health,
+			Item: it, Token: req.Token, Until: until, Diverts: diverts, Health: schedule.Health(health % ahead), Ahead: health >= ahead,
 		})
 	}
 	if err := r.done(); err != nil {
@@ -58,6 +65,9 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	}
 	return claimed, nil
 }
+
+// ahead is added to the health of leases that are beyond their lane's concurrency.
+const ahead = 3
 
 // outcomes are the names of outcomes in scripts, which are also those of their counters.
 var outcomes = map[schedule.Outcome]string{

@@ -34,8 +34,8 @@ func (ix *Index) Open(ctx context.Context, shard int) error {
 	return r.done()
 }
 
-// Adopt puts running attempts in as leased and their locks as held. What is leased under another token, and a lock that
-// another attempt holds, are left as they are.
+// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is. A
+// lock that another attempt holds passes on to the adopted one when that one lets it go.
 func (ix *Index) Adopt(ctx context.Context, adoptions []schedule.Adoption) error {
 	err := ix.spread(ctx, spreading{
 		operation: "adopt", n: len(adoptions),
@@ -61,7 +61,7 @@ func (ix *Index) Adopt(ctx context.Context, adoptions []schedule.Adoption) error
 		check:   func(i int) error { return checkLock(locked[i]) },
 		shardOf: func(i int) int { return shardOfLock(locked[i].Lock, len(ix.keys)) },
 		idOf:    unlike,
-		fixed:   []any{"adopt"},
+		fixed:   []any{"adopt", schedule.MaxHeirs},
 		element: func(i int) []any { return lockArgs(locked[i]) },
 		read:    func(_ int, r *reply) { r.int(); r.int() },
 	})

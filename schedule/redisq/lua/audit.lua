@@ -171,10 +171,9 @@ local function audit_lanes()
 end
 
 local function audit_locks()
-  local names, holders = page('HSCAN', LOCKS)
-  for i, name in ipairs(names) do
-    local till = tonumber(string.match(holders[i], '^(%d+) '))
-    if not till or till <= steady then
+  local names = page('HSCAN', LOCKS)
+  for _, name in ipairs(names) do
+    if #holders_of(name) == 0 then
       call('HDEL', LOCKS, name)
     end
   end
@@ -192,7 +191,7 @@ local function audit_waiters()
     elseif scores[i] ~= '0' then
       mend()
       call('ZADD', WAITERS, 0, place) -- the order is that of the text
-    elseif joined < steady - DAY and not holder_of(lock) then
+    elseif joined < steady - DAY and #holders_of(lock) == 0 then
       leave(lock, id)
     end
   end

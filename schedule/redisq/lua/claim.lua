@@ -1,7 +1,11 @@
 -- claim reaps, promotes and leases; a repetition of the owner's last claim gives the same batch again.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT
--- Reply: now, next, seq, more, reaped, quarantined; for each lease: id, record, health, until
+-- EACH: lane credit ahead
+-- Lane as records write it; credit is how many of the owner's leases in it do not count, ahead how many may be given
+-- beyond its concurrency.
+-- Reply: now, next, seq, more, waiting, reaped, quarantined; for each lease: id, record, health (and 3 if it is beyond the
+-- lane's concurrency), until
 -- Uses: begin records changes lanes events
 local MAX_REAP, MAX_PROMOTE, MAX_UNBLOCK, MAX_VISITS, QUANTUM, FRESH_SHARE = 100, 1000, 256, 512, 8, 3
 local MAX_OWNERS, OWNER_REST = 1024, 86400000
@@ -27,7 +31,7 @@ local function again()
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
     local health, _, token = decode_claim(claim)
     if token == TOKEN and ends[i] and decode(records[i]) then
-      leases[#leases + 1] = {ids[i], records[i], tonumber(health), wall(tonumber(ends[i]))}
+      leases[#leases + 1] = {ids[i], records[i], tonumber(health) + 3, wall(tonumber(ends[i]))}
     end
   end
   return leases
@@ -98,10 +102,28 @@ local function unblock()
   end
 end
 
+-- allow gives lanes their allowances, which end with this claim.
+local allowed, credits, aheads = column(1), column(2), column(3)
+
+local function allow()
+  load(allowed)
+  for i, lane in ipairs(allowed) do
+    local n = touch(lane)
+    n.credit, n.ahead = tonumber(credits[i]), tonumber(aheads[i])
+  end
+end
+
+local function disallow()
+  for _, lane in ipairs(allowed) do
+    local n = touch(lane)
+    n.credit, n.ahead = nil, nil
+  end
+end
+
 local left, uncertain, timing_out = tonumber(MAX), tonumber(MAX_UNCERTAIN), tonumber(MAX_TIMING_OUT)
 
--- room returns how many items lanes of that health may still give.
-local function room(health)
+-- share returns how many items lanes of that health may still give.
+local function share(health)
   if health == 1 then
     return left
   elseif health == 0 then
@@ -139,7 +161,7 @@ local served = {} -- lanes that gave and can give again
 local function lowest()
   local best, at, stream, index
   for health = 0, 2 do
-    if room(health) > 0 then
+    if share(health) > 0 then
       local lane, score = peek_stream(health)
       if lane and (not best or score < at or score == at and lane < best) then
         best, at, stream = lane, score, health
@@ -147,7 +169,7 @@ local function lowest()
     end
   end
   for i, n in ipairs(served) do
-    if room(n.health) > 0 and (not best or n.virtual < at or n.virtual == at and n.lane < best) then
+    if share(n.health) > 0 and (not best or n.virtual < at or n.virtual == at and n.lane < best) then
       best, at, index = n.lane, n.virtual, i
     end
   end
@@ -201,7 +223,8 @@ local picked = {} -- members of READY
 
 -- serve takes up to a quantum of the lane's items: three fresh ones for each retry while both kinds wait.
 local function serve(n)
-  local most = math.min(QUANTUM, room(n.health), concurrency(n) - n.leases)
+  local within, all = room(n)
+  local most = math.min(QUANTUM, share(n.health), all)
   if most <= 0 then
     return -- it is full; place_lanes takes it out of the runnable ones
   end
@@ -223,7 +246,7 @@ local function serve(n)
       break
     end
     q.at = q.at + 1
-    picked[#picked + 1] = {q.items[q.at], n}
+    picked[#picked + 1] = {q.items[q.at], n, taken >= within and 3 or 0}
     taken = taken + 1
   end
   n.virtual, n.leases, left = n.virtual + taken, n.leases + taken, left - taken
@@ -234,7 +257,7 @@ local function serve(n)
     timing_out = timing_out - taken
   end
   n.waiting = fresh.at < #fresh.items or retry.at < #retry.items
-  if n.waiting and n.leases < concurrency(n) then
+  if n.waiting and has_room(n) then
     served[#served + 1] = n
   end
 end
@@ -266,7 +289,7 @@ local function lease(untilms)
     if due and lane .. kind .. due .. id == member then
       add(put.leases, text(untilms), id)
       add(put.claims, id, n.health .. lane .. '.' .. TOKEN)
-      leases[#leases + 1] = {id, record, n.health, wall(untilms)}
+      leases[#leases + 1] = {id, record, n.health + picked[i][3], wall(untilms)}
     else
       release(n)
       if not due then
@@ -304,10 +327,12 @@ if not leases then
   reaped = reap()
   promote()
   unblock()
+  allow()
   place_lanes()
   local before = virtual
   pick()
   leases = lease(steadily(now + LEASE))
+  disallow()
   place_lanes()
   remember(leases)
   if state[5] ~= LANE_LIMIT then
@@ -326,7 +351,8 @@ for health = 0, 2 do
 end
 local reply = commit()
 reply[2] = next < HUGE and next or 0
-reply[4], reply[5], reply[6] = more and 1 or 0, reaped, quarantined
+local waits = not more and call('ZCARD', READY) > 0
+reply[4], reply[5], reply[6], reply[7] = more and 1 or 0, waits and 1 or 0, reaped, quarantined
 for _, l in ipairs(leases) do
   reply[#reply + 1] = l[1]
   reply[#reply + 1] = l[2]

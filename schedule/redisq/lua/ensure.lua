@@ -1,5 +1,5 @@
--- ensure adds to the delay set what is absent, and changes nothing that is present. An item that has lost its place, or the
--- end of its lease, because a key of the shard is gone, gets it back.
+-- ensure adds to the delay set what is absent and not due beyond the watermark, and changes nothing that is present. An item
+-- that has lost its place, or the end of its lease, because a key of the shard is gone, gets it back.
 -- KEYS: META DELAY READY RECORDS BLOCKED HELD LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id record
@@ -12,7 +12,7 @@ keep_clock()
 local ids, wanted = column(1), column(2)
 local records = fetch('HMGET', RECORDS, ids)
 local places, ends = places_of(ids, records)
-local delays, additions, leases, replies = {}, {}, {}, {}
+local delays, additions, leases, replies, beyond = {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local record, place, due = records[i], places[i], nil
   if record then
@@ -34,10 +34,14 @@ for i, id in ipairs(ids) do
     if when == 0 then
       when, encoded = now, hex(now) .. string.sub(encoded, 12)
     end
-    delays[#delays + 1] = text(when)
-    delays[#delays + 1] = id
-    additions[#additions + 1] = id
-    additions[#additions + 1] = encoded
+    if when > farthest then
+      beyond[#beyond + 1] = records[i] and id or nil
+    else
+      delays[#delays + 1] = text(when)
+      delays[#delays + 1] = id
+      additions[#additions + 1] = id
+      additions[#additions + 1] = encoded
+    end
   end
   replies[#replies + 1] = place
   replies[#replies + 1] = place > 0 and due and tonumber(due, 16) or 0
@@ -45,6 +49,7 @@ end
 variadic('HSET', RECORDS, additions)
 variadic('ZADD', DELAY, delays)
 variadic('ZADD', LEASES, leases)
+variadic('HDEL', RECORDS, beyond)
 
 local reply = announce(false)
 for _, one in ipairs(replies) do

@@ -35,16 +35,22 @@ for i = FIRST, #ARGV, STRIDE do
   for _, gone in ipairs(ids_of(ARGV[i + 3])) do
     leave(lock, gone)
   end
-  local till, holder, holder_token = holder_of(lock)
+  local holders = holders_of(lock)
+  local mine = place_of(holders, id, token)
+  if mine then
+    table.remove(holders, mine)
+  end
   local waiter, lane
-  if not till or holder == id and holder_token == token then
+  if #holders == 0 then
     waiter, lane = next_waiter(lock, ids_of(ARGV[i + 4]))
     if waiter then
       call('HSET', WAITING, lock, text(steady + KEEP) .. ' ' .. waiter)
     else
       call('HDEL', WAITING, lock)
     end
-    call('HDEL', LOCKS, lock)
+  end
+  if mine or #holders == 0 then
+    hold(lock, holders)
   end
   replies[#replies + 1] = waiter or ''
   replies[#replies + 1] = lane or ''

@@ -8,7 +8,7 @@ local call = redis.call
 local HUGE = 9007199254740991 -- 2^53 - 1: the latest time, and "no limit"
 local STEP_BACK, GAP = 5000, 10000 -- ms; what is more is a jump: ADR 0006
 
-local state = call('HMGET', META, 'generation', 'clock', 'armed', 'virtual', 'limit', 'closed', 'skew', 'lanes')
+local state = call('HMGET', META, 'generation', 'clock', 'armed', 'virtual', 'limit', 'closed', 'skew', 'lanes', 'watermark')
 if state[1] ~= GENERATION then
   return redis.error_reply('LOST generation is ' .. (state[1] or 'missing') .. ', expected ' .. GENERATION)
 end
@@ -27,6 +27,10 @@ elseif now < last then
   now = last
 end
 local steady = now + skew
+
+-- What is due later than that is left out: it is beyond the shard's watermark, if there is one, and not due soon either.
+local AHEAD = 120000 -- ms
+local farthest = state[9] and math.max(tonumber(state[9]) or HUGE, now + AHEAD) or HUGE
 
 local counts = {} -- counters of META that this script adds to
 

@@ -13,8 +13,13 @@ local function add(list, a, b)
   list[#list + 1] = b
 end
 
--- postpone puts an id into the delay set with that record.
+-- postpone puts an id into the delay set with that record; if it is due beyond the watermark, it goes instead.
 local function postpone(id, due, record)
+  if due > farthest then
+    add(cut.delay, id)
+    add(cut.records, id)
+    return
+  end
   add(put.delay, text(due), id)
   add(put.records, id, record)
 end

@@ -73,6 +73,19 @@ local function concurrency(n)
   return math.min(n.pace > 0 and n.pace or START, cap(n))
 end
 
+-- room returns how many more of the lane's items may be leased: n.credit of its leases do not count, and n.ahead may be
+-- given beyond its concurrency, if a claim has set them.
+local function room(n)
+  local within = concurrency(n) - n.leases + (n.credit or 0)
+  return within, within + (n.health == 1 and n.ahead or 0)
+end
+
+-- has_room says whether one more may be leased.
+local function has_room(n)
+  local _, all = room(n)
+  return all > 0
+end
+
 -- learn adapts the lane to what an ended attempt said of it: 1 answered, 2 timed out.
 local function learn(n, signal)
   if signal == '1' then
@@ -123,7 +136,7 @@ local function place_lanes()
     if n.home ~= n.health then
       table.insert(leave[n.home], n.lane)
     end
-    if n.waiting and not blocked and n.leases < concurrency(n) then
+    if n.waiting and not blocked and has_room(n) then
       table.insert(into[n.health], n.lane)
     else
       table.insert(leave[n.health], n.lane)

@@ -1,15 +1,41 @@
 -- locks reads and writes holders and waiters. Needs begin, LOCKS, WAITERS, WAITING.
 --
--- LOCKS has for each lock "until id token". WAITERS has a place for each waiter: lock, ":", when it joined, ":", id,
+-- LOCKS has for each lock "until id token" of its holder, and then the same of each heir: an attempt that was adopted while
+-- another had the lock, and that has it next. WAITERS has a place for each waiter: lock, ":", when it joined, ":", id,
 -- lane; in each lock's order. WAITING has for each waiter's id its place, and for each lock that is kept for a waiter
 -- "until id": ids have 26 characters, locks at most 22. All times are of the steady clock.
 
--- holder_of returns until, id and token of a lock that is held at present.
-local function holder_of(lock)
-  local till, id, token = string.match(call('HGET', LOCKS, lock) or '', '^(%d+) (%w+) ([%w_-]+)$')
-  till = tonumber(till)
-  if till and till > steady then
-    return till, id, token
+-- holders_of returns those who have a lock, one after the other: the holder, its heirs. Whose time is over is left out.
+local function holders_of(lock)
+  local holders = {}
+  for till, id, token in string.gmatch(call('HGET', LOCKS, lock) or '', '(%d+) (%w+) ([%w_-]+)') do
+    till = tonumber(till)
+    if till > steady then
+      holders[#holders + 1] = { till = till, id = id, token = token }
+    end
+  end
+  return holders
+end
+
+-- hold writes those who have a lock; none: it is free.
+local function hold(lock, holders)
+  local parts = {}
+  for i, one in ipairs(holders) do
+    parts[i] = text(one.till) .. ' ' .. one.id .. ' ' .. one.token
+  end
+  if #parts == 0 then
+    call('HDEL', LOCKS, lock)
+  else
+    call('HSET', LOCKS, lock, table.concat(parts, ' '))
+  end
+end
+
+-- place_of returns at which place among the holders an attempt is.
+local function place_of(holders, id, token)
+  for i, one in ipairs(holders) do
+    if one.id == id and one.token == token then
+      return i
+    end
   end
 end
 
