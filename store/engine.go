@@ -54,6 +54,9 @@ type StampClaim struct {
 
 // A Stamped is a row that was claimed.
 type Stamped struct {
+	// Callback has what an attempt and its result need, and nothing else: of who sent it and why (Kind, Topic, Ref, LockKey, Labels,
+	// Version), of its past (Reason, LastStatus, the times of its making and change) and of how a cancel or a retry by hand is to end,
+	// nothing is read.
 	Callback
 	Body []byte
 	// Lost: the claim before ended without a result; its attempt was recorded as crashed with this stamp.
@@ -93,6 +96,8 @@ type Result struct {
 	FreeRetry bool
 	// KeepCrashCount leaves the count of claims without result as it is (a panic); any other result resets it.
 	KeepCrashCount bool
+	// Stamped is the row as it was claimed, so that it need not be read again; nil where that is not known.
+	Stamped *Stamped
 }
 
 // A Committed is what became of a result.

@@ -26,7 +26,8 @@ type Filter struct {
 	Limit int
 }
 
-// A Page is a part of a list. Next is nil when it was the last.
+// A Page is a part of a list. Next is nil when it was the last. A page may have fewer callbacks than were asked for, even none, and
+// still have a Next.
 type Page struct {
 	Callbacks []Callback
 	Next      *Cursor

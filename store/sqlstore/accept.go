@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepte
 	own := make([]acceptEntry, len(drafts))
 	for i := range drafts {
 		own[i].draft = drafts[i]
-		if err := own[i].encode(); err != nil {
+		if err := own[i].encode(&db.written); err != nil {
 			own[i].fail(err)
 			continue
 		}
@@ -41,7 +40,11 @@ func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepte
 	}
 	accepted := make([]store.Accepted, len(drafts))
 	for i := range own {
-		accepted[i] = own[i].out
+		out := &own[i].out
+		accepted[i] = *out
+		if out.Err == nil && !out.Replayed && (drafts[i].Body != nil || out.Callback.PayloadID == "") {
+			db.fresh.add(&out.Callback, drafts[i].Body)
+		}
 	}
 	return accepted, nil
 }
@@ -180,7 +183,7 @@ func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptE
 		return nil, nil
 	}
 	known := make(map[idempotencyKey]heldKey)
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.each(func(rows scanner) error {
 		var k idempotencyKey
 		var h heldKey
 		if err := rows.Scan(&k.project, &k.route, &k.key, &h.fingerprint, &h.callbackID); err != nil {
@@ -239,7 +242,7 @@ func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.each(func(rows scanner) error {
 		r, err := t.db.scanCallback(rows)
 		found[r.ID] = r
 		return err
@@ -253,7 +256,7 @@ func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
 }
 
 // encode writes the structured parts of the draft as JSON text.
-func (e *acceptEntry) encode() error {
+func (e *acceptEntry) encode(w *written) error {
 	c := &e.draft.Callback
 	var errs [4]error
 	if len(c.Headers) > 0 {
@@ -262,8 +265,8 @@ func (e *acceptEntry) encode() error {
 	if len(c.Labels) > 0 {
 		e.labels, errs[1] = encode(c.Labels)
 	}
-	e.policy, errs[2] = encode(c.Policy)
-	e.success, errs[3] = encode(c.Success)
+	e.policy, errs[2] = w.policy(&c.Policy)
+	e.success, errs[3] = w.success(c.Success)
 	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("encode callback %s: %w", c.ID, err)
 	}

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 
@@ -32,55 +31,40 @@ const attemptColumns = `
 	response_truncated,
 	detail`
 
-// An attemptDetail is what of an attempt is stored as JSON.
-type attemptDetail struct {
-	Timings         store.Timings  `json:"timings"`
-	RequestHeaders  []store.Header `json:"request_headers,omitempty"`
-	ResponseHeaders []store.Header `json:"response_headers,omitempty"`
-	Rule            *store.Rule    `json:"rule,omitempty"`
-}
-
 // clean makes text out of what a receiver sent, so that no answer can keep a result from being committed: PostgreSQL
 // takes neither NUL nor invalid UTF-8.
 func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// attemptInput are the attempts as multi-row input. Its columns are named as the table's, in the same order.
-func attemptInput(attempts []*store.Attempt) ([]column, error) {
-	details := make([]string, len(attempts))
-	lateness := make([]float64, len(attempts))
-	for i, a := range attempts {
-		text, err := encode(attemptDetail{a.Timings, a.RequestHeaders, a.ResponseHeaders, a.Rule})
-		if err != nil {
-			return nil, fmt.Errorf("encode attempt %d of %s: %w", a.Number, a.CallbackID, err)
-		}
-		details[i], lateness[i] = text, a.Lateness
-	}
-	type att = *store.Attempt
-	return []column{
-		texts("callback_id", attempts, func(a att) string { return a.CallbackID }),
-		texts("project", attempts, func(a att) string { return a.Project }),
-		ints("number", attempts, func(a att) int64 { return int64(a.Number) }),
-		texts("trigger", attempts, func(a att) string { return string(a.Trigger) }),
-		texts("outcome", attempts, func(a att) string { return string(a.Outcome) }),
-		ints("charged", attempts, func(a att) int64 { return flag(a.Charged) }),
-		texts("class", attempts, func(a att) string { return string(a.Class) }),
-		ints("status", attempts, func(a att) int64 { return int64(a.Status) }),
-		texts("error", attempts, func(a att) string { return clean(a.Error) }),
-		ints("started_at", attempts, func(a att) int64 { return a.StartedAt }),
-		ints("ended_at", attempts, func(a att) int64 { return a.EndedAt }),
-		ints("due_at", attempts, func(a att) int64 { return a.DueAt }),
-		{name: "lateness", reals: lateness},
-		ints("next_due_at", attempts, func(a att) int64 { return a.NextDueAt }),
-		ints("fence", attempts, func(a att) int64 { return a.Fence }),
-		ints("stale", attempts, func(a att) int64 { return flag(a.Stale) }),
-		texts("key_id", attempts, func(a att) string { return a.KeyID }),
-		texts("response_body", attempts, func(a att) string { return clean(a.ResponseBody) }),
-		ints("response_truncated", attempts, func(a att) int64 { return flag(a.ResponseTruncated) }),
-		{name: "detail", texts: details},
-	}, nil
+// An attemptRow is an attempt and its details as JSON text.
+type attemptRow struct {
+	*store.Attempt
+	detail string
 }
+
+var attemptInsert = newBulkInsert("attempts", fields[attemptRow]{
+	textField("callback_id", func(a attemptRow) string { return a.CallbackID }),
+	textField("project", func(a attemptRow) string { return a.Project }),
+	numberField("number", func(a attemptRow) int64 { return int64(a.Number) }),
+	textField("trigger", func(a attemptRow) string { return string(a.Trigger) }),
+	textField("outcome", func(a attemptRow) string { return string(a.Outcome) }),
+	numberField("charged", func(a attemptRow) int64 { return flag(a.Charged) }),
+	textField("class", func(a attemptRow) string { return string(a.Class) }),
+	numberField("status", func(a attemptRow) int64 { return int64(a.Status) }),
+	textField("error", func(a attemptRow) string { return clean(a.Error) }),
+	numberField("started_at", func(a attemptRow) int64 { return a.StartedAt }),
+	numberField("ended_at", func(a attemptRow) int64 { return a.EndedAt }),
+	numberField("due_at", func(a attemptRow) int64 { return a.DueAt }),
+	{name: "lateness", real: func(a attemptRow) float64 { return a.Lateness }},
+	numberField("next_due_at", func(a attemptRow) int64 { return a.NextDueAt }),
+	numberField("fence", func(a attemptRow) int64 { return a.Fence }),
+	numberField("stale", func(a attemptRow) int64 { return flag(a.Stale) }),
+	textField("key_id", func(a attemptRow) string { return a.KeyID }),
+	textField("response_body", func(a attemptRow) string { return clean(a.ResponseBody) }),
+	numberField("response_truncated", func(a attemptRow) int64 { return flag(a.ResponseTruncated) }),
+	textField("detail", func(a attemptRow) string { return a.detail }),
+}, "")
 
 // insertAttempts appends attempt rows. Their callbacks' rows are locked by this transaction, so no number can be taken
 // by another.
@@ -88,17 +72,15 @@ func (t *tx) insertAttempts(attempts []*store.Attempt) error {
 	if len(attempts) == 0 {
 		return nil
 	}
-	columns, err := attemptInput(attempts)
-	if err != nil {
-		return err
+	rows := make([]attemptRow, len(attempts))
+	for i, a := range attempts {
+		detail, err := detailOf(a)
+		if err != nil {
+			return fmt.Errorf("encode attempt %d of %s: %w", a.Number, a.CallbackID, err)
+		}
+		rows[i] = attemptRow{a, detail}
 	}
-	names := columnNames(columns)
-	input, args, _, err := t.input(columns)
-	if err != nil {
-		return err
-	}
-	if _, err := t.exec(`INSERT INTO attempts (`+names+`)
-		SELECT `+names+` FROM `+input+` WHERE 1 = 1`, args...); err != nil {
+	if err := attemptInsert.run(t, rows, nil); err != nil {
 		return fmt.Errorf("insert attempts: %w", err)
 	}
 	return nil
@@ -115,7 +97,7 @@ func (t *tx) replaceAttempt(a *store.Attempt) error {
 // attemptOfFence returns the attempt that was made under the fence, or nil.
 func (t *tx) attemptOfFence(id string, fence int64) (*store.Attempt, error) {
 	var found *store.Attempt
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		a, err := scanAttempt(rows)
 		found = &a
 		return err
@@ -127,7 +109,7 @@ func (t *tx) attemptOfFence(id string, fence int64) (*store.Attempt, error) {
 }
 
 // scanAttempt reads attemptColumns. Details that cannot be decoded are left out: what can be shown is shown.
-func scanAttempt(rows *sql.Rows) (store.Attempt, error) {
+func scanAttempt(rows scanner) (store.Attempt, error) {
 	var a store.Attempt
 	var charged, stale, truncated int
 	var detail string
@@ -139,7 +121,7 @@ func scanAttempt(rows *sql.Rows) (store.Attempt, error) {
 	a.Charged, a.Stale, a.ResponseTruncated = charged != 0, stale != 0, truncated != 0
 	var d attemptDetail
 	if err := decode("detail", detail, &d); err == nil {
-		a.Timings, a.RequestHeaders, a.ResponseHeaders, a.Rule = d.Timings, d.RequestHeaders, d.ResponseHeaders, d.Rule
+		d.into(&a)
 	}
 	return a, nil
 }
@@ -149,7 +131,7 @@ func (db *DB) Attempts(ctx context.Context, project, id string) ([]store.Attempt
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	var attempts []store.Attempt
-	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err := queryEach(ctx, db.read, func(rows scanner) error {
 		a, err := scanAttempt(rows)
 		attempts = append(attempts, a)
 		return err

@@ -53,7 +53,7 @@ func benchmarkLife(b *testing.B, db *sqlstore.DB) {
 			}
 		}
 	}
-	stamp := func(b *testing.B, drafts []store.Draft) (all []store.Stamped) {
+	stamp := func(b *testing.B, drafts []store.Draft) (all []*store.Stamped) {
 		for i := 0; i < len(drafts); i += batchRows {
 			s := store.Stamp{Token: fmt.Sprint("token-", i), Now: now, Margin: 15_000}
 			for _, d := range drafts[i : i+batchRows] {
@@ -67,7 +67,7 @@ func benchmarkLife(b *testing.B, db *sqlstore.DB) {
 		}
 		return all
 	}
-	commit := func(b *testing.B, stamped []store.Stamped) {
+	commit := func(b *testing.B, stamped []*store.Stamped) {
 		for i := 0; i < len(stamped); i += batchRows {
 			results := make([]store.Result, batchRows)
 			for n, s := range stamped[i : i+batchRows] {

@@ -75,7 +75,7 @@ type row struct {
 }
 
 // scanCallback reads callbackColumns, and more columns after them.
-func (db *DB) scanCallback(rows *sql.Rows, more ...any) (row, error) {
+func (db *DB) scanCallback(rows scanner, more ...any) (row, error) {
 	var r row
 	c := &r.Callback
 	var lane sql.NullString
@@ -97,13 +97,80 @@ func (db *DB) scanCallback(rows *sql.Rows, more ...any) (row, error) {
 		c.Version = &version.Int64
 	}
 	c.CancelRequested, c.FreeRetry, c.PayloadPurged = cancelRequested != 0, freeRetry != 0, purged != 0
-	r.broken = errors.Join(
-		decode("headers", headers, &c.Headers),
-		decode("labels", labels, &c.Labels),
-		decode("success", success, &c.Success),
-		db.policies.decode(policy, &c.Policy),
-	)
+	r.broken = errors.Join(decode("labels", labels, &c.Labels), db.structured(c, headers, success, policy))
 	return r, nil
+}
+
+// written remembers the texts of named policies and success rules: nearly all callbacks share a few.
+type written struct {
+	mu        sync.RWMutex
+	policies  map[string]writtenPolicy
+	successes map[store.Success]string
+}
+
+// A writtenPolicy is a policy as it was when its text was written: what a name stands for may change.
+type writtenPolicy struct {
+	store.Policy
+	text string
+}
+
+func (w *written) policy(p *store.Policy) (string, error) {
+	w.mu.RLock()
+	known, ok := w.policies[p.Name]
+	w.mu.RUnlock()
+	if ok && samePolicy(&known.Policy, p) {
+		return known.text, nil
+	}
+	text, err := encode(p)
+	if err != nil || p.Name == "" {
+		return text, err
+	}
+	keep := writtenPolicy{*p, text}
+	keep.Tiers, keep.StopOn = slices.Clone(p.Tiers), slices.Clone(p.StopOn)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.policies == nil || len(w.policies) >= maxDecoded {
+		w.policies = make(map[string]writtenPolicy)
+	}
+	w.policies[p.Name] = keep
+	return text, nil
+}
+
+func samePolicy(a, b *store.Policy) bool {
+	return slices.Equal(a.Tiers, b.Tiers) && slices.Equal(a.StopOn, b.StopOn) && (a.Tiers == nil) == (b.Tiers == nil) &&
+		a.Name == b.Name && a.RepeatLast == b.RepeatLast && a.Deadline == b.Deadline && a.Timeout == b.Timeout && a.Jitter == b.Jitter &&
+		a.RetryAfterCap == b.RetryAfterCap && a.OverloadFloor == b.OverloadFloor
+}
+
+func (w *written) success(s store.Success) (string, error) {
+	w.mu.RLock()
+	text, ok := w.successes[s]
+	w.mu.RUnlock()
+	if ok {
+		return text, nil
+	}
+	text, err := encode(s)
+	if err != nil {
+		return "", err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.successes == nil || len(w.successes) >= maxDecoded {
+		w.successes = make(map[store.Success]string)
+	}
+	w.successes[s] = text
+	return text, nil
+}
+
+// structured decodes what an attempt needs of a row's structured columns.
+func (db *DB) structured(c *store.Callback, headers, success, policy string) error {
+	var errs [3]error
+	if headers != "" {
+		errs[0] = decode("headers", headers, &c.Headers)
+	}
+	c.Success, errs[1] = db.successes.decode("success", success)
+	c.Policy, errs[2] = db.policy(policy)
+	return errors.Join(errs[:]...)
 }
 
 // decode reads JSON text of a column; empty text leaves v as it is.
@@ -123,34 +190,45 @@ func encode(v any) (string, error) {
 	return string(text), err
 }
 
-// A policyCache remembers decoded policies by their text: most callbacks share a few.
-type policyCache struct {
-	max  int
-	mu   sync.Mutex
-	text map[string]store.Policy
+// maxDecoded is how many values one decoded remembers.
+const maxDecoded = 1000
+
+// decoded remembers what the texts of a column mean: most callbacks share a few. The zero value is empty.
+type decoded[V any] struct {
+	mu   sync.RWMutex
+	text map[string]V
 }
 
-func (p *policyCache) decode(text string, v *store.Policy) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	policy, ok := p.text[text]
-	if !ok {
-		if text == "" {
-			return errors.New("decode policy: it is empty")
-		}
-		if err := decode("policy", text, &policy); err != nil {
-			return err
-		}
-		if p.text == nil || len(p.text) >= p.max {
-			p.text = make(map[string]store.Policy)
-		}
-		p.text[text] = policy
+// decode returns what the text means. Who gets it must not change what it points to.
+func (d *decoded[V]) decode(column, text string) (V, error) {
+	d.mu.RLock()
+	v, ok := d.text[text]
+	d.mu.RUnlock()
+	if ok || text == "" {
+		return v, nil
 	}
+	if err := decode(column, text, &v); err != nil {
+		return v, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.text == nil || len(d.text) >= maxDecoded {
+		d.text = make(map[string]V)
+	}
+	d.text[text] = v
+	return v, nil
+}
+
+// policy decodes a callback's policy, which every callback has.
+func (db *DB) policy(text string) (store.Policy, error) {
+	if text == "" {
+		return store.Policy{}, errors.New("decode policy: it is empty")
+	}
+	policy, err := db.policies.decode("policy", text)
 	// The caller's own slices: what one callback's holder does to them must not reach another.
 	policy.Tiers = slices.Clone(policy.Tiers)
 	policy.StopOn = slices.Clone(policy.StopOn)
-	*v = policy
-	return nil
+	return policy, err
 }
 
 // flag is how a yes or no is stored.

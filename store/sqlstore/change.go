@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -50,7 +49,7 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 		canceled = nil
 		var open []row
 		var entries []store.AuditEntry
-		if err := t.each(func(rows *sql.Rows) error {
+		if err := t.each(func(rows scanner) error {
 			r, err := t.db.scanCallback(rows)
 			open = append(open, r)
 			return err

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -98,81 +97,143 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 	return nil
 }
 
-// resultInput are results as multi-row input.
-func resultInput(entries []*resultEntry) []column {
-	attempt := func(e *resultEntry) *store.Attempt {
-		if e.Attempt == nil {
-			return &store.Attempt{}
-		}
-		return e.Attempt
+// attempt is the result's attempt, or one that says nothing.
+func (e *resultEntry) attempt() *store.Attempt {
+	if e.Attempt == nil {
+		return &noAttempt
 	}
-	type entry = *resultEntry
-	return []column{
-		texts("id", entries, func(e entry) string { return e.ID }),
-		ints("fence", entries, func(e entry) int64 { return e.Fence }),
-		texts("state", entries, func(e entry) string { return string(e.State) }),
-		texts("reason", entries, func(e entry) string { return string(e.Reason) }),
-		ints("due_at", entries, func(e entry) int64 { return e.DueAt }),
-		ints("charge", entries, func(e entry) int64 { return flag(e.Charge) }),
-		ints("diverts", entries, func(e entry) int64 { return int64(e.Diverts) }),
-		ints("free_retry", entries, func(e entry) int64 { return flag(e.FreeRetry) }),
-		ints("keep_crash", entries, func(e entry) int64 { return flag(e.KeepCrashCount) }),
-		ints("attempted", entries, func(e entry) int64 { return flag(e.Attempt != nil) }),
-		ints("status", entries, func(e entry) int64 { return int64(attempt(e).Status) }),
-		texts("class", entries, func(e entry) string { return string(attempt(e).Class) }),
-		ints("committed_at", entries, func(e entry) int64 { return e.now }),
-	}
+	return e.Attempt
 }
 
-// fencedUpdate changes the rows whose fence is still the result's and whose claim has no result yet, and marks the
-// entries that won.
+var noAttempt store.Attempt
+
+// resultUpdate changes the rows whose fence is still the result's and whose claim has no result yet.
+var resultUpdate = newBulkUpdate(fields[*resultEntry]{
+	textField("id", func(e *resultEntry) string { return e.ID }),
+	numberField("fence", func(e *resultEntry) int64 { return e.Fence }),
+	textField("state", func(e *resultEntry) string { return string(e.State) }),
+	textField("reason", func(e *resultEntry) string { return string(e.Reason) }),
+	numberField("due_at", func(e *resultEntry) int64 { return e.DueAt }),
+	numberField("charge", func(e *resultEntry) int64 { return flag(e.Charge) }),
+	numberField("diverts", func(e *resultEntry) int64 { return int64(e.Diverts) }),
+	numberField("free_retry", func(e *resultEntry) int64 { return flag(e.FreeRetry) }),
+	numberField("keep_crash", func(e *resultEntry) int64 { return flag(e.KeepCrashCount) }),
+	numberField("attempted", func(e *resultEntry) int64 { return flag(e.Attempt != nil) }),
+	numberField("status", func(e *resultEntry) int64 { return int64(e.attempt().Status) }),
+	textField("class", func(e *resultEntry) string { return string(e.attempt().Class) }),
+	numberField("committed_at", func(e *resultEntry) int64 { return e.now }),
+}, `
+		state = CASE `+verdict+` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
+		reason = CASE `+verdict+` WHEN 1 THEN 'requested' WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
+		due_at = CASE WHEN `+goesOn+` THEN i.due_at ELSE 0 END,
+		finished_at = CASE WHEN `+goesOn+` THEN 0 ELSE i.committed_at END,
+		updated_at = i.committed_at,
+		attempt_count = callbacks.attempt_count + i.charge,
+		divert_count = callbacks.divert_count + i.diverts,
+		attempt_seq = callbacks.attempt_seq + i.attempted,
+		free_retry = i.free_retry,
+		crash_count = CASE WHEN i.keep_crash = 1 THEN callbacks.crash_count ELSE 0 END,
+		last_status = CASE WHEN i.attempted = 1 THEN i.status ELSE callbacks.last_status END,
+		last_class = CASE WHEN i.attempted = 1 THEN i.class ELSE callbacks.last_class END,
+		trigger = CASE WHEN `+undecided+` THEN callbacks.trigger ELSE 'schedule' END,
+		resume_state = CASE WHEN `+undecided+` THEN callbacks.resume_state ELSE '' END,
+		resume_reason = CASE WHEN `+undecided+` THEN callbacks.resume_reason ELSE '' END,
+		cancel_requested = 0,
+		claim_until = 0,
+		claim_token = ''`,
+	`callbacks.fence = i.fence AND callbacks.claim_token <> '' AND `+isOpen,
+	`callbacks.id, callbacks.project, callbacks.lane, callbacks.state, callbacks.reason, callbacks.due_at, callbacks.attempt_count,
+		callbacks.ladder_base, callbacks.attempt_seq`)
+
+// plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known.
+func (e *resultEntry) plain() bool {
+	return e.Stamped != nil && e.Attempt != nil && e.Charge && !e.KeepCrashCount
+}
+
+// plainUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it is known what
+// becomes of the row.
+var plainUpdate = newBulkUpdate(fields[*resultEntry]{
+	textField("id", func(e *resultEntry) string { return e.ID }),
+	numberField("fence", func(e *resultEntry) int64 { return e.Fence }),
+	textField("state", func(e *resultEntry) string { return string(e.State) }),
+	textField("reason", func(e *resultEntry) string { return string(e.Reason) }),
+	numberField("due_at", func(e *resultEntry) int64 { return e.dueAt() }),
+	numberField("finished_at", func(e *resultEntry) int64 {
+		if e.State == store.Scheduled {
+			return 0
+		}
+		return e.now
+	}),
+	numberField("diverts", func(e *resultEntry) int64 { return int64(e.Diverts) }),
+	numberField("free_retry", func(e *resultEntry) int64 { return flag(e.FreeRetry) }),
+	numberField("status", func(e *resultEntry) int64 { return int64(e.Attempt.Status) }),
+	textField("class", func(e *resultEntry) string { return string(e.Attempt.Class) }),
+	numberField("committed_at", func(e *resultEntry) int64 { return e.now }),
+}, `
+		state = i.state,
+		reason = i.reason,
+		due_at = i.due_at,
+		finished_at = i.finished_at,
+		updated_at = i.committed_at,
+		attempt_count = callbacks.attempt_count + 1,
+		divert_count = callbacks.divert_count + i.diverts,
+		attempt_seq = callbacks.attempt_seq + 1,
+		free_retry = i.free_retry,
+		crash_count = 0,
+		last_status = i.status,
+		last_class = i.class,
+		trigger = 'schedule',
+		claim_until = 0,
+		claim_token = ''`,
+	`callbacks.fence = i.fence AND callbacks.claim_token <> '' AND callbacks.cancel_requested = 0 AND callbacks.resume_state = '' AND `+isOpen,
+	`callbacks.id`)
+
+// dueAt is the due time of a row that goes on, or zero.
+func (e *resultEntry) dueAt() int64 {
+	if e.State == store.Scheduled {
+		return e.DueAt
+	}
+	return 0
+}
+
+// plainResults commits the plain results that it can, marks them as won, and returns the others.
+func (t *tx) plainResults(entries []*resultEntry) ([]*resultEntry, error) {
+	var plain, rest []*resultEntry
+	for _, e := range entries {
+		if e.plain() {
+			plain = append(plain, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	others, err := plainUpdate.take(t, plain, func(e *resultEntry) {
+		s := &e.Stamped.Callback
+		t.won(e, &store.Callback{
+			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason, DueAt: e.dueAt(),
+			AttemptCount: s.AttemptCount + 1, LadderBase: s.LadderBase, AttemptSeq: s.AttemptSeq + 1,
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("plain results: %w", err)
+	}
+	return append(rest, others...), nil
+}
+
+// fencedUpdate changes the rows and marks the entries that won.
 func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) error {
-	input, args, _, err := t.input(resultInput(entries))
+	entries, err := t.plainResults(entries)
 	if err != nil {
 		return err
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = resultUpdate.run(t, entries, func(r scanner) error {
 		var c store.Callback
-		if err := rows.Scan(&c.ID, &c.Project, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase,
+		if err := r.Scan(&c.ID, &c.Project, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase,
 			&c.AttemptSeq); err != nil {
 			return err
 		}
 		t.won(byID[c.ID], &c)
 		return nil
-	}, `UPDATE callbacks SET
-			state = CASE `+verdict+` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
-			reason = CASE `+verdict+` WHEN 1 THEN 'requested' WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
-			due_at = CASE WHEN `+goesOn+` THEN i.due_at ELSE 0 END,
-			finished_at = CASE WHEN `+goesOn+` THEN 0 ELSE i.committed_at END,
-			updated_at = i.committed_at,
-			attempt_count = callbacks.attempt_count + i.charge,
-			divert_count = callbacks.divert_count + i.diverts,
-			attempt_seq = callbacks.attempt_seq + i.attempted,
-			free_retry = i.free_retry,
-			crash_count = CASE WHEN i.keep_crash = 1 THEN callbacks.crash_count ELSE 0 END,
-			last_status = CASE WHEN i.attempted = 1 THEN i.status ELSE callbacks.last_status END,
-			last_class = CASE WHEN i.attempted = 1 THEN i.class ELSE callbacks.last_class END,
-			trigger = CASE WHEN `+undecided+` THEN callbacks.trigger ELSE 'schedule' END,
-			resume_state = CASE WHEN `+undecided+` THEN callbacks.resume_state ELSE '' END,
-			resume_reason = CASE WHEN `+undecided+` THEN callbacks.resume_reason ELSE '' END,
-			cancel_requested = 0,
-			claim_until = 0,
-			claim_token = ''
-		FROM `+input+`
-		WHERE callbacks.id = i.id
-			AND callbacks.fence = i.fence
-			AND callbacks.claim_token <> ''
-			AND `+isOpen+`
-		RETURNING
-			callbacks.id,
-			callbacks.project,
-			callbacks.lane,
-			callbacks.state,
-			callbacks.reason,
-			callbacks.due_at,
-			callbacks.attempt_count,
-			callbacks.ladder_base,
-			callbacks.attempt_seq`, args...)
+	})
 	if err != nil {
 		return fmt.Errorf("fenced update: %w", err)
 	}
@@ -202,7 +263,7 @@ func (t *tx) lose(e *resultEntry) error {
 	var state store.State
 	var reason store.Reason
 	found := false
-	if err := t.each(func(rows *sql.Rows) error {
+	if err := t.each(func(rows scanner) error {
 		found = true
 		return rows.Scan(&e.project, &fence, &token, &state, &reason, &due)
 	}, `SELECT project, fence, claim_token, state, reason, due_at FROM callbacks WHERE id = $1`, e.ID); err != nil {

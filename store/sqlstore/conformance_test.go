@@ -36,6 +36,16 @@ func TestSQLite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store { return sqlstore.TestDB{DB: openSQLite(t)} })
 }
 
+// A database may be asked for callbacks that another process accepted, or that were accepted long ago.
+func TestSQLiteRemembersNothing(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Store {
+		db := openSQLite(t)
+		sqlstore.Forget(db)
+		return sqlstore.TestDB{DB: db}
+	})
+}
+
 func TestPostgres(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a PostgreSQL server")

@@ -69,7 +69,7 @@ func (t *tx) writeDeltas() error {
 	if err != nil {
 		return fmt.Errorf("encode counter deltas: %w", err)
 	}
-	if _, err := t.exec(`INSERT INTO counter_deltas (deltas) VALUES ($1)`, text); err != nil {
+	if err := t.later(`INSERT INTO counter_deltas (deltas) VALUES ($1)`, text); err != nil {
 		return fmt.Errorf("append counter deltas: %w", err)
 	}
 	return nil
@@ -94,7 +94,7 @@ func (d *deltas) merge(text string) error {
 func (t *tx) foldCounters() (int, error) {
 	var sum deltas
 	taken := 0
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows scanner) error {
 		var text string
 		if err := rows.Scan(&text); err != nil {
 			return err
@@ -172,7 +172,7 @@ func (y *tally) add(kind, key string, n int64) error {
 	return nil
 }
 
-func (y *tally) scan(rows *sql.Rows) error {
+func (y *tally) scan(rows scanner) error {
 	var kind, key string
 	var n int64
 	if err := rows.Scan(&kind, &key, &n); err != nil {
@@ -191,7 +191,7 @@ func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) 
 	}
 	defer func() { _ = stx.Rollback() }() // It has written nothing.
 	var pending deltas
-	if err := queryEach(ctx, stx, func(rows *sql.Rows) error {
+	if err := queryEach(ctx, stx, func(rows scanner) error {
 		var text string
 		if err := rows.Scan(&text); err != nil {
 			return err
@@ -272,7 +272,7 @@ func (db *DB) nameLanes(ctx context.Context, stx *sql.Tx, open map[string]int64)
 		return nil, err
 	}
 	keys := make(map[int64]string, len(ids.ints))
-	if err := queryEach(ctx, stx, func(rows *sql.Rows) error {
+	if err := queryEach(ctx, stx, func(rows scanner) error {
 		var id int64
 		var key string
 		if err := rows.Scan(&id, &key); err != nil {

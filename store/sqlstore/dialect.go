@@ -33,8 +33,6 @@ type dialect struct {
 	position string
 	// snapshot is the isolation level at which two reads of one transaction see the same state.
 	snapshot sql.IsolationLevel
-	// bodiesApart says that bytes cannot be part of multi-row input: bodies are inserted one by one.
-	bodiesApart bool
 	// maintenanceBatch is the most rows of one maintenance transaction.
 	maintenanceBatch int
 }
@@ -68,15 +66,6 @@ func ints[R any](name string, rows []R, value func(R) int64) column {
 		c.ints = append(c.ints, value(r))
 	}
 	return c
-}
-
-// columnNames lists the columns as SQL does.
-func columnNames(columns []column) string {
-	names := make([]string, len(columns))
-	for i := range columns {
-		names[i] = columns[i].name
-	}
-	return strings.Join(names, ", ")
 }
 
 // kind names the column's type in PostgreSQL.
@@ -151,7 +140,6 @@ func sqliteDialect() *dialect {
 		},
 		position:         "instr",
 		snapshot:         sql.LevelDefault,
-		bodiesApart:      true,
 		maintenanceBatch: 200,
 	}
 }
@@ -192,11 +180,21 @@ func transient(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "40P01" || pg.Code == "40001" || pg.Code == "0A000") {
 		return true
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		code := lite.Code() & 0xff
+	if code, ok := liteCode(err); ok {
 		return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
 	}
 	return disconnected(err)
+}
+
+// liteCode is SQLite's primary result code, from the connection that writes or from one that reads.
+func liteCode(err error) (int, bool) {
+	if e, ok := errors.AsType[*liteError](err); ok {
+		return e.code & 0xff, true
+	}
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code() & 0xff, true
+	}
+	return 0, false
 }
 
 // disconnected says that the connection is gone, or was refused: whether the transaction was committed is unknown.
@@ -225,12 +223,12 @@ func unavailable(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return !ofARow(pg.Code)
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		switch lite.Code() & 0xff {
+	if code, ok := liteCode(err); ok {
+		switch code {
 		case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE:
 			return false
 		case sqlite3.SQLITE_ERROR:
-			return strings.Contains(lite.Error(), "no such ") // A table or a column: an older or a newer schema.
+			return strings.Contains(err.Error(), "no such ") // A table or a column: an older or a newer schema.
 		}
 		return true
 	}

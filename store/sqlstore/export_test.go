@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -10,10 +11,10 @@ import (
 // A TestDB is a DB whose rows can be damaged, and whose lanes can be set.
 type TestDB struct{ *DB }
 
-// Damage makes a callback's policy undecodable.
+// Damage makes a callback's policy undecodable, as a change that went wrong would.
 func (db TestDB) Damage(ctx context.Context, id string) error {
 	return db.change(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE callbacks SET policy = '{"tiers": [1' WHERE id = $1`, id)
+		_, err := t.exec(`UPDATE callbacks SET policy = '{"tiers": [1', updated_at = updated_at + 1 WHERE id = $1`, id)
 		return err
 	})
 }
@@ -51,5 +52,45 @@ func IdleLimits(ctx context.Context, db *DB) (limits [2]string, err error) {
 	return limits, nil
 }
 
+// Forget has the database remember nothing of what it accepts.
+func Forget(db *DB) { db.fresh.max = -1 }
+
 // SetWindow sets how many rows one statement looks through for claims that are alive.
 func SetWindow(db *DB, rows int) { db.window = rows }
+
+// SetLooking sets how much one page of a list may look at: the first window, all windows, and how many open callbacks are few.
+// Time does not end a page then.
+func SetLooking(db *DB, first, rows, few int) {
+	db.looking = looking{first: first, rows: rows, time: time.Hour, few: few}
+}
+
+// A Statement is one that a list may run.
+type Statement struct {
+	Text string
+	Args []any
+}
+
+// ListStatements are those that a page of the list may run, as the filter says.
+func ListStatements(db *DB, project string, f store.Filter) []Statement {
+	l := listing{db: db, project: project, Filter: f, left: f.Limit}
+	queries := []*query{l.readQuery(nil)}
+	if !l.direct() {
+		queries = append(queries, l.endQuery(100), l.readQuery(&store.Cursor{DueAt: 1, ID: "0"}))
+	}
+	if l.isOpen() {
+		queries = append(queries, l.manyQuery(), l.fewQuery())
+	}
+	var all []Statement
+	for _, q := range queries {
+		all = append(all, Statement{q.text.String(), q.args})
+	}
+	return all
+}
+
+// NextWindow is how large the window after one of a hundred rows is, when so many rows were looked at in that time.
+func NextWindow(last, looked int, took time.Duration) int {
+	return nextWindow(last, looked, took, looking{first: 100, rows: 10_000, time: 20 * time.Millisecond})
+}
+
+// IDsFrom is below every id that was made at the time, in Unix milliseconds, or later.
+func IDsFrom(at int64) string { return idsFrom(at) }

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,9 +22,10 @@ type laneKeyID struct {
 // A laneCache remembers the numbers of lanes. A lane's number never changes and lanes are never removed, so an entry
 // cannot be wrong; when there are too many it starts anew.
 type laneCache struct {
-	max int
-	mu  sync.RWMutex
-	ids map[laneKey]int64
+	max  int
+	mu   sync.RWMutex
+	ids  map[laneKey]int64
+	keys map[int64]string
 }
 
 func (c *laneCache) get(k laneKey) (int64, bool) {
@@ -33,6 +33,14 @@ func (c *laneCache) get(k laneKey) (int64, bool) {
 	defer c.mu.RUnlock()
 	id, ok := c.ids[k]
 	return id, ok
+}
+
+// key returns the key of the lane with that number.
+func (c *laneCache) key(id int64) (string, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	key, ok := c.keys[id]
+	return key, ok
 }
 
 // add remembers lanes whose transaction has been committed.
@@ -43,10 +51,10 @@ func (c *laneCache) add(lanes []laneKeyID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ids == nil || len(c.ids)+len(lanes) > c.max {
-		c.ids = make(map[laneKey]int64)
+		c.ids, c.keys = make(map[laneKey]int64), make(map[int64]string)
 	}
 	for _, l := range lanes {
-		c.ids[l.laneKey] = l.id
+		c.ids[l.laneKey], c.keys[l.id] = l.id, l.key
 	}
 }
 
@@ -80,7 +88,7 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 		return nil, err
 	}
 	find := func() (found int, err error) {
-		err = t.each(func(rows *sql.Rows) error {
+		err = t.each(func(rows scanner) error {
 			var l laneKeyID
 			if err := rows.Scan(&l.project, &l.key, &l.id); err != nil {
 				return err
@@ -114,13 +122,51 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	return ids, nil
 }
 
+// nameLanes sets the keys of the rows' lanes.
+func (t *tx) nameLanes(rows []claimedRow) error {
+	var missing []int64
+	for i := range rows {
+		var ok bool
+		if rows[i].Lane, ok = t.db.lanes.key(rows[i].LaneID); !ok {
+			missing = append(missing, rows[i].LaneID)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	missing = slices.Compact(missing)
+	input, args, _, err := t.input([]column{{name: "id", ints: missing}})
+	if err != nil {
+		return err
+	}
+	found := make(map[int64]string, len(missing))
+	if err := t.each(func(r scanner) error {
+		var l laneKeyID
+		if err := r.Scan(&l.project, &l.key, &l.id); err != nil {
+			return err
+		}
+		found[l.id] = l.key
+		t.lanes = append(t.lanes, l)
+		return nil
+	}, `SELECT lanes.project, lanes.key, lanes.id FROM lanes WHERE lanes.id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
+		return fmt.Errorf("name lanes: %w", err)
+	}
+	for i := range rows {
+		if key, ok := found[rows[i].LaneID]; ok {
+			rows[i].Lane = key
+		}
+	}
+	return nil
+}
+
 // Lanes returns the settings of lanes that were changed after version since, in the order of their versions, at most
 // limit. A lane that was never set has version 0 and is not among them.
 func (db *DB) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	var lanes []store.Lane
-	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err := queryEach(ctx, db.read, func(rows scanner) error {
 		var l store.Lane
 		if err := rows.Scan(&l.ID, &l.Project, &l.Key, &l.Limit, &l.PausedUntil, &l.Version); err != nil {
 			return err

@@ -2,10 +2,11 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -35,49 +36,16 @@ func (q *query) add(text string, values ...any) {
 	}
 }
 
-// List returns a page of the project's callbacks. A page may be shorter than its limit and still have a Next.
+// List returns a page of the project's callbacks. A page may be shorter than its limit, even empty, and still have a Next: a
+// filter that no index serves is looked for in a bounded number of callbacks (see listing).
 func (db *DB) List(ctx context.Context, project string, f store.Filter) (store.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	limit := min(max(f.Limit, 1), maxList)
-	var q query
-	q.add(`SELECT `+callbackColumns+` FROM callbacks WHERE callbacks.project = ?`, project)
-	db.filter(&q, project, f)
-	if f.ByDue {
-		q.and("callbacks.state = 'scheduled'")
-		if f.After != nil {
-			q.and("(callbacks.due_at, callbacks.id) > (?, ?)", f.After.DueAt, f.After.ID)
-		}
-		q.add("\n\tORDER BY callbacks.due_at, callbacks.id LIMIT ?", limit+1)
-	} else {
-		if f.After != nil {
-			q.and("callbacks.id < ?", f.After.ID)
-		}
-		q.add("\n\tORDER BY callbacks.id DESC LIMIT ?", limit+1)
-	}
-	var page store.Page
-	seen := 0
-	var last store.Cursor
-	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
-		r, err := db.scanCallback(rows)
-		if err != nil {
-			return err
-		}
-		if seen++; seen > limit {
-			next := last
-			page.Next = &next
-			return nil
-		}
-		last = store.Cursor{DueAt: r.DueAt, ID: r.ID}
-		if hasLabels(r.Labels, f.Labels) {
-			page.Callbacks = append(page.Callbacks, r.Callback)
-		}
-		return nil
-	}, q.text.String(), q.args...)
-	if err != nil {
+	l := listing{db: db, project: project, Filter: f, left: min(max(f.Limit, 1), maxList)}
+	if err := l.run(ctx); err != nil {
 		return store.Page{}, readError("list callbacks", err)
 	}
-	return page, nil
+	return l.page, nil
 }
 
 // hasLabels says whether have contains all of want.
@@ -90,57 +58,128 @@ func hasLabels(have, want map[string]string) bool {
 	return true
 }
 
-// filter adds the filter's conditions.
-func (db *DB) filter(q *query, project string, f store.Filter) {
-	if len(f.States) > 0 {
-		var states []string
-		var values []any
-		for _, s := range f.States {
-			switch s {
-			case store.Scheduled:
-				states = append(states, "(callbacks.state = 'scheduled' AND callbacks.claim_until <= ?)")
-				values = append(values, f.Now)
-			case store.Attempting:
-				states = append(states, "(callbacks.state = 'scheduled' AND callbacks.claim_until > ?)")
-				values = append(values, f.Now)
-			case store.Succeeded, store.Dead, store.Canceled:
-				// Written out, not passed: only so a partial index can serve it.
-				states = append(states, "callbacks.state = '"+string(s)+"'")
-			default:
-				states = append(states, "1 = 0")
-			}
+// bound adds what the index that the list is read by bounds: where the list begins, where it ends or, if end is not nil, the last row
+// to be read of it, and what all its rows have in common. From and To bound the id, whose first characters are CreatedAt
+// (docs/adr/0002-partitions-by-day.md). What it leaves out, the function filter adds. Each side has one bound, the closest: SQLite goes
+// by the first that it finds.
+func (l *listing) bound(q *query, end *store.Cursor) {
+	if l.ByDue {
+		// PostgreSQL knows of due times over all rows, and of pairs nothing: without a bound below that leaves out the zeros of those that
+		// have ended, and with the pair alone, it takes a few hundred rows for the half of the table and reads them in parallel.
+		after := store.Cursor{DueAt: 1}
+		if l.After != nil {
+			after = *l.After
 		}
-		q.and("("+strings.Join(states, " OR ")+")", values...)
+		q.add("callbacks.state = 'scheduled'")
+		q.and("callbacks.due_at >= ? AND (callbacks.due_at, callbacks.id) > (?, ?)", after.DueAt, after.DueAt, after.ID)
+		switch {
+		case end != nil:
+			q.and("callbacks.due_at <= ? AND (callbacks.due_at, callbacks.id) <= (?, ?)", end.DueAt, end.DueAt, end.ID)
+		case l.Overdue:
+			q.and("callbacks.due_at < ?", l.Now)
+		}
+		return
+	}
+	q.add("callbacks.project = ?", l.project)
+	if l.Ref != "" {
+		q.and("callbacks.ref = ? AND callbacks.ref <> ''", l.Ref)
+	}
+	if l.byEnded() {
+		// Written out, not passed, and the index's own condition beside it, word for word: only so SQLite takes a partial index.
+		q.and("callbacks.state IN ('dead', 'canceled') AND callbacks.state = '" + string(l.States[0]) + "'")
+	}
+	below := "~" // above every ULID; with no bound at all, SQLite would take another index than that of a state
+	if l.After != nil {
+		below = l.After.ID
+	}
+	if l.To != 0 {
+		below = min(below, idsFrom(l.To))
+	}
+	q.and("callbacks.id < ?", below)
+	switch {
+	case end != nil:
+		q.and("callbacks.id >= ?", end.ID)
+	case l.From != 0:
+		q.and("callbacks.id >= ?", idsFrom(l.From))
+	}
+}
+
+// byEnded says that the list is read by the index of one state that few callbacks end in.
+func (l *listing) byEnded() bool {
+	return l.Ref == "" && !l.ByDue && len(l.States) == 1 && (l.States[0] == store.Dead || l.States[0] == store.Canceled)
+}
+
+// idsFrom is below every id of a callback that was made at the time, in Unix milliseconds, or later, and above all earlier ones.
+func idsFrom(at int64) string {
+	const timeLength = 10
+	var id ulid.ULID
+	// Times that no id can have are before or after all of them.
+	if err := id.SetTime(min(uint64(max(at, 0)), ulid.MaxTime())); err != nil {
+		panic(err) // it is not above the most
+	}
+	return id.String()[:timeLength]
+}
+
+// filter adds the conditions that bound leaves out, each of which begins with AND.
+func (l *listing) filter(q *query) {
+	if l.ByDue {
+		switch {
+		case l.Ref != "":
+			q.and("callbacks.project = ? AND callbacks.ref = ? AND callbacks.ref <> ''", l.project, l.Ref)
+		default:
+			// Written so that SQLite does not take an index that begins with the project, and sort.
+			q.and("callbacks.project || '' = ?", l.project)
+		}
+		if l.From != 0 {
+			q.and("callbacks.id >= ?", idsFrom(l.From))
+		}
+		if l.To != 0 {
+			q.and("callbacks.id < ?", idsFrom(l.To))
+		}
+	}
+	if len(l.States) > 0 && !l.byEnded() {
+		l.filterStates(q)
 	}
 	for _, equal := range []struct{ name, value string }{
-		{"kind", string(f.Kind)}, {"topic", f.Topic}, {"last_class", string(f.Class)},
+		{"kind", string(l.Kind)}, {"topic", l.Topic}, {"last_class", string(l.Class)},
 	} {
 		if equal.value != "" {
 			q.and("callbacks."+equal.name+" = ?", equal.value)
 		}
 	}
-	if f.Ref != "" {
-		q.and("callbacks.ref = ? AND callbacks.ref <> ''", f.Ref)
+	if l.Lane != "" {
+		q.and("callbacks.lane = (SELECT lanes.id FROM lanes WHERE lanes.project = ? AND lanes.key = ?)", l.project, l.Lane)
 	}
-	if f.Lane != "" {
-		q.and("callbacks.lane = (SELECT lanes.id FROM lanes WHERE lanes.project = ? AND lanes.key = ?)", project, f.Lane)
+	if l.Status != 0 {
+		q.and("callbacks.last_status = ?", l.Status)
 	}
-	if f.Status != 0 {
-		q.and("callbacks.last_status = ?", f.Status)
+	if l.MinAttempts > 0 {
+		q.and("callbacks.attempt_count >= ?", l.MinAttempts)
 	}
-	if f.MinAttempts > 0 {
-		q.and("callbacks.attempt_count >= ?", f.MinAttempts)
+	if l.Overdue {
+		q.and("callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", l.Now, l.Now)
 	}
-	if f.Overdue {
-		q.and("callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", f.Now, f.Now)
+	l.db.filterLabels(q, l.Labels)
+}
+
+func (l *listing) filterStates(q *query) {
+	var states []string
+	var values []any
+	for _, s := range l.States {
+		switch s {
+		case store.Scheduled:
+			states = append(states, "(callbacks.state = 'scheduled' AND callbacks.claim_until <= ?)")
+			values = append(values, l.Now)
+		case store.Attempting:
+			states = append(states, "(callbacks.state = 'scheduled' AND callbacks.claim_until > ?)")
+			values = append(values, l.Now)
+		case store.Succeeded, store.Dead, store.Canceled:
+			states = append(states, "callbacks.state = '"+string(s)+"'")
+		default:
+			states = append(states, "1 = 0")
+		}
 	}
-	if f.From != 0 {
-		q.and("callbacks.created_at >= ?", f.From)
-	}
-	if f.To != 0 {
-		q.and("callbacks.created_at < ?", f.To)
-	}
-	db.filterLabels(q, f.Labels)
+	q.and("("+strings.Join(states, " OR ")+")", values...)
 }
 
 // filterLabels looks for each label in the JSON text, as it was written there. The text is not taken apart in SQL, so

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -36,7 +35,7 @@ func (db *DB) IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexM
 func (db *DB) readMeta(ctx context.Context) (meta store.IndexMeta, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	err = queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err = queryEach(ctx, db.read, func(rows scanner) error {
 		found = true
 		return rows.Scan(&meta.Generation, &meta.Built, &meta.Shards, &meta.Prefix)
 	}, `SELECT generation, built, shards, prefix FROM index_meta WHERE id = 1`)

@@ -19,6 +19,7 @@ import (
 	_ "modernc.org/sqlite" // The driver "sqlite".
 
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 const (
@@ -59,9 +60,10 @@ type DB struct {
 	dialect *dialect
 	logger  *slog.Logger
 	metrics *metrics
-	// groups has the writers' connections, which nobody else can use up; pool has those of all other writes, and read
-	// those of reads. On SQLite groups and pool are one, with a single connection; on PostgreSQL pool and read.
+	// On PostgreSQL groups has the writers' connections, which nobody else can use up, and pool those of all other writes; on
+	// SQLite, where both are nil, lite writes. read has the connections of reads; on PostgreSQL it is pool.
 	groups, pool, read *sql.DB
+	lite               lite
 	// migrate opens a handle apart for migrations.
 	migrate func() (*sql.DB, error)
 	// migrateLock is a file that is locked while SQLite is migrated; empty on PostgreSQL.
@@ -73,12 +75,16 @@ type DB struct {
 
 	// window is how many rows one statement looks through for claims that are alive.
 	window int
+	// looking is how much one page of a list may look at.
+	looking looking
 
-	statements statementCache
-	era        era
-	lanes      laneCache
-	policies   policyCache
-	ids        idSource
+	fresh     fresh
+	era       era
+	lanes     laneCache
+	policies  decoded[store.Policy]
+	successes decoded[store.Success]
+	written   written
+	ids       idSource
 }
 
 // Open opens the database and starts its writers. It does not migrate: see [Migrate]. Opening PostgreSQL needs no
@@ -91,9 +97,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{logger: o.Logger, metrics: m, window: claimWindow}
+	db := &DB{logger: o.Logger, metrics: m, window: claimWindow, looking: lookAt()}
 	db.lanes.max = 100_000
-	db.policies.max = 1000
+	db.fresh.max = freshBytes
 	switch {
 	case strings.HasPrefix(o.URL, "postgres://"), strings.HasPrefix(o.URL, "postgresql://"):
 		err = db.openPostgres(o)
@@ -150,25 +156,6 @@ func openPool(config *pgx.ConnConfig, conns int, options ...stdlib.OptionOpenDB)
 	return pool
 }
 
-// pingPatiently connects, and tries again while another process does the same: the lock that turns a file to WAL does not wait
-// for its holder as all others do.
-func pingPatiently(ctx context.Context, pool *sql.DB) error {
-	const tries, pause = 100, 20 * time.Millisecond
-	for try := 1; ; try++ {
-		err := pool.PingContext(ctx)
-		if err == nil || !transient(err) || try == tries {
-			return err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
-		}
-	}
-}
-
 // groupLimit is how long a transaction over that many rows may take.
 func (db *DB) groupLimit(rows int) time.Duration {
 	if db.embedded() {
@@ -213,20 +200,14 @@ func (db *DB) openSQLite(ctx context.Context, path string) error {
 	dsn := func(pragmas ...string) string {
 		return sqliteDSN(path, append([]string{"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"}, pragmas...)...)
 	}
+	// The writer turns the file to WAL, before any reader could find it otherwise.
+	db.lite.path = path
+	if err := db.lite.open(ctx); err != nil {
+		return err
+	}
 	var err error
-	// What a statement sets aside to undo itself is a few rows, and must not need a file: there may be no descriptor left.
-	if db.groups, err = sql.Open("sqlite", dsn("temp_store(MEMORY)")+"&_txlock=immediate"); err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
-	}
-	db.groups.SetMaxOpenConns(1)
-	db.groups.SetMaxIdleConns(1)
-	db.pool = db.groups
-	// The first connection turns the file to WAL, before any reader could find it otherwise.
-	if err := pingPatiently(ctx, db.groups); err != nil {
-		return errors.Join(fmt.Errorf("open %s: %w", path, err), db.groups.Close())
-	}
 	if db.read, err = sql.Open("sqlite", dsn("query_only(1)")); err != nil {
-		return errors.Join(fmt.Errorf("open %s: %w", path, err), db.groups.Close())
+		return errors.Join(fmt.Errorf("open %s: %w", path, err), db.lite.close())
 	}
 	db.read.SetMaxOpenConns(sqliteReaders)
 	db.read.SetMaxIdleConns(sqliteReaders)
@@ -262,8 +243,10 @@ func (db *DB) Close() error {
 		w.close()
 	}
 	db.running.Wait()
-	err := db.statements.close()
-	return errors.Join(err, db.read.Close(), db.groups.Close())
+	if db.embedded() {
+		return errors.Join(db.read.Close(), db.lite.close())
+	}
+	return errors.Join(db.read.Close(), db.groups.Close())
 }
 
 // embedded says that one process owns the database.

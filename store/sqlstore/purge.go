@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -54,7 +53,7 @@ func (db *DB) inBatches(ctx context.Context, limit int, step func(t *tx, batch i
 func (t *tx) purgePayloads(before int64, batch int) (int, error) {
 	var ids []string
 	users := make(map[string]int64)
-	if err := t.each(func(rows *sql.Rows) error {
+	if err := t.each(func(rows scanner) error {
 		var id, payload string
 		if err := rows.Scan(&id, &payload); err != nil {
 			return err
@@ -101,7 +100,7 @@ func (t *tx) purgePayloads(before int64, batch int) (int, error) {
 // purgeCallbacks removes terminal rows, whose payloads are gone already, with their attempts.
 func (t *tx) purgeCallbacks(before int64, batch int) (int, error) {
 	var ids []string
-	if err := t.each(func(rows *sql.Rows) error {
+	if err := t.each(func(rows scanner) error {
 		var c store.Callback
 		if err := rows.Scan(&c.ID, &c.Project, &c.State); err != nil {
 			return err

@@ -15,7 +15,7 @@ type querier interface {
 }
 
 // queryEach runs a query and calls scan for every row.
-func queryEach(ctx context.Context, q querier, scan func(*sql.Rows) error, query string, args ...any) error {
+func queryEach(ctx context.Context, q querier, scan func(scanner) error, query string, args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, erro
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	var found []row
-	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err := queryEach(ctx, db.read, func(rows scanner) error {
 		r, err := db.scanCallback(rows)
 		found = append(found, r)
 		return err
@@ -68,7 +68,7 @@ func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, e
 	defer cancel()
 	p := store.Payload{ID: c.PayloadID, ContentType: c.ContentType}
 	found := false
-	err = queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err = queryEach(ctx, db.read, func(rows scanner) error {
 		found = true
 		return rows.Scan(&p.Body)
 	}, `SELECT body FROM payloads WHERE id = $1 AND project = $2`, c.PayloadID, project)
@@ -94,7 +94,7 @@ func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int
 		after = "~" // Above every ULID.
 	}
 	var entries []store.AuditEntry
-	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err := queryEach(ctx, db.read, func(rows scanner) error {
 		var e store.AuditEntry
 		if err := rows.Scan(&e.ID, &e.Project, &e.At, &e.Actor, &e.Action, &e.Object, &e.Reason, &e.Detail); err != nil {
 			return err

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -13,7 +12,7 @@ func (db *DB) Secrets(ctx context.Context, project string, now int64) ([]store.S
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	var secrets []store.Secret
-	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err := queryEach(ctx, db.read, func(rows scanner) error {
 		var s store.Secret
 		if err := rows.Scan(&s.ID, &s.Project, &s.KeyID, &s.Ciphertext, &s.CreatedAt, &s.RetiredAt); err != nil {
 			return err

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -17,6 +16,8 @@ import (
 type stampEntry struct {
 	store.StampClaim
 	stamp *store.Stamp
+	// known is what this process remembers of the row, or nil.
+	known *store.Stamped
 	// One of the three is the answer.
 	stamped *store.Stamped
 	refused *store.Refusal
@@ -37,7 +38,7 @@ func (e *stampEntry) refuse(r store.Refusal) { e.stamped, e.refused, e.err = nil
 
 // Stamp claims rows in SQL for a batch that was claimed in the index. Every claim is among the stamped or among the
 // refusals, unless there is an error; then those that were stamped are stamped again by the same token.
-func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	entries := make([]entry, len(s.Claims))
 	own := make([]stampEntry, len(s.Claims))
 	for i, claim := range s.Claims {
@@ -47,13 +48,14 @@ func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []stor
 	if err := db.stamps.commit(ctx, entries); err != nil {
 		return nil, nil, fmt.Errorf("stamp: %w", err)
 	}
-	var stamped []store.Stamped
+	db.fresh.remove(s.Claims)
+	stamped := make([]*store.Stamped, 0, len(own))
 	var refusals []store.Refusal
 	var err error
 	for i := range own {
 		switch e := &own[i]; {
 		case e.stamped != nil:
-			stamped = append(stamped, *e.stamped)
+			stamped = append(stamped, e.stamped)
 		case e.refused != nil:
 			refusals = append(refusals, *e.refused)
 		default:
@@ -100,14 +102,19 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 		e.stamped, e.refused, e.err = nil, nil, nil
 		byID[e.ID] = e
 	}
-	rows, err := t.claimRows(entries)
+	unknown, err := t.claimFirst(entries)
+	if err != nil {
+		return err
+	}
+	rows, err := t.claimRows(unknown)
 	if err != nil {
 		return err
 	}
 	var lost []*store.Attempt
 	var ended []row
 	var corrupt []string
-	for _, r := range rows {
+	for i := range rows {
+		r := &rows[i]
 		e := byID[r.ID]
 		if r.lostAt > 0 {
 			lost = append(lost, lostAttempt(&r.row, r.Fence-1, r.lostAt, e.stamp.Now))
@@ -122,6 +129,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 			corrupt = append(corrupt, r.ID)
 			e.refuse(store.Refusal{ID: r.ID, Terminal: true, Corrupt: true, Retry: r.AttemptCount > 0})
 		default:
+			r.ClaimToken = e.stamp.Token
 			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body, Lost: r.lostAt > 0}
 		}
 	}
@@ -147,46 +155,142 @@ type claimedRow struct {
 	body []byte
 }
 
-// claimRows is the stamp itself. A row qualifies while it is scheduled, due, and not claimed by somebody alive. It
+// claimColumns are what scanClaimed reads, in its order: what an attempt and its result need of a row, no more.
+const claimColumns = `
+	callbacks.id,
+	callbacks.project,
+	callbacks.endpoint_id,
+	callbacks.url,
+	callbacks.method,
+	callbacks.headers,
+	callbacks.lane,
+	callbacks.policy,
+	callbacks.success,
+	callbacks.signer,
+	callbacks.content_type,
+	callbacks.due_at,
+	callbacks.first_due_at,
+	callbacks.expires_at,
+	callbacks.attempt_count,
+	callbacks.divert_count,
+	callbacks.attempt_seq,
+	callbacks.ladder_base,
+	callbacks.trigger,
+	callbacks.cancel_requested,
+	callbacks.free_retry,
+	callbacks.last_class,
+	callbacks.fence,
+	callbacks.claim_until,
+	callbacks.lost_at,
+	callbacks.crash_count,
+	(SELECT payloads.body FROM payloads WHERE payloads.id = callbacks.payload_id)`
+
+// scanClaimed reads claimColumns of a row that was just stamped.
+func (db *DB) scanClaimed(r scanner) (claimedRow, error) {
+	c := claimedRow{row: row{Callback: store.Callback{State: store.Scheduled}}}
+	var headers, policy, success string
+	var cancelRequested, freeRetry int
+	if err := r.Scan(&c.ID, &c.Project, &c.EndpointID, &c.URL, &c.Method, &headers, &c.LaneID, &policy, &success, &c.Signer, &c.ContentType,
+		&c.DueAt, &c.FirstDueAt, &c.ExpiresAt, &c.AttemptCount, &c.DivertCount, &c.AttemptSeq, &c.LadderBase, &c.Trigger,
+		&cancelRequested, &freeRetry, &c.LastClass, &c.Fence, &c.ClaimUntil, &c.lostAt, &c.CrashCount, &c.body); err != nil {
+		return c, fmt.Errorf("scan claimed callback: %w", err)
+	}
+	c.CancelRequested, c.FreeRetry = cancelRequested != 0, freeRetry != 0
+	c.broken = db.structured(&c.Callback, headers, success, policy)
+	return c, nil
+}
+
+// stampUpdate is the stamp itself. A row qualifies while it is scheduled, due, and not claimed by somebody alive. It
 // remembers in lost_at when the claim was made that this one replaces: a token that is still there says that no result
 // came of it, and what it may have sent gets a number of its own.
-func (t *tx) claimRows(entries []*stampEntry) ([]claimedRow, error) {
-	input, args, _, err := t.input([]column{
-		texts("id", entries, func(e *stampEntry) string { return e.ID }),
-		texts("token", entries, func(e *stampEntry) string { return e.stamp.Token }),
-		ints("stamped_at", entries, func(e *stampEntry) int64 { return e.stamp.Now }),
-		ints("margin", entries, func(e *stampEntry) int64 { return e.stamp.Margin }),
-		ints("diverts", entries, func(e *stampEntry) int64 { return int64(e.Diverts) }),
-		ints("suspect", entries, func(e *stampEntry) int64 { return e.suspectFrom() }),
+var stampUpdate = newBulkUpdate(fields[*stampEntry]{
+	textField("id", func(e *stampEntry) string { return e.ID }),
+	textField("token", func(e *stampEntry) string { return e.stamp.Token }),
+	numberField("stamped_at", func(e *stampEntry) int64 { return e.stamp.Now }),
+	numberField("margin", func(e *stampEntry) int64 { return e.stamp.Margin }),
+	numberField("diverts", func(e *stampEntry) int64 { return int64(e.Diverts) }),
+	numberField("suspect", func(e *stampEntry) int64 { return e.suspectFrom() }),
+}, `
+		fence = callbacks.fence + 1,
+		lost_at = CASE WHEN callbacks.claim_token <> '' THEN callbacks.claimed_at ELSE 0 END,
+		attempt_seq = callbacks.attempt_seq + CASE WHEN callbacks.claim_token <> '' THEN 1 ELSE 0 END,
+		claim_token = i.token,
+		claim_until = i.stamped_at + callbacks.timeout_ms + i.margin,
+		claimed_at = i.stamped_at,
+		crash_count = callbacks.crash_count + 1,
+		divert_count = callbacks.divert_count + i.diverts,
+		updated_at = i.stamped_at`,
+	isOpen+`
+		AND callbacks.due_at <= i.stamped_at
+		AND callbacks.claim_until <= i.stamped_at
+		AND callbacks.crash_count < i.suspect`,
+	claimColumns)
+
+// firstStamp stamps rows that this process remembers, if they are as they were accepted: never claimed, never changed. What
+// they say then is known.
+var firstStamp = newBulkUpdate(fields[*stampEntry]{
+	textField("id", func(e *stampEntry) string { return e.ID }),
+	textField("token", func(e *stampEntry) string { return e.stamp.Token }),
+	numberField("stamped_at", func(e *stampEntry) int64 { return e.stamp.Now }),
+	numberField("until", func(e *stampEntry) int64 { return e.until(e.known) }),
+	numberField("diverts", func(e *stampEntry) int64 { return int64(e.Diverts) }),
+	numberField("created_at", func(e *stampEntry) int64 { return e.known.CreatedAt }),
+	numberField("due_at", func(e *stampEntry) int64 { return e.known.DueAt }),
+}, `
+		fence = 1,
+		claim_token = i.token,
+		claim_until = i.until,
+		claimed_at = i.stamped_at,
+		crash_count = 1,
+		divert_count = i.diverts,
+		updated_at = i.stamped_at`,
+	isOpen+`
+		AND callbacks.fence = 0
+		AND callbacks.updated_at = i.created_at
+		AND callbacks.created_at = i.created_at
+		AND callbacks.due_at = i.due_at
+		AND callbacks.due_at <= i.stamped_at`,
+	`callbacks.id`).byItself()
+
+// until is when the claim of the row ends.
+func (e *stampEntry) until(s *store.Stamped) int64 {
+	return e.stamp.Now + timeoutMillis(s.Policy) + e.stamp.Margin
+}
+
+// claimFirst stamps what is remembered and as it was accepted, answers those entries, and returns the others.
+func (t *tx) claimFirst(entries []*stampEntry) ([]*stampEntry, error) {
+	var known, rest []*stampEntry
+	for _, e := range entries {
+		if e.known = t.db.fresh.get(e.ID); e.known != nil {
+			known = append(known, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	changed, err := firstStamp.take(t, known, func(e *stampEntry) {
+		s := *e.known
+		s.CreatedAt = 0
+		s.Policy.Tiers, s.Policy.StopOn = slices.Clone(s.Policy.Tiers), slices.Clone(s.Policy.StopOn)
+		s.Fence, s.ClaimToken, s.ClaimUntil, s.CrashCount, s.DivertCount = 1, e.stamp.Token, e.until(&s), 1, e.Diverts
+		e.stamped = &s
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("claim fresh rows: %w", err)
 	}
-	var claimed []claimedRow
-	err = t.each(func(rows *sql.Rows) error {
-		var c claimedRow
-		var err error
-		c.row, err = t.db.scanCallback(rows, &c.body)
+	return append(rest, changed...), nil
+}
+
+// claimRows stamps the rows that qualify and returns them.
+func (t *tx) claimRows(entries []*stampEntry) ([]claimedRow, error) {
+	claimed := make([]claimedRow, 0, len(entries))
+	err := stampUpdate.run(t, entries, func(r scanner) error {
+		c, err := t.db.scanClaimed(r)
 		claimed = append(claimed, c)
 		return err
-	}, `UPDATE callbacks SET
-			fence = callbacks.fence + 1,
-			lost_at = CASE WHEN callbacks.claim_token <> '' THEN callbacks.claimed_at ELSE 0 END,
-			attempt_seq = callbacks.attempt_seq + CASE WHEN callbacks.claim_token <> '' THEN 1 ELSE 0 END,
-			claim_token = i.token,
-			claim_until = i.stamped_at + callbacks.timeout_ms + i.margin,
-			claimed_at = i.stamped_at,
-			crash_count = callbacks.crash_count + 1,
-			divert_count = callbacks.divert_count + i.diverts,
-			updated_at = i.stamped_at
-		FROM `+input+`
-		WHERE callbacks.id = i.id
-			AND `+isOpen+`
-			AND callbacks.due_at <= i.stamped_at
-			AND callbacks.claim_until <= i.stamped_at
-			AND callbacks.crash_count < i.suspect
-		RETURNING `+callbackColumns+`,
-			(SELECT payloads.body FROM payloads WHERE payloads.id = callbacks.payload_id)`, args...)
+	})
+	if err == nil {
+		err = t.nameLanes(claimed)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("claim rows: %w", err)
 	}
@@ -209,7 +313,7 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 	if err != nil {
 		return err
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.each(func(rows scanner) error {
 		var body []byte
 		r, err := t.db.scanCallback(rows, &body)
 		if err != nil {
@@ -298,7 +402,7 @@ func (t *tx) setAside(ids []string, now int64) error {
 	if err != nil {
 		return err
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.each(func(rows scanner) error {
 		var project string
 		var lane int64
 		var tier int

@@ -3,11 +3,13 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -17,9 +19,13 @@ const maxTries = 5
 
 // A tx is one write transaction: statements, and what must happen with them (counters) or after them (lane ids).
 type tx struct {
-	ctx    context.Context
-	db     *DB
+	ctx context.Context
+	db  *DB
+	// One of them is set: group is a writer's transaction on PostgreSQL, which goes without the conversions of database/sql; sql any
+	// other there; lite is the connection on SQLite.
+	group  *groupTx
 	sql    *sql.Tx
+	lite   *lite
 	deltas deltas
 	lanes  []laneKeyID
 	// again says that an earlier try of the same transaction may have been committed although its reply was lost.
@@ -28,42 +34,63 @@ type tx struct {
 
 // exec runs a statement and returns how many rows it changed.
 func (t *tx) exec(query string, args ...any) (int64, error) {
-	stmt, err := t.prepared(query)
-	if err != nil {
-		return 0, err
+	if t.lite != nil {
+		s, err := t.bound(query, args)
+		if err != nil {
+			return 0, err
+		}
+		return s.exec()
 	}
-	var r sql.Result
-	if stmt != nil {
-		r, err = stmt.ExecContext(t.ctx, args...)
-	} else {
-		r, err = t.sql.ExecContext(t.ctx, query, args...)
+	if t.group != nil {
+		return t.group.exec(t.ctx, query, args)
 	}
+	r, err := t.sql.ExecContext(t.ctx, query, args...)
 	if err != nil {
 		return 0, err
 	}
 	return r.RowsAffected()
 }
 
+// later runs a statement at the latest with the commit: its error may be that of a statement after it, or of the commit.
+func (t *tx) later(query string, args ...any) error {
+	if t.group != nil {
+		t.group.later(query, args)
+		return nil
+	}
+	_, err := t.exec(query, args...)
+	return err
+}
+
 // each runs a statement and calls scan for every row it returns.
-func (t *tx) each(scan func(*sql.Rows) error, query string, args ...any) error {
-	stmt, err := t.prepared(query)
-	if err != nil {
-		return err
+func (t *tx) each(scan func(scanner) error, query string, args ...any) error {
+	if t.lite != nil {
+		s, err := t.bound(query, args)
+		if err != nil {
+			return err
+		}
+		return s.each(scan)
 	}
-	var rows *sql.Rows
-	if stmt != nil {
-		rows, err = stmt.QueryContext(t.ctx, args...)
-	} else {
-		rows, err = t.sql.QueryContext(t.ctx, query, args...)
+	if t.group != nil {
+		return t.group.each(t.ctx, scan, query, args)
 	}
+	rows, err := t.sql.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return err
 	}
 	return eachRow(rows, scan)
 }
 
+// bound returns the compiled statement with its parameters set.
+func (t *tx) bound(query string, args []any) (*liteStmt, error) {
+	s, err := t.lite.prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.bind(args)
+}
+
 // eachRow calls scan for every row, and closes the rows.
-func eachRow(rows *sql.Rows, scan func(*sql.Rows) error) error {
+func eachRow(rows *sql.Rows, scan func(scanner) error) error {
 	for rows.Next() {
 		if err := scan(rows); err != nil {
 			return errors.Join(err, rows.Close())
@@ -80,76 +107,6 @@ func (t *tx) input(columns []column) (fragment string, args []any, next int, err
 	fragment, next = t.db.dialect.input(1, columns)
 	args, err = t.db.dialect.args(columns)
 	return fragment, args, next, err
-}
-
-// prepared returns the statement, compiled once, on SQLite; nil on PostgreSQL, whose driver keeps compiled statements
-// by itself.
-func (t *tx) prepared(query string) (*sql.Stmt, error) {
-	if !t.db.embedded() {
-		return nil, nil
-	}
-	stmt := t.db.statements.get(query)
-	if stmt == nil {
-		var err error
-		if stmt, err = t.sql.PrepareContext(t.ctx, query); err != nil {
-			return nil, err
-		}
-		t.db.statements.want(query)
-		return stmt, nil
-	}
-	return t.sql.StmtContext(t.ctx, stmt), nil
-}
-
-// A statementCache keeps compiled statements of SQLite's one writing connection by their text. There are a few dozen
-// texts; callers make none of their own.
-type statementCache struct {
-	mu     sync.Mutex
-	stmts  map[string]*sql.Stmt
-	wanted []string
-}
-
-func (c *statementCache) get(query string) *sql.Stmt {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stmts[query]
-}
-
-// want remembers a text that is to be compiled when no transaction holds the connection.
-func (c *statementCache) want(query string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wanted = append(c.wanted, query)
-}
-
-// fill compiles what was wanted. A text that cannot be compiled is tried again at its next use.
-func (c *statementCache) fill(ctx context.Context, db *sql.DB) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, query := range c.wanted {
-		if c.stmts[query] != nil {
-			continue
-		}
-		stmt, err := db.PrepareContext(ctx, query)
-		if err != nil {
-			continue // Its use reports the same error to somebody who can act on it.
-		}
-		if c.stmts == nil {
-			c.stmts = make(map[string]*sql.Stmt)
-		}
-		c.stmts[query] = stmt
-	}
-	c.wanted = c.wanted[:0]
-}
-
-func (c *statementCache) close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var err error
-	for _, stmt := range c.stmts {
-		err = errors.Join(err, stmt.Close())
-	}
-	c.stmts = nil
-	return err
 }
 
 // transact runs fn in a transaction, up to maxTries times while its error is transient. Errors that mean that nothing
@@ -185,26 +142,73 @@ func (db *DB) transact(ctx context.Context, pool *sql.DB, limit time.Duration, f
 
 // once runs fn in one transaction and writes its counter deltas.
 func (db *DB) once(ctx context.Context, pool *sql.DB, again bool, fn func(*tx) error) error {
-	stx, err := pool.BeginTx(ctx, nil)
+	t := &tx{ctx: ctx, db: db, again: again}
+	run := func() error {
+		if err := fn(t); err != nil {
+			return err
+		}
+		return t.writeDeltas()
+	}
+	var err error
+	if db.embedded() {
+		t.lite = &db.lite
+		err = t.lite.once(ctx, run)
+	} else if pool == db.groups {
+		err = t.onGroups(run)
+	} else {
+		err = t.onPool(pool, run)
+	}
+	if err == nil {
+		db.lanes.add(t.lanes)
+	}
+	return err
+}
+
+// onGroups runs run in one transaction of a writer.
+func (t *tx) onGroups(run func() error) error {
+	conn, err := t.db.groups.Conn(t.ctx)
 	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	err = conn.Raw(func(driverConn any) error {
+		c := driverConn.(*stdlib.Conn).Conn() // openPool knows no other driver
+		t.group = &groupTx{conn: c}
+		if err := run(); err != nil {
+			if rerr := t.group.rollback(t.ctx); rerr != nil && !disconnected(rerr) && t.ctx.Err() == nil {
+				err = errors.Join(err, fmt.Errorf("roll back: %w", rerr))
+			}
+			return err
+		}
+		if err := t.group.commit(t.ctx); err != nil {
+			err = fmt.Errorf("commit: %w", err)
+			if rerr := t.group.rollback(t.ctx); rerr != nil && !disconnected(rerr) && t.ctx.Err() == nil {
+				err = errors.Join(err, fmt.Errorf("roll back: %w", rerr))
+			}
+			return err
+		}
+		return nil
+	})
+	// A connection that is broken is not taken back by the pool; how the transaction ended was said before.
+	if cerr := conn.Close(); cerr != nil && err == nil && !errors.Is(cerr, driver.ErrBadConn) && !errors.Is(cerr, sql.ErrConnDone) {
+		err = fmt.Errorf("give back connection: %w", cerr)
+	}
+	return err
+}
+
+// onPool runs run in one transaction of PostgreSQL.
+func (t *tx) onPool(pool *sql.DB, run func() error) error {
+	var err error
+	if t.sql, err = pool.BeginTx(t.ctx, nil); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	t := &tx{ctx: ctx, db: db, sql: stx, again: again}
-	if err = fn(t); err == nil {
-		err = t.writeDeltas()
-	}
-	if err != nil {
-		if rerr := stx.Rollback(); rerr != nil && !errors.Is(rerr, sql.ErrTxDone) && !disconnected(rerr) && ctx.Err() == nil {
+	if err := run(); err != nil {
+		if rerr := t.sql.Rollback(); rerr != nil && !errors.Is(rerr, sql.ErrTxDone) && !disconnected(rerr) && t.ctx.Err() == nil {
 			err = errors.Join(err, fmt.Errorf("roll back: %w", rerr))
 		}
 		return err
 	}
-	if err := stx.Commit(); err != nil {
+	if err := t.sql.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
-	}
-	db.lanes.add(t.lanes)
-	if db.embedded() {
-		db.statements.fill(ctx, pool)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strconv"
 	"time"
@@ -63,7 +62,7 @@ func (db *DB) NextGeneration(ctx context.Context, from int64) (int64, error) {
 			return err
 		}
 		found := false
-		if err := t.each(func(rows *sql.Rows) error {
+		if err := t.each(func(rows scanner) error {
 			found = true
 			return rows.Scan(&generation)
 		}, `SELECT generation FROM index_meta WHERE id = 1`); err != nil {
@@ -85,7 +84,7 @@ func (db *DB) SweepCursor(ctx context.Context) (store.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	var c store.Cursor
-	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err := queryEach(ctx, db.read, func(rows scanner) error {
 		return rows.Scan(&c.DueAt, &c.ID)
 	}, `SELECT due_at, id FROM cursors WHERE name = $1`, sweepCursor)
 	if err != nil {
@@ -135,7 +134,7 @@ func (db *DB) Fold(ctx context.Context, now int64) error {
 // is not open. The cursor keeps the keys of long-lived callbacks from being looked at in every call.
 func (t *tx) endKeys(now int64) error {
 	var at store.Cursor
-	if err := t.each(func(rows *sql.Rows) error {
+	if err := t.each(func(rows scanner) error {
 		return rows.Scan(&at.DueAt, &at.ID)
 	}, `SELECT due_at, id FROM cursors WHERE name = $1`, idempotencyCursor); err != nil {
 		return err
@@ -143,7 +142,7 @@ func (t *tx) endKeys(now int64) error {
 	start := at
 	seen := 0
 	var ended []idempotencyKey
-	if err := t.each(func(rows *sql.Rows) error {
+	if err := t.each(func(rows scanner) error {
 		var k idempotencyKey
 		var open int
 		if err := rows.Scan(&k.project, &k.route, &k.key, &at.DueAt, &at.ID, &open); err != nil {

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 
@@ -21,7 +20,7 @@ const openColumns = `
 	claim_until,
 	expires_at`
 
-func scanOpen(rows *sql.Rows) (store.OpenRow, error) {
+func scanOpen(rows scanner) (store.OpenRow, error) {
 	var r store.OpenRow
 	var retry int
 	err := rows.Scan(&r.ID, &r.Project, &r.LaneID, &r.LockKey, &r.DueAt, &retry, &r.ClaimToken, &r.ClaimUntil, &r.ExpiresAt)
@@ -34,7 +33,7 @@ func (db *DB) walk(ctx context.Context, name, query string, args ...any) ([]stor
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	var open []store.OpenRow
-	err := queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err := queryEach(ctx, db.read, func(rows scanner) error {
 		r, err := scanOpen(rows)
 		open = append(open, r)
 		return err
@@ -108,7 +107,7 @@ func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit 
 func (db *DB) windowEnd(ctx context.Context, query string, args ...any) (end store.Cursor, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	err = queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err = queryEach(ctx, db.read, func(rows scanner) error {
 		found = true
 		return rows.Scan(&end.DueAt, &end.ID)
 	}, query, args...)
@@ -148,7 +147,7 @@ func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
 		return nil, err
 	}
 	var known []string
-	err = queryEach(ctx, db.read, func(rows *sql.Rows) error {
+	err = queryEach(ctx, db.read, func(rows scanner) error {
 		var id string
 		err := rows.Scan(&id)
 		known = append(known, id)
@@ -185,7 +184,7 @@ func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow
 
 func (t *tx) expire(now int64, limit int, expired *[]store.OpenRow) error {
 	var due []row
-	if err := t.each(func(rows *sql.Rows) error {
+	if err := t.each(func(rows scanner) error {
 		r, err := t.db.scanCallback(rows)
 		due = append(due, r)
 		return err

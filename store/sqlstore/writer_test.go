@@ -283,7 +283,7 @@ func liveOnce(ctx context.Context, t *testing.T, db *sqlstore.DB, token string) 
 	}) {
 		return
 	}
-	var stamped []store.Stamped
+	var stamped []*store.Stamped
 	if !insist(func() error {
 		var err error
 		var refused []store.Refusal

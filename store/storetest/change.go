@@ -65,17 +65,17 @@ func testCancelWaited(f *fixture) {
 
 func testCancelAttempting(f *fixture) {
 	for name, tt := range map[string]struct {
-		result func(store.Stamped) store.Result
+		result func(*store.Stamped) store.Result
 		state  store.State
 		reason store.Reason
 	}{
 		"success": {f.succeeded, store.Succeeded, ""},
 		"failure": {f.failed, store.Canceled, store.Requested},
 		"last":    {f.died, store.Canceled, store.Requested},
-		"hand back": {func(s store.Stamped) store.Result {
+		"hand back": {func(s *store.Stamped) store.Result {
 			return store.Result{ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now}
 		}, store.Canceled, store.Requested},
-		"unresolved": {func(s store.Stamped) store.Result { r := f.died(s); r.Reason = store.Unresolved; return r }, store.Canceled, store.Requested},
+		"unresolved": {func(s *store.Stamped) store.Result { r := f.died(s); r.Reason = store.Unresolved; return r }, store.Canceled, store.Requested},
 	} {
 		c := f.accept(nil)
 		s := f.claim(c.ID)
@@ -180,13 +180,13 @@ func testRetryScheduled(f *fixture) {
 func testRetryOnce(f *fixture) {
 	expiring := func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 5000 }
 	for name, tt := range map[string]struct {
-		result func(store.Stamped) store.Result
+		result func(*store.Stamped) store.Result
 		state  store.State
 		reason store.Reason
 	}{
 		"success":  {f.succeeded, store.Succeeded, ""},
 		"failure":  {f.failed, store.Dead, store.Exhausted},
-		"rejected": {func(s store.Stamped) store.Result { r := f.died(s); r.Reason = store.Gone; return r }, store.Dead, store.Exhausted},
+		"rejected": {func(s *store.Stamped) store.Result { r := f.died(s); r.Reason = store.Gone; return r }, store.Dead, store.Exhausted},
 	} {
 		c := f.dead(expiring)
 		f.now += 60_000

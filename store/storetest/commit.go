@@ -24,12 +24,12 @@ func testCommitReschedule(f *fixture) {
 		ResponseBody: "fail\n<b>", ResponseTruncated: true, KeyID: "k1",
 		Rule: &store.Rule{Name: "body-success", Expected: "success", Saw: "fail"},
 	}
+	want := f.get(c.ID)
 	won := f.win(r)
 	if won.State != store.Scheduled || won.DueAt != f.now+1000 || won.Number != 1 {
 		f.Errorf("committed %+v", won)
 	}
 	got := f.get(c.ID)
-	want := s.Callback
 	want.DueAt, want.UpdatedAt = f.now+1000, f.now
 	want.AttemptCount, want.AttemptSeq, want.DivertCount, want.CrashCount = 1, 1, 2, 0
 	want.ClaimToken, want.ClaimUntil = "", 0

@@ -34,6 +34,8 @@ type fixture struct {
 	mu      sync.Mutex
 	entropy io.Reader
 	tokens  int
+	// known turns with every result: the one says what the row was when it was stamped, the next does not.
+	known bool
 }
 
 func newFixture(t *testing.T, s Store) *fixture {
@@ -113,7 +115,7 @@ func (f *fixture) acceptAll(drafts ...store.Draft) []store.Accepted {
 	return accepted
 }
 
-func (f *fixture) stamp(token string, ids ...string) ([]store.Stamped, []store.Refusal) {
+func (f *fixture) stamp(token string, ids ...string) ([]*store.Stamped, []store.Refusal) {
 	f.Helper()
 	claims := make([]store.StampClaim, len(ids))
 	for i, id := range ids {
@@ -130,7 +132,7 @@ func (f *fixture) stamp(token string, ids ...string) ([]store.Stamped, []store.R
 }
 
 // claim stamps one row that must be free and due.
-func (f *fixture) claim(id string) store.Stamped {
+func (f *fixture) claim(id string) *store.Stamped {
 	f.Helper()
 	stamped, refused := f.stamp(f.token(), id)
 	if len(stamped) != 1 {
@@ -140,18 +142,22 @@ func (f *fixture) claim(id string) store.Stamped {
 }
 
 // failed is a result of a charged attempt that failed, with the next one due after a second.
-func (f *fixture) failed(s store.Stamped) store.Result {
-	return store.Result{
+func (f *fixture) failed(s *store.Stamped) store.Result {
+	r := store.Result{
 		ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now + 1000, Charge: true,
 		Attempt: &store.Attempt{
 			Trigger: s.Trigger, Outcome: store.AttemptFailed, Charged: true, Class: store.ClassHTTP5xx, Status: 500,
 			StartedAt: f.now, EndedAt: f.now, DueAt: s.DueAt,
 		},
 	}
+	if f.known = !f.known; f.known {
+		r.Stamped = s
+	}
+	return r
 }
 
 // succeeded is a result of an attempt that succeeded.
-func (f *fixture) succeeded(s store.Stamped) store.Result {
+func (f *fixture) succeeded(s *store.Stamped) store.Result {
 	r := f.failed(s)
 	r.State, r.DueAt = store.Succeeded, 0
 	r.Attempt.Outcome, r.Attempt.Class, r.Attempt.Status = store.AttemptSucceeded, store.ClassOK, 200
@@ -159,7 +165,7 @@ func (f *fixture) succeeded(s store.Stamped) store.Result {
 }
 
 // died is a result of a charged attempt that ended the callback.
-func (f *fixture) died(s store.Stamped) store.Result {
+func (f *fixture) died(s *store.Stamped) store.Result {
 	r := f.failed(s)
 	r.State, r.Reason, r.DueAt = store.Dead, store.Exhausted, 0
 	return r

@@ -36,7 +36,7 @@ type model struct {
 	*fixture
 	rows []*modelRow
 	// claims are all that were ever stamped: their results may come at any time, and more than once.
-	claims []store.Stamped
+	claims []*store.Stamped
 }
 
 // testModel compares random histories of accepts, stamps, results, cancels, retries and clocks with a model: the fence
@@ -97,7 +97,7 @@ func (m *model) opStamp(t *rapid.T) {
 	}
 	stamped, _ := m.stamp(token, ids...)
 	for _, r := range rows {
-		i := slices.IndexFunc(stamped, func(s store.Stamped) bool { return s.ID == r.id })
+		i := slices.IndexFunc(stamped, func(s *store.Stamped) bool { return s.ID == r.id })
 		switch again := r.attempting(m.now) && r.token == token; {
 		case r.state != store.Scheduled || !again && (r.due > m.now || r.claimUntil > m.now):
 			if i >= 0 {

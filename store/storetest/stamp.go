@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -16,7 +18,7 @@ func testStamp(f *fixture) {
 	if err != nil || len(refused) != 0 || len(stamped) != 2 {
 		f.Fatalf("stamped %d, refused %+v, error %v", len(stamped), refused, err)
 	}
-	slices.SortFunc(stamped, func(x, y store.Stamped) int { return cmp.Compare(x.ID, y.ID) })
+	slices.SortFunc(stamped, func(x, y *store.Stamped) int { return cmp.Compare(x.ID, y.ID) })
 	for i, s := range stamped {
 		if s.Fence != 1 || s.ClaimToken != "t1" || s.ClaimUntil != f.now+5+claimLasts || s.CrashCount != 1 || s.AttemptSeq != 0 {
 			f.Errorf("claim %d: %+v", i, s.Callback)
@@ -30,6 +32,16 @@ func testStamp(f *fixture) {
 	}
 	if stamped[0].DivertCount != 0 || stamped[1].DivertCount != 3 {
 		f.Errorf("diverts are %d and %d", stamped[0].DivertCount, stamped[1].DivertCount)
+	}
+	for _, s := range stamped {
+		// What is left out is empty; the rest is the row's.
+		want := f.get(s.ID)
+		want.Kind, want.Topic, want.Ref, want.LockKey, want.Labels, want.Version = "", "", "", "", nil, nil
+		want.Reason, want.LastStatus, want.CreatedAt, want.UpdatedAt, want.FinishedAt = "", 0, 0, 0, 0
+		want.ResumeState, want.ResumeReason, want.PayloadID = "", "", ""
+		if diff := gocmp.Diff(want, s.Callback); diff != "" {
+			f.Errorf("stamped (-want +got):\n%s", diff)
+		}
 	}
 	if c := f.get(a.ID); c.StateAt(f.now+10) != store.Attempting || c.DueAt != a.DueAt {
 		f.Errorf("after the stamp: %+v", c)
@@ -127,7 +139,7 @@ func testStampSuspect(f *fixture) {
 	last := f.claim(later.ID)
 	f.now += claimLasts
 	f.win(f.failed(last)) // a result clears it
-	batch := func(ids ...string) ([]store.Stamped, []store.Refusal) {
+	batch := func(ids ...string) ([]*store.Stamped, []store.Refusal) {
 		s := store.Stamp{Token: f.token(), Now: f.now, Margin: margin, Suspect: 2}
 		for _, id := range ids {
 			s.Claims = append(s.Claims, store.StampClaim{ID: id})

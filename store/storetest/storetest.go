@@ -16,7 +16,7 @@ import (
 // Rows is the hot path.
 type Rows interface {
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
-	Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error)
+	Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error)
 	Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error)
 }
 
@@ -38,6 +38,11 @@ type Walks interface {
 	Known(ctx context.Context, ids []string) ([]string, error)
 	Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
 	DropClaims(ctx context.Context, now int64) (int, error)
+}
+
+// Horizon reads what comes within an index's horizon.
+type Horizon interface {
+	OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error)
 }
 
 // Upkeep is what maintenance needs.
@@ -74,6 +79,7 @@ type Store interface {
 	Rows
 	Changes
 	Walks
+	Horizon
 	Upkeep
 	Rest
 	Reads
@@ -120,6 +126,8 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Change/MendCrashed":        testMendCrashed,
 		"Change/Audit":              testAudit,
 		"Walk/Pages":                testWalks,
+		"Walk/Until":                testOpenUntil,
+		"Walk/Moving":               testOpenUntilWhileRowsMove,
 		"Walk/Claimed":              testClaimedWalk,
 		"Walk/Expire":               testExpire,
 		"Walk/DropClaims":           testDropClaims,

@@ -1,0 +1,93 @@
+package sqlstore
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// freshBytes bounds what is remembered of callbacks that wait for their first attempt, in bytes.
+	freshBytes = 32 << 20
+	// freshWithin is how soon after its accept a callback must be due to be remembered, in milliseconds: it would take the place of
+	// one that is.
+	freshWithin = 60_000
+	// freshFor is how long, in milliseconds, one is remembered that nobody claims here: another process may have.
+	freshFor = 2 * freshWithin
+	// freshRow is about what a remembered callback takes beside its body.
+	freshRow = 1200
+)
+
+// fresh remembers callbacks that this process has accepted, until their first attempt: nearly always it is this process that
+// makes it, at once, and then need not read back what it wrote. Who uses it must have the row say that it is as it was
+// accepted (firstStamp): so whatever changes a row changes its updated_at, its due_at or its fence.
+//
+// When it is full nothing is added: of a backlog, what came first is wanted first.
+type fresh struct {
+	// max is the most bytes; with less than none nothing is remembered.
+	max int
+
+	mu    sync.Mutex
+	rows  map[string]*store.Stamped
+	bytes int
+	// order has the ids and times of the accepts, the oldest first; some are not in rows any more.
+	order []freshID
+}
+
+type freshID struct {
+	id string
+	at int64
+}
+
+// add remembers what was accepted.
+func (f *fresh) add(c *store.Callback, body []byte) {
+	if c.DueAt-c.CreatedAt > freshWithin || c.State != store.Scheduled {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.order) > 0 && (f.rows[f.order[0].id] == nil || c.CreatedAt-f.order[0].at > freshFor) {
+		f.drop(f.order[0].id)
+		f.order = f.order[1:]
+	}
+	if f.bytes+freshRow+len(body) > f.max {
+		return
+	}
+	s := &store.Stamped{Body: bytes.Clone(body), Callback: *c} // the caller's may be a part of something larger
+	// Only what a stamp that reads the row would say.
+	s.Kind, s.Topic, s.Ref, s.LockKey, s.Labels, s.Version = "", "", "", "", nil, nil
+	s.UpdatedAt, s.PayloadID = 0, ""
+	if f.rows == nil {
+		f.rows = make(map[string]*store.Stamped)
+	}
+	f.rows[c.ID] = s
+	f.order = append(f.order, freshID{c.ID, c.CreatedAt})
+	f.bytes += freshRow + len(s.Body)
+}
+
+// get returns what is remembered of the callback, or nil. It must not be changed.
+func (f *fresh) get(id string) *store.Stamped {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rows[id]
+}
+
+// remove forgets callbacks that were claimed.
+func (f *fresh) remove(claims []store.StampClaim) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range claims {
+		f.drop(claims[i].ID)
+	}
+	if len(f.rows) == 0 {
+		f.order = nil
+	}
+}
+
+func (f *fresh) drop(id string) {
+	if s := f.rows[id]; s != nil {
+		f.bytes -= freshRow + len(s.Body)
+		delete(f.rows, id)
+	}
+}

@@ -1,0 +1,224 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A listing is a list that is being read. Where an index serves all of its filter, a page is one statement. Every other filter is looked
+// for in the order of the list, window by window, each larger than the one before, until the page is full, the list has ended, or so
+// much was looked at that it must be enough for one page: the next one goes on where that was. So no page takes long, however
+// rare what it looks for is; an index for each filter would be paid for by every accept and every result.
+type listing struct {
+	db      *DB
+	project string
+	store.Filter
+	// left is how many callbacks the page still has room for.
+	left int
+	page store.Page
+}
+
+// A looking says how much one page of a list may look at.
+type looking struct {
+	// first is the rows of the first window; it is never less than twice the page.
+	first int
+	// rows and time end the page when they are used up. The last window is not begun if it would not end in time.
+	rows int
+	time time.Duration
+	// few is up to how many open callbacks, or of them such as are due, are taken all at once and put in order.
+	few int
+}
+
+// lookAt is measured: a row costs 1 to 2 µs where its page is in memory and its neighbours are looked at too, up to 20 µs where each is
+// on a page of its own, and a page that is on a disk ten times that (docs/performance.md).
+func lookAt() looking {
+	return looking{first: 200, rows: 20_000, time: 15 * time.Millisecond, few: 2000}
+}
+
+// run reads the page.
+func (l *listing) run(ctx context.Context) error {
+	if l.direct() {
+		_, err := l.read(ctx, nil)
+		return err
+	}
+	if l.isOpen() {
+		if done, err := l.readFew(ctx); done || err != nil {
+			return err
+		}
+	}
+	return l.look(ctx)
+}
+
+// direct says that one statement finds the page without looking at much else: the index serves all of the filter, or leads to the
+// callbacks of one reference, which are few.
+func (l *listing) direct() bool {
+	var rest query
+	l.filter(&rest)
+	return rest.text.Len() == 0 || l.ByDue && l.Ref != ""
+}
+
+// isOpen says that the list has open callbacks only, newest first: they may be few, and anywhere among many that have ended.
+func (l *listing) isOpen() bool {
+	if l.ByDue || l.Ref != "" {
+		return false
+	}
+	ended := slices.ContainsFunc(l.States, func(s store.State) bool { return s != store.Scheduled && s != store.Attempting })
+	return !ended && (l.Overdue || len(l.States) > 0)
+}
+
+// look reads window by window.
+func (l *listing) look(ctx context.Context) error {
+	most, began, looked := l.db.looking, time.Now(), 0
+	for size := max(most.first, 2*l.left); size > 0; {
+		end, more, err := l.windowEnd(ctx, size)
+		if err != nil {
+			return err
+		}
+		if !more {
+			_, err := l.read(ctx, nil)
+			return err
+		}
+		full, err := l.read(ctx, &end)
+		if err != nil || full {
+			return err
+		}
+		if l.After, l.page.Next = &end, &end; l.left == 0 {
+			return nil
+		}
+		looked += size
+		size = nextWindow(size, looked, time.Since(began), most)
+	}
+	return nil
+}
+
+// nextWindow is how large the next window is after the last one of so many rows, when so many were looked at in that time; zero: there
+// is none.
+func nextWindow(last, looked int, took time.Duration, most looking) int {
+	size := min(2*last, most.rows-looked)
+	if took > 0 {
+		// As many as the time that is left is enough for, at the speed so far.
+		size = min(size, int(float64(looked)*float64(most.time-took)/float64(took)))
+	}
+	if size < most.first/2 {
+		return 0
+	}
+	return size
+}
+
+// order is that of the list.
+func (l *listing) order() string {
+	if l.ByDue {
+		return "callbacks.due_at, callbacks.id"
+	}
+	return "callbacks.id DESC"
+}
+
+// windowEnd returns the last of the list's next rows, so many, whatever the filter says. It reads an index alone.
+func (l *listing) windowEnd(ctx context.Context, rows int) (end store.Cursor, found bool, err error) {
+	q := l.endQuery(rows)
+	return l.db.windowEnd(ctx, q.text.String(), q.args...)
+}
+
+func (l *listing) endQuery(rows int) *query {
+	var q query
+	due := "0"
+	if l.ByDue {
+		due = "callbacks.due_at"
+	}
+	q.add("SELECT " + due + ", callbacks.id FROM callbacks WHERE ")
+	l.bound(&q, nil)
+	q.add("\n\tORDER BY "+l.order()+" LIMIT 1 OFFSET ?", rows-1)
+	return &q
+}
+
+// read adds the rows up to end, or to the end of the list, that are as the filter says. It says whether the page is full, and then
+// where the next one begins.
+func (l *listing) read(ctx context.Context, end *store.Cursor) (full bool, err error) {
+	return l.take(ctx, l.db.read, l.readQuery(end))
+}
+
+func (l *listing) readQuery(end *store.Cursor) *query {
+	var q query
+	q.add("SELECT " + callbackColumns + " FROM callbacks WHERE ")
+	l.bound(&q, end)
+	l.filter(&q)
+	q.add("\n\tORDER BY "+l.order()+" LIMIT ?", l.left+1)
+	return &q
+}
+
+// take adds what the query finds, which may be one more than there is room for.
+func (l *listing) take(ctx context.Context, from querier, q *query) (full bool, err error) {
+	l.page.Next = nil
+	var last store.Cursor
+	err = queryEach(ctx, from, func(rows scanner) error {
+		r, err := l.db.scanCallback(rows)
+		if err != nil {
+			return err
+		}
+		if l.left == 0 {
+			next := last
+			l.page.Next, full = &next, true
+			return nil
+		}
+		l.left--
+		last = store.Cursor{DueAt: r.DueAt, ID: r.ID}
+		if hasLabels(r.Labels, l.Labels) {
+			l.page.Callbacks = append(l.page.Callbacks, r.Callback)
+		}
+		return nil
+	}, q.text.String(), q.args...)
+	return full, err
+}
+
+// readFew reads the page of a list of open callbacks when all those that it can have are few: the index over due times leads to them,
+// and they are put in order. It says whether that was so. Both statements see the same state, so that none is left out that
+// comes in between.
+func (l *listing) readFew(ctx context.Context) (done bool, err error) {
+	stx, err := l.db.read.BeginTx(ctx, &sql.TxOptions{Isolation: l.db.dialect.snapshot, ReadOnly: true})
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = stx.Rollback() }() // It has written nothing.
+	many, one := false, l.manyQuery()
+	if err := queryEach(ctx, stx, func(scanner) error { many = true; return nil }, one.text.String(), one.args...); err != nil || many {
+		return false, err
+	}
+	_, err = l.take(ctx, stx, l.fewQuery())
+	return true, err
+}
+
+// few adds the open callbacks that the list can have, by due time.
+func (l *listing) few(q *query, what, which string) {
+	q.add("SELECT " + what + " FROM callbacks WHERE callbacks.state = 'scheduled'")
+	switch {
+	case l.Overdue:
+		q.and("callbacks.due_at < ?", l.Now)
+	case !slices.Contains(l.States, store.Scheduled):
+		q.and("callbacks.due_at <= ?", l.Now+claimAhead)
+	}
+	// The number is written out: knowing it, PostgreSQL takes the index.
+	q.add("\n\tORDER BY callbacks.due_at, callbacks.id " + fmt.Sprintf(which, l.db.looking.few))
+}
+
+// manyQuery finds a row if those that the list can have are not few.
+func (l *listing) manyQuery() *query {
+	var q query
+	l.few(&q, "1", "LIMIT 1 OFFSET %d")
+	return &q
+}
+
+func (l *listing) fewQuery() *query {
+	var q query
+	q.add("SELECT " + callbackColumns + " FROM (")
+	l.few(&q, "*", "LIMIT %d")
+	q.add(") AS callbacks WHERE ")
+	l.bound(&q, nil)
+	l.filter(&q)
+	q.add("\n\tORDER BY "+l.order()+" LIMIT ?", l.left+1)
+	return &q
+}

@@ -1,0 +1,242 @@
+package sqlstore_test
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+)
+
+// Whatever a page may look at, all pages of a list together hold what the filter says, in order, each once.
+func TestListsAreLookedThroughInWindows(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { listsInWindows(t, openSQLite(t)) })
+	t.Run("postgres", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("needs a PostgreSQL server")
+		}
+		listsInWindows(t, open(t, sqlstore.Options{URL: storetest.StartPostgres(t)}))
+	})
+}
+
+const listNow = int64(1_790_000_000_000)
+
+// listed are callbacks in every state and with every value that filters name, some of them rare.
+func listed(t *testing.T, db *sqlstore.DB) []store.Callback {
+	t.Helper()
+	const n = 200
+	ctx := t.Context()
+	drafts := benchDrafts(n, listNow)
+	stamp := store.Stamp{Token: "token", Now: listNow, Margin: 15_000}
+	for i := range drafts {
+		c := &drafts[i].Callback
+		c.CreatedAt = time.Now().UnixMilli() + int64(i) // after all other ids, and in order
+		c.ID = fmt.Sprintf("%s%016d", sqlstore.IDsFrom(c.CreatedAt), i)
+		c.DueAt = listNow - int64(i*7%40)
+		c.Lane, c.Topic = fmt.Sprint("lane-", i%7), "often"
+		switch {
+		case i%50 == 3:
+			c.Topic, c.Labels = "rare", map[string]string{"shop": "7"}
+		case i%3 == 0:
+			c.DueAt = listNow + int64(i*7%40)
+		}
+		if i%4 == 1 || i == 90 || i == 91 {
+			stamp.Claims = append(stamp.Claims, store.StampClaim{ID: c.ID})
+		}
+	}
+	if accepted, err := db.Accept(ctx, drafts); err != nil || accepted[0].Err != nil {
+		t.Fatalf("accept: %v, %+v", err, accepted[0])
+	}
+	stamped, _, err := db.Stamp(ctx, stamp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []store.Result
+	for i, s := range stamped[:len(stamped)-1] { // the last one stays in flight
+		r := store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
+			Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true, Class: store.ClassOK, Status: 200, DueAt: listNow,
+		}}
+		if i%6 == 0 {
+			r.State, r.Reason, r.Attempt.Class, r.Attempt.Status = store.Dead, store.Exhausted, store.ClassHTTP5xx, 500+i%2
+		}
+		results = append(results, r)
+	}
+	if _, err := db.Commit(ctx, results, listNow); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Cancel(ctx, store.DefaultProject, drafts[20].Callback.ID, listNow, store.Actor{Name: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := db.List(ctx, store.DefaultProject, store.Filter{Now: listNow, Limit: 500})
+	if err != nil || len(page.Callbacks) != n || page.Next != nil {
+		t.Fatalf("the whole list: %v, %d callbacks, next %v", err, len(page.Callbacks), page.Next)
+	}
+	return page.Callbacks
+}
+
+// A listCase is a filter, and what it says in Go.
+type listCase struct {
+	name   string
+	filter store.Filter
+	picks  func(c *store.Callback) bool
+}
+
+func listCases(all []store.Callback) []listCase {
+	state := func(states ...store.State) func(*store.Callback) bool {
+		return func(c *store.Callback) bool { return slices.Contains(states, c.StateAt(listNow)) }
+	}
+	overdue := func(c *store.Callback) bool { return c.StateAt(listNow) == store.Scheduled && c.DueAt < listNow }
+	from, to := all[150].CreatedAt, all[50].CreatedAt
+	return []listCase{
+		{"all", store.Filter{}, func(*store.Callback) bool { return true }},
+		{"scheduled", store.Filter{States: []store.State{store.Scheduled}}, state(store.Scheduled)},
+		{"attempting", store.Filter{States: []store.State{store.Attempting}}, state(store.Attempting)},
+		{"open", store.Filter{States: []store.State{store.Attempting, store.Scheduled}}, state(store.Scheduled, store.Attempting)},
+		{"succeeded", store.Filter{States: []store.State{store.Succeeded}}, state(store.Succeeded)},
+		{"dead", store.Filter{States: []store.State{store.Dead}}, state(store.Dead)},
+		{"canceled", store.Filter{States: []store.State{store.Canceled}}, state(store.Canceled)},
+		{"ended badly", store.Filter{States: []store.State{store.Canceled, store.Dead}}, state(store.Canceled, store.Dead)},
+		{"dead or open", store.Filter{States: []store.State{store.Dead, store.Scheduled}}, state(store.Dead, store.Scheduled)},
+		{"rare topic", store.Filter{Topic: "rare"}, func(c *store.Callback) bool { return c.Topic == "rare" }},
+		{"no topic", store.Filter{Topic: "none"}, func(c *store.Callback) bool { return false }},
+		{"lane", store.Filter{Lane: "lane-3"}, func(c *store.Callback) bool { return c.Lane == "lane-3" }},
+		{"label", store.Filter{Labels: map[string]string{"shop": "7"}}, func(c *store.Callback) bool { return c.Labels["shop"] == "7" }},
+		{"status", store.Filter{Status: 501}, func(c *store.Callback) bool { return c.LastStatus == 501 }},
+		{"dead with a status", store.Filter{States: []store.State{store.Dead}, Status: 500}, func(c *store.Callback) bool { return c.LastStatus == 500 }},
+		{"attempts", store.Filter{MinAttempts: 1}, func(c *store.Callback) bool { return c.AttemptCount > 0 }},
+		{"overdue", store.Filter{Overdue: true}, overdue},
+		{"overdue in a lane", store.Filter{Overdue: true, Lane: "lane-3"}, func(c *store.Callback) bool { return overdue(c) && c.Lane == "lane-3" }},
+		{"ref", store.Filter{Ref: "order-77"}, func(c *store.Callback) bool { return c.Ref == "order-77" }},
+		{"times", store.Filter{From: from, To: to}, func(c *store.Callback) bool { return from <= c.CreatedAt && c.CreatedAt < to }},
+		{"times and topic", store.Filter{From: from, To: to, Topic: "rare"}, func(c *store.Callback) bool {
+			return from <= c.CreatedAt && c.CreatedAt < to && c.Topic == "rare"
+		}},
+	}
+}
+
+func listsInWindows(t *testing.T, db *sqlstore.DB) {
+	all := listed(t, db)
+	for _, few := range []int{0, 1000} { // open ones are looked for in windows, or all taken at once
+		sqlstore.SetLooking(db, 4, 30, few)
+		for _, c := range listCases(all) {
+			for _, byDue := range []bool{false, true} {
+				c.filter.ByDue = byDue
+				checkList(t, db, c, all, fmt.Sprintf("%s, by due time %t, few %d", c.name, byDue, few))
+			}
+		}
+	}
+}
+
+// checkList reads all pages of a list. No page may look at more than it may, so a list of few among many has pages without any.
+func checkList(t *testing.T, db *sqlstore.DB, c listCase, all []store.Callback, name string) {
+	t.Helper()
+	var want, got []string
+	picked := slices.Clone(all)
+	if c.filter.ByDue {
+		slices.SortStableFunc(picked, func(a, b store.Callback) int { return 2*int(a.DueAt-b.DueAt) + strings.Compare(a.ID, b.ID) })
+	}
+	for i := range picked {
+		if p := &picked[i]; c.picks(p) && (!c.filter.ByDue || p.State == store.Scheduled) {
+			want = append(want, p.ID)
+		}
+	}
+	c.filter.Now, c.filter.Limit = listNow, 5
+	pages := 0
+	for ; ; pages++ {
+		page, err := db.List(t.Context(), store.DefaultProject, c.filter)
+		if err != nil || len(page.Callbacks) > c.filter.Limit || pages > len(all) {
+			t.Fatalf("%s: page %d: %v, %d callbacks", name, pages, err, len(page.Callbacks))
+		}
+		for _, found := range page.Callbacks {
+			got = append(got, found.ID)
+		}
+		if c.filter.After = page.Next; page.Next == nil {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %d callbacks in %d pages, want %d:\n%v\n%v", name, len(got), pages+1, len(want), got, want)
+	}
+	if c.name == "no topic" && pages < 3 {
+		t.Errorf("%s: %d pages: one looked at more than it may", name, pages+1)
+	}
+}
+
+// A page ends in time: the next window is as large as the time that is left is enough for.
+func TestWindowsGrowAsTimeAllows(t *testing.T) {
+	for _, c := range []struct {
+		last, looked int
+		took         time.Duration
+		want         int
+	}{
+		{100, 100, 0, 200}, {100, 100, time.Millisecond, 200}, {1600, 3100, 10 * time.Millisecond, 3100},
+		{800, 1500, 18 * time.Millisecond, 166}, {800, 1500, 19500 * time.Microsecond, 0}, {100, 100, 20 * time.Millisecond, 0},
+		{100, 100, time.Second, 0}, {6400, 9000, time.Millisecond, 1000}, {6400, 10_000, time.Millisecond, 0},
+	} {
+		if got := sqlstore.NextWindow(c.last, c.looked, c.took); got != c.want {
+			t.Errorf("after a window of %d, %d in %s: %d, want %d", c.last, c.looked, c.took, got, c.want)
+		}
+	}
+}
+
+// No list may sort what it reads, or read a table from its beginning, on SQLite, whose plans do not depend on what is in it: but the few
+// open ones that are put in order, and those of one reference.
+func TestListsFollowIndexesOnSQLite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "d.db")
+	db := open(t, sqlstore.Options{URL: "sqlite:" + path})
+	handle := raw(t, "sqlite", path)
+	for _, c := range listCases(make([]store.Callback, 200)) {
+		for _, byDue := range []bool{false, true} {
+			for _, after := range []*store.Cursor{nil, {DueAt: 7, ID: "x"}} {
+				f := c.filter
+				f.ByDue, f.After, f.Now, f.Limit = byDue, after, listNow, 50
+				for _, s := range sqlstore.ListStatements(db, store.DefaultProject, f) {
+					plan := planOf(t, handle, s)
+					few := strings.Contains(s.Text, "FROM (SELECT *") // then the outer query sorts, and scans what the inner one finds
+					bad := regexp.MustCompile(`TEMP B-TREE|SCAN callbacks($|;)`).MatchString(plan) && !(byDue && f.Ref != "")
+					if few {
+						bad = !regexp.MustCompile(`^CO-ROUTINE callbacks; (SEARCH|SCAN) callbacks USING INDEX callbacks_due`).MatchString(plan)
+					}
+					// Two bounds on one side, of which SQLite would go by the first.
+					bad = bad || !few && (strings.Count(s.Text, "callbacks.id < ") > 1 || strings.Count(s.Text, "callbacks.id >= ") > 1) && !byDue
+					if bad {
+						t.Errorf("%s, by due time %t: %s\n%s", c.name, byDue, plan, s.Text)
+					}
+					if ended := len(f.States) == 1 && f.States[0] == store.Dead && !byDue; ended && !strings.Contains(plan, "callbacks_ended") {
+						t.Errorf("%s is not read by the index for it: %s\n%s", c.name, plan, s.Text)
+					}
+				}
+			}
+		}
+	}
+}
+
+func planOf(t *testing.T, handle *sql.DB, s sqlstore.Statement) string {
+	t.Helper()
+	rows, err := handle.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+s.Text, s.Args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, s.Text)
+	}
+	defer rows.Close()
+	var steps []string
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, step)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(steps, "; ")
+}

@@ -1,0 +1,98 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// pastAll is above every id: a cursor with it begins after all rows of its time.
+const pastAll = "~"
+
+// testOpenUntil: the walk is of one span of due times, its end included, whatever else there is.
+func testOpenUntil(f *fixture) {
+	byDue := map[int64][]string{}
+	base := f.now + 3600_000
+	for i := range 15 {
+		due := base + int64((i*7)%5)*100
+		c := f.accept(func(d *store.Draft) {
+			d.Callback.DueAt, d.Callback.LockKey = due, "lock"
+			if i%2 == 0 {
+				d.Callback.Project = "other"
+			}
+		})
+		byDue[due] = append(byDue[due], c.ID)
+	}
+	want := func(dues ...int64) (all []string) {
+		for _, due := range dues {
+			all = append(all, byDue[base+due]...)
+		}
+		return all
+	}
+	walk := func(after store.Cursor, until int64, limit int) []string {
+		var all []string
+		for {
+			rows, err := f.OpenUntil(f.ctx(), after, until, limit)
+			if err != nil || len(rows) > limit {
+				f.Fatalf("walk: %d rows of at most %d, %v", len(rows), limit, err)
+			}
+			all = append(all, ids(rows)...)
+			if len(rows) < limit {
+				return all
+			}
+			last := rows[len(rows)-1]
+			after = store.Cursor{DueAt: last.DueAt, ID: last.ID}
+		}
+	}
+	for _, limit := range []int{1, 2, 3, 100} {
+		for what, c := range map[string]struct {
+			after store.Cursor
+			until int64
+			want  []string
+		}{
+			"from the beginning to the end":  {store.Cursor{}, base + 10_000, want(0, 100, 200, 300, 400)},
+			"to the end of time":             {store.Cursor{}, 1<<63 - 1, want(0, 100, 200, 300, 400)},
+			"to a time that is in it":        {store.Cursor{}, base + 200, want(0, 100, 200)},
+			"to just before it":              {store.Cursor{}, base + 199, want(0, 100)},
+			"after a time":                   {store.Cursor{DueAt: base + 100, ID: pastAll}, base + 300, want(200, 300)},
+			"after an id of that time":       {store.Cursor{DueAt: base + 100, ID: byDue[base+100][0]}, base + 100, byDue[base+100][1:]},
+			"a span without rows":            {store.Cursor{DueAt: base + 100, ID: pastAll}, base + 199, nil},
+			"a span that ends as it begins":  {store.Cursor{DueAt: base + 100, ID: pastAll}, base + 100, nil},
+			"a span that ends before itself": {store.Cursor{DueAt: base + 300, ID: pastAll}, base + 100, nil},
+		} {
+			if got := walk(c.after, c.until, limit); !slices.Equal(got, c.want) {
+				f.Errorf("%s, %d a page: %v, want %v", what, limit, got, c.want)
+			}
+		}
+	}
+	rows, err := f.OpenUntil(f.ctx(), store.Cursor{}, base, 1)
+	if err != nil || len(rows) != 1 || rows[0].LaneID <= 0 || rows[0].LockKey != "lock" || rows[0].DueAt != base || rows[0].Project != "other" {
+		f.Errorf("a row: %+v, %v", rows, err)
+	}
+}
+
+// testOpenUntilWhileRowsMove: what ends is left out, what is claimed is not, and what is moved is found where it went.
+func testOpenUntilWhileRowsMove(f *fixture) {
+	at := func(due int64) func(*store.Draft) { return func(d *store.Draft) { d.Callback.DueAt = f.now + due } }
+	claimed, moved, canceled := f.accept(at(0)), f.accept(at(100)), f.accept(at(200))
+	retried := f.accept(at(300))
+	f.claim(claimed.ID)
+	if _, err := f.Cancel(f.ctx(), canceled.Project, canceled.ID, f.now, store.Actor{Name: "test"}); err != nil {
+		f.Fatalf("cancel: %v", err)
+	}
+	if _, err := f.Reschedule(f.ctx(), moved.Project, moved.ID, f.now+500, f.now, store.Actor{Name: "test"}); err != nil {
+		f.Fatalf("reschedule: %v", err)
+	}
+	if _, err := f.Retry(f.ctx(), retried.Project, retried.ID, store.Retry{Ladder: store.Once, Now: f.now}, store.Actor{Name: "test"}); err != nil {
+		f.Fatalf("retry: %v", err)
+	}
+	for until, want := range map[int64][]string{
+		0: {claimed.ID, retried.ID}, 300: {claimed.ID, retried.ID}, 500: {claimed.ID, retried.ID, moved.ID},
+	} {
+		rows, err := f.OpenUntil(f.ctx(), store.Cursor{}, f.now+until, 10)
+		if got := ids(rows); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			f.Errorf("open until %d ms from now: %v, %v, want %v", until, got, err, want)
+		}
+	}
+}
