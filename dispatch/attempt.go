@@ -11,39 +11,79 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// attempt makes one attempt of a stamped callback, releases its lock, and passes the result on to be settled. Claimed is when
-// this process got the claim; committed is closed, if it is not nil, when the result is in SQL or was given up.
-func (e *Engine) attempt(ctx context.Context, w *store.Stamped, l *schedule.Lease, claimed time.Time, committed chan<- struct{}) {
-	defer e.attempts.Done()
+// attempt makes one attempt of a stamped callback, releases its lock, and passes the result on to be settled; and then those of
+// its lane that waited for its place on the wire, one after the other.
+func (e *Engine) attempt(ctx context.Context, r ready) {
+	for next := &r; next != nil; {
+		next = e.attemptOne(ctx, *next, nil)
+		e.attempts.Done()
+	}
+}
+
+// attemptOne makes one attempt and returns the one that may begin in its place. Committed is closed, if it is not nil, when the
+// result is in SQL or was given up.
+func (e *Engine) attemptOne(ctx context.Context, r ready, committed chan<- struct{}) *ready {
 	e.inFlight.Add(1)
-	defer e.inFlight.Add(-1)
-	if w.Lost {
+	if r.w.Lost {
 		e.metrics.crashed.Inc()
 	}
-	r := e.try(ctx, w, l, claimed)
+	began := time.Now()
+	out := e.try(ctx, r.w, r.l, r.claimed)
+	out.epoch = r.epoch
+	e.inFlight.Add(-1)
 	if committed != nil {
-		r.committed, r.urgent = committed, true
+		out.committed, out.urgent = committed, true
 	}
-	r.generation = e.keeper.get().Generation
-	unlocked := e.unlockSoon(ctx, l)
+	next, back, wake := e.wire.end(&out, time.Since(began))
+	if wake >= 0 {
+		e.wakers[wake].Hint()
+	}
+	e.putBackAll(ctx, back)
+	e.finish(ctx, out)
+	return next
+}
+
+// finish releases the lock of an attempt that has ended, passes its result on, and frees its slot.
+func (e *Engine) finish(ctx context.Context, out ended) {
+	out.generation = e.keeper.get().Generation
+	unlocked := e.unlockSoon(ctx, out.lease)
 	// The settler takes it before the slot is free: so what waits to be settled is bounded by the slots and its queue.
-	e.settler.add(ctx, r)
-	<-unlocked
-	e.slots.release(l.Health)
+	e.settler.add(ctx, out)
+	if unlocked != nil {
+		<-unlocked
+	}
+	e.slots.release(out.lease.Health)
+}
+
+// putBackDelay is when a callback is due again that had no place on the wire: at once, it would meet the same.
+const putBackDelay = 20 * time.Millisecond
+
+// putBackAll gives up stamped callbacks that were held back and are not to be sent at present: uncharged.
+func (e *Engine) putBackAll(ctx context.Context, back []ready) {
+	if len(back) == 0 {
+		return
+	}
+	due := e.clock.now() + putBackDelay.Milliseconds()
+	for i := range back {
+		r := &back[i]
+		e.finish(ctx, ended{lease: r.l, epoch: r.epoch, putBack: "lane_stopped", result: store.Result{
+			ID: r.w.ID, Fence: r.w.Fence, State: store.Scheduled, DueAt: max(due, r.w.DueAt), Diverts: 1,
+		}})
+		e.attempts.Done()
+	}
 }
 
 // unlockPatience is how long the result of an attempt waits for its lock to be released: an index that hangs must not use up what
 // is left of the claim.
 const unlockPatience = 100 * time.Millisecond
 
-// unlockSoon releases the lease's lock, if it has one, and returns when that is done or takes too long; the channel is closed
-// when it is done.
+// unlockSoon releases the lease's lock, if it has one, and returns when that is done or takes too long; the channel, nil without
+// a lock, is closed when it is done.
 func (e *Engine) unlockSoon(ctx context.Context, l *schedule.Lease) <-chan struct{} {
-	done := make(chan struct{})
 	if l.Lock == "" {
-		close(done)
-		return done
+		return nil
 	}
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		e.unlock(ctx, l)
@@ -67,15 +107,22 @@ type ended struct {
 	// urgent results are not held back for a batch: somebody waits for them.
 	urgent bool
 	class  store.Class
+	// putBack is why it was put back without an attempt.
+	putBack string
+	// epoch of the wire when it was stamped.
+	epoch int64
 	// generation of the index when the lock was released: a rebuild since then may have taken it again for this attempt.
 	generation int64
 	// committed is closed when the result was committed, or given up; nil: nobody waits for it.
 	committed chan<- struct{}
 }
 
+// urgent says whether somebody waits for the lease's result: for its lock, or for what the lane learns of its receiver.
+func urgent(l *schedule.Lease) bool { return l.Lock != "" || l.Health != schedule.Answering }
+
 // try decides how the claimed callback goes on; mostly by sending it.
 func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, claimed time.Time) (out ended) {
-	out = ended{lease: l, urgent: l.Lock != "", result: store.Result{ID: w.ID, Fence: w.Fence}}
+	out = ended{lease: l, urgent: urgent(l), result: store.Result{ID: w.ID, Fence: w.Fence}}
 	now := e.clock.now()
 	switch {
 	case w.CrashCount > poisonClaims:
@@ -99,12 +146,14 @@ func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, c
 	}()
 	if !e.extend(ctx, w, l) {
 		// Somebody else may hold the lock: not sent, not charged.
+		out.putBack = "lock_lost"
 		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, now, 1
 		return out
 	}
 	if since := time.Since(claimed); since > claimMargin {
 		// So much was lost on the way here that the claim, and the lock, would end before the attempt does.
 		e.log.Warn("an attempt was put off: its claim had grown too old", "callback_id", store.CallbackPrefix+w.ID, "age", since)
+		out.putBack = "claim_old"
 		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, w.DueAt, 1
 		return out
 	}

@@ -22,6 +22,8 @@ const (
 	indexTimeout = 5 * time.Second
 	// backlogWait is how long a claimer that sees work it has no slots for waits before it looks again.
 	backlogWait = 20 * time.Millisecond
+	// slotsWait is how long a claimer that had no slot waits for more than one.
+	slotsWait = 2 * time.Millisecond
 	// emptyRounds is how many claims in a row may come back empty-handed though more is there (they promote) before the
 	// claimer pauses.
 	emptyRounds = 256
@@ -33,22 +35,30 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 	waker := e.wakers[shard]
 	batch := max(claimBatchMin, min(claimBatch, e.o.Workers/len(e.wakers)))
 	empty := 0
+	var asked time.Time
 	var seen tide
 	for ctx.Err() == nil {
 		if !e.mayClaim(ctx, waker) {
 			continue
 		}
 		g := e.slots.reserve(batch)
+		if g.n == 0 && time.Since(asked) < schedule.MaxIdle {
+			e.awaitSlots(ctx)
+			continue
+		}
 		sent, generation := time.Now(), e.keeper.get().Generation
+		asked = sent // without slots, too, now and then: a claim also reaps, and notices an index that is another one
 		claimed, err := e.claim(ctx, shard, token, g)
 		if err != nil {
 			e.slots.settle(g, nil)
+			e.wire.failed(shard)
 			e.claimFailed(ctx, waker, err)
 			continue
 		}
 		token = newToken()
 		e.clock.observe(claimed.Now, sent)
 		e.slots.settle(g, claimed.Leases)
+		again := e.wire.claimed(shard, &claimed)
 		e.metrics.claimed(&claimed)
 		if before := seen.seq; seen.fell(generation, claimed.Seq) {
 			e.attempts.Add(1)
@@ -63,37 +73,46 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 			e.attempts.Add(1)
 			go func() {
 				defer e.attempts.Done()
-				e.prepare(sending, claimed)
+				e.prepare(sending, claimed, sent)
 			}()
-			if claimed.More || len(claimed.Leases) == g.n {
+			if claimed.More || again || len(claimed.Leases) == g.n {
 				continue
 			}
-		} else if claimed.Next != 0 && claimed.Next <= claimed.Now && g.n > 0 {
+		} else if again || g.n == 0 {
+			continue
+		} else if claimed.Next != 0 && claimed.Next <= claimed.Now {
 			// There is more to promote. What is only ready, in lanes that have no slot left, is no reason to ask at once.
 			if empty++; empty < emptyRounds {
 				continue
 			}
 		}
-		e.sleep(ctx, waker, &claimed, g)
+		e.sleep(ctx, waker, &claimed)
 	}
 }
 
-// sleep waits until the shard may have something to do that there is a slot for.
-func (e *Engine) sleep(ctx context.Context, waker *schedule.Waker, claimed *schedule.Claimed, g grant) {
+// awaitSlots waits until slots are free: not for the first alone, which would be claimed for by itself.
+func (e *Engine) awaitSlots(ctx context.Context) {
+	timer := time.NewTimer(backlogWait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-e.slots.freed:
+	case <-timer.C:
+		return
+	}
+	timer.Reset(slotsWait)
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// sleep waits until the shard may have something to do.
+func (e *Engine) sleep(ctx context.Context, waker *schedule.Waker, claimed *schedule.Claimed) {
 	idle := schedule.MaxIdle
 	if claimed.More {
 		idle = backlogWait
-	}
-	if g.n == 0 {
-		// No slot: a hint changes nothing, a freed slot does.
-		timer := time.NewTimer(backlogWait)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-		case <-e.slots.freed:
-		case <-timer.C:
-		}
-		return
 	}
 	cause := waker.Wait(ctx, e.clock.now(), claimed.Next, idle)
 	e.metrics.wakes.WithLabelValues(cause.String()).Inc()
@@ -125,6 +144,7 @@ func (e *Engine) claim(ctx context.Context, shard int, token string, g grant) (s
 		MaxTimingOut: g.timingOut,
 		Lease:        leaseTime,
 		LaneLimit:    e.o.LaneConcurrency,
+		Allowances:   e.wire.allowances(shard, e.slots.roomy()),
 	})
 }
 

@@ -48,9 +48,9 @@ func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease
 		Fence:             w.Fence,
 	}
 	out := ended{
-		result: store.Result{ID: w.ID, Fence: w.Fence, Attempt: a, State: store.Scheduled, Charge: resp.Charged},
+		result: store.Result{ID: w.ID, Fence: w.Fence, Attempt: a, State: store.Scheduled, Charge: resp.Charged, Stamped: w},
 		lease:  l,
-		urgent: l.Lock != "",
+		urgent: urgent(l),
 		class:  resp.Class,
 	}
 	switch {
@@ -62,6 +62,7 @@ func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease
 	if resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503) {
 		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, w.Policy.RetryAfterCap, maxHold))
 	}
+	out.urgent = out.urgent || stops(&out)
 	e.next(ctx, w, &resp, endedAt, &out)
 	if out.result.State != store.Scheduled {
 		out.result.DueAt = 0

@@ -7,6 +7,7 @@
 //	attempt → decide                         attempt.go, decide.go
 //	result commit → settle                   settle.go
 //	sweep, rebuild, verify, upkeep           sweep.go, rebuild.go, verify.go, upkeep.go
+//	what comes within the horizon            horizon.go, load.go
 //
 // # What holds at every line
 //

@@ -22,6 +22,7 @@ type Store interface {
 	Changes
 	History
 	Walks
+	Ahead
 	Metas
 	Upkeep
 	LaneRows
@@ -34,6 +35,7 @@ type Schedule interface {
 	Queue
 	Locks
 	Index
+	Watermarks
 	Lookup
 	Generation
 	Hints
@@ -61,6 +63,9 @@ type Options struct {
 	// Alone says that the index is this process's own (embedded): every claim found in SQL at the start is a crash, and
 	// maintenance needs no lease.
 	Alone bool
+	// Horizon is how far ahead the index holds callbacks; zero: all of them. An index of this process's own has none. All
+	// processes of one index should have the same: where they differ, whoever loads decides.
+	Horizon time.Duration
 	// Hold starts with sending stopped: callbacks are accepted, none is claimed.
 	Hold bool
 	// NoWorker runs no claims at all: another process sends.
@@ -83,6 +88,9 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	if o.Store == nil || o.Schedule == nil || o.Sender == nil || o.Keyring == nil {
 		return o, errors.New("dispatch: Store, Schedule, Sender and Keyring are required")
+	}
+	if o.Horizon != 0 && (o.Alone || o.Horizon < time.Millisecond) {
+		return o, fmt.Errorf("dispatch: a horizon of %s; it is at least 1ms, and an index of this process's own has none", o.Horizon)
 	}
 	if o.Name == "" {
 		o.Name = newToken()
@@ -121,16 +129,21 @@ type Engine struct {
 	clock   clock
 	ids     idSource
 	slots   *slots
+	wire    *wire
 	wakers  []*schedule.Waker
 	enqueue *enqueuer
 	settler *settler
 	keeper  *keeper
+	loader  *loader
 	secrets *secretCache
 	trouble *trouble
 	keys    progress
 
-	// attempts counts the goroutines that prepare and make attempts; inFlight, those of them that are sending.
+	// attempts counts batches that are prepared and attempts that are made or held back; inFlight, those that are being sent.
 	attempts sync.WaitGroup
+	// workers are the goroutines that make attempts; who has none takes one from idle.
+	workers  sync.WaitGroup
+	idle     chan ready
 	inFlight atomic.Int64
 	// suspects has room for whoever attempts suspects: one at a time.
 	suspects chan struct{}
@@ -162,6 +175,7 @@ func New(o Options) (*Engine, error) {
 		slots:   newSlots(o.Workers),
 		drain:   make(chan struct{}),
 
+		idle:     make(chan ready),
 		suspects: make(chan struct{}, 1),
 	}
 	e.wakers = make([]*schedule.Waker, o.Schedule.Shards())
@@ -170,10 +184,12 @@ func New(o Options) (*Engine, error) {
 	}
 	e.clock.jumped = e.clockJumped
 	e.wrote.Store(true)
+	e.wire = newWire(len(e.wakers))
 	e.trouble = newTrouble(e)
 	e.enqueue = newEnqueuer(e)
 	e.settler = newSettler(e)
 	e.keeper = newKeeper(e)
+	e.loader = &loader{e: e}
 	e.secrets = newSecretCache(o.Store, o.Keyring)
 	e.metrics.watch(e)
 	return e, nil
@@ -210,6 +226,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	upkeep.Go(func() { e.keeper.run(ctx) })
 	upkeep.Go(func() { e.runUpkeep(ctx) })
+	if !e.o.Alone {
+		upkeep.Go(func() { e.loader.run(ctx) })
+	}
 
 	select {
 	case <-ctx.Done():
@@ -219,6 +238,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	stopClaims()
 	claimers.Wait()
 	e.awaitAttempts(stopSending)
+	e.workers.Wait()
 	<-ctx.Done()
 	upkeep.Wait()
 	stopSettling()

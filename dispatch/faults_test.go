@@ -94,7 +94,7 @@ type brokenStore struct {
 	commits atomic.Int32
 }
 
-func (b *brokenStore) Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+func (b *brokenStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	b.stamps.Add(1)
 	if b.down.Load() {
 		return nil, nil, fmt.Errorf("stamp: %w", store.ErrUnavailable)

@@ -172,7 +172,7 @@ type damagedStore struct {
 	away    atomic.Bool
 }
 
-func (d *damagedStore) Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+func (d *damagedStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	if id, _ := d.damaged.Load().(string); slices.ContainsFunc(s.Claims, func(c store.StampClaim) bool { return c.ID == id }) {
 		return nil, nil, errors.New("stamp: invalid page in a block")
 	}

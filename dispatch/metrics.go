@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -35,6 +36,7 @@ type metrics struct {
 	sweeps         prometheus.Counter
 	catchUps       prometheus.Counter
 	crashed        prometheus.Counter
+	loaded         prometheus.Counter
 	adopted        prometheus.Counter
 	clockJumps     prometheus.Counter
 	purged         *prometheus.CounterVec
@@ -79,6 +81,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.crashed = counter("attempts_crashed_total", "Attempts recorded as crashed at the next claim: theirs had ended without a result.")
 	m.adopted = counter("claims_adopted_total", "Attempts in flight that a rebuild put back into the index.")
 	m.clockJumps = counter("clock_jumps_total", "Times that the index's clock differed by more than 5 s from what this process expected.")
+	m.loaded = counter("horizon_loaded_total", "Callbacks that this process gave to the index when they came within the horizon.")
 	m.purged = vec("purged_total", "What retention removed.", "what")
 	for _, c := range store.Classes {
 		outcome := store.AttemptFailed
@@ -116,6 +119,7 @@ func (m *metrics) watch(e *Engine) {
 	gauge("sql_down", "1 while SQL does not commit.", func() float64 { return truth(e.trouble.sqlDown.Load()) })
 	gauge("index_down", "1 while the index does not answer.", func() float64 { return truth(e.trouble.indexDown.Load()) })
 	gauge("index_generation", "Generation of the index that this process works with.", func() float64 { return float64(e.keeper.get().Generation) })
+	gauge("horizon_lag_seconds", "By how much less than the horizon the index is loaded ahead; a quarter of the horizon is usual. 0 without one.", e.loader.lag)
 	gauge("clock_offset_seconds", "The index's clock less this process's.", func() float64 { return e.clock.offset().Seconds() })
 }
 
@@ -149,7 +153,7 @@ func (m *metrics) ended(b *ended, c *store.Committed) {
 		return
 	}
 	if b.result.Diverts > 0 {
-		m.diverted.WithLabelValues(string(b.class)).Add(float64(b.result.Diverts))
+		m.diverted.WithLabelValues(cmp.Or(b.putBack, string(b.class))).Add(float64(b.result.Diverts))
 	}
 	if c.State.Terminal() {
 		m.terminal.WithLabelValues(string(c.State), string(c.Reason)).Inc()

@@ -17,7 +17,7 @@ type Rows interface {
 	// context's: then none was accepted.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
 	// Stamp claims rows for a batch. Every claim is either among the stamped or among the refusals.
-	Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error)
+	Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error)
 	// Commit records results, each by compare-and-set on its fence, and answers each in its place.
 	Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error)
 }

@@ -16,9 +16,9 @@ const sqlTimeout = 10 * time.Second
 const poisonClaims = 5
 
 // prepare takes a claimed batch to its attempts: locks for those that need one, one stamp for all that remain, and a
-// goroutine for each that SQL says is ours. Whatever falls out on the way is put back and frees its slot.
-func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed) {
-	began := time.Now()
+// goroutine for each that SQL says is ours. Whatever falls out on the way is put back and frees its slot. The claim was asked for
+// at sent: from then on its leases may run, however late its reply was read.
+func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent time.Time) {
 	leases := e.lock(ctx, claimed.Leases, claimed.Now)
 	if len(leases) == 0 {
 		return
@@ -53,8 +53,16 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed) {
 			e.log.Error("stamp returned a callback that was not asked for", "callback_id", stamped[i].ID)
 			continue
 		}
+		// What is held back counts as an attempt under way: a drain waits for it.
 		e.attempts.Add(1)
-		go e.attempt(ctx, &stamped[i], lease, began, nil)
+		r := ready{w: stamped[i], l: lease, claimed: sent}
+		switch e.wire.begin(&r, false) {
+		case begins:
+			e.start(ctx, r)
+		case goesBack:
+			e.putBackAll(ctx, []ready{r})
+		case held:
+		}
 	}
 	if len(suspects) > 0 {
 		e.clearSuspects(ctx, suspects)
@@ -76,7 +84,9 @@ func (e *Engine) handBack(ctx context.Context, leases []schedule.Lease, delay ti
 		settlements[i].Due = max(due, l.Due)
 	}
 	e.unlockAll(ctx, held)
+	e.drop(ctx, held)
 	e.settleIndex(ctx, settlements)
+	e.hintAlone()
 	for i := range leases {
 		e.slots.release(leases[i].Health)
 	}
@@ -109,7 +119,9 @@ func (e *Engine) refuse(ctx context.Context, byID map[string]*schedule.Lease, re
 		settlements, held = append(settlements, s), append(held, l)
 	}
 	e.unlockAll(ctx, held)
+	e.drop(ctx, held)
 	e.settleIndex(ctx, settlements)
+	e.hintAlone()
 	for i := range refused {
 		if l, ok := byID[refused[i].ID]; ok {
 			e.slots.release(l.Health)
@@ -156,7 +168,11 @@ func (e *Engine) lock(ctx context.Context, leases []schedule.Lease, now int64) [
 		return leases
 	}
 	e.metrics.diverted.WithLabelValues("lock_conflict").Add(float64(len(diverted)))
+	for i := range conflict {
+		e.drop(ctx, []*schedule.Lease{&leases[i]})
+	}
 	e.settleIndex(ctx, diverted)
+	e.hintAlone()
 	kept := make([]schedule.Lease, 0, len(leases)-len(conflict))
 	for i := range leases {
 		if conflict[i] {
@@ -263,11 +279,22 @@ func (e *Engine) settleChunk(ctx context.Context, settlements []schedule.Settlem
 	for i := range settled {
 		e.metrics.settled(settlements[i].Outcome, settled[i])
 	}
+	return true
+}
+
+// drop says of leases that they will not be attempted.
+func (e *Engine) drop(ctx context.Context, leases []*schedule.Lease) {
+	for _, l := range leases {
+		e.putBackAll(ctx, e.wire.dropped(l))
+	}
+}
+
+// hintAlone wakes the claimer, if there is one only, after something that gives a lane room or may be due at once. With several
+// shards only the index knows whose it is.
+func (e *Engine) hintAlone() {
 	if len(e.wakers) == 1 {
-		// A settlement gives its lane room, and may be due at once.
 		e.wakers[0].Hint()
 	}
-	return true
 }
 
 // unheard remembers settlements that the index may not have heard of, and what it should hold of them.

@@ -23,7 +23,11 @@ func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 	started := time.Now()
 	if dryRun {
 		report := RebuildReport{DryRun: true, Generation: e.keeper.get().Generation}
-		err := e.walkOpen(ctx, func(rows []store.OpenRow) error {
+		until := schedule.Forever
+		if e.o.Horizon > 0 {
+			until = e.clock.now() + e.o.Horizon.Milliseconds()
+		}
+		err := e.walkOpen(ctx, span{until: until}, func(rows []store.OpenRow) error {
 			now := e.clock.now()
 			for i := range rows {
 				report.Open++
@@ -95,6 +99,10 @@ func (k *keeper) refill(ctx context.Context, meta store.IndexMeta) (RebuildRepor
 		}
 	}
 	k.set(meta)
+	until, err := e.bound(ctx)
+	if err != nil {
+		return report, err
+	}
 	if err := e.setLanes(ctx, 0); err != nil {
 		return report, err
 	}
@@ -108,7 +116,7 @@ func (k *keeper) refill(ctx context.Context, meta store.IndexMeta) (RebuildRepor
 		}
 	}
 	e.hintAll()
-	report.Open, err = k.fill(ctx)
+	report.Open, err = k.fill(ctx, until)
 	if err != nil {
 		return report, err
 	}
@@ -188,10 +196,10 @@ func (k *keeper) adopt(ctx context.Context) (int, error) {
 	}
 }
 
-// fill streams every open row into the index by due order.
-func (k *keeper) fill(ctx context.Context) (int, error) {
+// fill streams every open row that is due by then into the index, by due order.
+func (k *keeper) fill(ctx context.Context, until int64) (int, error) {
 	n, overdue := 0, int64(0)
-	err := k.e.walkOpen(ctx, func(rows []store.OpenRow) error {
+	err := k.e.walkOpen(ctx, span{until: until}, func(rows []store.OpenRow) error {
 		now := k.e.clock.now()
 		items := make([]schedule.Item, len(rows))
 		for i := range rows {
@@ -211,9 +219,15 @@ func (k *keeper) fill(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// walkOpen reads every open row, a page at a time, in order of (due_at, id). The next page is read while the last one is worked on:
-// SQL and the index then share the time that a long backlog takes.
-func (e *Engine) walkOpen(ctx context.Context, page func([]store.OpenRow) error) error {
+// A span is the open rows after a cursor that are due at until or before.
+type span struct {
+	after store.Cursor
+	until int64
+}
+
+// walkOpen reads every open row of a span, a page at a time, in order of (due_at, id). The next page is read while the last one is
+// worked on: SQL and the index then share the time that a long backlog takes.
+func (e *Engine) walkOpen(ctx context.Context, s span, page func([]store.OpenRow) error) error {
 	reading, stop := context.WithCancel(ctx)
 	var reader sync.WaitGroup
 	defer reader.Wait()
@@ -225,9 +239,8 @@ func (e *Engine) walkOpen(ctx context.Context, page func([]store.OpenRow) error)
 	pages := make(chan read)
 	reader.Go(func() {
 		defer close(pages)
-		var cursor store.Cursor
-		for {
-			rows, err := e.o.Store.Open(reading, cursor, pageRows)
+		for cursor := s.after; ; {
+			rows, err := e.readOpen(reading, cursor, s.until)
 			select {
 			case pages <- read{rows, err}:
 			case <-reading.Done():
@@ -253,10 +266,22 @@ func (e *Engine) walkOpen(ctx context.Context, page func([]store.OpenRow) error)
 	return ctx.Err() // without it the last page has come
 }
 
-// ensureOpen ensures every open row; it changes nothing that the index holds.
+// readOpen reads the next page of a span.
+func (e *Engine) readOpen(ctx context.Context, after store.Cursor, until int64) ([]store.OpenRow, error) {
+	if until == schedule.Forever {
+		return e.o.Store.Open(ctx, after, pageRows)
+	}
+	return e.o.Store.OpenUntil(ctx, after, until, pageRows)
+}
+
+// ensureOpen ensures every open row that the index takes in now; it changes nothing that the index holds.
 func (e *Engine) ensureOpen(ctx context.Context) (int, error) {
 	n := 0
-	err := e.walkOpen(ctx, func(rows []store.OpenRow) error {
+	until, err := e.takenUntil(ctx)
+	if err != nil {
+		return n, err
+	}
+	err = e.walkOpen(ctx, span{until: until}, func(rows []store.OpenRow) error {
 		items := make([]schedule.Item, len(rows))
 		for i := range rows {
 			items[i] = openItem(&rows[i])

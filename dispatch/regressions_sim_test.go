@@ -33,7 +33,7 @@ func (m *muteStore) Accept(ctx context.Context, d []store.Draft) ([]store.Accept
 	return got, err
 }
 
-func (m *muteStore) Stamp(ctx context.Context, s store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+func (m *muteStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	stamped, refused, err := m.Store.Stamp(ctx, s)
 	if m.stamps.Add(-1) >= 0 {
 		return nil, nil, fmt.Errorf("stamp: %w", store.ErrUnavailable)

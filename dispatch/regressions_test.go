@@ -92,7 +92,7 @@ type slowStamp struct {
 	wait time.Duration
 }
 
-func (s *slowStamp) Stamp(ctx context.Context, st store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+func (s *slowStamp) Stamp(ctx context.Context, st store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	for i := range st.Claims {
 		if s.id.Load() == st.Claims[i].ID {
 			s.once.Do(func() { time.Sleep(s.wait) })

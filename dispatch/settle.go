@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -71,12 +72,18 @@ func (s *settler) run(ctx context.Context) {
 		settlements []schedule.Settlement
 		batch       []ended
 	}
+	e := s.e
 	tell := make(chan told, tellQueue)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for t := range tell {
-			heard := s.e.settleIndex(ctx, t.settlements)
+			more := e.wire.telling(t.batch)
+			heard := e.settleIndex(ctx, t.settlements)
+			e.wire.settled(t.batch)
+			if more || dueSoon(t.settlements, e.clock.now()) {
+				e.hintAlone()
+			}
 			failpoint("after_settle")
 			s.unlockAgain(ctx, t.batch, heard)
 		}
@@ -95,17 +102,28 @@ func (s *settler) run(ctx context.Context) {
 			}
 		}
 		if len(settlements) == 0 {
+			e.wire.telling(batch)
+			e.wire.settled(batch)
 			continue
 		}
 		if t := (told{settlements, batch}); len(tell) < tellQueue || !s.e.trouble.indexDown.Load() {
 			tell <- t // which waits, if at all, for an index that answers
 		} else {
-			s.e.unheard(settlements)
+			e.wire.telling(batch)
+			e.wire.settled(batch)
+			e.unheard(settlements)
 			s.unlockAgain(ctx, batch, false)
 		}
 	}
 	close(tell)
 	<-done
+}
+
+// dueSoon says whether some of the settled are due now, or so soon that who sleeps may oversleep.
+func dueSoon(settlements []schedule.Settlement, now int64) bool {
+	return slices.ContainsFunc(settlements, func(s schedule.Settlement) bool {
+		return (s.Outcome == schedule.Reschedule || s.Outcome == schedule.Divert) && s.Due <= now+urgentWithin.Milliseconds()
+	})
 }
 
 // unlockAgain releases locks once more that a rebuild may have taken again: it found the claims of attempts that had ended, and
@@ -123,8 +141,8 @@ func (s *settler) unlockAgain(ctx context.Context, batch []ended, heard bool) {
 	}
 }
 
-// gather returns the next batch: as soon as it holds settleBatch results or an urgent one, or as much as is still being
-// attempted (then there is little to wait for), or settleWait after its first. Empty: ctx has ended and nothing is left.
+// gather returns the next batch: as soon as it holds settleBatch results or an urgent one, or settleWait after its first. Empty:
+// ctx has ended and nothing is left.
 func (s *settler) gather(ctx context.Context) []ended {
 	var batch []ended
 	var timeout <-chan time.Time
@@ -161,7 +179,7 @@ func (s *settler) gather(ctx context.Context) []ended {
 }
 
 func (s *settler) full(batch []ended) bool {
-	if len(batch) >= settleBatch || int64(len(batch)) >= s.e.inFlight.Load() {
+	if len(batch) >= settleBatch {
 		return true
 	}
 	for i := range batch {
@@ -187,6 +205,7 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		if err == nil {
 			s.e.trouble.sqlCommitted()
 			if s.stuck.Swap(false) {
+				s.e.wire.reset() // leases may have run out meanwhile
 				s.e.hintAll()
 			}
 			return settlements

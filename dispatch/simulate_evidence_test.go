@@ -171,7 +171,6 @@ func (s *simulation) bounds(e *judge.Evidence) judge.Bounds {
 	for i := range e.Rows {
 		rows[e.Rows[i].ID] = &e.Rows[i]
 	}
-	locks := map[string]int{}
 	for i, a := range arrivals {
 		claim, ok := s.claimOf(a)
 		row := rows[a.id]
@@ -187,11 +186,8 @@ func (s *simulation) bounds(e *judge.Evidence) judge.Bounds {
 			b.Overlaps++
 		}
 		if lock {
-			locks[row.LockKey]++
+			b.LockOverlaps++
 		}
-	}
-	for _, n := range locks {
-		b.LockOverlaps = max(b.LockOverlaps, n)
 	}
 	return b
 }

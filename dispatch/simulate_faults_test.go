@@ -139,6 +139,10 @@ func befall[T any](ctx context.Context, p *process, op string, f fault, cut erro
 		}
 		if !quickOps[op] {
 			time.Sleep(min(f.wait, 3*time.Second)) // so that a rebuild may come between
+			if !p.pass() {                         // or the end of the process
+				got.err = cut
+				return got
+			}
 		}
 	case stopBefore:
 		p.pause(f.wait)

@@ -27,6 +27,7 @@ type savedIndex struct {
 	generation int64
 	items      []schedule.Item
 	leased     []schedule.Adoption
+	mark       schedule.Watermark
 }
 
 func newSimIndex(now func() time.Time) *simIndex {
@@ -72,6 +73,9 @@ func (s *simIndex) save(ctx context.Context) error {
 		return nil
 	}
 	saved := &savedIndex{generation: generation}
+	if saved.mark, err = s.ix.Watermark(ctx, 0); err != nil {
+		return err
+	}
 	for cursor := ""; ; {
 		page, err := s.ix.Scan(ctx, 0, cursor, 1000)
 		if err != nil {
@@ -107,6 +111,9 @@ func (s *simIndex) restore(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if err := s.ix.Adopt(ctx, s.saved.leased); err != nil {
+		return false, err
+	}
+	if err := s.mark(ctx, s.saved.mark); err != nil {
 		return false, err
 	}
 	return true, s.ix.Open(ctx, 0)

@@ -24,6 +24,8 @@ type plan struct {
 	drainTimeout time.Duration
 	// workers of every process; with few of them a slot that is lost is missed.
 	workers int
+	// horizons are the settings of the processes; nil: none has a horizon.
+	horizons []time.Duration
 	// folds says that this simulation's processes fold counters; in the others they are told that somebody else does, which
 	// saves a write a second.
 	folds bool
@@ -167,10 +169,12 @@ func draw(seed uint64) *plan {
 	p.drawActs(r)
 	if r.IntN(12) == 0 {
 		p.quiet = 0 // No fault at all: then nothing may be odd.
+		p.drawHorizon()
 		return p
 	}
 	p.drawFaults(r)
 	p.drawEvents(r)
+	p.drawHorizon()
 	return p
 }
 

@@ -141,7 +141,7 @@ func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 	}
 	p.engine, err = dispatch.New(dispatch.Options{
 		Store: &simStore{Store: s.db, p: p}, Schedule: p.view, Sender: &simSender{outbound: client, p: p}, Keyring: s.keys,
-		Alone: s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers, Registerer: p.registry,
+		Alone: s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers, Horizon: s.plan.horizon(slot), Registerer: p.registry,
 		Logger: s.log.With("process", slot, "start", starts),
 	})
 	if err != nil {

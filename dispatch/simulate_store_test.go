@@ -15,7 +15,7 @@ import (
 // sqlOps are the operations that this file wraps; quickOps are those that are called with a mutex held.
 var (
 	sqlOps = map[string]bool{
-		"Accept": true, "Stamp": true, "Commit": true, "Cancel": true, "Retry": true, "Reschedule": true, "Overdue": true, "Open": true,
+		"Accept": true, "Stamp": true, "Commit": true, "Cancel": true, "Retry": true, "Reschedule": true, "Overdue": true, "Open": true, "OpenUntil": true,
 		"Claimed": true, "ByID": true, "Expire": true, "DropClaims": true, "IndexMeta": true, "NextGeneration": true, "MarkBuilt": true,
 		"TryLease": true, "SweepCursor": true, "SetSweepCursor": true, "Fold": true, "Purge": true, "Ping": true, "Secrets": true, "AddSecret": true,
 		"Lanes": true,
@@ -62,12 +62,12 @@ func (s *simStore) Accept(ctx context.Context, drafts []store.Draft) ([]store.Ac
 	return sqlCall(ctx, s, "Accept", func(ctx context.Context) ([]store.Accepted, error) { return s.Store.Accept(ctx, drafts) })
 }
 
-func (s *simStore) Stamp(ctx context.Context, st store.Stamp) ([]store.Stamped, []store.Refusal, error) {
+func (s *simStore) Stamp(ctx context.Context, st store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	st.Claims = slices.Clone(st.Claims)
-	got, err := sqlCall(ctx, s, "Stamp", func(ctx context.Context) (pair[[]store.Stamped, []store.Refusal], error) {
+	got, err := sqlCall(ctx, s, "Stamp", func(ctx context.Context) (pair[[]*store.Stamped, []store.Refusal], error) {
 		stamped, refused, err := s.Store.Stamp(ctx, st)
 		s.p.sim.stamped(s.p, stamped)
-		return pair[[]store.Stamped, []store.Refusal]{stamped, refused}, err
+		return pair[[]*store.Stamped, []store.Refusal]{stamped, refused}, err
 	})
 	return got.a, got.b, err
 }
@@ -196,11 +196,11 @@ func (s *simStore) Lanes(ctx context.Context, since int64, limit int) ([]store.L
 }
 
 // stamped remembers claims that took effect.
-func (s *simulation) stamped(p *process, list []store.Stamped) {
+func (s *simulation) stamped(p *process, list []*store.Stamped) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range list {
-		w := &list[i]
+		w := list[i]
 		key := stampKey{w.ID, w.Fence}
 		if _, again := s.stamps[key]; again {
 			continue // the same token once more

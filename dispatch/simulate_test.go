@@ -196,7 +196,7 @@ var must = []string{
 	"attempt stale", "attempt crashed", "attempt interrupted", "attempt panic", "attempt timeout_headers", "attempt receiver_busy",
 	"leases_reaped_total", "results_stale_total", "stamps_refused_total parked", "stamps_refused_total dropped", "stamps_taken_back_total",
 	"attempts_crashed_total", "diverts_total lock_conflict", "settlements_total reschedule stale", "rebuilds_total", "claims_adopted_total",
-	"sweeps_total", "sweep_healed_total", "index_catchups_total",
+	"sweeps_total", "sweep_healed_total", "index_catchups_total", "horizon_loaded_total",
 }
 
 func (b *batch) report(t *testing.T, seeds int) {

@@ -88,6 +88,13 @@ func (s *slots) tell() {
 	}
 }
 
+// roomy says whether at least a quarter of the slots is free.
+func (s *slots) roomy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used <= s.total-s.total/4
+}
+
 // inUse returns how many slots are taken.
 func (s *slots) inUse() int {
 	s.mu.Lock()

@@ -77,6 +77,8 @@ type RetryRequest struct {
 type Drift struct {
 	// Rows is how many open rows were compared, Items how many items of the index.
 	Rows, Items int
+	// Beyond is how many of the rows are beyond the horizon, so that the index need not hold them.
+	Beyond int
 	// Missing are open rows that the index does not hold; Late, those that it holds for a later time than SQL says.
 	Missing, Late int
 	// Extra are items of the index whose row is not open: Unknown, which SQL has no row of, and Ended, whose row is terminal.

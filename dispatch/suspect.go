@@ -59,8 +59,11 @@ func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
 	e.refuse(ctx, map[string]*schedule.Lease{l.ID: l}, refused)
 	for i := range stamped {
 		committed := make(chan struct{})
-		e.attempts.Add(1)
-		e.attempt(ctx, &stamped[i], l, began, committed)
+		r := ready{w: stamped[i], l: l, claimed: began}
+		e.wire.begin(&r, true)
+		if next := e.attemptOne(ctx, r, committed); next != nil {
+			e.start(ctx, *next)
+		}
 		select {
 		case <-committed:
 		case <-e.drain: // whose end must not wait for SQL

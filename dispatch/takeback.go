@@ -72,7 +72,7 @@ func (t *trouble) end(ctx context.Context, d *doubt) error {
 	}
 	results := make([]store.Result, len(stamped))
 	for i := range stamped {
-		w := &stamped[i]
+		w := stamped[i]
 		results[i] = store.Result{ID: w.ID, Fence: w.Fence, State: store.Scheduled, DueAt: w.DueAt, FreeRetry: w.FreeRetry}
 	}
 	committed, err := t.e.o.Store.Commit(ctx, results, t.e.clock.now())

@@ -21,9 +21,9 @@ const (
 	maxDriftIDs = 100
 )
 
-// drift is the differences of one look, by id.
+// drift is the differences of one look, by id. beyond is how many rows the index need not hold yet.
 type drift struct {
-	rows, items          int
+	rows, items, beyond  int
 	missing, late, extra map[string]struct{}
 }
 
@@ -40,7 +40,7 @@ func (e *Engine) verify(ctx context.Context, named int) (Drift, error) {
 	if err != nil {
 		return Drift{}, err
 	}
-	report := Drift{Rows: first.rows, Items: first.items, Generation: e.keeper.get().Generation}
+	report := Drift{Rows: first.rows, Items: first.items, Beyond: first.beyond, Generation: e.keeper.get().Generation}
 	report.IndexGeneration = cmp.Or(e.keeper.foreign.Load(), report.Generation)
 	if len(first.missing)+len(first.late)+len(first.extra) == 0 {
 		return report, nil
@@ -116,7 +116,15 @@ func (e *Engine) tellApart(ctx context.Context, extra []string) (unknown, ended 
 // look compares once.
 func (e *Engine) look(ctx context.Context) (drift, error) {
 	d := drift{missing: map[string]struct{}{}, late: map[string]struct{}{}, extra: map[string]struct{}{}}
-	err := e.walkOpen(ctx, func(rows []store.OpenRow) error {
+	marks, err := e.watermarks(ctx)
+	if err != nil {
+		return d, err
+	}
+	err = e.walkOpen(ctx, span{until: schedule.Forever}, func(rows []store.OpenRow) error {
+		d.rows += len(rows)
+		d.beyond += len(rows)
+		rows = e.within(rows, marks)
+		d.beyond -= len(rows)
 		refs := make([]schedule.Ref, len(rows))
 		for i := range rows {
 			refs[i] = schedule.Ref{ID: rows[i].ID, Lane: rows[i].LaneID}
@@ -125,7 +133,6 @@ func (e *Engine) look(ctx context.Context) (drift, error) {
 		if err != nil {
 			return fmt.Errorf("look up open rows: %w", err)
 		}
-		d.rows += len(rows)
 		late := lateSlack.Milliseconds()
 		for i, p := range positions {
 			switch {
@@ -146,6 +153,19 @@ func (e *Engine) look(ctx context.Context) (drift, error) {
 		}
 	}
 	return d, nil
+}
+
+// within returns those of the rows that the index must hold: what is due later than was loaded into its shard so far may be there
+// or not, unless it is due by now.
+func (e *Engine) within(rows []store.OpenRow, marks []schedule.Watermark) []store.OpenRow {
+	now := e.clock.now()
+	kept := make([]store.OpenRow, 0, len(rows))
+	for i := range rows {
+		if rows[i].DueAt <= max(marks[e.o.Schedule.ShardOf(rows[i].LaneID)].Loaded, now) {
+			kept = append(kept, rows[i])
+		}
+	}
+	return kept
 }
 
 // lookForExtra finds items of a shard whose row is terminal or unknown.

@@ -27,6 +27,8 @@ type attempt struct {
 	trace   httptrace.ClientTrace
 	start   time.Time
 	timeout time.Duration
+	// visit counts it among those that need a connection; unused by attempts that are fresh.
+	visit visit
 
 	// Set by the goroutine that sends, before RoundTrip returns.
 	gotConn, reused, secure bool
@@ -58,6 +60,7 @@ func attemptOf(ctx context.Context) *attempt {
 }
 
 func (a *attempt) onConn(info httptrace.GotConnInfo) {
+	a.visit.connected()
 	a.gotConn, a.reused = true, info.Reused
 	a.gotConnAt = time.Now()
 	c := info.Conn

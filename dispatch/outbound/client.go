@@ -20,8 +20,8 @@ import (
 // DefaultTimeout is the timeout of a request that names none.
 const DefaultTimeout = 15 * time.Second
 
-// DefaultMaxIdlePerHost is how many connections are kept for one destination unless the options say otherwise. It
-// should be no less than the attempts that a lane may have in flight: what is beyond it costs a handshake each time.
+// DefaultMaxIdlePerHost is how many connections are kept for one host unless the options say otherwise. It should be no
+// less than the attempts that may be in flight to it, over all its lanes: what is beyond it costs a handshake each time.
 const DefaultMaxIdlePerHost = 64
 
 // Options of a client. The zero value is usable.
@@ -45,8 +45,10 @@ type Options struct {
 type Client struct {
 	// kept uses connections again, fresh never does.
 	kept, fresh *retryablehttp.Client
-	userAgent   string
-	logger      *slog.Logger
+	// dials are those of kept; nil where the transport is not ours.
+	dials     *dials
+	userAgent string
+	logger    *slog.Logger
 	// foreign: the transport is not ours, and may not report the connections that it uses.
 	foreign bool
 	rules   map[string]*successRule
@@ -93,7 +95,8 @@ func New(o Options) (*Client, error) {
 		o.Resolver = &net.Resolver{PreferGo: true}
 	}
 	d := newDialer(o.Guard, o.Resolver)
-	kept, fresh := newTransport(d.dial, o.MaxIdlePerHost, true), newTransport(d.dial, o.MaxIdlePerHost, false)
+	c.dials = newDials()
+	kept, fresh := newTransport(d.dialKept, o.MaxIdlePerHost, true), newTransport(d.dial, o.MaxIdlePerHost, false)
 	c.kept, c.fresh = newEngine(kept), newEngine(fresh)
 	c.idle = []*http.Transport{kept, fresh}
 	return c, nil
@@ -154,8 +157,12 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 		return
 	}
 	engine := c.kept
-	if r.Fresh {
+	switch {
+	case r.Fresh:
 		engine = c.fresh
+	case c.dials != nil:
+		c.dials.enter(&a.visit, place{u.Scheme, u.Host})
+		defer a.visit.leave()
 	}
 	got, err := engine.Do(&retryablehttp.Request{Request: req})
 	if err != nil {

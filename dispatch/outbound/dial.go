@@ -50,6 +50,14 @@ type conn struct {
 	dns, connect time.Duration
 	// ready is when the connection was established, before any TLS handshake.
 	ready time.Time
+	// opening counts it; nil: nobody does.
+	opening *opening
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	c.opening.close()
+	return c.Conn.Close()
 }
 
 // dial is the transports' DialContext. Its errors show no address.
@@ -83,6 +91,26 @@ func (d *dialer) dial(ctx context.Context, _, address string) (net.Conn, error) 
 	}
 	progress.enter(phaseTLS)
 	return &conn{Conn: c, dns: resolved.Sub(start), connect: ready.Sub(resolved), ready: ready}, nil
+}
+
+// dialKept is dial for connections that are used again: it waits while there are enough of them.
+func (d *dialer) dialKept(ctx context.Context, network, address string) (net.Conn, error) {
+	a := attemptOf(ctx)
+	if a == nil {
+		return d.dial(ctx, network, address)
+	}
+	a.enter(phaseConnect) // which waiting for others' connections is, too
+	opening, err := a.visit.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := d.dial(ctx, network, address)
+	if err != nil {
+		opening.close()
+		return nil, err
+	}
+	c.(*conn).opening = opening
+	return c, nil
 }
 
 // resolve returns the addresses that may be dialled for a host, and the dialer to use. A name with one address that is

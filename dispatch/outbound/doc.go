@@ -9,6 +9,7 @@
 //   - Send returns within the request's timeout and a small constant; it never panics on what a receiver answers.
 //   - Secrets, credentials and URL query values are in no error and no log.
 //   - An attempt has its connection for itself (HTTP/1.1), and one destination's failure closes no other's connections.
+//   - To a destination there are no more connections than there were attempts at once, however slow its handshakes are.
 //
 // The package decides what an attempt was (its class, whether it succeeded, whether it is charged). What follows from
 // that (the next due time, the state, whether the endpoint is stopped) is the engine's: nothing is tried again here,

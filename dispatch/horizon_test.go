@@ -1,0 +1,487 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// within is a shared index with a horizon.
+func within(index *memq.Index, horizon time.Duration) tweak {
+	return func(o *dispatch.Options) { o.Schedule, o.Alone, o.Horizon = index, false, horizon }
+}
+
+// newHorizonBench starts an engine with a horizon on an index in memory, and waits until its watermark stands.
+func newHorizonBench(t *testing.T, horizon time.Duration, tweaks ...tweak) *bench {
+	t.Helper()
+	index := memq.New(memq.Options{})
+	b := newBench(t, always(200, ""), append([]tweak{within(index, horizon)}, tweaks...)...)
+	b.index = index
+	b.awaitMark(horizon)
+	return b
+}
+
+// awaitMark waits until the index is loaded as far ahead as the horizon says.
+func (b *bench) awaitMark(horizon time.Duration) {
+	b.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		m, err := b.index.Watermark(b.t.Context(), 0)
+		if horizon == 0 && err == nil && m.At == schedule.Forever && m.Loaded == schedule.Forever {
+			return
+		}
+		if ahead := time.Duration(m.At-m.Now) * time.Millisecond; err == nil && m.At == m.Loaded && ahead <= horizon && ahead > horizon/2 {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("the watermark is %+v, %v; the horizon is %s", m, err, horizon)
+		}
+	}
+}
+
+// later accepts a callback that is due after d.
+func (b *bench) later(d time.Duration) store.Callback {
+	b.t.Helper()
+	return b.accept(dispatch.Submission{Delay: &d})
+}
+
+// place is where the index has a callback.
+func (b *bench) place(c store.Callback) schedule.Place {
+	b.t.Helper()
+	synctest.Wait()
+	positions, err := b.index.Lookup(b.t.Context(), []schedule.Ref{{ID: c.ID, Lane: c.LaneID}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return positions[0].Place
+}
+
+func (b *bench) expect(what string, c store.Callback, want schedule.Place) {
+	b.t.Helper()
+	if got := b.place(c); got != want {
+		b.t.Errorf("%s is %s, want %s", what, got, want)
+	}
+}
+
+// clean expects that SQL and the index agree, so many rows beyond the horizon apart.
+func (b *bench) clean(beyond int) {
+	b.t.Helper()
+	if d, err := b.engine.Verify(b.t.Context()); err != nil || !d.Clean() || d.Beyond != beyond {
+		b.t.Errorf("verify: %+v, %v; want it clean, and %d beyond the horizon", d, err, beyond)
+	}
+}
+
+// punctual waits for the callbacks to succeed, each as soon as it is due.
+func (b *bench) punctual(within time.Duration, list ...store.Callback) {
+	b.t.Helper()
+	for _, c := range list {
+		done := b.await(c.ID, time.Until(time.UnixMilli(c.DueAt))+within)
+		attempts := b.attempts(c.ID)
+		if done.State != store.Succeeded || len(attempts) == 0 {
+			b.t.Errorf("%s after %d attempts", done.State, len(attempts))
+			continue
+		}
+		last := attempts[len(attempts)-1]
+		if late := time.Duration(last.StartedAt-last.DueAt) * time.Millisecond; late < 0 || late > within {
+			b.t.Errorf("sent %s after its due time, at most %s is allowed", late, within)
+		}
+	}
+}
+
+// What is due within the horizon is in the index, the rest is not; each comes in before it is due, and is sent on time.
+func TestHorizon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const horizon = 5 * time.Minute
+		registry := prometheus.NewRegistry()
+		b := newHorizonBench(t, horizon, func(o *dispatch.Options) { o.Registerer = registry })
+		var all []store.Callback
+		for i := range 80 {
+			all = append(all, b.later(time.Duration(i)*15*time.Second))
+		}
+		for range 2 {
+			b.expect("one that is due in 4 m", all[16], schedule.Delayed)
+			b.expect("one that is due in 6 m", all[24], schedule.Absent)
+			b.clean(60)
+			time.Sleep(time.Second)
+		}
+		most := int64(0)
+		for time.Now().Before(time.UnixMilli(all[79].DueAt)) {
+			time.Sleep(10 * time.Second)
+			s, err := b.index.Stats(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, s.Delayed+s.Ready+s.Leased)
+			m, err := b.index.Watermark(t.Context(), 0)
+			if err != nil || m.At-m.Now < (horizon*3/4).Milliseconds()-2000 || m.At-m.Now > horizon.Milliseconds() {
+				t.Fatalf("the watermark is %+v, %v", m, err)
+			}
+		}
+		if most > 22 {
+			t.Errorf("the index held up to %d callbacks, of which 20 are due within the horizon", most)
+		}
+		b.punctual(10*time.Millisecond, all...)
+		b.clean(0)
+		if loaded, lag := metricOf(t, registry, "dispatcher_horizon_loaded_total"), metricOf(t, registry, "dispatcher_horizon_lag_seconds"); loaded != 60 || lag > 77 {
+			t.Errorf("%g were loaded, the lag is %g s; want 60, and at most a quarter of the horizon", loaded, lag)
+		}
+	})
+}
+
+// metricOf is the value of a counter or a gauge without labels.
+func metricOf(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// Hooks are called by a store and an index just before these do what they are asked.
+type hooked struct {
+	beforeRead, beforeMove, beforeNote atomic.Pointer[func() error]
+	moves, walks                       atomic.Int64
+}
+
+type hookedStore struct {
+	dispatch.Store
+	h *hooked
+}
+
+type hookedIndex struct {
+	dispatch.Schedule
+	h *hooked
+}
+
+func (h *hooked) tweak(o *dispatch.Options) {
+	o.Store, o.Schedule = hookedStore{o.Store, h}, hookedIndex{o.Schedule, h}
+}
+
+// set sets a hook. It is not called again while it runs: what it does may come by itself.
+func set(hook *atomic.Pointer[func() error], do func() error) { hook.Store(&do) }
+
+func run(hook *atomic.Pointer[func() error]) error {
+	if do := hook.Load(); do != nil {
+		return (*do)()
+	}
+	return nil
+}
+
+func (s hookedStore) OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error) {
+	if err := run(&s.h.beforeRead); err != nil {
+		return nil, err
+	}
+	return s.Store.OpenUntil(ctx, after, until, limit)
+}
+
+func (s hookedStore) Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
+	s.h.walks.Add(1)
+	return s.Store.Open(ctx, after, limit)
+}
+
+func (i hookedIndex) MoveWatermark(ctx context.Context, shard int, a schedule.Advance) (schedule.Watermark, error) {
+	i.h.moves.Add(1)
+	if err := run(&i.h.beforeMove); err != nil {
+		return schedule.Watermark{}, err
+	}
+	return i.Schedule.MoveWatermark(ctx, shard, a)
+}
+
+func (i hookedIndex) Loaded(ctx context.Context, shard int, token string, until int64) (schedule.Watermark, error) {
+	if err := run(&i.h.beforeNote); err != nil {
+		return schedule.Watermark{}, err
+	}
+	return i.Schedule.Loaded(ctx, shard, token, until)
+}
+
+// Whatever is written between the steps of a load is in the index afterwards, on whichever side of the old watermark and of the
+// new one it is due: the index took it in, or the loader has read it.
+func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
+	const horizon = 2 * schedule.AlwaysAhead // so that what is due soon anyway does not hide what falls between
+	for _, step := range []string{"before the watermark moves", "before SQL is read", "before it is noted"} {
+		t.Run(step, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := new(hooked)
+				b := newHorizonBench(t, horizon, h.tweak)
+				moved := b.later(10 * time.Minute) // is rescheduled into the span that is being loaded
+				sooner, gone := b.later(5*time.Minute), b.later(5*time.Minute)
+				farther := b.later(2 * time.Minute) // is rescheduled out of what was loaded
+				var all []store.Callback
+				write := func() error {
+					old, err := b.index.Watermark(t.Context(), 0)
+					if err != nil {
+						return err
+					}
+					for d := -2 * time.Second; d <= horizon/4+2*time.Second; d += time.Second {
+						due := old.At + d.Milliseconds()
+						all = append(all, b.accept(dispatch.Submission{DueAt: &due}))
+					}
+					for _, c := range []struct {
+						id  string
+						due int64
+					}{{moved.ID, old.At + 1}, {sooner.ID, old.Now + 1000}, {farther.ID, old.At + 300_000}} {
+						if _, err := b.engine.Reschedule(t.Context(), store.DefaultProject, c.id, &c.due, nil, store.Actor{}); err != nil {
+							return err
+						}
+					}
+					if _, err := b.engine.Cancel(t.Context(), store.DefaultProject, gone.ID, store.Actor{}); err != nil {
+						return err
+					}
+					synctest.Wait() // until the index has been told
+					return nil
+				}
+				hook := map[string]*atomic.Pointer[func() error]{
+					"before the watermark moves": &h.beforeMove, "before SQL is read": &h.beforeRead, "before it is noted": &h.beforeNote,
+				}[step]
+				done := make(chan error, 1)
+				set(hook, func() error {
+					hook.Store(nil)
+					done <- write()
+					return nil
+				})
+				time.Sleep(horizon/4 + 5*time.Second)
+				select {
+				case err := <-done:
+					if err != nil {
+						t.Fatal(err)
+					}
+				default:
+					t.Fatal("nothing was loaded")
+				}
+				d, err := b.engine.Verify(t.Context())
+				if err != nil || !d.Clean() {
+					t.Errorf("verify: %+v, %v", d, err)
+				}
+				b.punctual(10*time.Millisecond, append(all, b.get(moved.ID), b.get(sooner.ID), b.get(farther.ID))...)
+			})
+		})
+	}
+}
+
+// A loader that dies after it has moved the watermark, with SQL unread, half read, or read and not noted: the next one loads all
+// of what lies between, before it is due.
+func TestLoaderDiesBetweenItsSteps(t *testing.T) {
+	const horizon = 3 * time.Minute
+	for _, step := range []string{"SQL is unread", "SQL is half read", "it is not noted"} {
+		t.Run(step, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				path, index, h := filepath.Join(t.TempDir(), "dispatcher.db"), memq.New(memq.Options{}), new(hooked)
+				first := startBench(t, path, always(200, ""), within(index, horizon), h.tweak)
+				first.index = index
+				first.awaitMark(horizon)
+				var all []store.Callback
+				each := 60
+				if step == "SQL is half read" {
+					each = 520 // more than a page
+				}
+				for page := range 2 {
+					subs := make([]dispatch.Submission, each)
+					for i := range subs {
+						d := horizon + time.Duration(page*each+i)*10*time.Millisecond
+						subs[i] = dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), Delay: &d}
+					}
+					receipts, err := first.engine.Accept(t.Context(), store.DefaultProject, subs)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range receipts {
+						all = append(all, receipts[i].Callback)
+					}
+				}
+				died := errors.New("killed")
+				reads := 0
+				dead := make(chan struct{})
+				die := func() error {
+					if reads++; step == "SQL is half read" && reads < 2 {
+						return nil
+					}
+					select {
+					case <-dead:
+					default:
+						close(dead)
+					}
+					return died
+				}
+				if step == "it is not noted" {
+					set(&h.beforeNote, die)
+				} else {
+					set(&h.beforeRead, die)
+				}
+				<-dead
+				set(&h.beforeMove, func() error { return died })
+				m, err := index.Watermark(t.Context(), 0)
+				if err != nil || m.Loaded >= m.At {
+					t.Fatalf("the watermark is %+v, %v; want it moved and not loaded", m, err)
+				}
+				// What it was about to do it does no more; its lease runs out.
+				death := time.Now()
+				second := startBench(t, path, always(200, ""), within(index, horizon))
+				second.index = index
+				time.Sleep(time.Second)
+				set(&h.beforeRead, func() error { return died })
+				set(&h.beforeNote, func() error { return died })
+				first.stop()
+				second.awaitMark(horizon)
+				if took := time.Since(death); took > 15*time.Second {
+					t.Errorf("the next loader took %s to take over", took)
+				}
+				second.clean(0)
+				second.punctual(time.Second, all[0], all[each], all[2*each-1])
+				for _, c := range all {
+					if done := second.await(c.ID, time.Minute); done.AttemptCount != 1 {
+						t.Fatalf("%s after %d attempts", done.State, done.AttemptCount)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The index is emptied: what is within the horizon is there again at once, the rest when its time comes.
+func TestEmptiedWithAHorizon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const horizon = 3 * time.Minute
+		b := newHorizonBench(t, horizon)
+		var all []store.Callback
+		for i := range 40 {
+			all = append(all, b.later(time.Duration(i)*15*time.Second))
+		}
+		for range 4 {
+			time.Sleep(time.Minute + 7*time.Second)
+			if err := b.index.Reset(t.Context(), 0, 0); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			s, err := b.index.Stats(t.Context(), 0)
+			if err != nil || s.Delayed > 13 {
+				t.Errorf("a rebuilt index holds %+v, %v; want what is due within %s", s, err, horizon)
+			}
+			b.awaitMark(horizon)
+			d, err := b.engine.Verify(t.Context())
+			if err != nil || !d.Clean() || d.Rows != d.Beyond+d.Items {
+				t.Errorf("verify: %+v, %v", d, err)
+			}
+		}
+		for _, c := range all {
+			if done := b.await(c.ID, 11*time.Minute); done.State != store.Succeeded || done.AttemptCount != 1 {
+				t.Errorf("%s after %d attempts", done.State, done.AttemptCount)
+			}
+		}
+		if n := len(b.receiver.seen()); n != len(all) {
+			t.Errorf("%d requests for %d callbacks", n, len(all))
+		}
+	})
+}
+
+// A dry run counts what a rebuild would load, and a rebuild loads just that.
+func TestRebuildWithAHorizon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHorizonBench(t, 5*time.Minute)
+		for i := range 20 {
+			b.later(time.Duration(i+1) * time.Minute)
+		}
+		for _, dry := range []bool{true, false} {
+			r, err := b.engine.Rebuild(t.Context(), dry, store.Actor{Name: "test"})
+			if err != nil || r.Open != 4 && r.Open != 5 {
+				t.Errorf("rebuild, dry %t: %+v, %v", dry, r, err)
+			}
+		}
+		b.clean(15)
+	})
+}
+
+// Each change of a due time across the watermark, both ways.
+func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHorizonBench(t, 5*time.Minute)
+		by := store.Actor{Name: "test"}
+		near, far := b.later(3*time.Minute), b.later(10*time.Minute)
+		retried, canceled, elsewhere := b.later(10*time.Minute), b.later(10*time.Minute), b.later(10*time.Minute)
+		reschedule := func(c store.Callback, d time.Duration) store.Callback {
+			t.Helper()
+			got, err := b.engine.Reschedule(t.Context(), store.DefaultProject, c.ID, nil, &d, by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		for range 2 {
+			near = reschedule(near, 10*time.Minute)
+			b.expect("one that was moved beyond", near, schedule.Absent)
+			near = reschedule(near, 3*time.Minute)
+			b.expect("one that was moved back", near, schedule.Delayed)
+			far = reschedule(far, 20*time.Minute)
+			b.expect("one that was moved beyond it", far, schedule.Absent)
+		}
+		far = reschedule(far, 4*time.Minute)
+		b.expect("one that was moved within", far, schedule.Delayed)
+		b.clean(3)
+		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, dispatch.RetryRequest{}, by); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, elsewhere.ID, dispatch.RetryRequest{URL: "https://other.example/"}, by); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := b.engine.Cancel(t.Context(), store.DefaultProject, canceled.ID, by); err != nil || c.Result != store.CancelDone {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		for _, id := range []string{retried.ID, elsewhere.ID} {
+			if c := b.get(id); c.State != store.Succeeded {
+				t.Errorf("an attempt that was asked for now: %s", c.State)
+			}
+		}
+		b.punctual(10*time.Millisecond, near, far)
+		time.Sleep(10 * time.Minute)
+		b.clean(0)
+		if n := len(b.receiver.seen()); n != 4 {
+			t.Errorf("%d requests, want 4", n)
+		}
+	})
+}
+
+// The ladder's waits reach beyond the horizon: each next attempt leaves the index, and is back in time.
+func TestLadderBeyondTheHorizon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		index := memq.New(memq.Options{})
+		b := newBench(t, inTurn(500, 500, 500, 200), within(index, schedule.AlwaysAhead))
+		b.index = index
+		s := tiers(15*time.Second, 4*time.Minute, 10*time.Minute)
+		b.awaitMark(schedule.AlwaysAhead)
+		c := b.accept(s)
+		time.Sleep(time.Minute)
+		b.expect("one that waits for its third attempt", c, schedule.Absent)
+		b.clean(1)
+		b.await(c.ID, time.Hour)
+		attempts := b.attempts(c.ID)
+		if len(attempts) != 4 {
+			t.Fatalf("%d attempts, want 4", len(attempts))
+		}
+		for _, a := range attempts {
+			if late := a.StartedAt - a.DueAt; late < 0 || late > 10 {
+				t.Errorf("attempt %d started %d ms after its due time", a.Number, late)
+			}
+		}
+		if ids := b.receiver.seen(); !slices.EqualFunc(ids[1:], ids[:3], func(x, y hit) bool { return x.id == y.id }) {
+			t.Errorf("requests: %+v", ids)
+		}
+	})
+}

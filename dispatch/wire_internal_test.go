@@ -1,0 +1,229 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	wireLimit = 8
+	wireItems = 60
+)
+
+// A wireSide is one process's wire, with what is under way in it. Every step of it may be held up while others go on.
+type wireSide struct {
+	name    string
+	w       *wire
+	ix      *memq.Index
+	claims  int
+	req     schedule.ClaimRequest
+	asked   bool
+	reply   *schedule.Claimed
+	claimed []schedule.Lease // not stamped yet
+	running []ready
+	ended   []ended
+	told    []ended
+	done    int
+}
+
+func (s *wireSide) onWire() map[int64]int {
+	n := make(map[int64]int)
+	for _, r := range s.running {
+		n[r.l.Lane]++
+	}
+	return n
+}
+
+// step takes one step of that kind, if there is something to do, and says whether there was.
+func (s *wireSide) step(kind string, some func(n int) int, drop bool) (bool, error) {
+	ctx := context.Background()
+	switch {
+	case kind == "ask" && !s.asked:
+		s.claims++
+		s.asked = true
+		s.req = schedule.ClaimRequest{
+			Owner: s.name, Token: fmt.Sprint(s.name, s.claims), Max: 16, MaxUncertain: 16, MaxTimingOut: 16, Lease: time.Hour, LaneLimit: wireLimit,
+			Allowances: s.w.allowances(0, true),
+		}
+	case kind == "claim" && s.asked && s.reply == nil:
+		c, err := s.ix.Claim(ctx, 0, s.req)
+		if err != nil {
+			return false, err
+		}
+		s.reply = &c
+	case kind == "reply" && s.reply != nil:
+		s.w.claimed(0, s.reply)
+		s.claimed = append(s.claimed, s.reply.Leases...)
+		s.asked, s.reply = false, nil
+	case kind == "stamp" && len(s.claimed) > 0:
+		i := some(len(s.claimed))
+		l := s.claimed[i]
+		s.claimed = append(s.claimed[:i:i], s.claimed[i+1:]...)
+		if drop {
+			s.giveUp(s.w.dropped(&l))
+			return true, s.settle([]ended{{lease: &l}}, schedule.Divert)
+		}
+		r := ready{l: &l}
+		switch s.w.begin(&r, false) {
+		case begins:
+			s.running = append(s.running, r)
+		case goesBack:
+			s.giveUp([]ready{r})
+		case held:
+		}
+	case kind == "end" && len(s.running) > 0:
+		i := some(len(s.running))
+		r := s.running[i]
+		s.running = append(s.running[:i:i], s.running[i+1:]...)
+		out := ended{lease: r.l, epoch: r.epoch}
+		if drop {
+			out.hold = 1 // what waits is put back; the lane goes on, here
+		}
+		next, back, _ := s.w.end(&out, time.Millisecond)
+		if next != nil {
+			s.running = append(s.running, *next)
+		}
+		s.ended = append(s.ended, out)
+		s.giveUp(back)
+	case kind == "tell" && len(s.ended) > 0:
+		n := 1 + some(len(s.ended))
+		s.w.telling(s.ended[:n])
+		s.told = append(s.told, s.ended[:n]...)
+		s.ended = s.ended[n:]
+	case kind == "settle" && len(s.told) > 0:
+		told := s.told
+		s.told = nil
+		s.done += len(told)
+		err := s.settle(told, schedule.Ack)
+		s.w.settled(told)
+		return true, err
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
+func (s *wireSide) giveUp(back []ready) {
+	for _, b := range back {
+		s.ended = append(s.ended, ended{lease: b.l, epoch: b.epoch})
+	}
+}
+
+func (s *wireSide) settle(batch []ended, o schedule.Outcome) error {
+	settlements := make([]schedule.Settlement, len(batch))
+	for i := range batch {
+		settlements[i] = schedule.Settlement{Item: batch[i].lease.Item, Token: batch[i].lease.Token, Outcome: o, Signal: schedule.Answered}
+	}
+	_, err := s.ix.Settle(context.Background(), settlements)
+	return err
+}
+
+var wireSteps = []string{"ask", "claim", "reply", "stamp", "end", "tell", "settle"}
+
+// However the steps of two processes interleave, what they have on the wire together stays within the lane's concurrency; and
+// when all steps are taken, everything has been attempted.
+func TestWireKeepsConcurrency(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		ix := memq.New(memq.Options{})
+		ctx := context.Background()
+		ix.SetGeneration(1)
+		if err := errors.Join(ix.Reset(ctx, 0, 1), ix.Open(ctx, 0)); err != nil {
+			rt.Fatal(err)
+		}
+		items := make([]schedule.Item, wireItems)
+		for i := range items {
+			items[i] = schedule.Item{ID: fmt.Sprintf("01K%023d", i), Lane: int64(1 + i%2), Due: 1}
+		}
+		if _, err := ix.Ensure(ctx, items); err != nil {
+			rt.Fatal(err)
+		}
+		sides := []*wireSide{{name: "one", w: newWire(1), ix: ix}, {name: "two", w: newWire(1), ix: ix}}
+		var story []string
+		check := func(what string) {
+			one, two := sides[0].onWire(), sides[1].onWire()
+			for lane := range int64(3) {
+				if n := one[lane] + two[lane]; n > wireLimit {
+					rt.Fatalf("after %s %d of lane %d are on the wire: %d and %d\n%s", what, n, lane, one[lane], two[lane], strings.Join(story, "\n"))
+				}
+			}
+		}
+		take := func(s *wireSide, kind string, some func(int) int, drop bool) bool {
+			did, err := s.step(kind, some, drop)
+			if err != nil {
+				rt.Fatalf("%s: %v", kind, err)
+			}
+			if did {
+				story = append(story, fmt.Sprintf("%s: %s, drop %t; on the wire %v", s.name, kind, drop, s.onWire()))
+				if kind == "ask" {
+					story = append(story, fmt.Sprintf("  allowances %+v", s.req.Allowances))
+				}
+				if kind == "claim" {
+					for _, l := range s.reply.Leases {
+						story = append(story, fmt.Sprintf("  lease of lane %d, ahead %t", l.Lane, l.Ahead))
+					}
+				}
+			}
+			check(s.name + "'s " + kind)
+			return did
+		}
+		for range rapid.IntRange(0, 200).Draw(rt, "steps") {
+			take(sides[rapid.IntRange(0, 1).Draw(rt, "side")], rapid.SampledFrom(wireSteps).Draw(rt, "step"),
+				func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "which") }, rapid.IntRange(0, 9).Draw(rt, "drop") == 0)
+		}
+		for round := 0; ; round++ {
+			left, err := ix.Stats(ctx, 0)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if left.Delayed+left.Ready+left.Leased == 0 {
+				break
+			}
+			if round == 1000 {
+				rt.Fatalf("after %d rounds %+v are left", round, left)
+			}
+			for _, s := range sides {
+				for _, kind := range wireSteps {
+					for take(s, kind, func(int) int { return 0 }, false) && kind != "ask" {
+					}
+				}
+			}
+		}
+	})
+}
+
+// A trickle is never put back: where a claim was given no credit, what is told while it is under way takes none away.
+func TestWireSendsATrickleAtOnce(t *testing.T) {
+	w := newWire(1)
+	claim := func(id string) ready {
+		l := &schedule.Lease{Item: schedule.Item{ID: id, Lane: 1}}
+		c := schedule.Claimed{Leases: []schedule.Lease{*l}}
+		w.claimed(0, &c)
+		return ready{w: &store.Stamped{}, l: &c.Leases[0]}
+	}
+	w.allowances(0, true)
+	first := claim("first")
+	if got := w.begin(&first, false); got != begins {
+		t.Fatalf("the first: %v, want it to begin", got)
+	}
+	end := []ended{{lease: first.l, epoch: first.epoch}}
+	w.end(&end[0], time.Millisecond)
+	if given := w.allowances(0, true); len(given) > 0 {
+		t.Fatalf("allowances where nothing waits: %v", given)
+	}
+	w.telling(end)
+	second := claim("second")
+	if got := w.begin(&second, false); got != begins {
+		t.Fatalf("the second: %v, want it to begin", got)
+	}
+}
