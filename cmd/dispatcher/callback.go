@@ -180,27 +180,49 @@ func (cmd *callbackList) query() url.Values {
 	return q
 }
 
-// Run prints one page.
+// searchTime is how long a list is looked through for callbacks that match before it is said where to go on.
+const searchTime = 10 * time.Second
+
+// Run prints up to the limit of callbacks. A page of the API may be shorter than asked for although there are more: a rare callback is
+// looked for page by page.
 func (cmd *callbackList) Run(ctx context.Context, c *console) error {
 	cl, err := newClient(c, cmd.clientFlags)
 	if err != nil {
 		return err
 	}
-	var page callbackPage
-	answer, err := cl.call(ctx, http.MethodGet, "/v1/callbacks?"+cmd.query().Encode(), nil, &page)
-	if err != nil {
-		return err
-	}
 	if cmd.JSON {
+		answer, err := cl.call(ctx, http.MethodGet, "/v1/callbacks?"+cmd.query().Encode(), nil, nil)
+		if err != nil {
+			return err
+		}
 		return printJSON(c, answer)
 	}
-	if len(page.Data) == 0 {
-		fmt.Fprintln(c.out, "no callbacks match")
-		return nil
+	var found []shownCallback
+	query, next, began := cmd.query(), "", time.Now()
+	for first := true; first || next != "" && len(found) < cmd.Limit && time.Since(began) < searchTime; first = false {
+		if !first {
+			query.Set("cursor", next)
+			query.Set("limit", strconv.Itoa(cmd.Limit-len(found)))
+		}
+		var page callbackPage
+		if _, err := cl.call(ctx, http.MethodGet, "/v1/callbacks?"+query.Encode(), nil, &page); err != nil {
+			return err
+		}
+		found, next = append(found, page.Data...), ""
+		if page.NextCursor != nil {
+			next = *page.NextCursor
+		}
 	}
-	showCallbacks(c, page.Data, time.Now())
-	if page.NextCursor != nil && *page.NextCursor != "" {
-		fmt.Fprintf(c.out, "\nthere are more: --cursor %s\n", printable(*page.NextCursor))
+	switch {
+	case len(found) > 0:
+		showCallbacks(c, found, time.Now())
+	case next == "":
+		fmt.Fprintln(c.out, "no callbacks match")
+	default:
+		fmt.Fprintf(c.out, "no callbacks match so far, after %s of looking; --from and --to make it shorter\n", searchTime)
+	}
+	if next != "" {
+		fmt.Fprintf(c.out, "\nthere are more: --cursor %s\n", printable(next))
 	}
 	return nil
 }

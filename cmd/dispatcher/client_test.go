@@ -162,16 +162,52 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	address, requests := fakeServer(t, map[string]string{"GET /v1/callbacks": `{"data":[` + oneCallback + `],"next_cursor":"abc"}`})
 	term := newTerminal("DISPATCHER_KEY=k")
-	code := term.invoke("callback", "list", "--server", address, "--state", "dead,scheduled", "--topic", "t", "--label", "a=b", "--overdue", "--by-due", "--status-code", "500", "--limit", "5")
+	code := term.invoke("callback", "list", "--server", address, "--state", "dead,scheduled", "--topic", "t", "--label", "a=b", "--overdue", "--by-due", "--status-code", "500", "--limit", "1")
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, term.stderr.String())
 	}
 	if got := term.stdout.String(); !strings.Contains(got, oneID) || !strings.Contains(got, "--cursor abc") {
 		t.Errorf("shows %s", got)
 	}
-	want := "/v1/callbacks?label.a=b&limit=5&order=due&overdue=true&state=dead&state=scheduled&status_code=500&topic=t"
+	want := "/v1/callbacks?label.a=b&limit=1&order=due&overdue=true&state=dead&state=scheduled&status_code=500&topic=t"
 	if got := requests(); len(got) != 1 || got[0].uri != want {
 		t.Errorf("asked for %+v", got)
+	}
+}
+
+// A rare callback is looked for page by page.
+func TestListGoesOnUntilItIsFull(t *testing.T) {
+	t.Parallel()
+	pages := map[string]string{
+		"": `{"data":[],"next_cursor":"a"}`, "a": `{"data":[` + oneCallback + `],"next_cursor":"b"}`,
+		"b": `{"data":[],"next_cursor":"c"}`, "c": `{"data":[` + oneCallback + `],"next_cursor":null}`,
+	}
+	var asked []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		asked = append(asked, q.Get("cursor")+" "+q.Get("limit")) // one after the other
+		if _, err := io.WriteString(w, pages[q.Get("cursor")]); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	for limit, want := range map[string]string{"1": " 1,a 1", "2": " 2,a 2,b 1,c 1", "5": " 5,a 5,b 4,c 4"} {
+		asked = nil
+		term := newTerminal("DISPATCHER_KEY=k")
+		if code := term.invoke("callback", "list", "--server", srv.URL, "--lane", "l", "--limit", limit); code != exitOK {
+			t.Fatalf("exit code %d: %s", code, term.stderr.String())
+		}
+		if got := strings.Join(asked, ","); got != want {
+			t.Errorf("with --limit %s it asked for %q, want %q", limit, got, want)
+		}
+		if more := strings.Contains(term.stdout.String(), "there are more: --cursor b"); more != (limit == "1") {
+			t.Errorf("with --limit %s it says: %s", limit, term.stdout.String())
+		}
+	}
+	pages = map[string]string{"": `{"data":[],"next_cursor":null}`}
+	term := newTerminal("DISPATCHER_KEY=k")
+	if term.invoke("callback", "list", "--server", srv.URL); !strings.Contains(term.stdout.String(), "no callbacks match\n") {
+		t.Errorf("an empty list is %q", term.stdout.String())
 	}
 }
 

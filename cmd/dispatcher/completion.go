@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -55,10 +56,15 @@ func commandNodes(n *kong.Node, path []string) []commandNode {
 	return list
 }
 
+// children are the commands below the command that people are meant to know.
+func (n *commandNode) children() []*kong.Node {
+	return slices.DeleteFunc(slices.Clone(n.node.Children), func(child *kong.Node) bool { return child.Hidden })
+}
+
 // words are what may follow the command: its commands, or its flags, and the values of an argument that has few.
 func (n *commandNode) words() []string {
 	var words []string
-	for _, child := range n.node.Children {
+	for _, child := range n.children() {
 		words = append(words, child.Name)
 	}
 	for _, p := range n.node.Positional {
@@ -100,7 +106,7 @@ func writeFish(b *strings.Builder, nodes []commandNode) {
 				when = "__fish_seen_subcommand_from " + n.path[0] + "; and " + when
 			}
 		}
-		for _, child := range n.node.Children {
+		for _, child := range n.children() {
 			fmt.Fprintf(b, "complete -c dispatcher -f -n %s -a %s -d %s\n", quoted(when), child.Name, quoted(child.Help))
 		}
 		for _, p := range n.node.Positional {

@@ -14,16 +14,20 @@ func TestCompletion(t *testing.T) {
 		if code := term.invoke("completion", shell); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, term.stderr.String())
 		}
-		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown"} {
+		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown", "bench", "phases"} {
 			if !strings.Contains(term.stdout.String(), word) {
 				t.Errorf("%s: no %q in\n%s", shell, word, term.stdout.String())
 			}
+		}
+		if strings.Contains(term.stdout.String(), "bench-server") {
+			t.Errorf("%s: offers what is not for people", shell)
 		}
 		if shell != "bash" || testing.Short() { // the short tests need nothing installed
 			continue
 		}
 		for line, want := range map[string]string{
-			"dispatcher doc": "doctor", "dispatcher verify --unk": "--unknown", "dispatcher callback ca": "cancel", "dispatcher callback send --ur": "--url", "dispatcher completion fi": "fish",
+			"dispatcher doc": "doctor", "dispatcher verify --unk": "--unknown", "dispatcher callback ca": "cancel", "dispatcher callback send --ur": "--url", "dispatcher completion fi": "fish", "dispatcher benc": "bench",
+			"dispatcher bench --conc": "--concurrency",
 		} {
 			words := strings.Fields(line)
 			script := term.stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + string(rune('0'+len(words)-1)) + "\n_dispatcher\necho \"${COMPREPLY[@]}\""

@@ -46,7 +46,7 @@ func (cmd *demoCommand) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen for the demo's receiver: %w", err)
 	}
-	settings := demoSettings(dir)
+	settings := embeddedSettings(dir)
 	quiet := &console{in: c.in, out: c.out, err: c.err, env: c.env}
 	srv, err := openServer(ctx, quiet, settings, newLogger(c, settings))
 	if err != nil {
@@ -58,20 +58,6 @@ func (cmd *demoCommand) Run(ctx context.Context, c *console) (err error) {
 		return errors.Join(err, receiver.Close(), srv.close())
 	}
 	return errors.Join(d.run(ctx, cmd.Exit), srv.close())
-}
-
-// demoSettings are the settings of the demo's server: everything embedded, free ports, and the guard opened for this
-// machine, where the receiver is.
-func demoSettings(dir string) *Settings {
-	none := &console{}
-	l, _ := loadSettings(none, &settingFlags{}) // defaults are never wrong: a test holds them to it
-	s := l.Settings
-	s.Listen, s.OpsListen = "127.0.0.1:0", "127.0.0.1:0"
-	s.DataDir = dir
-	s.EgressAllow = []string{"127.0.0.1/32"}
-	s.DrainTimeout = 2 * time.Second
-	s.LogLevel = "warn"
-	return &s
 }
 
 // A demo is one run.

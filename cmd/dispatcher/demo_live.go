@@ -16,9 +16,8 @@ type live struct {
 
 	mu      sync.Mutex
 	began   time.Time
-	bar     progress.Writer
+	bar     *drawing
 	tracker *progress.Tracker
-	ended   chan struct{}
 	// seen is the last that was shown of each payment.
 	seen map[*payment]shownCallback
 }
@@ -28,20 +27,10 @@ func newLive(c *console, total int) *live {
 	if !c.outTerminal {
 		return l
 	}
-	l.bar = progress.NewWriter()
-	l.bar.SetOutputWriter(c.out)
-	l.bar.SetUpdateFrequency(100 * time.Millisecond)
-	l.bar.SetTrackerLength(30)
+	l.bar = c.newDrawing(c.out)
 	l.bar.SetMessageLength(20)
-	l.bar.SetStyle(progress.StyleBlocks)
-	l.bar.SetTrackerPosition(progress.PositionRight)
-	l.bar.Style().Options.TimeInProgressPrecision = 100 * time.Millisecond
-	l.bar.Style().Options.TimeDonePrecision = 100 * time.Millisecond
 	l.bar.Style().Visibility.ETA = false
 	l.bar.Style().Visibility.Percentage = false
-	if c.colour() {
-		l.bar.Style().Colors = progress.StyleColorsExample
-	}
 	l.tracker = &progress.Tracker{Message: "terminal callbacks", Total: int64(total)}
 	return l
 }
@@ -55,30 +44,14 @@ func (l *live) start() {
 		return
 	}
 	l.bar.AppendTracker(l.tracker)
-	l.ended = make(chan struct{})
-	go func() {
-		defer close(l.ended)
-		l.bar.Render()
-	}()
+	l.bar.begin()
 }
 
 // stop ends the live part; later events are not shown.
 func (l *live) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended == nil {
-		return
-	}
-	// A bar that has not begun to draw does not hear Stop.
-	for !l.bar.IsRenderInProgress() {
-		select {
-		case <-l.ended:
-			return
-		case <-time.After(time.Millisecond):
-		}
-	}
-	l.bar.Stop()
-	<-l.ended
+	l.bar.end()
 	l.bar = nil
 }
 

@@ -116,7 +116,7 @@ func judgeRedisMemory(_ bool, server *redisq.Server) diagnosis {
 	case policy != "noeviction":
 		return warns(check, "set maxmemory-policy noeviction before anybody sets maxmemory", "maxmemory-policy %s; harmless while maxmemory is 0", policy)
 	case limit > 0 && float64(used) > fullMemory*float64(limit):
-		return warns(check, "raise maxmemory: a full Redis refuses writes; accepting goes on, and sending waits. About 250 bytes are needed for each open callback",
+		return warns(check, "raise maxmemory: a full Redis refuses writes; accepting goes on, and sending waits. About 250 bytes are needed for each open callback, or with the setting horizon for each that is due within it",
 			"%s of %s are used", sizeText(used), sizeText(limit))
 	case limit == 0:
 		return fine(check, "noeviction, %s used, no limit", sizeText(used))

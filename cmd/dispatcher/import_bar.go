@@ -10,9 +10,8 @@ import (
 // An importBar shows on a terminal how far an import is; elsewhere it only says what goes wrong.
 type importBar struct {
 	c       *console
-	bar     progress.Writer
+	bar     *drawing
 	tracker *progress.Tracker
-	ended   chan struct{}
 	// said is when a complaint was last shown.
 	said time.Time
 }
@@ -26,26 +25,12 @@ func newImportBar(c *console, lines, done int) *importBar {
 	if !c.errTerminal {
 		return b
 	}
-	b.bar = progress.NewWriter()
-	b.bar.SetOutputWriter(c.err)
-	b.bar.SetUpdateFrequency(100 * time.Millisecond)
-	b.bar.SetTrackerLength(30)
-	b.bar.SetStyle(progress.StyleBlocks)
-	b.bar.SetTrackerPosition(progress.PositionRight)
-	b.bar.Style().Options.TimeInProgressPrecision = 100 * time.Millisecond
-	b.bar.Style().Options.TimeDonePrecision = 100 * time.Millisecond
+	b.bar = c.newDrawing(c.err)
 	b.bar.Style().Visibility.Speed = true
-	if c.colour() {
-		b.bar.Style().Colors = progress.StyleColorsExample
-	}
 	b.tracker = &progress.Tracker{Message: "lines", Total: int64(lines)}
 	b.tracker.SetValue(int64(done))
 	b.bar.AppendTracker(b.tracker)
-	b.ended = make(chan struct{})
-	go func() {
-		defer close(b.ended)
-		b.bar.Render()
-	}()
+	b.bar.begin()
 	return b
 }
 
@@ -79,14 +64,5 @@ func (b *importBar) end(broken bool) {
 	} else {
 		b.tracker.MarkAsDone()
 	}
-	// A bar that has not begun to draw does not hear Stop.
-	for !b.bar.IsRenderInProgress() {
-		select {
-		case <-b.ended:
-			return
-		case <-time.After(time.Millisecond):
-		}
-	}
-	b.bar.Stop()
-	<-b.ended
+	b.bar.end()
 }

@@ -37,11 +37,14 @@ type commands struct {
 	Rebuild  rebuildCommand  `cmd:"" help:"Rebuild the index of a running server from SQL, while it runs."`
 	Callback callbackCommand `cmd:"" help:"Send, show, list, cancel and retry callbacks through a running server."`
 	Import   importCommand   `cmd:"" help:"Hand over a file of callbacks, one a line, through a running server; what is run again makes nothing twice."`
+	Bench    benchCommand    `cmd:"" help:"Measure a server, one of its own or a running one: accepted and sent callbacks a second, latency, lateness."`
 	Listen   listenCommand   `cmd:"" help:"Receive callbacks here, print them, and verify their signatures."`
 	Config   configCommand   `cmd:"" help:"Show the effective settings with secrets masked, and where each value came from."`
 	Version  versionCommand  `cmd:"" help:"Show the version of this program."`
 
 	Completion completionCommand `cmd:"" help:"Print a script that lets bash, zsh or fish complete commands and flags."`
+
+	BenchServer benchServerCommand `cmd:"" hidden:"" help:"The server that bench starts for itself."`
 }
 
 func main() {

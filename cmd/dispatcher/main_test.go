@@ -61,6 +61,7 @@ func TestHelp(t *testing.T) {
 		"help":          {"--help"},
 		"help_serve":    {"serve", "--help"},
 		"help_demo":     {"demo", "--help"},
+		"help_bench":    {"bench", "--help"},
 		"help_listen":   {"listen", "--help"},
 		"help_callback": {"callback", "send", "--help"},
 	} {

@@ -84,7 +84,7 @@ func openServer(ctx context.Context, c *console, s *Settings, log *slog.Logger) 
 	if err != nil {
 		return srv, err
 	}
-	sender, err := outbound.New(outbound.Options{Guard: guard, Version: programVersion(), MaxIdlePerHost: s.LaneConcurrency, Logger: log})
+	sender, err := outbound.New(outbound.Options{Guard: guard, Version: programVersion(), MaxIdlePerHost: max(s.LaneConcurrency, s.Workers), Logger: log})
 	if err != nil {
 		return srv, err
 	}
@@ -92,7 +92,7 @@ func openServer(ctx context.Context, c *console, s *Settings, log *slog.Logger) 
 	srv.engine, err = dispatch.New(dispatch.Options{
 		Store: db, Schedule: index, Sender: sender, Keyring: keyring, CheckURL: guard.CheckURL,
 		Prefix: s.RedisPrefix, Alone: s.embedded(), Hold: s.Hold, NoWorker: !s.has(roleWorker),
-		Workers: s.Workers, LaneConcurrency: s.LaneConcurrency, DrainTimeout: s.DrainTimeout,
+		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency, DrainTimeout: s.DrainTimeout,
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
 		Logger: log, Registerer: registry,
 	})
@@ -241,6 +241,7 @@ func (srv *server) run(ctx context.Context) error {
 	endLock := start("index lock", srv.lock.run)
 	endWeb := start("web server", srv.web.Run)
 	endEngine := start("engine", srv.engine.Run)
+	endCollector := start("collector", tendCollector)
 
 	select {
 	case <-ctx.Done():
@@ -256,6 +257,7 @@ func (srv *server) run(ctx context.Context) error {
 	}
 	endEngine()
 	endWeb()
+	endCollector()
 	endLock()
 	if err := context.Cause(failed); err != nil {
 		return err

@@ -179,8 +179,14 @@ func (c *checker) sending() {
 	if s.EgressProxy != "" {
 		c.refuse("egress_proxy", "is not supported by this version; leave it empty")
 	}
-	if s.Horizon != 0 {
-		c.refuse("horizon", "is not supported by this version beyond 0s: the whole backlog is in the index")
+	switch least := schedule.AlwaysAhead; {
+	case s.Horizon == 0:
+	case s.Horizon < least:
+		c.refuse("horizon", "%s is below the least, %s; 0s keeps the whole backlog in the index", schedule.FormatDuration(s.Horizon), schedule.FormatDuration(least))
+	case s.Horizon > longestSetting:
+		c.refuse("horizon", "%s is above the most, %s; 0s keeps the whole backlog in the index", schedule.FormatDuration(s.Horizon), schedule.FormatDuration(longestSetting))
+	case s.embedded():
+		c.refuse("horizon", "is for an index on Redis, and redis_url is empty: the index in this process holds the whole backlog")
 	}
 	c.between("workers", s.Workers, 1, 100_000)
 	c.between("lane_concurrency", s.LaneConcurrency, 1, 100_000)

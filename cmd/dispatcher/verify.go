@@ -30,6 +30,7 @@ type driftReport struct {
 	Clean           bool     `json:"clean"`
 	Rows            int      `json:"rows"`
 	Items           int      `json:"items"`
+	Beyond          int      `json:"beyond_horizon"`
 	Missing         int      `json:"missing"`
 	Late            int      `json:"late"`
 	Unknown         int      `json:"unknown"`
@@ -115,6 +116,9 @@ func (d *driftReport) differences() []difference {
 
 func showDrift(c *console, w io.Writer, d *driftReport, all bool) {
 	fmt.Fprintf(w, "compared %d open callbacks in SQL with %d items of the index\n", d.Rows, d.Items)
+	if d.Beyond > 0 {
+		fmt.Fprintf(w, "%d callbacks are due beyond the horizon: the index is given them when their time comes\n", d.Beyond)
+	}
 	if d.Clean {
 		fmt.Fprintln(w, c.paint("they agree", text.FgGreen))
 		return

@@ -15,7 +15,8 @@ func TestVerifySaysWhatDiffersAndWhatMendsIt(t *testing.T) {
 		code   int
 		want   []string
 	}{
-		"nothing": {`{"clean":true,"rows":3,"items":3}`, exitOK, []string{"compared 3 open callbacks", "they agree"}},
+		"nothing":            {`{"clean":true,"rows":3,"items":3}`, exitOK, []string{"compared 3 open callbacks", "they agree"}},
+		"beyond the horizon": {`{"clean":true,"rows":30,"items":10,"beyond_horizon":20}`, exitOK, []string{"20 callbacks are due beyond the horizon", "they agree"}},
 		"missing": {`{"rows":3,"items":2,"missing":1,"missing_ids":["` + oneID + `"]}`, exitFailed,
 			[]string{"they differ", "missing: 1 open in SQL", "cure: none needed: the sweep", oneID}},
 		"unknown": {`{"rows":3,"items":5,"extra":2,"unknown":2,"unknown_ids":["` + oneID + `","` + otherID + `"]}`, exitFailed,
