@@ -1,5 +1,6 @@
 # `make` lists the targets. Every command uses the same build tag and no -trimpath, so that they share one build cache:
-# the first build compiles everything (70 to 90 seconds on two cores), the ones after it take about two.
+# the first build compiles everything (70 to 90 seconds on two cores), the ones after it take about two. What is only tried
+# and tested is built without cmd/dispatcher/default.pgo: with it everything is compiled once more.
 
 SHELL   := /bin/bash
 TAGS    := nomsgpack
@@ -9,24 +10,31 @@ RUNDIR  ?= dispatcher-data
 SEEDS   ?= 10000
 FIRST   ?= 1
 GO      := go
-TOOL     = $(GO) tool -modfile=tools/go.mod
+TOOL     = $(GO) tool -modfile=$(CURDIR)/tools/go.mod
+# The benchmark is a module of its own: commands on packages begin there.
+BENCH   := cd e2e/bench &&
+ROWS    ?= 10000000
+PENDING ?= 5000000
+SCALE    = $(BENCH) $(GO) test -tags $(TAGS) -count=1 -v -timeout 0 . -run
+WRITE    = -args -report $(CURDIR)/docs/performance.md -scaling $(CURDIR)/docs/scaling.md
+COMPARE  = $(BENCH) $(GO) test -tags $(TAGS) -count=1 -v -run '^TestCompare$$'
 
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults simulate bench fuzz lint fmt docker clean
+.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## Show it at work: an embedded server, a flaky receiver, 30 payments and their retries
 	@echo "building (the first time takes 70 to 90 seconds) ..."
-	@$(GO) run -tags $(TAGS) ./cmd/dispatcher demo
+	@$(GO) run -pgo=off -tags $(TAGS) ./cmd/dispatcher demo
 
 run: ## Serve on the embedded default (SQLite, in-process index) with ./dispatcher-data; may send to 127.0.0.1
 	@echo "building (the first time takes 70 to 90 seconds) ..."
-	@$(GO) run -tags $(TAGS) ./cmd/dispatcher serve --data-dir $(RUNDIR) --egress-allow 127.0.0.1/32
+	@$(GO) run -pgo=off -tags $(TAGS) ./cmd/dispatcher serve --data-dir $(RUNDIR) --egress-allow 127.0.0.1/32
 
 build: ## Build ./bin/dispatcher: one static binary
 	$(GO) build -tags $(TAGS) -ldflags "-X main.version=$(VERSION)" -o bin/dispatcher ./cmd/dispatcher
@@ -37,20 +45,23 @@ setup: ## Install what the tests need (Debian, as root) or say what is missing
 	@tools/setup.sh
 
 test-short: ## The tests that need nothing but Go
-	$(GO) test -tags $(TAGS) -short ./...
+	$(GO) test -pgo=off -tags $(TAGS) -short ./...
 
 vet: ## go vet, for the normal build and for the build with failpoints
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags "$(TAGS) failpoints" ./...
+	$(BENCH) $(GO) vet -tags $(TAGS) ./...
 
 staticcheck: ## staticcheck, from tools/go.mod
 	$(TOOL) staticcheck -tags $(TAGS) ./...
+	$(BENCH) $(TOOL) staticcheck -tags $(TAGS) ./...
 
 race: ## The short tests under the race detector (needs gcc and libc6-dev)
-	CGO_ENABLED=1 $(GO) test -tags $(TAGS) -race -short -timeout 15m ./...
+	CGO_ENABLED=1 $(GO) test -pgo=off -tags $(TAGS) -race -short -timeout 15m ./...
 
 test-all: ## All tests but the black box, on real Redis and PostgreSQL that the tests start
-	$(GO) test -tags $(TAGS) -count=1 -timeout 15m $$($(GO) list -tags $(TAGS) ./... | grep -v /e2e)
+	$(GO) test -pgo=off -tags $(TAGS) -count=1 -timeout 15m $$($(GO) list -tags $(TAGS) ./... | grep -v /e2e)
+	$(BENCH) $(GO) test -tags $(TAGS) -count=1 -short ./...
 
 e2e: ## The black box: the built binary under load, kill -9 and emptied Redis, on real servers
 	$(GO) test -tags $(TAGS) -count=1 -timeout 25m ./e2e/...
@@ -58,8 +69,23 @@ e2e: ## The black box: the built binary under load, kill -9 and emptied Redis, o
 faults: setup ## The whole matrix of faults with real servers, 40 minutes at most; writes docs/faults.md
 	$(GO) test -tags $(TAGS) -count=1 -timeout 45m -v -run '^TestFaults$$' ./e2e -args -faults full -faults-report $(CURDIR)/docs/faults.md
 
-bench: ## Measure accepts, sends and CPU, and write docs/performance.md
-	$(GO) test -tags $(TAGS) -count=1 -timeout 30m -run '^$$' -bench '^BenchmarkPerformance$$' -benchtime 1x ./e2e -args -report $(CURDIR)/docs/performance.md
+bench: setup ## Compare with HTTP alone, asynq and River; 15 minutes on a quiet machine; writes docs/performance.md and .svg
+	$(COMPARE) -timeout 60m . -args -report $(CURDIR)/docs/performance.md
+
+bench-quick: setup ## The same in two minutes, with less of everything; prints and writes nothing
+	$(COMPARE) -timeout 20m . -args -rounds 1 -n 20000 -concurrency 64
+
+bench-scale: setup bench-cluster ## Ten million callbacks, five million pending: an hour or two, once, 35 GB of disk; writes docs/performance.md and scaling.md
+	$(SCALE) '^TestWire$$' $(WRITE) -n 20000
+	$(SCALE) '^TestIndexCost$$' $(WRITE) -index-pending 1000,100000,5000000
+	$(SCALE) '^TestScale$$' -args -report $(CURDIR)/docs/performance.md -block scale-million -rows 2000000 -pending 1000000
+	$(SCALE) '^TestScale$$' $(WRITE) -rows $(ROWS) -pending $(PENDING)
+
+bench-cluster: setup ## The part of it with 1, 2 and 4 dispatchers on a Redis Cluster, ten minutes; writes them too
+	$(SCALE) '^TestCluster$$' $(WRITE)
+
+profile: setup ## Measure anew what builds are optimized by, a minute on a quiet machine; writes cmd/dispatcher/default.pgo
+	$(COMPARE) -timeout 20m . -args -rounds 1 -n 60000 -concurrency 64 -systems b,c -phases drain,accept -pgo $(CURDIR)/cmd/dispatcher/default.pgo
 
 simulate: ## Simulations under faults, any number: SEEDS=100000, from FIRST=1 on; one that fails prints how to replay it
 	$(GO) test -tags $(TAGS) -count=1 -timeout 24h -run '^TestSimulation$$' -v ./dispatch -args -seeds $(SEEDS) -seed $(FIRST) \

@@ -42,6 +42,7 @@ var own = map[string][]string{
 	"cmd/dispatcher":     {"*"},
 	"e2e":                {},
 	"e2e/judge":          {},
+	"e2e/bench":          {}, // a module of its own, with the same rules
 }
 
 // forTests may be imported by the test files of any package beside what the package itself may import.
