@@ -218,14 +218,14 @@ func killedInCancels(l *lab) {
 			}
 		}
 		canceled += len(got)
+		if p.ended() {
+			p = l.serve() // also after the last answer: it may have been killed right behind it
+		}
 		if err != nil {
 			unanswered++
 			l.Logf("not answered: %v", err)
 		} else if len(got) == 0 {
 			break
-		}
-		if p.ended() {
-			p = l.serve()
 		}
 	}
 	l.settle(30 * time.Second)

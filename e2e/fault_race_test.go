@@ -230,8 +230,9 @@ func raced(r *race, row *judge.Row, attempts []judge.Attempt, arrivals int) stri
 		return "it is " + row.State
 	case winners == 1:
 		return ""
-	case slices.Contains(r.results, "too_late") && charged == 0:
-		return "no attempt was in flight"
+	case slices.Contains(r.results, "too_late") && charged == 0 && row.State != "canceled":
+		// It was claimed. Where it was not sent after all, having found no place on the wire, the cancel counts.
+		return "no attempt was in flight, and it is " + row.State
 	case slices.Contains(r.results, "too_late") && won != (row.State == "succeeded"):
 		return fmt.Sprintf("it is %s, and that an attempt succeeded is %t", row.State, won)
 	case r.said != "" && r.said != row.State:

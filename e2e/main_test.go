@@ -14,17 +14,10 @@ import (
 // buildTags are those of every build.
 const buildTags = "nomsgpack"
 
-var (
-	// workDir holds the binary for as long as the tests run.
-	workDir string
-	// report is where the benchmark writes its table; empty: nowhere.
-	report = flag.String("report", "", "file that the benchmark writes its table to")
-)
+// workDir holds the binary for as long as the tests run.
+var workDir string
 
 func TestMain(m *testing.M) {
-	if addr := os.Getenv(receiverEnv); addr != "" {
-		os.Exit(receiverMain(addr))
-	}
 	flag.Parse()
 	parallelSet := false
 	flag.Visit(func(f *flag.Flag) { parallelSet = parallelSet || f.Name == "test.parallel" })
@@ -62,29 +55,20 @@ func blackBox(tb testing.TB) {
 	}
 }
 
-// build makes the binary once: the one with failpoints for the tests, the one without for the benchmark.
-var (
-	build        = sync.OnceValues(func() (string, error) { return compile("failpoints", buildTags+" failpoints") })
-	buildRelease = sync.OnceValues(func() (string, error) { return compile("release", buildTags) })
-)
-
-func compile(dir, tags string) (string, error) {
-	name := filepath.Join(workDir, dir, "dispatcher")
-	cmd := exec.Command("go", "build", "-tags", tags, "-o", name, "../cmd/dispatcher")
+// build makes the binary once, with failpoints.
+var build = sync.OnceValues(func() (string, error) {
+	name := filepath.Join(workDir, "dispatcher")
+	cmd := exec.Command("go", "build", "-tags", buildTags+" failpoints", "-o", name, "../cmd/dispatcher")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}
 	return name, nil
-}
+})
 
 // binary returns the path of the built binary.
 func binary(tb testing.TB) string {
 	tb.Helper()
-	choice := build
-	if _, isBenchmark := tb.(*testing.B); isBenchmark {
-		choice = buildRelease
-	}
-	name, err := choice()
+	name, err := build()
 	if err != nil {
 		tb.Fatal(err)
 	}

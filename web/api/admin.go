@@ -161,6 +161,7 @@ func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
 	o.boolean("clean", d.Clean())
 	o.integer("rows", int64(d.Rows))
 	o.integer("items", int64(d.Items))
+	o.integer("beyond_horizon", int64(d.Beyond))
 	o.integer("missing", int64(d.Missing))
 	o.integer("late", int64(d.Late))
 	o.integer("extra", int64(d.Extra))

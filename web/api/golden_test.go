@@ -105,7 +105,7 @@ func TestGoldenOperation(t *testing.T) {
 	}
 	e.drift.Rows, e.drift.Items, e.drift.Missing, e.drift.MissingIDs = 9, 8, 1, []string{oneID}
 	e.driftAll = dispatch.Drift{
-		Rows: 9, Items: 8, Extra: 2, Unknown: 1, Ended: 1, ExtraIDs: []string{oneID, oneID}, UnknownIDs: []string{oneID}, EndedIDs: []string{oneID},
+		Rows: 9, Items: 8, Beyond: 4, Extra: 2, Unknown: 1, Ended: 1, ExtraIDs: []string{oneID, oneID}, UnknownIDs: []string{oneID}, EndedIDs: []string{oneID},
 		Generation: 3, IndexGeneration: 4,
 	}
 	f := newFace(t, e)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -58,7 +59,14 @@ func newSQLiteFace(t *testing.T, n int) face {
 	return newFaceOf(t, api.Options{Callbacks: e, Secrets: e, Index: e, Reads: db})
 }
 
-func idOf(i int) string { return fmt.Sprintf("01JD6QZ00000000000000%05d", i) }
+// idOf is the id of callback i. Its first characters are when it was created, as they always are.
+func idOf(i int) string {
+	var id ulid.ULID
+	if err := id.SetTime(uint64(nowMS + i)); err != nil {
+		panic(err)
+	}
+	return id.String()
+}
 
 // walk follows next_cursor to the end and returns the ids of each page.
 func walk(t *testing.T, f face, query string) (pages [][]string) {
