@@ -18,6 +18,9 @@ const (
 	// slots of all.
 	claimBatch    = 64
 	claimBatchMin = 8
+	// claimLead is how long before its due time a callback is claimed: its lock, its stamp and what these wait for are then behind it
+	// when it is due. It is held until then (ADR 0015).
+	claimLead = 30 * time.Millisecond
 	// indexTimeout bounds every call to the index.
 	indexTimeout = 5 * time.Second
 	// backlogWait is how long a claimer that sees work it has no slots for waits before it looks again.
@@ -136,6 +139,10 @@ func (e *Engine) mayClaim(ctx context.Context, waker *schedule.Waker) bool {
 func (e *Engine) claim(ctx context.Context, shard int, token string, g grant) (schedule.Claimed, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
 	defer cancel()
+	roomy, lead := e.slots.roomy(), time.Duration(0)
+	if roomy {
+		lead = claimLead // Where slots are scarce they are for what is due.
+	}
 	return e.o.Schedule.Claim(ctx, shard, schedule.ClaimRequest{
 		Owner:        e.o.Name,
 		Token:        token,
@@ -143,8 +150,9 @@ func (e *Engine) claim(ctx context.Context, shard int, token string, g grant) (s
 		MaxUncertain: g.uncertain,
 		MaxTimingOut: g.timingOut,
 		Lease:        leaseTime,
+		Lead:         lead,
 		LaneLimit:    e.o.LaneConcurrency,
-		Allowances:   e.wire.allowances(shard, e.slots.roomy()),
+		Allowances:   e.wire.allowances(shard, roomy),
 	})
 }
 

@@ -32,6 +32,8 @@ type clock struct {
 type sample struct {
 	here  time.Time // with a monotonic reading
 	index time.Time // without one
+	// within is by how much it may have been earlier by the index's clock.
+	within time.Duration
 }
 
 const (
@@ -70,10 +72,11 @@ func (c *clock) take(index int64, sent, now time.Time) (jump time.Duration) {
 	}
 	c.rtt, c.taken = rtt, now
 	// An offset smaller than what the sample can tell apart is none.
+	within := rtt/2 + 500*time.Microsecond
 	if wall := here.Round(0); then.Sub(wall).Abs() <= rtt/2+time.Millisecond {
-		then = wall
+		then, within = wall, 0
 	}
-	c.sample.Store(&sample{here: here, index: then})
+	c.sample.Store(&sample{here: here, index: then, within: within})
 	return jump
 }
 
@@ -88,6 +91,16 @@ func (c *clock) at(t time.Time) time.Time {
 
 // now returns the index's clock in Unix milliseconds.
 func (c *clock) now() int64 { return c.at(time.Now()).UnixMilli() }
+
+// until returns how long it is until that time, in Unix milliseconds, has surely come by the index's clock.
+func (c *clock) until(at int64) time.Duration {
+	now := time.Now()
+	wait := time.UnixMilli(at).Sub(c.at(now))
+	if s := c.sample.Load(); s != nil {
+		wait += s.within
+	}
+	return wait
+}
 
 // offset returns the index's clock less this machine's wall clock.
 func (c *clock) offset() time.Duration {

@@ -1,8 +1,10 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -28,6 +30,7 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent tim
 	s := store.Stamp{
 		Token:   leases[0].Token,
 		Now:     claimed.Now,
+		Lead:    claimLead.Milliseconds(),
 		Margin:  claimMargin.Milliseconds(),
 		Suspect: suspectClaims,
 		Claims:  make([]store.StampClaim, len(leases)),
@@ -47,6 +50,7 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent tim
 	failpoint("after_stamp")
 	suspects, refused := setApart(byID, refused)
 	e.refuse(ctx, byID, refused)
+	var early []ready
 	for i := range stamped {
 		lease, ok := byID[stamped[i].ID]
 		if !ok {
@@ -56,17 +60,46 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent tim
 		// What is held back counts as an attempt under way: a drain waits for it.
 		e.attempts.Add(1)
 		r := ready{w: stamped[i], l: lease, claimed: sent}
-		switch e.wire.begin(&r, false) {
-		case begins:
-			e.start(ctx, r)
-		case goesBack:
-			e.putBackAll(ctx, []ready{r})
-		case held:
+		if r.w.DueAt > claimed.Now && e.clock.until(r.w.DueAt) > 0 {
+			early = append(early, r)
+			continue
 		}
+		e.launch(ctx, r)
 	}
 	if len(suspects) > 0 {
-		e.clearSuspects(ctx, suspects)
+		e.attempts.Add(1)
+		go func() {
+			defer e.attempts.Done()
+			e.clearSuspects(ctx, suspects)
+		}()
 	}
+	e.launchInTime(ctx, early)
+}
+
+// launch begins a stamped attempt, if the wire has a place for it.
+func (e *Engine) launch(ctx context.Context, r ready) {
+	switch e.wire.begin(&r, false) {
+	case begins:
+		e.start(ctx, r)
+	case goesBack:
+		e.putBackAll(ctx, []ready{r})
+	case held:
+	}
+}
+
+// launchInTime begins attempts that were stamped before they are due, each when it is.
+func (e *Engine) launchInTime(ctx context.Context, early []ready) {
+	slices.SortFunc(early, func(a, b ready) int { return cmp.Compare(a.w.DueAt, b.w.DueAt) })
+	for _, r := range early {
+		e.untilDue(r.w)
+		e.launch(ctx, r)
+	}
+}
+
+// untilDue waits until a stamped callback is due. It waits for no more than the lead: by a clock that was put back meanwhile it
+// would be more, and what has been claimed was nearly due.
+func (e *Engine) untilDue(w *store.Stamped) {
+	time.Sleep(min(e.clock.until(w.DueAt), claimLead))
 }
 
 // handBackDelay is when a batch that SQL could not stamp is due again.

@@ -49,7 +49,8 @@ func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
 	defer cancel()
 	s := store.Stamp{
-		Token: l.Token, Now: e.clock.now(), Margin: claimMargin.Milliseconds(), Claims: []store.StampClaim{{ID: l.ID, Diverts: l.Diverts}},
+		Token: l.Token, Now: e.clock.now(), Lead: claimLead.Milliseconds(), Margin: claimMargin.Milliseconds(),
+		Claims: []store.StampClaim{{ID: l.ID, Diverts: l.Diverts}},
 	}
 	stamped, refused, err := e.o.Store.Stamp(sctx, s)
 	if err != nil {
@@ -58,6 +59,7 @@ func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
 	}
 	e.refuse(ctx, map[string]*schedule.Lease{l.ID: l}, refused)
 	for i := range stamped {
+		e.untilDue(stamped[i])
 		committed := make(chan struct{})
 		r := ready{w: stamped[i], l: l, claimed: began}
 		e.wire.begin(&r, true)

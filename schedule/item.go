@@ -98,12 +98,19 @@ type ClaimRequest struct {
 	MaxTimingOut int
 	// Lease is how long the batch is held, counted from the reply's Now. It is at least 1 ms.
 	Lease time.Duration
+	// Lead is how long before its due time an item may be leased, in whole milliseconds, 0 to [MaxLead]. Its attempt may begin only
+	// when it is due: what comes before an attempt is done by then. The reply's Next lies half of it before the due time of the
+	// next item, so that a claim finds several.
+	Lead time.Duration
 	// LaneLimit is the concurrency of lanes that have no limit of their own (see [LaneSetting]); at least 1.
 	LaneLimit int
 	// Allowances are for lanes of which the owner has leases, one a lane, at most [MaxAllowances]. They hold for this claim alone.
 	// Those for lanes of other shards are ignored.
 	Allowances []Allowance
 }
+
+// MaxLead is the longest lead of a claim.
+const MaxLead = 10 * time.Second
 
 // MaxAllowances is the most allowances of one claim.
 const MaxAllowances = 256
@@ -152,7 +159,7 @@ type Tick struct {
 type Claimed struct {
 	Tick
 	Leases []Lease
-	// More says that due items are left which the next claim could promote or lease if it had room.
+	// More says that items are left, due or within the claim's lead, which the next claim could promote or lease if it had room.
 	More bool
 	// Waiting says that items are ready which their lanes have no room for, or are held back.
 	Waiting bool

@@ -36,8 +36,10 @@ type Accepted struct {
 type Stamp struct {
 	// Token is the claim's token in the index.
 	Token string
-	// Now is the index's clock at the claim; rows due later than Now are refused.
+	// Now is the index's clock at the claim; rows due later than Now + Lead are refused.
 	Now int64
+	// Lead is how many milliseconds before its due time a row may be claimed. Its attempt must not begin before that.
+	Lead int64
 	// Margin is added to each row's attempt timeout to give ClaimUntil = Now + timeout + Margin, in milliseconds.
 	Margin int64
 	// Suspect is with how many claims in a row without a result a row is refused, to be claimed alone; zero: none is.
@@ -68,7 +70,8 @@ type Refusal struct {
 	ID string
 	// Terminal: the row is terminal, or does not exist. Drop it.
 	Terminal bool
-	// Due is when the row may be claimed at the earliest: its due time, or the end of the claim that is alive.
+	// Due is what the index should have as its due time: the row's, or, if that is later, the stamp's Lead after the end of the claim
+	// that is alive.
 	Due int64
 	// AttemptCount tells fresh from retry.
 	Retry bool

@@ -140,6 +140,8 @@ func checkClaim(shard int, r schedule.ClaimRequest) error {
 		wrong = fmt.Sprintf("max %d", r.Max)
 	case r.Lease < time.Millisecond:
 		wrong = fmt.Sprintf("lease %s", r.Lease)
+	case r.Lead < 0 || r.Lead > schedule.MaxLead:
+		wrong = fmt.Sprintf("lead %s", r.Lead)
 	case r.LaneLimit < 1:
 		wrong = fmt.Sprintf("lane limit %d", r.LaneLimit)
 	case len(r.Allowances) > schedule.MaxAllowances:

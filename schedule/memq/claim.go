@@ -42,21 +42,22 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 		return schedule.Claimed{}, schedule.ErrRebuilding
 	}
 	var reply schedule.Claimed
+	lead := int64(req.Lead / time.Millisecond)
 	if last := ix.claims[req.Owner]; last != nil && last.token == req.Token {
 		reply.Leases = ix.again(last)
 	} else {
 		reply.Reaped = ix.reap()
 		ix.forgetLocks()
 		ix.setLimit(req.LaneLimit)
-		ix.promote()
+		ix.promote(ix.clock + lead)
 		ix.unblock()
 		ix.allow(req.Allowances, true)
 		reply.Leases = ix.pick(req)
 		ix.allow(req.Allowances, false)
 		ix.remember(req, reply.Leases)
 	}
-	reply.Tick = ix.told()
-	reply.More = len(ix.delay) > 0 && ix.delay[0].at <= ix.clock
+	reply.Tick = schedule.Tick{Now: ix.clock, Next: ix.next(lead / 2)}
+	reply.More = len(ix.delay) > 0 && ix.delay[0].at <= ix.clock+lead
 	for _, lanes := range ix.runnable {
 		reply.More = reply.More || len(lanes) > 0
 	}
@@ -67,7 +68,7 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 
 // told is what replies carry.
 func (ix *Index) told() schedule.Tick {
-	return schedule.Tick{Now: ix.clock, Next: ix.next()}
+	return schedule.Tick{Now: ix.clock, Next: ix.next(0)}
 }
 
 // reap returns expired leases to the delay set and says how many.
@@ -86,9 +87,9 @@ func (ix *Index) reap() int {
 	return n
 }
 
-// promote moves due items from the delay set to their lanes' ready lists.
-func (ix *Index) promote() {
-	for n := 0; n < maxPromote && len(ix.delay) > 0 && ix.delay[0].at <= ix.clock; n++ {
+// promote moves items that are due by then from the delay set to their lanes' ready lists.
+func (ix *Index) promote(by int64) {
+	for n := 0; n < maxPromote && len(ix.delay) > 0 && ix.delay[0].at <= by; n++ {
 		it := ix.delay.remove(0).it
 		it.place = uint8(schedule.Ready)
 		it.lane.list(it.retry).push(timed{it.due, it.key.hi, it})

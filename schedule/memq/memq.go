@@ -141,8 +141,8 @@ func (ix *Index) moment(due int64) int64 {
 	return min(due, maxTime)
 }
 
-// next returns the time of the shard's next event, or zero.
-func (ix *Index) next() int64 {
+// next returns the time of the shard's next event, or zero. That an item becomes due counts so much earlier.
+func (ix *Index) next(lead int64) int64 {
 	next := int64(0)
 	earlier := func(at int64) {
 		if next == 0 || at < next {
@@ -150,7 +150,7 @@ func (ix *Index) next() int64 {
 		}
 	}
 	if len(ix.delay) > 0 {
-		earlier(ix.delay[0].at)
+		earlier(max(ix.delay[0].at-lead, 1))
 	}
 	if len(ix.blocked) > 0 {
 		earlier(ix.blocked[0].at)
@@ -170,7 +170,7 @@ func (ix *Index) hint() {
 	if ix.closed {
 		return
 	}
-	next := ix.next()
+	next := ix.next(0)
 	earlier := next != 0 && (ix.armed == 0 || next < ix.armed)
 	if earlier {
 		ix.armed = next

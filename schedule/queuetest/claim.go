@@ -11,6 +11,10 @@ import (
 
 var claimChecks = []check{
 	{"NeverEarly", neverEarly},
+	{"EarlyByTheLead", earlyByTheLead},
+	{"WithALeadWhatIsDueIsFirst", leadInOrder},
+	{"NextIsHalfTheLeadAhead", leadNext},
+	{"WithALeadAnEndIsNotAwaitedEarlier", leadOfEnds},
 	{"ZeroAndThePastAreNow", zeroIsNow},
 	{"InOrderOfDue", inOrder},
 	{"RepeatedTokenReturnsTheSameBatch", repeatedToken},

@@ -283,11 +283,13 @@ func (w *world) randomJump(rt *rapid.T) {
 	w.pass(150 * time.Millisecond)
 	promote := w.wide()
 	promote.Owner, promote.Max, promote.LaneLimit = "promoter", 0, w.limit
-	w.checkReaped(w.claim(promote))
+	c := w.claim(promote)
+	w.checkReaped(c, c.Now)
 	w.pass(150 * time.Millisecond)
 	promote = w.wide()
 	promote.Owner, promote.Max, promote.LaneLimit = "promoter", 0, w.limit
-	w.checkReaped(w.claim(promote))
+	c = w.claim(promote)
+	w.checkReaped(c, c.Now)
 	now := w.Now()
 	for lane, p := range w.paths {
 		if p.paused != 0 && p.paused <= now { // whether it begins again is the index's choice

@@ -147,6 +147,8 @@ func (p *pair) claim(rt *rapid.T) {
 	req.Owner = rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")
 	req.Max = rapid.SampledFrom([]int{0, 256}).Draw(rt, "max")
 	req.Lease, req.LaneLimit = rapid.SampledFrom([]time.Duration{1, 3}).Draw(rt, "lease")*step*time.Millisecond+step/2*time.Millisecond, 8
+	// So much of a step that what happens in the middle of this one is within the lead, and of the next one not.
+	req.Lead = rapid.SampledFrom([]time.Duration{0, step / 2 * time.Millisecond}).Draw(rt, "lead")
 	if p.lanes == 1 {
 		req.Max = rapid.IntRange(0, 10).Draw(rt, "max of one lane")
 		req.MaxUncertain = rapid.SampledFrom([]int{0, 2, 256}).Draw(rt, "max uncertain")

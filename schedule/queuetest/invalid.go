@@ -3,6 +3,7 @@ package queuetest
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
@@ -84,6 +85,8 @@ func invalidClaims(f *fixture) {
 		"a negative max":    func(r *schedule.ClaimRequest) { r.Max = -1 },
 		"a max of 257":      func(r *schedule.ClaimRequest) { r.Max = 257 },
 		"no lease":          func(r *schedule.ClaimRequest) { r.Lease = 0 },
+		"a negative lead":   func(r *schedule.ClaimRequest) { r.Lead = -time.Millisecond },
+		"a lead too long":   func(r *schedule.ClaimRequest) { r.Lead = schedule.MaxLead + time.Millisecond },
 		"no lane limit":     func(r *schedule.ClaimRequest) { r.LaneLimit = 0 },
 	} {
 		req := f.wide()

@@ -17,10 +17,12 @@ func (w *world) randomClaim(rt *rapid.T) {
 	req.MaxTimingOut = rapid.SampledFrom([]int{0, 1, 256}).Draw(rt, "max timing out")
 	req.Lease = rapid.SampledFrom([]time.Duration{10 * time.Second, time.Minute}).Draw(rt, "lease")
 	req.LaneLimit = w.limit
+	req.Lead = rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, schedule.MaxLead}).Draw(rt, "lead")
 	req.Allowances = w.drawAllowances(rt)
 	c := w.claim(req)
-	w.checkReaped(c)
-	w.checkOrder(c)
+	by := c.Now + req.Lead.Milliseconds()
+	w.checkReaped(c, by)
+	w.checkOrder(c, by)
 	uncertain, timingOut := 0, 0
 	for _, l := range c.Leases {
 		w.checkLease(req, c, l)
@@ -36,7 +38,7 @@ func (w *world) randomClaim(rt *rapid.T) {
 			req.MaxUncertain, req.MaxTimingOut, uncertain, timingOut)
 	}
 	w.checkRest(req, c, uncertain, timingOut)
-	w.checkNext(c)
+	w.checkNext(req, c)
 	w.last[req.Owner], w.batches[req.Owner] = req, c.Leases
 	w.oldTokens = append(w.oldTokens, req.Token)
 }
@@ -72,8 +74,8 @@ func (w *world) room(req schedule.ClaimRequest, lane int64) (within, all int) {
 	return within, within
 }
 
-// checkReaped: exactly the expired leases went back, each to be due within the jitter. What is due is promoted then.
-func (w *world) checkReaped(c schedule.Claimed) {
+// checkReaped: exactly the expired leases went back, each to be due within the jitter. What is due by then is promoted then.
+func (w *world) checkReaped(c schedule.Claimed, by int64) {
 	w.Helper()
 	n := 0
 	for _, r := range w.records {
@@ -92,14 +94,14 @@ func (w *world) checkReaped(c schedule.Claimed) {
 		w.Fatalf("reaped %d at %d, want %d", c.Reaped, c.Now, n)
 	}
 	for _, r := range w.records {
-		if !r.leased && r.hi <= c.Now {
+		if !r.leased && r.hi <= by {
 			r.ripe = true
 		}
 	}
 }
 
 // checkOrder: within a lane and a kind the leases come in the order of due and id, and none that waits is before them.
-func (w *world) checkOrder(c schedule.Claimed) {
+func (w *world) checkOrder(c schedule.Claimed, by int64) {
 	w.Helper()
 	claimed := make(map[string]bool)
 	for _, l := range c.Leases {
@@ -112,7 +114,7 @@ func (w *world) checkOrder(c schedule.Claimed) {
 			}
 		}
 		for _, r := range w.records {
-			surely, _ := r.due(c.Now)
+			surely, _ := r.due(by)
 			if surely && !claimed[r.ID] && !r.leased && r.Lane == l.Lane && r.Retry == l.Retry &&
 				(r.hi < l.Due || r.hi == l.Due && r.ID < l.ID) {
 				w.Fatalf("%s, due %d, was claimed before %s", l.ID, l.Due, r)
@@ -128,8 +130,8 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 	if r == nil || r.leased {
 		w.Fatalf("%s was claimed: %v", l.ID, r)
 	}
-	if _, maybe := r.due(c.Now); !maybe {
-		w.Fatalf("%s was claimed at %d: %v", l.ID, c.Now, r)
+	if _, maybe := r.due(c.Now + req.Lead.Milliseconds()); !maybe {
+		w.Fatalf("%s was claimed at %d with a lead of %s: %v", l.ID, c.Now, req.Lead, r)
 	}
 	p := w.path(r.Lane)
 	if p.blockedUntil() > c.Now {
@@ -168,7 +170,7 @@ func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncerta
 	left, waiting, maybeWaiting := false, false, false
 	for _, r := range w.sortedRecords() {
 		p := w.path(r.Lane)
-		surely, maybe := r.due(c.Now)
+		surely, maybe := r.due(c.Now + req.Lead.Milliseconds())
 		if r.leased || !maybe {
 			continue
 		}
@@ -199,12 +201,12 @@ func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncerta
 	}
 }
 
-// checkNext: whoever sleeps until Next never oversleeps.
-func (w *world) checkNext(c schedule.Claimed) {
+// checkNext: whoever sleeps until Next never oversleeps. That an item becomes due counts half the lead earlier.
+func (w *world) checkNext(req schedule.ClaimRequest, c schedule.Claimed) {
 	w.Helper()
 	for _, r := range w.sortedRecords() {
-		event := r.hi
-		surely, maybe := r.due(c.Now)
+		event := r.hi - req.Lead.Milliseconds()/2
+		surely, maybe := r.due(c.Now + req.Lead.Milliseconds())
 		switch end := w.path(r.Lane).blockedUntil(); {
 		case r.leased:
 			event = r.until

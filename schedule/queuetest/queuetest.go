@@ -140,7 +140,7 @@ type fixture struct {
 	ids        int
 	tokens     int
 	generation int64
-	latest     int64 // the latest reading of shard 0's clock: what was due by it may have been promoted
+	latest     int64 // the latest reading of shard 0's clock with a claim's lead: what was due by it may have been promoted
 }
 
 // wide is a claim that nothing but the lanes themselves bounds.
@@ -274,10 +274,10 @@ func (f *fixture) claim(req schedule.ClaimRequest) schedule.Claimed {
 	if len(claimed.Leases) > req.Max {
 		f.Fatalf("a claim of %d returned %d leases", req.Max, len(claimed.Leases))
 	}
-	f.latest = max(f.latest, claimed.Now)
+	f.latest = max(f.latest, claimed.Now+req.Lead.Milliseconds())
 	for _, l := range claimed.Leases {
 		if l.Due > f.latest {
-			f.Fatalf("%s is due at %d and was claimed early, at %d", l.ID, l.Due, claimed.Now)
+			f.Fatalf("%s is due at %d and was claimed early, at %d with a lead of %s", l.ID, l.Due, claimed.Now, req.Lead)
 		}
 		if l.Token != req.Token {
 			f.Fatalf("%s is leased under %q, not under the claim's %q", l.ID, l.Token, req.Token)

@@ -133,6 +133,8 @@ func checkClaim(r schedule.ClaimRequest) error {
 		err = invalid("max", r.Max)
 	case r.Lease < time.Millisecond:
 		err = invalid("lease", r.Lease)
+	case r.Lead < 0 || r.Lead > schedule.MaxLead:
+		err = invalid("lead", r.Lead)
 	case r.LaneLimit < 1:
 		err = invalid("lane limit", r.LaneLimit)
 	case len(r.Allowances) > schedule.MaxAllowances:

@@ -34,9 +34,9 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	if err := checkClaim(req); err != nil {
 		return schedule.Claimed{}, err
 	}
-	args := make([]any, 0, 7+3*len(req.Allowances))
+	args := make([]any, 0, 8+3*len(req.Allowances))
 	args = append(args, req.Owner, req.Token, req.Max,
-		max(req.MaxUncertain, 0), max(req.MaxTimingOut, 0), moment(int64(req.Lease/time.Millisecond)), req.LaneLimit)
+		max(req.MaxUncertain, 0), max(req.MaxTimingOut, 0), moment(int64(req.Lease/time.Millisecond)), req.LaneLimit, int64(req.Lead/time.Millisecond))
 	for _, a := range req.Allowances {
 		if ix.ShardOf(a.Lane) == shard {
 			args = append(args, encodeLane(a.Lane), a.Credit, a.Ahead)

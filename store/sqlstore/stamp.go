@@ -34,6 +34,9 @@ func (e *stampEntry) suspectFrom() int64 {
 	return int64(e.stamp.Suspect)
 }
 
+// dueBy is up to when rows may be due.
+func (e *stampEntry) dueBy() int64 { return e.stamp.Now + e.stamp.Lead }
+
 func (e *stampEntry) refuse(r store.Refusal) { e.stamped, e.refused, e.err = nil, &r, nil }
 
 // Stamp claims rows in SQL for a batch that was claimed in the index. Every claim is among the stamped or among the
@@ -210,6 +213,7 @@ var stampUpdate = newBulkUpdate(fields[*stampEntry]{
 	numberField("margin", func(e *stampEntry) int64 { return e.stamp.Margin }),
 	numberField("diverts", func(e *stampEntry) int64 { return int64(e.Diverts) }),
 	numberField("suspect", func(e *stampEntry) int64 { return e.suspectFrom() }),
+	numberField("due_by", func(e *stampEntry) int64 { return e.dueBy() }),
 }, `
 		fence = callbacks.fence + 1,
 		lost_at = CASE WHEN callbacks.claim_token <> '' THEN callbacks.claimed_at ELSE 0 END,
@@ -221,7 +225,7 @@ var stampUpdate = newBulkUpdate(fields[*stampEntry]{
 		divert_count = callbacks.divert_count + i.diverts,
 		updated_at = i.stamped_at`,
 	isOpen+`
-		AND callbacks.due_at <= i.stamped_at
+		AND callbacks.due_at <= i.due_by
 		AND callbacks.claim_until <= i.stamped_at
 		AND callbacks.crash_count < i.suspect`,
 	claimColumns)
@@ -236,6 +240,7 @@ var firstStamp = newBulkUpdate(fields[*stampEntry]{
 	numberField("diverts", func(e *stampEntry) int64 { return int64(e.Diverts) }),
 	numberField("created_at", func(e *stampEntry) int64 { return e.known.CreatedAt }),
 	numberField("due_at", func(e *stampEntry) int64 { return e.known.DueAt }),
+	numberField("due_by", func(e *stampEntry) int64 { return e.dueBy() }),
 }, `
 		fence = 1,
 		claim_token = i.token,
@@ -249,7 +254,7 @@ var firstStamp = newBulkUpdate(fields[*stampEntry]{
 		AND callbacks.updated_at = i.created_at
 		AND callbacks.created_at = i.created_at
 		AND callbacks.due_at = i.due_at
-		AND callbacks.due_at <= i.stamped_at`,
+		AND callbacks.due_at <= i.due_by`,
 	`callbacks.id`).byItself()
 
 // until is when the claim of the row ends.
@@ -327,9 +332,10 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 		case r.ClaimToken == e.stamp.Token && r.ClaimUntil > e.stamp.Now:
 			e.stamped = &store.Stamped{Callback: r.Callback, Body: body}
 		case r.ClaimUntil > e.stamp.Now:
-			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil), Retry: r.AttemptCount > 0})
+			// The lead later, so that it is not claimed and refused again and again until the claim has ended.
+			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Lead), Retry: r.AttemptCount > 0})
 		default:
-			suspect := r.DueAt <= e.stamp.Now && int64(r.CrashCount) >= e.suspectFrom()
+			suspect := r.DueAt <= e.dueBy() && int64(r.CrashCount) >= e.suspectFrom()
 			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Suspect: suspect})
 		}
 		return nil
@@ -346,7 +352,7 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 	return nil
 }
 
-// lostAttempt is the record of a claim that ended without a result: it may have reached the receiver.
+// lostAttempt is the record of a claim that ended without a result: it may have reached the receiver, once it was due.
 func lostAttempt(r *row, fence, claimedAt, now int64) *store.Attempt {
 	return &store.Attempt{
 		CallbackID: r.ID,
@@ -355,10 +361,10 @@ func lostAttempt(r *row, fence, claimedAt, now int64) *store.Attempt {
 		Trigger:    r.Trigger,
 		Outcome:    store.AttemptUnknown,
 		Class:      store.ClassCrashed,
-		StartedAt:  claimedAt,
+		StartedAt:  max(claimedAt, r.DueAt),
 		EndedAt:    now,
 		DueAt:      r.DueAt,
-		Lateness:   float64(claimedAt - r.DueAt),
+		Lateness:   float64(max(claimedAt-r.DueAt, 0)),
 		NextDueAt:  r.DueAt,
 		Fence:      fence,
 		Error:      "the claim ended without a result",

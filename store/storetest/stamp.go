@@ -74,6 +74,59 @@ func testStampRefuses(f *fixture) {
 	}
 }
 
+// testStampLead claims rows a little before they are due: those that were accepted just now, and those that come back.
+func testStampLead(f *fixture) {
+	const lead = 30
+	stamp := func(ids ...string) ([]*store.Stamped, map[string]store.Refusal) {
+		s := store.Stamp{Token: f.token(), Now: f.now, Lead: lead, Margin: margin}
+		for _, id := range ids {
+			s.Claims = append(s.Claims, store.StampClaim{ID: id})
+		}
+		stamped, refused, err := f.Stamp(f.ctx(), s)
+		if err != nil {
+			f.Fatalf("stamp: %v", err)
+		}
+		byID := make(map[string]store.Refusal)
+		for _, r := range refused {
+			byID[r.ID] = r
+		}
+		return stamped, byID
+	}
+	near := f.accept(func(d *store.Draft) { d.Callback.DueAt += lead })
+	far := f.accept(func(d *store.Draft) { d.Callback.DueAt += lead + 1 })
+	for _, what := range []string{"accepted", "rescheduled"} {
+		stamped, refused := stamp(near.ID, far.ID)
+		if len(stamped) != 1 || stamped[0].ID != near.ID || stamped[0].DueAt != near.DueAt || stamped[0].ClaimUntil != f.now+claimLasts {
+			f.Fatalf("%s: stamped %+v, want the one that is due within the lead", what, stamped)
+		}
+		if r := refused[far.ID]; len(refused) != 1 || r.Terminal || r.Suspect || r.Due != far.DueAt {
+			f.Fatalf("%s: refused %+v, want the one that is due later", what, refused)
+		}
+		if what == "accepted" {
+			f.win(f.failed(stamped[0]))
+			near = f.get(near.ID)
+			f.now = near.DueAt - lead
+			far = f.accept(func(d *store.Draft) { d.Callback.DueAt = near.DueAt + 1 })
+		}
+	}
+
+	// An index that claims as early, while another's claim is alive, is not to ask again before that has ended.
+	alive := f.get(near.ID)
+	if _, refused := stamp(near.ID); refused[near.ID].Due != alive.ClaimUntil+lead {
+		f.Errorf("refused %+v during a claim until %d, want the lead after it", refused, alive.ClaimUntil)
+	}
+
+	// What was not due at the claim was not sent before it was.
+	f.now = alive.ClaimUntil
+	if stamped, refused := stamp(near.ID); len(stamped) != 1 || !stamped[0].Lost {
+		f.Fatalf("stamped %+v, refused %+v, want a claim in place of the lost one", stamped, refused)
+	}
+	attempts := f.attempts(near.ID)
+	if a := attempts[len(attempts)-1]; a.Class != store.ClassCrashed || a.StartedAt != alive.DueAt || a.Lateness != 0 {
+		f.Errorf("the lost attempt is %+v, want it to start at its due time %d", a, alive.DueAt)
+	}
+}
+
 // testStampSameToken repeats a stamp whose reply was lost: also with rows beside it, and after its end.
 func testStampSameToken(f *fixture) {
 	a, b := f.accept(nil), f.accept(nil)

@@ -102,6 +102,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Accept/SharedPayload":      testSharedPayload,
 		"Stamp/Claims":              testStamp,
 		"Stamp/Refuses":             testStampRefuses,
+		"Stamp/Lead":                testStampLead,
 		"Stamp/SameToken":           testStampSameToken,
 		"Stamp/Crash":               testStampAfterCrash,
 		"Stamp/Suspect":             testStampSuspect,

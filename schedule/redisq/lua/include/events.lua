@@ -8,10 +8,14 @@ local function head(key)
   return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or HUGE
 end
 
--- upcoming returns the time of the next event, or HUGE.
-local function upcoming()
+-- upcoming returns the time of the next event, or HUGE. That an item becomes due counts so much earlier, if that is said.
+local function upcoming(lead)
   local ending = math.min(head(HELD), head(LEASES))
-  return math.min(head(DELAY), head(BLOCKED), ending < HUGE and wall(ending) or HUGE)
+  local due = head(DELAY)
+  if lead and due < HUGE then
+    due = math.max(due - lead, 1)
+  end
+  return math.min(due, head(BLOCKED), ending < HUGE and wall(ending) or HUGE)
 end
 
 local function arm(at)
