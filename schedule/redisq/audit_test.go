@@ -121,10 +121,10 @@ func damage(t *testing.T, ix *redisq.Index, name, how string) {
 	}
 	if how == "stray" {
 		if hash {
-			do(t, ix, "hset", key, id(9999), "00000000001f11")
+			do(t, ix, "hset", key, id(9999), "000000001f1")
 		} else if kind == "zset" {
 			do(t, ix, "zadd", key, 5, id(9999))
-			do(t, ix, "zadd", key, 0, "11f00000000001"+id(9998))
+			do(t, ix, "zadd", key, 0, "11f000000001"+id(9998))
 		}
 		return
 	}

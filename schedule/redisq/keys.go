@@ -81,14 +81,13 @@ func spread(b []byte, shards int) int {
 	return int((sum ^ sum>>32) % uint64(shards))
 }
 
-// laneDigits are the digits of base 17 that count a lane's hexadecimal digits, 1 to 16.
-const laneDigits = "0123456789abcdefg"
+const base36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 // encodeLane writes a lane so that the bytes sort as the numbers do and the end is known without a separator: how many
-// hexadecimal digits, then those.
+// digits of base 36, 1 to 13, then those.
 func encodeLane(lane int64) string {
-	s := strconv.FormatUint(uint64(lane), 16)
-	return laneDigits[len(s):len(s)+1] + s
+	s := strconv.FormatUint(uint64(lane), 36)
+	return base36[len(s):len(s)+1] + s
 }
 
 // decodeLane reads a lane at the start of s and returns what follows it.
@@ -96,11 +95,11 @@ func decodeLane(s string) (lane int64, rest string, ok bool) {
 	if s == "" {
 		return 0, "", false
 	}
-	n := strings.IndexByte(laneDigits, s[0])
+	n := strings.IndexByte(base36, s[0])
 	if n < 1 || len(s) < n+1 {
 		return 0, "", false
 	}
-	v, err := strconv.ParseInt(s[1:n+1], 16, 64)
+	v, err := strconv.ParseInt(s[1:n+1], 36, 64)
 	if err != nil || v <= 0 {
 		return 0, "", false
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// dueDigits is how many hexadecimal digits a record's due time has, and maxDue the latest that they hold: the year
-	// 2527. Later ones are taken for it.
-	dueDigits = 11
-	maxDue    = 1<<(4*dueDigits) - 1
+	// dueDigits is how many digits of base 36 a record's due time has, and maxDue the latest that they hold: the year
+	// 5188. Later ones are taken for it.
+	dueDigits = 9
+	maxDue    = 36*36*36*36*36*36*36*36*36 - 1
 	// maxTime is the latest of all other times: what a sorted set's score and Lua's numbers hold exactly.
 	maxTime = 1<<53 - 1
 )
@@ -21,13 +21,16 @@ const (
 // clock where the due time is zero.
 func encodeRecord(it schedule.Item) string {
 	b := make([]byte, 0, 48)
-	b = fmt.Appendf(b, "%0*x", dueDigits, min(max(it.Due, 0), maxDue))
+	var digits [dueDigits]byte
+	due := strconv.AppendInt(digits[:0], min(max(it.Due, 0), maxDue), 36)
+	b = append(b, "000000000"[len(due):]...)
+	b = append(b, due...)
 	if it.Retry {
 		b = append(b, 'r')
 	} else {
 		b = append(b, 'f')
 	}
-	b = append(b, encodeLane(it.Lane)...)
+	b = strconv.AppendInt(b, it.Lane, 36)
 	if it.Lock != "" {
 		b = append(b, ':')
 		b = append(b, it.Lock...)
@@ -44,27 +47,31 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 	if len(record) < dueDigits+1 {
 		return refuse()
 	}
-	due, err := strconv.ParseInt(record[:dueDigits], 16, 64)
+	due, err := strconv.ParseUint(record[:dueDigits], 36, 63)
 	kind := record[dueDigits]
 	if err != nil || kind != 'f' && kind != 'r' {
 		return refuse()
 	}
-	lane, rest, ok := decodeLane(record[dueDigits+1:])
-	if !ok {
+	rest := strings.TrimLeft(record[dueDigits+1:], base36+"ABCDEFGHIJKLMNOPQRSTUVWXYZ") // as the scripts do
+	lane, err := strconv.ParseInt(record[dueDigits+1:len(record)-len(rest)], 36, 64)
+	if err != nil || lane <= 0 {
 		return refuse()
 	}
+	it = schedule.Item{ID: id, Lane: lane, Due: int64(due), Retry: kind == 'r'}
 	if count, found := strings.CutPrefix(rest, "!"); found {
 		count, lock, _ := strings.Cut(count, ":")
 		if diverts, err = strconv.Atoi(count); err != nil {
 			return refuse()
 		}
-		return schedule.Item{ID: id, Lane: lane, Due: due, Lock: lock, Retry: kind == 'r'}, diverts, nil
+		it.Lock = lock
+		return it, diverts, nil
 	}
 	lock, found := strings.CutPrefix(rest, ":")
 	if !found && rest != "" {
 		return refuse()
 	}
-	return schedule.Item{ID: id, Lane: lane, Due: due, Lock: lock, Retry: kind == 'r'}, 0, nil
+	it.Lock = lock
+	return it, 0, nil
 }
 
 // moment writes a time that is not a record's: nothing is before zero or after maxTime.

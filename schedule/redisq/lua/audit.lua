@@ -32,7 +32,7 @@ end
 -- mend_record brings one record and its places together. Of two places ready wins over delayed, and leased over both.
 local function mend_record(id, record, claim, ends, score, listed)
   local due, kind, lane, rest = decode(record)
-  if not due or tonumber(due, 16) > FARTHEST then
+  if not due or time_of(due) > FARTHEST then
     mend()
     local _, home = decode_claim(claim)
     if home then
@@ -72,7 +72,7 @@ local function mend_record(id, record, claim, ends, score, listed)
     end
     return
   end
-  local at = tonumber(due, 16)
+  local at = time_of(due)
   local number = tonumber(score)
   if number == at then
     return

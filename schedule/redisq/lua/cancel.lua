@@ -26,7 +26,7 @@ for i, id in ipairs(ids) do
     end
   end
   places[#places + 1] = place
-  places[#places + 1] = due and tonumber(due, 16) or 0
+  places[#places + 1] = due and time_of(due) or 0
 end
 write_changes()
 place_lanes()

@@ -1,6 +1,6 @@
 -- claim reaps, promotes and leases; a repetition of the owner's last claim gives the same batch again.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
--- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT
+-- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT LEAD
 -- EACH: lane credit ahead
 -- Lane as records write it; credit is how many of the owner's leases in it do not count, ahead how many may be given
 -- beyond its concurrency.
@@ -31,7 +31,8 @@ local function again()
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
     local health, _, token = decode_claim(claim)
     if token == TOKEN and ends[i] and decode(records[i]) then
-      leases[#leases + 1] = {ids[i], records[i], tonumber(health) + 3, wall(tonumber(ends[i]))}
+      local l = #leases
+      leases[l + 1], leases[l + 2], leases[l + 3], leases[l + 4] = ids[i], records[i], tonumber(health) + 3, wall(tonumber(ends[i]))
     end
   end
   return leases
@@ -47,7 +48,9 @@ local function reap()
     local id, due, _, home, rest = ids[i], decode(records[i])
     lane = lane or home
     if lane then
-      release(touch(lane))
+      local n = touch(lane)
+      n.reaped = true
+      release(n)
     end
     unlease(id)
     if due then
@@ -66,30 +69,54 @@ local function reap()
   return #ids
 end
 
--- promote moves due items from the delay set to their lanes' ready items.
-local function promote()
-  local ids = call('ZRANGEBYSCORE', DELAY, '-inf', text(now), 'LIMIT', 0, MAX_PROMOTE)
-  local members, lanes, marked = {}, {}, {}
+-- promote takes items that are due by then out of the delay set, for their lanes' ready items. It writes nothing: where they
+-- are all that their lane has ready, those that are leased at once need not become ready. enlist or lease must follow.
+local promoted = {} -- lanes
+local record_of = {} -- of the ids that were promoted
+
+-- had_none says whether a lane that is in no runnable set has nothing ready: it is not held, and has had room since before.
+local function had_none(n)
+  return n.hold == 0 and n.pause == 0 and not n.reaped and state[5] == LANE_LIMIT and concurrency(n) > n.leases
+end
+
+local function promote(by)
+  local ids = call('ZRANGEBYSCORE', DELAY, '-inf', text(by), 'LIMIT', 0, MAX_PROMOTE)
+  local members, lanes = {}, {}
   for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
     local due, kind, lane = decode(record)
     if due then
-      members[#members + 1] = 0
-      members[#members + 1] = lane .. kind .. due .. ids[i]
-      if not marked[lane] then
-        marked[lane] = true
+      record_of[ids[i]] = record
+      if not members[lane] then
+        members[lane] = {}
         lanes[#lanes + 1] = lane
       end
+      table.insert(members[lane], lane .. kind .. due .. ids[i])
     else
       set_aside(ids[i], record)
       add(cut.records, ids[i])
     end
   end
-  put.ready, cut.delay = members, ids
-  write_changes()
+  cut.delay = ids
   load(lanes)
-  for _, lane in ipairs(lanes) do
-    touch(lane).waiting = true
+  for i, lane in ipairs(lanes) do
+    local n = touch(lane)
+    n.waiting, n.promoted, n.had_none = true, members[lane], had_none(n)
+    promoted[i] = n
   end
+end
+
+-- enlist makes ready what was promoted for lanes that may have other ready items, or that nothing is taken of now.
+local function enlist()
+  for _, n in ipairs(promoted) do
+    if not (n.had_none and n.entered) then
+      for _, member in ipairs(n.promoted) do
+        add(put.ready, 0, member)
+      end
+      n.promoted = nil
+    end
+  end
+  variadic('ZADD', READY, put.ready)
+  put.ready = {}
 end
 
 -- unblock looks at lanes whose hold or pause has ended.
@@ -191,19 +218,34 @@ local function short_of(q, want)
   return not q.over and #q.items - q.at < want
 end
 
--- read_queue reads on until `want` items are left to be taken, if there are that many.
+-- read_queue reads on until `want` items are left to be taken, if there are that many. Who gives more than the first time may
+-- well give all that is left.
 local function read_queue(n, q, kind, past, want)
   if short_of(q, want) then
-    local most = q.at + want
-    q.items = call('ZRANGEBYLEX', READY, '[' .. n.lane .. kind, '(' .. n.lane .. past, 'LIMIT', 0, most)
-    q.over = #q.items < most
+    local from, most = '[' .. n.lane .. kind, want
+    if #q.items > 0 then
+      from, most = '(' .. q.items[#q.items], math.max(want, left + 1) - (#q.items - q.at)
+    end
+    local more = call('ZRANGEBYLEX', READY, from, '(' .. n.lane .. past, 'LIMIT', 0, most)
+    for _, member in ipairs(more) do
+      q.items[#q.items + 1] = member
+    end
+    q.over = #more < most
   end
 end
 
 -- available returns the lane's fresh items and its retries, so many of each that `want` are left if there are that many.
 -- Most lanes have few items: the first read takes both kinds at once, and is often the only one.
 local function available(n, want)
-  if not n.fresh then
+  if not n.fresh and n.promoted then
+    n.fresh, n.retry = queue(), queue()
+    n.fresh.over, n.retry.over = true, true
+    table.sort(n.promoted)
+    local kind = #n.lane + 1
+    for _, member in ipairs(n.promoted) do
+      table.insert((string.byte(member, kind) == 102 and n.fresh or n.retry).items, member)
+    end
+  elseif not n.fresh then
     n.fresh, n.retry = queue(), queue()
     local both = call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'f', '(' .. n.lane .. 's', 'LIMIT', 0, want)
     local kind = #n.lane + 1
@@ -220,6 +262,7 @@ local function available(n, want)
 end
 
 local picked = {} -- members of READY
+local givers, beyond = {}, {} -- their lanes, and 3 for those beyond a lane's concurrency
 
 -- serve takes up to a quantum of the lane's items: three fresh ones for each retry while both kinds wait.
 local function serve(n)
@@ -246,7 +289,8 @@ local function serve(n)
       break
     end
     q.at = q.at + 1
-    picked[#picked + 1] = {q.items[q.at], n, taken >= within and 3 or 0}
+    local i = #picked + 1
+    picked[i], givers[i], beyond[i] = q.items[q.at], n, taken >= within and 3 or 0
     taken = taken + 1
   end
   n.virtual, n.leases, left = n.virtual + taken, n.leases + taken, left - taken
@@ -276,31 +320,67 @@ local function pick()
   end
 end
 
--- lease writes the picked items as leased until that time of the steady clock.
-local function lease(untilms)
-  local ids, leases = {}, {}
-  for i, p in ipairs(picked) do
-    ids[i] = string.sub(p[1], -26)
+-- is_current says whether a member of READY is what the id's record says. Most records end with the lane.
+local function is_current(member, n, id, record)
+  local kind = #n.lane + 1
+  n.digits = n.digits or string.sub(n.lane, 2)
+  if record == string.sub(member, kind + 1, kind + DUE) .. string.sub(member, kind, kind) .. n.digits then
+    return true
   end
-  for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
-    local member, n, id = picked[i][1], picked[i][2], ids[i]
-    local due, kind, lane = decode(record)
-    add(cut.ready, member)
-    if due and lane .. kind .. due .. id == member then
-      add(put.leases, text(untilms), id)
-      add(put.claims, id, n.health .. lane .. '.' .. TOKEN)
-      leases[#leases + 1] = {id, record, n.health + picked[i][3], wall(untilms)}
+  local due, fresh, lane = decode(record)
+  return due and lane .. fresh .. due .. id == member
+end
+
+-- lease writes the picked items as leased until that time of the steady clock, and what else was promoted as ready. It returns
+-- the leases as they are replied.
+local function lease(untilms)
+  local ids, unread = {}, {}
+  for i, member in ipairs(picked) do
+    ids[i] = string.sub(member, -26)
+    if not record_of[ids[i]] then
+      unread[#unread + 1] = ids[i]
+    end
+  end
+  for i, record in ipairs(fetch('HMGET', RECORDS, unread)) do
+    record_of[unread[i]] = record
+  end
+  local ending, replied = text(untilms), wall(untilms)
+  local ends, claims, gone, leases = put.leases, put.claims, cut.ready, {}
+  for i, id in ipairs(ids) do
+    local member, n, record = picked[i], givers[i], record_of[id]
+    if not n.promoted then
+      gone[#gone + 1] = member
+    end
+    if is_current(member, n, id, record) then
+      n.claim = n.claim or n.health .. n.lane .. '.' .. TOKEN
+      local e, c, l = #ends, #claims, #leases
+      ends[e + 1], ends[e + 2] = ending, id
+      claims[c + 1], claims[c + 2] = id, n.claim
+      leases[l + 1], leases[l + 2], leases[l + 3], leases[l + 4] = id, record, n.health + beyond[i], replied
     else
       release(n)
-      if not due then
+      if not decode(record) then
         set_aside(id, record)
         add(cut.records, id)
       end
     end
   end
+  for _, n in ipairs(promoted) do
+    if n.promoted and n.fresh then
+      for _, q in ipairs({n.fresh, n.retry}) do
+        for i = q.at + 1, #q.items do
+          add(put.ready, 0, q.items[i])
+        end
+      end
+    elseif n.promoted then
+      for _, member in ipairs(n.promoted) do
+        add(put.ready, 0, member)
+      end
+    end
+  end
   write_changes()
   if #leases > 0 then
-    counts.claimed = #leases
+    counts.claimed = #leases / 4
   end
   return leases
 end
@@ -308,8 +388,8 @@ end
 -- remember keeps the claim as its owner's last one, and forgets owners that have been silent.
 local function remember(leases)
   local ids = {}
-  for i, l in ipairs(leases) do
-    ids[i] = l[1]
+  for i = 1, #leases, 4 do
+    ids[#ids + 1] = leases[i]
   end
   call('HSET', OWNERS, OWNER, TOKEN .. ' ' .. table.concat(ids))
   call('ZADD', SEEN, text(steady), OWNER)
@@ -325,10 +405,11 @@ local reaped, leases = 0, again()
 if not leases then
   lane_limit = tonumber(LANE_LIMIT)
   reaped = reap()
-  promote()
+  promote(now + LEAD)
   unblock()
   allow()
   place_lanes()
+  enlist()
   local before = virtual
   pick()
   leases = lease(steadily(now + LEASE))
@@ -343,9 +424,9 @@ if not leases then
   end
 end
 
-local next = upcoming()
+local next = upcoming(math.floor(LEAD / 2))
 arm(next)
-local more = head(DELAY) <= now
+local more = head(DELAY) <= now + LEAD
 for health = 0, 2 do
   more = more or call('ZCARD', homes[health]) > 0
 end
@@ -353,10 +434,7 @@ local reply = commit()
 reply[2] = next < HUGE and next or 0
 local waits = not more and call('ZCARD', READY) > 0
 reply[4], reply[5], reply[6], reply[7] = more and 1 or 0, waits and 1 or 0, reaped, quarantined
-for _, l in ipairs(leases) do
-  reply[#reply + 1] = l[1]
-  reply[#reply + 1] = l[2]
-  reply[#reply + 1] = l[3]
-  reply[#reply + 1] = l[4]
+for i, field in ipairs(leases) do
+  reply[7 + i] = field
 end
 return reply

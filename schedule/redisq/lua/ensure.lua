@@ -30,9 +30,9 @@ for i, id in ipairs(ids) do
     end
   end
   if place == 0 then
-    local when, encoded = tonumber(string.sub(wanted[i], 1, 11), 16), record or wanted[i]
+    local when, encoded = time_of(string.sub(wanted[i], 1, DUE)), record or wanted[i]
     if when == 0 then
-      when, encoded = now, hex(now) .. string.sub(encoded, 12)
+      when, encoded = now, digits_of(now) .. string.sub(encoded, DUE + 1)
     end
     if when > farthest then
       beyond[#beyond + 1] = records[i] and id or nil
@@ -44,7 +44,7 @@ for i, id in ipairs(ids) do
     end
   end
   replies[#replies + 1] = place
-  replies[#replies + 1] = place > 0 and due and tonumber(due, 16) or 0
+  replies[#replies + 1] = place > 0 and due and time_of(due) or 0
 end
 variadic('HSET', RECORDS, additions)
 variadic('ZADD', DELAY, delays)

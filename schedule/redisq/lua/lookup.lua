@@ -10,6 +10,6 @@ local reply = {now, 0, 0}
 for i, place in ipairs(places_of(ids, records)) do
   local due = decode(records[i])
   reply[#reply + 1] = place
-  reply[#reply + 1] = place > 0 and due and tonumber(due, 16) or 0
+  reply[#reply + 1] = place > 0 and due and time_of(due) or 0
 end
 return reply

@@ -54,15 +54,23 @@ local ids, tokens, outcomes, signals = column(1), column(2), column(3), column(4
 local wons, holds, wanted = column(5), column(6), column(7)
 local records = fetch('HMGET', RECORDS, ids)
 local claims = fetch('HMGET', CLAIMS, ids)
+local lanes, ours, moves = {}, {}, {} -- of the leases that end
+for i, claim in ipairs(claims) do
+  local _, lane, token, moved = decode_claim(claim)
+  if token and token == tokens[i] then
+    lanes[#lanes + 1] = lane
+    ours[i], moves[i] = lane, moved
+  end
+end
+load(lanes)
 local replies = {}
 for i, id in ipairs(ids) do
-  local _, lane, token, moved = decode_claim(claims[i])
   local applied = true
-  if token and token == tokens[i] then
-    local n = touch(lane)
+  if ours[i] then
+    local n = touch(ours[i])
     learn(n, signals[i])
     release(n)
-    finish(id, outcomes[i], records[i], wanted[i], moved)
+    finish(id, outcomes[i], records[i], wanted[i], moves[i])
   elseif wons[i] == '1' and not claims[i] then
     overrule(id, outcomes[i], records[i], wanted[i])
   else

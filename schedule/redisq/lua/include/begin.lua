@@ -34,9 +34,9 @@ local farthest = state[9] and math.max(tonumber(state[9]) or HUGE, now + AHEAD) 
 
 local counts = {} -- counters of META that this script adds to
 
--- text prints whole numbers of any size that a double holds; tostring() and .. would print 1e+15.
+-- text prints whole numbers of any size that a double holds exactly; tostring() and .. would print 1e+15.
 local function text(number)
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 -- steadily and wall turn a time of one clock into one of the other.

@@ -14,21 +14,20 @@ local known, touched = {}, {}
 local woken = false -- a lane became runnable
 
 local function parse_lane(lane, raw)
-  local n = {lane = lane, raw = raw}
   local v, l, c, o, h, t, u, p, s = string.match(raw or '',
     '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) (%d+) (%d+) (%d+)$')
   if raw and not v then
     set_aside('lane ' .. lane, raw)
   end
-  n.virtual, n.leases, n.pace = tonumber(v) or 0, tonumber(l) or 0, tonumber(c) or 0
-  n.limit, n.health, n.turn = tonumber(o) or 0, tonumber(h) or 0, tonumber(t) or 0
-  n.hold, n.pause, n.version = tonumber(u) or 0, tonumber(p) or 0, tonumber(s) or 0
-  n.home = n.health
-  return n
+  local health = tonumber(h) or 0
+  return {
+    lane = lane, raw = raw, virtual = tonumber(v) or 0, leases = tonumber(l) or 0, pace = tonumber(c) or 0, limit = tonumber(o) or 0,
+    health = health, home = health, turn = tonumber(t) or 0, hold = tonumber(u) or 0, pause = tonumber(p) or 0, version = tonumber(s) or 0,
+  }
 end
 
 local function print_lane(n)
-  return string.format('%.0f %.0f %.0f %.0f %d %d %.0f %.0f %.0f',
+  return string.format('%d %d %d %d %d %d %d %d %d',
     n.virtual, n.leases, n.pace, n.limit, n.health, n.turn, n.hold, n.pause, n.version)
 end
 
@@ -150,7 +149,7 @@ local function place_lanes()
       if not score then
         -- A lane that comes back does not bring along what it did not use while it was away.
         n.virtual = math.max(n.virtual, virtual)
-        woken = true
+        n.entered, woken = true, true
       end
       if tonumber(score or -1) ~= n.virtual then
         adds[#adds + 1] = text(n.virtual)

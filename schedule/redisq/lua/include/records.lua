@@ -1,37 +1,52 @@
 -- records reads and writes what the shard knows of one id. Needs begin, RECORDS, QUARANTINE.
 --
--- A record is: due in 11 hexadecimal digits, then f (fresh) or r (retry), the lane, "!" and the diverts if there are
--- any, ":" and the lock if there is one. A lane is its count of hexadecimal digits (1 to g, base 17), then those
--- digits: that sorts as the numbers do, and ends by itself. A member of READY is lane, f or r, due, id.
+-- A record is: due in 9 digits of base 36, then f (fresh) or r (retry), the digits of the lane, "!" and the diverts if there
+-- are any, ":" and the lock if there is one. With a lane of up to four digits and neither of these it is 14 bytes long, the
+-- most that the server keeps in 16. Everywhere else a lane is the count of its digits (1 to d), then those, in base 36: that
+-- sorts as the numbers do, and ends by itself. A member of READY is lane, f or r, due, id.
 -- A claim is: the health of the lane when it was claimed, the lane, ".", the token, and "." and the due time of a
 -- movement that came while it was leased, if one did.
-local RECORD = '^(%x%x%x%x%x%x%x%x%x%x%x)([fr])([1-9a-g])(%x+)(.*)$'
-local LATEST = 17592186044415 -- what 11 hexadecimal digits hold
+local RECORD = '^(%w%w%w%w%w%w%w%w%w)([fr])(%w+)(.*)$'
+local DUE = 9 -- digits of a due time
+local LATEST = 101559956668415 -- what they hold
+local DIGITS = '0123456789abcdefghijklmnopqrstuvwxyz'
 local quarantined = 0
 
--- decode returns due (still in hexadecimal), kind, lane and the rest, or nothing where the record cannot be read.
+-- decode returns due (still in its digits), kind, lane and the rest, or nothing where the record cannot be read.
 local function decode(record)
   if not record then
     return nil
   end
-  local due, kind, digits, lane, rest = string.match(record, RECORD)
-  if not due or #lane ~= tonumber(digits, 17) then
+  local due, kind, lane, rest = string.match(record, RECORD)
+  if not due or #lane > 13 then
     return nil
   end
   if rest ~= '' and not string.find(rest, '^!%d+$') and not string.find(rest, '^:[%w_-]+$')
     and not string.find(rest, '^!%d+:[%w_-]+$') then
     return nil
   end
-  return due, kind, digits .. lane, rest
+  return due, kind, string.sub(DIGITS, #lane + 1, #lane + 1) .. lane, rest
 end
 
-local function hex(due)
-  return string.format('%011x', math.min(math.max(due, 0), LATEST))
+-- time_of reads the digits of a due time, and digits_of writes them.
+local function time_of(due)
+  return tonumber(due, 36)
+end
+
+local function digits_of(due)
+  due = math.min(math.max(due, 0), LATEST)
+  local digits = {}
+  for i = DUE, 1, -1 do
+    local digit = due % 36
+    digits[i] = string.sub(DIGITS, digit + 1, digit + 1)
+    due = (due - digit) / 36
+  end
+  return table.concat(digits)
 end
 
 -- moment reads a due time in milliseconds from a record as the caller encodes it: zero means now.
 local function moment(record)
-  local due = tonumber(string.sub(record, 1, 11), 16)
+  local due = time_of(string.sub(record, 1, DUE))
   return due == 0 and now or due
 end
 
@@ -46,7 +61,7 @@ end
 -- redue gives an encoded record another due time and count of diverts.
 local function redue(record, due, diverts)
   local _, kind, lane, rest = decode(record)
-  return hex(due) .. kind .. lane .. (diverts > 0 and '!' .. diverts or '') .. lock_of(rest)
+  return digits_of(due) .. kind .. string.sub(lane, 2) .. (diverts > 0 and '!' .. diverts or '') .. lock_of(rest)
 end
 
 -- decode_claim returns health, lane, token and movement (a number, or nil).
@@ -54,7 +69,7 @@ local function decode_claim(claim)
   if not claim then
     return nil
   end
-  local health, lane, token, moved = string.match(claim, '^([012])([1-9a-g]%x+)%.([%w_-]+)%.?(%d*)$')
+  local health, lane, token, moved = string.match(claim, '^([012])([1-9a-d][0-9a-z]+)%.([%w_-]+)%.?(%d*)$')
   return health, lane, token, tonumber(moved)
 end
 
