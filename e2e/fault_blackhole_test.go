@@ -122,21 +122,24 @@ func (l *lab) lateBeside(name string, length time.Duration) judge.Quantiles {
 	return judge.QuantilesOf(late)
 }
 
-// heldAgainst judges the lateness of a steady load beside a broken destination. Only what others take of the machine excuses it.
+// heldAgainst judges the lateness of a steady load beside a broken destination. Only what others take of the machine, and a disk that
+// stalls, excuse it.
 func (l *lab) heldAgainst(calm judge.Quantiles, length time.Duration, pending int) {
 	l.Helper()
 	all, ours, err := cpuUse()
 	if err != nil {
 		l.Fatal(err)
 	}
+	stalled := stalls(l)
 	healthy := l.lateBeside("healthy", length)
+	stall := stalled()
 	stretch, err := stretched(all, ours)
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.remark("beside %d pending in a black hole, another destination was late by p50 %s, p99 %s, most %s; before, by p50 %s, p99 %s (others made the machine %.1f times as slow)",
-		pending, healthy.P50, healthy.P99, healthy.Most, calm.P50, calm.P99, stretch)
-	if limit := time.Duration(float64(lateGoal) * stretch); healthy.P99 > limit {
+	l.remark("beside %d pending in a black hole, another destination was late by p50 %s, p99 %s, most %s; before, by p50 %s, p99 %s (others made the machine %.1f times as slow, its disk stalled for %s at most)",
+		pending, healthy.P50, healthy.P99, healthy.Most, calm.P50, calm.P99, stretch, stall.Round(time.Millisecond))
+	if limit := time.Duration(float64(lateGoal)*stretch) + commits*stall; healthy.P99 > limit {
 		l.Errorf("p99 is %s beside a black hole, over %s", healthy.P99, limit)
 	}
 }

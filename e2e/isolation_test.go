@@ -13,6 +13,9 @@ import (
 // also runs the receivers, the database and Redis, and shares its cores. The goals themselves are in the log.
 const noise = 1.5
 
+// commits is how many a callback waits for on its way from the request to the receiver: those of its row and of its stamp.
+const commits = 2
+
 // A stream sends a steady rate of callbacks to a healthy receiver and knows how long each took to arrive.
 type stream struct {
 	mu    sync.Mutex
@@ -81,6 +84,7 @@ func TestFiftyHangingDestinationsDelayOnlyThemselves(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 
+		stalled := stalls(t)
 		before := newStream()
 		before.run(ctx, p.client, healthy.url, rate, 10*time.Second)
 		calm := before.waits(t, healthy, 10*time.Second)
@@ -99,12 +103,13 @@ func TestFiftyHangingDestinationsDelayOnlyThemselves(t *testing.T) {
 		}
 		group.Wait()
 		storm := during.waits(t, healthy, 30*time.Second)
+		stall := stalled()
 
 		p99Before, p99 := quantile(calm, 0.99), quantile(storm, 0.99)
-		t.Logf("%s: healthy destination at %d/s: before: median %s, p99 %s; with %d hanging destinations of %d callbacks: median %s, p99 %s, most %s (goal: at most %s)",
-			b.name, rate, quantile(calm, 0.5), p99Before, destinations, each, quantile(storm, 0.5), p99, quantile(storm, 1), max(2*p99Before, 60*time.Millisecond))
+		t.Logf("%s: healthy destination at %d/s: before: median %s, p99 %s; with %d hanging destinations of %d callbacks: median %s, p99 %s, most %s (goal: at most %s); the disk stalled for %s at most",
+			b.name, rate, quantile(calm, 0.5), p99Before, destinations, each, quantile(storm, 0.5), p99, quantile(storm, 1), max(2*p99Before, 60*time.Millisecond), stall)
 		// The goal is for a machine that does nothing else; what fails the test is what G5 promises at half load.
-		if limit := max(time.Duration(noise*float64(2*p99Before)), 250*time.Millisecond); p99 > limit {
+		if limit := max(time.Duration(noise*float64(2*p99Before)), 250*time.Millisecond) + commits*stall; p99 > limit {
 			t.Errorf("p99 is %s with hanging destinations, over %s", p99, limit)
 		}
 	})
@@ -145,16 +150,18 @@ func TestFloodForADeadDestinationLeavesTheHealthyOneAlone(t *testing.T) {
 		after := healthy.of(one.ID)[0].at.Sub(due)
 
 		// Promoted: nothing of the flood is left in the delay set but what has failed and waits for its tier.
+		stalled := stalls(t)
 		calm := newStream()
 		calm.run(ctx, p.client, healthy.url, rate, 12*time.Second)
 		waits := calm.waits(t, healthy, 30*time.Second)
+		stall := stalled()
 		p99 := quantile(waits, 0.99)
-		t.Logf("%s: %d accepted in %s (%.0f/s, batches of 1000); due in one millisecond; the healthy one arrived %s after its due time (goal 3 s); then at %d/s: median %s, p99 %s, most %s (goal 250 ms)",
-			b.name, flood, acceptTook.Round(time.Millisecond), flood/acceptTook.Seconds(), after, rate, quantile(waits, 0.5), p99, quantile(waits, 1))
+		t.Logf("%s: %d accepted in %s (%.0f/s, batches of 1000); due in one millisecond; the healthy one arrived %s after its due time (goal 3 s); then at %d/s: median %s, p99 %s, most %s (goal 250 ms); the disk stalled for %s at most",
+			b.name, flood, acceptTook.Round(time.Millisecond), flood/acceptTook.Seconds(), after, rate, quantile(waits, 0.5), p99, quantile(waits, 1), stall)
 		if after > 3*time.Second {
 			t.Errorf("the healthy callback went out %s after its due time", after)
 		}
-		if limit := time.Duration(noise * float64(250*time.Millisecond)); p99 > limit {
+		if limit := time.Duration(noise*float64(250*time.Millisecond)) + commits*stall; p99 > limit {
 			t.Errorf("p99 is %s, over %s", p99, limit)
 		}
 	})

@@ -3,8 +3,12 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"testing"
+	"time"
 )
 
 // Goals of time hold on a machine that does nothing else. Where others use it too, what they take is measured, and the goal is
@@ -53,4 +57,52 @@ func stretched(allBefore, oursBefore float64) (float64, error) {
 		return 0, err
 	}
 	return max(1, (all-allBefore)/max(ours-oursBefore, 0.01)), nil
+}
+
+// stallEvery is how often a disk is asked while stalls are looked for.
+const stallEvery = 20 * time.Millisecond
+
+// stalls has a small file written and synced again and again beside a test, and returns what ends that and says how long one such
+// write took at most, with how late it began: for so long the machine did nothing for anybody. A steady load has a hundredth of
+// itself in a stall of a few tenths of a second, so that the tail of what commits is the machine's and not the product's.
+func stalls(tb testing.TB) func() time.Duration {
+	tb.Helper()
+	file, err := os.Create(filepath.Join(tb.TempDir(), "stalls"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var longest time.Duration
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		block := make([]byte, 4096)
+		for {
+			began := time.Now()
+			select {
+			case <-end:
+				ended <- file.Close()
+				return
+			case <-time.After(stallEvery):
+			}
+			if _, err := file.WriteAt(block, 0); err != nil {
+				ended <- err
+				return
+			}
+			if err := file.Sync(); err != nil {
+				ended <- err
+				return
+			}
+			longest = max(longest, time.Since(began)-stallEvery)
+		}
+	}()
+	stop := sync.OnceValue(func() error {
+		close(end)
+		return <-ended
+	})
+	tb.Cleanup(func() { _ = stop() }) // for a test that ends before it asked
+	return func() time.Duration {
+		if err := stop(); err != nil {
+			tb.Errorf("look for stalls: %v", err)
+		}
+		return longest
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -176,28 +175,6 @@ func (ix *Index) Ping(ctx context.Context) error {
 // Shards returns the number of shards.
 func (ix *Index) Shards() int { return len(ix.keys) }
 
-// SetGeneration says which generation is the right one. Shards that have another answer schedule.ErrLost.
-func (ix *Index) SetGeneration(generation int64) { ix.generation.Store(generation) }
-
-// Generation returns the generation that the shard's last Reset gave it, or zero.
-func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
-	if err := ix.checkShard("generation", shard); err != nil {
-		return 0, err
-	}
-	text, err := ix.client.HGet(ctx, string(ix.keys[shard])+keyNames["META"], "generation").Result()
-	if errors.Is(err, redis.Nil) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("generation of shard %d: %w", shard, err)
-	}
-	generation, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("generation of shard %d: %w", shard, err)
-	}
-	return generation, nil
-}
-
 // Clock returns the clock of the server that has shard 0, in Unix milliseconds, whatever is in the shard.
 func (ix *Index) Clock(ctx context.Context) (int64, error) {
 	var c redis.Cmdable = ix.client
@@ -228,7 +205,7 @@ func (ix *Index) arguments(s *script, shard int, args []any) []any {
 	for _, name := range s.argv {
 		switch name {
 		case "GENERATION":
-			all = append(all, ix.generation.Load())
+			all = append(all, encodeGeneration(ix.generation.Load()))
 		case "OFFSET":
 			all = append(all, ix.offset.Load())
 		case "CHANNEL":

@@ -6,21 +6,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Reset empties the shard, locks and lane settings included, gives it the generation and closes it for claims. It is
-// the one operation, besides Generation, that works whatever generation the shard has. The memory is freed in the
-// background.
-func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
-	if err := ix.checkShard("reset", shard); err != nil {
-		return err
-	}
-	r, err := ix.send(ctx, ix.scripts["reset"], shard, []any{generation})
-	if err != nil {
-		return err
-	}
-	r.int()
-	return r.done()
-}
-
 // Open lets claims in.
 func (ix *Index) Open(ctx context.Context, shard int) error {
 	if err := ix.checkShard("open", shard); err != nil {

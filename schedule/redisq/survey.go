@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -74,6 +73,9 @@ func Look(ctx context.Context, rawURL, prefix string, shards int) (*Survey, erro
 	slices.SortFunc(s.Servers, func(a, b Server) int { return strings.Compare(a.Addr, b.Addr) })
 	for shard := 0; err == nil && s.Unread == nil && shard < shards; shard++ {
 		generation, failed := readGeneration(ctx, client, keysOf(prefix, shard))
+		if failed != nil {
+			failed = fmt.Errorf("read the index's generation: %w", failed)
+		}
 		if failed != nil && unreachable(failed) {
 			err = failed
 		}
@@ -132,19 +134,4 @@ func CheckVersion(version string) error { return checkVersion(version) }
 // master as if it were a Sentinel is no such answer.
 func forbidden(err error) bool {
 	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") && !strings.Contains(err.Error(), "sentinels")
-}
-
-func readGeneration(ctx context.Context, c redis.UniversalClient, keys shardKeys) (int64, error) {
-	text, err := c.HGet(ctx, string(keys)+keyNames["META"], "generation").Result()
-	if errors.Is(err, redis.Nil) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read the index's generation: %w", err)
-	}
-	generation, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read the index's generation: %w", err)
-	}
-	return generation, nil
 }
