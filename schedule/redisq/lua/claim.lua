@@ -261,7 +261,7 @@ local function available(n, want)
   return n.fresh, n.retry
 end
 
-local picked = {} -- members of READY
+local picked = {} -- members of READY, or what would be
 local givers, beyond = {}, {} -- their lanes, and 3 for those beyond a lane's concurrency
 
 -- serve takes up to a quantum of the lane's items: three fresh ones for each retry while both kinds wait.
