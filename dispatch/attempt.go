@@ -23,6 +23,7 @@ func (e *Engine) attempt(ctx context.Context, r ready) {
 // attemptOne makes one attempt and returns the one that may begin in its place. Committed is closed, if it is not nil, when the
 // result is in SQL or was given up.
 func (e *Engine) attemptOne(ctx context.Context, r ready, committed chan<- struct{}) *ready {
+	e.awaitDue(&r)
 	e.inFlight.Add(1)
 	if r.w.Lost {
 		e.metrics.crashed.Inc()

@@ -139,8 +139,8 @@ func (e *Engine) mayClaim(ctx context.Context, waker *schedule.Waker) bool {
 func (e *Engine) claim(ctx context.Context, shard int, token string, g grant) (schedule.Claimed, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
 	defer cancel()
-	roomy, lead := e.slots.roomy(), time.Duration(0)
-	if roomy {
+	lead := time.Duration(0)
+	if g.early {
 		lead = claimLead // Where slots are scarce they are for what is due.
 	}
 	return e.o.Schedule.Claim(ctx, shard, schedule.ClaimRequest{
@@ -152,7 +152,7 @@ func (e *Engine) claim(ctx context.Context, shard int, token string, g grant) (s
 		Lease:        leaseTime,
 		Lead:         lead,
 		LaneLimit:    e.o.LaneConcurrency,
-		Allowances:   e.wire.allowances(shard, roomy),
+		Allowances:   e.wire.allowances(shard, e.slots.roomy()),
 	})
 }
 

@@ -2,8 +2,10 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -15,6 +17,10 @@ func (k *keeper) leaveAlone(ctx context.Context, meta store.IndexMeta) (bool, er
 		return false, nil
 	}
 	newest, err := k.newest(ctx)
+	if errors.Is(err, schedule.ErrOlder) {
+		return false, fmt.Errorf("sending is held, so the index is left as it was found: %w: look at \"dispatcher verify\" with that build, "+
+			"then run \"dispatcher rebuild\" or start without --hold, which both empty it and fill it from SQL", err)
+	}
 	if err != nil || newest == 0 {
 		return false, err
 	}
@@ -35,6 +41,10 @@ func (k *keeper) leaveAlone(ctx context.Context, meta store.IndexMeta) (bool, er
 // read the row since, so that no rebuild of another process is mistaken for it.
 func (k *keeper) warnOfRestore(ctx context.Context, meta store.IndexMeta) error {
 	newest, err := k.newest(ctx)
+	if errors.Is(err, schedule.ErrOlder) {
+		k.e.log.Warn("the index is emptied and filled from SQL, because this build writes it otherwise", "cause", err)
+		return nil
+	}
 	if err != nil || newest <= meta.Generation {
 		return err
 	}

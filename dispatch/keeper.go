@@ -265,10 +265,10 @@ func (k *keeper) matches(ctx context.Context, generation int64) (bool, error) {
 		gctx, cancel := context.WithTimeout(ctx, indexTimeout)
 		got, err := k.e.o.Schedule.Generation(gctx, shard)
 		cancel()
-		if err != nil {
+		if err != nil && !errors.Is(err, schedule.ErrOlder) {
 			return false, fmt.Errorf("read the index's generation: %w", err)
 		}
-		if got != generation {
+		if err != nil || got != generation {
 			return false, nil
 		}
 	}

@@ -153,7 +153,7 @@ type Lookup interface {
 // index every operation returns schedule.ErrLost.
 type Generation interface {
 	SetGeneration(generation int64)
-	// Generation reads what the shard has; zero: none.
+	// Generation reads what the shard has; zero: none. Of what another build has written it is schedule.ErrOlder or schedule.ErrNewer.
 	Generation(ctx context.Context, shard int) (int64, error)
 }
 

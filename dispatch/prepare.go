@@ -60,7 +60,11 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent tim
 		// What is held back counts as an attempt under way: a drain waits for it.
 		e.attempts.Add(1)
 		r := ready{w: stamped[i], l: lease, claimed: sent}
-		if r.w.DueAt > claimed.Now && e.clock.until(r.w.DueAt) > 0 {
+		if ms := r.w.DueAt - claimed.Now; ms > 0 {
+			r.notBefore = sent.Add(time.Duration(min(ms, claimLead.Milliseconds())) * time.Millisecond)
+		}
+		// What was claimed ahead has its place on the wire from one that ends, or waits for one: it is not to miss that.
+		if !lease.Ahead && e.untilDue(&r) > 0 {
 			early = append(early, r)
 			continue
 		}
@@ -91,15 +95,25 @@ func (e *Engine) launch(ctx context.Context, r ready) {
 func (e *Engine) launchInTime(ctx context.Context, early []ready) {
 	slices.SortFunc(early, func(a, b ready) int { return cmp.Compare(a.w.DueAt, b.w.DueAt) })
 	for _, r := range early {
-		e.untilDue(r.w)
+		e.awaitDue(&r)
 		e.launch(ctx, r)
 	}
 }
 
-// untilDue waits until a stamped callback is due. It waits for no more than the lead: by a clock that was put back meanwhile it
-// would be more, and what has been claimed was nearly due.
-func (e *Engine) untilDue(w *store.Stamped) {
-	time.Sleep(min(e.clock.until(w.DueAt), claimLead))
+// untilDue returns how long it is until a stamped callback is surely due by the index's clock. It is no more than the lead: by a
+// clock that was put back meanwhile it would be more, and what has been claimed was nearly due.
+func (e *Engine) untilDue(r *ready) time.Duration {
+	if r.notBefore.IsZero() {
+		return 0
+	}
+	return min(max(e.clock.until(r.w.DueAt), time.Until(r.notBefore)), claimLead)
+}
+
+// awaitDue waits until a stamped callback is due.
+func (e *Engine) awaitDue(r *ready) {
+	if wait := e.untilDue(r); wait > 0 {
+		time.Sleep(wait)
+	}
 }
 
 // handBackDelay is when a batch that SQL could not stamp is due again.

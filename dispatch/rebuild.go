@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -56,6 +57,10 @@ func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 	meta, err := e.o.Store.IndexMeta(ctx, e.keeper.want())
 	if err != nil {
 		return RebuildReport{}, fmt.Errorf("read the index's row: %w", err)
+	}
+	// What newer builds work on is not emptied by an older one, whoever asks.
+	if _, err := e.keeper.newest(ctx); errors.Is(err, schedule.ErrNewer) {
+		return RebuildReport{}, err
 	}
 	report, err := e.keeper.rebuild(ctx, meta)
 	if err != nil {

@@ -23,8 +23,11 @@ func newSlots(total int) *slots {
 	return &slots{total: total, freed: make(chan struct{}, 1)}
 }
 
-// A grant is slots reserved for one claim.
-type grant struct{ n, uncertain, timingOut int }
+// A grant is slots reserved for one claim. Early says that there were so many free that some may be held by what is not due yet.
+type grant struct {
+	n, uncertain, timingOut int
+	early                   bool
+}
 
 // reserve takes up to most free slots for a claim that is about to be made.
 func (s *slots) reserve(most int) grant {
@@ -35,6 +38,7 @@ func (s *slots) reserve(most int) grant {
 		n:         n,
 		uncertain: min(n, max(s.total-s.total/4-s.uncertain, 0)),
 		timingOut: min(n, max((s.total+1)/2-s.timingOut, 0)),
+		early:     s.used <= s.total-max(s.total/4, 1),
 	}
 	g.timingOut = min(g.timingOut, g.uncertain)
 	s.used += g.n

@@ -16,19 +16,20 @@ func leasesOf(healths ...schedule.Health) []schedule.Lease {
 }
 
 // Lanes that hang hold at most half of the slots, with those that have not answered yet at most three quarters.
+// A quarter must be free for a claim to take what is not due yet.
 func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSlots(8)
 	g := s.reserve(64)
-	if g != (grant{n: 8, uncertain: 6, timingOut: 4}) {
+	if g != (grant{n: 8, uncertain: 6, timingOut: 4, early: true}) {
 		t.Fatalf("first grant: %+v", g)
 	}
 	s.settle(g, leasesOf(schedule.TimingOut, schedule.TimingOut, schedule.TimingOut, schedule.TimingOut))
-	if g = s.reserve(64); g != (grant{n: 4, uncertain: 2, timingOut: 0}) {
+	if g = s.reserve(64); g != (grant{n: 4, uncertain: 2, timingOut: 0, early: true}) {
 		t.Fatalf("with four that time out: %+v", g)
 	}
 	s.settle(g, leasesOf(schedule.Unproven, schedule.Unproven))
-	if g = s.reserve(64); g != (grant{n: 2}) {
+	if g = s.reserve(64); g != (grant{n: 2, early: true}) {
 		t.Fatalf("with two unproven more: %+v", g)
 	}
 	s.settle(g, leasesOf(schedule.Answering, schedule.Answering))

@@ -69,6 +69,8 @@ type ready struct {
 	w       *store.Stamped
 	l       *schedule.Lease
 	claimed time.Time
+	// notBefore is when its due time has come at the earliest, by the claim's own reading of the index's clock.
+	notBefore time.Time
 	// epoch of the wire when it was stamped.
 	epoch int64
 }

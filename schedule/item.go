@@ -18,7 +18,7 @@ type Item struct {
 	ID string
 	// Lane is the number that SQL gave the callback's lane; it is above zero. The lane decides the shard.
 	Lane int64
-	// Due is when it may be claimed, in Unix milliseconds. Zero and the past mean now.
+	// Due is when it may be attempted, in Unix milliseconds; a claim may have it a lead before that. Zero and the past mean now.
 	Due int64
 	// Lock names the lock it needs while it is attempted: at most 22 characters of [A-Za-z0-9_-], or empty for none.
 	// It is carried, not interpreted: locks are taken after the claim (see [LockRequest]).

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -167,7 +169,12 @@ func judgeIndex(s *Settings, database *sqlFacts, index *redisFacts) []diagnosis 
 	if s.embedded() || database.err != nil && !database.absent || database.readErr != nil || index.err != nil {
 		return nil
 	}
-	if err := index.survey.Unread; err != nil {
+	switch err := index.survey.Unread; {
+	case errors.Is(err, schedule.ErrOlder):
+		return []diagnosis{warns(check, "stop the processes of that build; the first start of this one fills the index anew from SQL", "%s", err)}
+	case errors.Is(err, schedule.ErrNewer):
+		return []diagnosis{fails(check, "upgrade this program", "%s", err)}
+	case err != nil:
 		return []diagnosis{fails(check, "mend what is wrong with Redis, or let the user of redis_url read keys under redis_prefix", "it cannot be read: %s", err)}
 	}
 	held := slices.Max(index.survey.Generations)

@@ -171,7 +171,7 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	n := min(most, within+beyond, l.waiting())
 	for range n {
 		ix.ready--
-		lease(l.pop())
+		lease(l.pop(ix.clock))
 	}
 	l.virtual += int64(n)
 	if l.waiting() > 0 && ix.hasRoom(l) {

@@ -70,13 +70,16 @@ func (l *lane) list(retry bool) *heap[timed] {
 func (l *lane) waiting() int { return len(l.fresh) + len(l.retry) }
 
 // pop takes the lane's next ready item: the earliest of its kind, and FreshShare fresh ones for each retry while both
-// kinds wait.
-func (l *lane) pop() *item {
+// kinds wait. What is not due yet waits for what is.
+func (l *lane) pop(now int64) *item {
 	list := &l.fresh
 	switch {
 	case len(l.fresh) == 0:
 		list = &l.retry
 	case len(l.retry) == 0:
+	case l.fresh[0].at <= now && l.retry[0].at > now:
+	case l.fresh[0].at > now && l.retry[0].at <= now:
+		list = &l.retry
 	case l.turn < schedule.FreshShare:
 		l.turn++
 	default:

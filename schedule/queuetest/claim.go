@@ -13,6 +13,7 @@ var claimChecks = []check{
 	{"NeverEarly", neverEarly},
 	{"EarlyByTheLead", earlyByTheLead},
 	{"WithALeadWhatIsDueIsFirst", leadInOrder},
+	{"WithALeadWhatIsDueIsFirstOfBothKinds", leadAcrossKinds},
 	{"NextIsHalfTheLeadAhead", leadNext},
 	{"WithALeadAnEndIsNotAwaitedEarlier", leadOfEnds},
 	{"ZeroAndThePastAreNow", zeroIsNow},

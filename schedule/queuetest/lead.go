@@ -58,6 +58,32 @@ func leadInOrder(f *fixture) {
 	}
 }
 
+// leadAcrossKinds: nor does what is not due overtake what is of the other kind, whose turn it may be.
+func leadAcrossKinds(f *fixture) {
+	for _, retry := range []bool{true, false} {
+		early := f.item(0, time.Minute)
+		early.Retry = !retry
+		f.ensure(early)
+		f.pass(55 * time.Second)
+		var due []schedule.Item
+		for range 6 {
+			item := f.item(0, 0)
+			item.Retry = retry
+			due = append(due, item)
+		}
+		f.ensure(due...)
+		for _, want := range append(due, early) {
+			one := f.led()
+			one.Max = 1
+			got := f.claim(one).Leases
+			if len(got) != 1 || got[0].ID != want.ID {
+				f.Fatalf("claimed %v, want %s; what is not due is a retry: %t", idsOf(got), want.ID, early.Retry)
+			}
+			f.ack(got, schedule.Answered)
+		}
+	}
+}
+
 func leadNext(f *fixture) {
 	item := f.item(0, time.Hour)
 	f.ensure(item)

@@ -114,6 +114,9 @@ func (w *world) checkOrder(c schedule.Claimed, by int64) {
 			}
 		}
 		for _, r := range w.records {
+			if r.hi <= c.Now && !r.leased && !claimed[r.ID] && r.Lane == l.Lane && l.Due > c.Now {
+				w.Fatalf("%s, due %d, was claimed at %d before %s, which is due", l.ID, l.Due, c.Now, r)
+			}
 			surely, _ := r.due(by)
 			if surely && !claimed[r.ID] && !r.leased && r.Lane == l.Lane && r.Retry == l.Retry &&
 				(r.hi < l.Due || r.hi == l.Due && r.ID < l.ID) {

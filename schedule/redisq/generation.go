@@ -21,8 +21,7 @@ func encodeGeneration(generation int64) string {
 	return fmt.Sprintf("%d.%d", generation, layout)
 }
 
-// decodeGeneration reads what a shard has. A shard of an older layout has no generation that counts. One of a newer layout is an
-// error: this build must not empty what newer ones work on.
+// decodeGeneration reads what a shard has; of another layout that is schedule.ErrOlder or schedule.ErrNewer.
 func decodeGeneration(text string) (int64, error) {
 	number, of, found := strings.Cut(text, ".")
 	if !found {
@@ -37,14 +36,14 @@ func decodeGeneration(text string) (int64, error) {
 	case err != nil || generation < 0:
 		return 0, fmt.Errorf("%q is not a generation", text)
 	case written > layout:
-		return 0, fmt.Errorf("the index is written in layout %d, and this build knows layouts up to %d: upgrade this process, or stop the newer ones and delete the index", written, layout)
+		return 0, fmt.Errorf("%w: in layout %d, of which this one knows those up to %d; upgrade this process", schedule.ErrNewer, written, layout)
 	case written < layout:
-		return 0, nil
+		return 0, fmt.Errorf("%w: in layout %d instead of %d", schedule.ErrOlder, written, layout)
 	}
 	return generation, nil
 }
 
-// readGeneration returns the generation of the shard with those keys; zero: it has none, or one of an older layout.
+// readGeneration returns the generation of the shard with those keys; zero: it has none.
 func readGeneration(ctx context.Context, c redis.UniversalClient, keys shardKeys) (int64, error) {
 	text, err := c.HGet(ctx, string(keys)+keyNames["META"], "generation").Result()
 	if errors.Is(err, redis.Nil) {
@@ -59,7 +58,8 @@ func readGeneration(ctx context.Context, c redis.UniversalClient, keys shardKeys
 // SetGeneration says which generation is the right one. Shards that have another answer schedule.ErrLost.
 func (ix *Index) SetGeneration(generation int64) { ix.generation.Store(generation) }
 
-// Generation returns the generation that the shard's last Reset gave it, or zero.
+// Generation returns the generation that the shard's last Reset gave it, or zero; schedule.ErrOlder or schedule.ErrNewer if that was
+// done by a build that writes otherwise.
 func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
 	if err := ix.checkShard("generation", shard); err != nil {
 		return 0, err

@@ -146,7 +146,7 @@ func TestCallFillsInNamedArguments(t *testing.T) {
 	ix.generation.Store(9)
 	s := &script{argv: []string{"GENERATION", "OFFSET", "MODE", "CHANNEL", "SHARD", "LIMIT"}, each: []string{"a", "b"}}
 	got := fmt.Sprint(ix.arguments(s, 3, []any{"take", 100, "x", "y"}))
-	if want := "[9 0 take c 3 100 x y]"; got != want {
+	if want := "[9.2 0 take c 3 100 x y]"; got != want {
 		t.Errorf("arguments: got %s, want %s", got, want)
 	}
 }

@@ -362,7 +362,7 @@ func lostAttempt(r *row, fence, claimedAt, now int64) *store.Attempt {
 		Outcome:    store.AttemptUnknown,
 		Class:      store.ClassCrashed,
 		StartedAt:  max(claimedAt, r.DueAt),
-		EndedAt:    now,
+		EndedAt:    max(now, r.DueAt),
 		DueAt:      r.DueAt,
 		Lateness:   float64(max(claimedAt-r.DueAt, 0)),
 		NextDueAt:  r.DueAt,

@@ -2,7 +2,7 @@
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT LEAD
 -- EACH: lane credit ahead
--- Lane as records write it; credit is how many of the owner's leases in it do not count, ahead how many may be given
+-- Lane as READY writes it; credit is how many of the owner's leases in it do not count, ahead how many may be given
 -- beyond its concurrency.
 -- Reply: now, next, seq, more, waiting, reaped, quarantined; for each lease: id, record, health (and 3 if it is beyond the
 -- lane's concurrency), until
@@ -264,7 +264,14 @@ end
 local picked = {} -- members of READY, or what would be
 local givers, beyond = {}, {} -- their lanes, and 3 for those beyond a lane's concurrency
 
--- serve takes up to a quantum of the lane's items: three fresh ones for each retry while both kinds wait.
+-- is_due says whether the first that is left of a lane's queue is due, and not only within a claim's lead.
+local function is_due(n, q)
+  local first = #n.lane + 2
+  return time_of(string.sub(q.items[q.at + 1], first, first + DUE - 1)) <= now
+end
+
+-- serve takes up to a quantum of the lane's items: three fresh ones for each retry while both kinds wait. What is not due yet
+-- waits for what is.
 local function serve(n)
   local within, all = room(n)
   local most = math.min(QUANTUM, share(n.health), all)
@@ -277,7 +284,9 @@ local function serve(n)
   while taken < most do
     local has_fresh, has_retry = fresh.at < #fresh.items, retry.at < #retry.items
     local q = fresh
-    if has_fresh and has_retry then
+    if has_fresh and has_retry and is_due(n, fresh) ~= is_due(n, retry) then
+      q = is_due(n, fresh) and fresh or retry
+    elseif has_fresh and has_retry then
       if n.turn < FRESH_SHARE then
         n.turn = n.turn + 1
       else
@@ -301,6 +310,9 @@ local function serve(n)
     timing_out = timing_out - taken
   end
   n.waiting = fresh.at < #fresh.items or retry.at < #retry.items
+  if n.promoted and not n.waiting then
+    n.waiting = nil -- place_lanes looks: a lane that a changed limit gave room may have more than was promoted
+  end
   if n.waiting and has_room(n) then
     served[#served + 1] = n
   end
