@@ -59,10 +59,7 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent tim
 		}
 		// What is held back counts as an attempt under way: a drain waits for it.
 		e.attempts.Add(1)
-		r := ready{w: stamped[i], l: lease, claimed: sent}
-		if ms := r.w.DueAt - claimed.Now; ms > 0 {
-			r.notBefore = sent.Add(time.Duration(min(ms, claimLead.Milliseconds())) * time.Millisecond)
-		}
+		r := ready{w: stamped[i], l: lease, claimed: sent, notBefore: dueFrom(sent, claimed.Now, stamped[i].DueAt)}
 		// What was claimed ahead has its place on the wire from one that ends, or waits for one: it is not to miss that.
 		if !lease.Ahead && e.untilDue(&r) > 0 {
 			early = append(early, r)
@@ -98,6 +95,15 @@ func (e *Engine) launchInTime(ctx context.Context, early []ready) {
 		e.awaitDue(&r)
 		e.launch(ctx, r)
 	}
+}
+
+// dueFrom returns when a due time has come at the earliest, by an index's clock that read now after sent; zero if it had then. Of that
+// reading a part of a millisecond is cut off.
+func dueFrom(sent time.Time, now, due int64) time.Time {
+	if due <= now {
+		return time.Time{}
+	}
+	return sent.Add(time.Duration(min(due-now, claimLead.Milliseconds())-1) * time.Millisecond)
 }
 
 // untilDue returns how long it is until a stamped callback is surely due by the index's clock. It is no more than the lead: by a

@@ -60,10 +60,7 @@ func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
 	e.refuse(ctx, map[string]*schedule.Lease{l.ID: l}, refused)
 	for i := range stamped {
 		committed := make(chan struct{})
-		r := ready{w: stamped[i], l: l, claimed: began}
-		if ms := r.w.DueAt - s.Now; ms > 0 {
-			r.notBefore = began.Add(time.Duration(min(ms, claimLead.Milliseconds())) * time.Millisecond)
-		}
+		r := ready{w: stamped[i], l: l, claimed: began, notBefore: dueFrom(began, s.Now, stamped[i].DueAt)}
 		e.awaitDue(&r)
 		e.wire.begin(&r, true)
 		if next := e.attemptOne(ctx, r, committed); next != nil {
