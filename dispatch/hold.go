@@ -54,17 +54,23 @@ func (k *keeper) warnOfRestore(ctx context.Context, meta store.IndexMeta) error 
 	return nil
 }
 
-// newest is the highest generation of any shard; zero: every shard is empty.
+// newest is the highest generation of any shard; zero: every shard is empty. It is schedule.ErrOlder only if no shard is of a newer
+// build.
 func (k *keeper) newest(ctx context.Context) (int64, error) {
 	newest := int64(0)
+	var older error
 	for shard := range k.e.o.Schedule.Shards() {
 		gctx, cancel := context.WithTimeout(ctx, indexTimeout)
 		got, err := k.e.o.Schedule.Generation(gctx, shard)
 		cancel()
 		if err != nil {
-			return 0, fmt.Errorf("read the index's generation: %w", err)
+			err = fmt.Errorf("read the index's generation: %w", err)
+			if !errors.Is(err, schedule.ErrOlder) {
+				return 0, err
+			}
+			older = err
 		}
 		newest = max(newest, got)
 	}
-	return newest, nil
+	return newest, older
 }

@@ -58,7 +58,8 @@ func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 	if err != nil {
 		return RebuildReport{}, fmt.Errorf("read the index's row: %w", err)
 	}
-	// What newer builds work on is not emptied by an older one, whoever asks.
+	// What newer builds work on is not emptied by an older one, whoever asks. A generation that cannot be read is no reason not to
+	// rebuild: it may be what is to be mended.
 	if _, err := e.keeper.newest(ctx); errors.Is(err, schedule.ErrNewer) {
 		return RebuildReport{}, err
 	}
