@@ -169,7 +169,11 @@ func judgeIndex(s *Settings, database *sqlFacts, index *redisFacts) []diagnosis 
 	if s.embedded() || database.err != nil && !database.absent || database.readErr != nil || index.err != nil {
 		return nil
 	}
+	another := fmt.Sprintf("this database never had an index on Redis, and the prefix %s holds one", s.RedisPrefix)
+	const chooseAnother = "another database's index is there, or this database is a new one in its place: choose another redis_prefix, or start with --hold and look at \"dispatcher verify\" before anything is emptied"
 	switch err := index.survey.Unread; {
+	case errors.Is(err, schedule.ErrOlder) && (database.meta == nil || database.meta.Shards == 0):
+		return []diagnosis{fails(check, chooseAnother, "%s: %s", another, err)}
 	case errors.Is(err, schedule.ErrOlder):
 		return []diagnosis{warns(check, "stop the processes of that build; the first start of this one fills the index anew from SQL", "%s", err)}
 	case errors.Is(err, schedule.ErrNewer):
@@ -181,8 +185,7 @@ func judgeIndex(s *Settings, database *sqlFacts, index *redisFacts) []diagnosis 
 	meta := database.meta
 	if meta == nil || meta.Shards == 0 {
 		if held > 0 {
-			return []diagnosis{fails(check, "another database's index is there, or this database is a new one in its place: choose another redis_prefix, or start with --hold and look at \"dispatcher verify\" before anything is emptied",
-				"this database never had an index on Redis, and the prefix %s holds one", s.RedisPrefix)}
+			return []diagnosis{fails(check, chooseAnother, "%s", another)}
 		}
 		return []diagnosis{fine(check, "none yet: the first start makes it")}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -363,6 +364,22 @@ func TestDoctorJudgesTheIndex(t *testing.T) {
 		"one shard is lost": {meta(3, 3, 2, "dispatcher"), []int64{3, 0}, statusWarning, "1 of 2 shards"},
 	} {
 		list := judgeIndex(s, &sqlFacts{meta: tc.meta}, &redisFacts{survey: &redisq.Survey{Generations: tc.held}})
+		if len(list) != 1 || list[0].Status != tc.status || !strings.Contains(list[0].Found+list[0].Cure, tc.word) {
+			t.Errorf("%s: %+v", name, list)
+		}
+	}
+	for name, tc := range map[string]struct {
+		meta   *store.IndexMeta
+		unread error
+		status string
+		word   string
+	}{
+		"an older build's":                  {meta(3, 3, 1, "dispatcher"), schedule.ErrOlder, statusWarning, "stop the processes of that build"},
+		"an older build's, somebody else's": {nil, schedule.ErrOlder, statusError, "--hold"},
+		"a newer build's":                   {meta(3, 3, 1, "dispatcher"), schedule.ErrNewer, statusError, "upgrade this program"},
+		"not to be read":                    {meta(3, 3, 1, "dispatcher"), errors.New("NOPERM"), statusError, "read keys under redis_prefix"},
+	} {
+		list := judgeIndex(s, &sqlFacts{meta: tc.meta}, &redisFacts{survey: &redisq.Survey{Generations: []int64{0}, Unread: fmt.Errorf("read: %w", tc.unread)}})
 		if len(list) != 1 || list[0].Status != tc.status || !strings.Contains(list[0].Found+list[0].Cure, tc.word) {
 			t.Errorf("%s: %+v", name, list)
 		}
