@@ -9,33 +9,15 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/procfs"
 )
 
 // peakMemory is the most memory that a process has had resident since it began or since forgetPeak, in bytes.
-func peakMemory(pid int) (int64, error) { return statusBytes(pid, "VmHWM") }
+func peakMemory(pid int) (int64, error) { return procfs.Bytes(pid, "status", "VmHWM") }
 
 // residentMemory is what it has now.
-func residentMemory(pid int) (int64, error) { return statusBytes(pid, "VmRSS") }
-
-// statusBytes reads a line such as "VmHWM:  1234 kB" of /proc/<pid>/status.
-func statusBytes(pid int, name string) (int64, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		value, found := strings.CutPrefix(line, name+":")
-		if !found {
-			continue
-		}
-		kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("line %q of /proc/%d/status: %w", line, pid, err)
-		}
-		return kilobytes << 10, nil
-	}
-	return 0, fmt.Errorf("/proc/%d/status has no %s: memory can be measured on Linux only", pid, name)
-}
+func residentMemory(pid int) (int64, error) { return procfs.Bytes(pid, "status", "VmRSS") }
 
 // forgetPeak makes what a process has now its peak.
 func forgetPeak(pid int) error {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/procfs"
 )
 
 // Goals of time hold on a machine that does nothing else. Where others use it too, what they take is measured, and the goal is
@@ -32,7 +34,7 @@ func cpuUse() (all, ours float64, err error) {
 			return 0, 0, fmt.Errorf("/proc/stat: %w", err)
 		}
 		if i != 3 && i != 4 { // idle, waiting for disks
-			all += ticks / ticksPerSecond
+			all += ticks / procfs.TicksPerSecond
 		}
 	}
 	byName, err := cpuByName()
@@ -46,8 +48,8 @@ func cpuUse() (all, ours float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	p, err := parseStat(string(self))
-	return all, ours + p.seconds, err
+	p, err := procfs.ParseStat(string(self))
+	return all, ours + p.Seconds, err
 }
 
 // stretched lengthens a goal by what others took of the machine's CPU since those figures were read; 1 is a machine of our own.

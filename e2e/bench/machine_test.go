@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/e2e/procfs"
 	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
@@ -95,7 +96,7 @@ func busySeconds(text string) (float64, error) {
 			return 0, fmt.Errorf("/proc/stat: %w", err)
 		}
 		if i != 3 && i != 4 { // idle, waiting for disks
-			sum += ticks / ticksPerSecond
+			sum += ticks / procfs.TicksPerSecond
 		}
 	}
 	return sum, nil

@@ -50,23 +50,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-func TestProcIsRead(t *testing.T) {
-	const line = "4711 (a) b (c) S 42 1 1 0 -1 4194560 100 200 0 0 150 50 7 3 20 0 1 0 12345 1000 10 18446744073709551615"
-	got, err := parseStat(line)
-	if want := (procStat{pid: 4711, parent: 42, name: "a) b (c", seconds: 2.10}); err != nil || got != want {
-		t.Errorf("got %+v, %v; want %+v", got, err, want)
-	}
-	for _, bad := range []string{"", "12", "1 (x) S 2", "x (y) S " + strings.Repeat("1 ", 20)} {
-		if p, err := parseStat(bad); err == nil {
-			t.Errorf("%q was read as %+v", bad, p)
-		}
-	}
-	if n, err := kilobytesIn("VmPeak:\t  10 kB\nVmHWM:\t    1234 kB\n", "VmHWM"); err != nil || n != 1234 {
-		t.Errorf("VmHWM is %d, %v", n, err)
-	}
-	if _, err := kilobytesIn("VmPeak:\t  10 kB\n", "VmHWM"); err == nil {
-		t.Error("a line that is not there was found")
-	}
+func TestBusySeconds(t *testing.T) {
 	busy, err := busySeconds("cpu  100 20 30 4000 500 6 7 8 9 10\ncpu0 1 2 3\n")
 	if err != nil || math.Abs(busy-1.71) > 1e-9 {
 		t.Errorf("busy for %g s, %v; want 1.71", busy, err)

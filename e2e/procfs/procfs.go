@@ -1,0 +1,119 @@
+// Package procfs reads what Linux says of this process and its descendants, for the tests and benchmarks of whole processes.
+//
+// It reads the files of /proc anew at each call, and fails where there are none.
+package procfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// TicksPerSecond is the unit of times in /proc, which Linux fixes at 100 for every architecture that it runs on.
+const TicksPerSecond = 100
+
+// A Stat is what /proc/<pid>/stat says of a process.
+type Stat struct {
+	PID, Parent int
+	Name        string
+	// Seconds of user and system time, of itself and of the children that it has waited for.
+	Seconds float64
+}
+
+// Family lists this process and its descendants.
+func Family() ([]Stat, error) {
+	names, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	procs := map[int]Stat{}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if Ended(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		p, err := ParseStat(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		procs[p.PID] = p
+	}
+	if len(procs) == 0 {
+		return nil, errors.New("no /proc here: CPU time can be measured on Linux only")
+	}
+	var ours []Stat
+	self := os.Getpid()
+	for _, p := range procs {
+		for up := p; up.PID != 0; up = procs[up.Parent] {
+			if up.PID == self {
+				ours = append(ours, p)
+				break
+			}
+		}
+	}
+	return ours, nil
+}
+
+// Ended says whether a file of /proc could not be read because its process is gone.
+func Ended(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+
+// ParseStat reads the fields that matter of the text of /proc/<pid>/stat. The name stands in parentheses and may itself contain some.
+func ParseStat(text string) (Stat, error) {
+	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+	if open < 0 || end < open {
+		return Stat{}, fmt.Errorf("no name in %.60q", text)
+	}
+	fields := strings.Fields(text[end+1:]) // from field 3, the state
+	if len(fields) < 15 {
+		return Stat{}, fmt.Errorf("%d fields in %.60q", len(fields), text)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(text[:open]))
+	if err != nil {
+		return Stat{}, err
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return Stat{}, err
+	}
+	ticks := 0
+	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return Stat{}, err
+		}
+		ticks += n
+	}
+	return Stat{PID: pid, Parent: parent, Name: text[open+1 : end], Seconds: float64(ticks) / TicksPerSecond}, nil
+}
+
+// Bytes reads a line such as "VmHWM:  1234 kB" of a file of a process.
+func Bytes(pid int, file, line string) (int64, error) {
+	path := filepath.Join("/proc", strconv.Itoa(pid), file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := bytesIn(string(text), line)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return n, nil
+}
+
+func bytesIn(text, name string) (int64, error) {
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("no line %s", name)
+}
