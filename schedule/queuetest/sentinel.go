@@ -177,7 +177,7 @@ func (w *Watched) Master() *RedisServer {
 func (w *Watched) AwaitMaster(not *RedisServer) *RedisServer {
 	w.tb.Helper()
 	var master *RedisServer
-	awaitThat(w.tb, "the Sentinels to name another master", func(ctx context.Context) error {
+	awaitFor(w.tb, failoverTimeout, "the Sentinels to name another master", func(ctx context.Context) error {
 		if master = w.Master(); master == nil || master == not {
 			return errors.New("they do not")
 		}

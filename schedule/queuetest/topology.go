@@ -60,6 +60,8 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 		args := append([]string{
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000", "--cluster-port", bus,
 			"--repl-diskless-sync-delay", "0",
+			// A replica that a busy machine kept from its master for a while takes over all the same.
+			"--cluster-replica-validity-factor", "0",
 		}, o.Args...)
 		if o.Password != "" {
 			args = append(args, "--requirepass", o.Password, "--masterauth", o.Password)
@@ -314,7 +316,7 @@ func (c *Cluster) ReplicaOf(master *RedisServer) *RedisServer {
 func (c *Cluster) AwaitOwner(slot int, not *RedisServer) *RedisServer {
 	c.tb.Helper()
 	var owner *RedisServer
-	awaitThat(c.tb, fmt.Sprintf("slot %d to have a new owner", slot), func(context.Context) error {
+	awaitFor(c.tb, failoverTimeout, fmt.Sprintf("slot %d to have a new owner", slot), func(context.Context) error {
 		if owner = c.Owner(slot); owner == nil || owner == not {
 			return errors.New("it has none")
 		}
@@ -380,7 +382,16 @@ func (c *Cluster) TakeOver(replica *RedisServer) {
 // awaitThat is await for questions that bring their own client.
 func awaitThat(tb testing.TB, what string, question func(context.Context) error) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	awaitFor(tb, startTimeout, what, question)
+}
+
+// failoverTimeout bounds the wait for a replica that takes over: an election that failed is repeated seconds later, more than once
+// where the machine is so busy that votes come late.
+const failoverTimeout = 90 * time.Second
+
+func awaitFor(tb testing.TB, limit time.Duration, what string, question func(context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	pause := time.NewTicker(50 * time.Millisecond)
 	defer pause.Stop()
@@ -391,7 +402,7 @@ func awaitThat(tb testing.TB, what string, question func(context.Context) error)
 		}
 		select {
 		case <-ctx.Done():
-			tb.Fatalf("waited %v for %s: %v", startTimeout, what, err)
+			tb.Fatalf("waited %v for %s: %v", limit, what, err)
 		case <-pause.C:
 		}
 	}
