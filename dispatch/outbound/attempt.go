@@ -3,7 +3,7 @@ package outbound
 import (
 	"context"
 	"crypto/tls"
-	"net/http/httptrace"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -20,17 +20,14 @@ const (
 	phaseTLS
 )
 
-// An attempt is the context of one request and all that is measured of it, in one allocation. It is never reused:
-// net/http may go on dialling, and reporting, after the request has ended.
+// An attempt is the context of one request and all that is measured of it, in one allocation. It is never reused: of two
+// addresses that are dialled at once, the one that lost may still be reported on.
 type attempt struct {
 	context.Context
-	trace   httptrace.ClientTrace
 	start   time.Time
 	timeout time.Duration
-	// visit counts it among those that need a connection; unused by attempts that are fresh.
-	visit visit
 
-	// Set by the goroutine that sends, before RoundTrip returns.
+	// Set by the goroutine that sends.
 	gotConn, reused, secure bool
 	conn                    *conn
 	gotConnAt               time.Time
@@ -59,15 +56,11 @@ func attemptOf(ctx context.Context) *attempt {
 	return a
 }
 
-func (a *attempt) onConn(info httptrace.GotConnInfo) {
-	a.visit.connected()
-	a.gotConn, a.reused = true, info.Reused
+// onConn notes the connection that the attempt has got.
+func (a *attempt) onConn(l *line, reused bool) {
+	a.gotConn, a.reused = true, reused
 	a.gotConnAt = time.Now()
-	c := info.Conn
-	if t, ok := c.(*tls.Conn); ok {
-		c, a.secure = t.NetConn(), true
-	}
-	a.conn, _ = c.(*conn)
+	a.conn, a.secure = l.below, l.wire != net.Conn(l.below)
 }
 
 func (a *attempt) onFirstByte() {

@@ -19,34 +19,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// emptyBody is the body of a GET without one. It is not nil, so that net/http cannot tell before it looks: a safe
-// request that is known to have no body, it would send a second time by itself when a kept-alive connection dies, and
-// one attempt would be two requests.
-type emptyBody struct{}
-
-// Read returns io.EOF.
-func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
-
-// Close does nothing.
-func (emptyBody) Close() error { return nil }
-
-// bodyOf returns the body for the wire. None of them can be rewound: that is what GetBody would be for.
-func bodyOf(r *Request, header http.Header) io.ReadCloser {
-	switch {
-	case len(r.Body) > 0:
-		// A type that net/http knows to be in memory goes out in one write with the headers.
-		return io.NopCloser(bytes.NewReader(r.Body))
-	case usuallyLacksBody(r.Method):
-		return emptyBody{}
-	}
-	// With an empty body that is not nil, net/http would announce chunks here. It repeats such a request only if it
-	// carries one of these headers under their canonical names; names are case-insensitive on the wire, so that another
-	// spelling is the same to the receiver.
-	respell(header, "Idempotency-Key", "idempotency-key")
-	respell(header, "X-Idempotency-Key", "x-idempotency-key")
-	return http.NoBody
-}
-
 // prepared is a request that is ready, and how it is to be shown.
 type prepared struct {
 	header http.Header
@@ -171,34 +143,22 @@ func newHTTPRequest(ctx context.Context, r *Request, u *url.URL, header http.Hea
 	if err := CheckMethod(r.Method); err != nil {
 		return nil, &requestError{err}
 	}
+	body := io.ReadCloser(http.NoBody)
+	if len(r.Body) > 0 {
+		body = io.NopCloser(bytes.NewReader(r.Body))
+	}
 	return (&http.Request{
 		Method:        r.Method,
 		URL:           u,
 		Host:          u.Host,
 		Header:        header,
-		Body:          bodyOf(r, header),
+		Close:         r.Fresh,
+		Body:          body,
 		ContentLength: int64(len(r.Body)),
 		Proto:         "HTTP/1.1",
 		ProtoMajor:    1,
 		ProtoMinor:    1,
 	}).WithContext(ctx), nil
-}
-
-func respell(h http.Header, from, to string) {
-	if values, ok := h[from]; ok {
-		delete(h, from)
-		h[to] = values
-	}
-}
-
-// usuallyLacksBody names the methods for which net/http looks whether a body of unknown length is empty, and then sends
-// none.
-func usuallyLacksBody(method string) bool {
-	switch method {
-	case "GET", "HEAD", "DELETE", "OPTIONS", "PROPFIND", "SEARCH":
-		return true
-	}
-	return false
 }
 
 // A requestError is a request that cannot be sent as it is.

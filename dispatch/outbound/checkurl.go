@@ -94,17 +94,22 @@ func normalHost(host string) (string, error) {
 	if strings.Contains(host, ":") { // IPv6: only brackets can have brought a colon here
 		return strings.ToLower(host), nil
 	}
+	host, err := asciiHost(host)
+	return strings.TrimSuffix(strings.ToLower(host), "."), err
+}
+
+// asciiHost returns an internationalised name in ASCII, and every other host as it is.
+func asciiHost(host string) (string, error) {
 	for i := range len(host) {
 		if host[i] >= 0x80 {
 			ascii, err := idna.Lookup.ToASCII(host)
 			if err != nil {
 				return "", errors.New("host is not a valid internationalised name")
 			}
-			host = ascii
-			break
+			return ascii, nil
 		}
 	}
-	return strings.TrimSuffix(strings.ToLower(host), "."), nil
+	return host, nil
 }
 
 // checkHost judges a host in its normal form.

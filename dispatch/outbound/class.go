@@ -273,9 +273,8 @@ func connectFinding(err error) finding {
 // exchangeFinding knows what goes wrong once there is a connection. Whether the receiver acted on the request is unknown
 // unless it began to answer.
 func exchangeFinding(a *attempt, err error, fresh bool) finding {
-	text := err.Error()
 	switch {
-	case strings.Contains(text, "server response headers exceeded"), strings.Contains(text, "too many 1xx"):
+	case errors.Is(err, errHeadersTooLarge):
 		return finding{class: store.ClassHeadersTooLarge, text: "the answer's headers are larger than 64 KiB"}
 	case !isReset(err):
 		return finding{class: store.ClassProtocol, text: "the answer is not valid HTTP"}
@@ -300,6 +299,5 @@ func isReset(err error) bool {
 			return true
 		}
 	}
-	// net/http has no name for this one.
-	return strings.Contains(err.Error(), "server closed idle connection")
+	return false
 }

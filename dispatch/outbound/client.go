@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -43,16 +42,12 @@ type Options struct {
 
 // A Client sends everything that leaves. It is safe for concurrent use.
 type Client struct {
-	// kept uses connections again, fresh never does.
-	kept, fresh *retryablehttp.Client
-	// dials are those of kept; nil where the transport is not ours.
-	dials     *dials
+	engine *retryablehttp.Client
+	// transport is nil where another one stands in its place, which does not report the connections that it uses.
+	transport *transport
 	userAgent string
 	logger    *slog.Logger
-	// foreign: the transport is not ours, and may not report the connections that it uses.
-	foreign bool
-	rules   map[string]*successRule
-	idle    []*http.Transport
+	rules     map[string]*successRule
 }
 
 // New returns a client.
@@ -79,9 +74,7 @@ func New(o Options) (*Client, error) {
 	}
 	c.rules[""] = &rules[0]
 	if o.Transport != nil {
-		c.foreign = true
-		c.kept = newEngine(o.Transport)
-		c.fresh = c.kept
+		c.engine = newEngine(o.Transport)
 		return c, nil
 	}
 	if o.Guard == nil {
@@ -94,18 +87,15 @@ func New(o Options) (*Client, error) {
 	if o.Resolver == nil {
 		o.Resolver = &net.Resolver{PreferGo: true}
 	}
-	d := newDialer(o.Guard, o.Resolver)
-	c.dials = newDials()
-	kept, fresh := newTransport(d.dialKept, o.MaxIdlePerHost, true), newTransport(d.dial, o.MaxIdlePerHost, false)
-	c.kept, c.fresh = newEngine(kept), newEngine(fresh)
-	c.idle = []*http.Transport{kept, fresh}
+	c.transport = newTransport(newDialer(o.Guard, o.Resolver), o.MaxIdlePerHost)
+	c.engine = newEngine(c.transport)
 	return c, nil
 }
 
 // CloseIdle closes the connections that are kept and not in use.
 func (c *Client) CloseIdle() {
-	for _, t := range c.idle {
-		t.CloseIdleConnections()
+	if c.transport != nil {
+		c.transport.pool.close()
 	}
 }
 
@@ -118,9 +108,7 @@ func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 	}
 	timed, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	a := &attempt{Context: timed, start: time.Now(), timeout: r.Timeout, gotConn: c.foreign}
-	a.trace.GotConn = a.onConn
-	a.trace.GotFirstResponseByte = a.onFirstByte
+	a := &attempt{Context: timed, start: time.Now(), timeout: r.Timeout, gotConn: c.transport == nil}
 	defer func() {
 		if v := recover(); v != nil {
 			c.logger.Error("attempt panicked", "callback_id", r.ID, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
@@ -151,20 +139,12 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 		return
 	}
 	resp.RequestHeaders = p.shown
-	req, err := newHTTPRequest(httptrace.WithClientTrace(a, &a.trace), r, u, p.header)
+	req, err := newHTTPRequest(a, r, u, p.header)
 	if err != nil {
 		resp.fail(unprepared(err))
 		return
 	}
-	engine := c.kept
-	switch {
-	case r.Fresh:
-		engine = c.fresh
-	case c.dials != nil:
-		c.dials.enter(&a.visit, place{u.Scheme, u.Host})
-		defer a.visit.leave()
-	}
-	got, err := engine.Do(&retryablehttp.Request{Request: req})
+	got, err := c.engine.Do(&retryablehttp.Request{Request: req})
 	if err != nil {
 		resp.fail(diagnose(ctx, a, err, r.Fresh))
 		return

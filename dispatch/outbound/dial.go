@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,8 +17,7 @@ type Resolver interface {
 }
 
 const (
-	// dialTimeout ends name lookup and connecting also where the attempt's own timeout is longer: net/http goes on dialling
-	// after the attempt that asked for it has ended.
+	// dialTimeout ends name lookup and connecting, and then a handshake, also where the attempt's own timeout is longer.
 	dialTimeout = 10 * time.Second
 	// fallbackDelay is how long the first address family has a lead over the second (RFC 8305 calls it connection attempt
 	// delay).
@@ -50,67 +48,29 @@ type conn struct {
 	dns, connect time.Duration
 	// ready is when the connection was established, before any TLS handshake.
 	ready time.Time
-	// opening counts it; nil: nobody does.
-	opening *opening
 }
 
-// Close closes the connection.
-func (c *conn) Close() error {
-	c.opening.close()
-	return c.Conn.Close()
-}
-
-// dial is the transports' DialContext. Its errors show no address.
-func (d *dialer) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+// dial connects an attempt with a host. Its errors show no address.
+func (d *dialer) dial(a *attempt, host string, port uint16) (*conn, error) {
+	ctx, cancel := context.WithTimeout(a, dialTimeout)
 	defer cancel()
-	progress := attemptOf(ctx)
-
-	host, portText, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, ErrBlocked
-	}
-	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil {
-		return nil, ErrBlocked
-	}
 	start := time.Now()
-	progress.enter(phaseDNS)
-	addrs, dialer, err := d.resolve(ctx, host, uint16(port))
+	a.enter(phaseDNS)
+	addrs, dialer, err := d.resolve(ctx, host, port)
 	resolved := time.Now()
-	progress.dnsTook(resolved.Sub(start))
+	a.dnsTook(resolved.Sub(start))
 	if err != nil {
 		return nil, err
 	}
-	progress.enter(phaseConnect)
+	a.enter(phaseConnect)
 	c, err := race(ctx, dialer, addrs)
 	ready := time.Now()
-	progress.connectTook(ready.Sub(resolved))
+	a.connectTook(ready.Sub(resolved))
 	if err != nil {
 		return nil, err
 	}
-	progress.enter(phaseTLS)
+	a.enter(phaseTLS)
 	return &conn{Conn: c, dns: resolved.Sub(start), connect: ready.Sub(resolved), ready: ready}, nil
-}
-
-// dialKept is dial for connections that are used again: it waits while there are enough of them.
-func (d *dialer) dialKept(ctx context.Context, network, address string) (net.Conn, error) {
-	a := attemptOf(ctx)
-	if a == nil {
-		return d.dial(ctx, network, address)
-	}
-	a.enter(phaseConnect) // which waiting for others' connections is, too
-	opening, err := a.visit.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := d.dial(ctx, network, address)
-	if err != nil {
-		opening.close()
-		return nil, err
-	}
-	c.(*conn).opening = opening
-	return c, nil
 }
 
 // resolve returns the addresses that may be dialled for a host, and the dialer to use. A name with one address that is

@@ -91,9 +91,7 @@ func TestTLS(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	good := ours.issue(t, later, "127.0.0.1")
 	c := newTestClient(t, Options{})
-	for _, transport := range c.idle {
-		transport.TLSClientConfig.RootCAs = ours.pool
-	}
+	c.transport.tls.RootCAs = ours.pool
 	ok := want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}
 	with := func(certs ...tls.Certificate) *tls.Config { return &tls.Config{Certificates: certs} }
 	for _, x := range []struct {

@@ -3,47 +3,83 @@ package outbound
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-const (
-	// maxResponseHeaderBytes bounds a receiver's headers, informational responses included.
-	maxResponseHeaderBytes = 64 << 10
-	// idleTimeout is how long a connection is kept after its last use. Receivers that close idle connections unannounced
-	// do so after longer than this, mostly; each one that is still in the pool then costs an attempt whose fate is unknown.
-	idleTimeout = 5 * time.Second
-	// maxIdle bounds the connections kept over all destinations.
-	maxIdle = 4096
-	// tlsSessions is how many TLS sessions are remembered for resumption.
-	tlsSessions = 4096
-)
+// tlsSessions is how many TLS sessions are remembered for resumption.
+const tlsSessions = 4096
 
-// newTransport returns a transport that dials through the guard. It speaks HTTP/1.1 only: an attempt then has its
-// connection for itself, so that a connection that stalls or dies takes one attempt with it and not all that share it.
-func newTransport(dial func(context.Context, string, string) (net.Conn, error), maxIdlePerHost int, keepAlive bool) *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		Proxy:       nil, // environment proxies would hide the address from the guard
-		DialContext: dial,
-		Protocols:   protocols,
-		TLSClientConfig: &tls.Config{
+// A transport makes requests on connections that the guard allows. It speaks HTTP/1.1 only: an attempt then has its connection for
+// itself, so that a connection that stalls or dies takes one attempt with it and not all that share it. It sends what it is given,
+// once, and asks nobody for a proxy: that would hide the address from the guard (ADR 0016).
+type transport struct {
+	dialer *dialer
+	tls    *tls.Config
+	pool   *pool
+}
+
+func newTransport(d *dialer, maxIdlePerHost int) *transport {
+	return &transport{
+		dialer: d,
+		pool:   newPool(maxIdlePerHost),
+		tls: &tls.Config{
 			MinVersion:           tls.VersionTLS12,
 			ClientSessionCache:   tls.NewLRUClientSessionCache(tlsSessions),
 			GetClientCertificate: noCertificate,
 		},
-		TLSHandshakeTimeout:    dialTimeout,
-		DisableKeepAlives:      !keepAlive,
-		DisableCompression:     true, // bodies are decoded here, with the limit on what comes out
-		MaxIdleConns:           max(maxIdle, maxIdlePerHost),
-		MaxIdleConnsPerHost:    maxIdlePerHost,
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxResponseHeaderBytes,
 	}
+}
+
+// RoundTrip makes a request of an attempt, whose context it has. One that is to be the last on its connection gets one of its own.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	a := attemptOf(req.Context())
+	to := place{req.URL.Scheme, req.URL.Host}
+	var l *line
+	if !req.Close {
+		l = t.pool.take(to)
+	}
+	reused := l != nil
+	if !reused {
+		var err error
+		if l, err = t.open(a, req.URL, to); err != nil {
+			return nil, err
+		}
+	}
+	a.onConn(l, reused)
+	return l.exchange(req, a, t.pool.give)
+}
+
+// open opens a connection for the attempt, and gives it up with the attempt.
+func (t *transport) open(a *attempt, u *url.URL, to place) (*line, error) {
+	host, err := asciiHost(u.Hostname())
+	if err != nil {
+		return nil, err
+	}
+	port, err := portOf(u)
+	if err != nil {
+		return nil, err
+	}
+	below, err := t.dialer.dial(a, host, port)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "https" {
+		return newLine(below, below, to), nil
+	}
+	ctx, cancel := context.WithTimeout(a, dialTimeout)
+	defer cancel()
+	config := t.tls.Clone()
+	config.ServerName = host
+	wire := tls.Client(below, config)
+	if err := wire.HandshakeContext(ctx); err != nil {
+		_ = below.Close() // the handshake's error is what matters
+		return nil, schemeMismatch(err)
+	}
+	return newLine(wire, below, to), nil
 }
 
 // newEngine wraps a transport in the engine that makes a single attempt: it never tries again, waits for nothing and
