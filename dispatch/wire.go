@@ -9,9 +9,11 @@ import (
 )
 
 const (
-	// aheadMost bounds how many claimed callbacks of a lane wait for their turn on the wire, and aheadFrom is from how many
-	// attempts on it on some are claimed ahead: a lane that has fewer gains nothing by it.
-	aheadMost = 128
+	// aheadMost bounds how many claimed callbacks of a lane wait for their turn on the wire. Up to there they are what it sends in
+	// aheadFor, in which batches of them are claimed, stamped and committed, and at least twice what is on it. aheadFrom is from how
+	// many attempts on it on some are claimed ahead: a lane that has fewer gains nothing by it.
+	aheadMost = 256
+	aheadFor  = 20 * time.Millisecond
 	aheadFrom = 4
 	// aheadWithin is how long attempts of a lane may take for any to be claimed ahead. What waits behind slow ones would have its
 	// claim grow old.
@@ -84,7 +86,7 @@ func (w *wire) wanted(n *wireLane) int {
 	if n.on < aheadFrom || n.took == 0 || n.took > aheadWithin || !w.shards[n.shard].roomy {
 		return 0
 	}
-	return min(2*n.on, aheadMost)
+	return min(n.on*max(2, int(aheadFor/n.took)), aheadMost)
 }
 
 func (n *wireLane) waiting() int { return n.coming + len(n.held) }

@@ -3,15 +3,13 @@ package outbound
 import (
 	"context"
 	"crypto/tls"
-	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // A phase is how far the dial that an attempt asked for has come.
-type phase int32
+type phase int
 
 const (
 	phaseNone phase = iota
@@ -20,24 +18,20 @@ const (
 	phaseTLS
 )
 
-// An attempt is the context of one request and all that is measured of it, in one allocation. It is never reused: of two
-// addresses that are dialled at once, the one that lost may still be reported on.
+// An attempt is the context of one request and all that is measured of it, in one allocation. All of it happens in the goroutine
+// that sends.
 type attempt struct {
 	context.Context
 	start   time.Time
 	timeout time.Duration
 
-	// Set by the goroutine that sends.
-	gotConn, reused, secure bool
-	conn                    *conn
-	gotConnAt               time.Time
-
-	// Set by others, possibly after the end. Durations are in nanoseconds.
-	phase        atomic.Int32
-	dns, connect atomic.Int64
-	firstByte    atomic.Int64
+	// gotConn: there was a connection to send on. reused: another attempt had it before.
+	gotConn, reused bool
+	phase           phase
+	// What was looked up and opened for it took so long. firstByte is counted from the start.
+	dns, connect, tls, firstByte time.Duration
 	// certWanted: the server asked for a client certificate.
-	certWanted atomic.Bool
+	certWanted bool
 }
 
 type attemptKey struct{}
@@ -50,26 +44,15 @@ func (a *attempt) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// attemptOf returns the attempt that a context belongs to, or nil. All methods can be called on nil.
+// attemptOf returns the attempt that a context belongs to, or nil.
 func attemptOf(ctx context.Context) *attempt {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	return a
 }
 
-// onConn notes the connection that the attempt has got.
-func (a *attempt) onConn(l *line, reused bool) {
-	a.gotConn, a.reused = true, reused
-	a.gotConnAt = time.Now()
-	a.conn, a.secure = l.below, l.wire != net.Conn(l.below)
-}
-
 func (a *attempt) onFirstByte() {
-	a.firstByte.CompareAndSwap(0, int64(time.Since(a.start)))
-}
-
-func (a *attempt) enter(p phase) {
-	if a != nil {
-		a.phase.Store(int32(p))
+	if a.firstByte == 0 {
+		a.firstByte = time.Since(a.start)
 	}
 }
 
@@ -77,38 +60,17 @@ func (a *attempt) enter(p phase) {
 // what servers say when they refuse is not clear.
 func noCertificate(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if a := attemptOf(info.Context()); a != nil {
-		a.certWanted.Store(true)
+		a.certWanted = true
 	}
 	return new(tls.Certificate), nil
 }
 
-func (a *attempt) dnsTook(d time.Duration) {
-	if a != nil {
-		a.dns.Store(int64(d))
-	}
-}
-
-func (a *attempt) connectTook(d time.Duration) {
-	if a != nil {
-		a.connect.Store(int64(d))
-	}
-}
-
 // timings returns the parts of the attempt. On a connection that was used before nothing was looked up or opened.
 func (a *attempt) timings(end time.Time) store.Timings {
-	t := store.Timings{Total: milliseconds(end.Sub(a.start)), FirstByte: milliseconds(time.Duration(a.firstByte.Load()))}
-	switch {
-	case a.reused:
-	case a.conn != nil:
-		// The connection may have been opened for another attempt, which then went without it.
-		t.DNS, t.Connect = milliseconds(a.conn.dns), milliseconds(a.conn.connect)
-		if a.secure {
-			t.TLS = milliseconds(max(a.gotConnAt.Sub(a.conn.ready), 0))
-		}
-	default:
-		t.DNS, t.Connect = milliseconds(time.Duration(a.dns.Load())), milliseconds(time.Duration(a.connect.Load()))
+	return store.Timings{
+		DNS: milliseconds(a.dns), Connect: milliseconds(a.connect), TLS: milliseconds(a.tls),
+		FirstByte: milliseconds(a.firstByte), Total: milliseconds(end.Sub(a.start)),
 	}
-	return t
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

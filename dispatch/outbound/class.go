@@ -207,7 +207,7 @@ func timeoutFinding(a *attempt) finding {
 	if a.gotConn {
 		return finding{class: store.ClassTimeoutHeaders, text: "no answer in time", timedOut: true, reached: true}
 	}
-	switch phase(a.phase.Load()) {
+	switch a.phase {
 	case phaseDNS:
 		return finding{class: store.ClassDNSError, text: "looking up the host timed out", timedOut: true}
 	case phaseTLS:
@@ -227,7 +227,7 @@ func tlsFinding(a *attempt, err error) (finding, bool) {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "remote error" {
 		alert := op.Err.Error()
-		if a.certWanted.Load() || strings.Contains(alert, "certificate") {
+		if a.certWanted || strings.Contains(alert, "certificate") {
 			return finding{class: store.ClassTLSClientCert, text: "the server asks for a client certificate"}, true
 		}
 		return finding{class: store.ClassTLSProto, text: "the server refused the TLS handshake"}, true
@@ -278,7 +278,7 @@ func exchangeFinding(a *attempt, err error, fresh bool) finding {
 		return finding{class: store.ClassHeadersTooLarge, text: "the answer's headers are larger than 64 KiB"}
 	case !isReset(err):
 		return finding{class: store.ClassProtocol, text: "the answer is not valid HTTP"}
-	case a.firstByte.Load() != 0:
+	case a.firstByte != 0:
 		return finding{class: store.ClassConnReset, text: "the connection was closed within the answer's headers", reached: true}
 	case a.reused && !fresh:
 		// The receiver may have closed it before it saw the request, as it may with any idle connection.

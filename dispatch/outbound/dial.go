@@ -42,35 +42,22 @@ func newDialer(g *Guard, r Resolver) *dialer {
 	return d
 }
 
-// A conn is a connection that remembers how it came about.
-type conn struct {
-	net.Conn
-	dns, connect time.Duration
-	// ready is when the connection was established, before any TLS handshake.
-	ready time.Time
-}
-
 // dial connects an attempt with a host. Its errors show no address.
-func (d *dialer) dial(a *attempt, host string, port uint16) (*conn, error) {
+func (d *dialer) dial(a *attempt, host string, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(a, dialTimeout)
 	defer cancel()
 	start := time.Now()
-	a.enter(phaseDNS)
+	a.phase = phaseDNS
 	addrs, dialer, err := d.resolve(ctx, host, port)
 	resolved := time.Now()
-	a.dnsTook(resolved.Sub(start))
+	a.dns = resolved.Sub(start)
 	if err != nil {
 		return nil, err
 	}
-	a.enter(phaseConnect)
+	a.phase = phaseConnect
 	c, err := race(ctx, dialer, addrs)
-	ready := time.Now()
-	a.connectTook(ready.Sub(resolved))
-	if err != nil {
-		return nil, err
-	}
-	a.enter(phaseTLS)
-	return &conn{Conn: c, dns: resolved.Sub(start), connect: ready.Sub(resolved), ready: ready}, nil
+	a.connect = time.Since(resolved)
+	return c, err
 }
 
 // resolve returns the addresses that may be dialled for a host, and the dialer to use. A name with one address that is

@@ -3,12 +3,12 @@ package outbound
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"math"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -38,10 +38,9 @@ var (
 // and answers are parsed by net/http.
 type line struct {
 	// wire carries the bytes: below itself, or TLS on it.
-	wire  net.Conn
-	below *conn
-	place place
-	in    *bufio.Reader
+	wire, below net.Conn
+	place       place
+	in          *bufio.Reader
 	// allowance is how many bytes may still be read.
 	allowance int64
 	// broken is the error that ended sending.
@@ -53,11 +52,11 @@ type line struct {
 	probe  probe
 }
 
-func newLine(wire net.Conn, below *conn, p place) *line {
+func newLine(wire, below net.Conn, p place) *line {
 	l := &line{wire: wire, below: below, place: p}
 	l.in = bufio.NewReader(l)
 	l.expire = func() { _ = wire.SetDeadline(longAgo) } // what cannot be interrupted has ended
-	l.probe.on(below.Conn)
+	l.probe.on(below)
 	return l
 }
 
@@ -96,7 +95,8 @@ func (l *line) close() {
 // exchange sends the request and returns the answer as far as its headers. Its body ends the exchange, by its end or by being
 // closed: done is then called with whether the line can be used again. If there is no answer the line is closed.
 func (l *line) exchange(req *http.Request, a *attempt, done func(*line)) (*http.Response, error) {
-	x := &exchange{line: l, done: done, stop: context.AfterFunc(req.Context(), l.expire)}
+	x := &exchange{line: l, ctx: req.Context(), done: done}
+	x.stop = context.AfterFunc(x.ctx, l.expire)
 	l.allowance = maxResponseHeaderBytes
 	if req.ContentLength > inOneGo {
 		x.sent = make(chan error, 1)
@@ -109,7 +109,7 @@ func (l *line) exchange(req *http.Request, a *attempt, done func(*line)) (*http.
 	resp, err := l.answer(req, a)
 	if err != nil {
 		x.end(false)
-		return nil, err
+		return nil, x.cause(err)
 	}
 	x.last = resp.Close || req.Close || resp.StatusCode == http.StatusSwitchingProtocols
 	l.allowance = math.MaxInt64
@@ -161,6 +161,7 @@ type exchange struct {
 	// line is nil once the exchange has ended; err is what reading says from then on.
 	line *line
 	err  error
+	ctx  context.Context
 	body io.ReadCloser
 	done func(*line)
 	// last: the connection cannot be used again.
@@ -178,10 +179,18 @@ func (x *exchange) Read(p []byte) (int, error) {
 	}
 	n, err := x.body.Read(p)
 	if err != nil {
-		x.err = err
+		x.err = x.cause(err)
 		x.end(err == io.EOF)
 	}
-	return n, err
+	return n, x.err
+}
+
+// cause returns the context's error in place of what the line says when the context has ended it.
+func (x *exchange) cause(err error) error {
+	if why := x.ctx.Err(); why != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		return why
+	}
+	return err
 }
 
 // Close ends the exchange. What is left of the body is not waited for.
@@ -223,14 +232,6 @@ func (x *exchange) allSent() bool {
 	case <-patience.C:
 		return false
 	}
-}
-
-// schemeMismatch names what a handshake with a server that speaks plain HTTP ends with.
-func schemeMismatch(err error) error {
-	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(record.RecordHeader[:]) == "HTTP/" {
-		return http.ErrSchemeMismatch
-	}
-	return err
 }
 
 // A probe finds out whether an idle connection was closed by its peer, without waiting.

@@ -3,6 +3,8 @@ package outbound
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -49,7 +51,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	a.onConn(l, reused)
+	a.gotConn, a.reused = true, reused
 	return l.exchange(req, a, t.pool.give)
 }
 
@@ -70,16 +72,29 @@ func (t *transport) open(a *attempt, u *url.URL, to place) (*line, error) {
 	if u.Scheme != "https" {
 		return newLine(below, below, to), nil
 	}
+	wire, err := t.secure(a, below, host)
+	if err != nil {
+		_ = below.Close() // the handshake's error is what matters
+		return nil, err
+	}
+	return newLine(wire, below, to), nil
+}
+
+// secure takes the attempt through the handshake.
+func (t *transport) secure(a *attempt, below net.Conn, host string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(a, dialTimeout)
 	defer cancel()
+	a.phase = phaseTLS
 	config := t.tls.Clone()
 	config.ServerName = host
 	wire := tls.Client(below, config)
-	if err := wire.HandshakeContext(ctx); err != nil {
-		_ = below.Close() // the handshake's error is what matters
-		return nil, schemeMismatch(err)
+	start := time.Now()
+	err := wire.HandshakeContext(ctx)
+	a.tls = time.Since(start)
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(record.RecordHeader[:]) == "HTTP/" {
+		err = http.ErrSchemeMismatch
 	}
-	return newLine(wire, below, to), nil
+	return wire, err
 }
 
 // newEngine wraps a transport in the engine that makes a single attempt: it never tries again, waits for nothing and

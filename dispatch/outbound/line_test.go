@@ -1,0 +1,209 @@
+package outbound
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const answerOK = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsuccess"
+
+func okay() want {
+	return want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}
+}
+
+// serveRequests answers every request of every connection by answer, with the number of the connection and of the request in it.
+func serveRequests(t *testing.T, answer func(c *net.TCPConn, conn, n int)) *rawServer {
+	return serveRaw(t, func(c *net.TCPConn, conn int) {
+		in := bufio.NewReader(c)
+		for n := 1; ; n++ {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if _, err := io.Copy(io.Discard, req.Body); err != nil {
+				return
+			}
+			answer(c, conn, n)
+		}
+	})
+}
+
+func TestAConnectionThatWasClosedMeanwhileIsNotUsed(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*net.TCPConn){"FIN": func(c *net.TCPConn) { c.CloseWrite() }, "RST": reset} {
+		closed := make(chan bool)
+		srv := serveRequests(t, func(c *net.TCPConn, _, _ int) {
+			io.WriteString(c, answerOK)
+			if <-closed {
+				end(c)
+			}
+			closed <- true
+		})
+		c := newTestClient(t, Options{})
+		for range 3 {
+			okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
+			closed <- true
+			<-closed
+		}
+		if n := srv.conns.Load(); n != 3 {
+			t.Errorf("%s: %d connections for 3 attempts", name, n)
+		}
+	}
+}
+
+// What a receiver says unasked must not be taken for the answer to the next request.
+func TestAnAnswerTooManyEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	const other = "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"
+	said := make(chan bool)
+	for name, answer := range map[string]func(c *net.TCPConn, conn, n int){
+		"at once": func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK+other) },
+		"later": func(c *net.TCPConn, conn, _ int) {
+			io.WriteString(c, answerOK)
+			if conn == 1 {
+				<-said
+				io.WriteString(c, other)
+				said <- true
+			}
+		},
+		"more than was announced": func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK+"!") },
+	} {
+		srv := serveRequests(t, answer)
+		c := newTestClient(t, Options{})
+		okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
+		if name == "later" {
+			said <- true
+			<-said
+		}
+		okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
+		if n := srv.conns.Load(); n != 2 {
+			t.Errorf("%s: %d connections for 2 attempts", name, n)
+		}
+	}
+}
+
+func TestConnectionsThatAreNotKept(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"asked for":     "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 7\r\n\r\nsuccess",
+		"HTTP/1.0":      "HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\nsuccess",
+		"over the size": "HTTP/1.1 200 OK\r\nContent-Length: 65538\r\n\r\n" + string(make([]byte, MaxResponseBytes+2)),
+	} {
+		srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answer) })
+		c := newTestClient(t, Options{})
+		for range 2 {
+			okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
+		}
+		if n := srv.conns.Load(); n != 2 {
+			t.Errorf("%s: %d connections for 2 attempts", name, n)
+		}
+	}
+	upgrade := serveRequests(t, func(c *net.TCPConn, _, _ int) {
+		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n")
+	})
+	c := newTestClient(t, Options{})
+	for range 2 {
+		answeredWith(101, store.ClassProtocol).check(t, c.Send(t.Context(), newRequest(upgrade.URL)))
+	}
+	if n := upgrade.conns.Load(); n != 2 {
+		t.Errorf("%d connections for 2 upgrades", n)
+	}
+}
+
+// large is a body that a connection does not take in one go.
+func large(url string) Request {
+	r := newRequest(url)
+	r.Body = bytes.Repeat([]byte("x"), 8<<20)
+	return r
+}
+
+func TestLargeBodies(t *testing.T) {
+	t.Parallel()
+	srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK) })
+	c := newTestClient(t, Options{})
+	for range 3 {
+		okay().check(t, c.Send(t.Context(), large(srv.URL)))
+	}
+	if n := srv.conns.Load(); n != 1 {
+		t.Errorf("%d connections for 3 attempts", n)
+	}
+}
+
+// A receiver may answer before it has read the request, and then read no more and close nothing.
+func TestAnAnswerWhileTheRequestIsSent(t *testing.T) {
+	t.Parallel()
+	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
+		c.Read(make([]byte, 1024))
+		io.WriteString(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+		<-t.Context().Done()
+	})
+	c := newTestClient(t, Options{})
+	r := large(srv.URL)
+	r.Timeout = time.Minute
+	for range 2 {
+		answeredWith(413, store.ClassHTTP413).check(t, c.Send(t.Context(), r))
+	}
+	if n := srv.conns.Load(); n != 2 {
+		t.Errorf("%d connections: what was not sent to its end cannot be used again", n)
+	}
+}
+
+func TestTheEndOfAnAttemptWhileTheRequestIsSent(t *testing.T) {
+	t.Parallel()
+	reading := make(chan bool, 2)
+	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
+		c.Read(make([]byte, 1024))
+		reading <- true
+		<-t.Context().Done()
+	})
+	c := newTestClient(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-reading
+		cancel()
+	}()
+	want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true}.check(t, c.Send(ctx, large(srv.URL)))
+	r := large(srv.URL)
+	r.Timeout = 100 * time.Millisecond
+	want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}.check(t, c.Send(t.Context(), r))
+}
+
+// An interrupted attempt is none that ran out of time, wherever it was.
+func TestInterruptedWhileTheBodyIsRead(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	go func() {
+		readRequest(theirs)
+		io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsucc")
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://shop.example/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLine(ours, ours, place{"http", "shop.example"})
+	resp, err := l.exchange(req, &attempt{Context: ctx}, func(*line) { t.Error("the line was given back") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	body, err := io.ReadAll(resp.Body)
+	if string(body) != "succ" && string(body) != "" || !errors.Is(err, context.Canceled) {
+		t.Errorf("read %q, %v; want what was sent, and that it was interrupted", body, err)
+	}
+	if _, again := resp.Body.Read(make([]byte, 1)); !errors.Is(again, context.Canceled) {
+		t.Errorf("read again: %v", again)
+	}
+	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the connection is open: %v", err)
+	}
+}
