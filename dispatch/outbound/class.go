@@ -102,6 +102,9 @@ func diagnose(ctx context.Context, a *attempt, err error, fresh bool) finding {
 	if errors.Is(err, ErrBlocked) {
 		return finding{class: store.ClassBlocked, text: ErrBlocked.Error()}
 	}
+	if bad, ok := errors.AsType[*requestError](err); ok {
+		return invalidRequest(bad.Error())
+	}
 	if f, ok := localFinding(err); ok {
 		return f
 	}

@@ -27,8 +27,8 @@ const DefaultMaxIdlePerHost = 64
 type Options struct {
 	// Guard decides where connections may go. Nil: one without exceptions.
 	Guard *Guard
-	// Transport replaces the client's own transports, and with them the guard. It is for tests, and must honour the
-	// request's context. Nil: the guarded ones.
+	// Transport replaces the client's own transport, and with it the guard. It is for tests, and must honour the
+	// request's context. Nil: the guarded one.
 	Transport http.RoundTripper
 	// Version stands in the User-Agent. Empty: "dev".
 	Version string

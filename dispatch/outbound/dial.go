@@ -26,7 +26,7 @@ const (
 	minDialTimeout = 2 * time.Second
 )
 
-// A dialer opens connections that the guard allows, and says on each how long its parts took.
+// A dialer opens connections that the guard allows, and tells the attempt how long the parts of that took.
 type dialer struct {
 	guard    *Guard
 	resolver Resolver
@@ -114,7 +114,7 @@ func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
-	if err := d.health.note(err, began, min(probeTimeout, patience/5)); err != nil {
+	if err := d.health.note(ctx, err, began, min(probeTimeout, patience/5)); err != nil {
 		return nil, err
 	}
 	return addrs, nil
@@ -253,9 +253,9 @@ func (h *resolverHealth) answer() {
 	}
 }
 
-// note records how a lookup that began then has ended, and returns its error, or errNoNameServer in its place. It probes for at
-// most patience.
-func (h *resolverHealth) note(err error, began time.Time, patience time.Duration) error {
+// note records how a lookup that began then has ended, and returns its error, or errNoNameServer in its place. To know which, it may
+// have to probe, for at most patience; a caller whose context ends does not wait for it.
+func (h *resolverHealth) note(ctx context.Context, err error, began time.Time, patience time.Duration) error {
 	switch {
 	case err == nil || isAnswer(err):
 		h.answer()
@@ -265,6 +265,18 @@ func (h *resolverHealth) note(err error, began time.Time, patience time.Duration
 	case cannotAskResolver(err):
 		return errNoNameServer
 	}
+	found := make(chan error, 1)
+	go func() { found <- h.doubt(err, began, patience) }()
+	select {
+	case err := <-found:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// doubt returns the error of a lookup that got no answer, or errNoNameServer.
+func (h *resolverHealth) doubt(err error, began time.Time, patience time.Duration) error {
 	half := began.Add(time.Since(began) / 2)
 	h.probing.Lock()
 	defer h.probing.Unlock()

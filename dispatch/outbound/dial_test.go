@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -240,6 +241,27 @@ func TestNameServersFallSilent(t *testing.T) {
 	want{class: store.ClassDNSNotFound}.check(t, send("other.example"))
 	local.check(t, <-waited)
 	want{class: store.ClassDNSError, timedOut: true}.check(t, send("silent.example"))
+}
+
+// TestNobodyWaitsForAProbe: to find out whether name servers answer at all is no reason to outlive one's context.
+func TestNobodyWaitsForAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: lookup(func(ctx context.Context, _ string) ([]netip.Addr, error) {
+			<-ctx.Done()
+			return nil, &net.DNSError{Err: "i/o timeout", IsTimeout: true, UnwrapErr: ctx.Err()}
+		})})
+		r := newRequest("http://shop.example/")
+		r.Timeout = 10 * time.Second
+		ctx, cancel := context.WithCancel(t.Context())
+		const within = 6*time.Second + probeTimeout/2 // three fifths of the timeout are for the lookup
+		time.AfterFunc(within, cancel)
+		got := c.Send(ctx, r)
+		want{class: store.ClassInterrupted, uncharged: true}.check(t, got)
+		if took := got.EndedAt.Sub(got.StartedAt); took != within {
+			t.Errorf("it took %s, and was interrupted after %s", took, within)
+		}
+		time.Sleep(probeTimeout) // until the probe has ended too
+	})
 }
 
 // TestDialErrors covers what a test cannot bring about on every machine: each error as the kernel words it.

@@ -17,9 +17,11 @@ import (
 const (
 	// maxResponseHeaderBytes bounds a receiver's headers, informational responses included.
 	maxResponseHeaderBytes = 64 << 10
-	// inOneGo is up to how long a body is sent before the answer is read. It fits into what a connection takes without its peer
-	// reading; sending more may wait for a peer that has answered already and reads no more.
+	// inOneGo is up to how long a body is sent before the answer is read. With its headers it fits into what a connection takes
+	// without its peer reading; sending more may wait for a peer that has answered already and reads no more.
 	inOneGo = 32 << 10
+	// pieceSize is in what pieces long bodies are written.
+	pieceSize = 32 << 10
 	// sentWait is how long the end of sending is waited for once the answer has been read. Receivers that read everything
 	// before they answer leave nothing to wait for.
 	sentWait = 50 * time.Millisecond
@@ -31,6 +33,8 @@ var (
 	longAgo = time.Unix(1, 0)
 	// writers are for requests: a connection needs one only while it sends.
 	writers = sync.Pool{New: func() any { return bufio.NewWriter(nil) }}
+	// pieces are for bodies that are longer than a writer.
+	pieces = sync.Pool{New: func() any { return new([pieceSize]byte) }}
 )
 
 // A line is one connection and what HTTP/1.1 needs of it. One attempt has it at a time, and all that it takes happens in that
@@ -82,6 +86,13 @@ func (l *line) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// ReadFrom writes what a bufio.Writer would otherwise write in pieces of its own size.
+func (l *line) ReadFrom(r io.Reader) (int64, error) {
+	p := pieces.Get().(*[pieceSize]byte)
+	defer pieces.Put(p)
+	return io.CopyBuffer(struct{ io.Writer }{l}, r, p[:])
+}
+
 // hangUp closes the connection as it is. TLS is not taken leave of, which could wait for a peer that does not read.
 func (l *line) hangUp() {
 	_ = l.below.Close() // there is nothing left that could be lost by it
@@ -93,32 +104,56 @@ func (l *line) close() {
 }
 
 // exchange sends the request and returns the answer as far as its headers. Its body ends the exchange, by its end or by being
-// closed: done is then called with whether the line can be used again. If there is no answer the line is closed.
-func (l *line) exchange(req *http.Request, a *attempt, done func(*line)) (*http.Response, error) {
+// closed: done is then called with the line if it can be used again. If there is no answer the line is closed.
+func (l *line) exchange(req *http.Request, a *attempt, done func(*line)) (resp *http.Response, err error) {
 	x := &exchange{line: l, ctx: req.Context(), done: done}
 	x.stop = context.AfterFunc(x.ctx, l.expire)
+	defer func() {
+		if resp != nil {
+			return
+		}
+		x.end(false) // also when something has panicked
+		switch {
+		case x.fault != nil && l.broken == nil:
+			err = &requestError{x.fault} // not the connection's
+		case err != nil:
+			err = x.cause(err)
+		}
+	}()
 	l.allowance = maxResponseHeaderBytes
 	if req.ContentLength > inOneGo {
 		x.sent = make(chan error, 1)
-		go func() { x.sent <- l.send(req) }()
-	} else if err := l.send(req); err != nil && l.broken == nil {
-		x.end(false)
-		return nil, err // the request's own fault: there is nothing to be answered
+		go l.sendBeside(req, x.sent)
+	} else if x.fault = l.send(req); x.fault != nil && l.broken == nil {
+		return nil, x.fault
 	}
 	// Where sending has failed, its peer may have answered before, and at least has said how it ended.
-	resp, err := l.answer(req, a)
+	got, err := l.answer(req, a)
 	if err != nil {
-		x.end(false)
-		return nil, x.cause(err)
+		return nil, err
 	}
-	x.last = resp.Close || req.Close || resp.StatusCode == http.StatusSwitchingProtocols
+	x.last = got.Close || req.Close || got.StatusCode < 200
 	l.allowance = math.MaxInt64
-	if resp.Body == http.NoBody {
+	if got.Body == http.NoBody {
 		x.end(true)
-		return resp, nil
+	} else {
+		x.body, got.Body = got.Body, x
 	}
-	x.body, resp.Body = resp.Body, x
-	return resp, nil
+	return got, nil
+}
+
+// sendBeside is send for another goroutine than the one that reads the answer. Should the request be at fault, there is no answer to
+// wait for.
+func (l *line) sendBeside(req *http.Request, sent chan<- error) {
+	err := errors.New("sending the request panicked")
+	defer func() {
+		_ = recover() // what is wrong with one request is its own attempt's
+		if err != nil && l.broken == nil {
+			l.hangUp()
+		}
+		sent <- err
+	}()
+	err = l.send(req)
 }
 
 // send writes the request.
@@ -168,8 +203,9 @@ type exchange struct {
 	last bool
 	// stop undoes that the request's context ends what waits on the line. It says whether it has not.
 	stop func() bool
-	// sent brings the end of sending, where that goes on beside the answer.
-	sent chan error
+	// sent brings the end of sending, where that goes on beside the answer; fault is what it ended with.
+	sent  chan error
+	fault error
 }
 
 // Read reads the answer's body. Its end is the end of the exchange.
@@ -205,13 +241,15 @@ func (x *exchange) Close() error {
 // end ends the exchange. Whole says that the answer has been read to its end.
 func (x *exchange) end(whole bool) {
 	l := x.line
-	x.line = nil
-	again := whole && !x.last && l.in.Buffered() == 0 && x.allSent()
+	if x.line = nil; l == nil {
+		return
+	}
+	again := whole && !x.last && x.allSent()
 	// Whether it was interrupted must be known before another attempt has the line.
-	if !x.stop() || !again || l.broken != nil {
+	if !x.stop() || !again || l.broken != nil || !l.drained() {
 		l.hangUp()
 		if x.sent != nil {
-			<-x.sent
+			x.fault = <-x.sent
 		}
 		return
 	}
@@ -226,12 +264,28 @@ func (x *exchange) allSent() bool {
 	patience := time.NewTimer(sentWait)
 	defer patience.Stop()
 	select {
-	case err := <-x.sent:
+	case x.fault = <-x.sent:
 		x.sent = nil
-		return err == nil
+		return x.fault == nil
 	case <-patience.C:
 		return false
 	}
+}
+
+// drained says whether nothing is left of what has come in: that would be taken for the next answer. TLS may have more than it has
+// given out, the peer's leave included, which only reading tells.
+func (l *line) drained() bool {
+	if l.in.Buffered() > 0 {
+		return false
+	}
+	if l.wire == l.below {
+		return true
+	}
+	if err := l.wire.SetReadDeadline(longAgo); err != nil {
+		return false
+	}
+	_, err := l.in.Peek(1)
+	return errors.Is(err, os.ErrDeadlineExceeded) && l.wire.SetReadDeadline(time.Time{}) == nil
 }
 
 // A probe finds out whether an idle connection was closed by its peer, without waiting.

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +91,98 @@ func TestAnAnswerTooManyEndsTheConnection(t *testing.T) {
 		if n := srv.conns.Load(); n != 2 {
 			t.Errorf("%s: %d connections for 2 attempts", name, n)
 		}
+	}
+}
+
+// TLS hands out what it has taken in bit by bit: what is behind the answer may not have been seen yet.
+func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for name, x := range map[string]struct {
+			records []string
+			leaves  bool
+		}{
+			"in another record":       {records: []string{answerOK, "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"}},
+			"more than was announced": {records: []string{"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n" + strings.Repeat("a", 10001)}},
+			"takes its leave":         {records: []string{answerOK}, leaves: true},
+		} {
+			config := &tls.Config{Certificates: []tls.Certificate{ours.issue(t, time.Now().Add(time.Hour), "127.0.0.1")}, MaxVersion: version}
+			srv := serveRaw(t, func(c *net.TCPConn, _ int) {
+				held := &holding{Conn: c}
+				s := tls.Server(held, config)
+				in := bufio.NewReader(s)
+				for {
+					req, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					if _, err := io.Copy(io.Discard, req.Body); err != nil {
+						return
+					}
+					held.holds = true
+					for _, r := range x.records {
+						io.WriteString(s, r)
+					}
+					if x.leaves {
+						s.CloseWrite()
+					}
+					held.holds = false
+					c.Write(held.held) // in one segment
+					held.held = nil
+				}
+			})
+			c := newTestClient(t, Options{})
+			c.transport.tls.RootCAs = ours.pool
+			for range 2 {
+				okay().check(t, c.Send(t.Context(), newRequest("https://"+srv.Addr+"/")))
+			}
+			if n := srv.conns.Load(); n != 2 {
+				t.Errorf("%s, version %x: %d connections for 2 attempts", name, version, n)
+			}
+		}
+	}
+}
+
+// A holding connection keeps back what is written while it holds.
+type holding struct {
+	net.Conn
+	holds bool
+	held  []byte
+}
+
+// SetWriteDeadline is what TLS shuts the connection with behind its last word.
+func (*holding) SetWriteDeadline(time.Time) error { return nil }
+
+func (h *holding) Write(p []byte) (int, error) {
+	if !h.holds {
+		return h.Conn.Write(p)
+	}
+	h.held = append(h.held, p...)
+	return len(p), nil
+}
+
+// An attempt that is over before it begins sends nothing, also where a connection is there for it.
+func TestAnAttemptThatIsOverSendsNothing(t *testing.T) {
+	t.Parallel()
+	var arrived atomic.Int32
+	srv := serveRequests(t, func(c *net.TCPConn, _, _ int) {
+		arrived.Add(1)
+		io.WriteString(c, answerOK)
+	})
+	c := newTestClient(t, Options{})
+	okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 {
+		want{class: store.ClassInterrupted, uncharged: true}.check(t, c.Send(ctx, newRequest(srv.URL)))
+	}
+	okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
+	if n := arrived.Load(); n != 2 {
+		t.Errorf("%d requests arrived, want 2", n)
+	}
+	if n := srv.conns.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
 	}
 }
 

@@ -12,6 +12,8 @@ const (
 	idleTimeout = 5 * time.Second
 	// maxIdle bounds the connections kept over all destinations.
 	maxIdle = 4096
+	// sweepEvery is how often at most all of them are looked through. What is older meanwhile is not given out.
+	sweepEvery = 250 * time.Millisecond
 )
 
 // A place is what attempts have in common that can use the same connections, as far as it can be told from their URLs: the
@@ -139,7 +141,7 @@ func (p *pool) expired() (old []*line) {
 	if p.kept == 0 {
 		p.sweep = nil
 	} else {
-		p.sweep.Reset(max(next, time.Millisecond))
+		p.sweep.Reset(max(next, sweepEvery))
 	}
 	return old
 }

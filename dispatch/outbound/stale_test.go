@@ -51,8 +51,8 @@ func (m *mortuary) arrived(id string) int {
 	return m.requests[id]
 }
 
-// TestOneAttemptIsOneRequest: net/http sends a request again by itself when a kept-alive connection dies and it believes
-// the request to be repeatable. Nothing that a caller can set may make it believe so.
+// TestOneAttemptIsOneRequest: HTTP clients may send a request again by themselves when a kept-alive connection dies and the
+// request looks repeatable. Ours does not, whatever a caller sets.
 func TestOneAttemptIsOneRequest(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(*net.TCPConn){

@@ -39,6 +39,9 @@ func newTransport(d *dialer, maxIdlePerHost int) *transport {
 // RoundTrip makes a request of an attempt, whose context it has. One that is to be the last on its connection gets one of its own.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req.Context())
+	if err := a.Err(); err != nil {
+		return nil, err // an attempt that is over sends nothing
+	}
 	to := place{req.URL.Scheme, req.URL.Host}
 	var l *line
 	if !req.Close {
@@ -50,6 +53,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if l, err = t.open(a, req.URL, to); err != nil {
 			return nil, err
 		}
+		if err := a.Err(); err != nil {
+			l.hangUp()
+			return nil, err
+		}
 	}
 	a.gotConn, a.reused = true, reused
 	return l.exchange(req, a, t.pool.give)
@@ -59,11 +66,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *transport) open(a *attempt, u *url.URL, to place) (*line, error) {
 	host, err := asciiHost(u.Hostname())
 	if err != nil {
-		return nil, err
+		return nil, &requestError{err}
 	}
 	port, err := portOf(u)
 	if err != nil {
-		return nil, err
+		return nil, &requestError{err}
 	}
 	below, err := t.dialer.dial(a, host, port)
 	if err != nil {
