@@ -33,6 +33,9 @@ func (t *toll) take(at time.Time, span time.Duration) {
 	timer := time.NewTimer(time.Until(at.Add(span)))
 	defer timer.Stop()
 	<-timer.C
+	if len(t.l.alive()) == 0 {
+		t.l.awaitSessionsEnd()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	rows, err := t.l.database().QueryContext(ctx, `SELECT id, fence FROM callbacks WHERE state = 'scheduled' AND claim_token <> '' AND claimed_at <= $1`, at.UnixMilli())
@@ -53,6 +56,24 @@ func (t *toll) take(at time.Time, span time.Duration) {
 	}
 	t.faults++
 	t.most = max(t.most, len(t.claims)-before)
+}
+
+// awaitSessionsEnd waits until PostgreSQL is done with what the processes, all of them dead, had sent it: it commits that whether
+// anybody waits for it or not.
+func (l *lab) awaitSessionsEnd() {
+	l.Helper()
+	if l.on.postgres == "" {
+		return
+	}
+	eventually(l, time.Minute, "the sessions of the dead have ended", func() error {
+		var n int
+		err := l.database().QueryRowContext(l.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'dispatcher'`).Scan(&n)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d have not", n)
+		}
+		return err
+	})
 }
 
 // bounds are what these faults may cost: of what they hit, as often as they hit it, and of nothing else.
