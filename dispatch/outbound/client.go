@@ -106,9 +106,10 @@ func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 	if r.Timeout <= 0 {
 		r.Timeout = DefaultTimeout
 	}
+	start := time.Now() // first, so that no attempt that times out is shorter than its timeout
 	timed, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	a := &attempt{Context: timed, start: time.Now(), timeout: r.Timeout, gotConn: c.transport == nil}
+	a := &attempt{Context: timed, start: start, timeout: r.Timeout, gotConn: c.transport == nil}
 	defer func() {
 		if v := recover(); v != nil {
 			c.logger.Error("attempt panicked", "callback_id", r.ID, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
