@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"slices"
+	"sort"
 	"sync"
 	"time"
 )
@@ -127,12 +128,7 @@ func (p *pool) expired() (old []*line) {
 	defer p.mu.Unlock()
 	next := idleTimeout
 	for to, lines := range p.idle {
-		n, _ := slices.BinarySearchFunc(lines, idleTimeout, func(l *line, limit time.Duration) int {
-			if time.Since(l.since) >= limit {
-				return -1
-			}
-			return 1
-		})
+		n := sort.Search(len(lines), func(i int) bool { return time.Since(lines[i].since) < idleTimeout })
 		if n < len(lines) {
 			next = min(next, idleTimeout-time.Since(lines[n].since))
 		}
