@@ -26,7 +26,7 @@ func TestReadOnlySessionsAreLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := open(t, sqlstore.Options{URL: address, MaxConns: 6})
+	db := open(t, sqlstore.Options{URL: address, MaxConns: 7})
 	alter := func(change string) {
 		t.Helper()
 		if err := server.Exec(t.Context(), "ALTER DATABASE "+strings.TrimPrefix(u.Path, "/")+" "+change); err != nil {

@@ -37,17 +37,19 @@ const (
 	maintenanceLimit = 30 * time.Second
 
 	defaultMaxConns = 20
+	// acceptGroups is how many groups of accepts PostgreSQL commits at a time: while one waits for the log, another is taken apart.
+	acceptGroups    = 2
+	postgresWriters = acceptGroups + 2
 	// minMaxConns leaves three connections beside the writers'.
-	minMaxConns     = 6
-	postgresWriters = 3
-	sqliteReaders   = 4
+	minMaxConns   = postgresWriters + 3
+	sqliteReaders = 4
 )
 
 // Options say what to open.
 type Options struct {
 	// URL is "postgres://…", "postgresql://…" or "sqlite:PATH". A missing SQLite file, and its directory, are made.
 	URL string
-	// MaxConns is the most connections to PostgreSQL; zero means 20, and it is never less than 6. SQLite ignores it.
+	// MaxConns is the most connections to PostgreSQL; zero means 20, and it is never less than 7. SQLite ignores it.
 	MaxConns int
 	// Logger gets what no caller can be told; nil: nothing is logged.
 	Logger *slog.Logger
@@ -143,7 +145,10 @@ func (db *DB) openPostgres(o Options) error {
 	db.accepts = newWriter(db, "accept")
 	db.stamps = newWriter(db, "stamp")
 	db.results = newWriter(db, "result")
-	db.writers = []*writer{db.accepts, db.stamps, db.results}
+	db.writers = []*writer{db.stamps, db.results}
+	for range acceptGroups {
+		db.writers = append(db.writers, db.accepts)
+	}
 	return nil
 }
 

@@ -45,15 +45,18 @@ type single struct {
 	done  chan error
 }
 
-// A writer commits groups, one after the other.
+// A writer commits groups: one after the other, but that where it runs in more than one goroutine a group that is full does not wait
+// for the one before it. What would not fill one waits, for it is committed at less cost with what gathers meanwhile.
 type writer struct {
 	db   *DB
 	kind string
 	wake chan struct{}
 
-	mu      sync.Mutex
-	calls   []*call
-	rows    int
+	mu    sync.Mutex
+	calls []*call
+	rows  int
+	// under is how many groups are being committed.
+	under   int
 	singles []*single
 	idle    []*single
 	closed  bool
@@ -180,7 +183,9 @@ func (w *writer) run() {
 		switch {
 		case len(group) > 0:
 			w.commitGroup(group)
+			w.committed()
 		case end:
+			w.signal() // whoever else runs it ends, too
 			return
 		case one == nil:
 			<-w.wake
@@ -195,6 +200,9 @@ func (w *writer) run() {
 func (w *writer) next() (group []*call, one *single, end bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.under > 0 && w.rows < groupRows {
+		return nil, nil, w.closed && w.rows == 0
+	}
 	rows, n := 0, 0
 	for _, c := range w.calls {
 		if n > 0 && rows+len(c.entries) > groupRows {
@@ -207,6 +215,12 @@ func (w *writer) next() (group []*call, one *single, end bool) {
 	group = append(group, w.calls[:n]...)
 	w.calls = slices.Delete(w.calls, 0, n)
 	w.rows -= rows
+	if n > 0 {
+		w.under++
+	}
+	if w.rows >= groupRows {
+		w.signal()
+	}
 	switch {
 	case len(w.singles) > 0:
 		one = w.singles[0]
@@ -216,6 +230,13 @@ func (w *writer) next() (group []*call, one *single, end bool) {
 		w.idle = slices.Delete(w.idle, 0, 1)
 	}
 	return group, one, w.closed && n == 0 && one == nil
+}
+
+// committed says that a group has ended.
+func (w *writer) committed() {
+	w.mu.Lock()
+	w.under--
+	w.mu.Unlock()
 }
 
 // commitGroup commits the calls together and answers them.

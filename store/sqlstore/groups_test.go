@@ -1,0 +1,78 @@
+package sqlstore_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+)
+
+// TestFullGroupsPass holds up a group of accepts on PostgreSQL: one that is full is committed meanwhile.
+func TestFullGroupsPass(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a PostgreSQL server")
+	}
+	t.Parallel()
+	address := storetest.StartPostgres(t)
+	db := open(t, sqlstore.Options{URL: address})
+	accept := func(drafts []store.Draft) error {
+		accepted, err := db.Accept(t.Context(), drafts)
+		for i := range accepted {
+			if accepted[i].Err != nil {
+				return accepted[i].Err
+			}
+		}
+		return err
+	}
+	full := benchDrafts(300, testNow)
+	if err := accept(full); err != nil { // which makes the lanes, too
+		t.Fatal(err)
+	}
+	other, err := sql.Open("pgx", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	blocker, err := other.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blocker.Rollback()
+	if _, err := blocker.ExecContext(t.Context(), `INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
+		VALUES ('default', 'r', 'k', '', '', 0)`); err != nil {
+		t.Fatal(err)
+	}
+
+	held := benchDrafts(1, testNow)
+	held[0].Idempotency = &store.Idempotency{Route: "r", Key: "k", Fingerprint: []byte{1}}
+	answered := make(chan error, 1)
+	go func() { answered <- accept(held) }()
+	deadline := time.Now().Add(time.Second)
+	for waiting := 0; waiting == 0; {
+		if err := other.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE application_name = 'dispatcher' AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the group with the key does not wait for it")
+		}
+		time.Sleep(time.Millisecond) // a poll with a deadline
+	}
+	if err := accept(benchDrafts(300, testNow)); err != nil {
+		t.Errorf("a full group: %v", err)
+	}
+	select {
+	case err := <-answered:
+		t.Errorf("the group that is held up was answered: %v", err)
+	default:
+	}
+	if err := blocker.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("the group that was held up: %v", err)
+	}
+}
