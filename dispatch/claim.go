@@ -54,14 +54,18 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 		claimed, err := e.claim(ctx, shard, token, g)
 		if err != nil {
 			e.slots.settle(g, nil)
-			e.wire.failed(shard)
+			e.putBackAll(sending, e.wire.failed(shard))
 			e.claimFailed(ctx, waker, err)
 			continue
 		}
 		token = newToken()
 		e.clock.observe(claimed.Now, sent)
 		e.slots.settle(g, claimed.Leases)
-		again := e.wire.claimed(shard, &claimed)
+		again, next, back := e.wire.claimed(shard, &claimed)
+		for _, r := range next {
+			e.start(sending, r)
+		}
+		e.putBackAll(sending, back)
 		e.metrics.claimed(&claimed)
 		if before := seen.seq; seen.fell(generation, claimed.Seq) {
 			e.attempts.Add(1)

@@ -78,7 +78,7 @@ func (s *settler) run(ctx context.Context) {
 	go func() {
 		defer close(done)
 		for t := range tell {
-			more := e.wire.telling(t.batch)
+			more := e.wire.tellingInTurn(t.batch)
 			heard := e.settleIndex(ctx, t.settlements)
 			e.wire.settled(t.batch)
 			if more || dueSoon(t.settlements, e.clock.now()) {

@@ -29,7 +29,8 @@ const (
 // taken off what that claim brings.
 //
 // An attempt that ends leaves a permit. It goes to one that is held back, which then begins; otherwise it is free, until a
-// claim has given it back as credit.
+// claim gives it back as credit. What the claim does not bring a lease for it leaves: nobody else can have it while more leases
+// of ours are in the index than are on the wire.
 type wire struct {
 	mu     sync.Mutex
 	lanes  map[int64]*wireLane
@@ -45,6 +46,8 @@ type wireShard struct {
 	claiming, wanting, stuck, asked bool
 	// roomy: enough slots were free to claim ahead.
 	roomy bool
+	// tellers wait for the claim under way.
+	tellers []*teller
 }
 
 // A wireLane is a lane of which this process has leases.
@@ -52,13 +55,15 @@ type wireLane struct {
 	shard int
 	// on are attempts on the wire; ended, leases whose attempts have ended and of which the index was not told yet.
 	on, ended int
-	// going are leases within the concurrency that are being stamped; coming, those that were claimed ahead and are; held are those
-	// that are ready and wait for a permit.
+	// Of the leases that are being stamped, as many as going will have a permit; coming are the others. held are those that are
+	// ready and wait for one.
 	going, coming int
 	held          []ready
 	// free are the permits that nobody took since the last claim began; said, the credit that it was given; told, the leases whose
 	// end the index may have heard of since then.
 	free, said, told int
+	// given are the permits that were free when the claim under way began; backed, the leases that were not on the wire then.
+	given, backed int
 	// stopped are the results by which the lane is not to be sent to at present and of which the index does not know yet: until
 	// then it would give out what is credit.
 	stopped int
@@ -106,8 +111,13 @@ func (w *wire) allowances(shard int, roomy bool) []schedule.Allowance {
 		if n.shard != shard {
 			continue
 		}
+		n.given, n.backed = n.free, n.ended+n.waiting()
 		n.free, n.said, n.told = 0, 0, 0
-		if n.stopped > 0 || !s.wanting || !s.stuck && n.leases() < schedule.StartConcurrency {
+		if n.stopped > 0 {
+			n.given = 0
+			continue
+		}
+		if !s.wanting || !s.stuck && n.leases() < schedule.StartConcurrency {
 			// An allowance costs the index as much as an item. While nothing waits none is needed; while there is more to claim
 			// elsewhere, a lane that has less than any has at first is no reason for one.
 			continue
@@ -122,20 +132,27 @@ func (w *wire) allowances(shard int, roomy bool) []schedule.Allowance {
 }
 
 // claimed ends a claim that brought leases. It marks as ahead those that may be beyond the concurrency after all, because their
-// credit may have been told to the index before the claim was executed. It says whether to claim again: what ended meanwhile
-// had nobody to ask.
-func (w *wire) claimed(shard int, c *schedule.Claimed) (again bool) {
+// credit may have been told to the index before the claim was executed, and those whose permit one that is held back gets at once.
+// It says whether to claim again: what ended meanwhile had nobody to ask. It returns those that begin now, and those that are to
+// be put back.
+func (w *wire) claimed(shard int, c *schedule.Claimed) (again bool, next, back []ready) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &w.shards[shard]
 	leases, before := c.Leases, s.wanting
 	s.claiming, s.wanting, s.stuck = false, c.More || c.Waiting, c.Waiting && !c.More
+	defer w.tell(shard)
 	for i := range leases {
 		l := &leases[i]
 		n := w.lane(l.Lane, shard)
+		if !l.Ahead {
+			n.given--
+			n.backed--
+		}
 		if excess := min(n.told, n.said); !l.Ahead && excess > 0 {
 			l.Ahead = true
 			n.told, n.said = n.told-1, n.said-1
+			n.backed-- // it was told
 		}
 		if l.Ahead {
 			n.coming++
@@ -144,25 +161,73 @@ func (w *wire) claimed(shard int, c *schedule.Claimed) (again bool) {
 		}
 	}
 	for lane, n := range w.lanes {
-		if n.shard == shard {
-			// Only for what has ended since, or was not said: asking for more ahead, whatever comes of it, would never end.
-			again = again || s.wanting && (n.free > 0 && n.free >= n.on || !before && n.ended > 0)
-			w.forget(lane, n)
+		if n.shard != shard {
+			continue
 		}
+		// Only for what has ended since, or was not said: asking for more ahead, whatever comes of it, would never end.
+		again = again || s.wanting && (n.free > 0 && n.free >= n.on || !before && n.ended > 0)
+		n.free += max(0, min(n.given, n.backed-n.told, n.waiting()-n.free))
+		for len(n.held) > 0 && n.stopped == 0 && n.take() {
+			next = append(next, n.release())
+		}
+		back = append(back, w.unclaimed(lane, n)...)
 	}
-	return again
+	return again, next, back
 }
 
-// failed ends a claim whose leases, if there are any, nobody knows of.
-func (w *wire) failed(shard int) {
+// take takes a permit for one that is held back, if there is one: rather than wait for a lease that is being stamped it is used at
+// once, and that lease waits for another.
+func (n *wireLane) take() bool {
+	switch {
+	case n.going > 0:
+		n.going--
+		n.coming++
+	case n.free > 0:
+		n.free--
+	default:
+		return false
+	}
+	return true
+}
+
+// release takes the first that is held back to the wire.
+func (n *wireLane) release() ready {
+	r := n.held[0]
+	n.held[0] = ready{}
+	n.held = n.held[1:]
+	n.on++
+	return r
+}
+
+// unclaimed ends what a claim was for a lane. It returns what is held back and is to be put back, because nobody is left whose end
+// could let it begin.
+func (w *wire) unclaimed(lane int64, n *wireLane) (back []ready) {
+	n.given, n.backed = 0, 0
+	if w.alone(n) {
+		back, n.held = n.held, nil
+		w.unmade(n, back)
+	}
+	w.forget(lane, n)
+	return back
+}
+
+// alone says that nothing of the lane is on the wire, or on its way there, that could leave a permit, nor a claim that may bring one.
+func (w *wire) alone(n *wireLane) bool {
+	return n.on == 0 && n.going == 0 && !w.shards[n.shard].claiming
+}
+
+// failed ends a claim whose leases, if there are any, nobody knows of. It returns those that are to be put back.
+func (w *wire) failed(shard int) (back []ready) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.shards[shard].claiming = false
+	defer w.tell(shard)
 	for lane, n := range w.lanes {
 		if n.shard == shard {
-			w.forget(lane, n)
+			back = append(back, w.unclaimed(lane, n)...)
 		}
 	}
+	return back
 }
 
 func (w *wire) lane(lane int64, shard int) *wireLane {
@@ -180,13 +245,13 @@ func (w *wire) dropped(l *schedule.Lease) (back []ready) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.lanes[l.Lane]
-	if l.Ahead {
+	if n.coming > 0 {
 		n.coming--
 		w.recall(n)
 	} else {
 		n.going--
 	}
-	if n.on == 0 && n.going == 0 {
+	if w.alone(n) {
 		back, n.held = n.held, nil
 		w.unmade(n, back)
 	}
@@ -200,9 +265,9 @@ type turn int
 const (
 	// begins: it may be made now.
 	begins turn = iota
-	// held until another one's end returns it.
+	// held until another one's end, or a claim, returns it.
 	held
-	// goesBack: there is no permit for it, and nobody whose end could leave one.
+	// goesBack: there is no permit for it, nobody whose end could leave one, and no claim that could bring one.
 	goesBack
 )
 
@@ -212,20 +277,22 @@ func (w *wire) begin(r *ready, forced bool) turn {
 	defer w.mu.Unlock()
 	r.epoch = w.epoch
 	n := w.lanes[r.l.Lane]
-	if r.l.Ahead {
-		n.coming--
-	} else {
+	// Whose lease it is does not matter: the first that is stamped takes the first permit.
+	permit := n.going > 0
+	if permit {
 		n.going--
+	} else {
+		n.coming--
 	}
 	switch {
 	case forced:
 	case n.stopped > 0:
 		w.unmade(n, []ready{*r})
 		return goesBack
-	case !r.l.Ahead:
+	case permit:
 	case n.free > 0:
 		n.free--
-	case n.on == 0 && n.going == 0:
+	case w.alone(n):
 		w.unmade(n, []ready{*r})
 		return goesBack
 	default:
@@ -265,13 +332,11 @@ func (w *wire) end(r *ended, took time.Duration) (next *ready, back []ready, wak
 	switch {
 	case stops(r):
 		n.stopped++
+		n.given = 0 // the lane may have room for less from now on
 		back, n.held = n.held, nil
 		w.unmade(n, back)
 	case len(n.held) > 0:
-		r := n.held[0]
-		n.held[0] = ready{}
-		n.held = n.held[1:]
-		n.on++
+		r := n.release()
 		next = &r
 	default:
 		n.free++
@@ -299,25 +364,6 @@ func (w *wire) recall(n *wireLane) {
 		n.told++
 		n.free = max(n.free-1, 0)
 	}
-}
-
-// telling says that the index is about to be told of ended leases, or that it never will be. It says whether that may let a lane
-// give more than its credit has.
-func (w *wire) telling(batch []ended) (more bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := range batch {
-		b := &batch[i]
-		n := w.lanes[b.lease.Lane]
-		if n == nil || b.epoch != w.epoch {
-			continue
-		}
-		n.ended--
-		w.recall(n)
-		more = more || w.shards[n.shard].wanting && n.waiting() == 0
-		w.forget(b.lease.Lane, n)
-	}
-	return more
 }
 
 // settled says that the index was told of results, or will not be: what they say of their lanes is known.
@@ -349,6 +395,6 @@ func (w *wire) reset() {
 	defer w.mu.Unlock()
 	w.epoch++
 	for _, n := range w.lanes {
-		n.ended, n.free, n.said, n.told = 0, 0, 0, 0
+		n.ended, n.free, n.said, n.told, n.given, n.backed = 0, 0, 0, 0, 0, 0
 	}
 }

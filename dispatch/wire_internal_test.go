@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -34,6 +35,7 @@ type wireSide struct {
 	ended   []ended
 	told    []ended
 	done    int
+	lost    []schedule.Lease // of claims whose replies were lost
 }
 
 func (s *wireSide) onWire() map[int64]int {
@@ -61,8 +63,17 @@ func (s *wireSide) step(kind string, some func(n int) int, drop bool) (bool, err
 			return false, err
 		}
 		s.reply = &c
+	case kind == "reply" && s.asked && drop:
+		// The claim fails, whether it was executed or not: its leases wait for their end.
+		if s.reply != nil {
+			s.lost = append(s.lost, s.reply.Leases...)
+		}
+		s.giveUp(s.w.failed(0))
+		s.asked, s.reply = false, nil
 	case kind == "reply" && s.reply != nil:
-		s.w.claimed(0, s.reply)
+		_, next, back := s.w.claimed(0, s.reply)
+		s.running = append(s.running, next...)
+		s.giveUp(back)
 		s.claimed = append(s.claimed, s.reply.Leases...)
 		s.asked, s.reply = false, nil
 	case kind == "stamp" && len(s.claimed) > 0:
@@ -193,6 +204,12 @@ func TestWireKeepsConcurrency(t *testing.T) {
 				rt.Fatalf("after %d rounds %+v are left", round, left)
 			}
 			for _, s := range sides {
+				for i := range s.lost { // their leases end
+					if err := s.settle([]ended{{lease: &s.lost[i]}}, schedule.Divert); err != nil {
+						rt.Fatal(err)
+					}
+				}
+				s.lost = nil
 				for _, kind := range wireSteps {
 					for take(s, kind, func(int) int { return 0 }, false) && kind != "ask" {
 					}
@@ -226,4 +243,142 @@ func TestWireSendsATrickleAtOnce(t *testing.T) {
 	if got := w.begin(&second, false); got != begins {
 		t.Fatalf("the second: %v, want it to begin", got)
 	}
+}
+
+// A wireCourse takes a wire through claims whose stamps, attempts and results a test ends when it likes.
+type wireCourse struct {
+	t *testing.T
+	w *wire
+	n int
+}
+
+// claim begins a claim and ends it with so many leases within the lane's concurrency and ahead of it, and more to come.
+func (c *wireCourse) claim(within, ahead int) (stamping, next, back []ready) {
+	c.w.allowances(0, true)
+	return c.claimed(within, ahead)
+}
+
+func (c *wireCourse) claimed(within, ahead int) (stamping, next, back []ready) {
+	claimed := schedule.Claimed{More: true}
+	for i := range within + ahead {
+		c.n++
+		claimed.Leases = append(claimed.Leases, schedule.Lease{Item: schedule.Item{ID: fmt.Sprint(c.n), Lane: 1}, Ahead: i >= within})
+	}
+	_, next, back = c.w.claimed(0, &claimed)
+	for i := range claimed.Leases {
+		stamping = append(stamping, ready{w: &store.Stamped{}, l: &claimed.Leases[i]})
+	}
+	return stamping, next, back
+}
+
+// begin has stamped ones begin, each of which must become that.
+func (c *wireCourse) begin(stamped []ready, want turn) {
+	c.t.Helper()
+	for i := range stamped {
+		if got := c.w.begin(&stamped[i], false); got != want {
+			c.t.Fatalf("%s of %d that were stamped: %v, want %v", stamped[i].l.ID, len(stamped), got, want)
+		}
+	}
+}
+
+// end ends attempts and returns them, and those that begin in their places.
+func (c *wireCourse) end(running []ready) (over []ended, next []ready) {
+	for _, r := range running {
+		over = append(over, ended{lease: r.l, epoch: r.epoch})
+		n, _, _ := c.w.end(&over[len(over)-1], time.Millisecond)
+		if n != nil {
+			next = append(next, *n)
+		}
+	}
+	return over, next
+}
+
+// What is stamped while a claim is under way that was given all permits is not put back: the claim brings permits, or leaves them.
+func TestWireKeepsWhatAClaimMayServe(t *testing.T) {
+	c := &wireCourse{t: t, w: newWire(1)}
+	running, _, _ := c.claim(8, 0)
+	c.begin(running, begins)
+	ahead, _, _ := c.claim(0, 16)
+	c.end(running)
+	c.w.allowances(0, true)
+	c.begin(ahead, held)
+	_, next, back := c.claimed(0, 0)
+	if len(next) != 8 || len(back) != 0 {
+		t.Fatalf("the claim brought nothing: %d began and %d go back, want 8 to begin", len(next), len(back))
+	}
+	_, next = c.end(next)
+	if len(next) != 8 {
+		t.Errorf("%d began in the places of 8, want 8", len(next))
+	}
+}
+
+// A claim that fails, and leaves nobody whose end could let begin what is held back, puts that back.
+func TestWirePutsBackWhatAFailedClaimLeaves(t *testing.T) {
+	c := &wireCourse{t: t, w: newWire(1)}
+	running, _, _ := c.claim(8, 0)
+	c.begin(running, begins)
+	ahead, _, _ := c.claim(0, 16)
+	c.end(running)
+	c.w.allowances(0, true)
+	c.begin(ahead, held)
+	if back := c.w.failed(0); len(back) != 16 {
+		t.Errorf("%d go back, want 16", len(back))
+	}
+	if n := c.w.lanes[1]; n.ended != 24 || n.waiting() != 0 {
+		t.Errorf("%d leases have ended and %d wait, want 24 and 0", n.ended, n.waiting())
+	}
+}
+
+// Of what is being stamped the first that is ready takes the first permit, also one that came with another's lease.
+func TestWireFirstStampedBeginsFirst(t *testing.T) {
+	c := &wireCourse{t: t, w: newWire(1)}
+	running, _, _ := c.claim(4, 0)
+	c.begin(running, begins)
+	stamping, _, _ := c.claim(2, 4)
+	c.begin(stamping[2:4], begins)
+	c.begin(stamping[4:], held)
+	c.begin(stamping[:2], held)
+	// And a permit that a claim brings goes to those that are stamped already.
+	_, next, _ := c.claim(3, 0)
+	if len(next) != 3 {
+		t.Errorf("%d of 4 that were held back began with 3 more permits", len(next))
+	}
+}
+
+// The index is told of ended leases after the claim under way, so that what that brings has its permits for certain; but it is
+// told before long, whatever becomes of the claim.
+func TestWireTellsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &wireCourse{t: t, w: newWire(1)}
+		running, _, _ := c.claim(8, 0)
+		c.begin(running, begins)
+		over, _ := c.end(running)
+		c.w.allowances(0, true)
+		started := time.Now()
+		answered := make(chan time.Duration, 1)
+		go func() {
+			c.w.tellingInTurn(over)
+			answered <- time.Since(started)
+		}()
+		time.Sleep(tellPatience / 2)
+		stamping, _, _ := c.claimed(8, 0)
+		if took := <-answered; took != tellPatience/2 {
+			t.Errorf("the index was told after %s, want %s: when the claim has ended", took, tellPatience/2)
+		}
+		c.begin(stamping, begins)
+		if n := c.w.lanes[1]; n.ended != 0 {
+			t.Errorf("%d leases are still to be told of", n.ended)
+		}
+
+		over, _ = c.end(stamping)
+		c.w.allowances(0, true)
+		started = time.Now()
+		c.w.tellingInTurn(over)
+		if took := time.Since(started); took != tellPatience {
+			t.Errorf("a claim that hangs held it up for %s, want %s", took, tellPatience)
+		}
+		// Nobody knows which came first: what the claim brings may be beyond the concurrency.
+		stamping, _, _ = c.claimed(8, 0)
+		c.begin(stamping, goesBack)
+	})
 }
