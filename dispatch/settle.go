@@ -16,6 +16,9 @@ const (
 	// attempt, so waiting is nearly free and makes a commit ten times cheaper.
 	settleBatch = 128
 	settleWait  = 10 * time.Millisecond
+	// settleMost is how many are committed together when more have gathered while the last batch was committed: so many as a group of
+	// the store has rows. With no more than settleBatch a busy store would let results fall behind the stamps it is asked for meanwhile.
+	settleMost = 256
 	// settleQueue is how many results may wait; beyond it attempts keep their slots until there is room, so that memory is
 	// bounded while SQL is down.
 	settleQueue = 4096
@@ -141,13 +144,13 @@ func (s *settler) unlockAgain(ctx context.Context, batch []ended, heard bool) {
 	}
 }
 
-// gather returns the next batch: as soon as it holds settleBatch results or an urgent one, or settleWait after its first. Empty:
+// gather returns the next batch: as soon as settleBatch results have gathered, or an urgent one, or settleWait after its first. Empty:
 // ctx has ended and nothing is left.
 func (s *settler) gather(ctx context.Context) []ended {
 	var batch []ended
 	var timeout <-chan time.Time
 	for {
-		for more := true; more && len(batch) < settleBatch; {
+		for more := true; more && len(batch) < settleMost; {
 			select {
 			case r := <-s.results:
 				batch = append(batch, r)

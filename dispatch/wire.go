@@ -18,6 +18,9 @@ const (
 	// aheadWithin is how long attempts of a lane may take for any to be claimed ahead. What waits behind slow ones would have its
 	// claim grow old.
 	aheadWithin = 100 * time.Millisecond
+	// aheadBehind is with how many results that the index was not told of nothing is claimed ahead: SQL does not keep up, and what has
+	// been sent and is not recorded a crash would send again.
+	aheadBehind = 1024
 )
 
 // A wire keeps, for each lane, to the concurrency that the index grants, while more than that is leased: results wait to be
@@ -88,7 +91,7 @@ func newWire(shards int) *wire {
 
 // wanted returns how many of the lane should be leased ahead.
 func (w *wire) wanted(n *wireLane) int {
-	if n.on < aheadFrom || n.took == 0 || n.took > aheadWithin || !w.shards[n.shard].roomy {
+	if n.on < aheadFrom || n.took == 0 || n.took > aheadWithin || n.ended > aheadBehind || !w.shards[n.shard].roomy {
 		return 0
 	}
 	return min(n.on*max(2, int(aheadFor/n.took)), aheadMost)
