@@ -131,7 +131,7 @@ local function audit_ready()
     else
       if scores[i] ~= '0' then
         mend()
-        add(put.ready, 0, members[i])
+        add(put.ready, '0', members[i])
       end
       touch(lane)
     end
@@ -190,7 +190,7 @@ local function audit_waiters()
       call('ZREM', WAITERS, place)
     elseif scores[i] ~= '0' then
       mend()
-      call('ZADD', WAITERS, 0, place) -- the order is that of the text
+      call('ZADD', WAITERS, '0', place) -- the order is that of the text
     elseif joined < steady - DAY and #holders_of(lock) == 0 then
       leave(lock, id)
     end

@@ -7,7 +7,7 @@
 -- Reply: now, next, seq, more, waiting, reaped, quarantined; for each lease: id, record, health (and 3 if it is beyond the
 -- lane's concurrency), until
 -- Uses: begin records changes lanes events
-local MAX_REAP, MAX_PROMOTE, MAX_UNBLOCK, MAX_VISITS, QUANTUM, FRESH_SHARE = 100, 1000, 256, 512, 8, 3
+local MAX_REAP, MAX_PROMOTE, MAX_UNBLOCK, MAX_VISITS, QUANTUM, FRESH_SHARE = '100', '1000', '256', 512, 8, 3
 local MAX_OWNERS, OWNER_REST = 1024, 86400000
 
 if state[6] then
@@ -41,7 +41,7 @@ end
 -- reap returns expired leases to the delay set, and says how many. They come back spread over 100 ms by their ids: the
 -- leases of a process that died end together, and need not come back together.
 local function reap()
-  local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(steady), 'LIMIT', 0, MAX_REAP)
+  local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(steady), 'LIMIT', '0', MAX_REAP)
   local records = fetch('HMGET', RECORDS, ids)
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
     local _, lane, _, moved = decode_claim(claim)
@@ -80,7 +80,7 @@ local function had_none(n)
 end
 
 local function promote(by)
-  local ids = call('ZRANGEBYSCORE', DELAY, '-inf', text(by), 'LIMIT', 0, MAX_PROMOTE)
+  local ids = call('ZRANGEBYSCORE', DELAY, '-inf', text(by), 'LIMIT', '0', MAX_PROMOTE)
   local members, lanes = {}, {}
   for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
     local due, kind, lane = decode(record)
@@ -110,7 +110,7 @@ local function enlist()
   for _, n in ipairs(promoted) do
     if not (n.had_none and n.entered) then
       for _, member in ipairs(n.promoted) do
-        add(put.ready, 0, member)
+        add(put.ready, '0', member)
       end
       n.promoted = nil
     end
@@ -121,10 +121,10 @@ end
 
 -- unblock looks at lanes whose hold or pause has ended.
 local function unblock()
-  for _, lane in ipairs(call('ZRANGEBYSCORE', BLOCKED, '-inf', text(now), 'LIMIT', 0, MAX_UNBLOCK)) do
+  for _, lane in ipairs(call('ZRANGEBYSCORE', BLOCKED, '-inf', text(now), 'LIMIT', '0', MAX_UNBLOCK)) do
     touch(lane).listed = true
   end
-  for _, lane in ipairs(call('ZRANGEBYSCORE', HELD, '-inf', text(steady), 'LIMIT', 0, MAX_UNBLOCK)) do
+  for _, lane in ipairs(call('ZRANGEBYSCORE', HELD, '-inf', text(steady), 'LIMIT', '0', MAX_UNBLOCK)) do
     touch(lane).listed = true
   end
 end
@@ -168,8 +168,11 @@ end
 
 local function peek_stream(health)
   local s = streams[health]
-  if s.at > #s.lanes and not s.over then
-    s.lanes = call('ZRANGE', homes[health], s.offset, s.offset + 63, 'WITHSCORES')
+  if s.at > #s.lanes then
+    if s.over then
+      return
+    end
+    s.lanes = call('ZRANGE', homes[health], text(s.offset), text(s.offset + 63), 'WITHSCORES')
     s.at, s.offset, s.over = 1, s.offset + 64, #s.lanes < 128
     local names = {}
     for i = 1, math.min(#s.lanes, 2 * left), 2 do
@@ -177,9 +180,7 @@ local function peek_stream(health)
     end
     load(names)
   end
-  if s.at <= #s.lanes then
-    return s.lanes[s.at], tonumber(s.lanes[s.at + 1])
-  end
+  return s.lanes[s.at], tonumber(s.lanes[s.at + 1])
 end
 
 local served = {} -- lanes that gave and can give again
@@ -210,9 +211,11 @@ end
 
 -- A queue is what was read of a lane's ready items of one kind, of which the first `at` were taken. It is over when there
 -- are no more than were read.
-local function queue()
-  return {at = 0, items = {}, over = false}
+local function queue(items, over)
+  return {at = 0, items = items, over = over}
 end
+
+local NONE = queue({}, true)
 
 local function short_of(q, want)
   return not q.over and #q.items - q.at < want
@@ -226,7 +229,7 @@ local function read_queue(n, q, kind, past, want)
     if #q.items > 0 then
       from, most = '(' .. q.items[#q.items], math.max(want, left + 1) - (#q.items - q.at)
     end
-    local more = call('ZRANGEBYLEX', READY, from, '(' .. n.lane .. past, 'LIMIT', 0, most)
+    local more = call('ZRANGEBYLEX', READY, from, '(' .. n.lane .. past, 'LIMIT', '0', text(most))
     for _, member in ipairs(more) do
       q.items[#q.items + 1] = member
     end
@@ -238,29 +241,33 @@ end
 -- Most lanes have few items: the first read takes both kinds at once, and is often the only one.
 local function available(n, want)
   if not n.fresh and n.promoted then
-    n.fresh, n.retry = queue(), queue()
-    n.fresh.over, n.retry.over = true, true
+    n.fresh, n.retry = queue({}, true), queue({}, true)
     table.sort(n.promoted)
     local kind = #n.lane + 1
     for _, member in ipairs(n.promoted) do
       table.insert((string.byte(member, kind) == 102 and n.fresh or n.retry).items, member)
     end
   elseif not n.fresh then
-    n.fresh, n.retry = queue(), queue()
-    local both = call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'f', '(' .. n.lane .. 's', 'LIMIT', 0, want)
-    local kind = #n.lane + 1
-    for _, member in ipairs(both) do
-      local q = string.byte(member, kind) == 102 and n.fresh or n.retry
-      q.items[#q.items + 1] = member
+    local both = call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'f', '(' .. n.lane .. 's', 'LIMIT', '0', text(want))
+    local over, kind = #both < want, #n.lane + 1
+    local retries = #both -- from there on; nearly always all are of one kind
+    while retries > 0 and string.byte(both[retries], kind) ~= 102 do
+      retries = retries - 1
     end
-    n.fresh.over = #both < want or #n.retry.items > 0
-    n.retry.over = #both < want
+    if retries == #both then
+      n.fresh, n.retry = queue(both, over), over and NONE or queue({}, false)
+    elseif retries == 0 then
+      n.fresh, n.retry = NONE, queue(both, over)
+    else
+      n.fresh, n.retry = queue({unpack(both, 1, retries)}, true), queue({unpack(both, retries + 1)}, over)
+    end
   end
   read_queue(n, n.fresh, 'f', 'g', want)
   read_queue(n, n.retry, 'r', 's', want)
   return n.fresh, n.retry
 end
 
+local HEALTHS = {[0] = '0', '1', '2'}
 local picked = {} -- members of READY, or what would be
 local givers, beyond = {}, {} -- their lanes, and 3 for those beyond a lane's concurrency
 
@@ -364,7 +371,7 @@ local function lease(untilms)
       gone[#gone + 1] = member
     end
     if is_current(member, n, id, record) then
-      n.claim = n.claim or n.health .. n.lane .. '.' .. TOKEN
+      n.claim = n.claim or HEALTHS[n.health] .. n.lane .. '.' .. TOKEN
       local e, c, l = #ends, #claims, #leases
       ends[e + 1], ends[e + 2] = ending, id
       claims[c + 1], claims[c + 2] = id, n.claim
@@ -381,12 +388,12 @@ local function lease(untilms)
     if n.promoted and n.fresh then
       for _, q in ipairs({n.fresh, n.retry}) do
         for i = q.at + 1, #q.items do
-          add(put.ready, 0, q.items[i])
+          add(put.ready, '0', q.items[i])
         end
       end
     elseif n.promoted then
       for _, member in ipairs(n.promoted) do
-        add(put.ready, 0, member)
+        add(put.ready, '0', member)
       end
     end
   end
@@ -405,9 +412,9 @@ local function remember(leases)
   end
   call('HSET', OWNERS, OWNER, TOKEN .. ' ' .. table.concat(ids))
   call('ZADD', SEEN, text(steady), OWNER)
-  local silent = call('ZRANGEBYSCORE', SEEN, '-inf', text(steady - OWNER_REST), 'LIMIT', 0, 10)
+  local silent = call('ZRANGEBYSCORE', SEEN, '-inf', text(steady - OWNER_REST), 'LIMIT', '0', '10')
   if #silent == 0 and call('ZCARD', SEEN) > MAX_OWNERS then
-    silent = call('ZRANGE', SEEN, 0, 0)
+    silent = call('ZRANGE', SEEN, '0', '0')
   end
   variadic('HDEL', OWNERS, silent)
   variadic('ZREM', SEEN, silent)

@@ -21,7 +21,7 @@ local function next_waiter(lock, skipped)
   for _, id in ipairs(skipped) do
     skip[id] = true
   end
-  for _, place in ipairs(call('ZRANGEBYLEX', WAITERS, '[' .. lock .. ':', '(' .. lock .. ';', 'LIMIT', 0, #skipped + 1)) do
+  for _, place in ipairs(call('ZRANGEBYLEX', WAITERS, '[' .. lock .. ':', '(' .. lock .. ';', 'LIMIT', '0', text(#skipped + 1))) do
     local _, id, lane = split_place(place)
     if id and not skip[id] then
       return id, lane

@@ -91,7 +91,7 @@ end
 local function commit()
   keep_clock()
   for name, n in pairs(counts) do
-    call('HINCRBY', META, name, n)
+    call('HINCRBY', META, name, text(n))
   end
-  return {now, 0, call('HINCRBY', META, 'seq', 1)}
+  return {now, 0, call('HINCRBY', META, 'seq', '1')}
 end

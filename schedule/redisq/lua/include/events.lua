@@ -5,7 +5,7 @@
 local armed = not jumped and tonumber(state[3]) or HUGE
 
 local function head(key)
-  return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or HUGE
+  return tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2]) or HUGE
 end
 
 -- upcoming returns the time of the next event, or HUGE. That an item becomes due counts so much earlier, if that is said.

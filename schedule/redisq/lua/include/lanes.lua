@@ -23,6 +23,7 @@ local function parse_lane(lane, raw)
   return {
     lane = lane, raw = raw, virtual = tonumber(v) or 0, leases = tonumber(l) or 0, pace = tonumber(c) or 0, limit = tonumber(o) or 0,
     health = health, home = health, turn = tonumber(t) or 0, hold = tonumber(u) or 0, pause = tonumber(p) or 0, version = tonumber(s) or 0,
+    touched = false, waiting = nil, fresh = nil, retry = nil, claim = nil, digits = nil, -- room for what is nearly always added
   }
 end
 
@@ -104,7 +105,7 @@ end
 
 -- waiting says whether the lane has anything ready.
 local function waiting(n)
-  return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'f', '(' .. n.lane .. 's', 'LIMIT', 0, 1) > 0
+  return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'f', '(' .. n.lane .. 's', 'LIMIT', '0', '1') > 0
 end
 
 -- place_lanes puts every touched lane where it belongs and writes its record. What was added to or removed from READY

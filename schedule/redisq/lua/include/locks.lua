@@ -83,6 +83,6 @@ local function wait(lock, id, lane)
   last = math.max(last + 1, steady * 1024)
   call('HSET', META, 'place', text(last))
   place = lock .. ':' .. string.format('%013x', last) .. ':' .. id .. lane
-  call('ZADD', WAITERS, 0, place)
+  call('ZADD', WAITERS, '0', place)
   call('HSET', WAITING, id, place)
 end
