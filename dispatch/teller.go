@@ -75,7 +75,8 @@ func (w *wire) queue(batch []ended) *teller {
 	return t
 }
 
-// tell has those go on that wait for a claim of the shard, which has ended.
+// tell has those go on that wait for a claim of the shard, which has ended. A lane that others of them wait for is not forgotten while
+// the claim of its own shard is under way, so each is done with when that ends, and once.
 func (w *wire) tell(shard int) {
 	s := &w.shards[shard]
 	for _, t := range s.tellers {

@@ -382,3 +382,33 @@ func TestWireTellsInTurn(t *testing.T) {
 		c.begin(stamping, goesBack)
 	})
 }
+
+// A teller of two shards goes on once, also when the index is forgotten between the ends of their claims.
+func TestWireTellsOfTwoShards(t *testing.T) {
+	w := newWire(2)
+	var over []ended
+	for shard := range 2 {
+		w.allowances(shard, true)
+		c := schedule.Claimed{Leases: []schedule.Lease{{Item: schedule.Item{ID: fmt.Sprint(shard), Lane: int64(shard)}}}}
+		w.claimed(shard, &c)
+		r := ready{w: &store.Stamped{}, l: &c.Leases[0]}
+		w.begin(&r, false)
+		over = append(over, ended{lease: r.l, epoch: r.epoch})
+		w.end(&over[shard], time.Millisecond)
+	}
+	for shard := range 2 {
+		w.allowances(shard, true)
+	}
+	teller := w.queue(over)
+	w.reset()
+	for shard := range 2 {
+		select {
+		case <-teller.ready:
+			t.Errorf("it went on while the claim of shard %d was under way", shard)
+		default:
+		}
+		w.claimed(shard, &schedule.Claimed{})
+	}
+	<-teller.ready
+	<-w.queue(nil).ready // nothing to tell of
+}
