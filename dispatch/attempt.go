@@ -64,13 +64,28 @@ func (e *Engine) putBackAll(ctx context.Context, back []ready) {
 	if len(back) == 0 {
 		return
 	}
-	due := e.clock.now() + putBackDelay.Milliseconds()
+	due, generation := e.clock.now()+putBackDelay.Milliseconds(), e.keeper.get().Generation
+	// Of an index that hangs it is asked once, and not for each of them: their claims must not run out meanwhile.
+	leases := make([]*schedule.Lease, len(back))
+	for i := range back {
+		leases[i] = back[i].l
+	}
+	e.unlockAll(ctx, leases)
 	for i := range back {
 		r := &back[i]
-		e.finish(ctx, ended{lease: r.l, epoch: r.epoch, putBack: "lane_stopped", result: store.Result{
+		e.settler.add(ctx, ended{lease: r.l, epoch: r.epoch, generation: generation, putBack: "lane_stopped", result: store.Result{
 			ID: r.w.ID, Fence: r.w.Fence, State: store.Scheduled, DueAt: max(due, r.w.DueAt), Diverts: 1,
 		}})
+		e.slots.release(r.l.Health)
 		e.attempts.Done()
+	}
+}
+
+// putBackAside is putBackAll for a claimer, which must not wait for results to find room, nor for an index that hangs. A drain waits
+// for what is put back as for any attempt.
+func (e *Engine) putBackAside(ctx context.Context, back []ready) {
+	if len(back) > 0 {
+		go e.putBackAll(ctx, back)
 	}
 }
 

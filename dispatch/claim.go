@@ -54,7 +54,7 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 		claimed, err := e.claim(ctx, shard, token, g)
 		if err != nil {
 			e.slots.settle(g, nil)
-			e.putBackAll(sending, e.wire.failed(shard))
+			e.putBackAside(sending, e.wire.failed(shard))
 			e.claimFailed(ctx, waker, err)
 			continue
 		}
@@ -65,7 +65,7 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 		for _, r := range next {
 			e.start(sending, r)
 		}
-		e.putBackAll(sending, back)
+		e.putBackAside(sending, back)
 		e.metrics.claimed(&claimed)
 		if before := seen.seq; seen.fell(generation, claimed.Seq) {
 			e.attempts.Add(1)

@@ -206,9 +206,13 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 			settlements, batch, err = s.record(settlements, batch, committed)
 		}
 		if err == nil {
+			stuck := s.stuck.Load()
+			if stuck {
+				s.e.wire.reset() // leases may have run out meanwhile: before anybody claims on their credit
+			}
 			s.e.trouble.sqlCommitted()
-			if s.stuck.Swap(false) {
-				s.e.wire.reset() // leases may have run out meanwhile
+			if stuck {
+				s.stuck.Store(false)
 				s.e.hintAll()
 			}
 			return settlements

@@ -65,6 +65,8 @@ type wireLane struct {
 	// free are the permits that nobody took since the last claim began; said, the credit that it was given; told, the leases whose
 	// end the index may have heard of since then.
 	free, said, told int
+	// over are the attempts on the wire that have no permit: they were made in any case.
+	over int
 	// given are the permits that were free when the claim under way began; backed, the leases that were not on the wire then.
 	given, backed int
 	// stopped are the results by which the lane is not to be sent to at present and of which the index does not know yet: until
@@ -148,7 +150,9 @@ func (w *wire) claimed(shard int, c *schedule.Claimed) (again bool, next, back [
 	for i := range leases {
 		l := &leases[i]
 		n := w.lane(l.Lane, shard)
-		if !l.Ahead {
+		if l.Ahead {
+			n.given = 0 // the index gives no more than the lane has room for before it gives any ahead
+		} else {
 			n.given--
 			n.backed--
 		}
@@ -207,10 +211,16 @@ func (n *wireLane) release() ready {
 func (w *wire) unclaimed(lane int64, n *wireLane) (back []ready) {
 	n.given, n.backed = 0, 0
 	if w.alone(n) {
-		back, n.held = n.held, nil
-		w.unmade(n, back)
+		back = w.recede(n)
 	}
 	w.forget(lane, n)
+	return back
+}
+
+// recede ends the wait of all that is held back, and returns it: it is to be put back.
+func (w *wire) recede(n *wireLane) (back []ready) {
+	back, n.held = n.held, nil
+	w.unmade(n, back)
 	return back
 }
 
@@ -255,8 +265,7 @@ func (w *wire) dropped(l *schedule.Lease) (back []ready) {
 		n.going--
 	}
 	if w.alone(n) {
-		back, n.held = n.held, nil
-		w.unmade(n, back)
+		back = w.recede(n)
 	}
 	w.forget(l.Lane, n)
 	return back
@@ -288,7 +297,11 @@ func (w *wire) begin(r *ready, forced bool) turn {
 		n.coming--
 	}
 	switch {
+	case forced && permit:
+	case forced && n.free > 0:
+		n.free--
 	case forced:
+		n.over++
 	case n.stopped > 0:
 		w.unmade(n, []ready{*r})
 		return goesBack
@@ -336,8 +349,13 @@ func (w *wire) end(r *ended, took time.Duration) (next *ready, back []ready, wak
 	case stops(r):
 		n.stopped++
 		n.given = 0 // the lane may have room for less from now on
-		back, n.held = n.held, nil
-		w.unmade(n, back)
+		n.over = max(n.over-1, 0)
+		back = w.recede(n)
+	case n.over > 0: // and so it leaves none
+		n.over--
+		if w.alone(n) {
+			back = w.recede(n)
+		}
 	case len(n.held) > 0:
 		r := n.release()
 		next = &r

@@ -46,6 +46,14 @@ func (s *wireSide) onWire() map[int64]int {
 	return n
 }
 
+// over are the attempts of a lane that were made in any case.
+func (s *wireSide) over(lane int64) int {
+	if n := s.w.lanes[lane]; n != nil {
+		return n.over
+	}
+	return 0
+}
+
 // step takes one step of that kind, if there is something to do, and says whether there was.
 func (s *wireSide) step(kind string, some func(n int) int, drop bool) (bool, error) {
 	ctx := context.Background()
@@ -85,7 +93,8 @@ func (s *wireSide) step(kind string, some func(n int) int, drop bool) (bool, err
 			return true, s.settle([]ended{{lease: &l}}, schedule.Divert)
 		}
 		r := ready{l: &l}
-		switch s.w.begin(&r, false) {
+		forced := some(10) == 9 // one that is attempted alone
+		switch s.w.begin(&r, forced) {
 		case begins:
 			s.running = append(s.running, r)
 		case goesBack:
@@ -164,7 +173,7 @@ func TestWireKeepsConcurrency(t *testing.T) {
 		check := func(what string) {
 			one, two := sides[0].onWire(), sides[1].onWire()
 			for lane := range int64(3) {
-				if n := one[lane] + two[lane]; n > wireLimit {
+				if n := one[lane] + two[lane] - sides[0].over(lane) - sides[1].over(lane); n > wireLimit {
 					rt.Fatalf("after %s %d of lane %d are on the wire: %d and %d\n%s", what, n, lane, one[lane], two[lane], strings.Join(story, "\n"))
 				}
 			}
@@ -411,4 +420,23 @@ func TestWireTellsOfTwoShards(t *testing.T) {
 	}
 	<-teller.ready
 	<-w.queue(nil).ready // nothing to tell of
+}
+
+// Whoever is made in any case, though there is no permit for it, leaves none.
+func TestWireForcedLeavesNoPermit(t *testing.T) {
+	c := &wireCourse{t: t, w: newWire(1)}
+	running, _, _ := c.claim(4, 0)
+	c.begin(running, begins)
+	stamping, _, _ := c.claim(0, 4)
+	c.begin(stamping[:3], held)
+	suspect := stamping[3]
+	if got := c.w.begin(&suspect, true); got != begins {
+		t.Fatalf("one that is made in any case: %v", got)
+	}
+	if _, next := c.end([]ready{suspect}); len(next) != 0 {
+		t.Errorf("%d began in its place", len(next))
+	}
+	if n := c.w.lanes[1]; n.on != 4 || n.free != 0 || n.over != 0 {
+		t.Errorf("on the wire %d, free %d, over %d; want 4, 0, 0", n.on, n.free, n.over)
+	}
 }

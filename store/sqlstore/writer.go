@@ -251,7 +251,6 @@ func (w *writer) commitGroup(group []*call) {
 	w.db.metrics.rows.WithLabelValues(w.kind).Observe(float64(len(entries)))
 	if err != nil {
 		w.db.metrics.errors.Inc()
-		// Whoever queued up meanwhile has waited for a database that cannot commit: it is told so now.
 		group = append(group, w.drain()...)
 	}
 	for _, c := range group {
@@ -260,10 +259,14 @@ func (w *writer) commitGroup(group []*call) {
 	}
 }
 
-// drain takes everything that waits out of the queue.
+// drain takes everything that waits out of the queue, after a group that failed: whoever queued up meanwhile has waited for a database
+// that cannot commit, and is told so now. If another group is being committed, that one will tell.
 func (w *writer) drain() []*call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.under > 1 {
+		return nil
+	}
 	calls := w.calls
 	for _, c := range calls {
 		c.taken = true
