@@ -263,3 +263,47 @@ func TestBlockedThreeTimesInARow(t *testing.T) {
 		})
 	}
 }
+
+// What was held back and is put back does not wait for an index that hangs as often as it has locks: its claims would run out, and it
+// would count as crashed.
+func TestWhatIsPutBackDoesNotWaitForAnIndexThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hanging := new(hangingIndex)
+		var arrived, good atomic.Int32
+		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+			time.Sleep(5 * time.Millisecond)
+			if arrived.Add(1) > 40 && good.Load() == 0 {
+				hanging.release.Store(true)
+				return answer(429, "", "Retry-After", "40"), nil
+			}
+			return answer(200, ""), nil
+		}, withHanging(hanging), func(o *dispatch.Options) { o.LaneConcurrency = 8 })
+		submissions := make([]dispatch.Submission, 150)
+		for i := range submissions {
+			submissions[i] = dispatch.Submission{URL: "https://shop.example/notify", Body: []byte(`{}`), LockKey: fmt.Sprint("k", i)}
+		}
+		receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, submissions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(12 * time.Second)
+		claimed, putBack := 0, 0
+		for i := range receipts {
+			c := b.get(receipts[i].Callback.ID)
+			if c.ClaimToken != "" {
+				claimed++
+			}
+			putBack += c.DivertCount
+		}
+		if claimed > 0 || putBack < 8 {
+			t.Errorf("%d are still claimed, %d were put back; want 0, and 8 or more", claimed, putBack)
+		}
+		good.Store(1)
+		hanging.release.Store(false)
+		for i := range receipts {
+			if c := b.await(receipts[i].Callback.ID, 3*time.Minute); c.State != store.Succeeded || c.CrashCount > 0 {
+				t.Errorf("%s, %d crashes", c.State, c.CrashCount)
+			}
+		}
+	})
+}
