@@ -349,7 +349,7 @@ func (w *wire) end(r *ended, took time.Duration) (next *ready, back []ready, wak
 	case stops(r):
 		n.stopped++
 		n.given = 0 // the lane may have room for less from now on
-		n.over = max(n.over-1, 0)
+		n.over = min(n.over, n.on)
 		back = w.recede(n)
 	case n.over > 0: // and so it leaves none
 		n.over--

@@ -440,3 +440,24 @@ func TestWireForcedLeavesNoPermit(t *testing.T) {
 		t.Errorf("on the wire %d, free %d, over %d; want 4, 0, 0", n.on, n.free, n.over)
 	}
 }
+
+// An attempt that stops its lane leaves no permit either: it does not do so in the place of one that was made in any case.
+func TestWireStopLeavesForcedItsOwn(t *testing.T) {
+	c := &wireCourse{t: t, w: newWire(1)}
+	running, _, _ := c.claim(2, 0)
+	c.begin(running, begins)
+	stamping, _, _ := c.claim(0, 1)
+	suspect := stamping[0]
+	if got := c.w.begin(&suspect, true); got != begins {
+		t.Fatalf("one that is made in any case: %v", got)
+	}
+	c.w.end(&ended{lease: running[0].l, epoch: running[0].epoch, hold: 1}, time.Millisecond)
+	c.end([]ready{suspect})
+	if n := c.w.lanes[1]; n.on != 1 || n.free != 0 || n.over != 0 {
+		t.Errorf("on the wire %d, free %d, over %d; want 1, 0, 0", n.on, n.free, n.over)
+	}
+	c.w.end(&ended{lease: running[1].l, epoch: running[1].epoch, hold: 1}, time.Millisecond)
+	if n := c.w.lanes[1]; n.on != 0 || n.over != 0 {
+		t.Errorf("on the wire %d, over %d; want none", n.on, n.over)
+	}
+}
