@@ -302,8 +302,9 @@ func (c *wireCourse) end(running []ready) (over []ended, next []ready) {
 	return over, next
 }
 
-// What is stamped while a claim is under way that was given all permits is not put back: the claim brings permits, or leaves them.
-func TestWireKeepsWhatAClaimMayServe(t *testing.T) {
+// heldBehindAClaim has 8 attempts end, then a claim begin, which is given their permits, and then 16 be stamped that were claimed ahead.
+func heldBehindAClaim(t *testing.T) *wireCourse {
+	t.Helper()
 	c := &wireCourse{t: t, w: newWire(1)}
 	running, _, _ := c.claim(8, 0)
 	c.begin(running, begins)
@@ -311,6 +312,12 @@ func TestWireKeepsWhatAClaimMayServe(t *testing.T) {
 	c.end(running)
 	c.w.allowances(0, true)
 	c.begin(ahead, held)
+	return c
+}
+
+// What is stamped while a claim is under way that was given all permits is not put back: the claim brings permits, or leaves them.
+func TestWireKeepsWhatAClaimMayServe(t *testing.T) {
+	c := heldBehindAClaim(t)
 	_, next, back := c.claimed(0, 0)
 	if len(next) != 8 || len(back) != 0 {
 		t.Fatalf("the claim brought nothing: %d began and %d go back, want 8 to begin", len(next), len(back))
@@ -323,13 +330,7 @@ func TestWireKeepsWhatAClaimMayServe(t *testing.T) {
 
 // A claim that fails, and leaves nobody whose end could let begin what is held back, puts that back.
 func TestWirePutsBackWhatAFailedClaimLeaves(t *testing.T) {
-	c := &wireCourse{t: t, w: newWire(1)}
-	running, _, _ := c.claim(8, 0)
-	c.begin(running, begins)
-	ahead, _, _ := c.claim(0, 16)
-	c.end(running)
-	c.w.allowances(0, true)
-	c.begin(ahead, held)
+	c := heldBehindAClaim(t)
 	if back := c.w.failed(0); len(back) != 16 {
 		t.Errorf("%d go back, want 16", len(back))
 	}
