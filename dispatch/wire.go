@@ -137,9 +137,8 @@ func (w *wire) allowances(shard int, roomy bool) []schedule.Allowance {
 }
 
 // claimed ends a claim that brought leases. It marks as ahead those that may be beyond the concurrency after all, because their
-// credit may have been told to the index before the claim was executed, and those whose permit one that is held back gets at once.
-// It says whether to claim again: what ended meanwhile had nobody to ask. It returns those that begin now, and those that are to
-// be put back.
+// credit may have been told to the index before the claim was executed. It says whether to claim again: what ended meanwhile had
+// nobody to ask. It returns those that were held back and begin now, and those that are to be put back.
 func (w *wire) claimed(shard int, c *schedule.Claimed) (again bool, next, back []ready) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

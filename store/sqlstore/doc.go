@@ -9,9 +9,10 @@
 //
 // Accepts, claim stamps and results are committed in groups: a writer takes everything that waits as soon as its last
 // commit is done, without a timer, up to 256 rows a transaction. SQLite has one writer for all three kinds,
-// PostgreSQL one for each, of which that of accepts commits a second group beside the first if it is full. A group that meets a transient error (deadlock, serialization, lost connection) is retried
-// whole; one that is refused for good is halved until the bad row stands alone. A caller that gives up leaves its
-// group alone: what it asked for may still be committed. See writer.go.
+// PostgreSQL one for each, of which that of accepts commits a second group beside the first if it is full. A group that
+// meets a transient error (deadlock, serialization, lost connection) is retried whole; one that is refused for good is
+// halved until the bad row stands alone. A caller that gives up leaves its group alone: what it asked for may still be
+// committed. See writer.go.
 //
 // # Attempting is derived
 //
