@@ -25,6 +25,9 @@ type Item struct {
 	Lock string
 	// Retry says that at least one attempt was charged before. Fresh items and retries share a lane 3 to 1.
 	Retry bool
+	// Forced says that a person wants it attempted now: it goes before what else is ready in its lane, and neither its lane's rate, nor
+	// its breaker, nor a hold keeps it; a pause, the lane's concurrency and a lock do.
+	Forced bool
 }
 
 // Ref returns what finds the item in an index.
@@ -191,10 +194,21 @@ type Signal int
 // The signals. The zero value says nothing.
 const (
 	NoSignal Signal = iota
-	// Answered: an HTTP answer came, whatever its status. It doubles the lane's concurrency up to its limit.
+	// Answered: an HTTP answer came, whatever its status. It doubles the lane's concurrency up to its limit, and closes its breaker.
 	Answered
-	// TimedOut: the attempt ran into its time-out. It halves the lane's concurrency down to 1.
+	// TimedOut: the attempt ran into its time-out. It halves the lane's concurrency down to 1, and counts towards its breaker.
 	TimedOut
+	// Unanswered: no HTTP answer came for another reason, such as a refused connection. It counts towards the lane's breaker.
+	Unanswered
+)
+
+// The breaker of a lane. It opens after BreakerAttempts attempts in a row, over at least BreakerSpan, that got no HTTP answer. Then
+// nothing of the lane is claimed but what is forced; each BreakerRest one item is, as a probe: an answer closes the breaker, and the
+// lane begins anew with a concurrency of 1; anything else keeps it open.
+const (
+	BreakerAttempts = 20
+	BreakerSpan     = 10 * time.Second
+	BreakerRest     = 15 * time.Second
 )
 
 // A Settlement ends a lease.
@@ -240,6 +254,8 @@ type Extension struct {
 type Movement struct {
 	Ref
 	Due int64
+	// Forced makes the item so (see [Item]); without it an item stays as it is.
+	Forced bool
 }
 
 // A Moved is what became of one movement.
@@ -263,9 +279,57 @@ type LaneSetting struct {
 	Lane int64
 	// Limit is the most attempts in flight; zero means the claim's LaneLimit.
 	Limit int
+	// Every is the mean time between two attempts that begin, from 1 µs on; zero: no bound. What was not used in the last 100 ms may
+	// be made up for at once, and no more.
+	Every time.Duration
 	// PausedUntil keeps the lane from being claimed until then; zero: not paused. Far in the future: until changed.
 	PausedUntil int64
 	Version     int64
+}
+
+// A BreakerState says whether a lane's breaker lets attempts pass.
+type BreakerState int
+
+// The states of a breaker. The zero value is closed.
+const (
+	BreakerClosed BreakerState = iota
+	// BreakerOpen: nothing is claimed until the next probe.
+	BreakerOpen
+	// BreakerProbing: one probe is due or under way.
+	BreakerProbing
+)
+
+// String returns the state in lower case.
+func (b BreakerState) String() string {
+	switch b {
+	case BreakerClosed:
+		return "closed"
+	case BreakerOpen:
+		return "open"
+	case BreakerProbing:
+		return "probing"
+	}
+	return "unknown"
+}
+
+// A LaneState is how a lane stands in an index. Times are in Unix milliseconds; zero: none.
+type LaneState struct {
+	Lane int64
+	// InFlight is its leases. Concurrency is how many it may have at present, Limit at most; zero: not known before the first claim.
+	InFlight, Concurrency, Limit int
+	Health                       Health
+	Every                        time.Duration
+	// PausedUntil is its pause, HeldUntil what a receiver's Retry-After asked for, NextToken when its rate lets the next attempt begin
+	// (zero: now).
+	PausedUntil, HeldUntil, NextToken int64
+	// Unanswered counts attempts in a row without an HTTP answer, up to BreakerAttempts; since UnansweredSince.
+	Unanswered      int
+	UnansweredSince int64
+	Breaker         BreakerState
+	// ProbeAt is when an open breaker lets the next probe pass.
+	ProbeAt int64
+	// Fresh and Retries are how many items are ready, each counted up to 1,000.
+	Fresh, Retries int
 }
 
 // A LockRequest asks for the lock of a leased item, or renews it with the same ID and Token and a later Until. Between Reset

@@ -22,14 +22,19 @@ type Callback struct {
 	Kind    Kind
 	// EndpointID is empty for plain URLs.
 	EndpointID string
-	URL        string
-	Method     string
-	Headers    []Header
-	Topic      string
+	// URL is where the next attempt goes, or the last one went. Follows: that is the endpoint's address, whatever it is at the attempt.
+	URL     string
+	Follows bool
+	Method  string
+	Headers []Header
+	Topic   string
 	// Ref is the business reference, searchable and not unique. LockKey keeps two callbacks from being attempted at
 	// the same time; both may be empty.
 	Ref     string
 	LockKey string
+	// Strict: among the callbacks with its LockKey that are strict too it is attempted only when all that were accepted before it are
+	// terminal.
+	Strict bool
 	// Lane is the isolation key as a caller knows it, LaneID the number that SQL gave it.
 	Lane   string
 	LaneID int64
@@ -37,7 +42,7 @@ type Callback struct {
 
 	Policy  Policy
 	Success Success
-	// Signer is a signer's name; "standard-v1" unless the caller said "none".
+	// Signer is a signer's name, or a JSON object with its options. Callbacks to an endpoint are signed as it says: theirs is empty.
 	Signer string
 
 	// State is Scheduled or terminal: see StateAt. Reason is empty while it is open.
@@ -126,9 +131,12 @@ type Policy struct {
 	StopOn []int `json:"stop_on,omitempty"`
 }
 
-// A Success is the rule that decides whether an answer counts. Only named rules exist so far.
+// A Success is the rule that decides whether an answer counts: a preset by its name, or one given whole, which a project may have
+// given a name too.
 type Success struct {
 	Name string `json:"name"`
+	// Rule is JSON, as package outbound reads it; empty: the preset of that name.
+	Rule JSONText `json:"rule,omitempty"`
 }
 
 // A Trigger says why an attempt was made.
@@ -198,6 +206,8 @@ type Attempt struct {
 	Stale bool
 	// KeyID names the secret that signed; empty: unsigned.
 	KeyID string
+	// URL is where it went, if that was not the callback's own address; it is shown masked.
+	URL string
 }
 
 // A Payload is a body apart from its callback's row.

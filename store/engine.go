@@ -8,8 +8,12 @@ package store
 type Draft struct {
 	// Callback is complete but for LaneID, which the store finds or makes from Project and Lane.
 	Callback Callback
-	// Body is the payload's bytes; nil: none. PayloadID is given by the store.
+	// Body is the payload's bytes; nil: none. PayloadID is given by the store, unless several drafts share one: then the first has the
+	// body, and all have the id.
 	Body []byte
+	// Supersede: open callbacks of the same project, topic and ref with a lower Version are canceled, and so is this one if there was
+	// a higher one before.
+	Supersede bool
 	// Idempotency is nil when the caller gave no key.
 	Idempotency *Idempotency
 }
@@ -142,10 +146,18 @@ type Lane struct {
 	ID      int64
 	Project string
 	Key     string
-	// Limit of attempts in flight; zero: the process's setting.
-	Limit       int
+	// Limit of attempts in flight; zero: the process's setting. Rate of attempts that begin; zero: no bound.
+	Limit int
+	Rate  Rate
+	// PausedUntil is when the last of its own pause, its endpoint's and its project's ends; zero: none.
 	PausedUntil int64
-	Version     int64
+	// OwnPause is its own; EndpointPause, that of the endpoint that it is the lane of, which is Forever while that is disabled or being
+	// deleted; ProjectPause, its project's.
+	OwnPause, EndpointPause, ProjectPause int64
+	PauseReason                           string
+	// EndpointID is the endpoint whose lane it is; empty: none.
+	EndpointID string
+	Version    int64
 }
 
 // IndexMeta is the one row that says what the index must be.
@@ -157,10 +169,18 @@ type IndexMeta struct {
 	Prefix string
 }
 
-// A Secret is a project's signing secret, encrypted.
+// A Secret is a signing secret of a project or of one of its endpoints, encrypted.
 type Secret struct {
-	ID         string
-	Project    string
+	ID      string
+	Project string
+	// Owner is the endpoint's bare id; empty: the project itself.
+	Owner string
+	// Use says what kind of signer it is for ("hmac" and so on: package outbound names them); empty: the project's root secret, from
+	// which those of lanes are derived.
+	Use string
+	// Label is what receivers know it by, such as a certificate's serial number; empty: its id.
+	Label string
+	// KeyID is the master key that it is encrypted with.
 	KeyID      string
 	Ciphertext []byte
 	CreatedAt  int64
