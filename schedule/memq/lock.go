@@ -171,6 +171,8 @@ func (ix *Index) inherit(k *lock) {
 // bequeath makes an adopted attempt an heir of a lock that another has.
 func (ix *Index) bequeath(k *lock, h heir) {
 	ix.leave(k, h.id)
+	// Who has run out inherits nothing, and keeps no place before those that come later.
+	k.heirs = slices.DeleteFunc(k.heirs, func(old heir) bool { return old.until <= ix.steady() })
 	for i := range k.heirs {
 		if k.heirs[i].id == h.id && k.heirs[i].token == h.token {
 			k.heirs[i].until = max(k.heirs[i].until, h.until)
