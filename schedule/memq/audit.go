@@ -88,7 +88,7 @@ func (ix *Index) heapOf(it *item) (*heap[timed], int64) {
 	case schedule.Delayed:
 		return &ix.delay, it.due
 	case schedule.Ready:
-		return it.lane.list(it.retry), it.due
+		return it.lane.list(it), it.due
 	case schedule.Leased:
 		return &ix.leases, it.until
 	case schedule.Absent:
@@ -101,10 +101,10 @@ func (ix *Index) heapOf(it *item) (*heap[timed], int64) {
 func (ix *Index) mend(it *item) {
 	ix.purge(&ix.delay, it)
 	ix.purge(&ix.leases, it)
-	for _, retry := range [2]bool{false, true} {
-		ix.ready -= ix.purge(it.lane.list(retry), it)
+	for list := range it.lane.lists {
+		ix.ready -= ix.purge(list, it)
 	}
-	it.token, it.until, it.moved = "", 0, 0
+	it.token, it.until, it.moved, it.pushed = "", 0, 0, false
 	ix.items[it.key] = it
 	l := it.lane
 	ix.postpone(it, ix.moment(it.due))
@@ -139,7 +139,7 @@ func (ix *Index) recount() int {
 		}
 		ix.refresh(l)
 		ready += l.waiting()
-		bare := l.items == 0 && l.ownLimit == 0 && l.version == 0 && !ix.stopped(l)
+		bare := l.items == 0 && l.ownLimit == 0 && l.version == 0 && !ix.keeps(l, false)
 		if bare && l.rested+laneRest <= ix.steady() {
 			delete(ix.lanes, number)
 		}

@@ -80,6 +80,7 @@ func (ix *Index) reap() int {
 		if it.moved != 0 {
 			due = min(due, it.moved)
 		}
+		it.forced = it.forced || it.pushed
 		ix.detach(it)
 		ix.postpone(it, due)
 	}
@@ -92,9 +93,9 @@ func (ix *Index) promote(by int64) {
 	for n := 0; n < maxPromote && len(ix.delay) > 0 && ix.delay[0].at <= by; n++ {
 		it := ix.delay.remove(0).it
 		it.place = uint8(schedule.Ready)
-		it.lane.list(it.retry).push(timed{it.due, it.key.hi, it})
+		it.lane.list(it).push(timed{it.due, it.key.hi, it})
 		ix.ready++
-		if it.lane.standing == idle {
+		if it.forced || it.lane.standing == idle {
 			ix.refresh(it.lane)
 		}
 	}
@@ -168,13 +169,13 @@ func (ix *Index) first(room [classes]int) *lane {
 func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	ix.virtual = max(ix.virtual, l.virtual)
 	within, beyond := ix.room(l)
-	n := min(most, within+beyond, l.waiting())
+	n := min(most, within+beyond, ix.gives(l))
 	for range n {
 		ix.ready--
 		lease(l.pop(ix.clock))
 	}
 	l.virtual += int64(n)
-	if l.waiting() > 0 && ix.hasRoom(l) {
+	if ix.gives(l) > 0 && ix.hasRoom(l) {
 		ix.runnable[l.class].set(l.pos, ranked{l.virtual, l})
 	} else {
 		ix.refresh(l)

@@ -40,7 +40,7 @@ func parseKey(id string) (k key, ok bool) {
 }
 
 // An item is the record of one id. While its place is Delayed it is in Index.delay, while it is Ready in one of its
-// lane's two lists, while it is Leased in Index.leases; pos is where in that heap.
+// lane's lists, while it is Leased in Index.leases; pos is where in that heap.
 type item struct {
 	key   key
 	id    string
@@ -57,6 +57,8 @@ type item struct {
 	place   uint8 // a schedule.Place
 	health  uint8 // the lane's when the item was claimed, a schedule.Health
 	retry   bool
+	forced  bool
+	pushed  bool // the movement that came while it was leased forces it
 }
 
 func (it *item) is(p schedule.Place) bool { return it.place == uint8(p) }
@@ -66,7 +68,7 @@ func (it *item) position() schedule.Position {
 }
 
 func (it *item) item() schedule.Item {
-	return schedule.Item{ID: it.id, Lane: it.lane.number, Due: it.due, Lock: it.lock, Retry: it.retry}
+	return schedule.Item{ID: it.id, Lane: it.lane.number, Due: it.due, Lock: it.lock, Retry: it.retry, Forced: it.forced}
 }
 
 // maxSpare is how many records of removed items are kept for reuse.

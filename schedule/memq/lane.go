@@ -19,7 +19,7 @@ const (
 	runnable
 	// blocked lanes have something ready, but are paused until a known time.
 	blocked
-	// holding lanes have something ready, but are held until a known time, which is not before a pause's end.
+	// holding lanes have something ready, nothing of it forced, but are held until a known time, which is not before a pause's end.
 	holding
 )
 
@@ -27,6 +27,7 @@ const (
 type lane struct {
 	number       int64
 	fresh, retry heap[timed]
+	flow         *flow
 	turn         int // fresh items that were taken since the last retry while both waited
 
 	inflight int // its leases
@@ -59,19 +60,14 @@ func (ix *Index) lane(number int64) *lane {
 	return l
 }
 
-// list returns the ready list for retries or for first attempts.
-func (l *lane) list(retry bool) *heap[timed] {
-	if retry {
-		return &l.retry
-	}
-	return &l.fresh
-}
-
-func (l *lane) waiting() int { return len(l.fresh) + len(l.retry) }
-
-// pop takes the lane's next ready item: the earliest of its kind, and FreshShare fresh ones for each retry while both
-// kinds wait. What is not due yet waits for what is.
+// pop takes the lane's next ready item: what is forced first, then the earliest of its kind, and FreshShare fresh ones for each
+// retry while both kinds wait. What is not due yet waits for what is.
 func (l *lane) pop(now int64) *item {
+	if f := l.flow; f != nil && len(f.forced) > 0 {
+		return f.forced.remove(0).it
+	} else if f != nil && len(f.forcedRetry) > 0 {
+		return f.forcedRetry.remove(0).it
+	}
 	list := &l.fresh
 	switch {
 	case len(l.fresh) == 0:
@@ -160,11 +156,14 @@ func (ix *Index) learn(l *lane, s schedule.Signal) {
 func (ix *Index) refresh(l *lane) {
 	want, at := idle, int64(0)
 	if l.waiting() > 0 {
-		if pause, hold := l.pausedUntil-ix.clock, l.heldUntil-ix.steady(); pause > 0 && pause >= hold {
+		pause, stop := l.pausedUntil-ix.clock, ix.stop(l)
+		forced := l.pressing() > 0
+		switch {
+		case pause > 0 && (forced || pause >= stop-ix.steady()):
 			want, at = blocked, l.pausedUntil
-		} else if hold > 0 {
-			want, at = holding, l.heldUntil
-		} else if ix.hasRoom(l) {
+		case stop > 0 && !forced:
+			want, at = holding, stop
+		case ix.hasRoom(l):
 			want = runnable
 		}
 	}
@@ -204,9 +203,6 @@ func (ix *Index) waits(s standing) *heap[ranked] {
 	}
 	return nil
 }
-
-// stopped says whether the lane is held or paused.
-func (ix *Index) stopped(l *lane) bool { return l.pausedUntil > ix.clock || l.heldUntil > ix.steady() }
 
 // unrank takes the lane out of the heap that it stands in, if any.
 func (ix *Index) unrank(l *lane) {

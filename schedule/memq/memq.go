@@ -225,12 +225,12 @@ func (ix *Index) detach(it *item) {
 	case schedule.Delayed:
 		ix.delay.remove(int(it.pos))
 	case schedule.Ready:
-		it.lane.list(it.retry).remove(int(it.pos))
+		it.lane.list(it).remove(int(it.pos))
 		ix.ready--
 		ix.refresh(it.lane)
 	case schedule.Leased:
 		ix.leases.remove(int(it.pos))
-		it.token, it.until, it.moved = "", 0, 0
+		it.token, it.until, it.moved, it.pushed = "", 0, 0, false
 		it.lane.inflight--
 		ix.refresh(it.lane)
 	case schedule.Absent:

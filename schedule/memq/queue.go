@@ -29,7 +29,7 @@ func (ix *Index) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.
 			continue
 		}
 		it := ix.put(k, s.ID, s.Lane)
-		it.lock, it.retry = s.Lock, s.Retry
+		it.lock, it.retry, it.forced = s.Lock, s.Retry, s.Forced
 		ix.postpone(it, ix.moment(s.Due))
 	}
 	ix.hint()
@@ -78,13 +78,13 @@ func (ix *Index) Move(ctx context.Context, movements []schedule.Movement) ([]sch
 	replies := make([]schedule.Moved, len(movements))
 	for i, m := range movements {
 		k, _ := parseKey(m.ID)
-		replies[i] = ix.move(ix.items[k], ix.moment(m.Due))
+		replies[i] = ix.move(ix.items[k], ix.moment(m.Due), m.Forced)
 	}
 	ix.hint()
 	return replies, nil
 }
 
-func (ix *Index) move(it *item, due int64) schedule.Moved {
+func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
 	if it == nil {
 		return schedule.MovedGone
 	}
@@ -92,12 +92,15 @@ func (ix *Index) move(it *item, due int64) schedule.Moved {
 		if it.moved == 0 || due < it.moved {
 			it.moved = due
 		}
+		it.pushed = it.pushed || forced
 		return schedule.MovedHeld
 	}
-	l := it.lane // which an item that goes beyond the watermark forgets
+	l := it.lane // which an item that goes beyond the watermark forgets, as it does whether it is forced
 	ix.detach(it)
+	it.forced = it.forced || forced
+	forced = it.forced
 	ix.postpone(it, due)
-	if ix.stopped(l) {
+	if ix.keeps(l, forced) {
 		return schedule.MovedHeld
 	}
 	return schedule.MovedIt

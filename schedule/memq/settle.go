@@ -48,7 +48,7 @@ func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
 
 // end settles an item that is leased under the settlement's token.
 func (ix *Index) end(it *item, s *schedule.Settlement) {
-	l, moved := it.lane, it.moved
+	l, moved, pushed := it.lane, it.moved, it.pushed
 	ix.learn(l, s.Signal)
 	ix.detach(it)
 	switch s.Outcome {
@@ -63,6 +63,7 @@ func (ix *Index) end(it *item, s *schedule.Settlement) {
 			it.diverts = 0
 		}
 		ix.adapt(it, &s.Item)
+		it.forced = it.forced || pushed
 		ix.postpone(it, due)
 	case schedule.Ack, schedule.Bury:
 		if moved == 0 {
@@ -71,6 +72,7 @@ func (ix *Index) end(it *item, s *schedule.Settlement) {
 		}
 		// Somebody wanted it attempted again while this attempt ran. Whether it is, SQL's stamp decides.
 		it.diverts = 0
+		it.forced = it.forced || pushed
 		ix.postpone(it, moved)
 	}
 }
@@ -102,7 +104,7 @@ func (ix *Index) overrule(k key, it *item, s *schedule.Settlement) {
 
 // adapt takes over what the settlement says of an item that is in no place.
 func (ix *Index) adapt(it *item, s *schedule.Item) {
-	it.lock, it.retry = s.Lock, s.Retry
+	it.lock, it.retry, it.forced = s.Lock, s.Retry, s.Forced
 	if it.lane.number != s.Lane {
 		it.lane.items--
 		it.lane = ix.lane(s.Lane)

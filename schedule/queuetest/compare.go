@@ -97,6 +97,7 @@ func (p *pair) item(rt *rapid.T) schedule.Item {
 	if rapid.Bool().Draw(rt, "locked") {
 		item.Lock = lockOf(ref.ID)
 	}
+	item.Forced = rapid.IntRange(0, 4).Draw(rt, "forced") == 0
 	return item
 }
 
@@ -172,7 +173,9 @@ func (p *pair) compareClaim(req schedule.ClaimRequest) {
 	got := both(p, "claim", func(f *fixture) (schedule.Claimed, error) {
 		c := f.claim(req)
 		c.Seq, c.Now = 0, 0
-		c.Next = p.round(c.Next)
+		if c.Next != 0 {
+			c.Next = max(p.round(c.Next), p.round(p.base)) // what has passed is now, whichever of such events is named
+		}
 		c.Leases = sorted(c.Leases)
 		side, ends := &untils[0], make(map[string]int64)
 		if f == p.b {
@@ -217,6 +220,7 @@ func (p *pair) settlement(rt *rapid.T, item schedule.Item, token string) schedul
 		Won:     rapid.Bool().Draw(rt, "won"),
 	}
 	s.Due, s.Retry = p.when(rt), rapid.Bool().Draw(rt, "retry")
+	s.Forced = rapid.IntRange(0, 4).Draw(rt, "forced") == 0
 	if rapid.IntRange(0, 4).Draw(rt, "hold") == 0 {
 		s.HoldUntil = p.due(rt)
 	}
@@ -255,7 +259,10 @@ func (p *pair) cancel(rt *rapid.T) {
 	})
 }
 
-func (p *pair) move(rt *rapid.T) { p.moveTo(p.ref(rt), p.when(rt)) }
+func (p *pair) move(rt *rapid.T) {
+	m := schedule.Movement{Ref: p.ref(rt), Due: p.when(rt), Forced: rapid.IntRange(0, 3).Draw(rt, "forced") == 0}
+	both(p, "move", func(f *fixture) ([]schedule.Moved, error) { return f.Index.Move(f.ctx, []schedule.Movement{m}) })
+}
 
 func (p *pair) moveTo(ref schedule.Ref, due int64) {
 	p.a.Helper()

@@ -26,7 +26,8 @@ type record struct {
 	token   string
 	until   int64
 	moved   int64
-	diverts int // -1: the index chose
+	pushed  bool // a movement of the lease forces it
+	diverts int  // -1: the index chose
 	// ripe says that a claim found it due. It stays so, wherever the clock goes.
 	ripe bool
 }
@@ -122,6 +123,7 @@ func (w *world) drawItem(rt *rapid.T) schedule.Item {
 	if rapid.Bool().Draw(rt, "locked") {
 		item.Lock = "k1"
 	}
+	item.Forced = rapid.IntRange(0, 5).Draw(rt, "forced") == 0
 	return item
 }
 
@@ -146,7 +148,13 @@ func (w *world) limitOf(p *path) int {
 
 func (w *world) concurrency(p *path) int { return min(p.pace, w.limitOf(p)) }
 
-func (p *path) blockedUntil() int64 { return max(p.paused, p.held) }
+// blockedUntil is until when the lane keeps an item back, forced or not.
+func (p *path) blockedUntil(forced bool) int64 {
+	if forced {
+		return p.paused
+	}
+	return max(p.paused, p.held)
+}
 
 func (w *world) randomEnsure(rt *rapid.T) {
 	var items []schedule.Item
@@ -197,8 +205,9 @@ func (w *world) randomCancel(rt *rapid.T) {
 
 func (w *world) randomMove(rt *rapid.T) {
 	ref, due := w.ref(rt), w.due(rt)
+	forced := rapid.IntRange(0, 3).Draw(rt, "forced") == 0
 	before := w.Now()
-	got, err := w.Index.Move(w.ctx, []schedule.Movement{{Ref: ref, Due: due}})
+	got, err := w.Index.Move(w.ctx, []schedule.Movement{{Ref: ref, Due: due, Forced: forced}})
 	w.no(err)
 	after := w.Now()
 	r := w.records[ref.ID]
@@ -215,13 +224,15 @@ func (w *world) randomMove(rt *rapid.T) {
 		if r.moved == 0 || due < r.moved {
 			r.moved = due
 		}
+		r.pushed = r.pushed || forced
 		return
 	}
+	r.Forced = r.Forced || forced
 	r.Due, r.lo, r.hi, r.ripe = due, due, due, false
 	if w.leftOut(ref, due, before) {
 		delete(w.records, ref.ID)
 	}
-	end := w.path(r.Lane).blockedUntil()
+	end := w.path(r.Lane).blockedUntil(r.Forced)
 	switch {
 	case end > after && got[0] != schedule.MovedHeld, end <= before && got[0] != schedule.MovedIt:
 		w.Fatalf("move of %s answered %d; its lane is held until %d, now is %d", ref.ID, got[0], end, after)
@@ -312,7 +323,7 @@ func (w *world) compareScan() {
 			w.Fatalf("the index has %s, %s, which should be absent", got.ID, got.Place)
 		}
 		w.expectPosition(r, schedule.Position{Place: got.Place, Due: got.Due})
-		if got.Lane != r.Lane || got.Lock != r.Lock || got.Retry != r.Retry {
+		if got.Item != r.item(got.Due) {
 			w.Fatalf("the index has %+v, want %+v", got, *r)
 		}
 		if r.leased {
@@ -341,6 +352,13 @@ func (w *world) sortedRecords() []*record {
 		return 1
 	})
 	return rs
+}
+
+// item is the record's, with a due time that the index told.
+func (r *record) item(due int64) schedule.Item {
+	item := r.Item
+	item.Due = due
+	return item
 }
 
 func (r *record) String() string {

@@ -84,6 +84,7 @@ func (w *world) checkReaped(c schedule.Claimed, by int64) {
 		}
 		n++
 		r.leased, r.token, r.until, r.ripe = false, "", 0, false
+		r.Forced, r.pushed = r.Forced || r.pushed, false
 		r.lo, r.hi = c.Now, c.Now+100
 		if r.moved != 0 {
 			r.lo, r.hi = min(r.lo, r.moved), min(r.hi, r.moved)
@@ -100,7 +101,13 @@ func (w *world) checkReaped(c schedule.Claimed, by int64) {
 	}
 }
 
-// checkOrder: within a lane and a kind the leases come in the order of due and id, and none that waits is before them.
+// alike says whether two items of a lane are of one kind, in which they come in the order of due times.
+func alike(a, b *schedule.Item) bool {
+	return a.Lane == b.Lane && a.Retry == b.Retry && a.Forced == b.Forced
+}
+
+// checkOrder: within a lane and a kind the leases come in the order of due and id, and none that waits is before them. What is forced
+// comes first.
 func (w *world) checkOrder(c schedule.Claimed, by int64) {
 	w.Helper()
 	claimed := make(map[string]bool)
@@ -109,17 +116,19 @@ func (w *world) checkOrder(c schedule.Claimed, by int64) {
 	}
 	for i, l := range c.Leases {
 		for _, m := range c.Leases[i+1:] {
-			if m.Lane == l.Lane && m.Retry == l.Retry && (m.Due < l.Due || m.Due == l.Due && m.ID < l.ID) {
+			if alike(&m.Item, &l.Item) && (m.Due < l.Due || m.Due == l.Due && m.ID < l.ID) || m.Lane == l.Lane && m.Forced && !l.Forced {
 				w.Fatalf("%s, due %d, was claimed after %s, due %d", m.ID, m.Due, l.ID, l.Due)
 			}
 		}
 		for _, r := range w.records {
-			if r.hi <= c.Now && !r.leased && !claimed[r.ID] && r.Lane == l.Lane && l.Due > c.Now {
+			if r.hi <= c.Now && !r.leased && !claimed[r.ID] && r.Lane == l.Lane && l.Due > c.Now && !l.Forced {
 				w.Fatalf("%s, due %d, was claimed at %d before %s, which is due", l.ID, l.Due, c.Now, r)
 			}
 			surely, _ := r.due(by)
-			if surely && !claimed[r.ID] && !r.leased && r.Lane == l.Lane && r.Retry == l.Retry &&
-				(r.hi < l.Due || r.hi == l.Due && r.ID < l.ID) {
+			if !surely || claimed[r.ID] || r.leased {
+				continue
+			}
+			if alike(&r.Item, &l.Item) && (r.hi < l.Due || r.hi == l.Due && r.ID < l.ID) || r.Lane == l.Lane && r.Forced && !l.Forced {
 				w.Fatalf("%s, due %d, was claimed before %s", l.ID, l.Due, r)
 			}
 		}
@@ -137,8 +146,8 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 		w.Fatalf("%s was claimed at %d with a lead of %s: %v", l.ID, c.Now, req.Lead, r)
 	}
 	p := w.path(r.Lane)
-	if p.blockedUntil() > c.Now {
-		w.Fatalf("%s was claimed at %d, but its lane is held until %d", l.ID, c.Now, p.blockedUntil())
+	if end := p.blockedUntil(r.Forced); end > c.Now {
+		w.Fatalf("%s was claimed at %d, but its lane is held until %d", l.ID, c.Now, end)
 	}
 	within, all := w.room(req, r.Lane)
 	if all <= 0 {
@@ -148,7 +157,7 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 	if l.Ahead != (within <= 0) {
 		w.Fatalf("%s says ahead %t, with room for %d and %d", l.ID, l.Ahead, within, all)
 	}
-	if l.Lane != r.Lane || l.Lock != r.Lock || l.Retry != r.Retry || l.Due < r.lo || l.Due > r.hi {
+	if l.Item != r.item(l.Due) || l.Due < r.lo || l.Due > r.hi {
 		w.Fatalf("claimed %+v of %+v", l, *r)
 	}
 	if r.diverts >= 0 && l.Diverts != r.diverts {
@@ -164,7 +173,7 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 		w.Fatalf("%s is leased under the old token %s", l.ID, l.Token)
 	}
 	r.lo, r.hi, r.Due, r.diverts = l.Due, l.Due, l.Due, l.Diverts
-	r.leased, r.token, r.until, r.moved, r.ripe = true, l.Token, l.Until, 0, false
+	r.leased, r.token, r.until, r.moved, r.pushed, r.ripe = true, l.Token, l.Until, 0, false, false
 }
 
 // checkRest: what is due and was not claimed had a reason, and More says whether there was room wanting.
@@ -178,7 +187,7 @@ func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncerta
 			continue
 		}
 		waiting, maybeWaiting = waiting || surely, true
-		if p.blockedUntil() > c.Now {
+		if p.blockedUntil(r.Forced) > c.Now {
 			continue
 		}
 		full := w.inflight(r.Lane) >= w.concurrency(p) // once the allowances are over
@@ -204,16 +213,27 @@ func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncerta
 	}
 }
 
+// presses says whether something forced may be ready in the lane: then it is runnable, or full, and the end of a hold is not awaited.
+func (w *world) presses(lane, by int64) bool {
+	for _, r := range w.records {
+		if _, maybe := r.due(by); maybe && r.Lane == lane && r.Forced && !r.leased {
+			return true
+		}
+	}
+	return false
+}
+
 // checkNext: whoever sleeps until Next never oversleeps. That an item becomes due counts half the lead earlier.
 func (w *world) checkNext(req schedule.ClaimRequest, c schedule.Claimed) {
 	w.Helper()
+	by := c.Now + req.Lead.Milliseconds()
 	for _, r := range w.sortedRecords() {
 		event := r.hi - req.Lead.Milliseconds()/2
-		surely, maybe := r.due(c.Now + req.Lead.Milliseconds())
-		switch end := w.path(r.Lane).blockedUntil(); {
+		surely, maybe := r.due(by)
+		switch end := w.path(r.Lane).blockedUntil(r.Forced); {
 		case r.leased:
 			event = r.until
-		case surely && end > c.Now:
+		case surely && end > c.Now && (r.Forced || !w.presses(r.Lane, by)):
 			event = end
 		case maybe: // it is ready, or may be
 			continue
@@ -275,6 +295,7 @@ func (w *world) randomFinish(rt *rapid.T) {
 			Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.TimedOut)).Draw(rt, "signal")),
 		}
 		s.Due, s.Retry = w.due(rt), rapid.Bool().Draw(rt, "retry")
+		s.Forced = rapid.IntRange(0, 3).Draw(rt, "forced") == 0
 		w.applySettlement(s)
 	}
 }
@@ -330,7 +351,7 @@ func (w *world) endLease(r *record, s schedule.Settlement, before int64) {
 			delete(w.records, r.ID)
 			return
 		}
-		s.Lock, s.Retry, due = r.Lock, r.Retry, moved
+		s.Lock, s.Retry, s.Forced, due = r.Lock, r.Retry, r.Forced, moved
 		r.diverts = -1
 	} else if moved != 0 {
 		due = min(due, moved)
@@ -339,9 +360,9 @@ func (w *world) endLease(r *record, s schedule.Settlement, before int64) {
 		delete(w.records, r.ID)
 		return
 	}
-	r.Lock, r.Retry = s.Lock, s.Retry
+	r.Lock, r.Retry, r.Forced = s.Lock, s.Retry, s.Forced || r.pushed
 	r.Due, r.lo, r.hi = due, due, due
-	r.leased, r.token, r.until, r.moved, r.ripe = false, "", 0, 0, false
+	r.leased, r.token, r.until, r.moved, r.pushed, r.ripe = false, "", 0, 0, false, false
 	switch {
 	case s.Outcome == schedule.Reschedule:
 		r.diverts = 0

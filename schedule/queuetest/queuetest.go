@@ -99,6 +99,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Settle", settleChecks},
 		{"Move", moveChecks},
 		{"Lane", laneChecks},
+		{"Forced", forcedChecks},
 		{"Allowance", allowanceChecks},
 		{"Fairness", fairnessChecks},
 		{"Lock", lockChecks},

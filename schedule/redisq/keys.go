@@ -13,8 +13,8 @@ import (
 var keyNames = map[string]string{
 	"META":       "meta",               // HASH: generation, seq, clock, skew, armed, virtual, limit, closed, lanes, place, counters
 	"DELAY":      "delay",              // ZSET: the delay set, id → due in Unix milliseconds
-	"READY":      "ready",              // ZSET of score 0: lane, f or r, due, id
-	"RECORDS":    "records",            // HASH: id → due, f or r, lane, diverts, lock
+	"READY":      "ready",              // ZSET of score 0: lane, kind, due, id: kind f or r, or d or e if it is forced
+	"RECORDS":    "records",            // HASH: id → due, kind, lane, diverts, lock
 	"UNPROVEN":   "runnable:unproven",  // ZSET: lane → virtual time, of lanes with something ready and room for it
 	"ANSWERING":  "runnable:answering", // likewise
 	"TIMING_OUT": "runnable:timingout", // likewise

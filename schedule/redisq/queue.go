@@ -139,7 +139,7 @@ func (ix *Index) Move(ctx context.Context, movements []schedule.Movement) ([]sch
 		shardOf: ix.byLane(func(i int) int64 { return movements[i].Lane }),
 		idOf:    func(i int) string { return movements[i].ID },
 		element: func(i int) []any {
-			return []any{movements[i].ID, moment(min(movements[i].Due, maxDue))}
+			return []any{movements[i].ID, moment(min(movements[i].Due, maxDue)), movements[i].Forced}
 		},
 		read: func(i int, r *reply) { replies[i] = moves[r.int()] },
 	})

@@ -17,6 +17,26 @@ const (
 	maxTime = 1<<53 - 1
 )
 
+// The kinds of items in records; the last two are the first two where they are forced.
+const (
+	kindFresh       = 'f'
+	kindRetry       = 'r'
+	kindForcedFresh = 'd'
+	kindForcedRetry = 'e'
+)
+
+func kindOf(it schedule.Item) byte {
+	switch {
+	case it.Forced && it.Retry:
+		return kindForcedRetry
+	case it.Forced:
+		return kindForcedFresh
+	case it.Retry:
+		return kindRetry
+	}
+	return kindFresh
+}
+
 // encodeRecord writes an item as the scripts expect it in their arguments. They add the diverts, and put their own
 // clock where the due time is zero.
 func encodeRecord(it schedule.Item) string {
@@ -25,11 +45,7 @@ func encodeRecord(it schedule.Item) string {
 	due := strconv.AppendInt(digits[:0], min(max(it.Due, 0), maxDue), 36)
 	b = append(b, "000000000"[len(due):]...)
 	b = append(b, due...)
-	if it.Retry {
-		b = append(b, 'r')
-	} else {
-		b = append(b, 'f')
-	}
+	b = append(b, kindOf(it))
 	b = strconv.AppendInt(b, it.Lane, 36)
 	if it.Lock != "" {
 		b = append(b, ':')
@@ -49,7 +65,7 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 	}
 	due, err := strconv.ParseUint(record[:dueDigits], 36, 63)
 	kind := record[dueDigits]
-	if err != nil || kind != 'f' && kind != 'r' {
+	if err != nil || strings.IndexByte("frde", kind) < 0 {
 		return refuse()
 	}
 	rest := strings.TrimLeft(record[dueDigits+1:], base36+"ABCDEFGHIJKLMNOPQRSTUVWXYZ") // as the scripts do
@@ -57,7 +73,10 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 	if err != nil || lane <= 0 {
 		return refuse()
 	}
-	it = schedule.Item{ID: id, Lane: lane, Due: int64(due), Retry: kind == 'r'}
+	it = schedule.Item{
+		ID: id, Lane: lane, Due: int64(due),
+		Retry: kind == kindRetry || kind == kindForcedRetry, Forced: kind == kindForcedFresh || kind == kindForcedRetry,
+	}
 	if count, found := strings.CutPrefix(rest, "!"); found {
 		count, lock, _ := strings.Cut(count, ":")
 		if diverts, err = strconv.Atoi(count); err != nil {

@@ -15,6 +15,7 @@ func TestRecords(t *testing.T) {
 		want := schedule.Item{
 			ID: "01K00000000000000000000001", Lane: rapid.Int64Min(1).Draw(t, "lane"), Due: rapid.Int64Range(0, maxDue).Draw(t, "due"),
 			Lock: rapid.StringMatching(`([A-Za-z0-9_-]{1,22})?`).Draw(t, "lock"), Retry: rapid.Bool().Draw(t, "retry"),
+			Forced: rapid.Bool().Draw(t, "forced"),
 		}
 		record := encodeRecord(want)
 		got, diverts, err := decodeRecord(want.ID, record)

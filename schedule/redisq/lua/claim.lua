@@ -44,7 +44,7 @@ local function reap()
   local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(steady), 'LIMIT', '0', MAX_REAP)
   local records = fetch('HMGET', RECORDS, ids)
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
-    local _, lane, _, moved = decode_claim(claim)
+    local _, lane, _, moved, pushed = decode_claim(claim)
     local id, due, _, home, rest = ids[i], decode(records[i])
     lane = lane or home
     if lane then
@@ -56,7 +56,7 @@ local function reap()
     if due then
       local spread = (string.byte(id, 25) * 32 + string.byte(id, 26)) % 101
       local at = math.min(now + spread, moved or HUGE)
-      postpone(id, at, redue(records[i], at, diverts_of(rest)))
+      postpone(id, at, redue(records[i], at, diverts_of(rest), pushed))
     else
       set_aside(id, records[i])
       add(cut.records, id)
@@ -209,6 +209,8 @@ local function lowest()
   end
 end
 
+local FRESH = 102 -- what fresh items have for a kind; less: they are forced, more: they are retries
+
 -- A queue is what was read of a lane's ready items of one kind, of which the first `at` were taken. It is over when there
 -- are no more than were read.
 local function queue(items, over)
@@ -237,21 +239,41 @@ local function read_queue(n, q, kind, past, want)
   end
 end
 
--- available returns the lane's fresh items and its retries, so many of each that `want` are left if there are that many.
--- Most lanes have few items: the first read takes both kinds at once, and is often the only one.
+-- split_forced takes what is forced from the front of what was read of a lane, and returns the rest. Over: there is no more.
+local function split_forced(n, read, over)
+  local kind, count = #n.lane + 1, 0
+  while count < #read and string.byte(read[count + 1], kind) < FRESH do
+    count = count + 1
+  end
+  n.forced = queue({unpack(read, 1, count)}, over or count < #read)
+  return {unpack(read, count + 1)}
+end
+
+-- split_promoted makes queues of what was promoted, which is all that the lane has.
+local function split_promoted(n)
+  local forced, fresh, retry, kind = {}, {}, {}, #n.lane + 1
+  table.sort(n.promoted)
+  for _, member in ipairs(n.promoted) do
+    local byte = string.byte(member, kind)
+    table.insert(byte == FRESH and fresh or byte > FRESH and retry or forced, member)
+  end
+  n.fresh, n.retry, n.forced = queue(fresh, true), queue(retry, true), #forced > 0 and queue(forced, true) or nil
+end
+
+-- available returns the lane's fresh items and its retries, so many of each that `want` are left if there are that many; and as
+-- n.forced what is forced, if anything is. Most lanes have few items: the first read takes all kinds at once, and is often the only
+-- one.
 local function available(n, want)
   if not n.fresh and n.promoted then
-    n.fresh, n.retry = queue({}, true), queue({}, true)
-    table.sort(n.promoted)
-    local kind = #n.lane + 1
-    for _, member in ipairs(n.promoted) do
-      table.insert((string.byte(member, kind) == 102 and n.fresh or n.retry).items, member)
-    end
+    split_promoted(n)
   elseif not n.fresh then
-    local both = call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'f', '(' .. n.lane .. 's', 'LIMIT', '0', text(want))
+    local both = call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'd', '(' .. n.lane .. 's', 'LIMIT', '0', text(want))
     local over, kind = #both < want, #n.lane + 1
+    if both[1] and string.byte(both[1], kind) < FRESH then
+      both = split_forced(n, both, over)
+    end
     local retries = #both -- from there on; nearly always all are of one kind
-    while retries > 0 and string.byte(both[retries], kind) ~= 102 do
+    while retries > 0 and string.byte(both[retries], kind) ~= FRESH do
       retries = retries - 1
     end
     if retries == #both then
@@ -261,6 +283,9 @@ local function available(n, want)
     else
       n.fresh, n.retry = queue({unpack(both, 1, retries)}, true), queue({unpack(both, retries + 1)}, over)
     end
+  end
+  if n.forced then
+    read_queue(n, n.forced, 'd', 'f', want)
   end
   read_queue(n, n.fresh, 'f', 'g', want)
   read_queue(n, n.retry, 'r', 's', want)
@@ -277,8 +302,20 @@ local function is_due(n, q)
   return time_of(string.sub(q.items[q.at + 1], first, first + DUE - 1)) <= now
 end
 
--- serve takes up to a quantum of the lane's items: three fresh ones for each retry while both kinds wait. What is not due yet
--- waits for what is.
+-- serve_forced takes up to so many of what is forced in the lane, and returns how many.
+local function serve_forced(n, most, within)
+  local q, taken = n.forced, 0
+  while taken < most and q.at < #q.items do
+    q.at = q.at + 1
+    local i = #picked + 1
+    picked[i], givers[i], beyond[i] = q.items[q.at], n, taken >= within and 3 or 0
+    taken = taken + 1
+  end
+  return taken
+end
+
+-- serve takes up to a quantum of the lane's items: first what is forced, then three fresh ones for each retry while both kinds wait.
+-- What is not due yet waits for what is. A lane that is stopped gives what is forced alone.
 local function serve(n)
   local within, all = room(n)
   local most = math.min(QUANTUM, share(n.health), all)
@@ -287,8 +324,9 @@ local function serve(n)
   end
   virtual = math.max(virtual, n.virtual)
   local fresh, retry = available(n, most + 1)
-  local taken = 0
-  while taken < most do
+  local taken = n.forced and serve_forced(n, most, within) or 0
+  local stopped = stop_of(n) > 0
+  while taken < most and not stopped do
     local has_fresh, has_retry = fresh.at < #fresh.items, retry.at < #retry.items
     local q = fresh
     if has_fresh and has_retry and is_due(n, fresh) ~= is_due(n, retry) then
@@ -316,11 +354,12 @@ local function serve(n)
   if n.health == 2 then
     timing_out = timing_out - taken
   end
-  n.waiting = fresh.at < #fresh.items or retry.at < #retry.items
+  local pushed = n.forced and n.forced.at < #n.forced.items
+  n.waiting = pushed or fresh.at < #fresh.items or retry.at < #retry.items
   if n.promoted and not n.waiting then
     n.waiting = nil -- place_lanes looks: a lane that a changed limit gave room may have more than was promoted
   end
-  if n.waiting and has_room(n) then
+  if n.waiting and (pushed or not stopped) and has_room(n) then
     served[#served + 1] = n
   end
 end
@@ -386,7 +425,7 @@ local function lease(untilms)
   end
   for _, n in ipairs(promoted) do
     if n.promoted and n.fresh then
-      for _, q in ipairs({n.fresh, n.retry}) do
+      for _, q in ipairs({n.fresh, n.retry, n.forced}) do
         for i = q.at + 1, #q.items do
           add(put.ready, '0', q.items[i])
         end

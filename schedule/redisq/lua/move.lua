@@ -1,32 +1,32 @@
 -- move gives items another due time. A leased one remembers it until its lease is settled or reaped.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
--- EACH: id due
--- Due in ms; 0 means now.
+-- EACH: id due forced
+-- Due in ms; 0 means now. Forced is 1, or 0: as it is.
 -- Reply: now, next, seq; for each movement: 1 moved, 2 gone, 3 held
 -- Uses: begin records changes lanes events
 call('HDEL', META, '') -- as settle does
 
-local ids, dues = column(1), column(2)
+local ids, dues, forces = column(1), column(2), column(3)
 local records = fetch('HMGET', RECORDS, ids)
 local claims = fetch('HMGET', CLAIMS, ids)
 local replies = {}
 for i, id in ipairs(ids) do
   local due, kind, lane, rest = decode(records[i])
-  local at = tonumber(dues[i])
+  local at, forced = tonumber(dues[i]), forces[i] == '1'
   at = at > 0 and at or now
   if claims[i] then
-    local health, home, token, moved = decode_claim(claims[i])
+    local health, home, token, moved, pushed = decode_claim(claims[i])
     if health then
       at = math.min(at, moved or HUGE)
-      add(put.claims, id, health .. home .. '.' .. token .. '.' .. text(at))
+      add(put.claims, id, health .. home .. '.' .. token .. ((forced or pushed) and '.0' or '.') .. text(at))
     end
     replies[i] = 3
   elseif due then
     local n = touch(lane)
     add(cut.ready, lane .. kind .. due .. id)
-    postpone(id, at, redue(records[i], at, diverts_of(rest)))
-    replies[i] = held(n) and 3 or 1
+    postpone(id, at, redue(records[i], at, diverts_of(rest), forced))
+    replies[i] = held(n, forced or FORCED[kind] == kind) and 3 or 1
   else
     if records[i] then
       set_aside(id, records[i])

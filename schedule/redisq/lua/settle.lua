@@ -14,16 +14,16 @@ local function count(name)
   counts[name] = (counts[name] or 0) + 1
 end
 
--- finish ends the lease of an item.
-local function finish(id, outcome, record, wanted, moved)
+-- finish ends the lease of an item. A movement that came meanwhile makes it due at the earlier of the two times, and forced if it said so.
+local function finish(id, outcome, record, wanted, moved, pushed)
   unlease(id)
   local _, _, _, rest = decode(record)
   if outcome == 'rescheduled' or outcome == 'diverted' then
     local due = math.min(moment(wanted), moved or HUGE)
-    postpone(id, due, redue(wanted, due, outcome == 'diverted' and diverts_of(rest) + 1 or 0))
+    postpone(id, due, redue(wanted, due, outcome == 'diverted' and diverts_of(rest) + 1 or 0, pushed))
   elseif moved and rest then
     -- Somebody wanted it attempted again while this attempt ran. Whether it is, SQL's stamp decides.
-    postpone(id, moved, redue(record, moved, 0))
+    postpone(id, moved, redue(record, moved, 0, pushed))
   else
     add(cut.records, id)
   end
@@ -54,12 +54,12 @@ local ids, tokens, outcomes, signals = column(1), column(2), column(3), column(4
 local wons, holds, wanted = column(5), column(6), column(7)
 local records = fetch('HMGET', RECORDS, ids)
 local claims = fetch('HMGET', CLAIMS, ids)
-local lanes, ours, moves = {}, {}, {} -- of the leases that end
+local lanes, ours, moves, pushes = {}, {}, {}, {} -- of the leases that end
 for i, claim in ipairs(claims) do
-  local _, lane, token, moved = decode_claim(claim)
+  local _, lane, token, moved, pushed = decode_claim(claim)
   if token and token == tokens[i] then
     lanes[#lanes + 1] = lane
-    ours[i], moves[i] = lane, moved
+    ours[i], moves[i], pushes[i] = lane, moved, pushed
   end
 end
 load(lanes)
@@ -70,7 +70,7 @@ for i, id in ipairs(ids) do
     local n = touch(ours[i])
     learn(n, signals[i])
     release(n)
-    finish(id, outcomes[i], records[i], wanted[i], moves[i])
+    finish(id, outcomes[i], records[i], wanted[i], moves[i], pushes[i])
   elseif wons[i] == '1' and not claims[i] then
     overrule(id, outcomes[i], records[i], wanted[i])
   else

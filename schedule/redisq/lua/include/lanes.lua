@@ -99,13 +99,29 @@ local function release(n)
   n.leases = math.max(n.leases - 1, 0)
 end
 
-local function held(n)
-  return n.hold > steady or n.pause > now
+-- stop_of returns until when, on the steady clock, the lane gives nothing but what is forced; zero: it gives.
+local function stop_of(n)
+  return n.hold > steady and n.hold or 0
 end
 
--- waiting says whether the lane has anything ready.
+-- held says whether the lane keeps an item back, forced or not, however much room it has.
+local function held(n, forced)
+  return n.pause > now or not forced and stop_of(n) > 0
+end
+
+-- waiting says whether the lane has anything ready, and waiting_forced, whether anything that is forced. What was promoted is not yet
+-- among READY.
 local function waiting(n)
-  return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'f', '(' .. n.lane .. 's', 'LIMIT', '0', '1') > 0
+  return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'd', '(' .. n.lane .. 's', 'LIMIT', '0', '1') > 0
+end
+
+local function waiting_forced(n)
+  for _, member in ipairs(n.promoted or {}) do
+    if string.byte(member, #n.lane + 1) < 102 then
+      return true
+    end
+  end
+  return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'd', '(' .. n.lane .. 'f', 'LIMIT', '0', '1') > 0
 end
 
 -- place_lanes puts every touched lane where it belongs and writes its record. What was added to or removed from READY
@@ -118,13 +134,15 @@ local function place_lanes()
     if n.waiting == nil then
       n.waiting = waiting(n)
     end
-    local blocked = n.waiting and held(n)
-    if blocked and n.pause - now >= n.hold - steady then
+    local stop = stop_of(n)
+    local forced = n.waiting and stop > 0 and waiting_forced(n)
+    local blocked = n.waiting and (n.pause > now or stop > 0 and not forced)
+    if blocked and (forced or n.pause - now >= stop - steady) then
       block[#block + 1] = text(n.pause)
       block[#block + 1] = n.lane
       unhold[#unhold + 1] = n.lane
     elseif blocked then
-      hold[#hold + 1] = text(n.hold)
+      hold[#hold + 1] = text(stop)
       hold[#hold + 1] = n.lane
       unblock[#unblock + 1] = n.lane
     elseif n.hold > 0 or n.pause > 0 or n.listed then

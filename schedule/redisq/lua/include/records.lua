@@ -1,12 +1,14 @@
 -- records reads and writes what the shard knows of one id. Needs begin, RECORDS, QUARANTINE.
 --
--- A record is: due in 9 digits of base 36, then f (fresh) or r (retry), the digits of the lane, "!" and the diverts if there
--- are any, ":" and the lock if there is one. With a lane of up to four digits and neither of these it is 14 bytes long, the
--- most that the server keeps in 16. Everywhere else a lane is the count of its digits (1 to d), then those, in base 36: that
--- sorts as the numbers do, and ends by itself. A member of READY is lane, f or r, due, id.
+-- A record is: due in 9 digits of base 36, then its kind, f (fresh) or r (retry), or d or e for the same two if it is forced; the
+-- digits of the lane, "!" and the diverts if there are any, ":" and the lock if there is one. With a lane of up to four digits and
+-- neither of these it is 14 bytes long, the most that the server keeps in 16. Everywhere else a lane is the count of its digits (1
+-- to d), then those, in base 36: that sorts as the numbers do, and ends by itself. A member of READY is lane, kind, due, id: what is
+-- forced comes first.
 -- A claim is: the health of the lane when it was claimed, the lane, ".", the token, and "." and the due time of a
--- movement that came while it was leased, if one did.
-local RECORD = '^(%w%w%w%w%w%w%w%w%w)([fr])(%w+)(.*)$'
+-- movement that came while it was leased, if one did, with a zero before it if that forced the item.
+local RECORD = '^(%w%w%w%w%w%w%w%w%w)([defr])(%w+)(.*)$'
+local FORCED = {f = 'd', r = 'e', d = 'd', e = 'e'} -- the kind that each becomes
 local DUE = 9 -- digits of a due time
 local LATEST = 101559956668415 -- what they hold
 local DIGITS = '0123456789abcdefghijklmnopqrstuvwxyz'
@@ -58,19 +60,22 @@ local function lock_of(rest)
   return string.match(rest or '', ':.*$') or ''
 end
 
--- redue gives an encoded record another due time and count of diverts.
-local function redue(record, due, diverts)
+-- redue gives an encoded record another due time and count of diverts, and, if it is to be so, forces the item.
+local function redue(record, due, diverts, forced)
   local _, kind, lane, rest = decode(record)
-  return digits_of(due) .. kind .. string.sub(lane, 2) .. (diverts > 0 and '!' .. diverts or '') .. lock_of(rest)
+  return digits_of(due) .. (forced and FORCED[kind] or kind) .. string.sub(lane, 2) .. (diverts > 0 and '!' .. diverts or '') .. lock_of(rest)
 end
 
--- decode_claim returns health, lane, token and movement (a number, or nil).
+-- decode_claim returns health, lane, token, movement (a number, or nil) and whether that forced the item.
 local function decode_claim(claim)
   if not claim then
     return nil
   end
   local health, lane, token, moved = string.match(claim, '^([012])([1-9a-d][0-9a-z]+)%.([%w_-]+)%.?(%d*)$')
-  return health, lane, token, tonumber(moved)
+  if not moved or moved == '' then
+    return health, lane, token
+  end
+  return health, lane, token, tonumber(moved), string.byte(moved) == 48
 end
 
 -- set_aside keeps a record that cannot be read where people find it, so that it never stops the others. Of one that is gone
