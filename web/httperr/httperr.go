@@ -22,6 +22,8 @@ import (
 var (
 	// ErrUnauthorized: no key, or a wrong one.
 	ErrUnauthorized = errors.New("the request needs a valid key: Authorization: Bearer KEY")
+	// ErrForbidden: the key is valid and may not do this. Wrap it with what it would need; the sentence is shown.
+	ErrForbidden = errors.New("the key may not do this")
 	// ErrBadJSON: the body is not JSON at all. Wrap it with what is wrong; the sentence is shown.
 	ErrBadJSON = errors.New("the body is not JSON")
 	// ErrIncomplete: the body ended, or stopped coming, before it was whole.
@@ -67,6 +69,7 @@ type row struct {
 func rows() []row {
 	return []row{
 		{err: ErrUnauthorized, status: http.StatusUnauthorized, code: "unauthorized", sentence: ErrUnauthorized.Error()},
+		{err: ErrForbidden, status: http.StatusForbidden, code: "forbidden"},
 		{err: ErrBadJSON, status: http.StatusBadRequest, code: "bad_json"},
 		{err: ErrIncomplete, status: http.StatusBadRequest, code: "incomplete_body", sentence: ErrIncomplete.Error()},
 		{err: ErrTooLarge, status: http.StatusRequestEntityTooLarge, code: "too_large"},
@@ -78,6 +81,8 @@ func rows() []row {
 		{err: store.ErrAttempting, status: http.StatusConflict, code: "attempting", sentence: "the callback is being attempted at this moment; try again when the attempt has ended"},
 		{err: store.ErrPayloadPurged, status: http.StatusConflict, code: "payload_purged", sentence: "retention has removed the payload, so there is nothing to send"},
 		{err: store.ErrTerminal, status: http.StatusConflict, code: "terminal", sentence: "the callback is terminal, and this needs one that is not"},
+		{err: store.ErrExists, status: http.StatusConflict, code: "exists", sentence: "there is one already of that id or name"},
+		{err: store.ErrEndpointDeleted, status: http.StatusConflict, code: "endpoint_deleted", sentence: "the callback's endpoint was deleted, so there is nobody to send it to"},
 		{err: store.ErrIdempotencyMismatch, status: http.StatusUnprocessableEntity, code: "idempotency_mismatch", sentence: "the idempotency key was used with a different request"},
 		{err: store.ErrIdempotencyInProgress, status: http.StatusConflict, code: "idempotency_in_progress", sentence: "a request with this idempotency key is in progress", retryAfter: 1},
 		{err: store.ErrUnavailable, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "the database cannot commit; try again later", retryAfter: 5},

@@ -23,6 +23,7 @@ func TestTable(t *testing.T) {
 		header string
 	}{
 		{httperr.ErrUnauthorized, 401, "unauthorized", "Www-Authenticate"},
+		{httperr.ErrForbidden, 403, "forbidden", ""},
 		{httperr.ErrBadJSON, 400, "bad_json", ""},
 		{httperr.ErrIncomplete, 400, "incomplete_body", ""},
 		{httperr.ErrTooLarge, 413, "too_large", "Connection"},
@@ -34,6 +35,8 @@ func TestTable(t *testing.T) {
 		{store.ErrAttempting, 409, "attempting", ""},
 		{store.ErrPayloadPurged, 409, "payload_purged", ""},
 		{store.ErrTerminal, 409, "terminal", ""},
+		{store.ErrExists, 409, "exists", ""},
+		{store.ErrEndpointDeleted, 409, "endpoint_deleted", ""},
 		{store.ErrIdempotencyMismatch, 422, "idempotency_mismatch", ""},
 		{store.ErrIdempotencyInProgress, 409, "idempotency_in_progress", "Retry-After"},
 		{store.ErrUnavailable, 503, "unavailable", "Retry-After"},
