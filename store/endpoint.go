@@ -1,5 +1,7 @@
 package store
 
+import "strings"
+
 // EndpointPrefix stands before an endpoint's ULID wherever a caller or a receiver sees it.
 const EndpointPrefix = "ep_"
 
@@ -69,6 +71,44 @@ func (e *Endpoint) Sends(now int64) bool {
 // LaneKey is the key of the endpoint's lane.
 func (e *Endpoint) LaneKey() string { return EndpointPrefix + e.ID }
 
+// Subscribes says whether an event of the topic is for the endpoint: one of its patterns is the topic itself, "*", or a part of the
+// topic up to a dot with "*" after it.
+func (e *Endpoint) Subscribes(topic string) bool {
+	for _, pattern := range e.Topics {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		if pattern == topic || pattern == "*" || open && strings.HasSuffix(prefix, ".") && strings.HasPrefix(topic, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// TopicPatterns returns every pattern that picks the topic.
+func TopicPatterns(topic string) []string {
+	patterns := []string{"*", topic}
+	for i := range len(topic) {
+		if topic[i] == '.' {
+			patterns = append(patterns, topic[:i+1]+"*")
+		}
+	}
+	return patterns
+}
+
+// An EndpointUpsert makes the endpoint with that external id, or changes the one that there is.
+type EndpointUpsert struct {
+	ExternalID string
+	// Change sets what is to be so. It is given the endpoint as it is, or an enabled one that has nothing yet but its ids and CreatedAt.
+	// Its error becomes the answer, and that endpoint stays as it was. It may be called more than once.
+	Change func(e *Endpoint) error
+}
+
+// An UpsertedEndpoint is what became of an EndpointUpsert.
+type UpsertedEndpoint struct {
+	Endpoint Endpoint
+	Created  bool
+	Err      error
+}
+
 // An EndpointFilter picks endpoints of one project. Zero fields pick all that are not deleted.
 type EndpointFilter struct {
 	// Search is a part of id, external id, name or address.
@@ -89,4 +129,14 @@ type EndpointHealth struct {
 	// SucceededAt and FailedAt are when an attempt last ended so; zero: none did. FailedFirst is when the first attempt failed after
 	// the last one that succeeded.
 	SucceededAt, FailedAt, FailedFirst int64
+}
+
+// An EndpointTurn is that an endpoint began to fail, or recovered.
+type EndpointTurn struct {
+	// Endpoint is as it is now.
+	Endpoint Endpoint
+	// Failing: it began to fail; else it recovered from having failed since FailedSince. Alerted: that had been told.
+	Failing     bool
+	FailedSince int64
+	Alerted     bool
 }

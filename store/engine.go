@@ -29,9 +29,13 @@ type Idempotency struct {
 
 // An Accepted is what became of a draft.
 type Accepted struct {
-	// Callback is the draft's, with LaneID, or the first one's when Replayed.
+	// Callback is the draft's, with LaneID, or the first one's when Replayed. If a higher version was there before, it is Canceled,
+	// Superseded.
 	Callback Callback
 	Replayed bool
+	// Superseded are open callbacks that have ended by it, as they were: they are in the index still. One that was being attempted is
+	// not among them.
+	Superseded []OpenRow
 	// Err is nil, ErrIdempotencyMismatch, or what was wrong with this row alone; the others were committed.
 	Err error
 }
@@ -60,9 +64,9 @@ type StampClaim struct {
 
 // A Stamped is a row that was claimed.
 type Stamped struct {
-	// Callback has what an attempt and its result need, and nothing else: of who sent it and why (Kind, Topic, Ref, LockKey, Labels,
-	// Version), of its past (Reason, LastStatus, the times of its making and change) and of how a cancel or a retry by hand is to end,
-	// nothing is read.
+	// Callback has what an attempt and its result need, and nothing else: of who sent it and why (Kind, Topic, Ref, LockKey unless it is
+	// Strict, Labels, Version), of its past (Reason, LastStatus, the times of its making and change) and of how a cancel or a retry by
+	// hand is to end, nothing is read. URL is where a callback that Follows its endpoint goes now.
 	Callback
 	Body []byte
 	// Lost: the claim before ended without a result; its attempt was recorded as crashed with this stamp.
@@ -81,6 +85,9 @@ type Refusal struct {
 	Retry bool
 	// Suspect: it is due and nobody has it, but too many claims in a row ended without a result. Claim it alone.
 	Suspect bool
+	// Behind: it is due and nobody has it, but an older open callback of its lock key comes first, for it is strict. Due is its own due
+	// time; when to look again is the caller's to say, who hears of the older one's end (Committed.Next, NextStrict).
+	Behind bool
 	// Corrupt: the row was claimed and cannot be decoded. It has been set aside: it is Dead, Invalid, its bytes untouched.
 	Corrupt bool
 }
@@ -117,6 +124,8 @@ type Committed struct {
 	DueAt  int64
 	// Number of the attempt row.
 	Number int
+	// Next is which callback of its lock key is next, if the row was strict and has ended, and there is one: it may be due already.
+	Next *OpenRow
 	// Err is nil, or why this result alone cannot be committed; the others were.
 	Err error
 }
@@ -127,12 +136,14 @@ type OpenRow struct {
 	Project string
 	LaneID  int64
 	LockKey string
-	DueAt   int64
-	// Retry: at least one attempt was charged.
-	Retry      bool
-	ClaimToken string
-	ClaimUntil int64
-	ExpiresAt  int64
+	// Strict: it waits for those of its LockKey that were accepted before it.
+	Strict bool
+	DueAt  int64
+	// Retry: at least one attempt was charged. Manual: a person wants the next one.
+	Retry, Manual bool
+	ClaimToken    string
+	ClaimUntil    int64
+	ExpiresAt     int64
 }
 
 // A Cursor is a place in the order of (due_at, id). The zero value is the beginning.
@@ -154,10 +165,34 @@ type Lane struct {
 	// OwnPause is its own; EndpointPause, that of the endpoint that it is the lane of, which is Forever while that is disabled or being
 	// deleted; ProjectPause, its project's.
 	OwnPause, EndpointPause, ProjectPause int64
-	PauseReason                           string
+	// PauseReason is that of the pause which ends last; of a disabled endpoint, its DisabledReason.
+	PauseReason string
 	// EndpointID is the endpoint whose lane it is; empty: none.
 	EndpointID string
 	Version    int64
+}
+
+// A LaneFilter picks lanes of one project. Zero fields pick all.
+type LaneFilter struct {
+	// Search is a part of the key. EndpointID picks the endpoint's own lane.
+	Search     string
+	EndpointID string
+	// Held picks those that are paused at Now, by whatever.
+	Held bool
+	Now  int64
+	// After continues a list: the key of the last one of the page before. Lists are in the order of keys.
+	After string
+	Limit int
+}
+
+// A LaneBacklog is a lane with what waits in it.
+type LaneBacklog struct {
+	Lane
+	// Open is how many open callbacks it has.
+	Open int64
+	// OldestDue is the earliest due time of its open callbacks; zero: it has none, or so much else is due earlier that it was not looked
+	// for any further.
+	OldestDue int64
 }
 
 // IndexMeta is the one row that says what the index must be.

@@ -20,6 +20,10 @@ var (
 	ErrPayloadPurged = errors.New("payload was purged")
 	// ErrTerminal: the callback is terminal and this change needs one that is not.
 	ErrTerminal = errors.New("callback is terminal")
+	// ErrExists: there is one of that name already.
+	ErrExists = errors.New("there is one already")
+	// ErrEndpointDeleted: the callback's endpoint was deleted, so there is nobody to send it to.
+	ErrEndpointDeleted = errors.New("the callback's endpoint was deleted")
 	// ErrUnavailable: SQL cannot commit. Nothing was accepted; try again later.
 	ErrUnavailable = errors.New("store is unavailable")
 )

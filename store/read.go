@@ -6,10 +6,12 @@ type Filter struct {
 	Kind   Kind
 	Topic  string
 	Ref    string
-	Lane   string
-	Class  Class
-	Status int
-	Labels map[string]string
+	// EndpointID is a bare ULID.
+	EndpointID string
+	Lane       string
+	Class      Class
+	Status     int
+	Labels     map[string]string
 	// MinAttempts is the least AttemptCount.
 	MinAttempts int
 	// Overdue picks scheduled ones that were due before Now and are not being attempted.

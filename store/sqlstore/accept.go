@@ -66,6 +66,7 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 		e.out = store.Accepted{Callback: e.draft.Callback}
 		e.out.Callback.Trigger = cmp.Or(e.out.Callback.Trigger, store.BySchedule)
 		e.out.Callback.State = cmp.Or(e.out.Callback.State, store.Scheduled)
+		e.out.Callback.Strict = e.draft.Callback.Strict && e.draft.Callback.LockKey != ""
 		keys[i] = laneKey{e.draft.Callback.Project, e.draft.Callback.Lane}
 	}
 	lanes, err := t.laneIDs(keys)

@@ -15,10 +15,29 @@ import (
 
 // The actions that this package writes into the audit.
 const (
-	actionCancel     = "callback.cancel"
-	actionRetry      = "callback.retry"
-	actionReschedule = "callback.reschedule"
-	actionAddSecret  = "secret.add"
+	actionCancel          = "callback.cancel"
+	actionRetry           = "callback.retry"
+	actionReschedule      = "callback.reschedule"
+	actionMend            = "callback.mend"
+	actionAddSecret       = "secret.add"
+	actionSetLane         = "lane.limits"
+	actionPauseLane       = "lane.pause"
+	actionResumeLane      = "lane.resume"
+	actionCreateProject   = "project.create"
+	actionUpdateProject   = "project.update"
+	actionPauseProject    = "project.pause"
+	actionResumeProject   = "project.resume"
+	actionPutPreset       = "preset.put"
+	actionDeletePreset    = "preset.delete"
+	actionAddKey          = "key.create"
+	actionRevokeKey       = "key.revoke"
+	actionCreateEndpoint  = "endpoint.create"
+	actionUpdateEndpoint  = "endpoint.update"
+	actionPauseEndpoint   = "endpoint.pause"
+	actionResumeEndpoint  = "endpoint.resume"
+	actionEnableEndpoint  = "endpoint.enable"
+	actionDisableEndpoint = "endpoint.disable"
+	actionDeleteEndpoint  = "endpoint.delete"
 )
 
 // An idSource makes ULIDs that rise within a process, also within one millisecond.
@@ -72,11 +91,23 @@ func (t *tx) audit(entries ...store.AuditEntry) error {
 	return nil
 }
 
-// auditOf is the entry of a change to one callback.
-func auditOf(project, action, object string, at int64, by store.Actor, detail any) (store.AuditEntry, error) {
-	text, err := encode(detail)
+// auditChange appends one entry.
+func (t *tx) auditChange(project, action, object string, at int64, by store.Actor, detail any) error {
+	entry, err := auditOf(project, action, object, at, by, detail)
 	if err != nil {
-		return store.AuditEntry{}, fmt.Errorf("encode audit detail: %w", err)
+		return err
+	}
+	return t.audit(entry)
+}
+
+// auditOf is the entry of a change to one object; detail may be nil.
+func auditOf(project, action, object string, at int64, by store.Actor, detail any) (store.AuditEntry, error) {
+	text := ""
+	if detail != nil {
+		var err error
+		if text, err = encode(detail); err != nil {
+			return store.AuditEntry{}, fmt.Errorf("encode audit detail: %w", err)
+		}
 	}
 	return store.AuditEntry{
 		Project: project, At: at, Actor: by.Name, Action: action, Object: object, Reason: by.Reason, Detail: text,

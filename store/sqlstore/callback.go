@@ -18,12 +18,14 @@ const callbackColumns = `
 	callbacks.project,
 	callbacks.kind,
 	callbacks.endpoint_id,
-	callbacks.url,
+	` + presentURL + `,
+	callbacks.follows,
 	callbacks.method,
 	callbacks.headers,
 	callbacks.topic,
 	callbacks.ref,
 	callbacks.lock_key,
+	callbacks.strict,
 	(SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane),
 	callbacks.lane,
 	callbacks.labels,
@@ -60,6 +62,14 @@ const callbackColumns = `
 	callbacks.content_type,
 	callbacks.payload_purged`
 
+// presentURL is where the next attempt goes: for an open row that follows its endpoint, where that is now. What has ended keeps the
+// address that its last stamp wrote.
+const presentURL = `CASE
+		WHEN callbacks.follows = 1 AND callbacks.state = 'scheduled'
+			THEN COALESCE((SELECT endpoints.url FROM endpoints WHERE endpoints.id = callbacks.endpoint_id), callbacks.url)
+		ELSE callbacks.url
+	END`
+
 // isOpen is the condition for rows that are found by their ids. It is written so that it does not match the condition of
 // the index over all open rows: PostgreSQL, when it knows little of a table, would rather walk that whole index than look
 // up a hundred ids.
@@ -70,6 +80,9 @@ type row struct {
 	store.Callback
 	// claimedAt is when the present claim was made; lostAt, when the claim before it was, if that ended without a result.
 	claimedAt, lostAt int64
+	// cancelAs is the reason for which it ends if its cancel was requested; empty: store.Requested. It is stored as the reason, which an
+	// open row has no other.
+	cancelAs store.Reason
 	// broken says which structured column could not be decoded; the rest is as it should be.
 	broken error
 }
@@ -81,9 +94,9 @@ func (db *DB) scanCallback(rows scanner, more ...any) (row, error) {
 	var lane sql.NullString
 	var headers, labels, policy, success string
 	var version sql.NullInt64
-	var cancelRequested, freeRetry, purged int
+	var follows, strict, cancelRequested, freeRetry, purged int
 	dest := []any{
-		&c.ID, &c.Project, &c.Kind, &c.EndpointID, &c.URL, &c.Method, &headers, &c.Topic, &c.Ref, &c.LockKey, &lane,
+		&c.ID, &c.Project, &c.Kind, &c.EndpointID, &c.URL, &follows, &c.Method, &headers, &c.Topic, &c.Ref, &c.LockKey, &strict, &lane,
 		&c.LaneID, &labels, &policy, &success, &c.Signer, &c.State, &c.Reason, &c.DueAt, &c.FirstDueAt, &c.ExpiresAt,
 		&c.AttemptCount, &c.DivertCount, &c.AttemptSeq, &c.LadderBase, &c.Trigger, &c.ResumeState, &c.ResumeReason,
 		&cancelRequested, &freeRetry, &c.LastStatus, &c.LastClass, &version, &c.CreatedAt, &c.UpdatedAt, &c.FinishedAt,
@@ -96,6 +109,10 @@ func (db *DB) scanCallback(rows scanner, more ...any) (row, error) {
 	if version.Valid {
 		c.Version = &version.Int64
 	}
+	if c.State == store.Scheduled {
+		r.cancelAs, c.Reason = c.Reason, ""
+	}
+	c.Follows, c.Strict = follows != 0, strict != 0
 	c.CancelRequested, c.FreeRetry, c.PayloadPurged = cancelRequested != 0, freeRetry != 0, purged != 0
 	r.broken = errors.Join(decode("labels", labels, &c.Labels), db.structured(c, headers, success, policy))
 	return r, nil

@@ -87,15 +87,12 @@ func (t *tx) cancel(r row, now int64, by store.Actor) (store.CanceledCallback, [
 	switch r.StateAt(now) {
 	case store.Attempting:
 		result = store.CancelTooLate
-		if _, err := t.exec(`UPDATE callbacks SET cancel_requested = 1, updated_at = $1 WHERE id = $2`, now, r.ID); err != nil {
-			return store.CanceledCallback{}, nil, fmt.Errorf("request cancel: %w", err)
+		if err := t.requestCancel([]row{r}, store.Requested, now); err != nil {
+			return store.CanceledCallback{}, nil, err
 		}
 		r.CancelRequested, r.UpdatedAt = true, now
 	case store.Scheduled:
-		if err := t.recordLostClaim(&r, now); err != nil {
-			return store.CanceledCallback{}, nil, err
-		}
-		if err := t.end(&r, store.Canceled, store.Requested, now); err != nil {
+		if err := t.end(ending{&r, store.Canceled, store.Requested, now}); err != nil {
 			return store.CanceledCallback{}, nil, err
 		}
 	default:
@@ -120,7 +117,7 @@ func (t *tx) recordLostClaim(r *row, now int64) error {
 
 // Retry makes a callback due at r.Now, marked as manual. A scheduled one makes its next step; a terminal one makes a
 // single attempt and falls back to its state if that fails (store.Once), or begins a new ladder (store.Restart). It
-// returns store.ErrNotFound, store.ErrAttempting or store.ErrPayloadPurged.
+// returns store.ErrNotFound, store.ErrAttempting, store.ErrPayloadPurged or store.ErrEndpointDeleted.
 func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error) {
 	c, err := db.mend(ctx, project, id, r.Now, func(t *tx, m *row) (store.AuditEntry, error) {
 		if m.State.Terminal() {
@@ -132,7 +129,7 @@ func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry, by s
 			if err != nil {
 				return store.AuditEntry{}, err
 			}
-			m.URL, m.Lane, m.LaneID = r.URL, r.Lane, lanes[laneKey{project, r.Lane}]
+			m.URL, m.Follows, m.Lane, m.LaneID = r.URL, false, r.Lane, lanes[laneKey{project, r.Lane}]
 		}
 		detail := map[string]any{"ladder": r.Ladder}
 		if r.URL != "" {
@@ -147,7 +144,8 @@ func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry, by s
 }
 
 // Reschedule moves a scheduled callback to due, or revives a dead one for one more attempt then. It returns
-// store.ErrNotFound, store.ErrAttempting, store.ErrTerminal (for succeeded and canceled ones) or store.ErrPayloadPurged.
+// store.ErrNotFound, store.ErrAttempting, store.ErrTerminal (for succeeded and canceled ones), store.ErrPayloadPurged or
+// store.ErrEndpointDeleted.
 func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error) {
 	c, err := db.mend(ctx, project, id, now, func(_ *tx, m *row) (store.AuditEntry, error) {
 		switch m.State {
@@ -178,7 +176,7 @@ func (r *row) revive(due int64, restart bool) {
 		r.ResumeState, r.ResumeReason = r.State, r.Reason
 	}
 	r.State, r.Reason, r.FinishedAt = store.Scheduled, "", 0
-	r.CrashCount, r.CancelRequested, r.FreeRetry = 0, false, false
+	r.CrashCount, r.CancelRequested, r.cancelAs, r.FreeRetry = 0, false, "", false
 	r.startAt(due)
 }
 
@@ -204,6 +202,9 @@ func (db *DB) mend(ctx context.Context, project, id string, now int64, change fu
 		case r.PayloadPurged:
 			return store.ErrPayloadPurged
 		}
+		if err := t.endpointIsThere(&r); err != nil {
+			return err
+		}
 		before := r.Callback
 		// A claim that ended without a result was made for the due time that the row still has, and is recorded with it.
 		if err := t.recordLostClaim(&r, now); err != nil {
@@ -214,7 +215,7 @@ func (db *DB) mend(ctx context.Context, project, id string, now int64, change fu
 		if err != nil {
 			return err
 		}
-		r.UpdatedAt = now
+		r.UpdatedAt = max(now, r.CreatedAt+1) // Never as it was accepted: see fresh.
 		t.deltas.count(&before, -1)
 		t.deltas.count(&r.Callback, 1)
 		if err := t.writeMended(&r); err != nil {
@@ -226,8 +227,28 @@ func (db *DB) mend(ctx context.Context, project, id string, now int64, change fu
 	return mended, err
 }
 
+// endpointIsThere returns store.ErrEndpointDeleted for a row whose endpoint was deleted: it would be held for ever.
+func (t *tx) endpointIsThere(r *row) error {
+	if r.EndpointID == "" {
+		return nil
+	}
+	deleted := false
+	if err := t.each(func(scanner) error { deleted = true; return nil },
+		`SELECT 1 FROM endpoints WHERE id = $1 AND deleted_at > 0`, r.EndpointID); err != nil {
+		return fmt.Errorf("look for its endpoint: %w", err)
+	}
+	if deleted {
+		return store.ErrEndpointDeleted
+	}
+	return nil
+}
+
 // writeMended writes all that a retry or a reschedule may have changed.
 func (t *tx) writeMended(r *row) error {
+	reason := r.Reason
+	if r.State == store.Scheduled {
+		reason = r.cancelAs
+	}
 	_, err := t.exec(`UPDATE callbacks SET
 			state = $1,
 			reason = $2,
@@ -247,11 +268,12 @@ func (t *tx) writeMended(r *row) error {
 			lane = $16,
 			attempt_seq = $17,
 			claim_until = $18,
-			claim_token = $19
-		WHERE id = $20`,
-		string(r.State), string(r.Reason), r.DueAt, r.FirstDueAt, r.ExpiresAt, r.FinishedAt, r.UpdatedAt, r.LadderBase,
+			claim_token = $19,
+			follows = $20
+		WHERE id = $21`,
+		string(r.State), string(reason), r.DueAt, r.FirstDueAt, r.ExpiresAt, r.FinishedAt, r.UpdatedAt, r.LadderBase,
 		string(r.Trigger), string(r.ResumeState), string(r.ResumeReason), flag(r.CancelRequested), flag(r.FreeRetry),
-		r.CrashCount, r.URL, r.LaneID, r.AttemptSeq, r.ClaimUntil, r.ClaimToken, r.ID)
+		r.CrashCount, r.URL, r.LaneID, r.AttemptSeq, r.ClaimUntil, r.ClaimToken, flag(r.Follows), r.ID)
 	if err != nil {
 		return fmt.Errorf("write callback: %w", err)
 	}

@@ -12,6 +12,8 @@ type resultEntry struct {
 	store.Result
 	now     int64
 	project string
+	// lockKey is a strict row's; else empty.
+	lockKey string
 	out     store.Committed
 }
 
@@ -58,6 +60,8 @@ const (
 			WHEN callbacks.resume_state <> '' AND (i.state = 'dead' OR i.state = 'scheduled' AND i.charge = 1) THEN 2
 			ELSE 0
 		END`
+	// cancelAs is the reason of one whose cancel was requested.
+	cancelAs = `CASE WHEN callbacks.reason = '' THEN 'requested' ELSE callbacks.reason END`
 	// goesOn: the row stays open.
 	goesOn = `(i.state = 'scheduled' AND callbacks.cancel_requested = 0 AND (callbacks.resume_state = '' OR i.charge = 0))`
 	// undecided: what was asked for by hand has still to be tried.
@@ -94,7 +98,7 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 			return err
 		}
 	}
-	return nil
+	return t.nextStrict(entries)
 }
 
 // attempt is the result's attempt, or one that says nothing.
@@ -124,7 +128,7 @@ var resultUpdate = newBulkUpdate(fields[*resultEntry]{
 	numberField("committed_at", func(e *resultEntry) int64 { return e.now }),
 }, `
 		state = CASE `+verdict+` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
-		reason = CASE `+verdict+` WHEN 1 THEN 'requested' WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
+		reason = CASE `+verdict+` WHEN 1 THEN `+cancelAs+` WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
 		due_at = CASE WHEN `+goesOn+` THEN i.due_at ELSE 0 END,
 		finished_at = CASE WHEN `+goesOn+` THEN 0 ELSE i.committed_at END,
 		updated_at = i.committed_at,
@@ -143,7 +147,7 @@ var resultUpdate = newBulkUpdate(fields[*resultEntry]{
 		claim_token = ''`,
 	`callbacks.fence = i.fence AND callbacks.claim_token <> '' AND `+isOpen,
 	`callbacks.id, callbacks.project, callbacks.lane, callbacks.state, callbacks.reason, callbacks.due_at, callbacks.attempt_count,
-		callbacks.ladder_base, callbacks.attempt_seq`)
+		callbacks.ladder_base, callbacks.attempt_seq, CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END`)
 
 // plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known.
 func (e *resultEntry) plain() bool {
@@ -210,7 +214,7 @@ func (t *tx) plainResults(entries []*resultEntry) ([]*resultEntry, error) {
 		s := &e.Stamped.Callback
 		t.won(e, &store.Callback{
 			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason, DueAt: e.dueAt(),
-			AttemptCount: s.AttemptCount + 1, LadderBase: s.LadderBase, AttemptSeq: s.AttemptSeq + 1,
+			AttemptCount: s.AttemptCount + 1, LadderBase: s.LadderBase, AttemptSeq: s.AttemptSeq + 1, LockKey: s.LockKey,
 		})
 	})
 	if err != nil {
@@ -228,7 +232,7 @@ func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) 
 	err = resultUpdate.run(t, entries, func(r scanner) error {
 		var c store.Callback
 		if err := r.Scan(&c.ID, &c.Project, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase,
-			&c.AttemptSeq); err != nil {
+			&c.AttemptSeq, &c.LockKey); err != nil {
 			return err
 		}
 		t.won(byID[c.ID], &c)
@@ -240,9 +244,10 @@ func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) 
 	return nil
 }
 
-// won answers a result that took effect and counts the change; c has what the counters need of the row as it is now.
+// won answers a result that took effect and counts the change; c has what the counters need of the row as it is now, and the lock key
+// if it is strict.
 func (t *tx) won(e *resultEntry, c *store.Callback) {
-	e.project = c.Project
+	e.project, e.lockKey = c.Project, c.LockKey
 	e.out = store.Committed{Won: true, State: c.State, Reason: c.Reason, DueAt: c.DueAt}
 	if e.Attempt != nil {
 		e.out.Number = c.AttemptSeq
@@ -265,8 +270,9 @@ func (t *tx) lose(e *resultEntry) error {
 	found := false
 	if err := t.each(func(rows scanner) error {
 		found = true
-		return rows.Scan(&e.project, &fence, &token, &state, &reason, &due)
-	}, `SELECT project, fence, claim_token, state, reason, due_at FROM callbacks WHERE id = $1`, e.ID); err != nil {
+		return rows.Scan(&e.project, &e.lockKey, &fence, &token, &state, &reason, &due)
+	}, `SELECT project, CASE WHEN strict = 1 THEN lock_key ELSE '' END, fence, claim_token, state, reason, due_at
+		FROM callbacks WHERE id = $1`, e.ID); err != nil {
 		return fmt.Errorf("read row of a late result: %w", err)
 	}
 	if !found {
@@ -277,6 +283,9 @@ func (t *tx) lose(e *resultEntry) error {
 		return err
 	}
 	lost := record != nil && (record.Class == store.ClassCrashed && record.Outcome == store.AttemptUnknown || record.Stale)
+	if state == store.Scheduled {
+		reason = "" // It is what it will end as if its cancel was requested.
+	}
 	again := store.Committed{Won: true, State: state, Reason: reason, DueAt: due}
 	switch {
 	case lost && e.Attempt != nil && !record.Stale:

@@ -190,14 +190,8 @@ func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) 
 		return store.Counts{}, readError("count", err)
 	}
 	defer func() { _ = stx.Rollback() }() // It has written nothing.
-	var pending deltas
-	if err := queryEach(ctx, stx, func(rows scanner) error {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return err
-		}
-		return pending.merge(text)
-	}, `SELECT deltas FROM counter_deltas ORDER BY id`); err != nil {
+	pending, err := readDeltas(ctx, stx)
+	if err != nil {
 		return store.Counts{}, readError("count", err)
 	}
 	sum := tally{
@@ -215,6 +209,19 @@ func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) 
 	}
 	sum.Lanes, err = db.nameLanes(ctx, stx, sum.lanes)
 	return sum.Counts, err
+}
+
+// readDeltas adds up what is not folded yet.
+func readDeltas(ctx context.Context, from querier) (deltas, error) {
+	var pending deltas
+	err := queryEach(ctx, from, func(rows scanner) error {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		return pending.merge(text)
+	}, `SELECT deltas FROM counter_deltas ORDER BY id`)
+	return pending, err
 }
 
 // readFolded adds the project's folded counters: all states and tiers, and the lanes that may be among the largest. A

@@ -19,6 +19,8 @@ type attemptDetail struct {
 	RequestHeaders  []store.Header `json:"request_headers,omitempty"`
 	ResponseHeaders []store.Header `json:"response_headers,omitempty"`
 	Rule            *store.Rule    `json:"rule,omitempty"`
+	// URL is where it went, if that was not the callback's own address.
+	URL string `json:"url,omitempty"`
 }
 
 const (
@@ -50,7 +52,7 @@ func splitOwn(a *store.Attempt) (own int, rest []store.Header) {
 
 // into puts the details back into the attempt, of which the rest has been read.
 func (d *attemptDetail) into(a *store.Attempt) {
-	a.Timings, a.RequestHeaders, a.ResponseHeaders, a.Rule = d.Timings, d.RequestHeaders, d.ResponseHeaders, d.Rule
+	a.Timings, a.RequestHeaders, a.ResponseHeaders, a.Rule, a.URL = d.Timings, d.RequestHeaders, d.ResponseHeaders, d.Rule, d.URL
 	if d.Own != 0 {
 		a.RequestHeaders = append(ownHeaders(a, d.Own), d.RequestHeaders...)
 	}
@@ -86,6 +88,10 @@ func detailOf(a *store.Attempt) (string, error) {
 		}
 		b = append(b, `,"rule":`...)
 		b = append(b, rule...)
+	}
+	if a.URL != "" {
+		b = append(b, `,"url":`...)
+		b = appendText(b, a.URL)
 	}
 	b = append(b, '}')
 	*scratch = b

@@ -27,8 +27,9 @@ type dialect struct {
 	input func(first int, columns []column) (fragment string, next int)
 	// args turns the columns' values into the parameters that input announced.
 	args func(columns []column) ([]any, error)
-	// forUpdate locks the rows of a SELECT; skipLocked leaves out those that others have locked.
-	forUpdate, skipLocked string
+	// forUpdate locks the rows of a SELECT; forShare keeps others from changing them, not from doing the same; skipLocked leaves out
+	// those that others have locked.
+	forUpdate, forShare, skipLocked string
 	// position is the name of the function that finds its second argument in its first, 1 for the beginning, 0 for not.
 	position string
 	// snapshot is the isolation level at which two reads of one transaction see the same state.
@@ -115,6 +116,7 @@ func postgresDialect() *dialect {
 			return args, nil
 		},
 		forUpdate:        " FOR UPDATE",
+		forShare:         " FOR SHARE",
 		skipLocked:       " FOR UPDATE SKIP LOCKED",
 		position:         "strpos",
 		snapshot:         sql.LevelRepeatableRead,

@@ -8,22 +8,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A TestDB is a DB whose rows can be damaged, and whose lanes can be set.
+// A TestDB is a DB whose rows can be damaged.
 type TestDB struct{ *DB }
 
 // Damage makes a callback's policy undecodable, as a change that went wrong would.
 func (db TestDB) Damage(ctx context.Context, id string) error {
 	return db.change(ctx, func(t *tx) error {
 		_, err := t.exec(`UPDATE callbacks SET policy = '{"tiers": [1', updated_at = updated_at + 1 WHERE id = $1`, id)
-		return err
-	})
-}
-
-// SetLane writes a lane's settings.
-func (db TestDB) SetLane(ctx context.Context, l store.Lane) error {
-	return db.change(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE lanes SET concurrency = $1, paused_until = $2, version = $3 WHERE id = $4`,
-			l.Limit, l.PausedUntil, l.Version, l.ID)
 		return err
 	})
 }

@@ -40,9 +40,9 @@ type freshID struct {
 	at int64
 }
 
-// add remembers what was accepted.
+// add remembers what was accepted. A strict one has to be compared with others at its stamp.
 func (f *fresh) add(c *store.Callback, body []byte) {
-	if c.DueAt-c.CreatedAt > freshWithin || c.State != store.Scheduled {
+	if c.DueAt-c.CreatedAt > freshWithin || c.State != store.Scheduled || c.Strict {
 		return
 	}
 	f.mu.Lock()

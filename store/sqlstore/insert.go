@@ -2,42 +2,58 @@ package sqlstore
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
 
-// draftInsert makes new rows; the columns that it does not name begin at their defaults.
-var draftInsert = newBulkInsert("callbacks", fields[*acceptEntry]{
-	textField("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
-	textField("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
-	textField("kind", func(e *acceptEntry) string { return string(e.out.Callback.Kind) }),
-	textField("endpoint_id", func(e *acceptEntry) string { return e.out.Callback.EndpointID }),
-	textField("url", func(e *acceptEntry) string { return e.out.Callback.URL }),
-	textField("method", func(e *acceptEntry) string { return e.out.Callback.Method }),
-	textField("headers", func(e *acceptEntry) string { return e.headers }),
-	textField("topic", func(e *acceptEntry) string { return e.out.Callback.Topic }),
-	textField("ref", func(e *acceptEntry) string { return e.out.Callback.Ref }),
-	textField("lock_key", func(e *acceptEntry) string { return e.out.Callback.LockKey }),
-	textField("labels", func(e *acceptEntry) string { return e.labels }),
-	textField("policy", func(e *acceptEntry) string { return e.policy }),
-	textField("success", func(e *acceptEntry) string { return e.success }),
-	textField("signer", func(e *acceptEntry) string { return e.out.Callback.Signer }),
-	textField("state", func(e *acceptEntry) string { return string(e.out.Callback.State) }),
-	textField("reason", func(e *acceptEntry) string { return string(e.out.Callback.Reason) }),
-	textField("trigger", func(e *acceptEntry) string { return string(e.out.Callback.Trigger) }),
-	textField("payload_id", func(e *acceptEntry) string { return e.out.Callback.PayloadID }),
-	textField("content_type", func(e *acceptEntry) string { return e.out.Callback.ContentType }),
-	numberField("lane", func(e *acceptEntry) int64 { return e.out.Callback.LaneID }),
-	numberField("due_at", func(e *acceptEntry) int64 { return e.out.Callback.DueAt }),
-	numberField("first_due_at", func(e *acceptEntry) int64 { return e.out.Callback.FirstDueAt }),
-	numberField("expires_at", func(e *acceptEntry) int64 { return e.out.Callback.ExpiresAt }),
-	numberField("ladder_base", func(e *acceptEntry) int64 { return int64(e.out.Callback.LadderBase) }),
-	numberField("created_at", func(e *acceptEntry) int64 { return e.out.Callback.CreatedAt }),
-	numberField("updated_at", func(e *acceptEntry) int64 { return e.out.Callback.UpdatedAt }),
-	numberField("finished_at", func(e *acceptEntry) int64 { return e.out.Callback.FinishedAt }),
-	numberField("timeout_ms", func(e *acceptEntry) int64 { return timeoutMillis(e.out.Callback.Policy) }),
-	{name: "version", maybe: func(e *acceptEntry) *int64 { return e.out.Callback.Version }},
-}, `ON CONFLICT (id) DO NOTHING`)
+// draftInsert makes new rows; the columns that it does not name begin at their defaults. markedInsert does so for the few that are marked.
+var (
+	draftInsert  = newBulkInsert("callbacks", draftFields(), onlyNew)
+	markedInsert = newBulkInsert("callbacks", append(draftFields(),
+		numberField("follows", func(e *acceptEntry) int64 { return flag(e.out.Callback.Follows) }),
+		numberField("strict", func(e *acceptEntry) int64 { return flag(e.out.Callback.Strict) }),
+	), onlyNew)
+)
+
+const onlyNew = `ON CONFLICT (id) DO NOTHING`
+
+// marked says that the row has something that most have not.
+func (e *acceptEntry) marked() bool { return e.out.Callback.Follows || e.out.Callback.Strict }
+
+func draftFields() fields[*acceptEntry] {
+	return fields[*acceptEntry]{
+		textField("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
+		textField("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
+		textField("kind", func(e *acceptEntry) string { return string(e.out.Callback.Kind) }),
+		textField("endpoint_id", func(e *acceptEntry) string { return e.out.Callback.EndpointID }),
+		textField("url", func(e *acceptEntry) string { return e.out.Callback.URL }),
+		textField("method", func(e *acceptEntry) string { return e.out.Callback.Method }),
+		textField("headers", func(e *acceptEntry) string { return e.headers }),
+		textField("topic", func(e *acceptEntry) string { return e.out.Callback.Topic }),
+		textField("ref", func(e *acceptEntry) string { return e.out.Callback.Ref }),
+		textField("lock_key", func(e *acceptEntry) string { return e.out.Callback.LockKey }),
+		textField("labels", func(e *acceptEntry) string { return e.labels }),
+		textField("policy", func(e *acceptEntry) string { return e.policy }),
+		textField("success", func(e *acceptEntry) string { return e.success }),
+		textField("signer", func(e *acceptEntry) string { return e.out.Callback.Signer }),
+		textField("state", func(e *acceptEntry) string { return string(e.out.Callback.State) }),
+		textField("reason", func(e *acceptEntry) string { return string(e.out.Callback.Reason) }),
+		textField("trigger", func(e *acceptEntry) string { return string(e.out.Callback.Trigger) }),
+		textField("payload_id", func(e *acceptEntry) string { return e.out.Callback.PayloadID }),
+		textField("content_type", func(e *acceptEntry) string { return e.out.Callback.ContentType }),
+		numberField("lane", func(e *acceptEntry) int64 { return e.out.Callback.LaneID }),
+		numberField("due_at", func(e *acceptEntry) int64 { return e.out.Callback.DueAt }),
+		numberField("first_due_at", func(e *acceptEntry) int64 { return e.out.Callback.FirstDueAt }),
+		numberField("expires_at", func(e *acceptEntry) int64 { return e.out.Callback.ExpiresAt }),
+		numberField("ladder_base", func(e *acceptEntry) int64 { return int64(e.out.Callback.LadderBase) }),
+		numberField("created_at", func(e *acceptEntry) int64 { return e.out.Callback.CreatedAt }),
+		numberField("updated_at", func(e *acceptEntry) int64 { return e.out.Callback.UpdatedAt }),
+		numberField("finished_at", func(e *acceptEntry) int64 { return e.out.Callback.FinishedAt }),
+		numberField("timeout_ms", func(e *acceptEntry) int64 { return timeoutMillis(e.out.Callback.Policy) }),
+		{name: "version", maybe: func(e *acceptEntry) *int64 { return e.out.Callback.Version }},
+	}
+}
 
 // insertCallbacks inserts the drafts' rows and returns the ids of those that were not there yet.
 func (t *tx) insertCallbacks(entries []*acceptEntry) (map[string]bool, error) {
@@ -45,17 +61,34 @@ func (t *tx) insertCallbacks(entries []*acceptEntry) (map[string]bool, error) {
 	sorted := slices.SortedFunc(slices.Values(entries), func(a, b *acceptEntry) int {
 		return cmp.Compare(a.draft.Callback.ID, b.draft.Callback.ID)
 	})
+	marked := slices.IndexFunc(sorted, (*acceptEntry).marked)
+	plain := sorted
+	var rest []*acceptEntry
+	if marked >= 0 {
+		plain = nil
+		for _, e := range sorted {
+			if e.marked() {
+				rest = append(rest, e)
+			} else {
+				plain = append(plain, e)
+			}
+		}
+	}
 	if t.group != nil && !t.again {
 		// None can be there: then the transaction fails, and its halves are tried. So nothing need be heard before the commit.
 		for _, e := range sorted {
 			inserted[e.draft.Callback.ID] = true
 		}
-		if err := draftInsert.later(t, sorted); err != nil {
+		if err := errors.Join(draftInsert.later(t, plain), markedInsert.later(t, rest)); err != nil {
 			return nil, fmt.Errorf("insert callbacks: %w", err)
 		}
 		return inserted, nil
 	}
-	if err := draftInsert.run(t, sorted, func(id string) { inserted[id] = true }); err != nil {
+	add := func(id string) { inserted[id] = true }
+	if err := draftInsert.run(t, plain, add); err != nil {
+		return nil, fmt.Errorf("insert callbacks: %w", err)
+	}
+	if err := markedInsert.run(t, rest, add); err != nil {
 		return nil, fmt.Errorf("insert callbacks: %w", err)
 	}
 	return inserted, nil

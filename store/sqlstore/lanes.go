@@ -2,13 +2,10 @@ package sqlstore
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
-
-	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // A laneKey finds a lane as a caller knows it.
@@ -87,13 +84,13 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	find := func() (found int, err error) {
+	find := func() (found []laneKey, err error) {
 		err = t.each(func(rows scanner) error {
 			var l laneKeyID
 			if err := rows.Scan(&l.project, &l.key, &l.id); err != nil {
 				return err
 			}
-			found++
+			found = append(found, l.laneKey)
 			ids[l.laneKey] = l.id
 			t.lanes = append(t.lanes, l)
 			return nil
@@ -105,7 +102,7 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find lanes: %w", err)
 	}
-	if found == len(missing) {
+	if len(found) == len(missing) {
 		return ids, nil
 	}
 	if _, err := t.exec(`INSERT INTO lanes (project, key)
@@ -113,13 +110,61 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 		ON CONFLICT (project, key) DO NOTHING`, args...); err != nil {
 		return nil, fmt.Errorf("make lanes: %w", err)
 	}
-	if found, err = find(); err != nil {
+	made := slices.DeleteFunc(missing, func(k laneKey) bool { return slices.Contains(found, k) })
+	if err := t.findNew(made, ids); err != nil {
 		return nil, fmt.Errorf("find lanes: %w", err)
 	}
-	if found != len(missing) {
-		return nil, errors.New("a lane that was just made is not there")
-	}
 	return ids, nil
+}
+
+// findNew finds the numbers of lanes that were just made. Those of a project that is paused are given its pause, and a version: nobody
+// would hear of them otherwise. Their project is kept from being paused until they are committed, for that would not see them.
+func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
+	projects := make(map[string]bool)
+	for _, k := range made {
+		projects[k.project] = true
+	}
+	if lock := t.db.dialect.forShare; lock != "" {
+		input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(projects)}})
+		if err != nil {
+			return err
+		}
+		if err := t.later(`SELECT id FROM projects WHERE id IN (SELECT i.id FROM `+input+`) ORDER BY id`+lock, args...); err != nil {
+			return fmt.Errorf("lock projects: %w", err)
+		}
+	}
+	input, args, _, err := t.input([]column{
+		texts("project", made, func(k laneKey) string { return k.project }),
+		texts("key", made, func(k laneKey) string { return k.key }),
+	})
+	if err != nil {
+		return err
+	}
+	found := 0
+	var held []laneWrite
+	if err := t.each(func(rows scanner) error {
+		var l laneKeyID
+		var pause int64
+		if err := rows.Scan(&l.project, &l.key, &l.id, &pause); err != nil {
+			return err
+		}
+		found++
+		ids[l.laneKey] = l.id
+		t.lanes = append(t.lanes, l)
+		if pause > 0 {
+			held = append(held, laneWrite{id: l.id, pause: pause})
+		}
+		return nil
+	}, `SELECT lanes.project, lanes.key, lanes.id,
+			COALESCE((SELECT projects.paused_until FROM projects WHERE projects.id = lanes.project), 0)
+		FROM `+input+`
+		JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, args...); err != nil {
+		return err
+	}
+	if found != len(made) {
+		return errors.New("a lane that was just made is not there")
+	}
+	return t.holdNew(held)
 }
 
 // nameLanes sets the keys of the rows' lanes.
@@ -158,27 +203,4 @@ func (t *tx) nameLanes(rows []claimedRow) error {
 		}
 	}
 	return nil
-}
-
-// Lanes returns the settings of lanes that were changed after version since, in the order of their versions, at most
-// limit. A lane that was never set has version 0 and is not among them.
-func (db *DB) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
-	defer cancel()
-	var lanes []store.Lane
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		var l store.Lane
-		if err := rows.Scan(&l.ID, &l.Project, &l.Key, &l.Limit, &l.PausedUntil, &l.Version); err != nil {
-			return err
-		}
-		lanes = append(lanes, l)
-		return nil
-	}, `SELECT id, project, key, concurrency, paused_until, version FROM lanes
-		WHERE version > 0 AND version > $1
-		ORDER BY version
-		LIMIT $2`, since, limit)
-	if err != nil {
-		return nil, readError("read lanes", err)
-	}
-	return lanes, nil
 }

@@ -14,6 +14,12 @@ import (
 // maxList is the most callbacks of a page.
 const maxList = 500
 
+// No id is below the one or above the other.
+const (
+	belowAllIDs = "!"
+	aboveAllIDs = "~"
+)
+
 // A query is a statement that grows. Parameters are numbered in the order in which they are added.
 type query struct {
 	text strings.Builder
@@ -81,14 +87,16 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 		return
 	}
 	q.add("callbacks.project = ?", l.project)
-	if l.Ref != "" {
+	switch {
+	case l.Ref != "":
 		q.and("callbacks.ref = ? AND callbacks.ref <> ''", l.Ref)
-	}
-	if l.byEnded() {
+	case l.EndpointID != "":
+		q.and("callbacks.endpoint_id = ? AND callbacks.endpoint_id <> ''", l.EndpointID)
+	case l.byEnded():
 		// Written out, not passed, and the index's own condition beside it, word for word: only so SQLite takes a partial index.
 		q.and("callbacks.state IN ('dead', 'canceled') AND callbacks.state = '" + string(l.States[0]) + "'")
 	}
-	below := "~" // above every ULID; with no bound at all, SQLite would take another index than that of a state
+	below := aboveAllIDs // with no bound at all, SQLite would take another index than that of a state
 	if l.After != nil {
 		below = l.After.ID
 	}
@@ -106,7 +114,7 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 
 // byEnded says that the list is read by the index of one state that few callbacks end in.
 func (l *listing) byEnded() bool {
-	return l.Ref == "" && !l.ByDue && len(l.States) == 1 && (l.States[0] == store.Dead || l.States[0] == store.Canceled)
+	return l.Ref == "" && l.EndpointID == "" && !l.ByDue && len(l.States) == 1 && (l.States[0] == store.Dead || l.States[0] == store.Canceled)
 }
 
 // idsFrom is below every id of a callback that was made at the time, in Unix milliseconds, or later, and above all earlier ones.
@@ -146,6 +154,9 @@ func (l *listing) filter(q *query) {
 		if equal.value != "" {
 			q.and("callbacks."+equal.name+" = ?", equal.value)
 		}
+	}
+	if l.EndpointID != "" && (l.ByDue || l.Ref != "") {
+		q.and("callbacks.endpoint_id || '' = ?", l.EndpointID) // written so that no index on it is taken, and its rows put in order
 	}
 	if l.Lane != "" {
 		q.and("callbacks.lane = (SELECT lanes.id FROM lanes WHERE lanes.project = ? AND lanes.key = ?)", l.project, l.Lane)

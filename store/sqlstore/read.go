@@ -91,7 +91,7 @@ func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	if after == "" {
-		after = "~" // Above every ULID.
+		after = aboveAllIDs
 	}
 	var entries []store.AuditEntry
 	err := queryEach(ctx, db.read, func(rows scanner) error {

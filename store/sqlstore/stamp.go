@@ -114,7 +114,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 		return err
 	}
 	var lost []*store.Attempt
-	var ended []row
+	var ended []ending
 	var corrupt []string
 	for i := range rows {
 		r := &rows[i]
@@ -125,7 +125,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 		switch {
 		case r.CancelRequested:
 			// The attempt that was in flight at the cancel has died; there is no other.
-			ended = append(ended, r.row)
+			ended = append(ended, ending{&r.row, store.Canceled, r.cancelReason(), e.stamp.Now})
 			e.refuse(store.Refusal{ID: r.ID, Terminal: true, Retry: r.AttemptCount > 0})
 		case r.broken != nil:
 			t.db.logger.Error("a callback cannot be decoded and is set aside", "callback_id", r.ID, "error", r.broken)
@@ -139,10 +139,8 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 	if err := t.insertAttempts(lost); err != nil {
 		return err
 	}
-	for _, r := range ended {
-		if err := t.end(&r, store.Canceled, store.Requested, byID[r.ID].stamp.Now); err != nil {
-			return err
-		}
+	if err := t.end(ended...); err != nil {
+		return err
 	}
 	if len(corrupt) > 0 {
 		if err := t.setAside(corrupt, entries[0].stamp.Now); err != nil {
@@ -166,6 +164,8 @@ const claimColumns = `
 	callbacks.url,
 	callbacks.method,
 	callbacks.headers,
+	callbacks.follows,
+	CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END,
 	callbacks.lane,
 	callbacks.policy,
 	callbacks.success,
@@ -179,7 +179,11 @@ const claimColumns = `
 	callbacks.attempt_seq,
 	callbacks.ladder_base,
 	callbacks.trigger,
-	callbacks.cancel_requested,
+	CASE
+		WHEN callbacks.cancel_requested = 0 THEN ''
+		WHEN callbacks.reason = '' THEN 'requested'
+		ELSE callbacks.reason
+	END,
 	callbacks.free_retry,
 	callbacks.last_class,
 	callbacks.fence,
@@ -192,13 +196,13 @@ const claimColumns = `
 func (db *DB) scanClaimed(r scanner) (claimedRow, error) {
 	c := claimedRow{row: row{Callback: store.Callback{State: store.Scheduled}}}
 	var headers, policy, success string
-	var cancelRequested, freeRetry int
-	if err := r.Scan(&c.ID, &c.Project, &c.EndpointID, &c.URL, &c.Method, &headers, &c.LaneID, &policy, &success, &c.Signer, &c.ContentType,
-		&c.DueAt, &c.FirstDueAt, &c.ExpiresAt, &c.AttemptCount, &c.DivertCount, &c.AttemptSeq, &c.LadderBase, &c.Trigger,
-		&cancelRequested, &freeRetry, &c.LastClass, &c.Fence, &c.ClaimUntil, &c.lostAt, &c.CrashCount, &c.body); err != nil {
+	var follows, freeRetry int
+	if err := r.Scan(&c.ID, &c.Project, &c.EndpointID, &c.URL, &c.Method, &headers, &follows, &c.LockKey, &c.LaneID, &policy, &success,
+		&c.Signer, &c.ContentType, &c.DueAt, &c.FirstDueAt, &c.ExpiresAt, &c.AttemptCount, &c.DivertCount, &c.AttemptSeq, &c.LadderBase, &c.Trigger,
+		&c.cancelAs, &freeRetry, &c.LastClass, &c.Fence, &c.ClaimUntil, &c.lostAt, &c.CrashCount, &c.body); err != nil {
 		return c, fmt.Errorf("scan claimed callback: %w", err)
 	}
-	c.CancelRequested, c.FreeRetry = cancelRequested != 0, freeRetry != 0
+	c.Follows, c.Strict, c.CancelRequested, c.FreeRetry = follows != 0, c.LockKey != "", c.cancelAs != "", freeRetry != 0
 	c.broken = db.structured(&c.Callback, headers, success, policy)
 	return c, nil
 }
@@ -223,39 +227,57 @@ var stampUpdate = newBulkUpdate(fields[*stampEntry]{
 		claimed_at = i.stamped_at,
 		crash_count = callbacks.crash_count + 1,
 		divert_count = callbacks.divert_count + i.diverts,
+		url = `+presentURL+`,
 		updated_at = i.stamped_at`,
 	isOpen+`
 		AND callbacks.due_at <= i.due_by
 		AND callbacks.claim_until <= i.stamped_at
-		AND callbacks.crash_count < i.suspect`,
+		AND callbacks.crash_count < i.suspect
+		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE `+isNext("older", "callbacks")+`
+			AND older.id < callbacks.id))`,
 	claimColumns)
 
 // firstStamp stamps rows that this process remembers, if they are as they were accepted: never claimed, never changed. What
 // they say then is known.
-var firstStamp = newBulkUpdate(fields[*stampEntry]{
-	textField("id", func(e *stampEntry) string { return e.ID }),
-	textField("token", func(e *stampEntry) string { return e.stamp.Token }),
-	numberField("stamped_at", func(e *stampEntry) int64 { return e.stamp.Now }),
-	numberField("until", func(e *stampEntry) int64 { return e.until(e.known) }),
-	numberField("diverts", func(e *stampEntry) int64 { return int64(e.Diverts) }),
-	numberField("created_at", func(e *stampEntry) int64 { return e.known.CreatedAt }),
-	numberField("due_at", func(e *stampEntry) int64 { return e.known.DueAt }),
-	numberField("due_by", func(e *stampEntry) int64 { return e.dueBy() }),
-}, `
+var firstStamp = newBulkUpdate(firstStampFields(), firstStampSet, firstStampWhere, `callbacks.id`).byItself()
+
+// firstStampThere is firstStamp for rows whose address is their endpoint's: if it still is what it was at the accept.
+var firstStampThere = newBulkUpdate(
+	append(firstStampFields(), textField("url", func(e *stampEntry) string { return e.known.URL })), firstStampSet,
+	firstStampWhere+`
+		AND callbacks.url = i.url
+		AND EXISTS (SELECT 1 FROM endpoints WHERE endpoints.id = callbacks.endpoint_id AND endpoints.url = i.url)`,
+	`callbacks.id`).byItself()
+
+func firstStampFields() fields[*stampEntry] {
+	return fields[*stampEntry]{
+		textField("id", func(e *stampEntry) string { return e.ID }),
+		textField("token", func(e *stampEntry) string { return e.stamp.Token }),
+		numberField("stamped_at", func(e *stampEntry) int64 { return e.stamp.Now }),
+		numberField("until", func(e *stampEntry) int64 { return e.until(e.known) }),
+		numberField("diverts", func(e *stampEntry) int64 { return int64(e.Diverts) }),
+		numberField("created_at", func(e *stampEntry) int64 { return e.known.CreatedAt }),
+		numberField("due_at", func(e *stampEntry) int64 { return e.known.DueAt }),
+		numberField("due_by", func(e *stampEntry) int64 { return e.dueBy() }),
+	}
+}
+
+const (
+	firstStampSet = `
 		fence = 1,
 		claim_token = i.token,
 		claim_until = i.until,
 		claimed_at = i.stamped_at,
 		crash_count = 1,
 		divert_count = i.diverts,
-		updated_at = i.stamped_at`,
-	isOpen+`
+		updated_at = i.stamped_at`
+	firstStampWhere = isOpen + `
 		AND callbacks.fence = 0
 		AND callbacks.updated_at = i.created_at
 		AND callbacks.created_at = i.created_at
 		AND callbacks.due_at = i.due_at
-		AND callbacks.due_at <= i.due_by`,
-	`callbacks.id`).byItself()
+		AND callbacks.due_at <= i.due_by`
+)
 
 // until is when the claim of the row ends.
 func (e *stampEntry) until(s *store.Stamped) int64 {
@@ -264,25 +286,35 @@ func (e *stampEntry) until(s *store.Stamped) int64 {
 
 // claimFirst stamps what is remembered and as it was accepted, answers those entries, and returns the others.
 func (t *tx) claimFirst(entries []*stampEntry) ([]*stampEntry, error) {
-	var known, rest []*stampEntry
+	var known, following, rest []*stampEntry
 	for _, e := range entries {
-		if e.known = t.db.fresh.get(e.ID); e.known != nil {
-			known = append(known, e)
-		} else {
+		switch e.known = t.db.fresh.get(e.ID); {
+		case e.known == nil:
 			rest = append(rest, e)
+		case e.known.Follows:
+			following = append(following, e)
+		default:
+			known = append(known, e)
 		}
 	}
-	changed, err := firstStamp.take(t, known, func(e *stampEntry) {
-		s := *e.known
-		s.CreatedAt = 0
-		s.Policy.Tiers, s.Policy.StopOn = slices.Clone(s.Policy.Tiers), slices.Clone(s.Policy.StopOn)
-		s.Fence, s.ClaimToken, s.ClaimUntil, s.CrashCount, s.DivertCount = 1, e.stamp.Token, e.until(&s), 1, e.Diverts
-		e.stamped = &s
-	})
+	changed, err := firstStamp.take(t, known, (*stampEntry).takeFirst)
 	if err != nil {
 		return nil, fmt.Errorf("claim fresh rows: %w", err)
 	}
-	return append(rest, changed...), nil
+	moved, err := firstStampThere.take(t, following, (*stampEntry).takeFirst)
+	if err != nil {
+		return nil, fmt.Errorf("claim fresh rows of endpoints: %w", err)
+	}
+	return append(append(rest, changed...), moved...), nil
+}
+
+// takeFirst answers a row that is as it was accepted.
+func (e *stampEntry) takeFirst() {
+	s := *e.known
+	s.CreatedAt = 0
+	s.Policy.Tiers, s.Policy.StopOn = slices.Clone(s.Policy.Tiers), slices.Clone(s.Policy.StopOn)
+	s.Fence, s.ClaimToken, s.ClaimUntil, s.CrashCount, s.DivertCount = 1, e.stamp.Token, e.until(&s), 1, e.Diverts
+	e.stamped = &s
 }
 
 // claimRows stamps the rows that qualify and returns them.
@@ -335,8 +367,9 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 			// The lead later, so that it is not claimed and refused again and again until the claim has ended.
 			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Lead), Retry: r.AttemptCount > 0})
 		default:
-			suspect := r.DueAt <= e.dueBy() && int64(r.CrashCount) >= e.suspectFrom()
-			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Suspect: suspect})
+			due := r.DueAt <= e.dueBy()
+			suspect := due && int64(r.CrashCount) >= e.suspectFrom()
+			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Suspect: suspect, Behind: due && r.Strict && !suspect})
 		}
 		return nil
 	}, `SELECT `+callbackColumns+`,
@@ -369,32 +402,6 @@ func lostAttempt(r *row, fence, claimedAt, now int64) *store.Attempt {
 		Fence:      fence,
 		Error:      "the claim ended without a result",
 	}
-}
-
-// end makes a scheduled row terminal and clears its claim. The row is as the transaction has read it.
-func (t *tx) end(r *row, state store.State, reason store.Reason, now int64) error {
-	t.deltas.count(&r.Callback, -1)
-	r.State, r.Reason, r.DueAt, r.FinishedAt, r.UpdatedAt = state, reason, 0, now, now
-	r.ClaimUntil, r.ClaimToken, r.CancelRequested = 0, "", false
-	r.ResumeState, r.ResumeReason = "", ""
-	t.deltas.count(&r.Callback, 1)
-	_, err := t.exec(`UPDATE callbacks SET
-			state = $1,
-			reason = $2,
-			due_at = 0,
-			finished_at = $3,
-			updated_at = $3,
-			claim_until = 0,
-			claim_token = '',
-			cancel_requested = 0,
-			resume_state = '',
-			resume_reason = '',
-			attempt_seq = $4
-		WHERE id = $5`, string(state), string(reason), now, r.AttemptSeq, r.ID)
-	if err != nil {
-		return fmt.Errorf("end callback %s: %w", r.ID, err)
-	}
-	return nil
 }
 
 // setAside makes rows that cannot be decoded, or cannot be claimed, Dead, Invalid. It reads only what any row has and

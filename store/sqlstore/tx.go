@@ -28,6 +28,9 @@ type tx struct {
 	lite   *lite
 	deltas deltas
 	lanes  []laneKeyID
+	// settings is the number of the last change of settings, once it is locked; settled is what it was then.
+	settings *int64
+	settled  int64
 	// again says that an earlier try of the same transaction may have been committed although its reply was lost.
 	again bool
 }
@@ -145,6 +148,9 @@ func (db *DB) once(ctx context.Context, pool *sql.DB, again bool, fn func(*tx) e
 	t := &tx{ctx: ctx, db: db, again: again}
 	run := func() error {
 		if err := fn(t); err != nil {
+			return err
+		}
+		if err := t.writeVersion(); err != nil {
 			return err
 		}
 		return t.writeDeltas()

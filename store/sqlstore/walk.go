@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -14,17 +13,19 @@ const openColumns = `
 	project,
 	lane,
 	lock_key,
+	strict,
 	due_at,
 	CASE WHEN attempt_count > 0 THEN 1 ELSE 0 END,
+	CASE WHEN trigger = 'manual' THEN 1 ELSE 0 END,
 	claim_token,
 	claim_until,
 	expires_at`
 
 func scanOpen(rows scanner) (store.OpenRow, error) {
 	var r store.OpenRow
-	var retry int
-	err := rows.Scan(&r.ID, &r.Project, &r.LaneID, &r.LockKey, &r.DueAt, &retry, &r.ClaimToken, &r.ClaimUntil, &r.ExpiresAt)
-	r.Retry = retry != 0
+	var strict, retry, manual int
+	err := rows.Scan(&r.ID, &r.Project, &r.LaneID, &r.LockKey, &strict, &r.DueAt, &retry, &manual, &r.ClaimToken, &r.ClaimUntil, &r.ExpiresAt)
+	r.Strict, r.Retry, r.Manual = strict != 0, retry != 0, manual != 0
 	return r, err
 }
 
@@ -84,7 +85,7 @@ func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit 
 			return nil, err
 		}
 		if !more {
-			end = store.Cursor{DueAt: now + claimAhead, ID: "~"} // above every ULID
+			end = store.Cursor{DueAt: now + claimAhead, ID: aboveAllIDs}
 		}
 		part, err := db.walk(ctx, "walk claimed rows", `SELECT `+openColumns+` FROM callbacks
 			WHERE `+due+`
@@ -197,27 +198,19 @@ func (t *tx) expire(now int64, limit int, expired *[]store.OpenRow) error {
 		LIMIT $2`+t.db.dialect.skipLocked, now, limit); err != nil {
 		return err
 	}
-	slices.SortFunc(due, func(a, b row) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
-	for _, r := range due {
-		*expired = append(*expired, store.OpenRow{
-			ID: r.ID, Project: r.Project, LaneID: r.LaneID, LockKey: r.LockKey, DueAt: r.DueAt, Retry: r.AttemptCount > 0,
-			ClaimToken: r.ClaimToken, ClaimUntil: r.ClaimUntil, ExpiresAt: r.ExpiresAt,
-		})
-		if err := t.recordLostClaim(&r, now); err != nil {
-			return err
-		}
-		state, reason := store.Dead, store.Expired
-		switch {
+	endings := make([]ending, len(due))
+	for i := range due {
+		r := &due[i]
+		*expired = append(*expired, r.openRow())
+		endings[i] = ending{r, store.Dead, store.Expired, now}
+		switch e := &endings[i]; {
 		case r.CancelRequested:
-			state, reason = store.Canceled, store.Requested
+			e.state, e.reason = store.Canceled, r.cancelReason()
 		case r.ResumeState != "":
-			state, reason = r.ResumeState, r.ResumeReason
-		}
-		if err := t.end(&r, state, reason, now); err != nil {
-			return err
+			e.state, e.reason = r.ResumeState, r.ResumeReason
 		}
 	}
-	return nil
+	return t.end(endings...)
 }
 
 // DropClaims makes every claim end at once and returns how many did. Only the sole owner of an embedded index may call

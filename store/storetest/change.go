@@ -325,6 +325,7 @@ func testAudit(f *fixture) {
 	if entries, err := f.AuditEntries(f.ctx(), project, "", 10); err != nil || len(entries) != 0 {
 		f.Fatalf("an accept is audited: %v, %+v", err, entries)
 	}
+	f.now++
 	if _, err := f.Reschedule(f.ctx(), project, c.ID, f.now+1, f.now, actor); err != nil {
 		f.Fatal(err)
 	}

@@ -56,12 +56,81 @@ type Upkeep interface {
 	Fold(ctx context.Context, now int64) error
 }
 
-// Rest is secrets, lane settings and the probe.
+// Rest is secrets and the probe.
 type Rest interface {
-	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
 	Secrets(ctx context.Context, project string, now int64) ([]store.Secret, error)
+	OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error)
 	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error
 	Ping(ctx context.Context) error
+}
+
+// Lanes is the settings of lanes.
+type Lanes interface {
+	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
+	LaneByKey(ctx context.Context, project, key string) (store.Lane, error)
+	LaneList(ctx context.Context, project string, f store.LaneFilter) ([]store.LaneBacklog, error)
+	SetLane(ctx context.Context, project, key string, limit *int, rate *store.Rate, now int64, by store.Actor) (store.Lane, error)
+	PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor) (store.Lane, error)
+}
+
+// Projects is projects and their presets.
+type Projects interface {
+	Projects(ctx context.Context, after string, limit int) ([]store.Project, error)
+	Project(ctx context.Context, id string) (store.Project, error)
+	ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error)
+	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
+	PatchProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
+	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
+}
+
+// Presets is what projects have given names.
+type Presets interface {
+	Presets(ctx context.Context, project string, kind store.PresetKind) ([]store.Preset, error)
+	AllPresets(ctx context.Context, project string) ([]store.Preset, error)
+	PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error)
+	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64, by store.Actor) error
+}
+
+// Keys is API keys.
+type Keys interface {
+	Keys(ctx context.Context, project string) ([]store.Key, error)
+	KeyByHash(ctx context.Context, hash []byte) (store.Key, error)
+	AddKey(ctx context.Context, k store.Key, by store.Actor) error
+	RevokeKey(ctx context.Context, project, id string, now int64, by store.Actor) error
+	TouchKeys(ctx context.Context, used map[string]int64) error
+}
+
+// Endpoints is how endpoints are changed.
+type Endpoints interface {
+	CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Actor) (store.Endpoint, error)
+	UpsertEndpoint(ctx context.Context, project string, want store.EndpointUpsert, now int64, by store.Actor) (store.Endpoint, bool, error)
+	UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64, by store.Actor) ([]store.UpsertedEndpoint, error)
+	PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64, by store.Actor) (store.Endpoint, error)
+	DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error)
+	DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error)
+}
+
+// EndpointReads is how endpoints are found.
+type EndpointReads interface {
+	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
+	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
+	FindEndpoints(ctx context.Context, project string, names []string) (map[string]store.Endpoint, error)
+	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)
+	Subscribers(ctx context.Context, project, after string, limit int) ([]store.Endpoint, error)
+	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
+	EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error)
+}
+
+// EndpointUpkeep is what the engine does for endpoints.
+type EndpointUpkeep interface {
+	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) ([]store.EndpointTurn, error)
+	TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error)
+	CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
+}
+
+// Order is what strict callbacks need.
+type Order interface {
+	NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error)
 }
 
 // Reads is what the faces show.
@@ -82,11 +151,17 @@ type Store interface {
 	Horizon
 	Upkeep
 	Rest
+	Lanes
+	Projects
+	Presets
+	Keys
+	Endpoints
+	EndpointReads
+	EndpointUpkeep
+	Order
 	Reads
 	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
 	Damage(ctx context.Context, id string) error
-	// SetLane writes a lane's settings.
-	SetLane(ctx context.Context, l store.Lane) error
 }
 
 // Run runs the suite. Each call of open returns an empty store, migrated, that is closed when its test ends.
@@ -138,7 +213,32 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Upkeep/Purge":              testPurge,
 		"Upkeep/IdempotencyExpires": testIdempotencyExpires,
 		"Rest/Secrets":              testSecrets,
-		"Rest/Lanes":                testLanes,
+		"Rest/OwnedSecrets":         testOwnedSecrets,
+		"Lane/Settings":             testLaneSettings,
+		"Lane/Changed":              testLanesChanged,
+		"Lane/Of":                   testLaneOfEndpoint,
+		"Lane/List":                 testLaneList,
+		"Lane/Made":                 testLaneMadeInPause,
+		"Lane/MadeMeanwhile":        testLanesMadeWhilePaused,
+		"Project/Change":            testProjectChange,
+		"Project/Pause":             testProjectPause,
+		"Project/Presets":           testPresets,
+		"Project/Keys":              testKeys,
+		"Endpoint/Create":           testEndpointCreate,
+		"Endpoint/Patch":            testEndpointPatch,
+		"Endpoint/Upsert":           testEndpointUpsert,
+		"Endpoint/UpsertTogether":   testEndpointUpsertTogether,
+		"Endpoint/Find":             testEndpointFind,
+		"Endpoint/Changed":          testEndpointsChanged,
+		"Endpoint/ChangedInOrder":   testChangesInOrder,
+		"Endpoint/Disable":          testEndpointDisable,
+		"Endpoint/Delete":           testEndpointDelete,
+		"Endpoint/DeleteLate":       testEndpointDeleteLate,
+		"Endpoint/Health":           testEndpointHealth,
+		"Endpoint/Follows":          testFollows,
+		"Strict/Stamp":              testStrictStamp,
+		"Strict/Next":               testStrictNext,
+		"Strict/Crowd":              testStrictCrowd,
 		"Rest/Ping":                 testPing,
 		"Read/Projects":             testProjects,
 		"Read/Filters":              testFilters,

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -170,89 +168,6 @@ func testIdempotencyExpires(f *fixture) {
 		f.Error("a key outlived seven days and its callback")
 	}
 	_ = open
-}
-
-func testSecrets(f *fixture) {
-	secret := func(n int64) store.Secret {
-		return store.Secret{ID: f.id(), Project: project, KeyID: fmt.Sprint("key-", n), Ciphertext: []byte{0, 0xff, byte(n)}, CreatedAt: f.now}
-	}
-	add := func(s store.Secret, retireAt int64, onlyIfNone bool) {
-		f.Helper()
-		if err := f.AddSecret(f.ctx(), s, retireAt, onlyIfNone, actor); err != nil {
-			f.Fatalf("add secret: %v", err)
-		}
-	}
-	want := func(now int64, secrets ...store.Secret) {
-		f.Helper()
-		got, err := f.Secrets(f.ctx(), project, now)
-		if err != nil {
-			f.Fatal(err)
-		}
-		if diff := cmp.Diff(secrets, got); diff != "" {
-			f.Errorf("secrets (-want +got):\n%s", diff)
-		}
-	}
-	want(f.now)
-	first, second, third := secret(1), secret(2), secret(3)
-	var wg sync.WaitGroup
-	for i := range 4 {
-		candidate := secret(int64(10 + i))
-		wg.Go(func() {
-			if err := f.AddSecret(f.ctx(), candidate, 0, true, actor); err != nil {
-				f.Errorf("add secret: %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if got, err := f.Secrets(f.ctx(), project, f.now); err != nil || len(got) != 1 {
-		f.Fatalf("%d secrets after four started at once: %v", len(got), err)
-	}
-	add(first, f.now, false)
-	add(secret(9), f.now, true)
-	want(f.now, first)
-	add(second, f.now+1000, false)
-	first.RetiredAt = f.now + 1000
-	want(f.now, second, first)
-	want(f.now+1000, second)
-	f.now += 500
-	add(third, f.now+1000, false)
-	second.RetiredAt = f.now + 1000
-	want(f.now, third, second, first)
-	if got, err := f.Secrets(f.ctx(), "other", f.now); err != nil || len(got) != 0 {
-		f.Errorf("another project's secrets: %v, %+v", err, got)
-	}
-	entries, err := f.AuditEntries(f.ctx(), project, "", 10)
-	if err != nil || len(entries) != 4 {
-		f.Errorf("%d audit entries for four secrets: %v", len(entries), err)
-	}
-}
-
-func testLanes(f *fixture) {
-	var want []store.Lane
-	for i := range 5 {
-		c := f.accept(func(d *store.Draft) { d.Callback.Lane = fmt.Sprint("lane-", i) })
-		if i == 0 {
-			continue
-		}
-		l := store.Lane{ID: c.LaneID, Project: project, Key: c.Lane, Limit: i, PausedUntil: f.now, Version: int64(10 - i)}
-		if err := f.SetLane(f.ctx(), l); err != nil {
-			f.Fatal(err)
-		}
-		want = append([]store.Lane{l}, want...)
-	}
-	for _, tt := range []struct {
-		since int64
-		limit int
-		want  []store.Lane
-	}{{0, 10, want}, {0, 2, want[:2]}, {7, 10, want[2:]}, {9, 10, nil}} {
-		got, err := f.Lanes(f.ctx(), tt.since, tt.limit)
-		if err != nil {
-			f.Fatal(err)
-		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			f.Errorf("lanes since %d (-want +got):\n%s", tt.since, diff)
-		}
-	}
 }
 
 func testPing(f *fixture) {

@@ -1,0 +1,134 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// cancelWindow is how many callbacks of a deleted endpoint one transaction looks at, cancelWindows how many times one call does.
+	cancelWindow  = 1000
+	cancelWindows = 50
+	// lateAccepts is for how long after an endpoint was deleted callbacks to it may still be accepted, by who has not heard of it.
+	lateAccepts = 10 * time.Minute
+	// skewedIDs is by how much an id may lie before the time of its commit.
+	skewedIDs = time.Minute
+	// secondLook stands before the place of the second look.
+	secondLook = aboveAllIDs
+)
+
+// CancelDeleted cancels up to limit open callbacks of deleted endpoints as Canceled, EndpointDeleted, and returns them as they were. One
+// that is being attempted ends so if that fails. All callbacks of the endpoint are looked at, oldest first, once, and those that came
+// late once more; then its secrets are removed. A call looks at a bounded number; fewer than limit does not mean that none is left.
+func (db *DB) CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
+	var canceled []store.OpenRow
+	for range cancelWindows {
+		if len(canceled) >= limit {
+			break
+		}
+		var part []store.OpenRow
+		found := false
+		err := db.maintain(ctx, func(t *tx) error {
+			var err error
+			part, found, err = t.cancelDeleted(now, min(limit-len(canceled), db.dialect.maintenanceBatch))
+			return err
+		})
+		if err != nil {
+			return canceled, fmt.Errorf("cancel callbacks of deleted endpoints: %w", err)
+		}
+		canceled = append(canceled, part...)
+		if !found {
+			break
+		}
+	}
+	return canceled, nil
+}
+
+// A deletion is a deleted endpoint whose callbacks have still to be looked at.
+type deletion struct {
+	id, project, canceling string
+	deletedAt              int64
+}
+
+// cancelDeleted looks at the next callbacks of one deleted endpoint, and says whether there was one.
+func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, found bool, err error) {
+	var d deletion
+	if err := t.each(func(rows scanner) error {
+		found = true
+		return rows.Scan(&d.id, &d.project, &d.canceling, &d.deletedAt)
+	}, `SELECT id, project, canceling, deleted_at FROM endpoints
+		WHERE canceling <> '' AND (canceling <> '`+secondLook+`' OR deleted_at <= $1)
+		ORDER BY id
+		LIMIT 1`+t.db.dialect.skipLocked, now-lateAccepts.Milliseconds()); err != nil || !found {
+		return nil, false, err
+	}
+	after, second := strings.CutPrefix(d.canceling, secondLook)
+	if second {
+		after = max(after, idsFrom(d.deletedAt-skewedIDs.Milliseconds()))
+	}
+	open, last, more, err := t.openOf(d, after, limit)
+	if err != nil {
+		return nil, true, err
+	}
+	if canceled, err = t.cancelAll(open, store.EndpointDeleted, now); err != nil {
+		return nil, true, err
+	}
+	next := last
+	switch {
+	case more && second:
+		next = secondLook + last
+	case !more && second:
+		next = ""
+		if _, err := t.exec(`DELETE FROM owned_secrets WHERE project = $1 AND owner = $2`, d.project, d.id); err != nil {
+			return nil, true, fmt.Errorf("remove secrets: %w", err)
+		}
+	case !more:
+		next = secondLook
+	}
+	_, err = t.exec(`UPDATE endpoints SET canceling = $1 WHERE id = $2`, next, d.id)
+	return canceled, true, err
+}
+
+// openOf returns the open ones among the next callbacks of an endpoint, at most limit, locked. It says which was the last that was looked
+// at, and whether there may be more.
+func (t *tx) openOf(d deletion, after string, limit int) (open []row, last string, more bool, err error) {
+	var ids []string
+	looked := 0
+	last = after
+	if err := t.each(func(rows scanner) error {
+		var id string
+		var state store.State
+		if err := rows.Scan(&id, &state); err != nil {
+			return err
+		}
+		if looked++; len(ids) == limit {
+			more = true
+			return nil
+		}
+		last = id
+		if state == store.Scheduled {
+			ids = append(ids, id)
+		}
+		return nil
+	}, `SELECT id, state FROM callbacks
+		WHERE project = $1 AND endpoint_id = $2 AND endpoint_id <> '' AND id > $3
+		ORDER BY id
+		LIMIT $4`, d.project, d.id, after, cancelWindow); err != nil {
+		return nil, "", false, fmt.Errorf("look for open callbacks: %w", err)
+	}
+	more = more || looked == cancelWindow
+	found, err := t.callbacksByID(ids, t.db.dialect.forUpdate)
+	if err != nil {
+		return nil, "", false, err
+	}
+	for _, id := range ids {
+		if r, ok := found[id]; ok && r.State == store.Scheduled {
+			open = append(open, r)
+		}
+	}
+	return open, last, more, nil
+}

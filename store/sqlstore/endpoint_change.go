@@ -1,0 +1,273 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// CreateEndpoint makes an endpoint, at its CreatedAt; an empty id is made. It returns the endpoint with its lane and version, or
+// store.ErrExists where its id or its external id is taken.
+func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Actor) (store.Endpoint, error) {
+	if e.ID == "" {
+		var err error
+		if e.ID, err = db.ids.next(); err != nil {
+			return store.Endpoint{}, fmt.Errorf("create endpoint: %w", err)
+		}
+	}
+	e.UpdatedAt, e.DeletedAt = e.CreatedAt, 0
+	u := upsert{created: true}
+	err := db.change(ctx, func(t *tx) error {
+		u.after = e
+		if err := t.giveLanes([]*upsert{&u}); err != nil {
+			return err
+		}
+		if err := t.lockSettings(); err != nil {
+			return err
+		}
+		there, err := t.lockEndpoints(`endpoints.id = $1`, e.ID)
+		if err != nil {
+			return err
+		}
+		if len(there) > 0 {
+			if u.after = there[0]; t.again && u.after.CreatedAt == e.CreatedAt && u.after.Project == e.Project {
+				return nil // An earlier try was committed, and its reply lost.
+			}
+			return store.ErrExists
+		}
+		if err := t.mustBeFree(e.Project, e.ExternalID, e.ID); err != nil {
+			return err
+		}
+		return t.writeUpserts([]*upsert{&u}, e.CreatedAt, by)
+	})
+	if err != nil {
+		return store.Endpoint{}, fmt.Errorf("create endpoint: %w", err)
+	}
+	return u.after, nil
+}
+
+// mustBeFree returns store.ErrExists where another endpoint than that of the id has the external id. The settings are locked.
+func (t *tx) mustBeFree(project, externalID, id string) error {
+	taken := false
+	if err := t.each(func(scanner) error { taken = true; return nil }, `SELECT 1 FROM endpoints
+		WHERE endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> '' AND `+endpointIsThere+`
+			AND endpoints.id <> $3`, project, externalID, id); err != nil {
+		return fmt.Errorf("look for the external id: %w", err)
+	}
+	if taken {
+		return store.ErrExists
+	}
+	return nil
+}
+
+// PatchEndpoint changes an endpoint: change is given it as it is, and may be called more than once. What of it belongs to the store
+// (ids, times, lane, version, health) stays as it is. It returns the endpoint as it is then, store.ErrNotFound, store.ErrExists for an external
+// id that is taken, or the error of change. What changes nothing is neither numbered nor audited.
+func (db *DB) PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64, by store.Actor) (store.Endpoint, error) {
+	var patched store.Endpoint
+	err := db.change(ctx, func(t *tx) error {
+		u, err := t.lockUpsert(project, id)
+		if err != nil {
+			return err
+		}
+		if err := u.apply(change, now); err != nil {
+			return err
+		}
+		if u.after.ExternalID != u.before.ExternalID {
+			if err := t.mustBeFree(project, u.after.ExternalID, id); err != nil {
+				return err
+			}
+		}
+		err = t.writeUpserts([]*upsert{u}, now, by)
+		patched = u.after
+		return err
+	})
+	if err != nil {
+		return store.Endpoint{}, fmt.Errorf("change endpoint %s: %w", id, err)
+	}
+	return patched, nil
+}
+
+// lockUpsert reads an endpoint that this transaction is going to change.
+func (t *tx) lockUpsert(project, id string) (*upsert, error) {
+	if err := t.lockSettings(); err != nil {
+		return nil, err
+	}
+	found, err := t.lockEndpoints(`endpoints.id = $1 AND endpoints.project = $2 AND `+endpointIsThere, id, project)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, store.ErrNotFound
+	}
+	return &upsert{before: found[0], after: found[0]}, nil
+}
+
+// DisableEndpoint stops sending to an endpoint for a reason, "gone" or "requested", and says whether that is new: nothing is dropped, it
+// is held. One that is not there any more is none.
+func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error) {
+	disabled := false
+	err := db.change(ctx, func(t *tx) error {
+		disabled = false
+		found, err := t.lockEnabled(project, id)
+		if err != nil || found == nil {
+			return err
+		}
+		found.after.Enabled, found.after.DisabledReason, found.after.UpdatedAt = false, reason, now
+		disabled = true
+		return t.writeUpserts([]*upsert{found}, now, by)
+	})
+	if err != nil {
+		return false, fmt.Errorf("disable endpoint %s: %w", id, err)
+	}
+	return disabled, nil
+}
+
+// lockEnabled reads an endpoint that is to be disabled; nil, without locking the settings, where it need not be: a receiver that is gone
+// says so to every attempt in flight.
+func (t *tx) lockEnabled(project, id string) (*upsert, error) {
+	enabled := false
+	if err := t.each(func(scanner) error { enabled = true; return nil }, `SELECT 1 FROM endpoints
+		WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1 AND `+endpointIsThere, id, project); err != nil || !enabled {
+		return nil, err
+	}
+	u, err := t.lockUpsert(project, id)
+	if err != nil || !u.before.Enabled {
+		return nil, err
+	}
+	return u, nil
+}
+
+// DeleteEndpoint removes an endpoint from sight and holds its lane for good; CancelDeleted cancels what is open. Its external id is free
+// at once. It returns the endpoint as it is then, or store.ErrNotFound.
+func (db *DB) DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error) {
+	var deleted store.Endpoint
+	err := db.change(ctx, func(t *tx) error {
+		u, err := t.lockUpsert(project, id)
+		if err != nil {
+			return err
+		}
+		u.after.DeletedAt, u.after.UpdatedAt = max(now, 1), now
+		u.after.Enabled, u.after.DisabledReason = false, "deleted"
+		err = t.writeUpserts([]*upsert{u}, now, by)
+		deleted = u.after
+		return err
+	})
+	if err != nil {
+		return store.Endpoint{}, fmt.Errorf("delete endpoint %s: %w", id, err)
+	}
+	return deleted, nil
+}
+
+// An upsert is one endpoint that is made or changed.
+type upsert struct {
+	before, after store.Endpoint
+	created       bool
+}
+
+// apply calls change, and puts back what is not its to change.
+func (u *upsert) apply(change func(*store.Endpoint) error, now int64) error {
+	e := u.before
+	// The caller's own: what it does to them must not reach what they are compared with.
+	e.Topics, e.Headers = slices.Clone(e.Topics), slices.Clone(e.Headers)
+	if e.Policy.Given != nil {
+		given := *e.Policy.Given
+		given.Tiers, given.StopOn = slices.Clone(given.Tiers), slices.Clone(given.StopOn)
+		e.Policy.Given = &given
+	}
+	if err := change(&e); err != nil {
+		return err
+	}
+	b := &u.before
+	e.ID, e.Project, e.LaneID, e.Version, e.CreatedAt, e.DeletedAt, e.UpdatedAt = b.ID, b.Project, b.LaneID, b.Version, b.CreatedAt, b.DeletedAt, now
+	e.FailingSince, e.AlertedAt, e.LastSuccessAt, e.LastFailureAt = b.FailingSince, b.AlertedAt, b.LastSuccessAt, b.LastFailureAt
+	u.after = e
+	return nil
+}
+
+// giveLanes makes the lanes of endpoints that are made. It comes before the settings are locked: see settings.go.
+func (t *tx) giveLanes(upserts []*upsert) error {
+	keys := make([]laneKey, len(upserts))
+	for i, u := range upserts {
+		keys[i] = laneKey{u.after.Project, u.after.LaneKey()}
+	}
+	ids, err := t.laneIDs(keys)
+	if err != nil {
+		return err
+	}
+	for i, u := range upserts {
+		u.after.LaneID = ids[keys[i]]
+	}
+	return nil
+}
+
+// writeUpserts writes those that were made or changed, their lanes and the audit. The settings are locked.
+func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
+	var rows []*endpointRow
+	var changed []*upsert
+	var entries []store.AuditEntry
+	for _, u := range upserts {
+		action, detail, err := u.audit()
+		if err != nil {
+			return err
+		}
+		if action == "" {
+			u.after = u.before
+			continue
+		}
+		row := &endpointRow{Endpoint: u.after}
+		if u.after.DeletedAt != 0 {
+			row.canceling = belowAllIDs
+		}
+		if setsLane(&u.before, &u.after) {
+			if row.laneVersion, err = t.nextVersion(); err != nil {
+				return err
+			}
+		}
+		entry, err := auditOf(u.after.Project, action, u.after.ID, now, by, detail)
+		if err != nil {
+			return err
+		}
+		rows, changed, entries = append(rows, row), append(changed, u), append(entries, entry)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	written := slices.Clone(rows) // which are put in order
+	if err := t.writeEndpoints(written); err != nil {
+		return err
+	}
+	for i, u := range changed {
+		u.after = rows[i].Endpoint
+	}
+	return t.audit(entries...)
+}
+
+// audit says what was done, as the audit names it; empty: nothing.
+func (u *upsert) audit() (action string, detail any, err error) {
+	if u.created {
+		u.before.Enabled = true // What it is compared with: nothing holds it, and its lane has no bounds.
+		return actionCreateEndpoint, map[string]any{"name": u.after.Name, "external_id": u.after.ExternalID}, nil
+	}
+	changed, err := changedParts(&u.before, &u.after)
+	only := func(part string) bool { return len(changed) == 1 && changed[0] == part }
+	switch {
+	case err != nil:
+		return "", nil, err
+	case u.after.DeletedAt != u.before.DeletedAt:
+		return actionDeleteEndpoint, nil, nil
+	case len(changed) == 0:
+		return "", nil, nil
+	case only("pause") && u.after.PausedUntil == 0:
+		return actionResumeEndpoint, nil, nil
+	case only("pause"):
+		return actionPauseEndpoint, pauseDetail(u.after.PausedUntil, u.after.PauseReason), nil
+	case only("enabled") && u.after.Enabled:
+		return actionEnableEndpoint, nil, nil
+	case only("enabled"):
+		return actionDisableEndpoint, map[string]any{"disabled_reason": u.after.DisabledReason}, nil
+	}
+	return actionUpdateEndpoint, map[string]any{"changed": changed}, nil
+}

@@ -1,0 +1,318 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func (f *fixture) laneByKey(key string) store.Lane {
+	f.Helper()
+	l, err := f.LaneByKey(f.ctx(), project, key)
+	if err != nil {
+		f.Fatalf("lane: %v", err)
+	}
+	return l
+}
+
+func (f *fixture) pauseLane(key string, until int64, reason string) store.Lane {
+	f.Helper()
+	l, err := f.PauseLane(f.ctx(), project, key, until, reason, f.now, actor)
+	if err != nil {
+		f.Fatalf("pause lane: %v", err)
+	}
+	return l
+}
+
+func (f *fixture) setLane(key string, limit *int, rate *store.Rate) store.Lane {
+	f.Helper()
+	l, err := f.SetLane(f.ctx(), project, key, limit, rate, f.now, actor)
+	if err != nil {
+		f.Fatalf("set lane: %v", err)
+	}
+	return l
+}
+
+func testLaneSettings(f *fixture) {
+	c := f.accept(func(d *store.Draft) { d.Callback.Lane = "shop-7" })
+	want := store.Lane{ID: c.LaneID, Project: project, Key: "shop-7"}
+	same := func(what string, got store.Lane) {
+		f.Helper()
+		if got.Version != want.Version && got.Version <= want.Version {
+			f.Errorf("%s: version %d after %d", what, got.Version, want.Version)
+		}
+		want.Version = got.Version
+		if diff := cmp.Diff(want, got); diff != "" {
+			f.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+		if got := f.laneByKey("shop-7"); got != want {
+			f.Errorf("%s: read %+v, want %+v", what, got, want)
+		}
+	}
+	same("untouched", f.laneByKey("shop-7"))
+	limit, rate := 7, store.Rate{Count: 50, Per: time.Second}
+	want.Limit = limit
+	same("limit", f.setLane("shop-7", &limit, nil))
+	want.Rate = rate
+	same("rate", f.setLane("shop-7", nil, &rate))
+	want.OwnPause, want.PausedUntil, want.PauseReason = f.now+1000, f.now+1000, "maintenance"
+	same("pause", f.pauseLane("shop-7", f.now+1000, "maintenance"))
+	before := f.laneByKey("shop-7").Version
+	same("pause again", f.pauseLane("shop-7", f.now+1000, "maintenance"))
+	if want.Version != before {
+		f.Error("what changes nothing got a version")
+	}
+	want.OwnPause, want.PausedUntil, want.PauseReason = 0, 0, ""
+	same("resume", f.pauseLane("shop-7", 0, "ignored"))
+	limit, rate = 0, store.Rate{}
+	want.Limit, want.Rate = 0, store.Rate{}
+	same("no bounds", f.setLane("shop-7", &limit, &rate))
+
+	made := f.pauseLane("made by hand", store.Forever, "")
+	if made.ID == 0 || made.PausedUntil != store.Forever || made.Version == 0 {
+		f.Errorf("a lane made by its pause: %+v", made)
+	}
+	if c := f.accept(func(d *store.Draft) { d.Callback.Lane = "made by hand" }); c.LaneID != made.ID {
+		f.Errorf("lane %d, want %d", c.LaneID, made.ID)
+	}
+	if _, err := f.LaneByKey(f.ctx(), "other", "shop-7"); !errors.Is(err, store.ErrNotFound) {
+		f.Errorf("lane of another project: %v", err)
+	}
+	f.wantAudit("lane.pause made by hand", "lane.limits shop-7", "lane.resume shop-7", "lane.pause shop-7", "lane.limits shop-7", "lane.limits shop-7")
+}
+
+// wantAudit compares the newest entries of the audit, each its action and object.
+func (f *fixture) wantAudit(want ...string) {
+	f.Helper()
+	entries, err := f.AuditEntries(f.ctx(), project, "", len(want))
+	if err != nil {
+		f.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Action+" "+e.Object)
+		if e.Actor != actor.Name || e.Reason != actor.Reason {
+			f.Errorf("audit of %s: %+v", e.Action, e)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.Errorf("audit (-want +got):\n%s", diff)
+	}
+}
+
+func testLanesChanged(f *fixture) {
+	var want []store.Lane
+	for i := range 5 {
+		key := fmt.Sprint("lane-", i)
+		f.accept(func(d *store.Draft) { d.Callback.Lane = key })
+		if i > 0 {
+			want = append(want, f.setLane(key, &i, nil))
+		}
+	}
+	// The one that is changed again comes last.
+	want = append(want[1:], f.pauseLane("lane-1", f.now, "x"))
+	check := func(since int64, limit int, want []store.Lane) {
+		f.Helper()
+		got, err := f.Lanes(f.ctx(), since, limit)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			f.Errorf("lanes since %d (-want +got):\n%s", since, diff)
+		}
+	}
+	check(0, 10, want)
+	check(0, 2, want[:2])
+	check(want[1].Version, 10, want[2:])
+	check(want[3].Version, 10, nil)
+}
+
+// testLaneOfEndpoint: the bounds of an endpoint's lane are the endpoint's, and of all that hold it the last counts.
+func testLaneOfEndpoint(f *fixture) {
+	e := f.endpoint(func(e *store.Endpoint) { e.Rate, e.Concurrency = store.Rate{Count: 5, Per: time.Minute}, 3 })
+	key := e.LaneKey()
+	l := f.laneByKey(key)
+	if l.ID != e.LaneID || l.EndpointID != e.ID || l.Limit != 3 || l.Rate != e.Rate || l.Version == 0 || l.PausedUntil != 0 {
+		f.Errorf("lane of an endpoint: %+v", l)
+	}
+	limit := 9
+	f.setLane(key, &limit, nil)
+	if got := f.getEndpoint(e.ID); got.Concurrency != 9 || got.Rate != e.Rate || got.Version <= e.Version {
+		f.Errorf("bounds of the lane did not reach its endpoint: %+v", got)
+	}
+	check := func(what string, until int64, reason string) {
+		f.Helper()
+		if l := f.laneByKey(key); l.PausedUntil != until || l.PauseReason != reason {
+			f.Errorf("%s: held until %d, %q; want %d, %q", what, l.PausedUntil, l.PauseReason, until, reason)
+		}
+	}
+	f.pauseLane(key, f.now+1000, "own")
+	check("own", f.now+1000, "own")
+	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.PausedUntil, e.PauseReason = f.now+2000, "endpoint" })
+	check("endpoint", f.now+2000, "endpoint")
+	f.pauseProject(f.now+3000, "project")
+	check("project", f.now+3000, "project")
+	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.Enabled, e.DisabledReason = false, "gone" })
+	check("disabled", store.Forever, "gone")
+	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.Enabled, e.DisabledReason = true, "" })
+	f.pauseProject(0, "")
+	check("project resumed", f.now+2000, "endpoint")
+	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.PausedUntil, e.PauseReason = 0, "" })
+	check("endpoint resumed", f.now+1000, "own")
+	f.pauseLane(key, 0, "")
+	check("resumed", 0, "")
+}
+
+func testLaneList(f *fixture) {
+	for i := range 7 {
+		for n := range i {
+			f.accept(func(d *store.Draft) {
+				d.Callback.Lane = fmt.Sprint("Lane-", i)
+				d.Callback.DueAt += int64(1000*i + n)
+			})
+		}
+		if i%3 == 1 {
+			if err := f.Fold(f.ctx(), f.now); err != nil {
+				f.Fatal(err)
+			}
+		}
+	}
+	ended := f.accept(func(d *store.Draft) { d.Callback.Lane = "Lane-3" })
+	f.cancel(ended.ID)
+	f.pauseLane("Lane-5", f.now+1, "")
+	f.accept(func(d *store.Draft) { d.Callback.Lane, d.Callback.Project = "Lane-4", "other" })
+	e := f.endpoint(nil)
+	list := func(filter store.LaneFilter) (keys []string) {
+		f.Helper()
+		filter.Now = f.now
+		if filter.Limit == 0 {
+			filter.Limit = 100
+		}
+		lanes, err := f.LaneList(f.ctx(), project, filter)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, l := range lanes {
+			keys = append(keys, l.Key)
+			var n int64
+			if _, err := fmt.Sscanf(l.Key, "Lane-%d", &n); err == nil && (l.Open != n || l.OldestDue != f.now+1000*n) {
+				f.Errorf("%s has %d open, due from %d on; want %d and %d", l.Key, l.Open, l.OldestDue-f.now, n, 1000*n)
+			}
+		}
+		return keys
+	}
+	all := []string{"Lane-1", "Lane-2", "Lane-3", "Lane-4", "Lane-5", "Lane-6", e.LaneKey()}
+	for name, tt := range map[string]struct {
+		filter store.LaneFilter
+		want   []string
+	}{
+		"all":      {store.LaneFilter{}, all},
+		"a page":   {store.LaneFilter{Limit: 2}, all[:2]},
+		"the next": {store.LaneFilter{After: "Lane-2", Limit: 3}, all[2:5]},
+		"held":     {store.LaneFilter{Held: true}, []string{"Lane-5"}},
+		"search":   {store.LaneFilter{Search: "ANE-6"}, []string{"Lane-6"}},
+		"wildcard": {store.LaneFilter{Search: "%"}, nil},
+		"endpoint": {store.LaneFilter{EndpointID: e.ID}, all[6:]},
+	} {
+		if got := list(tt.filter); !slices.Equal(got, tt.want) {
+			f.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// testLaneMadeInPause: a lane that comes into being while its project is paused is heard of.
+func testLaneMadeInPause(f *fixture) {
+	f.accept(func(d *store.Draft) { d.Callback.Lane = "before" })
+	f.pauseProject(f.now+5000, "stop")
+	var since int64
+	lanes := func() map[string]store.Lane {
+		f.Helper()
+		all, err := f.Lanes(f.ctx(), since, 100)
+		if err != nil {
+			f.Fatal(err)
+		}
+		byKey := make(map[string]store.Lane)
+		for _, l := range all {
+			byKey[l.Key], since = l, l.Version
+		}
+		return byKey
+	}
+	if got := lanes(); len(got) != 1 || got["before"].PausedUntil != f.now+5000 || got["before"].PauseReason != "stop" {
+		f.Errorf("lanes of a paused project: %+v", got)
+	}
+	f.accept(func(d *store.Draft) { d.Callback.Lane = "made" })
+	f.accept(func(d *store.Draft) { d.Callback.Lane, d.Callback.Project = "made", "other" })
+	e := f.endpoint(nil)
+	got := lanes()
+	if len(got) != 2 || got["made"].PausedUntil != f.now+5000 || got[e.LaneKey()].PausedUntil != f.now+5000 {
+		f.Errorf("lanes made in a pause: %+v", got)
+	}
+	f.pauseProject(0, "")
+	if got := lanes(); len(got) != 3 || got["made"].PausedUntil != 0 || got["before"].ProjectPause != 0 {
+		f.Errorf("lanes of a project that goes on: %+v", got)
+	}
+	f.accept(func(d *store.Draft) { d.Callback.Lane = "after" })
+	if got := lanes(); len(got) != 0 {
+		f.Errorf("lanes made after a pause: %+v", got)
+	}
+}
+
+// testLanesMadeWhilePaused pauses and resumes a project while lanes are made: whoever follows the versions knows of each lane in the end
+// what it is.
+func testLanesMadeWhilePaused(f *fixture) {
+	const makers, each = 4, 15
+	known := make(map[string]int64)
+	var since int64
+	follow := func() {
+		lanes, err := f.Lanes(f.ctx(), since, 1000)
+		if err != nil {
+			f.Errorf("lanes: %v", err)
+		}
+		for _, l := range lanes {
+			if l.Version <= since {
+				f.Errorf("version %d after %d", l.Version, since)
+			}
+			known[l.Key], since = l.PausedUntil, l.Version
+		}
+	}
+	var wg sync.WaitGroup
+	made := make(chan struct{})
+	for i := range makers {
+		wg.Go(func() {
+			for n := range each {
+				if _, err := f.Accept(f.ctx(), []store.Draft{f.draft(func(d *store.Draft) { d.Callback.Lane = fmt.Sprintf("lane-%d-%d", i, n) })}); err != nil {
+					f.Errorf("accept: %v", err)
+				}
+			}
+		})
+	}
+	go func() { wg.Wait(); close(made) }()
+	for done := false; !done; {
+		for _, until := range []int64{store.Forever, 0} {
+			if _, err := f.SetProjectPause(f.ctx(), project, until, "", f.now, actor); err != nil {
+				f.Errorf("pause: %v", err)
+			}
+			follow()
+		}
+		select {
+		case <-made:
+			done = true
+		default:
+		}
+	}
+	f.pauseProject(store.Forever, "")
+	follow()
+	for i := range makers {
+		for n := range each {
+			if key := fmt.Sprintf("lane-%d-%d", i, n); known[key] != store.Forever {
+				f.Errorf("nobody was told that %s is paused", key)
+			}
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func (f *fixture) secret(n int64, change func(*store.Secret)) store.Secret {
+	s := store.Secret{ID: f.id(), Project: project, KeyID: fmt.Sprint("key-", n), Ciphertext: []byte{0, 0xff, byte(n)}, CreatedAt: f.now}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+func (f *fixture) addSecret(s store.Secret, retireAt int64, onlyIfNone bool) {
+	f.Helper()
+	if err := f.AddSecret(f.ctx(), s, retireAt, onlyIfNone, actor); err != nil {
+		f.Fatalf("add secret: %v", err)
+	}
+}
+
+func testSecrets(f *fixture) {
+	want := func(now int64, secrets ...store.Secret) {
+		f.Helper()
+		got, err := f.Secrets(f.ctx(), project, now)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if diff := cmp.Diff(secrets, got); diff != "" {
+			f.Errorf("secrets (-want +got):\n%s", diff)
+		}
+	}
+	want(f.now)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		candidate := f.secret(int64(10+i), nil)
+		wg.Go(func() {
+			if err := f.AddSecret(f.ctx(), candidate, 0, true, actor); err != nil {
+				f.Errorf("add secret: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if got, err := f.Secrets(f.ctx(), project, f.now); err != nil || len(got) != 1 {
+		f.Fatalf("%d secrets after four started at once: %v", len(got), err)
+	}
+	first := f.secret(1, nil)
+	f.addSecret(first, f.now, false)
+	f.addSecret(f.secret(9, nil), f.now, true)
+	want(f.now, first)
+	second := f.secret(2, nil)
+	f.addSecret(second, f.now+1000, false)
+	first.RetiredAt = f.now + 1000
+	want(f.now, second, first)
+	want(f.now+1000, second)
+	// A third one ends the first: no more than two sign.
+	f.now += 500
+	third := f.secret(3, nil)
+	f.addSecret(third, f.now+1000, false)
+	second.RetiredAt = f.now + 1000
+	want(f.now, third, second)
+	if got, err := f.Secrets(f.ctx(), "other", f.now); err != nil || len(got) != 0 {
+		f.Errorf("another project's secrets: %v, %+v", err, got)
+	}
+	entries, err := f.AuditEntries(f.ctx(), project, "", 10)
+	if err != nil || len(entries) != 4 {
+		f.Errorf("%d audit entries for four secrets: %v", len(entries), err)
+	}
+}
+
+// testOwnedSecrets has secrets of the project, of a use, and of two endpoints side by side.
+func testOwnedSecrets(f *fixture) {
+	const hmac, rsa = "hmac", "rsa"
+	of := func(owner, use string) func(*store.Secret) {
+		return func(s *store.Secret) { s.Owner, s.Use, s.Label = owner, use, "label of "+use }
+	}
+	want := func(owner string, secrets ...store.Secret) {
+		f.Helper()
+		got, err := f.OwnedSecrets(f.ctx(), project, owner, f.now)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if diff := cmp.Diff(secrets, got); diff != "" {
+			f.Errorf("secrets of %q (-want +got):\n%s", owner, diff)
+		}
+	}
+	one, two := f.id(), f.id()
+	root := f.secret(1, nil)
+	f.addSecret(root, f.now, false)
+	own := f.secret(2, of("", rsa))
+	f.addSecret(own, f.now, false)
+	a := f.secret(3, of(one, hmac))
+	f.addSecret(a, f.now, false)
+	b := f.secret(4, of(one, rsa))
+	f.addSecret(b, f.now, true)
+	f.addSecret(f.secret(5, of(one, rsa)), f.now, true)
+	c := f.secret(6, of(two, hmac))
+	f.addSecret(c, f.now, false)
+	want("", own, root)
+	want(one, b, a)
+	want(two, c)
+	want(f.id())
+	if got, err := f.Secrets(f.ctx(), project, f.now); err != nil || len(got) != 1 || got[0].ID != root.ID {
+		f.Errorf("root secrets: %v, %+v", err, got)
+	}
+	// A rotation concerns its own owner and use alone, and at most two are valid.
+	for n := range 3 {
+		next := f.secret(int64(10+n), of(one, hmac))
+		f.addSecret(next, f.now+60_000, false)
+		a.RetiredAt = f.now + 60_000
+		want(one, next, b, a)
+		a = next
+		f.now++
+	}
+	want("", own, root)
+	want(two, c)
+	f.now += 60_000
+	want(one, a, b)
+}
