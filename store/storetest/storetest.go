@@ -26,6 +26,7 @@ type Changes interface {
 	CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error)
 	Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error)
 	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error)
+	Mend(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64, by store.Actor) (store.Callback, error)
 	AppendAudit(ctx context.Context, e store.AuditEntry) error
 }
 
@@ -200,6 +201,9 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Change/RetryRefused":       testRetryRefused,
 		"Change/Reschedule":         testReschedule,
 		"Change/MendCrashed":        testMendCrashed,
+		"Change/Mend":               testMend,
+		"Change/MendFollowing":      testMendFollowing,
+		"Change/MendRefused":        testMendRefused,
 		"Change/Audit":              testAudit,
 		"Walk/Pages":                testWalks,
 		"Walk/Until":                testOpenUntil,
