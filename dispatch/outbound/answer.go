@@ -30,6 +30,9 @@ type answer struct {
 	header http.Header
 	// body is the decoded body, at most MaxResponseBytes. It is valid until release.
 	body []byte
+	// plain is the body as UTF-8, without byte order mark; garbled: it is not what it is declared to be. Valid as long as body.
+	plain   []byte
+	garbled bool
 	// text is the sanitised start of the body, without echoed credentials.
 	text      string
 	truncated bool
@@ -72,7 +75,11 @@ func (a *answer) read(resp *http.Response, hidden []string) {
 		a.tooLarge = true
 		a.body = a.body[:MaxResponseBytes]
 	}
-	a.text, a.truncated = keptText(a.body, hidden)
+	if a.plain = a.body; !isASCII(a.body) {
+		text, ok := decodeText(resp.Header.Get("Content-Type"), a.body)
+		a.plain, a.garbled = text, !ok
+	}
+	a.text, a.truncated = keptText(a.plain, hidden)
 	a.truncated = a.truncated || a.tooLarge || a.readErr != nil
 }
 
@@ -80,8 +87,23 @@ func (a *answer) read(resp *http.Response, hidden []string) {
 func (a *answer) release() {
 	if a.buffer != nil {
 		buffers.Put(a.buffer)
-		a.buffer, a.body = nil, nil
+		a.buffer, a.body, a.plain = nil, nil, nil
 	}
+}
+
+// fault says, in words, why no test of the body can hold; "": it was read whole, and is what it is declared to be.
+func (a *answer) fault() string {
+	switch {
+	case a.decodeErr != nil:
+		return a.decodeErr.Error()
+	case a.tooLarge:
+		return "too_large: more than 64 KiB of body"
+	case a.readErr != nil:
+		return "truncated: the body ended early"
+	case a.garbled:
+		return notEncoded
+	}
+	return ""
 }
 
 // fill reads one byte more than the limit, to know whether there is one.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -35,61 +34,6 @@ func (resp *Response) fail(f finding) {
 	resp.Outcome = store.AttemptFailed
 	if f.reached {
 		resp.Outcome = store.AttemptUnknown
-	}
-}
-
-// conclude decides what an answer is: its class, whether it succeeded and whether it is charged.
-func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, rule *successRule) {
-	resp.Charged = true
-	resp.Outcome = store.AttemptFailed
-	resp.TimedOut = ans.readErr != nil && isTimeout(a, ans.readErr)
-	ok, why := rule.judge(ans)
-	resp.Rule = why
-	inRange := ans.status >= rule.from && ans.status <= rule.to
-	switch {
-	case ok:
-		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
-	case !inRange:
-		resp.byStatus(ans)
-	case resp.TimedOut:
-		resp.Class = store.ClassTimeoutBody
-	case ans.readErr != nil && errors.Is(ctx.Err(), context.Canceled):
-		resp.Class, resp.Outcome, resp.Charged = store.ClassInterrupted, store.AttemptUnknown, false
-	case ans.decodeErr != nil:
-		resp.Class = store.ClassDecode
-	default:
-		resp.Class = store.ClassRuleMismatch
-	}
-}
-
-// byStatus classifies an answer whose status does not satisfy the rule.
-func (resp *Response) byStatus(ans *answer) {
-	wait, asked := time.Duration(0), false
-	switch ans.status {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusLocked:
-		wait, asked = retryAfter(ans.header, time.Now())
-	}
-	resp.RetryAfter = wait
-	switch s := ans.status; {
-	case s < 200 || s > 599:
-		resp.Class = store.ClassProtocol
-	case s < 300:
-		resp.Class = store.ClassRuleMismatch
-	case s < 400:
-		resp.Class = store.ClassRedirect
-	case s == http.StatusGone:
-		resp.Class = store.ClassGone
-	case s == http.StatusRequestEntityTooLarge:
-		resp.Class = store.ClassHTTP413
-	case s == http.StatusLocked && asked:
-		// The lock conflict on the receiver's side: it says when to come back, and did nothing.
-		resp.Class, resp.Charged = store.ClassReceiverBusy, false
-	case s == http.StatusTooManyRequests:
-		resp.Class = store.ClassThrottled
-	case s < 500:
-		resp.Class = store.ClassHTTP4xx
-	default:
-		resp.Class = store.ClassHTTP5xx
 	}
 }
 

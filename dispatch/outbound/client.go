@@ -47,7 +47,9 @@ type Client struct {
 	transport *transport
 	userAgent string
 	logger    *slog.Logger
-	rules     map[string]*successRule
+	// presets are read-only; rules are those that were given whole, by their text.
+	presets map[string]*rule
+	rules   *keep[store.JSONText, *rule]
 }
 
 // New returns a client.
@@ -67,12 +69,13 @@ func New(o Options) (*Client, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Client{userAgent: "dispatcher/" + o.Version, logger: o.Logger, rules: make(map[string]*successRule)}
-	rules := successRules()
-	for i := range rules {
-		c.rules[rules[i].name] = &rules[i]
+	presets, err := compilePresets()
+	if err != nil {
+		return nil, err
 	}
-	c.rules[""] = &rules[0]
+	c := &Client{
+		userAgent: "dispatcher/" + o.Version, logger: o.Logger, presets: presets, rules: newKeep[store.JSONText, *rule](maxRules),
+	}
 	if o.Transport != nil {
 		c.engine = newEngine(o.Transport)
 		return c, nil
@@ -124,9 +127,9 @@ func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 }
 
 func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Response) {
-	rule, ok := c.rules[r.Success.Name]
-	if !ok {
-		resp.fail(invalidRequest("the success rule is unknown"))
+	rule, name := c.ruleOf(&r.Success)
+	if rule == nil {
+		resp.fail(invalidRequest("the success rule is unknown or cannot be read"))
 		return
 	}
 	u, err := parseURL(r.URL)
@@ -155,7 +158,7 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 	defer ans.release()
 	ans.read(got, p.hidden)
 	resp.take(&ans, p.hidden)
-	resp.conclude(ctx, a, &ans, rule)
+	resp.conclude(ctx, a, &ans, judgement{rule, name, p.hidden})
 }
 
 // take fills in what is kept of an answer.

@@ -41,6 +41,12 @@ type Response struct {
 	Answered, TimedOut bool
 	// LocalTrouble: our own means failed (no name server answers, no file descriptors): divert, do not charge.
 	LocalTrouble bool
+	// Permanent: the rule's permanent_if is true of the answer, class rejected: no further attempt can help.
+	Permanent bool
+	// DeferAfter is the least wait of a callback whose receiver is busy (class receiver_busy, uncharged), and MaxDefers how often it may
+	// be put off so before such an attempt is charged; zero for every other class.
+	DeferAfter time.Duration
+	MaxDefers  int
 
 	Status int
 	// Error is one line for people, without secrets; empty when an answer came.

@@ -1,0 +1,98 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A judgement is what an answer is judged by.
+type judgement struct {
+	rule *rule
+	// name is what the attempt calls the rule.
+	name string
+	// hidden are values that must not be shown.
+	hidden []string
+}
+
+// conclude decides what an answer is: its class, whether it succeeded and whether it is charged. What puts the callback off comes before
+// what ends it, and both before what is a success: they are exceptions that a rule makes for the answers that they name.
+func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by judgement) {
+	resp.Charged = true
+	resp.Outcome = store.AttemptFailed
+	resp.TimedOut = ans.readErr != nil && isTimeout(a, ans.readErr)
+	r, d := by.rule, by.rule.document(ans)
+	switch {
+	case r.deferIf.match(&d):
+		resp.RetryAfter, _ = askedWait(ans)
+		resp.busy(r)
+		resp.Rule = r.deferIf.explain(by.name, "defer_if", &d, ans, by.hidden)
+		return
+	case r.permanentIf.match(&d):
+		resp.RetryAfter, _ = askedWait(ans)
+		resp.Class, resp.Permanent = store.ClassRejected, true
+		resp.Rule = r.permanentIf.explain(by.name, "permanent_if", &d, ans, by.hidden)
+		return
+	}
+	ok, why := r.judge(by.name, &d, ans, by.hidden)
+	resp.Rule = why
+	switch {
+	case ok:
+		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
+	case !r.status.has(ans.status):
+		resp.byStatus(ans, r)
+	case resp.TimedOut:
+		resp.Class = store.ClassTimeoutBody
+	case ans.readErr != nil && errors.Is(ctx.Err(), context.Canceled):
+		resp.Class, resp.Outcome, resp.Charged = store.ClassInterrupted, store.AttemptUnknown, false
+	case ans.decodeErr != nil:
+		resp.Class = store.ClassDecode
+	default:
+		resp.byStatus(ans, r)
+	}
+}
+
+// busy puts the callback off: the receiver has a lock conflict of its own, and did nothing.
+func (resp *Response) busy(r *rule) {
+	resp.Class, resp.Charged = store.ClassReceiverBusy, false
+	resp.DeferAfter, resp.MaxDefers = r.deferAfter, r.maxDefers
+}
+
+// askedWait returns what the Retry-After of an answer asks for, and whether it means anything, for the statuses where it is heeded.
+func askedWait(ans *answer) (wait time.Duration, asked bool) {
+	switch ans.status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusLocked:
+		return retryAfter(ans.header, time.Now())
+	}
+	return 0, false
+}
+
+// byStatus classifies an answer that does not satisfy the rule.
+func (resp *Response) byStatus(ans *answer, r *rule) {
+	wait, asked := askedWait(ans)
+	resp.RetryAfter = wait
+	switch s := ans.status; {
+	case s < 200 || s > 599:
+		resp.Class = store.ClassProtocol
+	case s < 300:
+		resp.Class = store.ClassRuleMismatch
+	case s < 400:
+		resp.Class = store.ClassRedirect
+	case s == http.StatusGone:
+		resp.Class = store.ClassGone
+	case s == http.StatusRequestEntityTooLarge:
+		resp.Class = store.ClassHTTP413
+	case s == http.StatusLocked && asked:
+		// It says when to come back.
+		resp.busy(r)
+	case s == http.StatusTooManyRequests:
+		resp.Class = store.ClassThrottled
+	case s < 500:
+		resp.Class = store.ClassHTTP4xx
+	default:
+		resp.Class = store.ClassHTTP5xx
+	}
+}

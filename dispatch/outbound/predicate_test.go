@@ -1,0 +1,275 @@
+package outbound
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/text/encoding/simplifiedchinese"
+)
+
+// predicatesOf returns predicates that are right.
+func predicatesOf(t testing.TB, text string) Predicates {
+	t.Helper()
+	ps, wrong := ParsePredicates([]byte(text))
+	if wrong != nil {
+		t.Fatalf("ParsePredicates(%s): %v", text, wrong)
+	}
+	return ps
+}
+
+func TestPredicatesOfJSON(t *testing.T) {
+	t.Parallel()
+	const body = `{
+		"trade_state": "SUCCESS", "TRADE_TYPE": "JSAPI", "empty": "", "null": null, "yes": true, "list": ["a", {"b": 2}], "object": {},
+		"amount": 12345678901234567890, "fen": 100, "yuan": "1.50", "rate": 1.50, "big": 1e3, "negative": -0.5, "word": "12a", "huge": 1e9999999999,
+		"a/b": 1, "m~n": 2, "": 3, "中": "文", "escaped": "S\u0055CCESS"
+	}`
+	d := NewDocument(200, "application/json", []byte(body))
+	for text, want := range map[string]bool{
+		`{"pointer":"/trade_state","eq":"SUCCESS"}`:                           true,
+		`{"pointer":"/trade_state","eq":"success"}`:                           false,
+		`{"pointer":"/TRADE_STATE","eq":"SUCCESS"}`:                           false,
+		`{"pointer":"/escaped","eq":"SUCCESS"}`:                               true,
+		`{"pointer":"/trade_state","in":["CLOSED","SUCCESS"]}`:                true,
+		`{"pointer":"/trade_state","not_in":["CLOSED","SUCCESS"]}`:            false,
+		`{"pointer":"/trade_state","not_in":["CLOSED"]}`:                      true,
+		`{"pointer":"/trade_state","ne":"CLOSED"}`:                            true,
+		`{"pointer":"/trade_state","ne":"SUCCESS"}`:                           false,
+		`{"pointer":"/trade_state","matches":"^SUC"}`:                         true,
+		`{"pointer":"/trade_state","matches":"suc"}`:                          false,
+		`{"pointer":"/fen","matches":"^1"}`:                                   true,
+		`{"pointer":"/yes","matches":"true"}`:                                 true,
+		`{"pointer":"/null","matches":".*"}`:                                  false,
+		`{"pointer":"/object","matches":".*"}`:                                false,
+		`{"pointer":"/empty","eq":""}`:                                        true,
+		`{"pointer":"/null","eq":null}`:                                       true,
+		`{"pointer":"/null","eq":"null"}`:                                     false,
+		`{"pointer":"/null","exists":true}`:                                   true,
+		`{"pointer":"/yes","eq":true}`:                                        true,
+		`{"pointer":"/yes","eq":"true"}`:                                      false,
+		`{"pointer":"/list/0","eq":"a"}`:                                      true,
+		`{"pointer":"/list/1/b","eq":2}`:                                      true,
+		`{"pointer":"/list/01","exists":true}`:                                false,
+		`{"pointer":"/list/2","exists":true}`:                                 false,
+		`{"pointer":"/list/-","exists":true}`:                                 false,
+		`{"pointer":"/list/9999999999999999999","exists":true}`:               false,
+		`{"pointer":"/object","exists":true}`:                                 true,
+		`{"pointer":"/object","ne":"x"}`:                                      true,
+		`{"pointer":"/object","eq":null}`:                                     false,
+		`{"pointer":"","exists":true}`:                                        true,
+		`{"pointer":"/a~1b","eq":1}`:                                          true,
+		`{"pointer":"/m~0n","eq":2}`:                                          true,
+		`{"pointer":"/","eq":3}`:                                              true,
+		`{"pointer":"/中","eq":"文"}`:                                           true,
+		`{"pointer":"/fen/x","exists":true}`:                                  false,
+		`{"pointer":"/amount","eq":12345678901234567890}`:                     true,
+		`{"pointer":"/amount","eq":12345678901234567891}`:                     false,
+		`{"pointer":"/amount","gt":12345678901234567889}`:                     true,
+		`{"pointer":"/amount","gt":"12345678901234567889.99"}`:                true,
+		`{"pointer":"/amount","lt":12345678901234567890.000000000000000001}`:  true,
+		`{"pointer":"/amount","lt":12345678901234567890.000}`:                 false,
+		`{"pointer":"/amount","eq":1234567890123456789e1}`:                    true,
+		`{"pointer":"/rate","eq":1.5}`:                                        true,
+		`{"pointer":"/rate","in":[0,1.500]}`:                                  true,
+		`{"pointer":"/rate","eq":"1.50"}`:                                     false,
+		`{"pointer":"/yuan","eq":1.5}`:                                        false,
+		`{"pointer":"/yuan","eq":"1.50"}`:                                     true,
+		`{"pointer":"/yuan","eq":"1.5"}`:                                      false,
+		`{"pointer":"/yuan","ge":1.5}`:                                        true,
+		`{"pointer":"/yuan","le":"1.5"}`:                                      true,
+		`{"pointer":"/yuan","gt":1.5}`:                                        false,
+		`{"pointer":"/yuan","lt":1.51}`:                                       true,
+		`{"pointer":"/big","eq":1000}`:                                        true,
+		`{"pointer":"/big","ge":999.9}`:                                       true,
+		`{"pointer":"/negative","lt":0}`:                                      true,
+		`{"pointer":"/negative","gt":-0.6}`:                                   true,
+		`{"pointer":"/negative","ge":-0.50}`:                                  true,
+		`{"pointer":"/word","gt":0}`:                                          false,
+		`{"pointer":"/word","le":99}`:                                         false,
+		`{"pointer":"/yes","ge":0}`:                                           false,
+		`{"pointer":"/null","lt":1}`:                                          false,
+		`{"pointer":"/empty","lt":1}`:                                         false,
+		`{"pointer":"/huge","gt":1}`:                                          false,
+		`{"pointer":"/huge","eq":1}`:                                          false,
+		`{"pointer":"/missing","exists":false}`:                               true,
+		`{"pointer":"/missing","exists":true}`:                                false,
+		`{"pointer":"/fen","exists":false}`:                                   false,
+		`{"pointer":"/missing","ne":"x"}`:                                     false,
+		`{"pointer":"/missing","not_in":["x"]}`:                               false,
+		`{"pointer":"/missing","eq":null}`:                                    false,
+		`{"pointer":"/missing","lt":1}`:                                       false,
+		`{"status":[200]}`:                                                    true,
+		`{"status":["200-299",404]}`:                                          true,
+		`{"status":[404]}`:                                                    false,
+		`{"all":[{"pointer":"/fen","eq":100},{"status":[200]}]}`:              true,
+		`{"all":[{"pointer":"/fen","eq":100},{"status":[201]}]}`:              false,
+		`{"pointer":"/fen","eq":1},{"pointer":"/trade_state","eq":"SUCCESS"}`: true,
+		`{"xml":"/xml/fen","exists":false}`:                                   false,
+	} {
+		if got := predicatesOf(t, "["+text+"]").Match(d); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// TestNothingMatchesWhatCannotBeTrusted: not even what asks for something not to be there.
+func TestNothingMatchesWhatCannotBeTrusted(t *testing.T) {
+	t.Parallel()
+	ps := predicatesOf(t, `[{"pointer":"/a","exists":true},{"pointer":"/a","exists":false},{"xml":"/a/b","exists":false},{"xml":"/a/b","exists":true}]`)
+	gbk, err := simplifiedchinese.GBK.NewEncoder().String(`{"a":"成功"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{
+		"", " ", "success", "{", `{"a":1,}`, `{"a":1} x`, `{'a':1}`, `{"a":1,"a":1}`, `{"b":{"c":1,"c":2}}`, `[{"x":1},{"y":1,"\u0079":2}]`,
+		`{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8,"i":9,"\u0061":1}`,
+		strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001),
+		"<a><b>1</b></a><a/>", "<a><b>1</a></b>", "x<a/>", "<a/>x", "<a>&unknown;</a>",
+		`<!DOCTYPE a [<!ENTITY b "1">]><a><b>&b;</b></a>`, `<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>`,
+		"<a><b>1</b><b>1</b></a>", "<a>\xff</a>", strings.Repeat("<a>", 300) + strings.Repeat("</a>", 300), `<?xml version="2.0"?><a/>`,
+	} {
+		if d := NewDocument(200, "", []byte(body)); ps.Match(d) {
+			t.Errorf("%q matches; saw %s", cut(body, 60), ps.saw(d, "", nil))
+		}
+	}
+	if !ps.Match(NewDocument(200, "text/json; charset=GB2312", []byte(gbk))) {
+		t.Error("GBK that is declared does not match")
+	}
+	if ps.Match(NewDocument(200, "text/json; charset=GBK", []byte("{\"a\":\"\xff\xff\"}"))) {
+		t.Error("what is not GBK matches")
+	}
+	if Predicates(nil).Match(NewDocument(200, "", []byte("{}"))) {
+		t.Error("no predicate matches")
+	}
+	// Deep, but not too deep.
+	deep := strings.Repeat(`{"a":`, 9_999) + "1" + strings.Repeat("}", 9_999)
+	if !ps.Match(NewDocument(200, "", []byte(deep))) {
+		t.Error("9,999 levels do not match")
+	}
+}
+
+func TestPredicatesOfXML(t *testing.T) {
+	t.Parallel()
+	body := `<?xml version="1.0" encoding="UTF-8"?><!-- c -->
+	<xml xmlns:p="urn:x"><return_code><![CDATA[SUCCESS]]></return_code> <total_fee> 100 </total_fee><mixed>a<![CDATA[&b]]>&amp;c&#65;</mixed>
+	<p:prefixed>1</p:prefixed><empty/><open></open><parent><child>x</child></parent><flag>true</flag></xml>
+	`
+	d := NewDocument(200, "text/xml", []byte(body))
+	for text, want := range map[string]bool{
+		`{"xml":"/xml/return_code","eq":"SUCCESS"}`:   true,
+		`{"xml":"/xml/RETURN_CODE","eq":"SUCCESS"}`:   false,
+		`{"xml":"/xml/return_code","eq":"success"}`:   false,
+		`{"xml":"/return_code","exists":true}`:        false,
+		`{"xml":"/xml/total_fee","eq":100}`:           true,
+		`{"xml":"/xml/total_fee","eq":"100"}`:         true,
+		`{"xml":"/xml/total_fee","eq":100.0}`:         true,
+		`{"xml":"/xml/total_fee","in":[1,100]}`:       true,
+		`{"xml":"/xml/total_fee","ge":99.5}`:          true,
+		`{"xml":"/xml/mixed","eq":"a&b&cA"}`:          true,
+		`{"xml":"/xml/prefixed","eq":1}`:              true,
+		`{"xml":"/xml/empty","eq":""}`:                true,
+		`{"xml":"/xml/open","exists":true}`:           true,
+		`{"xml":"/xml/parent","exists":true}`:         true,
+		`{"xml":"/xml/parent","eq":"x"}`:              false,
+		`{"xml":"/xml/parent/child","eq":"x"}`:        true,
+		`{"xml":"/xml/flag","eq":true}`:               true,
+		`{"xml":"/xml/empty","eq":null}`:              false,
+		`{"xml":"/xml/missing","exists":false}`:       true,
+		`{"xml":"/xml/missing","ne":"x"}`:             false,
+		`{"xml":"/xml","exists":true}`:                true,
+		`{"xml":"/xml/mixed","matches":"^a&b&cA$"}`:   true,
+		`{"pointer":"/return_code","exists":false}`:   false,
+		`{"xml":"/xml/parent/child/x","exists":true}`: false,
+	} {
+		if got := predicatesOf(t, "["+text+"]").Match(d); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+	gbk, err := simplifiedchinese.GBK.NewEncoder().String(`<?xml version='1.0' encoding='gbk'?><xml><msg>成功</msg></xml>`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, contentType := range []string{"", "text/xml", "text/xml;charset=GBK", `application/xml; charset="gb18030"`} {
+		if !predicatesOf(t, `[{"xml":"/xml/msg","eq":"成功"}]`).Match(NewDocument(200, contentType, []byte(gbk))) {
+			t.Errorf("GBK with content type %q does not match", contentType)
+		}
+	}
+}
+
+func TestPredicatesSayWhatTheyWantAndSaw(t *testing.T) {
+	t.Parallel()
+	const credential = "hunter2-password"
+	d := NewDocument(404, "", []byte(`{"state":"USERPAYING","n":12.50,"list":[],"o":{},"long":"`+strings.Repeat("é", 50)+`","echo":"hunter2\u002dpassword","x":"a\nb\u0000"}`))
+	for text, want := range map[string][2]string{
+		`[{"pointer":"/state","in":["SUCCESS"]}]`:                                   {`/state to be one of "SUCCESS"`, `/state is "USERPAYING"`},
+		`[{"pointer":"/state","eq":"A"},{"status":[200]}]`:                          {`/state to be "A" or status 200`, `/state is "USERPAYING", status 404`},
+		`[{"all":[{"pointer":"/n","ge":20},{"pointer":"/missing","exists":true}]}]`: {`/n to be at least 20 and /missing to be there`, `/n is 12.50, /missing is not there`},
+		`[{"pointer":"/list","eq":"a"}]`:                                            {`/list to be "a"`, `/list is a list`},
+		`[{"pointer":"/o","ne":null}]`:                                              {`/o to be other than null`, `/o has values of its own`},
+		`[{"pointer":"/long","eq":"a"}]`:                                            {`/long to be "a"`, `/long is "` + strings.Repeat("é", 32) + `"…`},
+		`[{"pointer":"/echo","eq":"a"}]`:                                            {`/echo to be "a"`, `/echo is "***"`},
+		`[{"pointer":"/x","matches":"^\\d"}]`:                                       {`/x to match "^\\d"`, `/x is "a\nb"`},
+		`[{"pointer":"","eq":1}]`:                                                   {"the body to be 1", "the body has values of its own"},
+		`[{"xml":"/a","eq":1}]`:                                                     {"/a to be 1", "the body is not well-formed XML: the start"},
+		`[{"pointer":"/n","gt":1},{"pointer":"/n","lt":2},{"pointer":"/n","le":"3"},{"pointer":"/n","not_in":["a",1]},{"pointer":"/n","exists":false}]`: {
+			`/n to be more than 1 or /n to be less than 2 or /n to be at most "3" or /n to be none of "a", 1 or /n not to be there`, "/n is 12.50"},
+	} {
+		ps := predicatesOf(t, text)
+		if got := ps.Expected(); got != want[0] {
+			t.Errorf("%s expects %s\nwant %s", text, got, want[0])
+		}
+		if got := ps.saw(d, "the start", []string{credential}); got != want[1] {
+			t.Errorf("%s saw %s\nwant %s", text, got, want[1])
+		}
+	}
+	var many []string
+	for i := range 64 {
+		many = append(many, fmt.Sprintf(`{"pointer":"/%s%d","eq":"%s"}`, strings.Repeat("p", 100), i, strings.Repeat("v", 100)))
+	}
+	ps := predicatesOf(t, "["+strings.Join(many, ",")+"]")
+	if e, s := ps.Expected(), ps.saw(d, "", nil); len(e) > maxSentence || len(s) > maxSentence {
+		t.Errorf("%d and %d bytes for people", len(e), len(s))
+	}
+	twice := NewDocument(200, "", []byte(`{"status":"A","status":"B"}`))
+	if got := predicatesOf(t, `[{"pointer":"/status","eq":"A"}]`).saw(twice, "", nil); got != `the body has the key "status" twice` {
+		t.Errorf("saw %s", got)
+	}
+}
+
+// TestPredicatesAreFast: whatever receivers send and rules ask, judging it takes no time that matters.
+func TestPredicatesAreFast(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for i := range maxPredicates - 1 {
+		all = append(all, fmt.Sprintf(`{"pointer":"/k%d/x","eq":"v"}`, i*100))
+	}
+	wide := make(map[string]int)
+	for i := range 5000 {
+		wide[fmt.Sprintf("k%d", i)] = i
+	}
+	body, err := json.Marshal(wide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ rule, body string }{
+		"many predicates":   {"[" + strings.Join(all, ",") + "]", string(body)},
+		"large pattern":     {`[{"pointer":"/a","matches":"(a?){900}b"}]`, `{"a":"` + strings.Repeat("a", 64_000) + `"}`},
+		"many patterns":     {"[" + strings.Repeat(`{"pointer":"/a","matches":"(a?){12}b"},`, 62) + `{"status":[100]}]`, `{"a":"` + strings.Repeat("a", 64_000) + `"}`},
+		"nested quantifier": {`[{"pointer":"/a","matches":"(a+)+$"}]`, `{"a":"` + strings.Repeat("a", 64_000) + `!"}`},
+		"many keys":         {`[{"pointer":"/zz","exists":true}]`, "{" + strings.Repeat(`"\u0061":1,`, 5_900) + `"b":1}`},
+		"many elements":     {`[{"xml":"/a/b/c","exists":true}]`, "<a>" + strings.Repeat("<b/>", 16_000) + "</a>"},
+		"deep elements":     {`[{"xml":"/a/b/c","exists":true}]`, strings.Repeat("<a>", 9_000) + strings.Repeat("</a>", 9_000)},
+	} {
+		ps := predicatesOf(t, c.rule)
+		start := time.Now()
+		ps.Match(NewDocument(200, "", []byte(c.body)))
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("%s: %v", name, took)
+		} else {
+			t.Logf("%s: %v", name, took)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package outbound
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParsePredicatesNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	nested := func(n int) string {
+		return strings.Repeat(`{"all":[`, n-1) + `{"status":[200]}` + strings.Repeat(`]}`, n-1)
+	}
+	for text, fields := range map[string][]string{
+		`{}`:                          {""},
+		`[]`:                          {""},
+		`[`:                           {""},
+		`"x"`:                         {""},
+		"[\"\xff\"]":                  {""},
+		`[1]`:                         {"[0]"},
+		`[{}]`:                        {"[0]"},
+		`[{"eq":1}]`:                  {"[0]"},
+		`[{"pointer":"/a"}]`:          {"[0]"},
+		`[{"pointer":"a","eq":1}]`:    {"[0].pointer"},
+		`[{"pointer":"/a~2","eq":1}]`: {"[0].pointer"},
+		`[{"pointer":"/a~","eq":1}]`:  {"[0].pointer"},
+		`[{"pointer":1,"eq":1}]`:      {"[0].pointer"},
+		`[{"pointer":"/` + strings.Repeat("a", 512) + `","eq":1}]`: {"[0].pointer"},
+		`[{"xml":"a","eq":1}]`:                                            {"[0].xml"},
+		`[{"xml":"/","eq":1}]`:                                            {"[0].xml"},
+		`[{"xml":"/a//b","eq":1}]`:                                        {"[0].xml"},
+		`[{"xml":"/a/@b","eq":1}]`:                                        {"[0].xml"},
+		`[{"pointer":"/a","xml":"/a","eq":1}]`:                            {"[0].xml"},
+		`[{"pointer":"/a","eq":1,"ne":2}]`:                                {"[0].ne"},
+		`[{"pointer":"/a","eq":1,"eq":1}]`:                                {"[0].eq"},
+		`[{"pointer":"/a","eq":1,"like":1}]`:                              {"[0].like"},
+		`[{"pointer":"/a","eq":{}}]`:                                      {"[0].eq"},
+		`[{"pointer":"/a","eq":[1]}]`:                                     {"[0].eq"},
+		`[{"pointer":"/a","eq":"\u0000"}]`:                                {"[0].eq"},
+		`[{"pointer":"/a","eq":1e99999999999}]`:                           {"[0].eq"},
+		`[{"pointer":"/a","eq":"` + strings.Repeat("x", 513) + `"}]`:      {"[0].eq"},
+		`[{"pointer":"/a","in":[]}]`:                                      {"[0].in"},
+		`[{"pointer":"/a","in":"x"}]`:                                     {"[0].in"},
+		`[{"pointer":"/a","in":["x",{}]}]`:                                {"[0].in[1]"},
+		`[{"pointer":"/a","in":[` + strings.Repeat("1,", 100) + `1]}]`:    {"[0].in"},
+		`[{"pointer":"/a","exists":1}]`:                                   {"[0].exists"},
+		`[{"pointer":"/a","gt":"x"}]`:                                     {"[0].gt"},
+		`[{"pointer":"/a","gt":true}]`:                                    {"[0].gt"},
+		`[{"pointer":"/a","le":null}]`:                                    {"[0].le"},
+		`[{"pointer":"/a","matches":""}]`:                                 {"[0].matches"},
+		`[{"pointer":"/a","matches":"("}]`:                                {"[0].matches"},
+		`[{"pointer":"/a","matches":"(?=x)"}]`:                            {"[0].matches"},
+		`[{"pointer":"/a","matches":"x{1001}"}]`:                          {"[0].matches"},
+		`[{"pointer":"/a","matches":"(a{100}){100}"}]`:                    {"[0].matches"},
+		`[{"pointer":"/a","matches":"(a{900}b{900}c{900}d{900}e{900})"}]`: {"[0].matches"},
+		`[{"pointer":"/a","matches":"` + strings.Repeat("x", 513) + `"}]`: {"[0].matches"},
+		`[{"status":[200],"eq":1}]`:                                       {"[0].eq"},
+		`[{"status":[]}]`:                                                 {"[0].status"},
+		`[{"status":200}]`:                                                {"[0].status"},
+		`[{"status":[99,"600","300-200","2xx",200.5,"200-","-1","+20",null]}]`: {
+			"[0].status[0]", "[0].status[1]", "[0].status[2]", "[0].status[3]", "[0].status[4]", "[0].status[5]", "[0].status[6]", "[0].status[7]", "[0].status[8]"},
+		`[{"all":[]}]`: {"[0].all"},
+		`[{"all":[{"status":[200]}],"exists":true}]`:                        {"[0].exists"},
+		`[{"status":[200]},{"all":[{"pointer":"/a","eq":[]}]}]`:             {"[1].all[0].eq"},
+		"[" + nested(9) + "]":                                               {"[0]" + strings.Repeat(".all[0]", 7) + ".all"},
+		"[" + strings.Repeat(`{"status":[200]},`, 64) + `{"status":[200]}]`: {""},
+	} {
+		ps, wrong := ParsePredicates([]byte(text))
+		var got []string
+		for _, w := range wrong {
+			got = append(got, w.Field)
+			if w.Message == "" {
+				t.Errorf("%s: %s without a message", text, w.Field)
+			}
+		}
+		if !slices.Equal(got, fields) || ps != nil {
+			t.Errorf("%s:\n got %q\nwant %q (%v)", cut(text, 80), got, fields, wrong)
+		}
+	}
+	predicatesOf(t, "["+nested(8)+"]")
+	predicatesOf(t, `[{"pointer":"/a","matches":"x{1000}"}]`)
+	predicatesOf(t, "["+strings.Repeat(`{"status":[200]},`, 63)+`{"status":[200]}]`)
+	if _, wrong := ParsePredicates(bytes.Repeat([]byte(" "), maxSettingBytes+1)); len(wrong) != 1 {
+		t.Errorf("too long a text: %v", wrong)
+	}
+}
+
+func TestPredicatesHaveOneSpelling(t *testing.T) {
+	t.Parallel()
+	const text = ` [ { "eq" : 1.50 , "pointer" : "\/a\u0062" } , {"status":["404",500,"200-299","7-7"]}]`
+	ps := predicatesOf(t, strings.Replace(text, `,"7-7"`, `,"201-201"`, 1))
+	want := `[{"pointer":"/ab","eq":1.50},{"status":[404,500,"200-299",201]}]`
+	if got := string(ps.Text()); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	all := `[{"all":[{"pointer":"","in":["<&>",1,true,false,null,""]},{"xml":"/a/b","not_in":["x"]},{"pointer":"/a","exists":false},` +
+		`{"pointer":"/a","gt":1},{"pointer":"/a","ge":"1.50"},{"pointer":"/a","lt":-1},{"pointer":"/a","le":1e3},{"pointer":"/a","ne":"é"},` +
+		`{"pointer":"/a","matches":"^[a-z]+\\.$"}]}]`
+	if got := string(predicatesOf(t, all).Text()); got != all {
+		t.Errorf("got %s\nwant %s", got, all)
+	}
+}
+
+func FuzzPredicate(f *testing.F) {
+	f.Add(`[{"pointer":"/a","eq":1}]`, `{"a":1}`, "text/json; charset=gbk", 200)
+	f.Add(`[{"xml":"/a/b","matches":"x"},{"all":[{"status":[200]}]}]`, `<a><b>x</b></a>`, "", 404)
+	f.Add(`[{"pointer":"/a/0","ge":"1.5"}]`, `{"a":[1.50],"a":2}`, "", 200)
+	f.Fuzz(func(t *testing.T, rule, body, contentType string, status int) {
+		tree := readJSON([]byte(body))
+		if (tree != nil) != json.Valid([]byte(body)) {
+			t.Fatal("readJSON and encoding/json differ")
+		}
+		if tree != nil {
+			checkTree(t, tree)
+		}
+		ps, wrong := ParsePredicates([]byte(rule))
+		if wrong != nil {
+			return
+		}
+		d := NewDocument(status, contentType, []byte(body))
+		matched := ps.Match(d)
+		ps.saw(d, body, []string{"12345678"})
+		again, wrong := ParsePredicates([]byte(ps.Text()))
+		if wrong != nil || again.Text() != ps.Text() || again.Match(d) != matched || again.Expected() != ps.Expected() {
+			t.Fatalf("%s is not what %s is: %v", ps.Text(), rule, wrong)
+		}
+		if matched && tree != nil && tree.doubled && !looksElsewhere(ps) {
+			t.Fatalf("%s matches %s, which has a key twice", rule, body)
+		}
+	})
+}
+
+// looksElsewhere says whether any of the predicates looks at something else than JSON.
+func looksElsewhere(ps Predicates) bool {
+	return slices.ContainsFunc(ps, func(p Predicate) bool {
+		return p.look == lookStatus || p.look == lookXML || p.look == lookAll && looksElsewhere(p.all)
+	})
+}
+
+// checkTree compares what was read with what encoding/json reads.
+func checkTree(t *testing.T, tree *jsonTree) {
+	if tree.doubled {
+		return
+	}
+	var want any
+	decoder := json.NewDecoder(bytes.NewReader(tree.text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&want); err != nil {
+		t.Fatal(err)
+	}
+	if got := tree.plain(0); fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) && !strings.Contains(fmt.Sprint(want), "\uFFFD") {
+		t.Fatalf("%s is read as %#v, want %#v", tree.text, got, want)
+	}
+}
+
+// plain returns a value as encoding/json would.
+func (t *jsonTree) plain(i int32) any {
+	switch t.kind(i) {
+	case jsonObject:
+		m := make(map[string]any)
+		for c := t.first(i); c != 0; c = t.next(c) {
+			m[t.key(c)] = t.plain(c)
+		}
+		return m
+	case jsonArray:
+		list := []any{}
+		for c := t.first(i); c != 0; c = t.next(c) {
+			list = append(list, t.plain(c))
+		}
+		return list
+	case jsonString:
+		return t.str(i)
+	case jsonNumber:
+		return json.Number(t.raw(i))
+	case jsonTrue, jsonFalse:
+		return t.kind(i) == jsonTrue
+	}
+	return nil
+}

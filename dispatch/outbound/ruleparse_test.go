@@ -1,0 +1,158 @@
+package outbound
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func TestParseRuleHasOneSpelling(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"status":[200]}`:                                                 `{"status":[200]}`,
+		` { "status" : [ "204", 200 ] } `:                                  `{"status":[204,200]}`,
+		`{"status":["200-299", "201-201"]}`:                                `{"status":["200-299",201]}`,
+		`{"body":{"trim":true,"equals":"OK"},"status":["200-204"]}`:        `{"status":["200-204"],"body":{"equals":"OK","trim":true}}`,
+		`{"body":{"trim":false,"equals":"OK"}}`:                            `{"body":{"equals":"OK"}}`,
+		`{"body":{"iequals":"<成功>&"}}`:                                     `{"body":{"iequals":"<成功>&"}}`,
+		`{"body":{"contains":"\u006fk"}}`:                                  `{"body":{"contains":"ok"}}`,
+		`{"body":{"prefix":"a/b\/"}}`:                                      `{"body":{"prefix":"a/b/"}}`,
+		`{"body":{"regex":"^a\\d+$"}}`:                                     `{"body":{"regex":"^a\\d+$"}}`,
+		`{"body":{"json":[{"eq":1.0,"pointer":"/a"}]}}`:                    `{"body":{"json":[{"pointer":"/a","eq":1.0}]}}`,
+		`{"max_defers":7,"defer_after":"90s","defer_if":{"status":[423]}}`: `{"defer_if":{"status":[423]},"defer_after":"1m30s","max_defers":7}`,
+		`{"defer_after":"0.01d"}`:                                          `{"defer_after":"14m24s"}`,
+		`{"defer_after":"60m"}`:                                            `{"defer_after":"1h"}`,
+		`{"defer_after":"1.5s"}`:                                           `{"defer_after":"1.5s"}`,
+		`{"defer_after":"120s"}`:                                           `{"defer_after":"2m"}`,
+		`{"permanent_if":{"body":{"json":[{"pointer":"/code","in":["ORDER_NOT_FOUND"]}]},"status":["400-499"]}}`:                                                                            `{"permanent_if":{"status":["400-499"],"body":{"json":[{"pointer":"/code","in":["ORDER_NOT_FOUND"]}]}}}`,
+		`{"status":["200-299"],"body":{"json":[{"xml":"/a/b","exists":true}]},"permanent_if":{"status":[404]},"defer_if":{"body":{"contains":"busy"}},"defer_after":"3s","max_defers":100}`: `{"status":["200-299"],"body":{"json":[{"xml":"/a/b","exists":true}]},"permanent_if":{"status":[404]},"defer_if":{"body":{"contains":"busy"}},"defer_after":"3s","max_defers":100}`,
+	} {
+		got, wrong := ParseRule([]byte(text))
+		if wrong != nil || string(got) != want {
+			t.Errorf("%s:\n got %s %v\nwant %s", text, got, wrong, want)
+		}
+	}
+}
+
+func TestParseRuleNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for text, fields := range map[string][]string{
+		``:                                       {""},
+		`null`:                                   {""},
+		`"http-2xx"`:                             {""},
+		`[]`:                                     {""},
+		`{}`:                                     {""},
+		`{"status":[200]`:                        {""},
+		"{\"a\":\"\xff\"}":                       {""},
+		`{"name":"x"}`:                           {"name"},
+		`{"Status":[200]}`:                       {"Status"},
+		`{"status":[200],"status":[201]}`:        {"status"},
+		`{"status":200}`:                         {"status"},
+		`{"status":[]}`:                          {"status"},
+		`{"status":["2xx"]}`:                     {"status[0]"},
+		`{"status":[200,"300-200"]}`:             {"status[1]"},
+		`{"status":["100-299"]}`:                 {"status"},
+		`{"status":["200-499"]}`:                 {"status"},
+		`{"status":[302]}`:                       {"status"},
+		`{"status":["200-299","400-499"]}`:       nil,
+		`{"body":"success"}`:                     {"body"},
+		`{"body":{}}`:                            {"body"},
+		`{"body":{"trim":true}}`:                 {"body"},
+		`{"body":{"equals":""}}`:                 {"body.equals"},
+		`{"body":{"equals":"a","contains":"b"}}`: {"body.contains"},
+		`{"body":{"equals":"a","equals":"b"}}`:   {"body.equals"},
+		`{"body":{"equals":1}}`:                  {"body.equals"},
+		`{"body":{"equals":"a\u0000"}}`:          {"body.equals"},
+		`{"body":{"equals":"a\n"}}`:              {"body.equals"},
+		`{"body":{"equals":" a","trim":true}}`:   {"body.equals"},
+		`{"body":{"equals":"a","trim":1}}`:       {"body.trim"},
+		`{"body":{"equals":"a","suffix":"b"}}`:   {"body.suffix"},
+		`{"body":{"regex":"("}}`:                 {"body.regex"},
+		`{"body":{"regex":"x{1001}"}}`:           {"body.regex"},
+		`{"body":{"regex":"` + strings.Repeat("x", 513) + `"}}`: {"body.regex"},
+		`{"body":{"json":{}}}`:                             {"body.json"},
+		`{"body":{"json":[]}}`:                             {"body.json"},
+		`{"body":{"json":[{"pointer":"/a"}],"trim":true}}`: {"body.json[0]", "body.trim"},
+		`{"permanent_if":{}}`:                              {"permanent_if"},
+		`{"permanent_if":[]}`:                              {"permanent_if"},
+		`{"permanent_if":{"code":"x"}}`:                    {"permanent_if.code"},
+		`{"permanent_if":{"status":[600]}}`:                {"permanent_if.status[0]"},
+		`{"permanent_if":{"status":[301,"100-199"]}}`:      nil,
+		`{"permanent_if":{"body":{"json":[{"status":[200]},{"pointer":"x","eq":1}]}}}`: {"permanent_if.body.json[1].pointer"},
+		`{"defer_if":{"body":{"regex":""}}}`:                                           {"defer_if.body.regex"},
+		`{"defer_after":3}`:                                                            {"defer_after"},
+		`{"defer_after":"3"}`:                                                          {"defer_after"},
+		`{"defer_after":"999ms"}`:                                                      {"defer_after"},
+		`{"defer_after":"1h1s"}`:                                                       {"defer_after"},
+		`{"defer_after":"2d"}`:                                                         {"defer_after"},
+		`{"defer_after":"-3s"}`:                                                        {"defer_after"},
+		`{"defer_after":"1e400d"}`:                                                     {"defer_after"},
+		`{"defer_after":"d"}`:                                                          {"defer_after"},
+		`{"max_defers":0}`:                                                             {"max_defers"},
+		`{"max_defers":10001}`:                                                         {"max_defers"},
+		`{"max_defers":"5"}`:                                                           {"max_defers"},
+		`{"max_defers":1.5}`:                                                           {"max_defers"},
+		`{"x":1,"status":[1],"body":{"y":2},"max_defers":0}`:                           {"x", "status[0]", "body.y", "body", "max_defers"},
+		`{"body":{"json":[` + strings.Repeat(`{"status":[200]},`, 40) + `{"status":[200]}]},"defer_if":{"body":{"json":[` +
+			strings.Repeat(`{"status":[200]},`, 40) + `{"status":[200]}]}}}`: {"defer_if.body.json"},
+	} {
+		got, wrong := ParseRule([]byte(text))
+		var named []string
+		for _, w := range wrong {
+			named = append(named, w.Field)
+			if w.Message == "" || !isPlain([]byte(w.Field+w.Message)) {
+				t.Errorf("%s: bad finding %q", text, w)
+			}
+		}
+		if !slices.Equal(named, fields) || (got == "") != (len(fields) > 0) {
+			t.Errorf("%s:\n got %q\nwant %q (%v)", cut(text, 80), named, fields, wrong)
+		}
+	}
+}
+
+func FuzzParseRule(f *testing.F) {
+	for _, p := range RulePresets() {
+		f.Add(string(p.Rule))
+	}
+	f.Add(`{"body":{"regex":"(a|b){3}","trim":true},"permanent_if":{"status":[404]},"defer_if":{"body":{"json":[{"all":[{"xml":"/a","gt":"1.5"}]}]}},"defer_after":"2m","max_defers":9}`)
+	f.Add(`{"status":["200-299"],"status":1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		rule, wrong := ParseRule([]byte(text))
+		if (rule == "") != (len(wrong) > 0) {
+			t.Fatalf("%q, %v", rule, wrong)
+		}
+		if rule == "" {
+			return
+		}
+		if again, wrong := ParseRule([]byte(rule)); again != rule {
+			t.Fatalf("%s becomes %s %v", rule, again, wrong)
+		}
+		r, _ := compileRule([]byte(rule))
+		ans := answer{status: 200, body: []byte(text), plain: []byte(text), text: text}
+		var resp Response
+		resp.conclude(t.Context(), &attempt{Context: t.Context()}, &ans, judgement{rule: r, name: customRule})
+		if resp.Class == "" || resp.Rule != nil && len(resp.Rule.Expected) > maxSentence+64 {
+			t.Fatalf("%s ends as %+v", rule, resp)
+		}
+	})
+}
+
+func TestRulesAreKept(t *testing.T) {
+	t.Parallel()
+	c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
+	s := store.Success{Rule: `{"status":[200]}`}
+	first, name := c.ruleOf(&s)
+	again, _ := c.ruleOf(&store.Success{Name: "mine", Rule: s.Rule})
+	if first == nil || first != again || name != customRule {
+		t.Errorf("the rule %q was compiled twice", name)
+	}
+	k := newKeep[int, int](3)
+	for i := range 10 {
+		k.put(i, i)
+		if got, ok := k.get(i); !ok || got != i || len(k.m) > 3 {
+			t.Errorf("%d: %d, %v; %d are kept", i, got, ok, len(k.m))
+		}
+	}
+}
