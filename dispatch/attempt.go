@@ -218,6 +218,7 @@ func (e *Engine) send(ctx context.Context, w *store.Stamped) outbound.Response {
 		Body:        w.Body,
 		Timeout:     w.Policy.Timeout,
 		Success:     w.Success,
+		Signer:      w.Signer,
 		Fresh:       w.FreeRetry,
 	}
 	if w.Signer != "none" {
@@ -230,7 +231,10 @@ func (e *Engine) send(ctx context.Context, w *store.Stamped) outbound.Response {
 				Error: "the signing secret cannot be read", StartedAt: now, EndedAt: now,
 			}
 		}
-		r.Secrets = secrets
+		r.Secrets = make([]outbound.Secret, len(secrets))
+		for i, key := range secrets {
+			r.Secrets[i].Key = key
+		}
 	}
 	failpointOf("before_send", r.URL)
 	return e.o.Sender.Send(ctx, r)

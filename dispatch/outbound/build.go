@@ -26,17 +26,24 @@ type prepared struct {
 	shown []store.Header
 	// hidden are values that must not be shown, not even when the receiver echoes them.
 	hidden []string
+	// keyID names the secrets that signed.
+	keyID string
 }
 
-// prepare signs the request and sets its headers. now is the timestamp that is signed.
+// prepare signs the request and sets its headers. now is the timestamp that is signed. A signer that puts its signature elsewhere changes
+// the body of r or the query of u.
 func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error) {
 	for _, h := range r.Headers {
 		if why := checkHeader(h); why != "" {
 			return prepared{}, &requestError{fmt.Errorf("header: %s", why)}
 		}
 	}
+	s, err := c.signerOf(r)
+	if err != nil {
+		return prepared{}, err
+	}
 	seconds := strconv.FormatInt(now.Unix(), 10)
-	signature, err := sign(r.ID, seconds, r.Body, r.Secrets)
+	signed, err := c.sign(s, r, u, seconds)
 	if err != nil {
 		return prepared{}, err
 	}
@@ -47,9 +54,15 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 	}
 	b.set(headerID, "webhook-id", r.ID)
 	b.set(headerTimestamp, "webhook-timestamp", seconds)
-	if signature != "" {
-		b.set(headerSignature, "webhook-signature", signature)
+	if signed.standard != "" {
+		b.set(headerSignature, "webhook-signature", signed.standard)
 		b.mask()
+	}
+	for _, h := range signed.headers {
+		b.set(textproto.CanonicalMIMEHeaderKey(h.name), h.name, h.value)
+		if h.masked {
+			b.mask()
+		}
 	}
 	b.set(headerAttempt, "webhook-attempt", strconv.Itoa(r.Number))
 	b.set("Traceparent", "traceparent", traceparent())
@@ -60,18 +73,28 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 		}
 		b.set("Content-Type", "content-type", r.ContentType)
 	}
-	p := prepared{hidden: queryValues(u.RawQuery)}
+	p := prepared{hidden: queryValues(u.RawQuery), keyID: signed.keyID}
+	p.hidden = append(p.hidden, signed.hidden...)
 	for _, h := range r.Headers {
+		if signed.owns(h.Name) {
+			continue
+		}
 		b.add(h)
 		if isSensitive(h.Name) {
 			b.mask()
-			p.hidden = append(p.hidden, h.Value)
+			p.hidden = hide(p.hidden, h.Value)
 			if _, credential, ok := strings.Cut(h.Value, " "); ok { // Bearer and its like
-				p.hidden = append(p.hidden, credential)
+				p.hidden = hide(p.hidden, credential)
 			}
 		}
 	}
 	p.header, p.shown = b.header, b.shown
+	if signed.body != nil {
+		r.Body = signed.body
+	}
+	if signed.query != "" {
+		u.RawQuery = signed.query
+	}
 	return p, nil
 }
 

@@ -2,6 +2,8 @@ package outbound
 
 import (
 	"context"
+	"crypto/rsa"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,6 +52,10 @@ type Client struct {
 	// presets are read-only; rules are those that were given whole, by their text.
 	presets map[string]*rule
 	rules   *keep[store.JSONText, *rule]
+	// signers are by their text, keys by the hash of what they were parsed from. The two that most callbacks have need no look-up.
+	signers            *keep[string, *signer]
+	standard, unsigned *signer
+	keys               *keep[[sha256.Size]byte, *rsa.PrivateKey]
 }
 
 // New returns a client.
@@ -75,6 +81,8 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		userAgent: "dispatcher/" + o.Version, logger: o.Logger, presets: presets, rules: newKeep[store.JSONText, *rule](maxRules),
+		signers: newKeep[string, *signer](maxSigners), standard: defaultSigner(SignerStandard), unsigned: defaultSigner(SignerNone),
+		keys: newKeep[[sha256.Size]byte, *rsa.PrivateKey](maxRSAKeys),
 	}
 	if o.Transport != nil {
 		c.engine = newEngine(o.Transport)
@@ -116,7 +124,7 @@ func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 	defer func() {
 		if v := recover(); v != nil {
 			c.logger.Error("attempt panicked", "callback_id", r.ID, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-			resp = Response{RequestHeaders: resp.RequestHeaders, Status: resp.Status}
+			resp = Response{RequestHeaders: resp.RequestHeaders, KeyID: resp.KeyID, Status: resp.Status}
 			resp.fail(finding{class: store.ClassPanic, text: "sending panicked; the log has the stack", uncharged: true, reached: a.gotConn})
 		}
 		resp.StartedAt, resp.EndedAt = a.start, time.Now()
@@ -142,7 +150,7 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 		resp.fail(unprepared(err))
 		return
 	}
-	resp.RequestHeaders = p.shown
+	resp.RequestHeaders, resp.KeyID = p.shown, p.keyID
 	req, err := newHTTPRequest(a, r, u, p.header)
 	if err != nil {
 		resp.fail(unprepared(err))
@@ -176,7 +184,7 @@ func (resp *Response) take(a *answer, hidden []string) {
 
 // unprepared is what is found of a request that could not be made.
 func unprepared(err error) finding {
-	if errors.Is(err, errNoSecret) {
+	if _, bad := errors.AsType[*keyError](err); bad || errors.Is(err, errNoSecret) {
 		return finding{class: store.ClassSignError, text: err.Error(), uncharged: true, local: true}
 	}
 	return invalidRequest(err.Error())

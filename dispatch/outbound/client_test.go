@@ -50,7 +50,7 @@ func TestSend(t *testing.T) {
 	c := newTestClient(t, Options{Version: "1.2.3"})
 	r := newRequest(srv.URL + "/a%0d%0ab?token=abc&n=%20")
 	r.Number = 7
-	r.Secrets = [][]byte{testSecret(), []byte("the secret before the rotation")}
+	r.Secrets = secretsOf(testSecret(), []byte("the secret before the rotation"))
 	r.Headers = []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "x-shop", Value: "8"}, {Name: "Idempotency-Key", Value: "k"}}
 	resp := c.Send(t.Context(), r)
 	want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}.check(t, resp)
@@ -81,7 +81,7 @@ func TestSend(t *testing.T) {
 		t.Errorf("Accept-Encoding %q was sent", v)
 	}
 	for _, secret := range r.Secrets {
-		if err := Verify([][]byte{secret}, got.Header, []byte(body), 0); err != nil {
+		if err := Verify([][]byte{secret.Key}, got.Header, []byte(body), 0); err != nil {
 			t.Errorf("Verify: %v", err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestSendRefusesWhatCannotBeSent(t *testing.T) {
 	r := sendTo(t, roundTrip(func(*http.Request) (*http.Response, error) {
 		t.Error("a request was sent unsigned")
 		return stubResponse(200, nil, ""), nil
-	}), func(r *Request) { r.Secrets = [][]byte{testSecret(), nil} })
+	}), func(r *Request) { r.Secrets = secretsOf(testSecret(), nil) })
 	want{class: store.ClassSignError, uncharged: true, local: true}.check(t, r)
 }
 

@@ -7,11 +7,16 @@
 //   - No connection is opened to an address that the [Guard] refuses, whatever the name resolved to.
 //   - At most 64 KiB of decoded response are read, whatever the receiver sends and however it encodes it.
 //   - Send returns within the request's timeout and a small constant; it never panics on what a receiver answers.
-//   - Secrets, credentials and URL query values are in no error and no log.
+//   - Nothing is sent unsigned, or with a signature that anybody could have made, because a key is missing or unfit.
+//   - Secrets, credentials and URL query values are in no error and no log, nor in what is kept of an answer that echoes them.
 //   - An attempt has its connection for itself (HTTP/1.1), and one destination's failure closes no other's connections.
 //   - To a destination there are no more connections than there were attempts at once, however slow its handshakes are.
 //
-// The package decides what an attempt was (its class, whether it succeeded, whether it is charged). What follows from
+// A success rule is a preset ([RulePresets]) or one that was given whole, in a small language of statuses, texts and [Predicates]
+// ([ParseRule]). A signer is a name ([SignerInfos]), with options if it has any ([ParseSigner]); what kind of secret it takes is its use
+// ([UseOf]), and [VerifyAny] is its other half, for receivers. Rules, signers and RSA keys are compiled once and kept.
+//
+// The package decides what an attempt was (its class, whether it succeeded, whether it is charged, put off or final). What follows from
 // that (the next due time, the state, whether the endpoint is stopped) is the engine's: nothing is tried again here,
-// nothing is waited for, and no state is kept but idle connections, TLS sessions and whether name servers answer.
+// nothing is waited for, and no state is kept but idle connections, TLS sessions, what was compiled, and whether name servers answer.
 package outbound

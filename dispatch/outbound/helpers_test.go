@@ -16,6 +16,15 @@ import (
 // testSecret is a secret of the least length.
 func testSecret() []byte { return []byte("0123456789abcdefghijklmn") }
 
+// secretsOf returns secrets without ids, the first one the present one.
+func secretsOf(keys ...[]byte) []Secret {
+	secrets := make([]Secret, len(keys))
+	for i, key := range keys {
+		secrets[i].Key = key
+	}
+	return secrets
+}
+
 // newTestClient returns a client that may reach the local machine.
 func newTestClient(t testing.TB, o Options) *Client {
 	t.Helper()
@@ -43,7 +52,7 @@ func mustGuard(t testing.TB, allow ...string) *Guard {
 func newRequest(url string) Request {
 	return Request{
 		ID: "cb_01JD0000000000000000000001", Number: 1, URL: url, Method: "POST", ContentType: "application/json",
-		Body: []byte(`{"paid":10000}`), Timeout: 5 * time.Second, Secrets: [][]byte{testSecret()},
+		Body: []byte(`{"paid":10000}`), Timeout: 5 * time.Second, Secrets: secretsOf(testSecret()),
 	}
 }
 

@@ -57,14 +57,41 @@ func isSensitive(name string) bool {
 	return false
 }
 
-// minScrubbed is the shortest value that is looked for in what a receiver echoes. Shorter ones are met by chance.
-const minScrubbed = 8
+// minHidden is how long what a caller gave must be to be looked for in what a receiver echoes. What is shorter is met by chance.
+const minHidden = 8
+
+// hide adds a value that must not be shown.
+func hide(values []string, value string) []string {
+	if len(value) < minHidden {
+		return values
+	}
+	return append(values, value)
+}
 
 // scrub replaces, in text that came from a receiver, the credentials that were sent to it: some receivers echo the
-// request in their answer.
+// request in their answer. Where they do so in JSON, a credential may have escapes.
 func scrub(text string, values []string) string {
+	escaped := len(values) > 0 && strings.IndexByte(text, '\\') >= 0
 	for _, v := range values {
-		if len(v) >= minScrubbed && strings.Contains(text, v) {
+		if strings.Contains(text, v) {
+			text = strings.ReplaceAll(text, v, masked)
+		}
+		if escaped {
+			text = scrubEscaped(text, v)
+		}
+	}
+	return text
+}
+
+// scrubEscaped replaces a value as encoders of JSON write it: with the escapes that are needed, with those for HTML as Go has them, and
+// with an escaped slash as PHP has it.
+func scrubEscaped(text, value string) string {
+	needed := string(quoteJSON(nil, value))
+	needed = needed[1 : len(needed)-1]
+	forHTML := strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`).Replace(needed)
+	slashed := strings.ReplaceAll(needed, "/", `\/`)
+	for _, v := range [...]string{needed, forHTML, slashed} {
+		if v != value {
 			text = strings.ReplaceAll(text, v, masked)
 		}
 	}
@@ -82,9 +109,9 @@ func queryValues(query string) []string {
 		if !ok {
 			value = part
 		}
-		values = append(values, value)
+		values = hide(values, value)
 		if plain, err := url.QueryUnescape(value); err == nil && plain != value {
-			values = append(values, plain)
+			values = hide(values, plain)
 		}
 	}
 	return values

@@ -21,8 +21,10 @@ type Request struct {
 	// Timeout of the whole attempt, from the call of Send to the last byte read.
 	Timeout time.Duration
 	Success store.Success
-	// Secrets sign the request, the first one first; none: it is sent unsigned.
-	Secrets [][]byte
+	// Signer is a signer's name, or its JSON text, as ParseSigner returns it; empty: the default one if there are secrets, else none.
+	Signer string
+	// Secrets sign the request, the present one first, during a rotation followed by the one before it. What signs needs at least one.
+	Secrets []Secret
 	// Fresh keeps the attempt off kept-alive connections.
 	Fresh bool
 }
@@ -60,6 +62,8 @@ type Response struct {
 	ResponseBody      string
 	ResponseTruncated bool
 	Rule              *store.Rule
+	// KeyID names the secrets that signed, by their IDs, separated by a comma if there were two; empty: unsigned, or they have none.
+	KeyID string
 	// RetryAfter is what a 429, 503 or 423 asked for, uncapped and not negative; zero: nothing usable.
 	RetryAfter time.Duration
 	// Location of a redirect, for the error text.

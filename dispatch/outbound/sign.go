@@ -30,17 +30,6 @@ const (
 // DefaultTolerance is how far a timestamp may be from now for Verify, both ways, unless the caller says otherwise.
 const DefaultTolerance = 5 * time.Minute
 
-// The names of the signers.
-const (
-	// SignerStandard signs by Standard Webhooks v1: HMAC-SHA256 over id, timestamp and body.
-	SignerStandard = "standard-v1"
-	// SignerNone sends unsigned, for bodies that the caller signed.
-	SignerNone = "none"
-)
-
-// Signers returns the names of the signers, the default one first.
-func Signers() []string { return []string{SignerStandard, SignerNone} }
-
 // Errors of Verify, to be told apart with errors.Is.
 var (
 	// ErrHeaders: a header of the signature is missing, or the timestamp is not a number of seconds.
@@ -59,28 +48,33 @@ var errNoSecret = errors.New("signing secret is empty")
 // "id.timestamp.body", separated by spaces, in the order of the secrets. The timestamp counts in whole seconds. With no
 // secret the value is empty; a secret that is empty is an error.
 func Sign(id string, timestamp time.Time, body []byte, secrets [][]byte) (string, error) {
-	return sign(id, strconv.FormatInt(timestamp.Unix(), 10), body, secrets)
+	if len(secrets) == 0 {
+		return "", nil
+	}
+	keys := make([]Secret, len(secrets))
+	for i, key := range secrets {
+		keys[i].Key = key
+	}
+	if err := checkSecrets(keys); err != nil {
+		return "", err
+	}
+	return signV1(id, strconv.FormatInt(timestamp.Unix(), 10), body, keys), nil
 }
 
 const macLen = 44 // base64 of 32 bytes
 
-func sign(id, seconds string, body []byte, secrets [][]byte) (string, error) {
-	if len(secrets) == 0 {
-		return "", nil
-	}
+// signV1 is Sign with secrets that were checked.
+func signV1(id, seconds string, body []byte, secrets []Secret) string {
 	var scratch [2 * (macLen + 4)]byte
 	out := scratch[:0]
-	for i, secret := range secrets {
-		if len(secret) == 0 {
-			return "", errNoSecret
-		}
+	for i := range secrets {
 		if i > 0 {
 			out = append(out, ' ')
 		}
 		out = append(out, "v1,"...)
-		out = appendMAC(out, secret, id, seconds, body)
+		out = appendMAC(out, secrets[i].Key, id, seconds, body)
 	}
-	return string(out), nil
+	return string(out)
 }
 
 func appendMAC(out, secret []byte, id, seconds string, body []byte) []byte {
@@ -101,17 +95,8 @@ func appendMAC(out, secret []byte, id, seconds string, body []byte) []byte {
 // Verify says whether a request was signed with one of the secrets: nil, or an error that is ErrHeaders, ErrTimestamp
 // or ErrSignature. A zero tolerance means DefaultTolerance; a negative one does not look at the age.
 func Verify(secrets [][]byte, h http.Header, body []byte, tolerance time.Duration) error {
-	id, seconds, signatures := h.Get(headerID), h.Get(headerTimestamp), h.Get(headerSignature)
-	for _, need := range [...][2]string{{"webhook-id", id}, {"webhook-timestamp", seconds}, {"webhook-signature", signatures}} {
-		if need[1] == "" {
-			return fmt.Errorf("%w: no %s", ErrHeaders, need[0])
-		}
-	}
-	at, err := strconv.ParseInt(seconds, 10, 64)
+	id, seconds, signatures, err := standardHeaders(h, tolerance)
 	if err != nil {
-		return fmt.Errorf("%w: webhook-timestamp is not a number of seconds", ErrHeaders)
-	}
-	if err := checkAge(time.Unix(at, 0), tolerance); err != nil {
 		return err
 	}
 	for _, secret := range secrets {
@@ -127,6 +112,17 @@ func Verify(secrets [][]byte, h http.Header, body []byte, tolerance time.Duratio
 		}
 	}
 	return ErrSignature
+}
+
+// standardHeaders returns the headers of Standard Webhooks if they are all there and the timestamp is within the tolerance.
+func standardHeaders(h http.Header, tolerance time.Duration) (id, seconds, signatures string, err error) {
+	id, seconds, signatures = h.Get(headerID), h.Get(headerTimestamp), h.Get(headerSignature)
+	for _, need := range [...][2]string{{"webhook-id", id}, {"webhook-timestamp", seconds}, {"webhook-signature", signatures}} {
+		if need[1] == "" {
+			return "", "", "", fmt.Errorf("%w: no %s", ErrHeaders, need[0])
+		}
+	}
+	return id, seconds, signatures, checkSeconds(seconds, headerTimestamp, tolerance)
 }
 
 func checkAge(at time.Time, tolerance time.Duration) error {

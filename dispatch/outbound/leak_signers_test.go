@@ -1,0 +1,156 @@
+package outbound
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// slashed writes a text as PHP puts it into JSON.
+func slashed(s string) string { return strings.ReplaceAll(s, "/", `\/`) }
+
+// serveEcho answers with all that it got, as text and in the ways in which receivers put it into JSON.
+func serveEcho(t *testing.T) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		dump, err := httputil.DumpRequest(r, true)
+		if err != nil {
+			t.Error(err)
+		}
+		user, password, _ := r.BasicAuth()
+		authorization := r.Header.Get("Authorization")
+		_, credential, _ := strings.Cut(authorization, " ")
+		quoted, _ := json.Marshal(authorization + " & " + password)
+		w.Header().Set("Server", authorization+" "+r.URL.RawQuery)
+		w.Header().Set("X-Request-Id", user+":"+password)
+		w.Header().Set("Location", r.URL.String())
+		switch r.URL.Path {
+		case "/302":
+			w.WriteHeader(302)
+		case "/json":
+			body, _ := json.Marshal(map[string]string{"a": authorization, "c": credential, "d": string(dump), "p": password})
+			w.Write(body)
+			return
+		}
+		fmt.Fprintf(w, "%s\n%s\n%s\n%s %s\n%s", dump, quoted, slashed(string(dump)), user, password, slashed(authorization))
+	}))
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// TestSignersLeakNothing: however an attempt ends, neither the secret nor what it made (but for webhook-signature in a receiver's own
+// words) is in what is kept of it.
+func TestSignersLeakNothing(t *testing.T) {
+	t.Parallel()
+	echo := serveEcho(t)
+	garbage := serveAnswer(t, "hunter2\r\n\r\n")
+	hang := serveRaw(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) })
+	rules := []store.Success{
+		{Name: RuleBodySuccess}, {Name: RuleJSONCode}, {Name: RuleWeChatV3},
+		{Rule: `{"body":{"json":[{"pointer":"/a","eq":"x"},{"pointer":"/c","eq":"x"},{"pointer":"/d","eq":"x"},{"pointer":"/p","eq":"x"}]}}`},
+		{Rule: `{"permanent_if":{"body":{"json":[{"pointer":"/c","ne":"x"}]}}}`}, {Rule: `{"defer_if":{"body":{"regex":"."}}}`},
+	}
+	c := newTestClient(t, Options{})
+	urls := []string{echo.URL + "/", echo.URL + "/302", echo.URL + "/json", garbage.URL, "http://127.0.0.1:1/", "http://10.0.0.1/", strings.Replace(echo.URL, "http:", "https:", 1)}
+	for _, signer := range everySigner {
+		use, err := UseOf(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := [][]byte{secretFor(t, use, 0), secretFor(t, use, 1)}
+		for i, u := range append(urls, hang.URL) {
+			for _, rule := range rules {
+				if i >= len(urls) && rule.Name != RuleBodySuccess {
+					continue // it takes its time
+				}
+				r := newRequest(u)
+				r.Body, r.Timeout, r.Success = []byte(`{"paid":1,"note":"a/b"}`), 200*time.Millisecond, rule
+				r.Signer, r.Secrets = signer, secretsOf(keys...)
+				checkLeaks(t, c.Send(t.Context(), r), signer, use, u, keys)
+			}
+		}
+	}
+}
+
+// checkLeaks looks for the keys in all forms in which they could be in a response, and for what masked headers were sent.
+func checkLeaks(t *testing.T, resp Response, signer, use, address string, keys [][]byte) {
+	t.Helper()
+	text, err := json.Marshal(resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := string(text) + fmt.Sprintf("%+v", resp)
+	var secrets []string
+	for _, key := range keys {
+		written := FormatSecretFor(use, key)
+		secrets = append(secrets, string(key), written, hex.EncodeToString(key), base64.StdEncoding.EncodeToString(key), url.QueryEscape(string(key)))
+		if _, password, ok := strings.Cut(string(key), ":"); ok && use == UseBasic {
+			secrets = append(secrets, password)
+		}
+	}
+	for _, secret := range secrets {
+		for _, form := range []string{secret, slashed(secret), slashed(slashed(secret))} {
+			if strings.Contains(all, form) {
+				t.Errorf("%s to %s (%s): %q is in the response: %s", signer, MaskURL(address), resp.Class, cut(form, 40), all)
+			}
+		}
+	}
+	for _, h := range resp.RequestHeaders {
+		if isSensitive(h.Name) && h.Value != masked && h.Name != weChatType {
+			t.Errorf("%s: %s: %s is shown", signer, h.Name, h.Value)
+		}
+	}
+}
+
+// TestSignaturesAreNotShown: what a signer of our own put into the request is masked where the receiver echoes it.
+func TestSignaturesAreNotShown(t *testing.T) {
+	t.Parallel()
+	for _, signer := range everySigner {
+		use, err := UseOf(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent []string
+		c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			body, _ := io.ReadAll(r.Body)
+			for _, name := range []string{"X-Signature-256", "X-Signature-256-Previous", "X-Shopify-Hmac-Sha256", "X-Signature", "Stripe-Signature", "X-Sign", weChatSignature, "Authorization"} {
+				if v := r.Header.Get(name); v != "" {
+					sent = append(sent, v)
+				}
+			}
+			sent = append(sent, r.URL.Query()["sign"]...)
+			sent = append(sent, r.URL.Query()["sig"]...)
+			var fields map[string]any
+			if json.Unmarshal(body, &fields) == nil && fields["sign"] != nil {
+				sent = append(sent, fields["sign"].(string))
+			}
+			echo, _ := json.Marshal(sent)
+			return stubResponse(200, http.Header{"Server": {strings.Join(sent, " ")}}, strings.Join(sent, " ")+string(echo)+slashed(string(echo))+url.QueryEscape(strings.Join(sent, " "))), nil
+		})})
+		r := newRequest("https://shop.example/")
+		r.Signer, r.Secrets = signer, secretsOf(secretFor(t, use, 0), secretFor(t, use, 1))
+		resp := c.Send(t.Context(), r)
+		if len(sent) == 0 && signer != "" && !strings.HasPrefix(signer, "standard") {
+			t.Errorf("%s: nothing was found in the request", signer)
+		}
+		for _, value := range sent {
+			for _, form := range []string{value, slashed(value)} {
+				if shown := resp.ResponseBody + fmt.Sprint(resp.ResponseHeaders, resp.Rule); strings.Contains(shown, form) {
+					t.Errorf("%s: %s is in %s", signer, form, shown)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package outbound
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// TestNothingIsSentUnsigned: a key that cannot sign puts the attempt off.
+func TestNothingIsSentUnsigned(t *testing.T) {
+	t.Parallel()
+	weak := []byte("hunter2-is-not-a-key")
+	for _, signer := range everySigner {
+		use, err := UseOf(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := [][]Secret{secretsOf(nil), secretsOf(secretFor(t, use, 0), nil), secretsOf([]byte{})}
+		if signer != "" {
+			wrong = append(wrong, nil)
+		}
+		switch use {
+		case UseEd25519, UseRSA:
+			wrong = append(wrong, secretsOf(weak), secretsOf(make([]byte, 32)))
+		case UseText:
+			wrong = append(wrong, secretsOf([]byte("hunter2-\x00\x01")), secretsOf([]byte("short")), secretsOf([]byte("hunter2 with spaces\r\nX: 1")))
+		case UseBasic:
+			wrong = append(wrong, secretsOf(weak), secretsOf([]byte(":hunter2")), secretsOf([]byte("user:pw\r\nX: 1")))
+		}
+		for _, secrets := range wrong {
+			got, _, r := signed(t, func(r *Request) { r.Signer, r.Secrets = signer, secrets })
+			if got != nil {
+				t.Errorf("%s: sent with %q", signer, secrets)
+			}
+			want{class: store.ClassSignError, uncharged: true, local: true}.check(t, r)
+			if strings.Contains(r.Error, "hunter2") {
+				t.Errorf("%s: the error shows the key: %s", signer, r.Error)
+			}
+		}
+	}
+	for _, signer := range []string{"x", "{", `{"type":"none","a":1}`, `"none"`} {
+		got, _, r := signed(t, func(r *Request) { r.Signer = signer })
+		if got != nil {
+			t.Errorf("%s: sent", signer)
+		}
+		want{class: store.ClassInvalidRequest}.check(t, r)
+	}
+}
+
+// TestSignersSetTheirHeaders: beside those that every request has; a caller's header of the same name is not sent.
+func TestSignersSetTheirHeaders(t *testing.T) {
+	t.Parallel()
+	all := map[string]string{
+		"": "webhook-signature", "standard-v1a": "webhook-signature", "hmac-sha256-body": "x-signature-256", "t-v1": "x-signature",
+		"basic": "authorization", "bearer": "authorization", "wechat-v3-rsa": "wechatpay-signature", "none": "",
+		`{"type":"sorted-kv","put":{"in":"header","name":"x-sign"}}`: "x-sign",
+	}
+	for signer, header := range all {
+		use, err := UseOf(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, r := signed(t, func(r *Request) {
+			r.Signer, r.Secrets = signer, nil
+			if use != "" {
+				r.Secrets = secretsOf(secretFor(t, use, 0))
+			}
+			if header != "" && header != "webhook-signature" {
+				r.Headers = []store.Header{{Name: strings.ToUpper(header), Value: "the caller's own"}}
+			}
+		})
+		if r.Class != store.ClassOK {
+			t.Errorf("%s: %s %s", signer, r.Class, r.Error)
+			continue
+		}
+		for _, name := range []string{"webhook-id", "webhook-timestamp", "webhook-attempt", "traceparent", "user-agent", "content-type"} {
+			if got.Header.Get(name) == "" {
+				t.Errorf("%s: no %s", signer, name)
+			}
+		}
+		if _, ok := got.Header["Webhook-Signature"]; ok != (header == "webhook-signature") {
+			t.Errorf("%s: webhook-signature %v", signer, ok)
+		}
+		if header == "" {
+			continue
+		}
+		if values := got.Header.Values(header); len(values) != 1 || strings.Contains(values[0], "own") {
+			t.Errorf("%s: %s: %q", signer, header, values)
+		}
+		shown := 0
+		for _, h := range r.RequestHeaders {
+			if strings.EqualFold(h.Name, header) {
+				shown++
+				if h.Value != masked {
+					t.Errorf("%s: %s is shown", signer, header)
+				}
+			}
+		}
+		if shown != 1 {
+			t.Errorf("%s: %s is shown %d times", signer, header, shown)
+		}
+	}
+}
+
+func TestTimestampedHasTheFormOfStripe(t *testing.T) {
+	t.Parallel()
+	got, _, _ := signed(t, func(r *Request) {
+		r.Signer = `{"type":"t-v1","header":"Stripe-Signature"}`
+		r.Secrets = secretsOf(secretFor(t, UseHMAC, 0), secretFor(t, UseHMAC, 1))
+	})
+	parts := strings.Split(got.Header.Get("Stripe-Signature"), ",")
+	if len(parts) != 3 || parts[0] != "t="+got.Header.Get("webhook-timestamp") || len(parts[1]) != 3+64 || len(parts[2]) != 3+64 || parts[1] == parts[2] {
+		t.Errorf("%q", parts)
+	}
+}
+
+func TestWeChatV3NamesItsKey(t *testing.T) {
+	t.Parallel()
+	nonces := make(map[string]bool)
+	for label, serial := range map[string]string{"5157F09EFDC096DE15EBE81A47057A7232F1B8E1": "5157F09EFDC096DE15EBE81A47057A7232F1B8E1", "": "sec_1"} {
+		got, _, r := signed(t, func(r *Request) {
+			r.Signer, r.Secrets = SignerWeChatV3, []Secret{{ID: "sec_1", Label: label, Key: secretFor(t, UseRSA, 0)}}
+		})
+		h := got.Header
+		if r.KeyID != "sec_1" || h.Get(weChatSerial) != serial || h.Get(weChatType) != weChatTypeValue || h.Get(weChatTimestamp) != h.Get("webhook-timestamp") {
+			t.Errorf("%q: %v", r.KeyID, h)
+		}
+		nonces[h.Get(weChatNonce)] = true
+	}
+	if len(nonces) != 2 || nonces[""] {
+		t.Errorf("nonces %v", nonces)
+	}
+	_, _, r := signed(t, func(r *Request) {
+		r.Signer, r.Secrets = SignerWeChatV3, []Secret{{Label: "证书\r\n", Key: secretFor(t, UseRSA, 0)}}
+	})
+	if r.Class != store.ClassSignError {
+		t.Errorf("a label that cannot stand in a header: %s", r.Class)
+	}
+}
+
+func TestRSAKeysAreParsedOnce(t *testing.T) {
+	t.Parallel()
+	c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
+	key := secretFor(t, UseRSA, 0)
+	first, err := c.rsaKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.rsaKey(bytes.Clone(key)); err != nil || again != first {
+		t.Errorf("parsed again, %v", err)
+	}
+	if other, err := c.rsaKey(secretFor(t, UseRSA, 1)); err != nil || other == first {
+		t.Errorf("another key is the same, %v", err)
+	}
+}
+
+// TestTheKeyMayBeTheWrittenSecret: libraries that do not decode secrets take "whsec_…" as it is.
+func TestTheKeyMayBeTheWrittenSecret(t *testing.T) {
+	t.Parallel()
+	key := secretFor(t, UseHMAC, 0)
+	sent := func(signer string, key []byte) http.Header {
+		got, _, _ := signed(t, func(r *Request) { r.Signer, r.Secrets = signer, secretsOf(key) })
+		return got.Header
+	}
+	written := sent(`{"type":"hmac-sha256-body","key":"written"}`, key)
+	plain := sent("hmac-sha256-body", []byte(FormatSecret(key)))
+	if a, b := written.Get(defaultBodyHeader), plain.Get(defaultBodyHeader); a != b || a == "" {
+		t.Errorf("%s and %s", a, b)
+	}
+}

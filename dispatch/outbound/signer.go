@@ -1,0 +1,187 @@
+package outbound
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// The names of the signers.
+const (
+	// SignerStandard signs by Standard Webhooks v1: HMAC-SHA256 over id, timestamp and body.
+	SignerStandard = "standard-v1"
+	// SignerStandardAsymmetric signs by Standard Webhooks v1a: Ed25519 over the same. Its receivers can verify and cannot forge.
+	SignerStandardAsymmetric = "standard-v1a"
+	// SignerHMACBody puts HMAC-SHA256 over the body alone into a header, as GitHub and Shopify do.
+	SignerHMACBody = "hmac-sha256-body"
+	// SignerTimestamped puts "t=TIMESTAMP,v1=HMAC" over timestamp and body into a header, as Stripe does.
+	SignerTimestamped = "t-v1"
+	// SignerSortedKV signs the body's fields, sorted, as WeChat Pay v2, Alipay and most payment aggregators in China do.
+	SignerSortedKV = "sorted-kv"
+	// SignerWeChatV3 signs by WeChat Pay v3: RSA-SHA256 over timestamp, nonce and body.
+	SignerWeChatV3 = "wechat-v3-rsa"
+	// SignerBasic sends a user and a password (RFC 7617), SignerBearer a token (RFC 6750): no signatures, and seen by who reads along.
+	SignerBasic  = "basic"
+	SignerBearer = "bearer"
+	// SignerNone sends unsigned, for bodies that the caller signed.
+	SignerNone = "none"
+)
+
+// A Secret is what signs. Request.Secrets has the present one first, during a rotation followed by the one before it.
+type Secret struct {
+	// ID is for people: it is kept with the attempt. Empty: the secret has none.
+	ID string
+	// Label is what receivers know it by, such as a certificate's serial number: wechat-v3-rsa sends it. Empty: its ID.
+	Label string
+	// Key is what ParseSecretFor or NewSecret returned for the signer's use.
+	Key []byte
+}
+
+// A SignerInfo tells people of a signer.
+type SignerInfo struct {
+	Name        string
+	Description string
+	// Use says what kind of secret it takes, for ParseSecretFor; empty: none. sorted-kv with alg rsa2 takes UseRSA instead.
+	Use     string
+	Options []SignerOption
+}
+
+// A SignerOption is a member that {"type": …} may have beside it.
+type SignerOption struct {
+	Name        string
+	Description string
+	// Default is the value that stands for leaving it out, as JSON.
+	Default store.JSONText
+}
+
+// SignerInfos returns every signer, the default one first.
+func SignerInfos() []SignerInfo {
+	header := func(name string) SignerOption {
+		return SignerOption{"header", "the header that the signature is put into", store.JSONText(quoteJSON(nil, name))}
+	}
+	key := SignerOption{"key", `"bytes": the secret's bytes are the key; "written": the whole text "whsec_…" is, as libraries take it that do not decode secrets`, `"bytes"`}
+	return []SignerInfo{
+		{SignerStandard, "Standard Webhooks v1: webhook-signature has HMAC-SHA256 over id, timestamp and body; during a rotation by both secrets.", UseHMAC, nil},
+		{SignerStandardAsymmetric, "Standard Webhooks v1a: webhook-signature has Ed25519 over id, timestamp and body; during a rotation by both keys.", UseEd25519, nil},
+		{SignerHMACBody, "HMAC-SHA256 over the body in a header of its own, such as GitHub's X-Hub-Signature-256; during a rotation the former secret's is in a second header.", UseHMAC, []SignerOption{
+			header(defaultBodyHeader),
+			{"prefix", "what stands before the signature", `"sha256="`},
+			{"encoding", "hex or base64", `"hex"`},
+			{"rotation_header", `the header of the former secret's signature during a rotation; "": it is not sent`, `"` + defaultBodyHeader + previousSuffix + `"`},
+			key,
+		}},
+		{SignerTimestamped, "t=TIMESTAMP,v1=HMAC-SHA256 over timestamp and body in one header, such as Stripe's Stripe-Signature; during a rotation with a v1 for both secrets.", UseHMAC, []SignerOption{
+			header(defaultTimestampedHeader), key,
+		}},
+		{SignerSortedKV, "A signature over the body's fields (form, flat JSON or flat XML; without a body, the query's), sorted and joined, such as WeChat Pay v2's and Alipay's; always by the newest secret.", UseText, []SignerOption{
+			{"alg", "md5, hmac-sha256 or rsa2 (RSA-SHA256)", `"hmac-sha256"`},
+			{"exclude", "the fields that are not signed", `["sign"] or, with rsa2, ["sign","sign_type"]`},
+			{"key_suffix", `md5, hmac-sha256: what joins the fields to the key behind them; "" with md5: nothing does, with hmac-sha256: the key is not put there`, `"&key="`},
+			{"case", "md5, hmac-sha256: upper or lower, the case of the hex digits", `"upper"`},
+			{"skip_empty", "whether empty fields are left out of what is signed", `true`},
+			{"put", `where the signature goes: {"in": "body", "query" or "header", "name": …}`, `{"in":"body","name":"sign"}`},
+			{"sign_type", `the value of a field sign_type that is put beside a signature in body or query; "": there is none`, `""`},
+		}},
+		{SignerWeChatV3, "WeChat Pay v3: Wechatpay-Signature has RSA-SHA256 over timestamp, nonce and body, Wechatpay-Serial the secret's label; always by the newest secret.", UseRSA, nil},
+		{SignerBasic, "Authorization: Basic, user and password; always the newest.", UseBasic, nil},
+		{SignerBearer, "Authorization: Bearer, a token; always the newest.", UseText, nil},
+		{SignerNone, "Nothing is signed: the caller did, or nobody needs to.", "", nil},
+	}
+}
+
+// Signers returns the names of the signers, the default one first.
+func Signers() []string {
+	infos := SignerInfos()
+	names := make([]string, len(infos))
+	for i, info := range infos {
+		names[i] = info.Name
+	}
+	return names
+}
+
+// UseOf returns what kind of secret a signer takes: one of UseHMAC, UseEd25519, UseRSA, UseText and UseBasic, or "" for none. The signer
+// is a name or a JSON object with its options, as ParseSigner returns it; empty means the default one. Anything else is an error.
+func UseOf(signer string) (use string, err error) {
+	switch signer {
+	case SignerStandard, SignerHMACBody, SignerTimestamped, "":
+		return UseHMAC, nil
+	case SignerNone:
+		return "", nil
+	}
+	s, err := readSigner(signer)
+	if err != nil {
+		return "", err
+	}
+	return s.use(), nil
+}
+
+// A signer is compiled. It is read-only.
+type signer struct {
+	name string
+	// header is where hmac-sha256-body and t-v1 put the signature, rotation where the former of them puts that of the secret before; empty:
+	// nowhere. prefix stands before it; base64: it is not in hex; written: the key is the secret's written form.
+	header, rotation, prefix string
+	base64, written          bool
+	// kv are the options of sorted-kv.
+	kv kvOptions
+}
+
+func (s *signer) use() string {
+	switch s.name {
+	case SignerStandard, SignerHMACBody, SignerTimestamped:
+		return UseHMAC
+	case SignerStandardAsymmetric:
+		return UseEd25519
+	case SignerSortedKV:
+		if s.kv.alg != algRSA2 {
+			return UseText
+		}
+		return UseRSA
+	case SignerWeChatV3:
+		return UseRSA
+	case SignerBasic:
+		return UseBasic
+	case SignerBearer:
+		return UseText
+	}
+	return ""
+}
+
+// maxSigners is how many compiled signers a client keeps.
+const maxSigners = 1000
+
+// signerOf returns the signer of a request. Without a name, it is the default one if there are secrets.
+func (c *Client) signerOf(r *Request) (*signer, error) {
+	switch text := r.Signer; {
+	case text == SignerNone || text == "" && len(r.Secrets) == 0:
+		return c.unsigned, nil
+	case text == SignerStandard || text == "":
+		return c.standard, nil
+	}
+	if s, ok := c.signers.get(r.Signer); ok {
+		return s, nil
+	}
+	s, err := readSigner(r.Signer)
+	if err != nil {
+		return nil, &requestError{err}
+	}
+	c.signers.put(r.Signer, s)
+	return s, nil
+}
+
+// readSigner compiles a signer from its text.
+func readSigner(text string) (*signer, error) {
+	if text == "" {
+		text = SignerStandard
+	}
+	raw := []byte(text)
+	if !strings.HasPrefix(text, "{") {
+		raw = quoteJSON(nil, text)
+	}
+	s, wrong := compileSigner(raw)
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("the signer is unknown or cannot be read: %s", strings.TrimSpace(wrong[0].Field+" "+wrong[0].Message))
+	}
+	return s, nil
+}
