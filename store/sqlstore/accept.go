@@ -84,6 +84,9 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 	if err != nil {
 		return err
 	}
+	if err := t.supersede(fresh); err != nil {
+		return err
+	}
 	inserted, err := t.insertCallbacks(fresh)
 	if err != nil {
 		return err

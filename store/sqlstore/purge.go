@@ -9,7 +9,8 @@ import (
 
 // Purge removes up to limit payloads of callbacks that were terminal before payloadBefore, and up to limit whole callbacks
 // with their attempts that were terminal before metadataBefore, in transactions of bounded size. It returns how many of
-// each. A row that was opened again meanwhile is left alone.
+// each. A row that was opened again meanwhile is left alone. Which version of a reference was the highest is forgotten, too, if
+// nothing was accepted for it since metadataBefore.
 func (db *DB) Purge(ctx context.Context, payloadBefore, metadataBefore int64, limit int) (payloads, callbacks int, err error) {
 	// Whatever goes as a whole first loses its payload, so that one index serves each of the two steps.
 	payloads, err = db.inBatches(ctx, limit, func(t *tx, batch int) (int, error) {
@@ -23,6 +24,11 @@ func (db *DB) Purge(ctx context.Context, payloadBefore, metadataBefore int64, li
 	})
 	if err != nil {
 		return payloads, callbacks, fmt.Errorf("purge callbacks: %w", err)
+	}
+	if _, err := db.inBatches(ctx, limit, func(t *tx, batch int) (int, error) {
+		return t.purgeVersions(metadataBefore, batch)
+	}); err != nil {
+		return payloads, callbacks, fmt.Errorf("purge versions of references: %w", err)
 	}
 	return payloads, callbacks, nil
 }

@@ -1,0 +1,145 @@
+package sqlstore
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A refKey is what callbacks have in common of which a newer version supersedes the older ones.
+type refKey struct{ project, topic, ref string }
+
+func (e *acceptEntry) refKey() refKey {
+	c := &e.draft.Callback
+	return refKey{c.Project, c.Topic, c.Ref}
+}
+
+// supersedes says that the draft takes part in that at all.
+func (e *acceptEntry) supersedes() bool {
+	c := &e.draft.Callback
+	return e.draft.Supersede && c.Version != nil && c.Ref != "" && c.Topic != ""
+}
+
+// supersede cancels what the drafts supersede, and those of them that have been superseded themselves, by an earlier accept or by
+// another draft of the group. Of each reference the highest version has a row, and whoever accepts one holds that row until it is
+// committed: so the next one sees all that were before it, on whatever connection.
+func (t *tx) supersede(entries []*acceptEntry) error {
+	highest := make(map[refKey]*acceptEntry)
+	var keys []refKey
+	for _, e := range entries {
+		if !e.supersedes() {
+			continue
+		}
+		k := e.refKey()
+		switch best := highest[k]; {
+		case best == nil:
+			keys = append(keys, k)
+			highest[k] = e
+		case *e.draft.Callback.Version > *best.draft.Callback.Version:
+			highest[k] = e
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	slices.SortFunc(keys, func(a, b refKey) int {
+		return cmp.Or(cmp.Compare(a.project, b.project), cmp.Compare(a.topic, b.topic), cmp.Compare(a.ref, b.ref))
+	})
+	versions, err := t.raiseVersions(keys, highest)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if c := &e.out.Callback; e.supersedes() && *c.Version < versions[e.refKey()] {
+			c.State, c.Reason, c.DueAt, c.FinishedAt = store.Canceled, store.Superseded, 0, c.CreatedAt
+		}
+	}
+	// Where a higher version was there before, that one has canceled what was below it.
+	keys = slices.DeleteFunc(keys, func(k refKey) bool { return *highest[k].draft.Callback.Version < versions[k] })
+	return t.cancelOlder(keys, highest)
+}
+
+// raiseVersions notes the versions of drafts, if they are higher than what was noted, and returns what is noted then.
+func (t *tx) raiseVersions(keys []refKey, highest map[refKey]*acceptEntry) (map[refKey]int64, error) {
+	input, args, _, err := t.input([]column{
+		texts("project", keys, func(k refKey) string { return k.project }),
+		texts("topic", keys, func(k refKey) string { return k.topic }),
+		texts("ref", keys, func(k refKey) string { return k.ref }),
+		ints("version", keys, func(k refKey) int64 { return *highest[k].draft.Callback.Version }),
+		ints("updated_at", keys, func(k refKey) int64 { return highest[k].draft.Callback.CreatedAt }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	versions := make(map[refKey]int64, len(keys))
+	err = t.each(func(rows scanner) error {
+		var k refKey
+		var version int64
+		err := rows.Scan(&k.project, &k.topic, &k.ref, &version)
+		versions[k] = version
+		return err
+	}, `INSERT INTO refs_latest (project, topic, ref, version, updated_at)
+		SELECT i.project, i.topic, i.ref, i.version, i.updated_at FROM `+input+` WHERE 1 = 1
+		ON CONFLICT (project, topic, ref) DO UPDATE SET
+			version = CASE WHEN excluded.version > refs_latest.version THEN excluded.version ELSE refs_latest.version END,
+			updated_at = excluded.updated_at
+		RETURNING project, topic, ref, version`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("note versions: %w", err)
+	}
+	return versions, nil
+}
+
+// cancelOlder cancels the open callbacks of the references that have a lower version.
+func (t *tx) cancelOlder(keys []refKey, highest map[refKey]*acceptEntry) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	input, args, _, err := t.input([]column{
+		texts("project", keys, func(k refKey) string { return k.project }),
+		texts("topic", keys, func(k refKey) string { return k.topic }),
+		texts("ref", keys, func(k refKey) string { return k.ref }),
+		ints("version", keys, func(k refKey) int64 { return *highest[k].draft.Callback.Version }),
+	})
+	if err != nil {
+		return err
+	}
+	var ids []string
+	if err := t.each(func(rows scanner) error {
+		var id string
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, `SELECT callbacks.id FROM `+input+`
+		JOIN callbacks ON callbacks.project = i.project AND callbacks.ref = i.ref AND callbacks.ref <> '' AND callbacks.topic = i.topic
+		WHERE `+isOpen+` AND callbacks.version < i.version`, args...); err != nil {
+		return fmt.Errorf("look for older versions: %w", err)
+	}
+	found, err := t.callbacksByID(ids, t.db.dialect.forUpdate)
+	if err != nil {
+		return err
+	}
+	older := make(map[refKey][]row)
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		if r, ok := found[id]; ok && r.State == store.Scheduled {
+			k := refKey{r.Project, r.Topic, r.Ref}
+			older[k] = append(older[k], r)
+		}
+	}
+	for _, k := range keys {
+		e := highest[k]
+		if e.out.Superseded, err = t.cancelAll(older[k], store.Superseded, e.draft.Callback.CreatedAt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgeVersions forgets the versions of references that nothing was accepted for since before.
+func (t *tx) purgeVersions(before int64, batch int) (int, error) {
+	n, err := t.exec(`DELETE FROM refs_latest WHERE (project, topic, ref) IN (
+		SELECT project, topic, ref FROM refs_latest WHERE updated_at < $1 ORDER BY updated_at LIMIT $2)`, before, batch)
+	return int(n), err
+}
