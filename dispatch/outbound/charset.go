@@ -32,10 +32,15 @@ func decodeText(contentType string, body []byte) (text []byte, ok bool) {
 		return body, true
 	}
 	text, err := simplifiedchinese.GB18030.NewDecoder().Bytes(body)
-	if err != nil {
+	switch {
+	case err == nil && !bytes.ContainsRune(text, utf8.RuneError):
+		return text, true
+	case utf8.Valid(body):
+		return body, true // it declares what it is not, but what it is is clear
+	case err != nil:
 		return body, false
 	}
-	return text, !bytes.ContainsRune(text, utf8.RuneError)
+	return text, false
 }
 
 func isASCII(b []byte) bool {

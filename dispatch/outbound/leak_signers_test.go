@@ -73,10 +73,13 @@ func TestSignersLeakNothing(t *testing.T) {
 		for i, u := range append(urls, hang.URL) {
 			for _, rule := range rules {
 				if i >= len(urls) && rule.Name != RuleBodySuccess {
-					continue // it takes its time
+					continue // it answers nothing, whatever the rule
 				}
 				r := newRequest(u)
-				r.Body, r.Timeout, r.Success = []byte(`{"paid":1,"note":"a/b"}`), 200*time.Millisecond, rule
+				r.Body, r.Success = []byte(`{"paid":1,"note":"a/b"}`), rule
+				if i >= len(urls) {
+					r.Timeout = 50 * time.Millisecond
+				}
 				r.Signer, r.Secrets = signer, secretsOf(keys...)
 				checkLeaks(t, c.Send(t.Context(), r), signer, use, u, keys)
 			}

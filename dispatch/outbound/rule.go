@@ -56,7 +56,7 @@ func (c *condition) explain(name, field string, d *Document, a *answer, hidden [
 		why.Expected += "status " + c.status.String() + " and " + c.body.expected()
 		why.Saw = statusSeen(a.status) + ", " + c.body.saw(d, a, hidden)
 	}
-	why.Expected = shorten(why.Expected, maxSentence)
+	why.Expected, why.Saw = shorten(why.Expected, maxSentence), shorten(why.Saw, maxSentence)
 	return why
 }
 

@@ -188,6 +188,8 @@ func TestRulesReadTheDeclaredCharset(t *testing.T) {
 		{`{"body":{"equals":"成功"}}`, "text/plain", encode("成功"), false, "\uFFFDɹ\uFFFD"},
 		{`{"body":{"equals":"成功"}}`, "text/plain; charset=utf-8", "成功", true, "成功"},
 		{`{"body":{"equals":"成功"}}`, "text/plain; charset=gbk", "\xef\xbb\xbf成功", true, "成功"},
+		// Declared as the one and written as the other, which happens.
+		{`{"body":{"json":[{"pointer":"/msg","eq":"付"}]}}`, "application/json;charset=gbk", `{"msg":"付"}`, true, `{"msg":"付"}`},
 		{`{"body":{"contains":"success"}}`, "text/plain; charset=gbk", "success\xff", false, "success\uFFFD"},
 		{`{"body":{"equals":"success"}}`, "text/plain; charset=utf-16", "success", true, "success"},
 		{`{"body":{"json":[{"pointer":"/msg","eq":"支付成功"}]}}`, "application/json;charset=gbk", encode(`{"msg":"支付成功"}`), true, `{"msg":"支付成功"}`},

@@ -58,7 +58,7 @@ func compileRule(raw []byte) (*rule, []store.FieldError) {
 		r.maxDefers = DefaultMaxDefers
 	}
 	r.expectedStatus = "status " + r.status.String()
-	r.expectedBody = r.body.expected()
+	r.expectedBody = shorten(r.body.expected(), maxSentence)
 	r.readsBody = r.body.op != bodyNone || r.permanentIf.body.op != bodyNone || r.deferIf.body.op != bodyNone
 	return r, nil
 }

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/hmac"
-	"crypto/md5" //nolint:gosec // receivers of the last decades ask for it, with a key behind the text
+	"crypto/md5"
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
@@ -98,7 +98,7 @@ func (o *kvOptions) digest(plain string, key []byte) string {
 	}
 	var sum []byte
 	if o.alg == algMD5 {
-		s := md5.Sum(text) //nolint:gosec // see the import
+		s := md5.Sum(text) // what receivers of the last decades ask for
 		sum = s[:]
 	} else {
 		mac := hmac.New(sha256.New, key)
