@@ -20,12 +20,16 @@ func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) 
 	if len(subs) > MaxAccept {
 		return nil, fmt.Errorf("accept: %d submissions; at most %d in one call", len(subs), MaxAccept)
 	}
+	v, err := e.view(ctx, project, subs)
+	if err != nil {
+		return nil, fmt.Errorf("accept: %w", err)
+	}
 	now := time.UnixMilli(e.clock.now())
 	receipts := make([]Receipt, len(subs))
 	drafts := make([]store.Draft, 0, len(subs))
 	places := make([]int, 0, len(subs))
 	for i := range subs {
-		draft, err := e.draft(project, &subs[i], now)
+		draft, err := e.draft(v, project, &subs[i], now)
 		if err == nil && draft.Idempotency != nil && !e.keys.begin(project, draft.Idempotency) {
 			err = store.ErrIdempotencyInProgress
 			if sameCall(drafts, draft.Idempotency) {
@@ -43,21 +47,41 @@ func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) 
 	if len(drafts) == 0 {
 		return receipts, nil
 	}
+	committed, err := e.commit(ctx, drafts)
+	if err != nil {
+		return nil, fmt.Errorf("accept: %w", err)
+	}
+	for i := range committed {
+		receipts[places[i]] = committed[i]
+	}
+	return receipts, nil
+}
+
+// commit makes drafts durable, answers each in its place, and has the index told.
+func (e *Engine) commit(ctx context.Context, drafts []store.Draft) ([]Receipt, error) {
 	failpoint("before_accept_commit")
 	accepted, err := e.o.Store.Accept(ctx, drafts)
 	if err != nil {
 		if errors.Is(err, store.ErrUnavailable) {
 			e.trouble.sqlFailed(err)
 		}
-		return nil, fmt.Errorf("accept: %w", err)
+		return nil, err
 	}
 	failpoint("after_accept_commit")
 	e.wrote.Store(true)
 	var fresh int
+	receipts := make([]Receipt, len(accepted))
 	for i := range accepted {
 		a := &accepted[i]
-		receipts[places[i]] = Receipt{Callback: a.Callback, Replayed: a.Replayed, Err: a.Err}
-		if a.Err != nil || a.Callback.State != store.Scheduled {
+		receipts[i] = Receipt{Callback: a.Callback, Replayed: a.Replayed, Err: a.Err}
+		if a.Err != nil {
+			continue
+		}
+		if len(a.Superseded) > 0 {
+			e.metrics.terminal.WithLabelValues(string(store.Canceled), string(store.Superseded)).Add(float64(len(a.Superseded)))
+			e.takeOut(ctx, a.Superseded)
+		}
+		if a.Callback.State != store.Scheduled {
 			continue
 		}
 		// A replay is told to the index too: where the first reply was lost, nobody has told it yet. What it holds stays.

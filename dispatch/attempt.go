@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -123,6 +124,8 @@ type ended struct {
 	// urgent results are not held back for a batch: somebody waits for them.
 	urgent bool
 	class  store.Class
+	// next is whose turn it is in strict order, now that this one is terminal; nil: nobody's.
+	next *store.OpenRow
 	// putBack is why it was put back without an attempt.
 	putBack string
 	// epoch of the wire when it was stamped.
@@ -173,9 +176,23 @@ func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, c
 		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, w.DueAt, 1
 		return out
 	}
-	resp := e.send(ctx, w)
+	t, err := e.target(ctx, w, now)
+	if err != nil && !errors.Is(err, errUnsigned) {
+		e.unaimed(w, now, err, &out)
+		return out
+	}
+	var resp outbound.Response
+	if err != nil {
+		resp = e.unsigned(w, err)
+	} else {
+		resp = e.send(ctx, w, &t)
+	}
 	failpoint("after_send")
-	return e.decide(ctx, w, l, resp)
+	out = e.decide(ctx, w, l, resp)
+	if a := out.result.Attempt; a != nil && t.url != w.URL {
+		a.URL = t.url
+	}
+	return out
 }
 
 // extend lengthens the lease, once, where the claim in SQL lives longer, and the lock with it. It says whether a lock that
@@ -206,35 +223,34 @@ func (e *Engine) extend(ctx context.Context, w *store.Stamped, l *schedule.Lease
 	return replies[0].Acquired
 }
 
-// send makes the request. Nothing is sent unsigned because a secret cannot be had.
-func (e *Engine) send(ctx context.Context, w *store.Stamped) outbound.Response {
+// unsigned is how an attempt ends that cannot be signed.
+func (e *Engine) unsigned(w *store.Stamped, why error) outbound.Response {
+	now := time.Now()
+	e.log.Error("an attempt is put off", "callback_id", store.CallbackPrefix+w.ID, "error", why)
+	text := "the signing secret cannot be read"
+	if errors.Is(why, errNoSecret) {
+		text = "there is no secret for the signer: give the endpoint or the project one"
+	}
+	return outbound.Response{
+		Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalTrouble: true, Error: text, StartedAt: now, EndedAt: now,
+	}
+}
+
+// send makes the request.
+func (e *Engine) send(ctx context.Context, w *store.Stamped, t *target) outbound.Response {
 	r := outbound.Request{
 		ID:          store.CallbackPrefix + w.ID,
 		Number:      w.AttemptSeq + 1,
-		URL:         w.URL,
+		URL:         t.url,
 		Method:      w.Method,
-		Headers:     w.Headers,
+		Headers:     t.headers,
 		ContentType: w.ContentType,
 		Body:        w.Body,
 		Timeout:     w.Policy.Timeout,
 		Success:     w.Success,
-		Signer:      w.Signer,
+		Signer:      t.signer,
+		Secrets:     t.secrets,
 		Fresh:       w.FreeRetry,
-	}
-	if w.Signer != "none" {
-		secrets, err := e.secrets.lane(ctx, w.Project, w.Lane, e.clock.now())
-		if err != nil {
-			now := time.Now()
-			e.log.Error("signing secret cannot be had; the attempt is put off", "callback_id", r.ID, "error", err)
-			return outbound.Response{
-				Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalTrouble: true,
-				Error: "the signing secret cannot be read", StartedAt: now, EndedAt: now,
-			}
-		}
-		r.Secrets = make([]outbound.Secret, len(secrets))
-		for i, key := range secrets {
-			r.Secrets[i].Key = key
-		}
 	}
 	failpointOf("before_send", r.URL)
 	return e.o.Sender.Send(ctx, r)

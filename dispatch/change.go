@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -21,6 +22,7 @@ func (e *Engine) Cancel(ctx context.Context, project, id string, by store.Actor)
 	}
 	e.wrote.Store(true)
 	e.dropCanceled(ctx, []store.CanceledCallback{c})
+	e.followCanceled(ctx, []store.CanceledCallback{c})
 	return c, nil
 }
 
@@ -32,6 +34,7 @@ func (e *Engine) CancelRef(ctx context.Context, project, ref, topic string, by s
 	}
 	e.wrote.Store(true)
 	e.dropCanceled(ctx, list)
+	e.followCanceled(ctx, list)
 	return list, nil
 }
 
@@ -43,13 +46,27 @@ func (e *Engine) dropCanceled(ctx context.Context, list []store.CanceledCallback
 			e.metrics.terminal.WithLabelValues(string(store.Canceled), string(c.Callback.Reason)).Inc()
 		}
 	}
-	if len(refs) == 0 {
-		return
+	e.removeAll(ctx, refs)
+}
+
+// takeOut takes rows from the index that SQL has ended. Those that it cannot be told of stay until they are claimed: the stamp refuses
+// and drops them.
+func (e *Engine) takeOut(ctx context.Context, rows []store.OpenRow) {
+	refs := make([]schedule.Ref, len(rows))
+	for i := range rows {
+		refs[i] = schedule.Ref{ID: rows[i].ID, Lane: rows[i].LaneID}
 	}
+	e.removeAll(ctx, refs)
+}
+
+func (e *Engine) removeAll(ctx context.Context, refs []schedule.Ref) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
 	defer cancel()
-	if _, err := e.o.Schedule.Cancel(ctx, refs); err != nil {
-		e.trouble.indexFailed("cancel", err)
+	for some := range slices.Chunk(refs, schedule.MaxBatch) {
+		if _, err := e.o.Schedule.Cancel(ctx, some); err != nil {
+			e.trouble.indexFailed("cancel", err)
+			return
+		}
 	}
 }
 
@@ -75,7 +92,13 @@ func (e *Engine) Retry(ctx context.Context, project, id string, r RetryRequest, 
 	}
 	var before []store.OpenRow
 	if r.URL != "" {
-		var err error
+		was, err := e.o.Store.Get(ctx, project, id)
+		if err != nil {
+			return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
+		}
+		if was.EndpointID != "" || !laneIsAddress(&was) {
+			change.Lane = was.Lane // the endpoint's, or the caller's own
+		}
 		if before, err = e.o.Store.ByID(ctx, []string{id}); err != nil {
 			return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
 		}
@@ -139,7 +162,7 @@ func (e *Engine) place(ctx context.Context, c *store.Callback) {
 	i := item(c)
 	positions, err := e.o.Schedule.Ensure(ctx, []schedule.Item{i})
 	if err == nil && positions[0].Place != schedule.Absent {
-		_, err = e.o.Schedule.Move(ctx, []schedule.Movement{{Ref: i.Ref(), Due: i.Due}})
+		_, err = e.o.Schedule.Move(ctx, []schedule.Movement{{Ref: i.Ref(), Due: i.Due, Forced: i.Forced}})
 	}
 	if err != nil {
 		e.trouble.indexFailed("move", err)

@@ -188,3 +188,6 @@ func shortHash(parts ...string) string {
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
 }
+
+// timeOf returns the time of Unix milliseconds.
+func timeOf(ms int64) time.Time { return time.UnixMilli(ms) }

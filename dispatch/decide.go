@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -45,6 +46,7 @@ func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease
 		ResponseBody:      resp.ResponseBody,
 		ResponseTruncated: resp.ResponseTruncated,
 		Rule:              resp.Rule,
+		KeyID:             resp.KeyID,
 		Fence:             w.Fence,
 	}
 	out := ended{
@@ -53,12 +55,7 @@ func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease
 		urgent: urgent(l),
 		class:  resp.Class,
 	}
-	switch {
-	case resp.TimedOut:
-		out.signal = schedule.TimedOut
-	case resp.Answered:
-		out.signal = schedule.Answered
-	}
+	out.signal = signalOf(&resp)
 	if resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503) {
 		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, w.Policy.RetryAfterCap, maxHold))
 	}
@@ -76,6 +73,22 @@ func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease
 		out.urgent = true
 	}
 	return out
+}
+
+// signalOf returns what an attempt says of its lane: nothing, if it ended by our own doing.
+func signalOf(resp *outbound.Response) schedule.Signal {
+	switch {
+	case resp.TimedOut:
+		return schedule.TimedOut
+	case resp.Answered:
+		return schedule.Answered
+	}
+	switch resp.Class {
+	case store.ClassBlocked, store.ClassInvalidRequest, store.ClassCorrupt, store.ClassSignError, store.ClassPanic, store.ClassInterrupted,
+		store.ClassLocalInfra:
+		return schedule.NoSignal
+	}
+	return schedule.Unanswered
 }
 
 // urgentWithin: what is due again that soon is not held back for a batch.
@@ -115,10 +128,13 @@ func (e *Engine) next(ctx context.Context, w *store.Stamped, resp *outbound.Resp
 			r.Attempt = nil
 		}
 		later(0)
-	case resp.Class == store.ClassReceiverBusy && w.AttemptSeq-w.AttemptCount < maxBusy:
+	case resp.Class == store.ClassReceiverBusy && w.AttemptSeq-w.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
 		// Counted by rows that were not charged: diverts also count what the callback waited for its lock.
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
-		later(max(busyDelay, min(resp.RetryAfter, w.Policy.RetryAfterCap)))
+		later(max(cmp.Or(resp.DeferAfter, busyDelay), min(resp.RetryAfter, w.Policy.RetryAfterCap)))
+	case resp.Class == store.ClassRejected:
+		r.State, r.Reason = store.Dead, store.Rejected
+		r.Charge, r.Attempt.Charged = true, true
 	case resp.Class == store.ClassInvalidRequest || resp.Class == store.ClassCorrupt:
 		r.State, r.Reason = store.Dead, store.Invalid
 	default:

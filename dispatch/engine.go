@@ -27,6 +27,11 @@ type Store interface {
 	Upkeep
 	LaneRows
 	Secrets
+	Catalog
+	EndpointRows
+	ProjectRows
+	LaneControl
+	KeyRows
 	Prober
 }
 
@@ -136,8 +141,16 @@ type Engine struct {
 	keeper  *keeper
 	loader  *loader
 	secrets *secretCache
+	catalog *catalog
 	trouble *trouble
-	keys    progress
+	apiKeys keyCache
+	// endpoints is what attempts said of them.
+	endpoints *healthBook
+	keys      progress
+
+	// settingsTurn has a token of whoever reads what has changed; lanesSeen is the version up to which that of lanes was read.
+	settingsTurn chan struct{}
+	lanesSeen    int64
 
 	// attempts counts batches that are prepared and attempts that are made or held back; inFlight, those that are being sent.
 	attempts sync.WaitGroup
@@ -184,12 +197,15 @@ func New(o Options) (*Engine, error) {
 	}
 	e.clock.jumped = e.clockJumped
 	e.wrote.Store(true)
-	e.wire = newWire(len(e.wakers))
+	e.wire = newWire(len(e.wakers), e.clock.now)
 	e.trouble = newTrouble(e)
 	e.enqueue = newEnqueuer(e)
 	e.settler = newSettler(e)
 	e.keeper = newKeeper(e)
 	e.loader = &loader{e: e}
+	e.catalog = newCatalog(o.Store)
+	e.endpoints = newHealthBook()
+	e.settingsTurn = make(chan struct{}, 1)
 	e.secrets = newSecretCache(o.Store, o.Keyring)
 	e.metrics.watch(e)
 	return e, nil
@@ -226,7 +242,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	upkeep.Go(func() { e.keeper.run(ctx) })
 	upkeep.Go(func() { e.runUpkeep(ctx) })
+	upkeep.Go(func() { e.runHealth(ctx) })
 	if !e.o.Alone {
+		upkeep.Go(func() { e.runSettings(ctx) })
 		upkeep.Go(func() { e.loader.run(ctx) })
 	}
 
@@ -339,10 +357,12 @@ func item(c *store.Callback) schedule.Item {
 		Due:   c.DueAt,
 		Lock:  lockID(c.Project, c.LockKey),
 		Retry: c.AttemptCount > 0,
+
+		Forced: c.Trigger == store.Manual,
 	}
 }
 
 // openItem is what the index knows of an open row.
 func openItem(r *store.OpenRow) schedule.Item {
-	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: lockID(r.Project, r.LockKey), Retry: r.Retry}
+	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: lockID(r.Project, r.LockKey), Retry: r.Retry, Forced: r.Manual}
 }

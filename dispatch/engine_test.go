@@ -95,7 +95,7 @@ func TestRules(t *testing.T) {
 		attempts int
 		took     time.Duration
 	}{
-		{"http-200 refuses 204", dispatch.Submission{Success: "http-200", PolicyGiven: true, Policy: tiers().Policy}, always(204, ""), store.Dead, store.Exhausted, 1, 0},
+		{"http-200 refuses 204", dispatch.Submission{Choice: dispatch.Choice{Success: "http-200", PolicyGiven: true, Policy: tiers().Policy}}, always(204, ""), store.Dead, store.Exhausted, 1, 0},
 		{"a 3xx is a failure", tiers(), always(302, "", "Location", "https://elsewhere.example/"), store.Dead, store.Exhausted, 1, 0},
 		{"410 stops", tiers(time.Hour), always(410, ""), store.Dead, store.Gone, 1, 0},
 		{"410 does not stop payments", dispatch.Submission{}, inTurn(410, 200), store.Succeeded, "", 2, 15 * time.Second},

@@ -207,5 +207,5 @@ func (b *bench) await(id string, within time.Duration) store.Callback {
 func tiers(d ...time.Duration) dispatch.Submission {
 	p := dispatch.DefaultPolicy()
 	p.Tiers = d
-	return dispatch.Submission{Policy: p, PolicyGiven: true}
+	return dispatch.Submission{Choice: dispatch.Choice{Policy: p, PolicyGiven: true}}
 }

@@ -33,14 +33,23 @@ type Changes interface {
 	// Reschedule moves one that is scheduled, or revives one that is dead with one more attempt at due (as Retry, Once):
 	// ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled), ErrPayloadPurged.
 	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error)
+	// Mend changes one that is scheduled or dead, under its lock; an error of change is returned, and nothing is changed. ErrNotFound,
+	// ErrAttempting, ErrTerminal (succeeded or canceled), ErrPayloadPurged.
+	Mend(ctx context.Context, project, id string, change func(*store.Callback) error, now int64, by store.Actor) (store.Callback, error)
 	// AppendAudit records a mutation that has no row of its own.
 	AppendAudit(ctx context.Context, e store.AuditEntry) error
 }
 
-// History is what was attempted before.
+// History is what was accepted and attempted before.
 type History interface {
+	// Get returns a callback of the project; store.ErrNotFound.
+	Get(ctx context.Context, project, id string) (store.Callback, error)
 	// Attempts returns the attempts of a callback by number.
 	Attempts(ctx context.Context, project, id string) ([]store.Attempt, error)
+	// Payload returns a callback's body; store.ErrNotFound, store.ErrPayloadPurged.
+	Payload(ctx context.Context, project, id string) (store.Payload, error)
+	// NextStrict returns the first open callback in strict order of a lock key; nil: there is none.
+	NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error)
 }
 
 // Walks reads the open rows for sweep, rebuild and verify. Pages are in order of (due_at, id), at most limit long.
@@ -86,17 +95,21 @@ type Upkeep interface {
 	Fold(ctx context.Context, now int64) error
 }
 
-// LaneRows reads lane settings: those with a version above since, at most limit, by version.
+// LaneRows reads lanes and their settings.
 type LaneRows interface {
+	// Lanes returns those with a version above since, at most limit, by version.
 	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
+	// LaneByKey is store.ErrNotFound for a lane that nothing was ever accepted for.
+	LaneByKey(ctx context.Context, project, key string) (store.Lane, error)
 }
 
 // Secrets keeps signing secrets, as ciphertext.
 type Secrets interface {
-	// Secrets returns the project's secrets, newest first: the present one and those that still sign beside it at now.
-	Secrets(ctx context.Context, project string, now int64) ([]store.Secret, error)
-	// AddSecret stores a new present secret and retires the present one, if any, at retireAt. With onlyIfNone it does nothing
-	// if the project has one already (several processes may start at once).
+	// OwnedSecrets returns what an endpoint, or with an empty owner the project itself, has of each use, newest first: the present
+	// ones and those that still sign beside them at now.
+	OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error)
+	// AddSecret stores a new present secret and retires the present one of its owner and use, if any, at retireAt. With onlyIfNone it
+	// does nothing if there is one already (several processes may start at once).
 	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error
 }
 
@@ -144,9 +157,10 @@ type Index interface {
 	Stats(ctx context.Context, shard int) (schedule.Stats, error)
 }
 
-// Lookup says where items are, and changes nothing.
+// Lookup says where items are and how lanes stand, and changes nothing.
 type Lookup interface {
 	Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error)
+	LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error)
 }
 
 // Generation is how a process tells its index which generation SQL says is the right one. With another one in the

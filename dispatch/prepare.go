@@ -164,6 +164,11 @@ func (e *Engine) refuse(ctx context.Context, byID map[string]*schedule.Lease, re
 		if r.Terminal {
 			s.Outcome, why = schedule.Ack, "dropped"
 		}
+		if r.Behind {
+			// The one before it has it claimed when that is terminal; its own timer heals where nobody does.
+			s.Outcome, why = schedule.Divert, "behind"
+			s.Due = e.clock.now() + conflictDelay(l.Diverts).Milliseconds()
+		}
 		if r.Corrupt {
 			why = "corrupt"
 			e.log.Error("a callback's row cannot be decoded; it was set aside as dead, invalid", "callback_id", store.CallbackPrefix+r.ID)

@@ -109,7 +109,7 @@ func (k *keeper) refill(ctx context.Context, meta store.IndexMeta) (RebuildRepor
 	if err != nil {
 		return report, err
 	}
-	if err := e.setLanes(ctx, 0); err != nil {
+	if _, err := e.setLanes(ctx, 0); err != nil {
 		return report, err
 	}
 	if report.Claimed, err = k.adopt(ctx); err != nil {

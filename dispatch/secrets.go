@@ -2,8 +2,10 @@ package dispatch
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,56 +24,120 @@ const (
 	secretSize     = 32
 )
 
-// secretCache derives lanes' secrets from their project's, and keeps both for a while. In memory they are in clear; in SQL
-// they are not.
+// secretCache keeps the secrets that sign for a while, and derives those of lanes from their project's. In memory they are in clear; in
+// SQL they are not.
 type secretCache struct {
 	store Secrets
 	keys  *Keyring
 	ids   idSource
 
-	mu       sync.Mutex
-	projects map[string]projectSecrets
-	lanes    map[laneKey][][]byte
+	// turn holds one token while SQL is read: whoever knows what was read before need not wait for it.
+	turn   chan struct{}
+	mu     sync.Mutex
+	owners map[secretOwner]ownSecrets
+	lanes  map[laneKey][]outbound.Secret
 }
 
-type laneKey struct{ project, lane string }
+// A secretOwner has secrets of its own: an endpoint, or with an empty id the project itself.
+type secretOwner struct{ project, endpoint string }
 
-type projectSecrets struct {
-	secrets [][]byte
-	read    int64
+// A laneKey finds what was derived for a lane, for a use.
+type laneKey struct{ project, lane, use string }
+
+// ownSecrets are what an owner has, newest first, by their use.
+type ownSecrets struct {
+	byUse map[string][]outbound.Secret
+	read  int64
 }
+
+// useRoot is the use of a project's root secret, from which those of lanes are derived.
+const useRoot = ""
 
 func newSecretCache(s Secrets, k *Keyring) *secretCache {
-	return &secretCache{store: s, keys: k, projects: map[string]projectSecrets{}, lanes: map[laneKey][][]byte{}}
+	return &secretCache{
+		store: s, keys: k, turn: make(chan struct{}, 1), owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]outbound.Secret),
+	}
 }
 
-// lane returns the secrets that sign for a lane at now, the present one first.
-func (s *secretCache) lane(ctx context.Context, project, lane string, now int64) ([][]byte, error) {
-	key := laneKey{project, lane}
+// errNoSecret: there is none of the use that a signer needs, and none can be made.
+var errNoSecret = errors.New("there is no secret for the signer")
+
+// signing returns the secrets that sign a callback at now, the present one first: its endpoint's own, or for a plain address the
+// project's of that use, or what is derived for its lane.
+func (s *secretCache) signing(ctx context.Context, project, endpoint, lane, signer string, now int64) ([]outbound.Secret, error) {
+	use := outbound.UseHMAC
+	if signer != outbound.SignerStandard {
+		var err error
+		if use, err = outbound.UseOf(signer); err != nil || use == "" {
+			return nil, err
+		}
+	}
+	if endpoint != "" {
+		own, err := s.own(ctx, secretOwner{project, endpoint}, now)
+		if err != nil {
+			return nil, err
+		}
+		if len(own.byUse[use]) == 0 {
+			return s.first(ctx, secretOwner{project, endpoint}, use, now)
+		}
+		return own.byUse[use], nil
+	}
+	if use == outbound.UseHMAC || use == outbound.UseText {
+		return s.derived(ctx, laneKey{project, lane, use}, now)
+	}
+	return s.project(ctx, project, use, now)
+}
+
+// project returns the project's own secrets of a use, and makes the first one where that can be done.
+func (s *secretCache) project(ctx context.Context, project, use string, now int64) ([]outbound.Secret, error) {
+	owner := secretOwner{project: project}
+	own, err := s.own(ctx, owner, now)
+	if err != nil || len(own.byUse[use]) > 0 {
+		return own.byUse[use], err
+	}
+	return s.first(ctx, owner, use, now)
+}
+
+// first makes an owner's first secret of a use; errNoSecret where that cannot be done. Several processes may do it at once: one of them
+// does.
+func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, now int64) ([]outbound.Secret, error) {
+	key, err := newKey(use, "")
+	if err != nil {
+		return nil, fmt.Errorf("%w: project %s, use %s: %w", errNoSecret, owner.project, use, err)
+	}
+	row := store.Secret{Project: owner.project, Owner: owner.endpoint, Use: use, CreatedAt: now}
+	by := store.Actor{Name: "dispatcher", Reason: "the first secret of its owner"}
+	if _, err := s.add(ctx, row, key, 0, true, by); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	delete(s.owners, owner)
+	s.mu.Unlock()
+	own, err := s.own(ctx, owner, now)
+	if err == nil && len(own.byUse[use]) == 0 {
+		err = fmt.Errorf("%w: project %s, use %s", errNoSecret, owner.project, use)
+	}
+	return own.byUse[use], err
+}
+
+// derived returns the secrets of a lane.
+func (s *secretCache) derived(ctx context.Context, key laneKey, now int64) ([]outbound.Secret, error) {
+	root, err := s.project(ctx, key.project, useRoot, now)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, ok := s.projects[project]
-	if !ok || now-p.read > secretAge.Milliseconds() || now < p.read {
-		secrets, err := s.read(ctx, project, now)
-		switch {
-		case err != nil && !ok:
-			return nil, err
-		case err != nil:
-			// What was read before is still a secret of the project: a rotation waits, attempts need not.
-			secrets = p.secrets
-		}
-		if !sameSecrets(secrets, p.secrets) {
-			clear(s.lanes)
-		}
-		p = projectSecrets{secrets: secrets, read: now}
-		s.projects[project] = p
-	}
-	if derived, ok := s.lanes[key]; ok {
+	// What was derived from other secrets than these may have been put there by whoever still had those.
+	if derived, ok := s.lanes[key]; ok && slices.EqualFunc(derived, root, func(a, b outbound.Secret) bool { return a.ID == b.ID }) {
 		return derived, nil
 	}
-	derived := make([][]byte, len(p.secrets))
-	for i, secret := range p.secrets {
-		derived[i] = LaneSecret(secret, lane)
+	derived := make([]outbound.Secret, len(root))
+	for i, secret := range root {
+		derived[i] = outbound.Secret{ID: secret.ID, Key: LaneSecret(secret.Key, key.lane)}
+		if key.use == outbound.UseText {
+			derived[i].Key = hex.AppendEncode(nil, derived[i].Key)
+		}
 	}
 	if len(s.lanes) >= maxLaneSecrets {
 		clear(s.lanes)
@@ -80,87 +146,89 @@ func (s *secretCache) lane(ctx context.Context, project, lane string, now int64)
 	return derived, nil
 }
 
-func sameSecrets(a, b [][]byte) bool {
-	if len(a) != len(b) {
-		return false
+// own returns what an owner has, read within the last secretAge if SQL answers.
+func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ownSecrets, error) {
+	known, ok, fresh := s.known(owner, now)
+	if fresh {
+		return known, nil
 	}
-	for i := range a {
-		if string(a[i]) != string(b[i]) {
-			return false
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		if ok {
+			return known, nil // somebody reads
+		}
+		select {
+		case s.turn <- struct{}{}:
+		case <-ctx.Done():
+			return known, ctx.Err()
 		}
 	}
-	return true
+	defer func() { <-s.turn }()
+	if known, ok, fresh = s.known(owner, now); fresh {
+		return known, nil
+	}
+	byUse, err := s.read(ctx, owner, now)
+	switch {
+	case err != nil && !ok:
+		return known, err
+	case err != nil:
+		// What was read before is still a secret of the owner: a rotation waits, attempts need not.
+		byUse = known.byUse
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.owners) >= maxLaneSecrets {
+		clear(s.owners)
+	}
+	known = ownSecrets{byUse: byUse, read: now}
+	s.owners[owner] = known
+	return known, nil
 }
 
-// read decrypts the project's secrets, and makes the first one when there is none.
-func (s *secretCache) read(ctx context.Context, project string, now int64) ([][]byte, error) {
-	rows, err := s.store.Secrets(ctx, project, now)
+// known returns what was read of an owner, and whether that was within the last secretAge.
+func (s *secretCache) known(owner secretOwner, now int64) (known ownSecrets, ok, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok = s.owners[owner]
+	return known, ok, ok && now-known.read <= secretAge.Milliseconds() && now >= known.read
+}
+
+// read decrypts an owner's secrets.
+func (s *secretCache) read(ctx context.Context, owner secretOwner, now int64) (map[string][]outbound.Secret, error) {
+	rows, err := s.store.OwnedSecrets(ctx, owner.project, owner.endpoint, now)
 	if err != nil {
-		return nil, fmt.Errorf("read the secrets of project %s: %w", project, err)
+		return nil, fmt.Errorf("read the secrets of project %s: %w", owner.project, err)
 	}
-	if len(rows) == 0 {
-		if err := s.add(ctx, project, now, 0, true, store.Actor{Name: "dispatcher", Reason: "first secret of the project"}); err != nil {
-			return nil, err
-		}
-		if rows, err = s.store.Secrets(ctx, project, now); err != nil {
-			return nil, fmt.Errorf("read the secrets of project %s: %w", project, err)
-		}
-	}
-	secrets := make([][]byte, len(rows))
+	byUse := make(map[string][]outbound.Secret)
 	for i := range rows {
-		secrets[i], err = s.keys.Open(rows[i].ID, rows[i].KeyID, rows[i].Ciphertext)
+		key, err := s.keys.Open(rows[i].ID, rows[i].KeyID, rows[i].Ciphertext)
 		if err != nil {
-			return nil, fmt.Errorf("decrypt a secret of project %s: %w", project, err)
+			return nil, fmt.Errorf("decrypt a secret of project %s: %w", owner.project, err)
 		}
+		byUse[rows[i].Use] = append(byUse[rows[i].Use], outbound.Secret{ID: rows[i].ID, Label: rows[i].Label, Key: key})
 	}
-	return secrets, nil
+	return byUse, nil
 }
 
-// add stores a new secret for the project.
-func (s *secretCache) add(ctx context.Context, project string, now, retireAt int64, onlyIfNone bool, by store.Actor) error {
-	plain := make([]byte, secretSize)
-	if _, err := rand.Read(plain); err != nil {
-		return fmt.Errorf("make a secret: %w", err)
+// add stores a new secret, whose project, owner, use and label are given, and returns its id.
+func (s *secretCache) add(ctx context.Context, row store.Secret, key []byte, retireAt int64, onlyIfNone bool, by store.Actor) (string, error) {
+	row.ID = s.ids.make(time.UnixMilli(row.CreatedAt))
+	row.KeyID, row.Ciphertext = s.keys.Seal(row.ID, key)
+	if err := s.store.AddSecret(ctx, row, retireAt, onlyIfNone, by); err != nil {
+		return "", fmt.Errorf("store a secret of project %s: %w", row.Project, err)
 	}
-	id := s.ids.make(time.UnixMilli(now))
-	keyID, ciphertext := s.keys.Seal(id, plain)
-	err := s.store.AddSecret(ctx, store.Secret{ID: id, Project: project, KeyID: keyID, Ciphertext: ciphertext, CreatedAt: now}, retireAt, onlyIfNone, by)
-	if err != nil {
-		return fmt.Errorf("store a secret of project %s: %w", project, err)
-	}
-	return nil
+	return row.ID, nil
 }
 
-// forget has the project's secrets read again.
+// forget has the secrets of a project, and of its endpoints, read again.
 func (s *secretCache) forget(project string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.projects, project)
+	for owner := range s.owners {
+		if owner.project == project {
+			delete(s.owners, owner)
+		}
+	}
 	clear(s.lanes)
-}
-
-// LaneSecret returns the present signing secret of a lane as its receiver is given it: "whsec_…". Showing it is audited.
-func (e *Engine) LaneSecret(ctx context.Context, project, lane string, by store.Actor) (string, error) {
-	secrets, err := e.secrets.lane(ctx, project, lane, e.clock.now())
-	if err != nil {
-		return "", err
-	}
-	err = e.o.Store.AppendAudit(ctx, store.AuditEntry{
-		ID: e.ids.make(time.Now()), Project: project, At: e.clock.now(),
-		Actor: by.Name, Action: "secret.read", Object: lane, Reason: by.Reason,
-	})
-	if err != nil {
-		return "", fmt.Errorf("audit: %w", err)
-	}
-	return outbound.FormatSecret(secrets[0]), nil
-}
-
-// RotateSecret gives the project a new signing secret; the old one signs beside it for a day.
-func (e *Engine) RotateSecret(ctx context.Context, project string, by store.Actor) error {
-	now := e.clock.now()
-	if err := e.secrets.add(ctx, project, now, now+secretOverlap.Milliseconds(), false, by); err != nil {
-		return err
-	}
-	e.secrets.forget(project)
-	return nil
 }

@@ -88,6 +88,7 @@ func (s *settler) run(ctx context.Context) {
 				e.hintAlone()
 			}
 			failpoint("after_settle")
+			e.followOn(ctx, t.batch)
 			s.unlockAgain(ctx, t.batch, heard)
 		}
 	}()
@@ -244,7 +245,9 @@ func (s *settler) record(settlements []schedule.Settlement, batch []ended, commi
 		default:
 			s.e.wrote.Store(true)
 			s.e.metrics.ended(b, c)
+			b.next = c.Next
 			if c.Won { // Otherwise another claim has the row by now. Our lease, if there still is one, runs out; its stamp then decides.
+				s.e.endpoints.note(b)
 				settlements = append(settlements, settlement(b, c))
 			}
 		}
@@ -275,6 +278,7 @@ func settlement(b *ended, c *store.Committed) schedule.Settlement {
 	case store.Scheduled:
 		s.Outcome, s.Due = schedule.Reschedule, c.DueAt
 		s.Retry = s.Retry || b.result.Charge
+		s.Forced = s.Forced && b.result.Attempt == nil
 	case store.Dead:
 		s.Outcome = schedule.Bury
 	default:

@@ -73,10 +73,10 @@ func submissionOf(c *planned) dispatch.Submission {
 	body := bodyOf(c)
 	sub := dispatch.Submission{
 		URL: "https://" + c.host + "/notify", Body: body, Ref: c.ref, LockKey: c.lock,
-		Policy: store.Policy{
+		Choice: dispatch.Choice{PolicyGiven: true, Policy: store.Policy{
 			Tiers: c.tiers, Timeout: c.timeout, Jitter: c.jitter, RetryAfterCap: time.Minute, StopOn: c.stopOn,
-		},
-		PolicyGiven: true, IdempotencyKey: c.ref, Route: "callbacks", Fingerprint: body,
+		}},
+		IdempotencyKey: c.ref, Route: "callbacks", Fingerprint: body,
 	}
 	if c.unsigned {
 		sub.Signer = "none"

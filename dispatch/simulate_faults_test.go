@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,19 +98,15 @@ type reply[T any] struct {
 	err   error
 }
 
-// around makes one call of a process. Do is the call itself; cut is the error of one that gets no answer. With quick the call
-// is neither stopped nor late: its caller holds a mutex, on which no time passes in a bubble.
-func around[T any](ctx context.Context, p *process, op string, quick bool, cut error, do func(context.Context) (T, error)) (T, error) {
+// around makes one call of a process. Do is the call itself; cut is the error of one that gets no answer. No caller may hold a mutex
+// that another one waits for: on that no time passes in a bubble.
+func around[T any](ctx context.Context, p *process, op string, cut error, do func(context.Context) (T, error)) (T, error) {
 	var none T
-	if p.dead() || !quick && !p.pass() {
+	if !p.pass() {
 		return none, cut
 	}
-	f := p.sim.faultOf(p, op)
-	if quick && slices.Contains([]faultKind{callLate, replyLate, doubledLate, stopBefore, stopAfter}, f.kind) {
-		f.kind = failed
-	}
-	got := befall(ctx, p, op, f, cut, do)
-	if p.dead() || !quick && !p.pass() {
+	got := befall(ctx, p, op, p.sim.faultOf(p, op), cut, do)
+	if !p.pass() {
 		return none, cut
 	}
 	return got.value, got.err
@@ -137,12 +132,10 @@ func befall[T any](ctx context.Context, p *process, op string, f fault, cut erro
 		if err := index.wipe(context.WithoutCancel(ctx)); err != nil {
 			s.problem("wipe: %v", err)
 		}
-		if !quickOps[op] {
-			time.Sleep(min(f.wait, 3*time.Second)) // so that a rebuild may come between
-			if !p.pass() {                         // or the end of the process
-				got.err = cut
-				return got
-			}
+		time.Sleep(min(f.wait, 3*time.Second)) // so that a rebuild may come between
+		if !p.pass() {                         // or the end of the process
+			got.err = cut
+			return got
 		}
 	case stopBefore:
 		p.pause(f.wait)
@@ -275,9 +268,6 @@ func (s *simulation) away(ctx context.Context, p *process, op string, cut error)
 	case sqlMute, indexMute:
 		return awayReply{works: true, err: cut}, true
 	case sqlHangs, indexHangs:
-		if quickOps[op] {
-			break
-		}
 		select {
 		case <-ctx.Done():
 			return awayReply{err: ctx.Err()}, true

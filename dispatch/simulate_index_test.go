@@ -163,7 +163,7 @@ func ask[T any](ctx context.Context, v *indexView, op string, do func(context.Co
 	v.mu.Lock()
 	wanted := v.wanted
 	v.mu.Unlock()
-	return around(ctx, v.p, op, false, errCut, func(ctx context.Context) (T, error) {
+	return around(ctx, v.p, op, errCut, func(ctx context.Context) (T, error) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.ix.SetGeneration(wanted)
@@ -281,4 +281,10 @@ func (v *indexView) Stats(ctx context.Context, shard int) (schedule.Stats, error
 
 func (v *indexView) Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
 	return ask(ctx, v, "Lookup", func(ctx context.Context, ix *memq.Index) ([]schedule.Position, error) { return ix.Lookup(ctx, refs) })
+}
+
+func (v *indexView) LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error) {
+	return ask(ctx, v, "LaneStates", func(ctx context.Context, ix *memq.Index) ([]schedule.LaneState, error) {
+		return ix.LaneStates(ctx, lanes)
+	})
 }

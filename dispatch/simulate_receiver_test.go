@@ -28,7 +28,7 @@ func (s *simSender) Send(ctx context.Context, r outbound.Request) outbound.Respo
 	if strings.Contains(r.URL, "poison") {
 		panic("a request that no process survives")
 	}
-	got, err := around(ctx, s.p, "Send", false, errCut, func(ctx context.Context) (outbound.Response, error) {
+	got, err := around(ctx, s.p, "Send", errCut, func(ctx context.Context) (outbound.Response, error) {
 		return s.outbound.Send(ctx, r), nil
 	})
 	if err != nil { // The process is dead. What it makes of this reaches nobody.

@@ -12,16 +12,13 @@ import (
 
 // This file is a process's view of SQL, and what is remembered of what took effect there.
 
-// sqlOps are the operations that this file wraps; quickOps are those that are called with a mutex held.
-var (
-	sqlOps = map[string]bool{
-		"Accept": true, "Stamp": true, "Commit": true, "Cancel": true, "Retry": true, "Reschedule": true, "Overdue": true, "Open": true, "OpenUntil": true,
-		"Claimed": true, "ByID": true, "Expire": true, "DropClaims": true, "IndexMeta": true, "NextGeneration": true, "MarkBuilt": true,
-		"TryLease": true, "SweepCursor": true, "SetSweepCursor": true, "Fold": true, "Purge": true, "Ping": true, "Secrets": true, "AddSecret": true,
-		"Lanes": true,
-	}
-	quickOps = map[string]bool{"Secrets": true, "AddSecret": true}
-)
+// sqlOps are the operations that this file wraps.
+var sqlOps = map[string]bool{
+	"Accept": true, "Stamp": true, "Commit": true, "Cancel": true, "Retry": true, "Reschedule": true, "Overdue": true, "Open": true, "OpenUntil": true,
+	"Claimed": true, "ByID": true, "Expire": true, "DropClaims": true, "IndexMeta": true, "NextGeneration": true, "MarkBuilt": true,
+	"TryLease": true, "SweepCursor": true, "SetSweepCursor": true, "Fold": true, "Purge": true, "Ping": true, "OwnedSecrets": true, "AddSecret": true,
+	"Lanes": true, "Project": true, "AllPresets": true, "EndpointsChanged": true, "ProjectsChanged": true, "CancelDeleted": true,
+}
 
 // A simStore is SQL as one process reaches it. What it does not wrap is not called by an engine that runs.
 type simStore struct {
@@ -48,7 +45,7 @@ func (s *simStore) cut(op string) error {
 }
 
 func sqlCall[T any](ctx context.Context, s *simStore, op string, do func(context.Context) (T, error)) (T, error) {
-	return around(ctx, s.p, op, quickOps[op], s.cut(op), do)
+	return around(ctx, s.p, op, s.cut(op), do)
 }
 
 // pair carries two values through a call.
@@ -180,8 +177,36 @@ func (s *simStore) Ping(ctx context.Context) error {
 	return err
 }
 
-func (s *simStore) Secrets(ctx context.Context, project string, now int64) ([]store.Secret, error) {
-	return sqlCall(ctx, s, "Secrets", func(ctx context.Context) ([]store.Secret, error) { return s.Store.Secrets(ctx, project, now) })
+func (s *simStore) OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error) {
+	return sqlCall(ctx, s, "OwnedSecrets", func(ctx context.Context) ([]store.Secret, error) {
+		return s.Store.OwnedSecrets(ctx, project, owner, now)
+	})
+}
+
+func (s *simStore) Project(ctx context.Context, id string) (store.Project, error) {
+	return sqlCall(ctx, s, "Project", func(ctx context.Context) (store.Project, error) { return s.Store.Project(ctx, id) })
+}
+
+func (s *simStore) AllPresets(ctx context.Context, project string) ([]store.Preset, error) {
+	return sqlCall(ctx, s, "AllPresets", func(ctx context.Context) ([]store.Preset, error) { return s.Store.AllPresets(ctx, project) })
+}
+
+func (s *simStore) ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error) {
+	return sqlCall(ctx, s, "ProjectsChanged", func(ctx context.Context) ([]store.Project, error) {
+		return s.Store.ProjectsChanged(ctx, since, limit)
+	})
+}
+
+func (s *simStore) CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
+	return sqlCall(ctx, s, "CancelDeleted", func(ctx context.Context) ([]store.OpenRow, error) {
+		return s.Store.CancelDeleted(ctx, now, limit)
+	})
+}
+
+func (s *simStore) EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error) {
+	return sqlCall(ctx, s, "EndpointsChanged", func(ctx context.Context) ([]store.Endpoint, error) {
+		return s.Store.EndpointsChanged(ctx, since, limit)
+	})
 }
 
 func (s *simStore) AddSecret(ctx context.Context, secret store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error {

@@ -9,6 +9,7 @@ import (
 // A Submission is a callback as a caller asks for it, decoded but not yet judged: Engine.Accept validates every field
 // and answers with a *store.InvalidError that names each wrong one as the API spells it.
 type Submission struct {
+	// URL, or Endpoint: an endpoint's id or external id; or both, if the endpoint allows it.
 	URL      string
 	Endpoint string
 	// Method is upper-cased by Accept; empty means POST.
@@ -23,14 +24,8 @@ type Submission struct {
 	BodyField   string
 	ContentType string
 
-	// PolicyName or Policy; both empty means the project's default. PolicyGiven says that Policy counts.
-	PolicyName  string
-	Policy      store.Policy
-	PolicyGiven bool
-	// Success is a rule's name; empty means the default.
-	Success string
-	// Signer is a signer's name; empty means the default.
-	Signer string
+	// Choice is how it is sent. What it leaves open is its endpoint's to say, then its project's.
+	Choice
 
 	// DueAt in Unix milliseconds or Delay, at most one; nil: now.
 	DueAt     *int64

@@ -45,6 +45,10 @@ func (e *Engine) clearSuspects(ctx context.Context, suspects []schedule.Lease) {
 
 // clearSuspect stamps and attempts one, and returns when what came of it is committed.
 func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
+	if e.wire.isPaused(l.Lane) {
+		e.handBack(ctx, []schedule.Lease{*l}, suspectDelay)
+		return
+	}
 	began := time.Now()
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
 	defer cancel()

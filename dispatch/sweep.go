@@ -55,8 +55,8 @@ func (e *Engine) sweep(ctx context.Context) error {
 			return fmt.Errorf("keep the sweep's cursor: %w", err)
 		}
 	}
-	// What expires does so without an index.
-	return errors.Join(unhealed, e.expire(ctx))
+	// What expires does so without an index, and what ends with its endpoint.
+	return errors.Join(unhealed, e.expire(ctx), e.cancelDeleted(ctx))
 }
 
 // heal ensures the rows, and moves forward what the index holds for much later than SQL says.
@@ -108,46 +108,14 @@ func (e *Engine) expire(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("expire: %w", err)
 		}
-		refs := make([]schedule.Ref, len(rows))
-		for i := range rows {
-			refs[i] = schedule.Ref{ID: rows[i].ID, Lane: rows[i].LaneID}
-		}
-		if len(refs) > 0 {
+		if len(rows) > 0 {
 			e.wrote.Store(true)
-			e.metrics.terminal.WithLabelValues(string(store.Dead), string(store.Expired)).Add(float64(len(refs)))
-			if _, err := e.o.Schedule.Cancel(ctx, refs); err != nil {
-				// They stay until they are claimed: the stamp refuses and drops them.
-				e.trouble.indexFailed("cancel", err)
-			}
+			e.metrics.terminal.WithLabelValues(string(store.Dead), string(store.Expired)).Add(float64(len(rows)))
+			e.takeOut(ctx, rows)
 		}
 		if len(rows) < batch {
 			return nil
 		}
 	}
 	return nil
-}
-
-// setLanes gives the index the settings of lanes that changed since the version.
-func (e *Engine) setLanes(ctx context.Context, since int64) error {
-	for {
-		lanes, err := e.o.Store.Lanes(ctx, since, pageRows)
-		if err != nil {
-			return fmt.Errorf("read lanes: %w", err)
-		}
-		settings := make([]schedule.LaneSetting, 0, len(lanes))
-		for i := range lanes {
-			settings = append(settings, schedule.LaneSetting{
-				Lane: lanes[i].ID, Limit: lanes[i].Limit, PausedUntil: lanes[i].PausedUntil, Version: lanes[i].Version,
-			})
-			since = lanes[i].Version
-		}
-		if len(settings) > 0 {
-			if err := e.o.Schedule.SetLanes(ctx, settings); err != nil {
-				return fmt.Errorf("set lanes: %w", err)
-			}
-		}
-		if len(lanes) < pageRows {
-			return nil
-		}
-	}
 }

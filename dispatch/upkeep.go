@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -14,6 +15,7 @@ const (
 	foldSpec  = "@every 1s"
 	purgeSpec = "@every 1m"
 	auditSpec = "@every 1m"
+	touchSpec = "@every 1m"
 )
 
 // runUpkeep runs the maintenance functions until ctx ends.
@@ -38,6 +40,18 @@ func (e *Engine) runUpkeep(ctx context.Context) {
 			e.log.Error("maintenance function cannot be scheduled", "function", f.name, "error", err)
 		}
 	}
+	// What each process alone knows it writes itself, without a lease.
+	own := schedule.NewCron(schedule.CronOptions{Holder: e.o.Name, Logger: e.log, Now: e.clock.now})
+	if err := own.Add("keys", touchSpec, time.Minute, e.touchKeys); err != nil {
+		e.log.Error("maintenance function cannot be scheduled", "function", "keys", "error", err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := own.Run(ctx); err != nil && ctx.Err() == nil {
+			e.log.Error("maintenance of this process ended", "error", err)
+		}
+	})
+	defer wg.Wait()
 	if err := cron.Run(ctx); err != nil && ctx.Err() == nil {
 		e.log.Error("maintenance ended", "error", err)
 	}

@@ -31,22 +31,6 @@ const (
 	maxTimeout = 60 * time.Second
 )
 
-// PaymentPolicy is the default policy.
-func PaymentPolicy() store.Policy {
-	return store.Policy{
-		Name:          "payment",
-		Tiers:         schedule.Payment(),
-		Timeout:       15 * time.Second,
-		RetryAfterCap: time.Hour,
-	}
-}
-
-// DefaultPolicy is what an object in place of a policy's name starts from: no name, one attempt, and the defaults of every
-// field that is not given.
-func DefaultPolicy() store.Policy {
-	return store.Policy{Timeout: 15 * time.Second, RetryAfterCap: time.Hour, StopOn: []int{410}}
-}
-
 // findings collects what is wrong with a submission, field by field.
 type findings []store.FieldError
 
@@ -55,7 +39,7 @@ func (f *findings) add(field, format string, args ...any) {
 }
 
 // draft judges a submission. Its error is a *store.InvalidError with every field that is wrong.
-func (e *Engine) draft(project string, s *Submission, now time.Time) (store.Draft, error) {
+func (e *Engine) draft(v *acceptView, project string, s *Submission, now time.Time) (store.Draft, error) {
 	f := findings(slices.Clone(s.Invalid))
 	c := store.Callback{
 		ID:      e.ids.make(now),
@@ -68,8 +52,8 @@ func (e *Engine) draft(project string, s *Submission, now time.Time) (store.Draf
 		Ref:     s.Ref,
 		LockKey: s.LockKey,
 		Labels:  s.Labels,
-		Signer:  s.Signer,
 		Version: s.Version,
+		Strict:  s.Order == orderStrict,
 		State:   store.Scheduled,
 		// The order of creation is the order of ids.
 		CreatedAt: now.UnixMilli(),
@@ -78,12 +62,11 @@ func (e *Engine) draft(project string, s *Submission, now time.Time) (store.Draf
 	if c.Method == "" {
 		c.Method = "POST"
 	}
-	e.checkTarget(s, &c, &f)
+	ep := e.checkTarget(v, s, &c, &f)
 	checkBody(s, &c, &f)
 	checkTexts(s, &f)
-	checkLater(s, &f)
-	c.Policy = checkPolicy(s, &f)
-	c.Success, c.Signer = checkSending(s, &f)
+	checkOrder(s, &f)
+	v.resolve(s, ep, &c, &f)
 	checkTimes(s, &c, now, &f)
 	if s.StartAttempt < 0 || s.StartAttempt > len(c.Policy.Tiers)+1 {
 		f.add("start_attempt", "is 1 to %d, the attempts that the policy allows", len(c.Policy.Tiers)+1)
@@ -93,21 +76,24 @@ func (e *Engine) draft(project string, s *Submission, now time.Time) (store.Draf
 	if len(f) > 0 {
 		return store.Draft{}, &store.InvalidError{Fields: f}
 	}
-	d := store.Draft{Callback: c, Body: s.Body}
+	d := store.Draft{Callback: c, Body: s.Body, Supersede: s.Supersede}
 	if s.IdempotencyKey != "" {
 		d.Idempotency = &store.Idempotency{Route: s.Route, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
 	}
 	return d, nil
 }
 
-// checkTarget judges where the callback goes, and finds its lane.
-func (e *Engine) checkTarget(s *Submission, c *store.Callback, f *findings) {
+// checkTarget judges where the callback goes, and finds its lane. It returns its endpoint, if it has one.
+func (e *Engine) checkTarget(v *acceptView, s *Submission, c *store.Callback, f *findings) *store.Endpoint {
+	var ep *store.Endpoint
 	if s.Endpoint != "" {
-		f.add("endpoint", "endpoints do not exist in this version; give url")
+		if ep = v.endpoints[s.Endpoint]; ep == nil {
+			f.add("endpoint", "there is no endpoint with that id or external_id")
+		}
 	}
 	switch {
 	case s.URL == "" && s.Endpoint == "":
-		f.add("url", "is required")
+		f.add("url", "is required, or endpoint")
 	case s.URL != "":
 		lane, err := LaneOf(s.URL)
 		if err == nil && e.o.CheckURL != nil {
@@ -121,11 +107,38 @@ func (e *Engine) checkTarget(s *Submission, c *store.Callback, f *findings) {
 	if s.Lane != "" {
 		c.Lane = s.Lane
 	}
+	if ep != nil {
+		checkEndpoint(ep, s, c, f)
+	} else {
+		c.Headers = withDefaults(c.Headers, v.Defaults.Headers)
+	}
 	if !validMethod(c.Method) {
 		f.add("method", "is an HTTP method: letters only, at most 32; CONNECT and TRACE are refused")
 	}
-	for _, h := range outbound.CheckHeaders(s.Headers) {
+	for _, h := range outbound.CheckHeaders(c.Headers) {
 		f.add(h.Field, "%s", h.Message)
+	}
+	return ep
+}
+
+// checkEndpoint makes a callback its endpoint's.
+func checkEndpoint(ep *store.Endpoint, s *Submission, c *store.Callback, f *findings) {
+	c.EndpointID, c.Lane = ep.ID, ep.LaneKey()
+	if s.Lane != "" && s.Lane != c.Lane {
+		f.add("lane", "is the endpoint's own; give an endpoint or a lane")
+	}
+	if s.URL == "" {
+		c.URL, c.Follows = ep.URL, true
+		return
+	}
+	switch ep.URLOverride {
+	case store.OverrideAny:
+	case store.OverrideSameHost:
+		if !sameHost(s.URL, ep.URL) {
+			f.add("url", "has another scheme, host or port than the endpoint, which allows only its own (url_override: same_host)")
+		}
+	default:
+		f.add("url", "the endpoint allows no other address than its own (url_override: deny)")
 	}
 }
 
@@ -229,81 +242,30 @@ func dropControl(r rune) rune {
 	return r
 }
 
-// checkLater refuses what the contract names and this version does not do yet: silence would be a promise.
-func checkLater(s *Submission, f *findings) {
-	switch s.Order {
-	case "":
-	case "strict":
-		f.add("order", "strict order does not exist in this version")
-	default:
+// orderStrict is the one order that can be asked for.
+const orderStrict = "strict"
+
+// checkOrder judges what a callback says about others.
+func checkOrder(s *Submission, f *findings) {
+	switch {
+	case s.Order == "":
+	case s.Order != orderStrict:
 		f.add("order", "is \"strict\" or absent")
+	case s.LockKey == "":
+		f.add("order", "needs a lock_key: the order is that of the callbacks with the same one")
 	}
-	if s.Supersede {
-		f.add("supersede", "does not exist in this version")
+	if !s.Supersede {
+		return
 	}
-}
-
-func checkPolicy(s *Submission, f *findings) store.Policy {
-	if !s.PolicyGiven {
-		switch s.PolicyName {
-		case "", "payment":
-			return PaymentPolicy()
-		}
-		f.add("policy", "%q is not a policy; known is payment, or give an object with tiers", s.PolicyName)
-		return PaymentPolicy()
+	if s.Ref == "" {
+		f.add("ref", "is needed by supersede")
 	}
-	p := s.Policy
-	if err := schedule.Tiers(p.Tiers).Validate(); err != nil {
-		f.add("policy.tiers", "%s", err)
+	if s.Topic == "" {
+		f.add("topic", "is needed by supersede")
 	}
-	if p.Timeout < minTimeout || p.Timeout > maxTimeout {
-		f.add("policy.timeout", "is 100ms to 60s")
+	if s.Version == nil {
+		f.add("version", "is needed by supersede: a whole number that grows")
 	}
-	if p.RepeatLast && p.Deadline == 0 {
-		f.add("policy.repeat_last", "needs a deadline, or it would never end")
-	}
-	if p.RepeatLast && len(p.Tiers) == 0 {
-		f.add("policy.repeat_last", "needs at least one tier")
-	}
-	if p.Deadline < 0 || p.Deadline > MaxDelay {
-		f.add("policy.deadline", "is 0s to 400d")
-	}
-	if !(p.Jitter >= 0 && p.Jitter <= 1) {
-		f.add("policy.jitter", "is 0 to 1")
-	}
-	if p.RetryAfterCap < 0 || p.RetryAfterCap > MaxDelay {
-		f.add("policy.retry_after_cap", "is 0s to 400d")
-	}
-	if p.OverloadFloor < 0 || p.OverloadFloor > MaxDelay {
-		f.add("policy.overload_floor", "is 0s to 400d")
-	}
-	if len(p.StopOn) > 50 {
-		f.add("policy.stop_on", "has %d statuses; at most 50 are allowed", len(p.StopOn))
-	}
-	for i, status := range p.StopOn {
-		if status < 300 || status > 599 {
-			f.add(fmt.Sprintf("policy.stop_on[%d]", i), "is an HTTP status from 300 to 599")
-		}
-	}
-	return p
-}
-
-func checkSending(s *Submission, f *findings) (success store.Success, signer string) {
-	success.Name = s.Success
-	if success.Name == "" {
-		success.Name = outbound.SuccessRules()[0]
-	}
-	if !slices.Contains(outbound.SuccessRules(), success.Name) {
-		f.add("success", "%q is not a success rule; known are %s", s.Success, strings.Join(outbound.SuccessRules(), ", "))
-	}
-	signer = s.Signer
-	if signer == "" {
-		signer = outbound.Signers()[0]
-	}
-	if !slices.Contains(outbound.Signers(), signer) {
-		f.add("signer", "%q is not a signer; known are %s", s.Signer, strings.Join(outbound.Signers(), ", "))
-	}
-	return success, signer
 }
 
 // checkTimes finds the first due time and what runs from it.

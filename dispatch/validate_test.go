@@ -66,13 +66,17 @@ func TestDraftRefusesByField(t *testing.T) {
 		{"labels", func(s *Submission) { s.Labels = map[string]string{"": "x"} }},
 		{"order", func(s *Submission) { s.Order = "loose" }},
 		{"order", func(s *Submission) { s.Order = "strict" }},
-		{"supersede", func(s *Submission) { s.Supersede = true }},
+		{"ref", func(s *Submission) { s.Supersede, s.Topic, s.Version = true, "t", pointer(int64(1)) }},
+		{"topic", func(s *Submission) { s.Supersede, s.Ref, s.Version = true, "r", pointer(int64(1)) }},
+		{"version", func(s *Submission) { s.Supersede, s.Ref, s.Topic = true, "r", "t" }},
 		{"policy", func(s *Submission) { s.PolicyName = "soon" }},
 		{"policy.tiers", policy(func(p *store.Policy) { p.Tiers = []time.Duration{-1} })},
 		{"policy.tiers", policy(func(p *store.Policy) { p.Tiers = make([]time.Duration, 101) })},
 		{"policy.timeout", policy(func(p *store.Policy) { p.Timeout = 99 * time.Millisecond })},
 		{"policy.timeout", policy(func(p *store.Policy) { p.Timeout = 61 * time.Second })},
-		{"policy.repeat_last", policy(func(p *store.Policy) { p.RepeatLast, p.Tiers = true, []time.Duration{1} })},
+		{"policy.repeat_last", policy(func(p *store.Policy) { p.RepeatLast, p.Tiers = true, []time.Duration{time.Minute} })},
+		{"policy.repeat_last", policy(func(p *store.Policy) { p.RepeatLast, p.Deadline = true, time.Hour })},
+		{"policy.repeat_last", policy(func(p *store.Policy) { p.RepeatLast, p.Deadline, p.Tiers = true, time.Hour, []time.Duration{1} })},
 		{"policy.deadline", policy(func(p *store.Policy) { p.Deadline = -1 })},
 		{"policy.jitter", policy(func(p *store.Policy) { p.Jitter = math.NaN() })},
 		{"policy.jitter", policy(func(p *store.Policy) { p.Jitter = 1.01 })},
@@ -91,7 +95,7 @@ func TestDraftRefusesByField(t *testing.T) {
 	} {
 		s := Submission{URL: "https://shop.example/", Body: []byte("{}")}
 		c.spoil(&s)
-		_, err := e.draft("p", &s, time.Now())
+		_, err := e.draft(plainView(), "p", &s, time.Now())
 		var invalid *store.InvalidError
 		if !errors.As(err, &invalid) {
 			t.Errorf("%s: accepted %+v", c.field, s)
@@ -110,7 +114,7 @@ func TestDraftFillsInDefaults(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_800_000_000_000)
 	e := &Engine{}
-	d, err := e.draft("p", &Submission{
+	d, err := e.draft(plainView(), "p", &Submission{
 		URL: "https://Shop.example/a", Body: []byte("x"), BodyField: "body", Method: "put",
 		DueAt: pointer(int64(5)), ExpiresIn: pointer(time.Minute), StartAttempt: 4,
 	}, now)
@@ -127,7 +131,7 @@ func TestDraftFillsInDefaults(t *testing.T) {
 		t.Errorf("ladder base %d, max attempts %d, policy %s, success %s, signer %s", c.LadderBase, c.MaxAttempts(), c.Policy.Name, c.Success.Name, c.Signer)
 	}
 	// A GET may come without a body; a fraction of a millisecond is never early.
-	d, err = e.draft("p", &Submission{URL: "https://shop.example/", Method: "GET", Delay: pointer(1500 * time.Microsecond)}, now)
+	d, err = e.draft(plainView(), "p", &Submission{URL: "https://shop.example/", Method: "GET", Delay: pointer(1500 * time.Microsecond)}, now)
 	if err != nil || d.Body != nil || d.Callback.DueAt != now.UnixMilli()+2 {
 		t.Errorf("GET: %v, body %v, due %d", err, d.Body, d.Callback.DueAt-now.UnixMilli())
 	}

@@ -38,6 +38,10 @@ type wire struct {
 	mu     sync.Mutex
 	lanes  map[int64]*wireLane
 	shards []wireShard
+	// bounds are of lanes that people have paused or limited.
+	bounds map[int64]bound
+	// now is the index's clock.
+	now func() int64
 	// epoch is that of the leases that may be credit; earlier ones are not known to be in the index.
 	epoch int64
 }
@@ -87,8 +91,8 @@ type ready struct {
 	epoch int64
 }
 
-func newWire(shards int) *wire {
-	return &wire{lanes: make(map[int64]*wireLane), shards: make([]wireShard, shards), epoch: 1}
+func newWire(shards int, now func() int64) *wire {
+	return &wire{lanes: make(map[int64]*wireLane), shards: make([]wireShard, shards), bounds: make(map[int64]bound), now: now, epoch: 1}
 }
 
 // wanted returns how many of the lane should be leased ahead.
@@ -173,7 +177,7 @@ func (w *wire) claimed(shard int, c *schedule.Claimed) (again bool, next, back [
 		// Only for what has ended since, or was not said: asking for more ahead, whatever comes of it, would never end.
 		again = again || s.wanting && (n.free > 0 && n.free >= n.on || !before && n.ended > 0)
 		n.free += max(0, min(n.given, n.backed-n.told, n.waiting()-n.free))
-		for len(n.held) > 0 && n.stopped == 0 && n.take() {
+		for len(n.held) > 0 && n.stopped == 0 && n.on < w.mostOf(lane) && n.take() {
 			next = append(next, n.release())
 		}
 		back = append(back, w.unclaimed(lane, n)...)
@@ -301,9 +305,12 @@ func (w *wire) begin(r *ready, forced bool) turn {
 		n.free--
 	case forced:
 		n.over++
-	case n.stopped > 0:
+	case n.stopped > 0 || w.paused(r.l.Lane):
 		w.unmade(n, []ready{*r})
 		return goesBack
+	case n.on >= w.mostOf(r.l.Lane): // it was claimed before the limit was lowered; its permit ends
+		n.held = append(n.held, *r)
+		return held
 	case permit:
 	case n.free > 0:
 		n.free--
@@ -355,9 +362,10 @@ func (w *wire) end(r *ended, took time.Duration) (next *ready, back []ready, wak
 		if w.alone(n) {
 			back = w.recede(n)
 		}
-	case len(n.held) > 0:
+	case len(n.held) > 0 && n.on < w.mostOf(r.lease.Lane):
 		r := n.release()
 		next = &r
+	case len(n.held) > 0: // there are more on the wire than a lower limit allows
 	default:
 		n.free++
 	}

@@ -168,7 +168,7 @@ func TestWireKeepsConcurrency(t *testing.T) {
 		if _, err := ix.Ensure(ctx, items); err != nil {
 			rt.Fatal(err)
 		}
-		sides := []*wireSide{{name: "one", w: newWire(1), ix: ix}, {name: "two", w: newWire(1), ix: ix}}
+		sides := []*wireSide{{name: "one", w: newWire(1, atStart), ix: ix}, {name: "two", w: newWire(1, atStart), ix: ix}}
 		var story []string
 		check := func(what string) {
 			one, two := sides[0].onWire(), sides[1].onWire()
@@ -230,7 +230,7 @@ func TestWireKeepsConcurrency(t *testing.T) {
 
 // A trickle is never put back: where a claim was given no credit, what is told while it is under way takes none away.
 func TestWireSendsATrickleAtOnce(t *testing.T) {
-	w := newWire(1)
+	w := newWire(1, atStart)
 	claim := func(id string) ready {
 		l := &schedule.Lease{Item: schedule.Item{ID: id, Lane: 1}}
 		c := schedule.Claimed{Leases: []schedule.Lease{*l}}
@@ -305,7 +305,7 @@ func (c *wireCourse) end(running []ready) (over []ended, next []ready) {
 // heldBehindAClaim has 8 attempts end, then a claim begin, which is given their permits, and then 16 be stamped that were claimed ahead.
 func heldBehindAClaim(t *testing.T) *wireCourse {
 	t.Helper()
-	c := &wireCourse{t: t, w: newWire(1)}
+	c := &wireCourse{t: t, w: newWire(1, atStart)}
 	running, _, _ := c.claim(8, 0)
 	c.begin(running, begins)
 	ahead, _, _ := c.claim(0, 16)
@@ -341,7 +341,7 @@ func TestWirePutsBackWhatAFailedClaimLeaves(t *testing.T) {
 
 // Of what is being stamped the first that is ready takes the first permit, also one that came with another's lease.
 func TestWireFirstStampedBeginsFirst(t *testing.T) {
-	c := &wireCourse{t: t, w: newWire(1)}
+	c := &wireCourse{t: t, w: newWire(1, atStart)}
 	running, _, _ := c.claim(4, 0)
 	c.begin(running, begins)
 	stamping, _, _ := c.claim(2, 4)
@@ -359,7 +359,7 @@ func TestWireFirstStampedBeginsFirst(t *testing.T) {
 // told before long, whatever becomes of the claim.
 func TestWireTellsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &wireCourse{t: t, w: newWire(1)}
+		c := &wireCourse{t: t, w: newWire(1, atStart)}
 		running, _, _ := c.claim(8, 0)
 		c.begin(running, begins)
 		over, _ := c.end(running)
@@ -395,7 +395,7 @@ func TestWireTellsInTurn(t *testing.T) {
 
 // A teller of two shards goes on once, also when the index is forgotten between the ends of their claims.
 func TestWireTellsOfTwoShards(t *testing.T) {
-	w := newWire(2)
+	w := newWire(2, atStart)
 	var over []ended
 	for shard := range 2 {
 		w.allowances(shard, true)
@@ -425,7 +425,7 @@ func TestWireTellsOfTwoShards(t *testing.T) {
 
 // Whoever is made in any case, though there is no permit for it, leaves none.
 func TestWireForcedLeavesNoPermit(t *testing.T) {
-	c := &wireCourse{t: t, w: newWire(1)}
+	c := &wireCourse{t: t, w: newWire(1, atStart)}
 	running, _, _ := c.claim(4, 0)
 	c.begin(running, begins)
 	stamping, _, _ := c.claim(0, 4)
@@ -444,7 +444,7 @@ func TestWireForcedLeavesNoPermit(t *testing.T) {
 
 // An attempt that stops its lane leaves no permit either: it does not do so in the place of one that was made in any case.
 func TestWireStopLeavesForcedItsOwn(t *testing.T) {
-	c := &wireCourse{t: t, w: newWire(1)}
+	c := &wireCourse{t: t, w: newWire(1, atStart)}
 	running, _, _ := c.claim(2, 0)
 	c.begin(running, begins)
 	stamping, _, _ := c.claim(0, 1)
@@ -462,3 +462,6 @@ func TestWireStopLeavesForcedItsOwn(t *testing.T) {
 		t.Errorf("on the wire %d, over %d; want none", n.on, n.over)
 	}
 }
+
+// atStart is a clock that stands still.
+func atStart() int64 { return 0 }

@@ -43,12 +43,18 @@ type callback struct {
 
 // An attempt is what the API shows of one.
 type attempt struct {
-	Number     int        `json:"number"`
-	Trigger    string     `json:"trigger"`
-	Outcome    string     `json:"outcome"`
-	Charged    bool       `json:"charged"`
-	Class      string     `json:"class"`
-	StatusCode int        `json:"status_code"`
+	Number     int    `json:"number"`
+	Trigger    string `json:"trigger"`
+	Outcome    string `json:"outcome"`
+	Charged    bool   `json:"charged"`
+	Class      string `json:"class"`
+	StatusCode int    `json:"status_code"`
+	Error      string `json:"error"`
+	Rule       struct {
+		Name     string `json:"name"`
+		Expected string `json:"expected"`
+		Saw      string `json:"saw"`
+	} `json:"rule"`
 	StartedAt  time.Time  `json:"started_at"`
 	EndedAt    time.Time  `json:"ended_at"`
 	DueAt      *time.Time `json:"due_at"`

@@ -1,0 +1,125 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// healthEvery is how often what attempts said of endpoints is written: it is for people and alerts, not for the claim.
+const healthEvery = 5 * time.Second
+
+// maxUnreported bounds the endpoints that wait to be reported. Beyond it the news of further ones is lost until their next attempt.
+const maxUnreported = 50_000
+
+// A healthBook is what attempts of this process said of endpoints since it was last written.
+type healthBook struct {
+	mu   sync.Mutex
+	news map[string]*store.EndpointHealth
+	// gone are endpoints whose receivers said so (410), by their project.
+	gone map[string]string
+	// wake says that one is gone: what is still open for it must not be sent there.
+	wake chan struct{}
+}
+
+func newHealthBook() *healthBook { return &healthBook{wake: make(chan struct{}, 1)} }
+
+// note takes over what a committed result says of its endpoint.
+func (h *healthBook) note(b *ended) {
+	a, w := b.result.Attempt, b.result.Stamped
+	if a == nil || w == nil || w.EndpointID == "" || !a.Charged {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b.result.Reason == store.Gone {
+		if h.gone == nil {
+			h.gone = make(map[string]string)
+		}
+		h.gone[w.EndpointID] = w.Project
+		select {
+		case h.wake <- struct{}{}:
+		default:
+		}
+	}
+	if h.news == nil {
+		h.news = make(map[string]*store.EndpointHealth)
+	}
+	n := h.news[w.EndpointID]
+	if n == nil {
+		if len(h.news) >= maxUnreported {
+			return
+		}
+		n = &store.EndpointHealth{ID: w.EndpointID}
+		h.news[w.EndpointID] = n
+	}
+	switch {
+	case a.Outcome == store.AttemptSucceeded:
+		n.SucceededAt, n.FailedFirst = max(n.SucceededAt, a.EndedAt), 0
+	default:
+		n.FailedAt = max(n.FailedAt, a.EndedAt)
+		if n.FailedFirst == 0 {
+			n.FailedFirst = a.EndedAt
+		}
+	}
+}
+
+// take empties the book.
+func (h *healthBook) take() (news []store.EndpointHealth, gone map[string]string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range sortedKeys(h.news) {
+		news = append(news, *h.news[id])
+	}
+	gone = h.gone
+	h.news, h.gone = nil, nil
+	return news, gone
+}
+
+// runHealth writes what attempts said of endpoints until ctx ends.
+func (e *Engine) runHealth(ctx context.Context) {
+	ticker := time.NewTicker(healthEvery)
+	defer ticker.Stop()
+	var failing complaint
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.endpoints.wake:
+		case <-ticker.C:
+		}
+		err := e.reportHealth(ctx)
+		switch {
+		case err == nil && failing.over():
+			e.log.Info("the health of endpoints is written again")
+		case err != nil && ctx.Err() == nil && failing.due(time.Now()):
+			e.log.Warn("the health of endpoints cannot be written", "error", err)
+		}
+	}
+}
+
+// reportHealth writes what attempts said of endpoints, and disables those that are gone. What could not be written is said again by
+// their next attempts.
+func (e *Engine) reportHealth(ctx context.Context) error {
+	news, gone := e.endpoints.take()
+	if len(gone) > 0 {
+		by := store.Actor{Name: "dispatcher", Reason: "the receiver answered 410"}
+		for _, id := range sortedKeys(gone) {
+			if _, err := e.o.Store.DisableEndpoint(ctx, gone[id], id, string(store.Gone), e.clock.now(), by); err != nil && !notFound(err) {
+				return fmt.Errorf("disable endpoint %s that is gone: %w", id, err)
+			}
+			e.log.Warn("an endpoint is disabled: its receiver answered 410", "endpoint", store.EndpointPrefix+id, "project", gone[id])
+		}
+		e.settingsChanged(ctx)
+	}
+	if len(news) == 0 {
+		return nil
+	}
+	if _, err := e.o.Store.ReportHealth(ctx, news, e.clock.now()); err != nil {
+		return fmt.Errorf("report the health of endpoints: %w", err)
+	}
+	return nil
+}

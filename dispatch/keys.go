@@ -1,0 +1,192 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// KeyRows keeps API keys, as hashes.
+type KeyRows interface {
+	Keys(ctx context.Context, project string) ([]store.Key, error)
+	AddKey(ctx context.Context, k store.Key, by store.Actor) error
+	// RevokeKey is store.ErrNotFound for one that does not exist; one that is revoked stays so.
+	RevokeKey(ctx context.Context, project, id string, now int64, by store.Actor) error
+	// KeyByHash finds a key of whatever project; store.ErrNotFound.
+	KeyByHash(ctx context.Context, hash []byte) (store.Key, error)
+	// TouchKeys notes when keys were used.
+	TouchKeys(ctx context.Context, used map[string]int64) error
+}
+
+const (
+	// keyAge is how long a key that was found valid is taken for valid: a key that another process revoked is refused by then.
+	keyAge = 5 * time.Second
+	// maxKnownKeys bounds the keys that are remembered, and apart from them the texts that are none.
+	maxKnownKeys = 10_000
+	keyBytes     = 24
+	hintLength   = 4
+)
+
+// keyText begins each key's text, so that one that leaked is known for what it is.
+const keyText = "dk_"
+
+// A keyCache remembers which keys are valid, for a short while.
+type keyCache struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]knownKey
+	used  map[string]int64
+}
+
+type knownKey struct {
+	key  store.Key
+	none bool
+	read time.Time
+}
+
+// Authenticate returns the valid key with that text; store.ErrNotFound where there is none.
+func (e *Engine) Authenticate(ctx context.Context, text string) (store.Key, error) {
+	if !strings.HasPrefix(text, keyText) {
+		return store.Key{}, store.ErrNotFound
+	}
+	hash := sha256.Sum256([]byte(text))
+	c := &e.apiKeys
+	c.mu.Lock()
+	known, ok := c.known[hash]
+	c.mu.Unlock()
+	if !ok || time.Since(known.read) > keyAge {
+		key, err := e.o.Store.KeyByHash(ctx, hash[:])
+		switch {
+		case err == nil, notFound(err):
+			known = knownKey{key: key, none: err != nil, read: time.Now()}
+			c.keep(hash, known)
+		case !ok || known.none:
+			return store.Key{}, fmt.Errorf("read a key: %w", err)
+		}
+		// While SQL is away, a key that was valid stays so.
+	}
+	now := e.clock.now()
+	if known.none || !known.key.Valid(now) {
+		return store.Key{}, store.ErrNotFound
+	}
+	c.use(known.key.ID, now)
+	return known.key, nil
+}
+
+func (c *keyCache) keep(hash [sha256.Size]byte, k knownKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxKnownKeys {
+		c.known = make(map[[sha256.Size]byte]knownKey)
+	}
+	c.known[hash] = k
+}
+
+// use notes that a key was used.
+func (c *keyCache) use(id string, now int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.used == nil {
+		c.used = make(map[string]int64)
+	}
+	c.used[id] = now
+}
+
+// touchKeys writes when keys were used since the last time.
+func (e *Engine) touchKeys(ctx context.Context) error {
+	c := &e.apiKeys
+	c.mu.Lock()
+	used := c.used
+	c.used = nil
+	c.mu.Unlock()
+	if len(used) == 0 {
+		return nil
+	}
+	if err := e.o.Store.TouchKeys(ctx, used); err != nil {
+		return fmt.Errorf("note when keys were used: %w", err)
+	}
+	return nil
+}
+
+// A KeyRequest asks for an API key.
+type KeyRequest struct {
+	Name   string
+	Scopes []string
+	// ExpiresIn ends it; nil: it does not end.
+	ExpiresIn *time.Duration
+	Invalid   []store.FieldError
+}
+
+// CreateKey makes a key of the project and returns its text, which nothing can show again.
+func (e *Engine) CreateKey(ctx context.Context, project string, r KeyRequest, by store.Actor) (store.Key, string, error) {
+	now := e.clock.now()
+	f := findings(slices.Clone(r.Invalid))
+	k := store.Key{ID: e.ids.make(timeOf(now)), Project: project, Name: r.Name, CreatedAt: now}
+	if r.Name == "" {
+		f.add("name", "is required")
+	}
+	checkText("name", r.Name, MaxName, &f)
+	if len(r.Scopes) == 0 {
+		f.add("scopes", "at least one of send, read, operate, admin")
+	}
+	for i, text := range r.Scopes {
+		s := store.Scope(text)
+		if !slices.Contains(store.Scopes[:], s) {
+			f.add(fmt.Sprintf("scopes[%d]", i), "is send, read, operate or admin")
+		} else if !slices.Contains(k.Scopes, s) {
+			k.Scopes = append(k.Scopes, s)
+		}
+	}
+	if r.ExpiresIn != nil {
+		if *r.ExpiresIn <= 0 || *r.ExpiresIn > 10*MaxDelay {
+			f.add("expires_in", "is more than 0s and at most 4000d")
+		}
+		k.ExpiresAt = now + r.ExpiresIn.Milliseconds()
+	}
+	if len(f) > 0 {
+		return store.Key{}, "", &store.InvalidError{Fields: f}
+	}
+	secret := make([]byte, keyBytes)
+	if _, err := rand.Read(secret); err != nil {
+		return store.Key{}, "", fmt.Errorf("make a key: %w", err)
+	}
+	text := keyText + base64.RawURLEncoding.EncodeToString(secret)
+	hash := sha256.Sum256([]byte(text))
+	k.Hash, k.Hint = hash[:], text[len(text)-hintLength:]
+	if err := e.o.Store.AddKey(ctx, k, by); err != nil {
+		return store.Key{}, "", fmt.Errorf("create key: %w", err)
+	}
+	c := &e.apiKeys
+	c.mu.Lock()
+	delete(c.known, hash)
+	c.mu.Unlock()
+	return k, text, nil
+}
+
+// Keys returns the project's keys, revoked ones included, newest first.
+func (e *Engine) Keys(ctx context.Context, project string) ([]store.Key, error) {
+	keys, err := e.o.Store.Keys(ctx, project)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	return keys, nil
+}
+
+// RevokeKey ends a key: at once in this process, within keyAge in others.
+func (e *Engine) RevokeKey(ctx context.Context, project, id string, by store.Actor) error {
+	if err := e.o.Store.RevokeKey(ctx, project, id, e.clock.now(), by); err != nil {
+		return fmt.Errorf("revoke key: %w", err)
+	}
+	c := &e.apiKeys
+	c.mu.Lock()
+	clear(c.known)
+	c.mu.Unlock()
+	return nil
+}

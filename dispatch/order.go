@@ -1,0 +1,67 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file is strict order. SQL decides: the stamp refuses a callback while one that was accepted before it is open, and the index
+// diverts it for as long as a lock's waiter. What is here only spares it that wait: whoever ends one has the next claimed at once.
+
+// followOn has those claimed whose turn it is after results of a batch.
+func (e *Engine) followOn(ctx context.Context, batch []ended) {
+	var next []store.OpenRow
+	for i := range batch {
+		if batch[i].next != nil {
+			next = append(next, *batch[i].next)
+		}
+	}
+	e.bringForward(ctx, next)
+}
+
+// bringForward has the index give out rows that wait in it for longer than SQL says.
+func (e *Engine) bringForward(ctx context.Context, rows []store.OpenRow) {
+	if len(rows) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.trouble.indexTime())
+	defer cancel()
+	movements := make([]schedule.Movement, len(rows))
+	for i := range rows {
+		it := openItem(&rows[i])
+		movements[i] = schedule.Movement{Ref: it.Ref(), Due: it.Due}
+	}
+	moved, err := e.o.Schedule.Move(ctx, movements)
+	if err != nil {
+		e.trouble.indexFailed("move", err) // their own timers heal it
+		return
+	}
+	for i := range moved {
+		if moved[i] == schedule.MovedGone {
+			e.enqueue.add(openItem(&rows[i]))
+		}
+	}
+	e.hintAll()
+}
+
+// followCanceled has those claimed whose turn it is after callbacks that were canceled.
+func (e *Engine) followCanceled(ctx context.Context, list []store.CanceledCallback) {
+	var next []store.OpenRow
+	for i := range list {
+		c := &list[i].Callback
+		if list[i].Result != store.CancelDone || !c.Strict {
+			continue
+		}
+		row, err := e.o.Store.NextStrict(ctx, c.Project, c.LockKey)
+		if err != nil {
+			e.log.Warn("whose turn it is in strict order cannot be read; it waits for its timer", "error", err)
+			break
+		}
+		if row != nil {
+			next = append(next, *row)
+		}
+	}
+	e.bringForward(ctx, next)
+}

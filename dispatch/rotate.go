@@ -1,0 +1,200 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A SecretQuery says which signing secret is meant: a lane's, an endpoint's, or, with neither, the project's own of a use.
+type SecretQuery struct {
+	Lane string
+	// Endpoint is a bare id.
+	Endpoint string
+	// Use is what it signs with; empty: "hmac" for a lane, what its signer needs for an endpoint, and for a project the root secret, from
+	// which those of lanes are derived.
+	Use string
+}
+
+// A ShownSecret is a signing secret as its receiver is given it.
+type ShownSecret struct {
+	// ID names it in attempts. Label is what receivers know it by; mostly empty.
+	ID, Label, Use string
+	Secret         string
+	// Public is what receivers verify with, where that is not the secret itself.
+	Public string
+}
+
+// RevealSecret returns the present signing secret that is meant. That it was shown is audited.
+func (e *Engine) RevealSecret(ctx context.Context, project string, q SecretQuery, by store.Actor) (ShownSecret, error) {
+	secrets, use, err := e.meant(ctx, project, q)
+	if err != nil {
+		return ShownSecret{}, err
+	}
+	object := q.Lane
+	if q.Endpoint != "" {
+		object = store.EndpointPrefix + q.Endpoint
+	}
+	err = e.o.Store.AppendAudit(ctx, store.AuditEntry{
+		ID: e.ids.make(time.Now()), Project: project, At: e.clock.now(), Actor: by.Name, Action: "secret.read", Object: object, Reason: by.Reason,
+	})
+	if err != nil {
+		return ShownSecret{}, fmt.Errorf("audit: %w", err)
+	}
+	return shown(use, &secrets[0])
+}
+
+func shown(use string, s *outbound.Secret) (ShownSecret, error) {
+	public, err := outbound.PublicOf(use, s.Key)
+	if err != nil {
+		return ShownSecret{}, fmt.Errorf("show a secret: %w", err)
+	}
+	return ShownSecret{ID: s.ID, Label: s.Label, Use: use, Secret: outbound.FormatSecretFor(use, s.Key), Public: public}, nil
+}
+
+// meant finds secrets, the present one first.
+func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secrets []outbound.Secret, use string, err error) {
+	now := e.clock.now()
+	use = q.Use
+	switch {
+	case q.Endpoint != "" && q.Lane != "":
+		return nil, "", invalid("lane", "give a lane or an endpoint")
+	case q.Endpoint != "":
+		var signer string
+		if signer, use, err = e.signerUse(ctx, project, q.Endpoint); err != nil {
+			return nil, "", err
+		}
+		if q.Use != "" && q.Use != use {
+			return nil, "", invalid("use", fmt.Sprintf("the endpoint's signer uses %q", use))
+		}
+		secrets, err = e.secrets.signing(ctx, project, q.Endpoint, "", signer, now)
+	case q.Lane != "" && (use == "" || use == outbound.UseHMAC || use == outbound.UseText):
+		if use == "" {
+			use = outbound.UseHMAC
+		}
+		secrets, err = e.secrets.derived(ctx, laneKey{project, q.Lane, use}, now)
+	case q.Lane != "":
+		return nil, "", invalid("use", `what is derived for a lane is for "hmac" or "text"`)
+	case !outbound.IsUse(use):
+		return nil, "", invalid("use", "is required with neither lane nor endpoint: "+usesText())
+	default:
+		secrets, err = e.secrets.project(ctx, project, use, now)
+	}
+	if errors.Is(err, errNoSecret) {
+		return nil, "", fmt.Errorf("%w: %w", store.ErrNotFound, err)
+	}
+	return secrets, use, err
+}
+
+func usesText() string {
+	text := ""
+	for i, use := range outbound.Uses() {
+		if i > 0 {
+			text += ", "
+		}
+		text += use
+	}
+	return text
+}
+
+// signerUse returns an endpoint's signer and the use of its secrets.
+func (e *Engine) signerUse(ctx context.Context, project, endpoint string) (signer, use string, err error) {
+	ep, err := e.catalog.endpoint(ctx, endpoint)
+	if err != nil {
+		return "", "", err
+	}
+	if ep.Project != project || ep.DeletedAt != 0 {
+		return "", "", store.ErrNotFound
+	}
+	v, err := e.catalog.project(ctx, project)
+	if err != nil {
+		return "", "", err
+	}
+	signer = v.signerOf(ep)
+	if use, err = outbound.UseOf(signer); err != nil {
+		return "", "", fmt.Errorf("signer of endpoint %s: %w", endpoint, err)
+	}
+	if use == "" {
+		return "", "", invalid("signer", fmt.Sprintf("the endpoint's signer, %s, has no secret", signer))
+	}
+	return signer, use, nil
+}
+
+// A Rotation asks for a new signing secret.
+type Rotation struct {
+	// Secret is the new one as its use writes it; empty: one is made.
+	Secret string
+	// Label is what receivers know it by.
+	Label string
+	// Overlap is how long the old one still signs beside it; nil: a day. Zero: it ends at once, as one that leaked must.
+	Overlap *time.Duration
+	Reason  string
+}
+
+// maxOverlap is the longest that an old secret signs beside a new one.
+const maxOverlap = 30 * 24 * time.Hour
+
+// RotateSecret gives an endpoint, or a project, a new signing secret, and returns it and until when the old one signs beside it. The
+// secret of a lane cannot be rotated by itself: it is derived from the project's root secret, which is what an empty query means.
+func (e *Engine) RotateSecret(ctx context.Context, project string, q SecretQuery, r Rotation, by store.Actor) (ShownSecret, int64, error) {
+	now := e.clock.now()
+	f := findings(nil)
+	overlap := secretOverlap
+	if r.Overlap != nil {
+		if overlap = *r.Overlap; overlap < 0 || overlap > maxOverlap {
+			f.add("overlap", "is 0s to 30d")
+		}
+	}
+	checkText("label", r.Label, MaxName, &f)
+	use := q.Use
+	if q.Endpoint != "" {
+		var err error
+		if _, use, err = e.signerUse(ctx, project, q.Endpoint); err != nil {
+			return ShownSecret{}, 0, err
+		}
+	} else if use != useRoot && !outbound.IsUse(use) {
+		f.add("use", "is one of %s", usesText())
+	}
+	if q.Lane != "" {
+		f.add("lane", "a lane's secret is derived; rotate the project's")
+	}
+	if len(f) > 0 {
+		return ShownSecret{}, 0, &store.InvalidError{Fields: f}
+	}
+	key, err := newKey(use, r.Secret)
+	if err != nil {
+		return ShownSecret{}, 0, invalid("secret", err.Error())
+	}
+	row := store.Secret{Project: project, Owner: q.Endpoint, Use: use, Label: r.Label, CreatedAt: now}
+	until := now + overlap.Milliseconds()
+	id, err := e.secrets.add(ctx, row, key, until, false, by)
+	if err != nil {
+		return ShownSecret{}, 0, err
+	}
+	e.secrets.forget(project)
+	if use == useRoot {
+		return ShownSecret{ID: id}, until, nil // nobody is given the root
+	}
+	s, err := shown(use, &outbound.Secret{ID: id, Label: r.Label, Key: key})
+	return s, until, err
+}
+
+// newKey reads a secret, or makes one.
+func newKey(use, text string) ([]byte, error) {
+	switch {
+	case text != "" && use == useRoot:
+		return outbound.ParseSecretFor(outbound.UseHMAC, text)
+	case text != "":
+		return outbound.ParseSecretFor(use, text)
+	case use != useRoot:
+		return outbound.NewSecret(use)
+	}
+	key := make([]byte, secretSize)
+	_, err := rand.Read(key)
+	return key, err
+}
