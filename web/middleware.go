@@ -110,7 +110,7 @@ func levelOf(c *gin.Context, status int) slog.Level {
 	case status >= http.StatusInternalServerError:
 		return slog.LevelWarn
 	case status < http.StatusMultipleChoices && c.Request.Method == http.MethodPost &&
-		(c.FullPath() == "/v1/callbacks" || c.FullPath() == "/v1/callbacks/batch"):
+		(c.FullPath() == "/v1/callbacks" || c.FullPath() == "/v1/callbacks/batch" || c.FullPath() == "/v1/events"):
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

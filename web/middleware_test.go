@@ -11,7 +11,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web"
-	"github.com/seed-ff5a32d8/dispatcher/web/api"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
@@ -23,10 +22,11 @@ func TestWhatIsNotThere(t *testing.T) {
 		status       int
 		code         string
 	}{
-		{"GET", "/", 404, "no_route"}, {"GET", "/v1", 404, "no_route"}, {"GET", "/v1/callbacks/", 404, "no_route"}, {"GET", "/v1/endpoints", 404, "no_route"},
+		{"GET", "/", 404, "no_route"}, {"GET", "/v1", 404, "no_route"}, {"GET", "/v1/callbacks/", 404, "no_route"}, {"GET", "/v1/endpoints/", 404, "no_route"},
 		{"GET", "/metrics", 404, "no_route"}, {"GET", "/debug/pprof/", 404, "no_route"}, {"GET", "/healthz", 404, "no_route"}, {"GET", "/readyz", 404, "no_route"},
-		{"GET", "/v1/../../etc/passwd", 404, "no_route"}, {"GET", "/v1/callbacks/cb_x/explain", 404, "no_route"},
-		{"DELETE", "/v1/callbacks", 405, "method_not_allowed"}, {"PATCH", "/v1/callbacks/cb_x", 405, "method_not_allowed"}, {"GET", "/v1/index/verify", 405, "method_not_allowed"},
+		{"GET", "/v1/../../etc/passwd", 404, "no_route"}, {"GET", "/v1/callbacks/cb_x/why", 404, "no_route"},
+		{"POST", "/v1/lanes/https:%2F%2Fshop.example:443/stop", 404, "no_route"}, {"PUT", "/v1/lanes/https:%2F%2Fshop.example:443/pause", 405, "method_not_allowed"},
+		{"DELETE", "/v1/callbacks", 405, "method_not_allowed"}, {"PUT", "/v1/callbacks/cb_x", 405, "method_not_allowed"}, {"GET", "/v1/index/verify", 405, "method_not_allowed"},
 		{"POST", "/openapi.yaml", 405, "method_not_allowed"},
 	} {
 		rec := ask(s.Handler(), httptest.NewRequest(c.method, c.path, nil))
@@ -171,7 +171,7 @@ func TestTrustedProxies(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, `"remote":"203.0.113.9"`) {
 		t.Errorf("a trusted proxy is not believed: %s", text)
 	}
-	a, err := api.New(api.Options{Callbacks: &backend{}, Secrets: &backend{}, Index: &backend{}, Reads: &backend{}, AdminKey: adminKey})
+	a, err := newAPI(&backend{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,12 +20,30 @@ import (
 
 const adminKey = "dk_0123456789abcdef"
 
+// Names of their own for interfaces that have a method of their name, so that both can be had of one struct.
+type (
+	endpoints = api.Endpoints
+	lanes     = api.Lanes
+	presets   = api.Presets
+	projects  = api.Projects
+	keys      = api.Keys
+)
+
 // backend stands for engine and store: only what a test names does something.
 type backend struct {
 	api.Callbacks
+	api.Explanations
+	api.Events
+	endpoints
+	lanes
+	presets
+	projects
+	keys
 	api.Secrets
 	api.Index
 	api.Reads
+	api.EndpointReads
+	api.ProjectReads
 
 	accept func(ctx context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error)
 	health dispatch.Health
@@ -73,7 +91,7 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 	}
 	log := new(lines)
 	o.Logger = slog.New(slog.NewJSONHandler(log, nil))
-	a, err := api.New(api.Options{Callbacks: b, Secrets: b, Index: b, Reads: b, AdminKey: adminKey, Logger: o.Logger})
+	a, err := newAPI(b, o.Logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +103,14 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 		t.Fatal(err)
 	}
 	return s, log
+}
+
+// newAPI returns an API that has the backend for all its parts.
+func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
+	return api.New(api.Options{
+		Callbacks: b, Explanations: b, Events: b, Endpoints: b, Lanes: b, Presets: b, Projects: b, Keys: b, Secrets: b, Index: b,
+		Reads: b, EndpointReads: b, ProjectReads: b, AdminKey: adminKey, Logger: log,
+	})
 }
 
 // ask makes a request of a handler, with the admin key.

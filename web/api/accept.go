@@ -117,9 +117,14 @@ func (a *API) appendResult(c *gin.Context, b []byte, r *dispatch.Receipt, now in
 		b = append(b, `,"callback":`...)
 		return append(appendCallback(b, &r.Callback, now, r.Replayed), '}'), nil
 	}
-	p := httperr.From(r.Err)
+	return a.appendProblem(c, b, r.Err)
+}
+
+// appendProblem writes why there is nothing to show of one element of a batch.
+func (a *API) appendProblem(c *gin.Context, b []byte, why error) ([]byte, error) {
+	p := httperr.From(why)
 	if p.Status == http.StatusInternalServerError {
-		p = a.internal(c, r.Err)
+		p = a.internal(c, why)
 	}
 	problem, err := json.Marshal(p)
 	if err != nil {
@@ -133,39 +138,9 @@ func (a *API) appendResult(c *gin.Context, b []byte, r *dispatch.Receipt, now in
 
 // readBatch returns the callbacks of a batch as they stand in the request.
 func readBatch(c *gin.Context) ([][]byte, error) {
-	body, err := readJSON(c, maxBatch)
-	if err != nil {
-		return nil, err
-	}
-	var (
-		f     fields
-		items [][]byte
-		n     int
-		given bool
-	)
+	var f fields
 	if len(c.Request.Header["Idempotency-Key"]) > 0 {
 		f.add("Idempotency-Key", "belongs to one callback: give idempotency_key in each callback of a batch")
 	}
-	f.object(request, "", body, func(key, value []byte) bool {
-		if string(key) != "callbacks" {
-			return false
-		}
-		given = true
-		f.array("callbacks", value, func(i int, item []byte) {
-			if n = i + 1; n <= dispatch.MaxAccept {
-				items = append(items, item)
-			}
-		})
-		return true
-	})
-	switch {
-	case len(f.invalid) > 0:
-	case !given:
-		f.add("callbacks", "is needed")
-	case n == 0:
-		f.add("callbacks", "must have at least one callback")
-	case n > dispatch.MaxAccept:
-		f.add("callbacks", fmt.Sprintf("has %d callbacks; at most %d are taken at once", n, dispatch.MaxAccept))
-	}
-	return items, f.err()
+	return readItems(c, &f, "callbacks", dispatch.MaxAccept, func(_, _ []byte) bool { return false })
 }

@@ -30,7 +30,7 @@ func accept(t *testing.T, body string, header ...string) dispatch.Submission {
 
 func TestEveryFieldArrives(t *testing.T) {
 	t.Parallel()
-	got := accept(t, `{"url": "https://shop.example/notify", "endpoint": null, "method": "put", "headers": {"X-Shop": "7", "A": "é"},
+	got := accept(t, `{"url": "https://shop.example/notify", "endpoint": "ep_1", "profile": "alipay", "method": "put", "headers": {"X-Shop": "7", "A": "é"},
 		"topic": "payment.succeeded", "ref": "订单\u002d1", "payload": {"paid": 10000}, "content_type": "application/json",
 		"policy": {"tiers": ["15s","3m","1.5d"], "repeat_last": true, "deadline": "2d", "timeout": "1s", "jitter": 0.25,
 		           "retry_after_cap": "2h", "overload_floor": "60s", "stop_on": [404]},
@@ -39,13 +39,16 @@ func TestEveryFieldArrives(t *testing.T) {
 		"idempotency_key": "i-1", "labels": {"channel": "alipay"}}`)
 	due, version, delay, expires := int64(nowMS+1), int64(-3), 90*time.Minute, 48*time.Hour
 	want := dispatch.Submission{
-		URL: "https://shop.example/notify", Method: "put", Headers: []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "A", Value: "é"}},
+		URL: "https://shop.example/notify", Endpoint: "ep_1", Method: "put", Headers: []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "A", Value: "é"}},
 		Topic: "payment.succeeded", Ref: "订单-1", Body: []byte(`{"paid": 10000}`), BodyField: "payload", ContentType: "application/json",
-		Policy: store.Policy{
-			Tiers: []time.Duration{15 * time.Second, 3 * time.Minute, 36 * time.Hour}, RepeatLast: true, Deadline: 48 * time.Hour,
-			Timeout: time.Second, Jitter: 0.25, RetryAfterCap: 2 * time.Hour, OverloadFloor: time.Minute, StopOn: []int{404},
+		Choice: dispatch.Choice{
+			Policy: store.Policy{
+				Tiers: []time.Duration{15 * time.Second, 3 * time.Minute, 36 * time.Hour}, RepeatLast: true, Deadline: 48 * time.Hour,
+				Timeout: time.Second, Jitter: 0.25, RetryAfterCap: 2 * time.Hour, OverloadFloor: time.Minute, StopOn: []int{404},
+			},
+			PolicyGiven: true, Success: "body-success", Signer: "none", Profile: "alipay",
 		},
-		PolicyGiven: true, Success: "body-success", Signer: "none", DueAt: &due, Delay: &delay, ExpiresIn: &expires,
+		DueAt: &due, Delay: &delay, ExpiresIn: &expires,
 		LockKey: "k", Order: "strict", Lane: "m1", Supersede: true, Version: &version, StartAttempt: 4,
 		Labels: map[string]string{"channel": "alipay"}, IdempotencyKey: "i-1", Route: "POST /v1/callbacks", Fingerprint: got.Fingerprint,
 	}
@@ -60,7 +63,7 @@ func TestEveryFieldArrives(t *testing.T) {
 func TestNullIsNotGiven(t *testing.T) {
 	t.Parallel()
 	got := accept(t, `{"url":"https://shop.example/","endpoint":null,"method":null,"headers":null,"topic":null,"ref":null,"payload":null,
-		"body":null,"body_base64":null,"content_type":null,"policy":null,"success":null,"signer":null,"due_at":null,"delay":null,
+		"body":null,"body_base64":null,"content_type":null,"policy":null,"success":null,"signer":null,"profile":null,"due_at":null,"delay":null,
 		"expires_in":null,"lock_key":null,"order":null,"lane":null,"supersede":null,"version":null,"start_attempt":null,
 		"idempotency_key":null,"labels":null}`)
 	if diff := cmp.Diff(dispatch.Submission{URL: "https://shop.example/"}, got); diff != "" {
@@ -78,6 +81,17 @@ func TestPolicyObjectStartsFromTheDefaults(t *testing.T) {
 	}
 	if got := accept(t, `{"url":"u","policy":"payment"}`); got.PolicyName != "payment" || got.PolicyGiven {
 		t.Errorf("by name: %+v", got)
+	}
+}
+
+// TestObjectsInPlaceOfNamesArriveAsTheyStand: what they mean is the engine's to read, and what is wrong with them its to say.
+func TestObjectsInPlaceOfNamesArriveAsTheyStand(t *testing.T) {
+	t.Parallel()
+	const rule, signer = `{ "status" : ["200-299", 409], "status": [] }`, `{"type":"sorted-kv", "alg":"md5"}`
+	got := accept(t, `{"url":"u","success": `+rule+` ,"signer":`+signer+`}`)
+	want := dispatch.Choice{SuccessRule: []byte(rule), Signer: signer}
+	if diff := cmp.Diff(want, got.Choice); diff != "" || len(got.Invalid) > 0 {
+		t.Errorf("(-want +got):\n%s%v", diff, got.Invalid)
 	}
 }
 
@@ -141,7 +155,8 @@ func TestStrictness(t *testing.T) {
 		{`{"policy":{"tiers":[],"timeout":15}}`, "policy.timeout"}, {`{"policy":{"tiers":[],"jitter":"0.1"}}`, "policy.jitter"}, {`{"policy":{"tiers":[],"jitter":1e999}}`, "policy.jitter"},
 		{`{"policy":{"tiers":[],"stop_on":410}}`, "policy.stop_on"}, {`{"policy":{"tiers":[],"stop_on":[410,"x"]}}`, "policy.stop_on[1]"}, {`{"policy":{"tiers":[],"stop_on":[null]}}`, "policy.stop_on[0]"},
 		{`{"policy":{"tiers":[],"deadline":"soon"}}`, "policy.deadline"},
-		{`{"success":{"status":["200"]}}`, "success"}, {`{"success":200}`, "success"}, {`{"signer":{}}`, "signer"},
+		{`{"success":200}`, "success"}, {`{"success":["http-2xx"]}`, "success"}, {`{"success":"a\nb"}`, "success"}, {`{"signer":[]}`, "signer"}, {`{"signer":true}`, "signer"},
+		{`{"signer":"{\"type\":\"none\"}"}`, "signer"}, {`{"signer":"\u0000"}`, "signer"}, {`{"profile":{}}`, "profile"}, {`{"success":{},"success":{}}`, "success"},
 		{`{"due_at":"tomorrow"}`, "due_at"}, {`{"due_at":1795248000}`, "due_at"}, {`{"due_at":"2026-11-21"}`, "due_at"}, {`{"due_at":"2026-11-21T08:00:00"}`, "due_at"}, {`{"due_at":"2026-13-21T08:00:00Z"}`, "due_at"},
 		{`{"delay":"-1s"}`, "delay"}, {`{"delay":"10"}`, "delay"}, {`{"delay":10}`, "delay"}, {`{"delay":""}`, "delay"}, {`{"expires_in":"never"}`, "expires_in"},
 		{`{"supersede":"true"}`, "supersede"}, {`{"supersede":1}`, "supersede"}, {`{"version":1.5}`, "version"}, {`{"version":"1"}`, "version"}, {`{"version":1e3}`, "version"},

@@ -13,9 +13,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// signsBeside is how long a secret signs beside its successor.
-const signsBeside = 24 * time.Hour
-
 // stats is GET /v1/stats: counters by state, tier and lane out of SQL, and the sizes of the index.
 func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 	counts, err := a.Reads.Counts(ctx, who.project)
@@ -84,55 +81,6 @@ func (o *jsonObject) element(i int) {
 	o.b = append(o.b, '{')
 }
 
-// secret is GET /v1/secret?lane=.
-func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
-	if err != nil {
-		return err
-	}
-	lane := q.one("lane")
-	if err := q.err(); err != nil {
-		return err
-	}
-	if lane == "" {
-		return needed("lane")
-	}
-	secret, err := a.Secrets.LaneSecret(ctx, who.project, lane, who.by(""))
-	if err != nil {
-		return err
-	}
-	o := jsonObject{[]byte("{")}
-	o.str("lane", lane)
-	o.str("secret", secret)
-	o.close()
-	a.answer(c, http.StatusOK, o.b)
-	return nil
-}
-
-// rotateSecret is POST /v1/secret/rotate.
-func (a *API) rotateSecret(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		f      fields
-		reason string
-	)
-	err := readFields(c, true, &f, func(key, value []byte) bool {
-		return f.reason(key, value, &reason)
-	})
-	if err != nil {
-		return err
-	}
-	if err := a.Secrets.RotateSecret(ctx, who.project, who.by(reason)); err != nil {
-		return err
-	}
-	now := a.Callbacks.Now()
-	o := jsonObject{[]byte("{")}
-	o.instant("rotated_at", now)
-	o.instant("previous_signs_until", now+signsBeside.Milliseconds())
-	o.close()
-	a.answer(c, http.StatusOK, o.b)
-	return nil
-}
-
 // verify is POST /v1/index/verify: what differs between SQL and the index.
 func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
 	var (
@@ -167,11 +115,11 @@ func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
 	o.integer("extra", int64(d.Extra))
 	o.integer("unknown", int64(d.Unknown))
 	o.integer("ended", int64(d.Ended))
-	o.ids("missing_ids", d.MissingIDs)
-	o.ids("late_ids", d.LateIDs)
-	o.ids("extra_ids", d.ExtraIDs)
-	o.ids("unknown_ids", d.UnknownIDs)
-	o.ids("ended_ids", d.EndedIDs)
+	o.texts("missing_ids", d.MissingIDs)
+	o.texts("late_ids", d.LateIDs)
+	o.texts("extra_ids", d.ExtraIDs)
+	o.texts("unknown_ids", d.UnknownIDs)
+	o.texts("ended_ids", d.EndedIDs)
 	o.integer("generation", d.Generation)
 	o.integer("index_generation", d.IndexGeneration)
 	o.close()
@@ -179,15 +127,15 @@ func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
 	return nil
 }
 
-// ids writes a list of callbacks' ids; none is an empty list.
-func (o *jsonObject) ids(name string, ids []string) {
+// texts writes a list of texts; none is an empty list.
+func (o *jsonObject) texts(name string, texts []string) {
 	o.key(name)
 	o.b = append(o.b, '[')
-	for i, id := range ids {
+	for i, text := range texts {
 		if i > 0 {
 			o.b = append(o.b, ',')
 		}
-		o.b = appendString(o.b, id)
+		o.b = appendString(o.b, text)
 	}
 	o.b = append(o.b, ']')
 }

@@ -3,13 +3,13 @@ package api
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -32,16 +32,9 @@ type Callbacks interface {
 	CancelRef(ctx context.Context, project, ref, topic string, by store.Actor) ([]store.CanceledCallback, error)
 	Retry(ctx context.Context, project, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error)
 	Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error)
+	Mend(ctx context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error)
 	// Now is the clock that decides what is due, in Unix milliseconds.
 	Now() int64
-}
-
-// Secrets is what the API asks of the engine for signing secrets.
-type Secrets interface {
-	// LaneSecret returns the secret that signs for a lane, as "whsec_…".
-	LaneSecret(ctx context.Context, project, lane string, by store.Actor) (string, error)
-	// RotateSecret makes a new project secret; the old one signs beside it for 24 hours.
-	RotateSecret(ctx context.Context, project string, by store.Actor) error
 }
 
 // Index is what the API asks of the engine about the index as a whole.
@@ -54,7 +47,7 @@ type Index interface {
 	Stats(ctx context.Context) (schedule.Stats, error)
 }
 
-// Reads is what the API asks of the store.
+// Reads is what the API asks of the store for callbacks and what was done to them.
 type Reads interface {
 	Get(ctx context.Context, project, id string) (store.Callback, error)
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
@@ -65,13 +58,24 @@ type Reads interface {
 	AuditEntries(ctx context.Context, project string, after string, limit int) ([]store.AuditEntry, error)
 }
 
-// Options are what an API is made of. The four parts and the key are required.
+// Options are what an API is made of. Every part and the key are required; the engine has those down to Index, the store the rest.
 type Options struct {
-	Callbacks Callbacks
-	Secrets   Secrets
-	Index     Index
-	Reads     Reads
-	// AdminKey is the key that may do everything in the default project.
+	Callbacks    Callbacks
+	Explanations Explanations
+	Events       Events
+	Endpoints    Endpoints
+	Lanes        Lanes
+	Presets      Presets
+	Projects     Projects
+	Keys         Keys
+	Secrets      Secrets
+	Index        Index
+
+	Reads         Reads
+	EndpointReads EndpointReads
+	ProjectReads  ProjectReads
+
+	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
 	AdminKey string
 	// Logger gets the errors that are answered with 500; nil: they are not logged.
 	Logger *slog.Logger
@@ -79,16 +83,36 @@ type Options struct {
 	Timeout time.Duration
 }
 
+// missing names the parts that are not there.
+func (o *Options) missing() (names []string) {
+	for _, part := range []struct {
+		name  string
+		there bool
+	}{
+		{"Callbacks", o.Callbacks != nil}, {"Explanations", o.Explanations != nil}, {"Events", o.Events != nil}, {"Endpoints", o.Endpoints != nil},
+		{"Lanes", o.Lanes != nil}, {"Presets", o.Presets != nil}, {"Projects", o.Projects != nil}, {"Keys", o.Keys != nil},
+		{"Secrets", o.Secrets != nil}, {"Index", o.Index != nil}, {"Reads", o.Reads != nil},
+		{"EndpointReads", o.EndpointReads != nil}, {"ProjectReads", o.ProjectReads != nil},
+	} {
+		if !part.there {
+			names = append(names, part.name)
+		}
+	}
+	return names
+}
+
 // An API answers the routes under /v1 and the OpenAPI document.
 type API struct {
 	Options
 	keyHash [sha256.Size]byte
+	// projects are those that ProjectHeader has named and that exist. A project is never removed.
+	projects sync.Map
 }
 
 // New returns the API, or what the options lack.
 func New(o Options) (*API, error) {
-	if o.Callbacks == nil || o.Secrets == nil || o.Index == nil || o.Reads == nil {
-		return nil, errors.New("the API needs callbacks, secrets, an index and reads")
+	if names := o.missing(); len(names) > 0 {
+		return nil, fmt.Errorf("the API needs %s", strings.Join(names, ", "))
 	}
 	if o.AdminKey == "" {
 		return nil, errors.New("the API needs an admin key")
@@ -102,80 +126,34 @@ func New(o Options) (*API, error) {
 	return &API{Options: o, keyHash: sha256.Sum256([]byte(o.AdminKey))}, nil
 }
 
-// A Route is one method and path that the API answers; parameters of the path are written ":id".
-type Route struct {
-	Method, Path string
-	handler      gin.HandlerFunc
-}
-
-// Routes returns every route of the API.
-func (a *API) Routes() []Route {
-	const one = "/v1/callbacks/:id"
-	return []Route{
-		{"POST", "/v1/callbacks", a.short(a.accept)},
-		{"POST", "/v1/callbacks/batch", a.short(a.acceptBatch)},
-		{"POST", "/v1/callbacks/cancel", a.short(a.cancelRef)},
-		{"GET", "/v1/callbacks", a.short(a.list)},
-		{"GET", one, a.short(a.get)},
-		{"GET", one + "/attempts", a.short(a.attempts)},
-		{"GET", one + "/payload", a.short(a.payload)},
-		{"POST", one + "/cancel", a.short(a.cancel)},
-		{"POST", one + "/retry", a.short(a.retry)},
-		{"POST", one + "/reschedule", a.short(a.reschedule)},
-		{"GET", "/v1/stats", a.short(a.stats)},
-		{"GET", "/v1/secret", a.short(a.secret)},
-		{"POST", "/v1/secret/rotate", a.short(a.rotateSecret)},
-		{"POST", "/v1/index/verify", a.long(a.verify)},
-		{"POST", "/v1/index/rebuild", a.long(a.rebuild)},
-		{"GET", "/v1/audit", a.short(a.audit)},
-		{"GET", "/openapi.yaml", a.openapi},
-	}
-}
-
-// Register adds the routes to a router.
-func (a *API) Register(r gin.IRouter) {
-	for _, route := range a.Routes() {
-		r.Handle(route.Method, route.Path, route.handler)
-	}
-}
-
-// A caller is who makes a request, as its key says.
-type caller struct {
-	project string
-	name    string
-}
-
-// by returns the caller as the audit names it.
-func (w caller) by(reason string) store.Actor { return store.Actor{Name: w.name, Reason: reason} }
-
-// authenticate returns who holds the request's key. Hashes are compared, in constant time, so that neither the time
-// nor the length of a guess says anything.
-func (a *API) authenticate(r *http.Request) (caller, error) {
-	const scheme = "Bearer "
-	h := r.Header.Get("Authorization")
-	if len(h) <= len(scheme) || !strings.EqualFold(h[:len(scheme)], scheme) {
-		return caller{}, httperr.ErrUnauthorized
-	}
-	sum := sha256.Sum256([]byte(h[len(scheme):]))
-	if subtle.ConstantTimeCompare(sum[:], a.keyHash[:]) != 1 {
-		return caller{}, httperr.ErrUnauthorized
-	}
-	return caller{project: store.DefaultProject, name: "admin key"}, nil
-}
-
 // A handler answers one authenticated request, or returns the error that is to be answered; then it has written nothing.
 type handler func(ctx context.Context, c *gin.Context, who caller) error
 
 // longest bounds the calls that walk the whole index.
 const longest = 15 * time.Minute
 
-// short makes a handler a route's, with the usual time-out.
-func (a *API) short(h handler) gin.HandlerFunc { return a.serve(h, a.Timeout) }
+// serve makes a handler a route's: for those whose key has the scope, and within the time-out.
+func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		ctx, cancel := context.WithTimeout(c.Request.Context(), timeout)
+		defer cancel()
+		who, err := a.authenticate(ctx, c.Request)
+		if err == nil && !who.allows(scope) {
+			err = lacks(scope)
+		}
+		if err == nil {
+			err = h(ctx, c, who)
+		}
+		if err != nil {
+			a.fail(c, err)
+		}
+	}
+}
 
-// long makes a handler a route's that may outlast the server's time-outs. Both are lifted: when the read deadline passes
-// net/http ends the request's context, even if the body was read long ago.
-func (a *API) long(h handler) gin.HandlerFunc {
-	return a.serve(func(ctx context.Context, c *gin.Context, who caller) error {
+// lasting lets a handler outlast the server's time-outs. Both are lifted: when the read deadline passes net/http ends the
+// request's context, even if the body was read long ago.
+func (a *API) lasting(h handler) handler {
+	return func(ctx context.Context, c *gin.Context, who caller) error {
 		until := time.Now().Add(longest + a.Timeout)
 		rc := http.NewResponseController(c.Writer)
 		for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {
@@ -184,20 +162,6 @@ func (a *API) long(h handler) gin.HandlerFunc {
 			}
 		}
 		return h(ctx, c, who)
-	}, longest)
-}
-
-func (a *API) serve(h handler, timeout time.Duration) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		who, err := a.authenticate(c.Request)
-		if err == nil {
-			ctx, cancel := context.WithTimeout(c.Request.Context(), timeout)
-			defer cancel()
-			err = h(ctx, c, who)
-		}
-		if err != nil {
-			a.fail(c, err)
-		}
 	}
 }
 
@@ -242,17 +206,20 @@ func (a *API) answer(c *gin.Context, status int, body []byte) {
 }
 
 // param returns the callback's bare id from the path. What cannot be an id is not found.
-func param(c *gin.Context) (string, error) {
-	id, ok := bareID(c.Param("id"))
+func param(c *gin.Context) (string, error) { return paramOf(c, store.CallbackPrefix) }
+
+// paramOf is param for what has another prefix.
+func paramOf(c *gin.Context, prefix string) (string, error) {
+	id, ok := bareID(prefix, c.Param("id"))
 	if !ok {
 		return "", store.ErrNotFound
 	}
 	return id, nil
 }
 
-// bareID takes the prefix from a callback's id, and says whether the rest is a ULID as this process writes them.
-func bareID(s string) (string, bool) {
-	id, ok := strings.CutPrefix(s, store.CallbackPrefix)
+// bareID takes the prefix from an id, and says whether the rest is a ULID as this process writes them.
+func bareID(prefix, s string) (string, bool) {
+	id, ok := strings.CutPrefix(s, prefix)
 	if !ok || len(id) != 26 || id[0] > '7' {
 		return "", false
 	}

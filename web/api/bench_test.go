@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
 // quick accepts without keeping anything.
@@ -35,7 +34,7 @@ func BenchmarkAccept(b *testing.B) {
 		`"policy":"payment","success":"body-success","lock_key":"order-20261121-0001","idempotency_key":"k-1","labels":{"channel":"alipay"}}`
 	q := &quick{engine{callback: sample()}}
 	q.callback.Policy.Tiers = schedule.Payment()
-	f := newFaceOf(b, api.Options{Callbacks: q, Secrets: q, Index: q, Reads: q})
+	f := newFaceOf(b, optionsOf(q))
 	req, err := http.NewRequest("POST", "/v1/callbacks", nil)
 	if err != nil {
 		b.Fatal(err)

@@ -168,3 +168,45 @@ func (a *API) changed(c *gin.Context) func(store.Callback, error) error {
 		return nil
 	}
 }
+
+// mend is PATCH /v1/callbacks/{id}: changes one that is scheduled or dead, never its payload. Of nulls only that of expires_in means
+// something: it does not expire any more.
+func (a *API) mend(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := param(c)
+	if err != nil {
+		return err
+	}
+	var (
+		f      fields
+		r      dispatch.MendRequest
+		reason string
+	)
+	err = readObject(c, false, &f, func(key, value []byte) bool {
+		switch string(key) {
+		case "url":
+			f.line("url", value, &r.URL)
+		case "headers":
+			if !isNull(value) {
+				r.Headers = &[]store.Header{}
+				f.headers(value, r.Headers)
+			}
+		case "policy":
+			f.policy(value, &r.Choice)
+		case "expires_in":
+			r.NoExpiry = isNull(value)
+			f.duration("expires_in", value, &r.ExpiresIn)
+		default:
+			return f.reason(key, value, &reason)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if r.Invalid = f.invalid; len(f.invalid) == 0 && r.URL == nil && r.Headers == nil && r.ExpiresIn == nil && !r.NoExpiry &&
+		r.PolicyName == "" && !r.PolicyGiven {
+		f.add(request, "changes nothing: give url, headers, policy or expires_in")
+		return f.err()
+	}
+	return a.changed(c)(a.Callbacks.Mend(ctx, who.project, id, r, who.by(reason)))
+}

@@ -12,9 +12,16 @@ import (
 
 // The lists that have cursors. A cursor of one is not valid in another.
 const (
-	listNewest byte = 'n'
-	listByDue  byte = 'd'
-	listAudit  byte = 'a'
+	listNewest    byte = 'n'
+	listByDue     byte = 'd'
+	listAudit     byte = 'a'
+	listEndpoints byte = 'e'
+	listLanes     byte = 'l'
+	listProjects  byte = 'p'
+	listKeys      byte = 'k'
+	listPolicies  byte = 't'
+	listRules     byte = 's'
+	listProfiles  byte = 'f'
 )
 
 // sumLength is how many bytes of a hash end a cursor, so that a damaged or invented one is noticed. It is no
@@ -47,6 +54,19 @@ func decodeCursor(list byte, s string) (store.Cursor, error) {
 		return store.Cursor{}, errCursor
 	}
 	return store.Cursor{DueAt: int64(binary.BigEndian.Uint64(body[1:9])), ID: string(body[9:])}, nil
+}
+
+// pageOf cuts a page out of a list that is short enough to be read whole. Its cursor is a place in the list.
+func pageOf[T any](list byte, all []T, limit int, after *store.Cursor) (page []T, next string) {
+	begin := 0
+	if after != nil {
+		begin = int(min(max(after.DueAt, 0), int64(len(all))))
+	}
+	end := min(begin+limit, len(all))
+	if end < len(all) {
+		next = encodeCursor(list, store.Cursor{DueAt: int64(end)})
+	}
+	return all[begin:end], next
 }
 
 // appendNext ends a list: its array's bracket, and next_cursor.

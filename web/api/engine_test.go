@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -21,10 +20,19 @@ import (
 
 // What the API asks for is what the engine and the store have.
 var (
-	_ api.Callbacks = (*dispatch.Engine)(nil)
-	_ api.Secrets   = (*dispatch.Engine)(nil)
-	_ api.Index     = (*dispatch.Engine)(nil)
-	_ api.Reads     = (*sqlstore.DB)(nil)
+	_ api.Callbacks     = (*dispatch.Engine)(nil)
+	_ api.Explanations  = (*dispatch.Engine)(nil)
+	_ api.Events        = (*dispatch.Engine)(nil)
+	_ api.Endpoints     = (*dispatch.Engine)(nil)
+	_ api.Lanes         = (*dispatch.Engine)(nil)
+	_ api.Presets       = (*dispatch.Engine)(nil)
+	_ api.Projects      = (*dispatch.Engine)(nil)
+	_ api.Keys          = (*dispatch.Engine)(nil)
+	_ api.Secrets       = (*dispatch.Engine)(nil)
+	_ api.Index         = (*dispatch.Engine)(nil)
+	_ api.Reads         = (*sqlstore.DB)(nil)
+	_ api.EndpointReads = (*sqlstore.DB)(nil)
+	_ api.ProjectReads  = (*sqlstore.DB)(nil)
 )
 
 // receiver answers every attempt with 200 at once, without a wire.
@@ -81,18 +89,10 @@ func newEngineFace(t *testing.T) face {
 			t.Fatal("the index was not filled within 20 s")
 		}
 	}
-	return newFaceOf(t, api.Options{Callbacks: engine, Secrets: engine, Index: engine, Reads: db})
-}
-
-// ask makes a request and decodes the answer, which must have the status.
-func (f face) ask(t *testing.T, status int, method, path, body string) map[string]any {
-	t.Helper()
-	rec := f.do(method, path, body)
-	var got map[string]any
-	if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != status {
-		t.Fatalf("%s %s %.80s: %d %s, want %d", method, path, body, rec.Code, rec.Body, status)
-	}
-	return got
+	return newFaceOf(t, api.Options{
+		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
+		Keys: engine, Secrets: engine, Index: engine, Reads: db, EndpointReads: db, ProjectReads: db,
+	})
 }
 
 // settled polls a callback until it is in the state.

@@ -87,6 +87,37 @@ func (f *fields) text(name string, raw []byte, to *string) {
 	*to = s
 }
 
+// line decodes one line of text into what is nil where none is given.
+func (f *fields) line(name string, raw []byte, to **string) {
+	if isNull(raw) {
+		return
+	}
+	var s string
+	before := len(f.invalid)
+	if f.text(name, raw, &s); len(f.invalid) == before {
+		*to = &s
+	}
+}
+
+// lines decodes an array of lines of text, of which at most is taken.
+func (f *fields) lines(name string, raw []byte, most int, to *[]string) {
+	if isNull(raw) {
+		return
+	}
+	lines := []string{}
+	f.array(name, raw, func(i int, value []byte) {
+		switch s, wrong := decodeText(value, false); {
+		case wrong != "":
+			f.add(indexed(name, i), wrong)
+		case i == most:
+			f.add(name, "are too many")
+		case i < most:
+			lines = append(lines, s)
+		}
+	})
+	*to = lines
+}
+
 // decodeText decodes a JSON string and says what is wrong with it, or nothing. Line ends and tabs are allowed where
 // the text may have several lines, other control characters never.
 func decodeText(raw []byte, lines bool) (s, wrong string) {

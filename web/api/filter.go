@@ -105,6 +105,9 @@ func (q *query) oneOf(name string, allowed ...string) string {
 	return s
 }
 
+// yes returns whether a parameter that is true or false is true.
+func (q *query) yes(name string) bool { return q.oneOf(name, "true", "false") == "true" }
+
 // unknown refuses every parameter that was not asked for.
 func (q *query) unknown() {
 	for name := range q.values {
@@ -128,13 +131,21 @@ func (q *query) page(list byte) (limit int, after *store.Cursor) {
 	return limit, after
 }
 
-// listFilter reads the filters of GET /v1/callbacks, and whether the answer is CSV.
-func listFilter(raw string, now int64) (f store.Filter, csv bool, err error) {
+// A listRequest is what GET /v1/callbacks asks for.
+type listRequest struct {
+	store.Filter
+	// endpoint is the name of an endpoint as callers name it; empty: of any, or of none.
+	endpoint string
+	csv      bool
+}
+
+// listFilter reads the filters of GET /v1/callbacks.
+func listFilter(raw string, now int64) (f listRequest, err error) {
 	q, err := parseQuery(raw)
 	if err != nil {
-		return f, false, err
+		return f, err
 	}
-	f = store.Filter{
+	f.Filter = store.Filter{
 		Kind:        store.Kind(q.oneOf("kind", string(store.Notify), string(store.Poll))),
 		Topic:       q.one("topic"),
 		Ref:         q.one("ref"),
@@ -142,13 +153,14 @@ func listFilter(raw string, now int64) (f store.Filter, csv bool, err error) {
 		Class:       store.Class(q.one("class")),
 		Status:      q.number("status_code", 100, 999, 0),
 		MinAttempts: q.number("min_attempts", 0, 1_000_000, 0),
-		Overdue:     q.oneOf("overdue", "true", "false") == "true",
+		Overdue:     q.yes("overdue"),
 		From:        q.instant("from"),
 		To:          q.instant("to"),
 		ByDue:       q.oneOf("order", "due") == "due",
 		Now:         now,
 	}
-	csv = q.oneOf("format", "json", "csv") == "csv"
+	f.csv = q.oneOf("format", "json", "csv") == "csv"
+	f.endpoint = q.one("endpoint")
 	for _, s := range q.all("state") {
 		if f.States = append(f.States, store.State(s)); !slices.Contains(store.States[:], store.State(s)) {
 			q.add("state", "must be one of scheduled, attempting, succeeded, dead, canceled")
@@ -160,12 +172,9 @@ func listFilter(raw string, now int64) (f store.Filter, csv bool, err error) {
 	if f.From != 0 && f.To != 0 && f.From > f.To {
 		q.add("from", "must not be later than to")
 	}
-	if q.one("endpoint") != "" {
-		q.add("endpoint", "cannot be filtered by: there are no endpoints in this version")
-	}
 	for name := range q.values {
 		if label, ok := strings.CutPrefix(name, "label."); ok {
-			q.label(&f, name, label)
+			q.label(&f.Filter, name, label)
 		}
 	}
 	list := listNewest
@@ -174,7 +183,7 @@ func listFilter(raw string, now int64) (f store.Filter, csv bool, err error) {
 	}
 	f.Limit, f.After = q.page(list)
 	q.unknown()
-	return f, csv, q.err()
+	return f, q.err()
 }
 
 // label adds a filter by a label's value.

@@ -53,10 +53,15 @@ func TestGoldenCallbacks(t *testing.T) {
 			Tiers: []time.Duration{time.Second}, RepeatLast: true, Deadline: 72 * time.Hour, Timeout: 2500 * time.Millisecond,
 			Jitter: 0.1, RetryAfterCap: time.Hour, StopOn: []int{410, 404},
 		},
-		State: store.Scheduled, DueAt: nowMS, CreatedAt: nowMS, UpdatedAt: nowMS, ExpiresAt: nowMS + 86_400_000, Version: &seven,
+		Success: store.Success{Rule: `{"status":["200-299"],"body":{"contains":"<ok>"}}`}, Signer: `{"type":"sorted-kv","alg":"md5"}`,
+		State: store.Scheduled, DueAt: nowMS, CreatedAt: nowMS, UpdatedAt: nowMS, ExpiresAt: nowMS + dayMS, Version: &seven,
 	}
+	strict := sample()
+	strict.EndpointID, strict.Lane, strict.Strict, strict.Signer = bareEndpoint, oneEndpoint, true, ""
+	strict.Success = store.Success{Name: "our-own", Rule: `{"status":[200]}`}
 	for name, cb := range map[string]store.Callback{
 		"callback_scheduled.json": sample(), "callback_attempting.json": attempting, "callback_dead.json": dead, "callback_bare.json": bare,
+		"callback_endpoint.json": strict,
 	} {
 		rec := newFace(t, &engine{callback: cb}).do("GET", "/v1/callbacks/"+oneID, "")
 		if rec.Code != 200 {

@@ -32,8 +32,10 @@ func TestFilters(t *testing.T) {
 		{"from=2026-11-21T16:00:00+08:00", func(f *store.Filter) { f.From = nowMS }},
 		{"order=due", func(f *store.Filter) { f.ByDue = true }},
 		{"format=json", func(*store.Filter) {}},
+		{"endpoint=" + oneEndpoint, func(f *store.Filter) { f.EndpointID = bareEndpoint }},
+		{"endpoint=merchant-7", func(f *store.Filter) { f.EndpointID = bareEndpoint }},
 	} {
-		e := &engine{}
+		e := &engine{endpoint: someEndpoint()}
 		rec := newFace(t, e).do("GET", "/v1/callbacks?"+c.query, "")
 		if got := rec.Body.String(); rec.Code != 200 || got != `{"data":[],"next_cursor":null}` {
 			t.Fatalf("%s: %d %s", c.query, rec.Code, got)
@@ -49,12 +51,15 @@ func TestFilters(t *testing.T) {
 func TestFiltersRefuse(t *testing.T) {
 	t.Parallel()
 	f := newFace(t, &engine{})
+	if rec := f.do("GET", "/v1/callbacks?endpoint=nobody", ""); rec.Code != 200 || rec.Body.String() != `{"data":[],"next_cursor":null}` {
+		t.Errorf("callbacks of an endpoint that is not there: %d %s", rec.Code, rec.Body)
+	}
 	for query, field := range map[string]string{
 		"limit=501": "limit", "limit=0": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=5&limit=6": "limit",
 		"cursor=x": "cursor", "cursor=": "cursor", "state=failed": "state", "state=": "state", "kind=x": "kind", "class=x": "class",
 		"status_code=99": "status_code", "status_code=1000": "status_code", "min_attempts=-1": "min_attempts", "overdue=yes": "overdue",
 		"from=yesterday": "from", "to=2026": "to", "from=2026-11-22T00:00:00Z&to=2026-11-21T00:00:00Z": "from", "order=asc": "order",
-		"format=xml": "format", "endpoint=ep_1": "endpoint", "q=x": "q", "State=dead": "State", "label.=x": "label.", "label.a=": "label.a",
+		"format=xml": "format", "endpoint=": "endpoint", "endpoint=a&endpoint=b": "endpoint", "q=x": "q", "State=dead": "State", "label.=x": "label.", "label.a=": "label.a",
 		"label.a=1&label.a=2": "label.a", "ref=a%00b": "ref", "ref=%ff": "ref", "topic=%0a": "topic", "label.%00=x": "label.\x00", "a;b": "query", "ref=%zz": "query",
 		"ref=": "ref", "project=other": "project",
 	} {

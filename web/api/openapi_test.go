@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
@@ -37,16 +39,19 @@ func at(t *testing.T, doc map[string]any, path ...string) map[string]any {
 	return doc
 }
 
+// pathParam is a parameter as the router writes it.
+var pathParam = regexp.MustCompile(`[:*]([a-z_]+)`)
+
 func TestDocumentHasExactlyTheRoutes(t *testing.T) {
 	t.Parallel()
 	e := &engine{}
-	a, err := api.New(api.Options{Callbacks: e, Secrets: e, Index: e, Reads: e, AdminKey: adminKey})
+	a, err := api.New(optionsOf(e))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var want, got []string
 	for _, r := range a.Routes() {
-		want = append(want, r.Method+" "+strings.ReplaceAll(r.Path, ":id", "{id}"))
+		want = append(want, r.Method+" "+pathParam.ReplaceAllString(r.Path, "{$1}"))
 	}
 	for path, item := range at(t, document(t), "paths") {
 		for method := range item.(map[string]any) {
@@ -65,24 +70,43 @@ func TestDocumentHasExactlyTheRoutes(t *testing.T) {
 func TestDocumentHasTheFieldsOfTheAnswers(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
-	f := newFace(t, &engine{attempts: []store.Attempt{{Number: 1}}})
-	var callback map[string]any
-	var attempts struct{ Data []map[string]any }
-	if err := json.Unmarshal(f.do("GET", "/v1/callbacks/"+oneID, "").Body.Bytes(), &callback); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(f.do("GET", "/v1/callbacks/"+oneID+"/attempts", "").Body.Bytes(), &attempts); err != nil {
-		t.Fatal(err)
-	}
-	for name, answer := range map[string]map[string]any{"Callback": callback, "Attempt": attempts.Data[0]} {
-		schema := at(t, doc, "components", "schemas", name)
+	f := newFace(t, &engine{
+		attempts: []store.Attempt{{Number: 1}}, endpoint: someEndpoint(), presets: somePresets(), lanes: someLanes(),
+		explanation: dispatch.Explanation{Blocking: []dispatch.Block{{}}},
+	})
+	for _, c := range []struct{ schema, method, path, body string }{
+		{"Callback", "GET", "/v1/callbacks/" + oneID, ""},
+		{"Attempt", "GET", "/v1/callbacks/" + oneID + "/attempts", ""},
+		{"Explanation", "GET", "/v1/callbacks/" + oneID + "/explain", ""},
+		{"Endpoint", "GET", "/v1/endpoints/" + oneEndpoint, ""},
+		{"Endpoint", "GET", "/v1/endpoints", ""},
+		{"Secret", "GET", "/v1/endpoints/" + oneEndpoint + "/secret", ""},
+		{"LaneView", "GET", "/v1/lanes", ""},
+		{"Lane", "POST", "/v1/lanes/m-1/pause", ""},
+		{"ProjectPause", "POST", "/v1/pause", ""},
+		{"NamedPolicy", "GET", "/v1/policies", ""},
+		{"NamedRule", "GET", "/v1/success_rules", ""},
+		{"NamedProfile", "GET", "/v1/profiles", ""},
+		{"Project", "GET", "/v1/projects", ""},
+		{"Key", "GET", "/v1/keys", ""},
+	} {
+		rec := f.do(c.method, c.path, c.body)
+		var answer map[string]any
+		if err := json.Unmarshal(rec.Body.Bytes(), &answer); err != nil || rec.Code != 200 {
+			t.Fatalf("%s %s: %d %s", c.method, c.path, rec.Code, rec.Body)
+		}
+		if data, list := answer["data"].([]any); list {
+			answer = data[0].(map[string]any)
+		}
+		schema := at(t, doc, "components", "schemas", c.schema)
 		var required []string
 		for _, r := range schema["required"].([]any) {
 			required = append(required, r.(string))
+			at(t, schema, "properties", r.(string))
 		}
 		slices.Sort(required)
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(answer)), required); diff != "" {
-			t.Errorf("%s (-answer +document):\n%s", name, diff)
+			t.Errorf("%s (-answer +document):\n%s", c.schema, diff)
 		}
 	}
 }
@@ -102,9 +126,90 @@ func TestDocumentHasTheFieldsOfARequest(t *testing.T) {
 	if s := accept(t, string(body)); len(s.Invalid) > 0 {
 		t.Errorf("the document has fields that the decoder does not know: %v", s.Invalid)
 	}
-	if len(all) != 24 {
-		t.Errorf("the document has %d fields of a callback, the decoder 24", len(all))
+	if len(all) != 25 {
+		t.Errorf("the document has %d fields of a callback, the decoder 25", len(all))
 	}
+}
+
+// TestDocumentHasTheFieldsOfOtherRequests gives every field of a request, as null, to the route that it is for; with one more it must be
+// refused.
+func TestDocumentHasTheFieldsOfOtherRequests(t *testing.T) {
+	t.Parallel()
+	doc := document(t)
+	for _, c := range []struct{ schema, method, path, needed string }{
+		{"Event", "POST", "/v1/events", ""},
+		{"Mend", "PATCH", "/v1/callbacks/" + oneID, ""},
+		{"EndpointNew", "POST", "/v1/endpoints", ""},
+		{"EndpointNew", "PUT", "/v1/endpoints/by-external-id/x", ""},
+		{"EndpointPatch", "PATCH", "/v1/endpoints/" + oneEndpoint, ""},
+		{"PolicyPut", "PUT", "/v1/policies/own", `"tiers":[]`},
+		{"ProfilePut", "PUT", "/v1/profiles/own", ""},
+		{"ProjectNew", "POST", "/v1/projects", ""},
+		{"ProjectPatch", "PATCH", "/v1/projects/b", ""},
+		{"Rotation", "POST", "/v1/endpoints/" + oneEndpoint + "/rotate_secret", ""},
+		{"ProjectRotation", "POST", "/v1/secret/rotate", ""},
+	} {
+		var parts []string
+		for name := range at(t, doc, "components", "schemas", c.schema, "properties") {
+			if strings.HasPrefix(c.needed, `"`+name+`"`) {
+				parts = append(parts, c.needed)
+				continue
+			}
+			parts = append(parts, `"`+name+`":null`)
+		}
+		f := newFace(t, &engine{presets: somePresets()})
+		if rec := f.do(c.method, c.path, "{"+strings.Join(parts, ",")+"}"); rec.Code >= 300 {
+			t.Errorf("%s: %s %s answers %d %s", c.schema, c.method, c.path, rec.Code, rec.Body)
+		}
+		rec := f.do(c.method, c.path, "{"+strings.Join(append(parts, `"unheard_of":null`), ",")+"}")
+		if fields := wantProblem(t, rec, 422, "invalid"); !slices.Contains(fields, "unheard_of") {
+			t.Errorf("%s: %s %s takes a field that nobody knows: %v", c.schema, c.method, c.path, fields)
+		}
+	}
+}
+
+// TestDocumentSaysWhatScopeARouteNeeds, has no reference that leads nowhere, and no two operations of one name.
+func TestDocumentSaysWhatScopeARouteNeeds(t *testing.T) {
+	t.Parallel()
+	doc := document(t)
+	a, err := api.New(optionsOf(&engine{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, r := range a.Routes() {
+		op := at(t, doc, "paths", pathParam.ReplaceAllString(r.Path, "{$1}"), strings.ToLower(r.Method))
+		if scope, _ := op["x-scope"].(string); scope != string(r.Scope) {
+			t.Errorf("%s %s needs %q, the document says %q", r.Method, r.Path, r.Scope, scope)
+		}
+		id, _ := op["operationId"].(string)
+		if id == "" || seen[id] {
+			t.Errorf("%s %s: the name %q is missing or another's too", r.Method, r.Path, id)
+		}
+		seen[id] = true
+		for _, tag := range op["tags"].([]any) {
+			if !slices.ContainsFunc(doc["tags"].([]any), func(known any) bool { return known.(map[string]any)["name"] == tag }) {
+				t.Errorf("%s has the tag %s, which is not in the list", id, tag)
+			}
+		}
+	}
+	var follow func(node any)
+	follow = func(node any) {
+		switch n := node.(type) {
+		case map[string]any:
+			if ref, ok := n["$ref"].(string); ok {
+				at(t, doc, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+			}
+			for _, v := range n {
+				follow(v)
+			}
+		case []any:
+			for _, v := range n {
+				follow(v)
+			}
+		}
+	}
+	follow(doc)
 }
 
 func TestDocumentHasTheClassesAndStates(t *testing.T) {

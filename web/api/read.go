@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -78,11 +79,11 @@ func (a *API) payload(ctx context.Context, c *gin.Context, who caller) error {
 // list is GET /v1/callbacks.
 func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 	now := a.Callbacks.Now()
-	f, asCSV, err := listFilter(c.Request.URL.RawQuery, now)
+	f, err := listFilter(c.Request.URL.RawQuery, now)
 	if err != nil {
 		return err
 	}
-	page, err := a.Reads.List(ctx, who.project, f)
+	page, err := a.page(ctx, who.project, &f)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 		}
 		next = encodeCursor(list, *page.Next)
 	}
-	if asCSV {
+	if f.csv {
 		return a.listCSV(c, page.Callbacks, next, now)
 	}
 	b := append(make([]byte, 0, 1024*(1+len(page.Callbacks))), `{"data":[`...)
@@ -108,10 +109,28 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 	return nil
 }
 
+// page reads a page of callbacks. Those of an endpoint that was deleted are found by its id; of a name that means nothing there are none.
+func (a *API) page(ctx context.Context, project string, f *listRequest) (store.Page, error) {
+	if id, ok := bareID(store.EndpointPrefix, f.endpoint); ok {
+		f.EndpointID = id
+	} else if f.endpoint != "" {
+		ep, err := a.EndpointReads.EndpointByExternalID(ctx, project, f.endpoint)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return store.Page{}, nil
+		case err != nil:
+			return store.Page{}, err
+		}
+		f.EndpointID = ep.ID
+	}
+	return a.Reads.List(ctx, project, f.Filter)
+}
+
 // csvColumns are the columns of a list as CSV. New ones are added at the end.
 var csvColumns = [...]string{
 	"id", "kind", "state", "reason", "topic", "ref", "lock_key", "lane", "method", "url", "attempt_count", "divert_count",
 	"max_attempts", "last_status", "last_class", "due_at", "created_at", "updated_at", "finished_at", "expires_at",
+	"endpoint_id",
 }
 
 // listCSV answers a page as CSV; the address of the next page is in the Link header.
@@ -155,6 +174,10 @@ func csvCells(c *store.Callback, now int64) []string {
 		}
 		return strconv.Itoa(n)
 	}
+	endpoint := ""
+	if c.EndpointID != "" {
+		endpoint = store.EndpointPrefix + c.EndpointID
+	}
 	state, due, most := c.StateAt(now), c.DueAt, c.MaxAttempts()
 	if state.Terminal() {
 		due = 0
@@ -166,7 +189,7 @@ func csvCells(c *store.Callback, now int64) []string {
 		store.CallbackPrefix + c.ID, string(c.Kind), string(state), string(c.Reason), c.Topic, c.Ref, c.LockKey, c.Lane,
 		c.Method, c.URL, strconv.Itoa(c.AttemptCount), strconv.Itoa(c.DivertCount), number(most), number(c.LastStatus),
 		string(c.LastClass), formatTime(due), formatTime(c.CreatedAt), formatTime(c.UpdatedAt), formatTime(c.FinishedAt),
-		formatTime(c.ExpiresAt),
+		formatTime(c.ExpiresAt), endpoint,
 	}
 }
 

@@ -34,6 +34,16 @@ func (o *jsonObject) str(name, value string) {
 	o.b = appendString(o.b, value)
 }
 
+// id appends an id with its prefix, null for none.
+func (o *jsonObject) id(name, prefix, bare string) {
+	o.key(name)
+	if bare == "" {
+		o.b = append(o.b, "null"...)
+		return
+	}
+	o.b = append(append(append(append(o.b, '"'), prefix...), bare...), '"')
+}
+
 // orNull appends null for the empty text.
 func (o *jsonObject) orNull(name, value string) {
 	o.key(name)
@@ -89,6 +99,14 @@ func (o *jsonObject) instant(name string, ms int64) {
 	o.b = append(o.b, '"')
 }
 
+// until is instant for what may be without an end, which is null too.
+func (o *jsonObject) until(name string, ms int64) {
+	if ms >= store.Forever {
+		ms = 0
+	}
+	o.instant(name, ms)
+}
+
 func (o *jsonObject) duration(name string, d time.Duration) {
 	o.key(name)
 	o.b = appendDuration(o.b, d)
@@ -133,20 +151,26 @@ func formatTime(ms int64) string {
 	return string(appendTime(nil, ms))
 }
 
+// orderStrict is the one order that callbacks may be in.
+const orderStrict = "strict"
+
 // appendCallback writes a callback as its caller sees it at now.
 func appendCallback(b []byte, c *store.Callback, now int64, replayed bool) []byte {
 	o := jsonObject{append(b, '{')}
-	o.key("id")
-	o.b = append(append(append(o.b, '"'), store.CallbackPrefix...), c.ID...)
-	o.b = append(o.b, '"')
+	o.id("id", store.CallbackPrefix, c.ID)
 	o.str("kind", string(c.Kind))
 	o.str("project", c.Project)
-	o.orNull("endpoint_id", c.EndpointID)
+	o.id("endpoint_id", store.EndpointPrefix, c.EndpointID)
 	o.str("url", c.URL)
 	o.str("method", c.Method)
 	o.orNull("topic", c.Topic)
 	o.orNull("ref", c.Ref)
 	o.orNull("lock_key", c.LockKey)
+	if c.Strict {
+		o.str("order", orderStrict)
+	} else {
+		o.orNull("order", "")
+	}
 	o.str("lane", c.Lane)
 	o.labels(c.Labels)
 	state := c.StateAt(now)
@@ -163,6 +187,8 @@ func appendCallback(b []byte, c *store.Callback, now int64, replayed bool) []byt
 	o.key("tiers")
 	o.b = appendTiers(o.b, c.Policy.Tiers)
 	o.policy(&c.Policy)
+	o.success(&c.Success)
+	o.signer(c.Signer)
 	o.intOrNull("last_status", c.LastStatus)
 	o.orNull("last_class", string(c.LastClass))
 	o.instant("created_at", c.CreatedAt)
@@ -237,6 +263,12 @@ func (o *jsonObject) policy(p *store.Policy) {
 		return
 	}
 	o.open("policy")
+	o.policyMembers(p)
+	o.close()
+}
+
+// policyMembers writes what a policy given whole is made of.
+func (o *jsonObject) policyMembers(p *store.Policy) {
 	o.key("tiers")
 	o.b = appendTiers(o.b, p.Tiers)
 	o.boolean("repeat_last", p.RepeatLast)
@@ -259,7 +291,6 @@ func (o *jsonObject) policy(p *store.Policy) {
 		o.b = strconv.AppendInt(o.b, int64(status), 10)
 	}
 	o.b = append(o.b, ']')
-	o.close()
 }
 
 // appendCanceled writes one callback of a cancel.

@@ -65,6 +65,14 @@ func readJSON(c *gin.Context, limit int64) ([]byte, error) {
 
 // readFields reads a small object whose fields member decodes. Where optional, no body at all is an empty object.
 func readFields(c *gin.Context, optional bool, f *fields, member func(key, value []byte) bool) error {
+	if err := readObject(c, optional, f, member); err != nil {
+		return err
+	}
+	return f.err()
+}
+
+// readObject is readFields for those who have the engine say what is wrong: it names all of it at once.
+func readObject(c *gin.Context, optional bool, f *fields, member func(key, value []byte) bool) error {
 	body, err := readBody(c, maxRequest)
 	if err != nil {
 		return err
@@ -76,5 +84,41 @@ func readFields(c *gin.Context, optional bool, f *fields, member func(key, value
 		return err
 	}
 	f.object(request, "", body, member)
-	return f.err()
+	return nil
+}
+
+// readItems reads a batch: an object whose one member of that name is an array of 1 to most items, which are returned as they stand in
+// the request. Other members are for the rest to decode.
+func readItems(c *gin.Context, f *fields, name string, most int, rest func(key, value []byte) bool) ([][]byte, error) {
+	body, err := readJSON(c, maxBatch)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		items [][]byte
+		n     int
+		given bool
+	)
+	f.object(request, "", body, func(key, value []byte) bool {
+		if string(key) != name {
+			return rest(key, value)
+		}
+		given = true
+		f.array(name, value, func(i int, item []byte) {
+			if n = i + 1; n <= most {
+				items = append(items, item)
+			}
+		})
+		return true
+	})
+	switch {
+	case len(f.invalid) > 0:
+	case !given:
+		f.add(name, "is needed")
+	case n == 0:
+		f.add(name, "must have at least one element")
+	case n > most:
+		f.add(name, fmt.Sprintf("has %d elements; at most %d are taken at once", n, most))
+	}
+	return items, f.err()
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
 // newSQLiteFace returns the API over a new SQLite database with n callbacks; callback i was created at i ms past the
@@ -55,8 +54,9 @@ func newSQLiteFace(t *testing.T, n int) face {
 			t.Fatal(a.Err)
 		}
 	}
-	e := &engine{}
-	return newFaceOf(t, api.Options{Callbacks: e, Secrets: e, Index: e, Reads: db})
+	o := optionsOf(&engine{})
+	o.Reads, o.EndpointReads, o.ProjectReads = db, db, db
+	return newFaceOf(t, o)
 }
 
 // idOf is the id of callback i. Its first characters are when it was created, as they always are.

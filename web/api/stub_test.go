@@ -43,6 +43,16 @@ type engine struct {
 	filter    store.Filter
 	auditPage [2]any // after, limit
 
+	// given is what the last call of those in stub_settings_test.go was given; the rest is what they answer.
+	given       given
+	explanation dispatch.Explanation
+	evidence    string
+	event       dispatch.EventReceipt
+	endpoint    store.Endpoint
+	created     bool
+	lanes       []dispatch.LaneView
+	presets     dispatch.Presets
+
 	err      error
 	replayed bool
 	callback store.Callback
@@ -98,16 +108,6 @@ func (e *engine) Reschedule(_ context.Context, _, _ string, due *int64, delay *t
 }
 
 func (e *engine) Now() int64 { return nowMS }
-
-func (e *engine) LaneSecret(_ context.Context, _, lane string, by store.Actor) (string, error) {
-	e.actor = by
-	return "whsec_" + lane, e.err
-}
-
-func (e *engine) RotateSecret(_ context.Context, _ string, by store.Actor) error {
-	e.actor = by
-	return e.err
-}
 
 func (e *engine) Verify(context.Context) (dispatch.Drift, error) { return e.drift, e.err }
 
@@ -166,7 +166,32 @@ func newFace(t testing.TB, e *engine) face {
 	if e.callback.ID == "" {
 		e.callback = sample()
 	}
-	return newFaceOf(t, api.Options{Callbacks: e, Secrets: e, Index: e, Reads: e})
+	return newFaceOf(t, optionsOf(e))
+}
+
+// everything is all that the API asks of the engine and the store.
+type everything interface {
+	api.Callbacks
+	api.Explanations
+	api.Events
+	api.Endpoints
+	api.Lanes
+	api.Presets
+	api.Projects
+	api.Keys
+	api.Secrets
+	api.Index
+	api.Reads
+	api.EndpointReads
+	api.ProjectReads
+}
+
+// optionsOf has one stub be all parts.
+func optionsOf(e everything) api.Options {
+	return api.Options{
+		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Index: e,
+		Reads: e, EndpointReads: e, ProjectReads: e, AdminKey: adminKey,
+	}
 }
 
 func newFaceOf(t testing.TB, o api.Options) face {
@@ -182,7 +207,7 @@ func newFaceOf(t testing.TB, o api.Options) face {
 	return face{router, &log}
 }
 
-// do makes a request with the admin key.
+// do makes a request with the admin key, unless the headers have another one.
 func (f face) do(method, path, body string, header ...string) *httptest.ResponseRecorder {
 	var r io.Reader
 	if body != "" {
@@ -191,11 +216,31 @@ func (f face) do(method, path, body string, header ...string) *httptest.Response
 	req := httptest.NewRequest(method, path, r)
 	req.Header.Set("Authorization", "Bearer "+adminKey)
 	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Authorization" {
+			req.Header.Del("Authorization")
+		}
 		req.Header.Add(header[i], header[i+1])
 	}
 	rec := httptest.NewRecorder()
 	f.ServeHTTP(rec, req)
 	return rec
+}
+
+// ask makes a request and decodes the answer, which must have the status.
+func (f face) ask(t *testing.T, status int, method, path, body string) map[string]any {
+	t.Helper()
+	return f.askAs(t, status, method, path, body)
+}
+
+// askAs is ask with headers.
+func (f face) askAs(t *testing.T, status int, method, path, body string, header ...string) map[string]any {
+	t.Helper()
+	rec := f.do(method, path, body, header...)
+	var got map[string]any
+	if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != status {
+		t.Fatalf("%s %s %.80s: %d %s, want %d", method, path, body, rec.Code, rec.Body, status)
+	}
+	return got
 }
 
 // wantProblem checks an answer to be the problem with this status and code, and returns the names of its fields.
@@ -226,8 +271,9 @@ func sample() store.Callback {
 		ID: bareID, Project: store.DefaultProject, Kind: store.Notify, URL: "https://shop.example/notify?token=a&b=<c>",
 		Method: "POST", Topic: "payment.succeeded", Ref: "order-20261121-0001", LockKey: "order-20261121-0001",
 		Lane: "https://shop.example:443", LaneID: 1, Labels: map[string]string{"shop": "7", "channel": "alipay"},
-		Policy: store.Policy{Name: "payment", Tiers: []time.Duration{15 * time.Second, 3 * time.Minute, 26 * time.Hour}},
-		State:  store.Scheduled, DueAt: nowMS + 1500, FirstDueAt: nowMS, AttemptCount: 1, DivertCount: 2,
+		Policy:  store.Policy{Name: "payment", Tiers: []time.Duration{15 * time.Second, 3 * time.Minute, 26 * time.Hour}},
+		Success: store.Success{Name: "body-success"}, Signer: "standard-v1",
+		State: store.Scheduled, DueAt: nowMS + 1500, FirstDueAt: nowMS, AttemptCount: 1, DivertCount: 2,
 		LastStatus: 500, LastClass: store.ClassHTTP5xx, CreatedAt: nowMS - 1, UpdatedAt: nowMS,
 	}
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"crypto/sha256"
 	"net/http"
-	"time"
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
@@ -44,17 +43,16 @@ func (d *submissionDecoder) member(key, raw []byte) bool {
 		d.text(string(key), raw, to)
 		return true
 	}
+	if d.choice(key, raw, &d.sub.Choice) {
+		return true
+	}
 	switch string(key) {
 	case "headers":
-		d.headers(raw)
+		d.headers(raw, &d.sub.Headers)
 	case "labels":
 		d.labels(raw)
 	case "payload", "body", "body_base64":
 		d.payload(string(key), raw)
-	case "policy":
-		d.policy(raw)
-	case "success":
-		d.success(raw)
 	case "due_at":
 		d.instant("due_at", raw, &d.sub.DueAt)
 	case "delay":
@@ -90,8 +88,6 @@ func (d *submissionDecoder) textField(key []byte) *string {
 		return &d.sub.Ref
 	case "content_type":
 		return &d.sub.ContentType
-	case "signer":
-		return &d.sub.Signer
 	case "lock_key":
 		return &d.sub.LockKey
 	case "order":
@@ -140,25 +136,25 @@ func (d *submissionDecoder) payload(name string, raw []byte) {
 	d.sub.Body = body
 }
 
-// headers keeps their order.
-func (d *submissionDecoder) headers(raw []byte) {
+// headers decodes headers in their order.
+func (f *fields) headers(raw []byte, to *[]store.Header) {
 	if isNull(raw) {
 		return
 	}
-	d.object("headers", "headers.", raw, func(key, value []byte) bool {
+	f.object("headers", "headers.", raw, func(key, value []byte) bool {
 		name, wrong := checkText(string(key), false)
 		if wrong != "" {
-			d.add("headers."+printable(key), "the name "+wrong)
+			f.add("headers."+printable(key), "the name "+wrong)
 			return true
 		}
 		s, wrong := decodeText(value, false)
 		switch {
 		case wrong != "":
-			d.add("headers."+printable(key), wrong)
-		case len(d.sub.Headers) == maxHeaders:
-			d.add("headers", "are too many")
-		case len(d.sub.Headers) < maxHeaders:
-			d.sub.Headers = append(d.sub.Headers, store.Header{Name: name, Value: s})
+			f.add("headers."+printable(key), wrong)
+		case len(*to) == maxHeaders:
+			f.add("headers", "are too many")
+		case len(*to) < maxHeaders:
+			*to = append(*to, store.Header{Name: name, Value: s})
 		}
 		return true
 	})
@@ -187,14 +183,6 @@ func (d *submissionDecoder) labels(raw []byte) {
 	})
 }
 
-func (d *submissionDecoder) success(raw []byte) {
-	if raw[0] == '{' {
-		d.add("success", "a rule given whole is not supported yet; give a rule's name")
-		return
-	}
-	d.text("success", raw, &d.sub.Success)
-}
-
 func (d *submissionDecoder) idempotencyKey(raw []byte) {
 	if isNull(raw) {
 		return
@@ -217,105 +205,6 @@ func wrongIdempotencyKey(key string) string {
 		return "must not be empty"
 	}
 	return ""
-}
-
-// policy takes a name or a policy given whole.
-func (d *submissionDecoder) policy(raw []byte) {
-	switch raw[0] {
-	case 'n':
-	case '"':
-		d.text("policy", raw, &d.sub.PolicyName)
-	case '{':
-		before := len(d.invalid)
-		p := d.policyObject(raw)
-		if len(d.invalid) == before {
-			d.sub.Policy, d.sub.PolicyGiven = p, true
-		}
-	default:
-		d.add("policy", "must be a policy's name or an object")
-	}
-}
-
-func (d *submissionDecoder) policyObject(raw []byte) store.Policy {
-	p := dispatch.DefaultPolicy()
-	p.Tiers = nil
-	wait := func(name string, value []byte, to *time.Duration) {
-		got := to
-		d.duration(name, value, &got)
-		*to = *got
-	}
-	d.object("policy", "policy.", raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "tiers":
-			p.Tiers = d.tiers(value)
-		case "repeat_last":
-			d.boolean("policy.repeat_last", value, &p.RepeatLast)
-		case "deadline":
-			wait("policy.deadline", value, &p.Deadline)
-		case "timeout":
-			wait("policy.timeout", value, &p.Timeout)
-		case "jitter":
-			d.number("policy.jitter", value, &p.Jitter)
-		case "retry_after_cap":
-			wait("policy.retry_after_cap", value, &p.RetryAfterCap)
-		case "overload_floor":
-			wait("policy.overload_floor", value, &p.OverloadFloor)
-		case "stop_on":
-			p.StopOn = d.statuses(value, p.StopOn)
-		default:
-			return false
-		}
-		return true
-	})
-	if p.Tiers == nil {
-		d.add("policy.tiers", "is needed; [] is a single attempt")
-	}
-	return p
-}
-
-// tiers returns nil for null only.
-func (d *submissionDecoder) tiers(raw []byte) []time.Duration {
-	if isNull(raw) {
-		return nil
-	}
-	tiers := []time.Duration{}
-	d.array("policy.tiers", raw, func(i int, value []byte) {
-		if i >= maxTiers {
-			if i == maxTiers {
-				d.add("policy.tiers", "are too many")
-			}
-			return
-		}
-		wait, wrong := decodeDuration(value)
-		if wrong != "" {
-			d.add(indexed("policy.tiers", i), wrong)
-		}
-		tiers = append(tiers, wait)
-	})
-	return tiers
-}
-
-// statuses returns otherwise for null.
-func (d *submissionDecoder) statuses(raw []byte, otherwise []int) []int {
-	if isNull(raw) {
-		return otherwise
-	}
-	statuses := []int{}
-	d.array("policy.stop_on", raw, func(i int, value []byte) {
-		if i >= maxStatuses {
-			if i == maxStatuses {
-				d.add("policy.stop_on", "are too many")
-			}
-			return
-		}
-		n := 0
-		if isNull(value) {
-			d.add(indexed("policy.stop_on", i), "must be a whole number from 1 on")
-		}
-		d.count(indexed("policy.stop_on", i), value, &n)
-		statuses = append(statuses, n)
-	})
-	return statuses
 }
 
 // bindIdempotency completes a submission that has an idempotency key with the route and a hash over all that the

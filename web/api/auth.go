@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+// ProjectHeader names the project that a request is for. It is for the settings' admin key, which is no project's own; any other
+// key may only name the project that it belongs to.
+const ProjectHeader = "Dispatcher-Project"
+
+// A caller is who makes a request, as its key says.
+type caller struct {
+	project string
+	// key is nil for the settings' admin key, which may do everything in every project.
+	key *store.Key
+}
+
+// root says whether the caller holds the settings' admin key.
+func (w caller) root() bool { return w.key == nil }
+
+// allows says whether the caller's key has a scope.
+func (w caller) allows(s store.Scope) bool { return w.key == nil || w.key.Allows(s) }
+
+// by returns the caller as the audit names it: a name is its giver's to choose and may stand twice, an id not.
+func (w caller) by(reason string) store.Actor {
+	if w.key == nil {
+		return store.Actor{Name: "admin key", Reason: reason}
+	}
+	return store.Actor{Name: fmt.Sprintf("%s (%s%s)", w.key.Name, store.KeyPrefix, w.key.ID), Reason: reason}
+}
+
+// lacks is the error of a key without a scope.
+func lacks(s store.Scope) error {
+	return fmt.Errorf("%w: it needs the scope %s", httperr.ErrForbidden, s)
+}
+
+// rootOnly is the error of what the settings' admin key alone may do.
+func rootOnly() error {
+	return fmt.Errorf("%w: it needs the admin key of the settings, which belongs to no project", httperr.ErrForbidden)
+}
+
+// authenticate returns who holds the request's key. The settings' one is compared by its hash, in constant time, so that neither
+// the time nor the length of a guess says anything; the others are found by theirs.
+func (a *API) authenticate(ctx context.Context, r *http.Request) (caller, error) {
+	const scheme = "Bearer "
+	h := r.Header.Get("Authorization")
+	if len(h) <= len(scheme) || !strings.EqualFold(h[:len(scheme)], scheme) {
+		return caller{}, httperr.ErrUnauthorized
+	}
+	text := h[len(scheme):]
+	sum := sha256.Sum256([]byte(text))
+	if subtle.ConstantTimeCompare(sum[:], a.keyHash[:]) == 1 {
+		project, err := a.actsFor(ctx, r.Header[ProjectHeader])
+		return caller{project: project}, err
+	}
+	key, err := a.Keys.Authenticate(ctx, text)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return caller{}, httperr.ErrUnauthorized
+	case err != nil:
+		return caller{}, fmt.Errorf("authenticate: %w", err)
+	}
+	for _, named := range r.Header[ProjectHeader] {
+		if named != key.Project {
+			return caller{}, store.ErrNotFound
+		}
+	}
+	return caller{project: key.Project, key: &key}, nil
+}
+
+// actsFor returns the project that the settings' admin key acts for.
+func (a *API) actsFor(ctx context.Context, named []string) (string, error) {
+	if len(named) == 0 {
+		return store.DefaultProject, nil
+	}
+	project := named[0]
+	if _, known := a.projects.Load(project); known && len(named) == 1 {
+		return project, nil
+	}
+	if _, wrong := checkText(project, false); wrong != "" || len(named) > 1 {
+		return "", store.ErrNotFound
+	}
+	if _, err := a.ProjectReads.Project(ctx, project); err != nil {
+		return "", fmt.Errorf("the project of the request: %w", err)
+	}
+	a.projects.Store(project, nil)
+	return project, nil
+}

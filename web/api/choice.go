@@ -1,0 +1,254 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file reads and writes how something is to be sent: the same fields stand in callbacks, events, endpoints, profiles and projects.
+
+// choice decodes a policy, a success rule, a signer or a profile, and says whether it was one of them.
+func (f *fields) choice(key, raw []byte, to *dispatch.Choice) bool {
+	switch string(key) {
+	case "policy":
+		f.policy(raw, to)
+	case "success":
+		f.success(raw, to)
+	case "signer":
+		f.signer(raw, to)
+	case "profile":
+		f.text("profile", raw, &to.Profile)
+	default:
+		return false
+	}
+	return true
+}
+
+// success takes a rule's name, or the bytes of one given whole, which the engine reads.
+func (f *fields) success(raw []byte, to *dispatch.Choice) {
+	switch raw[0] {
+	case 'n':
+	case '"':
+		f.text("success", raw, &to.Success)
+	case '{':
+		to.SuccessRule = raw
+	default:
+		f.add("success", "must be a success rule's name or an object")
+	}
+}
+
+// signer takes a signer's name, or the text of an object with its options.
+func (f *fields) signer(raw []byte, to *dispatch.Choice) {
+	switch raw[0] {
+	case 'n':
+		return
+	case '{':
+		to.Signer = string(raw)
+		return
+	case '"':
+		if s, wrong := decodeText(raw, false); wrong != "" {
+			f.add("signer", wrong)
+			return
+		} else if !strings.HasPrefix(s, "{") { // an object within a text is no name
+			to.Signer = s
+			return
+		}
+	}
+	f.add("signer", "must be a signer's name or an object")
+}
+
+// policy takes a name or a policy given whole.
+func (f *fields) policy(raw []byte, to *dispatch.Choice) {
+	switch raw[0] {
+	case 'n':
+	case '"':
+		f.text("policy", raw, &to.PolicyName)
+	case '{':
+		before, p := len(f.invalid), emptyPolicy()
+		f.object("policy", "policy.", raw, func(key, value []byte) bool { return f.policyMember("policy.", key, value, &p) })
+		f.policyEnd("policy.", &p)
+		if len(f.invalid) == before {
+			to.Policy, to.PolicyGiven = p, true
+		}
+	default:
+		f.add("policy", "must be a policy's name or an object")
+	}
+}
+
+// emptyPolicy is what a policy given whole starts from.
+func emptyPolicy() store.Policy {
+	p := dispatch.DefaultPolicy()
+	p.Tiers = nil
+	return p
+}
+
+// policyMember decodes one field of a policy that is given whole, and says whether there is such a field. Its name has the prefix.
+func (f *fields) policyMember(prefix string, key, value []byte, p *store.Policy) bool {
+	name := prefix + string(key)
+	switch string(key) {
+	case "tiers":
+		p.Tiers = f.tiers(name, value)
+	case "repeat_last":
+		f.boolean(name, value, &p.RepeatLast)
+	case "deadline":
+		f.wait(name, value, &p.Deadline)
+	case "timeout":
+		f.wait(name, value, &p.Timeout)
+	case "jitter":
+		f.number(name, value, &p.Jitter)
+	case "retry_after_cap":
+		f.wait(name, value, &p.RetryAfterCap)
+	case "overload_floor":
+		f.wait(name, value, &p.OverloadFloor)
+	case "stop_on":
+		p.StopOn = f.statuses(name, value, p.StopOn)
+	default:
+		return false
+	}
+	return true
+}
+
+// policyEnd says what a policy given whole lacks.
+func (f *fields) policyEnd(prefix string, p *store.Policy) {
+	if p.Tiers == nil {
+		f.add(prefix+"tiers", "is needed; [] is a single attempt")
+	}
+}
+
+// wait decodes a duration that stays as it is where none is given.
+func (f *fields) wait(name string, value []byte, to *time.Duration) {
+	got := to
+	f.duration(name, value, &got)
+	*to = *got
+}
+
+// tiers returns nil for null only.
+func (f *fields) tiers(name string, raw []byte) []time.Duration {
+	if isNull(raw) {
+		return nil
+	}
+	tiers := []time.Duration{}
+	f.array(name, raw, func(i int, value []byte) {
+		if i >= maxTiers {
+			if i == maxTiers {
+				f.add(name, "are too many")
+			}
+			return
+		}
+		wait, wrong := decodeDuration(value)
+		if wrong != "" {
+			f.add(indexed(name, i), wrong)
+		}
+		tiers = append(tiers, wait)
+	})
+	return tiers
+}
+
+// statuses returns otherwise for null.
+func (f *fields) statuses(name string, raw []byte, otherwise []int) []int {
+	if isNull(raw) {
+		return otherwise
+	}
+	statuses := []int{}
+	f.array(name, raw, func(i int, value []byte) {
+		if i >= maxStatuses {
+			if i == maxStatuses {
+				f.add(name, "are too many")
+			}
+			return
+		}
+		n := 0
+		if isNull(value) {
+			f.add(indexed(name, i), "must be a whole number from 1 on")
+		}
+		f.count(indexed(name, i), value, &n)
+		statuses = append(statuses, n)
+	})
+	return statuses
+}
+
+// policyChoice writes a policy's name, one given whole, or null.
+func (o *jsonObject) policyChoice(p *store.PolicyChoice) {
+	switch {
+	case p.Given != nil:
+		o.open("policy")
+		o.policyMembers(p.Given)
+		o.close()
+	default:
+		o.orNull("policy", p.Name)
+	}
+}
+
+// success writes a rule's name, one given whole, or null.
+func (o *jsonObject) success(s *store.Success) {
+	if s.Name != "" || s.Rule == "" {
+		o.orNull("success", s.Name)
+		return
+	}
+	o.raw("success", string(s.Rule))
+}
+
+// signer writes a signer's name, an object with its options, or null.
+func (o *jsonObject) signer(text string) {
+	if strings.HasPrefix(text, "{") {
+		o.raw("signer", text)
+		return
+	}
+	o.orNull("signer", text)
+}
+
+// raw writes JSON as it is kept. What is none, which only a damaged row can have, is shown as text: an answer is always valid JSON.
+func (o *jsonObject) raw(name, text string) {
+	o.key(name)
+	if json.Valid([]byte(text)) {
+		o.b = append(o.b, text...)
+		return
+	}
+	o.b = appendString(o.b, text)
+}
+
+// mask is shown in place of a value that is a credential.
+const mask = "***"
+
+// masked says whether a header's value may not be shown, by the words that names of such headers have.
+func masked(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range [...]string{"token", "secret", "key", "sign", "authorization", "cookie", "password", "credential"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// maskedHeaders writes headers that are sent, without the credentials in them.
+func (o *jsonObject) maskedHeaders(headers []store.Header) {
+	shown := make([]store.Header, len(headers))
+	for i, h := range headers {
+		if masked(h.Name) && h.Value != "" {
+			h.Value = mask
+		}
+		shown[i] = h
+	}
+	o.headers("headers", shown)
+}
+
+// sentHeaders decodes headers that are kept and shown masked. Whoever changes what was shown and sends it back whole must not put the
+// mask in the credential's place.
+func (f *fields) sentHeaders(raw []byte, to **[]store.Header) {
+	if isNull(raw) {
+		return
+	}
+	headers := []store.Header{}
+	f.headers(raw, &headers)
+	for _, h := range headers {
+		if h.Value == mask && masked(h.Name) {
+			f.add("headers."+h.Name, `is "***", which stands for a value that is not shown: give the value itself, or leave headers out to keep all of them`)
+		}
+	}
+	*to = &headers
+}

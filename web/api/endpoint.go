@@ -1,0 +1,268 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Endpoints is what the API asks of the engine for endpoints. Their ids are bare; an unknown one is store.ErrNotFound.
+type Endpoints interface {
+	CreateEndpoint(ctx context.Context, project string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error)
+	// PutEndpoints makes endpoints, or replaces those of the same external id, and answers each in its place.
+	PutEndpoints(ctx context.Context, project string, changes []dispatch.EndpointChange, by store.Actor) ([]dispatch.EndpointReceipt, error)
+	PatchEndpoint(ctx context.Context, project, id string, ch dispatch.EndpointChange, by store.Actor) (store.Endpoint, error)
+	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error
+	// PauseEndpoint holds it until then; with 0 it is resumed.
+	PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error)
+	TestEndpoint(ctx context.Context, project, id string) (store.Callback, error)
+}
+
+// EndpointReads is what the API asks of the store for endpoints; deleted ones are store.ErrNotFound, and in no list.
+type EndpointReads interface {
+	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
+	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
+	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)
+}
+
+// createEndpoint is POST /v1/endpoints: 201 with the endpoint and, this once, its secret.
+func (a *API) createEndpoint(ctx context.Context, c *gin.Context, who caller) error {
+	var (
+		d      endpointDecoder
+		reason string
+	)
+	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
+		return err
+	}
+	r, err := a.Endpoints.CreateEndpoint(ctx, who.project, d.done(), who.by(reason))
+	if err != nil {
+		return err
+	}
+	a.answer(c, http.StatusCreated, appendEndpointReceipt(nil, &r, a.Callbacks.Now()))
+	return nil
+}
+
+// putEndpoint is PUT /v1/endpoints/by-external-id/{external_id}: 201 where it was made, 200 where it was replaced.
+func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller) error {
+	external, err := externalID(c)
+	if err != nil {
+		return err
+	}
+	var (
+		d      endpointDecoder
+		reason string
+	)
+	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
+		return err
+	}
+	if given := d.change.ExternalID; given != nil && *given != external {
+		d.add("external_id", "differs from the one in the path")
+	}
+	d.change.ExternalID = &external
+	receipts, err := a.upsert(ctx, who, []dispatch.EndpointChange{d.done()}, reason)
+	if err != nil {
+		return err
+	}
+	r := &receipts[0]
+	if r.Err != nil {
+		return r.Err
+	}
+	a.answer(c, upsertStatus(r), appendEndpointReceipt(nil, r, a.Callbacks.Now()))
+	return nil
+}
+
+func upsertStatus(r *dispatch.EndpointReceipt) int {
+	if r.Created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+// upsert asks the engine, and holds it to one receipt for each change. Who gives a secret to what may exist already changes one.
+func (a *API) upsert(ctx context.Context, who caller, changes []dispatch.EndpointChange, reason string) ([]dispatch.EndpointReceipt, error) {
+	for i := range changes {
+		if changes[i].Secret != "" && !who.allows(store.ScopeAdmin) {
+			return nil, lacks(store.ScopeAdmin)
+		}
+	}
+	receipts, err := a.Endpoints.PutEndpoints(ctx, who.project, changes, who.by(reason))
+	if err != nil {
+		return nil, err
+	}
+	if len(receipts) != len(changes) {
+		return nil, fmt.Errorf("put endpoints: %d receipts for %d changes", len(receipts), len(changes))
+	}
+	return receipts, nil
+}
+
+// putEndpoints is POST /v1/endpoints/batch: 207, and for each endpoint what a PUT of its own would have got.
+func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) error {
+	var (
+		f      fields
+		reason string
+	)
+	items, err := readItems(c, &f, "endpoints", dispatch.MaxEndpointsBatch, func(key, value []byte) bool {
+		return f.reason(key, value, &reason)
+	})
+	if err != nil {
+		return err
+	}
+	changes := make([]dispatch.EndpointChange, len(items))
+	for i, raw := range items {
+		var d endpointDecoder
+		d.object(request, "", raw, d.member)
+		changes[i] = d.done()
+	}
+	receipts, err := a.upsert(ctx, who, changes, reason)
+	if err != nil {
+		return err
+	}
+	now := a.Callbacks.Now()
+	b := append(make([]byte, 0, 1024*len(items)), `{"results":[`...)
+	for i := range receipts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		r := &receipts[i]
+		if r.Err != nil {
+			if b, err = a.appendProblem(c, b, r.Err); err != nil {
+				return err
+			}
+			continue
+		}
+		b = append(b, `{"status":`...)
+		b = strconv.AppendInt(b, int64(upsertStatus(r)), 10)
+		b = append(b, `,"endpoint":`...)
+		b = append(appendEndpointReceipt(b, r, now), '}')
+	}
+	a.answer(c, http.StatusMultiStatus, append(b, "]}"...))
+	return nil
+}
+
+// externalID returns the caller's own name for an endpoint from the path.
+func externalID(c *gin.Context) (string, error) {
+	s, wrong := checkText(strings.TrimPrefix(c.Param("external_id"), "/"), false)
+	if wrong != "" || s == "" {
+		return "", store.ErrNotFound
+	}
+	return s, nil
+}
+
+// getEndpoint is GET /v1/endpoints/{id}.
+func (a *API) getEndpoint(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := paramOf(c, store.EndpointPrefix)
+	if err != nil {
+		return err
+	}
+	return a.endpoint(c)(a.EndpointReads.Endpoint(ctx, who.project, id))
+}
+
+// getEndpointByExternalID is GET /v1/endpoints/by-external-id/{external_id}.
+func (a *API) getEndpointByExternalID(ctx context.Context, c *gin.Context, who caller) error {
+	external, err := externalID(c)
+	if err != nil {
+		return err
+	}
+	return a.endpoint(c)(a.EndpointReads.EndpointByExternalID(ctx, who.project, external))
+}
+
+// endpoint answers with an endpoint.
+func (a *API) endpoint(c *gin.Context) func(store.Endpoint, error) error {
+	return func(ep store.Endpoint, err error) error {
+		if err != nil {
+			return err
+		}
+		o := jsonObject{[]byte("{")}
+		o.endpoint(&ep, a.Callbacks.Now())
+		o.close()
+		a.answer(c, http.StatusOK, o.b)
+		return nil
+	}
+}
+
+// endpointNamed finds an endpoint as callers name it: by its id, or by their own name for it.
+func (a *API) endpointNamed(ctx context.Context, project, name string) (store.Endpoint, error) {
+	if id, ok := bareID(store.EndpointPrefix, name); ok {
+		return a.EndpointReads.Endpoint(ctx, project, id)
+	}
+	return a.EndpointReads.EndpointByExternalID(ctx, project, name)
+}
+
+// listEndpoints is GET /v1/endpoints.
+func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) error {
+	q, err := parseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	now := a.Callbacks.Now()
+	f := store.EndpointFilter{
+		Search: q.one("search"), Topic: q.one("topic"), Held: q.yes("held"), Failing: q.yes("failing"), Now: now,
+	}
+	limit, after := q.page(listEndpoints)
+	q.unknown()
+	if err := q.err(); err != nil {
+		return err
+	}
+	if f.Limit = limit + 1; after != nil {
+		f.After = after.ID
+	}
+	endpoints, err := a.EndpointReads.Endpoints(ctx, who.project, f)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(endpoints) > limit {
+		endpoints = endpoints[:limit]
+		next = encodeCursor(listEndpoints, store.Cursor{ID: endpoints[limit-1].ID})
+	}
+	o := jsonObject{[]byte(`{"data":[`)}
+	for i := range endpoints {
+		o.element(i)
+		o.endpoint(&endpoints[i], now)
+		o.close()
+	}
+	a.answer(c, http.StatusOK, appendNext(o.b, next))
+	return nil
+}
+
+// patchEndpoint is PATCH /v1/endpoints/{id}. Who gives a secret changes one.
+func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := paramOf(c, store.EndpointPrefix)
+	if err != nil {
+		return err
+	}
+	d := endpointDecoder{patch: true}
+	var reason string
+	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
+		return err
+	}
+	change := d.done()
+	if change.Secret != "" && !who.allows(store.ScopeAdmin) {
+		return lacks(store.ScopeAdmin)
+	}
+	return a.endpoint(c)(a.Endpoints.PatchEndpoint(ctx, who.project, id, change, who.by(reason)))
+}
+
+// deleteEndpoint is DELETE /v1/endpoints/{id}.
+func (a *API) deleteEndpoint(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := paramOf(c, store.EndpointPrefix)
+	if err != nil {
+		return err
+	}
+	reason, err := readReason(c)
+	if err != nil {
+		return err
+	}
+	if err := a.Endpoints.DeleteEndpoint(ctx, who.project, id, who.by(reason)); err != nil {
+		return err
+	}
+	noContent(c)
+	return nil
+}

@@ -1,0 +1,161 @@
+package api_test
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const oneLane = "https://shop.example:443"
+
+func someLanes() []dispatch.LaneView {
+	return []dispatch.LaneView{
+		{
+			LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: oneLane, Limit: 8, Rate: store.Rate{Count: 50, Per: time.Second}}, Open: 12, OldestDue: nowMS - 5000},
+			State: &schedule.LaneState{
+				InFlight: 2, Concurrency: 4, Limit: 8, Health: schedule.TimingOut, Breaker: schedule.BreakerOpen, Unanswered: 20,
+				UnansweredSince: nowMS - 30_000, ProbeAt: nowMS + 4000,
+			},
+		},
+		{
+			LaneBacklog: store.LaneBacklog{
+				Lane: store.Lane{Key: oneEndpoint, EndpointID: bareEndpoint, PausedUntil: store.Forever, EndpointPause: store.Forever, PauseReason: "gone"},
+				Open: 1, OldestDue: nowMS + 1,
+			},
+		},
+		{
+			LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: "m-1"}},
+			State:       &schedule.LaneState{HeldUntil: nowMS + 60_000, Health: schedule.Answering},
+		},
+	}
+}
+
+func TestGoldenLanes(t *testing.T) {
+	t.Parallel()
+	f := newFace(t, &engine{lanes: someLanes()})
+	golden(t, "lanes.json", f.do("GET", "/v1/lanes", "").Body.Bytes())
+	golden(t, "lane_paused.json", f.do("POST", "/v1/lanes/m-1/pause", `{"for":"2h","reason":"moving"}`).Body.Bytes())
+	golden(t, "project_paused.json", f.do("POST", "/v1/pause", `{"reason":"moving"}`).Body.Bytes())
+}
+
+func TestLaneFilters(t *testing.T) {
+	t.Parallel()
+	e := &engine{lanes: someLanes()}
+	f := newFace(t, e)
+	for query, want := range map[string]store.LaneFilter{
+		"": {Now: nowMS, Limit: 51}, "search=shop&held=true&limit=3": {Now: nowMS, Limit: 4, Search: "shop", Held: true},
+	} {
+		f.ask(t, 200, "GET", "/v1/lanes?"+query, "")
+		if diff := cmp.Diff(want, e.given.what); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", query, diff)
+		}
+	}
+	next, _ := f.ask(t, 200, "GET", "/v1/lanes?limit=1", "")["next_cursor"].(string)
+	f.ask(t, 200, "GET", "/v1/lanes?limit=1&cursor="+next, "")
+	if got := e.given.what.(store.LaneFilter); got.After != oneLane {
+		t.Errorf("the next page was asked as %+v", got)
+	}
+	for query, field := range map[string]string{"held=1": "held", "lane=x": "lane", "limit=501": "limit", "cursor=" + next + "A": "cursor"} {
+		if fields := wantProblem(t, f.do("GET", "/v1/lanes?"+query, ""), 422, "invalid"); !slices.Contains(fields, field) {
+			t.Errorf("%s: %q", query, fields)
+		}
+	}
+}
+
+// TestLanesOfAnyKey are reached by their keys, escaped as they should be or not.
+func TestLanesOfAnyKey(t *testing.T) {
+	t.Parallel()
+	e := &engine{}
+	f := newFace(t, e)
+	for _, key := range []string{oneLane, oneEndpoint, "http://[::1]:8080", "m-1", "商户/7", "a+b c%d", "x/pause", "pause", "a//b/"} {
+		for _, path := range []string{url.PathEscape(key), key} {
+			if path == key && key != (&url.URL{Path: key}).String() && key != oneLane && key != oneEndpoint {
+				continue // only those that are paths as they stand can be sent as they stand
+			}
+			for action, method := range map[string]string{"pause": "POST", "resume": "POST", "limits": "PUT"} {
+				e.given = given{}
+				rec := f.do(method, "/v1/lanes/"+path+"/"+action, `{"reason":null`+map[string]string{"limits": `,"rate":null`}[action]+`}`)
+				if rec.Code != 200 || e.given.id != key {
+					t.Errorf("%s %s/%s: %d %s; the engine was asked for %q", method, path, action, rec.Code, rec.Body, e.given.id)
+				}
+			}
+		}
+	}
+	for path, want := range map[string]int{
+		"POST /v1/lanes/x/limits": 405, "PUT /v1/lanes/x/pause": 405, "POST /v1/lanes/x/stop": 404, "POST /v1/lanes/pause": 404, "POST /v1/lanes//pause": 404,
+		"POST /v1/lanes/x/": 404,
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		rec := f.do(method, path, "{}")
+		if rec.Code != want || want == 405 && rec.Header().Get("Allow") == "" {
+			t.Errorf("%s %s: %d %s", method, path, rec.Code, rec.Body)
+		}
+	}
+}
+
+func TestLaneLimits(t *testing.T) {
+	t.Parallel()
+	e := &engine{}
+	f := newFace(t, e)
+	for body, want := range map[string]bounds{
+		`{"rate":"300/m","concurrency":8}`:                 {new(8), &store.Rate{Count: 300, Per: time.Minute}},
+		`{"rate":null,"concurrency":null,"reason":"over"}`: {new(0), &store.Rate{}},
+		`{"rate":"1/d"}`:     {nil, &store.Rate{Count: 1, Per: 24 * time.Hour}},
+		`{"concurrency":16}`: {new(16), nil},
+	} {
+		f.ask(t, 200, "PUT", "/v1/lanes/m-1/limits", body)
+		if diff := cmp.Diff(want, e.given.what, cmp.AllowUnexported(bounds{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+	for body, field := range map[string]string{
+		`{}`: "rate", `{"reason":"r"}`: "rate", `{"rate":"50"}`: "rate", `{"rate":50}`: "rate", `{"rate":"0/s"}`: "rate", `{"concurrency":0}`: "concurrency",
+		`{"concurrency":"8"}`: "concurrency", `{"limit":8}`: "limit",
+	} {
+		if fields := wantProblem(t, f.do("PUT", "/v1/lanes/m-1/limits", body), 422, "invalid"); !slices.Contains(fields, field) {
+			t.Errorf("%s: %q", body, fields)
+		}
+	}
+}
+
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	const tomorrow = nowMS + dayMS
+	for _, path := range []string{"/v1/endpoints/" + oneEndpoint, "/v1/lanes/m-1", "/v1"} {
+		e := &engine{endpoint: someEndpoint()}
+		f := newFace(t, e)
+		for _, c := range []struct {
+			body  string
+			until int64
+			shown any
+		}{
+			{"", store.Forever, nil}, {`{}`, store.Forever, nil}, {`{"until":null,"for":null}`, store.Forever, nil},
+			{`{"for":"1d","reason":"moving"}`, tomorrow, "2026-11-22T08:00:00.000Z"}, {`{"until":"2026-11-22T16:00:00+08:00"}`, tomorrow, "2026-11-22T08:00:00.000Z"},
+		} {
+			got := f.ask(t, 200, "POST", path+"/pause", c.body)
+			if e.given.what != c.until || got["paused"] != true || got["paused_until"] != c.shown {
+				t.Errorf("%s/pause %s: until %v, answered %v", path, c.body, e.given.what, got)
+			}
+		}
+		if got := f.ask(t, 200, "POST", path+"/resume", `{"reason":"moved"}`); e.given.what != int64(0) || got["paused"] != false || e.actor.Reason != "moved" {
+			t.Errorf("%s/resume: until %v by %+v, answered %v", path, e.given.what, e.actor, got)
+		}
+		for body, field := range map[string]string{
+			`{"until":"2026-11-21T08:00:00Z"}`: "until", `{"until":"2026-11-22T08:00:00Z","for":"1d"}`: "for", `{"for":"0s"}`: "for", `{"for":"-1s"}`: "for",
+			`{"for":60}`: "for", `{"until":"tomorrow"}`: "until", `{"x":1}`: "x",
+		} {
+			if fields := wantProblem(t, f.do("POST", path+"/pause", body), 422, "invalid"); !slices.Contains(fields, field) {
+				t.Errorf("%s/pause %s: %q, want %q", path, body, fields, field)
+			}
+		}
+		wantProblem(t, f.do("POST", path+"/resume", `{"until":null}`), 422, "invalid")
+	}
+}

@@ -1,0 +1,188 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// policyKind is what /v1/policies has of its own.
+func policyKind() presetKind {
+	return presetKind{list: listPolicies, timed: true, rows: func(p *dispatch.Presets, from int64) (rows []preset) {
+		for i := range p.OwnPolicies {
+			policy := &p.OwnPolicies[i]
+			rows = append(rows, preset{policy.Name, func(o *jsonObject) { o.namedPolicy(policy, "", true, from) }})
+		}
+		for i := range p.Policies {
+			policy := &p.Policies[i]
+			rows = append(rows, preset{policy.Name, func(o *jsonObject) { o.namedPolicy(&policy.Policy, policy.About, false, from) }})
+		}
+		return rows
+	}}
+}
+
+// namedPolicy writes the members of a policy: those of one given whole, and what follows from them.
+func (o *jsonObject) namedPolicy(p *store.Policy, about string, own bool, from int64) {
+	o.str("name", p.Name)
+	o.orNull("about", about)
+	o.boolean("own", own)
+	o.policyMembers(p)
+	attempts := len(p.Tiers) + 1
+	if p.RepeatLast {
+		attempts = 0 // its deadline ends it, not a number
+	}
+	o.intOrNull("attempts", attempts)
+	sum := schedule.Tiers(p.Tiers).Sum()
+	o.duration("sum", sum)
+	o.integer("sum_ms", sum.Milliseconds())
+	if from == 0 {
+		return
+	}
+	o.key("times")
+	o.b = append(o.b, '[')
+	for i, at := range dispatch.LadderTimes(p, from) {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		o.b = append(appendTime(append(o.b, '"'), at), '"')
+	}
+	o.b = append(o.b, ']')
+}
+
+// putPolicy is PUT /v1/policies/{name}: 200 with the policy.
+func (a *API) putPolicy(ctx context.Context, c *gin.Context, who caller) error {
+	name, err := pathName(c, "name")
+	if err != nil {
+		return err
+	}
+	var (
+		f      fields
+		reason string
+	)
+	p := emptyPolicy()
+	if err := readObject(c, false, &f, func(key, value []byte) bool {
+		return f.policyMember("", key, value, &p) || f.reason(key, value, &reason)
+	}); err != nil {
+		return err
+	}
+	if f.policyEnd("", &p); len(f.invalid) > 0 {
+		return f.err()
+	}
+	if err := a.Presets.PutPolicy(ctx, who.project, name, p, who.by(reason)); err != nil {
+		return unprefixed(err, "policy.")
+	}
+	return a.showPreset(ctx, c, who, policyKind(), name, 0)
+}
+
+// ruleKind is what /v1/success_rules has of its own.
+func ruleKind() presetKind {
+	return presetKind{list: listRules, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
+		write := func(name, about string, own bool, rule store.JSONText) {
+			rows = append(rows, preset{name, func(o *jsonObject) {
+				o.str("name", name)
+				o.orNull("about", about)
+				o.boolean("own", own)
+				o.raw("rule", string(rule))
+			}})
+		}
+		for _, r := range p.OwnRules {
+			write(r.Name, "", true, r.Rule)
+		}
+		for _, r := range p.Rules {
+			write(r.Name, r.Description, false, r.Rule)
+		}
+		return rows
+	}}
+}
+
+// putRule is PUT /v1/success_rules/{name}: 200 with the rule.
+func (a *API) putRule(ctx context.Context, c *gin.Context, who caller) error {
+	name, err := pathName(c, "name")
+	if err != nil {
+		return err
+	}
+	var (
+		f      fields
+		reason string
+		rule   = []byte{'{'}
+	)
+	// The engine reads the rule, and is given all of it as it stands in the request, but for what is the audit's.
+	if err := readFields(c, false, &f, func(key, value []byte) bool {
+		if f.reason(key, value, &reason) {
+			return true
+		}
+		if len(rule) > 1 {
+			rule = append(rule, ',')
+		}
+		rule = append(appendString(rule, string(key)), ':')
+		rule = append(rule, value...)
+		return true
+	}); err != nil {
+		return err
+	}
+	if err := a.Presets.PutSuccessRule(ctx, who.project, name, append(rule, '}'), who.by(reason)); err != nil {
+		return unprefixed(err, "")
+	}
+	return a.showPreset(ctx, c, who, ruleKind(), name, 0)
+}
+
+// profileKind is what /v1/profiles has of its own.
+func profileKind() presetKind {
+	return presetKind{list: listProfiles, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
+		write := func(profiles []dispatch.Profile, own bool) {
+			for i := range profiles {
+				rows = append(rows, preset{profiles[i].Name, func(o *jsonObject) { o.profile(&profiles[i], own) }})
+			}
+		}
+		write(p.OwnProfiles, true)
+		write(p.Profiles, false)
+		return rows
+	}}
+}
+
+// profile writes the members of a profile. What it does not choose is null.
+func (o *jsonObject) profile(p *dispatch.Profile, own bool) {
+	o.str("name", p.Name)
+	o.orNull("about", p.About)
+	o.boolean("own", own)
+	o.policyChoice(&p.Policy)
+	o.success(&p.Success)
+	o.signer(p.Signer)
+	if p.Timeout == 0 {
+		o.orNull("timeout", "")
+		return
+	}
+	o.duration("timeout", p.Timeout)
+}
+
+// putProfile is PUT /v1/profiles/{name}: 200 with the profile.
+func (a *API) putProfile(ctx context.Context, c *gin.Context, who caller) error {
+	name, err := pathName(c, "name")
+	if err != nil {
+		return err
+	}
+	var (
+		f       fields
+		choice  dispatch.Choice
+		timeout time.Duration
+		reason  string
+	)
+	if err := readFields(c, false, &f, func(key, value []byte) bool {
+		if string(key) == "timeout" {
+			f.wait("timeout", value, &timeout)
+			return true
+		}
+		return f.choice(key, value, &choice) || f.reason(key, value, &reason)
+	}); err != nil {
+		return err
+	}
+	if err := a.Presets.PutProfile(ctx, who.project, name, choice, timeout, who.by(reason)); err != nil {
+		return err
+	}
+	return a.showPreset(ctx, c, who, profileKind(), name, 0)
+}

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Presets is what the API asks of the engine for policies, success rules and profiles by name. A name that every project knows is a
+// *store.InvalidError to put, and store.ErrNotFound to delete, as any is that the project has not put.
+type Presets interface {
+	// Presets returns what the project may name.
+	Presets(ctx context.Context, project string) (dispatch.Presets, error)
+	PutPolicy(ctx context.Context, project, name string, p store.Policy, by store.Actor) error
+	// PutSuccessRule takes the JSON object of a rule.
+	PutSuccessRule(ctx context.Context, project, name string, rule []byte, by store.Actor) error
+	PutProfile(ctx context.Context, project, name string, c dispatch.Choice, timeout time.Duration, by store.Actor) error
+	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, by store.Actor) error
+}
+
+// deletePreset is DELETE of one of the project's own: 204. What was accepted with it keeps what it was.
+func (a *API) deletePreset(kind store.PresetKind) handler {
+	return func(ctx context.Context, c *gin.Context, who caller) error {
+		name, err := pathName(c, "name")
+		if err != nil {
+			return err
+		}
+		reason, err := readReason(c)
+		if err != nil {
+			return err
+		}
+		if err := a.Presets.DeletePreset(ctx, who.project, kind, name, who.by(reason)); err != nil {
+			return err
+		}
+		noContent(c)
+		return nil
+	}
+}
+
+// pathName returns a name from the path. What no name can be is not found.
+func pathName(c *gin.Context, param string) (string, error) {
+	name, wrong := checkText(c.Param(param), false)
+	if wrong != "" || name == "" {
+		return "", store.ErrNotFound
+	}
+	return name, nil
+}
+
+// unprefixed names the fields of an error as they stand in a request whose body is what others have as a field of that name.
+func unprefixed(err error, prefix string) error {
+	var invalid *store.InvalidError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	named := &store.InvalidError{Fields: make([]store.FieldError, len(invalid.Fields))}
+	for i, f := range invalid.Fields {
+		if f.Field = strings.TrimPrefix(f.Field, prefix); f.Field == "" {
+			f.Field = request
+		}
+		named.Fields[i] = f
+	}
+	return named
+}
+
+// A preset is a policy, a success rule or a profile that can be named, as it is shown.
+type preset struct {
+	name string
+	// write writes its members.
+	write func(o *jsonObject)
+}
+
+// A presetKind is what the routes of one kind of preset differ in.
+type presetKind struct {
+	list byte
+	// rows are what the project may name: its own, then what every project knows. The times of policies run from from; zero: they have
+	// none.
+	rows func(p *dispatch.Presets, from int64) []preset
+	// timed: from can be asked for.
+	timed bool
+}
+
+// listPresets is GET of a kind. There are few: the list is read whole, and cut into pages here.
+func (a *API) listPresets(k presetKind) handler {
+	return func(ctx context.Context, c *gin.Context, who caller) error {
+		q, from, err := k.query(c)
+		if err != nil {
+			return err
+		}
+		limit, after := q.page(k.list)
+		q.unknown()
+		if err := q.err(); err != nil {
+			return err
+		}
+		presets, err := a.Presets.Presets(ctx, who.project)
+		if err != nil {
+			return err
+		}
+		page, next := pageOf(k.list, k.rows(&presets, from), limit, after)
+		o := jsonObject{[]byte(`{"data":[`)}
+		for i := range page {
+			o.element(i)
+			page[i].write(&o)
+			o.close()
+		}
+		a.answer(c, http.StatusOK, appendNext(o.b, next))
+		return nil
+	}
+}
+
+func (k *presetKind) query(c *gin.Context) (q *query, from int64, err error) {
+	if q, err = parseQuery(c.Request.URL.RawQuery); err == nil && k.timed {
+		from = q.instant("from")
+	}
+	return q, from, err
+}
+
+// getPreset is GET of one, the project's own before what every project knows.
+func (a *API) getPreset(k presetKind) handler {
+	return func(ctx context.Context, c *gin.Context, who caller) error {
+		name, err := pathName(c, "name")
+		if err != nil {
+			return err
+		}
+		q, from, err := k.query(c)
+		if err != nil {
+			return err
+		}
+		q.unknown()
+		if err := q.err(); err != nil {
+			return err
+		}
+		return a.showPreset(ctx, c, who, k, name, from)
+	}
+}
+
+func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k presetKind, name string, from int64) error {
+	presets, err := a.Presets.Presets(ctx, who.project)
+	if err != nil {
+		return err
+	}
+	rows := k.rows(&presets, from)
+	i := slices.IndexFunc(rows, func(p preset) bool { return p.name == name })
+	if i < 0 {
+		return store.ErrNotFound
+	}
+	o := jsonObject{[]byte("{")}
+	rows[i].write(&o)
+	o.close()
+	a.answer(c, http.StatusOK, o.b)
+	return nil
+}

@@ -1,0 +1,134 @@
+package api_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// somePresets are those that every project knows, and one of its own of each kind.
+func somePresets() dispatch.Presets {
+	own := dispatch.DefaultPolicy()
+	own.Name, own.Tiers, own.RepeatLast, own.Deadline = "own", []time.Duration{time.Second, time.Minute}, true, 4*time.Minute
+	return dispatch.Presets{
+		Policies: dispatch.PolicyPresets(), Rules: outbound.RulePresets(), Profiles: dispatch.ProfilePresets(),
+		OwnPolicies: []store.Policy{own},
+		OwnRules:    []store.Success{{Name: "own", Rule: `{"status":[200]}`}},
+		OwnProfiles: []dispatch.Profile{{Name: "own", Policy: store.PolicyChoice{Name: "own"}, Success: store.Success{Name: "own"}}},
+	}
+}
+
+func TestGoldenPresets(t *testing.T) {
+	t.Parallel()
+	f := newFace(t, &engine{presets: somePresets()})
+	for path, file := range map[string]string{
+		"/v1/policies/payment?from=2026-11-21T08:00:00Z": "policy_payment.json",
+		"/v1/policies/own?from=2026-11-21T08:00:00Z":     "policy_own.json",
+		"/v1/success_rules":                              "success_rules.json",
+		"/v1/profiles":                                   "profiles.json",
+	} {
+		rec := f.do("GET", path, "")
+		if rec.Code != 200 {
+			t.Fatalf("%s: %d %s", path, rec.Code, rec.Body)
+		}
+		golden(t, file, rec.Body.Bytes())
+	}
+}
+
+func TestPresetLists(t *testing.T) {
+	t.Parallel()
+	f := newFace(t, &engine{presets: somePresets()})
+	names := func(path string) (names []string) {
+		t.Helper()
+		for cursor := ""; ; {
+			got := f.ask(t, 200, "GET", path+cursor, "")
+			for _, p := range got["data"].([]any) {
+				names = append(names, p.(map[string]any)["name"].(string))
+				if _, timed := p.(map[string]any)["times"]; timed {
+					t.Errorf("%s: times though nobody asked for them", path)
+				}
+			}
+			next, more := got["next_cursor"].(string)
+			if !more {
+				return names
+			}
+			cursor = "&cursor=" + next
+		}
+	}
+	whole := names("/v1/policies?limit=500")
+	if len(whole) != 1+len(dispatch.PolicyPresets()) || whole[0] != "own" || whole[1] != "payment" {
+		t.Errorf("policies: %q", whole)
+	}
+	if diff := cmp.Diff(whole, names("/v1/policies?limit=4")); diff != "" {
+		t.Errorf("in pages (-whole +pages):\n%s", diff)
+	}
+	for path, field := range map[string]string{
+		"/v1/policies?from=today": "from", "/v1/policies?x=1": "x", "/v1/policies/payment?limit=1": "limit", "/v1/success_rules?from=2026-11-21T08:00:00Z": "from",
+		"/v1/profiles/alipay?from=2026-11-21T08:00:00Z": "from", "/v1/profiles?limit=0": "limit",
+	} {
+		if fields := wantProblem(t, f.do("GET", path, ""), 422, "invalid"); !slices.Contains(fields, field) {
+			t.Errorf("%s: %q", path, fields)
+		}
+	}
+	for _, path := range []string{"/v1/policies/nope", "/v1/success_rules/nope", "/v1/profiles/nope", "/v1/policies/%00"} {
+		wantProblem(t, f.do("GET", path, ""), 404, "not_found")
+	}
+}
+
+func TestPresetsArrive(t *testing.T) {
+	t.Parallel()
+	policy := dispatch.DefaultPolicy()
+	policy.Tiers, policy.Timeout, policy.StopOn = []time.Duration{time.Second}, 5*time.Second, []int{}
+	for _, c := range []struct {
+		path, body, call string
+		what             any
+	}{
+		{"policies", `{"tiers":["1s"],"timeout":"5s","stop_on":[],"reason":"r"}`, "PutPolicy", policy},
+		{"success_rules", `{ "status": [ 200 ], "reason": "r", "b\u006fdy":{"contains":"a"} }`, "PutSuccessRule", `{"status":[ 200 ],"body":{"contains":"a"}}`},
+		{"success_rules", `{"reason":"r"}`, "PutSuccessRule", `{}`},
+		{
+			"profiles", `{"policy":"payment","success":{"status":[200]},"signer":"none","timeout":"5s","reason":"r"}`, "PutProfile",
+			profileChoice{dispatch.Choice{PolicyName: "payment", SuccessRule: []byte(`{"status":[200]}`), Signer: "none"}, 5 * time.Second},
+		},
+	} {
+		e := &engine{presets: somePresets()}
+		f := newFace(t, e)
+		if got := f.ask(t, 200, "PUT", "/v1/"+c.path+"/own", c.body); got["name"] != "own" || got["own"] != true {
+			t.Errorf("%s: answered %v", c.path, got)
+		}
+		want := given{c.call, store.DefaultProject, "own", c.what}
+		if diff := cmp.Diff(want, e.given, cmp.AllowUnexported(given{}, profileChoice{})); diff != "" || e.actor.Reason != "r" {
+			t.Errorf("%s by %+v (-want +got):\n%s", c.path, e.actor, diff)
+		}
+		if rec := f.do("DELETE", "/v1/"+c.path+"/own", `{"reason":"r"}`); rec.Code != 204 || e.given.call != "DeletePreset" || e.given.id != "own" {
+			t.Errorf("DELETE %s: %d %s, %+v", c.path, rec.Code, rec.Body, e.given)
+		}
+		e.err = store.ErrNotFound
+		wantProblem(t, f.do("DELETE", "/v1/"+c.path+"/other", ""), 404, "not_found")
+		e.err = &store.InvalidError{Fields: []store.FieldError{{Field: "policy.tiers", Message: "m"}, {Field: "name", Message: "m"}, {Field: "", Message: "m"}}}
+		fields := wantProblem(t, f.do("PUT", "/v1/"+c.path+"/own", c.body), 422, "invalid")
+		if c.path == "policies" && !slices.Equal(fields, []string{"tiers", "name", "request"}) {
+			t.Errorf("%s: refused for %q", c.path, fields)
+		}
+	}
+}
+
+func TestPresetsRefuse(t *testing.T) {
+	t.Parallel()
+	f := newFace(t, &engine{presets: somePresets()})
+	for _, c := range []struct{ path, body, field string }{
+		{"policies", `{}`, "tiers"}, {"policies", `{"tiers":["x"]}`, "tiers[0]"}, {"policies", `{"tiers":[],"tiers":[]}`, "tiers"}, {"policies", `{"tiers":[],"name":"x"}`, "name"},
+		{"policies", `[]`, "request"}, {"success_rules", `"http-2xx"`, "request"}, {"success_rules", `{"status":[200],"status":[200]}`, "status"},
+		{"profiles", `{"tiers":[]}`, "tiers"}, {"profiles", `{"timeout":5}`, "timeout"}, {"profiles", `{"policy":5}`, "policy"},
+	} {
+		if fields := wantProblem(t, f.do("PUT", "/v1/"+c.path+"/own", c.body), 422, "invalid"); !slices.Contains(fields, c.field) {
+			t.Errorf("%s %s: %q, want %q", c.path, c.body, fields, c.field)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Projects is what the API asks of the engine for projects.
+type Projects interface {
+	// CreateProject is store.ErrExists for an id that is taken.
+	CreateProject(ctx context.Context, ch dispatch.ProjectChange, by store.Actor) (store.Project, error)
+	PatchProject(ctx context.Context, id string, ch dispatch.ProjectChange, by store.Actor) (store.Project, error)
+	// PauseProject holds all that it sends until then; with 0 it is resumed.
+	PauseProject(ctx context.Context, project string, until int64, by store.Actor) (store.Project, error)
+}
+
+// ProjectReads is what the API asks of the store for projects.
+type ProjectReads interface {
+	// Project returns store.ErrNotFound for one that does not exist.
+	Project(ctx context.Context, id string) (store.Project, error)
+	// Projects returns those with ids above after, in the order of their ids.
+	Projects(ctx context.Context, after string, limit int) ([]store.Project, error)
+}
+
+// projectParam returns a project's id from the path. A key's own project is the only one that there is for it.
+func projectParam(c *gin.Context, who caller) (string, error) {
+	id, err := pathName(c, "id")
+	if err != nil || !who.root() && id != who.project {
+		return "", store.ErrNotFound
+	}
+	return id, nil
+}
+
+// listProjects is GET /v1/projects.
+func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) error {
+	q, err := parseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	limit, after := q.page(listProjects)
+	q.unknown()
+	if err := q.err(); err != nil {
+		return err
+	}
+	if after == nil {
+		after = &store.Cursor{}
+	}
+	projects, err := a.seenProjects(ctx, who, after.ID, limit+1)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(projects) > limit {
+		projects = projects[:limit]
+		next = encodeCursor(listProjects, store.Cursor{ID: projects[limit-1].ID})
+	}
+	now := a.Callbacks.Now()
+	o := jsonObject{[]byte(`{"data":[`)}
+	for i := range projects {
+		o.element(i)
+		o.project(&projects[i], now)
+		o.close()
+	}
+	a.answer(c, http.StatusOK, appendNext(o.b, next))
+	return nil
+}
+
+// seenProjects returns the projects that the caller may know of.
+func (a *API) seenProjects(ctx context.Context, who caller, after string, limit int) ([]store.Project, error) {
+	if who.root() {
+		return a.ProjectReads.Projects(ctx, after, limit)
+	}
+	p, err := a.ProjectReads.Project(ctx, who.project)
+	if err != nil || p.ID <= after {
+		return nil, err
+	}
+	return []store.Project{p}, nil
+}
+
+// getProject is GET /v1/projects/{id}.
+func (a *API) getProject(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := projectParam(c, who)
+	if err != nil {
+		return err
+	}
+	return a.project(c, http.StatusOK)(a.ProjectReads.Project(ctx, id))
+}
+
+// createProject is POST /v1/projects: 201 with the project.
+func (a *API) createProject(ctx context.Context, c *gin.Context, who caller) error {
+	if !who.root() {
+		return rootOnly()
+	}
+	var d projectDecoder
+	if err := readObject(c, false, &d.fields, func(key, raw []byte) bool {
+		if string(key) == "id" {
+			d.text("id", raw, &d.change.ID)
+			return true
+		}
+		return d.member(key, raw)
+	}); err != nil {
+		return err
+	}
+	ch := d.done()
+	return a.project(c, http.StatusCreated)(a.Projects.CreateProject(ctx, ch, who.by(ch.Reason)))
+}
+
+// patchProject is PATCH /v1/projects/{id}: null has a default be the program's again.
+func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := projectParam(c, who)
+	if err != nil {
+		return err
+	}
+	d := projectDecoder{patch: true}
+	if err := readObject(c, false, &d.fields, d.member); err != nil {
+		return err
+	}
+	ch := d.done()
+	return a.project(c, http.StatusOK)(a.Projects.PatchProject(ctx, id, ch, who.by(ch.Reason)))
+}
+
+// A projectDecoder decodes a project as a caller asks for it.
+type projectDecoder struct {
+	fields
+	change dispatch.ProjectChange
+	// patch: null takes a default away. Otherwise it is not given.
+	patch bool
+}
+
+// done returns what was decoded.
+func (d *projectDecoder) done() dispatch.ProjectChange {
+	d.change.Invalid = d.invalid
+	return d.change
+}
+
+// member decodes one field, and says whether there is such a field.
+func (d *projectDecoder) member(key, raw []byte) bool {
+	ch, name := &d.change, string(key)
+	if isNull(raw) && d.patch {
+		switch name {
+		case "policy", "success", "signer":
+			ch.Clear = append(ch.Clear, name)
+			return true
+		case "name":
+			ch.Name = new(string)
+			return true
+		case "headers":
+			ch.Headers = &[]store.Header{}
+			return true
+		}
+	}
+	if d.choice(key, raw, &ch.Choice) {
+		return true
+	}
+	switch name {
+	case "name":
+		d.line(name, raw, &ch.Name)
+	case "headers":
+		d.sentHeaders(raw, &ch.Headers)
+	default:
+		return d.reason(key, raw, &ch.Reason)
+	}
+	return true
+}
+
+// project answers with a project.
+func (a *API) project(c *gin.Context, status int) func(store.Project, error) error {
+	return func(p store.Project, err error) error {
+		if err != nil {
+			return err
+		}
+		o := jsonObject{[]byte("{")}
+		o.project(&p, a.Callbacks.Now())
+		o.close()
+		a.answer(c, status, o.b)
+		return nil
+	}
+}
+
+// project writes the members of a project. Defaults that are null are the program's.
+func (o *jsonObject) project(p *store.Project, now int64) {
+	o.str("id", p.ID)
+	o.orNull("name", p.Name)
+	o.policyChoice(&p.Defaults.Policy)
+	o.success(&p.Defaults.Success)
+	o.signer(p.Defaults.Signer)
+	o.maskedHeaders(p.Defaults.Headers)
+	o.pause(p.PausedUntil, p.PauseReason, now)
+	o.instant("created_at", p.CreatedAt)
+	o.instant("updated_at", p.UpdatedAt)
+}

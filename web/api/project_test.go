@@ -1,0 +1,148 @@
+package api_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func TestProjects(t *testing.T) {
+	t.Parallel()
+	e := &engine{}
+	f := newFace(t, e)
+	got := f.ask(t, 201, "POST", "/v1/projects", `{"id":"c","name":"C","policy":"short","success":{"status":[200]},"signer":"none","headers":{"A":"b"},"reason":"new"}`)
+	want := dispatch.ProjectChange{
+		ID: "c", Name: new("C"), Choice: dispatch.Choice{PolicyName: "short", SuccessRule: []byte(`{"status":[200]}`), Signer: "none"},
+		Headers: &[]store.Header{{Name: "A", Value: "b"}}, Reason: "new",
+	}
+	if diff := cmp.Diff(want, e.given.what); diff != "" || e.actor.Reason != "new" || got["id"] != "c" {
+		t.Errorf("POST by %+v, answered %v (-want +got):\n%s", e.actor, got, diff)
+	}
+	f.ask(t, 200, "PATCH", "/v1/projects/b", `{"name":null,"policy":null,"success":null,"signer":null,"headers":null}`)
+	want = dispatch.ProjectChange{Name: new(""), Headers: &[]store.Header{}, Clear: []string{"policy", "success", "signer"}}
+	if diff := cmp.Diff(want, e.given.what); diff != "" || e.given.id != "b" {
+		t.Errorf("PATCH of %s (-want +got):\n%s", e.given.id, diff)
+	}
+	for body, field := range map[string]string{
+		`{"id":7}`: "id", `{"id":"c","name":7}`: "name", `{"id":"c","project":"x"}`: "project", `{"id":"c","headers":{"Cookie":"***"}}`: "headers.Cookie", `[]`: "request",
+	} {
+		if fields := wantProblem(t, f.do("POST", "/v1/projects", body), 422, "invalid"); !slices.Contains(fields, field) {
+			t.Errorf("%s: %q", body, fields)
+		}
+	}
+	wantProblem(t, f.do("PATCH", "/v1/projects/b", `{"id":"c"}`), 422, "invalid")
+	wantProblem(t, f.do("GET", "/v1/projects/nobody", ""), 404, "not_found")
+	e.err = store.ErrExists
+	wantProblem(t, f.do("POST", "/v1/projects", `{"id":"b"}`), 409, "exists")
+}
+
+// TestProjectsThatAKeySees: its own; the settings' admin key sees all.
+func TestProjectsThatAKeySees(t *testing.T) {
+	t.Parallel()
+	e := &engine{}
+	f := newFace(t, e)
+	ids := func(got map[string]any) (ids []string) {
+		for _, p := range got["data"].([]any) {
+			ids = append(ids, p.(map[string]any)["id"].(string))
+		}
+		return ids
+	}
+	first := f.ask(t, 200, "GET", "/v1/projects?limit=1", "")
+	second := f.ask(t, 200, "GET", "/v1/projects?limit=1&cursor="+first["next_cursor"].(string), "")
+	if all := append(ids(first), ids(second)...); !slices.Equal(all, []string{"b", "default"}) || second["next_cursor"] != nil {
+		t.Errorf("all projects: %q", all)
+	}
+	b := []string{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin)}
+	if got := f.askAs(t, 200, "GET", "/v1/projects", "", b...); !slices.Equal(ids(got), []string{"b"}) {
+		t.Errorf("of a key: %v", got)
+	}
+	if got := f.askAs(t, 200, "PATCH", "/v1/projects/b", `{"name":"B"}`, b...); got["id"] != "b" {
+		t.Errorf("its own: %v", got)
+	}
+	e.given = given{}
+	wantProblem(t, f.do("GET", "/v1/projects/default", "", b...), 404, "not_found")
+	wantProblem(t, f.do("PATCH", "/v1/projects/default", `{"name":"mine"}`, b...), 404, "not_found")
+	wantProblem(t, f.do("POST", "/v1/projects", `{"id":"c"}`, b...), 403, "forbidden")
+	if e.given.call != "" {
+		t.Errorf("the engine was asked: %+v", e.given)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	e := &engine{}
+	f := newFace(t, e)
+	golden(t, "key_created.json", f.do("POST", "/v1/keys", `{"name":"till","scopes":["send","read"],"expires_in":"1d","reason":"new till"}`).Body.Bytes())
+	day := 24 * time.Hour
+	want := dispatch.KeyRequest{Name: "till", Scopes: []string{"send", "read"}, ExpiresIn: &day}
+	if diff := cmp.Diff(want, e.given.what); diff != "" || e.actor.Reason != "new till" {
+		t.Errorf("POST by %+v (-want +got):\n%s", e.actor, diff)
+	}
+	golden(t, "keys.json", f.do("GET", "/v1/keys", "").Body.Bytes())
+	if got := f.ask(t, 200, "GET", "/v1/keys?limit=1", ""); got["next_cursor"] == nil || len(got["data"].([]any)) != 1 {
+		t.Errorf("a page of keys: %v", got)
+	}
+	id := "key_" + bareID
+	if got := f.ask(t, 200, "DELETE", "/v1/keys/"+id, `{"reason":"lost"}`); got["id"] != id || e.given.id != bareID || e.actor.Reason != "lost" {
+		t.Errorf("DELETE: %v, %+v by %+v", got, e.given, e.actor)
+	}
+	for _, bad := range []string{"x", bareID, oneID, "key_x"} {
+		wantProblem(t, f.do("DELETE", "/v1/keys/"+bad, ""), 404, "not_found")
+	}
+	for body, field := range map[string]string{
+		`{"name":7}`: "name", `{"scopes":"send"}`: "scopes", `{"scopes":["send",1]}`: "scopes[1]", `{"expires_in":"-1s"}`: "expires_in", `{"key":"dk_mine"}`: "key",
+	} {
+		if fields := wantProblem(t, f.do("POST", "/v1/keys", body), 422, "invalid"); !slices.Contains(fields, field) {
+			t.Errorf("%s: %q", body, fields)
+		}
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	e := &engine{endpoint: someEndpoint()}
+	f := newFace(t, e)
+	for path, want := range map[string]dispatch.SecretQuery{
+		"/v1/secret?lane=m-1":                      {Lane: "m-1"},
+		"/v1/secret?lane=m-1&use=text":             {Lane: "m-1", Use: "text"},
+		"/v1/secret?use=rsa":                       {Use: "rsa"},
+		"/v1/secret?endpoint=" + oneEndpoint:       {Endpoint: bareEndpoint},
+		"/v1/secret?endpoint=merchant-7":           {Endpoint: bareEndpoint},
+		"/v1/endpoints/" + oneEndpoint + "/secret": {Endpoint: bareEndpoint},
+	} {
+		f.ask(t, 200, "GET", path, "")
+		if diff := cmp.Diff(want, e.given.what); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+	golden(t, "endpoint_secret.json", f.do("GET", "/v1/endpoints/"+oneEndpoint+"/secret", "").Body.Bytes())
+	wantProblem(t, f.do("GET", "/v1/secret?endpoint=nobody", ""), 404, "not_found")
+	wantProblem(t, f.do("GET", "/v1/secret?x=1", ""), 422, "invalid")
+	zero, day := time.Duration(0), 24*time.Hour
+	for _, c := range []struct {
+		path, body string
+		want       rotation
+	}{
+		{"/v1/secret/rotate", "", rotation{}},
+		{"/v1/secret/rotate", `{"use":"rsa","secret":"pem","label":"sn","overlap":"0s","reason":"leaked"}`, rotation{
+			dispatch.SecretQuery{Use: "rsa"}, dispatch.Rotation{Secret: "pem", Label: "sn", Overlap: &zero, Reason: "leaked"}}},
+		{"/v1/endpoints/" + oneEndpoint + "/rotate_secret", `{"overlap":"1d"}`, rotation{
+			dispatch.SecretQuery{Endpoint: bareEndpoint}, dispatch.Rotation{Overlap: &day}}},
+	} {
+		f.ask(t, 200, "POST", c.path, c.body)
+		if diff := cmp.Diff(c.want, e.given.what, cmp.AllowUnexported(rotation{})); diff != "" || e.actor.Reason != c.want.asked.Reason {
+			t.Errorf("%s by %+v (-want +got):\n%s", c.path, e.actor, diff)
+		}
+	}
+	golden(t, "rotate_endpoint.json", f.do("POST", "/v1/endpoints/"+oneEndpoint+"/rotate_secret", "").Body.Bytes())
+	for path, body := range map[string]string{
+		"/v1/secret/rotate": `{"overlap":24}`, "/v1/endpoints/" + oneEndpoint + "/rotate_secret": `{"use":"hmac"}`,
+	} {
+		wantProblem(t, f.do("POST", path, body), 422, "invalid")
+	}
+}

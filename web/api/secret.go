@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Secrets is what the API asks of the engine for signing secrets.
+type Secrets interface {
+	// RevealSecret returns the secret that is meant as its receiver is given it, and audits that; store.ErrNotFound.
+	RevealSecret(ctx context.Context, project string, q dispatch.SecretQuery, by store.Actor) (dispatch.ShownSecret, error)
+	// RotateSecret makes or takes a new one, and says until when the old one signs beside it. Of the project's root secret it shows
+	// nothing.
+	RotateSecret(ctx context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor) (dispatch.ShownSecret, int64, error)
+}
+
+// secret is GET /v1/secret?lane=|endpoint=|use=.
+func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
+	q, err := parseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	lane, name, use := q.one("lane"), q.one("endpoint"), q.one("use")
+	q.unknown()
+	if err := q.err(); err != nil {
+		return err
+	}
+	if lane == "" && name == "" && use == "" {
+		q.add("lane", "is needed, or endpoint, or use")
+		return q.err()
+	}
+	meant := dispatch.SecretQuery{Lane: lane, Use: use}
+	if name != "" {
+		ep, err := a.endpointNamed(ctx, who.project, name)
+		if err != nil {
+			return err
+		}
+		meant.Endpoint = ep.ID
+	}
+	return a.reveal(ctx, c, who, meant)
+}
+
+// reveal answers with a secret.
+func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant dispatch.SecretQuery) error {
+	s, err := a.Secrets.RevealSecret(ctx, who.project, meant, who.by(""))
+	if err != nil {
+		return err
+	}
+	o := jsonObject{[]byte("{")}
+	o.orNull("lane", meant.Lane)
+	o.id("endpoint_id", store.EndpointPrefix, meant.Endpoint)
+	o.shown(&s)
+	o.close()
+	a.answer(c, http.StatusOK, o.b)
+	return nil
+}
+
+// shown writes the members of a secret.
+func (o *jsonObject) shown(s *dispatch.ShownSecret) {
+	o.str("use", s.Use)
+	o.orNull("id", s.ID)
+	o.orNull("label", s.Label)
+	o.str("secret", s.Secret)
+	o.orNull("public", s.Public)
+}
+
+// rotateSecret is POST /v1/secret/rotate: of the project's root secret, or of its own one of a use.
+func (a *API) rotateSecret(ctx context.Context, c *gin.Context, who caller) error {
+	return a.rotate(ctx, c, who, dispatch.SecretQuery{})
+}
+
+// rotate has a secret rotated that is an endpoint's, or the project's of the use that the request names.
+func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant dispatch.SecretQuery) error {
+	var (
+		f fields
+		r dispatch.Rotation
+	)
+	err := readFields(c, true, &f, func(key, value []byte) bool {
+		switch name := string(key); name {
+		case "use":
+			if meant.Endpoint != "" {
+				return false // it is its signer's to say
+			}
+			f.text(name, value, &meant.Use)
+		case "secret":
+			f.text(name, value, &r.Secret)
+		case "label":
+			f.text(name, value, &r.Label)
+		case "overlap":
+			f.duration(name, value, &r.Overlap)
+		default:
+			return f.reason(key, value, &r.Reason)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	s, until, err := a.Secrets.RotateSecret(ctx, who.project, meant, r, who.by(r.Reason))
+	if err != nil {
+		return err
+	}
+	o := jsonObject{[]byte("{")}
+	if meant.Endpoint != "" {
+		o.id("endpoint_id", store.EndpointPrefix, meant.Endpoint)
+	}
+	if s.Secret != "" {
+		o.shown(&s)
+	}
+	o.instant("rotated_at", a.Callbacks.Now())
+	o.instant("previous_signs_until", until)
+	o.close()
+	a.answer(c, http.StatusOK, o.b)
+	return nil
+}

@@ -1,0 +1,241 @@
+package api_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	bareEndpoint = "01JD6QZ0000000000000000007"
+	oneEndpoint  = "ep_" + bareEndpoint
+	oneKey       = "key_01JD6QZ0000000000000000009"
+	// dayMS is a day in milliseconds.
+	dayMS = 86_400_000
+)
+
+// given is what a call was given.
+type given struct {
+	call, project, id string
+	what              any
+}
+
+// noted keeps what a call was given, and returns what it answers.
+func (e *engine) noted(call, project, id string, by store.Actor, what any) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.given, e.actor = given{call, project, id, what}, by
+	return e.err
+}
+
+// keyOf is the text of the stub's key of a project with a scope.
+func keyOf(project string, scope store.Scope) string { return "dk_" + project + "_" + string(scope) }
+
+// Authenticate knows the keys that keyOf makes.
+func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error) {
+	parts := strings.Split(text, "_")
+	if len(parts) != 3 || !slices.Contains(store.Scopes[:], store.Scope(parts[2])) {
+		return store.Key{}, store.ErrNotFound
+	}
+	return store.Key{ID: bareID, Name: "till", Project: parts[1], Scopes: []store.Scope{store.Scope(parts[2])}}, nil
+}
+
+func (e *engine) CreateKey(_ context.Context, project string, r dispatch.KeyRequest, by store.Actor) (store.Key, string, error) {
+	if len(r.Invalid) > 0 {
+		return store.Key{}, "", &store.InvalidError{Fields: r.Invalid}
+	}
+	k := store.Key{ID: bareID, Project: project, Name: r.Name, Hint: "wxyz", CreatedAt: nowMS, ExpiresAt: nowMS + dayMS}
+	for _, s := range r.Scopes {
+		k.Scopes = append(k.Scopes, store.Scope(s))
+	}
+	return k, "dk_shown-once-wxyz", e.noted("CreateKey", project, "", by, r)
+}
+
+func (e *engine) Keys(_ context.Context, project string) ([]store.Key, error) {
+	return []store.Key{
+		{ID: bareID, Project: project, Name: "till", Scopes: []store.Scope{store.ScopeSend}, Hint: "wxyz", CreatedAt: nowMS},
+		{ID: bareID, Project: project, Name: "old", Scopes: []store.Scope{store.ScopeAdmin}, Hint: "abcd", CreatedAt: nowMS - 1, RevokedAt: nowMS},
+	}, e.err
+}
+
+func (e *engine) RevokeKey(_ context.Context, project, id string, by store.Actor) error {
+	return e.noted("RevokeKey", project, id, by, nil)
+}
+
+func (e *engine) Mend(_ context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error) {
+	if len(r.Invalid) > 0 {
+		return store.Callback{}, &store.InvalidError{Fields: r.Invalid}
+	}
+	return e.callback, e.noted("Mend", project, id, by, r)
+}
+
+func (e *engine) Explain(_ context.Context, project, id string) (dispatch.Explanation, error) {
+	return e.explanation, e.noted("Explain", project, id, store.Actor{}, nil)
+}
+
+func (e *engine) Evidence(_ context.Context, project, id string) (string, error) {
+	return e.evidence, e.noted("Evidence", project, id, store.Actor{}, nil)
+}
+
+func (e *engine) AcceptEvent(_ context.Context, project string, s dispatch.Submission) (dispatch.EventReceipt, error) {
+	if len(s.Invalid) > 0 {
+		return dispatch.EventReceipt{}, &store.InvalidError{Fields: s.Invalid}
+	}
+	return e.event, e.noted("AcceptEvent", project, "", store.Actor{}, s)
+}
+
+func (e *engine) CreateEndpoint(_ context.Context, project string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error) {
+	if len(ch.Invalid) > 0 {
+		return dispatch.EndpointReceipt{}, &store.InvalidError{Fields: ch.Invalid}
+	}
+	return dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: true, Secret: "whsec_once"}, e.noted("CreateEndpoint", project, "", by, ch)
+}
+
+func (e *engine) PutEndpoints(_ context.Context, project string, changes []dispatch.EndpointChange, by store.Actor) ([]dispatch.EndpointReceipt, error) {
+	receipts := make([]dispatch.EndpointReceipt, len(changes))
+	for i := range changes {
+		if receipts[i] = (dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: e.created}); len(changes[i].Invalid) > 0 {
+			receipts[i].Err = &store.InvalidError{Fields: changes[i].Invalid}
+		}
+	}
+	return receipts, e.noted("PutEndpoints", project, "", by, changes)
+}
+
+func (e *engine) PatchEndpoint(_ context.Context, project, id string, ch dispatch.EndpointChange, by store.Actor) (store.Endpoint, error) {
+	if len(ch.Invalid) > 0 {
+		return store.Endpoint{}, &store.InvalidError{Fields: ch.Invalid}
+	}
+	return e.endpoint, e.noted("PatchEndpoint", project, id, by, ch)
+}
+
+func (e *engine) DeleteEndpoint(_ context.Context, project, id string, by store.Actor) error {
+	return e.noted("DeleteEndpoint", project, id, by, nil)
+}
+
+func (e *engine) PauseEndpoint(_ context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error) {
+	ep := e.endpoint
+	ep.PausedUntil, ep.PauseReason = until, by.Reason
+	return ep, e.noted("PauseEndpoint", project, id, by, until)
+}
+
+func (e *engine) TestEndpoint(_ context.Context, project, id string) (store.Callback, error) {
+	return e.callback, e.noted("TestEndpoint", project, id, store.Actor{}, nil)
+}
+
+func (e *engine) Endpoint(_ context.Context, _, id string) (store.Endpoint, error) {
+	if id != bareEndpoint {
+		return store.Endpoint{}, store.ErrNotFound
+	}
+	return e.endpoint, e.err
+}
+
+func (e *engine) EndpointByExternalID(_ context.Context, _, externalID string) (store.Endpoint, error) {
+	if externalID != e.endpoint.ExternalID {
+		return store.Endpoint{}, store.ErrNotFound
+	}
+	return e.endpoint, e.err
+}
+
+func (e *engine) Endpoints(_ context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
+	return []store.Endpoint{e.endpoint, e.endpoint}, e.noted("Endpoints", project, "", store.Actor{}, f)
+}
+
+func (e *engine) Lanes(_ context.Context, project string, f store.LaneFilter) ([]dispatch.LaneView, error) {
+	return e.lanes, e.noted("Lanes", project, "", store.Actor{}, f)
+}
+
+// bounds are what SetLane was given.
+type bounds struct {
+	limit *int
+	rate  *store.Rate
+}
+
+func (e *engine) SetLane(_ context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor) (store.Lane, error) {
+	return store.Lane{Key: key}, e.noted("SetLane", project, key, by, bounds{limit, rate})
+}
+
+func (e *engine) PauseLane(_ context.Context, project, key string, until int64, by store.Actor) (store.Lane, error) {
+	return store.Lane{Key: key, PausedUntil: until, OwnPause: until, PauseReason: by.Reason}, e.noted("PauseLane", project, key, by, until)
+}
+
+func (e *engine) Presets(context.Context, string) (dispatch.Presets, error) { return e.presets, e.err }
+
+func (e *engine) PutPolicy(_ context.Context, project, name string, p store.Policy, by store.Actor) error {
+	return e.noted("PutPolicy", project, name, by, p)
+}
+
+func (e *engine) PutSuccessRule(_ context.Context, project, name string, rule []byte, by store.Actor) error {
+	return e.noted("PutSuccessRule", project, name, by, string(rule))
+}
+
+// profileChoice is what PutProfile was given.
+type profileChoice struct {
+	choice  dispatch.Choice
+	timeout time.Duration
+}
+
+func (e *engine) PutProfile(_ context.Context, project, name string, c dispatch.Choice, timeout time.Duration, by store.Actor) error {
+	return e.noted("PutProfile", project, name, by, profileChoice{c, timeout})
+}
+
+func (e *engine) DeletePreset(_ context.Context, project string, kind store.PresetKind, name string, by store.Actor) error {
+	return e.noted("DeletePreset", project, name, by, kind)
+}
+
+func (e *engine) CreateProject(_ context.Context, ch dispatch.ProjectChange, by store.Actor) (store.Project, error) {
+	if len(ch.Invalid) > 0 {
+		return store.Project{}, &store.InvalidError{Fields: ch.Invalid}
+	}
+	return store.Project{ID: ch.ID, CreatedAt: nowMS}, e.noted("CreateProject", "", ch.ID, by, ch)
+}
+
+func (e *engine) PatchProject(_ context.Context, id string, ch dispatch.ProjectChange, by store.Actor) (store.Project, error) {
+	if len(ch.Invalid) > 0 {
+		return store.Project{}, &store.InvalidError{Fields: ch.Invalid}
+	}
+	return store.Project{ID: id, CreatedAt: nowMS}, e.noted("PatchProject", "", id, by, ch)
+}
+
+func (e *engine) PauseProject(_ context.Context, project string, until int64, by store.Actor) (store.Project, error) {
+	return store.Project{ID: project, PausedUntil: until, PauseReason: by.Reason}, e.noted("PauseProject", project, "", by, until)
+}
+
+// Project knows the projects default and b.
+func (e *engine) Project(_ context.Context, id string) (store.Project, error) {
+	if id != store.DefaultProject && id != "b" {
+		return store.Project{}, store.ErrNotFound
+	}
+	return store.Project{ID: id, CreatedAt: nowMS, UpdatedAt: nowMS}, e.err
+}
+
+func (e *engine) Projects(_ context.Context, after string, limit int) ([]store.Project, error) {
+	all := []store.Project{{ID: "b", CreatedAt: nowMS, UpdatedAt: nowMS}, {ID: store.DefaultProject, CreatedAt: nowMS, UpdatedAt: nowMS}}
+	all = slices.DeleteFunc(all, func(p store.Project) bool { return p.ID <= after })
+	return all[:min(limit, len(all))], e.err
+}
+
+func (e *engine) RevealSecret(_ context.Context, project string, q dispatch.SecretQuery, by store.Actor) (dispatch.ShownSecret, error) {
+	use := q.Use
+	if use == "" {
+		use = "hmac"
+	}
+	return dispatch.ShownSecret{ID: bareID, Use: use, Secret: "whsec_" + q.Lane + q.Endpoint}, e.noted("RevealSecret", project, "", by, q)
+}
+
+// rotation is what RotateSecret was given.
+type rotation struct {
+	meant dispatch.SecretQuery
+	asked dispatch.Rotation
+}
+
+func (e *engine) RotateSecret(_ context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor) (dispatch.ShownSecret, int64, error) {
+	s := dispatch.ShownSecret{ID: bareID, Label: r.Label, Use: q.Use, Secret: "whsec_new"}
+	if q == (dispatch.SecretQuery{}) {
+		s = dispatch.ShownSecret{ID: bareID}
+	}
+	return s, nowMS + dayMS, e.noted("RotateSecret", project, q.Endpoint, by, rotation{q, r})
+}
