@@ -12,8 +12,6 @@ type resultEntry struct {
 	store.Result
 	now     int64
 	project string
-	// lockKey is a strict row's; else empty.
-	lockKey string
 	out     store.Committed
 }
 
@@ -78,16 +76,18 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 	if err := t.fencedUpdate(entries, byID); err != nil {
 		return err
 	}
-	var attempts []*store.Attempt
+	attempts := make([]*store.Attempt, 0, len(entries))
+	copies := make([]store.Attempt, 0, len(entries)) // one piece of memory for all
 	var losers []*resultEntry
 	for _, e := range entries {
 		switch {
 		case !e.out.Won:
 			losers = append(losers, e)
 		case e.Attempt != nil:
-			a := *e.Attempt
+			copies = append(copies, *e.Attempt)
+			a := &copies[len(copies)-1]
 			a.CallbackID, a.Project, a.Number, a.Fence, a.NextDueAt = e.ID, e.project, e.out.Number, e.Fence, e.out.DueAt
-			attempts = append(attempts, &a)
+			attempts = append(attempts, a)
 		}
 	}
 	if err := t.insertAttempts(attempts); err != nil {
@@ -98,7 +98,7 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 			return err
 		}
 	}
-	return t.nextStrict(entries)
+	return t.nextStrict()
 }
 
 // attempt is the result's attempt, or one that says nothing.
@@ -247,11 +247,12 @@ func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) 
 // won answers a result that took effect and counts the change; c has what the counters need of the row as it is now, and the lock key
 // if it is strict.
 func (t *tx) won(e *resultEntry, c *store.Callback) {
-	e.project, e.lockKey = c.Project, c.LockKey
+	e.project = c.Project
 	e.out = store.Committed{Won: true, State: c.State, Reason: c.Reason, DueAt: c.DueAt}
 	if e.Attempt != nil {
 		e.out.Number = c.AttemptSeq
 	}
+	t.strictEnded(e, c.LockKey)
 	before := *c
 	before.State = store.Scheduled // Only a scheduled row has a claim.
 	before.AttemptCount -= int(flag(e.Charge))
@@ -264,13 +265,13 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 // before, it has won and is told so again.
 func (t *tx) lose(e *resultEntry) error {
 	var fence, due int64
-	var token string
+	var token, lockKey string
 	var state store.State
 	var reason store.Reason
 	found := false
 	if err := t.each(func(rows scanner) error {
 		found = true
-		return rows.Scan(&e.project, &e.lockKey, &fence, &token, &state, &reason, &due)
+		return rows.Scan(&e.project, &lockKey, &fence, &token, &state, &reason, &due)
 	}, `SELECT project, CASE WHEN strict = 1 THEN lock_key ELSE '' END, fence, claim_token, state, reason, due_at
 		FROM callbacks WHERE id = $1`, e.ID); err != nil {
 		return fmt.Errorf("read row of a late result: %w", err)
@@ -302,5 +303,6 @@ func (t *tx) lose(e *resultEntry) error {
 	case record == nil && e.Attempt == nil && fence == e.Fence && token == "":
 		e.out = again
 	}
+	t.strictEnded(e, lockKey)
 	return nil
 }

@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -26,23 +28,26 @@ func (db *DB) NextStrict(ctx context.Context, project, lockKey string) (*store.O
 	return &rows[0], nil
 }
 
-// nextStrict tells the results that ended strict rows which is next.
-func (t *tx) nextStrict(entries []*resultEntry) error {
-	ended := make(map[laneKey][]*resultEntry)
-	var keys []laneKey
-	for _, e := range entries {
-		if e.lockKey == "" || !e.out.Won || !e.out.State.Terminal() {
-			continue
-		}
-		k := laneKey{e.project, e.lockKey}
-		if ended[k] == nil {
-			keys = append(keys, k)
-		}
-		ended[k] = append(ended[k], e)
+// strictEnded notes a result that won and ended a row; lockKey is empty unless the row is strict.
+func (t *tx) strictEnded(e *resultEntry, lockKey string) {
+	if lockKey == "" || !e.out.Won || !e.out.State.Terminal() {
+		return
 	}
-	if len(keys) == 0 {
+	if t.strict == nil {
+		t.strict = make(map[laneKey][]*resultEntry)
+	}
+	k := laneKey{e.project, lockKey}
+	t.strict[k] = append(t.strict[k], e)
+}
+
+// nextStrict tells the results that ended strict rows which is next.
+func (t *tx) nextStrict() error {
+	if len(t.strict) == 0 {
 		return nil
 	}
+	ended := t.strict
+	t.strict = nil
+	keys := slices.Collect(maps.Keys(ended))
 	input, args, _, err := t.input([]column{
 		texts("project", keys, func(k laneKey) string { return k.project }),
 		texts("lock_key", keys, func(k laneKey) string { return k.key }),

@@ -31,6 +31,8 @@ type tx struct {
 	// settings is the number of the last change of settings, once it is locked; settled is what it was then.
 	settings *int64
 	settled  int64
+	// strict are the results of the present round that ended strict rows, by project and lock key.
+	strict map[laneKey][]*resultEntry
 	// again says that an earlier try of the same transaction may have been committed although its reply was lost.
 	again bool
 }
