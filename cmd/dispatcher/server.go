@@ -185,8 +185,10 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 		Logger: srv.log, Registerer: registry, Gatherer: registry,
 	}
 	if s.has(roleAPI) {
+		e := srv.engine
 		face, err := api.New(api.Options{
-			Callbacks: srv.engine, Secrets: srv.engine, Index: srv.engine, Reads: db, AdminKey: s.AdminKey, Logger: srv.log,
+			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Index: e,
+			Reads: db, EndpointReads: db, ProjectReads: db, AdminKey: s.AdminKey, Logger: srv.log,
 		})
 		if err != nil {
 			return err
