@@ -79,6 +79,8 @@ func (d *endpointDecoder) clear(name string) bool {
 		d.change.Clear = append(d.change.Clear, name)
 	case "name":
 		d.change.Name = new(string)
+	case "url_override":
+		d.change.URLOverride = new(string(store.OverrideDeny))
 	case "topics":
 		d.change.Topics = &[]string{}
 	case "headers":

@@ -95,7 +95,7 @@ func TestNullsOfEndpoints(t *testing.T) {
 	got, _ := e.given.what.(dispatch.EndpointChange)
 	slices.Sort(got.Clear)
 	want := dispatch.EndpointChange{
-		Name: new(""), Topics: &[]string{}, Headers: &[]store.Header{},
+		Name: new(""), URLOverride: new("deny"), Topics: &[]string{}, Headers: &[]store.Header{},
 		Clear: []string{"concurrency", "external_id", "policy", "rate", "signer", "success"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

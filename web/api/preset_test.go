@@ -20,7 +20,13 @@ func somePresets() dispatch.Presets {
 		Policies: dispatch.PolicyPresets(), Rules: outbound.RulePresets(), Profiles: dispatch.ProfilePresets(),
 		OwnPolicies: []store.Policy{own},
 		OwnRules:    []store.Success{{Name: "own", Rule: `{"status":[200]}`}},
-		OwnProfiles: []dispatch.Profile{{Name: "own", Policy: store.PolicyChoice{Name: "own"}, Success: store.Success{Name: "own"}}},
+		OwnProfiles: []dispatch.Profile{
+			{
+				Name: "own", Policy: store.PolicyChoice{Given: &store.Policy{Tiers: own.Tiers, Timeout: time.Second}}, Success: store.Success{Name: "own"},
+				Signer: `{"type":"sorted-kv","alg":"md5"}`, Timeout: 5 * time.Second,
+			},
+			{Name: "bare", About: "chooses nothing"},
+		},
 	}
 }
 
@@ -30,8 +36,9 @@ func TestGoldenPresets(t *testing.T) {
 	for path, file := range map[string]string{
 		"/v1/policies/payment?from=2026-11-21T08:00:00Z": "policy_payment.json",
 		"/v1/policies/own?from=2026-11-21T08:00:00Z":     "policy_own.json",
-		"/v1/success_rules":                              "success_rules.json",
-		"/v1/profiles":                                   "profiles.json",
+		"/v1/success_rules/own":                          "success_rule.json",
+		"/v1/profiles/own":                               "profile.json",
+		"/v1/profiles/bare":                              "profile_bare.json",
 	} {
 		rec := f.do("GET", path, "")
 		if rec.Code != 200 {

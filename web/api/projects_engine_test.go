@@ -1,0 +1,147 @@
+package api_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// TestProjectsAndKeysThroughTheEngine: what is one project's does not exist for the key of another, whatever its scope.
+func TestProjectsAndKeysThroughTheEngine(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	in := func(project string) []string { return []string{"Dispatcher-Project", project} }
+	wantProblem(t, f.do("GET", "/v1/callbacks", "", in("b")...), 404, "not_found")
+	f.ask(t, 201, "POST", "/v1/projects", `{"id":"b","name":"B","policy":"short","success":"http-200","headers":{"X-From":"b"}}`)
+	wantProblem(t, f.do("POST", "/v1/projects", `{"id":"b"}`), 409, "exists")
+	key := func(scopes, more string) (id string, header []string) {
+		t.Helper()
+		got := f.askAs(t, 201, "POST", "/v1/keys", `{"name":"till","scopes":[`+scopes+`]`+more+`}`, in("b")...)
+		if got["project"] != "b" || !strings.HasPrefix(got["key"].(string), "dk_") {
+			t.Errorf("a key: %v", got)
+		}
+		return got["id"].(string), []string{"Authorization", "Bearer " + got["key"].(string)}
+	}
+	sendID, send := key(`"send"`, "")
+	_, admin := key(`"admin"`, `,"expires_in":"30d"`)
+
+	theirs := f.askAs(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"delay":"1h"}`, send...)
+	if theirs["project"] != "b" || theirs["policy"] != "short" || theirs["success"] != "http-200" {
+		t.Errorf("accepted by the key of b: %v", theirs)
+	}
+	wantProblem(t, f.do("GET", "/v1/callbacks/"+theirs["id"].(string), "", send...), 403, "forbidden")
+	f.askAs(t, 200, "GET", "/v1/callbacks/"+theirs["id"].(string), "", admin...)
+	f.askAs(t, 200, "GET", "/v1/callbacks/"+theirs["id"].(string), "", in("b")...)
+	wantProblem(t, f.do("GET", "/v1/callbacks/"+theirs["id"].(string), ""), 404, "not_found")
+	wantProblem(t, f.do("GET", "/v1/projects/default", "", admin...), 404, "not_found")
+	if got := f.askAs(t, 200, "PATCH", "/v1/projects/b", `{"policy":null,"reason":"the default will do"}`, admin...); got["policy"] != nil || got["success"] != "http-200" {
+		t.Errorf("patched: %v", got)
+	}
+	if got := f.askAs(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"delay":"1h"}`, send...); got["policy"] != "payment" {
+		t.Errorf("accepted after that: %v", got)
+	}
+	for body, field := range map[string]string{`{"name":"x","scopes":[]}`: "scopes", `{"name":"x","scopes":["root"]}`: "scopes[0]", `{"scopes":["send"]}`: "name", `{"name":"x","scopes":["send"],"expires_in":"0s"}`: "expires_in"} {
+		if fields := f.refused(t, "POST", "/v1/keys", body, admin...); !slices.Equal(fields, []string{field}) {
+			t.Errorf("%s: %q", body, fields)
+		}
+	}
+	if got := f.askAs(t, 200, "DELETE", "/v1/keys/"+sendID, `{"reason":"lost"}`, admin...); got["revoked_at"] == nil {
+		t.Errorf("revoked: %v", got)
+	}
+	wantProblem(t, f.do("POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1}`, send...), 401, "unauthorized")
+	wantProblem(t, f.do("DELETE", "/v1/keys/"+sendID, ""), 404, "not_found")
+
+	audit := f.do("GET", "/v1/audit?limit=500", "", admin...).Body.String()
+	for _, want := range []string{"the default will do", "till (key_", `"admin key"`, "lost"} {
+		if !strings.Contains(audit, want) {
+			t.Errorf("the audit of b lacks %q: %s", want, audit)
+		}
+	}
+	if audit := f.do("GET", "/v1/audit?limit=500", "").Body.String(); strings.Contains(audit, "lost") {
+		t.Errorf("the audit of default has what is b's: %s", audit)
+	}
+}
+
+// TestEveryRouteByIDsOfAnotherProject: what the settings' admin key made in one project is not found by the admin key of another, on every
+// route that has an id in its path.
+func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	ids := map[string]string{
+		"/v1/callbacks": f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"delay":"1h"}`)["id"].(string),
+		"/v1/endpoints": f.ask(t, 201, "POST", "/v1/endpoints", `{"external_id":"merchant-7","url":"https://shop.example/"}`)["id"].(string),
+		"/v1/keys":      f.ask(t, 201, "POST", "/v1/keys", `{"name":"till","scopes":["send"]}`)["id"].(string),
+		"/v1/projects":  store.DefaultProject,
+	}
+	f.ask(t, 200, "PUT", "/v1/policies/ours", `{"tiers":[]}`)
+	f.ask(t, 200, "PUT", "/v1/success_rules/ours", `{"status":[200]}`)
+	f.ask(t, 200, "PUT", "/v1/profiles/ours", `{"policy":"short"}`)
+	f.ask(t, 201, "POST", "/v1/projects", `{"id":"b"}`)
+	text := f.askAs(t, 201, "POST", "/v1/keys", `{"name":"b's","scopes":["admin"]}`, "Dispatcher-Project", "b")["key"].(string)
+	bodies := map[string]string{"retry": "{}", "reschedule": `{"delay":"1s"}`}
+	seen := 0
+	for _, r := range routes(t) {
+		named := strings.Contains(r.Path, ":name") && r.Method != "PUT"
+		if !strings.Contains(r.Path, ":id") && !strings.Contains(r.Path, "*external_id") && !named || r.Method == "PUT" {
+			continue // a PUT makes what is not there
+		}
+		seen++
+		path := strings.NewReplacer(":name", "ours", "*external_id", "merchant-7").Replace(r.Path)
+		for prefix, id := range ids {
+			if strings.HasPrefix(path, prefix) {
+				path = strings.Replace(path, ":id", id, 1)
+			}
+		}
+		body := bodies[path[strings.LastIndexByte(path, '/')+1:]]
+		if r.Method == "PATCH" {
+			body = `{"expires_in":null}`
+			if !strings.HasPrefix(path, "/v1/callbacks") {
+				body = `{"name":"mine"}`
+			}
+		}
+		wantProblem(t, f.do(r.Method, path, body, "Authorization", "Bearer "+text), 404, "not_found")
+	}
+	if seen < 20 {
+		t.Errorf("%d routes have an id in their path", seen)
+	}
+	for _, path := range []string{"/v1/callbacks", "/v1/endpoints", "/v1/lanes"} {
+		if got := f.askAs(t, 200, "GET", path, "", "Authorization", "Bearer "+text); len(got["data"].([]any)) != 0 {
+			t.Errorf("%s of b: %v", path, got)
+		}
+	}
+	for _, ep := range []string{ids["/v1/endpoints"], "merchant-7"} {
+		if fields := f.refused(t, "POST", "/v1/callbacks", `{"endpoint":"`+ep+`","payload":1}`, "Authorization", "Bearer "+text); !slices.Equal(fields, []string{"endpoint"}) {
+			t.Errorf("accepted for another's endpoint: %q", fields)
+		}
+		wantProblem(t, f.do("GET", "/v1/secret?endpoint="+ep, "", "Authorization", "Bearer "+text), 404, "not_found")
+		if got := f.askAs(t, 200, "GET", "/v1/callbacks?endpoint="+ep, "", "Authorization", "Bearer "+text); len(got["data"].([]any)) != 0 {
+			t.Errorf("callbacks of another's endpoint: %v", got)
+		}
+	}
+	// Nothing was changed by any of it.
+	if got := f.ask(t, 200, "GET", "/v1/callbacks/"+ids["/v1/callbacks"], ""); got["state"] != "scheduled" || got["expires_at"] != nil {
+		t.Errorf("the callback: %v", got)
+	}
+	if got := f.ask(t, 200, "GET", "/v1/endpoints/"+ids["/v1/endpoints"], ""); got["paused"] != false || got["name"] != nil {
+		t.Errorf("the endpoint: %v", got)
+	}
+}
+
+// TestAKeyExpires: at once, in this process and in others.
+func TestAKeyExpires(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	text := f.ask(t, 201, "POST", "/v1/keys", `{"name":"short","scopes":["read"],"expires_in":"300ms"}`)["key"].(string)
+	header := []string{"Authorization", "Bearer " + text}
+	if rec := f.do("GET", "/v1/callbacks", "", header...); rec.Code != 200 && rec.Code != 401 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	for deadline := time.Now().Add(20 * time.Second); f.do("GET", "/v1/callbacks", "", header...).Code != 401; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the key is valid 20 s after it has expired")
+		}
+	}
+}

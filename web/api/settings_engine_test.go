@@ -1,0 +1,272 @@
+package api_test
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// refused returns the fields that a request is refused for.
+func (f face) refused(t *testing.T, method, path, body string, header ...string) []string {
+	t.Helper()
+	return wantProblem(t, f.do(method, path, body, header...), 422, "invalid")
+}
+
+func TestEndpointsThroughTheEngine(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	ep := f.ask(t, 201, "POST", "/v1/endpoints", `{"external_id":"merchant/7","name":"Tea shop","url":"https://shop.example/notify",
+		"policy":"short","success":{"status":[200]},"headers":{"Authorization":"Basic x"},"rate":"600/m","concurrency":3}`)
+	id := ep["id"].(string)
+	if !strings.HasPrefix(ep["secret"].(string), "whsec_") || ep["lane"] != id || ep["url_override"] != "deny" || ep["enabled"] != true {
+		t.Errorf("made: %v", ep)
+	}
+	wantProblem(t, f.do("POST", "/v1/endpoints", `{"external_id":"merchant/7","url":"https://shop.example/"}`), 409, "exists")
+	got := f.ask(t, 200, "GET", "/v1/endpoints/by-external-id/merchant%2F7", "")
+	if got["id"] != id || got["secret"] != nil || got["headers"].(map[string]any)["Authorization"] != "***" || got["rate"] != "600/m" {
+		t.Errorf("read: %v", got)
+	}
+	if got := f.ask(t, 200, "GET", "/v1/endpoints/"+id+"/secret", ""); got["secret"] != ep["secret"] || got["endpoint_id"] != id {
+		t.Errorf("its secret: %v", got)
+	}
+
+	cb := f.ask(t, 202, "POST", "/v1/callbacks", `{"endpoint":"merchant/7","payload":1}`)
+	if cb["endpoint_id"] != id || cb["lane"] != id || cb["policy"] != "short" || cb["url"] != "https://shop.example/notify" || cb["signer"] != nil {
+		t.Errorf("accepted by the external id: %v", cb)
+	}
+	f.settled(t, cb["id"].(string), "succeeded")
+	f.ask(t, 202, "POST", "/v1/callbacks", `{"endpoint":"`+id+`","payload":1}`)
+	for _, name := range []string{id, "merchant/7"} {
+		if got := f.ask(t, 200, "GET", "/v1/callbacks?endpoint="+url.QueryEscape(name), ""); len(got["data"].([]any)) != 2 {
+			t.Errorf("callbacks of %s: %v", name, got)
+		}
+	}
+
+	// An address of its own, as far as the endpoint allows it.
+	overrides := func(override string, status map[string]int) {
+		t.Helper()
+		f.ask(t, 200, "PATCH", "/v1/endpoints/"+id, `{"url_override":"`+override+`"}`)
+		for address, want := range status {
+			rec := f.do("POST", "/v1/callbacks", `{"endpoint":"merchant/7","url":"`+address+`","payload":1,"delay":"1h"}`)
+			if rec.Code != want {
+				t.Errorf("%s with %s: %d %s", address, override, rec.Code, rec.Body)
+			}
+		}
+	}
+	overrides("deny", map[string]int{"https://shop.example/other": 422, "https://shop.example/notify": 422})
+	overrides("same_host", map[string]int{"https://shop.example/other": 202, "https://shop.example:443/other": 202, "https://shop.example:8443/": 422, "http://shop.example/": 422})
+	overrides("any", map[string]int{"https://elsewhere.example/": 202})
+
+	if got := f.ask(t, 200, "POST", "/v1/endpoints/"+id+"/pause", `{"for":"1h","reason":"moving"}`); got["paused"] != true || got["pause_reason"] != "moving" {
+		t.Errorf("paused: %v", got)
+	}
+	held := f.ask(t, 202, "POST", "/v1/callbacks", `{"endpoint":"merchant/7","payload":1}`)["id"].(string)
+	if got := f.ask(t, 200, "GET", "/v1/callbacks/"+held+"/explain", ""); got["blocking"].([]any)[0].(map[string]any)["code"] != "endpoint_paused" {
+		t.Errorf("explained: %v", got)
+	}
+	if got := f.ask(t, 200, "GET", "/v1/endpoints?held=true", ""); len(got["data"].([]any)) != 1 {
+		t.Errorf("held endpoints: %v", got)
+	}
+	f.ask(t, 200, "POST", "/v1/endpoints/"+id+"/resume", `{"reason":"moved"}`)
+	f.settled(t, held, "succeeded")
+	f.settled(t, f.ask(t, 202, "POST", "/v1/endpoints/"+id+"/test", "")["id"].(string), "succeeded")
+
+	// The bounds of an endpoint's lane are the endpoint's.
+	if got := f.ask(t, 200, "PUT", "/v1/lanes/"+id+"/limits", `{"rate":"7/s"}`); got["endpoint_id"] != id || got["rate"] != "7/s" {
+		t.Errorf("limits of its lane: %v", got)
+	}
+	if got := f.ask(t, 200, "GET", "/v1/endpoints/"+id, ""); got["rate"] != "7/s" {
+		t.Errorf("after its lane was bounded: %v", got)
+	}
+	if got := f.ask(t, 200, "POST", "/v1/lanes/"+id+"/pause", ""); got["paused"] != true {
+		t.Errorf("pause of its lane: %v", got)
+	}
+	f.ask(t, 200, "POST", "/v1/lanes/"+id+"/resume", "")
+	if got := f.ask(t, 200, "PATCH", "/v1/endpoints/"+id, `{"policy":null,"rate":null,"name":null}`); got["policy"] != nil || got["rate"] != nil || got["name"] != nil || got["concurrency"] != 3.0 {
+		t.Errorf("cleared: %v", got)
+	}
+	rotated := f.ask(t, 200, "POST", "/v1/endpoints/"+id+"/rotate_secret", `{"overlap":"1h","reason":"yearly"}`)
+	if now := f.ask(t, 200, "GET", "/v1/secret?endpoint="+id, ""); now["secret"] != rotated["secret"] || rotated["secret"] == ep["secret"] {
+		t.Errorf("rotated to %v, now %v", rotated, now)
+	}
+	if rec := f.do("DELETE", "/v1/endpoints/"+id, `{"reason":"closed"}`); rec.Code != 204 {
+		t.Errorf("DELETE: %d %s", rec.Code, rec.Body)
+	}
+	wantProblem(t, f.do("GET", "/v1/endpoints/"+id, ""), 404, "not_found")
+	wantProblem(t, f.do("DELETE", "/v1/endpoints/"+id, ""), 404, "not_found")
+	if fields := f.refused(t, "POST", "/v1/callbacks", `{"endpoint":"merchant/7","payload":1}`); !slices.Equal(fields, []string{"endpoint"}) {
+		t.Errorf("accepted for one that is deleted: %q", fields)
+	}
+}
+
+func TestUpsertsThroughTheEngine(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	first := f.ask(t, 201, "PUT", "/v1/endpoints/by-external-id/a", `{"url":"https://a.example/","name":"A"}`)
+	if first["secret"] == nil {
+		t.Errorf("made without a secret: %v", first)
+	}
+	again := f.ask(t, 200, "PUT", "/v1/endpoints/by-external-id/a", `{"url":"https://a.example/2"}`)
+	if again["id"] != first["id"] || again["name"] != nil || again["url"] != "https://a.example/2" || again["secret"] != nil {
+		t.Errorf("replaced: %v", again)
+	}
+	rec := f.do("POST", "/v1/endpoints/batch", `{"endpoints":[{"external_id":"a","url":"https://a.example/3"},{"external_id":"b","url":"https://b.example/"},
+		{"external_id":"c","url":"ftp://c"},{"url":"https://d.example/"},{"external_id":"b","url":"https://b.example/"}]}`)
+	var statuses []string
+	for _, part := range strings.Split(rec.Body.String(), `"status":`)[1:] {
+		statuses = append(statuses, part[:3])
+	}
+	if rec.Code != 207 || !slices.Equal(slices.DeleteFunc(statuses, func(s string) bool { return s[0] == '[' }), []string{"200", "201", "422", "422", "422", "422", "422", "422"}) {
+		t.Errorf("%d %q %s", rec.Code, statuses, rec.Body)
+	}
+	if got := f.ask(t, 200, "GET", "/v1/endpoints?search=EXAMPLE", ""); len(got["data"].([]any)) != 2 {
+		t.Errorf("listed: %v", got)
+	}
+	for body, field := range map[string]string{
+		`{}`: "url", `{"url":"https://a.example/","rate":"fast"}`: "rate", `{"url":"https://a.example/","topics":["a*"]}`: "topics[0]",
+		`{"url":"https://a.example/","policy":"nope"}`: "policy", `{"url":"https://a.example/","success":{"status":["2xx"]}}`: "success.status[0]",
+		`{"url":"https://a.example/","signer":{"type":"nope"}}`: "signer.type", `{"url":"https://a.example/","profile":"nope"}`: "profile",
+		`{"url":"https://a.example/","url_override":"maybe"}`: "url_override", `{"url":"https://a.example/","concurrency":10001}`: "concurrency",
+		`{"url":"https://a.example/","headers":{"Host":"x"}}`: "headers.Host", `{"url":"https://a.example/","external_id":"ep_x"}`: "external_id",
+	} {
+		if fields := f.refused(t, "POST", "/v1/endpoints", body); !slices.Equal(fields, []string{field}) {
+			t.Errorf("%s: %q, want %q", body, fields, field)
+		}
+	}
+}
+
+func TestEventsThroughTheEngine(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	for name, topics := range map[string]string{"all": `["*"]`, "payments": `["payment.*"]`, "refunds": `["refund.done"]`, "none": `[]`} {
+		f.ask(t, 201, "POST", "/v1/endpoints", `{"external_id":"`+name+`","url":"https://`+name+`.example/","topics":`+topics+`}`)
+	}
+	const body = `{"topic":"payment.succeeded","ref":"o-1","payload":{"paid":1},"labels":{"a":"b"},"delay":"1h","idempotency_key":"k"}`
+	event := f.ask(t, 202, "POST", "/v1/events", body)
+	if ids := event["callbacks"].([]any); len(ids) != 2 || !strings.HasPrefix(event["id"].(string), "ev_") {
+		t.Fatalf("accepted: %v", event)
+	}
+	hosts := map[string]bool{}
+	for _, id := range event["callbacks"].([]any) {
+		cb := f.ask(t, 200, "GET", "/v1/callbacks/"+id.(string), "")
+		hosts[cb["url"].(string)] = cb["endpoint_id"] != nil && cb["ref"] == "o-1"
+		if rec := f.do("GET", "/v1/callbacks/"+id.(string)+"/payload", ""); rec.Body.String() != `{"paid":1}` {
+			t.Errorf("payload: %d %s", rec.Code, rec.Body)
+		}
+	}
+	if !hosts["https://all.example/"] || !hosts["https://payments.example/"] {
+		t.Errorf("it goes to %v", hosts)
+	}
+	if again := f.ask(t, 200, "POST", "/v1/events", body); again["replayed"] != true || again["id"] != event["id"] || len(again["callbacks"].([]any)) != 2 {
+		t.Errorf("repeated: %v", again)
+	}
+	wantProblem(t, f.do("POST", "/v1/events", strings.Replace(body, "o-1", "o-2", 1)), 422, "idempotency_mismatch")
+	if got := f.ask(t, 202, "POST", "/v1/events", `{"topic":"refund.done","payload":1}`); len(got["callbacks"].([]any)) != 2 {
+		t.Errorf("refund.done: %v", got)
+	}
+	for body, field := range map[string]string{
+		`{"payload":1}`: "topic", `{"topic":"t"}`: "payload", `{"topic":"t","payload":1,"url":"https://a.example/"}`: "url", `{"topic":"t","payload":1,"endpoint":"all"}`: "endpoint",
+		`{"topic":"t","payload":1,"lane":"m"}`: "lane", `{"topic":"t","payload":1,"profile":"alipay"}`: "profile", `{"topic":"t","payload":1,"signer":"none"}`: "signer",
+		`{"topic":"t","payload":1,"policy":"nope"}`: "policy", `{"topic":"t","payload":1,"delay":"500d"}`: "delay",
+	} {
+		if fields := f.refused(t, "POST", "/v1/events", body); !slices.Equal(fields, []string{field}) {
+			t.Errorf("%s: %q, want %q", body, fields, field)
+		}
+	}
+}
+
+func TestPresetsThroughTheEngine(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	payment := f.ask(t, 200, "GET", "/v1/policies/payment?from=2026-11-21T08:00:00Z", "")
+	times := payment["times"].([]any)
+	if payment["sum"] != "1d1h13m15s" || payment["sum_ms"] != 90_795_000.0 || payment["attempts"] != 10.0 || len(times) != 10 || times[9] != "2026-11-22T09:13:15.000Z" {
+		t.Errorf("payment: %v", payment)
+	}
+	f.ask(t, 200, "PUT", "/v1/policies/ours", `{"tiers":["1s","2s"],"timeout":"3s","reason":"new"}`)
+	f.ask(t, 200, "PUT", "/v1/success_rules/ours", `{"status":[200],"body":{"equals":"done"}}`)
+	if got := f.ask(t, 200, "PUT", "/v1/profiles/ours", `{"policy":"ours","success":"ours","signer":"none","timeout":"1s"}`); got["policy"] != "ours" || got["timeout"] != "1s" {
+		t.Errorf("profile: %v", got)
+	}
+	cb := f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://a.example/","payload":1,"profile":"ours","delay":"1h"}`)
+	if cb["success"] != "ours" || cb["signer"] != "none" || len(cb["tiers"].([]any)) != 2 {
+		t.Errorf("accepted with it: %v", cb)
+	}
+	cb = f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://a.example/","payload":1,"policy":"ours","success":{"status":[204]},"signer":{"type":"t-v1"},"delay":"1h"}`)
+	if cb["policy"] != "ours" || cb["success"].(map[string]any)["status"] == nil || cb["signer"] == nil {
+		t.Errorf("accepted with objects: %v", cb)
+	}
+	for path, body := range map[string]string{
+		"/v1/policies/payment": `{"tiers":[]}`, "/v1/success_rules/http-2xx": `{"status":[200]}`, "/v1/profiles/alipay": `{"policy":"short"}`, "/v1/policies/Not%20ours": `{"tiers":[]}`,
+	} {
+		if fields := f.refused(t, "PUT", path, body); !slices.Contains(fields, "name") {
+			t.Errorf("PUT %s: %q", path, fields)
+		}
+	}
+	if fields := f.refused(t, "PUT", "/v1/policies/ours", `{"tiers":[],"timeout":"61s"}`); !slices.Equal(fields, []string{"timeout"}) {
+		t.Errorf("a policy that cannot be: %q", fields)
+	}
+	if fields := f.refused(t, "PUT", "/v1/success_rules/ours", `{"status":["2xx"],"x":1}`); !slices.Equal(fields, []string{"status[0]", "x"}) {
+		t.Errorf("a rule that cannot be: %q", fields)
+	}
+	for _, kind := range []string{"policies", "success_rules", "profiles"} {
+		if rec := f.do("DELETE", "/v1/"+kind+"/ours", `{"reason":"over"}`); rec.Code != 204 {
+			t.Errorf("DELETE %s: %d %s", kind, rec.Code, rec.Body)
+		}
+		for _, gone := range []string{"ours", "never"} {
+			wantProblem(t, f.do("DELETE", "/v1/"+kind+"/"+gone, ""), 404, "not_found")
+			wantProblem(t, f.do("GET", "/v1/"+kind+"/"+gone, ""), 404, "not_found")
+		}
+	}
+	if fields := f.refused(t, "POST", "/v1/callbacks", `{"url":"https://a.example/","payload":1,"policy":"ours"}`); !slices.Equal(fields, []string{"policy"}) {
+		t.Errorf("a policy that is gone: %q", fields)
+	}
+}
+
+func TestLanesThroughTheEngine(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	const lane = "https://shop.example:443"
+	id := f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"delay":"1h"}`)["id"].(string)
+	path := "/v1/lanes/" + url.PathEscape(lane)
+	if got := f.ask(t, 200, "PUT", path+"/limits", `{"rate":"50/s","concurrency":8}`); got["lane"] != lane || got["rate"] != "50/s" || got["concurrency"] != 8.0 {
+		t.Errorf("limits: %v", got)
+	}
+	if got := f.ask(t, 200, "PUT", path+"/limits", `{"rate":null}`); got["rate"] != nil || got["concurrency"] != 8.0 {
+		t.Errorf("without a rate: %v", got)
+	}
+	f.ask(t, 200, "POST", "/v1/lanes/"+lane+"/pause", `{"reason":"moving"}`)
+	list := f.ask(t, 200, "GET", "/v1/lanes?held=true&search=shop", "")["data"].([]any)
+	if len(list) != 1 || list[0].(map[string]any)["held"] != "lane_paused" || list[0].(map[string]any)["open"] != 1.0 || list[0].(map[string]any)["breaker"] == nil {
+		t.Errorf("held lanes: %v", list)
+	}
+	explained := f.ask(t, 200, "GET", "/v1/callbacks/"+id+"/explain", "")
+	if block := explained["blocking"].([]any)[0].(map[string]any); block["code"] != "lane_paused" || block["until"] != nil || explained["next_at"] != nil {
+		t.Errorf("explained: %v", explained)
+	}
+	f.ask(t, 200, "POST", path+"/resume", "")
+	f.ask(t, 200, "POST", "/v1/pause", `{"for":"1h","reason":"night"}`)
+	if got := f.ask(t, 200, "GET", "/v1/callbacks/"+id+"/explain", ""); got["blocking"].([]any)[0].(map[string]any)["code"] != "project_paused" {
+		t.Errorf("explained: %v", got)
+	}
+	f.ask(t, 200, "POST", "/v1/resume", "")
+	explained = f.ask(t, 200, "GET", "/v1/callbacks/"+id+"/explain", "")
+	if block := explained["blocking"].([]any)[0].(map[string]any); block["code"] != "not_due" || block["until"] == nil || explained["next_at"] == nil {
+		t.Errorf("explained: %v", explained)
+	}
+	rec := f.do("GET", "/v1/callbacks/"+id+"/evidence", "")
+	if rec.Code != 200 || !strings.Contains(rec.Body.String(), id) || rec.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("evidence: %d %s", rec.Code, rec.Body)
+	}
+	if got := f.ask(t, 200, "PATCH", "/v1/callbacks/"+id, `{"url":"https://other.example/x","policy":"short","expires_in":"2h","reason":"moved"}`); got["url"] != "https://other.example/x" ||
+		got["lane"] != "https://other.example:443" || got["policy"] != "short" || got["expires_at"] == nil {
+		t.Errorf("mended: %v", got)
+	}
+	if got := f.ask(t, 200, "PATCH", "/v1/callbacks/"+id, `{"expires_in":null}`); got["expires_at"] != nil {
+		t.Errorf("without an end: %v", got)
+	}
+	if fields := f.refused(t, "POST", "/v1/lanes/"+strings.Repeat("x", 400)+"/pause", ""); !slices.Equal(fields, []string{"lane"}) {
+		t.Errorf("a lane that cannot be: %q", fields)
+	}
+}
