@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) 
 	if len(drafts) == 0 {
 		return receipts, nil
 	}
-	committed, err := e.commit(ctx, drafts)
+	committed, err := e.commit(ctx, drafts, v.PausedUntil)
 	if err != nil {
 		return nil, fmt.Errorf("accept: %w", err)
 	}
@@ -57,8 +58,8 @@ func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) 
 	return receipts, nil
 }
 
-// commit makes drafts durable, answers each in its place, and has the index told.
-func (e *Engine) commit(ctx context.Context, drafts []store.Draft) ([]Receipt, error) {
+// commit makes drafts durable, answers each in its place, and has the index told. Their project may be paused until a time.
+func (e *Engine) commit(ctx context.Context, drafts []store.Draft, paused int64) ([]Receipt, error) {
 	failpoint("before_accept_commit")
 	accepted, err := e.o.Store.Accept(ctx, drafts)
 	if err != nil {
@@ -69,6 +70,9 @@ func (e *Engine) commit(ctx context.Context, drafts []store.Draft) ([]Receipt, e
 	}
 	failpoint("after_accept_commit")
 	e.wrote.Store(true)
+	if paused > e.clock.now() && slices.ContainsFunc(accepted, func(a store.Accepted) bool { return a.Err == nil && !e.wire.isPaused(a.Callback.LaneID) }) {
+		e.settingsChanged(ctx) // a lane that was just made is paused, too, and the index is to know it before the callback
+	}
 	var fresh int
 	receipts := make([]Receipt, len(accepted))
 	for i := range accepted {

@@ -65,7 +65,7 @@ func (e *Engine) AcceptEvent(ctx context.Context, project string, s Submission) 
 			id.Key = shortHash(id.Key, ep.ID)
 		}
 	}
-	receipts, err := e.commit(ctx, drafts)
+	receipts, err := e.commit(ctx, drafts, v.PausedUntil)
 	if err != nil {
 		return EventReceipt{}, fmt.Errorf("accept event: %w", err)
 	}

@@ -183,6 +183,7 @@ func TestSendRefusesWhatCannotBeSent(t *testing.T) {
 		"host header":  func(r *Request) { r.Headers = []store.Header{{Name: "Host", Value: "evil.example"}} },
 		"content type": func(r *Request) { r.ContentType = "text/plain\r\nX-B: 2" },
 		"rule":         func(r *Request) { r.Success.Name = "no such rule" },
+		"rule's text":  func(r *Request) { r.Success.Rule = `{"status":[99]}` },
 	} {
 		r := sendTo(t, roundTrip(func(*http.Request) (*http.Response, error) {
 			t.Errorf("%s: a request was sent", name)

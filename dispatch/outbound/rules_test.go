@@ -80,6 +80,9 @@ func TestPresetsAreRules(t *testing.T) {
 	t.Parallel()
 	presets, names := RulePresets(), SuccessRules()
 	bodies := []string{"", "success", "SUCCESS\n", "ok", "[accepted]", `{"code":"0"}`, "<xml><return_code>SUCCESS</return_code></xml>", "<html>success</html>"}
+	if len(presets) != len(names) {
+		t.Fatalf("%d presets, %d names", len(presets), len(names))
+	}
 	for i, p := range presets {
 		if p.Name != names[i] || p.Description == "" {
 			t.Errorf("preset %d: %+v", i, p)

@@ -90,14 +90,12 @@ func SignerInfos() []SignerInfo {
 	}
 }
 
-// Signers returns the names of the signers, the default one first.
+// Signers returns the names of the signers, the default one first. It is cheap: every accept asks for them.
 func Signers() []string {
-	infos := SignerInfos()
-	names := make([]string, len(infos))
-	for i, info := range infos {
-		names[i] = info.Name
+	return []string{
+		SignerStandard, SignerStandardAsymmetric, SignerHMACBody, SignerTimestamped, SignerSortedKV, SignerWeChatV3, SignerBasic, SignerBearer,
+		SignerNone,
 	}
-	return names
 }
 
 // UseOf returns what kind of secret a signer takes: one of UseHMAC, UseEd25519, UseRSA, UseText and UseBasic, or "" for none. The signer

@@ -146,7 +146,10 @@ func TestSignersAreTold(t *testing.T) {
 	if got := Signers(); !slices.Equal(got, want) {
 		t.Errorf("Signers() = %q", got)
 	}
-	for _, info := range SignerInfos() {
+	for i, info := range SignerInfos() {
+		if info.Name != want[i] {
+			t.Errorf("signer %d is told as %s", i, info.Name)
+		}
 		use, err := UseOf(info.Name)
 		if err != nil || use != info.Use || info.Description == "" || use != "" && !IsUse(use) {
 			t.Errorf("%s: use %q, %v; told %q", info.Name, use, err, info.Use)

@@ -1,0 +1,478 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+var operator = store.Actor{Name: "operator", Reason: "a test"}
+
+func ptr[T any](v T) *T { return &v }
+
+// endpoint makes one.
+func (b *bench) endpoint(ch dispatch.EndpointChange) store.Endpoint {
+	b.t.Helper()
+	if ch.URL == nil {
+		ch.URL = ptr("https://shop.example/hooks")
+	}
+	r, err := b.engine.CreateEndpoint(b.t.Context(), store.DefaultProject, ch, operator)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r.Endpoint
+}
+
+// refused returns the fields that a submission is refused for.
+func (b *bench) refused(s dispatch.Submission) (fields []string) {
+	b.t.Helper()
+	if s.Body == nil {
+		s.Body = []byte("{}")
+	}
+	receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, []dispatch.Submission{s})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if receipts[0].Err == nil {
+		return nil
+	}
+	wrong, ok := errors.AsType[*store.InvalidError](receipts[0].Err)
+	if !ok {
+		b.t.Fatal(receipts[0].Err)
+	}
+	for _, f := range wrong.Fields {
+		fields = append(fields, f.Field)
+	}
+	return fields
+}
+
+// An attempt goes to its endpoint's address of the moment, with its headers, signed by its secret; a callback with an address of its
+// own keeps that.
+func TestEndpointAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, inTurn(500, 200))
+		ep := b.endpoint(dispatch.EndpointChange{
+			ExternalID: ptr("m-1"), URLOverride: ptr("same_host"), Headers: &[]store.Header{{Name: "X-Shop", Value: "endpoint"}, {Name: "X-Own", Value: "endpoint"}},
+		})
+		s := tiers(time.Minute)
+		s.Endpoint, s.Headers = "m-1", []store.Header{{Name: "x-own", Value: "callback"}}
+		receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{func() dispatch.Submission { s := s; s.Body = []byte("{}"); return s }(), func() dispatch.Submission {
+			s := s
+			s.Body, s.URL = []byte("{}"), "https://shop.example/order/7"
+			return s
+		}()})
+		if err != nil || receipts[0].Err != nil || receipts[1].Err != nil {
+			t.Fatal(err, receipts)
+		}
+		follows, own := receipts[0].Callback, receipts[1].Callback
+		if follows.Lane != ep.LaneKey() || own.Lane != ep.LaneKey() || follows.EndpointID != ep.ID {
+			t.Errorf("lanes %s and %s", follows.Lane, own.Lane)
+		}
+		synctest.Wait()
+		if _, err := b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{URL: ptr("https://new.example/hooks")}, operator); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.get(follows.ID).URL; got != "https://new.example/hooks" {
+			t.Errorf("the open callback's address is shown as %s", got)
+		}
+		b.await(follows.ID, time.Hour)
+		b.await(own.ID, time.Hour)
+		var urls []string
+		for _, h := range b.receiver.seen() {
+			if h.id == store.CallbackPrefix+follows.ID {
+				urls = append(urls, h.url)
+			}
+		}
+		if want := []string{"https://shop.example/hooks", "https://new.example/hooks"}; !slices.Equal(urls, want) {
+			t.Errorf("it went to %v, want %v", urls, want)
+		}
+		for _, a := range b.attempts(follows.ID) {
+			headers := make(map[string]string)
+			for _, h := range a.RequestHeaders {
+				headers[strings.ToLower(h.Name)] = h.Value
+			}
+			if headers["x-shop"] != "endpoint" || headers["x-own"] != "callback" || a.KeyID == "" {
+				t.Errorf("attempt %d: headers %v, signed by %q", a.Number, headers, a.KeyID)
+			}
+		}
+		if got := b.get(own.ID).URL; got != "https://shop.example/order/7" {
+			t.Errorf("the callback with an address of its own went to %s", got)
+		}
+	})
+}
+
+func TestEndpointOverrides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		for _, c := range []struct {
+			override, url string
+			wrong         []string
+		}{
+			{"deny", "", nil},
+			{"deny", "https://shop.example/hooks", []string{"url"}},
+			{"same_host", "https://shop.example/other?x=1", nil},
+			{"same_host", "https://other.example/", []string{"url"}},
+			{"any", "https://other.example/", nil},
+		} {
+			ep := b.endpoint(dispatch.EndpointChange{URLOverride: &c.override})
+			if got := b.refused(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID, URL: c.url}); !slices.Equal(got, c.wrong) {
+				t.Errorf("%s, %q: %v, want %v", c.override, c.url, got, c.wrong)
+			}
+		}
+		if got := b.refused(dispatch.Submission{Endpoint: "nobody"}); !slices.Equal(got, []string{"endpoint"}) {
+			t.Errorf("an unknown endpoint: %v", got)
+		}
+		ep := b.endpoint(dispatch.EndpointChange{})
+		if got := b.refused(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID, Lane: "mine"}); !slices.Equal(got, []string{"lane"}) {
+			t.Errorf("a lane beside an endpoint: %v", got)
+		}
+	})
+}
+
+// A pause holds what is open and what is accepted; nothing is lost, nothing is charged, and a resume sends it all.
+func TestEndpointPauseHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		ep := b.endpoint(dispatch.EndpointChange{})
+		if _, err := b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, store.Forever, operator); err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for range 50 {
+			ids = append(ids, b.accept(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID}).ID)
+		}
+		time.Sleep(time.Hour)
+		if n := len(b.receiver.seen()); n != 0 {
+			t.Fatalf("%d were sent to a paused endpoint", n)
+		}
+		x, err := b.engine.Explain(t.Context(), store.DefaultProject, ids[0])
+		if err != nil || len(x.Blocking) == 0 || x.Blocking[0].Code != dispatch.BlockEndpointPaused || !strings.Contains(x.Blocking[0].Detail, "a test") {
+			t.Errorf("explained as %+v, %v", x, err)
+		}
+		if _, err := b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, 0, operator); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
+				t.Errorf("%s is %s after %d attempts", id, c.State, c.AttemptCount)
+			}
+		}
+	})
+}
+
+// A project's pause holds plain addresses and endpoints, also lanes that did not exist before it.
+func TestProjectPauseHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		known := b.accept(dispatch.Submission{URL: "https://known.example/"})
+		b.await(known.ID, time.Minute)
+		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, b.engine.Now()+time.Hour.Milliseconds(), operator); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		one := b.accept(dispatch.Submission{URL: "https://known.example/"})
+		two := b.accept(dispatch.Submission{URL: "https://unheard-of.example/"})
+		time.Sleep(59 * time.Minute)
+		for _, c := range []store.Callback{one, two} {
+			if done := b.await(c.ID, time.Hour); done.State != store.Succeeded {
+				t.Errorf("%s is %s", c.URL, done.State)
+			}
+		}
+		for _, h := range b.receiver.seen()[1:] {
+			if h.at.Sub(start) < time.Hour {
+				t.Errorf("%s was sent to %s after it was paused for an hour", h.url, h.at.Sub(start))
+			}
+		}
+	})
+}
+
+// Deleting an endpoint cancels what is open for it.
+func TestEndpointDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(500, ""))
+		ep := b.endpoint(dispatch.EndpointChange{ExternalID: ptr("m-1")})
+		c := b.accept(dispatch.Submission{Endpoint: "m-1"})
+		synctest.Wait()
+		if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.ID, operator); err != nil {
+			t.Fatal(err)
+		}
+		if done := b.get(c.ID); done.State != store.Canceled || done.Reason != store.EndpointDeleted {
+			t.Errorf("it is %s, %s", done.State, done.Reason)
+		}
+		time.Sleep(time.Hour)
+		if n := len(b.receiver.seen()); n != 1 {
+			t.Errorf("%d were sent", n)
+		}
+		if got := b.refused(dispatch.Submission{Endpoint: "m-1"}); !slices.Equal(got, []string{"endpoint"}) {
+			t.Errorf("a deleted endpoint: %v", got)
+		}
+	})
+}
+
+// A receiver that says it is gone disables its endpoint, if the policy stops on that; the rest is held, not lost.
+func TestGoneDisables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := true
+		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+			if gone {
+				return answer(410, ""), nil
+			}
+			return answer(200, ""), nil
+		})
+		ep := b.endpoint(dispatch.EndpointChange{Choice: dispatch.Choice{PolicyName: "short"}})
+		name := store.EndpointPrefix + ep.ID
+		first := b.accept(dispatch.Submission{Endpoint: name})
+		if done := b.await(first.ID, time.Minute); done.State != store.Dead || done.Reason != store.Gone {
+			t.Fatalf("the first is %s, %s", done.State, done.Reason)
+		}
+		time.Sleep(time.Second)
+		now, err := b.db.Endpoint(t.Context(), store.DefaultProject, ep.ID)
+		if err != nil || now.Enabled || now.DisabledReason != "gone" {
+			t.Fatalf("enabled %v, %q, %v", now.Enabled, now.DisabledReason, err)
+		}
+		second := b.accept(dispatch.Submission{Endpoint: name})
+		time.Sleep(time.Minute)
+		if n := len(b.receiver.seen()); n != 1 {
+			t.Errorf("%d were sent to a disabled endpoint", n)
+		}
+		gone = false
+		if _, err := b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{Enabled: ptr(true)}, operator); err != nil {
+			t.Fatal(err)
+		}
+		if done := b.await(second.ID, time.Minute); done.State != store.Succeeded {
+			t.Errorf("the second is %s", done.State)
+		}
+	})
+}
+
+// An event reaches every endpoint that subscribes, once, whatever is repeated; its body is stored once.
+func TestEventFansOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		topics := func(patterns ...string) store.Endpoint {
+			return b.endpoint(dispatch.EndpointChange{Topics: &patterns, URL: ptr("https://" + strings.ReplaceAll(patterns[0], "*", "any") + ".example/")})
+		}
+		topics("payment.succeeded")
+		topics("payment.*")
+		topics("*")
+		topics("refund.*")
+		event := dispatch.Submission{
+			Topic: "payment.succeeded", Body: []byte(`{"paid": 1}`), Ref: "order-1", IdempotencyKey: "k", Route: "events", Fingerprint: []byte("f"),
+		}
+		first, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || len(first.Callbacks) != 3 || first.Replayed {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		again, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || again.ID != first.ID || !slices.Equal(again.Callbacks, first.Callbacks) || !again.Replayed {
+			t.Errorf("repeated: %+v, %v; want %+v", again, err, first)
+		}
+		late := topics("payment.succeeded")
+		later, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || len(later.Callbacks) != 4 {
+			t.Errorf("with one more that subscribes: %+v, %v", later, err)
+		}
+		other := event
+		other.Fingerprint = []byte("g")
+		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, other); !errors.Is(err, store.ErrIdempotencyMismatch) {
+			t.Errorf("another event with the same key: %v", err)
+		}
+		for _, id := range later.Callbacks {
+			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.EndpointID == "" || c.Topic != "payment.succeeded" {
+				t.Errorf("%s is %s", id, c.State)
+			}
+		}
+		if n := len(b.receiver.seen()); n != 4 {
+			t.Errorf("%d arrived", n)
+		}
+		for _, h := range b.receiver.seen() {
+			if h.body != `{"paid": 1}` {
+				t.Errorf("%s got %q", h.url, h.body)
+			}
+		}
+		none, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{Topic: "nobody", Body: []byte("{}")})
+		_ = late
+		if err != nil || len(none.Callbacks) != 1 { // "*" takes it
+			t.Errorf("%+v, %v", none, err)
+		}
+		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{Topic: "", URL: "https://a.example/", Body: []byte("{}")}); err == nil {
+			t.Error("an event without a topic, with an address, was accepted")
+		}
+	})
+}
+
+// In strict order the next one begins only when the one before it is terminal, however long that takes and however it ends.
+func TestStrictOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(_ context.Context, h hit, before int) (*http.Response, error) {
+			time.Sleep(100 * time.Millisecond)
+			if strings.Contains(h.url, "first") && before < 2 {
+				return answer(500, ""), nil
+			}
+			return answer(200, ""), nil
+		})
+		send := func(url string) store.Callback {
+			s := tiers(time.Minute, time.Minute)
+			s.URL, s.LockKey, s.Order = url, "order-1", "strict"
+			return b.accept(s)
+		}
+		first, second, third, fourth := send("https://first.example/"), send("https://second.example/"), send("https://third.example/"), send("https://fourth.example/")
+		time.Sleep(10 * time.Second)
+		x, err := b.engine.Explain(t.Context(), store.DefaultProject, second.ID)
+		if err != nil || len(x.Blocking) == 0 || x.Blocking[0].Code != dispatch.BlockOrder || !strings.Contains(x.Blocking[0].Detail, first.ID) {
+			t.Errorf("explained as %+v, %v", x, err)
+		}
+		if r, err := b.engine.Cancel(t.Context(), store.DefaultProject, third.ID, operator); err != nil || r.Result != store.CancelDone {
+			t.Fatalf("%v, %v", r.Result, err)
+		}
+		for _, c := range []store.Callback{first, second, fourth} {
+			if done := b.await(c.ID, time.Hour); done.State != store.Succeeded {
+				t.Errorf("%s is %s", c.URL, done.State)
+			}
+		}
+		var order []string
+		for _, h := range b.receiver.seen() {
+			order = append(order, strings.TrimSuffix(strings.TrimPrefix(h.url, "https://"), ".example/"))
+		}
+		if want := []string{"first", "first", "first", "second", "fourth"}; !slices.Equal(order, want) {
+			t.Errorf("they came as %v, want %v", order, want)
+		}
+		hits := b.receiver.seen()
+		for i := 3; i < len(hits); i++ {
+			if gap := hits[i].at.Sub(hits[i-1].at); gap > time.Second {
+				t.Errorf("%s came %s after the one before it began: whose turn it is is not to wait for its timer", hits[i].url, gap)
+			}
+		}
+	})
+}
+
+// A newer version takes the place of what is scheduled; an older one that comes late is not sent at all.
+func TestSupersede(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		send := func(version int64, delay time.Duration) store.Callback {
+			return b.accept(dispatch.Submission{Ref: "order-1", Topic: "stock", Supersede: true, Version: &version, Delay: &delay})
+		}
+		old := send(1, time.Hour)
+		newer := send(3, time.Minute)
+		late := send(2, 0)
+		if got := b.get(old.ID); got.State != store.Canceled || got.Reason != store.Superseded {
+			t.Errorf("the old one is %s, %s", got.State, got.Reason)
+		}
+		if late.State != store.Canceled || late.Reason != store.Superseded {
+			t.Errorf("the late one is accepted as %s, %s", late.State, late.Reason)
+		}
+		if done := b.await(newer.ID, time.Hour); done.State != store.Succeeded {
+			t.Errorf("the newest is %s", done.State)
+		}
+		time.Sleep(2 * time.Hour)
+		if hits := b.receiver.seen(); len(hits) != 1 || hits[0].id != store.CallbackPrefix+newer.ID {
+			t.Errorf("sent: %v", hits)
+		}
+	})
+}
+
+// Mending changes where and how it goes on, and not what is sent.
+func TestMend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(_ context.Context, h hit, _ int) (*http.Response, error) {
+			if strings.Contains(h.url, "new") {
+				return answer(200, ""), nil
+			}
+			return answer(500, ""), nil
+		})
+		c := b.accept(tiers(time.Hour))
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if _, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{URL: ptr("ftp://new.example/")}, operator); err == nil {
+			t.Error("an address that cannot be sent to was taken")
+		}
+		mended, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{
+			URL: ptr("https://new.example/"), Headers: &[]store.Header{{Name: "X-A", Value: "1"}}, Choice: dispatch.Choice{PolicyName: "payment"},
+		}, operator)
+		if err != nil || mended.URL != "https://new.example/" || mended.Lane != "https://new.example:443" || mended.Policy.Name != "payment" || mended.DueAt == 0 {
+			t.Fatalf("%+v, %v", mended, err)
+		}
+		if done := b.await(c.ID, 2*time.Hour); done.State != store.Succeeded || done.AttemptCount != 2 {
+			t.Errorf("it is %s after %d attempts", done.State, done.AttemptCount)
+		}
+		if _, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{URL: ptr("https://new.example/")}, operator); !errors.Is(err, store.ErrTerminal) {
+			t.Errorf("mending what has succeeded: %v", err)
+		}
+	})
+}
+
+// A lowered limit is kept to by what was claimed ahead of it, too, and a pause ends what waits for its turn.
+func TestLimitAndPauseOfALane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most int
+		b := newBench(t, nil)
+		b.receiver.answer = func(context.Context, hit, int) (*http.Response, error) {
+			b.receiver.mu.Lock()
+			now++
+			most = max(most, now)
+			b.receiver.mu.Unlock()
+			time.Sleep(20 * time.Millisecond)
+			b.receiver.mu.Lock()
+			now--
+			b.receiver.mu.Unlock()
+			return answer(200, ""), nil
+		}
+		const n = 2000
+		subs := make([]dispatch.Submission, n/2)
+		for i := range subs {
+			subs[i] = dispatch.Submission{URL: "https://shop.example/", Body: []byte("{}"), Lane: "m-1"}
+		}
+		for range 2 {
+			if _, err := b.engine.Accept(t.Context(), store.DefaultProject, subs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(300 * time.Millisecond)
+		if _, err := b.engine.SetLane(t.Context(), store.DefaultProject, "m-1", ptr(3), nil, operator); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+		b.receiver.mu.Lock()
+		most = 0
+		b.receiver.mu.Unlock()
+		time.Sleep(time.Second)
+		b.receiver.mu.Lock()
+		if most != 3 {
+			t.Errorf("%d were in flight at once after the limit was lowered to 3", most)
+		}
+		b.receiver.mu.Unlock()
+		if _, err := b.engine.PauseLane(t.Context(), store.DefaultProject, "m-1", store.Forever, operator); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+		before := len(b.receiver.seen())
+		time.Sleep(time.Minute)
+		if after := len(b.receiver.seen()); after != before {
+			t.Errorf("%d were sent while the lane was paused", after-before)
+		}
+		if _, err := b.engine.SetLane(t.Context(), store.DefaultProject, "m-1", ptr(0), nil, operator); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.engine.PauseLane(t.Context(), store.DefaultProject, "m-1", 0, operator); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(time.Hour); len(b.receiver.seen()) < n; time.Sleep(time.Second) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d of %d were sent", len(b.receiver.seen()), n)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := len(b.receiver.seen()); got != n {
+			t.Errorf("%d of %d were sent", got, n)
+		}
+	})
+}
