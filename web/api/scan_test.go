@@ -238,3 +238,15 @@ func TestDurationsAreWrittenAsScheduleDoes(t *testing.T) {
 		}
 	}
 }
+
+func TestTimesAreWrittenAsTheirLayoutSays(t *testing.T) {
+	t.Parallel()
+	const day, layout = 86_400_000, "2006-01-02T15:04:05.000Z"
+	for _, ms := range []int64{0, 1, 999, -1, -62_167_219_200_000, -62_167_219_200_001, 253_402_300_799_999, 253_402_300_800_000, 951_782_400_000, 1_795_248_000_000} {
+		for _, extra := range []int64{0, 1, 10, 100, 1010, 59_999, 3_600_000, day - 1, 31 * day, 366 * day} {
+			if got, want := string(appendTime(nil, ms+extra)), time.UnixMilli(ms+extra).UTC().Format(layout); got != want {
+				t.Errorf("%d: got %s, want %s", ms+extra, got, want)
+			}
+		}
+	}
+}

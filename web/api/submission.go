@@ -43,10 +43,9 @@ func (d *submissionDecoder) member(key, raw []byte) bool {
 		d.text(string(key), raw, to)
 		return true
 	}
-	if d.choice(key, raw, &d.sub.Choice) {
-		return true
-	}
 	switch string(key) {
+	case "policy", "success", "signer", "profile":
+		d.choice(key, raw, &d.sub.Choice)
 	case "headers":
 		d.headers(raw, &d.sub.Headers)
 	case "labels":
