@@ -73,9 +73,21 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 		}
 		b.set("Content-Type", "content-type", r.ContentType)
 	}
-	p := prepared{hidden: queryValues(u.RawQuery), keyID: signed.keyID}
-	p.hidden = append(p.hidden, signed.hidden...)
-	for _, h := range r.Headers {
+	p := prepared{hidden: append(queryValues(u.RawQuery), signed.hidden...), keyID: signed.keyID}
+	p.addCallers(&b, r.Headers, &signed)
+	p.header, p.shown = b.header, b.shown
+	if signed.body != nil {
+		r.Body = signed.body
+	}
+	if signed.query != "" {
+		u.RawQuery = signed.query
+	}
+	return p, nil
+}
+
+// addCallers adds the caller's headers, but those that the signer sets, and hides the credentials among them.
+func (p *prepared) addCallers(b *headerBuilder, headers []store.Header, signed *signature) {
+	for _, h := range headers {
 		if signed.owns(h.Name) {
 			continue
 		}
@@ -88,14 +100,6 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 			}
 		}
 	}
-	p.header, p.shown = b.header, b.shown
-	if signed.body != nil {
-		r.Body = signed.body
-	}
-	if signed.query != "" {
-		u.RawQuery = signed.query
-	}
-	return p, nil
 }
 
 // CheckContentType says whether a content type can be sent: nil, or one sentence. What it means is the receiver's.
