@@ -390,7 +390,17 @@ func (e *Engine) parseSecret(v *projectView, ep *store.Endpoint, ch *EndpointCha
 	if err != nil {
 		return nil, invalid("secret", err.Error())
 	}
+	if !validLabel(ch.SecretLabel) {
+		return nil, invalid("secret_label", labelText)
+	}
 	return key, nil
+}
+
+// labelText says what a secret's label is: it is sent in a header.
+const labelText = "is at most 128 printable ASCII characters"
+
+func validLabel(label string) bool {
+	return len(label) <= MaxName && strings.IndexFunc(label, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
 
 // judgeSecret is parseSecret for one endpoint, which must have a secret if none can be made.
@@ -404,7 +414,7 @@ func (e *Engine) judgeSecret(ctx context.Context, v *projectView, ep *store.Endp
 	if err != nil || use == "" {
 		return nil, err
 	}
-	if _, err := outbound.NewSecret(use); err == nil {
+	if outbound.CanMake(use) {
 		return nil, nil
 	}
 	if _, err := e.secrets.signing(ctx, ep.Project, ep.ID, "", signer, e.clock.now()); errors.Is(err, errNoSecret) {

@@ -32,6 +32,7 @@ type Store interface {
 	ProjectRows
 	LaneControl
 	KeyRows
+	RedriveRows
 	Prober
 }
 
@@ -131,19 +132,20 @@ type Engine struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	clock   clock
-	ids     idSource
-	slots   *slots
-	wire    *wire
-	wakers  []*schedule.Waker
-	enqueue *enqueuer
-	settler *settler
-	keeper  *keeper
-	loader  *loader
-	secrets *secretCache
-	catalog *catalog
-	trouble *trouble
-	apiKeys keyCache
+	clock    clock
+	ids      idSource
+	slots    *slots
+	wire     *wire
+	wakers   []*schedule.Waker
+	enqueue  *enqueuer
+	settler  *settler
+	keeper   *keeper
+	loader   *loader
+	secrets  *secretCache
+	catalog  *catalog
+	trouble  *trouble
+	apiKeys  keyCache
+	redrives *redriver
 	// endpoints is what attempts said of them.
 	endpoints *healthBook
 	keys      progress
@@ -205,6 +207,7 @@ func New(o Options) (*Engine, error) {
 	e.loader = &loader{e: e}
 	e.catalog = newCatalog(o.Store)
 	e.endpoints = newHealthBook()
+	e.redrives = newRedriver(e)
 	e.settingsTurn = make(chan struct{}, 1)
 	e.secrets = newSecretCache(o.Store, o.Keyring)
 	e.metrics.watch(e)
@@ -243,6 +246,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	upkeep.Go(func() { e.keeper.run(ctx) })
 	upkeep.Go(func() { e.runUpkeep(ctx) })
 	upkeep.Go(func() { e.runHealth(ctx) })
+	upkeep.Go(func() { e.redrives.run(ctx) })
 	if !e.o.Alone {
 		upkeep.Go(func() { e.runSettings(ctx) })
 		upkeep.Go(func() { e.loader.run(ctx) })

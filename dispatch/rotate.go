@@ -150,7 +150,9 @@ func (e *Engine) RotateSecret(ctx context.Context, project string, q SecretQuery
 			f.add("overlap", "is 0s to 30d")
 		}
 	}
-	checkText("label", r.Label, MaxName, &f)
+	if !validLabel(r.Label) {
+		f.add("label", labelText)
+	}
 	use := q.Use
 	if q.Endpoint != "" {
 		var err error

@@ -148,24 +148,35 @@ func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry, by s
 // store.ErrEndpointDeleted.
 func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error) {
 	c, err := db.mend(ctx, project, id, now, func(_ *tx, m *row) (store.AuditEntry, error) {
-		switch m.State {
-		case store.Dead:
-			m.revive(due, false)
-			m.Trigger = store.Manual
-		case store.Scheduled:
-			if m.AttemptSeq == 0 && m.ClaimToken == "" {
-				m.startAt(due) // Nothing has been attempted yet, so this is its first due time.
-			}
-		default:
-			return store.AuditEntry{}, store.ErrTerminal
+		revived := m.State == store.Dead
+		if err := m.reschedule(due); err != nil {
+			return store.AuditEntry{}, err
 		}
-		m.DueAt = due
+		if revived {
+			m.Trigger = store.Manual
+		}
 		return auditOf(project, actionReschedule, id, now, by, map[string]any{"due_at": due})
 	})
 	if err != nil {
 		return store.Callback{}, fmt.Errorf("reschedule %s: %w", id, err)
 	}
 	return c, nil
+}
+
+// reschedule moves a scheduled row, or revives a dead one for one more attempt.
+func (r *row) reschedule(due int64) error {
+	switch r.State {
+	case store.Dead:
+		r.revive(due, false)
+	case store.Scheduled:
+		if r.AttemptSeq == 0 && r.ClaimToken == "" {
+			r.startAt(due) // Nothing has been attempted yet, so this is its first due time.
+		}
+	default:
+		return store.ErrTerminal
+	}
+	r.DueAt = due
+	return nil
 }
 
 // revive opens a terminal row again, due at due.
@@ -196,35 +207,43 @@ func (db *DB) mend(ctx context.Context, project, id string, now int64, change fu
 		if err != nil {
 			return err
 		}
-		switch {
-		case r.StateAt(now) == store.Attempting:
-			return store.ErrAttempting
-		case r.PayloadPurged:
-			return store.ErrPayloadPurged
-		}
-		if err := t.endpointIsThere(&r); err != nil {
-			return err
-		}
-		before := r.Callback
-		// A claim that ended without a result was made for the due time that the row still has, and is recorded with it.
-		if err := t.recordLostClaim(&r, now); err != nil {
-			return err
-		}
-		r.ClaimToken, r.ClaimUntil = "", 0
-		entry, err := change(t, &r)
+		entry, err := t.mend(&r, now, change)
 		if err != nil {
-			return err
-		}
-		r.UpdatedAt = max(now, r.CreatedAt+1) // Never as it was accepted: see fresh.
-		t.deltas.count(&before, -1)
-		t.deltas.count(&r.Callback, 1)
-		if err := t.writeMended(&r); err != nil {
 			return err
 		}
 		mended = r.Callback
 		return t.audit(entry)
 	})
 	return mended, err
+}
+
+// mend changes a locked row. Where the row itself forbids it, it is as it was; the audit entry is the caller's to write.
+func (t *tx) mend(r *row, now int64, change func(*tx, *row) (store.AuditEntry, error)) (store.AuditEntry, error) {
+	switch {
+	case r.StateAt(now) == store.Attempting:
+		return store.AuditEntry{}, store.ErrAttempting
+	case r.PayloadPurged:
+		return store.AuditEntry{}, store.ErrPayloadPurged
+	}
+	if err := t.endpointIsThere(r); err != nil {
+		return store.AuditEntry{}, err
+	}
+	before := r.Callback
+	entry, err := change(t, r)
+	if err != nil {
+		return store.AuditEntry{}, err
+	}
+	// A claim that ended without a result was made for the due time that the row had, and is recorded with it.
+	lost := *r
+	lost.DueAt, lost.Trigger = before.DueAt, before.Trigger
+	if err := t.recordLostClaim(&lost, now); err != nil {
+		return store.AuditEntry{}, err
+	}
+	r.AttemptSeq, r.ClaimToken, r.ClaimUntil = lost.AttemptSeq, "", 0
+	r.UpdatedAt = max(now, r.CreatedAt+1) // Never as it was accepted: see fresh.
+	t.deltas.count(&before, -1)
+	t.deltas.count(&r.Callback, 1)
+	return entry, t.writeMended(r)
 }
 
 // endpointIsThere returns store.ErrEndpointDeleted for a row whose endpoint was deleted: it would be held for ever.

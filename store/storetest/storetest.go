@@ -160,6 +160,7 @@ type Store interface {
 	EndpointReads
 	EndpointUpkeep
 	Order
+	Redrives
 	Reads
 	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
 	Damage(ctx context.Context, id string) error
@@ -240,6 +241,8 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Endpoint/DeleteLate":       testEndpointDeleteLate,
 		"Endpoint/Health":           testEndpointHealth,
 		"Endpoint/Follows":          testFollows,
+		"Redrive/Once":              testRedriveOnce,
+		"Redrive/Actions":           testRedriveActions,
 		"Supersede/Older":           testSupersede,
 		"Supersede/Crash":           testSupersedeCrash,
 		"Supersede/Late":            testSupersedeLate,

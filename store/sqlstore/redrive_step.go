@@ -1,0 +1,158 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// StepRedrive does what a redrive is for to up to limit of its callbacks, and forgets those in the same transaction: so each is done
+// once, whoever dies. It does nothing for one that is not running.
+func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error) {
+	var step store.RedriveStep
+	err := db.alone(ctx, false, db.groupLimit(limit), func(t *tx) error {
+		step = store.RedriveStep{}
+		r, err := t.lockRedrive(id)
+		if err != nil {
+			return err
+		}
+		step.Redrive = r
+		if r.State != store.RedriveRunning {
+			return nil
+		}
+		ids, err := t.takeRedriveItems(id, limit)
+		if err != nil {
+			return err
+		}
+		rows, err := t.callbacksByID(ids, t.db.dialect.forUpdate)
+		if err != nil {
+			return err
+		}
+		var entries []store.AuditEntry
+		for _, callback := range ids {
+			row, ok := rows[callback]
+			if !ok || row.Project != r.Project {
+				step.Redrive.Failed++ // purged meanwhile
+				continue
+			}
+			entry, err := t.redrive(&r, row, now, &step)
+			switch {
+			case err == nil:
+				step.Redrive.Done++
+				entries = append(entries, entry...)
+			case forbids(err):
+				step.Redrive.Failed++
+			default:
+				return err
+			}
+		}
+		if len(ids) < limit {
+			step.Redrive.State, step.Redrive.FinishedAt = store.RedriveDone, now
+		}
+		if err := t.writeRedrive(&step.Redrive, now); err != nil {
+			return err
+		}
+		return t.audit(entries...)
+	})
+	if err != nil {
+		return store.RedriveStep{}, fmt.Errorf("step of redrive %s: %w", id, err)
+	}
+	return step, nil
+}
+
+// forbids says whether a callback's own state forbids what is to be done to it.
+func forbids(err error) bool {
+	return errors.Is(err, store.ErrAttempting) || errors.Is(err, store.ErrPayloadPurged) || errors.Is(err, store.ErrTerminal) ||
+		errors.Is(err, store.ErrEndpointDeleted)
+}
+
+// takeRedriveItems removes up to limit of what is left to do, in the order of ids.
+func (t *tx) takeRedriveItems(id string, limit int) ([]string, error) {
+	var ids []string
+	if err := t.each(func(rows scanner) error {
+		var callback string
+		err := rows.Scan(&callback)
+		ids = append(ids, callback)
+		return err
+	}, `DELETE FROM redrive_items WHERE redrive_id = $1 AND callback_id IN (
+			SELECT callback_id FROM redrive_items WHERE redrive_id = $1 ORDER BY callback_id LIMIT $2)
+		RETURNING callback_id`, id, limit); err != nil {
+		return nil, fmt.Errorf("take what is to be done: %w", err)
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// redrive does what is to be done to one locked row.
+func (t *tx) redrive(r *store.Redrive, m row, now int64, step *store.RedriveStep) ([]store.AuditEntry, error) {
+	by := store.Actor{Name: r.Actor, Reason: r.Reason}
+	if r.Action == store.RedriveCancel {
+		before := m.openRow()
+		c, entries, err := t.cancel(m, now, by)
+		if err == nil && c.Result == store.CancelAlreadyTerminal {
+			return nil, store.ErrTerminal
+		}
+		if err == nil && c.Result == store.CancelDone {
+			step.Canceled = append(step.Canceled, before)
+		}
+		return entries, err
+	}
+	before := m.openRow()
+	open := !m.State.Terminal()
+	entry, err := t.mend(&m, now, func(t *tx, m *row) (store.AuditEntry, error) { return t.redriven(r, m, now, by) })
+	if err != nil {
+		return nil, err
+	}
+	if open && before.LaneID != m.LaneID {
+		step.Left = append(step.Left, before)
+	}
+	if m.State == store.Scheduled {
+		step.Placed = append(step.Placed, m.Callback)
+	}
+	return []store.AuditEntry{entry}, nil
+}
+
+// redriven changes one row as a redrive says.
+func (t *tx) redriven(r *store.Redrive, m *row, now int64, by store.Actor) (store.AuditEntry, error) {
+	detail := map[string]any{"redrive": store.RedrivePrefix + r.ID}
+	switch r.Action {
+	case store.RedriveRetry:
+		if m.State.Terminal() {
+			m.revive(now, r.Ladder != store.Once)
+		}
+		// Not marked as manual: it is one of many, and keeps to its lane's rate and breaker.
+		m.DueAt = now
+		detail["ladder"] = r.Ladder
+		return auditOf(m.Project, actionRetry, m.ID, now, by, detail)
+	case store.RedriveReschedule:
+		due := r.DueAt
+		if due == 0 {
+			due = now + r.Delay
+		}
+		if err := m.reschedule(max(due, now)); err != nil {
+			return store.AuditEntry{}, err
+		}
+		detail["due_at"] = m.DueAt
+		return auditOf(m.Project, actionReschedule, m.ID, now, by, detail)
+	case store.RedriveSetURL:
+		if m.State != store.Scheduled && m.State != store.Dead {
+			return store.AuditEntry{}, store.ErrTerminal
+		}
+		wanted := m.Callback
+		wanted.URL, wanted.Follows = r.URL, false
+		if m.EndpointID == "" && r.Lane != "" && strings.Contains(m.Lane, "://") {
+			wanted.Lane = r.Lane // its lane was its address's, and not its caller's own
+		}
+		changed, err := t.take(m, &wanted)
+		if err != nil {
+			return store.AuditEntry{}, err
+		}
+		detail["changed"] = changed
+		return auditOf(m.Project, actionMend, m.ID, now, by, detail)
+	}
+	return store.AuditEntry{}, fmt.Errorf("redrive %s: action %q is not known", r.ID, r.Action)
+}
