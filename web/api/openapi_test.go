@@ -235,3 +235,25 @@ func TestDocumentHasTheClassesAndStates(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestDocumentHasNoSentenceCutInTwo: a comma in a sentence without quotes makes two keys of it.
+func TestDocumentHasNoSentenceCutInTwo(t *testing.T) {
+	t.Parallel()
+	var follow func(node any, path string)
+	follow = func(node any, path string) {
+		switch n := node.(type) {
+		case map[string]any:
+			for key, v := range n {
+				if strings.Contains(key, " ") {
+					t.Errorf("%s: %q is no key", path, key)
+				}
+				follow(v, path+"/"+key)
+			}
+		case []any:
+			for _, v := range n {
+				follow(v, path)
+			}
+		}
+	}
+	follow(document(t), "")
+}
