@@ -62,6 +62,8 @@ type projectView struct {
 	policies map[string]store.Policy
 	rules    map[string]store.Success
 	profiles map[string]Profile
+	// blind: what the project has set is not known.
+	blind bool
 }
 
 func newCatalog(source Catalog) *catalog {

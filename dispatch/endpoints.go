@@ -225,13 +225,16 @@ func (e *Engine) CreateEndpoint(ctx context.Context, project string, ch Endpoint
 	if err != nil {
 		return EndpointReceipt{}, err
 	}
-	if ep, err = e.o.Store.CreateEndpoint(ctx, ep, by); err != nil {
+	r := EndpointReceipt{Created: true}
+	// The secret first: without its endpoint it is nobody's, and whoever is refused may ask again.
+	if r.Secret, err = e.giveSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by); err != nil {
+		return EndpointReceipt{}, err
+	}
+	if r.Endpoint, err = e.o.Store.CreateEndpoint(ctx, ep, by); err != nil {
 		return EndpointReceipt{}, fmt.Errorf("create endpoint: %w", err)
 	}
-	r := EndpointReceipt{Endpoint: ep, Created: true}
-	r.Secret, err = e.giveSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by)
 	e.settingsChanged(ctx)
-	return r, err
+	return r, nil
 }
 
 // PutEndpoints makes endpoints, or changes those of the same external id so that they are as asked for: what is not given gets its

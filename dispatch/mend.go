@@ -120,7 +120,7 @@ const TestTopic = "dispatcher.test"
 
 // TestEndpoint accepts a callback to the endpoint that says of itself that it is a test. It takes the way of every other: through the
 // index, signed, judged by the endpoint's rule; but it is attempted once only.
-func (e *Engine) TestEndpoint(ctx context.Context, project, id string) (store.Callback, error) {
+func (e *Engine) TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
 	now := e.clock.now()
 	body, err := json.Marshal(map[string]any{
 		"type": TestTopic, "endpoint": store.EndpointPrefix + id, "timestamp": time.UnixMilli(now).UTC().Format(time.RFC3339Nano),
@@ -135,5 +135,18 @@ func (e *Engine) TestEndpoint(ctx context.Context, project, id string) (store.Ca
 	if err != nil {
 		return store.Callback{}, err
 	}
-	return receipts[0].Callback, receipts[0].Err
+	if receipts[0].Err != nil {
+		return store.Callback{}, receipts[0].Err
+	}
+	c := receipts[0].Callback
+	detail, err := json.Marshal(map[string]string{"callback": store.CallbackPrefix + c.ID})
+	if err == nil {
+		err = e.o.Store.AppendAudit(ctx, store.AuditEntry{
+			ID: e.ids.make(timeOf(now)), Project: project, At: now, Actor: by.Name, Action: "endpoint.test", Object: id, Reason: by.Reason, Detail: string(detail),
+		})
+	}
+	if err != nil {
+		return c, fmt.Errorf("audit: %w", err)
+	}
+	return c, nil
 }

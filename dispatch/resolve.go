@@ -57,6 +57,9 @@ type acceptView struct {
 // plainView is that of a project that has set nothing.
 func plainView() *acceptView { return &acceptView{projectView: &projectView{}} }
 
+// blindView is that of whoever does not know what the project has set: names that no preset has may be its own.
+func blindView() *acceptView { return &acceptView{projectView: &projectView{blind: true}} }
+
 // view reads what the submissions are judged by.
 func (e *Engine) view(ctx context.Context, project string, subs []Submission) (*acceptView, error) {
 	p, err := e.catalog.project(ctx, project)
@@ -116,7 +119,7 @@ func (v *projectView) judge(c *Choice, f *findings) sending {
 		s.policy = store.PolicyChoice{Given: &c.Policy}
 	case c.PolicyName != "":
 		s.policy = store.PolicyChoice{Name: c.PolicyName}
-		if _, err := v.policyOf(s.policy); err != nil {
+		if _, err := v.policyOf(s.policy); err != nil && !v.blind {
 			f.add("policy", "%s", err)
 		}
 	}
@@ -127,7 +130,7 @@ func (v *projectView) judge(c *Choice, f *findings) sending {
 		s.success = store.Success{Rule: rule}
 	case c.Success != "":
 		s.success = store.Success{Name: c.Success}
-		if _, err := v.successOf(s.success); err != nil {
+		if _, err := v.successOf(s.success); err != nil && !v.blind {
 			f.add("success", "%s", err)
 		}
 	}
@@ -141,7 +144,9 @@ func (v *projectView) judge(c *Choice, f *findings) sending {
 func (v *projectView) judgeProfile(name string, f *findings) (s sending) {
 	p, err := v.profile(name)
 	if err != nil {
-		f.add("profile", "%s", err)
+		if !v.blind {
+			f.add("profile", "%s", err)
+		}
 		return s
 	}
 	s = sending{policy: p.Policy, success: p.Success, signer: p.Signer}
@@ -223,10 +228,10 @@ func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callbac
 		return
 	}
 	var err error
-	if c.Policy, err = v.policyOf(chosen.policy); err != nil {
+	if c.Policy, err = v.policyOf(chosen.policy); err != nil && !v.blind {
 		f.add("policy", "the endpoint's, or the project's: %s", err)
 	}
-	if c.Success, err = v.successOf(chosen.success); err != nil {
+	if c.Success, err = v.successOf(chosen.success); err != nil && !v.blind {
 		f.add("success", "the endpoint's, or the project's: %s", err)
 	}
 }
@@ -265,3 +270,20 @@ func withDefaults(headers, others []store.Header) []store.Header {
 	}
 	return all
 }
+
+// Policy returns the policy of a name in the project: its own, a preset, or one made by a formula such as "exp(1s,2,1h,10)". It is
+// store.ErrNotFound for any other.
+func (e *Engine) Policy(ctx context.Context, project, name string) (store.Policy, error) {
+	v, err := e.catalog.project(ctx, project)
+	if err != nil {
+		return store.Policy{}, err
+	}
+	p, err := v.policyOf(store.PolicyChoice{Name: name})
+	if err != nil {
+		return p, fmt.Errorf("%w: %w", store.ErrNotFound, err)
+	}
+	return p, nil
+}
+
+// IsSensitiveHeader says whether a header's value is a credential, or derived from one, so that it is not to be shown.
+func IsSensitiveHeader(name string) bool { return outbound.IsSensitiveHeader(name) }

@@ -92,7 +92,7 @@ func (p *prepared) addCallers(b *headerBuilder, headers []store.Header, signed *
 			continue
 		}
 		b.add(h)
-		if isSensitive(h.Name) {
+		if IsSensitiveHeader(h.Name) {
 			b.mask()
 			p.hidden = hide(p.hidden, h.Value)
 			if _, credential, ok := strings.Cut(h.Value, " "); ok { // Bearer and its like

@@ -111,7 +111,7 @@ func checkLeaks(t *testing.T, resp Response, signer, use, address string, keys [
 		}
 	}
 	for _, h := range resp.RequestHeaders {
-		if isSensitive(h.Name) && h.Value != masked && h.Name != weChatType {
+		if IsSensitiveHeader(h.Name) && h.Value != masked && h.Name != weChatType {
 			t.Errorf("%s: %s: %s is shown", signer, h.Name, h.Value)
 		}
 	}

@@ -46,8 +46,8 @@ func maskQuery(query string) string {
 	return strings.Join(parts, "&")
 }
 
-// isSensitive says whether a header's value is a credential or derived from one. The name is in any case.
-func isSensitive(name string) bool {
+// IsSensitiveHeader says whether a header's value is a credential or derived from one. The name is in any case.
+func IsSensitiveHeader(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range [...]string{"token", "secret", "key", "sign", "authorization", "cookie", "password", "credential"} {
 		if strings.Contains(name, word) {
