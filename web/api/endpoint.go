@@ -22,7 +22,7 @@ type Endpoints interface {
 	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error
 	// PauseEndpoint holds it until then; with 0 it is resumed.
 	PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error)
-	TestEndpoint(ctx context.Context, project, id string) (store.Callback, error)
+	TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
 }
 
 // EndpointReads is what the API asks of the store for endpoints; deleted ones are store.ErrNotFound, and in no list.

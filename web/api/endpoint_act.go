@@ -43,14 +43,15 @@ func (a *API) testEndpoint(ctx context.Context, c *gin.Context, who caller) erro
 		return err
 	}
 	var f fields
-	if err := readFields(c, true, &f, func(_, _ []byte) bool { return false }); err != nil {
+	var reason string
+	if err := readFields(c, true, &f, func(key, value []byte) bool { return f.reason(key, value, &reason) }); err != nil {
 		return err
 	}
 	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.
 	if _, err := a.EndpointReads.Endpoint(ctx, who.project, id); err != nil {
 		return err
 	}
-	cb, err := a.Endpoints.TestEndpoint(ctx, who.project, id)
+	cb, err := a.Endpoints.TestEndpoint(ctx, who.project, id, who.by(reason))
 	if err != nil {
 		return err
 	}

@@ -122,8 +122,8 @@ func (e *engine) PauseEndpoint(_ context.Context, project, id string, until int6
 	return ep, e.noted("PauseEndpoint", project, id, by, until)
 }
 
-func (e *engine) TestEndpoint(_ context.Context, project, id string) (store.Callback, error) {
-	return e.callback, e.noted("TestEndpoint", project, id, store.Actor{}, nil)
+func (e *engine) TestEndpoint(_ context.Context, project, id string, by store.Actor) (store.Callback, error) {
+	return e.callback, e.noted("TestEndpoint", project, id, by, nil)
 }
 
 func (e *engine) Endpoint(_ context.Context, _, id string) (store.Endpoint, error) {
