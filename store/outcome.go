@@ -5,7 +5,7 @@ type TerminalEvent struct {
 	// Cursor is its place in the feed; the next one's is greater.
 	Cursor OutcomeCursor
 	ID     string
-	// Kind, EndpointID, Topic, Ref and the rest are the callback's.
+	// Kind, EndpointID, Topic, Ref and Labels are the callback's; empty if it has been purged.
 	Project    string
 	Kind       Kind
 	EndpointID string
@@ -21,9 +21,10 @@ type TerminalEvent struct {
 	LastClass    Class
 }
 
-// An OutcomeCursor is a place in the feed of outcomes. The zero value is before the first.
+// An OutcomeCursor is a place in the feed of outcomes. The zero value is before the first. Cursors are in order of Tx, Group and Item.
 type OutcomeCursor struct {
-	// Tx orders transactions, Group the rows of one, Item the outcomes of a row.
+	// Tx is when outcomes were put into the feed, in Unix milliseconds: also where a database is restored as it was, what comes then is
+	// after all that was read of it before. Group numbers those that were put there together, Item the outcomes of a group, from 1.
 	Tx, Group int64
 	Item      int
 }

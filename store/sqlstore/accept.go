@@ -97,6 +97,9 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 		case inserted[e.out.Callback.ID]:
 			accepted = append(accepted, e)
 			t.deltas.count(&e.out.Callback, 1)
+			if e.out.Callback.State.Terminal() {
+				t.ended(&e.out.Callback, e.out.Callback.FinishedAt)
+			}
 			delete(inserted, e.out.Callback.ID)
 		case !t.again:
 			// Refused, so that the group is halved until this draft stands alone. On a later try the row may be the one that

@@ -68,12 +68,14 @@ const (
 
 // commitRound commits results of different rows, and answers each.
 func (t *tx) commitRound(entries []*resultEntry) error {
-	byID := make(map[string]*resultEntry, len(entries))
 	for _, e := range entries {
 		e.out = store.Committed{}
-		byID[e.ID] = e
 	}
-	if err := t.fencedUpdate(entries, byID); err != nil {
+	t.many = len(entries)
+	if err := t.fencedUpdate(entries); err != nil {
+		return err
+	}
+	if err := t.endUnattempted(); err != nil {
 		return err
 	}
 	attempts := make([]*store.Attempt, 0, len(entries))
@@ -224,13 +226,18 @@ func (t *tx) plainResults(entries []*resultEntry) ([]*resultEntry, error) {
 }
 
 // fencedUpdate changes the rows and marks the entries that won.
-func (t *tx) fencedUpdate(entries []*resultEntry, byID map[string]*resultEntry) error {
+func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	entries, err := t.plainResults(entries)
 	if err != nil {
 		return err
 	}
+	byID := make(map[string]*resultEntry, len(entries))
+	for _, e := range entries {
+		byID[e.ID] = e
+	}
+	var c store.Callback // one for all rows
 	err = resultUpdate.run(t, entries, func(r scanner) error {
-		var c store.Callback
+		c = store.Callback{}
 		if err := r.Scan(&c.ID, &c.Project, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase,
 			&c.AttemptSeq, &c.LockKey); err != nil {
 			return err
@@ -252,12 +259,50 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 	if e.Attempt != nil {
 		e.out.Number = c.AttemptSeq
 	}
-	t.strictEnded(e, c.LockKey)
+	if c.State.Terminal() {
+		t.strictEnded(e, c.LockKey)
+		if e.Attempt == nil {
+			t.unattempted = append(t.unattempted, ending{&row{Callback: *c}, c.State, c.Reason, e.now})
+		} else {
+			c.LastStatus, c.LastClass = e.Attempt.Status, e.Attempt.Class
+			t.ended(c, e.now)
+		}
+	}
 	before := *c
 	before.State = store.Scheduled // Only a scheduled row has a claim.
 	before.AttemptCount -= int(flag(e.Charge))
 	t.deltas.count(&before, -1)
 	t.deltas.count(c, 1)
+}
+
+// endUnattempted notes the rows that have ended by a result without an attempt: what their last one was must be read.
+func (t *tx) endUnattempted() error {
+	if len(t.unattempted) == 0 {
+		return nil
+	}
+	ended := make(map[string]ending, len(t.unattempted))
+	for _, e := range t.unattempted {
+		ended[e.ID] = e
+	}
+	t.unattempted = nil
+	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(ended)}})
+	if err != nil {
+		return err
+	}
+	if err := t.each(func(rows scanner) error {
+		var id string
+		var last store.Callback
+		if err := rows.Scan(&id, &last.LastStatus, &last.LastClass); err != nil {
+			return err
+		}
+		e := ended[id]
+		e.LastStatus, e.LastClass = last.LastStatus, last.LastClass
+		t.ended(&e.Callback, e.at)
+		return nil
+	}, `SELECT id, last_status, last_class FROM callbacks WHERE id IN (SELECT i.id FROM `+input+`) ORDER BY id`, args...); err != nil {
+		return fmt.Errorf("read last attempts: %w", err)
+	}
+	return nil
 }
 
 // lose answers a result whose fence has moved on, or whose claim has a result. Where its claim was recorded as crashed,

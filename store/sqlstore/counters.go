@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,7 +22,7 @@ const (
 )
 
 const (
-	// foldRows is how many deltas one fold adds up; foldRounds, how many folds one call makes while there are as many.
+	// foldRows is how many notes one fold adds up; foldRounds, how many folds one call makes while there are as many.
 	foldRows   = 1000
 	foldRounds = 10
 	// topLanes is how many lanes Counts lists.
@@ -55,28 +56,11 @@ func (d *deltas) count(c *store.Callback, n int64) {
 	}
 }
 
-// writeDeltas appends the transaction's deltas as one row.
-func (t *tx) writeDeltas() error {
-	for project, m := range t.deltas {
-		if len(m) == 0 {
-			delete(t.deltas, project)
-		}
-	}
-	if len(t.deltas) == 0 {
+// merge adds what a note says of counters.
+func (d *deltas) merge(text string) error {
+	if text == "" {
 		return nil
 	}
-	text, err := encode(t.deltas)
-	if err != nil {
-		return fmt.Errorf("encode counter deltas: %w", err)
-	}
-	if err := t.later(`INSERT INTO counter_deltas (deltas) VALUES ($1)`, text); err != nil {
-		return fmt.Errorf("append counter deltas: %w", err)
-	}
-	return nil
-}
-
-// merge adds what a row of counter_deltas says.
-func (d *deltas) merge(text string) error {
 	var more deltas
 	if err := json.Unmarshal([]byte(text), &more); err != nil {
 		return fmt.Errorf("decode counter deltas: %w", err)
@@ -90,23 +74,63 @@ func (d *deltas) merge(text string) error {
 	return nil
 }
 
-// foldCounters adds up to foldRows deltas to the counters and says how many it took.
-func (t *tx) foldCounters() (int, error) {
-	var sum deltas
-	taken := 0
-	err := t.each(func(rows scanner) error {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return err
-		}
-		taken++
-		return sum.merge(text)
-	}, `DELETE FROM counter_deltas
-		WHERE id IN (SELECT id FROM counter_deltas ORDER BY id LIMIT $1)
-		RETURNING deltas`, foldRows)
-	if err != nil {
-		return 0, fmt.Errorf("take counter deltas: %w", err)
+// A note is what one transaction appended.
+type note struct {
+	id               int64
+	deltas, outcomes string
+}
+
+// fold takes up to foldRows notes, adds them to the counters and to the feed of outcomes, and says how many it took.
+func (t *tx) fold(now int64) (int, error) {
+	// Where nothing happens nothing is locked, and so nothing written.
+	some := false
+	if err := t.each(func(scanner) error { some = true; return nil },
+		`SELECT 1 WHERE EXISTS (SELECT 1 FROM commit_notes) OR EXISTS (SELECT 1 FROM counter_deltas)`); err != nil || !some {
+		return 0, err
 	}
+	number, at, err := t.lockFeed()
+	if err != nil {
+		return 0, err
+	}
+	notes, err := t.takeNotes()
+	if err != nil || len(notes) == 0 {
+		return 0, err
+	}
+	var sum deltas
+	var ended endings
+	for _, n := range notes {
+		if err := errors.Join(sum.merge(n.deltas), ended.merge(n.outcomes)); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.addToCounters(sum); err != nil {
+		return 0, err
+	}
+	return len(notes), t.feed(ended, number, at, now)
+}
+
+// takeNotes takes the oldest notes away, at most foldRows of this version's and as many of an older one's, which has none of outcomes.
+func (t *tx) takeNotes() ([]note, error) {
+	var notes []note
+	for _, from := range []struct{ table, columns string }{{"counter_deltas", "id, deltas, ''"}, {"commit_notes", "id, deltas, outcomes"}} {
+		first := len(notes)
+		if err := t.each(func(rows scanner) error {
+			var n note
+			err := rows.Scan(&n.id, &n.deltas, &n.outcomes)
+			notes = append(notes, n)
+			return err
+		}, `DELETE FROM `+from.table+`
+			WHERE id IN (SELECT id FROM `+from.table+` ORDER BY id LIMIT $1)
+			RETURNING `+from.columns, foldRows); err != nil {
+			return nil, fmt.Errorf("take notes: %w", err)
+		}
+		slices.SortFunc(notes[first:], func(a, b note) int { return cmp.Compare(a.id, b.id) })
+	}
+	return notes, nil
+}
+
+// addToCounters adds differences to the counters.
+func (t *tx) addToCounters(sum deltas) error {
 	columns := []column{textColumn("project", 0), textColumn("kind", 0), textColumn("key", 0), intColumn("value", 0)}
 	for _, project := range sortedKeys(sum) {
 		for _, name := range sortedKeys(sum[project]) {
@@ -118,24 +142,24 @@ func (t *tx) foldCounters() (int, error) {
 		}
 	}
 	if len(columns[0].texts) == 0 {
-		return taken, nil
+		return nil
 	}
 	input, args, _, err := t.input(columns)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	// "WHERE 1 = 1" keeps SQLite from reading ON as part of a join.
 	if _, err := t.exec(`INSERT INTO counters (project, kind, key, value)
 		SELECT i.project, i.kind, i.key, i.value FROM `+input+` WHERE 1 = 1
 		ON CONFLICT (project, kind, key) DO UPDATE SET value = counters.value + excluded.value`, args...); err != nil {
-		return 0, fmt.Errorf("add to counters: %w", err)
+		return fmt.Errorf("add to counters: %w", err)
 	}
 	if _, err := t.exec(`DELETE FROM counters
 		WHERE value = 0 AND kind <> 'state'
 			AND (project, kind, key) IN (SELECT i.project, i.kind, i.key FROM `+input+`)`, args...); err != nil {
-		return 0, fmt.Errorf("drop empty counters: %w", err)
+		return fmt.Errorf("drop empty counters: %w", err)
 	}
-	return taken, nil
+	return nil
 }
 
 func sortedKeys[V any](m map[string]V) []string {
@@ -220,7 +244,7 @@ func readDeltas(ctx context.Context, from querier) (deltas, error) {
 			return err
 		}
 		return pending.merge(text)
-	}, `SELECT deltas FROM counter_deltas ORDER BY id`)
+	}, `SELECT deltas FROM commit_notes UNION ALL SELECT deltas FROM counter_deltas`)
 	return pending, err
 }
 

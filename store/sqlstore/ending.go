@@ -39,6 +39,7 @@ func (t *tx) end(endings ...ending) error {
 		e.ClaimUntil, e.ClaimToken, e.CancelRequested = 0, "", false
 		e.ResumeState, e.ResumeReason = "", ""
 		t.deltas.count(&e.Callback, 1)
+		t.ended(&e.Callback, e.at)
 	}
 	input, args, _, err := t.input([]column{
 		texts("id", endings, func(e ending) string { return e.ID }),

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -28,6 +29,12 @@ type statement struct {
 // later sends a statement with what follows it.
 func (g *groupTx) later(query string, args []any) {
 	g.waiting = append(g.waiting, statement{query, args})
+}
+
+// first is later for what may come before all that waits. What is sent together is written into memory that grows as it goes: small
+// things are better written before large ones.
+func (g *groupTx) first(query string, args ...any) {
+	g.waiting = slices.Insert(g.waiting, 0, statement{query, args})
 }
 
 // exec runs a statement and returns how many rows it changed.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -86,6 +85,7 @@ func (t *tx) applyStamps(entries []*stampEntry) error {
 // distinct splits off the first entry of each id, in the order of ids; the others keep their order.
 func distinct[E any](entries []E, id func(E) string) (first, later []E) {
 	seen := make(map[string]bool, len(entries))
+	first = make([]E, 0, len(entries))
 	for _, e := range entries {
 		if seen[id(e)] {
 			later = append(later, e)
@@ -416,16 +416,14 @@ func (t *tx) setAside(ids []string, now int64) error {
 		return err
 	}
 	err = t.each(func(rows scanner) error {
-		var project string
-		var lane int64
-		var tier int
-		if err := rows.Scan(&project, &lane, &tier); err != nil {
+		c := store.Callback{State: store.Scheduled}
+		if err := rows.Scan(&c.ID, &c.Project, &c.LaneID, &c.AttemptCount, &c.LadderBase, &c.LastStatus, &c.LastClass); err != nil {
 			return err
 		}
-		t.deltas.add(project, stateCounter, string(store.Scheduled), -1)
-		t.deltas.add(project, tierCounter, strconv.Itoa(tier), -1)
-		t.deltas.add(project, laneCounter, strconv.FormatInt(lane, 10), -1)
-		t.deltas.add(project, stateCounter, string(store.Dead), 1)
+		t.deltas.count(&c, -1)
+		c.State, c.Reason = store.Dead, store.Invalid
+		t.deltas.count(&c, 1)
+		t.ended(&c, now)
 		return nil
 	}, `UPDATE callbacks SET
 			state = 'dead',
@@ -438,7 +436,8 @@ func (t *tx) setAside(ids []string, now int64) error {
 			updated_at = i.set_at
 		FROM `+input+`
 		WHERE callbacks.id = i.id AND `+isOpen+`
-		RETURNING callbacks.project, callbacks.lane, callbacks.attempt_count - callbacks.ladder_base`, args...)
+		RETURNING callbacks.id, callbacks.project, callbacks.lane, callbacks.attempt_count, callbacks.ladder_base, callbacks.last_status,
+			callbacks.last_class`, args...)
 	if err != nil {
 		return fmt.Errorf("set rows aside: %w", err)
 	}

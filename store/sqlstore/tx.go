@@ -17,7 +17,7 @@ import (
 // maxTries is how often a transaction is tried in all while its error is transient.
 const maxTries = 5
 
-// A tx is one write transaction: statements, and what must happen with them (counters) or after them (lane ids).
+// A tx is one write transaction: statements, and what must happen with them (counters, outcomes) or after them (lane ids).
 type tx struct {
 	ctx context.Context
 	db  *DB
@@ -27,7 +27,13 @@ type tx struct {
 	sql    *sql.Tx
 	lite   *lite
 	deltas deltas
-	lanes  []laneKeyID
+	// notes are what has ended, by project.
+	notes map[string]*projectNotes
+	// many is about how many rows will end, where that is known.
+	many int
+	// unattempted are rows of the present round that ended by a result without an attempt.
+	unattempted []ending
+	lanes       []laneKeyID
 	// settings is the number of the last change of settings, once it is locked; settled is what it was then.
 	settings *int64
 	settled  int64
@@ -145,7 +151,7 @@ func (db *DB) transact(ctx context.Context, pool *sql.DB, limit time.Duration, f
 	}
 }
 
-// once runs fn in one transaction and writes its counter deltas.
+// once runs fn in one transaction and writes its note.
 func (db *DB) once(ctx context.Context, pool *sql.DB, again bool, fn func(*tx) error) error {
 	t := &tx{ctx: ctx, db: db, again: again}
 	run := func() error {
@@ -155,7 +161,7 @@ func (db *DB) once(ctx context.Context, pool *sql.DB, again bool, fn func(*tx) e
 		if err := t.writeVersion(); err != nil {
 			return err
 		}
-		return t.writeDeltas()
+		return t.writeNote()
 	}
 	var err error
 	if db.embedded() {

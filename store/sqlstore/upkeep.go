@@ -107,14 +107,14 @@ func (t *tx) setCursor(name string, c store.Cursor) error {
 	return err
 }
 
-// Fold adds up counter deltas, and removes idempotency keys that have ended: those older than seven days whose callback
+// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, and removes idempotency keys that have ended: those older than seven days whose callback
 // is terminal or gone. Both are bounded; what is left waits for the next call.
 func (db *DB) Fold(ctx context.Context, now int64) error {
 	for range foldRounds {
 		taken := 0
 		err := db.maintain(ctx, func(t *tx) error {
 			var err error
-			taken, err = t.foldCounters()
+			taken, err = t.fold(now)
 			return err
 		})
 		if err != nil {

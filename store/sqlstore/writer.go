@@ -241,9 +241,9 @@ func (w *writer) committed() {
 
 // commitGroup commits the calls together and answers them.
 func (w *writer) commitGroup(group []*call) {
-	var entries []entry
-	for _, c := range group {
-		entries = append(entries, c.entries...)
+	entries := group[0].entries
+	if len(group) > 1 {
+		entries = slices.Concat(entriesOf(group)...)
 	}
 	started := time.Now()
 	err := w.commitEntries(entries)
@@ -257,6 +257,14 @@ func (w *writer) commitGroup(group []*call) {
 		c.err = err
 		close(c.done)
 	}
+}
+
+func entriesOf(group []*call) [][]entry {
+	all := make([][]entry, len(group))
+	for i, c := range group {
+		all[i] = c.entries
+	}
+	return all
 }
 
 // drain takes everything that waits out of the queue, after a group that failed: whoever queued up meanwhile has waited for a database
@@ -332,11 +340,11 @@ func (t *tx) apply(entries []entry) error {
 	for _, e := range entries {
 		switch e := e.(type) {
 		case *acceptEntry:
-			drafts = append(drafts, e)
+			drafts = appendSome(drafts, e, len(entries))
 		case *stampEntry:
-			claims = append(claims, e)
+			claims = appendSome(claims, e, len(entries))
 		case *resultEntry:
-			results = append(results, e)
+			results = appendSome(results, e, len(entries))
 		}
 	}
 	if err := t.applyResults(results); err != nil {
@@ -349,6 +357,14 @@ func (t *tx) apply(entries []entry) error {
 		return fmt.Errorf("stamp: %w", err)
 	}
 	return nil
+}
+
+// appendSome appends one of up to most elements.
+func appendSome[E any](all []E, e E, most int) []E {
+	if all == nil {
+		all = make([]E, 0, most)
+	}
+	return append(all, e)
 }
 
 // change runs fn in a transaction of its own, on SQLite by way of the writer.

@@ -129,6 +129,12 @@ type EndpointUpkeep interface {
 	CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
 }
 
+// Outcomes is the feed of what has ended.
+type Outcomes interface {
+	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
+	PurgeOutcomes(ctx context.Context, before int64, limit int) (int, error)
+}
+
 // Order is what strict callbacks need.
 type Order interface {
 	NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error)
@@ -160,6 +166,7 @@ type Store interface {
 	EndpointReads
 	EndpointUpkeep
 	Order
+	Outcomes
 	Redrives
 	Reads
 	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
@@ -251,6 +258,9 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Strict/Next":               testStrictNext,
 		"Strict/Crowd":              testStrictCrowd,
 		"Rest/Ping":                 testPing,
+		"Outcomes/Feed":             testOutcomes,
+		"Outcomes/Clock":            testOutcomesClock,
+		"Outcomes/Crowd":            testOutcomesCrowd,
 		"Read/Projects":             testProjects,
 		"Read/Filters":              testFilters,
 		"Read/Pages":                testPages,

@@ -1,0 +1,70 @@
+package sqlstore
+
+import (
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// What an older process appends, which knows of counters alone, is counted before and after it is folded.
+func TestNotesOfAnOlderProcess(t *testing.T) {
+	ctx := t.Context()
+	db, err := Open(ctx, Options{URL: "sqlite:" + t.TempDir() + "/x.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := Migrate(ctx, db); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := db.change(ctx, func(tx *tx) error {
+			_, err := tx.exec(`INSERT INTO counter_deltas (deltas) VALUES ($1)`, `{"default":{"state:scheduled":2,"tier:0":2}}`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, when := range []string{"before", "after", "long after"} {
+		counts, err := db.Counts(ctx, store.DefaultProject)
+		if err != nil || counts.States[store.Scheduled] != 6 || counts.Tiers[0] != 6 {
+			t.Errorf("%s the fold: %v, %+v", when, err, counts)
+		}
+		if err := db.Fold(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What is noted is read as it was, whatever stands in it.
+func TestNotesAreJSON(t *testing.T) {
+	var noted tx
+	var want []endedGroup
+	for i, id := range []string{"01A", "01B", `"\`, "01C", "号"} {
+		c := store.Callback{ID: id, Project: `p"` + "\n", State: store.Dead, Reason: store.Exhausted}
+		if i == 3 {
+			c.LastClass, c.LastStatus, c.AttemptCount = store.ClassHTTP5xx, 503, -2
+		}
+		noted.ended(&c, 7)
+		g := endedGroup{State: c.State, Reason: c.Reason, Class: c.LastClass, Status: c.LastStatus, Attempts: c.AttemptCount, At: 7, IDs: id}
+		if n := len(want); n > 0 && want[n-1].like(&g) {
+			want[n-1].IDs += " " + id
+		} else {
+			want = append(want, g)
+		}
+	}
+	noted.ended(&store.Callback{ID: "02A", Project: "a", State: store.Succeeded}, 8)
+	var read endings
+	if err := read.merge(noted.notedOutcomes()); err != nil {
+		t.Fatal(err)
+	}
+	got := read[`p"`+"\n"]
+	if len(got) != len(want) || len(read) != 2 || read["a"][0] != (endedGroup{State: store.Succeeded, At: 8, IDs: "02A"}) {
+		t.Fatalf("read %+v", read)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("group %d: %+v, want %+v", i, got[i], want[i])
+		}
+	}
+}
