@@ -13,13 +13,15 @@
 //   - An id is in exactly one of three places: the delay set, its lane's ready list, or leased.
 //   - A claim returns only what is due, or was once, by the index's own clock, never more than a lane's concurrency, and
 //     the same batch again when it is repeated with the same token.
+//   - What bounds a lane is decided within the claim, for all claimers together: its concurrency, its rate, its pause, a hold, its
+//     breaker. It is exact, charges nothing, and what waits behind it costs the claims of other lanes nothing.
 //   - A settlement with a token that is not the lease's changes nothing, unless it says that SQL's fence was won.
 //   - Every operation is atomic for one shard, bounded by [MaxBatch] elements, and, the claim apart, idempotent.
 //   - Next in a reply is never later than the shard's true next event, so whoever sleeps until then never
 //     oversleeps.
 //   - Below its watermark it leaves nothing out, and beyond it, it takes nothing in (see [Watermark]).
-//   - Where the clock jumps, leases, locks and holds keep what is left of them. An index that nobody called for ten
-//     seconds takes that for a jump: time passes only for an index in use.
+//   - Where the clock jumps, leases, locks, holds, tokens and the rest of a breaker keep what is left of them. An index that nobody
+//     called for ten seconds takes that for a jump: time passes only for an index in use.
 //
 // # Times
 //

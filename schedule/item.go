@@ -150,8 +150,8 @@ type Tick struct {
 	// Now is the index's clock in Unix milliseconds. Where its server's goes back by at most 5 s it stands still; a larger step
 	// is followed.
 	Now int64
-	// Next is when the shard next has something to do, at the latest: the head of its delay set, the end of a lane's
-	// hold or of a lease. Zero: nothing is in sight.
+	// Next is when the shard next has something to do, at the latest: the head of its delay set, the end of a lease, or of what
+	// keeps a lane back: its pause, its hold, its breaker, or that it has no token. Zero: nothing is in sight.
 	Next int64
 	// Seq grows with every write to the shard. A smaller one than was seen before the call was sent means that the
 	// shard was rolled back. An index that cannot be rolled back leaves it zero.
@@ -164,7 +164,7 @@ type Claimed struct {
 	Leases []Lease
 	// More says that items are left, due or within the claim's lead, which the next claim could promote or lease if it had room.
 	More bool
-	// Waiting says that items are ready which their lanes have no room for, or are held back.
+	// Waiting says that items are ready which their lanes have no room for, or keep back.
 	Waiting bool
 	// Reaped is how many expired leases the claim returned to the delay set.
 	Reaped int
@@ -182,7 +182,8 @@ const (
 	Ack
 	// Reschedule puts it into the delay set at Due and clears its diverts.
 	Reschedule
-	// Divert puts it into the delay set at Due and counts one divert. It charges nothing.
+	// Divert puts it into the delay set at Due and counts one divert. It charges nothing: with NoSignal, which says that no attempt
+	// began, its lane gets the token of its rate back.
 	Divert
 	// Bury removes an item that is dead.
 	Bury
@@ -202,9 +203,11 @@ const (
 	Unanswered
 )
 
-// The breaker of a lane. It opens after BreakerAttempts attempts in a row, over at least BreakerSpan, that got no HTTP answer. Then
-// nothing of the lane is claimed but what is forced; each BreakerRest one item is, as a probe: an answer closes the breaker, and the
-// lane begins anew with a concurrency of 1; anything else keeps it open.
+// The breaker of a lane. It opens after BreakerAttempts attempts in a row, over at least BreakerSpan, that got no HTTP answer. From
+// then on at most one item of the lane is leased, whatever allowances say: what is forced at any time, anything else, as a probe, when
+// BreakerRest is over, and up to a tenth of it by which lanes differ, so that those that failed together are not probed together. An
+// answer closes the breaker, and the lane begins anew with a concurrency of 1. An attempt without one, a probe or one that was in
+// flight already, lets it rest once more. What ends without a signal, or is reaped, changes nothing: another probe may follow at once.
 const (
 	BreakerAttempts = 20
 	BreakerSpan     = 10 * time.Second
@@ -268,9 +271,10 @@ const (
 	MovedIt
 	// MovedGone: the item is not in the index.
 	MovedGone
-	// MovedHeld: the item is leased, or its lane is paused or held. A leased item remembers the movement: when its lease is
-	// settled or reaped it is due at the earlier of the two times, even after an Ack or a Bury (SQL's stamp then
-	// decides). In a held lane the item is moved all the same.
+	// MovedHeld: the item is leased, or its lane keeps it back: it is paused, or, unless the item is forced, it is held, its breaker is
+	// open, or its next token is further away than [KeepForWaiter]. A leased item remembers the movement: when its lease is settled or
+	// reaped it is due at the earlier of the two times, and forced if the movement said so, even after an Ack or a Bury (SQL's stamp
+	// then decides). In a lane that keeps it back the item is moved all the same.
 	MovedHeld
 )
 
@@ -279,10 +283,12 @@ type LaneSetting struct {
 	Lane int64
 	// Limit is the most attempts in flight; zero means the claim's LaneLimit.
 	Limit int
-	// Every is the mean time between two attempts that begin, from 1 µs on; zero: no bound. What was not used in the last 100 ms may
-	// be made up for at once, and no more.
+	// Every is the mean time between two leases of items that are not forced, from 1 µs on; zero: no bound. What was not used in the
+	// last 100 ms may be made up for at once, and no more. Tokens come in steps of 10 ms, so that a lane without any is looked at again
+	// no more often.
 	Every time.Duration
-	// PausedUntil keeps the lane from being claimed until then; zero: not paused. Far in the future: until changed.
+	// PausedUntil keeps the lane from being claimed until then; zero: not paused. Far in the future: until changed. After a pause the
+	// lane's concurrency is [StartConcurrency] at most.
 	PausedUntil int64
 	Version     int64
 }
@@ -295,7 +301,7 @@ const (
 	BreakerClosed BreakerState = iota
 	// BreakerOpen: nothing is claimed until the next probe.
 	BreakerOpen
-	// BreakerProbing: one probe is due or under way.
+	// BreakerProbing: one probe is due, or under way.
 	BreakerProbing
 )
 
@@ -315,7 +321,8 @@ func (b BreakerState) String() string {
 // A LaneState is how a lane stands in an index. Times are in Unix milliseconds; zero: none.
 type LaneState struct {
 	Lane int64
-	// InFlight is its leases. Concurrency is how many it may have at present, Limit at most; zero: not known before the first claim.
+	// InFlight is its leases. Concurrency is how many it may have at present, Limit at most; both are zero where no claim has said
+	// the limit of lanes without one of their own yet.
 	InFlight, Concurrency, Limit int
 	Health                       Health
 	Every                        time.Duration
@@ -326,9 +333,9 @@ type LaneState struct {
 	Unanswered      int
 	UnansweredSince int64
 	Breaker         BreakerState
-	// ProbeAt is when an open breaker lets the next probe pass.
+	// ProbeAt is when a breaker that is not closed lets, or let, the next probe pass.
 	ProbeAt int64
-	// Fresh and Retries are how many items are ready, each counted up to 1,000.
+	// Fresh and Retries are how many items are ready, forced ones included, each counted up to 1,000.
 	Fresh, Retries int
 }
 
@@ -409,10 +416,11 @@ type AuditPage struct {
 type Stats struct {
 	Tick
 	Delayed, Ready, Leased int64
-	// RunnableLanes have something ready and room for it; BlockedLanes wait for a hold or a pause to end.
-	RunnableLanes, BlockedLanes int64
-	Locks, Waiters              int64
-	Quarantined                 int64
+	// RunnableLanes have something ready and room for it; BlockedLanes have something ready, and wait for a time to come: that a pause or
+	// a hold ends, a token is there, or a breaker lets a probe pass. OpenBreakers are lanes whose breaker is open.
+	RunnableLanes, BlockedLanes, OpenBreakers int64
+	Locks, Waiters                            int64
+	Quarantined                               int64
 	// HeadDue is the earliest due time in the delay set; zero when it is empty.
 	HeadDue int64
 	// Counters since the shard was built: claimed, acked, rescheduled, diverted, buried, reaped, stale.

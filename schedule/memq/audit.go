@@ -131,7 +131,7 @@ func (ix *Index) recount() int {
 	for _, e := range ix.leases {
 		leases[e.it.lane]++
 	}
-	wrong, ready := 0, 0
+	wrong, ready, breakers := 0, 0, 0
 	for number, l := range ix.lanes {
 		if n := leases[l]; n != l.inflight {
 			l.inflight = n
@@ -139,15 +139,20 @@ func (ix *Index) recount() int {
 		}
 		ix.refresh(l)
 		ready += l.waiting()
-		bare := l.items == 0 && l.ownLimit == 0 && l.version == 0 && !ix.keeps(l, false)
+		bare := l.items == 0 && l.ownLimit == 0 && l.version == 0 && !l.rated() && !ix.keeps(l, false)
 		if bare && l.rested+laneRest <= ix.steady() {
 			delete(ix.lanes, number)
+			continue
+		}
+		if l.open() {
+			breakers++
 		}
 	}
 	if ready != ix.ready {
 		ix.ready = ready
 		wrong++
 	}
+	ix.breakers = breakers // a lane that was forgotten had one, if it was open
 	return wrong
 }
 
@@ -207,6 +212,7 @@ func (ix *Index) Stats(ctx context.Context, shard int) (schedule.Stats, error) {
 		Ready:        int64(ix.ready),
 		Leased:       int64(len(ix.leases)),
 		BlockedLanes: int64(len(ix.blocked) + len(ix.holding)),
+		OpenBreakers: int64(ix.breakers),
 		Locks:        int64(ix.held),
 		Waiters:      int64(ix.waiters),
 		Counters: map[string]int64{

@@ -12,6 +12,8 @@ const (
 	// maxTime is the latest time that an index can hold: what a sorted set's score holds exactly. Later ones are taken
 	// for it.
 	maxTime = 1 << 53
+	// maxEvery is the longest time between two attempts, in nanoseconds: 104 days. Longer ones are taken for it.
+	maxEvery = 1<<53 - 1
 	// maxClaim is the most items that one claim leases.
 	maxClaim = 256
 	// maxToken and maxLock are the longest token and the longest name of a lock.
@@ -77,7 +79,7 @@ func checkSettlement(s schedule.Settlement) error {
 	if s.Outcome < schedule.Ack || s.Outcome > schedule.Bury {
 		return fmt.Errorf("outcome %d: %w", s.Outcome, schedule.ErrInvalid)
 	}
-	if s.Signal < schedule.NoSignal || s.Signal > schedule.TimedOut {
+	if s.Signal < schedule.NoSignal || s.Signal > schedule.Unanswered {
 		return fmt.Errorf("signal %d: %w", s.Signal, schedule.ErrInvalid)
 	}
 	if err := checkToken(s.Token); err != nil {
@@ -96,6 +98,9 @@ func checkAdoption(a schedule.Adoption) error {
 func checkSetting(s schedule.LaneSetting) error {
 	if s.Lane <= 0 || s.Limit < 0 {
 		return fmt.Errorf("lane %d with limit %d: %w", s.Lane, s.Limit, schedule.ErrInvalid)
+	}
+	if s.Every < 0 || s.Every > 0 && s.Every < time.Microsecond {
+		return fmt.Errorf("lane %d with %s between attempts: %w", s.Lane, s.Every, schedule.ErrInvalid)
 	}
 	return nil
 }

@@ -170,6 +170,9 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	ix.virtual = max(ix.virtual, l.virtual)
 	within, beyond := ix.room(l)
 	n := min(most, within+beyond, ix.gives(l))
+	if l.rated() {
+		ix.spend(l.flow, max(n-l.pressing(), 0))
+	}
 	for range n {
 		ix.ready--
 		lease(l.pop(ix.clock))

@@ -105,9 +105,13 @@ func (ix *Index) concurrency(l *lane) int {
 }
 
 // room returns how many more of the lane's items may be leased: first those that its concurrency has room for, then those
-// that an allowance gives beyond it.
+// that an allowance gives beyond it. While its breaker is open one may be leased, whatever an allowance says.
 func (ix *Index) room(l *lane) (within, beyond int) {
-	within = ix.concurrency(l) - l.inflight + l.credit
+	within = ix.concurrency(l) - l.inflight
+	if l.open() {
+		return max(within, 0), 0
+	}
+	within += l.credit
 	if l.health == schedule.Answering {
 		beyond = l.ahead
 	}
@@ -138,22 +142,44 @@ func (ix *Index) allow(allowances []schedule.Allowance, on bool) {
 	}
 }
 
-// learn adapts the lane to what an ended attempt said of it. The caller refreshes the lane.
+// learn adapts the lane to what an ended attempt said of it. While its breaker is open its concurrency is 1, and so it is when that
+// closes. The caller refreshes the lane.
 func (ix *Index) learn(l *lane, s schedule.Signal) {
+	ix.resume(l)
 	switch s {
 	case schedule.Answered:
 		l.health = schedule.Answering
-		l.pace = min(ix.concurrency(l)*2, ix.limitOf(l))
+		if ix.answered(l) {
+			l.pace = 1
+		} else {
+			l.pace = min(ix.concurrency(l)*2, ix.limitOf(l))
+		}
+		return
 	case schedule.TimedOut:
 		l.health = schedule.TimingOut
 		l.pace = max(ix.concurrency(l)/2, 1)
+	case schedule.Unanswered:
 	case schedule.NoSignal:
+		return
 	}
+	if ix.unanswered(l) {
+		l.pace = 1
+	}
+}
+
+// resume forgets a pause that has ended. Whatever the lane's concurrency was, it begins low.
+func (ix *Index) resume(l *lane) {
+	if l.pausedUntil == 0 || l.pausedUntil > ix.clock {
+		return
+	}
+	l.pausedUntil = 0
+	l.pace = min(l.pace, schedule.StartConcurrency)
 }
 
 // refresh puts the lane where its ready items, its leases, its hold and its health want it to stand. It is called after
 // any of them changed.
 func (ix *Index) refresh(l *lane) {
+	ix.resume(l)
 	want, at := idle, int64(0)
 	if l.waiting() > 0 {
 		pause, stop := l.pausedUntil-ix.clock, ix.stop(l)
@@ -230,6 +256,18 @@ func (ix *Index) setLimit(limit int) {
 	}
 }
 
+// pause keeps the lane from being claimed until then, and ends the pause that it has.
+func (ix *Index) pause(l *lane, until int64) {
+	ix.resume(l)
+	if l.pausedUntil > 0 && until <= ix.clock {
+		l.pausedUntil = ix.clock
+		ix.resume(l)
+	}
+	if l.pausedUntil = until; until <= ix.clock {
+		l.pausedUntil = 0
+	}
+}
+
 // SetLanes takes over settings, each unless it is older than what the lane has.
 func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) error {
 	err := checkAll("set lanes", len(settings), func(i int) error { return checkSetting(settings[i]) })
@@ -246,7 +284,9 @@ func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) 
 		if s.Version < l.version {
 			continue
 		}
-		l.ownLimit, l.pausedUntil, l.version = s.Limit, min(s.PausedUntil, maxTime), s.Version
+		l.ownLimit, l.version = s.Limit, s.Version
+		ix.pause(l, min(s.PausedUntil, maxTime))
+		ix.setRate(l, min(int64(s.Every), maxEvery))
 		ix.refresh(l)
 	}
 	ix.hint()

@@ -50,6 +50,7 @@ type Index struct {
 	blocked  heap[ranked]          // lanes with ready items, by the end of their pause
 	holding  heap[ranked]          // lanes with ready items, by the end of their hold on the steady clock
 	virtual  int64                 // the virtual time of the lane that was served last
+	breakers int                   // lanes whose breaker is open
 	limit    int                   // LaneLimit of the last claim; zero: there was none yet
 
 	mark    mark              // how far ahead items are held: see horizon.go
@@ -80,7 +81,7 @@ func (ix *Index) clear() {
 	ix.items = make(map[key]*item)
 	ix.delay, ix.leases, ix.ready = nil, nil, 0
 	ix.lanes = make(map[int64]*lane)
-	ix.runnable, ix.blocked, ix.holding, ix.virtual, ix.limit = [classes]heap[ranked]{}, nil, nil, 0, 0
+	ix.runnable, ix.blocked, ix.holding, ix.virtual, ix.breakers, ix.limit = [classes]heap[ranked]{}, nil, nil, 0, 0, 0
 	ix.mark = mark{at: schedule.Forever, loaded: schedule.Forever}
 	ix.claims = make(map[string]*batch)
 	ix.locks = make(map[string]*lock)

@@ -50,6 +50,9 @@ func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
 func (ix *Index) end(it *item, s *schedule.Settlement) {
 	l, moved, pushed := it.lane, it.moved, it.pushed
 	ix.learn(l, s.Signal)
+	if s.Outcome == schedule.Divert && s.Signal == schedule.NoSignal && !it.forced && l.rated() {
+		ix.spend(l.flow, -1) // no attempt was made of it
+	}
 	ix.detach(it)
 	switch s.Outcome {
 	case schedule.Reschedule, schedule.Divert:

@@ -280,21 +280,20 @@ func (w *world) randomJump(rt *rapid.T) {
 		}
 	}
 	// What is due is promoted, and stays so. What was reaped just now is due within the spread.
-	w.pass(150 * time.Millisecond)
-	promote := w.wide()
-	promote.Owner, promote.Max, promote.LaneLimit = "promoter", 0, w.limit
-	c := w.claim(promote)
-	w.checkReaped(c, c.Now)
-	w.pass(150 * time.Millisecond)
-	promote = w.wide()
-	promote.Owner, promote.Max, promote.LaneLimit = "promoter", 0, w.limit
-	c = w.claim(promote)
-	w.checkReaped(c, c.Now)
+	for reaped := 1; reaped > 0; {
+		w.pass(150 * time.Millisecond)
+		promote := w.wide()
+		promote.Owner, promote.Max, promote.LaneLimit = "promoter", 0, w.limit
+		c := w.claim(promote)
+		w.checkReaped(c, c.Now)
+		reaped = c.Reaped
+	}
 	now := w.Now()
 	for lane, p := range w.paths {
 		if p.paused != 0 && p.paused <= now { // whether it begins again is the index's choice
+			w.resume(p, now)
 			p.paused, p.version = 0, p.version+1
-			w.no(w.Index.SetLanes(w.ctx, []schedule.LaneSetting{{Lane: lane, Limit: p.limit, Version: p.version}}))
+			w.no(w.Index.SetLanes(w.ctx, []schedule.LaneSetting{{Lane: lane, Limit: p.limit, Every: time.Duration(p.every), Version: p.version}}))
 		}
 	}
 	for _, k := range w.locks {
@@ -303,6 +302,7 @@ func (w *world) randomJump(rt *rapid.T) {
 		}
 	}
 	moved := w.jump(d)
+	w.skew -= moved
 	for _, r := range w.records {
 		if r.leased {
 			r.until += moved
@@ -345,6 +345,7 @@ func (p *pair) jump(rt *rapid.T) {
 		if rapid.IntRange(0, 2).Draw(rt, "pause") == 0 {
 			s.PausedUntil = p.at(2)
 		}
+		s.Every = p.every(rt)
 		both(p, "set lanes", func(f *fixture) (any, error) { return nil, f.Index.SetLanes(f.ctx, []schedule.LaneSetting{s}) })
 	}
 	steps := int64(rapid.SampledFrom([]int{-180, -3, 3, 180}).Draw(rt, "jump"))

@@ -25,7 +25,7 @@ func Compare(t *testing.T, open, oracle func(t *testing.T) Harness) {
 		for name, action := range map[string]func(*rapid.T){
 			"ensure": p.ensure, "claim": p.claim, "claim 2": p.claim, "again": p.again, "settle": p.settle,
 			"finish": p.finish, "extend": p.extend, "cancel": p.cancel, "move": p.move, "adopt": p.adopt,
-			"watermark": p.moveWatermark, "loaded": p.loaded,
+			"outage": p.outage, "watermark": p.moveWatermark, "loaded": p.loaded,
 			"setting": p.setting, "acquire": p.acquire, "release": p.release, "advance": p.advance, "jump": p.jump, "": p.compare,
 		} {
 			actions[name] = func(rt *rapid.T) {
@@ -41,9 +41,9 @@ func Compare(t *testing.T, open, oracle func(t *testing.T) Harness) {
 
 const (
 	// step is the distance of all times in a comparison. The present is kept in the first part of a step, and all events
-	// are in the middle of one.
+	// are in the middle of one, or at least beyond that part, as where a breaker lets a probe pass.
 	step  = 20_000
-	slack = step / 4
+	slack = step * 3 / 20
 )
 
 // A pair is an index and its oracle, in the same state.
@@ -216,7 +216,7 @@ func (p *pair) settlement(rt *rapid.T, item schedule.Item, token string) schedul
 	s := schedule.Settlement{
 		Item: item, Token: token,
 		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
-		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.TimedOut)).Draw(rt, "signal")),
+		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(rt, "signal")),
 		Won:     rapid.Bool().Draw(rt, "won"),
 	}
 	s.Due, s.Retry = p.when(rt), rapid.Bool().Draw(rt, "retry")
@@ -284,7 +284,28 @@ func (p *pair) setting(rt *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(rt, "pause") == 0 {
 		s.PausedUntil = p.due(rt)
 	}
+	s.Every = p.every(rt)
 	both(p, "set lanes", func(f *fixture) (any, error) { return nil, f.Index.SetLanes(f.ctx, []schedule.LaneSetting{s}) })
+}
+
+// every draws a time between two attempts by which the next token is there in the middle of a step.
+func (p *pair) every(rt *rapid.T) time.Duration {
+	return rapid.SampledFrom([]time.Duration{0, 0, step / 2, step * 3 / 2}).Draw(rt, "every") * time.Millisecond
+}
+
+// outage lets as many attempts of a lane end without an answer as open a breaker, if some did so in an earlier step.
+func (p *pair) outage(rt *rapid.T) {
+	lane := p.a.lanes[rapid.IntRange(0, p.lanes-1).Draw(rt, "lane")]
+	signal := rapid.SampledFrom([]schedule.Signal{schedule.TimedOut, schedule.Unanswered}).Draw(rt, "signal")
+	var adoptions []schedule.Adoption
+	var settlements []schedule.Settlement
+	for n := range schedule.BreakerAttempts {
+		item := schedule.Item{ID: idOf(3_000_000 + n), Lane: lane, Due: p.at(-1)}
+		adoptions = append(adoptions, schedule.Adoption{Item: item, Token: "outage", Until: p.at(0)})
+		settlements = append(settlements, schedule.Settlement{Item: item, Token: "outage", Outcome: schedule.Ack, Signal: signal})
+	}
+	both(p, "adopt", func(f *fixture) (any, error) { return nil, f.Index.Adopt(f.ctx, adoptions) })
+	both(p, "settle", func(f *fixture) ([]schedule.Settled, error) { return f.settle(settlements...), nil })
 }
 
 func (p *pair) acquire(rt *rapid.T) {
@@ -364,11 +385,22 @@ func (p *pair) compare(*rapid.T) {
 		})
 		return all, nil
 	})
+	both(p, "lane states", func(f *fixture) ([]schedule.LaneState, error) {
+		states := f.states(p.a.lanes[:p.lanes]...)
+		for i := range states {
+			s := &states[i]
+			for _, at := range []*int64{&s.PausedUntil, &s.HeldUntil, &s.NextToken, &s.UnansweredSince, &s.ProbeAt} {
+				*at = p.round(*at)
+			}
+			s.Fresh, s.Retries = 0, 0 // when items are promoted is the index's
+		}
+		return states, nil
+	})
 	both(p, "stats", func(f *fixture) ([]int64, error) {
 		s := f.stats()
 		c := s.Counters
 		return []int64{
-			s.Leased, s.Delayed + s.Ready, c["claimed"], c["acked"], c["rescheduled"], c["diverted"], c["buried"], c["reaped"], c["stale"],
+			s.Leased, s.Delayed + s.Ready, s.OpenBreakers, c["claimed"], c["acked"], c["rescheduled"], c["diverted"], c["buried"], c["reaped"], c["stale"],
 		}, nil
 	})
 }

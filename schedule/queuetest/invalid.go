@@ -70,6 +70,13 @@ func invalidElements(f *fixture) {
 	_, err = f.Index.Settle(f.ctx, []schedule.Settlement{{Item: good, Token: "\t", Outcome: schedule.Ack, Won: true}})
 	f.refuse("settle with a malformed token", err)
 	f.refuse("a setting without a lane", f.Index.SetLanes(f.ctx, []schedule.LaneSetting{{Limit: 1, Version: 1}}))
+	for _, every := range []time.Duration{-time.Second, 1, 999} {
+		f.refuse("a rate of one in "+every.String(), f.Index.SetLanes(f.ctx, []schedule.LaneSetting{{Lane: 1, Every: every, Version: 1}}))
+	}
+	for _, lane := range []int64{0, -1} {
+		_, err = f.Index.LaneStates(f.ctx, []int64{good.Lane, lane})
+		f.refuse("the state of no lane", err)
+	}
 	if s := f.stats(); s.Delayed+s.Ready+s.Leased != 0 {
 		f.Fatalf("refused calls did something: %+v", s)
 	}
@@ -168,6 +175,8 @@ func tooMany(f *fixture) {
 	refuse("release", err)
 	refuse("adopt", f.Index.Adopt(f.ctx, adoptions))
 	refuse("set lanes", f.Index.SetLanes(f.ctx, settings))
+	_, err = f.Index.LaneStates(f.ctx, make([]int64, n))
+	refuse("lane states", err)
 	if s := f.stats(); s.Delayed+s.Ready+s.Leased+s.Locks != 0 {
 		f.Fatalf("refused calls did something: %+v", s)
 	}

@@ -12,6 +12,8 @@ var laneChecks = []check{
 	{"OwnLimit", ownLimit},
 	{"RoomComesBackWithEachLease", roomComesBack},
 	{"PauseEndsAtAnExactTime", pause},
+	{"SettingsAreInForceWithTheNextClaim", settingsAtOnce},
+	{"AfterAPauseItBeginsLow", beginsLow},
 	{"OlderSettingsChangeNothing", olderSettings},
 	{"HoldOnlyLengthens", hold},
 	{"HoldLeavesOtherLanes", holdOthers},
@@ -177,6 +179,76 @@ func pause(f *fixture) {
 	if got := f.take(); len(got) != 2 {
 		f.Fatalf("%d of 2 were claimed at the pause's end", len(got))
 	}
+}
+
+// settingsAtOnce: a claim that follows a setting gives what that allows, exactly.
+func settingsAtOnce(f *fixture) {
+	f.answer(0, 9, schedule.Answered)
+	f.ensure(f.items(0, 100)...)
+	f.set(schedule.LaneSetting{Lane: f.lanes[0], Limit: 7})
+	leases := f.expectClaim(f.wide(), 7, 0)
+	f.set(schedule.LaneSetting{Lane: f.lanes[0], Limit: 9})
+	leases = append(leases, f.expectClaim(f.wide(), 2, 0)...)
+	f.set(schedule.LaneSetting{Lane: f.lanes[0], Limit: 4})
+	f.ack(leases[:5], schedule.Answered)
+	f.expectClaim(f.wide(), 0, 0)
+	f.ack(leases[5:6], schedule.Answered)
+	leases = append(leases[6:], f.expectClaim(f.wide(), 1, 0)...)
+	until := f.Now() + 3600_000
+	f.set(schedule.LaneSetting{Lane: f.lanes[0], Limit: 50, PausedUntil: until})
+	f.ack(leases, schedule.Answered)
+	f.expectClaim(f.allowing(0, 50, 50, 50), 0, 0)
+	f.set(schedule.LaneSetting{Lane: f.lanes[0], Limit: 50, PausedUntil: until + 3600_000})
+	f.pass(time.Hour)
+	f.expectClaim(f.wide(), 0, 0)
+	f.quiet()
+}
+
+// beginsLow: what answered before a pause may not bear as much after it, and what has gathered comes at once.
+func beginsLow(f *fixture) {
+	paused := func(until int64) {
+		f.Helper()
+		f.set(schedule.LaneSetting{Lane: f.lanes[0], PausedUntil: until})
+	}
+	for _, byTime := range []bool{true, false} {
+		for _, ready := range []bool{true, false} {
+			f.reset()
+			f.answer(0, 5, schedule.Answered)
+			f.expectRoom(0, 32*schedule.StartConcurrency)
+			paused(f.Now() + 60_000)
+			if ready {
+				f.ensure(f.items(0, 100)...)
+				f.take()
+			}
+			if byTime {
+				f.pass(time.Minute)
+			} else {
+				paused(0)
+			}
+			if s := f.state(0); s.Concurrency != schedule.StartConcurrency {
+				f.Fatalf("after a pause, by itself %t, with items ready %t, the lane is %+v", byTime, ready, s)
+			}
+			f.ensure(f.items(0, 200)...)
+			for want := schedule.StartConcurrency; want <= 32; want *= 2 {
+				leases := f.expectClaim(f.wide(), want, 0)
+				f.ack(leases[:1], schedule.Answered)
+				f.ack(leases[1:], schedule.NoSignal)
+			}
+			// A setting that says once more that it is over ends nothing.
+			paused(f.Now() - 1000)
+			f.expectClaim(f.wide(), 64, 0)
+		}
+	}
+	// What answers while it lasts doubles nothing for later, and a lane that was lower stays so.
+	f.reset()
+	f.answer(0, 8, schedule.TimedOut)
+	f.ensure(f.items(0, 100)...)
+	l := f.take()
+	paused(f.Now() + 60_000)
+	f.ack(l, schedule.NoSignal)
+	f.pass(time.Minute)
+	f.expectClaim(f.wide(), 1, 0)
+	f.quiet()
 }
 
 func olderSettings(f *fixture) {

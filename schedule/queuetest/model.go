@@ -42,9 +42,11 @@ type path struct {
 	limit   int
 	version int64
 	paused  int64
+	resumed bool // the pause is over, and the lane has begun low
 	held    int64
 	pace    int
 	health  schedule.Health
+	course
 }
 
 // A world is an index with the model of it. The model is exact but for what an index may choose, and for its clock, which is
@@ -59,6 +61,7 @@ type world struct {
 	oldTokens []string
 	locks     map[string]*lockModel
 	mark      schedule.Watermark
+	skew      int64 // the steady clock less the index's, in ms
 }
 
 func model(t *testing.T, h Harness) {
@@ -82,6 +85,7 @@ func model(t *testing.T, h Harness) {
 			"move":    act(w.randomMove),
 			"adopt":   act(w.randomAdopt),
 			"setting": act(w.randomSetting),
+			"outage":  act(w.randomOutage),
 			"horizon": act(w.randomHorizon),
 			"loaded":  act(w.randomLoaded),
 			"acquire": act(w.randomAcquire),
@@ -89,7 +93,7 @@ func model(t *testing.T, h Harness) {
 			"advance": act(w.randomAdvance),
 			"jump":    act(w.randomJump),
 			"audit":   act(func(*rapid.T) { w.quiet() }),
-			"":        act(func(*rapid.T) { w.compareScan() }),
+			"":        act(func(*rapid.T) { w.compareScan(); w.compareStates() }),
 		})
 	})
 }
@@ -147,14 +151,6 @@ func (w *world) limitOf(p *path) int {
 }
 
 func (w *world) concurrency(p *path) int { return min(p.pace, w.limitOf(p)) }
-
-// blockedUntil is until when the lane keeps an item back, forced or not.
-func (p *path) blockedUntil(forced bool) int64 {
-	if forced {
-		return p.paused
-	}
-	return max(p.paused, p.held)
-}
 
 func (w *world) randomEnsure(rt *rapid.T) {
 	var items []schedule.Item
@@ -232,10 +228,9 @@ func (w *world) randomMove(rt *rapid.T) {
 	if w.leftOut(ref, due, before) {
 		delete(w.records, ref.ID)
 	}
-	end := w.path(r.Lane).blockedUntil(r.Forced)
-	switch {
-	case end > after && got[0] != schedule.MovedHeld, end <= before && got[0] != schedule.MovedIt:
-		w.Fatalf("move of %s answered %d; its lane is held until %d, now is %d", ref.ID, got[0], end, after)
+	surely, maybe := w.keeps(w.path(r.Lane), r.Forced, before, after)
+	if surely && got[0] != schedule.MovedHeld || !maybe && got[0] != schedule.MovedIt {
+		w.Fatalf("move of %s answered %d; its lane is %+v, now is %d", ref.ID, got[0], *w.path(r.Lane), after)
 	}
 }
 
@@ -296,14 +291,24 @@ func (w *world) randomSetting(rt *rapid.T) {
 		Lane:    lane,
 		Limit:   rapid.IntRange(0, 6).Draw(rt, "limit"),
 		Version: p.version + int64(rapid.IntRange(-1, 2).Draw(rt, "version")),
+		Every: rapid.SampledFrom([]time.Duration{0, 0, 0, time.Microsecond, 33 * time.Millisecond, 300 * time.Millisecond, 10 * time.Second}).
+			Draw(rt, "every"),
 	}
+	w.clearOfPauses()
 	if rapid.IntRange(0, 2).Draw(rt, "pause") == 0 {
 		s.PausedUntil = w.due(rt)
 	}
+	before := w.Now()
 	w.no(w.Index.SetLanes(w.ctx, []schedule.LaneSetting{s}))
-	if s.Version >= p.version {
-		p.limit, p.paused, p.version = s.Limit, s.PausedUntil, s.Version
+	after := w.Now()
+	if s.Version < p.version {
+		return
 	}
+	if p.paused > after && s.PausedUntil <= before {
+		p.pace = min(p.pace, schedule.StartConcurrency)
+	}
+	w.setRate(p, s.Every, before, after)
+	p.limit, p.paused, p.version, p.resumed = s.Limit, s.PausedUntil, s.Version, s.PausedUntil <= before
 }
 
 func (w *world) randomAdvance(rt *rapid.T) {

@@ -20,6 +20,9 @@ func (w *world) randomClaim(rt *rapid.T) {
 	req.Lead = rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, schedule.MaxLead}).Draw(rt, "lead")
 	req.Allowances = w.drawAllowances(rt)
 	c := w.claim(req)
+	for _, p := range w.paths {
+		w.resume(p, c.Now)
+	}
 	by := c.Now + req.Lead.Milliseconds()
 	w.checkReaped(c, by)
 	w.checkOrder(c, by)
@@ -62,6 +65,9 @@ func (w *world) drawAllowances(rt *rapid.T) (all []schedule.Allowance) {
 func (w *world) room(req schedule.ClaimRequest, lane int64) (within, all int) {
 	p := w.path(lane)
 	within = w.concurrency(p) - w.inflight(lane)
+	if p.open {
+		return within, within
+	}
 	for _, a := range req.Allowances {
 		if a.Lane != lane {
 			continue
@@ -146,8 +152,8 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 		w.Fatalf("%s was claimed at %d with a lead of %s: %v", l.ID, c.Now, req.Lead, r)
 	}
 	p := w.path(r.Lane)
-	if end := p.blockedUntil(r.Forced); end > c.Now {
-		w.Fatalf("%s was claimed at %d, but its lane is held until %d", l.ID, c.Now, end)
+	if end := w.blocked(p, r.Forced, c.Now); end.lo > c.Now {
+		w.Fatalf("%s was claimed at %d, but its lane is held until %+v: %+v", l.ID, c.Now, end, *p)
 	}
 	within, all := w.room(req, r.Lane)
 	if all <= 0 {
@@ -172,6 +178,9 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 	if slices.Contains(w.oldTokens, l.Token) {
 		w.Fatalf("%s is leased under the old token %s", l.ID, l.Token)
 	}
+	if !r.Forced {
+		w.take(p, c.Now)
+	}
 	r.lo, r.hi, r.Due, r.diverts = l.Due, l.Due, l.Due, l.Diverts
 	r.leased, r.token, r.until, r.moved, r.pushed, r.ripe = true, l.Token, l.Until, 0, false, false
 }
@@ -187,11 +196,12 @@ func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncerta
 			continue
 		}
 		waiting, maybeWaiting = waiting || surely, true
-		if p.blockedUntil(r.Forced) > c.Now {
+		end := w.blocked(p, r.Forced, c.Now)
+		if end.lo > c.Now {
 			continue
 		}
 		full := w.inflight(r.Lane) >= w.concurrency(p) // once the allowances are over
-		if !surely {                                   // the index knows better whether it is due
+		if !surely || end.hi > c.Now {                 // the index knows better whether it is due, and whether it is kept back
 			left = left || c.More && !full
 			continue
 		}
@@ -230,11 +240,11 @@ func (w *world) checkNext(req schedule.ClaimRequest, c schedule.Claimed) {
 	for _, r := range w.sortedRecords() {
 		event := r.hi - req.Lead.Milliseconds()/2
 		surely, maybe := r.due(by)
-		switch end := w.path(r.Lane).blockedUntil(r.Forced); {
+		switch end := w.blocked(w.path(r.Lane), r.Forced, c.Now); {
 		case r.leased:
 			event = r.until
-		case surely && end > c.Now && (r.Forced || !w.presses(r.Lane, by)):
-			event = end
+		case surely && end.lo > c.Now && (r.Forced || !w.presses(r.Lane, by)):
+			event = end.hi
 		case maybe: // it is ready, or may be
 			continue
 		}
@@ -292,7 +302,7 @@ func (w *world) randomFinish(rt *rapid.T) {
 		s := schedule.Settlement{
 			Item: r.Item, Token: r.token,
 			Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
-			Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.TimedOut)).Draw(rt, "signal")),
+			Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(rt, "signal")),
 		}
 		s.Due, s.Retry = w.due(rt), rapid.Bool().Draw(rt, "retry")
 		s.Forced = rapid.IntRange(0, 3).Draw(rt, "forced") == 0
@@ -303,12 +313,13 @@ func (w *world) randomFinish(rt *rapid.T) {
 // applySettlement settles on the index and on the model.
 func (w *world) applySettlement(s schedule.Settlement) {
 	w.Helper()
+	w.clearOfPauses()
 	r := w.records[s.ID]
 	before := w.Now()
 	switch {
 	case r != nil && r.leased && r.token == s.Token:
 		w.expectSettled(s, schedule.Applied)
-		w.endLease(r, s, before)
+		w.endLease(r, s, before, w.Now())
 	case s.Won && (r == nil || !r.leased):
 		w.expectSettled(s, schedule.Applied)
 		if s.Outcome == schedule.Ack || s.Outcome == schedule.Bury {
@@ -336,14 +347,10 @@ func (w *world) applySettlement(s schedule.Settlement) {
 }
 
 // endLease is what a settlement with the right token does.
-func (w *world) endLease(r *record, s schedule.Settlement, before int64) {
-	p := w.path(r.Lane)
-	switch s.Signal {
-	case schedule.Answered:
-		p.health, p.pace = schedule.Answering, min(w.concurrency(p)*2, w.limitOf(p))
-	case schedule.TimedOut:
-		p.health, p.pace = schedule.TimingOut, max(w.concurrency(p)/2, 1)
-	case schedule.NoSignal:
+func (w *world) endLease(r *record, s schedule.Settlement, before, after int64) {
+	w.learn(r.Lane, s.Signal, before, after)
+	if p := w.path(r.Lane); s.Outcome == schedule.Divert && s.Signal == schedule.NoSignal && !r.Forced && p.every > 0 {
+		w.spend(p, -1, before, after) // no attempt was made of it
 	}
 	due, moved := s.Due, r.moved
 	if s.Outcome == schedule.Ack || s.Outcome == schedule.Bury {

@@ -76,7 +76,9 @@ func emptyCalls(f *fixture) {
 	f.no(err)
 	f.no(f.Index.Adopt(f.ctx, nil))
 	f.no(f.Index.SetLanes(f.ctx, nil))
-	if n := len(extended) + len(canceled) + len(moved) + len(acquired) + len(released); n != 0 {
+	states, err := f.Index.LaneStates(f.ctx, nil)
+	f.no(err)
+	if n := len(extended) + len(canceled) + len(moved) + len(acquired) + len(released) + len(states); n != 0 {
 		f.Fatalf("calls with no elements answered %d", n)
 	}
 	if c := f.claim(f.wide()); len(c.Leases) != 0 || c.More || c.Next != 0 || c.Now == 0 {

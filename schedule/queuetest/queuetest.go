@@ -39,12 +39,17 @@ type Locks interface {
 	Release(ctx context.Context, unlocks []schedule.Unlock) ([]schedule.Waiter, error)
 }
 
+// Lanes is what is set of lanes, and how they stand.
+type Lanes interface {
+	SetLanes(ctx context.Context, settings []schedule.LaneSetting) error
+	LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error)
+}
+
 // Upkeep is what rebuild, sweep and verify use.
 type Upkeep interface {
 	Reset(ctx context.Context, shard int, generation int64) error
 	Adopt(ctx context.Context, adoptions []schedule.Adoption) error
 	Open(ctx context.Context, shard int) error
-	SetLanes(ctx context.Context, settings []schedule.LaneSetting) error
 	Audit(ctx context.Context, shard int, cursor string) (schedule.AuditPage, error)
 	Scan(ctx context.Context, shard int, cursor string, limit int) (schedule.ScanPage, error)
 	Stats(ctx context.Context, shard int) (schedule.Stats, error)
@@ -72,6 +77,7 @@ type Index interface {
 	Horizon
 	Lookup
 	Locks
+	Lanes
 	Upkeep
 	Signals
 }
@@ -100,6 +106,9 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Move", moveChecks},
 		{"Lane", laneChecks},
 		{"Forced", forcedChecks},
+		{"Rate", rateChecks},
+		{"Breaker", breakerChecks},
+		{"State", stateChecks},
 		{"Allowance", allowanceChecks},
 		{"Fairness", fairnessChecks},
 		{"Lock", lockChecks},

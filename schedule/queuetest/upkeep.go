@@ -46,6 +46,8 @@ func (f *fixture) everyOperation(ctx context.Context, got func(name string, err 
 	got("adopt", f.Index.Adopt(ctx, []schedule.Adoption{{Item: item, Token: "t", Until: f.Now() + 60_000}}))
 	got("open", f.Index.Open(ctx, 0))
 	got("set lanes", f.Index.SetLanes(ctx, []schedule.LaneSetting{{Lane: item.Lane, Limit: 1, Version: 1}}))
+	_, err = f.Index.LaneStates(ctx, []int64{item.Lane})
+	got("lane states", err)
 	_, err = f.Index.Audit(ctx, 0, "")
 	got("audit", err)
 	_, err = f.Index.Scan(ctx, 0, "", 10)

@@ -39,7 +39,7 @@ func TestAuditMendsDamage(t *testing.T) {
 
 func mendsAllDamage(t *testing.T, url string) {
 	for _, name := range []string{
-		"DELAY", "READY", "RECORDS", "UNPROVEN", "ANSWERING", "TIMING_OUT", "BLOCKED", "HELD", "LANES", "LEASES", "CLAIMS", "OWNERS", "SEEN", "LOCKS", "WAITERS", "WAITING",
+		"DELAY", "READY", "RECORDS", "UNPROVEN", "ANSWERING", "TIMING_OUT", "BLOCKED", "HELD", "BREAKERS", "LANES", "LEASES", "CLAIMS", "OWNERS", "SEEN", "LOCKS", "WAITERS", "WAITING",
 	} {
 		for _, how := range []string{"drop", "halve", "scramble", "stray"} {
 			t.Run(name+"/"+how, func(t *testing.T) { mendsDamage(t, open(t, url, 1), name, how) })

@@ -69,7 +69,7 @@ func checkSettlement(s schedule.Settlement) error {
 	if outcomes[s.Outcome] == "" {
 		return invalid("outcome", int(s.Outcome))
 	}
-	if s.Signal < schedule.NoSignal || s.Signal > schedule.TimedOut {
+	if s.Signal < schedule.NoSignal || s.Signal > schedule.Unanswered {
 		return invalid("signal", int(s.Signal))
 	}
 	return errors.Join(checkToken(s.Token), checkItem(s.Item))
@@ -88,6 +88,9 @@ func checkSetting(s schedule.LaneSetting) error {
 	}
 	if s.Limit < 0 {
 		return invalid("limit", s.Limit)
+	}
+	if s.Every < 0 || s.Every > 0 && s.Every < time.Microsecond {
+		return invalid("time between attempts", s.Every)
 	}
 	return nil
 }

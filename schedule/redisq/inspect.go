@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
 // phases are the structures of a shard in the order in which an audit looks at them. Places come before the counts that
 // follow from them.
-var phases = []string{"records", "delay", "ready", "claims", "leases", "lanes", "locks", "waiters"}
+var phases = []string{"records", "delay", "ready", "claims", "leases", "lanes", "breakers", "locks", "waiters"}
 
 // Audit checks, and mends, one page of one of the shard's structures, about 200 entries. A page may have checked
 // nothing; only an empty Next ends the audit.
@@ -91,6 +92,35 @@ func (ix *Index) Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Po
 	return positions, err
 }
 
+// LaneStates says how lanes stand, and changes nothing. A lane that the index does not know stands as one that never had anything.
+func (ix *Index) LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error) {
+	states := make([]schedule.LaneState, len(lanes))
+	err := ix.spread(ctx, spreading{
+		operation: "states", n: len(lanes),
+		check: func(i int) error {
+			if lanes[i] <= 0 {
+				return invalid("lane", lanes[i])
+			}
+			return nil
+		},
+		shardOf: ix.byLane(func(i int) int64 { return lanes[i] }),
+		idOf:    unlike,
+		element: func(i int) []any { return []any{encodeLane(lanes[i])} },
+		read: func(i int, r *reply) {
+			const most = 1000
+			s := schedule.LaneState{
+				Lane: lanes[i], InFlight: int(r.int()), Concurrency: int(r.int()), Limit: int(r.int()), Health: schedule.Health(r.int()),
+				Every: time.Duration(r.int()), PausedUntil: r.int(), HeldUntil: r.int(), NextToken: r.int(),
+			}
+			s.Unanswered, s.UnansweredSince = int(r.int()), r.int()
+			s.Breaker, s.ProbeAt = schedule.BreakerState(r.int()), r.int()
+			s.Fresh, s.Retries = int(min(r.int(), most)), int(min(r.int(), most))
+			states[i] = s
+		},
+	})
+	return states, err
+}
+
 // checkCursor refuses what no reply has said: scan cursors are whole numbers.
 func checkCursor(operation, cursor string) error {
 	if _, err := strconv.ParseUint(cursor, 10, 64); err != nil {
@@ -114,7 +144,7 @@ func (ix *Index) Stats(ctx context.Context, shard int) (schedule.Stats, error) {
 	s := schedule.Stats{
 		Tick:    r.tick(),
 		Delayed: r.int(), Ready: r.int(), Leased: r.int(),
-		RunnableLanes: r.int(), BlockedLanes: r.int(),
+		RunnableLanes: r.int(), BlockedLanes: r.int(), OpenBreakers: r.int(),
 		Locks: r.int(), Waiters: r.int(), Quarantined: r.int(),
 		HeadDue:  r.int(),
 		Counters: make(map[string]int64, len(counterNames)),

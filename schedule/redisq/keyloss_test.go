@@ -18,7 +18,7 @@ import (
 // empty: nothing, for its loss heals by itself or by an audit. META's loss is that of the generation.
 var lostKeys = map[string]string{
 	"META": "", "DELAY": "items", "READY": "items", "RECORDS": "records", "UNPROVEN": "", "ANSWERING": "", "TIMING_OUT": "",
-	"BLOCKED": "", "HELD": "", "LANES": "lanes", "LEASES": "items", "CLAIMS": "items", "OWNERS": "", "SEEN": "", "LOCKS": "",
+	"BLOCKED": "", "HELD": "", "BREAKERS": "", "LANES": "lanes", "LEASES": "items", "CLAIMS": "items", "OWNERS": "", "SEEN": "", "LOCKS": "",
 	"WAITERS": "", "WAITING": "", "QUARANTINE": "",
 }
 

@@ -61,7 +61,7 @@ func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) 
 		idOf:    unlike,
 		element: func(i int) []any {
 			s := &settings[i]
-			return []any{encodeLane(s.Lane), s.Limit, moment(s.PausedUntil), min(s.Version, maxTime)}
+			return []any{encodeLane(s.Lane), s.Limit, min(int64(s.Every), maxTime), moment(s.PausedUntil), min(s.Version, maxTime)}
 		},
 	})
 }

@@ -1,9 +1,9 @@
 -- adopt puts running attempts in as leased. What is leased under another token is left as it is.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token until record
 -- Reply: now, next, seq
--- Uses: begin records changes lanes events
+-- Uses: begin records changes flow lanes events
 keep_clock() -- as ensure does
 
 local ids, tokens, ends, wanted = column(1), column(2), column(3), column(4)

@@ -1,11 +1,11 @@
 -- audit checks, and mends, one page of one structure: each record against the three places, each place against its
--- record, each lane's in-flight count against its leases, each waiter against its place. Locks that ended long ago, and
+-- record, each lane's in-flight count against its leases and its times against the clock, each waiter against its place. Locks that ended long ago, and
 -- waiters that have not asked for a day, are forgotten.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS LOCKS WAITERS WAITING QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS LOCKS WAITERS WAITING QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD PHASE CURSOR
--- Phase is records, delay, ready, claims, leases, lanes, locks or waiters; cursor as HSCAN and ZSCAN have it.
+-- Phase is records, delay, ready, claims, leases, lanes, breakers, locks or waiters; cursor as HSCAN and ZSCAN have it.
 -- Reply: now, next, seq, the next cursor ("0": the phase is over), checked, repaired
--- Uses: begin records changes lanes locks events
+-- Uses: begin records changes flow lanes locks events
 local PAGE, MAX_COUNTED, DAY, MINUTE = 200, 10000, 86400000, 60000
 local FARTHEST = now + 401 * DAY -- nothing is due later than 400 days after it was accepted or rescheduled
 local checked, repaired = 0, 0
@@ -139,6 +139,21 @@ local function audit_ready()
   checked = #ids
 end
 
+-- mend_flow brings a lane's flow back to what it can be by now, and among BREAKERS. What was lost is taken for what keeps the lane back
+-- the least.
+local function mend_flow(n, listed)
+  local f = flow_of(n)
+  local wrong = f.at > beat + f.every / NS or f.rest >= NS or f.since > steady or f.fails > ATTEMPTS
+    or f.probe > steady + rest_of(n.lane)
+  if wrong then
+    f.at, f.rest, f.fails, f.since, f.probe = math.min(f.at, beat), 0, 0, 0, 0
+  end
+  f.open = listed and true or false -- place_lanes mends that
+  if wrong or f.open ~= (f.probe > 0) then
+    mend()
+  end
+end
+
 -- audit_lanes counts leases. There are at most as many as all processes together have slots; beyond MAX_COUNTED in
 -- one shard they are not counted, and the counts are left as they are.
 local function audit_lanes()
@@ -153,6 +168,7 @@ local function audit_lanes()
       end
     end
   end
+  local opened = fetch('ZMSCORE', BREAKERS, names)
   for i, name in ipairs(names) do
     known[name] = known[name] or parse_lane(name, raws[i])
     local n = touch(name)
@@ -161,10 +177,25 @@ local function audit_lanes()
       mend()
       n.leases = leases[name] or 0
     end
+    if n.flow or opened[i] then
+      mend_flow(n, opened[i])
+    end
     for health = 0, 2 do
       if health ~= n.health and call('ZREM', homes[health], name) == 1 then
         mend()
       end
+    end
+  end
+  checked = #names
+end
+
+-- audit_breakers removes lanes that are not known.
+local function audit_breakers()
+  local names = page('ZSCAN', BREAKERS)
+  for i, raw in ipairs(fetch('HMGET', LANES, names)) do
+    if not raw then
+      mend()
+      call('ZREM', BREAKERS, names[i])
     end
   end
   checked = #names
@@ -210,6 +241,8 @@ elseif PHASE == 'leases' then
   audit_strays('ZSCAN', LEASES, cut.leases)
 elseif PHASE == 'lanes' then
   audit_lanes()
+elseif PHASE == 'breakers' then
+  audit_breakers()
 elseif PHASE == 'locks' then
   audit_locks()
 else

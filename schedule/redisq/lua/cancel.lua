@@ -1,9 +1,9 @@
 -- cancel removes what is delayed or ready, and leaves a lease to its holder.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id
 -- Reply: now, next, seq; for each id: place before the call (0 absent, 1 delayed, 2 ready, 3 leased), due
--- Uses: begin records changes lanes events
+-- Uses: begin records changes flow lanes events
 call('HDEL', META, '') -- as settle does
 
 local ids = column(1)

@@ -1,12 +1,12 @@
 -- claim reaps, promotes and leases; a repetition of the owner's last claim gives the same batch again.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT LEAD
 -- EACH: lane credit ahead
 -- Lane as READY writes it; credit is how many of the owner's leases in it do not count, ahead how many may be given
 -- beyond its concurrency.
 -- Reply: now, next, seq, more, waiting, reaped, quarantined; for each lease: id, record, health (and 3 if it is beyond the
 -- lane's concurrency), until
--- Uses: begin records changes lanes events
+-- Uses: begin records changes flow lanes events
 local MAX_REAP, MAX_PROMOTE, MAX_UNBLOCK, MAX_VISITS, QUANTUM, FRESH_SHARE = '100', '1000', '256', 512, 8, 3
 local MAX_OWNERS, OWNER_REST = 1024, 86400000
 
@@ -74,9 +74,9 @@ end
 local promoted = {} -- lanes
 local record_of = {} -- of the ids that were promoted
 
--- had_none says whether a lane that is in no runnable set has nothing ready: it is not held, and has had room since before.
+-- had_none says whether a lane that is in no runnable set has nothing ready: nothing holds it, and it has had room since before.
 local function had_none(n)
-  return n.hold == 0 and n.pause == 0 and not n.reaped and state[5] == LANE_LIMIT and concurrency(n) > n.leases
+  return n.hold == 0 and n.pause == 0 and not n.flow and not n.reaped and state[5] == LANE_LIMIT and concurrency(n) > n.leases
 end
 
 local function promote(by)
@@ -315,7 +315,8 @@ local function serve_forced(n, most, within)
 end
 
 -- serve takes up to a quantum of the lane's items: first what is forced, then three fresh ones for each retry while both kinds wait.
--- What is not due yet waits for what is. A lane that is stopped gives what is forced alone.
+-- What is not due yet waits for what is. What is not forced takes a token each, where the lane has a rate; a lane that is stopped gives
+-- what is forced alone.
 local function serve(n)
   local within, all = room(n)
   local most = math.min(QUANTUM, share(n.health), all)
@@ -325,8 +326,14 @@ local function serve(n)
   virtual = math.max(virtual, n.virtual)
   local fresh, retry = available(n, most + 1)
   local taken = n.forced and serve_forced(n, most, within) or 0
-  local stopped = stop_of(n) > 0
-  while taken < most and not stopped do
+  local f, pressed = n.flow, taken
+  local bounded = f or n.hold > 0 -- most lanes are not
+  if bounded and stop_of(n) > 0 then
+    most = taken
+  elseif f and f.every > 0 then
+    most = math.min(most, taken + tokens(f))
+  end
+  while taken < most do
     local has_fresh, has_retry = fresh.at < #fresh.items, retry.at < #retry.items
     local q = fresh
     if has_fresh and has_retry and is_due(n, fresh) ~= is_due(n, retry) then
@@ -347,6 +354,9 @@ local function serve(n)
     picked[i], givers[i], beyond[i] = q.items[q.at], n, taken >= within and 3 or 0
     taken = taken + 1
   end
+  if f and f.every > 0 and taken > pressed then
+    spend(f, taken - pressed)
+  end
   n.virtual, n.leases, left = n.virtual + taken, n.leases + taken, left - taken
   if n.health ~= 1 then
     uncertain = uncertain - taken
@@ -354,12 +364,12 @@ local function serve(n)
   if n.health == 2 then
     timing_out = timing_out - taken
   end
-  local pushed = n.forced and n.forced.at < #n.forced.items
-  n.waiting = pushed or fresh.at < #fresh.items or retry.at < #retry.items
+  local forced = n.forced and n.forced.at < #n.forced.items
+  n.waiting = forced or fresh.at < #fresh.items or retry.at < #retry.items
   if n.promoted and not n.waiting then
     n.waiting = nil -- place_lanes looks: a lane that a changed limit gave room may have more than was promoted
   end
-  if n.waiting and (pushed or not stopped) and has_room(n) then
+  if n.waiting and (not bounded or forced or stop_of(n) == 0) and has_room(n) then
     served[#served + 1] = n
   end
 end

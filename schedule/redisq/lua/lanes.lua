@@ -1,18 +1,23 @@
 -- lanes takes over settings of lanes, each unless it is older than what the lane has.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
--- EACH: lane limit pause version
+-- EACH: lane limit every pause version
+-- Every in ns; 0: no rate.
 -- Reply: now, next, seq
--- Uses: begin records lanes events
+-- Uses: begin records flow lanes events
 call('HDEL', META, '') -- as settle does: a pause must reach a full server too
 
-local limits, pauses, versions = column(2), column(3), column(4)
+local limits, everys, pauses, versions = column(2), column(3), column(4), column(5)
 local names = column(1)
 load(names)
 for i, name in ipairs(names) do
   if tonumber(versions[i]) >= peek(name).version then
-    local n = touch(name)
-    n.limit, n.pause, n.version = tonumber(limits[i]), tonumber(pauses[i]), tonumber(versions[i])
+    local n, pause = touch(name), tonumber(pauses[i])
+    if n.pause > now and pause <= now then
+      n.pace = math.min(n.pace, START) -- as where a pause ends by itself
+    end
+    n.limit, n.pause, n.version = tonumber(limits[i]), pause, tonumber(versions[i])
+    set_rate(n, tonumber(everys[i]))
     n.listed = true -- it may have stood among the blocked for the pause that this setting ends
   end
 end

@@ -1,10 +1,10 @@
 -- move gives items another due time. A leased one remembers it until its lease is settled or reaped.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id due forced
 -- Due in ms; 0 means now. Forced is 1, or 0: as it is.
 -- Reply: now, next, seq; for each movement: 1 moved, 2 gone, 3 held
--- Uses: begin records changes lanes events
+-- Uses: begin records changes flow lanes events
 call('HDEL', META, '') -- as settle does
 
 local ids, dues, forces = column(1), column(2), column(3)

@@ -1,11 +1,11 @@
 -- settle ends leases, and for the winner of SQL's fence makes the index say what SQL says.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token outcome signal won hold record
--- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out; won 1 or 0; hold in ms or
--- 0; record as it shall be, without diverts.
+-- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out, 3 no answer; won 1 or 0;
+-- hold in ms or 0; record as it shall be, without diverts.
 -- Reply: now, next, seq; for each settlement: 1 applied, 2 stale, 3 gone
--- Uses: begin records changes lanes events
+-- Uses: begin records changes flow lanes events
 
 -- A full server lets a script run to its end once it has begun with a deletion, even of nothing: draining must go on.
 call('HDEL', META, '')
@@ -26,6 +26,14 @@ local function finish(id, outcome, record, wanted, moved, pushed)
     postpone(id, moved, redue(record, moved, 0, pushed))
   else
     add(cut.records, id)
+  end
+end
+
+-- untake gives a lane with a rate the token back of an item that was put back: no attempt was made of it.
+local function untake(n, record)
+  local _, kind = decode(record)
+  if n.flow and n.flow.every > 0 and kind and FORCED[kind] ~= kind then
+    spend(n.flow, -1)
   end
 end
 
@@ -70,6 +78,9 @@ for i, id in ipairs(ids) do
     local n = touch(ours[i])
     learn(n, signals[i])
     release(n)
+    if outcomes[i] == 'diverted' and signals[i] == '0' then
+      untake(n, records[i])
+    end
     finish(id, outcomes[i], records[i], wanted[i], moves[i], pushes[i])
   elseif wons[i] == '1' and not claims[i] then
     overrule(id, outcomes[i], records[i], wanted[i])

@@ -1,12 +1,17 @@
 -- lanes keeps each lane where its ready items, its leases, its hold and its health want it to stand: in one of the
 -- runnable sets (by health, so that lanes that hang never hide those that answer), in BLOCKED until its pause ends or in
--- HELD until its hold does, whichever is later, or in none. Needs begin, records, LANES, READY, UNPROVEN, ANSWERING,
--- TIMING_OUT, BLOCKED, HELD.
+-- HELD until it gives something else than what is forced, whichever is later, or in none. Needs begin, records, flow, LANES, READY,
+-- UNPROVEN, ANSWERING, TIMING_OUT, BLOCKED, HELD, BREAKERS.
 --
 -- A lane's record is nine numbers: virtual time, leases, concurrency so far (0: not yet known), limit of its own (0:
 -- none), health, fresh items taken since the last retry while both waited, hold until (on the steady clock), pause until,
--- version of its setting.
+-- version of its setting. Six more follow where its flow is bounded otherwise, too: every, at, rest,
+-- fails, since, probe.
+-- BREAKERS has the lanes whose breaker is open, so that they are counted.
+local LANE = '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) (%d+) (%d+) (%d+)'
+local SHORT, LONG = LANE .. '$', LANE .. ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
 local START = 4 -- the concurrency that a lane starts with
+local KEPT = 200 -- ms for which a released lock is kept for its next waiter
 local homes = {[0] = UNPROVEN, [1] = ANSWERING, [2] = TIMING_OUT}
 local virtual = tonumber(state[4]) or 0 -- the virtual time of the lane that was served last
 local lane_limit = tonumber(state[5]) or HUGE -- the limit of lanes without one, as the last claim said
@@ -14,22 +19,40 @@ local known, touched = {}, {}
 local woken = false -- a lane became runnable
 
 local function parse_lane(lane, raw)
-  local v, l, c, o, h, t, u, p, s = string.match(raw or '',
-    '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) (%d+) (%d+) (%d+)$')
+  local v, l, c, o, h, t, u, p, s = string.match(raw or '', SHORT)
+  local flow
   if raw and not v then
-    set_aside('lane ' .. lane, raw)
+    local every, at, rest, fails, since, probe
+    v, l, c, o, h, t, u, p, s, every, at, rest, fails, since, probe = string.match(raw, LONG)
+    if v then
+      flow = {
+        every = tonumber(every), at = tonumber(at), rest = tonumber(rest),
+        fails = tonumber(fails), since = tonumber(since), probe = tonumber(probe),
+      }
+      flow.open = flow.probe > 0
+    else
+      set_aside('lane ' .. lane, raw)
+    end
   end
-  local health = tonumber(h) or 0
+  local health, pace, pause = tonumber(h) or 0, tonumber(c) or 0, tonumber(p) or 0
+  if pause > 0 and pause <= now then
+    pace = math.min(pace, START) -- after a pause it begins low; place_lanes forgets the pause
+  end
   return {
-    lane = lane, raw = raw, virtual = tonumber(v) or 0, leases = tonumber(l) or 0, pace = tonumber(c) or 0, limit = tonumber(o) or 0,
-    health = health, home = health, turn = tonumber(t) or 0, hold = tonumber(u) or 0, pause = tonumber(p) or 0, version = tonumber(s) or 0,
-    touched = false, waiting = nil, fresh = nil, retry = nil, claim = nil, digits = nil, -- room for what is nearly always added
+    lane = lane, raw = raw, virtual = tonumber(v) or 0, leases = tonumber(l) or 0, pace = pace, limit = tonumber(o) or 0,
+    health = health, home = health, turn = tonumber(t) or 0, hold = tonumber(u) or 0, pause = pause, version = tonumber(s) or 0,
+    flow = flow, touched = false, waiting = nil, fresh = nil, retry = nil, claim = nil, digits = nil, -- room for what is nearly always added
   }
 end
 
 local function print_lane(n)
-  return string.format('%d %d %d %d %d %d %d %d %d',
+  local short = string.format('%d %d %d %d %d %d %d %d %d',
     n.virtual, n.leases, n.pace, n.limit, n.health, n.turn, n.hold, n.pause, n.version)
+  local f = n.flow
+  if not f or f.every == 0 and f.fails == 0 and f.probe == 0 then
+    return short
+  end
+  return short .. string.format(' %d %d %d %d %d %d', f.every, f.at, f.rest, f.fails, f.since, f.probe)
 end
 
 -- load reads the records of several lanes at once.
@@ -74,9 +97,13 @@ local function concurrency(n)
 end
 
 -- room returns how many more of the lane's items may be leased: n.credit of its leases do not count, and n.ahead may be
--- given beyond its concurrency, if a claim has set them.
+-- given beyond its concurrency, if a claim has set them. While its breaker is open one may be leased, whatever they say.
 local function room(n)
-  local within = concurrency(n) - n.leases + (n.credit or 0)
+  local within = concurrency(n) - n.leases
+  if n.flow and n.flow.probe > 0 then
+    return within, within
+  end
+  within = within + (n.credit or 0)
   return within, within + (n.health == 1 and n.ahead or 0)
 end
 
@@ -86,12 +113,18 @@ local function has_room(n)
   return all > 0
 end
 
--- learn adapts the lane to what an ended attempt said of it: 1 answered, 2 timed out.
+-- learn adapts the lane to what an ended attempt said of it: 1 answered, 2 timed out, 3 got no answer. While its breaker is open its
+-- concurrency is 1, and so it is when that closes.
 local function learn(n, signal)
   if signal == '1' then
-    n.health, n.pace = 1, math.min(concurrency(n) * 2, cap(n))
-  elseif signal == '2' then
-    n.health, n.pace = 2, math.max(math.floor(concurrency(n) / 2), 1)
+    n.health, n.pace = 1, n.flow and answered(n.flow) and 1 or math.min(concurrency(n) * 2, cap(n))
+  elseif signal ~= '0' then
+    if signal == '2' then
+      n.health, n.pace = 2, math.max(math.floor(concurrency(n) / 2), 1)
+    end
+    if unanswered(n) then
+      n.pace = 1
+    end
   end
 end
 
@@ -101,12 +134,24 @@ end
 
 -- stop_of returns until when, on the steady clock, the lane gives nothing but what is forced; zero: it gives.
 local function stop_of(n)
-  return n.hold > steady and n.hold or 0
+  local stop, f = n.hold, n.flow
+  if f then
+    stop = math.max(stop, f.probe)
+    if f.every > 0 and tokens(f) == 0 then
+      stop = math.max(stop, token_at(f))
+    end
+  end
+  return stop > steady and stop or 0
 end
 
--- held says whether the lane keeps an item back, forced or not, however much room it has.
+-- held says whether the lane keeps an item back, forced or not, however much room it has. A token that comes sooner than a lock would
+-- be kept for a waiter is not worth passing one over.
 local function held(n, forced)
-  return n.pause > now or not forced and stop_of(n) > 0
+  if n.pause > now or forced then
+    return n.pause > now
+  end
+  local stop = stop_of(n)
+  return stop > 0 and (n.hold > steady or n.flow.probe > steady or stop > steady + KEPT)
 end
 
 -- waiting says whether the lane has anything ready, and waiting_forced, whether anything that is forced. What was promoted is not yet
@@ -130,12 +175,14 @@ local function place_lanes()
   local into = {[0] = {}, [1] = {}, [2] = {}}
   local leave = {[0] = {}, [1] = {}, [2] = {}}
   local block, unblock, hold, unhold = {}, {}, {}, {}
+  local open, close -- breakers, where any does
   for _, n in ipairs(touched) do
     if n.waiting == nil then
       n.waiting = waiting(n)
     end
-    local stop = stop_of(n)
-    local forced = n.waiting and stop > 0 and waiting_forced(n)
+    local f = n.flow
+    local stop = (f or n.hold > 0) and stop_of(n) or 0
+    local forced = stop > 0 and n.waiting and waiting_forced(n)
     local blocked = n.waiting and (n.pause > now or stop > 0 and not forced)
     if blocked and (forced or n.pause - now >= stop - steady) then
       block[#block + 1] = text(n.pause)
@@ -145,12 +192,21 @@ local function place_lanes()
       hold[#hold + 1] = text(stop)
       hold[#hold + 1] = n.lane
       unblock[#unblock + 1] = n.lane
-    elseif n.hold > 0 or n.pause > 0 or n.listed then
+    elseif n.hold > 0 or n.pause > 0 or n.listed or f then
       unblock[#unblock + 1] = n.lane
       unhold[#unhold + 1] = n.lane
     end
     if n.hold <= steady then n.hold = 0 end
     if n.pause <= now then n.pause = 0 end
+    if f and f.open ~= (f.probe > 0) then
+      f.open, open, close = not f.open, open or {}, close or {}
+      if f.open then
+        open[#open + 1] = text(steady)
+        open[#open + 1] = n.lane
+      else
+        close[#close + 1] = n.lane
+      end
+    end
     if n.home ~= n.health then
       table.insert(leave[n.home], n.lane)
     end
@@ -184,6 +240,10 @@ local function place_lanes()
   variadic('ZADD', HELD, hold)
   variadic('ZREM', BLOCKED, unblock)
   variadic('ZREM', HELD, unhold)
+  if open then
+    variadic('ZADD', BREAKERS, open)
+    variadic('ZREM', BREAKERS, close)
+  end
   local records = {}
   for _, n in ipairs(touched) do
     local raw = print_lane(n)

@@ -7,7 +7,7 @@
 -- forced comes first.
 -- A claim is: the health of the lane when it was claimed, the lane, ".", the token, and "." and the due time of a
 -- movement that came while it was leased, if one did, with a zero before it if that forced the item.
-local RECORD = '^(%w%w%w%w%w%w%w%w%w)([defr])(%w+)(.*)$'
+local RECORD = '^(%w%w%w%w%w%w%w%w%w)([frde])(%w+)(.*)$'
 local FORCED = {f = 'd', r = 'e', d = 'd', e = 'e'} -- the kind that each becomes
 local DUE = 9 -- digits of a due time
 local LATEST = 101559956668415 -- what they hold

@@ -1,0 +1,142 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+var stateChecks = []check{
+	{"OfAnUnknownLane", stateUnknown},
+	{"CountsLeasesAndReadyItems", stateCounts},
+	{"TellsWhatKeepsALaneBack", stateKept},
+	{"AnswersEachInItsPlace", statePlaces},
+}
+
+// state returns how the i-th lane stands.
+func (f *fixture) state(i int) schedule.LaneState {
+	f.Helper()
+	return f.states(f.lanes[i])[0]
+}
+
+func (f *fixture) states(lanes ...int64) []schedule.LaneState {
+	f.Helper()
+	states, err := f.Index.LaneStates(f.ctx, lanes)
+	f.no(err)
+	if len(states) != len(lanes) {
+		f.Fatalf("%d states of %d lanes", len(states), len(lanes))
+	}
+	return states
+}
+
+func stateUnknown(f *fixture) {
+	if got, want := f.state(0), (schedule.LaneState{Lane: f.lanes[0]}); got != want {
+		f.Fatalf("before any claim a lane is %+v, want %+v", got, want)
+	}
+	f.claim(f.wide())
+	want := schedule.LaneState{Lane: f.lanes[0], Concurrency: schedule.StartConcurrency, Limit: 256}
+	if got := f.state(0); got != want {
+		f.Fatalf("a lane that never had anything is %+v, want %+v", got, want)
+	}
+	f.set(schedule.LaneSetting{Lane: f.lanes[0], Limit: 3, Every: 20 * time.Millisecond})
+	want.Concurrency, want.Limit, want.Every = 3, 3, 20*time.Millisecond
+	if got := f.state(0); got != want {
+		f.Fatalf("with settings it is %+v, want %+v", got, want)
+	}
+}
+
+func stateCounts(f *fixture) {
+	items := f.items(0, 1500)
+	for i := range items {
+		items[i].Retry = i < 30
+	}
+	forced := []schedule.Item{f.press(0), f.press(0), f.press(0), f.press(0), f.press(0)}
+	forced[4].Retry = true
+	f.ensure(items...)
+	f.ensure(append(forced, f.item(0, time.Hour))...)
+	f.promoteAll0()
+	want := schedule.LaneState{
+		Lane: f.lanes[0], Limit: 256, Concurrency: schedule.StartConcurrency, InFlight: 0, Fresh: 1000, Retries: 31,
+	}
+	if diff := cmp.Diff(want, f.state(0)); diff != "" {
+		f.Fatalf("with a backlog (-want +got):\n%s", diff)
+	}
+	leases := f.take()
+	want.InFlight = len(leases)
+	if diff := cmp.Diff(want, f.state(0)); diff != "" {
+		f.Fatalf("with attempts in flight (-want +got):\n%s", diff)
+	}
+	f.ack(leases[:1], schedule.Answered)
+	want.InFlight, want.Health, want.Concurrency = 3, schedule.Answering, 8
+	if diff := cmp.Diff(want, f.state(0)); diff != "" {
+		f.Fatalf("after an answer (-want +got):\n%s", diff)
+	}
+	var refs []schedule.Ref
+	for _, item := range items[30:1000] {
+		refs = append(refs, item.Ref())
+	}
+	_, err := f.Index.Cancel(f.ctx, refs)
+	f.no(err)
+	want.Fresh = 500
+	if diff := cmp.Diff(want, f.state(0)); diff != "" {
+		f.Fatalf("after most were canceled (-want +got):\n%s", diff)
+	}
+}
+
+// promoteAll0 makes ready what is due, where something is left that is not.
+func (f *fixture) promoteAll0() {
+	f.Helper()
+	for {
+		req := f.wide()
+		req.Max = 0
+		if s := f.stats(); s.HeadDue == 0 || s.HeadDue > s.Now {
+			return
+		}
+		f.claim(req)
+	}
+}
+
+func stateKept(f *fixture) {
+	now := f.Now()
+	f.set(schedule.LaneSetting{Lane: f.lanes[0], PausedUntil: now + 60_000})
+	if got := f.state(0); got.PausedUntil != now+60_000 {
+		f.Fatalf("a paused lane is %+v", got)
+	}
+	f.holdLane(1, 30*time.Second)
+	if got := f.state(1); got.HeldUntil < now+30_000 || got.HeldUntil > f.Now()+30_000 {
+		f.Fatalf("at %d a lane that is held for 30 s is %+v", f.Now(), got)
+	}
+	f.setRate(2, 10*time.Second)
+	if got := f.state(2); got.Every != 10*time.Second || got.NextToken != 0 {
+		f.Fatalf("a lane with a token is %+v", got)
+	}
+	f.ensure(f.items(2, 3)...)
+	c := f.claim(f.wide())
+	if got := f.state(2); got.NextToken <= c.Now+9_800 || got.NextToken > c.Now+10_010 || got.NextToken != c.Next {
+		f.Fatalf("at %d a lane without a token is %+v; next is %d", c.Now, got, c.Next)
+	}
+	f.pass(time.Minute)
+	for i := range 3 {
+		if got := f.state(i); got.PausedUntil != 0 || got.HeldUntil != 0 || got.NextToken != 0 {
+			f.Fatalf("a minute later a lane is %+v", got)
+		}
+	}
+	f.quiet()
+}
+
+func statePlaces(f *fixture) {
+	lanes := make([]int64, schedule.MaxBatch)
+	for i := range lanes {
+		lanes[i] = int64(i%700 + 1)
+		if i < 700 {
+			f.set(schedule.LaneSetting{Lane: lanes[i], Limit: i + 1})
+		}
+	}
+	for i, got := range f.states(lanes...) {
+		if got.Lane != lanes[i] || got.Limit != int(lanes[i]) {
+			f.Fatalf("place %d has %+v, want lane %d", i, got, lanes[i])
+		}
+	}
+}

@@ -1,0 +1,34 @@
+-- states says how lanes stand. It writes nothing.
+-- KEYS: META READY UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES QUARANTINE
+-- ARGV: GENERATION OFFSET
+-- EACH: lane
+-- Reply: now, 0, 0; for each lane: leases, concurrency and limit (0: no claim has said it yet), health, every (ns), the ends of its
+-- pause and of its hold, when its next token is there, attempts without an answer, since when, breaker (0 closed, 1 open, 2 to be
+-- probed), when it lets a probe pass, fresh items and retries that are ready. Times in ms, 0: none.
+-- Uses: begin records flow lanes
+local function count(lane, from, past)
+  return call('ZLEXCOUNT', READY, '[' .. lane .. from, '(' .. lane .. past)
+end
+
+local names = column(1)
+load(names)
+local reply = {now, 0, 0}
+for _, lane in ipairs(names) do
+  local n = peek(lane)
+  local f, limit = n.flow, cap(n)
+  local fresh, retries = 0, count(lane, 'd', 's')
+  if retries > 0 then
+    fresh = count(lane, 'd', 'e') + count(lane, 'f', 'g')
+    retries = retries - fresh
+  end
+  for _, one in ipairs({
+    n.leases, limit < HUGE and concurrency(n) or 0, limit < HUGE and limit or 0, n.health, f and f.every or 0,
+    n.pause > now and n.pause or 0, n.hold > steady and wall(n.hold) or 0,
+    f and f.every > 0 and tokens(f) == 0 and wall(token_at(f)) or 0,
+    f and f.fails or 0, f and f.since > 0 and wall(f.since) or 0,
+    f and f.probe > 0 and (f.probe > steady and 1 or 2) or 0, f and f.probe > 0 and wall(f.probe) or 0, fresh, retries,
+  }) do
+    reply[#reply + 1] = one
+  end
+end
+return reply
