@@ -33,6 +33,8 @@ type Store interface {
 	LaneControl
 	KeyRows
 	RedriveRows
+	Feed
+	AlertRows
 	Prober
 }
 
@@ -154,6 +156,9 @@ type Engine struct {
 	settingsTurn chan struct{}
 	lanesSeen    int64
 
+	// unwanted are the projects in which nobody wants to know what dies, and no place in the feed is kept. Only the alerts touch it.
+	unwanted map[string]bool
+
 	// attempts counts batches that are prepared and attempts that are made or held back; inFlight, those that are being sent.
 	attempts sync.WaitGroup
 	// workers are the goroutines that make attempts; who has none takes one from idle.
@@ -208,6 +213,7 @@ func New(o Options) (*Engine, error) {
 	e.catalog = newCatalog(o.Store)
 	e.endpoints = newHealthBook()
 	e.redrives = newRedriver(e)
+	e.unwanted = make(map[string]bool)
 	e.settingsTurn = make(chan struct{}, 1)
 	e.secrets = newSecretCache(o.Store, o.Keyring)
 	e.metrics.watch(e)

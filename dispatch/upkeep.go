@@ -35,6 +35,9 @@ func (e *Engine) runUpkeep(ctx context.Context) {
 		{"fold", foldSpec, 10 * time.Second, e.fold},
 		{"purge", purgeSpec, time.Minute, e.purge},
 		{"audit", auditSpec, time.Minute, e.audit},
+		{"alerts", alertsSpec, 10 * time.Second, e.alerts},
+		{"failing", failingSpec, time.Minute, e.tellFailing},
+		{"purge-feed", purgeSpec, time.Minute, e.purgeFeed},
 	} {
 		if err := cron.Add(f.name, f.spec, f.ttl, f.run); err != nil {
 			e.log.Error("maintenance function cannot be scheduled", "function", f.name, "error", err)

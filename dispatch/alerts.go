@@ -1,0 +1,190 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// AlertRows is what operational events are made from.
+type AlertRows interface {
+	// Projects returns those with ids above after, by id.
+	Projects(ctx context.Context, after string, limit int) ([]store.Project, error)
+	// FeedCursor and SetFeedCursor keep how far a reader of the feed has come; nil forgets it.
+	FeedCursor(ctx context.Context, name string) (c store.OutcomeCursor, known bool, err error)
+	SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error
+	// TakeAlerts returns endpoints that have failed since before failingBefore and of which that was not told after alertedBefore, each
+	// to one caller.
+	TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error)
+}
+
+// The topics of operational events. They are events as any: endpoints of the project subscribe to them, and what is sent is a callback.
+// Callbacks of such events that die make none.
+const (
+	operational     = "dispatcher."
+	TopicDead       = operational + "callback.dead"
+	TopicUnresolved = operational + "poll.unresolved"
+	TopicFailing    = operational + "endpoint.failing"
+	TopicDisabled   = operational + "endpoint.disabled"
+	TopicRecovered  = operational + "endpoint.recovered"
+)
+
+const (
+	// alertsSpec is how often what has died is told, failingSpec how often which endpoints fail is; alertsTime bounds one time, alertsPage
+	// what is read at once.
+	alertsSpec  = "@every 5s"
+	failingSpec = "@every 1m"
+	alertsTime  = 1500 * time.Millisecond
+	alertsPage  = 200
+	// failingFor is how long an endpoint has failed before that is told, and failingAgain after how long it is told again.
+	failingFor   = 24 * time.Hour
+	failingAgain = 24 * time.Hour
+	// alertsRoute separates the idempotency keys of operational events from those of callers.
+	alertsRoute       = "operational events"
+	alertCursorPrefix = "alerts."
+)
+
+// alerts tells the endpoints of each project that subscribe to it what has died. A repetition after a crash tells nobody twice: each event
+// has an idempotency key by what it tells.
+func (e *Engine) alerts(ctx context.Context) error {
+	deadline := time.Now().Add(alertsTime)
+	for after, more := "", true; more; {
+		projects, err := e.o.Store.Projects(ctx, after, pageRows)
+		if err != nil {
+			return fmt.Errorf("list projects: %w", err)
+		}
+		for i := range projects {
+			if err := e.tellEnded(ctx, projects[i].ID, deadline); err != nil {
+				return fmt.Errorf("tell what has ended in project %s: %w", projects[i].ID, err)
+			}
+			after = projects[i].ID
+		}
+		more = len(projects) == pageRows
+	}
+	return nil
+}
+
+// wants says whether somebody in the project subscribes to one of the topics.
+func (e *Engine) wants(ctx context.Context, project string, topics ...string) (bool, error) {
+	all, err := e.catalog.subscribers(ctx, project)
+	if err != nil {
+		return false, err
+	}
+	for _, ep := range all {
+		for _, topic := range topics {
+			if ep.Subscribes(topic) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// tellEnded goes on in a project's feed from where the last process to do so was. Where nobody wants to know, no place is kept: whoever
+// subscribes is told of what ends from then on.
+func (e *Engine) tellEnded(ctx context.Context, project string, deadline time.Time) error {
+	wanted, err := e.wants(ctx, project, TopicDead, TopicUnresolved)
+	if err != nil || !wanted && e.unwanted[project] {
+		return err
+	}
+	delete(e.unwanted, project)
+	name := alertCursorPrefix + project
+	cursor, known, err := e.o.Store.FeedCursor(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case !wanted && known:
+		return e.o.Store.SetFeedCursor(ctx, name, nil)
+	case !wanted:
+		e.unwanted[project] = true
+		return nil
+	case !known:
+		cursor = store.OutcomeCursor{Tx: e.clock.now()}
+		return e.o.Store.SetFeedCursor(ctx, name, &cursor)
+	}
+	for {
+		ended, next, err := e.o.Store.Outcomes(ctx, project, cursor, alertsPage)
+		if err != nil || len(ended) == 0 {
+			return err
+		}
+		for i := range ended {
+			if err := e.tellOne(ctx, project, &ended[i]); err != nil {
+				return err
+			}
+		}
+		cursor = next
+		if err := e.o.Store.SetFeedCursor(ctx, name, &cursor); err != nil {
+			return err
+		}
+		if len(ended) < alertsPage || time.Now().After(deadline) {
+			return nil
+		}
+	}
+}
+
+// tellOne tells of one callback that has ended, if it is dead.
+func (e *Engine) tellOne(ctx context.Context, project string, o *store.TerminalEvent) error {
+	if o.State != store.Dead || strings.HasPrefix(o.Topic, operational) {
+		return nil
+	}
+	topic := TopicDead
+	if o.Reason == store.Unresolved {
+		topic = TopicUnresolved
+	}
+	data := map[string]any{
+		"id": store.CallbackPrefix + o.ID, "kind": o.Kind, "topic": o.Topic, "ref": o.Ref, "labels": o.Labels, "reason": o.Reason,
+		"attempt_count": o.AttemptCount, "last_status": o.LastStatus, "last_class": o.LastClass, "finished_at": instant(o.At),
+	}
+	if o.EndpointID != "" {
+		data["endpoint_id"] = store.EndpointPrefix + o.EndpointID
+	}
+	return e.tell(ctx, project, topic, o.Ref, fmt.Sprintf("%d.%d.%d", o.Cursor.Tx, o.Cursor.Group, o.Cursor.Item), o.At, data)
+}
+
+// tellFailing tells of endpoints that have failed for long.
+func (e *Engine) tellFailing(ctx context.Context) error {
+	now := e.clock.now()
+	failing, err := e.o.Store.TakeAlerts(ctx, now-failingFor.Milliseconds(), now-failingAgain.Milliseconds(), now, alertsPage)
+	if err != nil {
+		return err
+	}
+	for i := range failing {
+		ep := &failing[i]
+		e.log.Warn("an endpoint fails for long", "endpoint", store.EndpointPrefix+ep.ID, "project", ep.Project, "since", instant(ep.FailingSince))
+		if err := e.tellEndpoint(ctx, TopicFailing, ep, now, map[string]any{"failing_since": instant(ep.FailingSince)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellEndpoint tells of an endpoint.
+func (e *Engine) tellEndpoint(ctx context.Context, topic string, ep *store.Endpoint, now int64, more map[string]any) error {
+	data := map[string]any{
+		"endpoint_id": store.EndpointPrefix + ep.ID, "external_id": ep.ExternalID, "name": ep.Name, "url": outbound.MaskURL(ep.URL),
+	}
+	for k, v := range more {
+		data[k] = v
+	}
+	return e.tell(ctx, ep.Project, topic, ep.ExternalID, fmt.Sprintf("%s.%s.%d", topic, ep.ID, now), now, data)
+}
+
+// tell accepts one operational event, unless it was told before: key says what it tells.
+func (e *Engine) tell(ctx context.Context, project, topic, ref, key string, at int64, data map[string]any) error {
+	body, err := json.Marshal(map[string]any{"type": topic, "timestamp": instant(at), "data": data})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", topic, err)
+	}
+	_, err = e.AcceptEvent(ctx, project, Submission{
+		Topic: topic, Ref: ref, Body: body, BodyField: "payload", IdempotencyKey: key, Route: alertsRoute, Fingerprint: []byte(key),
+	})
+	if err != nil {
+		return fmt.Errorf("tell %s: %w", topic, err)
+	}
+	return nil
+}
