@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // An ownPlace is a server that bench started for itself, with everything that was made for it.
@@ -91,7 +92,7 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 	}
 	o.closers = append(o.closers, func(context.Context) error { o.server.stop(); return nil })
 	b.report.Server.URL = o.server.url
-	b.cl, err = newClient(b.c, clientFlags{Server: o.server.url, Key: s.AdminKey})
+	b.cl, err = newClient(b.c, clientFlags{Server: o.server.url, Key: s.AdminKey, Project: store.DefaultProject})
 	return o, err
 }
 

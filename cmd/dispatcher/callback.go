@@ -13,22 +13,27 @@ import (
 
 // callbackCommand is the API for callbacks from the shell.
 type callbackCommand struct {
-	Send   callbackSend   `cmd:"" help:"Send one callback: it is accepted now and attempted until it is terminal."`
-	Get    callbackGet    `cmd:"" help:"Show one callback with its attempts and its ladder."`
-	List   callbackList   `cmd:"" help:"List callbacks, newest first."`
-	Cancel callbackCancel `cmd:"" help:"Cancel one callback, or all open ones of a reference."`
-	Retry  callbackRetry  `cmd:"" help:"Attempt one callback now, whatever its state."`
+	Send     callbackSend     `cmd:"" help:"Send one callback: it is accepted now and attempted until it is terminal."`
+	Get      callbackGet      `cmd:"" help:"Show one callback with its attempts and its ladder."`
+	List     callbackList     `cmd:"" help:"List callbacks, newest first."`
+	Explain  callbackExplain  `cmd:"" help:"Say why a callback has not been sent yet, and what can be done about it."`
+	Evidence callbackEvidence `cmd:"" help:"Print what the records say of a callback, for the dispute \"you never told us\"."`
+	Cancel   callbackCancel   `cmd:"" help:"Cancel one callback, or all open ones of a reference."`
+	Retry    callbackRetry    `cmd:"" help:"Attempt one callback now, whatever its state."`
 }
 
 // A shownCallback is what the commands read of a callback.
 type shownCallback struct {
 	ID           string            `json:"id"`
 	Kind         string            `json:"kind"`
+	EndpointID   string            `json:"endpoint_id"`
 	URL          string            `json:"url"`
 	Method       string            `json:"method"`
 	Topic        string            `json:"topic"`
 	Ref          string            `json:"ref"`
+	Version      *int64            `json:"version"`
 	LockKey      string            `json:"lock_key"`
+	Order        string            `json:"order"`
 	Lane         string            `json:"lane"`
 	Labels       map[string]string `json:"labels"`
 	State        string            `json:"state"`
@@ -38,6 +43,9 @@ type shownCallback struct {
 	DivertCount  int               `json:"divert_count"`
 	MaxAttempts  *int              `json:"max_attempts"`
 	Tiers        []string          `json:"tiers"`
+	Policy       json.RawMessage   `json:"policy"`
+	Success      json.RawMessage   `json:"success"`
+	Signer       json.RawMessage   `json:"signer"`
 	LastStatus   *int              `json:"last_status"`
 	LastClass    string            `json:"last_class"`
 	CreatedAt    time.Time         `json:"created_at"`
@@ -48,18 +56,21 @@ type shownCallback struct {
 
 // A shownAttempt is what the commands read of an attempt.
 type shownAttempt struct {
-	Number       int        `json:"number"`
-	Trigger      string     `json:"trigger"`
-	Outcome      string     `json:"outcome"`
-	Charged      bool       `json:"charged"`
-	Class        string     `json:"class"`
-	StatusCode   *int       `json:"status_code"`
-	Error        string     `json:"error"`
-	StartedAt    *time.Time `json:"started_at"`
-	EndedAt      *time.Time `json:"ended_at"`
-	DueAt        *time.Time `json:"due_at"`
-	LatenessMs   float64    `json:"lateness_ms"`
-	ResponseBody string     `json:"response_body"`
+	Number     int        `json:"number"`
+	Trigger    string     `json:"trigger"`
+	Outcome    string     `json:"outcome"`
+	Charged    bool       `json:"charged"`
+	Class      string     `json:"class"`
+	StatusCode *int       `json:"status_code"`
+	Error      string     `json:"error"`
+	StartedAt  *time.Time `json:"started_at"`
+	EndedAt    *time.Time `json:"ended_at"`
+	DueAt      *time.Time `json:"due_at"`
+	LatenessMs float64    `json:"lateness_ms"`
+	Timings    struct {
+		Total float64 `json:"total"`
+	} `json:"timings_ms"`
+	ResponseBody string `json:"response_body"`
 	Rule         *struct {
 		Expected string `json:"expected"`
 		Saw      string `json:"saw"`
@@ -129,6 +140,7 @@ type callbackList struct {
 	State       []string          `placeholder:"STATE" help:"Only these states: scheduled, attempting, succeeded, dead, canceled."`
 	Topic       string            `placeholder:"TOPIC" help:"Only this topic."`
 	Ref         string            `placeholder:"REF" help:"Only this reference."`
+	Endpoint    string            `placeholder:"ID|EXTERNAL_ID" help:"Only those for this endpoint."`
 	Lane        string            `placeholder:"LANE" help:"Only this lane."`
 	Class       string            `placeholder:"CLASS" help:"Only those whose last attempt ended with this class, such as http_5xx."`
 	StatusCode  int               `placeholder:"CODE" help:"Only those whose last attempt was answered with this status."`
@@ -156,6 +168,7 @@ func (cmd *callbackList) query() url.Values {
 	}
 	set("topic", cmd.Topic)
 	set("ref", cmd.Ref)
+	set("endpoint", cmd.Endpoint)
 	set("lane", cmd.Lane)
 	set("class", cmd.Class)
 	set("from", cmd.From)

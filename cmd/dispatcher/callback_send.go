@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,26 +15,28 @@ import (
 // callbackSend submits one callback.
 type callbackSend struct {
 	clientFlags
-	URL            string            `name:"url" required:"" placeholder:"URL" help:"Address that is called."`
-	Method         string            `placeholder:"METHOD" help:"HTTP method. Default: POST."`
-	Data           string            `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: the text itself, a file after @, or - for the standard input. Its bytes are sent as they are."`
-	ContentType    string            `placeholder:"TYPE" help:"Content type of the body. Default: application/json if it is JSON, else text/plain or application/octet-stream."`
-	Header         []string          `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send; may be repeated."`
-	Topic          string            `placeholder:"TOPIC" help:"What happened, such as payment.succeeded."`
-	Ref            string            `placeholder:"REF" help:"Business reference, such as an order number."`
-	LockKey        string            `placeholder:"KEY" help:"Callbacks with the same key are never attempted at the same time."`
-	Lane           string            `placeholder:"LANE" help:"Isolation key. Default: the destination."`
-	Label          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A label; may be repeated."`
-	Delay          string            `placeholder:"DURATION" help:"Wait so long before the first attempt."`
-	DueAt          string            `placeholder:"TIME" help:"Make the first attempt at this time, RFC 3339."`
-	ExpiresIn      string            `placeholder:"DURATION" help:"Give up so long after the first due time."`
-	Policy         string            `placeholder:"NAME" help:"Policy by name. Default: payment, ten attempts in 25 h 13 m 15 s."`
-	Tiers          []string          `placeholder:"15s,3m" help:"Waits between attempts, instead of a policy."`
-	Timeout        string            `placeholder:"DURATION" help:"With --tiers: time limit of one attempt."`
-	Success        string            `placeholder:"RULE" help:"Success rule: http-2xx, http-200 or body-success. Default: http-2xx."`
-	Signer         string            `placeholder:"NAME" help:"Signer: standard-v1 or none. Default: standard-v1."`
-	IdempotencyKey string            `placeholder:"KEY" help:"The same key with the same request is accepted once."`
-	JSON           bool              `name:"json" help:"Print the server's answer for machines."`
+	URL         string            `name:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
+	Endpoint    string            `placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or your own name for it, with its secret, signer, headers and limits."`
+	Method      string            `placeholder:"METHOD" help:"HTTP method. Default: POST."`
+	Data        string            `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: the text itself, a file after @, or - for the standard input. Its bytes are sent as they are."`
+	ContentType string            `placeholder:"TYPE" help:"Content type of the body. Default: application/json if it is JSON, else text/plain or application/octet-stream."`
+	Header      []string          `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send; may be repeated."`
+	Topic       string            `placeholder:"TOPIC" help:"What happened, such as payment.succeeded."`
+	Ref         string            `placeholder:"REF" help:"Business reference, such as an order number."`
+	Supersede   bool              `help:"Cancel older ones of the same --ref and --topic; needs --version too."`
+	Version     *int64            `placeholder:"N" help:"Which version of what --ref names this tells of; higher is newer."`
+	LockKey     string            `placeholder:"KEY" help:"Callbacks with the same key are never attempted at the same time."`
+	Order       string            `placeholder:"strict" help:"With --lock-key: strict starts it only after all with the same key that were accepted before it are terminal."`
+	Lane        string            `placeholder:"LANE" help:"Isolation key. Default: the destination."`
+	Label       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A label; may be repeated."`
+	Delay       string            `placeholder:"DURATION" help:"Wait so long before the first attempt."`
+	DueAt       string            `placeholder:"TIME" help:"Make the first attempt at this time, RFC 3339."`
+	ExpiresIn   string            `placeholder:"DURATION" help:"Give up so long after the first due time."`
+	choiceFlags
+	Tiers          []string `placeholder:"15s,3m" help:"Waits between attempts, instead of a policy."`
+	Timeout        string   `placeholder:"DURATION" help:"With --tiers: time limit of one attempt."`
+	IdempotencyKey string   `placeholder:"KEY" help:"The same key with the same request is accepted once."`
+	JSON           bool     `name:"json" help:"Print the server's answer for machines."`
 }
 
 // maxInput is the most bytes of a body that are read from a file; the server's own limit is lower.
@@ -69,29 +70,30 @@ func (cmd *callbackSend) Run(ctx context.Context, c *console) error {
 
 // request returns the body of the API call.
 func (cmd *callbackSend) request(c *console) (map[string]any, error) {
-	in := map[string]any{"url": cmd.URL}
-	for name, value := range map[string]string{
-		"method": cmd.Method, "topic": cmd.Topic, "ref": cmd.Ref, "lock_key": cmd.LockKey, "lane": cmd.Lane,
-		"delay": cmd.Delay, "due_at": cmd.DueAt, "expires_in": cmd.ExpiresIn, "success": cmd.Success,
-		"signer": cmd.Signer, "idempotency_key": cmd.IdempotencyKey, "content_type": cmd.ContentType,
-	} {
-		if value != "" {
-			in[name] = value
-		}
+	if cmd.URL == "" && cmd.Endpoint == "" {
+		return nil, &usageError{lines: []string{"give --url or --endpoint"}}
 	}
+	in := map[string]any{}
+	putTexts(in, map[string]string{
+		"url": cmd.URL, "endpoint": cmd.Endpoint, "method": cmd.Method, "topic": cmd.Topic, "ref": cmd.Ref, "lock_key": cmd.LockKey,
+		"order": cmd.Order, "lane": cmd.Lane, "delay": cmd.Delay, "due_at": cmd.DueAt, "expires_in": cmd.ExpiresIn,
+		"idempotency_key": cmd.IdempotencyKey, "content_type": cmd.ContentType,
+	})
 	if len(cmd.Label) > 0 {
 		in["labels"] = cmd.Label
 	}
-	if err := cmd.policy(in); err != nil {
+	if cmd.Supersede {
+		in["supersede"] = true
+	}
+	if cmd.Version != nil {
+		in["version"] = *cmd.Version
+	}
+	if err := cmd.choices(c, in); err != nil {
 		return nil, err
 	}
-	headers := map[string]string{}
-	for _, line := range cmd.Header {
-		name, value, ok := strings.Cut(line, ":")
-		if !ok || strings.TrimSpace(name) == "" {
-			return nil, &usageError{lines: []string{fmt.Sprintf("--header %q is not of the form NAME:VALUE", line)}}
-		}
-		headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	headers, err := headerLines(cmd.Header)
+	if err != nil {
+		return nil, err
 	}
 	if len(headers) > 0 {
 		in["headers"] = headers
@@ -111,23 +113,20 @@ func (cmd *callbackSend) request(c *console) (map[string]any, error) {
 	return in, nil
 }
 
-func (cmd *callbackSend) policy(in map[string]any) error {
+// choices puts policy, success rule and signer into the request. --tiers are a policy, in few words.
+func (cmd *callbackSend) choices(c *console, in map[string]any) error {
 	tiers := cmd.Tiers != nil
 	switch {
 	case tiers && cmd.Policy != "":
 		return &usageError{lines: []string{"--policy and --tiers exclude each other"}}
 	case !tiers && cmd.Timeout != "":
-		return &usageError{lines: []string{"--timeout needs --tiers: a policy by name has its own"}}
-	case cmd.Policy != "":
-		in["policy"] = cmd.Policy
+		return &usageError{lines: []string{"--timeout needs --tiers: a policy has its own"}}
 	case tiers:
 		policy := map[string]any{"tiers": nonEmpty(cmd.Tiers)}
-		if cmd.Timeout != "" {
-			policy["timeout"] = cmd.Timeout
-		}
+		putTexts(policy, map[string]string{"timeout": cmd.Timeout})
 		in["policy"] = policy
 	}
-	return nil
+	return cmd.put(c, in)
 }
 
 // nonEmpty returns the texts that are not blank, so that --tiers= means no tier at all.
@@ -141,7 +140,7 @@ func nonEmpty(texts []string) []string {
 	return out
 }
 
-// readInput returns what --data names.
+// readInput returns what a flag of the form TEXT|@FILE|- names.
 func readInput(c *console, data string) ([]byte, error) {
 	var from io.Reader
 	switch path, isFile := strings.CutPrefix(data, "@"); {
@@ -150,11 +149,7 @@ func readInput(c *console, data string) ([]byte, error) {
 	case isFile:
 		f, err := os.Open(path)
 		if err != nil {
-			var cause *os.PathError
-			if errors.As(err, &cause) {
-				err = cause.Err
-			}
-			return nil, fmt.Errorf("cannot read %s: %w", path, err)
+			return nil, cannotRead(path, err)
 		}
 		defer f.Close()
 		from = f
@@ -163,10 +158,10 @@ func readInput(c *console, data string) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(from, maxInput+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the body: %w", err)
+		return nil, cannotRead(data, err)
 	}
 	if len(body) > maxInput {
-		return nil, fmt.Errorf("the body is larger than %d KiB", maxInput>>10)
+		return nil, fmt.Errorf("%s is larger than %d KiB", data, maxInput>>10)
 	}
 	return body, nil
 }

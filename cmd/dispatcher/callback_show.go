@@ -102,7 +102,15 @@ func showCallback(c *console, cb *shownCallback, attempts []shownAttempt, now ti
 	line("sends", printable(cb.Method)+" "+printable(cb.URL))
 	line("topic", printable(cb.Topic))
 	line("ref", printable(cb.Ref))
-	line("lock key", printable(cb.LockKey))
+	if cb.Version != nil {
+		line("version", strconv.FormatInt(*cb.Version, 10))
+	}
+	lock := printable(cb.LockKey)
+	if cb.Order != "" {
+		lock += " (" + printable(cb.Order) + " order)"
+	}
+	line("lock key", lock)
+	line("endpoint", printable(cb.EndpointID))
 	line("lane", printable(cb.Lane))
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(cb.Labels)) {
@@ -110,7 +118,12 @@ func showCallback(c *console, cb *shownCallback, attempts []shownAttempt, now ti
 	}
 	line("labels", strings.Join(labels, " "))
 	line("attempts", attemptCount(cb)+" charged, "+strconv.Itoa(cb.DivertCount)+" diverted")
+	if name := choiceText(cb.Policy); !strings.HasPrefix(name, "{") { // of one given whole, the tiers say it
+		line("policy", name)
+	}
 	line("tiers", printable(strings.Join(cb.Tiers, " ")))
+	line("success", choiceText(cb.Success))
+	line("signer", choiceText(cb.Signer))
 	line("accepted", clockTime(&cb.CreatedAt))
 	line("expires", clockTime(cb.ExpiresAt))
 	line("finished", clockTime(cb.FinishedAt))
@@ -138,6 +151,11 @@ func attemptRow(c *console, a *shownAttempt) []any {
 	if a.Outcome == "succeeded" {
 		colour = text.FgGreen
 	}
+	return []any{number, clockTime(a.StartedAt), lateness(a.LatenessMs), c.paint(outcome, colour), answerText(a), clockTime(a.NextDueAt)}
+}
+
+// answerText says what came back, and of a failure why it is one.
+func answerText(a *shownAttempt) string {
 	answer := printable(a.Class)
 	if a.StatusCode != nil {
 		answer = strconv.Itoa(*a.StatusCode) + " " + answer
@@ -150,7 +168,7 @@ func attemptRow(c *console, a *shownAttempt) []any {
 	case a.ResponseBody != "":
 		answer += ": " + short(a.ResponseBody, widest)
 	}
-	return []any{number, clockTime(a.StartedAt), lateness(a.LatenessMs), c.paint(outcome, colour), answer, clockTime(a.NextDueAt)}
+	return answer
 }
 
 func lateness(ms float64) string {

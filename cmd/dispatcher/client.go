@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
 // defaultServer is where a server listens unless it is told otherwise.
@@ -26,13 +27,18 @@ type clientFlags struct {
 	Server  string `name:"server" group:"Server:" placeholder:"URL" help:"Address of the server (or DISPATCHER_SERVER). Default: http://127.0.0.1:8080."`
 	Key     string `name:"key" group:"Server:" placeholder:"KEY" help:"API key (better in DISPATCHER_KEY or DISPATCHER_ADMIN_KEY, or in a file named by DISPATCHER_KEY_FILE). Default: what stands in DATA-DIR/admin.key."`
 	DataDir string `name:"data-dir" group:"Server:" placeholder:"DIR" help:"Data directory of a server on this machine, for its admin key (or DISPATCHER_DATA_DIR). Default: ./dispatcher-data."`
+	Project string `name:"project" group:"Server:" placeholder:"ID" help:"Project to act in (or DISPATCHER_PROJECT); only the admin key of the settings may choose. Default: the key's own, for that admin key: default."`
 }
 
 // A client talks to a server's API. Its errors are one line for people.
 type client struct {
 	base string
 	key  string
-	http *http.Client
+	// keyOrigin says where the key was found.
+	keyOrigin string
+	// project is named in every request; empty: the key's own.
+	project string
+	http    *http.Client
 	// maxAnswer is the most bytes of an answer that are read.
 	maxAnswer int64
 }
@@ -50,14 +56,15 @@ func newClient(c *console, f clientFlags) (*client, error) {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, &usageError{lines: []string{"--server is not an address of the form http://host:port"}}
 	}
-	key, err := clientKey(c, f)
+	key, origin, err := clientKey(c, f)
 	if err != nil {
 		return nil, err
 	}
 	return &client{
-		base: strings.TrimRight(base, "/"),
-		key:  key,
-
+		base:      strings.TrimRight(base, "/"),
+		key:       key,
+		keyOrigin: origin,
+		project:   firstOf(f.Project, c.lookup("DISPATCHER_PROJECT")),
 		maxAnswer: maxAnswer,
 		http: &http.Client{
 			Timeout: longestCall,
@@ -67,26 +74,30 @@ func newClient(c *console, f clientFlags) (*client, error) {
 	}, nil
 }
 
-// clientKey looks for the key: flag, environment, files that the environment names, the data directory.
-func clientKey(c *console, f clientFlags) (string, error) {
-	if key := firstOf(f.Key, c.lookup("DISPATCHER_KEY"), c.lookup("DISPATCHER_ADMIN_KEY")); key != "" {
-		return key, nil
+// clientKey looks for the key: flag, environment, files that the environment names, the data directory. Origin says where it was found.
+func clientKey(c *console, f clientFlags) (key, origin string, err error) {
+	if f.Key != "" {
+		return f.Key, "--key", nil
+	}
+	for _, name := range []string{"DISPATCHER_KEY", "DISPATCHER_ADMIN_KEY"} {
+		if key := c.lookup(name); key != "" {
+			return key, name, nil
+		}
 	}
 	for _, name := range []string{"DISPATCHER_KEY_FILE", "DISPATCHER_ADMIN_KEY_FILE"} {
 		if path := c.lookup(name); path != "" {
 			key, err := readSecretFile(path)
 			if err != nil {
-				return "", &usageError{lines: []string{fmt.Sprintf("%s: %s", name, err)}}
+				return "", "", &usageError{lines: []string{fmt.Sprintf("%s: %s", name, err)}}
 			}
-			return key, nil
+			return key, path, nil
 		}
 	}
 	path := filepath.Join(firstOf(f.DataDir, c.lookup("DISPATCHER_DATA_DIR"), "./dispatcher-data"), adminKeyFile)
-	key, err := readSecretFile(path)
-	if err != nil {
-		return "", &usageError{lines: []string{"no API key: give --key or DISPATCHER_KEY, or name with --data-dir the directory of a server on this machine (" + err.Error() + ")"}}
+	if key, err = readSecretFile(path); err != nil {
+		return "", "", &usageError{lines: []string{"no API key: give --key or DISPATCHER_KEY, or name with --data-dir the directory of a server on this machine (" + err.Error() + ")"}}
 	}
-	return key, nil
+	return key, path, nil
 }
 
 // firstOf returns the first text that is not empty.
@@ -108,12 +119,18 @@ type apiError struct {
 	Errors []store.FieldError `json:"errors"`
 	// RetryAfter is how long the server asked to be left alone; zero: it did not say.
 	RetryAfter time.Duration `json:"-"`
+	// project is the one that the request named; empty: none.
+	project string
 }
 
 // Error returns the problem in one readable line.
 func (e *apiError) Error() string {
 	var b strings.Builder
-	b.WriteString(firstOf(e.Detail, e.Title, http.StatusText(e.Status), "the server refused"))
+	detail := e.Detail
+	if len(e.Errors) > 0 { // they follow: the detail need not point at them
+		detail, _, _ = strings.Cut(detail, ": see errors")
+	}
+	b.WriteString(firstOf(detail, e.Title, http.StatusText(e.Status), "the server refused"))
 	fmt.Fprintf(&b, " (%d", e.Status)
 	if e.Code != "" {
 		b.WriteString(" " + e.Code)
@@ -126,6 +143,9 @@ func (e *apiError) Error() string {
 			b.WriteString("; ")
 		}
 		b.WriteString(f.Field + " " + f.Message)
+	}
+	if e.Status == http.StatusNotFound && e.project != "" {
+		fmt.Fprintf(&b, "; it was looked for in the project %q, which may not exist itself", e.project)
 	}
 	return printable(b.String())
 }
@@ -154,6 +174,9 @@ func (cl *client) send(ctx context.Context, method, path string, in []byte, out 
 	}
 	req.Header.Set("Authorization", "Bearer "+cl.key)
 	req.Header.Set("User-Agent", "dispatcher-cli/"+programVersion())
+	if cl.project != "" {
+		req.Header.Set(api.ProjectHeader, cl.project)
+	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -170,7 +193,7 @@ func (cl *client) send(ctx context.Context, method, path string, in []byte, out 
 		return nil, &unreachableError{fmt.Errorf("read the answer of %s: %w", cl.base, err)}
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return nil, readProblem(res, answer)
+		return nil, cl.problem(res, answer)
 	}
 	if out == nil {
 		return answer, nil
@@ -179,6 +202,15 @@ func (cl *client) send(ctx context.Context, method, path string, in []byte, out 
 		return nil, fmt.Errorf("%s did not answer like a dispatcher: %w", cl.base, err)
 	}
 	return answer, nil
+}
+
+// inWords puts a sentence into the error of a request for what does not exist.
+func inWords(err error, format string, args ...any) error {
+	var problem *apiError
+	if errors.As(err, &problem) && problem.Status == http.StatusNotFound && problem.Code == "not_found" {
+		problem.Detail = fmt.Sprintf(format, args...)
+	}
+	return err
 }
 
 // An unreachableError says that there was no whole answer: whether the request had an effect is unknown.
@@ -200,13 +232,16 @@ func (cl *client) unreachable(err error) error {
 	return &unreachableError{fmt.Errorf("cannot reach %s: %w", cl.base, err)}
 }
 
-// readProblem turns an answer that is no success into an error.
-func readProblem(res *http.Response, answer []byte) error {
+// problem turns an answer that is no success into an error.
+func (cl *client) problem(res *http.Response, answer []byte) error {
 	e := &apiError{}
 	if err := json.Unmarshal(answer, e); err != nil || e.Status == 0 {
 		e = &apiError{Title: "the answer is not from a dispatcher: " + http.StatusText(res.StatusCode)}
 	}
-	e.Status = res.StatusCode
+	e.Status, e.project = res.StatusCode, cl.project
+	if e.Status == http.StatusUnauthorized && e.Code != "" {
+		e.Detail = fmt.Sprintf("%s does not know this key, or it has ended; it is from %s", cl.base, cl.keyOrigin)
+	}
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}

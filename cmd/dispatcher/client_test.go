@@ -14,8 +14,8 @@ import (
 
 // A recorded request is one that the commands made.
 type recordedRequest struct {
-	method, uri, key string
-	body             map[string]any
+	method, uri, key, project string
+	body                      map[string]any
 }
 
 // fakeServer answers every request with what answers has for its method and path, and records it.
@@ -23,7 +23,7 @@ func fakeServer(t *testing.T, answers map[string]string) (address string, reques
 	t.Helper()
 	seen := make(chan recordedRequest, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rec := recordedRequest{method: r.Method, uri: r.URL.RequestURI(), key: r.Header.Get("Authorization")}
+		rec := recordedRequest{method: r.Method, uri: r.URL.RequestURI(), key: r.Header.Get("Authorization"), project: r.Header.Get("Dispatcher-Project")}
 		raw, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
@@ -302,8 +302,8 @@ func TestTheKeyIsFound(t *testing.T) {
 		{[]string{"DISPATCHER_DATA_DIR=" + dir}, clientFlags{}, "in-dir"},
 		{nil, clientFlags{DataDir: dir}, "in-dir"},
 	} {
-		got, err := clientKey(&newTerminal(tc.env...).console, tc.flags)
-		if err != nil || got != tc.want {
+		got, origin, err := clientKey(&newTerminal(tc.env...).console, tc.flags)
+		if err != nil || got != tc.want || origin == "" {
 			t.Errorf("%v %+v: got %q (%v), not %q", tc.env, tc.flags, got, err, tc.want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // demoCommand is a newcomer's first look.
@@ -54,7 +55,8 @@ func (cmd *demoCommand) Run(ctx context.Context, c *console) (err error) {
 	}
 	d := &demo{c: c, srv: srv, payments: payments, receiver: receiver, ids: make([]string, len(payments)), live: newLive(c, len(payments))}
 	d.shop = newShop(payments, d.live.answered)
-	if d.cl, err = newClient(c, clientFlags{Server: "http://" + srv.web.Addr().String(), Key: settings.AdminKey}); err != nil {
+	flags := clientFlags{Server: "http://" + srv.web.Addr().String(), Key: settings.AdminKey, Project: store.DefaultProject}
+	if d.cl, err = newClient(c, flags); err != nil {
 		return errors.Join(err, receiver.Close(), srv.close())
 	}
 	return errors.Join(d.run(ctx, cmd.Exit), srv.close())

@@ -123,7 +123,7 @@ func (s *source) next() (line importLine, more bool, err error) {
 		case !json.Valid(text):
 			line.problem = &apiError{Status: 400, Code: "bad_json", Detail: "the line is not JSON" + syntaxOf(text)}
 		case text[0] != '{':
-			line.problem = &apiError{Status: 422, Code: "invalid", Detail: "the line is not a JSON object: a callback as POST /v1/callbacks takes it"}
+			line.problem = &apiError{Status: 422, Code: "invalid", Detail: "the line is not a JSON object"}
 		}
 		return line, true, nil
 	}

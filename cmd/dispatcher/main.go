@@ -35,7 +35,14 @@ type commands struct {
 	Doctor   doctorCommand   `cmd:"" help:"Check SQL, Redis, clocks, keys, egress, disk and limits with the settings of serve; exit with 1 on an error."`
 	Verify   verifyCommand   `cmd:"" help:"Compare SQL with the index of a running server; exit with 1 if they differ."`
 	Rebuild  rebuildCommand  `cmd:"" help:"Rebuild the index of a running server from SQL, while it runs."`
-	Callback callbackCommand `cmd:"" help:"Send, show, list, cancel and retry callbacks through a running server."`
+	Callback callbackCommand `cmd:"" help:"Send, show, list, explain, cancel and retry callbacks through a running server."`
+	Endpoint endpointCommand `cmd:"" help:"Make, show, change, hold and test endpoints, and rotate their secrets."`
+	Lane     laneCommand     `cmd:"" help:"Show lanes with what waits in them; hold and bound them."`
+	Pause    pauseCommand    `cmd:"" help:"Hold all that a project sends; callbacks are accepted."`
+	Resume   resumeCommand   `cmd:"" help:"Let a paused project go on."`
+	Policy   policyCommand   `cmd:"" help:"Show the policies that can be named, with tiers, sums and times."`
+	Signer   signerCommand   `cmd:"" help:"Explain the signers, their options and their secrets."`
+	Key      keyCommand      `cmd:"" help:"Make, list and revoke API keys."`
 	Import   importCommand   `cmd:"" help:"Hand over a file of callbacks, one a line, through a running server; what is run again makes nothing twice."`
 	Bench    benchCommand    `cmd:"" help:"Measure a server, one of its own or a running one: accepted and sent callbacks a second, latency, lateness."`
 	Listen   listenCommand   `cmd:"" help:"Receive callbacks here, print them, and verify their signatures."`

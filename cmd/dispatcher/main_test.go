@@ -64,6 +64,8 @@ func TestHelp(t *testing.T) {
 		"help_bench":    {"bench", "--help"},
 		"help_listen":   {"listen", "--help"},
 		"help_callback": {"callback", "send", "--help"},
+		"help_endpoint": {"endpoint", "set", "--help"},
+		"help_key":      {"key", "create", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,6 +95,25 @@ func TestCommandLinesThatCannotBeMeant(t *testing.T) {
 		"server that is no address":  {"verify", "--server", "localhost", "--key", "k"},
 		"ladder that does not exist": {"callback", "retry", "cb_1", "--ladder", "twice"},
 		"status out of range":        {"listen", "--respond", "100"},
+		"neither url nor endpoint":   {"callback", "send", "--key", "k"},
+		"policy that is no JSON":     {"callback", "send", "--url", "http://h/", "--policy", "{tiers}"},
+		"file that is not there":     {"callback", "send", "--url", "http://h/", "--success", "@/does/not/exist"},
+		"file without a name":        {"callback", "send", "--url", "http://h/", "--signer", "@"},
+		"header twice":               {"callback", "send", "--url", "http://h/", "-H", "X: 1", "-H", "X: 2"},
+		"scope that does not exist":  {"key", "create", "n", "--scope", "write"},
+		"key without a scope":        {"key", "create", "n"},
+		"key in place of its id":     {"key", "revoke", "dk_x", "--key", "k"},
+		"nothing to change":          {"endpoint", "set", "m", "--key", "k"},
+		"change that contradicts":    {"endpoint", "set", "m", "--rate", "1/s", "--clear", "rate", "--key", "k"},
+		"field that cannot go":       {"endpoint", "set", "m", "--clear", "url", "--key", "k"},
+		"on and off":                 {"endpoint", "set", "m", "--enable", "--disable"},
+		"empty name of an endpoint":  {"endpoint", "get", "", "--key", "k"},
+		"two ends of a pause":        {"pause", "--for", "1h", "--until", "2027-01-01T00:00:00Z"},
+		"bound that contradicts":     {"lane", "limit", "l", "--rate", "1/s", "--clear", "rate", "--key", "k"},
+		"no bound at all":            {"lane", "limit", "l", "--key", "k"},
+		"list of nothing":            {"lane", "list", "--limit", "0", "--key", "k"},
+		"time that is none":          {"endpoint", "test", "m", "--wait", "--timeout", "soon"},
+		"signer that does not exist": {"signer", "list", "rot13"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,6 +125,34 @@ func TestCommandLinesThatCannotBeMeant(t *testing.T) {
 				t.Errorf("wants one line, got %q", lines)
 			}
 		})
+	}
+}
+
+// Every command says what it does, and so does every flag and argument of it.
+func TestEveryCommandHasHelp(t *testing.T) {
+	t.Parallel()
+	parser, err := newParser(&newTerminal().console, &commands{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range commandNodes(parser.Model.Node, nil) {
+		name := strings.Join(n.path, " ")
+		if n.node.Help == "" {
+			t.Errorf("%q says nothing", name)
+		}
+		for _, flag := range n.node.Flags {
+			if flag.Help == "" {
+				t.Errorf("%q: --%s says nothing", name, flag.Name)
+			}
+		}
+		for _, arg := range n.node.Positional {
+			if arg.Help == "" {
+				t.Errorf("%q: %s says nothing", name, arg.Name)
+			}
+		}
+		if term := newTerminal(); term.invoke(append(n.path, "--help")...) != exitOK || !strings.Contains(term.stdout.String(), "Usage: dispatcher") {
+			t.Errorf("%q has no help: %s", name, term.stderr.String())
+		}
 	}
 }
 

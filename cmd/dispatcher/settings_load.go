@@ -47,7 +47,7 @@ type problem struct {
 // clientVariables are environment variables of the program that are no settings: the commands that talk to a server
 // read them, and serve must not stumble over them.
 func clientVariables() []string {
-	names := []string{"DISPATCHER_SERVER", "DISPATCHER_KEY", "DISPATCHER_KEY_FILE"}
+	names := []string{"DISPATCHER_SERVER", "DISPATCHER_KEY", "DISPATCHER_KEY_FILE", "DISPATCHER_PROJECT"}
 	if failpointVariable != "" {
 		names = append(names, failpointVariable)
 	}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// callbackExplain says what keeps a callback.
+type callbackExplain struct {
+	clientFlags
+	ID   string `arg:"" help:"Id of the callback."`
+	JSON bool   `name:"json" help:"Print the server's answer for machines."`
+}
+
+// An explanation is why a callback has not been sent yet.
+type explanation struct {
+	Summary  string     `json:"summary"`
+	NextAt   *time.Time `json:"next_at"`
+	Blocking []struct {
+		Code   string     `json:"code"`
+		Since  *time.Time `json:"since"`
+		Until  *time.Time `json:"until"`
+		Detail string     `json:"detail"`
+		Cure   string     `json:"cure"`
+	} `json:"blocking"`
+}
+
+// Run prints the explanation.
+func (cmd *callbackExplain) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	var x explanation
+	answer, err := cl.call(ctx, http.MethodGet, callbackPath(cmd.ID)+"/explain", nil, &x)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	x.show(c, c.out)
+	return nil
+}
+
+// show prints an explanation for people.
+func (x *explanation) show(c *console, w io.Writer) {
+	fmt.Fprintln(w, printable(x.Summary))
+	if x.NextAt != nil {
+		fmt.Fprintf(w, "it is attempted at the earliest %s\n", clockTime(x.NextAt))
+	}
+	for i := range x.Blocking {
+		b := &x.Blocking[i]
+		span := ""
+		if b.Since != nil {
+			span += "  since " + clockTime(b.Since)
+		}
+		if b.Until != nil {
+			span += "  until " + clockTime(b.Until)
+		}
+		fmt.Fprintf(w, "\n%s%s\n  %s\n", c.paint(printable(b.Code), text.Bold), span, printable(b.Detail))
+		if b.Cure != "" {
+			fmt.Fprintf(w, "  cure: %s\n", printable(shellCure(b.Cure)))
+		}
+	}
+}
+
+// shellCures are the cures that are calls of the API, and the commands that make them.
+var shellCures = []struct {
+	call    *regexp.Regexp
+	command string
+}{
+	{regexp.MustCompile(`^POST /v1/resume$`), "dispatcher resume"},
+	{regexp.MustCompile(`^POST /v1/endpoints/([^/ ]+)/resume$`), "dispatcher endpoint resume $1"},
+	{regexp.MustCompile(`^PATCH /v1/endpoints/([^/ ]+) \{"enabled": true\}$`), "dispatcher endpoint set $1 --enable"},
+	{regexp.MustCompile(`^POST /v1/lanes/(\S+)/resume$`), "dispatcher lane resume $1"},
+}
+
+// shellCure says a cure as it is done from the shell, where there is a command for it.
+func shellCure(cure string) string {
+	for _, c := range shellCures {
+		if c.call.MatchString(cure) {
+			return c.call.ReplaceAllString(cure, c.command)
+		}
+	}
+	return cure
+}
+
+// callbackEvidence prints the records of a callback.
+type callbackEvidence struct {
+	clientFlags
+	ID string `arg:"" help:"Id of the callback."`
+}
+
+// Help is what callback evidence --help says below the flags' summary.
+func (*callbackEvidence) Help() string {
+	return "The text has every attempt with its time and its answer. It has no credentials, and of the payload the SHA-256 alone, so that it may be given to the receiver: " +
+		"dispatcher callback evidence ID > evidence.txt."
+}
+
+// Run prints the text: byte for byte, but on a terminal made safe, since receivers wrote parts of it.
+func (cmd *callbackEvidence) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	answer, err := cl.call(ctx, http.MethodGet, callbackPath(cmd.ID)+"/evidence", nil, nil)
+	if err != nil {
+		return err
+	}
+	if c.outTerminal {
+		printLines(c, strings.TrimRight(string(answer), "\n"))
+		return nil
+	}
+	_, err = c.out.Write(answer)
+	return err
+}

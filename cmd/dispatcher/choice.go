@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// choiceFlags say how something is to be sent; callbacks and endpoints have the same. Each is a name, or an object where no name says it.
+type choiceFlags struct {
+	Profile string `placeholder:"NAME" help:"Policy, success rule, signer and time limit in one word: alipay, wechat-v2, wechat-v3, standard, or one of the project's own."`
+	Policy  string `placeholder:"NAME|JSON|@FILE" help:"Policy: a name (see \"dispatcher policy list\"), or an object such as {\"tiers\": [\"15s\", \"3m\"], \"timeout\": \"5s\"}."`
+	Success string `placeholder:"NAME|JSON|@FILE" help:"Success rule: http-2xx, http-200, body-success, body-ok, alipay, wechat-v2-xml, wechat-v3, adyen-accepted, json-code, one of the project's own, or an object such as {\"status\": [200], \"body\": {\"equals\": \"OK\"}}."`
+	Signer  string `placeholder:"NAME|JSON|@FILE" help:"Signer: a name, or an object with its options such as {\"type\": \"sorted-kv\", \"alg\": \"md5\"}; \"dispatcher signer list\" explains them."`
+}
+
+// put writes what was given into the body of a request.
+func (f *choiceFlags) put(c *console, in map[string]any) error {
+	if f.Profile != "" {
+		in["profile"] = f.Profile
+	}
+	for _, choice := range []struct{ name, value string }{{"policy", f.Policy}, {"success", f.Success}, {"signer", f.Signer}} {
+		if choice.value == "" {
+			continue
+		}
+		value, err := nameOrObject(c, choice.name, choice.value)
+		if err != nil {
+			return err
+		}
+		in[choice.name] = value
+	}
+	return nil
+}
+
+// nameOrObject reads the value of a flag that is a name or a JSON object: what it means is the server's to judge.
+func nameOrObject(c *console, flag, value string) (any, error) {
+	text, err := readText(c, flag, value)
+	if err != nil {
+		return nil, err
+	}
+	text = strings.TrimSpace(text)
+	if !strings.HasPrefix(text, "{") {
+		return text, nil
+	}
+	if !json.Valid([]byte(text)) {
+		return nil, &usageError{lines: []string{fmt.Sprintf("--%s is not a JSON object%s", flag, syntaxOf([]byte(text)))}}
+	}
+	return json.RawMessage(text), nil
+}
+
+// readText returns the value of a flag: the text itself, the content of a file after @, or the standard input for -.
+func readText(c *console, flag, value string) (string, error) {
+	if value == "@" {
+		return "", &usageError{lines: []string{fmt.Sprintf("--%s: name a file after the @", flag)}}
+	}
+	b, err := readInput(c, value)
+	if err != nil {
+		return "", &usageError{lines: []string{fmt.Sprintf("--%s: %s", flag, err)}}
+	}
+	return string(b), nil
+}
+
+// readSecret is readText for a secret. A file mostly ends with a line's end, which no secret has.
+func readSecret(c *console, flag, value string) (string, error) {
+	text, err := readText(c, flag, value)
+	text = strings.TrimRight(text, "\r\n")
+	if err == nil && text == "" && value != "" {
+		err = &usageError{lines: []string{fmt.Sprintf("--%s: there is nothing in it", flag)}}
+	}
+	return text, err
+}
+
+// choiceText prints a choice as the server tells it, for people: a name, an object, or nothing for null.
+func choiceText(raw json.RawMessage) string {
+	var name string
+	if json.Unmarshal(raw, &name) == nil {
+		return printable(name)
+	}
+	return printable(string(raw))
+}
+
+// headerLines reads headers of the form NAME:VALUE.
+func headerLines(lines []string) (map[string]string, error) {
+	headers := map[string]string{}
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		name = strings.TrimSpace(name)
+		if !ok || name == "" {
+			return nil, &usageError{lines: []string{fmt.Sprintf("--header %q is not of the form NAME:VALUE", line)}}
+		}
+		if _, twice := headers[name]; twice {
+			return nil, &usageError{lines: []string{fmt.Sprintf("--header %s is given twice", name)}}
+		}
+		headers[name] = strings.TrimSpace(value)
+	}
+	return headers, nil
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// endpointTest sends a test.
+type endpointTest struct {
+	clientFlags
+	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	Wait    bool   `help:"Wait until it has ended, show how, and exit with 1 unless it succeeded."`
+	Timeout string `default:"90s" placeholder:"DURATION" help:"With --wait: how long to wait. Default: 90s."`
+	JSON    bool   `name:"json" help:"Print JSON for machines: the callback, with --wait its attempts under \"attempts\"."`
+}
+
+// quietWait is how long nothing is said of a test that has not ended.
+const quietWait = 3 * time.Second
+
+// Run sends the test, and with --wait says how it ended.
+func (cmd *endpointTest) Run(ctx context.Context, c *console) error {
+	limit, err := schedule.ParseDuration(cmd.Timeout)
+	if err != nil || limit <= 0 {
+		return &usageError{lines: []string{fmt.Sprintf("--timeout: %q is not a duration such as 90s", cmd.Timeout)}}
+	}
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	var cb shownCallback
+	answer, err := callEndpoint(ctx, cl, http.MethodPost, cmd.ID, "/test", nil, &cb)
+	if err != nil {
+		return err
+	}
+	if cmd.Wait {
+		return cmd.await(ctx, c, cl, cb.ID, limit)
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	fmt.Fprintf(c.out, "%s  is attempted once (see \"dispatcher callback get %[1]s\", or give --wait)\n", printable(cb.ID))
+	return nil
+}
+
+// await shows how a test ended, or what keeps it.
+func (cmd *endpointTest) await(ctx context.Context, c *console, cl *client, id string, limit time.Duration) error {
+	began := time.Now()
+	for said := false; ; {
+		var cb shownCallback
+		answer, err := cl.call(ctx, http.MethodGet, callbackPath(id), nil, &cb)
+		if err != nil {
+			return err
+		}
+		if cb.FinishedAt != nil {
+			return cmd.ended(ctx, c, cl, &cb, answer)
+		}
+		waited := time.Since(began)
+		if waited >= limit || !said && waited >= quietWait {
+			var x explanation
+			if _, err := cl.call(ctx, http.MethodGet, callbackPath(id)+"/explain", nil, &x); err != nil {
+				return err
+			}
+			if waited >= limit {
+				x.show(c, c.err)
+				return fmt.Errorf("the test has not ended within %s; it stays open (see \"dispatcher callback get %s\")", limit, printable(id))
+			}
+			fmt.Fprintf(c.err, "still waiting: %s\n", printable(x.Summary))
+			said = true
+		}
+		pause(ctx, min(max(waited/10, 20*time.Millisecond), time.Second))
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// ended prints the attempt of a test that is terminal, and ends with 1 if it failed.
+func (cmd *endpointTest) ended(ctx context.Context, c *console, cl *client, cb *shownCallback, answer []byte) error {
+	var attempts struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	if _, err := cl.call(ctx, http.MethodGet, callbackPath(cb.ID)+"/attempts", nil, &attempts); err != nil {
+		return err
+	}
+	if cmd.JSON {
+		if err := printWithAttempts(c, answer, attempts.Data); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(c.out, "%s  %s\n", printable(cb.ID), c.state(cb))
+		for i, raw := range attempts.Data {
+			var a shownAttempt
+			if err := json.Unmarshal(raw, &a); err != nil {
+				return fmt.Errorf("attempt %d of the answer: %w", i+1, err)
+			}
+			colour := text.FgRed
+			if a.Outcome == "succeeded" {
+				colour = text.FgGreen
+			}
+			fmt.Fprintf(c.out, "  %s %s  %s  after %.1fms\n", printable(cb.Method), short(cb.URL, widest), c.paint(answerText(&a), colour), a.Timings.Total)
+		}
+	}
+	if cb.State != "succeeded" {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// keyCommand is the API for API keys from the shell.
+type keyCommand struct {
+	Create keyCreate `cmd:"" help:"Make an API key and print it, this once."`
+	List   keyList   `cmd:"" help:"List the project's API keys, newest first, those that have ended too."`
+	Revoke keyRevoke `cmd:"" help:"End an API key, at once."`
+}
+
+// A shownKey is what the commands read of an API key.
+type shownKey struct {
+	ID         string     `json:"id"`
+	Project    string     `json:"project"`
+	Name       string     `json:"name"`
+	Scopes     []string   `json:"scopes"`
+	Hint       string     `json:"hint"`
+	CreatedAt  time.Time  `json:"created_at"`
+	ExpiresAt  *time.Time `json:"expires_at"`
+	RevokedAt  *time.Time `json:"revoked_at"`
+	LastUsedAt *time.Time `json:"last_used_at"`
+	// Key is its text, in the answer that it was made with.
+	Key string `json:"key"`
+}
+
+// keyCreate makes a key.
+type keyCreate struct {
+	clientFlags
+	Name      string   `arg:"" help:"What it is for, such as \"checkout service\"."`
+	Scope     []string `required:"" enum:"send,read,operate,admin" placeholder:"SCOPE" help:"What it may do: send (hand over callbacks and events), read (look at everything but secrets), operate (also change callbacks, endpoints and lanes), admin (also keys, secrets, projects and the index). May be repeated. Operate includes read, admin all."`
+	ExpiresIn string   `placeholder:"DURATION" help:"It ends after so long, such as 90d. Default: it does not."`
+	Reason    string   `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON      bool     `name:"json" help:"Print the server's answer for machines; the key is in \"key\"."`
+}
+
+// Help is what key create --help says below the flags' summary.
+func (*keyCreate) Help() string {
+	return "The key goes to the standard output and all else to the error output, so that KEY=$(dispatcher key create checkout --scope send) keeps it. " +
+		"It needs a key of scope admin itself, such as the admin key of the settings."
+}
+
+// Run makes the key.
+func (cmd *keyCreate) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	in := map[string]any{"name": cmd.Name, "scopes": cmd.Scope}
+	putTexts(in, map[string]string{"expires_in": cmd.ExpiresIn, "reason": cmd.Reason})
+	var k shownKey
+	answer, err := cl.call(ctx, http.MethodPost, "/v1/keys", in, &k)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	fmt.Fprintf(c.err, "%s  %s of the project %s may %s; it %s\nThis is the only time that the key is shown: keep it now.\n",
+		printable(k.ID), printable(k.Name), printable(k.Project), printable(strings.Join(k.Scopes, ", ")), keyEnd(&k))
+	_, err = fmt.Fprintln(c.out, printable(k.Key))
+	return err
+}
+
+// keyEnd says when a key ends.
+func keyEnd(k *shownKey) string {
+	if k.ExpiresAt == nil {
+		return "lasts until it is revoked"
+	}
+	return "ends " + clockTime(k.ExpiresAt)
+}
+
+// keyList lists the keys.
+type keyList struct {
+	clientFlags
+	listFlags
+}
+
+// Run prints the keys.
+func (cmd *keyList) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	none := "the project has no keys (\"dispatcher key create\" makes one); the admin key of the settings is not among them"
+	return showList(ctx, c, cl, "/v1/keys", url.Values{}, cmd.listFlags, none, func(keys []shownKey) {
+		now := time.Now()
+		t := c.newTable("id", "name", "scopes", "ends with", "made", "last used", "state")
+		for i := range keys {
+			k := &keys[i]
+			used := "never"
+			if k.LastUsedAt != nil {
+				used = ago(*k.LastUsedAt, now)
+			}
+			t.AppendRow([]any{printable(k.ID), short(k.Name, 32), printable(strings.Join(k.Scopes, " ")), "…" + printable(k.Hint),
+				ago(k.CreatedAt, now), used, c.keyState(k, now)})
+		}
+		t.Render()
+	})
+}
+
+// keyState says whether a key is valid, and until when.
+func (c *console) keyState(k *shownKey, now time.Time) string {
+	switch {
+	case k.RevokedAt != nil:
+		return c.paint("revoked "+ago(*k.RevokedAt, now), stateColour("dead"))
+	case k.ExpiresAt == nil:
+		return c.paint("valid", stateColour("succeeded"))
+	case !k.ExpiresAt.After(now):
+		return c.paint("ended "+ago(*k.ExpiresAt, now), stateColour("dead"))
+	}
+	return c.paint("valid", stateColour("succeeded")) + " until " + clockTime(k.ExpiresAt)
+}
+
+// keyRevoke ends a key.
+type keyRevoke struct {
+	clientFlags
+	ID     string `arg:"" help:"Id of the key, key_ and 26 characters (see \"dispatcher key list\")."`
+	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON   bool   `name:"json" help:"Print the server's answer for machines."`
+}
+
+// Run ends the key.
+func (cmd *keyRevoke) Run(ctx context.Context, c *console) error {
+	if strings.HasPrefix(cmd.ID, apiKeyPrefix) {
+		return &usageError{lines: []string{"this is a key itself, not its id: \"dispatcher key list\" shows the ids, which begin with key_"}}
+	}
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	var k shownKey
+	answer, err := cl.call(ctx, http.MethodDelete, "/v1/keys/"+url.PathEscape(cmd.ID), reasonOf(cmd.Reason), &k)
+	if err != nil {
+		return inWords(err, "no key of the project has the id %q", cmd.ID)
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	fmt.Fprintf(c.out, "%s  %s is revoked: nobody can use it any more\n", printable(k.ID), printable(k.Name))
+	return nil
+}
+
+// reasonOf is the body of a call that needs nothing but a reason; nil: none was given.
+func reasonOf(reason string) any {
+	if reason == "" {
+		return nil
+	}
+	return map[string]string{"reason": reason}
+}
+
+// putTexts puts the texts that are not empty into the body of a request.
+func putTexts(in map[string]any, texts map[string]string) {
+	for name, value := range texts {
+		if value != "" {
+			in[name] = value
+		}
+	}
+}
+
+// ago says how long ago something was.
+func ago(t, now time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case d < time.Second:
+		return "just now"
+	case d < time.Minute:
+		return brief(d.Truncate(time.Second)) + " ago"
+	case d < 24*time.Hour:
+		return brief(d.Truncate(time.Minute)) + " ago"
+	}
+	return brief(d.Truncate(time.Hour)) + " ago"
+}
