@@ -23,7 +23,8 @@ import (
 // listenCommand receives callbacks on this machine.
 type listenCommand struct {
 	Addr    string   `default:"127.0.0.1:9090" placeholder:"ADDR" help:"Address to listen on. Default: 127.0.0.1:9090."`
-	Secret  []string `placeholder:"WHSEC" help:"Signing secrets, whsec_ and base64: every request is verified with them."`
+	Signer  string   `placeholder:"NAME|JSON|@FILE" help:"How requests are signed: a signer's name, or an object with its options, as the endpoint has it. Default: standard-v1."`
+	Secret  []string `sep:"none" placeholder:"TEXT|@FILE" help:"Secret to verify every request with, as the signer wants it, or the public key of a key pair; from a file after @. Twice during a rotation: either is taken."`
 	Respond []string `default:"200" placeholder:"CODES" help:"Statuses to answer with, such as 500,500,200: one after the other for each webhook-id, the last one repeats. Default: 200."`
 	Body    string   `default:"ok" placeholder:"TEXT" help:"Body to answer with, where the status is 2xx. Default: ok."`
 	Delay   string   `default:"0s" placeholder:"DURATION" help:"Wait so long before each answer. Default: 0s."`
@@ -38,8 +39,10 @@ const (
 
 // A receiver answers callbacks as a script says, and prints them.
 type receiver struct {
-	c        *console
-	secrets  [][]byte
+	c *console
+	// signer is what outbound.VerifyAny takes, secrets what it may have signed with; without secrets nothing is verified.
+	signer   string
+	secrets  []outbound.Secret
 	statuses []int
 	body     string
 	delay    time.Duration
@@ -62,14 +65,7 @@ func (cmd *listenCommand) receiver(c *console) (*receiver, error) {
 	if err := checkAddress(cmd.Addr); err != nil {
 		wrong.lines = append(wrong.lines, "--addr: "+err.Error())
 	}
-	for i, written := range cmd.Secret {
-		secret, err := outbound.ParseSecret(strings.TrimSpace(written))
-		if err != nil {
-			wrong.lines = append(wrong.lines, fmt.Sprintf("--secret %d: %s", i+1, err))
-			continue
-		}
-		r.secrets = append(r.secrets, secret)
-	}
+	wrong.lines = append(wrong.lines, cmd.verifier(c, r)...)
 	for _, written := range cmd.Respond {
 		status, err := strconv.Atoi(strings.TrimSpace(written))
 		if err != nil || status < 200 || status > 599 {
@@ -102,9 +98,7 @@ func (cmd *listenCommand) Run(ctx context.Context, c *console) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	fmt.Fprintf(c.out, "listening on http://%s (Ctrl-C ends it)\n", listener.Addr())
-	if len(r.secrets) == 0 {
-		fmt.Fprintln(c.out, "signatures are not verified: give --secret (GET /v1/secret?lane= on the dispatcher shows it)")
-	}
+	fmt.Fprintln(c.out, r.verifies())
 	return serveUntilDone(ctx, listener, r)
 }
 
@@ -141,7 +135,7 @@ func serveUntilDone(ctx context.Context, listener net.Listener, h http.Handler) 
 // ServeHTTP prints the request and answers it.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxReceived))
-	verdict := r.verdict(req.Header, body, err)
+	verdict := r.verdict(req, body, err)
 	status := r.show(req, body, verdict)
 	if r.delay > 0 {
 		timer := time.NewTimer(r.delay)
@@ -163,27 +157,6 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		defer r.mu.Unlock()
 		fmt.Fprintf(r.c.out, "   the answer could not be written: %s\n", printable(err.Error()))
 	}
-}
-
-// A verdict is what a signature is worth.
-type verdict struct {
-	text   string
-	colour text.Color
-	// bad requests are answered with 401, whatever the script says.
-	bad bool
-}
-
-func (r *receiver) verdict(h http.Header, body []byte, read error) verdict {
-	switch {
-	case read != nil:
-		return verdict{"body could not be read: " + read.Error(), text.FgRed, true}
-	case len(r.secrets) == 0:
-		return verdict{"signature not verified", text.Faint, false}
-	}
-	if err := outbound.Verify(r.secrets, h, body, 0); err != nil {
-		return verdict{"signature wrong: " + err.Error(), text.FgRed, true}
-	}
-	return verdict{"signature ok", text.FgGreen, false}
 }
 
 // show prints one request and returns the status that answers it.
