@@ -1,5 +1,7 @@
 package store
 
+import "time"
+
 // A TerminalEvent is that a callback became terminal. There is one for each time that it does.
 type TerminalEvent struct {
 	// Cursor is its place in the feed; the next one's is greater.
@@ -38,3 +40,24 @@ type Books struct {
 
 // Balanced says whether nothing is missing.
 func (b *Books) Balanced() bool { return b.Accepted == b.Succeeded+b.Dead+b.Canceled+b.Open }
+
+// A BooksQuery says what Books count.
+type BooksQuery struct {
+	// From and To bound when callbacks were accepted: From <= CreatedAt < To, in Unix milliseconds.
+	From, To int64
+	// GroupBy is empty, "topic", "endpoint" (its bare id), "lane", "label:NAME" or "day".
+	GroupBy string
+	// Zone is where days begin; nil: UTC.
+	Zone *time.Location
+}
+
+// A Comparison is what a project has against its caller's own list of references.
+type Comparison struct {
+	// Matched is how many of the list's references have a callback that was accepted in the span; Missing are the others, in the order of the
+	// list.
+	Matched int
+	Missing []string
+	// Extra are references of callbacks that were accepted in the span and are not in the list, in order; More: there are more of them.
+	Extra []string
+	More  bool
+}

@@ -36,12 +36,14 @@ func TestSQLite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store { return sqlstore.TestDB{DB: openSQLite(t)} })
 }
 
-// A database may be asked for callbacks that another process accepted, or that were accepted long ago.
+// A database may be asked for callbacks that another process accepted, or that were accepted long ago; and for more than one statement
+// looks at.
 func TestSQLiteRemembersNothing(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Store {
 		db := openSQLite(t)
 		sqlstore.Forget(db)
+		sqlstore.SetBooksWindow(db, 3)
 		return sqlstore.TestDB{DB: db}
 	})
 }

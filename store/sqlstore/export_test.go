@@ -49,6 +49,9 @@ func Forget(db *DB) { db.fresh.max = -1 }
 // SetWindow sets how many rows one statement looks through for claims that are alive.
 func SetWindow(db *DB, rows int) { db.window = rows }
 
+// SetBooksWindow sets how many callbacks one statement counts.
+func SetBooksWindow(db *DB, rows int) { db.booksWindow = rows }
+
 // SetLooking sets how much one page of a list may look at: the first window, all windows, and how many open callbacks are few.
 // Time does not end a page then.
 func SetLooking(db *DB, first, rows, few int) {

@@ -77,6 +77,8 @@ type DB struct {
 
 	// window is how many rows one statement looks through for claims that are alive.
 	window int
+	// booksWindow is how many callbacks one statement counts.
+	booksWindow int
 	// looking is how much one page of a list may look at.
 	looking looking
 
@@ -99,7 +101,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{logger: o.Logger, metrics: m, window: claimWindow, looking: lookAt()}
+	db := &DB{logger: o.Logger, metrics: m, window: claimWindow, booksWindow: booksWindow, looking: lookAt()}
 	db.lanes.max = 100_000
 	db.fresh.max = freshBytes
 	switch {

@@ -129,10 +129,12 @@ type EndpointUpkeep interface {
 	CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
 }
 
-// Outcomes is the feed of what has ended.
+// Outcomes is the feed of what has ended, and the books.
 type Outcomes interface {
 	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
 	PurgeOutcomes(ctx context.Context, before int64, limit int) (int, error)
+	Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error)
+	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error)
 }
 
 // Order is what strict callbacks need.
@@ -261,6 +263,9 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Outcomes/Feed":             testOutcomes,
 		"Outcomes/Clock":            testOutcomesClock,
 		"Outcomes/Crowd":            testOutcomesCrowd,
+		"Books/Groups":              testBooks,
+		"Books/Days":                testBooksDays,
+		"Books/Compare":             testCompare,
 		"Read/Projects":             testProjects,
 		"Read/Filters":              testFilters,
 		"Read/Pages":                testPages,

@@ -1,0 +1,273 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// booksWindow is how many callbacks one statement counts, so that none takes long, however long the span.
+	booksWindow = 20_000
+	// compareRefs is how many references one statement looks for.
+	compareRefs = 1000
+)
+
+// Books count the project's callbacks that were accepted in a span by what has become of them, group by group, in the order of the
+// groups. They are counted from the rows themselves, and balance. What retention has removed is not among them. A grouping that there is
+// not is a store.InvalidError.
+func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error) {
+	sums := make(map[string]*store.Books)
+	column, name, err := db.grouping(ctx, project, q.GroupBy)
+	if err != nil {
+		return nil, err
+	}
+	for _, day := range spans(q) {
+		// A day without callbacks has books, too.
+		label := name
+		if q.GroupBy == "day" {
+			label = func(string) (string, error) { return day.name, nil }
+			sums[day.name] = &store.Books{Group: day.name}
+		}
+		if err := db.inWindows(ctx, project, day.from, day.to, func(ctx context.Context, after, end string) error {
+			return db.count(ctx, sums, column, label, project, after, end)
+		}); err != nil {
+			return nil, readError("count the books", err)
+		}
+	}
+	if q.GroupBy == "" && len(sums) == 0 {
+		sums[""] = new(store.Books)
+	}
+	all := make([]store.Books, 0, len(sums))
+	for _, b := range sums {
+		all = append(all, *b)
+	}
+	slices.SortFunc(all, func(a, b store.Books) int { return cmp.Compare(a.Group, b.Group) })
+	return all, nil
+}
+
+// grouping is the column by whose text callbacks are grouped, and what the group of a text is called.
+func (db *DB) grouping(ctx context.Context, project, by string) (column string, name func(text string) (string, error), err error) {
+	same := func(text string) (string, error) { return text, nil }
+	if label, ok := strings.CutPrefix(by, "label:"); ok && label != "" {
+		return "labels", func(text string) (string, error) {
+			var labels map[string]string
+			err := decode("labels", text, &labels)
+			return labels[label], err
+		}, nil
+	}
+	switch by {
+	case "", "day":
+		return "''", same, nil
+	case "topic":
+		return "topic", same, nil
+	case "endpoint":
+		return "endpoint_id", same, nil
+	case "lane":
+		return "CAST(lane AS TEXT)", func(text string) (string, error) { return db.laneName(ctx, project, text) }, nil
+	}
+	return "", nil, &store.InvalidError{Fields: []store.FieldError{{
+		Field: "group_by", Message: "must be topic, endpoint, lane, day or label:NAME",
+	}}}
+}
+
+// laneName is the key of the lane with a number.
+func (db *DB) laneName(ctx context.Context, project, number string) (string, error) {
+	id, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("lane %q: %w", number, err)
+	}
+	if key, ok := db.lanes.key(id); ok {
+		return key, nil
+	}
+	found, err := db.readLanes(ctx, `SELECT `+laneColumns+` FROM lanes WHERE lanes.id = $1 AND lanes.project = $2`, id, project)
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	db.lanes.add([]laneKeyID{{laneKey{project, found[0].Key}, id}})
+	return found[0].Key, nil
+}
+
+// A span is a part of the time, with its name if it is a day.
+type span struct {
+	name     string
+	from, to int64
+}
+
+// spans are the days of the query, where it asks for them, the first and the last cut off where it begins and ends; else all of it.
+func spans(q store.BooksQuery) []span {
+	if q.GroupBy != "day" {
+		return []span{{from: q.From, to: q.To}}
+	}
+	zone := q.Zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	var days []span
+	for from := q.From; from < q.To; {
+		at := time.UnixMilli(from).In(zone)
+		// Where clocks are put forward at midnight the day begins later, and Date says when.
+		next := time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, zone).UnixMilli()
+		if next <= from {
+			next = from + (24 * time.Hour).Milliseconds()
+		}
+		days = append(days, span{at.Format(time.DateOnly), from, min(next, q.To)})
+		from = next
+	}
+	return days
+}
+
+// inWindows calls read for the ids of callbacks that were accepted in a span, window by window: after the one and up to the other.
+func (db *DB) inWindows(ctx context.Context, project string, from, to int64, read func(ctx context.Context, after, end string) error) error {
+	after, last := idsFrom(from), idsFrom(to)
+	for more := true; more; {
+		end := last
+		var err error
+		if end, more, err = db.windowOfIDs(ctx, project, after, last); err != nil {
+			return err
+		}
+		bounded, cancel := context.WithTimeout(ctx, readLimit)
+		err = read(bounded, after, end)
+		cancel()
+		if err != nil {
+			return err
+		}
+		after = end
+	}
+	return nil
+}
+
+// windowOfIDs returns the last of the next booksWindow ids below last, or if there are fewer last itself.
+func (db *DB) windowOfIDs(ctx context.Context, project, after, last string) (end string, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	end = last
+	err = queryEach(ctx, db.read, func(rows scanner) error {
+		more = true
+		return rows.Scan(&end)
+	}, `SELECT id FROM callbacks WHERE project = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT 1 OFFSET $4`,
+		project, after, last, db.booksWindow-1)
+	return end, more, err
+}
+
+// count adds the callbacks of one window to the sums.
+func (db *DB) count(ctx context.Context, sums map[string]*store.Books, column string, name func(string) (string, error),
+	project, after, end string) error {
+	type counted struct {
+		text  string
+		state store.State
+		n     int64
+	}
+	var all []counted
+	if err := queryEach(ctx, db.read, func(rows scanner) error {
+		var c counted
+		err := rows.Scan(&c.text, &c.state, &c.n)
+		all = append(all, c)
+		return err
+	}, `SELECT `+column+` AS grouped, state, COUNT(*) FROM callbacks
+		WHERE project = $1 AND id > $2 AND id <= $3
+		GROUP BY grouped, state`, project, after, end); err != nil {
+		return err
+	}
+	for _, c := range all {
+		group, err := name(c.text)
+		if err != nil {
+			return err
+		}
+		b := sums[group]
+		if b == nil {
+			b = &store.Books{Group: group}
+			sums[group] = b
+		}
+		b.Accepted += c.n
+		switch c.state {
+		case store.Succeeded:
+			b.Succeeded += c.n
+		case store.Dead:
+			b.Dead += c.n
+		case store.Canceled:
+			b.Canceled += c.n
+		default:
+			b.Open += c.n
+		}
+	}
+	return nil
+}
+
+// Compare says which references of a list have no callback that was accepted in the span, and which callbacks of the span have a reference
+// that is not in the list: at most that many of them.
+func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error) {
+	var c store.Comparison
+	listed := make(map[string]bool, len(refs)) // whether it was found
+	for _, ref := range refs {
+		listed[ref] = false
+	}
+	names := sortedKeys(listed)
+	for batch := range slices.Chunk(names, compareRefs) {
+		if err := db.findRefs(ctx, project, idsFrom(from), idsFrom(to), batch, listed); err != nil {
+			return c, readError("compare", err)
+		}
+	}
+	for _, ref := range refs {
+		if found, first := listed[ref]; !first {
+			continue // it stands there twice
+		} else if found {
+			c.Matched++
+		} else {
+			c.Missing = append(c.Missing, ref)
+		}
+		delete(listed, ref)
+	}
+	for _, ref := range names {
+		listed[ref] = true
+	}
+	extra := make(map[string]bool)
+	err := db.inWindows(ctx, project, from, to, func(ctx context.Context, after, end string) error {
+		return queryEach(ctx, db.read, func(rows scanner) error {
+			var ref string
+			if err := rows.Scan(&ref); err != nil {
+				return err
+			}
+			switch {
+			case ref == "" || listed[ref] || extra[ref]:
+			case len(extra) < most:
+				extra[ref] = true
+			default:
+				c.More = true
+			}
+			return nil
+		}, `SELECT DISTINCT ref FROM callbacks WHERE project = $1 AND id > $2 AND id <= $3`, project, after, end)
+	})
+	if err != nil {
+		return store.Comparison{}, readError("compare", err)
+	}
+	c.Extra = sortedKeys(extra)
+	return c, nil
+}
+
+// findRefs marks the references that a callback in the span has.
+func (db *DB) findRefs(ctx context.Context, project, from, to string, refs []string, found map[string]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	columns := []column{{name: "ref", texts: refs}}
+	input, n := db.dialect.input(1, columns)
+	args, err := db.dialect.args(columns)
+	if err != nil {
+		return err
+	}
+	return queryEach(ctx, db.read, func(rows scanner) error {
+		var ref string
+		err := rows.Scan(&ref)
+		found[ref] = true
+		return err
+	}, fmt.Sprintf(`SELECT i.ref FROM %s WHERE EXISTS (
+		SELECT 1 FROM callbacks
+		WHERE callbacks.project = $%d AND callbacks.ref = i.ref AND callbacks.ref <> '' AND callbacks.id > $%d AND callbacks.id < $%d)`,
+		input, n, n+1, n+2), append(args, project, from, to)...)
+}
