@@ -10,8 +10,9 @@ const (
 	// tokenStep is in which steps tokens come, in milliseconds, so that a lane without any is looked at again when several are there,
 	// and many such lanes at once.
 	tokenStep = 10
-	// spread is into how many milliseconds lanes that failed together are probed.
-	spread = 36 * 36
+	// spread is within how many milliseconds lanes that failed together are probed. Those that follow each other lie far apart, as by
+	// the golden ratio.
+	spread, golden = 36 * 36, 803
 	// catchUp is for how long tokens that nobody takes are kept, in milliseconds.
 	catchUp = 100
 	// ns is a millisecond.
@@ -147,7 +148,7 @@ func (ix *Index) unanswered(l *lane) bool {
 	if f.probe == 0 {
 		ix.breakers++
 	}
-	f.probe = ix.steady() + schedule.BreakerRest.Milliseconds() + l.number%spread
+	f.probe = ix.steady() + schedule.BreakerRest.Milliseconds() + l.number%spread*golden%spread
 	return true
 }
 

@@ -28,3 +28,11 @@ func TestIndex(t *testing.T) {
 func TestCompare(t *testing.T) {
 	queuetest.Compare(t, harness, harness)
 }
+
+func TestTenThousandEndpointsFailAndComeBack(t *testing.T) {
+	endpoints := 10_000
+	if testing.Short() {
+		endpoints = 1000
+	}
+	queuetest.Recovery(t, harness(t), endpoints)
+}

@@ -170,3 +170,8 @@ func TestAgainstTheIndexInProcess(t *testing.T) {
 		queuetest.Compare(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) }, memory)
 	})
 }
+
+func TestEndpointsFailAndComeBack(t *testing.T) {
+	needsServer(t)
+	queuetest.Recovery(t, harness(t, open(t, queuetest.StartRedis(t), 1)), 300)
+}

@@ -10,6 +10,7 @@
 -- without a word of the lane leaves it as it is, so that another probe may be made at once.
 local TOKEN_STEP, CATCH_UP, NS = 10, 100, 1000000 -- ms, ms, ns
 local ATTEMPTS, SPAN, REST = 20, 10000, 15000 -- the last two in ms
+local SPREAD, GOLDEN = 1296, 803 -- ms
 local beat = steady - steady % TOKEN_STEP
 
 -- flow_of returns a lane's flow, made if it has none.
@@ -44,9 +45,11 @@ local function spend(f, count)
   end
 end
 
--- rest_of is how long a lane's breaker stays open: lanes that failed together need not be probed together.
+-- rest_of is how long a lane's breaker stays open: lanes that failed together need not be probed together, and those that follow each
+-- other lie far apart, as by the golden ratio.
 local function rest_of(lane)
-  return REST + (tonumber(string.sub(string.sub(lane, 2), -2), 36) or 0)
+  local number = tonumber(string.sub(string.sub(lane, 2), -2), 36) or 0 -- modulo SPREAD
+  return REST + number * GOLDEN % SPREAD
 end
 
 -- answered closes the breaker, and says whether it was open. unanswered counts, opens it, or keeps it open, and says whether it is.
