@@ -40,6 +40,7 @@ type backend struct {
 	projects
 	keys
 	api.Secrets
+	api.Redrives
 	api.Index
 	api.Reads
 	api.EndpointReads
@@ -48,6 +49,9 @@ type backend struct {
 	accept func(ctx context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error)
 	health dispatch.Health
 }
+
+// rows are the store's, whose method Redrive reads what the engine's makes.
+type rows struct{ api.RedriveReads }
 
 func (b *backend) Accept(ctx context.Context, _ string, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
 	return b.accept(ctx, subs)
@@ -108,8 +112,8 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 // newAPI returns an API that has the backend for all its parts.
 func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
 	return api.New(api.Options{
-		Callbacks: b, Explanations: b, Events: b, Endpoints: b, Lanes: b, Presets: b, Projects: b, Keys: b, Secrets: b, Index: b,
-		Reads: b, EndpointReads: b, ProjectReads: b, AdminKey: adminKey, Logger: log,
+		Callbacks: b, Explanations: b, Events: b, Endpoints: b, Lanes: b, Presets: b, Projects: b, Keys: b, Secrets: b, Redrives: b, Index: b,
+		Reads: b, EndpointReads: b, ProjectReads: b, RedriveReads: rows{}, AdminKey: adminKey, Logger: log,
 	})
 }
 

@@ -69,11 +69,13 @@ type Options struct {
 	Projects     Projects
 	Keys         Keys
 	Secrets      Secrets
+	Redrives     Redrives
 	Index        Index
 
 	Reads         Reads
 	EndpointReads EndpointReads
 	ProjectReads  ProjectReads
+	RedriveReads  RedriveReads
 
 	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
 	AdminKey string
@@ -91,8 +93,8 @@ func (o *Options) missing() (names []string) {
 	}{
 		{"Callbacks", o.Callbacks != nil}, {"Explanations", o.Explanations != nil}, {"Events", o.Events != nil}, {"Endpoints", o.Endpoints != nil},
 		{"Lanes", o.Lanes != nil}, {"Presets", o.Presets != nil}, {"Projects", o.Projects != nil}, {"Keys", o.Keys != nil},
-		{"Secrets", o.Secrets != nil}, {"Index", o.Index != nil}, {"Reads", o.Reads != nil},
-		{"EndpointReads", o.EndpointReads != nil}, {"ProjectReads", o.ProjectReads != nil},
+		{"Secrets", o.Secrets != nil}, {"Redrives", o.Redrives != nil}, {"Index", o.Index != nil}, {"Reads", o.Reads != nil},
+		{"EndpointReads", o.EndpointReads != nil}, {"ProjectReads", o.ProjectReads != nil}, {"RedriveReads", o.RedriveReads != nil},
 	} {
 		if !part.there {
 			names = append(names, part.name)

@@ -22,6 +22,7 @@ const (
 	listPolicies  byte = 't'
 	listRules     byte = 's'
 	listProfiles  byte = 'f'
+	listRedrives  byte = 'r'
 )
 
 // sumLength is how many bytes of a hash end a cursor, so that a damaged or invented one is noticed. It is no

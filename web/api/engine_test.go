@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,17 +30,24 @@ var (
 	_ api.Projects      = (*dispatch.Engine)(nil)
 	_ api.Keys          = (*dispatch.Engine)(nil)
 	_ api.Secrets       = (*dispatch.Engine)(nil)
+	_ api.Redrives      = (*dispatch.Engine)(nil)
 	_ api.Index         = (*dispatch.Engine)(nil)
 	_ api.Reads         = (*sqlstore.DB)(nil)
 	_ api.EndpointReads = (*sqlstore.DB)(nil)
 	_ api.ProjectReads  = (*sqlstore.DB)(nil)
+	_ api.RedriveReads  = (*sqlstore.DB)(nil)
 )
 
-// receiver answers every attempt with 200 at once, without a wire.
-type receiver struct{}
+// receiver answers every attempt with 200 at once, without a wire; or with 500 while it is shut.
+type receiver struct{ shut atomic.Bool }
 
-func (receiver) Send(_ context.Context, r outbound.Request) outbound.Response {
+func (rc *receiver) Send(_ context.Context, r outbound.Request) outbound.Response {
 	now := time.Now()
+	if rc.shut.Load() {
+		return outbound.Response{
+			Class: store.ClassHTTP5xx, Outcome: store.AttemptFailed, Charged: true, Answered: true, Status: 500, StartedAt: now, EndedAt: now,
+		}
+	}
 	return outbound.Response{
 		Class: store.ClassOK, Outcome: store.AttemptSucceeded, Charged: true, Answered: true, Status: 200, StartedAt: now, EndedAt: now,
 		RequestHeaders: []store.Header{{Name: "webhook-id", Value: r.ID}}, ResponseBody: "success",
@@ -49,6 +57,11 @@ func (receiver) Send(_ context.Context, r outbound.Request) outbound.Response {
 
 // newEngineFace returns the API over the engine itself, running on SQLite and the index in memory.
 func newEngineFace(t *testing.T) face {
+	t.Helper()
+	return newEngineFaceFor(t, &receiver{})
+}
+
+func newEngineFaceFor(t *testing.T, to *receiver) face {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")})
@@ -67,7 +80,7 @@ func newEngineFace(t *testing.T) face {
 		t.Fatal(err)
 	}
 	engine, err := dispatch.New(dispatch.Options{
-		Store: db, Schedule: memq.New(memq.Options{}), Sender: receiver{}, Keyring: keyring, Alone: true,
+		Store: db, Schedule: memq.New(memq.Options{}), Sender: to, Keyring: keyring, Alone: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +104,7 @@ func newEngineFace(t *testing.T) face {
 	}
 	return newFaceOf(t, api.Options{
 		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
-		Keys: engine, Secrets: engine, Index: engine, Reads: db, EndpointReads: db, ProjectReads: db,
+		Keys: engine, Secrets: engine, Redrives: engine, Index: engine, Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db,
 	})
 }
 

@@ -131,21 +131,16 @@ func (q *query) page(list byte) (limit int, after *store.Cursor) {
 	return limit, after
 }
 
-// A listRequest is what GET /v1/callbacks asks for.
-type listRequest struct {
+// A picked is which callbacks are meant: what GET /v1/callbacks lists, and what a redrive is for.
+type picked struct {
 	store.Filter
 	// endpoint is the name of an endpoint as callers name it; empty: of any, or of none.
 	endpoint string
-	csv      bool
 }
 
-// listFilter reads the filters of GET /v1/callbacks.
-func listFilter(raw string, now int64) (f listRequest, err error) {
-	q, err := parseQuery(raw)
-	if err != nil {
-		return f, err
-	}
-	f.Filter = store.Filter{
+// picks reads the filters that both have.
+func (q *query) picks() (p picked) {
+	p.Filter = store.Filter{
 		Kind:        store.Kind(q.oneOf("kind", string(store.Notify), string(store.Poll))),
 		Topic:       q.one("topic"),
 		Ref:         q.one("ref"),
@@ -156,35 +151,29 @@ func listFilter(raw string, now int64) (f listRequest, err error) {
 		Overdue:     q.yes("overdue"),
 		From:        q.instant("from"),
 		To:          q.instant("to"),
-		ByDue:       q.oneOf("order", "due") == "due",
-		Now:         now,
 	}
-	f.csv = q.oneOf("format", "json", "csv") == "csv"
-	f.endpoint = q.one("endpoint")
+	p.endpoint = q.one("endpoint")
 	for _, s := range q.all("state") {
-		if f.States = append(f.States, store.State(s)); !slices.Contains(store.States[:], store.State(s)) {
+		if p.States = append(p.States, store.State(s)); !slices.Contains(store.States[:], store.State(s)) {
 			q.add("state", "must be one of scheduled, attempting, succeeded, dead, canceled")
 		}
 	}
-	if f.Class != "" && !slices.Contains(store.Classes[:], f.Class) {
+	if p.Class != "" && !slices.Contains(store.Classes[:], p.Class) {
 		q.add("class", "is not a class of attempts")
 	}
-	if f.From != 0 && f.To != 0 && f.From > f.To {
+	if p.From != 0 && p.To != 0 && p.From > p.To {
 		q.add("from", "must not be later than to")
 	}
 	for name := range q.values {
-		if label, ok := strings.CutPrefix(name, "label."); ok {
-			q.label(&f.Filter, name, label)
+		if label, ok := strings.CutPrefix(name, labelPrefix); ok {
+			q.label(&p.Filter, name, label)
 		}
 	}
-	list := listNewest
-	if f.ByDue {
-		list = listByDue
-	}
-	f.Limit, f.After = q.page(list)
-	q.unknown()
-	return f, q.err()
+	return p
 }
+
+// labelPrefix stands before the name of a label in the name of its filter.
+const labelPrefix = "label."
 
 // label adds a filter by a label's value.
 func (q *query) label(f *store.Filter, name, label string) {
@@ -197,4 +186,29 @@ func (q *query) label(f *store.Filter, name, label string) {
 		f.Labels = make(map[string]string)
 	}
 	f.Labels[label] = q.one(name)
+}
+
+// A listRequest is what GET /v1/callbacks asks for.
+type listRequest struct {
+	picked
+	csv bool
+}
+
+// listFilter reads the parameters of GET /v1/callbacks.
+func listFilter(raw string, now int64) (f listRequest, err error) {
+	q, err := parseQuery(raw)
+	if err != nil {
+		return f, err
+	}
+	f.picked = q.picks()
+	f.Now = now
+	f.ByDue = q.oneOf("order", "due") == "due"
+	f.csv = q.oneOf("format", "json", "csv") == "csv"
+	list := listNewest
+	if f.ByDue {
+		list = listByDue
+	}
+	f.Limit, f.After = q.page(list)
+	q.unknown()
+	return f, q.err()
 }

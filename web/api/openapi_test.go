@@ -89,6 +89,8 @@ func TestDocumentHasTheFieldsOfTheAnswers(t *testing.T) {
 		{"NamedProfile", "GET", "/v1/profiles", ""},
 		{"Project", "GET", "/v1/projects", ""},
 		{"Key", "GET", "/v1/keys", ""},
+		{"Redrive", "GET", "/v1/redrives", ""},
+		{"RedriveTried", "POST", "/v1/redrives", `{"action":"retry","filter":{"state":"dead"},"dry_run":true}`},
 	} {
 		rec := f.do(c.method, c.path, c.body)
 		var answer map[string]any
@@ -148,6 +150,7 @@ func TestDocumentHasTheFieldsOfOtherRequests(t *testing.T) {
 		{"ProjectPatch", "PATCH", "/v1/projects/b", ""},
 		{"Rotation", "POST", "/v1/endpoints/" + oneEndpoint + "/rotate_secret", ""},
 		{"ProjectRotation", "POST", "/v1/secret/rotate", ""},
+		{"RedriveNew", "POST", "/v1/redrives", ""},
 	} {
 		var parts []string
 		for name := range at(t, doc, "components", "schemas", c.schema, "properties") {

@@ -75,6 +75,7 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 		"/v1/endpoints": f.ask(t, 201, "POST", "/v1/endpoints", `{"external_id":"merchant-7","url":"https://shop.example/"}`)["id"].(string),
 		"/v1/keys":      f.ask(t, 201, "POST", "/v1/keys", `{"name":"till","scopes":["send"]}`)["id"].(string),
 		"/v1/projects":  store.DefaultProject,
+		"/v1/redrives":  f.ask(t, 202, "POST", "/v1/redrives", `{"action":"cancel","filter":{"ref":"nobody"}}`)["id"].(string),
 	}
 	f.ask(t, 200, "PUT", "/v1/policies/ours", `{"tiers":[]}`)
 	f.ask(t, 200, "PUT", "/v1/success_rules/ours", `{"status":[200]}`)
@@ -104,10 +105,10 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 		}
 		wantProblem(t, f.do(r.Method, path, body, "Authorization", "Bearer "+text), 404, "not_found")
 	}
-	if seen < 20 {
+	if seen < 24 {
 		t.Errorf("%d routes have an id in their path", seen)
 	}
-	for _, path := range []string{"/v1/callbacks", "/v1/endpoints", "/v1/lanes"} {
+	for _, path := range []string{"/v1/callbacks", "/v1/endpoints", "/v1/lanes", "/v1/redrives"} {
 		if got := f.askAs(t, 200, "GET", path, "", "Authorization", "Bearer "+text); len(got["data"].([]any)) != 0 {
 			t.Errorf("%s of b: %v", path, got)
 		}

@@ -83,7 +83,7 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	page, err := a.page(ctx, who.project, &f)
+	page, err := a.page(ctx, who.project, &f.picked)
 	if err != nil {
 		return err
 	}
@@ -109,21 +109,30 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 	return nil
 }
 
-// page reads a page of callbacks. Those of an endpoint that was deleted are found by its id; of a name that means nothing there are none.
-func (a *API) page(ctx context.Context, project string, f *listRequest) (store.Page, error) {
-	if id, ok := bareID(store.EndpointPrefix, f.endpoint); ok {
-		f.EndpointID = id
-	} else if f.endpoint != "" {
-		ep, err := a.EndpointReads.EndpointByExternalID(ctx, project, f.endpoint)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return store.Page{}, nil
-		case err != nil:
-			return store.Page{}, err
-		}
-		f.EndpointID = ep.ID
+// page reads a page of callbacks. Of an endpoint's name that means nothing there are none.
+func (a *API) page(ctx context.Context, project string, p *picked) (store.Page, error) {
+	err := a.findEndpoint(ctx, project, p)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Page{}, nil
+	case err != nil:
+		return store.Page{}, err
 	}
-	return a.Reads.List(ctx, project, f.Filter)
+	return a.Reads.List(ctx, project, p.Filter)
+}
+
+// findEndpoint finds the endpoint that is named. Callbacks of one that was deleted are found by its id.
+func (a *API) findEndpoint(ctx context.Context, project string, p *picked) error {
+	if id, ok := bareID(store.EndpointPrefix, p.endpoint); ok || p.endpoint == "" {
+		p.EndpointID = id
+		return nil
+	}
+	ep, err := a.EndpointReads.EndpointByExternalID(ctx, project, p.endpoint)
+	if err != nil {
+		return err
+	}
+	p.EndpointID = ep.ID
+	return nil
 }
 
 // csvColumns are the columns of a list as CSV. New ones are added at the end.

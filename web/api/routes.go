@@ -22,7 +22,7 @@ type Route struct {
 
 // Routes returns every route of the API.
 func (a *API) Routes() []Route {
-	return slices.Concat(a.callbackRoutes(), a.endpointRoutes(), a.laneRoutes(), a.presetRoutes(), a.adminRoutes(), []Route{
+	return slices.Concat(a.callbackRoutes(), a.endpointRoutes(), a.laneRoutes(), a.redriveRoutes(), a.presetRoutes(), a.adminRoutes(), []Route{
 		{"GET", "/openapi.yaml", "", a.openapi},
 	})
 }
@@ -85,6 +85,19 @@ func (a *API) laneRoutes() []Route {
 		operate("PUT", lanePath+"limits", a.limitLane),
 		operate("POST", "/v1/pause", a.pauseProject),
 		operate("POST", "/v1/resume", a.resumeProject),
+	}
+}
+
+func (a *API) redriveRoutes() []Route {
+	read, operate := a.with(store.ScopeRead), a.with(store.ScopeOperate)
+	const all, one = "/v1/redrives", "/v1/redrives/:id"
+	return []Route{
+		operate("POST", all, a.createRedrive),
+		read("GET", all, a.listRedrives),
+		read("GET", one, a.getRedrive),
+		operate("POST", one+"/pause", a.setRedrive(store.RedrivePaused)),
+		operate("POST", one+"/resume", a.setRedrive(store.RedriveRunning)),
+		operate("POST", one+"/cancel", a.setRedrive(store.RedriveCanceled)),
 	}
 }
 

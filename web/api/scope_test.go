@@ -48,6 +48,8 @@ func pathOf(r api.Route) string {
 		id = oneEndpoint
 	case strings.HasPrefix(r.Path, "/v1/keys"):
 		id = "key_" + bareID
+	case strings.HasPrefix(r.Path, "/v1/redrives"):
+		id = oneRedrive
 	case strings.HasPrefix(r.Path, "/v1/projects"):
 		id = "b"
 	}
@@ -66,7 +68,7 @@ func routes(t *testing.T) (routes []api.Route) {
 			routes = append(routes, r)
 		}
 	}
-	if len(routes) < 55 {
+	if len(routes) < 62 {
 		t.Fatalf("%d routes", len(routes))
 	}
 	return routes

@@ -180,17 +180,19 @@ type everything interface {
 	api.Projects
 	api.Keys
 	api.Secrets
+	api.Redrives
 	api.Index
 	api.Reads
 	api.EndpointReads
 	api.ProjectReads
+	redriveReads() api.RedriveReads
 }
 
 // optionsOf has one stub be all parts.
 func optionsOf(e everything) api.Options {
 	return api.Options{
-		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Index: e,
-		Reads: e, EndpointReads: e, ProjectReads: e, AdminKey: adminKey,
+		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Index: e,
+		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: e.redriveReads(), AdminKey: adminKey,
 	}
 }
 

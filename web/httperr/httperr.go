@@ -80,7 +80,7 @@ func rows() []row {
 		{err: store.ErrNotFound, status: http.StatusNotFound, code: "not_found", sentence: "there is no such thing in this project"},
 		{err: store.ErrAttempting, status: http.StatusConflict, code: "attempting", sentence: "the callback is being attempted at this moment; try again when the attempt has ended"},
 		{err: store.ErrPayloadPurged, status: http.StatusConflict, code: "payload_purged", sentence: "retention has removed the payload, so there is nothing to send"},
-		{err: store.ErrTerminal, status: http.StatusConflict, code: "terminal", sentence: "the callback is terminal, and this needs one that is not"},
+		{err: store.ErrTerminal, status: http.StatusConflict, code: "terminal", sentence: "it is terminal, and this needs one that is not"},
 		{err: store.ErrExists, status: http.StatusConflict, code: "exists", sentence: "there is one already of that id or name"},
 		{err: store.ErrEndpointDeleted, status: http.StatusConflict, code: "endpoint_deleted", sentence: "the callback's endpoint was deleted, so there is nobody to send it to"},
 		{err: store.ErrIdempotencyMismatch, status: http.StatusUnprocessableEntity, code: "idempotency_mismatch", sentence: "the idempotency key was used with a different request"},

@@ -1,0 +1,132 @@
+package api_test
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+)
+
+// bury accepts n callbacks that die with their first attempt.
+func (f face) bury(t *testing.T, n int) (ids []string) {
+	t.Helper()
+	for i := range n {
+		got := f.ask(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(
+			`{"url":"https://shop.example/","payload":%d,"policy":{"tiers":[]},"topic":"payment","ref":"o-%d","labels":{"even":"%t"}}`, i, i, i%2 == 0))
+		ids = append(ids, got["id"].(string))
+	}
+	for _, id := range ids {
+		f.settled(t, id, "dead")
+	}
+	return ids
+}
+
+// redriven polls a redrive until it is in the state.
+func (f face) redriven(t *testing.T, id, state string) map[string]any {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		got := f.ask(t, 200, "GET", "/v1/redrives/"+id, "")
+		if got["state"] == state {
+			return got
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the redrive is not %s after 20 s: %v", state, got)
+		}
+	}
+}
+
+// TestRedriveThroughTheEngine: what died while its receiver was shut is tried, counted and sent again.
+func TestRedriveThroughTheEngine(t *testing.T) {
+	t.Parallel()
+	const n = 7
+	to := &receiver{}
+	to.shut.Store(true)
+	f := newEngineFaceFor(t, to)
+	ids := f.bury(t, n)
+	f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"delay":"1h","topic":"payment"}`) // none of it: it is not dead
+	to.shut.Store(false)
+
+	tried := f.ask(t, 200, "POST", "/v1/redrives", `{"action":"retry","filter":{"topic":"payment","label":{"even":"true"}},"dry_run":true}`)
+	if tried["matched"] != 4.0 || tried["dry_run"] != true || tried["ladder"] != "restart" {
+		t.Errorf("tried: %v", tried)
+	}
+	if list := f.ask(t, 200, "GET", "/v1/redrives", "")["data"].([]any); len(list) != 0 {
+		t.Errorf("what was only tried is in the list: %v", list)
+	}
+	asked := f.ask(t, 202, "POST", "/v1/redrives", `{"action":"retry","filter": {"topic":"payment"},"rate":"1000/s","ladder":"restart","reason":"they are back"}`)
+	id := asked["id"].(string)
+	if asked["state"] != "gathering" || asked["actor"] != "admin key" || asked["reason"] != "they are back" || asked["rate"] != "1000/s" || asked["filter"].(map[string]any)["topic"] != "payment" {
+		t.Errorf("begun: %v", asked)
+	}
+	if done := f.redriven(t, id, "done"); done["matched"] != float64(n) || done["done"] != float64(n) || done["failed"] != 0.0 || done["finished_at"] == nil {
+		t.Errorf("done: %v", done)
+	}
+	for _, id := range ids {
+		if got := f.settled(t, id, "succeeded"); got["attempt_count"] != 2.0 {
+			t.Errorf("redriven: %v", got)
+		}
+	}
+	for _, action := range []string{"pause", "resume", "cancel"} {
+		wantProblem(t, f.do("POST", "/v1/redrives/"+id+"/"+action, ""), 409, "terminal")
+		wantProblem(t, f.do("POST", "/v1/redrives/"+oneRedrive+"/"+action, ""), 404, "not_found")
+	}
+	for body, fields := range map[string][]string{
+		`{}`:                             {"filter", "action"},
+		`{"action":"retry","filter":{}}`: {"filter"},
+		`{"action":"retry","filter":{"topic":null}}`:                               {"filter"},
+		`{"action":"retry","filter":{"state":"dead"},"rate":"fast"}`:               {"rate"},
+		`{"action":"retry","filter":{"state":"dead"},"ladder":"twice"}`:            {"ladder"},
+		`{"action":"purge","filter":{"state":"dead"}}`:                             {"action"},
+		`{"action":"set_url","filter":{"state":"dead"}}`:                           {"url"},
+		`{"action":"reschedule","filter":{"state":"dead"}}`:                        {"due_at"},
+		`{"action":"reschedule","filter":{"state":"dead"},"delay":"401d"}`:         {"delay"},
+		`{"action":"retry","filter":{"state":"dead","q":"x"},"rate":"fast","x":1}`: {"filter.q", "x", "rate"},
+	} {
+		if got := f.refused(t, "POST", "/v1/redrives", body); !slices.Equal(got, fields) {
+			t.Errorf("%s: %q, want %q", body, got, fields)
+		}
+	}
+}
+
+// TestRedriveIsHeldAndEnded: a slow one is paused, goes on, and is canceled half-way; its reasons are in the audit.
+func TestRedriveIsHeldAndEnded(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	for i := range 3 {
+		f.ask(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(`{"url":"https://shop.example/","payload":%d,"delay":"1h","ref":"o/%d"}`, i, i))
+	}
+	id := f.ask(t, 202, "POST", "/v1/redrives", `{"action":"reschedule","filter":{"lane":"https://shop.example:443"},"delay":"2h","rate":"1/h"}`)["id"].(string)
+	f.redriven(t, id, "running")
+	path := "/v1/redrives/" + id
+	if got := f.ask(t, 200, "POST", path+"/pause", `{"reason":"too early"}`); got["state"] != "paused" || got["delay"] != "2h" || got["due_at"] != nil {
+		t.Errorf("paused: %v", got)
+	}
+	if got := f.ask(t, 200, "POST", path+"/resume", ""); got["state"] != "running" {
+		t.Errorf("resumed: %v", got)
+	}
+	if got := f.ask(t, 200, "POST", path+"/cancel", `{"reason":"never mind"}`); got["state"] != "canceled" || got["matched"] != 3.0 || got["finished_at"] == nil {
+		t.Errorf("canceled: %v", got)
+	}
+	moved := f.ask(t, 202, "POST", "/v1/redrives", `{"action":"set_url","filter":{"ref":"o/1"},"url":"https://other.example/x"}`)["id"].(string)
+	f.redriven(t, moved, "done")
+	if got := f.ask(t, 200, "GET", "/v1/callbacks?ref="+url.QueryEscape("o/1"), "")["data"].([]any)[0].(map[string]any); got["url"] != "https://other.example/x" || got["state"] != "scheduled" {
+		t.Errorf("moved: %v", got)
+	}
+	list := f.ask(t, 200, "GET", "/v1/redrives?limit=1", "")
+	if data := list["data"].([]any); len(data) != 1 || data[0].(map[string]any)["id"] != moved || list["next_cursor"] == nil {
+		t.Errorf("the newest: %v", list)
+	}
+	if last := f.ask(t, 200, "GET", "/v1/redrives?cursor="+list["next_cursor"].(string), ""); last["data"].([]any)[0].(map[string]any)["id"] != id || last["next_cursor"] != nil {
+		t.Errorf("the rest: %v", last)
+	}
+	var reasons []any
+	for _, e := range f.ask(t, 200, "GET", "/v1/audit?limit=500", "")["data"].([]any) {
+		reasons = append(reasons, e.(map[string]any)["reason"])
+	}
+	for _, want := range []any{"too early", "never mind"} {
+		if !slices.Contains(reasons, want) {
+			t.Errorf("the audit lacks %q: %v", want, reasons)
+		}
+	}
+}
