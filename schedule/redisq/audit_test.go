@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -59,9 +60,12 @@ func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 			t.Fatal(err)
 		}
 	}
-	if err := ix.SetLanes(ctx, []schedule.LaneSetting{{Lane: 2, PausedUntil: time.Now().Add(time.Minute).UnixMilli(), Version: 1}}); err != nil {
+	if err := ix.SetLanes(ctx, []schedule.LaneSetting{
+		{Lane: 2, PausedUntil: time.Now().Add(time.Minute).UnixMilli(), Version: 1}, {Lane: 3, Every: 20 * time.Millisecond, Version: 1},
+	}); err != nil {
 		t.Fatal(err)
 	}
+	trip(t, ix, 4, 5)
 	damage(t, ix, name, how)
 
 	// What SQL knows comes back by the sweep; then the audit may mend, and a second one finds nothing.
@@ -102,6 +106,95 @@ func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 		settleAll(t, ix, c.Leases, false)
 		return len(claimed) >= len(places)
 	})
+	audit(t, ix, 0)
+}
+
+// trip opens the breakers of lanes: attempts that were adopted end without an answer.
+func trip(t testing.TB, ix *redisq.Index, lanes ...int64) {
+	t.Helper()
+	ctx := context.Background()
+	now := time.Now().UnixMilli() + ix.Offset()
+	for _, last := range []bool{false, true} {
+		for _, lane := range lanes {
+			var adoptions []schedule.Adoption
+			var done []schedule.Settlement
+			for n := range schedule.BreakerAttempts {
+				it := schedule.Item{ID: id(9_000_000 + n), Lane: lane, Due: 1}
+				adoptions = append(adoptions, schedule.Adoption{Item: it, Token: "tripped", Until: now + 60_000})
+				done = append(done, schedule.Settlement{Item: it, Token: "tripped", Outcome: schedule.Ack, Signal: schedule.Unanswered})
+			}
+			if err := ix.Adopt(ctx, adoptions); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ix.Settle(ctx, done); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !last {
+			pass(t, ix, schedule.BreakerSpan)
+		}
+	}
+	states, err := ix.LaneStates(ctx, lanes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range states {
+		if s.Breaker != schedule.BreakerOpen {
+			t.Fatalf("a lane of which nothing was answered is %+v", s)
+		}
+	}
+}
+
+// What is told of a lane's rate and breaker and cannot be is mended; a count of open breakers that is wrong, too.
+func TestAuditMendsFlow(t *testing.T) {
+	needsServer(t)
+	ix := open(t, queuetest.StartRedis(t), 1)
+	ctx := context.Background()
+	const far = "8000000000000000"
+	for name, c := range map[string]struct {
+		flow string // every, at, rest, fails, since, probe
+		open bool
+	}{
+		"a token in the year 255000":      {"20000000 " + far + " 0 0 0 0", false},
+		"a token beyond its millisecond":  {"20000000 1 1000000 0 0 0", false},
+		"a probe in the year 255000":      {"0 0 0 20 1 " + far, true},
+		"a first failure that is to come": {"0 0 0 3 " + far + " 0", false},
+		"more failures than are counted":  {"0 0 0 21 1 0", false},
+		"a breaker that is not counted":   {"0 0 0 20 1 1", false},
+		"a breaker that is closed":        {"20000000 1 0 0 0 0", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reset(t, ix, 1)
+			n, token := 0, 0
+			fill(t, ix, &n, 20, 1, 1)
+			if leases := claim(t, ix, &token, 1).Leases; len(leases) != 1 {
+				t.Fatalf("leased %d", len(leases))
+			}
+			audit(t, ix, 0)
+			do(t, ix, "hset", ix.Key(0, "LANES"), "11", "1 1 0 0 0 0 0 0 0 "+c.flow)
+			if c.open {
+				do(t, ix, "zadd", ix.Key(0, "BREAKERS"), "1", "11")
+			}
+			audit(t, ix, 1)
+			audit(t, ix, 0)
+			s, err := ix.Stats(ctx, 0)
+			states, failed := ix.LaneStates(ctx, []int64{1})
+			if err != nil || failed != nil {
+				t.Fatal(err, failed)
+			}
+			if (s.OpenBreakers == 1) != (states[0].Breaker != schedule.BreakerClosed) {
+				t.Errorf("%d breakers are counted, and the lane is %+v", s.OpenBreakers, states[0])
+			}
+			pass(t, ix, time.Second)
+			if leases := claim(t, ix, &token, 10).Leases; len(leases) == 0 && states[0].Breaker == schedule.BreakerClosed {
+				t.Errorf("nothing can be claimed of %+v", states[0])
+			}
+		})
+	}
+	// A lane that is gone has no open breaker.
+	reset(t, ix, 1)
+	do(t, ix, "zadd", ix.Key(0, "BREAKERS"), "1", "1z")
+	audit(t, ix, 1)
 	audit(t, ix, 0)
 }
 
