@@ -77,7 +77,7 @@ func (p *process) flood(t *testing.T, endpoint string, n int) map[string]int {
 func TestARateIsExact(t *testing.T) {
 	blackBox(t)
 	on(t, bothEnds, func(t *testing.T, b backend) {
-		const rate, seconds = 50, 12
+		const rate, seconds = 50, 9
 		r := listen(t, always(200, ""))
 		p := serve(t, launch{on: b})
 		id := p.endpoint(t, endpointBody{"url": r.url, "rate": fmt.Sprintf("%d/s", rate)})
@@ -175,6 +175,7 @@ func TestAStopTakesEffectWithinASecond(t *testing.T) {
 // A destination that does not answer is left alone but for a probe now and then; when it is back, all that waited is sent.
 func TestABreakerOpensAndCloses(t *testing.T) {
 	blackBox(t)
+	t.Parallel() // it mostly waits
 	on(t, bothEnds, func(t *testing.T, b backend) {
 		p := serve(t, launch{on: b})
 		address := "127.0.0.1:" + freePorts(t, 1)[0]
