@@ -60,7 +60,7 @@ const (
 	oneCallback = `{"id":"` + oneID + `","kind":"notify","project":"default","url":"https://shop.example/notify","method":"POST",
  "topic":"payment.succeeded","ref":"order-1","lock_key":null,"lane":"l","labels":{"channel":"alipay"},"state":"scheduled","reason":null,
  "due_at":"2099-01-01T00:00:00.000Z","attempt_count":1,"divert_count":2,"max_attempts":3,"tiers":["15s","3m"],"last_status":500,
- "last_class":"http_5xx","created_at":"2026-11-21T10:00:00.000Z","finished_at":null,"expires_at":null,"labels2":{"a":{}}}`
+ "last_class":"http_5xx","endpoint_id":"ep_1","order":"strict","version":7,"policy":"payment","success":{"status":[200]},"signer":null,"created_at":"2026-11-21T10:00:00.000Z","finished_at":null,"expires_at":null,"labels2":{"a":{}}}`
 	oneAttempt = `{"number":1,"trigger":"schedule","outcome":"failed","charged":true,"class":"http_5xx","status_code":500,"error":null,
  "started_at":"2026-11-21T10:00:00.000Z","ended_at":"2026-11-21T10:00:00.010Z","due_at":"2026-11-21T10:00:00.000Z","lateness_ms":1.25,
  "response_body":"\u001b[31mboom\u202e","rule":null,"next_due_at":"2099-01-01T00:00:00.000Z"}`
@@ -105,6 +105,24 @@ func TestSend(t *testing.T) {
 	}
 }
 
+// An endpoint takes the address's place; what is an object goes as one.
+func TestSendToAnEndpoint(t *testing.T) {
+	t.Parallel()
+	address, requests := fakeServer(t, map[string]string{"POST /v1/callbacks": oneCallback})
+	rule := writeFile(t, "rule.json", "{\"status\": [200],\n \"body\": {\"equals\": \"<ok>\"}}\n")
+	term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k1")
+	code := term.invoke("callback", "send", "--endpoint", "merchant-7", "--profile", "alipay", "--policy", `{"tiers": ["1s"], "jitter": 0.10}`, "--success", "@"+rule,
+		"--signer", "none", "--lock-key", "k", "--order", "strict", "--ref", "r", "--topic", "t", "--supersede", "--version", "0")
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, term.stderr.String())
+	}
+	want := `{"endpoint":"merchant-7","lock_key":"k","order":"strict","policy":{"jitter":0.1,"tiers":["1s"]},"profile":"alipay","ref":"r","signer":"none",` +
+		`"success":{"body":{"equals":"\u003cok\u003e"},"status":[200]},"supersede":true,"topic":"t","version":0}`
+	if got := bodyOfRequest(t, requests()[0]); got != want {
+		t.Errorf("sent %s\nwant %s", got, want)
+	}
+}
+
 func TestSendGuessesTheContentType(t *testing.T) {
 	t.Parallel()
 	for data, want := range map[string]string{`{"a":1}`: "application/json", "paid": "text/plain; charset=utf-8", "\xff\x00": "application/octet-stream"} {
@@ -125,7 +143,7 @@ func TestGet(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, term.stderr.String())
 	}
 	got := term.stdout.String()
-	for _, want := range []string{"order-1", "scheduled", "1/3 charged, 2 diverted", "#1", "failed", "500 http_5xx", "1.2ms", "#2", "after 3m", "#3", "to come", `\x1b[31mboom\x202e`} {
+	for _, want := range []string{"order-1", "scheduled", "1/3 charged, 2 diverted", "ep_1", "version    7", "policy     payment", `success    {"status":[200]}`, "#1", "failed", "500 http_5xx", "1.2ms", "#2", "after 3m", "#3", "to come", `\x1b[31mboom\x202e`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("does not show %q:\n%s", want, got)
 		}
@@ -162,14 +180,14 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	address, requests := fakeServer(t, map[string]string{"GET /v1/callbacks": `{"data":[` + oneCallback + `],"next_cursor":"abc"}`})
 	term := newTerminal("DISPATCHER_KEY=k")
-	code := term.invoke("callback", "list", "--server", address, "--state", "dead,scheduled", "--topic", "t", "--label", "a=b", "--overdue", "--by-due", "--status-code", "500", "--limit", "1")
+	code := term.invoke("callback", "list", "--server", address, "--state", "dead,scheduled", "--topic", "t", "--label", "a=b", "--overdue", "--by-due", "--status-code", "500", "--limit", "1", "--endpoint", "merchant/7")
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, term.stderr.String())
 	}
 	if got := term.stdout.String(); !strings.Contains(got, oneID) || !strings.Contains(got, "--cursor abc") {
 		t.Errorf("shows %s", got)
 	}
-	want := "/v1/callbacks?label.a=b&limit=1&order=due&overdue=true&state=dead&state=scheduled&status_code=500&topic=t"
+	want := "/v1/callbacks?endpoint=merchant%2F7&label.a=b&limit=1&order=due&overdue=true&state=dead&state=scheduled&status_code=500&topic=t"
 	if got := requests(); len(got) != 1 || got[0].uri != want {
 		t.Errorf("asked for %+v", got)
 	}

@@ -56,6 +56,9 @@ func commandNodes(n *kong.Node, path []string) []commandNode {
 	return list
 }
 
+// at is the command as the scripts know it: /callback/send, and nothing for the program itself.
+func (n *commandNode) at() string { return strings.Join(append([]string{""}, n.path...), "/") }
+
 // children are the commands below the command that people are meant to know.
 func (n *commandNode) children() []*kong.Node {
 	return slices.DeleteFunc(slices.Clone(n.node.Children), func(child *kong.Node) bool { return child.Hidden })
@@ -79,39 +82,57 @@ func (n *commandNode) words() []string {
 func writeBash(b *strings.Builder, nodes []commandNode) {
 	b.WriteString("_dispatcher() {\n  local word path= i\n  for ((i = 1; i < COMP_CWORD; i++)); do\n    word=${COMP_WORDS[i]}\n    case \"$path/$word\" in\n")
 	var paths []string
-	for _, n := range nodes[1:] {
-		paths = append(paths, "/"+strings.Join(n.path, "/"))
+	for i := range nodes[1:] {
+		paths = append(paths, nodes[i+1].at())
 	}
-	fmt.Fprintf(b, "      %s) path=$path/$word ;;\n    esac\n  done\n  case \"$path\" in\n", strings.Join(paths, "|"))
-	for _, n := range nodes {
-		path := ""
-		if len(n.path) > 0 {
-			path = "/" + strings.Join(n.path, "/")
+	fmt.Fprintf(b, "      %s) path=$path/$word ;;\n    esac\n  done\n", strings.Join(paths, "|"))
+	// The values of a flag that has few.
+	b.WriteString("  case \"$path ${COMP_WORDS[COMP_CWORD-1]}\" in\n")
+	for i := range nodes {
+		for _, flag := range nodes[i].node.Flags {
+			if values := flag.EnumSlice(); len(values) > 0 {
+				fmt.Fprintf(b, "    %q) COMPREPLY=($(compgen -W %q -- \"${COMP_WORDS[COMP_CWORD]}\")); return ;;\n", nodes[i].at()+" --"+flag.Name, strings.Join(values, " "))
+			}
 		}
-		fmt.Fprintf(b, "    %q) COMPREPLY=($(compgen -W %q -- \"${COMP_WORDS[COMP_CWORD]}\")) ;;\n", path, strings.Join(n.words(), " "))
+	}
+	b.WriteString("  esac\n  case \"$path\" in\n")
+	for i := range nodes {
+		fmt.Fprintf(b, "    %q) COMPREPLY=($(compgen -W %q -- \"${COMP_WORDS[COMP_CWORD]}\")) ;;\n", nodes[i].at(), strings.Join(nodes[i].words(), " "))
 	}
 	b.WriteString("  esac\n}\ncomplete -o default -F _dispatcher dispatcher\n")
 }
+
+// fishPath says in fish which command the line has come to: words that are no commands, such as flags and their values, are passed over.
+const fishPath = `function __dispatcher_at
+    set -l path
+    for word in (commandline -opc)[2..-1]
+        if contains -- "$path/$word" %s
+            set path "$path/$word"
+        end
+    end
+    test "$path" = "$argv[1]"
+end
+`
 
 func writeFish(b *strings.Builder, nodes []commandNode) {
 	quoted := func(s string) string {
 		first, _, _ := strings.Cut(s, ". ")
 		return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(first) + "'"
 	}
-	for _, n := range nodes {
-		when := "__fish_use_subcommand"
-		if len(n.path) > 0 {
-			when = "__fish_seen_subcommand_from " + n.path[len(n.path)-1]
-			if len(n.path) > 1 {
-				when = "__fish_seen_subcommand_from " + n.path[0] + "; and " + when
-			}
-		}
+	var paths []string
+	for i := range nodes[1:] {
+		paths = append(paths, nodes[i+1].at())
+	}
+	fmt.Fprintf(b, fishPath, strings.Join(paths, " "))
+	for i := range nodes {
+		n := &nodes[i]
+		when := `'__dispatcher_at "` + n.at() + `"'`
 		for _, child := range n.children() {
-			fmt.Fprintf(b, "complete -c dispatcher -f -n %s -a %s -d %s\n", quoted(when), child.Name, quoted(child.Help))
+			fmt.Fprintf(b, "complete -c dispatcher -f -n %s -a %s -d %s\n", when, child.Name, quoted(child.Help))
 		}
 		for _, p := range n.node.Positional {
 			if values := p.EnumSlice(); len(values) > 0 {
-				fmt.Fprintf(b, "complete -c dispatcher -f -n %s -a %s\n", quoted(when), quoted(strings.Join(values, " ")))
+				fmt.Fprintf(b, "complete -c dispatcher -f -n %s -a %s\n", when, quoted(strings.Join(values, " ")))
 			}
 		}
 		for _, flag := range n.node.Flags {
@@ -119,7 +140,10 @@ func writeFish(b *strings.Builder, nodes []commandNode) {
 			if flag.IsBool() || flag.Name == "help" {
 				argument = ""
 			}
-			fmt.Fprintf(b, "complete -c dispatcher -n %s -l %s%s -d %s\n", quoted(when), flag.Name, argument, quoted(flag.Help))
+			if values := flag.EnumSlice(); len(values) > 0 {
+				argument = " -x -a " + quoted(strings.Join(values, " "))
+			}
+			fmt.Fprintf(b, "complete -c dispatcher -n %s -l %s%s -d %s\n", when, flag.Name, argument, quoted(flag.Help))
 		}
 	}
 }

@@ -14,7 +14,7 @@ func TestCompletion(t *testing.T) {
 		if code := term.invoke("completion", shell); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, term.stderr.String())
 		}
-		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown", "bench", "phases"} {
+		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown", "bench", "phases", "rotate-secret", "operate"} {
 			if !strings.Contains(term.stdout.String(), word) {
 				t.Errorf("%s: no %q in\n%s", shell, word, term.stdout.String())
 			}
@@ -27,7 +27,8 @@ func TestCompletion(t *testing.T) {
 		}
 		for line, want := range map[string]string{
 			"dispatcher doc": "doctor", "dispatcher verify --unk": "--unknown", "dispatcher callback ca": "cancel", "dispatcher callback send --ur": "--url", "dispatcher completion fi": "fish", "dispatcher benc": "bench",
-			"dispatcher bench --conc": "--concurrency",
+			"dispatcher bench --conc": "--concurrency", "dispatcher endpoint rot": "rotate-secret", "dispatcher key create --scope op": "operate", "dispatcher pau": "pause",
+			"dispatcher lane pause --un": "--until", "dispatcher endpoint set --clea": "--clear", "dispatcher callback --server x expl": "explain",
 		} {
 			words := strings.Fields(line)
 			script := term.stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + string(rune('0'+len(words)-1)) + "\n_dispatcher\necho \"${COMPREPLY[@]}\""
