@@ -48,25 +48,21 @@ func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) 
 	if len(drafts) == 0 {
 		return receipts, nil
 	}
-	committed, err := e.commit(ctx, drafts, v.PausedUntil)
-	if err != nil {
+	if err := e.commit(ctx, drafts, v.PausedUntil, func(i int) *Receipt { return &receipts[places[i]] }); err != nil {
 		return nil, fmt.Errorf("accept: %w", err)
-	}
-	for i := range committed {
-		receipts[places[i]] = committed[i]
 	}
 	return receipts, nil
 }
 
-// commit makes drafts durable, answers each in its place, and has the index told. Their project may be paused until a time.
-func (e *Engine) commit(ctx context.Context, drafts []store.Draft, paused int64) ([]Receipt, error) {
+// commit makes drafts durable, fills in the receipt of each, and has the index told. Their project may be paused until a time.
+func (e *Engine) commit(ctx context.Context, drafts []store.Draft, paused int64, receipt func(i int) *Receipt) error {
 	failpoint("before_accept_commit")
 	accepted, err := e.o.Store.Accept(ctx, drafts)
 	if err != nil {
 		if errors.Is(err, store.ErrUnavailable) {
 			e.trouble.sqlFailed(err)
 		}
-		return nil, err
+		return err
 	}
 	failpoint("after_accept_commit")
 	e.wrote.Store(true)
@@ -74,10 +70,9 @@ func (e *Engine) commit(ctx context.Context, drafts []store.Draft, paused int64)
 		e.settingsChanged(ctx) // a lane that was just made is paused, too, and the index is to know it before the callback
 	}
 	var fresh int
-	receipts := make([]Receipt, len(accepted))
 	for i := range accepted {
 		a := &accepted[i]
-		receipts[i] = Receipt{Callback: a.Callback, Replayed: a.Replayed, Err: a.Err}
+		*receipt(i) = Receipt{Callback: a.Callback, Replayed: a.Replayed, Err: a.Err}
 		if a.Err != nil {
 			continue
 		}
@@ -96,7 +91,7 @@ func (e *Engine) commit(ctx context.Context, drafts []store.Draft, paused int64)
 	}
 	e.metrics.accepted.Add(float64(fresh))
 	failpoint("after_enqueue")
-	return receipts, nil
+	return nil
 }
 
 func sameCall(drafts []store.Draft, id *store.Idempotency) bool {

@@ -65,8 +65,8 @@ func (e *Engine) AcceptEvent(ctx context.Context, project string, s Submission) 
 			id.Key = shortHash(id.Key, ep.ID)
 		}
 	}
-	receipts, err := e.commit(ctx, drafts, v.PausedUntil)
-	if err != nil {
+	receipts := make([]Receipt, len(drafts))
+	if err := e.commit(ctx, drafts, v.PausedUntil, func(i int) *Receipt { return &receipts[i] }); err != nil {
 		return EventReceipt{}, fmt.Errorf("accept event: %w", err)
 	}
 	receipt.Replayed = true
