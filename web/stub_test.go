@@ -27,6 +27,7 @@ type (
 	presets   = api.Presets
 	projects  = api.Projects
 	keys      = api.Keys
+	outcomes  = api.Outcomes
 )
 
 // backend stands for engine and store: only what a test names does something.
@@ -41,6 +42,7 @@ type backend struct {
 	keys
 	api.Secrets
 	api.Redrives
+	outcomes
 	api.Index
 	api.Reads
 	api.EndpointReads
@@ -112,7 +114,7 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 // newAPI returns an API that has the backend for all its parts.
 func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
 	return api.New(api.Options{
-		Callbacks: b, Explanations: b, Events: b, Endpoints: b, Lanes: b, Presets: b, Projects: b, Keys: b, Secrets: b, Redrives: b, Index: b,
+		Callbacks: b, Explanations: b, Events: b, Endpoints: b, Lanes: b, Presets: b, Projects: b, Keys: b, Secrets: b, Redrives: b, Outcomes: b, Index: b,
 		Reads: b, EndpointReads: b, ProjectReads: b, RedriveReads: rows{}, AdminKey: adminKey, Logger: log,
 	})
 }

@@ -187,7 +187,8 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 	if s.has(roleAPI) {
 		e := srv.engine
 		face, err := api.New(api.Options{
-			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Index: e,
+			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
+			Redrives: e, Outcomes: e, Index: e,
 			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, AdminKey: s.AdminKey, Logger: srv.log,
 		})
 		if err != nil {

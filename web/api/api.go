@@ -70,6 +70,7 @@ type Options struct {
 	Keys         Keys
 	Secrets      Secrets
 	Redrives     Redrives
+	Outcomes     Outcomes
 	Index        Index
 
 	Reads         Reads
@@ -81,7 +82,7 @@ type Options struct {
 	AdminKey string
 	// Logger gets the errors that are answered with 500; nil: they are not logged.
 	Logger *slog.Logger
-	// Timeout bounds one request, verify and rebuild of the index apart; zero: 30 s.
+	// Timeout bounds one request, those apart that wait for something or walk through everything; zero: 30 s.
 	Timeout time.Duration
 }
 
@@ -93,7 +94,8 @@ func (o *Options) missing() (names []string) {
 	}{
 		{"Callbacks", o.Callbacks != nil}, {"Explanations", o.Explanations != nil}, {"Events", o.Events != nil}, {"Endpoints", o.Endpoints != nil},
 		{"Lanes", o.Lanes != nil}, {"Presets", o.Presets != nil}, {"Projects", o.Projects != nil}, {"Keys", o.Keys != nil},
-		{"Secrets", o.Secrets != nil}, {"Redrives", o.Redrives != nil}, {"Index", o.Index != nil}, {"Reads", o.Reads != nil},
+		{"Secrets", o.Secrets != nil}, {"Redrives", o.Redrives != nil}, {"Outcomes", o.Outcomes != nil}, {"Index", o.Index != nil},
+		{"Reads", o.Reads != nil},
 		{"EndpointReads", o.EndpointReads != nil}, {"ProjectReads", o.ProjectReads != nil}, {"RedriveReads", o.RedriveReads != nil},
 	} {
 		if !part.there {
@@ -152,11 +154,11 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 	}
 }
 
-// lasting lets a handler outlast the server's time-outs. Both are lifted: when the read deadline passes net/http ends the
-// request's context, even if the body was read long ago.
-func (a *API) lasting(h handler) handler {
-	return func(ctx context.Context, c *gin.Context, who caller) error {
-		until := time.Now().Add(longest + a.Timeout)
+// lasting makes a handler that may take that long a route's, beyond the server's time-outs too. Both of those are lifted: when the read
+// deadline passes net/http ends the request's context, even if the body was read long ago.
+func (a *API) lasting(scope store.Scope, h handler, most time.Duration) gin.HandlerFunc {
+	return a.serve(scope, func(ctx context.Context, c *gin.Context, who caller) error {
+		until := time.Now().Add(most + a.Timeout)
 		rc := http.NewResponseController(c.Writer)
 		for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {
 			if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -164,7 +166,7 @@ func (a *API) lasting(h handler) handler {
 			}
 		}
 		return h(ctx, c, who)
-	}
+	}, most)
 }
 
 // fail answers with the error's problem, and logs the error if the answer may not say what it was.

@@ -23,6 +23,7 @@ const (
 	listRules     byte = 's'
 	listProfiles  byte = 'f'
 	listRedrives  byte = 'r'
+	listOutcomes  byte = 'o'
 )
 
 // sumLength is how many bytes of a hash end a cursor, so that a damaged or invented one is noticed. It is no
@@ -35,26 +36,57 @@ var errCursor = errors.New("is not a cursor of this list")
 func encodeCursor(list byte, after store.Cursor) string {
 	b := append(make([]byte, 0, 1+8+26+sumLength), list)
 	b = binary.BigEndian.AppendUint64(b, uint64(after.DueAt))
-	b = append(b, after.ID...)
-	sum := sha256.Sum256(b)
-	return base64.RawURLEncoding.EncodeToString(append(b, sum[:sumLength]...))
+	return sealed(append(b, after.ID...))
 }
 
 // decodeCursor reads what encodeCursor made for the same list.
 func decodeCursor(list byte, s string) (store.Cursor, error) {
-	if strings.ContainsAny(s, "\r\n") {
+	b, err := unsealed(list, s)
+	if err != nil || len(b) < 8 {
 		return store.Cursor{}, errCursor
+	}
+	return store.Cursor{DueAt: int64(binary.BigEndian.Uint64(b)), ID: string(b[8:])}, nil
+}
+
+// encodeOutcomeCursor makes the text that continues the feed of outcomes.
+func encodeOutcomeCursor(after store.OutcomeCursor) string {
+	b := append(make([]byte, 0, 1+3*8+sumLength), listOutcomes)
+	for _, n := range [...]int64{after.Tx, after.Group, int64(after.Item)} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	return sealed(b)
+}
+
+// decodeOutcomeCursor reads what encodeOutcomeCursor made.
+func decodeOutcomeCursor(s string) (store.OutcomeCursor, error) {
+	b, err := unsealed(listOutcomes, s)
+	if err != nil || len(b) != 3*8 {
+		return store.OutcomeCursor{}, errCursor
+	}
+	part := func(i int) int64 { return int64(binary.BigEndian.Uint64(b[8*i:])) }
+	return store.OutcomeCursor{Tx: part(0), Group: part(1), Item: int(part(2))}, nil
+}
+
+// sealed returns the bytes of a cursor as text, with their sum.
+func sealed(b []byte) string {
+	sum := sha256.Sum256(b)
+	return base64.RawURLEncoding.EncodeToString(append(b, sum[:sumLength]...))
+}
+
+// unsealed returns the bytes of a cursor of the list, without what says which list that is.
+func unsealed(list byte, s string) ([]byte, error) {
+	if strings.ContainsAny(s, "\r\n") {
+		return nil, errCursor
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) < 1+8+sumLength || b[0] != list {
-		return store.Cursor{}, errCursor
+	if err != nil || len(b) < 1+sumLength || b[0] != list {
+		return nil, errCursor
 	}
 	body, tail := b[:len(b)-sumLength], b[len(b)-sumLength:]
-	sum := sha256.Sum256(body)
-	if string(sum[:sumLength]) != string(tail) {
-		return store.Cursor{}, errCursor
+	if sum := sha256.Sum256(body); string(sum[:sumLength]) != string(tail) {
+		return nil, errCursor
 	}
-	return store.Cursor{DueAt: int64(binary.BigEndian.Uint64(body[1:9])), ID: string(body[9:])}, nil
+	return body[1:], nil
 }
 
 // pageOf cuts a page out of a list that is short enough to be read whole. Its cursor is a place in the list.

@@ -39,3 +39,29 @@ func TestCursorComesBackAndTamperingIsSeen(t *testing.T) {
 		}
 	}
 }
+
+func TestOutcomeCursorComesBack(t *testing.T) {
+	t.Parallel()
+	for _, c := range []store.OutcomeCursor{{}, {Tx: 1795248000000, Group: 7, Item: 300}, {Tx: -1, Group: -1, Item: -1}} {
+		s := encodeOutcomeCursor(c)
+		if got, err := decodeOutcomeCursor(s); err != nil || got != c {
+			t.Errorf("%+v: got %+v, %v", c, got, err)
+		}
+		for i := range s {
+			if bad := s[:i] + string(s[i]^1) + s[i+1:]; bad != s {
+				if _, err := decodeOutcomeCursor(bad); err == nil {
+					t.Errorf("tampered cursor %q is taken", bad)
+				}
+			}
+		}
+		// One of another length, though its sum is right.
+		for _, bad := range []string{"", s[1:], s + "A", sealed([]byte{listOutcomes}), sealed(append(make([]byte, 0, 40), "o12345678"...)), sealed(make([]byte, 25))} {
+			if _, err := decodeOutcomeCursor(bad); err == nil {
+				t.Errorf("cursor %q is taken", bad)
+			}
+		}
+	}
+	if _, err := decodeCursor(listOutcomes, sealed([]byte("o1234"))); err == nil {
+		t.Error("a cursor that is too short is taken")
+	}
+}

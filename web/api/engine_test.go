@@ -31,6 +31,7 @@ var (
 	_ api.Keys          = (*dispatch.Engine)(nil)
 	_ api.Secrets       = (*dispatch.Engine)(nil)
 	_ api.Redrives      = (*dispatch.Engine)(nil)
+	_ api.Outcomes      = (*dispatch.Engine)(nil)
 	_ api.Index         = (*dispatch.Engine)(nil)
 	_ api.Reads         = (*sqlstore.DB)(nil)
 	_ api.EndpointReads = (*sqlstore.DB)(nil)
@@ -104,7 +105,8 @@ func newEngineFaceFor(t *testing.T, to *receiver) face {
 	}
 	return newFaceOf(t, api.Options{
 		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
-		Keys: engine, Secrets: engine, Redrives: engine, Index: engine, Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db,
+		Keys: engine, Secrets: engine, Redrives: engine, Outcomes: engine, Index: engine,
+		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db,
 	})
 }
 

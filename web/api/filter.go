@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -93,6 +95,20 @@ func (q *query) instant(name string) int64 {
 		q.add(name, badTime)
 	}
 	return ms
+}
+
+// wait returns how long a request may wait for something to happen, at most that long; zero: it does not wait.
+func (q *query) wait(name string, most time.Duration) time.Duration {
+	s := q.one(name)
+	if s == "" {
+		return 0
+	}
+	d, err := schedule.ParseDuration(s)
+	if err != nil || d < 0 || d > most {
+		q.add(name, "must be a duration from 0s to "+schedule.FormatDuration(most)+`, such as "20s"`)
+		return 0
+	}
+	return d
 }
 
 // oneOf returns a value out of those allowed, or "".

@@ -71,7 +71,7 @@ func TestDocumentHasTheFieldsOfTheAnswers(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
 	f := newFace(t, &engine{
-		attempts: []store.Attempt{{Number: 1}}, endpoint: someEndpoint(), presets: somePresets(), lanes: someLanes(),
+		attempts: []store.Attempt{{Number: 1}}, endpoint: someEndpoint(), presets: somePresets(), lanes: someLanes(), outcomes: someOutcomes(),
 		explanation: dispatch.Explanation{Blocking: []dispatch.Block{{}}},
 	})
 	for _, c := range []struct{ schema, method, path, body string }{
@@ -90,6 +90,7 @@ func TestDocumentHasTheFieldsOfTheAnswers(t *testing.T) {
 		{"Project", "GET", "/v1/projects", ""},
 		{"Key", "GET", "/v1/keys", ""},
 		{"Redrive", "GET", "/v1/redrives", ""},
+		{"Outcome", "GET", "/v1/outcomes", ""},
 		{"RedriveTried", "POST", "/v1/redrives", `{"action":"retry","filter":{"state":"dead"},"dry_run":true}`},
 	} {
 		rec := f.do(c.method, c.path, c.body)

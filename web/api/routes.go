@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
@@ -53,6 +54,7 @@ func (a *API) callbackRoutes() []Route {
 		operate("POST", one+"/retry", a.retry),
 		operate("POST", one+"/reschedule", a.reschedule),
 		read("GET", "/v1/stats", a.stats),
+		{"GET", "/v1/outcomes", store.ScopeRead, a.lasting(store.ScopeRead, a.outcomes, dispatch.MaxOutcomeWait+a.Timeout)},
 	}
 }
 
@@ -123,7 +125,7 @@ func (a *API) presetRoutes() []Route {
 func (a *API) adminRoutes() []Route {
 	admin := a.with(store.ScopeAdmin)
 	long := func(method, path string, h handler) Route {
-		return Route{method, path, store.ScopeAdmin, a.serve(store.ScopeAdmin, a.lasting(h), longest)}
+		return Route{method, path, store.ScopeAdmin, a.lasting(store.ScopeAdmin, h, longest)}
 	}
 	return []Route{
 		admin("GET", "/v1/projects", a.listProjects),

@@ -52,6 +52,7 @@ type engine struct {
 	created     bool
 	lanes       []dispatch.LaneView
 	presets     dispatch.Presets
+	outcomes    []store.TerminalEvent
 
 	err      error
 	replayed bool
@@ -169,6 +170,9 @@ func newFace(t testing.TB, e *engine) face {
 	return newFaceOf(t, optionsOf(e))
 }
 
+// outcomes has a name of its own, for the interface has a method of its name.
+type outcomes = api.Outcomes
+
 // everything is all that the API asks of the engine and the store.
 type everything interface {
 	api.Callbacks
@@ -181,6 +185,7 @@ type everything interface {
 	api.Keys
 	api.Secrets
 	api.Redrives
+	outcomes
 	api.Index
 	api.Reads
 	api.EndpointReads
@@ -191,7 +196,7 @@ type everything interface {
 // optionsOf has one stub be all parts.
 func optionsOf(e everything) api.Options {
 	return api.Options{
-		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Index: e,
+		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Outcomes: e, Index: e,
 		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: e.redriveReads(), AdminKey: adminKey,
 	}
 }
