@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -77,27 +78,7 @@ func TestListenPrintsAndVerifiesWhatArrives(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := "127.0.0.1:" + freePorts(t, 1)[0]
-	out, err := os.Create(filepath.Join(t.TempDir(), "listen.out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	cmd := exec.Command(binary(t), "listen", "--addr", addr, "--secret", secret.Secret, "--respond", "500,200")
-	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = out, out, environment(), childAttr()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}()
-	eventually(t, 10*time.Second, "listen listens", func() error {
-		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	})
+	printed := startListen(t, addr, "--secret", secret.Secret, "--respond", "500,200")
 	cb, err := p.accept(t.Context(), submission{
 		"url": "http://" + addr + "/notify", "ref": "order-1", "lane": lane, "payload": payload("order-1"), "policy": submission{"tiers": []string{"300ms", "300ms", "1s", "1s", "1s", "1s"}},
 	})
@@ -105,12 +86,123 @@ func TestListenPrintsAndVerifiesWhatArrives(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, p.client, 30*time.Second)
-	text, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(text), cb.ID) || !strings.Contains(string(text), "order-1") {
+	text := printed()
+	if !strings.Contains(text, cb.ID) || !strings.Contains(text, "order-1") {
 		t.Errorf("listen did not print what arrived:\n%s", text)
 	}
 	t.Logf("listen printed:\n%s", text)
+}
+
+// startListen starts the receiver that the program brings along, and returns what it has printed so far.
+func startListen(t *testing.T, addr string, args ...string) (printed func() string) {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "listen.out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary(t), append([]string{"listen", "--addr", addr}, args...)...)
+	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = out, out, environment(), childAttr()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		out.Close()
+	})
+	eventually(t, 10*time.Second, "listen listens", func() error {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+	return func() string {
+		text, err := os.ReadFile(out.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+}
+
+// A shell runs commands against a process with a key.
+type shell struct {
+	t    *testing.T
+	base string
+	key  string
+}
+
+// run returns what a command printed, which must end with the code and say the text in one of its outputs.
+func (s shell) run(code int, says string, args ...string) string {
+	s.t.Helper()
+	got := command(s.t, 2*time.Minute, []string{"DISPATCHER_SERVER=" + s.base, "DISPATCHER_KEY=" + s.key}, args...)
+	if got.code != code || !strings.Contains(got.stdout+got.stderr, says) {
+		s.t.Fatalf("%s: exit code %d, want %d and %q\n%s%s", strings.Join(args, " "), got.code, code, says, got.stdout, got.stderr)
+	}
+	return strings.TrimSpace(got.stdout)
+}
+
+// What a payment team does in its first hour, with the program alone: a key for the service that sends, an endpoint for a merchant, a
+// callback to it by the merchant's number, a test, a new secret.
+func TestKeysAndEndpointsFromTheShell(t *testing.T) {
+	blackBox(t)
+	p := serve(t, launch{on: servers{}.backend(t, embedded)})
+	admin := shell{t, p.base, adminKey}
+	sender := shell{t, p.base, admin.run(0, "the only time", "key", "create", "checkout", "--scope", "send", "--expires-in", "90d")}
+	keyID, _, _ := strings.Cut(strings.TrimSpace(strings.Split(admin.run(0, "checkout", "key", "list"), "\n")[2]), " ")
+
+	addr := "127.0.0.1:" + freePorts(t, 1)[0]
+	sender.run(1, "it needs the scope operate", "endpoint", "create", "http://"+addr+"/notify")
+	admin.run(0, "made", "endpoint", "create", "http://"+addr+"/notify", "--external-id", "merchant/7", "--policy", `{"tiers": ["100ms", "1s", "1s"]}`,
+		"--success", "body-success", "--topic", "payment.*", "--rate", "100/s", "-H", "X-Shop: 7")
+	secret := admin.run(0, "whsec_", "endpoint", "secret", "merchant/7")
+	printed := startListen(t, addr, "--secret", secret, "--respond", "500,200", "--body", "success", "--headers")
+
+	sent := sender.run(0, "accepted", "callback", "send", "--endpoint", "merchant/7", "--topic", "payment.succeeded", "--ref", "order-1", "-d", `{"paid":10000}`)
+	id, _, _ := strings.Cut(sent, " ")
+	await(t, p.client, 30*time.Second)
+	sender.run(1, "it needs the scope read", "callback", "get", id)
+	if listed := admin.run(0, "succeeded", "callback", "list", "--endpoint", "merchant/7"); !strings.Contains(listed, id) {
+		t.Errorf("it is not in the list:\n%s", listed)
+	}
+	admin.run(0, "It was delivered", "callback", "explain", id)
+	admin.run(0, "the receiver answered with status 500", "callback", "evidence", id)
+	eventually(t, 30*time.Second, "the endpoint is known to be well", func() error {
+		list := admin.run(0, "merchant/7", "endpoint", "list", "--search", "merchant", "--topic", "payment.succeeded")
+		if !strings.Contains(list, "ok, ") {
+			return errors.New(list)
+		}
+		return nil
+	})
+	admin.run(1, "500 http_5xx", "endpoint", "test", "merchant/7", "--wait") // each id begins the receiver's sequence anew
+	if text := printed(); strings.Count(text, "signature ok") != 3 || !strings.Contains(text, "X-Shop: 7") || strings.Contains(text, "wrong") {
+		t.Errorf("listen printed:\n%s", text)
+	}
+
+	// While both secrets sign, the receiver may have either; once the old one has ended, it must have the new one.
+	admin.run(0, "", "endpoint", "rotate-secret", "merchant/7", "--overlap", "1h", "--reason", "yearly")
+	admin.run(1, "500 http_5xx", "endpoint", "test", "merchant/7", "--wait")
+	fresh := admin.run(0, "no longer signs", "endpoint", "rotate-secret", "merchant/7", "--overlap", "0s", "--reason", "leaked")
+	admin.run(1, "401 http_4xx", "endpoint", "test", "merchant/7", "--wait")
+	if text := printed(); strings.Count(text, "signature ok") != 4 || strings.Count(text, "signature wrong") != 1 {
+		t.Errorf("listen printed:\n%s", text)
+	}
+	second := "127.0.0.1:" + freePorts(t, 1)[0]
+	printed = startListen(t, second, "--secret", secret, "--secret", fresh, "--body", "success")
+	admin.run(0, "changed", "endpoint", "set", "merchant/7", "--url", "http://"+second+"/", "--clear", "header")
+	admin.run(0, "200 ok: success", "endpoint", "test", "merchant/7", "--wait")
+	if text := printed(); !strings.Contains(text, "signature ok, by secret 2 of 2") {
+		t.Errorf("listen printed:\n%s", text)
+	}
+
+	admin.run(0, "is paused", "endpoint", "pause", "merchant/7", "--reason", "the merchant moves house")
+	held, _, _ := strings.Cut(sender.run(0, "accepted", "callback", "send", "--endpoint", "merchant/7", "-d", "{}"), " ")
+	admin.run(0, "cure: dispatcher endpoint resume", "callback", "explain", held)
+	admin.run(0, "goes on", "endpoint", "resume", "merchant/7")
+	await(t, p.client, 30*time.Second)
+	admin.run(0, "is removed", "endpoint", "delete", "merchant/7")
+	sender.run(1, "endpoint", "callback", "send", "--endpoint", "merchant/7", "-d", "{}")
+	admin.run(0, "is revoked", "key", "revoke", keyID)
+	sender.run(1, "does not know this key", "callback", "send", "--endpoint", "merchant/7", "-d", "{}")
 }
