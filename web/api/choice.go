@@ -214,22 +214,11 @@ func (o *jsonObject) raw(name, text string) {
 // mask is shown in place of a value that is a credential.
 const mask = "***"
 
-// masked says whether a header's value may not be shown, by the words that names of such headers have.
-func masked(name string) bool {
-	name = strings.ToLower(name)
-	for _, word := range [...]string{"token", "secret", "key", "sign", "authorization", "cookie", "password", "credential"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
-}
-
 // maskedHeaders writes headers that are sent, without the credentials in them.
 func (o *jsonObject) maskedHeaders(headers []store.Header) {
 	shown := make([]store.Header, len(headers))
 	for i, h := range headers {
-		if masked(h.Name) && h.Value != "" {
+		if dispatch.IsSensitiveHeader(h.Name) && h.Value != "" {
 			h.Value = mask
 		}
 		shown[i] = h
@@ -246,7 +235,7 @@ func (f *fields) sentHeaders(raw []byte, to **[]store.Header) {
 	headers := []store.Header{}
 	f.headers(raw, &headers)
 	for _, h := range headers {
-		if h.Value == mask && masked(h.Name) {
+		if h.Value == mask && dispatch.IsSensitiveHeader(h.Name) {
 			f.add("headers."+h.Name, `is "***", which stands for a value that is not shown: give the value itself, or leave headers out to keep all of them`)
 		}
 	}

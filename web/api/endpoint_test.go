@@ -181,6 +181,11 @@ func TestEndpointAnswers(t *testing.T) {
 	if rec := f.do("DELETE", "/v1/endpoints/"+oneEndpoint, ""); rec.Code != 204 {
 		t.Errorf("DELETE without a body: %d %s", rec.Code, rec.Body)
 	}
+	f.ask(t, 202, "POST", "/v1/endpoints/"+oneEndpoint+"/test", `{"reason":"new address"}`)
+	if e.given.call != "TestEndpoint" || e.actor != (store.Actor{Name: "admin key", Reason: "new address"}) {
+		t.Errorf("%s by %+v", e.given.call, e.actor)
+	}
+	wantProblem(t, f.do("POST", "/v1/endpoints/"+oneEndpoint+"/test", `{"url":"u"}`), 422, "invalid")
 	if got := f.ask(t, 202, "POST", "/v1/endpoints/"+oneEndpoint+"/test", ""); got["id"] != oneID || e.given.id != bareEndpoint {
 		t.Errorf("test: %v", got)
 	}

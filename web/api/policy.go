@@ -13,7 +13,7 @@ import (
 
 // policyKind is what /v1/policies has of its own.
 func policyKind() presetKind {
-	return presetKind{list: listPolicies, timed: true, rows: func(p *dispatch.Presets, from int64) (rows []preset) {
+	rows := func(p *dispatch.Presets, from int64) (rows []preset) {
 		for i := range p.OwnPolicies {
 			policy := &p.OwnPolicies[i]
 			rows = append(rows, preset{policy.Name, func(o *jsonObject) { o.namedPolicy(policy, "", true, from) }})
@@ -23,7 +23,13 @@ func policyKind() presetKind {
 			rows = append(rows, preset{policy.Name, func(o *jsonObject) { o.namedPolicy(&policy.Policy, policy.About, false, from) }})
 		}
 		return rows
-	}}
+	}
+	// A formula such as exp(1s,2,1h,10) is a name, too.
+	formula := func(ctx context.Context, presets Presets, project, name string, from int64) (preset, error) {
+		policy, err := presets.Policy(ctx, project, name)
+		return preset{name, func(o *jsonObject) { o.namedPolicy(&policy, "", false, from) }}, err
+	}
+	return presetKind{list: listPolicies, timed: true, rows: rows, other: formula}
 }
 
 // namedPolicy writes the members of a policy: those of one given whole, and what follows from them.

@@ -19,6 +19,8 @@ import (
 type Presets interface {
 	// Presets returns what the project may name.
 	Presets(ctx context.Context, project string) (dispatch.Presets, error)
+	// Policy also knows those that a formula makes; store.ErrNotFound.
+	Policy(ctx context.Context, project, name string) (store.Policy, error)
 	PutPolicy(ctx context.Context, project, name string, p store.Policy, by store.Actor) error
 	// PutSuccessRule takes the JSON object of a rule.
 	PutSuccessRule(ctx context.Context, project, name string, rule []byte, by store.Actor) error
@@ -85,6 +87,8 @@ type presetKind struct {
 	rows func(p *dispatch.Presets, from int64) []preset
 	// timed: from can be asked for.
 	timed bool
+	// other finds what is in no list; nil: there is no such thing.
+	other func(ctx context.Context, presets Presets, project, name string, from int64) (preset, error)
 }
 
 // listPresets is GET of a kind. There are few: the list is read whole, and cut into pages here.
@@ -146,13 +150,20 @@ func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k pres
 	if err != nil {
 		return err
 	}
+	var found preset
 	rows := k.rows(&presets, from)
-	i := slices.IndexFunc(rows, func(p preset) bool { return p.name == name })
-	if i < 0 {
+	switch i := slices.IndexFunc(rows, func(p preset) bool { return p.name == name }); {
+	case i >= 0:
+		found = rows[i]
+	case k.other == nil:
 		return store.ErrNotFound
+	default:
+		if found, err = k.other(ctx, a.Presets, who.project, name, from); err != nil {
+			return err
+		}
 	}
 	o := jsonObject{[]byte("{")}
-	rows[i].write(&o)
+	found.write(&o)
 	o.close()
 	a.answer(c, http.StatusOK, o.b)
 	return nil

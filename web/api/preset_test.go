@@ -36,6 +36,7 @@ func TestGoldenPresets(t *testing.T) {
 	for path, file := range map[string]string{
 		"/v1/policies/payment?from=2026-11-21T08:00:00Z": "policy_payment.json",
 		"/v1/policies/own?from=2026-11-21T08:00:00Z":     "policy_own.json",
+		"/v1/policies/exp(1s,2,1h,3)":                    "policy_formula.json",
 		"/v1/success_rules/own":                          "success_rule.json",
 		"/v1/profiles/own":                               "profile.json",
 		"/v1/profiles/bare":                              "profile_bare.json",

@@ -184,6 +184,15 @@ func TestPresetsThroughTheEngine(t *testing.T) {
 	if payment["sum"] != "1d1h13m15s" || payment["sum_ms"] != 90_795_000.0 || payment["attempts"] != 10.0 || len(times) != 10 || times[9] != "2026-11-22T09:13:15.000Z" {
 		t.Errorf("payment: %v", payment)
 	}
+	for _, path := range []string{"exp(1s,2,1m,8,1h)", "exp(1s,%202,%201m,8,1h)"} {
+		formula := f.ask(t, 200, "GET", "/v1/policies/"+path+"?from=2026-11-21T08:00:00Z", "")
+		if formula["name"] != strings.ReplaceAll(path, "%20", " ") || formula["own"] != false || formula["attempts"] != 9.0 || formula["deadline"] != "1h" || formula["sum"] != "3m3s" || len(formula["times"].([]any)) != 9 {
+			t.Errorf("%s: %v", path, formula)
+		}
+	}
+	for _, path := range []string{"exp(", "exp(1s,2,1h,101)", "exp(1s)", "nope"} {
+		wantProblem(t, f.do("GET", "/v1/policies/"+path, ""), 404, "not_found")
+	}
 	f.ask(t, 200, "PUT", "/v1/policies/ours", `{"tiers":["1s","2s"],"timeout":"3s","reason":"new"}`)
 	f.ask(t, 200, "PUT", "/v1/success_rules/ours", `{"status":[200],"body":{"equals":"done"}}`)
 	if got := f.ask(t, 200, "PUT", "/v1/profiles/ours", `{"policy":"ours","success":"ours","signer":"none","timeout":"1s"}`); got["policy"] != "ours" || got["timeout"] != "1s" {

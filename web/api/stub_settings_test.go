@@ -164,6 +164,16 @@ func (e *engine) PauseLane(_ context.Context, project, key string, until int64, 
 
 func (e *engine) Presets(context.Context, string) (dispatch.Presets, error) { return e.presets, e.err }
 
+// Policy knows one formula.
+func (e *engine) Policy(_ context.Context, project, name string) (store.Policy, error) {
+	if name != "exp(1s,2,1h,3)" {
+		return store.Policy{}, store.ErrNotFound
+	}
+	p := dispatch.DefaultPolicy()
+	p.Name, p.Tiers = name, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
+	return p, e.noted("Policy", project, name, store.Actor{}, nil)
+}
+
 func (e *engine) PutPolicy(_ context.Context, project, name string, p store.Policy, by store.Actor) error {
 	return e.noted("PutPolicy", project, name, by, p)
 }
