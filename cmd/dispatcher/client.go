@@ -145,7 +145,7 @@ func (e *apiError) Error() string {
 		b.WriteString(f.Field + " " + f.Message)
 	}
 	if e.Status == http.StatusNotFound && e.project != "" {
-		fmt.Fprintf(&b, "; it was looked for in the project %q, which may not exist itself", e.project)
+		fmt.Fprintf(&b, "; it was looked for in the project %q, which may not exist, or not for this key", e.project)
 	}
 	return printable(b.String())
 }

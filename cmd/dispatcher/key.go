@@ -63,7 +63,7 @@ func (cmd *keyCreate) Run(ctx context.Context, c *console) error {
 	if cmd.JSON {
 		return printJSON(c, answer)
 	}
-	fmt.Fprintf(c.err, "%s  %s of the project %s may %s; it %s\nThis is the only time that the key is shown: keep it now.\n",
+	fmt.Fprintf(c.err, "%s  %s of the project %s has the scopes %s; it %s\nThis is the only time that the key is shown: keep it now.\n",
 		printable(k.ID), printable(k.Name), printable(k.Project), printable(strings.Join(k.Scopes, ", ")), keyEnd(&k))
 	_, err = fmt.Fprintln(c.out, printable(k.Key))
 	return err
@@ -95,12 +95,8 @@ func (cmd *keyList) Run(ctx context.Context, c *console) error {
 		t := c.newTable("id", "name", "scopes", "ends with", "made", "last used", "state")
 		for i := range keys {
 			k := &keys[i]
-			used := "never"
-			if k.LastUsedAt != nil {
-				used = ago(*k.LastUsedAt, now)
-			}
 			t.AppendRow([]any{printable(k.ID), short(k.Name, 32), printable(strings.Join(k.Scopes, " ")), "…" + printable(k.Hint),
-				ago(k.CreatedAt, now), used, c.keyState(k, now)})
+				ago(k.CreatedAt, now), agoOr(k.LastUsedAt, now, "never"), c.keyState(k, now)})
 		}
 		t.Render()
 	})
@@ -177,4 +173,12 @@ func ago(t, now time.Time) string {
 		return brief(d.Truncate(time.Minute)) + " ago"
 	}
 	return brief(d.Truncate(time.Hour)) + " ago"
+}
+
+// agoOr is ago for a time that there may not be.
+func agoOr(t *time.Time, now time.Time, otherwise string) string {
+	if t == nil || t.IsZero() {
+		return otherwise
+	}
+	return ago(*t, now)
 }

@@ -71,7 +71,7 @@ func TestKeyListAndRevoke(t *testing.T) {
 	if code := term.invoke("key", "revoke", "key_1"); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
-	want := `dispatcher: no key of the project has the id "key_1" (404 not_found); it was looked for in the project "shop", which may not exist itself`
+	want := `dispatcher: no key of the project has the id "key_1" (404 not_found); it was looked for in the project "shop", which may not exist, or not for this key`
 	if lines := term.lines(); len(lines) != 1 || lines[0] != want {
 		t.Errorf("said %q", lines)
 	}

@@ -43,6 +43,7 @@ type commands struct {
 	Policy   policyCommand   `cmd:"" help:"Show the policies that can be named, with tiers, sums and times."`
 	Signer   signerCommand   `cmd:"" help:"Explain the signers, their options and their secrets."`
 	Key      keyCommand      `cmd:"" help:"Make, list and revoke API keys."`
+	Project  projectCommand  `cmd:"" help:"Make and list projects, and set their defaults."`
 	Import   importCommand   `cmd:"" help:"Hand over a file of callbacks, one a line, through a running server; what is run again makes nothing twice."`
 	Bench    benchCommand    `cmd:"" help:"Measure a server, one of its own or a running one: accepted and sent callbacks a second, latency, lateness."`
 	Listen   listenCommand   `cmd:"" help:"Receive callbacks here, print them, and verify their signatures."`
@@ -93,12 +94,26 @@ func run(c *console, args []string) (code int) {
 	}
 	selected, err := parser.Parse(args)
 	if err != nil {
-		return c.fail(&usageError{lines: []string{err.Error() + ` (see "dispatcher --help")`}})
+		return c.fail(&usageError{lines: []string{fmt.Sprintf("%s (see \"%s --help\")", err, commandOf(err))}})
 	}
 	ctx, stop := withSignals(context.Background())
 	defer stop()
 	selected.BindTo(ctx, (*context.Context)(nil))
 	return c.fail(selected.Run(c))
+}
+
+// commandOf returns the command that a line had come to when it could not be parsed any further.
+func commandOf(err error) string {
+	name := "dispatcher"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) {
+		for _, p := range parse.Context.Path {
+			if p.Command != nil {
+				name += " " + p.Command.Name
+			}
+		}
+	}
+	return name
 }
 
 // newParser returns the parser of the grammar.

@@ -83,6 +83,9 @@ func TestCommandLinesThatCannotBeMeant(t *testing.T) {
 	for name, args := range map[string][]string{
 		"unknown command":            {"frobnicate"},
 		"unknown flag":               {"serve", "--frobnicate"},
+		"command without its own":    {"endpoint"},
+		"default that contradicts":   {"project", "set", "p", "--policy", "x", "--clear", "policy", "--key", "k"},
+		"default that cannot go":     {"project", "set", "p", "--clear", "id"},
 		"flag of another command":    {"demo", "--redis-url", "redis://h"},
 		"missing argument":           {"callback", "get"},
 		"missing value":              {"serve", "--listen"},
@@ -152,6 +155,19 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		}
 		if term := newTerminal(); term.invoke(append(n.path, "--help")...) != exitOK || !strings.Contains(term.stdout.String(), "Usage: dispatcher") {
 			t.Errorf("%q has no help: %s", name, term.stderr.String())
+		}
+	}
+}
+
+// A line that cannot be parsed says which help is about it.
+func TestUsageErrorsNameTheHelpThatHelps(t *testing.T) {
+	t.Parallel()
+	for help, args := range map[string][]string{
+		"dispatcher --help": {"frobnicate"}, "dispatcher endpoint --help": {"endpoint"}, "dispatcher endpoint get --help": {"endpoint", "get"}, "dispatcher key create --help": {"key", "create", "n", "--scope", "x"},
+	} {
+		term := newTerminal()
+		if code := term.invoke(args...); code != exitUsage || !strings.HasSuffix(term.stderr.String(), "(see \""+help+"\")\n") {
+			t.Errorf("%v: exit code %d: %s", args, code, term.stderr.String())
 		}
 	}
 }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// projectCommand is the API for projects from the shell.
+type projectCommand struct {
+	Create projectCreate `cmd:"" help:"Make a project: keys, endpoints, callbacks and secrets of its own. Only the admin key of the settings may."`
+	List   projectList   `cmd:"" help:"List projects, by id."`
+	Set    projectSet    `cmd:"" help:"Change the defaults of a project, and nothing else."`
+}
+
+// A shownProject is what the commands read of a project.
+type shownProject struct {
+	ID      string          `json:"id"`
+	Name    string          `json:"name"`
+	Policy  json.RawMessage `json:"policy"`
+	Success json.RawMessage `json:"success"`
+	Signer  json.RawMessage `json:"signer"`
+	shownPause
+	CreatedAt *time.Time `json:"created_at"`
+}
+
+// projectFields are what can be said of a project: what callbacks get that bring none, nor get any from their endpoint.
+type projectFields struct {
+	Name string `placeholder:"TEXT" help:"A name for people."`
+	choiceFlags
+	Header []string `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
+	Reason string   `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON   bool     `name:"json" help:"Print the server's answer for machines."`
+}
+
+// put writes what was given into the body of a request.
+func (f *projectFields) put(c *console, in map[string]any) error {
+	if err := f.choiceFlags.put(c, in); err != nil {
+		return err
+	}
+	putTexts(in, map[string]string{"name": f.Name})
+	headers, err := headerLines(f.Header)
+	if len(headers) > 0 {
+		in["headers"] = headers
+	}
+	return err
+}
+
+// projectCreate makes a project.
+type projectCreate struct {
+	clientFlags
+	ID string `arg:"" help:"Its id: small letters, digits, _ and -, at most 64."`
+	projectFields
+}
+
+// Run makes it.
+func (cmd *projectCreate) Run(ctx context.Context, c *console) error {
+	in := map[string]any{"id": cmd.ID}
+	if err := cmd.put(c, in); err != nil {
+		return err
+	}
+	putTexts(in, map[string]string{"reason": cmd.Reason})
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	var p shownProject
+	answer, err := cl.call(ctx, http.MethodPost, "/v1/projects", in, &p)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	fmt.Fprintf(c.out, "%s  made (\"dispatcher key create NAME --scope send --project %[1]s\" makes a key for it)\n", printable(p.ID))
+	return nil
+}
+
+// projectList lists projects.
+type projectList struct {
+	clientFlags
+	listFlags
+}
+
+// Run prints the projects.
+func (cmd *projectList) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	return showList(ctx, c, cl, "/v1/projects", url.Values{}, cmd.listFlags, "there are no projects", func(projects []shownProject) {
+		now := time.Now()
+		t := c.newTable("id", "name", "state", "policy", "success", "signer", "made")
+		for i := range projects {
+			p := &projects[i]
+			state := ""
+			if p.Paused {
+				state = c.paint("paused", text.FgYellow) + " " + p.sentence()
+			}
+			t.AppendRow([]any{printable(p.ID), short(p.Name, 32), state, short(choiceText(p.Policy), 32), short(choiceText(p.Success), 32), short(choiceText(p.Signer), 32), agoOr(p.CreatedAt, now, "")})
+		}
+		t.Render()
+	})
+}
+
+// projectSet changes a project.
+type projectSet struct {
+	clientFlags
+	ID string `arg:"" help:"Id of the project."`
+	projectFields
+	Clear []string `enum:"policy,success,signer,name,header" placeholder:"FIELD" help:"Have these be the program's again: policy, success, signer, name, header."`
+}
+
+// Run changes it.
+func (cmd *projectSet) Run(ctx context.Context, c *console) error {
+	in := map[string]any{}
+	if err := cmd.put(c, in); err != nil {
+		return err
+	}
+	for _, name := range cmd.Clear {
+		field := clearable[name]
+		if _, given := in[field]; given {
+			return &usageError{lines: []string{fmt.Sprintf("--clear %s takes away what another flag gives, or stands twice", name)}}
+		}
+		in[field] = nil
+	}
+	if len(in) == 0 {
+		return &usageError{lines: []string{"nothing to change: give what is to be another, or --clear"}}
+	}
+	putTexts(in, map[string]string{"reason": cmd.Reason})
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	var p shownProject
+	answer, err := cl.call(ctx, http.MethodPatch, "/v1/projects/"+url.PathEscape(cmd.ID), in, &p)
+	if err != nil {
+		return inWords(err, "there is no project %q", cmd.ID)
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	fmt.Fprintf(c.out, "%s  changed\n", printable(p.ID))
+	return nil
+}
