@@ -80,7 +80,6 @@ func (ix *Index) reap() int {
 		if it.moved != 0 {
 			due = min(due, it.moved)
 		}
-		it.forced = it.forced || it.pushed
 		ix.detach(it)
 		ix.postpone(it, due)
 	}
@@ -95,7 +94,7 @@ func (ix *Index) promote(by int64) {
 		it.place = uint8(schedule.Ready)
 		it.lane.list(it).push(timed{it.due, it.key.hi, it})
 		ix.ready++
-		if it.forced || it.lane.standing == idle {
+		if it.kind.has(isForced) || it.lane.standing == idle {
 			ix.refresh(it.lane)
 		}
 	}

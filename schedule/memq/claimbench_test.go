@@ -24,12 +24,36 @@ func BenchmarkIndex(b *testing.B) {
 }
 
 func benchIndex(b *testing.B, pending, lanes int) {
-	const due = 960
 	c := newCycle(b, lanes)
 	empty := heapBytes()
 	c.pend(pending, func() int64 { return c.now + 3600_000 + rand.Int64N(3600_000) })
 	perItem := float64(heapBytes()-empty) / float64(pending)
+	c.run()
+	b.ReportMetric(perItem, "B/pending")
+	runtime.KeepAlive(c)
+}
 
+// BenchmarkKept is the same in a thousand lanes, beside ten thousand that have something ready and keep it back.
+func BenchmarkKept(b *testing.B) {
+	const lanes, kept = 1000, 10_000
+	for _, how := range append([]string{"none"}, queuetest.Keeps()...) {
+		b.Run(how, func(b *testing.B) {
+			c := newCycle(b, lanes)
+			if how != "none" {
+				h := queuetest.Harness{
+					Index: c.ix, Now: func() int64 { return c.now }, Advance: func(d time.Duration) { c.now += d.Milliseconds() },
+				}
+				queuetest.Keep(b, h, how, lanes+1, kept)
+			}
+			c.run()
+		})
+	}
+}
+
+// run ensures, claims and settles, and reports how long calls took.
+func (c *cycle) run() {
+	const due = 960
+	b, lanes := c.b, c.lanes
 	var ensures, claims, settles []time.Duration
 	timed := func(into *[]time.Duration, call func() error) {
 		began := time.Now()
@@ -64,13 +88,11 @@ func benchIndex(b *testing.B, pending, lanes int) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(perItem, "B/pending")
 	for name, times := range map[string][]time.Duration{"ensure-960": ensures, "claim-64": claims, "settle-64": settles} {
 		slices.Sort(times)
 		b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/1000, name+"-p50-us")
 		b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds())/1000, name+"-p99-us")
 	}
-	runtime.KeepAlive(c)
 }
 
 // heapBytes is what lives on the heap.

@@ -35,6 +35,9 @@ type flow struct {
 	since, probe int64
 }
 
+// bounded says whether anything but its concurrency may bound the lane. Most lanes are not.
+func (l *lane) bounded() bool { return l.flow != nil || l.heldUntil > 0 || l.pausedUntil > 0 }
+
 // rated says whether the lane has a rate; open, whether its breaker is.
 func (l *lane) rated() bool { return l.flow != nil && l.flow.every > 0 }
 
@@ -51,11 +54,11 @@ func (l *lane) flowing() *flow {
 // list returns the ready list that the item belongs to.
 func (l *lane) list(it *item) *heap[timed] {
 	switch {
-	case it.forced && it.retry:
+	case it.kind.has(isForced) && it.kind.has(isRetry):
 		return &l.flowing().forcedRetry
-	case it.forced:
+	case it.kind.has(isForced):
 		return &l.flowing().forced
-	case it.retry:
+	case it.kind.has(isRetry):
 		return &l.retry
 	}
 	return &l.fresh
@@ -108,7 +111,12 @@ func (ix *Index) spare(l *lane) int {
 }
 
 // gives returns how many of its ready items the lane may give now, however much room it has.
-func (ix *Index) gives(l *lane) int { return l.pressing() + min(l.ordinary(), ix.spare(l)) }
+func (ix *Index) gives(l *lane) int {
+	if !l.bounded() {
+		return l.ordinary()
+	}
+	return l.pressing() + min(l.ordinary(), ix.spare(l))
+}
 
 // keeps says whether the lane keeps an item back, forced or not, however much room it has. A token that comes sooner than a lock
 // would be kept for a waiter is not worth passing one over.

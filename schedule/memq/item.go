@@ -56,9 +56,37 @@ type item struct {
 	diverts int32
 	place   uint8 // a schedule.Place
 	health  uint8 // the lane's when the item was claimed, a schedule.Health
-	retry   bool
-	forced  bool
-	pushed  bool // the movement that came while it was leased forces it
+	kind    kind
+}
+
+// A kind says whether an item is a retry and whether it is forced. All of an item's small fields share one word.
+type kind uint8
+
+const (
+	isRetry kind = 1 << iota
+	isForced
+	// isPushed: a movement that came while it was leased forces it afterwards.
+	isPushed
+)
+
+func kindOf(it *schedule.Item) (k kind) {
+	if it.Retry {
+		k |= isRetry
+	}
+	if it.Forced {
+		k |= isForced
+	}
+	return k
+}
+
+func (k kind) has(one kind) bool { return k&one != 0 }
+
+// push makes an item forced that a movement has pushed while it was leased.
+func (k kind) push() kind {
+	if k.has(isPushed) {
+		k |= isForced
+	}
+	return k &^ isPushed
 }
 
 func (it *item) is(p schedule.Place) bool { return it.place == uint8(p) }
@@ -68,7 +96,7 @@ func (it *item) position() schedule.Position {
 }
 
 func (it *item) item() schedule.Item {
-	return schedule.Item{ID: it.id, Lane: it.lane.number, Due: it.due, Lock: it.lock, Retry: it.retry, Forced: it.forced}
+	return schedule.Item{ID: it.id, Lane: it.lane.number, Due: it.due, Lock: it.lock, Retry: it.kind.has(isRetry), Forced: it.kind.has(isForced)}
 }
 
 // maxSpare is how many records of removed items are kept for reuse.

@@ -145,11 +145,13 @@ func (ix *Index) allow(allowances []schedule.Allowance, on bool) {
 // learn adapts the lane to what an ended attempt said of it. While its breaker is open its concurrency is 1, and so it is when that
 // closes. The caller refreshes the lane.
 func (ix *Index) learn(l *lane, s schedule.Signal) {
-	ix.resume(l)
+	if l.pausedUntil > 0 {
+		ix.resume(l)
+	}
 	switch s {
 	case schedule.Answered:
 		l.health = schedule.Answering
-		if ix.answered(l) {
+		if l.flow != nil && ix.answered(l) {
 			l.pace = 1
 		} else {
 			l.pace = min(ix.concurrency(l)*2, ix.limitOf(l))
@@ -179,9 +181,12 @@ func (ix *Index) resume(l *lane) {
 // refresh puts the lane where its ready items, its leases, its hold and its health want it to stand. It is called after
 // any of them changed.
 func (ix *Index) refresh(l *lane) {
-	ix.resume(l)
 	want, at := idle, int64(0)
-	if l.waiting() > 0 {
+	if !l.bounded() {
+		if l.ordinary() > 0 && ix.hasRoom(l) {
+			want = runnable
+		}
+	} else if ix.resume(l); l.waiting() > 0 {
 		pause, stop := l.pausedUntil-ix.clock, ix.stop(l)
 		forced := l.pressing() > 0
 		switch {

@@ -231,7 +231,7 @@ func (ix *Index) detach(it *item) {
 		ix.refresh(it.lane)
 	case schedule.Leased:
 		ix.leases.remove(int(it.pos))
-		it.token, it.until, it.moved, it.pushed = "", 0, 0, false
+		it.token, it.until, it.moved, it.kind = "", 0, 0, it.kind.push()
 		it.lane.inflight--
 		ix.refresh(it.lane)
 	case schedule.Absent:

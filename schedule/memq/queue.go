@@ -29,7 +29,7 @@ func (ix *Index) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.
 			continue
 		}
 		it := ix.put(k, s.ID, s.Lane)
-		it.lock, it.retry, it.forced = s.Lock, s.Retry, s.Forced
+		it.lock, it.kind = s.Lock, kindOf(s)
 		ix.postpone(it, ix.moment(s.Due))
 	}
 	ix.hint()
@@ -92,13 +92,17 @@ func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
 		if it.moved == 0 || due < it.moved {
 			it.moved = due
 		}
-		it.pushed = it.pushed || forced
+		if forced {
+			it.kind |= isPushed
+		}
 		return schedule.MovedHeld
 	}
 	l := it.lane // which an item that goes beyond the watermark forgets, as it does whether it is forced
 	ix.detach(it)
-	it.forced = it.forced || forced
-	forced = it.forced
+	if forced {
+		it.kind |= isForced
+	}
+	forced = it.kind.has(isForced)
 	ix.postpone(it, due)
 	if ix.keeps(l, forced) {
 		return schedule.MovedHeld

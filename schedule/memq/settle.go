@@ -48,9 +48,9 @@ func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
 
 // end settles an item that is leased under the settlement's token.
 func (ix *Index) end(it *item, s *schedule.Settlement) {
-	l, moved, pushed := it.lane, it.moved, it.pushed
+	l, moved, pushed := it.lane, it.moved, it.kind&isPushed
 	ix.learn(l, s.Signal)
-	if s.Outcome == schedule.Divert && s.Signal == schedule.NoSignal && !it.forced && l.rated() {
+	if s.Outcome == schedule.Divert && s.Signal == schedule.NoSignal && !it.kind.has(isForced) && l.rated() {
 		ix.spend(l.flow, -1) // no attempt was made of it
 	}
 	ix.detach(it)
@@ -66,7 +66,7 @@ func (ix *Index) end(it *item, s *schedule.Settlement) {
 			it.diverts = 0
 		}
 		ix.adapt(it, &s.Item)
-		it.forced = it.forced || pushed
+		it.kind = (it.kind | pushed).push()
 		ix.postpone(it, due)
 	case schedule.Ack, schedule.Bury:
 		if moved == 0 {
@@ -75,7 +75,6 @@ func (ix *Index) end(it *item, s *schedule.Settlement) {
 		}
 		// Somebody wanted it attempted again while this attempt ran. Whether it is, SQL's stamp decides.
 		it.diverts = 0
-		it.forced = it.forced || pushed
 		ix.postpone(it, moved)
 	}
 }
@@ -107,7 +106,7 @@ func (ix *Index) overrule(k key, it *item, s *schedule.Settlement) {
 
 // adapt takes over what the settlement says of an item that is in no place.
 func (ix *Index) adapt(it *item, s *schedule.Item) {
-	it.lock, it.retry, it.forced = s.Lock, s.Retry, s.Forced
+	it.lock, it.kind = s.Lock, kindOf(s)
 	if it.lane.number != s.Lane {
 		it.lane.items--
 		it.lane = ix.lane(s.Lane)

@@ -92,10 +92,8 @@ func rateExact(f *fixture) {
 // promoteAll makes ready what is due.
 func (f *fixture) promoteAll() {
 	f.Helper()
-	for f.stats().Delayed > 0 {
-		req := f.wide()
-		req.Max = 0
-		f.claim(req)
+	for s := f.stats(); s.HeadDue != 0 && s.HeadDue <= s.Now; s = f.stats() {
+		f.claim(f.empty())
 	}
 }
 

@@ -56,7 +56,7 @@ func stateCounts(f *fixture) {
 	forced[4].Retry = true
 	f.ensure(items...)
 	f.ensure(append(forced, f.item(0, time.Hour))...)
-	f.promoteAll0()
+	f.promoteAll()
 	want := schedule.LaneState{
 		Lane: f.lanes[0], Limit: 256, Concurrency: schedule.StartConcurrency, InFlight: 0, Fresh: 1000, Retries: 31,
 	}
@@ -82,19 +82,6 @@ func stateCounts(f *fixture) {
 	want.Fresh = 500
 	if diff := cmp.Diff(want, f.state(0)); diff != "" {
 		f.Fatalf("after most were canceled (-want +got):\n%s", diff)
-	}
-}
-
-// promoteAll0 makes ready what is due, where something is left that is not.
-func (f *fixture) promoteAll0() {
-	f.Helper()
-	for {
-		req := f.wide()
-		req.Max = 0
-		if s := f.stats(); s.HeadDue == 0 || s.HeadDue > s.Now {
-			return
-		}
-		f.claim(req)
 	}
 }
 

@@ -29,25 +29,54 @@ func BenchmarkIndex(b *testing.B) {
 }
 
 func bench(b *testing.B, pending, lanes int) {
-	ctx := context.Background()
 	url := queuetest.StartRedis(b)
 	ix := open(b, url, 1)
 	reset(b, ix, 1)
-	for first := 0; first < lanes; first += schedule.MaxBatch {
-		var limits []schedule.LaneSetting
-		for lane := first; lane < min(first+schedule.MaxBatch, lanes); lane++ {
-			limits = append(limits, schedule.LaneSetting{Lane: int64(lane + 1), Limit: 1000, Version: 1})
-		}
-		if err := ix.SetLanes(ctx, limits); err != nil {
-			b.Fatal(err)
-		}
-	}
+	limit(b, ix, lanes)
 	now := time.Now().UnixMilli() - 2000 // the due times of a thousand items are a second apart
 	n := 0
 	empty := usedMemory(b, url)
 	fill(b, ix, &n, pending, lanes, now+3600_000)
 	perItem := float64(usedMemory(b, url)-empty) / float64(pending)
+	cycles(b, ix, &n, lanes, now)
+	b.ReportMetric(perItem, "B/pending")
+}
 
+// BenchmarkKept is the same in a thousand lanes, beside ten thousand that have something ready and keep it back.
+func BenchmarkKept(b *testing.B) {
+	const lanes, kept = 1000, 10_000
+	for _, how := range append([]string{"none"}, queuetest.Keeps()...) {
+		b.Run(how, func(b *testing.B) {
+			ix := open(b, queuetest.StartRedis(b), 1)
+			reset(b, ix, 1)
+			limit(b, ix, lanes)
+			if how != "none" {
+				queuetest.Keep(b, harness(b, ix), how, lanes+1, kept)
+			}
+			n := 0
+			cycles(b, ix, &n, lanes, time.Now().UnixMilli()-2000+ix.Offset())
+		})
+	}
+}
+
+// limit gives the first lanes a limit that is never reached.
+func limit(b *testing.B, ix *redisq.Index, lanes int) {
+	b.Helper()
+	for first := 0; first < lanes; first += schedule.MaxBatch {
+		var limits []schedule.LaneSetting
+		for lane := first; lane < min(first+schedule.MaxBatch, lanes); lane++ {
+			limits = append(limits, schedule.LaneSetting{Lane: int64(lane + 1), Limit: 1000, Version: 1})
+		}
+		if err := ix.SetLanes(context.Background(), limits); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// cycles ensures, claims and settles, and reports how long calls took.
+func cycles(b *testing.B, ix *redisq.Index, n *int, lanes int, now int64) {
+	b.Helper()
+	ctx := context.Background()
 	var ensures, claims, settles []time.Duration
 	timed := func(into *[]time.Duration, call func() error) {
 		began := time.Now()
@@ -59,7 +88,7 @@ func bench(b *testing.B, pending, lanes int) {
 	token := 0
 	b.ResetTimer()
 	for b.Loop() {
-		items := itemsOf(&n, 960, lanes, now)
+		items := itemsOf(n, 960, lanes, now)
 		timed(&ensures, func() error { _, err := ix.Ensure(ctx, items); return err })
 		// What is due is promoted first, so that the claims that follow are measured by themselves.
 		claim(b, ix, &token, 0)
@@ -78,7 +107,6 @@ func bench(b *testing.B, pending, lanes int) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(perItem, "B/pending")
 	report(b, "ensure-960", ensures, 960)
 	report(b, "claim-64", claims, 64)
 	report(b, "settle-64", settles, 64)
