@@ -28,6 +28,7 @@ type (
 	projects  = api.Projects
 	keys      = api.Keys
 	outcomes  = api.Outcomes
+	books     = api.Books
 )
 
 // backend stands for engine and store: only what a test names does something.
@@ -47,6 +48,7 @@ type backend struct {
 	api.Reads
 	api.EndpointReads
 	api.ProjectReads
+	books
 
 	accept func(ctx context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error)
 	health dispatch.Health
@@ -115,7 +117,7 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
 	return api.New(api.Options{
 		Callbacks: b, Explanations: b, Events: b, Endpoints: b, Lanes: b, Presets: b, Projects: b, Keys: b, Secrets: b, Redrives: b, Outcomes: b, Index: b,
-		Reads: b, EndpointReads: b, ProjectReads: b, RedriveReads: rows{}, AdminKey: adminKey, Logger: log,
+		Reads: b, EndpointReads: b, ProjectReads: b, RedriveReads: rows{}, Books: b, AdminKey: adminKey, Logger: log,
 	})
 }
 

@@ -189,7 +189,7 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 		face, err := api.New(api.Options{
 			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
 			Redrives: e, Outcomes: e, Index: e,
-			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, AdminKey: s.AdminKey, Logger: srv.log,
+			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, Books: db, AdminKey: s.AdminKey, Logger: srv.log,
 		})
 		if err != nil {
 			return err

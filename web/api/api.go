@@ -77,6 +77,7 @@ type Options struct {
 	EndpointReads EndpointReads
 	ProjectReads  ProjectReads
 	RedriveReads  RedriveReads
+	Books         Books
 
 	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
 	AdminKey string
@@ -97,6 +98,7 @@ func (o *Options) missing() (names []string) {
 		{"Secrets", o.Secrets != nil}, {"Redrives", o.Redrives != nil}, {"Outcomes", o.Outcomes != nil}, {"Index", o.Index != nil},
 		{"Reads", o.Reads != nil},
 		{"EndpointReads", o.EndpointReads != nil}, {"ProjectReads", o.ProjectReads != nil}, {"RedriveReads", o.RedriveReads != nil},
+		{"Books", o.Books != nil},
 	} {
 		if !part.there {
 			names = append(names, part.name)
@@ -133,7 +135,7 @@ func New(o Options) (*API, error) {
 // A handler answers one authenticated request, or returns the error that is to be answered; then it has written nothing.
 type handler func(ctx context.Context, c *gin.Context, who caller) error
 
-// longest bounds the calls that walk the whole index.
+// longest bounds the calls that walk through everything.
 const longest = 15 * time.Minute
 
 // serve makes a handler a route's: for those whose key has the scope, and within the time-out.

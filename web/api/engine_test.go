@@ -37,6 +37,7 @@ var (
 	_ api.EndpointReads = (*sqlstore.DB)(nil)
 	_ api.ProjectReads  = (*sqlstore.DB)(nil)
 	_ api.RedriveReads  = (*sqlstore.DB)(nil)
+	_ api.Books         = (*sqlstore.DB)(nil)
 )
 
 // receiver answers every attempt with 200 at once, without a wire; or with 500 while it is shut.
@@ -106,7 +107,7 @@ func newEngineFaceFor(t *testing.T, to *receiver) face {
 	return newFaceOf(t, api.Options{
 		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
 		Keys: engine, Secrets: engine, Redrives: engine, Outcomes: engine, Index: engine,
-		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db,
+		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, Books: db,
 	})
 }
 

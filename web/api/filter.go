@@ -80,21 +80,26 @@ func (q *query) number(name string, least, most, otherwise int) int {
 	return n
 }
 
-// instant returns a time in Unix milliseconds, or zero. A plus sign that was not escaped arrives as a space; where
-// only a zone can stand, it is taken for the plus sign that was meant.
+// instant returns a time in Unix milliseconds, or zero.
 func (q *query) instant(name string) int64 {
 	s := q.one(name)
 	if s == "" {
 		return 0
 	}
-	if i := len(s) - len(" 08:00"); i > len("2006-01-02") && s[i] == ' ' {
-		s = s[:i] + "+" + s[i+1:]
-	}
-	ms, ok := parseTime(s)
+	ms, ok := parseQueryTime(s)
 	if !ok {
 		q.add(name, badTime)
 	}
 	return ms
+}
+
+// parseQueryTime is parseTime for what stood in a query. A plus sign that was not escaped arrives as a space; where only a zone can
+// stand, it is taken for the plus sign that was meant.
+func parseQueryTime(s string) (ms int64, ok bool) {
+	if i := len(s) - len(" 08:00"); i > len("2006-01-02") && s[i] == ' ' {
+		s = s[:i] + "+" + s[i+1:]
+	}
+	return parseTime(s)
 }
 
 // wait returns how long a request may wait for something to happen, at most that long; zero: it does not wait.

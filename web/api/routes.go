@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -23,7 +24,7 @@ type Route struct {
 
 // Routes returns every route of the API.
 func (a *API) Routes() []Route {
-	return slices.Concat(a.callbackRoutes(), a.endpointRoutes(), a.laneRoutes(), a.redriveRoutes(), a.presetRoutes(), a.adminRoutes(), []Route{
+	return slices.Concat(a.callbackRoutes(), a.endpointRoutes(), a.laneRoutes(), a.redriveRoutes(), a.bookRoutes(), a.presetRoutes(), a.adminRoutes(), []Route{
 		{"GET", "/openapi.yaml", "", a.openapi},
 	})
 }
@@ -54,7 +55,18 @@ func (a *API) callbackRoutes() []Route {
 		operate("POST", one+"/retry", a.retry),
 		operate("POST", one+"/reschedule", a.reschedule),
 		read("GET", "/v1/stats", a.stats),
-		{"GET", "/v1/outcomes", store.ScopeRead, a.lasting(store.ScopeRead, a.outcomes, dispatch.MaxOutcomeWait+a.Timeout)},
+	}
+}
+
+// bookRoutes are what a caller keeps its own books by.
+func (a *API) bookRoutes() []Route {
+	read := func(method, path string, h handler, most time.Duration) Route {
+		return Route{method, path, store.ScopeRead, a.lasting(store.ScopeRead, h, most)}
+	}
+	return []Route{
+		read("GET", "/v1/outcomes", a.outcomes, dispatch.MaxOutcomeWait+a.Timeout),
+		read("GET", "/v1/reconcile", a.reconcile, longest),
+		read("POST", "/v1/reconcile/compare", a.compare, longest),
 	}
 }
 

@@ -26,6 +26,7 @@ var routeScopes = map[string]store.Scope{
 	"GET /v1/projects": store.ScopeAdmin, "POST /v1/projects": store.ScopeAdmin, "GET /v1/projects/:id": store.ScopeAdmin,
 	"PATCH /v1/projects/:id": store.ScopeAdmin, "GET /v1/keys": store.ScopeAdmin, "POST /v1/keys": store.ScopeAdmin,
 	"DELETE /v1/keys/:id": store.ScopeAdmin, "POST /v1/index/verify": store.ScopeAdmin, "POST /v1/index/rebuild": store.ScopeAdmin,
+	"POST /v1/reconcile/compare":   store.ScopeRead,
 	"GET /v1/endpoints/:id/secret": store.ScopeAdmin, "POST /v1/endpoints/:id/rotate_secret": store.ScopeAdmin,
 }
 
@@ -68,7 +69,7 @@ func routes(t *testing.T) (routes []api.Route) {
 			routes = append(routes, r)
 		}
 	}
-	if len(routes) < 62 {
+	if len(routes) < 65 {
 		t.Fatalf("%d routes", len(routes))
 	}
 	return routes

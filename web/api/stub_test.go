@@ -170,9 +170,6 @@ func newFace(t testing.TB, e *engine) face {
 	return newFaceOf(t, optionsOf(e))
 }
 
-// outcomes has a name of its own, for the interface has a method of its name.
-type outcomes = api.Outcomes
-
 // everything is all that the API asks of the engine and the store.
 type everything interface {
 	api.Callbacks
@@ -185,19 +182,20 @@ type everything interface {
 	api.Keys
 	api.Secrets
 	api.Redrives
-	outcomes
+	api.Outcomes
 	api.Index
 	api.Reads
 	api.EndpointReads
 	api.ProjectReads
 	redriveReads() api.RedriveReads
+	api.Books
 }
 
 // optionsOf has one stub be all parts.
 func optionsOf(e everything) api.Options {
 	return api.Options{
 		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Outcomes: e, Index: e,
-		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: e.redriveReads(), AdminKey: adminKey,
+		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: e.redriveReads(), Books: e, AdminKey: adminKey,
 	}
 }
 
