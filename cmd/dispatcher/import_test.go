@@ -200,7 +200,7 @@ func TestImportFromTheStandardInput(t *testing.T) {
 
 func TestImportDryRun(t *testing.T) {
 	t.Parallel()
-	path := writeFile(t, "dry.ndjson", `{"url":"https://h/","payload":1}`+"\n"+`{"url":"https://h/","payload":1,"policy":"nope"}`+"\n"+`{`+"\n")
+	path := writeFile(t, "dry.ndjson", `{"endpoint":"merchant-7","payload":1,"policy":"our-own"}`+"\n"+`{"url":"https://h/","payload":1,"policy":{"tiers":["soon"]}}`+"\n"+`{`+"\n")
 	term := newTerminal()
 	if code := term.invoke("import", path, "--dry-run"); code != exitFailed || !strings.HasPrefix(term.stdout.String(), "3 lines: 1 could be sent, 2 could not; nothing was sent") {
 		t.Errorf("exit code %d, said %s", code, term.stdout.String())
