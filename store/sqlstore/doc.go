@@ -19,6 +19,16 @@
 // A row whose state is scheduled and whose claim_until lies in the future is being attempted. Nothing has to be undone
 // when a process dies, and a claim stamp changes no indexed column.
 //
+// # Settings are numbered
+//
+// Changes of projects and their presets, of endpoints and of lanes take numbers from one row, which each such transaction locks first: who
+// follows the numbers misses none. See settings.go.
+//
+// # What has ended is a feed
+//
+// Every transaction notes what it changes of the counters and what has ended by it in one row. Fold takes these notes away, one
+// transaction after the other, adds them to the counters and numbers the feed of outcomes. See notes.go.
+//
 // It does not decide: tiers, due times, classes and reasons come from the caller. It holds no clock of its own for
 // rows: every time is a parameter. It knows nothing of the index and encrypts nothing: secrets arrive as ciphertext.
 package sqlstore
