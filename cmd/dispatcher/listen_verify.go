@@ -136,7 +136,7 @@ func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
 // headers.
 func hint(h http.Header, signer string, err error) string {
 	shared := signer == outbound.SignerStandard || signer == outbound.SignerStandardAsymmetric
-	if !errors.Is(err, outbound.ErrHeaders) && !(shared && errors.Is(err, outbound.ErrSignature)) {
+	if !errors.Is(err, outbound.ErrHeaders) && (!shared || !errors.Is(err, outbound.ErrSignature)) {
 		return ""
 	}
 	standard, authorization := h.Get("Webhook-Signature"), h.Get("Authorization")
