@@ -107,6 +107,9 @@ func (e *Engine) checkTarget(v *acceptView, s *Submission, c *store.Callback, f 
 	if s.Lane != "" {
 		c.Lane = s.Lane
 	}
+	if ep == nil && strings.HasPrefix(s.Lane, store.EndpointPrefix) {
+		f.add("lane", "must not begin with %q, which the lanes of endpoints do", store.EndpointPrefix)
+	}
 	if ep != nil {
 		checkEndpoint(ep, s, c, f)
 	} else {

@@ -60,6 +60,7 @@ func TestDraftRefusesByField(t *testing.T) {
 		{"ref", func(s *Submission) { s.Ref = "\xff" }},
 		{"lock_key", func(s *Submission) { s.LockKey = long(MaxRef + 1) }},
 		{"lane", func(s *Submission) { s.Lane = long(MaxLane + 1) }},
+		{"lane", func(s *Submission) { s.Lane = "ep_01" }},
 		{"idempotency_key", func(s *Submission) { s.IdempotencyKey = long(MaxIdempotencyKey + 1) }},
 		{"labels", func(s *Submission) { s.Labels = labels(MaxLabels + 1) }},
 		{"labels.a", func(s *Submission) { s.Labels = map[string]string{"a": long(MaxLabelValue + 1)} }},

@@ -59,7 +59,7 @@ func (c *copying) finish(ctx context.Context) error {
 func (c *copying) count(ctx context.Context) error {
 	const open = ` FROM callbacks WHERE state = 'scheduled' GROUP BY `
 	return c.exec(ctx,
-		`DELETE FROM counter_deltas`, `DELETE FROM counters`,
+		`DELETE FROM counter_deltas`, `DELETE FROM commit_notes`, `DELETE FROM counters`,
 		`INSERT INTO counters (project, kind, key, value) SELECT project, 'state', state, count(*) FROM callbacks GROUP BY project, state`,
 		`INSERT INTO counters (project, kind, key, value) SELECT project, 'tier', CAST(attempt_count - ladder_base AS TEXT), count(*)`+
 			open+`project, attempt_count - ladder_base`,
