@@ -274,14 +274,18 @@ func breakerInFlight(f *fixture) {
 		f.ack(leases[1:20], schedule.Unanswered)
 		f.expectState(0, schedule.BreakerOpen, schedule.BreakerAttempts, 1)
 		f.ensure(f.items(0, 10)...)
+		if f.take(); answer {
+			f.expectStanding(1, 0)
+			f.ack(leases[20:21], schedule.Answered)
+			f.expectState(0, schedule.BreakerClosed, 0, 1)
+			f.expectStanding(0, 0) // it is full
+			f.ack(leases[21:], schedule.NoSignal)
+			f.expectStanding(0, 1)
+			continue
+		}
 		f.untilProbe(0)
 		if got := f.take(); len(got) != 0 {
 			f.Fatalf("%d were leased as probes beside %d that are in flight", len(got), len(leases)-20)
-		}
-		if answer {
-			f.ack(leases[20:21], schedule.Answered)
-			f.expectState(0, schedule.BreakerClosed, 0, 1)
-			continue
 		}
 		before := f.Now()
 		f.ack(leases[20:], schedule.TimedOut)
@@ -294,6 +298,14 @@ func breakerInFlight(f *fixture) {
 		}
 	}
 	f.quiet()
+}
+
+// expectStanding wants so many lanes to be blocked, and so many to be runnable.
+func (f *fixture) expectStanding(blocked, runnable int64) {
+	f.Helper()
+	if s := f.stats(); s.BlockedLanes != blocked || s.RunnableLanes != runnable {
+		f.Fatalf("%d lanes are blocked and %d runnable, want %d and %d", s.BlockedLanes, s.RunnableLanes, blocked, runnable)
+	}
 }
 
 func (f *fixture) extendAll(leases []schedule.Lease, d time.Duration) {

@@ -7,7 +7,7 @@
 //
 // What is found there by looking: "<prefix>:{<prefix>:<shard>}:delay" is the delay set, ids scored by their due time
 // in Unix milliseconds. keys.go names the other structures; lua/include/records.lua and lua/include/lanes.lua say how
-// they are written.
+// they are written, and lua/include/flow.lua what a lane has where its rate or its breaker bounds it.
 //
 // A claim is never repeated by the client on its own, because a repetition would lease items that nobody knows of: its
 // error is returned, and the caller repeats it with the same token. Every other operation is idempotent and is
