@@ -7,6 +7,22 @@
 -- Uses: begin records flow lanes events
 call('HDEL', META, '') -- as settle does: a pause must reach a full server too
 
+-- set_rate is in force at once: nobody waits for longer than the new rate would have him wait.
+local function set_rate(n, every)
+  local f = n.flow
+  if every == (f and f.every or 0) then
+    return
+  end
+  f = flow_of(n)
+  local at, rest = beat + math.floor(every / NS), every % NS
+  if f.every == 0 then
+    f.at, f.rest = beat, 0 -- it brings along nothing that it did not use before
+  elseif f.at > at or f.at == at and f.rest > rest then
+    f.at, f.rest = at, rest
+  end
+  f.every = every
+end
+
 local limits, everys, pauses, versions = column(2), column(3), column(4), column(5)
 local names = column(1)
 load(names)

@@ -5,7 +5,7 @@
 -- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out, 3 no answer; won 1 or 0;
 -- hold in ms or 0; record as it shall be, without diverts.
 -- Reply: now, next, seq; for each settlement: 1 applied, 2 stale, 3 gone
--- Uses: begin records changes flow lanes events
+-- Uses: begin records changes flow lanes breaker events
 
 -- A full server lets a script run to its end once it has begun with a deletion, even of nothing: draining must go on.
 call('HDEL', META, '')

@@ -113,21 +113,6 @@ local function has_room(n)
   return all > 0
 end
 
--- learn adapts the lane to what an ended attempt said of it: 1 answered, 2 timed out, 3 got no answer. While its breaker is open its
--- concurrency is 1, and so it is when that closes.
-local function learn(n, signal)
-  if signal == '1' then
-    n.health, n.pace = 1, n.flow and answered(n.flow) and 1 or math.min(concurrency(n) * 2, cap(n))
-  elseif signal ~= '0' then
-    if signal == '2' then
-      n.health, n.pace = 2, math.max(math.floor(concurrency(n) / 2), 1)
-    end
-    if unanswered(n) then
-      n.pace = 1
-    end
-  end
-end
-
 local function release(n)
   n.leases = math.max(n.leases - 1, 0)
 end
@@ -169,43 +154,52 @@ local function waiting_forced(n)
   return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'd', '(' .. n.lane .. 'f', 'LIMIT', '0', '1') > 0
 end
 
+-- keep_back notes where a lane stands that something bounds beside its concurrency, or did, and returns whether it waits for a time to
+-- come.
+local function keep_back(n, notes)
+  local f, stop = n.flow, stop_of(n)
+  local forced = stop > 0 and n.waiting and waiting_forced(n)
+  local blocked = n.waiting and (n.pause > now or stop > 0 and not forced)
+  if blocked and (forced or n.pause - now >= stop - steady) then
+    table.insert(notes.block, text(n.pause))
+    table.insert(notes.block, n.lane)
+    table.insert(notes.unhold, n.lane)
+  elseif blocked then
+    table.insert(notes.hold, text(stop))
+    table.insert(notes.hold, n.lane)
+    table.insert(notes.unblock, n.lane)
+  else
+    table.insert(notes.unblock, n.lane)
+    table.insert(notes.unhold, n.lane)
+  end
+  if n.hold <= steady then n.hold = 0 end
+  if n.pause <= now then n.pause = 0 end
+  if f and f.open ~= (f.probe > 0) then
+    f.open = not f.open
+    if f.open then
+      table.insert(notes.open, text(steady))
+      table.insert(notes.open, n.lane)
+    else
+      table.insert(notes.close, n.lane)
+    end
+  end
+  return blocked
+end
+
 -- place_lanes puts every touched lane where it belongs and writes its record. What was added to or removed from READY
 -- must have been written before.
 local function place_lanes()
   local into = {[0] = {}, [1] = {}, [2] = {}}
   local leave = {[0] = {}, [1] = {}, [2] = {}}
-  local block, unblock, hold, unhold = {}, {}, {}, {}
-  local open, close -- breakers, where any does
+  local notes -- of the lanes that are bounded; most are not
   for _, n in ipairs(touched) do
     if n.waiting == nil then
       n.waiting = waiting(n)
     end
-    local f = n.flow
-    local stop = (f or n.hold > 0) and stop_of(n) or 0
-    local forced = stop > 0 and n.waiting and waiting_forced(n)
-    local blocked = n.waiting and (n.pause > now or stop > 0 and not forced)
-    if blocked and (forced or n.pause - now >= stop - steady) then
-      block[#block + 1] = text(n.pause)
-      block[#block + 1] = n.lane
-      unhold[#unhold + 1] = n.lane
-    elseif blocked then
-      hold[#hold + 1] = text(stop)
-      hold[#hold + 1] = n.lane
-      unblock[#unblock + 1] = n.lane
-    elseif n.hold > 0 or n.pause > 0 or n.listed or f then
-      unblock[#unblock + 1] = n.lane
-      unhold[#unhold + 1] = n.lane
-    end
-    if n.hold <= steady then n.hold = 0 end
-    if n.pause <= now then n.pause = 0 end
-    if f and f.open ~= (f.probe > 0) then
-      f.open, open, close = not f.open, open or {}, close or {}
-      if f.open then
-        open[#open + 1] = text(steady)
-        open[#open + 1] = n.lane
-      else
-        close[#close + 1] = n.lane
-      end
+    local blocked = false
+    if n.flow or n.hold > 0 or n.pause > 0 or n.listed then
+      notes = notes or {block = {}, unblock = {}, hold = {}, unhold = {}, open = {}, close = {}}
+      blocked = keep_back(n, notes)
     end
     if n.home ~= n.health then
       table.insert(leave[n.home], n.lane)
@@ -236,13 +230,13 @@ local function place_lanes()
   for health, lanes in pairs(leave) do
     variadic('ZREM', homes[health], lanes)
   end
-  variadic('ZADD', BLOCKED, block)
-  variadic('ZADD', HELD, hold)
-  variadic('ZREM', BLOCKED, unblock)
-  variadic('ZREM', HELD, unhold)
-  if open then
-    variadic('ZADD', BREAKERS, open)
-    variadic('ZREM', BREAKERS, close)
+  if notes then
+    variadic('ZADD', BLOCKED, notes.block)
+    variadic('ZADD', HELD, notes.hold)
+    variadic('ZADD', BREAKERS, notes.open)
+    variadic('ZREM', BLOCKED, notes.unblock)
+    variadic('ZREM', HELD, notes.unhold)
+    variadic('ZREM', BREAKERS, notes.close)
   end
   local records = {}
   for _, n in ipairs(touched) do

@@ -1,0 +1,49 @@
+-- breaker learns from attempts that have ended. Needs begin, flow, lanes.
+--
+-- After ATTEMPTS in a row without an answer, over at least SPAN, a lane's breaker opens; further than that they are not counted. It then
+-- lets one item pass at a time: its concurrency is 1, and allowances do not count. What is not forced passes only when REST is over,
+-- and as much longer as lanes differ by. An answer closes it, and the lane begins anew with a concurrency of 1; an attempt without one
+-- lets it rest once more. Whatever ends without a word of the lane leaves it as it is, so that another probe may be made at once.
+local ATTEMPTS, SPAN, REST = 20, 10000, 15000 -- the last two in ms
+local SPREAD, GOLDEN = 1296, 803 -- ms
+
+-- rest_of is how long a lane's breaker stays open: lanes that failed together need not be probed together, and those that follow each
+-- other lie far apart, as by the golden ratio.
+local function rest_of(lane)
+  local number = tonumber(string.sub(string.sub(lane, 2), -2), 36) or 0 -- modulo SPREAD
+  return REST + number * GOLDEN % SPREAD
+end
+
+-- answered closes the breaker, and says whether it was open. unanswered counts, opens it, or keeps it open, and says whether it is.
+local function answered(f)
+  local open = f.probe > 0
+  f.fails, f.since, f.probe = 0, 0, 0
+  return open
+end
+
+local function unanswered(n)
+  local f = flow_of(n)
+  if f.fails == 0 then
+    f.since = steady
+  end
+  f.fails = math.min(f.fails + 1, ATTEMPTS)
+  if f.probe > 0 or f.fails == ATTEMPTS and steady - f.since >= SPAN then
+    f.probe = steady + rest_of(n.lane)
+  end
+  return f.probe > 0
+end
+
+-- learn adapts the lane to what an ended attempt said of it: 1 answered, 2 timed out, 3 got no answer. While its breaker is open its
+-- concurrency is 1, and so it is when that closes.
+local function learn(n, signal)
+  if signal == '1' then
+    n.health, n.pace = 1, n.flow and answered(n.flow) and 1 or math.min(concurrency(n) * 2, cap(n))
+  elseif signal ~= '0' then
+    if signal == '2' then
+      n.health, n.pace = 2, math.max(math.floor(concurrency(n) / 2), 1)
+    end
+    if unanswered(n) then
+      n.pace = 1
+    end
+  end
+end
