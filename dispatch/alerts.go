@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ const (
 	// alertsSpec is how often what has died is told, failingSpec how often which endpoints fail is; alertsTime bounds one time, alertsPage
 	// what is read at once.
 	alertsSpec  = "@every 5s"
-	failingSpec = "@every 1m"
+	failingSpec = "@every 10m"
 	alertsTime  = 1500 * time.Millisecond
 	alertsPage  = 200
 	// failingFor is how long an endpoint has failed before that is told, and failingAgain after how long it is told again.
@@ -52,21 +53,29 @@ const (
 // alerts tells the endpoints of each project that subscribe to it what has died. A repetition after a crash tells nobody twice: each event
 // has an idempotency key by what it tells.
 func (e *Engine) alerts(ctx context.Context) error {
+	if e.o.Alone && !e.folded.Swap(false) {
+		return nil // nothing has come into the feed
+	}
 	deadline := time.Now().Add(alertsTime)
+	var errs []error
 	for after, more := "", true; more; {
 		projects, err := e.o.Store.Projects(ctx, after, pageRows)
 		if err != nil {
 			return fmt.Errorf("list projects: %w", err)
 		}
 		for i := range projects {
+			// One project's trouble is none of the others'.
 			if err := e.tellEnded(ctx, projects[i].ID, deadline); err != nil {
-				return fmt.Errorf("tell what has ended in project %s: %w", projects[i].ID, err)
+				errs = append(errs, fmt.Errorf("tell what has ended in project %s: %w", projects[i].ID, err))
 			}
 			after = projects[i].ID
 		}
 		more = len(projects) == pageRows
 	}
-	return nil
+	if len(errs) > 0 || time.Now().After(deadline) {
+		e.folded.Store(true) // there may be more
+	}
+	return errors.Join(errs...)
 }
 
 // wants says whether somebody in the project subscribes to one of the topics.
@@ -153,14 +162,13 @@ func (e *Engine) tellFailing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for i := range failing {
 		ep := &failing[i]
 		e.log.Warn("an endpoint fails for long", "endpoint", store.EndpointPrefix+ep.ID, "project", ep.Project, "since", instant(ep.FailingSince))
-		if err := e.tellEndpoint(ctx, TopicFailing, ep, now, map[string]any{"failing_since": instant(ep.FailingSince)}); err != nil {
-			return err
-		}
+		errs = append(errs, e.tellEndpoint(ctx, TopicFailing, ep, now, map[string]any{"failing_since": instant(ep.FailingSince)}))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // tellEndpoint tells of an endpoint.
@@ -183,6 +191,11 @@ func (e *Engine) tell(ctx context.Context, project, topic, ref, key string, at i
 	_, err = e.AcceptEvent(ctx, project, Submission{
 		Topic: topic, Ref: ref, Body: body, BodyField: "payload", IdempotencyKey: key, Route: alertsRoute, Fingerprint: []byte(key),
 	})
+	if _, refused := errors.AsType[*store.InvalidError](err); refused {
+		// Whoever is to be told cannot be, and the next one is not to wait for that.
+		e.log.Error("an operational event is not told", "topic", topic, "project", project, "error", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("tell %s: %w", topic, err)
 	}

@@ -74,8 +74,12 @@ func (e *Engine) putBackAll(ctx context.Context, back []ready) {
 	e.unlockAll(ctx, leases)
 	for i := range back {
 		r := &back[i]
+		at := max(due, r.w.DueAt)
+		if e.wire.isPaused(r.l.Lane) {
+			at = max(at, due+heldDelay.Milliseconds()) // should the index not know that yet
+		}
 		e.settler.add(ctx, ended{lease: r.l, epoch: r.epoch, generation: generation, putBack: "lane_stopped", result: store.Result{
-			ID: r.w.ID, Fence: r.w.Fence, State: store.Scheduled, DueAt: max(due, r.w.DueAt), Diverts: 1,
+			ID: r.w.ID, Fence: r.w.Fence, State: store.Scheduled, DueAt: at, Diverts: 1,
 		}})
 		e.slots.release(r.l.Health)
 		e.attempts.Done()
@@ -170,13 +174,14 @@ func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, c
 		return out
 	}
 	if since := time.Since(claimed); since > claimMargin {
-		// So much was lost on the way here that the claim, and the lock, would end before the attempt does.
-		e.log.Warn("an attempt was put off: its claim had grown too old", "callback_id", store.CallbackPrefix+w.ID, "age", since)
-		out.putBack = "claim_old"
-		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, w.DueAt, 1
-		return out
+		return e.tooOld(w, since, out)
 	}
-	t, err := e.target(ctx, w, now)
+	tctx, cancel := context.WithTimeout(ctx, max(claimMargin-time.Since(claimed), 0))
+	t, err := e.target(tctx, w, now)
+	cancel()
+	if since := time.Since(claimed); since > claimMargin {
+		return e.tooOld(w, since, out) // reading what it is sent by took so long
+	}
 	if err != nil && !errors.Is(err, errUnsigned) {
 		e.unaimed(w, now, err, &out)
 		return out
@@ -192,6 +197,14 @@ func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, c
 	if a := out.result.Attempt; a != nil && t.url != w.URL {
 		a.URL = t.url
 	}
+	return out
+}
+
+// tooOld puts an attempt off: so much was lost on the way to it that its claim, and its lock, would end before it does.
+func (e *Engine) tooOld(w *store.Stamped, age time.Duration, out ended) ended {
+	e.log.Warn("an attempt was put off: its claim had grown too old", "callback_id", store.CallbackPrefix+w.ID, "age", age)
+	out.putBack = "claim_old"
+	out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, w.DueAt, 1
 	return out
 }
 

@@ -146,7 +146,7 @@ func (c *catalog) named(ctx context.Context, project string, names []string) (ma
 		if _, ok := found[name]; ok {
 			continue
 		}
-		if e := c.endpoints[c.names[endpointName{project, name}]]; e != nil {
+		if e := c.endpoints[c.names[endpointName{project, name}]]; e != nil && e.DeletedAt == 0 {
 			found[name] = e
 		} else {
 			missing = append(missing, name)
@@ -181,8 +181,11 @@ func (c *catalog) keep(e *store.Endpoint) {
 		clear(c.names)
 	}
 	c.endpoints[e.ID] = e
+	if e.DeletedAt != 0 {
+		return
+	}
 	c.names[endpointName{e.Project, store.EndpointPrefix + e.ID}] = e.ID
-	if e.ExternalID != "" && e.DeletedAt == 0 {
+	if e.ExternalID != "" {
 		c.names[endpointName{e.Project, e.ExternalID}] = e.ID
 	}
 }

@@ -110,6 +110,9 @@ func (e *Engine) Retry(ctx context.Context, project, id string, r RetryRequest, 
 	if len(before) > 0 && before[0].LaneID != c.LaneID {
 		e.leaveLane(ctx, schedule.Ref{ID: id, Lane: before[0].LaneID})
 	}
+	if r.URL != "" {
+		e.settingsChanged(ctx) // a lane that was just made may be paused with its project
+	}
 	e.place(ctx, &c)
 	return c, nil
 }

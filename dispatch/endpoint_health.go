@@ -79,6 +79,26 @@ func (h *healthBook) take() (news []store.EndpointHealth, gone map[string]string
 	return news, gone
 }
 
+// restore puts back what could not be written, unless there are later news of it.
+func (h *healthBook) restore(news []store.EndpointHealth, gone map[string]string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range news {
+		if h.news == nil {
+			h.news = make(map[string]*store.EndpointHealth)
+		}
+		if h.news[news[i].ID] == nil && len(h.news) < maxUnreported {
+			h.news[news[i].ID] = &news[i]
+		}
+	}
+	for id, project := range gone {
+		if h.gone == nil {
+			h.gone = make(map[string]string)
+		}
+		h.gone[id] = project
+	}
+}
+
 // runHealth writes what attempts said of endpoints until ctx ends.
 func (e *Engine) runHealth(ctx context.Context) {
 	ticker := time.NewTicker(healthEvery)
@@ -110,6 +130,8 @@ func (e *Engine) reportHealth(ctx context.Context) error {
 		for _, id := range sortedKeys(gone) {
 			is, err := e.o.Store.DisableEndpoint(ctx, gone[id], id, string(store.Gone), e.clock.now(), by)
 			if err != nil {
+				e.endpoints.restore(news, gone)
+				e.settingsChanged(ctx)
 				return fmt.Errorf("disable endpoint %s that is gone: %w", id, err)
 			}
 			if !is {
@@ -127,6 +149,7 @@ func (e *Engine) reportHealth(ctx context.Context) error {
 	now := e.clock.now()
 	turns, err := e.o.Store.ReportHealth(ctx, news, now)
 	if err != nil {
+		e.endpoints.restore(news, nil)
 		return fmt.Errorf("report the health of endpoints: %w", err)
 	}
 	for i := range turns {

@@ -154,10 +154,15 @@ type Engine struct {
 
 	// settingsTurn has a token of whoever reads what has changed; lanesSeen is the version up to which that of lanes was read.
 	settingsTurn chan struct{}
+	// settingsLeft has a token while something that has changed may not have been read.
+	settingsLeft chan struct{}
 	lanesSeen    int64
 
 	// unwanted are the projects in which nobody wants to know what dies, and no place in the feed is kept. Only the alerts touch it.
 	unwanted map[string]bool
+
+	// sending is the context of attempts; nil before Run.
+	sending atomic.Pointer[context.Context]
 
 	// attempts counts batches that are prepared and attempts that are made or held back; inFlight, those that are being sent.
 	attempts sync.WaitGroup
@@ -174,7 +179,9 @@ type Engine struct {
 	audited auditPlace
 
 	// wrote says that this process has changed something in SQL since its last fold.
-	wrote    atomic.Bool
+	wrote atomic.Bool
+	// folded says that something may have come into the feed since the alerts have looked at it.
+	folded   atomic.Bool
 	draining atomic.Bool
 	// drain is closed when claiming must stop.
 	drain     chan struct{}
@@ -214,7 +221,7 @@ func New(o Options) (*Engine, error) {
 	e.endpoints = newHealthBook()
 	e.redrives = newRedriver(e)
 	e.unwanted = make(map[string]bool)
-	e.settingsTurn = make(chan struct{}, 1)
+	e.settingsTurn, e.settingsLeft = make(chan struct{}, 1), make(chan struct{}, 1)
 	e.secrets = newSecretCache(o.Store, o.Keyring)
 	e.metrics.watch(e)
 	return e, nil
@@ -236,6 +243,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stopClaims()
 	sending, stopSending := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopSending(nil)
+	e.sending.Store(&sending)
 	settling, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
 
@@ -253,8 +261,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	upkeep.Go(func() { e.runUpkeep(ctx) })
 	upkeep.Go(func() { e.runHealth(ctx) })
 	upkeep.Go(func() { e.redrives.run(ctx) })
+	upkeep.Go(func() { e.runSettings(ctx) })
 	if !e.o.Alone {
-		upkeep.Go(func() { e.runSettings(ctx) })
 		upkeep.Go(func() { e.loader.run(ctx) })
 	}
 

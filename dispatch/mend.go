@@ -49,6 +49,7 @@ func (e *Engine) Mend(ctx context.Context, project, id string, r MendRequest, by
 	e.wrote.Store(true)
 	if before.Lane != c.LaneID {
 		e.leaveLane(ctx, before)
+		e.settingsChanged(ctx) // a lane that was just made may be paused with its project
 	}
 	if c.State == store.Scheduled {
 		e.place(ctx, &c)

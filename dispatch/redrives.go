@@ -212,22 +212,27 @@ func (d *redriver) wake() {
 // run does redrives until ctx ends. Between two looks it sleeps longer while there is none.
 func (d *redriver) run(ctx context.Context) {
 	var failing complaint
-	for busy := false; ; {
-		wait := redriveEvery
-		if !busy {
-			wait = 5 * time.Second
+	for busy := true; ; {
+		var again <-chan time.Time
+		var timer *time.Timer
+		if wait := d.rest(busy); wait > 0 {
+			timer = time.NewTimer(wait)
+			again = timer.C
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
-			return
 		case <-d.woken:
-		case <-timer.C:
+		case <-again:
 		}
-		timer.Stop()
+		if timer != nil {
+			timer.Stop()
+		}
+		if ctx.Err() != nil {
+			return
+		}
 		var err error
 		busy, err = d.round(ctx)
+		busy = busy || err != nil
 		switch {
 		case err == nil && failing.over():
 			d.e.log.Info("redrives go on")
@@ -235,6 +240,17 @@ func (d *redriver) run(ctx context.Context) {
 			d.e.log.Warn("redrives are put off", "error", err)
 		}
 	}
+}
+
+// rest is how long until the next look; zero: until somebody asks for a redrive, for whoever is alone does so here.
+func (d *redriver) rest(busy bool) time.Duration {
+	switch {
+	case busy:
+		return redriveEvery
+	case d.e.o.Alone:
+		return 0
+	}
+	return 5 * time.Second
 }
 
 // round takes every redrive a step further, and says whether any is open.
@@ -311,7 +327,7 @@ func (d *redriver) advance(ctx context.Context, r *store.Redrive, elapsed time.D
 		perSecond = float64(time.Second) / float64(every)
 	}
 	d.credit[r.ID] = min(d.credit[r.ID]+perSecond*elapsed.Seconds(), max(perSecond, 1))
-	for d.credit[r.ID] >= 1 {
+	for began := time.Now(); d.credit[r.ID] >= 1 && time.Since(began) < redriveEvery && !d.e.crowded(); {
 		n := min(int(d.credit[r.ID]), redriveBatch)
 		step, err := d.e.o.Store.StepRedrive(ctx, r.ID, n, d.e.clock.now())
 		if err != nil {
@@ -340,6 +356,7 @@ func (e *Engine) redriven(ctx context.Context, step *store.RedriveStep) {
 	}
 	if len(step.Left) > 0 {
 		e.takeOut(ctx, step.Left)
+		e.settingsChanged(ctx) // a lane that was just made may be paused with its project
 	}
 	if len(step.Placed) == 0 {
 		return

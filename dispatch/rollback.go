@@ -38,6 +38,10 @@ func (e *Engine) rolledBack(ctx context.Context, shard int, from, to int64) {
 		e.log.Warn("who looks after the index cannot be agreed on; this process does", "error", err)
 	}
 	if first || err != nil {
+		// Pauses, limits and rates first: what it lacks of them nobody else would tell it.
+		if _, err := e.setLanes(ctx, 0); err != nil {
+			e.log.Warn("the index may lack settings of lanes", "error", err)
+		}
 		e.trouble.missedAll()
 	}
 }

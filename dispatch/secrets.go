@@ -21,6 +21,8 @@ const (
 	secretOverlap = 24 * time.Hour
 	// maxLaneSecrets bounds the derived secrets that are kept.
 	maxLaneSecrets = 10_000
+	// maxOwnSecrets bounds the owners whose secrets are kept.
+	maxOwnSecrets = 50_000
 	secretSize     = 32
 )
 
@@ -31,9 +33,9 @@ type secretCache struct {
 	keys  *Keyring
 	ids   idSource
 
-	// turn holds one token while SQL is read: whoever knows what was read before need not wait for it.
-	turn   chan struct{}
-	mu     sync.Mutex
+	mu sync.Mutex
+	// turns hold a token each while an owner's are read: whoever knows what was read before need not wait for it.
+	turns  map[secretOwner]chan struct{}
 	owners map[secretOwner]ownSecrets
 	lanes  map[laneKey][]outbound.Secret
 }
@@ -55,7 +57,7 @@ const useRoot = ""
 
 func newSecretCache(s Secrets, k *Keyring) *secretCache {
 	return &secretCache{
-		store: s, keys: k, turn: make(chan struct{}, 1), owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]outbound.Secret),
+		store: s, keys: k, turns: make(map[secretOwner]chan struct{}), owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]outbound.Secret),
 	}
 }
 
@@ -152,19 +154,20 @@ func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ow
 	if fresh {
 		return known, nil
 	}
+	turn := s.turn(owner)
 	select {
-	case s.turn <- struct{}{}:
+	case turn <- struct{}{}:
 	default:
 		if ok {
 			return known, nil // somebody reads
 		}
 		select {
-		case s.turn <- struct{}{}:
+		case turn <- struct{}{}:
 		case <-ctx.Done():
 			return known, ctx.Err()
 		}
 	}
-	defer func() { <-s.turn }()
+	defer func() { <-turn }()
 	if known, ok, fresh = s.known(owner, now); fresh {
 		return known, nil
 	}
@@ -178,12 +181,28 @@ func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ow
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.owners) >= maxLaneSecrets {
-		clear(s.owners)
+	if len(s.owners) >= maxOwnSecrets {
+		for other := range s.owners { // any: all of them at once would have to be read again by everybody
+			delete(s.owners, other)
+			delete(s.turns, other)
+			break
+		}
 	}
 	known = ownSecrets{byUse: byUse, read: now}
 	s.owners[owner] = known
 	return known, nil
+}
+
+// turn returns where whoever reads an owner's secrets has its token.
+func (s *secretCache) turn(owner secretOwner) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turn := s.turns[owner]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		s.turns[owner] = turn
+	}
+	return turn
 }
 
 // known returns what was read of an owner, and whether that was within the last secretAge.

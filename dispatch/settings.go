@@ -17,7 +17,18 @@ func (e *Engine) runSettings(ctx context.Context) {
 	defer ticker.Stop()
 	var failing complaint
 	for {
+		if e.o.Alone {
+			// Only what could not be told when it was changed is left.
+			select {
+			case <-ctx.Done():
+				return
+			case <-e.settingsLeft:
+			}
+		}
 		err := e.refreshSettings(ctx)
+		if err != nil && e.o.Alone {
+			e.leaveSettings()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -56,6 +67,15 @@ func (e *Engine) settingsChanged(ctx context.Context) {
 	e.wrote.Store(true)
 	if err := e.refreshSettings(context.WithoutCancel(ctx)); err != nil {
 		e.log.Warn("a changed setting could not be told to the index yet", "error", err)
+		e.leaveSettings()
+	}
+}
+
+// leaveSettings has runSettings read again what has changed.
+func (e *Engine) leaveSettings() {
+	select {
+	case e.settingsLeft <- struct{}{}:
+	default:
 	}
 }
 
@@ -79,7 +99,11 @@ func (e *Engine) setLanes(ctx context.Context, since int64) (int64, error) {
 		for i := range lanes {
 			settings[i] = laneSetting(&lanes[i])
 		}
-		e.putBackAside(ctx, e.wire.set(settings, e.clock.now()))
+		sending := context.WithoutCancel(ctx)
+		if s := e.sending.Load(); s != nil {
+			sending = *s
+		}
+		e.putBackAside(sending, e.wire.set(settings, e.clock.now()))
 		if err := e.o.Schedule.SetLanes(ctx, settings); err != nil {
 			e.trouble.indexFailed("set lanes", err)
 			return since, fmt.Errorf("set lanes: %w", err)

@@ -69,6 +69,7 @@ func (e *Engine) fold(ctx context.Context) error {
 		e.wrote.Store(true)
 		return err
 	}
+	e.folded.Store(true)
 	return nil
 }
 

@@ -172,6 +172,7 @@ func (r *row) reschedule(due int64) error {
 		if r.AttemptSeq == 0 && r.ClaimToken == "" {
 			r.startAt(due) // Nothing has been attempted yet, so this is its first due time.
 		}
+		r.Trigger = store.BySchedule // what somebody wanted at once before
 	default:
 		return store.ErrTerminal
 	}
@@ -188,6 +189,7 @@ func (r *row) revive(due int64, restart bool) {
 	}
 	r.State, r.Reason, r.FinishedAt = store.Scheduled, "", 0
 	r.CrashCount, r.CancelRequested, r.cancelAs, r.FreeRetry = 0, false, "", false
+	r.Trigger = store.BySchedule
 	r.startAt(due)
 }
 

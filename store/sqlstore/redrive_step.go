@@ -116,15 +116,23 @@ func (t *tx) redrive(r *store.Redrive, m row, now int64, step *store.RedriveStep
 	return []store.AuditEntry{entry}, nil
 }
 
+// picks says whether the row is still in one of the states that the filter picks.
+func picks(f *store.Filter, m *row) bool {
+	return len(f.States) == 0 || slices.Contains(f.States, m.State) || m.State == store.Scheduled && slices.Contains(f.States, store.Attempting)
+}
+
 // redriven changes one row as a redrive says.
 func (t *tx) redriven(r *store.Redrive, m *row, now int64, by store.Actor) (store.AuditEntry, error) {
 	detail := map[string]any{"redrive": store.RedrivePrefix + r.ID}
+	if !picks(&r.Filter, m) {
+		return store.AuditEntry{}, store.ErrTerminal // it has gone on since it was picked
+	}
+	m.Trigger = store.BySchedule // it is one of many, and keeps to its lane's rate and breaker
 	switch r.Action {
 	case store.RedriveRetry:
 		if m.State.Terminal() {
 			m.revive(now, r.Ladder != store.Once)
 		}
-		// Not marked as manual: it is one of many, and keeps to its lane's rate and breaker.
 		m.DueAt = now
 		detail["ladder"] = r.Ladder
 		return auditOf(m.Project, actionRetry, m.ID, now, by, detail)

@@ -1,0 +1,232 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file holds one test for each fault that a review found in how settings reach what is sent.
+
+// A lane that a retry or a change of the address has just made is paused with its project.
+func TestPausedProjectAndANewLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		s := tiers(time.Minute)
+		s.Delay = ptr(time.Hour)
+		c, d := b.accept(s), b.accept(s)
+		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, c.ID, dispatch.RetryRequest{URL: "https://other.example/x"}, operator); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.engine.Mend(t.Context(), store.DefaultProject, d.ID, dispatch.MendRequest{URL: ptr("https://third.example/x")}, operator); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		for _, h := range b.receiver.seen() {
+			t.Errorf("sent while its project was paused: %s", h.url)
+		}
+	})
+}
+
+// A lanesFail is a store whose lanes cannot be read once.
+type lanesFail struct {
+	dispatch.Store
+	fail atomic.Bool
+}
+
+func (l *lanesFail) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
+	if l.fail.Swap(false) {
+		return nil, errors.New("no answer")
+	}
+	return l.Store.Lanes(ctx, since, limit)
+}
+
+// A pause that could not be told to the index at once is told later, also where nobody else changes anything.
+func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failing *lanesFail
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+			failing = &lanesFail{Store: o.Store}
+			o.Store = failing
+		})
+		s := tiers(time.Minute)
+		s.Delay = ptr(time.Hour)
+		b.accept(s)
+		time.Sleep(time.Second)
+		failing.fail.Store(true)
+		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		if n := len(b.receiver.seen()); n != 0 {
+			t.Errorf("%d were sent while their project was paused", n)
+		}
+	})
+}
+
+// A slowSecrets is a store whose secrets take their time.
+type slowSecrets struct {
+	dispatch.Store
+	takes atomic.Int64
+}
+
+func (s *slowSecrets) OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error) {
+	time.Sleep(time.Duration(s.takes.Load()))
+	return s.Store.OwnedSecrets(ctx, project, owner, now)
+}
+
+// However long a secret takes to be read, no claim grows so old by it that somebody else sends the same.
+func TestSlowSecretsSendNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, takes := range []time.Duration{100 * time.Millisecond, 20 * time.Second} {
+			var slow *slowSecrets
+			b := newBench(t, always(200, ""), func(o *dispatch.Options) {
+				slow = &slowSecrets{Store: o.Store}
+				o.Store = slow
+			})
+			changes := make([]dispatch.EndpointChange, 200)
+			for i := range changes {
+				changes[i] = dispatch.EndpointChange{ExternalID: ptr(fmt.Sprint("m", i)), URL: ptr("https://shop.example/h")}
+			}
+			if _, err := b.engine.PutEndpoints(t.Context(), store.DefaultProject, changes, operator); err != nil {
+				t.Fatal(err)
+			}
+			slow.takes.Store(int64(takes))
+			for i := range changes {
+				b.accept(dispatch.Submission{Endpoint: fmt.Sprint("m", i)})
+			}
+			time.Sleep(5 * time.Minute)
+			slow.takes.Store(0)
+			time.Sleep(5 * time.Minute)
+			sent := make(map[string]int)
+			for _, h := range b.receiver.seen() {
+				if sent[h.id]++; sent[h.id] == 2 {
+					t.Errorf("%s was sent twice, with secrets that take %s", h.id, takes)
+				}
+			}
+			if len(sent) != len(changes) {
+				t.Errorf("%d of %d were sent, with secrets that take %s", len(sent), len(changes), takes)
+			}
+			b.stop()
+		}
+	})
+}
+
+// A redrive leaves alone what has gone on since it was picked.
+func TestRedriveLeavesWhatHasGoneOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		var ids []string
+		for range 20 {
+			s := tiers(time.Minute)
+			s.Delay = ptr(3 * time.Second)
+			ids = append(ids, b.accept(s).ID)
+		}
+		r, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
+			Action: "retry", Filter: store.Filter{States: []store.State{store.Scheduled}}, Shown: `{"state":["scheduled"]}`, Rate: "1/s",
+		}, operator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := b.engine.Cancel(t.Context(), store.DefaultProject, ids[19], operator); err != nil || c.Result != store.CancelDone {
+			t.Fatalf("%s, %v", c.Result, err)
+		}
+		end := b.awaitRedrive(r.ID, time.Minute)
+		time.Sleep(time.Minute)
+		sent := make(map[string]int)
+		for _, h := range b.receiver.seen() {
+			sent[h.id]++
+		}
+		for _, id := range ids {
+			if n := sent[store.CallbackPrefix+id]; n > 1 || n > 0 && id == ids[19] {
+				t.Errorf("%s was sent %d times", id, n)
+			}
+		}
+		if end.Failed == 0 || end.Done+end.Failed != 20 {
+			t.Errorf("%+v", end)
+		}
+	})
+}
+
+// What one project's endpoints are like is no reason to tell another's nothing.
+func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(500, ""))
+		for _, project := range []string{"aaa", "zzz"} {
+			if _, err := b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: project}, operator); err != nil {
+				t.Fatal(err)
+			}
+			ch := dispatch.EndpointChange{URL: ptr("https://" + project + ".example/h"), Topics: &[]string{"*"}}
+			if project == "aaa" {
+				if err := b.engine.PutPolicy(t.Context(), project, "mine", tiers(time.Hour).Policy, operator); err != nil {
+					t.Fatal(err)
+				}
+				ch.PolicyName = "mine"
+			}
+			if _, err := b.engine.CreateEndpoint(t.Context(), project, ch, operator); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		if err := b.engine.DeletePreset(t.Context(), "aaa", store.PresetPolicy, "mine", operator); err != nil {
+			t.Fatal(err)
+		}
+		for _, project := range []string{"aaa", "zzz"} {
+			receipts, err := b.engine.Accept(t.Context(), project, []dispatch.Submission{
+				{URL: "https://dead.example/", Body: []byte("{}"), Choice: dispatch.Choice{PolicyName: "none"}},
+			})
+			if err != nil || receipts[0].Err != nil {
+				t.Fatal(err, receipts)
+			}
+		}
+		time.Sleep(time.Minute)
+		told := 0
+		for _, h := range b.receiver.seen() {
+			if h.url == "https://zzz.example/h" {
+				told++
+			}
+		}
+		if told == 0 {
+			t.Error("project zzz was not told")
+		}
+	})
+}
+
+// An endpoint that was deleted is none, whatever was read of it since.
+func TestADeletedEndpointIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+			time.Sleep(5 * time.Second)
+			return answer(500, ""), nil
+		})
+		ep := b.endpoint(dispatch.EndpointChange{})
+		s := tiers(time.Minute)
+		s.Endpoint = store.EndpointPrefix + ep.ID
+		c := b.accept(s)
+		time.Sleep(time.Second)
+		if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.ID, operator); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.engine.Explain(t.Context(), store.DefaultProject, c.ID); err != nil { // which reads it
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Minute)
+		if got := b.refused(s); len(got) != 1 || got[0] != "endpoint" {
+			t.Errorf("refused for %v", got)
+		}
+		if done := b.get(c.ID); done.State != store.Canceled || done.Reason != store.EndpointDeleted {
+			t.Errorf("the one in flight is %s, %s", done.State, done.Reason)
+		}
+	})
+}
