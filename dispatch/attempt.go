@@ -176,9 +176,7 @@ func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, c
 	if since := time.Since(claimed); since > claimMargin {
 		return e.tooOld(w, since, out)
 	}
-	tctx, cancel := context.WithTimeout(ctx, max(claimMargin-time.Since(claimed), 0))
-	t, err := e.target(tctx, w, now)
-	cancel()
+	t, err := e.target(ctx, w, now)
 	if since := time.Since(claimed); since > claimMargin {
 		return e.tooOld(w, since, out) // reading what it is sent by took so long
 	}
