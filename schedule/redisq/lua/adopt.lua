@@ -3,7 +3,7 @@
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token until record
 -- Reply: now, next, seq
--- Uses: begin records changes flow lanes events
+-- Uses: begin records changes flow lanes events hints
 keep_clock() -- as ensure does
 
 local ids, tokens, ends, wanted = column(1), column(2), column(3), column(4)

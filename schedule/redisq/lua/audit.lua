@@ -5,7 +5,7 @@
 -- ARGV: GENERATION OFFSET CHANNEL SHARD PHASE CURSOR
 -- Phase is records, delay, ready, claims, leases, lanes, breakers, locks or waiters; cursor as HSCAN and ZSCAN have it.
 -- Reply: now, next, seq, the next cursor ("0": the phase is over), checked, repaired
--- Uses: begin records changes flow lanes breaker locks events
+-- Uses: begin records changes flow lanes breaker locks events hints
 local PAGE, MAX_COUNTED, DAY, MINUTE = 200, 10000, 86400000, 60000
 local FARTHEST = now + 401 * DAY -- nothing is due later than 400 days after it was accepted or rescheduled
 local checked, repaired = 0, 0

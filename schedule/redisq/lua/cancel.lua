@@ -3,7 +3,7 @@
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id
 -- Reply: now, next, seq; for each id: place before the call (0 absent, 1 delayed, 2 ready, 3 leased), due
--- Uses: begin records changes flow lanes events
+-- Uses: begin records changes flow lanes events hints
 call('HDEL', META, '') -- as settle does
 
 local ids = column(1)

@@ -1,6 +1,6 @@
 -- claim reaps, promotes and leases; a repetition of the owner's last claim gives the same batch again.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
--- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT LEAD
+-- ARGV: GENERATION OFFSET OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT LEAD
 -- EACH: lane credit ahead
 -- Lane as READY writes it; credit is how many of the owner's leases in it do not count, ahead how many may be given
 -- beyond its concurrency.
@@ -160,19 +160,18 @@ local function share(health)
 end
 
 -- A stream reads one of the runnable sets in the order of virtual time, 64 lanes at a time. The sets do not change
--- before the pick is over.
+-- before the pick is over. One that has run dry is dropped.
 local streams = {}
 for health = 0, 2 do
-  streams[health] = {at = 1, offset = 0, lanes = {}}
+  streams[health + 1] = {health = health, at = 1, offset = 0, lanes = {}}
 end
 
-local function peek_stream(health)
-  local s = streams[health]
+local function peek_stream(s)
   if s.at > #s.lanes then
     if s.over then
       return
     end
-    s.lanes = call('ZRANGE', homes[health], text(s.offset), text(s.offset + 63), 'WITHSCORES')
+    s.lanes = call('ZRANGE', homes[s.health], text(s.offset), text(s.offset + 63), 'WITHSCORES')
     s.at, s.offset, s.over = 1, s.offset + 64, #s.lanes < 128
     local names = {}
     for i = 1, math.min(#s.lanes, 2 * left), 2 do
@@ -188,11 +187,14 @@ local served = {} -- lanes that gave and can give again
 -- lowest takes the lane with the lowest virtual time of those that have room, and says in which set it was found.
 local function lowest()
   local best, at, stream, index
-  for health = 0, 2 do
-    if share(health) > 0 then
-      local lane, score = peek_stream(health)
-      if lane and (not best or score < at or score == at and lane < best) then
-        best, at, stream = lane, score, health
+  for i = #streams, 1, -1 do
+    local s = streams[i]
+    if share(s.health) > 0 then
+      local lane, score = peek_stream(s)
+      if not lane then
+        table.remove(streams, i)
+      elseif not best or score < at or score == at and lane < best then
+        best, at, stream = lane, score, s
       end
     end
   end
@@ -204,8 +206,8 @@ local function lowest()
   if index then
     return table.remove(served, index)
   elseif stream then
-    streams[stream].at = streams[stream].at + 2
-    return touch(best), stream
+    stream.at = stream.at + 2
+    return touch(best), stream.health
   end
 end
 

@@ -4,7 +4,7 @@
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id record
 -- Reply: now, next, seq; for each item: place before the call (0 absent, 1 delayed, 2 ready, 3 leased), due
--- Uses: begin records places events
+-- Uses: begin records places events hints
 
 -- The first write is one that a full server refuses: then nothing at all was done.
 keep_clock()

@@ -3,7 +3,7 @@
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token until
 -- Reply: now, next, seq; for each extension: 1 held, 0 not
--- Uses: begin records events
+-- Uses: begin records events hints
 call('HDEL', META, '') -- as settle does
 
 local ids, tokens, ends = column(1), column(2), column(3)

@@ -4,7 +4,7 @@
 -- EACH: lane limit every pause version
 -- Every in ns; 0: no rate.
 -- Reply: now, next, seq
--- Uses: begin records flow lanes events
+-- Uses: begin records flow lanes breaker events hints
 call('HDEL', META, '') -- as settle does: a pause must reach a full server too
 
 -- set_rate is in force at once: nobody waits for longer than the new rate would have him wait.
@@ -27,11 +27,12 @@ local limits, everys, pauses, versions = column(2), column(3), column(4), column
 local names = column(1)
 load(names)
 for i, name in ipairs(names) do
-  if tonumber(versions[i]) >= peek(name).version then
+  if tonumber(versions[i]) >= version_of(peek(name)) then
     local n, pause = touch(name), tonumber(pauses[i])
     if n.pause > now and pause <= now then
       n.pace = math.min(n.pace, START) -- as where a pause ends by itself
     end
+    open_tail(n)
     n.limit, n.pause, n.version = tonumber(limits[i]), pause, tonumber(versions[i])
     set_rate(n, tonumber(everys[i]))
     n.listed = true -- it may have stood among the blocked for the pause that this setting ends

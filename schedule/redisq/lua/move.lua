@@ -4,8 +4,20 @@
 -- EACH: id due forced
 -- Due in ms; 0 means now. Forced is 1, or 0: as it is.
 -- Reply: now, next, seq; for each movement: 1 moved, 2 gone, 3 held
--- Uses: begin records changes flow lanes events
+-- Uses: begin records changes flow lanes events hints
 call('HDEL', META, '') -- as settle does
+
+local KEPT = 200 -- ms for which a released lock is kept for its next waiter
+
+-- held says whether the lane keeps an item back, forced or not, however much room it has. A token that comes sooner than a lock would
+-- be kept for a waiter is not worth passing one over.
+local function held(n, forced)
+  if n.pause > now or forced then
+    return n.pause > now
+  end
+  local stop = stop_of(n)
+  return stop > 0 and (n.hold > steady or n.flow.probe > steady or stop > steady + KEPT)
+end
 
 local ids, dues, forces = column(1), column(2), column(3)
 local records = fetch('HMGET', RECORDS, ids)

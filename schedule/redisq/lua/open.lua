@@ -2,7 +2,7 @@
 -- KEYS: META DELAY BLOCKED HELD LEASES
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- Reply: now, next, seq
--- Uses: begin events
+-- Uses: begin events hints
 call('HDEL', META, 'closed', 'armed')
 state[6] = false
 armed = HUGE

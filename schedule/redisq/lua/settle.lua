@@ -5,7 +5,7 @@
 -- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out, 3 no answer; won 1 or 0;
 -- hold in ms or 0; record as it shall be, without diverts.
 -- Reply: now, next, seq; for each settlement: 1 applied, 2 stale, 3 gone
--- Uses: begin records changes flow lanes breaker events
+-- Uses: begin records changes flow lanes breaker events hints
 
 -- A full server lets a script run to its end once it has begun with a deletion, even of nothing: draining must go on.
 call('HDEL', META, '')
@@ -67,7 +67,10 @@ for i, claim in ipairs(claims) do
   local _, lane, token, moved, pushed = decode_claim(claim)
   if token and token == tokens[i] then
     lanes[#lanes + 1] = lane
-    ours[i], moves[i], pushes[i] = lane, moved, pushed
+    ours[i] = lane
+    if moved then
+      moves[i], pushes[i] = moved, pushed
+    end
   end
 end
 load(lanes)
@@ -93,6 +96,7 @@ for i, id in ipairs(ids) do
     if hold > now then
       local _, _, home = decode(wanted[i])
       local n = touch(home)
+      open_tail(n)
       n.hold = math.max(n.hold, steadily(hold))
     end
     replies[i] = 1

@@ -7,6 +7,12 @@
 local ATTEMPTS, SPAN, REST = 20, 10000, 15000 -- the last two in ms
 local SPREAD, GOLDEN = 1296, 803 -- ms
 
+-- flow_of returns a lane's flow, made if it has none.
+local function flow_of(n)
+  n.flow = n.flow or {every = 0, at = 0, rest = 0, fails = 0, since = 0, probe = 0, open = false}
+  return n.flow
+end
+
 -- rest_of is how long a lane's breaker stays open: lanes that failed together need not be probed together, and those that follow each
 -- other lie far apart, as by the golden ratio.
 local function rest_of(lane)

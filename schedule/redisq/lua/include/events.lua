@@ -1,5 +1,4 @@
--- events tells when the shard next has something to do, and hints. Needs begin, DELAY, BLOCKED, HELD, LEASES, CHANNEL,
--- SHARD.
+-- events tells when the shard next has something to do. Needs begin, DELAY, BLOCKED, HELD, LEASES.
 
 -- What a claim's reply, or a later hint, announced as the next event. After a jump it was never meant for this clock.
 local armed = not jumped and tonumber(state[3]) or HUGE
@@ -23,18 +22,4 @@ local function arm(at)
     armed = at
     call('HSET', META, 'armed', text(at))
   end
-end
-
--- announce ends an operation that may bring an event nearer: where the claimers cannot know it yet, it hints, and
--- remembers that it did. Ready says that something may be claimed at once. It returns the head of the reply.
-local function announce(ready)
-  local next = upcoming()
-  local at = ready and math.min(next, now) or next
-  if at < armed and not state[6] then
-    arm(at)
-    redis.pcall('PUBLISH', CHANNEL, SHARD) -- a user may be forbidden the channel: then the claimers' poll has to do
-  end
-  local reply = commit()
-  reply[2] = next < HUGE and next or 0
-  return reply
 end

@@ -10,12 +10,6 @@
 local TOKEN_STEP, CATCH_UP, NS = 10, 100, 1000000 -- ms, ms, ns
 local beat = steady - steady % TOKEN_STEP
 
--- flow_of returns a lane's flow, made if it has none.
-local function flow_of(n)
-  n.flow = n.flow or {every = 0, at = 0, rest = 0, fails = 0, since = 0, probe = 0, open = false}
-  return n.flow
-end
-
 -- tokens returns how many are there.
 local function tokens(f)
   local past = beat - f.at

@@ -8,10 +8,9 @@
 -- version of its setting. Six more follow where its flow is bounded otherwise, too: every, at, rest,
 -- fails, since, probe.
 -- BREAKERS has the lanes whose breaker is open, so that they are counted.
-local LANE = '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) (%d+) (%d+) (%d+)'
+local LANE = '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) ((%d+) (%d+) %d+)'
 local SHORT, LONG = LANE .. '$', LANE .. ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
 local START = 4 -- the concurrency that a lane starts with
-local KEPT = 200 -- ms for which a released lock is kept for its next waiter
 local homes = {[0] = UNPROVEN, [1] = ANSWERING, [2] = TIMING_OUT}
 local virtual = tonumber(state[4]) or 0 -- the virtual time of the lane that was served last
 local lane_limit = tonumber(state[5]) or HUGE -- the limit of lanes without one, as the last claim said
@@ -19,11 +18,11 @@ local known, touched = {}, {}
 local woken = false -- a lane became runnable
 
 local function parse_lane(lane, raw)
-  local v, l, c, o, h, t, u, p, s = string.match(raw or '', SHORT)
+  local v, l, c, o, h, t, tail, u, p = string.match(raw or '', SHORT)
   local flow
   if raw and not v then
     local every, at, rest, fails, since, probe
-    v, l, c, o, h, t, u, p, s, every, at, rest, fails, since, probe = string.match(raw, LONG)
+    v, l, c, o, h, t, tail, u, p, every, at, rest, fails, since, probe = string.match(raw, LONG)
     if v then
       flow = {
         every = tonumber(every), at = tonumber(at), rest = tonumber(rest),
@@ -40,14 +39,24 @@ local function parse_lane(lane, raw)
   end
   return {
     lane = lane, raw = raw, virtual = tonumber(v) or 0, leases = tonumber(l) or 0, pace = pace, limit = tonumber(o) or 0,
-    health = health, home = health, turn = tonumber(t) or 0, hold = tonumber(u) or 0, pause = pause, version = tonumber(s) or 0,
+    health = health, home = health, turn = tonumber(t) or 0, hold = tonumber(u) or 0, pause = pause, tail = tail,
     flow = flow, touched = false, waiting = nil, fresh = nil, retry = nil, claim = nil, digits = nil, -- room for what is nearly always added
   }
 end
 
+-- The last three numbers are seldom changed, and kept as they were read, as n.tail, so that most records are written with less work.
+-- version_of reads the third; open_tail is called before any of them is changed.
+local function version_of(n)
+  return n.version or tonumber(string.match(n.tail or '', '%d+$')) or 0
+end
+
+local function open_tail(n)
+  n.version, n.tail = version_of(n), nil
+end
+
 local function print_lane(n)
-  local short = string.format('%d %d %d %d %d %d %d %d %d',
-    n.virtual, n.leases, n.pace, n.limit, n.health, n.turn, n.hold, n.pause, n.version)
+  local short = string.format('%d %d %d %d %d %d %s', n.virtual, n.leases, n.pace, n.limit, n.health, n.turn,
+    n.tail or string.format('%d %d %d', n.hold, n.pause, version_of(n)))
   local f = n.flow
   if not f or f.every == 0 and f.fails == 0 and f.probe == 0 then
     return short
@@ -129,23 +138,13 @@ local function stop_of(n)
   return stop > steady and stop or 0
 end
 
--- held says whether the lane keeps an item back, forced or not, however much room it has. A token that comes sooner than a lock would
--- be kept for a waiter is not worth passing one over.
-local function held(n, forced)
-  if n.pause > now or forced then
-    return n.pause > now
-  end
-  local stop = stop_of(n)
-  return stop > 0 and (n.hold > steady or n.flow.probe > steady or stop > steady + KEPT)
-end
-
--- waiting says whether the lane has anything ready, and waiting_forced, whether anything that is forced. What was promoted is not yet
--- among READY.
+-- waiting says whether the lane has anything ready.
 local function waiting(n)
   return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'd', '(' .. n.lane .. 's', 'LIMIT', '0', '1') > 0
 end
 
-local function waiting_forced(n)
+-- presses says whether anything of a lane that is stopped is forced. What was promoted is not yet among READY.
+local function presses(n)
   for _, member in ipairs(n.promoted or {}) do
     if string.byte(member, #n.lane + 1) < 102 then
       return true
@@ -158,7 +157,7 @@ end
 -- come.
 local function keep_back(n, notes)
   local f, stop = n.flow, stop_of(n)
-  local forced = stop > 0 and n.waiting and waiting_forced(n)
+  local forced = stop > 0 and n.waiting and presses(n)
   local blocked = n.waiting and (n.pause > now or stop > 0 and not forced)
   if blocked and (forced or n.pause - now >= stop - steady) then
     table.insert(notes.block, text(n.pause))
@@ -172,8 +171,10 @@ local function keep_back(n, notes)
     table.insert(notes.unblock, n.lane)
     table.insert(notes.unhold, n.lane)
   end
-  if n.hold <= steady then n.hold = 0 end
-  if n.pause <= now then n.pause = 0 end
+  if n.hold > 0 and n.hold <= steady or n.pause > 0 and n.pause <= now then
+    open_tail(n)
+    n.hold, n.pause = n.hold > steady and n.hold or 0, n.pause > now and n.pause or 0
+  end
   if f and f.open ~= (f.probe > 0) then
     f.open = not f.open
     if f.open then
