@@ -253,62 +253,6 @@ func TestGoneDisables(t *testing.T) {
 	})
 }
 
-// An event reaches every endpoint that subscribes, once, whatever is repeated; its body is stored once.
-func TestEventFansOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
-		topics := func(patterns ...string) store.Endpoint {
-			return b.endpoint(dispatch.EndpointChange{Topics: &patterns, URL: ptr("https://" + strings.ReplaceAll(patterns[0], "*", "any") + ".example/")})
-		}
-		topics("payment.succeeded")
-		topics("payment.*")
-		topics("*")
-		topics("refund.*")
-		event := dispatch.Submission{
-			Topic: "payment.succeeded", Body: []byte(`{"paid": 1}`), Ref: "order-1", IdempotencyKey: "k", Route: "events", Fingerprint: []byte("f"),
-		}
-		first, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
-		if err != nil || len(first.Callbacks) != 3 || first.Replayed {
-			t.Fatalf("%+v, %v", first, err)
-		}
-		again, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
-		if err != nil || again.ID != first.ID || !slices.Equal(again.Callbacks, first.Callbacks) || !again.Replayed {
-			t.Errorf("repeated: %+v, %v; want %+v", again, err, first)
-		}
-		late := topics("payment.succeeded")
-		later, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
-		if err != nil || len(later.Callbacks) != 4 {
-			t.Errorf("with one more that subscribes: %+v, %v", later, err)
-		}
-		other := event
-		other.Fingerprint = []byte("g")
-		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, other); !errors.Is(err, store.ErrIdempotencyMismatch) {
-			t.Errorf("another event with the same key: %v", err)
-		}
-		for _, id := range later.Callbacks {
-			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.EndpointID == "" || c.Topic != "payment.succeeded" {
-				t.Errorf("%s is %s", id, c.State)
-			}
-		}
-		if n := len(b.receiver.seen()); n != 4 {
-			t.Errorf("%d arrived", n)
-		}
-		for _, h := range b.receiver.seen() {
-			if h.body != `{"paid": 1}` {
-				t.Errorf("%s got %q", h.url, h.body)
-			}
-		}
-		none, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{Topic: "nobody", Body: []byte("{}")})
-		_ = late
-		if err != nil || len(none.Callbacks) != 1 { // "*" takes it
-			t.Errorf("%+v, %v", none, err)
-		}
-		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{Topic: "", URL: "https://a.example/", Body: []byte("{}")}); err == nil {
-			t.Error("an event without a topic, with an address, was accepted")
-		}
-	})
-}
-
 // In strict order the next one begins only when the one before it is terminal, however long that takes and however it ends.
 func TestStrictOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

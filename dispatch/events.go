@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-const (
-	// EventPrefix stands before an event's ULID wherever a caller sees it.
-	EventPrefix = "ev_"
-	// MaxFanOut is the most endpoints that one event goes to.
-	MaxFanOut = 10_000
-)
+// MaxFanOut is the most endpoints that one event goes to.
+const MaxFanOut = 10_000
 
 // An EventReceipt is what became of an event: a callback for each endpoint that subscribes to its topic.
 type EventReceipt struct {
@@ -24,67 +21,130 @@ type EventReceipt struct {
 	Replayed bool
 }
 
-// AcceptEvent commits a callback for every endpoint of the project that subscribes to the submission's topic, in one transaction; its
-// body is stored once. That there is none is no error. A repetition with the same idempotency key reaches nobody twice.
+// AcceptEvent commits a callback for every endpoint of the project that subscribes to the submission's topic; its body is stored once. That
+// there is none is no error. A repetition with the same idempotency key answers what the first did, and reaches nobody twice and nobody
+// else: what the first was to become is written down before it does, and a repetition makes up for what a crash left out.
 func (e *Engine) AcceptEvent(ctx context.Context, project string, s Submission) (EventReceipt, error) {
-	v, err := e.catalog.project(ctx, project)
+	r, err := e.acceptEvent(ctx, project, &s)
 	if err != nil {
 		return EventReceipt{}, fmt.Errorf("accept event: %w", err)
+	}
+	return r, nil
+}
+
+func (e *Engine) acceptEvent(ctx context.Context, project string, s *Submission) (r EventReceipt, err error) {
+	v, err := e.catalog.project(ctx, project)
+	if err != nil {
+		return r, err
 	}
 	all, err := e.catalog.subscribers(ctx, project)
 	if err != nil {
-		return EventReceipt{}, fmt.Errorf("accept event: %w", err)
+		return r, err
 	}
 	now := timeOf(e.clock.now())
-	receipt := EventReceipt{ID: e.ids.make(now), Callbacks: []string{}}
-	var to []*store.Endpoint
+	plan := store.EventPlan{ID: e.ids.make(now), Project: project, CreatedAt: now.UnixMilli()}
+	to := make(map[string]*store.Endpoint)
 	for _, ep := range all {
 		if ep.Subscribes(s.Topic) {
-			to = append(to, ep)
+			to[ep.ID] = ep
+			plan.Targets = append(plan.Targets, store.EventTarget{EndpointID: ep.ID, CallbackID: e.ids.make(now)})
 		}
 	}
-	if err := e.judgeEvent(v, &s, to); err != nil {
-		return EventReceipt{}, err
+	if err := e.judgeEvent(v, s, len(to)); err != nil {
+		return r, err
 	}
-	if len(to) == 0 {
-		return receipt, nil
+	drafts, err := e.eventDrafts(ctx, v, s, &plan, to, now)
+	if err != nil {
+		return r, err
 	}
-	drafts := make([]store.Draft, len(to))
-	for i, ep := range to {
-		one := s
+	known := false
+	if s.IdempotencyKey != "" {
+		key := store.Idempotency{Route: s.Route, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
+		if !e.keys.begin(project, &key) {
+			return r, store.ErrIdempotencyInProgress
+		}
+		defer e.keys.end(project, &key)
+		plan.Idempotency = key
+		if plan, known, err = e.o.Store.PlanEvent(ctx, plan); err != nil {
+			if errors.Is(err, store.ErrUnavailable) {
+				e.trouble.sqlFailed(err)
+			}
+			return r, err
+		}
+		if known {
+			if drafts, err = e.eventDrafts(ctx, v, s, &plan, to, now); err != nil {
+				return r, err
+			}
+		}
+	}
+	return e.carryOut(ctx, v, &plan, known, drafts)
+}
+
+// eventDrafts returns drafts of what a plan has that is not accepted yet. An endpoint that has been deleted since is left out.
+func (e *Engine) eventDrafts(ctx context.Context, v *projectView, s *Submission, plan *store.EventPlan, to map[string]*store.Endpoint, now time.Time) ([]store.Draft, error) {
+	drafts := make([]store.Draft, 0, len(plan.Targets))
+	for _, target := range plan.Targets {
+		if target.Accepted {
+			continue
+		}
+		ep := to[target.EndpointID]
+		if ep == nil { // it has unsubscribed since
+			var err error
+			if ep, err = e.catalog.endpoint(ctx, target.EndpointID); errors.Is(err, store.ErrNotFound) || err == nil && ep.DeletedAt != 0 {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		one := *s
 		one.Endpoint = store.EndpointPrefix + ep.ID
-		view := &acceptView{projectView: v, endpoints: map[string]*store.Endpoint{one.Endpoint: ep}}
-		if drafts[i], err = e.draft(view, project, &one, now); err != nil {
+		d, err := e.draft(&acceptView{projectView: v, endpoints: map[string]*store.Endpoint{one.Endpoint: ep}}, plan.Project, &one, now)
+		if err != nil {
+			return nil, err
+		}
+		d.Callback.ID = target.CallbackID
+		if len(s.Body) > 0 {
+			d.Callback.PayloadID = plan.ID
+		}
+		if d.Idempotency != nil {
+			// Each endpoint's has a key of its own: of two processes that carry out one plan, the second finds what the first did.
+			d.Idempotency.Key = shortHash(d.Idempotency.Key, ep.ID)
+		}
+		drafts = append(drafts, d)
+	}
+	return drafts, nil
+}
+
+// carryOut commits the drafts of a plan, and says what has become of it as a whole.
+func (e *Engine) carryOut(ctx context.Context, v *projectView, plan *store.EventPlan, known bool, drafts []store.Draft) (EventReceipt, error) {
+	receipts := make([]Receipt, len(drafts))
+	if len(drafts) > 0 {
+		if err := e.commit(ctx, drafts, v.PausedUntil, func(i int) *Receipt { return &receipts[i] }); err != nil {
 			return EventReceipt{}, err
 		}
-		if len(s.Body) > 0 {
-			drafts[i].Callback.PayloadID = receipt.ID
-		}
-		if id := drafts[i].Idempotency; id != nil {
-			// Each endpoint's has a key of its own: so a repetition finds each, whoever has subscribed since.
-			id.Key = shortHash(id.Key, ep.ID)
-		}
 	}
-	receipts := make([]Receipt, len(drafts))
-	if err := e.commit(ctx, drafts, v.PausedUntil, func(i int) *Receipt { return &receipts[i] }); err != nil {
-		return EventReceipt{}, fmt.Errorf("accept event: %w", err)
+	there := make(map[string]bool, len(plan.Targets))
+	for _, target := range plan.Targets {
+		there[target.CallbackID] = target.Accepted
 	}
-	receipt.Replayed = true
+	r := EventReceipt{ID: plan.ID, Callbacks: []string{}, Replayed: known}
 	for i := range receipts {
 		if receipts[i].Err != nil {
 			return EventReceipt{}, receipts[i].Err
 		}
-		receipt.Replayed = receipt.Replayed && receipts[i].Replayed
-		receipt.Callbacks = append(receipt.Callbacks, receipts[i].Callback.ID)
-		if c := &receipts[i].Callback; receipts[i].Replayed && c.PayloadID != "" {
-			receipt.ID = c.PayloadID
+		r.Replayed = r.Replayed && receipts[i].Replayed
+		there[receipts[i].Callback.ID] = true
+	}
+	for _, target := range plan.Targets {
+		if there[target.CallbackID] {
+			r.Callbacks = append(r.Callbacks, target.CallbackID)
 		}
 	}
-	return receipt, nil
+	return r, nil
 }
 
 // judgeEvent judges what an event has of a submission, and to how many it goes.
-func (e *Engine) judgeEvent(v *projectView, s *Submission, to []*store.Endpoint) error {
+func (e *Engine) judgeEvent(v *projectView, s *Submission, to int) error {
 	f := findings(nil)
 	if s.Topic == "" {
 		f.add("topic", "is required: it says who gets the event")
@@ -99,8 +159,8 @@ func (e *Engine) judgeEvent(v *projectView, s *Submission, to []*store.Endpoint)
 			f.add(given.field, "is each endpoint's own; an event has none")
 		}
 	}
-	if len(to) > MaxFanOut {
-		f.add("topic", "%d endpoints subscribe to it; at most %d are told at once", len(to), MaxFanOut)
+	if to > MaxFanOut {
+		f.add("topic", "%d endpoints subscribe to it; at most %d are told at once", to, MaxFanOut)
 	}
 	// The rest is judged as of a callback to somewhere, so that what is wrong is said though nobody subscribes.
 	probe := *s

@@ -16,6 +16,9 @@ type Rows interface {
 	// Accept commits the drafts in one transaction and answers each in its place. Its error is ErrUnavailable or the
 	// context's: then none was accepted.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
+	// PlanEvent writes down what an event with an idempotency key becomes, and returns what stands then, and whether it did before:
+	// ErrIdempotencyMismatch.
+	PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error)
 	// Stamp claims rows for a batch. Every claim is either among the stamped or among the refusals.
 	Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error)
 	// Commit records results, each by compare-and-set on its fence, and answers each in its place.

@@ -23,7 +23,7 @@ const (
 	maxLaneSecrets = 10_000
 	// maxOwnSecrets bounds the owners whose secrets are kept.
 	maxOwnSecrets = 50_000
-	secretSize     = 32
+	secretSize    = 32
 )
 
 // secretCache keeps the secrets that sign for a while, and derives those of lanes from their project's. In memory they are in clear; in

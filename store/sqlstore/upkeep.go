@@ -13,6 +13,7 @@ import (
 const (
 	sweepCursor       = "sweep"
 	idempotencyCursor = "idempotency"
+	eventsCursor      = "events"
 	pingLease         = "ping"
 )
 
@@ -107,8 +108,8 @@ func (t *tx) setCursor(name string, c store.Cursor) error {
 	return err
 }
 
-// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, and removes idempotency keys that have ended: those older than seven days whose callback
-// is terminal or gone. Both are bounded; what is left waits for the next call.
+// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, and removes idempotency keys that have
+// ended: those older than seven days whose callbacks are terminal or gone. Both are bounded; what is left waits for the next call.
 func (db *DB) Fold(ctx context.Context, now int64) error {
 	for range foldRounds {
 		taken := 0
@@ -124,45 +125,68 @@ func (db *DB) Fold(ctx context.Context, now int64) error {
 			break
 		}
 	}
-	if err := db.maintain(ctx, func(t *tx) error { return t.endKeys(now) }); err != nil {
-		return fmt.Errorf("fold: remove idempotency keys: %w", err)
+	for _, end := range []func(*tx) error{
+		func(t *tx) error { return t.endKeys(now) },
+		func(t *tx) error { return t.endEvents(now) },
+	} {
+		if err := db.maintain(ctx, end); err != nil {
+			return fmt.Errorf("fold: remove idempotency keys: %w", err)
+		}
 	}
 	return nil
 }
 
-// endKeys looks at the next keys that are old enough, from where the last call ended, and removes those whose callback
-// is not open. The cursor keeps the keys of long-lived callbacks from being looked at in every call.
-func (t *tx) endKeys(now int64) error {
+// endAged looks at the next rows that are old enough to end, from where the last call ended, and has those removed that may. The cursor
+// keeps those of long-lived callbacks from being looked at in every call. query takes the cursor's time and id, the time before which rows
+// are old enough, and how many are looked at.
+func (t *tx) endAged(cursor string, now int64, look func(scanner, *store.Cursor) error, query string, remove func() error) error {
 	var at store.Cursor
 	if err := t.each(func(rows scanner) error {
 		return rows.Scan(&at.DueAt, &at.ID)
-	}, `SELECT due_at, id FROM cursors WHERE name = $1`, idempotencyCursor); err != nil {
+	}, `SELECT due_at, id FROM cursors WHERE name = $1`, cursor); err != nil {
 		return err
 	}
 	start := at
 	seen := 0
-	var ended []idempotencyKey
 	if err := t.each(func(rows scanner) error {
+		seen++
+		return look(rows, &at)
+	}, query, at.DueAt, at.ID, now-idempotencyAge.Milliseconds(), t.db.dialect.maintenanceBatch); err != nil {
+		return err
+	}
+	if err := remove(); err != nil {
+		return err
+	}
+	if seen < t.db.dialect.maintenanceBatch {
+		at = store.Cursor{} // That was the end: begin again.
+	}
+	if at == start {
+		return nil
+	}
+	return t.setCursor(cursor, at)
+}
+
+// endKeys looks at the next keys that are old enough, and removes those whose callback is not open.
+func (t *tx) endKeys(now int64) error {
+	var ended []idempotencyKey
+	return t.endAged(idempotencyCursor, now, func(rows scanner, at *store.Cursor) error {
 		var k idempotencyKey
 		var open int
-		if err := rows.Scan(&k.project, &k.route, &k.key, &at.DueAt, &at.ID, &open); err != nil {
-			return err
-		}
-		seen++
+		err := rows.Scan(&k.project, &k.route, &k.key, &at.DueAt, &at.ID, &open)
 		if open == 0 {
 			ended = append(ended, k)
 		}
-		return nil
+		return err
 	}, `SELECT project, route, key, created_at, callback_id,
 			CASE WHEN EXISTS (SELECT 1 FROM callbacks WHERE callbacks.id = idempotency.callback_id AND callbacks.state = 'scheduled')
 				THEN 1 ELSE 0 END
 		FROM idempotency
 		WHERE (created_at, callback_id) > ($1, $2) AND created_at < $3
 		ORDER BY created_at, callback_id
-		LIMIT $4`, at.DueAt, at.ID, now-idempotencyAge.Milliseconds(), t.db.dialect.maintenanceBatch); err != nil {
-		return err
-	}
-	if len(ended) > 0 {
+		LIMIT $4`, func() error {
+		if len(ended) == 0 {
+			return nil
+		}
 		input, args, _, err := t.input([]column{
 			texts("project", ended, func(k idempotencyKey) string { return k.project }),
 			texts("route", ended, func(k idempotencyKey) string { return k.route }),
@@ -171,16 +195,8 @@ func (t *tx) endKeys(now int64) error {
 		if err != nil {
 			return err
 		}
-		if _, err := t.exec(`DELETE FROM idempotency
-			WHERE (project, route, key) IN (SELECT i.project, i.route, i.key FROM `+input+`)`, args...); err != nil {
-			return err
-		}
-	}
-	if seen < t.db.dialect.maintenanceBatch {
-		at = store.Cursor{} // That was the end: begin again.
-	}
-	if at == start {
-		return nil
-	}
-	return t.setCursor(idempotencyCursor, at)
+		_, err = t.exec(`DELETE FROM idempotency
+			WHERE (project, route, key) IN (SELECT i.project, i.route, i.key FROM `+input+`)`, args...)
+		return err
+	})
 }

@@ -170,6 +170,7 @@ type Store interface {
 	Order
 	Outcomes
 	Redrives
+	Events
 	Reads
 	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
 	Damage(ctx context.Context, id string) error
@@ -186,6 +187,9 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Accept/Idempotency":        testIdempotency,
 		"Accept/Concurrent":         testAcceptConcurrently,
 		"Accept/SharedPayload":      testSharedPayload,
+		"Event/Plan":                testEventPlan,
+		"Event/Crowd":               testEventCrowd,
+		"Event/Ends":                testEventEnds,
 		"Stamp/Claims":              testStamp,
 		"Stamp/Refuses":             testStampRefuses,
 		"Stamp/Lead":                testStampLead,

@@ -37,7 +37,7 @@ func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
 		return err
 	}
 	o := jsonObject{append(make([]byte, 0, 64+32*len(r.Callbacks)), '{')}
-	o.id("id", dispatch.EventPrefix, r.ID)
+	o.id("id", store.EventPrefix, r.ID)
 	o.key("callbacks")
 	o.b = append(o.b, '[')
 	for i, id := range r.Callbacks {

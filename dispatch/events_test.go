@@ -1,0 +1,151 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// An event reaches every endpoint that subscribes, once, whatever is repeated; its body is stored once.
+func TestEventFansOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		topics := func(patterns ...string) store.Endpoint {
+			return b.endpoint(dispatch.EndpointChange{Topics: &patterns, URL: ptr("https://" + strings.ReplaceAll(patterns[0], "*", "any") + ".example/")})
+		}
+		topics("payment.succeeded")
+		topics("payment.*")
+		topics("*")
+		topics("refund.*")
+		event := dispatch.Submission{
+			Topic: "payment.succeeded", Body: []byte(`{"paid": 1}`), Ref: "order-1", IdempotencyKey: "k", Route: "events", Fingerprint: []byte("f"),
+		}
+		first, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || len(first.Callbacks) != 3 || first.Replayed {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		again, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || again.ID != first.ID || !slices.Equal(again.Callbacks, first.Callbacks) || !again.Replayed {
+			t.Errorf("repeated: %+v, %v; want %+v", again, err, first)
+		}
+		topics("payment.succeeded")
+		later, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || !slices.Equal(later.Callbacks, first.Callbacks) || !later.Replayed {
+			t.Errorf("with one more that subscribes: %+v, %v", later, err)
+		}
+		other := event
+		other.Fingerprint, other.Body = []byte("g"), []byte(`{"paid": 2}`)
+		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, other); !errors.Is(err, store.ErrIdempotencyMismatch) {
+			t.Errorf("another event with the same key: %v", err)
+		}
+		for _, id := range later.Callbacks {
+			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.EndpointID == "" || c.Topic != "payment.succeeded" {
+				t.Errorf("%s is %s", id, c.State)
+			}
+		}
+		if n := len(b.receiver.seen()); n != 3 {
+			t.Errorf("%d arrived", n)
+		}
+		for _, h := range b.receiver.seen() {
+			if h.body != `{"paid": 1}` {
+				t.Errorf("%s got %q", h.url, h.body)
+			}
+		}
+		none, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{Topic: "nobody", Body: []byte("{}")})
+		if err != nil || len(none.Callbacks) != 1 { // "*" takes it
+			t.Errorf("%+v, %v", none, err)
+		}
+		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{Topic: "", URL: "https://a.example/", Body: []byte("{}")}); err == nil {
+			t.Error("an event without a topic, with an address, was accepted")
+		}
+	})
+}
+
+// A brokenAccept is a store on which accepts fail while broken says so.
+type brokenAccept struct {
+	dispatch.Store
+	broken bool
+}
+
+func (s *brokenAccept) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
+	if s.broken {
+		return nil, store.ErrUnavailable
+	}
+	return s.Store.Accept(ctx, drafts)
+}
+
+// What an event was to become is made up for by a repetition, if the database went away before its callbacks were there: what the first was
+// to become, but for endpoints that have been deleted.
+func TestEventIsCompletedByItsRepetition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &brokenAccept{broken: true}
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) { db.Store, o.Store = o.Store, db })
+		subscriber := func(host string) store.Endpoint {
+			return b.endpoint(dispatch.EndpointChange{Topics: &[]string{"payment.*"}, URL: ptr("https://" + host + ".example/")})
+		}
+		subscriber("stays")
+		leaves, goes := subscriber("leaves"), subscriber("goes")
+		event := dispatch.Submission{
+			Topic: "payment.succeeded", Body: []byte(`{"paid": 1}`), IdempotencyKey: "k", Route: "events", Fingerprint: []byte("f"),
+		}
+		if r, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event); !errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		db.broken = false
+		subscriber("late")
+		if _, err := b.engine.PatchEndpoint(t.Context(), store.DefaultProject, leaves.ID, dispatch.EndpointChange{Topics: &[]string{}}, operator); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, goes.ID, operator); err != nil {
+			t.Fatal(err)
+		}
+		other := event
+		other.Fingerprint = []byte("g")
+		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, other); !errors.Is(err, store.ErrIdempotencyMismatch) {
+			t.Errorf("another event with the key of one that was not accepted: %v", err)
+		}
+		second, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || len(second.Callbacks) != 2 || second.Replayed {
+			t.Fatalf("repeated: %+v, %v", second, err)
+		}
+		third, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || third.ID != second.ID || !slices.Equal(third.Callbacks, second.Callbacks) || !third.Replayed {
+			t.Errorf("repeated once more: %+v, %v; want %+v", third, err, second)
+		}
+		for _, id := range second.Callbacks {
+			b.await(id, time.Minute)
+		}
+		var hosts []string
+		for _, h := range b.receiver.seen() {
+			hosts = append(hosts, strings.TrimPrefix(h.url, "https://"))
+		}
+		slices.Sort(hosts)
+		if !slices.Equal(hosts, []string{"leaves.example/", "stays.example/"}) {
+			t.Errorf("it went to %v", hosts)
+		}
+	})
+}
+
+// An event that nobody subscribed to is remembered as well.
+func TestEventToNobodyIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		event := dispatch.Submission{Topic: "a", Body: []byte(`{}`), IdempotencyKey: "k", Route: "events", Fingerprint: []byte("f")}
+		first, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || len(first.Callbacks) != 0 || first.Replayed {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		b.endpoint(dispatch.EndpointChange{Topics: &[]string{"*"}})
+		again, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
+		if err != nil || again.ID != first.ID || len(again.Callbacks) != 0 || !again.Replayed {
+			t.Errorf("repeated: %+v, %v; want %+v", again, err, first)
+		}
+	})
+}
