@@ -32,11 +32,17 @@ func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) 
 		if err != nil {
 			return err
 		}
+		var late map[string]bool
+		if r.Action == store.RedriveRetry || r.Action == store.RedriveReschedule {
+			if late, err = t.superseded(ids, rows); err != nil {
+				return err
+			}
+		}
 		var entries []store.AuditEntry
 		for _, callback := range ids {
 			row, ok := rows[callback]
-			if !ok || row.Project != r.Project {
-				step.Redrive.Failed++ // purged meanwhile
+			if !ok || row.Project != r.Project || late[callback] {
+				step.Redrive.Failed++ // purged meanwhile, or a newer version has been accepted since it ended
 				continue
 			}
 			entry, err := t.redrive(&r, row, now, &step)

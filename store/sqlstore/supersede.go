@@ -137,6 +137,47 @@ func (t *tx) cancelOlder(keys []refKey, highest map[refKey]*acceptEntry) error {
 	return nil
 }
 
+// superseded says which of the locked rows are terminal and have a version below the highest of their reference: what revives many at
+// once leaves those as they are. Whoever accepts a higher version meanwhile waits for this transaction, and finds them open then.
+func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, error) {
+	var ended []row
+	for _, id := range ids {
+		if r, ok := rows[id]; ok && r.Version != nil && r.Ref != "" && r.Topic != "" && r.State.Terminal() {
+			ended = append(ended, r)
+		}
+	}
+	if len(ended) == 0 {
+		return nil, nil
+	}
+	input, args, _, err := t.input([]column{
+		texts("project", ended, func(r row) string { return r.Project }),
+		texts("topic", ended, func(r row) string { return r.Topic }),
+		texts("ref", ended, func(r row) string { return r.Ref }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	latest := make(map[refKey]int64)
+	if err := t.each(func(rows scanner) error {
+		var k refKey
+		var version int64
+		err := rows.Scan(&k.project, &k.topic, &k.ref, &version)
+		latest[k] = version
+		return err
+	}, `SELECT project, topic, ref, version FROM refs_latest
+		WHERE (project, topic, ref) IN (SELECT i.project, i.topic, i.ref FROM `+input+`)
+		ORDER BY project, topic, ref`+t.db.dialect.forShare, args...); err != nil {
+		return nil, fmt.Errorf("read the latest versions: %w", err)
+	}
+	late := make(map[string]bool)
+	for _, r := range ended {
+		if version, ok := latest[refKey{r.Project, r.Topic, r.Ref}]; ok && *r.Version < version {
+			late[r.ID] = true
+		}
+	}
+	return late, nil
+}
+
 // purgeVersions forgets the versions of references that nothing was accepted for since before.
 func (t *tx) purgeVersions(before int64, batch int) (int, error) {
 	n, err := t.exec(`DELETE FROM refs_latest WHERE (project, topic, ref) IN (

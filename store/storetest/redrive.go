@@ -162,3 +162,27 @@ func testRedriveActions(f *fixture) {
 		t.Errorf("another project's: %v", err)
 	}
 }
+
+// A redrive does not revive what a newer version has been accepted for since it ended: the newer one may have been delivered.
+func testRedriveSuperseded(f *fixture) {
+	old, latest, other := f.dead(versioned("r", 1)), f.dead(versioned("r", 2)), f.dead(versioned("other", 1))
+	unversioned := f.dead(func(d *store.Draft) { d.Callback.Ref = "r" })
+	f.accept(versioned("other", 1))
+	f.now += 1000
+	r, err := f.Store.CreateRedrive(f.ctx(), store.Redrive{
+		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: "{}",
+		Filter: store.Filter{States: []store.State{store.Dead}, To: f.now}, CreatedAt: f.now,
+	}, actor)
+	if err != nil {
+		f.Fatal(err)
+	}
+	r = f.gather(r)
+	step, err := f.StepRedrive(f.ctx(), r.ID, 100, f.now)
+	if err != nil || step.Redrive.Done != 3 || step.Redrive.Failed != 1 {
+		f.Errorf("%+v, %v", step.Redrive, err)
+	}
+	f.wantState(f.get(old.ID), store.Dead, old.Reason)
+	for _, c := range []store.Callback{latest, other, unversioned} {
+		f.wantState(f.get(c.ID), store.Scheduled, "")
+	}
+}

@@ -256,6 +256,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Endpoint/Follows":          testFollows,
 		"Redrive/Once":              testRedriveOnce,
 		"Redrive/Actions":           testRedriveActions,
+		"Redrive/Superseded":        testRedriveSuperseded,
 		"Supersede/Older":           testSupersede,
 		"Supersede/Crash":           testSupersedeCrash,
 		"Supersede/Late":            testSupersedeLate,
