@@ -29,6 +29,7 @@ type callback struct {
 	ID           string     `json:"id"`
 	State        string     `json:"state"`
 	Reason       string     `json:"reason"`
+	Topic        string     `json:"topic"`
 	Ref          string     `json:"ref"`
 	Lane         string     `json:"lane"`
 	DueAt        *time.Time `json:"due_at"`
