@@ -298,6 +298,48 @@ func TestStrictOrder(t *testing.T) {
 	})
 }
 
+// Whose turn it is is claimed at once also where the one before it expired, was superseded or ended with its endpoint.
+func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(_ context.Context, h hit, _ int) (*http.Response, error) {
+			if strings.Contains(h.url, "first") {
+				return answer(500, ""), nil
+			}
+			return answer(200, ""), nil
+		})
+		ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://first.example/")})
+		one, two := int64(1), int64(2)
+		for name, first := range map[string]struct {
+			s   dispatch.Submission
+			end func()
+		}{
+			"expired": {s: dispatch.Submission{URL: "https://first.example/", ExpiresIn: ptr(time.Minute)}},
+			"superseded": {s: dispatch.Submission{URL: "https://first.example/", Supersede: true, Ref: "r", Topic: "t", Version: &one}, end: func() {
+				b.accept(dispatch.Submission{URL: "https://newer.example/", Supersede: true, Ref: "r", Topic: "t", Version: &two})
+			}},
+			"endpoint deleted": {s: dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID}, end: func() {
+				if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.ID, operator); err != nil {
+					t.Error(err)
+				}
+			}},
+		} {
+			long := tiers(time.Hour, time.Hour)
+			s := first.s
+			s.Policy, s.LockKey, s.Order = long.Policy, name, "strict"
+			before := b.accept(s)
+			next := b.accept(dispatch.Submission{URL: "https://next.example/", LockKey: name, Order: "strict"})
+			time.Sleep(30 * time.Second)
+			if first.end != nil {
+				first.end()
+			}
+			done, sent := b.await(before.ID, 10*time.Minute), b.await(next.ID, 10*time.Minute)
+			if gap := sent.FinishedAt - done.FinishedAt; sent.State != store.Succeeded || gap < 0 || gap > 1500 {
+				t.Errorf("%s: the next is %s, %d ms after the end of the one before, which is %s, %s", name, sent.State, gap, done.State, done.Reason)
+			}
+		}
+	})
+}
+
 // A newer version takes the place of what is scheduled; an older one that comes late is not sent at all.
 func TestSupersede(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
+// maxFollow is how many lock keys are looked at for those that ended at once.
+const maxFollow = 100
+
 // This file is strict order. SQL decides: the stamp refuses a callback while one that was accepted before it is open, and the index
 // diverts it for as long as a lock's waiter. What is here only spares it that wait: whoever ends one has the next claimed at once.
 
@@ -46,15 +49,19 @@ func (e *Engine) bringForward(ctx context.Context, rows []store.OpenRow) {
 	e.hintAll()
 }
 
-// followCanceled has those claimed whose turn it is after callbacks that were canceled.
-func (e *Engine) followCanceled(ctx context.Context, list []store.CanceledCallback) {
+// followEnded has those claimed whose turn it is after rows that ended otherwise than by a result. Of many at once the first ones' next are
+// looked for; the others' wait for their timers.
+func (e *Engine) followEnded(ctx context.Context, rows []store.OpenRow) {
+	type strictKey struct{ project, lock string }
+	asked := make(map[strictKey]bool)
 	var next []store.OpenRow
-	for i := range list {
-		c := &list[i].Callback
-		if list[i].Result != store.CancelDone || !c.Strict {
+	for i := range rows {
+		k := strictKey{rows[i].Project, rows[i].LockKey}
+		if !rows[i].Strict || asked[k] || len(asked) >= maxFollow {
 			continue
 		}
-		row, err := e.o.Store.NextStrict(ctx, c.Project, c.LockKey)
+		asked[k] = true
+		row, err := e.o.Store.NextStrict(ctx, k.project, k.lock)
 		if err != nil {
 			e.log.Warn("whose turn it is in strict order cannot be read; it waits for its timer", "error", err)
 			break
@@ -64,4 +71,15 @@ func (e *Engine) followCanceled(ctx context.Context, list []store.CanceledCallba
 		}
 	}
 	e.bringForward(ctx, next)
+}
+
+// followCanceled is followEnded for callbacks that were canceled.
+func (e *Engine) followCanceled(ctx context.Context, list []store.CanceledCallback) {
+	var rows []store.OpenRow
+	for i := range list {
+		if c := &list[i].Callback; list[i].Result == store.CancelDone && c.Strict {
+			rows = append(rows, store.OpenRow{Project: c.Project, LockKey: c.LockKey, Strict: true})
+		}
+	}
+	e.followEnded(ctx, rows)
 }
