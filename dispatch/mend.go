@@ -124,7 +124,7 @@ const TestTopic = "dispatcher.test"
 func (e *Engine) TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
 	now := e.clock.now()
 	body, err := json.Marshal(map[string]any{
-		"type": TestTopic, "endpoint": store.EndpointPrefix + id, "timestamp": time.UnixMilli(now).UTC().Format(time.RFC3339Nano),
+		"type": TestTopic, "endpoint": store.EndpointPrefix + id, "timestamp": instant(now),
 	})
 	if err != nil {
 		return store.Callback{}, fmt.Errorf("encode a test: %w", err)

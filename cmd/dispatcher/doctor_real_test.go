@@ -32,11 +32,14 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 	if _, err := r.cl.call(t.Context(), "GET", "/v1/secret?lane=x", nil, nil); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := r.cl.call(t.Context(), "POST", "/v1/endpoints", map[string]string{"url": "https://example.com/"}, nil); err != nil {
+		t.Fatal(err) // it has a secret of its own
+	}
 	until(t, "the index is there", func() bool { return len(r.engine.Health(t.Context()).Degraded) == 0 })
 	serving := doctorOn(t, postgres.URL(), redis)
 	want(t, serving, "migrations", statusOK, "all")
 	want(t, serving, "index", statusOK, "as SQL says")
-	want(t, serving, "master key", statusOK, "decrypts all 1 stored secrets")
+	want(t, serving, "master key", statusOK, "decrypts all 2 stored secrets")
 	want(t, serving, "durability", statusOK, "fsync on")
 	if err := r.end(t); err != nil {
 		t.Fatal(err)

@@ -166,6 +166,9 @@ func (f *sqlFacts) readSQLite(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
+// ownedSecretsVersion is the migration that brought the secrets of endpoints.
+const ownedSecretsVersion = 2
+
 // readTables reads what the program keeps in the database, as far as it is there.
 func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, postgres bool) error {
 	exists := "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'"
@@ -194,7 +197,11 @@ func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, postgres bool
 	if err != nil {
 		return err
 	}
-	return each(ctx, conn, "SELECT id, project, key_id, ciphertext, retired_at FROM secrets ORDER BY id", func(rows *sql.Rows) error {
+	query := "SELECT id, project, key_id, ciphertext, retired_at FROM secrets"
+	if f.applied[ownedSecretsVersion] {
+		query += " UNION ALL SELECT id, project, key_id, ciphertext, retired_at FROM owned_secrets"
+	}
+	return each(ctx, conn, query+" ORDER BY id", func(rows *sql.Rows) error {
 		var secret store.Secret
 		err := rows.Scan(&secret.ID, &secret.Project, &secret.KeyID, &secret.Ciphertext, &secret.RetiredAt)
 		f.secrets = append(f.secrets, secret)

@@ -93,6 +93,9 @@ func TestDoctorOnSQLite(t *testing.T) {
 	if _, err := r.cl.call(t.Context(), "GET", "/v1/secret?lane=x", nil, nil); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := r.cl.call(t.Context(), "POST", "/v1/endpoints", map[string]string{"url": "https://example.com/"}, nil); err != nil {
+		t.Fatal(err) // it has a secret of its own
+	}
 	running := examine(t, args...)
 	if err := r.end(t); err != nil {
 		t.Fatal(err)
@@ -102,7 +105,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 		for _, check := range []string{"database", "durability", "integrity", "migrations", "redis", "admin key", "dns", "data directory", "time-outs"} {
 			want(t, list, check, statusOK)
 		}
-		want(t, list, "master key", statusOK, "decrypts all 1 stored secrets")
+		want(t, list, "master key", statusOK, "decrypts all 2 stored secrets")
 	}
 	if after := snapshot(t, dir); len(after) != len(before) {
 		t.Errorf("the directory had %d files and has %d", len(before), len(after))
@@ -114,7 +117,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 		}
 	}
 	wrong := examine(t, append(args, "--master-key="+someKey('w'))...)
-	want(t, wrong, "master key", statusError, "1 of 1 stored secrets cannot be decrypted")
+	want(t, wrong, "master key", statusError, "2 of 2 stored secrets cannot be decrypted")
 	if err := os.Remove(filepath.Join(data, masterKeyFile)); err != nil {
 		t.Fatal(err)
 	}
