@@ -49,6 +49,8 @@ type BooksQuery struct {
 	GroupBy string
 	// Zone is where days begin; nil: UTC.
 	Zone *time.Location
+	// MaxGroups is the most groups that are counted; with more the answer is an InvalidError. Zero: any number.
+	MaxGroups int
 }
 
 // A Comparison is what a project has against its caller's own list of references.

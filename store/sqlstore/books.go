@@ -36,7 +36,15 @@ func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]
 			sums[day.name] = &store.Books{Group: day.name}
 		}
 		if err := db.inWindows(ctx, project, day.from, day.to, func(ctx context.Context, after, end string) error {
-			return db.count(ctx, sums, column, label, project, after, end)
+			if err := db.count(ctx, sums, column, label, project, after, end); err != nil {
+				return err
+			}
+			if q.MaxGroups > 0 && len(sums) > q.MaxGroups {
+				return &store.InvalidError{Fields: []store.FieldError{{
+					Field: "group_by", Message: fmt.Sprintf("makes more than %d groups: choose a shorter span", q.MaxGroups),
+				}}}
+			}
+			return nil
 		}); err != nil {
 			return nil, readError("count the books", err)
 		}

@@ -64,6 +64,11 @@ func testBooks(f *fixture) {
 	if got := f.books(store.BooksQuery{From: to + 1, To: to + 100}); len(got) != 1 || got[0] != (store.Books{}) {
 		f.Errorf("books of a time without callbacks: %+v", got)
 	}
+	var many *store.InvalidError
+	if _, err := f.Books(f.ctx(), project, store.BooksQuery{From: from, To: to, GroupBy: "topic", MaxGroups: 2}); !errors.As(err, &many) {
+		f.Errorf("three groups where two are allowed: %v", err)
+	}
+	f.books(store.BooksQuery{From: from, To: to, GroupBy: "topic", MaxGroups: 3})
 	for _, by := range []string{"ref", "label:", "lane; DROP TABLE callbacks"} {
 		var invalid *store.InvalidError
 		if _, err := f.Books(f.ctx(), project, store.BooksQuery{From: from, To: to, GroupBy: by}); !errors.As(err, &invalid) {

@@ -50,13 +50,9 @@ func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	books, err := a.Books.Books(ctx, who.project, store.BooksQuery{From: from, To: to, GroupBy: by, Zone: zone})
+	books, err := a.Books.Books(ctx, who.project, store.BooksQuery{From: from, To: to, GroupBy: by, Zone: zone, MaxGroups: maxGroups})
 	if err != nil {
 		return err
-	}
-	if len(books) > maxGroups {
-		q.add("group_by", fmt.Sprintf("makes %d groups, and at most %d are answered: choose a shorter span", len(books), maxGroups))
-		return q.err()
 	}
 	o := jsonObject{append(make([]byte, 0, 512+160*len(books)), '{')}
 	o.moment("from", from)

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -16,8 +15,6 @@ func (e *engine) Books(_ context.Context, project string, q store.BooksQuery) ([
 		return []store.Books{one}, err
 	case "everything":
 		return nil, &store.InvalidError{Fields: []store.FieldError{{Field: "group_by", Message: "must be something else"}}}
-	case "lane":
-		return slices.Repeat([]store.Books{one}, 10_001), err
 	}
 	other := one
 	other.Group, other.Open = bareEndpoint, 3 // it does not balance
