@@ -1,0 +1,378 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+)
+
+var raceCount = flag.Int("races", 2000, "races of cancel, supersede, PATCH and reschedule against the claim, on each backend")
+
+// raceSpacing is how far apart the races are due: many at once, and few enough that an answer comes within its race.
+const raceSpacing = 5 * time.Millisecond
+
+// An arena is where races are run: dispatchers on one backend, two receivers, and the books.
+type arena struct {
+	*testing.T
+	processes []*process
+	// near is where callbacks are sent, far where some of them are sent after a PATCH: another host is another lane.
+	near, far *receiver
+	books     *ledger
+}
+
+// A contest is one call that is made at about the moment of an attempt, and all that is known of it.
+type contest struct {
+	kind *contestKind
+	n    int // of its kind, from 0
+	ref  string
+	due  time.Time
+	// fails: the first attempt is answered 500. second: the call meets the second attempt.
+	fails, second bool
+	// ids are the callbacks of it. Those accepted before the race come first, the one that is raced for before the others.
+	ids []string
+
+	mu   sync.Mutex
+	said []spoken
+	// busy: a call was answered 503, for the database had too much to do, and was made again. What it had done is not known.
+	busy bool
+	// fates are what became of each of ids.
+	fates []*fate
+}
+
+// A spoken is what one call was answered, and when: it took effect between the two times, if it did.
+type spoken struct {
+	answer
+	began, ended time.Time
+}
+
+// A fate is what became of one callback: as the API shows it, and as it arrived.
+type fate struct {
+	shown
+	attempts []attempt
+	arrivals []sighting // in order
+}
+
+// A sighting is an arrival at one of the two receivers.
+type sighting struct {
+	arrival
+	url string
+}
+
+// A shown is a callback with the fields that races change.
+type shown struct {
+	callback
+	URL string `json:"url"`
+}
+
+// A contestKind is one sort of call, with what may come of it.
+type contestKind struct {
+	name string
+	// callbacks are accepted before the race, each with base's fields and its own.
+	callbacks func(a *arena, c *contest) []submission
+	// ask makes the call, or several at once.
+	ask func(ctx context.Context, a *arena, c *contest) error
+	// judge names the outcome, and what is wrong with it; empty: nothing.
+	judge func(a *arena, c *contest) (outcome, wrong string)
+	// outcomes are those of which each must have occurred.
+	outcomes []string
+}
+
+// Whatever is asked at the moment of a claim, the answer says what happens: what is canceled is not sent any more, of a superseded one
+// nothing starts after its newer version was accepted, what is mended goes where it was told to, and what is moved comes no earlier.
+func TestRacesAgainstTheClaim(t *testing.T) {
+	blackBox(t)
+	on(t, bothEnds, func(t *testing.T, b backend) {
+		answers := func(a *arrival) reply {
+			if strings.Contains(a.path, "/fails") && a.number == 1 {
+				return reply{status: 500, after: 4 * time.Millisecond}
+			}
+			return reply{status: 200, after: 4 * time.Millisecond}
+		}
+		a := &arena{T: t, near: listen(t, answers), far: listen(t, answers), books: newLedger()}
+		a.processes = append(a.processes, serve(t, launch{on: b}))
+		if b.redis != "" {
+			a.processes = append(a.processes, serve(t, launch{on: b}))
+		}
+		kinds := []*contestKind{cancelKind(), cancelRefKind(), supersedeKind(), mendKind(), moveKind()}
+		contests := make([]*contest, *raceCount)
+		for i := range contests {
+			k := kinds[i%len(kinds)]
+			c := &contest{kind: k, n: i / len(kinds)}
+			// Half of them meet the first attempt, which succeeds; the others a first one that fails, or the one after that.
+			c.fails, c.second = c.n%2 == 1, c.n%4 == 1
+			c.ref = fmt.Sprintf("%s-%d", k.name, c.n)
+			contests[i] = c
+		}
+		a.enter(contests)
+		a.race(contests)
+		await(t, a.processes[0].client, time.Minute)
+		a.look(contests)
+		a.decide(kinds, contests)
+		a.books.judge(t, a.processes[0], b, judge.Bounds{
+			SharedRefs: true,                              // versions of one order, and callbacks that are canceled by their reference
+			Expect:     func(string) string { return "" }, // each race knows more of it
+		}, a.near, a.far)
+	})
+}
+
+// base is a callback of the race, to /old/REF or /old/REF/fails of the near receiver.
+func (a *arena) base(c *contest) submission {
+	where := "/old/" + c.ref
+	if c.fails {
+		where += "/fails"
+	}
+	return submission{
+		"url": a.near.url + where, "ref": c.ref, "payload": payload(c.ref), "headers": submission{"X-Mend": "old"},
+		"policy": submission{"tiers": []string{raceTier.String(), "1s"}, "timeout": "10s"},
+	}
+}
+
+// enter accepts what is raced for: due one after the other, once all of it is accepted.
+func (a *arena) enter(contests []*contest) {
+	a.Helper()
+	begin := time.Now().Add(time.Second + time.Duration(len(contests))*time.Millisecond/2)
+	type place struct {
+		c   *contest
+		ref string
+	}
+	var batch []submission
+	var places []place
+	flush := func() {
+		ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+		defer cancel()
+		got, err := a.processes[0].acceptBatch(ctx, batch)
+		if err != nil {
+			a.Fatal(err)
+		}
+		for i, cb := range got {
+			places[i].c.ids = append(places[i].c.ids, cb.ID)
+			a.books.accepted(cb.ID, places[i].ref)
+		}
+		batch, places = batch[:0], places[:0]
+	}
+	for i, c := range contests {
+		c.due = begin.Add(time.Duration(i) * raceSpacing).Truncate(time.Millisecond)
+		for _, s := range c.kind.callbacks(a, c) {
+			s["due_at"] = c.due.UTC().Format("2006-01-02T15:04:05.000Z")
+			batch, places = append(batch, s), append(places, place{c, c.ref})
+		}
+		if len(batch) > 500 {
+			flush()
+		}
+	}
+	flush()
+	if late := time.Since(begin); late > 0 {
+		a.Logf("the last was accepted %s after the first was due", late)
+	}
+}
+
+// race makes every call at a moment about its attempt: a third before it, a third while it is likely to be made, a third after. A claim
+// is made tens of milliseconds before its callback is due, where a process has slots enough.
+func (a *arena) race(contests []*contest) {
+	a.Helper()
+	var group errgroup.Group
+	for _, c := range contests {
+		var off int // microseconds
+		switch c.n % 3 {
+		case 0:
+			off = -80_000 + rand.IntN(70_000)
+		case 1:
+			off = -10_000 + rand.IntN(25_000)
+		case 2:
+			off = 15_000 + rand.IntN(45_000)
+		}
+		at := c.due.Add(time.Duration(off) * time.Microsecond)
+		if c.second {
+			at = at.Add(raceTier + 10*time.Millisecond)
+		}
+		group.Go(func() error {
+			timer := time.NewTimer(time.Until(at))
+			defer timer.Stop()
+			<-timer.C
+			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+			defer cancel()
+			return c.kind.ask(ctx, a, c)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		a.Fatal(err)
+	}
+}
+
+// ask makes one call of the contest, by the process of that number, and keeps the answer.
+func (a *arena) ask(ctx context.Context, c *contest, process int, method, path string, body []byte) (answer, error) {
+	p := a.processes[(c.n+process)%len(a.processes)]
+	for {
+		began := time.Now()
+		got, err := p.raw(ctx, method, path, body, nil)
+		ended := time.Now()
+		if err != nil {
+			return got, fmt.Errorf("%s %s: %w", method, path, err)
+		}
+		c.mu.Lock()
+		if got.status == http.StatusServiceUnavailable {
+			c.busy = true
+			c.mu.Unlock()
+			pause()
+			continue
+		}
+		c.said = append(c.said, spoken{got, began, ended})
+		c.mu.Unlock()
+		return got, nil
+	}
+}
+
+// look reads what the API shows of every callback, and lays what arrived beside it.
+func (a *arena) look(contests []*contest) {
+	a.Helper()
+	ctx, cancel := context.WithTimeout(a.Context(), 5*time.Minute)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for i, c := range contests {
+		p := a.processes[i%len(a.processes)]
+		group.Go(func() error {
+			for _, id := range c.ids {
+				s := &fate{}
+				for _, r := range []*receiver{a.near, a.far} {
+					for _, arrived := range r.of(id) {
+						s.arrivals = append(s.arrivals, sighting{arrived, r.url + arrived.path})
+					}
+				}
+				slices.SortFunc(s.arrivals, func(x, y sighting) int { return x.at.Compare(y.at) })
+				var err error
+				if err = p.call(ctx, http.MethodGet, "/v1/callbacks/"+id, nil, http.StatusOK, &s.shown); err != nil {
+					return err
+				}
+				if s.attempts, err = p.attempts(ctx, id); err != nil {
+					return err
+				}
+				slices.SortFunc(s.attempts, func(x, y attempt) int { return x.Number - y.Number })
+				c.fates = append(c.fates, s)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		a.Fatal(err)
+	}
+}
+
+// decide judges every race, and wants each outcome to have occurred.
+func (a *arena) decide(kinds []*contestKind, contests []*contest) {
+	a.Helper()
+	complain := complaints(a)
+	counts := map[*contestKind]map[string]int{}
+	for _, k := range kinds {
+		counts[k] = map[string]int{}
+	}
+	busy := 0
+	for _, c := range contests {
+		if c.busy {
+			busy++ // the judge of the whole has its callbacks all the same
+			continue
+		}
+		outcome, wrong := c.kind.judge(a, c)
+		for i := range c.fates {
+			if wrong == "" {
+				wrong = c.fates[i].unsound()
+			}
+		}
+		if wrong != "" {
+			complain("%s (%s, due %s): %s\n%s", c.ref, outcome, c.due.Format("05.000"), wrong, c.story())
+			continue
+		}
+		counts[c.kind][outcome]++
+	}
+	if busy > len(contests)/50 {
+		a.Errorf("%d of %d races met a database that had too much to do", busy, len(contests))
+	}
+	for _, k := range kinds {
+		all := 0
+		for _, n := range counts[k] {
+			all += n
+		}
+		a.Logf("%d races of %s: %v", all, k.name, counts[k])
+		for _, outcome := range k.outcomes {
+			if counts[k][outcome] <= all/200 {
+				a.Errorf("%s: %q came only %d times in %d races: they were not close", k.name, outcome, counts[k][outcome], all)
+			}
+		}
+		for outcome := range counts[k] {
+			if !slices.Contains(k.outcomes, outcome) {
+				a.Errorf("%s: %q is no outcome", k.name, outcome)
+			}
+		}
+	}
+}
+
+// unsound says what cannot be, whatever was asked.
+func (s *fate) unsound() string {
+	if len(s.attempts) != len(s.arrivals) || s.AttemptCount != len(s.attempts) {
+		return fmt.Sprintf("%s: %d arrivals, %d attempts, attempt_count %d", s.ID, len(s.arrivals), len(s.attempts), s.AttemptCount)
+	}
+	for i := range s.attempts {
+		at, ar := &s.attempts[i], &s.arrivals[i]
+		if at.Number != i+1 || ar.number != i+1 || !at.Charged || at.StatusCode == 0 {
+			return fmt.Sprintf("%s: attempt %d is charged %t with status %d and number %d, and arrived as number %d", s.ID, i+1, at.Charged, at.StatusCode, at.Number, ar.number)
+		}
+		if (at.Outcome == "succeeded") != (s.State == "succeeded" && i == len(s.attempts)-1) {
+			return fmt.Sprintf("%s: attempt %d of %d %s, and it is %s", s.ID, i+1, len(s.attempts), at.Outcome, s.State)
+		}
+	}
+	if s.DueAt != nil || s.FinishedAt == nil {
+		return fmt.Sprintf("%s is %s, due %v, finished %v", s.ID, s.State, s.DueAt, s.FinishedAt)
+	}
+	return ""
+}
+
+// after counts what arrived after that.
+func (s *fate) after(at time.Time) int {
+	n := 0
+	for i := range s.arrivals {
+		if s.arrivals[i].at.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
+// story tells a race in the order of time, for whoever must find out what went wrong.
+func (c *contest) story() string {
+	type event struct {
+		at   time.Time
+		text string
+	}
+	var events []event
+	for _, s := range c.said {
+		events = append(events, event{s.began, "asked"}, event{s.ended, fmt.Sprintf("answered %d %s", s.status, s.body)})
+	}
+	for _, s := range c.fates {
+		for _, r := range s.arrivals {
+			events = append(events, event{r.at, fmt.Sprintf("%s arrives, number %d, at %s", s.ID, r.number, r.url)}, event{r.end, s.ID + " is answered"})
+		}
+		for _, t := range s.attempts {
+			events = append(events, event{t.StartedAt, fmt.Sprintf("%s attempt %d starts", s.ID, t.Number)}, event{t.EndedAt, fmt.Sprintf("%s attempt %d ended: %s, next %v", s.ID, t.Number, t.Outcome, t.NextDueAt)})
+		}
+		if s.FinishedAt != nil {
+			events = append(events, event{*s.FinishedAt, fmt.Sprintf("%s %s %s", s.ID, s.State, s.Reason)})
+		}
+	}
+	slices.SortStableFunc(events, func(x, y event) int { return x.at.Compare(y.at) })
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "  %s %s\n", e.at.UTC().Format("05.000000"), e.text)
+	}
+	return b.String()
+}
