@@ -281,9 +281,9 @@ func (d *misdeed) judgeNext(t *testing.T, p *process, id string, last *attempt) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if charged := 0; d.charged {
-		if charged = 1; cb.AttemptCount != charged {
-			t.Errorf("attempt_count %d", cb.AttemptCount)
+	if d.charged {
+		if cb.AttemptCount != len(d.attempts) {
+			t.Errorf("attempt_count %d of %d attempts that are charged", cb.AttemptCount, len(d.attempts))
 		}
 	} else if cb.AttemptCount != 0 || cb.DivertCount == 0 {
 		t.Errorf("attempt_count %d, divert_count %d of one that is not charged", cb.AttemptCount, cb.DivertCount)

@@ -43,7 +43,8 @@ func startNameServer(l *lab, zone string) *nameServer {
 	if s.conn == nil {
 		l.Fatal("no address of 127.53.53.0/24 has port 53 free")
 	}
-	s.ended.Go(func() { s.serve(s.conn) })
+	conn := s.conn // which close forgets
+	s.ended.Go(func() { s.serve(conn) })
 	l.Cleanup(func() {
 		s.close()
 		s.ended.Wait()
