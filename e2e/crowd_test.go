@@ -1,0 +1,348 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+)
+
+var endpointCount = flag.Int("endpoints", 500, "endpoints that fail and come back at once, on each backend")
+
+// The breaker's numbers, as docs/sending.md has them.
+const (
+	breakerOpensAt = 20
+	breakerRest    = 15 * time.Second
+)
+
+// What each endpoint of a crowd is given. Every callback of it is attempted a third time more than the breaker's ten seconds after the
+// first, and only with the third of those has it had twenty attempts: so it opens at the twentieth, however slow the machine is.
+const (
+	crowdEach = 8
+	crowdTier = 5 * time.Second
+	// crowdWorkers are few, so that a crowd would be seen to go past them.
+	crowdWorkers = 64
+	// atFirst is the concurrency of a lane that nobody has heard of: so many may be on their way when its breaker opens.
+	atFirst = 4
+)
+
+// A crowd is the receiver of many endpoints, told apart by path, that all hang up until all come back at once.
+type crowd struct {
+	url string
+
+	mu       sync.Mutex
+	back     time.Time // zero: they hang up
+	members  []*member
+	arrivals []*arrival
+	// Present counts requests that are there now, most the most at once: mostDown while they hung up.
+	present, most, mostDown int
+}
+
+// A member is one endpoint of a crowd.
+type member struct {
+	present, mostDown int
+	arrivals          []*arrival
+	// answers counts those since it is back. herd is the most by which requests at once were more than the answers before allow.
+	answers, herd int
+	first         *arrival // since it is back: the probe
+	last          time.Time
+}
+
+func newCrowd(tb testing.TB, members int) *crowd {
+	tb.Helper()
+	c := &crowd{}
+	for range members {
+		c.members = append(c.members, &member{})
+	}
+	server := httptest.NewServer(http.HandlerFunc(c.serve))
+	c.url = server.URL
+	tb.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return c
+}
+
+func (c *crowd) serve(w http.ResponseWriter, req *http.Request) {
+	at := time.Now()
+	body, err := io.ReadAll(req.Body)
+	n, wrong := strconv.Atoi(strings.TrimPrefix(req.URL.Path, "/"))
+	if err != nil || wrong != nil || n < 0 || n >= len(c.members) {
+		return // the sender died in the middle of it; what goes elsewhere is missed by the judge
+	}
+	number, _ := strconv.Atoi(req.Header.Get("webhook-attempt")) // zero where it is missing, which the judge knows none of
+	a := &arrival{id: req.Header.Get("webhook-id"), number: number, at: at, hash: sha256.Sum256(body)}
+	m, up := c.members[n], c.enter(n, a)
+	// Its work, so that others that were sent meanwhile meet it.
+	if work := 5 * time.Millisecond; up {
+		time.Sleep(4 * work)
+	} else {
+		time.Sleep(work)
+	}
+	c.mu.Lock()
+	c.present--
+	m.present--
+	a.end = time.Now()
+	if up {
+		m.answers++
+		m.last = a.end
+	}
+	c.mu.Unlock()
+	if up {
+		return
+	}
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		tcp.SetLinger(0) // so many connections are best forgotten at once
+	}
+	conn.Close()
+}
+
+// enter writes an arrival down, and says whether it is answered.
+func (c *crowd) enter(n int, a *arrival) (up bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.members[n]
+	c.arrivals, m.arrivals = append(c.arrivals, a), append(m.arrivals, a)
+	c.present++
+	m.present++
+	c.most = max(c.most, c.present)
+	if c.back.IsZero() {
+		c.mostDown, m.mostDown = max(c.mostDown, c.present), max(m.mostDown, m.present)
+		return false
+	}
+	if m.first == nil {
+		m.first = a
+	}
+	// One probe; after its answer one at a time, and twice as many after each answer more.
+	m.herd = max(m.herd, m.present-1<<max(0, min(m.answers, 6)-1))
+	return true
+}
+
+// comeBack has them all answer from now on.
+func (c *crowd) comeBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.back = time.Now()
+}
+
+// tired says which member has not been tried as often as opens its breaker.
+func (c *crowd) tired() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n, m := range c.members {
+		if len(m.arrivals) < breakerOpensAt {
+			return fmt.Errorf("endpoint %d of %d was tried %d times, %d in all", n, len(c.members), len(m.arrivals), len(c.arrivals))
+		}
+	}
+	return nil
+}
+
+// delivered says how many are missing of what is to be answered.
+func (c *crowd) delivered() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := 0
+	for _, m := range c.members {
+		all += m.answers
+	}
+	if want := crowdEach * len(c.members); all < want {
+		return fmt.Errorf("%d of %d are delivered, %d are being answered", all, want, c.present)
+	}
+	return nil
+}
+
+// notOpen counts the lanes whose breaker is not open.
+func (p *process) notOpen(ctx context.Context) (closed, all int, err error) {
+	query := url.Values{"limit": {"500"}}
+	for {
+		var page struct {
+			Data       []laneBody `json:"data"`
+			NextCursor *string    `json:"next_cursor"`
+		}
+		if err := p.call(ctx, http.MethodGet, "/v1/lanes?"+query.Encode(), nil, http.StatusOK, &page); err != nil {
+			return 0, 0, err
+		}
+		for _, l := range page.Data {
+			if all++; l.Breaker.State != "open" && l.Breaker.State != "probing" {
+				closed++
+			}
+		}
+		if page.NextCursor == nil {
+			return closed, all, nil
+		}
+		query.Set("cursor", *page.NextCursor)
+	}
+}
+
+// enrol makes an endpoint for each member, and accepts what each is to be sent.
+func (c *crowd) enrol(t *testing.T, p *process, books *ledger) {
+	t.Helper()
+	const most = 1000
+	for first := 0; first < len(c.members); first += most {
+		var endpoints []endpointBody
+		for n := first; n < min(first+most, len(c.members)); n++ {
+			endpoints = append(endpoints, endpointBody{
+				"external_id": fmt.Sprint("member-", n), "url": fmt.Sprint(c.url, "/", n),
+				"policy": submission{"tiers": []string{crowdTier.String()}, "repeat_last": true, "deadline": "1h", "timeout": "10s"},
+			})
+		}
+		var made struct {
+			Results []struct {
+				Status int `json:"status"`
+			} `json:"results"`
+		}
+		if err := p.call(t.Context(), http.MethodPost, "/v1/endpoints/batch", submission{"endpoints": endpoints}, http.StatusMultiStatus, &made); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range made.Results {
+			if r.Status != http.StatusCreated {
+				t.Fatalf("an endpoint was answered %d", r.Status)
+			}
+		}
+	}
+	total := len(c.members) * crowdEach
+	for first := 0; first < total; first += most {
+		var batch []submission
+		for i := first; i < min(first+most, total); i++ {
+			ref := fmt.Sprintf("member-%d-%d", i/crowdEach, i%crowdEach)
+			batch = append(batch, submission{"endpoint": fmt.Sprint("member-", i/crowdEach), "ref": ref, "payload": payload(ref)})
+		}
+		got, err := p.acceptBatch(t.Context(), batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, cb := range got {
+			books.accepted(cb.ID, fmt.Sprintf("member-%d-%d", (first+i)/crowdEach, (first+i)%crowdEach))
+		}
+	}
+}
+
+// Endpoints that hang up, any number of them, are each left alone but for a probe each fifteen seconds. When all come back at once, each
+// is sent one probe, and more only as it answers; all together never more than there are slots; and everything is delivered once.
+func TestACrowdThatFailsComesBackWithoutAHerd(t *testing.T) {
+	blackBox(t)
+	on(t, bothEnds, func(t *testing.T, b backend) {
+		t.Parallel() // it mostly waits
+		members := *endpointCount
+		limit := 2*time.Minute + time.Duration(members)*60*time.Millisecond
+		workers := launch{on: b, args: []string{"--workers", strconv.Itoa(crowdWorkers)}}
+		processes := []*process{serve(t, workers)}
+		if b.redis != "" {
+			processes = append(processes, serve(t, workers))
+		}
+		c := newCrowd(t, members)
+		books := newLedger()
+		began := time.Now()
+		c.enrol(t, processes[0], books)
+		accepted := time.Since(began)
+		eventually(t, limit, "every breaker opens", func() error {
+			if err := c.tired(); err != nil {
+				return err
+			}
+			closed, all, err := processes[0].notOpen(t.Context())
+			if err == nil && (closed > 0 || all != members) {
+				err = fmt.Errorf("of %d lanes %d have a closed breaker", all, closed)
+			}
+			return err
+		})
+		opened := time.Since(began)
+		c.comeBack()
+		eventually(t, limit, "all is delivered", c.delivered)
+		await(t, processes[0].client, limit)
+		c.report(t, accepted, opened)
+		c.judge(t, len(processes))
+		books.judge(t, processes[0], b, judge.Bounds{}, &receiver{arrivals: c.arrivals})
+	})
+}
+
+// report writes down the figures.
+func (c *crowd) report(t *testing.T, accepted, opened time.Duration) {
+	t.Helper()
+	var probed, drained []time.Duration
+	down := 0
+	for _, m := range c.members {
+		probed, drained = append(probed, m.first.at.Sub(c.back)), append(drained, m.last.Sub(m.first.at))
+	}
+	perSecond := map[int]int{}
+	worst := 0
+	for _, a := range c.arrivals {
+		if a.at.Before(c.back) {
+			down++
+			continue
+		}
+		second := int(a.at.Sub(c.back) / time.Second)
+		perSecond[second]++
+		worst = max(worst, perSecond[second])
+	}
+	t.Logf("%d endpoints with %d callbacks each: accepted in %s, all open after %s and %d attempts, at most %d at once", len(c.members), crowdEach,
+		accepted.Round(time.Millisecond), opened.Round(time.Millisecond), down, c.mostDown)
+	t.Logf("back: probes after %s (first), %s (p50), %s (last), each endpoint's rest within %s (p50), %s (most); %d attempts, at most %d a second, %d at once",
+		quantile(probed, 0).Round(time.Millisecond), quantile(probed, 0.5).Round(time.Millisecond), quantile(probed, 1).Round(time.Millisecond),
+		quantile(drained, 0.5).Round(time.Millisecond), quantile(drained, 1).Round(time.Millisecond), len(c.arrivals)-down, worst, c.most)
+}
+
+// judge holds what arrived against what a breaker and the slots allow.
+func (c *crowd) judge(t *testing.T, processes int) {
+	t.Helper()
+	complain := complaints(t)
+	// Lanes that have never answered share three quarters of the slots.
+	if slots := (crowdWorkers - crowdWorkers/4) * processes; c.mostDown > slots {
+		complain("%d attempts at once of endpoints that never answered; there are %d slots for them", c.mostDown, slots)
+	}
+	if slots := crowdWorkers * processes; c.most > slots {
+		complain("%d attempts at once, with %d slots", c.most, slots)
+	}
+	probes := 0
+	for n, m := range c.members {
+		if err := m.judge(c.back); err != nil {
+			complain("endpoint %d: %v", n, err)
+		}
+		for _, a := range m.arrivals[breakerOpensAt+atFirst:] {
+			if a.at.Before(c.back) {
+				probes++
+			}
+		}
+	}
+	t.Logf("%d probes while they were down", probes)
+}
+
+// judge is that of one endpoint.
+func (m *member) judge(back time.Time) error {
+	var errs []error
+	if m.mostDown > atFirst {
+		errs = append(errs, fmt.Errorf("%d attempts at once before it had answered any", m.mostDown))
+	}
+	if m.herd > 0 {
+		errs = append(errs, fmt.Errorf("%d attempts at once more than its answers allow", m.herd))
+	}
+	if m.answers != crowdEach {
+		errs = append(errs, fmt.Errorf("%d answers, want %d", m.answers, crowdEach))
+	}
+	for i, a := range m.arrivals {
+		// Past those in flight when it opened, each before it is back, and the first after, is a probe.
+		if i < breakerOpensAt+atFirst && a != m.first {
+			continue
+		}
+		if rest := a.at.Sub(m.arrivals[i-1].end); (a.at.Before(back) || a == m.first) && rest < breakerRest {
+			errs = append(errs, fmt.Errorf("attempt %d came %s after the one before it", i+1, rest))
+		}
+	}
+	return errors.Join(errs...)
+}
