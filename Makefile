@@ -23,7 +23,7 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
+.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults crowds simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,10 @@ e2e: ## The black box: the built binary under load, kill -9 and emptied Redis, o
 
 faults: setup ## The whole matrix of faults with real servers, 40 minutes at most; writes docs/faults.md
 	$(GO) test -tags $(TAGS) -count=1 -timeout 45m -v -run '^TestFaults$$' ./e2e -args -faults full -faults-report $(CURDIR)/docs/faults.md
+
+crowds: setup ## Ten thousand races against the claim, and ten thousand endpoints that fail and come back; ten minutes
+	$(GO) test -tags $(TAGS) -count=1 -timeout 60m -v -run '^(TestRacesAgainstTheClaim|TestACrowdThatFailsComesBackWithoutAHerd)$$' ./e2e \
+	  -args -races 10000 -endpoints 10000
 
 bench: setup ## Compare with HTTP alone, asynq and River; 15 minutes on a quiet machine; writes docs/performance.md and .svg
 	$(COMPARE) -timeout 60m . -args -report $(CURDIR)/docs/performance.md
