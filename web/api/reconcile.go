@@ -159,7 +159,8 @@ type spanOf struct{ from, to *int64 }
 
 // judge returns the span, and adds what is wrong with it. It ends now where no end is given.
 func (s *spanOf) judge(f *fields, now int64) (from, to int64) {
-	if to = now; s.to != nil {
+	// A span's end does not belong to it, and what was accepted before this request, in the same millisecond, does.
+	if to = now + 1; s.to != nil {
 		to = *s.to
 	}
 	switch {

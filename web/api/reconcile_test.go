@@ -32,14 +32,14 @@ func TestSpansOfBooks(t *testing.T) {
 	e := &engine{}
 	f := newFace(t, e)
 	for query, want := range map[string]store.BooksQuery{
-		"from=2026-11-20": {From: at("2026-11-20T00:00:00Z"), To: nowMS},
+		"from=2026-11-20": {From: at("2026-11-20T00:00:00Z"), To: nowMS + 1},
 		"from=2026-11-20&to=2026-11-21&timezone=Asia/Shanghai":           {From: at("2026-11-19T16:00:00Z"), To: at("2026-11-20T16:00:00Z")},
 		"from=2026-11-20T08:00:00+08:00&to=2026-11-20T08:00:00%2B08:00":  {From: at("2026-11-20T00:00:00Z"), To: at("2026-11-20T00:00:00Z")},
 		"from=2026-03-29&to=2026-03-30&timezone=Europe/Berlin":           {From: at("2026-03-28T23:00:00Z"), To: at("2026-03-29T22:00:00Z")},
-		"from=1970-01-01&group_by=topic":                                 {To: nowMS, GroupBy: "topic"},
-		"from=2026-11-20&group_by=label:shop":                            {From: at("2026-11-20T00:00:00Z"), To: nowMS, GroupBy: "label:shop"},
+		"from=1970-01-01&group_by=topic":                                 {To: nowMS + 1, GroupBy: "topic"},
+		"from=2026-11-20&group_by=label:shop":                            {From: at("2026-11-20T00:00:00Z"), To: nowMS + 1, GroupBy: "label:shop"},
 		"from=2024-03-01&group_by=day&timezone=UTC&to=2026-11-21":        {From: at("2024-03-01T00:00:00Z"), To: at("2026-11-21T00:00:00Z"), GroupBy: "day"},
-		"from=2026-11-21T07:59:59.999Z&timezone=America/Argentina/Salta": {From: nowMS - 1, To: nowMS},
+		"from=2026-11-21T07:59:59.999Z&timezone=America/Argentina/Salta": {From: nowMS - 1, To: nowMS + 1},
 	} {
 		f.ask(t, 200, "GET", "/v1/reconcile?"+query, "")
 		got := e.given.what.(store.BooksQuery)
@@ -76,7 +76,7 @@ func TestComparisons(t *testing.T) {
 	f := newFace(t, e)
 	for body, want := range map[string]comparison{
 		`{"from":"2026-11-21T07:00:00Z","to":"2026-11-21T09:00:00Z","refs":["a","商户","a"]}`: {nowMS - 3_600_000, nowMS + 3_600_000, []string{"a", "商户", "a"}, 10_000},
-		`{"from":"2026-11-21T07:00:00Z","to":null,"refs":[]}`:                               {nowMS - 3_600_000, nowMS, []string{}, 10_000},
+		`{"from":"2026-11-21T07:00:00Z","to":null,"refs":[]}`:                               {nowMS - 3_600_000, nowMS + 1, []string{}, 10_000},
 	} {
 		f.ask(t, 200, "POST", "/v1/reconcile/compare", body)
 		if diff := cmp.Diff(want, e.given.what, cmp.AllowUnexported(comparison{})); diff != "" {
