@@ -23,7 +23,7 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults crowds simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
+.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults redrives crowds simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ e2e: ## The black box: the built binary under load, kill -9 and emptied Redis, o
 
 faults: setup ## The whole matrix of faults with real servers, 40 minutes at most; writes docs/faults.md
 	$(GO) test -tags $(TAGS) -count=1 -timeout 45m -v -run '^TestFaults$$' ./e2e -args -faults full -faults-report $(CURDIR)/docs/faults.md
+
+redrives: setup ## A redrive of 50,000 dead callbacks whose dispatcher is killed half-way, with live traffic beside it; six minutes
+	$(GO) test -tags $(TAGS) -count=1 -timeout 30m -v -run '^TestARedriveIsKilledHalfWay$$' ./e2e -args -redrives full
 
 crowds: setup ## Ten thousand races against the claim, and ten thousand endpoints that fail and come back; ten minutes
 	$(GO) test -tags $(TAGS) -count=1 -timeout 60m -v -run '^(TestRacesAgainstTheClaim|TestACrowdThatFailsComesBackWithoutAHerd)$$' ./e2e \
