@@ -97,6 +97,7 @@ func appendEndpointReceipt(b []byte, r *dispatch.EndpointReceipt, now int64) []b
 	o.endpoint(&r.Endpoint, now)
 	if r.Secret != "" {
 		o.str("secret", r.Secret)
+		o.orNull("public", r.Public)
 	}
 	o.close()
 	return o.b

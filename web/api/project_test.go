@@ -113,6 +113,7 @@ func TestSecrets(t *testing.T) {
 		"/v1/secret?use=rsa":                       {Use: "rsa"},
 		"/v1/secret?endpoint=" + oneEndpoint:       {Endpoint: bareEndpoint},
 		"/v1/secret?endpoint=merchant-7":           {Endpoint: bareEndpoint},
+		"/v1/secret?lane=" + oneEndpoint:           {Endpoint: bareEndpoint},
 		"/v1/endpoints/" + oneEndpoint + "/secret": {Endpoint: bareEndpoint},
 	} {
 		f.ask(t, 200, "GET", path, "")

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -35,6 +36,9 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 		return q.err()
 	}
 	meant := dispatch.SecretQuery{Lane: lane, Use: use}
+	if name == "" && strings.HasPrefix(lane, store.EndpointPrefix) {
+		name, meant.Lane = lane, "" // the lane of an endpoint, which has a secret of its own
+	}
 	if name != "" {
 		ep, err := a.endpointNamed(ctx, who.project, name)
 		if err != nil {
@@ -52,6 +56,9 @@ func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant disp
 		return err
 	}
 	o := jsonObject{[]byte("{")}
+	if meant.Endpoint != "" {
+		meant.Lane = store.EndpointPrefix + meant.Endpoint
+	}
 	o.orNull("lane", meant.Lane)
 	o.id("endpoint_id", store.EndpointPrefix, meant.Endpoint)
 	o.shown(&s)

@@ -90,6 +90,13 @@ func TestEndpointsThroughTheEngine(t *testing.T) {
 	if now := f.ask(t, 200, "GET", "/v1/secret?endpoint="+id, ""); now["secret"] != rotated["secret"] || rotated["secret"] == ep["secret"] {
 		t.Errorf("rotated to %v, now %v", rotated, now)
 	}
+	if now := f.ask(t, 200, "GET", "/v1/secret?lane="+id, ""); now["secret"] != rotated["secret"] || now["endpoint_id"] != id || now["lane"] != id {
+		t.Errorf("the secret of its lane is %v, want its own, %v", now, rotated)
+	}
+	pair := f.ask(t, 201, "POST", "/v1/endpoints", `{"url":"https://shop.example/","signer":"standard-v1a"}`)
+	if now := f.ask(t, 200, "GET", "/v1/endpoints/"+pair["id"].(string)+"/secret", ""); pair["public"] == nil || now["public"] != pair["public"] {
+		t.Errorf("made with the public key %v, shown with %v", pair["public"], now["public"])
+	}
 	if rec := f.do("DELETE", "/v1/endpoints/"+id, `{"reason":"closed"}`); rec.Code != 204 {
 		t.Errorf("DELETE: %d %s", rec.Code, rec.Body)
 	}
