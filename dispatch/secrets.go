@@ -112,10 +112,7 @@ func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, 
 	if _, err := s.add(ctx, row, key, 0, true, by); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	delete(s.owners, owner)
-	s.mu.Unlock()
-	own, err := s.own(ctx, owner, now)
+	own, err := s.again(ctx, owner, now)
 	if err == nil && len(own.byUse[use]) == 0 {
 		err = fmt.Errorf("%w: project %s, use %s", errNoSecret, owner.project, use)
 	}
@@ -182,6 +179,30 @@ func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ow
 		// What was read before is still a secret of the owner: a rotation waits, attempts need not.
 		byUse = known.byUse
 	}
+	return s.keep(owner, byUse, now), nil
+}
+
+// again reads what an owner has after something was stored: whoever was reading already may not have seen that, and what he keeps is
+// kept before.
+func (s *secretCache) again(ctx context.Context, owner secretOwner, now int64) (ownSecrets, error) {
+	ctx, cancel := context.WithTimeout(ctx, claimMargin)
+	defer cancel()
+	turn := s.turn(owner)
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return ownSecrets{}, ctx.Err()
+	}
+	defer func() { <-turn }()
+	byUse, err := s.read(ctx, owner, now)
+	if err != nil {
+		return ownSecrets{}, err
+	}
+	return s.keep(owner, byUse, now), nil
+}
+
+// keep remembers what was read of an owner.
+func (s *secretCache) keep(owner secretOwner, byUse map[string][]outbound.Secret, now int64) ownSecrets {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.owners) >= maxOwnSecrets {
@@ -191,9 +212,9 @@ func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ow
 			break
 		}
 	}
-	known = ownSecrets{byUse: byUse, read: now}
-	s.owners[owner] = known
-	return known, nil
+	own := ownSecrets{byUse: byUse, read: now}
+	s.owners[owner] = own
+	return own
 }
 
 // turn returns where whoever reads an owner's secrets has its token.
