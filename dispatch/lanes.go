@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -24,6 +25,8 @@ type LaneView struct {
 	store.LaneBacklog
 	// State is nil when the index does not answer.
 	State *schedule.LaneState
+	// Disabled: the endpoint whose lane it is is not paused but disabled.
+	Disabled bool
 }
 
 // Lanes returns the project's lanes, by key.
@@ -41,6 +44,9 @@ func (e *Engine) Lanes(ctx context.Context, project string, f store.LaneFilter) 
 	if len(lanes) == 0 {
 		return views, nil
 	}
+	if err := e.markDisabled(ctx, views); err != nil {
+		return nil, fmt.Errorf("list lanes: %w", err)
+	}
 	ictx, cancel := context.WithTimeout(ctx, e.trouble.indexTime())
 	defer cancel()
 	states, err := e.o.Schedule.LaneStates(ictx, numbers)
@@ -54,12 +60,36 @@ func (e *Engine) Lanes(ctx context.Context, project string, f store.LaneFilter) 
 	return views, nil
 }
 
-// Why names what holds a lane back at now: "project_paused", "endpoint_paused", "lane_paused", "breaker_open", "retry_after",
-// "rate_limited", "concurrency". Empty: nothing.
+// markDisabled tells lanes of disabled endpoints from those of paused ones: of either the endpoint's pause is all that the lane has.
+func (e *Engine) markDisabled(ctx context.Context, views []LaneView) error {
+	var ids []string
+	for i := range views {
+		if v := &views[i]; v.EndpointID != "" && v.EndpointPause == store.Forever {
+			ids = append(ids, v.EndpointID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := e.o.Store.EndpointsByID(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i := range views {
+		v := &views[i]
+		v.Disabled = slices.ContainsFunc(found, func(ep store.Endpoint) bool { return ep.ID == v.EndpointID && !ep.Enabled })
+	}
+	return nil
+}
+
+// Why names what holds a lane back at now: "project_paused", "endpoint_disabled", "endpoint_paused", "lane_paused", "breaker_open",
+// "retry_after", "rate_limited", "concurrency". Empty: nothing.
 func (v *LaneView) Why(now int64) string {
 	switch {
 	case v.ProjectPause > now:
 		return BlockProjectPaused
+	case v.Disabled:
+		return BlockEndpointOff
 	case v.EndpointPause > now:
 		return BlockEndpointPaused
 	case v.OwnPause > now:

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -96,6 +97,16 @@ func TestEndpointsThroughTheEngine(t *testing.T) {
 	pair := f.ask(t, 201, "POST", "/v1/endpoints", `{"url":"https://shop.example/","signer":"standard-v1a"}`)
 	if now := f.ask(t, 200, "GET", "/v1/endpoints/"+pair["id"].(string)+"/secret", ""); pair["public"] == nil || now["public"] != pair["public"] {
 		t.Errorf("made with the public key %v, shown with %v", pair["public"], now["public"])
+	}
+	for _, enabled := range []bool{false, true} {
+		f.ask(t, 200, "PATCH", "/v1/endpoints/"+id, fmt.Sprintf(`{"enabled":%v}`, enabled))
+		want := any("endpoint_disabled")
+		if enabled {
+			want = nil
+		}
+		if lane := f.ask(t, 200, "GET", "/v1/lanes?search="+id, "")["data"].([]any)[0].(map[string]any); lane["held"] != want {
+			t.Errorf("with enabled %v its lane is held by %v", enabled, lane["held"])
+		}
 	}
 	if rec := f.do("DELETE", "/v1/endpoints/"+id, `{"reason":"closed"}`); rec.Code != 204 {
 		t.Errorf("DELETE: %d %s", rec.Code, rec.Body)
