@@ -16,6 +16,8 @@ import (
 type client struct {
 	base, key string
 	http      *http.Client
+	// accounts count what it is told was accepted; nil: nobody does.
+	accounts *accounts
 }
 
 func newClient(base string) *client {
@@ -112,7 +114,9 @@ func (c *client) raw(ctx context.Context, method, path string, body []byte, head
 	if err != nil {
 		return answer{}, fmt.Errorf("%s %s: read the answer: %w", method, path, err)
 	}
-	return answer{status: resp.StatusCode, header: resp.Header, body: got}, nil
+	whole := answer{status: resp.StatusCode, header: resp.Header, body: got}
+	c.accounts.answered(method, path, whole)
+	return whole, nil
 }
 
 // call sends JSON and decodes the answer, which must have the wanted status.

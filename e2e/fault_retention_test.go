@@ -23,6 +23,7 @@ func purged(l *lab, whole bool) {
 	args := []string{"--retention-payload", "1s"}
 	if whole {
 		args = append(args, "--retention-metadata", "20s")
+		l.on.keepApart("retention removes callbacks")
 	}
 	l.w.behave(func(h *hit) reply {
 		if h.kind() == "later" && h.nth == 1 {

@@ -61,8 +61,8 @@ type launch struct {
 	program string
 }
 
-// serve starts a dispatcher and waits until it is ready. It is killed, and its log shown if the test failed, at the
-// test's end.
+// serve starts a dispatcher and waits until it is ready. At the test's end its books must balance; it is killed, and its log shown if
+// the test failed.
 func serve(tb testing.TB, l launch) *process {
 	tb.Helper()
 	p := spawn(tb, l)
@@ -103,12 +103,14 @@ func spawn(tb testing.TB, l launch) *process {
 		client: newClient("http://" + listen), tb: tb, cmd: cmd, ops: "http://" + ops, logFile: logFile.Name(), done: make(chan struct{}),
 	}
 	p.meant.Store(l.mayDie)
+	p.keepBooks(l.on.accounts())
 	go func() {
 		cmd.Wait() // the exit state is read from cmd.ProcessState
 		logFile.Close()
 		close(p.done)
 	}()
 	tb.Cleanup(func() {
+		p.closeBooks(l)
 		p.kill()
 		if tb.Failed() {
 			tb.Logf("log of %s (pid %d, %s):\n%s", l.on.name, cmd.Process.Pid, cmd.ProcessState, p.story(6000))

@@ -59,6 +59,7 @@ func (l *lab) seed(p *process, s seeding) {
 // copyRows is one text for both databases, but for the bytes of the bodies.
 func (l *lab) copyRows(s seeding) {
 	l.Helper()
+	l.on.keepApart("callbacks were copied beside the program")
 	postgres := l.on.postgres != ""
 	bytes := func(text string) string {
 		if postgres {
