@@ -29,6 +29,9 @@ type arena struct {
 	// near is where callbacks are sent, far where some of them are sent after a PATCH: another host is another lane.
 	near, far *receiver
 	books     *ledger
+	counts    map[*contestKind]map[string]int // of outcomes
+	// lag is how long after it is due a first attempt is over, as the last round has shown.
+	lag time.Duration
 }
 
 // A contest is one call that is made at about the moment of an attempt, and all that is known of it.
@@ -99,26 +102,36 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 			}
 			return reply{status: 200, after: 4 * time.Millisecond}
 		}
-		a := &arena{T: t, near: listen(t, answers), far: listen(t, answers), books: newLedger()}
+		a := &arena{T: t, near: listen(t, answers), far: listen(t, answers), books: newLedger(), counts: map[*contestKind]map[string]int{}}
 		a.processes = append(a.processes, serve(t, launch{on: b}))
 		if b.redis != "" {
 			a.processes = append(a.processes, serve(t, launch{on: b}))
 		}
 		kinds := []*contestKind{cancelKind(), cancelRefKind(), supersedeKind(), mendKind(), moveKind()}
-		contests := make([]*contest, *raceCount)
-		for i := range contests {
-			k := kinds[i%len(kinds)]
-			c := &contest{kind: k, n: i / len(kinds)}
-			// Half of them meet the first attempt, which succeeds; the others a first one that fails, or the one after that.
-			c.fails, c.second = c.n%2 == 1, c.n%4 == 1
-			c.ref = fmt.Sprintf("%s-%d", k.name, c.n)
-			contests[i] = c
+		var missing []string
+		for round := range 3 {
+			contests := make([]*contest, *raceCount)
+			for i := range contests {
+				k := kinds[i%len(kinds)]
+				c := &contest{kind: k, n: round*len(contests) + i/len(kinds)}
+				// Half of them meet the first attempt, which succeeds; the others a first one that fails, or the one after that.
+				c.fails, c.second = c.n%2 == 1, c.n%4 == 1
+				c.ref = fmt.Sprintf("%s-%d", k.name, c.n)
+				contests[i] = c
+			}
+			a.enter(contests)
+			a.race(contests)
+			await(t, a.processes[0].client, time.Minute)
+			a.look(contests)
+			// Where the machine is too busy for calls and attempts to come when they are meant to, there are more.
+			if missing = a.decide(kinds, contests); len(missing) == 0 {
+				break
+			}
+			t.Logf("round %d was not close, attempts being over %s after they are due: %v", round+1, a.lag, missing)
 		}
-		a.enter(contests)
-		a.race(contests)
-		await(t, a.processes[0].client, time.Minute)
-		a.look(contests)
-		a.decide(kinds, contests)
+		if len(missing) > 0 {
+			t.Errorf("outcomes that hardly occurred: %v", missing)
+		}
 		a.books.judge(t, a.processes[0], b, judge.Bounds{
 			SharedRefs: true,                              // versions of one order, and callbacks that are canceled by their reference
 			Expect:     func(string) string { return "" }, // each race knows more of it
@@ -190,7 +203,7 @@ func (a *arena) race(contests []*contest) {
 		case 1:
 			off = -10_000 + rand.IntN(25_000)
 		case 2:
-			off = 15_000 + rand.IntN(45_000)
+			off = 15_000 + rand.IntN(45_000+4*int(a.lag.Microseconds()))
 		}
 		at := c.due.Add(time.Duration(off) * time.Microsecond)
 		if c.second {
@@ -269,16 +282,22 @@ func (a *arena) look(contests []*contest) {
 	}
 }
 
-// decide judges every race, and wants each outcome to have occurred.
-func (a *arena) decide(kinds []*contestKind, contests []*contest) {
+// decide judges every race, and returns the outcomes that have hardly occurred so far.
+func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []string) {
 	a.Helper()
 	complain := complaints(a)
-	counts := map[*contestKind]map[string]int{}
+	counts := a.counts
 	for _, k := range kinds {
-		counts[k] = map[string]int{}
+		if counts[k] == nil {
+			counts[k] = map[string]int{}
+		}
 	}
 	busy := 0
+	var lags []time.Duration
 	for _, c := range contests {
+		if s := c.fates[0]; len(s.arrivals) > 0 {
+			lags = append(lags, s.arrivals[0].end.Sub(c.due))
+		}
 		if c.busy {
 			busy++ // the judge of the whole has its callbacks all the same
 			continue
@@ -295,6 +314,7 @@ func (a *arena) decide(kinds []*contestKind, contests []*contest) {
 		}
 		counts[c.kind][outcome]++
 	}
+	a.lag = max(quantile(lags, 0.5), 0)
 	if busy > len(contests)/50 {
 		a.Errorf("%d of %d races met a database that had too much to do", busy, len(contests))
 	}
@@ -305,8 +325,8 @@ func (a *arena) decide(kinds []*contestKind, contests []*contest) {
 		}
 		a.Logf("%d races of %s: %v", all, k.name, counts[k])
 		for _, outcome := range k.outcomes {
-			if counts[k][outcome] <= all/200 {
-				a.Errorf("%s: %q came only %d times in %d races: they were not close", k.name, outcome, counts[k][outcome], all)
+			if counts[k][outcome] <= all/400 {
+				missing = append(missing, fmt.Sprintf("%s: %s (%d of %d)", k.name, outcome, counts[k][outcome], all))
 			}
 		}
 		for outcome := range counts[k] {
@@ -315,6 +335,7 @@ func (a *arena) decide(kinds []*contestKind, contests []*contest) {
 			}
 		}
 	}
+	return missing
 }
 
 // unsound says what cannot be, whatever was asked.
