@@ -81,9 +81,7 @@ func (l *redriven) run() {
 	l.Logf("%d are dead after %s", l.n, time.Since(began).Round(10*time.Millisecond))
 
 	stalled := stalls(l.T)
-	calm := newStream()
-	calm.run(l.Context(), l.one().client, l.live.url, liveRate, long(l.lab, 20*time.Second, 4*time.Second))
-	before := calm.waits(l.T, l.live, 10*time.Second)
+	before := l.calm(first.client)
 
 	// Whoever is asked for it is the one who does it.
 	l.begin(first)
@@ -141,9 +139,25 @@ func (l *redriven) run() {
 		l.on.name, l.n, redriveRate, halfway, stood.Round(10*time.Millisecond), resumed, settled.Round(10*time.Millisecond), extra, tolls)
 	l.Logf("%s: others at %d/s, from accept to arrival: before: median %s, p99 %s (of %d); during the redrive: median %s, p99 %s, most %s (of %d); the disk stalled for %s at most",
 		l.on.name, liveRate, q(before, 0.5), q(before, 0.99), len(before), q(during, 0.5), q(during, 0.99), q(during, 1), len(during), stall)
-	if limit := liveNoise*quantile(before, 0.99) + liveSlack + commits*stall; quantile(during, 0.99) > limit {
-		l.Errorf("p99 of the others is %s during the redrive, over %s", quantile(during, 0.99), limit)
+	limit := func(calm []time.Duration) time.Duration {
+		return liveNoise*quantile(calm, 0.99) + liveSlack + commits*stall
 	}
+	if p99 := quantile(during, 0.99); p99 > limit(before) {
+		// The machine may have become another one meanwhile: then it still is, with nothing redriven.
+		after := l.calm(other)
+		l.Logf("%s: after the redrive: median %s, p99 %s (of %d)", l.on.name, q(after, 0.5), q(after, 0.99), len(after))
+		if p99 > limit(after) {
+			l.Errorf("p99 of the others is %s during the redrive, over %s", p99, max(limit(before), limit(after)))
+		}
+	}
+}
+
+// calm is how long others take while nothing is redriven.
+func (l *redriven) calm(c *client) []time.Duration {
+	l.Helper()
+	s := newStream()
+	s.run(l.Context(), c, l.live.url, liveRate, long(l.lab, 20*time.Second, 4*time.Second))
+	return s.waits(l.T, l.live, 10*time.Second)
 }
 
 // die accepts the callbacks, has each attempted once and fail, and mends the receiver.
