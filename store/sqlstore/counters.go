@@ -22,9 +22,8 @@ const (
 )
 
 const (
-	// foldRows is how many notes one fold adds up; foldRounds, how many folds one call makes while there are as many.
-	foldRows   = 1000
-	foldRounds = 10
+	// foldNotes is how many notes one call of Fold adds up, in transactions of a maintenance batch each, between which others pass.
+	foldNotes = 10_000
 	// topLanes is how many lanes Counts lists.
 	topLanes = 100
 )
@@ -80,7 +79,7 @@ type note struct {
 	deltas, outcomes string
 }
 
-// fold takes up to foldRows notes, adds them to the counters and to the feed of outcomes, and says how many it took.
+// fold takes a maintenance batch of notes at most, adds them to the counters and to the feed of outcomes, and says how many it took.
 func (t *tx) fold(now int64) (int, error) {
 	// Where nothing happens nothing is locked, and so nothing written.
 	some := false
@@ -109,7 +108,8 @@ func (t *tx) fold(now int64) (int, error) {
 	return len(notes), t.feed(ended, number, at, now)
 }
 
-// takeNotes takes the oldest notes away, at most foldRows of this version's and as many of an older one's, which has none of outcomes.
+// takeNotes takes the oldest notes away, at most a maintenance batch of this version's and as many of an older one's, which has none of
+// outcomes.
 func (t *tx) takeNotes() ([]note, error) {
 	var notes []note
 	for _, from := range []struct{ table, columns string }{{"counter_deltas", "id, deltas, ''"}, {"commit_notes", "id, deltas, outcomes"}} {
@@ -121,7 +121,7 @@ func (t *tx) takeNotes() ([]note, error) {
 			return err
 		}, `DELETE FROM `+from.table+`
 			WHERE id IN (SELECT id FROM `+from.table+` ORDER BY id LIMIT $1)
-			RETURNING `+from.columns, foldRows); err != nil {
+			RETURNING `+from.columns, t.db.dialect.maintenanceBatch); err != nil {
 			return nil, fmt.Errorf("take notes: %w", err)
 		}
 		slices.SortFunc(notes[first:], func(a, b note) int { return cmp.Compare(a.id, b.id) })

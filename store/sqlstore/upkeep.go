@@ -111,7 +111,7 @@ func (t *tx) setCursor(name string, c store.Cursor) error {
 // Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, and removes idempotency keys that have
 // ended: those older than seven days whose callbacks are terminal or gone. Both are bounded; what is left waits for the next call.
 func (db *DB) Fold(ctx context.Context, now int64) error {
-	for range foldRounds {
+	for range foldNotes / db.dialect.maintenanceBatch {
 		taken := 0
 		err := db.maintain(ctx, func(t *tx) error {
 			var err error
@@ -121,7 +121,7 @@ func (db *DB) Fold(ctx context.Context, now int64) error {
 		if err != nil {
 			return fmt.Errorf("fold: %w", err)
 		}
-		if taken < foldRows {
+		if taken < db.dialect.maintenanceBatch {
 			break
 		}
 	}
