@@ -101,8 +101,20 @@ func (s *secretCache) project(ctx context.Context, project, use string, now int6
 }
 
 // first makes an owner's first secret of a use; errNoSecret where that cannot be done. Several processes may do it at once: one of them
-// does.
+// does. In this one it is done in turn with whoever reads, so that nobody keeps what he read before; and once, however many want it.
 func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, now int64) ([]outbound.Secret, error) {
+	ctx, cancel := context.WithTimeout(ctx, claimMargin)
+	defer cancel()
+	turn := s.turn(owner)
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-turn }()
+	if known, ok, _ := s.known(owner, now); ok && len(known.byUse[use]) > 0 {
+		return known.byUse[use], nil
+	}
 	key, err := newKey(use, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: project %s, use %s: %w", errNoSecret, owner.project, use, err)
@@ -112,11 +124,14 @@ func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, 
 	if _, err := s.add(ctx, row, key, 0, true, by); err != nil {
 		return nil, err
 	}
-	own, err := s.again(ctx, owner, now)
-	if err == nil && len(own.byUse[use]) == 0 {
-		err = fmt.Errorf("%w: project %s, use %s", errNoSecret, owner.project, use)
+	byUse, err := s.read(ctx, owner, now)
+	if err != nil {
+		return nil, err
 	}
-	return own.byUse[use], err
+	if s.keep(owner, byUse, now); len(byUse[use]) == 0 {
+		return nil, fmt.Errorf("%w: project %s, use %s", errNoSecret, owner.project, use)
+	}
+	return byUse[use], nil
 }
 
 // derived returns the secrets of a lane.
@@ -178,25 +193,6 @@ func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ow
 	case err != nil:
 		// What was read before is still a secret of the owner: a rotation waits, attempts need not.
 		byUse = known.byUse
-	}
-	return s.keep(owner, byUse, now), nil
-}
-
-// again reads what an owner has after something was stored: whoever was reading already may not have seen that, and what he keeps is
-// kept before.
-func (s *secretCache) again(ctx context.Context, owner secretOwner, now int64) (ownSecrets, error) {
-	ctx, cancel := context.WithTimeout(ctx, claimMargin)
-	defer cancel()
-	turn := s.turn(owner)
-	select {
-	case turn <- struct{}{}:
-	case <-ctx.Done():
-		return ownSecrets{}, ctx.Err()
-	}
-	defer func() { <-turn }()
-	byUse, err := s.read(ctx, owner, now)
-	if err != nil {
-		return ownSecrets{}, err
 	}
 	return s.keep(owner, byUse, now), nil
 }

@@ -13,44 +13,35 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// secretShelf is Secrets in memory, with somebody who does something while they are read or stored.
+// secretShelf is Secrets in memory, each call of which takes a while.
 type secretShelf struct {
-	mu   sync.Mutex
-	rows []store.Secret
-	// read is called with what a read has found, before it returns; add before a secret is stored.
-	read, add func()
+	mu          sync.Mutex
+	rows        []store.Secret
+	reads, adds int
 }
 
 func (s *secretShelf) OwnedSecrets(_ context.Context, project, owner string, _ int64) ([]store.Secret, error) {
 	s.mu.Lock()
 	found := slices.DeleteFunc(slices.Clone(s.rows), func(r store.Secret) bool { return r.Project != project || r.Owner != owner })
-	then := s.read
+	s.reads++
 	s.mu.Unlock()
-	if then != nil {
-		then()
-	}
+	time.Sleep(time.Second) // what is stored meanwhile was not found
 	return found, nil
 }
 
 func (s *secretShelf) AddSecret(_ context.Context, secret store.Secret, _ int64, onlyIfNone bool, _ store.Actor) error {
-	s.mu.Lock()
-	first := s.add
-	s.add = nil
-	s.mu.Unlock()
-	if first != nil {
-		first()
-	}
-	time.Sleep(10 * time.Millisecond) // a commit takes its time
+	time.Sleep(10 * time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !onlyIfNone || len(s.rows) == 0 {
+	if s.adds++; !onlyIfNone || len(s.rows) == 0 {
 		s.rows = append(s.rows, secret)
 	}
 	return nil
 }
 
-// Two attempts of an endpoint that has no secret yet both sign, with the same one, though one of them reads while the other stores it.
-func TestTheFirstSecretIsSeenByWhoeverMadeIt(t *testing.T) {
+// Many attempts of an endpoint that has no secret yet all sign, with the same one, though some begin to read while it is being stored; it
+// is made once.
+func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, err := NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, MasterKeyBytes))})
 		if err != nil {
@@ -59,30 +50,30 @@ func TestTheFirstSecretIsSeenByWhoeverMadeIt(t *testing.T) {
 		shelf := &secretShelf{}
 		cache := newSecretCache(shelf, keys)
 		now := time.Now().UnixMilli()
-		type signed struct {
-			secrets []outbound.Secret
-			err     error
-		}
-		sign := func(now int64) (s signed) {
-			s.secrets, s.err = cache.signing(t.Context(), "default", "endpoint", "lane", outbound.SignerStandard, now)
-			return s
-		}
-		other := make(chan signed, 1)
-		shelf.add = func() {
-			reading := make(chan struct{})
-			shelf.mu.Lock()
-			shelf.read = sync.OnceFunc(func() {
-				close(reading)
-				time.Sleep(time.Second) // by then the first has stored it, and waits
+		var wg sync.WaitGroup
+		signed := make([][]outbound.Secret, 300)
+		for i := range signed {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond) // the first read takes 1 s, the store 10 ms, the second read 1 s
+				// Some read the clock earlier than those who keep what was read: that is not fresh to them.
+				at := now - int64(i%2)
+				var err error
+				if signed[i], err = cache.signing(t.Context(), "default", "endpoint", "lane", outbound.SignerStandard, at); err != nil {
+					t.Errorf("attempt %d: %v", i, err)
+				}
 			})
-			shelf.mu.Unlock()
-			// This one read the clock earlier: what is known was read later, so that it reads by itself.
-			go func() { other <- sign(now - 1) }()
-			<-reading
 		}
-		one, two := sign(now), <-other
-		if one.err != nil || two.err != nil || len(one.secrets) != 1 || len(two.secrets) != 1 || one.secrets[0].ID != two.secrets[0].ID {
-			t.Errorf("%d secrets, %v; and %d secrets, %v", len(one.secrets), one.err, len(two.secrets), two.err)
+		wg.Wait()
+		for i, s := range signed {
+			if len(s) != 1 || s[0].ID != signed[0][0].ID {
+				t.Fatalf("attempt %d signs with %d secrets, or with another", i, len(s))
+			}
+		}
+		if shelf.adds != 1 {
+			t.Errorf("it was stored %d times", shelf.adds)
+		}
+		if shelf.reads > 4 {
+			t.Errorf("it was read %d times", shelf.reads)
 		}
 	})
 }

@@ -28,8 +28,11 @@ const (
 	topLanes = 100
 )
 
-// deltas are differences of counters: project, then "kind:key".
-type deltas map[string]map[string]int64
+// deltas are differences of counters by project.
+type deltas map[string]differences
+
+// differences are those of one project's counters, by "kind:key".
+type differences map[string]int64
 
 func (d *deltas) add(project, kind, key string, n int64) {
 	if *d == nil {
@@ -37,13 +40,19 @@ func (d *deltas) add(project, kind, key string, n int64) {
 	}
 	m := (*d)[project]
 	if m == nil {
-		m = make(map[string]int64)
+		m = make(differences)
 		(*d)[project] = m
 	}
-	name := kind + ":" + key
-	if m[name] += n; m[name] == 0 {
+	m.add(kind+":"+key, n)
+}
+
+// add adds to one difference, and forgets it if that makes it none.
+func (m differences) add(name string, n int64) {
+	if n += m[name]; n == 0 {
 		delete(m, name)
+		return
 	}
+	m[name] = n
 }
 
 // count adds n times the callback, as it stands, to its project's counters.
@@ -64,10 +73,18 @@ func (d *deltas) merge(text string) error {
 	if err := json.Unmarshal([]byte(text), &more); err != nil {
 		return fmt.Errorf("decode counter deltas: %w", err)
 	}
+	if *d == nil {
+		*d = more
+		return nil
+	}
 	for project, m := range more {
+		sum := (*d)[project]
+		if sum == nil {
+			(*d)[project] = m
+			continue
+		}
 		for name, n := range m {
-			kind, key, _ := strings.Cut(name, ":")
-			d.add(project, kind, key, n)
+			sum.add(name, n)
 		}
 	}
 	return nil
