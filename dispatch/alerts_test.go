@@ -15,6 +15,7 @@ import (
 
 // What dies after somebody has subscribed to that is told, once each; what dies while it is told is not.
 func TestDeadOnesAreTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		alive := true
 		b := newBench(t, func(_ context.Context, h hit, _ int) (*http.Response, error) {

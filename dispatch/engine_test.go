@@ -16,6 +16,7 @@ import (
 
 // The whole default ladder, to the millisecond: ten attempts over 25 h 13 m 15 s, none early and none late.
 func TestTheWholeLadder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(500, "no"))
 		start := time.Now()

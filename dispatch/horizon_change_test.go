@@ -21,6 +21,7 @@ import (
 
 // The setting is changed from one start to the next, each way: nothing is lost, nothing is early, and nothing that waits is moved.
 func TestAnotherHorizonAtTheNextStart(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path, index := filepath.Join(t.TempDir(), "dispatcher.db"), memq.New(memq.Options{})
 		var all []store.Callback
@@ -64,6 +65,7 @@ func TestAnotherHorizonAtTheNextStart(t *testing.T) {
 
 // Two processes that are set differently do not take turns: whoever loads goes on until it ends.
 func TestDifferentHorizonsSideBySide(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path, index, h := filepath.Join(t.TempDir(), "dispatcher.db"), memq.New(memq.Options{}), new(hooked)
 		first := startBench(t, path, always(200, ""), within(index, 10*time.Minute), h.tweak)
@@ -96,6 +98,7 @@ func TestDifferentHorizonsSideBySide(t *testing.T) {
 
 // While SQL is away nothing is loaded; what fell due meanwhile, and was beyond the horizon, is sent as soon as it is back.
 func TestSQLIsAwayForLongerThanTheHorizon(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 2 * time.Minute
 		broken := new(awayStore)
@@ -149,6 +152,7 @@ func (a *awayStore) Overdue(ctx context.Context, after store.Cursor, dueBefore, 
 
 // The index's clock is put forward, by more than the horizon: what is due by it is sent at once. Put back, nothing is early.
 func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 2 * time.Minute
 		var skew atomic.Int64
@@ -177,6 +181,7 @@ func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
 
 // What the index lacks below the watermark is missing; what it lacks beyond it is not.
 func TestVerifyTellsMissingFromBeyond(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newHorizonBench(t, 10*time.Minute)
 		lost := b.later(5 * time.Minute)
@@ -200,6 +205,7 @@ func TestVerifyTellsMissingFromBeyond(t *testing.T) {
 // What the index missed while it was away, or may have missed because another process has made it anew, is told to it again. What is
 // beyond the horizon is not even read for that.
 func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 10 * time.Minute
 		path, index, h, broken := filepath.Join(t.TempDir(), "dispatcher.db"), memq.New(memq.Options{}), new(hooked), new(brokenIndex)

@@ -101,6 +101,7 @@ func (b *bench) punctual(within time.Duration, list ...store.Callback) {
 
 // What is due within the horizon is in the index, the rest is not; each comes in before it is due, and is sent on time.
 func TestHorizon(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 5 * time.Minute
 		registry := prometheus.NewRegistry()
@@ -215,6 +216,7 @@ func (i hookedIndex) Loaded(ctx context.Context, shard int, token string, until 
 // Whatever is written between the steps of a load is in the index afterwards, on whichever side of the old watermark and of the
 // new one it is due: the index took it in, or the loader has read it.
 func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
+	t.Parallel()
 	const horizon = 2 * schedule.AlwaysAhead // so that what is due soon anyway does not hide what falls between
 	for _, step := range []string{"before the watermark moves", "before SQL is read", "before it is noted"} {
 		t.Run(step, func(t *testing.T) {
@@ -279,6 +281,7 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 // A loader that dies after it has moved the watermark, with SQL unread, half read, or read and not noted: the next one loads all
 // of what lies between, before it is due.
 func TestLoaderDiesBetweenItsSteps(t *testing.T) {
+	t.Parallel()
 	const horizon = 3 * time.Minute
 	for _, step := range []string{"SQL is unread", "SQL is half read", "it is not noted"} {
 		t.Run(step, func(t *testing.T) {
@@ -357,6 +360,7 @@ func TestLoaderDiesBetweenItsSteps(t *testing.T) {
 
 // The index is emptied: what is within the horizon is there again at once, the rest when its time comes.
 func TestEmptiedWithAHorizon(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 3 * time.Minute
 		b := newHorizonBench(t, horizon)
@@ -410,6 +414,7 @@ func TestRebuildWithAHorizon(t *testing.T) {
 
 // Each change of a due time across the watermark, both ways.
 func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newHorizonBench(t, 5*time.Minute)
 		by := store.Actor{Name: "test"}
@@ -460,6 +465,7 @@ func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
 
 // The ladder's waits reach beyond the horizon: each next attempt leaves the index, and is back in time.
 func TestLadderBeyondTheHorizon(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		index := memq.New(memq.Options{})
 		b := newBench(t, inTurn(500, 500, 500, 200), within(index, schedule.AlwaysAhead))

@@ -58,6 +58,7 @@ func (b *bench) awaitRedrive(id string, within time.Duration) store.Redrive {
 
 // A redrive does what it is for to each callback once, at its rate, though its process dies half-way.
 func TestRedriveSurvivesItsProcess(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1500
 		path := filepath.Join(t.TempDir(), "dispatcher.db")

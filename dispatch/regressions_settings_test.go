@@ -88,6 +88,7 @@ func (s *slowSecrets) OwnedSecrets(ctx context.Context, project, owner string, n
 
 // However long a secret takes to be read, no claim grows so old by it that somebody else sends the same.
 func TestSlowSecretsSendNothingTwice(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, takes := range []time.Duration{100 * time.Millisecond, 20 * time.Second} {
 			var slow *slowSecrets
