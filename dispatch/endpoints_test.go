@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,9 +221,10 @@ func TestEndpointDelete(t *testing.T) {
 // A receiver that says it is gone disables its endpoint, if the policy stops on that; the rest is held, not lost.
 func TestGoneDisables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gone := true
+		var gone atomic.Bool
+		gone.Store(true)
 		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
-			if gone {
+			if gone.Load() {
 				return answer(410, ""), nil
 			}
 			return answer(200, ""), nil
@@ -243,7 +245,7 @@ func TestGoneDisables(t *testing.T) {
 		if n := len(b.receiver.seen()); n != 1 {
 			t.Errorf("%d were sent to a disabled endpoint", n)
 		}
-		gone = false
+		gone.Store(false)
 		if _, err := b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{Enabled: ptr(true)}, operator); err != nil {
 			t.Fatal(err)
 		}
