@@ -28,8 +28,10 @@ type RedriveRows interface {
 }
 
 const (
-	// redriveEvery is how often redrives go on.
-	redriveEvery = 200 * time.Millisecond
+	// redriveEvery is how often redrives go on: what one step makes due at once is little then, and what others send does not wait for it.
+	// redriveLook is how often those are looked at that do not go on.
+	redriveEvery = 50 * time.Millisecond
+	redriveLook  = 200 * time.Millisecond
 	// redriveTTL is how long the process that does them may be silent before another one goes on with them.
 	redriveTTL   = 10 * time.Second
 	redriveLease = "redrive"
@@ -212,10 +214,10 @@ func (d *redriver) wake() {
 // run does redrives until ctx ends. Between two looks it sleeps longer while there is none.
 func (d *redriver) run(ctx context.Context) {
 	var failing complaint
-	for busy := true; ; {
+	for pace := redriveLook; ; {
 		var again <-chan time.Time
 		var timer *time.Timer
-		if wait := d.rest(busy); wait > 0 {
+		if wait := d.rest(pace); wait > 0 {
 			timer = time.NewTimer(wait)
 			again = timer.C
 		}
@@ -231,8 +233,9 @@ func (d *redriver) run(ctx context.Context) {
 			return
 		}
 		var err error
-		busy, err = d.round(ctx)
-		busy = busy || err != nil
+		if pace, err = d.round(ctx); err != nil {
+			pace = redriveLook
+		}
 		switch {
 		case err == nil && failing.over():
 			d.e.log.Info("redrives go on")
@@ -243,26 +246,26 @@ func (d *redriver) run(ctx context.Context) {
 }
 
 // rest is how long until the next look; zero: until somebody asks for a redrive, for whoever is alone does so here.
-func (d *redriver) rest(busy bool) time.Duration {
+func (d *redriver) rest(pace time.Duration) time.Duration {
 	switch {
-	case busy:
-		return redriveEvery
+	case pace > 0:
+		return pace
 	case d.e.o.Alone:
 		return 0
 	}
 	return 5 * time.Second
 }
 
-// round takes every redrive a step further, and says whether any is open.
-func (d *redriver) round(ctx context.Context) (busy bool, err error) {
+// round takes every redrive a step further, and says when to go on; zero: none is open.
+func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
 	open, err := d.e.o.Store.OpenRedrives(ctx, maxRedrives)
 	if err != nil || len(open) == 0 {
 		d.last = time.Time{}
-		return false, err
+		return 0, err
 	}
 	if leads, err := d.lead(ctx); err != nil || !leads {
 		d.last = time.Time{}
-		return true, err
+		return redriveLook, err
 	}
 	elapsed := redriveEvery
 	if !d.last.IsZero() {
@@ -277,7 +280,11 @@ func (d *redriver) round(ctx context.Context) (busy bool, err error) {
 		}
 		errs = append(errs, d.advance(ctx, &open[i], elapsed))
 	}
-	return true, errors.Join(errs...)
+	pace = redriveLook
+	if slices.ContainsFunc(open, func(r store.Redrive) bool { return r.State != store.RedrivePaused }) {
+		pace = redriveEvery
+	}
+	return pace, errors.Join(errs...)
 }
 
 // forget drops the credit of redrives that are not open any more.
