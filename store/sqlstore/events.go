@@ -10,6 +10,7 @@ import (
 
 // PlanEvent writes the plan down, unless its project has one with the same route and key, and returns the plan that stands then, with what
 // has been accepted of it, and whether it was there before. store.ErrIdempotencyMismatch: the key is another request's.
+// store.ErrIdempotencyInProgress: it was, and ended meanwhile.
 func (db *DB) PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error) {
 	fingerprint := hex.EncodeToString(p.Idempotency.Fingerprint)
 	err = db.change(ctx, func(t *tx) error {
@@ -38,7 +39,7 @@ func (db *DB) PlanEvent(ctx context.Context, p store.EventPlan) (plan store.Even
 			return err
 		}
 		if plan.ID == "" {
-			return fmt.Errorf("%w: the event of the same key ended just now", store.ErrUnavailable)
+			return store.ErrIdempotencyInProgress // it ended between the two statements: the next try is the first
 		}
 		// It may be this one, of a try that was committed without our hearing of it.
 		known = plan.ID != p.ID
