@@ -52,12 +52,17 @@ func (e *Engine) dropCanceled(ctx context.Context, list []store.CanceledCallback
 // takeOut takes rows from the index that SQL has ended. Those that it cannot be told of stay until they are claimed: the stamp refuses
 // and drops them. Those that were in strict order give up their turns.
 func (e *Engine) takeOut(ctx context.Context, rows []store.OpenRow) {
+	e.removeRows(ctx, rows)
+	e.followEnded(ctx, rows)
+}
+
+// removeRows takes rows from where they are in the index.
+func (e *Engine) removeRows(ctx context.Context, rows []store.OpenRow) {
 	refs := make([]schedule.Ref, len(rows))
 	for i := range rows {
 		refs[i] = schedule.Ref{ID: rows[i].ID, Lane: rows[i].LaneID}
 	}
 	e.removeAll(ctx, refs)
-	e.followEnded(ctx, rows)
 }
 
 func (e *Engine) removeAll(ctx context.Context, refs []schedule.Ref) {

@@ -7,11 +7,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// maxFollow is how many lock keys are looked at for those that ended at once.
-const maxFollow = 100
-
 // This file is strict order. SQL decides: the stamp refuses a callback while one that was accepted before it is open, and the index
 // diverts it for as long as a lock's waiter. What is here only spares it that wait: whoever ends one has the next claimed at once.
+
+// maxFollow is how many lock keys are looked at for those that ended at once.
+const maxFollow = 100
 
 // followOn has those claimed whose turn it is after results of a batch.
 func (e *Engine) followOn(ctx context.Context, batch []ended) {

@@ -362,7 +362,7 @@ func (e *Engine) redriven(ctx context.Context, step *store.RedriveStep) {
 		e.takeOut(ctx, step.Canceled)
 	}
 	if len(step.Left) > 0 {
-		e.takeOut(ctx, step.Left)
+		e.removeRows(ctx, step.Left)
 		e.settingsChanged(ctx) // a lane that was just made may be paused with its project
 	}
 	if len(step.Placed) == 0 {
