@@ -69,10 +69,9 @@ type EndpointReceipt struct {
 	Endpoint store.Endpoint
 	// Created: it did not exist before.
 	Created bool
-	// Secret is the one that was made or given with the call, as its receiver is given it; empty: there is none, or it was there before.
-	// Public is what receivers verify with, where that is not the secret itself.
-	Secret, Public string
-	Err            error
+	// Secret is the one that was made or given with the call, as its receiver is given it; zero: there is none, or it was there before.
+	Secret ShownSecret
+	Err    error
 }
 
 // apply judges a change and makes it.
@@ -228,7 +227,7 @@ func (e *Engine) CreateEndpoint(ctx context.Context, project string, ch Endpoint
 	}
 	r := EndpointReceipt{Created: true}
 	// The secret first: without its endpoint it is nobody's, and whoever is refused may ask again.
-	if r.Secret, r.Public, err = e.giveSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by); err != nil {
+	if r.Secret, err = e.giveSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by); err != nil {
 		return EndpointReceipt{}, err
 	}
 	if r.Endpoint, err = e.o.Store.CreateEndpoint(ctx, ep, by); err != nil {
@@ -279,7 +278,7 @@ func (e *Engine) PutEndpoints(ctx context.Context, project string, changes []End
 		if done[i].Err != nil || keys[i] == nil && !(done[i].Created && len(changes) == 1) {
 			continue
 		}
-		receipts[i].Secret, receipts[i].Public, receipts[i].Err = e.giveSecret(ctx, v, &done[i].Endpoint, keys[i], changes[i].SecretLabel, 0, by)
+		receipts[i].Secret, receipts[i].Err = e.giveSecret(ctx, v, &done[i].Endpoint, keys[i], changes[i].SecretLabel, 0, by)
 	}
 	e.settingsChanged(ctx)
 	return receipts, nil
@@ -309,7 +308,7 @@ func (e *Engine) PatchEndpoint(ctx context.Context, project, id string, ch Endpo
 		return ep, fmt.Errorf("change endpoint %s: %w", id, err)
 	}
 	if key != nil {
-		_, _, err = e.giveSecret(ctx, v, &ep, key, ch.SecretLabel, now+secretOverlap.Milliseconds(), by)
+		_, err = e.giveSecret(ctx, v, &ep, key, ch.SecretLabel, now+secretOverlap.Milliseconds(), by)
 	}
 	e.settingsChanged(ctx)
 	return ep, err
@@ -430,24 +429,22 @@ func (e *Engine) judgeSecret(ctx context.Context, v *projectView, ep *store.Endp
 }
 
 // giveSecret stores a secret of an endpoint, made if key is nil, and returns it as its receiver is given it.
-func (e *Engine) giveSecret(ctx context.Context, v *projectView, ep *store.Endpoint, key []byte, label string, retireAt int64, by store.Actor) (secret, public string, err error) {
+func (e *Engine) giveSecret(ctx context.Context, v *projectView, ep *store.Endpoint, key []byte, label string, retireAt int64, by store.Actor) (ShownSecret, error) {
 	use, err := outbound.UseOf(v.signerOf(ep))
 	if err != nil || use == "" {
-		return "", "", err
+		return ShownSecret{}, err
 	}
 	if key == nil {
 		if key, err = outbound.NewSecret(use); err != nil {
-			return "", "", secretNeeded(use)
+			return ShownSecret{}, secretNeeded(use)
 		}
 	}
 	now := e.clock.now()
 	row := store.Secret{Project: ep.Project, Owner: ep.ID, Use: use, Label: label, CreatedAt: now}
-	if _, err := e.secrets.add(ctx, row, key, max(retireAt, now), false, by); err != nil {
-		return "", "", err
+	id, err := e.secrets.add(ctx, row, key, max(retireAt, now), false, by)
+	if err != nil {
+		return ShownSecret{}, err
 	}
 	e.secrets.forget(ep.Project)
-	if public, err = outbound.PublicOf(use, key); err != nil {
-		return "", "", err
-	}
-	return outbound.FormatSecretFor(use, key), public, nil
+	return shown(use, &outbound.Secret{ID: id, Label: label, Key: key})
 }

@@ -95,9 +95,9 @@ func (d *endpointDecoder) clear(name string) bool {
 func appendEndpointReceipt(b []byte, r *dispatch.EndpointReceipt, now int64) []byte {
 	o := jsonObject{append(b, '{')}
 	o.endpoint(&r.Endpoint, now)
-	if r.Secret != "" {
-		o.str("secret", r.Secret)
-		o.orNull("public", r.Public)
+	if r.Secret.Secret != "" {
+		o.str("secret", r.Secret.Secret)
+		o.orNull("public", r.Secret.Public)
 	}
 	o.close()
 	return o.b

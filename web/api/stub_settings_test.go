@@ -92,7 +92,7 @@ func (e *engine) CreateEndpoint(_ context.Context, project string, ch dispatch.E
 	if len(ch.Invalid) > 0 {
 		return dispatch.EndpointReceipt{}, &store.InvalidError{Fields: ch.Invalid}
 	}
-	return dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: true, Secret: "whsec_once"}, e.noted("CreateEndpoint", project, "", by, ch)
+	return dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: true, Secret: dispatch.ShownSecret{Secret: "whsec_once"}}, e.noted("CreateEndpoint", project, "", by, ch)
 }
 
 func (e *engine) PutEndpoints(_ context.Context, project string, changes []dispatch.EndpointChange, by store.Actor) ([]dispatch.EndpointReceipt, error) {
