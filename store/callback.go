@@ -74,6 +74,8 @@ type Callback struct {
 
 	LastStatus int
 	LastClass  Class
+	// PollErrors is how many polls in a row have ended in an error; always zero for what is no poll.
+	PollErrors int
 
 	// Version is the caller's own, for supersede; nil: none.
 	Version *int64

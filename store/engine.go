@@ -16,6 +16,9 @@ type Draft struct {
 	Supersede bool
 	// Idempotency is nil when the caller gave no key.
 	Idempotency *Idempotency
+	// Poll is what a callback of kind poll has beside its row; nil for all others. If its project has an open poll of the same reference
+	// and address, the draft becomes that one: it is Replayed.
+	Poll *PollDetail
 }
 
 // Idempotency is a caller's promise that a request with the same key is the same request.
@@ -64,7 +67,7 @@ type StampClaim struct {
 
 // A Stamped is a row that was claimed.
 type Stamped struct {
-	// Callback has what an attempt and its result need, and nothing else: of who sent it and why (Kind, Topic, Ref, LockKey unless it is
+	// Callback has what an attempt and its result need, and nothing else: of who sent it and why (Topic, Ref, LockKey unless it is
 	// Strict, Labels, Version), of its past (Reason, LastStatus, the times of its making and change) and of how a cancel or a retry by
 	// hand is to end, nothing is read. URL is where a callback that Follows its endpoint goes now.
 	Callback
@@ -110,6 +113,10 @@ type Result struct {
 	FreeRetry bool
 	// KeepCrashCount leaves the count of claims without result as it is (a panic); any other result resets it.
 	KeepCrashCount bool
+	// Stays: the attempt is charged and does not move the callback on in its ladder. PollErrors is how many polls in a row have ended in
+	// an error, this one included.
+	Stays      bool
+	PollErrors int
 	// Stamped is the row as it was claimed, so that it need not be read again; nil where that is not known.
 	Stamped *Stamped
 }
@@ -118,7 +125,7 @@ type Result struct {
 type Committed struct {
 	// Won is false when the fence had moved on: the attempt was kept as stale and nothing else changed.
 	Won bool
-	// State and DueAt are the row's from now on.
+	// State and DueAt are the row's from now on, also where the result had no effect.
 	State  State
 	Reason Reason
 	DueAt  int64

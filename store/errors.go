@@ -24,6 +24,8 @@ var (
 	ErrExists = errors.New("there is one already")
 	// ErrEndpointDeleted: the callback's endpoint was deleted, so there is nobody to send it to.
 	ErrEndpointDeleted = errors.New("the callback's endpoint was deleted")
+	// ErrPollLive: another poll of the same reference and address is open.
+	ErrPollLive = errors.New("there is an open poll of the same reference and address")
 	// ErrUnavailable: SQL cannot commit. Nothing was accepted; try again later.
 	ErrUnavailable = errors.New("store is unavailable")
 )

@@ -41,6 +41,11 @@ const (
 	Requested       Reason = "requested"
 	Superseded      Reason = "superseded"
 	EndpointDeleted Reason = "endpoint_deleted"
+
+	// Those of polls that succeeded: the upstream's final answer is a success, or a failure, or it was ended from outside.
+	PollSucceeded   Reason = "success"
+	PollFailed      Reason = "failure"
+	ResolvedOutside Reason = "resolved"
 )
 
 // A Kind says what a callback is for.

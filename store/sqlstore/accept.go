@@ -16,7 +16,9 @@ type acceptEntry struct {
 	draft store.Draft
 	// headers, labels, policy and success are JSON text of the draft's.
 	headers, labels, policy, success string
-	out                              store.Accepted
+	// onResult is JSON of a poll's result callback; live, the key under which the poll is the open one.
+	onResult, live string
+	out            store.Accepted
 }
 
 func (e *acceptEntry) fail(err error) { e.out = store.Accepted{Err: err} }
@@ -82,6 +84,9 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 	}
 	fresh, err := t.claimKeys(entries)
 	if err != nil {
+		return err
+	}
+	if fresh, err = t.claimLive(fresh); err != nil {
 		return err
 	}
 	if err := t.supersede(fresh); err != nil {
@@ -265,7 +270,7 @@ func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
 // encode writes the structured parts of the draft as JSON text.
 func (e *acceptEntry) encode(w *written) error {
 	c := &e.draft.Callback
-	var errs [4]error
+	var errs [5]error
 	if len(c.Headers) > 0 {
 		e.headers, errs[0] = encode(c.Headers)
 	}
@@ -274,6 +279,9 @@ func (e *acceptEntry) encode(w *written) error {
 	}
 	e.policy, errs[2] = w.policy(&c.Policy)
 	e.success, errs[3] = w.success(c.Success)
+	if e.draft.Poll != nil {
+		e.onResult, errs[4] = encodeResult(e.draft.Poll.OnResult)
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("encode callback %s: %w", c.ID, err)
 	}

@@ -19,6 +19,7 @@ const (
 	actionRetry           = "callback.retry"
 	actionReschedule      = "callback.reschedule"
 	actionMend            = "callback.mend"
+	actionResolve         = "poll.resolve"
 	actionAddSecret       = "secret.add"
 	actionSetLane         = "lane.limits"
 	actionPauseLane       = "lane.pause"
@@ -46,13 +47,17 @@ type idSource struct {
 	entropy io.Reader
 }
 
-func (s *idSource) next() (string, error) {
+// next returns one of this moment by this machine's clock.
+func (s *idSource) next() (string, error) { return s.at(ulid.Timestamp(time.Now())) }
+
+// at returns one of that time, in Unix milliseconds.
+func (s *idSource) at(ms uint64) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entropy == nil {
 		s.entropy = ulid.Monotonic(rand.Reader, 0)
 	}
-	id, err := ulid.New(ulid.Timestamp(time.Now()), s.entropy)
+	id, err := ulid.New(ms, s.entropy)
 	if err != nil {
 		return "", fmt.Errorf("make an id: %w", err)
 	}

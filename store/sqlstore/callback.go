@@ -48,6 +48,7 @@ const callbackColumns = `
 	callbacks.free_retry,
 	callbacks.last_status,
 	callbacks.last_class,
+	callbacks.poll_errors,
 	callbacks.version,
 	callbacks.created_at,
 	callbacks.updated_at,
@@ -99,7 +100,7 @@ func (db *DB) scanCallback(rows scanner, more ...any) (row, error) {
 		&c.ID, &c.Project, &c.Kind, &c.EndpointID, &c.URL, &follows, &c.Method, &headers, &c.Topic, &c.Ref, &c.LockKey, &strict, &lane,
 		&c.LaneID, &labels, &policy, &success, &c.Signer, &c.State, &c.Reason, &c.DueAt, &c.FirstDueAt, &c.ExpiresAt,
 		&c.AttemptCount, &c.DivertCount, &c.AttemptSeq, &c.LadderBase, &c.Trigger, &c.ResumeState, &c.ResumeReason,
-		&cancelRequested, &freeRetry, &c.LastStatus, &c.LastClass, &version, &c.CreatedAt, &c.UpdatedAt, &c.FinishedAt,
+		&cancelRequested, &freeRetry, &c.LastStatus, &c.LastClass, &c.PollErrors, &version, &c.CreatedAt, &c.UpdatedAt, &c.FinishedAt,
 		&c.Fence, &c.ClaimToken, &c.ClaimUntil, &r.claimedAt, &r.lostAt, &c.CrashCount, &c.PayloadID, &c.ContentType, &purged,
 	}
 	if err := rows.Scan(append(dest, more...)...); err != nil {

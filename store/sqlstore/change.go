@@ -188,7 +188,7 @@ func (r *row) revive(due int64, restart bool) {
 		r.ResumeState, r.ResumeReason = r.State, r.Reason
 	}
 	r.State, r.Reason, r.FinishedAt = store.Scheduled, "", 0
-	r.CrashCount, r.CancelRequested, r.cancelAs, r.FreeRetry = 0, false, "", false
+	r.CrashCount, r.CancelRequested, r.cancelAs, r.FreeRetry, r.PollErrors = 0, false, "", false, 0
 	r.Trigger = store.BySchedule
 	r.startAt(due)
 }
@@ -245,6 +245,9 @@ func (t *tx) mend(r *row, now int64, change func(*tx, *row) (store.AuditEntry, e
 	r.UpdatedAt = max(now, r.CreatedAt+1) // Never as it was accepted: see fresh.
 	t.deltas.count(&before, -1)
 	t.deltas.count(&r.Callback, 1)
+	if err := t.keepLive(&before, &r.Callback); err != nil {
+		return store.AuditEntry{}, err
+	}
 	return entry, t.writeMended(r)
 }
 
@@ -290,11 +293,12 @@ func (t *tx) writeMended(r *row) error {
 			attempt_seq = $17,
 			claim_until = $18,
 			claim_token = $19,
-			follows = $20
-		WHERE id = $21`,
+			follows = $20,
+			poll_errors = $21
+		WHERE id = $22`,
 		string(r.State), string(reason), r.DueAt, r.FirstDueAt, r.ExpiresAt, r.FinishedAt, r.UpdatedAt, r.LadderBase,
 		string(r.Trigger), string(r.ResumeState), string(r.ResumeReason), flag(r.CancelRequested), flag(r.FreeRetry),
-		r.CrashCount, r.URL, r.LaneID, r.AttemptSeq, r.ClaimUntil, r.ClaimToken, flag(r.Follows), r.ID)
+		r.CrashCount, r.URL, r.LaneID, r.AttemptSeq, r.ClaimUntil, r.ClaimToken, flag(r.Follows), r.PollErrors, r.ID)
 	if err != nil {
 		return fmt.Errorf("write callback: %w", err)
 	}

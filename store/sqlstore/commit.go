@@ -123,6 +123,8 @@ var resultUpdate = newBulkUpdate(fields[*resultEntry]{
 	numberField("charge", func(e *resultEntry) int64 { return flag(e.Charge) }),
 	numberField("diverts", func(e *resultEntry) int64 { return int64(e.Diverts) }),
 	numberField("free_retry", func(e *resultEntry) int64 { return flag(e.FreeRetry) }),
+	numberField("stays", func(e *resultEntry) int64 { return flag(e.Stays) }),
+	numberField("poll_errors", func(e *resultEntry) int64 { return int64(e.PollErrors) }),
 	numberField("keep_crash", func(e *resultEntry) int64 { return flag(e.KeepCrashCount) }),
 	numberField("attempted", func(e *resultEntry) int64 { return flag(e.Attempt != nil) }),
 	numberField("status", func(e *resultEntry) int64 { return int64(e.attempt().Status) }),
@@ -137,6 +139,8 @@ var resultUpdate = newBulkUpdate(fields[*resultEntry]{
 		attempt_count = callbacks.attempt_count + i.charge,
 		divert_count = callbacks.divert_count + i.diverts,
 		attempt_seq = callbacks.attempt_seq + i.attempted,
+		ladder_base = callbacks.ladder_base + i.stays,
+		poll_errors = CASE WHEN i.charge = 1 THEN i.poll_errors ELSE callbacks.poll_errors END,
 		free_retry = i.free_retry,
 		crash_count = CASE WHEN i.keep_crash = 1 THEN callbacks.crash_count ELSE 0 END,
 		last_status = CASE WHEN i.attempted = 1 THEN i.status ELSE callbacks.last_status END,
@@ -148,12 +152,12 @@ var resultUpdate = newBulkUpdate(fields[*resultEntry]{
 		claim_until = 0,
 		claim_token = ''`,
 	`callbacks.fence = i.fence AND callbacks.claim_token <> '' AND `+isOpen,
-	`callbacks.id, callbacks.project, callbacks.lane, callbacks.state, callbacks.reason, callbacks.due_at, callbacks.attempt_count,
+	`callbacks.id, callbacks.project, callbacks.kind, callbacks.lane, callbacks.state, callbacks.reason, callbacks.due_at, callbacks.attempt_count,
 		callbacks.ladder_base, callbacks.attempt_seq, CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END`)
 
-// plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known.
+// plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known, and no poll.
 func (e *resultEntry) plain() bool {
-	return e.Stamped != nil && e.Attempt != nil && e.Charge && !e.KeepCrashCount
+	return e.Stamped != nil && e.Stamped.Kind != store.Poll && e.Attempt != nil && e.Charge && !e.KeepCrashCount
 }
 
 // plainUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it is known what
@@ -238,7 +242,7 @@ func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	var c store.Callback // one for all rows
 	err = resultUpdate.run(t, entries, func(r scanner) error {
 		c = store.Callback{}
-		if err := r.Scan(&c.ID, &c.Project, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase,
+		if err := r.Scan(&c.ID, &c.Project, &c.Kind, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase,
 			&c.AttemptSeq, &c.LockKey); err != nil {
 			return err
 		}
@@ -271,6 +275,7 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 	before := *c
 	before.State = store.Scheduled // Only a scheduled row has a claim.
 	before.AttemptCount -= int(flag(e.Charge))
+	before.LadderBase -= int(flag(e.Stays))
 	t.deltas.count(&before, -1)
 	t.deltas.count(c, 1)
 }
@@ -332,6 +337,7 @@ func (t *tx) lose(e *resultEntry) error {
 	if state == store.Scheduled {
 		reason = "" // It is what it will end as if its cancel was requested.
 	}
+	e.out.State, e.out.Reason, e.out.DueAt = state, reason, due
 	again := store.Committed{Won: true, State: state, Reason: reason, DueAt: due}
 	switch {
 	case lost && e.Attempt != nil && !record.Stale:

@@ -199,6 +199,13 @@ func liteCode(err error) (int, bool) {
 	return 0, false
 }
 
+// taken says that a row was refused because of a unique index that another transaction was first with. SQLite has one writer: who looks
+// first is not overtaken.
+func taken(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "23505"
+}
+
 // disconnected says that the connection is gone, or was refused: whether the transaction was committed is unknown.
 func disconnected(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {

@@ -56,7 +56,7 @@ func (f *fresh) add(c *store.Callback, body []byte) {
 	}
 	s := &store.Stamped{Body: bytes.Clone(body), Callback: *c} // the caller's may be a part of something larger
 	// Only what a stamp that reads the row would say.
-	s.Kind, s.Topic, s.Ref, s.LockKey, s.Labels, s.Version = "", "", "", "", nil, nil
+	s.Topic, s.Ref, s.LockKey, s.Labels, s.Version = "", "", "", nil, nil
 	s.UpdatedAt, s.PayloadID = 0, ""
 	if f.rows == nil {
 		f.rows = make(map[string]*store.Stamped)

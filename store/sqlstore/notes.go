@@ -45,6 +45,9 @@ type projectNotes struct {
 
 // ended notes that a row became terminal: it is as it is then.
 func (t *tx) ended(c *store.Callback, at int64) {
+	if c.Kind == store.Poll {
+		t.endedPolls = append(t.endedPolls, endedPoll{c.ID, at})
+	}
 	of := endedGroup{State: c.State, Reason: c.Reason, Class: c.LastClass, Status: c.LastStatus, Attempts: c.AttemptCount, At: at}
 	p := t.notes[c.Project]
 	switch {

@@ -89,6 +89,8 @@ type DB struct {
 	successes decoded[store.Success]
 	written   written
 	ids       idSource
+	// born carries callbacks that a transaction has made beside what it was asked for.
+	born chan store.OpenRow
 }
 
 // Open opens the database and starts its writers. It does not migrate: see [Migrate]. Opening PostgreSQL needs no
@@ -101,7 +103,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{logger: o.Logger, metrics: m, window: claimWindow, booksWindow: booksWindow, looking: lookAt()}
+	db := &DB{logger: o.Logger, metrics: m, window: claimWindow, booksWindow: booksWindow, looking: lookAt(), born: make(chan store.OpenRow, bornQueue)}
 	db.lanes.max = 100_000
 	db.fresh.max = freshBytes
 	switch {

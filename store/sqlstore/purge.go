@@ -130,6 +130,9 @@ func (t *tx) purgeCallbacks(before int64, batch int) (int, error) {
 	if _, err := t.exec(`DELETE FROM attempts WHERE callback_id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
 		return 0, err
 	}
+	if _, err := t.exec(`DELETE FROM polls WHERE id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
+		return 0, err
+	}
 	if _, err := t.exec(`DELETE FROM callbacks
 		WHERE id IN (SELECT i.id FROM `+input+`) AND state <> 'scheduled'`, args...); err != nil {
 		return 0, err

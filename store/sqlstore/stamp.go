@@ -160,6 +160,7 @@ type claimedRow struct {
 const claimColumns = `
 	callbacks.id,
 	callbacks.project,
+	callbacks.kind,
 	callbacks.endpoint_id,
 	callbacks.url,
 	callbacks.method,
@@ -186,6 +187,7 @@ const claimColumns = `
 	END,
 	callbacks.free_retry,
 	callbacks.last_class,
+	callbacks.poll_errors,
 	callbacks.fence,
 	callbacks.claim_until,
 	callbacks.lost_at,
@@ -197,9 +199,9 @@ func (db *DB) scanClaimed(r scanner) (claimedRow, error) {
 	c := claimedRow{row: row{Callback: store.Callback{State: store.Scheduled}}}
 	var headers, policy, success string
 	var follows, freeRetry int
-	if err := r.Scan(&c.ID, &c.Project, &c.EndpointID, &c.URL, &c.Method, &headers, &follows, &c.LockKey, &c.LaneID, &policy, &success,
+	if err := r.Scan(&c.ID, &c.Project, &c.Kind, &c.EndpointID, &c.URL, &c.Method, &headers, &follows, &c.LockKey, &c.LaneID, &policy, &success,
 		&c.Signer, &c.ContentType, &c.DueAt, &c.FirstDueAt, &c.ExpiresAt, &c.AttemptCount, &c.DivertCount, &c.AttemptSeq, &c.LadderBase, &c.Trigger,
-		&c.cancelAs, &freeRetry, &c.LastClass, &c.Fence, &c.ClaimUntil, &c.lostAt, &c.CrashCount, &c.body); err != nil {
+		&c.cancelAs, &freeRetry, &c.LastClass, &c.PollErrors, &c.Fence, &c.ClaimUntil, &c.lostAt, &c.CrashCount, &c.body); err != nil {
 		return c, fmt.Errorf("scan claimed callback: %w", err)
 	}
 	c.Follows, c.Strict, c.CancelRequested, c.FreeRetry = follows != 0, c.LockKey != "", c.cancelAs != "", freeRetry != 0
@@ -337,7 +339,7 @@ func (t *tx) setAside(ids []string, now int64) error {
 	}
 	err = t.each(func(rows scanner) error {
 		c := store.Callback{State: store.Scheduled}
-		if err := rows.Scan(&c.ID, &c.Project, &c.LaneID, &c.AttemptCount, &c.LadderBase, &c.LastStatus, &c.LastClass); err != nil {
+		if err := rows.Scan(&c.ID, &c.Project, &c.Kind, &c.LaneID, &c.AttemptCount, &c.LadderBase, &c.LastStatus, &c.LastClass); err != nil {
 			return err
 		}
 		t.deltas.count(&c, -1)
@@ -356,7 +358,7 @@ func (t *tx) setAside(ids []string, now int64) error {
 			updated_at = i.set_at
 		FROM `+input+`
 		WHERE callbacks.id = i.id AND `+isOpen+`
-		RETURNING callbacks.id, callbacks.project, callbacks.lane, callbacks.attempt_count, callbacks.ladder_base, callbacks.last_status,
+		RETURNING callbacks.id, callbacks.project, callbacks.kind, callbacks.lane, callbacks.attempt_count, callbacks.ladder_base, callbacks.last_status,
 			callbacks.last_class`, args...)
 	if err != nil {
 		return fmt.Errorf("set rows aside: %w", err)

@@ -39,6 +39,9 @@ type tx struct {
 	settled  int64
 	// strict are the results of the present round that ended strict rows, by project and lock key.
 	strict map[laneKey][]*resultEntry
+	// ended polls are told before the commit; born are callbacks that this transaction has made and nobody asked for.
+	endedPolls []endedPoll
+	born       []store.OpenRow
 	// again says that an earlier try of the same transaction may have been committed although its reply was lost.
 	again bool
 }
@@ -158,6 +161,9 @@ func (db *DB) once(ctx context.Context, pool *sql.DB, again bool, fn func(*tx) e
 		if err := fn(t); err != nil {
 			return err
 		}
+		if err := t.tellPolls(); err != nil {
+			return err
+		}
 		if err := t.writeVersion(); err != nil {
 			return err
 		}
@@ -174,6 +180,7 @@ func (db *DB) once(ctx context.Context, pool *sql.DB, again bool, fn func(*tx) e
 	}
 	if err == nil {
 		db.lanes.add(t.lanes)
+		db.announce(t.born)
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func testStamp(f *fixture) {
 	for _, s := range stamped {
 		// What is left out is empty; the rest is the row's.
 		want := f.get(s.ID)
-		want.Kind, want.Topic, want.Ref, want.LockKey, want.Labels, want.Version = "", "", "", "", nil, nil
+		want.Topic, want.Ref, want.LockKey, want.Labels, want.Version = "", "", "", nil, nil
 		want.Reason, want.LastStatus, want.CreatedAt, want.UpdatedAt, want.FinishedAt = "", 0, 0, 0, 0
 		want.ResumeState, want.ResumeReason, want.PayloadID = "", "", ""
 		if diff := gocmp.Diff(want, s.Callback); diff != "" {

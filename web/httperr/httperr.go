@@ -82,6 +82,7 @@ func rows() []row {
 		{err: store.ErrPayloadPurged, status: http.StatusConflict, code: "payload_purged", sentence: "retention has removed the payload, so there is nothing to send"},
 		{err: store.ErrTerminal, status: http.StatusConflict, code: "terminal", sentence: "it is terminal, and this needs one that is not"},
 		{err: store.ErrExists, status: http.StatusConflict, code: "exists", sentence: "there is one already of that id or name"},
+		{err: store.ErrPollLive, status: http.StatusConflict, code: "poll_live", sentence: "another poll of the same reference and address is open"},
 		{err: store.ErrEndpointDeleted, status: http.StatusConflict, code: "endpoint_deleted", sentence: "the callback's endpoint was deleted, so there is nobody to send it to"},
 		{err: store.ErrIdempotencyMismatch, status: http.StatusUnprocessableEntity, code: "idempotency_mismatch", sentence: "the idempotency key was used with a different request"},
 		{err: store.ErrIdempotencyInProgress, status: http.StatusConflict, code: "idempotency_in_progress", sentence: "a request with this idempotency key is in progress", retryAfter: 1},

@@ -36,6 +36,7 @@ func TestTable(t *testing.T) {
 		{store.ErrPayloadPurged, 409, "payload_purged", ""},
 		{store.ErrTerminal, 409, "terminal", ""},
 		{store.ErrExists, 409, "exists", ""},
+		{store.ErrPollLive, 409, "poll_live", ""},
 		{store.ErrEndpointDeleted, 409, "endpoint_deleted", ""},
 		{store.ErrIdempotencyMismatch, 422, "idempotency_mismatch", ""},
 		{store.ErrIdempotencyInProgress, 409, "idempotency_in_progress", "Retry-After"},
