@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -64,9 +63,8 @@ func NewCron(o CronOptions) *Cron {
 	return &Cron{o: o, times: cron.New(cron.WithLocation(time.UTC)), names: make(map[string]bool), failing: make(map[string]time.Time)}
 }
 
-// Add lets fn run at the times of spec: five fields as in crontab, "@hourly" and the like, or "@every" with a duration in
-// whole seconds. The ttl bounds each run: the lease is taken for so long, and fn's context ends with it. Functions are
-// added before Run.
+// Add lets fn run at the times of spec, which is as for [ParseSpec], in UTC. The ttl bounds each run: the lease is taken for so
+// long, and fn's context ends with it. Functions are added before Run.
 func (c *Cron) Add(name, spec string, ttl time.Duration, fn func(context.Context) error) error {
 	switch {
 	case name == "":
@@ -78,7 +76,7 @@ func (c *Cron) Add(name, spec string, ttl time.Duration, fn func(context.Context
 	case c.o.Lease != nil && c.o.Holder == "":
 		return fmt.Errorf("cron function %q: a lease needs a holder", name)
 	}
-	times, err := parseSpec(spec)
+	times, err := ParseSpec(spec, "")
 	if err != nil {
 		return fmt.Errorf("cron function %q: %w", name, err)
 	}
@@ -156,30 +154,4 @@ func guard(ctx context.Context, fn func(context.Context) error) (err error) {
 		}
 	}()
 	return fn(ctx)
-}
-
-// parseSpec reads a spec, and refuses what the parser takes without meaning it: a time zone, parts of a second, and times
-// that never come.
-func parseSpec(spec string) (times cron.Schedule, err error) {
-	if strings.Contains(spec, "TZ=") {
-		return nil, fmt.Errorf("spec %q: a time zone cannot be given; times are UTC", spec)
-	}
-	if every, ok := strings.CutPrefix(spec, "@every "); ok {
-		if d, err := time.ParseDuration(every); err == nil && (d < time.Second || d%time.Second != 0) {
-			return nil, fmt.Errorf("spec %q: %s is not a whole number of seconds above zero", spec, d)
-		}
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			times, err = nil, fmt.Errorf("spec %q cannot be read: %v", spec, p)
-		}
-	}()
-	times, err = cron.ParseStandard(spec)
-	if err != nil {
-		return nil, fmt.Errorf("spec %q: %w", spec, err)
-	}
-	if times.Next(time.Now().UTC()).IsZero() {
-		return nil, fmt.Errorf("spec %q never comes", spec)
-	}
-	return times, nil
 }

@@ -1,8 +1,9 @@
 // Package schedule decides when: it knows ids, lanes and times, and nothing of callbacks.
 //
 // It holds the vocabulary that the engine and an index share: [Item], [Lease], [Settlement] and the requests and
-// replies around them; the retry ladder ([Tiers]); the wake-up rule ([Waker]: timer, hint, bounded re-poll); and
-// the cron wrapper for maintenance functions that must run in one process at a time.
+// replies around them; the retry ladder ([Tiers]); the wake-up rule ([Waker]: timer, hint, bounded re-poll); cron specs
+// ([Spec]), which callers' schedules and maintenance share; and the cron wrapper for maintenance functions that must run
+// in one process at a time.
 //
 // # The index
 //
@@ -26,5 +27,6 @@
 // # Times
 //
 // Every time in this package is whole Unix milliseconds in an int64, rounded up where it was finer. One clock
-// decides what is due: the index's, which every reply carries as Now.
+// decides what is due: the index's, which every reply carries as Now. A [Spec] alone has times of its own: those on the
+// clocks of a zone, in whole seconds.
 package schedule

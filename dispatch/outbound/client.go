@@ -52,6 +52,8 @@ type Client struct {
 	// presets are read-only; rules are those that were given whole, by their text.
 	presets map[string]*rule
 	rules   *keep[store.JSONText, *rule]
+	// polls are the rules of polls, by their text.
+	polls *keep[store.JSONText, *pollRule]
 	// signers are by their text, keys by the hash of what they were parsed from. The two that most callbacks have need no look-up.
 	signers            *keep[string, *signer]
 	standard, unsigned *signer
@@ -81,6 +83,7 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		userAgent: "dispatcher/" + o.Version, logger: o.Logger, presets: presets, rules: newKeep[store.JSONText, *rule](maxRules),
+		polls:   newKeep[store.JSONText, *pollRule](maxRules),
 		signers: newKeep[string, *signer](maxSigners), standard: defaultSigner(SignerStandard), unsigned: defaultSigner(SignerNone),
 		keys: newKeep[[sha256.Size]byte, *rsa.PrivateKey](maxRSAKeys),
 	}
@@ -124,7 +127,7 @@ func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 	defer func() {
 		if v := recover(); v != nil {
 			c.logger.Error("attempt panicked", "callback_id", r.ID, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-			resp = Response{RequestHeaders: resp.RequestHeaders, KeyID: resp.KeyID, Status: resp.Status}
+			resp = Response{RequestHeaders: resp.RequestHeaders, KeyID: resp.KeyID, Status: resp.Status, MaxErrors: resp.MaxErrors}
 			resp.fail(finding{class: store.ClassPanic, text: "sending panicked; the log has the stack", uncharged: true, reached: a.gotConn})
 		}
 		resp.StartedAt, resp.EndedAt = a.start, time.Now()
@@ -135,10 +138,13 @@ func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 }
 
 func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Response) {
-	rule, name := c.ruleOf(&r.Success)
-	if rule == nil {
-		resp.fail(invalidRequest("the success rule is unknown or cannot be read"))
+	by, why := c.judgementOf(r)
+	if why != "" {
+		resp.fail(invalidRequest(why))
 		return
+	}
+	if r.Poll {
+		resp.MaxErrors = by.poll.maxErrors
 	}
 	u, err := parseURL(r.URL)
 	if err != nil {
@@ -166,7 +172,26 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 	defer ans.release()
 	ans.read(got, p.hidden)
 	resp.take(&ans, p.hidden)
-	resp.conclude(ctx, a, &ans, judgement{rule, name, p.hidden})
+	by.hidden = p.hidden
+	if r.Poll {
+		resp.concludePoll(ctx, a, &ans, by)
+		return
+	}
+	resp.conclude(ctx, a, &ans, by)
+}
+
+// judgementOf returns what the answer will be judged by, or why nothing can be sent.
+func (c *Client) judgementOf(r *Request) (by judgement, why string) {
+	if r.Poll {
+		if by.poll, by.name = c.pollRuleOf(&r.Success); by.poll == nil {
+			why = "the rule of the poll cannot be read"
+		}
+		return by, why
+	}
+	if by.rule, by.name = c.ruleOf(&r.Success); by.rule == nil {
+		why = "the success rule is unknown or cannot be read"
+	}
+	return by, why
 }
 
 // take fills in what is kept of an answer.

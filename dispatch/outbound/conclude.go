@@ -12,6 +12,8 @@ import (
 // A judgement is what an answer is judged by.
 type judgement struct {
 	rule *rule
+	// poll stands in the place of the rule for a poll; nil: it is none.
+	poll *pollRule
 	// name is what the attempt calls the rule.
 	name string
 	// hidden are values that must not be shown.
@@ -28,7 +30,7 @@ func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by 
 	switch {
 	case r.deferIf.match(&d):
 		resp.RetryAfter, _ = askedWait(ans)
-		resp.busy(r)
+		resp.busy(r.deferAfter, r.maxDefers)
 		resp.Rule = r.deferIf.explain(by.name, "defer_if", &d, ans, by.hidden)
 		return
 	case r.permanentIf.match(&d):
@@ -43,7 +45,7 @@ func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by 
 	case ok:
 		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
 	case !r.status.has(ans.status):
-		resp.byStatus(ans, r)
+		resp.byStatus(ans, r.deferAfter, r.maxDefers)
 	case resp.TimedOut:
 		resp.Class = store.ClassTimeoutBody
 	case ans.readErr != nil && errors.Is(ctx.Err(), context.Canceled):
@@ -51,14 +53,14 @@ func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by 
 	case ans.decodeErr != nil:
 		resp.Class = store.ClassDecode
 	default:
-		resp.byStatus(ans, r)
+		resp.byStatus(ans, r.deferAfter, r.maxDefers)
 	}
 }
 
 // busy puts the callback off: the receiver has a lock conflict of its own, and did nothing.
-func (resp *Response) busy(r *rule) {
+func (resp *Response) busy(deferAfter time.Duration, maxDefers int) {
 	resp.Class, resp.Charged = store.ClassReceiverBusy, false
-	resp.DeferAfter, resp.MaxDefers = r.deferAfter, r.maxDefers
+	resp.DeferAfter, resp.MaxDefers = deferAfter, maxDefers
 }
 
 // askedWait returns what the Retry-After of an answer asks for, and whether it means anything, for the statuses where it is heeded.
@@ -70,8 +72,8 @@ func askedWait(ans *answer) (wait time.Duration, asked bool) {
 	return 0, false
 }
 
-// byStatus classifies an answer that does not satisfy the rule.
-func (resp *Response) byStatus(ans *answer, r *rule) {
+// byStatus classifies an answer that does not satisfy the rule. deferAfter and maxDefers are for a receiver that is busy.
+func (resp *Response) byStatus(ans *answer, deferAfter time.Duration, maxDefers int) {
 	wait, asked := askedWait(ans)
 	resp.RetryAfter = wait
 	switch s := ans.status; {
@@ -87,7 +89,7 @@ func (resp *Response) byStatus(ans *answer, r *rule) {
 		resp.Class = store.ClassHTTP413
 	case s == http.StatusLocked && asked:
 		// It says when to come back.
-		resp.busy(r)
+		resp.busy(deferAfter, maxDefers)
 	case s == http.StatusTooManyRequests:
 		resp.Class = store.ClassThrottled
 	case s < 500:

@@ -14,7 +14,8 @@
 //
 // A success rule is a preset ([RulePresets]) or one that was given whole, in a small language of statuses, texts and [Predicates]
 // ([ParseRule]). A signer is a name ([SignerInfos]), with options if it has any ([ParseSigner]); what kind of secret it takes is its use
-// ([UseOf]), and [VerifyAny] is its other half, for receivers. Rules, signers and RSA keys are compiled once and kept.
+// ([UseOf]), and [VerifyAny] is its other half, for receivers. The rule of a poll ([ParsePollRule]) says which answers are final and what
+// they mean ([Verdict]). Rules, signers and RSA keys are compiled once and kept.
 //
 // The package decides what an attempt was (its class, whether it succeeded, whether it is charged, put off or final). What follows from
 // that (the next due time, the state, whether the endpoint is stopped) is the engine's: nothing is tried again here,

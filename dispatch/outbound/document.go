@@ -42,7 +42,7 @@ func (d *Document) asJSON() (t *jsonTree, why string) {
 	case t == nil:
 		return nil, notJSON
 	case t.doubled:
-		return nil, "the body has the key " + strconv.Quote(cut(cleanText([]byte(t.twice)), sawBytes)) + " twice"
+		return nil, keyTwice
 	}
 	return t, ""
 }
@@ -58,7 +58,16 @@ func (d *Document) anyJSON() *jsonTree {
 const (
 	notJSON = "the body is not JSON"
 	notXML  = "the body is not well-formed XML"
+	// keyTwice is told with the key, see doubledKey.
+	keyTwice = "the body has a key twice"
 )
+
+// doubledKey says for people which key it is that the body has twice. A receiver may echo a credential as a key, too.
+func (d *Document) doubledKey(hidden []string) string {
+	// Masked before it is cut: half a credential is one, too.
+	key := scrub(cleanText([]byte(d.json.twice)), hidden)
+	return "the body has the key " + strconv.Quote(cut(key, sawBytes)) + " twice"
+}
 
 // asXML returns the body as XML, or why it cannot be used as such.
 func (d *Document) asXML() (t *xmlTree, why string) {

@@ -169,11 +169,15 @@ func (ps Predicates) tell(d *Document, body string, hidden []string, told *[]str
 		case lookStatus:
 			text = statusSeen(d.status)
 		default:
-			v, why := p.see(d)
-			if text = p.place() + " " + v.seen(hidden); why != "" {
-				if text = why; why == notJSON || why == notXML {
-					text += ": " + body
-				}
+			switch v, why := p.see(d); why {
+			case "":
+				text = p.place() + " " + v.seen(hidden)
+			case notJSON, notXML:
+				text = why + ": " + body
+			case keyTwice:
+				text = d.doubledKey(hidden)
+			default:
+				text = why
 			}
 		}
 		if !slices.Contains(*told, text) {

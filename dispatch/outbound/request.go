@@ -21,6 +21,8 @@ type Request struct {
 	// Timeout of the whole attempt, from the call of Send to the last byte read.
 	Timeout time.Duration
 	Success store.Success
+	// Poll: Success.Rule is the rule of a poll, as ParsePollRule returns it, and Success.Name what people call it ("until" if it is empty).
+	Poll bool
 	// Signer is a signer's name, or its JSON text, as ParseSigner returns it; empty: the default one if there are secrets, else none.
 	Signer string
 	// Secrets sign the request, the present one first, during a rotation followed by the one before it. What signs needs at least one.
@@ -46,9 +48,15 @@ type Response struct {
 	// Permanent: the rule's permanent_if is true of the answer, class rejected: no further attempt can help.
 	Permanent bool
 	// DeferAfter is the least wait of a callback whose receiver is busy (class receiver_busy, uncharged), and MaxDefers how often it may
-	// be put off so before such an attempt is charged; zero for every other class.
+	// be put off so before such an attempt is charged; zero for every other class. With VerdictHold, DeferAfter is how long the upstream
+	// is not to be asked: its Retry-After, uncapped, or 60 s without a usable one.
 	DeferAfter time.Duration
 	MaxDefers  int
+	// Verdict is what a poll has learned from the answer; empty for what is no poll, and where there was nothing to judge. MaxErrors is its
+	// rule's error budget: how many errors in a row it survives. It is set whenever the rule of a poll could be read, whatever happened
+	// then, and zero for all else.
+	Verdict   Verdict
+	MaxErrors int
 
 	Status int
 	// Error is one line for people, without secrets; empty when an answer came.
@@ -61,10 +69,12 @@ type Response struct {
 	ResponseHeaders   []store.Header
 	ResponseBody      string
 	ResponseTruncated bool
-	Rule              *store.Rule
+	// Rule says what was expected and what was seen; nil for a success that only the status decided, and without an answer. An answer of a
+	// poll always has it.
+	Rule *store.Rule
 	// KeyID names the secrets that signed, by their IDs, separated by a comma if there were two; empty: unsigned, or they have none.
 	KeyID string
-	// RetryAfter is what a 429, 503 or 423 asked for, uncapped and not negative; zero: nothing usable.
+	// RetryAfter is what a 429, 503 or 423 asked for, or with VerdictHold any answer, uncapped and not negative; zero: nothing usable.
 	RetryAfter time.Duration
 	// Location of a redirect, for the error text.
 	Location string

@@ -36,7 +36,15 @@ func ParseRule(raw []byte) (store.JSONText, []store.FieldError) {
 	if len(wrong) > 0 {
 		return "", wrong
 	}
-	return w.text(), nil
+	return written(w.text())
+}
+
+// written refuses a text that cannot be read again: a few characters are longer in it than a caller may write them.
+func written(text store.JSONText) (store.JSONText, []store.FieldError) {
+	if len(text) > maxSettingBytes {
+		return "", []store.FieldError{{Message: "is longer than 16 KiB as JSON writes it"}}
+	}
+	return text, nil
 }
 
 // compileRule reads a rule and fills in what it leaves out.
@@ -73,7 +81,7 @@ func readRule(raw []byte) (w writtenRule, wrong []store.FieldError) {
 		empty = false
 		switch key {
 		case "status":
-			w.status = r.successStatuses(v, at)
+			w.status = r.finalStatuses(v, at, "a success")
 		case "body":
 			w.body = r.bodyTest(v, at)
 		case "permanent_if":
@@ -94,12 +102,12 @@ func readRule(raw []byte) (w writtenRule, wrong []store.FieldError) {
 	return w, r.wrong
 }
 
-// successStatuses reads the statuses of a success.
-func (r *jsonReader) successStatuses(v int32, at string) statusSet {
+// finalStatuses reads the statuses of answers that count; what says what others never are.
+func (r *jsonReader) finalStatuses(v int32, at, what string) statusSet {
 	set := r.statuses(v, at)
 	for _, s := range set {
 		if s.from < 200 || s.from < 400 && s.to >= 300 {
-			r.fail(at, "%s has statuses of 1xx or 3xx, which are never a success: redirects are not followed", s)
+			r.fail(at, "%s has statuses of 1xx or 3xx, which are never %s: redirects are not followed", s, what)
 		}
 	}
 	return set

@@ -156,3 +156,13 @@ func TestRulesAreKept(t *testing.T) {
 		}
 	}
 }
+
+// What is accepted can be read again: some characters are longer as they are kept than as a caller writes them.
+func TestParseRuleRefusesWhatItCouldNotReadAgain(t *testing.T) {
+	t.Parallel()
+	one := `{"pointer":"/a","eq":"` + strings.Repeat("\u2028", 500) + `"}`
+	raw := `{"body":{"json":[` + strings.TrimSuffix(strings.Repeat(one+",", 8), ",") + `]}}`
+	if text, wrong := ParseRule([]byte(raw)); len(wrong) != 1 || text != "" {
+		t.Errorf("%d bytes became %d, %v", len(raw), len(text), wrong)
+	}
+}

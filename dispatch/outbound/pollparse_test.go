@@ -1,0 +1,176 @@
+package outbound
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func TestParsePollRuleHasOneSpelling(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"until":{"success":[{"in":["SUCCESS"],"pointer":"/trade_state"}]}}`: `{"until":{"success":[{"pointer":"/trade_state","in":["SUCCESS"]}]}}`,
+		` { "until" : { "failure" : [ { "status" : [ "404" ] } ] } } `:        `{"until":{"failure":[{"status":[404]}]}}`,
+		`{"error_budget":0,"evaluate":["404","200-299"],"hold_if":[{"eq":"FREQUENCY_LIMITED","pointer":"/code"}],"until":{"failure":[{"xml":"/a/b","exists":true}],"success":[{"pointer":"/fee","ge":1.50}]}}`: `{"until":{"success":[{"pointer":"/fee","ge":1.50}],"failure":[{"xml":"/a/b","exists":true}]},"hold_if":[{"pointer":"/code","eq":"FREQUENCY_LIMITED"}],"evaluate":[404,"200-299"],"error_budget":0}`,
+		`{"until":{"success":[{"all":[{"pointer":"/a","matches":"^<\\d>$"},{"status":["200-200"]}]}]},"error_budget":1000}`:                                                                                    `{"until":{"success":[{"all":[{"pointer":"/a","matches":"^<\\d>$"},{"status":[200]}]}]},"error_budget":1000}`,
+		// What was left out stays out.
+		`{"until":{"success":[{"status":[200]}]},"evaluate":["200-299"],"error_budget":20}`: `{"until":{"success":[{"status":[200]}]},"evaluate":["200-299"],"error_budget":20}`,
+	} {
+		got, wrong := ParsePollRule([]byte(text))
+		if wrong != nil || string(got) != want {
+			t.Errorf("%s:\n got %s %v\nwant %s", text, got, wrong, want)
+		}
+		if again, _ := ParsePollRule([]byte(got)); again != got {
+			t.Errorf("%s becomes %s", got, again)
+		}
+	}
+}
+
+func TestParsePollRuleNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	const until = `"until":{"success":[{"status":[200]}]}`
+	many := func(n int) string { return "[" + strings.Repeat(`{"status":[200]},`, n-1) + `{"status":[200]}]` }
+	pattern := `[{"pointer":"/a","matches":"x{900}"},{"pointer":"/a","matches":"x{900}"}]`
+	for text, fields := range map[string][]string{
+		``:                                 {""},
+		`null`:                             {""},
+		`"until"`:                          {""},
+		`[]`:                               {""},
+		`{`:                                {""},
+		"{\"until\":\"\xff\"}":             {""},
+		strings.Repeat(" ", 16<<10) + "{}": {""},
+		`{}`:                               {"until"},
+		`{"Until":{}}`:                     {"Until", "until"},
+		`{"until":null}`:                   {"until"},
+		`{"until":[]}`:                     {"until"},
+		`{"until":{}}`:                     {"until"},
+		`{"until":{"done":[]}}`:            {"until.done"},
+		`{"until":{"success":[]}}`:         {"until.success"},
+		`{"until":{"success":{}}}`:         {"until.success"},
+		`{"until":{"failure":[]}}`:         {"until.failure"},
+		`{"until":{"failure":null}}`:       {"until.failure"},
+		`{"until":{"success":[{}]}}`:       {"until.success[0]"},
+		`{"until":{"success":[1]}}`:        {"until.success[0]"},
+		`{"until":{"success":[{"pointer":"a","eq":1}]}}`:                                                       {"until.success[0].pointer"},
+		`{"until":{"success":[{"status":[200]}],"failure":[{"status":[404]},{"pointer":"/a","eq":1,"ne":2}]}}`: {"until.failure[1].ne"},
+		`{"until":{"success":[{"status":[200]}],"success":[{"status":[200]}]}}`:                                {"until.success"},
+		`{` + until + `,` + until + `}`:                                                                        {"until"},
+		`{` + until + `,"success":[]}`:                                                                         {"success"},
+		`{` + until + `,"holdif":[]}`:                                                                          {"holdif"},
+		`{` + until + `,"hold_if":[]}`:                                                                         {"hold_if"},
+		`{` + until + `,"hold_if":{}}`:                                                                         {"hold_if"},
+		`{` + until + `,"hold_if":[{"xml":"a","eq":1}]}`:                                                       {"hold_if[0].xml"},
+		`{` + until + `,"hold_if":[{"all":[{"pointer":"/a"}]}]}`:                                               {"hold_if[0].all[0]"},
+		`{` + until + `,"evaluate":[]}`:                                                                        {"evaluate"},
+		`{` + until + `,"evaluate":200}`:                                                                       {"evaluate"},
+		`{` + until + `,"evaluate":["200-299","2xx"]}`:                                                         {"evaluate[1]"},
+		`{` + until + `,"evaluate":[99,404,600]}`:                                                              {"evaluate[0]", "evaluate[2]"},
+		`{` + until + `,"evaluate":["100-299"]}`:                                                               {"evaluate"},
+		`{` + until + `,"evaluate":["200-404"]}`:                                                               {"evaluate"},
+		`{` + until + `,"evaluate":[302]}`:                                                                     {"evaluate"},
+		`{` + until + `,"evaluate":["200-299","400-599"]}`:                                                     nil,
+		`{` + until + `,"error_budget":-1}`:                                                                    {"error_budget"},
+		`{` + until + `,"error_budget":1001}`:                                                                  {"error_budget"},
+		`{` + until + `,"error_budget":"20"}`:                                                                  {"error_budget"},
+		`{` + until + `,"error_budget":1.5}`:                                                                   {"error_budget"},
+		`{` + until + `,"error_budget":null}`:                                                                  {"error_budget"},
+		`{` + until + `,"error_budget":0}`:                                                                     nil,
+		`{"x":1,"until":{"y":1},"evaluate":[1],"error_budget":2000}`:                                           {"x", "until.y", "evaluate[0]", "error_budget"},
+		// The limits are for all of it.
+		`{"until":{"success":` + many(32) + `,"failure":` + many(31) + `},"hold_if":` + many(1) + `}`:                                                       nil,
+		`{"until":{"success":` + many(32) + `,"failure":` + many(32) + `},"hold_if":` + many(1) + `}`:                                                       {"hold_if"},
+		`{"until":{"success":` + pattern + `,"failure":` + pattern + `}}`:                                                                                   nil,
+		`{"until":{"success":` + pattern + `,"failure":` + pattern + `},"hold_if":` + pattern + `}`:                                                         {"hold_if[0].matches", "hold_if[1].matches"},
+		`{"until":{"success":[{"pointer":"/a","in":["` + strings.Repeat("\u2028", 400) + strings.Repeat(`","`+strings.Repeat("\u2028", 400), 10) + `"]}]}}`: {""},
+	} {
+		got, wrong := ParsePollRule([]byte(text))
+		var named []string
+		for _, w := range wrong {
+			named = append(named, w.Field)
+			if w.Message == "" || !isPlain([]byte(w.Field+w.Message)) {
+				t.Errorf("%s: bad finding %q", text, w)
+			}
+		}
+		if !slices.Equal(named, fields) || (got == "") != (len(fields) > 0) {
+			t.Errorf("%s:\n got %q\nwant %q (%v)", cut(text, 80), named, fields, wrong)
+		}
+	}
+}
+
+func TestPollRulesHaveDefaults(t *testing.T) {
+	t.Parallel()
+	const until = `{"until":{"success":[{"status":[200]}]}`
+	for text, budget := range map[string]int{
+		until + `}`:                     DefaultErrorBudget,
+		until + `,"error_budget":0}`:    0,
+		until + `,"error_budget":7}`:    7,
+		until + `,"error_budget":1000}`: 1000,
+	} {
+		r, wrong := compilePollRule([]byte(text))
+		if wrong != nil || r.maxErrors != budget || r.evaluate.String() != "200-299" {
+			t.Errorf("%s: %+v, %v", text, r, wrong)
+		}
+	}
+}
+
+func TestPollRulesAreKept(t *testing.T) {
+	t.Parallel()
+	c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
+	s := store.Success{Rule: `{"until":{"success":[{"status":[200]}]}}`}
+	first, name := c.pollRuleOf(&s)
+	again, mine := c.pollRuleOf(&store.Success{Name: "mine", Rule: s.Rule})
+	if first == nil || first != again || name != "until" || mine != "mine" {
+		t.Errorf("the rule %q, %q was compiled twice", name, mine)
+	}
+}
+
+func FuzzParsePollRule(f *testing.F) {
+	f.Add(`{"until":{"success":[{"pointer":"/trade_state","in":["SUCCESS"]}],"failure":[{"pointer":"/trade_state","in":["CLOSED"]}]}}`,
+		`{"trade_state":"CLOSED"}`, "", 200)
+	f.Add(`{"until":{"failure":[{"xml":"/a/b","gt":"1.5"}]},"hold_if":[{"all":[{"status":[429]},{"pointer":"/code","matches":"LIMIT$"}]}],`+
+		`"evaluate":["200-299",404],"error_budget":0}`, `<a><b>2</b></a>`, "text/xml; charset=gbk", 404)
+	f.Add(`{"until":{"success":[{"status":["200-299"]}],"failure":[{"pointer":"/a","exists":false},{"pointer":"","eq":1}]}}`, `{"a":1,"a":2}`, "", 204)
+	f.Add(`{"until":{"success":[{"status":[1]}]},"until":1}`, "\xff", "", 500)
+	f.Fuzz(func(t *testing.T, text, body, contentType string, status int) {
+		rule, wrong := ParsePollRule([]byte(text))
+		if (rule == "") != (len(wrong) > 0) {
+			t.Fatalf("%q, %v", rule, wrong)
+		}
+		if rule == "" {
+			return
+		}
+		if again, wrong := ParsePollRule([]byte(rule)); again != rule {
+			t.Fatalf("%s becomes %s %v", rule, again, wrong)
+		}
+		r, wrong := compilePollRule([]byte(rule))
+		if wrong != nil || r.maxErrors < 0 || r.maxErrors > mostErrors {
+			t.Fatalf("%s: %+v, %v", rule, r, wrong)
+		}
+		plain, ok := decodeText(contentType, []byte(body))
+		ans := answer{status: status, body: []byte(body), plain: plain, garbled: !ok, text: cleanText(plain)}
+		var resp Response
+		resp.concludePoll(t.Context(), &attempt{Context: t.Context()}, &ans, judgement{poll: r, name: pollRuleName})
+		checkVerdict(t, r, &resp, NewDocument(status, contentType, []byte(body)))
+	})
+}
+
+// checkVerdict compares a verdict with what the predicates say one by one.
+func checkVerdict(t *testing.T, r *pollRule, resp *Response, d *Document) {
+	match := func(ps Predicates) bool {
+		d.steps = 0
+		return ps.Match(d)
+	}
+	success, failure, hold := match(r.success), match(r.failure), match(r.holdIf)
+	final := resp.Verdict == VerdictSuccess || resp.Verdict == VerdictFailure
+	switch {
+	case resp.Class == "" || resp.Rule == nil || resp.Rule.Expected == "" || resp.Rule.Saw == "",
+		max(len(resp.Rule.Expected), len(resp.Rule.Saw)) > maxSentence,
+		final != (resp.Outcome == store.AttemptSucceeded) || final != (resp.Class == store.ClassOK),
+		final && (hold || success == failure || success != (resp.Verdict == VerdictSuccess) || !r.evaluate.has(d.status)),
+		resp.Verdict == VerdictHold && !hold,
+		resp.Charged == (resp.Class == store.ClassReceiverBusy):
+		t.Fatalf("on %d: success %v, failure %v, hold %v ends as %+v %+v", d.status, success, failure, hold, resp, resp.Rule)
+	}
+}

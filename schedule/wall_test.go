@@ -1,0 +1,199 @@
+package schedule_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// A field is one field of a spec for the model: its text, and what it names.
+type field struct {
+	text  string
+	names map[int]bool
+	star  bool
+}
+
+// draw makes a field of numbers from low to high. Some are likely, for hours and days at which clocks are changed.
+func draw(t *rapid.T, label string, low, high int, likely ...int) field {
+	f := field{names: make(map[int]bool)}
+	every := func(from, to, step int) {
+		for n := from; n <= to; n += step {
+			f.names[n] = true
+		}
+	}
+	number := rapid.IntRange(low, high)
+	if len(likely) > 0 {
+		number = rapid.OneOf(number, rapid.SampledFrom(likely))
+	}
+	switch rapid.IntRange(0, 3).Draw(t, label+" kind") {
+	case 0:
+		f.text, f.star = "*", true
+		every(low, high, 1)
+	case 1:
+		var parts []string
+		for _, n := range rapid.SliceOfN(number, 1, 4).Draw(t, label) {
+			parts = append(parts, fmt.Sprint(n))
+			f.names[n] = true
+		}
+		f.text = strings.Join(parts, ",")
+	case 2:
+		step := rapid.IntRange(2, 20).Draw(t, label+" step")
+		f.text = fmt.Sprintf("*/%d", step)
+		every(low, high, step)
+	default:
+		from := number.Draw(t, label+" from")
+		to := rapid.IntRange(from, high).Draw(t, label+" to")
+		f.text = fmt.Sprintf("%d-%d", from, to)
+		every(from, to, 1)
+	}
+	return f
+}
+
+// A model says what is due by walking over instants, minute by minute.
+type model struct{ minute, hour, dom, month, dow field }
+
+func (m model) text() string {
+	return strings.Join([]string{m.minute.text, m.hour.text, m.dom.text, m.month.text, m.dow.text}, " ")
+}
+
+// matches says whether the fields name what w shows. The zone of w plays no part.
+func (m model) matches(w time.Time) bool {
+	dom, dow := m.dom.names[w.Day()], m.dow.names[int(w.Weekday())]
+	day := dom || dow
+	if m.dom.star || m.dow.star {
+		day = dom && dow
+	}
+	return day && m.minute.names[w.Minute()] && m.hour.names[w.Hour()] && m.month.names[int(w.Month())]
+}
+
+// shown is what clocks show at an instant, as a time in UTC.
+func shown(at time.Time) time.Time {
+	return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
+}
+
+// due returns what is due after begin, up to end.
+func (m model) due(begin, end time.Time) []time.Time {
+	var due []time.Time
+	add := func(at time.Time) {
+		if at.After(begin) && !slices.ContainsFunc(due[max(len(due)-1, 0):], at.Equal) {
+			due = append(due, at)
+		}
+	}
+	// It begins early enough to know what clocks have shown before.
+	seen := make(map[time.Time]bool)
+	var highest time.Time
+	for at := begin.Add(-50 * time.Hour); !at.After(end); at = at.Add(time.Minute) {
+		w := shown(at)
+		if len(m.hour.names) == 24 {
+			if m.matches(w) {
+				add(at)
+			}
+			continue
+		}
+		// What clocks have left out since they showed the highest time is due now, as is what they show for the first time.
+		if !highest.IsZero() {
+			for left := highest.Add(time.Minute); left.Before(w); left = left.Add(time.Minute) {
+				seen[left] = true
+				if m.matches(left) {
+					add(at)
+				}
+			}
+		}
+		if !seen[w] && m.matches(w) {
+			add(at)
+		}
+		seen[w] = true
+		if w.After(highest) {
+			highest = w
+		}
+	}
+	return due
+}
+
+// Each zone with instants around which its clocks are changed, or are believed to be by a rule that a library may misread.
+var around = []struct{ zone, at string }{
+	{"America/New_York", "2026-03-08T07:00:00Z"}, {"America/New_York", "2026-11-01T06:00:00Z"},
+	{"America/New_York", "2044-12-31T12:00:00Z"}, {"America/New_York", "2045-03-12T07:00:00Z"},
+	{"Europe/Berlin", "2026-03-29T01:00:00Z"}, {"Europe/Berlin", "2026-10-25T01:00:00Z"},
+	{"Europe/Dublin", "2048-10-25T01:00:00Z"}, {"Asia/Shanghai", "1991-09-14T15:00:00Z"},
+	{"Australia/Lord_Howe", "2026-10-03T15:30:00Z"}, {"Australia/Lord_Howe", "2026-04-04T15:00:00Z"},
+	{"Pacific/Apia", "2011-12-30T10:00:00Z"}, {"Pacific/Kwajalein", "1993-08-21T12:00:00Z"},
+	{"America/Sao_Paulo", "2018-11-04T03:00:00Z"}, {"America/Sao_Paulo", "2019-02-17T02:00:00Z"},
+	{"Africa/Cairo", "2024-04-25T22:00:00Z"}, {"Africa/Cairo", "2024-10-31T21:00:00Z"},
+	{"Asia/Beirut", "2022-03-26T22:00:00Z"}, {"Asia/Gaza", "2026-03-28T00:00:00Z"},
+	{"Africa/Casablanca", "2026-02-15T02:00:00Z"}, {"Africa/Casablanca", "2026-03-22T02:00:00Z"},
+	{"America/Nuuk", "2044-03-27T01:00:00Z"}, {"Antarctica/Troll", "2026-03-29T01:00:00Z"},
+	{"Asia/Pyongyang", "2018-05-04T15:00:00Z"}, {"Asia/Kathmandu", "1985-12-31T18:30:00Z"},
+	{"Pacific/Kwajalein", "1969-09-30T13:00:00Z"}, {"Antarctica/Casey", "2010-03-04T15:00:00Z"},
+	{"America/Caracas", "2016-05-01T07:00:00Z"}, {"America/Scoresbysund", "2024-03-31T01:00:00Z"},
+}
+
+// TestSpecAgainstModel walks over the changes of clocks with random specs, and finds what the slow model finds.
+func TestSpecAgainstModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		where := rapid.SampledFrom(around).Draw(t, "where")
+		change := moment(t, where.at)
+		local := spec(t, "@daily", where.zone).Zone()
+		m := model{
+			minute: draw(t, "minute", 0, 59, 0, 15, 30, 45),
+			hour:   draw(t, "hour", 0, 23, 0, 1, 2, 3, 23),
+			dom:    field{text: "*", star: true},
+			month:  field{text: "*", star: true},
+			dow:    field{text: "*", star: true},
+		}
+		day := change.In(local)
+		if rapid.IntRange(0, 2).Draw(t, "days") == 0 {
+			m.dom = draw(t, "dom", 1, 31, day.Day(), day.AddDate(0, 0, -1).Day(), day.AddDate(0, 0, 1).Day())
+			m.month = draw(t, "month", 1, 12, int(day.Month()))
+			m.dow = draw(t, "dow", 0, 6, int(day.Weekday()))
+		} else {
+			m.dom.names, m.month.names, m.dow.names = whole(31), whole(12), whole(6)
+		}
+		s, err := schedule.ParseSpec(m.text(), where.zone)
+		if err != nil {
+			// A day that no month has: the model finds nothing either, and that is not worth a walk.
+			return
+		}
+		begin := change.Add(time.Duration(rapid.IntRange(-40*60, 30*60).Draw(t, "begin")) * time.Minute)
+		end := begin.Add(48 * time.Hour)
+		want := m.due(begin.In(local), end.In(local))
+		var got []time.Time
+		for at := s.Next(begin); !at.IsZero() && !at.After(end); at = s.Next(at) {
+			got = append(got, at)
+		}
+		if !slices.EqualFunc(want, got, time.Time.Equal) {
+			t.Fatalf("%q in %s after %v:\nwant %v\n got %v", m.text(), where.zone, begin, show(want, local), show(got, local))
+		}
+		// Asked at any moment it gives the first of them that is later.
+		at := begin.Add(time.Duration(rapid.Int64Range(0, int64(40*time.Hour)).Draw(t, "at")))
+		i := slices.IndexFunc(want, func(w time.Time) bool { return w.After(at) })
+		if next := s.Next(at); i >= 0 && !next.Equal(want[i]) || i < 0 && !next.IsZero() && !next.After(end) {
+			t.Fatalf("%q in %s after %v: got %v of %v", m.text(), where.zone, at, next, show(want, local))
+		}
+	})
+}
+
+// whole is a field that names all numbers up to high.
+func whole(high int) map[int]bool {
+	names := make(map[int]bool)
+	for n := range high + 1 {
+		names[n] = true
+	}
+	return names
+}
+
+// show prints the first of some times as clocks show them.
+func show(times []time.Time, zone *time.Location) []string {
+	var texts []string
+	for _, at := range times[:min(len(times), 20)] {
+		texts = append(texts, at.In(zone).Format("02 15:04 -0700"))
+	}
+	return texts
+}
