@@ -259,6 +259,7 @@ func (e *Engine) send(ctx context.Context, w *store.Stamped, t *target) outbound
 		Body:        w.Body,
 		Timeout:     w.Policy.Timeout,
 		Success:     w.Success,
+		Poll:        w.Kind == store.Poll,
 		Signer:      t.signer,
 		Secrets:     t.secrets,
 		Fresh:       w.FreeRetry,

@@ -26,17 +26,57 @@ func (e *Engine) Cancel(ctx context.Context, project, id string, by store.Actor)
 	return c, nil
 }
 
-// CancelRef cancels the open callbacks of a reference, of one topic if it is not empty: at most MaxCancelRef.
-func (e *Engine) CancelRef(ctx context.Context, project, ref, topic string, by store.Actor) ([]store.CanceledCallback, error) {
-	list, err := e.o.Store.CancelRef(ctx, project, ref, topic, MaxCancelRef, e.clock.now(), by)
+// A CancelRefRequest says which callbacks of a reference are to be canceled: those of one topic, if it is not empty. With Terminal those
+// that had ended already are answered too, so that whoever cancels a timer learns in any case what became of it.
+type CancelRefRequest struct {
+	Ref, Topic string
+	Terminal   bool
+}
+
+// CancelRef cancels the open callbacks of a reference: at most MaxCancelRef, and no more are answered.
+func (e *Engine) CancelRef(ctx context.Context, project string, which CancelRefRequest, by store.Actor) ([]store.CanceledCallback, error) {
+	list, err := e.o.Store.CancelRef(ctx, project, which.Ref, which.Topic, MaxCancelRef, e.clock.now(), by)
 	if err != nil {
 		return nil, err
 	}
 	e.wrote.Store(true)
 	e.dropCanceled(ctx, list)
 	e.followCanceled(ctx, list)
+	if !which.Terminal {
+		return list, nil
+	}
+	return e.withTerminal(ctx, project, which, list)
+}
+
+// withTerminal adds the callbacks of a reference that had ended before it was canceled.
+func (e *Engine) withTerminal(ctx context.Context, project string, which CancelRefRequest, list []store.CanceledCallback) ([]store.CanceledCallback, error) {
+	known := make(map[string]bool, len(list))
+	for i := range list {
+		known[list[i].Callback.ID] = true
+	}
+	f := store.Filter{
+		Ref: which.Ref, Topic: which.Topic, States: []store.State{store.Succeeded, store.Dead, store.Canceled}, Now: e.clock.now(), Limit: pageOfTerminal,
+	}
+	for len(list) < MaxCancelRef {
+		page, err := e.o.Store.List(ctx, project, f)
+		if err != nil {
+			return nil, fmt.Errorf("list what had ended: %w", err)
+		}
+		for i := range page.Callbacks {
+			if c := page.Callbacks[i]; !known[c.ID] && len(list) < MaxCancelRef {
+				list = append(list, store.CanceledCallback{Result: store.CancelAlreadyTerminal, Callback: c})
+			}
+		}
+		if page.Next == nil {
+			break
+		}
+		f.After = page.Next
+	}
 	return list, nil
 }
+
+// pageOfTerminal is how many that have ended are read at once.
+const pageOfTerminal = 500
 
 func (e *Engine) dropCanceled(ctx context.Context, list []store.CanceledCallback) {
 	var refs []schedule.Ref

@@ -56,7 +56,10 @@ func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease
 		class:  resp.Class,
 	}
 	out.signal = signalOf(&resp)
-	if resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503) {
+	switch {
+	case resp.Verdict == outbound.VerdictHold:
+		out.hold = schedule.DueAfter(endedAt, pollHold(w, resp.DeferAfter))
+	case resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503):
 		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, w.Policy.RetryAfterCap, maxHold))
 	}
 	out.urgent = out.urgent || stops(&out)
@@ -100,7 +103,7 @@ func (e *Engine) next(ctx context.Context, w *store.Stamped, resp *outbound.Resp
 	later := func(wait time.Duration) { r.DueAt = schedule.DueAfter(endedAt, wait) }
 	switch {
 	case resp.Outcome == store.AttemptSucceeded:
-		r.State = store.Succeeded
+		r.State, r.Reason = store.Succeeded, finalReason(resp)
 		r.Charge, r.Attempt.Charged = true, true
 	case resp.Class == store.ClassPanic:
 		r.KeepCrashCount, r.Charge, r.Attempt.Charged = true, false, false
@@ -131,6 +134,10 @@ func (e *Engine) next(ctx context.Context, w *store.Stamped, resp *outbound.Resp
 	case resp.Class == store.ClassReceiverBusy && w.AttemptSeq-w.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
 		// Counted by rows that were not charged: diverts also count what the callback waited for its lock.
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
+		if resp.Verdict == outbound.VerdictHold {
+			later(pollHold(w, resp.DeferAfter))
+			return
+		}
 		later(max(cmp.Or(resp.DeferAfter, busyDelay), min(resp.RetryAfter, w.Policy.RetryAfterCap)))
 	case resp.Class == store.ClassRejected:
 		r.State, r.Reason = store.Dead, store.Rejected
@@ -164,9 +171,10 @@ func (e *Engine) blockedBefore(ctx context.Context, w *store.Stamped) int {
 	return n
 }
 
-// failed walks the ladder after a charged failure.
+// failed walks the ladder after a charged failure. Of a poll every status may say that its order is not final yet: none stops it.
 func (e *Engine) failed(ctx context.Context, w *store.Stamped, resp *outbound.Response, endedAt time.Time, r *store.Result) {
-	if resp.Status != 0 && slices.Contains(w.Policy.StopOn, resp.Status) {
+	poll := w.Kind == store.Poll
+	if !poll && resp.Status != 0 && slices.Contains(w.Policy.StopOn, resp.Status) {
 		r.State, r.Reason = store.Dead, store.Rejected
 		if resp.Status == 410 {
 			r.Reason = store.Gone
@@ -177,10 +185,14 @@ func (e *Engine) failed(ctx context.Context, w *store.Stamped, resp *outbound.Re
 		r.State, r.Reason = store.Dead, store.Blocked
 		return
 	}
-	made := w.AttemptCount - w.LadderBase + 1
-	wait, more := schedule.Tiers(w.Policy.Tiers).Wait(made, w.Policy.RepeatLast)
+	wait, more := schedule.Tiers(w.Policy.Tiers).Wait(w.AttemptCount-w.LadderBase+1, w.Policy.RepeatLast)
+	out := store.Exhausted
+	if poll {
+		wait, more = pollWait(w, resp, r)
+		out = store.Unresolved
+	}
 	if !more {
-		r.State, r.Reason = store.Dead, store.Exhausted
+		r.State, r.Reason = store.Dead, out
 		return
 	}
 	if w.Policy.Jitter > 0 {
@@ -194,7 +206,7 @@ func (e *Engine) failed(ctx context.Context, w *store.Stamped, resp *outbound.Re
 	}
 	due := schedule.DueAfter(endedAt, wait)
 	if d := w.Policy.Deadline; d > 0 && due > w.FirstDueAt+d.Milliseconds() {
-		r.State, r.Reason = store.Dead, store.Exhausted
+		r.State, r.Reason = store.Dead, out
 		return
 	}
 	r.DueAt = due

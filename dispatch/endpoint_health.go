@@ -57,7 +57,8 @@ func (h *healthBook) note(b *ended) {
 		h.news[w.EndpointID] = n
 	}
 	switch {
-	case a.Outcome == store.AttemptSucceeded:
+	case a.Outcome == store.AttemptSucceeded, w.Kind == store.Poll && a.Class == store.ClassRuleMismatch && !b.result.Stays:
+		// Of a poll "not final yet" is an answer as good as any.
 		n.SucceededAt, n.FailedFirst = max(n.SucceededAt, a.EndedAt), 0
 	default:
 		n.FailedAt = max(n.FailedAt, a.EndedAt)

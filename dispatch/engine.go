@@ -33,6 +33,8 @@ type Store interface {
 	LaneControl
 	KeyRows
 	RedriveRows
+	PollRows
+	ScheduleRows
 	Feed
 	AlertRows
 	Prober
@@ -62,6 +64,9 @@ type Options struct {
 	Sender   Sender
 	Keyring  *Keyring
 
+	// ReadTemplate decodes the template of a schedule, the body of a POST /v1/callbacks: its error is a *store.InvalidError. Nil: there
+	// are no schedules.
+	ReadTemplate func(raw []byte) (Submission, error)
 	// CheckURL is the early check of an address at accept; nil accepts any. The dial is guarded in any case.
 	CheckURL func(rawURL string) error
 	// Name of this start of this process, unlike any other; empty: one is made.
@@ -148,6 +153,7 @@ type Engine struct {
 	trouble  *trouble
 	apiKeys  keyCache
 	redrives *redriver
+	firer    *firer
 	// endpoints is what attempts said of them.
 	endpoints *healthBook
 	keys      progress
@@ -220,6 +226,7 @@ func New(o Options) (*Engine, error) {
 	e.catalog = newCatalog(o.Store)
 	e.endpoints = newHealthBook()
 	e.redrives = newRedriver(e)
+	e.firer = newFirer(e)
 	e.unwanted = make(map[string]bool)
 	e.settingsTurn, e.settingsLeft = make(chan struct{}, 1), make(chan struct{}, 1)
 	e.secrets = newSecretCache(o.Store, o.Keyring)
@@ -248,7 +255,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stopSettling()
 
 	var claimers, upkeep, back sync.WaitGroup
-	for _, run := range []func(context.Context){e.settler.run, e.enqueue.run, e.trouble.run} {
+	for _, run := range []func(context.Context){e.settler.run, e.enqueue.run, e.trouble.run, e.runBorn} {
 		back.Go(func() { run(settling) })
 	}
 	if !e.o.NoWorker {
@@ -261,6 +268,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	upkeep.Go(func() { e.runUpkeep(ctx) })
 	upkeep.Go(func() { e.runHealth(ctx) })
 	upkeep.Go(func() { e.redrives.run(ctx) })
+	upkeep.Go(func() { e.firer.run(ctx) })
 	upkeep.Go(func() { e.runSettings(ctx) })
 	if !e.o.Alone {
 		upkeep.Go(func() { e.loader.run(ctx) })

@@ -49,7 +49,7 @@ func (e *Engine) Evidence(ctx context.Context, project, id string) (string, erro
 	line("first due", instant(c.FirstDueAt))
 	line("content type", c.ContentType)
 	switch {
-	case err == nil:
+	case err == nil && c.PayloadID != "":
 		sum := sha256.Sum256(body.Body)
 		line("payload", fmt.Sprintf("%d bytes, SHA-256 %s", len(body.Body), hex.EncodeToString(sum[:])))
 	case c.PayloadPurged:

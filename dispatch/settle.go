@@ -249,6 +249,9 @@ func (s *settler) record(settlements []schedule.Settlement, batch []ended, commi
 			if c.Won { // Otherwise another claim has the row by now. Our lease, if there still is one, runs out; its stamp then decides.
 				s.e.endpoints.note(b)
 				settlements = append(settlements, settlement(b, c))
+			} else if c.State.Terminal() {
+				// It was ended from outside while it was attempted: its lease must not keep a place in its lane until it runs out.
+				settlements = append(settlements, settlement(b, c))
 			}
 		}
 	}
@@ -271,7 +274,7 @@ func settlement(b *ended, c *store.Committed) schedule.Settlement {
 		Item:      b.lease.Item,
 		Token:     b.lease.Token,
 		Signal:    b.signal,
-		Won:       true,
+		Won:       c.Won,
 		HoldUntil: b.hold,
 	}
 	switch c.State {

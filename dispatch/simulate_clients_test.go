@@ -125,7 +125,7 @@ func (s *simulation) perform(ctx context.Context, a act) {
 		d.result = c.Result
 	case cancelsRef:
 		var list []store.CanceledCallback
-		list, d.err = p.engine.CancelRef(ctx, store.DefaultProject, s.plan.callbacks[a.callback].ref, "", by)
+		list, d.err = p.engine.CancelRef(ctx, store.DefaultProject, dispatch.CancelRefRequest{Ref: s.plan.callbacks[a.callback].ref}, by)
 		d.result = store.CancelAlreadyTerminal
 		if len(list) > 0 {
 			d.result = list[0].Result

@@ -34,6 +34,11 @@ const (
 // findings collects what is wrong with a submission, field by field.
 type findings []store.FieldError
 
+// names says whether something is wrong with the field already.
+func (f *findings) names(field string) bool {
+	return slices.ContainsFunc(*f, func(e store.FieldError) bool { return e.Field == field })
+}
+
 func (f *findings) add(field, format string, args ...any) {
 	*f = append(*f, store.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }

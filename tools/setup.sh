@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that the tests find what they start themselves: redis-server, PostgreSQL, and a C compiler for the race
-# detector. As root on Debian or Ubuntu it installs what is missing; otherwise it says what to install, and fails.
+# Makes sure that the tests find what they start themselves: redis-server, PostgreSQL, a C compiler for the race
+# detector, and curl and jq, with which the documents' recipes are run. As root on Debian or Ubuntu it installs what is
+# missing; otherwise it says what to install, and fails.
 # Valkey is tested too where the release has it; without it nothing is missing.
 # It starts no service: the tests run their own servers on free ports.
 set -euo pipefail
@@ -21,6 +22,8 @@ have_compiler() {
 missing() {
   command -v redis-server >/dev/null || echo redis-server
   have_postgres || echo postgresql
+  command -v curl >/dev/null || echo curl
+  command -v jq >/dev/null || echo jq
   have_compiler || printf '%s\n' gcc libc6-dev
 }
 

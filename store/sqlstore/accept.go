@@ -18,7 +18,9 @@ type acceptEntry struct {
 	headers, labels, policy, success string
 	// onResult is JSON of a poll's result callback; live, the key under which the poll is the open one.
 	onResult, live string
-	out            store.Accepted
+	// leader is the draft of the same group that this one is the same as: its answer is that one's.
+	leader *acceptEntry
+	out    store.Accepted
 }
 
 func (e *acceptEntry) fail(err error) { e.out = store.Accepted{Err: err} }
@@ -42,13 +44,17 @@ func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepte
 	}
 	accepted := make([]store.Accepted, len(drafts))
 	for i := range own {
-		out := &own[i].out
-		accepted[i] = *out
-		if out.Err == nil && !out.Replayed && (drafts[i].Body != nil || out.Callback.PayloadID == "") {
-			db.fresh.add(&out.Callback, drafts[i].Body)
-		}
+		accepted[i] = own[i].out
+		db.remember(&own[i])
 	}
 	return accepted, nil
+}
+
+// remember keeps what was accepted for its first stamp. A body that it shares with others is not known here.
+func (db *DB) remember(e *acceptEntry) {
+	if c := &e.out.Callback; e.out.Err == nil && !e.out.Replayed && (e.draft.Body != nil || c.PayloadID == "") {
+		db.fresh.add(c, e.draft.Body)
+	}
 }
 
 // An idempotencyKey finds the first request with a key.
@@ -63,9 +69,26 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 	if len(entries) == 0 {
 		return nil
 	}
+	if err := t.acceptAll(entries); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.leader == nil {
+			continue
+		}
+		leader := e.leader
+		for leader.leader != nil { // the same request as one that became the open poll of another
+			leader = leader.leader
+		}
+		e.out = store.Accepted{Callback: leader.out.Callback, Replayed: true, Err: leader.out.Err}
+	}
+	return nil
+}
+
+func (t *tx) acceptAll(entries []*acceptEntry) error {
 	keys := make([]laneKey, len(entries))
 	for i, e := range entries {
-		e.out = store.Accepted{Callback: e.draft.Callback}
+		e.out, e.leader = store.Accepted{Callback: e.draft.Callback}, nil
 		e.out.Callback.Trigger = cmp.Or(e.out.Callback.Trigger, store.BySchedule)
 		e.out.Callback.State = cmp.Or(e.out.Callback.State, store.Scheduled)
 		e.out.Callback.Strict = e.draft.Callback.Strict && e.draft.Callback.LockKey != ""
@@ -153,7 +176,7 @@ func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 		case !ok && leader == e:
 			fresh = append(fresh, e)
 		case !ok && string(leader.draft.Idempotency.Fingerprint) == string(e.draft.Idempotency.Fingerprint):
-			e.out = store.Accepted{Callback: leader.out.Callback, Replayed: true}
+			e.leader = leader // whatever becomes of that
 		case ok && held.fingerprint == hex.EncodeToString(e.draft.Idempotency.Fingerprint):
 			e.out = store.Accepted{Callback: held.callback, Replayed: true}
 		default:

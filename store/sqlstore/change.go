@@ -235,6 +235,9 @@ func (t *tx) mend(r *row, now int64, change func(*tx, *row) (store.AuditEntry, e
 	if err != nil {
 		return store.AuditEntry{}, err
 	}
+	if err := t.keepLive(&before, &r.Callback); err != nil {
+		return store.AuditEntry{}, err
+	}
 	// A claim that ended without a result was made for the due time that the row had, and is recorded with it.
 	lost := *r
 	lost.DueAt, lost.Trigger = before.DueAt, before.Trigger
@@ -245,9 +248,6 @@ func (t *tx) mend(r *row, now int64, change func(*tx, *row) (store.AuditEntry, e
 	r.UpdatedAt = max(now, r.CreatedAt+1) // Never as it was accepted: see fresh.
 	t.deltas.count(&before, -1)
 	t.deltas.count(&r.Callback, 1)
-	if err := t.keepLive(&before, &r.Callback); err != nil {
-		return store.AuditEntry{}, err
-	}
 	return entry, t.writeMended(r)
 }
 

@@ -178,6 +178,9 @@ func jsonRows(columns []column) (string, error) {
 
 // transient says that a transaction was rolled back for a reason that passes: the same one may succeed now.
 func transient(err error) bool {
+	if errors.Is(err, errOvertaken) {
+		return true
+	}
 	// 0A000: a plan that a migration made stale; the driver forgets it with the error.
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "40P01" || pg.Code == "40001" || pg.Code == "0A000") {
 		return true
@@ -204,6 +207,17 @@ func liteCode(err error) (int, bool) {
 func taken(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "23505"
+}
+
+// errOvertaken is for a transaction whose row was taken by another one since it looked: at its next try it finds that one.
+var errOvertaken = errors.New("another transaction was first")
+
+// overtaken wraps the error of a write that may have been refused because another transaction was first.
+func overtaken(operation string, err error) error {
+	if taken(err) {
+		return fmt.Errorf("%s: %w: %w", operation, errOvertaken, err)
+	}
+	return fmt.Errorf("%s: %w", operation, err)
 }
 
 // disconnected says that the connection is gone, or was refused: whether the transaction was committed is unknown.

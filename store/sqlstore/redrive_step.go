@@ -73,7 +73,7 @@ func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) 
 // forbids says whether a callback's own state forbids what is to be done to it.
 func forbids(err error) bool {
 	return errors.Is(err, store.ErrAttempting) || errors.Is(err, store.ErrPayloadPurged) || errors.Is(err, store.ErrTerminal) ||
-		errors.Is(err, store.ErrEndpointDeleted)
+		errors.Is(err, store.ErrEndpointDeleted) || errors.Is(err, store.ErrPollLive)
 }
 
 // takeRedriveItems removes up to limit of what is left to do, in the order of ids.

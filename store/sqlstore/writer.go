@@ -350,6 +350,12 @@ func (t *tx) apply(entries []entry) error {
 	if err := t.applyResults(results); err != nil {
 		return fmt.Errorf("commit results: %w", err)
 	}
+	if len(drafts) > 0 {
+		// A poll that has just ended is not the open one any more that a draft would become.
+		if err := t.tellPolls(); err != nil {
+			return fmt.Errorf("tell results of polls: %w", err)
+		}
+	}
 	if err := t.applyDrafts(drafts); err != nil {
 		return fmt.Errorf("accept: %w", err)
 	}

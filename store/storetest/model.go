@@ -23,6 +23,12 @@ type modelRow struct {
 	attempts   int
 	cancel     bool
 	resume     store.State
+	// reason is why it is in its state, and resumeReason, why it was in that which it may fall back to.
+	reason, resumeReason store.Reason
+	// poll: it is one, of which told was told last, by as many results.
+	poll    bool
+	told    store.PollOutcome
+	results int
 	// committed are the fences whose result took effect; lost, those whose claim was taken over.
 	committed map[int64]bool
 }
@@ -54,6 +60,7 @@ func testModel(f *fixture) {
 			"cancel":   m.opCancel,
 			"retry":    m.opRetry,
 			"schedule": m.opReschedule,
+			"resolve":  m.opResolve,
 			"clock":    func(t *rapid.T) { f.now += rapid.SampledFrom([]int64{1, 500, 1000, claimLasts}).Draw(t, "passes") },
 			"fold": func(t *rapid.T) {
 				if err := f.Fold(f.ctx(), f.now); err != nil {
@@ -78,10 +85,15 @@ func (m *model) opAccept(t *rapid.T) {
 	}
 	d := m.draft(func(d *store.Draft) {
 		d.Callback.DueAt += rapid.SampledFrom([]int64{0, 0, 700}).Draw(t, "due in")
+		if rapid.Bool().Draw(t, "poll") {
+			polling(d.Callback.ID)(d)
+		}
 		d.Callback.Lane = rapid.SampledFrom([]string{"model-a", "model-b"}).Draw(t, "lane")
 	})
 	m.acceptAll(d)
-	m.rows = append(m.rows, &modelRow{id: d.Callback.ID, state: store.Scheduled, due: d.Callback.DueAt, committed: make(map[int64]bool)})
+	m.rows = append(m.rows, &modelRow{
+		id: d.Callback.ID, state: store.Scheduled, due: d.Callback.DueAt, committed: make(map[int64]bool), poll: d.Poll != nil,
+	})
 }
 
 func (m *model) opStamp(t *rapid.T) {
@@ -115,7 +127,7 @@ func (m *model) opStamp(t *rapid.T) {
 				if i >= 0 {
 					t.Fatalf("%s was stamped though its cancel was requested", r.id)
 				}
-				m.end(r, store.Canceled)
+				m.end(r, store.Canceled, store.Requested)
 				continue
 			}
 		}
@@ -129,9 +141,34 @@ func (m *model) opStamp(t *rapid.T) {
 	}
 }
 
-// end makes the model's row terminal.
-func (m *model) end(r *modelRow, state store.State) {
-	r.state, r.due, r.token, r.claimUntil, r.cancel, r.resume = state, 0, "", 0, false, ""
+// end makes the model's row terminal. Of a poll that is told, unless it was told so last.
+func (m *model) end(r *modelRow, state store.State, reason store.Reason) {
+	r.state, r.reason, r.due, r.token, r.claimUntil, r.cancel, r.resume, r.resumeReason = state, reason, 0, "", 0, false, "", ""
+	c := store.Callback{State: state, Reason: reason}
+	if outcome := c.PollOutcome(); r.poll && outcome != r.told {
+		r.told = outcome
+		r.results++
+	}
+}
+
+func (m *model) opResolve(t *rapid.T) {
+	r := m.pick(t)
+	got, err := m.ResolvePoll(m.ctx(), project, r.id, "", m.now, actor)
+	if (err != nil) == r.poll {
+		t.Fatalf("resolve of %+v: %v", *r, err)
+	}
+	if err != nil {
+		return
+	}
+	want := store.ResolveAlreadyTerminal
+	if !r.state.Terminal() {
+		want = store.ResolveDone
+		r.lose() // the attempt that is under way, too
+		m.end(r, store.Succeeded, store.ResolvedOutside)
+	}
+	if got.Result != want || (got.Was != nil) != (want == store.ResolveDone) {
+		t.Fatalf("resolve of %+v: %+v, want %s", *r, got, want)
+	}
 }
 
 func (m *model) opResult(t *rapid.T) {
@@ -175,13 +212,13 @@ func (m *model) opResult(t *rapid.T) {
 	}
 	switch {
 	case kind == "success":
-		m.end(r, store.Succeeded)
+		m.end(r, store.Succeeded, "")
 	case r.cancel:
-		m.end(r, store.Canceled)
+		m.end(r, store.Canceled, store.Requested)
 	case r.resume != "" && kind != "divert":
-		m.end(r, r.resume)
+		m.end(r, r.resume, r.resumeReason)
 	case kind == "death":
-		m.end(r, store.Dead)
+		m.end(r, store.Dead, store.Exhausted)
 	default:
 		r.due, r.token, r.claimUntil = result.DueAt, "", 0
 	}
@@ -204,7 +241,7 @@ func (m *model) opCancel(t *rapid.T) {
 		if r.token != "" {
 			r.attempts++
 		}
-		m.end(r, store.Canceled)
+		m.end(r, store.Canceled, store.Requested)
 	}
 	if got.Result != want {
 		t.Fatalf("cancel of %+v: %s, want %s", *r, got.Result, want)
@@ -235,9 +272,9 @@ func (m *model) opRetry(t *rapid.T) {
 		if ladder == store.Restart {
 			r.base = r.charged
 		} else {
-			r.resume = r.state
+			r.resume, r.resumeReason = r.state, r.reason
 		}
-		r.state = store.Scheduled
+		r.state, r.reason = store.Scheduled, ""
 	}
 	r.due = m.now
 }
@@ -255,7 +292,7 @@ func (m *model) opReschedule(t *rapid.T) {
 	}
 	r.lose()
 	if r.state == store.Dead {
-		r.crashes, r.resume, r.state = 0, store.Dead, store.Scheduled
+		r.crashes, r.resume, r.resumeReason, r.state, r.reason = 0, store.Dead, r.reason, store.Scheduled, ""
 	}
 	r.due = due
 }
@@ -265,7 +302,7 @@ func (m *model) check(t *rapid.T) {
 	for _, r := range m.rows {
 		c := m.get(r.id)
 		if c.State != r.state || c.DueAt != r.due || c.Fence != r.fence || c.AttemptCount != r.charged || c.AttemptSeq != r.attempts ||
-			c.CancelRequested != r.cancel || c.ResumeState != r.resume || c.LadderBase != r.base || c.ClaimUntil != r.claimUntil {
+			c.Reason != r.reason || c.CancelRequested != r.cancel || c.ResumeState != r.resume || c.LadderBase != r.base || c.ClaimUntil != r.claimUntil {
 			t.Fatalf("callback %+v\nmodel %+v", c, *r)
 		}
 		if attempts := m.attempts(r.id); len(attempts) != r.attempts {
@@ -274,6 +311,7 @@ func (m *model) check(t *rapid.T) {
 	}
 	want := store.Counts{States: make(map[store.State]int64), Tiers: make(map[int]int64)}
 	lanes := make(map[string]int64)
+	results := make(map[string]int)
 	var after *store.Cursor
 	for {
 		page, err := m.List(m.ctx(), project, store.Filter{Limit: 500, After: after, Now: m.now})
@@ -282,6 +320,9 @@ func (m *model) check(t *rapid.T) {
 		}
 		for _, c := range page.Callbacks {
 			want.States[c.State]++
+			if c.Topic == "payment.polled" {
+				results[c.Ref]++
+			}
 			if c.State == store.Scheduled {
 				want.Tiers[c.AttemptCount-c.LadderBase]++
 				lanes[c.Lane]++
@@ -291,6 +332,11 @@ func (m *model) check(t *rapid.T) {
 			break
 		}
 		after = page.Next
+	}
+	for _, r := range m.rows {
+		if n := results[resultOf(r.id)]; n != r.results {
+			t.Fatalf("%d results were told of %+v", n, *r)
+		}
 	}
 	got := m.counts()
 	for _, s := range store.States {

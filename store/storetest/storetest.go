@@ -171,6 +171,9 @@ type Store interface {
 	Outcomes
 	Redrives
 	Events
+	Polls
+	Schedules
+	Firings
 	Reads
 	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
 	Damage(ctx context.Context, id string) error
@@ -257,6 +260,22 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Redrive/Once":              testRedriveOnce,
 		"Redrive/Actions":           testRedriveActions,
 		"Redrive/Superseded":        testRedriveSuperseded,
+		"Poll/Ends":                 testPollEnds,
+		"Poll/Tells":                testPollTells,
+		"Poll/Stays":                testPollStays,
+		"Poll/Resolve":              testResolvePoll,
+		"Poll/Live":                 testPollLive,
+		"Poll/LiveCrowd":            testPollLiveCrowd,
+		"Poll/Reopened":             testPollReopened,
+		"Poll/Idempotency":          testPollIdempotency,
+		"Poll/Result":               testPollResult,
+		"Poll/Purge":                testPollPurge,
+		"Schedule/Change":           testScheduleChange,
+		"Schedule/List":             testScheduleList,
+		"Schedule/Names":            testScheduleNames,
+		"Schedule/Fire":             testFire,
+		"Schedule/FireCrowd":        testFireCrowd,
+		"Schedule/Runs":             testScheduleRuns,
 		"Supersede/Older":           testSupersede,
 		"Supersede/Crash":           testSupersedeCrash,
 		"Supersede/Late":            testSupersedeLate,

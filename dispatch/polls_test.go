@@ -1,0 +1,410 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// untilPaid is the rule of most polls here.
+const untilPaid = `{"success": [{"pointer": "/trade_state", "in": ["SUCCESS"]}], "failure": [{"pointer": "/trade_state", "in": ["CLOSED"]}]}`
+
+// A bank is an upstream that says states in turn, the last one again and again, and a merchant that hears results; it answers whatever
+// else comes with 200.
+func bank(states ...string) func(context.Context, hit, int) (*http.Response, error) {
+	return func(_ context.Context, h hit, before int) (*http.Response, error) {
+		if !strings.HasPrefix(h.url, "https://bank.example/") {
+			return answer(200, ""), nil
+		}
+		switch s := states[min(before, len(states)-1)]; s {
+		case "500":
+			return answer(500, "oops"), nil
+		case "WAIT":
+			return answer(429, `{"code": "FREQUENCY_LIMITED"}`), nil
+		case "404":
+			return answer(404, `{"code": "ORDER_NOT_EXIST"}`), nil
+		default:
+			return answer(200, `{"trade_state": "`+s+`", "amount": 12345678901234567890.10}`), nil
+		}
+	}
+}
+
+// paidPoll is a poll of an order with these tiers.
+func paidPoll(ref string, d ...time.Duration) dispatch.PollSubmission {
+	p := dispatch.PollSubmission{Submission: tiers(d...), Until: []byte(untilPaid), Context: []byte(`{"shop": 7, "n": 1.50}`)}
+	p.URL, p.Ref, p.Topic = "https://bank.example/orders/"+ref, ref, "order.sync"
+	p.OnResult = &dispatch.Submission{URL: "https://shop.example/result"}
+	return p
+}
+
+func (b *bench) poll(p dispatch.PollSubmission) store.Callback {
+	b.t.Helper()
+	r, err := b.engine.AcceptPoll(b.t.Context(), store.DefaultProject, p)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r.Callback
+}
+
+// results are the results that the merchant heard, those of one poll in order.
+func (b *bench) results(pollID string) (list []store.PollResult) {
+	b.t.Helper()
+	for _, h := range b.receiver.seen() {
+		if !strings.HasPrefix(h.url, "https://shop.example/result") {
+			continue
+		}
+		var r store.PollResult
+		if err := json.Unmarshal([]byte(h.body), &r); err != nil {
+			b.t.Fatalf("result %s: %v", h.body, err)
+		}
+		if r.PollID == "cb_"+pollID {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// result is the one result of a poll.
+func (b *bench) result(pollID string) store.PollResult {
+	b.t.Helper()
+	time.Sleep(5 * time.Second)
+	synctest.Wait()
+	list := b.results(pollID)
+	if len(list) != 1 {
+		b.t.Fatalf("%d results of the poll, want 1: %+v", len(list), list)
+	}
+	return list[0]
+}
+
+// asked are the times at which the upstream was asked for a poll, since its first.
+func (b *bench) asked(pollID string) (at []time.Duration) {
+	var first time.Time
+	for _, h := range b.receiver.seen() {
+		if h.id != "cb_"+pollID {
+			continue
+		}
+		if first.IsZero() {
+			first = h.at
+		}
+		at = append(at, h.at.Sub(first).Round(10*time.Millisecond))
+	}
+	return at
+}
+
+func TestAPollAsksAtItsTiersAndTellsOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("PROCESSING", "PROCESSING", "PROCESSING", "PROCESSING", "SUCCESS"))
+		p := b.poll(paidPoll("o-1", 5*time.Second, 30*time.Second, time.Minute, 3*time.Minute, 5*time.Minute))
+		if p.Kind != store.Poll || p.Method != "GET" {
+			t.Fatalf("accepted %+v", p)
+		}
+		c := b.await(p.ID, time.Hour)
+		if c.State != store.Succeeded || c.Reason != store.PollSucceeded || c.AttemptCount != 5 {
+			t.Errorf("ended %s, %s after %d polls", c.State, c.Reason, c.AttemptCount)
+		}
+		want := []time.Duration{0, 5 * time.Second, 35 * time.Second, 95 * time.Second, 275 * time.Second}
+		if got := b.asked(p.ID); !slices.Equal(got, want) {
+			t.Errorf("asked at %v, want %v", got, want)
+		}
+		r := b.result(p.ID)
+		if r.Outcome != store.PollSuccess || r.Ref != "o-1" || r.Polls != 5 || string(r.Context) != `{"shop":7,"n":1.50}` || r.Last == nil ||
+			r.Last.StatusCode != 200 || !strings.Contains(r.Last.Body, "SUCCESS") || r.ObservedAt == "" {
+			t.Errorf("result %+v, context %s", r, r.Context)
+		}
+		for i, a := range b.attempts(p.ID) {
+			wantClass, wantOutcome := store.ClassRuleMismatch, store.AttemptFailed
+			if i == 4 {
+				wantClass, wantOutcome = store.ClassOK, store.AttemptSucceeded
+			}
+			if a.Class != wantClass || a.Outcome != wantOutcome || a.Rule == nil || !strings.Contains(a.Rule.Saw, "/trade_state") {
+				t.Errorf("attempt %d: %s, %s, rule %+v", a.Number, a.Class, a.Outcome, a.Rule)
+			}
+		}
+		v, err := b.engine.Poll(t.Context(), store.DefaultProject, p.ID)
+		if err != nil || v.Detail.Outcome != store.PollSuccess || v.Detail.ResultID == "" || !strings.Contains(string(v.Rule), "trade_state") {
+			t.Errorf("view %+v, %v", v.Detail, err)
+		}
+		if told := b.get(v.Detail.ResultID); told.Kind != store.Notify || told.Topic != "order.sync" || told.Ref != "o-1" || told.State != store.Succeeded {
+			t.Errorf("the result callback is %+v", told)
+		}
+	})
+}
+
+func TestAPollThatFailsSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("PROCESSING", "CLOSED"))
+		p := b.poll(paidPoll("o-1", time.Second, time.Second))
+		if c := b.await(p.ID, time.Minute); c.State != store.Succeeded || c.Reason != store.PollFailed {
+			t.Errorf("ended %s, %s", c.State, c.Reason)
+		}
+		if r := b.result(p.ID); r.Outcome != store.PollFailure {
+			t.Errorf("outcome %s", r.Outcome)
+		}
+	})
+}
+
+// An error waits for the tier that came before once more, and does not use up the next.
+func TestErrorsOfAPollStayAtTheirTier(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("500", "500", "PROCESSING", "404", "500", "PROCESSING", "500", "SUCCESS"))
+		p := b.poll(paidPoll("o-1", time.Second, 10*time.Second))
+		c := b.await(p.ID, time.Hour)
+		if c.State != store.Succeeded || c.AttemptCount != 8 {
+			t.Errorf("ended %s, %s after %d polls", c.State, c.Reason, c.AttemptCount)
+		}
+		want := []time.Duration{0, 1, 2, 3, 4, 5, 15, 25}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		if got := b.asked(p.ID); !slices.Equal(got, want) {
+			t.Errorf("asked at %v, want %v", got, want)
+		}
+	})
+}
+
+func TestTheErrorBudgetOfAPollEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("500", "500", "PROCESSING", "500", "500", "500"))
+		s := paidPoll("o-1", time.Second, time.Second, time.Second, time.Second)
+		s.ErrorBudget = new(2)
+		p := b.poll(s)
+		c := b.await(p.ID, time.Hour)
+		if c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 6 {
+			t.Errorf("ended %s, %s after %d polls; two errors in a row are allowed, the third ends it", c.State, c.Reason, c.AttemptCount)
+		}
+		r := b.result(p.ID)
+		if r.Outcome != store.PollUnresolved || r.Last == nil || r.Last.StatusCode != 500 {
+			t.Errorf("result %+v", r)
+		}
+	})
+}
+
+func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("PROCESSING"))
+		p := b.poll(paidPoll("o-1", time.Second, 2*time.Second))
+		if c := b.await(p.ID, time.Minute); c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 3 {
+			t.Errorf("ended %s, %s after %d polls", c.State, c.Reason, c.AttemptCount)
+		}
+		if r := b.result(p.ID); r.Outcome != store.PollUnresolved || r.Polls != 3 {
+			t.Errorf("result %+v", r)
+		}
+		// By hand it is asked once more, and falls back: nobody hears of that. When it has become final, they do.
+		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		if c := b.await(p.ID, time.Minute); c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 4 {
+			t.Errorf("after a retry: %s, %s", c.State, c.Reason)
+		}
+		b.result(p.ID)
+		b.receiver.mu.Lock()
+		b.receiver.answer = bank("SUCCESS")
+		b.receiver.mu.Unlock()
+		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		b.await(p.ID, time.Minute)
+		time.Sleep(5 * time.Second)
+		if list := b.results(p.ID); len(list) != 2 || list[1].Outcome != store.PollSuccess {
+			t.Errorf("results %+v", list)
+		}
+	})
+}
+
+func TestAPollRepeatsItsLastTierUntilItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("PROCESSING"))
+		s := paidPoll("o-1", time.Second, time.Minute)
+		s.Policy.RepeatLast, s.Policy.Deadline = true, 10*time.Minute
+		p := b.poll(s)
+		c := b.await(p.ID, time.Hour)
+		if c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 11 {
+			t.Errorf("ended %s, %s after %d polls", c.State, c.Reason, c.AttemptCount)
+		}
+	})
+}
+
+// hold_if keeps the whole lane from being asked, and costs nobody a poll.
+func TestAnUpstreamThatAsksForAPauseGetsIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("WAIT", "SUCCESS"))
+		s := paidPoll("o-1", time.Second)
+		s.HoldIf = []byte(`[{"pointer": "/code", "eq": "FREQUENCY_LIMITED"}]`)
+		p := b.poll(s)
+		time.Sleep(time.Second)
+		other := b.accept(dispatch.Submission{URL: "https://bank.example/other"})
+		if c := b.await(p.ID, 5*time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 || c.AttemptSeq != 2 {
+			t.Errorf("ended %s after %d charged of %d", c.State, c.AttemptCount, c.AttemptSeq)
+		}
+		if got := b.asked(p.ID); len(got) != 2 || got[1] < time.Minute || got[1] > 70*time.Second {
+			t.Errorf("asked at %v; the pause is a minute", got)
+		}
+		b.await(other.ID, time.Minute)
+		if first := b.attempts(other.ID)[0]; first.StartedAt-other.CreatedAt < 58_000 {
+			t.Errorf("another callback to the same lane was sent after %d ms", first.StartedAt-other.CreatedAt)
+		}
+		if a := b.attempts(p.ID)[0]; a.Charged || a.Class != store.ClassReceiverBusy {
+			t.Errorf("the attempt that was told to wait: %+v", a)
+		}
+	})
+}
+
+// What a poll that was resolved in flight brings has no effect, its lane's place is free at once, and there is one result.
+func TestAPollIsResolvedInFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(ctx context.Context, h hit, before int) (*http.Response, error) {
+			if strings.HasPrefix(h.url, "https://bank.example/orders") {
+				time.Sleep(5 * time.Second)
+			}
+			return bank("SUCCESS")(ctx, h, before)
+		}, func(o *dispatch.Options) { o.LaneConcurrency = 1 })
+		p := b.poll(paidPoll("o-1", time.Second))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if c := b.get(p.ID); c.StateAt(b.engine.Now()) != store.Attempting {
+			t.Fatalf("it is %s", c.StateAt(b.engine.Now()))
+		}
+		got, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{Data: []byte(`{"notice": 1}`)}, store.Actor{Name: "test"})
+		if err != nil || got.Result != store.ResolveDone || got.Callback.State != store.Succeeded || got.Callback.Reason != store.ResolvedOutside {
+			t.Fatalf("resolve: %+v, %v", got, err)
+		}
+		again, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{}, store.Actor{})
+		if err != nil || again.Result != store.ResolveAlreadyTerminal {
+			t.Errorf("again: %+v, %v", again, err)
+		}
+		other := b.accept(dispatch.Submission{URL: "https://bank.example/other"})
+		if c := b.await(other.ID, time.Minute); b.attempts(c.ID)[0].StartedAt-other.CreatedAt > 6000 {
+			t.Errorf("the lane's only place was free after %d ms", b.attempts(c.ID)[0].StartedAt-other.CreatedAt)
+		}
+		r := b.result(p.ID)
+		if r.Outcome != store.PollResolved || string(r.Data) != `{"notice":1}` {
+			t.Errorf("result %+v, data %s", r, r.Data)
+		}
+		if a := b.attempts(p.ID); len(a) != 1 || !a[0].Stale {
+			t.Errorf("the attempt in flight: %+v", a)
+		}
+	})
+}
+
+func TestOnePollOfAReferenceAndAddressIsOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("PROCESSING", "SUCCESS"))
+		first := b.poll(paidPoll("o-1", time.Minute))
+		again, err := b.engine.AcceptPoll(t.Context(), store.DefaultProject, paidPoll("o-1", time.Hour))
+		if err != nil || !again.Replayed || again.Callback.ID != first.ID {
+			t.Errorf("a second one: %+v, %v", again, err)
+		}
+		b.await(first.ID, time.Hour)
+		b.result(first.ID)
+		fresh := b.poll(paidPoll("o-1", time.Minute))
+		if fresh.ID == first.ID {
+			t.Error("after its end there is no new one")
+		}
+		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, first.ID, dispatch.RetryRequest{}, store.Actor{}); !errors.Is(err, store.ErrPollLive) {
+			t.Errorf("retry of the first: %v", err)
+		}
+	})
+}
+
+func TestCancelOfAPollIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("PROCESSING"))
+		p := b.poll(paidPoll("o-1", time.Hour))
+		time.Sleep(time.Minute)
+		list, err := b.engine.CancelRef(t.Context(), store.DefaultProject, dispatch.CancelRefRequest{Ref: "o-1"}, store.Actor{Name: "test"})
+		if err != nil || len(list) != 1 || list[0].Result != store.CancelDone {
+			t.Fatalf("cancel: %+v, %v", list, err)
+		}
+		if r := b.result(p.ID); r.Outcome != store.PollCanceled || r.Polls != 1 {
+			t.Errorf("result %+v", r)
+		}
+		list, err = b.engine.CancelRef(t.Context(), store.DefaultProject, dispatch.CancelRefRequest{Ref: "o-1", Terminal: true}, store.Actor{Name: "test"})
+		if err != nil || len(list) != 2 || list[0].Result != store.CancelAlreadyTerminal || list[1].Result != store.CancelAlreadyTerminal {
+			t.Errorf("once more: %+v, %v", list, err)
+		}
+	})
+}
+
+// Whatever is wrong with a poll is named as it stands in the request.
+func TestWrongPolls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("SUCCESS"))
+		for _, c := range []struct {
+			field  string
+			change func(*dispatch.PollSubmission)
+		}{
+			{"ref", func(p *dispatch.PollSubmission) { p.Ref = "" }},
+			{"request.url", func(p *dispatch.PollSubmission) { p.URL = "ftp://bank" }},
+			{"request.url", func(p *dispatch.PollSubmission) { p.URL = "" }},
+			{"request.endpoint", func(p *dispatch.PollSubmission) { p.URL, p.Endpoint = "", "nobody" }},
+			{"request.headers.Host", func(p *dispatch.PollSubmission) { p.Headers = []store.Header{{Name: "Host", Value: "x"}} }},
+			{"request.payload", func(p *dispatch.PollSubmission) { p.Method = "POST" }},
+			{"request.signer", func(p *dispatch.PollSubmission) { p.Signer = "wax" }},
+			{"policy", func(p *dispatch.PollSubmission) { p.PolicyGiven, p.PolicyName = false, "nosuch" }},
+			{"until", func(p *dispatch.PollSubmission) { p.Until = nil }},
+			{"until.success[0].pointer", func(p *dispatch.PollSubmission) {
+				p.Until = []byte(`{"success": [{"pointer": "trade_state", "eq": 1}]}`)
+			}},
+			{"evaluate", func(p *dispatch.PollSubmission) { p.Evaluate = []byte(`{}`) }},
+			{"error_budget", func(p *dispatch.PollSubmission) { p.ErrorBudget = new(-1) }},
+			{"context", func(p *dispatch.PollSubmission) { p.Context = []byte(`"` + strings.Repeat("x", 4096) + `"`) }},
+			{"on_result.url", func(p *dispatch.PollSubmission) { p.OnResult.URL = "shop" }},
+			{"on_result.delay", func(p *dispatch.PollSubmission) { p.OnResult.Delay = new(-time.Second) }},
+		} {
+			p := paidPoll("o-1", time.Second)
+			p.OnResult = &dispatch.Submission{URL: "https://shop.example/result"}
+			c.change(&p)
+			_, err := b.engine.AcceptPoll(t.Context(), store.DefaultProject, p)
+			wrong, ok := errors.AsType[*store.InvalidError](err)
+			if !ok || !slices.ContainsFunc(wrong.Fields, func(f store.FieldError) bool { return f.Field == c.field || strings.HasPrefix(f.Field, c.field+"[") }) {
+				t.Errorf("want %s, got %v", c.field, err)
+			}
+		}
+		if counts, err := b.db.Counts(t.Context(), store.DefaultProject); err != nil || counts.States[store.Scheduled] != 0 {
+			t.Errorf("something was accepted: %+v, %v", counts, err)
+		}
+	})
+}
+
+// "Not final yet" is an answer: the endpoint that gives it is not failing.
+func TestAnEndpointThatIsPolledIsNotFailing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("PROCESSING"))
+		ep, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{URL: new("https://bank.example/orders")}, store.Actor{Name: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := paidPoll("o-1", time.Minute)
+		s.URL, s.Endpoint = "", store.EndpointPrefix+ep.Endpoint.ID
+		p := b.poll(s)
+		b.await(p.ID, time.Hour)
+		b.result(p.ID)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got, err := b.db.Endpoint(t.Context(), store.DefaultProject, ep.Endpoint.ID)
+		if err != nil || got.FailingSince != 0 || got.LastSuccessAt == 0 {
+			t.Errorf("endpoint failing since %d, succeeded at %d, %v", got.FailingSince, got.LastSuccessAt, err)
+		}
+	})
+}

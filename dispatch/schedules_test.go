@@ -1,0 +1,270 @@
+package dispatch_test
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// readTemplate stands for the API's reader.
+func readTemplate(raw []byte) (s dispatch.Submission, err error) {
+	var t struct {
+		URL, Endpoint, Ref string
+		Delay              *time.Duration
+		Expires            *time.Duration
+	}
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return s, &store.InvalidError{Fields: []store.FieldError{{Field: "callback", Message: err.Error()}}}
+	}
+	s.URL, s.Endpoint, s.Ref, s.Delay, s.ExpiresIn, s.Body, s.BodyField = t.URL, t.Endpoint, t.Ref, t.Delay, t.Expires, []byte(`{}`), "payload"
+	return s, nil
+}
+
+func withTemplates(o *dispatch.Options) { o.ReadTemplate = readTemplate }
+
+// everyMinute is a schedule of a callback a minute.
+func everyMinute(name string) dispatch.ScheduleChange {
+	return dispatch.ScheduleChange{Name: &name, Cron: new("* * * * *"), Template: []byte(`{"url": "https://shop.example/sweep"}`)}
+}
+
+func (b *bench) schedule(ch dispatch.ScheduleChange) store.Schedule {
+	b.t.Helper()
+	s, err := b.engine.CreateSchedule(b.t.Context(), store.DefaultProject, ch, store.Actor{Name: "test"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+func (b *bench) scheduleNow(id string) store.Schedule {
+	b.t.Helper()
+	synctest.Wait()
+	s, err := b.db.Schedule(b.t.Context(), store.DefaultProject, id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+// arrivals are the times at which requests came, to the second.
+func (b *bench) arrivals() (at []time.Time) {
+	synctest.Wait()
+	for _, h := range b.receiver.seen() {
+		at = append(at, h.at.UTC().Truncate(time.Second))
+	}
+	return at
+}
+
+// untilMinute sleeps until a whole minute and a part of one more.
+func untilMinute(more time.Duration) {
+	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + more)))
+}
+
+func TestAScheduleFiresAtEachDueTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""), withTemplates)
+		untilMinute(30 * time.Second)
+		s := b.schedule(everyMinute("sweep"))
+		if s.NextAt != time.Now().Truncate(time.Minute).Add(time.Minute).UnixMilli() || !s.Enabled || s.Missed != store.MissedOnce {
+			t.Fatalf("made %+v", s)
+		}
+		began := time.Now()
+		time.Sleep(time.Hour)
+		at := b.arrivals()
+		if len(at) != 60 {
+			t.Fatalf("%d callbacks in an hour, want 60", len(at))
+		}
+		for i, when := range at {
+			if want := began.Truncate(time.Minute).Add(time.Duration(i+1) * time.Minute).UTC(); !when.Equal(want) {
+				t.Errorf("callback %d came at %s, want %s", i, when, want)
+			}
+		}
+		now := b.scheduleNow(s.ID)
+		if now.LastAt != at[59].UnixMilli() || now.NextAt != at[59].Add(time.Minute).UnixMilli() || now.LastError != "" {
+			t.Errorf("then it is %+v", now)
+		}
+		c := b.get(now.LastID)
+		if c.Kind != store.Notify || c.State != store.Succeeded || c.FirstDueAt != now.LastAt {
+			t.Errorf("its callback is %+v", c)
+		}
+	})
+}
+
+// What came due while nobody ran is made up for once, or not at all.
+func TestWhatAScheduleMissed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		missed string
+		want   int
+	}{{"once", 1}, {"skip", 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "dispatcher.db")
+			b := startBench(t, path, always(200, ""), withTemplates)
+			untilMinute(30 * time.Second)
+			ch := everyMinute("sweep")
+			ch.Missed = &c.missed
+			s := b.schedule(ch)
+			time.Sleep(time.Minute)
+			before := len(b.arrivals())
+			b.stop()
+			time.Sleep(10 * time.Minute)
+			b = startBench(t, path, always(200, ""), withTemplates)
+			time.Sleep(20 * time.Second)
+			if before != 1 || len(b.arrivals()) != c.want {
+				t.Errorf("%s: %d callbacks before, %d to make up for ten", c.missed, before, len(b.arrivals()))
+			}
+			time.Sleep(2 * time.Minute)
+			if got := len(b.arrivals()); got != c.want+2 {
+				t.Errorf("%s: %d callbacks two minutes later, want %d", c.missed, got, c.want+2)
+			}
+			if now := b.scheduleNow(s.ID); now.LastError != "" {
+				t.Errorf("%s: %s", c.missed, now.LastError)
+			}
+		})
+	}
+}
+
+func TestAScheduleIsChanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""), withTemplates)
+		untilMinute(30 * time.Second)
+		s := b.schedule(everyMinute("sweep"))
+		patch := func(ch dispatch.ScheduleChange) store.Schedule {
+			t.Helper()
+			got, err := b.engine.PatchSchedule(t.Context(), store.DefaultProject, s.ID, ch, store.Actor{Name: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		if off := patch(dispatch.ScheduleChange{Enabled: new(false)}); off.NextAt != 0 {
+			t.Errorf("disabled, it is due at %d", off.NextAt)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := len(b.arrivals()); n != 0 {
+			t.Errorf("disabled, it fired %d times", n)
+		}
+		c, err := b.engine.RunSchedule(t.Context(), store.DefaultProject, s.ID, store.Actor{Name: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.await(c.ID, time.Second)
+		if now := b.scheduleNow(s.ID); now.LastID != c.ID || now.NextAt != 0 {
+			t.Errorf("after a run by hand it is %+v", now)
+		}
+		if on := patch(dispatch.ScheduleChange{Enabled: new(true), Cron: new("@every 2h"), Name: new("other")}); on.NextAt < time.Now().Add(2*time.Hour-time.Second).UnixMilli() || on.Name != "other" {
+			t.Errorf("enabled again, it is %+v", on)
+		}
+		next := patch(dispatch.ScheduleChange{Cron: new("0 12 * * *"), Timezone: new("Asia/Shanghai")}).NextAt
+		if at := time.UnixMilli(next).UTC(); at.Hour() != 4 || at.Minute() != 0 {
+			t.Errorf("noon in Shanghai is %s", at)
+		}
+		if renamed := patch(dispatch.ScheduleChange{Name: new("third")}); renamed.NextAt != next {
+			t.Error("another name moved its due time")
+		}
+		if err := b.engine.DeleteSchedule(t.Context(), store.DefaultProject, s.ID, store.Actor{Name: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(48 * time.Hour)
+		if n := len(b.arrivals()); n != 1 {
+			t.Errorf("%d callbacks in all, want the one by hand", n)
+		}
+	})
+}
+
+// A due time at which the template cannot be meant any more is not lost without a word, and the schedule goes on.
+func TestAScheduleWhoseCallbackCannotBeMade(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""), withTemplates)
+		untilMinute(30 * time.Second)
+		ep, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{URL: new("https://shop.example/"), ExternalID: new("shop")}, store.Actor{Name: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch := everyMinute("sweep")
+		ch.Template = []byte(`{"endpoint": "shop"}`)
+		s := b.schedule(ch)
+		time.Sleep(time.Minute)
+		if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.Endpoint.ID, store.Actor{Name: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
+		now := b.scheduleNow(s.ID)
+		if !strings.Contains(now.LastError, "endpoint") || now.NextAt <= time.Now().UnixMilli() || len(b.arrivals()) != 1 {
+			t.Errorf("it is %+v after %d callbacks", now, len(b.arrivals()))
+		}
+		_, err = b.engine.RunSchedule(t.Context(), store.DefaultProject, s.ID, store.Actor{Name: "test"})
+		if _, ok := errors.AsType[*store.InvalidError](err); !ok {
+			t.Errorf("a run by hand: %v", err)
+		}
+		if _, err := b.engine.PatchSchedule(t.Context(), store.DefaultProject, s.ID, dispatch.ScheduleChange{Template: everyMinute("").Template}, store.Actor{Name: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if now := b.scheduleNow(s.ID); now.LastError != "" || len(b.arrivals()) != 2 {
+			t.Errorf("mended, it is %+v after %d callbacks", now, len(b.arrivals()))
+		}
+	})
+}
+
+// A template's delay and expiry run from the due time.
+func TestATemplateHasItsDelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""), withTemplates)
+		untilMinute(30 * time.Second)
+		ch := everyMinute("sweep")
+		ch.Template = []byte(`{"url": "https://shop.example/", "delay": 5000000000, "expires": 60000000000}`)
+		s := b.schedule(ch)
+		time.Sleep(time.Minute)
+		now := b.scheduleNow(s.ID)
+		if c := b.get(now.LastID); c.FirstDueAt != now.LastAt+5000 || c.ExpiresAt != now.LastAt+65_000 {
+			t.Errorf("due at %d, its callback at %d until %d", now.LastAt, c.FirstDueAt, c.ExpiresAt)
+		}
+	})
+}
+
+func TestWrongSchedules(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""), withTemplates)
+		b.schedule(everyMinute("taken"))
+		for _, c := range []struct {
+			field  string
+			change func(*dispatch.ScheduleChange)
+		}{
+			{"name", func(ch *dispatch.ScheduleChange) { ch.Name = nil }},
+			{"name", func(ch *dispatch.ScheduleChange) { ch.Name = new("") }},
+			{"cron", func(ch *dispatch.ScheduleChange) { ch.Cron = nil }},
+			{"cron", func(ch *dispatch.ScheduleChange) { ch.Cron = new("0 0 31 2 *") }},
+			{"cron", func(ch *dispatch.ScheduleChange) { ch.Cron = new("TZ=UTC * * * * *") }},
+			{"timezone", func(ch *dispatch.ScheduleChange) { ch.Timezone = new("Mars/Olympus") }},
+			{"missed", func(ch *dispatch.ScheduleChange) { ch.Missed = new("twice") }},
+			{"callback", func(ch *dispatch.ScheduleChange) { ch.Template = nil }},
+			{"callback.url", func(ch *dispatch.ScheduleChange) { ch.Template = []byte(`{"url": "nowhere"}`) }},
+			{"callback.endpoint", func(ch *dispatch.ScheduleChange) { ch.Template = []byte(`{"endpoint": "nobody"}`) }},
+		} {
+			ch := everyMinute("new")
+			c.change(&ch)
+			_, err := b.engine.CreateSchedule(t.Context(), store.DefaultProject, ch, store.Actor{Name: "test"})
+			wrong, ok := errors.AsType[*store.InvalidError](err)
+			if !ok || !slices.ContainsFunc(wrong.Fields, func(f store.FieldError) bool { return f.Field == c.field }) {
+				t.Errorf("want %s, got %v", c.field, err)
+			}
+		}
+		if _, err := b.engine.CreateSchedule(t.Context(), store.DefaultProject, everyMinute("taken"), store.Actor{Name: "test"}); !errors.Is(err, store.ErrExists) {
+			t.Errorf("a name that is taken: %v", err)
+		}
+	})
+}

@@ -1,0 +1,313 @@
+package sqlstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A storedResult is a store.ResultDraft as JSON. Members may be added; what a member means never changes.
+type storedResult struct {
+	EndpointID  string            `json:"endpoint_id,omitempty"`
+	URL         string            `json:"url"`
+	Follows     bool              `json:"follows,omitempty"`
+	Method      string            `json:"method"`
+	Headers     []store.Header    `json:"headers,omitempty"`
+	Topic       string            `json:"topic,omitempty"`
+	Ref         string            `json:"ref,omitempty"`
+	LockKey     string            `json:"lock_key,omitempty"`
+	Strict      bool              `json:"strict,omitempty"`
+	Lane        string            `json:"lane"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Policy      store.Policy      `json:"policy"`
+	Success     store.Success     `json:"success"`
+	Signer      string            `json:"signer,omitempty"`
+	LadderBase  int               `json:"ladder_base,omitempty"`
+	Version     *int64            `json:"version,omitempty"`
+	ContentType string            `json:"content_type"`
+	Delay       int64             `json:"delay_ms,omitempty"`
+	ExpiresIn   int64             `json:"expires_in_ms,omitempty"`
+	Supersede   bool              `json:"supersede,omitempty"`
+}
+
+// encodeResult returns a result callback as JSON; empty: there is none.
+func encodeResult(d *store.ResultDraft) (string, error) {
+	if d == nil {
+		return "", nil
+	}
+	c := &d.Callback
+	return encode(storedResult{
+		EndpointID: c.EndpointID, URL: c.URL, Follows: c.Follows, Method: c.Method, Headers: c.Headers, Topic: c.Topic, Ref: c.Ref,
+		LockKey: c.LockKey, Strict: c.Strict, Lane: c.Lane, Labels: c.Labels, Policy: c.Policy, Success: c.Success, Signer: c.Signer,
+		LadderBase: c.LadderBase, Version: c.Version, ContentType: c.ContentType, Delay: d.Delay, ExpiresIn: d.ExpiresIn, Supersede: d.Supersede,
+	})
+}
+
+// decodeResult reads what encodeResult wrote.
+func decodeResult(text string) (*store.ResultDraft, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var s storedResult
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return nil, fmt.Errorf("decode result callback: %w", err)
+	}
+	return &store.ResultDraft{Delay: s.Delay, ExpiresIn: s.ExpiresIn, Supersede: s.Supersede, Callback: store.Callback{
+		Kind: store.Notify, EndpointID: s.EndpointID, URL: s.URL, Follows: s.Follows, Method: s.Method, Headers: s.Headers, Topic: s.Topic,
+		Ref: s.Ref, LockKey: s.LockKey, Strict: s.Strict, Lane: s.Lane, Labels: s.Labels, Policy: s.Policy, Success: s.Success,
+		Signer: s.Signer, LadderBase: s.LadderBase, Version: s.Version, ContentType: s.ContentType,
+	}}, nil
+}
+
+// An endedPoll is a poll that has ended in a transaction.
+type endedPoll struct {
+	id string
+	at int64
+}
+
+// A tellingPoll is a poll that has ended, and what is to be told of it.
+type tellingPoll struct {
+	store.Callback
+	store.PollDetail
+	at int64
+	// told is the outcome that was told before.
+	told     store.PollOutcome
+	onResult string
+	answer   *store.PollAnswer
+	// answeredAt is when the answer had come.
+	answeredAt int64
+}
+
+// tellPolls accepts the result callbacks of the polls that have ended in this transaction. A poll that falls back to the end that it had,
+// after a retry by hand that failed, is not told again.
+func (t *tx) tellPolls() error {
+	for len(t.endedPolls) > 0 { // what a result supersedes ends by it, and may be a poll
+		if err := t.tellEnded(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) tellEnded() error {
+	at := make(map[string]int64, len(t.endedPolls))
+	for _, e := range t.endedPolls {
+		at[e.id] = e.at
+	}
+	t.endedPolls = nil
+	polls, err := t.endedPollRows(at)
+	if err != nil {
+		return err
+	}
+	if err := t.lastAnswers(polls); err != nil {
+		return err
+	}
+	var entries []*acceptEntry
+	for _, p := range polls {
+		e, err := t.resultOf(p)
+		if err != nil {
+			return err
+		}
+		if e != nil {
+			p.ResultID = e.draft.Callback.ID
+			entries = append(entries, e)
+		}
+	}
+	if err := t.cancelUnheard(entries); err != nil {
+		return err
+	}
+	if err := t.applyDrafts(entries); err != nil {
+		return fmt.Errorf("accept result callbacks: %w", err)
+	}
+	for _, e := range entries {
+		if e.out.Err != nil {
+			return fmt.Errorf("accept result callback: %w", e.out.Err)
+		}
+		if e.out.Callback.State == store.Scheduled {
+			t.born = append(t.born, (&row{Callback: e.out.Callback}).openRow())
+		}
+	}
+	return t.writeTold(polls)
+}
+
+// endedPollRows reads the polls that have ended, in order of their ids.
+func (t *tx) endedPollRows(at map[string]int64) ([]*tellingPoll, error) {
+	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(at)}})
+	if err != nil {
+		return nil, err
+	}
+	var polls []*tellingPoll
+	err = t.each(func(rows scanner) error {
+		p := new(tellingPoll)
+		if err := rows.Scan(&p.ID, &p.Project, &p.Ref, &p.State, &p.Reason, &p.AttemptCount, &p.Context, &p.onResult, &p.told, &p.ResultID,
+			&p.Data); err != nil {
+			return err
+		}
+		p.at, p.Outcome = at[p.ID], p.PollOutcome()
+		polls = append(polls, p)
+		return nil
+	}, `SELECT callbacks.id, callbacks.project, callbacks.ref, callbacks.state, callbacks.reason, callbacks.attempt_count, polls.context,
+			polls.on_result, polls.outcome, polls.result_id, polls.data
+		FROM polls JOIN callbacks ON callbacks.id = polls.id
+		WHERE polls.id IN (SELECT i.id FROM `+input+`) AND callbacks.state <> 'scheduled'
+		ORDER BY polls.id`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read polls that have ended: %w", err)
+	}
+	return polls, nil
+}
+
+// lastAnswers finds what the upstream said last of each.
+func (t *tx) lastAnswers(polls []*tellingPoll) error {
+	byID := make(map[string]*tellingPoll, len(polls))
+	for _, p := range polls {
+		byID[p.ID] = p
+	}
+	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(byID)}})
+	if err != nil {
+		return err
+	}
+	err = t.each(func(rows scanner) error {
+		var id string
+		var truncated int
+		var a store.PollAnswer
+		var ended int64
+		if err := rows.Scan(&id, &a.StatusCode, &a.Body, &truncated, &ended); err != nil {
+			return err
+		}
+		a.Truncated = truncated != 0
+		byID[id].answer, byID[id].answeredAt = &a, ended
+		return nil
+	}, `SELECT attempts.callback_id, attempts.status, attempts.response_body, attempts.response_truncated, attempts.ended_at
+		FROM `+input+` JOIN attempts ON attempts.callback_id = i.id
+		WHERE attempts.number = (SELECT MAX(answered.number) FROM attempts AS answered
+			WHERE answered.callback_id = i.id AND answered.status > 0 AND answered.stale = 0)`, args...)
+	if err != nil {
+		return fmt.Errorf("read the last answers of polls: %w", err)
+	}
+	return nil
+}
+
+// resultOf makes the result callback of a poll; nil: there is none to make.
+func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
+	if p.Outcome == p.told {
+		return nil, nil
+	}
+	d, err := decodeResult(p.onResult)
+	if err != nil {
+		// Its poll ends all the same: what can be known of it is in the feed.
+		t.db.logger.Error("a poll has ended and its result callback cannot be made", "callback_id", p.ID, "error", err)
+		return nil, nil
+	}
+	if d == nil {
+		return nil, nil
+	}
+	var body bytes.Buffer
+	text := json.NewEncoder(&body)
+	text.SetEscapeHTML(false)
+	if err := text.Encode(p.result()); err != nil {
+		t.db.logger.Error("a poll has ended and its result cannot be written", "callback_id", p.ID, "error", err)
+		return nil, nil
+	}
+	c := d.Callback
+	if c.ID, err = t.db.ids.at(uint64(p.at)); err != nil {
+		return nil, err
+	}
+	c.Project, c.State = p.Project, store.Scheduled
+	c.CreatedAt, c.UpdatedAt, c.DueAt = p.at, p.at, p.at+d.Delay
+	c.FirstDueAt = c.DueAt
+	if d.ExpiresIn > 0 {
+		c.ExpiresAt = c.DueAt + d.ExpiresIn
+	}
+	e := &acceptEntry{draft: store.Draft{Callback: c, Body: bytes.TrimSuffix(body.Bytes(), []byte("\n")), Supersede: d.Supersede}}
+	return e, e.encode(&t.db.written)
+}
+
+// cancelUnheard cancels the result callbacks of which the endpoint was deleted while their polls were open. Their lanes are held for good,
+// and nobody looks for callbacks of theirs so late.
+func (t *tx) cancelUnheard(entries []*acceptEntry) error {
+	byEndpoint := make(map[string][]*store.Callback)
+	for _, e := range entries {
+		if c := &e.draft.Callback; c.EndpointID != "" {
+			byEndpoint[c.EndpointID] = append(byEndpoint[c.EndpointID], c)
+		}
+	}
+	if len(byEndpoint) == 0 {
+		return nil
+	}
+	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(byEndpoint)}})
+	if err != nil {
+		return err
+	}
+	if err := t.each(func(rows scanner) error {
+		var id string
+		err := rows.Scan(&id)
+		for _, c := range byEndpoint[id] {
+			c.State, c.Reason, c.DueAt, c.FinishedAt = store.Canceled, store.EndpointDeleted, 0, c.CreatedAt
+		}
+		return err
+	}, `SELECT id FROM endpoints WHERE id IN (SELECT i.id FROM `+input+`) AND deleted_at > 0`, args...); err != nil {
+		return fmt.Errorf("look for the endpoints of result callbacks: %w", err)
+	}
+	return nil
+}
+
+// result is what the result callback says.
+func (p *tellingPoll) result() store.PollResult {
+	observed := p.at
+	if p.answer != nil && (p.Outcome == store.PollSuccess || p.Outcome == store.PollFailure) {
+		observed = p.answeredAt
+	}
+	r := store.PollResult{
+		PollID: store.CallbackPrefix + p.ID, Ref: p.Ref, Context: json.RawMessage(p.Context), Outcome: p.Outcome, Reason: p.Reason,
+		Last: p.answer, Polls: p.AttemptCount, ObservedAt: time.UnixMilli(observed).UTC().Format("2006-01-02T15:04:05.000Z"),
+		Data: json.RawMessage(p.Data),
+	}
+	if p.Context == "" {
+		r.Context = nil
+	}
+	if p.Data == "" || p.Outcome != store.PollResolved {
+		r.Data = nil
+	}
+	return r
+}
+
+// writeTold says of polls what was told, and that they are not the open ones any more.
+func (t *tx) writeTold(polls []*tellingPoll) error {
+	if len(polls) == 0 {
+		return nil
+	}
+	input, args, _, err := t.input([]column{
+		texts("id", polls, func(p *tellingPoll) string { return p.ID }),
+		texts("outcome", polls, func(p *tellingPoll) string { return string(p.Outcome) }),
+		texts("result_id", polls, func(p *tellingPoll) string { return p.ResultID }),
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(`UPDATE polls SET live = '', outcome = i.outcome, result_id = i.result_id FROM `+input+` WHERE polls.id = i.id`,
+		args...); err != nil {
+		return fmt.Errorf("write what polls have told: %w", err)
+	}
+	return nil
+}
+
+// bornQueue is how many callbacks wait to be told to whoever runs them. What finds no room is found by the sweep.
+const bornQueue = 4096
+
+// Born carries callbacks that were committed beside what a caller asked for: results of polls. It is one channel, always the same one,
+// never closed; one that finds no room in it is left out.
+func (db *DB) Born() <-chan store.OpenRow { return db.born }
+
+func (db *DB) announce(rows []store.OpenRow) {
+	for _, r := range rows {
+		select {
+		case db.born <- r:
+		default:
+			return
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package sqlstore
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+)
+
+// onBoth runs a test on SQLite, and on PostgreSQL unless tests are short.
+func onBoth(t *testing.T, test func(*testing.T, *DB)) {
+	on := func(t *testing.T, url string) {
+		db, err := Open(t.Context(), Options{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := Migrate(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+		test(t, db)
+	}
+	t.Run("SQLite", func(t *testing.T) { on(t, "sqlite:"+t.TempDir()+"/x.db") })
+	t.Run("PostgreSQL", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("needs a PostgreSQL server")
+		}
+		t.Parallel()
+		on(t, storetest.StartPostgres(t))
+	})
+}
+
+// testDraft is a draft that is due at the time.
+func testDraft(t *testing.T, db *DB, at int64) store.Draft {
+	t.Helper()
+	id, err := db.ids.at(uint64(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Draft{Callback: store.Callback{
+		ID: id, Project: store.DefaultProject, Kind: store.Notify, URL: "https://a.example", Method: "GET", Ref: "r", Lane: "a",
+		State: store.Scheduled, DueAt: at, FirstDueAt: at, CreatedAt: at, UpdatedAt: at, Policy: store.Policy{Timeout: time.Second},
+	}}
+}
+
+// Where results and accepts share a transaction, what has ended by one makes room for the other.
+func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		const now = 1_790_000_000_000
+		ctx := t.Context()
+		poll := func() store.Draft {
+			d := testDraft(t, db, now)
+			d.Callback.Kind, d.Poll = store.Poll, &store.PollDetail{OnResult: &store.ResultDraft{Callback: testDraft(t, db, now).Callback}}
+			return d
+		}
+		first, second := poll(), acceptEntry{draft: poll()}
+		if _, err := db.Accept(ctx, []store.Draft{first}); err != nil {
+			t.Fatal(err)
+		}
+		stamped, _, err := db.Stamp(ctx, store.Stamp{Token: "t", Now: now, Margin: 1000, Claims: []store.StampClaim{{ID: first.Callback.ID}}})
+		if err != nil || len(stamped) != 1 {
+			t.Fatalf("stamp: %v, %d", err, len(stamped))
+		}
+		result := resultEntry{now: now, Result: store.Result{
+			ID: first.Callback.ID, Fence: stamped[0].Fence, State: store.Succeeded, Reason: store.PollSucceeded, Charge: true,
+			Attempt: &store.Attempt{Outcome: store.AttemptSucceeded, Class: store.ClassOK, Status: 200, StartedAt: now, EndedAt: now},
+		}}
+		if err := second.encode(&db.written); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.change(ctx, func(tx *tx) error { return tx.apply([]entry{&second, &result}) }); err != nil {
+			t.Fatal(err)
+		}
+		if a := second.out; !result.out.Won || a.Err != nil || a.Replayed || a.Callback.ID != second.draft.Callback.ID {
+			t.Errorf("the second is answered with %+v; the result with %+v", a, result.out)
+		}
+		if n := len(db.born); n != 1 {
+			t.Errorf("%d results were born", n)
+		}
+	})
+}
+
+// A transaction that was committed although its reply was lost is tried again: its firing has won, and makes nothing more.
+func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		const now = 1_790_000_000_000
+		ctx := t.Context()
+		by := store.Actor{Name: "test"}
+		var firings []*fireEntry
+		for i, name := range []string{"made", "skipped", "failed", "moved"} {
+			s, err := db.CreateSchedule(ctx, store.Schedule{
+				ID: testDraft(t, db, now).Callback.ID, Project: store.DefaultProject, Name: name, Enabled: true, NextAt: now, CreatedAt: now,
+			}, by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := &fireEntry{Firing: store.Firing{Schedule: s, Next: now + 60_000, Due: now, Now: now}}
+			if d := testDraft(t, db, now); i == 0 || i == 3 {
+				f.Draft, f.accept.draft = &d, d
+				if err := f.accept.encode(&db.written); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if i == 2 {
+				f.Why = "wrong"
+			}
+			firings = append(firings, f)
+		}
+		fire := func(again bool, firings ...*fireEntry) {
+			t.Helper()
+			if err := db.change(ctx, func(tx *tx) error { tx.again = again; return tx.fire(firings) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Another dispatcher makes the last one.
+		other := *firings[3]
+		d := testDraft(t, db, now)
+		other.Draft, other.accept.draft = &d, d
+		fire(false, &other)
+		for _, again := range []bool{false, true, true} {
+			fire(again, firings...)
+			for i, f := range firings {
+				if f.won != (i < 3) || f.err != nil {
+					t.Errorf("again %v, firing %d: won %v, %v", again, i, f.won, f.err)
+				}
+			}
+			if c := firings[0].accept.out.Callback; c.ID != firings[0].Draft.Callback.ID || c.LaneID == 0 {
+				t.Errorf("again %v, its callback: %+v", again, c)
+			}
+			counts, err := db.Counts(ctx, store.DefaultProject)
+			if err != nil || counts.States[store.Scheduled] != 2 {
+				t.Errorf("again %v: %v, %v", again, counts, err)
+			}
+		}
+		for i, made := range []int{1, 0, 0, 1} {
+			runs, err := db.ScheduleRuns(ctx, store.DefaultProject, firings[i].Schedule.ID)
+			if err != nil || len(runs) != made {
+				t.Errorf("runs of %d: %v, %v", i, runs, err)
+			}
+		}
+		e := acceptEntry{draft: testDraft(t, db, now)}
+		if err := e.encode(&db.written); err != nil {
+			t.Fatal(err)
+		}
+		for _, again := range []bool{false, true} {
+			if err := db.change(ctx, func(tx *tx) error {
+				tx.again = again
+				return tx.runSchedule(store.DefaultProject, firings[1].Schedule.ID, &e, now, by)
+			}); err != nil || e.out.Callback.ID != e.draft.Callback.ID {
+				t.Errorf("run by hand, again %v: %+v, %v", again, e.out, err)
+			}
+		}
+		if counts, err := db.Counts(ctx, store.DefaultProject); err != nil || counts.States[store.Scheduled] != 3 {
+			t.Errorf("after a run by hand: %v, %v", counts, err)
+		}
+	})
+}
+
+// What comes due next is found by its index, however many schedules there are.
+func TestNextSchedulesByIndex(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		if err := db.change(ctx, func(tx *tx) error {
+			for i := range 3000 {
+				if _, err := tx.exec(`INSERT INTO schedules (id, project, name, cron, timezone, template, missed, enabled, next_at, created_at, updated_at)
+					VALUES ($1, 'default', $1, '', '', '', '', 1, $2, 1, 1)`, testDraft(t, db, int64(i)).Callback.ID, i/2); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		explain := "EXPLAIN QUERY PLAN "
+		if !db.embedded() {
+			explain = "EXPLAIN "
+			if _, err := db.pool.ExecContext(ctx, "ANALYZE schedules"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plan := ""
+		if err := queryEach(ctx, db.read, func(rows scanner) error {
+			var line string
+			var a, b, c int
+			if db.embedded() {
+				err := rows.Scan(&a, &b, &c, &line)
+				plan += line + "\n"
+				return err
+			}
+			err := rows.Scan(&line)
+			plan += line + "\n"
+			return err
+		}, explain+nextSchedules, 100); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(plan, "schedules_next") {
+			t.Errorf("the plan is\n%s", plan)
+		}
+	})
+}

@@ -1,0 +1,309 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A fireEntry is one firing of a call.
+type fireEntry struct {
+	store.Firing
+	accept acceptEntry
+	won    bool
+	// lastID is the callback that its schedule made last before; made, that an earlier try of this transaction was it.
+	lastID string
+	made   bool
+	err    error
+}
+
+// Fire makes due times of schedules, all in one transaction, and answers each in its place. A firing takes effect if its schedule is still
+// as it was read, enabled, and due next at that time: so of all dispatchers that see a due time one makes it, and its callback is
+// accepted with that or not at all. A firing that alone cannot be made has its reason in Err. The error is store.ErrUnavailable or the
+// context's: then none is known to have been made. Where the database goes away after a part was made, the rest has not won, and is due.
+func (db *DB) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error) {
+	entries := make([]*fireEntry, 0, len(firings))
+	own := make([]fireEntry, len(firings))
+	for i := range firings {
+		e := &own[i]
+		e.Firing = firings[i]
+		if e.Draft != nil {
+			e.accept.draft = *e.Draft
+			if e.err = e.accept.encode(&db.written); e.err != nil {
+				continue
+			}
+		}
+		entries = append(entries, e)
+	}
+	if err := db.fireAll(ctx, entries); err != nil {
+		return nil, fmt.Errorf("fire schedules: %w", err)
+	}
+	fired := make([]store.Fired, len(firings))
+	for i := range own {
+		switch e := &own[i]; {
+		case e.err != nil:
+			fired[i].Err = e.err
+		case e.won:
+			fired[i] = store.Fired{Won: true, Accepted: e.accept.out}
+			if e.Draft != nil {
+				db.remember(&e.accept)
+			}
+		}
+	}
+	return fired, nil
+}
+
+// fireAll makes the firings in one transaction; if that is refused for good, each in one of its own.
+func (db *DB) fireAll(ctx context.Context, entries []*fireEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	err := db.alone(ctx, false, db.groupLimit(len(entries)), func(t *tx) error { return t.fire(entries) })
+	if err == nil || away(ctx, err) {
+		return err
+	}
+	if len(entries) == 1 {
+		db.metrics.errors.Inc()
+		entries[0].err = err
+		return nil
+	}
+	for i := range entries {
+		err := db.fireAll(ctx, entries[i:i+1])
+		if err != nil && i == 0 {
+			return err
+		}
+		if err != nil {
+			// What was made before them was made. These are as due as they were, and nothing is wrong with them.
+			for _, e := range entries[i:] {
+				e.won, e.err = false, nil
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// away says that an error is not that of what was to be written.
+func away(ctx context.Context, err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil
+}
+
+// fire makes firings, in rounds in which no schedule comes twice.
+func (t *tx) fire(entries []*fireEntry) error {
+	for len(entries) > 0 {
+		round, later := distinct(entries, func(e *fireEntry) string { return e.Schedule.ID })
+		if err := t.fireRound(round); err != nil {
+			return err
+		}
+		entries = later
+	}
+	return nil
+}
+
+// fireRound makes firings of different schedules, in the order of their ids.
+func (t *tx) fireRound(entries []*fireEntry) error {
+	for _, e := range entries {
+		e.won, e.made, e.lastID, e.err, e.accept.out = false, false, "", nil, store.Accepted{}
+	}
+	if err := t.lockFirings(entries); err != nil {
+		return err
+	}
+	var drafts []*acceptEntry
+	for _, e := range entries {
+		if e.won && !e.made && e.Draft != nil {
+			drafts = append(drafts, &e.accept)
+		}
+	}
+	if err := t.applyDrafts(drafts); err != nil {
+		return fmt.Errorf("accept the callbacks of schedules: %w", err)
+	}
+	var done, runs []*fireEntry
+	for _, e := range entries {
+		switch {
+		case !e.won || e.made:
+			continue
+		case e.accept.out.Err != nil:
+			e.won, e.err = false, e.accept.out.Err
+			continue
+		case e.Draft != nil:
+			runs = append(runs, e)
+		}
+		done = append(done, e)
+	}
+	if err := t.writeFired(done); err != nil {
+		return err
+	}
+	made := make([]scheduleRun, len(runs))
+	for i, e := range runs {
+		made[i] = scheduleRun{e.Schedule.ID, store.ScheduleRun{
+			CallbackID: e.accept.out.Callback.ID, DueAt: e.Due, FiredAt: e.Now, Trigger: store.BySchedule,
+		}}
+	}
+	if err := t.writeRuns(made); err != nil {
+		return err
+	}
+	return t.readMade(entries)
+}
+
+// lockFirings locks the schedules of firings and says which of these take effect.
+func (t *tx) lockFirings(entries []*fireEntry) error {
+	byID := make(map[string]*fireEntry, len(entries))
+	for _, e := range entries {
+		byID[e.Schedule.ID] = e
+	}
+	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(byID)}})
+	if err != nil {
+		return err
+	}
+	if err := t.each(func(rows scanner) error {
+		s, err := scanSchedule(rows)
+		if err != nil {
+			return err
+		}
+		e := byID[s.ID]
+		e.lastID = s.LastID
+		switch {
+		case s.Version == e.Schedule.Version && s.NextAt == e.Schedule.NextAt && s.Enabled:
+			e.won = true
+		case t.again && s.NextAt == e.Next:
+			// It may be this one that moved it: in a try that was committed without our hearing of it.
+			e.made = e.Draft != nil && s.LastID == e.Draft.Callback.ID || e.Draft == nil && s.LastError == e.Why
+			e.won = e.made
+		}
+		return nil
+	}, readSchedules+`id IN (SELECT i.id FROM `+input+`) ORDER BY id`+t.db.dialect.forUpdate, args...); err != nil {
+		return fmt.Errorf("lock schedules: %w", err)
+	}
+	return nil
+}
+
+// writeFired moves locked schedules on to their next due times. What was made last, and when, stays where no callback is.
+func (t *tx) writeFired(entries []*fireEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	input, args, _, err := t.input([]column{
+		texts("id", entries, func(e *fireEntry) string { return e.Schedule.ID }),
+		ints("next_at", entries, func(e *fireEntry) int64 { return e.Next }),
+		ints("made", entries, func(e *fireEntry) int64 { return flag(e.Draft != nil) }),
+		ints("due_at", entries, func(e *fireEntry) int64 { return e.Due }),
+		texts("callback_id", entries, func(e *fireEntry) string { return e.accept.out.Callback.ID }),
+		texts("why", entries, func(e *fireEntry) string { return e.Why }),
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(`UPDATE schedules SET
+			next_at = i.next_at,
+			last_at = CASE WHEN i.made = 1 THEN i.due_at ELSE schedules.last_at END,
+			last_id = CASE WHEN i.made = 1 THEN i.callback_id ELSE schedules.last_id END,
+			last_error = CASE WHEN i.made = 1 THEN '' ELSE i.why END
+		FROM `+input+` WHERE schedules.id = i.id`, args...); err != nil {
+		return fmt.Errorf("move schedules on: %w", err)
+	}
+	return nil
+}
+
+// A scheduleRun is a run with its schedule.
+type scheduleRun struct {
+	schedule string
+	store.ScheduleRun
+}
+
+// writeRuns notes the callbacks of locked schedules, no two of the same, and forgets the oldest ones.
+func (t *tx) writeRuns(runs []scheduleRun) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	input, args, _, err := t.input([]column{
+		texts("schedule_id", runs, func(r scheduleRun) string { return r.schedule }),
+		texts("callback_id", runs, func(r scheduleRun) string { return r.CallbackID }),
+		ints("due_at", runs, func(r scheduleRun) int64 { return r.DueAt }),
+		ints("fired_at", runs, func(r scheduleRun) int64 { return r.FiredAt }),
+		texts("trigger", runs, func(r scheduleRun) string { return string(r.Trigger) }),
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(`INSERT INTO schedule_runs (schedule_id, callback_id, due_at, fired_at, trigger)
+		SELECT i.schedule_id, i.callback_id, i.due_at, i.fired_at, i.trigger FROM `+input+` WHERE 1 = 1
+		ON CONFLICT (schedule_id, callback_id) DO NOTHING`, args...); err != nil {
+		return fmt.Errorf("note runs: %w", err)
+	}
+	input, args, next, err := t.input([]column{texts("schedule_id", runs, func(r scheduleRun) string { return r.schedule })})
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(fmt.Sprintf(`DELETE FROM schedule_runs
+		WHERE schedule_id IN (SELECT i.schedule_id FROM %s)
+			AND callback_id <= (SELECT newer.callback_id FROM schedule_runs AS newer
+				WHERE newer.schedule_id = schedule_runs.schedule_id
+				ORDER BY newer.callback_id DESC
+				LIMIT 1 OFFSET $%d)`, input, next), append(args, store.KeptRuns)...); err != nil {
+		return fmt.Errorf("forget old runs: %w", err)
+	}
+	return nil
+}
+
+// readMade answers firings that an earlier try has made with the callbacks of that.
+func (t *tx) readMade(entries []*fireEntry) error {
+	var ids []string
+	for _, e := range entries {
+		if e.made && e.Draft != nil {
+			ids = append(ids, e.lastID)
+		}
+	}
+	found, err := t.callbacksByID(ids, "")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if r, ok := found[e.lastID]; ok && e.made {
+			e.accept.out.Callback = r.Callback
+		}
+	}
+	return nil
+}
+
+// RanSchedule accepts the callback of a schedule that a person wants now, enabled or not. Its next due time stays, and a firing that was
+// read before takes effect all the same. It returns store.ErrNotFound, or the draft's own error.
+func (db *DB) RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64, by store.Actor) (store.Accepted, error) {
+	e := acceptEntry{draft: draft}
+	err := e.encode(&db.written)
+	if err == nil {
+		err = db.change(ctx, func(t *tx) error { return t.runSchedule(project, id, &e, now, by) })
+	}
+	if err != nil {
+		return store.Accepted{}, fmt.Errorf("run schedule %s: %w", id, err)
+	}
+	db.remember(&e)
+	return e.out, nil
+}
+
+func (t *tx) runSchedule(project, id string, e *acceptEntry, now int64, by store.Actor) error {
+	s, err := t.lockSchedule(project, id)
+	if err != nil {
+		return err
+	}
+	if t.again && s.LastID == e.draft.Callback.ID {
+		found, err := t.callbacksByID([]string{s.LastID}, "") // an earlier try was committed, and its reply lost
+		e.out = store.Accepted{Callback: found[s.LastID].Callback}
+		return err
+	}
+	if err := t.applyDrafts([]*acceptEntry{e}); err != nil {
+		return fmt.Errorf("accept its callback: %w", err)
+	}
+	if e.out.Err != nil {
+		return e.out.Err
+	}
+	made := e.out.Callback.ID
+	if _, err := t.exec(`UPDATE schedules SET last_at = $1, last_id = $2, last_error = '' WHERE id = $3`, now, made, id); err != nil {
+		return fmt.Errorf("note when it ran: %w", err)
+	}
+	if err := t.writeRuns([]scheduleRun{{id, store.ScheduleRun{CallbackID: made, DueAt: now, FiredAt: now, Trigger: store.Manual}}}); err != nil {
+		return err
+	}
+	return t.auditChange(project, actionRunSchedule, id, now, by, map[string]any{"callback": store.CallbackPrefix + made})
+}

@@ -1,0 +1,283 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Schedules is schedules as callers see them.
+type Schedules interface {
+	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)
+	ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64, by store.Actor) (store.Schedule, error)
+	DeleteSchedule(ctx context.Context, project, id string, now int64, by store.Actor) error
+	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
+	Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error)
+	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
+}
+
+// Firings is how they are fired.
+type Firings interface {
+	NextSchedules(ctx context.Context, limit int) ([]store.Schedule, error)
+	Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error)
+	RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64, by store.Actor) (store.Accepted, error)
+}
+
+// newSchedule is one that is due at the next second; change may be nil.
+func (f *fixture) newSchedule(name string, change func(*store.Schedule)) store.Schedule {
+	s := store.Schedule{
+		ID: f.id(), Project: project, Name: name, Cron: "*/5 * * * *", Timezone: "Asia/Shanghai", Template: `{"url": "https://a.example", "n":1}`,
+		Missed: store.MissedSkip, Enabled: true, NextAt: f.now + 1000, CreatedAt: f.now, UpdatedAt: f.now,
+	}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+func (f *fixture) schedule(name string, change func(*store.Schedule)) store.Schedule {
+	f.Helper()
+	s, err := f.CreateSchedule(f.ctx(), f.newSchedule(name, change), actor)
+	if err != nil {
+		f.Fatalf("create schedule: %v", err)
+	}
+	return s
+}
+
+func (f *fixture) getSchedule(id string) store.Schedule {
+	f.Helper()
+	s, err := f.Schedule(f.ctx(), project, id)
+	if err != nil {
+		f.Fatalf("schedule: %v", err)
+	}
+	return s
+}
+
+func (f *fixture) changeSchedule(id string, change func(*store.Schedule)) store.Schedule {
+	f.Helper()
+	s, err := f.ChangeSchedule(f.ctx(), project, id, func(s *store.Schedule) error { change(s); return nil }, f.now, actor)
+	if err != nil {
+		f.Fatalf("change schedule: %v", err)
+	}
+	return s
+}
+
+func (f *fixture) runs(id string) []store.ScheduleRun {
+	f.Helper()
+	runs, err := f.ScheduleRuns(f.ctx(), project, id)
+	if err != nil {
+		f.Fatalf("runs: %v", err)
+	}
+	return runs
+}
+
+// scheduleNames reads a list in pages.
+func (f *fixture) scheduleNames(filter store.ScheduleFilter) (names []string) {
+	f.Helper()
+	for {
+		page, err := f.Schedules(f.ctx(), project, filter)
+		if err != nil || len(page) > filter.Limit {
+			f.Fatalf("schedules: %v, %d of %d", err, len(page), filter.Limit)
+		}
+		for _, s := range page {
+			names = append(names, s.Name)
+			filter.After = s.ID
+		}
+		if len(page) == 0 {
+			return names
+		}
+	}
+}
+
+func testScheduleChange(f *fixture) {
+	given := f.newSchedule("nightly", nil)
+	s, err := f.CreateSchedule(f.ctx(), given, actor)
+	given.Version = 1
+	if err != nil || !cmp.Equal(s, given) || !cmp.Equal(f.getSchedule(s.ID), given) {
+		f.Fatalf("created %+v, %v; want %+v", s, err, given)
+	}
+	if _, err := f.CreateSchedule(f.ctx(), f.newSchedule("nightly", nil), actor); !errors.Is(err, store.ErrExists) {
+		f.Errorf("a second one of the name: %v", err)
+	}
+	theirs := f.schedule("nightly", func(s *store.Schedule) { s.Project = "other" })
+	hourly := f.schedule("hourly", nil)
+	f.now += 500
+	got := f.changeSchedule(s.ID, func(s *store.Schedule) {
+		s.Name, s.Cron, s.Timezone, s.Template, s.Missed, s.Enabled, s.NextAt = "daily", "@daily", "", `{}`, store.MissedOnce, false, 0
+		// None of these is to be changed.
+		s.ID, s.Project, s.Version, s.CreatedAt, s.UpdatedAt, s.LastAt, s.LastID, s.LastError = "x", "y", 9, 9, 9, 9, "z", "w"
+	})
+	want := given
+	want.Name, want.Cron, want.Timezone, want.Template, want.Missed, want.Enabled, want.NextAt = "daily", "@daily", "", `{}`, store.MissedOnce, false, 0
+	want.Version, want.UpdatedAt = 2, f.now
+	if diff := cmp.Diff([]store.Schedule{want, want}, []store.Schedule{got, f.getSchedule(s.ID)}); diff != "" {
+		f.Errorf("changed (-want +got):\n%s", diff)
+	}
+	if same := f.changeSchedule(s.ID, func(*store.Schedule) {}); !cmp.Equal(same, want) {
+		f.Errorf("what changes nothing: %+v", same)
+	}
+	refused := errors.New("refused")
+	for _, c := range []struct {
+		name      string
+		err, want error
+	}{{"hourly", nil, store.ErrExists}, {"x", refused, refused}} {
+		change := func(s *store.Schedule) error { s.Name = c.name; return c.err }
+		if _, err := f.ChangeSchedule(f.ctx(), project, s.ID, change, f.now, actor); !errors.Is(err, c.want) {
+			f.Errorf("changed to %q: %v, want %v", c.name, err, c.want)
+		}
+	}
+	never := func(*store.Schedule) error { f.Error("called for what is not there"); return nil }
+	for _, c := range [][2]string{{"other", s.ID}, {project, theirs.ID}, {project, f.id()}} {
+		_, read := f.Schedule(f.ctx(), c[0], c[1])
+		_, runs := f.ScheduleRuns(f.ctx(), c[0], c[1])
+		_, change := f.ChangeSchedule(f.ctx(), c[0], c[1], never, f.now, actor)
+		_, ran := f.RanSchedule(f.ctx(), c[0], c[1], f.draft(nil), f.now, actor)
+		for i, err := range []error{read, runs, change, ran, f.DeleteSchedule(f.ctx(), c[0], c[1], f.now, actor)} {
+			if !errors.Is(err, store.ErrNotFound) {
+				f.Errorf("%v, call %d: %v", c, i, err)
+			}
+		}
+	}
+	f.changeSchedule(s.ID, func(s *store.Schedule) { s.Enabled, s.NextAt = true, f.now })
+	if _, err := f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor); err != nil {
+		f.Fatal(err)
+	}
+	if err := f.DeleteSchedule(f.ctx(), project, s.ID, f.now, actor); err != nil {
+		f.Fatal(err)
+	}
+	if _, err := f.Schedule(f.ctx(), project, s.ID); !errors.Is(err, store.ErrNotFound) {
+		f.Errorf("deleted: %v", err)
+	}
+	if n := f.counts().States[store.Scheduled]; n != 1 {
+		f.Errorf("%d callbacks, want what it has made", n)
+	}
+	f.wantAudit("schedule.delete "+s.ID, "schedule.run "+s.ID, "schedule.update "+s.ID, "schedule.update "+s.ID, "schedule.create "+hourly.ID,
+		"schedule.create "+s.ID)
+	entries, err := f.AuditEntries(f.ctx(), project, "", 4)
+	if err != nil {
+		f.Fatal(err)
+	}
+	var detail map[string][]string
+	if err := json.Unmarshal([]byte(entries[3].Detail), &detail); err != nil {
+		f.Fatal(err)
+	}
+	if want := []string{"name", "cron", "timezone", "callback", "missed", "enabled", "next_at"}; !slices.Equal(detail["changed"], want) {
+		f.Errorf("the audit says that %v changed, want %v", detail, want)
+	}
+	for _, e := range entries {
+		if strings.Contains(e.Detail, "a.example") {
+			f.Errorf("the template is in the audit: %+v", e)
+		}
+	}
+	again := f.schedule("daily", nil)
+	if runs := f.runs(again.ID); len(runs) != 0 {
+		f.Errorf("runs of a new one: %+v", runs)
+	}
+}
+
+func testScheduleList(f *fixture) {
+	for i, name := range []string{"Orders 100%", "orders_eu", "refunds", "Ordersxeu"} {
+		f.schedule(name, func(s *store.Schedule) { s.Enabled, s.NextAt = i != 2, (f.now+int64(9-i))*int64(min(1, i)) })
+	}
+	f.schedule("orders of others", func(s *store.Schedule) { s.Project, s.NextAt = "other", f.now+7 })
+	yes, no := true, false
+	for _, c := range []struct {
+		filter store.ScheduleFilter
+		want   []string
+	}{
+		{store.ScheduleFilter{}, []string{"Ordersxeu", "refunds", "orders_eu", "Orders 100%"}},
+		{store.ScheduleFilter{Search: "oRders"}, []string{"Ordersxeu", "orders_eu", "Orders 100%"}},
+		{store.ScheduleFilter{Search: "s_e"}, []string{"orders_eu"}},
+		{store.ScheduleFilter{Search: "%"}, []string{"Orders 100%"}},
+		{store.ScheduleFilter{Enabled: &no}, []string{"refunds"}},
+		{store.ScheduleFilter{Enabled: &yes, Search: "EU"}, []string{"Ordersxeu", "orders_eu"}},
+		{store.ScheduleFilter{Search: "others"}, nil},
+	} {
+		for _, c.filter.Limit = range []int{1, 2, 100} {
+			if got := f.scheduleNames(c.filter); !slices.Equal(got, c.want) {
+				f.Errorf("%+v: %v, want %v", c.filter, got, c.want)
+			}
+		}
+	}
+	next, err := f.NextSchedules(f.ctx(), 10)
+	if err != nil {
+		f.Fatal(err)
+	}
+	var names []string
+	for _, s := range next {
+		names = append(names, s.Name)
+	}
+	if want := []string{"Ordersxeu", "orders of others", "orders_eu"}; !slices.Equal(names, want) {
+		f.Errorf("next are %v, want %v", names, want)
+	}
+	if next, err = f.NextSchedules(f.ctx(), 1); err != nil || len(next) != 1 || next[0].Name != "Ordersxeu" {
+		f.Errorf("the next one: %v, %v", next, err)
+	}
+}
+
+// testScheduleNames: many that want the same name at once agree on one; and a project has at most so many.
+func testScheduleNames(f *fixture) {
+	const crowd = 10
+	moving := make([]store.Schedule, crowd)
+	for i := range moving {
+		moving[i] = f.schedule(fmt.Sprint("moving ", i), nil)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := make(map[string]int)
+	note := func(what string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+			won[what]++
+		case !errors.Is(err, store.ErrExists):
+			f.Errorf("%s: %v", what, err)
+		}
+	}
+	for i := range crowd {
+		wg.Go(func() {
+			_, err := f.CreateSchedule(f.ctx(), f.newSchedule("made", nil), actor)
+			note("made", err)
+		})
+		wg.Go(func() {
+			_, err := f.ChangeSchedule(f.ctx(), project, moving[i].ID, func(s *store.Schedule) error { s.Name = "moved"; return nil }, f.now, actor)
+			note("moved", err)
+		})
+	}
+	wg.Wait()
+	if won["made"] != 1 || won["moved"] != 1 {
+		f.Errorf("won: %v", won)
+	}
+	for i := range store.MaxSchedules - crowd - 3 {
+		f.schedule(fmt.Sprint("many ", i), nil)
+	}
+	created := 0
+	for range 6 { // two places are left
+		wg.Go(func() {
+			_, err := f.CreateSchedule(f.ctx(), f.newSchedule(f.id(), nil), actor)
+			mu.Lock()
+			defer mu.Unlock()
+			var full *store.InvalidError
+			switch {
+			case err == nil:
+				created++
+			case !errors.As(err, &full) || full.Fields[0].Field != "name":
+				f.Errorf("one too many: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if created != 2 {
+		f.Errorf("%d were made where there was room for two", created)
+	}
+	f.schedule("of another", func(s *store.Schedule) { s.Project = "other" })
+}
