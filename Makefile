@@ -28,7 +28,7 @@ export CGO_ENABLED := 0
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## Show it at work: an embedded server, a flaky receiver, 30 payments and their retries
+demo: ## Show it at work: an embedded server, a flaky receiver, 30 payments and their retries, a poll
 	@echo "building (the first time takes 70 to 90 seconds) ..."
 	@$(GO) run -pgo=off -tags $(TAGS) ./cmd/dispatcher demo
 

@@ -28,6 +28,7 @@ type (
 	projects  = api.Projects
 	keys      = api.Keys
 	outcomes  = api.Outcomes
+	schedules = api.Schedules
 	books     = api.Books
 )
 
@@ -43,11 +44,14 @@ type backend struct {
 	keys
 	api.Secrets
 	api.Redrives
+	api.Polls
+	schedules
 	outcomes
 	api.Index
 	api.Reads
 	api.EndpointReads
 	api.ProjectReads
+	api.ScheduleReads
 	books
 
 	accept func(ctx context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error)
@@ -116,8 +120,9 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 // newAPI returns an API that has the backend for all its parts.
 func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
 	return api.New(api.Options{
-		Callbacks: b, Explanations: b, Events: b, Endpoints: b, Lanes: b, Presets: b, Projects: b, Keys: b, Secrets: b, Redrives: b, Outcomes: b, Index: b,
-		Reads: b, EndpointReads: b, ProjectReads: b, RedriveReads: rows{}, Books: b, AdminKey: adminKey, Logger: log,
+		Callbacks: b, Explanations: b, Events: b, Endpoints: b, Lanes: b, Presets: b, Projects: b, Keys: b, Secrets: b, Redrives: b, Polls: b, Schedules: b,
+		Outcomes: b, Index: b,
+		Reads: b, EndpointReads: b, ProjectReads: b, RedriveReads: rows{}, ScheduleReads: b, Books: b, AdminKey: adminKey, Logger: log,
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 
 // callbackCommand is the API for callbacks from the shell.
 type callbackCommand struct {
-	Send     callbackSend     `cmd:"" help:"Send one callback: it is accepted now and attempted until it is terminal."`
+	Send     callbackSend     `cmd:"" set:"method=POST" help:"Send one callback: it is accepted now and attempted until it is terminal."`
 	Get      callbackGet      `cmd:"" help:"Show one callback with its attempts and its ladder."`
 	List     callbackList     `cmd:"" help:"List callbacks, newest first."`
 	Explain  callbackExplain  `cmd:"" help:"Say why a callback has not been sent yet, and what can be done about it."`
@@ -98,17 +98,24 @@ func (cmd *callbackGet) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	var cb shownCallback
-	answer, err := cl.call(ctx, http.MethodGet, callbackPath(cmd.ID), nil, &cb)
+	return showWithAttempts(ctx, c, cl, callbackPath(cmd.ID), cmd.ID, &cb, cmd.JSON, func(attempts []shownAttempt) {
+		showCallback(c, &cb, attempts, nil, time.Now())
+	})
+}
+
+// showWithAttempts reads a callback into out from a path, and its attempts, and shows them by show, or prints both for machines.
+func showWithAttempts(ctx context.Context, c *console, cl *client, path, id string, out any, asJSON bool, show func([]shownAttempt)) error {
+	answer, err := cl.call(ctx, http.MethodGet, path, nil, out)
 	if err != nil {
 		return err
 	}
 	var attempts struct {
 		Data []json.RawMessage `json:"data"`
 	}
-	if _, err := cl.call(ctx, http.MethodGet, callbackPath(cmd.ID)+"/attempts", nil, &attempts); err != nil {
+	if _, err := cl.call(ctx, http.MethodGet, callbackPath(id)+"/attempts", nil, &attempts); err != nil {
 		return err
 	}
-	if cmd.JSON {
+	if asJSON {
 		return printWithAttempts(c, answer, attempts.Data)
 	}
 	list := make([]shownAttempt, len(attempts.Data))
@@ -117,7 +124,7 @@ func (cmd *callbackGet) Run(ctx context.Context, c *console) error {
 			return fmt.Errorf("attempt %d of the answer: %w", i+1, err)
 		}
 	}
-	showCallback(c, &cb, list, time.Now())
+	show(list)
 	return nil
 }
 
@@ -138,6 +145,7 @@ func callbackPath(id string) string { return "/v1/callbacks/" + url.PathEscape(i
 type callbackList struct {
 	clientFlags
 	State       []string          `placeholder:"STATE" help:"Only these states: scheduled, attempting, succeeded, dead, canceled."`
+	Kind        string            `placeholder:"KIND" help:"Only this kind: notify or poll."`
 	Topic       string            `placeholder:"TOPIC" help:"Only this topic."`
 	Ref         string            `placeholder:"REF" help:"Only this reference."`
 	Endpoint    string            `placeholder:"ID|EXTERNAL_ID" help:"Only those for this endpoint."`
@@ -166,6 +174,7 @@ func (cmd *callbackList) query() url.Values {
 	for _, state := range cmd.State {
 		q.Add("state", state)
 	}
+	set("kind", cmd.Kind)
 	set("topic", cmd.Topic)
 	set("ref", cmd.Ref)
 	set("endpoint", cmd.Endpoint)
@@ -243,11 +252,12 @@ func (cmd *callbackList) Run(ctx context.Context, c *console) error {
 // callbackCancel cancels.
 type callbackCancel struct {
 	clientFlags
-	ID     string `arg:"" optional:"" help:"Id of the callback."`
-	Ref    string `placeholder:"REF" help:"Cancel all open callbacks of this reference instead."`
-	Topic  string `placeholder:"TOPIC" help:"With --ref: only those of this topic."`
-	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON   bool   `name:"json" help:"Print the server's answer for machines."`
+	ID              string `arg:"" optional:"" help:"Id of the callback."`
+	Ref             string `placeholder:"REF" help:"Cancel all open callbacks of this reference instead."`
+	Topic           string `placeholder:"TOPIC" help:"With --ref: only those of this topic."`
+	IncludeTerminal bool   `help:"With --ref: tell of those too that had ended already, so that it is known what became of each."`
+	Reason          string `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON            bool   `name:"json" help:"Print the server's answer for machines."`
 }
 
 // A cancelResult is what the server says of one cancel.
@@ -258,16 +268,17 @@ type cancelResult struct {
 
 // Run cancels and says of each callback what became of it.
 func (cmd *callbackCancel) Run(ctx context.Context, c *console) error {
-	if (cmd.ID == "") == (cmd.Ref == "") || cmd.Topic != "" && cmd.Ref == "" {
-		return &usageError{lines: []string{"callback cancel needs either an id or --ref (with --topic if wanted)"}}
+	if (cmd.ID == "") == (cmd.Ref == "") || (cmd.Topic != "" || cmd.IncludeTerminal) && cmd.Ref == "" {
+		return &usageError{lines: []string{"callback cancel needs either an id or --ref (with --topic or --include-terminal if wanted)"}}
 	}
 	cl, err := newClient(c, cmd.clientFlags)
 	if err != nil {
 		return err
 	}
-	in := map[string]string{}
-	if cmd.Reason != "" {
-		in["reason"] = cmd.Reason
+	in := map[string]any{}
+	putTexts(in, map[string]string{"reason": cmd.Reason, "ref": cmd.Ref, "topic": cmd.Topic})
+	if cmd.IncludeTerminal {
+		in["include_terminal"] = true
 	}
 	var answer []byte
 	var results []cancelResult
@@ -275,10 +286,6 @@ func (cmd *callbackCancel) Run(ctx context.Context, c *console) error {
 		results = make([]cancelResult, 1)
 		answer, err = cl.call(ctx, http.MethodPost, callbackPath(cmd.ID)+"/cancel", in, &results[0])
 	} else {
-		in["ref"] = cmd.Ref
-		if cmd.Topic != "" {
-			in["topic"] = cmd.Topic
-		}
 		var all struct {
 			Data []cancelResult `json:"data"`
 		}
@@ -292,9 +299,17 @@ func (cmd *callbackCancel) Run(ctx context.Context, c *console) error {
 		return printJSON(c, answer)
 	}
 	for _, r := range results {
-		fmt.Fprintf(c.out, "%s  %s\n", printable(r.Callback.ID), cancelSentence(r.Result))
+		sentence := cancelSentence(r.Result)
+		if cmd.IncludeTerminal && r.Result == "already_terminal" {
+			sentence = "already terminal, " + c.state(&r.Callback)
+		}
+		fmt.Fprintf(c.out, "%s  %s\n", printable(r.Callback.ID), sentence)
 	}
-	if len(results) == 0 {
+	switch {
+	case len(results) > 0:
+	case cmd.IncludeTerminal:
+		fmt.Fprintln(c.out, "no callback has this reference")
+	default:
 		fmt.Fprintln(c.out, "no open callback has this reference")
 	}
 	return nil

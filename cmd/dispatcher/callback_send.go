@@ -12,31 +12,110 @@ import (
 	"unicode/utf8"
 )
 
+// requestFlags say which request is made, and where; callbacks and polls have the same. A command says with set:"method=…" which method is
+// meant where none is given.
+type requestFlags struct {
+	URL         string   `name:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
+	Endpoint    string   `placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or your own name for it, with its secret, signer, headers and limits."`
+	Method      string   `placeholder:"METHOD" help:"HTTP method. Default: ${method}."`
+	Data        string   `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: the text itself, a file after @, or - for the standard input. Its bytes are sent as they are."`
+	ContentType string   `placeholder:"TYPE" help:"Content type of the body. Default: application/json if it is JSON, else text/plain or application/octet-stream."`
+	Header      []string `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send; may be repeated."`
+}
+
+// put writes what was given into the request that is told of.
+func (f *requestFlags) put(c *console, in map[string]any) error {
+	if f.URL == "" && f.Endpoint == "" {
+		return &usageError{lines: []string{"give --url or --endpoint"}}
+	}
+	putTexts(in, map[string]string{"url": f.URL, "endpoint": f.Endpoint, "method": f.Method, "content_type": f.ContentType})
+	headers, err := headerLines(f.Header)
+	if err != nil {
+		return err
+	}
+	if len(headers) > 0 {
+		in["headers"] = headers
+	}
+	if f.Data == "" {
+		return nil
+	}
+	body, err := readInput(c, f.Data)
+	if err != nil {
+		return err
+	}
+	// Not as "payload", which ends where its JSON does: a file mostly has a line's end behind that, and signatures are over bytes.
+	in["body_base64"] = base64.StdEncoding.EncodeToString(body)
+	if f.ContentType == "" {
+		in["content_type"] = guessType(body)
+	}
+	return nil
+}
+
+// aboutFlags are what callbacks and polls have beside their request.
+type aboutFlags struct {
+	Topic          string            `placeholder:"TOPIC" help:"What it is about, such as payment.succeeded."`
+	LockKey        string            `placeholder:"KEY" help:"Callbacks with the same key are never attempted at the same time."`
+	Lane           string            `placeholder:"LANE" help:"Isolation key. Default: the destination."`
+	Label          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A label; may be repeated."`
+	Delay          string            `placeholder:"DURATION" help:"Wait so long before the first attempt."`
+	DueAt          string            `placeholder:"TIME" help:"Make the first attempt at this time, RFC 3339."`
+	ExpiresIn      string            `placeholder:"DURATION" help:"Give up so long after the first due time."`
+	IdempotencyKey string            `placeholder:"KEY" help:"The same key with the same request is accepted once."`
+}
+
+// put writes what was given into the body of a request.
+func (f *aboutFlags) put(in map[string]any) {
+	putTexts(in, map[string]string{
+		"topic": f.Topic, "lock_key": f.LockKey, "lane": f.Lane, "delay": f.Delay, "due_at": f.DueAt, "expires_in": f.ExpiresIn,
+		"idempotency_key": f.IdempotencyKey,
+	})
+	if len(f.Label) > 0 {
+		in["labels"] = f.Label
+	}
+}
+
+// tierFlags are a policy in few words.
+type tierFlags struct {
+	Tiers      []string `placeholder:"15s,3m" help:"Waits between attempts, instead of a policy."`
+	RepeatLast bool     `help:"With --tiers: go on with the last wait, until --deadline."`
+	Deadline   string   `placeholder:"DURATION" help:"With --tiers: make no attempt so long after the first due time."`
+	Timeout    string   `placeholder:"DURATION" help:"With --tiers: time limit of one attempt."`
+}
+
+// put writes them into the body of a request, as its policy. One that is named, or given whole, excludes them.
+func (f *tierFlags) put(policy string, in map[string]any) error {
+	if f.Tiers == nil {
+		for flag, given := range map[string]bool{"repeat-last": f.RepeatLast, "deadline": f.Deadline != "", "timeout": f.Timeout != ""} {
+			if given {
+				return &usageError{lines: []string{fmt.Sprintf("--%s needs --tiers: a policy has its own", flag)}}
+			}
+		}
+		return nil
+	}
+	if policy != "" {
+		return &usageError{lines: []string{"--policy and --tiers exclude each other"}}
+	}
+	p := map[string]any{"tiers": nonEmpty(f.Tiers)}
+	if f.RepeatLast {
+		p["repeat_last"] = true
+	}
+	putTexts(p, map[string]string{"deadline": f.Deadline, "timeout": f.Timeout})
+	in["policy"] = p
+	return nil
+}
+
 // callbackSend submits one callback.
 type callbackSend struct {
 	clientFlags
-	URL         string            `name:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
-	Endpoint    string            `placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or your own name for it, with its secret, signer, headers and limits."`
-	Method      string            `placeholder:"METHOD" help:"HTTP method. Default: POST."`
-	Data        string            `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: the text itself, a file after @, or - for the standard input. Its bytes are sent as they are."`
-	ContentType string            `placeholder:"TYPE" help:"Content type of the body. Default: application/json if it is JSON, else text/plain or application/octet-stream."`
-	Header      []string          `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send; may be repeated."`
-	Topic       string            `placeholder:"TOPIC" help:"What happened, such as payment.succeeded."`
-	Ref         string            `placeholder:"REF" help:"Business reference, such as an order number."`
-	Supersede   bool              `help:"Cancel older ones of the same --ref and --topic; needs --version too."`
-	Version     *int64            `placeholder:"N" help:"Which version of what --ref names this tells of; higher is newer."`
-	LockKey     string            `placeholder:"KEY" help:"Callbacks with the same key are never attempted at the same time."`
-	Order       string            `placeholder:"strict" help:"With --lock-key: strict starts it only after all with the same key that were accepted before it are terminal."`
-	Lane        string            `placeholder:"LANE" help:"Isolation key. Default: the destination."`
-	Label       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A label; may be repeated."`
-	Delay       string            `placeholder:"DURATION" help:"Wait so long before the first attempt."`
-	DueAt       string            `placeholder:"TIME" help:"Make the first attempt at this time, RFC 3339."`
-	ExpiresIn   string            `placeholder:"DURATION" help:"Give up so long after the first due time."`
+	requestFlags
+	Ref string `placeholder:"REF" help:"Business reference, such as an order number."`
+	aboutFlags
+	Supersede bool   `help:"Cancel older ones of the same --ref and --topic; needs --version too."`
+	Version   *int64 `placeholder:"N" help:"Which version of what --ref names this tells of; higher is newer."`
+	Order     string `placeholder:"strict" help:"With --lock-key: strict starts it only after all with the same key that were accepted before it are terminal."`
 	choiceFlags
-	Tiers          []string `placeholder:"15s,3m" help:"Waits between attempts, instead of a policy."`
-	Timeout        string   `placeholder:"DURATION" help:"With --tiers: time limit of one attempt."`
-	IdempotencyKey string   `placeholder:"KEY" help:"The same key with the same request is accepted once."`
-	JSON           bool     `name:"json" help:"Print the server's answer for machines."`
+	tierFlags
+	JSON bool `name:"json" help:"Print the server's answer for machines."`
 }
 
 // maxInput is the most bytes of a body that are read from a file; the server's own limit is lower.
@@ -70,63 +149,22 @@ func (cmd *callbackSend) Run(ctx context.Context, c *console) error {
 
 // request returns the body of the API call.
 func (cmd *callbackSend) request(c *console) (map[string]any, error) {
-	if cmd.URL == "" && cmd.Endpoint == "" {
-		return nil, &usageError{lines: []string{"give --url or --endpoint"}}
-	}
 	in := map[string]any{}
-	putTexts(in, map[string]string{
-		"url": cmd.URL, "endpoint": cmd.Endpoint, "method": cmd.Method, "topic": cmd.Topic, "ref": cmd.Ref, "lock_key": cmd.LockKey,
-		"order": cmd.Order, "lane": cmd.Lane, "delay": cmd.Delay, "due_at": cmd.DueAt, "expires_in": cmd.ExpiresIn,
-		"idempotency_key": cmd.IdempotencyKey, "content_type": cmd.ContentType,
-	})
-	if len(cmd.Label) > 0 {
-		in["labels"] = cmd.Label
-	}
+	cmd.aboutFlags.put(in)
+	putTexts(in, map[string]string{"ref": cmd.Ref, "order": cmd.Order})
 	if cmd.Supersede {
 		in["supersede"] = true
 	}
 	if cmd.Version != nil {
 		in["version"] = *cmd.Version
 	}
-	if err := cmd.choices(c, in); err != nil {
+	if err := cmd.tierFlags.put(cmd.Policy, in); err != nil {
 		return nil, err
 	}
-	headers, err := headerLines(cmd.Header)
-	if err != nil {
+	if err := cmd.choiceFlags.put(c, in); err != nil {
 		return nil, err
 	}
-	if len(headers) > 0 {
-		in["headers"] = headers
-	}
-	if cmd.Data == "" {
-		return in, nil
-	}
-	body, err := readInput(c, cmd.Data)
-	if err != nil {
-		return nil, err
-	}
-	// Not as "payload": encoding JSON within JSON would change its bytes, and signatures are over bytes.
-	in["body_base64"] = base64.StdEncoding.EncodeToString(body)
-	if cmd.ContentType == "" {
-		in["content_type"] = guessType(body)
-	}
-	return in, nil
-}
-
-// choices puts policy, success rule and signer into the request. --tiers are a policy, in few words.
-func (cmd *callbackSend) choices(c *console, in map[string]any) error {
-	tiers := cmd.Tiers != nil
-	switch {
-	case tiers && cmd.Policy != "":
-		return &usageError{lines: []string{"--policy and --tiers exclude each other"}}
-	case !tiers && cmd.Timeout != "":
-		return &usageError{lines: []string{"--timeout needs --tiers: a policy has its own"}}
-	case tiers:
-		policy := map[string]any{"tiers": nonEmpty(cmd.Tiers)}
-		putTexts(policy, map[string]string{"timeout": cmd.Timeout})
-		in["policy"] = policy
-	}
-	return cmd.put(c, in)
+	return in, cmd.requestFlags.put(c, in)
 }
 
 // nonEmpty returns the texts that are not blank, so that --tiers= means no tier at all.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,15 +91,29 @@ func short(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// showCallback prints one callback, its attempts, and the rest of its ladder.
-func showCallback(c *console, cb *shownCallback, attempts []shownAttempt, now time.Time) {
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(c.out, "%-10s %s\n", name, value)
-		}
+// line prints one line of what is shown of a callback or a schedule; nothing for an empty value.
+func (c *console) line(name, value string) {
+	if value != "" {
+		fmt.Fprintf(c.out, "%-10s %s\n", name, value)
 	}
-	line("callback", printable(cb.ID))
+}
+
+// showCallback prints one callback, its attempts, and the rest of its ladder. Of a poll it is told what it has beside its callback; nil where
+// that is not known.
+func showCallback(c *console, cb *shownCallback, attempts []shownAttempt, poll *pollDetail, now time.Time) {
+	line := c.line
+	if poll != nil {
+		line("poll", printable(cb.ID))
+	} else {
+		line("callback", printable(cb.ID))
+	}
 	line("state", c.state(cb))
+	switch {
+	case poll != nil:
+		line("outcome", firstOf(printable(poll.Outcome), "none yet"))
+	case cb.Kind == kindPoll:
+		line("kind", "poll (see \"dispatcher poll get "+printable(cb.ID)+"\")")
+	}
 	line("sends", printable(cb.Method)+" "+printable(cb.URL))
 	line("topic", printable(cb.Topic))
 	line("ref", printable(cb.Ref))
@@ -121,8 +136,12 @@ func showCallback(c *console, cb *shownCallback, attempts []shownAttempt, now ti
 	if name := choiceText(cb.Policy); !strings.HasPrefix(name, "{") { // of one given whole, the tiers say it
 		line("policy", name)
 	}
-	line("tiers", printable(strings.Join(cb.Tiers, " ")))
-	line("success", choiceText(cb.Success))
+	line("tiers", tiersText(cb))
+	if poll != nil {
+		poll.show(c)
+	} else {
+		line("success", choiceText(cb.Success))
+	}
 	line("signer", choiceText(cb.Signer))
 	line("accepted", clockTime(&cb.CreatedAt))
 	line("expires", clockTime(cb.ExpiresAt))
@@ -130,7 +149,7 @@ func showCallback(c *console, cb *shownCallback, attempts []shownAttempt, now ti
 	fmt.Fprintln(c.out)
 	t := c.newTable("attempt", "started", "late", "outcome", "answer", "next attempt")
 	for i := range attempts {
-		t.AppendRow(attemptRow(c, &attempts[i]))
+		t.AppendRow(attemptRow(c, cb.Kind, &attempts[i]))
 	}
 	for _, step := range ladder(cb, attempts, now) {
 		t.AppendRow([]any{step.name, step.at, "", c.paint("to come", text.Faint), "", step.next})
@@ -138,20 +157,44 @@ func showCallback(c *console, cb *shownCallback, attempts []shownAttempt, now ti
 	t.Render()
 }
 
-func attemptRow(c *console, a *shownAttempt) []any {
+// tiersText prints the waits of a callback. Of a policy given whole that goes on with the last one it says until when.
+func tiersText(cb *shownCallback) string {
+	s := printable(strings.Join(cb.Tiers, " "))
+	if cb.MaxAttempts != nil {
+		return s
+	}
+	s += " …, the last one again and again"
+	var policy struct {
+		Deadline string `json:"deadline"`
+	}
+	if json.Unmarshal(cb.Policy, &policy) == nil && policy.Deadline != "" {
+		s += ", for " + printable(policy.Deadline)
+	}
+	return s
+}
+
+func attemptRow(c *console, kind string, a *shownAttempt) []any {
 	number := "#" + strconv.Itoa(a.Number)
 	if a.Trigger == "manual" {
 		number += " manual"
 	}
-	outcome := printable(a.Outcome)
+	outcome, answer := printable(a.Outcome), answerText(a)
 	if !a.Charged {
 		outcome += ", not charged"
 	}
 	colour := text.FgRed
-	if a.Outcome == "succeeded" {
+	switch {
+	case kind == kindPoll && a.Outcome == "succeeded":
+		// Whether the upstream has succeeded is the poll's own state.
+		outcome, colour = "final", text.FgGreen
+	case kind == kindPoll && a.Class == "rule_mismatch" && a.StatusCode != nil && a.Rule != nil:
+		// It is no failure, and the rule stands above.
+		outcome, colour = "not final", text.FgYellow
+		answer = strconv.Itoa(*a.StatusCode) + ": " + short(a.Rule.Saw, widest)
+	case a.Outcome == "succeeded":
 		colour = text.FgGreen
 	}
-	return []any{number, clockTime(a.StartedAt), lateness(a.LatenessMs), c.paint(outcome, colour), answerText(a), clockTime(a.NextDueAt)}
+	return []any{number, clockTime(a.StartedAt), lateness(a.LatenessMs), c.paint(outcome, colour), answer, clockTime(a.NextDueAt)}
 }
 
 // answerText says what came back, and of a failure why it is one.

@@ -20,16 +20,23 @@ func (f *choiceFlags) put(c *console, in map[string]any) error {
 		in["profile"] = f.Profile
 	}
 	for _, choice := range []struct{ name, value string }{{"policy", f.Policy}, {"success", f.Success}, {"signer", f.Signer}} {
-		if choice.value == "" {
-			continue
-		}
-		value, err := nameOrObject(c, choice.name, choice.value)
-		if err != nil {
+		if err := putChoice(c, in, choice.name, choice.value); err != nil {
 			return err
 		}
-		in[choice.name] = value
 	}
 	return nil
+}
+
+// putChoice puts the value of the flag of that name, unless it is empty, into the body of a request.
+func putChoice(c *console, in map[string]any, name, value string) error {
+	if value == "" {
+		return nil
+	}
+	choice, err := nameOrObject(c, name, value)
+	if err == nil {
+		in[name] = choice
+	}
+	return err
 }
 
 // nameOrObject reads the value of a flag that is a name or a JSON object: what it means is the server's to judge.
@@ -42,10 +49,40 @@ func nameOrObject(c *console, flag, value string) (any, error) {
 	if !strings.HasPrefix(text, "{") {
 		return text, nil
 	}
-	if !json.Valid([]byte(text)) {
+	return object(flag, text)
+}
+
+// object takes the text of a flag for a JSON object.
+func object(flag, text string) (verbatim, error) {
+	if !strings.HasPrefix(text, "{") || !json.Valid([]byte(text)) {
 		return nil, &usageError{lines: []string{fmt.Sprintf("--%s is not a JSON object%s", flag, syntaxOf([]byte(text)))}}
 	}
-	return json.RawMessage(text), nil
+	return verbatim(text), nil
+}
+
+// readObject reads the value of a flag of the form JSON|@FILE|- that is an object.
+func readObject(c *console, flag, value string) (verbatim, error) {
+	text, err := readText(c, flag, value)
+	if err != nil {
+		return nil, err
+	}
+	return object(flag, strings.TrimSpace(text))
+}
+
+// putJSON puts the value of a flag of the form JSON|@FILE|-, unless it is empty, into the body of a request.
+func putJSON(c *console, in map[string]any, flag, name, value string) error {
+	if value == "" {
+		return nil
+	}
+	text, err := readText(c, flag, value)
+	if err != nil {
+		return err
+	}
+	if text = strings.TrimSpace(text); !json.Valid([]byte(text)) {
+		return &usageError{lines: []string{fmt.Sprintf("--%s is not JSON%s", flag, syntaxOf([]byte(text)))}}
+	}
+	in[name] = verbatim(text)
+	return nil
 }
 
 // readText returns the value of a flag: the text itself, the content of a file after @, or the standard input for -.

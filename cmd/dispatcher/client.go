@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -155,11 +157,36 @@ func (cl *client) call(ctx context.Context, method, path string, in, out any) ([
 	var body []byte
 	if in != nil {
 		var err error
-		if body, err = json.Marshal(in); err != nil {
+		if body, err = encode(in); err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
 	}
 	return cl.send(ctx, method, path, body, out)
+}
+
+// A verbatim is JSON whose bytes reach the server as they are: json.Marshal would take out spaces and escape <, > and &.
+type verbatim []byte
+
+// encode returns a request's body as JSON, with what is verbatim in it as it is.
+func encode(in any) ([]byte, error) {
+	switch v := in.(type) {
+	case verbatim:
+		return v, nil
+	case map[string]any:
+		out := []byte{'{'}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			for _, part := range []any{name, v[name]} {
+				text, err := encode(part)
+				if err != nil {
+					return nil, err
+				}
+				out = append(append(out, text...), ':')
+			}
+			out[len(out)-1] = ','
+		}
+		return append(bytes.TrimSuffix(out, []byte{','}), '}'), nil
+	}
+	return json.Marshal(in)
 }
 
 // send is call with a body of JSON whose bytes must stay as they are; nil: none.

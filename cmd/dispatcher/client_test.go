@@ -72,7 +72,7 @@ func TestSend(t *testing.T) {
 	body := writeFile(t, "body.json", "{ \"paid\":  10000 }\n")
 	term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k1")
 	code := term.invoke("callback", "send", "--url", "https://shop.example/notify", "--data", "@"+body, "--topic", "payment.succeeded",
-		"--ref", "order-1", "--lock-key", "order-1", "--delay", "5s", "--tiers", "1s,2s", "--timeout", "3s", "--success", "body-success",
+		"--ref", "order-1", "--lock-key", "order-1", "--delay", "5s", "--tiers", "1s,2s", "--repeat-last", "--deadline", "1h", "--timeout", "3s", "--success", "body-success",
 		"-H", "X-Shop: 7, 8", "--label", "channel=alipay;x", "--lane", "m1", "--idempotency-key", "i1")
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, term.stderr.String())
@@ -87,7 +87,7 @@ func TestSend(t *testing.T) {
 	want := map[string]any{
 		"url": "https://shop.example/notify", "topic": "payment.succeeded", "ref": "order-1", "lock_key": "order-1", "delay": "5s",
 		"lane": "m1", "success": "body-success", "idempotency_key": "i1", "content_type": "application/json",
-		"policy":      map[string]any{"tiers": []any{"1s", "2s"}, "timeout": "3s"},
+		"policy":      map[string]any{"tiers": []any{"1s", "2s"}, "repeat_last": true, "deadline": "1h", "timeout": "3s"},
 		"headers":     map[string]any{"X-Shop": "7, 8"},
 		"labels":      map[string]any{"channel": "alipay;x"},
 		"body_base64": base64.StdEncoding.EncodeToString([]byte("{ \"paid\":  10000 }\n")),
@@ -180,14 +180,14 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	address, requests := fakeServer(t, map[string]string{"GET /v1/callbacks": `{"data":[` + oneCallback + `],"next_cursor":"abc"}`})
 	term := newTerminal("DISPATCHER_KEY=k")
-	code := term.invoke("callback", "list", "--server", address, "--state", "dead,scheduled", "--topic", "t", "--label", "a=b", "--overdue", "--by-due", "--status-code", "500", "--limit", "1", "--endpoint", "merchant/7")
+	code := term.invoke("callback", "list", "--server", address, "--state", "dead,scheduled", "--topic", "t", "--label", "a=b", "--overdue", "--by-due", "--status-code", "500", "--limit", "1", "--endpoint", "merchant/7", "--kind", "notify")
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, term.stderr.String())
 	}
 	if got := term.stdout.String(); !strings.Contains(got, oneID) || !strings.Contains(got, "--cursor abc") {
 		t.Errorf("shows %s", got)
 	}
-	want := "/v1/callbacks?endpoint=merchant%2F7&label.a=b&limit=1&order=due&overdue=true&state=dead&state=scheduled&status_code=500&topic=t"
+	want := "/v1/callbacks?endpoint=merchant%2F7&kind=notify&label.a=b&limit=1&order=due&overdue=true&state=dead&state=scheduled&status_code=500&topic=t"
 	if got := requests(); len(got) != 1 || got[0].uri != want {
 		t.Errorf("asked for %+v", got)
 	}
@@ -243,6 +243,7 @@ func TestCancelAndRetry(t *testing.T) {
 	}{
 		{[]string{"cancel", oneID, "--reason", "why"}, "too late", `{"reason":"why"}`},
 		{[]string{"cancel", "--ref", "r", "--topic", "t"}, "canceled", `{"ref":"r","topic":"t"}`},
+		{[]string{"cancel", "--ref", "r", "--include-terminal"}, "canceled", `{"include_terminal":true,"ref":"r"}`},
 		{[]string{"retry", oneID}, "will be attempted now", `{"ladder":"once"}`},
 		{[]string{"retry", oneID, "--ladder", "restart", "--url", "http://h/"}, "will be attempted now", `{"ladder":"restart","url":"http://h/"}`},
 	} {

@@ -14,7 +14,7 @@ func TestCompletion(t *testing.T) {
 		if code := term.invoke("completion", shell); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, term.stderr.String())
 		}
-		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown", "bench", "phases", "rotate-secret", "operate"} {
+		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown", "bench", "phases", "rotate-secret", "operate", "on-result-url", "runs"} {
 			if !strings.Contains(term.stdout.String(), word) {
 				t.Errorf("%s: no %q in\n%s", shell, word, term.stdout.String())
 			}
@@ -29,6 +29,7 @@ func TestCompletion(t *testing.T) {
 			"dispatcher doc": "doctor", "dispatcher verify --unk": "--unknown", "dispatcher callback ca": "cancel", "dispatcher callback send --ur": "--url", "dispatcher completion fi": "fish", "dispatcher benc": "bench",
 			"dispatcher bench --conc": "--concurrency", "dispatcher endpoint rot": "rotate-secret", "dispatcher key create --scope op": "operate", "dispatcher pau": "pause",
 			"dispatcher lane pause --un": "--until", "dispatcher endpoint set --clea": "--clear", "dispatcher callback --server x expl": "explain",
+			"dispatcher poll res": "resolve", "dispatcher poll create --hold": "--hold-if", "dispatcher sched": "schedule", "dispatcher schedule create --callback-": "--callback-file",
 		} {
 			words := strings.Fields(line)
 			script := term.stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + string(rune('0'+len(words)-1)) + "\n_dispatcher\necho \"${COMPREPLY[@]}\""

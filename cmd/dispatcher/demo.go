@@ -39,10 +39,12 @@ func (cmd *demoCommand) Run(ctx context.Context, c *console) (err error) {
 		return fmt.Errorf("make a directory for the demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	payments, err := demoPayments(time.Now())
+	day := time.Now()
+	payments, err := demoPayments(day)
 	if err != nil {
 		return err
 	}
+	payments = append(payments, demoRefund(day)...)
 	receiver, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listen for the demo's receiver: %w", err)
@@ -69,6 +71,7 @@ type demo struct {
 	cl       *client
 	shop     *shop
 	receiver net.Listener
+	// payments are the thirty, the poll and its result.
 	payments []payment
 	live     *live
 	// ids of the callbacks, as far as they are accepted, in the order of the payments.
@@ -141,8 +144,15 @@ A dispatcher (SQLite and index in this process) runs at %s.
 A shop's server, which is flaky, runs at http://%s.
 %d payment notifications go out. Each is attempted until it is terminal: after a
 failure at the tiers %s (the default ones are %s).
+Beside them a bank is asked for a refund, every %s, until its answer is final;
+then the shop is told.
 
-`, d.c.paint("dispatcher demo", text.Bold), d.cl.base, d.receiver.Addr(), len(d.payments), tiers, schedule.Payment())
+`, d.c.paint("dispatcher demo", text.Bold), d.cl.base, d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier()))
+}
+
+// address is where a payment goes.
+func (d *demo) address(p *payment) string {
+	return fmt.Sprintf("http://%s%s", d.receiver.Addr(), p.path)
 }
 
 // lane is the one that all payments share: they go to one destination.
@@ -168,18 +178,15 @@ func (d *demo) learnSecret(ctx context.Context) error {
 func (d *demo) sendAll(ctx context.Context) error {
 	for i := range d.payments {
 		p := &d.payments[i]
-		in := map[string]any{
-			"url":   fmt.Sprintf("http://%s%s", d.receiver.Addr(), shopPath(i)),
-			"topic": p.topic, "ref": p.order, "lane": d.lane(), "success": "body-success",
-			"body": string(p.body), "content_type": "application/json",
-			"policy": map[string]any{"tiers": tierTexts(demoTiers()), "timeout": "5s"},
-			"labels": map[string]string{"scenario": p.scenario.name},
+		if p.scenario.told { // the poll's end makes it
+			continue
 		}
-		if p.lockKey != "" {
-			in["lock_key"] = p.lockKey
+		send := d.notify
+		if p.scenario.asked {
+			send = d.ask
 		}
-		var cb shownCallback
-		if _, err := d.cl.call(ctx, http.MethodPost, "/v1/callbacks", in, &cb); err != nil {
+		cb, err := send(ctx, p)
+		if err != nil {
 			return fmt.Errorf("send %s: %w", p.name(), err)
 		}
 		d.ids[i] = cb.ID
@@ -193,6 +200,21 @@ func (d *demo) sendAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// notify hands a payment over.
+func (d *demo) notify(ctx context.Context, p *payment) (cb shownCallback, err error) {
+	in := map[string]any{
+		"url": d.address(p), "topic": p.topic, "ref": p.order, "lane": d.lane(), "success": "body-success",
+		"body": string(p.body), "content_type": "application/json",
+		"policy": map[string]any{"tiers": tierTexts(p.scenario.tiers), "timeout": "5s"},
+		"labels": map[string]string{"scenario": p.scenario.name},
+	}
+	if p.lockKey != "" {
+		in["lock_key"] = p.lockKey
+	}
+	_, err = d.cl.call(ctx, http.MethodPost, "/v1/callbacks", in, &cb)
+	return cb, err
 }
 
 func tierTexts(tiers []time.Duration) []string {
@@ -223,6 +245,9 @@ func (d *demo) watch(ctx context.Context) error {
 // observe shows what has changed since the last look, and counts the callbacks that are terminal.
 func (d *demo) observe(ctx context.Context) (terminal int, err error) {
 	byID, err := d.look(ctx)
+	if err == nil {
+		err = d.learnResult(ctx, byID)
+	}
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -263,10 +288,11 @@ The dispatcher stays open. In another terminal:
   export DISPATCHER_SERVER=%s DISPATCHER_KEY=%s
   dispatcher callback list --state dead
   dispatcher callback get %s
+  dispatcher poll get %s
   curl -H "Authorization: Bearer $DISPATCHER_KEY" $DISPATCHER_SERVER/v1/stats
 
 Metrics are at http://%s/metrics. Ctrl-C ends the demo and removes its data.
-`, d.cl.base, d.srv.s.AdminKey, d.deadID(), d.srv.web.OpsAddr())
+`, d.cl.base, d.srv.s.AdminKey, d.deadID(), d.ids[d.asked()], d.srv.web.OpsAddr())
 }
 
 // deadID is the callback that the plan lets die: the one worth looking at.

@@ -19,7 +19,7 @@ type finding struct {
 
 // judge compares what happened with what was foreseen, shows both, and says whether they agree.
 func (d *demo) judge(ctx context.Context) (bool, error) {
-	findings, report, err := d.findings(ctx)
+	findings, report, all, err := d.findings(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -41,9 +41,12 @@ func (d *demo) judge(ctx context.Context) (bool, error) {
 			wrong = append(wrong, "no callback was diverted, although pairs shared a lock key")
 		}
 	}
-	wrong = append(wrong, report.problems()...)
+	wrong = append(append(wrong, report.problems()...), d.resultProblems(report.result)...)
+	if len(all) != len(findings) { // such as a second result of the poll
+		wrong = append(wrong, fmt.Sprintf("%d callbacks were accepted, not %d", len(all), len(findings)))
+	}
 	d.showGroups(groups)
-	d.showSummary(findings, report, len(wrong) == 0)
+	d.showSummary(findings, all, report, len(wrong) == 0)
 	fmt.Fprintln(d.c.out)
 	if len(wrong) == 0 {
 		fmt.Fprintln(d.c.out, d.c.paint("Everything happened as foreseen.", text.FgGreen, text.Bold))
@@ -56,24 +59,27 @@ func (d *demo) judge(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// findings reads everything about every payment.
-func (d *demo) findings(ctx context.Context) ([]finding, shopReport, error) {
-	byID, err := d.look(ctx)
-	if err != nil {
-		return nil, shopReport{}, err
+// findings reads everything about every payment. all are the server's callbacks, whether they were foreseen or not.
+func (d *demo) findings(ctx context.Context) (list []finding, report shopReport, all map[string]shownCallback, err error) {
+	if all, err = d.look(ctx); err != nil {
+		return nil, report, nil, err
 	}
-	report := d.shop.report(len(d.payments))
-	list := make([]finding, len(d.payments))
+	report = d.shop.report(d.payments)
+	list = make([]finding, len(d.payments))
 	for i, id := range d.ids {
+		list[i] = finding{payment: &d.payments[i], visits: report.visits[i]}
+		if id == "" { // the result of a poll that has not ended
+			continue
+		}
 		var answer struct {
 			Data []shownAttempt `json:"data"`
 		}
 		if _, err := d.cl.call(ctx, http.MethodGet, callbackPath(id)+"/attempts", nil, &answer); err != nil {
-			return nil, shopReport{}, fmt.Errorf("look at the attempts of %s: %w", id, err)
+			return nil, report, nil, fmt.Errorf("look at the attempts of %s: %w", id, err)
 		}
-		list[i] = finding{payment: &d.payments[i], callback: byID[id], attempts: answer.Data, visits: report.visits[i]}
+		list[i].callback, list[i].attempts = all[id], answer.Data
 	}
-	return list, report, nil
+	return list, report, all, nil
 }
 
 // problems says what is not as foreseen.
@@ -90,9 +96,9 @@ func (f *finding) problems() []string {
 		refuse("has %d charged attempts, not %d", cb.AttemptCount, s.attempts)
 	}
 	if len(f.visits) != len(f.attempts) {
-		refuse("has %d attempts on record, and the shop saw %d", len(f.attempts), len(f.visits))
+		refuse("has %d attempts on record, and the receiver saw %d", len(f.attempts), len(f.visits))
 	}
-	tiers := demoTiers()
+	tiers := s.tiers
 	for i := 1; i < len(f.visits) && i <= len(tiers); i++ {
 		// The wait runs from the end of an attempt, which is after the shop began to see it.
 		if gap := f.visits[i].Sub(f.visits[i-1]); gap < tiers[i-1] {
@@ -164,11 +170,13 @@ func (d *demo) showGroups(groups map[string]*group) {
 }
 
 // showSummary prints the books: they must balance.
-func (d *demo) showSummary(findings []finding, report shopReport, asForeseen bool) {
+func (d *demo) showSummary(findings []finding, all map[string]shownCallback, report shopReport, asForeseen bool) {
 	states := map[string]int{}
+	for _, cb := range all {
+		states[cb.State]++
+	}
 	attempts, timed, late, worst := 0, 0, 0.0, 0.0
 	for i := range findings {
-		states[findings[i].callback.State]++
 		for _, a := range findings[i].attempts {
 			attempts++
 			// Who waited for a lock was not late by the dispatcher's doing.
@@ -179,9 +187,10 @@ func (d *demo) showSummary(findings []finding, report shopReport, asForeseen boo
 			}
 		}
 	}
-	open := len(findings) - states["succeeded"] - states["dead"] - states["canceled"]
-	fmt.Fprintf(d.c.out, "\n%d accepted = %d succeeded + %d dead + %d canceled + %d open; %d attempts on record, %d requests at the shop.\n",
-		len(findings), states["succeeded"], states["dead"], states["canceled"], open, attempts, report.requests)
+	open := len(all) - states["succeeded"] - states["dead"] - states["canceled"]
+	fmt.Fprintf(d.c.out, "\n%d accepted, the poll and its result among them = %d succeeded + %d dead + %d canceled + %d open;\n"+
+		"%d attempts on record, %d requests at the shop and %d at the bank.\n",
+		len(all), states["succeeded"], states["dead"], states["canceled"], open, attempts, report.requests, report.asked)
 	if timed > 0 {
 		early := ""
 		if asForeseen {

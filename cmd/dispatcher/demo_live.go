@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,7 +70,11 @@ func (l *live) say(format string, args ...any) {
 func (l *live) accepted(p *payment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.say("%-30s accepted", p.name())
+	what := "accepted"
+	if p.scenario.asked {
+		what += " as a poll: the bank is asked until its answer is final"
+	}
+	l.say("%-30s %s", p.name(), what)
 }
 
 // answered shows what the shop answered.
@@ -77,7 +82,7 @@ func (l *live) answered(p *payment, attempt int, r reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	colour := text.FgGreen
-	if r.body != "success" {
+	if !strings.Contains(strings.ToLower(r.body), "success") {
 		colour = text.FgYellow
 	}
 	l.say("%-30s attempt %d  %s", p.name(), attempt, l.c.paint(fmt.Sprintf("%d %s", r.status, r.body), colour))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The demo's plan: thirty payment notifications, what the receiver answers to each, and how each must end. Everything
-// here is foreseen, so that the demo can judge itself.
+// The demo's plan: thirty payment notifications and a poll with its result, what the receiver answers to each, and how each must end.
+// Everything here is foreseen, so that the demo can judge itself.
 
 // demoTiers are the waits of the payment policy, shortened to seconds.
 func demoTiers() []time.Duration {
@@ -33,9 +33,13 @@ type scenario struct {
 	state    string
 	reason   string
 	attempts int
+	// tiers are the waits between attempts.
+	tiers []time.Duration
 	// locked ones come in pairs that share a lock key: at least one of a pair must be diverted, and they must never be
 	// at the receiver at once.
 	locked bool
+	// asked ones are polls, which go to the bank; told ones their results, which nobody hands over.
+	asked, told bool
 }
 
 // Names of the scenarios.
@@ -46,13 +50,15 @@ const (
 	wrongAnswer  = "answers 200 with FAIL, then success"
 	lockConflict = "gets two callbacks for one order at once"
 	neverAnswers = "answers 500 to everything"
+	askedOften   = "(the bank) is asked for a refund until it is final"
+	toldOnce     = "is told of that refund's end"
 )
 
 // scenarios lists the kinds of payment in the order of the final table.
 func scenarios() []scenario {
 	success := reply{status: http.StatusOK, body: "success"}
 	broken := reply{status: http.StatusInternalServerError, body: "database is down"}
-	return []scenario{
+	list := []scenario{
 		{name: paidAtOnce, replies: []reply{success}, state: "succeeded", attempts: 1},
 		{name: failsOnce, replies: []reply{broken, success}, state: "succeeded", attempts: 2},
 		{name: failsTwice, replies: []reply{broken, broken, success}, state: "succeeded", attempts: 3},
@@ -60,7 +66,15 @@ func scenarios() []scenario {
 		{name: lockConflict, replies: []reply{{status: http.StatusOK, body: "success", delay: 800 * time.Millisecond}},
 			state: "succeeded", attempts: 1, locked: true},
 		{name: neverAnswers, replies: []reply{broken}, state: "dead", reason: "exhausted", attempts: len(demoTiers()) + 1},
+		askedScenario(),
+		{name: toldOnce, replies: []reply{success}, state: "succeeded", attempts: 1, told: true},
 	}
+	for i := range list {
+		if !list[i].asked {
+			list[i].tiers = demoTiers()
+		}
+	}
+	return list
 }
 
 // A payment is one notification of the demo.
@@ -70,6 +84,8 @@ type payment struct {
 	scenario scenario
 	lockKey  string
 	body     []byte
+	// path is where it goes at the receiver.
+	path string
 }
 
 // demoOrder says which kind the payments are, in the order in which they are sent. The one that dies comes early: it
@@ -96,7 +112,7 @@ func demoPayments(day time.Time) ([]payment, error) {
 	pair := ""
 	for i, name := range demoOrder() {
 		s := kinds[slices.IndexFunc(kinds, func(s scenario) bool { return s.name == name })]
-		p := payment{order: fmt.Sprintf("order-%s-%04d", day.Format("20060102"), i+1), topic: "payment.succeeded", scenario: s}
+		p := payment{order: orderNumber("order", day, i+1), topic: "payment.succeeded", scenario: s, path: fmt.Sprintf("/notify/%d", i+1)}
 		if s.locked {
 			if pair == "" {
 				pair = p.order
@@ -118,10 +134,17 @@ func demoPayments(day time.Time) ([]payment, error) {
 	return list, nil
 }
 
+func orderNumber(of string, day time.Time, n int) string {
+	return fmt.Sprintf("%s-%s-%04d", of, day.Format("20060102"), n)
+}
+
 // name is how the live lines call a payment.
 func (p *payment) name() string {
-	if p.topic == "payment.settled" {
+	switch p.topic {
+	case "payment.settled":
 		return p.order + " (settled)"
+	case refundResult:
+		return p.order + " (result)"
 	}
 	return p.order
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -12,7 +11,7 @@ import (
 )
 
 // A shop is the demo's receiver: it answers each payment as the plan says, and keeps a ledger that the demo's judgement
-// rests on. It identifies payments by the path that they are sent to.
+// rests on. It identifies payments by the path that they are sent to. Under a path of its own it is the bank, which is asked.
 type shop struct {
 	// secret verifies signatures; it is set before anything is sent.
 	secret []byte
@@ -35,20 +34,19 @@ type shop struct {
 type visits struct {
 	payment *payment
 	id      string
-	// at is when each came.
-	at []time.Time
+	// at is when each came, body what the last one brought.
+	at   []time.Time
+	body []byte
 }
 
-// newShop returns a receiver for the payments; payment i is sent to the path of i.
+// newShop returns a receiver for the payments.
 func newShop(payments []payment, say func(*payment, int, reply)) *shop {
 	s := &shop{say: say, visits: map[string]*visits{}, inside: map[string]int{}}
 	for i := range payments {
-		s.visits[shopPath(i)] = &visits{payment: &payments[i]}
+		s.visits[payments[i].path] = &visits{payment: &payments[i]}
 	}
 	return s
 }
-
-func shopPath(i int) string { return fmt.Sprintf("/notify/%d", i+1) }
 
 // ServeHTTP answers as the plan says.
 func (s *shop) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -74,7 +72,11 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	s.say(p, attempt, r)
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	kind := "text/plain; charset=utf-8"
+	if p.scenario.asked {
+		kind = "application/json"
+	}
+	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(r.status)
 	// A sender that has gone away sees nothing of it; the ledger has the visit either way.
 	_, _ = io.WriteString(w, r.body)
@@ -93,11 +95,13 @@ func (s *shop) enter(req *http.Request, body []byte) (*visits, int) {
 	if v.id != "" && v.id != id {
 		s.mixed++
 	}
-	v.id = id
-	if outbound.Verify([][]byte{s.secret}, req.Header, body, 0) != nil {
+	v.id, v.body = id, body
+	// Banks want signatures of their own: the poll has none.
+	if !v.payment.scenario.asked && outbound.Verify([][]byte{s.secret}, req.Header, body, 0) != nil {
 		s.forged++
 	}
-	if !bytes.Equal(body, v.payment.body) {
+	// What the result says is known when it is there.
+	if !v.payment.scenario.told && !bytes.Equal(body, v.payment.body) {
 		s.changed++
 	}
 	if key := v.payment.lockKey; key != "" {
@@ -119,21 +123,32 @@ func (s *shop) leave(p *payment) {
 
 // A shopReport is what the receiver saw.
 type shopReport struct {
-	requests                         int
+	// requests are those at the shop, asked those at the bank.
+	requests, asked                  int
 	overlaps, forged, changed, mixed int
 	// visits by index of the payment.
 	visits [][]time.Time
+	// result is what the shop was told of the poll's end.
+	result []byte
 }
 
 // report returns the ledger.
-func (s *shop) report(payments int) shopReport {
+func (s *shop) report(payments []payment) shopReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := shopReport{overlaps: s.overlaps, forged: s.forged, changed: s.changed, mixed: s.mixed}
 	for i := range payments {
-		at := s.visits[shopPath(i)].at
-		r.requests += len(at)
-		r.visits = append(r.visits, append([]time.Time(nil), at...))
+		v := s.visits[payments[i].path]
+		switch {
+		case payments[i].scenario.asked:
+			r.asked += len(v.at)
+		default:
+			r.requests += len(v.at)
+		}
+		if payments[i].scenario.told {
+			r.result = v.body
+		}
+		r.visits = append(r.visits, append([]time.Time(nil), v.at...))
 	}
 	return r
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -15,10 +16,13 @@ func TestTheDemosPlan(t *testing.T) {
 	if len(payments) != 30 {
 		t.Errorf("%d payments, not 30", len(payments))
 	}
+	payments = append(payments, demoRefund(time.Now())...)
 	kinds := map[string]int{}
+	paths := map[string]bool{}
 	locks := map[string]int{}
 	for i := range payments {
 		kinds[payments[i].scenario.name]++
+		paths[payments[i].path] = true
 		if payments[i].lockKey != "" {
 			locks[payments[i].lockKey]++
 		}
@@ -33,8 +37,11 @@ func TestTheDemosPlan(t *testing.T) {
 			t.Errorf("%d payments share the lock key %s, not 2", n, key)
 		}
 	}
-	if len(locks) == 0 || kinds[neverAnswers] != 1 {
-		t.Errorf("%d pairs and %d dead letters", len(locks), kinds[neverAnswers])
+	if len(locks) == 0 || kinds[neverAnswers] != 1 || kinds[askedOften] != 1 || kinds[toldOnce] != 1 {
+		t.Errorf("%d pairs, %d dead letters, %d polls and %d results", len(locks), kinds[neverAnswers], kinds[askedOften], kinds[toldOnce])
+	}
+	if len(paths) != len(payments) {
+		t.Errorf("%d paths for %d payments: the receiver cannot tell them apart", len(paths), len(payments))
 	}
 }
 
@@ -49,6 +56,33 @@ func TestDemo(t *testing.T) {
 	}
 	if term.stderr.Len() > 0 {
 		t.Errorf("logged: %s", term.stderr.String())
+	}
+	for _, want := range []string{
+		"attempt 3  200 {\"status\": \"SUCCESS\"}", "(result)  attempt 1  200 success", "32 accepted, the poll and its result among them = 31 succeeded + 1 dead + 0 canceled + 0 open;\n",
+		"44 requests at the shop and 3 at the bank", "verified 44 of 44 signatures",
+	} {
+		if !strings.Contains(term.stdout.String(), want) {
+			t.Errorf("does not say %q:\n%s", want, term.stdout.String())
+		}
+	}
+}
+
+// What the shop is told of the poll's end must be all that was foreseen, and come from the poll.
+func TestTheDemosJudgementReadsTheResult(t *testing.T) {
+	t.Parallel()
+	d := &demo{payments: demoRefund(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)), ids: []string{oneID, "cb_2"}}
+	good := `{"poll_id":"` + oneID + `","ref":"refund-20261121-0001","context":{"order":"refund-20261121-0001","channel":"alipay"},"outcome":"success","reason":"success",` +
+		`"last":{"status_code":200,"body":"{\"status\": \"SUCCESS\"}"},"polls":3,"observed_at":"2026-11-21T10:00:02.000Z"}`
+	if problems := d.resultProblems([]byte(good)); len(problems) != 0 {
+		t.Errorf("what is right is found wrong: %v", problems)
+	}
+	for name, bad := range map[string]string{
+		"nothing": "", "another poll": with(t, good, `{"poll_id":"cb_2"}`), "another ref": with(t, good, `{"ref":"order-1"}`), "another outcome": with(t, good, `{"outcome":"unresolved"}`),
+		"too few questions": with(t, good, `{"polls":2}`), "no context": with(t, good, `{"context":null}`), "no answer": with(t, good, `{"last":null}`),
+	} {
+		if problems := d.resultProblems([]byte(bad)); len(problems) != 1 || !strings.HasPrefix(problems[0], "refund-20261121-0001 (result): ") {
+			t.Errorf("%s: found %v", name, problems)
+		}
 	}
 }
 

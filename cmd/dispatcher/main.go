@@ -30,12 +30,14 @@ const (
 // commands is the grammar of the command line.
 type commands struct {
 	Serve    serveCommand    `cmd:"" help:"Run the dispatcher: API, admin UI and workers in one process, or those that --roles names."`
-	Demo     demoCommand     `cmd:"" help:"Show what the dispatcher does: a server, a flaky receiver and 30 payment notifications, live in the terminal."`
+	Demo     demoCommand     `cmd:"" help:"Show what the dispatcher does: a server, a flaky receiver, 30 payment notifications and a poll, live in the terminal."`
 	Migrate  migrateCommand  `cmd:"" help:"Apply the SQL migrations, or show with --status which are applied."`
 	Doctor   doctorCommand   `cmd:"" help:"Check SQL, Redis, clocks, keys, egress, disk and limits with the settings of serve; exit with 1 on an error."`
 	Verify   verifyCommand   `cmd:"" help:"Compare SQL with the index of a running server; exit with 1 if they differ."`
 	Rebuild  rebuildCommand  `cmd:"" help:"Rebuild the index of a running server from SQL, while it runs."`
 	Callback callbackCommand `cmd:"" help:"Send, show, list, explain, cancel and retry callbacks through a running server."`
+	Poll     pollCommand     `cmd:"" help:"Ask upstreams until their answers are final: make, show, list and resolve polls."`
+	Schedule scheduleCommand `cmd:"" help:"Make, show, change, run and remove schedules, which make a callback at each time that a cron names."`
 	Endpoint endpointCommand `cmd:"" help:"Make, show, change, hold and test endpoints, and rotate their secrets."`
 	Lane     laneCommand     `cmd:"" help:"Show lanes with what waits in them; hold and bound them."`
 	Pause    pauseCommand    `cmd:"" help:"Hold all that a project sends; callbacks are accepted."`

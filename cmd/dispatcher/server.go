@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	_ "time/tzdata" // the zones of schedules must be there on a machine that has none, such as a container of this program alone
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -90,7 +91,7 @@ func openServer(ctx context.Context, c *console, s *Settings, log *slog.Logger) 
 	}
 	srv.onClose(func() error { sender.CloseIdle(); return nil })
 	srv.engine, err = dispatch.New(dispatch.Options{
-		Store: db, Schedule: index, Sender: sender, Keyring: keyring, CheckURL: guard.CheckURL,
+		Store: db, Schedule: index, Sender: sender, Keyring: keyring, CheckURL: guard.CheckURL, ReadTemplate: api.ReadTemplate,
 		Prefix: s.RedisPrefix, Alone: s.embedded(), Hold: s.Hold, NoWorker: !s.has(roleWorker),
 		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency, DrainTimeout: s.DrainTimeout,
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
@@ -188,8 +189,8 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 		e := srv.engine
 		face, err := api.New(api.Options{
 			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
-			Redrives: e, Outcomes: e, Index: e,
-			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, Books: db, AdminKey: s.AdminKey, Logger: srv.log,
+			Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e,
+			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: db, Books: db, AdminKey: s.AdminKey, Logger: srv.log,
 		})
 		if err != nil {
 			return err

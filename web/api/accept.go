@@ -33,7 +33,11 @@ func (a *API) accept(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	r := &receipts[0]
+	return a.accepted(c, &receipts[0])
+}
+
+// accepted answers with what became of one submission.
+func (a *API) accepted(c *gin.Context, r *dispatch.Receipt) error {
 	if r.Err != nil {
 		return r.Err
 	}

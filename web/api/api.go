@@ -29,7 +29,7 @@ type Callbacks interface {
 	// Accept judges and commits; it answers each submission in its place. Its error means that nothing was accepted.
 	Accept(ctx context.Context, project string, subs []dispatch.Submission) ([]dispatch.Receipt, error)
 	Cancel(ctx context.Context, project, id string, by store.Actor) (store.CanceledCallback, error)
-	CancelRef(ctx context.Context, project, ref, topic string, by store.Actor) ([]store.CanceledCallback, error)
+	CancelRef(ctx context.Context, project string, which dispatch.CancelRefRequest, by store.Actor) ([]store.CanceledCallback, error)
 	Retry(ctx context.Context, project, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error)
 	Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error)
 	Mend(ctx context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error)
@@ -70,6 +70,8 @@ type Options struct {
 	Keys         Keys
 	Secrets      Secrets
 	Redrives     Redrives
+	Polls        Polls
+	Schedules    Schedules
 	Outcomes     Outcomes
 	Index        Index
 
@@ -77,6 +79,7 @@ type Options struct {
 	EndpointReads EndpointReads
 	ProjectReads  ProjectReads
 	RedriveReads  RedriveReads
+	ScheduleReads ScheduleReads
 	Books         Books
 
 	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
@@ -95,10 +98,10 @@ func (o *Options) missing() (names []string) {
 	}{
 		{"Callbacks", o.Callbacks != nil}, {"Explanations", o.Explanations != nil}, {"Events", o.Events != nil}, {"Endpoints", o.Endpoints != nil},
 		{"Lanes", o.Lanes != nil}, {"Presets", o.Presets != nil}, {"Projects", o.Projects != nil}, {"Keys", o.Keys != nil},
-		{"Secrets", o.Secrets != nil}, {"Redrives", o.Redrives != nil}, {"Outcomes", o.Outcomes != nil}, {"Index", o.Index != nil},
-		{"Reads", o.Reads != nil},
+		{"Secrets", o.Secrets != nil}, {"Redrives", o.Redrives != nil}, {"Polls", o.Polls != nil}, {"Schedules", o.Schedules != nil},
+		{"Outcomes", o.Outcomes != nil}, {"Index", o.Index != nil}, {"Reads", o.Reads != nil},
 		{"EndpointReads", o.EndpointReads != nil}, {"ProjectReads", o.ProjectReads != nil}, {"RedriveReads", o.RedriveReads != nil},
-		{"Books", o.Books != nil},
+		{"ScheduleReads", o.ScheduleReads != nil}, {"Books", o.Books != nil},
 	} {
 		if !part.there {
 			names = append(names, part.name)

@@ -50,18 +50,21 @@ func (f *fields) reason(key, value []byte, to *string) bool {
 	return true
 }
 
-// cancelRef is POST /v1/callbacks/cancel: all open callbacks of a reference.
+// cancelRef is POST /v1/callbacks/cancel: all open callbacks of a reference, and if asked for those that had ended already.
 func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	var (
-		f                  fields
-		ref, topic, reason string
+		f      fields
+		which  dispatch.CancelRefRequest
+		reason string
 	)
 	err := readFields(c, false, &f, func(key, value []byte) bool {
 		switch string(key) {
 		case "ref":
-			f.text("ref", value, &ref)
+			f.text("ref", value, &which.Ref)
 		case "topic":
-			f.text("topic", value, &topic)
+			f.text("topic", value, &which.Topic)
+		case "include_terminal":
+			f.boolean("include_terminal", value, &which.Terminal)
 		default:
 			return f.reason(key, value, &reason)
 		}
@@ -70,10 +73,10 @@ func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	if ref == "" {
+	if which.Ref == "" {
 		return needed("ref")
 	}
-	canceled, err := a.Callbacks.CancelRef(ctx, who.project, ref, topic, who.by(reason))
+	canceled, err := a.Callbacks.CancelRef(ctx, who.project, which, who.by(reason))
 	if err != nil {
 		return err
 	}
@@ -90,8 +93,11 @@ func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 }
 
 // needed is the error of one field that is missing.
-func needed(field string) error {
-	return &store.InvalidError{Fields: []store.FieldError{{Field: field, Message: "is needed"}}}
+func needed(field string) error { return invalid(field, "is needed") }
+
+// invalid is the error of one field.
+func invalid(field, message string) error {
+	return &store.InvalidError{Fields: []store.FieldError{{Field: field, Message: message}}}
 }
 
 // retry is POST /v1/callbacks/{id}/retry.

@@ -32,8 +32,14 @@ func TestChangesArrive(t *testing.T) {
 	}
 	ok("cancel", `{"ref":"order-1"}`)
 	ok("cancel", `{"ref":"order-1","topic":"refund","reason":"r"}`)
-	if e.canceled != [2]string{"order-1", "refund"} || e.actor.Reason != "r" {
-		t.Errorf("cancel by ref: %q by %+v", e.canceled, e.actor)
+	if e.canceled != (dispatch.CancelRefRequest{Ref: "order-1", Topic: "refund"}) || e.actor.Reason != "r" {
+		t.Errorf("cancel by ref: %+v by %+v", e.canceled, e.actor)
+	}
+	for body, terminal := range map[string]bool{"true": true, "false": false, "null": false} {
+		ok("cancel", `{"ref":"order-1","include_terminal":`+body+`}`)
+		if e.canceled != (dispatch.CancelRefRequest{Ref: "order-1", Terminal: terminal}) {
+			t.Errorf("cancel by ref with %s: %+v", body, e.canceled)
+		}
 	}
 	ok(oneID+"/retry", "")
 	if e.retried != (dispatch.RetryRequest{}) {
@@ -68,7 +74,7 @@ func TestChangesRefuse(t *testing.T) {
 	for _, c := range []struct{ path, body, field string }{
 		{oneID + "/cancel", `{"x":1}`, "x"}, {oneID + "/cancel", `[]`, "request"}, {oneID + "/cancel", `{"reason":"\u0000"}`, "reason"},
 		{oneID + "/cancel", `{"reason":"` + strings.Repeat("r", 1025) + `"}`, "reason"},
-		{"cancel", `{}`, "ref"}, {"cancel", `{"ref":""}`, "ref"}, {"cancel", `{"topic":"t"}`, "ref"}, {"cancel", `{"ref":7}`, "ref"}, {"cancel", `{"ref":"a","ref":"a"}`, "ref"},
+		{"cancel", `{}`, "ref"}, {"cancel", `{"ref":"a","include_terminal":"yes"}`, "include_terminal"}, {"cancel", `{"ref":""}`, "ref"}, {"cancel", `{"topic":"t"}`, "ref"}, {"cancel", `{"ref":7}`, "ref"}, {"cancel", `{"ref":"a","ref":"a"}`, "ref"},
 		{oneID + "/retry", `{"ladder":"twice"}`, "ladder"}, {oneID + "/retry", `{"ladder":1}`, "ladder"}, {oneID + "/retry", `{"url":1}`, "url"}, {oneID + "/retry", `{"headers":{}}`, "headers"},
 		{oneID + "/reschedule", `{}`, "due_at"}, {oneID + "/reschedule", `{"due_at":"2026-11-21T08:00:00Z","delay":"1s"}`, "due_at"},
 		{oneID + "/reschedule", `{"delay":"-1s"}`, "delay"}, {oneID + "/reschedule", `{"due_at":"now"}`, "due_at"},

@@ -211,6 +211,15 @@ func (o *jsonObject) raw(name, text string) {
 	o.b = appendString(o.b, text)
 }
 
+// rawOrNull writes JSON as it is kept, null for none.
+func (o *jsonObject) rawOrNull(name, text string) {
+	if text == "" {
+		o.orNull(name, "")
+		return
+	}
+	o.raw(name, text)
+}
+
 // mask is shown in place of a value that is a credential.
 const mask = "***"
 
@@ -234,10 +243,15 @@ func (f *fields) sentHeaders(raw []byte, to **[]store.Header) {
 	}
 	headers := []store.Header{}
 	f.headers(raw, &headers)
+	f.refuseMask(headers, "leave headers out to keep all of them")
+	*to = &headers
+}
+
+// refuseMask names the headers that have the mask for a value; otherwise is what their giver may do instead.
+func (f *fields) refuseMask(headers []store.Header, otherwise string) {
 	for _, h := range headers {
 		if h.Value == mask && dispatch.IsSensitiveHeader(h.Name) {
-			f.add("headers."+h.Name, `is "***", which stands for a value that is not shown: give the value itself, or leave headers out to keep all of them`)
+			f.add("headers."+h.Name, `is "***", which stands for a value that is not shown: give the value itself, or `+otherwise)
 		}
 	}
-	*to = &headers
 }

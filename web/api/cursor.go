@@ -24,6 +24,7 @@ const (
 	listProfiles  byte = 'f'
 	listRedrives  byte = 'r'
 	listOutcomes  byte = 'o'
+	listSchedules byte = 'c'
 )
 
 // sumLength is how many bytes of a hash end a cursor, so that a damaged or invented one is noticed. It is no

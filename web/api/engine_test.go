@@ -31,19 +31,33 @@ var (
 	_ api.Keys          = (*dispatch.Engine)(nil)
 	_ api.Secrets       = (*dispatch.Engine)(nil)
 	_ api.Redrives      = (*dispatch.Engine)(nil)
+	_ api.Polls         = (*dispatch.Engine)(nil)
+	_ api.Schedules     = (*dispatch.Engine)(nil)
 	_ api.Outcomes      = (*dispatch.Engine)(nil)
 	_ api.Index         = (*dispatch.Engine)(nil)
 	_ api.Reads         = (*sqlstore.DB)(nil)
 	_ api.EndpointReads = (*sqlstore.DB)(nil)
 	_ api.ProjectReads  = (*sqlstore.DB)(nil)
 	_ api.RedriveReads  = (*sqlstore.DB)(nil)
+	_ api.ScheduleReads = (*sqlstore.DB)(nil)
 	_ api.Books         = (*sqlstore.DB)(nil)
 )
 
-// receiver answers every attempt with 200 at once, without a wire; or with 500 while it is shut.
+// receiver answers every attempt with 200 at once, without a wire; or with 500 while it is shut. To polls the one is a final success, the
+// other an error.
 type receiver struct{ shut atomic.Bool }
 
 func (rc *receiver) Send(_ context.Context, r outbound.Request) outbound.Response {
+	resp := rc.answer(&r)
+	if r.Poll {
+		if resp.MaxErrors = outbound.DefaultErrorBudget; resp.Class == store.ClassOK {
+			resp.Verdict = outbound.VerdictSuccess
+		}
+	}
+	return resp
+}
+
+func (rc *receiver) answer(r *outbound.Request) outbound.Response {
 	now := time.Now()
 	if rc.shut.Load() {
 		return outbound.Response{
@@ -82,7 +96,7 @@ func newEngineFaceFor(t *testing.T, to *receiver) face {
 		t.Fatal(err)
 	}
 	engine, err := dispatch.New(dispatch.Options{
-		Store: db, Schedule: memq.New(memq.Options{}), Sender: to, Keyring: keyring, Alone: true,
+		Store: db, Schedule: memq.New(memq.Options{}), Sender: to, Keyring: keyring, Alone: true, ReadTemplate: api.ReadTemplate,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -106,8 +120,8 @@ func newEngineFaceFor(t *testing.T, to *receiver) face {
 	}
 	return newFaceOf(t, api.Options{
 		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
-		Keys: engine, Secrets: engine, Redrives: engine, Outcomes: engine, Index: engine,
-		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, Books: db,
+		Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: engine,
+		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: db, Books: db,
 	})
 }
 

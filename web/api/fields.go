@@ -22,12 +22,14 @@ const maxFindings = 100
 // caller spelled it.
 type fields struct {
 	invalid []store.FieldError
+	// prefix stands before every name while the members of a nested object are decoded: see within.
+	prefix string
 }
 
 // add notes that a field is wrong.
 func (f *fields) add(field, message string) {
 	if len(f.invalid) < maxFindings {
-		f.invalid = append(f.invalid, store.FieldError{Field: field, Message: message})
+		f.invalid = append(f.invalid, store.FieldError{Field: f.prefix + field, Message: message})
 	}
 }
 
@@ -47,7 +49,7 @@ const request = "request"
 // the key.
 func (f *fields) object(name, prefix string, raw []byte, member func(key, value []byte) bool) {
 	if raw[skipSpace(raw, 0)] != '{' {
-		f.add(name, "must be a JSON object")
+		f.add(name, notAnObject)
 		return
 	}
 	var seen keySet
@@ -62,6 +64,25 @@ func (f *fields) object(name, prefix string, raw []byte, member func(key, value 
 		}
 	}
 }
+
+// within is object for a nested one whose members are decoded by what knows them at the top of a request too: what is wrong with them is
+// named with the object's name before it. Null is no object, and nothing is wrong with it.
+func (f *fields) within(name string, raw []byte, member func(key, value []byte) bool) {
+	if isNull(raw) {
+		return
+	}
+	if raw[0] != '{' {
+		f.add(name, notAnObject)
+		return
+	}
+	outer := f.prefix
+	f.prefix = outer + name + "."
+	f.object(name, "", raw, member)
+	f.prefix = outer
+}
+
+// notAnObject is what is wrong with a value that is none.
+const notAnObject = "must be a JSON object"
 
 // printable returns a key as it may stand in an answer.
 func printable(key []byte) string {
@@ -196,6 +217,20 @@ func (f *fields) count(name string, raw []byte, to *int) {
 	}
 }
 
+// fromZero decodes a whole number from 0 on into what is nil where none is given.
+func (f *fields) fromZero(name string, raw []byte, to **int) {
+	const most = 1_000_000
+	if isNull(raw) {
+		return
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < 0 || n > most {
+		f.add(name, "must be a whole number from 0 on")
+		return
+	}
+	*to = new(int(n))
+}
+
 // number decodes a number with a fraction.
 func (f *fields) number(name string, raw []byte, to *float64) {
 	if isNull(raw) {
@@ -291,10 +326,37 @@ func (f *fields) base64(name string, raw []byte) ([]byte, bool) {
 	return body, true
 }
 
+// The values that verbatim takes, by the byte that they begin with.
+const (
+	anyJSON  byte = 0
+	anObject byte = '{'
+	anArray  byte = '['
+)
+
+// verbatim takes a value as it stands in the request, for somebody else to read.
+func (f *fields) verbatim(name string, raw []byte, kind byte, to *[]byte) {
+	switch {
+	case isNull(raw):
+	case kind == anObject && raw[0] != kind:
+		f.add(name, notAnObject)
+	case kind == anArray && raw[0] != kind:
+		f.add(name, notAnArray)
+	case !utf8.Valid(raw):
+		f.add(name, notUTF8)
+	default:
+		*to = raw
+	}
+}
+
+const (
+	notAnArray = "must be an array"
+	notUTF8    = "is not valid UTF-8, so it is not JSON"
+)
+
 // array yields the elements of what should be an array, or says that it is none.
 func (f *fields) array(name string, raw []byte, element func(i int, value []byte)) {
 	if raw[0] != '[' {
-		f.add(name, "must be an array")
+		f.add(name, notAnArray)
 		return
 	}
 	i := 0

@@ -67,6 +67,7 @@ func TestTooLarge(t *testing.T) {
 	}{
 		{"/v1/callbacks", request}, {"/v1/callbacks/batch", batch}, {"/v1/callbacks/cancel", request},
 		{"/v1/callbacks/" + oneID + "/cancel", request}, {"/v1/callbacks/" + oneID + "/retry", request}, {"/v1/index/rebuild", request},
+		{"/v1/polls", request}, {"/v1/polls/" + oneID + "/resolve", request}, {"/v1/schedules", request}, {"/v1/schedules/" + oneSchedule + "/run", request},
 	} {
 		e := &engine{}
 		f := newFace(t, e)

@@ -72,7 +72,7 @@ func TestDocumentHasTheFieldsOfTheAnswers(t *testing.T) {
 	doc := document(t)
 	f := newFace(t, &engine{
 		attempts: []store.Attempt{{Number: 1}}, endpoint: someEndpoint(), presets: somePresets(), lanes: someLanes(), outcomes: someOutcomes(),
-		explanation: dispatch.Explanation{Blocking: []dispatch.Block{{}}},
+		explanation: dispatch.Explanation{Blocking: []dispatch.Block{{}}}, schedule: someSchedule(),
 	})
 	for _, c := range []struct{ schema, method, path, body string }{
 		{"Callback", "GET", "/v1/callbacks/" + oneID, ""},
@@ -93,6 +93,10 @@ func TestDocumentHasTheFieldsOfTheAnswers(t *testing.T) {
 		{"Outcome", "GET", "/v1/outcomes", ""},
 		{"GroupBooks", "GET", "/v1/reconcile?from=2026-11-20&group_by=topic", ""},
 		{"Comparison", "POST", "/v1/reconcile/compare", `{"from":"2026-11-20T00:00:00Z","refs":[]}`},
+		{"Resolved", "POST", "/v1/polls/" + oneID + "/resolve", ""},
+		{"Schedule", "GET", "/v1/schedules/" + oneSchedule, ""},
+		{"Schedule", "GET", "/v1/schedules", ""},
+		{"ScheduleRun", "GET", "/v1/schedules/" + oneSchedule + "/runs", ""},
 		{"RedriveTried", "POST", "/v1/redrives", `{"action":"retry","filter":{"state":"dead"},"dry_run":true}`},
 	} {
 		rec := f.do(c.method, c.path, c.body)
@@ -103,16 +107,22 @@ func TestDocumentHasTheFieldsOfTheAnswers(t *testing.T) {
 		if data, list := answer["data"].([]any); list {
 			answer = data[0].(map[string]any)
 		}
-		schema := at(t, doc, "components", "schemas", c.schema)
-		var required []string
-		for _, r := range schema["required"].([]any) {
-			required = append(required, r.(string))
-			at(t, schema, "properties", r.(string))
-		}
-		slices.Sort(required)
-		if diff := cmp.Diff(slices.Sorted(maps.Keys(answer)), required); diff != "" {
-			t.Errorf("%s (-answer +document):\n%s", c.schema, diff)
-		}
+		wantFields(t, doc, c.schema, answer)
+	}
+}
+
+// wantFields checks an object to have exactly the fields that a schema requires.
+func wantFields(t *testing.T, doc map[string]any, name string, object map[string]any) {
+	t.Helper()
+	schema := at(t, doc, "components", "schemas", name)
+	var required []string
+	for _, r := range schema["required"].([]any) {
+		required = append(required, r.(string))
+		at(t, schema, "properties", r.(string))
+	}
+	slices.Sort(required)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(object)), required); diff != "" {
+		t.Errorf("%s (-answer +document):\n%s", name, diff)
 	}
 }
 
@@ -154,6 +164,10 @@ func TestDocumentHasTheFieldsOfOtherRequests(t *testing.T) {
 		{"Rotation", "POST", "/v1/endpoints/" + oneEndpoint + "/rotate_secret", ""},
 		{"ProjectRotation", "POST", "/v1/secret/rotate", ""},
 		{"RedriveNew", "POST", "/v1/redrives", ""},
+		{"PollNew", "POST", "/v1/polls", ""},
+		{"Resolve", "POST", "/v1/polls/" + oneID + "/resolve", ""},
+		{"ScheduleNew", "POST", "/v1/schedules", ""},
+		{"SchedulePatch", "PATCH", "/v1/schedules/" + oneSchedule, ""},
 		{"ReferenceList", "POST", "/v1/reconcile/compare", `"from":"2026-11-20T00:00:00Z","refs":[]`},
 	} {
 		var parts []string

@@ -174,6 +174,16 @@ const orderStrict = "strict"
 // appendCallback writes a callback as its caller sees it at now.
 func appendCallback(b []byte, c *store.Callback, now int64, replayed bool) []byte {
 	o := jsonObject{append(b, '{')}
+	o.callback(c, now)
+	if replayed {
+		o.boolean("replayed", true)
+	}
+	o.close()
+	return o.b
+}
+
+// callback writes the members of a callback as its caller sees it at now.
+func (o *jsonObject) callback(c *store.Callback, now int64) {
 	o.id("id", store.CallbackPrefix, c.ID)
 	o.str("kind", string(c.Kind))
 	o.str("project", c.Project)
@@ -218,11 +228,6 @@ func appendCallback(b []byte, c *store.Callback, now int64, replayed bool) []byt
 	} else {
 		o.b = strconv.AppendInt(o.b, *c.Version, 10)
 	}
-	if replayed {
-		o.boolean("replayed", true)
-	}
-	o.close()
-	return o.b
 }
 
 // labels are written in the order of their names.
@@ -312,10 +317,15 @@ func (o *jsonObject) policyMembers(p *store.Policy) {
 
 // appendCanceled writes one callback of a cancel.
 func appendCanceled(b []byte, c *store.CanceledCallback, now int64) []byte {
+	return appendEnded(b, string(c.Result), &c.Callback, now)
+}
+
+// appendEnded writes what became of a callback that was to end.
+func appendEnded(b []byte, result string, c *store.Callback, now int64) []byte {
 	o := jsonObject{append(b, '{')}
-	o.str("result", string(c.Result))
+	o.str("result", result)
 	o.key("callback")
-	o.b = appendCallback(o.b, &c.Callback, now, false)
+	o.b = appendCallback(o.b, c, now, false)
 	o.close()
 	return o.b
 }

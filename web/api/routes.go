@@ -24,9 +24,10 @@ type Route struct {
 
 // Routes returns every route of the API.
 func (a *API) Routes() []Route {
-	return slices.Concat(a.callbackRoutes(), a.endpointRoutes(), a.laneRoutes(), a.redriveRoutes(), a.bookRoutes(), a.presetRoutes(), a.adminRoutes(), []Route{
-		{"GET", "/openapi.yaml", "", a.openapi},
-	})
+	return slices.Concat(a.callbackRoutes(), a.endpointRoutes(), a.laneRoutes(), a.redriveRoutes(), a.pollRoutes(), a.scheduleRoutes(), a.bookRoutes(),
+		a.presetRoutes(), a.adminRoutes(), []Route{
+			{"GET", "/openapi.yaml", "", a.openapi},
+		})
 }
 
 // with returns what makes routes that need a scope.
@@ -112,6 +113,29 @@ func (a *API) redriveRoutes() []Route {
 		operate("POST", one+"/pause", a.setRedrive(store.RedrivePaused)),
 		operate("POST", one+"/resume", a.setRedrive(store.RedriveRunning)),
 		operate("POST", one+"/cancel", a.setRedrive(store.RedriveCanceled)),
+	}
+}
+
+func (a *API) pollRoutes() []Route {
+	send, read := a.with(store.ScopeSend), a.with(store.ScopeRead)
+	return []Route{
+		send("POST", "/v1/polls", a.acceptPoll),
+		read("GET", "/v1/polls/:id", a.getPoll),
+		send("POST", "/v1/polls/:id/resolve", a.resolvePoll),
+	}
+}
+
+func (a *API) scheduleRoutes() []Route {
+	read, operate := a.with(store.ScopeRead), a.with(store.ScopeOperate)
+	const all, one = "/v1/schedules", "/v1/schedules/:id"
+	return []Route{
+		operate("POST", all, a.createSchedule),
+		read("GET", all, a.listSchedules),
+		read("GET", one, a.getSchedule),
+		operate("PATCH", one, a.patchSchedule),
+		operate("DELETE", one, a.deleteSchedule),
+		operate("POST", one+"/run", a.runSchedule),
+		read("GET", one+"/runs", a.listRuns),
 	}
 }
 

@@ -39,7 +39,7 @@ type engine struct {
 	retried   dispatch.RetryRequest
 	due       *int64
 	delay     *time.Duration
-	canceled  [2]string // ref, topic
+	canceled  dispatch.CancelRefRequest
 	filter    store.Filter
 	auditPage [2]any // after, limit
 
@@ -53,6 +53,8 @@ type engine struct {
 	lanes       []dispatch.LaneView
 	presets     dispatch.Presets
 	outcomes    []store.TerminalEvent
+	poll        dispatch.PollView
+	schedule    store.Schedule
 
 	err      error
 	replayed bool
@@ -93,8 +95,8 @@ func (e *engine) Cancel(_ context.Context, _, id string, by store.Actor) (store.
 	return store.CanceledCallback{Result: store.CancelDone, Callback: cb}, e.err
 }
 
-func (e *engine) CancelRef(_ context.Context, _, ref, topic string, by store.Actor) ([]store.CanceledCallback, error) {
-	e.actor, e.canceled = by, [2]string{ref, topic}
+func (e *engine) CancelRef(_ context.Context, _ string, which dispatch.CancelRefRequest, by store.Actor) ([]store.CanceledCallback, error) {
+	e.actor, e.canceled = by, which
 	return []store.CanceledCallback{{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback}}, e.err
 }
 
@@ -182,20 +184,24 @@ type everything interface {
 	api.Keys
 	api.Secrets
 	api.Redrives
+	api.Polls
+	api.Schedules
 	api.Outcomes
 	api.Index
 	api.Reads
 	api.EndpointReads
 	api.ProjectReads
 	redriveReads() api.RedriveReads
+	api.ScheduleReads
 	api.Books
 }
 
 // optionsOf has one stub be all parts.
 func optionsOf(e everything) api.Options {
 	return api.Options{
-		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Outcomes: e, Index: e,
-		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: e.redriveReads(), Books: e, AdminKey: adminKey,
+		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Polls: e, Schedules: e,
+		Outcomes: e, Index: e,
+		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: e.redriveReads(), ScheduleReads: e, Books: e, AdminKey: adminKey,
 	}
 }
 

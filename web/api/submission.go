@@ -30,11 +30,30 @@ type submissionDecoder struct {
 func decodeSubmission(raw []byte) (dispatch.Submission, error) {
 	var d submissionDecoder
 	d.object(request, "", raw, d.member)
+	return d.done()
+}
+
+// done returns what was decoded. The only error is ErrPayloadTooLarge.
+func (d *submissionDecoder) done() (dispatch.Submission, error) {
 	if d.tooLarge {
 		return dispatch.Submission{}, httperr.ErrPayloadTooLarge
 	}
 	d.sub.Invalid = d.invalid
 	return d.sub, nil
+}
+
+// without returns member for what has not all the fields of a callback: those that refused has a sentence for may not be given.
+func (d *submissionDecoder) without(refused func(name string) string) func(key, raw []byte) bool {
+	return func(key, raw []byte) bool {
+		why := refused(string(key))
+		if why == "" {
+			return d.member(key, raw)
+		}
+		if !isNull(raw) {
+			d.add(string(key), why)
+		}
+		return true
+	}
 }
 
 // member decodes one field, and says whether there is such a field.
@@ -112,7 +131,7 @@ func (d *submissionDecoder) payload(name string, raw []byte) {
 	switch name {
 	case "payload":
 		if !utf8.Valid(raw) {
-			d.add(name, "is not valid UTF-8, so it is not JSON; give its bytes in body_base64")
+			d.add(name, notUTF8+"; give its bytes in body_base64")
 			return
 		}
 	case "body":

@@ -1,0 +1,169 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Schedules is what the API asks of the engine for schedules. Their ids are bare; an unknown one is store.ErrNotFound, a name that another
+// one has store.ErrExists.
+type Schedules interface {
+	CreateSchedule(ctx context.Context, project string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error)
+	PatchSchedule(ctx context.Context, project, id string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error)
+	DeleteSchedule(ctx context.Context, project, id string, by store.Actor) error
+	RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
+}
+
+// ScheduleReads is what the API asks of the store for schedules. One that the project does not have is store.ErrNotFound.
+type ScheduleReads interface {
+	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
+	Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error)
+	// ScheduleRuns returns those that are kept of one schedule, newest first.
+	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
+}
+
+// createSchedule is POST /v1/schedules: 201 with the schedule.
+func (a *API) createSchedule(ctx context.Context, c *gin.Context, who caller) error {
+	var (
+		d      scheduleDecoder
+		reason string
+	)
+	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
+		return err
+	}
+	return a.schedule(c, http.StatusCreated)(a.Schedules.CreateSchedule(ctx, who.project, d.done(), who.by(reason)))
+}
+
+// patchSchedule is PATCH /v1/schedules/{id}.
+func (a *API) patchSchedule(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := paramOf(c, store.SchedulePrefix)
+	if err != nil {
+		return err
+	}
+	d := scheduleDecoder{patch: true}
+	var reason string
+	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
+		return err
+	}
+	return a.schedule(c, http.StatusOK)(a.Schedules.PatchSchedule(ctx, who.project, id, d.done(), who.by(reason)))
+}
+
+// deleteSchedule is DELETE /v1/schedules/{id}.
+func (a *API) deleteSchedule(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := paramOf(c, store.SchedulePrefix)
+	if err != nil {
+		return err
+	}
+	reason, err := readReason(c)
+	if err != nil {
+		return err
+	}
+	if err := a.Schedules.DeleteSchedule(ctx, who.project, id, who.by(reason)); err != nil {
+		return err
+	}
+	noContent(c)
+	return nil
+}
+
+// runSchedule is POST /v1/schedules/{id}/run: 202 with the callback.
+func (a *API) runSchedule(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := paramOf(c, store.SchedulePrefix)
+	if err != nil {
+		return err
+	}
+	reason, err := readReason(c)
+	if err != nil {
+		return err
+	}
+	cb, err := a.Schedules.RunSchedule(ctx, who.project, id, who.by(reason))
+	if err != nil {
+		return err
+	}
+	a.answer(c, http.StatusAccepted, appendCallback(nil, &cb, a.Callbacks.Now(), false))
+	return nil
+}
+
+// getSchedule is GET /v1/schedules/{id}.
+func (a *API) getSchedule(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := paramOf(c, store.SchedulePrefix)
+	if err != nil {
+		return err
+	}
+	return a.schedule(c, http.StatusOK)(a.ScheduleReads.Schedule(ctx, who.project, id))
+}
+
+// schedule answers with a schedule.
+func (a *API) schedule(c *gin.Context, status int) func(store.Schedule, error) error {
+	return func(s store.Schedule, err error) error {
+		if err != nil {
+			return err
+		}
+		o := jsonObject{[]byte("{")}
+		o.schedule(&s)
+		o.close()
+		a.answer(c, status, o.b)
+		return nil
+	}
+}
+
+// listSchedules is GET /v1/schedules.
+func (a *API) listSchedules(ctx context.Context, c *gin.Context, who caller) error {
+	q, err := parseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	f := store.ScheduleFilter{Search: q.one("search")}
+	if s := q.oneOf("enabled", "true", "false"); s != "" {
+		f.Enabled = new(s == "true")
+	}
+	limit, after := q.page(listSchedules)
+	q.unknown()
+	if err := q.err(); err != nil {
+		return err
+	}
+	if f.Limit = limit + 1; after != nil {
+		f.After = after.ID
+	}
+	schedules, err := a.ScheduleReads.Schedules(ctx, who.project, f)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(schedules) > limit {
+		schedules = schedules[:limit]
+		next = encodeCursor(listSchedules, store.Cursor{ID: schedules[limit-1].ID})
+	}
+	o := jsonObject{[]byte(`{"data":[`)}
+	for i := range schedules {
+		o.element(i)
+		o.schedule(&schedules[i])
+		o.close()
+	}
+	a.answer(c, http.StatusOK, appendNext(o.b, next))
+	return nil
+}
+
+// listRuns is GET /v1/schedules/{id}/runs, newest first. They are few enough to be answered whole.
+func (a *API) listRuns(ctx context.Context, c *gin.Context, who caller) error {
+	id, err := paramOf(c, store.SchedulePrefix)
+	if err != nil {
+		return err
+	}
+	runs, err := a.ScheduleReads.ScheduleRuns(ctx, who.project, id)
+	if err != nil {
+		return err
+	}
+	o := jsonObject{[]byte(`{"data":[`)}
+	for i := range runs {
+		o.element(i)
+		o.run(&runs[i])
+		o.close()
+	}
+	a.answer(c, http.StatusOK, append(o.b, "]}"...))
+	return nil
+}
