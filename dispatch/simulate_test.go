@@ -31,11 +31,11 @@ var (
 
 const (
 	// defaultSeeds and shortSeeds are how many simulations a test run makes; raceSeeds, a short one under the race detector.
-	defaultSeeds = 2000
+	defaultSeeds = 1200
 	shortSeeds   = 100
 	raceSeeds    = 20
 	// enoughSeeds is from when on every kind of fault and every way of healing must have been met.
-	enoughSeeds = 2000
+	enoughSeeds = 1200
 )
 
 // TestSimulation runs simulations: one to three processes with real engines on one SQLite file and one index in memory, in
