@@ -23,7 +23,7 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults redrives crowds simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
+.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults redrives crowds polls simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,9 +72,13 @@ faults: setup ## The whole matrix of faults with real servers, 40 minutes at mos
 redrives: setup ## A redrive of 50,000 dead callbacks whose dispatcher is killed half-way, with live traffic beside it; six minutes
 	$(GO) test -tags $(TAGS) -count=1 -timeout 30m -v -run '^TestARedriveIsKilledHalfWay$$' ./e2e -args -redrives full
 
-crowds: setup ## Ten thousand races against the claim, and ten thousand endpoints that fail and come back; ten minutes
-	$(GO) test -tags $(TAGS) -count=1 -timeout 60m -v -run '^(TestRacesAgainstTheClaim|TestACrowdThatFailsComesBackWithoutAHerd)$$' ./e2e \
+crowds: setup ## Ten thousand races against the claim, as many of resolve and cancel, and ten thousand endpoints that fail and come back; 15 minutes
+	$(GO) test -tags $(TAGS) -count=1 -timeout 60m -v -run '^(TestRacesAgainstTheClaim|TestRacesOfResolveAgainstTheLastAnswer|TestACrowdThatFailsComesBackWithoutAHerd)$$' ./e2e \
 	  -args -races 10000 -endpoints 10000
+
+polls: setup ## Polls killed at every step, a schedule fired for a minute by three dispatchers, 100,000 open polls; five minutes
+	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -v -run '^(TestAPollKilledAtEveryStep|TestThreeDispatchersFireASchedule|TestOpenPollsCostNoMoreThanScheduledCallbacks)$$' ./e2e \
+	  -args -poll-kills full -firing 1m -open-polls 100000
 
 bench: setup ## Compare with HTTP alone, asynq and River; 15 minutes on a quiet machine; writes docs/performance.md and .svg
 	$(COMPARE) -timeout 60m . -args -report $(CURDIR)/docs/performance.md

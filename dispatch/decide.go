@@ -136,6 +136,9 @@ func (e *Engine) next(ctx context.Context, w *store.Stamped, resp *outbound.Resp
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
 		if resp.Verdict == outbound.VerdictHold {
 			later(pollHold(w, resp.DeferAfter))
+			if pastDeadline(w, r.DueAt) { // a hold may last for days, and is no reason to ask for ever
+				r.State, r.Reason = store.Dead, store.Unresolved
+			}
 			return
 		}
 		later(max(cmp.Or(resp.DeferAfter, busyDelay), min(resp.RetryAfter, w.Policy.RetryAfterCap)))
@@ -205,9 +208,14 @@ func (e *Engine) failed(ctx context.Context, w *store.Stamped, resp *outbound.Re
 		wait = max(wait, min(resp.RetryAfter, w.Policy.RetryAfterCap))
 	}
 	due := schedule.DueAfter(endedAt, wait)
-	if d := w.Policy.Deadline; d > 0 && due > w.FirstDueAt+d.Milliseconds() {
+	if pastDeadline(w, due) {
 		r.State, r.Reason = store.Dead, out
 		return
 	}
 	r.DueAt = due
+}
+
+// pastDeadline says whether an attempt that is due then would be after the deadline.
+func pastDeadline(w *store.Stamped, due int64) bool {
+	return w.Policy.Deadline > 0 && due > w.FirstDueAt+w.Policy.Deadline.Milliseconds()
 }

@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// The books of every run must balance: what callers were answered 202 for is what the program says that it has accepted, and that is what has
-// succeeded, is dead, was canceled or is open. Every process is asked before the test's end ends it.
+// The books of every run must balance: what callers were answered 202 for, and what polls and schedules have made, is what the program says
+// that it has accepted, and that is what has succeeded, is dead, was canceled or is open. Every process is asked before the test's end ends
+// it.
 
 // accounts are what callers of all the processes on one database were answered 202 for, in the default project.
 type accounts struct {
@@ -63,7 +65,9 @@ func (a *accounts) answered(method, path string, got answer) {
 	n := 0
 	switch {
 	case a == nil || method != http.MethodPost:
-	case path == "/v1/callbacks" && got.status == http.StatusAccepted:
+	case (path == "/v1/callbacks" || path == "/v1/polls") && got.status == http.StatusAccepted:
+		n = 1
+	case strings.HasPrefix(path, "/v1/schedules/") && strings.HasSuffix(path, "/run") && got.status == http.StatusAccepted:
 		n = 1
 	case path == "/v1/callbacks/batch" && got.status == http.StatusMultiStatus:
 		n = bytes.Count(got.body, []byte(`{"status":202,"callback":`))
@@ -255,7 +259,58 @@ func (p *process) compareBooks(ctx context.Context, a *accounts) error {
 	if err == nil && listed != t {
 		err = fmt.Errorf("the list has %+v, the books %+v", listed, t)
 	}
+	if err == nil {
+		err = p.compareMade(ctx, all, answered)
+	}
 	return errors.Join(append(errs, err)...)
+}
+
+// compareMade holds what is in the books without that any caller was told of it, the results of polls and what schedules have made, against
+// the polls and schedules that made it: without it the books must still have all that callers know.
+func (p *process) compareMade(ctx context.Context, all []callback, answered int) error {
+	made, listed := map[string]string{}, map[string]bool{}
+	for _, cb := range all {
+		listed[cb.ID] = true
+		if cb.Kind != "poll" {
+			continue
+		}
+		poll, err := p.poll(ctx, cb.ID)
+		if err != nil {
+			return err
+		}
+		switch id := poll.Poll.ResultID; {
+		case id == "" && poll.Poll.OnResult != nil && poll.FinishedAt != nil:
+			return fmt.Errorf("%s has ended, and nobody is told", cb.ID)
+		case id != "" && made[id] != "":
+			return fmt.Errorf("%s is the result of %s and of %s", id, made[id], cb.ID)
+		case id != "":
+			made[id] = cb.ID
+		}
+	}
+	schedules, err := p.schedules(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range schedules {
+		runs, err := p.runs(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			if r.Trigger == "schedule" { // a run by hand was answered
+				made[r.CallbackID] = s.ID
+			}
+		}
+	}
+	for id, by := range made {
+		if !listed[id] {
+			return fmt.Errorf("%s, which %s has made, is not in the books", id, by)
+		}
+	}
+	if known := len(all) - len(made); known < answered {
+		return fmt.Errorf("callers were told of %d that were accepted; the list has %d beside %d that polls and schedules made", answered, known, len(made))
+	}
+	return nil
 }
 
 // booksFrom is before anything that this run accepts, in any zone.
@@ -273,8 +328,16 @@ func TestBooksThatDoNotBalanceAreFoundOut(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		// A poll's result is in the books, and nobody was told of it: it does not stand for one that is missing.
+		if _, err := p.acceptPoll(t.Context(), submission{
+			"ref": "books-poll", "request": submission{"url": r.url}, "policy": askAfter("1h"), "until": submission{"success": []submission{{"status": []int{200}}}},
+			"on_result": submission{"url": r.url},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, p.client, time.Minute)
 		eventually(t, booksPatience, "the books balance", func() error { return p.compareBooks(t.Context(), p.accounts) })
-		wrong := &accounts{accepted: 21}
+		wrong := &accounts{accepted: 22}
 		if err := p.compareBooks(t.Context(), wrong); err == nil {
 			t.Error("one that is missing is not missed")
 		}

@@ -29,6 +29,7 @@ func newClient(base string) *client {
 // A callback is what the API shows of one; fields that no test reads are left out.
 type callback struct {
 	ID           string     `json:"id"`
+	Kind         string     `json:"kind"`
 	State        string     `json:"state"`
 	Reason       string     `json:"reason"`
 	Topic        string     `json:"topic"`

@@ -23,6 +23,13 @@ const (
 	alreadyOver      = "already succeeded"
 )
 
+// Outcomes of a cancel by reference.
+const (
+	ofBoth = "of both"
+	// toldOver: asked for those too that had ended, the answer names one.
+	toldOver = "already succeeded, and named"
+)
+
 var cancelOutcomes = []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver}
 
 // cancelKind cancels by id.
@@ -93,11 +100,13 @@ func (s *fate) canceled(given canceledAnswer, said spoken) (outcome, wrong strin
 	return outcome, wrong
 }
 
-// cancelRefKind cancels by the reference that two callbacks have, by that of one topic or of both.
+// cancelRefKind cancels by the reference that two callbacks have, by that of one topic or of both; it is how a timer is canceled because what
+// it waits for has happened. Half of the calls want to hear of what had ended, too: then whoever cancels learns of each one what became of
+// it, and no order is both closed and paid without the answer saying so.
 func cancelRefKind() *contestKind {
 	return &contestKind{
 		name:     "cancel-ref",
-		outcomes: append([]string{"of both"}, cancelOutcomes...),
+		outcomes: append([]string{ofBoth, toldOver}, cancelOutcomes...),
 		callbacks: func(a *arena, c *contest) []submission {
 			paid, note := a.base(c), a.base(c)
 			paid["topic"], note["topic"] = "race.paid", "race.note"
@@ -107,6 +116,9 @@ func cancelRefKind() *contestKind {
 			body := submission{"ref": c.ref, "reason": "a race"}
 			if c.ofOneTopic() {
 				body["topic"] = "race.paid"
+			}
+			if c.ofAll() {
+				body["include_terminal"] = true
 			}
 			encoded, err := json.Marshal(body)
 			if err != nil {
@@ -124,6 +136,9 @@ func cancelRefKind() *contestKind {
 
 // ofOneTopic says whether a reference is canceled of one topic only.
 func (c *contest) ofOneTopic() bool { return c.n%16 < 12 }
+
+// ofAll says whether those are asked for, too, that have ended.
+func (c *contest) ofAll() bool { return c.n/16%2 == 0 }
 
 func judgeCancelRef(_ *arena, c *contest) (string, string) {
 	var given struct {
@@ -143,16 +158,26 @@ func judgeCancelRef(_ *arena, c *contest) (string, string) {
 			continue
 		}
 		// One that is not named was not open.
-		mine := canceledAnswer{Result: "already_terminal", Callback: s.callback}
+		mine, times := canceledAnswer{Result: "already_terminal", Callback: s.callback}, 0
 		for _, one := range given.Data {
 			if one.Callback.ID == s.ID {
 				mine = one
-				named++
+				times++
 			}
 		}
+		if times > 1 || times == 0 && c.ofAll() {
+			return "", fmt.Sprintf("%s is named %d times", s.ID, times)
+		}
+		named += times
 		outcome, wrong := s.canceled(mine, said)
 		if wrong != "" {
 			return outcome, wrong
+		}
+		switch {
+		case outcome == alreadyOver && times == 1 && !c.ofAll():
+			return outcome, "it had ended, and was not asked for"
+		case outcome == alreadyOver && times == 1:
+			outcome = toldOver
 		}
 		outcomes = append(outcomes, outcome)
 	}
@@ -160,7 +185,7 @@ func judgeCancelRef(_ *arena, c *contest) (string, string) {
 		return "", fmt.Sprintf("%d were named, of which %d were asked for", len(given.Data), named)
 	}
 	if len(outcomes) == 2 {
-		return "of both", ""
+		return ofBoth, ""
 	}
 	return outcomes[0], ""
 }

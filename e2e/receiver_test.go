@@ -30,7 +30,7 @@ type reply struct {
 	status int
 	body   string
 	after  time.Duration
-	// stream writes the whole answer of a witness by itself, status and all; nil: the others say what it is.
+	// stream writes the whole answer by itself, status and all; nil: the others say what it is.
 	stream func(http.ResponseWriter)
 }
 
@@ -92,6 +92,10 @@ func (r *receiver) handle(w http.ResponseWriter, req *http.Request, script func(
 	r.present[a.path]--
 	a.end = time.Now()
 	r.mu.Unlock()
+	if answer.stream != nil {
+		answer.stream(w)
+		return
+	}
 	w.WriteHeader(answer.status)
 	io.WriteString(w, answer.body)
 }

@@ -73,5 +73,5 @@ func (resp *Response) hold(ans *answer) {
 		wait = pollHold
 	}
 	resp.Verdict = VerdictHold
-	resp.busy(wait, DefaultMaxDefers)
+	resp.busy(wait, mostDefers)
 }

@@ -176,7 +176,7 @@ func TestPollsHold(t *testing.T) {
 	} {
 		r := polled(t, anyStatus, answerWith(c.status, c.h, c.body))
 		want{class: store.ClassReceiverBusy, uncharged: true, answered: true, status: c.status}.check(t, r)
-		if r.Verdict != VerdictHold || r.DeferAfter != c.after || r.MaxDefers != 100 || r.RetryAfter != c.asks || r.MaxErrors != DefaultErrorBudget {
+		if r.Verdict != VerdictHold || r.DeferAfter != c.after || r.MaxDefers != mostDefers || r.RetryAfter != c.asks || r.MaxErrors != DefaultErrorBudget {
 			t.Errorf("%d %v %q: %q for %v (%v), %d times", c.status, c.h, cut(c.body, 40), r.Verdict, r.DeferAfter, r.RetryAfter, r.MaxDefers)
 		}
 		if r.Rule == nil || r.Rule.Expected != `hold_if not to be true: status 429 or /code to be "FREQUENCY_LIMITED"` || r.Rule.Saw == "" {
