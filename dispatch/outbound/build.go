@@ -43,7 +43,7 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 		return prepared{}, err
 	}
 	seconds := strconv.FormatInt(now.Unix(), 10)
-	signed, err := c.sign(s, r, u, seconds)
+	signed, err := c.sign(s, r, u, now, seconds)
 	if err != nil {
 		return prepared{}, err
 	}

@@ -3,13 +3,13 @@ package outbound
 import (
 	"crypto/ed25519"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // A signature is what a signer adds to a request.
@@ -48,8 +48,8 @@ type keyError struct{ text string }
 // Error returns the sentence.
 func (e *keyError) Error() string { return e.text }
 
-// sign signs a request. Seconds is the timestamp. Its errors are errNoSecret, a *keyError, or a *requestError if the request is at fault.
-func (c *Client) sign(s *signer, r *Request, u *url.URL, seconds string) (signature, error) {
+// sign signs a request. Now is the time of the attempt, seconds the timestamp that it is. Its errors are errNoSecret, a *keyError, or a *requestError if the request is at fault.
+func (c *Client) sign(s *signer, r *Request, u *url.URL, now time.Time, seconds string) (signature, error) {
 	if s.name == SignerNone {
 		return signature{}, nil
 	}
@@ -68,9 +68,9 @@ func (c *Client) sign(s *signer, r *Request, u *url.URL, seconds string) (signat
 	case SignerTimestamped:
 		return s.signTimestamped(r, seconds), nil
 	case SignerSortedKV:
-		return c.signSortedKV(s, r, u)
+		return c.signSortedKV(s, r, u, now)
 	case SignerWeChatV3:
-		return c.signWeChatV3(r, seconds)
+		return c.signWeChatV3(s, r, u, seconds)
 	case SignerBasic:
 		if checkText(UseBasic, present.Key) != nil {
 			return signature{}, &keyError{`the signing secret is not of the form "user:password"`}
@@ -180,45 +180,6 @@ func (s *signer) signTimestamped(r *Request, seconds string) signature {
 	}
 	value := b.String()
 	return signature{headers: []addedHeader{{s.header, value, true}}, keyID: keyIDs(r.Secrets), hidden: []string{value}}
-}
-
-// The headers of WeChat Pay v3.
-const (
-	weChatTimestamp = "Wechatpay-Timestamp"
-	weChatNonce     = "Wechatpay-Nonce"
-	weChatSignature = "Wechatpay-Signature"
-	weChatSerial    = "Wechatpay-Serial"
-	weChatType      = "Wechatpay-Signature-Type"
-	weChatTypeValue = "WECHATPAY2-SHA256-RSA2048"
-)
-
-// weChatText is what WeChat Pay v3 signs.
-func weChatText(seconds, nonce string, body []byte) string {
-	return seconds + "\n" + nonce + "\n" + string(body) + "\n"
-}
-
-func (c *Client) signWeChatV3(r *Request, seconds string) (signature, error) {
-	present := &r.Secrets[0]
-	key, err := c.rsaKey(present.Key)
-	if err != nil {
-		return signature{}, err
-	}
-	nonce := rand.Text()
-	value, err := signSHA256(key, weChatText(seconds, nonce, r.Body))
-	if err != nil {
-		return signature{}, err
-	}
-	serial := present.Label
-	if serial == "" {
-		serial = present.ID
-	}
-	if !isPrintable(serial) {
-		return signature{}, &keyError{"the signing key's label cannot stand in a header"}
-	}
-	return signature{keyID: present.ID, hidden: []string{value}, headers: []addedHeader{
-		{weChatTimestamp, seconds, false}, {weChatNonce, nonce, false}, {weChatSerial, serial, false},
-		{weChatType, weChatTypeValue, false}, {weChatSignature, value, true},
-	}}, nil
 }
 
 // authorization puts a credential into Authorization; more are other spellings of it that must not be shown either.

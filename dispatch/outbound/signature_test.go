@@ -56,7 +56,7 @@ func TestSignersSetTheirHeaders(t *testing.T) {
 	all := map[string]string{
 		"": "webhook-signature", "standard-v1a": "webhook-signature", "hmac-sha256-body": "x-signature-256", "t-v1": "x-signature",
 		"basic": "authorization", "bearer": "authorization", "wechat-v3-rsa": "wechatpay-signature", "none": "",
-		`{"type":"sorted-kv","put":{"in":"header","name":"x-sign"}}`: "x-sign",
+		`{"type":"sorted-kv","put":{"in":"header","name":"x-sign"}}`: "x-sign", `{"type":"wechat-v3-rsa","mchid":"1900009191"}`: "authorization",
 	}
 	for signer, header := range all {
 		use, err := UseOf(signer)

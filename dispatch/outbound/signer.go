@@ -19,7 +19,7 @@ const (
 	SignerTimestamped = "t-v1"
 	// SignerSortedKV signs the body's fields, sorted, as WeChat Pay v2, Alipay and most payment aggregators in China do.
 	SignerSortedKV = "sorted-kv"
-	// SignerWeChatV3 signs by WeChat Pay v3: RSA-SHA256 over timestamp, nonce and body.
+	// SignerWeChatV3 signs by WeChat Pay v3: RSA-SHA256 over timestamp, nonce and body, in a merchant's requests over method and path too.
 	SignerWeChatV3 = "wechat-v3-rsa"
 	// SignerBasic sends a user and a password (RFC 7617), SignerBearer a token (RFC 6750): no signatures, and seen by who reads along.
 	SignerBasic  = "basic"
@@ -82,8 +82,13 @@ func SignerInfos() []SignerInfo {
 			{"skip_empty", "whether empty fields are left out of what is signed", `true`},
 			{"put", `where the signature goes: {"in": "body", "query" or "header", "name": …}`, `{"in":"body","name":"sign"}`},
 			{"sign_type", `the value of a field sign_type that is put beside a signature in body or query; "": there is none`, `""`},
+			{"nonce", `the name of a field that is put among those that are signed, with 32 random letters and digits, others at each attempt, such as WeChat Pay v2's nonce_str; "": there is none`, `""`},
+			{"time", `the name of a field that is put among those that are signed, with the time of the attempt, such as Alipay's timestamp; "": there is none`, `""`},
+			{"time_format", "how that time is written: unix (seconds), unix_ms, or datetime (2006-01-02 15:04:05 in UTC+8)", `"unix"`},
 		}},
-		{SignerWeChatV3, "WeChat Pay v3: Wechatpay-Signature has RSA-SHA256 over timestamp, nonce and body, Wechatpay-Serial the secret's label; always by the newest secret.", UseRSA, nil},
+		{SignerWeChatV3, "WeChat Pay v3: Wechatpay-Signature has RSA-SHA256 over timestamp, nonce and body, Wechatpay-Serial the secret's label; always by the newest secret. With mchid as merchants sign requests to it.", UseRSA, []SignerOption{
+			{"mchid", `the merchant's number, 1 to 32 letters and digits: Authorization has RSA-SHA256 over method, path with query, timestamp, nonce and body; "": Wechatpay-* headers, as in notifications`, `""`},
+		}},
 		{SignerBasic, "Authorization: Basic, user and password; always the newest.", UseBasic, nil},
 		{SignerBearer, "Authorization: Bearer, a token; always the newest.", UseText, nil},
 		{SignerNone, "Nothing is signed: the caller did, or nobody needs to.", "", nil},
@@ -121,6 +126,8 @@ type signer struct {
 	// nowhere. prefix stands before it; base64: it is not in hex; written: the key is the secret's written form.
 	header, rotation, prefix string
 	base64, written          bool
+	// mchid is the merchant that wechat-v3-rsa signs requests of; empty: it signs as the platform does.
+	mchid string
 	// kv are the options of sorted-kv.
 	kv kvOptions
 }

@@ -15,6 +15,8 @@ const (
 	previousSuffix = "-Previous"
 	// maxSignerText is how long an option's text may be, in characters.
 	maxSignerText = 64
+	// maxMchid is how long a merchant's number may be.
+	maxMchid = 32
 	// maxExcluded is how many fields sorted-kv may leave out.
 	maxExcluded = 50
 )
@@ -84,6 +86,8 @@ func (r *jsonReader) signer() *signer {
 		option = r.bodyOption
 	case SignerTimestamped:
 		option = r.timestampedOption
+	case SignerWeChatV3:
+		option = r.weChatOption
 	case SignerSortedKV:
 		r.kvSigner(s)
 		return s
@@ -143,6 +147,22 @@ func (r *jsonReader) timestampedOption(s *signer, key, at string, v int32) {
 	}
 }
 
+// weChatOption reads one option of wechat-v3-rsa.
+func (r *jsonReader) weChatOption(s *signer, key, at string, v int32) {
+	if key != "mchid" {
+		r.unknown(at, "type", "mchid")
+		return
+	}
+	if s.mchid = ""; r.isEmptyText(v) {
+		return
+	}
+	mchid, ok := r.textOf(v, at, maxSignerText)
+	if ok && (len(mchid) > maxMchid || !isFieldText(mchid) || strings.ContainsAny(mchid, "_-")) {
+		r.fail(at, "is 1 to %d letters and digits", maxMchid)
+	}
+	s.mchid = mchid
+}
+
 func (r *jsonReader) keyOption(v int32, at string) (written bool) {
 	key, _ := r.one(v, at, "bytes", "written")
 	return key == "written"
@@ -195,6 +215,9 @@ func (s *signer) text() string {
 	if s.written {
 		w.text("key", "written")
 	}
+	if s.mchid != "" {
+		w.text("mchid", s.mchid)
+	}
 	if s.name == SignerSortedKV {
 		s.kv.write(w)
 	}
@@ -227,6 +250,26 @@ func (r *jsonReader) kvSigner(s *signer) {
 	if s.kv.signType != "" && s.kv.name == signTypeField {
 		r.fail("put.name", "is where sign_type goes")
 	}
+	r.freshFields(&s.kv)
+}
+
+// freshFields judges the names of the fields that are put among those that are signed.
+func (r *jsonReader) freshFields(o *kvOptions) {
+	for _, f := range [...]struct{ at, name string }{{"nonce", o.nonce}, {"time", o.time}} {
+		switch f.name {
+		case "":
+		case o.name:
+			r.fail(f.at, "is where the signature goes")
+		case signTypeField:
+			r.fail(f.at, "is where sign_type goes")
+		}
+	}
+	if o.nonce != "" && o.nonce == o.time {
+		r.fail("time", "is where nonce goes")
+	}
+	if len(r.wrong) == 0 && o.time == "" && o.timeFormat != timeUnix {
+		r.fail("time_format", "goes with time only")
+	}
 }
 
 func (r *jsonReader) kvOption(o *kvOptions, key, at string, v int32) {
@@ -257,8 +300,19 @@ func (r *jsonReader) kvOption(o *kvOptions, key, at string, v int32) {
 		if o.signType = ""; !r.isEmptyText(v) {
 			o.signType = r.fieldText(v, at)
 		}
+	case "nonce":
+		if o.nonce = ""; !r.isEmptyText(v) {
+			o.nonce = r.fieldText(v, at)
+		}
+	case "time":
+		if o.time = ""; !r.isEmptyText(v) {
+			o.time = r.fieldText(v, at)
+		}
+	case "time_format":
+		format, _ := r.one(v, at, string(timeUnix), string(timeUnixMS), string(timeDateTime))
+		o.timeFormat = kvTime(format)
 	default:
-		r.unknown(at, "type", "alg", "exclude", "key_suffix", "case", "skip_empty", "put", "sign_type")
+		r.unknown(at, "type", "alg", "exclude", "key_suffix", "case", "skip_empty", "put", "sign_type", "nonce", "time", "time_format")
 	}
 }
 
@@ -337,5 +391,14 @@ func (o *kvOptions) write(w *jsonWriter) {
 	}
 	if o.signType != "" {
 		w.text("sign_type", o.signType)
+	}
+	if o.nonce != "" {
+		w.text("nonce", o.nonce)
+	}
+	if o.time != "" {
+		w.text("time", o.time)
+	}
+	if o.timeFormat != d.timeFormat {
+		w.text("time_format", string(o.timeFormat))
 	}
 }

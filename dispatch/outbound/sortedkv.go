@@ -10,9 +10,11 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A kvAlg is how sorted-kv signs.
@@ -49,10 +51,13 @@ type kvOptions struct {
 	name             string
 	// signType is the value of sign_type; empty: it is not put.
 	signType string
+	// nonce and time are the fields that are put among those that are signed, anew for each attempt; empty: they are not.
+	nonce, time string
+	timeFormat  kvTime
 }
 
 func defaultKV(alg kvAlg) kvOptions {
-	o := kvOptions{alg: alg, exclude: []string{"sign"}, suffix: "&key=", in: putBody, name: "sign"}
+	o := kvOptions{alg: alg, exclude: []string{"sign"}, suffix: "&key=", in: putBody, name: "sign", timeFormat: timeUnix}
 	if alg == algRSA2 {
 		o.exclude, o.suffix = []string{"sign", signTypeField}, ""
 	}
@@ -129,8 +134,8 @@ func verifiesSHA256(key *rsa.PublicKey, text, signature string) bool {
 	return err == nil && rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], raw) == nil
 }
 
-// signSortedKV signs the request's fields with its newest secret.
-func (c *Client) signSortedKV(s *signer, r *Request, u *url.URL) (signature, error) {
+// signSortedKV signs the request's fields, and those that are fresh, with its newest secret.
+func (c *Client) signSortedKV(s *signer, r *Request, u *url.URL, now time.Time) (signature, error) {
 	o := &s.kv
 	source, err := kvSource(contentTypeOf(r), r.Body, u.RawQuery)
 	if err != nil {
@@ -139,11 +144,15 @@ func (c *Client) signSortedKV(s *signer, r *Request, u *url.URL) (signature, err
 	if o.in == putBody && len(r.Body) == 0 {
 		return signature{}, &requestError{errors.New("there is no body that the signature could be put into")}
 	}
-	fields := source.fields
-	var added []kvField
+	fresh := o.fresh(now)
+	for _, f := range fresh {
+		if source.has(f.name) {
+			return signature{}, &requestError{fmt.Errorf("the request has a field %s already, which the signer adds", f.name)}
+		}
+	}
+	var added []kvField // beside the signature
 	if o.signType != "" {
 		added = append(added, kvField{signTypeField, o.signType})
-		fields = append(slices.Clip(fields), added...)
 	}
 	if o.in != putHeader {
 		beside := source
@@ -156,20 +165,30 @@ func (c *Client) signSortedKV(s *signer, r *Request, u *url.URL) (signature, err
 			return signature{}, &requestError{errors.New("the request has a signature's field already")}
 		}
 	}
-	value, err := c.digestKV(o, o.plain(fields), r.Secrets[0].Key)
+	value, err := c.digestKV(o, o.plain(slices.Concat(source.fields, fresh, added)), r.Secrets[0].Key)
 	if err != nil {
 		return signature{}, err
 	}
 	added = append(added, kvField{o.name, value})
 	out := signature{keyID: r.Secrets[0].ID, hidden: []string{value, url.QueryEscape(value)}}
+	inBody, inQuery := fresh, []kvField(nil)
+	if len(r.Body) == 0 {
+		inBody, inQuery = nil, fresh
+	}
 	switch o.in {
 	case putHeader:
 		out.headers = []addedHeader{{o.name, value, true}}
 	case putQuery:
-		query, _ := formFields(u.RawQuery) // it was read before
-		out.query = string(query.with([]byte(u.RawQuery), added))
+		inQuery = append(inQuery, added...)
 	default:
-		out.body = source.with(r.Body, added)
+		inBody = append(inBody, added...)
+	}
+	if len(inBody) > 0 {
+		out.body = source.with(r.Body, inBody)
+	}
+	if len(inQuery) > 0 {
+		query, _ := formFields(u.RawQuery) // it was read before
+		out.query = string(query.with([]byte(u.RawQuery), inQuery))
 	}
 	return out, nil
 }

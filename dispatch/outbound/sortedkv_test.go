@@ -3,8 +3,10 @@ package outbound
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -154,6 +156,14 @@ func FuzzSortedKV(f *testing.F) {
 		again, err := readFields(contentType, with)
 		if err != nil || o.plain(again.fields) != want || again.value("sign") != "AB+/=" {
 			t.Fatalf("%q becomes %q: %v", body, with, err)
+		}
+		fresh := kvOptions{nonce: "nonce_str", time: "timestamp", timeFormat: timeDateTime}
+		if added := fresh.fresh(time.Now()); !fields.has(fresh.nonce) && !fields.has(fresh.time) {
+			both := fields.with([]byte(body), added)
+			again, err := readFields(contentType, both)
+			if err != nil || o.plain(again.fields) != o.plain(append(slices.Clone(fields.fields), added...)) {
+				t.Fatalf("%q becomes %q: %v", body, both, err)
+			}
 		}
 		if _, err := url.ParseQuery(string(with)); fields.form == kvURLEncoded && err != nil {
 			t.Fatal(err)

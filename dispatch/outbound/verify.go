@@ -15,8 +15,10 @@ import (
 // VerifyAny says whether a request was signed with one of the secrets by a signer, which is a name or what ParseSigner returned: nil, or an
 // error that is ErrHeaders, ErrTimestamp or ErrSignature, or that says that the signer or a secret cannot be used. The secrets are
 // what the signer takes; where it has a key pair, the public key (ParseVerifierFor) is enough. Body is what arrived, and u where it
-// arrived: sorted-kv may look at its query; nil: there is none. A zero tolerance means DefaultTolerance, a negative one does not look at
-// the age; hmac-sha256-body, sorted-kv, basic and bearer sign no time, so that theirs is not looked at. Nothing is verified of none.
+// arrived: sorted-kv may look at its query, wechat-v3-rsa with mchid signs it whole; nil: there is none. A zero tolerance means
+// DefaultTolerance, a negative one does not look at the age; hmac-sha256-body, sorted-kv, basic and bearer sign no time that is looked at.
+// Nothing is verified of none. The method, which wechat-v3-rsa with mchid signs too, is not given: GET, POST, PUT, PATCH and DELETE are
+// all tried, so that who must tell them apart has to do that by other means.
 func VerifyAny(signer string, secrets []Secret, h http.Header, u *url.URL, body []byte, tolerance time.Duration) error {
 	s, err := readSigner(signer)
 	if err != nil {
@@ -44,6 +46,9 @@ func VerifyAny(signer string, secrets []Secret, h http.Header, u *url.URL, body 
 	case SignerSortedKV:
 		return s.kv.verify(secrets, h, u, body)
 	case SignerWeChatV3:
+		if s.mchid != "" {
+			return s.verifyMerchant(secrets, h, u, body, tolerance)
+		}
 		return verifyWeChatV3(secrets, h, body, tolerance)
 	}
 	return s.verifyAuthorization(secrets, h)
@@ -130,19 +135,6 @@ func checkSeconds(seconds, header string, tolerance time.Duration) error {
 		return fmt.Errorf("%w: the timestamp of %s is not a number of seconds", ErrHeaders, strings.ToLower(header))
 	}
 	return checkAge(time.Unix(at, 0), tolerance)
-}
-
-func verifyWeChatV3(secrets []Secret, h http.Header, body []byte, tolerance time.Duration) error {
-	seconds, nonce, signature := h.Get(weChatTimestamp), h.Get(weChatNonce), h.Get(weChatSignature)
-	for _, need := range [...][2]string{{weChatTimestamp, seconds}, {weChatNonce, nonce}, {weChatSignature, signature}} {
-		if need[1] == "" {
-			return fmt.Errorf("%w: no %s", ErrHeaders, strings.ToLower(need[0]))
-		}
-	}
-	if err := checkSeconds(seconds, weChatTimestamp, tolerance); err != nil {
-		return err
-	}
-	return verifyRSA(secrets, weChatText(seconds, nonce, body), signature)
 }
 
 func verifyRSA(secrets []Secret, text, signature string) error {

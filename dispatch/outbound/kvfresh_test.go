@@ -1,0 +1,210 @@
+package outbound
+
+import (
+	"crypto/md5"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func TestTimesOfSortedKV(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 12, 31, 16, 0, 1, 987_654_321, time.UTC)
+	for format, want := range map[kvTime]string{timeUnix: "1798732801", timeUnixMS: "1798732801987", timeDateTime: "2027-01-01 00:00:01"} {
+		if got := format.text(at.In(time.FixedZone("", -5*60*60))); got != want {
+			t.Errorf("%s: %s, want %s", format, got, want)
+		}
+	}
+}
+
+var nonceShape = regexp.MustCompile(`^[a-z0-9]{32}$`)
+
+func TestNonces(t *testing.T) {
+	t.Parallel()
+	const many = 2000
+	seen, letters := make(map[string]bool), make(map[rune]int)
+	for range many {
+		nonce := newNonce()
+		if !nonceShape.MatchString(nonce) || seen[nonce] {
+			t.Fatalf("%q", nonce)
+		}
+		seen[nonce] = true
+		for _, c := range nonce {
+			letters[c]++
+		}
+	}
+	const each = many * nonceLen / len(nonceLetters)
+	for _, c := range nonceLetters {
+		if n := letters[c]; n < each*3/4 || n > each*5/4 { // ten standard deviations
+			t.Errorf("%q: %d times, about %d are expected", c, n, each)
+		}
+	}
+}
+
+// An arrival is a request as a server saw it.
+type arrival struct {
+	*http.Request
+	body []byte
+}
+
+// serveArrivals hands on what arrives.
+func serveArrivals(t *testing.T) (address string, arrivals <-chan arrival) {
+	t.Helper()
+	c := make(chan arrival, 2)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		c <- arrival{r, body}
+		io.WriteString(w, "success")
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, c
+}
+
+// TestSortedKVIsFreshAtEachAttempt: the same request made twice has a nonce and a time of its own each time, which are signed, where the
+// signed fields are; every other byte is the caller's.
+func TestSortedKVIsFreshAtEachAttempt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options, method, contentType, query, body string
+		// wantQuery and wantBody are patterns, with NONCE for the nonce.
+		wantQuery, wantBody string
+	}{
+		"JSON": {
+			`"nonce":"n","time":"t"`, "POST", "application/json", "?n=1", `{"a": 1} `, `n=1`, `\{"a": 1,"n":"NONCE","t":"\d{10}","sign":"[0-9A-F]{64}"\} `,
+		},
+		"an empty JSON object, in milliseconds": {
+			`"alg":"md5","time":"t","time_format":"unix_ms","sign_type":"MD5","nonce":"n"`, "POST", "application/json", "", `{}`,
+			``, `\{"n":"NONCE","t":"\d{13}","sign_type":"MD5","sign":"[0-9A-F]{32}"\}`,
+		},
+		"a form, as Alipay has it": {
+			`"alg":"rsa2","exclude":["sign"],"sign_type":"RSA2","nonce":"n","time":"timestamp","time_format":"datetime"`, "POST",
+			"application/x-www-form-urlencoded; charset=utf-8", "", "app_id=2014&biz_content=%7B%7D", ``,
+			`app_id=2014&biz_content=%7B%7D&n=NONCE&timestamp=\d{4}-\d\d-\d\d\+\d\d%3A\d\d%3A\d\d&sign_type=RSA2&sign=.+`,
+		},
+		"XML, as WeChat Pay v2 has it": {
+			`"alg":"md5","nonce":"nonce_str"`, "POST", "text/xml", "", "<xml><mch_id>1</mch_id></xml>\n",
+			``, `<xml><mch_id>1</mch_id><nonce_str>NONCE</nonce_str><sign>[0-9A-F]{32}</sign></xml>` + "\n",
+		},
+		"a query, as Alipay has it": {
+			`"alg":"rsa2","exclude":["sign"],"put":{"in":"query"},"sign_type":"RSA2","nonce":"n","time":"timestamp","time_format":"datetime"`, "GET", "",
+			"?app_id=2014&biz_content=%7B%7D", "", `app_id=2014&biz_content=%7B%7D&n=NONCE&timestamp=\d{4}-\d\d-\d\d\+\d\d%3A\d\d%3A\d\d&sign_type=RSA2&sign=.+`, ``,
+		},
+		"no query at all":             {`"put":{"in":"query"},"nonce":"n","time":"t"`, "GET", "", "", "", `n=NONCE&t=\d{10}&sign=[0-9A-F]{64}`, ``},
+		"a query, signed in a header": {`"put":{"in":"header","name":"X-Sign"},"nonce":"n"`, "GET", "", "?a=%20", "", `a=%20&n=NONCE`, ``},
+		"a body, signed in the query": {
+			`"put":{"in":"query"},"sign_type":"x","nonce":"n","time":"t"`, "POST", "application/json", "?n=1", `{"a":1}`,
+			`n=1&sign_type=x&sign=[0-9A-F]{64}`, `\{"a":1,"n":"NONCE","t":"\d{10}"\}`,
+		},
+		"a body, signed in a header": {`"put":{"in":"header","name":"X-Sign"},"nonce":"n"`, "POST", "", "", "a=1&", ``, `a=1&n=NONCE`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			signer := `{"type":"sorted-kv",` + c.options + `}`
+			use, err := UseOf(signer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			secrets := secretsOf(secretFor(t, use, 0))
+			address, arrivals := serveArrivals(t)
+			client := newTestClient(t, Options{})
+			nonces := make(map[string]bool)
+			for number := range 2 {
+				r := newRequest(address + "/query" + c.query)
+				r.Number, r.Method, r.ContentType, r.Body = number+1, c.method, c.contentType, []byte(c.body)
+				r.Signer, r.Secrets = signer, secrets
+				if resp := client.Send(t.Context(), r); resp.Class != store.ClassOK {
+					t.Fatal(resp.Class, resp.Error)
+				}
+				got := <-arrivals
+				for _, part := range [...]struct{ got, want string }{{got.URL.RawQuery, c.wantQuery}, {string(got.body), c.wantBody}} {
+					m := regexp.MustCompile(`^` + strings.Replace(part.want, "NONCE", `([a-z0-9]{32})`, 1) + `$`).FindStringSubmatch(part.got)
+					if m == nil {
+						t.Fatalf("%q is not %s", part.got, part.want)
+					}
+					if len(m) > 1 {
+						nonces[m[1]] = true
+					}
+				}
+				if err := VerifyAny(signer, secrets, got.Header, got.URL, got.body, 0); err != nil {
+					t.Errorf("attempt %d: %v", number+1, err)
+				}
+				for n := range nonces { // those of another request are not verified in this one
+					other := func(text string) string { return strings.ReplaceAll(text, n, strings.Repeat("0", 32)) }
+					u := *got.URL
+					u.RawQuery = other(u.RawQuery)
+					changed := u.RawQuery != got.URL.RawQuery || other(string(got.body)) != string(got.body)
+					if err := VerifyAny(signer, secrets, got.Header, &u, []byte(other(string(got.body))), 0); changed && !errors.Is(err, ErrSignature) {
+						t.Errorf("with another nonce: %v", err)
+					}
+				}
+			}
+			if len(nonces) != 2 {
+				t.Errorf("two attempts have nonces %v", nonces)
+			}
+		})
+	}
+}
+
+// TestWhatIsFreshIsSigned: the signature is over what is sent, as somebody else computes it; what is excluded is sent unsigned.
+func TestWhatIsFreshIsSigned(t *testing.T) {
+	t.Parallel()
+	for exclude, plain := range map[string]string{"sign": "a=1&n=NONCE&t=TIME&z=2&key=hunter2-key-a", "n": "a=1&t=TIME&z=2&key=hunter2-key-a"} {
+		before := time.Now()
+		_, body, r := signed(t, func(r *Request) {
+			r.Signer = `{"type":"sorted-kv","alg":"md5","nonce":"n","time":"t","exclude":["` + exclude + `"]}`
+			r.Secrets, r.ContentType, r.Body = secretsOf(secretFor(t, UseText, 0)), "application/x-www-form-urlencoded", []byte("z=2&a=1")
+		})
+		f, err := url.ParseQuery(string(body))
+		if err != nil || r.Class != store.ClassOK {
+			t.Fatal(r.Class, r.Error, err)
+		}
+		text := strings.NewReplacer("NONCE", f.Get("n"), "TIME", f.Get("t")).Replace(plain)
+		if want := fmt.Sprintf("%X", md5.Sum([]byte(text))); f.Get("sign") != want {
+			t.Errorf("%s is signed %s, not %s", text, f.Get("sign"), want)
+		}
+		seconds, err := strconv.ParseInt(f.Get("t"), 10, 64)
+		if at := time.Unix(seconds, 0); err != nil || at.Before(before.Truncate(time.Second)) || at.After(time.Now()) {
+			t.Errorf("the time is %s", f.Get("t"))
+		}
+	}
+}
+
+func TestFreshFieldsReplaceNone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options, contentType, query, body string
+		want                              store.Class
+	}{
+		"nonce in JSON":             {`"nonce":"n"`, "application/json", "", `{"n":""}`, store.ClassInvalidRequest},
+		"nonce in JSON with escape": {`"nonce":"n"`, "application/json", "", `{"\u006e":1}`, store.ClassInvalidRequest},
+		"time in a form":            {`"time":"t"`, "", "", "a=1&%74=", store.ClassInvalidRequest},
+		"time in XML":               {`"nonce":"n","time":"t"`, "text/xml", "", "<x><t/></x>", store.ClassInvalidRequest},
+		"nonce in the query":        {`"nonce":"n","put":{"in":"query"}`, "", "?n=1", "", store.ClassInvalidRequest},
+		"beside a header":           {`"nonce":"n","put":{"in":"header","name":"X-Sign"}`, "", "", "n=1", store.ClassInvalidRequest},
+		"query beside a header":     {`"time":"n","put":{"in":"header","name":"X-Sign"}`, "", "?n=1", "", store.ClassInvalidRequest},
+		"no body for the signature": {`"nonce":"n"`, "", "?a=1", "", store.ClassInvalidRequest},
+		"where nothing is added":    {`"nonce":"n","put":{"in":"query"}`, "application/json", "?n=1", `{}`, store.ClassOK},
+		"in another case":           {`"nonce":"n"`, "application/json", "", `{"N":1}`, store.ClassOK},
+	} {
+		got, _, r := signed(t, func(r *Request) {
+			r.Signer, r.Secrets = `{"type":"sorted-kv",`+c.options+`}`, secretsOf(secretFor(t, UseText, 0))
+			r.ContentType, r.Body, r.URL = c.contentType, []byte(c.body), r.URL+c.query
+		})
+		if r.Class != c.want || (got != nil) != (c.want == store.ClassOK) {
+			t.Errorf("%s: %s %s", name, r.Class, r.Error)
+		}
+	}
+}

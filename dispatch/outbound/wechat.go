@@ -1,0 +1,114 @@
+package outbound
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// The headers of WeChat Pay v3, and the scheme of Authorization in requests to it.
+const (
+	weChatTimestamp = "Wechatpay-Timestamp"
+	weChatNonce     = "Wechatpay-Nonce"
+	weChatSignature = "Wechatpay-Signature"
+	weChatSerial    = "Wechatpay-Serial"
+	weChatType      = "Wechatpay-Signature-Type"
+	weChatTypeValue = "WECHATPAY2-SHA256-RSA2048"
+)
+
+// weChatText is what WeChat Pay v3 signs in its notifications.
+func weChatText(seconds, nonce string, body []byte) string {
+	return seconds + "\n" + nonce + "\n" + string(body) + "\n"
+}
+
+// weChatTarget stands before weChatText in a merchant's request.
+func weChatTarget(method string, u *url.URL) string {
+	return method + "\n" + u.RequestURI() + "\n"
+}
+
+// signWeChatV3 signs as the platform signs its notifications or, with mchid, as a merchant signs its requests to it.
+func (c *Client) signWeChatV3(s *signer, r *Request, u *url.URL, seconds string) (signature, error) {
+	present := &r.Secrets[0]
+	key, err := c.rsaKey(present.Key)
+	if err != nil {
+		return signature{}, err
+	}
+	nonce := rand.Text()
+	text := weChatText(seconds, nonce, r.Body)
+	if s.mchid != "" {
+		text = weChatTarget(r.Method, u) + text
+	}
+	value, err := signSHA256(key, text)
+	if err != nil {
+		return signature{}, err
+	}
+	serial := present.Label
+	if serial == "" {
+		serial = present.ID
+	}
+	if !isPrintable(serial) || s.mchid != "" && strings.ContainsAny(serial, `"\,`) {
+		return signature{}, &keyError{"the signing key's label cannot stand in a header"}
+	}
+	out := signature{keyID: present.ID, hidden: []string{value}}
+	if s.mchid != "" {
+		out.headers = []addedHeader{{"Authorization", fmt.Sprintf(`%s mchid="%s",nonce_str="%s",signature="%s",timestamp="%s",serial_no="%s"`,
+			weChatTypeValue, s.mchid, nonce, value, seconds, serial), true}}
+		return out, nil
+	}
+	out.headers = []addedHeader{
+		{weChatTimestamp, seconds, false}, {weChatNonce, nonce, false}, {weChatSerial, serial, false},
+		{weChatType, weChatTypeValue, false}, {weChatSignature, value, true},
+	}
+	return out, nil
+}
+
+func verifyWeChatV3(secrets []Secret, h http.Header, body []byte, tolerance time.Duration) error {
+	seconds, nonce, signature := h.Get(weChatTimestamp), h.Get(weChatNonce), h.Get(weChatSignature)
+	for _, need := range [...][2]string{{weChatTimestamp, seconds}, {weChatNonce, nonce}, {weChatSignature, signature}} {
+		if need[1] == "" {
+			return fmt.Errorf("%w: no %s", ErrHeaders, strings.ToLower(need[0]))
+		}
+	}
+	if err := checkSeconds(seconds, weChatTimestamp, tolerance); err != nil {
+		return err
+	}
+	return verifyRSA(secrets, weChatText(seconds, nonce, body), signature)
+}
+
+// verifyMerchant verifies a merchant's request. It is not told the method, and looks for the one that was signed.
+func (s *signer) verifyMerchant(secrets []Secret, h http.Header, u *url.URL, body []byte, tolerance time.Duration) error {
+	given, ok := strings.CutPrefix(h.Get("Authorization"), weChatTypeValue+" ")
+	if !ok {
+		return fmt.Errorf("%w: no authorization of %s", ErrHeaders, weChatTypeValue)
+	}
+	params := make(map[string]string)
+	for param := range strings.SplitSeq(given, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
+		params[name] = strings.Trim(value, `"`)
+	}
+	for _, name := range [...]string{"mchid", "nonce_str", "signature", "timestamp"} {
+		if params[name] == "" {
+			return fmt.Errorf("%w: no %s in authorization", ErrHeaders, name)
+		}
+	}
+	if err := checkSeconds(params["timestamp"], "Authorization", tolerance); err != nil {
+		return err
+	}
+	if params["mchid"] != s.mchid {
+		return fmt.Errorf("%w: mchid is another one", ErrSignature)
+	}
+	if u == nil {
+		u = new(url.URL)
+	}
+	text := weChatText(params["timestamp"], params["nonce_str"], body)
+	for _, method := range [...]string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if err := verifyRSA(secrets, weChatTarget(method, u)+text, params["signature"]); !errors.Is(err, ErrSignature) {
+			return err
+		}
+	}
+	return ErrSignature
+}

@@ -1,0 +1,131 @@
+package outbound
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const merchant = `{"type":"wechat-v3-rsa","mchid":"1900009191"}`
+
+var merchantHeader = regexp.MustCompile(
+	`^WECHATPAY2-SHA256-RSA2048 mchid="1900009191",nonce_str="([0-9A-Z]{26})",signature="([0-9A-Za-z+/]+=*)",timestamp="(\d{10})",serial_no="5157F09EFDC096DE"$`)
+
+// TestMerchantsSignTheirRequests: what WeChat Pay v3 is asked is signed anew each time, over method, path and query as they were sent.
+func TestMerchantsSignTheirRequests(t *testing.T) {
+	t.Parallel()
+	secret := Secret{ID: "sec_1", Label: "5157F09EFDC096DE", Key: secretFor(t, UseRSA, 0)}
+	public, err := publicRSA(secret.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, arrivals := serveArrivals(t)
+	client := newTestClient(t, Options{})
+	nonces := make(map[string]bool)
+	for _, c := range []struct{ method, url, target, body string }{
+		{"GET", "/v3/pay/transactions/out-trade-no/1217752501?mchid=1900009191", "/v3/pay/transactions/out-trade-no/1217752501?mchid=1900009191", ""},
+		{"GET", "", "/", ""},
+		{"GET", "/a%2Fb/%E6%94%AF?", "/a%2Fb/%E6%94%AF?", ""},
+		{"DELETE", "/支付?x=a%20b&&y=+", "/%E6%94%AF%E4%BB%98?x=a%20b&&y=+", ""},
+		{"POST", "/v3/refund", "/v3/refund", `{"amount": {"total": 1}}` + "\n"},
+	} {
+		for range 2 {
+			r := newRequest(address + c.url)
+			r.Method, r.Body, r.Signer, r.Secrets = c.method, []byte(c.body), merchant, []Secret{secret}
+			r.Headers = []store.Header{{Name: "Accept", Value: "application/json"}, {Name: "authorization", Value: "the caller's own"}}
+			resp := client.Send(t.Context(), r)
+			if resp.Class != store.ClassOK || resp.KeyID != "sec_1" {
+				t.Fatal(c.url, resp.Class, resp.Error, resp.KeyID)
+			}
+			got := <-arrivals
+			values := got.Header.Values("Authorization")
+			m := merchantHeader.FindStringSubmatch(strings.Join(values, " | "))
+			if m == nil {
+				t.Fatalf("%s: %q", c.url, values)
+			}
+			if nonces[m[1]] || m[3] != got.Header.Get("webhook-timestamp") || got.Header.Get(weChatSignature) != "" {
+				t.Errorf("%s: %v", c.url, got.Header)
+			}
+			nonces[m[1]] = true
+			text := c.method + "\n" + c.target + "\n" + m[3] + "\n" + m[1] + "\n" + c.body + "\n"
+			if got.RequestURI != c.target || !verifiesSHA256(public, text, m[2]) {
+				t.Errorf("%s %s: the signature is not over %q", got.Method, got.RequestURI, text)
+			}
+			if err := VerifyAny(merchant, []Secret{secret}, got.Header, got.URL, got.body, 0); err != nil {
+				t.Errorf("%s: %v", c.url, err)
+			}
+			for _, h := range resp.RequestHeaders {
+				if strings.EqualFold(h.Name, "authorization") && h.Value != masked {
+					t.Errorf("%s is shown", h.Value)
+				}
+			}
+		}
+	}
+}
+
+// TestMerchantsAreVerified: nothing is taken that was not signed, or not now.
+func TestMerchantsAreVerified(t *testing.T) {
+	t.Parallel()
+	secrets := secretsOf(secretFor(t, UseRSA, 0))
+	sent := func(ago time.Duration) http.Header {
+		r := newRequest("https://shop.example/query?a=1")
+		r.Signer, r.Secrets = merchant, secrets
+		u, err := parseURL(r.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := newTestClient(t, Options{Transport: answerWith(200, nil, "")}).prepare(&r, u, time.Now().Add(-ago))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.header
+	}
+	for name, c := range map[string]struct {
+		signer    string
+		ago       time.Duration
+		old, new  string
+		uri, body string
+		want      error
+	}{
+		"as it is":         {signer: merchant},
+		"old":              {signer: merchant, ago: time.Hour, want: ErrTimestamp},
+		"another merchant": {signer: `{"type":"wechat-v3-rsa","mchid":"1900009192"}`, want: ErrSignature},
+		"merchant changed": {signer: merchant, old: `mchid="1`, new: `mchid="2`, want: ErrSignature},
+		"another query":    {signer: merchant, uri: "/query?a=2", want: ErrSignature},
+		"another path":     {signer: merchant, uri: "/close?a=1", want: ErrSignature},
+		"another body":     {signer: merchant, body: "{}", want: ErrSignature},
+		"another nonce":    {signer: merchant, old: `nonce_str="`, new: `nonce_str="A`, want: ErrSignature},
+		"a later time":     {signer: merchant, old: `timestamp="`, new: `timestamp="0`, want: ErrSignature},
+		"another scheme":   {signer: merchant, old: "RSA2048", new: "SM3", want: ErrHeaders},
+		"no nonce":         {signer: merchant, old: "nonce_str", new: "nonce", want: ErrHeaders},
+		"no signature":     {signer: merchant, old: "signature", new: "sign", want: ErrHeaders},
+		"no number":        {signer: merchant, old: `timestamp="`, new: `timestamp="x`, want: ErrHeaders},
+		"as a platform":    {signer: SignerWeChatV3, want: ErrHeaders},
+	} {
+		h := sent(c.ago)
+		h.Set("Authorization", strings.Replace(h.Get("Authorization"), c.old, c.new, 1))
+		u, err := url.ParseRequestURI(cmp.Or(c.uri, "/query?a=1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := cmp.Or(c.body, string(newRequest("").Body))
+		if err := VerifyAny(c.signer, secrets, h, u, []byte(body), 0); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	for _, label := range []string{`a"b`, `a\`, "a,b"} {
+		_, _, r := signed(t, func(r *Request) {
+			r.Signer, r.Secrets = merchant, []Secret{{Label: label, Key: secretFor(t, UseRSA, 0)}}
+		})
+		if r.Class != store.ClassSignError {
+			t.Errorf("a label that cannot stand between quotes: %s", r.Class)
+		}
+	}
+}
