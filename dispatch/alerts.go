@@ -142,7 +142,7 @@ func (e *Engine) tellOne(ctx context.Context, project string, o *store.TerminalE
 		return nil
 	}
 	topic := TopicDead
-	if o.Reason == store.Unresolved {
+	if o.Kind == store.Poll { // whatever its reason: its outcome is not known
 		topic = TopicUnresolved
 	}
 	data := map[string]any{

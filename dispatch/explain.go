@@ -116,11 +116,14 @@ func (s *standing) over() Explanation {
 	c := &s.c
 	switch c.State {
 	case store.Succeeded:
+		if c.Kind == store.Poll {
+			return Explanation{Summary: fmt.Sprintf("It ended %s (%s); nothing more is asked.", at(c.FinishedAt), c.Reason)}
+		}
 		return Explanation{Summary: "It was delivered " + at(c.FinishedAt) + "; nothing more is sent."}
 	case store.Canceled:
 		return Explanation{Summary: fmt.Sprintf("It was canceled %s (%s); nothing more is sent.", at(c.FinishedAt), c.Reason)}
 	}
-	return Explanation{Summary: fmt.Sprintf("It is dead since %s (%s) after %d charged attempts; nothing more is sent unless somebody retries it.",
+	return Explanation{Summary: fmt.Sprintf("It is dead: it ended %s (%s) after %d charged attempts; nothing more is sent unless somebody retries it.",
 		at(c.FinishedAt), c.Reason, c.AttemptCount)}
 }
 

@@ -30,8 +30,8 @@ type firer struct {
 	changed chan struct{}
 	// began is when this process began to look, by the index's clock.
 	began int64
-	// failed is since when SQL has not answered, to be told of once; zero: it does.
-	failed time.Time
+	// complained is when the log was last told that SQL does not answer; zero: it does.
+	complained time.Time
 }
 
 func newFirer(e *Engine) *firer { return &firer{e: e, changed: make(chan struct{}, 1)} }
@@ -65,11 +65,11 @@ func (s *firer) turn(ctx context.Context) time.Duration {
 	if s.e.o.Alone {
 		idle = fireLookAlone
 	}
-	list, err := s.e.o.Store.NextSchedules(ctx, fireBatch)
+	now := s.e.clock.now()
+	list, err := s.e.o.Store.NextSchedules(ctx, now, fireBatch)
 	if err != nil {
 		return s.trouble(ctx, err)
 	}
-	now := s.e.clock.now()
 	var due []store.Schedule
 	for i := range list {
 		if list[i].NextAt > now {
@@ -84,14 +84,17 @@ func (s *firer) turn(ctx context.Context) time.Duration {
 			return s.trouble(ctx, err)
 		}
 	}
-	s.failed = time.Time{}
+	if !s.complained.IsZero() {
+		s.complained = time.Time{}
+		s.e.log.Info("schedules are fired again")
+	}
 	return idle
 }
 
-// trouble tells the log, once, that the firer cannot go on, and returns after how long to try again.
+// trouble tells the log, now and then, that the firer cannot go on, and returns after how long to try again.
 func (s *firer) trouble(ctx context.Context, err error) time.Duration {
-	if s.failed.IsZero() && ctx.Err() == nil {
-		s.failed = time.Now()
+	if time.Since(s.complained) >= warnEvery && ctx.Err() == nil {
+		s.complained = time.Now()
 		s.e.log.Warn("schedules cannot be fired; what comes due meanwhile is made up for", "error", err)
 	}
 	return fireLook
@@ -102,8 +105,12 @@ func (s *firer) fire(ctx context.Context, due []store.Schedule, now int64) error
 	firings := make([]store.Firing, len(due))
 	for i := range due {
 		f, err := s.firing(ctx, &due[i], now)
-		if err != nil {
+		switch {
+		case errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil:
 			return err
+		case err != nil: // one project's trouble is none of the others'
+			f.Draft, f.Why = nil, "what it is judged by cannot be read"
+			s.e.log.Error("a schedule cannot be judged", "schedule_id", store.SchedulePrefix+due[i].ID, "project", due[i].Project, "error", err)
 		}
 		firings[i] = f
 	}
@@ -155,7 +162,7 @@ func (s *firer) fired(ctx context.Context, f *store.Firing, out *store.Fired) {
 	}
 }
 
-// firing is what is to become of a schedule that is due. Its error is the store's.
+// firing is what is to become of a schedule that is due. Its error is the store's; the rest is complete but for the draft then.
 func (s *firer) firing(ctx context.Context, sched *store.Schedule, now int64) (store.Firing, error) {
 	f := store.Firing{Schedule: *sched, Due: sched.NextAt, Now: now}
 	spec, err := schedule.ParseSpec(sched.Cron, sched.Timezone)

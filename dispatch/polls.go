@@ -189,8 +189,8 @@ func (e *Engine) resultDraft(v *acceptView, project string, s *PollSubmission, n
 	return out
 }
 
-// ResolvePoll ends an open poll from outside, also one that is being asked at this moment: what that brings has no effect any more.
-// store.ErrNotFound is for what is no poll, too.
+// ResolvePoll ends an open poll from outside, also one that is being asked at this moment: what that brings has no effect any more; and one
+// that is dead, for then a person has found out. store.ErrNotFound is for what is no poll, too.
 func (e *Engine) ResolvePoll(ctx context.Context, project, id string, r ResolveRequest, by store.Actor) (store.ResolvedPoll, error) {
 	f := findings(slices.Clone(r.Invalid))
 	if len(r.Data) > MaxPollContext {
@@ -205,9 +205,11 @@ func (e *Engine) ResolvePoll(ctx context.Context, project, id string, r ResolveR
 	if err != nil {
 		return p, err
 	}
-	if p.Was != nil {
+	if p.Result == store.ResolveDone {
 		e.wrote.Store(true)
 		e.metrics.terminal.WithLabelValues(string(p.Callback.State), string(p.Callback.Reason)).Inc()
+	}
+	if p.Was != nil {
 		e.takeOut(ctx, []store.OpenRow{*p.Was})
 	}
 	return p, nil

@@ -18,8 +18,8 @@ type ScheduleRows interface {
 	ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64, by store.Actor) (store.Schedule, error)
 	DeleteSchedule(ctx context.Context, project, id string, now int64, by store.Actor) error
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
-	// NextSchedules returns those of all projects that are due next, the earliest first.
-	NextSchedules(ctx context.Context, limit int) ([]store.Schedule, error)
+	// NextSchedules returns those of all projects that are due next, the earliest first: with their templates only if they are due at now.
+	NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error)
 	// Fire makes each firing that nobody has made yet, with its callback, and answers each in its place.
 	Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error)
 	// RanSchedule accepts a schedule's callback by hand.

@@ -218,19 +218,27 @@ func TestAScheduleWhoseCallbackCannotBeMade(t *testing.T) {
 	})
 }
 
-// A template's delay and expiry run from the due time.
+// A template's delay and expiry run from the due time, also where the callback is made a moment after it.
 func TestATemplateHasItsDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""), withTemplates)
+		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		b := startBench(t, path, always(200, ""), withTemplates)
 		untilMinute(30 * time.Second)
 		ch := everyMinute("sweep")
 		ch.Template = []byte(`{"url": "https://shop.example/", "delay": 5000000000, "expires": 60000000000}`)
 		s := b.schedule(ch)
-		time.Sleep(time.Minute)
+		b.stop()
+		untilMinute(500 * time.Millisecond)
+		b = startBench(t, path, always(200, ""), withTemplates)
+		time.Sleep(time.Second)
 		now := b.scheduleNow(s.ID)
-		if c := b.get(now.LastID); c.FirstDueAt != now.LastAt+5000 || c.ExpiresAt != now.LastAt+65_000 {
+		c := b.get(now.LastID)
+		if now.LastAt != s.NextAt || c.FirstDueAt != now.LastAt+5000 || c.DueAt != c.FirstDueAt || c.ExpiresAt != now.LastAt+65_000 {
 			t.Errorf("due at %d, its callback at %d until %d", now.LastAt, c.FirstDueAt, c.ExpiresAt)
+		}
+		if c.CreatedAt < now.LastAt+500 {
+			t.Errorf("it was made at %d, before anybody ran", c.CreatedAt)
 		}
 	})
 }
@@ -267,4 +275,33 @@ func TestWrongSchedules(t *testing.T) {
 			t.Errorf("a name that is taken: %v", err)
 		}
 	})
+}
+
+// A stop that is short is a stop all the same: what came due in it, and not a moment ago, was missed. The rhythm of "@every" stays.
+func TestWhatAShortStopMissed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		missed string
+		want   int
+	}{{"once", 1}, {"skip", 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "dispatcher.db")
+			b := startBench(t, path, always(200, ""), withTemplates)
+			ch := everyMinute("sweep")
+			ch.Cron, ch.Missed = new("@every 7s"), &c.missed
+			s := b.schedule(ch)
+			time.Sleep(8 * time.Second)
+			synctest.Wait()
+			b.stop()
+			time.Sleep(30 * time.Second)
+			b = startBench(t, path, always(200, ""), withTemplates)
+			time.Sleep(time.Second)
+			if got := len(b.arrivals()); got != c.want {
+				t.Errorf("%s: %d callbacks to make up for four", c.missed, got)
+			}
+			if now := b.scheduleNow(s.ID); (now.NextAt-s.NextAt)%7000 != 0 || now.NextAt <= time.Now().UnixMilli() {
+				t.Errorf("%s: the rhythm began at %d and is at %d", c.missed, s.NextAt, now.NextAt)
+			}
+		})
+	}
 }

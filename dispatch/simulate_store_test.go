@@ -91,7 +91,9 @@ func (s *simStore) CancelRef(ctx context.Context, project, ref, topic string, li
 }
 
 // NextSchedules: a simulation has none, and need not look for them every second.
-func (s *simStore) NextSchedules(context.Context, int) ([]store.Schedule, error) { return nil, nil }
+func (s *simStore) NextSchedules(context.Context, int64, int) ([]store.Schedule, error) {
+	return nil, nil
+}
 
 func (s *simStore) Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error) {
 	return sqlCall(ctx, s, "Retry", func(ctx context.Context) (store.Callback, error) { return s.Store.Retry(ctx, project, id, r, by) })

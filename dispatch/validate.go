@@ -72,6 +72,9 @@ func (e *Engine) draft(v *acceptView, project string, s *Submission, now time.Ti
 	checkTexts(s, &f)
 	checkOrder(s, &f)
 	v.resolve(s, ep, &c, &f)
+	if s.Body == nil && outbound.SignsBody(c.Signer) {
+		f.add("signer", "puts its signature into the body, and there is none: have it put into the query or a header")
+	}
 	checkTimes(s, &c, now, &f)
 	if s.StartAttempt < 0 || s.StartAttempt > len(c.Policy.Tiers)+1 && !v.blind {
 		f.add("start_attempt", "is 1 to %d, the attempts that the policy allows", len(c.Policy.Tiers)+1)

@@ -18,6 +18,8 @@ CREATE TABLE polls (
 	data      TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE UNIQUE INDEX polls_live ON polls (live) WHERE live <> '';
+-- Whether a callback tells a result.
+CREATE INDEX polls_result ON polls (result_id) WHERE result_id <> '';
 
 -- next_at is the next due time, zero while there is none. Who raises it makes the callback of the time that it was, in one transaction.
 CREATE TABLE schedules (

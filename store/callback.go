@@ -204,13 +204,17 @@ type Attempt struct {
 	// NextDueAt is when the next attempt was scheduled; zero: none.
 	NextDueAt int64
 	Fence     int64
-	// Stale: the result came after its claim had been lost, and had no effect.
+	// Stale: the result came after its claim had been lost, and had no effect. It is not Charged.
 	Stale bool
 	// KeyID names the secret that signed; empty: unsigned.
 	KeyID string
 	// URL is where it went, if that was not the callback's own address; it is shown masked.
 	URL string
 }
+
+// KeptAttempts is how many attempts of a callback are read at most, the last ones: a poll that repeats its last tier for days has tens of
+// thousands.
+const KeptAttempts = 1000
 
 // A Payload is a body apart from its callback's row.
 type Payload struct {

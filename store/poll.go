@@ -42,7 +42,8 @@ type PollDetail struct {
 	OnResult *ResultDraft
 	// Errors is how many polls in a row have ended in an error.
 	Errors int
-	// Outcome is what was last told, and ResultID the callback that tells it, a bare ULID; empty: none yet, or none at all.
+	// Outcome is what was told last, and ResultID the callback that tells it, a bare ULID; empty: none yet, or none at all. How the poll has
+	// ended since may be other and not told: after something was told only success and failure are, if they differ from it, and each resolve.
 	Outcome  PollOutcome
 	ResultID string
 	// Data is JSON that came with the resolve; empty: none.
@@ -87,13 +88,14 @@ type PollAnswer struct {
 // A ResolveResult says what a resolve did.
 type ResolveResult string
 
-// The results of a resolve. One that has ended otherwise stays as it is.
+// The results of a resolve. One that has succeeded or was canceled stays as it is.
 const (
 	ResolveDone            ResolveResult = "resolved"
 	ResolveAlreadyTerminal ResolveResult = "already_terminal"
 )
 
-// A ResolvedPoll is what became of a resolve. Was is the poll as it was before, for the index to be told, if it has ended by it.
+// A ResolvedPoll is what became of a resolve. Was is the poll as it was before, for the index to be told; nil: it was
+// not open.
 type ResolvedPoll struct {
 	Result   ResolveResult
 	Callback Callback

@@ -73,7 +73,7 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 		}
 		b.set("Content-Type", "content-type", r.ContentType)
 	}
-	p := prepared{hidden: append(queryValues(u.RawQuery), signed.hidden...), keyID: signed.keyID}
+	p := prepared{hidden: append(r.hiddenQuery(u.RawQuery), signed.hidden...), keyID: signed.keyID}
 	p.addCallers(&b, r.Headers, &signed)
 	p.header, p.shown = b.header, b.shown
 	if signed.body != nil {

@@ -386,3 +386,46 @@ func TestPollsTimeOutWithinTheBody(t *testing.T) {
 		}
 	}
 }
+
+// The answer to a poll says of which order it is: what was asked for is not hidden in it, as credentials are.
+func TestPollsKeepWhatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	const body = `{"out_trade_no":"order-20261121-0001","token":"abcdefgh12345678","auth":"Bearer of-the-bank","state":"DONE"}`
+	ask := func(poll bool) Response {
+		r := newRequest(serveAnswer(t, "HTTP/1.1 200 OK\r\n\r\n"+body).URL + "?out_trade_no=order-20261121-0001&token=abcdefgh12345678")
+		r.Headers = []store.Header{{Name: "Authorization", Value: "Bearer of-the-bank"}}
+		if r.Poll = poll; poll {
+			r.Success.Rule = `{"until":{"success":[{"pointer":"/state","eq":"DONE"}]}}`
+		}
+		return newTestClient(t, Options{}).Send(t.Context(), r)
+	}
+	if got := ask(true).ResponseBody; got != `{"out_trade_no":"order-20261121-0001","token":"***","auth":"***","state":"DONE"}` {
+		t.Errorf("a poll keeps %s", got)
+	}
+	if got := ask(false).ResponseBody; got != `{"out_trade_no":"***","token":"***","auth":"***","state":"DONE"}` {
+		t.Errorf("another callback keeps %s", got)
+	}
+}
+
+func TestSignsBody(t *testing.T) {
+	t.Parallel()
+	for signer, want := range map[string]bool{
+		"": false, "standard-v1": false, "none": false, "sorted-kv": true, `{"type":"sorted-kv","alg":"md5"}`: true,
+		`{"type":"sorted-kv","put":{"in":"query","name":"sign"}}`: false, `{"type":"bearer"}`: false,
+	} {
+		if signer != "" {
+			raw := []byte(signer)
+			if raw[0] != '{' {
+				raw = []byte(`"` + signer + `"`)
+			}
+			text, wrong := ParseSigner(raw)
+			if len(wrong) > 0 {
+				t.Fatalf("%s: %v", signer, wrong)
+			}
+			signer = text
+		}
+		if got := SignsBody(signer); got != want {
+			t.Errorf("%s: %v", signer, got)
+		}
+	}
+}

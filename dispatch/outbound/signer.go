@@ -190,3 +190,13 @@ func readSigner(text string) (*signer, error) {
 	}
 	return s, nil
 }
+
+// SignsBody says whether a signer puts its signature into the body, so that a request without one cannot be signed. The signer is as
+// ParseSigner returns it.
+func SignsBody(signer string) bool {
+	if !strings.Contains(signer, SignerSortedKV) {
+		return false
+	}
+	s, err := readSigner(signer)
+	return err == nil && s.name == SignerSortedKV && s.kv.in == putBody
+}

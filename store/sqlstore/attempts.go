@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -126,7 +127,7 @@ func scanAttempt(rows scanner) (store.Attempt, error) {
 	return a, nil
 }
 
-// Attempts returns the callback's attempts by number; store.ErrNotFound for a callback that is not in the project.
+// Attempts returns the last store.KeptAttempts of the callback's attempts, by number; store.ErrNotFound for a callback that is not in the project.
 func (db *DB) Attempts(ctx context.Context, project, id string) ([]store.Attempt, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -135,10 +136,13 @@ func (db *DB) Attempts(ctx context.Context, project, id string) ([]store.Attempt
 		a, err := scanAttempt(rows)
 		attempts = append(attempts, a)
 		return err
-	}, `SELECT `+attemptColumns+` FROM attempts WHERE callback_id = $1 AND project = $2 ORDER BY number`, id, project)
+	}, `SELECT `+attemptColumns+` FROM attempts WHERE callback_id = $1 AND project = $2
+		ORDER BY number DESC
+		LIMIT $3`, id, project, store.KeptAttempts)
 	if err != nil {
 		return nil, readError("read attempts", err)
 	}
+	slices.Reverse(attempts)
 	if len(attempts) == 0 {
 		if _, err := db.Get(ctx, project, id); err != nil {
 			return nil, err

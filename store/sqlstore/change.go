@@ -41,7 +41,9 @@ func (db *DB) Cancel(ctx context.Context, project, id string, now int64, by stor
 	return canceled, nil
 }
 
-// CancelRef cancels the open callbacks of a reference, oldest first, at most limit; with a topic only those of that one.
+// CancelRef cancels the open callbacks of a reference, oldest first, at most limit; with a topic only those of that one. What tells the end
+// of a poll is left out: it has the poll's reference unless it was given another, and whoever cancels what is open of an order wants to hear
+// how that ended. By its id it can be canceled.
 func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error) {
 	var canceled []store.CanceledCallback
 	// As many rows as in a large group: each is a round trip, and the server may be far away.
@@ -59,6 +61,7 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 				AND callbacks.ref <> ''
 				AND callbacks.state = 'scheduled'
 				AND ($3 = '' OR callbacks.topic = $3)
+				AND NOT EXISTS (SELECT 1 FROM polls WHERE polls.result_id = callbacks.id AND polls.result_id <> '')
 			ORDER BY callbacks.id
 			LIMIT $4`+t.db.dialect.forUpdate, project, ref, topic, limit); err != nil {
 			return fmt.Errorf("read callbacks: %w", err)

@@ -311,7 +311,7 @@ func (t *tx) endUnattempted() error {
 }
 
 // lose answers a result whose fence has moved on, or whose claim has a result. Where its claim was recorded as crashed,
-// that record gets the details that have come late, and is marked stale. Where the very same result was committed
+// that record gets the details that have come late, marked as stale and not charged. Where the very same result was committed
 // before, it has won and is told so again.
 func (t *tx) lose(e *resultEntry) error {
 	var fence, due int64
@@ -343,7 +343,7 @@ func (t *tx) lose(e *resultEntry) error {
 	case lost && e.Attempt != nil && !record.Stale:
 		late := *e.Attempt
 		late.CallbackID, late.Project, late.Number, late.Fence = e.ID, e.project, record.Number, e.Fence
-		late.NextDueAt, late.Stale = 0, true
+		late.NextDueAt, late.Stale, late.Charged = 0, true, false
 		e.out.Number = record.Number
 		return t.replaceAttempt(&late)
 	case lost:

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// An ending makes an open row terminal without a result. The row is as the transaction has read it.
+// An ending makes an open row terminal without a result, or ends a dead poll otherwise. The row is as the transaction has read it.
 type ending struct {
 	*row
 	state  store.State

@@ -44,6 +44,9 @@ func listed(t *testing.T, db *sqlstore.DB) []store.Callback {
 		if i%9 == 4 {
 			c.EndpointID = "endpoint"
 		}
+		if i%11 == 6 || i == 53 {
+			c.Kind, drafts[i].Poll = store.Poll, new(store.PollDetail)
+		}
 		switch {
 		case i%50 == 3:
 			c.Topic, c.Labels = "rare", map[string]string{"shop": "7"}
@@ -66,7 +69,7 @@ func listed(t *testing.T, db *sqlstore.DB) []store.Callback {
 		r := store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
 			Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true, Class: store.ClassOK, Status: 200, DueAt: listNow,
 		}}
-		if i%6 == 0 {
+		if i%6 == 0 || s.Kind == store.Poll {
 			r.State, r.Reason, r.Attempt.Class, r.Attempt.Status = store.Dead, store.Exhausted, store.ClassHTTP5xx, 500+i%2
 		}
 		results = append(results, r)
@@ -94,6 +97,11 @@ type listCase struct {
 func listCases(all []store.Callback) []listCase {
 	state := func(states ...store.State) func(*store.Callback) bool {
 		return func(c *store.Callback) bool { return slices.Contains(states, c.StateAt(listNow)) }
+	}
+	poll := func(states ...store.State) func(*store.Callback) bool {
+		return func(c *store.Callback) bool {
+			return c.Kind == store.Poll && (len(states) == 0 || slices.Contains(states, c.StateAt(listNow)))
+		}
 	}
 	overdue := func(c *store.Callback) bool { return c.StateAt(listNow) == store.Scheduled && c.DueAt < listNow }
 	from, to := all[150].CreatedAt, all[50].CreatedAt
@@ -129,6 +137,22 @@ func listCases(all []store.Callback) []listCase {
 		{"times and topic", store.Filter{From: from, To: to, Topic: "rare"}, func(c *store.Callback) bool {
 			return from <= c.CreatedAt && c.CreatedAt < to && c.Topic == "rare"
 		}},
+		{"polls", store.Filter{Kind: store.Poll}, poll()},
+		{"dead polls", store.Filter{Kind: store.Poll, States: []store.State{store.Dead}}, poll(store.Dead)},
+		{"open polls", store.Filter{Kind: store.Poll, States: []store.State{store.Attempting, store.Scheduled}}, poll(store.Attempting, store.Scheduled)},
+		{"overdue polls", store.Filter{Kind: store.Poll, Overdue: true}, func(c *store.Callback) bool { return c.Kind == store.Poll && overdue(c) }},
+		{"rare polls", store.Filter{Kind: store.Poll, Topic: "rare"}, func(c *store.Callback) bool { return c.Kind == store.Poll && c.Topic == "rare" }},
+		{"polls of a time", store.Filter{Kind: store.Poll, From: from, To: to}, func(c *store.Callback) bool {
+			return c.Kind == store.Poll && from <= c.CreatedAt && c.CreatedAt < to
+		}},
+		{"polls of a reference", store.Filter{Kind: store.Poll, Ref: "order-17"}, func(c *store.Callback) bool { return c.Ref == "order-17" }},
+		{"polls of an endpoint", store.Filter{Kind: store.Poll, EndpointID: "endpoint"}, func(c *store.Callback) bool {
+			return c.Kind == store.Poll && c.EndpointID == "endpoint"
+		}},
+		{"dead polls of an endpoint", store.Filter{Kind: store.Poll, EndpointID: "endpoint", States: []store.State{store.Dead}}, func(c *store.Callback) bool {
+			return c.Kind == store.Poll && c.EndpointID == "endpoint" && c.State == store.Dead
+		}},
+		{"notify", store.Filter{Kind: store.Notify}, func(c *store.Callback) bool { return c.Kind == store.Notify }},
 	}
 }
 
@@ -225,11 +249,90 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 						!strings.Contains(s.Text, "LIMIT 1 OFFSET 2000") {
 						t.Errorf("%s is not read by the index for it: %s\n%s", c.name, plan, s.Text)
 					}
-					if ended := len(f.States) == 1 && f.States[0] == store.Dead && f.EndpointID == "" && !byDue; ended && !strings.Contains(plan, "callbacks_ended") {
+					if ended := len(f.States) == 1 && f.States[0] == store.Dead && f.EndpointID == "" && f.Kind == "" && !byDue; ended && !strings.Contains(plan, "callbacks_ended") {
 						t.Errorf("%s is not read by the index for it: %s\n%s", c.name, plan, s.Text)
+					}
+					if ofPolls(f) && !few && !strings.Contains(s.Text, "LIMIT 1 OFFSET 2000") && !strings.Contains(plan, "callbacks_polls") {
+						t.Errorf("%s is not read by the index for it: %s\n%s", c.name, plan, s.Text)
+					}
+					if strings.Contains(s.Text, "OFFSET $") && !strings.Contains(plan, "COVERING") {
+						t.Errorf("%s looks for the end of a window in the table: %s\n%s", c.name, plan, s.Text)
 					}
 				}
 			}
+		}
+	}
+}
+
+// ofPolls says that a list is read by the index of polls.
+func ofPolls(f store.Filter) bool {
+	return f.Kind == store.Poll && f.EndpointID == "" && f.Ref == "" && !f.ByDue
+}
+
+// A list of the few polls among many callbacks does not look through all of those on PostgreSQL either, whose plans are made once for all
+// values.
+func TestPollListsFollowTheirIndexOnPostgres(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a PostgreSQL server")
+	}
+	t.Parallel()
+	url := storetest.StartPostgres(t)
+	db := open(t, sqlstore.Options{URL: url})
+	drafts := benchDrafts(5000, listNow)
+	for i := range drafts {
+		if i%200 == 7 {
+			drafts[i].Callback.Kind, drafts[i].Poll = store.Poll, new(store.PollDetail)
+		}
+	}
+	for part := range slices.Chunk(drafts, 500) {
+		if accepted, err := db.Accept(t.Context(), part); err != nil || accepted[0].Err != nil {
+			t.Fatalf("accept: %v, %+v", err, accepted[0])
+		}
+	}
+	handle := raw(t, "pgx", url)
+	handle.SetMaxOpenConns(1)
+	run := func(text string) {
+		t.Helper()
+		if _, err := handle.ExecContext(t.Context(), text); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	run("VACUUM ANALYZE callbacks")
+	run("SET plan_cache_mode = force_generic_plan")
+	for _, c := range listCases(make([]store.Callback, 200)) {
+		if !ofPolls(c.filter) {
+			continue
+		}
+		f := c.filter
+		f.Now, f.Limit = listNow, 50
+		for _, s := range sqlstore.ListStatements(db, store.DefaultProject, f) {
+			if strings.Contains(s.Text, "OFFSET 2000") || strings.Contains(s.Text, "FROM (SELECT *") {
+				continue // by due time
+			}
+			run("PREPARE page AS " + s.Text)
+			var args []string
+			for _, a := range s.Args {
+				args = append(args, fmt.Sprintf("'%v'", a))
+			}
+			found, err := handle.QueryContext(t.Context(), "EXPLAIN EXECUTE page("+strings.Join(args, ", ")+")")
+			if err != nil {
+				t.Fatalf("%v\n%s", err, s.Text)
+			}
+			var plan strings.Builder
+			for found.Next() {
+				var line string
+				if err := found.Scan(&line); err != nil {
+					t.Fatal(err)
+				}
+				plan.WriteString(line + "\n")
+			}
+			if err := found.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(plan.String(), "callbacks_polls") {
+				t.Errorf("%s is not read by the index for it:\n%s\n%s", c.name, plan.String(), s.Text)
+			}
+			run("DEALLOCATE page")
 		}
 	}
 }

@@ -73,16 +73,16 @@ type tellingPoll struct {
 	store.Callback
 	store.PollDetail
 	at int64
-	// told is the outcome that was told before.
+	// told is the outcome that was told last; PollDetail's is the one that it has now.
 	told     store.PollOutcome
+	resolved bool // by this transaction
 	onResult string
 	answer   *store.PollAnswer
 	// answeredAt is when the answer had come.
 	answeredAt int64
 }
 
-// tellPolls accepts the result callbacks of the polls that have ended in this transaction. A poll that falls back to the end that it had,
-// after a retry by hand that failed, is not told again.
+// tellPolls accepts the result callbacks of the polls that have ended in this transaction.
 func (t *tx) tellPolls() error {
 	for len(t.endedPolls) > 0 { // what a result supersedes ends by it, and may be a poll
 		if err := t.tellEnded(); err != nil {
@@ -112,7 +112,7 @@ func (t *tx) tellEnded() error {
 			return err
 		}
 		if e != nil {
-			p.ResultID = e.draft.Callback.ID
+			p.told, p.ResultID = p.Outcome, e.draft.Callback.ID
 			entries = append(entries, e)
 		}
 	}
@@ -146,7 +146,7 @@ func (t *tx) endedPollRows(at map[string]int64) ([]*tellingPoll, error) {
 			&p.Data); err != nil {
 			return err
 		}
-		p.at, p.Outcome = at[p.ID], p.PollOutcome()
+		p.at, p.Outcome, p.resolved = at[p.ID], p.PollOutcome(), p.ID == t.resolving
 		polls = append(polls, p)
 		return nil
 	}, `SELECT callbacks.id, callbacks.project, callbacks.ref, callbacks.state, callbacks.reason, callbacks.attempt_count, polls.context,
@@ -191,9 +191,22 @@ func (t *tx) lastAnswers(polls []*tellingPoll) error {
 	return nil
 }
 
+// isNews says that the end of a poll is to be told. After something was told only what is new and final is: that nobody knows, or wants to
+// know any more, takes nothing back that was told. So a poll that falls back to the end that it had, after a retry by hand that failed, tells
+// nothing. A resolve is told each time: its data may be other.
+func (p *tellingPoll) isNews() bool {
+	switch {
+	case p.told == "" || p.resolved:
+		return true
+	case p.Outcome == store.PollSuccess || p.Outcome == store.PollFailure:
+		return p.Outcome != p.told
+	}
+	return false
+}
+
 // resultOf makes the result callback of a poll; nil: there is none to make.
 func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
-	if p.Outcome == p.told {
+	if !p.isNews() {
 		return nil, nil
 	}
 	d, err := decodeResult(p.onResult)
@@ -275,14 +288,14 @@ func (p *tellingPoll) result() store.PollResult {
 	return r
 }
 
-// writeTold says of polls what was told, and that they are not the open ones any more.
+// writeTold says of polls what was told last, and that they are not the open ones any more.
 func (t *tx) writeTold(polls []*tellingPoll) error {
 	if len(polls) == 0 {
 		return nil
 	}
 	input, args, _, err := t.input([]column{
 		texts("id", polls, func(p *tellingPoll) string { return p.ID }),
-		texts("outcome", polls, func(p *tellingPoll) string { return string(p.Outcome) }),
+		texts("outcome", polls, func(p *tellingPoll) string { return string(p.told) }),
 		texts("result_id", polls, func(p *tellingPoll) string { return p.ResultID }),
 	})
 	if err != nil {

@@ -184,8 +184,9 @@ func (t *tx) keepLive(before, now *store.Callback) error {
 	return nil
 }
 
-// ResolvePoll ends an open poll as Succeeded, ResolvedOutside, also one that is being attempted: the result of that is too late. Data is
-// JSON for the result; empty: none. What is no poll of the project is store.ErrNotFound.
+// ResolvePoll ends a poll as Succeeded, ResolvedOutside: an open one, also while it is being attempted, as the result of that is too late; and
+// a dead one, of which somebody has learned the answer in another way. Data is JSON for the result; empty: none. What is no poll of the project
+// is store.ErrNotFound.
 func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64, by store.Actor) (store.ResolvedPoll, error) {
 	var resolved store.ResolvedPoll
 	err := db.change(ctx, func(t *tx) error {
@@ -197,19 +198,22 @@ func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JS
 		switch {
 		case r.Kind != store.Poll:
 			return store.ErrNotFound
-		case r.State.Terminal():
+		case r.State == store.Scheduled:
+			was := r.openRow()
+			resolved.Was = &was
+		case r.State != store.Dead:
 			resolved.Result, resolved.Callback = store.ResolveAlreadyTerminal, r.Callback
 			return nil
 		}
 		at := max(now, r.UpdatedAt)
-		was := r.openRow()
 		if _, err := t.exec(`UPDATE polls SET data = $1 WHERE id = $2`, string(data), id); err != nil {
 			return fmt.Errorf("keep what it was resolved with: %w", err)
 		}
+		t.resolving = id
 		if err := t.end(ending{&r, store.Succeeded, store.ResolvedOutside, at}); err != nil {
 			return err
 		}
-		resolved.Result, resolved.Callback, resolved.Was = store.ResolveDone, r.Callback, &was
+		resolved.Result, resolved.Callback = store.ResolveDone, r.Callback
 		entry, err := auditOf(project, actionResolve, id, at, by, map[string]any{"result": resolved.Result})
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -192,11 +193,87 @@ func TestNextSchedulesByIndex(t *testing.T) {
 			err := rows.Scan(&line)
 			plan += line + "\n"
 			return err
-		}, explain+nextSchedules, 100); err != nil {
+		}, explain+nextSchedules, 0, 100); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(plan, "schedules_next") {
 			t.Errorf("the plan is\n%s", plan)
+		}
+	})
+}
+
+// number runs a query of one number.
+func number(t *testing.T, db *DB, query string) (n int) {
+	t.Helper()
+	if err := queryEach(t.Context(), db.read, func(rows scanner) error { return rows.Scan(&n) }, query); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What a poll has beside its row goes with it, and the row of another stays.
+func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		const now = 1_790_000_000_000
+		ctx := t.Context()
+		var drafts []store.Draft
+		for _, ref := range []string{"gone", "open"} {
+			d := testDraft(t, db, now)
+			d.Callback.Kind, d.Callback.Ref, d.Poll = store.Poll, ref, &store.PollDetail{Context: `"kept"`}
+			drafts = append(drafts, d)
+		}
+		if _, err := db.Accept(ctx, drafts); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Cancel(ctx, store.DefaultProject, drafts[0].Callback.ID, now, store.Actor{Name: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		if n := number(t, db, `SELECT COUNT(*) FROM polls`); n != 2 {
+			t.Fatalf("%d rows before", n)
+		}
+		if _, n, err := db.Purge(ctx, now+1000, now+1000, 10); err != nil || n != 1 {
+			t.Fatalf("purged %d, %v", n, err)
+		}
+		if n := number(t, db, `SELECT COUNT(*) FROM polls`); n != 1 {
+			t.Errorf("%d rows are left, want that of the open one", n)
+		}
+	})
+}
+
+// Of a callback with very many attempts the last ones are read, in their order.
+func TestTheLastAttemptsAreRead(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		const now, more = 1_790_000_000_000, 3
+		ctx := t.Context()
+		d := testDraft(t, db, now)
+		if _, err := db.Accept(ctx, []store.Draft{d}); err != nil {
+			t.Fatal(err)
+		}
+		var attempts []*store.Attempt
+		for i := range store.KeptAttempts + more {
+			attempts = append(attempts, &store.Attempt{
+				CallbackID: d.Callback.ID, Project: store.DefaultProject, Number: i + 1, Fence: int64(i + 1), Outcome: store.AttemptFailed,
+				Class: store.ClassHTTP5xx,
+			})
+		}
+		if err := db.change(ctx, func(tx *tx) error {
+			for part := range slices.Chunk(attempts, 100) {
+				if err := tx.insertAttempts(part); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		found, err := db.Attempts(ctx, store.DefaultProject, d.Callback.ID)
+		if err != nil || len(found) != store.KeptAttempts {
+			t.Fatalf("%d attempts, %v", len(found), err)
+		}
+		for i := range found {
+			if found[i].Number != i+1+more {
+				t.Fatalf("attempt %d has number %d", i, found[i].Number)
+			}
 		}
 	})
 }

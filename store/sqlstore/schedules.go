@@ -13,7 +13,13 @@ const scheduleColumns = `id, project, name, cron, timezone, template, missed, en
 
 const (
 	readSchedules = `SELECT ` + scheduleColumns + ` FROM schedules WHERE `
-	nextSchedules = readSchedules + `next_at > 0 AND enabled = 1 ORDER BY next_at, id LIMIT $1`
+	// Every dispatcher asks for them again and again: the templates of those that are not due, which may be large, are not read.
+	nextSchedules = `SELECT id, project, name, cron, timezone, CASE WHEN next_at <= $1 THEN template ELSE '' END, missed, enabled, next_at,
+			last_at, last_id, last_error, version, created_at, updated_at
+		FROM schedules
+		WHERE next_at > 0 AND enabled = 1
+		ORDER BY next_at, id
+		LIMIT $2`
 )
 
 // scanSchedule reads scheduleColumns.
@@ -244,7 +250,7 @@ func (db *DB) ScheduleRuns(ctx context.Context, project, id string) ([]store.Sch
 }
 
 // NextSchedules returns the enabled schedules of all projects that have a next due time, those that come due first before the others, at
-// most limit.
-func (db *DB) NextSchedules(ctx context.Context, limit int) ([]store.Schedule, error) {
-	return db.readSchedules(ctx, nextSchedules, limit)
+// most limit. Only those that are due at now have their templates.
+func (db *DB) NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error) {
+	return db.readSchedules(ctx, nextSchedules, now, limit)
 }

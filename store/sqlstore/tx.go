@@ -39,9 +39,11 @@ type tx struct {
 	settled  int64
 	// strict are the results of the present round that ended strict rows, by project and lock key.
 	strict map[laneKey][]*resultEntry
-	// ended polls are told before the commit; born are callbacks that this transaction has made and nobody asked for.
+	// endedPolls are told before the commit; born are callbacks that this transaction has made and nobody asked for.
 	endedPolls []endedPoll
 	born       []store.OpenRow
+	// resolving is the poll that this transaction resolves.
+	resolving string
 	// again says that an earlier try of the same transaction may have been committed although its reply was lost.
 	again bool
 }

@@ -93,7 +93,7 @@ func testCommitStale(f *fixture) {
 	}
 	attempts := f.attempts(c.ID)
 	if len(attempts) != 1 || !attempts[0].Stale || attempts[0].Class != store.ClassOK || attempts[0].ResponseBody != "success" ||
-		attempts[0].Number != 1 || attempts[0].StartedAt != started || attempts[0].NextDueAt != 0 {
+		attempts[0].Number != 1 || attempts[0].StartedAt != started || attempts[0].NextDueAt != 0 || attempts[0].Charged {
 		f.Errorf("late attempt: %+v", attempts)
 	}
 	if lost := f.commit(late); lost.Won {

@@ -141,11 +141,13 @@ func (m *model) opStamp(t *rapid.T) {
 	}
 }
 
-// end makes the model's row terminal. Of a poll that is told, unless it was told so last.
+// end makes the model's row terminal. Of a poll that is told if nothing was told before, or it is another final answer.
 func (m *model) end(r *modelRow, state store.State, reason store.Reason) {
 	r.state, r.reason, r.due, r.token, r.claimUntil, r.cancel, r.resume, r.resumeReason = state, reason, 0, "", 0, false, "", ""
 	c := store.Callback{State: state, Reason: reason}
-	if outcome := c.PollOutcome(); r.poll && outcome != r.told {
+	outcome := c.PollOutcome()
+	final := outcome == store.PollSuccess || outcome == store.PollFailure
+	if r.poll && (r.told == "" || final && outcome != r.told) {
 		r.told = outcome
 		r.results++
 	}
@@ -161,12 +163,14 @@ func (m *model) opResolve(t *rapid.T) {
 		return
 	}
 	want := store.ResolveAlreadyTerminal
-	if !r.state.Terminal() {
+	wasOpen := !r.state.Terminal()
+	if wasOpen || r.state == store.Dead {
 		want = store.ResolveDone
-		r.lose() // the attempt that is under way, too
+		r.lose()    // the attempt that is under way, too
+		r.told = "" // A resolve is told each time.
 		m.end(r, store.Succeeded, store.ResolvedOutside)
 	}
-	if got.Result != want || (got.Was != nil) != (want == store.ResolveDone) {
+	if got.Result != want || (got.Was != nil) != wasOpen {
 		t.Fatalf("resolve of %+v: %+v, want %s", *r, got, want)
 	}
 }

@@ -304,7 +304,7 @@ func testPollTells(f *fixture) {
 	silent := f.accept(func(d *store.Draft) { polling("silent")(d); d.Poll.OnResult = nil })
 	f.win(f.solved(f.claim(silent.ID)))
 	f.toldNothing("silent", 0)
-	if d := f.pollDetail(silent.ID); d.Outcome != store.PollSuccess || d.ResultID != "" || d.OnResult != nil {
+	if d := f.pollDetail(silent.ID); d.Outcome != "" || d.ResultID != "" || d.OnResult != nil {
 		f.Errorf("one without a result callback: %+v", d)
 	}
 	bare := f.accept(func(d *store.Draft) { polling("bare")(d); d.Poll.Context = "" })
@@ -348,8 +348,8 @@ func testPollTells(f *fixture) {
 	f.toldNothing("r", 2) // it is known
 	f.retry(p.ID, store.Restart)
 	f.now += 1000
-	f.win(f.answered(f.claim(p.ID), store.Dead, store.Exhausted, 500, "no"))
-	f.told(p.ID, 3, endOfPoll{outcome: store.PollUnresolved, reason: store.Exhausted, status: 500, body: "no", polls: 5, observed: f.now})
+	f.win(f.answered(f.claim(p.ID), store.Succeeded, store.PollFailed, 404, "gone"))
+	f.told(p.ID, 3, endOfPoll{outcome: store.PollFailure, reason: store.PollFailed, status: 404, body: "gone", polls: 5, observed: f.now})
 	f.checkCounters()
 
 	// The feed has the ends of polls, and those of their results.
@@ -422,28 +422,20 @@ func testPollStays(f *fixture) {
 }
 
 func testResolvePoll(f *fixture) {
-	resolve := func(id string, data store.JSONText) store.ResolvedPoll {
-		f.Helper()
-		r, err := f.ResolvePoll(f.ctx(), project, id, data, f.now, actor)
-		if err != nil {
-			f.Fatalf("resolve: %v", err)
-		}
-		return r
-	}
 	p := f.accept(polling("waiting"))
 	was, err := f.ByID(f.ctx(), []string{p.ID})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.now++
-	r := resolve(p.ID, "")
+	r := f.resolve(p.ID, "")
 	if r.Result != store.ResolveDone || r.Was == nil || !cmp.Equal(*r.Was, was[0]) || !cmp.Equal(r.Callback, f.get(p.ID)) {
 		f.Errorf("resolved: %+v", r)
 	}
 	want := endOfPoll{outcome: store.PollResolved, reason: store.ResolvedOutside, observed: f.now}
 	f.told(p.ID, 1, want)
 	f.now++
-	if r := resolve(p.ID, `{"late":1}`); r.Result != store.ResolveAlreadyTerminal || r.Was != nil || r.Callback.State != store.Succeeded {
+	if r := f.resolve(p.ID, `{"late":1}`); r.Result != store.ResolveAlreadyTerminal || r.Was != nil || r.Callback.State != store.Succeeded {
 		f.Errorf("resolved again: %+v", r)
 	}
 	if d := f.pollDetail(p.ID); d.Data != "" {
@@ -456,7 +448,7 @@ func testResolvePoll(f *fixture) {
 	p = f.accept(polling("busy"))
 	s := f.claim(p.ID)
 	f.now++
-	if r := resolve(p.ID, `"given"`); r.Result != store.ResolveDone || r.Was == nil || r.Was.ClaimToken != s.ClaimToken {
+	if r := f.resolve(p.ID, `"given"`); r.Result != store.ResolveDone || r.Was == nil || r.Was.ClaimToken != s.ClaimToken {
 		f.Errorf("resolved in flight: %+v", r)
 	}
 	want.observed, want.data = f.now, "given"

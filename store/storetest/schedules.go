@@ -26,7 +26,7 @@ type Schedules interface {
 
 // Firings is how they are fired.
 type Firings interface {
-	NextSchedules(ctx context.Context, limit int) ([]store.Schedule, error)
+	NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error)
 	Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error)
 	RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64, by store.Actor) (store.Accepted, error)
 }
@@ -207,18 +207,25 @@ func testScheduleList(f *fixture) {
 			}
 		}
 	}
-	next, err := f.NextSchedules(f.ctx(), 10)
+	next, err := f.NextSchedules(f.ctx(), f.now+7, 10)
 	if err != nil {
 		f.Fatal(err)
 	}
 	var names []string
 	for _, s := range next {
 		names = append(names, s.Name)
+		want := f.newSchedule("", nil).Template
+		if s.NextAt > f.now+7 {
+			want = "" // it is read when it is due
+		}
+		if s.Template != want {
+			f.Errorf("the template of %s is %q, want %q", s.Name, s.Template, want)
+		}
 	}
 	if want := []string{"Ordersxeu", "orders of others", "orders_eu"}; !slices.Equal(names, want) {
 		f.Errorf("next are %v, want %v", names, want)
 	}
-	if next, err = f.NextSchedules(f.ctx(), 1); err != nil || len(next) != 1 || next[0].Name != "Ordersxeu" {
+	if next, err = f.NextSchedules(f.ctx(), f.now, 1); err != nil || len(next) != 1 || next[0].Name != "Ordersxeu" {
 		f.Errorf("the next one: %v, %v", next, err)
 	}
 }

@@ -365,6 +365,9 @@ func appendAttempt(b []byte, a *store.Attempt) []byte {
 		o.close()
 	}
 	o.instant("next_due_at", a.NextDueAt)
+	if a.Stale {
+		o.boolean("stale", true)
+	}
 	o.close()
 	return o.b
 }

@@ -1,0 +1,90 @@
+package dispatch_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Holds are not charged however many there are; a deadline ends them all the same.
+func TestHoldsEndAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("WAIT"))
+		s := paidPoll("o-1", time.Second)
+		s.Policy.Deadline = 4 * time.Hour
+		s.HoldIf = []byte(`[{"pointer": "/code", "eq": "FREQUENCY_LIMITED"}]`)
+		p := b.poll(s)
+		time.Sleep(3 * time.Hour)
+		if c := b.get(p.ID); c.State != store.Scheduled || c.AttemptCount != 0 || c.AttemptSeq < 150 {
+			t.Fatalf("after three hours it is %s with %d charged of %d", c.State, c.AttemptCount, c.AttemptSeq)
+		}
+		if c := b.await(p.ID, 2*time.Hour); c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 0 {
+			t.Errorf("ended %s, %s with %d charged", c.State, c.Reason, c.AttemptCount)
+		}
+		if r := b.result(p.ID); r.Outcome != store.PollUnresolved || r.Polls != 0 || r.Last == nil || r.Last.StatusCode != 429 {
+			t.Errorf("result %+v", r)
+		}
+	})
+}
+
+// A poll that is resolved while it waits is taken out of the index, and the result of one in a project that is paused waits with it.
+func TestAResolvedPollLeavesTheIndex(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("PROCESSING"))
+		p := b.poll(paidPoll("o-1", time.Hour))
+		time.Sleep(time.Second)
+		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, time.Now().Add(time.Hour).UnixMilli(), store.Actor{Name: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{}, store.Actor{Name: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if stats, err := b.index.Stats(t.Context(), 0); err != nil || stats.Delayed+stats.Ready+stats.Leased != 1 {
+			t.Errorf("the index holds %+v, %v; want the result alone", stats, err)
+		}
+		time.Sleep(30 * time.Minute)
+		if n := len(b.results(p.ID)); n != 0 {
+			t.Errorf("%d results were sent while the project was paused", n)
+		}
+		time.Sleep(time.Hour)
+		b.result(p.ID)
+	})
+}
+
+// Whoever asks to be told of polls that nobody knows the end of hears of all of them.
+func TestEveryDeadPollIsUnresolved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, bank("PROCESSING"))
+		if _, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{
+			URL: new("https://ops.example/"), Topics: &[]string{dispatch.TopicUnresolved},
+		}, store.Actor{Name: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		s := paidPoll("o-1", time.Hour)
+		s.ExpiresIn = new(time.Minute)
+		p := b.poll(s)
+		if c := b.await(p.ID, 2*time.Hour); c.Reason != store.Expired {
+			t.Fatalf("ended %s", c.Reason)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		heard := 0
+		for _, h := range b.receiver.seen() {
+			if strings.HasPrefix(h.url, "https://ops.example/") && strings.Contains(h.body, p.ID) {
+				heard++
+			}
+		}
+		if heard != 1 {
+			t.Errorf("it was told %d times", heard)
+		}
+	})
+}
