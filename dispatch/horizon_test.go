@@ -50,10 +50,13 @@ func (b *bench) awaitMark(horizon time.Duration) {
 	}
 }
 
-// later accepts a callback that is due after d.
+// later accepts a callback that is due after d, and returns when the index has been told of it: what is told later than a change of the due time
+// puts it in at the old one, from which a claim sends it back, so that its place says nothing until then.
 func (b *bench) later(d time.Duration) store.Callback {
 	b.t.Helper()
-	return b.accept(dispatch.Submission{Delay: &d})
+	c := b.accept(dispatch.Submission{Delay: &d})
+	synctest.Wait()
+	return c
 }
 
 // place is where the index has a callback.

@@ -27,8 +27,7 @@ const postgresStart = 30 * time.Second
 // A Postgres is a real server of its own, on 127.0.0.1, with fsync on. It can end and be started again on the same port and
 // the same data, as a test of what that costs needs it.
 type Postgres struct {
-	url       *url.URL
-	databases atomic.Int64
+	url *url.URL
 
 	bin, dir   string
 	credential *syscall.Credential
@@ -237,10 +236,14 @@ func (p *Postgres) Exec(ctx context.Context, statement string) error {
 	return errors.Join(err, db.Close())
 }
 
-// Database makes an empty database and returns its URL.
+// databases counts those of all servers: one that gets the port of an earlier one must not also get the URLs of its databases, by which tests
+// tell apart what belongs to which.
+var databases atomic.Int64
+
+// Database makes an empty database and returns its URL, which no other database of this process has had.
 func (p *Postgres) Database(tb testing.TB) string {
 	tb.Helper()
-	name := fmt.Sprintf("test_%d", p.databases.Add(1))
+	name := fmt.Sprintf("test_%d", databases.Add(1))
 	if err := p.Exec(tb.Context(), "CREATE DATABASE "+name); err != nil {
 		tb.Fatalf("create database: %v", err)
 	}
