@@ -67,7 +67,6 @@ func TestDeadOnesAreTold(t *testing.T) {
 
 // An endpoint that fails for a day is told of; then that it recovered. It is never disabled for that.
 func TestFailingEndpointsAreTold(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var healthy atomic.Bool
 		b := newBench(t, func(_ context.Context, h hit, _ int) (*http.Response, error) {

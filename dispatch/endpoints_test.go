@@ -140,7 +140,6 @@ func TestEndpointOverrides(t *testing.T) {
 
 // A pause holds what is open and what is accepted; nothing is lost, nothing is charged, and a resume sends it all.
 func TestEndpointPauseHolds(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(200, ""))
 		ep := b.endpoint(dispatch.EndpointChange{})
@@ -172,7 +171,6 @@ func TestEndpointPauseHolds(t *testing.T) {
 
 // A project's pause holds plain addresses and endpoints, also lanes that did not exist before it.
 func TestProjectPauseHolds(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(200, ""))
 		known := b.accept(dispatch.Submission{URL: "https://known.example/"})
@@ -199,7 +197,6 @@ func TestProjectPauseHolds(t *testing.T) {
 
 // Deleting an endpoint cancels what is open for it.
 func TestEndpointDelete(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(500, ""))
 		ep := b.endpoint(dispatch.EndpointChange{ExternalID: ptr("m-1")})
@@ -347,7 +344,6 @@ func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
 
 // A newer version takes the place of what is scheduled; an older one that comes late is not sent at all.
 func TestSupersede(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(200, ""))
 		send := func(version int64, delay time.Duration) store.Callback {
@@ -374,7 +370,6 @@ func TestSupersede(t *testing.T) {
 
 // Mending changes where and how it goes on, and not what is sent.
 func TestMend(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(_ context.Context, h hit, _ int) (*http.Response, error) {
 			if strings.Contains(h.url, "new") {
@@ -405,7 +400,6 @@ func TestMend(t *testing.T) {
 
 // A lowered limit is kept to by what was claimed ahead of it, too, and a pause ends what waits for its turn.
 func TestLimitAndPauseOfALane(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var now, most int
 		b := newBench(t, nil)

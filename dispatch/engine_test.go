@@ -81,7 +81,6 @@ func TestSuccessAfterFailures(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
-	t.Parallel()
 	minute := time.Minute
 	policy := func(change func(*store.Policy)) dispatch.Submission {
 		s := tiers(time.Second, time.Second)
@@ -187,7 +186,6 @@ func TestOneLockKey(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	t.Parallel()
 	by := store.Actor{Name: "test"}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(ctx context.Context, h hit, _ int) (*http.Response, error) {
@@ -236,7 +234,6 @@ func TestCancel(t *testing.T) {
 }
 
 func TestRetry(t *testing.T) {
-	t.Parallel()
 	by := store.Actor{Name: "test"}
 	synctest.Test(t, func(t *testing.T) {
 		var status atomic.Int32

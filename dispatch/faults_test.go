@@ -119,7 +119,6 @@ func (b *brokenStore) Ping(ctx context.Context) error {
 
 // The index is emptied while callbacks wait, are in flight, and are accepted: all of them end, none is sent twice.
 func TestTheIndexIsExpendable(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(_ context.Context, h hit, before int) (*http.Response, error) {
 			time.Sleep(2 * time.Second)
@@ -375,7 +374,6 @@ func TestDrain(t *testing.T) {
 }
 
 func TestHold(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
 		id := b.accept(dispatch.Submission{}).ID
@@ -388,7 +386,6 @@ func TestHold(t *testing.T) {
 
 // A hundred destinations that hang leave one that answers alone.
 func TestIsolation(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(ctx context.Context, h hit, _ int) (*http.Response, error) {
 			if !strings.Contains(h.url, "hang") {

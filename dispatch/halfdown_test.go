@@ -127,7 +127,6 @@ func TestLocksOfShardsThatAnswer(t *testing.T) {
 
 // What expires does so while the index is away, too.
 func TestExpiryWithoutAnIndex(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, broken := newBrokenBench(t, always(200, ""))
 		for _, f := range []*atomic.Bool{&broken.ensure, &broken.settle, &broken.claim} {

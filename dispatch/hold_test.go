@@ -51,7 +51,6 @@ func public(ids []string) []string {
 // An index that knows what SQL does not is left alone while sending is held, whatever generation it has, so that an operator can
 // read it; a rebuild, or a start without the hold, then makes it what SQL says.
 func TestHeldProcessKeepsWhatOnlyTheIndexKnows(t *testing.T) {
-	t.Parallel()
 	// The same generation, which SQL says was never filled, would have been rebuilt too.
 	for name, generation := range map[string]int64{"newer": 7, "the same": 1} {
 		t.Run(name, func(t *testing.T) {

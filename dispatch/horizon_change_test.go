@@ -243,7 +243,6 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 
 // A row that is due by now is missing, if nobody has loaded it.
 func TestVerifyNamesWhatTheLoaderForgot(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := new(hooked)
 		b := newHorizonBench(t, 2*time.Minute, h.tweak, func(o *dispatch.Options) { o.Hold = true })
@@ -261,7 +260,6 @@ func TestVerifyNamesWhatTheLoaderForgot(t *testing.T) {
 
 // A held process leaves a foreign index as it found it, its watermark too.
 func TestHeldProcessLeavesTheWatermark(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		index := sharedIndex(t, 7, strangers...)
 		h := new(hooked)
@@ -275,7 +273,6 @@ func TestHeldProcessLeavesTheWatermark(t *testing.T) {
 
 // Without a horizon, and without one before, nobody moves a watermark nor takes the loader's lease.
 func TestWithoutAHorizon(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		index, h := memq.New(memq.Options{}), new(hooked)
 		b := newBench(t, always(200, ""), within(index, 0), h.tweak)

@@ -60,7 +60,6 @@ func TestOlderIndexIsReplaced(t *testing.T) {
 
 // While sending is held it is left alone, until somebody asks.
 func TestOlderIndexIsKeptWhileHeld(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, index := startOnForeign(t, schedule.ErrOlder, true)
 		b.accept(dispatch.Submission{})
@@ -80,7 +79,6 @@ func TestOlderIndexIsKeptWhileHeld(t *testing.T) {
 
 // That of a newer build is never emptied: what is accepted meanwhile is in SQL.
 func TestNewerIndexIsLeftAlone(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, index := startOnForeign(t, schedule.ErrNewer, false)
 		c := b.accept(dispatch.Submission{})

@@ -49,7 +49,6 @@ func (n *noResults) Commit(ctx context.Context, r []store.Result, now int64) ([]
 
 // While results cannot be recorded nothing more is sent, even if all else in SQL works: what was sent would be sent again.
 func TestNothingIsSentWhileResultsCannotBeRecorded(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := new(noResults)
 		b := newBench(t, always(200, ""), func(o *dispatch.Options) { db.Store, o.Store = o.Store, db })

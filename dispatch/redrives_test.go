@@ -122,7 +122,6 @@ func TestRedriveSurvivesItsProcess(t *testing.T) {
 
 // A redrive can be paused, goes on where it was, and can be canceled; what it has not done stays as it is.
 func TestRedriveStops(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		healthy := false
 		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {

@@ -18,7 +18,6 @@ import (
 
 // A lane that a retry or a change of the address has just made is paused with its project.
 func TestPausedProjectAndANewLane(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(200, ""))
 		s := tiers(time.Minute)
@@ -55,7 +54,6 @@ func (l *lanesFail) Lanes(ctx context.Context, since int64, limit int) ([]store.
 
 // A pause that could not be told to the index at once is told later, also where nobody else changes anything.
 func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var failing *lanesFail
 		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
@@ -128,7 +126,6 @@ func TestSlowSecretsSendNothingTwice(t *testing.T) {
 
 // A redrive leaves alone what has gone on since it was picked.
 func TestRedriveLeavesWhatHasGoneOn(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(200, ""))
 		var ids []string
@@ -157,7 +154,8 @@ func TestRedriveLeavesWhatHasGoneOn(t *testing.T) {
 				t.Errorf("%s was sent %d times", id, n)
 			}
 		}
-		if end.Failed == 0 || end.Done+end.Failed != 20 {
+		// The one that was canceled is among them if they were written down before that.
+		if end.Failed == 0 || end.Done+end.Failed != end.Matched || end.Matched < 19 {
 			t.Errorf("%+v", end)
 		}
 	})
@@ -209,7 +207,6 @@ func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 
 // An endpoint that was deleted is none, whatever was read of it since.
 func TestADeletedEndpointIsNone(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
 			time.Sleep(5 * time.Second)

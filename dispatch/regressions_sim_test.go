@@ -73,7 +73,6 @@ func TestAReplayIsToldToTheIndex(t *testing.T) {
 
 // Stamps whose replies are lost are no crashes: nothing was sent. Any number of them in a row ends no callback and holds up none.
 func TestStampsWhoseRepliesAreLostAreTakenBack(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mute := new(muteStore)
 		b := newBench(t, always(200, ""), withMute(mute))
@@ -244,7 +243,6 @@ func (s *scripted) Send(_ context.Context, _ outbound.Request) outbound.Response
 
 // Three attempts in a row that the egress guard refuses end a callback; two do not, whatever failed before them.
 func TestBlockedThreeTimesInARow(t *testing.T) {
-	t.Parallel()
 	for _, x := range []struct {
 		classes []store.Class
 		state   store.State
@@ -269,7 +267,6 @@ func TestBlockedThreeTimesInARow(t *testing.T) {
 // What was held back and is put back does not wait for an index that hangs as often as it has locks: its claims would run out, and it
 // would count as crashed.
 func TestWhatIsPutBackDoesNotWaitForAnIndexThatHangs(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hanging := new(hangingIndex)
 		var arrived, good atomic.Int32

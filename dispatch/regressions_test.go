@@ -64,7 +64,6 @@ func (c *countingIndex) Claim(ctx context.Context, shard int, r schedule.ClaimRe
 
 // Where the slots that hanging destinations may share are used up, the claimer looks again now and then, and does not spin.
 func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var index *countingIndex
 		b := newBench(t, hangs, func(o *dispatch.Options) {
@@ -157,7 +156,6 @@ func TestHealthOutlivesAProbeThatHangsUp(t *testing.T) {
 
 // What a callback waited for its lock is no fault of its receiver: a busy receiver has a count of its own.
 func TestABusyReceiverIsNotChargedForLockConflicts(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
 			if before < 110 {
@@ -280,7 +278,6 @@ func (l *lines) Write(p []byte) (int, error) {
 
 // An index that is away for long does not fill the log.
 func TestAnIndexThatIsAwayIsLoggedNowAndThen(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
 		index := new(unreadable)

@@ -18,7 +18,6 @@ func apart(by time.Duration) *memq.Index {
 
 // A process whose clock is ten minutes off sends and retries on time all the same: the index's clock is the one that counts.
 func TestAProcessWithAWrongClock(t *testing.T) {
-	t.Parallel()
 	for _, by := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, inTurn(500, 200), on(apart(by), false))
@@ -42,7 +41,6 @@ func TestAProcessWithAWrongClock(t *testing.T) {
 
 // Such a process that finds the index empty fills it by the index's time: what is overdue is not late by the difference.
 func TestAProcessWithAWrongClockRebuilds(t *testing.T) {
-	t.Parallel()
 	for _, by := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "dispatcher.db")

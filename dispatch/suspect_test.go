@@ -18,7 +18,6 @@ import (
 // Callbacks that were in flight at two crashes in a row are attempted one after the other, so that the next crash says which
 // of them it was; what was in flight at none is not held up by them.
 func TestSuspectsAreAttemptedOneByOne(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 6
 		path := filepath.Join(t.TempDir(), "dispatcher.db")
