@@ -28,11 +28,15 @@ func TestClockTakesTheBestSample(t *testing.T) {
 		t.Errorf("offset %v: a worse sample replaced a better one", got)
 	}
 	// An index on the same clock shows no offset, so that nothing is a millisecond early or late by it.
-	var same clock
-	sent := time.Now()
-	same.observe(time.Now().UnixMilli(), sent)
-	if got := same.offset(); got.Abs() > 100*time.Microsecond {
-		t.Errorf("offset %v on one clock", got)
+	for _, rtt := range []time.Duration{0, 80 * time.Microsecond, 3 * time.Millisecond, 700 * time.Millisecond} {
+		for read := range 5 {
+			var same clock
+			index := now.Add(rtt * time.Duration(read) / 4)
+			same.take(index.UnixMilli(), now, now.Add(rtt))
+			if got, want := same.at(now.Add(time.Second)), now.Add(time.Second); !got.Equal(want) {
+				t.Errorf("one clock, read %s into a round trip of %s: it says %s at %s", index.Sub(now), rtt, got, want)
+			}
+		}
 	}
 }
 
