@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -140,21 +139,10 @@ func (a *resolveArena) enter(races []*resolving) {
 // race makes every call at a moment about the last request: a third before it, a third while it is likely to be made, a third after.
 func (a *resolveArena) race(races []*resolving) {
 	a.Helper()
+	moments := spread{likely: -5_000, likelyFor: 20_000, after: 10_000, afterFor: 40_000}
 	var group errgroup.Group
 	for _, r := range races {
-		var off int // microseconds
-		switch r.n % 3 {
-		case 0:
-			off = -80_000 + rand.IntN(70_000)
-		case 1:
-			off = -5_000 + rand.IntN(20_000)
-		case 2:
-			off = 10_000 + rand.IntN(40_000+4*int(a.lag.Microseconds()))
-		}
-		at := r.due.Add(time.Duration(off) * time.Microsecond)
-		if r.second {
-			at = at.Add(raceTier + 10*time.Millisecond)
-		}
+		at := moments.about(r.n, r.due, a.lag, r.second)
 		group.Go(func() error {
 			timer := time.NewTimer(time.Until(at))
 			defer timer.Stop()

@@ -190,25 +190,36 @@ func (a *arena) enter(contests []*contest) {
 	}
 }
 
+// A spread is where calls fall about what they race, in microseconds after its due time: a third long before it, a third from likely on for
+// likelyFor, a third from after on for afterFor and four times how late the process is.
+type spread struct{ likely, likelyFor, after, afterFor int }
+
+// about draws the moment of the n-th call, about the first attempt or the second.
+func (s spread) about(n int, due time.Time, lag time.Duration, second bool) time.Time {
+	var off int // microseconds
+	switch n % 3 {
+	case 0:
+		off = -80_000 + rand.IntN(70_000)
+	case 1:
+		off = s.likely + rand.IntN(s.likelyFor)
+	case 2:
+		off = s.after + rand.IntN(s.afterFor+4*int(lag.Microseconds()))
+	}
+	at := due.Add(time.Duration(off) * time.Microsecond)
+	if second {
+		at = at.Add(raceTier + 10*time.Millisecond)
+	}
+	return at
+}
+
 // race makes every call at a moment about its attempt: a third before it, a third while it is likely to be made, a third after. A claim
 // is made tens of milliseconds before its callback is due, where a process has slots enough.
 func (a *arena) race(contests []*contest) {
 	a.Helper()
+	moments := spread{likely: -10_000, likelyFor: 25_000, after: 15_000, afterFor: 45_000}
 	var group errgroup.Group
 	for _, c := range contests {
-		var off int // microseconds
-		switch c.n % 3 {
-		case 0:
-			off = -80_000 + rand.IntN(70_000)
-		case 1:
-			off = -10_000 + rand.IntN(25_000)
-		case 2:
-			off = 15_000 + rand.IntN(45_000+4*int(a.lag.Microseconds()))
-		}
-		at := c.due.Add(time.Duration(off) * time.Microsecond)
-		if c.second {
-			at = at.Add(raceTier + 10*time.Millisecond)
-		}
+		at := moments.about(c.n, c.due, a.lag, c.second)
 		group.Go(func() error {
 			timer := time.NewTimer(time.Until(at))
 			defer timer.Stop()

@@ -118,13 +118,9 @@ func (r *jsonReader) bodyOption(s *signer, key, at string, v int32) {
 	case "header":
 		s.header = r.headerName(v, at)
 	case "rotation_header":
-		if s.rotation = ""; !r.isEmptyText(v) {
-			s.rotation = r.headerName(v, at)
-		}
+		s.rotation = r.optional(v, at, r.headerName)
 	case "prefix":
-		if s.prefix = ""; !r.isEmptyText(v) {
-			s.prefix = r.headerText(v, at)
-		}
+		s.prefix = r.optional(v, at, r.headerText)
 	case "encoding":
 		encoding, _ := r.one(v, at, "hex", "base64")
 		s.base64 = encoding == "base64"
@@ -169,6 +165,14 @@ func (r *jsonReader) keyOption(v int32, at string) (written bool) {
 }
 
 func (r *jsonReader) isEmptyText(v int32) bool { return r.kind(v) == jsonString && r.str(v) == "" }
+
+// optional reads a text that may be empty, which says that the option is not used.
+func (r *jsonReader) optional(v int32, at string, read func(v int32, at string) string) string {
+	if r.isEmptyText(v) {
+		return ""
+	}
+	return read(v, at)
+}
 
 // headerName reads the name of a header that a signer may set.
 func (r *jsonReader) headerName(v int32, at string) string {
@@ -297,17 +301,11 @@ func (r *jsonReader) kvOption(o *kvOptions, key, at string, v int32) {
 	case "put":
 		r.kvPut(o, v, at)
 	case "sign_type":
-		if o.signType = ""; !r.isEmptyText(v) {
-			o.signType = r.fieldText(v, at)
-		}
+		o.signType = r.optional(v, at, r.fieldText)
 	case "nonce":
-		if o.nonce = ""; !r.isEmptyText(v) {
-			o.nonce = r.fieldText(v, at)
-		}
+		o.nonce = r.optional(v, at, r.fieldText)
 	case "time":
-		if o.time = ""; !r.isEmptyText(v) {
-			o.time = r.fieldText(v, at)
-		}
+		o.time = r.optional(v, at, r.fieldText)
 	case "time_format":
 		format, _ := r.one(v, at, string(timeUnix), string(timeUnixMS), string(timeDateTime))
 		o.timeFormat = kvTime(format)
