@@ -65,11 +65,7 @@ func (e *Engine) Evidence(ctx context.Context, project, id string) (string, erro
 	if c.FinishedAt != 0 {
 		line("ended", instant(c.FinishedAt))
 	}
-	made := fmt.Sprint(len(attempts))
-	if c.AttemptSeq > len(attempts) {
-		made = fmt.Sprint(c.AttemptSeq)
-	}
-	fmt.Fprintf(&b, "attempts:      %s, of which %d charged\n", made, c.AttemptCount)
+	fmt.Fprintf(&b, "attempts:      %d, of which %d charged\n", max(len(attempts), c.AttemptSeq), c.AttemptCount)
 	if n := len(attempts); c.AttemptSeq > n {
 		fmt.Fprintf(&b, "               the last %d of them follow\n", n)
 	}

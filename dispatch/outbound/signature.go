@@ -48,7 +48,8 @@ type keyError struct{ text string }
 // Error returns the sentence.
 func (e *keyError) Error() string { return e.text }
 
-// sign signs a request. Now is the time of the attempt, seconds the timestamp that it is. Its errors are errNoSecret, a *keyError, or a *requestError if the request is at fault.
+// sign signs a request. Now is the time of the attempt, seconds the timestamp that it is. Its errors are errNoSecret, a *keyError, or a
+// *requestError if the request is at fault.
 func (c *Client) sign(s *signer, r *Request, u *url.URL, now time.Time, seconds string) (signature, error) {
 	if s.name == SignerNone {
 		return signature{}, nil
