@@ -184,9 +184,13 @@ type LaneFilter struct {
 	// Search is a part of the key. EndpointID picks the endpoint's own lane.
 	Search     string
 	EndpointID string
+	// Keys picks those that are named; empty: all.
+	Keys []string
 	// Held picks those that are paused at Now, by whatever.
 	Held bool
 	Now  int64
+	// DueBy bounds how late OldestDue is looked for; zero: however late. With it that costs little, also where much is open.
+	DueBy int64
 	// After continues a list: the key of the last one of the page before. Lists are in the order of keys.
 	After string
 	Limit int
@@ -197,8 +201,8 @@ type LaneBacklog struct {
 	Lane
 	// Open is how many open callbacks it has.
 	Open int64
-	// OldestDue is the earliest due time of its open callbacks; zero: it has none, or so much else is due earlier that it was not looked
-	// for any further.
+	// OldestDue is the earliest due time of its open callbacks; zero: it has none (up to the filter's DueBy), or so much else is due earlier that
+	// it was not looked for any further.
 	OldestDue int64
 }
 
@@ -206,9 +210,11 @@ type LaneBacklog struct {
 type IndexMeta struct {
 	Generation int64
 	// Built is the last generation that was filled to the end; less than Generation while a rebuild is under way, or died.
-	Built  int64
-	Shards int
-	Prefix string
+	Built int64
+	// BuiltAt is when that was, in Unix milliseconds; zero: never, or before this was kept.
+	BuiltAt int64
+	Shards  int
+	Prefix  string
 }
 
 // A Secret is a signing secret of a project or of one of its endpoints, encrypted.

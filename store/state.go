@@ -48,6 +48,12 @@ const (
 	ResolvedOutside Reason = "resolved"
 )
 
+// Reasons lists every reason.
+var Reasons = [...]Reason{
+	Exhausted, Rejected, Gone, Expired, Blocked, Invalid, Poison, Unresolved, Requested, Superseded, EndpointDeleted,
+	PollSucceeded, PollFailed, ResolvedOutside,
+}
+
 // A Kind says what a callback is for.
 type Kind string
 

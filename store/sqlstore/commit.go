@@ -12,7 +12,9 @@ type resultEntry struct {
 	store.Result
 	now     int64
 	project string
-	out     store.Committed
+	// wasDue is the row's due time before, where the stamp is not known.
+	wasDue int64
+	out    store.Committed
 }
 
 func (e *resultEntry) fail(err error) { e.out = store.Committed{Err: err} }
@@ -235,6 +237,9 @@ func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	if err != nil {
 		return err
 	}
+	if err := t.readDue(entries); err != nil {
+		return err
+	}
 	byID := make(map[string]*resultEntry, len(entries))
 	for _, e := range entries {
 		byID[e.ID] = e
@@ -251,6 +256,34 @@ func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	})
 	if err != nil {
 		return fmt.Errorf("fenced update: %w", err)
+	}
+	return nil
+}
+
+// readDue reads the due times of rows whose stamps are not known. None can have changed when the result takes effect: whatever moves a due
+// time takes the claim away.
+func (t *tx) readDue(entries []*resultEntry) error {
+	unknown := make(map[string]*resultEntry)
+	for _, e := range entries {
+		if e.Stamped == nil {
+			unknown[e.ID] = e
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(unknown)}})
+	if err != nil {
+		return err
+	}
+	if err := t.each(func(rows scanner) error {
+		var id string
+		var due int64
+		err := rows.Scan(&id, &due)
+		unknown[id].wasDue = due
+		return err
+	}, `SELECT id, due_at FROM callbacks WHERE id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
+		return fmt.Errorf("read due times: %w", err)
 	}
 	return nil
 }
@@ -274,6 +307,10 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 	}
 	before := *c
 	before.State = store.Scheduled // Only a scheduled row has a claim.
+	before.DueAt = e.wasDue
+	if e.Stamped != nil {
+		before.DueAt = e.Stamped.DueAt
+	}
 	before.AttemptCount -= int(flag(e.Charge))
 	before.LadderBase -= int(flag(e.Stays))
 	t.deltas.count(&before, -1)

@@ -19,6 +19,7 @@ const (
 	stateCounter = "state"
 	tierCounter  = "tier"
 	laneCounter  = "lane"
+	dueCounter   = "due"
 )
 
 const (
@@ -34,18 +35,6 @@ type deltas map[string]differences
 // differences are those of one project's counters, by "kind:key".
 type differences map[string]int64
 
-func (d *deltas) add(project, kind, key string, n int64) {
-	if *d == nil {
-		*d = make(deltas)
-	}
-	m := (*d)[project]
-	if m == nil {
-		m = make(differences)
-		(*d)[project] = m
-	}
-	m.add(kind+":"+key, n)
-}
-
 // add adds to one difference, and forgets it if that makes it none.
 func (m differences) add(name string, n int64) {
 	if n += m[name]; n == 0 {
@@ -53,15 +42,6 @@ func (m differences) add(name string, n int64) {
 		return
 	}
 	m[name] = n
-}
-
-// count adds n times the callback, as it stands, to its project's counters.
-func (d *deltas) count(c *store.Callback, n int64) {
-	d.add(c.Project, stateCounter, string(c.State), n)
-	if !c.State.Terminal() {
-		d.add(c.Project, tierCounter, strconv.Itoa(position(c)), n)
-		d.add(c.Project, laneCounter, strconv.FormatInt(c.LaneID, 10), n)
-	}
 }
 
 // merge adds what a note says of counters.
@@ -119,6 +99,7 @@ func (t *tx) fold(now int64) (int, error) {
 			return 0, err
 		}
 	}
+	sum.forgetPast(now)
 	if err := t.addToCounters(sum); err != nil {
 		return 0, err
 	}

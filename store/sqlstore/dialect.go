@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -30,6 +31,8 @@ type dialect struct {
 	// forUpdate locks the rows of a SELECT; forShare keeps others from changing them, not from doing the same; skipLocked leaves out
 	// those that others have locked.
 	forUpdate, forShare, skipLocked string
+	// planned are arguments before all others, of a statement that is to be planned for those it is given each time.
+	planned []any
 	// position is the name of the function that finds its second argument in its first, 1 for the beginning, 0 for not.
 	position string
 	// snapshot is the isolation level at which two reads of one transaction see the same state.
@@ -118,6 +121,7 @@ func postgresDialect() *dialect {
 		forUpdate:        " FOR UPDATE",
 		forShare:         " FOR SHARE",
 		skipLocked:       " FOR UPDATE SKIP LOCKED",
+		planned:          []any{pgx.QueryExecModeCacheDescribe},
 		position:         "strpos",
 		snapshot:         sql.LevelRepeatableRead,
 		maintenanceBatch: 1000,

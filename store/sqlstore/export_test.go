@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/pressly/goose/v3"
+
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -67,7 +69,13 @@ type Statement struct {
 // ListStatements are those that a page of the list may run, as the filter says.
 func ListStatements(db *DB, project string, f store.Filter) []Statement {
 	l := listing{db: db, project: project, Filter: f, left: f.Limit}
-	queries := []*query{l.readQuery(nil)}
+	var queries []*query
+	if l.canGroup() {
+		l.status = &f.Status // all have one
+		queries = append(queries, &query{args: []any{project, string(f.Reason), string(f.Class), -1}})
+		queries[0].text.WriteString(groupStatus)
+	}
+	queries = append(queries, l.readQuery(nil))
 	if !l.direct() {
 		queries = append(queries, l.endQuery(100), l.readQuery(&store.Cursor{DueAt: 1, ID: "0"}))
 	}
@@ -88,3 +96,11 @@ func NextWindow(last, looked int, took time.Duration) int {
 
 // IDsFrom is below every id that was made at the time, in Unix milliseconds, or later.
 func IDsFrom(at int64) string { return idsFrom(at) }
+
+// MigrateTo brings the schema up to a version that is not the last.
+func MigrateTo(ctx context.Context, db *DB, version int64) error {
+	return db.withMigrations(func(_ *sql.DB, p *goose.Provider) error {
+		_, err := p.UpTo(ctx, version)
+		return err
+	})
+}

@@ -20,7 +20,7 @@ func (db *DB) LaneList(ctx context.Context, project string, f store.LaneFilter) 
 		err = db.countOpen(ctx, project, lanes)
 	}
 	if err == nil {
-		err = db.findOldest(ctx, lanes)
+		err = db.findOldest(ctx, lanes, f.DueBy)
 	}
 	if err != nil {
 		return nil, readError("list lanes", err)
@@ -36,6 +36,16 @@ func (db *DB) pageOfLanes(ctx context.Context, project string, f store.LaneFilte
 	}
 	if f.EndpointID != "" {
 		q.and("lanes.key = ? AND lanes.endpoint_id = ?", store.EndpointPrefix+f.EndpointID, f.EndpointID)
+	}
+	if len(f.Keys) > 0 {
+		columns := []column{{name: "key", texts: f.Keys}}
+		input, _ := db.dialect.input(len(q.args)+1, columns)
+		args, err := db.dialect.args(columns)
+		if err != nil {
+			return nil, err
+		}
+		q.and("lanes.key IN (SELECT i.key FROM " + input + ")")
+		q.args = append(q.args, args...)
 	}
 	if f.Held {
 		q.and("lanes.paused_until > ?", f.Now)
@@ -86,9 +96,16 @@ func (db *DB) countOpen(ctx context.Context, project string, lanes []store.LaneB
 		WHERE kind = 'lane' AND key IN (SELECT i.key FROM %s) AND project = $%d`, input, next), append(args, project)...)
 }
 
+// windowOfDue finds the last of so many open callbacks after a place and up to a due time, in the order of due times.
+const windowOfDue = `SELECT due_at, id FROM callbacks
+	WHERE state = 'scheduled' AND due_at >= $1 AND (due_at, id) > ($1, $2) AND due_at <= $3
+	ORDER BY due_at, id
+	LIMIT 1 OFFSET $4`
+
 // findOldest fills in the earliest due time of the lanes that have open callbacks. No index leads to them: open callbacks of all lanes are
-// looked at by due time, window by window, until all are found or so much was looked at that it must be enough (see listing).
-func (db *DB) findOldest(ctx context.Context, lanes []store.LaneBacklog) error {
+// looked at by due time, window by window, until all are found or so much was looked at that it must be enough (see listing). With dueBy it
+// ends there, and has less to look at: lanes with nothing due yet would have it look at all it may, each time.
+func (db *DB) findOldest(ctx context.Context, lanes []store.LaneBacklog, dueBy int64) error {
 	missing := make(map[int64]*store.LaneBacklog)
 	for i := range lanes {
 		if lanes[i].Open > 0 {
@@ -96,17 +113,19 @@ func (db *DB) findOldest(ctx context.Context, lanes []store.LaneBacklog) error {
 		}
 	}
 	most, began, looked := db.looking, time.Now(), 0
+	if dueBy == 0 {
+		dueBy = store.Forever
+	} else {
+		most.rows, most.time = most.rows/4, most.time/4
+	}
 	after := store.Cursor{DueAt: 1}
 	for size := most.few; size > 0 && len(missing) > 0; size = nextWindow(size, looked, time.Since(began), most) {
-		end, more, err := db.windowEnd(ctx, `SELECT due_at, id FROM callbacks
-			WHERE state = 'scheduled' AND due_at >= $1 AND (due_at, id) > ($1, $2)
-			ORDER BY due_at, id
-			LIMIT 1 OFFSET $3`, after.DueAt, after.ID, size-1)
+		end, more, err := db.windowEnd(ctx, windowOfDue, after.DueAt, after.ID, dueBy, size-1)
 		if err != nil {
 			return err
 		}
 		if !more {
-			end = store.Cursor{DueAt: store.Forever, ID: aboveAllIDs}
+			end = store.Cursor{DueAt: dueBy, ID: aboveAllIDs}
 		}
 		if err := db.findWithin(ctx, missing, after, end); err != nil || !more {
 			return err

@@ -90,10 +90,15 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	switch {
 	case l.Ref != "":
 		q.and("callbacks.ref = ? AND callbacks.ref <> ''", l.Ref)
+	case l.LockKey != "":
+		q.and("callbacks.lock_key = ? AND callbacks.lock_key <> ''", l.LockKey)
 	case l.EndpointID != "":
 		q.and("callbacks.endpoint_id = ? AND callbacks.endpoint_id <> ''", l.EndpointID)
 	case l.byPoll():
 		q.and("callbacks.kind = 'poll'") // written out, as below; PostgreSQL, too, would not know of a value that is passed to a plan for all
+	case l.byGroup():
+		q.and("callbacks.state = 'dead' AND callbacks.reason = ? AND callbacks.last_class = ? AND callbacks.last_status = ?",
+			string(l.Reason), string(l.Class), *l.status)
 	case l.byEnded():
 		// Written out, not passed, and the index's own condition beside it, word for word: only so SQLite takes a partial index.
 		q.and("callbacks.state IN ('dead', 'canceled') AND callbacks.state = '" + string(l.States[0]) + "'")
@@ -114,14 +119,25 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	}
 }
 
-// byPoll says that the list is read by the index of polls, which are few among all callbacks. Those of a reference or an endpoint are fewer.
-func (l *listing) byPoll() bool {
-	return l.Kind == store.Poll && l.Ref == "" && l.EndpointID == "" && !l.ByDue
+// byFew says that the list is read by the index of a reference, a lock key or an endpoint: those have few of all callbacks.
+func (l *listing) byFew() bool {
+	return !l.ByDue && (l.Ref != "" || l.LockKey != "" || l.EndpointID != "")
+}
+
+// byPoll says that the list is read by the index of polls, which are few among all callbacks.
+func (l *listing) byPoll() bool { return l.Kind == store.Poll && !l.ByDue && !l.byFew() }
+
+// byGroup says that the list is read by the index of those that died of one cause (see DeadGroups).
+func (l *listing) byGroup() bool { return l.status != nil && l.canGroup() }
+
+// canGroup says that the list has only callbacks that died for one reason with one class.
+func (l *listing) canGroup() bool {
+	return l.byEnded() && l.States[0] == store.Dead && l.Reason != "" && l.Class != ""
 }
 
 // byEnded says that the list is read by the index of one state that few callbacks end in.
 func (l *listing) byEnded() bool {
-	return l.Ref == "" && l.EndpointID == "" && !l.ByDue && !l.byPoll() && len(l.States) == 1 && (l.States[0] == store.Dead || l.States[0] == store.Canceled)
+	return !l.ByDue && !l.byFew() && !l.byPoll() && len(l.States) == 1 && (l.States[0] == store.Dead || l.States[0] == store.Canceled)
 }
 
 // idsFrom is below every id of a callback that was made at the time, in Unix milliseconds, or later, and above all earlier ones.
@@ -155,21 +171,31 @@ func (l *listing) filter(q *query) {
 	if len(l.States) > 0 && !l.byEnded() {
 		l.filterStates(q)
 	}
-	for _, equal := range []struct{ name, value string }{
-		{"kind", string(l.Kind)}, {"topic", l.Topic}, {"last_class", string(l.Class)},
+	// Where they are not what the list is read by, what they name is written so that no index that has it is taken in the place of a better one.
+	for _, equal := range []struct {
+		name, value string
+		bound       bool
+	}{
+		{"kind || ''", string(l.Kind), l.byPoll()}, {"topic", l.Topic, false}, {"last_class || ''", string(l.Class), l.byGroup()},
 	} {
-		if equal.value != "" && !(equal.name == "kind" && l.byPoll()) {
+		if equal.value != "" && !equal.bound {
 			q.and("callbacks."+equal.name+" = ?", equal.value)
 		}
 	}
-	if l.EndpointID != "" && (l.ByDue || l.Ref != "") {
-		q.and("callbacks.endpoint_id || '' = ?", l.EndpointID) // written so that no index on it is taken, and its rows put in order
+	if l.LockKey != "" && (l.ByDue || l.Ref != "") {
+		q.and("callbacks.lock_key || '' = ?", l.LockKey)
+	}
+	if l.EndpointID != "" && (l.ByDue || l.Ref != "" || l.LockKey != "") {
+		q.and("callbacks.endpoint_id || '' = ?", l.EndpointID)
+	}
+	if l.Reason != "" && !l.byGroup() {
+		q.and("callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", string(l.Reason))
 	}
 	if l.Lane != "" {
 		q.and("callbacks.lane = (SELECT lanes.id FROM lanes WHERE lanes.project = ? AND lanes.key = ?)", l.project, l.Lane)
 	}
-	if l.Status != 0 {
-		q.and("callbacks.last_status = ?", l.Status)
+	if l.Status != 0 && !l.byGroup() {
+		q.and("callbacks.last_status + 0 = ?", l.Status)
 	}
 	if l.MinAttempts > 0 {
 		q.and("callbacks.attempt_count >= ?", l.MinAttempts)
@@ -193,7 +219,7 @@ func (l *listing) filterStates(q *query) {
 			values = append(values, l.Now)
 		case store.Succeeded, store.Dead, store.Canceled:
 			state := "callbacks.state"
-			if l.byPoll() {
+			if l.byPoll() || l.LockKey != "" {
 				state += " || ''" // written so that PostgreSQL does not take the index of all that ended so
 			}
 			states = append(states, state+" = '"+string(s)+"'")

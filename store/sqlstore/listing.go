@@ -18,6 +18,8 @@ type listing struct {
 	db      *DB
 	project string
 	store.Filter
+	// status is the one that all have that died for the filter's reason with its class, once that is known.
+	status *int
 	// left is how many callbacks the page still has room for.
 	left int
 	page store.Page
@@ -42,6 +44,11 @@ func lookAt() looking {
 
 // run reads the page.
 func (l *listing) run(ctx context.Context) error {
+	if l.canGroup() {
+		if err := l.findGroup(ctx); err != nil {
+			return err
+		}
+	}
 	if l.direct() {
 		_, err := l.read(ctx, nil)
 		return err
@@ -54,6 +61,40 @@ func (l *listing) run(ctx context.Context) error {
 	return l.look(ctx)
 }
 
+// groupStatus finds the next status of those that died for a reason with a class.
+const groupStatus = `SELECT callbacks.last_status FROM callbacks
+	WHERE callbacks.project = $1 AND callbacks.state = 'dead' AND callbacks.reason = $2 AND callbacks.last_class = $3
+		AND (callbacks.last_status, callbacks.id) > ($4, '` + aboveAllIDs + `')
+	ORDER BY callbacks.last_status, callbacks.id
+	LIMIT 1`
+
+// findGroup finds out which status all have that died for the filter's reason with its class. Where the filter names none there is mostly one:
+// that of no answer, or of the one kind of answer.
+func (l *listing) findGroup(ctx context.Context) error {
+	if l.Status != 0 {
+		l.status = &l.Status
+		return nil
+	}
+	status := 0
+	for after := -1; ; after = status {
+		found := false
+		if err := queryEach(ctx, l.db.read, func(rows scanner) error {
+			found = true
+			return rows.Scan(&status)
+		}, groupStatus, l.project, string(l.Reason), string(l.Class), after); err != nil {
+			return err
+		}
+		if !found {
+			break
+		}
+		if after >= 0 {
+			return nil // there is more than one
+		}
+	}
+	l.status = &status
+	return nil
+}
+
 // direct says that one statement finds the page without looking at much else: the index serves all of the filter, or leads to the
 // callbacks of one reference, which are few.
 func (l *listing) direct() bool {
@@ -64,7 +105,7 @@ func (l *listing) direct() bool {
 
 // isOpen says that the list has open callbacks only, newest first: they may be few, and anywhere among many that have ended.
 func (l *listing) isOpen() bool {
-	if l.ByDue || l.Ref != "" {
+	if l.ByDue || l.Ref != "" || l.LockKey != "" {
 		return false
 	}
 	ended := slices.ContainsFunc(l.States, func(s store.State) bool { return s != store.Scheduled && s != store.Attempting })
@@ -121,7 +162,7 @@ func (l *listing) order() string {
 // windowEnd returns the last of the list's next rows, so many, whatever the filter says. It reads an index alone.
 func (l *listing) windowEnd(ctx context.Context, rows int) (end store.Cursor, found bool, err error) {
 	q := l.endQuery(rows)
-	return l.db.windowEnd(ctx, q.text.String(), q.args...)
+	return l.db.windowEnd(ctx, q.text.String(), l.db.planned(q)...)
 }
 
 func (l *listing) endQuery(rows int) *query {
@@ -171,9 +212,13 @@ func (l *listing) take(ctx context.Context, from querier, q *query) (full bool, 
 			l.page.Callbacks = append(l.page.Callbacks, r.Callback)
 		}
 		return nil
-	}, q.text.String(), q.args...)
+	}, q.text.String(), l.db.planned(q)...)
 	return full, err
 }
+
+// planned are the arguments of a query of a list. Lists of a large project and of a small one want other plans: PostgreSQL would make one for
+// all, and look for the rows of a small one by id among those of all.
+func (db *DB) planned(q *query) []any { return slices.Concat(db.dialect.planned, q.args) }
 
 // readFew reads the page of a list of open callbacks when all those that it can have are few: the index over due times leads to them,
 // and they are put in order. It says whether that was so. Both statements see the same state, so that none is left out that
@@ -185,7 +230,7 @@ func (l *listing) readFew(ctx context.Context) (done bool, err error) {
 	}
 	defer func() { _ = stx.Rollback() }() // It has written nothing.
 	many, one := false, l.manyQuery()
-	if err := queryEach(ctx, stx, func(scanner) error { many = true; return nil }, one.text.String(), one.args...); err != nil || many {
+	if err := queryEach(ctx, stx, func(scanner) error { many = true; return nil }, one.text.String(), l.db.planned(one)...); err != nil || many {
 		return false, err
 	}
 	_, err = l.take(ctx, stx, l.fewQuery())

@@ -37,15 +37,15 @@ func (db *DB) readMeta(ctx context.Context) (meta store.IndexMeta, found bool, e
 	defer cancel()
 	err = queryEach(ctx, db.read, func(rows scanner) error {
 		found = true
-		return rows.Scan(&meta.Generation, &meta.Built, &meta.Shards, &meta.Prefix)
-	}, `SELECT generation, built, shards, prefix FROM index_meta WHERE id = 1`)
+		return rows.Scan(&meta.Generation, &meta.Built, &meta.BuiltAt, &meta.Shards, &meta.Prefix)
+	}, `SELECT generation, built, built_at, shards, prefix FROM index_meta WHERE id = 1`)
 	return meta, found, err
 }
 
-// MarkBuilt notes that the generation was filled to the end; an older one than is noted changes nothing.
-func (db *DB) MarkBuilt(ctx context.Context, generation int64) error {
+// MarkBuilt notes that the generation was filled to the end, and when; an older one than is noted, or the same again, changes nothing.
+func (db *DB) MarkBuilt(ctx context.Context, generation, now int64) error {
 	err := db.change(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE index_meta SET built = $1 WHERE id = 1 AND built < $1`, generation)
+		_, err := t.exec(`UPDATE index_meta SET built = $1, built_at = $2 WHERE id = 1 AND built < $1`, generation, now)
 		return err
 	})
 	if err != nil {

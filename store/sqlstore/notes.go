@@ -132,20 +132,9 @@ func (t *tx) notedOutcomes() string {
 
 // writeNote appends what the transaction has noted as one row.
 func (t *tx) writeNote() error {
-	for project, m := range t.deltas {
-		if len(m) == 0 {
-			delete(t.deltas, project)
-		}
-	}
-	if len(t.deltas) == 0 && len(t.notes) == 0 {
+	deltas, outcomes := t.deltas.text(), ""
+	if deltas == "" && len(t.notes) == 0 {
 		return nil
-	}
-	var deltas, outcomes string
-	if len(t.deltas) > 0 {
-		var err error
-		if deltas, err = encode(t.deltas); err != nil {
-			return fmt.Errorf("encode counter deltas: %w", err)
-		}
 	}
 	if len(t.notes) > 0 {
 		outcomes = t.notedOutcomes()

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -66,5 +67,44 @@ func TestNotesAreJSON(t *testing.T) {
 		if got[i] != want[i] {
 			t.Errorf("group %d: %+v, want %+v", i, got[i], want[i])
 		}
+	}
+}
+
+// What is counted is noted but where it comes to nothing, and read as it was, whatever stands in it.
+func TestCountsAreJSON(t *testing.T) {
+	var c counting
+	if text := c.text(); text != "" {
+		t.Errorf("nothing is %q", text)
+	}
+	one := store.Callback{Project: `p"` + "\n号", State: store.Scheduled, LaneID: 7, DueAt: 5 * hour, AttemptCount: 2}
+	gone := store.Callback{Project: "gone", State: store.Dead}
+	for range 3 {
+		c.count(&one, 1)
+		c.count(&gone, 1)
+	}
+	c.count(&gone, -3)
+	ended := one
+	ended.State = store.Succeeded
+	c.count(&one, -1)
+	c.count(&ended, 1)
+	c.count(&store.Callback{Project: "a", State: store.Scheduled, LadderBase: 3, DueAt: -1}, -1)
+	var read deltas
+	if err := read.merge(c.text()); err != nil {
+		t.Fatal(err)
+	}
+	want := deltas{
+		one.Project: {"state:scheduled": 2, "state:succeeded": 1, "tier:2": 2, "lane:7": 2, "due:000005": 2},
+		"a":         {"state:scheduled": -1, "tier:-3": -1, "lane:0": -1, "due:000000": -1},
+	}
+	if !reflect.DeepEqual(read, want) {
+		t.Errorf("read %v, want %v", read, want)
+	}
+	if c = nil; c.text() != "" {
+		t.Error("nothing is something")
+	}
+	c.count(&gone, 1)
+	c.count(&gone, -1)
+	if text := c.text(); text != "" {
+		t.Errorf("what comes to nothing is %q", text)
 	}
 }

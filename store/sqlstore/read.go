@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -83,30 +82,4 @@ func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, e
 		p.Body = []byte{}
 	}
 	return p, nil
-}
-
-// AuditEntries returns the project's audit, newest first: at most limit entries with ids below after, which is empty for
-// the newest.
-func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
-	defer cancel()
-	if after == "" {
-		after = aboveAllIDs
-	}
-	var entries []store.AuditEntry
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		var e store.AuditEntry
-		if err := rows.Scan(&e.ID, &e.Project, &e.At, &e.Actor, &e.Action, &e.Object, &e.Reason, &e.Detail); err != nil {
-			return err
-		}
-		entries = append(entries, e)
-		return nil
-	}, `SELECT id, project, at, actor, action, object, reason, detail FROM audit
-		WHERE project = $1 AND id < $2
-		ORDER BY id DESC
-		LIMIT $3`, project, after, min(max(limit, 1), math.MaxInt32))
-	if err != nil {
-		return nil, readError("read audit", err)
-	}
-	return entries, nil
 }

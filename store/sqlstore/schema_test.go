@@ -159,6 +159,67 @@ func TestMigrateTogetherPostgres(t *testing.T) {
 	migrateTogether(t, storetest.StartPostgres(t))
 }
 
+// What is open when counters of due times begin is counted by the migration, once.
+func TestOpenCallbacksAreCountedByTheHour(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "d.db")
+		countedByTheHour(t, "sqlite:"+path, "sqlite", path)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("needs a PostgreSQL server")
+		}
+		url := storetest.StartPostgres(t)
+		countedByTheHour(t, url, "pgx", url)
+	})
+}
+
+func countedByTheHour(t *testing.T, url, driver, dsn string) {
+	const before, hour, now = 10, int64(3_600_000), int64(1_790_000_000_000)
+	ctx := t.Context()
+	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := sqlstore.MigrateTo(ctx, db, before); err != nil {
+		t.Fatal(err)
+	}
+	drafts := benchDrafts(10, now)
+	for i := range drafts {
+		c := &drafts[i].Callback
+		if c.DueAt = now + int64(i%3)*hour; i == 8 {
+			c.Project = "other"
+		}
+	}
+	drafts[9].Callback.DueAt = store.Forever
+	if accepted, err := db.Accept(ctx, drafts); err != nil || accepted[0].Err != nil {
+		t.Fatalf("accept: %v, %+v", err, accepted[0])
+	}
+	if _, err := db.Cancel(ctx, store.DefaultProject, drafts[0].Callback.ID, now, store.Actor{Name: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	// What an older process notes knows nothing of it.
+	if _, err := raw(t, driver, dsn).ExecContext(ctx, "DELETE FROM commit_notes"); err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlstore.Migrate(ctx, db); err != nil {
+		t.Fatal(err)
+	}
+	at := now - now%hour
+	want := []store.DueHour{{At: at, Count: 2}, {At: at + hour, Count: 3}, {At: at + 2*hour, Count: 2}}
+	if got, err := db.DueHours(ctx, store.DefaultProject, now, now+10*hour); err != nil || !slices.Equal(got, want) {
+		t.Errorf("counted %v, %v, want %v", got, err, want)
+	}
+	if got, err := db.DueHours(ctx, "other", now, now+10*hour); err != nil || !slices.Equal(got, []store.DueHour{{At: at + 2*hour, Count: 1}}) {
+		t.Errorf("of another project: %v, %v", got, err)
+	}
+	if got, err := db.DueHours(ctx, store.DefaultProject, now+10*hour, store.Forever); err != nil || len(got) != 1 || got[0].Count != 1 {
+		t.Errorf("of the last hour: %v, %v", got, err)
+	}
+}
+
 func TestMigrationStatusBefore(t *testing.T) {
 	t.Parallel()
 	db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")})

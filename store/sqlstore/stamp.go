@@ -337,11 +337,24 @@ func (t *tx) setAside(ids []string, now int64) error {
 	if err != nil {
 		return err
 	}
+	due := make(map[string]int64, len(ids))
+	if err := t.each(func(rows scanner) error {
+		var id string
+		var at int64
+		err := rows.Scan(&id, &at)
+		due[id] = at
+		return err
+	}, `SELECT callbacks.id, callbacks.due_at FROM callbacks
+		WHERE callbacks.id IN (SELECT i.id FROM `+input+`)
+		ORDER BY callbacks.id`+t.db.dialect.forUpdate, args...); err != nil {
+		return fmt.Errorf("read due times: %w", err)
+	}
 	err = t.each(func(rows scanner) error {
 		c := store.Callback{State: store.Scheduled}
 		if err := rows.Scan(&c.ID, &c.Project, &c.Kind, &c.LaneID, &c.AttemptCount, &c.LadderBase, &c.LastStatus, &c.LastClass); err != nil {
 			return err
 		}
+		c.DueAt = due[c.ID]
 		t.deltas.count(&c, -1)
 		c.State, c.Reason = store.Dead, store.Invalid
 		t.deltas.count(&c, 1)

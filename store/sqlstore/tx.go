@@ -26,7 +26,7 @@ type tx struct {
 	group  *groupTx
 	sql    *sql.Tx
 	lite   *lite
-	deltas deltas
+	deltas counting
 	// notes are what has ended, by project.
 	notes map[string]*projectNotes
 	// many is about how many rows will end, where that is known.

@@ -108,8 +108,9 @@ func (t *tx) setCursor(name string, c store.Cursor) error {
 	return err
 }
 
-// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, and removes idempotency keys that have
-// ended: those older than seven days whose callbacks are terminal or gone. Both are bounded; what is left waits for the next call.
+// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, drops the counters of hours that passed
+// more than a day ago, and removes idempotency keys that have ended: those older than seven days whose callbacks are terminal or gone. All
+// are bounded; what is left waits for the next call.
 func (db *DB) Fold(ctx context.Context, now int64) error {
 	for range foldNotes / db.dialect.maintenanceBatch {
 		taken := 0
@@ -124,6 +125,9 @@ func (db *DB) Fold(ctx context.Context, now int64) error {
 		if taken < db.dialect.maintenanceBatch {
 			break
 		}
+	}
+	if err := db.dropPastHours(ctx, now); err != nil {
+		return fmt.Errorf("fold: drop counters of hours that have passed: %w", err)
 	}
 	for _, end := range []func(*tx) error{
 		func(t *tx) error { return t.endKeys(now) },

@@ -219,9 +219,28 @@ func testLaneList(f *fixture) {
 		"search":   {store.LaneFilter{Search: "ANE-6"}, []string{"Lane-6"}},
 		"wildcard": {store.LaneFilter{Search: "%"}, nil},
 		"endpoint": {store.LaneFilter{EndpointID: e.ID}, all[6:]},
+		"keys":     {store.LaneFilter{Keys: []string{"Lane-6", "none", "Lane-2", "Lane-2"}}, []string{"Lane-2", "Lane-6"}},
+		"a key":    {store.LaneFilter{Keys: []string{"Lane-5", "Lane-6"}, Held: true, After: "Lane-1", Search: "lane", Limit: 1}, []string{"Lane-5"}},
 	} {
 		if got := list(tt.filter); !slices.Equal(got, tt.want) {
 			f.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+	lanes, err := f.LaneList(f.ctx(), project, store.LaneFilter{Limit: 100, Now: f.now, DueBy: f.now + 3000})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, l := range lanes[:6] {
+		var n int64
+		if _, err := fmt.Sscanf(l.Key, "Lane-%d", &n); err != nil {
+			f.Fatal(err)
+		}
+		want := f.now + 1000*n
+		if n > 3 {
+			want = 0
+		}
+		if l.Open != n || l.OldestDue != want {
+			f.Errorf("%s has %d open, due by then from %d on; want %d and %d", l.Key, l.Open, l.OldestDue, n, want)
 		}
 	}
 }

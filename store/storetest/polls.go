@@ -270,35 +270,6 @@ func testPollEnds(f *fixture) {
 	f.checkCounters()
 }
 
-// checkCounters compares what is counted of states and tiers with a scan.
-func (f *fixture) checkCounters() {
-	f.Helper()
-	states, tiers := make(map[store.State]int64), make(map[int]int64)
-	page, err := f.List(f.ctx(), project, store.Filter{Limit: 500, Now: f.now})
-	if err != nil || page.Next != nil {
-		f.Fatalf("list: %v, %v", err, page.Next)
-	}
-	for i := range page.Callbacks {
-		c := &page.Callbacks[i]
-		states[c.State]++
-		if c.State == store.Scheduled {
-			tiers[c.AttemptCount-c.LadderBase]++
-		}
-	}
-	for range 2 {
-		got := f.counts()
-		for _, s := range store.States {
-			if got.States[s] != states[s] {
-				f.Errorf("%d %s are counted, %d are there", got.States[s], s, states[s])
-			}
-		}
-		if fmt.Sprint(got.Tiers) != fmt.Sprint(tiers) {
-			f.Errorf("tiers %v are counted, %v are there", got.Tiers, tiers)
-		}
-		f.fold()
-	}
-}
-
 // testPollTells: what is told once is not told again, and a poll whose end nobody wants to hear of tells nothing.
 func testPollTells(f *fixture) {
 	silent := f.accept(func(d *store.Draft) { polling("silent")(d); d.Poll.OnResult = nil })

@@ -62,8 +62,10 @@ func testFilters(f *fixture) {
 		d.Callback.Topic, d.Callback.Labels = "refund", map[string]string{"channel": "wechat"}
 	}).ID
 	f.win(f.succeeded(f.claim(succeeded)))
-	dead := f.dead(func(d *store.Draft) { d.Callback.Ref, d.Callback.Lane = "order-2", "other lane" }).ID
-	canceled := f.accept(func(d *store.Draft) { d.Callback.Kind = store.Poll }).ID
+	dead := f.dead(func(d *store.Draft) {
+		d.Callback.Ref, d.Callback.Lane, d.Callback.LockKey = "order-2", "other lane", "order-2"
+	}).ID
+	canceled := f.accept(func(d *store.Draft) { d.Callback.Kind, d.Callback.LockKey = store.Poll, "order-2" }).ID
 	f.cancel(canceled)
 	f.now++
 	overdue := f.accept(func(d *store.Draft) { d.Callback.DueAt -= 10; d.Callback.Labels = map[string]string{"": "x", "a": ""} }).ID
@@ -72,25 +74,33 @@ func testFilters(f *fixture) {
 		filter store.Filter
 		want   []string
 	}{
-		"all":             {store.Filter{}, all},
-		"scheduled":       {store.Filter{States: []store.State{store.Scheduled}}, []string{overdue, scheduled}},
-		"attempting":      {store.Filter{States: []store.State{store.Attempting}}, []string{attempting}},
-		"two states":      {store.Filter{States: []store.State{store.Dead, store.Attempting}}, []string{dead, attempting}},
-		"terminal":        {store.Filter{States: []store.State{store.Succeeded, store.Dead, store.Canceled}}, []string{canceled, dead, succeeded}},
-		"no such state":   {store.Filter{States: []store.State{"x' OR 1=1"}}, nil},
-		"kind":            {store.Filter{Kind: store.Poll}, []string{canceled}},
-		"topic":           {store.Filter{Topic: "refund"}, []string{succeeded}},
-		"ref":             {store.Filter{Ref: "order-2"}, []string{dead}},
-		"lane":            {store.Filter{Lane: "other lane"}, []string{dead}},
-		"unknown lane":    {store.Filter{Lane: "unknown"}, nil},
-		"class":           {store.Filter{Class: store.ClassHTTP5xx}, []string{dead}},
-		"status":          {store.Filter{Status: 200}, []string{succeeded}},
-		"min attempts":    {store.Filter{MinAttempts: 1}, []string{dead, succeeded}},
-		"overdue":         {store.Filter{Overdue: true}, []string{overdue}},
-		"from":            {store.Filter{From: f.now}, []string{overdue}},
-		"to":              {store.Filter{To: f.now}, all[1:]},
-		"from to":         {store.Filter{From: f.now - 1, To: f.now}, all[1:]},
-		"by due":          {store.Filter{ByDue: true}, []string{overdue, attempting, scheduled}},
+		"all":           {store.Filter{}, all},
+		"scheduled":     {store.Filter{States: []store.State{store.Scheduled}}, []string{overdue, scheduled}},
+		"attempting":    {store.Filter{States: []store.State{store.Attempting}}, []string{attempting}},
+		"two states":    {store.Filter{States: []store.State{store.Dead, store.Attempting}}, []string{dead, attempting}},
+		"terminal":      {store.Filter{States: []store.State{store.Succeeded, store.Dead, store.Canceled}}, []string{canceled, dead, succeeded}},
+		"no such state": {store.Filter{States: []store.State{"x' OR 1=1"}}, nil},
+		"kind":          {store.Filter{Kind: store.Poll}, []string{canceled}},
+		"topic":         {store.Filter{Topic: "refund"}, []string{succeeded}},
+		"ref":           {store.Filter{Ref: "order-2"}, []string{dead}},
+		"lane":          {store.Filter{Lane: "other lane"}, []string{dead}},
+		"unknown lane":  {store.Filter{Lane: "unknown"}, nil},
+		"class":         {store.Filter{Class: store.ClassHTTP5xx}, []string{dead}},
+		"status":        {store.Filter{Status: 200}, []string{succeeded}},
+		"min attempts":  {store.Filter{MinAttempts: 1}, []string{dead, succeeded}},
+		"overdue":       {store.Filter{Overdue: true}, []string{overdue}},
+		"from":          {store.Filter{From: f.now}, []string{overdue}},
+		"to":            {store.Filter{To: f.now}, all[1:]},
+		"from to":       {store.Filter{From: f.now - 1, To: f.now}, all[1:]},
+		"by due":        {store.Filter{ByDue: true}, []string{overdue, attempting, scheduled}},
+		"lock key":      {store.Filter{LockKey: "order-2"}, []string{canceled, dead}},
+		"dead lock key": {store.Filter{LockKey: "order-2", States: []store.State{store.Dead}}, []string{dead}},
+		"reason":        {store.Filter{Reason: store.Requested}, []string{canceled}},
+		"dead reason":   {store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}}, []string{dead}},
+		"dead group": {store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx, Status: 500},
+			[]string{dead}},
+		"group's class":   {store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx}, []string{dead}},
+		"other group":     {store.Filter{Reason: store.Gone, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx}, nil},
 		"label":           {store.Filter{Labels: map[string]string{"channel": "wechat"}}, []string{succeeded}},
 		"two labels":      {store.Filter{Labels: map[string]string{"channel": "alipay", "shop": `"7", \ {x}`}}, []string{scheduled}},
 		"part of a label": {store.Filter{Labels: map[string]string{"shop": `"7"`}}, nil},

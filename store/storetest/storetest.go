@@ -46,11 +46,16 @@ type Horizon interface {
 	OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error)
 }
 
+// Metas is the one row of what the index must be.
+type Metas interface {
+	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
+	NextGeneration(ctx context.Context, from int64) (int64, error)
+	MarkBuilt(ctx context.Context, generation, now int64) error
+}
+
 // Upkeep is what maintenance needs.
 type Upkeep interface {
 	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
-	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
-	NextGeneration(ctx context.Context, from int64) (int64, error)
 	SweepCursor(ctx context.Context) (store.Cursor, error)
 	SetSweepCursor(ctx context.Context, c store.Cursor) error
 	Purge(ctx context.Context, payloadBefore, metadataBefore int64, limit int) (payloads, callbacks int, err error)
@@ -152,12 +157,49 @@ type Reads interface {
 	AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error)
 }
 
+// Audits is what was done by whom.
+type Audits interface {
+	Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error)
+}
+
+// Due is what pages show of what is due, and of what died.
+type Due interface {
+	DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error)
+	DueNow(ctx context.Context, project string, now int64) (store.DueNow, error)
+	DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error)
+}
+
+// Activities is what happened when.
+type Activities interface {
+	AddActivity(ctx context.Context, rows []store.Activity) error
+	Activity(ctx context.Context, project string, lane int64, span store.Span, from, to int64) ([]store.Activity, error)
+	LaneActivity(ctx context.Context, project string, lanes []int64, from int64) ([]store.Activity, error)
+	PurgeActivity(ctx context.Context, now int64, limit int) (int, error)
+}
+
+// Dispatchers is the processes that run.
+type Dispatchers interface {
+	ReportDispatcher(ctx context.Context, d store.Dispatcher) error
+	WithdrawDispatcher(ctx context.Context, name string) error
+	Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error)
+	PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error)
+}
+
+// Sessions is the browsers that have signed in.
+type Sessions interface {
+	Session(ctx context.Context, token string, now int64) (store.Session, error)
+	PutSession(ctx context.Context, s store.Session) error
+	DeleteSession(ctx context.Context, token string) error
+	PurgeSessions(ctx context.Context, now int64, limit int) (int, error)
+}
+
 // A Store is all that the suite checks.
 type Store interface {
 	Rows
 	Changes
 	Walks
 	Horizon
+	Metas
 	Upkeep
 	Rest
 	Lanes
@@ -175,6 +217,11 @@ type Store interface {
 	Schedules
 	Firings
 	Reads
+	Audits
+	Due
+	Activities
+	Dispatchers
+	Sessions
 	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
 	Damage(ctx context.Context, id string) error
 }
@@ -222,6 +269,8 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Change/MendFollowing":      testMendFollowing,
 		"Change/MendRefused":        testMendRefused,
 		"Change/Audit":              testAudit,
+		"Audit/Filters":             testAuditFilters,
+		"Audit/Objects":             testAuditObjects,
 		"Walk/Pages":                testWalks,
 		"Walk/Until":                testOpenUntil,
 		"Walk/Moving":               testOpenUntilWhileRowsMove,
@@ -298,11 +347,24 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"Read/Filters":              testFilters,
 		"Read/Pages":                testPages,
 		"Read/Counts":               testCounts,
+		"Read/DueHours":             testDueHours,
+		"Read/DueNow":               testDueNow,
+		"Read/DueNowMany":           testDueNowMany,
+		"Read/DeadGroups":           testDeadGroups,
+		"Read/DeadGroupsMany":       testDeadGroupsMany,
+		"Activity/Add":              testActivityAdd,
+		"Activity/Many":             testActivityMany,
+		"Activity/Purge":            testActivityPurge,
+		"Dispatchers/Report":        testDispatchers,
+		"Dispatchers/Many":          testDispatchersMany,
+		"Sessions/Life":             testSessions,
 		"Model":                     testModel,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(newFixture(t, open(t)))
+			f := newFixture(t, open(t))
+			test(f)
+			f.checkCounters()
 		})
 	}
 }

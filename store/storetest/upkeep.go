@@ -60,6 +60,18 @@ func testMeta(f *fixture) {
 			f.Errorf("next generation from %d: %v, %d, want %d", step.from, err, got, step.want)
 		}
 	}
+	want.Generation = 5
+	for _, step := range []struct{ generation, now, built, builtAt int64 }{
+		{4, f.now, 4, f.now}, {3, f.now + 1, 4, f.now}, {4, f.now + 2, 4, f.now}, {5, f.now + 3, 5, f.now + 3},
+	} {
+		if err := f.MarkBuilt(f.ctx(), step.generation, step.now); err != nil {
+			f.Fatal(err)
+		}
+		want.Built, want.BuiltAt = step.built, step.builtAt
+		if got, err := f.IndexMeta(f.ctx(), store.IndexMeta{}); err != nil || got != want {
+			f.Errorf("after generation %d was built: %v, %+v, want %+v", step.generation, err, got, want)
+		}
+	}
 }
 
 func testCursor(f *fixture) {

@@ -1,0 +1,129 @@
+package store_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	const at = int64(1_790_000_123_456)
+	for _, span := range store.Spans {
+		begin := span.Begin(at)
+		if length := span.Milliseconds(); length != time.Duration(span).Milliseconds() || begin%length != 0 || begin > at || at >= begin+length ||
+			span.Begin(begin) != begin || span.Begin(begin+length-1) != begin {
+			t.Errorf("span %s of %d begins at %d", time.Duration(span), at, begin)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	for name, bounds := range map[string][]float64{"lateness": store.LatenessBounds[:], "took": store.TookBounds[:]} {
+		for i := range bounds {
+			if bounds[i] <= 0 || i > 0 && bounds[i] <= bounds[i-1] {
+				t.Errorf("%s: bound %d is %g", name, i, bounds[i])
+			}
+		}
+	}
+}
+
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ms             float64
+		lateness, took int
+	}{
+		{-3, 0, 0}, {0, 0, 0}, {1, 0, 0}, {1.01, 1, 0}, {5, 1, 0}, {5.5, 2, 1}, {100, 4, 4}, {15_000, 8, 10}, {15_001, 8, 11}, {3_600_000, 10, 11},
+		{3_600_001, 11, 11}, {math.Inf(1), 11, 11}, {math.NaN(), 11, 11},
+	} {
+		var late store.LatenessHistogram
+		var took store.TookHistogram
+		late.Observe(c.ms)
+		took.Observe(c.ms)
+		if late[c.lateness] != 1 || took[c.took] != 1 {
+			t.Errorf("%g ms: lateness %v, took %v", c.ms, late, took)
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		counts store.TookHistogram
+		want   map[float64]float64
+	}{
+		"one bucket":    {store.TookHistogram{0: 10}, map[float64]float64{0: 0, 0.5: 2.5, 1: 5, -1: 0, 2: 5}},
+		"a later one":   {store.TookHistogram{3: 4}, map[float64]float64{0: 25, 0.25: 31.25, 0.5: 37.5, 1: 50}},
+		"two":           {store.TookHistogram{0: 5, 4: 5}, map[float64]float64{0.25: 2.5, 0.5: 5, 0.75: 75, 1: 100}},
+		"above all":     {store.TookHistogram{11: 1}, map[float64]float64{0: 15_000, 0.5: 15_000, 1: 15_000}},
+		"some above":    {store.TookHistogram{0: 1, 11: 3}, map[float64]float64{0.25: 5, 0.26: 15_000}},
+		"the last less": {store.TookHistogram{10: 2}, map[float64]float64{0.5: 10_000}},
+	} {
+		for q, want := range c.want {
+			if got := c.counts.Quantile(q); math.Abs(got-want) > 1e-9 {
+				t.Errorf("%s: quantile %g is %g, want %g", name, q, got, want)
+			}
+		}
+	}
+	var late store.LatenessHistogram
+	var took store.TookHistogram
+	if l, d := late.Quantile(0.5), took.Quantile(0.5); !math.IsNaN(l) || !math.IsNaN(d) {
+		t.Errorf("of none: %g and %g", l, d)
+	}
+	late[1] = 2
+	if got := late.Quantile(0.5); got != 3 {
+		t.Errorf("lateness: %g", got)
+	}
+}
+
+// Whatever was counted, a greater part is at most as much or more, and what was observed lies in the bucket that is named for it.
+func FuzzQuantile(f *testing.F) {
+	f.Add([]byte{1, 2, 3}, 0.1, 0.9)
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255}, 0.5, 0.99)
+	f.Add([]byte{7}, math.NaN(), 0.5)
+	f.Fuzz(func(t *testing.T, counts []byte, p, q float64) {
+		var h store.LatenessHistogram
+		all := 0
+		for i, n := range counts[:min(len(counts), len(h))] {
+			h[i] = int64(n)
+			all += int(n)
+		}
+		if math.IsNaN(p) || math.IsNaN(q) {
+			p, q = 0.5, 0.5
+		}
+		low, high := h.Quantile(min(p, q)), h.Quantile(max(p, q))
+		if all == 0 {
+			if !math.IsNaN(low) || !math.IsNaN(high) {
+				t.Fatalf("of none: %g, %g", low, high)
+			}
+			return
+		}
+		least, most := 0.0, 0.0
+		for i := range h {
+			if h[i] > 0 {
+				most = store.LatenessBounds[min(i, len(store.LatenessBounds)-1)]
+			}
+		}
+		if !(least <= low && low <= high && high <= most) {
+			t.Fatalf("%v: quantiles %g and %g are %g and %g", h, min(p, q), max(p, q), low, high)
+		}
+	})
+}
+
+func TestActivityAdd(t *testing.T) {
+	t.Parallel()
+	a := store.Activity{Accepted: 1, Succeeded: 2, Failed: 3, Unknown: 4, Dead: 5}
+	b := store.Activity{Project: "other", LaneID: 3, Span: store.Hour, At: 7, Accepted: 10, Succeeded: 20, Failed: 30, Unknown: 40, Dead: 50}
+	want := store.Activity{Accepted: 11, Succeeded: 22, Failed: 33, Unknown: 44, Dead: 55}
+	for i := range a.Lateness {
+		a.Lateness[i], b.Lateness[i], want.Lateness[i] = int64(i), 100, int64(100+i)
+		a.Took[i], b.Took[i], want.Took[i] = 200, int64(i), int64(200+i)
+	}
+	if a.Add(&b); a != want {
+		t.Errorf("sum %+v, want %+v", a, want)
+	}
+}

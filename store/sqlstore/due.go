@@ -1,0 +1,159 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// hour is one in milliseconds; hours are counted from 1970 on, up to maxHour.
+	hour    = 3_600_000
+	maxHour = 999_999
+	// pastHours is how many hours that have passed are still counted: what is overdue by more waits for something else than its time.
+	pastHours = 24
+)
+
+// hourOf is the key of the hour that the time is in, such that the order of keys is that of time.
+func hourOf(at int64) string { return string(appendHour(nil, at)) }
+
+func appendHour(text []byte, at int64) []byte {
+	first := len(text)
+	text = strconv.AppendInt(text, maxHour+1+min(max(at/hour, 0), maxHour), 10)
+	return append(text[:first], text[first+1:]...) // without the one of the million
+}
+
+// pastBefore is the key of the first hour that is counted at now.
+func pastBefore(now int64) string { return hourOf(now - pastHours*hour) }
+
+// forgetPast leaves out what is not counted any more: else whatever ends late would make counters anew that have been dropped.
+func (d deltas) forgetPast(now int64) {
+	first := pastBefore(now)
+	for _, m := range d {
+		for name := range m {
+			if key, ok := strings.CutPrefix(name, dueCounter+":"); ok && key < first {
+				delete(m, name)
+			}
+		}
+	}
+}
+
+// pastHour finds counters of hours that have passed, but for how many.
+const pastHour = `SELECT project, kind, key FROM counters WHERE kind = 'due' AND key < $1 ORDER BY key LIMIT `
+
+// dropPastHours drops a part of the counters of hours that have passed. Where there are none nothing is written.
+func (db *DB) dropPastHours(ctx context.Context, now int64) error {
+	bounded, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	some := false
+	if err := queryEach(bounded, db.read, func(scanner) error { some = true; return nil }, pastHour+`1`, pastBefore(now)); err != nil || !some {
+		return err
+	}
+	return db.maintain(ctx, func(t *tx) error {
+		_, err := t.exec(`DELETE FROM counters WHERE (project, kind, key) IN (`+pastHour+`$2)`, pastBefore(now), t.db.dialect.maintenanceBatch)
+		return err
+	})
+}
+
+// dueHours finds the counters of a project's hours. There is no other kind in its list; but with one kind alone PostgreSQL takes the index of
+// hours that have passed, which has those of all projects.
+const dueHours = `SELECT key, value FROM counters WHERE project = $1 AND kind IN ('due', '') AND key >= $2 AND key <= $3`
+
+// DueHours counts the project's open callbacks by the hour in which they are due: those of the hours that begin from the one that from is in
+// on, and before to, in order; hours with none are left out. It goes by the counters, which say nothing of hours that passed more than a day
+// ago.
+func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	stx, err := db.read.BeginTx(ctx, &sql.TxOptions{Isolation: db.dialect.snapshot, ReadOnly: true})
+	if err != nil {
+		return nil, readError("count due callbacks", err)
+	}
+	defer func() { _ = stx.Rollback() }() // It has written nothing.
+	pending, err := readDeltas(ctx, stx)
+	if err != nil {
+		return nil, readError("count due callbacks", err)
+	}
+	first, last := hourOf(from), hourOf(to-1)
+	counts := make(map[string]int64)
+	for name, n := range pending[project] {
+		if key, ok := strings.CutPrefix(name, dueCounter+":"); ok && first <= key && key <= last {
+			counts[key] = n
+		}
+	}
+	if err := queryEach(ctx, stx, func(rows scanner) error {
+		var key string
+		var n int64
+		err := rows.Scan(&key, &n)
+		counts[key] += n
+		return err
+	}, dueHours, project, first, last); err != nil {
+		return nil, readError("count due callbacks", err)
+	}
+	var hours []store.DueHour
+	for _, key := range sortedKeys(counts) {
+		if counts[key] <= 0 { // an older process may have ended what it had not counted
+			continue
+		}
+		n, err := strconv.ParseInt(key, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("counter of hour %q: %w", key, err)
+		}
+		hours = append(hours, store.DueHour{At: n * hour, Count: counts[key]})
+	}
+	return hours, nil
+}
+
+// dueNow counts what is due in a part of the index over due times. The project is compared such that no index that begins with it is taken.
+const dueNow = `SELECT COUNT(*), COALESCE(MIN(callbacks.due_at), 0) FROM callbacks
+	WHERE callbacks.state = 'scheduled'
+		AND callbacks.due_at >= $1 AND (callbacks.due_at, callbacks.id) > ($1, $2)
+		AND callbacks.due_at <= $3 AND (callbacks.due_at, callbacks.id) <= ($3, $4)
+		AND callbacks.claim_until <= $5 AND callbacks.project || '' = $6`
+
+// DueNow counts the project's callbacks that are overdue (see store.Filter), up to a thousand. No index leads to those of one project: what is
+// due in all projects is looked at in the order of due times, window by window, until there are enough, or so much was looked at that it must
+// be enough (see listing).
+func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueNow, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	var sum store.DueNow
+	most, began, looked := db.looking, time.Now(), 0
+	after := store.Cursor{DueAt: 1}
+	for size := max(most.first, most.few); size > 0; size = nextWindow(size, looked, time.Since(began), most) {
+		end, more, err := db.windowEnd(ctx, windowOfDue, after.DueAt, after.ID, now-1, size-1)
+		if err != nil {
+			return store.DueNow{}, err
+		}
+		if !more {
+			end = store.Cursor{DueAt: now - 1, ID: aboveAllIDs}
+		}
+		if err := queryEach(ctx, db.read, func(rows scanner) error {
+			var n int
+			var oldest int64
+			err := rows.Scan(&n, &oldest)
+			if sum.OldestAt == 0 {
+				sum.OldestAt = oldest
+			}
+			sum.Count += n
+			return err
+		}, dueNow, after.DueAt, after.ID, end.DueAt, end.ID, now, project); err != nil {
+			return store.DueNow{}, readError("count what is due", err)
+		}
+		if sum.Count > maxCount {
+			sum.Count, sum.More = maxCount, true
+			return sum, nil
+		}
+		if !more {
+			return sum, nil
+		}
+		after, looked = end, looked+size
+	}
+	sum.More = true
+	return sum, nil
+}

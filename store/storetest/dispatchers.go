@@ -1,0 +1,139 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func testDispatchers(f *fixture) {
+	report := func(d store.Dispatcher) {
+		f.Helper()
+		if err := f.ReportDispatcher(f.ctx(), d); err != nil {
+			f.Fatalf("report: %v", err)
+		}
+	}
+	want := func(since int64, want ...store.Dispatcher) {
+		f.Helper()
+		got, err := f.Dispatchers(f.ctx(), since)
+		if err != nil {
+			f.Fatalf("list: %v", err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			f.Errorf("since %d (-want +got):\n%s", since, diff)
+		}
+	}
+	want(0)
+	a := store.Dispatcher{
+		Name: "a", Host: "machine-1", Version: "v1.2.3", Roles: "api,worker", Workers: 64, InFlight: 7, Held: true, ClockOffset: -12,
+		StartedAt: f.now - 100, SeenAt: f.now,
+	}
+	b := store.Dispatcher{Name: "b", Host: "machine-2", Draining: true, StartedAt: f.now - 200, SeenAt: f.now - 50}
+	c := store.Dispatcher{Name: "0", StartedAt: f.now - 100, SeenAt: f.now - 1}
+	report(a)
+	report(b)
+	report(c)
+	want(f.now-50, b, c, a)
+	want(f.now-49, c, a)
+	a = store.Dispatcher{
+		Name: "a", Host: "machine-3", Version: "v2", Roles: "ui", Workers: 1, InFlight: 0, Draining: true, ClockOffset: 3, StartedAt: f.now - 300,
+		SeenAt: f.now + 1,
+	}
+	report(a)
+	want(0, a, b, c)
+	for range 2 {
+		if err := f.WithdrawDispatcher(f.ctx(), "b"); err != nil {
+			f.Fatal(err)
+		}
+	}
+	want(0, a, c)
+	purge := func(now int64, limit, want int) {
+		f.Helper()
+		if n, err := f.PurgeDispatchers(f.ctx(), now, limit); err != nil || n != want {
+			f.Errorf("purged %d, %v, want %d", n, err, want)
+		}
+	}
+	purge(f.now-1+day, 10, 0)
+	purge(f.now+day, 10, 1)
+	want(0, a)
+}
+
+// testDispatchersMany: what starts and dies again and again is listed up to a bound, those that were seen last.
+func testDispatchersMany(f *fixture) {
+	const n = 1003
+	for i := range n {
+		d := store.Dispatcher{Name: fmt.Sprint(i), StartedAt: f.now - int64(i), SeenAt: f.now + int64(i)}
+		if err := f.ReportDispatcher(f.ctx(), d); err != nil {
+			f.Fatal(err)
+		}
+	}
+	got, err := f.Dispatchers(f.ctx(), f.now)
+	if err != nil || len(got) != 1000 || got[0].Name != fmt.Sprint(n-1) || got[999].Name != "3" ||
+		!slices.IsSortedFunc(got, func(a, b store.Dispatcher) int { return int(a.StartedAt - b.StartedAt) }) {
+		f.Errorf("%v, %d are listed", err, len(got))
+	}
+	if n, err := f.PurgeDispatchers(f.ctx(), f.now+2*day, 500); err != nil || n != 500 {
+		f.Errorf("purged %d, %v", n, err)
+	}
+	if n, err := f.PurgeDispatchers(f.ctx(), f.now+2*day, 5000); err != nil || n != 503 {
+		f.Errorf("purged %d, %v", n, err)
+	}
+}
+
+func testSessions(f *fixture) {
+	put := func(s store.Session) {
+		f.Helper()
+		if err := f.PutSession(f.ctx(), s); err != nil {
+			f.Fatalf("put: %v", err)
+		}
+	}
+	want := func(token string, now int64, want *store.Session) {
+		f.Helper()
+		got, err := f.Session(f.ctx(), token, now)
+		if want == nil {
+			if !errors.Is(err, store.ErrNotFound) {
+				f.Errorf("session that is none: %v, %+v", err, got)
+			}
+			return
+		}
+		if err != nil || got.Token != want.Token || !bytes.Equal(got.Data, want.Data) || got.ExpiresAt != want.ExpiresAt {
+			f.Errorf("session: %v, %+v, want %+v", err, got, *want)
+		}
+	}
+	want("one", f.now, nil)
+	one := store.Session{Token: "one", Data: []byte("\x00\xff{}"), ExpiresAt: f.now + 10}
+	two := store.Session{Token: "two", ExpiresAt: f.now + 20}
+	put(one)
+	put(two)
+	want("one", f.now+9, &one)
+	want("one", f.now+10, nil)
+	want("two", f.now+10, &two)
+	one.Data, one.ExpiresAt = []byte("more"), f.now+30
+	put(one)
+	want("one", f.now+10, &one)
+	for range 2 {
+		if err := f.DeleteSession(f.ctx(), "one"); err != nil {
+			f.Fatal(err)
+		}
+	}
+	want("one", f.now, nil)
+	put(one)
+	for i := range 5 {
+		put(store.Session{Token: fmt.Sprint(i), ExpiresAt: f.now + int64(i)})
+	}
+	for _, step := range []struct {
+		now         int64
+		limit, want int
+	}{{f.now + 2, 2, 2}, {f.now + 2, 10, 1}, {f.now + 2, 10, 0}, {f.now + 20, 10, 3}} {
+		if n, err := f.PurgeSessions(f.ctx(), step.now, step.limit); err != nil || n != step.want {
+			f.Errorf("purged %d, %v, want %d", n, err, step.want)
+		}
+	}
+	want("two", 0, nil)
+	want("one", f.now, &one)
+}

@@ -1,0 +1,187 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	hour = int64(3_600_000)
+	day  = 24 * hour
+)
+
+// compareCounters compares the counters with what a list of all callbacks says, and shows each.
+func (f *fixture) compareCounters(show func(c *store.Callback)) error {
+	states, tiers, lanes, hours := make(map[store.State]int64), make(map[int]int64), make(map[string]int64), make(map[int64]int64)
+	var after *store.Cursor
+	for {
+		page, err := f.List(f.ctx(), project, store.Filter{Limit: 500, After: after, Now: f.now})
+		if err != nil {
+			return err
+		}
+		for i := range page.Callbacks {
+			c := &page.Callbacks[i]
+			show(c)
+			states[c.State]++
+			if c.State == store.Scheduled {
+				tiers[c.AttemptCount-c.LadderBase]++
+				lanes[c.Lane]++
+				hours[c.DueAt-c.DueAt%hour]++
+			}
+		}
+		if page.Next == nil {
+			break
+		}
+		after = page.Next
+	}
+	got, err := f.Counts(f.ctx(), project)
+	if err != nil {
+		return err
+	}
+	for _, s := range store.States {
+		if got.States[s] != states[s] {
+			return fmt.Errorf("%d %s are counted, %d are there", got.States[s], s, states[s])
+		}
+	}
+	if fmt.Sprint(got.Tiers) != fmt.Sprint(tiers) {
+		return fmt.Errorf("tiers %v are counted, %v are there", got.Tiers, tiers)
+	}
+	for _, l := range got.Lanes {
+		if lanes[l.Lane] != l.Open {
+			return fmt.Errorf("lane %s: %d are counted, %d are there", l.Lane, l.Open, lanes[l.Lane])
+		}
+	}
+	// What passed long ago is not counted any more.
+	from := f.now - f.now%hour - day
+	due, err := f.DueHours(f.ctx(), project, from, f.now+1000*day)
+	if err != nil {
+		return err
+	}
+	for _, h := range due {
+		if hours[h.At] != h.Count {
+			return fmt.Errorf("%d are counted that are due in the hour from %d on, %d are there", h.Count, h.At, hours[h.At])
+		}
+		delete(hours, h.At)
+	}
+	for at, n := range hours {
+		if at >= from {
+			return fmt.Errorf("none are counted that are due in the hour from %d on, %d are there", at, n)
+		}
+	}
+	return nil
+}
+
+// checkCounters fails where the counters are not what a scan would count, before and after they are folded. It is done after every test.
+func (f *fixture) checkCounters() {
+	f.Helper()
+	for _, when := range []string{"before", "after"} {
+		if err := f.compareCounters(func(*store.Callback) {}); err != nil {
+			f.Errorf("%s the fold: %v", when, err)
+		}
+		f.fold()
+	}
+}
+
+func testDueHours(f *fixture) {
+	at := f.now - f.now%hour
+	f.now = at + hour/2
+	dueIn := func(ms int64) store.Callback { return f.accept(func(d *store.Draft) { d.Callback.DueAt += ms }) }
+	want := func(when string, from, to int64, want ...store.DueHour) {
+		f.Helper()
+		got, err := f.DueHours(f.ctx(), project, from, to)
+		if err != nil || !slices.Equal(got, want) {
+			f.Errorf("%s: %v, %v, want %v", when, err, got, want)
+		}
+	}
+	if got, err := f.DueHours(f.ctx(), "other", 0, store.Forever); err != nil || len(got) > 0 {
+		f.Errorf("of another project: %v, %v", err, got)
+	}
+	want("none yet", 0, store.Forever)
+	first, late := dueIn(0), dueIn(-hour)
+	dueIn(hour/2 - 1)
+	dueIn(hour / 2)
+	dueIn(50 * hour)
+	f.accept(func(d *store.Draft) { d.Callback.Project = "other" })
+	all := []store.DueHour{{At: at - hour, Count: 1}, {At: at, Count: 2}, {At: at + hour, Count: 1}, {At: at + 50*hour, Count: 1}}
+	for _, when := range []string{"accepted", "folded"} {
+		want(when, 0, store.Forever, all...)
+		want(when+", from within an hour", f.now, at+50*hour, all[1:3]...)
+		want(when+", up to within an hour", at, at+50*hour+1, all[1:]...)
+		want(when+", no time", at, at)
+		f.fold()
+	}
+	// One that is told what was stamped, and one that is not.
+	for _, known := range []bool{true, false} {
+		r := f.failed(f.claim(first.ID))
+		if !known {
+			r.Stamped = nil
+		}
+		r.DueAt = f.now + hour
+		f.win(r)
+		want("failed", at, at+2*hour, store.DueHour{At: at, Count: 1}, store.DueHour{At: at + hour, Count: 2})
+		f.fold()
+		want("failed and folded", at, at+2*hour, store.DueHour{At: at, Count: 1}, store.DueHour{At: at + hour, Count: 2})
+		f.retry(first.ID, store.Once)
+		want("to be retried", at, at+2*hour, all[1:3]...)
+	}
+	if _, err := f.Reschedule(f.ctx(), project, first.ID, at+7*hour, f.now, actor); err != nil {
+		f.Fatal(err)
+	}
+	f.cancel(late.ID)
+	moved := []store.DueHour{{At: at, Count: 1}, {At: at + hour, Count: 1}, {At: at + 7*hour, Count: 1}, {At: at + 50*hour, Count: 1}}
+	want("moved", 0, store.Forever, moved...)
+	// What is overdue by more than a day is not counted, and not less than none when it ends.
+	f.now = at + 27*hour
+	f.fold()
+	want("a day later", 0, store.Forever, moved[2:]...)
+	f.cancel(first.ID)
+	f.fold()
+	want("ended late", 0, store.Forever, moved[3:]...)
+}
+
+func (f *fixture) wantDueNow(what string, want store.DueNow) {
+	f.Helper()
+	if got, err := f.DueNow(f.ctx(), project, f.now); err != nil || got != want {
+		f.Errorf("%s: %v, %+v, want %+v", what, err, got, want)
+	}
+}
+
+func testDueNow(f *fixture) {
+	f.wantDueNow("none", store.DueNow{})
+	dueIn := func(ms int64) store.Callback { return f.accept(func(d *store.Draft) { d.Callback.DueAt += ms }) }
+	dueIn(0)
+	dueIn(1000)
+	f.accept(func(d *store.Draft) { d.Callback.Project = "other"; d.Callback.DueAt -= 5000 })
+	f.wantDueNow("none yet", store.DueNow{})
+	first, second := dueIn(-20), dueIn(-10)
+	f.wantDueNow("two", store.DueNow{Count: 2, OldestAt: f.now - 20})
+	f.claim(first.ID)
+	f.wantDueNow("one is attempted", store.DueNow{Count: 1, OldestAt: f.now - 10})
+	f.cancel(second.ID)
+	f.wantDueNow("one was canceled", store.DueNow{})
+	f.now += claimLasts
+	f.wantDueNow("a claim has run out", store.DueNow{Count: 3, OldestAt: start - 20})
+	if got, err := f.DueNow(f.ctx(), "none", f.now); err != nil || got != (store.DueNow{}) {
+		f.Errorf("of another project: %v, %+v", err, got)
+	}
+}
+
+// testDueNowMany: those of another project come first, and there are more than are counted.
+func testDueNowMany(f *fixture) {
+	for _, of := range []struct {
+		project string
+		n       int
+		due     int64
+	}{{"other", 700, f.now - 2000}, {project, 1000, f.now - 1000}} {
+		drafts := make([]store.Draft, of.n)
+		for i := range drafts {
+			drafts[i] = f.draft(func(d *store.Draft) { d.Callback.Project, d.Callback.DueAt = of.project, of.due })
+		}
+		f.acceptAll(drafts...)
+	}
+	f.wantDueNow("as many as are counted", store.DueNow{Count: 1000, OldestAt: f.now - 1000})
+	f.accept(func(d *store.Draft) { d.Callback.DueAt -= 1 })
+	f.wantDueNow("one more", store.DueNow{Count: 1000, More: true, OldestAt: f.now - 1000})
+}
