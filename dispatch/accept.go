@@ -66,7 +66,9 @@ func (e *Engine) commit(ctx context.Context, drafts []store.Draft, paused int64,
 	}
 	failpoint("after_accept_commit")
 	e.wrote.Store(true)
-	if paused > e.clock.now() && slices.ContainsFunc(accepted, func(a store.Accepted) bool { return a.Err == nil && !e.wire.isPaused(a.Callback.LaneID) }) {
+	now := e.clock.now()
+	e.activity.accepted(accepted, now)
+	if paused > now && slices.ContainsFunc(accepted, func(a store.Accepted) bool { return a.Err == nil && !e.wire.isPaused(a.Callback.LaneID) }) {
 		e.settingsChanged(ctx) // a lane that was just made is paused, too, and the index is to know it before the callback
 	}
 	var fresh int

@@ -28,6 +28,7 @@ func (e *Engine) attemptOne(ctx context.Context, r ready, committed chan<- struc
 	e.inFlight.Add(1)
 	if r.w.Lost {
 		e.metrics.crashed.Inc()
+		e.activity.crashed(r.w, e.clock.now())
 	}
 	began := time.Now()
 	out := e.try(ctx, r.w, r.l, r.claimed)
@@ -78,8 +79,8 @@ func (e *Engine) putBackAll(ctx context.Context, back []ready) {
 		if e.wire.isPaused(r.l.Lane) {
 			at = max(at, due+heldDelay.Milliseconds()) // should the index not know that yet
 		}
-		e.settler.add(ctx, ended{lease: r.l, epoch: r.epoch, generation: generation, putBack: "lane_stopped", result: store.Result{
-			ID: r.w.ID, Fence: r.w.Fence, State: store.Scheduled, DueAt: at, Diverts: 1,
+		e.settler.add(ctx, ended{lease: r.l, project: r.w.Project, epoch: r.epoch, generation: generation, putBack: "lane_stopped", result: store.Result{
+			ID: r.w.ID, Fence: r.w.Fence, State: store.Scheduled, DueAt: at, Diverts: 1, Stamped: r.w,
 		}})
 		e.slots.release(r.l.Health)
 		e.attempts.Done()
@@ -120,9 +121,10 @@ func (e *Engine) unlockSoon(ctx context.Context, l *schedule.Lease) <-chan struc
 
 // An ended attempt is a result that is to be committed, and what the index is to be told if it wins.
 type ended struct {
-	result store.Result
-	lease  *schedule.Lease
-	signal schedule.Signal
+	result  store.Result
+	lease   *schedule.Lease
+	project string
+	signal  schedule.Signal
 	// hold of the lane, in Unix milliseconds.
 	hold int64
 	// urgent results are not held back for a batch: somebody waits for them.
@@ -145,7 +147,7 @@ func urgent(l *schedule.Lease) bool { return l.Lock != "" || l.Health != schedul
 
 // try decides how the claimed callback goes on; mostly by sending it.
 func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, claimed time.Time) (out ended) {
-	out = ended{lease: l, urgent: urgent(l), result: store.Result{ID: w.ID, Fence: w.Fence}}
+	out = ended{lease: l, project: w.Project, urgent: urgent(l), result: store.Result{ID: w.ID, Fence: w.Fence, Stamped: w}}
 	now := e.clock.now()
 	switch {
 	case w.CrashCount > poisonClaims:

@@ -50,10 +50,11 @@ func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease
 		Fence:             w.Fence,
 	}
 	out := ended{
-		result: store.Result{ID: w.ID, Fence: w.Fence, Attempt: a, State: store.Scheduled, Charge: resp.Charged, Stamped: w},
-		lease:  l,
-		urgent: urgent(l),
-		class:  resp.Class,
+		result:  store.Result{ID: w.ID, Fence: w.Fence, Attempt: a, State: store.Scheduled, Charge: resp.Charged, Stamped: w},
+		lease:   l,
+		project: w.Project,
+		urgent:  urgent(l),
+		class:   resp.Class,
 	}
 	out.signal = signalOf(&resp)
 	switch {

@@ -8,6 +8,7 @@
 //	result commit → settle                   settle.go
 //	sweep, rebuild, verify, upkeep           sweep.go, rebuild.go, verify.go, upkeep.go
 //	what comes within the horizon            horizon.go, load.go
+//	what has happened, who runs              activity.go, presence.go
 //
 // # What holds at every line
 //

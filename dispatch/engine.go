@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // Store is everything that the engine needs of SQL: the sum of the small interfaces, for wiring.
@@ -37,6 +36,9 @@ type Store interface {
 	ScheduleRows
 	Feed
 	AlertRows
+	ActivityRows
+	DispatcherRows
+	SessionRows
 	Prober
 }
 
@@ -69,8 +71,10 @@ type Options struct {
 	ReadTemplate func(raw []byte) (Submission, error)
 	// CheckURL is the early check of an address at accept; nil accepts any. The dial is guarded in any case.
 	CheckURL func(rawURL string) error
-	// Name of this start of this process, unlike any other; empty: one is made.
-	Name string
+	// Name of this start of this process, unlike any other; empty: one is made. Version and Roles are what it says of itself to others.
+	Name    string
+	Version string
+	Roles   []string
 	// Prefix and Shards are what the index was opened with; they must be what SQL says.
 	Prefix string
 	// Alone says that the index is this process's own (embedded): every claim found in SQL at the start is a crash, and
@@ -156,7 +160,10 @@ type Engine struct {
 	firer    *firer
 	// endpoints is what attempts said of them.
 	endpoints *healthBook
-	keys      progress
+	// activity is what has happened by this process's hand.
+	activity *activityBook
+	presence *presence
+	keys     progress
 
 	// settingsTurn has a token of whoever reads what has changed; lanesSeen is the version up to which that of lanes was read.
 	settingsTurn chan struct{}
@@ -224,7 +231,8 @@ func New(o Options) (*Engine, error) {
 	e.keeper = newKeeper(e)
 	e.loader = &loader{e: e}
 	e.catalog = newCatalog(o.Store)
-	e.endpoints = newHealthBook()
+	e.endpoints, e.activity = newHealthBook(), newActivityBook()
+	e.presence = newPresence()
 	e.redrives = newRedriver(e)
 	e.firer = newFirer(e)
 	e.unwanted = make(map[string]bool)
@@ -244,6 +252,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("start the index: %w", err)
 	}
+	began := time.Now()
+	e.presence.since.Store(&began)
 	// Four lives, each ending after the one before: claims end with the drain; upkeep with ctx; attempts when they are done or
 	// out of time; and what settles and enqueues when nothing is left to settle.
 	claims, stopClaims := context.WithCancel(ctx)
@@ -255,7 +265,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stopSettling()
 
 	var claimers, upkeep, back sync.WaitGroup
-	for _, run := range []func(context.Context){e.settler.run, e.enqueue.run, e.trouble.run, e.runBorn} {
+	for _, run := range []func(context.Context){e.settler.run, e.enqueue.run, e.trouble.run, e.runBorn, e.runPresence} {
 		back.Go(func() { run(settling) })
 	}
 	if !e.o.NoWorker {
@@ -287,6 +297,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	upkeep.Wait()
 	stopSettling()
 	back.Wait()
+	e.farewell(ctx)
 	return nil
 }
 
@@ -366,29 +377,3 @@ func (e *Engine) hintAll() {
 
 // Now returns the index's clock in Unix milliseconds.
 func (e *Engine) Now() int64 { return e.clock.now() }
-
-// lockID names a callback's lock in the index: short, without the characters that keys forbid, and its project's own.
-func lockID(project, key string) string {
-	if key == "" {
-		return ""
-	}
-	return shortHash(project, key)
-}
-
-// item is what the index knows of an accepted callback.
-func item(c *store.Callback) schedule.Item {
-	return schedule.Item{
-		ID:    c.ID,
-		Lane:  c.LaneID,
-		Due:   c.DueAt,
-		Lock:  lockID(c.Project, c.LockKey),
-		Retry: c.AttemptCount > 0,
-
-		Forced: c.Trigger == store.Manual,
-	}
-}
-
-// openItem is what the index knows of an open row.
-func openItem(r *store.OpenRow) schedule.Item {
-	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: lockID(r.Project, r.LockKey), Retry: r.Retry, Forced: r.Manual}
-}

@@ -19,8 +19,16 @@ func TestTheWholeLadder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(500, "no"))
+		tiers, asked := schedule.Payment(), dispatch.Submission{}
+		if underRace { // a day of an idle engine takes a minute then, and has nothing new to detect: every wait is a 60th
+			for i := range tiers {
+				tiers[i] /= 60
+			}
+			asked.PolicyGiven, asked.Policy = true, dispatch.PaymentPolicy()
+			asked.Policy.Tiers = tiers
+		}
 		start := time.Now()
-		c := b.accept(dispatch.Submission{})
+		c := b.accept(asked)
 		done := b.await(c.ID, 26*time.Hour)
 		if done.State != store.Dead || done.Reason != store.Exhausted || done.AttemptCount != 10 {
 			t.Errorf("got %s/%s after %d attempts, want dead/exhausted after 10", done.State, done.Reason, done.AttemptCount)
@@ -38,10 +46,10 @@ func TestTheWholeLadder(t *testing.T) {
 				t.Errorf("attempt %d: webhook-id %s, webhook-attempt %s", i+1, h.id, h.number)
 			}
 			if i < 9 {
-				due = due.Add(schedule.Payment()[i])
+				due = due.Add(tiers[i])
 			}
 		}
-		if total := hits[9].at.Sub(start); total != 25*time.Hour+13*time.Minute+15*time.Second {
+		if total := hits[9].at.Sub(start); !underRace && total != 25*time.Hour+13*time.Minute+15*time.Second {
 			t.Errorf("the ladder took %v", total)
 		}
 		for i, a := range b.attempts(c.ID) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 const (
@@ -70,4 +71,30 @@ func (q *enqueuer) flush(ctx context.Context, batch []schedule.Item) {
 		return
 	}
 	q.e.hintDue(batch)
+}
+
+// lockID names a callback's lock in the index: short, without the characters that keys forbid, and its project's own.
+func lockID(project, key string) string {
+	if key == "" {
+		return ""
+	}
+	return shortHash(project, key)
+}
+
+// item is what the index knows of an accepted callback.
+func item(c *store.Callback) schedule.Item {
+	return schedule.Item{
+		ID:    c.ID,
+		Lane:  c.LaneID,
+		Due:   c.DueAt,
+		Lock:  lockID(c.Project, c.LockKey),
+		Retry: c.AttemptCount > 0,
+
+		Forced: c.Trigger == store.Manual,
+	}
+}
+
+// openItem is what the index knows of an open row.
+func openItem(r *store.OpenRow) schedule.Item {
+	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: lockID(r.Project, r.LockKey), Retry: r.Retry, Forced: r.Manual}
 }

@@ -95,6 +95,10 @@ func (e *Engine) Explain(ctx context.Context, project, id string) (Explanation, 
 
 // inIndex asks the index where the callback and its lane are.
 func (e *Engine) inIndex(ctx context.Context, s *standing) {
+	if e.trouble.indexSilent() {
+		s.mute = true
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, e.trouble.indexTime())
 	defer cancel()
 	positions, err := e.o.Schedule.Lookup(ctx, []schedule.Ref{{ID: s.c.ID, Lane: s.c.LaneID}})

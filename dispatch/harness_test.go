@@ -94,7 +94,8 @@ type bench struct {
 	index    *memq.Index
 	receiver *receiver
 	engine   *dispatch.Engine
-	stop     func()
+	// stopRun ends the engine, stop the database, too.
+	stopRun, stop func()
 }
 
 // tweak changes the options before the engine is made.
@@ -135,11 +136,14 @@ func startBench(t *testing.T, path string, answer func(context.Context, hit, int
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.engine.Run(ctx) }()
-	b.stop = sync.OnceFunc(func() {
+	b.stopRun = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("engine: %v", err)
 		}
+	})
+	b.stop = sync.OnceFunc(func() {
+		b.stopRun()
 		if err := db.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}

@@ -75,6 +75,7 @@ func (e *Engine) Stats(ctx context.Context) (schedule.Stats, error) {
 		sum.Leased += s.Leased
 		sum.RunnableLanes += s.RunnableLanes
 		sum.BlockedLanes += s.BlockedLanes
+		sum.OpenBreakers += s.OpenBreakers
 		sum.Locks += s.Locks
 		sum.Waiters += s.Waiters
 		sum.Quarantined += s.Quarantined

@@ -56,7 +56,15 @@ func (e *Engine) Authenticate(ctx context.Context, text string) (store.Key, erro
 	if !strings.HasPrefix(text, keyText) {
 		return store.Key{}, store.ErrNotFound
 	}
-	hash := sha256.Sum256([]byte(text))
+	return e.AuthenticateHash(ctx, HashKey(text))
+}
+
+// HashKey is what stands for a key's text where the text itself must not be kept.
+func HashKey(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
+
+// AuthenticateHash is Authenticate for whoever has kept the hash of a key's text, and not the text. A key that was revoked since then, or
+// has expired, is refused as it would be there.
+func (e *Engine) AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error) {
 	c := &e.apiKeys
 	c.mu.Lock()
 	known, ok := c.known[hash]
@@ -158,7 +166,7 @@ func (e *Engine) CreateKey(ctx context.Context, project string, r KeyRequest, by
 		return store.Key{}, "", fmt.Errorf("make a key: %w", err)
 	}
 	text := keyText + base64.RawURLEncoding.EncodeToString(secret)
-	hash := sha256.Sum256([]byte(text))
+	hash := HashKey(text)
 	k.Hash, k.Hint = hash[:], text[len(text)-hintLength:]
 	if err := e.o.Store.AddKey(ctx, k, by); err != nil {
 		return store.Key{}, "", fmt.Errorf("create key: %w", err)

@@ -40,6 +40,7 @@ type metrics struct {
 	adopted        prometheus.Counter
 	clockJumps     prometheus.Counter
 	purged         *prometheus.CounterVec
+	uncounted      prometheus.Counter
 	firings        *prometheus.CounterVec
 	firingLateness prometheus.Histogram
 }
@@ -84,6 +85,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.adopted = counter("claims_adopted_total", "Attempts in flight that a rebuild put back into the index.")
 	m.clockJumps = counter("clock_jumps_total", "Times that the index's clock differed by more than 5 s from what this process expected.")
 	m.loaded = counter("horizon_loaded_total", "Callbacks that this process gave to the index when they came within the horizon.")
+	m.uncounted = counter("activity_uncounted_total", "Counts that had no room in the activity by lane: too many lanes in a few seconds, or SQL away for long.")
 	m.firings = vec("schedule_firings_total", "Due times of schedules that this process was first with, by what became of them.", "result")
 	m.firingLateness = histogram("schedule_lateness_seconds", "When a schedule's callback was made, after its due time.")
 	m.purged = vec("purged_total", "What retention removed.", "what")

@@ -80,8 +80,8 @@ type Metas interface {
 	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
 	// NextGeneration adds one to the generation if it is still from, and returns what it is now.
 	NextGeneration(ctx context.Context, from int64) (int64, error)
-	// MarkBuilt notes that the generation was filled to the end.
-	MarkBuilt(ctx context.Context, generation int64) error
+	// MarkBuilt notes that the generation was filled to the end, and when.
+	MarkBuilt(ctx context.Context, generation, now int64) error
 }
 
 // Upkeep is what maintenance functions need: leases between processes, the sweep's cursor, purge, counters.

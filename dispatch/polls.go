@@ -256,6 +256,7 @@ func (e *Engine) runBorn(ctx context.Context) {
 		case r := <-e.o.Store.Born():
 			e.wrote.Store(true)
 			e.metrics.accepted.Inc()
+			e.activity.born(&r, e.clock.now())
 			e.tellPause(ctx, r.Project, r.LaneID)
 			e.enqueue.add(openItem(&r))
 		}

@@ -126,7 +126,7 @@ func (k *keeper) refill(ctx context.Context, meta store.IndexMeta) (RebuildRepor
 	if err != nil {
 		return report, err
 	}
-	if err := e.o.Store.MarkBuilt(ctx, generation); err != nil {
+	if err := e.o.Store.MarkBuilt(ctx, generation, e.clock.now()); err != nil {
 		return report, fmt.Errorf("mark the generation as built: %w", err)
 	}
 	meta.Built = generation

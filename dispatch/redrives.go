@@ -40,8 +40,6 @@ const (
 	maxRedrives  = 100
 	// redriveRate is the rate of redrives that ask for none: live traffic goes first.
 	redriveRate = 1000
-	// dryRunTime bounds how long a redrive that is only tried counts.
-	dryRunTime = 20 * time.Second
 )
 
 // A RedriveRequest asks for one action over all that a filter picks.
@@ -58,8 +56,9 @@ type RedriveRequest struct {
 	// DueAt in Unix milliseconds or Delay, exactly one for a reschedule.
 	DueAt *int64
 	Delay *time.Duration
-	// DryRun only counts.
+	// DryRun only counts: at most Most callbacks, if that is not zero, however many match.
 	DryRun  bool
+	Most    int64
 	Invalid []store.FieldError
 }
 
@@ -72,7 +71,9 @@ func (e *Engine) Redrive(ctx context.Context, project string, q RedriveRequest, 
 		return store.Redrive{}, err
 	}
 	if q.DryRun {
-		return e.tryRedrive(ctx, r)
+		r.ID, r.State = "", store.RedriveDone
+		r.Matched, _, err = e.countRedrive(ctx, &r, q.Most)
+		return r, err
 	}
 	if r, err = e.o.Store.CreateRedrive(ctx, r, by); err != nil {
 		return r, fmt.Errorf("redrive: %w", err)
@@ -153,30 +154,6 @@ func (e *Engine) judgeMove(q *RedriveRequest, r *store.Redrive, now int64, f *fi
 		f.add("delay", "is 0s to 400d")
 	default:
 		r.Delay = q.Delay.Milliseconds()
-	}
-}
-
-// errUncounted: there are more than can be counted in the time of one request.
-var errUncounted = errors.New("more callbacks match than can be counted at once; narrow the filter, or begin without dry_run")
-
-// tryRedrive counts what a redrive would be done to.
-func (e *Engine) tryRedrive(ctx context.Context, r store.Redrive) (store.Redrive, error) {
-	started := time.Now()
-	f := r.Filter
-	f.Limit, f.Now = 500, r.CreatedAt
-	for {
-		page, err := e.o.Store.List(ctx, r.Project, f)
-		if err != nil {
-			return r, fmt.Errorf("count what matches: %w", err)
-		}
-		r.Matched += int64(len(page.Callbacks))
-		if page.Next == nil {
-			r.ID, r.State = "", store.RedriveDone
-			return r, nil
-		}
-		if f.After = page.Next; time.Since(started) > dryRunTime {
-			return r, invalid("filter", errUncounted.Error())
-		}
 	}
 }
 

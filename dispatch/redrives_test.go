@@ -2,9 +2,12 @@ package dispatch_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,4 +209,52 @@ func TestRedriveRefuses(t *testing.T) {
 			}
 		}
 	})
+}
+
+// listed counts the rows that lists have read.
+type listed struct {
+	dispatch.Store
+	rows atomic.Int64
+}
+
+func (l *listed) List(ctx context.Context, project string, f store.Filter) (store.Page, error) {
+	page, err := l.Store.List(ctx, project, f)
+	l.rows.Add(int64(len(page.Callbacks)))
+	return page, err
+}
+
+// What a redrive would be done to is counted no further than it is asked for, and whether there are more is told.
+func TestACountEndsWhereItIsToldTo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n = 600
+		rows := new(listed)
+		b := newBench(t, always(500, ""), func(o *dispatch.Options) { rows.Store, o.Store = o.Store, rows })
+		b.bury(n)
+		for _, c := range []struct {
+			most, matched, read int64
+			more                bool
+		}{{0, n, n, false}, {520, 520, 521, true}, {n - 1, n - 1, n, true}, {n, n, n, false}, {5000, n, n, false}, {1, 1, 2, true}} {
+			rows.rows.Store(0)
+			request := dispatch.RedriveRequest{
+				Action: "retry", Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`, DryRun: true, Most: c.most,
+			}
+			matched, more, err := b.engine.CountRedrive(t.Context(), store.DefaultProject, request)
+			if err != nil || matched != c.matched || more != c.more || rows.rows.Load() != c.read {
+				t.Errorf("at most %d: %d, more %t, %d rows read, %v; want %+v", c.most, matched, more, rows.rows.Load(), err, c)
+			}
+			if r, err := b.engine.Redrive(t.Context(), store.DefaultProject, request, operator); err != nil || r.Matched != c.matched || r.ID != "" {
+				t.Errorf("a dry run of at most %d matched %d, %v", c.most, r.Matched, err)
+			}
+		}
+		if _, _, err := b.engine.CountRedrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{Action: "retry"}); !isInvalid(err, "filter") {
+			t.Errorf("without a filter: %v", err)
+		}
+	})
+}
+
+// isInvalid says whether the error names the field.
+func isInvalid(err error, field string) bool {
+	wrong, ok := errors.AsType[*store.InvalidError](err)
+	return ok && slices.ContainsFunc(wrong.Fields, func(f store.FieldError) bool { return f.Field == field })
 }

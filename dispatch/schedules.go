@@ -146,14 +146,9 @@ func (ch *ScheduleChange) apply(s *store.Schedule, now int64, f findings) error 
 		s.Template = store.JSONText(ch.Template)
 	}
 	if s.Cron != "" || ch.Cron != nil {
-		times, err := schedule.ParseSpec(s.Cron, s.Timezone)
-		if _, zone := schedule.ParseZone(s.Timezone); zone != nil {
-			f.add("timezone", "%s", zone)
-		}
+		times, ok := parseTimes(s.Cron, s.Timezone, &f)
 		switch {
-		case errors.Is(err, schedule.ErrZone):
-		case err != nil:
-			f.add("cron", "%s", err)
+		case !ok:
 		case !s.Enabled:
 			s.NextAt = 0
 		case s.Cron != spec || s.Timezone != zone || !enabled || s.NextAt == 0:
@@ -164,6 +159,39 @@ func (ch *ScheduleChange) apply(s *store.Schedule, now int64, f findings) error 
 		return &store.InvalidError{Fields: f}
 	}
 	return nil
+}
+
+// parseTimes reads when a schedule is due, or adds what is wrong with its spec and with its time zone.
+func parseTimes(cron, timezone string, f *findings) (times schedule.Spec, ok bool) {
+	times, err := schedule.ParseSpec(cron, timezone)
+	if _, zone := schedule.ParseZone(timezone); zone != nil {
+		f.add("timezone", "%s", zone)
+	}
+	if err != nil && !errors.Is(err, schedule.ErrZone) {
+		f.add("cron", "%s", err)
+	}
+	return times, err == nil
+}
+
+// MaxNextTimes is the most due times that NextTimes tells.
+const MaxNextTimes = 100
+
+// NextTimes returns the first n due times after from, at most MaxNextTimes, that a schedule with the spec in the time zone would have, all in
+// Unix milliseconds; fewer, if there are no more. Its error is a *store.InvalidError that names cron, timezone or both.
+func NextTimes(cron, timezone string, from int64, n int) ([]int64, error) {
+	var f findings
+	times, ok := parseTimes(cron, timezone, &f)
+	if !ok {
+		return nil, &store.InvalidError{Fields: f}
+	}
+	var next []int64
+	for at := timeOf(from); len(next) < min(n, MaxNextTimes); {
+		if at = times.Next(at); at.IsZero() {
+			break
+		}
+		next = append(next, at.UnixMilli())
+	}
+	return next, nil
 }
 
 // judgeTemplate adds what is wrong with a template as it would be accepted now. Its error is the store's.
@@ -199,6 +227,7 @@ func (e *Engine) templateDraft(ctx context.Context, project string, template []b
 func (e *Engine) made(ctx context.Context, a *store.Accepted) {
 	e.wrote.Store(true)
 	e.metrics.accepted.Inc()
+	e.activity.accepted([]store.Accepted{*a}, e.clock.now())
 	if len(a.Superseded) > 0 {
 		e.metrics.terminal.WithLabelValues(string(store.Canceled), string(store.Superseded)).Add(float64(len(a.Superseded)))
 		e.takeOut(ctx, a.Superseded)

@@ -305,3 +305,30 @@ func TestWhatAShortStopMissed(t *testing.T) {
 		})
 	}
 }
+
+// What a schedule that is being written would do is shown before it is made.
+func TestNextTimesOfASpec(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC) // the night after it, Berlin has no 02:30
+	next, err := dispatch.NextTimes("30 2 * * *", "Europe/Berlin", from.UnixMilli(), 3)
+	want := []int64{
+		time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC).UnixMilli(), time.Date(2026, 3, 30, 0, 30, 0, 0, time.UTC).UnixMilli(),
+		time.Date(2026, 3, 31, 0, 30, 0, 0, time.UTC).UnixMilli(),
+	}
+	if err != nil || !slices.Equal(next, want) {
+		t.Errorf("got %v, %v; want %v", next, err, want)
+	}
+	if next, err := dispatch.NextTimes("@every 90s", "", from.UnixMilli(), 2); err != nil || !slices.Equal(next, []int64{from.UnixMilli() + 90_000, from.UnixMilli() + 180_000}) {
+		t.Errorf("got %v, %v", next, err)
+	}
+	if next, err := dispatch.NextTimes("* * * * *", "", from.UnixMilli(), 1_000_000); err != nil || len(next) != dispatch.MaxNextTimes {
+		t.Errorf("%d times, %v", len(next), err)
+	}
+	for _, c := range []struct{ cron, zone, field string }{
+		{"* * *", "", "cron"}, {"* * * * *", "Mars/Olympus", "timezone"}, {"0 0 31 2 *", "Mars/Olympus", "timezone"}, {"0 0 31 2 *", "Mars/Olympus", "cron"},
+	} {
+		if next, err := dispatch.NextTimes(c.cron, c.zone, from.UnixMilli(), 3); next != nil || !isInvalid(err, c.field) {
+			t.Errorf("%q in %q: %v, %v; want an error of %s", c.cron, c.zone, next, err, c.field)
+		}
+	}
+}

@@ -233,6 +233,7 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 func (s *settler) record(settlements []schedule.Settlement, batch []ended, committed []store.Committed) ([]schedule.Settlement, []ended, error) {
 	var left []ended
 	var away error
+	s.e.activity.settled(batch, committed, s.e.clock.now())
 	for i := range batch {
 		b, c := &batch[i], &committed[i]
 		switch {

@@ -18,6 +18,7 @@ var sqlOps = map[string]bool{
 	"Claimed": true, "ByID": true, "Expire": true, "DropClaims": true, "IndexMeta": true, "NextGeneration": true, "MarkBuilt": true,
 	"TryLease": true, "SweepCursor": true, "SetSweepCursor": true, "Fold": true, "Purge": true, "Ping": true, "OwnedSecrets": true, "AddSecret": true,
 	"Lanes": true, "Project": true, "AllPresets": true, "EndpointsChanged": true, "ProjectsChanged": true, "CancelDeleted": true,
+	"AddActivity": true, "PurgeActivity": true, "PurgeSessions": true, "PurgeDispatchers": true, "ReportDispatcher": true, "WithdrawDispatcher": true,
 }
 
 // A simStore is SQL as one process reaches it. What it does not wrap is not called by an engine that runs.
@@ -139,8 +140,8 @@ func (s *simStore) NextGeneration(ctx context.Context, from int64) (int64, error
 	return sqlCall(ctx, s, "NextGeneration", func(ctx context.Context) (int64, error) { return s.Store.NextGeneration(ctx, from) })
 }
 
-func (s *simStore) MarkBuilt(ctx context.Context, generation int64) error {
-	_, err := sqlCall(ctx, s, "MarkBuilt", func(ctx context.Context) (int, error) { return 0, s.Store.MarkBuilt(ctx, generation) })
+func (s *simStore) MarkBuilt(ctx context.Context, generation, now int64) error {
+	_, err := sqlCall(ctx, s, "MarkBuilt", func(ctx context.Context) (int, error) { return 0, s.Store.MarkBuilt(ctx, generation, now) })
 	return err
 }
 
@@ -175,6 +176,34 @@ func (s *simStore) Purge(ctx context.Context, payloadBefore, metadataBefore int6
 		return pair[int, int]{payloads, callbacks}, err
 	})
 	return got.a, got.b, err
+}
+
+func (s *simStore) PurgeActivity(ctx context.Context, now int64, limit int) (int, error) {
+	return sqlCall(ctx, s, "PurgeActivity", func(ctx context.Context) (int, error) { return s.Store.PurgeActivity(ctx, now, limit) })
+}
+
+func (s *simStore) PurgeSessions(ctx context.Context, now int64, limit int) (int, error) {
+	return sqlCall(ctx, s, "PurgeSessions", func(ctx context.Context) (int, error) { return s.Store.PurgeSessions(ctx, now, limit) })
+}
+
+func (s *simStore) PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error) {
+	return sqlCall(ctx, s, "PurgeDispatchers", func(ctx context.Context) (int, error) { return s.Store.PurgeDispatchers(ctx, now, limit) })
+}
+
+func (s *simStore) AddActivity(ctx context.Context, rows []store.Activity) error {
+	rows = slices.Clone(rows)
+	_, err := sqlCall(ctx, s, "AddActivity", func(ctx context.Context) (int, error) { return 0, s.Store.AddActivity(ctx, rows) })
+	return err
+}
+
+func (s *simStore) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {
+	_, err := sqlCall(ctx, s, "ReportDispatcher", func(ctx context.Context) (int, error) { return 0, s.Store.ReportDispatcher(ctx, d) })
+	return err
+}
+
+func (s *simStore) WithdrawDispatcher(ctx context.Context, name string) error {
+	_, err := sqlCall(ctx, s, "WithdrawDispatcher", func(ctx context.Context) (int, error) { return 0, s.Store.WithdrawDispatcher(ctx, name) })
+	return err
 }
 
 func (s *simStore) Ping(ctx context.Context) error {

@@ -111,6 +111,7 @@ func (e *Engine) expire(ctx context.Context) error {
 		if len(rows) > 0 {
 			e.wrote.Store(true)
 			e.metrics.terminal.WithLabelValues(string(store.Dead), string(store.Expired)).Add(float64(len(rows)))
+			e.activity.expired(rows, e.clock.now())
 			e.takeOut(ctx, rows)
 		}
 		if len(rows) < batch {

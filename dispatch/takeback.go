@@ -73,7 +73,7 @@ func (t *trouble) end(ctx context.Context, d *doubt) error {
 	results := make([]store.Result, len(stamped))
 	for i := range stamped {
 		w := stamped[i]
-		results[i] = store.Result{ID: w.ID, Fence: w.Fence, State: store.Scheduled, DueAt: w.DueAt, FreeRetry: w.FreeRetry}
+		results[i] = store.Result{ID: w.ID, Fence: w.Fence, State: store.Scheduled, DueAt: w.DueAt, FreeRetry: w.FreeRetry, Stamped: w}
 	}
 	committed, err := t.e.o.Store.Commit(ctx, results, t.e.clock.now())
 	if err != nil {

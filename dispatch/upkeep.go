@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -45,8 +46,13 @@ func (e *Engine) runUpkeep(ctx context.Context) {
 	}
 	// What each process alone knows it writes itself, without a lease.
 	own := schedule.NewCron(schedule.CronOptions{Holder: e.o.Name, Logger: e.log, Now: e.clock.now})
-	if err := own.Add("keys", touchSpec, time.Minute, e.touchKeys); err != nil {
-		e.log.Error("maintenance function cannot be scheduled", "function", "keys", "error", err)
+	for _, err := range []error{
+		own.Add("keys", touchSpec, time.Minute, e.touchKeys),
+		own.Add("activity", activitySpec, 30*time.Second, e.writeActivity),
+	} {
+		if err != nil {
+			e.log.Error("maintenance function cannot be scheduled", "error", err)
+		}
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -73,19 +79,55 @@ func (e *Engine) fold(ctx context.Context) error {
 	return nil
 }
 
-// purge removes what retention no longer keeps, a bounded batch at a time and a bounded number of batches a run.
+// SessionRows keeps the sessions of browsers.
+type SessionRows interface {
+	// PurgeSessions removes up to limit sessions that have ended, and returns how many.
+	PurgeSessions(ctx context.Context, now int64, limit int) (int, error)
+}
+
+// purge removes what is no longer kept. What cannot be removed of one kind keeps nobody from removing the others.
 func (e *Engine) purge(ctx context.Context) error {
-	const batch, batches = 200, 100
+	return errors.Join(
+		e.purgeSome(ctx, "session", e.o.Store.PurgeSessions),
+		e.purgeSome(ctx, "dispatcher", e.o.Store.PurgeDispatchers),
+		e.purgeSome(ctx, "activity", e.o.Store.PurgeActivity),
+		e.purgeCallbacks(ctx),
+	)
+}
+
+// purgeBatch is how many rows are removed at once, and purgeBatches how many times of each kind in one run.
+const (
+	purgeBatch   = 200
+	purgeBatches = 100
+)
+
+// purgeSome removes what is no longer kept of one kind, a bounded batch at a time and a bounded number of batches a run.
+func (e *Engine) purgeSome(ctx context.Context, what string, purge func(ctx context.Context, now int64, limit int) (int, error)) error {
+	for range purgeBatches {
+		n, err := purge(ctx, e.clock.now(), purgeBatch)
+		if err != nil {
+			return fmt.Errorf("purge %s: %w", what, err)
+		}
+		e.metrics.purged.WithLabelValues(what).Add(float64(n))
+		if n < purgeBatch {
+			return nil
+		}
+	}
+	return nil
+}
+
+// purgeCallbacks removes what retention no longer keeps of callbacks, a bounded batch at a time and a bounded number of batches a run.
+func (e *Engine) purgeCallbacks(ctx context.Context) error {
 	now := e.clock.now()
-	for range batches {
+	for range purgeBatches {
 		payloads, callbacks, err := e.o.Store.Purge(ctx,
-			now-e.o.RetentionPayload.Milliseconds(), now-e.o.RetentionMetadata.Milliseconds(), batch)
+			now-e.o.RetentionPayload.Milliseconds(), now-e.o.RetentionMetadata.Milliseconds(), purgeBatch)
 		if err != nil {
 			return fmt.Errorf("purge: %w", err)
 		}
 		e.metrics.purged.WithLabelValues("payload").Add(float64(payloads))
 		e.metrics.purged.WithLabelValues("callback").Add(float64(callbacks))
-		if payloads < batch && callbacks < batch {
+		if payloads < purgeBatch && callbacks < purgeBatch {
 			return nil
 		}
 	}
