@@ -1,7 +1,7 @@
 // Package web is the one HTTP server of a dispatcher: two listeners, the middleware around every request, and the
 // faces behind it.
 //
-// The public listener carries the API; the ops listener carries metrics, health and profiles, which the public one
+// The public listener carries the API and the admin pages; the ops listener carries metrics, health and profiles, which the public one
 // answers with 404. The package guarantees time-outs on everything that is read or written, that a panic of a handler
 // ends that request only, that no log line carries a header, a body or a query value, and that a drain is announced
 // on /readyz before anything closes. It decides nothing about callbacks, and serves no TLS.
@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
 // Time-outs and limits of the public listener. A batch of 16 MiB must get through on a slow line; a header must not
@@ -46,8 +48,9 @@ type Options struct {
 	// Listen is the public address; empty: 127.0.0.1:8080. OpsListen is the ops one; empty: 127.0.0.1:8081. Port 0 takes
 	// a free one.
 	Listen, OpsListen string
-	// API is served on the public listener; nil: there is no public listener.
+	// API and UI are served on the public listener; where both are nil there is none.
 	API    *api.API
+	UI     *ui.UI
 	Health Health
 	// TrustedProxies are addresses or CIDRs whose X-Forwarded-For counts; none: no proxy is trusted.
 	TrustedProxies []string
@@ -64,7 +67,7 @@ type Options struct {
 type Server struct {
 	o        Options
 	log      *slog.Logger
-	public   *http.Server // nil without an API
+	public   *http.Server // nil without an API and a UI
 	ops      *http.Server
 	draining atomic.Bool
 
@@ -99,7 +102,7 @@ func New(o Options) (*Server, error) {
 		o.Gatherer = prometheus.NewRegistry()
 	}
 	s := &Server{o: o, log: o.Logger}
-	if o.API != nil {
+	if o.API != nil || o.UI != nil {
 		handler, err := s.publicHandler()
 		if err != nil {
 			return nil, err
@@ -137,13 +140,24 @@ func (s *Server) publicHandler() (http.Handler, error) {
 		return nil, err
 	}
 	engine.Use(m.observe, m.recover, secure)
-	engine.NoRoute(func(c *gin.Context) { m.refuse(c, httperr.ErrNoRoute) })
+	engine.NoRoute(func(c *gin.Context) {
+		if s.o.UI != nil && strings.HasPrefix(c.Request.URL.Path, ui.Root) {
+			s.o.UI.NotFound(c)
+			return
+		}
+		m.refuse(c, httperr.ErrNoRoute)
+	})
 	engine.NoMethod(func(c *gin.Context) { m.refuse(c, httperr.ErrMethod) })
-	s.o.API.Register(engine)
+	if s.o.API != nil {
+		s.o.API.Register(engine)
+	}
+	if s.o.UI != nil {
+		s.o.UI.Register(engine)
+	}
 	return engine, nil
 }
 
-// Handler returns what answers on the public listener, nil without an API; OpsHandler what answers on the ops one.
+// Handler returns what answers on the public listener, nil without an API and a UI; OpsHandler what answers on the ops one.
 func (s *Server) Handler() http.Handler {
 	if s.public == nil {
 		return nil
@@ -176,7 +190,7 @@ func (s *Server) Listen() error {
 	return nil
 }
 
-// Addr returns the public address, nil before Listen and without an API. OpsAddr returns the ops address.
+// Addr returns the public address, nil before Listen and without an API and a UI. OpsAddr returns the ops address.
 func (s *Server) Addr() net.Addr {
 	s.listening.Lock()
 	defer s.listening.Unlock()
@@ -204,6 +218,9 @@ func (s *Server) BeginDrain() { s.draining.Store(true) }
 // then they are cut off. The ops listener goes on until Run ends, so that a drain can be watched.
 func (s *Server) ClosePublic() error {
 	s.closePublicOnce.Do(func() {
+		if s.o.UI != nil {
+			s.o.UI.Close() // streams would not end by themselves
+		}
 		s.closePublicResult = s.shutdown(s.public)
 		s.listening.Lock()
 		defer s.listening.Unlock()

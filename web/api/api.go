@@ -219,23 +219,9 @@ func param(c *gin.Context) (string, error) { return paramOf(c, store.CallbackPre
 
 // paramOf is param for what has another prefix.
 func paramOf(c *gin.Context, prefix string) (string, error) {
-	id, ok := bareID(prefix, c.Param("id"))
+	id, ok := store.BareID(prefix, c.Param("id"))
 	if !ok {
 		return "", store.ErrNotFound
 	}
 	return id, nil
-}
-
-// bareID takes the prefix from an id, and says whether the rest is a ULID as this process writes them.
-func bareID(prefix, s string) (string, bool) {
-	id, ok := strings.CutPrefix(s, prefix)
-	if !ok || len(id) != 26 || id[0] > '7' {
-		return "", false
-	}
-	for i := range len(id) {
-		if strings.IndexByte("0123456789ABCDEFGHJKMNPQRSTVWXYZ", id[i]) < 0 {
-			return "", false
-		}
-	}
-	return id, true
 }

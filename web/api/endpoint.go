@@ -189,7 +189,7 @@ func (a *API) endpoint(c *gin.Context) func(store.Endpoint, error) error {
 
 // endpointNamed finds an endpoint as callers name it: by its id, or by their own name for it.
 func (a *API) endpointNamed(ctx context.Context, project, name string) (store.Endpoint, error) {
-	if id, ok := bareID(store.EndpointPrefix, name); ok {
+	if id, ok := store.BareID(store.EndpointPrefix, name); ok {
 		return a.EndpointReads.Endpoint(ctx, project, id)
 	}
 	return a.EndpointReads.EndpointByExternalID(ctx, project, name)

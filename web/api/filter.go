@@ -165,8 +165,10 @@ func (q *query) picks() (p picked) {
 		Kind:        store.Kind(q.oneOf("kind", string(store.Notify), string(store.Poll))),
 		Topic:       q.one("topic"),
 		Ref:         q.one("ref"),
+		LockKey:     q.one("lock_key"),
 		Lane:        q.one("lane"),
 		Class:       store.Class(q.one("class")),
+		Reason:      store.Reason(q.one("reason")),
 		Status:      q.number("status_code", 100, 999, 0),
 		MinAttempts: q.number("min_attempts", 0, 1_000_000, 0),
 		Overdue:     q.yes("overdue"),
@@ -181,6 +183,9 @@ func (q *query) picks() (p picked) {
 	}
 	if p.Class != "" && !slices.Contains(store.Classes[:], p.Class) {
 		q.add("class", "is not a class of attempts")
+	}
+	if p.Reason != "" && !slices.Contains(store.Reasons[:], p.Reason) {
+		q.add("reason", "is not a reason for which callbacks end")
 	}
 	if p.From != 0 && p.To != 0 && p.From > p.To {
 		q.add("from", "must not be later than to")

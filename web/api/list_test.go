@@ -26,6 +26,7 @@ func TestFilters(t *testing.T) {
 		{"topic=a.b&ref=o%201&lane=https://h:443", func(f *store.Filter) { f.Topic, f.Ref, f.Lane = "a.b", "o 1", "https://h:443" }},
 		{"class=http_5xx&status_code=503", func(f *store.Filter) { f.Class, f.Status = store.ClassHTTP5xx, 503 }},
 		{"label.channel=alipay&label.a%20b=c", func(f *store.Filter) { f.Labels = map[string]string{"channel": "alipay", "a b": "c"} }},
+		{"lock_key=k%201&reason=exhausted", func(f *store.Filter) { f.LockKey, f.Reason = "k 1", store.Exhausted }},
 		{"min_attempts=3&overdue=true", func(f *store.Filter) { f.MinAttempts, f.Overdue = 3, true }},
 		{"overdue=false", func(*store.Filter) {}},
 		{"from=2026-11-21T08:00:00Z&to=2026-11-21t16:00:01.5%2B08:00", func(f *store.Filter) { f.From, f.To = nowMS, nowMS+1500 }},
@@ -56,7 +57,7 @@ func TestFiltersRefuse(t *testing.T) {
 	}
 	for query, field := range map[string]string{
 		"limit=501": "limit", "limit=0": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=5&limit=6": "limit",
-		"cursor=x": "cursor", "cursor=": "cursor", "state=failed": "state", "state=": "state", "kind=x": "kind", "class=x": "class",
+		"cursor=x": "cursor", "cursor=": "cursor", "state=failed": "state", "state=": "state", "kind=x": "kind", "class=x": "class", "reason=x": "reason", "lock_key=": "lock_key",
 		"status_code=99": "status_code", "status_code=1000": "status_code", "min_attempts=-1": "min_attempts", "overdue=yes": "overdue",
 		"from=yesterday": "from", "to=2026": "to", "from=2026-11-22T00:00:00Z&to=2026-11-21T00:00:00Z": "from", "order=asc": "order",
 		"format=xml": "format", "endpoint=": "endpoint", "endpoint=a&endpoint=b": "endpoint", "q=x": "q", "State=dead": "State", "label.=x": "label.", "label.a=": "label.a",

@@ -123,7 +123,7 @@ func (a *API) page(ctx context.Context, project string, p *picked) (store.Page, 
 
 // findEndpoint finds the endpoint that is named. Callbacks of one that was deleted are found by its id.
 func (a *API) findEndpoint(ctx context.Context, project string, p *picked) error {
-	if id, ok := bareID(store.EndpointPrefix, p.endpoint); ok || p.endpoint == "" {
+	if id, ok := store.BareID(store.EndpointPrefix, p.endpoint); ok || p.endpoint == "" {
 		p.EndpointID = id
 		return nil
 	}

@@ -40,7 +40,7 @@ func (f *fields) picks(raw []byte) (p picked) {
 
 // any says whether there is a condition at all. Without one everything is picked.
 func (p *picked) any() bool {
-	return len(p.States) > 0 || p.Kind != "" || p.Topic != "" || p.Ref != "" || p.endpoint != "" || p.Lane != "" || p.Class != "" ||
+	return len(p.States) > 0 || p.Kind != "" || p.Topic != "" || p.Ref != "" || p.LockKey != "" || p.Reason != "" || p.endpoint != "" || p.Lane != "" || p.Class != "" ||
 		p.Status != 0 || len(p.Labels) > 0 || p.MinAttempts > 0 || p.Overdue || p.From != 0 || p.To != 0
 }
 
@@ -71,7 +71,7 @@ func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 		}
 	case "label":
 		f.labelParameters(shown, raw, put)
-	case "kind", "topic", "ref", "endpoint", "lane", "class", "from", "to":
+	case "kind", "topic", "ref", "lock_key", "endpoint", "lane", "class", "reason", "from", "to":
 		put(key, f.textOrTexts(shown, raw, 0)...)
 	default:
 		if strings.HasPrefix(key, labelPrefix) {

@@ -68,6 +68,7 @@ func TestRedriveFilters(t *testing.T) {
 		{`{"kind":"poll","topic":"a.b","ref":"o 1","lane":"https://h:443"}`, "kind=poll&topic=a.b&ref=o%201&lane=https://h:443"},
 		{`{"class":"http_5xx","status_code":503}`, "class=http_5xx&status_code=503"},
 		{`{"label":{"channel":"alipay","a b":"c","d":null},"label.shop":"7"}`, "label.channel=alipay&label.a%20b=c&label.shop=7"},
+		{`{"lock_key":"k","reason":"exhausted"}`, "lock_key=k&reason=exhausted"},
 		{`{"min_attempts":3,"overdue":true}`, "min_attempts=3&overdue=true"},
 		{`{"overdue":false,"ref":"x"}`, "overdue=false&ref=x"},
 		{`{"from":"2026-11-21T08:00:00Z","to":"2026-11-21t16:00:01.5+08:00"}`, "from=2026-11-21T08:00:00Z&to=2026-11-21t16:00:01.5%2B08:00"},
