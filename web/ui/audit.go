@@ -1,0 +1,223 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Audit is what pages ask of the store for who has changed what.
+type Audit interface {
+	Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error)
+}
+
+func (u *UI) auditRoutes() []Route {
+	return []Route{{Method: http.MethodGet, Path: Root + "/audit", Scope: store.ScopeAdmin, live: true, handler: u.audit}}
+}
+
+// shownDetail is how many bytes of a detail the page shows, so that a page of them stays small.
+const shownDetail = 1000
+
+// auditPage is who has changed what, newest first.
+type auditPage struct {
+	base
+	// Object, Actor, From and To are what the form says.
+	Object, Actor, From, To string
+	Actions                 []option
+	FieldErrors             []store.FieldError
+	Rows                    []*auditRow
+	Next                    string
+	// More: nothing was found so far, and there is more to look through. Narrow: conditions narrow the list.
+	More, Narrow bool
+}
+
+// An auditRow is one entry.
+type auditRow struct {
+	store.AuditEntry
+	// What is the action in words. Who is the actor's name, and Key the id of their key beside it; empty: it has none.
+	What, Who, Key string
+	// Of is what was changed, with the prefix of its id; Link is its page, empty where it has none. History is all that was done to it,
+	// empty where the list is that already. Made is a callback that the change made.
+	Of, Link, History, Made string
+	// Moments are the times of the detail, which has them in Unix milliseconds.
+	Moments []moment
+	// Data is the detail, over several lines; Cut: it is longer.
+	Data string
+	Cut  bool
+}
+
+// A moment is a time with the name that a detail gives it.
+type moment struct {
+	Name string
+	At   int64
+}
+
+// A family is the actions on one kind of thing.
+type family struct {
+	// name begins the actions. prefix is that of the ids of the things, path where they have pages; both may be empty.
+	name, prefix, path string
+}
+
+// families are all that there are; the objects of the last ones are words, and no ids.
+func families() []family {
+	return []family{
+		{"callback.", store.CallbackPrefix, "/callbacks/"}, {"poll.", store.CallbackPrefix, "/callbacks/"}, {"endpoint.", store.EndpointPrefix, "/endpoints/"},
+		{"schedule.", store.SchedulePrefix, "/schedules/"}, {"redrive.", store.RedrivePrefix, "/redrives/"}, {"key.", store.KeyPrefix, ""},
+		{"lane.", "", ""}, {"project.", "", ""}, {"secret.", "", ""}, {"preset.", "", ""}, {"index.", "", ""},
+	}
+}
+
+// familyOf finds an action's family.
+func familyOf(action string) family {
+	for _, f := range families() {
+		if strings.HasPrefix(action, f.name) {
+			return f
+		}
+	}
+	return family{}
+}
+
+// auditLooks is how many bounded looks at the audit one page takes to fill itself.
+const auditLooks = 3
+
+// audit is GET /ui/audit.
+func (u *UI) audit(r *request) (*answer, error) {
+	p := &auditPage{base: u.base(r, "audit", "audit.title"), Object: r.query("object"), Actor: r.query("actor"), From: r.query("from"), To: r.query("to")}
+	action := r.query("action")
+	p.Narrow = p.Object != "" || p.Actor != "" || p.From != "" || p.To != "" || action != ""
+	f := store.AuditFilter{Object: objectOf(p.Object, action), Action: action, Actor: p.Actor}
+	f.From, f.To = p.moment("from", p.From), p.moment("to", p.To)
+	if f.From != 0 && f.To != 0 && f.From > f.To {
+		p.refuse("from", p.From)
+	}
+	if after := r.query("cursor"); after != "" {
+		if id, ok := store.BareID("", after); ok {
+			f.After = id
+		}
+	}
+	p.offer(action)
+	if len(p.FieldErrors) > 0 {
+		return show("audit", p)
+	}
+	for range auditLooks {
+		f.Limit = pageSize - len(p.Rows)
+		found, err := u.Audit.Audit(r.ctx, r.who.project, f)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found.Entries {
+			p.Rows = append(p.Rows, p.row(&found.Entries[i]))
+		}
+		if f.After = found.Next; f.After == "" || len(p.Rows) >= pageSize {
+			break
+		}
+	}
+	if f.After != "" {
+		p.Next = p.With("cursor", f.After)
+		p.More = len(p.Rows) == 0
+	}
+	return show("audit", p)
+}
+
+func (p *auditPage) refuse(name, value string) {
+	p.FieldErrors = append(p.FieldErrors, store.FieldError{Field: name, Message: value})
+}
+
+func (p *auditPage) moment(name, value string) int64 {
+	if value == "" {
+		return 0
+	}
+	ms, ok := p.r.parseInput(value)
+	if !ok {
+		p.refuse(name, value)
+		return 0
+	}
+	return ms
+}
+
+// objectOf writes an object as entries name it: ids without their prefix. Only lanes and secrets are named by the whole id of an endpoint.
+func objectOf(text, action string) string {
+	if strings.HasPrefix(action, "lane.") || strings.HasPrefix(action, "secret.") {
+		return text
+	}
+	for _, f := range families() {
+		if id, ok := store.BareID(f.prefix, text); ok && f.prefix != "" {
+			return id
+		}
+	}
+	return text
+}
+
+// offer fills in the actions to choose from: families, and the one action that an address may name.
+func (p *auditPage) offer(action string) {
+	p.Actions = []option{{Text: p.T("filter.any"), Chosen: action == ""}}
+	known := action == ""
+	for _, f := range families() {
+		chosen := f.name == action
+		known = known || chosen
+		p.Actions = append(p.Actions, option{Value: f.name, Text: p.T("audit.family." + strings.TrimSuffix(f.name, ".")), Chosen: chosen})
+	}
+	if !known {
+		p.Actions = append(p.Actions, option{Value: action, Text: p.Or("action.", action), Data: !p.Has("action." + action), Chosen: true})
+	}
+}
+
+// row makes a row of an entry.
+func (p *auditPage) row(e *store.AuditEntry) *auditRow {
+	row := &auditRow{AuditEntry: *e, What: p.Or("action.", e.Action), Who: e.Actor, Of: e.Object}
+	if at := strings.LastIndex(e.Actor, " ("+store.KeyPrefix); at > 0 {
+		row.Who, row.Key = e.Actor[:at], strings.TrimSuffix(e.Actor[at+2:], ")")
+	}
+	f := familyOf(e.Action)
+	if _, isID := store.BareID("", e.Object); isID && f.prefix != "" {
+		row.Of = f.prefix + e.Object
+	}
+	switch {
+	case row.Of == "":
+	case f.path != "" && row.Of != e.Object:
+		row.Link = Root + f.path + row.Of
+	case f.name == "lane.":
+		row.Link = link("/lanes", "q", e.Object)
+	case f.name == "secret.":
+		if _, isID := store.BareID(store.EndpointPrefix, e.Object); isID {
+			row.Link = Root + "/endpoints/" + e.Object
+		}
+	}
+	if e.Object != "" && p.Object != row.Of && p.Object != e.Object {
+		row.History = p.history(row, f)
+	}
+	row.read(e.Detail)
+	row.Data, row.Cut = cut(indented(e.Detail), shownDetail)
+	return row
+}
+
+// read finds in a detail what is more than words. What is no object has nothing of it.
+func (row *auditRow) read(detail string) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal([]byte(detail), &members) != nil {
+		return
+	}
+	if made, err := strconv.Unquote(string(members["callback"])); err == nil {
+		if _, isID := store.BareID(store.CallbackPrefix, made); isID {
+			row.Made = made
+		}
+	}
+	for _, name := range []string{"until", "due_at", "expires_at"} {
+		if ms, err := strconv.ParseInt(string(members[name]), 10, 64); err == nil && ms > 0 && ms < store.Forever {
+			row.Moments = append(row.Moments, moment{name, ms})
+		}
+	}
+}
+
+// history is the list of all that was done to a row's object. A lane and a secret that are named by an endpoint's id are looked for among
+// their own kind only: otherwise the id is the endpoint.
+func (p *auditPage) history(row *auditRow, f family) string {
+	if objectOf(row.Of, "") != row.Object {
+		return link("/audit", "object", row.Of, "action", f.name)
+	}
+	return link("/audit", "object", row.Of)
+}

@@ -1,0 +1,336 @@
+package ui
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"html/template"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
+)
+
+// Books is what pages ask of the store for the day's books.
+type Books interface {
+	// Books are in the order of their groups. A grouping that there is not is a *store.InvalidError.
+	Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error)
+	// Compare names at most that many references that are not in the list.
+	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error)
+}
+
+const (
+	// booksTime bounds one counting, which reads every callback of its span: people choose a shorter span rather than wait longer.
+	booksTime = time.Minute
+	// maxGroups is the most groups that are counted, maxDays the most days that books are kept by; as of the API.
+	maxGroups = 10_000
+	maxDays   = 1000
+	// shownGroups is how many groups the page shows; the file has all.
+	shownGroups = 50
+)
+
+// The groupings that the form offers. What is grouped by a label has the label's name beside it.
+const (
+	byDay   = "day"
+	byLabel = "label"
+)
+
+func (u *UI) bookRoutes() []Route {
+	routes := append([]Route{still("/books", store.ScopeRead, u.books)}, u.acts(act{"/books/compare", store.ScopeRead, u.askCompare, u.compare})...)
+	return lasting(booksTime, routes...)
+}
+
+// booksPage is what was accepted in a span of time, by what has become of it.
+type booksPage struct {
+	base
+	// From, To and Label are what the form says.
+	From, To, Label string
+	Groupings       []option
+	// Grouped: there are rows beside the total; Chosen names the grouping, and ByLabel says that it is by the label of that name.
+	Grouped, ByDay, ByLabel bool
+	Chosen                  string
+	// Quick are spans that are often asked for.
+	Quick       []chip
+	FieldErrors []store.FieldError
+	// TooLong: the span was not counted to its end.
+	TooLong bool
+	// Total is nil where nothing was counted.
+	Total *bookRow
+	Rows  []*bookRow
+	// More is how many groups the page does not show.
+	More int
+	// CSV and Compare lead to the file and to the comparison of the same span.
+	CSV, Compare string
+
+	span span
+}
+
+// A span is a span of time, From <= t < To, in Unix milliseconds.
+type span struct{ From, To int64 }
+
+// A bookRow is the books of one group, with the ways to its callbacks. A way that is empty leads nowhere: no filter picks them.
+type bookRow struct {
+	store.Books
+	// Name is the group's; empty: what has no topic, endpoint or label of that name. Plain is another name of it.
+	Name, Plain                           string
+	All, DeadLink, CanceledLink, OpenLink string
+	// Share is what succeeded in percent, never rounded up to all; negative: nothing was accepted.
+	Share float64
+	// Off is how many are missing, or too many, where the books do not balance.
+	Off int64
+	Bar template.HTML
+}
+
+// books is GET /ui/books. Nothing is counted before it is asked for.
+func (u *UI) books(r *request) (*answer, error) {
+	p := &booksPage{base: u.base(r, "books", "books.title"), span: span{dayBegin(r, 0), 0}}
+	by := r.query("group_by")
+	p.From, p.To, p.Label = inputOf(r, p.span.From), r.query("to"), r.query("label")
+	asked := r.url.Query().Has("from")
+	if asked {
+		p.From = r.query("from")
+		p.span, p.FieldErrors = readSpan(r, p.From, p.To)
+	}
+	p.offer(by)
+	if by == byLabel {
+		if by += ":" + p.Label; p.Label == "" && asked {
+			p.refuse("label", p.T("books.needed"))
+		}
+	}
+	if by == byDay && p.span.To-p.span.From > maxDays*(24*time.Hour).Milliseconds() {
+		p.refuse("group_by", p.T("books.days", "n", maxDays))
+	}
+	if !asked || len(p.FieldErrors) > 0 {
+		return show("books", p)
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, booksTime)
+	defer cancel()
+	found, err := u.Books.Books(ctx, r.who.project, store.BooksQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location, MaxGroups: maxGroups})
+	var wrong *store.InvalidError
+	switch {
+	case errors.As(err, &wrong):
+		p.FieldErrors = wrong.Fields
+		return show("books", p)
+	case err != nil && tookTooLong(r, ctx):
+		p.TooLong = true
+		return &answer{status: http.StatusServiceUnavailable, template: "books", page: p}, nil
+	case err != nil:
+		return nil, err
+	}
+	if r.query("as") == "csv" {
+		return booksFile(found)
+	}
+	if err := u.fillBooks(r, p, found, by); err != nil {
+		return nil, err
+	}
+	return show("books", p)
+}
+
+func (p *booksPage) refuse(name, message string) {
+	p.FieldErrors = append(p.FieldErrors, store.FieldError{Field: name, Message: message})
+}
+
+// tookTooLong says whether what ended is the bound on the counting, and not the request or the database.
+func tookTooLong(r *request, bounded context.Context) bool {
+	return errors.Is(bounded.Err(), context.DeadlineExceeded) && r.ctx.Err() == nil
+}
+
+// dayBegin is when the day began in the viewer's zone that is so many days away from today.
+func dayBegin(r *request, days int) int64 {
+	at := time.UnixMilli(r.now).In(r.zone.Location)
+	return time.Date(at.Year(), at.Month(), at.Day()+days, 0, 0, 0, 0, r.zone.Location).UnixMilli()
+}
+
+// inputOf writes a moment as a field of a form has it.
+func inputOf(r *request, ms int64) string {
+	return time.UnixMilli(ms).In(r.zone.Location).Format(inputTime)
+}
+
+// readSpan reads a span out of two fields. Without an end it goes up to now: to the end of this second, so that an address can say it too.
+func readSpan(r *request, from, to string) (s span, wrong []store.FieldError) {
+	refuse := func(name, key string) {
+		wrong = append(wrong, store.FieldError{Field: name, Message: r.lang.text(key)})
+	}
+	var ok bool
+	if s.From, ok = r.parseInput(from); from == "" {
+		refuse("from", "books.needed")
+	} else if !ok {
+		refuse("from", "form.moment")
+	}
+	if s.To = (r.now/1000 + 1) * 1000; to != "" {
+		if s.To, ok = r.parseInput(to); !ok {
+			refuse("to", "form.moment")
+		}
+	}
+	if len(wrong) == 0 && s.From > s.To {
+		refuse("from", "books.order")
+	}
+	return s, wrong
+}
+
+// offer fills in what the form offers.
+func (p *booksPage) offer(by string) {
+	for _, name := range []string{"", "topic", "endpoint", "lane", byDay, byLabel} {
+		key := "books.by.none"
+		if name != "" {
+			key = "books.by." + name
+		}
+		o := option{Value: name, Text: p.T(key), Chosen: name == by}
+		if p.Groupings = append(p.Groupings, o); o.Chosen {
+			p.Chosen = o.Text
+		}
+	}
+	p.Grouped, p.ByDay, p.ByLabel = by != "", by == byDay, by == byLabel
+	for _, q := range []struct {
+		name     string
+		from, to int
+	}{{"today", 0, 1}, {"yesterday", -1, 0}, {"week", -6, 1}, {"month", -29, 1}} {
+		from, to := inputOf(p.r, dayBegin(p.r, q.from)), inputOf(p.r, dayBegin(p.r, q.to))
+		p.Quick = append(p.Quick, chip{
+			Text: p.T("books.quick." + q.name), Current: p.From == from && p.To == to,
+			Link: link("/books", "from", from, "to", to, "group_by", by, "label", p.Label),
+		})
+	}
+	p.CSV = p.With("as", "csv")
+	p.Compare = link("/books/compare", "from", p.From, "to", p.To)
+}
+
+// fillBooks makes rows of the books: those first that one must look at, days newest first.
+func (u *UI) fillBooks(r *request, p *booksPage, found []store.Books, by string) error {
+	var total store.Books
+	for i := range found {
+		b := &found[i]
+		total.Accepted, total.Succeeded, total.Dead = total.Accepted+b.Accepted, total.Succeeded+b.Succeeded, total.Dead+b.Dead
+		total.Canceled, total.Open = total.Canceled+b.Canceled, total.Open+b.Open
+	}
+	p.Total = p.row(&total, "")
+	if by == "" {
+		return nil
+	}
+	if by == byDay {
+		slices.Reverse(found)
+	} else {
+		slices.SortStableFunc(found, worseFirst)
+	}
+	p.More = max(len(found)-shownGroups, 0)
+	for i := range found[:min(len(found), shownGroups)] {
+		p.Rows = append(p.Rows, p.row(&found[i], by))
+	}
+	if by == "endpoint" {
+		return u.nameEndpoints(r, p.Rows)
+	}
+	return nil
+}
+
+// worseFirst orders books by what is wrong with them.
+func worseFirst(a, b store.Books) int {
+	if a.Balanced() != b.Balanced() {
+		if b.Balanced() {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Open, a.Open), cmp.Compare(b.Accepted, a.Accepted))
+}
+
+// row makes a row of books that are grouped so; empty: they are of all.
+func (p *booksPage) row(b *store.Books, by string) *bookRow {
+	row := &bookRow{Books: *b, Name: b.Group, Share: -1, Off: b.Accepted - b.Succeeded - b.Dead - b.Canceled - b.Open}
+	if b.Accepted > 0 {
+		row.Share = math.Floor(float64(b.Succeeded)/float64(b.Accepted)*1000) / 10
+	}
+	if by == "endpoint" && row.Name != "" {
+		row.Name = store.EndpointPrefix + row.Name
+	}
+	row.Bar = picture.Progress{Total: float64(b.Accepted), Legend: by == "", Parts: []picture.Part{
+		{Name: p.T("books.succeeded"), Value: float64(b.Succeeded), Tone: picture.Good}, {Name: p.T("books.dead"), Value: float64(b.Dead), Tone: picture.Bad},
+		{Name: p.T("books.canceled"), Value: float64(b.Canceled), Tone: picture.Muted}, {Name: p.T("books.open"), Value: float64(b.Open), Tone: picture.Second},
+	}}.HTML()
+	pairs, ok := p.picks(row.Name, by)
+	if !ok {
+		return row
+	}
+	way := func(states ...store.State) string {
+		all := slices.Clone(pairs)
+		for _, s := range states {
+			all = append(all, "state", string(s))
+		}
+		return link("/callbacks", all...)
+	}
+	row.All = way()
+	row.DeadLink, row.CanceledLink, row.OpenLink = way(store.Dead), way(store.Canceled), way(store.Scheduled, store.Attempting)
+	return row
+}
+
+// picks are the conditions of the list of callbacks that pick a group; what has none of a thing can be picked by no filter.
+func (p *booksPage) picks(name, by string) (pairs []string, ok bool) {
+	s := p.span
+	if by == byDay {
+		day, err := time.ParseInLocation(time.DateOnly, name, p.zone.Location)
+		if err != nil {
+			return nil, false
+		}
+		s.From = max(s.From, day.UnixMilli())
+		s.To = min(s.To, time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, p.zone.Location).UnixMilli())
+	}
+	pairs = []string{"from", inputOf(p.r, s.From), "to", inputOf(p.r, s.To)}
+	label, isLabel := strings.CutPrefix(by, byLabel+":")
+	switch {
+	case by == "", by == byDay:
+		return pairs, true
+	case name == "":
+		return nil, false
+	case isLabel:
+		return append(pairs, labelPrefix+label, name), true
+	}
+	return append(pairs, by, name), true
+}
+
+// nameEndpoints puts the names of endpoints beside their ids, of the first of the rows.
+func (u *UI) nameEndpoints(r *request, rows []*bookRow) error {
+	for _, row := range rows[:min(len(rows), maxNamed)] {
+		if row.Group == "" {
+			continue
+		}
+		ep, err := u.Endpoints.Endpoint(r.ctx, r.who.project, row.Group)
+		if err != nil && !notFound(err) {
+			return err
+		}
+		row.Plain = cmp.Or(ep.Name, ep.ExternalID)
+	}
+	return nil
+}
+
+// booksFile answers with all groups as CSV.
+func booksFile(found []store.Books) (*answer, error) {
+	var out bytes.Buffer
+	w := csv.NewWriter(&out)
+	rows := [][]string{{"group", "accepted", "succeeded", "dead", "canceled", "open"}}
+	for i := range found {
+		row := []string{harmless(found[i].Group)}
+		for _, n := range []int64{found[i].Accepted, found[i].Succeeded, found[i].Dead, found[i].Canceled, found[i].Open} {
+			row = append(row, strconv.FormatInt(n, 10))
+		}
+		rows = append(rows, row)
+	}
+	if err := w.WriteAll(rows); err != nil {
+		return nil, fmt.Errorf("write books as CSV: %w", err)
+	}
+	return download("books.csv", out.Bytes())
+}
+
+// harmless keeps a text that a sender wrote from being a formula where a table is opened.
+func harmless(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+		return "'" + cell
+	}
+	return cell
+}

@@ -1,0 +1,366 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// CallbackActs is what pages ask of the engine for single callbacks.
+type CallbackActs interface {
+	// Explain says why a callback has not been sent yet, Evidence what the records say of it; store.ErrNotFound.
+	Explain(ctx context.Context, project, id string) (dispatch.Explanation, error)
+	Evidence(ctx context.Context, project, id string) (string, error)
+	Cancel(ctx context.Context, project, id string, by store.Actor) (store.CanceledCallback, error)
+	Retry(ctx context.Context, project, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error)
+	Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error)
+	Mend(ctx context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error)
+}
+
+// Bounds of what one page shows; the rest is a link away.
+const (
+	shownAttempts = 20
+	shownBody     = 700
+	shownPayload  = 4 << 10
+	shownAudit    = 50
+)
+
+// callbackPage is one callback.
+type callbackPage struct {
+	base
+	*callbackRow
+	Labels   []named
+	Policy   string
+	RuleName string
+	Why      whyPart
+	Ladder   template.HTML
+	Timeline []timelineItem
+	// Older is how many attempts are not shown.
+	Older     int
+	AllLink   string
+	Headers   []named
+	Payload   payloadPart
+	Curl      string
+	Poll      *pollPart
+	CanMend   bool
+	CanCancel bool
+	CanRetry  bool
+	// RetryNow: one button does it. What was received already is sent again only by who is asked first.
+	RetryNow bool
+	CanMove  bool
+}
+
+// A whyPart says why a callback has not been sent yet, or how it has ended.
+type whyPart struct {
+	Kind, Summary string
+	NextAt        int64
+	Blocks        []whyBlock
+}
+
+// A whyBlock is one thing that keeps a callback. Detail is the engine's own words, which are English.
+type whyBlock struct {
+	Code, Title, Cure, Detail string
+	Since, Until              int64
+}
+
+// A timelineItem is one thing that happened to a callback.
+type timelineItem struct {
+	At   int64
+	Kind string
+	// What is a text of ours; Attempt and Audit are what it was.
+	What    string
+	Attempt *attemptPart
+	Audit   *store.AuditEntry
+}
+
+// A payloadPart is the beginning of a payload, as far as it is text.
+type payloadPart struct {
+	ContentType     string
+	Size            int
+	Text            string
+	Cut, None, Gone bool
+	Binary          bool
+}
+
+// callback is GET /ui/callbacks/{id}.
+func (u *UI) callback(r *request) (*answer, error) {
+	id, err := r.bareID(store.CallbackPrefix)
+	if err != nil {
+		return nil, err
+	}
+	c, err := u.Callbacks.Get(r.ctx, r.who.project, id)
+	if err != nil {
+		return nil, err
+	}
+	title, section := c.Ref, "callbacks"
+	if title == "" {
+		title = store.CallbackPrefix + c.ID
+	}
+	if c.Kind == store.Poll {
+		section = "polls"
+	}
+	p := &callbackPage{base: u.baseTitled(r, section, title), callbackRow: newRow(&c, r.now)}
+	p.Labels = sortedLabels(c.Labels)
+	p.Headers = shownHeaders(c.Headers)
+	p.Policy = c.Policy.Name
+	if p.RuleName = c.Success.Name; p.RuleName == "" {
+		p.RuleName = string(c.Success.Rule)
+	}
+	if err := u.explainInto(r, p); err != nil {
+		return nil, err
+	}
+	attempts, err := u.Callbacks.Attempts(r.ctx, r.who.project, id)
+	if err != nil {
+		return nil, err
+	}
+	audit, err := u.Audit.Audit(r.ctx, r.who.project, store.AuditFilter{Object: id, Limit: shownAudit})
+	if err != nil {
+		return nil, err
+	}
+	if p.Payload, err = u.payloadOf(r, &c, shownPayload); err != nil {
+		return nil, err
+	}
+	if c.Kind == store.Poll {
+		if p.Poll, err = u.pollOf(r, p); err != nil {
+			return nil, err
+		}
+	}
+	p.Ladder = p.ladder(attempts)
+	p.timeline(attempts, audit.Entries, r.query("attempts") == "all")
+	p.Curl = p.curl()
+	open, attempting := !c.State.Terminal(), p.State == store.Attempting
+	if p.Can(string(store.ScopeOperate)) {
+		p.CanCancel = open
+		p.CanRetry = !attempting && !c.PayloadPurged
+		p.RetryNow = p.CanRetry && c.State != store.Succeeded
+		p.CanMove = !attempting && (open || c.State == store.Dead) && !c.PayloadPurged
+		p.CanMend = p.CanMove
+	}
+	return show("callback", p)
+}
+
+// explainInto asks why the callback has not been sent yet, and puts it in the viewer's words.
+func (u *UI) explainInto(r *request, p *callbackPage) error {
+	x, err := u.CallbackActs.Explain(r.ctx, r.who.project, p.ID)
+	if err != nil {
+		return err
+	}
+	w := &p.Why
+	w.NextAt = x.NextAt
+	switch p.State {
+	case store.Succeeded:
+		w.Kind, w.Summary = "good", p.T("why.succeeded")
+		if p.Kind == store.Poll {
+			w.Summary = p.Or("why.poll.", string(p.Reason))
+		}
+	case store.Dead:
+		w.Kind, w.Summary = "bad", p.T("why.dead", "reason", p.Or("reason.", string(p.Reason)), "n", p.AttemptCount)
+	case store.Canceled:
+		w.Kind, w.Summary = "", p.T("why.canceled", "reason", p.Or("reason.", string(p.Reason)))
+	case store.Attempting:
+		w.Kind, w.Summary = "busy", p.T("why.attempting")
+	case store.Scheduled:
+		w.Kind, w.Summary = "warn", p.T("why.scheduled")
+		if len(x.Blocking) > 0 {
+			w.Summary = p.Or("why.title.", x.Blocking[0].Code)
+		}
+	}
+	for _, b := range x.Blocking {
+		block := whyBlock{Code: b.Code, Title: p.Or("why.title.", b.Code), Detail: b.Detail, Since: b.Since, Until: b.Until}
+		if b.Cure != "" {
+			block.Cure = p.Or("why.cure.", b.Code)
+			if block.Cure == b.Code {
+				block.Cure = b.Cure
+			}
+		}
+		w.Blocks = append(w.Blocks, block)
+	}
+	return nil
+}
+
+// timeline puts in order what happened, the newest first.
+func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEntry, all bool) {
+	shown := attempts
+	if !all && len(attempts) > shownAttempts {
+		shown = attempts[len(attempts)-shownAttempts:]
+		p.Older = len(attempts) - len(shown)
+		p.AllLink = p.With("attempts", "all")
+	}
+	if p.FinishedAt != 0 {
+		kind := map[store.State]string{store.Succeeded: "good", store.Dead: "bad"}[p.Callback.State]
+		p.Timeline = append(p.Timeline, timelineItem{At: p.FinishedAt, Kind: kind, What: p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State)))})
+	}
+	i, j := len(shown)-1, 0
+	for i >= 0 || j < len(audit) {
+		if j == len(audit) || i >= 0 && shown[i].StartedAt >= audit[j].At {
+			part := newAttempt(&shown[i], p.Kind, shownBody, p.FullID)
+			p.Timeline = append(p.Timeline, timelineItem{
+				At: shown[i].StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", shown[i].Number), Attempt: &part,
+			})
+			i--
+			continue
+		}
+		p.Timeline = append(p.Timeline, timelineItem{At: audit[j].At, Kind: "busy", What: p.Or("action.", audit[j].Action), Audit: &audit[j]})
+		j++
+	}
+	if p.Older == 0 {
+		p.Timeline = append(p.Timeline, timelineItem{At: p.CreatedAt, What: p.T("timeline.created")})
+	}
+	slices.SortStableFunc(p.Timeline, func(a, b timelineItem) int { return cmp.Compare(b.At, a.At) })
+}
+
+// payloadOf reads the beginning of a payload.
+func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPart, err error) {
+	if part.ContentType = c.ContentType; c.PayloadPurged {
+		part.Gone = true
+		return part, nil
+	}
+	if c.PayloadID == "" {
+		part.None = true
+		return part, nil
+	}
+	payload, err := u.Callbacks.Payload(r.ctx, r.who.project, c.ID)
+	switch {
+	case errors.Is(err, store.ErrPayloadPurged), errors.Is(err, store.ErrNotFound):
+		part.Gone = true
+		return part, nil
+	case err != nil:
+		return part, err
+	}
+	part.Size = len(payload.Body)
+	if part.Binary = !utf8.Valid(payload.Body); !part.Binary {
+		part.Text, part.Cut = cut(string(payload.Body), most)
+	}
+	return part, nil
+}
+
+// cut shortens a text to at most that many bytes, between two characters.
+func cut(s string, most int) (string, bool) {
+	if len(s) <= most {
+		return s, false
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most], true
+}
+
+// shownHeaders are headers with the values of credentials masked.
+func shownHeaders(headers []store.Header) []named {
+	all := make([]named, 0, len(headers))
+	for _, h := range headers {
+		if dispatch.IsSensitiveHeader(h.Name) {
+			h.Value = "***"
+		}
+		all = append(all, named{h.Name, h.Value})
+	}
+	return all
+}
+
+// curl writes the request as a command, unsigned and with what is secret masked, for who wants to try it by hand.
+func (p *callbackPage) curl() string {
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+	var out strings.Builder
+	method := "-i -X " + quote(p.Method)
+	if p.Method == http.MethodHead {
+		method = "-I" // with -X it would wait for a body that never comes
+	}
+	// --globoff: what stands in the address is not a pattern of many.
+	fmt.Fprintf(&out, "curl --globoff %s %s", method, quote(p.Address))
+	if p.Payload.ContentType != "" {
+		out.WriteString(" \\\n  -H " + quote("Content-Type: "+p.Payload.ContentType))
+	}
+	for _, h := range append([]named{{"webhook-id", p.FullID}}, p.Headers...) {
+		out.WriteString(" \\\n  -H " + quote(h.Name+": "+h.Value))
+	}
+	switch {
+	case p.Payload.None || p.Payload.Gone:
+	case p.Payload.Binary || p.Payload.Cut:
+		out.WriteString(" \\\n  --data-binary @payload")
+	default:
+		out.WriteString(" \\\n  --data-raw " + quote(p.Payload.Text)) // which takes a payload that begins with @ for no name of a file
+	}
+	return out.String()
+}
+
+// payload is GET /ui/callbacks/{id}/payload: the bytes as they are sent.
+func (u *UI) payload(r *request) (*answer, error) {
+	id, err := r.bareID(store.CallbackPrefix)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := u.Callbacks.Payload(r.ctx, r.who.project, id)
+	if err != nil {
+		return nil, err
+	}
+	return download(store.CallbackPrefix+id+".txt", append([]byte{}, payload.Body...))
+}
+
+// evidencePage is the text for the dispute "you never told us".
+type evidencePage struct {
+	base
+	FullID, Text string
+}
+
+// evidence is GET /ui/callbacks/{id}/evidence.
+func (u *UI) evidence(r *request) (*answer, error) {
+	id, err := r.bareID(store.CallbackPrefix)
+	if err != nil {
+		return nil, err
+	}
+	text, err := u.CallbackActs.Evidence(r.ctx, r.who.project, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.query("as") == "text" {
+		return download(store.CallbackPrefix+id+"-evidence.txt", []byte(text))
+	}
+	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), FullID: store.CallbackPrefix + id, Text: text}
+	return show("evidence", p)
+}
+
+// attemptPage is one attempt with all that was kept of it.
+type attemptPage struct {
+	base
+	FullID  string
+	Attempt *attemptPart
+}
+
+// attempt is GET /ui/callbacks/{id}/attempts/{number}.
+func (u *UI) attempt(r *request) (*answer, error) {
+	id, err := r.bareID(store.CallbackPrefix)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.Atoi(r.params["number"])
+	if err != nil {
+		return nil, store.ErrNotFound
+	}
+	c, err := u.Callbacks.Get(r.ctx, r.who.project, id)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := u.Callbacks.Attempts(r.ctx, r.who.project, id)
+	if err != nil {
+		return nil, err
+	}
+	for i := range attempts {
+		if attempts[i].Number == number {
+			part := newAttempt(&attempts[i], c.Kind, len(attempts[i].ResponseBody), store.CallbackPrefix+id)
+			p := &attemptPage{base: u.base(r, "callbacks", "attempt.title", "number", number), FullID: store.CallbackPrefix + id, Attempt: &part}
+			return show("attempt", p)
+		}
+	}
+	return nil, store.ErrNotFound
+}

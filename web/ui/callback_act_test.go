@@ -1,0 +1,238 @@
+package ui
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func TestRetryIsOneButton(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	var done []string
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{done: &done}, auditRows{}
+	b := signedIn(t, o)
+	id := "/ui/callbacks/cb_" + testID(1)
+	b.post(id+"/retry", "ladder", "once", "back", id).leads(id)
+	if want := "retry " + testID(1) + " once  admin key "; len(done) != 1 || done[0] != want {
+		t.Fatalf("done: %q", done)
+	}
+	b.get(id).ok().has(".flash.good", "attempted at once")
+	b.get(id).ok().lacks(".flash")
+}
+
+// What was received while the form was open is not sent again, and what was received is sent again only by who was told so.
+func TestWhatWasReceivedIsNotSentAgainUnawares(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	var done []string
+	received := sample(1)
+	received.State, received.DueAt, received.FinishedAt = store.Succeeded, 0, testNow-1000
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{received}}, callbackEngine{done: &done}, auditRows{}
+	b := signedIn(t, o)
+	id := "/ui/callbacks/cb_" + testID(1)
+	b.get(id).ok().lacks("#retry")
+	if res := b.post(id+"/retry", "ladder", "once", "was", "scheduled"); res.status != http.StatusConflict {
+		t.Errorf("a form of before: %d", res.status)
+	}
+	if len(done) > 0 {
+		t.Errorf("it was sent again: %q", done)
+	}
+	ask := b.get(id + "/retry").ok()
+	ask.has(".banner.warn", "a second time")
+	b.post(id+"/retry", "ladder", "once", "was", attr(find(ask.doc, "[name=was]")[0], "value")).leads(id)
+	if len(done) != 1 {
+		t.Errorf("done: %q", done)
+	}
+}
+
+func TestConditionsThatSayNothing(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	o.Callbacks = callbackRows{all: []store.Callback{sample(1)}}
+	b := signedIn(t, o)
+	b.get("/ui/callbacks?overdue=false&min_attempts=0").ok().lacks(".bulk")
+	for _, query := range []string{"overdue=yes", "topic=a&topic=b"} {
+		b.get("/ui/callbacks?"+query).ok().has(".banner.bad", "cannot be meant")
+	}
+}
+
+// A command to copy sends what is shown, and nothing of who copies it.
+func TestCurlReadsNoFile(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	head := sample(2)
+	head.Method, head.PayloadID = "HEAD", ""
+	o.Callbacks = callbackRows{all: []store.Callback{head, sample(1)}, payload: store.Payload{Body: []byte("@/etc/passwd")}}
+	o.CallbackActs, o.Audit = callbackEngine{}, auditRows{}
+	b := signedIn(t, o)
+	page := b.get("/ui/callbacks/cb_" + testID(1)).ok()
+	page.has("#curl", "--data-raw '@/etc/passwd'")
+	page.has("#curl", "--globoff")
+	b.get("/ui/callbacks/cb_"+testID(2)).ok().has("#curl", "-I 'https://shop.example")
+}
+
+func TestTimesThatThereAreNot(t *testing.T) {
+	t.Parallel()
+	zone, ok := zoneOf("America/New_York")
+	if !ok {
+		t.Fatal("no zone")
+	}
+	r := request{zone: zone}
+	if _, ok := r.parseInput("2027-03-14T02:30:00"); ok {
+		t.Error("a time that the clocks leave out is taken for another one")
+	}
+	if _, ok := r.parseInput("2027-03-14T03:30"); !ok {
+		t.Error("a time is refused")
+	}
+}
+
+func TestActsSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	var done []string
+	engine := callbackEngine{done: &done}
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, engine, auditRows{}
+	b := signedIn(t, o)
+	id := "/ui/callbacks/cb_" + testID(1)
+	for _, c := range []struct {
+		path  string
+		pairs []string
+		says  string
+	}{
+		{"/reschedule", []string{"delay", "soon"}, "is not a duration"},
+		{"/reschedule", nil, "say when"},
+		{"/reschedule", []string{"delay", "1m", "due_at", "2026-11-21T10:00"}, "not both"},
+		{"/mend", nil, "nothing was filled in"},
+		{"/mend", []string{"headers", "no colon"}, "no colon"},
+		{"/mend", []string{"expires_in", "x"}, "is not a duration"},
+	} {
+		res := b.post(id+c.path, append(c.pairs, "reason", "typed "+hostile)...)
+		if res.status != http.StatusUnprocessableEntity {
+			t.Errorf("%s %v: status %d", c.path, c.pairs, res.status)
+		}
+		res.has(".field .error", c.says)
+		checkPage(t, res)
+		if got := attr(find(res.doc, "#f-reason")[0], "value"); got != "typed "+hostile {
+			t.Errorf("what was typed is lost: %q", got)
+		}
+	}
+	if len(done) > 0 {
+		t.Errorf("something was done: %q", done)
+	}
+	b.post(id+"/reschedule", "delay", "90m", "back", id).leads(id)
+	b.post(id+"/mend", "url", "https://new.example/", "headers", "X-A: 1\r\nX-B: 2").leads(id)
+	if want := []string{
+		"reschedule " + testID(1) + " in 1h30m0s", "mend " + testID(1) + " url https://new.example/",
+		"mend " + testID(1) + " headers [{X-A 1} {X-B 2}]",
+	}; !slices.Equal(done, want) {
+		t.Errorf("done %q, want %q", done, want)
+	}
+}
+
+func TestConflictsAreSaidAtTheForm(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{err: store.ErrAttempting}, auditRows{}
+	b := signedIn(t, o)
+	res := b.post("/ui/callbacks/cb_"+testID(1)+"/retry", "ladder", "once")
+	if res.status != http.StatusConflict {
+		t.Fatalf("status %d", res.status)
+	}
+	res.has(".banner.bad", "being attempted at this moment")
+}
+
+func TestFilterIsKeptInTheAddress(t *testing.T) {
+	t.Parallel()
+	var asked store.Filter
+	o := parts()
+	rows := callbackRows{asked: &asked}
+	for n := 120; n > 0; n-- {
+		rows.all = append(rows.all, sample(n))
+	}
+	o.Callbacks = rows
+	o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), ExternalID: "shop"}}}
+	b := signedIn(t, o)
+	b.cookies[zoneCookie] = "Asia%2FShanghai"
+	res := b.get("/ui/callbacks?state=scheduled&topic=payment.succeeded&endpoint=shop&class=http_5xx&from=2026-11-21T10:00&label.channel=alipay&order=due&min_attempts=1&overdue=true").ok()
+	want := time.Date(2026, 11, 21, 2, 0, 0, 0, time.UTC).UnixMilli()
+	if asked.EndpointID != testID(7) || asked.Class != store.ClassHTTP5xx || asked.From != want || asked.Labels["channel"] != "alipay" ||
+		!asked.ByDue || asked.MinAttempts != 1 || !asked.Overdue || asked.Topic != "payment.succeeded" {
+		t.Errorf("asked for %+v", asked)
+	}
+	next := attr(find(res.doc, ".pager a")[0], "href")
+	for _, part := range []string{"state=scheduled", "label.channel=alipay", "order=due", "cursor="} {
+		if !strings.Contains(next, part) {
+			t.Errorf("the next page forgets %s: %s", part, next)
+		}
+	}
+	b.get(next).ok()
+	if asked.After == nil || asked.After.ID == "" {
+		t.Errorf("the next page begins at %+v", asked.After)
+	}
+}
+
+func TestSearchGoesToWhatItIs(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	o.Callbacks, o.Endpoints = callbackRows{all: []store.Callback{sample(1)}}, endpointRows{}
+	b := signedIn(t, o)
+	for q, to := range map[string]string{
+		"cb_" + testID(1): "/ui/callbacks/cb_" + testID(1), testID(1): "/ui/callbacks/cb_" + testID(1), strings.ToLower(testID(1)): "/ui/callbacks/cb_" + testID(1),
+		"ep_" + testID(3): "/ui/endpoints/ep_" + testID(3), "order-0001": "/ui/orders?ref=order-0001", "": "/ui/callbacks",
+		"lock-1": "/ui/callbacks?lock_key=lock-1",
+	} {
+		b.get("/ui/search?q=" + queryEscape(q)).leads(to)
+	}
+}
+
+func TestScopesHideWhatTheyForbid(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{}, auditRows{}
+	o.Keys = &keyRing{keys: map[string]store.Key{
+		"reader": {ID: testID(5), Name: "support", Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}},
+		"sender": {ID: testID(6), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeSend}},
+	}}
+	b := open(t, o)
+	if res := b.post("/ui/sign-in", "key", "sender"); res.status != http.StatusForbidden {
+		t.Errorf("a key that may only send signs in: %d", res.status)
+	}
+	b.signIn("reader")
+	id := "/ui/callbacks/cb_" + testID(1)
+	res := b.get(id).ok()
+	res.lacks(".buttons a")
+	res.lacks("#retry")
+	for _, path := range []string{"/retry", "/cancel", "/mend", "/reschedule"} {
+		if res := b.post(id + path); res.status != http.StatusForbidden {
+			t.Errorf("%s: %d", path, res.status)
+		}
+		if res := b.get(id + path); res.status != http.StatusForbidden {
+			t.Errorf("%s is offered: %d", path, res.status)
+		}
+	}
+}
+
+// A ladder has no step after the callback's own end, and one for a single retry after its own.
+func TestLadderEndsWithTheCallback(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	soon := sample(1)
+	soon.ExpiresAt = soon.DueAt + 1
+	again := sample(2)
+	again.Policy.Tiers = nil
+	again.AttemptCount, again.ResumeState, again.ResumeReason, again.Trigger = 1, store.Dead, store.Exhausted, store.Manual
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{again, soon}}, callbackEngine{}, auditRows{}
+	b := signedIn(t, o)
+	page := b.get("/ui/callbacks/cb_" + testID(1)).ok()
+	if never, next := page.count(".pic-step.pic-never"), page.count(".pic-step.pic-next"); never != 7 || next != 1 {
+		t.Errorf("%d steps never come, %d come next, in\n%s", never, next, page.text())
+	}
+	if next := b.get("/ui/callbacks/cb_" + testID(2)).ok().count(".pic-step.pic-next"); next != 1 {
+		t.Errorf("a single retry is drawn as %d steps", next)
+	}
+}

@@ -1,0 +1,229 @@
+package ui
+
+import (
+	"context"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Callbacks is what pages ask of the store for callbacks.
+type Callbacks interface {
+	// Get returns store.ErrNotFound for one that the project does not have.
+	Get(ctx context.Context, project, id string) (store.Callback, error)
+	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
+	Attempts(ctx context.Context, project, id string) ([]store.Attempt, error)
+	// Payload is store.ErrNotFound where there never was one, store.ErrPayloadPurged where retention has ended.
+	Payload(ctx context.Context, project, id string) (store.Payload, error)
+	Counts(ctx context.Context, project string) (store.Counts, error)
+}
+
+// pageSize is how many rows a list shows: with what stands around them they are less than 100 KB.
+const pageSize = 40
+
+func (u *UI) callbackRoutes() []Route {
+	return []Route{
+		page("/callbacks", u.callbacks),
+		page("/callbacks/:id", u.callback),
+		page("/callbacks/:id/attempts/:number", u.attempt),
+		still("/callbacks/:id/payload", store.ScopeRead, u.payload),
+		still("/callbacks/:id/evidence", store.ScopeRead, u.evidence),
+	}
+}
+
+// callbacksPage is the list of callbacks.
+type callbacksPage struct {
+	base
+	Filter *filter
+	// Chips are the states, with how many callbacks are in each.
+	Chips []chip
+	Rows  []*callbackRow
+	// Next is the address of the next page, First of the first; empty: there is none, or this is it.
+	Next, First string
+	// More: nothing was found so far, and there is more to look through.
+	More bool
+	// ByDue: they are in order of their due times.
+	ByDue bool
+	// Advanced: a field that is folded away says something.
+	Advanced         bool
+	Classes, Reasons []option
+	Kinds            []option
+	Acts             []bulkAct
+	FieldErrors      []store.FieldError
+	// Narrow: conditions narrow the list.
+	Narrow           bool
+	LabelName, Label string
+	ResetTo          string
+}
+
+// A chip is a link that picks one part of a list.
+type chip struct {
+	Text, Link string
+	Count      int64
+	// Counted: Count says something.
+	Counted, Current bool
+}
+
+// A bulkAct is something that can be done to all that a filter picks.
+type bulkAct struct{ Name, Link string }
+
+// A callbackRow is a callback in a list.
+type callbackRow struct {
+	store.Callback
+	State store.State
+	// FullID has its prefix, Address is masked.
+	FullID, Address, EndpointFullID string
+	// When is the due time of an open one, else when it ended.
+	When int64
+	Late bool
+	// Tries are the charged attempts and how many there can be, where that is known.
+	Tries string
+}
+
+func newRow(c *store.Callback, now int64) *callbackRow {
+	row := &callbackRow{Callback: *c, State: c.StateAt(now), FullID: store.CallbackPrefix + c.ID, Address: dispatch.ShownURL(c.URL), When: c.DueAt}
+	if c.EndpointID != "" {
+		row.EndpointFullID = store.EndpointPrefix + c.EndpointID
+	}
+	row.Tries = grouped(int64(c.AttemptCount))
+	if !c.Policy.RepeatLast {
+		row.Tries += " / " + grouped(int64(c.MaxAttempts()))
+	}
+	if c.State.Terminal() {
+		row.When = c.FinishedAt
+	} else {
+		row.Late = row.State == store.Scheduled && c.DueAt < now-1000
+	}
+	return row
+}
+
+// callbacks is GET /ui/callbacks.
+func (u *UI) callbacks(r *request) (*answer, error) {
+	return u.listCallbacks(r, "callbacks", "/callbacks", nil)
+}
+
+// listCallbacks shows a list of callbacks. With only, it is of that kind alone.
+func (u *UI) listCallbacks(r *request, name, path string, only *store.Kind) (*answer, error) {
+	params := r.url.Query()
+	if only != nil {
+		params.Set("kind", string(*only))
+	}
+	f := r.readFilter(params)
+	if err := f.findEndpoint(r, u.Endpoints); err != nil {
+		return nil, err
+	}
+	p := &callbacksPage{base: u.base(r, name, name+".title"), Filter: f, ByDue: params.Get("order") == "due", FieldErrors: f.wrong}
+	f.ByDue = p.ByDue
+	f.After = readCursor(params.Get("cursor"))
+	if f.After != nil {
+		p.First = p.With()
+	}
+	if len(f.wrong) == 0 {
+		if err := u.fillRows(r, p); err != nil {
+			return nil, err
+		}
+	}
+	counts, err := u.Callbacks.Counts(r.ctx, r.who.project)
+	if err != nil {
+		return nil, err
+	}
+	p.chips(&counts, only == nil)
+	p.fields(only == nil)
+	if only != nil && *only == store.Poll {
+		unresolved := params.Get("reason") == string(store.Unresolved)
+		p.Chips = append(p.Chips, chip{Text: p.T("polls.unresolved"), Link: p.With("state", string(store.Dead), "reason", string(store.Unresolved)), Current: unresolved})
+	}
+	p.ResetTo = Root + path
+	p.Narrow = len(f.values) > 1 || len(f.values) == 1 && only == nil
+	if p.Can(string(store.ScopeOperate)) && len(f.wrong) == 0 && !f.empty() {
+		for _, act := range []string{"retry", "cancel", "reschedule", "set_url"} {
+			p.Acts = append(p.Acts, bulkAct{act, Root + "/redrives/new?action=" + act + "&" + f.query()})
+		}
+	}
+	return show("callbacks", p)
+}
+
+// fillRows reads one page of rows. A filter that no index serves is looked for in a bounded part of the table: the page may be short, even
+// empty, and still have a next one.
+func (u *UI) fillRows(r *request, p *callbacksPage) error {
+	f := p.Filter.Filter
+	f.Limit = pageSize
+	found, err := u.Callbacks.List(r.ctx, r.who.project, f)
+	if err != nil {
+		return err
+	}
+	for i := range found.Callbacks {
+		p.Rows = append(p.Rows, newRow(&found.Callbacks[i], r.now))
+	}
+	f.After = found.Next
+	if f.After != nil {
+		p.Next = p.With("cursor", cursorOf(f.After))
+		p.More = len(p.Rows) == 0
+	}
+	return nil
+}
+
+// chips are the states, and how many are in each where nothing else is asked for.
+func (p *callbacksPage) chips(counts *store.Counts, counted bool) {
+	states := p.Filter.values["state"]
+	p.Chips = append(p.Chips, chip{Text: p.T("state.all"), Link: p.With("state", ""), Current: len(states) == 0})
+	for _, s := range store.States {
+		c := chip{Text: p.T("state." + string(s)), Link: p.With("state", string(s)), Current: len(states) == 1 && states[0] == string(s)}
+		if s != store.Attempting && counted { // which is counted within scheduled
+			c.Count, c.Counted = counts.States[s], true
+		}
+		p.Chips = append(p.Chips, c)
+	}
+}
+
+// fields prepares what the form of the filter offers.
+func (p *callbacksPage) fields(kinds bool) {
+	v := p.Filter.values
+	choose := func(prefix string, words []string, chosen string, data bool) []option {
+		all := []option{{Text: p.T("filter.any"), Chosen: chosen == ""}}
+		for _, word := range words {
+			text := word
+			if !data {
+				text = p.Or(prefix, word)
+			}
+			all = append(all, option{Value: word, Text: text, Data: data, Chosen: word == chosen})
+		}
+		return all
+	}
+	var classes []string
+	for _, c := range store.Classes {
+		classes = append(classes, string(c))
+	}
+	p.Classes = choose("", classes, v.Get("class"), true)
+	p.Reasons = choose("reason.", []string{
+		"exhausted", "rejected", "gone", "expired", "blocked", "invalid", "poison", "unresolved", "requested", "superseded", "endpoint_deleted",
+	}, v.Get("reason"), false)
+	if kinds {
+		p.Kinds = choose("kind.", []string{string(store.Notify), string(store.Poll)}, v.Get("kind"), false)
+	}
+	for name, value := range p.Filter.Labels {
+		p.LabelName, p.Label = name, value
+	}
+	for _, name := range []string{"lock_key", "lane", "reason", "status_code", "min_attempts", "from", "to", "kind"} {
+		p.Advanced = p.Advanced || v.Get(name) != "" && (name != "kind" || kinds)
+	}
+	p.Advanced = p.Advanced || len(p.Filter.Labels) > 0
+}
+
+// Value is what a parameter of the filter says.
+func (p *callbacksPage) Value(name string) string { return p.Filter.values.Get(name) }
+
+// Hidden are the parameters that the form does not show.
+func (p *callbacksPage) Hidden() []named {
+	var all []named
+	for name := range p.Filter.Labels {
+		all = append(all, named{labelPrefix + name, p.Filter.Labels[name]})
+	}
+	for _, s := range p.Filter.values["state"] {
+		all = append(all, named{"state", s})
+	}
+	if p.ByDue {
+		all = append(all, named{"order", "due"})
+	}
+	return all
+}

@@ -1,0 +1,326 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// callbackRows has callbacks, newest first, and what was attempted of them.
+type callbackRows struct {
+	all      []store.Callback
+	attempts []store.Attempt
+	payload  store.Payload
+	counts   store.Counts
+	err      error
+	// asked is the last filter.
+	asked *store.Filter
+}
+
+func (s callbackRows) Get(_ context.Context, _, id string) (store.Callback, error) {
+	for _, c := range s.all {
+		if c.ID == id {
+			return c, s.err
+		}
+	}
+	if s.err != nil {
+		return store.Callback{}, s.err
+	}
+	return store.Callback{}, store.ErrNotFound
+}
+
+func (s callbackRows) List(_ context.Context, _ string, f store.Filter) (store.Page, error) {
+	if s.asked != nil {
+		*s.asked = f
+	}
+	var p store.Page
+	for _, c := range s.all {
+		switch {
+		case f.After != nil && c.ID >= f.After.ID,
+			f.Ref != "" && c.Ref != f.Ref, f.LockKey != "" && c.LockKey != f.LockKey, f.Kind != "" && c.Kind != f.Kind,
+			len(f.States) > 0 && !slices.Contains(f.States, c.StateAt(f.Now)):
+			continue
+		}
+		for name, value := range f.Labels {
+			if c.Labels[name] != value {
+				continue
+			}
+		}
+		if len(p.Callbacks) == f.Limit {
+			p.Next = &store.Cursor{ID: p.Callbacks[f.Limit-1].ID}
+			break
+		}
+		p.Callbacks = append(p.Callbacks, c)
+	}
+	return p, s.err
+}
+
+func (s callbackRows) Attempts(context.Context, string, string) ([]store.Attempt, error) {
+	return s.attempts, s.err
+}
+func (s callbackRows) Payload(context.Context, string, string) (store.Payload, error) {
+	return s.payload, s.err
+}
+func (s callbackRows) Counts(context.Context, string) (store.Counts, error) { return s.counts, s.err }
+
+// callbackEngine answers what is asked of the engine for one callback, and remembers what was done.
+type callbackEngine struct {
+	CallbackActs
+	why  dispatch.Explanation
+	err  error
+	done *[]string
+}
+
+func (e callbackEngine) Explain(context.Context, string, string) (dispatch.Explanation, error) {
+	return e.why, nil
+}
+
+func (e callbackEngine) Evidence(context.Context, string, string) (string, error) {
+	return "evidence of " + hostile, e.err
+}
+
+func (e callbackEngine) note(format string, args ...any) {
+	if e.done != nil {
+		*e.done = append(*e.done, fmt.Sprintf(format, args...))
+	}
+}
+
+func (e callbackEngine) Retry(_ context.Context, _, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error) {
+	e.note("retry %s %s %s %s %s", id, r.Ladder, r.URL, by.Name, by.Reason)
+	return store.Callback{}, e.err
+}
+
+func (e callbackEngine) Cancel(_ context.Context, _, id string, by store.Actor) (store.CanceledCallback, error) {
+	e.note("cancel %s %s", id, by.Reason)
+	return store.CanceledCallback{Result: store.CancelDone}, e.err
+}
+
+func (e callbackEngine) Reschedule(_ context.Context, _, id string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error) {
+	if delay != nil {
+		e.note("reschedule %s in %s", id, *delay)
+	} else {
+		e.note("reschedule %s at %d", id, *due)
+	}
+	return store.Callback{DueAt: testNow + 1000}, e.err
+}
+
+func (e callbackEngine) Mend(_ context.Context, _, id string, r dispatch.MendRequest, _ store.Actor) (store.Callback, error) {
+	if r.URL != nil {
+		e.note("mend %s url %s", id, *r.URL)
+	}
+	if r.Headers != nil {
+		e.note("mend %s headers %v", id, *r.Headers)
+	}
+	return store.Callback{}, e.err
+}
+
+type auditRows struct {
+	page store.AuditPage
+	err  error
+	// asked is the last filter.
+	asked *store.AuditFilter
+}
+
+func (a auditRows) Audit(_ context.Context, _ string, f store.AuditFilter) (store.AuditPage, error) {
+	if a.asked != nil {
+		*a.asked = f
+	}
+	return a.page, a.err
+}
+
+type pollEngine struct {
+	Polls
+	view dispatch.PollView
+}
+
+func (p pollEngine) Poll(context.Context, string, string) (dispatch.PollView, error) {
+	return p.view, nil
+}
+
+// sample is a callback that has failed twice and waits for its third attempt.
+func sample(n int) store.Callback {
+	return store.Callback{
+		ID: testID(n), Project: store.DefaultProject, Kind: store.Notify, URL: "https://user:pw@shop.example/notify?token=secret", Method: "POST",
+		Topic: "payment.succeeded", Ref: fmt.Sprintf("order-%04d", n), LockKey: "lock-1", Lane: "https://shop.example:443", LaneID: 1,
+		Labels: map[string]string{"channel": "alipay"}, Policy: dispatch.PaymentPolicy(), Success: store.Success{Name: "body-success"},
+		State: store.Scheduled, DueAt: testNow + 600_000, AttemptCount: 2, AttemptSeq: 2, LastStatus: 500, LastClass: store.ClassHTTP5xx,
+		CreatedAt: testNow - 200_000, UpdatedAt: testNow - 1000, PayloadID: "p", ContentType: "application/json",
+		Headers: []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "Authorization", Value: "Bearer hunter2"}},
+	}
+}
+
+func sampleAttempt(number int) store.Attempt {
+	return store.Attempt{
+		CallbackID: testID(1), Number: number, Trigger: store.BySchedule, Outcome: store.AttemptFailed, Charged: true, Class: store.ClassRuleMismatch, Status: 200,
+		StartedAt: testNow - 190_000 + int64(number), EndedAt: testNow - 189_900, DueAt: testNow - 190_001, Lateness: 1.5,
+		Timings: store.Timings{DNS: 1.2, Connect: 3, TLS: 9, FirstByte: 80, Total: 100}, RequestHeaders: []store.Header{{Name: "webhook-id", Value: "cb_" + testID(1)}},
+		ResponseHeaders: []store.Header{{Name: "Content-Type", Value: "text/html"}}, ResponseBody: "fail", Rule: &store.Rule{Name: "body-success", Expected: "success", Saw: "fail"},
+		NextDueAt: testNow + 600_000,
+	}
+}
+
+// spoil puts what is hostile wherever a sender, a receiver or an operator can write.
+func spoil(c store.Callback) store.Callback {
+	c.URL, c.Topic, c.Ref, c.LockKey, c.Lane = "https://shop.example/"+hostile, hostile, hostile, hostile, hostile
+	c.Labels = map[string]string{hostile: hostile}
+	c.Headers = []store.Header{{Name: hostile, Value: hostile}}
+	c.Method, c.ContentType, c.Success.Name, c.Policy.Name = hostile, hostile, hostile, hostile
+	return c
+}
+
+func spoiledAttempt() store.Attempt {
+	a := sampleAttempt(1)
+	a.ResponseBody, a.Error, a.URL = strings.Repeat(hostile, 30), hostile, "https://x.example/"+hostile
+	a.RequestHeaders, a.ResponseHeaders = []store.Header{{Name: hostile, Value: hostile}}, []store.Header{{Name: hostile, Value: hostile}}
+	a.Rule = &store.Rule{Name: hostile, Expected: hostile, Saw: hostile}
+	return a
+}
+
+var someBlocks = dispatch.Explanation{NextAt: testNow + 600_000, Blocking: []dispatch.Block{
+	{Code: dispatch.BlockLanePaused, Since: testNow - 5000, Until: store.Forever, Detail: "paused by " + hostile, Cure: "resume it"},
+	{Code: dispatch.BlockNotDue, Until: testNow + 600_000, Detail: "it is due later", Cure: "wait"},
+}}
+
+func callbackCases() []pageCase {
+	give := func(rows callbackRows, engine callbackEngine) func(o *Options) {
+		return func(o *Options) {
+			o.Callbacks, o.CallbackActs, o.Audit = rows, engine, auditRows{}
+		}
+	}
+	many := callbackRows{counts: store.Counts{States: map[store.State]int64{store.Scheduled: 1_234_567, store.Dead: 3}}}
+	for n := 120; n > 0; n-- {
+		many.all = append(many.all, sample(n))
+	}
+	one := callbackRows{all: []store.Callback{sample(1)}, attempts: []store.Attempt{sampleAttempt(1), sampleAttempt(2)},
+		payload: store.Payload{Body: []byte(`{"paid": 10000}`)}}
+	evil := callbackRows{all: []store.Callback{spoil(sample(1))}, attempts: []store.Attempt{spoiledAttempt()}, payload: store.Payload{Body: []byte(strings.Repeat(hostile, 300))}}
+	broken := callbackRows{all: []store.Callback{sample(1)}, err: errBroken}
+	spoiledAudit := auditRows{page: store.AuditPage{Entries: []store.AuditEntry{{At: testNow - 50_000, Actor: hostile, Action: "callback.retry", Reason: hostile}}}}
+	done := sample(1)
+	done.State, done.DueAt, done.FinishedAt, done.LastStatus, done.LastClass = store.Succeeded, 0, testNow-1000, 200, store.ClassOK
+	dead := sample(1)
+	dead.State, dead.Reason, dead.DueAt, dead.FinishedAt = store.Dead, store.Exhausted, 0, testNow-1000
+	poll := sample(1)
+	poll.Kind = store.Poll
+	id := "/ui/callbacks/cb_" + testID(1)
+	attempts := callbackRows{all: []store.Callback{dead}}
+	for n := 1; n <= 60; n++ {
+		attempts.attempts = append(attempts.attempts, sampleAttempt(n))
+	}
+	return []pageCase{
+		{name: "callbacks/empty", path: "/ui/callbacks", set: give(callbackRows{}, callbackEngine{}), want: [][2]string{{".empty", "No callbacks yet"}}, unwanted: []string{"table"}},
+		{name: "callbacks/one", path: "/ui/callbacks", set: give(one, callbackEngine{}), want: [][2]string{{"td a", "order-0001"}, {"td .badge", "scheduled"}, {"td", "shop.example/notify?token="}}},
+		{name: "callbacks/many", path: "/ui/callbacks?state=scheduled&order=due", set: give(many, callbackEngine{}), want: [][2]string{{".chips .count", "1,234,567"}, {".pager a", "Next page"}, {".bulk a", "Cancel"}}},
+		{name: "callbacks/nomatch", path: "/ui/callbacks?ref=none", set: give(one, callbackEngine{}), want: [][2]string{{".empty", "Nothing matches"}}},
+		{name: "callbacks/wrong", path: "/ui/callbacks?status_code=abc&from=yesterday", set: give(one, callbackEngine{}), want: [][2]string{{".banner.bad", "HTTP status: abc"}}, unwanted: []string{"table"}},
+		{name: "callbacks/hostile", path: "/ui/callbacks?ref=" + queryEscape(hostile) + "&label.x=" + queryEscape(hostile), set: give(evil, callbackEngine{})},
+		{name: "callbacks/error", path: "/ui/callbacks", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError, want: [][2]string{{"main", "Something went wrong"}}},
+		{name: "polls/empty", path: "/ui/polls", set: give(callbackRows{}, callbackEngine{}), want: [][2]string{{".empty", "No polls yet"}}},
+		{name: "polls/one", path: "/ui/polls", set: give(callbackRows{all: []store.Callback{poll}}, callbackEngine{}), want: [][2]string{{"td a", "order-0001"}}},
+		{name: "polls/hostile", path: "/ui/polls", set: give(evil, callbackEngine{})},
+		{name: "polls/error", path: "/ui/polls", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
+		{name: "callback/one", path: id, set: give(one, callbackEngine{why: someBlocks}), want: [][2]string{
+			{".why h2", "Its lane is paused"}, {".why", "Resume the lane."}, {".timeline", "Attempt 2"}, {".timeline", "Created"}, {"pre", `{"paid": 10000}`},
+			{".timeline", "Expected success"}, {"#curl", "curl --globoff -i -X 'POST'"}, {"td", "***"}, {"button#retry", "Retry now"},
+		}},
+		{name: "callback/done", path: id, set: give(callbackRows{all: []store.Callback{done}, attempts: one.attempts, payload: one.payload}, callbackEngine{}), want: [][2]string{{".why.good", "It was delivered"}}},
+		{name: "callback/dead-many", path: id, set: give(attempts, callbackEngine{}), want: [][2]string{{".why.bad", "all attempts used up"}, {"section a", "40 older attempts"}}},
+		{name: "callback/hostile", path: id, set: func(o *Options) {
+			give(evil, callbackEngine{why: someBlocks})(o)
+			o.Audit = spoiledAudit
+		}},
+		{name: "callback/poll", path: id, set: func(o *Options) {
+			give(callbackRows{all: []store.Callback{poll}}, callbackEngine{})(o)
+			o.Polls = pollEngine{view: dispatch.PollView{Callback: poll, Rule: `{"until":{"success":[{"pointer":"/x","eq":"` + "<b>" + `"}]}}`, Detail: store.PollDetail{Context: `{"a":1}`}}}
+		}, want: [][2]string{{"h2", "Poll"}, {"pre", `"until"`}, {".buttons a", "Resolve"}}},
+		{name: "callback/error", path: id, set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
+		{name: "callback/none", path: "/ui/callbacks/cb_" + testID(9), set: give(one, callbackEngine{}), status: http.StatusNotFound, want: [][2]string{{"main", "no such thing in this project"}}},
+		{name: "attempt/one", path: id + "/attempts/2", set: give(one, callbackEngine{}), want: [][2]string{{"h1", "Attempt 2"}, {"pre", "fail"}}},
+		{name: "attempt/hostile", path: id + "/attempts/1", set: give(evil, callbackEngine{})},
+		{name: "attempt/error", path: id + "/attempts/1", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
+		{name: "evidence/one-hostile", path: id + "/evidence", set: give(one, callbackEngine{}), want: [][2]string{{"pre", "evidence of"}}},
+		{name: "evidence/hostile", path: id + "/evidence", set: give(evil, callbackEngine{})},
+		{name: "evidence/error", path: id + "/evidence", set: give(one, callbackEngine{err: errBroken}), status: http.StatusInternalServerError},
+		{name: "order/empty", path: "/ui/orders?ref=none", set: give(one, callbackEngine{}), want: [][2]string{{".empty", "No callback has this reference"}}},
+		{name: "order/one", path: "/ui/orders?ref=order-0001", set: give(one, callbackEngine{}), want: [][2]string{{"h1", "Everything of order-0001"}, {"h2", "https://shop.example:443"}}},
+		{name: "order/hostile", path: "/ui/orders?ref=" + queryEscape(hostile), set: give(evil, callbackEngine{})},
+		{name: "order/error", path: "/ui/orders?ref=x", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
+		{name: "search/empty", path: "/ui/search?q=nothing", set: func(o *Options) {
+			give(one, callbackEngine{})(o)
+			o.Endpoints = endpointRows{}
+		}, want: [][2]string{{".empty", "Nothing was found"}}},
+		{name: "search/one-of-each", path: "/ui/search?q=lock-1", set: func(o *Options) {
+			give(one, callbackEngine{})(o)
+			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop " + hostile}}}
+		}, want: [][2]string{{"h2", "By lock key"}, {"h2", "Endpoints"}, {"li a", "shop"}}},
+		{name: "search/hostile", path: "/ui/search?q=" + queryEscape(hostile), set: func(o *Options) {
+			give(evil, callbackEngine{})(o)
+			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: hostile, ExternalID: hostile}}}
+		}},
+		{name: "search/error", path: "/ui/search?q=x", set: func(o *Options) {
+			give(broken, callbackEngine{})(o)
+			o.Endpoints = endpointRows{}
+		}, status: http.StatusInternalServerError},
+		{name: "form-retry/one", path: id + "/retry", set: give(callbackRows{all: []store.Callback{dead}}, callbackEngine{}), want: [][2]string{{"h1", "Retry"}, {"option", "a new ladder"}}},
+		{name: "form-retry/hostile", path: id + "/retry", set: give(evil, callbackEngine{})},
+		{name: "form-retry/error", path: id + "/retry", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
+		{name: "form-cancel/one", path: id + "/cancel", set: give(one, callbackEngine{}), want: [][2]string{{".act.danger", "No attempt is made any more"}}},
+		{name: "form-cancel/hostile", path: id + "/cancel", set: give(evil, callbackEngine{})},
+		{name: "form-cancel/error", path: id + "/cancel", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
+		{name: "form-reschedule/one", path: id + "/reschedule", set: give(one, callbackEngine{})},
+		{name: "form-reschedule/hostile", path: id + "/reschedule", set: give(evil, callbackEngine{})},
+		{name: "form-reschedule/error", path: id + "/reschedule", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
+		{name: "form-mend/one", path: id + "/mend", set: give(one, callbackEngine{})},
+		{name: "form-mend/hostile", path: id + "/mend", set: give(evil, callbackEngine{})},
+		{name: "form-mend/error", path: id + "/mend", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
+		{name: "form-resolve/one", path: id + "/resolve", set: give(callbackRows{all: []store.Callback{poll}}, callbackEngine{})},
+		{name: "form-resolve/hostile", path: id + "/resolve", set: give(evil, callbackEngine{})},
+		{name: "form-resolve/error", path: id + "/resolve", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
+	}
+}
+
+// endpointRows has endpoints.
+type endpointRows struct {
+	all      []store.Endpoint
+	activity []store.Activity
+	err      error
+}
+
+func (e endpointRows) Endpoint(_ context.Context, _, id string) (store.Endpoint, error) {
+	for _, ep := range e.all {
+		if ep.ID == id {
+			return ep, e.err
+		}
+	}
+	if e.err != nil {
+		return store.Endpoint{}, e.err
+	}
+	return store.Endpoint{}, store.ErrNotFound
+}
+
+func (e endpointRows) EndpointByExternalID(_ context.Context, _, name string) (store.Endpoint, error) {
+	for _, ep := range e.all {
+		if ep.ExternalID == name {
+			return ep, e.err
+		}
+	}
+	return store.Endpoint{}, store.ErrNotFound
+}
+
+func (e endpointRows) Endpoints(_ context.Context, _ string, f store.EndpointFilter) ([]store.Endpoint, error) {
+	all := slices.Clone(e.all)
+	if f.After != "" {
+		all = slices.DeleteFunc(all, func(ep store.Endpoint) bool { return ep.ID >= f.After })
+	}
+	return all[:min(len(all), max(f.Limit, 1))], e.err
+}
+
+func (e endpointRows) LaneActivity(context.Context, string, []int64, int64) ([]store.Activity, error) {
+	return e.activity, e.err
+}

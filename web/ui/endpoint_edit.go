@@ -1,0 +1,241 @@
+package ui
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// maskText stands in the form for what is not shown of an address or a header.
+const maskText = "***"
+
+// wasPrefix begins the names of hidden fields that say what the form has shown: only what differs from it is changed, so that two people
+// who change different things do not undo each other's.
+const wasPrefix = "was."
+
+// endpointTexts are the fields of an endpoint as its form writes them.
+func endpointTexts(ep *store.Endpoint) map[string]string {
+	texts := map[string]string{
+		"url": dispatch.ShownURL(ep.URL), "name": ep.Name, "external_id": ep.ExternalID, "url_override": string(ep.URLOverride),
+		"topics": strings.Join(ep.Topics, "\n"), "profile": "", "policy": policyText(ep.Policy), "success": successText(ep.Success), "signer": ep.Signer,
+		"rate": ep.Rate.String(), "concurrency": "", "headers": "",
+	}
+	if texts["url_override"] == "" {
+		texts["url_override"] = string(store.OverrideDeny)
+	}
+	if ep.Concurrency > 0 {
+		texts["concurrency"] = strconv.Itoa(ep.Concurrency)
+	}
+	var lines []string
+	for _, h := range shownHeaders(ep.Headers) {
+		lines = append(lines, h.Name+": "+h.Value)
+	}
+	texts["headers"] = strings.Join(lines, "\n")
+	return texts
+}
+
+// endpointFields ask for what an endpoint is. Secret asks for a signing secret too.
+func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
+	texts := endpointTexts(ep)
+	line := func(name, suggest string, mono bool) field {
+		x := field{Name: name, Kind: lineField, Label: f.T("endpoint.field." + name), Value: texts[name], Suggest: suggest, Mono: mono}
+		if key := "endpoint.field." + name + ".help"; f.Has(key) {
+			x.Help = f.T(key)
+		}
+		return x
+	}
+	text := func(name, suggest string) field {
+		x := line(name, suggest, true)
+		x.Kind, x.Rows = textField, 3
+		return x
+	}
+	override := line("url_override", "", false)
+	override.Kind = choiceField
+	for _, o := range []store.URLOverride{store.OverrideDeny, store.OverrideSameHost, store.OverrideAny} {
+		override.Options = append(override.Options, option{Value: string(o), Text: f.T("endpoint.override." + string(o)), Chosen: string(o) == texts["url_override"]})
+	}
+	address := line("url", "https://shop.example/notify", true)
+	address.Required = true
+	if texts["url"] != ep.URL {
+		address.Help = f.T("endpoint.field.url.hidden")
+	}
+	f.Fields = []field{
+		address, line("name", "", false), line("external_id", "", true), text("topics", "payment.*"),
+		line("profile", "", true), line("policy", "", true), line("success", "", true), line("signer", "", true),
+		text("headers", "X-Shop: 7"), line("rate", "50/s", true), line("concurrency", "32", true), override,
+	}
+	if secret {
+		secret := text("secret", "")
+		secret.Secret = true
+		f.Fields = append(f.Fields, secret, line("secret_label", "", true))
+	}
+	f.Fields = append(f.Fields, f.reasonField())
+	f.remember(texts)
+}
+
+// remember has the form say what it has shown in its fields: at first, where it is shown again.
+func (f *form) remember(texts map[string]string) {
+	for name, was := range texts {
+		if shown, again := f.r.form[wasPrefix+name]; again {
+			was = strings.ReplaceAll(shown[0], "\r\n", "\n")
+		}
+		f.Hidden = append(f.Hidden, named{wasPrefix + name, was})
+	}
+	slices.SortFunc(f.Hidden, func(a, b named) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// changed returns what a field says, without the space around it; nil where the form has shown the same.
+func (r *request) changed(name string) *string {
+	typed, was := strings.TrimSpace(r.text(name)), strings.TrimSpace(r.text(wasPrefix+name))
+	if typed == was {
+		return nil
+	}
+	return &typed
+}
+
+func (u *UI) askCreateEndpoint(r *request) (*form, error) {
+	f := &form{base: u.base(r, "endpoints", "endpoint.create.title"), Back: r.back(Root + "/endpoints")}
+	f.Says, f.Submit = []string{f.T("endpoint.create.says")}, f.T("endpoint.create.submit")
+	f.endpointFields(&store.Endpoint{}, true)
+	return f, nil
+}
+
+// createEndpoint answers with the endpoint's secret, which is shown in this one answer and kept nowhere on its way.
+func (u *UI) createEndpoint(r *request) (*answer, error) {
+	ch := r.endpointChange(&store.Endpoint{})
+	made, err := u.EndpointActs.CreateEndpoint(r.ctx, r.who.project, ch, r.by())
+	if err != nil {
+		return nil, err
+	}
+	full := store.EndpointPrefix + made.Endpoint.ID
+	if made.Secret.Secret == "" {
+		u.say(r, r.lang.text("endpoint.create.done"))
+		return redirect(Root + "/endpoints/" + full)
+	}
+	return u.showSecret(r, full, "create", &made.Secret, 0)
+}
+
+func (u *UI) askEditEndpoint(r *request) (*form, error) {
+	f, row, err := u.endpointForm(r, "edit")
+	if err != nil {
+		return nil, err
+	}
+	f.Facts = nil // the fields say as much
+	f.endpointFields(&row.Endpoint, f.Can(string(store.ScopeAdmin)))
+	if secret := f.field("secret"); secret != nil {
+		secret.Help = f.T("endpoint.field.secret.edit")
+	}
+	return f, nil
+}
+
+func (u *UI) editEndpoint(r *request) (*answer, error) {
+	id, err := r.bareID(store.EndpointPrefix)
+	if err != nil {
+		return nil, err
+	}
+	ep, err := u.Endpoints.Endpoint(r.ctx, r.who.project, id)
+	if err != nil {
+		return nil, err
+	}
+	ch := r.endpointChange(&ep)
+	if ch.Secret != "" && !r.who.allows(store.ScopeAdmin) {
+		return nil, lacks(store.ScopeAdmin) // who gives a secret to what exists changes one
+	}
+	_, err = u.EndpointActs.PatchEndpoint(r.ctx, r.who.project, id, ch, r.by())
+	return u.endpointActed(r, "edit", err)
+}
+
+// endpointChange reads what the form changes of the endpoint as it is: what differs from what was shown.
+func (r *request) endpointChange(ep *store.Endpoint) dispatch.EndpointChange {
+	ch := dispatch.EndpointChange{Secret: strings.TrimSpace(r.text("secret")), SecretLabel: r.value("secret_label")}
+	wrong := func(name, key string) {
+		ch.Invalid = append(ch.Invalid, store.FieldError{Field: name, Message: r.lang.text(key)})
+	}
+	// clearable is changed for what can be taken away.
+	clearable := func(name string) string {
+		typed := r.changed(name)
+		if typed != nil && *typed == "" {
+			ch.Clear = append(ch.Clear, name)
+		}
+		if typed == nil {
+			return ""
+		}
+		return *typed
+	}
+	ch.Name, ch.URLOverride = r.changed("name"), r.changed("url_override")
+	if ch.URL = r.changed("url"); ch.URL != nil && strings.Contains(*ch.URL, maskText) {
+		wrong("url", "endpoint.field.url.masked")
+	}
+	if external := clearable("external_id"); external != "" {
+		ch.ExternalID = &external
+	}
+	if rate := clearable("rate"); rate != "" {
+		ch.Rate = &rate
+	}
+	if text := clearable("concurrency"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			wrong("concurrency", "endpoint.field.concurrency.wrong")
+		}
+		ch.Concurrency = &n
+	}
+	ch.Profile = clearable("profile") // which is always shown empty, and so never cleared
+	r.choosePolicy(&ch, clearable("policy"), ep)
+	if rule := clearable("success"); strings.HasPrefix(rule, "{") {
+		ch.SuccessRule = []byte(rule)
+	} else {
+		ch.Success = rule
+	}
+	ch.Signer = clearable("signer")
+	if topics := r.changed("topics"); topics != nil {
+		ch.Topics = new(strings.FieldsFunc(*topics, func(char rune) bool { return char == '\n' || char == ',' || char == ' ' }))
+	}
+	if text := r.changed("headers"); text != nil {
+		r.chooseHeaders(&ch, *text, ep)
+	}
+	return ch
+}
+
+// choosePolicy takes a name, or several waits: a policy given whole, which keeps what else the endpoint's own says.
+func (r *request) choosePolicy(ch *dispatch.EndpointChange, text string, ep *store.Endpoint) {
+	if strings.HasPrefix(text, "exp(") || len(strings.Fields(text)) < 2 {
+		ch.PolicyName = text
+		return
+	}
+	tiers, err := schedule.ParseTiers(text)
+	if err != nil {
+		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "policy", Message: err.Error()})
+		return
+	}
+	ch.Policy, ch.PolicyGiven = dispatch.DefaultPolicy(), true
+	if ep.Policy.Given != nil {
+		ch.Policy = *ep.Policy.Given
+	}
+	ch.Policy.Tiers = tiers
+}
+
+// chooseHeaders takes headers, one a line. A credential that is still masked stays what it is.
+func (r *request) chooseHeaders(ch *dispatch.EndpointChange, text string, ep *store.Endpoint) {
+	headers, err := headerLines(text, r.lang)
+	if err != nil {
+		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers", Message: r.lang.text("endpoint.field.headers.wrong")})
+		return
+	}
+	for i := range headers {
+		h := &headers[i]
+		if h.Value != maskText || !dispatch.IsSensitiveHeader(h.Name) {
+			continue
+		}
+		kept := slices.IndexFunc(ep.Headers, func(own store.Header) bool { return strings.EqualFold(own.Name, h.Name) })
+		if kept < 0 {
+			ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers", Message: r.lang.text("endpoint.field.headers.masked", "name", h.Name)})
+			continue
+		}
+		h.Value = ep.Headers[kept].Value
+	}
+	ch.Headers = &headers
+}

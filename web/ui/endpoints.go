@@ -1,0 +1,163 @@
+package ui
+
+import (
+	"context"
+	"strings"
+	"unicode"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Endpoints is what pages ask of the store for endpoints.
+type Endpoints interface {
+	// Endpoint and EndpointByExternalID return store.ErrNotFound for one that the project does not have.
+	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
+	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
+	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)
+	// LaneActivity returns what happened in lanes, by the hour, since then.
+	LaneActivity(ctx context.Context, project string, lanes []int64, from int64) ([]store.Activity, error)
+}
+
+// EndpointActs is what pages ask of the engine for endpoints.
+type EndpointActs interface {
+	CreateEndpoint(ctx context.Context, project string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error)
+	PatchEndpoint(ctx context.Context, project, id string, ch dispatch.EndpointChange, by store.Actor) (store.Endpoint, error)
+	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error
+	// PauseEndpoint holds it until then; with 0 it is resumed.
+	PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error)
+	TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
+	RotateSecret(ctx context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor) (dispatch.ShownSecret, int64, error)
+	RevealSecret(ctx context.Context, project string, q dispatch.SecretQuery, by store.Actor) (dispatch.ShownSecret, error)
+}
+
+func (u *UI) endpointRoutes() []Route {
+	return append([]Route{
+		page("/endpoints", u.endpoints),
+		page("/endpoints/:id", u.endpoint),
+	}, u.endpointActRoutes()...)
+}
+
+// listHours is how far back a list of endpoints looks, with the hour that it is now.
+const listHours = 24
+
+// endpointsPage is the list of endpoints.
+type endpointsPage struct {
+	base
+	Search, Topic string
+	Held, Failing bool
+	// Narrow: conditions narrow the list.
+	Narrow bool
+	Rows   []*endpointRow
+	// Next is the address of the next page; empty: there is none.
+	Next string
+}
+
+// An endpointRow is an endpoint in a list, or at the head of its own page.
+type endpointRow struct {
+	store.Endpoint
+	// FullID has its prefix, Label is what people call it, Address is masked.
+	FullID, Label, Address string
+	// Lane is nil where it has none yet.
+	Lane      *dispatch.LaneView
+	Standings []standing
+	Figures   figures
+}
+
+func newEndpointRow(ep store.Endpoint) *endpointRow {
+	row := &endpointRow{Endpoint: ep, FullID: store.EndpointPrefix + ep.ID, Address: dispatch.ShownURL(ep.URL)}
+	for _, label := range []string{ep.Name, ep.ExternalID, row.FullID} {
+		if row.Label == "" {
+			row.Label = label
+		}
+	}
+	return row
+}
+
+// endpointsShown is how many endpoints a page shows: each has much to show.
+const endpointsShown = 25
+
+// endpoints is GET /ui/endpoints.
+func (u *UI) endpoints(r *request) (*answer, error) {
+	p := &endpointsPage{
+		base: u.base(r, "endpoints", "endpoints.title"), Search: r.searchText("q"), Topic: r.searchText("topic"),
+		Held: r.query("held") == "true", Failing: r.query("failing") == "true",
+	}
+	p.Narrow = p.Search != "" || p.Topic != "" || p.Held || p.Failing
+	f := store.EndpointFilter{Search: p.Search, Topic: p.Topic, Held: p.Held, Failing: p.Failing, Now: r.now, Limit: endpointsShown + 1}
+	f.After, _ = store.BareID("", r.query("cursor"))
+	found, err := u.Endpoints.Endpoints(r.ctx, r.who.project, f)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) > endpointsShown {
+		found = found[:endpointsShown]
+		p.Next = p.With("cursor", found[endpointsShown-1].ID)
+	}
+	for i := range found {
+		p.Rows = append(p.Rows, newEndpointRow(found[i]))
+	}
+	if err := u.standInto(r, &p.base, p.Rows, listHours); err != nil {
+		return nil, err
+	}
+	return show("endpoints", p)
+}
+
+// standInto fills in how endpoints stand: their lanes and what happened in them within the last hours, all of them at once.
+func (u *UI) standInto(r *request, b *base, rows []*endpointRow, hours int) error {
+	var numbers []int64
+	var keys []string
+	for _, row := range rows {
+		if row.LaneID != 0 {
+			numbers, keys = append(numbers, row.LaneID), append(keys, row.LaneKey())
+		}
+	}
+	lanes, err := u.lanesByKey(r, keys)
+	if err != nil {
+		return err
+	}
+	from := hoursAgo(r.now, hours)
+	activity := make(map[int64][]store.Activity)
+	if len(numbers) > 0 {
+		all, err := u.Endpoints.LaneActivity(r.ctx, r.who.project, numbers, from)
+		if err != nil {
+			return err
+		}
+		for _, a := range all {
+			activity[a.LaneID] = append(activity[a.LaneID], a)
+		}
+	}
+	for _, row := range rows {
+		row.Lane = lanes[row.LaneKey()]
+		row.Figures = figuresOf(activity[row.LaneID], from, hours)
+		row.Standings = b.standings(row)
+	}
+	return nil
+}
+
+// lanesByKey finds lanes; those that do not exist are not in the answer.
+func (u *UI) lanesByKey(r *request, keys []string) (map[string]*dispatch.LaneView, error) {
+	found := make(map[string]*dispatch.LaneView, len(keys))
+	if len(keys) == 0 {
+		return found, nil
+	}
+	views, err := u.Lanes.Lanes(r.ctx, r.who.project, store.LaneFilter{Keys: keys, Limit: len(keys), DueBy: r.now})
+	if err != nil {
+		return nil, err
+	}
+	for i := range views {
+		found[views[i].Key] = &views[i]
+	}
+	return found, nil
+}
+
+// searchText returns a parameter of the page's address as a text that can be looked for: without what no stored text has.
+func (r *request) searchText(name string) string {
+	text, _ := cut(strings.ToValidUTF8(r.query(name), "?"), 512)
+	return strings.Map(func(char rune) rune {
+		if unicode.IsControl(char) {
+			return -1
+		}
+		return char
+	}, text)
+}

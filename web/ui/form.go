@@ -1,0 +1,228 @@
+package ui
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+// An option is one choice of a field. Data: its text is not a text of ours.
+type option struct {
+	Value, Text  string
+	Data, Chosen bool
+}
+
+// The kinds of field.
+const (
+	lineField     = "text"
+	textField     = "textarea"
+	choiceField   = "select"
+	checkField    = "checkbox"
+	checksField   = "checks" // several of Options
+	passwordField = "password"
+)
+
+// A field is one thing that a form asks for.
+type field struct {
+	Name, Kind string
+	// Label and Help are texts; Help may be empty.
+	Label, Help string
+	Value       string
+	Options     []option
+	Required    bool
+	// Secret: what was typed is never shown again.
+	Secret bool
+	// Mono: it is read by programs. Rows is the height of a textarea.
+	Mono bool
+	Rows int
+	// Checked is for a checkbox, Chosen for checks.
+	Checked bool
+	// Suggest is an example of what can be typed.
+	Suggest string
+	// Wrong is what is wrong with what was typed; empty: nothing.
+	Wrong string
+}
+
+// ID is the field's in the page.
+func (f *field) ID() string { return "f-" + strings.ReplaceAll(f.Name, ".", "-") }
+
+// Describes lists the ids of what is said of the field.
+func (f *field) Describes() string {
+	var ids []string
+	if f.Help != "" {
+		ids = append(ids, f.ID()+"-help")
+	}
+	if f.Wrong != "" {
+		ids = append(ids, f.ID()+"-wrong")
+	}
+	return strings.Join(ids, " ")
+}
+
+// A form is a page that asks before something is done: it names what will happen.
+type form struct {
+	base
+	// Action is where it is sent; empty: the page's own path. Back is where giving up leads.
+	Action, Back string
+	// Says are sentences, each of what will happen; Warnings, of what of it one might not expect. Facts are what it is about.
+	Says     []string
+	Warnings []string
+	Facts    []fact
+	// Fields are asked for; Hidden are sent along.
+	Fields []field
+	Hidden []named
+	Submit string
+	// Danger: it cannot be undone.
+	Danger bool
+	// Wrong is what was wrong as a whole, WrongFields what was wrong with fields that the form does not have.
+	Wrong       string
+	WrongFields []store.FieldError
+	// Preview is shown below the fields: what was counted or calculated.
+	Preview []string
+	// PreviewSubmit is a second button that only shows a preview; empty: there is none.
+	PreviewSubmit string
+}
+
+// A fact is a value with its name. Data: the value is not a text of ours. Link is where it leads; empty: nowhere.
+type fact struct {
+	Name, Value, Link string
+	Data              bool
+}
+
+// Target is where the form is sent.
+func (f *form) Target() string {
+	if f.Action != "" {
+		return f.Action
+	}
+	return f.r.url.Path
+}
+
+// reasonField asks for a reason, which the audit keeps.
+func (b *base) reasonField() field {
+	return field{Name: "reason", Kind: lineField, Label: b.T("form.reason"), Help: b.T("form.reason.help"), Value: b.r.form.Get("reason")}
+}
+
+// FieldRefs are the fields, for the template that draws one.
+func (f *form) FieldRefs() []*field {
+	all := make([]*field, len(f.Fields))
+	for i := range f.Fields {
+		all[i] = &f.Fields[i]
+	}
+	return all
+}
+
+// field finds a field by its name.
+func (f *form) field(name string) *field {
+	for i := range f.Fields {
+		if f.Fields[i].Name == name {
+			return &f.Fields[i]
+		}
+	}
+	return nil
+}
+
+// fill puts what was typed into the fields.
+func (f *form) fill() {
+	for i := range f.Fields {
+		x := &f.Fields[i]
+		values, given := f.r.form[x.Name]
+		switch {
+		case x.Kind == checkField:
+			x.Checked = given
+		case x.Kind == checksField, x.Kind == choiceField:
+			for j := range x.Options {
+				x.Options[j].Chosen = slices.Contains(values, x.Options[j].Value)
+			}
+		case given && x.Kind != passwordField && !x.Secret:
+			x.Value = values[0]
+		}
+	}
+}
+
+// An act is something that a viewer can have done: a form that says what it is, and what does it.
+type act struct {
+	path  string
+	scope store.Scope
+	// ask builds the form; do does what was asked for, and says where to go. Either may return the errors of the engine.
+	ask func(r *request) (*form, error)
+	do  func(r *request) (*answer, error)
+}
+
+// acts makes the routes of acts: GET shows the form, POST does it, or shows the form again with what is wrong.
+func (u *UI) acts(all ...act) []Route {
+	var routes []Route
+	for _, a := range all {
+		routes = append(routes,
+			still(a.path, a.scope, func(r *request) (*answer, error) {
+				f, err := a.ask(r)
+				if err != nil {
+					return nil, err
+				}
+				return show("form", f)
+			}),
+			post(a.path, a.scope, func(r *request) (*answer, error) { return u.act(r, a) }))
+	}
+	return routes
+}
+
+// act does what was asked for. What is wrong with what was typed, or no longer possible, is said at the form.
+func (u *UI) act(r *request, a act) (*answer, error) {
+	var done *answer
+	var err error
+	if len(r.value("reason")) > maxReason {
+		err = invalid("reason", r.lang.text("form.reason.long", "n", maxReason))
+	} else if done, err = a.do(r); err == nil {
+		return done, nil
+	}
+	problem := httperr.From(err)
+	if problem.Status != http.StatusUnprocessableEntity && problem.Status != http.StatusConflict {
+		return nil, err
+	}
+	f, askErr := a.ask(r)
+	if askErr != nil {
+		return nil, errors.Join(err, askErr)
+	}
+	f.fill()
+	if problem.Status == http.StatusConflict {
+		f.Wrong = f.Or("trouble.", problem.Code)
+	}
+	for _, wrong := range problem.Errors {
+		name := wrong.Field
+		x := f.field(name)
+		for x == nil && strings.ContainsAny(name, ".[") {
+			name = name[:strings.LastIndexAny(name, ".[")]
+			x = f.field(name)
+		}
+		if x == nil {
+			f.WrongFields = append(f.WrongFields, wrong)
+			continue
+		}
+		says := wrong.Message
+		if name != wrong.Field {
+			says = wrong.Field + " " + says
+		}
+		if x.Wrong != "" { // a field of many parts may be wrong in several
+			says = x.Wrong + "; " + says
+		}
+		x.Wrong = says
+	}
+	return &answer{status: problem.Status, template: "form", page: f}, nil
+}
+
+// maxReason is the most bytes of a reason that the audit keeps, as of the API.
+const maxReason = 1024
+
+// preview answers with the form and what its preview says, without doing it.
+func preview(f *form, says ...string) (*answer, error) {
+	f.fill()
+	f.Preview = says
+	return show("form", f)
+}
+
+// invalid is an error that names one field.
+func invalid(name, message string) error {
+	return &store.InvalidError{Fields: []store.FieldError{{Field: name, Message: message}}}
+}

@@ -1,0 +1,406 @@
+package ui
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"golang.org/x/net/html"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// testNow is the clock's time in tests, testKey the settings' admin key.
+const (
+	testNow = 1_794_000_000_000
+	testKey = "an admin key of tests"
+)
+
+// hostile is what somebody might put wherever they can write.
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'"</td></tr></pre>&lt;b&gt; {{.}} javascript:alert(3)`
+
+// A clock that stands still, of a process that is well.
+type stillClock struct{ health dispatch.Health }
+
+func (c stillClock) Now() int64                             { return testNow }
+func (c stillClock) Health(context.Context) dispatch.Health { return c.health }
+
+// memSessions keeps sessions in memory.
+type memSessions struct {
+	mu   sync.Mutex
+	rows map[string]store.Session
+	err  error
+	puts int
+}
+
+func (m *memSessions) Session(_ context.Context, token string, now int64) (store.Session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return store.Session{}, m.err
+	}
+	s, ok := m.rows[token]
+	if !ok || s.ExpiresAt <= now {
+		return store.Session{}, store.ErrNotFound
+	}
+	return s, nil
+}
+
+func (m *memSessions) PutSession(_ context.Context, s store.Session) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.puts++
+	if m.rows == nil {
+		m.rows = make(map[string]store.Session)
+	}
+	m.rows[s.Token] = s
+	return m.err
+}
+
+func (m *memSessions) DeleteSession(_ context.Context, token string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.rows, token)
+	return m.err
+}
+
+// keyRing knows keys by their text.
+type keyRing struct {
+	mu   sync.Mutex
+	keys map[string]store.Key
+}
+
+func (k *keyRing) AuthenticateHash(_ context.Context, hash [sha256.Size]byte) (store.Key, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for text, key := range k.keys {
+		if sha256.Sum256([]byte(text)) == hash {
+			return key, nil
+		}
+	}
+	return store.Key{}, store.ErrNotFound
+}
+
+func (k *keyRing) revoke(text string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.keys, text)
+}
+
+// projectRows has the default project and some others.
+type projectRows struct {
+	ids     []string
+	paused  int64
+	because string
+	err     error
+}
+
+func (p projectRows) Project(_ context.Context, id string) (store.Project, error) {
+	if p.err != nil {
+		return store.Project{}, p.err
+	}
+	for _, known := range append([]string{store.DefaultProject}, p.ids...) {
+		if known == id {
+			return store.Project{ID: id, PausedUntil: p.paused, PauseReason: p.because}, nil
+		}
+	}
+	return store.Project{}, store.ErrNotFound
+}
+
+func (p projectRows) Projects(context.Context, string, int) ([]store.Project, error) {
+	all := []store.Project{{ID: store.DefaultProject}}
+	for _, id := range p.ids {
+		all = append(all, store.Project{ID: id})
+	}
+	return all, p.err
+}
+
+// Other names for those interfaces that have a method of their own name, which a struct cannot have beside a field of that name.
+type (
+	noEndpoints = Endpoints
+	noLanes     = Lanes
+	noSchedules = Schedules
+	noRedrives  = Redrives
+	noBooks     = Books
+	noAudit     = Audit
+)
+
+// parts are what a test gives the pages; what it does not name panics when it is asked.
+func parts() Options {
+	return Options{
+		Clock: stillClock{dispatch.Health{Ready: true}}, Sessions: &memSessions{}, Keys: &keyRing{keys: map[string]store.Key{}}, Projects: projectRows{},
+		Overview: struct{ Overview }{}, Callbacks: struct{ Callbacks }{}, CallbackActs: struct{ CallbackActs }{}, Endpoints: struct{ noEndpoints }{},
+		EndpointActs: struct{ EndpointActs }{}, Lanes: struct{ noLanes }{}, Polls: struct{ Polls }{}, Schedules: struct{ noSchedules }{},
+		ScheduleActs: struct{ ScheduleActs }{}, Redrives: struct{ noRedrives }{}, RedriveActs: struct{ RedriveActs }{}, Dead: struct{ Dead }{},
+		Books: struct{ noBooks }{}, Audit: struct{ noAudit }{}, Index: struct{ Index }{}, System: struct{ System }{}, Schema: struct{ Schema }{},
+		AdminKey: testKey, Version: "test",
+	}
+}
+
+// A browser asks for pages, keeps cookies, and follows no redirect by itself.
+type browser struct {
+	t       *testing.T
+	ui      *UI
+	handler http.Handler
+	cookies map[string]string
+	// headers are sent with each request.
+	headers http.Header
+}
+
+// testKit is read once for all tests: it never changes.
+var testKit = sync.OnceValues(readKit)
+
+// open makes the pages of the parts, with somebody before them who has not signed in.
+func open(t *testing.T, o Options) *browser {
+	t.Helper()
+	k, err := testKit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := newUI(o, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(u.Close)
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.NoRoute(u.NotFound)
+	u.Register(engine)
+	return &browser{t: t, ui: u, handler: engine, cookies: make(map[string]string), headers: make(http.Header)}
+}
+
+// signedIn is open for who has signed in with the admin key, in UTC.
+func signedIn(t *testing.T, o Options) *browser {
+	t.Helper()
+	b := open(t, o)
+	b.signIn(testKey)
+	return b
+}
+
+func (b *browser) signIn(key string) {
+	b.t.Helper()
+	if res := b.post("/ui/sign-in", "key", key, "zone", "UTC"); res.status != http.StatusSeeOther {
+		b.t.Fatalf("sign in: %d\n%s", res.status, res.text())
+	}
+}
+
+// A result is an answer that has been read.
+type result struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   string
+	doc    *html.Node
+}
+
+func (b *browser) do(req *http.Request) result {
+	b.t.Helper()
+	for name, values := range b.headers {
+		req.Header[name] = values
+	}
+	for name, value := range b.cookies {
+		req.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	rec := httptest.NewRecorder()
+	b.handler.ServeHTTP(rec, req)
+	for _, c := range rec.Result().Cookies() {
+		if c.MaxAge < 0 || c.Value == "" {
+			delete(b.cookies, c.Name)
+		} else {
+			b.cookies[c.Name] = c.Value
+		}
+	}
+	doc, err := html.Parse(strings.NewReader(rec.Body.String()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return result{b.t, rec.Code, rec.Header(), rec.Body.String(), doc}
+}
+
+// get asks for a page.
+func (b *browser) get(path string) result {
+	b.t.Helper()
+	return b.do(httptest.NewRequest(http.MethodGet, path, nil))
+}
+
+// post sends a form: pairs of a name and a value.
+func (b *browser) post(path string, pairs ...string) result {
+	b.t.Helper()
+	form := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		form.Add(pairs[i], pairs[i+1])
+	}
+	req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	return b.do(req)
+}
+
+// ok demands that there is a page.
+func (r result) ok() result {
+	r.t.Helper()
+	if r.status != http.StatusOK {
+		r.t.Fatalf("status %d, to %q\n%s", r.status, r.header.Get("Location"), r.text())
+	}
+	return r
+}
+
+// leads demands a redirect.
+func (r result) leads(to string) result {
+	r.t.Helper()
+	if got := r.header.Get("Location"); r.status != http.StatusSeeOther || got != to {
+		r.t.Fatalf("status %d, to %q, want %q\n%s", r.status, got, to, r.text())
+	}
+	return r
+}
+
+// has demands an element that matches, with the text in it.
+func (r result) has(selector, text string) {
+	r.t.Helper()
+	found := find(r.doc, selector)
+	for _, n := range found {
+		if strings.Contains(textOf(n), text) {
+			return
+		}
+	}
+	r.t.Errorf("no %q has the text %q; %d match the selector, in\n%s", selector, text, len(found), r.text())
+}
+
+// lacks demands that nothing matches.
+func (r result) lacks(selector string) {
+	r.t.Helper()
+	if found := find(r.doc, selector); len(found) > 0 {
+		r.t.Errorf("%q is there %d times: %q", selector, len(found), textOf(found[0]))
+	}
+}
+
+// count is how many elements match.
+func (r result) count(selector string) int { return len(find(r.doc, selector)) }
+
+// text is what the page says.
+func (r result) text() string {
+	main := find(r.doc, "main")
+	if len(main) == 0 {
+		return r.body
+	}
+	return strings.Join(strings.Fields(textOf(main[0])), " ")
+}
+
+// find returns the elements that match: parts with spaces between them, each below the one before, of a tag, #id, .class, [attribute] and
+// [attribute=value].
+func find(n *html.Node, selector string) []*html.Node {
+	found := []*html.Node{n}
+	for _, part := range strings.Fields(selector) {
+		var next []*html.Node
+		seen := make(map[*html.Node]bool)
+		for _, from := range found {
+			for d := range from.Descendants() {
+				if d.Type == html.ElementNode && !seen[d] && matches(d, part) {
+					seen[d] = true
+					next = append(next, d)
+				}
+			}
+		}
+		found = next
+	}
+	return found
+}
+
+func matches(n *html.Node, part string) bool {
+	for part != "" {
+		end := strings.IndexAny(part[1:], "#.[") + 1
+		if end == 0 {
+			end = len(part)
+		}
+		if part[0] == '[' {
+			end = strings.IndexByte(part, ']') + 1
+		}
+		piece := part[:end]
+		part = part[end:]
+		switch piece[0] {
+		case '#':
+			if attr(n, "id") != piece[1:] {
+				return false
+			}
+		case '.':
+			if !containsWord(attr(n, "class"), piece[1:]) {
+				return false
+			}
+		case '[':
+			name, value, valued := strings.Cut(piece[1:len(piece)-1], "=")
+			if !hasAttr(n, name) || valued && attr(n, name) != value {
+				return false
+			}
+		default:
+			if n.Data != piece {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func containsWord(list, word string) bool {
+	for _, w := range strings.Fields(list) {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+func attr(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func hasAttr(n *html.Node, name string) bool {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return true
+		}
+	}
+	return false
+}
+
+func textOf(n *html.Node) string {
+	var out strings.Builder
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode {
+			out.WriteString(d.Data)
+		}
+	}
+	return out.String()
+}
+
+// testID makes the n-th id of tests.
+func testID(n int) string {
+	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+	id := []byte("01KAZZZZZZ0000000000000000")
+	for i := len(id) - 1; n > 0; i-- {
+		id[i], n = digits[n%32], n/32
+	}
+	return string(id)
+}
+
+// until polls a condition.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

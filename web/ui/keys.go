@@ -1,0 +1,168 @@
+package ui
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const keysPath = systemPath + "/keys"
+
+// endsSoon is how long before a key ends the page points at it.
+const endsSoon = 14 * 24 * time.Hour
+
+// keysPage is the keys of the project, newest first: those that are valid, or those that have ended.
+type keysPage struct {
+	base
+	Chips []chip
+	Ended bool
+	Rows  []*keyRow
+	Next  string
+}
+
+// A keyRow is one key. Soon: it ends before long. Own: the viewer has signed in with it.
+type keyRow struct {
+	store.Key
+	FullID    string
+	Soon, Own bool
+}
+
+func newKeyRow(r *request, k *store.Key) *keyRow {
+	row := &keyRow{Key: *k, FullID: store.KeyPrefix + k.ID, Own: r.who.key != nil && r.who.key.ID == k.ID}
+	row.Soon = k.Valid(r.now) && k.ExpiresAt != 0 && k.ExpiresAt < r.now+endsSoon.Milliseconds()
+	return row
+}
+
+// keys is GET /ui/system/keys.
+func (u *UI) keys(r *request) (*answer, error) {
+	all, err := u.System.Keys(r.ctx, r.who.project)
+	if err != nil {
+		return nil, err
+	}
+	p := &keysPage{base: u.base(r, "system", "system.keys.title"), Ended: r.query("ended") == "true"}
+	var counts [2]int64
+	after, _ := store.BareID("", r.query("cursor"))
+	for i := range all {
+		ended := !all[i].Valid(r.now)
+		if ended {
+			counts[1]++
+		} else {
+			counts[0]++
+		}
+		switch {
+		case ended != p.Ended, after != "" && all[i].ID >= after:
+		case len(p.Rows) < pageSize:
+			p.Rows = append(p.Rows, newKeyRow(r, &all[i]))
+		case p.Next == "":
+			p.Next = p.With("cursor", p.Rows[pageSize-1].ID)
+		}
+	}
+	p.Chips = []chip{
+		{Text: p.T("system.keys.valid"), Link: p.With("ended", ""), Count: counts[0], Counted: true, Current: !p.Ended},
+		{Text: p.T("system.keys.ended"), Link: p.With("ended", "true"), Count: counts[1], Counted: true, Current: p.Ended},
+	}
+	return show("keys", p)
+}
+
+func (u *UI) askCreateKey(r *request) (*form, error) {
+	f := u.systemForm(r, "keys.new", "says", "once")
+	f.Back = r.back(keysPath)
+	f.Facts = []fact{{Name: f.T("frame.project"), Value: r.who.project, Data: true}}
+	scopes := field{Name: "scopes", Kind: checksField, Label: f.T("system.keys.scopes"), Help: f.T("system.keys.scopes.help")}
+	for _, s := range store.Scopes {
+		scopes.Options = append(scopes.Options, option{Value: string(s), Text: f.T("system.scope." + string(s))})
+	}
+	f.Fields = []field{
+		{Name: "name", Kind: lineField, Label: f.T("column.name"), Help: f.T("system.keys.name.help"), Required: true, Suggest: "checkout"},
+		scopes,
+		{Name: "expires_in", Kind: lineField, Label: f.T("system.keys.expires_in"), Help: f.T("system.keys.expires_in.help"), Mono: true, Suggest: "365d"},
+		f.reasonField(),
+	}
+	return f, nil
+}
+
+// keyPage shows the text of a key that was made, this once.
+type keyPage struct {
+	base
+	Key  *keyRow
+	Text string
+}
+
+func (u *UI) createKey(r *request) (*answer, error) {
+	q := dispatch.KeyRequest{Name: r.value("name"), Scopes: r.form["scopes"]}
+	if s := r.value("expires_in"); s != "" {
+		d, err := schedule.ParseDuration(s)
+		if err != nil {
+			q.Invalid = append(q.Invalid, store.FieldError{Field: "expires_in", Message: r.lang.text("form.duration")})
+		} else {
+			q.ExpiresIn = &d
+		}
+	}
+	key, text, err := u.System.CreateKey(r.ctx, r.who.project, q, r.by())
+	if err != nil {
+		return nil, err
+	}
+	return show("key", &keyPage{base: u.base(r, "system", "system.key.title"), Key: newKeyRow(r, &key), Text: text})
+}
+
+// keyOf finds the key that the request's path names.
+func (u *UI) keyOf(r *request) (*keyRow, error) {
+	id, err := r.bareID(store.KeyPrefix)
+	if err != nil {
+		return nil, err
+	}
+	all, err := u.System.Keys(r.ctx, r.who.project)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(k store.Key) bool { return k.ID == id })
+	if i < 0 {
+		return nil, store.ErrNotFound
+	}
+	return newKeyRow(r, &all[i]), nil
+}
+
+func (u *UI) askRevokeKey(r *request) (*form, error) {
+	key, err := u.keyOf(r)
+	if err != nil {
+		return nil, err
+	}
+	f := u.systemForm(r, "keys.revoke", "says", "used")
+	f.Back, f.Danger = r.back(keysPath), true
+	if key.LastUsedAt == 0 {
+		f.Says[1] = f.T("system.keys.revoke.unused")
+	}
+	if key.Own {
+		f.Says = append(f.Says, f.T("system.keys.revoke.own"))
+	}
+	f.Facts = []fact{
+		{Name: f.T("column.name"), Value: key.Name, Data: true}, {Name: f.T("column.id"), Value: key.FullID, Data: true},
+		{Name: f.T("system.keys.hint"), Value: "…" + key.Hint, Data: true},
+		{Name: f.T("system.keys.used"), Value: f.Absolute(key.LastUsedAt), Data: true},
+	}
+	var scopes []string
+	for _, s := range key.Scopes {
+		scopes = append(scopes, string(s))
+	}
+	f.Facts = append(f.Facts, fact{Name: f.T("system.keys.scopes"), Value: strings.Join(scopes, ", "), Data: true})
+	f.Fields = []field{f.reasonField()}
+	return f, nil
+}
+
+func (u *UI) revokeKey(r *request) (*answer, error) {
+	key, err := u.keyOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if key.RevokedAt != 0 {
+		return nil, store.ErrTerminal
+	}
+	if err := u.System.RevokeKey(r.ctx, r.who.project, key.ID, r.by()); err != nil {
+		return nil, err
+	}
+	return u.did(r, keysPath, r.lang.text("system.keys.revoke.done", "name", key.Name))
+}

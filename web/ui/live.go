@@ -1,0 +1,256 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxViews is how many different pages are rendered again at a time, maxWatchers how many browsers look at them.
+	maxViews    = 64
+	maxWatchers = 512
+	// maxOwnViews is how many of the pages one key has, so that it leaves some for the others.
+	maxOwnViews = 24
+	// renderEvery is how often a page is rendered again at most; it is done less often where it takes long: no more than renderShare of
+	// the time is spent on one page.
+	renderEvery = time.Second
+	renderShare = 0.05
+	// watcherBuffer is how many events wait for a slow browser. One that lags behind is cut off: it comes back, and is told all.
+	watcherBuffer = 8
+	// renderTime bounds one rendering.
+	renderTime = 8 * time.Second
+	// retryEvery is how long after a rendering that failed the next one is.
+	retryEvery = 3 * time.Second
+)
+
+// errFull: as many pages are looked at as a process keeps up to date.
+var errFull = errors.New("too many pages are open")
+
+// A region of a page, as an event carries it.
+type region struct {
+	Region string `json:"region"`
+	HTML   string `json:"html"`
+}
+
+// A hub keeps the pages up to date that somebody has open. Each page is rendered once for all who look at the same, in the same language
+// and zone and with the same key, and what has changed of it goes to them as one event.
+type hub struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	closed bool
+	views  map[string]*view
+	// watchers counts those of all views.
+	watchers int
+	running  sync.WaitGroup
+}
+
+func newHub(log *slog.Logger) *hub { return &hub{log: log, views: make(map[string]*view)} }
+
+// A view is one page that somebody has open.
+type view struct {
+	hub *hub
+	key string
+	// owner is the key that looks, by its hash.
+	owner  string
+	render func(ctx context.Context) (map[string]string, error)
+	stop   context.CancelFunc
+	// watchers and last are guarded by the hub's mutex. last is what the regions are, once they were rendered.
+	watchers map[*watcher]bool
+	last     map[string]string
+}
+
+// A watcher is one browser. events carries what is to be written, and is closed when there is no more; then over says whether the page
+// should be loaded anew.
+type watcher struct {
+	events chan []byte
+	over   bool
+}
+
+// watch has a page kept up to date until the returned function is called.
+func (h *hub) watch(owner, key string, render func(ctx context.Context) (map[string]string, error)) (*watcher, func(), error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := h.views[key]
+	if h.closed || h.watchers >= maxWatchers || v == nil && (len(h.views) >= maxViews || h.viewsOf(owner) >= maxOwnViews) {
+		return nil, nil, errFull
+	}
+	w := &watcher{events: make(chan []byte, watcherBuffer)}
+	if v == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		v = &view{hub: h, key: key, owner: owner, render: render, stop: stop, watchers: make(map[*watcher]bool)}
+		h.views[key] = v
+		h.running.Go(func() { v.run(ctx) })
+	} else if len(v.last) > 0 {
+		w.events <- event(v.last)
+	}
+	v.watchers[w] = true
+	h.watchers++
+	return w, func() { h.leave(v, w) }, nil
+}
+
+// viewsOf counts the views of a key. The mutex is held.
+func (h *hub) viewsOf(owner string) (n int) {
+	for _, v := range h.views {
+		if v.owner == owner {
+			n++
+		}
+	}
+	return n
+}
+
+// leave takes a watcher away, and its view with the last one.
+func (h *hub) leave(v *view, w *watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop(v, w)
+	if len(v.watchers) == 0 && h.views[v.key] == v {
+		delete(h.views, v.key)
+		v.stop()
+	}
+}
+
+// drop ends a watcher. The mutex is held.
+func (h *hub) drop(v *view, w *watcher) {
+	if v.watchers[w] {
+		delete(v.watchers, w)
+		h.watchers--
+		close(w.events)
+	}
+}
+
+// close ends all streams, and returns when nothing is rendered any more.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	for key, v := range h.views {
+		for w := range v.watchers {
+			h.drop(v, w)
+		}
+		delete(h.views, key)
+		v.stop()
+	}
+	h.mu.Unlock()
+	h.running.Wait()
+}
+
+// run renders the page again and again until nobody looks at it.
+func (v *view) run(ctx context.Context) {
+	seed := maphash.MakeSeed()
+	hashes := make(map[string]uint64)
+	for {
+		began := time.Now()
+		rctx, cancel := context.WithTimeout(ctx, renderTime)
+		now, err := v.render(rctx)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errSignIn) {
+			v.end()
+			return
+		}
+		if err != nil {
+			v.hub.log.Debug("page not rendered again", "page", v.key, "error", err)
+			v.tell(nil, nil, []byte("event: stale\ndata: {}\n\n"))
+		} else {
+			changed := make(map[string]string)
+			for name, html := range now {
+				if h := maphash.String(seed, timeless(html)); hashes[name] != h {
+					hashes[name], changed[name] = h, html
+				}
+			}
+			v.tell(now, changed, nil)
+		}
+		pause := max(renderEvery, time.Duration(float64(time.Since(began))/renderShare))
+		if err != nil {
+			pause = retryEvery
+		}
+		timer := time.NewTimer(min(pause, time.Minute))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// timeless leaves out how long ago things were, which each browser counts on by itself.
+func timeless(html string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(html, relativeBegin)
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		if _, html, found = strings.Cut(rest, "</span>"); !found {
+			return out.String()
+		}
+	}
+}
+
+// tell sends what has changed, rendered once, to all who look; where nothing has, a beat by which they know that the stream is alive.
+func (v *view) tell(now, changed map[string]string, instead []byte) {
+	message := instead
+	if message == nil {
+		message = event(changed)
+	}
+	v.hub.mu.Lock()
+	defer v.hub.mu.Unlock()
+	if now != nil {
+		v.last = now
+	}
+	for w := range v.watchers {
+		select {
+		case w.events <- message:
+		default:
+			v.hub.drop(v, w)
+		}
+	}
+}
+
+// end has all who look load the page anew: their session has ended.
+func (v *view) end() {
+	v.hub.mu.Lock()
+	defer v.hub.mu.Unlock()
+	for w := range v.watchers {
+		w.over = true
+		v.hub.drop(v, w)
+	}
+	if v.hub.views[v.key] == v {
+		delete(v.hub.views, v.key)
+	}
+	v.stop()
+}
+
+// event writes regions as one event of a stream.
+func event(regions map[string]string) []byte {
+	list := make([]region, 0, len(regions))
+	for name, html := range regions {
+		list = append(list, region{name, html})
+	}
+	slices.SortFunc(list, func(a, b region) int {
+		if a.Region < b.Region {
+			return -1
+		}
+		return 1
+	})
+	var out bytes.Buffer
+	out.WriteString("event: regions\ndata: ")
+	encoder := json.NewEncoder(&out) // which ends with the one line end that JSON has here
+	if err := encoder.Encode(list); err != nil {
+		panic(err) // texts can always be encoded
+	}
+	out.WriteString("\n")
+	return out.Bytes()
+}

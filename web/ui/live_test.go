@@ -1,0 +1,297 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// changing is a list that can be changed while somebody looks at it.
+type changing struct {
+	callbackRows
+	mu    sync.Mutex
+	rows  []store.Callback
+	lists atomic.Int64
+}
+
+func (c *changing) List(ctx context.Context, project string, f store.Filter) (store.Page, error) {
+	c.lists.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return callbackRows{all: c.rows}.List(ctx, project, f)
+}
+
+func (c *changing) set(rows ...store.Callback) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows = rows
+}
+
+// A listener reads a stream.
+type listener struct {
+	t      *testing.T
+	status int
+	events chan seen
+	end    context.CancelFunc
+}
+
+type seen struct {
+	name    string
+	regions map[string]string
+}
+
+// listen opens the stream of a page as the browser.
+func (b *browser) listen(server *httptest.Server, page string) *listener {
+	b.t.Helper()
+	ctx, end := context.WithCancel(context.Background())
+	b.t.Cleanup(end)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+link("/live", "page", page), nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for name, value := range b.cookies {
+		req.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	res, err := server.Client().Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	l := &listener{t: b.t, status: res.StatusCode, events: make(chan seen, 1000), end: end}
+	go func() {
+		defer close(l.events)
+		defer func() { _ = res.Body.Close() }() // the stream has ended
+		lines := bufio.NewReader(res.Body)
+		name := ""
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if rest, ok := strings.CutPrefix(line, "event: "); ok {
+				name = strings.TrimSpace(rest)
+			}
+			if rest, ok := strings.CutPrefix(line, "data: "); ok {
+				e := seen{name: name, regions: make(map[string]string)}
+				var list []region
+				if name == "regions" {
+					if err := json.Unmarshal([]byte(rest), &list); err != nil {
+						return
+					}
+				}
+				for _, r := range list {
+					e.regions[r.Region] = r.HTML
+				}
+				l.events <- e
+			}
+		}
+	}()
+	return l
+}
+
+// until waits for an event.
+func (l *listener) until(what string, ok func(e seen) bool) {
+	l.t.Helper()
+	timer := time.NewTimer(20 * time.Second)
+	defer timer.Stop()
+	for {
+		select {
+		case e, more := <-l.events:
+			if !more {
+				l.t.Fatalf("the stream ended before: %s", what)
+			}
+			if ok(e) {
+				return
+			}
+		case <-timer.C:
+			l.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// over waits until the stream has ended.
+func (l *listener) over() {
+	l.t.Helper()
+	timer := time.NewTimer(20 * time.Second)
+	defer timer.Stop()
+	for {
+		select {
+		case _, more := <-l.events:
+			if !more {
+				return
+			}
+		case <-timer.C:
+			l.t.Fatal("the stream does not end")
+		}
+	}
+}
+
+func liveParts(rows *changing) Options {
+	o := parts()
+	o.Callbacks = rows
+	return o
+}
+
+func TestAnOpenPageIsKeptUpToDate(t *testing.T) {
+	t.Parallel()
+	rows := &changing{}
+	b := signedIn(t, liveParts(rows))
+	server := httptest.NewServer(b.handler)
+	defer server.Close()
+	defer b.ui.Close()
+	page := b.get("/ui/callbacks").ok()
+	if live := attr(find(page.doc, "body")[0], "data-live"); live != link("/live", "page", "/ui/callbacks") {
+		t.Fatalf("the page's stream is %q", live)
+	}
+	l := b.listen(server, "/ui/callbacks")
+	l.until("the state at the beginning", func(e seen) bool { return strings.Contains(e.regions["rows"], "No callbacks yet") })
+	rows.set(sample(1))
+	l.until("a new row", func(e seen) bool { return strings.Contains(e.regions["rows"], "order-0001") })
+	done := sample(1)
+	done.State, done.DueAt, done.FinishedAt = store.Succeeded, 0, testNow
+	rows.set(done)
+	l.until("its success", func(e seen) bool {
+		if _, all := e.regions["banner"]; all {
+			t.Error("what has not changed is sent")
+		}
+		return strings.Contains(e.regions["rows"], "s-succeeded")
+	})
+	l.until("a beat without a change", func(e seen) bool { return e.name == "regions" && len(e.regions) == 0 })
+}
+
+// What many look at is rendered once.
+func TestOneRenderingIsForAll(t *testing.T) {
+	t.Parallel()
+	rows := &changing{}
+	b := signedIn(t, liveParts(rows))
+	server := httptest.NewServer(b.handler)
+	defer server.Close()
+	defer b.ui.Close()
+	var all []*listener
+	for range 20 {
+		l := b.listen(server, "/ui/callbacks?state=dead")
+		l.until("the state at the beginning", func(e seen) bool { return e.regions["rows"] != "" })
+		all = append(all, l)
+	}
+	before := rows.lists.Load()
+	rows.set(sample(1))
+	began := time.Now()
+	for _, l := range all[:3] {
+		for range 2 {
+			l.until("a beat", func(e seen) bool { return e.name == "regions" })
+		}
+	}
+	ticks := int64(time.Since(began)/renderEvery) + 2
+	if n := rows.lists.Load() - before; n > ticks {
+		t.Errorf("20 pages that show the same were rendered %d times in %d ticks", n, ticks)
+	}
+	for _, l := range all {
+		l.end()
+	}
+	until(t, "nothing is rendered for nobody", func() bool {
+		b.ui.hub.mu.Lock()
+		defer b.ui.hub.mu.Unlock()
+		return len(b.ui.hub.views) == 0 && b.ui.hub.watchers == 0
+	})
+}
+
+func TestStreamsEnd(t *testing.T) {
+	t.Parallel()
+	o := liveParts(&changing{})
+	ring := &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}}}}
+	o.Keys = ring
+	b := open(t, o)
+	b.signIn("reader")
+	server := httptest.NewServer(b.handler)
+	defer server.Close()
+	defer b.ui.Close()
+	first := b.listen(server, "/ui/callbacks")
+	first.until("the state at the beginning", func(e seen) bool { return e.regions["rows"] != "" })
+	ring.revoke("reader")
+	first.until("the page is told to load anew", func(e seen) bool { return e.name == "reload" })
+	first.over()
+	out := b.listen(server, "/ui/callbacks")
+	out.until("the page is told to load anew", func(e seen) bool { return e.name == "reload" })
+	out.over()
+	b.signIn(testKey)
+	second := b.listen(server, "/ui/callbacks")
+	second.until("the state at the beginning", func(e seen) bool { return e.regions["rows"] != "" })
+	b.ui.Close()
+	second.over()
+	if l := b.listen(server, "/ui/callbacks"); l.status != http.StatusServiceUnavailable {
+		t.Errorf("a stream after the end: %d", l.status)
+	}
+}
+
+func TestStreamsOfWhatIsNoPage(t *testing.T) {
+	t.Parallel()
+	b := signedIn(t, liveParts(&changing{}))
+	server := httptest.NewServer(b.handler)
+	defer server.Close()
+	defer b.ui.Close()
+	for _, page := range []string{"", "https://evil.example/ui/callbacks", "/v1/callbacks", "/ui/sign-in", "/ui/nothing", "/ui/callbacks/cb_" + testID(1) + "/payload"} {
+		if l := b.listen(server, page); l.status != http.StatusNotFound {
+			t.Errorf("%q: %d", page, l.status)
+		}
+	}
+}
+
+func TestAHubIsBounded(t *testing.T) {
+	t.Parallel()
+	h := newHub(parts().Logger)
+	defer h.close()
+	nothing := func(context.Context) (map[string]string, error) { return nil, nil }
+	for i := range maxOwnViews {
+		if _, _, err := h.watch("one", "one "+testID(i), nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := h.watch("one", "one more", nothing); err == nil {
+		t.Error("one key has more views than it may")
+	}
+	for i := range maxViews - maxOwnViews {
+		if _, _, err := h.watch(testID(i), testID(i), nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := h.watch("another", "one more", nothing); err == nil {
+		t.Error("more views than there may be")
+	}
+	for i := range maxWatchers - maxViews {
+		if _, _, err := h.watch(testID(i%8), testID(i%8), nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := h.watch(testID(0), testID(0), nothing); err == nil {
+		t.Error("more watchers than there may be")
+	}
+}
+
+func TestTimeless(t *testing.T) {
+	t.Parallel()
+	b := base{zone: utc, lang: &language{texts: map[string]string{"time.ago": "{d} ago"}}, now: testNow}
+	first := "<p>" + string(b.Time(testNow-5000)) + "</p>" + string(b.Time(testNow-9000))
+	b.now += 1000
+	second := "<p>" + string(b.Time(testNow-5000)) + "</p>" + string(b.Time(testNow-9000))
+	if first == second || timeless(first) != timeless(second) {
+		t.Errorf("%q\n%q", timeless(first), timeless(second))
+	}
+}
+
+func TestRegions(t *testing.T) {
+	t.Parallel()
+	b := base{}
+	page := "a" + string(b.Region("x")) + "<p>1</p>" + string(b.EndRegion()) + "b" + string(b.Region("y")) + "<div>2</div>" + string(b.EndRegion())
+	got := regions(page)
+	if len(got) != 2 || got["x"] != "<p>1</p>" || got["y"] != "<div>2</div>" {
+		t.Errorf("%q", got)
+	}
+}

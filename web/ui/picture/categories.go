@@ -1,0 +1,89 @@
+package picture
+
+import "html/template"
+
+// Categories draws a count for each of a few names as bars that lie below each other. It is a list, in which each line
+// has the name, the count and the bar.
+type Categories struct {
+	// Label names the list for those who cannot see it.
+	Label string
+	// NoData is written where there is no item.
+	NoData string
+	// Items beyond the 100th are left out.
+	Items []Category
+	// Value writes a count. Nil: its digits.
+	Value func(float64) string
+}
+
+// A Category is one bar.
+type Category struct {
+	Name string
+	// Value is zero where it is NaN, infinite, negative or above 1e15. Zero is drawn as a stub.
+	Value float64
+	// Tone has the first series' colour as its zero value.
+	Tone Tone
+	// Href makes the line a link. An address that is neither of this site nor of HTTP makes none.
+	Href string
+}
+
+// HTML is the list.
+func (c Categories) HTML() template.HTML {
+	items := c.Items[:min(len(c.Items), maxItems)]
+	write := plain(c.Value)
+	m := &markup{}
+	m.put(`<div class="pic pic-cats">`)
+	if len(items) == 0 {
+		m.put(`<p class="pic-none">`)
+		m.text(c.NoData, maxText)
+		m.put(`</p></div>`)
+		return m.html()
+	}
+	greatest := 0.0
+	for _, item := range items {
+		greatest = max(greatest, item.value())
+	}
+	m.put(`<ul role="list"`)
+	if c.Label != "" {
+		m.attr("aria-label", c.Label, maxText)
+	}
+	m.put(`>`)
+	for _, item := range items {
+		m.put(`<li>`)
+		end := `</span>`
+		if href := link(item.Href); href != "" {
+			m.put(`<a class="pic-cat"`)
+			m.attr("href", href, 2000)
+			m.put(`>`)
+			end = `</a>`
+		} else {
+			m.put(`<span class="pic-cat">`)
+		}
+		m.put(`<span class="pic-cat-name">`)
+		m.text(item.Name, maxName)
+		m.put(`</span> <b class="pic-cat-count">`)
+		m.text(write(item.value()), maxName)
+		m.put(`</b>`)
+		item.bar(m, greatest)
+		m.put(end, `</li>`)
+	}
+	m.put(`</ul></div>`)
+	return m.html()
+}
+
+func (c Category) value() float64 {
+	v, _ := Series{Values: []float64{c.Value}}.at(0)
+	return v
+}
+
+// bar draws the count in proportion to the greatest. What is above zero has a percent at least.
+func (c Category) bar(m *markup, greatest float64) {
+	m.put(`<svg class="pic-cat-bar `, c.Tone.class(0), `" aria-hidden="true" width="100%" height="10">`)
+	if v := c.value(); v > 0 {
+		m.put(`<rect height="10" rx="2.5"`)
+		m.number("width", max(tenths(v/greatest*100), 10), "%")
+		m.put(`/>`)
+	} else {
+		m.put(`<rect class="pic-zero" height="10" width="2"/>`)
+	}
+	m.put(`</svg>`)
+}

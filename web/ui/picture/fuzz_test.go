@@ -1,0 +1,133 @@
+package picture_test
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
+)
+
+// numbers reads any numbers out of any bytes: whole ones, huge ones, infinities and NaN.
+func numbers(data []byte) []float64 {
+	var all []float64
+	for len(data) > 0 {
+		kind := data[0]
+		data = data[1:]
+		switch {
+		case kind < 128:
+			all = append(all, float64(kind))
+		case kind < 140:
+			all = append(all, math.NaN())
+		case kind < 150:
+			all = append(all, math.Inf(int(kind)%2*2-1))
+		case len(data) >= 8:
+			all = append(all, math.Float64frombits(binary.LittleEndian.Uint64(data)))
+			data = data[8:]
+		}
+	}
+	return all
+}
+
+func seeds(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 200, 5, 6, 7, 8}, []byte{9, 130, 9, 141}, int64(1_772_900_000), int64(3600), uint8(200), "p50")
+	f.Add([]byte{0, 0, 0}, []byte{}, int64(0), int64(0), uint8(0), "")
+	f.Add([]byte{255, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 239, 127}, []byte{255}, int64(1<<62), int64(-1), uint8(7), evil)
+}
+
+func FuzzLines(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, a, b []byte, from, step int64, height uint8, text string) {
+		if len(a)+len(b) > 4000 {
+			return
+		}
+		first, second := numbers(a), numbers(b)
+		times := make([]time.Time, len(first))
+		for i := range times {
+			times[i] = time.Unix(from+int64(i)*step, int64(i))
+		}
+		l := picture.Lines{
+			Frame: picture.Frame{ID: text, Title: text, Desc: text, NoData: text}, TimeAxis: picture.TimeAxis{Location: shanghai, Header: text}, Times: times,
+			Series: []picture.Series{{Name: text, Note: text, Values: first, Fill: true}, {Name: text, Values: second, Tone: picture.Tone(height)}},
+			Height: int(height), Scale: picture.Scale(height % 2),
+		}
+		if len(second) > 0 {
+			l.Max, l.Min = second[0], second[0]
+		}
+		h := l.HTML()
+		wellMade(t, h)
+		if len(h) > 40_000 {
+			t.Errorf("%d bytes", len(h))
+		}
+	})
+}
+
+func FuzzBars(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, a, b []byte, from, step int64, height uint8, text string) {
+		if len(a)+len(b) > 4000 {
+			return
+		}
+		first, second := numbers(a), numbers(b)
+		times := make([]time.Time, len(first))
+		for i := range times {
+			times[i] = time.Unix(from+int64(i)*step, 0)
+		}
+		frame := picture.Frame{ID: text, Title: text, Desc: text, NoData: text}
+		bars := picture.Bars{
+			Frame: frame, Times: times, Step: time.Duration(step), Series: []picture.Series{{Name: text, Values: first}, {Name: text, Values: second}}, Height: int(height),
+		}
+		due := picture.Due{Frame: frame, Step: time.Duration(step), Counts: first, OverdueName: text}
+		due.From = time.Unix(from, 0)
+		spark := picture.Spark{Frame: frame, Values: first, Failures: second, Width: int(step), Height: int(from)}
+		ring, progress := picture.Ring{Frame: frame, Text: text}, picture.Progress{Frame: frame}
+		for _, v := range first {
+			ring.Share = v
+			progress.Total = v
+			progress.Parts = append(progress.Parts, picture.Part{Name: text, Value: v})
+		}
+		wellMade(t, bars.HTML())
+		wellMade(t, due.HTML())
+		wellMade(t, spark.HTML())
+		wellMade(t, ring.HTML())
+		wellMade(t, progress.HTML())
+	})
+}
+
+func FuzzLadder(f *testing.F) {
+	f.Add(100, 41, 20, uint8(3), evil)
+	f.Add(9, 8, 8, uint8(1), "410")
+	f.Fuzz(func(t *testing.T, steps, at, most int, state uint8, text string) {
+		l := picture.Ladder{Label: text, Most: most, Steps: make([]picture.Step, min(max(steps, 0), 500))}
+		for i := range l.Steps {
+			if i == at {
+				l.Steps[i].State = picture.State(state)
+			}
+			l.Steps[i].Label, l.Steps[i].Wait, l.Steps[i].Href = text, text, text
+		}
+		shown, hidden := 0, 0
+		l.More = func(n int) string {
+			if n < 2 {
+				t.Errorf("%d steps are left out", n)
+			}
+			hidden += n
+			shown--
+			return text
+		}
+		h := l.HTML()
+		wellMade(t, h)
+		items := 0
+		for i := 0; i+4 <= len(h); i++ {
+			if h[i:i+4] == "<li " {
+				items++
+			}
+		}
+		if shown += items; shown+hidden != len(l.Steps) {
+			t.Errorf("%d steps are shown and %d are not, of %d", shown, hidden, len(l.Steps))
+		}
+		if limit := min(max(most, 8), 100); items > limit && (most > 0 || items > 20) {
+			t.Errorf("%d items, more than %d", items, limit)
+		}
+	})
+}

@@ -1,0 +1,374 @@
+package picture_test
+
+import (
+	"flag"
+	"fmt"
+	"html/template"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
+)
+
+var gallery = flag.String("gallery", "", "write every picture into a page in this directory, to look at")
+
+// A sample is one picture of the gallery, which most tests look at.
+type sample struct {
+	name string
+	html template.HTML
+}
+
+// evil is what must come out as text, whatever field it was put into.
+const evil = `</title></text></svg><script>alert("x")</script>'"&<img src=x onerror=alert(1)> style="x" ` + "\x00\x1b\xff\u202e\uffff"
+
+var (
+	shanghai = time.FixedZone("CST", 8*3600)
+	start    = time.Date(2026, 3, 8, 4, 0, 0, 0, shanghai)
+)
+
+func count(v float64) string {
+	s := strconv.FormatFloat(v, 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func perSecond(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) + "/s" }
+func percent(v float64) string   { return strconv.FormatFloat(v, 'f', -1, 64) + " %" }
+
+// milliseconds writes a lateness.
+func milliseconds(v float64) string {
+	switch {
+	case v >= 60_000:
+		return strconv.FormatFloat(v/60_000, 'g', 3, 64) + " min"
+	case v >= 1000:
+		return strconv.FormatFloat(v/1000, 'g', 3, 64) + " s"
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + " ms"
+}
+
+// hours are so many moments, an hour apart.
+func hours(n int) []time.Time { return every(n, time.Hour) }
+
+func every(n int, step time.Duration) []time.Time {
+	times := make([]time.Time, n)
+	for i := range times {
+		times[i] = start.Add(time.Duration(i) * step)
+	}
+	return times
+}
+
+// wave is a day's traffic over and over, with noise.
+func wave(n int, perDay, base, height, noise float64) []float64 {
+	r := rand.New(rand.NewPCG(1, uint64(base*7+height)))
+	values := make([]float64, n)
+	for i := range values {
+		day := (1 - math.Cos(float64(i)/perDay*2*math.Pi)) / 2
+		values[i] = math.Round((base+height*day+noise*(r.Float64()-.5))*10) / 10
+	}
+	return values
+}
+
+func rounded(values []float64) []float64 {
+	for i := range values {
+		values[i] = math.Round(max(values[i], 0))
+	}
+	return values
+}
+
+func frame(id string, words ...string) picture.Frame {
+	f := picture.Frame{ID: id, Title: "Throughput of the last week", Desc: "Accepted and delivered callbacks per second.", NoData: "Nothing was accepted in this time."}
+	if len(words) > 0 {
+		f.Title, f.Desc, f.NoData = words[0], words[0], words[0]
+	}
+	return f
+}
+
+func clocked(words ...string) picture.TimeAxis {
+	axis := picture.TimeAxis{Location: shanghai, Header: "Time", Day: func(t time.Time) string { return t.Format("2 Jan") },
+		Moment: func(t time.Time) string { return t.Format("2 Jan 15:04") }}
+	if len(words) > 0 {
+		say := func(time.Time) string { return words[0] }
+		axis = picture.TimeAxis{Header: words[0], Clock: say, Day: say, Moment: say}
+	}
+	return axis
+}
+
+// samples are all pictures with nothing, one thing, as much as usual and with what an enemy would give.
+func samples() []sample {
+	all := append(lineSamples(), barSamples()...)
+	return append(all, smallSamples()...)
+}
+
+func throughput(id string, n int, step time.Duration) picture.Lines {
+	accepted := wave(n, 24*float64(time.Hour)/float64(step), 220, 900, 120)
+	delivered := make([]float64, n)
+	for i := range delivered {
+		delivered[i] = math.Round(accepted[max(i-2, 0)]*9.2) / 10
+	}
+	return picture.Lines{
+		Frame: frame(id), TimeAxis: clocked(), Times: every(n, step), Value: perSecond,
+		Series: []picture.Series{
+			{Name: "Accepted", Note: "412/s", Values: accepted, Fill: true}, {Name: "Delivered", Note: "398/s", Values: delivered},
+		},
+	}
+}
+
+func lateness(id string, n int) picture.Lines {
+	p50, p95, p99 := wave(n, 24, 6, 5, 4), wave(n, 24, 40, 80, 50), wave(n, 24, 150, 500, 300)
+	for i := n / 2; i < n/2+7 && i < n; i++ {
+		p99[i] *= 40
+		p95[i] *= 9
+	}
+	for i := n / 4; i < n/4+9 && i < n; i++ {
+		p50[i], p95[i], p99[i] = math.NaN(), math.NaN(), math.NaN()
+	}
+	return picture.Lines{
+		Frame: frame(id, "Lateness"), TimeAxis: clocked(), Times: hours(n), Value: milliseconds, Scale: picture.Log, Min: 1,
+		Series: []picture.Series{{Name: "p50", Note: "7 ms", Values: p50}, {Name: "p95", Note: "82 ms", Values: p95}, {Name: "p99", Note: "410 ms", Values: p99}},
+	}
+}
+
+func lineSamples() []sample {
+	share := wave(168, 24, 99.5, 0, .8)
+	for i := 100; i < 112; i++ {
+		share[i] -= float64(i-95) * 2.2
+	}
+	nan, inf := math.NaN(), math.Inf(1)
+	hostile := picture.Lines{
+		Frame: frame(evil, evil), TimeAxis: clocked(evil), Height: -1, Max: inf,
+		Times:  []time.Time{start, start.AddDate(-9000, 0, 0), start, {}, start.Add(time.Hour), start.Add(2 * time.Hour), start.AddDate(7000, 0, 0)},
+		Series: []picture.Series{{Name: evil, Note: evil, Values: []float64{nan, inf, -1, 1e300, 5}, Tone: 99}, {Name: evil}, {Name: evil}, {Name: "fourth"}},
+		Value:  func(float64) string { return evil },
+	}
+	log := hostile
+	log.Scale, log.ID, log.Min = picture.Log, "log-hostile", -inf
+	huge := throughput("lines-huge", 20_000, time.Minute)
+	one := throughput("lines-one", 1, time.Hour)
+	return []sample{
+		{"lines, nothing", picture.Lines{Frame: frame("lines-empty")}.HTML()},
+		{"lines, one point", one.HTML()},
+		{"lines, a day by minutes of 30", throughput("lines-day", 48, 30*time.Minute).HTML()},
+		{"lines, a week by hours", throughput("lines-week", 168, time.Hour).HTML()},
+		{"lines, share", picture.Lines{
+			Frame: frame("share", "Success share"), TimeAxis: clocked(), Times: hours(168), Value: percent, Max: 100, Height: 150,
+			Series: []picture.Series{{Name: "Success share", Values: share, Tone: picture.Good, Fill: true}},
+		}.HTML()},
+		{"lines, lateness with a gap", lateness("lateness", 168).HTML()},
+		{"lines, lateness of an hour", lateness("lateness-short", 12).HTML()},
+		{"lines, all zero", picture.Lines{
+			Frame: frame("lines-zero"), TimeAxis: clocked(), Times: hours(24), Value: perSecond,
+			Series: []picture.Series{{Name: "Accepted", Values: make([]float64, 24)}},
+		}.HTML()},
+		{"lines, single points between gaps", picture.Lines{
+			Frame: frame("lines-gaps"), TimeAxis: clocked(), Times: hours(12), Series: []picture.Series{
+				{Name: "Accepted", Values: []float64{1, nan, 3, nan, nan, 4, 4.5, nan, 2, nan, 6, 5}, Fill: true},
+			},
+		}.HTML()},
+		{"lines, 20,000 points", huge.HTML()},
+		{"lines, hostile", hostile.HTML()},
+		{"lines, logarithmic and hostile", log.HTML()},
+	}
+}
+
+func outcomes(id string, n int, step time.Duration) picture.Bars {
+	good, bad := rounded(wave(n, 24, 900, 4000, 700)), rounded(wave(n, 24, 40, 120, 200))
+	unknown := rounded(wave(n, 24, 0, 0, 60))
+	if n > 30 {
+		for i := 20; i < 24; i++ {
+			good[i], bad[i] = 500, 2600
+		}
+		bad[5], good[9], bad[9], unknown[9] = 1, 0, 0, 0
+	}
+	return picture.Bars{
+		Frame: frame(id, "Attempts by result"), TimeAxis: clocked(), Times: every(n, step), Value: count,
+		Series: []picture.Series{
+			{Name: "Succeeded", Values: good, Tone: picture.Good}, {Name: "Failed", Values: bad, Tone: picture.Bad},
+			{Name: "Unknown", Values: unknown, Tone: picture.Muted},
+		},
+	}
+}
+
+func barSamples() []sample {
+	coming := rounded(wave(24, 24, 30, 400, 60))
+	due := picture.Due{
+		Frame: frame("due", "Due in the next 24 hours"), TimeAxis: clocked(), Overdue: 180, OverdueName: "Overdue", Counts: coming,
+		CountsName: "Due", Value: count,
+	}
+	due.From = start
+	empty := picture.Due{Frame: frame("due-empty")}
+	zero := due
+	zero.ID, zero.Overdue, zero.Counts = "due-zero", 0, make([]float64, 12)
+	hostileDue := picture.Due{
+		Frame: frame("due-hostile", evil), TimeAxis: clocked(evil), Overdue: math.Inf(1), OverdueName: evil, CountsName: evil,
+		Counts: append([]float64{math.NaN(), -4, 1e300}, make([]float64, 500)...), Step: -1, Value: func(float64) string { return evil },
+	}
+	hostileDue.From = time.Unix(1<<50, 0)
+	return []sample{
+		{"bars, nothing", picture.Bars{Frame: frame("bars-empty")}.HTML()},
+		{"bars, one", outcomes("bars-one", 1, time.Hour).HTML()},
+		{"bars, two days by hours", outcomes("bars-days", 48, time.Hour).HTML()},
+		{"bars, a week by hours", outcomes("bars-week", 168, time.Hour).HTML()},
+		{"bars, a month by days", outcomes("bars-month", 30, 24*time.Hour).HTML()},
+		{"bars, 5,000", outcomes("bars-huge", 5000, time.Minute).HTML()},
+		{"bars, hostile", picture.Bars{
+			Frame: frame("bars-hostile", evil), TimeAxis: clocked(evil), Times: append(hours(30), start), Step: -time.Hour, Height: 1 << 30,
+			Series: []picture.Series{
+				{Name: evil, Note: evil, Values: []float64{math.NaN(), -1, math.Inf(-1), 1e300, 1e15, 3}},
+				{Name: evil, Values: []float64{1, 2, 3, 4, 1e15, 5, 6, 7, 8}}, {Name: evil},
+			},
+			Value: func(float64) string { return evil },
+		}.HTML()},
+		{"due, nothing", empty.HTML()},
+		{"due, zero", zero.HTML()},
+		{"due, many", due.HTML()},
+		{"due, hostile", hostileDue.HTML()},
+	}
+}
+
+func tiers() picture.Categories {
+	names := []string{"15 s", "3 min", "10 min", "30 min", "30 min", "1 h", "2 h", "6 h", "15 h"}
+	counts := []float64{12840, 6210, 3377, 2954, 1802, 940, 412, 0, 7}
+	c := picture.Categories{Label: "Pending per tier", Value: count}
+	for i, name := range names {
+		c.Items = append(c.Items, picture.Category{Name: name, Value: counts[i], Href: "/ui/callbacks?tier=" + strconv.Itoa(i+1) + "&state=scheduled"})
+	}
+	return c
+}
+
+func smallSamples() []sample {
+	evilItem := picture.Category{Name: evil, Value: math.NaN(), Href: `javascript:alert(1)//"><script>`}
+	return append([]sample{
+		{"categories, nothing", picture.Categories{NoData: "Nothing is pending."}.HTML()},
+		{"categories, one", picture.Categories{Items: []picture.Category{{Name: "15 s", Value: 3}}}.HTML()},
+		{"categories, many", tiers().HTML()},
+		{"categories, hostile", picture.Categories{
+			Label: evil, NoData: evil, Items: append([]picture.Category{evilItem, {Name: evil, Value: math.Inf(1), Href: `/"><script>x`}}, make([]picture.Category, 2)...),
+		}.HTML()},
+		{"spark, nothing", picture.Spark{Frame: frame("spark-empty")}.HTML()},
+		{"spark, one", picture.Spark{Frame: frame("spark-one"), Values: []float64{4}}.HTML()},
+		{"spark, many", picture.Spark{Values: wave(48, 24, 30, 100, 30)}.HTML()},
+		{"spark, failures", picture.Spark{Frame: frame("spark-bad"), Values: wave(24, 24, 30, 100, 30), Failures: []float64{0, 0, 0, 4, 30, 44, 12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}}.HTML()},
+		{"spark, hostile", picture.Spark{
+			Frame: frame("spark-hostile", evil), Values: []float64{math.NaN(), 1e300, -1, 3, math.Inf(1), 2}, Failures: []float64{-3, math.NaN(), 1e308, 1}, Width: 1 << 40, Height: 1 << 40,
+		}.HTML()},
+	}, partSamples()...)
+}
+
+func redrive(id string, done, failed, left float64) picture.Progress {
+	return picture.Progress{
+		Frame: frame(id, "Redrive"), Total: done + failed + left, Legend: true,
+		Parts: []picture.Part{
+			{Name: "Done", Note: count(done), Value: done, Tone: picture.Good}, {Name: "Failed", Note: count(failed), Value: failed, Tone: picture.Bad},
+		},
+	}
+}
+
+func partSamples() []sample {
+	ring := func(id string, share float64, text string, tone picture.Tone) template.HTML {
+		return picture.Ring{Frame: frame(id, "Success share: "+text), Share: share, Text: text, Tone: tone}.HTML()
+	}
+	return append([]sample{
+		{"progress, nothing", picture.Progress{Frame: frame("progress-empty")}.HTML()},
+		{"progress, begun", redrive("progress-begun", 2, 1, 49_997).HTML()},
+		{"progress, half", redrive("progress-half", 31_200, 840, 17_960).HTML()},
+		{"progress, nearly", redrive("progress-nearly", 49_990, 3, 7).HTML()},
+		{"progress, all", redrive("progress-all", 50_000, 0, 0).HTML()},
+		{"progress, hostile", picture.Progress{
+			Frame: frame("progress-hostile", evil), Total: math.NaN(), Legend: true,
+			Parts: []picture.Part{{Name: evil, Note: evil, Value: math.Inf(1)}, {Name: evil, Value: -1}, {Value: 1e300}, {Value: 3}, {}, {}, {Name: "seventh"}},
+		}.HTML()},
+		{"ring", ring("ring-most", .9987, "99.87 %", picture.Good)},
+		{"ring", ring("ring-half", .62, "62 %", picture.Warn)},
+		{"ring", ring("ring-low", .003, "0.3 %", picture.Bad)},
+		{"ring", ring("ring-all", 1, "100 %", picture.Good)},
+		{"ring, nothing", picture.Ring{Frame: picture.Frame{ID: "ring-empty", Title: "Success share", NoData: "–"}, Share: math.NaN()}.HTML()},
+		{"ring, hostile", picture.Ring{Frame: frame("ring-hostile", evil), Share: math.Inf(1), Text: evil}.HTML()},
+	}, ladderSamples()...)
+}
+
+// climb is a ladder on the usual tiers, whose callback stands at a step.
+func climb(at int, state picture.State) picture.Ladder {
+	waits := []string{"15 s", "3 min", "10 min", "30 min", "30 min", "1 h", "2 h", "6 h", "15 h", ""}
+	l := picture.Ladder{Label: "Attempts"}
+	for i, wait := range waits {
+		s := picture.Step{Number: strconv.Itoa(i + 1), Wait: wait, Label: "to come", Detail: start.Add(time.Duration(i*i) * 7 * time.Minute).Format("2 Jan 15:04:05")}
+		switch {
+		case i < at:
+			s.State, s.Label, s.Href = picture.Failed, "503", "/ui/callbacks/cb_1#attempt-"+s.Number
+			if i == 2 {
+				s.Manual, s.Label = true, "timeout"
+			}
+		case i == at:
+			s.State = state
+			s.Label = map[picture.State]string{picture.Succeeded: "200", picture.Attempting: "attempting", picture.Next: "in 12 min", picture.Failed: "410"}[state]
+		case state == picture.Succeeded || state == picture.Failed:
+			s.State, s.Label, s.Detail = picture.Never, "not needed", ""
+		}
+		l.Steps = append(l.Steps, s)
+	}
+	return l
+}
+
+func ladderSamples() []sample {
+	long := picture.Ladder{Label: "Attempts", More: func(n int) string { return fmt.Sprintf("… %d more", n) }}
+	for i := range 100 {
+		s := picture.Step{Number: strconv.Itoa(i + 1), Wait: "15 min", Label: "to come", Detail: "9 Mar 04:15"}
+		if i < 40 {
+			s.State, s.Label = picture.Failed, "connect"
+		} else if i == 40 {
+			s.State, s.Label = picture.Next, "in 4 min"
+		}
+		long.Steps = append(long.Steps, s)
+	}
+	evilStep := picture.Step{State: 77, Number: evil, Label: evil, Detail: evil, Wait: evil, Href: "data:text/html,<script>"}
+	return []sample{
+		{"ladder, nothing", picture.Ladder{}.HTML()},
+		{"ladder, one", picture.Ladder{Steps: []picture.Step{{State: picture.Attempting, Number: "1", Label: "attempting"}}}.HTML()},
+		{"ladder, waiting", climb(4, picture.Next).HTML()},
+		{"ladder, attempting", climb(1, picture.Attempting).HTML()},
+		{"ladder, succeeded", climb(5, picture.Succeeded).HTML()},
+		{"ladder, dead at once", climb(0, picture.Failed).HTML()},
+		{"ladder, 100 steps", long.HTML()},
+		{"ladder, hostile", picture.Ladder{Label: evil, Steps: []picture.Step{evilStep, evilStep}, Most: -5}.HTML()},
+		{"marks", template.HTML(`<div class="row">`) + picture.Mark(picture.Succeeded, true) + picture.Mark(picture.Failed, true) + picture.Mark(picture.Attempting, true) +
+			picture.Mark(picture.Next, true) + picture.Mark(picture.ToCome, true) + picture.Mark(picture.Never, true) + picture.Mark(picture.Succeeded, false) + `</div>`},
+	}
+}
+
+// TestGallery writes the gallery where it is asked for: go test ./web/ui/picture -run TestGallery -args -gallery /tmp/pictures.
+func TestGallery(t *testing.T) {
+	t.Parallel()
+	host := `body { margin: 0; font: 15px/1.5 system-ui, sans-serif; background: #f6f7f9; color: #1b222b; }
+main { display: grid; gap: 12px; padding: 12px; max-width: 1100px; margin: auto; grid-template-columns: minmax(0, 1fr); }
+section { background: #fff; border: 1px solid #e1e5ea; border-radius: 8px; padding: 12px 16px; } h2 { margin: 0 0 12px; font-size: 14px; font-weight: 600; }
+.row { display: flex; gap: 12px; }
+@media (prefers-color-scheme: dark) { body { background: #0d1014; color: #e6eaef; } section { background: #14181d; border-color: #2b323b; } }
+`
+	pages := map[string]string{"gallery.css": host, "picture.css": picture.CSS}
+	for name, samples := range map[string][]sample{"lines": lineSamples(), "bars": barSamples(), "small": smallSamples()} {
+		var b strings.Builder
+		b.WriteString(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">` +
+			`<title>Pictures</title><link rel="stylesheet" href="gallery.css"><link rel="stylesheet" href="picture.css"><main>` + "\n")
+		for _, s := range samples {
+			b.WriteString("<section><h2>" + template.HTMLEscapeString(s.name) + "</h2>\n" + string(s.html) + "</section>\n")
+		}
+		b.WriteString("</main></html>\n")
+		pages[name+".html"] = b.String()
+	}
+	if *gallery == "" {
+		return
+	}
+	for name, text := range pages {
+		if err := os.WriteFile(filepath.Join(*gallery, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package picture
+
+import (
+	"html/template"
+	"strconv"
+)
+
+// A State is how a step of a ladder stands.
+type State uint8
+
+// The states.
+const (
+	// ToCome is an attempt that follows if those before it do not succeed.
+	ToCome State = iota
+	// Succeeded and Failed are attempts that were made.
+	Succeeded
+	Failed
+	// Attempting is the one that is being made.
+	Attempting
+	// Next is the one that is waited for.
+	Next
+	// Never is one that will not be made any more.
+	Never
+)
+
+// class is the name of a state in the style sheet.
+func (s State) class() string {
+	switch s {
+	case Succeeded:
+		return "pic-succeeded"
+	case Failed:
+		return "pic-failed"
+	case Attempting:
+		return "pic-attempting"
+	case Next:
+		return "pic-next"
+	case Never:
+		return "pic-never"
+	}
+	return "pic-tocome"
+}
+
+// Ladder draws the attempts of one callback in equal steps, whatever the waits between them are, with the waits written
+// between the marks. It is an ordered list: it goes from left to right in as many rows as it needs, and from top to
+// bottom where it is narrow.
+type Ladder struct {
+	// Label names the list for those who cannot see it.
+	Label string
+	Steps []Step
+	// Most is how long the list may be, from 8 to 100: of more steps, the first, the last and those around where the
+	// callback stands are shown. Zero: 20.
+	Most int
+	// More writes what stands for n steps that are not shown. Nil: … and the number.
+	More func(n int) string
+}
+
+// A Step is one attempt.
+type Step struct {
+	State State
+	// Manual is an attempt that was asked for by hand; its mark is a square.
+	Manual bool
+	// Number is written before Label: which attempt it is.
+	Number string
+	// Label says how the step stands, in words: the mark beside it is hidden from those who cannot see it.
+	Label string
+	// Detail is a second line, for example a moment.
+	Detail string
+	// Wait is how long it was or will be until the step after this one. That of the last step is not shown.
+	Wait string
+	// Href makes the label a link. An address that is neither of this site nor of HTTP makes none.
+	Href string
+}
+
+// HTML is the list, or nothing where there is no step.
+func (l Ladder) HTML() template.HTML {
+	if len(l.Steps) == 0 {
+		return ""
+	}
+	most := 20
+	if l.Most > 0 {
+		most = min(max(l.Most, 8), maxItems)
+	}
+	m := &markup{}
+	m.put(`<div class="pic pic-ladder"><ol role="list"`)
+	if l.Label != "" {
+		m.attr("aria-label", l.Label, maxText)
+	}
+	m.put(`>`)
+	shown := kept(l.Steps, most)
+	for i := 0; i < len(l.Steps); {
+		if shown[i] {
+			l.Steps[i].draw(m, i == len(l.Steps)-1)
+			i++
+			continue
+		}
+		n := 0
+		for ; i < len(l.Steps) && !shown[i]; i++ {
+			n++
+		}
+		text := "… " + strconv.Itoa(n)
+		if l.More != nil {
+			text = l.More(n)
+		}
+		m.put(`<li class="pic-step pic-more"><span class="pic-what">`)
+		m.text(text, maxName)
+		m.put(`</span></li>`)
+	}
+	m.put(`</ol></div>`)
+	return m.html()
+}
+
+// kept says which steps are shown: all, or three at the beginning, two at the end and those around the one that the
+// callback stands at. It never leaves out a single step, as its stand-in would be as long.
+func kept(steps []Step, most int) []bool {
+	shown := make([]bool, len(steps))
+	if len(steps) <= most {
+		for i := range shown {
+			shown[i] = true
+		}
+		return shown
+	}
+	now := 0
+	for i, s := range steps {
+		if s.State == Attempting || s.State == Next {
+			now = i
+			break
+		}
+		if s.State == Succeeded || s.State == Failed {
+			now = i
+		}
+	}
+	const first, last, standIns = 3, 2, 2
+	room := most - first - last - standIns
+	from := min(max(now-room/2, first), len(steps)-last-room)
+	for i := range shown {
+		shown[i] = i < first || i >= len(steps)-last || i >= from && i < from+room
+	}
+	if from == first+1 {
+		shown[first] = true
+	}
+	if i := from + room; i == len(steps)-last-1 {
+		shown[i] = true
+	}
+	return shown
+}
+
+// draw writes one step. What is written comes in the order in which it is read aloud.
+func (s Step) draw(m *markup, last bool) {
+	m.put(`<li class="pic-step `, s.State.class(), `"`)
+	if s.State == Attempting || s.State == Next {
+		m.put(` aria-current="step"`)
+	}
+	m.put(`>`, string(Mark(s.State, s.Manual)), `<span class="pic-what">`)
+	if s.Number != "" {
+		m.put(`<span class="pic-number">`)
+		m.text(s.Number, 8)
+		m.put(`</span> `)
+	}
+	href := link(s.Href)
+	if href != "" {
+		m.put(`<a`)
+		m.attr("href", href, 2000)
+		m.put(`>`)
+	}
+	m.text(s.Label, maxName)
+	if href != "" {
+		m.put(`</a>`)
+	}
+	m.put(`</span>`)
+	if s.Detail != "" {
+		m.put(` <span class="pic-detail">`)
+		m.text(s.Detail, maxName)
+		m.put(`</span>`)
+	}
+	if !last {
+		m.put(` <span class="pic-wait">`)
+		m.text(s.Wait, maxName)
+		m.put(`</span>`)
+	}
+	m.put(`</li>`)
+}
+
+// Mark is the sign of one state alone, 24 pixels wide, for a timeline or a legend. It is hidden from those who cannot see
+// it: the word for it must stand beside it. It differs from the others in shape and not only in colour; that of an attempt
+// which was asked for by hand is square.
+func Mark(state State, manual bool) template.HTML {
+	m := &markup{}
+	m.put(`<svg class="pic pic-sign `, state.class(), `" aria-hidden="true" width="24" height="24" viewBox="0 0 24 24" fill="none">`)
+	if manual {
+		m.put(`<rect class="pic-body" x="2.5" y="2.5" width="19" height="19" rx="4"/>`)
+	} else {
+		m.put(`<circle class="pic-body" cx="12" cy="12" r="10"/>`)
+	}
+	switch state {
+	case Succeeded:
+		m.put(`<path class="pic-glyph" d="M7.5 12.5l3 3 6-6.5"/>`)
+	case Failed:
+		m.put(`<path class="pic-glyph" d="M8.5 8.5l7 7m0-7l-7 7"/>`)
+	case Attempting:
+		m.put(`<circle class="pic-pulse" cx="12" cy="12" r="4.5"/>`)
+	case Next:
+		m.put(`<path class="pic-glyph" d="M12 7v5.3l3.4 2"/>`)
+	case Never:
+		m.put(`<path class="pic-glyph" d="M8 12h8"/>`)
+	case ToCome:
+	}
+	m.put(`</svg>`)
+	return m.html()
+}

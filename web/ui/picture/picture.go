@@ -1,0 +1,133 @@
+// Package picture draws charts on the server, as SVG inside of HTML, for pages whose content security policy allows
+// neither inline styles nor scripts. A picture is a struct of data and texts; its method HTML gives the markup.
+//
+// It guarantees that the markup is well-formed, has no style attribute, no style element, no script and no event
+// handler; that everything which comes from outside is escaped and cut to a length; that the same input gives the same
+// bytes; that a chart has a bounded size whatever it is given (about 12 KB at 168 points); and that no number breaks
+// it: NaN, infinities and negative numbers are gaps, and no data is an empty frame with the text that was given for it.
+// Text keeps its size however narrow the picture is: only the paths are stretched.
+//
+// For readers who cannot see, a chart that stands alone has role="img" with a title and a description and is followed
+// by a table of its data (class visually-hidden, at most 25 rows). Pictures that are lists of words and numbers anyway
+// (Categories, Ladder) are such lists, and the shapes in them are hidden. A picture without a title is decoration.
+// Series differ by dashes and by the mark at their end as well as by colour.
+//
+// It does not contain a text in any language, does not read a clock, does not fetch or sum up data, and does not say
+// what a page looks like around a picture. It holds no state.
+package picture
+
+import (
+	_ "embed"
+	"time"
+)
+
+// CSS is the style sheet that the pictures need. Its colours come from the custom properties --series-1, --series-2,
+// --series-3, --good, --bad, --warn, --muted, --line and --ink of the page, and have their own for light and dark where
+// the page has none.
+//
+//go:embed picture.css
+var CSS string
+
+// The bounds of what is drawn.
+const (
+	maxPoints = 300    // of a series; more are thinned
+	maxSeries = 3      // in one chart
+	maxRows   = 25     // of a table beside a chart: a day by hours, with both ends
+	maxHits   = 60     // points that tell their values when they are pointed at
+	maxBytes  = 12_000 // above it, a chart's points do not tell their values
+	maxItems  = 100    // of a list
+	maxName   = 80     // characters of a name, a label or a value
+	maxText   = 500    // characters of a title or a description
+	biggest   = 1e15   // numbers above are gaps: nothing here counts so far
+	smallest  = 1e-9   // positive numbers below are drawn as zero
+)
+
+// A Frame is what every chart has around its data.
+type Frame struct {
+	// ID begins the ids in the markup, and must be unique in its page. What is neither an ASCII letter nor a digit nor
+	// a hyphen becomes an underscore. Empty: "picture".
+	ID string
+	// Title names the chart and Desc says in a sentence what it shows, for those who cannot see it. A chart without a
+	// title is hidden from assistive technology.
+	Title, Desc string
+	// NoData is written into a chart that has nothing to draw.
+	NoData string
+}
+
+// A TimeAxis says how moments are placed and written.
+type TimeAxis struct {
+	// From and To are the ends of the axis. Zero: those of the data.
+	From, To time.Time
+	// Location is where the round hours and days are. Nil: UTC.
+	Location *time.Location
+	// Clock writes a time of day at the axis, Day a midnight, and Moment the whole of it in tables and where a point is
+	// pointed at. Nil: 15:04, 01-02 and 2006-01-02 15:04, in Location. They are given times in Location.
+	Clock, Day, Moment func(time.Time) string
+	// Header is above the moments in the table beside the chart.
+	Header string
+}
+
+// A Tone is a colour with a meaning. The zero value is the colour of the series' place.
+type Tone uint8
+
+// The tones. First to Third are --series-1 to --series-3 of the page, and the others what they are called there.
+const (
+	ByPlace Tone = iota
+	First
+	Second
+	Third
+	Good
+	Bad
+	Warn
+	Muted
+)
+
+// class is the name of a tone in the style sheet; place counts from 0.
+func (t Tone) class(place int) string {
+	switch t {
+	case ByPlace:
+		if place >= 0 && place < maxSeries {
+			return (First + Tone(place)).class(0)
+		}
+	case First:
+		return "pic-t1"
+	case Second:
+		return "pic-t2"
+	case Third:
+		return "pic-t3"
+	case Good:
+		return "pic-good"
+	case Bad:
+		return "pic-bad"
+	case Warn:
+		return "pic-warn"
+	}
+	return "pic-muted"
+}
+
+// A Series is one row of values, each at the moment of the same place in the chart's times.
+type Series struct {
+	// Name is written in the legend, in the table and where a point is pointed at.
+	Name string
+	// Note is written after the name in the legend, for example the newest value. Empty: nothing is.
+	Note string
+	// Values are gaps where they are NaN, infinite, negative or above 1e15, and where there are fewer than times.
+	Values []float64
+	Tone   Tone
+	// Fill colours the area below a line faintly. Bars do not look at it.
+	Fill bool
+}
+
+// drawable says whether a value can be drawn; what cannot is a gap.
+func drawable(v float64) bool { return v >= 0 && v <= biggest }
+
+// at is the value of a place, and whether there is one.
+func (s Series) at(i int) (float64, bool) {
+	if i >= len(s.Values) || !drawable(s.Values[i]) {
+		return 0, false
+	}
+	if s.Values[i] < smallest {
+		return 0, true
+	}
+	return s.Values[i], true
+}

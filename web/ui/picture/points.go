@@ -1,0 +1,133 @@
+package picture
+
+import (
+	"math"
+	"time"
+)
+
+// points are the moments that are drawn, ascending, and for each series its values there. A gap is NaN.
+type points struct {
+	at   []time.Time
+	rows [][]float64
+}
+
+// read takes what can be drawn: the moments within the ends, of which zero is none, each after the one before.
+func read(times []time.Time, series []Series, from, to time.Time) points {
+	p := points{rows: make([][]float64, len(series))}
+	for i, t := range times {
+		if n := len(p.at); n > 0 && !t.After(p.at[n-1]) || !from.IsZero() && t.Before(from) || !to.IsZero() && t.After(to) {
+			continue
+		}
+		p.at = append(p.at, t)
+		for s := range series {
+			v, ok := series[s].at(i)
+			if !ok {
+				v = math.NaN()
+			}
+			p.rows[s] = append(p.rows[s], v)
+		}
+	}
+	return p
+}
+
+// ends are the least value above zero and the greatest value; some says whether there is a value at all.
+func (p points) ends() (least, greatest float64, some bool) {
+	least = math.Inf(1)
+	for _, row := range p.rows {
+		for _, v := range row {
+			if math.IsNaN(v) {
+				continue
+			}
+			some = true
+			greatest = max(greatest, v)
+			if v > 0 {
+				least = min(least, v)
+			}
+		}
+	}
+	return least, greatest, some
+}
+
+// thinned are at most so many of the points: of each group of neighbours the value that is farthest from the one kept
+// before, so that neither peaks nor dips vanish.
+func (p points) thinned(most int) points {
+	every := (len(p.at) + most - 1) / most
+	if every <= 1 {
+		return p
+	}
+	thin := points{rows: make([][]float64, len(p.rows))}
+	for i := 0; i < len(p.at); i += every {
+		thin.at = append(thin.at, p.at[i])
+		for s, row := range p.rows {
+			last := math.NaN()
+			if n := len(thin.rows[s]); n > 0 {
+				last = thin.rows[s][n-1]
+			}
+			thin.rows[s] = append(thin.rows[s], farthest(row[i:min(i+every, len(row))], last))
+		}
+	}
+	return thin
+}
+
+// farthest is the value that differs most from another one; without that, the first that is none of the gaps.
+func farthest(group []float64, from float64) float64 {
+	best := math.NaN()
+	for _, v := range group {
+		switch {
+		case math.IsNaN(v):
+		case math.IsNaN(best), math.Abs(v-from) > math.Abs(best-from):
+			best = v
+		}
+	}
+	return best
+}
+
+// summed are at most so many of the points: neighbours are added up. It says how many of them became one.
+func (p points) summed(most int) (sums points, every int) {
+	every = max((len(p.at)+most-1)/most, 1)
+	if every == 1 {
+		return p, 1
+	}
+	sums.rows = make([][]float64, len(p.rows))
+	for i := 0; i < len(p.at); i += every {
+		sums.at = append(sums.at, p.at[i])
+		for s, row := range p.rows {
+			sum := math.NaN()
+			for _, v := range row[i:min(i+every, len(row))] {
+				switch {
+				case math.IsNaN(v):
+				case math.IsNaN(sum):
+					sum = v
+				default:
+					sum = min(sum+v, biggest)
+				}
+			}
+			sums.rows[s] = append(sums.rows[s], sum)
+		}
+	}
+	return sums, every
+}
+
+// tabled puts the values into rows, at most so many: every so-manieth and the last.
+func (p points) tabled(axis span, series []Series, header string, write func(float64) string) table {
+	t := table{head: []string{header}}
+	for _, s := range series {
+		t.head = append(t.head, s.Name)
+	}
+	every := max((len(p.at)+maxRows-3)/(maxRows-1), 1)
+	for i := 0; i < len(p.at); i++ {
+		if i%every != 0 && i != len(p.at)-1 {
+			continue
+		}
+		row := []string{axis.moment(p.at[i])}
+		for _, values := range p.rows {
+			cell := "–"
+			if !math.IsNaN(values[i]) {
+				cell = write(values[i])
+			}
+			row = append(row, cell)
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}

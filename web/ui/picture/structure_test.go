@@ -1,0 +1,305 @@
+package picture_test
+
+import (
+	"encoding/xml"
+	"html/template"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
+)
+
+// elements and attributes are all that pictures are made of. What could run, load or style is not among them.
+var (
+	elements = strings.Fields("figure div ul ol li a b p span table caption thead tbody tr th td svg g path line rect circle text title desc")
+	// Of numbers are those that hold lengths, paths and the like, and nothing from outside.
+	ofNumbers  = strings.Fields("x y x1 x2 y1 y2 cx cy r rx d width height viewBox stroke-width stroke-dasharray pathLength transform")
+	attributes = append(strings.Fields("id class role aria-labelledby aria-hidden aria-label aria-current scope href fill overflow preserveAspectRatio"), ofNumbers...)
+	// A number has at most one decimal.
+	numeric = regexp.MustCompile(`^(?:[MlmvVhHaz ,%()]|translate|rotate|-?(?:\d{1,7}(?:\.\d)?|\.\d))+$`)
+)
+
+// parse reads markup as XML, which allows no mistake, and gives every element to a function.
+func parse(t *testing.T, markup template.HTML, look func(path []string, e xml.StartElement)) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader("<root>" + string(markup) + "</root>"))
+	var path []string
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v\n%s", err, markup)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			path = append(path, token.Name.Local)
+			if len(path) > 1 && look != nil {
+				look(path, token)
+			}
+		case xml.EndElement:
+			path = path[:len(path)-1]
+		case xml.Comment, xml.Directive, xml.ProcInst:
+			t.Errorf("unexpected %T", token)
+		}
+	}
+}
+
+func attr(e xml.StartElement, name string) (string, bool) {
+	for _, a := range e.Attr {
+		if a.Name.Local == name {
+			return a.Value, true
+		}
+	}
+	return "", false
+}
+
+// wellMade checks what holds for every picture whatever it was given.
+func wellMade(t *testing.T, markup template.HTML) {
+	t.Helper()
+	ids, refs := map[string]bool{}, []string{}
+	parse(t, markup, func(path []string, e xml.StartElement) {
+		if !slices.Contains(elements, e.Name.Local) {
+			t.Errorf("an element %s", e.Name.Local)
+		}
+		for _, a := range e.Attr {
+			name := a.Name.Local
+			if !slices.Contains(attributes, name) {
+				t.Errorf("an attribute %s=%q of %s", name, a.Value, e.Name.Local)
+			}
+			if slices.Contains(ofNumbers, name) && !numeric.MatchString(a.Value) && !(name == "d" && a.Value == "") {
+				t.Errorf("not numbers: %s=%q of %s", name, a.Value, e.Name.Local)
+			}
+			if name == "href" && !regexp.MustCompile(`^(?:[/?#]|https?:|[^:]+$)`).MatchString(a.Value) {
+				t.Errorf("a link to %q", a.Value)
+			}
+		}
+		if id, ok := attr(e, "id"); ok {
+			if ids[id] {
+				t.Errorf("a second id %q", id)
+			}
+			ids[id] = true
+		}
+		labelled, _ := attr(e, "aria-labelledby")
+		refs = append(refs, strings.Fields(labelled)...)
+		if e.Name.Local == "svg" && !slices.Contains(path[:len(path)-1], "svg") {
+			role, _ := attr(e, "role")
+			hidden, _ := attr(e, "aria-hidden")
+			if !(role == "img" && labelled != "") && hidden != "true" {
+				t.Errorf("an svg that is neither named nor hidden: %v", e.Attr)
+			}
+		}
+	})
+	for _, ref := range refs {
+		if !ids[ref] {
+			t.Errorf("aria-labelledby names %q, which is not there", ref)
+		}
+	}
+	for _, r := range string(markup) {
+		if unicode.Is(unicode.Bidi_Control, r) || unicode.IsControl(r) && r != '\n' {
+			t.Errorf("a character %U", r)
+		}
+	}
+	tree, err := html.ParseFragment(strings.NewReader(string(markup)), &html.Node{Type: html.ElementNode, Data: "body", DataAtom: atom.Body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range tree {
+		for n := range n.Descendants() {
+			if n.Type == html.ElementNode && !slices.Contains(elements, n.Data) {
+				t.Errorf("a browser reads an element %s", n.Data)
+			}
+		}
+	}
+}
+
+func TestPicturesAreWellMade(t *testing.T) {
+	t.Parallel()
+	ids := map[string]string{}
+	for _, s := range samples() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			wellMade(t, s.html)
+		})
+		parse(t, s.html, func(_ []string, e xml.StartElement) {
+			if id, ok := attr(e, "id"); ok {
+				if ids[id] != "" {
+					t.Errorf("id %q is in %s and in %s", id, ids[id], s.name)
+				}
+				ids[id] = s.name
+			}
+		})
+	}
+}
+
+func TestTheSameInputGivesTheSameBytes(t *testing.T) {
+	t.Parallel()
+	again := samples()
+	for i, s := range samples() {
+		if s.html != again[i].html {
+			t.Errorf("%s differs from itself", s.name)
+		}
+	}
+}
+
+// What an enemy writes comes out as text, in every field.
+func TestTextsFromOutsideAreText(t *testing.T) {
+	t.Parallel()
+	const word = "<script>"
+	f := picture.Frame{ID: word, Title: word, Desc: word, NoData: word}
+	axis := clocked(word)
+	times := hours(3)
+	series := []picture.Series{{Name: word, Note: word, Values: []float64{1, 2, 3}}}
+	say := func(float64) string { return word }
+	due := picture.Due{Frame: f, TimeAxis: axis, Overdue: 1, OverdueName: word, Counts: []float64{1}, CountsName: word, Value: say}
+	due.From = start
+	for name, c := range map[string]struct {
+		html  template.HTML
+		times int
+	}{
+		// title, desc, legend (2), three values at the axis at least, …
+		"lines":      {picture.Lines{Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 20},
+		"bars":       {picture.Bars{Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 20},
+		"due":        {due.HTML(), 10},
+		"empty":      {picture.Lines{Frame: f}.HTML(), 3},
+		"categories": {picture.Categories{Label: word, Items: []picture.Category{{Name: word, Href: "/" + word}}, Value: say}.HTML(), 4},
+		"nothing":    {picture.Categories{NoData: word}.HTML(), 1},
+		"spark":      {picture.Spark{Frame: f, Values: []float64{1}}.HTML(), 2},
+		"progress":   {picture.Progress{Frame: f, Legend: true, Parts: []picture.Part{{Name: word, Note: word, Value: 1}}}.HTML(), 4},
+		"ring":       {picture.Ring{Frame: f, Share: .5, Text: word}.HTML(), 3},
+		"ladder":     {picture.Ladder{Label: word, Steps: []picture.Step{{Number: word, Label: word, Detail: word, Wait: word, Href: "?" + word}, {}}}.HTML(), 6},
+		"more":       {picture.Ladder{Steps: make([]picture.Step, 50), More: func(int) string { return word }}.HTML(), 1},
+	} {
+		wellMade(t, c.html)
+		if n := strings.Count(string(c.html), "&lt;script&gt;"); n < c.times {
+			t.Errorf("%s has the word %d times, not %d:\n%s", name, n, c.times, c.html)
+		}
+	}
+}
+
+func TestEveryClassHasAStyleAndEveryStyleAClass(t *testing.T) {
+	t.Parallel()
+	styled, used := map[string]bool{}, map[string]bool{"pic-x2": true}
+	for _, m := range regexp.MustCompile(`\.((?:pic|visually)[a-z0-9-]*)`).FindAllStringSubmatch(picture.CSS, -1) {
+		styled[m[1]] = true
+	}
+	for _, s := range samples() {
+		parse(t, s.html, func(_ []string, e xml.StartElement) {
+			classes, _ := attr(e, "class")
+			for _, class := range strings.Fields(classes) {
+				used[class] = true
+			}
+		})
+	}
+	delete(used, "row") // of the gallery itself
+	plain := strings.Fields("pic-g1 pic-d1 pic-x1")
+	for class := range used {
+		if !styled[class] && !slices.Contains(plain, class) {
+			t.Errorf("class %s has no style", class)
+		}
+	}
+	for class := range styled {
+		if !used[class] {
+			t.Errorf("no picture has the class %s", class)
+		}
+	}
+}
+
+// A page may hold a few charts of a week by hours, and must stay small.
+func TestPicturesAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, s := range samples() {
+		most := 12_000
+		if strings.Contains(s.name, "hostile") || strings.Contains(s.name, "20,000") || strings.Contains(s.name, "5,000") {
+			most = 36_000
+		}
+		if len(s.html) > most {
+			t.Errorf("%s has %d bytes, more than %d", s.name, len(s.html), most)
+		}
+	}
+	bounds := map[string]struct {
+		html template.HTML
+		most int
+	}{
+		"lines":      {lateness("x", 168).HTML(), 12_000},
+		"bars":       {outcomes("x", 168, 1e9*3600).HTML(), 12_000},
+		"categories": {picture.Categories{Items: make([]picture.Category, 10_000)}.HTML(), 25_000},
+		"progress":   {picture.Progress{Parts: make([]picture.Part, 10_000)}.HTML(), 1000},
+		"ladder":     {picture.Ladder{Steps: make([]picture.Step, 10_000)}.HTML(), 6000},
+		"spark":      {picture.Spark{Values: wave(10_000, 24, 1, 100, 90)}.HTML(), 2500},
+	}
+	for name, b := range bounds {
+		if len(b.html) > b.most {
+			t.Errorf("%s has %d bytes, more than %d", name, len(b.html), b.most)
+		}
+	}
+}
+
+// A table is what screen readers get beside a chart.
+func TestTablesHaveTheData(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		html       template.HTML
+		rows, head int
+	}{
+		{"a week", lateness("x", 168).HTML(), 25, 4},
+		{"a day and its end", throughput("x", 25, 3600e9).HTML(), 25, 3},
+		{"a day of hours", throughput("x", 24, 3600e9).HTML(), 24, 3},
+		{"a few", throughput("x", 5, 3600e9).HTML(), 5, 3},
+		{"bars", outcomes("x", 168, 3600e9).HTML(), 24, 4},
+		{"nothing", picture.Lines{Frame: frame("x")}.HTML(), 0, 0},
+	} {
+		rows, head := 0, 0
+		parse(t, c.html, func(path []string, e xml.StartElement) {
+			if e.Name.Local == "tr" && slices.Contains(path, "tbody") {
+				rows++
+			}
+			if scope, _ := attr(e, "scope"); scope == "col" {
+				head++
+			}
+		})
+		if rows > c.rows || rows < c.rows*4/5 || head != c.head {
+			t.Errorf("%s: %d rows of %d columns, not %d of %d", c.name, rows, head, c.rows, c.head)
+		}
+	}
+}
+
+// Points tell their values where there are few.
+func TestFewPointsTellTheirValues(t *testing.T) {
+	t.Parallel()
+	tell := func(h template.HTML) int { return strings.Count(string(h), "<title>") }
+	if n := tell(throughput("x", 48, 1800e9).HTML()); n != 48 {
+		t.Errorf("of 48 points, %d tell their values", n)
+	}
+	if n := tell(throughput("x", 168, 3600e9).HTML()); n != 0 {
+		t.Errorf("of 168 points, %d tell their values", n)
+	}
+	nan := math.NaN()
+	h := picture.Lines{Frame: frame("x"), TimeAxis: clocked(), Times: hours(2), Series: []picture.Series{{Name: "A", Values: []float64{nan, 7}}}}.HTML()
+	if !strings.Contains(string(h), "<title>8 Mar 05:00\nA: 7</title>") || !strings.Contains(string(h), "<title>8 Mar 04:00</title>") {
+		t.Errorf("the points tell something else:\n%s", h)
+	}
+}
+
+func TestLinksGoNowhereElse(t *testing.T) {
+	t.Parallel()
+	for href, want := range map[string]bool{
+		"/ui/callbacks?tier=1": true, "?tier=1": true, "#x": true, "https://example.com/": true, "javascript:alert(1)": false, " JavaScript:x": false,
+		"data:text/html,x": false, "vbscript:x": false, "/a\x00b": false, "java\tscript:x": false, "": false, strings.Repeat("/", 3000): false,
+	} {
+		c := picture.Categories{Items: []picture.Category{{Name: "15 s", Value: 1, Href: href}}}
+		if got := strings.Contains(string(c.HTML()), "<a "); got != want {
+			t.Errorf("%q is a link: %v", href, got)
+		}
+	}
+}

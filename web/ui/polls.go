@@ -1,0 +1,94 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Polls is what pages ask of the engine for polls.
+type Polls interface {
+	Poll(ctx context.Context, project, id string) (dispatch.PollView, error)
+	ResolvePoll(ctx context.Context, project, id string, r dispatch.ResolveRequest, by store.Actor) (store.ResolvedPoll, error)
+}
+
+func (u *UI) pollRoutes() []Route {
+	return append([]Route{page("/polls", u.polls)}, u.acts(act{"/callbacks/:id/resolve", store.ScopeSend, u.askResolve, u.resolve})...)
+}
+
+// polls is GET /ui/polls: the callbacks that are polls.
+func (u *UI) polls(r *request) (*answer, error) {
+	return u.listCallbacks(r, "polls", "/polls", new(store.Poll))
+}
+
+// A pollPart is what a poll has beside its callback.
+type pollPart struct {
+	Outcome store.PollOutcome
+	// ResultID is the callback that tells the result, with its prefix; empty: none does yet.
+	ResultID string
+	// Rule and Context are JSON, written over several lines.
+	Rule, Context, Data string
+	Errors              int
+	CanResolve          bool
+}
+
+func (u *UI) pollOf(r *request, p *callbackPage) (*pollPart, error) {
+	view, err := u.Polls.Poll(r.ctx, r.who.project, p.ID)
+	if err != nil {
+		return nil, err
+	}
+	part := &pollPart{
+		Outcome: view.Callback.PollOutcome(), Rule: indented(string(view.Rule)), Context: indented(string(view.Detail.Context)),
+		Data: indented(string(view.Detail.Data)), Errors: view.Detail.Errors,
+		CanResolve: !p.Callback.State.Terminal() && p.Can(string(store.ScopeSend)),
+	}
+	if view.Detail.ResultID != "" {
+		part.ResultID = store.CallbackPrefix + view.Detail.ResultID
+	}
+	return part, nil
+}
+
+// indented writes JSON over several lines; what is not JSON, as it is.
+func indented(text string) string {
+	if text == "" {
+		return ""
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, []byte(text), "", "  "); err != nil {
+		return text
+	}
+	return out.String()
+}
+
+func (u *UI) askResolve(r *request) (*form, error) {
+	f, _, err := u.callbackForm(r, "resolve")
+	if err != nil {
+		return nil, err
+	}
+	f.Fields = append(f.Fields,
+		field{Name: "data", Kind: textField, Label: f.T("act.resolve.data"), Help: f.T("act.resolve.data.help"), Mono: true, Rows: 4, Suggest: `{"trade_state": "SUCCESS"}`},
+		f.reasonField())
+	return f, nil
+}
+
+func (u *UI) resolve(r *request) (*answer, error) {
+	id, err := r.bareID(store.CallbackPrefix)
+	if err != nil {
+		return nil, err
+	}
+	var q dispatch.ResolveRequest
+	if text := strings.TrimSpace(r.text("data")); text != "" {
+		if !json.Valid([]byte(text)) {
+			return nil, invalid("data", r.lang.text("form.json"))
+		}
+		q.Data = []byte(text)
+	}
+	if _, err := u.Polls.ResolvePoll(r.ctx, r.who.project, id, q, r.by()); err != nil {
+		return nil, err
+	}
+	return u.did(r, callbackPath(r), r.lang.text("act.resolve.done"))
+}

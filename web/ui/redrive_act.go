@@ -1,0 +1,294 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func (u *UI) redriveActRoutes() []Route {
+	const one = "/redrives/:id"
+	return u.acts(
+		act{"/redrives/new", store.ScopeOperate, u.askRedrive, u.newRedrive},
+		act{one + "/pause", store.ScopeOperate, u.askSetRedrive("pause"), u.setRedrive("pause", store.RedrivePaused)},
+		act{one + "/resume", store.ScopeOperate, u.askSetRedrive("resume"), u.setRedrive("resume", store.RedriveRunning)},
+		act{one + "/cancel", store.ScopeOperate, u.askSetRedrive("cancel"), u.setRedrive("cancel", store.RedriveCanceled)},
+	)
+}
+
+const (
+	// countMost is how far callbacks are counted for who is about to act on them, and countTime how long.
+	countMost = 10_000
+	countTime = 3 * time.Second
+	// carefulRate is suggested: a receiver that has just come back is not to be run over.
+	carefulRate = "100/s"
+)
+
+// A bulk is an action over all that a filter picks, as its form has it.
+type bulk struct {
+	action store.RedriveAction
+	filter *filter
+}
+
+// statesOf are the states that an action picks where its filter names none, as the engine has it.
+func statesOf(action store.RedriveAction) []store.State {
+	switch action {
+	case store.RedriveRetry:
+		return []store.State{store.Dead}
+	case store.RedriveCancel, store.RedriveReschedule:
+		return []store.State{store.Scheduled}
+	case store.RedriveSetURL:
+		return []store.State{store.Scheduled, store.Dead}
+	}
+	return nil
+}
+
+// bulkOf reads the action and the filter. A page's address has the filter as parameters of its own; the form that was sent has it whole in
+// one field, because the filter has a parameter "reason" and the form a field of that name, which is for the audit. What a filter does not
+// say of states is written into it, so that it says what will be done.
+func (u *UI) bulkOf(r *request) (*bulk, error) {
+	from, action := r.url.Query(), r.query("action")
+	if r.form != nil {
+		var err error
+		if from, err = url.ParseQuery(r.form.Get("filter")); err != nil {
+			return nil, invalid("filter", r.lang.text("redrives.unreadable"))
+		}
+		action = r.value("action")
+	}
+	b := &bulk{action: store.RedriveAction(action), filter: r.readFilter(from)}
+	states := statesOf(b.action)
+	if states == nil {
+		return nil, invalid("action", `is "retry", "cancel", "reschedule" or "set_url"`)
+	}
+	if b.filter.empty() {
+		return nil, invalid("filter", r.lang.text("redrives.nofilter"))
+	}
+	if err := b.filter.findEndpoint(r, u.Endpoints); err != nil {
+		return nil, err
+	}
+	if len(b.filter.wrong) > 0 {
+		wrong := slices.Clone(b.filter.wrong)
+		for i := range wrong {
+			wrong[i].Message = r.lang.text("redrives.badcondition", "value", wrong[i].Message)
+		}
+		return nil, &store.InvalidError{Fields: wrong}
+	}
+	if len(b.filter.States) == 0 {
+		b.filter.States = states
+		for _, s := range states {
+			b.filter.values.Add("state", string(s))
+		}
+	}
+	return b, nil
+}
+
+// request is the redrive that the form asks for.
+func (b *bulk) request(r *request) (q dispatch.RedriveRequest, err error) {
+	q = dispatch.RedriveRequest{Action: string(b.action), Filter: b.filter.Filter, Shown: b.filter.shown(), Rate: r.value("rate"), Most: countMost}
+	switch b.action {
+	case store.RedriveRetry:
+		q.Ladder = r.value("ladder")
+	case store.RedriveSetURL:
+		q.URL = r.value("url")
+	case store.RedriveReschedule:
+		q.DueAt, q.Delay, err = r.moveTo()
+	case store.RedriveCancel:
+	}
+	return q, err
+}
+
+// has says whether the filter picks callbacks of one of the states.
+func (b *bulk) has(states ...store.State) bool {
+	return slices.ContainsFunc(states, func(s store.State) bool { return slices.Contains(b.filter.States, s) })
+}
+
+// A tally is how many callbacks a filter picks.
+type tally struct {
+	n int64
+	// more: there are more than n. unknown: they could not be counted in time.
+	more, unknown bool
+}
+
+// countBulk counts what the filter picks, whatever is still missing of the form: what a redrive would be done to does not depend on it.
+func (u *UI) countBulk(r *request, b *bulk) (t tally, err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, countTime)
+	defer cancel()
+	q := dispatch.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter, Shown: b.filter.shown(), Most: countMost}
+	t.n, t.more, err = u.RedriveActs.CountRedrive(ctx, r.who.project, q)
+	if tooSlow(ctx, err) && r.ctx.Err() == nil {
+		return tally{unknown: true}, nil
+	}
+	return t, err
+}
+
+// tooSlow says whether an error is that of a time that has run out.
+func tooSlow(ctx context.Context, err error) bool {
+	return err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded))
+}
+
+// what names the callbacks that were counted.
+func (t tally) what(b *base) string {
+	switch {
+	case t.unknown:
+		return b.T("redrives.what.all")
+	case t.more:
+		return b.T("redrives.what.more", "n", t.n)
+	}
+	return b.T("redrives.what", "n", t.n)
+}
+
+func (u *UI) askRedrive(r *request) (*form, error) {
+	b, err := u.bulkOf(r)
+	if err != nil {
+		return nil, err
+	}
+	t, err := u.countBulk(r, b)
+	if err != nil {
+		return nil, err
+	}
+	name := string(b.action)
+	f := &form{base: u.base(r, "redrives", "redrives.one."+name), Action: Root + "/redrives/new", Danger: b.action == store.RedriveCancel || b.action == store.RedriveSetURL}
+	list := Root + "/callbacks?" + b.filter.query()
+	f.Back = r.back(list)
+	f.Hidden = []named{{"action", name}, {"filter", b.filter.query()}}
+	f.Submit, f.PreviewSubmit = f.T("redrives.submit."+name), f.T("redrives.recount")
+	f.Facts = append(b.filter.says(&f.base), fact{Name: f.T("redrives.matching"), Value: f.T("redrives.see"), Link: list})
+	rate, ladder := r.value("rate"), store.Ladder(r.value("ladder"))
+	if r.form == nil {
+		rate = carefulRate
+	}
+	f.sayBulk(b, t, rate, ladder)
+	switch b.action {
+	case store.RedriveRetry:
+		f.Fields = append(f.Fields, field{Name: "ladder", Kind: choiceField, Label: f.T("ladder.title"), Help: f.T("redrives.ladder.help"), Options: []option{
+			{Value: string(store.Restart), Text: f.T("ladder.restart"), Chosen: ladder != store.Once}, {Value: string(store.Once), Text: f.T("ladder.once"), Chosen: ladder == store.Once},
+		}})
+	case store.RedriveSetURL:
+		f.Fields = append(f.Fields, field{Name: "url", Kind: lineField, Label: f.T("act.mend.url"), Help: f.T("redrives.url.help"), Mono: true, Required: true, Suggest: "https://"})
+	case store.RedriveReschedule:
+		f.Fields = append(f.Fields,
+			field{Name: "delay", Kind: lineField, Label: f.T("act.reschedule.delay"), Help: f.T("redrives.delay.help"), Suggest: "10m", Mono: true},
+			field{Name: "due_at", Kind: "datetime-local", Label: f.T("act.reschedule.due_at"), Help: f.T("form.zone", "zone", r.zone.name)})
+	case store.RedriveCancel:
+	}
+	f.Fields = append(f.Fields,
+		field{Name: "rate", Kind: lineField, Label: f.T("redrives.rate"), Help: f.T("redrives.rate.help"), Value: carefulRate, Mono: true}, f.reasonField())
+	return f, nil
+}
+
+// sayBulk names what will happen to how many, and what of it may surprise.
+func (f *form) sayBulk(b *bulk, t tally, rate string, ladder store.Ladder) {
+	if t.n == 0 && !t.unknown {
+		f.Says = []string{f.T("redrives.nothing")}
+		return
+	}
+	name := string(b.action)
+	if b.action == store.RedriveRetry && ladder == store.Once {
+		name = "once"
+	}
+	pace, per := store.Rate{}, rate
+	if asked, err := store.ParseRate(rate); err == nil || rate == "" { // what is wrong with it is said at the field
+		pace, per = asked, f.rate(asked)
+	}
+	f.Says = []string{f.T("redrives.says."+name, "what", t.what(&f.base), "rate", per)}
+	if d := f.takes(t.n, pace); d != "" && t.more {
+		f.Says = append(f.Says, f.T("redrives.takes.more", "d", d))
+	} else if d != "" {
+		f.Says = append(f.Says, f.T("redrives.takes", "d", d))
+	}
+	f.Says = append(f.Says, f.T("redrives.snapshot"))
+	for _, warning := range []struct {
+		key  string
+		hold bool
+	}{
+		{"redrives.uncounted", t.unknown},
+		{"redrives.warn.oneaddress", b.action == store.RedriveSetURL && b.filter.EndpointID == "" && b.filter.Lane == "" && b.filter.Ref == ""},
+		{"redrives.warn.succeeded", b.action == store.RedriveRetry && b.has(store.Succeeded)},
+		{"redrives.warn.canceled", b.action == store.RedriveRetry && b.has(store.Canceled)},
+		{"redrives.warn.ended", b.action == store.RedriveCancel && b.has(store.Succeeded, store.Dead, store.Canceled)},
+		{"redrives.warn.final", (b.action == store.RedriveReschedule || b.action == store.RedriveSetURL) && b.has(store.Succeeded, store.Canceled)},
+	} {
+		if warning.hold {
+			f.Warnings = append(f.Warnings, f.T(warning.key))
+		}
+	}
+}
+
+func (u *UI) newRedrive(r *request) (*answer, error) {
+	b, err := u.bulkOf(r)
+	if err != nil {
+		return nil, err
+	}
+	q, err := b.request(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.value("preview") != "" {
+		return u.recount(r, q)
+	}
+	of, err := u.RedriveActs.Redrive(r.ctx, r.who.project, q, r.by())
+	if err != nil {
+		return nil, err
+	}
+	u.say(r, r.lang.text("redrives.begun"))
+	return redirect(Root + "/redrives/" + store.RedrivePrefix + of.ID)
+}
+
+// recount shows the form with what would happen now, as it is filled in; what is wrong with that is said at its fields.
+func (u *UI) recount(r *request, q dispatch.RedriveRequest) (*answer, error) {
+	q.Most = 1 // it is judged here, and counted for the form
+	ctx, cancel := context.WithTimeout(r.ctx, countTime)
+	defer cancel()
+	if _, _, err := u.RedriveActs.CountRedrive(ctx, r.who.project, q); err != nil && !tooSlow(ctx, err) {
+		return nil, err
+	}
+	f, err := u.askRedrive(r)
+	if err != nil {
+		return nil, err
+	}
+	return preview(f, f.T("redrives.recounted", "at", f.Absolute(r.now), "says", f.Says[0]))
+}
+
+// askSetRedrive is the form of an act on a redrive that goes on.
+func (u *UI) askSetRedrive(name string) func(r *request) (*form, error) {
+	return func(r *request) (*form, error) {
+		id, err := r.bareID(store.RedrivePrefix)
+		if err != nil {
+			return nil, err
+		}
+		of, err := u.Redrives.Redrive(r.ctx, r.who.project, id)
+		if err != nil {
+			return nil, err
+		}
+		f := &form{base: u.base(r, "redrives", "redrives."+name+".title"), Back: r.back(redrivePath(r)), Danger: name == "cancel"}
+		row := newRedriveRow(&f.base, &of)
+		f.Says, f.Submit = []string{f.T("redrives." + name + ".says")}, f.T("redrives."+name+".submit")
+		f.Facts = []fact{
+			{Name: f.T("column.id"), Value: row.FullID, Data: true}, {Name: f.T("redrives.action"), Value: f.T(row.Verb())},
+			{Name: f.T("column.state"), Value: f.T(row.Label())}, {Name: f.T("redrives.left"), Value: f.N(of.Matched - of.Done - of.Failed), Data: true},
+		}
+		f.Fields = []field{f.reasonField()}
+		return f, nil
+	}
+}
+
+// redrivePath is the page of the request's redrive.
+func redrivePath(r *request) string { return Root + "/redrives/" + r.params["id"] }
+
+func (u *UI) setRedrive(name string, to store.RedriveState) func(r *request) (*answer, error) {
+	return func(r *request) (*answer, error) {
+		id, err := r.bareID(store.RedrivePrefix)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := u.RedriveActs.SetRedrive(r.ctx, r.who.project, id, to, r.by()); err != nil {
+			return nil, err
+		}
+		return u.did(r, redrivePath(r), r.lang.text("redrives."+name+".done"))
+	}
+}

@@ -1,0 +1,234 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+// Root is where everything is.
+const Root = "/ui"
+
+// A handler fills a page, or returns the error that is to be shown in its place.
+type handler func(r *request) (*answer, error)
+
+// A Route is one method and path that is answered. A parameter of the path is written ":id".
+type Route struct {
+	Method, Path string
+	// Scope is what a key must have; empty: no session is needed.
+	Scope store.Scope
+	// live says that an open page is kept up to date.
+	live    bool
+	handler handler
+	// most is how much longer than others it may take: it reads, or writes, everything that there is.
+	most time.Duration
+}
+
+// page is a page that changes nothing and is kept up to date while it is open.
+func page(path string, h handler) Route {
+	return Route{Method: http.MethodGet, Path: Root + path, Scope: store.ScopeRead, live: true, handler: h}
+}
+
+// still is a page that is not kept up to date: a form, a download, a search.
+func still(path string, scope store.Scope, h handler) Route {
+	return Route{Method: http.MethodGet, Path: Root + path, Scope: scope, handler: h}
+}
+
+// post is what changes something.
+func post(path string, scope store.Scope, h handler) Route {
+	return Route{Method: http.MethodPost, Path: Root + path, Scope: scope, handler: h}
+}
+
+// lasting gives routes that much more time than others have.
+func lasting(most time.Duration, routes ...Route) []Route {
+	for i := range routes {
+		routes[i].most = most
+	}
+	return routes
+}
+
+// Routes returns every route of the pages.
+func (u *UI) Routes() []Route { return u.routes }
+
+func (u *UI) table() []Route {
+	return slices.Concat(u.sessionRoutes(), u.overviewRoutes(), u.searchRoutes(), u.callbackRoutes(), u.callbackActRoutes(), u.orderRoutes(),
+		u.endpointRoutes(), u.laneRoutes(), u.pollRoutes(), u.scheduleRoutes(), u.redriveRoutes(), u.deadRoutes(), u.bookRoutes(),
+		u.auditRoutes(), u.systemRoutes())
+}
+
+// Register adds the pages to a router, and sends who asks for nothing in particular to them.
+func (u *UI) Register(engine *gin.Engine) {
+	home := func(c *gin.Context) { c.Redirect(http.StatusSeeOther, Root+"/") }
+	engine.GET("/", home)
+	engine.GET(Root, home)
+	engine.GET(Root+"/static/:name", u.static)
+	engine.GET(Root+"/live", u.stream)
+	for _, route := range u.routes {
+		engine.Handle(route.Method, route.Path, func(c *gin.Context) { u.serve(c, route) })
+		if route.Method == http.MethodGet {
+			engine.HEAD(route.Path, func(c *gin.Context) { u.serve(c, route) })
+		} else if !slices.ContainsFunc(u.routes, func(r Route) bool { return r.Method == http.MethodGet && r.Path == route.Path }) {
+			engine.GET(route.Path, home) // where a browser comes to that goes back, or signs in again
+		}
+	}
+}
+
+// NotFound answers what no route answers, with a page that says so.
+func (u *UI) NotFound(c *gin.Context) {
+	u.serve(c, Route{Method: http.MethodGet, Path: c.Request.URL.Path, handler: func(*request) (*answer, error) { return nil, httperr.ErrNoRoute }})
+}
+
+// match finds the page of a path, for a stream that renders it again. A path that a route names as it is, such as that of a form, is not
+// one with a parameter, as in the router.
+func (u *UI) match(path string) (Route, map[string]string, bool) {
+	segments := strings.Split(path, "/")
+	for _, route := range u.routes {
+		if route.Method == http.MethodGet && route.Path == path {
+			return route, nil, route.live // and is no id of another page, such as "new"
+		}
+	}
+	for _, route := range u.routes {
+		if route.Method != http.MethodGet || !route.live {
+			continue
+		}
+		pattern := strings.Split(route.Path, "/")
+		if len(pattern) != len(segments) {
+			continue
+		}
+		params := make(map[string]string)
+		for i, want := range pattern {
+			name, isParam := strings.CutPrefix(want, ":")
+			if isParam && segments[i] != "" {
+				params[name] = segments[i]
+			} else if want != segments[i] {
+				params = nil
+				break
+			}
+		}
+		if params != nil {
+			return route, params, true
+		}
+	}
+	return Route{}, nil, false
+}
+
+// serve answers one request of a route.
+func (u *UI) serve(c *gin.Context, route Route) {
+	ctx, cancel := context.WithTimeout(c.Request.Context(), u.Timeout+route.most)
+	defer cancel()
+	u.protect(c.Writer.Header())
+	ctx, err := u.loadSession(ctx, c.Request)
+	if route.most > 0 {
+		err = errors.Join(err, lift(c.Writer, time.Now().Add(u.Timeout+route.most)))
+	}
+	r := u.newRequest(ctx, c, route)
+	if err == nil {
+		err = u.admit(r, route)
+	}
+	var a *answer
+	if err == nil {
+		a, err = route.handler(r)
+	}
+	if err != nil {
+		a = u.trouble(r, err)
+	}
+	u.reply(c, r, a)
+}
+
+// lift puts the server's bounds on one request off, for one that takes longer.
+func lift(w http.ResponseWriter, until time.Time) error {
+	rc := http.NewResponseController(w)
+	for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {
+		if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return fmt.Errorf("lift the time-outs: %w", err)
+		}
+	}
+	return nil
+}
+
+// errSignIn: there is no session, or it has ended.
+var errSignIn = errors.New("sign in first")
+
+// admit says whether the request may come in: who sends it, what their key may do, and for a change, that it comes from our own pages.
+func (u *UI) admit(r *request, route Route) error {
+	if !isText(r.url.RawQuery) {
+		return &store.InvalidError{Fields: []store.FieldError{{Field: "query", Message: "is not text"}}}
+	}
+	if route.Method != http.MethodGet {
+		if err := u.origin.Check(r.http); err != nil {
+			return errForeign
+		}
+		if err := r.readForm(); err != nil {
+			return err
+		}
+	}
+	if route.Scope == "" {
+		return nil
+	}
+	if err := u.authenticate(r); err != nil {
+		return err
+	}
+	if !r.who.allows(route.Scope) {
+		return lacks(route.Scope)
+	}
+	if asked := r.form.Get(projectField); asked != "" && asked != r.who.project {
+		return errSwitched
+	}
+	return nil
+}
+
+// projectField is the field in which a form says which project it is for.
+const projectField = "in_project"
+
+// errSwitched: the form is for another project than the one that is looked at by now.
+var errSwitched = errors.New("the project was switched since the form was made")
+
+// isText says whether what stands in a query is text.
+func isText(query string) bool {
+	raw, err := url.QueryUnescape(query)
+	return err == nil && utf8.ValidString(raw) && !strings.ContainsRune(raw, 0)
+}
+
+// errForeign: another site has sent the form.
+var errForeign = errors.New("the form came from another site")
+
+// lacks is the error of a key without a scope.
+func lacks(s store.Scope) error { return &scopeError{s} }
+
+type scopeError struct{ scope store.Scope }
+
+func (e *scopeError) Error() string { return "the key lacks the scope " + string(e.scope) }
+func (e *scopeError) Unwrap() error { return httperr.ErrForbidden }
+
+// protect sets what keeps a browser from running, embedding or keeping anything that is not ours.
+func (u *UI) protect(h http.Header) {
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin")
+}
+
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
+
+// local returns a path of ours that a form or a link asks to go back to, or otherwise.
+func local(path, otherwise string) string {
+	p, err := url.Parse(path)
+	if err != nil || p.Scheme != "" || p.Host != "" || p.User != nil || p.Opaque != "" || !strings.HasPrefix(p.Path, Root+"/") ||
+		strings.ContainsAny(path, "\\\r\n\t") || strings.HasPrefix(path, "//") {
+		return otherwise
+	}
+	return path
+}

@@ -1,0 +1,316 @@
+package ui
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func queryEscape(s string) string { return url.QueryEscape(s) }
+
+// withCallbacks are parts that can show a list.
+func withCallbacks() Options {
+	o := parts()
+	o.Callbacks = callbackRows{}
+	return o
+}
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	b := open(t, withCallbacks())
+	b.get("/ui/callbacks?state=dead").leads("/ui/sign-in?next=%2Fui%2Fcallbacks%3Fstate%3Ddead")
+	res := b.get("/ui/sign-in?next=%2Fui%2Fcallbacks%3Fstate%3Ddead").ok()
+	checkPage(t, res)
+	if next := attr(find(res.doc, "[name=next]")[0], "value"); next != "/ui/callbacks?state=dead" {
+		t.Errorf("next is %q", next)
+	}
+	wrong := b.post("/ui/sign-in", "key", "guess")
+	if wrong.status != http.StatusUnauthorized {
+		t.Fatalf("a wrong key: %d", wrong.status)
+	}
+	wrong.has(".banner.bad", "not valid")
+	if strings.Contains(wrong.body, "guess") {
+		t.Error("the page repeats the key")
+	}
+	b.post("/ui/sign-in", "key", testKey, "next", "/ui/callbacks?state=dead", "zone", "Asia/Shanghai").leads("/ui/callbacks?state=dead")
+	page := b.get("/ui/callbacks").ok()
+	page.has(".foot", "Asia/Shanghai")
+	b.post("/ui/sign-out").leads("/ui/sign-in")
+	b.get("/ui/callbacks").leads("/ui/sign-in?next=%2Fui%2Fcallbacks")
+}
+
+func TestSessionCookie(t *testing.T) {
+	t.Parallel()
+	for _, public := range []string{"", "https://pay.example/"} {
+		o := withCallbacks()
+		o.PublicURL = public
+		b := open(t, o)
+		res := b.post("/ui/sign-in", "key", testKey)
+		line := ""
+		for _, c := range res.header.Values("Set-Cookie") {
+			if strings.HasPrefix(c, sessionCookie+"=") {
+				line = c
+			}
+		}
+		for _, want := range []string{"HttpOnly", "SameSite=Lax", "Path=/ui"} {
+			if !strings.Contains(line, want) {
+				t.Errorf("the cookie lacks %s: %s", want, line)
+			}
+		}
+		if got := strings.Contains(line, "Secure"); got != (public != "") {
+			t.Errorf("public URL %q: %s", public, line)
+		}
+		if sessions := o.Sessions.(*memSessions); len(sessions.rows) != 1 {
+			t.Errorf("%d sessions", len(sessions.rows))
+		} else {
+			for token, row := range sessions.rows {
+				if strings.Contains(line, token) {
+					t.Error("the token is stored as the browser has it")
+				}
+				if strings.Contains(string(row.Data), testKey) {
+					t.Error("the session has the key")
+				}
+			}
+		}
+	}
+}
+
+func TestNextLeadsNowhereElse(t *testing.T) {
+	t.Parallel()
+	for _, next := range []string{"https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "javascript:alert(1)", "/v1/callbacks", "/ui/x\r\nSet-Cookie: a=b", "", "/uix"} {
+		b := open(t, withCallbacks())
+		b.post("/ui/sign-in", "key", testKey, "next", next).leads("/ui/")
+	}
+}
+
+func TestIdleAndRevokedEndTheSession(t *testing.T) {
+	t.Parallel()
+	o := withCallbacks()
+	ring := &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}}}}
+	o.Keys = ring
+	b := open(t, o)
+	b.signIn("reader")
+	b.get("/ui/callbacks").ok()
+	ring.revoke("reader")
+	b.get("/ui/callbacks").leads("/ui/sign-in?next=%2Fui%2Fcallbacks")
+
+	o = withCallbacks()
+	o.IdleTimeout = time.Nanosecond
+	b = open(t, o)
+	b.signIn(testKey)
+	b.get("/ui/callbacks").leads("/ui/sign-in?next=%2Fui%2Fcallbacks")
+}
+
+// A page view is not a write.
+func TestPageViewsAreNotWritten(t *testing.T) {
+	t.Parallel()
+	o := withCallbacks()
+	b := signedIn(t, o)
+	before := o.Sessions.(*memSessions).puts
+	for range 5 {
+		b.get("/ui/callbacks").ok()
+	}
+	if puts := o.Sessions.(*memSessions).puts; puts != before {
+		t.Errorf("5 page views wrote the session %d times", puts-before)
+	}
+}
+
+func TestOtherSitesChangeNothing(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	var done []string
+	o.Callbacks, o.CallbackActs = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{done: &done}
+	b := signedIn(t, o)
+	for _, set := range []func(h http.Header){
+		func(h http.Header) { h.Set("Sec-Fetch-Site", "cross-site") },
+		func(h http.Header) { h.Set("Sec-Fetch-Site", "same-site") },
+		func(h http.Header) { h.Set("Origin", "https://evil.example") },
+	} {
+		req := httptest.NewRequest(http.MethodPost, "/ui/callbacks/cb_"+testID(1)+"/cancel", strings.NewReader("reason=x"))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		set(req.Header)
+		if res := b.do(req); res.status != http.StatusForbidden {
+			t.Errorf("%v: %d", req.Header, res.status)
+		}
+	}
+	if len(done) > 0 {
+		t.Errorf("something was done: %q", done)
+	}
+}
+
+func TestGuessesAreSlow(t *testing.T) {
+	t.Parallel()
+	b := open(t, withCallbacks())
+	for range guessesAtOnce {
+		if res := b.post("/ui/sign-in", "key", "guess"); res.status != http.StatusUnauthorized {
+			t.Fatalf("status %d", res.status)
+		}
+	}
+	if res := b.post("/ui/sign-in", "key", testKey); res.status != http.StatusTooManyRequests {
+		t.Errorf("after %d guesses one more is taken: %d", guessesAtOnce, res.status)
+	}
+}
+
+func TestGuessersAreBounded(t *testing.T) {
+	t.Parallel()
+	var g guesses
+	now := time.Now()
+	for i := range maxGuessers + 500 {
+		g.wrong(testID(i), now)
+	}
+	if len(g.spent) > maxGuessers+1 {
+		t.Errorf("%d addresses are remembered", len(g.spent))
+	}
+	if g.wait("never seen", now) == 0 {
+		t.Error("beyond the bound nobody is slowed down")
+	}
+	if g.wait(testID(1), now.Add(time.Hour)) != 0 {
+		t.Error("an hour later it is still slowed down")
+	}
+}
+
+func TestPreferences(t *testing.T) {
+	t.Parallel()
+	b := signedIn(t, withCallbacks())
+	b.get("/ui/callbacks").ok().has("h1", "Callbacks")
+	b.headers.Set("Accept-Language", "fr;q=0.9, zh-TW;q=0.8, en;q=0.5")
+	b.get("/ui/callbacks").ok().has("h1", "回调")
+	b.post("/ui/preferences", "language", "en", "zone", "America/New_York", "theme", "dark", "back", "/ui/callbacks?state=dead").leads("/ui/callbacks?state=dead")
+	res := b.get("/ui/callbacks").ok()
+	res.has("h1", "Callbacks")
+	res.has(".foot", "America/New_York")
+	if theme := attr(find(res.doc, "html")[0], "data-theme"); theme != "dark" {
+		t.Errorf("theme %q", theme)
+	}
+	if res := b.post("/ui/preferences", "zone", "Nowhere/At_All"); res.status != http.StatusUnprocessableEntity {
+		t.Errorf("a zone that there is not: %d", res.status)
+	}
+}
+
+func TestProjects(t *testing.T) {
+	t.Parallel()
+	o := withCallbacks()
+	o.Projects = projectRows{ids: []string{"other"}}
+	o.Keys = &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Project: "other", Scopes: []store.Scope{store.ScopeAdmin}}}}
+	b := signedIn(t, o)
+	b.get("/ui/callbacks").ok().has(".who summary", "default")
+	b.post("/ui/project", "project", "other").leads("/ui/")
+	b.get("/ui/callbacks").ok().has(".who summary", "other")
+	if res := b.post("/ui/project", "project", "none"); res.status != http.StatusNotFound {
+		t.Errorf("a project that there is not: %d", res.status)
+	}
+	b = open(t, o)
+	b.signIn("reader")
+	b.get("/ui/callbacks").ok().has(".who summary", "other")
+	if res := b.post("/ui/project", "project", "default"); res.status != http.StatusForbidden {
+		t.Errorf("a project's key switches: %d", res.status)
+	}
+}
+
+// A form that was made in one project is not done in another.
+func TestAFormIsForItsProject(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	var done []string
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{done: &done}, auditRows{}
+	o.Projects = projectRows{ids: []string{"other"}}
+	b := signedIn(t, o)
+	id := "/ui/callbacks/cb_" + testID(1)
+	for _, form := range find(b.get(id).ok().doc, "main form") {
+		if got := attr(find(form, "[name="+projectField+"]")[0], "value"); attr(form, "method") == "post" && got != "default" {
+			t.Errorf("a form of the page is for %q", got)
+		}
+	}
+	b.post("/ui/project", "project", "other").leads("/ui/")
+	res := b.post(id+"/cancel", projectField, "default", "reason", "typed in another tab")
+	if res.status != http.StatusConflict {
+		t.Fatalf("status %d", res.status)
+	}
+	res.has("main", "switched to another project")
+	checkPage(t, res)
+	if len(done) > 0 {
+		t.Errorf("it was done: %q", done)
+	}
+}
+
+// Behind a proxy that passes its own name for the server on, forms come from the public address.
+func TestThePublicAddressIsOurOwn(t *testing.T) {
+	t.Parallel()
+	o := withCallbacks()
+	o.PublicURL = "https://pay.example/"
+	b := open(t, o)
+	for origin, want := range map[string]int{"https://pay.example": http.StatusSeeOther, "https://evil.example": http.StatusForbidden, "http://pay.example": http.StatusForbidden} {
+		req := httptest.NewRequest(http.MethodPost, "http://backend:8080/ui/sign-in", strings.NewReader("key="+url.QueryEscape(testKey)))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Origin", origin)
+		if res := b.do(req); res.status != want {
+			t.Errorf("%s: %d, want %d", origin, res.status, want)
+		}
+	}
+}
+
+func TestPathsOfActsLeadHome(t *testing.T) {
+	t.Parallel()
+	b := signedIn(t, withCallbacks())
+	for _, path := range []string{"/ui/sign-out", "/ui/project", "/ui/preferences"} {
+		b.get(path).leads("/ui/")
+	}
+}
+
+func TestSQLAwaySaysSo(t *testing.T) {
+	t.Parallel()
+	o := withCallbacks()
+	b := signedIn(t, o)
+	o.Sessions.(*memSessions).err = store.ErrUnavailable
+	res := b.get("/ui/callbacks")
+	if res.status != http.StatusServiceUnavailable {
+		t.Fatalf("status %d", res.status)
+	}
+	res.has("main", "database does not answer")
+	o.Sessions.(*memSessions).err = nil
+	b.get("/ui/callbacks").ok()
+}
+
+func TestNoSuchPage(t *testing.T) {
+	t.Parallel()
+	b := signedIn(t, withCallbacks())
+	res := b.get("/ui/nothing")
+	if res.status != http.StatusNotFound {
+		t.Fatalf("status %d", res.status)
+	}
+	res.has("main", "no such page")
+	checkPage(t, res)
+}
+
+// What is no text reaches no database.
+func TestQueriesAreText(t *testing.T) {
+	t.Parallel()
+	b := signedIn(t, withCallbacks())
+	for _, query := range []string{"ref=%00", "ref=%ff", "ref=%zz", "%fe=1"} {
+		res := b.get("/ui/callbacks?" + query)
+		if res.status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d", query, res.status)
+		}
+		checkPage(t, res)
+	}
+}
+
+func TestStaticFiles(t *testing.T) {
+	t.Parallel()
+	b := open(t, parts())
+	for _, name := range []string{"dispatcher.css", "dispatcher.js", "dispatcher.svg"} {
+		path := b.ui.assets.names[name]
+		res := b.get(path).ok()
+		if !strings.Contains(res.header.Get("Cache-Control"), "immutable") || res.body == "" {
+			t.Errorf("%s: %v", path, res.header)
+		}
+	}
+	if res := b.get("/ui/static/dispatcher.css"); res.status != http.StatusNotFound {
+		t.Errorf("a name without its hash: %d", res.status)
+	}
+}

@@ -1,0 +1,350 @@
+// What HTML cannot do: pages that stay up to date, filters and acts without loading the page anew, acts in a dialog, copying. Everything
+// works without this file; it only ever asks for pages that links and forms of the page name.
+"use strict";
+
+const body = document.body;
+const text = (name) => body.dataset["text" + name[0].toUpperCase() + name.slice(1)] || "";
+
+// --- Times: the zone that the browser is in, and how long ago things were.
+
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone) {
+  for (const input of document.querySelectorAll("input[type=hidden][data-zone]")) input.value = zone;
+  if ("askZone" in body.dataset) {
+    const secure = location.protocol === "https:" ? "; secure" : "";
+    document.cookie = `dispatcher_zone=${encodeURIComponent(zone)}; path=/ui; max-age=31536000; samesite=lax${secure}`;
+  }
+}
+
+const ahead = Number(body.dataset.now || Date.now()) - Date.now(); // of this machine's clock
+
+function duration(ms) {
+  const units = [[86400000, "d"], [3600000, "h"], [60000, "m"], [1000, "s"]];
+  if (ms < 1000) return Math.round(ms) + "ms";
+  if (ms < 10000) return Math.round(ms / 100) / 10 + "s";
+  for (let i = 0; i < units.length; i++) {
+    const [size, name] = units[i];
+    if (ms < size) continue;
+    const smaller = units[i + 1];
+    const whole = Math.floor(ms / size);
+    const rest = smaller && !(name === "d" && whole >= 10) ? Math.floor((ms % size) / smaller[0]) : 0;
+    return whole + name + (rest ? rest + smaller[1] : "");
+  }
+  return "";
+}
+
+function relate(within) {
+  const now = Date.now() + ahead;
+  for (const time of within.querySelectorAll("time[datetime]")) {
+    const rel = time.querySelector(".rel");
+    if (!rel) continue;
+    const away = Date.parse(time.dateTime) - now;
+    const words = Math.abs(away) < 500 ? text("now") : text(away > 0 ? "in" : "ago").replace("{d}", duration(Math.abs(away)));
+    if (rel.textContent !== words) rel.textContent = words;
+  }
+}
+setInterval(() => { if (!document.hidden) relate(document); }, 1000);
+
+// --- Changing the page in place: what is the same stays, so that focus, selection and what was typed or opened stay too.
+
+// alike says whether one node can become the other.
+function alike(a, b) {
+  if (a.nodeType !== b.nodeType || a.nodeName !== b.nodeName) return false;
+  return a.nodeType !== Node.ELEMENT_NODE || a.id === b.id && a.dataset.region === b.dataset.region && a.dataset.id === b.dataset.id;
+}
+
+function sync(from, to) {
+  if (from.isEqualNode(to)) return;
+  if (from.nodeType !== Node.ELEMENT_NODE) {
+    from.nodeValue = to.nodeValue;
+    return;
+  }
+  for (const { name } of [...from.attributes]) {
+    if (!to.hasAttribute(name) && !(name === "open" && /^(DETAILS|DIALOG)$/.test(from.nodeName))) from.removeAttribute(name);
+  }
+  for (const { name, value } of to.attributes) {
+    if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+  }
+  if (from === document.activeElement && /^(INPUT|TEXTAREA|SELECT)$/.test(from.nodeName)) return;
+  children(from, to);
+}
+
+// named is what tells a node from its siblings, or nothing.
+function named(node) {
+  return node.nodeType === Node.ELEMENT_NODE && (node.id || node.dataset.region || node.dataset.id) || "";
+}
+
+// children makes the one's children what the other's are. What is new is put in, what is gone is taken out, and the rest stays where it is:
+// nothing that has a name and is still wanted is taken out for the sake of something else.
+function children(from, to) {
+  let old = from.firstChild;
+  const wanted = new Set([...to.childNodes].map(named).filter(Boolean));
+  for (const next of [...to.childNodes]) {
+    wanted.delete(named(next));
+    let match = old;
+    for (let looked = 0; match && looked < 60 && !alike(match, next) && !wanted.has(named(match)); looked++) match = match.nextSibling;
+    if (!match || !alike(match, next)) {
+      from.insertBefore(next.cloneNode(true), old);
+      continue;
+    }
+    while (old !== match) {
+      const gone = old;
+      old = old.nextSibling;
+      gone.remove();
+    }
+    old = match.nextSibling;
+    sync(match, next);
+  }
+  while (old) {
+    const gone = old;
+    old = old.nextSibling;
+    gone.remove();
+  }
+}
+
+function parse(html) {
+  return new DOMParser().parseFromString(html, "text/html");
+}
+
+// --- The stream by which an open page is told what has changed.
+
+let stream, watchdog, retry;
+
+function liveState(words) {
+  const state = document.getElementById("livestate");
+  if (!state) return;
+  state.hidden = !words;
+  if (state.textContent !== words) state.textContent = words;
+  state.className = "livestate" + (words ? " off" : "");
+}
+
+function beat() {
+  clearTimeout(watchdog);
+  watchdog = setTimeout(() => { liveState(text("lost")); listen(); }, 90000);
+}
+
+function listen() {
+  clearTimeout(retry);
+  clearTimeout(watchdog);
+  if (stream) stream.close();
+  stream = null;
+  const address = body.dataset.live;
+  if (!address || document.hidden) return;
+  stream = new EventSource(address);
+  stream.onopen = () => beat();
+  stream.onerror = () => {
+    liveState(text("lost"));
+    if (stream && stream.readyState === EventSource.CLOSED) retry = setTimeout(listen, 5000);
+  };
+  stream.addEventListener("regions", (event) => {
+    beat();
+    liveState("");
+    for (const { region, html } of JSON.parse(event.data)) {
+      const old = document.querySelector(`[data-region="${region}"]`);
+      if (!old) continue;
+      const next = old.cloneNode(false);
+      next.innerHTML = html;
+      children(old, next);
+      relate(old);
+    }
+  });
+  stream.addEventListener("stale", () => { beat(); liveState(text("stale")); });
+  stream.addEventListener("reload", () => location.reload());
+  beat(); // also a server that takes the connection and never answers is noticed
+}
+
+document.addEventListener("visibilitychange", () => listen());
+addEventListener("pagehide", () => { if (stream) stream.close(); });
+addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
+
+// --- Loading pages without loading them anew.
+
+function toast(words, kind) {
+  const note = document.createElement("p");
+  note.className = "toast " + kind;
+  note.textContent = words;
+  document.getElementById("toasts").append(note);
+  setTimeout(() => note.remove(), 8000);
+}
+
+// turn makes the page what a fetched one is.
+function turn(page, address, push) {
+  const flash = page.querySelector("[data-flash]");
+  if (flash) {
+    toast(flash.textContent, flash.classList.contains("bad") ? "bad" : "good");
+    flash.remove();
+    page.body.normalize(); // two texts side by side would be compared with one
+  }
+  document.title = page.title;
+  const main = document.getElementById("main");
+  children(main, page.getElementById("main"));
+  relate(main);
+  for (const around of [".menu", ".who"]) {
+    const old = document.querySelector(around), next = page.querySelector(around);
+    if (old && next) children(old, next);
+  }
+  if (push) history.pushState(null, "", address);
+  const live = page.body.dataset.live || "";
+  if (live !== (body.dataset.live || "")) {
+    body.dataset.live = live;
+    listen();
+  }
+  for (const form of main.querySelectorAll("form[data-go]")) {
+    if (!form.contains(document.activeElement)) form.reset(); // to what the page says, whatever was typed before
+  }
+  wire(main);
+  if (document.activeElement === body) main.focus();
+}
+
+let loading;
+
+async function go(address, options, push) {
+  if (loading) loading.abort();
+  loading = new AbortController();
+  document.getElementById("main").setAttribute("aria-busy", "true");
+  try {
+    const response = await fetch(address, { ...options, signal: loading.signal, credentials: "same-origin" });
+    const page = parse(await response.text());
+    const landed = new URL(response.url);
+    if (!page.getElementById("main") || landed.pathname === "/ui/sign-in") {
+      location.assign(landed);
+      return;
+    }
+    const elsewhere = landed.pathname !== location.pathname;
+    turn(page, landed, push && landed.href !== location.href);
+    if (elsewhere) document.getElementById("main").focus();
+  } catch (error) {
+    if (error.name !== "AbortError") toast(text("failed"), "bad");
+  } finally {
+    document.getElementById("main").removeAttribute("aria-busy");
+  }
+}
+
+addEventListener("popstate", () => go(location.href, {}, false));
+
+// --- Acts: the form that asks is shown in a dialog.
+
+let dialog, opener;
+
+function close() {
+  if (!dialog) return;
+  dialog.remove();
+  dialog = null;
+  if (opener) (opener.isConnected ? opener : document.getElementById("main")).focus();
+}
+
+function ask(section) {
+  if (!dialog) {
+    dialog = document.createElement("dialog");
+    dialog.addEventListener("close", close);
+    document.body.append(dialog);
+  }
+  section.querySelector("h1").id = "dialog-title";
+  dialog.setAttribute("aria-labelledby", "dialog-title");
+  dialog.replaceChildren(section);
+  if (!dialog.open) dialog.showModal();
+  const first = dialog.querySelector("[aria-invalid], input:not([type=hidden]), textarea, select, button");
+  if (first) first.focus();
+}
+
+async function act(address) {
+  try {
+    const url = new URL(address, location.href);
+    url.searchParams.set("back", location.pathname + location.search);
+    const response = await fetch(url, { credentials: "same-origin" });
+    const section = parse(await response.text()).querySelector("[data-act]");
+    if (!section) {
+      location.assign(address);
+      return;
+    }
+    ask(section);
+  } catch {
+    location.assign(address);
+  }
+}
+
+async function send(form, submitter) {
+  const data = new URLSearchParams(new FormData(form, submitter));
+  if (!data.has("back")) data.set("back", location.pathname + location.search);
+  const inDialog = dialog && dialog.contains(form);
+  if (!inDialog) {
+    await go(form.getAttribute("action"), { method: "POST", body: data }, true);
+    return;
+  }
+  try {
+    const response = await fetch(form.getAttribute("action"), { method: "POST", body: data, credentials: "same-origin" });
+    const page = parse(await response.text());
+    const section = page.querySelector("[data-act]");
+    if (section) {
+      ask(section);
+      return;
+    }
+    close();
+    if (new URL(response.url).pathname === "/ui/sign-in" || !page.getElementById("main")) location.assign(response.url);
+    else turn(page, response.url, response.url !== location.href);
+  } catch {
+    toast(text("failed"), "bad");
+  }
+}
+
+document.addEventListener("click", (event) => {
+  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  const link = event.target.closest("a[data-go], a[data-ask], [data-close], button[data-copy]");
+  if (!link) return;
+  if ("copy" in link.dataset) {
+    const source = document.getElementById(link.dataset.copy);
+    navigator.clipboard.writeText(source.textContent).then(() => toast(text("copied"), "good"), () => {
+      getSelection().selectAllChildren(source);
+    });
+  } else if ("close" in link.dataset) {
+    if (!dialog || !dialog.contains(link)) return;
+    close();
+  } else if ("ask" in link.dataset) {
+    opener = link;
+    act(link.href);
+  } else {
+    go(link.href, {}, true);
+  }
+  event.preventDefault();
+});
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method === "dialog") return;
+  const inDialog = dialog && dialog.contains(form);
+  if (form.method === "post" && (inDialog || "do" in form.dataset)) {
+    event.preventDefault();
+    send(form, event.submitter);
+  } else if (form.method === "get" && "go" in form.dataset) {
+    event.preventDefault();
+    const query = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) if (value !== "") query.append(name, value);
+    const address = form.getAttribute("action") + (query.size ? "?" + query : "");
+    go(address, {}, true);
+  }
+});
+
+// wire adds what a part of the page needs beyond listening at the document.
+function wire(within) {
+  for (const button of within.querySelectorAll("[data-copy][hidden]")) button.hidden = false;
+  for (const form of within.querySelectorAll("form[data-go]")) {
+    for (const field of form.querySelectorAll("select, input[type=checkbox]")) field.onchange = () => form.requestSubmit();
+  }
+}
+
+// --- Keys: "/" searches.
+
+document.addEventListener("keydown", (event) => {
+  const search = document.getElementById("q");
+  if (event.key === "/" && search && !event.target.closest("input, textarea, select, dialog") && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    search.focus();
+    search.select();
+  }
+});
+
+const current = document.querySelector(".menu [aria-current]");
+if (current) current.scrollIntoView({ block: "nearest", inline: "center" });
+wire(document);
+relate(document);
+listen();

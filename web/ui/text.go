@@ -1,0 +1,154 @@
+package ui
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed texts
+var textFiles embed.FS
+
+// A language is a catalogue of texts by their keys. It never changes once it was read.
+type language struct {
+	// code is as BCP 47 names the language, name as the language names itself.
+	code, name string
+	texts      map[string]string
+}
+
+// languages are those that there are, the first being what who asks for none of them is given.
+type languages []*language
+
+// readLanguages reads the catalogues: texts/CODE/*.json, each an object of texts by key. Every catalogue must have the same keys, or a
+// plural form of them more.
+func readLanguages(from fs.FS) (languages, error) {
+	all := languages{
+		{code: "en", name: "English", texts: make(map[string]string)},
+		{code: "zh-CN", name: "中文", texts: make(map[string]string)},
+	}
+	for _, l := range all {
+		folder, _, _ := strings.Cut(l.code, "-")
+		files, err := fs.Glob(from, path.Join("texts", folder, "*.json"))
+		if err != nil || len(files) == 0 {
+			return nil, fmt.Errorf("the catalogue of %s: no files: %w", l.code, err)
+		}
+		for _, name := range files {
+			if err := l.read(from, name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+func (l *language) read(from fs.FS, name string) error {
+	raw, err := fs.ReadFile(from, name)
+	if err != nil {
+		return fmt.Errorf("read a catalogue: %w", err)
+	}
+	var texts map[string]string
+	if err := json.Unmarshal(raw, &texts); err != nil {
+		return fmt.Errorf("read the catalogue %s: %w", name, err)
+	}
+	for key, text := range texts {
+		if _, twice := l.texts[key]; twice {
+			return fmt.Errorf("the catalogue %s has %q, which another file of the language has too", name, key)
+		}
+		l.texts[key] = text
+	}
+	return nil
+}
+
+// oneForm ends the key of the form that a text has where its n is 1.
+const oneForm = ".one"
+
+// text returns the text of a key with its parameters put in: pairs of a name, which stands in the text in braces, and a value. Where n is
+// 1 the form for one is taken, if the language has one. A key that is not there is shown as it is: a test finds each.
+func (l *language) text(key string, params ...any) string {
+	text, ok := l.texts[key]
+	if len(params) == 0 {
+		if !ok {
+			return key
+		}
+		return text
+	}
+	pairs := make([]string, 0, len(params))
+	for i := 0; i+1 < len(params); i += 2 {
+		name := fmt.Sprint(params[i])
+		value := l.value(params[i+1])
+		if name == "n" && value == "1" {
+			if one, has := l.texts[key+oneForm]; has {
+				text, ok = one, true
+			}
+		}
+		pairs = append(pairs, "{"+name+"}", value)
+	}
+	if !ok {
+		return key
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// has says whether there is a text of the key.
+func (l *language) has(key string) bool { _, ok := l.texts[key]; return ok }
+
+// value writes a parameter: whole numbers with their thousands apart.
+func (l *language) value(v any) string {
+	switch v := v.(type) {
+	case int:
+		return grouped(int64(v))
+	case int64:
+		return grouped(v)
+	case string:
+		return v
+	}
+	return fmt.Sprint(v)
+}
+
+// grouped writes a number with its thousands apart.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if s[0] == '-' {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// choose returns the language that was picked, or the first of those that a browser asks for (RFC 9110 §12.5.4) which there is. Both come
+// from outside: what cannot be read is passed over.
+func (all languages) choose(picked, accept string) *language {
+	for _, l := range all {
+		if l.code == picked {
+			return l
+		}
+	}
+	best, bestQ := all[0], 0.0
+	for i, part := range strings.Split(accept, ",") {
+		if i == 20 {
+			break
+		}
+		tag, params, _ := strings.Cut(strings.TrimSpace(part), ";")
+		q := 1.0
+		if text, ok := strings.CutPrefix(strings.TrimSpace(params), "q="); ok {
+			var err error
+			if q, err = strconv.ParseFloat(text, 64); err != nil {
+				continue
+			}
+		}
+		primary, _, _ := strings.Cut(strings.ToLower(tag), "-")
+		for _, l := range all {
+			if own, _, _ := strings.Cut(l.code, "-"); own == primary && q > bestQ {
+				best, bestQ = l, q
+			}
+		}
+	}
+	return best
+}
