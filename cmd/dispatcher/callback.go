@@ -148,9 +148,11 @@ type callbackList struct {
 	Kind        string            `placeholder:"KIND" help:"Only this kind: notify or poll."`
 	Topic       string            `placeholder:"TOPIC" help:"Only this topic."`
 	Ref         string            `placeholder:"REF" help:"Only this reference."`
+	LockKey     string            `placeholder:"KEY" help:"Only this lock key."`
 	Endpoint    string            `placeholder:"ID|EXTERNAL_ID" help:"Only those for this endpoint."`
 	Lane        string            `placeholder:"LANE" help:"Only this lane."`
 	Class       string            `placeholder:"CLASS" help:"Only those whose last attempt ended with this class, such as http_5xx."`
+	Reason      string            `placeholder:"REASON" help:"Only those that ended for this reason, such as exhausted."`
 	StatusCode  int               `placeholder:"CODE" help:"Only those whose last attempt was answered with this status."`
 	Label       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Only those with this label; may be repeated."`
 	MinAttempts int               `placeholder:"N" help:"Only those with at least so many charged attempts."`
@@ -177,9 +179,11 @@ func (cmd *callbackList) query() url.Values {
 	set("kind", cmd.Kind)
 	set("topic", cmd.Topic)
 	set("ref", cmd.Ref)
+	set("lock_key", cmd.LockKey)
 	set("endpoint", cmd.Endpoint)
 	set("lane", cmd.Lane)
 	set("class", cmd.Class)
+	set("reason", cmd.Reason)
 	set("from", cmd.From)
 	set("to", cmd.To)
 	set("cursor", cmd.Cursor)

@@ -190,7 +190,7 @@ func costDrafts(now int64, batch int) []store.Draft {
 func costResults(stamped []*store.Stamped, now int64) []store.Result {
 	results := make([]store.Result, len(stamped))
 	for i := range stamped {
-		results[i] = store.Result{ID: stamped[i].ID, Fence: stamped[i].Fence, State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
+		results[i] = store.Result{ID: stamped[i].ID, Fence: stamped[i].Fence, Stamped: stamped[i], State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
 			Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true, Class: store.ClassOK, Status: 200,
 			StartedAt: now, EndedAt: now, DueAt: now, Lateness: 1.5, ResponseBody: "success",
 			RequestHeaders:  []store.Header{{Name: "webhook-id", Value: stamped[i].ID}, {Name: "content-type", Value: "application/json"}},

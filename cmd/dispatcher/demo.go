@@ -16,6 +16,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
 // demoCommand is a newcomer's first look.
@@ -141,13 +142,15 @@ func (d *demo) introduce() {
 	tiers := schedule.Tiers(demoTiers())
 	fmt.Fprintf(d.c.out, `%s
 A dispatcher (SQLite and index in this process) runs at %s.
+Its admin pages are at %s; the key to sign in with is
+%s
 A shop's server, which is flaky, runs at http://%s.
 %d payment notifications go out. Each is attempted until it is terminal: after a
 failure at the tiers %s (the default ones are %s).
 Beside them a bank is asked for a refund, every %s, until its answer is final;
 then the shop is told.
 
-`, d.c.paint("dispatcher demo", text.Bold), d.cl.base, d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier()))
+`, d.c.paint("dispatcher demo", text.Bold), d.cl.base, d.pages(), d.srv.s.AdminKey, d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier()))
 }
 
 // address is where a payment goes.
@@ -283,7 +286,11 @@ func (d *demo) look(ctx context.Context) (map[string]shownCallback, error) {
 // invite says what can be tried while the server is open.
 func (d *demo) invite() {
 	fmt.Fprintf(d.c.out, `
-The dispatcher stays open. In another terminal:
+The dispatcher stays open. Its admin pages are at
+
+  %s
+
+and the key to sign in with is %s. In another terminal:
 
   export DISPATCHER_SERVER=%s DISPATCHER_KEY=%s
   dispatcher callback list --state dead
@@ -292,8 +299,11 @@ The dispatcher stays open. In another terminal:
   curl -H "Authorization: Bearer $DISPATCHER_KEY" $DISPATCHER_SERVER/v1/stats
 
 Metrics are at http://%s/metrics. Ctrl-C ends the demo and removes its data.
-`, d.cl.base, d.srv.s.AdminKey, d.deadID(), d.ids[d.asked()], d.srv.web.OpsAddr())
+`, d.pages(), d.srv.s.AdminKey, d.cl.base, d.srv.s.AdminKey, d.deadID(), d.ids[d.asked()], d.srv.web.OpsAddr())
 }
+
+// pages is where the admin pages are.
+func (d *demo) pages() string { return d.cl.base + ui.Root + "/" }
 
 // deadID is the callback that the plan lets die: the one worth looking at.
 func (d *demo) deadID() string {

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
 // databaseFileName is SQLite's file in the data directory.
@@ -92,7 +93,7 @@ func openServer(ctx context.Context, c *console, s *Settings, log *slog.Logger) 
 	srv.onClose(func() error { sender.CloseIdle(); return nil })
 	srv.engine, err = dispatch.New(dispatch.Options{
 		Store: db, Schedule: index, Sender: sender, Keyring: keyring, CheckURL: guard.CheckURL, ReadTemplate: api.ReadTemplate,
-		Prefix: s.RedisPrefix, Alone: s.embedded(), Hold: s.Hold, NoWorker: !s.has(roleWorker),
+		Version: programVersion(), Roles: s.Roles, Prefix: s.RedisPrefix, Alone: s.embedded(), Hold: s.Hold, NoWorker: !s.has(roleWorker),
 		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency, DrainTimeout: s.DrainTimeout,
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
 		Logger: log, Registerer: registry,
@@ -197,6 +198,13 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 		}
 		o.API = face
 	}
+	if s.has(roleUI) {
+		pages, err := srv.openPages(db)
+		if err != nil {
+			return err
+		}
+		o.UI = pages
+	}
 	var err error
 	if srv.web, err = web.New(o); err != nil {
 		return err
@@ -216,7 +224,12 @@ func (srv *server) announce() {
 	}
 	attrs := []any{"version", programVersion(), "roles", strings.Join(s.Roles, ","), "database", database, "index", index, "ops", srv.web.OpsAddr().String()}
 	if addr := srv.web.Addr(); addr != nil {
-		attrs = append(attrs, "api", "http://"+addr.String())
+		if s.has(roleAPI) {
+			attrs = append(attrs, "api", "http://"+addr.String())
+		}
+		if s.has(roleUI) {
+			attrs = append(attrs, "ui", "http://"+addr.String()+ui.Root+"/")
+		}
 	}
 	srv.log.Info("dispatcher is serving", attrs...)
 	if s.Hold {
