@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that the tests find what they start themselves: redis-server, PostgreSQL, a C compiler for the race
-# detector, and curl and jq, with which the documents' recipes are run. As root on Debian or Ubuntu it installs what is
-# missing; otherwise it says what to install, and fails.
+# detector, Chromium with a font that has Chinese, for the admin pages, and curl and jq, with which the documents'
+# recipes are run. As root on Debian or Ubuntu it installs what is missing; otherwise it says what to install, and fails.
 # Valkey is tested too where the release has it; without it nothing is missing.
 # It starts no service: the tests run their own servers on free ports.
 set -euo pipefail
@@ -19,11 +19,26 @@ have_compiler() {
   printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | gcc -x c - -o /dev/null 2>/dev/null
 }
 
+# The names are those that the browser tests look for.
+have_chromium() {
+  local name
+  for name in chromium chromium-browser google-chrome google-chrome-stable; do
+    command -v "$name" >/dev/null && return 0
+  done
+  return 1
+}
+
+have_chinese() {
+  [ -n "$(fc-list :lang=zh 2>/dev/null)" ]
+}
+
 missing() {
   command -v redis-server >/dev/null || echo redis-server
   have_postgres || echo postgresql
   command -v curl >/dev/null || echo curl
   command -v jq >/dev/null || echo jq
+  have_chromium || echo chromium
+  have_chinese || printf '%s\n' fontconfig fonts-wqy-microhei
   have_compiler || printf '%s\n' gcc libc6-dev
 }
 
