@@ -23,7 +23,7 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults redrives crowds polls simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
+.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults redrives crowds polls pages screens simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,12 @@ crowds: setup ## Ten thousand races against the claim, as many of resolve and ca
 polls: setup ## Polls killed at every step, a schedule fired for a minute by three dispatchers, 100,000 open polls; five minutes
 	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -v -run '^(TestAPollKilledAtEveryStep|TestThreeDispatchersFireASchedule|TestOpenPollsCostNoMoreThanScheduledCallbacks)$$' ./e2e \
 	  -args -poll-kills full -firing 1m -open-polls 100000
+
+pages: setup ## What each admin page costs with a million callbacks, on SQLite and on PostgreSQL; ten minutes
+	$(GO) test -tags $(TAGS) -count=1 -timeout 40m -v -run '^TestBrowserPagesCostLittle$$' ./e2e -args -page-rows 1000000
+
+screens: setup ## A picture of every admin page, empty, with one and with many, in light, dark and on a phone, under ./screens
+	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e -args -screens $(CURDIR)/screens
 
 bench: setup ## Compare with HTTP alone, asynq and River; 15 minutes on a quiet machine; writes docs/performance.md and .svg
 	$(COMPARE) -timeout 60m . -args -report $(CURDIR)/docs/performance.md
