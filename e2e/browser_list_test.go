@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A list is narrowed, ordered and walked through by its address alone: what is asked for can be sent to somebody, left and come back to. With
@@ -81,4 +82,46 @@ func TestBrowserListsAreWalkedThrough(t *testing.T) {
 		b.open("/ui/callbacks?status_code=many")
 		b.see("[role=alert]", "These conditions cannot be meant")
 	}
+}
+
+// looksOn has many callbacks looked through for something that is nowhere.
+func looksOn(t *testing.T, p *process) {
+	x := startProxy(t, hostOf(t, p.base))
+	b := newTab(t, "http://"+x.address)
+	b.signIn(adminKey)
+	b.open("/ui/callbacks")
+	entries := ask[int](b, `history.length`)
+	loads := b.documentsLoaded()
+
+	// The page looks on by itself, until it is stopped.
+	x.slow(300*time.Millisecond, 0)
+	b.fill("#ff-topic", "nothing")
+	b.click(".filters button", "Filter")
+	b.see(".empty time", "")
+	b.click(".empty button", "Stop looking")
+	b.see(".empty a", "Look on")
+	x.slow(0, 0)
+	stopped := b.where()
+	eventually(t, 5*time.Minute, "all is looked through", func() error {
+		if at := b.where(); b.count("main:not([aria-busy]) .empty a", "Look on") > 0 { // again after half a minute
+			b.click(".empty a", "Look on")
+			eventually(t, pageTime, "it looks on", func() error {
+				if b.where() == at {
+					return errors.New(at)
+				}
+				return nil
+			})
+		}
+		if b.count(".empty", "Nothing matches") == 0 {
+			return errors.New(b.where())
+		}
+		return nil
+	})
+	if at := b.where(); at == stopped || !strings.Contains(at, "cursor=") {
+		t.Errorf("it was stopped at %s, and has ended at %s", stopped, at)
+	}
+	if n := ask[int](b, `history.length`) - entries; n != 1 || b.documentsLoaded() != loads {
+		t.Errorf("the condition and to look on have made %d entries in the history and loaded %d pages anew", n, b.documentsLoaded()-loads)
+	}
+	b.streams() // the page that is arrived at is up to date
 }

@@ -9,6 +9,9 @@ CREATE INDEX CONCURRENTLY callbacks_lock ON callbacks (project, lock_key, id) WH
 -- Dead callbacks by what they died of, newest first: each group's first and last are found without the others.
 DROP INDEX CONCURRENTLY IF EXISTS callbacks_dead;
 CREATE INDEX CONCURRENTLY callbacks_dead ON callbacks (project, reason, last_class, last_status, id) WHERE state = 'dead';
+-- Dead callbacks of a lane, newest first. Only who dies pays for it.
+DROP INDEX CONCURRENTLY IF EXISTS callbacks_dead_lane;
+CREATE INDEX CONCURRENTLY callbacks_dead_lane ON callbacks (lane, id) WHERE state = 'dead';
 -- What was done to one object, newest first.
 DROP INDEX CONCURRENTLY IF EXISTS audit_object;
 CREATE INDEX CONCURRENTLY audit_object ON audit (project, object, id);

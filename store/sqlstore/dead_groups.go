@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -58,7 +56,7 @@ func (db *DB) DeadGroups(ctx context.Context, project string) ([]store.DeadGroup
 			if err := rows.Scan(&g.Reason, &g.Class, &g.Status, &oldest, &g.NewestID, &g.Count); err != nil {
 				return err
 			}
-			g.OldestAt, g.NewestAt = acceptedAt(oldest), acceptedAt(g.NewestID)
+			g.OldestAt, g.NewestAt = store.IDTime(oldest), store.IDTime(g.NewestID)
 			if g.More = g.Count > most; g.More {
 				g.Count = most
 			}
@@ -77,13 +75,4 @@ func (db *DB) DeadGroups(ctx context.Context, project string) ([]store.DeadGroup
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.NewestID, a.NewestID))
 	})
 	return groups, nil
-}
-
-// acceptedAt is when a callback with that id was accepted (docs/adr/0002-partitions-by-day.md); zero if the id is none.
-func acceptedAt(id string) int64 {
-	parsed, err := ulid.ParseStrict(id)
-	if err != nil {
-		return 0
-	}
-	return int64(parsed.Time())
 }

@@ -58,6 +58,7 @@ func SetBooksWindow(db *DB, rows int) { db.booksWindow = rows }
 // Time does not end a page then.
 func SetLooking(db *DB, first, rows, few int) {
 	db.looking = looking{first: first, rows: rows, time: time.Hour, few: few}
+	db.counting = db.looking
 }
 
 // A Statement is one that a list may run.

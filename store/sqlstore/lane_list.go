@@ -112,7 +112,7 @@ func (db *DB) findOldest(ctx context.Context, lanes []store.LaneBacklog, dueBy i
 			missing[lanes[i].ID] = &lanes[i]
 		}
 	}
-	most, began, looked := db.looking, time.Now(), 0
+	most, began, looked := db.counting, time.Now(), 0
 	if dueBy == 0 {
 		dueBy = store.Forever
 	} else {

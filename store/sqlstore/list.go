@@ -64,6 +64,9 @@ func hasLabels(have, want map[string]string) bool {
 	return true
 }
 
+// laneOf is the number of a lane of a project, which its callbacks have.
+const laneOf = "(SELECT lanes.id FROM lanes WHERE lanes.project = ? AND lanes.key = ?)"
+
 // bound adds what the index that the list is read by bounds: where the list begins, where it ends or, if end is not nil, the last row
 // to be read of it, and what all its rows have in common. From and To bound the id, whose first characters are CreatedAt
 // (docs/adr/0002-partitions-by-day.md). What it leaves out, the function filter adds. Each side has one bound, the closest: SQLite goes
@@ -86,7 +89,11 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 		}
 		return
 	}
-	q.add("callbacks.project = ?", l.project)
+	if l.byDeadLane() {
+		q.add("callbacks.lane = "+laneOf+" AND callbacks.state = 'dead'", l.project, l.Lane)
+	} else {
+		q.add("callbacks.project = ?", l.project)
+	}
 	switch {
 	case l.Ref != "":
 		q.and("callbacks.ref = ? AND callbacks.ref <> ''", l.Ref)
@@ -135,9 +142,14 @@ func (l *listing) canGroup() bool {
 	return l.byEnded() && l.States[0] == store.Dead && l.Reason != "" && l.Class != ""
 }
 
+// byDeadLane says that the list is read by the index of the dead of a lane.
+func (l *listing) byDeadLane() bool {
+	return !l.ByDue && !l.byFew() && !l.byPoll() && l.Lane != "" && len(l.States) == 1 && l.States[0] == store.Dead
+}
+
 // byEnded says that the list is read by the index of one state that few callbacks end in.
 func (l *listing) byEnded() bool {
-	return !l.ByDue && !l.byFew() && !l.byPoll() && len(l.States) == 1 && (l.States[0] == store.Dead || l.States[0] == store.Canceled)
+	return !l.ByDue && !l.byFew() && !l.byPoll() && !l.byDeadLane() && len(l.States) == 1 && (l.States[0] == store.Dead || l.States[0] == store.Canceled)
 }
 
 // idsFrom is below every id of a callback that was made at the time, in Unix milliseconds, or later, and above all earlier ones.
@@ -168,7 +180,7 @@ func (l *listing) filter(q *query) {
 			q.and("callbacks.id < ?", idsFrom(l.To))
 		}
 	}
-	if len(l.States) > 0 && !l.byEnded() {
+	if len(l.States) > 0 && !l.byEnded() && !l.byDeadLane() {
 		l.filterStates(q)
 	}
 	// Where they are not what the list is read by, what they name is written so that no index that has it is taken in the place of a better one.
@@ -191,8 +203,8 @@ func (l *listing) filter(q *query) {
 	if l.Reason != "" && !l.byGroup() {
 		q.and("callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", string(l.Reason))
 	}
-	if l.Lane != "" {
-		q.and("callbacks.lane = (SELECT lanes.id FROM lanes WHERE lanes.project = ? AND lanes.key = ?)", l.project, l.Lane)
+	if l.Lane != "" && !l.byDeadLane() {
+		q.and("callbacks.lane + 0 = "+laneOf, l.project, l.Lane)
 	}
 	if l.Status != 0 && !l.byGroup() {
 		q.and("callbacks.last_status + 0 = ?", l.Status)

@@ -37,6 +37,16 @@ func listCases(all []store.Callback) []listCase {
 		{"rare topic", store.Filter{Topic: "rare"}, func(c *store.Callback) bool { return c.Topic == "rare" }},
 		{"no topic", store.Filter{Topic: "none"}, func(c *store.Callback) bool { return false }},
 		{"lane", store.Filter{Lane: "lane-3"}, func(c *store.Callback) bool { return c.Lane == "lane-3" }},
+		{"dead of a lane", store.Filter{Lane: "lane-3", States: []store.State{store.Dead}}, func(c *store.Callback) bool {
+			return c.Lane == "lane-3" && c.State == store.Dead
+		}},
+		{"dead of no lane", store.Filter{Lane: "none", States: []store.State{store.Dead}}, func(*store.Callback) bool { return false }},
+		{"dead of a lane, of a time", store.Filter{Lane: "lane-3", States: []store.State{store.Dead}, From: from, To: to}, func(c *store.Callback) bool {
+			return c.Lane == "lane-3" && c.State == store.Dead && from <= c.CreatedAt && c.CreatedAt < to
+		}},
+		{"dead polls of a lane", store.Filter{Lane: "lane-3", Kind: store.Poll, States: []store.State{store.Dead}}, func(c *store.Callback) bool {
+			return c.Lane == "lane-3" && c.State == store.Dead && c.Kind == store.Poll
+		}},
 		{"label", store.Filter{Labels: map[string]string{"shop": "7"}}, func(c *store.Callback) bool { return c.Labels["shop"] == "7" }},
 		{"status", store.Filter{Status: 501}, func(c *store.Callback) bool { return c.LastStatus == 501 }},
 		{"dead with a status", store.Filter{States: []store.State{store.Dead}, Status: 500}, func(c *store.Callback) bool { return c.LastStatus == 500 }},
@@ -127,6 +137,8 @@ func indexOf(f store.Filter) string {
 		return "callbacks_endpoint"
 	case f.Kind == store.Poll:
 		return "callbacks_polls"
+	case dead && f.Lane != "":
+		return "callbacks_dead_lane"
 	case dead && f.Reason != "" && f.Class != "":
 		return "callbacks_dead"
 	case dead || slices.Equal(f.States, []store.State{store.Canceled}):

@@ -79,8 +79,8 @@ type DB struct {
 	window int
 	// booksWindow is how many callbacks one statement counts.
 	booksWindow int
-	// looking is how much one page of a list may look at.
-	looking looking
+	// looking is how much one page of a list may look at, counting how much one number.
+	looking, counting looking
 
 	fresh     fresh
 	era       era
@@ -103,7 +103,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{logger: o.Logger, metrics: m, window: claimWindow, booksWindow: booksWindow, looking: lookAt(), born: make(chan store.OpenRow, bornQueue)}
+	db := &DB{logger: o.Logger, metrics: m, window: claimWindow, booksWindow: booksWindow, looking: lookAt(), counting: countAt(), born: make(chan store.OpenRow, bornQueue)}
 	db.lanes.max = 100_000
 	db.fresh.max = freshBytes
 	switch {

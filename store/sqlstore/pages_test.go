@@ -151,6 +151,9 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 		"a dead group, by topic":       {States: []store.State{store.Dead}, Reason: store.Exhausted, Class: "class-1", Status: 501, Topic: "x"},
 		"dead for a reason":            {States: []store.State{store.Dead}, Reason: store.Exhausted},
 		"dead with a class":            {States: []store.State{store.Dead}, Class: "class-1"},
+		"dead of a lane":               {States: []store.State{store.Dead}, Lane: "lane-1"},
+		"dead of a lane, by class":     {States: []store.State{store.Dead}, Lane: "lane-1", Class: "class-1"},
+		"a dead group of a lane":       {States: []store.State{store.Dead}, Lane: "lane-1", Reason: store.Exhausted, Class: "class-1"},
 		"ended for a reason":           {Reason: store.Exhausted},
 		"dead for a reason, by status": {States: []store.State{store.Dead}, Reason: store.Exhausted, Status: 500},
 	} {
@@ -159,6 +162,8 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 		switch {
 		case f.LockKey != "":
 			index = "callbacks_lock"
+		case f.Lane != "":
+			index = "callbacks_dead_lane"
 		case f.Class != "" && f.Reason != "":
 			index = "callbacks_dead"
 		case len(f.States) > 0:

@@ -31,8 +31,9 @@ type auditPage struct {
 	FieldErrors             []store.FieldError
 	Rows                    []*auditRow
 	Next                    string
-	// More: nothing was found so far, and there is more to look through. Narrow: conditions narrow the list.
-	More, Narrow bool
+	search
+	// Narrow: conditions narrow the list.
+	Narrow bool
 }
 
 // An auditRow is one entry.
@@ -81,9 +82,6 @@ func familyOf(action string) family {
 	return family{}
 }
 
-// auditLooks is how many bounded looks at the audit one page takes to fill itself.
-const auditLooks = 3
-
 // audit is GET /ui/audit.
 func (u *UI) audit(r *request) (*answer, error) {
 	p := &auditPage{base: u.base(r, "audit", "audit.title"), Object: r.query("object"), Actor: r.query("actor"), From: r.query("from"), To: r.query("to")}
@@ -103,22 +101,19 @@ func (u *UI) audit(r *request) (*answer, error) {
 	if len(p.FieldErrors) > 0 {
 		return show("audit", p)
 	}
-	for range auditLooks {
-		f.Limit = pageSize - len(p.Rows)
-		found, err := u.Audit.Audit(r.ctx, r.who.project, f)
-		if err != nil {
-			return nil, err
-		}
-		for i := range found.Entries {
-			p.Rows = append(p.Rows, p.row(&found.Entries[i]))
-		}
-		if f.After = found.Next; f.After == "" || len(p.Rows) >= pageSize {
-			break
-		}
+	f.Limit = pageSize
+	found, err := u.Audit.Audit(r.ctx, r.who.project, f)
+	if err != nil {
+		return nil, err
 	}
-	if f.After != "" {
-		p.Next = p.With("cursor", f.After)
-		p.More = len(p.Rows) == 0
+	for i := range found.Entries {
+		p.Rows = append(p.Rows, p.row(&found.Entries[i]))
+	}
+	if found.Next != "" {
+		p.Next = p.With("cursor", found.Next)
+		if len(p.Rows) == 0 {
+			p.lookOn(&store.Cursor{ID: found.Next}, false)
+		}
 	}
 	return show("audit", p)
 }

@@ -52,7 +52,7 @@ func auditCases() []pageCase {
 			{".pager a", "Next page"}, {"td a", "cb_" + testID(10)}, {"td a", "https://shop.example:443"}, {"td", "Signing secret shown"}, {"td", "generation 3"}, {"td .small", "until 2026-11-06 21:30:00"}, {"option", "Signing secrets"},
 		}},
 		{name: "audit/nomatch", path: "/ui/audit?actor=nobody", set: give(auditRows{}), want: [][2]string{{".empty", "Nothing matches"}, {"form a", "Show all"}}},
-		{name: "audit/more", path: "/ui/audit?actor=nobody", set: give(auditRows{page: store.AuditPage{Next: testID(1)}}), want: [][2]string{{".empty", "Nothing found so far"}, {".pager a", "Next page"}}},
+		{name: "audit/more", path: "/ui/audit?actor=nobody", set: give(auditRows{page: store.AuditPage{Next: testID(1)}}), want: [][2]string{{".empty", "Nothing found so far"}, {".pager a", "Look on"}, {".empty time", "2025-11-26"}}},
 		{name: "audit/wrong", path: "/ui/audit?from=yesterday", set: give(auditRows{err: errBroken}), want: [][2]string{{".banner.bad", "From: yesterday"}}, unwanted: []string{"table"}},
 		{name: "audit/hostile", path: "/ui/audit?object=" + queryEscape(hostile) + "&actor=" + queryEscape(hostile) + "&action=" + queryEscape(hostile), set: give(evil)},
 		{name: "audit/error", path: "/ui/audit", set: give(auditRows{err: errBroken}), status: http.StatusInternalServerError},

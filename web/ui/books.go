@@ -119,7 +119,7 @@ func (u *UI) books(r *request) (*answer, error) {
 	case errors.As(err, &wrong):
 		p.FieldErrors = wrong.Fields
 		return show("books", p)
-	case err != nil && tookTooLong(r, ctx):
+	case err != nil && r.tookTooLong(ctx):
 		p.TooLong = true
 		return &answer{status: http.StatusServiceUnavailable, template: "books", page: p}, nil
 	case err != nil:
@@ -138,20 +138,10 @@ func (p *booksPage) refuse(name, message string) {
 	p.FieldErrors = append(p.FieldErrors, store.FieldError{Field: name, Message: message})
 }
 
-// tookTooLong says whether what ended is the bound on the counting, and not the request or the database.
-func tookTooLong(r *request, bounded context.Context) bool {
-	return errors.Is(bounded.Err(), context.DeadlineExceeded) && r.ctx.Err() == nil
-}
-
 // dayBegin is when the day began in the viewer's zone that is so many days away from today.
 func dayBegin(r *request, days int) int64 {
 	at := time.UnixMilli(r.now).In(r.zone.Location)
 	return time.Date(at.Year(), at.Month(), at.Day()+days, 0, 0, 0, 0, r.zone.Location).UnixMilli()
-}
-
-// inputOf writes a moment as a field of a form has it.
-func inputOf(r *request, ms int64) string {
-	return time.UnixMilli(ms).In(r.zone.Location).Format(inputTime)
 }
 
 // readSpan reads a span out of two fields. Without an end it goes up to now: to the end of this second, so that an address can say it too.

@@ -66,7 +66,7 @@ func (u *UI) compare(r *request) (*answer, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, booksTime)
 	defer cancel()
 	c, err := u.Books.Compare(ctx, r.who.project, s.From, s.To, refs, shownRefs)
-	if err != nil && tookTooLong(r, ctx) {
+	if err != nil && r.tookTooLong(ctx) {
 		return nil, invalid("from", r.lang.text("books.toolong"))
 	}
 	if err != nil {

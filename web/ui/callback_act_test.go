@@ -188,6 +188,9 @@ func TestSearchGoesToWhatItIs(t *testing.T) {
 	} {
 		b.get("/ui/search?q=" + queryEscape(q)).leads(to)
 	}
+	// What was not found so far is not said to be nowhere: the list looks on.
+	o.Callbacks = callbackRows{left: &store.Cursor{ID: testID(1)}}
+	signedIn(t, o).get("/ui/search?q=channel%3Dalipay").leads("/ui/callbacks?label.channel=alipay")
 }
 
 func TestScopesHideWhatTheyForbid(t *testing.T) {

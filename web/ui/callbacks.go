@@ -40,8 +40,7 @@ type callbacksPage struct {
 	Rows  []*callbackRow
 	// Next is the address of the next page, First of the first; empty: there is none, or this is it.
 	Next, First string
-	// More: nothing was found so far, and there is more to look through.
-	More bool
+	search
 	// ByDue: they are in order of their due times.
 	ByDue bool
 	// Advanced: a field that is folded away says something.
@@ -158,7 +157,9 @@ func (u *UI) fillRows(r *request, p *callbacksPage) error {
 	f.After = found.Next
 	if f.After != nil {
 		p.Next = p.With("cursor", cursorOf(f.After))
-		p.More = len(p.Rows) == 0
+		if len(p.Rows) == 0 {
+			p.lookOn(found.Next, f.ByDue)
+		}
 	}
 	return nil
 }

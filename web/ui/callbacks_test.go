@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ type callbackRows struct {
 	payload  store.Payload
 	counts   store.Counts
 	err      error
+	// left is where each list that no index serves was left, when there is nothing in it.
+	left *store.Cursor
 	// asked is the last filter.
 	asked *store.Filter
 }
@@ -40,17 +43,16 @@ func (s callbackRows) List(_ context.Context, _ string, f store.Filter) (store.P
 		*s.asked = f
 	}
 	var p store.Page
+	if f.Ref == "" && f.LockKey == "" {
+		p.Next = s.left
+	}
 	for _, c := range s.all {
 		switch {
 		case f.After != nil && c.ID >= f.After.ID,
 			f.Ref != "" && c.Ref != f.Ref, f.LockKey != "" && c.LockKey != f.LockKey, f.Kind != "" && c.Kind != f.Kind,
-			len(f.States) > 0 && !slices.Contains(f.States, c.StateAt(f.Now)):
+			len(f.States) > 0 && !slices.Contains(f.States, c.StateAt(f.Now)),
+			slices.ContainsFunc(slices.Collect(maps.Keys(f.Labels)), func(name string) bool { return c.Labels[name] != f.Labels[name] }):
 			continue
-		}
-		for name, value := range f.Labels {
-			if c.Labels[name] != value {
-				continue
-			}
 		}
 		if len(p.Callbacks) == f.Limit {
 			p.Next = &store.Cursor{ID: p.Callbacks[f.Limit-1].ID}
@@ -218,6 +220,8 @@ func callbackCases() []pageCase {
 		{name: "callbacks/one", path: "/ui/callbacks", set: give(one, callbackEngine{}), want: [][2]string{{"td a", "order-0001"}, {"td .badge", "scheduled"}, {"td", "shop.example/notify?token="}}},
 		{name: "callbacks/many", path: "/ui/callbacks?state=scheduled&order=due", set: give(many, callbackEngine{}), want: [][2]string{{".chips .count", "1,234,567"}, {".pager a", "Next page"}, {".bulk a", "Cancel"}}},
 		{name: "callbacks/nomatch", path: "/ui/callbacks?ref=none", set: give(one, callbackEngine{}), want: [][2]string{{".empty", "Nothing matches"}}},
+		{name: "callbacks/looked", path: "/ui/callbacks?topic=rare", set: give(callbackRows{left: &store.Cursor{ID: testID(1)}}, callbackEngine{}), want: [][2]string{{".empty", "Nothing found so far"}, {".empty time", "2025-11-26"}, {".empty a[data-lookon]", "Look on"}}, unwanted: []string{"table", "a[rel=next]:not([data-lookon])"}},
+		{name: "callbacks/looked-due", path: "/ui/callbacks?topic=rare&order=due", set: give(callbackRows{left: &store.Cursor{ID: testID(1), DueAt: testNow + 60_000}}, callbackEngine{}), want: [][2]string{{".empty time", "in 1m"}}},
 		{name: "callbacks/wrong", path: "/ui/callbacks?status_code=abc&from=yesterday", set: give(one, callbackEngine{}), want: [][2]string{{".banner.bad", "HTTP status: abc"}}, unwanted: []string{"table"}},
 		{name: "callbacks/hostile", path: "/ui/callbacks?ref=" + queryEscape(hostile) + "&label.x=" + queryEscape(hostile), set: give(evil, callbackEngine{})},
 		{name: "callbacks/error", path: "/ui/callbacks", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError, want: [][2]string{{"main", "Something went wrong"}}},
@@ -259,6 +263,10 @@ func callbackCases() []pageCase {
 			give(one, callbackEngine{})(o)
 			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop " + hostile}}}
 		}, want: [][2]string{{"h2", "By lock key"}, {"h2", "Endpoints"}, {"li a", "shop"}}},
+		{name: "search/looked", path: "/ui/search?q=shop=7", set: func(o *Options) {
+			give(callbackRows{left: &store.Cursor{ID: testID(1)}}, callbackEngine{})(o)
+			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop"}}}
+		}, want: [][2]string{{"h2", "By label"}, {"section p", "Nothing found so far"}, {"section a[href=/ui/callbacks?label.shop=7]", "Look on"}, {"li a", "shop"}}},
 		{name: "search/hostile", path: "/ui/search?q=" + queryEscape(hostile), set: func(o *Options) {
 			give(evil, callbackEngine{})(o)
 			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: hostile, ExternalID: hostile}}}

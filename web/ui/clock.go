@@ -59,6 +59,21 @@ func (b *base) time(ms int64, layout string) template.HTML {
 		template.HTMLEscapeString(b.relative(ms)) + `</span></time>`)
 }
 
+// Moment is what a field of a form holds of a moment that was typed or stands in an address: the moment as such fields have it, or nothing where
+// it is none.
+func (b *base) Moment(typed string) string {
+	ms, ok := b.r.parseInput(typed)
+	if !ok {
+		return ""
+	}
+	return inputOf(b.r, ms)
+}
+
+// inputOf writes a moment as a field of a form has it.
+func inputOf(r *request, ms int64) string {
+	return time.UnixMilli(ms).In(r.zone.Location).Format(inputTime)
+}
+
 // Absolute writes a moment as plain text.
 func (b *base) Absolute(ms int64) string {
 	if ms <= 0 {

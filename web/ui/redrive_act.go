@@ -120,15 +120,15 @@ func (u *UI) countBulk(r *request, b *bulk) (t tally, err error) {
 	defer cancel()
 	q := dispatch.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter, Shown: b.filter.shown(), Most: countMost}
 	t.n, t.more, err = u.RedriveActs.CountRedrive(ctx, r.who.project, q)
-	if tooSlow(ctx, err) && r.ctx.Err() == nil {
+	if r.tooSlow(ctx, err) {
 		return tally{unknown: true}, nil
 	}
 	return t, err
 }
 
-// tooSlow says whether an error is that of a time that has run out.
-func tooSlow(ctx context.Context, err error) bool {
-	return err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded))
+// tooSlow says whether counting took too long as a whole, or a page of it: then what a redrive would do is asked for without a number.
+func (r *request) tooSlow(bounded context.Context, err error) bool {
+	return err != nil && (r.tookTooLong(bounded) || errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil)
 }
 
 // what names the callbacks that were counted.
@@ -244,7 +244,7 @@ func (u *UI) recount(r *request, q dispatch.RedriveRequest) (*answer, error) {
 	q.Most = 1 // it is judged here, and counted for the form
 	ctx, cancel := context.WithTimeout(r.ctx, countTime)
 	defer cancel()
-	if _, _, err := u.RedriveActs.CountRedrive(ctx, r.who.project, q); err != nil && !tooSlow(ctx, err) {
+	if _, _, err := u.RedriveActs.CountRedrive(ctx, r.who.project, q); err != nil && !r.tooSlow(ctx, err) {
 		return nil, err
 	}
 	f, err := u.askRedrive(r)

@@ -127,6 +127,11 @@ func (r *request) parseInput(s string) (ms int64, ok bool) {
 	return t.UnixMilli(), err == nil
 }
 
+// tookTooLong says whether what ended is the bound on a part of the request, and not the request itself.
+func (r *request) tookTooLong(bounded context.Context) bool {
+	return errors.Is(bounded.Err(), context.DeadlineExceeded) && r.ctx.Err() == nil
+}
+
 // pauseEnd reads the fields for and until, of which at most one says something; neither: until somebody resumes it.
 func (r *request) pauseEnd() (int64, error) {
 	while, at := r.value("for"), r.value("until")

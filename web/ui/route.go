@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -223,12 +224,12 @@ func (u *UI) protect(h http.Header) {
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
-// local returns a path of ours that a form or a link asks to go back to, or otherwise.
-func local(path, otherwise string) string {
-	p, err := url.Parse(path)
-	if err != nil || p.Scheme != "" || p.Host != "" || p.User != nil || p.Opaque != "" || !strings.HasPrefix(p.Path, Root+"/") ||
-		strings.ContainsAny(path, "\\\r\n\t") || strings.HasPrefix(path, "//") {
+// local returns an address of ours that a form or a link asks to go back to, or otherwise.
+func local(address, otherwise string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" || strings.ContainsAny(address, "\\\r\n\t") ||
+		!strings.HasPrefix(u.Path, Root+"/") || !strings.HasPrefix(path.Clean(u.Path)+"/", Root+"/") { // which also refuses what leads out again
 		return otherwise
 	}
-	return path
+	return address
 }

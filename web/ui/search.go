@@ -21,6 +21,7 @@ type searchPage struct {
 // A searchPart is one way in which the word was understood.
 type searchPart struct {
 	Name string
+	// Rows are the newest; none: nothing was found so far, and the list looks on.
 	Rows []*callbackRow
 	// Endpoints are those found; Link is where all of it is.
 	Endpoints []store.Endpoint
@@ -107,7 +108,7 @@ func (u *UI) searchBy(r *request, p *searchPage, name, link string, f store.Filt
 	if err != nil {
 		return err
 	}
-	if len(page.Callbacks) == 0 {
+	if len(page.Callbacks) == 0 && page.Next == nil {
 		return nil
 	}
 	part := searchPart{Name: p.T(name), Link: link}

@@ -82,7 +82,7 @@ func TestSessionCookie(t *testing.T) {
 
 func TestNextLeadsNowhereElse(t *testing.T) {
 	t.Parallel()
-	for _, next := range []string{"https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "javascript:alert(1)", "/v1/callbacks", "/ui/x\r\nSet-Cookie: a=b", "", "/uix"} {
+	for _, next := range []string{"https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "javascript:alert(1)", "/v1/callbacks", "/ui/x\r\nSet-Cookie: a=b", "", "/uix", "/ui/../v1/callbacks", "/ui/%2e%2e/metrics"} {
 		b := open(t, withCallbacks())
 		b.post("/ui/sign-in", "key", testKey, "next", next).leads("/ui/")
 	}

@@ -140,7 +140,7 @@ func (u *UI) verify(r *request) (*answer, error) {
 	var err error
 	p.Drift, err = u.Index.Verify(ctx)
 	switch d := &p.Drift; {
-	case err != nil && tookTooLong(r, ctx):
+	case err != nil && r.tookTooLong(ctx):
 		p.TooLong = true
 	case err != nil:
 		return nil, u.indexTrouble(r, err)
@@ -182,7 +182,7 @@ func (u *UI) rebuild(r *request) (*answer, error) {
 	defer cancel()
 	dry := r.form.Has("preview")
 	report, err := u.Index.Rebuild(ctx, dry, r.by())
-	if err != nil && tookTooLong(r, ctx) {
+	if err != nil && r.tookTooLong(ctx) {
 		u.warn(r, r.lang.text("system.rebuild.toolong"))
 		return redirect(systemPath)
 	}

@@ -167,8 +167,8 @@ function toast(words, kind) {
   setTimeout(() => note.remove(), 8000);
 }
 
-// turn makes the page what a fetched one is.
-function turn(page, address, push) {
+// turn makes the page what a fetched one is. Its address is written down as how says: "push", "replace", or not at all.
+function turn(page, address, how) {
   const flash = page.querySelector("[data-flash]");
   if (flash) {
     toast(flash.textContent, flash.classList.contains("bad") ? "bad" : "good");
@@ -183,44 +183,90 @@ function turn(page, address, push) {
     const old = document.querySelector(around), next = page.querySelector(around);
     if (old && next) children(old, next);
   }
-  if (push) history.pushState(null, "", address);
+  if (how) history[how + "State"](null, "", address);
   const live = page.body.dataset.live || "";
-  if (live !== (body.dataset.live || "")) {
-    body.dataset.live = live;
-    listen();
-  }
+  const moved = live !== (body.dataset.live || "");
+  body.dataset.live = live;
   for (const form of main.querySelectorAll("form[data-go]")) {
     if (!form.contains(document.activeElement)) form.reset(); // to what the page says, whatever was typed before
   }
   wire(main);
+  if (!lookOn() && moved) listen();
   if (document.activeElement === body) main.focus();
+}
+
+// Where nothing was found so far, the page looks on by itself: until something is found, all was looked through, half a minute is over, or
+// somebody does something else. It goes from place to place without a stream, and without a trace in the history.
+let step, lookUntil = 0;
+
+function lookOn() {
+  const link = document.querySelector("#main a[data-lookon]");
+  if (!link) {
+    lookUntil = 0;
+    return false;
+  }
+  lookUntil ||= Date.now() + 30000;
+  const on = Date.now() < lookUntil && !document.hidden;
+  const stop = link.parentElement.querySelector("[data-stop]");
+  const focused = [link, stop].includes(document.activeElement);
+  stop.hidden = !on;
+  link.hidden = on;
+  if (focused) (on ? stop : link).focus();
+  if (!on) {
+    lookUntil = 0;
+    return false;
+  }
+  if (stream) stream.close();
+  stream = null;
+  step = setTimeout(() => load(link.href, {}, "replace"), 50);
+  return true;
+}
+
+// stopLooking leaves the page where it is.
+function stopLooking() {
+  if (!lookUntil) return;
+  clearTimeout(step);
+  if (loading) loading.abort();
+  lookUntil = 1; // which is over
+  lookOn();
+  listen();
 }
 
 let loading;
 
-async function go(address, options, push) {
+function go(address, options, how) {
+  clearTimeout(step);
+  lookUntil = 0;
+  return load(address, options, how);
+}
+
+async function load(address, options, how) {
   if (loading) loading.abort();
-  loading = new AbortController();
+  const mine = loading = new AbortController();
   document.getElementById("main").setAttribute("aria-busy", "true");
   try {
-    const response = await fetch(address, { ...options, signal: loading.signal, credentials: "same-origin" });
+    const response = await fetch(address, { ...options, signal: mine.signal, credentials: "same-origin" });
     const page = parse(await response.text());
+    if (mine.signal.aborted) return; // it had come already, and is not wanted any more
     const landed = new URL(response.url);
     if (!page.getElementById("main") || landed.pathname === "/ui/sign-in") {
       location.assign(landed);
       return;
     }
     const elsewhere = landed.pathname !== location.pathname;
-    turn(page, landed, push && landed.href !== location.href);
+    turn(page, landed, how && (landed.href === location.href ? "replace" : how));
     if (elsewhere) document.getElementById("main").focus();
   } catch (error) {
-    if (error.name !== "AbortError") toast(text("failed"), "bad");
+    if (error.name !== "AbortError") {
+      toast(text("failed"), "bad");
+      stopLooking();
+    }
   } finally {
-    document.getElementById("main").removeAttribute("aria-busy");
+    if (loading === mine) document.getElementById("main").removeAttribute("aria-busy");
   }
 }
 
-addEventListener("popstate", () => go(location.href, {}, false));
+addEventListener("popstate", () => go(location.href, {}));
 
 // --- Acts: the form that asks is shown in a dialog.
 
@@ -268,7 +314,7 @@ async function send(form, submitter) {
   if (!data.has("back")) data.set("back", location.pathname + location.search);
   const inDialog = dialog && dialog.contains(form);
   if (!inDialog) {
-    await go(form.getAttribute("action"), { method: "POST", body: data }, true);
+    await go(form.getAttribute("action"), { method: "POST", body: data }, "push");
     return;
   }
   try {
@@ -281,7 +327,7 @@ async function send(form, submitter) {
     }
     close();
     if (new URL(response.url).pathname === "/ui/sign-in" || !page.getElementById("main")) location.assign(response.url);
-    else turn(page, response.url, response.url !== location.href);
+    else turn(page, response.url, response.url === location.href ? "replace" : "push");
   } catch {
     toast(text("failed"), "bad");
   }
@@ -289,9 +335,11 @@ async function send(form, submitter) {
 
 document.addEventListener("click", (event) => {
   if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
-  const link = event.target.closest("a[data-go], a[data-ask], [data-close], button[data-copy]");
+  const link = event.target.closest("a[data-go], a[data-ask], [data-close], button[data-copy], [data-stop]");
   if (!link) return;
-  if ("copy" in link.dataset) {
+  if ("stop" in link.dataset) {
+    stopLooking();
+  } else if ("copy" in link.dataset) {
     const source = document.getElementById(link.dataset.copy);
     navigator.clipboard.writeText(source.textContent).then(() => toast(text("copied"), "good"), () => {
       getSelection().selectAllChildren(source);
@@ -301,9 +349,10 @@ document.addEventListener("click", (event) => {
     close();
   } else if ("ask" in link.dataset) {
     opener = link;
+    stopLooking();
     act(link.href);
   } else {
-    go(link.href, {}, true);
+    go(link.href, {}, "lookon" in link.dataset ? "replace" : "push");
   }
   event.preventDefault();
 });
@@ -320,7 +369,7 @@ document.addEventListener("submit", (event) => {
     const query = new URLSearchParams();
     for (const [name, value] of new FormData(form)) if (value !== "") query.append(name, value);
     const address = form.getAttribute("action") + (query.size ? "?" + query : "");
-    go(address, {}, true);
+    go(address, {}, "push");
   }
 });
 
@@ -347,4 +396,4 @@ const current = document.querySelector(".menu [aria-current]");
 if (current) current.scrollIntoView({ block: "nearest", inline: "center" });
 wire(document);
 relate(document);
-listen();
+if (!lookOn()) listen();
