@@ -113,6 +113,31 @@ func (v *LaneView) Why(now int64) string {
 	return ""
 }
 
+// HeldUntil is when what holds the lane ends by itself, as Why names it, in Unix milliseconds; zero: it does not, or that is not known. Of a breaker
+// it is the next probe.
+func (v *LaneView) HeldUntil(why string) int64 {
+	switch why {
+	case BlockProjectPaused:
+		return v.ProjectPause
+	case BlockEndpointPaused:
+		return v.EndpointPause
+	case BlockLanePaused:
+		return v.OwnPause
+	}
+	if v.State == nil {
+		return 0
+	}
+	switch why {
+	case BlockBreakerOpen:
+		return v.State.ProbeAt
+	case BlockRetryAfter:
+		return v.State.HeldUntil
+	case BlockRate:
+		return v.State.NextToken
+	}
+	return 0
+}
+
 // SetLane bounds what a lane may send; nil leaves a bound as it is, zero takes it away.
 func (e *Engine) SetLane(ctx context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor) (store.Lane, error) {
 	f := findings(nil)

@@ -75,7 +75,7 @@ func (o *jsonObject) laneView(v *dispatch.LaneView, now int64) {
 	}
 	why := v.Why(now)
 	o.orNull("held", why)
-	o.until("held_until", heldUntil(v, why))
+	o.until("held_until", v.HeldUntil(why))
 	if s == nil {
 		o.orNull("breaker", "")
 		return
@@ -95,25 +95,6 @@ func (o *jsonObject) age(name string, oldest, now int64) {
 		return
 	}
 	o.integer(name, now-oldest)
-}
-
-// heldUntil is when what holds a lane ends by itself; zero: it does not, or that is not known.
-func heldUntil(v *dispatch.LaneView, why string) int64 {
-	switch why {
-	case dispatch.BlockProjectPaused:
-		return v.ProjectPause
-	case dispatch.BlockEndpointPaused:
-		return v.EndpointPause
-	case dispatch.BlockLanePaused:
-		return v.OwnPause
-	case dispatch.BlockBreakerOpen:
-		return v.State.ProbeAt
-	case dispatch.BlockRetryAfter:
-		return v.State.HeldUntil
-	case dispatch.BlockRate:
-		return v.State.NextToken
-	}
-	return 0
 }
 
 // healthName is what the last ended attempt of a lane says of it.

@@ -329,6 +329,16 @@ func (e endpointRows) Endpoints(_ context.Context, _ string, f store.EndpointFil
 	return all[:min(len(all), max(f.Limit, 1))], e.err
 }
 
+func (e endpointRows) FindEndpoints(_ context.Context, _ string, names []string) (map[string]store.Endpoint, error) {
+	found := make(map[string]store.Endpoint)
+	for _, ep := range e.all {
+		if name := store.EndpointPrefix + ep.ID; slices.Contains(names, name) {
+			found[name] = ep
+		}
+	}
+	return found, e.err
+}
+
 func (e endpointRows) LaneActivity(context.Context, string, []int64, int64) ([]store.Activity, error) {
 	return e.activity, e.err
 }

@@ -70,7 +70,10 @@ func (b *base) standings(row *endpointRow) []standing {
 
 // laneStanding says what holds a lane, by the word that dispatch has for it.
 func (b *base) laneStanding(v *dispatch.LaneView, why string) standing {
-	s := standing{Code: why, Kind: "warn", Until: laneHeldUntil(v, why)}
+	s := standing{Code: why, Kind: "warn", Until: v.HeldUntil(why)}
+	if why == dispatch.BlockBreakerOpen {
+		s.Until = 0 // it ends with an answer, not with its next probe
+	}
 	switch why {
 	case dispatch.BlockLanePaused:
 		s.Act, s.ActText = link("/lanes/resume", "key", v.Key), b.T("lanes.resume.button")
@@ -102,29 +105,6 @@ func (b *base) word(s *standing) {
 			s.Cure = b.T(prefix + s.Code)
 		}
 	}
-}
-
-// laneHeldUntil is when what holds a lane ends by itself; zero: it does not, or that is not known. A breaker ends with an answer, not with
-// its next probe.
-func laneHeldUntil(v *dispatch.LaneView, why string) int64 {
-	switch why {
-	case dispatch.BlockProjectPaused:
-		return v.ProjectPause
-	case dispatch.BlockEndpointPaused:
-		return v.EndpointPause
-	case dispatch.BlockLanePaused:
-		return v.OwnPause
-	}
-	if v.State == nil {
-		return 0
-	}
-	switch why {
-	case dispatch.BlockRetryAfter:
-		return v.State.HeldUntil
-	case dispatch.BlockRate:
-		return v.State.NextToken
-	}
-	return 0
 }
 
 // path is the address of an act on the endpoint.

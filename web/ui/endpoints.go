@@ -1,7 +1,10 @@
 package ui
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -15,6 +18,8 @@ type Endpoints interface {
 	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
 	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)
+	// FindEndpoints returns those that there are, by the ids with their prefix.
+	FindEndpoints(ctx context.Context, project string, names []string) (map[string]store.Endpoint, error)
 	// LaneActivity returns what happened in lanes, by the hour, since then.
 	LaneActivity(ctx context.Context, project string, lanes []int64, from int64) ([]store.Activity, error)
 }
@@ -66,12 +71,27 @@ type endpointRow struct {
 
 func newEndpointRow(ep store.Endpoint) *endpointRow {
 	row := &endpointRow{Endpoint: ep, FullID: store.EndpointPrefix + ep.ID, Address: dispatch.ShownURL(ep.URL)}
-	for _, label := range []string{ep.Name, ep.ExternalID, row.FullID} {
-		if row.Label == "" {
-			row.Label = label
+	row.Label = cmp.Or(ep.Name, ep.ExternalID, row.FullID)
+	return row
+}
+
+// endpointLabels is what people call endpoints, by their ids with the prefix. Who has no name, or is gone, is not among them; empty ids are
+// passed over.
+func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error) {
+	if ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" }); len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := u.Endpoints.FindEndpoints(r.ctx, r.who.project, ids)
+	if err != nil {
+		return nil, fmt.Errorf("find the endpoints of lanes: %w", err)
+	}
+	labels := make(map[string]string, len(found))
+	for id, ep := range found {
+		if label := cmp.Or(ep.Name, ep.ExternalID); label != "" {
+			labels[id] = label
 		}
 	}
-	return row
+	return labels, nil
 }
 
 // endpointsShown is how many endpoints a page shows: each has much to show.

@@ -47,8 +47,8 @@ type laneRow struct {
 	dispatch.LaneView
 	// Standings are what holds it, if anything does.
 	Standings []standing
-	// EndpointFullID is the endpoint's whose lane it is, with its prefix; empty: none.
-	EndpointFullID string
+	// EndpointFullID is the endpoint's whose lane it is, with its prefix; empty: none. EndpointLabel is what people call that one, if anything.
+	EndpointFullID, EndpointLabel string
 	// Paused: its own pause is on.
 	Paused bool
 }
@@ -118,7 +118,23 @@ func (u *UI) lanes(r *request) (*answer, error) {
 		p.Unanswered = p.Unanswered || views[i].State == nil
 		p.Rows = append(p.Rows, p.laneRow(&views[i]))
 	}
+	if err := u.labelLanes(r, p.Rows); err != nil {
+		return nil, err
+	}
 	return show("lanes", p)
+}
+
+// labelLanes fills in what people call the endpoints of lanes.
+func (u *UI) labelLanes(r *request, rows []*laneRow) error {
+	var ids []string
+	for _, row := range rows {
+		ids = append(ids, row.EndpointFullID)
+	}
+	labels, err := u.endpointLabels(r, ids)
+	for _, row := range rows {
+		row.EndpointLabel = labels[row.EndpointFullID]
+	}
+	return err
 }
 
 // isLaneKey says whether a text that came with an address can be a lane's key.

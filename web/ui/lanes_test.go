@@ -99,6 +99,12 @@ func laneCases() []pageCase {
 	}
 	ofEndpoint := sampleLane(1)
 	ofEndpoint.Key, ofEndpoint.EndpointID, ofEndpoint.Disabled = "ep_"+testID(7), testID(7), true
+	of := func(all ...store.Endpoint) func(o *Options) {
+		return func(o *Options) {
+			give(ofEndpoint)(o)
+			o.Endpoints = endpointRows{all: all}
+		}
+	}
 	blind := sampleLane(1)
 	blind.State = nil
 	evil := heldLane(1, hostile)
@@ -121,7 +127,13 @@ func laneCases() []pageCase {
 			give()(o)
 			o.Callbacks = callbackRows{err: errBroken}
 		}, status: http.StatusInternalServerError},
-		{name: "lanes/endpoint", path: "/ui/lanes", set: give(ofEndpoint), want: [][2]string{{"td a[href=/ui/endpoints/ep_" + testID(7) + "]", "its endpoint"}, {".badge.bad", "disabled"}}},
+		{name: "lanes/endpoint", path: "/ui/lanes", set: of(store.Endpoint{ID: testID(8), Name: "another"}), want: [][2]string{{"td a[href=/ui/endpoints/ep_" + testID(7) + "]", "its endpoint"}, {".badge.bad", "disabled"}}},
+		{name: "lanes/endpoint-named", path: "/ui/lanes", set: of(store.Endpoint{ID: testID(7), Name: "Shop 7"}), want: [][2]string{{"td a", "its endpoint: Shop 7"}}},
+		{name: "lanes/endpoint-hostile", path: "/ui/lanes", set: of(store.Endpoint{ID: testID(7), ExternalID: hostile}), want: [][2]string{{"td a", "alert(1)"}}},
+		{name: "lanes/endpoint-error", path: "/ui/lanes", set: func(o *Options) {
+			of()(o)
+			o.Endpoints = endpointRows{err: errBroken}
+		}, status: http.StatusInternalServerError},
 		{name: "lanes/noindex", path: "/ui/lanes", set: give(blind), want: [][2]string{{".banner.warn", "The index does not answer"}}},
 		{name: "lanes/nomatch", path: "/ui/lanes?q=nothing&held=true", set: give(sampleLane(1)), want: [][2]string{{".empty", "Nothing matches"}}},
 		{name: "lanes/hostile", path: "/ui/lanes?q=" + queryEscape(hostile), set: give(evil), want: [][2]string{{"td a", "alert(1)"}}},

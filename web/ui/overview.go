@@ -61,6 +61,8 @@ type waitingLane struct {
 	OldestDue int64
 	// Why is what holds it back; empty: nothing.
 	Why string
+	// endpoint is the id, with its prefix, of the endpoint whose lane it is; EndpointLabel is what people call that one. Either may be empty.
+	endpoint, EndpointLabel string
 }
 
 // A dispatcherRow is one process.
@@ -150,14 +152,26 @@ func (u *UI) fillBacklog(r *request, p *overviewPage) error {
 	}
 	for i := range views {
 		v := &views[i]
-		p.Lanes = append(p.Lanes, &waitingLane{Key: v.Key, Link: link("/lanes", "q", v.Key), Open: v.Open, OldestDue: v.OldestDue, Why: v.Why(r.now)})
+		lane := &waitingLane{Key: v.Key, Link: link("/lanes", "q", v.Key), Open: v.Open, OldestDue: v.OldestDue, Why: v.Why(r.now)}
+		if v.EndpointID != "" {
+			lane.endpoint = store.EndpointPrefix + v.EndpointID
+		}
+		p.Lanes = append(p.Lanes, lane)
 	}
 	// The oldest first; then those of which nothing is due, by how much waits in them.
 	slices.SortStableFunc(p.Lanes, func(a, b *waitingLane) int {
 		return cmp.Or(cmp.Compare(dueOr(a.OldestDue, r.now), dueOr(b.OldestDue, r.now)), cmp.Compare(b.Open, a.Open))
 	})
 	p.Lanes = p.Lanes[:min(len(p.Lanes), topLanes)]
-	return nil
+	var ids []string
+	for _, lane := range p.Lanes {
+		ids = append(ids, lane.endpoint)
+	}
+	labels, err := u.endpointLabels(r, ids)
+	for _, lane := range p.Lanes {
+		lane.EndpointLabel = labels[lane.endpoint]
+	}
+	return err
 }
 
 // dueOr is a due time that has passed, or now.

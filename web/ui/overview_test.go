@@ -65,6 +65,7 @@ func overviewCases() []pageCase {
 	set := func(rows overviewRows, callbacks callbackRows, lanes laneEngine, index indexEngine) func(o *Options) {
 		return func(o *Options) {
 			o.Overview, o.Callbacks, o.Lanes, o.Index = rows, callbacks, lanes, index
+			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "Shop 7 " + hostile}}}
 		}
 	}
 	alive := indexEngine{processes: []store.Dispatcher{
@@ -79,7 +80,7 @@ func overviewCases() []pageCase {
 		many.counts.Lanes = append(many.counts.Lanes, store.LaneCount{Lane: key, Open: int64(100 * n)})
 		v := dispatch.LaneView{LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: key}, Open: int64(100 * n), OldestDue: testNow - int64(n)*7_000}}
 		if n == 9 {
-			v.OwnPause = store.Forever
+			v.OwnPause, v.EndpointID = store.Forever, testID(7)
 		}
 		lanes.views = append(lanes.views, v)
 		many.all = append(many.all, sample(50-n))
@@ -94,7 +95,7 @@ func overviewCases() []pageCase {
 		{name: "overview/empty", path: "/ui/", set: set(overviewRows{}, callbackRows{}, laneEngine{}, indexEngine{}), want: [][2]string{{".empty", "Nothing waits"}, {".empty", "No callbacks yet"}, {".kpi", "0/s"}}},
 		{name: "overview/one", path: "/ui/?range=24h", set: set(overviewRows{}, callbackRows{all: []store.Callback{sample(1)}}, laneEngine{}, alive), want: [][2]string{{"td a", "order-0001"}, {".badge.bad", "gone"}, {".chips [aria-current]", "24 hours"}}},
 		{name: "overview/many", path: "/ui/", set: set(full, many, lanes, alive), want: [][2]string{
-			{".kpi.warn dd", "1,000+"}, {".kpi.bad dd", "12"}, {"td a", "https://shop-11.example:443"}, {".badge.warn", "Its lane is paused"}, {"td", "17 / 512"},
+			{".kpi.warn dd", "1,000+"}, {".kpi.bad dd", "12"}, {"td a", "https://shop-11.example:443"}, {".badge.warn", "Its lane is paused"}, {"td .small", "Shop 7"}, {"td", "17 / 512"},
 		}},
 		{name: "overview/week", path: "/ui/?range=7d", set: set(full, many, lanes, alive)},
 		{name: "overview/down", path: "/ui/", set: func(o *Options) {
