@@ -9,6 +9,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -149,8 +151,21 @@ func (c *client) accept(ctx context.Context, s submission) (callback, error) {
 	return cb, err
 }
 
-// acceptBatch posts up to 1,000 callbacks; every one of them must be accepted.
+// acceptBatch posts up to 1,000 callbacks; every one of them must be accepted, or have been by an earlier try whose answer was 503.
 func (c *client) acceptBatch(ctx context.Context, batch []submission) ([]callback, error) {
+	got, err := c.acceptOnce(ctx, batch, http.StatusAccepted)
+	for err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "answered 503") && batch[0]["idempotency_key"] != nil {
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		got, err = c.acceptOnce(ctx, batch, http.StatusAccepted, http.StatusOK)
+	}
+	return got, err
+}
+
+// acceptOnce posts callbacks, each of which must be answered with one of the statuses.
+func (c *client) acceptOnce(ctx context.Context, batch []submission, statuses ...int) ([]callback, error) {
 	var reply struct {
 		Results []struct {
 			Status   int             `json:"status"`
@@ -167,7 +182,7 @@ func (c *client) acceptBatch(ctx context.Context, batch []submission) ([]callbac
 	}
 	accepted := make([]callback, 0, len(batch))
 	for i, r := range reply.Results {
-		if r.Status != http.StatusAccepted {
+		if !slices.Contains(statuses, r.Status) {
 			return nil, fmt.Errorf("element %d of the batch was answered %d: %s", i, r.Status, r.Problem)
 		}
 		accepted = append(accepted, r.Callback)
