@@ -18,9 +18,9 @@ import (
 func TestDeadOnesAreTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		alive := true
+		var down atomic.Bool
 		b := newBench(t, func(_ context.Context, h hit, _ int) (*http.Response, error) {
-			if strings.Contains(h.url, "ops.example") && alive {
+			if strings.Contains(h.url, "ops.example") && !down.Load() {
 				return answer(200, ""), nil
 			}
 			return answer(500, ""), nil
@@ -56,7 +56,7 @@ func TestDeadOnesAreTold(t *testing.T) {
 		if len(found) != len(ids) {
 			t.Errorf("%d were told, %d had died", len(found), len(ids))
 		}
-		alive = false
+		down.Store(true)
 		b.bury(1)
 		time.Sleep(time.Hour)
 		if n := len(told()); n != len(ids)+1 {

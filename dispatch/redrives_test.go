@@ -143,15 +143,15 @@ func TestRedriveSurvivesItsProcess(t *testing.T) {
 // A redrive can be paused, goes on where it was, and can be canceled; what it has not done stays as it is.
 func TestRedriveStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		healthy := false
+		var healthy atomic.Bool
 		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
-			if healthy {
+			if healthy.Load() {
 				return answer(200, ""), nil
 			}
 			return answer(500, ""), nil
 		})
 		ids := b.bury(300)
-		healthy = true
+		healthy.Store(true)
 		r, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
 			Action: "retry", Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`, Rate: "10/s",
 		}, operator)
