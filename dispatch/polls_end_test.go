@@ -37,6 +37,9 @@ func TestAResolvedPollLeavesTheIndex(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, bank("PROCESSING"))
+		// What is accepted before the index is built is told to it twice, the second time a second later, also if it has ended by then:
+		// that is found out when it is claimed.
+		time.Sleep(10 * time.Second)
 		p := b.poll(paidPoll("o-1", time.Hour))
 		time.Sleep(time.Second)
 		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, time.Now().Add(time.Hour).UnixMilli(), store.Actor{Name: "test"}); err != nil {
