@@ -34,7 +34,7 @@ const (
 	maxGroups = 10_000
 	maxDays   = 1000
 	// shownGroups is how many groups the page shows; the file has all.
-	shownGroups = 50
+	shownGroups = 30
 )
 
 // The groupings that the form offers. What is grouped by a label has the label's name beside it.

@@ -98,6 +98,9 @@ func (l *laneRow) Flight() string { return flightText(l.State) }
 // Most is how many attempts it may ever have in flight.
 func (l *laneRow) Most() int { return flightLimit(&l.LaneView) }
 
+// Largest is how many lanes are shown by their backlog.
+func (*lanesPage) Largest() int { return pageSize }
+
 // lanes is GET /ui/lanes.
 func (u *UI) lanes(r *request) (*answer, error) {
 	p := &lanesPage{base: u.base(r, "lanes", "lanes.title"), Search: r.searchText("q"), Held: r.query("held") == "true", ByBacklog: r.query("sort") == "backlog"}
@@ -110,9 +113,11 @@ func (u *UI) lanes(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !p.ByBacklog && len(views) > pageSize {
+	if len(views) > pageSize {
 		views = views[:pageSize]
-		p.Next = p.With("cursor", views[pageSize-1].Key)
+		if !p.ByBacklog {
+			p.Next = p.With("cursor", views[pageSize-1].Key)
+		}
 	}
 	for i := range views {
 		p.Unanswered = p.Unanswered || views[i].State == nil

@@ -52,7 +52,7 @@ func (u *UI) fillCharts(r *request, p *overviewPage) error {
 		return s.values(func(a *store.Activity, seconds float64) float64 { return float64(count(a)) / seconds })
 	}
 	p.Throughput = picture.Lines{
-		Frame: p.picture("throughput"), TimeAxis: axis, Times: s.times, Value: rate,
+		Frame: p.quiet("throughput"), TimeAxis: axis, Times: s.times, Value: rate,
 		Series: []picture.Series{
 			{Name: p.T("overview.accepted"), Values: perSecond(func(a *store.Activity) int64 { return a.Accepted }), Fill: true},
 			{Name: p.T("overview.delivered"), Values: perSecond(func(a *store.Activity) int64 { return a.Succeeded })},
@@ -62,7 +62,7 @@ func (u *UI) fillCharts(r *request, p *overviewPage) error {
 		return s.values(func(a *store.Activity, _ float64) float64 { return float64(count(a)) })
 	}
 	p.Attempts = picture.Bars{
-		Frame: p.picture("attempts"), TimeAxis: axis, Times: s.times, Step: time.Duration(chosen.span), Value: whole,
+		Frame: p.quiet("attempts"), TimeAxis: axis, Times: s.times, Step: time.Duration(chosen.span), Value: whole,
 		Series: []picture.Series{
 			{Name: p.T("outcome.succeeded"), Values: counts(func(a *store.Activity) int64 { return a.Succeeded }), Tone: picture.Good},
 			{Name: p.T("outcome.failed"), Values: counts(func(a *store.Activity) int64 { return a.Failed }), Tone: picture.Bad},
@@ -73,7 +73,7 @@ func (u *UI) fillCharts(r *request, p *overviewPage) error {
 		return s.values(func(a *store.Activity, _ float64) float64 { return a.Lateness.Quantile(q) })
 	}
 	p.Lateness = picture.Lines{
-		Frame: p.picture("lateness"), TimeAxis: axis, Times: s.times, Scale: picture.Log, Min: 1, Value: milliseconds,
+		Frame: p.quiet("lateness"), TimeAxis: axis, Times: s.times, Scale: picture.Log, Min: 1, Value: milliseconds,
 		Series: []picture.Series{
 			{Name: p.T("chart.percentile", "q", "50"), Values: late(.5)}, {Name: p.T("chart.percentile", "q", "95"), Values: late(.95)},
 			{Name: p.T("chart.percentile", "q", "99"), Values: late(.99)},
@@ -120,6 +120,13 @@ func (s *series) values(of func(a *store.Activity, seconds float64) float64) []f
 // picture is the frame of a chart; its texts are those of "chart.NAME" and "chart.NAME.says".
 func (b *base) picture(name string) picture.Frame {
 	return picture.Frame{ID: "chart-" + name, Title: b.T("chart." + name), Desc: b.T("chart." + name + ".says"), NoData: b.T("chart.nodata")}
+}
+
+// quiet is the frame of one of several charts.
+func (b *base) quiet(name string) picture.Frame {
+	f := b.picture(name)
+	f.Quiet = true
+	return f
 }
 
 // axis is a time axis in the viewer's zone.

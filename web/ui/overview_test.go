@@ -89,6 +89,8 @@ func overviewCases() []pageCase {
 	for h := range int64(24) {
 		full.hours = append(full.hours, store.DueHour{At: store.Hour.Begin(testNow) + h*3_600_000, Count: 5000 - h*h*7})
 	}
+	begun := full
+	begun.activity = begun.activity[:20]
 	evil := laneEngine{views: []dispatch.LaneView{{LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: hostile}, Open: 5, OldestDue: testNow - 9000}}}}
 	spoiled := indexEngine{processes: []store.Dispatcher{{Name: hostile, Host: hostile, Version: hostile, Roles: hostile, SeenAt: testNow}}}
 	return []pageCase{
@@ -97,6 +99,7 @@ func overviewCases() []pageCase {
 		{name: "overview/many", path: "/ui/", set: set(full, many, lanes, alive), want: [][2]string{
 			{".kpi.warn dd", "1,000+"}, {".kpi.bad dd", "12"}, {"td a", "https://shop-11.example:443"}, {".badge.warn", "Its lane is paused"}, {"td .small", "Shop 7"}, {"td", "17 / 512"},
 		}},
+		{name: "overview/minutes", path: "/ui/", set: set(begun, many, lanes, alive)},
 		{name: "overview/week", path: "/ui/?range=7d", set: set(full, many, lanes, alive)},
 		{name: "overview/down", path: "/ui/", set: func(o *Options) {
 			set(full, many, lanes, indexEngine{status: dispatch.IndexStatus{Down: true}})(o)

@@ -119,8 +119,16 @@ func TestEveryPageHasItsStates(t *testing.T) {
 // checkPage is what must hold for every page, whatever it shows.
 func checkPage(t *testing.T, res result) {
 	t.Helper()
-	if n := len(res.body); n > 100<<10 {
-		t.Errorf("the page has %d bytes, more than the 100 KiB that it may", n)
+	all, err := readAssets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(res.body)
+	for _, a := range all.files {
+		n += len(a.plain)
+	}
+	if n > 100<<10 {
+		t.Errorf("the page has %d bytes with its style, script and icon, more than the 100 KiB that it may", n)
 	}
 	if policy := res.header.Get("Content-Security-Policy"); strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("the content policy is %q", policy)

@@ -61,6 +61,9 @@ func (c *chart) y(v float64) int {
 
 // html puts the parts together. The points tell their values only where that does not make the chart too long.
 func (c *chart) html() template.HTML {
+	if c.Quiet {
+		c.hits = nil
+	}
 	m := c.figure(c.hits)
 	if len(m.b) > maxBytes && len(c.hits) > 0 {
 		m = c.figure(nil)

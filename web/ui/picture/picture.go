@@ -52,6 +52,8 @@ type Frame struct {
 	Title, Desc string
 	// NoData is written into a chart that has nothing to draw.
 	NoData string
+	// Quiet: points do not tell their values when they are pointed at, however few they are, so that several charts fit into one page.
+	Quiet bool
 }
 
 // A TimeAxis says how moments are placed and written.

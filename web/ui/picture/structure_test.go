@@ -284,6 +284,11 @@ func TestFewPointsTellTheirValues(t *testing.T) {
 	if n := tell(throughput("x", 168, 3600e9).HTML()); n != 0 {
 		t.Errorf("of 168 points, %d tell their values", n)
 	}
+	quiet := throughput("x", 48, 1800e9)
+	quiet.Quiet = true
+	if n := tell(quiet.HTML()); n != 0 {
+		t.Errorf("of 48 points of a quiet chart, %d tell their values", n)
+	}
 	nan := math.NaN()
 	h := picture.Lines{Frame: frame("x"), TimeAxis: clocked(), Times: hours(2), Series: []picture.Series{{Name: "A", Values: []float64{nan, 7}}}}.HTML()
 	if !strings.Contains(string(h), "<title>8 Mar 05:00\nA: 7</title>") || !strings.Contains(string(h), "<title>8 Mar 04:00</title>") {
