@@ -98,9 +98,6 @@ func (l *laneRow) Flight() string { return flightText(l.State) }
 // Most is how many attempts it may ever have in flight.
 func (l *laneRow) Most() int { return flightLimit(&l.LaneView) }
 
-// Largest is how many lanes are shown by their backlog.
-func (*lanesPage) Largest() int { return pageSize }
-
 // lanes is GET /ui/lanes.
 func (u *UI) lanes(r *request) (*answer, error) {
 	p := &lanesPage{base: u.base(r, "lanes", "lanes.title"), Search: r.searchText("q"), Held: r.query("held") == "true", ByBacklog: r.query("sort") == "backlog"}
@@ -115,9 +112,7 @@ func (u *UI) lanes(r *request) (*answer, error) {
 	}
 	if len(views) > pageSize {
 		views = views[:pageSize]
-		if !p.ByBacklog {
-			p.Next = p.With("cursor", views[pageSize-1].Key)
-		}
+		p.Next = p.With("cursor", views[pageSize-1].Key)
 	}
 	for i := range views {
 		p.Unanswered = p.Unanswered || views[i].State == nil
@@ -160,8 +155,11 @@ func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]dispatch
 	if len(f.Keys) == 0 {
 		return nil, nil
 	}
+	after := f.After
 	f.After, f.Limit = "", len(f.Keys)
 	views, err := u.Lanes.Lanes(r.ctx, r.who.project, f)
 	slices.SortStableFunc(views, func(a, b dispatch.LaneView) int { return cmp.Compare(b.Open, a.Open) })
-	return views, err
+	// Where the lane that the page before ended with is none of the largest any more, they are shown from the beginning.
+	last := slices.IndexFunc(views, func(v dispatch.LaneView) bool { return v.Key == after })
+	return views[last+1:], err
 }

@@ -118,7 +118,7 @@ func laneCases() []pageCase {
 		{name: "lanes/backlog-many", path: "/ui/lanes?sort=backlog", set: func(o *Options) {
 			give(many...)(o)
 			o.Callbacks = callbackRows{counts: counts}
-		}, want: [][2]string{{"td", "840"}, {"p.small", "the most open callbacks"}}, unwanted: []string{".pager"}},
+		}, want: [][2]string{{"td", "840"}, {"p.small", "the most open callbacks"}, {".pager a", "Next page"}}},
 		{name: "lanes/backlog-empty", path: "/ui/lanes?sort=backlog", set: func(o *Options) {
 			give()(o)
 			o.Callbacks = callbackRows{}
@@ -227,6 +227,46 @@ func TestLanesAreRefusedToReaders(t *testing.T) {
 		if res := b.post(link("/lanes/"+name, "key", sampleLane(1).Key)); res.status != http.StatusForbidden {
 			t.Errorf("%s: status %d", name, res.status)
 		}
+	}
+}
+
+// All of the largest backlogs can be walked through, each once and in their order.
+func TestLanesArePagedByBacklog(t *testing.T) {
+	t.Parallel()
+	var many []dispatch.LaneView
+	var counts store.Counts
+	for n := 100; n >= 1; n-- {
+		v := sampleLane(n)
+		v.Open = int64(n / 2) // two by two alike
+		many, counts.Lanes = append(many, v), append(counts.Lanes, store.LaneCount{Lane: v.Key, Open: v.Open})
+	}
+	o := parts()
+	o.Lanes, o.Callbacks = laneRows{all: many}, callbackRows{counts: counts}
+	b := signedIn(t, o)
+	var seen []string
+	next := "/ui/lanes?sort=backlog"
+	for pages := 0; next != ""; pages++ {
+		if pages == 3 {
+			t.Fatalf("there is a page after the third: %s", next)
+		}
+		res := b.get(next).ok()
+		for _, a := range find(res.doc, "td.lead a") {
+			seen = append(seen, textOf(a))
+		}
+		next = ""
+		if more := find(res.doc, ".pager a"); len(more) > 0 {
+			next = attr(more[0], "href")
+		}
+	}
+	want := make([]string, len(many))
+	for i := range many {
+		want[i] = many[i].Key
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("the pages show %d lanes: %q", len(seen), seen)
+	}
+	if n := b.get("/ui/lanes?sort=backlog&cursor=gone").ok().count("tbody tr"); n != pageSize {
+		t.Errorf("after a lane that is none of the largest any more, %d are shown", n)
 	}
 }
 
