@@ -44,7 +44,7 @@ func (b Bars) HTML() template.HTML {
 	axis := b.over(p.at[0], p.at[len(p.at)-1].Add(step))
 	c.labels = axis.labels(0)
 	c.stack(p, func(i int) (from, to float64) { return axis.at(p.at[i]), axis.at(p.at[i].Add(step)) })
-	if len(p.at) <= maxHits {
+	if c.tells(len(p.at)) {
 		c.hits = p.barHits(axis, series, c.write, step)
 	}
 	rows, _ := p.summed(maxRows)
@@ -168,7 +168,7 @@ func (d Due) HTML() template.HTML {
 	name := fit(d.OverdueName, 120)
 	c.labels = append([]label{{text: name, from: 1, start: true, bare: true}}, axis.labels(width(name)+10)...)
 	c.stack(p, func(i int) (from, to float64) { return axis.at(p.at[i]), axis.at(p.at[i]) + bar })
-	if len(p.at) < maxHits {
+	if c.tells(len(p.at) + 1) {
 		c.hits = p.barHits(axis, series, c.write, step)
 	}
 	rows, _ := p.summed(maxRows - 1)
@@ -181,11 +181,13 @@ func (d Due) HTML() template.HTML {
 func (c *chart) overdue(count float64, name string, bar float64) {
 	said := c.write(count)
 	c.table.rows = append([][]string{{name, said}}, c.table.rows...)
-	told := &markup{}
-	told.text(name, maxName)
-	told.put("\n")
-	told.text(said, maxName)
-	c.hits = append([]hit{{from: 0, to: tenths(bar), text: string(told.b)}}, c.hits...)
+	if !c.Quiet {
+		told := &markup{}
+		told.text(name, maxName)
+		told.put("\n")
+		told.text(said, maxName)
+		c.hits = append([]hit{{from: 0, to: tenths(bar), text: string(told.b)}}, c.hits...)
+	}
 	var stroke pen
 	if h := c.barHeight(count); h > 0 {
 		stroke.move(tenths(bar/2), c.bottom()*10)

@@ -59,11 +59,11 @@ func (c *chart) y(v float64) int {
 	return tenths(float64(c.bottom()) - c.values.at(v)*float64(c.bottom()-above))
 }
 
+// tells says whether each of so many points may tell its values.
+func (c *chart) tells(points int) bool { return !c.Quiet && points <= maxHits }
+
 // html puts the parts together. The points tell their values only where that does not make the chart too long.
 func (c *chart) html() template.HTML {
-	if c.Quiet {
-		c.hits = nil
-	}
 	m := c.figure(c.hits)
 	if len(m.b) > maxBytes && len(c.hits) > 0 {
 		m = c.figure(nil)

@@ -45,7 +45,7 @@ func (l Lines) HTML() template.HTML {
 	for i := range series {
 		c.draw(axis, p, i)
 	}
-	if len(p.at) <= maxHits {
+	if c.tells(len(p.at)) {
 		c.hits = p.hits(axis, series, c.write)
 	}
 	c.table = p.tabled(axis, series, l.Header, c.write)

@@ -284,10 +284,16 @@ func TestFewPointsTellTheirValues(t *testing.T) {
 	if n := tell(throughput("x", 168, 3600e9).HTML()); n != 0 {
 		t.Errorf("of 168 points, %d tell their values", n)
 	}
-	quiet := throughput("x", 48, 1800e9)
-	quiet.Quiet = true
-	if n := tell(quiet.HTML()); n != 0 {
-		t.Errorf("of 48 points of a quiet chart, %d tell their values", n)
+	still := frame("x")
+	still.Quiet = true
+	three := []picture.Series{{Name: "A", Values: []float64{1, 2, 3}}}
+	for kind, h := range map[string]template.HTML{
+		"lines": picture.Lines{Frame: still, Times: hours(3), Series: three}.HTML(), "bars": picture.Bars{Frame: still, Times: hours(3), Series: three}.HTML(),
+		"due": picture.Due{Frame: still, TimeAxis: picture.TimeAxis{From: hours(1)[0]}, Overdue: 5, Counts: three[0].Values}.HTML(),
+	} {
+		if n := tell(h); n != 0 {
+			t.Errorf("quiet %s: %d points tell their values", kind, n)
+		}
 	}
 	nan := math.NaN()
 	h := picture.Lines{Frame: frame("x"), TimeAxis: clocked(), Times: hours(2), Series: []picture.Series{{Name: "A", Values: []float64{nan, 7}}}}.HTML()
