@@ -151,10 +151,12 @@ func (c *client) accept(ctx context.Context, s submission) (callback, error) {
 	return cb, err
 }
 
-// acceptBatch posts up to 1,000 callbacks; every one of them must be accepted, or have been by an earlier try whose answer was 503.
+// acceptBatch posts up to 1,000 callbacks; every one of them must be accepted, or have been by an earlier try whose answer was 503. It gives up
+// after half a minute of those.
 func (c *client) acceptBatch(ctx context.Context, batch []submission) ([]callback, error) {
 	got, err := c.acceptOnce(ctx, batch, http.StatusAccepted)
-	for err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "answered 503") && batch[0]["idempotency_key"] != nil {
+	keyed := batch[0]["idempotency_key"] != nil
+	for try := 0; try < 150 && keyed && err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "answered 503"); try++ {
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
