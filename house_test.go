@@ -24,42 +24,43 @@ const module = "github.com/seed-ff5a32d8/dispatcher"
 
 // own says which of our packages each package may import. A package that is not listed is a mistake.
 var own = map[string][]string{
-	".":                  {},
-	"store":              {},
-	"schedule":           {},
-	"migrations":         {},
-	"schedule/redisq":    {"schedule"},
-	"schedule/memq":      {"schedule"},
-	"schedule/queuetest": {"schedule"},
-	"store/sqlstore":     {"store", "migrations"},
-	"store/storetest":    {"store"},
-	"dispatch/outbound":  {"store"},
-	"dispatch":           {"store", "schedule", "dispatch/outbound"},
-	"web/httperr":        {"store", "schedule", "dispatch"},
-	"web/api":            {"store", "schedule", "dispatch", "web/httperr"},
-	"web/ui":             {"store", "schedule", "dispatch", "web/httperr", "web/ui/picture"},
-	"web/ui/picture":     {},
-	"web":                {"store", "schedule", "dispatch", "web/httperr", "web/api", "web/ui"},
-	"cmd/dispatcher":     {"*"},
-	"e2e":                {},
-	"e2e/judge":          {},
-	"e2e/procfs":         {},
-	"e2e/bench":          {}, // a module of its own, with the same rules
+	".":                   {},
+	"store":               {},
+	"schedule":            {},
+	"migrations":          {},
+	"schedule/redisq":     {"schedule"},
+	"schedule/memq":       {"schedule"},
+	"schedule/queuetest":  {"schedule"},
+	"store/sqlstore":      {"store", "migrations"},
+	"store/storetest":     {"store"},
+	"dispatch/outbound":   {"store"},
+	"dispatch":            {"store", "schedule", "dispatch/outbound"},
+	"web/httperr":         {"store", "schedule", "dispatch"},
+	"web/api":             {"store", "schedule", "dispatch", "web/httperr"},
+	"web/ui":              {"store", "schedule", "dispatch", "web/httperr", "web/ui/picture"},
+	"web/ui/picture":      {},
+	"web":                 {"store", "schedule", "dispatch", "web/httperr", "web/api", "web/ui"},
+	"internal/testserver": {},
+	"cmd/dispatcher":      {"*"},
+	"e2e":                 {},
+	"e2e/judge":           {},
+	"e2e/procfs":          {},
+	"e2e/bench":           {}, // a module of its own, with the same rules
 }
 
 // forTests may be imported by the test files of any package beside what the package itself may import.
 // The last one is there because a test that wants a whole engine must give it a client that sends.
-var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "e2e/judge", "e2e/procfs"}
+var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "e2e/judge", "e2e/procfs", "internal/testserver"}
 
 // behind names the packages that alone may import a module from outside, so that each can be replaced in one place.
 var behind = map[string][]string{
-	"github.com/redis/go-redis/v9":             {"schedule/redisq", "schedule/queuetest", "cmd/dispatcher"},
+	"github.com/redis/go-redis/v9":             {"schedule/redisq", "internal/testserver", "cmd/dispatcher"},
 	"github.com/hashicorp/go-retryablehttp":    {"dispatch/outbound"},
 	"code.dny.dev/ssrf":                        {"dispatch/outbound"},
 	"github.com/gin-gonic/gin":                 {"web", "web/api", "web/ui", "web/httperr"},
 	"github.com/robfig/cron/v3":                {"schedule"},
 	"modernc.org/sqlite":                       {"store/sqlstore"},
-	"github.com/jackc/pgx/v5":                  {"store/sqlstore", "store/storetest", "cmd/dispatcher"}, // cmd: the advisory lock of an embedded index
+	"github.com/jackc/pgx/v5":                  {"store/sqlstore", "internal/testserver", "cmd/dispatcher"}, // cmd: the advisory lock of an embedded index
 	"github.com/pressly/goose/v3":              {"store/sqlstore"},
 	"github.com/alecthomas/kong":               {"cmd/dispatcher"},
 	"github.com/goccy/go-yaml":                 {"cmd/dispatcher"},

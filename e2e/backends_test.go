@@ -6,8 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A backend is a database and an index, and where they are. The same backend given to two launches is a restart.
@@ -18,7 +17,7 @@ type backend struct {
 	// direct and redisBehind are the URLs that tests use themselves, where a proxy stands in front of the program's.
 	direct, redisBehind string
 	// server is the Redis of redis, to be killed, stopped and started again; nil with the embedded index.
-	server  *queuetest.RedisServer
+	server  *testserver.Redis
 	prefix  string
 	dataDir string
 }
@@ -60,14 +59,14 @@ var (
 )
 
 // Servers are the real ones that backends share; each backend has a database and a Redis of its own.
-type servers struct{ postgres *storetest.Postgres }
+type servers struct{ postgres *testserver.Postgres }
 
 // startServers starts what the combination needs and what all backends of a test may share.
 func startServers(tb testing.TB, c combination) servers {
 	tb.Helper()
 	var s servers
 	if c.postgres {
-		s.postgres = storetest.NewPostgres(tb)
+		s.postgres = testserver.NewPostgres(tb)
 	}
 	return s
 }
@@ -80,7 +79,7 @@ func (s servers) backend(tb testing.TB, c combination) backend {
 		b.postgres = s.postgres.Database(tb)
 	}
 	if c.redis {
-		b.server = queuetest.NewRedisServer(tb)
+		b.server = testserver.NewRedis(tb)
 		b.redis = b.server.URL
 	}
 	return b

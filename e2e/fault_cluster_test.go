@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // clusterFaults are what happens to a Cluster of three masters with a replica each while it carries the index.
@@ -29,11 +29,11 @@ func clusterFaults() []fault {
 var clustersAtOnce = make(chan struct{}, 2)
 
 // newCluster starts a Cluster with replicas when there is a place for it.
-func newCluster(l *lab, args ...string) *queuetest.Cluster {
+func newCluster(l *lab, args ...string) *testserver.Cluster {
 	l.Helper()
 	clustersAtOnce <- struct{}{}
 	l.Cleanup(func() { <-clustersAtOnce }) // runs when the servers have ended, because they are started later
-	return queuetest.NewCluster(l.T, queuetest.ClusterOptions{Replicas: true, Args: args})
+	return testserver.NewCluster(l.T, testserver.ClusterOptions{Replicas: true, Args: args})
 }
 
 const (
@@ -46,7 +46,7 @@ const (
 // A clusterLab is a lab on a Cluster of its own.
 type clusterLab struct {
 	*lab
-	cluster *queuetest.Cluster
+	cluster *testserver.Cluster
 	// shardOf is the shard of each lane of the load.
 	shardOf [clusterLanes]int
 	load    *load
@@ -140,13 +140,13 @@ func (x *clusterLab) slot(shard int) int {
 }
 
 // master is the one that has the shard.
-func (x *clusterLab) master(shard int) *queuetest.RedisServer {
+func (x *clusterLab) master(shard int) *testserver.Redis {
 	x.Helper()
 	return x.cluster.AwaitOwner(x.slot(shard), nil)
 }
 
 // hits notes that the fault is about to hit this master, or this shard.
-func (x *clusterLab) hits(master *queuetest.RedisServer) {
+func (x *clusterLab) hits(master *testserver.Redis) {
 	x.Helper()
 	for shard := range clusterShards {
 		if x.master(shard) == master {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // smallDisk mounts a file system in memory of that size, and returns where.
@@ -59,7 +59,7 @@ func postgresDiskFull(l *lab) {
 		l.Fatal(err)
 	}
 	// Segments of 1 MB: with the usual ones the log has room for minutes of this load.
-	pg := storetest.NewPostgresIn(l, place, "--wal-segsize=1")
+	pg := testserver.NewPostgresIn(l, place, "--wal-segsize=1")
 	for _, setting := range []string{"min_wal_size = '2MB'", "max_wal_size = '8MB'", "wal_recycle = off"} {
 		if err := pg.Exec(l.Context(), "ALTER SYSTEM SET "+setting); err != nil {
 			l.Fatal(err)

@@ -8,17 +8,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // otherServerFaults are the loss of the index on the servers beside redis-server that this system has.
 func otherServerFaults() []fault {
 	var all []fault
-	for _, program := range queuetest.OtherServers() {
+	for _, program := range testserver.OtherServers() {
 		name := strings.TrimSuffix(program, "-server")
 		all = append(all,
 			fault{id: "F19", title: name + " killed and restarted empty", short: []combination{full}, full: []combination{sqliteRedis, full},
-				run: func(l *lab) { otherServerLost(l, program, (*queuetest.RedisServer).Kill) }},
+				run: func(l *lab) { otherServerLost(l, program, (*testserver.Redis).Kill) }},
 			fault{id: "F21", title: name + " emptied under load", full: []combination{sqliteRedis, full},
 				run: func(l *lab) { otherServerLost(l, program, nil) }},
 		)
@@ -27,8 +27,8 @@ func otherServerFaults() []fault {
 }
 
 // otherServerLost empties the index under load: by FLUSHALL, or by killing its server, which then starts empty.
-func otherServerLost(l *lab, program string, kill func(*queuetest.RedisServer)) {
-	server := queuetest.NewServerOf(l.T, program)
+func otherServerLost(l *lab, program string, kill func(*testserver.Redis)) {
+	server := testserver.NewRedisOf(l.T, program)
 	l.on.redis = server.URL
 	for range l.dispatchers(2, 2) {
 		l.serve()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // redisRefusals are a Redis that says no: to scripts that it does not know, to writes, to listeners.
@@ -15,7 +15,7 @@ func redisRefusals() []fault {
 	return []fault{
 		{id: "F29", title: "scripts flushed all the time", short: oneOfRedis, full: withRedis, run: scriptsFlushed},
 		{id: "F30", title: "redis made a replica", short: otherRedis, full: withRedis, run: func(l *lab) { redisReadOnly(l, nowhere(l)) }},
-		{id: "F30", title: "redis made a replica of an empty one", full: withRedis, run: func(l *lab) { redisReadOnly(l, queuetest.StartRedis(l)) }},
+		{id: "F30", title: "redis made a replica of an empty one", full: withRedis, run: func(l *lab) { redisReadOnly(l, testserver.StartRedis(l)) }},
 		{id: "F30", title: "redis without enough replicas", short: oneOfRedis, full: withRedis, run: redisLonely},
 		{id: "F30", title: "redis loading its log", short: otherRedis, full: withRedis, run: redisLoading},
 		{id: "F31", title: "subscriptions killed", short: oneOfRedis, full: withRedis, run: subscriptionsKilled},

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // restoreFaults are a database that is put back to an older backup, while Redis remembers what came after it. The procedure is
@@ -41,7 +41,7 @@ const restoreGroup = 30
 // restoredFromBackup takes a backup in the middle of things, goes on, kills everything, and puts the backup back. With rebuilt the
 // index was rebuilt in between, so that its generation is one that the restored database has never heard of.
 func restoredFromBackup(l *lab, rebuilt bool) {
-	pg := storetest.NewPostgres(l)
+	pg := testserver.NewPostgres(l)
 	l.ownServer(pg)
 	r := &restoration{l: l, old: map[string]string{}, now: map[string]string{}}
 	p := l.serve()
@@ -172,7 +172,7 @@ func (r *restoration) dump() string {
 }
 
 // restore puts the backup into a fresh database, which the lab works with from now on.
-func (r *restoration) restore(pg *storetest.Postgres, dump string) {
+func (r *restoration) restore(pg *testserver.Postgres, dump string) {
 	r.l.Helper()
 	fresh := pg.Database(r.l)
 	postgresTool(r.l, "pg_restore", "--exit-on-error", "--dbname="+fresh, dump)

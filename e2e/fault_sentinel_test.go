@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // sentinelFaults are an index that goes back in time: a replica that lacks the last seconds becomes the master, or a server
@@ -31,9 +31,9 @@ const (
 )
 
 // watched puts the lab on a master that Sentinels watch, and starts dispatchers on it and the load.
-func (l *lab) watched(replicas int) (*queuetest.Watched, *load) {
+func (l *lab) watched(replicas int) (*testserver.Sentinel, *load) {
 	l.Helper()
-	w := queuetest.NewWatched(l.T, queuetest.WatchedOptions{Replicas: replicas})
+	w := testserver.NewSentinel(l.T, testserver.SentinelOptions{Replicas: replicas})
 	l.on.redis = w.URL(0)
 	for range l.dispatchers(3, 2) {
 		l.serve()
@@ -79,7 +79,7 @@ func sentinelFailover(l *lab) {
 		l.remark("%s of acknowledged writes were lost; another master after %s", hung.Sub(lost).Round(time.Millisecond), time.Since(hung).Round(time.Millisecond))
 		l.loaded(3 * time.Second)
 		old.Continue()
-		w.Mend(old)
+		w.Rejoin(old)
 		w.AwaitReplica(old)
 		if got := w.Master(); got != promoted {
 			l.Errorf("the master changed again by itself")
@@ -107,7 +107,7 @@ func sentinelMasterKilled(l *lab) {
 // rolledBack brings the index back as it was some seconds ago: the server is killed, and started with a copy that it wrote
 // before. The generation is right and the sequence is lower.
 func rolledBack(l *lab) {
-	server := queuetest.NewRedisServer(l.T)
+	server := testserver.NewRedis(l.T)
 	l.on.redis = server.URL
 	for range l.dispatchers(3, 2) {
 		l.serve()

@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // onPostgres are the combinations whose SQL is a server.
@@ -37,12 +36,12 @@ func sqlFaults() []fault {
 }
 
 // ownServer starts a PostgreSQL of the lab's own and puts the lab on it.
-func (l *lab) ownServer(pg *storetest.Postgres) {
+func (l *lab) ownServer(pg *testserver.Postgres) {
 	l.Helper()
 	name := l.on.name
 	b := backend{name: name, dataDir: l.TempDir(), prefix: "e2e", postgres: pg.Database(l)}
 	if strings.HasSuffix(name, "+redis") {
-		b.redis = queuetest.StartRedis(l)
+		b.redis = testserver.StartRedis(l)
 	}
 	l.use(b)
 }
@@ -135,7 +134,7 @@ func (l *lab) conclude(ld *load, w *watch, began time.Time, b judge.Bounds) judg
 
 // postgresEnds ends the whole server at once, then kills it, then one of its sessions, which costs all sessions a second.
 func postgresEnds(l *lab) {
-	pg := storetest.NewPostgres(l)
+	pg := testserver.NewPostgres(l)
 	l.ownServer(pg)
 	began := time.Now()
 	ld, w := l.underWay()

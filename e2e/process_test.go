@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // Keys that every process here is given. They are test values and open nothing else.
@@ -134,7 +134,7 @@ func environment(more ...string) []string {
 func freePorts(tb testing.TB, n int) []string {
 	tb.Helper()
 	var ports []string
-	for _, port := range queuetest.FreePorts(tb, n) {
+	for _, port := range testserver.FreePorts(tb, n) {
 		ports = append(ports, strconv.Itoa(port))
 	}
 	return ports

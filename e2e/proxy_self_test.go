@@ -12,13 +12,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // The proxy breaks what it says that it breaks, and nothing else.
 func TestProxyBreaksWhatItSays(t *testing.T) {
 	blackBox(t)
-	server := queuetest.StartRedis(t)
+	server := testserver.StartRedis(t)
 	p, through := inFrontOf(t, server)
 	direct, client := proxyClient(t, server), proxyClient(t, through)
 	increase := func(limit time.Duration) error {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A proxy stands between the program and one server (Redis, PostgreSQL: anything on TCP) and breaks what goes through it.
@@ -48,7 +48,7 @@ func startProxy(tb testing.TB, server string) *proxy {
 	tb.Helper()
 	p := &proxy{
 		tb: tb, server: server, pairs: map[*pair]struct{}{}, gate: make(chan struct{}), done: make(chan struct{}),
-		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(queuetest.FreePorts(tb, 1)[0])),
+		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(testserver.FreePorts(tb, 1)[0])),
 	}
 	close(p.gate)
 	if err := p.listen(); err != nil {

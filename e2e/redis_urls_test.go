@@ -21,7 +21,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // redisPassword guards the servers of this test, sentinelPassword their Sentinels; wrongPassword opens none.
@@ -61,7 +61,7 @@ func TestEveryRedisURLFormServes(t *testing.T) {
 }
 
 func userForm(t *testing.T, _ certificateFiles) redisForm {
-	server := queuetest.NewRedisServer(t, "--requirepass", "password-of-the-default-user")
+	server := testserver.NewRedis(t, "--requirepass", "password-of-the-default-user")
 	c := direct(t, server.Address(), "password-of-the-default-user", 3)
 	if err := c.Do(t.Context(), "acl", "setuser", "payments", "on", ">"+redisPassword, "~*", "&*", "+@all").Err(); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func userForm(t *testing.T, _ certificateFiles) redisForm {
 
 func tlsForm(t *testing.T, files certificateFiles) redisForm {
 	port := freePorts(t, 1)[0]
-	server := queuetest.NewRedisServer(t, append(files.serverArgs(), "--tls-port", port, "--requirepass", redisPassword)...)
+	server := testserver.NewRedis(t, append(files.serverArgs(), "--tls-port", port, "--requirepass", redisPassword)...)
 	return redisForm{
 		url: "rediss://:" + redisPassword + "@127.0.0.1:" + port + "/0", env: files.env(),
 		servers: []*redis.Client{direct(t, server.Address(), redisPassword, 0)},
@@ -79,21 +79,21 @@ func tlsForm(t *testing.T, files certificateFiles) redisForm {
 }
 
 func sentinelForm(t *testing.T, _ certificateFiles) redisForm {
-	w := queuetest.NewWatched(t, queuetest.WatchedOptions{Password: redisPassword, SentinelPassword: sentinelPassword})
+	w := testserver.NewSentinel(t, testserver.SentinelOptions{Password: redisPassword, SentinelPassword: sentinelPassword})
 	return redisForm{url: w.URL(2), servers: []*redis.Client{direct(t, w.Servers[0].Address(), redisPassword, 2)}}
 }
 
 func clusterForm(t *testing.T, _ certificateFiles) redisForm {
-	c := queuetest.NewCluster(t, queuetest.ClusterOptions{Password: redisPassword})
+	c := testserver.NewCluster(t, testserver.ClusterOptions{Password: redisPassword})
 	return redisForm{url: c.URL(), servers: nodesOf(t, c)}
 }
 
 func tlsClusterForm(t *testing.T, files certificateFiles) redisForm {
-	c := queuetest.NewCluster(t, queuetest.ClusterOptions{Password: redisPassword, TLS: files.serverArgs()})
+	c := testserver.NewCluster(t, testserver.ClusterOptions{Password: redisPassword, TLS: files.serverArgs()})
 	return redisForm{url: c.TLSURL(), env: files.env(), servers: nodesOf(t, c)}
 }
 
-func nodesOf(t *testing.T, c *queuetest.Cluster) []*redis.Client {
+func nodesOf(t *testing.T, c *testserver.Cluster) []*redis.Client {
 	var all []*redis.Client
 	for _, node := range c.Nodes {
 		all = append(all, direct(t, node.Address(), redisPassword, 0))

@@ -20,8 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // small are flags of a run that takes little of a busy machine.
@@ -409,7 +408,7 @@ func TestBenchOnPostgresAndRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real PostgreSQL and a real Redis")
 	}
-	database, index := storetest.StartPostgres(t), queuetest.StartRedis(t)
+	database, index := testserver.StartPostgres(t), testserver.StartRedis(t)
 	options, err := redis.ParseURL(index)
 	if err != nil {
 		t.Fatal(err)

@@ -20,13 +20,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // costServers are PostgreSQL and Redis, with what counts in front of them. Nil: there are none, and nothing is counted.
 type costServers struct {
-	postgres *storetest.Postgres
+	postgres *testserver.Postgres
 	admin    *pgx.Conn
 	redis    *redis.Client
 	// sql and index are ways to the servers that are counted; admin and redis are not.
@@ -37,12 +36,12 @@ type costServers struct {
 
 func startCostServers(t *testing.T) *costServers {
 	t.Helper()
-	s := &costServers{postgres: storetest.NewPostgres(t)}
+	s := &costServers{postgres: testserver.NewPostgres(t)}
 	var err error
 	if s.admin, err = pgx.Connect(t.Context(), s.postgres.URL()); err != nil {
 		t.Fatal(err)
 	}
-	redisURL := queuetest.StartRedis(t)
+	redisURL := testserver.StartRedis(t)
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {
 		t.Fatal(err)

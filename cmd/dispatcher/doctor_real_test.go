@@ -5,8 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // doctorOn examines PostgreSQL and Redis with keys that are set.
@@ -20,7 +19,7 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real PostgreSQL and a real Redis")
 	}
-	postgres, redis := storetest.NewPostgres(t), queuetest.StartRedis(t)
+	postgres, redis := testserver.NewPostgres(t), testserver.StartRedis(t)
 	fresh := doctorOn(t, postgres.Database(t), redis)
 	for _, check := range []string{"database", "database writes", "connections", "redis", "redis memory", "index", "clocks", "admin key", "master key"} {
 		want(t, fresh, check, statusOK)
@@ -76,18 +75,15 @@ func TestDoctorOnOtherRedis(t *testing.T) {
 		t.Skip("needs real Redis servers")
 	}
 	ask := func(url string) []diagnosis { return examine(t, "--redis-url="+url) }
-	evicting := ask(queuetest.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
+	evicting := ask(testserver.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
 	want(t, evicting, "redis memory", statusError, "allkeys-lru", "noeviction")
 	dir := t.TempDir()
-	keeping := ask(queuetest.StartRedis(t, "--appendonly", "yes", "--dir", dir))
+	keeping := ask(testserver.StartRedis(t, "--appendonly", "yes", "--dir", dir))
 	want(t, keeping, "redis persistence", statusOK, "AOF")
-	hosts := make([]string, 0, 3)
-	for _, url := range queuetest.StartCluster(t) {
-		hosts = append(hosts, strings.TrimPrefix(url, "redis://"))
-	}
-	cluster := ask("redis+cluster://" + strings.Join(hosts, ","))
+	nodes := testserver.NewCluster(t, testserver.ClusterOptions{})
+	cluster := ask(nodes.URL())
 	want(t, cluster, "redis cluster", statusOK, "3 masters")
 	want(t, cluster, "redis", statusOK)
 	want(t, cluster, "index", statusOK)
-	want(t, ask("redis://"+hosts[0]), "redis", statusError, "redis+cluster://")
+	want(t, ask(nodes.Nodes[0].URL), "redis", statusError, "redis+cluster://")
 }

@@ -12,8 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // The tests of this file need real servers, which they start themselves.
@@ -23,7 +22,7 @@ func TestOneOwnerPerEmbeddedIndexOnPostgres(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real PostgreSQL")
 	}
-	s := &Settings{DatabaseURL: storetest.StartPostgres(t)}
+	s := &Settings{DatabaseURL: testserver.StartPostgres(t)}
 	discard := slog.New(slog.DiscardHandler)
 	first, err := acquireIndexLock(t.Context(), s, discard)
 	if err != nil {
@@ -69,7 +68,7 @@ func TestRolesOnPostgresAndRedis(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer receiver.Close()
 	args := []string{
-		"--database-url=" + storetest.StartPostgres(t), "--redis-url=" + queuetest.StartRedis(t),
+		"--database-url=" + testserver.StartPostgres(t), "--redis-url=" + testserver.StartRedis(t),
 		"--admin-key=admin", "--master-key=" + someKey('m'),
 	}
 	face := startServer(t, testSettings(t, append(args, "--roles=api")...))
@@ -97,8 +96,8 @@ func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real PostgreSQL and a real Redis")
 	}
-	postgres := storetest.NewPostgres(t)
-	common := []string{"--redis-url=" + queuetest.StartRedis(t), "--admin-key=admin", "--master-key=" + someKey('m')}
+	postgres := testserver.NewPostgres(t)
+	common := []string{"--redis-url=" + testserver.StartRedis(t), "--admin-key=admin", "--master-key=" + someKey('m')}
 	on := func(url string, args ...string) *Settings {
 		return testSettings(t, slices.Concat(common, args, []string{"--database-url=" + url})...)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 const (
@@ -25,7 +25,7 @@ type asynqQueue struct {
 }
 
 func measureAsynq(t *testing.T, r *round) figures {
-	url := queuetest.NewRedisServer(t).URL
+	url := testserver.NewRedis(t).URL
 	at, err := asynq.ParseRedisURI(url)
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 const (
@@ -44,7 +43,7 @@ func TestCluster(t *testing.T) {
 	}
 	first := firstRound(t)
 	first.system = system{"c", "dispatcher", "PostgreSQL + Redis Cluster", []string{roleDispatcher, "redis-server", "postgres"}, nil}
-	postgres, cluster := storetest.NewPostgres(t), queuetest.NewCluster(t, queuetest.ClusterOptions{})
+	postgres, cluster := testserver.NewPostgres(t), testserver.NewCluster(t, testserver.ClusterOptions{})
 	began := first.loadNow(t)
 	measured := book{}
 	for number := range rounds[0] {
@@ -83,7 +82,7 @@ func TestCluster(t *testing.T) {
 }
 
 // drainTogether starts so many dispatchers on the same stores, and has them drain one backlog.
-func drainTogether(t *testing.T, r *round, cluster *queuetest.Cluster, count int, args []string) figures {
+func drainTogether(t *testing.T, r *round, cluster *testserver.Cluster, count int, args []string) figures {
 	t.Helper()
 	var first *dispatcher
 	for range count {
@@ -110,7 +109,7 @@ func drainTogether(t *testing.T, r *round, cluster *queuetest.Cluster, count int
 }
 
 // clusterCalls is how many scripts the nodes have run.
-func clusterCalls(t *testing.T, cluster *queuetest.Cluster) (sum float64) {
+func clusterCalls(t *testing.T, cluster *testserver.Cluster) (sum float64) {
 	t.Helper()
 	for _, node := range cluster.Nodes {
 		n, err := scriptsRun(t.Context(), node)

@@ -17,8 +17,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // Keys that every dispatcher here is given. They are test values and open nothing else.
@@ -59,8 +58,8 @@ func embeddedArgs(t *testing.T) []string { return []string{"--data-dir", t.TempD
 func fullArgs(t *testing.T) []string {
 	return []string{
 		"--data-dir", t.TempDir(),
-		"--database-url", storetest.NewPostgres(t).Database(t),
-		"--redis-url", queuetest.NewRedisServer(t).URL,
+		"--database-url", testserver.NewPostgres(t).Database(t),
+		"--redis-url", testserver.NewRedis(t).URL,
 	}
 }
 
@@ -86,7 +85,7 @@ func (d *dispatcher) awaitReady(t *testing.T, limit time.Duration) {
 // launchDispatcher starts one and waits for nothing.
 func launchDispatcher(t *testing.T, program string, concurrency int, r *receiver, args []string) *dispatcher {
 	t.Helper()
-	ports := queuetest.FreePorts(t, 2)
+	ports := testserver.FreePorts(t, 2)
 	listen, ops := "127.0.0.1:"+strconv.Itoa(ports[0]), "127.0.0.1:"+strconv.Itoa(ports[1])
 	logFile, err := os.Create(filepath.Join(t.TempDir(), "dispatcher.log"))
 	if err != nil {

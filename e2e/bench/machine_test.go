@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/procfs"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A load is how much CPU time the machine and we have used, at some time, and how long the disk then took to sync.
@@ -112,7 +112,7 @@ func serverVersions(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("version of redis-server: %v", err)
 	}
-	pool, err := riverPool(t.Context(), storetest.NewPostgres(t).URL())
+	pool, err := riverPool(t.Context(), testserver.NewPostgres(t).URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 const (
@@ -47,7 +47,7 @@ type riverQueue struct {
 }
 
 func measureRiver(t *testing.T, r *round) figures {
-	url := storetest.NewPostgres(t).Database(t)
+	url := testserver.NewPostgres(t).Database(t)
 	pool, err := riverPool(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // scaleOptions say how much there is when the product is measured as it grows.
@@ -103,8 +102,8 @@ func TestScale(t *testing.T) {
 type place struct {
 	database
 	args  []string
-	redis *queuetest.RedisServer // nil: the embedded index
-	dir   string                 // on the disk that fills
+	redis *testserver.Redis // nil: the embedded index
+	dir   string            // on the disk that fills
 }
 
 // newPlace makes an empty one.
@@ -116,8 +115,8 @@ func newPlace(t *testing.T, name string) place {
 	case "sqlite":
 		p.file = filepath.Join(dir, "dispatcher.db")
 	case "postgres":
-		p.postgres = storetest.NewPostgres(t).Database(t)
-		p.redis = queuetest.NewRedisServer(t)
+		p.postgres = testserver.NewPostgres(t).Database(t)
+		p.redis = testserver.NewRedis(t)
 		p.args = append(p.args, "--database-url", p.postgres, "--redis-url", p.redis.URL)
 		p.dir = os.TempDir()
 	default:

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // What things weigh: bytes in SQL, in Redis, and in PostgreSQL's log.
@@ -101,7 +101,7 @@ func (x *scaled) putWAL(from, to walPosition, n int) {
 }
 
 // redisInfo reads a section of INFO.
-func redisInfo(ctx context.Context, server *queuetest.RedisServer, section string) (string, error) {
+func redisInfo(ctx context.Context, server *testserver.Redis, section string) (string, error) {
 	client := redis.NewClient(&redis.Options{
 		Addr: server.Address(), DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -114,7 +114,7 @@ func redisInfo(ctx context.Context, server *queuetest.RedisServer, section strin
 }
 
 // redisMemory is what a server has allocated.
-func redisMemory(ctx context.Context, server *queuetest.RedisServer) (float64, error) {
+func redisMemory(ctx context.Context, server *testserver.Redis) (float64, error) {
 	text, err := redisInfo(ctx, server, "memory")
 	if err != nil {
 		return 0, err
@@ -123,7 +123,7 @@ func redisMemory(ctx context.Context, server *queuetest.RedisServer) (float64, e
 }
 
 // scriptsRun is how many scripts a server has run.
-func scriptsRun(ctx context.Context, server *queuetest.RedisServer) (float64, error) {
+func scriptsRun(ctx context.Context, server *testserver.Redis) (float64, error) {
 	text, err := redisInfo(ctx, server, "commandstats")
 	if err != nil {
 		return 0, err

@@ -14,8 +14,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A counter is a proxy on the loopback that counts what passes, so that bytes on a wire can be told by what they are for.
@@ -112,7 +111,7 @@ type wiring struct {
 
 func newWiring(t *testing.T, r *round) *wiring {
 	t.Helper()
-	database, index := storetest.NewPostgres(t).Database(t), queuetest.NewRedisServer(t)
+	database, index := testserver.NewPostgres(t).Database(t), testserver.NewRedis(t)
 	host := func(address string) string {
 		u, err := url.Parse(address)
 		if err != nil {

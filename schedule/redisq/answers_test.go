@@ -18,8 +18,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -195,7 +195,7 @@ func working(t *testing.T, ix *redisq.Index, it schedule.Item) {
 // from starting.
 func TestAnswersThatMeanNotNow(t *testing.T) {
 	needsServer(t)
-	url := queuetest.StartRedis(t)
+	url := testserver.StartRedis(t)
 	t.Run("all", func(t *testing.T) { // so that the server outlives them
 		for _, answer := range notNow {
 			word, _, _ := strings.Cut(strings.TrimPrefix(answer, "ERR "), " ")
@@ -246,7 +246,7 @@ func TestServersThatCannotNow(t *testing.T) {
 			"READONLY",
 			func(t *testing.T, ix *redisq.Index) {
 				host, port, _ := net.SplitHostPort(ix.Client().(*redis.Client).Options().Addr)
-				follower := queuetest.StartRedis(t)
+				follower := testserver.StartRedis(t)
 				c := redis.NewClient(&redis.Options{Addr: strings.TrimPrefix(follower, "redis://")})
 				defer c.Close()
 				if err := c.ReplicaOf(context.Background(), host, port).Err(); err != nil {
@@ -307,7 +307,7 @@ func TestServersThatCannotNow(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ix := open(t, queuetest.StartRedis(t, "--repl-diskless-sync-delay", "0"), 1)
+			ix := open(t, testserver.StartRedis(t, "--repl-diskless-sync-delay", "0"), 1)
 			reset(t, ix, 1)
 			it := schedule.Item{ID: id(1), Lane: 1, Due: 1}
 			if _, err := ix.Ensure(context.Background(), []schedule.Item{it}); err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -148,7 +148,7 @@ func trip(t testing.TB, ix *redisq.Index, lanes ...int64) {
 // What is told of a lane's rate and breaker and cannot be is mended; a count of open breakers that is wrong, too.
 func TestAuditMendsFlow(t *testing.T) {
 	needsServer(t)
-	ix := open(t, queuetest.StartRedis(t), 1)
+	ix := open(t, testserver.StartRedis(t), 1)
 	ctx := context.Background()
 	const far = "8000000000000000"
 	for name, c := range map[string]struct {

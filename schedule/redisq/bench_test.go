@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
@@ -29,7 +30,7 @@ func BenchmarkIndex(b *testing.B) {
 }
 
 func bench(b *testing.B, pending, lanes int) {
-	url := queuetest.StartRedis(b)
+	url := testserver.StartRedis(b)
 	ix := open(b, url, 1)
 	reset(b, ix, 1)
 	limit(b, ix, lanes)
@@ -47,7 +48,7 @@ func BenchmarkKept(b *testing.B) {
 	const lanes, kept = 1000, 10_000
 	for _, how := range append([]string{"none"}, queuetest.Keeps()...) {
 		b.Run(how, func(b *testing.B) {
-			ix := open(b, queuetest.StartRedis(b), 1)
+			ix := open(b, testserver.StartRedis(b), 1)
 			reset(b, ix, 1)
 			limit(b, ix, lanes)
 			if how != "none" {

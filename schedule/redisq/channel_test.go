@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -14,7 +14,7 @@ import (
 // has an index that works.
 func TestAUserWithoutAChannel(t *testing.T) {
 	needsServer(t)
-	raw := queuetest.StartRedis(t)
+	raw := testserver.StartRedis(t)
 	admin := openAs(t, redisq.Options{URL: raw})
 	do(t, admin, "acl", "setuser", "deaf", "on", ">secret", "~*", "+@all", "resetchannels")
 	ix := openAs(t, redisq.Options{URL: strings.Replace(raw, "redis://", "redis://deaf:secret@", 1)})

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 )
 
 // Where the server's clock goes back a little the index's stands still, also over a reset, and the sequence never goes back;
 // where it goes back further it is followed.
 func TestClockStandsStillOrFollows(t *testing.T) {
 	needsServer(t)
-	ix := open(t, queuetest.StartRedis(t), 1)
+	ix := open(t, testserver.StartRedis(t), 1)
 	reset(t, ix, 1)
 	n, token := 0, 0
 	first := claim(t, ix, &token, 0)
@@ -44,7 +44,7 @@ func TestClockStandsStillOrFollows(t *testing.T) {
 // A jump moves no data: however many leases there are, it costs as much as any other call.
 func TestJumpMovesNoData(t *testing.T) {
 	needsServer(t)
-	ix := open(t, queuetest.StartRedis(t), 1)
+	ix := open(t, testserver.StartRedis(t), 1)
 	reset(t, ix, 1)
 	ctx := context.Background()
 	n, token := 0, 0

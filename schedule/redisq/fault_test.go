@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -98,7 +98,7 @@ func (w *wire) answer(client, server net.Conn) {
 // caller repeats it.
 func TestLostReplyToAClaim(t *testing.T) {
 	needsServer(t)
-	url := queuetest.StartRedis(t)
+	url := testserver.StartRedis(t)
 	w, proxy := startWire(t, url)
 	ix := openAs(t, redisq.Options{URL: proxy})
 	reset(t, ix, 1)
@@ -128,7 +128,7 @@ func TestLostReplyToAClaim(t *testing.T) {
 // Everything else is repeated by the client, and is the same when it was done twice.
 func TestLostRepliesToOthers(t *testing.T) {
 	needsServer(t)
-	w, proxy := startWire(t, queuetest.StartRedis(t))
+	w, proxy := startWire(t, testserver.StartRedis(t))
 	ix := openAs(t, redisq.Options{URL: proxy})
 	reset(t, ix, 1)
 	ctx := context.Background()
@@ -198,7 +198,7 @@ func settleAllOf(leases []schedule.Lease, due int64) []schedule.Settlement {
 // A record that cannot be read is set aside where people find it, and stops nothing else.
 func TestUnreadableRecords(t *testing.T) {
 	needsServer(t)
-	ix := open(t, queuetest.StartRedis(t), 1)
+	ix := open(t, testserver.StartRedis(t), 1)
 	reset(t, ix, 1)
 	ctx := context.Background()
 	n, token := 0, 0
@@ -249,7 +249,7 @@ func TestUnreadableRecords(t *testing.T) {
 // Hints of one process reach another, and a broken subscription is made anew with a hint for every shard.
 func TestHintsBetweenProcesses(t *testing.T) {
 	needsServer(t)
-	url := queuetest.StartRedis(t)
+	url := testserver.StartRedis(t)
 	o := redisq.Options{URL: url, Shards: 3}
 	writer, reader := openAs(t, o), openAs(t, o)
 	reset(t, writer, 1)

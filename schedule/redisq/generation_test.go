@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 )
 
 // What another build has written is never read as if it were this one's.
 func TestOtherLayouts(t *testing.T) {
 	needsServer(t)
-	ix := open(t, queuetest.StartRedis(t), 1)
+	ix := open(t, testserver.StartRedis(t), 1)
 	ctx := context.Background()
 	reset(t, ix, 7)
 	n := 0

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -194,7 +194,7 @@ func TestWatermarkOfAFullServer(t *testing.T) {
 func BenchmarkEnsureBeyond(b *testing.B) {
 	for _, beyond := range []bool{false, true} {
 		b.Run("beyond="+strconv.FormatBool(beyond), func(b *testing.B) {
-			ix := open(b, queuetest.StartRedis(b), 1)
+			ix := open(b, testserver.StartRedis(b), 1)
 			reset(b, ix, 1)
 			if beyond {
 				horizon(b, ix, 10*time.Minute, "loader")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
@@ -18,7 +19,7 @@ func TestKeptLanesCostAClaimNothing(t *testing.T) {
 	var want map[string]int
 	for _, how := range append([]string{"none"}, queuetest.Keeps()...) {
 		t.Run(how, func(t *testing.T) {
-			ix := open(t, queuetest.StartRedis(t), 1)
+			ix := open(t, testserver.StartRedis(t), 1)
 			reset(t, ix, 1)
 			if how != "none" {
 				queuetest.Keep(t, harness(t, ix), how, lanes+1, kept)

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -127,7 +127,7 @@ func (l *ledger) overdue(now int64) []schedule.Item {
 // does anyway: sweeps, audits, a rebuild where the shard says that it is lost, and leases that run out.
 func TestEachKeyAloneIsLostUnderLoad(t *testing.T) {
 	needsServer(t)
-	url := queuetest.StartRedis(t)
+	url := testserver.StartRedis(t)
 	for name, noticed := range lostKeys {
 		t.Run(name, func(t *testing.T) { loseUnderLoad(t, open(t, url, 1), name, false) })
 		if noticed != "" {
@@ -220,7 +220,7 @@ func upkeep(t *testing.T, ix *redisq.Index, l *ledger, generation *int64, watch 
 // An ensure alone, which is what every sweep does, gives an item back its place, its record, or the end of its lease.
 func TestEnsureGivesBackWhatIsGone(t *testing.T) {
 	needsServer(t)
-	url := queuetest.StartRedis(t)
+	url := testserver.StartRedis(t)
 	for _, name := range []string{"DELAY", "READY", "RECORDS", "LEASES", "CLAIMS"} {
 		t.Run(name, func(t *testing.T) {
 			ix := open(t, url, 1)

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
 // Whoever names a server of another kind than the URL says is refused with one line that says what to write instead.
 func TestServersOfAnotherKind(t *testing.T) {
 	needsServer(t)
-	plain := strings.TrimPrefix(queuetest.StartRedis(t), "redis://")
-	sentinel := queuetest.StartSentinel(t, "redis://"+plain, "payments")
+	set := testserver.NewSentinel(t, testserver.SentinelOptions{})
+	plain, sentinel := set.Servers[0].Address(), set.Sentinels[0]
 	untrusted := httptest.NewTLSServer(nil)
 	defer untrusted.Close()
 	secure := strings.TrimPrefix(untrusted.URL, "https://")
@@ -48,8 +48,8 @@ func TestServersWithAndWithoutTLS(t *testing.T) {
 	secure := httptest.NewTLSServer(nil)
 	defer secure.Close()
 	for url, want := range map[string]string{
-		"redis" + strings.TrimPrefix(secure.URL, "https"):                    "use rediss instead of redis",
-		strings.Replace(queuetest.StartRedis(t), "redis://", "rediss://", 1): "use redis instead of rediss",
+		"redis" + strings.TrimPrefix(secure.URL, "https"):                     "use rediss instead of redis",
+		strings.Replace(testserver.StartRedis(t), "redis://", "rediss://", 1): "use redis instead of rediss",
 	} {
 		log := new(journal)
 		ix, err := redisq.Open(context.Background(), redisq.Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil))})

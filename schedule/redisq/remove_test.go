@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestRemoveLeavesNothingOfTheIndexAndAllOfTheRest(t *testing.T) {
 	needsServer(t)
 	ctx := context.Background()
-	url := queuetest.StartRedis(t)
+	url := testserver.StartRedis(t)
 	const shards = 3
 	kept := openAs(t, redisq.Options{URL: url, Prefix: "lent2"})
 	reset(t, kept, 1)

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -47,7 +47,7 @@ func settleAll(t testing.TB, ix *redisq.Index, leases []schedule.Lease, won bool
 // The ids are members of one sorted set, scored by their due milliseconds, under a name that says so; nothing expires.
 func TestWhatOperatorsSee(t *testing.T) {
 	needsServer(t)
-	ix := openAs(t, redisq.Options{URL: queuetest.StartRedis(t)})
+	ix := openAs(t, redisq.Options{URL: testserver.StartRedis(t)})
 	reset(t, ix, 1)
 	ctx := context.Background()
 	n, token := 0, 0
@@ -81,7 +81,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 
 func TestMemoryBudget(t *testing.T) {
 	needsServer(t)
-	ix := open(t, queuetest.StartRedis(t), 1)
+	ix := open(t, testserver.StartRedis(t), 1)
 	reset(t, ix, 1)
 	used := func() int64 {
 		info, err := ix.Client().Info(context.Background(), "memory").Result()
@@ -114,7 +114,7 @@ func TestMemoryBudget(t *testing.T) {
 func TestFlushedScriptsAreSentAgain(t *testing.T) {
 	needsServer(t)
 	for name, url := range map[string]string{
-		"server": queuetest.StartRedis(t), "cluster": "redis+cluster://" + strings.Join(queuetest.StartCluster(t), ","),
+		"server": testserver.StartRedis(t), "cluster": testserver.NewCluster(t, testserver.ClusterOptions{}).URL(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ix := open(t, url, 0)
@@ -142,7 +142,7 @@ func TestFlushedScriptsAreSentAgain(t *testing.T) {
 
 func TestEmptiedServerIsLost(t *testing.T) {
 	needsServer(t)
-	ix := open(t, queuetest.StartRedis(t), 1)
+	ix := open(t, testserver.StartRedis(t), 1)
 	ctx := context.Background()
 	if _, err := ix.Stats(ctx, 0); !errors.Is(err, schedule.ErrLost) {
 		t.Errorf("before any generation: %v, want ErrLost", err)
@@ -230,16 +230,16 @@ func drainsWhileFull(t *testing.T, ix *redisq.Index) {
 func TestServersThatAreRefused(t *testing.T) {
 	needsServer(t)
 	ctx := context.Background()
-	raw := queuetest.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	raw := testserver.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	_, err := redisq.Open(ctx, redisq.Options{URL: raw})
 	if err == nil || !strings.Contains(err.Error(), "allkeys-lru") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("an evicting server: %v", err)
 	}
-	addr := queuetest.StartCluster(t)[0]
-	if _, err := redisq.Open(ctx, redisq.Options{URL: "redis://" + addr}); err == nil || !strings.Contains(err.Error(), "redis+cluster") {
+	node := testserver.NewCluster(t, testserver.ClusterOptions{}).Nodes[0]
+	if _, err := redisq.Open(ctx, redisq.Options{URL: node.URL}); err == nil || !strings.Contains(err.Error(), "redis+cluster") {
 		t.Errorf("a Cluster's node as a single server: %v", err)
 	}
-	raw = queuetest.StartRedis(t, "--requirepass", "s3cret")
+	raw = testserver.StartRedis(t, "--requirepass", "s3cret")
 	host := strings.TrimPrefix(raw, "redis://")
 	if _, err := redisq.Open(ctx, redisq.Options{URL: raw}); err == nil || !strings.Contains(err.Error(), "NOAUTH") {
 		t.Errorf("no password: %v", err)
@@ -271,7 +271,7 @@ func TestServersThatAreRefused(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	needsServer(t)
 	registry := prometheus.NewRegistry()
-	raw := queuetest.StartRedis(t)
+	raw := testserver.StartRedis(t)
 	ix := openAs(t, redisq.Options{URL: raw, Registerer: registry})
 	openAs(t, redisq.Options{URL: raw, Registerer: registry, Prefix: "second"})
 	reset(t, ix, 1)
@@ -292,7 +292,7 @@ func TestMetrics(t *testing.T) {
 // Calls spread over shards answer each element in its place, and refuse nothing half.
 func TestCallsSpanShards(t *testing.T) {
 	needsServer(t)
-	ix := open(t, "redis+cluster://"+strings.Join(queuetest.StartCluster(t), ","), 0)
+	ix := open(t, testserver.NewCluster(t, testserver.ClusterOptions{}).URL(), 0)
 	reset(t, ix, 1)
 	ctx := context.Background()
 	n := 0
@@ -353,8 +353,8 @@ func TestCallsSpanShards(t *testing.T) {
 
 func TestBehindSentinel(t *testing.T) {
 	needsServer(t)
-	server := queuetest.StartRedis(t)
-	sentinel := queuetest.StartSentinel(t, server, "payments")
+	set := testserver.NewSentinel(t, testserver.SentinelOptions{})
+	server, sentinel := set.Servers[0].URL, set.Sentinels[0]
 	ix := openAs(t, redisq.Options{URL: "redis+sentinel://" + sentinel + "/payments/3"})
 	reset(t, ix, 1)
 	n, token := 0, 0

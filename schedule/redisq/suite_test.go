@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
@@ -90,10 +91,10 @@ type starter func(t testing.TB, args ...string) string
 func eachServer(t *testing.T, run func(t *testing.T, start starter)) {
 	t.Helper()
 	needsServer(t)
-	t.Run("redis-server", func(t *testing.T) { run(t, queuetest.StartRedis) })
-	for _, program := range queuetest.OtherServers() {
+	t.Run("redis-server", func(t *testing.T) { run(t, testserver.StartRedis) })
+	for _, program := range testserver.OtherServers() {
 		t.Run(program, func(t *testing.T) {
-			run(t, func(t testing.TB, args ...string) string { return queuetest.NewServerOf(t, program, args...).URL })
+			run(t, func(t testing.TB, args ...string) string { return testserver.NewRedisOf(t, program, args...).URL })
 		})
 	}
 }
@@ -107,8 +108,7 @@ func TestIndex(t *testing.T) {
 
 func TestIndexOnACluster(t *testing.T) {
 	needsServer(t)
-	addrs := queuetest.StartCluster(t)
-	url := "redis+cluster://" + strings.Join(addrs, ",")
+	url := testserver.NewCluster(t, testserver.ClusterOptions{}).URL()
 	queuetest.Run(t, func(t *testing.T) queuetest.Harness {
 		h := harness(t, open(t, url, 0))
 		h.Index = firstShard{h.Index.(*redisq.Index), make(chan int, 1)}
@@ -173,5 +173,5 @@ func TestAgainstTheIndexInProcess(t *testing.T) {
 
 func TestEndpointsFailAndComeBack(t *testing.T) {
 	needsServer(t)
-	queuetest.Recovery(t, harness(t, open(t, queuetest.StartRedis(t), 1)), 300)
+	queuetest.Recovery(t, harness(t, open(t, testserver.StartRedis(t), 1)), 300)
 }

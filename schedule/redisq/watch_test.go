@@ -14,8 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -129,7 +129,7 @@ func watchesPolicy(t *testing.T, url string) {
 // A server that evicts is told of, and what it took of the index is not missed for long.
 func TestEvictedKeysAreNoticed(t *testing.T) {
 	needsServer(t)
-	ix, log, _ := watched(t, queuetest.StartRedis(t), 1)
+	ix, log, _ := watched(t, testserver.StartRedis(t), 1)
 	reset(t, ix, 1)
 	n, token := 0, 0
 	fill(t, ix, &n, 20_000, 10, time.Now().Add(time.Hour).UnixMilli())
@@ -181,7 +181,7 @@ func claimAll(t *testing.T, ix *redisq.Index, token *int, n int) {
 // A user who may not ask is served, and the log says once that nobody watches.
 func TestServerThatDoesNotTell(t *testing.T) {
 	needsServer(t)
-	raw := queuetest.StartRedis(t)
+	raw := testserver.StartRedis(t)
 	admin := openAs(t, redisq.Options{URL: raw, Prefix: "admin"})
 	do(t, admin, "config", "set", "maxmemory", "200mb")
 	do(t, admin, "config", "set", "maxmemory-policy", "allkeys-lru")

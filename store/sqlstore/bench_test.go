@@ -9,9 +9,9 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
 // batchRows is the size of a benchmark's calls.
@@ -115,5 +115,5 @@ func benchmarkLife(b *testing.B, db *sqlstore.DB) {
 func BenchmarkSQLite(b *testing.B) { benchmarkLife(b, openSQLite(b)) }
 
 func BenchmarkPostgres(b *testing.B) {
-	benchmarkLife(b, open(b, sqlstore.Options{URL: storetest.StartPostgres(b)}))
+	benchmarkLife(b, open(b, sqlstore.Options{URL: testserver.StartPostgres(b)}))
 }

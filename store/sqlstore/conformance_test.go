@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
@@ -53,7 +54,7 @@ func TestPostgres(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	server := storetest.NewPostgres(t)
+	server := testserver.NewPostgres(t)
 	storetest.Run(t, func(t *testing.T) storetest.Store {
 		return sqlstore.TestDB{DB: open(t, sqlstore.Options{URL: server.Database(t)})}
 	})

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
 // TestReadOnlySessionsAreLeft opens all sessions while the database lets nobody write, and takes that back without ending any of
@@ -20,7 +20,7 @@ func TestReadOnlySessionsAreLeft(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	server := storetest.NewPostgres(t)
+	server := testserver.NewPostgres(t)
 	address := server.Database(t)
 	u, err := url.Parse(address)
 	if err != nil {

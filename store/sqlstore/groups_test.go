@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
 // TestFullGroupsPass holds up a group of accepts on PostgreSQL: one that is full is committed meanwhile.
@@ -16,7 +16,7 @@ func TestFullGroupsPass(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	address := storetest.StartPostgres(t)
+	address := testserver.StartPostgres(t)
 	db := open(t, sqlstore.Options{URL: address})
 	accept := func(drafts []store.Draft) error {
 		accepted, err := db.Accept(t.Context(), drafts)

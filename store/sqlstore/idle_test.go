@@ -3,8 +3,8 @@ package sqlstore_test
 import (
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
 // TestIdleTransactionsEnd: the server must end whatever we leave open, in every session that changes rows. What that is for, a
@@ -14,7 +14,7 @@ func TestIdleTransactionsEnd(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	db := open(t, sqlstore.Options{URL: storetest.StartPostgres(t)})
+	db := open(t, sqlstore.Options{URL: testserver.StartPostgres(t)})
 	limits, err := sqlstore.IdleLimits(t.Context(), db)
 	if err != nil || limits != [2]string{"10s", "10s"} {
 		t.Errorf("limits %q, %v; want 10s in both pools", limits, err)

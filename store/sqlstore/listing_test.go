@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
 // Whatever a page may look at, all pages of a list together hold what the filter says, in order, each once.
@@ -22,7 +22,7 @@ func TestListsAreLookedThroughInWindows(t *testing.T) {
 		if testing.Short() {
 			t.Skip("needs a PostgreSQL server")
 		}
-		listsInWindows(t, open(t, sqlstore.Options{URL: storetest.StartPostgres(t)}))
+		listsInWindows(t, open(t, sqlstore.Options{URL: testserver.StartPostgres(t)}))
 	})
 }
 
@@ -201,7 +201,7 @@ func TestPollListsFollowTheirIndexOnPostgres(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	url := storetest.StartPostgres(t)
+	url := testserver.StartPostgres(t)
 	db := open(t, sqlstore.Options{URL: url})
 	drafts := benchDrafts(5000, listNow)
 	for i := range drafts {

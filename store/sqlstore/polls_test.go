@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
 // onBoth runs a test on SQLite, and on PostgreSQL unless tests are short.
@@ -29,7 +29,7 @@ func onBoth(t *testing.T, test func(*testing.T, *DB)) {
 			t.Skip("needs a PostgreSQL server")
 		}
 		t.Parallel()
-		on(t, storetest.StartPostgres(t))
+		on(t, testserver.StartPostgres(t))
 	})
 }
 

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
 // lists runs a query of two text columns and groups the second by the first.
@@ -92,7 +92,7 @@ func TestSchemaParity(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "d.db")
 	open(t, sqlstore.Options{URL: "sqlite:" + path})
-	url := storetest.StartPostgres(t)
+	url := testserver.StartPostgres(t)
 	open(t, sqlstore.Options{URL: url})
 	handle := raw(t, "pgx", url)
 	lite, pg := lists(t, raw(t, "sqlite", path), sqliteColumns), lists(t, handle, postgresColumns)
@@ -156,7 +156,7 @@ func TestMigrateTogetherPostgres(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	migrateTogether(t, storetest.StartPostgres(t))
+	migrateTogether(t, testserver.StartPostgres(t))
 }
 
 // What is open when counters of due times begin is counted by the migration, once.
@@ -170,7 +170,7 @@ func TestOpenCallbacksAreCountedByTheHour(t *testing.T) {
 		if testing.Short() {
 			t.Skip("needs a PostgreSQL server")
 		}
-		url := storetest.StartPostgres(t)
+		url := testserver.StartPostgres(t)
 		countedByTheHour(t, url, "pgx", url)
 	})
 }

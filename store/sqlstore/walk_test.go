@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
 // Claims that are alive are found and ended wherever they lie among many more rows that are due and not claimed.
@@ -16,7 +16,7 @@ func TestClaimsAreFoundAmongManyDueRows(t *testing.T) {
 		if testing.Short() {
 			t.Skip("needs a PostgreSQL server")
 		}
-		claimsAmongMany(t, open(t, sqlstore.Options{URL: storetest.StartPostgres(t)}))
+		claimsAmongMany(t, open(t, sqlstore.Options{URL: testserver.StartPostgres(t)}))
 	})
 }
 

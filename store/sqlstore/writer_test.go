@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
 const testNow = int64(1_790_000_000_000)
@@ -195,7 +195,7 @@ func TestConnectionsCut(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	server := storetest.NewPostgres(t)
+	server := testserver.NewPostgres(t)
 	registry := prometheus.NewRegistry()
 	db := open(t, sqlstore.Options{URL: server.Database(t), Registerer: registry})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -318,7 +318,7 @@ func TestBadTextStandsAlone(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	db := open(t, sqlstore.Options{URL: storetest.StartPostgres(t)})
+	db := open(t, sqlstore.Options{URL: testserver.StartPostgres(t)})
 	drafts := benchDrafts(50, testNow)
 	drafts[17].Callback.Ref = "a\x00b"
 	drafts[31].Callback.Ref = "\xff"

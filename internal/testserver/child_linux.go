@@ -1,4 +1,4 @@
-package queuetest
+package testserver
 
 import (
 	"os/exec"

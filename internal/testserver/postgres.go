@@ -1,11 +1,10 @@
-package storetest
+package testserver
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -24,8 +24,9 @@ import (
 // postgresStart is how long a server may take until it answers.
 const postgresStart = 30 * time.Second
 
-// A Postgres is a real server of its own, on 127.0.0.1, with fsync on. It can end and be started again on the same port and
-// the same data, as a test of what that costs needs it.
+// A Postgres is a PostgreSQL server on 127.0.0.1. It can be ended and started again on the same port and the same data.
+// Its databases sort text as people do (ICU, en-US), which is what most installations have; DatabaseC makes one that
+// sorts by bytes.
 type Postgres struct {
 	url *url.URL
 
@@ -33,6 +34,9 @@ type Postgres struct {
 	credential *syscall.Credential
 	args       []string
 	server     *postmaster
+
+	mu        sync.Mutex
+	templates map[string]error // the databases that Copy copies, and what went wrong when one was made
 }
 
 // A postmaster is one run of the server.
@@ -50,8 +54,21 @@ func StartPostgres(tb testing.TB) string {
 	return NewPostgres(tb).URL()
 }
 
-// NewPostgres is StartPostgres for tests that need more than one database, or want to disturb the server.
+// SharedPostgres returns one server for the whole test binary. Each test makes a database of its own; a test that
+// disturbs the server needs NewPostgres. Nothing is synced to disk. The package's TestMain must call [Main].
+func SharedPostgres(tb testing.TB) *Postgres {
+	tb.Helper()
+	return lived(tb).postgres.get(tb, func(tb testing.TB) *Postgres { return newPostgres(tb, "-c", "fsync=off") })
+}
+
+// NewPostgres is StartPostgres for tests that need more than one database, or want to disturb the server. It syncs to
+// disk as in production.
 func NewPostgres(tb testing.TB) *Postgres {
+	tb.Helper()
+	return newPostgres(tb)
+}
+
+func newPostgres(tb testing.TB, settings ...string) *Postgres {
 	tb.Helper()
 	// Not tb.TempDir: its parents are closed to the user that the server runs as.
 	dir, err := os.MkdirTemp("", "postgres-*")
@@ -63,14 +80,19 @@ func NewPostgres(tb testing.TB) *Postgres {
 			tb.Errorf("remove the server's directory: %v", err)
 		}
 	})
-	return NewPostgresIn(tb, dir)
+	return startPostgres(tb, dir, nil, settings)
 }
 
 // NewPostgresIn is NewPostgres in a directory of the caller's, which becomes the server's and must be open to whoever the
 // server runs as. Further arguments are initdb's.
 func NewPostgresIn(tb testing.TB, dir string, initdb ...string) *Postgres {
 	tb.Helper()
-	p := &Postgres{dir: dir}
+	return startPostgres(tb, dir, initdb, nil)
+}
+
+func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgres {
+	tb.Helper()
+	p := &Postgres{dir: dir, templates: map[string]error{}}
 	var err error
 	if p.bin, err = postgresBinaries(); err != nil {
 		tb.Fatal(err)
@@ -83,12 +105,12 @@ func NewPostgresIn(tb testing.TB, dir string, initdb ...string) *Postgres {
 			tb.Fatal(err)
 		}
 	}
-	port, err := freePort()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	port := FreePorts(tb, 1)[0]
 	data := filepath.Join(dir, "data")
-	initdb = append([]string{"--pgdata", data, "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync"}, initdb...)
+	initdb = append([]string{
+		"--pgdata", data, "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8", "--no-sync",
+		"--locale", "C", "--locale-provider", "icu", "--icu-locale", "en-US",
+	}, initdb...)
 	if out, err := p.command("initdb", initdb...).CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
 	}
@@ -96,7 +118,10 @@ func NewPostgresIn(tb testing.TB, dir string, initdb ...string) *Postgres {
 		Scheme: "postgres", User: url.User("dispatcher"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Path: "/postgres", RawQuery: "sslmode=disable",
 	}
-	p.args = []string{"-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", dir, "-c", "max_connections=400", "-c", "shared_buffers=64MB"}
+	p.args = append([]string{
+		"-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", dir,
+		"-c", "max_connections=400", "-c", "shared_buffers=64MB",
+	}, settings...)
 	tb.Cleanup(func() { p.shutDown(tb) })
 	p.Start(tb)
 	return p
@@ -236,19 +261,56 @@ func (p *Postgres) Exec(ctx context.Context, statement string) error {
 	return errors.Join(err, db.Close())
 }
 
-// databases counts those of all servers: one that gets the port of an earlier one must not also get the URLs of its databases, by which tests
-// tell apart what belongs to which.
+// databases counts the databases of all servers. A server may get the port of an earlier one; its databases' URLs must
+// still be new, because tests tell them apart by URL.
 var databases atomic.Int64
 
 // Database makes an empty database and returns its URL, which no other database of this process has had.
 func (p *Postgres) Database(tb testing.TB) string {
 	tb.Helper()
+	return p.create(tb, "")
+}
+
+// DatabaseC is Database with one that sorts text by its bytes.
+func (p *Postgres) DatabaseC(tb testing.TB) string {
+	tb.Helper()
+	return p.create(tb, " TEMPLATE template0 LOCALE_PROVIDER libc LOCALE 'C'")
+}
+
+// Copy is Database with the content of a template. The first call for a template's name makes it: fill gets the URL of an
+// empty database, and must close its connections. A test that needs a migrated database need not migrate one.
+func (p *Postgres) Copy(tb testing.TB, template string, fill func(url string) error) string {
+	tb.Helper()
+	name := "template_" + template
+	p.mu.Lock()
+	defer p.mu.Unlock() // the template may have no connection while it is copied
+	err, made := p.templates[name]
+	if !made {
+		err = p.Exec(tb.Context(), "CREATE DATABASE "+name)
+		if err == nil {
+			err = fill(p.at(name))
+		}
+		p.templates[name] = err
+	}
+	if err != nil {
+		tb.Fatalf("make the template %s: %v", template, err)
+	}
+	return p.create(tb, " TEMPLATE "+name)
+}
+
+func (p *Postgres) create(tb testing.TB, with string) string {
+	tb.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))
-	if err := p.Exec(tb.Context(), "CREATE DATABASE "+name); err != nil {
+	if err := p.Exec(tb.Context(), "CREATE DATABASE "+name+with); err != nil {
 		tb.Fatalf("create database: %v", err)
 	}
+	return p.at(name)
+}
+
+// at is the URL of a database.
+func (p *Postgres) at(database string) string {
 	u := *p.url
-	u.Path = "/" + name
+	u.Path = "/" + database
 	return u.String()
 }
 
@@ -314,19 +376,4 @@ func postgresUser() (*syscall.Credential, error) {
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
 	return nil, errors.New("PostgreSQL refuses root, and there is no user postgres or nobody to run it as")
-}
-
-// freePort returns a port of the loopback that nobody listens on. It lies below those that the system gives to whoever asks for
-// any, so that nobody is given it before the server listens.
-func freePort() (int, error) {
-	const first, count, tries = 31_000, 1_700, 200
-	var err error
-	for range tries {
-		port := first + rand.IntN(count)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, err
 }

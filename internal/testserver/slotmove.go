@@ -1,4 +1,4 @@
-package queuetest
+package testserver
 
 import (
 	"net"
@@ -8,7 +8,7 @@ import (
 // MoveSlot moves a slot and all its keys to another master as a resharding tool does: the two ends are told, the keys are
 // moved a few at a time, and then every master learns whose the slot is. Between two steps it rests for the pause, so that
 // the time of a slot that is on its way, half here and half there, is long enough to be met.
-func (c *Cluster) MoveSlot(slot int, to *RedisServer, pause time.Duration) {
+func (c *Cluster) MoveSlot(slot int, to *Redis, pause time.Duration) {
 	c.tb.Helper()
 	from := c.AwaitOwner(slot, nil)
 	if from == to {

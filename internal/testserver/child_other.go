@@ -1,6 +1,6 @@
 //go:build !linux
 
-package queuetest
+package testserver
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package queuetest
+package testserver
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 // sentinelCount is how many Sentinels watch a master here; two of them agree on its death.
 const sentinelCount = 3
 
-// WatchedOptions say how a watched master is set up.
-type WatchedOptions struct {
+// SentinelOptions say how a master and its Sentinels is set up.
+type SentinelOptions struct {
 	// Name that the Sentinels know the master by; empty: "payments".
 	Name string
 	// Replicas of the master; zero: one.
@@ -27,12 +27,12 @@ type WatchedOptions struct {
 	Password, SentinelPassword string
 }
 
-// A Watched master is one Redis with replicas and three Sentinels that make a replica the master when it is silent for
+// A Sentinel set is one Redis with replicas and three Sentinels that make a replica the master when it is silent for
 // two seconds.
-type Watched struct {
+type Sentinel struct {
 	Name string
 	// Servers are the first master and its replicas. Each can be killed, paused and started again.
-	Servers []*RedisServer
+	Servers []*Redis
 	// Sentinels are the addresses of the Sentinels.
 	Sentinels []string
 
@@ -40,11 +40,11 @@ type Watched struct {
 	password, sentinelPassword string
 }
 
-// NewWatched starts the servers and the Sentinels, and returns when each Sentinel knows every other and the replicas. They
+// NewSentinel starts the servers and the Sentinels, and returns when each Sentinel knows every other and the replicas. They
 // end with the test.
-func NewWatched(tb testing.TB, o WatchedOptions) *Watched {
+func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 	tb.Helper()
-	w := &Watched{Name: o.Name, tb: tb, password: o.Password, sentinelPassword: o.SentinelPassword}
+	w := &Sentinel{Name: o.Name, tb: tb, password: o.Password, sentinelPassword: o.SentinelPassword}
 	if w.Name == "" {
 		w.Name = "payments"
 	}
@@ -52,16 +52,16 @@ func NewWatched(tb testing.TB, o WatchedOptions) *Watched {
 	if o.Password != "" {
 		args = append(args, "--requirepass", o.Password, "--masterauth", o.Password)
 	}
-	master := NewRedisServer(tb, args...)
-	w.Servers = []*RedisServer{master}
+	master := NewRedis(tb, args...)
+	w.Servers = []*Redis{master}
 	host, port, err := net.SplitHostPort(master.Address())
 	if err != nil {
 		tb.Fatalf("address of a redis-server: %v", err)
 	}
 	for range max(o.Replicas, 1) {
-		replica := NewRedisServer(tb, args...)
+		replica := NewRedis(tb, args...)
 		w.Do(replica, "replicaof", host, port)
-		awaitThat(tb, replica.Address()+" to follow its master", func(ctx context.Context) error {
+		await(tb, startTimeout, replica.Address()+" to follow its master", func(ctx context.Context) error {
 			return inSync(w.try(ctx, replica, "info", "replication"))
 		})
 		w.Servers = append(w.Servers, replica)
@@ -70,7 +70,7 @@ func NewWatched(tb testing.TB, o WatchedOptions) *Watched {
 		w.Sentinels = append(w.Sentinels, w.startSentinel(host, port))
 	}
 	for _, addr := range w.Sentinels {
-		awaitThat(tb, "the Sentinel at "+addr+" to know everybody", func(ctx context.Context) error {
+		await(tb, startTimeout, "the Sentinel at "+addr+" to know everybody", func(ctx context.Context) error {
 			return w.knowsAll(ctx, addr)
 		})
 	}
@@ -78,7 +78,7 @@ func NewWatched(tb testing.TB, o WatchedOptions) *Watched {
 }
 
 // startSentinel starts one Sentinel. It rewrites its own configuration.
-func (w *Watched) startSentinel(host, port string) string {
+func (w *Sentinel) startSentinel(host, port string) string {
 	w.tb.Helper()
 	var text strings.Builder
 	fmt.Fprintf(&text, "sentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s 2000\n", w.Name, host, port, w.Name)
@@ -95,12 +95,14 @@ func (w *Watched) startSentinel(host, port string) string {
 		w.tb.Fatalf("configuration of a Sentinel: %v", err)
 	}
 	own := FreePorts(w.tb, 1)[0]
-	return start(w.tb, own, dir, file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(own))
+	c := begin(w.tb, redisProgram, nil, own, dir, file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(own))
+	c.awaitAnswer(w.tb)
+	return c.addr
 }
 
 // knowsAll says what a Sentinel does not know yet.
-func (w *Watched) knowsAll(ctx context.Context, addr string) error {
-	c := only(addr, w.sentinelPassword)
+func (w *Sentinel) knowsAll(ctx context.Context, addr string) error {
+	c := client(addr, w.sentinelPassword)
 	defer c.Close()
 	info, err := c.Info(ctx, "sentinel").Result()
 	if err != nil {
@@ -115,7 +117,7 @@ func (w *Watched) knowsAll(ctx context.Context, addr string) error {
 
 // URL is "redis+sentinel://" with the Sentinels, the name of the master and the number of a database, and the passwords
 // if there are any.
-func (w *Watched) URL(db int) string {
+func (w *Sentinel) URL(db int) string {
 	user, query := "", ""
 	if w.password != "" {
 		user = ":" + w.password + "@"
@@ -127,12 +129,12 @@ func (w *Watched) URL(db int) string {
 }
 
 // Client returns a client of one server alone, whichever role it has.
-func (w *Watched) Client(server *RedisServer) *redis.Client {
-	return only(server.Address(), w.password)
+func (w *Sentinel) Client(server *Redis) *redis.Client {
+	return client(server.Address(), w.password)
 }
 
 // Do sends one command to one server; it must succeed.
-func (w *Watched) Do(server *RedisServer, args ...any) any {
+func (w *Sentinel) Do(server *Redis, args ...any) any {
 	w.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -143,12 +145,12 @@ func (w *Watched) Do(server *RedisServer, args ...any) any {
 	return got
 }
 
-func (w *Watched) try(ctx context.Context, server *RedisServer, args ...any) (any, error) {
-	return askOnly(ctx, server.Address(), w.password, args...)
+func (w *Sentinel) try(ctx context.Context, server *Redis, args ...any) (any, error) {
+	return ask(ctx, server.Address(), w.password, args...)
 }
 
 // Master is the server that all Sentinels name as the master; nil: they do not agree.
-func (w *Watched) Master() *RedisServer {
+func (w *Sentinel) Master() *Redis {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	agreed := ""
@@ -174,10 +176,10 @@ func (w *Watched) Master() *RedisServer {
 }
 
 // AwaitMaster waits until the Sentinels agree on a master other than that one, and it says so itself; it returns it.
-func (w *Watched) AwaitMaster(not *RedisServer) *RedisServer {
+func (w *Sentinel) AwaitMaster(not *Redis) *Redis {
 	w.tb.Helper()
-	var master *RedisServer
-	awaitFor(w.tb, failoverTimeout, "the Sentinels to name another master", func(ctx context.Context) error {
+	var master *Redis
+	await(w.tb, failoverTimeout, "the Sentinels to name another master", func(ctx context.Context) error {
 		if master = w.Master(); master == nil || master == not {
 			return errors.New("they do not")
 		}
@@ -191,23 +193,23 @@ func (w *Watched) AwaitMaster(not *RedisServer) *RedisServer {
 }
 
 // AwaitReplica waits until the server follows a master and has its data.
-func (w *Watched) AwaitReplica(server *RedisServer) {
+func (w *Sentinel) AwaitReplica(server *Redis) {
 	w.tb.Helper()
-	awaitThat(w.tb, server.Address()+" to follow a master", func(ctx context.Context) error {
+	await(w.tb, startTimeout, server.Address()+" to follow a master", func(ctx context.Context) error {
 		return inSync(w.try(ctx, server, "info", "replication"))
 	})
 }
 
 // Cut ends replication from the master, which goes on and acknowledges what nobody else will have: replicas are refused
 // from now on, and keep the data that they have. Callers that ask it for anything else notice nothing.
-func (w *Watched) Cut(master *RedisServer) {
+func (w *Sentinel) Cut(master *Redis) {
 	w.tb.Helper()
 	w.Do(master, "acl", "setuser", "default", "-psync", "-sync")
 	w.Do(master, "client", "kill", "type", "replica")
 }
 
-// Mend ends Cut.
-func (w *Watched) Mend(master *RedisServer) {
+// Rejoin ends Cut.
+func (w *Sentinel) Rejoin(master *Redis) {
 	w.tb.Helper()
 	w.Do(master, "acl", "setuser", "default", "+psync", "+sync")
 }

@@ -1,7 +1,8 @@
-package queuetest
+package testserver
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -9,9 +10,15 @@ import (
 	"testing"
 )
 
-// A RedisServer is a redis-server that can end and be started again on the same port and in the same directory, as a test
-// of what a restart costs needs it.
-type RedisServer struct {
+// redisProgram is the server that every test needs.
+const redisProgram = "redis-server"
+
+// otherPrograms speak the same protocol. They are tested where they are installed: not every release of Debian has them.
+var otherPrograms = []string{"valkey-server"}
+
+// A Redis is a redis-server without persistence. It can be ended and started again on the same port and in the same
+// directory.
+type Redis struct {
 	// URL is "redis://127.0.0.1:PORT", the same after every start.
 	URL string
 	// Dir is where its files are.
@@ -27,36 +34,67 @@ type RedisServer struct {
 	running *child
 }
 
-// NewRedisServer starts a server as StartRedis does, and with the same arguments every time. It ends with the test.
-func NewRedisServer(tb testing.TB, args ...string) *RedisServer {
+// StartRedis is NewRedis for tests that need the URL alone.
+func StartRedis(tb testing.TB, args ...string) string {
 	tb.Helper()
-	return NewRedisServerIn(tb, tb.TempDir(), args...)
+	return NewRedis(tb, args...).URL
 }
 
-// NewRedisServerIn is NewRedisServer in a directory of the caller's.
-func NewRedisServerIn(tb testing.TB, dir string, args ...string) *RedisServer {
+// SharedRedis returns the URL of one server for the whole test binary. Tests keep apart by their key prefix. The tests
+// that empty it, end it or count its keys need one of their own. The package's TestMain must call [Main].
+func SharedRedis(tb testing.TB) string {
+	tb.Helper()
+	return lived(tb).redis.get(tb, func(tb testing.TB) *Redis { return NewRedis(tb) }).URL
+}
+
+// OtherServers returns the names of the installed servers beside redis-server.
+func OtherServers() []string {
+	var found []string
+	for _, program := range otherPrograms {
+		if _, err := exec.LookPath(program); err == nil {
+			found = append(found, program)
+		}
+	}
+	return found
+}
+
+// NewRedisOf is NewRedis with one of OtherServers.
+func NewRedisOf(tb testing.TB, program string, args ...string) *Redis {
+	tb.Helper()
+	return newServer(tb, program, tb.TempDir(), args)
+}
+
+// NewRedis starts a redis-server from PATH on a free port of 127.0.0.1, without persistence, in a directory of its own.
+// Further arguments are given to the server at every start; they come last, so they override.
+func NewRedis(tb testing.TB, args ...string) *Redis {
+	tb.Helper()
+	return NewRedisIn(tb, tb.TempDir(), args...)
+}
+
+// NewRedisIn is NewRedis in a directory of the caller's.
+func NewRedisIn(tb testing.TB, dir string, args ...string) *Redis {
 	tb.Helper()
 	return newServer(tb, redisProgram, dir, args)
 }
 
-func newServer(tb testing.TB, program, dir string, args []string) *RedisServer {
+func newServer(tb testing.TB, program, dir string, args []string) *Redis {
 	tb.Helper()
 	port := FreePorts(tb, 1)[0]
-	s := &RedisServer{URL: "redis://127.0.0.1:" + strconv.Itoa(port), Dir: dir, tb: tb, program: program, port: port, args: args}
+	s := &Redis{URL: "redis://127.0.0.1:" + strconv.Itoa(port), Dir: dir, tb: tb, program: program, port: port, args: args}
 	s.Start()
 	return s
 }
 
 // Start starts a server that has ended, and waits until it answers. Further arguments come last, so they override, and are
 // forgotten at its end.
-func (s *RedisServer) Start(args ...string) {
+func (s *Redis) Start(args ...string) {
 	s.tb.Helper()
 	s.Begin(args...)
 	s.running.awaitAnswer(s.tb)
 }
 
 // Begin is Start that waits for nothing: the server may still be loading its files.
-func (s *RedisServer) Begin(args ...string) {
+func (s *Redis) Begin(args ...string) {
 	s.tb.Helper()
 	if s.running != nil {
 		select {
@@ -78,7 +116,7 @@ func (s *RedisServer) Begin(args ...string) {
 
 // LimitFiles bounds the size to which the server may let any file grow from now on, as a full disk does; less than zero ends
 // that. The server must have been started with Limited.
-func (s *RedisServer) LimitFiles(bytes int64) {
+func (s *Redis) LimitFiles(bytes int64) {
 	s.tb.Helper()
 	if err := limitFiles(s.running.cmd.Process.Pid, bytes); err != nil {
 		s.tb.Fatalf("limit the files of redis-server: %v", err)
@@ -86,37 +124,37 @@ func (s *RedisServer) LimitFiles(bytes int64) {
 }
 
 // Kill is kill -9: what was not yet written to its files is lost. It returns when the server has ended.
-func (s *RedisServer) Kill() { s.running.kill() }
+func (s *Redis) Kill() { s.running.kill() }
 
 // Stop lets the server end by itself, with its files written. It returns when the server has ended.
-func (s *RedisServer) Stop() {
+func (s *Redis) Stop() {
 	s.tb.Helper()
 	s.signal(syscall.SIGTERM)
 	<-s.running.ended
 }
 
 // Ended is closed when the server has ended, by whatever cause.
-func (s *RedisServer) Ended() <-chan struct{} { return s.running.ended }
+func (s *Redis) Ended() <-chan struct{} { return s.running.ended }
 
 // Log returns what the server has written, once it has ended.
-func (s *RedisServer) Log() string {
+func (s *Redis) Log() string {
 	<-s.running.ended
 	return s.running.output.String()
 }
 
 // Pause stops the process in the middle of whatever it does: its connections stand, and nobody answers.
-func (s *RedisServer) Pause() {
+func (s *Redis) Pause() {
 	s.tb.Helper()
 	s.signal(syscall.SIGSTOP)
 }
 
 // Continue ends Pause.
-func (s *RedisServer) Continue() {
+func (s *Redis) Continue() {
 	s.tb.Helper()
 	s.signal(syscall.SIGCONT)
 }
 
-func (s *RedisServer) signal(sig syscall.Signal) {
+func (s *Redis) signal(sig syscall.Signal) {
 	s.tb.Helper()
 	if err := s.running.cmd.Process.Signal(sig); err != nil {
 		s.tb.Fatalf("send %s to redis-server: %v", sig, err)
@@ -125,7 +163,7 @@ func (s *RedisServer) signal(sig syscall.Signal) {
 
 // CopyFiles copies the server's directory and returns the copy.
 // Between two writes of a server that runs it is what a snapshot of its disk would be.
-func (s *RedisServer) CopyFiles() string {
+func (s *Redis) CopyFiles() string {
 	s.tb.Helper()
 	copied := s.tb.TempDir()
 	if err := os.CopyFS(copied, os.DirFS(s.Dir)); err != nil {
@@ -135,7 +173,7 @@ func (s *RedisServer) CopyFiles() string {
 }
 
 // PutFiles replaces the files of a server that has ended by those of a copy.
-func (s *RedisServer) PutFiles(copied string) {
+func (s *Redis) PutFiles(copied string) {
 	s.tb.Helper()
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
@@ -152,4 +190,4 @@ func (s *RedisServer) PutFiles(copied string) {
 }
 
 // Address is the URL's host and port.
-func (s *RedisServer) Address() string { return strings.TrimPrefix(s.URL, "redis://") }
+func (s *Redis) Address() string { return strings.TrimPrefix(s.URL, "redis://") }

@@ -1,4 +1,4 @@
-package queuetest
+package testserver
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // clusterSlots is how many slots a Cluster has; clusterMasters is how many masters share them here.
@@ -39,7 +38,7 @@ type ClusterOptions struct {
 // changes by its own rules; the methods ask it.
 type Cluster struct {
 	// Nodes are the first three masters and, where it was asked for, their replicas in the same order.
-	Nodes []*RedisServer
+	Nodes []*Redis
 
 	tb       testing.TB
 	password string
@@ -71,7 +70,7 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 			c.tlsPorts = append(c.tlsPorts, port)
 			args = append(append(args, "--tls-port", port, "--tls-cluster", "yes", "--tls-replication", "yes"), o.TLS...)
 		}
-		c.Nodes = append(c.Nodes, NewRedisServer(tb, args...))
+		c.Nodes = append(c.Nodes, NewRedis(tb, args...))
 	}
 	for i, master := range c.Nodes[:clusterMasters] {
 		c.Do(master, "cluster", "addslotsrange", i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1)
@@ -97,7 +96,7 @@ func (c *Cluster) follow() {
 		c.AwaitReplica(replica)
 	}
 	for _, node := range c.Nodes {
-		awaitThat(c.tb, node.Address()+" to know the replicas", func(context.Context) error {
+		await(c.tb, startTimeout, node.Address()+" to know the replicas", func(context.Context) error {
 			known := 0
 			for _, v := range c.view(node) {
 				if v.is("slave") && v.master != "-" {
@@ -156,18 +155,10 @@ func (c *Cluster) user() string {
 }
 
 // Client returns a client of one node alone, which follows no redirection and repeats nothing.
-func (c *Cluster) Client(node *RedisServer) *redis.Client { return only(node.Address(), c.password) }
-
-// only is a client of exactly one server.
-func only(addr, password string) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: addr, Password: password, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-}
+func (c *Cluster) Client(node *Redis) *redis.Client { return client(node.Address(), c.password) }
 
 // Do sends one command to one node; it must succeed.
-func (c *Cluster) Do(node *RedisServer, args ...any) any {
+func (c *Cluster) Do(node *Redis, args ...any) any {
 	c.tb.Helper()
 	got, err := c.try(node, args...)
 	if err != nil {
@@ -176,26 +167,14 @@ func (c *Cluster) Do(node *RedisServer, args ...any) any {
 	return got
 }
 
-func (c *Cluster) try(node *RedisServer, args ...any) (any, error) {
+func (c *Cluster) try(node *Redis, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	return askOnly(ctx, node.Address(), c.password, args...)
-}
-
-// askOnly sends one command to exactly one server.
-func askOnly(ctx context.Context, addr, password string, args ...any) (any, error) {
-	// The client would log each refused connection.
-	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
-	if err != nil {
-		return nil, err
-	}
-	c := only(addr, password)
-	got, err := c.Do(ctx, args...).Result()
-	return got, errors.Join(err, c.Close(), conn.Close())
+	return ask(ctx, node.Address(), c.password, args...)
 }
 
 // config reads one setting of a node.
-func (c *Cluster) config(node *RedisServer, name string) string {
+func (c *Cluster) config(node *Redis, name string) string {
 	c.tb.Helper()
 	client := c.Client(node)
 	defer client.Close()
@@ -217,7 +196,7 @@ type nodeView struct {
 func (v nodeView) is(flag string) bool { return slices.Contains(strings.Split(v.flags, ","), flag) }
 
 // view is a node's list of all nodes; empty if it does not answer.
-func (c *Cluster) view(node *RedisServer) []nodeView {
+func (c *Cluster) view(node *Redis) []nodeView {
 	text, err := c.try(node, "cluster", "nodes")
 	if err != nil {
 		return nil
@@ -234,7 +213,7 @@ func (c *Cluster) view(node *RedisServer) []nodeView {
 }
 
 // myself is what a node says of itself.
-func (c *Cluster) myself(node *RedisServer) (nodeView, bool) {
+func (c *Cluster) myself(node *Redis) (nodeView, bool) {
 	for _, v := range c.view(node) {
 		if v.is("myself") {
 			return v, true
@@ -243,10 +222,10 @@ func (c *Cluster) myself(node *RedisServer) (nodeView, bool) {
 	return nodeView{}, false
 }
 
-func (c *Cluster) idOf(node *RedisServer) string {
+func (c *Cluster) idOf(node *Redis) string {
 	c.tb.Helper()
 	var own nodeView
-	awaitThat(c.tb, node.Address()+" to say who it is", func(context.Context) error {
+	await(c.tb, startTimeout, node.Address()+" to say who it is", func(context.Context) error {
 		var ok bool
 		if own, ok = c.myself(node); !ok {
 			return errors.New("it does not")
@@ -269,8 +248,8 @@ func (c *Cluster) Slot(key string) int {
 }
 
 // Owner is the node that says of itself that it is a master with the slot. While none or two do, it is nil.
-func (c *Cluster) Owner(slot int) *RedisServer {
-	var owner *RedisServer
+func (c *Cluster) Owner(slot int) *Redis {
+	var owner *Redis
 	for _, node := range c.Nodes {
 		v, ok := c.myself(node)
 		if !ok || !v.is("master") || !holds(v.slots, slot) {
@@ -301,7 +280,7 @@ func holds(ranges []string, slot int) bool {
 }
 
 // ReplicaOf is a replica of the master whose data is its master's; nil: there is none.
-func (c *Cluster) ReplicaOf(master *RedisServer) *RedisServer {
+func (c *Cluster) ReplicaOf(master *Redis) *Redis {
 	c.tb.Helper()
 	id := c.idOf(master)
 	for _, node := range c.Nodes {
@@ -313,10 +292,10 @@ func (c *Cluster) ReplicaOf(master *RedisServer) *RedisServer {
 }
 
 // AwaitOwner waits until the slot has one owner that is not `not`, which may be nil, and returns it.
-func (c *Cluster) AwaitOwner(slot int, not *RedisServer) *RedisServer {
+func (c *Cluster) AwaitOwner(slot int, not *Redis) *Redis {
 	c.tb.Helper()
-	var owner *RedisServer
-	awaitFor(c.tb, failoverTimeout, fmt.Sprintf("slot %d to have a new owner", slot), func(context.Context) error {
+	var owner *Redis
+	await(c.tb, failoverTimeout, fmt.Sprintf("slot %d to have a new owner", slot), func(context.Context) error {
 		if owner = c.Owner(slot); owner == nil || owner == not {
 			return errors.New("it has none")
 		}
@@ -326,9 +305,9 @@ func (c *Cluster) AwaitOwner(slot int, not *RedisServer) *RedisServer {
 }
 
 // AwaitReplica waits until the node follows a master and has its data.
-func (c *Cluster) AwaitReplica(node *RedisServer) {
+func (c *Cluster) AwaitReplica(node *Redis) {
 	c.tb.Helper()
-	awaitThat(c.tb, node.Address()+" to follow a master", func(context.Context) error { return inSync(c.try(node, "info", "replication")) })
+	await(c.tb, startTimeout, node.Address()+" to follow a master", func(context.Context) error { return inSync(c.try(node, "info", "replication")) })
 }
 
 // inSync reads INFO replication of a server that is to be a replica.
@@ -344,10 +323,10 @@ func inSync(info any, err error) error {
 }
 
 // AwaitOK waits until each of the nodes says that the Cluster is ok and knows all of them.
-func (c *Cluster) AwaitOK(nodes ...*RedisServer) {
+func (c *Cluster) AwaitOK(nodes ...*Redis) {
 	c.tb.Helper()
 	for _, node := range nodes {
-		awaitThat(c.tb, "the Cluster to be ok at "+node.Address(), func(context.Context) error {
+		await(c.tb, startTimeout, "the Cluster to be ok at "+node.Address(), func(context.Context) error {
 			info, err := c.try(node, "cluster", "info")
 			if err != nil {
 				return err
@@ -363,10 +342,10 @@ func (c *Cluster) AwaitOK(nodes ...*RedisServer) {
 
 // TakeOver makes a replica the master by CLUSTER FAILOVER, which loses nothing, and returns when it is. A master that does
 // not answer in time leaves all as it was: then it is asked again.
-func (c *Cluster) TakeOver(replica *RedisServer) {
+func (c *Cluster) TakeOver(replica *Redis) {
 	c.tb.Helper()
 	var asked time.Time
-	awaitThat(c.tb, replica.Address()+" to be a master", func(context.Context) error {
+	await(c.tb, startTimeout, replica.Address()+" to be a master", func(context.Context) error {
 		v, ok := c.myself(replica)
 		if ok && v.is("master") && len(v.slots) > 0 {
 			return nil
@@ -379,31 +358,6 @@ func (c *Cluster) TakeOver(replica *RedisServer) {
 	})
 }
 
-// awaitThat is await for questions that bring their own client.
-func awaitThat(tb testing.TB, what string, question func(context.Context) error) {
-	tb.Helper()
-	awaitFor(tb, startTimeout, what, question)
-}
-
 // failoverTimeout bounds the wait for a replica that takes over: an election that failed is repeated seconds later, more than once
 // where the machine is so busy that votes come late.
 const failoverTimeout = 90 * time.Second
-
-func awaitFor(tb testing.TB, limit time.Duration, what string, question func(context.Context) error) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	pause := time.NewTicker(50 * time.Millisecond)
-	defer pause.Stop()
-	for {
-		err := question(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			tb.Fatalf("waited %v for %s: %v", limit, what, err)
-		case <-pause.C:
-		}
-	}
-}

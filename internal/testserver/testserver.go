@@ -1,0 +1,132 @@
+// Package testserver starts the real servers that tests need, on free ports of 127.0.0.1: Redis alone, behind Sentinels
+// and as a Cluster, other servers that speak Redis's protocol, and PostgreSQL.
+//
+// A server ends with the test that started it, and with the test's process however that ends. A server whose program is
+// missing fails the test and says what to install; nothing is skipped. A package whose tests only need a database or a
+// key prefix of their own shares one server of each kind: its TestMain calls [Main], its tests call [SharedRedis] and
+// [SharedPostgres].
+package testserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// startTimeout bounds the wait for a server to answer. A loaded machine needs far less.
+const startTimeout = 30 * time.Second
+
+// shared holds what lives as long as the test binary. Main sets it.
+var shared *lifetime
+
+// Main runs the tests of a package and then ends the servers that they shared. It does not return:
+//
+//	func TestMain(m *testing.M) { testserver.Main(m) }
+func Main(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	shared = &lifetime{}
+	defer func() {
+		if err := shared.end(); err != nil {
+			fmt.Fprintln(os.Stderr, "end the shared servers:", err)
+			code = max(code, 1)
+		}
+	}()
+	return m.Run()
+}
+
+// A lifetime stands in for a test: the servers started with it end when the test binary does.
+type lifetime struct {
+	testing.TB // nil; only the methods below may be called
+
+	redis    once[*Redis]
+	postgres once[*Postgres]
+
+	mu       sync.Mutex
+	cleanups []func()
+	errs     []error
+}
+
+// lived returns what lives as long as the test binary.
+func lived(tb testing.TB) *lifetime {
+	tb.Helper()
+	if shared == nil {
+		tb.Fatal("shared servers need: func TestMain(m *testing.M) { testserver.Main(m) }")
+	}
+	return shared
+}
+
+// A once starts a server for the first test that asks, and answers every later test alike.
+type once[S any] struct {
+	sync.Once
+	server S
+	err    error
+}
+
+func (o *once[S]) get(tb testing.TB, start func(testing.TB) S) S {
+	tb.Helper()
+	o.Do(func() {
+		// Fatalf must end start. In a test that ends the goroutine, here it unwinds to this function.
+		defer func() {
+			if failure := recover(); failure != nil {
+				err, ok := failure.(startFailed)
+				if !ok {
+					panic(failure)
+				}
+				o.err = err
+			}
+		}()
+		o.server = start(shared)
+	})
+	if o.err != nil {
+		tb.Fatal(o.err)
+	}
+	return o.server
+}
+
+// startFailed is the panic value of a lifetime's Fatal and Fatalf.
+type startFailed struct{ error }
+
+func (l *lifetime) Helper()                  {}
+func (l *lifetime) Context() context.Context { return context.Background() }
+func (l *lifetime) Fatal(args ...any)        { panic(startFailed{errors.New(fmt.Sprint(args...))}) }
+func (l *lifetime) Fatalf(format string, args ...any) {
+	panic(startFailed{fmt.Errorf(format, args...)})
+}
+
+// Errorf is called by the cleanups, which run one after another.
+func (l *lifetime) Errorf(format string, args ...any) {
+	l.errs = append(l.errs, fmt.Errorf(format, args...))
+}
+
+func (l *lifetime) Cleanup(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cleanups = append(l.cleanups, f)
+}
+
+func (l *lifetime) TempDir() string {
+	dir, err := os.MkdirTemp("", "testserver-*")
+	if err != nil {
+		l.Fatalf("directory of a server: %v", err)
+	}
+	l.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			l.Errorf("remove the directory of a server: %v", err)
+		}
+	})
+	return dir
+}
+
+// end runs the cleanups, the last one first.
+func (l *lifetime) end() error {
+	for _, f := range slices.Backward(l.cleanups) {
+		f()
+	}
+	return errors.Join(l.errs...)
+}
