@@ -154,7 +154,7 @@ func TestBrowserPagesCostLittle(t *testing.T) {
 }
 
 func costPages(t *testing.T, b backend, rows int) {
-	l := newLab(t, &fault{id: "pages", title: "what pages cost"}, false)
+	l := NewTrial(t, "pages", false)
 	l.use(b)
 	r := listen(t, always(200, "success"))
 	l.seed(l.serve(), seeding{n: rows, lanes: 100, shape: func(lane int) submission {

@@ -14,12 +14,25 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-var (
-	faultForm   = flag.String("faults", "short", "form of the fault matrix: short or full")
-	faultReport = flag.String("faults-report", "", "file that the table of the faults is written to, as Markdown")
-)
+var faultReport = flag.String("faults-report", "", "file that the table of the faults is written to, as Markdown")
+
+// A lab is a trial of one fault.
+type lab struct{ *Trial }
+
+// newLab prepares a trial without a backend.
+func newLab(t *testing.T, name string, full bool) *lab { return &lab{NewTrial(t, name, full)} }
+
+// long is the value for the full size, or that for the short one.
+func long[T any](l *lab, full, short T) T {
+	if l.full {
+		return full
+	}
+	return short
+}
 
 // A fault is one row of the matrix: what is broken, and how a lab shows that nothing is lost by it.
 type fault struct {
@@ -54,10 +67,7 @@ func (f *fault) share() int64 {
 // The whole matrix of faults: every lab ends with the judge, and the table at the end has a line for each fault.
 func TestFaults(t *testing.T) {
 	blackBox(t)
-	if *faultForm != "short" && *faultForm != "full" {
-		t.Fatalf("-faults is short or full, not %q", *faultForm)
-	}
-	full := *faultForm == "full"
+	full := testserver.Full()
 	began := time.Now()
 	t.Cleanup(func() { faultTable.took = time.Since(began) })
 	common := servers{}
@@ -100,16 +110,14 @@ func TestFaults(t *testing.T) {
 
 // conduct runs one lab. A lab that comes to no verdict is a failed line of the table.
 func conduct(t *testing.T, f *fault, c combination, full bool, common servers) {
-	l := newLab(t, f, full)
+	l := newLab(t, f.id, full)
 	t.Cleanup(func() { // the last one: a lab may fail after its verdict
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.outcome == nil {
-			l.T.Errorf("%s came to no verdict", f.id)
-			l.outcome = &entered{fault: f, on: c.String(), accepted: len(l.accepted)}
+		outcome, failures, remarks := l.Result()
+		if outcome == nil {
+			t.Errorf("%s came to no verdict", f.id)
+			outcome = &Outcome{Accepted: l.count()}
 		}
-		l.outcome.failed = t.Failed()
-		faultTable.enter(*l.outcome)
+		faultTable.enter(entered{fault: f, on: c.String(), Outcome: *outcome, failed: t.Failed()}, failures, remarks)
 	})
 	if !f.apart {
 		l.use(common.backend(t, c))
@@ -120,12 +128,10 @@ func conduct(t *testing.T, f *fault, c combination, full bool, common servers) {
 
 // An entered line is one lab's outcome.
 type entered struct {
-	fault             *fault
-	on                string
-	accepted, lost    int
-	duplicates, bound int
-	healed            time.Duration
-	failed            bool
+	fault *fault
+	on    string
+	Outcome
+	failed bool
 }
 
 // A table collects what the labs found.
@@ -139,27 +145,14 @@ type table struct {
 
 var faultTable table
 
-func (t *table) enter(e entered) {
+func (t *table) enter(e entered, failures, remarks []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.entries = append(t.entries, e)
-}
-
-// remark adds a figure that the table's columns have no place for.
-func (l *lab) remark(format string, args ...any) {
-	text := l.fault.id + " on " + l.on.name + ": " + fmt.Sprintf(format, args...)
-	l.Log(text)
-	faultTable.mu.Lock()
-	defer faultTable.mu.Unlock()
-	faultTable.remarks = append(faultTable.remarks, text)
-}
-
-// complain keeps the beginning of what a lab found wrong.
-func (t *table) complain(l *lab, text string) {
-	text = l.fault.id + " " + l.fault.title + " on " + l.on.name + ": " + text
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.complaints = append(t.complaints, text[:min(len(text), 2000)])
+	t.remarks = append(t.remarks, remarks...)
+	for _, f := range failures {
+		t.complaints = append(t.complaints, e.fault.id+" "+e.fault.title+" on "+e.on+": "+f)
+	}
 }
 
 // A summary is one fault's line.
@@ -183,11 +176,11 @@ func (t *table) summaries() []summary {
 			by[key] = s
 		}
 		s.runs++
-		s.accepted += e.accepted
-		s.lost += e.lost
-		s.duplicates += e.duplicates
-		s.bound += e.bound
-		s.healed = max(s.healed, e.healed)
+		s.accepted += e.Accepted
+		s.lost += e.Lost
+		s.duplicates += e.Duplicates
+		s.bound += e.Bound
+		s.healed = max(s.healed, e.Healed)
 		if e.failed {
 			s.failed++
 		}
@@ -216,7 +209,7 @@ func number(id string) int {
 
 // print writes the table, and below it what went wrong, to the standard output and, as Markdown, to the report. It is the last
 // thing that a run prints; one that is not verbose prints what went wrong alone, so that it is not sought among what did not.
-func (t *table) print(form string) error {
+func (t *table) print() error {
 	lines, took := t.summaries(), t.took
 	if len(lines) == 0 || !testing.Verbose() && *faultReport == "" {
 		for _, c := range t.complaints {
@@ -258,12 +251,14 @@ func (t *table) print(form string) error {
 		fmt.Fprintf(&md, "\n- FAILED: %s", c)
 	}
 	t.mu.Unlock()
-	fmt.Printf("\nThe fault matrix, %s form, in %s:\n%s\n", form, took.Round(time.Second), b.String())
+	fmt.Printf("\nThe fault matrix, in %s:\n%s\n", took.Round(time.Second), b.String())
 	if *faultReport == "" {
 		return nil
 	}
-	text := fmt.Sprintf("# The fault matrix, as measured\n\nWritten by `make faults` in %s; what each guarantee means is in guarantees.md. "+
+	text := fmt.Sprintf("# The fault matrix, as measured\n\nWritten by `make test-full` in %s; what each guarantee means is in guarantees.md. "+
 		"Lost is zero everywhere or the run fails. A duplicate is a send that no charged attempt accounts for; its bound is what the fault may cost. "+
 		"Healed is the time from the end of the last fault until the last callback was terminal, the waits of its own tiers included.\n\n%s\n", took.Round(time.Second), md.String())
 	return os.WriteFile(*faultReport, []byte(text), 0o644)
 }
+
+func TestMain(m *testing.M) { Main(m, faultTable.print) }

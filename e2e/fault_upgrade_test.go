@@ -49,7 +49,7 @@ var (
 
 // compileWith builds a binary with one more migration, which no file of the checkout holds.
 func compileWith(dir, name, text string) (string, error) {
-	migrations, err := filepath.Abs("../migrations")
+	migrations, err := filepath.Abs("../../migrations")
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +68,7 @@ func compileWith(dir, name, text string) (string, error) {
 		}
 	}
 	program := filepath.Join(place, "dispatcher")
-	cmd := exec.Command("go", "build", "-overlay", overlay, "-tags", buildTags+" failpoints", "-o", program, "../cmd/dispatcher")
+	cmd := exec.Command("go", "build", "-overlay", overlay, "-tags", buildTags+" failpoints", "-o", program, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}

@@ -115,7 +115,7 @@ func TestAFeedReaderSeesEachOutcomeOnce(t *testing.T) {
 	t.Parallel() // it mostly waits
 	on(t, bothEnds, func(t *testing.T, b backend) {
 		t.Parallel()
-		l := newLab(t, &fault{id: "feed", title: "readers and dispatchers killed"}, false)
+		l := newLab(t, "feed: readers and dispatchers killed", false)
 		l.use(b)
 		readWhileKilled(l)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ func horizonLab(t *testing.T, title string, c combination) *lab {
 	t.Helper()
 	blackBox(t)
 	t.Parallel()
-	l := newLab(t, &fault{id: "horizon", title: title}, *faultForm == "full")
+	l := newLab(t, "horizon: "+title, testserver.Full())
 	l.use(startServers(t, c).backend(t, c))
 	return l
 }

@@ -14,72 +14,100 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
 )
 
-// A lab is one run of one fault: a backend, the dispatchers on it, a witness, and the books of what was accepted. It ends
-// with a verdict.
-type lab struct {
+// A Trial is one run of the program under a fault or under load: a backend, the dispatchers on it, a receiver that writes
+// down what arrives, and a ledger of what was accepted. It ends with a verdict.
+type Trial struct {
 	*testing.T
-	fault *fault
-	full  bool // the long form
-	on    backend
-	w     *witness
-	db    *sql.DB
-	args  []string // of every process that is started
+	name string // what its reports begin with
+	full bool   // the full size
+	on   backend
+	w    *witness
+	db   *sql.DB
+	args []string // of every process that is started
 
 	mu        sync.Mutex
 	processes []*process
 	accepted  []judge.Accepted
 	lastFault time.Time
-	outcome   *entered // of the verdict
+	outcome   *Outcome // of the verdict; nil before it
+	failures  []string
+	remarks   []string
 }
 
-// newLab prepares a lab on the combination. A fault with its own servers calls use instead.
-func newLab(t *testing.T, f *fault, full bool) *lab {
-	return &lab{T: t, fault: f, full: full, w: newWitness(t, usual)}
+// An Outcome is what the judge found in one trial.
+type Outcome struct {
+	Accepted, Lost    int
+	Duplicates, Bound int
+	Healed            time.Duration
 }
 
-// Errorf and its like are the test's own; what they say is repeated below the table, where it is found without reading
-// the logs of every process.
-func (l *lab) Errorf(format string, args ...any) {
+// NewTrial prepares a trial without a backend: call use. The name begins every report of it.
+func NewTrial(t *testing.T, name string, full bool) *Trial {
+	return &Trial{T: t, name: name, full: full, w: newWitness(t, usual)}
+}
+
+// Result returns what the trial found: its outcome, which is nil without a verdict, the beginning of each failure, and
+// the figures that it reported.
+func (l *Trial) Result() (outcome *Outcome, failures, remarks []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.outcome, slices.Clone(l.failures), slices.Clone(l.remarks)
+}
+
+// maxFailure bounds what is kept of the text of one failure, in bytes.
+const maxFailure = 2000
+
+// fail keeps the beginning of what went wrong.
+func (l *Trial) fail(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = append(l.failures, text[:min(len(text), maxFailure)])
+}
+
+// remark reports a figure.
+func (l *Trial) remark(format string, args ...any) {
+	text := l.name + " on " + l.on.name + ": " + fmt.Sprintf(format, args...)
+	l.Log(text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remarks = append(l.remarks, text)
+}
+
+// Errorf and its like are the test's own. The matrix repeats what they say below its table, where a reader finds it
+// without the logs of every process.
+func (l *Trial) Errorf(format string, args ...any) {
 	l.Helper()
-	faultTable.complain(l, fmt.Sprintf(format, args...))
+	l.fail(fmt.Sprintf(format, args...))
 	l.T.Errorf(format, args...)
 }
 
-func (l *lab) Error(args ...any) {
+func (l *Trial) Error(args ...any) {
 	l.Helper()
-	faultTable.complain(l, fmt.Sprint(args...))
+	l.fail(fmt.Sprint(args...))
 	l.T.Error(args...)
 }
 
-func (l *lab) Fatalf(format string, args ...any) {
+func (l *Trial) Fatalf(format string, args ...any) {
 	l.Helper()
-	faultTable.complain(l, fmt.Sprintf(format, args...))
+	l.fail(fmt.Sprintf(format, args...))
 	l.T.Fatalf(format, args...)
 }
 
-func (l *lab) Fatal(args ...any) {
+func (l *Trial) Fatal(args ...any) {
 	l.Helper()
-	faultTable.complain(l, fmt.Sprint(args...))
+	l.fail(fmt.Sprint(args...))
 	l.T.Fatal(args...)
 }
 
 // use puts the lab on a backend.
-func (l *lab) use(b backend) {
+func (l *Trial) use(b backend) {
 	l.on = b
 	// Several labs run at once on one PostgreSQL.
 	l.args = append(l.args, "--database-max-conns", "8")
 }
 
-// long is the long form's value or the short form's.
-func long[T any](l *lab, full, short T) T {
-	if l.full {
-		return full
-	}
-	return short
-}
-
 // serve starts a dispatcher on the lab's backend and waits until it is ready.
-func (l *lab) serve(args ...string) *process {
+func (l *Trial) serve(args ...string) *process {
 	l.Helper()
 	p := serve(l.T, launch{on: l.on, args: slices.Concat(l.args, args)})
 	l.join(p)
@@ -87,7 +115,7 @@ func (l *lab) serve(args ...string) *process {
 }
 
 // serveUntil is serve for a process that will kill itself at a failpoint, perhaps before it is ready.
-func (l *lab) serveUntil(failpoint string, args ...string) *process {
+func (l *Trial) serveUntil(failpoint string, args ...string) *process {
 	l.Helper()
 	p := serve(l.T, launch{on: l.on, args: slices.Concat(l.args, args), failpoint: failpoint, mayDie: true})
 	l.join(p)
@@ -95,21 +123,21 @@ func (l *lab) serveUntil(failpoint string, args ...string) *process {
 }
 
 // join makes a process one of those that the load goes to.
-func (l *lab) join(p *process) {
+func (l *Trial) join(p *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.processes = append(l.processes, p)
 }
 
 // alive are the processes that have not ended.
-func (l *lab) alive() []*process {
+func (l *Trial) alive() []*process {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.processes), (*process).ended)
 }
 
 // one returns a process that lives; a lab without any fails.
-func (l *lab) one() *process {
+func (l *Trial) one() *process {
 	l.Helper()
 	alive := l.alive()
 	if len(alive) == 0 {
@@ -119,7 +147,7 @@ func (l *lab) one() *process {
 }
 
 // database opens the lab's SQL beside the program.
-func (l *lab) database() *sql.DB {
+func (l *Trial) database() *sql.DB {
 	l.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,28 +158,28 @@ func (l *lab) database() *sql.DB {
 }
 
 // struck notes that a fault has just hit, or has just ended: healing is counted from the last one.
-func (l *lab) struck() {
+func (l *Trial) struck() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lastFault = time.Now()
 }
 
 // note writes an accepted callback into the books; its body was payload(ref).
-func (l *lab) note(id, ref string) {
+func (l *Trial) note(id, ref string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.accepted = append(l.accepted, judge.Accepted{ID: id, Ref: ref, Hash: sha256.Sum256(payload(ref))})
 }
 
 // count is how many were accepted.
-func (l *lab) count() int {
+func (l *Trial) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.accepted)
 }
 
 // callback is a submission for a kind of receiver behaviour, under short tiers. Its ref is its idempotency key too.
-func (l *lab) callback(kind, ref string) submission {
+func (l *Trial) callback(kind, ref string) submission {
 	return submission{
 		"url": l.w.url + "/" + kind + "/" + ref, "ref": ref, "payload": payload(ref), "idempotency_key": "key-" + ref,
 		"policy": submission{"tiers": []string{"500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s"}, "timeout": "2s"},
@@ -159,7 +187,7 @@ func (l *lab) callback(kind, ref string) submission {
 }
 
 // mixed is the usual load: every fifth fails once, every tenth is slow, every eighth has one of fifty lock keys.
-func (l *lab) mixed(i int) submission {
+func (l *Trial) mixed(i int) submission {
 	kind := "plain"
 	switch {
 	case i%5 == 0:
@@ -175,7 +203,7 @@ func (l *lab) mixed(i int) submission {
 }
 
 // settle waits until SQL holds no open callback.
-func (l *lab) settle(limit time.Duration) {
+func (l *Trial) settle(limit time.Duration) {
 	l.Helper()
 	db := l.database()
 	deadline := time.Now().Add(limit)
@@ -199,7 +227,7 @@ func (l *lab) settle(limit time.Duration) {
 const indexPatience = 75 * time.Second
 
 // noneFell fails the lab if a dispatcher ended that nobody ended: one of several is missed by nobody else.
-func (l *lab) noneFell() {
+func (l *Trial) noneFell() {
 	l.Helper()
 	l.mu.Lock()
 	processes := slices.Clone(l.processes)
@@ -212,7 +240,7 @@ func (l *lab) noneFell() {
 }
 
 // verdict gathers the evidence, judges it, and enters the run in the table. The test fails if anything was broken.
-func (l *lab) verdict(b judge.Bounds) judge.Verdict {
+func (l *Trial) verdict(b judge.Bounds) judge.Verdict {
 	l.Helper()
 	deadline := time.Now().Add(indexPatience)
 	var v judge.Verdict
@@ -233,17 +261,17 @@ func (l *lab) verdict(b judge.Bounds) judge.Verdict {
 	if !v.OK() {
 		l.Errorf("the guarantees are broken: %s", &v)
 	}
-	l.Logf("%s on %s: %s; healed in %s", l.fault.id, l.on.name, &v, e.Healed.Round(10*time.Millisecond))
+	l.Logf("%s on %s: %s; healed in %s", l.name, l.on.name, &v, e.Healed.Round(10*time.Millisecond))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.outcome = &entered{
-		fault: l.fault, on: l.on.name, accepted: v.Accepted, lost: v.Lost, duplicates: v.Duplicates, bound: b.Duplicates, healed: e.Healed,
+	l.outcome = &Outcome{
+		Accepted: v.Accepted, Lost: v.Lost, Duplicates: v.Duplicates, Bound: b.Duplicates, Healed: e.Healed,
 	}
 	return v
 }
 
 // evidence is what is known now.
-func (l *lab) evidence() (judge.Evidence, error) {
+func (l *Trial) evidence() (judge.Evidence, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	db := l.database()

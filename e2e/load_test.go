@@ -18,7 +18,7 @@ import (
 // A load is a caller as payment systems are: it hands over callbacks at a rate, each with an idempotency key, and asks
 // again, at another dispatcher, until it has a 2xx. What it cannot hand over within its patience fails the test.
 type load struct {
-	l     *lab
+	l     *Trial
 	shape func(int) submission
 	stop  context.CancelFunc
 	done  chan struct{}
@@ -39,7 +39,7 @@ const (
 )
 
 // load starts handing over rate callbacks a second, made by shape from 0 on, until end or finish.
-func (l *lab) load(rate int, shape func(int) submission) *load {
+func (l *Trial) load(rate int, shape func(int) submission) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	ld := &load{l: l, shape: shape, stop: cancel, done: make(chan struct{})}
 	l.Cleanup(func() {
@@ -122,7 +122,7 @@ func (ld *load) handOver(i int) {
 var errNobody = errors.New("no dispatcher is alive")
 
 // ask posts a submission to any process that lives. A replay is as good as a first answer.
-func (l *lab) ask(s submission) (string, error) {
+func (l *Trial) ask(s submission) (string, error) {
 	alive := l.alive()
 	if len(alive) == 0 {
 		return "", errNobody
@@ -146,7 +146,7 @@ func askOne(c *client, s submission) (string, error) {
 
 // acceptAll hands over the callbacks of these numbers, a few at a time, once each, and returns those that were not
 // answered with 2xx: killed, or not up any more.
-func (l *lab) acceptAll(numbers []int, shape func(int) submission) (unanswered []int) {
+func (l *Trial) acceptAll(numbers []int, shape func(int) submission) (unanswered []int) {
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -169,7 +169,7 @@ func (l *lab) acceptAll(numbers []int, shape func(int) submission) (unanswered [
 }
 
 // acceptMany hands over n callbacks in batches to one process; all must be accepted.
-func (l *lab) acceptMany(n int, shape func(int) submission) {
+func (l *Trial) acceptMany(n int, shape func(int) submission) {
 	l.Helper()
 	c := l.one().client
 	const batch = 1000

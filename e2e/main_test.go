@@ -17,21 +17,24 @@ const buildTags = "nomsgpack"
 // workDir holds the binary for as long as the tests run.
 var workDir string
 
-func TestMain(m *testing.M) {
+// Main runs the tests of a package and then, in the order given, what follows them:
+//
+//	func TestMain(m *testing.M) { harness.Main(m) }
+func Main(m *testing.M, after ...func() error) {
 	flag.Parse()
 	parallelSet := false
 	flag.Visit(func(f *flag.Flag) { parallelSet = parallelSet || f.Name == "test.parallel" })
 	if !parallelSet {
-		// The parallel tests here wait for leases to run out, most of the time: more of them than cores is right.
+		// Tests wait for timers and leases most of the time: more of them than cores is right.
 		if err := flag.Set("test.parallel", "16"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 	}
-	os.Exit(run(m))
+	os.Exit(run(m, after))
 }
 
-func run(m *testing.M) int {
+func run(m *testing.M, after []func() error) int {
 	dir, err := os.MkdirTemp("", "dispatcher-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -40,9 +43,11 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	workDir = dir
 	code := m.Run()
-	if err := faultTable.print(*faultForm); err != nil {
-		fmt.Fprintln(os.Stderr, "the table of the faults:", err)
-		return 1
+	for _, f := range after {
+		if err := f(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
 	}
 	return code
 }
@@ -58,7 +63,7 @@ func blackBox(tb testing.TB) {
 // build makes the binary once, with failpoints.
 var build = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(workDir, "dispatcher")
-	cmd := exec.Command("go", "build", "-tags", buildTags+" failpoints", "-o", name, "../cmd/dispatcher")
+	cmd := exec.Command("go", "build", "-tags", buildTags+" failpoints", "-o", name, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}

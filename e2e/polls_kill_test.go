@@ -77,7 +77,7 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			victims := make([]*pollVictim, len(kills))
 			for i, k := range kills {
 				v := &pollVictim{pollKill: k, up: newUpstream()}
-				v.lab = newLab(t, &fault{id: "polls", title: "killed at " + k.ref()}, false)
+				v.lab = newLab(t, "poll killed at "+k.ref(), false)
 				v.w.behave(v.up.answer)
 				b := backend{name: c.String(), dataDir: t.TempDir(), redis: shared.redis, server: shared.server, prefix: fmt.Sprint("e2e", i)}
 				if c.postgres {
@@ -126,7 +126,7 @@ type pollVictim struct {
 
 // as has the lab go on under another test. What it had open beside the program is closed with the test before.
 func (v *pollVictim) as(t *testing.T) *pollVictim {
-	v.lab = &lab{T: t, fault: v.fault, on: v.on, w: v.w, args: v.args, accepted: v.accepted}
+	v.lab = &lab{&Trial{T: t, name: v.name, on: v.on, w: v.w, args: v.args, accepted: v.accepted}}
 	return v
 }
 

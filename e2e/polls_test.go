@@ -149,7 +149,7 @@ func TestAPollIsAskedAtItsTiersAndTellsOnce(t *testing.T) {
 	blackBox(t)
 	on(t, bothEnds, func(t *testing.T, b backend) {
 		const n = 40
-		l := newLab(t, &fault{id: "polls", title: "no fault"}, false)
+		l := newLab(t, "polls without a fault", false)
 		l.use(b)
 		up := newUpstream()
 		l.w.behave(up.answer)

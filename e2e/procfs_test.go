@@ -25,7 +25,7 @@ func forgetPeak(pid int) error {
 }
 
 // redisPeak is the most memory that the lab's Redis has allocated, in bytes; zero without one.
-func (l *lab) redisPeak() int64 {
+func (l *Trial) redisPeak() int64 {
 	l.Helper()
 	if l.on.redis == "" {
 		return 0

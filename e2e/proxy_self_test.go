@@ -15,6 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
+var errNotBroken = errors.New("not yet")
+
 // The proxy breaks what it says that it breaks, and nothing else.
 func TestProxyBreaksWhatItSays(t *testing.T) {
 	blackBox(t)
@@ -30,7 +32,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 		t.Helper()
 		eventually(t, 5*time.Second, "the server counts", func() error {
 			if n, err := direct.Get(t.Context(), "n").Int(); err != nil || n != want {
-				return errors.Join(err, errNotYet)
+				return errors.Join(err, errNotBroken)
 			}
 			return nil
 		})

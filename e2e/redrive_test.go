@@ -54,7 +54,7 @@ func TestARedriveIsKilledHalfWay(t *testing.T) {
 		t.Fatalf("-redrives is short or full, not %q", *redriveForm)
 	}
 	on(t, bothEnds, func(t *testing.T, b backend) {
-		r := &redriven{lab: newLab(t, &fault{id: "redrive", title: "killed half-way"}, n > 3000), n: n}
+		r := &redriven{lab: newLab(t, "redrive killed half-way", n > 3000), n: n}
 		r.on = b
 		r.live = listen(t, always(200, ""))
 		r.run()

@@ -31,7 +31,7 @@ const (
 
 // seed accepts one callback for each lane on the process, ends the process, and copies them. The copies are in the books as
 // accepted. The first ones, whose due time is far away, stay open as the copies do.
-func (l *lab) seed(p *process, s seeding) {
+func (l *Trial) seed(p *process, s seeding) {
 	l.Helper()
 	l.acceptMany(s.lanes, func(i int) submission {
 		c := s.shape(i)
@@ -57,7 +57,7 @@ func (l *lab) seed(p *process, s seeding) {
 }
 
 // copyRows is one text for both databases, but for the bytes of the bodies.
-func (l *lab) copyRows(s seeding) {
+func (l *Trial) copyRows(s seeding) {
 	l.Helper()
 	l.on.keepApart("callbacks were copied beside the program")
 	postgres := l.on.postgres != ""
@@ -108,7 +108,7 @@ func (l *lab) copyRows(s seeding) {
 }
 
 // execute changes the lab's SQL beside the program.
-func (l *lab) execute(statement string) {
+func (l *Trial) execute(statement string) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), seedPatience)
 	defer cancel()
@@ -118,7 +118,7 @@ func (l *lab) execute(statement string) {
 }
 
 // columns are the names of a table's columns.
-func (l *lab) columns(table string) []string {
+func (l *Trial) columns(table string) []string {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

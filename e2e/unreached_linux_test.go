@@ -12,7 +12,7 @@ import (
 // namesOf answers names of the zone shop.test with addresses, and those of bank.test not at all well.
 func namesOf(t *testing.T) *nameServer {
 	t.Helper()
-	s := startNameServer(&lab{T: t, fault: &fault{id: "names"}}, "shop.test.")
+	s := startNameServer(&lab{&Trial{T: t}}, "shop.test.")
 	s.close() // another one takes its place
 	conn, err := net.ListenPacket("udp4", net.JoinHostPort(s.address, "53"))
 	if err != nil {
