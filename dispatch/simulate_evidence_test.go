@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )

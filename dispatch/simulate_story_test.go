@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
 // This file prints a plan and what came of it, for whoever looks at a seed that failed.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/e2e/procfs"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 

@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"github.com/seed-ff5a32d8/dispatcher/e2e/procfs"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
 )
 
 // A meter reads CPU time and memory of this process and its descendants, added up by what they are for.

@@ -1,0 +1,249 @@
+package browser
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
+)
+
+var pageRows = flag.Int("page-rows", 20_000, "callbacks that are in SQL while the pages' cost is measured; from a million on, on PostgreSQL too, and strictly")
+
+const (
+	// pageBytes and pageRequests are what a page may take at its first visit: what is unpacked of document, style, script and icon; and with
+	// them the stream.
+	pageBytes    = 100 << 10
+	pageRequests = 6
+	// pageCPU is what one page may cost the server, and the database beside it, whatever is stored.
+	pageCPU = 10 * time.Millisecond
+	// pageLoads is how often each page is loaded for that.
+	pageLoads = 50
+)
+
+// A page is small and asks for little, however much there is to show.
+func TestBrowserPagesAreLight(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	s := newScene(t, harness.SQLiteEmbedded).many()
+	b := newTab(t, s.Base)
+	b.signIn(harness.AdminKey)
+	call(b, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true})
+	most, heaviest, pages := 0, "", 0
+	var requests int
+	b.crawl(func(address, shape string) {
+		b.forget()
+		b.open(address)
+		if ask[bool](b, `"live" in document.body.dataset`) {
+			b.streams()
+		}
+		ours := func(l fetched) bool { return l.kind != "EventSource" && !strings.HasSuffix(l.url, ".svg") }
+		harness.Eventually(t, pageTime, "the page is loaded", func() error {
+			for _, l := range b.loaded() {
+				if ours(l) && !l.over {
+					return errors.New(l.url)
+				}
+			}
+			return nil
+		})
+		// The icon is asked for once, when a browser likes to.
+		n, bytes := 1, ask[int](b, `fetch(document.querySelector("link[rel=icon]").href).then((r) => r.text()).then((t) => t.length)`)
+		for _, l := range b.loaded() {
+			if strings.HasSuffix(l.url, ".svg") {
+				continue
+			}
+			n++
+			if ours(l) {
+				bytes += int(l.bytes)
+			}
+		}
+		pages++
+		requests = max(requests, n)
+		if bytes > most {
+			most, heaviest = bytes, shape
+		}
+		if bytes > pageBytes {
+			t.Errorf("%s takes %d bytes; at most %d", address, bytes, pageBytes)
+		}
+		if n > pageRequests {
+			t.Errorf("%s asks %d times; at most %d: %+v", address, n, pageRequests, b.loaded())
+		}
+	})
+	t.Logf("%d pages: at most %d requests, at most %.1f KB (%s)", pages, requests, float64(most)/1024, heaviest)
+}
+
+// A viewer loads pages as a browser does, without being one.
+type viewer struct {
+	*http.Client
+	base string
+}
+
+// newViewer signs in.
+func newViewer(t *testing.T, base string) viewer {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := viewer{&http.Client{Jar: jar, Timeout: time.Minute}, base}
+	resp, err := v.PostForm(base+"/ui/sign-in", url.Values{"key": {harness.AdminKey}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || strings.Contains(resp.Request.URL.Path, "sign-in") {
+		t.Fatalf("signing in leads to %s with %d", resp.Request.URL, resp.StatusCode)
+	}
+	return v
+}
+
+// page loads one.
+func (v viewer) page(t *testing.T, path string) string {
+	t.Helper()
+	resp, err := v.Get(v.base + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s is answered with %d, %v: %.300s", path, resp.StatusCode, err, body)
+	}
+	return string(body)
+}
+
+// usedBy is the CPU time of a process, and of all databases that these tests have started: it is one page's only where no other test runs.
+func usedBy(t *testing.T, p *harness.Process) (server, database time.Duration) {
+	t.Helper()
+	procs, err := procfs.Family()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, proc := range procs {
+		switch {
+		case proc.PID == p.Cmd.Process.Pid:
+			server = time.Duration(proc.Seconds * float64(time.Second))
+		case proc.Name == "postgres":
+			database += time.Duration(proc.Seconds * float64(time.Second))
+		}
+	}
+	return server, database
+}
+
+// What a page costs does not depend on how much there is: with a million callbacks, a tenth of them dead, no page takes the server more than
+// ten milliseconds of CPU, nor the database. A page that read through a table would take a thousand. make pages shows it; what runs with the
+// other tests is the same with less.
+func TestBrowserPagesCostLittle(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel() // what is measured is CPU time
+	harness.OnEach(t, []harness.Combination{harness.SQLiteEmbedded}, func(t *testing.T, b harness.Backend) { costPages(t, b, *pageRows) })
+	if *pageRows >= 1_000_000 {
+		harness.OnEach(t, []harness.Combination{harness.PostgresRedis}, func(t *testing.T, b harness.Backend) { costPages(t, b, *pageRows) })
+	}
+}
+
+func costPages(t *testing.T, b harness.Backend, rows int) {
+	tr := harness.NewTrial(t, "pages", false)
+	tr.UseBackend(b)
+	r := harness.NewReceiver(t, harness.Always(200, "success"))
+	tr.Seed(tr.Serve(), harness.Seeding{N: rows, Lanes: 100, Shape: func(lane int) harness.Submission {
+		return harness.Submission{
+			"url": r.URL + "/" + harness.SeedRef(lane), "ref": harness.SeedRef(lane), "lane": fmt.Sprint("merchant-", lane), "topic": []string{"payment.succeeded", "refund.succeeded"}[lane%2],
+			"payload": harness.Payload(harness.SeedRef(lane)), "labels": harness.Submission{"channel": "alipay"}, "lock_key": harness.SeedRef(lane),
+		}
+	}})
+	// Of ten, six have succeeded and one has died, of one of four causes.
+	number := `CAST(substr(ref, 6) AS BIGINT)`
+	ended := time.Now().UnixMilli()
+	tr.Execute(fmt.Sprintf(`UPDATE callbacks SET state = 'succeeded', finished_at = %d, attempt_count = 1, last_class = 'ok', last_status = 200 WHERE ref LIKE 'seed-%%' AND %s %% 10 < 6`, ended, number))
+	tr.Execute(fmt.Sprintf(`UPDATE callbacks SET state = 'dead', reason = 'exhausted', finished_at = %d, attempt_count = 10, last_class = CASE %s %% 40 WHEN 6 THEN 'http_5xx'
+		WHEN 16 THEN 'http_4xx' WHEN 26 THEN 'timeout_headers' ELSE 'connect_refused' END, last_status = CASE WHEN %s %% 40 = 6 THEN 503 ELSE 0 END
+		WHERE ref LIKE 'seed-%%' AND %s %% 10 = 6`, ended, number, number, number))
+	tr.Execute(`ANALYZE`)
+	p := tr.Serve()
+	v := newViewer(t, p.Base)
+	harness.Eventually(t, 5*time.Minute, "the index holds what is open", func() error {
+		if text := v.page(t, "/ui/system"); strings.Contains(text, `class="banner warn"`) {
+			return errors.New("it does not yet")
+		}
+		return nil
+	})
+	paths := append(slices.Clone(menu),
+		// What no index serves: a bounded part of the table is looked through.
+		"/ui/callbacks?lane=merchant-7", "/ui/callbacks?class=unreachable", "/ui/callbacks?label.channel=nothing", "/ui/callbacks?label.channel=nothing&state=dead",
+		"/ui/callbacks?lane=merchant-7&state=dead", "/ui/callbacks?lane=merchant-6&state=dead", "/ui/callbacks?lane=merchant-6&state=dead&class=unreachable",
+		"/ui/callbacks?state=dead", "/ui/callbacks?state=succeeded", "/ui/callbacks?state=scheduled", "/ui/callbacks?state=scheduled&order=due", "/ui/callbacks?overdue=true",
+		"/ui/callbacks?ref=seed-77", "/ui/callbacks?lock_key=lane-7", "/ui/callbacks?topic=refund.succeeded",
+		"/ui/callbacks?state=dead&class=http_5xx", "/ui/callbacks?state=dead&class=http_5xx&reason=exhausted", "/ui/callbacks?label.channel=alipay",
+		"/ui/callbacks?min_attempts=9", "/ui/orders?ref=seed-77", "/ui/search?q=seed-76", "/ui/search?q=nothing-at-all", "/ui/search?q=channel%3Dalipay",
+		"/ui/lanes?sort=backlog", "/ui/?range=7d", "/ui/polls?state=dead", "/ui/audit?actor=nobody")
+	ids := regexp.MustCompile(`/ui/callbacks/(cb_\w+)"`).FindStringSubmatch(v.page(t, "/ui/callbacks?state=dead"))
+	if ids == nil {
+		t.Fatal("nothing dead is listed")
+	}
+	paths = append(paths, "/ui/callbacks/"+ids[1])
+	next := "/ui/callbacks"
+	for range 3 { // further down
+		found := regexp.MustCompile(`href="([^"]+)" rel="next"`).FindStringSubmatch(v.page(t, next))
+		if found == nil {
+			t.Fatalf("%s has no next page", next)
+		}
+		next = strings.ReplaceAll(found[1], "&amp;", "&")
+	}
+	paths = append(paths, next)
+
+	// What the process does by itself is taken off.
+	quietFrom := time.Now()
+	server0, database0 := usedBy(t, p)
+	rest := time.NewTimer(2 * time.Second)
+	<-rest.C
+	server1, database1 := usedBy(t, p)
+	alone := rows >= 1_000_000 // as make pages runs it
+	idle := float64(server1-server0) / float64(time.Since(quietFrom))
+	idleDatabase := float64(database1-database0) / float64(time.Since(quietFrom))
+	var lines []string
+	var all, worst time.Duration
+	for _, path := range paths {
+		v.page(t, path) // what is read the first time is kept
+		began := time.Now()
+		server0, database0 := usedBy(t, p)
+		for range pageLoads {
+			v.page(t, path)
+		}
+		server1, database1 := usedBy(t, p)
+		took := time.Since(began)
+		cpu := max(0, server1-server0-time.Duration(idle*float64(took))) / pageLoads
+		beside := max(0, database1-database0-time.Duration(idleDatabase*float64(took))) / pageLoads
+		if b.Name == harness.SQLiteEmbedded.String() {
+			beside = 0 // these are the databases of the tests beside this one
+		}
+		all, worst = all+cpu, max(worst, cpu, beside)
+		lines = append(lines, fmt.Sprintf("%7.2f ms, database %7.2f ms, %7.2f ms by the clock: %.80s", ms(cpu), ms(beside), ms(took/pageLoads), path))
+		limit := pageCPU
+		if !alone {
+			limit *= 2 // two cores and their caches are shared with other tests then
+		}
+		if cpu > limit || beside > limit {
+			t.Errorf("%s costs %.2f ms of CPU and the database %.2f; at most %.0f each", path, ms(cpu), ms(beside), ms(limit))
+		}
+	}
+	if !alone {
+		looksOn(t, p)
+	}
+	t.Logf("%s, %d callbacks: a page costs %.2f ms on average, %.2f ms at most:\n%s", b.Name, rows, ms(all)/float64(len(paths)), ms(worst), strings.Join(lines, "\n"))
+}
+
+// ms writes a duration in milliseconds.
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,213 @@
+package browser
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/dom"
+)
+
+// A finding is one thing that a page does wrong.
+type finding struct{ Rule, At, Say string }
+
+func (f finding) String() string { return f.Rule + ": " + f.At + ": " + f.Say }
+
+// check judges the page that is open by the rules.
+func (t *tab) check() []finding {
+	t.Helper()
+	return ask[[]finding](t, rules)
+}
+
+// named are the roles that must have a name. What the browser itself tells a screen reader is asked for, by its own rules.
+var named = []string{
+	"button", "link", "textbox", "searchbox", "combobox", "listbox", "checkbox", "radio", "switch", "slider", "spinbutton", "DisclosureTriangle",
+	"Date", "DateTime", "InputTime", "image", "img", "dialog", "navigation", "table", "columnheader", "heading", "PopUpButton",
+}
+
+// checkNames says what a screen reader would find nameless.
+func (t *tab) checkNames() (found []finding) {
+	t.Helper()
+	tree := call(t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	tables := 0
+	for _, node := range tree.Nodes {
+		if node.Ignored || node.Role == nil {
+			continue
+		}
+		role := text(node.Role)
+		if role == "table" {
+			tables++
+		}
+		if !slices.Contains(named, role) || strings.TrimSpace(text(node.Name)) != "" {
+			continue
+		}
+		found = append(found, finding{"name", t.describe(node.BackendDOMNodeID), "a " + role + " without a name"})
+	}
+	// A table that is laid out as blocks must stay one for those who listen.
+	if want := ask[int](t, `[...document.querySelectorAll("table")].filter((e) => e.checkVisibility() && !document.querySelector("dialog[open]")).length`); tables < want {
+		found = append(found, finding{"table", "page", fmt.Sprintf("%d of %d tables are none to a screen reader", want-tables, want)})
+	}
+	return found
+}
+
+// text is a word of the accessibility tree.
+func text(v *accessibility.Value) string {
+	if v == nil {
+		return ""
+	}
+	return strings.Trim(string(v.Value), `"`)
+}
+
+// describe is the tag of a node with its attributes.
+func (t *tab) describe(id cdp.BackendNodeID) string {
+	if id == 0 {
+		return "?"
+	}
+	html := call(t, dom.GetOuterHTML, dom.GetOuterHTMLParams{BackendNodeID: id}).OuterHTML
+	return html[:min(len(html), 160)]
+}
+
+// walk is what happens while Tab is pressed again and again.
+type walk struct {
+	Want, Went []string
+	Unseen     []string
+	Hidden     []string
+}
+
+// watchFocus lists what can be reached, and notes where the focus goes from now on.
+const watchFocus = `(() => {` + rulesBasis + `
+const scrolls = (e) => { const s = getComputedStyle(e); return /auto|scroll/.test(s.overflowX + s.overflowY) && (e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight); };
+const reach = all("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex], *", modal || document.body).filter((e) =>
+  e.checkVisibility({ visibilityProperty: true }) && !e.disabled && (
+    e.matches("a[href], button, input:not([type=hidden]), select, textarea, [tabindex]:not([tabindex='-1'])") && e.tabIndex >= 0 ||
+    e.localName === "summary" && e.parentElement.localName === "details" ||
+    scrolls(e) && e.tabIndex < 0 && e.getAttribute("tabindex") === null && !e.querySelector("a[href], button, input, select, textarea, summary, [tabindex]")));
+const looks = (e) => { const s = getComputedStyle(e); return [s.borderColor, s.boxShadow, s.backgroundColor, s.textDecorationLine].join("|"); };
+const before = new Map(reach.map((e) => [e, looks(e)])), names = reach.map((e, i) => i + " " + place(e));
+const went = [], unseen = [];
+addEventListener("focusin", (event) => {
+  const e = event.target, i = reach.indexOf(e), name = i < 0 ? "not expected: " + place(e) : names[i];
+  if (went[went.length - 1] === name) return;
+  went.push(name);
+  const s = getComputedStyle(e);
+  const outlined = s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1;
+  if (!outlined && looks(e) === before.get(e)) unseen.push(place(e) + ": nothing shows that it has the focus");
+  else if (outlined && s.outlineStyle !== "auto" && contrast(over(colour(s.outlineColor), ground(e, false)), ground(e, false)) < 3) {
+    unseen.push(place(e) + ": what shows the focus has " + contrast(over(colour(s.outlineColor), ground(e, false)), ground(e, false)).toFixed(2) + ":1, wanted 3:1");
+  }
+}, true);
+window.__walk = { reach, names, went, unseen, place };
+return reach.length;
+})()`
+
+// walked is what was noted. What has the focus must not lie under what stands fixed, when one comes from below.
+const walked = `(() => {
+const { reach, names, went, unseen, place } = window.__walk;
+const hidden = [], steps = [...went];
+for (const e of [...reach].reverse()) {
+  if (!e.isConnected || !e.checkVisibility()) continue;
+  e.focus();
+  const r = e.getClientRects()[0];
+  if (!r) continue;
+  const seen = [[.5, .5], [.05, .5], [.95, .5], [.5, .1], [.5, .9]].some(([x, y]) => {
+    const top = document.elementFromPoint(Math.min(Math.max(r.x + r.width * x, 0), innerWidth - 1), Math.min(Math.max(r.y + r.height * y, 0), innerHeight - 1));
+    return top && (e.contains(top) || top.contains(e));
+  });
+  if (!seen) hidden.push(place(e) + ": it lies under something when it has the focus");
+}
+return { Want: names, Went: steps, Unseen: unseen, Hidden: hidden };
+})()`
+
+// checkFocus goes through the page with Tab: everything that can be used is reached once, in the order in which it stands, and is seen to have
+// the focus; from the last one the way leads out again.
+func (t *tab) checkFocus() (found []finding) {
+	t.Helper()
+	ask[bool](t, `document.activeElement.blur(), getSelection().removeAllRanges(), window.scrollTo(0, 0), true`)
+	n := ask[int](t, watchFocus)
+	parts := ask[int](t, `document.querySelectorAll("input[type^=date], input[type=time]").length * 8`) // which Tab goes through too
+	for range n + parts + 2 {
+		t.press("Tab")
+		if went := ask[int](t, `window.__walk.went.length`); went > n {
+			break // it begins anew
+		}
+	}
+	w := ask[walk](t, walked)
+	went := w.Went[:min(len(w.Went), len(w.Want))]
+	if !slices.Equal(went, w.Want) {
+		for i, want := range w.Want {
+			if i >= len(went) || went[i] != want {
+				is := "nothing"
+				if i < len(went) {
+					is = went[i]
+				}
+				found = append(found, finding{"order", want, "Tab does not lead there: it leads to " + is})
+				break
+			}
+		}
+	}
+	for _, text := range w.Unseen {
+		found = append(found, finding{"focus", text, ""})
+	}
+	for _, text := range w.Hidden {
+		found = append(found, finding{"obscured", text, ""})
+	}
+	return found
+}
+
+// checkTrap goes through an open dialog: Tab does not lead out of it into the page.
+func (t *tab) checkTrap() (found []finding) {
+	t.Helper()
+	n := ask[int](t, `document.querySelectorAll("dialog[open] :is(a[href], button, input:not([type=hidden]), select, textarea, summary)").length`)
+	for i := range n + 4 {
+		if i%2 == 0 || i < n {
+			t.press("Tab")
+		} else {
+			t.backTab()
+		}
+		if out := ask[bool](t, `document.activeElement !== document.body && !document.activeElement.closest("dialog[open]")`); out {
+			return []finding{{"trap", t.focused(), "Tab leads out of the dialog into what lies under it"}}
+		}
+	}
+	return nil
+}
+
+// A verdict collects what was found on many pages in many views, so that each thing is said once.
+type verdict struct {
+	order  []string
+	places map[string][]string
+}
+
+// add notes what was found somewhere. What is told apart by data alone is the same thing.
+func (v *verdict) add(where string, found []finding) {
+	if v.places == nil {
+		v.places = map[string][]string{}
+	}
+	seen := map[string]bool{}
+	for _, f := range found {
+		place, example, _ := strings.Cut(f.At, " “")
+		key := f.Rule + ": " + place
+		if f.Rule == "language" {
+			key += ": " + f.Say
+		}
+		if v.places[key] == nil {
+			v.order = append(v.order, key)
+			v.places[key] = []string{"“" + example + " " + f.Say}
+		}
+		if !seen[key] {
+			v.places[key] = append(v.places[key], where)
+		}
+		seen[key] = true
+	}
+}
+
+// complain fails the test for all that was found.
+func (v *verdict) complain(tb testing.TB) {
+	tb.Helper()
+	for _, key := range v.order {
+		places := v.places[key]
+		tb.Errorf("%s: %s\n    at %s", key, places[0], strings.Join(places[1:], ", "))
+	}
+}

@@ -1,0 +1,275 @@
+package browser
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/network"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+// What a person does with a page, and sees of it. Clicks are made with the mouse at the place where the thing is, and only where nothing
+// else lies above it; keys are pressed, not events made up. All of it works where scripts are switched off too: what runs here is not the
+// page's.
+
+// seeking finds what is visible by a selector and a part of its text, the best match first: all of the text, then the shortest.
+const seeking = `
+const words = (e) => (e.matches("input, textarea, select") ? (e.labels && e.labels[0] ? e.labels[0].innerText : e.getAttribute("aria-label") || "") :
+  e.innerText || e.textContent || "").replace(/\s+/g, " ").trim();
+const visible = (e) => e.checkVisibility({ visibilityProperty: true }) && e.getClientRects().length > 0;
+const find = (selector, text) => [...document.querySelectorAll(selector)].filter((e) => visible(e) && words(e).includes(text))
+  .sort((a, b) => (words(b) === text) - (words(a) === text) || words(a).length - words(b).length);
+`
+
+// js writes a function that is called with values.
+func js(body string, args ...any) string {
+	var values []string
+	for _, a := range args {
+		b, err := json.Marshal(a)
+		if err != nil {
+			panic(err) // strings and numbers can be written
+		}
+		values = append(values, string(b))
+	}
+	return "((...args) => {" + seeking + body + "})(" + strings.Join(values, ", ") + ")"
+}
+
+// A spot is where something is, or why it cannot be clicked.
+type spot struct {
+	X, Y float64
+	Why  string
+}
+
+// click clicks what is visible by a selector and a part of its text.
+func (t *tab) click(selector, text string) {
+	t.Helper()
+	var at spot
+	harness.Eventually(t, pageTime, fmt.Sprintf("%s %q can be clicked", selector, text), func() (err error) {
+		at, err = evaluate[spot](t, js(`
+			const [e] = find(args[0], args[1]);
+			if (!e) return { Why: "it is not there" };
+			if (e.disabled) return { Why: "it is disabled" };
+			e.scrollIntoView({ block: "center", inline: "center", behavior: "instant" });
+			const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2;
+			const top = document.elementFromPoint(x, y);
+			if (!top || !(e.contains(top) || top.contains(e) && top.matches("label"))) return { Why: "it is covered by " + (top ? top.outerHTML.slice(0, 200) : "nothing") };
+			return { X: x, Y: y };`, selector, text))
+		if err == nil && at.Why != "" {
+			err = errors.New(at.Why)
+		}
+		return err
+	})
+	for _, kind := range []input.DispatchMouseEventType{
+		input.DispatchMouseEventTypeMouseMoved, input.DispatchMouseEventTypeMousePressed, input.DispatchMouseEventTypeMouseReleased,
+	} {
+		call(t, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, X: at.X, Y: at.Y, Button: input.MouseButtonLeft, ClickCount: 1})
+	}
+}
+
+// unfold opens what is folded under a text. A click that the page has moved away from is made again, as a person would.
+func (t *tab) unfold(text string) {
+	t.Helper()
+	harness.Eventually(t, pageTime, fmt.Sprintf("what is under %q is unfolded", text), func() error {
+		open := js(`const [e] = find("summary", args[0]); return Boolean(e && e.parentElement.open);`, text)
+		if ask[bool](t, open) {
+			return nil
+		}
+		t.click("summary", text)
+		if !ask[bool](t, open) {
+			return errors.New("a click has not opened it")
+		}
+		return nil
+	})
+}
+
+// fill puts text into a field, in place of what is there.
+func (t *tab) fill(selector, text string) {
+	t.Helper()
+	t.click(selector, "")
+	ask[bool](t, js(`document.querySelector(args[0]).select(); return true`, selector))
+	if text == "" {
+		t.press("Backspace")
+		return
+	}
+	t.write(text)
+}
+
+// choose sets a field that is not typed into: a choice, a time.
+func (t *tab) choose(selector, value string) {
+	t.Helper()
+	harness.Eventually(t, pageTime, selector+" has "+value, func() error {
+		is, err := evaluate[string](t, js(`
+			const e = document.querySelector(args[0]);
+			if (!e) return "it is not there";
+			e.value = args[1];
+			e.dispatchEvent(new Event("input", { bubbles: true }));
+			e.dispatchEvent(new Event("change", { bubbles: true }));
+			return e.value;`, selector, value))
+		if err == nil && is != value {
+			err = errors.New(is)
+		}
+		return err
+	})
+}
+
+// keyboard are the keys that are pressed here; each has its text, if it writes any.
+var keyboard = map[string]input.DispatchKeyEventParams{
+	"Tab":       {Code: "Tab", WindowsVirtualKeyCode: 9},
+	"Enter":     {Code: "Enter", WindowsVirtualKeyCode: 13, Text: "\r"},
+	"Escape":    {Code: "Escape", WindowsVirtualKeyCode: 27},
+	"Backspace": {Code: "Backspace", WindowsVirtualKeyCode: 8},
+	"/":         {Code: "Slash", WindowsVirtualKeyCode: 191, Text: "/"},
+}
+
+// press presses a key wherever the focus is. The key and what it writes are one event, as they are at a keyboard: who takes the key takes the
+// letter too, and nothing comes between them.
+func (t *tab) press(key string) {
+	t.Helper()
+	t.pressWith(key, 0)
+}
+
+// backTab is Tab with Shift.
+func (t *tab) backTab() {
+	t.Helper()
+	t.pressWith("Tab", 8)
+}
+
+func (t *tab) pressWith(key string, modifiers int64) {
+	t.Helper()
+	event, known := keyboard[key]
+	if !known {
+		t.Fatalf("there is no key %q", key)
+	}
+	event.Key, event.NativeVirtualKeyCode, event.Modifiers = key, event.WindowsVirtualKeyCode, modifiers
+	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+		event.Type = kind
+		if kind == input.DispatchKeyEventTypeKeyUp {
+			event.Text = ""
+		}
+		call(t, input.DispatchKeyEvent, event)
+	}
+}
+
+// write types a text where the focus is.
+func (t *tab) write(text string) {
+	t.Helper()
+	call(t, input.InsertText, input.InsertTextParams{Text: text})
+}
+
+// see waits until something visible by a selector has a text.
+func (t *tab) see(selector, text string) {
+	t.Helper()
+	harness.Eventually(t, pageTime, fmt.Sprintf("%s says %q", selector, text), func() error {
+		n, err := evaluate[int](t, js(`return find(args[0], args[1]).length`, selector, text))
+		if err == nil && n == 0 {
+			err = fmt.Errorf("it does not, at %s", t.where())
+		}
+		return err
+	})
+}
+
+// seeNot waits until nothing visible by a selector has a text.
+func (t *tab) seeNot(selector, text string) {
+	t.Helper()
+	harness.Eventually(t, pageTime, fmt.Sprintf("no %s says %q", selector, text), func() error {
+		n, err := evaluate[int](t, js(`return find(args[0], args[1]).length`, selector, text))
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d do", n)
+		}
+		return err
+	})
+}
+
+// count is how many are visible by a selector and a part of their text now.
+func (t *tab) count(selector, text string) int {
+	t.Helper()
+	return ask[int](t, js(`return find(args[0], args[1]).length`, selector, text))
+}
+
+// pageText is all that is seen now.
+func (t *tab) pageText() string {
+	text, err := evaluate[string](t, `document.body.innerText`)
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// where is the path that the address bar shows.
+func (t *tab) where() string {
+	path, err := evaluate[string](t, `location.pathname + location.search`)
+	if err != nil {
+		return err.Error()
+	}
+	return path
+}
+
+// arrive waits until the address begins with a path.
+func (t *tab) arrive(path string) {
+	t.Helper()
+	harness.Eventually(t, pageTime, "the page is "+path, func() error {
+		if at := t.where(); !strings.HasPrefix(at, path) {
+			return errors.New("it is " + at)
+		}
+		_, err := evaluate[bool](t, `document.readyState === "complete" || Promise.reject(new Error(document.readyState))`)
+		return err
+	})
+}
+
+// focused says what has the focus: its selector by id or text.
+func (t *tab) focused() string {
+	t.Helper()
+	return ask[string](t, js(`
+		const e = document.activeElement;
+		if (!e || e === document.body) return "";
+		return e.id ? "#" + e.id : e.localName + " " + words(e);`))
+}
+
+// mark leaves something in the page that only loading it anew takes away.
+func (t *tab) mark() {
+	t.Helper()
+	ask[bool](t, `window.__mark = true`)
+}
+
+// marked fails the test unless the page is the one that was marked.
+func (t *tab) marked(what string) {
+	t.Helper()
+	if !ask[bool](t, `window.__mark === true`) {
+		t.Errorf("%s: the page was loaded anew", what)
+	}
+}
+
+// size sets the size of the window, in CSS pixels.
+func (t *tab) size(width, height int64) {
+	t.Helper()
+	call(t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1})
+}
+
+// dark says whether the system asks for dark colours.
+func (t *tab) dark(on bool) {
+	t.Helper()
+	scheme := "light"
+	if on {
+		scheme = "dark"
+	}
+	call(t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
+}
+
+// scripts switches the page's scripts on or off, from the next page on.
+func (t *tab) scripts(on bool) {
+	t.Helper()
+	call(t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
+}
+
+// prefer sets a preference, which the pages keep in a cookie: language (en, zh-CN), zone, theme.
+func (t *tab) prefer(name, value string) {
+	t.Helper()
+	call(t, network.SetCookie, network.SetCookieParams{Name: "dispatcher_" + name, Value: value, URL: t.base + "/ui/", Path: "/ui"})
+}

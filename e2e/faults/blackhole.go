@@ -1,0 +1,133 @@
+package faults
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+)
+
+// lateGoal is by how much a callback for a destination that answers may be late, at the 99th percentile, whatever another
+// destination does.
+const lateGoal = 250 * time.Millisecond
+
+// holeSwallows is the script of a recorder some of whose callbacks fall into a black hole: they are read and never answered.
+func holeSwallows(h *harness.Request) harness.Reply {
+	if h.Kind() == "hole" {
+		return harness.Reply{After: time.Hour} // until the sender hangs up
+	}
+	return harness.Usual(h)
+}
+
+// forTheHole is a callback for the black hole. Its attempts hold their slots for long.
+func (tr *trial) forTheHole(hole, ref string) harness.Submission {
+	c := tr.Callback("hole", ref)
+	c["url"] = hole + "/hole/" + ref
+	c["policy"] = harness.Submission{"tiers": []string{"1s", "2s", "5s", "5s", "5s", "5s", "5s", "5s", "5s", "5s"}, "timeout": "5s"}
+	return c
+}
+
+// blackHole sends a steady load to one destination, beside a hundred thousand callbacks that are due for another that takes
+// every request and answers none. Then it answers.
+func blackHole(tr *trial) {
+	tr.Recorder.SetScript(holeSwallows)
+	hole := tr.Recorder.ListenElsewhere(tr)
+	tr.Serve()
+	calm := tr.lateBeside("calm", long(tr, 15*time.Second, 5*time.Second))
+	pending := long(tr, 100_000, 20_000)
+	tr.MarkFault()
+	tr.AcceptMany(pending, func(i int) harness.Submission {
+		c := tr.forTheHole(hole, fmt.Sprint("hole-", i))
+		delete(c, "idempotency_key")
+		return c
+	})
+	tr.heldAgainst(calm, long(tr, 60*time.Second, 10*time.Second), pending)
+	tr.Recorder.SetScript(harness.Usual)
+	answered := time.Now()
+	tr.MarkFault()
+	tr.Settle(10 * time.Minute)
+	took := time.Since(answered)
+	tr.Remark("the black hole answered at last: its %d ended in %s, %.0f/s", pending, took.Round(100*time.Millisecond), float64(pending)/took.Seconds())
+	tr.Verdict(judge.Bounds{})
+}
+
+// blackHoleOfAMillion is blackHole with a million that were due when the process started, and that stay open.
+func blackHoleOfAMillion(tr *trial) {
+	tr.Recorder.SetScript(holeSwallows)
+	hole := tr.Recorder.ListenElsewhere(tr)
+	p := tr.Serve()
+	calm := tr.lateBeside("calm", 15*time.Second)
+	const pending = 1_000_000
+	tr.Seed(p, harness.Seeding{N: pending, Overdue: pending, Lanes: 1, Shape: func(lane int) harness.Submission { return tr.forTheHole(hole, harness.SeedRef(lane)) }})
+	tr.flush()
+	tr.MarkFault()
+	m := tr.measure("started cold before a black hole", pending)
+	p = tr.Serve()
+	m.ready = time.Since(m.lost)
+	filling := tr.lateBeside("filling", 10*time.Second)
+	m.judge(p, tr.awaitRebuilt(p, 0, 3*time.Minute))
+	tr.Remark("while the index was being filled: p99 of the healthy one %s", filling.P99)
+	tr.heldAgainst(calm, 60*time.Second, pending)
+	tr.Verdict(judge.Bounds{MayBeOpen: true, SharedRefs: true})
+}
+
+// lateBeside sends fifty callbacks a second for so long to the destination that answers, and returns how late they were sent.
+func (tr *trial) lateBeside(name string, length time.Duration) judge.Quantiles {
+	tr.Helper()
+	ld := tr.Load(50, func(i int) harness.Submission { return tr.Callback("plain", fmt.Sprint(name, "-", i)) })
+	time.Sleep(length) // the load's length
+	ld.Finish()
+	like := name + "-%"
+	harness.Eventually(tr, time.Minute, "all of "+name+" have ended", func() error {
+		var n int
+		err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM callbacks WHERE ref LIKE $1 AND state = 'scheduled'`, like).Scan(&n)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d are open", n)
+		}
+		return err
+	})
+	rows, err := tr.Database().QueryContext(tr.Context(),
+		`SELECT attempts.started_at - attempts.due_at FROM attempts JOIN callbacks ON callbacks.id = attempts.callback_id WHERE callbacks.ref LIKE $1`, like)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	defer rows.Close()
+	var late []time.Duration
+	for rows.Next() {
+		var ms int64
+		if err := rows.Scan(&ms); err != nil {
+			tr.Fatal(err)
+		}
+		late = append(late, max(0, time.Duration(ms)*time.Millisecond))
+	}
+	if err := rows.Err(); err != nil {
+		tr.Fatal(err)
+	}
+	if want := int(length.Seconds() * 40); len(late) < want {
+		tr.Errorf("%s: only %d were sent, at least %d were to be", name, len(late), want)
+	}
+	return judge.QuantilesOf(late)
+}
+
+// heldAgainst judges the lateness of a steady load beside a broken destination. Only what others take of the machine, and a disk that
+// stalls, excuse it.
+func (tr *trial) heldAgainst(calm judge.Quantiles, length time.Duration, pending int) {
+	tr.Helper()
+	all, ours, err := harness.CPUUse()
+	if err != nil {
+		tr.Fatal(err)
+	}
+	stalled := harness.Stalls(tr)
+	healthy := tr.lateBeside("healthy", length)
+	stall := stalled()
+	stretch, err := harness.CPUStretch(all, ours)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	tr.Remark("beside %d pending in a black hole, another destination was late by p50 %s, p99 %s, most %s; before, by p50 %s, p99 %s (others made the machine %.1f times as slow, its disk stalled for %s at most)",
+		pending, healthy.P50, healthy.P99, healthy.Most, calm.P50, calm.P99, stretch, stall.Round(time.Millisecond))
+	if limit := time.Duration(float64(lateGoal)*stretch) + commits*stall; healthy.P99 > limit {
+		tr.Errorf("p99 is %s beside a black hole, over %s", healthy.P99, limit)
+	}
+}

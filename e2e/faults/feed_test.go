@@ -1,0 +1,276 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+// A feedReader is the program of a caller who keeps, in one transaction, what it has done and the cursor after it. It is killed again and
+// again: before a page comes, while it waits for one, or with a page in its hands that it has not kept.
+type feedReader struct {
+	l      *trial
+	cursor string
+	kept   []harness.Outcome
+	// held is what came after the cursor and was not kept: it must come again, the same and in the same order.
+	held []harness.Outcome
+	// killed is how often it was killed; again, how many outcomes came again for that; refused, how often nobody answered.
+	killed, again, refused int
+}
+
+// step is one life of the reader, or one page of it.
+func (f *feedReader) step() {
+	alive := f.l.Alive()
+	if len(alive) == 0 {
+		f.refused++
+		harness.Pause()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	if rand.N(4) == 0 {
+		cancel()
+		ctx, cancel = context.WithTimeout(context.Background(), rand.N(150*time.Millisecond))
+	}
+	defer cancel()
+	page, next, err := alive[rand.N(len(alive))].Outcomes(ctx, f.cursor, 1+rand.N(40), rand.N(time.Second))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		f.killed++
+		return
+	case err != nil: // the dispatcher was killed
+		f.refused++
+		harness.Pause()
+		return
+	}
+	for i := range min(len(page), len(f.held)) {
+		f.again++
+		if !page[i].Same(f.held[i]) {
+			f.l.Errorf("after the cursor %s the reader saw first %v and then %v", f.cursor, f.held[i], page[i])
+		}
+	}
+	if len(page) == 0 && next != f.cursor && f.cursor != "" {
+		f.l.Errorf("an empty page moves the cursor from %s to %s", f.cursor, next)
+	}
+	if rand.N(4) == 0 {
+		f.killed++
+		if len(page) > len(f.held) {
+			f.held = page
+		}
+		return
+	}
+	f.kept, f.cursor = append(f.kept, page...), next
+	f.held = f.held[min(len(page), len(f.held)):]
+}
+
+// A caller who reads the feed of outcomes, and is killed and goes on at its cursor, sees every one of them once, whichever dispatcher it
+// asks, and whichever of those is killed meanwhile.
+func TestAFeedReaderSeesEachOutcomeOnce(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel() // it mostly waits
+	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
+		t.Parallel()
+		tr := newTrial(t, "feed: readers and dispatchers killed", false)
+		tr.UseBackend(b)
+		readWhileKilled(tr)
+	})
+}
+
+const (
+	// feedRate and feedSpan make thousands of outcomes.
+	feedRate = 300
+	feedSpan = 8 * time.Second
+	// feedKills are the dispatchers that are killed and started again meanwhile.
+	feedKills = 3
+	// feedQuiet is how long a feed says nothing new before it has said all: a process puts outcomes into it once a second.
+	feedQuiet = 3 * time.Second
+)
+
+// Topics of the feed's callbacks: what becomes of them.
+const (
+	topicFails  = "feed.fails"
+	topicWaits  = "feed.waits"
+	topicArrive = "feed.arrives"
+)
+
+// feedCallback is of those that arrive, some at a second attempt; of every ten two fail, and one waits until it is canceled.
+func (tr *trial) feedCallback(i int) harness.Submission {
+	switch i % 10 {
+	case 3, 7:
+		s := tr.Callback("fail", fmt.Sprint("fail-", i))
+		s["topic"], s["policy"] = topicFails, harness.Submission{"tiers": []string{}, "timeout": "1s"}
+		return s
+	case 5:
+		s := tr.Callback("wait", fmt.Sprint("wait-", i))
+		s["topic"], s["delay"] = topicWaits, "1h"
+		return s
+	case 1:
+		s := tr.Callback("retry", fmt.Sprint("retry-", i))
+		s["topic"] = topicArrive
+		return s
+	}
+	s := tr.Callback("plain", fmt.Sprint("plain-", i))
+	s["topic"] = topicArrive
+	return s
+}
+
+func readWhileKilled(tr *trial) {
+	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
+		if h.Kind() == "fail" {
+			return harness.Reply{Status: 500}
+		}
+		return harness.Usual(h)
+	})
+	tr.Serve()
+	if tr.Backend.Redis != "" {
+		tr.Serve()
+	}
+	f := &feedReader{l: tr}
+	reading, stop := context.WithCancel(context.Background())
+	var group errgroup.Group
+	group.Go(func() error {
+		for reading.Err() == nil {
+			f.step()
+		}
+		return nil
+	})
+	defer func() {
+		stop()
+		group.Wait() // its function returns nil
+	}()
+
+	ld := tr.Load(feedRate, tr.feedCallback)
+	for range feedKills {
+		gap := time.NewTimer(feedSpan/(feedKills+1) + rand.N(time.Second/2))
+		<-gap.C
+		victim := tr.Alive()[rand.N(len(tr.Alive()))]
+		victim.Kill()
+		tr.Serve()
+	}
+	gap := time.NewTimer(feedSpan / (feedKills + 1))
+	<-gap.C
+	ld.Finish()
+	// What waits is canceled, and what has failed is tried again, which is a second outcome: by redrives, as they come in bulk.
+	p := tr.AnyProcess()
+	tr.redriveAll(p.Client, harness.Submission{"action": "cancel", "filter": harness.Submission{"topic": topicWaits}})
+	tr.Settle(2 * time.Minute)
+	tr.redriveAll(p.Client, harness.Submission{"action": "retry", "filter": harness.Submission{"topic": topicFails}})
+	tr.Settle(2 * time.Minute)
+
+	all, err := p.List(tr.Context(), nil)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	if len(all) != tr.Count() {
+		tr.Errorf("%d callbacks are listed of %d that were accepted", len(all), tr.Count())
+	}
+	ends := map[string]int{} // how often each has ended
+	want := 0
+	for _, cb := range all {
+		ends[cb.ID] = 1
+		if cb.Topic == topicFails {
+			ends[cb.ID] = 2
+		}
+		want += ends[cb.ID]
+	}
+	f.readAll(p.Client, stop, &group)
+	tr.Logf("%s: %d callbacks with %d outcomes, the dispatchers killed %d times; the reader was killed %d times, %d outcomes came again for that, %d times nobody answered",
+		tr.Backend.Name, len(all), want, feedKills, f.killed, f.again, f.refused)
+	f.compare(p.Client, all, ends)
+	if f.killed < 20 || f.again < 20 || want < feedRate*int(feedSpan.Seconds())/2 {
+		tr.Errorf("%d outcomes, a reader killed %d times and %d outcomes that came again are too few to show anything", want, f.killed, f.again)
+	}
+}
+
+// redriveAll has a redrive done to its end.
+func (tr *trial) redriveAll(c *harness.Client, asked harness.Submission) {
+	tr.Helper()
+	var r harness.RedriveBody
+	if err := c.Call(tr.Context(), http.MethodPost, "/v1/redrives", asked, http.StatusAccepted, &r); err != nil {
+		tr.Fatal(err)
+	}
+	harness.Eventually(tr, time.Minute, "the redrive is done", func() (err error) {
+		if r, err = c.Redrive(tr.Context(), r.ID); err == nil && r.State != "done" {
+			err = fmt.Errorf("it is %s, %d of %d", r.State, r.Done, r.Matched)
+		}
+		return err
+	})
+	if r.Matched == 0 || r.Done != r.Matched {
+		tr.Errorf("a redrive of %v was done to %d of %d", asked, r.Done, r.Matched)
+	}
+}
+
+// readAll lets the reader read on, dying as before, until the feed has nothing more to say.
+func (f *feedReader) readAll(c *harness.Client, stop context.CancelFunc, group *errgroup.Group) {
+	f.l.Helper()
+	stop()
+	group.Wait() // its function returns nil
+	deadline := time.Now().Add(time.Minute)
+	for silent := time.Now(); time.Since(silent) < feedQuiet; {
+		if before := f.cursor; time.Now().After(deadline) {
+			f.l.Fatalf("the feed has not ended after %d outcomes", len(f.kept))
+		} else if f.step(); f.cursor != before || len(f.held) > 0 {
+			silent = time.Now()
+		}
+	}
+	page, _, err := c.Outcomes(f.l.Context(), f.cursor, 500, 0)
+	if err != nil || len(page) > 0 {
+		f.l.Errorf("at the end of the feed are %d more outcomes, %v", len(page), err)
+	}
+}
+
+// compare holds what the reader has kept against the callbacks themselves, against the feed as it is read in one go, and against the
+// program's own comparison of its books with a caller's list.
+func (f *feedReader) compare(c *harness.Client, all []harness.Callback, ends map[string]int) {
+	f.l.Helper()
+	complain := harness.Violations(f.l)
+	times, last := map[string]int{}, map[string]harness.Outcome{}
+	var refs []string
+	for _, o := range f.kept {
+		if times[o.ID] == 0 {
+			refs = append(refs, o.Ref)
+		}
+		times[o.ID]++
+		last[o.ID] = o
+		if ends[o.ID] == 0 {
+			complain("the reader saw %v, which nobody has accepted", o)
+		}
+	}
+	for _, cb := range all {
+		o := last[cb.ID]
+		if times[cb.ID] != ends[cb.ID] {
+			complain("%s (%s), which is %s, has ended %d times, and the reader saw that %d times", cb.ID, cb.Ref, cb.State, ends[cb.ID], times[cb.ID])
+			continue
+		}
+		if o.State != cb.State || o.Reason != cb.Reason || o.Ref != cb.Ref || o.Topic != cb.Topic || o.AttemptCount != cb.AttemptCount ||
+			cb.FinishedAt == nil || !o.At.Equal(*cb.FinishedAt) {
+			complain("the reader saw %v last of %s (%s), which is %s %s at %v after %d", o, cb.ID, cb.Ref, cb.State, cb.Reason, cb.FinishedAt, cb.AttemptCount)
+		}
+	}
+	again, err := c.WholeFeed(f.l.Context())
+	if err != nil {
+		f.l.Fatal(err)
+	}
+	if !slices.EqualFunc(again, f.kept, harness.Outcome.Same) {
+		f.l.Errorf("the feed of %d outcomes is another one, or in another order, than the %d that were read as they came", len(again), len(f.kept))
+	}
+	var compared struct {
+		Matched int      `json:"matched"`
+		Missing []string `json:"missing"`
+		Extra   []string `json:"extra"`
+	}
+	span := harness.Submission{"from": time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339), "refs": refs}
+	if err := c.Call(f.l.Context(), http.MethodPost, "/v1/reconcile/compare", span, http.StatusOK, &compared); err != nil {
+		f.l.Fatal(err)
+	}
+	if compared.Matched != len(all) || len(compared.Missing) > 0 || len(compared.Extra) > 0 {
+		f.l.Errorf("of %d callbacks the books match %d, miss %d and have %d besides", len(all), compared.Matched, len(compared.Missing), len(compared.Extra))
+	}
+}

@@ -1,0 +1,262 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+)
+
+// pauseFaults end, stop and confuse processes in other ways than a kill at a known line.
+func pauseFaults() []fault {
+	return slices.Concat(randomFaults(), []fault{
+		{id: "F12", title: "stopped for longer than its lease", full: []harness.Combination{harness.PostgresRedis}, run: func(tr *trial) { stoppedPastLease(tr, false) }},
+		{id: "F12", title: "stopped inside a transaction", short: []harness.Combination{harness.PostgresRedis}, full: []harness.Combination{harness.PostgresRedis}, run: func(tr *trial) { stoppedPastLease(tr, true) }},
+		{id: "F13", title: "drained while receivers work", light: true, short: harness.BothEnds, full: harness.AllFour, run: drained},
+		{id: "F14", title: "killed before its drain has ended", light: true, short: harness.BothEnds, full: harness.AllFour, run: killedInDrain},
+		{id: "F15", title: "two processes configured alike", short: []harness.Combination{harness.PostgresRedis}, full: []harness.Combination{harness.SQLiteRedis, harness.PostgresRedis}, run: configuredAlike},
+	}, poisonFaults(), lockFaults(), raceFaults(), bulkFaults(), retentionFaults())
+}
+
+// stoppedPastLease stops one of two dispatchers for longer than its leases and its claims, inside a transaction or wherever it
+// is, and lets it go on: what it had claimed is the other's by then, and its results come too late.
+func stoppedPastLease(tr *trial, inTransaction bool) {
+	// The claim in SQL lives for the timeout of two seconds and 15, the lease 30.
+	span := long(tr, 60*time.Second, 31*time.Second)
+	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
+		answer := harness.Usual(h)
+		if h.Nth == 1 {
+			answer.After = 700 * time.Millisecond // many are in flight whenever it is stopped
+		}
+		return answer
+	})
+	tr.Serve()
+	zombie := tr.Serve()
+	ld := tr.Load(40, tr.Mixed)
+	harness.Eventually(tr, time.Minute, "the process that will be stopped has attempts in flight", func() error {
+		return atLeast(zombie, "dispatcher_attempts_in_flight", 5)
+	})
+	at := tr.stop(zombie, inTransaction)
+	tr.Cleanup(func() { zombie.Cmd.Process.Signal(syscall.SIGCONT) }) // it may be dead by then
+	tr.MarkFault()
+	t := tr.uncommittedClaims()
+	t.take(at, 5*time.Second)
+	timer := time.NewTimer(time.Until(at.Add(span)))
+	defer timer.Stop()
+	<-timer.C
+	harness.Eventually(tr, 30*time.Second, "the other process has all that it had claimed", t.over)
+	stopped := time.Since(at)
+	if err := zombie.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		tr.Fatal(err)
+	}
+	tr.MarkFault()
+	harness.Eventually(tr, time.Minute, "a late result counts as stale", func() error {
+		return atLeast(zombie, "dispatcher_results_stale_total", 1)
+	})
+	stale := tr.sum("dispatcher_results_stale_total")
+	report := ld.Finish()
+	tr.Settle(2 * time.Minute)
+	tr.awaitEmptyIndex(harness.IndexSettles)
+	// What it was about to write when it was stopped, it may write when it goes on.
+	bounds := t.bounds(time.Minute)
+	bounds.AfterTerminal = len(t.claims)
+	v := tr.Verdict(bounds)
+	if v.Stale == 0 {
+		tr.Errorf("no attempt is marked stale")
+	}
+	tr.Remark("stopped for %s; %s; %d duplicates, %v results stale; accepts p99 %s most %s; lateness p99 %s most %s", stopped.Round(time.Second), t, v.Duplicates, stale,
+		report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond), v.Lateness.P99, v.Lateness.Most)
+}
+
+// stop stops a process as it is, or at a moment when PostgreSQL waits for it inside of a transaction.
+func (tr *trial) stop(p *harness.Process, inTransaction bool) (at time.Time) {
+	tr.Helper()
+	signal := func(s syscall.Signal) {
+		if err := p.Cmd.Process.Signal(s); err != nil {
+			tr.Fatal(err)
+		}
+	}
+	stopped := func() error {
+		if err := atLeast(p, "dispatcher_attempts_in_flight", 5); err != nil {
+			return err
+		}
+		at = time.Now()
+		signal(syscall.SIGSTOP)
+		if !inTransaction {
+			return nil
+		}
+		var held int
+		// Twice: a transaction of the other process ends meanwhile.
+		for range 2 {
+			if err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND state = 'idle in transaction' AND state_change < clock_timestamp() - INTERVAL '50 milliseconds'`).Scan(&held); err != nil {
+				return err
+			}
+			if held > 0 {
+				return nil
+			}
+			time.Sleep(60 * time.Millisecond) // what state_change is compared with
+		}
+		signal(syscall.SIGCONT)
+		return fmt.Errorf("it was in none")
+	}
+	harness.Eventually(tr, time.Minute, "it is stopped inside a transaction", stopped)
+	return at
+}
+
+// slowly is a callback whose receiver takes its time, in one of twenty lanes, so that many are in flight at once.
+func (tr *trial) slowly(i int) harness.Submission {
+	s := tr.Callback("long", fmt.Sprint("long-", i))
+	s["policy"] = harness.Submission{"tiers": []string{"1s", "1s"}, "timeout": "15s"}
+	s["lane"] = fmt.Sprint("lane-", i%20)
+	return s
+}
+
+// slowLoad accepts callbacks whose receivers take so long, and returns when many are in flight.
+func (tr *trial) slowLoad(took time.Duration) {
+	tr.Helper()
+	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
+		if h.Kind() == "long" {
+			return harness.Reply{Status: 200, After: took}
+		}
+		return harness.Usual(h)
+	})
+	if left := tr.AcceptAll(harness.Numbers(120), tr.slowly); len(left) > 0 {
+		tr.Fatalf("%d callbacks were not accepted", len(left))
+	}
+	harness.Eventually(tr, time.Minute, "receivers work on many at once", func() error {
+		if n := tr.Recorder.InFlight(); n < 20 {
+			return fmt.Errorf("on %d", n)
+		}
+		return nil
+	})
+}
+
+// drained ends a process in order while receivers take seconds for what it has in flight.
+func drained(tr *trial) {
+	took := long(tr, 10*time.Second, 3*time.Second)
+	p := tr.Serve("--drain-timeout", "20s")
+	if tr.Backend.Redis != "" {
+		tr.Serve()
+	}
+	tr.slowLoad(took)
+	claims := watchClaims(p)
+	tr.MarkFault()
+	p.Terminate()
+	began := time.Now()
+	if code := p.ExitCode(30 * time.Second); code != 0 {
+		tr.Errorf("exit code %d, want 0\n%s", code, p.LogTail(2000))
+	}
+	ended := time.Since(began)
+	if after := claims(); after > 0 {
+		tr.Errorf("it claimed %v callbacks more while it drained", after)
+	}
+	if tr.Backend.Redis == "" {
+		tr.Serve()
+	}
+	tr.Settle(time.Minute)
+	reaped := tr.sum("dispatcher_leases_reaped_total")
+	v := tr.Verdict(judge.Bounds{Heal: time.Minute})
+	if reaped > 0 || v.Uncertain > 0 {
+		tr.Errorf("%v leases ran out and %d attempts have an unknown outcome after an orderly end; want none", reaped, v.Uncertain)
+	}
+	tr.Remark("receivers took %s; exit 0 after %s; no lease ran out, no attempt unknown", took, ended.Round(100*time.Millisecond))
+}
+
+// watchClaims follows a process from before its SIGTERM to its end; what it returns says by how many its leases grew from a
+// second after its readiness ended.
+func watchClaims(p *harness.Process) func() float64 {
+	var group sync.WaitGroup
+	var grown float64
+	group.Go(func() {
+		var draining time.Time
+		first := -1.0
+		for !p.Ended() {
+			if status, _, err := p.Readyz(); err == nil && status == http.StatusServiceUnavailable && draining.IsZero() {
+				draining = time.Now()
+			}
+			if leases, err := p.Metric("dispatcher_leases_total"); err == nil && !draining.IsZero() && time.Since(draining) > time.Second {
+				if first < 0 {
+					first = leases
+				}
+				grown = leases - first
+			}
+			harness.Pause()
+		}
+	})
+	return func() float64 {
+		group.Wait()
+		return grown
+	}
+}
+
+// killedInDrain kills a process that is draining: what is still in flight is as after any kill.
+func killedInDrain(tr *trial) {
+	took := long(tr, 10*time.Second, 6*time.Second)
+	p := tr.Serve()
+	span := time.Duration(0)
+	if tr.Backend.Redis != "" {
+		tr.Serve()
+		span = took + 3*time.Second
+	}
+	tr.slowLoad(took)
+	p.Terminate()
+	harness.Eventually(tr, 10*time.Second, "it drains", func() error {
+		if status, body, err := p.Readyz(); err != nil || status != http.StatusServiceUnavailable {
+			return errors.Join(err, fmt.Errorf("/readyz answers %d %s", status, body))
+		}
+		return nil
+	})
+	at := time.Now()
+	p.Kill()
+	tr.MarkFault()
+	t := tr.uncommittedClaims()
+	t.take(at, span)
+	if len(t.claims) == 0 {
+		tr.Errorf("nothing was in flight: this shows nothing")
+	}
+	if tr.Backend.Redis == "" {
+		tr.Serve()
+	}
+	tr.Settle(2 * time.Minute)
+	t.account()
+	v := tr.Verdict(t.bounds(90 * time.Second))
+	tr.Remark("%s; %d duplicates", t, v.Duplicates)
+}
+
+// configuredAlike runs two processes that nothing but their addresses tells apart, with attempts that are longer than a
+// claim's round trip, and locks.
+func configuredAlike(tr *trial) {
+	tr.Serve()
+	tr.Serve()
+	ld := tr.Load(60, func(i int) harness.Submission {
+		s := tr.Callback("slow", fmt.Sprint("slow-", i))
+		s["lane"] = fmt.Sprint("lane-", i%20)
+		if i%2 == 0 {
+			s["lock_key"] = fmt.Sprint("lock-", i%40)
+		}
+		return s
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), long(tr, 30*time.Second, 8*time.Second))
+	defer cancel()
+	<-ctx.Done()
+	ld.Finish()
+	tr.Settle(time.Minute)
+	shares := make([]float64, 0, 2)
+	for _, p := range tr.Alive() {
+		n, err := p.Metric("dispatcher_attempts_total", `class="ok"`)
+		if err != nil || n == 0 {
+			tr.Errorf("one of them sent nothing: %v %v", n, err)
+		}
+		shares = append(shares, n)
+	}
+	tr.Verdict(judge.Bounds{})
+	tr.Remark("they sent %v of the callbacks, and no two at once of one callback or one lock", shares)
+}

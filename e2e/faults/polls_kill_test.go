@@ -1,0 +1,256 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+var pollKillForm = flag.String("poll-kills", "short", "form of the polls that are killed at every step: short or full")
+
+// pollSteps are the failpoints between the accept of a poll and its end, in order.
+var pollSteps = []string{
+	"before_accept_commit", "after_accept_commit", "after_enqueue",
+	"after_claim", "after_lock", "after_stamp", "before_send", "after_send", "before_result_commit", "after_result_commit", "after_settle",
+}
+
+// A pollKill is a poll of an order whose dispatcher is killed at a step of one of its five requests; request 6 is that of its result.
+type pollKill struct {
+	failpoint string
+	request   int
+}
+
+func (k pollKill) accepting() bool {
+	return strings.HasSuffix(k.failpoint, "_accept_commit") || k.failpoint == "after_enqueue"
+}
+
+func (k pollKill) ref() string { return fmt.Sprintf("%s-%d", k.failpoint, k.request) }
+
+// pollKills are those of a backend: each step of the last request, with which the result must be there, and the others that are cheap. With
+// Redis what a dead dispatcher had claimed is attempted again 30 s after the next one is there, so that in the short form there are no more
+// than wait for that at the same time.
+func pollKills(c harness.Combination) (kills []pollKill) {
+	requests := []int{1, 3, 5, 6}
+	some := map[string][]int{"before_result_commit": {6}, "after_result_commit": {2, 6}, "after_send": {2, 6}}
+	switch {
+	case *pollKillForm == "full":
+		requests = []int{1, 2, 3, 4, 5, 6}
+	case c.Redis:
+		requests = []int{5}
+	}
+	for _, failpoint := range pollSteps {
+		if accepting := (pollKill{failpoint: failpoint}).accepting(); accepting {
+			kills = append(kills, pollKill{failpoint, 1}) // it is accepted once; its result is accepted with its end
+			continue
+		}
+		all := requests
+		if c.Redis && *pollKillForm != "full" {
+			all = slices.Concat(requests, some[failpoint])
+		}
+		for _, request := range all {
+			kills = append(kills, pollKill{failpoint, request})
+		}
+	}
+	return kills
+}
+
+// A dispatcher that asks about an order is killed at each step between accepting it and telling the merchant, and another one goes on: the
+// merchant is told once, of what the upstream has said, and not before it has said it.
+func TestAPollKilledAtEveryStep(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel() // it mostly waits
+	if *pollKillForm != "short" && *pollKillForm != "full" {
+		t.Fatalf("-poll-kills is short or full, not %q", *pollKillForm)
+	}
+	for _, c := range harness.BothEnds {
+		t.Run(c.String(), func(t *testing.T) {
+			began := time.Now()
+			common := harness.StartServers(t, c)
+			shared := common.Backend(t, c) // its Redis is that of all, each with a prefix of its own
+			kills := pollKills(c)
+			victims := make([]*pollVictim, len(kills))
+			for i, k := range kills {
+				v := &pollVictim{pollKill: k, up: newUpstream()}
+				v.trial = newTrial(t, "poll killed at "+k.ref(), false)
+				v.Recorder.SetScript(v.up.answer)
+				b := harness.Backend{Name: c.String(), DataDir: t.TempDir(), Redis: shared.Redis, Server: shared.Server, Prefix: fmt.Sprint("e2e", i)}
+				if c.Postgres {
+					b.Postgres = common.Postgres.Database(t)
+				}
+				v.UseBackend(b)
+				victims[i] = v
+			}
+			// What the dead had claimed is nobody's until that runs out. All of them die first, so that this is waited for once.
+			t.Run("killed", func(t *testing.T) {
+				for _, v := range victims {
+					t.Run(v.ref(), func(t *testing.T) {
+						t.Parallel()
+						v.as(t).die()
+					})
+				}
+			})
+			t.Run("started again", func(t *testing.T) {
+				for _, v := range victims {
+					t.Run(v.ref(), func(t *testing.T) {
+						t.Parallel()
+						v.as(t).goOn()
+					})
+				}
+			})
+			hits, asked := 0, 0
+			for _, v := range victims {
+				hits, asked = hits+len(v.hit), asked+v.Recorder.Count()
+			}
+			t.Logf("%s: %d polls killed at %d steps, %d of them found claimed by the kill; %d requests in all, %d more than without a fault; %s",
+				c, len(victims), len(pollSteps), hits, asked, asked-6*len(victims), time.Since(began).Round(10*time.Millisecond))
+		})
+	}
+}
+
+// A pollVictim is a trial with the one poll that a kill is about.
+type pollVictim struct {
+	*trial
+	pollKill
+	up *upstream
+	id string
+	// hit is what the kill found in flight, and how often.
+	hit  map[string]int
+	toll *uncommitted
+}
+
+// as has the trial go on under another test. What it had open beside the program is closed with the test before.
+func (v *pollVictim) as(t *testing.T) *pollVictim {
+	v.trial = &trial{&harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Recorder: v.Recorder, Args: v.Args, Accepted: v.Accepted}}
+	return v
+}
+
+// ask hands the poll over, for the first time or again, and returns its id.
+func (v *pollVictim) ask(p *harness.Process) (string, error) {
+	s := v.order(v.ref(), fiveTiers...)
+	s["idempotency_key"], s["lock_key"] = "key-"+v.ref(), "lock-"+v.ref()
+	got, err := raw(v.Context(), p.Client, "/v1/polls", s)
+	if err != nil {
+		return "", err
+	}
+	var cb harness.Callback
+	if got.Status != http.StatusAccepted && got.Status != http.StatusOK {
+		return "", fmt.Errorf("answered %d: %s", got.Status, got.Body)
+	}
+	err = got.Decode(&cb)
+	return cb.ID, err
+}
+
+// die has the poll accepted by a process that kills itself, and looks at what that leaves.
+func (v *pollVictim) die() {
+	failpoint := fmt.Sprintf("%s:%d", v.failpoint, v.request)
+	p := v.ServeUntil(failpoint)
+	id, err := v.ask(p)
+	if err == nil {
+		v.id = id
+		v.NoteAccepted(id, v.ref())
+	} else {
+		v.Logf("it was handed over and not answered: %v", err) // its first request may be as quick as the answer
+	}
+	awaitDeath(v.T, p, failpoint, time.Minute)
+	v.toll = v.trial.uncommittedClaims()
+	v.toll.take(time.Now(), 0)
+	v.hit = v.toll.bounds(0).Hit
+
+	// Its end and its result are one commit.
+	var state string
+	var polls, ended, results int
+	err = v.Database().QueryRowContext(v.Context(), `SELECT count(*), coalesce(max(state), ''), count(CASE WHEN state <> 'scheduled' THEN 1 END)
+		FROM callbacks WHERE ref = $1 AND kind = 'poll'`, v.ref()).Scan(&polls, &state, &ended)
+	if err == nil {
+		err = v.Database().QueryRowContext(v.Context(), `SELECT count(*) FROM callbacks WHERE ref = $1 AND kind <> 'poll'`, v.ref()).Scan(&results)
+	}
+	if err != nil {
+		v.Fatal(err)
+	}
+	said := !v.up.saidSuccess(v.ref()).IsZero()
+	if polls > 1 || results != ended || results > 0 && !said || said != (v.request == 6 || v.request == 5 && v.asked()) {
+		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has said SUCCESS: %t", failpoint, polls, state, results, said)
+	}
+	// The kill was where it was meant to be.
+	want := min(v.request, 5)
+	if v.accepting() {
+		want = 0
+		// A process that goes on asking while it answers may have been quicker.
+		if n := v.asks(); n > 1 {
+			v.Errorf("killed at %s, and it has asked %d times", failpoint, n)
+		}
+	} else if v.request < 6 && !v.asked() {
+		want--
+	}
+	if n := v.asks(); n != want && !v.accepting() {
+		v.Errorf("killed at %s, and it has asked %d times, want %d", failpoint, n, want)
+	}
+	if v.accepting() && polls != 1 && v.failpoint != "before_accept_commit" || v.failpoint == "before_accept_commit" && polls != 0 {
+		v.Errorf("killed at %s, and SQL has %d polls", failpoint, polls)
+	}
+}
+
+// asked says whether the request that the kill is about was made.
+func (k pollKill) asked() bool {
+	switch k.failpoint {
+	case "after_send", "before_result_commit", "after_result_commit", "after_settle":
+		return true
+	}
+	return false
+}
+
+// asks is how often the upstream was asked.
+func (v *pollVictim) asks() int {
+	n := v.Recorder.Count()
+	if v.request == 6 && v.asked() {
+		n-- // the result
+	}
+	return n
+}
+
+// goOn starts another process, hands over what was not answered, and judges how it all ended.
+func (v *pollVictim) goOn() {
+	if v.toll == nil {
+		v.Skip("it did not come to the kill")
+	}
+	v.toll.l = v.trial
+	p := v.Serve()
+	if v.id == "" {
+		id, err := v.ask(p)
+		if err != nil {
+			v.Fatal(err)
+		}
+		v.id = id
+		v.NoteAccepted(id, v.ref())
+	}
+	v.Settle(2 * time.Minute)
+	v.toll.account()
+	bounds := v.toll.bounds(0)
+	bounds.SharedRefs = true // the result has the poll's
+	v.Verdict(bounds)
+	v.judgePoll(p.Client, v.up, v.ref(), v.id, v.hit)
+	all, err := p.List(v.Context(), nil)
+	if err != nil {
+		v.Fatal(err)
+	}
+	if len(all) != 2 {
+		v.Errorf("%d callbacks, want the poll and its result: %+v", len(all), all)
+	}
+}
+
+// raw posts JSON and returns the answer, whatever it is.
+func raw(ctx context.Context, c *harness.Client, path string, s harness.Submission) (harness.Answer, error) {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return harness.Answer{}, err
+	}
+	return c.Raw(ctx, http.MethodPost, path, body, nil)
+}

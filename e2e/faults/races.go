@@ -1,0 +1,362 @@
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+var raceCount = flag.Int("races", 2000, "races of cancel, supersede, PATCH and reschedule against the claim, on each backend")
+
+// raceSpacing is how far apart the races are due: many at once, and few enough that an answer comes within its race.
+const raceSpacing = 5 * time.Millisecond
+
+// An arena is where races are run: dispatchers on one backend, two receivers, and the books.
+type arena struct {
+	*testing.T
+	processes []*harness.Process
+	// near is where callbacks are sent, far where some of them are sent after a PATCH: another host is another lane.
+	near, far *harness.Receiver
+	books     *harness.Ledger
+	counts    map[*contestKind]map[string]int // of outcomes
+	// lag is how long after it is due a first attempt is over, as the last round has shown.
+	lag time.Duration
+}
+
+// A contest is one call that is made at about the moment of an attempt, and all that is known of it.
+type contest struct {
+	kind *contestKind
+	n    int // of its kind, from 0
+	ref  string
+	due  time.Time
+	// fails: the first attempt is answered 500. second: the call meets the second attempt.
+	fails, second bool
+	// ids are the callbacks of it. Those accepted before the race come first, the one that is raced for before the others.
+	ids []string
+
+	mu   sync.Mutex
+	said []spoken
+	// busy: a call was answered 503, for the database had too much to do, and was made again. What it had done is not known.
+	busy bool
+	// fates are what became of each of ids.
+	fates []*fate
+}
+
+// A spoken is what one call was answered, and when: it took effect between the two times, if it did.
+type spoken struct {
+	harness.Answer
+	began, ended time.Time
+}
+
+// A fate is what became of one callback: as the API shows it, and as it arrived.
+type fate struct {
+	shown
+	attempts []harness.Attempt
+	arrivals []sighting // in order
+}
+
+// A sighting is an arrival at one of the two receivers.
+type sighting struct {
+	harness.Arrival
+	url string
+}
+
+// A shown is a callback with the fields that races change.
+type shown struct {
+	harness.Callback
+	URL string `json:"url"`
+}
+
+// A contestKind is one sort of call, with what may come of it.
+type contestKind struct {
+	name string
+	// callbacks are accepted before the race, each with base's fields and its own.
+	callbacks func(a *arena, c *contest) []harness.Submission
+	// ask makes the call, or several at once.
+	ask func(ctx context.Context, a *arena, c *contest) error
+	// judge names the outcome, and what is wrong with it; empty: nothing.
+	judge func(a *arena, c *contest) (outcome, wrong string)
+	// outcomes are those of which each must have occurred.
+	outcomes []string
+}
+
+// base is a callback of the race, to /old/REF or /old/REF/fails of the near receiver.
+func (a *arena) base(c *contest) harness.Submission {
+	where := "/old/" + c.ref
+	if c.fails {
+		where += "/fails"
+	}
+	return harness.Submission{
+		"url": a.near.URL + where, "ref": c.ref, "payload": harness.Payload(c.ref), "headers": harness.Submission{"X-Mend": "old"},
+		"policy": harness.Submission{"tiers": []string{raceTier.String(), "1s"}, "timeout": "10s"},
+	}
+}
+
+// enter accepts what is raced for: due one after the other, once all of it is accepted.
+func (a *arena) enter(contests []*contest) {
+	a.Helper()
+	begin := time.Now().Add(time.Second + time.Duration(len(contests))*time.Millisecond/2)
+	type place struct {
+		c   *contest
+		ref string
+	}
+	var batch []harness.Submission
+	var places []place
+	flush := func() {
+		ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+		defer cancel()
+		got, err := a.processes[0].AcceptBatch(ctx, batch)
+		if err != nil {
+			a.Fatal(err)
+		}
+		for i, cb := range got {
+			places[i].c.ids = append(places[i].c.ids, cb.ID)
+			a.books.Accepted(cb.ID, places[i].ref)
+		}
+		batch, places = batch[:0], places[:0]
+	}
+	for i, c := range contests {
+		c.due = begin.Add(time.Duration(i) * raceSpacing).Truncate(time.Millisecond)
+		for _, s := range c.kind.callbacks(a, c) {
+			s["due_at"] = c.due.UTC().Format("2006-01-02T15:04:05.000Z")
+			batch, places = append(batch, s), append(places, place{c, c.ref})
+		}
+		if len(batch) > 500 {
+			flush()
+		}
+	}
+	flush()
+	if late := time.Since(begin); late > 0 {
+		a.Logf("the last was accepted %s after the first was due", late)
+	}
+}
+
+// A spread is where calls fall about what they race, in microseconds after its due time: a third long before it, a third from likely on for
+// likelyFor, a third from after on for afterFor and four times how late the process is.
+type spread struct{ likely, likelyFor, after, afterFor int }
+
+// about draws the moment of the n-th call, about the first attempt or the second.
+func (s spread) about(n int, due time.Time, lag time.Duration, second bool) time.Time {
+	var off int // microseconds
+	switch n % 3 {
+	case 0:
+		off = -80_000 + rand.IntN(70_000)
+	case 1:
+		off = s.likely + rand.IntN(s.likelyFor)
+	case 2:
+		off = s.after + rand.IntN(s.afterFor+4*int(lag.Microseconds()))
+	}
+	at := due.Add(time.Duration(off) * time.Microsecond)
+	if second {
+		at = at.Add(raceTier + 10*time.Millisecond)
+	}
+	return at
+}
+
+// race makes every call at a moment about its attempt: a third before it, a third while it is likely to be made, a third after. A claim
+// is made tens of milliseconds before its callback is due, where a process has slots enough.
+func (a *arena) race(contests []*contest) {
+	a.Helper()
+	moments := spread{likely: -10_000, likelyFor: 25_000, after: 15_000, afterFor: 45_000}
+	var group errgroup.Group
+	for _, c := range contests {
+		at := moments.about(c.n, c.due, a.lag, c.second)
+		group.Go(func() error {
+			timer := time.NewTimer(time.Until(at))
+			defer timer.Stop()
+			<-timer.C
+			ctx, cancel := context.WithTimeout(context.Background(), harness.AskTimeout)
+			defer cancel()
+			return c.kind.ask(ctx, a, c)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		a.Fatal(err)
+	}
+}
+
+// ask makes one call of the contest, by the process of that number, and keeps the answer.
+func (a *arena) ask(ctx context.Context, c *contest, process int, method, path string, body []byte) (harness.Answer, error) {
+	p := a.processes[(c.n+process)%len(a.processes)]
+	for {
+		began := time.Now()
+		got, err := p.Raw(ctx, method, path, body, nil)
+		ended := time.Now()
+		if err != nil {
+			return got, fmt.Errorf("%s %s: %w", method, path, err)
+		}
+		c.mu.Lock()
+		if got.Status == http.StatusServiceUnavailable {
+			c.busy = true
+			c.mu.Unlock()
+			harness.Pause()
+			continue
+		}
+		c.said = append(c.said, spoken{got, began, ended})
+		c.mu.Unlock()
+		return got, nil
+	}
+}
+
+// look reads what the API shows of every callback, and lays what arrived beside it.
+func (a *arena) look(contests []*contest) {
+	a.Helper()
+	ctx, cancel := context.WithTimeout(a.Context(), 5*time.Minute)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for i, c := range contests {
+		p := a.processes[i%len(a.processes)]
+		group.Go(func() error {
+			for _, id := range c.ids {
+				s := &fate{}
+				for _, r := range []*harness.Receiver{a.near, a.far} {
+					for _, arrived := range r.Of(id) {
+						s.arrivals = append(s.arrivals, sighting{arrived, r.URL + arrived.Path})
+					}
+				}
+				slices.SortFunc(s.arrivals, func(x, y sighting) int { return x.At.Compare(y.At) })
+				var err error
+				if err = p.Call(ctx, http.MethodGet, "/v1/callbacks/"+id, nil, http.StatusOK, &s.shown); err != nil {
+					return err
+				}
+				if s.attempts, err = p.Attempts(ctx, id); err != nil {
+					return err
+				}
+				slices.SortFunc(s.attempts, func(x, y harness.Attempt) int { return x.Number - y.Number })
+				c.fates = append(c.fates, s)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		a.Fatal(err)
+	}
+}
+
+// decide judges every race, and returns the outcomes that have hardly occurred so far.
+func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []string) {
+	a.Helper()
+	complain := harness.Violations(a)
+	counts := a.counts
+	for _, k := range kinds {
+		if counts[k] == nil {
+			counts[k] = map[string]int{}
+		}
+	}
+	busy := 0
+	var lags []time.Duration
+	for _, c := range contests {
+		if s := c.fates[0]; len(s.arrivals) > 0 {
+			lags = append(lags, s.arrivals[0].End.Sub(c.due))
+		}
+		if c.busy {
+			busy++ // the judge of the whole has its callbacks all the same
+			continue
+		}
+		outcome, wrong := c.kind.judge(a, c)
+		for i := range c.fates {
+			if wrong == "" {
+				wrong = c.fates[i].unsound()
+			}
+		}
+		if wrong != "" {
+			complain("%s (%s, due %s): %s\n%s", c.ref, outcome, c.due.Format("05.000"), wrong, c.story())
+			continue
+		}
+		counts[c.kind][outcome]++
+	}
+	a.lag = max(harness.Quantile(lags, 0.5), 0)
+	if busy > len(contests)/50 {
+		a.Errorf("%d of %d races met a database that had too much to do", busy, len(contests))
+	}
+	for _, k := range kinds {
+		all := 0
+		for _, n := range counts[k] {
+			all += n
+		}
+		a.Logf("%d races of %s: %v", all, k.name, counts[k])
+		for _, outcome := range k.outcomes {
+			if counts[k][outcome] <= all/400 {
+				missing = append(missing, fmt.Sprintf("%s: %s (%d of %d)", k.name, outcome, counts[k][outcome], all))
+			}
+		}
+		for outcome := range counts[k] {
+			if !slices.Contains(k.outcomes, outcome) {
+				a.Errorf("%s: %q is no outcome", k.name, outcome)
+			}
+		}
+	}
+	return missing
+}
+
+// unsound says what cannot be, whatever was asked.
+func (s *fate) unsound() string {
+	if len(s.attempts) != len(s.arrivals) || s.AttemptCount != len(s.attempts) {
+		return fmt.Sprintf("%s: %d arrivals, %d attempts, attempt_count %d", s.ID, len(s.arrivals), len(s.attempts), s.AttemptCount)
+	}
+	for i := range s.attempts {
+		at, ar := &s.attempts[i], &s.arrivals[i]
+		if at.Number != i+1 || ar.Number != i+1 || !at.Charged || at.StatusCode == 0 {
+			return fmt.Sprintf("%s: attempt %d is charged %t with status %d and number %d, and arrived as number %d", s.ID, i+1, at.Charged, at.StatusCode, at.Number, ar.Number)
+		}
+		if (at.Outcome == "succeeded") != (s.State == "succeeded" && i == len(s.attempts)-1) {
+			return fmt.Sprintf("%s: attempt %d of %d %s, and it is %s", s.ID, i+1, len(s.attempts), at.Outcome, s.State)
+		}
+	}
+	if s.DueAt != nil || s.FinishedAt == nil {
+		return fmt.Sprintf("%s is %s, due %v, finished %v", s.ID, s.State, s.DueAt, s.FinishedAt)
+	}
+	return ""
+}
+
+// after counts what arrived after that.
+func (s *fate) after(at time.Time) int {
+	n := 0
+	for i := range s.arrivals {
+		if s.arrivals[i].At.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
+// story tells a race in the order of time, for whoever must find out what went wrong.
+func (c *contest) story() string {
+	type event struct {
+		at   time.Time
+		text string
+	}
+	var events []event
+	for _, s := range c.said {
+		events = append(events, event{s.began, "asked"}, event{s.ended, fmt.Sprintf("answered %d %s", s.Status, s.Body)})
+	}
+	for _, s := range c.fates {
+		for _, r := range s.arrivals {
+			events = append(events, event{r.At, fmt.Sprintf("%s arrives, number %d, at %s", s.ID, r.Number, r.url)}, event{r.End, s.ID + " is answered"})
+		}
+		for _, t := range s.attempts {
+			events = append(events, event{t.StartedAt, fmt.Sprintf("%s attempt %d starts", s.ID, t.Number)}, event{t.EndedAt, fmt.Sprintf("%s attempt %d ended: %s, next %v", s.ID, t.Number, t.Outcome, t.NextDueAt)})
+		}
+		if s.FinishedAt != nil {
+			events = append(events, event{*s.FinishedAt, fmt.Sprintf("%s %s %s", s.ID, s.State, s.Reason)})
+		}
+	}
+	slices.SortStableFunc(events, func(x, y event) int { return x.at.Compare(y.at) })
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "  %s %s\n", e.at.UTC().Format("05.000000"), e.text)
+	}
+	return b.String()
+}

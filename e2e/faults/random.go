@@ -1,0 +1,107 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+// randomFaults is the promise of the whole in one trial: dispatchers die at random and the index is emptied, under load. It runs
+// alone in its full form only; the short one is small enough for company.
+func randomFaults() []fault {
+	const title = "random kills and an emptied index"
+	return []fault{
+		{id: "F11", title: title, short: []harness.Combination{harness.PostgresRedis}, run: randomKills},
+		{id: "F11", title: title, full: []harness.Combination{harness.PostgresRedis}, heavy: true, run: randomKills},
+	}
+}
+
+const (
+	// killGap and killSpread are the least time between two kills, and how much more it may be.
+	killGap    = 3 * time.Second
+	killSpread = 7 * time.Second
+	// restartAfter is how long a killed dispatcher stays away, at most.
+	restartAfter = time.Second
+)
+
+// randomKills has three dispatchers under load, kills one of them every 3 to 10 seconds, and empties Redis now and then.
+func randomKills(tr *trial) {
+	span := long(tr, 5*time.Minute, 25*time.Second)
+	for range 3 {
+		tr.Serve()
+	}
+	rate := long(tr, 500, 150)
+	ld := tr.Load(rate, func(i int) harness.Submission {
+		s := tr.Mixed(i)
+		// As of many merchants: what a dead process has in flight counts against its lanes until its leases run out.
+		s["lane"] = fmt.Sprint("merchant-", i%60)
+		if _, locked := s["lock_key"]; locked {
+			s["lock_key"] = fmt.Sprint("order-", i/40) // five callbacks an order
+		}
+		return s
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), span)
+	defer cancel()
+	emptied := 0
+	var group errgroup.Group
+	group.Go(func() error {
+		ticker := time.NewTicker(long(tr, time.Minute, 14*time.Second))
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+			}
+			// Not with ctx: a FLUSHALL that was sent counts.
+			if err := tr.Backend.EachRedis(context.Background(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
+				return err
+			}
+			emptied++
+			tr.MarkFault()
+		}
+	})
+	t := tr.uncommittedClaims()
+	for ctx.Err() == nil {
+		next := time.Now().Add(killGap + rand.N(killSpread))
+		victim := tr.Alive()[rand.N(len(tr.Alive()))]
+		at := time.Now()
+		victim.Kill()
+		tr.MarkFault()
+		await := time.NewTimer(rand.N(restartAfter))
+		<-await.C
+		tr.Serve()
+		// Each attempt has a timeout of two seconds: after three, what was claimed before and is not over is the victim's.
+		t.take(at, killGap)
+		gap := time.NewTimer(time.Until(next))
+		select {
+		case <-gap.C:
+		case <-ctx.Done():
+			gap.Stop()
+		}
+	}
+	if err := group.Wait(); err != nil {
+		tr.Errorf("FLUSHALL: %v", err)
+	}
+	report := ld.Finish()
+	tr.Settle(long(tr, 10*time.Minute, 3*time.Minute))
+	tr.awaitEmptyIndex(harness.IndexSettles)
+	t.account()
+	v := tr.Verdict(t.bounds(2 * time.Minute))
+	// The short form shares the machine with others.
+	if least := float64(rate) * span.Seconds() * long(tr, 0.95, 0.5); float64(v.Accepted) < least {
+		tr.Errorf("%d were accepted, %.0f were to be", v.Accepted, least)
+	}
+	if t.faults < long(tr, 25, 2) || emptied < long(tr, 4, 1) {
+		tr.Errorf("%d kills and %d FLUSHALL are too few to show anything", t.faults, emptied)
+	}
+	tr.Remark("%d accepted in %s (%.0f/s) by three dispatchers, %d kills, %d FLUSHALL: %d lost, %d duplicates; %s; accepts p50 %s p99 %s most %s, %d requests made again; lateness p50 %s p99 %s",
+		v.Accepted, span, float64(v.Accepted)/span.Seconds(), t.faults, emptied, v.Lost, v.Duplicates, t, report.Took.P50.Round(time.Millisecond), report.Took.P99.Round(time.Millisecond),
+		report.Took.Most.Round(time.Millisecond), report.Again, v.Lateness.P50, v.Lateness.P99)
+}

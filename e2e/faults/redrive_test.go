@@ -1,0 +1,248 @@
+package faults
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+var redriveForm = flag.String("redrives", "short", "form of the redrive that is killed half-way: short (3,000 callbacks) or full (50,000)")
+
+const (
+	// redriveRate is how many callbacks a second are redriven, and liveRate how many others are accepted meanwhile.
+	redriveRate = 500
+	liveRate    = 50
+	// liveNoise is how much longer than before the tail of the others may be during a redrive, and liveSlack what is added to that: the
+	// machine that redrives also runs both receivers, the database and its disk.
+	liveNoise = 3
+	liveSlack = 50 * time.Millisecond
+	// redrivePatience is how long a redrive may stand still: whoever did it is dead, and its lease has to run out.
+	redrivePatience = 45 * time.Second
+)
+
+// Dead callbacks by the thousand are redriven at a rate, and half-way kill -9 takes the dispatcher that does it: each of them is attempted
+// once more, no more and no less, and what others send meanwhile is as quick as before.
+func TestARedriveIsKilledHalfWay(t *testing.T) {
+	harness.BlackBox(t)
+	n := 3000
+	switch *redriveForm {
+	case "short":
+	case "full":
+		n = 50_000
+	default:
+		t.Fatalf("-redrives is short or full, not %q", *redriveForm)
+	}
+	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
+		r := &redriven{trial: newTrial(t, "redrive killed half-way", n > 3000), n: n}
+		r.Backend = b
+		r.live = harness.NewReceiver(t, harness.Always(200, ""))
+		r.run()
+	})
+}
+
+// A redriven trial is one of a redrive of n callbacks, beside which others are accepted for a receiver that has nothing to do with it.
+type redriven struct {
+	*trial
+	n    int
+	live *harness.Receiver
+	// going is the process that goes on when the other one is killed; nil: one is started then.
+	going *harness.Process
+	job   harness.RedriveBody
+}
+
+func (l *redriven) run() {
+	first := l.Serve()
+	if l.Backend.Redis != "" {
+		l.going = l.Serve()
+	}
+	began := time.Now()
+	l.die()
+	l.Logf("%d are dead after %s", l.n, time.Since(began).Round(10*time.Millisecond))
+
+	stalled := harness.Stalls(l.T)
+	before := l.calm(first.Client)
+
+	// Whoever is asked for it is the one who does it.
+	l.begin(first)
+	busy := newStream()
+	other := first.Client
+	if l.going != nil {
+		other = l.going.Client
+	}
+	began = time.Now()
+	l.beside(busy, other, func() bool { return l.job.Done >= l.n/2 })
+	during := busy.waits(l.T, l.live, 10*time.Second)
+	if l.job.State != "running" {
+		l.Fatalf("half-way it is %s, with %d of %d done", l.job.State, l.job.Done, l.n)
+	}
+	at := time.Now()
+	first.Kill()
+	took, halfway := at.Sub(began), l.job.Done
+	tolls := l.uncommittedClaims()
+	if l.going == nil {
+		tolls.take(at, 0)
+		other = l.trial.Serve().Client
+	} else {
+		tolls.take(at, 2*time.Second) // the other's own attempts are over by then
+	}
+	harness.Eventually(l, redrivePatience, "the redrive goes on", func() error {
+		before := l.job.Done
+		if l.look(other); l.job.Done == before && l.job.State == "running" {
+			return fmt.Errorf("%d are done, as they were", l.job.Done)
+		}
+		return nil
+	})
+	stood := time.Since(at)
+	resumed := l.job.Done
+	rest := newStream()
+	l.beside(rest, other, func() bool { return l.job.State != "running" })
+	during = append(during, rest.waits(l.T, l.live, 10*time.Second)...)
+	stall := stalled()
+
+	if l.job.State != "done" || l.job.Matched != l.n || l.job.Done != l.n || l.job.Failed != 0 || l.job.FinishedAt == nil {
+		l.Errorf("the redrive ended as %+v; want all %d done", l.job, l.n)
+	}
+	// No faster than it may, but for a second's worth at once and what is between two looks.
+	if most := float64(redriveRate) * (took.Seconds() + 2); float64(halfway) > most {
+		l.Errorf("%d were redriven in %s, which is more than %d/s", halfway, took, redriveRate)
+	}
+	l.Settle(2 * time.Minute) // what the kill cut waits until the dead process's claims run out
+	settled := time.Since(at)
+	tolls.account()
+	extra := l.onceMore(tolls)
+
+	q := func(ds []time.Duration, q float64) time.Duration {
+		return harness.Quantile(ds, q).Round(100 * time.Microsecond)
+	}
+	l.Logf("%s: %d dead redriven at %d/s, killed after %d, stood still for %s, went on at %d: all over %s after the kill: each attempted once more, %d sends beside that; %s",
+		l.Backend.Name, l.n, redriveRate, halfway, stood.Round(10*time.Millisecond), resumed, settled.Round(10*time.Millisecond), extra, tolls)
+	l.Logf("%s: others at %d/s, from accept to arrival: before: median %s, p99 %s (of %d); during the redrive: median %s, p99 %s, most %s (of %d); the disk stalled for %s at most",
+		l.Backend.Name, liveRate, q(before, 0.5), q(before, 0.99), len(before), q(during, 0.5), q(during, 0.99), q(during, 1), len(during), stall)
+	limit := func(calm []time.Duration) time.Duration {
+		return liveNoise*harness.Quantile(calm, 0.99) + liveSlack + commits*stall
+	}
+	if p99 := harness.Quantile(during, 0.99); p99 > limit(before) {
+		// The machine may have become another one meanwhile: then it still is, with nothing redriven.
+		after := l.calm(other)
+		l.Logf("%s: after the redrive: median %s, p99 %s (of %d)", l.Backend.Name, q(after, 0.5), q(after, 0.99), len(after))
+		if p99 > limit(after) {
+			l.Errorf("p99 of the others is %s during the redrive, over %s", p99, max(limit(before), limit(after)))
+		}
+	}
+}
+
+// calm is how long others take while nothing is redriven.
+func (l *redriven) calm(c *harness.Client) []time.Duration {
+	l.Helper()
+	s := newStream()
+	s.run(l.Context(), c, l.live.URL, liveRate, long(l.trial, 20*time.Second, 4*time.Second))
+	return s.waits(l.T, l.live, 10*time.Second)
+}
+
+// die accepts the callbacks, has each attempted once and fail, and mends the receiver.
+func (l *redriven) die() {
+	l.Helper()
+	l.Recorder.SetScript(func(*harness.Request) harness.Reply { return harness.Reply{Status: 500} })
+	l.AcceptMany(l.n, func(i int) harness.Submission {
+		ref := fmt.Sprint("dead-", i)
+		return harness.Submission{
+			"url": l.Recorder.URL + "/dead/" + ref, "ref": ref, "topic": "redrive.dead", "payload": harness.Payload(ref),
+			"policy": harness.Submission{"tiers": []string{}, "timeout": "1s"},
+		}
+	})
+	l.Settle(5 * time.Minute)
+	if n := l.Recorder.Count(); n != l.n {
+		l.Fatalf("%d died of %d attempts", l.n, n)
+	}
+	// An answer takes so long that the kill finds some on the wire.
+	l.Recorder.SetScript(func(*harness.Request) harness.Reply { return harness.Reply{Status: 200, After: 30 * time.Millisecond} })
+}
+
+// begin tries the redrive, and begins it.
+func (l *redriven) begin(p *harness.Process) {
+	l.Helper()
+	asked := harness.Submission{
+		"action": "retry", "filter": harness.Submission{"topic": "redrive.dead"}, "rate": fmt.Sprintf("%d/s", redriveRate),
+		"ladder": "restart", "reason": "the receiver is back",
+	}
+	if err := p.Call(l.Context(), http.MethodPost, "/v1/redrives", asked, http.StatusAccepted, &l.job); err != nil {
+		l.Fatal(err)
+	}
+	asked["dry_run"] = true
+	var counted harness.RedriveBody
+	if err := p.Call(l.Context(), http.MethodPost, "/v1/redrives", asked, http.StatusOK, &counted); err != nil {
+		l.Fatal(err)
+	}
+	// It looks at what is dead still, which the redrive itself makes fewer.
+	if counted.Matched > l.n || counted.Matched < l.n*9/10 {
+		l.Errorf("a dry run counts %d of %d", counted.Matched, l.n)
+	}
+}
+
+// look reads the redrive. It never goes back, and never does more than it has found.
+func (l *redriven) look(c *harness.Client) {
+	l.Helper()
+	now, err := c.Redrive(l.Context(), l.job.ID)
+	if err != nil {
+		l.Fatal(err)
+	}
+	if now.Done < l.job.Done || now.Done+now.Failed > now.Matched {
+		l.Errorf("a redrive of which %d were done says %d done and %d failed of %d", l.job.Done, now.Done, now.Failed, now.Matched)
+	}
+	l.job = now
+}
+
+// beside has others accepted until the redrive has come so far.
+func (l *redriven) beside(s *stream, c *harness.Client, far func() bool) {
+	l.Helper()
+	deadline := time.Now().Add(3*time.Duration(l.n/redriveRate)*time.Second + redrivePatience)
+	for l.look(c); !far(); l.look(c) {
+		if time.Now().After(deadline) {
+			l.Fatalf("%d of %d are done", l.job.Done, l.n)
+		}
+		s.run(l.Context(), c, l.live.URL, liveRate, 500*time.Millisecond)
+	}
+}
+
+// onceMore fails the test if any of them was revived, attempted or sent another number of times than once more. What the kill found in
+// flight may have been sent twice: it returns how many were.
+func (l *redriven) onceMore(tolls *uncommitted) (extra int) {
+	l.Helper()
+	complain := harness.Violations(l)
+	c := l.AnyProcess().Client
+	hit := tolls.bounds(0).Hit
+	all, err := c.List(l.Context(), url.Values{"topic": {"redrive.dead"}})
+	if err != nil {
+		l.Fatal(err)
+	}
+	revived, err := c.RedrivenBy(l.Context(), l.job.ID)
+	if err != nil {
+		l.Fatal(err)
+	}
+	if len(all) != l.n || len(revived) != l.n {
+		l.Errorf("%d callbacks, of which %d stand in the audit as redriven; want %d", len(all), len(revived), l.n)
+	}
+	for _, cb := range all {
+		if cb.State != "succeeded" || cb.AttemptCount != 2 {
+			complain("%s is %s (%s) after %d attempts, want succeeded after 2", cb.ID, cb.State, cb.Reason, cb.AttemptCount)
+		}
+		if times := revived[cb.ID]; times != 1 {
+			complain("%s was revived %d times", cb.ID, times)
+		}
+		sent := l.Recorder.Times(cb.ID)
+		if sent < 2 || sent > 2+hit[cb.ID] {
+			complain("%s was sent %d times, want 2, and %d more that the kill may have cut", cb.ID, sent, hit[cb.ID])
+		}
+		extra += max(sent-2, 0)
+	}
+	// A process has no more attempts in flight than workers.
+	if len(hit) > 512 {
+		l.Errorf("the kill found %d in flight", len(hit))
+	}
+	return extra
+}

@@ -1,0 +1,215 @@
+package faults
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+var firingSpan = flag.Duration("firing", 20*time.Second, "how long three dispatchers fire a schedule of every second, one of which is killed")
+
+// Of three dispatchers that all fire the same schedule one is killed in the midst of it: one callback comes of each due time, no more and no
+// fewer, however it is counted, and none of the others waits for the end of the dead one.
+func TestThreeDispatchersFireASchedule(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel() // it mostly waits
+	harness.OnEach(t, []harness.Combination{harness.PostgresRedis}, func(t *testing.T, b harness.Backend) {
+		r := harness.NewReceiver(t, harness.Always(200, ""))
+		var processes []*harness.Process
+		for range 3 {
+			processes = append(processes, harness.Serve(t, harness.Launch{On: b}))
+		}
+		ctx := t.Context()
+		s, err := processes[0].EverySecond(ctx, "books", r.URL+"/tick", nil)
+		if err != nil || s.NextAt == nil {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		first := *s.NextAt
+		want := int(firingSpan.Seconds())
+		if want > 90 {
+			t.Fatalf("-firing is %s; the last hundred runs are kept, so that 90 s is the most", *firingSpan)
+		}
+		stalled := harness.Stalls(t)
+		fired := func(p *harness.Process, n int) {
+			t.Helper()
+			harness.Eventually(t, *firingSpan+time.Minute, fmt.Sprintf("%d due times are fired", n), func() error {
+				runs, err := p.Runs(ctx, s.ID)
+				if err == nil && len(runs) < n {
+					err = fmt.Errorf("%d are", len(runs))
+				}
+				return err
+			})
+		}
+		fired(processes[1], want/2)
+		processes[0].Kill() // who made it, and whose wake-ups the others had
+		killed := time.Now()
+		p := processes[1]
+		fired(p, want)
+		if err := p.Stop(ctx, s.ID); err != nil {
+			t.Fatal(err)
+		}
+		stopped := time.Now()
+		stall := stalled()
+		harness.Await(t, p.Client, 2*time.Minute) // what the dead one had claimed waits until its lease has run out
+		runs, err := p.Runs(ctx, s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The last due time is the one before the stop, which was at some moment of the call.
+		if n := len(runs); n < want || runs[n-1].DueAt.After(stopped) || n > int(stopped.Sub(first)/time.Second)+1 {
+			t.Errorf("%d runs, the last due at %s, stopped at %s; want %d or a moment's more", n, runs[n-1].DueAt, stopped, want)
+		}
+		for i, run := range runs {
+			if due := first.Add(time.Duration(i) * time.Second); !run.DueAt.Equal(due) || run.Trigger != "schedule" {
+				t.Fatalf("run %d was due at %s by %s; want %s, each second once", i+1, run.DueAt, run.Trigger, due)
+			}
+		}
+		judgeFired(t, p, r, runs, killed, stall)
+	})
+}
+
+// judgeFired holds the runs of a schedule against the callbacks of its topic and what arrived, and prints how late it all was. A stall is the
+// longest that the disk had meanwhile.
+func judgeFired(t *testing.T, p *harness.Process, r *harness.Receiver, runs []harness.ScheduleRun, killed time.Time, stall time.Duration) {
+	t.Helper()
+	made, err := p.List(t.Context(), url.Values{"topic": {"tick.books"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byID := map[string]harness.Callback{}
+	for _, cb := range made {
+		byID[cb.ID] = cb
+	}
+	arrived := map[string]int{}
+	for _, a := range r.All() {
+		arrived[a.ID]++
+	}
+	if len(made) != len(runs) || len(arrived) != len(runs) {
+		t.Errorf("%d runs, %d callbacks of the topic, of which %d arrived", len(runs), len(made), len(arrived))
+	}
+	var making, starting []time.Duration
+	cut := 0
+	for _, run := range runs {
+		cb := byID[run.CallbackID]
+		attempts, err := p.Attempts(t.Context(), run.CallbackID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := len(attempts) > 1 // the kill found it in flight
+		if again {
+			cut++
+		}
+		if cb.State != "succeeded" || arrived[cb.ID] < 1 || arrived[cb.ID] > 1 && !again {
+			t.Errorf("the callback of %s is %s, and arrived %d times", run.DueAt, cb.State, arrived[cb.ID])
+			continue
+		}
+		making = append(making, cb.CreatedAt.Sub(run.DueAt))
+		if late := attempts[0].StartedAt.Sub(run.DueAt); late >= 0 {
+			starting = append(starting, late)
+		} else {
+			t.Errorf("the callback of %s was attempted %s before", run.DueAt, -late)
+		}
+		if cb.CreatedAt.Before(run.DueAt) {
+			t.Errorf("the callback of %s was made at %s, before", run.DueAt, cb.CreatedAt)
+		}
+	}
+	q := func(ds []time.Duration, q float64) time.Duration {
+		return harness.Quantile(ds, q).Round(time.Millisecond)
+	}
+	t.Logf("%d due times, one dispatcher killed at %s: made after p50 %s, p99 %s (the goal is 100 ms); attempted after p50 %s, p99 %s; %d cut by the kill",
+		len(runs), killed.UTC().Format("05.000"), q(making, 0.5), q(making, 0.99), q(starting, 0.5), q(starting, 0.99), cut)
+	if p99 := harness.Quantile(making, 0.99); p99 > time.Second+commits*stall {
+		t.Errorf("callbacks are made %s after their due times at p99", p99)
+	}
+	// Only what the dead one had claimed waits until its lease has run out.
+	if p75 := harness.Quantile(starting, 0.75); p75 > time.Second+commits*stall {
+		t.Errorf("callbacks are attempted %s after their due times at p75", p75)
+	}
+}
+
+// What came due while no dispatcher ran is made up for by one callback, or skipped, as the schedule says; from then on each due time is fired
+// again.
+func TestWhatNobodyCouldFireIsMissedOnceOrSkipped(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel() // it mostly waits
+	harness.OnEach(t, []harness.Combination{harness.SQLiteEmbedded}, func(t *testing.T, b harness.Backend) {
+		r := harness.NewReceiver(t, harness.Always(200, ""))
+		p := harness.Serve(t, harness.Launch{On: b})
+		ctx := t.Context()
+		ids := map[string]string{}
+		for _, missed := range []string{"once", "skip"} {
+			s, err := p.EverySecond(ctx, missed, r.URL+"/"+missed, harness.Submission{"missed": missed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids[missed] = s.ID
+		}
+		runs := map[string][]harness.ScheduleRun{}
+		atLeast := func(n int) {
+			t.Helper()
+			harness.Eventually(t, 30*time.Second, fmt.Sprintf("each has fired %d times", n), func() (err error) {
+				for missed, id := range ids {
+					if runs[missed], err = p.Runs(ctx, id); err != nil || len(runs[missed]) < n {
+						return errors.Join(err, fmt.Errorf("%s has %d", missed, len(runs[missed])))
+					}
+				}
+				return nil
+			})
+		}
+		atLeast(2)
+		p.Kill()
+		killed := time.Now()
+		away := time.NewTimer(4 * time.Second)
+		<-away.C
+		began := time.Now()
+		p = harness.Serve(t, harness.Launch{On: b})
+		before := max(len(runs["once"]), len(runs["skip"]))
+		atLeast(before + 4)
+		for missed, id := range ids {
+			if err := p.Stop(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			got, err := p.Runs(ctx, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var made []harness.ScheduleRun // of what came due while nobody ran, but for the last second of it
+			var last time.Time
+			for i, run := range got {
+				if run.DueAt.After(killed) && run.DueAt.Before(began.Add(-time.Second)) {
+					made = append(made, run)
+				}
+				if !run.DueAt.After(last) {
+					t.Errorf("%s: run %d is due at %s, the one before at %s", missed, i+1, run.DueAt, last)
+				}
+				// The second between two of a process that ran, and no other.
+				if gap := run.DueAt.Sub(last); i > 0 && gap != time.Second && (last.After(began) || run.DueAt.Before(killed)) {
+					t.Errorf("%s: a run is due at %s, the one before at %s", missed, run.DueAt, last)
+				}
+				last = run.DueAt
+			}
+			want := 0
+			if missed == "once" {
+				want = 1
+			}
+			if len(made) != want {
+				t.Errorf("%s: killed at %s, back at %s: %d callbacks for what was missed, want %d: %+v", missed, killed, began, len(made), want, got)
+			}
+			t.Logf("%s: away for %s: %d callback(s) for what was missed; %d runs in all", missed, began.Sub(killed).Round(time.Millisecond), len(made), len(got))
+		}
+		harness.Await(t, p.Client, time.Minute)
+		arrived := map[string]bool{}
+		for _, a := range r.All() {
+			arrived[a.ID] = true
+		}
+		all, err := p.List(ctx, nil)
+		if err != nil || len(all) != len(arrived) {
+			t.Errorf("%d callbacks were made and %d arrived, %v", len(all), len(arrived), err)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package faults
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+// An entered line is one trial's outcome.
+type entered struct {
+	fault *fault
+	on    string
+	harness.TrialResult
+	failed bool
+}
+
+// A table collects what the trials found.
+type table struct {
+	mu         sync.Mutex
+	entries    []entered
+	remarks    []string
+	complaints []string
+	took       time.Duration
+}
+
+var faultReport = flag.String("faults-report", "", "file that the table of the faults is written to, as Markdown")
+
+var faultTable table
+
+func (t *table) enter(e entered, failures, remarks []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries = append(t.entries, e)
+	t.remarks = append(t.remarks, remarks...)
+	for _, f := range failures {
+		t.complaints = append(t.complaints, e.fault.id+" "+e.fault.title+" on "+e.on+": "+f)
+	}
+}
+
+// A summary is one fault's line.
+type summary struct {
+	fault                                           *fault
+	on                                              []string
+	runs, accepted, lost, duplicates, bound, failed int
+	healed                                          time.Duration
+}
+
+// summaries are the lines, in the order of the faults' numbers.
+func (t *table) summaries() []summary {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	by := map[string]*summary{}
+	for _, e := range t.entries {
+		key := e.fault.id + e.fault.title
+		s := by[key]
+		if s == nil {
+			s = &summary{fault: e.fault}
+			by[key] = s
+		}
+		s.runs++
+		s.accepted += e.Accepted
+		s.lost += e.Lost
+		s.duplicates += e.Duplicates
+		s.bound += e.Bound
+		s.healed = max(s.healed, e.Healed)
+		if e.failed {
+			s.failed++
+		}
+		if !slices.Contains(s.on, e.on) {
+			s.on = append(s.on, e.on)
+		}
+	}
+	var all []summary
+	for _, s := range by {
+		slices.Sort(s.on)
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b summary) int {
+		return cmp.Or(number(a.fault.id)-number(b.fault.id), strings.Compare(a.fault.title, b.fault.title))
+	})
+	return all
+}
+
+func number(id string) int {
+	n, err := strconv.Atoi(strings.TrimLeft(id, "F"))
+	if err != nil {
+		return 1000 // not a number of the matrix: last
+	}
+	return n
+}
+
+// print writes the table, and below it what went wrong, to the standard output and, as Markdown, to the report. It is the last
+// thing that a run prints; one that is not verbose prints what went wrong alone, so that it is not sought among what did not.
+func (t *table) print() error {
+	lines, took := t.summaries(), t.took
+	if len(lines) == 0 || !testing.Verbose() && *faultReport == "" {
+		for _, c := range t.complaints {
+			fmt.Println("FAILED:", c)
+		}
+		return nil
+	}
+	var b, md strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "fault\twhat\truns\taccepted\tlost\tduplicates\tbound\thealed in\t")
+	md.WriteString("| fault | what | on | runs | accepted | lost | duplicates | bound | healed in |\n|---|---|---|---|---|---|---|---|---|\n")
+	total := summary{}
+	for _, s := range lines {
+		verdict := ""
+		if s.failed > 0 {
+			verdict = fmt.Sprintf("%d FAILED", s.failed)
+		}
+		healed := s.healed.Round(100 * time.Millisecond).String()
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", s.fault.id, s.fault.title, s.runs, s.accepted, s.lost, s.duplicates, s.bound, healed, verdict)
+		fmt.Fprintf(&md, "| %s | %s | %s | %d | %d | %d | %d | %d | %s %s |\n", s.fault.id, s.fault.title, strings.Join(s.on, ", "),
+			s.runs, s.accepted, s.lost, s.duplicates, s.bound, healed, verdict)
+		total.runs += s.runs
+		total.accepted += s.accepted
+		total.lost += s.lost
+		total.duplicates += s.duplicates
+		total.bound += s.bound
+	}
+	fmt.Fprintf(w, "\tall\t%d\t%d\t%d\t%d\t%d\t\t\n", total.runs, total.accepted, total.lost, total.duplicates, total.bound)
+	fmt.Fprintf(&md, "| | all | | %d | %d | %d | %d | %d | |\n", total.runs, total.accepted, total.lost, total.duplicates, total.bound)
+	w.Flush()
+	t.mu.Lock()
+	slices.Sort(t.remarks)
+	for _, r := range t.remarks {
+		fmt.Fprintln(&b, r)
+		fmt.Fprintf(&md, "\n- %s", r)
+	}
+	for _, c := range t.complaints {
+		fmt.Fprintln(&b, "FAILED:", c)
+		fmt.Fprintf(&md, "\n- FAILED: %s", c)
+	}
+	t.mu.Unlock()
+	fmt.Printf("\nThe fault matrix, in %s:\n%s\n", took.Round(time.Second), b.String())
+	if *faultReport == "" {
+		return nil
+	}
+	text := fmt.Sprintf("# The fault matrix, as measured\n\nWritten by `make test-full` in %s; what each guarantee means is in guarantees.md. "+
+		"Lost is zero everywhere or the run fails. A duplicate is a send that no charged attempt accounts for; its bound is what the fault may cost. "+
+		"Healed is the time from the end of the last fault until the last callback was terminal, the waits of its own tiers included.\n\n%s\n", took.Round(time.Second), md.String())
+	return os.WriteFile(*faultReport, []byte(text), 0o644)
+}

@@ -1,0 +1,369 @@
+package faults
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+)
+
+// upgradeFaults run two binaries side by side: the one of this checkout, and one that has a migration more, which exists in the
+// tests alone and is overlaid on the build.
+func upgradeFaults() []fault {
+	return []fault{
+		{id: "F46", title: "rolling upgrade and back", short: []harness.Combination{harness.PostgresRedis}, full: []harness.Combination{harness.SQLiteRedis, harness.PostgresRedis}, run: rollingUpgrade},
+		{id: "F47", title: "migration that fails half-way", short: []harness.Combination{harness.PostgresRedis}, full: harness.AllFour, run: brokenMigration},
+		{id: "F47", title: "five start at once on nothing", short: []harness.Combination{harness.PostgresRedis}, full: []harness.Combination{harness.PostgresRedis, harness.SQLiteRedis}, run: fiveAtOnce},
+		{id: "F47", title: "killed in a migration", short: []harness.Combination{harness.PostgresRedis}, full: []harness.Combination{harness.PostgresRedis}, run: killedInMigration},
+	}
+}
+
+// expansion is a migration as the house makes them: it adds, and an older process works on beside it.
+const expansion = `-- +goose Up
+CREATE TABLE notes_of_tomorrow (callback_id TEXT NOT NULL, note TEXT NOT NULL);
+ALTER TABLE callbacks ADD COLUMN note_of_tomorrow TEXT NOT NULL DEFAULT '';
+CREATE INDEX callbacks_note_of_tomorrow ON callbacks (note_of_tomorrow) WHERE note_of_tomorrow <> '';
+`
+
+// broken does as much, and fails at its last statement.
+const broken = expansion + `INSERT INTO a_table_that_nobody_has (id) VALUES (1);
+`
+
+// Binaries with one more migration. Their numbers are far beyond those that the product may come to.
+var (
+	buildTomorrow = sync.OnceValues(func() (string, error) { return compileWith("tomorrow", "9001_tomorrow.sql", expansion) })
+	buildBroken   = sync.OnceValues(func() (string, error) { return compileWith("broken", "9001_tomorrow.sql", broken) })
+)
+
+// compileWith builds a binary with one more migration, which no file of the checkout holds.
+func compileWith(dir, name, text string) (string, error) {
+	migrations, err := filepath.Abs("../../migrations")
+	if err != nil {
+		return "", err
+	}
+	place := filepath.Join(harness.WorkDir, dir)
+	if err := os.MkdirAll(place, 0o700); err != nil {
+		return "", err
+	}
+	migration, overlay := filepath.Join(place, name), filepath.Join(place, "overlay.json")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(migrations, name): migration}})
+	if err != nil {
+		return "", err
+	}
+	for file, content := range map[string][]byte{migration: []byte(text), overlay: replace} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			return "", err
+		}
+	}
+	program := filepath.Join(place, "dispatcher")
+	cmd := exec.Command("go", "build", "-overlay", overlay, "-tags", harness.BuildTags+" failpoints", "-o", program, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return program, nil
+}
+
+// built is a binary, or the end of the trial.
+func (tr *trial) built(build func() (string, error)) string {
+	tr.Helper()
+	program, err := build()
+	if err != nil {
+		tr.Fatal(err)
+	}
+	return program
+}
+
+// serveWith is serve with another binary.
+func (tr *trial) serveWith(program string, args ...string) *harness.Process {
+	tr.Helper()
+	p := harness.Serve(tr.T, harness.Launch{On: tr.Backend, Program: program, Args: slices.Concat(tr.Args, args)})
+	tr.AddProcess(p)
+	return p
+}
+
+// exit ends a process in order; what it had in flight ends.
+func (tr *trial) exit(p *harness.Process) {
+	tr.Helper()
+	p.Terminate()
+	if code := p.ExitCode(40 * time.Second); code != 0 {
+		tr.Errorf("exit code %d, want 0\n%s", code, p.LogTail(2000))
+	}
+}
+
+// versions are the migrations that the database says it has.
+func (tr *trial) versions() ([]int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	rows, err := tr.Database().QueryContext(ctx, `SELECT version_id FROM schema_migrations ORDER BY version_id`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var versions []int
+	for rows.Next() {
+		var v int
+		if err := rows.Scan(&v); err != nil {
+			return nil, err
+		}
+		versions = append(versions, v)
+	}
+	return versions, rows.Err()
+}
+
+// has says whether the database has a table or a column of the migration of tomorrow.
+func (tr *trial) has(query string) bool {
+	tr.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	rows, err := tr.Database().QueryContext(ctx, query)
+	if err != nil {
+		return false // there is no such table, or column
+	}
+	defer rows.Close()
+	return rows.Err() == nil
+}
+
+func (tr *trial) hasTomorrow() (table, column bool) {
+	tr.Helper()
+	return tr.has(`SELECT note FROM notes_of_tomorrow LIMIT 1`), tr.has(`SELECT note_of_tomorrow FROM callbacks LIMIT 1`)
+}
+
+// rollingUpgrade replaces two of three old processes by new ones, which migrate, and goes back to old ones, under load all
+// the while. Each process ends in order, so that nothing is sent twice.
+func rollingUpgrade(tr *trial) {
+	tomorrow := tr.built(buildTomorrow)
+	one, two := tr.Serve(), tr.Serve()
+	ld := tr.Load(long(tr, 100, 40), tr.Mixed)
+	phase := long(tr, 20*time.Second, 4*time.Second)
+	stay := func(what string) {
+		sent := tr.Recorder.Count()
+		timer := time.NewTimer(phase)
+		defer timer.Stop()
+		<-timer.C
+		if now := tr.Recorder.Count(); now == sent {
+			tr.Errorf("nothing was sent while %s", what)
+		}
+	}
+	stay("two old processes ran")
+	three := tr.serveWith(tomorrow)
+	if table, column := tr.hasTomorrow(); !table || !column {
+		tr.Fatalf("the new process did not migrate: table %t, column %t", table, column)
+	}
+	tr.exit(one)
+	four := tr.serveWith(tomorrow)
+	stay("one old and two new processes ran")
+	tr.ready(two)
+	tr.exit(two)
+	stay("two new processes ran")
+	// And back: an old process starts on the newer schema, with and without its own migrations.
+	five := tr.Serve()
+	six := tr.Serve("--migrate=false")
+	tr.exit(three)
+	tr.exit(four)
+	stay("two old processes ran on the new schema")
+	tr.ready(five)
+	tr.ready(six)
+	report := ld.Finish()
+	tr.Settle(time.Minute)
+	v := tr.Verdict(judge.Bounds{})
+	if v.Uncertain > 0 {
+		tr.Errorf("%d attempts have an unknown outcome after orderly ends", v.Uncertain)
+	}
+	versions, err := tr.versions()
+	if err != nil || !slices.Contains(versions, 9001) {
+		tr.Errorf("the schema has the versions %v: %v", versions, err)
+	}
+	tr.Remark("two old, one old and two new, two new, two old on the new schema: %d accepted, each sent by its tiers only; accepts p99 %s most %s, lateness p99 %s",
+		v.Accepted, report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond), v.Lateness.P99)
+}
+
+// ready fails the trial if a process is not; one that has just started may still look at its index.
+func (tr *trial) ready(p *harness.Process) {
+	tr.Helper()
+	harness.Eventually(tr, 15*time.Second, "the process is ready and not degraded", func() error {
+		status, body, err := p.Readyz()
+		if err == nil && (status != http.StatusOK || strings.Contains(body, "degraded")) {
+			err = fmt.Errorf("/readyz answers %d %s", status, body)
+		}
+		return err
+	})
+}
+
+// brokenMigration starts, beside an old process, a new one whose migration fails at its last statement, and then a mended
+// one. On an index of its own the old process has to make room.
+func brokenMigration(tr *trial) {
+	failing, tomorrow := tr.built(buildBroken), tr.built(buildTomorrow)
+	shared := tr.Backend.Redis != "" // else one process at a time
+	p := tr.Serve()
+	tr.acceptMore(0, 50)
+	before, err := tr.versions()
+	if err != nil {
+		tr.Fatal(err)
+	}
+	if !shared {
+		tr.exit(p)
+	}
+	serving := slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}, tr.Backend.Args())
+	for _, args := range [][]string{slices.Concat([]string{"migrate"}, tr.Backend.Storage()), serving} {
+		got := harness.RunProgram(tr, failing, time.Minute, harness.Keys, args...)
+		text := got.Stdout + got.Stderr
+		last := lastLine(text)
+		if got.Code != 1 || !strings.Contains(last, "9001_tomorrow.sql") || !strings.Contains(last, "a_table_that_nobody_has") {
+			tr.Errorf("%s with a broken migration ended with code %d, want 1 and a line that names it:\n%s", args[0], got.Code, text)
+		}
+		tr.Logf("%s: exit %d: %s", args[0], got.Code, last)
+		after, err := tr.versions()
+		if table, column := tr.hasTomorrow(); err != nil || table || column || !slices.Equal(before, after) {
+			tr.Errorf("something of it stays: table %t, column %t, versions %v and before %v: %v", table, column, after, before, err)
+		}
+	}
+	if !shared {
+		p = tr.Serve()
+	}
+	tr.ready(p)
+	tr.acceptMore(50, 50)
+	if !shared {
+		tr.exit(p)
+	}
+	p = tr.serveWith(tomorrow)
+	if table, column := tr.hasTomorrow(); !table || !column {
+		tr.Errorf("the mended one did not migrate: table %t, column %t", table, column)
+	}
+	tr.ready(p)
+	tr.acceptMore(100, 50)
+	tr.Settle(time.Minute)
+	v := tr.Verdict(judge.Bounds{})
+	if v.Uncertain > 0 {
+		tr.Errorf("%d attempts have an unknown outcome", v.Uncertain)
+	}
+	tr.Remark("nothing of it stays, exit 1 with one line; an old process went on, a mended one migrated; %d accepted meanwhile", v.Accepted)
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+// fiveAtOnce starts five processes at the same moment on an empty database and an empty index.
+func fiveAtOnce(tr *trial) {
+	harness.Binary(tr) // which may have to be built first
+	began := time.Now()
+	processes := make([]*harness.Process, 5)
+	for i := range processes {
+		processes[i] = harness.Spawn(tr.T, harness.Launch{On: tr.Backend, Args: tr.Args})
+		tr.AddProcess(processes[i])
+	}
+	var group errgroup.Group
+	for _, p := range processes {
+		group.Go(func() error {
+			if err := p.AwaitReady(harness.StartTime); err != nil {
+				return fmt.Errorf("%w\n%s", err, p.LogTail(2000))
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		tr.Fatal(err)
+	}
+	ready := time.Since(began)
+	versions, err := tr.versions()
+	if err != nil || len(slices.Compact(slices.Clone(versions))) != len(versions) {
+		tr.Errorf("a migration was applied twice: %v %v", versions, err)
+	}
+	migrated := 0
+	for _, p := range processes {
+		text, err := os.ReadFile(p.LogFile)
+		if err != nil {
+			tr.Fatal(err)
+		}
+		if strings.Contains(string(text), "migration applied") {
+			migrated++
+		}
+	}
+	if migrated != 1 {
+		tr.Errorf("%d processes say that they migrated, want one", migrated)
+	}
+	left := tr.AcceptAll(harness.Numbers(100), tr.Mixed)
+	if len(left) > 0 {
+		tr.Errorf("%d callbacks were not accepted", len(left))
+	}
+	tr.Settle(time.Minute)
+	tr.Verdict(judge.Bounds{})
+	tr.Remark("one of five migrated, all were ready after %s", ready.Round(100*time.Millisecond))
+}
+
+// killedInMigration kills a process between the first statement of its migration and the second, for which it waits: the
+// table is locked. The server ends its session once it notices, and with it goes the lock of the migrations.
+func killedInMigration(tr *trial) {
+	tomorrow := tr.built(buildTomorrow)
+	tr.Serve()
+	if left := tr.AcceptAll(harness.Numbers(50), tr.Mixed); len(left) > 0 {
+		tr.Errorf("%d callbacks were not accepted", len(left))
+	}
+	tr.Settle(time.Minute)
+	held := tr.lockCallbacks()
+	p := harness.Spawn(tr.T, harness.Launch{On: tr.Backend, Program: tomorrow, Args: tr.Args})
+	harness.Eventually(tr, 30*time.Second, "the migration waits in its second statement", func() error {
+		var waiting int
+		err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ADD COLUMN note_of_tomorrow%'`).Scan(&waiting)
+		if err == nil && waiting == 0 {
+			err = fmt.Errorf("none does\n%s", p.LogTail(500))
+		}
+		return err
+	})
+	p.Kill()
+	tr.MarkFault()
+	if err := held.Rollback(); err != nil {
+		tr.Fatal(err)
+	}
+	began := time.Now()
+	tr.serveWith(tomorrow)
+	ready := time.Since(began)
+	if table, column := tr.hasTomorrow(); !table || !column {
+		tr.Errorf("the next one did not migrate: table %t, column %t", table, column)
+	}
+	versions, err := tr.versions()
+	if err != nil || len(slices.Compact(slices.Clone(versions))) != len(versions) {
+		tr.Errorf("a migration was applied twice: %v %v", versions, err)
+	}
+	tr.acceptMore(50, 50)
+	tr.Settle(time.Minute)
+	tr.Verdict(judge.Bounds{Heal: time.Minute})
+	tr.Remark("killed in the middle of its migration; the next one had migrated and was ready after %s", ready.Round(100*time.Millisecond))
+}
+
+// acceptMore hands over n callbacks from a number on; each must be accepted.
+func (tr *trial) acceptMore(from, n int) {
+	tr.Helper()
+	left := tr.AcceptAll(harness.Numbers(n), func(i int) harness.Submission { return tr.Mixed(from + i) })
+	if len(left) > 0 {
+		tr.Errorf("%d callbacks were not accepted", len(left))
+	}
+}
+
+// lockCallbacks keeps everybody from changing the table, as a migration or a careless session would.
+func (tr *trial) lockCallbacks() *sql.Tx {
+	tr.Helper()
+	held, err := tr.Database().BeginTx(tr.Context(), nil)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	if _, err := held.ExecContext(tr.Context(), `LOCK TABLE callbacks IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+		tr.Fatal(err)
+	}
+	return held
+}

@@ -1,0 +1,271 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+// A watch looks at one process a few times a second, as a load balancer and a caller would: what /readyz says, what an accept is
+// answered and how long that takes, how many goroutines there are and how much memory. What it hands over is in the trial's books.
+type watch struct {
+	l    *trial
+	p    *harness.Process
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu      sync.Mutex
+	accepts []seen
+	ready   []seen
+	most    usage
+}
+
+// A seen answer. Status zero is none.
+type seen struct {
+	asked, answered time.Time
+	status          int
+	retryAfter      string
+	err             error
+}
+
+// usage is what a process took at its worst.
+type usage struct {
+	goroutines int
+	memory     int64
+}
+
+// watchEvery is how often a watch looks.
+const watchEvery = 200 * time.Millisecond
+
+// watch begins to look at a process, until end.
+func (tr *trial) watch(p *harness.Process) *watch {
+	ctx, cancel := context.WithCancel(tr.Context())
+	w := &watch{l: tr, p: p, stop: cancel}
+	w.done.Go(func() { w.every(ctx, w.accept) })
+	w.done.Go(func() { w.every(ctx, w.look) })
+	tr.Cleanup(w.end)
+	return w
+}
+
+// end stops looking. It may be called twice.
+func (w *watch) end() {
+	w.stop()
+	w.done.Wait()
+}
+
+func (w *watch) every(ctx context.Context, once func(i int)) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for i := 0; ; i++ {
+		once(i)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// accept hands over one callback, once.
+func (w *watch) accept(i int) {
+	s := w.l.Callback("plain", fmt.Sprintf("watched-%d-%d", w.p.Cmd.Process.Pid, i))
+	body, err := json.Marshal(s)
+	if err != nil {
+		w.l.Error(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), harness.AskTimeout)
+	defer cancel()
+	asked := time.Now()
+	got, err := w.p.Raw(ctx, http.MethodPost, "/v1/callbacks", body, nil)
+	one := seen{asked: asked, answered: time.Now(), status: got.Status, err: err}
+	if err == nil {
+		one.retryAfter = got.Header.Get("Retry-After")
+	}
+	if got.Status == http.StatusAccepted || got.Status == http.StatusOK {
+		var cb harness.Callback
+		if err := got.Decode(&cb); err != nil {
+			w.l.Errorf("a watched accept: %v", err)
+			return
+		}
+		w.l.NoteAccepted(cb.ID, s["ref"].(string))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.accepts = append(w.accepts, one)
+}
+
+// look reads readiness, goroutines and memory.
+func (w *watch) look(int) {
+	asked := time.Now()
+	status, _, err := w.p.Readyz()
+	one := seen{asked: asked, answered: time.Now(), status: status, err: err}
+	goroutines, gerr := w.p.Goroutines()
+	memory, merr := harness.ResidentMemory(w.p.Cmd.Process.Pid)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ready = append(w.ready, one)
+	if gerr == nil {
+		w.most.goroutines = max(w.most.goroutines, goroutines)
+	}
+	if merr == nil {
+		w.most.memory = max(w.most.memory, memory)
+	}
+}
+
+// A glance is what a watch saw in a span of time.
+type glance struct {
+	accepts, ready map[int]int // by status
+	slowest        time.Duration
+	// bare are refusals without Retry-After.
+	bare int
+	last int // what /readyz said last
+}
+
+func (g glance) String() string {
+	return fmt.Sprintf("accepts %v (slowest %s), readyz %v", g.accepts, g.slowest.Round(time.Millisecond), g.ready)
+}
+
+// during is what was both asked and answered in that span.
+func (w *watch) during(from, to time.Time) glance {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := glance{accepts: map[int]int{}, ready: map[int]int{}}
+	within := func(s seen) bool { return !s.asked.Before(from) && !s.answered.After(to) }
+	for _, s := range w.accepts {
+		if !within(s) {
+			continue
+		}
+		g.accepts[s.status]++
+		g.slowest = max(g.slowest, s.answered.Sub(s.asked))
+		if s.status == http.StatusServiceUnavailable && s.retryAfter == "" {
+			g.bare++
+		}
+	}
+	for _, s := range w.ready {
+		if within(s) {
+			g.ready[s.status]++
+			g.last = s.status
+		}
+	}
+	return g
+}
+
+// peaks is what the process took at its worst so far.
+func (w *watch) peaks() usage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.most
+}
+
+// A blackout is a span of time in which SQL could not commit.
+type blackout struct {
+	what     string
+	from, to time.Time
+	// sent is how many requests had arrived when it began, and when those that were on their way had.
+	before, sent int
+}
+
+// sendingEnds is how long after the beginning of a blackout a request may still leave that was stamped before it.
+const sendingEnds = 3 * time.Second
+
+// blackout breaks SQL, waits that long, and mends it again. Meanwhile nothing is accepted and nothing is sent; afterwards the process
+// is ready again by itself, and works.
+func (tr *trial) blackout(w *watch, what string, lasts time.Duration, hit, mend func() error) {
+	tr.Helper()
+	o := blackout{what: what, before: tr.Recorder.Count()}
+	tr.MarkFault()
+	if err := hit(); err != nil {
+		tr.Fatalf("%s: %v", what, err)
+	}
+	o.from = time.Now()
+	time.Sleep(min(sendingEnds, lasts)) // the fault lasts, by the clock
+	o.sent = tr.Recorder.Count()
+	time.Sleep(max(0, lasts-sendingEnds))
+	o.to = time.Now()
+	if now := tr.Recorder.Count(); now != o.sent {
+		tr.Errorf("%s: %d requests were sent while SQL could not stamp them", what, now-o.sent)
+	}
+	if err := mend(); err != nil {
+		tr.Fatalf("mend after %s: %v", what, err)
+	}
+	tr.MarkFault()
+	tr.judgeBlackout(w, o)
+	mended := time.Now()
+	if err := w.p.AwaitReady(30 * time.Second); err != nil {
+		tr.Errorf("after %s: %v", what, err)
+	}
+	ready := time.Since(mended)
+	sent := tr.Recorder.Count()
+	harness.Eventually(tr, 30*time.Second, "callbacks are sent again after "+what, func() error {
+		if tr.Recorder.Count() == sent {
+			return fmt.Errorf("none is")
+		}
+		return nil
+	})
+	tr.Remark("%s for %s: %s; sent meanwhile %d; ready again after %s, sending after %s", what, o.to.Sub(o.from).Round(100*time.Millisecond),
+		w.during(o.from, o.to), o.sent-o.before, ready.Round(10*time.Millisecond), time.Since(mended).Round(10*time.Millisecond))
+}
+
+// refusedWithin is how long an accept may take to be refused while SQL does not answer: two seconds for the commit, more for a
+// group of many rows, and what a loaded machine adds.
+const refusedWithin = 5 * time.Second
+
+// judgeBlackout holds what was seen against what must be.
+func (tr *trial) judgeBlackout(w *watch, o blackout) {
+	tr.Helper()
+	g := w.during(o.from, o.to)
+	if g.accepts[http.StatusAccepted]+g.accepts[http.StatusOK] > 0 {
+		tr.Errorf("%s: an accept succeeded: %s", o.what, g)
+	}
+	if g.accepts[http.StatusServiceUnavailable] == 0 {
+		tr.Errorf("%s: no accept was refused with 503: %s", o.what, g)
+	}
+	for status, n := range g.accepts {
+		if status != http.StatusServiceUnavailable {
+			tr.Errorf("%s: %d accepts were answered %d", o.what, n, status)
+		}
+	}
+	if g.bare > 0 {
+		tr.Errorf("%s: %d refusals have no Retry-After", o.what, g.bare)
+	}
+	if g.slowest > refusedWithin {
+		tr.Errorf("%s: an accept was refused only after %s", o.what, g.slowest)
+	}
+	if g.last != http.StatusServiceUnavailable {
+		tr.Errorf("%s: /readyz said %d at last, want 503: %s", o.what, g.last, g)
+	}
+}
+
+// moderate ends a watch and checks that the process stayed within bounds: it neither collects goroutines or memory while SQL is
+// away, nor does it write more lines than somebody could read.
+func (tr *trial) moderate(w *watch, lasted time.Duration) {
+	tr.Helper()
+	w.end()
+	lines, kinds := logLines(tr, w.p)
+	most := w.peaks()
+	tr.Remark("most goroutines %d, most memory %s, log lines %d", most.goroutines, harness.Megabytes(most.memory), lines)
+	if most.goroutines == 0 || most.memory == 0 {
+		tr.Error("goroutines and memory were never seen")
+	}
+	if most.goroutines > maxGoroutines {
+		tr.Errorf("%d goroutines, more than %d", most.goroutines, maxGoroutines)
+	}
+	if most.memory > maxMemory {
+		tr.Errorf("%s resident, more than %s", harness.Megabytes(most.memory), harness.Megabytes(maxMemory))
+	}
+	if bound := 100 + 10*int(lasted.Seconds()); lines > bound {
+		tr.Errorf("%d lines in the log, more than %d: a flood. The most frequent: %v", lines, bound, kinds)
+	}
+}
+
+// What a process may take at its worst in these trials: 64 callers at a time, 64 workers, and the connections and timers of each.
+const (
+	maxGoroutines = 1200
+	maxMemory     = 400 << 20
+)

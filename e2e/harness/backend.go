@@ -1,0 +1,121 @@
+package harness
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// A backend is a database and an index, and where they are. The same backend given to two launches is a restart.
+type Backend struct {
+	Name     string
+	Postgres string // URL; empty: SQLite in dataDir
+	Redis    string // URL; empty: the embedded index
+	// direct and redisBehind are the URLs that tests use themselves, where a proxy stands in front of the program's.
+	Direct, RedisBehind string
+	// server is the Redis of redis, to be killed, stopped and started again; nil with the embedded index.
+	Server  *testserver.Redis
+	Prefix  string
+	DataDir string
+}
+
+// Args are the settings that are common to all processes on the backend.
+func (b Backend) Args() []string {
+	args := []string{"--data-dir", b.DataDir, "--egress-allow", "127.0.0.0/8", "--log-format", "json"}
+	if b.Postgres != "" {
+		args = append(args, "--database-url", b.Postgres)
+	}
+	if b.Redis != "" {
+		args = append(args, "--redis-url", b.Redis, "--redis-prefix", b.Prefix)
+	}
+	return args
+}
+
+// A combination says which of the four a backend is.
+type Combination struct{ Postgres, Redis bool }
+
+func (c Combination) String() string {
+	name := "sqlite"
+	if c.Postgres {
+		name = "postgres"
+	}
+	if c.Redis {
+		return name + "+redis"
+	}
+	return name + "+embedded"
+}
+
+// The combinations of database and index.
+var (
+	SQLiteEmbedded = Combination{}
+	SQLiteRedis    = Combination{Redis: true}
+	PostgresOnly   = Combination{Postgres: true}
+	PostgresRedis  = Combination{Postgres: true, Redis: true}
+	AllFour        = []Combination{SQLiteEmbedded, SQLiteRedis, PostgresOnly, PostgresRedis}
+	BothEnds       = []Combination{SQLiteEmbedded, PostgresRedis}
+)
+
+// Servers are the real ones that backends share; each backend has a database and a Redis of its own.
+type Servers struct{ Postgres *testserver.Postgres }
+
+// StartServers starts what the combination needs and what all backends of a test may share.
+func StartServers(tb testing.TB, c Combination) Servers {
+	tb.Helper()
+	var s Servers
+	if c.Postgres {
+		s.Postgres = testserver.NewPostgres(tb)
+	}
+	return s
+}
+
+// Backend makes an empty backend of the combination. Redis is one server for each, so that it can be emptied.
+func (s Servers) Backend(tb testing.TB, c Combination) Backend {
+	tb.Helper()
+	b := Backend{Name: c.String(), DataDir: tb.TempDir(), Prefix: "e2e"}
+	if c.Postgres {
+		b.Postgres = s.Postgres.Database(tb)
+	}
+	if c.Redis {
+		b.Server = testserver.NewRedis(tb)
+		b.Redis = b.Server.URL
+	}
+	return b
+}
+
+// OnEach runs a test on each of the combinations, one after another.
+func OnEach(t *testing.T, combinations []Combination, test func(*testing.T, Backend)) {
+	t.Helper()
+	for _, c := range combinations {
+		t.Run(c.String(), func(t *testing.T) { test(t, StartServers(t, c).Backend(t, c)) })
+	}
+}
+
+// RedisClient opens the backend's Redis, to look into it or to break it.
+func (b Backend) RedisClient(tb testing.TB) *redis.Client {
+	tb.Helper()
+	return RedisClientOf(tb, b.redisDirect())
+}
+
+// RedisClientOf opens the Redis of that URL.
+func RedisClientOf(tb testing.TB, url string) *redis.Client {
+	tb.Helper()
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	c := redis.NewClient(options)
+	tb.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Storage are the settings that say where the database is.
+func (b Backend) Storage() []string {
+	if b.Postgres != "" {
+		return []string{"--database-url", b.Postgres}
+	}
+	return []string{"--data-dir", b.DataDir}
+}

@@ -1,0 +1,316 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The books of every run must balance: what callers were answered 202 for, and what polls and schedules have made, is what the program says
+// that it has accepted, and that is what has succeeded, is dead, was canceled or is open. Every process is asked before the test's end ends
+// it.
+
+// accounts are what callers of all the processes on one database were answered 202 for, in the default project.
+type accounts struct {
+	mu       sync.Mutex
+	accepted int
+	// apart says why this database's books are not what its callers know; empty: they are.
+	apart string
+	// processes that were started and whose end has not come yet, and how often the books were found to balance.
+	processes, balanced int
+}
+
+// allAccounts are by database.
+var (
+	allAccounts   = map[string]*accounts{}
+	allAccountsMu sync.Mutex
+)
+
+// accounts of the backend's database.
+func (b Backend) accounts() *accounts {
+	name := b.Postgres
+	if name == "" {
+		name = b.DataDir
+	}
+	if b.Direct != "" {
+		name = b.Direct // the program's own way to it leads through a proxy
+	}
+	allAccountsMu.Lock()
+	defer allAccountsMu.Unlock()
+	a := allAccounts[name]
+	if a == nil {
+		a = new(accounts)
+		allAccounts[name] = a
+	}
+	return a
+}
+
+// KeepApart says that a test changes the database beside the program, so that the books cannot be what callers know.
+func (b Backend) KeepApart(why string) {
+	a := b.accounts()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.apart = why
+}
+
+// answered counts what an answer of the API says was accepted anew.
+func (a *accounts) answered(method, path string, got Answer) {
+	n := 0
+	switch {
+	case a == nil || method != http.MethodPost:
+	case (path == "/v1/callbacks" || path == "/v1/polls") && got.Status == http.StatusAccepted:
+		n = 1
+	case strings.HasPrefix(path, "/v1/schedules/") && strings.HasSuffix(path, "/run") && got.Status == http.StatusAccepted:
+		n = 1
+	case path == "/v1/callbacks/batch" && got.Status == http.StatusMultiStatus:
+		n = bytes.Count(got.Body, []byte(`{"status":202,"callback":`))
+	}
+	if n == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.accepted += n
+}
+
+// A bookBody is a line of books as the API shows them.
+type bookBody struct {
+	Accepted  int  `json:"accepted"`
+	Succeeded int  `json:"succeeded"`
+	Dead      int  `json:"dead"`
+	Canceled  int  `json:"canceled"`
+	Open      int  `json:"open"`
+	Balanced  bool `json:"balanced"`
+}
+
+func (b bookBody) plus(o bookBody) bookBody {
+	return bookBody{b.Accepted + o.Accepted, b.Succeeded + o.Succeeded, b.Dead + o.Dead, b.Canceled + o.Canceled, b.Open + o.Open, b.Balanced && o.Balanced}
+}
+
+// add counts one callback, or n, of a state.
+func (b *bookBody) add(state string, n int) {
+	b.Accepted += n
+	switch state {
+	case "succeeded":
+		b.Succeeded += n
+	case "dead":
+		b.Dead += n
+	case "canceled":
+		b.Canceled += n
+	default:
+		b.Open += n
+	}
+}
+
+const (
+	// booksPatience is how long books may differ from counters, which are told once a second, on a machine that does other things too.
+	booksPatience = 15 * time.Second
+	// booksBusy is how long before sending is stopped for it: books of what moves are never those of the same moment.
+	booksBusy = 2 * time.Second
+	// booksListed is how many callbacks are counted one by one, too.
+	booksListed = 2000
+	// booksTime bounds one look.
+	booksTime = 30 * time.Second
+)
+
+// booksZone is a zone whose midnight is another one than UTC's: days must not matter to the sum.
+const booksZone = "Asia/Shanghai"
+
+// keepBooks counts in these accounts what callers of the process are told.
+func (p *Process) keepBooks(a *accounts) {
+	p.accounts = a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.processes++
+}
+
+// closeBooks has the process's books balance. It is the last thing that a test asks of it.
+func (p *Process) closeBooks(l Launch) {
+	a := p.accounts
+	a.mu.Lock()
+	a.processes--
+	last, apart := a.processes == 0, a.apart
+	a.mu.Unlock()
+	why := apart
+	switch {
+	case p.tb.Failed():
+		return // it has said enough
+	case why != "":
+	case p.Ended():
+		why = "it has ended: " + p.Cmd.ProcessState.String()
+	case p.meant.Load() && !l.mayDie:
+		why = "the test is ending it"
+	case l.Program != "":
+		why = "it is another program"
+	case l.Keyless:
+		why = "its key is its own"
+	case l.noAPI():
+		why = "it serves no API"
+	default:
+		why = p.balance(a)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if why == "" {
+		a.balanced++
+	}
+	if last && a.balanced == 0 {
+		p.tb.Logf("the books of %s were closed by none of its processes: %s", l.On.Name, why)
+	}
+}
+
+// noAPI says whether it is started for other roles than the API's.
+func (l Launch) noAPI() bool {
+	for i, arg := range l.Args {
+		if arg == "--roles" && i+1 < len(l.Args) && !bytes.Contains([]byte(l.Args[i+1]), []byte("api")) {
+			return true
+		}
+	}
+	return false
+}
+
+// balance looks until the books balance, and fails the test if they do not. It returns why nobody can say.
+func (p *Process) balance(a *accounts) (why string) {
+	began := time.Now()
+	stopped := false
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), booksTime)
+		// A database that is broken at the end of a test can say nothing, and the process says so itself.
+		if status, body, err := p.Readyz(); err == nil && status == http.StatusServiceUnavailable {
+			cancel()
+			return "SQL does not commit: " + body
+		}
+		err := p.compareBooks(ctx, a)
+		if err != nil && !stopped && time.Since(began) > booksBusy {
+			stopped = p.Call(ctx, http.MethodPost, "/v1/pause", Submission{"reason": "the books are closed"}, http.StatusOK, nil) == nil
+		}
+		cancel()
+		switch {
+		case err == nil:
+			return ""
+		case p.Ended():
+			return "it has ended meanwhile: " + p.Cmd.ProcessState.String()
+		case time.Since(began) > booksPatience:
+			p.tb.Errorf("the books do not balance: %v", err)
+			return "they do not balance"
+		}
+		time.Sleep(100 * time.Millisecond) // a poll, slower than pause: it counts
+	}
+}
+
+// compareBooks holds the books of all days since the day before this run against the counters, against what callers were answered, and against the
+// callbacks themselves if they are few.
+func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
+	a.mu.Lock()
+	answered := a.accepted
+	a.mu.Unlock()
+	var books struct {
+		Total bookBody `json:"total"`
+		Data  []bookBody
+	}
+	query := url.Values{
+		"from": {booksFrom.Format(time.RFC3339)}, "to": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, "group_by": {"day"}, "timezone": {booksZone},
+	}
+	if err := p.Call(ctx, http.MethodGet, "/v1/reconcile?"+query.Encode(), nil, http.StatusOK, &books); err != nil {
+		return err
+	}
+	var stats struct {
+		States map[string]int `json:"states"`
+	}
+	if err := p.Call(ctx, http.MethodGet, "/v1/stats", nil, http.StatusOK, &stats); err != nil {
+		return err
+	}
+	t := books.Total
+	days, counted := bookBody{Balanced: true}, bookBody{Balanced: true}
+	for _, day := range books.Data {
+		days = days.plus(day)
+	}
+	for state, n := range stats.States {
+		counted.add(state, n)
+	}
+	var errs []error
+	if !t.Balanced || t.Accepted != t.Succeeded+t.Dead+t.Canceled+t.Open {
+		errs = append(errs, fmt.Errorf("%+v is no balance", t))
+	}
+	if days != t {
+		errs = append(errs, fmt.Errorf("the days' books are together %+v, those of all %+v", days, t))
+	}
+	if counted != t {
+		errs = append(errs, fmt.Errorf("the counters say %+v, the books %+v", counted, t))
+	}
+	if t.Accepted < answered {
+		errs = append(errs, fmt.Errorf("callers were told of %d that were accepted, the books have %d", answered, t.Accepted))
+	}
+	if t.Accepted > booksListed {
+		return errors.Join(errs...)
+	}
+	all, err := p.List(ctx, nil)
+	listed := bookBody{Balanced: true}
+	for _, cb := range all {
+		listed.add(cb.State, 1)
+	}
+	if err == nil && listed != t {
+		err = fmt.Errorf("the list has %+v, the books %+v", listed, t)
+	}
+	if err == nil {
+		err = p.compareMade(ctx, all, answered)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// compareMade holds what is in the books without that any caller was told of it, the results of polls and what schedules have made, against
+// the polls and schedules that made it: without it the books must still have all that callers know.
+func (p *Process) compareMade(ctx context.Context, all []Callback, answered int) error {
+	made, listed := map[string]string{}, map[string]bool{}
+	for _, cb := range all {
+		listed[cb.ID] = true
+		if cb.Kind != "poll" {
+			continue
+		}
+		poll, err := p.Poll(ctx, cb.ID)
+		if err != nil {
+			return err
+		}
+		switch id := poll.Poll.ResultID; {
+		case id == "" && poll.Poll.OnResult != nil && poll.FinishedAt != nil:
+			return fmt.Errorf("%s has ended, and nobody is told", cb.ID)
+		case id != "" && made[id] != "":
+			return fmt.Errorf("%s is the result of %s and of %s", id, made[id], cb.ID)
+		case id != "":
+			made[id] = cb.ID
+		}
+	}
+	schedules, err := p.schedules(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range schedules {
+		runs, err := p.Runs(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			if r.Trigger == "schedule" { // a run by hand was answered
+				made[r.CallbackID] = s.ID
+			}
+		}
+	}
+	for id, by := range made {
+		if !listed[id] {
+			return fmt.Errorf("%s, which %s has made, is not in the books", id, by)
+		}
+	}
+	if known := len(all) - len(made); known < answered {
+		return fmt.Errorf("callers were told of %d that were accepted; the list has %d beside %d that polls and schedules made", answered, known, len(made))
+	}
+	return nil
+}
+
+// booksFrom is before anything that this run accepts, in any zone.
+var booksFrom = time.Now().Add(-24 * time.Hour).UTC()

@@ -1,0 +1,81 @@
+package harness
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// BuildTags are those of every build.
+const BuildTags = "nomsgpack"
+
+// WorkDir holds the binary for as long as the tests run.
+var WorkDir string
+
+// Main runs the tests of a package and then, in the order given, what follows them:
+//
+//	func TestMain(m *testing.M) { harness.Main(m) }
+func Main(m *testing.M, after ...func() error) {
+	flag.Parse()
+	parallelSet := false
+	flag.Visit(func(f *flag.Flag) { parallelSet = parallelSet || f.Name == "test.parallel" })
+	if !parallelSet {
+		// Tests wait for timers and leases most of the time: more of them than cores is right.
+		if err := flag.Set("test.parallel", "16"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(run(m, after))
+}
+
+func run(m *testing.M, after []func() error) int {
+	dir, err := os.MkdirTemp("", "dispatcher-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	WorkDir = dir
+	code := m.Run()
+	for _, f := range after {
+		if err := f(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	return code
+}
+
+// BlackBox is the first line of every test here.
+func BlackBox(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("the black box needs the binary, servers and minutes")
+	}
+}
+
+// build makes the binary once, with failpoints.
+var build = sync.OnceValues(func() (string, error) {
+	name := filepath.Join(WorkDir, "dispatcher")
+	cmd := exec.Command("go", "build", "-tags", BuildTags+" failpoints", "-o", name, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return name, nil
+})
+
+// Binary returns the path of the built binary.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	name, err := build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return name
+}

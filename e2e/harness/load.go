@@ -1,0 +1,205 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+)
+
+// A load is a caller as payment systems are: it hands over callbacks at a rate, each with an idempotency key, and asks
+// again, at another dispatcher, until it has a 2xx. What it cannot hand over within its patience fails the test.
+type Load struct {
+	l     *Trial
+	shape func(int) Submission
+	stop  context.CancelFunc
+	done  chan struct{}
+
+	mu     sync.Mutex
+	took   []time.Duration // of the requests that were answered 2xx
+	failed int             // requests that were not, and were made again
+	gaveUp error
+}
+
+const (
+	// askers bounds the callbacks that a load hands over at the same time.
+	askers = 64
+	// HandOverLimit is how long a load tries to hand over one callback.
+	HandOverLimit = 2 * time.Minute
+	// AskTimeout bounds one request.
+	AskTimeout = 10 * time.Second
+)
+
+// Load starts handing over rate callbacks a second, made by shape from 0 on, until end or finish.
+func (tr *Trial) Load(rate int, shape func(int) Submission) *Load {
+	ctx, cancel := context.WithCancel(context.Background())
+	ld := &Load{l: tr, shape: shape, stop: cancel, done: make(chan struct{})}
+	tr.Cleanup(func() {
+		cancel()
+		<-ld.done
+	})
+	go ld.run(ctx, rate)
+	return ld
+}
+
+// run keeps to the rate by the clock: what it was late for it makes up.
+func (ld *Load) run(ctx context.Context, rate int) {
+	defer close(ld.done)
+	var group errgroup.Group
+	group.SetLimit(askers)
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	started := time.Now()
+	for i := 0; ; {
+		select {
+		case <-ctx.Done():
+			group.Wait() // the functions return nil
+			return
+		case <-ticker.C:
+		}
+		for due := int(time.Since(started).Seconds() * float64(rate)); i < due && ctx.Err() == nil; i++ {
+			n := i
+			group.Go(func() error {
+				ld.handOver(n)
+				return nil
+			})
+		}
+	}
+}
+
+// Finish stops the load, waits for what is being handed over, and returns the load's own view of it.
+func (ld *Load) Finish() LoadReport {
+	ld.l.Helper()
+	ld.stop()
+	<-ld.done
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	if ld.gaveUp != nil {
+		ld.l.Errorf("a callback could not be handed over: %v", ld.gaveUp)
+	}
+	return LoadReport{Took: judge.QuantilesOf(ld.took), Again: ld.failed}
+}
+
+// A loadReport says how long accepts took, and how many requests had to be made again.
+type LoadReport struct {
+	Took  judge.Quantiles
+	Again int
+}
+
+func (ld *Load) handOver(i int) {
+	s := ld.shape(i)
+	deadline := time.Now().Add(HandOverLimit)
+	for {
+		asked := time.Now()
+		id, err := ld.l.Ask(s)
+		ld.mu.Lock()
+		if err == nil {
+			ld.took = append(ld.took, time.Since(asked))
+			ld.mu.Unlock()
+			ld.l.NoteAccepted(id, s["ref"].(string))
+			return
+		}
+		ld.failed++
+		if time.Now().After(deadline) {
+			ld.gaveUp = errors.Join(ld.gaveUp, err)
+			ld.mu.Unlock()
+			return
+		}
+		ld.mu.Unlock()
+		time.Sleep(50*time.Millisecond + rand.N(50*time.Millisecond)) // a caller's backoff
+	}
+}
+
+// errNobody: no process lives to be asked.
+var errNobody = errors.New("no dispatcher is alive")
+
+// Ask posts a submission to any process that lives. A replay is as good as a first answer.
+func (tr *Trial) Ask(s Submission) (string, error) {
+	alive := tr.Alive()
+	if len(alive) == 0 {
+		return "", errNobody
+	}
+	return AskOne(alive[rand.N(len(alive))].Client, s)
+}
+
+func AskOne(c *Client, s Submission) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), AskTimeout)
+	defer cancel()
+	var cb Callback
+	err := c.Call(ctx, http.MethodPost, "/v1/callbacks", s, http.StatusAccepted, &cb)
+	if err != nil && strings.Contains(err.Error(), "answered 200") {
+		err = c.Call(ctx, http.MethodPost, "/v1/callbacks", s, http.StatusOK, &cb)
+	}
+	if err == nil && cb.ID == "" {
+		err = fmt.Errorf("the answer has no id")
+	}
+	return cb.ID, err
+}
+
+// AcceptAll hands over the callbacks of these numbers, a few at a time, once each, and returns those that were not
+// answered with 2xx: killed, or not up any more.
+func (tr *Trial) AcceptAll(numbers []int, shape func(int) Submission) (unanswered []int) {
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(8)
+	for _, i := range numbers {
+		group.Go(func() error {
+			s := shape(i)
+			id, err := tr.Ask(s)
+			if err == nil {
+				tr.NoteAccepted(id, s["ref"].(string))
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			unanswered = append(unanswered, i)
+			return nil
+		})
+	}
+	group.Wait() // the functions return nil
+	return unanswered
+}
+
+// AcceptMany hands over n callbacks in batches to one process; all must be accepted.
+func (tr *Trial) AcceptMany(n int, shape func(int) Submission) {
+	tr.Helper()
+	c := tr.AnyProcess().Client
+	const batch = 1000
+	var group errgroup.Group
+	group.SetLimit(4)
+	for first := 0; first < n; first += batch {
+		group.Go(func() error {
+			var some []Submission
+			for i := first; i < min(first+batch, n); i++ {
+				some = append(some, shape(i))
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			got, err := c.AcceptBatch(ctx, some)
+			for i := range got {
+				tr.NoteAccepted(got[i].ID, some[i]["ref"].(string))
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		tr.Fatalf("accept %d callbacks: %v", n, err)
+	}
+}
+
+// Numbers are 0 to n-1.
+func Numbers(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}

@@ -1,0 +1,110 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
+)
+
+// Goals of time hold on a machine that does nothing else. Where others use it too, what they take is measured, and the goal is
+// stretched by it: it is never lowered to what was seen.
+
+// CPUUse is how many seconds of CPU the whole machine has used, and how many of them this process and its descendants have.
+func CPUUse() (all, ours float64, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, fmt.Errorf("CPU time can be measured on Linux only: %w", err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(first)
+	// cpu user nice system idle iowait irq softirq steal
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, 0, fmt.Errorf("/proc/stat begins with %q", first)
+	}
+	for i, field := range fields[1:9] {
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("/proc/stat: %w", err)
+		}
+		if i != 3 && i != 4 { // idle, waiting for disks
+			all += ticks / procfs.TicksPerSecond
+		}
+	}
+	byName, err := CPUByName()
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, seconds := range byName {
+		ours += seconds
+	}
+	self, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	p, err := procfs.ParseStat(string(self))
+	return all, ours + p.Seconds, err
+}
+
+// CPUStretch lengthens a goal by what others took of the machine's CPU since those figures were read; 1 is a machine of our own.
+func CPUStretch(allBefore, oursBefore float64) (float64, error) {
+	all, ours, err := CPUUse()
+	if err != nil {
+		return 0, err
+	}
+	return max(1, (all-allBefore)/max(ours-oursBefore, 0.01)), nil
+}
+
+// stallEvery is how often a disk is asked while stalls are looked for.
+const stallEvery = 20 * time.Millisecond
+
+// Stalls has a small file written and synced again and again beside a test, and returns what ends that and says how long one such
+// write took at most, with how late it began: for so long the machine did nothing for anybody. A steady load has a hundredth of
+// itself in a stall of a few tenths of a second, so that the tail of what commits is the machine's and not the product's.
+func Stalls(tb testing.TB) func() time.Duration {
+	tb.Helper()
+	file, err := os.Create(filepath.Join(tb.TempDir(), "stalls"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var longest time.Duration
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		block := make([]byte, 4096)
+		for {
+			began := time.Now()
+			select {
+			case <-end:
+				ended <- file.Close()
+				return
+			case <-time.After(stallEvery):
+			}
+			if _, err := file.WriteAt(block, 0); err != nil {
+				ended <- err
+				return
+			}
+			if err := file.Sync(); err != nil {
+				ended <- err
+				return
+			}
+			longest = max(longest, time.Since(began)-stallEvery)
+		}
+	}()
+	stop := sync.OnceValue(func() error {
+		close(end)
+		return <-ended
+	})
+	tb.Cleanup(func() { _ = stop() }) // for a test that ends before it asked
+	return func() time.Duration {
+		if err := stop(); err != nil {
+			tb.Errorf("look for stalls: %v", err)
+		}
+		return longest
+	}
+}

@@ -1,0 +1,396 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// Keys that every process here is given. They are test values and open nothing else.
+const (
+	AdminKey  = "e2e-admin-key-0123456789abcdefghijklmnop"
+	masterKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+)
+
+// Keys are the settings with them.
+var Keys = []string{"DISPATCHER_ADMIN_KEY=" + AdminKey, "DISPATCHER_MASTER_KEY=" + masterKey}
+
+// StartTime is how long a process may take to become ready. It is long because many start at once on few cores.
+const StartTime = 90 * time.Second
+
+// A process is one running dispatcher.
+type Process struct {
+	*Client
+	tb      testing.TB
+	Cmd     *exec.Cmd
+	ops     string // base URL of the operations listener
+	LogFile string
+	Done    chan struct{} // closed when the process has ended
+	meant   atomic.Bool   // the test ends it
+}
+
+// A launch says how to start one.
+type Launch struct {
+	On Backend
+	// args follow the common ones.
+	Args []string
+	// failpoint is NAME or NAME:n; the process kills itself there.
+	failpoint string
+	// mayDie: the process may end before it is ready, because of its failpoint.
+	mayDie bool
+	// keyless: no admin or master key is given.
+	Keyless bool
+	// under is a program with its first arguments that runs the binary in its own place: the process id stays the same.
+	Under []string
+	// program is another binary than the one that is built from this checkout as it is.
+	Program string
+}
+
+// Serve starts a dispatcher and waits until it is ready. At the test's end its books must balance; it is killed, and its log shown if
+// the test failed.
+func Serve(tb testing.TB, l Launch) *Process {
+	tb.Helper()
+	p := Spawn(tb, l)
+	if err := p.AwaitReady(StartTime); err != nil && !(l.mayDie && p.Ended()) {
+		tb.Fatalf("start %s: %v\n%s", l.On.Name, err, p.LogTail(4000))
+	}
+	return p
+}
+
+// Spawn starts a dispatcher and waits for nothing.
+func Spawn(tb testing.TB, l Launch) *Process {
+	tb.Helper()
+	ports := FreePorts(tb, 2)
+	listen, ops := "127.0.0.1:"+ports[0], "127.0.0.1:"+ports[1]
+	args := append([]string{"serve", "--listen", listen, "--ops-listen", ops}, l.On.Args()...)
+	args = append(args, l.Args...)
+	logFile, err := os.CreateTemp(tb.TempDir(), "dispatcher-*.log")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	program := l.Program
+	if program == "" {
+		program = Binary(tb)
+	}
+	whole := slices.Concat(l.Under, []string{program}, args)
+	cmd := exec.Command(whole[0], whole[1:]...)
+	cmd.Stdout, cmd.Stderr = logFile, logFile
+	cmd.Dir = tb.TempDir()
+	cmd.Env = Environment("DISPATCHER_FAILPOINT=" + l.failpoint)
+	if !l.Keyless {
+		cmd.Env = append(cmd.Env, Keys...)
+	}
+	cmd.SysProcAttr = ChildAttr()
+	if err := cmd.Start(); err != nil {
+		tb.Fatalf("start dispatcher: %v", err)
+	}
+	p := &Process{
+		Client: NewClient("http://" + listen), tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(), Done: make(chan struct{}),
+	}
+	p.meant.Store(l.mayDie)
+	p.keepBooks(l.On.accounts())
+	go func() {
+		cmd.Wait() // the exit state is read from cmd.ProcessState
+		logFile.Close()
+		close(p.Done)
+	}()
+	tb.Cleanup(func() {
+		p.closeBooks(l)
+		p.Kill()
+		if tb.Failed() {
+			tb.Logf("log of %s (pid %d, %s):\n%s", l.On.Name, cmd.Process.Pid, cmd.ProcessState, p.story(6000))
+		}
+	})
+	return p
+}
+
+// Environment is ours without any setting of a dispatcher, with these beside it.
+func Environment(more ...string) []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "DISPATCHER_") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, more...)
+}
+
+// FreePorts finds ports of the loopback that nobody listens on, nor is given by the system meanwhile.
+func FreePorts(tb testing.TB, n int) []string {
+	tb.Helper()
+	var ports []string
+	for _, port := range testserver.FreePorts(tb, n) {
+		ports = append(ports, strconv.Itoa(port))
+	}
+	return ports
+}
+
+// Readyz returns the status and body of /readyz, or an error while nothing listens.
+func (p *Process) Readyz() (int, string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return fetch(ctx, p.ops+"/readyz")
+}
+
+func (p *Process) AwaitReady(limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	for {
+		status, body, err := p.Readyz()
+		switch {
+		case err == nil && status == http.StatusOK:
+			return nil
+		case p.Ended():
+			return fmt.Errorf("it ended: %s", p.Cmd.ProcessState)
+		case time.Now().After(deadline):
+			return fmt.Errorf("not ready after %s: status %d %s %w", limit, status, body, err)
+		}
+		Pause()
+	}
+}
+
+// Ended says whether the process has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Kill is kill -9. It returns when the process has ended.
+func (p *Process) Kill() {
+	p.meant.Store(true)
+	if !p.Ended() {
+		p.Cmd.Process.Kill() // it may have ended meanwhile
+	}
+	<-p.Done
+	p.HTTP.CloseIdleConnections()
+}
+
+// Terminate sends SIGTERM.
+func (p *Process) Terminate() {
+	p.tb.Helper()
+	p.meant.Store(true)
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.tb.Fatalf("SIGTERM: %v", err)
+	}
+}
+
+// ExitCode waits for the end of the process; -1 is a signal.
+func (p *Process) ExitCode(limit time.Duration) int {
+	p.tb.Helper()
+	select {
+	case <-p.Done:
+		return p.Cmd.ProcessState.ExitCode()
+	case <-time.After(limit):
+		p.tb.Fatalf("the process has not ended after %s", limit)
+		return 0
+	}
+}
+
+// LogTail returns the end of the log.
+func (p *Process) LogTail(n int) string {
+	b, err := os.ReadFile(p.LogFile)
+	if err != nil {
+		return err.Error()
+	}
+	if len(b) > n {
+		b = b[len(b)-n:]
+	}
+	return string(b)
+}
+
+// story is the end of the log without the requests that went well.
+func (p *Process) story(n int) string {
+	var b strings.Builder
+	for line := range strings.Lines(p.LogTail(1 << 20)) {
+		if !strings.Contains(line, `"level":"INFO","msg":"request"`) {
+			b.WriteString(line)
+		}
+	}
+	text := b.String()
+	return text[max(0, len(text)-n):]
+}
+
+// Metric sums a metric over all its label sets whose text contains every one of the given parts.
+func (p *Process) Metric(name string, parts ...string) (float64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	status, body, err := fetch(ctx, p.ops+"/metrics")
+	if err != nil || status != http.StatusOK {
+		return 0, errors.Join(err, fmt.Errorf("/metrics answered %d", status))
+	}
+	sum, found := 0.0, false
+lines:
+	for line := range strings.Lines(body) {
+		series, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		bare, _, _ := strings.Cut(series, "{")
+		if !ok || bare != name {
+			continue
+		}
+		for _, part := range parts {
+			if !strings.Contains(series, part) {
+				continue lines
+			}
+		}
+		f, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", series, err)
+		}
+		sum, found = sum+f, true
+	}
+	if !found {
+		return 0, fmt.Errorf("no metric %s", name)
+	}
+	return sum, nil
+}
+
+// fetch is a plain GET.
+func fetch(ctx context.Context, url string) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body), err
+}
+
+// Pause is the step of every polling loop: they all have a deadline.
+func Pause() { time.Sleep(20 * time.Millisecond) }
+
+// Eventually polls a condition until it holds, and fails the test with what it last said.
+func Eventually(tb testing.TB, limit time.Duration, what string, cond func() error) {
+	tb.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := cond()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s: not after %s: %v", what, limit, err)
+		}
+		Pause()
+	}
+}
+
+// A finished command is one that ran to its end.
+type Finished struct {
+	Code           int
+	Stdout, Stderr string
+}
+
+// Command runs the binary with arguments to its end, in an empty directory, without our keys.
+func Command(tb testing.TB, limit time.Duration, env []string, args ...string) Finished {
+	tb.Helper()
+	return RunProgram(tb, Binary(tb), limit, env, args...)
+}
+
+// RunProgram is command with a binary of the caller's choice.
+func RunProgram(tb testing.TB, program string, limit time.Duration, env []string, args ...string) Finished {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Dir = tb.TempDir()
+	cmd.Env = Environment(env...)
+	cmd.SysProcAttr = ChildAttr()
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path), strings.Join(args, " "), limit, stdout.String(), stderr.String())
+	}
+	if err != nil && cmd.ProcessState == nil {
+		tb.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
+	}
+	return Finished{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+}
+
+// A rebuilt is what a process logs of a rebuild.
+type Rebuilt struct {
+	Message string    `json:"msg"`
+	Time    time.Time `json:"time"` // of its end
+	Open    int       `json:"open"`
+	TookAs  string    `json:"took"`
+
+	Took time.Duration
+}
+
+// Rebuilds are those that the process has finished.
+func (p *Process) Rebuilds() ([]Rebuilt, error) {
+	f, err := os.Open(p.LogFile)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []Rebuilt
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var r Rebuilt
+		// A line that is no JSON, such as the last one while it is written, is none of ours.
+		if json.Unmarshal(lines.Bytes(), &r) != nil || r.Message != "index rebuilt" {
+			continue
+		}
+		if r.Took, err = time.ParseDuration(r.TookAs); err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// HeapInUse collects the process's garbage, and returns how many bytes of its heap are in use then.
+func (p *Process) HeapInUse(ctx context.Context) (float64, error) {
+	status, body, err := fetch(ctx, p.ops+"/debug/pprof/heap?gc=1&debug=1")
+	if err != nil || status != http.StatusOK {
+		return 0, fmt.Errorf("the heap's profile was answered %d: %w", status, err)
+	}
+	for line := range strings.Lines(body) {
+		if value, found := strings.CutPrefix(line, "# HeapAlloc = "); found {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("no HeapAlloc in the heap's profile")
+}
+
+// goroutineTotal is the first line of a goroutine profile.
+var goroutineTotal = regexp.MustCompile(`^goroutine profile: total (\d+)`)
+
+// Goroutines is how many the process has.
+func (p *Process) Goroutines() (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, body, err := fetch(ctx, p.ops+"/debug/pprof/goroutine?debug=1")
+	if err != nil {
+		return 0, err
+	}
+	found := goroutineTotal.FindStringSubmatch(body)
+	if found == nil {
+		return 0, fmt.Errorf("not a goroutine profile: %.100s", body)
+	}
+	return strconv.Atoi(found[1])
+}

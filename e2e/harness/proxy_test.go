@@ -1,0 +1,117 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+var errNotBroken = errors.New("not yet")
+
+// The proxy breaks what it says that it breaks, and nothing else.
+func TestProxyBreaksWhatItSays(t *testing.T) {
+	BlackBox(t)
+	server := testserver.StartRedis(t)
+	p, through := InFrontOf(t, server)
+	direct, client := proxyClient(t, server), proxyClient(t, through)
+	increase := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		return client.Incr(ctx, "n").Err()
+	}
+	holds := func(want int) {
+		t.Helper()
+		Eventually(t, 5*time.Second, "the server counts", func() error {
+			if n, err := direct.Get(t.Context(), "n").Int(); err != nil || n != want {
+				return errors.Join(err, errNotBroken)
+			}
+			return nil
+		})
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(increase(5 * time.Second))
+	holds(1)
+
+	p.Swallow(func(request []byte) bool { return bytes.Contains(request, []byte("incr")) }, 0)
+	if err := increase(5 * time.Second); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a swallowed reply gave %v, want a connection that was cut", err)
+	}
+	holds(2) // executed all the same
+	p.Swallow(nil, 0)
+	if _, n := p.Figures(); n != 1 {
+		t.Errorf("%d replies swallowed, want 1", n)
+	}
+
+	must(increase(5 * time.Second)) // on a connection that stands
+	holds(3)
+	p.Hang()
+	if err := increase(200 * time.Millisecond); err == nil {
+		t.Error("a reply came through a proxy that hangs")
+	}
+	holds(3)
+	p.Pass()
+	holds(4) // as after a partition, what was sent arrives
+	must(increase(5 * time.Second))
+	holds(5)
+
+	p.Refuse()
+	if _, err := net.DialTimeout("tcp", p.Address, time.Second); err == nil {
+		t.Error("a proxy that refuses took a connection")
+	}
+	p.Pass()
+	must(increase(5 * time.Second))
+	holds(6)
+
+	p.Slow(100*time.Millisecond, 0)
+	began := time.Now()
+	must(increase(5 * time.Second))
+	if took := time.Since(began); took < 200*time.Millisecond {
+		t.Errorf("100 ms each way took %s", took)
+	}
+	p.Slow(0, 0)
+	// The client looks at an idle connection before it uses it, and would only make another.
+	for name, end := range map[string]func(){"half-closed": func() { p.halfClose(true) }, "cut": func() { p.Cut() }} {
+		conn, err := net.Dial("tcp", p.Address)
+		must(err)
+		defer conn.Close()
+		must(conn.SetDeadline(time.Now().Add(5 * time.Second)))
+		answer := make([]byte, len("+PONG\r\n"))
+		_, err = io.WriteString(conn, "PING\r\n")
+		must(err)
+		_, err = io.ReadFull(conn, answer)
+		must(err)
+		end()
+		if n, err := conn.Read(answer); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection that was %s gave %d bytes and %v, want its end", name, n, err)
+		}
+	}
+	must(increase(5 * time.Second))
+	holds(8)
+}
+
+// proxyClient repeats nothing, and has one connection.
+func proxyClient(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.MaxRetries, options.PoolSize, options.ContextTimeoutEnabled, options.Protocol, options.DisableIdentity = -1, 1, true, 2, true
+	c := redis.NewClient(options)
+	t.Cleanup(func() { c.Close() })
+	return c
+}

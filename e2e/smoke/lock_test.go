@@ -1,0 +1,151 @@
+package smoke
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+)
+
+// A thousand callbacks with one lock key never overlap, follow each other closely, and keep no worker waiting.
+func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
+	harness.BlackBox(t)
+	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
+		const n = 1000
+		r := harness.NewReceiver(t, func(a *harness.Arrival) harness.Reply { return harness.Reply{Status: 200, After: time.Millisecond} })
+		free := harness.NewReceiver(t, harness.Always(200, ""))
+		p := harness.Serve(t, harness.Launch{On: b, Args: []string{"--workers", "64"}})
+		books := harness.NewLedger()
+		batch := make([]harness.Submission, n)
+		for i := range batch {
+			ref := fmt.Sprint("locked-", i)
+			batch[i] = harness.Submission{
+				"url": r.URL + "/locked", "ref": ref, "payload": harness.Payload(ref), "lock_key": "order-7",
+				"lane": fmt.Sprint("merchant-", i%20), // many lanes, so that no lane's concurrency serialises them
+			}
+		}
+		accepted, err := p.AcceptBatch(t.Context(), batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, cb := range accepted {
+			books.Accepted(cb.ID, fmt.Sprint("locked-", i))
+		}
+		// A worker that waited for the lock would not be there for the others.
+		var unlocked []time.Duration
+		for i := range 20 {
+			start := time.Now()
+			cb, err := p.Accept(t.Context(), harness.Submission{"url": free.URL, "ref": fmt.Sprint("free-", i), "payload": harness.Payload("free")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			harness.Eventually(t, 10*time.Second, "a callback without a lock is sent", func() error {
+				if len(free.Of(cb.ID)) == 0 {
+					return fmt.Errorf("%s has not arrived", cb.ID)
+				}
+				return nil
+			})
+			unlocked = append(unlocked, free.Of(cb.ID)[0].At.Sub(start))
+		}
+		harness.Await(t, p.Client, 3*time.Minute)
+		books.Judge(t, p, b, judge.Bounds{}, r, free)
+		if got := r.Overlaps["/locked"]; got > 0 {
+			t.Errorf("%d arrivals overlapped another one with the same lock key", got)
+		}
+
+		arrivals := r.All()
+		slices.SortFunc(arrivals, func(a, b harness.Arrival) int { return a.At.Compare(b.At) })
+		var gaps []time.Duration
+		for i := 1; i < len(arrivals); i++ {
+			gaps = append(gaps, arrivals[i].At.Sub(arrivals[i-1].End))
+		}
+		rows, err := p.List(t.Context(), url.Values{"state": {"succeeded"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		diverts, diverted := 0, 0
+		for _, row := range rows {
+			if row.AttemptCount != 1 {
+				t.Errorf("%s has %d charged attempts, want 1: a divert charges nothing", row.Ref, row.AttemptCount)
+			}
+			diverts += row.DivertCount
+			if row.DivertCount > 0 {
+				diverted++
+			}
+		}
+		if diverts == 0 {
+			t.Error("no divert was counted")
+		}
+		median := harness.Quantile(gaps, 0.5)
+		t.Logf("%s: %d under one lock in %s; gaps: median %s (goal 5 ms), p99 %s, most %s; %d callbacks diverted, %d diverts; unlocked ones meanwhile: median %s, most %s",
+			b.Name, n, arrivals[len(arrivals)-1].End.Sub(arrivals[0].At).Round(time.Millisecond), median, harness.Quantile(gaps, 0.99), harness.Quantile(gaps, 1),
+			diverted, diverts, harness.Quantile(unlocked, 0.5), harness.Quantile(unlocked, 1))
+		if median > 50*time.Millisecond {
+			t.Errorf("the median gap is %s", median)
+		}
+		if most := harness.Quantile(unlocked, 1); most > 2*time.Second {
+			t.Errorf("a callback without a lock waited %s", most)
+		}
+	})
+}
+
+// A receiver that fails within a millisecond sees every ladder whole, and so does SQL.
+func TestFastFailuresWalkTheirWholeLadder(t *testing.T) {
+	harness.BlackBox(t)
+	harness.OnEach(t, harness.AllFour, func(t *testing.T, b harness.Backend) {
+		const n = 1000
+		const attempts = 6
+		r := harness.NewReceiver(t, harness.Always(500, ""))
+		p := harness.Serve(t, harness.Launch{On: b})
+		batch := make([]harness.Submission, n)
+		for i := range batch {
+			ref := fmt.Sprint("ladder-", i)
+			batch[i] = harness.Submission{
+				"url": r.URL, "ref": ref, "payload": harness.Payload(ref),
+				"policy": harness.Submission{"tiers": []string{"50ms", "50ms", "50ms", "50ms", "50ms"}},
+			}
+		}
+		start := time.Now()
+		accepted, err := p.AcceptBatch(t.Context(), batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.Await(t, p.Client, 2*time.Minute)
+		took := time.Since(start)
+		rows, err := p.List(t.Context(), url.Values{"state": {"dead"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) != n {
+			t.Errorf("%d callbacks are dead, want %d", len(rows), n)
+		}
+		whole, complain := 0, harness.Violations(t)
+		for i, cb := range accepted {
+			row, err := p.Get(t.Context(), cb.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inSQL, err := p.Attempts(t.Context(), cb.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ok := row.State == "dead" && row.Reason == "exhausted" && row.AttemptCount == attempts && len(inSQL) == attempts && len(r.Of(cb.ID)) == attempts
+			for k, a := range inSQL {
+				ok = ok && a.Number == k+1 && a.Charged && a.Class == "http_5xx"
+			}
+			for k, a := range r.Of(cb.ID) {
+				ok = ok && a.Number == k+1
+			}
+			if ok {
+				whole++
+				continue
+			}
+			complain("ladder %d (%s): %s %s, %d charged, %d rows, %d arrivals; want %d", i, cb.ID, row.State, row.Reason, row.AttemptCount, len(inSQL), len(r.Of(cb.ID)), attempts)
+		}
+		t.Logf("%s: %d of %d ladders of %d attempts are whole in SQL and at the receiver, in %s", b.Name, whole, n, attempts, took.Round(time.Millisecond))
+	})
+}
