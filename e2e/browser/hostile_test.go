@@ -183,7 +183,7 @@ return wrong;
 func TestBrowserHostileTextsAreText(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel()
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	s := &scene{Process: p, t: t}
 	s.r = harness.NewReceiver(t, func(a *harness.Arrival) harness.Reply {
 		rest, found := strings.CutPrefix(a.Path, "/say/")

@@ -48,7 +48,7 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			backend := harness.Servers{}.Backend(t, harness.SQLiteEmbedded)
+			backend := harness.NewBackend(t, harness.SQLiteEmbedded)
 			p := harness.Serve(t, harness.Launch{On: backend})
 			x := harness.StartProxy(t, hostOf(t, p.Base))
 			r := harness.NewReceiver(t, harness.Always(200, "success"))
@@ -116,7 +116,7 @@ func (t *tab) hurry() {
 func TestBrowserTwoLookAtTheSamePage(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel()
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	r := harness.NewReceiver(t, harness.Always(200, "success"))
 	one, two, other := newTab(t, p.Base), newTab(t, p.Base), newTab(t, p.Base)
 	for _, b := range []*tab{one, two, other} {
@@ -159,7 +159,7 @@ func TestBrowserTwoLookAtTheSamePage(t *testing.T) {
 func TestBrowserWhatIsTypedStays(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel()
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	r := harness.NewReceiver(t, harness.Always(200, "success"))
 	b := newTab(t, p.Base)
 	b.signIn(harness.AdminKey)
@@ -232,7 +232,7 @@ func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 	}{{"by its stream", false}, {"while the stream is down", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+			p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 			x := harness.StartProxy(t, hostOf(t, p.Base))
 			key := madeKey(t, p, "read")
 			b := newTab(t, "http://"+x.Address)

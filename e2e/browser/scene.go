@@ -41,7 +41,7 @@ func sceneAnswers(a *harness.Arrival) harness.Reply {
 // newScene serves with nothing in it.
 func newScene(t *testing.T, c harness.Combination) *scene {
 	t.Helper()
-	return &scene{Process: harness.Serve(t, harness.Launch{On: harness.StartServers(t, c).Backend(t, c)}), t: t, r: harness.NewReceiver(t, sceneAnswers)}
+	return &scene{Process: harness.Serve(t, harness.Launch{On: harness.NewBackend(t, c)}), t: t, r: harness.NewReceiver(t, sceneAnswers)}
 }
 
 // make calls the API for what must come about, and returns its id.

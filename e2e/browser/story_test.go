@@ -124,7 +124,7 @@ func TestBrowserOperatorsDay(t *testing.T) {
 				return harness.Reply{Status: 200, Body: "success"}
 			})
 			d.closed.Store(true)
-			d.p = harness.Serve(t, harness.Launch{On: harness.StartServers(t, c.on).Backend(t, c.on)})
+			d.p = harness.Serve(t, harness.Launch{On: harness.NewBackend(t, c.on)})
 			d.fill()
 			d.h = hands{newTab(t, d.p.Base), c.keys, c.plain}
 			if c.plain {

@@ -93,7 +93,7 @@ func (b *bulk) askPatiently(c *harness.Client, batch int) {
 func killedInBatches(tr *trial) {
 	batches := long(tr, 12, 5)
 	b := &bulk{l: tr, shape: tr.bulkCallback, ids: map[int]string{}}
-	t := tr.uncommittedClaims()
+	t := tr.UncommittedClaims()
 	kills := 0
 	for _, passes := range []int{2, 4} {
 		for _, at := range []string{"before_accept_commit", "after_accept_commit"} {
@@ -115,7 +115,7 @@ func killedInBatches(tr *trial) {
 			kills++
 			died := time.Now()
 			tr.MarkFault()
-			t.take(died, 0)
+			t.Take(died, 0)
 		}
 	}
 	p := tr.Serve()
@@ -123,7 +123,7 @@ func killedInBatches(tr *trial) {
 		b.askPatiently(p.Client, batch)
 	}
 	tr.Settle(2 * time.Minute)
-	v := tr.Verdict(t.bounds(2 * time.Minute))
+	v := tr.Verdict(t.Bounds(2 * time.Minute))
 	tr.wantRows(batches * bulkBatch)
 	tr.Remark("%d batches of %d, killed %d times among them and asked for again: %d callbacks, none double, none missing; %d duplicate sends",
 		batches, bulkBatch, kills, v.Accepted, v.Duplicates)

@@ -28,7 +28,7 @@ func horizonLab(t *testing.T, title string, c harness.Combination) *trial {
 	harness.BlackBox(t)
 	t.Parallel()
 	tr := newTrial(t, "horizon: "+title, testserver.Full())
-	tr.UseBackend(harness.StartServers(t, c).Backend(t, c))
+	tr.UseBackend(harness.NewBackend(t, c))
 	return tr
 }
 
@@ -249,8 +249,8 @@ func TestHorizonThroughFaults(t *testing.T) {
 	awaitDeath(tr.T, first, "after_watermark", time.Minute)
 	died := time.Now()
 	tr.MarkFault()
-	toll := tr.uncommittedClaims()
-	toll.take(died, 5*time.Second)
+	claims := tr.UncommittedClaims()
+	claims.Take(died, 5*time.Second)
 	harness.Eventually(tr, time.Minute, "the other one loads", func() error { return atLeast(second, "dispatcher_horizon_loaded_total", 1) })
 	took := time.Since(died)
 	for range 2 {
@@ -276,8 +276,8 @@ func TestHorizonThroughFaults(t *testing.T) {
 		tr.agree(second, -1)
 	}
 	tr.Settle(6 * time.Minute)
-	toll.account()
-	v := tr.Verdict(toll.bounds(0))
+	claims.Account()
+	v := tr.Verdict(claims.Bounds(0))
 	tr.Logf("%d callbacks; the next loader had loaded %s after the first one's death; late by p50 %s, p99 %s, at most %s", v.Accepted, took.Round(time.Millisecond), v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
 }
 

@@ -161,7 +161,7 @@ func TestLanesOfOneHostKeepTheirConnections(t *testing.T) {
 func serveTrusting(t *testing.T, files certificateFiles, concurrency int) *harness.Process {
 	t.Helper()
 	return harness.Serve(t, harness.Launch{
-		On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded), Args: []string{"--lane-concurrency", fmt.Sprint(concurrency)}, Under: []string{"env", files.env()},
+		On: harness.NewBackend(t, harness.SQLiteEmbedded), Args: []string{"--lane-concurrency", fmt.Sprint(concurrency)}, Under: []string{"env", files.env()},
 	})
 }
 

@@ -65,13 +65,13 @@ func killedAt(tr *trial, failpoint string) {
 	p := tr.ServeUntil(failpoint)
 	left := tr.AcceptAll(harness.Numbers(killLoad), tr.crashLike("0s"))
 	awaitDeath(tr.T, p, failpoint, 2*time.Minute)
-	t := tr.uncommittedClaims()
-	t.take(time.Now(), 0)
+	t := tr.UncommittedClaims()
+	t.Take(time.Now(), 0)
 	tr.goOn(left, t)
 }
 
 // goOn starts another process, hands over what was not answered, and comes to the verdict.
-func (tr *trial) goOn(left []int, t *uncommitted) {
+func (tr *trial) goOn(left []int, t *harness.UncommittedClaims) {
 	tr.Helper()
 	tr.MarkFault()
 	tr.Serve()
@@ -83,8 +83,8 @@ func (tr *trial) goOn(left []int, t *uncommitted) {
 		tr.Errorf("%d of %d callbacks were not accepted after the restart", len(left), killLoad)
 	}
 	tr.Settle(3 * time.Minute)
-	t.account()
-	tr.Verdict(t.bounds(2 * time.Minute))
+	t.Account()
+	tr.Verdict(t.Bounds(2 * time.Minute))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	rows, err := harness.ReadRows(ctx, tr.Database())
@@ -113,8 +113,8 @@ func killedInFlight(tr *trial) {
 		return nil
 	})
 	p.Kill()
-	t := tr.uncommittedClaims()
-	t.take(time.Now(), 0)
+	t := tr.UncommittedClaims()
+	t.Take(time.Now(), 0)
 	tr.goOn(left, t)
 }
 
@@ -123,12 +123,12 @@ func killedInSweep(tr *trial) {
 	p := tr.ServeUntil("after_stamp:3")
 	left := tr.AcceptAll(harness.Numbers(killLoad), tr.crashLike("0s"))
 	awaitDeath(tr.T, p, "after_stamp", time.Minute)
-	t := tr.uncommittedClaims()
-	t.take(time.Now(), 0)
+	t := tr.UncommittedClaims()
+	t.Take(time.Now(), 0)
 	p = tr.ServeUntil("during_sweep:1")
 	left = tr.AcceptAll(left, tr.crashLike("0s"))
 	awaitDeath(tr.T, p, "during_sweep", 2*time.Minute)
-	t.take(time.Now(), 0)
+	t.Take(time.Now(), 0)
 	tr.goOn(left, t)
 }
 
@@ -137,8 +137,8 @@ func killedInRebuild(tr *trial) {
 	p := tr.Serve()
 	left := tr.AcceptAll(harness.Numbers(killLoad), tr.crashLike("4s"))
 	p.Kill()
-	t := tr.uncommittedClaims()
-	t.take(time.Now(), 0)
+	t := tr.UncommittedClaims()
+	t.Take(time.Now(), 0)
 	if tr.Backend.Redis != "" {
 		if err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
 			tr.Fatal(err)
@@ -147,7 +147,7 @@ func killedInRebuild(tr *trial) {
 	p = tr.ServeUntil("during_rebuild:1")
 	left = tr.AcceptAll(left, tr.crashLike("0s"))
 	awaitDeath(tr.T, p, "during_rebuild", 2*time.Minute)
-	t.take(time.Now(), 0)
+	t.Take(time.Now(), 0)
 	tr.goOn(left, t)
 }
 

@@ -54,19 +54,19 @@ func lockHolderKilled(tr *trial) {
 	at := time.Now()
 	p.Kill()
 	tr.MarkFault()
-	t := tr.uncommittedClaims()
+	t := tr.UncommittedClaims()
 	if tr.Backend.Redis == "" {
-		t.take(at, 0)
+		t.Take(at, 0)
 		tr.Serve()
 	} else {
-		t.take(at, 3*time.Second) // what the other has in flight is answered in less
+		t.Take(at, 3*time.Second) // what the other has in flight is answered in less
 	}
 	if len(left) > 0 {
 		tr.Errorf("%d callbacks were not accepted", len(left))
 	}
 	tr.Settle(2 * time.Minute)
-	t.account()
-	tr.Verdict(t.bounds(90 * time.Second))
+	t.Account()
+	tr.Verdict(t.Bounds(90 * time.Second))
 	first, last := tr.firstAndLast("waiter", at)
 	// Whoever is due again then, by the holder's own lease or by a waiter's timer, goes first; each wakes the next.
 	if limit := lockTTL + 15*time.Second; first == 0 || first > limit || last > limit {

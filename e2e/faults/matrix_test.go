@@ -17,7 +17,6 @@ func TestFaults(t *testing.T) {
 	full := testserver.Full()
 	began := time.Now()
 	t.Cleanup(func() { faultTable.took = time.Since(began) })
-	common := harness.Servers{}
 	places := semaphore.NewWeighted(2 * trialsAtOnce)
 	for _, heavy := range []bool{false, true} {
 		name := "together"
@@ -34,10 +33,6 @@ func TestFaults(t *testing.T) {
 					continue
 				}
 				for _, c := range combinations {
-					// PostgreSQL is started by whoever needs it first, and ends with the whole.
-					if c.Postgres && !f.apart && common.Postgres == nil {
-						common = harness.StartServers(t, c)
-					}
 					t.Run(f.id+"/"+strings.ReplaceAll(f.title, " ", "_")+"/"+c.String(), func(t *testing.T) {
 						if !heavy {
 							t.Parallel()
@@ -46,17 +41,16 @@ func TestFaults(t *testing.T) {
 							t.Fatal(err)
 						}
 						defer places.Release(f.share())
-						runFault(t, &f, c, full, common)
+						runFault(t, &f, c, full)
 					})
 				}
 			}
 		})
-		common = harness.Servers{} // they have ended with their part
 	}
 }
 
 // runFault runs one trial. A trial that comes to no verdict is a failed line of the table.
-func runFault(t *testing.T, f *fault, c harness.Combination, full bool, common harness.Servers) {
+func runFault(t *testing.T, f *fault, c harness.Combination, full bool) {
 	tr := newTrial(t, f.id, full)
 	t.Cleanup(func() { // the last one: a trial may fail after its verdict
 		outcome, failures, remarks := tr.Result()
@@ -67,7 +61,7 @@ func runFault(t *testing.T, f *fault, c harness.Combination, full bool, common h
 		faultTable.enter(entered{fault: f, on: c.String(), TrialResult: *outcome, failed: t.Failed()}, failures, remarks)
 	})
 	if !f.apart {
-		tr.UseBackend(common.Backend(t, c))
+		tr.UseBackend(harness.NewBackend(t, c))
 	}
 	tr.Backend.Name = c.String()
 	f.run(tr)

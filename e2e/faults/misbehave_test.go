@@ -216,7 +216,7 @@ func bomb(tb testing.TB) string {
 func TestReceiversThatMisbehave(t *testing.T) {
 	harness.BlackBox(t)
 	files := makeCertificates(t)
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded), Under: []string{"env", "SSL_CERT_FILE=" + files.authority}})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded), Under: []string{"env", "SSL_CERT_FILE=" + files.authority}})
 	for _, d := range misdeeds(t, files) {
 		t.Run(fmt.Sprintf("%d %s", d.row, d.name), func(t *testing.T) {
 			t.Parallel()

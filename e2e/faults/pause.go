@@ -46,12 +46,12 @@ func stoppedPastLease(tr *trial, inTransaction bool) {
 	at := tr.stop(zombie, inTransaction)
 	tr.Cleanup(func() { zombie.Cmd.Process.Signal(syscall.SIGCONT) }) // it may be dead by then
 	tr.MarkFault()
-	t := tr.uncommittedClaims()
-	t.take(at, 5*time.Second)
+	t := tr.UncommittedClaims()
+	t.Take(at, 5*time.Second)
 	timer := time.NewTimer(time.Until(at.Add(span)))
 	defer timer.Stop()
 	<-timer.C
-	harness.Eventually(tr, 30*time.Second, "the other process has all that it had claimed", t.over)
+	harness.Eventually(tr, 30*time.Second, "the other process has all that it had claimed", t.Over)
 	stopped := time.Since(at)
 	if err := zombie.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		tr.Fatal(err)
@@ -65,8 +65,8 @@ func stoppedPastLease(tr *trial, inTransaction bool) {
 	tr.Settle(2 * time.Minute)
 	tr.awaitEmptyIndex(harness.IndexSettles)
 	// What it was about to write when it was stopped, it may write when it goes on.
-	bounds := t.bounds(time.Minute)
-	bounds.AfterTerminal = len(t.claims)
+	bounds := t.Bounds(time.Minute)
+	bounds.AfterTerminal = t.Len()
 	v := tr.Verdict(bounds)
 	if v.Stale == 0 {
 		tr.Errorf("no attempt is marked stale")
@@ -217,17 +217,17 @@ func killedInDrain(tr *trial) {
 	at := time.Now()
 	p.Kill()
 	tr.MarkFault()
-	t := tr.uncommittedClaims()
-	t.take(at, span)
-	if len(t.claims) == 0 {
+	t := tr.UncommittedClaims()
+	t.Take(at, span)
+	if t.Len() == 0 {
 		tr.Errorf("nothing was in flight: this shows nothing")
 	}
 	if tr.Backend.Redis == "" {
 		tr.Serve()
 	}
 	tr.Settle(2 * time.Minute)
-	t.account()
-	v := tr.Verdict(t.bounds(90 * time.Second))
+	t.Account()
+	v := tr.Verdict(t.Bounds(90 * time.Second))
 	tr.Remark("%s; %d duplicates", t, v.Duplicates)
 }
 

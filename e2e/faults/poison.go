@@ -47,7 +47,7 @@ func poisoned(tr *trial) {
 		tr.ServeUntil(failpoint)
 	}
 	left := tr.AcceptAll(harness.Numbers(100), shape)
-	t := tr.uncommittedClaims()
+	t := tr.UncommittedClaims()
 	crashes := 0
 	deadline := time.Now().Add(6 * time.Minute)
 	for {
@@ -59,7 +59,7 @@ func poisoned(tr *trial) {
 			if dispatchers > 1 {
 				span = 3 * time.Second
 			}
-			t.take(at, span)
+			t.Take(at, span)
 			for range missing {
 				tr.ServeUntil(failpoint)
 			}
@@ -75,8 +75,8 @@ func poisoned(tr *trial) {
 		}
 		harness.Pause()
 	}
-	t.account()
-	bounds := t.bounds(90 * time.Second)
+	t.Account()
+	bounds := t.Bounds(90 * time.Second)
 	bounds.Expect = func(ref string) string {
 		if strings.HasPrefix(ref, "poison") {
 			return "dead"

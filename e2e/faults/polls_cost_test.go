@@ -44,7 +44,7 @@ func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	r := harness.NewReceiver(t, harness.Always(200, ""))
 	sides := []*costed{{name: "callbacks"}, {name: "polls"}}
 	for _, s := range sides {
-		s.on = harness.Servers{}.Backend(t, harness.SQLiteEmbedded)
+		s.on = harness.NewBackend(t, harness.SQLiteEmbedded)
 		s.p = harness.Serve(t, harness.Launch{On: s.on})
 		began := time.Now()
 		s.fill(t, r, *openPolls)
@@ -136,7 +136,7 @@ func (s *costed) fill(t *testing.T, r *harness.Receiver, n int) {
 // emptyHeap is how many bytes of its heap a dispatcher uses that has nothing open: not in its first life, in which it makes its tables.
 func emptyHeap(t *testing.T) float64 {
 	t.Helper()
-	b := harness.Servers{}.Backend(t, harness.SQLiteEmbedded)
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	first := harness.Serve(t, harness.Launch{On: b})
 	first.Terminate()
 	if code := first.ExitCode(time.Minute); code != 0 {

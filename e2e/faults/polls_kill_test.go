@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 var pollKillForm = flag.String("poll-kills", "short", "form of the polls that are killed at every step: short or full")
@@ -73,8 +74,7 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 	for _, c := range harness.BothEnds {
 		t.Run(c.String(), func(t *testing.T) {
 			began := time.Now()
-			common := harness.StartServers(t, c)
-			shared := common.Backend(t, c) // its Redis is that of all, each with a prefix of its own
+			shared := harness.NewBackend(t, c) // its Redis is that of all, each with a prefix of its own
 			kills := pollKills(c)
 			victims := make([]*pollVictim, len(kills))
 			for i, k := range kills {
@@ -83,7 +83,7 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 				v.Recorder.SetScript(v.up.answer)
 				b := harness.Backend{Name: c.String(), DataDir: t.TempDir(), Redis: shared.Redis, Server: shared.Server, Prefix: fmt.Sprint("e2e", i)}
 				if c.Postgres {
-					b.Postgres = common.Postgres.Database(t)
+					b.Postgres = testserver.SharedPostgres(t).Database(t)
 				}
 				v.UseBackend(b)
 				victims[i] = v
@@ -122,8 +122,8 @@ type pollVictim struct {
 	up *upstream
 	id string
 	// hit is what the kill found in flight, and how often.
-	hit  map[string]int
-	toll *uncommitted
+	hit    map[string]int
+	claims *harness.UncommittedClaims
 }
 
 // as has the trial go on under another test. What it had open beside the program is closed with the test before.
@@ -160,9 +160,9 @@ func (v *pollVictim) die() {
 		v.Logf("it was handed over and not answered: %v", err) // its first request may be as quick as the answer
 	}
 	awaitDeath(v.T, p, failpoint, time.Minute)
-	v.toll = v.trial.uncommittedClaims()
-	v.toll.take(time.Now(), 0)
-	v.hit = v.toll.bounds(0).Hit
+	v.claims = v.trial.UncommittedClaims()
+	v.claims.Take(time.Now(), 0)
+	v.hit = v.claims.Bounds(0).Hit
 
 	// Its end and its result are one commit.
 	var state string
@@ -218,10 +218,10 @@ func (v *pollVictim) asks() int {
 
 // goOn starts another process, hands over what was not answered, and judges how it all ended.
 func (v *pollVictim) goOn() {
-	if v.toll == nil {
+	if v.claims == nil {
 		v.Skip("it did not come to the kill")
 	}
-	v.toll.l = v.trial
+	v.claims.Continue(v.Trial)
 	p := v.Serve()
 	if v.id == "" {
 		id, err := v.ask(p)
@@ -232,8 +232,8 @@ func (v *pollVictim) goOn() {
 		v.NoteAccepted(id, v.ref())
 	}
 	v.Settle(2 * time.Minute)
-	v.toll.account()
-	bounds := v.toll.bounds(0)
+	v.claims.Account()
+	bounds := v.claims.Bounds(0)
 	bounds.SharedRefs = true // the result has the poll's
 	v.Verdict(bounds)
 	v.judgePoll(p.Client, v.up, v.ref(), v.id, v.hit)

@@ -111,7 +111,7 @@ func pollAnswers(t *testing.T) []pollAnswer {
 func TestUpstreamsThatMisbehave(t *testing.T) {
 	harness.BlackBox(t)
 	merchant := harness.NewReceiver(t, harness.Always(200, ""))
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	for i, c := range pollAnswers(t) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -192,7 +192,7 @@ func TestEachRequestOfAPollIsSignedAfresh(t *testing.T) {
 		return harness.Reply{Status: 200, Body: succeeded}
 	})
 	merchant := harness.NewReceiver(t, harness.Always(200, ""))
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	// The time of a signature is in seconds.
 	cb, err := p.AcceptPoll(t.Context(), harness.Submission{
 		"ref": "order-1", "request": harness.Submission{"url": up.URL + "/ask", "method": "POST", "payload": harness.Submission{"no": 1}}, "lane": "upstream",

@@ -67,7 +67,7 @@ func randomKills(tr *trial) {
 			tr.MarkFault()
 		}
 	})
-	t := tr.uncommittedClaims()
+	t := tr.UncommittedClaims()
 	for ctx.Err() == nil {
 		next := time.Now().Add(killGap + rand.N(killSpread))
 		victim := tr.Alive()[rand.N(len(tr.Alive()))]
@@ -78,7 +78,7 @@ func randomKills(tr *trial) {
 		<-await.C
 		tr.Serve()
 		// Each attempt has a timeout of two seconds: after three, what was claimed before and is not over is the victim's.
-		t.take(at, killGap)
+		t.Take(at, killGap)
 		gap := time.NewTimer(time.Until(next))
 		select {
 		case <-gap.C:
@@ -92,16 +92,16 @@ func randomKills(tr *trial) {
 	report := ld.Finish()
 	tr.Settle(long(tr, 10*time.Minute, 3*time.Minute))
 	tr.awaitEmptyIndex(harness.IndexSettles)
-	t.account()
-	v := tr.Verdict(t.bounds(2 * time.Minute))
+	t.Account()
+	v := tr.Verdict(t.Bounds(2 * time.Minute))
 	// The short form shares the machine with others.
 	if least := float64(rate) * span.Seconds() * long(tr, 0.95, 0.5); float64(v.Accepted) < least {
 		tr.Errorf("%d were accepted, %.0f were to be", v.Accepted, least)
 	}
-	if t.faults < long(tr, 25, 2) || emptied < long(tr, 4, 1) {
-		tr.Errorf("%d kills and %d FLUSHALL are too few to show anything", t.faults, emptied)
+	if t.Faults() < long(tr, 25, 2) || emptied < long(tr, 4, 1) {
+		tr.Errorf("%d kills and %d FLUSHALL are too few to show anything", t.Faults(), emptied)
 	}
 	tr.Remark("%d accepted in %s (%.0f/s) by three dispatchers, %d kills, %d FLUSHALL: %d lost, %d duplicates; %s; accepts p50 %s p99 %s most %s, %d requests made again; lateness p50 %s p99 %s",
-		v.Accepted, span, float64(v.Accepted)/span.Seconds(), t.faults, emptied, v.Lost, v.Duplicates, t, report.Took.P50.Round(time.Millisecond), report.Took.P99.Round(time.Millisecond),
+		v.Accepted, span, float64(v.Accepted)/span.Seconds(), t.Faults(), emptied, v.Lost, v.Duplicates, t, report.Took.P50.Round(time.Millisecond), report.Took.P99.Round(time.Millisecond),
 		report.Took.Most.Round(time.Millisecond), report.Again, v.Lateness.P50, v.Lateness.P99)
 }

@@ -252,7 +252,7 @@ func TestRecipes(t *testing.T) {
 	if len(list) != len(runs) {
 		t.Fatalf("the document has %d recipes, %d are run", len(list), len(runs))
 	}
-	b := harness.StartServers(t, harness.SQLiteEmbedded).Backend(t, harness.SQLiteEmbedded)
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	b.KeepApart("what a shell hands over is not counted")
 	r := harness.NewReceiver(t, kitchen)
 	p := harness.Serve(t, harness.Launch{On: b})

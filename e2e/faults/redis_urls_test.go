@@ -111,7 +111,7 @@ func direct(t *testing.T, addr, password string, db int) *redis.Client {
 
 // launchOn starts a process on a backend with this URL.
 func (f *redisForm) launchOn(t *testing.T, url string) harness.Launch {
-	b := harness.Servers{}.Backend(t, harness.SQLiteEmbedded)
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	b.Name, b.Redis = f.name, url
 	l := harness.Launch{On: b}
 	if f.env != "" {

@@ -83,12 +83,12 @@ func (l *redriven) run() {
 	at := time.Now()
 	first.Kill()
 	took, halfway := at.Sub(began), l.job.Done
-	tolls := l.uncommittedClaims()
+	claims := l.UncommittedClaims()
 	if l.going == nil {
-		tolls.take(at, 0)
+		claims.Take(at, 0)
 		other = l.trial.Serve().Client
 	} else {
-		tolls.take(at, 2*time.Second) // the other's own attempts are over by then
+		claims.Take(at, 2*time.Second) // the other's own attempts are over by then
 	}
 	harness.Eventually(l, redrivePatience, "the redrive goes on", func() error {
 		before := l.job.Done
@@ -113,14 +113,14 @@ func (l *redriven) run() {
 	}
 	l.Settle(2 * time.Minute) // what the kill cut waits until the dead process's claims run out
 	settled := time.Since(at)
-	tolls.account()
-	extra := l.onceMore(tolls)
+	claims.Account()
+	extra := l.onceMore(claims)
 
 	q := func(ds []time.Duration, q float64) time.Duration {
 		return harness.Quantile(ds, q).Round(100 * time.Microsecond)
 	}
 	l.Logf("%s: %d dead redriven at %d/s, killed after %d, stood still for %s, went on at %d: all over %s after the kill: each attempted once more, %d sends beside that; %s",
-		l.Backend.Name, l.n, redriveRate, halfway, stood.Round(10*time.Millisecond), resumed, settled.Round(10*time.Millisecond), extra, tolls)
+		l.Backend.Name, l.n, redriveRate, halfway, stood.Round(10*time.Millisecond), resumed, settled.Round(10*time.Millisecond), extra, claims)
 	l.Logf("%s: others at %d/s, from accept to arrival: before: median %s, p99 %s (of %d); during the redrive: median %s, p99 %s, most %s (of %d); the disk stalled for %s at most",
 		l.Backend.Name, liveRate, q(before, 0.5), q(before, 0.99), len(before), q(during, 0.5), q(during, 0.99), q(during, 1), len(during), stall)
 	limit := func(calm []time.Duration) time.Duration {
@@ -211,11 +211,11 @@ func (l *redriven) beside(s *stream, c *harness.Client, far func() bool) {
 
 // onceMore fails the test if any of them was revived, attempted or sent another number of times than once more. What the kill found in
 // flight may have been sent twice: it returns how many were.
-func (l *redriven) onceMore(tolls *uncommitted) (extra int) {
+func (l *redriven) onceMore(claims *harness.UncommittedClaims) (extra int) {
 	l.Helper()
 	complain := harness.Violations(l)
 	c := l.AnyProcess().Client
-	hit := tolls.bounds(0).Hit
+	hit := claims.Bounds(0).Hit
 	all, err := c.List(l.Context(), url.Values{"topic": {"redrive.dead"}})
 	if err != nil {
 		l.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // An import that is killed in the middle and gone on with makes nothing twice.
 func TestImportKilledInTheMiddleMakesNothingTwice(t *testing.T) {
 	harness.BlackBox(t)
-	b := harness.Servers{}.Backend(t, harness.SQLiteEmbedded)
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	p := harness.Serve(t, harness.Launch{On: b})
 	const n = 20_000
 	var lines bytes.Buffer

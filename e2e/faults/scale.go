@@ -306,19 +306,19 @@ func leaderKilled(tr *trial) {
 	awaitDeath(tr.T, leader, "during_rebuild", time.Minute)
 	died := time.Now()
 	tr.MarkFault()
-	t := tr.uncommittedClaims()
-	t.take(died, 5*time.Second)
+	t := tr.UncommittedClaims()
+	t.Take(died, 5*time.Second)
 	r := tr.awaitRebuilt(other, 0, 3*time.Minute)
 	fresh.Finish()
 	tr.settleDue(time.Minute)
-	t.account()
+	t.Account()
 	takeover := r.Time.Add(-r.Took).Sub(died)
 	tr.Remark("the leader of a rebuild of %d open (seeded) was killed after a quarter: another began %s later and took %s",
 		r.Open, takeover.Round(10*time.Millisecond), r.Took.Round(time.Millisecond))
 	if takeover > 12*time.Second {
 		tr.Errorf("another process took over %s after the leader's death, its lease is 10 s", takeover)
 	}
-	bounds := t.bounds(0)
+	bounds := t.Bounds(0)
 	bounds.MayBeOpen, bounds.SharedRefs = true, true
 	tr.Verdict(bounds)
 }

@@ -55,8 +55,8 @@ func sharedByFour(tr *trial, shards int) {
 	all[0].Kill()
 	all[1].Kill()
 	killed := time.Now()
-	t := tr.uncommittedClaims()
-	t.take(killed, 5*time.Second)
+	t := tr.UncommittedClaims()
+	t.Take(killed, 5*time.Second)
 	tr.wait("the two that are left go on", long(tr, 10, 3)*sharedRate)
 	joined := tr.Serve()
 	harness.Eventually(tr, 30*time.Second, "the new dispatcher takes its part", func() error {
@@ -69,7 +69,7 @@ func sharedByFour(tr *trial, shards int) {
 	report := ld.Finish()
 	tr.Settle(2 * time.Minute)
 	// Nothing hit the index: what the dead had claimed comes back when its leases run out.
-	v := tr.Verdict(t.bounds(time.Minute))
+	v := tr.Verdict(t.Bounds(time.Minute))
 	if v.LockOverlaps > 0 {
 		tr.Errorf("%d sends on one lock key overlap", v.LockOverlaps)
 	}

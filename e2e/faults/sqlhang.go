@@ -19,13 +19,13 @@ func postgresHangs(tr *trial, processes int) {
 	}
 	tr.awaitSends(tr.sqlRate())
 	// What was claimed and could not be committed is what may come again, and only if another process may claim it meanwhile.
-	t := tr.uncommittedClaims()
+	t := tr.UncommittedClaims()
 	tr.blackout(w, "PostgreSQL hangs", lasts,
 		func() error { proxy.Hang(); return nil },
-		func() error { t.take(time.Now(), 0); proxy.Pass(); return nil })
+		func() error { t.Take(time.Now(), 0); proxy.Pass(); return nil })
 	bounds := judge.Bounds{}
 	if processes > 1 {
-		bounds = t.bounds(0)
+		bounds = t.Bounds(0)
 	}
 	tr.conclude(ld, w, began, bounds)
 }

@@ -84,7 +84,7 @@ func killedInTransactions(tr *trial) {
 		s["lane"] = fmt.Sprint("lane-", i%100)
 		return s
 	})
-	inFlight, t := 0, tr.uncommittedClaims()
+	inFlight, t := 0, tr.UncommittedClaims()
 	for i := range kills {
 		tr.awaitSends(tr.sqlRate() / 2)
 		// Each life is longer than the slowest attempt: who is attempted by six in a row that die counts as poison. And not every
@@ -93,18 +93,18 @@ func killedInTransactions(tr *trial) {
 		inFlight += tr.Recorder.InFlight()
 		tr.MarkFault()
 		p.Kill()
-		t.take(time.Now(), 0)
+		t.Take(time.Now(), 0)
 		p = tr.Serve("--workers", "128")
 		tr.MarkFault()
 	}
 	got := ld.Finish()
 	tr.Settle(3 * time.Minute)
-	t.account()
+	t.Account()
 	crashed, err := tr.crashed()
 	if err != nil {
 		tr.Fatal(err)
 	}
-	v := tr.Verdict(t.bounds(2 * time.Minute))
+	v := tr.Verdict(t.Bounds(2 * time.Minute))
 	tr.Remark("%d kills, %d in flight at them, %d attempts crashed, %d duplicates, %d requests made again", kills, inFlight, crashed, v.Duplicates, got.Again)
 	tr.intact()
 }

@@ -89,7 +89,7 @@ func deaf(t *testing.T) string {
 func TestReceiversThatCannotBeReached(t *testing.T) {
 	harness.BlackBox(t)
 	names := namesOf(t)
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded), Under: names.program()})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded), Under: names.program()})
 	well := misbehave(t, nil, answersWith(200, ""))
 	port := well.url[strings.LastIndexByte(well.url, ':'):]
 	// Whoever answers names lives in this test, which may be short of time itself.

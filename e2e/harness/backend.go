@@ -58,25 +58,13 @@ var (
 	BothEnds       = []Combination{SQLiteEmbedded, PostgresRedis}
 )
 
-// Servers are the real ones that backends share; each backend has a database and a Redis of its own.
-type Servers struct{ Postgres *testserver.Postgres }
-
-// StartServers starts what the combination needs and what all backends of a test may share.
-func StartServers(tb testing.TB, c Combination) Servers {
-	tb.Helper()
-	var s Servers
-	if c.Postgres {
-		s.Postgres = testserver.NewPostgres(tb)
-	}
-	return s
-}
-
-// Backend makes an empty backend of the combination. Redis is one server for each, so that it can be emptied.
-func (s Servers) Backend(tb testing.TB, c Combination) Backend {
+// NewBackend makes an empty backend of the combination: a database on the shared PostgreSQL or a file of its own, and a
+// Redis of its own, so that a test may empty it.
+func NewBackend(tb testing.TB, c Combination) Backend {
 	tb.Helper()
 	b := Backend{Name: c.String(), DataDir: tb.TempDir(), Prefix: "e2e"}
 	if c.Postgres {
-		b.Postgres = s.Postgres.Database(tb)
+		b.Postgres = testserver.SharedPostgres(tb).Database(tb)
 	}
 	if c.Redis {
 		b.Server = testserver.NewRedis(tb)
@@ -89,7 +77,7 @@ func (s Servers) Backend(tb testing.TB, c Combination) Backend {
 func OnEach(t *testing.T, combinations []Combination, test func(*testing.T, Backend)) {
 	t.Helper()
 	for _, c := range combinations {
-		t.Run(c.String(), func(t *testing.T) { test(t, StartServers(t, c).Backend(t, c)) })
+		t.Run(c.String(), func(t *testing.T) { test(t, NewBackend(t, c)) })
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // BuildTags are those of every build.
@@ -42,7 +44,7 @@ func run(m *testing.M, after []func() error) int {
 	}
 	defer os.RemoveAll(dir)
 	WorkDir = dir
-	code := m.Run()
+	code := testserver.Run(m)
 	for _, f := range after {
 		if err := f(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

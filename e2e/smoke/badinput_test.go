@@ -114,7 +114,7 @@ func spoilt(set harness.Submission) harness.Submission {
 // Every field refuses what it cannot mean: 422, its name and a sentence; alone and in a batch.
 func TestEveryFieldRefusesWhatItCannotMean(t *testing.T) {
 	harness.BlackBox(t)
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	for _, c := range refused {
 		t.Run(c.name, func(t *testing.T) {
 			body, err := json.Marshal(spoilt(c.set))
@@ -203,7 +203,7 @@ func checkProblem(t *testing.T, got harness.Answer, status int, field string) {
 // What is not even a question gets the status that says so.
 func TestBadRequestsGetTheirStatus(t *testing.T) {
 	harness.BlackBox(t)
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	get, send := http.MethodGet, http.MethodPost
 	unknown := "cb_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 	for _, c := range []struct {
@@ -267,7 +267,7 @@ func (e *endless) Read(b []byte) (int, error) {
 // A body over the limit is refused before it has been read.
 func TestBodiesOverTheLimitAreRefusedUnread(t *testing.T) {
 	harness.BlackBox(t)
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	t.Run("announced", func(t *testing.T) {
 		// Expect: 100-continue sends the body only if the server wants it.
 		body := &endless{}

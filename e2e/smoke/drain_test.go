@@ -98,7 +98,7 @@ func acceptSlow(t *testing.T, p *harness.Process, r *harness.Receiver, ref strin
 // With --hold callbacks are accepted and none is sent.
 func TestHoldAcceptsAndSendsNothing(t *testing.T) {
 	harness.BlackBox(t)
-	b := harness.Servers{}.Backend(t, harness.SQLiteEmbedded)
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	r := harness.NewReceiver(t, harness.Always(200, ""))
 	p := harness.Serve(t, harness.Launch{On: b, Args: []string{"--hold"}})
 	cb, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "ref": "held", "payload": harness.Payload("held")})
@@ -128,7 +128,7 @@ func TestSecondServeOnTheSameDataDirIsRefused(t *testing.T) {
 	harness.BlackBox(t)
 	for _, c := range []harness.Combination{harness.SQLiteEmbedded, harness.PostgresOnly} {
 		t.Run(c.String(), func(t *testing.T) {
-			b := harness.StartServers(t, c).Backend(t, c)
+			b := harness.NewBackend(t, c)
 			first := harness.Serve(t, harness.Launch{On: b})
 			ports := harness.FreePorts(t, 2)
 			args := append([]string{"serve", "--listen", "127.0.0.1:" + ports[0], "--ops-listen", "127.0.0.1:" + ports[1]}, b.Args()...)

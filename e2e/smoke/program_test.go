@@ -70,7 +70,7 @@ func TestVerifyAndRebuildThroughTheServer(t *testing.T) {
 // The receiver that the program brings along verifies what a dispatcher sends.
 func TestListenPrintsAndVerifiesWhatArrives(t *testing.T) {
 	harness.BlackBox(t)
-	b := harness.Servers{}.Backend(t, harness.SQLiteEmbedded)
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	p := harness.Serve(t, harness.Launch{On: b})
 	lane := "merchant-7"
 	var secret struct {
@@ -149,7 +149,7 @@ func (s shell) run(code int, says string, args ...string) string {
 // callback to it by the merchant's number, a test, a new secret.
 func TestKeysAndEndpointsFromTheShell(t *testing.T) {
 	harness.BlackBox(t)
-	p := harness.Serve(t, harness.Launch{On: harness.Servers{}.Backend(t, harness.SQLiteEmbedded)})
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	admin := shell{t, p.Base, harness.AdminKey}
 	sender := shell{t, p.Base, admin.run(0, "the only time", "key", "create", "checkout", "--scope", "send", "--expires-in", "90d")}
 	keyID, _, _ := strings.Cut(strings.TrimSpace(strings.Split(admin.run(0, "checkout", "key", "list"), "\n")[2]), " ")

@@ -65,7 +65,7 @@ func TestWrongSettingsStopTheStartWithOneLineEach(t *testing.T) {
 // The first start on SQLite makes an admin key, shows it to nobody but the data directory, and it opens the API.
 func TestFirstStartMakesAnAdminKey(t *testing.T) {
 	harness.BlackBox(t)
-	b := harness.Servers{}.Backend(t, harness.SQLiteEmbedded)
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	p := spawnKeyless(t, b)
 	name := filepath.Join(b.DataDir, "admin.key")
 	info, err := os.Stat(name)

@@ -27,9 +27,10 @@ var shared *lifetime
 // Main runs the tests of a package and then ends the servers that they shared. It does not return:
 //
 //	func TestMain(m *testing.M) { testserver.Main(m) }
-func Main(m *testing.M) { os.Exit(run(m)) }
+func Main(m *testing.M) { os.Exit(Run(m)) }
 
-func run(m *testing.M) (code int) {
+// Run is Main that returns the exit code, for a TestMain that has more to do.
+func Run(m *testing.M) (code int) {
 	shared = &lifetime{}
 	defer func() {
 		if err := shared.end(); err != nil {
