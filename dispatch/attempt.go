@@ -175,11 +175,11 @@ func (e *Engine) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, c
 		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, now, 1
 		return out
 	}
-	if since := time.Since(claimed); since > claimMargin {
+	if since := time.Since(claimed); since > e.times.margin {
 		return e.tooOld(w, since, out)
 	}
 	t, err := e.target(ctx, w, now)
-	if since := time.Since(claimed); since > claimMargin {
+	if since := time.Since(claimed); since > e.times.margin {
 		return e.tooOld(w, since, out) // reading what it is sent by took so long
 	}
 	if err != nil && !errors.Is(err, errUnsigned) {

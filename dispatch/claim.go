@@ -9,11 +9,6 @@ import (
 )
 
 const (
-	// leaseTime is how long a claim is held; claimMargin is what a claim in SQL lives beyond its attempt's timeout. With the
-	// default timeout of 15 s the two end together, so that nothing has to be extended.
-	leaseTime   = 30 * time.Second
-	claimMargin = 15 * time.Second
-
 	// claimBatch is the most that one claim takes; with many shards less, so that one shard's claim does not reserve the
 	// slots of all.
 	claimBatch    = 64
@@ -153,7 +148,7 @@ func (e *Engine) claim(ctx context.Context, shard int, token string, g grant) (s
 		Max:          g.n,
 		MaxUncertain: g.uncertain,
 		MaxTimingOut: g.timingOut,
-		Lease:        leaseTime,
+		Lease:        e.times.lease,
 		Lead:         lead,
 		LaneLimit:    e.o.LaneConcurrency,
 		Allowances:   e.wire.allowances(shard, e.slots.roomy()),

@@ -140,6 +140,7 @@ func (o Options) withDefaults() (Options, error) {
 // and after it: then nothing is sent, but what is accepted is durable.
 type Engine struct {
 	o       Options
+	times   recoveryTimes
 	log     *slog.Logger
 	metrics *metrics
 
@@ -208,8 +209,13 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	times, err := failpointTimes()
+	if err != nil {
+		return nil, err
+	}
 	e := &Engine{
 		o:       o,
+		times:   times,
 		log:     o.Logger,
 		metrics: newMetrics(o.Registerer),
 		slots:   newSlots(o.Workers),

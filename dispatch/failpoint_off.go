@@ -7,3 +7,6 @@ func failpoint(string) {}
 
 // failpointOf does nothing; a test build can end the process here for one callback alone.
 func failpointOf(_, _ string) {}
+
+// failpointTimes are the usual times; a test build can set them shorter.
+func failpointTimes() (recoveryTimes, error) { return usualTimes(), nil }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // passes counts how often the chosen failpoint was passed.
@@ -50,4 +51,30 @@ func killSelf(name string) {
 		panic(err)
 	}
 	select {}
+}
+
+// failpointTimes are the usual times, except for those that DISPATCHER_FAILPOINT_TIMES names, as lease=3s,sweep=1s: from
+// a second to the usual time each, in whole seconds.
+func failpointTimes() (recoveryTimes, error) {
+	times := usualTimes()
+	text := os.Getenv("DISPATCHER_FAILPOINT_TIMES")
+	if text == "" {
+		return times, nil
+	}
+	fields := map[string]*time.Duration{
+		"lease": &times.lease, "margin": &times.margin, "sweep": &times.sweep, "slack": &times.slack, "leader": &times.leader,
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		field := fields[name]
+		if field == nil {
+			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q names none of lease, margin, sweep, slack, leader", part)
+		}
+		d, err := time.ParseDuration(value)
+		if err != nil || d < time.Second || d > *field || d%time.Second != 0 {
+			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q is not from 1s to %s in whole seconds", part, *field)
+		}
+		*field = d
+	}
+	return times, nil
 }

@@ -37,9 +37,6 @@ type Watermarks interface {
 
 const (
 	loadLease = "horizon"
-	// loadTTL is how long the loader may be silent before another process takes over. Three quarters of the least horizon are nine
-	// times that.
-	loadTTL = 10 * time.Second
 	// loadEvery is how often the watermark is looked at; without a horizon, whether an earlier setting has left one.
 	loadEvery, loadIdle = time.Second, 15 * time.Second
 	// loadChunk is how many items the loader gives to the index at once, about a millisecond of a shard's time, and loadPause what
@@ -156,7 +153,7 @@ func (l *loader) lag() float64 {
 
 // lead takes or renews the lease, unless that was done just now, and says whether it is held.
 func (l *loader) lead(ctx context.Context) (bool, error) {
-	if l.leads && time.Since(l.renewed) < loadTTL/4 {
+	if l.leads && time.Since(l.renewed) < l.e.times.leader/4 {
 		return true, nil
 	}
 	e := l.e
@@ -164,7 +161,7 @@ func (l *loader) lead(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	asked := time.Now()
-	leader, err := e.o.Store.TryLease(ctx, loadLease, e.o.Name, e.clock.now(), loadTTL)
+	leader, err := e.o.Store.TryLease(ctx, loadLease, e.o.Name, e.clock.now(), e.times.leader)
 	if err != nil {
 		return false, fmt.Errorf("lease for loading: %w", err)
 	}

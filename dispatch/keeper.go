@@ -14,8 +14,6 @@ import (
 
 const (
 	rebuildLease = "rebuild"
-	// rebuildTTL is how long the leader of a rebuild may be silent before another process takes over.
-	rebuildTTL = 10 * time.Second
 	// keepEvery is how often the index's generation is compared with SQL's though nothing complained.
 	keepEvery = 5 * time.Second
 	// warnEvery is how often an index that cannot be looked after is complained of.
@@ -239,7 +237,7 @@ func (k *keeper) lead(ctx context.Context) (bool, error) {
 	if err := k.e.learnTime(ctx); err != nil {
 		return false, err
 	}
-	leader, err := k.e.o.Store.TryLease(ctx, rebuildLease, k.e.o.Name, k.e.clock.now(), rebuildTTL)
+	leader, err := k.e.o.Store.TryLease(ctx, rebuildLease, k.e.o.Name, k.e.clock.now(), k.e.times.leader)
 	if err != nil {
 		return false, fmt.Errorf("lease for the rebuild: %w", err)
 	}

@@ -31,7 +31,7 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent tim
 		Token:   leases[0].Token,
 		Now:     claimed.Now,
 		Lead:    claimLead.Milliseconds(),
-		Margin:  claimMargin.Milliseconds(),
+		Margin:  e.times.margin.Milliseconds(),
 		Suspect: suspectClaims,
 		Claims:  make([]store.StampClaim, len(leases)),
 	}

@@ -148,7 +148,7 @@ func (k *keeper) holding(ctx context.Context) (held context.Context, end func())
 	}
 	var renewer sync.WaitGroup
 	renewer.Go(func() {
-		ticker := time.NewTicker(rebuildTTL / 4)
+		ticker := time.NewTicker(k.e.times.leader / 4)
 		defer ticker.Stop()
 		renewed := time.Now()
 		for {
@@ -163,7 +163,7 @@ func (k *keeper) holding(ctx context.Context) (held context.Context, end func())
 				renewed = time.Now()
 			case err == nil:
 				cancel(errNotLeader)
-			case time.Since(renewed) > rebuildTTL:
+			case time.Since(renewed) > k.e.times.leader:
 				cancel(err)
 			}
 		}

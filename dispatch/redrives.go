@@ -32,8 +32,6 @@ const (
 	// redriveLook is how often those are looked at that do not go on.
 	redriveEvery = 50 * time.Millisecond
 	redriveLook  = 200 * time.Millisecond
-	// redriveTTL is how long the process that does them may be silent before another one goes on with them.
-	redriveTTL   = 10 * time.Second
 	redriveLease = "redrive"
 	// redriveBatch is the most callbacks of a step, and maxRedrives the most redrives that are looked at.
 	redriveBatch = 200
@@ -275,10 +273,10 @@ func (d *redriver) forget(open []store.Redrive) {
 
 // lead takes or renews the lease of the redrives.
 func (d *redriver) lead(ctx context.Context) (bool, error) {
-	if d.e.o.Alone || time.Since(d.leased) < redriveTTL/4 {
+	if d.e.o.Alone || time.Since(d.leased) < d.e.times.leader/4 {
 		return true, nil
 	}
-	leads, err := d.e.o.Store.TryLease(ctx, redriveLease, d.e.o.Name, d.e.clock.now(), redriveTTL)
+	leads, err := d.e.o.Store.TryLease(ctx, redriveLease, d.e.o.Name, d.e.clock.now(), d.e.times.leader)
 	if err != nil {
 		return false, fmt.Errorf("lease of the redrives: %w", err)
 	}

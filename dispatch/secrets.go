@@ -166,7 +166,7 @@ func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ow
 	if fresh {
 		return known, nil
 	}
-	// No claim is as patient: an attempt that waited longer would be put off in any case.
+	// An attempt that waited longer would be put off in any case: its claim would be too old.
 	ctx, cancel := context.WithTimeout(ctx, claimMargin)
 	defer cancel()
 	turn := s.turn(owner)

@@ -53,7 +53,7 @@ func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
 	defer cancel()
 	s := store.Stamp{
-		Token: l.Token, Now: e.clock.now(), Lead: claimLead.Milliseconds(), Margin: claimMargin.Milliseconds(),
+		Token: l.Token, Now: e.clock.now(), Lead: claimLead.Milliseconds(), Margin: e.times.margin.Milliseconds(),
 		Claims: []store.StampClaim{{ID: l.ID, Diverts: l.Diverts}},
 	}
 	stamped, refused, err := e.o.Store.Stamp(sctx, s)

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// sweepSlack is how long a row may be overdue, or its claim run out, before the sweep looks whether the index has it.
-	sweepSlack = 5 * time.Second
 	// sweepTime bounds one sweep; the next one goes on where it ended.
 	sweepTime = 2 * time.Second
 	// lateSlack is by how much the index may hold an item for later than SQL says: diverts and the spread of a rebuild do.
@@ -30,7 +28,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 	started := time.Now()
 	var unhealed error
 	for time.Since(started) < sweepTime {
-		before := e.clock.now() - sweepSlack.Milliseconds()
+		before := e.clock.now() - e.times.slack.Milliseconds()
 		rows, err := e.o.Store.Overdue(ctx, cursor, before, before, pageRows)
 		if err != nil {
 			return fmt.Errorf("read overdue rows: %w", err)

@@ -12,7 +12,6 @@ import (
 
 // The maintenance functions: in one process at a time, each under its own lease.
 const (
-	sweepSpec = "@every 15s"
 	foldSpec  = "@every 1s"
 	purgeSpec = "@every 1m"
 	auditSpec = "@every 1m"
@@ -32,7 +31,7 @@ func (e *Engine) runUpkeep(ctx context.Context) {
 		ttl        time.Duration
 		run        func(context.Context) error
 	}{
-		{"sweep", sweepSpec, 30 * time.Second, e.sweep},
+		{"sweep", "@every " + e.times.sweep.String(), 2 * e.times.sweep, e.sweep},
 		{"fold", foldSpec, 10 * time.Second, e.fold},
 		{"purge", purgeSpec, time.Minute, e.purge},
 		{"audit", auditSpec, time.Minute, e.audit},

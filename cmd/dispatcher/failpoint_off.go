@@ -2,5 +2,5 @@
 
 package main
 
-// failpointVariable is empty: a normal build has no failpoints, and refuses the variable like any unknown one.
-const failpointVariable = ""
+// failpointVariables are none: a normal build has no failpoints, and refuses these variables like any unknown one.
+func failpointVariables() []string { return nil }

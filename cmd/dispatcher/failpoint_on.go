@@ -2,5 +2,7 @@
 
 package main
 
-// failpointVariable is read by the engine of test builds only.
-const failpointVariable = "DISPATCHER_FAILPOINT"
+// failpointVariables are read by the engine of test builds only.
+func failpointVariables() []string {
+	return []string{"DISPATCHER_FAILPOINT", "DISPATCHER_FAILPOINT_TIMES"}
+}

@@ -48,10 +48,7 @@ type problem struct {
 // read them, and serve must not stumble over them.
 func clientVariables() []string {
 	names := []string{"DISPATCHER_SERVER", "DISPATCHER_KEY", "DISPATCHER_KEY_FILE", "DISPATCHER_PROJECT"}
-	if failpointVariable != "" {
-		names = append(names, failpointVariable)
-	}
-	return names
+	return append(names, failpointVariables()...)
 }
 
 // loadSettings reads the settings from flags, environment, file and defaults, in this order of strength. What cannot be

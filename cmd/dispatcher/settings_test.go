@@ -157,6 +157,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		"not a mapping":             {file: "- a\n", want: []string{"not a list of settings"}},
 		"not yaml":                  {file: "a: b\n c: [\n", want: []string{"d.yaml is not YAML"}},
 		"unknown variable":          {env: []string{"DISPATCHER_REDIS_ULR=x"}, want: []string{"unknown environment variable DISPATCHER_REDIS_ULR; did you mean DISPATCHER_REDIS_URL?"}},
+		"variable of test builds":   {env: []string{"DISPATCHER_FAILPOINT_TIMES=lease=1s"}, want: []string{"unknown environment variable DISPATCHER_FAILPOINT_TIMES"}},
 		"variable and its file":     {env: []string{"DISPATCHER_ADMIN_KEY=x", "DISPATCHER_ADMIN_KEY_FILE=/x"}, want: []string{"both set"}},
 		"file that is missing":      {env: []string{"DISPATCHER_ADMIN_KEY_FILE=/does/not/exist"}, want: []string{"DISPATCHER_ADMIN_KEY_FILE: cannot read /does/not/exist"}},
 		"config that is missing":    {env: []string{"DISPATCHER_CONFIG=/does/not/exist"}, want: []string{"cannot read the settings file /does/not/exist"}},
