@@ -171,6 +171,7 @@ func logCutOff(tr *trial) {
 	if len(lost) == 0 || len(lost) == n {
 		tr.Errorf("%d of %d were lost: the cut hit nothing, or everything", len(lost), n)
 	}
+	tr.Backend.LostByDesign(len(lost))
 	tr.Remark("log of %d bytes cut to three quarters: %d of %d callbacks behind the cut are gone", info.Size(), len(lost), n)
 	tr.intact()
 	fresh := tr.Callback("plain", "after-the-cut")

@@ -54,6 +54,9 @@ type Launch struct {
 	Args []string
 	// failpoint is NAME or NAME:n; the process kills itself there.
 	failpoint string
+	// Times replace the usual times until the work of a dead process is taken up; empty: the usual ones. The variable
+	// DISPATCHER_FAILPOINT_TIMES is described in CONTRIBUTING.md.
+	Times string
 	// mayDie: the process may end before it is ready, because of its failpoint.
 	mayDie bool
 	// keyless: no admin or master key is given.
@@ -94,7 +97,7 @@ func Spawn(tb testing.TB, l Launch) *Process {
 	cmd := exec.Command(whole[0], whole[1:]...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.Dir = tb.TempDir()
-	cmd.Env = Environment("DISPATCHER_FAILPOINT=" + l.failpoint)
+	cmd.Env = Environment("DISPATCHER_FAILPOINT="+l.failpoint, "DISPATCHER_FAILPOINT_TIMES="+l.Times)
 	if !l.Keyless {
 		cmd.Env = append(cmd.Env, Keys...)
 	}
