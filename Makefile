@@ -23,7 +23,7 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test setup test-short vet staticcheck race test-all e2e faults redrives crowds polls pages screens simulate bench bench-quick bench-scale bench-cluster profile fuzz lint fmt docker clean
+.PHONY: help demo run build test test-full test-long setup test-short vet staticcheck screens simulate bench bench-quick bench-scale bench-cluster profile lint fmt docker clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,17 @@ run: ## Serve on the embedded default (SQLite, in-process index) with ./dispatch
 build: ## Build ./bin/dispatcher: one static binary
 	$(GO) build -tags $(TAGS) -ldflags "-X main.version=$(VERSION)" -o bin/dispatcher ./cmd/dispatcher
 
-test: setup vet staticcheck race test-all e2e ## Everything: set-up, vet, staticcheck, race detector, all tests, black box
+# PART=smoke runs one part alone; `go run ./internal/testrun -list test` lists them.
+TESTRUN = $(GO) run ./internal/testrun $(if $(PART),-part $(PART))
+
+test: setup ## The test command: vet, staticcheck, unit tests, real servers, race detector, smoke tests; ten minutes
+	@$(TESTRUN) test
+
+test-full: setup ## Everything in its full size: faults, races, crowds, simulations, pages; an hour; writes docs/faults.md
+	@$(TESTRUN) full
+
+test-long: setup ## What takes longer than an hour: labs over two minutes each, fuzzing, a million rows
+	@$(TESTRUN) long
 
 setup: ## Install what the tests need (Debian, as root) or say what is missing
 	@tools/setup.sh
@@ -56,36 +66,8 @@ staticcheck: ## staticcheck, from tools/go.mod
 	$(TOOL) staticcheck -tags $(TAGS) ./...
 	$(BENCH) $(TOOL) staticcheck -tags $(TAGS) ./...
 
-# SQLite itself, translated C with locks and tests of its own, is not watched: that would take three times as long. All that calls it is.
-race: ## The short tests under the race detector (needs gcc and libc6-dev)
-	CGO_ENABLED=1 $(GO) test -pgo=off -tags $(TAGS) -race -gcflags='modernc.org/sqlite/lib=-race=false' -short -timeout 25m ./...
-
-test-all: ## All tests but the black box, on real Redis and PostgreSQL that the tests start
-	$(GO) test -pgo=off -tags $(TAGS) -count=1 -timeout 15m $$($(GO) list -tags $(TAGS) ./... | grep -v /e2e)
-	$(BENCH) $(GO) test -tags $(TAGS) -count=1 -short ./...
-
-e2e: ## The black box: the built binary under load, kill -9 and emptied Redis, on real servers
-	$(GO) test -tags $(TAGS) -count=1 -timeout 25m ./e2e/...
-
-faults: setup ## The whole matrix of faults with real servers, 40 minutes at most; writes docs/faults.md
-	$(GO) test -tags $(TAGS) -count=1 -timeout 45m -v -run '^(TestFaults|TestHorizonBoundsWhatRedisHolds)$$' ./e2e -args -faults full -faults-report $(CURDIR)/docs/faults.md
-
-redrives: setup ## A redrive of 50,000 dead callbacks whose dispatcher is killed half-way, with live traffic beside it; six minutes
-	$(GO) test -tags $(TAGS) -count=1 -timeout 30m -v -run '^TestARedriveIsKilledHalfWay$$' ./e2e -args -redrives full
-
-crowds: setup ## Ten thousand races against the claim, as many of resolve and cancel, and ten thousand endpoints that fail and come back; 15 minutes
-	$(GO) test -tags $(TAGS) -count=1 -timeout 60m -v -run '^(TestRacesAgainstTheClaim|TestRacesOfResolveAgainstTheLastAnswer|TestACrowdThatFailsComesBackWithoutAHerd)$$' ./e2e \
-	  -args -races 10000 -endpoints 10000
-
-polls: setup ## Polls killed at every step, a schedule fired for a minute by three dispatchers, 100,000 open polls; five minutes
-	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -v -run '^(TestAPollKilledAtEveryStep|TestThreeDispatchersFireASchedule|TestOpenPollsCostNoMoreThanScheduledCallbacks)$$' ./e2e \
-	  -args -poll-kills full -firing 1m -open-polls 100000
-
-pages: setup ## What each admin page costs with a million callbacks, on SQLite and on PostgreSQL; ten minutes
-	$(GO) test -tags $(TAGS) -count=1 -timeout 40m -v -run '^TestBrowserPagesCostLittle$$' ./e2e -args -page-rows 1000000
-
 screens: setup ## A picture of every admin page, empty, with one and with many, in light, dark and on a phone, under ./screens
-	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e -args -screens $(CURDIR)/screens
+	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e/browser -args -screens $(CURDIR)/screens
 
 bench: setup ## Compare with HTTP alone, asynq and River; 15 minutes on a quiet machine; writes docs/performance.md and .svg
 	$(COMPARE) -timeout 60m . -args -report $(CURDIR)/docs/performance.md
@@ -108,11 +90,6 @@ profile: setup ## Measure anew what builds are optimized by, a minute on a quiet
 simulate: ## Simulations under faults, any number: SEEDS=100000, from FIRST=1 on; one that fails prints how to replay it
 	$(GO) test -tags $(TAGS) -count=1 -timeout 24h -run '^TestSimulation$$' -v ./dispatch -args -seeds $(SEEDS) -seed $(FIRST) \
 	  | grep -vE '^ *(=== |--- PASS)'; exit $${PIPESTATUS[0]}
-
-fuzz: ## Every fuzz test for 20 seconds
-	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
-	  for name in $$(grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $$dir | awk '{print $$2}'); do \
-	    echo "== $$dir $$name"; $(GO) test -tags $(TAGS) -run '^$$' -fuzz "^$$name$$" -fuzztime 20s $$dir; done; done
 
 lint: ## golangci-lint with .golangci.yml (fetches it on the first run)
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run --build-tags $(TAGS)

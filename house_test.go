@@ -41,6 +41,7 @@ var own = map[string][]string{
 	"web/ui/picture":      {},
 	"web":                 {"store", "schedule", "dispatch", "web/httperr", "web/api", "web/ui"},
 	"internal/testserver": {},
+	"internal/testrun":    {},
 	"cmd/dispatcher":      {"*"},
 	"e2e/harness":         {"internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
 	"e2e/harness/judge":   {},

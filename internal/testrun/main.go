@@ -1,0 +1,275 @@
+// Command testrun runs the tests in parts, one after another, and prints one table of them at the end:
+//
+//	go run ./internal/testrun [-part NAME,...] test|full|long
+//
+// A part that fails does not end the run. Of a failed test it prints the whole output and the command that runs it alone.
+// Of the others it prints a line a package. The exit code is 1 if anything failed.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+func main() {
+	only := flag.String("part", "", "parts to run, with commas between them; empty: all")
+	list := flag.Bool("list", false, "list the parts and run nothing")
+	flag.Parse()
+	size := flag.Arg(0)
+	parts, err := choose(size, *only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+		os.Exit(2)
+	}
+	if *list {
+		for _, p := range parts {
+			fmt.Println(p.name)
+		}
+		return
+	}
+	began := time.Now()
+	var outcomes []outcome
+	for _, p := range parts {
+		outcomes = append(outcomes, run(p, size))
+	}
+	if !report(os.Stdout, outcomes, time.Since(began)) {
+		os.Exit(1)
+	}
+}
+
+// choose returns the parts of a size, or those of them that are named.
+func choose(size, only string) ([]part, error) {
+	if size != sizeTest && size != sizeFull && size != sizeLong {
+		return nil, fmt.Errorf("the size is %s, %s or %s, not %q", sizeTest, sizeFull, sizeLong, size)
+	}
+	all := slices.DeleteFunc(plan(), func(p part) bool { return !slices.Contains(p.sizes, size) })
+	if only == "" {
+		return all, nil
+	}
+	var chosen []part
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(all, func(p part) bool { return p.name == name })
+		if i < 0 {
+			var names []string
+			for _, p := range all {
+				names = append(names, p.name)
+			}
+			return nil, fmt.Errorf("no part %q; the parts of %s are %s", name, size, strings.Join(names, ", "))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// An outcome is what came of a part.
+type outcome struct {
+	part           string
+	passed, failed int // tests, or commands that are no tests
+	took           time.Duration
+}
+
+// run runs the commands of a part.
+func run(p part, size string) outcome {
+	fmt.Printf("== %s\n", p.name)
+	o := outcome{part: p.name}
+	began := time.Now()
+	for _, c := range p.commands(size) {
+		passed, failed := c.run()
+		o.passed += passed
+		o.failed += failed
+	}
+	o.took = time.Since(began)
+	return o
+}
+
+// run runs a command to its end and returns how many tests passed and failed. A command that is no test counts as one.
+func (c command) run() (passed, failed int) {
+	cmd := exec.Command(c.argv[0], c.argv[1:]...)
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), c.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Printf("%s: %v\n", c, err)
+		return 0, 1
+	}
+	stop := killOnSignal(cmd)
+	defer stop()
+	if !c.isTest() {
+		out, readErr := io.ReadAll(stdout)
+		if err := errors.Join(readErr, cmd.Wait()); err != nil {
+			fmt.Printf("%s\n%s%sFAILED: %v\n", c, out, stderr.String(), err)
+			return 0, 1
+		}
+		return 1, 0
+	}
+	t := newTests(c)
+	readErr := t.read(stdout)
+	err = errors.Join(readErr, cmd.Wait())
+	if err != nil && t.failed == 0 {
+		fmt.Printf("%s\n%sFAILED: %v\n", c, stderr.String(), err)
+		t.failed++
+	}
+	return t.passed, t.failed
+}
+
+// killOnSignal ends the command and its children when this program is interrupted.
+func killOnSignal(cmd *exec.Cmd) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+			os.Exit(1)
+		case <-done:
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+	}
+}
+
+// An event is a line of go test -json (go doc test2json).
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string // of the build events
+	Test       string
+	Output     string
+	Elapsed    float64 // seconds
+}
+
+// maxOutput bounds what is kept of the output of one test, in bytes; the end is kept.
+const maxOutput = 64 << 10
+
+// A testRun follows one run of go test.
+type testRun struct {
+	command        command
+	passed, failed int
+	output         map[string][]byte // by package and test
+	inside         map[string]bool   // tests with a failed subtest: the subtest tells what is wrong
+}
+
+func newTests(c command) *testRun {
+	return &testRun{command: c, output: map[string][]byte{}, inside: map[string]bool{}}
+}
+
+func (t *testRun) read(from io.Reader) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 4<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Println(lines.Text()) // no event: what a tool says beside them
+			continue
+		}
+		t.take(e)
+	}
+	return lines.Err()
+}
+
+func (t *testRun) take(e event) {
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output":
+		kept := append(t.output[key], e.Output...)
+		t.output[key] = kept[max(0, len(kept)-maxOutput):]
+	case "build-output":
+		fmt.Print(e.Output)
+	case "pass", "skip":
+		delete(t.output, key)
+		if e.Test == "" {
+			fmt.Printf("   ok %-40s %6.1fs\n", short(e.Package), e.Elapsed)
+		} else if e.Action == "pass" {
+			t.passed++
+			if t.command.slow && strings.Count(e.Test, "/") == 0 {
+				fmt.Printf("   ok %-40s %6.1fs\n", e.Test, e.Elapsed)
+			}
+		}
+	case "fail":
+		t.fail(e, string(t.output[key]))
+		delete(t.output, key)
+	}
+}
+
+// fail prints what a failed test wrote. Its parents and its package failed only because of it, and are not counted.
+func (t *testRun) fail(e event, output string) {
+	if parent, _, sub := cutLast(e.Test); sub {
+		t.inside[e.Package+" "+parent] = true
+	} else if e.Test != "" {
+		t.inside[e.Package+" "] = true
+	}
+	if t.inside[e.Package+" "+e.Test] {
+		if e.Test != "" {
+			fmt.Print(output) // a parent may say more
+		}
+		return
+	}
+	t.failed++
+	fmt.Print(output)
+	if e.Test == "" {
+		fmt.Printf("FAILED: %s\n", short(e.Package))
+		return
+	}
+	fmt.Printf("FAILED: %s %s; alone: %s\n", short(e.Package), e.Test, t.command.alone(e.Package, e.Test))
+}
+
+// cutLast splits the name of a subtest from its parent's.
+func cutLast(test string) (parent, name string, ok bool) {
+	i := strings.LastIndexByte(test, '/')
+	if i < 0 {
+		return "", test, false
+	}
+	return test[:i], test[i+1:], true
+}
+
+// short is a package's path from the root of the module.
+func short(pkg string) string {
+	rest, ours := strings.CutPrefix(pkg, module)
+	if !ours {
+		return pkg
+	}
+	return path.Join(".", rest)
+}
+
+// report prints the table and says whether everything passed.
+func report(to io.Writer, outcomes []outcome, took time.Duration) bool {
+	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "\npart\truns\tresult\ttime")
+	passed, failed := 0, 0
+	for _, o := range outcomes {
+		result := "ok"
+		if o.failed > 0 {
+			result = fmt.Sprintf("%d FAILED", o.failed)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", o.part, o.passed+o.failed, result, o.took.Round(time.Second))
+		passed += o.passed
+		failed += o.failed
+	}
+	fmt.Fprintf(w, "all\t%d\t\t%s\n", passed+failed, took.Round(time.Second))
+	w.Flush()
+	fmt.Fprintf(to, "\n%d passed, %d failed\n", passed, failed)
+	return failed == 0 && passed > 0
+}
