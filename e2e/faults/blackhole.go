@@ -28,21 +28,21 @@ func (tr *trial) forTheHole(hole, ref string) harness.Submission {
 	return c
 }
 
-// blackHole sends a steady load to one destination, beside a hundred thousand callbacks that are due for another that takes
-// every request and answers none. Then it answers.
+// blackHole sends a steady load to one destination, beside a backlog that is due for another one that takes every request
+// and answers none. Then it answers.
 func blackHole(tr *trial) {
 	tr.Recorder.SetScript(holeSwallows)
 	hole := tr.Recorder.ListenElsewhere(tr)
 	tr.Serve()
-	calm := tr.lateBeside("calm", long(tr, 15*time.Second, 5*time.Second))
-	pending := long(tr, 100_000, 20_000)
+	calm := tr.lateBeside("calm", 5*time.Second)
+	pending := sized(10_000, 20_000, 100_000)
 	tr.MarkFault()
 	tr.AcceptMany(pending, func(i int) harness.Submission {
 		c := tr.forTheHole(hole, fmt.Sprint("hole-", i))
 		delete(c, "idempotency_key")
 		return c
 	})
-	tr.heldAgainst(calm, long(tr, 60*time.Second, 10*time.Second), pending)
+	tr.heldAgainst(calm, sized(10*time.Second, 15*time.Second, time.Minute), pending)
 	tr.Recorder.SetScript(harness.Usual)
 	answered := time.Now()
 	tr.MarkFault()
@@ -52,23 +52,23 @@ func blackHole(tr *trial) {
 	tr.Verdict(judge.Bounds{})
 }
 
-// blackHoleOfAMillion is blackHole with a million that were due when the process started, and that stay open.
-func blackHoleOfAMillion(tr *trial) {
+// blackHoleWithManyDue is blackHole with many that were due when the process started, and that stay open.
+func blackHoleWithManyDue(tr *trial) {
 	tr.Recorder.SetScript(holeSwallows)
 	hole := tr.Recorder.ListenElsewhere(tr)
 	p := tr.Serve()
-	calm := tr.lateBeside("calm", 15*time.Second)
-	const pending = 1_000_000
+	calm := tr.lateBeside("calm", 5*time.Second)
+	pending := sized(50_000, 100_000, 1_000_000)
 	tr.Seed(p, harness.Seeding{N: pending, Overdue: pending, Lanes: 1, Shape: func(lane int) harness.Submission { return tr.forTheHole(hole, harness.SeedRef(lane)) }})
 	tr.flush()
 	tr.MarkFault()
 	m := tr.measure("started cold before a black hole", pending)
 	p = tr.Serve()
 	m.ready = time.Since(m.lost)
-	filling := tr.lateBeside("filling", 10*time.Second)
+	filling := tr.lateBeside("filling", 5*time.Second)
 	m.judge(p, tr.awaitRebuilt(p, 0, 3*time.Minute))
 	tr.Remark("while the index was being filled: p99 of the healthy one %s", filling.P99)
-	tr.heldAgainst(calm, 60*time.Second, pending)
+	tr.heldAgainst(calm, sized(10*time.Second, 15*time.Second, time.Minute), pending)
 	tr.Verdict(judge.Bounds{MayBeOpen: true, SharedRefs: true})
 }
 

@@ -16,13 +16,12 @@ import (
 
 // clusterFaults are what happens to a Cluster of three masters with a replica each while it carries the index.
 func clusterFaults() []fault {
-	several := []harness.Combination{harness.PostgresRedis}
 	return []fault{
-		{id: "F23", title: "cluster master killed", short: several, full: []harness.Combination{harness.SQLiteRedis, harness.PostgresRedis}, run: clusterMasterKilled},
-		{id: "F23", title: "cluster master hangs", full: several, run: clusterMasterHangs},
-		{id: "F23", title: "cluster master restarted empty", full: several, run: clusterMasterEmptied},
-		{id: "F23", title: "cluster failover by hand", full: several, run: clusterFailover},
-		{id: "F23", title: "cluster slots moved", full: several, run: clusterSlotsMoved},
+		{id: "F23", title: "cluster master killed", on: onlyPostgresRedis, run: clusterMasterKilled},
+		{id: "F23", title: "cluster master hangs", on: onlyPostgresRedis, run: clusterMasterHangs},
+		{id: "F23", title: "cluster master restarted empty", on: onlyPostgresRedis, run: clusterMasterEmptied},
+		{id: "F23", title: "cluster failover by hand", on: onlyPostgresRedis, run: clusterFailover},
+		{id: "F23", title: "cluster slots moved", on: onlyPostgresRedis, run: clusterSlotsMoved},
 	}
 }
 
@@ -44,7 +43,7 @@ const (
 	clusterLanes = 64
 )
 
-// A clusterLab is a trial on a Cluster of its own.
+// A clusterTrial is a trial on a Cluster of its own.
 type clusterTrial struct {
 	*trial
 	cluster *testserver.Cluster
@@ -62,7 +61,7 @@ func onCluster(tr *trial, rate int, args ...string) *clusterTrial {
 	x := &clusterTrial{trial: tr, victims: map[int]bool{}}
 	x.cluster = newCluster(tr, args...)
 	tr.Backend.Redis = x.cluster.URL()
-	for range tr.dispatchers(3, 2) {
+	for range tr.dispatchers() {
 		tr.Serve()
 	}
 	x.learnShards()
@@ -72,11 +71,11 @@ func onCluster(tr *trial, rate int, args ...string) *clusterTrial {
 }
 
 // dispatchers is how many processes share the trial's index: on SQLite it is one.
-func (tr *trial) dispatchers(fullForm, shortForm int) int {
+func (tr *trial) dispatchers() int {
 	if tr.Backend.Postgres == "" {
 		return 1
 	}
-	return long(tr, fullForm, shortForm)
+	return 2
 }
 
 func laneName(i int) string { return "lane-" + strconv.Itoa(i%clusterLanes) }
@@ -219,7 +218,7 @@ func (x *clusterTrial) lateness(e *judge.Evidence, over time.Time) (hurt, others
 func clusterMasterKilled(tr *trial) {
 	x := onCluster(tr, 60, "--cluster-require-full-coverage", "no")
 	const shard = 0
-	for range long(tr, 3, 1) {
+	for range 2 {
 		victim := x.master(shard)
 		x.hits(victim)
 		victim.Kill()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,8 +19,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
-
-var endpointCount = flag.Int("endpoints", 500, "endpoints that fail and come back at once, on each backend")
 
 // The breaker's numbers, as docs/sending.md has them.
 const (
@@ -267,9 +264,10 @@ func (c *crowd) enrol(t *testing.T, p *harness.Process, books *harness.Ledger) {
 // is sent one probe, and more only as it answers; all together never more than there are slots; and everything is delivered once.
 func TestACrowdThatFailsComesBackWithoutAHerd(t *testing.T) {
 	harness.BlackBox(t)
+	t.Parallel()
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		t.Parallel() // it mostly waits
-		members := *endpointCount
+		mostlyWaits(t)
+		members := sized(200, 1_000, 10_000)
 		limit := 2*time.Minute + time.Duration(members)*60*time.Millisecond
 		workers := harness.Launch{On: b, Args: []string{"--workers", strconv.Itoa(crowdWorkers)}}
 		processes := []*harness.Process{harness.Serve(t, workers)}

@@ -84,7 +84,7 @@ func postgresDiskFull(tr *trial) {
 		}
 		return nil
 	})
-	tr.blackout(w, "disk full", 20*time.Second, func() error { return nil }, func() error {
+	tr.blackout(w, "disk full", 6*time.Second, func() error { return nil }, func() error {
 		ended := pg.HasEnded()
 		tr.Remark("the server had ended: %t", ended)
 		if err := free(); err != nil {
@@ -105,7 +105,7 @@ func sqliteDiskFull(tr *trial) {
 	began := time.Now()
 	ld, w := tr.underWay()
 	var free func() error
-	tr.blackout(w, "disk full", 20*time.Second, func() (err error) {
+	tr.blackout(w, "disk full", 6*time.Second, func() (err error) {
 		free, err = fill(dir)
 		// What SQLite has room for in its files it goes on to use.
 		harness.Eventually(tr, time.Minute, "SQL cannot commit", func() error {

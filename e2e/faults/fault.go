@@ -10,28 +10,33 @@ import (
 type fault struct {
 	id    string // F1 … as docs/guarantees.md lists them
 	title string
-	// short and full are the combinations that it runs on in each form; none: it is not part of the form.
-	short, full []harness.Combination
-	// heavy faults load the machine: nothing runs beside them. Light ones hardly do: they wait for leases, most of the time.
-	heavy, light bool
-	// apart faults break PostgreSQL, or bring their own servers: they get no backend, and call use themselves.
+	// on are the combinations that it runs on. A run on one more combination must be able to fail where the others do
+	// not: a fault of the process runs on both ends, which have each database and each index once; a fault between the
+	// commit in SQL and the index, on all four; a fault of Redis or of PostgreSQL, on one that has it, unless what heals
+	// it reads the other side.
+	on []harness.Combination
+	// quick processes take up the work of dead ones after seconds: see quickTimes.
+	quick bool
+	// heavy faults load the machine: nothing runs beside them.
+	heavy bool
+	// apart faults break PostgreSQL, or bring their own servers: they get no backend and call UseBackend themselves.
 	apart bool
 	run   func(*trial)
 }
 
 // matrix is every fault. Each file of faults lists its own.
 func matrix() []fault {
-	return slices.Concat(killFaults(), pauseFaults(), redisFaults(), sqlFaults(), localFaults(), upgradeFaults(),
-		topologyFaults(), scaleFaults(), restoreFaults())
+	return slices.Concat(killFaults(), randomFaults(), pauseFaults(), poisonFaults(), lockFaults(), bulkFaults(),
+		retentionFaults(), redisFaults(), sqlFaults(), localFaults(), upgradeFaults(), clusterFaults(), sentinelFaults(),
+		sharedFaults(), scaleFaults(), restoreFaults())
 }
 
-// trialsAtOnce bounds the trials that run at the same time; two light ones count as one.
-const trialsAtOnce = 6
-
-// share is the fault's part of the places: of 2 * trialsAtOnce.
-func (f *fault) share() int64 {
-	if f.light {
-		return 1
-	}
-	return 2
-}
+// Combinations that many faults run on.
+var (
+	onlySQLite        = []harness.Combination{harness.SQLiteEmbedded}
+	onlyPostgres      = []harness.Combination{harness.PostgresOnly}
+	onlyPostgresRedis = []harness.Combination{harness.PostgresRedis}
+	onlySQLiteRedis   = []harness.Combination{harness.SQLiteRedis}
+	// bothWithRedis are for what rebuilds the index: that reads SQL.
+	bothWithRedis = []harness.Combination{harness.SQLiteRedis, harness.PostgresRedis}
+)

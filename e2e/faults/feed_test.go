@@ -74,10 +74,11 @@ func (f *feedReader) step() {
 // asks, and whichever of those is killed meanwhile.
 func TestAFeedReaderSeesEachOutcomeOnce(t *testing.T) {
 	harness.BlackBox(t)
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		t.Parallel()
-		tr := newTrial(t, "feed: readers and dispatchers killed", false)
+		mostlyWaits(t)
+		tr := newTrial(t, "feed: readers and dispatchers killed")
+		tr.Times = quickTimes
 		tr.UseBackend(b)
 		readWhileKilled(tr)
 	})

@@ -2,10 +2,7 @@ package faults
 
 import (
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,56 +108,6 @@ func TestAStopTakesEffectWithinASecond(t *testing.T) {
 		harness.Await(t, p.Client, time.Minute)
 		if got := r.Count(); got != n {
 			t.Errorf("%d arrived of %d", got, n)
-		}
-	})
-}
-
-// A destination that does not answer is left alone but for a probe now and then; when it is back, all that waited is sent.
-func TestABreakerOpensAndCloses(t *testing.T) {
-	harness.BlackBox(t)
-	t.Parallel() // it mostly waits
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		p := harness.Serve(t, harness.Launch{On: b})
-		address := "127.0.0.1:" + harness.FreePorts(t, 1)[0]
-		id := p.Endpoint(t, harness.EndpointBody{
-			"url": "http://" + address, "policy": harness.Submission{"tiers": []string{"1s"}, "repeat_last": true, "deadline": "1h"},
-		})
-		const n = 60
-		p.Flood(t, id, n)
-		harness.Eventually(t, 60*time.Second, "the breaker opens", func() error {
-			lane, err := p.Lane(t.Context(), id)
-			if err == nil && lane.Breaker.State != "open" {
-				err = fmt.Errorf("%d unanswered, %s", lane.Breaker.Unanswered, lane.Breaker.State)
-			}
-			return err
-		})
-		attempts := func() float64 {
-			made, err := p.Metric("dispatcher_attempts_total", `class="connect_refused"`)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return made
-		}
-		time.Sleep(time.Second) // for those in flight
-		before := attempts()
-		time.Sleep(20 * time.Second) // one probe or two fit in
-		if made := attempts() - before; made < 1 || made > 2 {
-			t.Errorf("%v attempts in 20 s with the breaker open; want a probe or two", made)
-		}
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var arrived atomic.Int64
-		server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) })}}
-		server.Start()
-		t.Cleanup(server.Close)
-		harness.Await(t, p.Client, time.Minute)
-		if got := arrived.Load(); got != n {
-			t.Errorf("%d of %d arrived", got, n)
-		}
-		if lane, err := p.Lane(t.Context(), id); err != nil || lane.Breaker.State != "closed" {
-			t.Errorf("the lane is shown as %+v, %v", lane, err)
 		}
 	})
 }

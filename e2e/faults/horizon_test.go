@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // With a horizon Redis holds what is due within it, and SQL the rest.
@@ -25,9 +24,8 @@ const least = 2 * time.Minute
 // horizonLab is a trial of its own, beside the matrix.
 func horizonLab(t *testing.T, title string, c harness.Combination) *trial {
 	t.Helper()
-	harness.BlackBox(t)
-	t.Parallel()
-	tr := newTrial(t, "horizon: "+title, testserver.Full())
+	mostlyWaits(t)
+	tr := newTrial(t, "horizon: "+title)
 	tr.UseBackend(harness.NewBackend(t, c))
 	return tr
 }

@@ -74,18 +74,3 @@ func (s *stream) waits(t *testing.T, r *harness.Receiver, limit time.Duration) [
 }
 
 func newStream() *stream { return &stream{sent: map[string]time.Time{}} }
-
-// acceptFlood accepts n callbacks in batches of a thousand, all due at once.
-func acceptFlood(ctx context.Context, t *testing.T, p *harness.Process, url string, n int, due time.Time) {
-	t.Helper()
-	at := due.UTC().Format(time.RFC3339Nano)
-	for from := 0; from < n; from += 1000 {
-		batch := make([]harness.Submission, 1000)
-		for i := range batch {
-			batch[i] = harness.Submission{"url": url, "ref": fmt.Sprint("flood-", from+i), "payload": harness.Payload("flood"), "due_at": at}
-		}
-		if _, err := p.AcceptBatch(ctx, batch); err != nil {
-			t.Fatalf("accept %d: %v", from, err)
-		}
-	}
-}

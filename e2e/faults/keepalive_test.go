@@ -119,41 +119,30 @@ func answers(status, bytes int, chunked bool) http.HandlerFunc {
 	}
 }
 
-// A thousand attempts to one HTTPS host open at most twice as many connections as its lane may have in flight, whatever the
-// receiver answers and however long its handshakes take: each one more costs as much as ten attempts.
+// A thousand attempts to one HTTPS host open at most twice as many connections as its lanes may have in flight, whatever
+// the receiver answers and however long its handshakes take: each one more costs as much as ten attempts. Lanes that
+// share a host, as a platform's merchants do, share its connections.
 func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 	harness.BlackBox(t)
-	const concurrency = 32
 	files := makeCertificates(t)
-	p := serveTrusting(t, files, concurrency)
-	for _, how := range []keeping{
-		{name: "200 at once", answer: answers(200, 16, false), state: "succeeded"},
-		{name: "200 after 5 ms", answer: answers(200, 16, false), takes: 5 * time.Millisecond, state: "succeeded"},
-		{name: "204", answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, state: "succeeded"},
-		{name: "500 with a body", answer: answers(500, 512, false), state: "dead"},
-		{name: "500 with 8 KiB in chunks", answer: answers(500, 8<<10, true), state: "dead"},
-		{name: "200 with 8 KiB", answer: answers(200, 8<<10, false), state: "succeeded"},
-		{name: "200 with 64 KiB in chunks", answer: answers(200, 64<<10, true), state: "succeeded"},
-		{name: "302", answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, state: "dead"},
-		{name: "200 from one that offers HTTP 2", answer: answers(200, 16, false), http2: true, state: "succeeded"},
-		{name: "200 after handshakes of 50 ms", answer: answers(200, 16, false), afar: 50 * time.Millisecond, state: "succeeded"},
-		{name: "200 after 10 ms, and handshakes of 50 ms", answer: answers(200, 16, false), afar: 50 * time.Millisecond, takes: 10 * time.Millisecond, state: "succeeded"},
+	afar := 50 * time.Millisecond
+	for _, share := range []struct {
+		lanes, concurrency int
+		hows               []keeping
+	}{
+		{1, 32, []keeping{
+			{name: "200 at once", answer: answers(200, 16, false), state: "succeeded"},
+			{name: "500 with 8 KiB in chunks", answer: answers(500, 8<<10, true), state: "dead"},
+			{name: "200 from one that offers HTTP 2", answer: answers(200, 16, false), http2: true, state: "succeeded"},
+			{name: "200 after 10 ms, and handshakes of 50 ms", answer: answers(200, 16, false), afar: afar,
+				takes: 10 * time.Millisecond, state: "succeeded"},
+		}},
+		{8, 8, []keeping{{name: "200 at once to eight lanes", answer: answers(200, 16, false), state: "succeeded"}}},
 	} {
-		t.Run(how.name, func(t *testing.T) { keeps(t, p, files, how, 1, concurrency) })
-	}
-}
-
-// The same where several lanes share a host, as a platform's merchants do: all of them together keep what all of them use.
-func TestLanesOfOneHostKeepTheirConnections(t *testing.T) {
-	harness.BlackBox(t)
-	const lanes, concurrency = 8, 8
-	files := makeCertificates(t)
-	p := serveTrusting(t, files, concurrency)
-	for _, how := range []keeping{
-		{name: "200 at once", answer: answers(200, 16, false), state: "succeeded"},
-		{name: "200 after 5 ms", answer: answers(200, 16, false), takes: 5 * time.Millisecond, state: "succeeded"},
-	} {
-		t.Run(how.name, func(t *testing.T) { keeps(t, p, files, how, lanes, concurrency) })
+		p := serveTrusting(t, files, share.concurrency)
+		for _, how := range share.hows {
+			t.Run(how.name, func(t *testing.T) { keeps(t, p, files, how, share.lanes, share.concurrency) })
+		}
 	}
 }
 

@@ -15,24 +15,27 @@ import (
 // killFaults are kill -9 between any two steps of the life of a callback: at the named failpoint of a test build, at the
 // pass that lets some work come to its end first, so that the crash finds callbacks in every state.
 func killFaults() []fault {
-	at := func(id, title, failpoint string) fault {
-		return fault{id: id, title: title, light: true, short: harness.BothEnds, full: harness.AllFour, run: func(tr *trial) { killedAt(tr, failpoint) }}
+	at := func(id, title, failpoint string, on []harness.Combination) fault {
+		return fault{id: id, title: title, quick: true, on: on, run: func(tr *trial) { killedAt(tr, failpoint) }}
+	}
+	inSteps := func(title string, run func(*trial)) fault {
+		return fault{id: "F9", title: title, quick: true, on: harness.BothEnds, run: run}
 	}
 	return []fault{
-		at("F1", "killed before an accept commits", "before_accept_commit:4"),
-		at("F2", "killed between commit and index", "after_accept_commit:4"),
-		at("F3", "killed between index and answer", "after_enqueue:4"),
-		at("F4", "killed after a claim", "after_claim:3"),
-		at("F4", "killed after a lock", "after_lock:3"),
-		at("F4", "killed after a stamp", "after_stamp:3"),
-		at("F4", "killed before the send", "before_send:6"),
-		{id: "F5", title: "killed while the receiver works", light: true, short: harness.BothEnds, full: harness.AllFour, run: killedInFlight},
-		at("F6", "killed after the answer", "after_send:6"),
-		at("F6", "killed before a result commits", "before_result_commit:3"),
-		at("F7", "killed between result and index", "after_result_commit:3"),
-		at("F8", "killed after a settlement", "after_settle:3"),
-		{id: "F9", title: "killed in the sweep", light: true, short: harness.BothEnds, full: harness.AllFour, run: killedInSweep},
-		{id: "F9", title: "killed in a rebuild", light: true, short: harness.BothEnds, full: harness.AllFour, run: killedInRebuild},
+		at("F1", "killed before an accept commits", "before_accept_commit:4", harness.BothEnds),
+		at("F2", "killed between commit and index", "after_accept_commit:4", harness.AllFour),
+		at("F3", "killed between index and answer", "after_enqueue:4", harness.BothEnds),
+		at("F4", "killed after a claim", "after_claim:3", harness.BothEnds),
+		at("F4", "killed after a lock", "after_lock:3", harness.BothEnds),
+		at("F4", "killed after a stamp", "after_stamp:3", harness.BothEnds),
+		at("F4", "killed before the send", "before_send:6", harness.BothEnds),
+		{id: "F5", title: "killed while the receiver works", quick: true, on: harness.BothEnds, run: killedInFlight},
+		at("F6", "killed after the answer", "after_send:6", harness.BothEnds),
+		at("F6", "killed before a result commits", "before_result_commit:3", harness.BothEnds),
+		at("F7", "killed between result and index", "after_result_commit:3", harness.AllFour),
+		at("F8", "killed after a settlement", "after_settle:3", harness.BothEnds),
+		inSteps("killed in the sweep", killedInSweep),
+		inSteps("killed in a rebuild", killedInRebuild),
 	}
 }
 

@@ -17,11 +17,13 @@ import (
 // localFaults are troubles of the dispatcher's own machine, which no receiver is to blame for: no tier is charged for them. And the
 // one that the receiver alone knows of: it answers after we have given up.
 func localFaults() []fault {
+	silent := func(tr *trial) { noNames(tr, (*nameServer).fallSilent) }
+	refused := func(tr *trial) { noNames(tr, (*nameServer).close) }
 	return []fault{
-		{id: "F18", title: "no file descriptors left", short: []harness.Combination{harness.SQLiteEmbedded}, full: harness.BothEnds, run: noDescriptors},
-		{id: "F45", title: "no name server answers", short: []harness.Combination{harness.SQLiteEmbedded}, full: harness.BothEnds, run: func(tr *trial) { noNames(tr, (*nameServer).fallSilent) }},
-		{id: "F45", title: "no name server listens", full: []harness.Combination{harness.SQLiteEmbedded}, run: func(tr *trial) { noNames(tr, (*nameServer).close) }},
-		{id: "F51", title: "answer after the time-out", short: []harness.Combination{harness.SQLiteEmbedded}, full: harness.BothEnds, run: answersLate},
+		{id: "F18", title: "no file descriptors left", on: onlySQLite, run: noDescriptors},
+		{id: "F45", title: "no name server answers", on: onlySQLite, run: silent},
+		{id: "F45", title: "no name server listens", on: onlySQLite, run: refused},
+		{id: "F51", title: "answer after the time-out", on: onlySQLite, run: answersLate},
 	}
 }
 
@@ -135,7 +137,7 @@ func noDescriptors(tr *trial) {
 	from := time.Now()
 	w := tr.watch(p)
 	tr.AcceptMany(hosts, to("during", 2))
-	time.Sleep(long(tr, 30*time.Second, 5*time.Second)) // the fault lasts, by the clock
+	time.Sleep(5 * time.Second) // the fault lasts, by the clock
 	c := tr.chargesOf("during")
 	if c.charged > 0 {
 		tr.Errorf("%d attempts were charged without a file descriptor", c.charged)
@@ -216,7 +218,7 @@ func noNames(tr *trial, silence func(*nameServer)) {
 	tr.MarkFault()
 	silence(ns)
 	from := time.Now()
-	time.Sleep(long(tr, time.Minute, 9*time.Second)) // the fault lasts, by the clock
+	time.Sleep(9 * time.Second) // the fault lasts, by the clock
 	g := w.during(from, time.Now())
 	silent := time.Since(from)
 	ns.listen()
@@ -225,7 +227,7 @@ func noNames(tr *trial, silence func(*nameServer)) {
 		tr.Errorf("accepts suffered from a dead name server: %s", g)
 	}
 	tr.Remark("without names for %s: %s", silent.Round(time.Second), g)
-	tr.awaitSends(tr.sqlRate())
+	tr.awaitSends(sqlRate)
 	tr.moderate(w, time.Since(began))
 	ld.Finish()
 	tr.Settle(2 * time.Minute)
@@ -247,7 +249,7 @@ func (tr *trial) unaffected(v judge.Verdict) {
 // answersLate has receivers that answer half a second after the time-out: they have acted on it, we cannot know. Both requests are
 // made, both are recorded and charged, and carry one id.
 func answersLate(tr *trial) {
-	n := long(tr, 500, 60)
+	const n = 60
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
 		if h.Nth == 1 {
 			return harness.Reply{Status: 200, After: 1500 * time.Millisecond}

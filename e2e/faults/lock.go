@@ -13,27 +13,30 @@ import (
 // lockFaults take the holder of a lock key away, and have attempts that are longer than a lease.
 func lockFaults() []fault {
 	return []fault{
-		{id: "F32", title: "holder of a lock killed", light: true, short: harness.BothEnds, full: harness.AllFour, run: lockHolderKilled},
-		{id: "F33", title: "attempts longer than a lease", full: []harness.Combination{harness.PostgresRedis, harness.SQLiteEmbedded}, run: longerThanALease},
+		{id: "F32", title: "holder of a lock killed", quick: true, on: harness.BothEnds, run: lockHolderKilled},
+		{id: "F33", title: "attempts longer than a lease", quick: true, on: harness.BothEnds, run: longerThanALease},
 	}
 }
 
-// lockTTL is how long a lock outlives its holder: a lease, with a timeout of 10 seconds.
-const lockTTL = 30 * time.Second
+// heldFor is the timeout of what has the lock. A lock outlives its holder until the timeout and the margin are over.
+const (
+	heldFor = 5 * time.Second
+	lockTTL = heldFor + 5*time.Second
+)
 
 // lockHolderKilled kills a process while its receiver works on the attempt that holds a lock, with others waiting for it.
 func lockHolderKilled(tr *trial) {
 	const waiters = 10
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
 		if h.Kind() == "holder" && h.Nth == 1 {
-			return harness.Reply{Status: 200, After: 9 * time.Second} // it is dead by then
+			return harness.Reply{Status: 200, After: heldFor - time.Second} // it is dead by then
 		}
 		return harness.Usual(h)
 	})
 	locked := func(kind string) func(int) harness.Submission {
 		return func(i int) harness.Submission {
 			s := tr.Callback(kind, fmt.Sprintf("%s-%d", kind, i))
-			s["policy"] = harness.Submission{"tiers": []string{"500ms", "1s"}, "timeout": "10s"}
+			s["policy"] = harness.Submission{"tiers": []string{"500ms", "1s"}, "timeout": heldFor.String()}
 			s["lock_key"], s["lane"] = "order-1", fmt.Sprint("lane-", i)
 			return s
 		}
@@ -68,7 +71,7 @@ func lockHolderKilled(tr *trial) {
 	t.Account()
 	tr.Verdict(t.Bounds(90 * time.Second))
 	first, last := tr.firstAndLast("waiter", at)
-	// Whoever is due again then, by the holder's own lease or by a waiter's timer, goes first; each wakes the next.
+	// The first is due again by the holder's own lease or by a waiter's timer. Each wakes the next.
 	if limit := lockTTL + 15*time.Second; first == 0 || first > limit || last > limit {
 		tr.Errorf("the waiters were sent %s to %s after the holder's death, want %s at most", first, last, limit)
 	}
@@ -101,7 +104,7 @@ func (tr *trial) firstAndLast(kind string, from time.Time) (first, last time.Dur
 // longerThanALease has receivers that take longer than a claim's lease, with a timeout that allows it: lease and lock are
 // extended before the dial, so that nobody else begins meanwhile.
 func longerThanALease(tr *trial) {
-	const took = 45 * time.Second
+	const took = quickLease + 4*time.Second
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
 		if h.Kind() == "long" {
 			return harness.Reply{Status: 200, After: took}
@@ -115,7 +118,7 @@ func longerThanALease(tr *trial) {
 	// Ten alone, and five pairs with one lock each: the second of a pair waits for the first.
 	if left := tr.AcceptAll(harness.Numbers(20), func(i int) harness.Submission {
 		s := tr.slowly(i)
-		s["policy"] = harness.Submission{"tiers": []string{"1s"}, "timeout": "60s"}
+		s["policy"] = harness.Submission{"tiers": []string{"1s"}, "timeout": (2 * took).String()}
 		if i >= 10 {
 			s["lock_key"] = fmt.Sprint("pair-", i%5)
 		}
@@ -129,5 +132,5 @@ func longerThanALease(tr *trial) {
 	if reaped > 0 {
 		tr.Errorf("%v leases ran out", reaped)
 	}
-	tr.Remark("receivers took %s, the lease is 30s: no lease ran out, nothing overlapped", took)
+	tr.Remark("receivers took %s, the lease is %s: no lease ran out, nothing overlapped", took, quickLease)
 }

@@ -21,7 +21,7 @@ const (
 
 // manyOriginsDown has callbacks for thousands of origins that refuse connections, and then come up all at once.
 func manyOriginsDown(tr *trial) {
-	origins := newOrigins(tr, long(tr, 10_000, 1_000))
+	origins := newOrigins(tr, sized(1_000, 2_000, 10_000))
 	tr.Recorder.SetScript(func(*harness.Request) harness.Reply { return harness.Reply{Status: 200, After: 20 * time.Millisecond} })
 	p := tr.Serve("--workers", fmt.Sprint(originWorkers))
 	tr.MarkFault()
@@ -31,7 +31,7 @@ func manyOriginsDown(tr *trial) {
 		tr.Fatal(err)
 	}
 	origins.accept(tr, p)
-	peak := tr.watchDown(p, long(tr, 40*time.Second, 12*time.Second))
+	peak := tr.watchDown(p, sized(12*time.Second, 15*time.Second, 40*time.Second))
 	after, err := harness.CPUByName()
 	if err != nil {
 		tr.Fatal(err)

@@ -1,35 +1,32 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
-	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
 // pauseFaults end, stop and confuse processes in other ways than a kill at a known line.
 func pauseFaults() []fault {
-	return slices.Concat(randomFaults(), []fault{
-		{id: "F12", title: "stopped for longer than its lease", full: []harness.Combination{harness.PostgresRedis}, run: func(tr *trial) { stoppedPastLease(tr, false) }},
-		{id: "F12", title: "stopped inside a transaction", short: []harness.Combination{harness.PostgresRedis}, full: []harness.Combination{harness.PostgresRedis}, run: func(tr *trial) { stoppedPastLease(tr, true) }},
-		{id: "F13", title: "drained while receivers work", light: true, short: harness.BothEnds, full: harness.AllFour, run: drained},
-		{id: "F14", title: "killed before its drain has ended", light: true, short: harness.BothEnds, full: harness.AllFour, run: killedInDrain},
-		{id: "F15", title: "two processes configured alike", short: []harness.Combination{harness.PostgresRedis}, full: []harness.Combination{harness.SQLiteRedis, harness.PostgresRedis}, run: configuredAlike},
-	}, poisonFaults(), lockFaults(), raceFaults(), bulkFaults(), retentionFaults())
+	return []fault{
+		// With the usual times: the trial that shows them.
+		{id: "F12", title: "stopped for longer than its lease", on: onlyPostgresRedis, run: func(tr *trial) {
+			stoppedPastLease(tr, false, 31*time.Second)
+		}},
+		{id: "F12", title: "stopped inside a transaction", quick: true, on: onlyPostgresRedis, run: func(tr *trial) {
+			stoppedPastLease(tr, true, quickLease+2*time.Second)
+		}},
+		{id: "F14", title: "killed before its drain has ended", quick: true, on: harness.BothEnds, run: killedInDrain},
+	}
 }
 
 // stoppedPastLease stops one of two dispatchers for longer than its leases and its claims, inside a transaction or wherever it
 // is, and lets it go on: what it had claimed is the other's by then, and its results come too late.
-func stoppedPastLease(tr *trial, inTransaction bool) {
-	// The claim in SQL lives for the timeout of two seconds and 15, the lease 30.
-	span := long(tr, 60*time.Second, 31*time.Second)
+func stoppedPastLease(tr *trial, inTransaction bool, span time.Duration) {
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
 		answer := harness.Usual(h)
 		if h.Nth == 1 {
@@ -47,7 +44,7 @@ func stoppedPastLease(tr *trial, inTransaction bool) {
 	tr.Cleanup(func() { zombie.Cmd.Process.Signal(syscall.SIGCONT) }) // it may be dead by then
 	tr.MarkFault()
 	t := tr.UncommittedClaims()
-	t.Take(at, 5*time.Second)
+	t.Take(at, 4*time.Second)
 	timer := time.NewTimer(time.Until(at.Add(span)))
 	defer timer.Stop()
 	<-timer.C
@@ -114,7 +111,7 @@ func (tr *trial) stop(p *harness.Process, inTransaction bool) (at time.Time) {
 // slowly is a callback whose receiver takes its time, in one of twenty lanes, so that many are in flight at once.
 func (tr *trial) slowly(i int) harness.Submission {
 	s := tr.Callback("long", fmt.Sprint("long-", i))
-	s["policy"] = harness.Submission{"tiers": []string{"1s", "1s"}, "timeout": "15s"}
+	s["policy"] = harness.Submission{"tiers": []string{"1s", "1s"}, "timeout": "8s"}
 	s["lane"] = fmt.Sprint("lane-", i%20)
 	return s
 }
@@ -139,72 +136,14 @@ func (tr *trial) slowLoad(took time.Duration) {
 	})
 }
 
-// drained ends a process in order while receivers take seconds for what it has in flight.
-func drained(tr *trial) {
-	took := long(tr, 10*time.Second, 3*time.Second)
-	p := tr.Serve("--drain-timeout", "20s")
-	if tr.Backend.Redis != "" {
-		tr.Serve()
-	}
-	tr.slowLoad(took)
-	claims := watchClaims(p)
-	tr.MarkFault()
-	p.Terminate()
-	began := time.Now()
-	if code := p.ExitCode(30 * time.Second); code != 0 {
-		tr.Errorf("exit code %d, want 0\n%s", code, p.LogTail(2000))
-	}
-	ended := time.Since(began)
-	if after := claims(); after > 0 {
-		tr.Errorf("it claimed %v callbacks more while it drained", after)
-	}
-	if tr.Backend.Redis == "" {
-		tr.Serve()
-	}
-	tr.Settle(time.Minute)
-	reaped := tr.sum("dispatcher_leases_reaped_total")
-	v := tr.Verdict(judge.Bounds{Heal: time.Minute})
-	if reaped > 0 || v.Uncertain > 0 {
-		tr.Errorf("%v leases ran out and %d attempts have an unknown outcome after an orderly end; want none", reaped, v.Uncertain)
-	}
-	tr.Remark("receivers took %s; exit 0 after %s; no lease ran out, no attempt unknown", took, ended.Round(100*time.Millisecond))
-}
-
-// watchClaims follows a process from before its SIGTERM to its end; what it returns says by how many its leases grew from a
-// second after its readiness ended.
-func watchClaims(p *harness.Process) func() float64 {
-	var group sync.WaitGroup
-	var grown float64
-	group.Go(func() {
-		var draining time.Time
-		first := -1.0
-		for !p.Ended() {
-			if status, _, err := p.Readyz(); err == nil && status == http.StatusServiceUnavailable && draining.IsZero() {
-				draining = time.Now()
-			}
-			if leases, err := p.Metric("dispatcher_leases_total"); err == nil && !draining.IsZero() && time.Since(draining) > time.Second {
-				if first < 0 {
-					first = leases
-				}
-				grown = leases - first
-			}
-			harness.Pause()
-		}
-	})
-	return func() float64 {
-		group.Wait()
-		return grown
-	}
-}
-
 // killedInDrain kills a process that is draining: what is still in flight is as after any kill.
 func killedInDrain(tr *trial) {
-	took := long(tr, 10*time.Second, 6*time.Second)
+	const took = 5 * time.Second
 	p := tr.Serve()
 	span := time.Duration(0)
 	if tr.Backend.Redis != "" {
 		tr.Serve()
-		span = took + 3*time.Second
+		span = took + 2*time.Second
 	}
 	tr.slowLoad(took)
 	p.Terminate()
@@ -229,34 +168,4 @@ func killedInDrain(tr *trial) {
 	t.Account()
 	v := tr.Verdict(t.Bounds(90 * time.Second))
 	tr.Remark("%s; %d duplicates", t, v.Duplicates)
-}
-
-// configuredAlike runs two processes that nothing but their addresses tells apart, with attempts that are longer than a
-// claim's round trip, and locks.
-func configuredAlike(tr *trial) {
-	tr.Serve()
-	tr.Serve()
-	ld := tr.Load(60, func(i int) harness.Submission {
-		s := tr.Callback("slow", fmt.Sprint("slow-", i))
-		s["lane"] = fmt.Sprint("lane-", i%20)
-		if i%2 == 0 {
-			s["lock_key"] = fmt.Sprint("lock-", i%40)
-		}
-		return s
-	})
-	ctx, cancel := context.WithTimeout(context.Background(), long(tr, 30*time.Second, 8*time.Second))
-	defer cancel()
-	<-ctx.Done()
-	ld.Finish()
-	tr.Settle(time.Minute)
-	shares := make([]float64, 0, 2)
-	for _, p := range tr.Alive() {
-		n, err := p.Metric("dispatcher_attempts_total", `class="ok"`)
-		if err != nil || n == 0 {
-			tr.Errorf("one of them sent nothing: %v %v", n, err)
-		}
-		shares = append(shares, n)
-	}
-	tr.Verdict(judge.Bounds{})
-	tr.Remark("they sent %v of the callbacks, and no two at once of one callback or one lock", shares)
 }

@@ -14,9 +14,8 @@ import (
 // poisonFaults are callbacks whose attempt takes the process down with it, and receivers that try to.
 func poisonFaults() []fault {
 	return []fault{
-		// On Redis each crash costs a lease: minutes.
-		{id: "F16", title: "attempt that kills its process", short: []harness.Combination{harness.SQLiteEmbedded}, full: []harness.Combination{harness.SQLiteEmbedded, harness.PostgresRedis}, run: poisoned},
-		{id: "F17", title: "answers without an end", short: []harness.Combination{harness.SQLiteEmbedded}, full: harness.BothEnds, run: flooded},
+		{id: "F16", title: "attempt that kills its process", quick: true, on: harness.BothEnds, run: poisoned},
+		{id: "F17", title: "answers without an end", on: onlySQLite, run: flooded},
 	}
 }
 

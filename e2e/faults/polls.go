@@ -1,13 +1,13 @@
 package faults
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
@@ -131,23 +131,11 @@ func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string, hit 
 	}
 }
 
-// hears waits until a merchant has heard of a reference, and returns what and how.
-func hears(t *testing.T, merchant *harness.Receiver, ref string) (pollTold, harness.Arrival) {
-	t.Helper()
-	var told pollTold
-	var by harness.Arrival
-	harness.Eventually(t, 30*time.Second, "the merchant hears of "+ref, func() error {
-		for _, a := range merchant.All() {
-			one, err := toldBy(a.Body)
-			if err != nil {
-				return err
-			}
-			if one.Ref == ref {
-				told, by = one, a
-				return nil
-			}
-		}
-		return errors.New("nothing came")
-	})
-	return told, by
+// raw posts JSON and returns the answer, whatever it is.
+func raw(ctx context.Context, c *harness.Client, path string, s harness.Submission) (harness.Answer, error) {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return harness.Answer{}, err
+	}
+	return c.Raw(ctx, http.MethodPost, path, body, nil)
 }

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,7 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
 )
 
-var openPolls = flag.Int("open-polls", 10_000, "polls that are open, against as many callbacks")
+// openPolls is how many polls are open, against as many callbacks.
+func openPolls() int { return sized(10_000, 30_000, 100_000) }
 
 const (
 	// costDue is how many callbacks are delivered beside what is open, and costRounds how often: each in turns, so that what the machine
@@ -47,8 +47,8 @@ func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 		s.on = harness.NewBackend(t, harness.SQLiteEmbedded)
 		s.p = harness.Serve(t, harness.Launch{On: s.on})
 		began := time.Now()
-		s.fill(t, r, *openPolls)
-		t.Logf("%d %s accepted in %s", *openPolls, s.name, time.Since(began).Round(time.Millisecond))
+		s.fill(t, r, openPolls())
+		t.Logf("%d %s accepted in %s", openPolls(), s.name, time.Since(began).Round(time.Millisecond))
 		s.p.Terminate()
 		if code := s.p.ExitCode(time.Minute); code != 0 {
 			t.Fatalf("exit code %d", code)
@@ -73,7 +73,7 @@ func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	} {
 		calls, polls := what.by(what.of(sides[0])), what.by(what.of(sides[1]))
 		t.Logf("%s: %.2f beside %d open callbacks, %.2f beside as many open polls: ratio %.2f (all rounds %.2f, %.2f)",
-			what.name, calls/what.unit, *openPolls, polls/what.unit, polls/calls, inUnits(what.of(sides[0]), what.unit), inUnits(what.of(sides[1]), what.unit))
+			what.name, calls/what.unit, openPolls(), polls/what.unit, polls/calls, inUnits(what.of(sides[0]), what.unit), inUnits(what.of(sides[1]), what.unit))
 		if polls > calls*what.limit {
 			t.Errorf("%s: open polls cost %.2f times as much, over %.2f", what.name, polls/calls, what.limit)
 		}
@@ -162,7 +162,7 @@ func (s *costed) measure(t *testing.T, r *harness.Receiver, round int, empty flo
 			Missing int `json:"missing"`
 		}
 		err := p.Call(ctx, http.MethodPost, "/v1/index/verify", nil, http.StatusOK, &drift)
-		if err == nil && (drift.Items < *openPolls || drift.Missing > 0) {
+		if err == nil && (drift.Items < openPolls() || drift.Missing > 0) {
 			err = fmt.Errorf("%+v", drift)
 		}
 		return err
@@ -175,7 +175,7 @@ func (s *costed) measure(t *testing.T, r *harness.Receiver, round int, empty flo
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.heap, s.resident = append(s.heap, (heap-empty)/float64(*openPolls)), append(s.resident, float64(resident))
+	s.heap, s.resident = append(s.heap, (heap-empty)/float64(openPolls())), append(s.resident, float64(resident))
 
 	before := r.Count()
 	used, err := cpuOf(pid)

@@ -1,12 +1,8 @@
 package faults
 
 import (
-	"context"
-	"encoding/json"
-	"flag"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +10,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
-
-var pollKillForm = flag.String("poll-kills", "short", "form of the polls that are killed at every step: short or full")
 
 // pollSteps are the failpoints between the accept of a poll and its end, in order.
 var pollSteps = []string{
@@ -35,28 +29,15 @@ func (k pollKill) accepting() bool {
 
 func (k pollKill) ref() string { return fmt.Sprintf("%s-%d", k.failpoint, k.request) }
 
-// pollKills are those of a backend: each step of the last request, with which the result must be there, and the others that are cheap. With
-// Redis what a dead dispatcher had claimed is attempted again 30 s after the next one is there, so that in the short form there are no more
-// than wait for that at the same time.
-func pollKills(c harness.Combination) (kills []pollKill) {
-	requests := []int{1, 3, 5, 6}
-	some := map[string][]int{"before_result_commit": {6}, "after_result_commit": {2, 6}, "after_send": {2, 6}}
-	switch {
-	case *pollKillForm == "full":
-		requests = []int{1, 2, 3, 4, 5, 6}
-	case c.Redis:
-		requests = []int{5}
-	}
+// pollKills are each step of each request, or in the small size of the last one and of the result.
+func pollKills() (kills []pollKill) {
+	requests := sized([]int{5, 6}, []int{1, 2, 3, 4, 5, 6}, []int{1, 2, 3, 4, 5, 6})
 	for _, failpoint := range pollSteps {
 		if accepting := (pollKill{failpoint: failpoint}).accepting(); accepting {
 			kills = append(kills, pollKill{failpoint, 1}) // it is accepted once; its result is accepted with its end
 			continue
 		}
-		all := requests
-		if c.Redis && *pollKillForm != "full" {
-			all = slices.Concat(requests, some[failpoint])
-		}
-		for _, request := range all {
+		for _, request := range requests {
 			kills = append(kills, pollKill{failpoint, request})
 		}
 	}
@@ -67,19 +48,17 @@ func pollKills(c harness.Combination) (kills []pollKill) {
 // merchant is told once, of what the upstream has said, and not before it has said it.
 func TestAPollKilledAtEveryStep(t *testing.T) {
 	harness.BlackBox(t)
-	t.Parallel() // it mostly waits
-	if *pollKillForm != "short" && *pollKillForm != "full" {
-		t.Fatalf("-poll-kills is short or full, not %q", *pollKillForm)
-	}
+	t.Parallel()
 	for _, c := range harness.BothEnds {
 		t.Run(c.String(), func(t *testing.T) {
 			began := time.Now()
 			shared := harness.NewBackend(t, c) // its Redis is that of all, each with a prefix of its own
-			kills := pollKills(c)
+			kills := pollKills()
 			victims := make([]*pollVictim, len(kills))
 			for i, k := range kills {
 				v := &pollVictim{pollKill: k, up: newUpstream()}
-				v.trial = newTrial(t, "poll killed at "+k.ref(), false)
+				v.trial = newTrial(t, "poll killed at "+k.ref())
+				v.Times = quickTimes
 				v.Recorder.SetScript(v.up.answer)
 				b := harness.Backend{Name: c.String(), DataDir: t.TempDir(), Redis: shared.Redis, Server: shared.Server, Prefix: fmt.Sprint("e2e", i)}
 				if c.Postgres {
@@ -92,7 +71,7 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			t.Run("killed", func(t *testing.T) {
 				for _, v := range victims {
 					t.Run(v.ref(), func(t *testing.T) {
-						t.Parallel()
+						mostlyWaits(t)
 						v.as(t).die()
 					})
 				}
@@ -100,7 +79,7 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			t.Run("started again", func(t *testing.T) {
 				for _, v := range victims {
 					t.Run(v.ref(), func(t *testing.T) {
-						t.Parallel()
+						mostlyWaits(t)
 						v.as(t).goOn()
 					})
 				}
@@ -128,7 +107,7 @@ type pollVictim struct {
 
 // as has the trial go on under another test. What it had open beside the program is closed with the test before.
 func (v *pollVictim) as(t *testing.T) *pollVictim {
-	v.trial = &trial{&harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Recorder: v.Recorder, Args: v.Args, Accepted: v.Accepted}}
+	v.trial = &trial{&harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Recorder: v.Recorder, Args: v.Args, Times: v.Times, Accepted: v.Accepted}}
 	return v
 }
 
@@ -244,13 +223,4 @@ func (v *pollVictim) goOn() {
 	if len(all) != 2 {
 		v.Errorf("%d callbacks, want the poll and its result: %+v", len(all), all)
 	}
-}
-
-// raw posts JSON and returns the answer, whatever it is.
-func raw(ctx context.Context, c *harness.Client, path string, s harness.Submission) (harness.Answer, error) {
-	body, err := json.Marshal(s)
-	if err != nil {
-		return harness.Answer{}, err
-	}
-	return c.Raw(ctx, http.MethodPost, path, body, nil)
 }

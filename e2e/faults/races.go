@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -17,10 +16,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-var raceCount = flag.Int("races", 2000, "races of cancel, supersede, PATCH and reschedule against the claim, on each backend")
-
-// raceSpacing is how far apart the races are due: many at once, and few enough that an answer comes within its race.
-const raceSpacing = 5 * time.Millisecond
+const (
+	// raceSpacing is how far apart the races are due: many at once, and few enough that an answer comes within its race.
+	raceSpacing = 5 * time.Millisecond
+	// raceTier is the wait after a first attempt that fails: the call may meet the second one.
+	raceTier = 300 * time.Millisecond
+)
 
 // An arena is where races are run: dispatchers on one backend, two receivers, and the books.
 type arena struct {

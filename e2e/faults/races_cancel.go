@@ -34,6 +34,12 @@ const (
 
 var cancelOutcomes = []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver}
 
+// A canceledAnswer is what a cancel is answered.
+type canceledAnswer struct {
+	Result   string           `json:"result"`
+	Callback harness.Callback `json:"callback"`
+}
+
 // cancelKind cancels by id.
 func cancelKind() *contestKind {
 	return &contestKind{

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,17 +15,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
-
-// resolveRaces is how many races of a resolve are run on each backend: as many as are asked for, and few unless any are.
-func resolveRaces() int {
-	n := 400
-	flag.Visit(func(f *flag.Flag) {
-		if f.Name == "races" {
-			n = *raceCount
-		}
-	})
-	return n
-}
 
 // Outcomes of a resolve.
 const (

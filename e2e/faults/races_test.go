@@ -29,7 +29,7 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 		kinds := []*contestKind{cancelKind(), cancelRefKind(), supersedeKind(), mendKind(), moveKind()}
 		var missing []string
 		for round := range 3 {
-			contests := make([]*contest, *raceCount)
+			contests := make([]*contest, sized(500, 5_000, 10_000))
 			for i := range contests {
 				k := kinds[i%len(kinds)]
 				c := &contest{kind: k, n: round*len(contests) + i/len(kinds)}

@@ -12,14 +12,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// randomFaults is the promise of the whole in one trial: dispatchers die at random and the index is emptied, under load. It runs
-// alone in its full form only; the short one is small enough for company.
+// randomFaults is the promise of the whole in one trial: dispatchers die at random and the index is emptied, under load.
 func randomFaults() []fault {
-	const title = "random kills and an emptied index"
-	return []fault{
-		{id: "F11", title: title, short: []harness.Combination{harness.PostgresRedis}, run: randomKills},
-		{id: "F11", title: title, full: []harness.Combination{harness.PostgresRedis}, heavy: true, run: randomKills},
-	}
+	return []fault{{
+		id: "F11", title: "random kills and an emptied index", quick: true, heavy: true, on: onlyPostgresRedis, run: randomKills,
+	}}
 }
 
 const (
@@ -32,11 +29,11 @@ const (
 
 // randomKills has three dispatchers under load, kills one of them every 3 to 10 seconds, and empties Redis now and then.
 func randomKills(tr *trial) {
-	span := long(tr, 5*time.Minute, 25*time.Second)
+	span := sized(25*time.Second, 45*time.Second, 5*time.Minute)
 	for range 3 {
 		tr.Serve()
 	}
-	rate := long(tr, 500, 150)
+	rate := sized(150, 300, 500)
 	ld := tr.Load(rate, func(i int) harness.Submission {
 		s := tr.Mixed(i)
 		// As of many merchants: what a dead process has in flight counts against its lanes until its leases run out.
@@ -51,7 +48,7 @@ func randomKills(tr *trial) {
 	emptied := 0
 	var group errgroup.Group
 	group.Go(func() error {
-		ticker := time.NewTicker(long(tr, time.Minute, 14*time.Second))
+		ticker := time.NewTicker(14 * time.Second)
 		defer ticker.Stop()
 		for {
 			select {
@@ -90,15 +87,14 @@ func randomKills(tr *trial) {
 		tr.Errorf("FLUSHALL: %v", err)
 	}
 	report := ld.Finish()
-	tr.Settle(long(tr, 10*time.Minute, 3*time.Minute))
+	tr.Settle(5 * time.Minute)
 	tr.awaitEmptyIndex(harness.IndexSettles)
 	t.Account()
 	v := tr.Verdict(t.Bounds(2 * time.Minute))
-	// The short form shares the machine with others.
-	if least := float64(rate) * span.Seconds() * long(tr, 0.95, 0.5); float64(v.Accepted) < least {
+	if least := float64(rate) * span.Seconds() * 0.8; float64(v.Accepted) < least {
 		tr.Errorf("%d were accepted, %.0f were to be", v.Accepted, least)
 	}
-	if t.Faults() < long(tr, 25, 2) || emptied < long(tr, 4, 1) {
+	if t.Faults() < int(span/(10*time.Second)) || emptied < int(span/(20*time.Second)) {
 		tr.Errorf("%d kills and %d FLUSHALL are too few to show anything", t.Faults(), emptied)
 	}
 	tr.Remark("%d accepted in %s (%.0f/s) by three dispatchers, %d kills, %d FLUSHALL: %d lost, %d duplicates; %s; accepts p50 %s p99 %s most %s, %d requests made again; lateness p50 %s p99 %s",

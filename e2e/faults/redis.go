@@ -18,13 +18,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// withRedis are the combinations that have one.
-var (
-	withRedis   = []harness.Combination{harness.SQLiteRedis, harness.PostgresRedis}
-	oneOfRedis  = []harness.Combination{harness.PostgresRedis}
-	otherRedis  = []harness.Combination{harness.SQLiteRedis}
-	restHealing = 2 * time.Minute // a sweep, a lease that runs out, the tiers, and a backlog on a machine that others load
-)
+// restHealing is for a sweep, a lease that runs out, the tiers, and a backlog on a machine that others load.
+const restHealing = 2 * time.Minute
 
 // redisFaults are what can happen to Redis and to the way to it. While any of them lasts, accepting goes on, the program says
 // ready and degraded, and nobody restarts it.

@@ -18,9 +18,9 @@ import (
 // redisLosses are a Redis that is emptied while it runs, and one that is away for long.
 func redisLosses() []fault {
 	return []fault{
-		{id: "F21", title: "flushall under load", short: withRedis, full: withRedis, run: redisFlushed},
-		{id: "F21", title: "flushall while locks are held", light: true, short: withRedis, full: withRedis, run: redisFlushedUnderLocks},
-		{id: "F24", title: "redis down for a minute under load", short: oneOfRedis, full: []harness.Combination{harness.PostgresRedis}, heavy: true, run: redisDownForLong},
+		{id: "F21", title: "flushall under load", on: bothWithRedis, run: redisFlushed},
+		{id: "F21", title: "flushall while locks are held", on: bothWithRedis, run: redisFlushedUnderLocks},
+		{id: "F24", title: "redis down for long under load", on: onlyPostgresRedis, heavy: true, run: redisDownForLong},
 	}
 }
 
@@ -30,17 +30,16 @@ var errNotYet = errors.New("not yet")
 // redisFlushed empties Redis twice while callbacks are accepted, wait for retries and hold locks.
 func redisFlushed(tr *trial) {
 	p := tr.Serve()
-	rate := long(tr, 100, 50)
-	const times = 2
+	const rate, times = 50, 2
 	rebuilt := 0
-	a := tr.suffer(outage{rate: rate, before: rate * long(tr, 4, 2), after: rate * long(tr, 5, 2), strike: func(*harness.Process) {
+	a := tr.suffer(outage{rate: rate, before: rate * 2, after: rate * 2, strike: func(*harness.Process) {
 		before := tr.rebuilds(p)
 		for i := range times {
 			if err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
 				tr.Fatal(err)
 			}
 			if i < times-1 {
-				tr.awaitAccepted(tr.Count() + rate*long(tr, 5, 2))
+				tr.awaitAccepted(tr.Count() + rate*2)
 			}
 		}
 		harness.Eventually(tr, time.Minute, "the index is rebuilt as often as it was emptied", func() error {
@@ -98,20 +97,20 @@ func redisFlushedUnderLocks(tr *trial) {
 	tr.Remark("emptied %d times while %d locks were held and waited for: %d sends on one lock overlap", times, keys, v.LockOverlaps)
 }
 
-// redisDownForLong is Redis away for a minute under a steady load.
+// redisDownForLong is Redis away under a steady load for longer than any call waits.
 func redisDownForLong(tr *trial) {
 	tr.Serve()
-	rate, lasts := long(tr, 200, 100), long(tr, time.Minute, 10*time.Second)
+	rate, lasts := 200, sized(10*time.Second, 20*time.Second, time.Minute)
 	// What an accept costs on this machine under this load: an outage must not add to it.
 	usual := tr.Load(rate, tr.Mixed)
-	tr.awaitAccepted(rate * long(tr, 10, 3))
+	tr.awaitAccepted(rate * 3)
 	baseline := usual.Finish().Took
 	// Unless this machine takes longer without any fault.
 	limit := max(time.Second, 2*baseline.Most)
 
 	const apart = 1_000_000 // the second load's numbers do not meet the first's
 	var down, back time.Time
-	a := tr.suffer(outage{rate: rate, shape: func(i int) harness.Submission { return tr.Mixed(apart + i) }, before: tr.Count() + rate, after: rate * long(tr, 10, 3), acceptLimit: limit,
+	a := tr.suffer(outage{rate: rate, shape: func(i int) harness.Submission { return tr.Mixed(apart + i) }, before: tr.Count() + rate, after: rate * 3, acceptLimit: limit,
 		strike: func(p *harness.Process) {
 			tr.Backend.Server.Kill()
 			harness.Eventually(tr, 10*time.Second, "the process says that it is degraded", func() error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -18,10 +17,9 @@ import (
 // redisLimits are a Redis that has no room: in memory, or on its disk.
 func redisLimits() []fault {
 	return []fault{
-		{id: "F27", title: "redis out of memory", short: otherRedis, full: withRedis, run: redisOutOfMemory},
-		{id: "F27", title: "evicting redis refused", short: otherRedis, full: withRedis, run: evictionRefused},
-		{id: "F27", title: "redis evicts keys", short: oneOfRedis, full: withRedis, run: redisEvicts},
-		{id: "F28", title: "redis disk full", short: oneOfRedis, full: withRedis, run: redisDiskFull},
+		{id: "F27", title: "redis out of memory", on: onlySQLiteRedis, run: redisOutOfMemory},
+		{id: "F27", title: "redis evicts keys", on: onlyPostgresRedis, run: redisEvicts},
+		{id: "F28", title: "redis disk full", on: onlyPostgresRedis, run: redisDiskFull},
 	}
 }
 
@@ -29,7 +27,7 @@ func redisLimits() []fault {
 func redisOutOfMemory(tr *trial) {
 	tr.Serve()
 	c := tr.Backend.RedisClient(tr)
-	rate := long(tr, 100, 50)
+	rate := 50
 	var noticed, until time.Time
 	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(p *harness.Process) {
 		do(tr, c, "config", "set", "maxmemory", "100kb")
@@ -38,7 +36,7 @@ func redisOutOfMemory(tr *trial) {
 		}
 		awaitDegraded(tr, p)
 		noticed = time.Now()
-		tr.awaitAccepted(tr.Count() + rate*long(tr, 30, 6))
+		tr.awaitAccepted(tr.Count() + rate*6)
 		until = time.Now()
 		do(tr, c, "config", "set", "maxmemory", 0)
 	}})
@@ -60,60 +58,18 @@ func awaitDegraded(tr *trial, p *harness.Process) {
 	})
 }
 
-// evictionRefused starts on a server that would drop parts of the index: refused with one line that says what to do. A user
-// who may read neither INFO nor CONFIG cannot be told; the program says what it could not check, and works.
-func evictionRefused(tr *trial) {
-	tr.restartedWith("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru")
-	harness.Binary(tr) // building it is not what is timed
-	got := harness.Command(tr, time.Minute, harness.Keys, append([]string{"serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}, tr.Backend.Args()...)...)
-	if got.Code != 1 && got.Code != 2 {
-		tr.Errorf("serve on an evicting Redis ended with code %d, want 1 or 2", got.Code)
-	}
-	const own = "dispatcher: "
-	_, said, _ := strings.Cut(strings.TrimSpace(got.Stderr), own) // the log comes before it
-	if strings.Contains(said, "\n") || !strings.Contains(said, "allkeys-lru") || !strings.Contains(said, "noeviction") {
-		tr.Errorf("serve on an evicting Redis said %q, want one line with the cause and the cure", got.Stderr)
-	}
-	tr.Remark("refused with code %d: %s", got.Code, strings.ReplaceAll(said, strings.TrimPrefix(tr.Backend.Redis, "redis://"), "ADDRESS"))
-
-	do(tr, tr.Backend.RedisClient(tr), "acl", "setuser", "narrow", "on", ">secret", "~"+tr.Backend.Prefix+":*", "&"+tr.Backend.Prefix+":*", "+@all", "-info", "-config")
-	tr.Backend.RedisBehind = tr.Backend.Redis
-	tr.Backend.Redis = asUser(tr, tr.Backend.Redis, "narrow", "secret")
-	tr.MarkFault()
-	p := tr.Serve()
-	if text := p.LogTail(20_000); !strings.Contains(text, "noeviction") || !strings.Contains(text, "WARN") {
-		tr.Errorf("the log does not say that the eviction policy could not be read:\n%s", text)
-	}
-	if left := tr.AcceptAll(harness.Numbers(60), tr.Mixed); len(left) > 0 {
-		tr.Errorf("%d of 60 callbacks were not accepted", len(left))
-	}
-	tr.Settle(time.Minute)
-	tr.Verdict(exact())
-}
-
-// asUser puts a name and a password into a URL.
-func asUser(tr *trial, raw, user, password string) string {
-	tr.Helper()
-	u, err := url.Parse(raw)
-	if err != nil {
-		tr.Fatal(err)
-	}
-	u.User = url.UserPassword(user, password)
-	return u.String()
-}
-
 // redisEvicts changes the policy of a running server and has it drop keys, again and again: whole parts of the index at a
 // time, among them what its generation stands in, or not. Locks are only there, so an eviction may forget one that is held.
 func redisEvicts(tr *trial) {
 	tr.Serve()
 	c := tr.Backend.RedisClient(tr)
-	rate := long(tr, 100, 50)
+	rate := 50
 	evicted := 0
 	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(*harness.Process) {
 		do(tr, c, "config", "set", "maxmemory-policy", "allkeys-random")
 		ticker := time.NewTicker(250 * time.Millisecond)
 		defer ticker.Stop()
-		for end := tr.Count() + rate*long(tr, 20, 6); tr.Count() < end; <-ticker.C {
+		for end := tr.Count() + rate*6; tr.Count() < end; <-ticker.C {
 			used, err := strconv.Atoi(info(tr, c, "memory", "used_memory"))
 			if err != nil {
 				tr.Fatal(err)
@@ -153,7 +109,7 @@ func redisDiskFull(tr *trial) {
 	tr.Backend.Server.Start(appended...)
 	tr.Serve()
 	c := tr.Backend.RedisClient(tr)
-	rate := long(tr, 100, 50)
+	rate := 50
 	var noticed, until time.Time
 	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(p *harness.Process) {
 		tr.Backend.Server.LimitFiles(tr.sizeOf(tr.appendLog()))
@@ -167,7 +123,7 @@ func redisDiskFull(tr *trial) {
 		})
 		awaitDegraded(tr, p)
 		noticed = time.Now()
-		tr.awaitAccepted(tr.Count() + rate*long(tr, 30, 6))
+		tr.awaitAccepted(tr.Count() + rate*6)
 		until = time.Now()
 		tr.Backend.Server.LimitFiles(-1)
 	}})

@@ -15,21 +15,17 @@ import (
 // redisHangs are a Redis that is there and does not answer.
 func redisHangs() []fault {
 	return []fault{
-		{id: "F26", title: "redis clients paused", short: oneOfRedis, full: withRedis, run: func(tr *trial) { redisSlow(tr, paused) }},
-		{id: "F26", title: "redis asleep", full: withRedis, run: func(tr *trial) { redisSlow(tr, asleep) }},
-		{id: "F26", title: "redis busy with a script", short: otherRedis, full: withRedis, run: func(tr *trial) { redisSlow(tr, busy) }},
-		{id: "F26", title: "redis stopped", short: oneOfRedis, full: withRedis, run: func(tr *trial) { redisSlow(tr, stopped) }},
-		{id: "F26", title: "every reply of redis late", full: withRedis, run: redisFar},
+		{id: "F26", title: "redis busy with a script", on: onlySQLiteRedis, run: func(tr *trial) { redisSlow(tr, busy) }},
+		{id: "F26", title: "redis stopped", on: onlyPostgresRedis, run: func(tr *trial) { redisSlow(tr, stopped) }},
+		{id: "F26", title: "every reply of redis late", on: onlyPostgresRedis, run: redisFar},
 	}
 }
 
 // redisSlow has Redis not answer for a while, and counts the connections that it is asked for meanwhile: as few as a pool
 // has, each anew when a call on it has timed out.
 func redisSlow(tr *trial, slow func(*trial, *redis.Client)) {
-	// Debug sleep must be allowed at the start.
-	tr.restartedWith("--enable-debug-command", "yes")
 	tr.Serve()
-	rate := long(tr, 100, 50)
+	rate := 50
 	admin := tr.Backend.RedisClient(tr)
 	var before, after int
 	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(*harness.Process) {
@@ -59,21 +55,6 @@ func connections(tr *trial, c *redis.Client) int {
 	return n
 }
 
-// paused has the server take commands and answer none.
-func paused(tr *trial, c *redis.Client) {
-	do(tr, c, "client", "pause", 5000, "all")
-	do(tr, c, "ping") // answered when it is over
-}
-
-// asleep has the server do nothing at all, and know it afterwards.
-func asleep(tr *trial, c *redis.Client) {
-	ctx, cancel := context.WithTimeout(tr.Context(), 30*time.Second)
-	defer cancel()
-	if err := c.WithTimeout(30*time.Second).Do(ctx, "debug", "sleep", 5).Err(); err != nil {
-		tr.Fatal(err)
-	}
-}
-
 // busy has a script run for ever: everybody else is told BUSY, at once.
 func busy(tr *trial, c *redis.Client) {
 	do(tr, c, "config", "set", "busy-reply-threshold", 100)
@@ -89,7 +70,7 @@ func busy(tr *trial, c *redis.Client) {
 		}
 		return nil
 	})
-	<-time.After(long(tr, 10*time.Second, 5*time.Second))
+	<-time.After(5 * time.Second)
 	do(tr, c, "script", "kill")
 	if err := <-ended; err == nil {
 		tr.Error("the script ended by itself")
@@ -100,7 +81,7 @@ func busy(tr *trial, c *redis.Client) {
 func stopped(tr *trial, _ *redis.Client) {
 	tr.Backend.Server.Pause()
 	defer tr.Backend.Server.Continue()
-	<-time.After(long(tr, 20*time.Second, 10*time.Second))
+	<-time.After(10 * time.Second)
 }
 
 // redisFar puts 50 ms before each piece of data, either way, and bounds the bandwidth: a Redis that is far away.
@@ -109,7 +90,7 @@ func redisFar(tr *trial) {
 	tr.Serve()
 	tr.suffer(outage{rate: 50, before: 100, after: 200, strike: func(*harness.Process) {
 		way.Slow(50*time.Millisecond, 1<<20)
-		tr.awaitAccepted(tr.Count() + 1000)
+		tr.awaitAccepted(tr.Count() + 400)
 		way.Slow(0, 0)
 	}})
 	tr.Verdict(exact())

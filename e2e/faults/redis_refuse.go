@@ -14,13 +14,11 @@ import (
 // redisRefusals are a Redis that says no: to scripts that it does not know, to writes, to listeners.
 func redisRefusals() []fault {
 	return []fault{
-		{id: "F29", title: "scripts flushed all the time", short: oneOfRedis, full: withRedis, run: scriptsFlushed},
-		{id: "F30", title: "redis made a replica", short: otherRedis, full: withRedis, run: func(tr *trial) { redisReadOnly(tr, nowhere(tr)) }},
-		{id: "F30", title: "redis made a replica of an empty one", full: withRedis, run: func(tr *trial) { redisReadOnly(tr, testserver.StartRedis(tr)) }},
-		{id: "F30", title: "redis without enough replicas", short: oneOfRedis, full: withRedis, run: redisLonely},
-		{id: "F30", title: "redis loading its log", short: otherRedis, full: withRedis, run: redisLoading},
-		{id: "F31", title: "subscriptions killed", short: oneOfRedis, full: withRedis, run: subscriptionsKilled},
-		{id: "F31", title: "channel forbidden", short: otherRedis, full: withRedis, run: channelForbidden},
+		{id: "F29", title: "scripts flushed all the time", on: onlyPostgresRedis, run: scriptsFlushed},
+		{id: "F30", title: "redis made a replica of an empty one", on: onlySQLiteRedis, run: redisReadOnly},
+		{id: "F30", title: "redis without enough replicas", on: onlyPostgresRedis, run: redisLonely},
+		{id: "F30", title: "redis loading its log", on: onlySQLiteRedis, run: redisLoading},
+		{id: "F31", title: "subscriptions killed", on: onlyPostgresRedis, run: subscriptionsKilled},
 	}
 }
 
@@ -38,11 +36,11 @@ func scriptsFlushed(tr *trial) {
 		return n
 	}
 	before := 0.0
-	a := tr.suffer(outage{rate: long(tr, 100, 50), before: 100, after: 100, strike: func(p *harness.Process) {
+	a := tr.suffer(outage{rate: 50, before: 100, after: 100, strike: func(p *harness.Process) {
 		before = errors(p) // not at the start: an index that is made meets a few calls that find it closed
 		ticker := time.NewTicker(200 * time.Millisecond)
 		defer ticker.Stop()
-		for end := tr.Count() + long(tr, 1500, 400); tr.Count() < end; <-ticker.C {
+		for end := tr.Count() + 400; tr.Count() < end; <-ticker.C {
 			do(tr, c, "script", "flush")
 			do(tr, c, "function", "flush")
 			flushes++
@@ -55,15 +53,11 @@ func scriptsFlushed(tr *trial) {
 	tr.Verdict(exact())
 }
 
-// nowhere is the address of a server that does not exist.
-func nowhere(tr *trial) string {
-	return "redis://127.0.0.1:" + harness.FreePorts(tr, 1)[0]
-}
-
-// redisReadOnly makes the server a replica of another and back again: as long as it is one it refuses writes, and if the
-// other exists it has lost everything afterwards.
-func redisReadOnly(tr *trial, master string) {
+// redisReadOnly makes the server a replica of an empty one and back again: as long as it is one it refuses writes, and
+// it has lost everything afterwards.
+func redisReadOnly(tr *trial) {
 	tr.Serve()
+	master := testserver.StartRedis(tr)
 	host, port, _ := strings.Cut(strings.TrimPrefix(master, "redis://"), ":")
 	refuses(tr, func(c *redis.Client) {
 		do(tr, c, "replicaof", host, port)
@@ -86,14 +80,14 @@ func redisLonely(tr *trial) {
 func refuses(tr *trial, begin, end func(*redis.Client), says string) {
 	tr.Helper()
 	c := tr.Backend.RedisClient(tr)
-	rate := long(tr, 100, 50)
+	rate := 50
 	before := connections(tr, c)
 	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(*harness.Process) {
 		begin(c)
 		if err := c.Set(tr.Context(), "test", "1", 0).Err(); !redis.HasErrorPrefix(err, says) {
 			tr.Fatalf("a write gave %v, want %s", err, says)
 		}
-		tr.awaitAccepted(tr.Count() + rate*long(tr, 20, 5))
+		tr.awaitAccepted(tr.Count() + rate*5)
 		end(c)
 	}})
 	arrived := tr.firstArrivals(a.ended)
@@ -114,7 +108,7 @@ func redisLoading(tr *trial) {
 	tr.Serve()
 	const filler, pause = 10_000, 300 // so many keys, so many microseconds each; after each 1024 it answers
 	var loading time.Duration
-	rate := long(tr, 100, 50)
+	rate := 50
 	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(*harness.Process) {
 		c := tr.Backend.RedisClient(tr)
 		fill := c.Pipeline()
@@ -191,7 +185,7 @@ func subscriptionsKilled(tr *trial) {
 	tr.unheard(func() {
 		ticker := time.NewTicker(100 * time.Millisecond)
 		defer ticker.Stop()
-		for end := tr.Count() + long(tr, 400, 120); tr.Count() < end; <-ticker.C {
+		for end := tr.Count() + 120; tr.Count() < end; <-ticker.C {
 			n, err := c.ClientKillByFilter(tr.Context(), "type", "pubsub").Result()
 			if err != nil {
 				tr.Fatal(err)
@@ -203,17 +197,4 @@ func subscriptionsKilled(tr *trial) {
 		tr.Error("there was no subscription to kill")
 	}
 	tr.Remark("%d subscriptions killed", killed)
-}
-
-// channelForbidden gives the program a user that may use every key and no channel, as Redis 7 makes users by default.
-func channelForbidden(tr *trial) {
-	do(tr, tr.Backend.RedisClient(tr), "acl", "setuser", "deaf", "on", ">secret", "~*", "+@all", "resetchannels")
-	tr.Backend.RedisBehind = tr.Backend.Redis
-	tr.Backend.Redis = strings.Replace(tr.Backend.Redis, "redis://", "redis://deaf:secret@", 1)
-	c := harness.RedisClientOf(tr, tr.Backend.Redis)
-	if err := c.Publish(tr.Context(), tr.Backend.Prefix+":hints", "0").Err(); !redis.HasErrorPrefix(err, "NOPERM") {
-		tr.Fatalf("a message on the channel gave %v, want NOPERM", err)
-	}
-	tr.acceptAndSendApart()
-	tr.unheard(func() { tr.awaitAccepted(tr.Count() + long(tr, 400, 120)) })
 }

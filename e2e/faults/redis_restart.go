@@ -12,20 +12,19 @@ import (
 // redisRestarts are a Redis that ends and comes back with nothing, with its log, or with an old copy of it.
 func redisRestarts() []fault {
 	return []fault{
-		{id: "F19", title: "redis restarted empty", short: oneOfRedis, full: withRedis, run: redisRestartedEmpty},
-		{id: "F20", title: "redis restarted from its log", short: oneOfRedis, full: withRedis, run: redisRestartedFromLog},
-		{id: "F20", title: "redis lost the last second of its log", short: otherRedis, full: withRedis, run: redisLostLastSecond},
-		{id: "F20", title: "redis restarted from an old copy", short: oneOfRedis, full: withRedis, run: func(tr *trial) { redisFromOldCopy(tr, false) }},
-		{id: "F20", title: "redis restarted from an old snapshot", full: withRedis, run: func(tr *trial) { redisFromOldCopy(tr, true) }},
+		{id: "F19", title: "redis restarted empty", on: bothWithRedis, run: redisRestartedEmpty},
+		{id: "F20", title: "redis restarted from its log", on: onlyPostgresRedis, run: redisRestartedFromLog},
+		{id: "F20", title: "redis lost the last second of its log", quick: true, on: onlySQLiteRedis, run: redisLostLastSecond},
+		{id: "F20", title: "redis restarted from an old copy", quick: true, on: onlyPostgresRedis, run: redisFromOldCopy},
 	}
 }
 
 // redisRestartedEmpty kills a server that keeps nothing, with retries waiting and locks held, and starts it again.
 func redisRestartedEmpty(tr *trial) {
 	p := tr.Serve()
-	kills := long(tr, 3, 1)
+	const kills = 2
 	var took []time.Duration
-	tr.suffer(outage{rate: long(tr, 100, 50), before: long(tr, 600, 250), after: long(tr, 600, 250), strike: func(*harness.Process) {
+	tr.suffer(outage{rate: 50, before: 250, after: 250, strike: func(*harness.Process) {
 		for range kills {
 			before := tr.rebuilds(p)
 			tr.Backend.Server.Kill()
@@ -53,7 +52,7 @@ var appended = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--a
 func redisRestartedFromLog(tr *trial) {
 	tr.restartedWith(appended...)
 	tr.Serve()
-	a := tr.suffer(outage{rate: long(tr, 100, 50), before: long(tr, 1500, 250), after: long(tr, 600, 250), strike: func(*harness.Process) {
+	a := tr.suffer(outage{rate: 50, before: 250, after: 250, strike: func(*harness.Process) {
 		tr.Backend.Server.Kill()
 		tr.awaitAccepted(tr.Count() + 50)
 		tr.Backend.Server.Start(appended...)
@@ -68,11 +67,11 @@ func redisLostLastSecond(tr *trial) {
 	tr.restartedWith(appended...)
 	tr.Serve()
 	var cut int64
-	a := tr.suffer(outage{rate: long(tr, 100, 50), before: long(tr, 1500, 250), after: long(tr, 600, 250), strike: func(*harness.Process) {
+	a := tr.suffer(outage{rate: 50, before: 250, after: 250, strike: func(*harness.Process) {
 		file := tr.appendLog()
 		kept := tr.sizeOf(file)
 		seen := tr.Count()
-		tr.awaitAccepted(seen + long(tr, 100, 50)) // a second's worth
+		tr.awaitAccepted(seen + 50) // a second's worth
 		tr.Backend.Server.Kill()
 		cut = tr.sizeOf(file) - kept
 		if err := os.Truncate(file, kept); err != nil {
@@ -109,23 +108,16 @@ func (tr *trial) sizeOf(file string) int64 {
 // redisFromOldCopy puts back files of some time ago: the generation is the right one, and what the index holds is not. Ended
 // callbacks are in it again, waiting ones at a tier that is over, running ones under a claim that is over; what was accepted
 // since is missing.
-func redisFromOldCopy(tr *trial, snapshot bool) {
-	settings := appended
-	if snapshot {
-		settings = nil
-	}
-	tr.restartedWith(settings...)
+func redisFromOldCopy(tr *trial) {
+	const since = 300
+	tr.restartedWith(appended...)
 	tr.Serve()
-	since := long(tr, 2500, 300)
-	a := tr.suffer(outage{rate: long(tr, 100, 50), before: long(tr, 600, 250), after: long(tr, 600, 250), strike: func(p *harness.Process) {
-		if snapshot {
-			do(tr, tr.Backend.RedisClient(tr), "save")
-		}
+	a := tr.suffer(outage{rate: 50, before: 250, after: 250, strike: func(*harness.Process) {
 		copied := tr.Backend.Server.CopyFiles()
 		tr.awaitAccepted(tr.Count() + since)
 		tr.Backend.Server.Kill()
 		tr.Backend.Server.PutFiles(copied)
-		tr.Backend.Server.Start(settings...)
+		tr.Backend.Server.Start(appended...)
 	}})
 	tr.Remark("%d callbacks were accepted since the copy; %d rebuilds with that of the start, swept back %s, stamps refused %s", since, tr.rebuilds(a.p),
 		tally(a.p, "dispatcher_sweep_healed_total"), tally(a.p, "dispatcher_stamps_refused_total"))

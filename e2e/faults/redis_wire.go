@@ -17,11 +17,15 @@ import (
 // redisWires are faults of the way between the program and a Redis that is well.
 func redisWires() []fault {
 	return []fault{
-		{id: "F24", title: "partition from redis, hanging", short: oneOfRedis, full: withRedis, run: func(tr *trial) { redisParted(tr, (*harness.Proxy).Hang) }},
-		{id: "F24", title: "partition from redis, refusing", short: otherRedis, full: withRedis, run: func(tr *trial) { redisParted(tr, (*harness.Proxy).Refuse) }},
-		{id: "F25", title: "replies of redis dropped", short: otherRedis, full: withRedis, run: func(tr *trial) { repliesDropped(tr, 0) }},
-		{id: "F25", title: "replies of redis torn", full: withRedis, run: func(tr *trial) { repliesDropped(tr, 5) }},
-		{id: "F25", title: "connections to redis cut", full: withRedis, run: connectionsCut},
+		{id: "F24", title: "partition from redis, hanging", on: onlyPostgresRedis, run: func(tr *trial) {
+			redisParted(tr, (*harness.Proxy).Hang)
+		}},
+		{id: "F24", title: "partition from redis, refusing", on: onlySQLiteRedis, run: func(tr *trial) {
+			redisParted(tr, (*harness.Proxy).Refuse)
+		}},
+		{id: "F25", title: "replies of redis dropped", on: onlySQLiteRedis, run: func(tr *trial) { repliesDropped(tr, 0) }},
+		{id: "F25", title: "replies of redis torn", on: onlyPostgresRedis, run: func(tr *trial) { repliesDropped(tr, 5) }},
+		{id: "F25", title: "connections to redis cut", on: onlyPostgresRedis, run: connectionsCut},
 	}
 }
 
@@ -29,8 +33,7 @@ func redisWires() []fault {
 func redisParted(tr *trial, part func(*harness.Proxy)) {
 	way := tr.behindProxy()
 	tr.Serve()
-	lasts := long(tr, 30*time.Second, 8*time.Second)
-	rate := long(tr, 100, 50)
+	const lasts, rate = 8 * time.Second, 50
 	var noticed, until time.Time
 	var committed time.Duration
 	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(p *harness.Process) {
@@ -130,7 +133,7 @@ var dropped = []string{"claim", "settle", "ensure", "acquire", "release", "exten
 func repliesDropped(tr *trial, after int) {
 	way := tr.behindProxy()
 	tr.Serve()
-	every := long(tr, 5, 7)
+	const every = 7
 	seen, hidden := map[string]int{}, map[string]int{}
 	shape := func(i int) harness.Submission {
 		s := tr.Mixed(i)
@@ -140,7 +143,7 @@ func repliesDropped(tr *trial, after int) {
 		}
 		return s
 	}
-	a := tr.suffer(outage{rate: long(tr, 60, 40), shape: shape, before: 60, after: 60, strike: func(*harness.Process) {
+	a := tr.suffer(outage{rate: 40, shape: shape, before: 60, after: 60, strike: func(*harness.Process) {
 		way.Swallow(func(request []byte) bool {
 			op := operation(request)
 			if !slices.Contains(dropped, op) {
@@ -153,7 +156,7 @@ func repliesDropped(tr *trial, after int) {
 			hidden[op]++
 			return true
 		}, after)
-		tr.awaitAccepted(tr.Count() + long(tr, 2500, 500))
+		tr.awaitAccepted(tr.Count() + 500)
 		way.Swallow(nil, 0)
 	}})
 	for _, op := range dropped {
@@ -185,10 +188,10 @@ func connectionsCut(tr *trial) {
 	way := tr.behindProxy()
 	tr.Serve()
 	cuts := 0
-	tr.suffer(outage{rate: 100, before: 200, after: 200, strike: func(*harness.Process) {
+	tr.suffer(outage{rate: 50, before: 100, after: 100, strike: func(*harness.Process) {
 		ticker := time.NewTicker(300 * time.Millisecond)
 		defer ticker.Stop()
-		for end := tr.Count() + 2000; tr.Count() < end; <-ticker.C {
+		for end := tr.Count() + 500; tr.Count() < end; <-ticker.C {
 			cuts += way.Cut()
 		}
 	}})

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
-
-var redriveForm = flag.String("redrives", "short", "form of the redrive that is killed half-way: short (3,000 callbacks) or full (50,000)")
 
 const (
 	// redriveRate is how many callbacks a second are redriven, and liveRate how many others are accepted meanwhile.
@@ -29,17 +26,10 @@ const (
 // once more, no more and no less, and what others send meanwhile is as quick as before.
 func TestARedriveIsKilledHalfWay(t *testing.T) {
 	harness.BlackBox(t)
-	n := 3000
-	switch *redriveForm {
-	case "short":
-	case "full":
-		n = 50_000
-	default:
-		t.Fatalf("-redrives is short or full, not %q", *redriveForm)
-	}
+	n := sized(3_000, 10_000, 50_000)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		r := &redriven{trial: newTrial(t, "redrive killed half-way", n > 3000), n: n}
-		r.Backend = b
+		r := &redriven{trial: newTrial(t, "redrive killed half-way"), n: n}
+		r.Backend, r.Times = b, quickTimes
 		r.live = harness.NewReceiver(t, harness.Always(200, ""))
 		r.run()
 	})
@@ -140,7 +130,7 @@ func (l *redriven) run() {
 func (l *redriven) calm(c *harness.Client) []time.Duration {
 	l.Helper()
 	s := newStream()
-	s.run(l.Context(), c, l.live.URL, liveRate, long(l.trial, 20*time.Second, 4*time.Second))
+	s.run(l.Context(), c, l.live.URL, liveRate, sized(4*time.Second, 8*time.Second, 20*time.Second))
 	return s.waits(l.T, l.live, 10*time.Second)
 }
 

@@ -23,12 +23,14 @@ import (
 // restoreFaults are a database that is put back to an older backup, while Redis remembers what came after it. The procedure is
 // that of docs/operations.md.
 func restoreFaults() []fault {
-	at := func(title string, rebuilt bool, short []harness.Combination) fault {
-		return fault{id: "F40", title: title, apart: true, short: short, full: []harness.Combination{harness.PostgresRedis}, run: func(tr *trial) { restoredFromBackup(tr, rebuilt) }}
+	at := func(title string, rebuilt bool) fault {
+		return fault{id: "F40", title: title, apart: true, quick: true, on: onlyPostgresRedis, run: func(tr *trial) {
+			restoredFromBackup(tr, rebuilt)
+		}}
 	}
 	return []fault{
-		at("SQL restored from an older backup", false, nil),
-		at("SQL restored from before a rebuild", true, []harness.Combination{harness.PostgresRedis}),
+		at("SQL restored from an older backup", false),
+		at("SQL restored from before a rebuild", true),
 	}
 }
 
@@ -129,7 +131,7 @@ func (r *restoration) hurry(p *harness.Process, groups ...string) {
 	r.l.Helper()
 	for _, group := range groups {
 		for _, ref := range r.refs[group] {
-			if err := p.Call(r.l.Context(), http.MethodPost, "/v1/callbacks/"+r.now[ref]+"/retry", harness.Submission{"reason": "lab"}, http.StatusOK, nil); err != nil {
+			if err := p.Call(r.l.Context(), http.MethodPost, "/v1/callbacks/"+r.now[ref]+"/retry", harness.Submission{"reason": "a trial"}, http.StatusOK, nil); err != nil {
 				r.l.Fatal(err)
 			}
 		}

@@ -1,8 +1,6 @@
 package faults
 
 import (
-	"errors"
-	"flag"
 	"fmt"
 	"net/url"
 	"testing"
@@ -11,18 +9,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-var firingSpan = flag.Duration("firing", 20*time.Second, "how long three dispatchers fire a schedule of every second, one of which is killed")
-
 // Of three dispatchers that all fire the same schedule one is killed in the midst of it: one callback comes of each due time, no more and no
 // fewer, however it is counted, and none of the others waits for the end of the dead one.
 func TestThreeDispatchersFireASchedule(t *testing.T) {
 	harness.BlackBox(t)
-	t.Parallel() // it mostly waits
-	harness.OnEach(t, []harness.Combination{harness.PostgresRedis}, func(t *testing.T, b harness.Backend) {
+	t.Parallel()
+	harness.OnEach(t, onlyPostgresRedis, func(t *testing.T, b harness.Backend) {
+		mostlyWaits(t)
 		r := harness.NewReceiver(t, harness.Always(200, ""))
 		var processes []*harness.Process
 		for range 3 {
-			processes = append(processes, harness.Serve(t, harness.Launch{On: b}))
+			processes = append(processes, harness.Serve(t, harness.Launch{On: b, Times: quickTimes}))
 		}
 		ctx := t.Context()
 		s, err := processes[0].EverySecond(ctx, "books", r.URL+"/tick", nil)
@@ -30,14 +27,11 @@ func TestThreeDispatchersFireASchedule(t *testing.T) {
 			t.Fatalf("%+v, %v", s, err)
 		}
 		first := *s.NextAt
-		want := int(firingSpan.Seconds())
-		if want > 90 {
-			t.Fatalf("-firing is %s; the last hundred runs are kept, so that 90 s is the most", *firingSpan)
-		}
+		want := sized(20, 30, 90) // seconds; the last hundred runs are kept
 		stalled := harness.Stalls(t)
 		fired := func(p *harness.Process, n int) {
 			t.Helper()
-			harness.Eventually(t, *firingSpan+time.Minute, fmt.Sprintf("%d due times are fired", n), func() error {
+			harness.Eventually(t, 3*time.Minute, fmt.Sprintf("%d due times are fired", n), func() error {
 				runs, err := p.Runs(ctx, s.ID)
 				if err == nil && len(runs) < n {
 					err = fmt.Errorf("%d are", len(runs))
@@ -130,86 +124,4 @@ func judgeFired(t *testing.T, p *harness.Process, r *harness.Receiver, runs []ha
 	if p75 := harness.Quantile(starting, 0.75); p75 > time.Second+commits*stall {
 		t.Errorf("callbacks are attempted %s after their due times at p75", p75)
 	}
-}
-
-// What came due while no dispatcher ran is made up for by one callback, or skipped, as the schedule says; from then on each due time is fired
-// again.
-func TestWhatNobodyCouldFireIsMissedOnceOrSkipped(t *testing.T) {
-	harness.BlackBox(t)
-	t.Parallel() // it mostly waits
-	harness.OnEach(t, []harness.Combination{harness.SQLiteEmbedded}, func(t *testing.T, b harness.Backend) {
-		r := harness.NewReceiver(t, harness.Always(200, ""))
-		p := harness.Serve(t, harness.Launch{On: b})
-		ctx := t.Context()
-		ids := map[string]string{}
-		for _, missed := range []string{"once", "skip"} {
-			s, err := p.EverySecond(ctx, missed, r.URL+"/"+missed, harness.Submission{"missed": missed})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids[missed] = s.ID
-		}
-		runs := map[string][]harness.ScheduleRun{}
-		atLeast := func(n int) {
-			t.Helper()
-			harness.Eventually(t, 30*time.Second, fmt.Sprintf("each has fired %d times", n), func() (err error) {
-				for missed, id := range ids {
-					if runs[missed], err = p.Runs(ctx, id); err != nil || len(runs[missed]) < n {
-						return errors.Join(err, fmt.Errorf("%s has %d", missed, len(runs[missed])))
-					}
-				}
-				return nil
-			})
-		}
-		atLeast(2)
-		p.Kill()
-		killed := time.Now()
-		away := time.NewTimer(4 * time.Second)
-		<-away.C
-		began := time.Now()
-		p = harness.Serve(t, harness.Launch{On: b})
-		before := max(len(runs["once"]), len(runs["skip"]))
-		atLeast(before + 4)
-		for missed, id := range ids {
-			if err := p.Stop(ctx, id); err != nil {
-				t.Fatal(err)
-			}
-			got, err := p.Runs(ctx, id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var made []harness.ScheduleRun // of what came due while nobody ran, but for the last second of it
-			var last time.Time
-			for i, run := range got {
-				if run.DueAt.After(killed) && run.DueAt.Before(began.Add(-time.Second)) {
-					made = append(made, run)
-				}
-				if !run.DueAt.After(last) {
-					t.Errorf("%s: run %d is due at %s, the one before at %s", missed, i+1, run.DueAt, last)
-				}
-				// The second between two of a process that ran, and no other.
-				if gap := run.DueAt.Sub(last); i > 0 && gap != time.Second && (last.After(began) || run.DueAt.Before(killed)) {
-					t.Errorf("%s: a run is due at %s, the one before at %s", missed, run.DueAt, last)
-				}
-				last = run.DueAt
-			}
-			want := 0
-			if missed == "once" {
-				want = 1
-			}
-			if len(made) != want {
-				t.Errorf("%s: killed at %s, back at %s: %d callbacks for what was missed, want %d: %+v", missed, killed, began, len(made), want, got)
-			}
-			t.Logf("%s: away for %s: %d callback(s) for what was missed; %d runs in all", missed, began.Sub(killed).Round(time.Millisecond), len(made), len(got))
-		}
-		harness.Await(t, p.Client, time.Minute)
-		arrived := map[string]bool{}
-		for _, a := range r.All() {
-			arrived[a.ID] = true
-		}
-		all, err := p.List(ctx, nil)
-		if err != nil || len(all) != len(arrived) {
-			t.Errorf("%d callbacks were made and %d arrived, %v", len(all), len(arrived), err)
-		}
-	})
 }

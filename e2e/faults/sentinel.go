@@ -16,11 +16,10 @@ import (
 // sentinelFaults are an index that goes back in time: a replica that lacks the last seconds becomes the master, or a server
 // comes back with an older copy of its data. The generation is the right one then, so nothing is rebuilt.
 func sentinelFaults() []fault {
-	withRedis := []harness.Combination{harness.SQLiteRedis, harness.PostgresRedis}
 	return []fault{
-		{id: "F22", title: "sentinel failover that loses writes", short: []harness.Combination{harness.PostgresRedis}, full: withRedis, run: sentinelFailover},
-		{id: "F22", title: "sentinel master killed", full: []harness.Combination{harness.PostgresRedis}, run: sentinelMasterKilled},
-		{id: "F22", title: "index rolled back to an older copy", short: []harness.Combination{harness.SQLiteRedis}, full: withRedis, run: rolledBack},
+		{id: "F22", title: "sentinel failover that loses writes", quick: true, on: onlyPostgresRedis, run: sentinelFailover},
+		{id: "F22", title: "sentinel master killed", quick: true, on: onlyPostgresRedis, run: sentinelMasterKilled},
+		{id: "F22", title: "index rolled back to an older copy", quick: true, on: bothWithRedis, run: rolledBack},
 	}
 }
 
@@ -36,14 +35,14 @@ func (tr *trial) watched(replicas int) (*testserver.Sentinel, *harness.Load) {
 	tr.Helper()
 	w := testserver.NewSentinel(tr.T, testserver.SentinelOptions{Replicas: replicas})
 	tr.Backend.Redis = w.URL(0)
-	for range tr.dispatchers(3, 2) {
+	for range tr.dispatchers() {
 		tr.Serve()
 	}
-	return w, tr.loadUnlocked()
+	return w, tr.sharedLoad()
 }
 
-// loadUnlocked is the usual load; in the short form without locks: one whose release is lost is waited for half a minute.
-func (tr *trial) loadUnlocked() *harness.Load {
+// sharedLoad is the load of these trials, once it is under way.
+func (tr *trial) sharedLoad() *harness.Load {
 	ld := tr.Load(rolledRate, tr.shared)
 	tr.loaded(3 * time.Second)
 	return ld
@@ -65,13 +64,13 @@ func (tr *trial) loaded(d time.Duration) {
 // master: what was accepted or settled meanwhile is unknown to it, and what had ended is there again. Later the old master
 // comes back as a replica.
 func sentinelFailover(tr *trial) {
-	w, ld := tr.watched(long(tr, 2, 1))
-	times := long(tr, 2, 1)
+	w, ld := tr.watched(1)
+	const times = 1
 	for range times {
 		old := w.Master()
 		w.Cut(old)
 		lost := time.Now()
-		tr.loaded(long(tr, 6*time.Second, 4*time.Second))
+		tr.loaded(4 * time.Second)
 		tr.MarkFault()
 		old.Pause()
 		hung := time.Now()
@@ -110,11 +109,11 @@ func sentinelMasterKilled(tr *trial) {
 func rolledBack(tr *trial) {
 	server := testserver.NewRedis(tr.T)
 	tr.Backend.Redis = server.URL
-	for range tr.dispatchers(3, 2) {
+	for range tr.dispatchers() {
 		tr.Serve()
 	}
-	ld := tr.loadUnlocked()
-	times := long(tr, 3, 1)
+	ld := tr.sharedLoad()
+	const times = 2
 	for range times {
 		if err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error { return c.Save(ctx).Err() }); err != nil {
 			tr.Fatal(err)
@@ -122,7 +121,7 @@ func rolledBack(tr *trial) {
 		if _, err := os.Stat(filepath.Join(server.Dir, "dump.rdb")); err != nil {
 			tr.Fatal(err)
 		}
-		tr.loaded(long(tr, 10*time.Second, 5*time.Second))
+		tr.loaded(5 * time.Second)
 		tr.MarkFault()
 		server.Kill()
 		server.Start()

@@ -17,12 +17,14 @@ import (
 // sharedFaults are four dispatchers on one index: idle, under little load, under some, with two of them killed, and with a
 // new one.
 func sharedFaults() []fault {
+	one := func(tr *trial) { sharedByFour(tr, 1) }
+	cluster := func(tr *trial) {
+		tr.Backend.Redis = newCluster(tr).URL()
+		sharedByFour(tr, clusterShards)
+	}
 	return []fault{
-		{id: "F11", title: "one shard shared by four dispatchers", short: []harness.Combination{harness.PostgresRedis}, full: []harness.Combination{harness.PostgresRedis}, run: func(tr *trial) { sharedByFour(tr, 1) }},
-		{id: "F11", title: "cluster shards shared by four dispatchers", full: []harness.Combination{harness.PostgresRedis}, run: func(tr *trial) {
-			tr.Backend.Redis = newCluster(tr).URL()
-			sharedByFour(tr, clusterShards)
-		}},
+		{id: "F11", title: "one shard shared by four dispatchers", quick: true, on: onlyPostgresRedis, run: one},
+		{id: "F11", title: "cluster shards shared by four dispatchers", quick: true, on: onlyPostgresRedis, run: cluster},
 	}
 }
 
@@ -48,7 +50,7 @@ func sharedByFour(tr *trial, shards int) {
 
 	ld := tr.Load(sharedRate, tr.shared)
 	before := attemptsOf(tr, all)
-	tr.wait("the load goes on", long(tr, 8, 4)*sharedRate)
+	tr.wait("the load goes on", 4*sharedRate)
 	tr.even(all, before)
 
 	tr.MarkFault()
@@ -57,7 +59,7 @@ func sharedByFour(tr *trial, shards int) {
 	killed := time.Now()
 	t := tr.UncommittedClaims()
 	t.Take(killed, 5*time.Second)
-	tr.wait("the two that are left go on", long(tr, 10, 3)*sharedRate)
+	tr.wait("the two that are left go on", 3*sharedRate)
 	joined := tr.Serve()
 	harness.Eventually(tr, 30*time.Second, "the new dispatcher takes its part", func() error {
 		if n := attemptsOf(tr, []*harness.Process{joined})[0]; n < 20 {
@@ -76,15 +78,11 @@ func sharedByFour(tr *trial, shards int) {
 	tr.Remark("%d requests were made again by their callers; accepts took p99 %s", report.Again, report.Took.P99.Round(time.Millisecond))
 }
 
-// shared is the usual load over some lanes. In the short form nothing has a lock: one whose release is lost is waited for half
-// a minute. Its time-out is long, because these trials start many servers at once.
+// shared is the usual load over some lanes. Its timeout is long, because these trials start many servers at once.
 func (tr *trial) shared(i int) harness.Submission {
 	s := tr.Mixed(i)
 	s["lane"] = laneName(i)
 	s["policy"].(harness.Submission)["timeout"] = "10s"
-	if !tr.Full {
-		delete(s, "lock_key")
-	}
 	return s
 }
 
@@ -115,7 +113,7 @@ func (tr *trial) wait(what string, n int) {
 // idle leaves the dispatchers alone for a while, and returns how many scripts a second all of them have the index run.
 func (tr *trial) idle(shards int) float64 {
 	tr.Helper()
-	span := long(tr, 10*time.Second, 5*time.Second)
+	span := 5 * time.Second
 	began := time.Now()
 	scripts, commands := tr.commands()
 	time.Sleep(span) // this is what is measured: nothing happens
@@ -176,7 +174,7 @@ func (tr *trial) commands() (scripts, commands float64) {
 func (tr *trial) littleLoad(all []*harness.Process, idleRate float64) {
 	tr.Helper()
 	const rate = 5
-	n := long(tr, 50, 25)
+	n := 25
 	before, began := claimsOf(tr, all), time.Now()
 	arrived := tr.Recorder.Count()
 	for i := range n {
@@ -231,7 +229,7 @@ func attemptsOf(tr *trial, all []*harness.Process) []float64 {
 	return each
 }
 
-// even wants that nobody makes less than a quarter of its share.
+// even fails the trial if one of the processes made less than a quarter of its share.
 func (tr *trial) even(all []*harness.Process, before []float64) {
 	tr.Helper()
 	after := attemptsOf(tr, all)

@@ -13,26 +13,23 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// onPostgres are the combinations whose SQL is a server.
-var onPostgres = []harness.Combination{harness.PostgresOnly, harness.PostgresRedis}
-
 // sqlFaults are a database that ends, hangs, is locked, cannot write, or has no room. While it cannot commit nothing is accepted and
 // nothing is sent; what was in flight is recorded once it can; and no one has to help.
 func sqlFaults() []fault {
+	hangs := func(processes int) func(*trial) { return func(tr *trial) { postgresHangs(tr, processes) } }
 	return []fault{
-		{id: "F34", title: "PostgreSQL stopped, killed, and a session killed", apart: true, short: []harness.Combination{harness.PostgresRedis}, full: onPostgres, run: postgresEnds},
-		{id: "F34", title: "sessions ended every second", short: []harness.Combination{harness.PostgresOnly}, full: onPostgres, run: sessionsEnded},
-		{id: "F35", title: "PostgreSQL hangs", short: []harness.Combination{harness.PostgresRedis}, full: onPostgres, run: func(tr *trial) { postgresHangs(tr, 1) }},
-		{id: "F35", title: "PostgreSQL hangs for two dispatchers", full: []harness.Combination{harness.PostgresRedis}, run: func(tr *trial) { postgresHangs(tr, 2) }},
-		{id: "F35", title: "no connection is let in", full: onPostgres, run: noConnection},
-		{id: "F36", title: "table locked by another session", short: []harness.Combination{harness.PostgresRedis}, full: onPostgres, run: tableLocked},
-		{id: "F37", title: "database read-only", short: []harness.Combination{harness.PostgresOnly}, full: onPostgres, run: readOnly},
-		{id: "F38", title: "PostgreSQL's disk full", apart: true, full: []harness.Combination{harness.PostgresRedis}, run: postgresDiskFull},
-		{id: "F39", title: "SQLite locked by another process", short: []harness.Combination{harness.SQLiteEmbedded}, full: []harness.Combination{harness.SQLiteEmbedded, harness.SQLiteRedis}, run: sqliteLocked},
-		{id: "F39", title: "SQLite cannot grow", short: []harness.Combination{harness.SQLiteEmbedded}, full: []harness.Combination{harness.SQLiteEmbedded, harness.SQLiteRedis}, run: sqliteCannotGrow},
-		{id: "F39", title: "SQLite's disk full", apart: true, full: []harness.Combination{harness.SQLiteEmbedded}, run: sqliteDiskFull},
-		{id: "F39", title: "killed in the middle of transactions", short: []harness.Combination{harness.SQLiteEmbedded}, full: []harness.Combination{harness.SQLiteEmbedded, harness.SQLiteRedis}, run: killedInTransactions},
-		{id: "F55", title: "log of SQLite cut off", full: []harness.Combination{harness.SQLiteEmbedded}, run: logCutOff},
+		{id: "F34", title: "PostgreSQL stopped, killed, and a session killed", apart: true, on: onlyPostgresRedis, run: postgresEnds},
+		{id: "F34", title: "sessions ended every second", on: onlyPostgres, run: sessionsEnded},
+		{id: "F35", title: "PostgreSQL hangs", quick: true, on: onlyPostgres, run: hangs(1)},
+		{id: "F35", title: "PostgreSQL hangs for two dispatchers", quick: true, on: onlyPostgresRedis, run: hangs(2)},
+		{id: "F36", title: "table locked by another session", on: onlyPostgresRedis, run: tableLocked},
+		{id: "F37", title: "database read-only", on: onlyPostgres, run: readOnly},
+		{id: "F38", title: "PostgreSQL's disk full", apart: true, on: onlyPostgresRedis, run: postgresDiskFull},
+		{id: "F39", title: "SQLite locked by another process", on: onlySQLite, run: sqliteLocked},
+		{id: "F39", title: "SQLite cannot grow", on: onlySQLite, run: sqliteCannotGrow},
+		{id: "F39", title: "SQLite's disk full", apart: true, on: onlySQLite, run: sqliteDiskFull},
+		{id: "F39", title: "killed in the middle of transactions", quick: true, on: onlySQLiteRedis, run: killedInTransactions},
+		{id: "F55", title: "log of SQLite cut off", on: onlySQLite, run: logCutOff},
 	}
 }
 
@@ -94,14 +91,14 @@ func endSessions(ctx context.Context, db *sql.DB, database string) (int, error) 
 }
 
 // sqlRate is the callbacks a second of the trials that break SQL.
-func (tr *trial) sqlRate() int { return long(tr, 100, 40) }
+const sqlRate = 40
 
 // underWay starts a process, the load and a watch, and returns when callbacks are sent.
 func (tr *trial) underWay() (*harness.Load, *watch) {
 	tr.Helper()
 	p := tr.Serve("--workers", "128")
-	ld := tr.Load(tr.sqlRate(), tr.Mixed)
-	tr.awaitSends(tr.sqlRate())
+	ld := tr.Load(sqlRate, tr.Mixed)
+	tr.awaitSends(sqlRate)
 	return ld, tr.watch(p)
 }
 
@@ -140,18 +137,18 @@ func postgresEnds(tr *trial) {
 	began := time.Now()
 	ld, w := tr.underWay()
 	start := func() error { pg.Start(tr); return nil }
-	tr.blackout(w, "stopped at once", long(tr, 20*time.Second, 4*time.Second), pg.Stop, start)
-	tr.awaitSends(tr.sqlRate())
-	tr.blackout(w, "killed", long(tr, 10*time.Second, 4*time.Second), pg.Kill, start)
-	tr.awaitSends(tr.sqlRate())
-	for range long(tr, 5, 2) {
+	tr.blackout(w, "stopped at once", 4*time.Second, pg.Stop, start)
+	tr.awaitSends(sqlRate)
+	tr.blackout(w, "killed", 4*time.Second, pg.Kill, start)
+	tr.awaitSends(sqlRate)
+	for range 2 {
 		tr.MarkFault()
 		if err := pg.KillBackend(tr.Context(), tr.databaseName()); err != nil {
 			tr.Fatal(err)
 		}
 		tr.MarkFault()
 		harness.Eventually(tr, 30*time.Second, "the server has recovered", func() error { return pg.Exec(tr.Context(), "SELECT 1") })
-		tr.awaitSends(tr.sqlRate())
+		tr.awaitSends(sqlRate)
 	}
 	if pg.HasEnded() {
 		tr.Error("the server has ended with one of its sessions")
@@ -165,7 +162,7 @@ func sessionsEnded(tr *trial) {
 	ld, w := tr.underWay()
 	db := tr.session()
 	ended := 0
-	for range long(tr, 30, 6) {
+	for range 6 {
 		tr.MarkFault()
 		n, err := endSessions(tr.Context(), db, tr.databaseName())
 		if err != nil {
@@ -182,24 +179,5 @@ func sessionsEnded(tr *trial) {
 		tr.Error(err)
 	}
 	tr.Remark("%d sessions ended; %s", ended, w.during(began, time.Now()))
-	tr.conclude(ld, w, began, judge.Bounds{})
-}
-
-// noConnection lets nobody connect to the database any more, and ends the sessions that there are.
-func noConnection(tr *trial) {
-	began := time.Now()
-	ld, w := tr.underWay()
-	db := tr.session()
-	let := func(in string) error {
-		_, err := db.ExecContext(tr.Context(), "ALTER DATABASE "+tr.databaseName()+" ALLOW_CONNECTIONS "+in)
-		return err
-	}
-	tr.blackout(w, "nobody is let in", 15*time.Second, func() error {
-		if err := let("false"); err != nil {
-			return err
-		}
-		_, err := endSessions(tr.Context(), db, tr.databaseName())
-		return err
-	}, func() error { return let("true") })
 	tr.conclude(ld, w, began, judge.Bounds{})
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// postgresHangs forwards nothing for longer than a lease (in the long form), so that every connection of every pool waits in vain.
+// postgresHangs forwards nothing for longer than a lease, so that every connection of every pool waits in vain.
 // A process commits its own results before it claims again; with two of them, what one holds the other may claim first.
 func postgresHangs(tr *trial, processes int) {
-	lasts := long(tr, 32*time.Second, 8*time.Second)
+	const lasts = quickLease + 2*time.Second
 	proxy := tr.throughProxy()
 	began := time.Now()
 	ld, w := tr.underWay()
 	for range processes - 1 {
 		tr.Serve("--workers", "128")
 	}
-	tr.awaitSends(tr.sqlRate())
+	tr.awaitSends(sqlRate)
 	// What was claimed and could not be committed is what may come again, and only if another process may claim it meanwhile.
 	t := tr.UncommittedClaims()
 	tr.blackout(w, "PostgreSQL hangs", lasts,
@@ -33,7 +33,7 @@ func postgresHangs(tr *trial, processes int) {
 // tableLocked holds the table of callbacks, as a careless change of the schema does. Readiness writes elsewhere and says nothing of
 // it; accepts are refused in time, and nothing piles up.
 func tableLocked(tr *trial) {
-	lasts := long(tr, 30*time.Second, 6*time.Second)
+	const lasts = 6 * time.Second
 	began := time.Now()
 	ld, w := tr.underWay()
 	db := tr.Database()
@@ -81,7 +81,7 @@ func readOnly(tr *trial) {
 		return err
 	}
 	reads, unread := 0, error(nil)
-	tr.blackout(w, "read-only", long(tr, 20*time.Second, 4*time.Second), func() error {
+	tr.blackout(w, "read-only", 4*time.Second, func() error {
 		if err := set("SET default_transaction_read_only = on"); err != nil {
 			return err
 		}

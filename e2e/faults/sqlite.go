@@ -28,7 +28,7 @@ func sqliteLocked(tr *trial) {
 		tr.Fatal(err)
 	}
 	defer held.Close()
-	for _, lasts := range long(tr, []time.Duration{time.Second, 12 * time.Second, 40 * time.Second}, []time.Duration{time.Second, 7 * time.Second}) {
+	for _, lasts := range []time.Duration{time.Second, 7 * time.Second} {
 		tr.MarkFault()
 		if _, err := held.ExecContext(tr.Context(), "BEGIN EXCLUSIVE"); err != nil {
 			tr.Fatal(err)
@@ -48,7 +48,7 @@ func sqliteLocked(tr *trial) {
 			tr.Errorf("%d accepts succeeded while another process held the lock: %s", n, g)
 		}
 		tr.Remark("locked for %s: %s", lasts, g)
-		tr.awaitSends(tr.sqlRate())
+		tr.awaitSends(sqlRate)
 	}
 	tr.conclude(ld, w, began, judge.Bounds{})
 }
@@ -68,7 +68,7 @@ func (tr *trial) limit(p *harness.Process, what, value string) error {
 func sqliteCannotGrow(tr *trial) {
 	began := time.Now()
 	ld, w := tr.underWay()
-	tr.blackout(w, "files cannot grow", long(tr, 20*time.Second, 5*time.Second),
+	tr.blackout(w, "files cannot grow", 5*time.Second,
 		func() error { return tr.limit(w.p, "fsize", "4096:") },
 		func() error { return tr.limit(w.p, "fsize", "unlimited:") })
 	tr.conclude(ld, w, began, judge.Bounds{})
@@ -76,17 +76,17 @@ func sqliteCannotGrow(tr *trial) {
 
 // killedInTransactions kills the process again and again while it commits, and starts it on what it left: the log is replayed.
 func killedInTransactions(tr *trial) {
-	kills := long(tr, 20, 6)
+	const kills = 6
 	p := tr.Serve("--workers", "128")
 	// On many lanes: what a dead process had claimed holds its lane's slots in Redis until its leases run out.
-	ld := tr.Load(tr.sqlRate(), func(i int) harness.Submission {
+	ld := tr.Load(sqlRate, func(i int) harness.Submission {
 		s := tr.Mixed(i)
 		s["lane"] = fmt.Sprint("lane-", i%100)
 		return s
 	})
 	inFlight, t := 0, tr.UncommittedClaims()
 	for i := range kills {
-		tr.awaitSends(tr.sqlRate() / 2)
+		tr.awaitSends(sqlRate / 2)
 		// Each life is longer than the slowest attempt: who is attempted by six in a row that die counts as poison. And not every
 		// one ends at the same point of a commit.
 		time.Sleep(500*time.Millisecond + time.Duration(i%7)*3*time.Millisecond)

@@ -5,15 +5,36 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// A trial is a trial of one fault.
+// A trial is one run of the program under a fault.
 type trial struct{ *harness.Trial }
 
 // newTrial prepares a trial without a backend.
-func newTrial(t *testing.T, name string, full bool) *trial {
-	return &trial{harness.NewTrial(t, name, full)}
+func newTrial(t *testing.T, name string) *trial {
+	return &trial{harness.NewTrial(t, name, testserver.Full())}
+}
+
+// quickTimes let the work of a dead process be taken up after seconds instead of half a minute. The lease is longer than
+// the timeout of Trial.Callback and the margin together, as with the usual times: so no attempt needs an extension.
+const (
+	quickTimes = "lease=8s,margin=5s,sweep=2s,slack=2s,leader=4s"
+	quickLease = 8 * time.Second
+)
+
+// sized is the value for the size of the run: see package testserver.
+func sized[T any](small, full, long T) T {
+	switch {
+	case testserver.Long():
+		return long
+	case testserver.Full():
+		return full
+	}
+	return small
 }
 
 // long is the value for the full size, or that for the short one.
@@ -22,6 +43,22 @@ func long[T any](tr *trial, full, short T) T {
 		return full
 	}
 	return short
+}
+
+// atOnce bounds the tests and trials that run at the same time. They wait most of the time.
+const atOnce = 8
+
+var places = semaphore.NewWeighted(atOnce)
+
+// mostlyWaits has a test run beside others that do nothing most of the time.
+func mostlyWaits(t *testing.T) {
+	t.Helper()
+	harness.BlackBox(t)
+	t.Parallel()
+	if err := places.Acquire(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { places.Release(1) })
 }
 
 // atLeast says whether a metric of a process has come to a value.

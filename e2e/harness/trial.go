@@ -24,6 +24,7 @@ type Trial struct {
 	Recorder *Recorder
 	DB       *sql.DB
 	Args     []string // of every process that is started
+	Times    string   // Launch.Times of every process that is started
 
 	Mu        sync.Mutex
 	processes []*Process
@@ -109,7 +110,7 @@ func (tr *Trial) UseBackend(b Backend) {
 // Serve starts a dispatcher on the trial's backend and waits until it is ready.
 func (tr *Trial) Serve(args ...string) *Process {
 	tr.Helper()
-	p := Serve(tr.T, Launch{On: tr.Backend, Args: slices.Concat(tr.Args, args)})
+	p := Serve(tr.T, Launch{On: tr.Backend, Args: slices.Concat(tr.Args, args), Times: tr.Times})
 	tr.AddProcess(p)
 	return p
 }
@@ -117,7 +118,8 @@ func (tr *Trial) Serve(args ...string) *Process {
 // ServeUntil is serve for a process that will kill itself at a failpoint, perhaps before it is ready.
 func (tr *Trial) ServeUntil(failpoint string, args ...string) *Process {
 	tr.Helper()
-	p := Serve(tr.T, Launch{On: tr.Backend, Args: slices.Concat(tr.Args, args), failpoint: failpoint, mayDie: true})
+	l := Launch{On: tr.Backend, Args: slices.Concat(tr.Args, args), Times: tr.Times, failpoint: failpoint, mayDie: true}
+	p := Serve(tr.T, l)
 	tr.AddProcess(p)
 	return p
 }
