@@ -31,11 +31,15 @@ func redisFaults() []fault {
 // hangs.
 const sharedAccept = 3 * time.Second
 
+// outageRate is the load of an outage, in callbacks a second.
+const outageRate = 50
+
 // An outage is the run that these faults have in common: a load all the while, a fault in the middle of it.
 type outage struct {
-	rate  int
+	rate  int                          // zero: outageRate
 	shape func(int) harness.Submission // nil: mixed
-	// before and after are the callbacks that are accepted before the fault begins, and after it has ended.
+	// before and after are the callbacks that are accepted before the fault begins, and after it has ended; zero: those
+	// of three seconds.
 	before, after int
 	// strike is the fault, from its beginning to its end.
 	strike func(*harness.Process)
@@ -61,6 +65,8 @@ func (tr *trial) suffer(o outage) aftermath {
 	if o.shape == nil {
 		o.shape = tr.Mixed
 	}
+	o.rate = cmp.Or(o.rate, outageRate)
+	o.before, o.after = cmp.Or(o.before, 3*o.rate), cmp.Or(o.after, 3*o.rate)
 	a := aftermath{p: tr.AnyProcess(), acceptLimit: o.acceptLimit}
 	harness.Eventually(tr, harness.StartTime, "the index is whole before the fault", func() error {
 		if now := look(a.p); now.degraded || now.wrong != "" {
@@ -118,6 +124,32 @@ func (tr *trial) awaitAccepted(n int) {
 		}
 		return nil
 	})
+}
+
+// awaitDegraded waits until the process says that Redis is in trouble, and returns when it did.
+func (tr *trial) awaitDegraded(p *harness.Process) time.Time {
+	tr.Helper()
+	harness.Eventually(tr, 20*time.Second, "the process says that it is degraded", func() error {
+		if now := look(p); !now.degraded {
+			return errNotYet
+		}
+		return nil
+	})
+	return time.Now()
+}
+
+// lasting waits until the load has handed over what it does in that time.
+func (tr *trial) lasting(d time.Duration) {
+	tr.Helper()
+	tr.awaitAccepted(tr.Count() + int(d.Seconds()*outageRate))
+}
+
+// cameBack says how sending went on after the outage.
+func (tr *trial) cameBack(a *aftermath) string {
+	tr.Helper()
+	arrived := tr.firstArrivals(a.ended)
+	return fmt.Sprintf("back to the first send %s, to the end of the backlog of %d %s",
+		arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
 }
 
 // degradedThroughout fails unless each look between the two times found the process ready and degraded by Redis.

@@ -30,16 +30,16 @@ var errNotYet = errors.New("not yet")
 // redisFlushed empties Redis twice while callbacks are accepted, wait for retries and hold locks.
 func redisFlushed(tr *trial) {
 	p := tr.Serve()
-	const rate, times = 50, 2
+	const times = 2
 	rebuilt := 0
-	a := tr.suffer(outage{rate: rate, before: rate * 2, after: rate * 2, strike: func(*harness.Process) {
+	a := tr.suffer(outage{strike: func(*harness.Process) {
 		before := tr.rebuilds(p)
 		for i := range times {
 			if err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
 				tr.Fatal(err)
 			}
 			if i < times-1 {
-				tr.awaitAccepted(tr.Count() + rate*2)
+				tr.lasting(2 * time.Second)
 			}
 		}
 		harness.Eventually(tr, time.Minute, "the index is rebuilt as often as it was emptied", func() error {
@@ -50,7 +50,7 @@ func redisFlushed(tr *trial) {
 		})
 	}})
 	arrived := tr.firstArrivals(a.began)
-	tr.Remark("emptied %d times at %d/s, rebuilt %d times; accept to first arrival: p50 %s, p99 %s, most %s", times, rate, rebuilt,
+	tr.Remark("emptied %d times at %d/s, rebuilt %d times; accept to first arrival: p50 %s, p99 %s, most %s", times, outageRate, rebuilt,
 		arrived.waits.P50.Round(time.Millisecond), arrived.waits.P99.Round(time.Millisecond), arrived.waits.Most.Round(time.Millisecond))
 	tr.Verdict(exact())
 }
@@ -113,13 +113,7 @@ func redisDownForLong(tr *trial) {
 	a := tr.suffer(outage{rate: rate, shape: func(i int) harness.Submission { return tr.Mixed(apart + i) }, before: tr.Count() + rate, after: rate * 3, acceptLimit: limit,
 		strike: func(p *harness.Process) {
 			tr.Backend.Server.Kill()
-			harness.Eventually(tr, 10*time.Second, "the process says that it is degraded", func() error {
-				if now := look(p); !now.degraded {
-					return errNotYet
-				}
-				return nil
-			})
-			down = time.Now()
+			down = tr.awaitDegraded(p)
 			<-time.After(lasts)
 			back = time.Now()
 			tr.Backend.Server.Start()

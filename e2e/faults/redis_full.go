@@ -27,35 +27,20 @@ func redisLimits() []fault {
 func redisOutOfMemory(tr *trial) {
 	tr.Serve()
 	c := tr.Backend.RedisClient(tr)
-	rate := 50
 	var noticed, until time.Time
-	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(p *harness.Process) {
+	a := tr.suffer(outage{strike: func(p *harness.Process) {
 		do(tr, c, "config", "set", "maxmemory", "100kb")
 		if err := c.Set(tr.Context(), "test", "1", 0).Err(); !redis.HasErrorPrefix(err, "OOM") {
 			tr.Fatalf("a write gave %v, want OOM", err)
 		}
-		awaitDegraded(tr, p)
-		noticed = time.Now()
-		tr.awaitAccepted(tr.Count() + rate*6)
+		noticed = tr.awaitDegraded(p)
+		tr.lasting(6 * time.Second)
 		until = time.Now()
 		do(tr, c, "config", "set", "maxmemory", 0)
 	}})
 	tr.degradedThroughout(&a, noticed, until)
-	arrived := tr.firstArrivals(a.ended)
-	tr.Remark("degraded after %s; room again to the first send %s, to the end of the backlog of %d %s", noticed.Sub(a.began).Round(time.Millisecond),
-		arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
+	tr.Remark("degraded after %s; room again, %s", noticed.Sub(a.began).Round(time.Millisecond), tr.cameBack(&a))
 	tr.Verdict(exact())
-}
-
-// awaitDegraded waits until the process says that Redis is in trouble.
-func awaitDegraded(tr *trial, p *harness.Process) {
-	tr.Helper()
-	harness.Eventually(tr, 20*time.Second, "the process says that it is degraded", func() error {
-		if now := look(p); !now.degraded {
-			return errNotYet
-		}
-		return nil
-	})
 }
 
 // redisEvicts changes the policy of a running server and has it drop keys, again and again: whole parts of the index at a
@@ -63,13 +48,12 @@ func awaitDegraded(tr *trial, p *harness.Process) {
 func redisEvicts(tr *trial) {
 	tr.Serve()
 	c := tr.Backend.RedisClient(tr)
-	rate := 50
 	evicted := 0
-	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(*harness.Process) {
+	a := tr.suffer(outage{strike: func(*harness.Process) {
 		do(tr, c, "config", "set", "maxmemory-policy", "allkeys-random")
 		ticker := time.NewTicker(250 * time.Millisecond)
 		defer ticker.Stop()
-		for end := tr.Count() + rate*6; tr.Count() < end; <-ticker.C {
+		for end := tr.Count() + 6*outageRate; tr.Count() < end; <-ticker.C {
 			used, err := strconv.Atoi(info(tr, c, "memory", "used_memory"))
 			if err != nil {
 				tr.Fatal(err)
@@ -109,9 +93,8 @@ func redisDiskFull(tr *trial) {
 	tr.Backend.Server.Start(appended...)
 	tr.Serve()
 	c := tr.Backend.RedisClient(tr)
-	rate := 50
 	var noticed, until time.Time
-	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(p *harness.Process) {
+	a := tr.suffer(outage{strike: func(p *harness.Process) {
 		tr.Backend.Server.LimitFiles(tr.sizeOf(tr.appendLog()))
 		harness.Eventually(tr, 30*time.Second, "the server refuses writes", func() error {
 			ctx, cancel := context.WithTimeout(tr.Context(), 5*time.Second)
@@ -121,15 +104,13 @@ func redisDiskFull(tr *trial) {
 			}
 			return nil
 		})
-		awaitDegraded(tr, p)
-		noticed = time.Now()
-		tr.awaitAccepted(tr.Count() + rate*6)
+		noticed = tr.awaitDegraded(p)
+		tr.lasting(6 * time.Second)
 		until = time.Now()
 		tr.Backend.Server.LimitFiles(-1)
 	}})
 	tr.degradedThroughout(&a, noticed, until)
-	arrived := tr.firstArrivals(a.ended)
-	tr.Remark("refused writes after %s at the latest; room again to the first send %s, to the end of the backlog of %d %s",
-		noticed.Sub(a.began).Round(time.Millisecond), arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
+	noticedAfter := noticed.Sub(a.began).Round(time.Millisecond)
+	tr.Remark("refused writes after %s at the latest; room again, %s", noticedAfter, tr.cameBack(&a))
 	tr.Verdict(exact())
 }

@@ -25,10 +25,9 @@ func redisHangs() []fault {
 // has, each anew when a call on it has timed out.
 func redisSlow(tr *trial, slow func(*trial, *redis.Client)) {
 	tr.Serve()
-	rate := 50
 	admin := tr.Backend.RedisClient(tr)
 	var before, after int
-	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(*harness.Process) {
+	a := tr.suffer(outage{strike: func(*harness.Process) {
 		before = connections(tr, admin)
 		slow(tr, admin)
 		after = connections(tr, admin)
@@ -39,9 +38,7 @@ func redisSlow(tr *trial, slow func(*trial, *redis.Client)) {
 	if most := pool * (2 + int(lasted/(3*time.Second))); after-before > most {
 		tr.Errorf("Redis was asked for %d connections in %s, at most %d are to be expected of a pool of %d", after-before, lasted, most, pool)
 	}
-	arrived := tr.firstArrivals(a.ended)
-	tr.Remark("%d new connections; back to the first send %s, to the end of the backlog of %d %s", after-before,
-		arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
+	tr.Remark("%d new connections; %s", after-before, tr.cameBack(&a))
 	tr.Verdict(exact())
 }
 
@@ -88,9 +85,9 @@ func stopped(tr *trial, _ *redis.Client) {
 func redisFar(tr *trial) {
 	way := tr.behindProxy()
 	tr.Serve()
-	tr.suffer(outage{rate: 50, before: 100, after: 200, strike: func(*harness.Process) {
+	tr.suffer(outage{strike: func(*harness.Process) {
 		way.Slow(50*time.Millisecond, 1<<20)
-		tr.awaitAccepted(tr.Count() + 400)
+		tr.lasting(8 * time.Second)
 		way.Slow(0, 0)
 	}})
 	tr.Verdict(exact())

@@ -36,11 +36,11 @@ func scriptsFlushed(tr *trial) {
 		return n
 	}
 	before := 0.0
-	a := tr.suffer(outage{rate: 50, before: 100, after: 100, strike: func(p *harness.Process) {
+	a := tr.suffer(outage{strike: func(p *harness.Process) {
 		before = errors(p) // not at the start: an index that is made meets a few calls that find it closed
 		ticker := time.NewTicker(200 * time.Millisecond)
 		defer ticker.Stop()
-		for end := tr.Count() + 400; tr.Count() < end; <-ticker.C {
+		for end := tr.Count() + 8*outageRate; tr.Count() < end; <-ticker.C {
 			do(tr, c, "script", "flush")
 			do(tr, c, "function", "flush")
 			flushes++
@@ -80,20 +80,17 @@ func redisLonely(tr *trial) {
 func refuses(tr *trial, begin, end func(*redis.Client), says string) {
 	tr.Helper()
 	c := tr.Backend.RedisClient(tr)
-	rate := 50
 	before := connections(tr, c)
-	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(*harness.Process) {
+	a := tr.suffer(outage{strike: func(*harness.Process) {
 		begin(c)
 		if err := c.Set(tr.Context(), "test", "1", 0).Err(); !redis.HasErrorPrefix(err, says) {
 			tr.Fatalf("a write gave %v, want %s", err, says)
 		}
-		tr.awaitAccepted(tr.Count() + rate*5)
+		tr.lasting(5 * time.Second)
 		end(c)
 	}})
-	arrived := tr.firstArrivals(a.ended)
 	asked := connections(tr, c) - before
-	tr.Remark("%s: %d new connections; back to the first send %s, to the end of the backlog of %d %s", says, asked,
-		arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
+	tr.Remark("%s: %d new connections; %s", says, asked, tr.cameBack(&a))
 	// After such an answer the client closes the connection: perhaps it leads to a server that is no master any more.
 	if most := 50 + 25*int(a.ended.Sub(a.began).Seconds()); asked > most {
 		tr.Errorf("Redis was asked for %d connections, more than %d", asked, most)
@@ -108,8 +105,7 @@ func redisLoading(tr *trial) {
 	tr.Serve()
 	const filler, pause = 10_000, 300 // so many keys, so many microseconds each; after each 1024 it answers
 	var loading time.Duration
-	rate := 50
-	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(*harness.Process) {
+	a := tr.suffer(outage{strike: func(*harness.Process) {
 		c := tr.Backend.RedisClient(tr)
 		fill := c.Pipeline()
 		for i := range filler {
@@ -137,9 +133,7 @@ func redisLoading(tr *trial) {
 		}
 		loading = time.Since(began)
 	}})
-	arrived := tr.firstArrivals(a.ended)
-	tr.Remark("loading for %s; back to the first send %s, to the end of the backlog of %d %s", loading.Round(10*time.Millisecond),
-		arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
+	tr.Remark("loading for %s; %s", loading.Round(10*time.Millisecond), tr.cameBack(&a))
 	tr.Verdict(exact())
 }
 

@@ -24,7 +24,7 @@ func redisRestartedEmpty(tr *trial) {
 	p := tr.Serve()
 	const kills = 2
 	var took []time.Duration
-	tr.suffer(outage{rate: 50, before: 250, after: 250, strike: func(*harness.Process) {
+	tr.suffer(outage{strike: func(*harness.Process) {
 		for range kills {
 			before := tr.rebuilds(p)
 			tr.Backend.Server.Kill()
@@ -52,7 +52,7 @@ var appended = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--a
 func redisRestartedFromLog(tr *trial) {
 	tr.restartedWith(appended...)
 	tr.Serve()
-	a := tr.suffer(outage{rate: 50, before: 250, after: 250, strike: func(*harness.Process) {
+	a := tr.suffer(outage{strike: func(*harness.Process) {
 		tr.Backend.Server.Kill()
 		tr.awaitAccepted(tr.Count() + 50)
 		tr.Backend.Server.Start(appended...)
@@ -67,7 +67,7 @@ func redisLostLastSecond(tr *trial) {
 	tr.restartedWith(appended...)
 	tr.Serve()
 	var cut int64
-	a := tr.suffer(outage{rate: 50, before: 250, after: 250, strike: func(*harness.Process) {
+	a := tr.suffer(outage{strike: func(*harness.Process) {
 		file := tr.appendLog()
 		kept := tr.sizeOf(file)
 		seen := tr.Count()
@@ -112,7 +112,7 @@ func redisFromOldCopy(tr *trial) {
 	const since = 300
 	tr.restartedWith(appended...)
 	tr.Serve()
-	a := tr.suffer(outage{rate: 50, before: 250, after: 250, strike: func(*harness.Process) {
+	a := tr.suffer(outage{strike: func(*harness.Process) {
 		copied := tr.Backend.Server.CopyFiles()
 		tr.awaitAccepted(tr.Count() + since)
 		tr.Backend.Server.Kill()

@@ -33,32 +33,24 @@ func redisWires() []fault {
 func redisParted(tr *trial, part func(*harness.Proxy)) {
 	way := tr.behindProxy()
 	tr.Serve()
-	const lasts, rate = 8 * time.Second, 50
+	const lasts = 8 * time.Second
 	var noticed, until time.Time
 	var committed time.Duration
-	a := tr.suffer(outage{rate: rate, before: rate * 3, after: rate * 3, strike: func(p *harness.Process) {
+	a := tr.suffer(outage{strike: func(p *harness.Process) {
 		part(way)
 		cut := time.Now()
 		// What was in flight is recorded although the index cannot be told of it.
 		harness.Eventually(tr, lasts, "all that arrived is committed to SQL during the partition", func() error { return tr.allRecorded() })
 		committed = time.Since(cut)
-		harness.Eventually(tr, 20*time.Second, "the process says that it is degraded", func() error {
-			if now := look(p); !now.degraded {
-				return errNotYet
-			}
-			return nil
-		})
-		noticed = time.Now()
+		noticed = tr.awaitDegraded(p)
 		<-time.After(time.Until(cut.Add(lasts)))
 		until = time.Now()
 		way.Pass()
 	}})
 	tr.degradedThroughout(&a, noticed, until)
-	arrived := tr.firstArrivals(until)
 	opened, _ := way.Figures()
-	tr.Remark("results of what was in flight committed after %s, degraded after %s; passed again to the first send %s, to the end of the backlog of %d %s; %d connections in all",
-		committed.Round(10*time.Millisecond), noticed.Sub(a.began).Round(10*time.Millisecond), arrived.first.Round(time.Millisecond),
-		arrived.backlog, arrived.drained.Round(time.Millisecond), opened)
+	tr.Remark("results of what was in flight committed after %s, degraded after %s; %s; %d connections in all",
+		committed.Round(10*time.Millisecond), noticed.Sub(a.began).Round(10*time.Millisecond), tr.cameBack(&a), opened)
 	tr.Verdict(exact())
 }
 
@@ -188,10 +180,10 @@ func connectionsCut(tr *trial) {
 	way := tr.behindProxy()
 	tr.Serve()
 	cuts := 0
-	tr.suffer(outage{rate: 50, before: 100, after: 100, strike: func(*harness.Process) {
+	tr.suffer(outage{strike: func(*harness.Process) {
 		ticker := time.NewTicker(300 * time.Millisecond)
 		defer ticker.Stop()
-		for end := tr.Count() + 500; tr.Count() < end; <-ticker.C {
+		for end := tr.Count() + 10*outageRate; tr.Count() < end; <-ticker.C {
 			cuts += way.Cut()
 		}
 	}})
