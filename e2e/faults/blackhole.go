@@ -8,11 +8,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// lateGoal is by how much a callback for a destination that answers may be late, at the 99th percentile, whatever another
-// destination does.
+// lateGoal is by how much a callback for a destination that answers may be late, at the 99th percentile,
+// whatever another destination does.
 const lateGoal = 250 * time.Millisecond
 
-// holeSwallows is the script of a recorder some of whose callbacks fall into a black hole: they are read and never answered.
+// holeSwallows is the script of a recorder some of whose callbacks fall into a black hole: they are read and
+// never answered.
 func holeSwallows(h *harness.Request) harness.Reply {
 	if h.Kind() == "hole" {
 		return harness.Reply{After: time.Hour} // until the sender hangs up
@@ -24,12 +25,13 @@ func holeSwallows(h *harness.Request) harness.Reply {
 func (tr *trial) forTheHole(hole, ref string) harness.Submission {
 	c := tr.Callback("hole", ref)
 	c["url"] = hole + "/hole/" + ref
-	c["policy"] = harness.Submission{"tiers": []string{"1s", "2s", "5s", "5s", "5s", "5s", "5s", "5s", "5s", "5s"}, "timeout": "5s"}
+	c["policy"] = harness.Submission{"tiers": []string{"1s", "2s", "5s", "5s", "5s", "5s", "5s", "5s", "5s",
+		"5s"}, "timeout": "5s"}
 	return c
 }
 
-// blackHole sends a steady load to one destination, beside a backlog that is due for another one that takes every request
-// and answers none. Then it answers.
+// blackHole sends a steady load to one destination, beside a backlog that is due for another one that takes
+// every request and answers none. Then it answers.
 func blackHole(tr *trial) {
 	tr.Recorder.SetScript(holeSwallows)
 	hole := tr.Recorder.ListenElsewhere(tr)
@@ -48,7 +50,8 @@ func blackHole(tr *trial) {
 	tr.MarkFault()
 	tr.Settle(10 * time.Minute)
 	took := time.Since(answered)
-	tr.Remark("the black hole answered at last: its %d ended in %s, %.0f/s", pending, took.Round(100*time.Millisecond), float64(pending)/took.Seconds())
+	tr.Remark("the black hole answered at last: its %d ended in %s, %.0f/s", pending,
+		took.Round(100*time.Millisecond), float64(pending)/took.Seconds())
 	tr.Verdict(judge.Bounds{})
 }
 
@@ -59,7 +62,8 @@ func blackHoleWithManyDue(tr *trial) {
 	p := tr.Serve()
 	calm := tr.lateBeside("calm", 5*time.Second)
 	pending := sized(50_000, 100_000, 1_000_000)
-	tr.Seed(p, harness.Seeding{N: pending, Overdue: pending, Lanes: 1, Shape: func(lane int) harness.Submission { return tr.forTheHole(hole, harness.SeedRef(lane)) }})
+	tr.Seed(p, harness.Seeding{N: pending, Overdue: pending, Lanes: 1,
+		Shape: func(lane int) harness.Submission { return tr.forTheHole(hole, harness.SeedRef(lane)) }})
 	tr.flush()
 	tr.MarkFault()
 	m := tr.measure("started cold before a black hole", pending)
@@ -72,7 +76,8 @@ func blackHoleWithManyDue(tr *trial) {
 	tr.Verdict(judge.Bounds{MayBeOpen: true, SharedRefs: true})
 }
 
-// lateBeside sends fifty callbacks a second for so long to the destination that answers, and returns how late they were sent.
+// lateBeside sends fifty callbacks a second for so long to the destination that answers, and returns how late
+// they were sent.
 func (tr *trial) lateBeside(name string, length time.Duration) judge.Quantiles {
 	tr.Helper()
 	ld := tr.Load(50, func(i int) harness.Submission { return tr.Callback("plain", fmt.Sprint(name, "-", i)) })
@@ -81,14 +86,16 @@ func (tr *trial) lateBeside(name string, length time.Duration) judge.Quantiles {
 	like := name + "-%"
 	harness.Eventually(tr, time.Minute, "all of "+name+" have ended", func() error {
 		var n int
-		err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM callbacks WHERE ref LIKE $1 AND state = 'scheduled'`, like).Scan(&n)
+		err := tr.Database().QueryRowContext(tr.Context(),
+			`SELECT count(*) FROM callbacks WHERE ref LIKE $1 AND state = 'scheduled'`, like).Scan(&n)
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%d are open", n)
 		}
 		return err
 	})
 	rows, err := tr.Database().QueryContext(tr.Context(),
-		`SELECT attempts.started_at - attempts.due_at FROM attempts JOIN callbacks ON callbacks.id = attempts.callback_id WHERE callbacks.ref LIKE $1`, like)
+		`SELECT attempts.started_at - attempts.due_at FROM attempts
+			JOIN callbacks ON callbacks.id = attempts.callback_id WHERE callbacks.ref LIKE $1`, like)
 	if err != nil {
 		tr.Fatal(err)
 	}
@@ -110,8 +117,8 @@ func (tr *trial) lateBeside(name string, length time.Duration) judge.Quantiles {
 	return judge.QuantilesOf(late)
 }
 
-// heldAgainst judges the lateness of a steady load beside a broken destination. Only what others take of the machine, and a disk that
-// stalls, excuse it.
+// heldAgainst judges the lateness of a steady load beside a broken destination. Only what others take of the
+// machine, and a disk that stalls, excuse it.
 func (tr *trial) heldAgainst(calm judge.Quantiles, length time.Duration, pending int) {
 	tr.Helper()
 	all, ours, err := harness.CPUUse()
@@ -125,7 +132,8 @@ func (tr *trial) heldAgainst(calm judge.Quantiles, length time.Duration, pending
 	if err != nil {
 		tr.Fatal(err)
 	}
-	tr.Remark("beside %d pending in a black hole, another destination was late by p50 %s, p99 %s, most %s; before, by p50 %s, p99 %s (others made the machine %.1f times as slow, its disk stalled for %s at most)",
+	tr.Remark("beside %d pending in a black hole, another destination was late by p50 %s, p99 %s, most %s; "+
+		"before, by p50 %s, p99 %s (others made the machine %.1f times as slow, its disk stalled for %s at most)",
 		pending, healthy.P50, healthy.P99, healthy.Most, calm.P50, calm.P99, stretch, stall.Round(time.Millisecond))
 	if limit := time.Duration(float64(lateGoal)*stretch) + commits*stall; healthy.P99 > limit {
 		tr.Errorf("p99 is %s beside a black hole, over %s", healthy.P99, limit)

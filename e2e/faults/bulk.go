@@ -18,8 +18,10 @@ import (
 // bulkFaults kill a process in the middle of acts over many callbacks, which are then asked for again.
 func bulkFaults() []fault {
 	return []fault{
-		{id: "F10", title: "killed while it accepts batches", quick: true, on: harness.BothEnds, run: killedInBatches},
-		{id: "F10", title: "killed while it cancels a reference", quick: true, on: harness.BothEnds, run: killedInCancels},
+		{id: "F10", title: "killed while it accepts batches", quick: true, on: harness.BothEnds,
+			run: killedInBatches},
+		{id: "F10", title: "killed while it cancels a reference", quick: true, on: harness.BothEnds,
+			run: killedInCancels},
 	}
 }
 
@@ -49,7 +51,8 @@ func (b *bulk) ask(c *harness.Client, batch int) error {
 			Callback harness.Callback `json:"callback"`
 		} `json:"results"`
 	}
-	if err := c.Call(ctx, http.MethodPost, "/v1/callbacks/batch", map[string]any{"callbacks": some}, http.StatusMultiStatus, &reply); err != nil {
+	if err := c.Call(ctx, http.MethodPost, "/v1/callbacks/batch", map[string]any{"callbacks": some},
+		http.StatusMultiStatus, &reply); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -72,7 +75,8 @@ func (b *bulk) ask(c *harness.Client, batch int) error {
 	return nil
 }
 
-// bulkCallback is what the batches are made of: of many merchants, with orders that two or three of them share.
+// bulkCallback is what the batches are made of: of many merchants, with orders that two or three of them
+// share.
 func (tr *trial) bulkCallback(i int) harness.Submission {
 	s := tr.crashLike("2s")(i)
 	s["lane"] = fmt.Sprint("merchant-", i%20)
@@ -85,11 +89,12 @@ func (tr *trial) bulkCallback(i int) harness.Submission {
 // askPatiently hands a batch over until it is answered.
 func (b *bulk) askPatiently(c *harness.Client, batch int) {
 	b.l.Helper()
-	harness.Eventually(b.l, harness.HandOverLimit, fmt.Sprintf("batch %d is accepted", batch), func() error { return b.ask(c, batch) })
+	harness.Eventually(b.l, harness.HandOverLimit, fmt.Sprintf("batch %d is accepted", batch),
+		func() error { return b.ask(c, batch) })
 }
 
-// killedInBatches kills the process while batches of a thousand are on their way, each time further on, and asks for all of
-// them again.
+// killedInBatches kills the process while batches of a thousand are on their way, each time further on, and
+// asks for all of them again.
 func killedInBatches(tr *trial) {
 	const batches = 5
 	b := &bulk{l: tr, shape: tr.bulkCallback, ids: map[int]string{}}
@@ -125,7 +130,8 @@ func killedInBatches(tr *trial) {
 	tr.Settle(2 * time.Minute)
 	v := tr.Verdict(t.Bounds(2 * time.Minute))
 	tr.wantRows(batches * bulkBatch)
-	tr.Remark("%d batches of %d, killed %d times among them and asked for again: %d callbacks, none double, none missing; %d duplicate sends",
+	tr.Remark("%d batches of %d, killed %d times among them and asked for again: %d callbacks, none double, "+
+		"none missing; %d duplicate sends",
 		batches, bulkBatch, kills, v.Accepted, v.Duplicates)
 }
 
@@ -175,13 +181,15 @@ func (tr *trial) wantRows(want int) {
 // cancelDelay is longer than the cancels take, and short enough for the judge to see the index empty.
 const cancelDelay = time.Minute
 
-// killedInCancels kills the process while it cancels a reference of thousands, and asks again until nothing is left.
+// killedInCancels kills the process while it cancels a reference of thousands, and asks again until nothing
+// is left.
 func killedInCancels(tr *trial) {
 	const n, mostKills = 3_000, 4
 	shape := func(i int) harness.Submission {
 		s := tr.Callback("plain", "all")
 		s["idempotency_key"] = fmt.Sprint("key-", i)
-		// What a killed process had canceled in SQL alone stays in the index until it is due: then the stamp refuses it.
+		// What a killed process had canceled in SQL alone stays in the index until it is due: then the stamp
+		// refuses it.
 		s["delay"] = cancelDelay.String()
 		if i%4 == 0 {
 			s["lock_key"] = fmt.Sprint("lock-", i%8)
@@ -231,12 +239,14 @@ func killedInCancels(tr *trial) {
 	}
 	tr.Settle(30 * time.Second)
 	tr.awaitEmptyIndex(cancelDelay + harness.IndexSettles)
-	v := tr.Verdict(judge.Bounds{SharedRefs: true, Expect: func(string) string { return "canceled" }, Heal: time.Minute})
+	v := tr.Verdict(judge.Bounds{SharedRefs: true, Expect: func(string) string { return "canceled" },
+		Heal: time.Minute})
 	tr.wantRows(n)
 	if v.Sends > 0 {
 		tr.Errorf("%d were sent", v.Sends)
 	}
-	tr.Remark("%d of one reference, killed %d times, %d cancels of at most 1,000 unanswered: all canceled, %d by an answer that arrived; the books balance",
+	tr.Remark("%d of one reference, killed %d times, %d cancels of at most 1,000 unanswered: all canceled, "+
+		"%d by an answer that arrived; the books balance",
 		n, kills, unanswered, canceled)
 }
 
@@ -249,7 +259,8 @@ func cancelRef(c *harness.Client, ref string) ([]string, error) {
 			Result string `json:"result"`
 		} `json:"data"`
 	}
-	if err := c.Call(ctx, http.MethodPost, "/v1/callbacks/cancel", map[string]string{"ref": ref}, http.StatusOK, &page); err != nil {
+	if err := c.Call(ctx, http.MethodPost, "/v1/callbacks/cancel", map[string]string{"ref": ref}, http.StatusOK,
+		&page); err != nil {
 		return nil, err
 	}
 	results := make([]string, len(page.Data))

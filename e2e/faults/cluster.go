@@ -14,7 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// clusterFaults are what happens to a Cluster of three masters with a replica each while it carries the index.
+// clusterFaults are what happens to a Cluster of three masters with a replica each while it carries the
+// index.
 func clusterFaults() []fault {
 	return []fault{
 		{id: "F23", title: "cluster master killed", on: onlyPostgresRedis, run: clusterMasterKilled},
@@ -25,7 +26,8 @@ func clusterFaults() []fault {
 	}
 }
 
-// clustersAtOnce bounds the Clusters that run at the same time: nodes that get no processor take each other for dead.
+// clustersAtOnce bounds the Clusters that run at the same time: nodes that get no processor take each other
+// for dead.
 var clustersAtOnce = make(chan struct{}, 2)
 
 // newCluster starts a Cluster with replicas when there is a place for it.
@@ -111,7 +113,8 @@ func (x *clusterTrial) learnShards() {
 		found := 0
 		err := x.Backend.EachRedis(x.Context(), func(ctx context.Context, c *redis.Client) error {
 			for shard := range clusterShards {
-				ids, err := c.HKeys(ctx, fmt.Sprintf("%s:{%s:%d}:records", x.Backend.Prefix, x.Backend.Prefix, shard)).Result()
+				ids, err := c.HKeys(ctx, fmt.Sprintf("%s:{%s:%d}:records", x.Backend.Prefix, x.Backend.Prefix,
+					shard)).Result()
 				if redis.HasErrorPrefix(err, "MOVED") {
 					continue // another master's
 				}
@@ -163,8 +166,8 @@ func (x *clusterTrial) strikes() {
 	x.MarkFault()
 }
 
-// ends finishes the load and comes to the verdict: nothing is lost, and nothing is sent twice, because SQL's fence decides
-// whatever the index says. Shards that no fault has hit were late by at most unhurt.
+// ends finishes the load and comes to the verdict: nothing is lost, and nothing is sent twice, because SQL's
+// fence decides whatever the index says. Shards that no fault has hit were late by at most unhurt.
 func (x *clusterTrial) ends(unhurt time.Duration) {
 	x.Helper()
 	x.MarkFault()
@@ -185,8 +188,9 @@ func (x *clusterTrial) ends(unhurt time.Duration) {
 	}
 }
 
-// lateness is that of the attempts that were due between the first fault and the end of the last one, apart for the shards
-// that were hit. What needs a lock is left out: its lock may live in another shard than itself.
+// lateness is that of the attempts that were due between the first fault and the end of the last one, apart
+// for the shards that were hit. What needs a lock is left out: its lock may live in another shard than
+// itself.
 func (x *clusterTrial) lateness(e *judge.Evidence, over time.Time) (hurt, others judge.Quantiles) {
 	lanes := map[string]int{}
 	for i := range e.Rows {
@@ -212,9 +216,9 @@ func (x *clusterTrial) lateness(e *judge.Evidence, over time.Time) (hurt, others
 	return judge.QuantilesOf(of[0]), judge.QuantilesOf(of[1])
 }
 
-// clusterMasterKilled kills the master of some shards with -9, and then the one that took over from it, and so on. Each time the
-// replica takes over without the last writes, and the dead one comes back as its replica. Slots without an owner do not stop
-// the others here.
+// clusterMasterKilled kills the master of some shards with -9, and then the one that took over from it, and
+// so on. Each time the replica takes over without the last writes, and the dead one comes back as its
+// replica. Slots without an owner do not stop the others here.
 func clusterMasterKilled(tr *trial) {
 	x := onCluster(tr, 60, "--cluster-require-full-coverage", "no")
 	const shard = 0
@@ -234,8 +238,9 @@ func clusterMasterKilled(tr *trial) {
 	x.ends(15 * time.Second)
 }
 
-// clusterMasterHangs stops a master in the middle of what it does. Clients wait for it until their time is up; its replica
-// takes over; awake again it learns that it is a replica now, and what it was sent in its sleep is void.
+// clusterMasterHangs stops a master in the middle of what it does. Clients wait for it until their time is
+// up; its replica takes over; awake again it learns that it is a replica now, and what it was sent in its
+// sleep is void.
 func clusterMasterHangs(tr *trial) {
 	x := onCluster(tr, 60)
 	victim := x.master(0)
@@ -249,8 +254,8 @@ func clusterMasterHangs(tr *trial) {
 	x.ends(0)
 }
 
-// clusterMasterEmptied kills a master and starts it again, without its data, before anybody has missed it: its replica
-// empties itself too. Some shards have no generation then, and the index is rebuilt.
+// clusterMasterEmptied kills a master and starts it again, without its data, before anybody has missed it:
+// its replica empties itself too. Some shards have no generation then, and the index is rebuilt.
 func clusterMasterEmptied(tr *trial) {
 	x := onCluster(tr, 60)
 	victim := x.master(0)
@@ -280,7 +285,8 @@ func clusterFailover(tr *trial) {
 	x.ends(0)
 }
 
-// clusterSlotsMoved moves the slots of half of the shards to another master, one after another, while the load runs.
+// clusterSlotsMoved moves the slots of half of the shards to another master, one after another, while the
+// load runs.
 func clusterSlotsMoved(tr *trial) {
 	x := onCluster(tr, 60)
 	for shard := 0; shard < clusterShards; shard += 2 {

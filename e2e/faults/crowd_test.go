@@ -26,8 +26,8 @@ const (
 	breakerRest    = 15 * time.Second
 )
 
-// What each endpoint of a crowd is given. Every callback of it is attempted a third time ten seconds after the first, and only with the
-// third of those has it had twenty attempts: so its breaker opens with them.
+// What each endpoint of a crowd is given. Every callback of it is attempted a third time ten seconds after
+// the first, and only with the third of those has it had twenty attempts: so its breaker opens with them.
 const (
 	crowdEach = 8
 	crowdTier = 5 * time.Second
@@ -37,7 +37,8 @@ const (
 	atFirst = 4
 )
 
-// A crowd is the receiver of many endpoints, told apart by path, that all hang up until all come back at once.
+// A crowd is the receiver of many endpoints, told apart by path, that all hang up until all come back at
+// once.
 type crowd struct {
 	url string
 
@@ -55,11 +56,13 @@ type crowd struct {
 type member struct {
 	present, mostDown int
 	arrivals          []*harness.Arrival
-	// answers counts those since it is back. herd is the most by which requests at once were more than the answers before allow.
+	// answers counts those since it is back. herd is the most by which requests at once were more than the
+	// answers before allow.
 	answers, herd int
 	first         *harness.Arrival // since it is back: the probe
 	last          time.Time
-	// rests is when its breaker was seen open with nothing on its way any more: all that arrives after that is a probe.
+	// rests is when its breaker was seen open with nothing on its way any more: all that arrives after that is
+	// a probe.
 	rests time.Time
 }
 
@@ -85,7 +88,8 @@ func (c *crowd) serve(w http.ResponseWriter, req *http.Request) {
 	if err != nil || wrong != nil || n < 0 || n >= len(c.members) {
 		return // the sender died in the middle of it; what goes elsewhere is missed by the judge
 	}
-	number, _ := strconv.Atoi(req.Header.Get("webhook-attempt")) // zero where it is missing, which the judge knows none of
+	// zero where it is missing, which the judge knows none of
+	number, _ := strconv.Atoi(req.Header.Get("webhook-attempt"))
 	a := &harness.Arrival{ID: req.Header.Get("webhook-id"), Number: number, At: at, Hash: sha256.Sum256(body)}
 	m, up := c.members[n], c.enter(n, a)
 	// Its work, so that others that were sent meanwhile meet it.
@@ -150,7 +154,8 @@ func (c *crowd) tired() error {
 	defer c.mu.Unlock()
 	for n, m := range c.members {
 		if len(m.arrivals) < breakerOpensAt {
-			return fmt.Errorf("endpoint %d of %d was tried %d times, %d in all", n, len(c.members), len(m.arrivals), len(c.arrivals))
+			return fmt.Errorf("endpoint %d of %d was tried %d times, %d in all", n, len(c.members), len(m.arrivals),
+				len(c.arrivals))
 		}
 	}
 	return nil
@@ -170,7 +175,8 @@ func (c *crowd) delivered() error {
 	return nil
 }
 
-// rest looks at every lane, and says how many have never been seen with an open breaker and nothing on its way.
+// rest looks at every lane, and says how many have never been seen with an open breaker and nothing on its
+// way.
 func (c *crowd) rest(ctx context.Context, p *harness.Process) error {
 	if err := c.tired(); err != nil {
 		return err
@@ -217,7 +223,8 @@ func (c *crowd) enrol(t *testing.T, p *harness.Process, books *harness.Ledger) {
 		for n := first; n < min(first+most, len(c.members)); n++ {
 			endpoints = append(endpoints, harness.EndpointBody{
 				"external_id": fmt.Sprint("member-", n), "url": fmt.Sprint(c.url, "/", n),
-				"policy": harness.Submission{"tiers": []string{crowdTier.String()}, "repeat_last": true, "deadline": "1h", "timeout": "10s"},
+				"policy": harness.Submission{"tiers": []string{crowdTier.String()}, "repeat_last": true, "deadline": "1h",
+					"timeout": "10s"},
 			})
 		}
 		var made struct {
@@ -228,7 +235,8 @@ func (c *crowd) enrol(t *testing.T, p *harness.Process, books *harness.Ledger) {
 				} `json:"endpoint"`
 			} `json:"results"`
 		}
-		if err := p.Call(t.Context(), http.MethodPost, "/v1/endpoints/batch", harness.Submission{"endpoints": endpoints}, http.StatusMultiStatus, &made); err != nil {
+		if err := p.Call(t.Context(), http.MethodPost, "/v1/endpoints/batch",
+			harness.Submission{"endpoints": endpoints}, http.StatusMultiStatus, &made); err != nil {
 			t.Fatal(err)
 		}
 		for i, r := range made.Results {
@@ -243,13 +251,15 @@ func (c *crowd) enrol(t *testing.T, p *harness.Process, books *harness.Ledger) {
 		var batch []harness.Submission
 		for i := first; i < min(first+most, total); i++ {
 			ref := fmt.Sprintf("member-%d-%d", i/crowdEach, i%crowdEach)
-			batch = append(batch, harness.Submission{"endpoint": fmt.Sprint("member-", i/crowdEach), "ref": ref, "payload": harness.Payload(ref)})
+			batch = append(batch, harness.Submission{"endpoint": fmt.Sprint("member-", i/crowdEach), "ref": ref,
+				"payload": harness.Payload(ref)})
 		}
 		var got []harness.Callback
 		harness.Eventually(t, time.Minute, "a batch is accepted", func() (err error) {
-			// Some thousand attempts a second that fail leave a database on a busy machine little time; what is answered 503 was not
-			// accepted, or the judge will find it twice.
-			if got, err = p.AcceptBatch(t.Context(), batch); err != nil && !strings.Contains(err.Error(), "answered 503") {
+			// Some thousand attempts a second that fail leave a database on a busy machine little time; what is
+			// answered 503 was not accepted, or the judge will find it twice.
+			if got, err = p.AcceptBatch(t.Context(), batch); err != nil &&
+				!strings.Contains(err.Error(), "answered 503") {
 				t.Fatal(err)
 			}
 			return err
@@ -260,8 +270,9 @@ func (c *crowd) enrol(t *testing.T, p *harness.Process, books *harness.Ledger) {
 	}
 }
 
-// Endpoints that hang up, any number of them, are each left alone but for a probe each fifteen seconds. When all come back at once, each
-// is sent one probe, and more only as it answers; all together never more than there are slots; and everything is delivered once.
+// Endpoints that hang up, any number of them, are each left alone but for a probe each fifteen seconds. When
+// all come back at once, each is sent one probe, and more only as it answers; all together never more than
+// there are slots; and everything is delivered once.
 func TestACrowdThatFailsComesBackWithoutAHerd(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel()
@@ -279,7 +290,8 @@ func TestACrowdThatFailsComesBackWithoutAHerd(t *testing.T) {
 		began := time.Now()
 		c.enrol(t, processes[0], books)
 		accepted := time.Since(began)
-		harness.Eventually(t, limit, "every breaker opens", func() error { return c.rest(t.Context(), processes[0]) })
+		harness.Eventually(t, limit, "every breaker opens",
+			func() error { return c.rest(t.Context(), processes[0]) })
 		opened := time.Since(began)
 		c.comeBack()
 		harness.Eventually(t, limit, "all is delivered", c.delivered)
@@ -309,11 +321,15 @@ func (c *crowd) report(t *testing.T, accepted, opened time.Duration) {
 		perSecond[second]++
 		worst = max(worst, perSecond[second])
 	}
-	t.Logf("%d endpoints with %d callbacks each: accepted in %s, all open after %s and %d attempts, at most %d at once", len(c.members), crowdEach,
+	t.Logf("%d endpoints with %d callbacks each: accepted in %s, all open after %s and %d attempts, at most "+
+		"%d at once", len(c.members), crowdEach,
 		accepted.Round(time.Millisecond), opened.Round(time.Millisecond), down, c.mostDown)
-	t.Logf("back: probes after %s (first), %s (p50), %s (last), each endpoint's rest within %s (p50), %s (most); %d attempts, at most %d a second, %d at once",
-		harness.Quantile(probed, 0).Round(time.Millisecond), harness.Quantile(probed, 0.5).Round(time.Millisecond), harness.Quantile(probed, 1).Round(time.Millisecond),
-		harness.Quantile(drained, 0.5).Round(time.Millisecond), harness.Quantile(drained, 1).Round(time.Millisecond), len(c.arrivals)-down, worst, c.most)
+	t.Logf("back: probes after %s (first), %s (p50), %s (last), each endpoint's rest within %s (p50), %s "+
+		"(most); %d attempts, at most %d a second, %d at once",
+		harness.Quantile(probed, 0).Round(time.Millisecond), harness.Quantile(probed, 0.5).Round(time.Millisecond),
+		harness.Quantile(probed, 1).Round(time.Millisecond),
+		harness.Quantile(drained, 0.5).Round(time.Millisecond),
+		harness.Quantile(drained, 1).Round(time.Millisecond), len(c.arrivals)-down, worst, c.most)
 }
 
 // judge holds what arrived against what a breaker and the slots allow.
@@ -322,7 +338,8 @@ func (c *crowd) judge(t *testing.T, processes int) {
 	complain := harness.Violations(t)
 	// Lanes that have never answered share three quarters of the slots.
 	if slots := (crowdWorkers - crowdWorkers/4) * processes; c.mostDown > slots {
-		complain("%d attempts at once of endpoints that never answered; there are %d slots for them", c.mostDown, slots)
+		complain("%d attempts at once of endpoints that never answered; there are %d slots for them", c.mostDown,
+			slots)
 	}
 	if slots := crowdWorkers * processes; c.most > slots {
 		complain("%d attempts at once, with %d slots", c.most, slots)
@@ -343,7 +360,8 @@ func (c *crowd) judge(t *testing.T, processes int) {
 		}
 		most = max(most, before)
 	}
-	t.Logf("at most %d attempts of one before it was seen to rest; %d probes from then on until all came back", most, probes)
+	t.Logf("at most %d attempts of one before it was seen to rest; %d probes from then on until all came back",
+		most, probes)
 }
 
 // judge is that of one endpoint.

@@ -51,8 +51,9 @@ func fill(dir string) (free func() error, err error) {
 	return func() error { return os.Remove(name) }, nil
 }
 
-// postgresDiskFull takes the last byte of the file system that PostgreSQL keeps everything on. It refuses to grow its tables, then
-// panics at its log, and may end. With room again, and started again if it has ended, all goes on.
+// postgresDiskFull takes the last byte of the file system that PostgreSQL keeps everything on. It refuses to
+// grow its tables, then panics at its log, and may end. With room again, and started again if it has ended,
+// all goes on.
 func postgresDiskFull(tr *trial) {
 	dir := tr.smallDisk("192m")
 	place := filepath.Join(dir, "server")

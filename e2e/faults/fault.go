@@ -10,16 +10,17 @@ import (
 type fault struct {
 	id    string // F1 … as docs/guarantees.md lists them
 	title string
-	// on are the combinations that it runs on. A run on one more combination must be able to fail where the others do
-	// not: a fault of the process runs on both ends, which have each database and each index once; a fault between the
-	// commit in SQL and the index, on all four; a fault of Redis or of PostgreSQL, on one that has it, unless what heals
-	// it reads the other side.
+	// on are the combinations that it runs on. A run on one more combination must be able to fail where the
+	// others do not: a fault of the process runs on both ends, which have each database and each index once; a
+	// fault between the commit in SQL and the index, on all four; a fault of Redis or of PostgreSQL, on one
+	// that has it, unless what heals it reads the other side.
 	on []harness.Combination
 	// quick processes take up the work of dead ones after seconds: see quickTimes.
 	quick bool
 	// heavy faults load the machine: nothing runs beside them.
 	heavy bool
-	// apart faults break PostgreSQL, or bring their own servers: they get no backend and call UseBackend themselves.
+	// apart faults break PostgreSQL, or bring their own servers: they get no backend and call UseBackend
+	// themselves.
 	apart bool
 	run   func(*trial)
 }
@@ -27,7 +28,8 @@ type fault struct {
 // matrix is every fault. Each file of faults lists its own.
 func matrix() []fault {
 	return slices.Concat(killFaults(), randomFaults(), pauseFaults(), poisonFaults(), lockFaults(), bulkFaults(),
-		retentionFaults(), redisFaults(), sqlFaults(), localFaults(), upgradeFaults(), clusterFaults(), sentinelFaults(),
+		retentionFaults(), redisFaults(), sqlFaults(), localFaults(), upgradeFaults(), clusterFaults(),
+		sentinelFaults(),
 		sharedFaults(), scaleFaults(), restoreFaults())
 }
 

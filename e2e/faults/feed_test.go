@@ -14,15 +14,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// A feedReader is the program of a caller who keeps, in one transaction, what it has done and the cursor after it. It is killed again and
-// again: before a page comes, while it waits for one, or with a page in its hands that it has not kept.
+// A feedReader is the program of a caller who keeps, in one transaction, what it has done and the cursor
+// after it. It is killed again and again: before a page comes, while it waits for one, or with a page in its
+// hands that it has not kept.
 type feedReader struct {
 	l      *trial
 	cursor string
 	kept   []harness.Outcome
 	// held is what came after the cursor and was not kept: it must come again, the same and in the same order.
 	held []harness.Outcome
-	// killed is how often it was killed; again, how many outcomes came again for that; refused, how often nobody answered.
+	// killed is how often it was killed; again, how many outcomes came again for that; refused, how often
+	// nobody answered.
 	killed, again, refused int
 }
 
@@ -70,8 +72,8 @@ func (f *feedReader) step() {
 	f.held = f.held[min(len(page), len(f.held)):]
 }
 
-// A caller who reads the feed of outcomes, and is killed and goes on at its cursor, sees every one of them once, whichever dispatcher it
-// asks, and whichever of those is killed meanwhile.
+// A caller who reads the feed of outcomes, and is killed and goes on at its cursor, sees every one of them
+// once, whichever dispatcher it asks, and whichever of those is killed meanwhile.
 func TestAFeedReaderSeesEachOutcomeOnce(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel()
@@ -90,7 +92,8 @@ const (
 	feedSpan = 8 * time.Second
 	// feedKills are the dispatchers that are killed and started again meanwhile.
 	feedKills = 3
-	// feedQuiet is how long a feed says nothing new before it has said all: a process puts outcomes into it once a second.
+	// feedQuiet is how long a feed says nothing new before it has said all: a process puts outcomes into it
+	// once a second.
 	feedQuiet = 3 * time.Second
 )
 
@@ -101,7 +104,8 @@ const (
 	topicArrive = "feed.arrives"
 )
 
-// feedCallback is of those that arrive, some at a second attempt; of every ten two fail, and one waits until it is canceled.
+// feedCallback is of those that arrive, some at a second attempt; of every ten two fail, and one waits until
+// it is canceled.
 func (tr *trial) feedCallback(i int) harness.Submission {
 	switch i % 10 {
 	case 3, 7:
@@ -158,11 +162,14 @@ func readWhileKilled(tr *trial) {
 	gap := time.NewTimer(feedSpan / (feedKills + 1))
 	<-gap.C
 	ld.Finish()
-	// What waits is canceled, and what has failed is tried again, which is a second outcome: by redrives, as they come in bulk.
+	// What waits is canceled, and what has failed is tried again, which is a second outcome: by redrives, as
+	// they come in bulk.
 	p := tr.AnyProcess()
-	tr.redriveAll(p.Client, harness.Submission{"action": "cancel", "filter": harness.Submission{"topic": topicWaits}})
+	tr.redriveAll(p.Client, harness.Submission{"action": "cancel",
+		"filter": harness.Submission{"topic": topicWaits}})
 	tr.Settle(2 * time.Minute)
-	tr.redriveAll(p.Client, harness.Submission{"action": "retry", "filter": harness.Submission{"topic": topicFails}})
+	tr.redriveAll(p.Client, harness.Submission{"action": "retry",
+		"filter": harness.Submission{"topic": topicFails}})
 	tr.Settle(2 * time.Minute)
 
 	all, err := p.List(tr.Context(), nil)
@@ -182,11 +189,13 @@ func readWhileKilled(tr *trial) {
 		want += ends[cb.ID]
 	}
 	f.readAll(p.Client, stop, &group)
-	tr.Logf("%s: %d callbacks with %d outcomes, the dispatchers killed %d times; the reader was killed %d times, %d outcomes came again for that, %d times nobody answered",
+	tr.Logf("%s: %d callbacks with %d outcomes, the dispatchers killed %d times; the reader was killed %d "+
+		"times, %d outcomes came again for that, %d times nobody answered",
 		tr.Backend.Name, len(all), want, feedKills, f.killed, f.again, f.refused)
 	f.compare(p.Client, all, ends)
 	if f.killed < 20 || f.again < 20 || want < feedRate*int(feedSpan.Seconds())/2 {
-		tr.Errorf("%d outcomes, a reader killed %d times and %d outcomes that came again are too few to show anything", want, f.killed, f.again)
+		tr.Errorf("%d outcomes, a reader killed %d times and %d outcomes that came again are too few to show "+
+			"anything", want, f.killed, f.again)
 	}
 }
 
@@ -227,8 +236,8 @@ func (f *feedReader) readAll(c *harness.Client, stop context.CancelFunc, group *
 	}
 }
 
-// compare holds what the reader has kept against the callbacks themselves, against the feed as it is read in one go, and against the
-// program's own comparison of its books with a caller's list.
+// compare holds what the reader has kept against the callbacks themselves, against the feed as it is read in
+// one go, and against the program's own comparison of its books with a caller's list.
 func (f *feedReader) compare(c *harness.Client, all []harness.Callback, ends map[string]int) {
 	f.l.Helper()
 	complain := harness.Violations(f.l)
@@ -247,12 +256,15 @@ func (f *feedReader) compare(c *harness.Client, all []harness.Callback, ends map
 	for _, cb := range all {
 		o := last[cb.ID]
 		if times[cb.ID] != ends[cb.ID] {
-			complain("%s (%s), which is %s, has ended %d times, and the reader saw that %d times", cb.ID, cb.Ref, cb.State, ends[cb.ID], times[cb.ID])
+			complain("%s (%s), which is %s, has ended %d times, and the reader saw that %d times", cb.ID, cb.Ref,
+				cb.State, ends[cb.ID], times[cb.ID])
 			continue
 		}
-		if o.State != cb.State || o.Reason != cb.Reason || o.Ref != cb.Ref || o.Topic != cb.Topic || o.AttemptCount != cb.AttemptCount ||
+		if o.State != cb.State || o.Reason != cb.Reason || o.Ref != cb.Ref || o.Topic != cb.Topic ||
+			o.AttemptCount != cb.AttemptCount ||
 			cb.FinishedAt == nil || !o.At.Equal(*cb.FinishedAt) {
-			complain("the reader saw %v last of %s (%s), which is %s %s at %v after %d", o, cb.ID, cb.Ref, cb.State, cb.Reason, cb.FinishedAt, cb.AttemptCount)
+			complain("the reader saw %v last of %s (%s), which is %s %s at %v after %d", o, cb.ID, cb.Ref, cb.State,
+				cb.Reason, cb.FinishedAt, cb.AttemptCount)
 		}
 	}
 	again, err := c.WholeFeed(f.l.Context())
@@ -260,7 +272,8 @@ func (f *feedReader) compare(c *harness.Client, all []harness.Callback, ends map
 		f.l.Fatal(err)
 	}
 	if !slices.EqualFunc(again, f.kept, harness.Outcome.Same) {
-		f.l.Errorf("the feed of %d outcomes is another one, or in another order, than the %d that were read as they came", len(again), len(f.kept))
+		f.l.Errorf("the feed of %d outcomes is another one, or in another order, than the %d that were read as "+
+			"they came", len(again), len(f.kept))
 	}
 	var compared struct {
 		Matched int      `json:"matched"`
@@ -268,10 +281,12 @@ func (f *feedReader) compare(c *harness.Client, all []harness.Callback, ends map
 		Extra   []string `json:"extra"`
 	}
 	span := harness.Submission{"from": time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339), "refs": refs}
-	if err := c.Call(f.l.Context(), http.MethodPost, "/v1/reconcile/compare", span, http.StatusOK, &compared); err != nil {
+	if err := c.Call(f.l.Context(), http.MethodPost, "/v1/reconcile/compare", span, http.StatusOK,
+		&compared); err != nil {
 		f.l.Fatal(err)
 	}
 	if compared.Matched != len(all) || len(compared.Missing) > 0 || len(compared.Extra) > 0 {
-		f.l.Errorf("of %d callbacks the books match %d, miss %d and have %d besides", len(all), compared.Matched, len(compared.Missing), len(compared.Extra))
+		f.l.Errorf("of %d callbacks the books match %d, miss %d and have %d besides", len(all), compared.Matched,
+			len(compared.Missing), len(compared.Extra))
 	}
 }

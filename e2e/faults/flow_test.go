@@ -9,7 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// With ten times as much to send as its rate allows, an endpoint gets its rate, in the order in which they were due.
+// With ten times as much to send as its rate allows, an endpoint gets its rate, in the order in which they
+// were due.
 func TestARateIsExact(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
@@ -58,11 +59,15 @@ func TestARateIsExact(t *testing.T) {
 	})
 }
 
-// A stop is in force within a second, whichever process it is asked of and whichever sends; what was open goes on when it ends.
+// A stop is in force within a second, whichever process it is asked of and whichever sends; what was open
+// goes on when it ends.
 func TestAStopTakesEffectWithinASecond(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		r := harness.NewReceiver(t, func(*harness.Arrival) harness.Reply { return harness.Reply{Status: 200, After: 5 * time.Millisecond} })
+		r := harness.NewReceiver(t, func(*harness.Arrival) harness.Reply {
+			return harness.Reply{Status: 200,
+				After: 5 * time.Millisecond}
+		})
 		processes := []*harness.Process{harness.Serve(t, harness.Launch{On: b})}
 		if b.Redis != "" {
 			processes = append(processes, harness.Serve(t, harness.Launch{On: b}))
@@ -83,7 +88,8 @@ func TestAStopTakesEffectWithinASecond(t *testing.T) {
 				}
 				return nil
 			})
-			if err := processes[len(processes)-1].Call(t.Context(), http.MethodPost, stop.pause, harness.Submission{"reason": "a test"}, http.StatusOK, nil); err != nil {
+			if err := processes[len(processes)-1].Call(t.Context(), http.MethodPost, stop.pause,
+				harness.Submission{"reason": "a test"}, http.StatusOK, nil); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second) // the time that it may take

@@ -11,11 +11,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// noise is how much longer than its goal a tail may be here before a test fails: the machine that runs these tests
-// also runs the receivers, the database and Redis, and shares its cores. The goals themselves are in the log.
+// noise is how much longer than its goal a tail may be here before a test fails: the machine that runs these
+// tests also runs the receivers, the database and Redis, and shares its cores. The goals themselves are in
+// the log.
 const noise = 1.5
 
-// commits is how many a callback waits for on its way from the request to the receiver: those of its row and of its stamp.
+// commits is how many a callback waits for on its way from the request to the receiver: those of its row and
+// of its stamp.
 const commits = 2
 
 // A stream sends a steady rate of callbacks to a healthy receiver and knows how long each took to arrive.

@@ -32,7 +32,9 @@ func TestFiftyHangingDestinationsDelayOnlyThemselves(t *testing.T) {
 		for _, url := range dead {
 			batch := make([]harness.Submission, each)
 			for i := range batch {
-				batch[i] = harness.Submission{"url": url, "ref": fmt.Sprint("hang-", i), "payload": harness.Payload("hang"), "policy": harness.Submission{"tiers": []string{"15s", "3m"}, "timeout": "15s"}}
+				batch[i] = harness.Submission{"url": url, "ref": fmt.Sprint("hang-", i),
+					"payload": harness.Payload("hang"), "policy": harness.Submission{"tiers": []string{"15s", "3m"},
+						"timeout": "15s"}}
 			}
 			if _, err := p.AcceptBatch(ctx, batch); err != nil {
 				t.Fatal(err)
@@ -43,10 +45,13 @@ func TestFiftyHangingDestinationsDelayOnlyThemselves(t *testing.T) {
 		stall := stalled()
 
 		p99Before, p99 := harness.Quantile(calm, 0.99), harness.Quantile(storm, 0.99)
-		t.Logf("%s: healthy destination at %d/s: before: median %s, p99 %s; with %d hanging destinations of %d callbacks: median %s, p99 %s, most %s (goal: at most %s); the disk stalled for %s at most",
-			b.Name, rate, harness.Quantile(calm, 0.5), p99Before, destinations, each, harness.Quantile(storm, 0.5), p99, harness.Quantile(storm, 1), max(2*p99Before, 60*time.Millisecond), stall)
+		t.Logf("%s: healthy destination at %d/s: before: median %s, p99 %s; with %d hanging destinations of %d "+
+			"callbacks: median %s, p99 %s, most %s (goal: at most %s); the disk stalled for %s at most",
+			b.Name, rate, harness.Quantile(calm, 0.5), p99Before, destinations, each, harness.Quantile(storm, 0.5),
+			p99, harness.Quantile(storm, 1), max(2*p99Before, 60*time.Millisecond), stall)
 		// The goal is for a machine that does nothing else; what fails the test is what G5 promises at half load.
-		if limit := max(time.Duration(noise*float64(2*p99Before)), 250*time.Millisecond) + commits*stall; p99 > limit {
+		if limit := max(time.Duration(noise*float64(2*p99Before)), 250*time.Millisecond) +
+			commits*stall; p99 > limit {
 			t.Errorf("p99 is %s with hanging destinations, over %s", p99, limit)
 		}
 	})

@@ -20,7 +20,8 @@ import (
 // A keeper is a receiver over TLS that answers all alike, and counts what was opened to it.
 type keeper struct {
 	url string
-	// conns are connections that were accepted; handshakes, those that came to the end of one, and resumed, those that did so in short.
+	// conns are connections that were accepted; handshakes, those that came to the end of one, and resumed,
+	// those that did so in short.
 	conns, handshakes, resumed atomic.Int64
 	requests, inside, most     atomic.Int64
 	foreign                    atomic.Int64 // requests that came by anything but HTTP/1.1
@@ -44,7 +45,10 @@ func listenTLS(t *testing.T, files certificateFiles, how keeping) *keeper {
 		t.Fatal(err)
 	}
 	k := &keeper{}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { k.serve(w, req, how) }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		req *http.Request) {
+		k.serve(w, req, how)
+	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -119,9 +123,9 @@ func answers(status, bytes int, chunked bool) http.HandlerFunc {
 	}
 }
 
-// A thousand attempts to one HTTPS host open at most twice as many connections as its lanes may have in flight, whatever
-// the receiver answers and however long its handshakes take: each one more costs as much as ten attempts. Lanes that
-// share a host, as a platform's merchants do, share its connections.
+// A thousand attempts to one HTTPS host open at most twice as many connections as its lanes may have in
+// flight, whatever the receiver answers and however long its handshakes take: each one more costs as much as
+// ten attempts. Lanes that share a host, as a platform's merchants do, share its connections.
 func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 	harness.BlackBox(t)
 	files := makeCertificates(t)
@@ -133,11 +137,13 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 		{1, 32, []keeping{
 			{name: "200 at once", answer: answers(200, 16, false), state: "succeeded"},
 			{name: "500 with 8 KiB in chunks", answer: answers(500, 8<<10, true), state: "dead"},
-			{name: "200 from one that offers HTTP 2", answer: answers(200, 16, false), http2: true, state: "succeeded"},
+			{name: "200 from one that offers HTTP 2", answer: answers(200, 16, false), http2: true,
+				state: "succeeded"},
 			{name: "200 after 10 ms, and handshakes of 50 ms", answer: answers(200, 16, false), afar: afar,
 				takes: 10 * time.Millisecond, state: "succeeded"},
 		}},
-		{8, 8, []keeping{{name: "200 at once to eight lanes", answer: answers(200, 16, false), state: "succeeded"}}},
+		{8, 8, []keeping{{name: "200 at once to eight lanes", answer: answers(200, 16, false),
+			state: "succeeded"}}},
 	} {
 		p := serveTrusting(t, files, share.concurrency)
 		for _, how := range share.hows {
@@ -146,11 +152,13 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 	}
 }
 
-// serveTrusting starts a dispatcher that trusts the authority of the files. Which stores it has is all the same here.
+// serveTrusting starts a dispatcher that trusts the authority of the files. Which stores it has is all the
+// same here.
 func serveTrusting(t *testing.T, files certificateFiles, concurrency int) *harness.Process {
 	t.Helper()
 	return harness.Serve(t, harness.Launch{
-		On: harness.NewBackend(t, harness.SQLiteEmbedded), Args: []string{"--lane-concurrency", fmt.Sprint(concurrency)}, Under: []string{"env", files.env()},
+		On:   harness.NewBackend(t, harness.SQLiteEmbedded),
+		Args: []string{"--lane-concurrency", fmt.Sprint(concurrency)}, Under: []string{"env", files.env()},
 	})
 }
 
@@ -160,7 +168,8 @@ func keeps(t *testing.T, p *harness.Process, files certificateFiles, how keeping
 	k := listenTLS(t, files, how)
 	batch := make([]harness.Submission, attempts)
 	for i := range batch {
-		batch[i] = harness.Submission{"url": k.url, "payload": harness.Payload(fmt.Sprint(i)), "policy": harness.Submission{"tiers": []string{}}}
+		batch[i] = harness.Submission{"url": k.url, "payload": harness.Payload(fmt.Sprint(i)),
+			"policy": harness.Submission{"tiers": []string{}}}
 		if lanes > 1 {
 			batch[i]["lane"] = fmt.Sprint("merchant-", i%lanes, "-of-", k.url)
 		}
@@ -177,13 +186,15 @@ func keeps(t *testing.T, p *harness.Process, files certificateFiles, how keeping
 	t.Logf("%d requests, at most %d at once, over %d connections; %d handshakes, %d of them resumed",
 		k.requests.Load(), k.most.Load(), k.conns.Load(), k.handshakes.Load(), k.resumed.Load())
 	if n := k.requests.Load(); n != attempts || last.State != how.state {
-		t.Errorf("%d requests for %d callbacks, of which the last is %s, want %s", n, attempts, last.State, how.state)
+		t.Errorf("%d requests for %d callbacks, of which the last is %s, want %s", n, attempts, last.State,
+			how.state)
 	}
 	if n := k.foreign.Load(); n != 0 {
 		t.Errorf("%d requests came by another protocol than HTTP/1.1", n)
 	}
 	most := int64(2 * lanes * concurrency)
 	if k.conns.Load() > most || k.handshakes.Load() > most {
-		t.Errorf("%d connections with %d handshakes, at most %d for %d lanes of %d", k.conns.Load(), k.handshakes.Load(), most, lanes, concurrency)
+		t.Errorf("%d connections with %d handshakes, at most %d for %d lanes of %d", k.conns.Load(),
+			k.handshakes.Load(), most, lanes, concurrency)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// killFaults are kill -9 between any two steps of the life of a callback: at the named failpoint of a test build, at the
-// pass that lets some work come to its end first, so that the crash finds callbacks in every state.
+// killFaults are kill -9 between any two steps of the life of a callback: at the named failpoint of a test
+// build, at the pass that lets some work come to its end first, so that the crash finds callbacks in every
+// state.
 func killFaults() []fault {
 	at := func(id, title, failpoint string, on []harness.Combination) fault {
 		return fault{id: id, title: title, quick: true, on: on, run: func(tr *trial) { killedAt(tr, failpoint) }}
@@ -29,7 +30,8 @@ func killFaults() []fault {
 		at("F4", "killed after a lock", "after_lock:3", harness.BothEnds),
 		at("F4", "killed after a stamp", "after_stamp:3", harness.BothEnds),
 		at("F4", "killed before the send", "before_send:6", harness.BothEnds),
-		{id: "F5", title: "killed while the receiver works", quick: true, on: harness.BothEnds, run: killedInFlight},
+		{id: "F5", title: "killed while the receiver works", quick: true, on: harness.BothEnds,
+			run: killedInFlight},
 		at("F6", "killed after the answer", "after_send:6", harness.BothEnds),
 		at("F6", "killed before a result commits", "before_result_commit:3", harness.BothEnds),
 		at("F7", "killed between result and index", "after_result_commit:3", harness.AllFour),
@@ -143,7 +145,8 @@ func killedInRebuild(tr *trial) {
 	t := tr.UncommittedClaims()
 	t.Take(time.Now(), 0)
 	if tr.Backend.Redis != "" {
-		if err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
+		if err := tr.Backend.EachRedis(tr.Context(),
+			func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
 			tr.Fatal(err)
 		}
 	}

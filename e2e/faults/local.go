@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// localFaults are troubles of the dispatcher's own machine, which no receiver is to blame for: no tier is charged for them. And the
-// one that the receiver alone knows of: it answers after we have given up.
+// localFaults are troubles of the dispatcher's own machine, which no receiver is to blame for: no tier is
+// charged for them. And the one that the receiver alone knows of: it answers after we have given up.
 func localFaults() []fault {
 	silent := func(tr *trial) { noNames(tr, (*nameServer).fallSilent) }
 	refused := func(tr *trial) { noNames(tr, (*nameServer).close) }
@@ -27,7 +27,8 @@ func localFaults() []fault {
 	}
 }
 
-// everywhere opens one more address of the recorder that any host of 127.0.0.0/8 and port leads to, and returns the port.
+// everywhere opens one more address of the recorder that any host of 127.0.0.0/8 and port leads to, and
+// returns the port.
 func (tr *trial) everywhere() string {
 	tr.Helper()
 	listener, err := net.Listen("tcp4", "0.0.0.0:0")
@@ -53,7 +54,8 @@ func (tr *trial) chargesOf(prefix string) (c charges) {
 	tr.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	err := tr.Database().QueryRowContext(ctx, `SELECT count(*), coalesce(sum(attempt_count), 0), coalesce(sum(CASE WHEN divert_count > 0 THEN 1 ELSE 0 END), 0)
+	err := tr.Database().QueryRowContext(ctx, `SELECT count(*), coalesce(sum(attempt_count), 0),
+		coalesce(sum(CASE WHEN divert_count > 0 THEN 1 ELSE 0 END), 0)
 		FROM callbacks WHERE ref LIKE $1`, prefix+"%").Scan(&c.callbacks, &c.charged, &c.diverted)
 	if err == nil {
 		c.classes, err = failures(ctx, tr.Database(), prefix)
@@ -69,7 +71,8 @@ func (tr *trial) chargesOf(prefix string) (c charges) {
 
 // failures counts the attempts without success by class.
 func failures(ctx context.Context, db *sql.DB, prefix string) (map[string]int, error) {
-	found, err := db.QueryContext(ctx, `SELECT a.class, count(*) FROM attempts a JOIN callbacks c ON c.id = a.callback_id
+	found, err := db.QueryContext(ctx, `SELECT a.class, count(*) FROM attempts a
+		JOIN callbacks c ON c.id = a.callback_id
 		WHERE c.ref LIKE $1 AND a.outcome <> 'succeeded' GROUP BY a.class`, prefix+"%")
 	if err != nil {
 		return nil, err
@@ -87,7 +90,8 @@ func failures(ctx context.Context, db *sql.DB, prefix string) (map[string]int, e
 	return classes, found.Err()
 }
 
-// uncharged checks that trouble of our own cost these callbacks nothing: each was diverted at most, and charged for its one success.
+// uncharged checks that trouble of our own cost these callbacks nothing: each was diverted at most, and
+// charged for its one success.
 func (tr *trial) uncharged(prefix string) {
 	tr.Helper()
 	c := tr.chargesOf(prefix)
@@ -95,13 +99,16 @@ func (tr *trial) uncharged(prefix string) {
 		tr.Errorf("%d callbacks %s…, %d of them diverted: the fault hit none", c.callbacks, prefix, c.diverted)
 	}
 	if c.charged != c.callbacks || c.failed > 0 {
-		tr.Errorf("%d callbacks %s… were charged %d attempts, want one for each; failed: %v", c.callbacks, prefix, c.charged, c.classes)
+		tr.Errorf("%d callbacks %s… were charged %d attempts, want one for each; failed: %v", c.callbacks, prefix,
+			c.charged, c.classes)
 	}
-	tr.Remark("%d callbacks %s…: %d diverted, %d charged attempts, %d failed", c.callbacks, prefix, c.diverted, c.charged, c.failed)
+	tr.Remark("%d callbacks %s…: %d diverted, %d charged attempts, %d failed", c.callbacks, prefix, c.diverted,
+		c.charged, c.failed)
 }
 
-// noDescriptors leaves the process no file descriptor more, with many receivers that hang and many that do not. Nothing can be
-// connected to: what was to be sent is put off and not charged. Once there are descriptors again all goes on.
+// noDescriptors leaves the process no file descriptor more, with many receivers that hang and many that do
+// not. Nothing can be connected to: what was to be sent is put off and not charged. Once there are
+// descriptors again all goes on.
 func noDescriptors(tr *trial) {
 	const hosts, hanging = 200, 60
 	port := tr.everywhere()
@@ -184,17 +191,20 @@ func (tr *trial) acceptsAnew(p *harness.Process, limit time.Duration) {
 		_, err := fresh.List(tr.Context(), nil)
 		return err
 	})
-	tr.Remark("a new connection is served %s after there are descriptors again", time.Since(began).Round(10*time.Millisecond))
+	tr.Remark("a new connection is served %s after there are descriptors again",
+		time.Since(began).Round(10*time.Millisecond))
 }
 
-// noNames silences the only name server that the process knows. Callbacks to names wait for it, uncharged; those to addresses
-// notice nothing.
+// noNames silences the only name server that the process knows. Callbacks to names wait for it, uncharged;
+// those to addresses notice nothing.
 func noNames(tr *trial, silence func(*nameServer)) {
 	ns := startNameServer(tr, "shop.test.")
 	port := tr.everywhere()
-	p := harness.Serve(tr.T, harness.Launch{On: tr.Backend, Args: append(tr.Args, "--workers", "128"), Under: ns.program()})
+	p := harness.Serve(tr.T, harness.Launch{On: tr.Backend, Args: append(tr.Args, "--workers", "128"),
+		Under: ns.program()})
 	tr.AddProcess(p)
-	// The name server and the receiver live in a test that may be short of time itself: neither is to be late by it.
+	// The name server and the receiver live in a test that may be short of time itself: neither is to be late
+	// by it.
 	policy := harness.Submission{"tiers": []string{"1s", "1s"}, "timeout": "6s"}
 	shape := func(i int) harness.Submission {
 		s := tr.Callback("plain", fmt.Sprint("address-", i))
@@ -246,8 +256,8 @@ func (tr *trial) unaffected(v judge.Verdict) {
 	tr.Remark("%d callbacks to addresses, none affected; %d names asked", c.callbacks, v.Sends-c.callbacks)
 }
 
-// answersLate has receivers that answer half a second after the time-out: they have acted on it, we cannot know. Both requests are
-// made, both are recorded and charged, and carry one id.
+// answersLate has receivers that answer half a second after the time-out: they have acted on it, we cannot
+// know. Both requests are made, both are recorded and charged, and carry one id.
 func answersLate(tr *trial) {
 	const n = 60
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
@@ -282,7 +292,8 @@ func answersLate(tr *trial) {
 		}
 	}
 	if wrong > 0 || len(attempts) != 2*n {
-		tr.Errorf("%d of %d attempts are neither a first that timed out, charged and of unknown outcome, nor a second that succeeded", wrong, len(attempts))
+		tr.Errorf("%d of %d attempts are neither a first that timed out, charged and of unknown outcome, nor a "+
+			"second that succeeded", wrong, len(attempts))
 	}
 	tr.Remark("%d callbacks, %d sends, %d of unknown outcome", n, v.Sends, v.Uncertain)
 }

@@ -14,17 +14,20 @@ import (
 func lockFaults() []fault {
 	return []fault{
 		{id: "F32", title: "holder of a lock killed", quick: true, on: harness.BothEnds, run: lockHolderKilled},
-		{id: "F33", title: "attempts longer than a lease", quick: true, on: harness.BothEnds, run: longerThanALease},
+		{id: "F33", title: "attempts longer than a lease", quick: true, on: harness.BothEnds,
+			run: longerThanALease},
 	}
 }
 
-// heldFor is the timeout of what has the lock. A lock outlives its holder until the timeout and the margin are over.
+// heldFor is the timeout of what has the lock. A lock outlives its holder until the timeout and the margin
+// are over.
 const (
 	heldFor = 5 * time.Second
 	lockTTL = heldFor + 5*time.Second
 )
 
-// lockHolderKilled kills a process while its receiver works on the attempt that holds a lock, with others waiting for it.
+// lockHolderKilled kills a process while its receiver works on the attempt that holds a lock, with others
+// waiting for it.
 func lockHolderKilled(tr *trial) {
 	const waiters = 10
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
@@ -75,10 +78,12 @@ func lockHolderKilled(tr *trial) {
 	if limit := lockTTL + 15*time.Second; first == 0 || first > limit || last > limit {
 		tr.Errorf("the waiters were sent %s to %s after the holder's death, want %s at most", first, last, limit)
 	}
-	tr.Remark("%d waiters were sent %s to %s after the death of the holder", waiters, first.Round(time.Millisecond), last.Round(time.Millisecond))
+	tr.Remark("%d waiters were sent %s to %s after the death of the holder", waiters,
+		first.Round(time.Millisecond), last.Round(time.Millisecond))
 }
 
-// firstAndLast are when callbacks of a kind arrived, counted from a moment; what came before it does not count.
+// firstAndLast are when callbacks of a kind arrived, counted from a moment; what came before it does not
+// count.
 func (tr *trial) firstAndLast(kind string, from time.Time) (first, last time.Duration) {
 	tr.Helper()
 	e, err := tr.Evidence()
@@ -101,8 +106,8 @@ func (tr *trial) firstAndLast(kind string, from time.Time) (first, last time.Dur
 	return slices.Min(when), slices.Max(when)
 }
 
-// longerThanALease has receivers that take longer than a claim's lease, with a timeout that allows it: lease and lock are
-// extended before the dial, so that nobody else begins meanwhile.
+// longerThanALease has receivers that take longer than a claim's lease, with a timeout that allows it: lease
+// and lock are extended before the dial, so that nobody else begins meanwhile.
 func longerThanALease(tr *trial) {
 	const took = quickLease + 4*time.Second
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {

@@ -30,7 +30,8 @@ func TestHeavyFaults(t *testing.T) {
 	}
 }
 
-// runFault runs a fault on each of its combinations. A trial that comes to no verdict is a failed line of the table.
+// runFault runs a fault on each of its combinations. A trial that comes to no verdict is a failed line of the
+// table.
 func runFault(t *testing.T, f *fault) {
 	for _, c := range f.on {
 		t.Run(f.id+"/"+strings.ReplaceAll(f.title, " ", "_")+"/"+c.String(), func(t *testing.T) {
@@ -45,7 +46,8 @@ func runFault(t *testing.T, f *fault) {
 					t.Errorf("%s came to no verdict", f.id)
 					outcome = &harness.TrialResult{Accepted: tr.Count()}
 				}
-				line := entered{fault: f, on: c.String(), TrialResult: *outcome, took: time.Since(began), failed: t.Failed()}
+				line := entered{fault: f, on: c.String(), TrialResult: *outcome, took: time.Since(began),
+					failed: t.Failed()}
 				faultTable.enter(line, failures, remarks)
 			})
 			if f.quick {
@@ -61,7 +63,8 @@ func runFault(t *testing.T, f *fault) {
 }
 
 func TestMain(m *testing.M) {
-	// More than there are places: a test that holds one may have subtests, which must not wait for others' places.
+	// More than there are places: a test that holds one may have subtests, which must not wait for others'
+	// places.
 	if err := flag.Set("test.parallel", "64"); err != nil {
 		panic(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// A nameServer answers every name below its zone with 127.0.0.1 and all others with "no such name", over UDP, until it falls silent.
-// It is the only one of the processes that are run under its program.
+// A nameServer answers every name below its zone with 127.0.0.1 and all others with "no such name", over UDP,
+// until it falls silent. It is the only one of the processes that are run under its program.
 type nameServer struct {
 	l       *trial
 	zone    string
@@ -25,7 +25,8 @@ type nameServer struct {
 // nameServers counts the addresses that were tried.
 var nameServers atomic.Uint32
 
-// startNameServer listens on port 53, which is the only one that a system's configuration can name, of an address of its own.
+// startNameServer listens on port 53, which is the only one that a system's configuration can name, of an
+// address of its own.
 func startNameServer(tr *trial, zone string) *nameServer {
 	tr.Helper()
 	s := &nameServer{l: tr, zone: zone}
@@ -33,8 +34,9 @@ func startNameServer(tr *trial, zone string) *nameServer {
 		// No address is used twice: one on which nobody listens at the moment may be a trial's all the same.
 		s.address = net.IPv4(127, 53, 53, byte(1+nameServers.Add(1)%250)).String()
 		var err error
-		if s.conn, err = net.ListenPacket("udp4", net.JoinHostPort(s.address, "53")); err != nil && os.IsPermission(err) {
-			tr.Fatalf("this test answers names on port 53 and mounts a resolv.conf for its process: run it as root: %v", err)
+		if s.conn, err = net.ListenPacket("udp4", net.JoinHostPort(s.address, "53")); err != nil &&
+			os.IsPermission(err) {
+			tr.Fatalf("this test answers names on port 53 and mounts a resolv.conf: run it as root: %v", err)
 		}
 		if s.conn != nil {
 			break
@@ -56,7 +58,8 @@ func startNameServer(tr *trial, zone string) *nameServer {
 func (s *nameServer) program() []string {
 	s.l.Helper()
 	file := filepath.Join(s.l.TempDir(), "resolv.conf")
-	if err := os.WriteFile(file, []byte("nameserver "+s.address+"\noptions timeout:1 attempts:2\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("nameserver "+s.address+"\noptions timeout:1 attempts:2\n"),
+		0o644); err != nil {
 		s.l.Fatal(err)
 	}
 	return []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, file}
@@ -113,7 +116,8 @@ func (s *nameServer) serve(conn net.PacketConn) {
 	}
 }
 
-// answer makes the reply to one question (RFC 1035 §4.1): its header, the question itself, and for an address of the zone one record.
+// answer makes the reply to one question (RFC 1035 §4.1): its header, the question itself, and for an address
+// of the zone one record.
 func (s *nameServer) answer(question []byte) []byte {
 	const header, typeA = 12, 1
 	if len(question) < header {
@@ -137,7 +141,8 @@ func (s *nameServer) answer(question []byte) []byte {
 	kind := int(question[end-4])<<8 | int(question[end-3])
 	known := strings.HasSuffix(strings.ToLower(name.String()), "."+s.zone)
 	reply := make([]byte, 0, 512)
-	reply = append(reply, question[0], question[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // an answer, with recursion
+	// an answer, with recursion
+	reply = append(reply, question[0], question[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0)
 	reply = append(reply, question[header:end]...)
 	switch {
 	case !known:

@@ -13,16 +13,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// eachOrigin is how many callbacks each of the origins has, and originWorkers how many attempts may be in flight.
+// eachOrigin is how many callbacks each of the origins has, and originWorkers how many attempts may be in
+// flight.
 const (
 	eachOrigin    = 2
 	originWorkers = 256
 )
 
-// manyOriginsDown has callbacks for thousands of origins that refuse connections, and then come up all at once.
+// manyOriginsDown has callbacks for thousands of origins that refuse connections, and then come up all at
+// once.
 func manyOriginsDown(tr *trial) {
 	origins := newOrigins(tr, sized(1_000, 2_000, 10_000))
-	tr.Recorder.SetScript(func(*harness.Request) harness.Reply { return harness.Reply{Status: 200, After: 20 * time.Millisecond} })
+	tr.Recorder.SetScript(func(*harness.Request) harness.Reply {
+		return harness.Reply{Status: 200,
+			After: 20 * time.Millisecond}
+	})
 	p := tr.Serve("--workers", fmt.Sprint(originWorkers))
 	tr.MarkFault()
 	began := time.Now()
@@ -43,7 +48,8 @@ func manyOriginsDown(tr *trial) {
 	}
 	attempts := tr.sqlCount(`SELECT count(*) FROM attempts`)
 	down := time.Since(began)
-	tr.Remark("%d origins down for %s: %d attempts refused (%.0f/s), CPU of the dispatcher %.0f%% of one core, goroutines at most %.0f, a claim took %.1f ms on average",
+	tr.Remark("%d origins down for %s: %d attempts refused (%.0f/s), CPU of the dispatcher %.0f%% of one "+
+		"core, goroutines at most %.0f, a claim took %.1f ms on average",
 		len(origins.addresses), down.Round(time.Second), attempts, float64(attempts)/down.Seconds(),
 		100*(after["dispatcher"]-cpu["dispatcher"])/down.Seconds(), peak, 1000*spent/max(calls, 1))
 	// One for each attempt in flight, and its connection's two; the rest is the process itself.
@@ -80,7 +86,8 @@ func newOrigins(tr *trial, n int) *origins {
 	return o
 }
 
-// accept hands over each origin's callbacks, one batch after another: the machine is as busy with refused attempts meanwhile.
+// accept hands over each origin's callbacks, one batch after another: the machine is as busy with refused
+// attempts meanwhile.
 func (o *origins) accept(tr *trial, p *harness.Process) {
 	tr.Helper()
 	const batch = 500
@@ -90,8 +97,10 @@ func (o *origins) accept(tr *trial, p *harness.Process) {
 		for i := first; i < min(first+batch, n); i++ {
 			ref := fmt.Sprint("origin-", i)
 			some = append(some, harness.Submission{
-				"url": "http://" + o.addresses[i%len(o.addresses)] + "/plain/" + ref, "ref": ref, "payload": harness.Payload(ref),
-				"policy": harness.Submission{"tiers": []string{"5s"}, "repeat_last": true, "deadline": "1h", "timeout": "10s", "jitter": 0.5},
+				"url": "http://" + o.addresses[i%len(o.addresses)] + "/plain/" + ref, "ref": ref,
+				"payload": harness.Payload(ref),
+				"policy": harness.Submission{"tiers": []string{"5s"}, "repeat_last": true, "deadline": "1h",
+					"timeout": "10s", "jitter": 0.5},
 			})
 		}
 		accepted, err := p.AcceptBatch(tr.Context(), some)
@@ -143,7 +152,8 @@ func (tr *trial) sqlCount(query string) int {
 	return n
 }
 
-// recovered judges how the origins were served once they were up: within the cap, all alike, and without a herd.
+// recovered judges how the origins were served once they were up: within the cap, all alike, and without a
+// herd.
 func (o *origins) recovered(tr *trial, up time.Time) {
 	tr.Helper()
 	arrivals, err := tr.Recorder.Journal.Read()
@@ -163,8 +173,11 @@ func (o *origins) recovered(tr *trial, up time.Time) {
 	}
 	average := float64(len(arrivals)) / max(1, last.Seconds())
 	first, share := tr.servedEach(up)
-	tr.Remark("up again: all of them served in %s; an origin's first success came at p50 %s, p99 %s, most %s, and after half of all sends %.0f%% had one; %.0f sends/s on average, %d in the busiest second, at most %d at once",
-		last.Round(100*time.Millisecond), first.P50.Round(100*time.Millisecond), first.P99.Round(100*time.Millisecond), first.Most.Round(100*time.Millisecond),
+	tr.Remark("up again: all of them served in %s; an origin's first success came at p50 %s, p99 %s, most "+
+		"%s, and after half of all sends %.0f%% had one; %.0f sends/s on average, %d in the busiest second, at "+
+		"most %d at once",
+		last.Round(100*time.Millisecond), first.P50.Round(100*time.Millisecond),
+		first.P99.Round(100*time.Millisecond), first.Most.Round(100*time.Millisecond),
 		100*share, average, most, tr.Recorder.Peak())
 	if tr.Recorder.Peak() > originWorkers {
 		tr.Errorf("%d requests at once, and the process has %d workers", tr.Recorder.Peak(), originWorkers)
@@ -172,18 +185,19 @@ func (o *origins) recovered(tr *trial, up time.Time) {
 	if float64(most) > 5*average+50 {
 		tr.Errorf("a herd: %d sends in one second, %.0f on average", most, average)
 	}
-	// Half of the origins have had one by the time that half of everything is served, after a tier with its jitter, which is at
-	// most 7.5 s, has brought them back.
+	// Half of the origins have had one by the time that half of everything is served, after a tier with its
+	// jitter, which is at most 7.5 s, has brought them back.
 	if limit := 8*time.Second + last/2; first.P50 > limit {
 		tr.Errorf("half of the origins waited over %s for their first success", limit)
 	}
 }
 
-// servedEach is how long after they came up the origins had their first success, and which share of them had one when half of all
-// callbacks had ended.
+// servedEach is how long after they came up the origins had their first success, and which share of them had
+// one when half of all callbacks had ended.
 func (tr *trial) servedEach(up time.Time) (judge.Quantiles, float64) {
 	tr.Helper()
-	rows, err := tr.Database().QueryContext(tr.Context(), `SELECT url, finished_at FROM callbacks WHERE state = 'succeeded' ORDER BY finished_at`)
+	rows, err := tr.Database().QueryContext(tr.Context(),
+		`SELECT url, finished_at FROM callbacks WHERE state = 'succeeded' ORDER BY finished_at`)
 	if err != nil {
 		tr.Fatal(err)
 	}

@@ -17,15 +17,18 @@ func pauseFaults() []fault {
 		{id: "F12", title: "stopped for longer than its lease", on: onlyPostgresRedis, run: func(tr *trial) {
 			stoppedPastLease(tr, false, 31*time.Second)
 		}},
-		{id: "F12", title: "stopped inside a transaction", quick: true, on: onlyPostgresRedis, run: func(tr *trial) {
-			stoppedPastLease(tr, true, quickLease+2*time.Second)
-		}},
-		{id: "F14", title: "killed before its drain has ended", quick: true, on: harness.BothEnds, run: killedInDrain},
+		{id: "F12", title: "stopped inside a transaction", quick: true, on: onlyPostgresRedis,
+			run: func(tr *trial) {
+				stoppedPastLease(tr, true, quickLease+2*time.Second)
+			}},
+		{id: "F14", title: "killed before its drain has ended", quick: true, on: harness.BothEnds,
+			run: killedInDrain},
 	}
 }
 
-// stoppedPastLease stops one of two dispatchers for longer than its leases and its claims, inside a transaction or wherever it
-// is, and lets it go on: what it had claimed is the other's by then, and its results come too late.
+// stoppedPastLease stops one of two dispatchers for longer than its leases and its claims, inside a
+// transaction or wherever it is, and lets it go on: what it had claimed is the other's by then, and its
+// results come too late.
 func stoppedPastLease(tr *trial, inTransaction bool, span time.Duration) {
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
 		answer := harness.Usual(h)
@@ -68,8 +71,10 @@ func stoppedPastLease(tr *trial, inTransaction bool, span time.Duration) {
 	if v.Stale == 0 {
 		tr.Errorf("no attempt is marked stale")
 	}
-	tr.Remark("stopped for %s; %s; %d duplicates, %v results stale; accepts p99 %s most %s; lateness p99 %s most %s", stopped.Round(time.Second), t, v.Duplicates, stale,
-		report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond), v.Lateness.P99, v.Lateness.Most)
+	tr.Remark("stopped for %s; %s; %d duplicates, %v results stale; accepts p99 %s most %s; lateness p99 %s "+
+		"most %s", stopped.Round(time.Second), t, v.Duplicates, stale,
+		report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond), v.Lateness.P99,
+		v.Lateness.Most)
 }
 
 // stop stops a process as it is, or at a moment when PostgreSQL waits for it inside of a transaction.
@@ -93,7 +98,8 @@ func (tr *trial) stop(p *harness.Process, inTransaction bool) (at time.Time) {
 		// Twice: a transaction of the other process ends meanwhile.
 		for range 2 {
 			if err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM pg_stat_activity
-				WHERE datname = current_database() AND state = 'idle in transaction' AND state_change < clock_timestamp() - INTERVAL '50 milliseconds'`).Scan(&held); err != nil {
+				WHERE datname = current_database() AND state = 'idle in transaction'
+				AND state_change < clock_timestamp() - INTERVAL '50 milliseconds'`).Scan(&held); err != nil {
 				return err
 			}
 			if held > 0 {
@@ -108,7 +114,8 @@ func (tr *trial) stop(p *harness.Process, inTransaction bool) (at time.Time) {
 	return at
 }
 
-// slowly is a callback whose receiver takes its time, in one of twenty lanes, so that many are in flight at once.
+// slowly is a callback whose receiver takes its time, in one of twenty lanes, so that many are in flight at
+// once.
 func (tr *trial) slowly(i int) harness.Submission {
 	s := tr.Callback("long", fmt.Sprint("long-", i))
 	s["policy"] = harness.Submission{"tiers": []string{"1s", "1s"}, "timeout": "8s"}

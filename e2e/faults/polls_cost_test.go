@@ -19,12 +19,12 @@ import (
 func openPolls() int { return sized(10_000, 30_000, 100_000) }
 
 const (
-	// costDue is how many callbacks are delivered beside what is open, and costRounds how often: each in turns, so that what the machine
-	// does besides falls on both.
+	// costDue is how many callbacks are delivered beside what is open, and costRounds how often: each in
+	// turns, so that what the machine does besides falls on both.
 	costDue    = 8000
 	costRounds = 3
-	// costLimit is how much more open polls may cost than open callbacks, and cpuNoise what is added for what the figures of so short a
-	// time are worth on a machine that does other things.
+	// costLimit is how much more open polls may cost than open callbacks, and cpuNoise what is added for what
+	// the figures of so short a time are worth on a machine that does other things.
 	costLimit = 1.25
 	cpuNoise  = 0.15
 )
@@ -34,11 +34,13 @@ type costed struct {
 	name string
 	on   harness.Backend
 	p    *harness.Process
-	// heap, resident and cpu are what it took in each round: bytes in use for each that is open, bytes of the process, seconds.
+	// heap, resident and cpu are what it took in each round: bytes in use for each that is open, bytes of the
+	// process, seconds.
 	heap, resident, cpu []float64
 }
 
-// Open polls are kept as open callbacks are: after a restart they take no more memory, and what is claimed beside them no more time.
+// Open polls are kept as open callbacks are: after a restart they take no more memory, and what is claimed
+// beside them no more time.
 func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	harness.BlackBox(t)
 	r := harness.NewReceiver(t, harness.Always(200, ""))
@@ -67,13 +69,18 @@ func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 		unit  float64
 		limit float64
 	}{
-		{"bytes of the heap for each", func(s *costed) []float64 { return s.heap }, slices.Min[[]float64], 1, costLimit}, // what else is on the heap only adds to it
+		// what else is on the heap only adds to it
+		{"bytes of the heap for each", func(s *costed) []float64 { return s.heap }, slices.Min[[]float64], 1,
+			costLimit},
 		{"MB resident", func(s *costed) []float64 { return s.resident }, median, 1e6, costLimit + cpuNoise},
-		{fmt.Sprintf("s of CPU for %d callbacks", costDue), func(s *costed) []float64 { return s.cpu }, median, 1, costLimit + cpuNoise},
+		{fmt.Sprintf("s of CPU for %d callbacks", costDue), func(s *costed) []float64 { return s.cpu }, median, 1,
+			costLimit + cpuNoise},
 	} {
 		calls, polls := what.by(what.of(sides[0])), what.by(what.of(sides[1]))
-		t.Logf("%s: %.2f beside %d open callbacks, %.2f beside as many open polls: ratio %.2f (all rounds %.2f, %.2f)",
-			what.name, calls/what.unit, openPolls(), polls/what.unit, polls/calls, inUnits(what.of(sides[0]), what.unit), inUnits(what.of(sides[1]), what.unit))
+		t.Logf("%s: %.2f beside %d open callbacks, %.2f beside as many open polls: ratio %.2f (all rounds %.2f, "+
+			"%.2f)",
+			what.name, calls/what.unit, openPolls(), polls/what.unit, polls/calls,
+			inUnits(what.of(sides[0]), what.unit), inUnits(what.of(sides[1]), what.unit))
 		if polls > calls*what.limit {
 			t.Errorf("%s: open polls cost %.2f times as much, over %.2f", what.name, polls/calls, what.limit)
 		}
@@ -94,7 +101,8 @@ func inUnits(figures []float64, unit float64) []float64 {
 	return out
 }
 
-// fill accepts n of its kind, which differ in their reference and are asked or told at the same address, in as many lanes.
+// fill accepts n of its kind, which differ in their reference and are asked or told at the same address, in
+// as many lanes.
 func (s *costed) fill(t *testing.T, r *harness.Receiver, n int) {
 	t.Helper()
 	const batch = 500
@@ -110,7 +118,8 @@ func (s *costed) fill(t *testing.T, r *harness.Receiver, n int) {
 				var list []harness.Submission
 				for i := first; i < last; i++ {
 					ref, lane := of(i)
-					list = append(list, harness.Submission{"url": r.URL + "/later", "ref": ref, "lane": lane, "payload": harness.Payload(ref), "delay": "2d", "policy": harness.AskAfter("5s", "15s", "1m")})
+					list = append(list, harness.Submission{"url": r.URL + "/later", "ref": ref, "lane": lane,
+						"payload": harness.Payload(ref), "delay": "2d", "policy": harness.AskAfter("5s", "15s", "1m")})
 				}
 				_, err := s.p.AcceptBatch(t.Context(), list)
 				return err
@@ -121,8 +130,10 @@ func (s *costed) fill(t *testing.T, r *harness.Receiver, n int) {
 			group.Go(func() error {
 				ref, lane := of(i)
 				_, err := s.p.AcceptPoll(t.Context(), harness.Submission{
-					"ref": ref, "lane": lane, "request": harness.Submission{"url": r.URL + "/later", "payload": harness.Payload(ref)}, "delay": "2d", "policy": harness.AskAfter("5s", "15s", "1m"),
-					"until": harness.Finals(), "context": harness.Submission{"shop": 7}, "on_result": harness.Submission{"url": r.URL + "/told", "policy": harness.AskAfter("5s")},
+					"ref": ref, "lane": lane, "request": harness.Submission{"url": r.URL + "/later",
+						"payload": harness.Payload(ref)}, "delay": "2d", "policy": harness.AskAfter("5s", "15s", "1m"),
+					"until": harness.Finals(), "context": harness.Submission{"shop": 7},
+					"on_result": harness.Submission{"url": r.URL + "/told", "policy": harness.AskAfter("5s")},
 				})
 				return err
 			})
@@ -133,7 +144,8 @@ func (s *costed) fill(t *testing.T, r *harness.Receiver, n int) {
 	}
 }
 
-// emptyHeap is how many bytes of its heap a dispatcher uses that has nothing open: not in its first life, in which it makes its tables.
+// emptyHeap is how many bytes of its heap a dispatcher uses that has nothing open: not in its first life, in
+// which it makes its tables.
 func emptyHeap(t *testing.T) float64 {
 	t.Helper()
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
@@ -149,8 +161,8 @@ func emptyHeap(t *testing.T) float64 {
 	return n
 }
 
-// measure starts the dispatcher anew, and reads what it takes: of memory once all of them are in its index, and of CPU for callbacks that
-// are due beside them.
+// measure starts the dispatcher anew, and reads what it takes: of memory once all of them are in its index,
+// and of CPU for callbacks that are due beside them.
 func (s *costed) measure(t *testing.T, r *harness.Receiver, round int, empty float64) {
 	t.Helper()
 	ctx := t.Context()
@@ -189,7 +201,8 @@ func (s *costed) measure(t *testing.T, r *harness.Receiver, round int, empty flo
 			var list []harness.Submission
 			for i := first; i < min(first+500, costDue); i++ {
 				ref := fmt.Sprintf("due-%d-%d", round, i)
-				list = append(list, harness.Submission{"url": r.URL + "/now", "ref": ref, "lane": fmt.Sprint("due-", i%20), "payload": harness.Payload(ref), "policy": harness.AskAfter("5s")})
+				list = append(list, harness.Submission{"url": r.URL + "/now", "ref": ref,
+					"lane": fmt.Sprint("due-", i%20), "payload": harness.Payload(ref), "policy": harness.AskAfter("5s")})
 			}
 			_, err := p.AcceptBatch(ctx, list)
 			return err

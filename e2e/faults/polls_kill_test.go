@@ -14,10 +14,12 @@ import (
 // pollSteps are the failpoints between the accept of a poll and its end, in order.
 var pollSteps = []string{
 	"before_accept_commit", "after_accept_commit", "after_enqueue",
-	"after_claim", "after_lock", "after_stamp", "before_send", "after_send", "before_result_commit", "after_result_commit", "after_settle",
+	"after_claim", "after_lock", "after_stamp", "before_send", "after_send", "before_result_commit",
+	"after_result_commit", "after_settle",
 }
 
-// A pollKill is a poll of an order whose dispatcher is killed at a step of one of its five requests; request 6 is that of its result.
+// A pollKill is a poll of an order whose dispatcher is killed at a step of one of its five requests; request
+// 6 is that of its result.
 type pollKill struct {
 	failpoint string
 	request   int
@@ -44,8 +46,9 @@ func pollKills() (kills []pollKill) {
 	return kills
 }
 
-// A dispatcher that asks about an order is killed at each step between accepting it and telling the merchant, and another one goes on: the
-// merchant is told once, of what the upstream has said, and not before it has said it.
+// A dispatcher that asks about an order is killed at each step between accepting it and telling the merchant,
+// and another one goes on: the merchant is told once, of what the upstream has said, and not before it has
+// said it.
 func TestAPollKilledAtEveryStep(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel()
@@ -60,14 +63,16 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 				v.trial = newTrial(t, "poll killed at "+k.ref())
 				v.Times = quickTimes
 				v.Recorder.SetScript(v.up.answer)
-				b := harness.Backend{Name: c.String(), DataDir: t.TempDir(), Redis: shared.Redis, Server: shared.Server, Prefix: fmt.Sprint("e2e", i)}
+				b := harness.Backend{Name: c.String(), DataDir: t.TempDir(), Redis: shared.Redis, Server: shared.Server,
+					Prefix: fmt.Sprint("e2e", i)}
 				if c.Postgres {
 					b.Postgres = testserver.SharedPostgres(t).Database(t)
 				}
 				v.UseBackend(b)
 				victims[i] = v
 			}
-			// What the dead had claimed is nobody's until that runs out. All of them die first, so that this is waited for once.
+			// What the dead had claimed is nobody's until that runs out. All of them die first, so that this is
+			// waited for once.
 			t.Run("killed", func(t *testing.T) {
 				for _, v := range victims {
 					t.Run(v.ref(), func(t *testing.T) {
@@ -88,8 +93,10 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			for _, v := range victims {
 				hits, asked = hits+len(v.hit), asked+v.Recorder.Count()
 			}
-			t.Logf("%s: %d polls killed at %d steps, %d of them found claimed by the kill; %d requests in all, %d more than without a fault; %s",
-				c, len(victims), len(pollSteps), hits, asked, asked-6*len(victims), time.Since(began).Round(10*time.Millisecond))
+			t.Logf("%s: %d polls killed at %d steps, %d of them found claimed by the kill; %d requests in all, %d "+
+				"more than without a fault; %s",
+				c, len(victims), len(pollSteps), hits, asked, asked-6*len(victims),
+				time.Since(began).Round(10*time.Millisecond))
 		})
 	}
 }
@@ -105,9 +112,11 @@ type pollVictim struct {
 	claims *harness.UncommittedClaims
 }
 
-// as has the trial go on under another test. What it had open beside the program is closed with the test before.
+// as has the trial go on under another test. What it had open beside the program is closed with the test
+// before.
 func (v *pollVictim) as(t *testing.T) *pollVictim {
-	v.trial = &trial{&harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Recorder: v.Recorder, Args: v.Args, Times: v.Times, Accepted: v.Accepted}}
+	v.trial = &trial{&harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Recorder: v.Recorder, Args: v.Args,
+		Times: v.Times, Accepted: v.Accepted}}
 	return v
 }
 
@@ -146,17 +155,21 @@ func (v *pollVictim) die() {
 	// Its end and its result are one commit.
 	var state string
 	var polls, ended, results int
-	err = v.Database().QueryRowContext(v.Context(), `SELECT count(*), coalesce(max(state), ''), count(CASE WHEN state <> 'scheduled' THEN 1 END)
+	err = v.Database().QueryRowContext(v.Context(), `SELECT count(*), coalesce(max(state), ''),
+		count(CASE WHEN state <> 'scheduled' THEN 1 END)
 		FROM callbacks WHERE ref = $1 AND kind = 'poll'`, v.ref()).Scan(&polls, &state, &ended)
 	if err == nil {
-		err = v.Database().QueryRowContext(v.Context(), `SELECT count(*) FROM callbacks WHERE ref = $1 AND kind <> 'poll'`, v.ref()).Scan(&results)
+		err = v.Database().QueryRowContext(v.Context(),
+			`SELECT count(*) FROM callbacks WHERE ref = $1 AND kind <> 'poll'`, v.ref()).Scan(&results)
 	}
 	if err != nil {
 		v.Fatal(err)
 	}
 	said := !v.up.saidSuccess(v.ref()).IsZero()
-	if polls > 1 || results != ended || results > 0 && !said || said != (v.request == 6 || v.request == 5 && v.asked()) {
-		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has said SUCCESS: %t", failpoint, polls, state, results, said)
+	if polls > 1 || results != ended || results > 0 && !said ||
+		said != (v.request == 6 || v.request == 5 && v.asked()) {
+		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has said SUCCESS: %t", failpoint, polls,
+			state, results, said)
 	}
 	// The kill was where it was meant to be.
 	want := min(v.request, 5)
@@ -172,7 +185,8 @@ func (v *pollVictim) die() {
 	if n := v.asks(); n != want && !v.accepting() {
 		v.Errorf("killed at %s, and it has asked %d times, want %d", failpoint, n, want)
 	}
-	if v.accepting() && polls != 1 && v.failpoint != "before_accept_commit" || v.failpoint == "before_accept_commit" && polls != 0 {
+	if v.accepting() && polls != 1 && v.failpoint != "before_accept_commit" ||
+		v.failpoint == "before_accept_commit" && polls != 0 {
 		v.Errorf("killed at %s, and SQL has %d polls", failpoint, polls)
 	}
 }

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// raceSpacing is how far apart the races are due: many at once, and few enough that an answer comes within its race.
+	// raceSpacing is how far apart the races are due: many at once, and few enough that an answer comes within
+	// its race.
 	raceSpacing = 5 * time.Millisecond
 	// raceTier is the wait after a first attempt that fails: the call may meet the second one.
 	raceTier = 300 * time.Millisecond
@@ -27,7 +28,8 @@ const (
 type arena struct {
 	*testing.T
 	processes []*harness.Process
-	// near is where callbacks are sent, far where some of them are sent after a PATCH: another host is another lane.
+	// near is where callbacks are sent, far where some of them are sent after a PATCH: another host is another
+	// lane.
 	near, far *harness.Receiver
 	books     *harness.Ledger
 	counts    map[*contestKind]map[string]int // of outcomes
@@ -43,12 +45,14 @@ type contest struct {
 	due  time.Time
 	// fails: the first attempt is answered 500. second: the call meets the second attempt.
 	fails, second bool
-	// ids are the callbacks of it. Those accepted before the race come first, the one that is raced for before the others.
+	// ids are the callbacks of it. Those accepted before the race come first, the one that is raced for before
+	// the others.
 	ids []string
 
 	mu   sync.Mutex
 	said []spoken
-	// busy: a call was answered 503, for the database had too much to do, and was made again. What it had done is not known.
+	// busy: a call was answered 503, for the database had too much to do, and was made again. What it had done
+	// is not known.
 	busy bool
 	// fates are what became of each of ids.
 	fates []*fate
@@ -99,8 +103,9 @@ func (a *arena) base(c *contest) harness.Submission {
 		where += "/fails"
 	}
 	return harness.Submission{
-		"url": a.near.URL + where, "ref": c.ref, "payload": harness.Payload(c.ref), "headers": harness.Submission{"X-Mend": "old"},
-		"policy": harness.Submission{"tiers": []string{raceTier.String(), "1s"}, "timeout": "10s"},
+		"url": a.near.URL + where, "ref": c.ref, "payload": harness.Payload(c.ref),
+		"headers": harness.Submission{"X-Mend": "old"},
+		"policy":  harness.Submission{"tiers": []string{raceTier.String(), "1s"}, "timeout": "10s"},
 	}
 }
 
@@ -143,8 +148,9 @@ func (a *arena) enter(contests []*contest) {
 	}
 }
 
-// A spread is where calls fall about what they race, in microseconds after its due time: a third long before it, a third from likely on for
-// likelyFor, a third from after on for afterFor and four times how late the process is.
+// A spread is where calls fall about what they race, in microseconds after its due time: a third long before
+// it, a third from likely on for likelyFor, a third from after on for afterFor and four times how late the
+// process is.
 type spread struct{ likely, likelyFor, after, afterFor int }
 
 // about draws the moment of the n-th call, about the first attempt or the second.
@@ -165,8 +171,9 @@ func (s spread) about(n int, due time.Time, lag time.Duration, second bool) time
 	return at
 }
 
-// race makes every call at a moment about its attempt: a third before it, a third while it is likely to be made, a third after. A claim
-// is made tens of milliseconds before its callback is due, where a process has slots enough.
+// race makes every call at a moment about its attempt: a third before it, a third while it is likely to be
+// made, a third after. A claim is made tens of milliseconds before its callback is due, where a process has
+// slots enough.
 func (a *arena) race(contests []*contest) {
 	a.Helper()
 	moments := spread{likely: -10_000, likelyFor: 25_000, after: 15_000, afterFor: 45_000}
@@ -188,7 +195,8 @@ func (a *arena) race(contests []*contest) {
 }
 
 // ask makes one call of the contest, by the process of that number, and keeps the answer.
-func (a *arena) ask(ctx context.Context, c *contest, process int, method, path string, body []byte) (harness.Answer, error) {
+func (a *arena) ask(ctx context.Context, c *contest, process int, method, path string,
+	body []byte) (harness.Answer, error) {
 	p := a.processes[(c.n+process)%len(a.processes)]
 	for {
 		began := time.Now()
@@ -305,15 +313,18 @@ func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []str
 // unsound says what cannot be, whatever was asked.
 func (s *fate) unsound() string {
 	if len(s.attempts) != len(s.arrivals) || s.AttemptCount != len(s.attempts) {
-		return fmt.Sprintf("%s: %d arrivals, %d attempts, attempt_count %d", s.ID, len(s.arrivals), len(s.attempts), s.AttemptCount)
+		return fmt.Sprintf("%s: %d arrivals, %d attempts, attempt_count %d", s.ID, len(s.arrivals), len(s.attempts),
+			s.AttemptCount)
 	}
 	for i := range s.attempts {
 		at, ar := &s.attempts[i], &s.arrivals[i]
 		if at.Number != i+1 || ar.Number != i+1 || !at.Charged || at.StatusCode == 0 {
-			return fmt.Sprintf("%s: attempt %d is charged %t with status %d and number %d, and arrived as number %d", s.ID, i+1, at.Charged, at.StatusCode, at.Number, ar.Number)
+			return fmt.Sprintf("%s: attempt %d is charged %t with status %d and number %d, and arrived as number %d",
+				s.ID, i+1, at.Charged, at.StatusCode, at.Number, ar.Number)
 		}
 		if (at.Outcome == "succeeded") != (s.State == "succeeded" && i == len(s.attempts)-1) {
-			return fmt.Sprintf("%s: attempt %d of %d %s, and it is %s", s.ID, i+1, len(s.attempts), at.Outcome, s.State)
+			return fmt.Sprintf("%s: attempt %d of %d %s, and it is %s", s.ID, i+1, len(s.attempts), at.Outcome,
+				s.State)
 		}
 	}
 	if s.DueAt != nil || s.FinishedAt == nil {
@@ -341,14 +352,17 @@ func (c *contest) story() string {
 	}
 	var events []event
 	for _, s := range c.said {
-		events = append(events, event{s.began, "asked"}, event{s.ended, fmt.Sprintf("answered %d %s", s.Status, s.Body)})
+		events = append(events, event{s.began, "asked"},
+			event{s.ended, fmt.Sprintf("answered %d %s", s.Status, s.Body)})
 	}
 	for _, s := range c.fates {
 		for _, r := range s.arrivals {
-			events = append(events, event{r.At, fmt.Sprintf("%s arrives, number %d, at %s", s.ID, r.Number, r.url)}, event{r.End, s.ID + " is answered"})
+			events = append(events, event{r.At, fmt.Sprintf("%s arrives, number %d, at %s", s.ID, r.Number, r.url)},
+				event{r.End, s.ID + " is answered"})
 		}
 		for _, t := range s.attempts {
-			events = append(events, event{t.StartedAt, fmt.Sprintf("%s attempt %d starts", s.ID, t.Number)}, event{t.EndedAt, fmt.Sprintf("%s attempt %d ended: %s, next %v", s.ID, t.Number, t.Outcome, t.NextDueAt)})
+			events = append(events, event{t.StartedAt, fmt.Sprintf("%s attempt %d starts", s.ID, t.Number)},
+				event{t.EndedAt, fmt.Sprintf("%s attempt %d ended: %s, next %v", s.ID, t.Number, t.Outcome, t.NextDueAt)})
 		}
 		if s.FinishedAt != nil {
 			events = append(events, event{*s.FinishedAt, fmt.Sprintf("%s %s %s", s.ID, s.State, s.Reason)})

@@ -75,7 +75,8 @@ func (s *fate) canceled(given canceledAnswer, said spoken) (outcome, wrong strin
 			outcome = canceledBetween
 		}
 		switch {
-		case was.State != "canceled" || was.Reason != "requested" || s.State != "canceled" || s.Reason != "requested":
+		case was.State != "canceled" || was.Reason != "requested" || s.State != "canceled" ||
+			s.Reason != "requested":
 			wrong = fmt.Sprintf("said to be %s %s, and is %s %s", was.State, was.Reason, s.State, s.Reason)
 		case was.AttemptCount != made:
 			wrong = fmt.Sprintf("canceled after %d attempts, and %d arrived", was.AttemptCount, made)
@@ -108,9 +109,10 @@ func (s *fate) canceled(given canceledAnswer, said spoken) (outcome, wrong strin
 	return outcome, wrong
 }
 
-// cancelRefKind cancels by the reference that two callbacks have, by that of one topic or of both; it is how a timer is canceled because what
-// it waits for has happened. Half of the calls want to hear of what had ended, too: then whoever cancels learns of each one what became of
-// it, and no order is both closed and paid without the answer saying so.
+// cancelRefKind cancels by the reference that two callbacks have, by that of one topic or of both; it is how
+// a timer is canceled because what it waits for has happened. Half of the calls want to hear of what had
+// ended, too: then whoever cancels learns of each one what became of it, and no order is both closed and paid
+// without the answer saying so.
 func cancelRefKind() *contestKind {
 	return &contestKind{
 		name:     "cancel-ref",
@@ -218,9 +220,12 @@ func supersedeKind() *contestKind {
 		return s
 	}
 	return &contestKind{
-		name:      "supersede",
-		outcomes:  []string{olderUnsent, olderBetween, olderMeant, olderOver, refusedLate},
-		callbacks: func(a *arena, c *contest) []harness.Submission { return []harness.Submission{version(a, c, 1)} },
+		name:     "supersede",
+		outcomes: []string{olderUnsent, olderBetween, olderMeant, olderOver, refusedLate},
+		callbacks: func(a *arena, c *contest) []harness.Submission {
+			return []harness.Submission{version(a, c,
+				1)}
+		},
 		ask: func(ctx context.Context, a *arena, c *contest) error {
 			var group errgroup.Group
 			for v := 2; v <= 2+c.n%2; v++ {
@@ -253,7 +258,8 @@ func supersedeKind() *contestKind {
 	}
 }
 
-// judgeSupersede wants the newest to be delivered once, and of the older ones nothing that began after it was accepted.
+// judgeSupersede wants the newest to be delivered once, and of the older ones nothing that began after it was
+// accepted.
 func judgeSupersede(_ *arena, c *contest) (string, string) {
 	type version struct {
 		harness.Callback
@@ -282,7 +288,8 @@ func judgeSupersede(_ *arena, c *contest) (string, string) {
 			// It came after the newer one had been committed.
 			outcome = refusedLate
 			if given[s.ID].Reason != "superseded" || s.Reason != "superseded" || len(s.arrivals) > 0 {
-				return outcome, fmt.Sprintf("accepted as canceled, %s; it is %s %s and arrived %d times", given[s.ID].Reason, s.State, s.Reason, len(s.arrivals))
+				return outcome, fmt.Sprintf("accepted as canceled, %s; it is %s %s and arrived %d times",
+					given[s.ID].Reason, s.State, s.Reason, len(s.arrivals))
 			}
 		default:
 			how, wrong := s.superseded(said[newest.ID])
@@ -307,7 +314,8 @@ func (s *fate) superseded(newer spoken) (outcome, wrong string) {
 	}
 	for _, at := range s.attempts {
 		if at.DueAt != nil && at.DueAt.After(newer.ended.Add(raceLead)) {
-			return "", fmt.Sprintf("attempt %d of an older one was due %s after the newer was accepted", at.Number, at.DueAt.Sub(newer.ended))
+			return "", fmt.Sprintf("attempt %d of an older one was due %s after the newer was accepted", at.Number,
+				at.DueAt.Sub(newer.ended))
 		}
 	}
 	switch {

@@ -20,7 +20,8 @@ const (
 	refusedOver    = "409 terminal"
 )
 
-// mendKind changes address and headers, of every second one to another host. Some have one attempt only, which fails: they are dead after it.
+// mendKind changes address and headers, of every second one to another host. Some have one attempt only,
+// which fails: they are dead after it.
 func mendKind() *contestKind {
 	return &contestKind{
 		name:     "patch",
@@ -36,7 +37,8 @@ func mendKind() *contestKind {
 			return []harness.Submission{s}
 		},
 		ask: func(ctx context.Context, a *arena, c *contest) error {
-			body, err := json.Marshal(harness.Submission{"url": a.mended(c), "headers": harness.Submission{"X-Mend": "new"}, "reason": "a race"})
+			body, err := json.Marshal(harness.Submission{"url": a.mended(c),
+				"headers": harness.Submission{"X-Mend": "new"}, "reason": "a race"})
 			if err != nil {
 				return err
 			}
@@ -77,8 +79,8 @@ func (s *spoken) refused() (string, error) {
 	return "", fmt.Errorf("answered %d %s", s.Status, p.Code)
 }
 
-// changed names the outcome of a change, of which it holds against what happened all that does not depend on what was changed: k is
-// how many attempts had been made at the change; -1: it was refused.
+// changed names the outcome of a change, of which it holds against what happened all that does not depend on
+// what was changed: k is how many attempts had been made at the change; -1: it was refused.
 func (c *contest) changed() (k int, outcome, wrong string) {
 	said, s := &c.said[0], c.fates[0]
 	outcome, err := said.refused()
@@ -99,7 +101,8 @@ func (c *contest) changed() (k int, outcome, wrong string) {
 	k = given.AttemptCount
 	switch {
 	case given.State == "dead" && (s.State != "dead" || len(s.arrivals) != k):
-		return k, changedDead, fmt.Sprintf("dead after %d attempts, it is %s and arrived %d times", k, s.State, len(s.arrivals))
+		return k, changedDead, fmt.Sprintf("dead after %d attempts, it is %s and arrived %d times", k, s.State,
+			len(s.arrivals))
 	case given.State == "dead":
 		return k, changedDead, ""
 	case given.State != "scheduled":
@@ -112,8 +115,8 @@ func (c *contest) changed() (k int, outcome, wrong string) {
 	return k, changedBetween, ""
 }
 
-// judgeMend wants every attempt after the change to go to the new address with the new header, and every one before it, or of a
-// callback that could not be changed, to the old one.
+// judgeMend wants every attempt after the change to go to the new address with the new header, and every one
+// before it, or of a callback that could not be changed, to the old one.
 func judgeMend(a *arena, c *contest) (string, string) {
 	k, outcome, wrong := c.changed()
 	if wrong != "" {
@@ -149,7 +152,8 @@ func judgeMend(a *arena, c *contest) (string, string) {
 	return outcome, ""
 }
 
-// raceDelay is how far a reschedule puts a callback off: by more than the tier, so that no wait becomes shorter.
+// raceDelay is how far a reschedule puts a callback off: by more than the tier, so that no wait becomes
+// shorter.
 const raceDelay = 500 * time.Millisecond
 
 // moveKind puts off what is about to be sent.
@@ -159,7 +163,8 @@ func moveKind() *contestKind {
 		outcomes:  []string{changedFirst, changedBetween, refusedInWork, refusedOver},
 		callbacks: func(a *arena, c *contest) []harness.Submission { return []harness.Submission{a.base(c)} },
 		ask: func(ctx context.Context, a *arena, c *contest) error {
-			_, err := a.ask(ctx, c, 0, http.MethodPost, "/v1/callbacks/"+c.ids[0]+"/reschedule", []byte(`{"delay": "`+raceDelay.String()+`"}`))
+			_, err := a.ask(ctx, c, 0, http.MethodPost, "/v1/callbacks/"+c.ids[0]+"/reschedule",
+				[]byte(`{"delay": "`+raceDelay.String()+`"}`))
 			return err
 		},
 		judge: judgeMove,
@@ -180,7 +185,8 @@ func judgeMove(_ *arena, c *contest) (string, string) {
 			if err := c.said[0].Decode(&given); err != nil {
 				return outcome, err.Error()
 			}
-			if due = *given.DueAt; due.Before(c.said[0].began.Add(raceDelay-time.Millisecond)) || due.After(c.said[0].ended.Add(raceDelay+time.Millisecond)) {
+			if due = *given.DueAt; due.Before(c.said[0].began.Add(raceDelay-time.Millisecond)) ||
+				due.After(c.said[0].ended.Add(raceDelay+time.Millisecond)) {
 				return outcome, fmt.Sprintf("put off by %s until %s", raceDelay, due)
 			}
 		}

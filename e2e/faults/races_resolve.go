@@ -26,16 +26,19 @@ const (
 
 var resolveOutcomes = []string{resolvedUnasked, resolvedBetween, resolvedAsking, resolvedLate}
 
-// A resolving is one poll that is resolved at about the moment of its last request, and all that is known of it.
+// A resolving is one poll that is resolved at about the moment of its last request, and all that is known of
+// it.
 type resolving struct {
 	n   int
 	ref string
 	due time.Time
-	// second: the first answer is not final, and the call meets the second request. twice: two calls are made at once.
+	// second: the first answer is not final, and the call meets the second request. twice: two calls are made
+	// at once.
 	second, twice bool
 	id            string
 	said          []spoken
-	// busy are the calls that were answered 503 first, for the database had too much to do: what that has done is not known.
+	// busy are the calls that were answered 503 first, for the database had too much to do: what that has done
+	// is not known.
 	busy []bool
 }
 
@@ -63,9 +66,12 @@ func (a *resolveArena) enter(races []*resolving) {
 			where += "/second"
 		}
 		s := harness.Submission{
-			"ref": r.ref, "request": harness.Submission{"url": a.up.URL + where}, "due_at": r.due.UTC().Format("2006-01-02T15:04:05.000Z"),
-			"policy": harness.Submission{"tiers": []string{raceTier.String(), "1s"}, "timeout": "10s"}, "until": harness.Finals(),
-			"on_result": harness.Submission{"url": a.merchant.URL + "/told", "policy": harness.AskAfter("200ms", "1s")},
+			"ref": r.ref, "request": harness.Submission{"url": a.up.URL + where},
+			"due_at": r.due.UTC().Format("2006-01-02T15:04:05.000Z"),
+			"policy": harness.Submission{"tiers": []string{raceTier.String(), "1s"}, "timeout": "10s"},
+			"until":  harness.Finals(),
+			"on_result": harness.Submission{"url": a.merchant.URL + "/told",
+				"policy": harness.AskAfter("200ms", "1s")},
 		}
 		p := a.processes[i%len(a.processes)]
 		group.Go(func() error {
@@ -82,7 +88,8 @@ func (a *resolveArena) enter(races []*resolving) {
 	}
 }
 
-// race makes every call at a moment about the last request: a third before it, a third while it is likely to be made, a third after.
+// race makes every call at a moment about the last request: a third before it, a third while it is likely to
+// be made, a third after.
 func (a *resolveArena) race(races []*resolving) {
 	a.Helper()
 	moments := spread{likely: -5_000, likelyFor: 20_000, after: 10_000, afterFor: 40_000}
@@ -117,7 +124,8 @@ func (a *resolveArena) resolve(r *resolving, i int) error {
 	defer cancel()
 	began := time.Now()
 	for {
-		got, err := raw(ctx, p.Client, "/v1/polls/"+r.id+"/resolve", harness.Submission{"data": harness.Submission{"call": i}, "reason": "the notification came"})
+		got, err := raw(ctx, p.Client, "/v1/polls/"+r.id+"/resolve",
+			harness.Submission{"data": harness.Submission{"call": i}, "reason": "the notification came"})
 		switch {
 		case err != nil:
 			return fmt.Errorf("resolve %s: %w", r.ref, err)
@@ -175,9 +183,12 @@ func (a *resolveArena) decide(races []*resolving, counts map[string]int) {
 		if wrongs[i] != "" {
 			var said []string
 			for _, s := range r.said {
-				said = append(said, fmt.Sprintf("%s–%s %.200s", s.began.Format("05.000000"), s.ended.Format("05.000000"), s.Body))
+				said = append(said, fmt.Sprintf("%s–%s %.200s", s.began.Format("05.000000"),
+					s.ended.Format("05.000000"),
+					s.Body))
 			}
-			complain("%s (%s, due %s): %s\n%s", r.ref, outcomes[i], r.due.Format("05.000000"), wrongs[i], strings.Join(said, "\n"))
+			complain("%s (%s, due %s): %s\n%s", r.ref, outcomes[i], r.due.Format("05.000000"), wrongs[i],
+				strings.Join(said, "\n"))
 			continue
 		}
 		counts[outcomes[i]]++
@@ -188,8 +199,10 @@ func (a *resolveArena) decide(races []*resolving, counts map[string]int) {
 	}
 }
 
-// judge holds the answers against how the poll ended and what the merchant heard. It names the outcome, and what is wrong with it.
-func (a *resolveArena) judge(c *harness.Client, r *resolving, heard []harness.Arrival) (outcome, wrong string, err error) {
+// judge holds the answers against how the poll ended and what the merchant heard. It names the outcome, and
+// what is wrong with it.
+func (a *resolveArena) judge(c *harness.Client, r *resolving, heard []harness.Arrival) (outcome, wrong string,
+	err error) {
 	p, err := c.Poll(a.Context(), r.id)
 	if err != nil {
 		return "", "", err
@@ -214,7 +227,8 @@ func (a *resolveArena) judge(c *harness.Client, r *resolving, heard []harness.Ar
 		}
 		switch {
 		case given.Callback.ID != r.id || given.Callback.State != p.State || given.Callback.Reason != p.Reason:
-			return outcome, fmt.Sprintf("said to be %s %s; %s is %s %s", given.Callback.State, given.Callback.Reason, r.id, p.State, p.Reason), nil
+			return outcome, fmt.Sprintf("said to be %s %s; %s is %s %s", given.Callback.State, given.Callback.Reason,
+				r.id, p.State, p.Reason), nil
 		case given.Result == "resolved" && winner >= 0:
 			return outcome, "two calls have resolved it", nil
 		case given.Result == "resolved":
@@ -240,7 +254,8 @@ func (a *resolveArena) judge(c *harness.Client, r *resolving, heard []harness.Ar
 	}
 	switch {
 	case len(asked) > len(attempts) || charged > len(asked) || p.AttemptCount > len(asked):
-		wrong = fmt.Sprintf("asked %d times; %d attempts, %d charged; attempt_count %d", len(asked), len(attempts), charged, p.AttemptCount)
+		wrong = fmt.Sprintf("asked %d times; %d attempts, %d charged; attempt_count %d", len(asked), len(attempts),
+			charged, p.AttemptCount)
 	case winner < 0 && (p.AttemptCount != len(asked) || len(asked) == 0):
 		wrong = fmt.Sprintf("ended by an answer, asked %d times, attempt_count %d", len(asked), p.AttemptCount)
 	case winner >= 0:
@@ -249,7 +264,8 @@ func (a *resolveArena) judge(c *harness.Client, r *resolving, heard []harness.Ar
 	return outcome, wrong, nil
 }
 
-// unasked says what is wrong with what was asked after a poll had been resolved. One request may have been claimed by then, and be made.
+// unasked says what is wrong with what was asked after a poll had been resolved. One request may have been
+// claimed by then, and be made.
 func unasked(asked []harness.Arrival, attempts []harness.Attempt, by spoken) string {
 	after := 0
 	for _, at := range asked {
@@ -269,11 +285,14 @@ func unasked(asked []harness.Arrival, attempts []harness.Attempt, by spoken) str
 }
 
 // told says what is wrong with the result: there is one, it arrived once, and it says how the poll ended.
-func (a *resolveArena) told(r *resolving, p *harness.PollShown, results []harness.Callback, heard []harness.Arrival, want string, winner int) string {
+func (a *resolveArena) told(r *resolving, p *harness.PollShown, results []harness.Callback,
+	heard []harness.Arrival, want string, winner int) string {
 	if p.State != "succeeded" || p.Reason != want || p.Poll.Outcome != want {
-		return fmt.Sprintf("it is %s %s with the outcome %s; the answers say %s", p.State, p.Reason, p.Poll.Outcome, want)
+		return fmt.Sprintf("it is %s %s with the outcome %s; the answers say %s", p.State, p.Reason, p.Poll.Outcome,
+			want)
 	}
-	if len(results) != 1 || results[0].ID != p.Poll.ResultID || len(heard) != 1 || heard[0].ID != p.Poll.ResultID {
+	if len(results) != 1 || results[0].ID != p.Poll.ResultID || len(heard) != 1 ||
+		heard[0].ID != p.Poll.ResultID {
 		return fmt.Sprintf("it has %d results, and the merchant heard of it %d times", len(results), len(heard))
 	}
 	told, err := toldBy(heard[0].Body)

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// Whoever learns the answer in another way than by asking, at whatever moment, is told who was first; and the merchant hears of that end
-// and of no other, once.
+// Whoever learns the answer in another way than by asking, at whatever moment, is told who was first; and the
+// merchant hears of that end and of no other, once.
 func TestRacesOfResolveAgainstTheLastAnswer(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
@@ -37,7 +37,8 @@ func TestRacesOfResolveAgainstTheLastAnswer(t *testing.T) {
 			a.race(races)
 			harness.Await(t, a.processes[0].Client, time.Minute)
 			a.decide(races, counts)
-			t.Logf("%d races of resolve: %v; an answer is there %s after it is due", (round+1)*len(races), counts, a.lag.Round(time.Millisecond))
+			t.Logf("%d races of resolve: %v; an answer is there %s after it is due", (round+1)*len(races), counts,
+				a.lag.Round(time.Millisecond))
 			missing = missing[:0]
 			for _, outcome := range resolveOutcomes {
 				if counts[outcome] <= len(races)*(round+1)/400 {

@@ -10,8 +10,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// Whatever is asked at the moment of a claim, the answer says what happens: what is canceled is not sent any more, of a superseded one
-// nothing starts after its newer version was accepted, what is mended goes where it was told to, and what is moved comes no earlier.
+// Whatever is asked at the moment of a claim, the answer says what happens: what is canceled is not sent any
+// more, of a superseded one nothing starts after its newer version was accepted, what is mended goes where it
+// was told to, and what is moved comes no earlier.
 func TestRacesAgainstTheClaim(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
@@ -21,7 +22,8 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 			}
 			return harness.Reply{Status: 200, After: 4 * time.Millisecond}
 		}
-		a := &arena{T: t, near: harness.NewReceiver(t, answers), far: harness.NewReceiver(t, answers), books: harness.NewLedger(), counts: map[*contestKind]map[string]int{}}
+		a := &arena{T: t, near: harness.NewReceiver(t, answers), far: harness.NewReceiver(t, answers),
+			books: harness.NewLedger(), counts: map[*contestKind]map[string]int{}}
 		a.processes = append(a.processes, harness.Serve(t, harness.Launch{On: b}))
 		if b.Redis != "" {
 			a.processes = append(a.processes, harness.Serve(t, harness.Launch{On: b}))
@@ -33,7 +35,8 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 			for i := range contests {
 				k := kinds[i%len(kinds)]
 				c := &contest{kind: k, n: round*len(contests) + i/len(kinds)}
-				// Half of them meet the first attempt, which succeeds; the others a first one that fails, or the one after that.
+				// Half of them meet the first attempt, which succeeds; the others a first one that fails, or the
+				// one after that.
 				c.fails, c.second = c.n%2 == 1, c.n%4 == 1
 				c.ref = fmt.Sprintf("%s-%d", k.name, c.n)
 				contests[i] = c
@@ -52,7 +55,8 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 			t.Errorf("outcomes that hardly occurred: %v", missing)
 		}
 		a.books.Judge(t, a.processes[0], b, judge.Bounds{
-			SharedRefs: true,                              // versions of one order, and callbacks that are canceled by their reference
+			// versions of one order, and callbacks that are canceled by their reference
+			SharedRefs: true,
 			Expect:     func(string) string { return "" }, // each race knows more of it
 		}, a.near, a.far)
 	})

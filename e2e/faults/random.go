@@ -12,10 +12,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// randomFaults is the promise of the whole in one trial: dispatchers die at random and the index is emptied, under load.
+// randomFaults is the promise of the whole in one trial: dispatchers die at random and the index is emptied,
+// under load.
 func randomFaults() []fault {
 	return []fault{{
-		id: "F11", title: "random kills and an emptied index", quick: true, heavy: true, on: onlyPostgresRedis, run: randomKills,
+		id: "F11", title: "random kills and an emptied index", quick: true, heavy: true, on: onlyPostgresRedis,
+		run: randomKills,
 	}}
 }
 
@@ -27,7 +29,8 @@ const (
 	restartAfter = time.Second
 )
 
-// randomKills has three dispatchers under load, kills one of them every 3 to 10 seconds, and empties Redis now and then.
+// randomKills has three dispatchers under load, kills one of them every 3 to 10 seconds, and empties Redis
+// now and then.
 func randomKills(tr *trial) {
 	span := sized(25*time.Second, 45*time.Second, 5*time.Minute)
 	for range 3 {
@@ -36,7 +39,8 @@ func randomKills(tr *trial) {
 	rate := sized(150, 300, 500)
 	ld := tr.Load(rate, func(i int) harness.Submission {
 		s := tr.Mixed(i)
-		// As of many merchants: what a dead process has in flight counts against its lanes until its leases run out.
+		// As of many merchants: what a dead process has in flight counts against its lanes until its leases run
+		// out.
 		s["lane"] = fmt.Sprint("merchant-", i%60)
 		if _, locked := s["lock_key"]; locked {
 			s["lock_key"] = fmt.Sprint("order-", i/40) // five callbacks an order
@@ -57,7 +61,8 @@ func randomKills(tr *trial) {
 			case <-ticker.C:
 			}
 			// Not with ctx: a FLUSHALL that was sent counts.
-			if err := tr.Backend.EachRedis(context.Background(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
+			if err := tr.Backend.EachRedis(context.Background(),
+				func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
 				return err
 			}
 			emptied++
@@ -74,7 +79,8 @@ func randomKills(tr *trial) {
 		await := time.NewTimer(rand.N(restartAfter))
 		<-await.C
 		tr.Serve()
-		// Each attempt has a timeout of two seconds: after three, what was claimed before and is not over is the victim's.
+		// Each attempt has a timeout of two seconds: after three, what was claimed before and is not over is
+		// the victim's.
 		t.Take(at, killGap)
 		gap := time.NewTimer(time.Until(next))
 		select {
@@ -97,7 +103,9 @@ func randomKills(tr *trial) {
 	if t.Faults() < int(span/(10*time.Second)) || emptied < int(span/(20*time.Second)) {
 		tr.Errorf("%d kills and %d FLUSHALL are too few to show anything", t.Faults(), emptied)
 	}
-	tr.Remark("%d accepted in %s (%.0f/s) by three dispatchers, %d kills, %d FLUSHALL: %d lost, %d duplicates; %s; accepts p50 %s p99 %s most %s, %d requests made again; lateness p50 %s p99 %s",
-		v.Accepted, span, float64(v.Accepted)/span.Seconds(), t.Faults(), emptied, v.Lost, v.Duplicates, t, report.Took.P50.Round(time.Millisecond), report.Took.P99.Round(time.Millisecond),
+	tr.Remark("%d accepted in %s (%.0f/s) by three dispatchers, %d kills, %d FLUSHALL: %d lost, %d "+
+		"duplicates; %s; accepts p50 %s p99 %s most %s, %d requests made again; lateness p50 %s p99 %s",
+		v.Accepted, span, float64(v.Accepted)/span.Seconds(), t.Faults(), emptied, v.Lost, v.Duplicates, t,
+		report.Took.P50.Round(time.Millisecond), report.Took.P99.Round(time.Millisecond),
 		report.Took.Most.Round(time.Millisecond), report.Again, v.Lateness.P50, v.Lateness.P99)
 }

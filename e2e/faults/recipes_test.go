@@ -19,8 +19,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// The recipes of the documents are run from the document itself: every block as it stands, in one shell, but that the .example addresses are
-// those of receivers here, and that durations are shorter.
+// The recipes of the documents are run from the document itself: every block as it stands, in one shell, but
+// that the .example addresses are those of receivers here, and that durations are shorter.
 
 // A recipe is one section of the document, and its blocks.
 type recipe struct {
@@ -96,7 +96,8 @@ func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver, preamble
 	return c
 }
 
-// scaled has durations in JSON that stand for waits; a minute becomes a tenth of a second. How long one attempt may take stays.
+// scaled has durations in JSON that stand for waits; a minute becomes a tenth of a second. How long one
+// attempt may take stays.
 var scaled = regexp.MustCompile(`("timeout": )?"(\d+)([smh])"`)
 
 const pace = 600
@@ -263,7 +264,8 @@ func TestRecipes(t *testing.T) {
 
 func recipeNotify(t *testing.T, c *docShell, p *harness.Process, r recipe) {
 	made := c.one(r.blocks[0])
-	if tiers := fmt.Sprint(made["tiers"]); tiers != "[15s 3m 10m 30m 30m 1h 2h 6h 15h]" || made["max_attempts"] != 10.0 {
+	if tiers := fmt.Sprint(made["tiers"]); tiers != "[15s 3m 10m 30m 30m 1h 2h 6h 15h]" ||
+		made["max_attempts"] != 10.0 {
 		t.Errorf("accepted as %v", made)
 	}
 	if again := c.one(r.blocks[0]); again["id"] != made["id"] {
@@ -272,12 +274,14 @@ func recipeNotify(t *testing.T, c *docShell, p *harness.Process, r recipe) {
 	id := made["id"].(string)
 	awaitAttempts(t, p, id, 1)
 	explained := c.values(r.blocks[1])
-	if len(explained) != 2 || explained[0]["summary"] == "" || explained[0]["next_at"] == nil || explained[1]["class"] != "http_5xx" {
+	if len(explained) != 2 || explained[0]["summary"] == "" || explained[0]["next_at"] == nil ||
+		explained[1]["class"] != "http_5xx" {
 		t.Errorf("asked why: %v", explained)
 	}
 	first := awaitAttempts(t, p, id, 1)[0]
 	// Both are shown in whole milliseconds; due times are rounded up.
-	if wait := first.NextDueAt.Sub(first.EndedAt); wait < 15*time.Second || wait > 15*time.Second+2*time.Millisecond {
+	if wait := first.NextDueAt.Sub(first.EndedAt); wait < 15*time.Second ||
+		wait > 15*time.Second+2*time.Millisecond {
 		t.Errorf("the wait after the first attempt is %s", wait)
 	}
 	if retried := c.one(r.blocks[2]); retried["id"] != id {
@@ -297,7 +301,8 @@ func recipeTimer(t *testing.T, c *docShell, p *harness.Process, r recipe) {
 	if cb := awaitTerminal(t, p, late["id"].(string)); cb.State != "succeeded" {
 		t.Errorf("the one that nobody cancels ends %s", cb.State)
 	}
-	if told := c.one(r.blocks[1], "order-1002", "order-2002"); told["result"] != "already_terminal" || told["state"] != "succeeded" {
+	if told := c.one(r.blocks[1], "order-1002", "order-2002"); told["result"] != "already_terminal" ||
+		told["state"] != "succeeded" {
 		t.Errorf("paid too late: %v", told)
 	}
 	if got := c.heard("/pay/orders/order-2002/close"); len(got) != 1 {
@@ -314,14 +319,16 @@ func recipeRefund(t *testing.T, c *docShell, p *harness.Process, r recipe) {
 		t.Errorf("accepted as %v", made)
 	}
 	res := c.result("/shop/refunds", "refund-9001")
-	if res["outcome"] != "success" || fmt.Sprint(res["context"]) != "map[amount:100.00 order:order-1001]" || res["polls"] != 3.0 {
+	if res["outcome"] != "success" || fmt.Sprint(res["context"]) != "map[amount:100.00 order:order-1001]" ||
+		res["polls"] != 3.0 {
 		t.Errorf("the result is %v", res)
 	}
 	if cb := awaitTerminal(t, p, made["id"].(string)); cb.State != "succeeded" || cb.Reason != "success" {
 		t.Errorf("the poll is %s, %s", cb.State, cb.Reason)
 	}
 	asked := c.heard("/bank/refunds/refund-9001")
-	if len(asked) != 4 || asked[0].Header.Get("Authorization") != "Bearer the-banks-token" || asked[0].Header.Get("Webhook-Signature") != "" {
+	if len(asked) != 4 || asked[0].Header.Get("Authorization") != "Bearer the-banks-token" ||
+		asked[0].Header.Get("Webhook-Signature") != "" {
 		t.Errorf("the bank was asked %d times, first with %v", len(asked), asked[0].Header)
 	}
 	if wait := asked[2].At.Sub(asked[1].End); wait < time.Second {
@@ -331,18 +338,21 @@ func recipeRefund(t *testing.T, c *docShell, p *harness.Process, r recipe) {
 
 func recipeOrder(t *testing.T, c *docShell, p *harness.Process, r recipe) {
 	made := c.one(r.blocks[0])
-	if won := c.one(r.blocks[1]); won["result"] != "resolved" || won["state"] != "succeeded" || won["reason"] != "resolved" {
+	if won := c.one(r.blocks[1]); won["result"] != "resolved" || won["state"] != "succeeded" ||
+		won["reason"] != "resolved" {
 		t.Errorf("the notice came first: %v", won)
 	}
 	res := c.result("/shop/orders", "order-1003")
-	if res["outcome"] != "resolved" || fmt.Sprint(res["data"]) != "map[trade_state:SUCCESS transaction:4200001]" || res["poll_id"] != made["id"] {
+	if res["outcome"] != "resolved" ||
+		fmt.Sprint(res["data"]) != "map[trade_state:SUCCESS transaction:4200001]" || res["poll_id"] != made["id"] {
 		t.Errorf("its result is %v", res)
 	}
 	c.one(r.blocks[0], "order-1003", "order-3003")
 	if res := c.result("/shop/orders", "order-3003"); res["outcome"] != "success" || res["polls"] != 2.0 {
 		t.Errorf("the poll came first: %v", res)
 	}
-	if lost := c.one(r.blocks[1], "order-1003", "order-3003"); lost["result"] != "already_terminal" || lost["reason"] != "success" {
+	if lost := c.one(r.blocks[1], "order-1003", "order-3003"); lost["result"] != "already_terminal" ||
+		lost["reason"] != "success" {
 		t.Errorf("the notice came second: %v", lost)
 	}
 	if n := len(c.results("/shop/orders", "order-3003")); n != 1 {

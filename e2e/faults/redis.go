@@ -21,14 +21,15 @@ import (
 // restHealing is for a sweep, a lease that runs out, the tiers, and a backlog on a machine that others load.
 const restHealing = 2 * time.Minute
 
-// redisFaults are what can happen to Redis and to the way to it. While any of them lasts, accepting goes on, the program says
-// ready and degraded, and nobody restarts it.
+// redisFaults are what can happen to Redis and to the way to it. While any of them lasts, accepting goes on,
+// the program says ready and degraded, and nobody restarts it.
 func redisFaults() []fault {
-	return slices.Concat(redisRestarts(), redisLosses(), redisWires(), redisHangs(), redisLimits(), redisRefusals())
+	return slices.Concat(redisRestarts(), redisLosses(), redisWires(), redisHangs(), redisLimits(),
+		redisRefusals())
 }
 
-// sharedAccept is how long an accept may take at p99 where other trials load the machine: less than a call to an index that
-// hangs.
+// sharedAccept is how long an accept may take at p99 where other trials load the machine: less than a call to
+// an index that hangs.
 const sharedAccept = 3 * time.Second
 
 // outageRate is the load of an outage, in callbacks a second.
@@ -38,8 +39,8 @@ const outageRate = 50
 type outage struct {
 	rate  int                          // zero: outageRate
 	shape func(int) harness.Submission // nil: mixed
-	// before and after are the callbacks that are accepted before the fault begins, and after it has ended; zero: those
-	// of three seconds.
+	// before and after are the callbacks that are accepted before the fault begins, and after it has ended;
+	// zero: those of three seconds.
 	before, after int
 	// strike is the fault, from its beginning to its end.
 	strike func(*harness.Process)
@@ -58,8 +59,9 @@ type aftermath struct {
 	began, ended time.Time
 }
 
-// suffer runs an outage until everything is terminal, and holds it to what every one of them must leave alone: each accept
-// is answered at the first asking and soon, readiness, the process, and the size of its log.
+// suffer runs an outage until everything is terminal, and holds it to what every one of them must leave
+// alone: each accept is answered at the first asking and soon, readiness, the process, and the size of its
+// log.
 func (tr *trial) suffer(o outage) aftermath {
 	tr.Helper()
 	if o.shape == nil {
@@ -97,7 +99,8 @@ func (tr *trial) unharmed(a *aftermath) {
 		tr.Errorf("%d accepts were refused or timed out", a.load.Again)
 	}
 	if most := cmp.Or(a.acceptLimit, sharedAccept); a.load.Took.P99 > most {
-		tr.Errorf("accepts took %s at p99 (most %s), at most %s is allowed", a.load.Took.P99, a.load.Took.Most, most)
+		tr.Errorf("accepts took %s at p99 (most %s), at most %s is allowed", a.load.Took.P99, a.load.Took.Most,
+			most)
 	}
 	for _, bad := range a.ready.unready() {
 		tr.Errorf("not ready: %s", bad)
@@ -109,9 +112,11 @@ func (tr *trial) unharmed(a *aftermath) {
 	lasted := a.ended.Sub(a.began)
 	polls, degraded := a.ready.between(a.began, a.ended)
 	tr.Remark("fault of %s; accepts p99 %s, most %s; degraded in %d of %d looks during it; %d log lines",
-		lasted.Round(100*time.Millisecond), a.load.Took.P99.Round(time.Millisecond), a.load.Took.Most.Round(time.Millisecond), degraded, polls, lines)
+		lasted.Round(100*time.Millisecond), a.load.Took.P99.Round(time.Millisecond),
+		a.load.Took.Most.Round(time.Millisecond), degraded, polls, lines)
 	if most := 60 + 5*int(lasted.Seconds()); lines > most {
-		tr.Errorf("the process wrote %d lines of log, more than %d: a flood. The most frequent: %v", lines, most, kinds)
+		tr.Errorf("the process wrote %d lines of log, more than %d: a flood. The most frequent: %v", lines, most,
+			kinds)
 	}
 }
 
@@ -152,7 +157,8 @@ func (tr *trial) cameBack(a *aftermath) string {
 		arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
 }
 
-// degradedThroughout fails unless each look between the two times found the process ready and degraded by Redis.
+// degradedThroughout fails unless each look between the two times found the process ready and degraded by
+// Redis.
 func (tr *trial) degradedThroughout(a *aftermath, from, to time.Time) {
 	tr.Helper()
 	polls, degraded := a.ready.between(from, to)

@@ -20,7 +20,8 @@ func redisLosses() []fault {
 	return []fault{
 		{id: "F21", title: "flushall under load", on: bothWithRedis, run: redisFlushed},
 		{id: "F21", title: "flushall while locks are held", on: bothWithRedis, run: redisFlushedUnderLocks},
-		{id: "F24", title: "redis down for long under load", on: onlyPostgresRedis, heavy: true, run: redisDownForLong},
+		{id: "F24", title: "redis down for long under load", on: onlyPostgresRedis, heavy: true,
+			run: redisDownForLong},
 	}
 }
 
@@ -35,7 +36,8 @@ func redisFlushed(tr *trial) {
 	a := tr.suffer(outage{strike: func(*harness.Process) {
 		before := tr.rebuilds(p)
 		for i := range times {
-			if err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
+			if err := tr.Backend.EachRedis(tr.Context(),
+				func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
 				tr.Fatal(err)
 			}
 			if i < times-1 {
@@ -50,13 +52,15 @@ func redisFlushed(tr *trial) {
 		})
 	}})
 	arrived := tr.firstArrivals(a.began)
-	tr.Remark("emptied %d times at %d/s, rebuilt %d times; accept to first arrival: p50 %s, p99 %s, most %s", times, outageRate, rebuilt,
-		arrived.waits.P50.Round(time.Millisecond), arrived.waits.P99.Round(time.Millisecond), arrived.waits.Most.Round(time.Millisecond))
+	tr.Remark("emptied %d times at %d/s, rebuilt %d times; accept to first arrival: p50 %s, p99 %s, most %s",
+		times, outageRate, rebuilt,
+		arrived.waits.P50.Round(time.Millisecond), arrived.waits.P99.Round(time.Millisecond),
+		arrived.waits.Most.Round(time.Millisecond))
 	tr.Verdict(exact())
 }
 
-// redisFlushedUnderLocks empties Redis whenever locks are held and others wait for them: each lock must be there again before
-// anybody may take it.
+// redisFlushedUnderLocks empties Redis whenever locks are held and others wait for them: each lock must be
+// there again before anybody may take it.
 func redisFlushedUnderLocks(tr *trial) {
 	const keys, each, times = 3, 8, 4
 	var arrived atomic.Int64
@@ -78,7 +82,8 @@ func redisFlushedUnderLocks(tr *trial) {
 	before := tr.rebuilds(p)
 	for i := range times {
 		harness.Eventually(tr, time.Minute, "a lock is held, and others wait", func() error {
-			if since := time.Now().UnixMilli() - last.Load(); tr.Recorder.InFlight() == 0 || since > 300 || arrived.Load() > keys*(each-1) {
+			if since := time.Now().UnixMilli() - last.Load(); tr.Recorder.InFlight() == 0 || since > 300 ||
+				arrived.Load() > keys*(each-1) {
 				return fmt.Errorf("%d of %d have arrived, the last one %d ms ago", arrived.Load(), keys*each, since)
 			}
 			return nil
@@ -94,7 +99,8 @@ func redisFlushedUnderLocks(tr *trial) {
 	}
 	tr.Settle(2 * time.Minute)
 	v := tr.Verdict(exact())
-	tr.Remark("emptied %d times while %d locks were held and waited for: %d sends on one lock overlap", times, keys, v.LockOverlaps)
+	tr.Remark("emptied %d times while %d locks were held and waited for: %d sends on one lock overlap", times,
+		keys, v.LockOverlaps)
 }
 
 // redisDownForLong is Redis away under a steady load for longer than any call waits.
@@ -110,7 +116,8 @@ func redisDownForLong(tr *trial) {
 
 	const apart = 1_000_000 // the second load's numbers do not meet the first's
 	var down, back time.Time
-	a := tr.suffer(outage{rate: rate, shape: func(i int) harness.Submission { return tr.Mixed(apart + i) }, before: tr.Count() + rate, after: rate * 3, acceptLimit: limit,
+	a := tr.suffer(outage{rate: rate, shape: func(i int) harness.Submission { return tr.Mixed(apart + i) },
+		before: tr.Count() + rate, after: rate * 3, acceptLimit: limit,
 		strike: func(p *harness.Process) {
 			tr.Backend.Server.Kill()
 			down = tr.awaitDegraded(p)
@@ -123,9 +130,11 @@ func redisDownForLong(tr *trial) {
 	}
 	tr.degradedThroughout(&a, down, back)
 	arrived := tr.firstArrivals(back)
-	tr.Remark("down for %s at %d/s: degraded after %s; accepts before p99 %s, most %s, and meanwhile p99 %s, most %s; back to the first send %s, to the end of the backlog of %d %s",
+	tr.Remark("down for %s at %d/s: degraded after %s; accepts before p99 %s, most %s, and meanwhile p99 %s, "+
+		"most %s; back to the first send %s, to the end of the backlog of %d %s",
 		back.Sub(a.began).Round(100*time.Millisecond), rate, down.Sub(a.began).Round(time.Millisecond),
-		baseline.P99.Round(time.Millisecond), baseline.Most.Round(time.Millisecond), a.load.Took.P99.Round(time.Millisecond), a.load.Took.Most.Round(time.Millisecond),
+		baseline.P99.Round(time.Millisecond), baseline.Most.Round(time.Millisecond),
+		a.load.Took.P99.Round(time.Millisecond), a.load.Took.Most.Round(time.Millisecond),
 		arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
 	tr.Verdict(exact())
 }
@@ -133,8 +142,8 @@ func redisDownForLong(tr *trial) {
 // Arrivals say how first sends stand to accepts, and to a moment.
 type arrivals struct {
 	waits judge.Quantiles // accept to first arrival, of all that were accepted after the moment
-	// first is how long after the moment anything arrived; backlog is how many had been accepted before it and had not
-	// arrived; drained is when the last of them did.
+	// first is how long after the moment anything arrived; backlog is how many had been accepted before it and
+	// had not arrived; drained is when the last of them did.
 	first, drained time.Duration
 	backlog        int
 }

@@ -23,7 +23,8 @@ func redisLimits() []fault {
 	}
 }
 
-// redisOutOfMemory lowers the limit of memory under what the index takes: nothing new goes in until it is raised.
+// redisOutOfMemory lowers the limit of memory under what the index takes: nothing new goes in until it is
+// raised.
 func redisOutOfMemory(tr *trial) {
 	tr.Serve()
 	c := tr.Backend.RedisClient(tr)
@@ -43,8 +44,9 @@ func redisOutOfMemory(tr *trial) {
 	tr.Verdict(exact())
 }
 
-// redisEvicts changes the policy of a running server and has it drop keys, again and again: whole parts of the index at a
-// time, among them what its generation stands in, or not. Locks are only there, so an eviction may forget one that is held.
+// redisEvicts changes the policy of a running server and has it drop keys, again and again: whole parts of
+// the index at a time, among them what its generation stands in, or not. Locks are only there, so an eviction
+// may forget one that is held.
 func redisEvicts(tr *trial) {
 	tr.Serve()
 	c := tr.Backend.RedisClient(tr)
@@ -75,18 +77,20 @@ func redisEvicts(tr *trial) {
 		if err != nil || n == 0 {
 			return fmt.Errorf("the metric is %.0f: %w", n, err)
 		}
-		if text := a.p.LogTail(100_000); !strings.Contains(text, "evicted keys") || !strings.Contains(text, "noeviction") {
+		if text := a.p.LogTail(100_000); !strings.Contains(text, "evicted keys") ||
+			!strings.Contains(text, "noeviction") {
 			return errors.New("the log does not")
 		}
 		return nil
 	})
-	tr.Remark("%d keys of the index evicted, %d rebuilds with that of the start, swept back %s, audit mended %s", evicted, tr.rebuilds(a.p),
+	tr.Remark("%d keys of the index evicted, %d rebuilds with that of the start, swept back %s, audit mended %s",
+		evicted, tr.rebuilds(a.p),
 		tally(a.p, "dispatcher_sweep_healed_total"), tally(a.p, "dispatcher_audit_repaired_total"))
 	tr.Verdict(judge.Bounds{LockOverlaps: evicted, Heal: 2 * restHealing})
 }
 
-// redisDiskFull bounds the size of the files that the server may write: its log cannot grow, and it refuses all writes as
-// one with a full disk does, until there is room again.
+// redisDiskFull bounds the size of the files that the server may write: its log cannot grow, and it refuses
+// all writes as one with a full disk does, until there is room again.
 func redisDiskFull(tr *trial) {
 	tr.Backend.Server.Kill()
 	tr.Backend.Server.Limited = true

@@ -15,14 +15,15 @@ import (
 // redisHangs are a Redis that is there and does not answer.
 func redisHangs() []fault {
 	return []fault{
-		{id: "F26", title: "redis busy with a script", on: onlySQLiteRedis, run: func(tr *trial) { redisSlow(tr, busy) }},
+		{id: "F26", title: "redis busy with a script", on: onlySQLiteRedis,
+			run: func(tr *trial) { redisSlow(tr, busy) }},
 		{id: "F26", title: "redis stopped", on: onlyPostgresRedis, run: func(tr *trial) { redisSlow(tr, stopped) }},
 		{id: "F26", title: "every reply of redis late", on: onlyPostgresRedis, run: redisFar},
 	}
 }
 
-// redisSlow has Redis not answer for a while, and counts the connections that it is asked for meanwhile: as few as a pool
-// has, each anew when a call on it has timed out.
+// redisSlow has Redis not answer for a while, and counts the connections that it is asked for meanwhile: as
+// few as a pool has, each anew when a call on it has timed out.
 func redisSlow(tr *trial, slow func(*trial, *redis.Client)) {
 	tr.Serve()
 	admin := tr.Backend.RedisClient(tr)
@@ -33,10 +34,12 @@ func redisSlow(tr *trial, slow func(*trial, *redis.Client)) {
 		after = connections(tr, admin)
 	}})
 	lasted := a.ended.Sub(a.began)
-	// The client's pool has ten for each core. A read times out after 3 s, a call after 5 s; each costs one connection.
+	// The client's pool has ten for each core. A read times out after 3 s, a call after 5 s; each costs one
+	// connection.
 	pool := 10 * runtime.GOMAXPROCS(0)
 	if most := pool * (2 + int(lasted/(3*time.Second))); after-before > most {
-		tr.Errorf("Redis was asked for %d connections in %s, at most %d are to be expected of a pool of %d", after-before, lasted, most, pool)
+		tr.Errorf("Redis was asked for %d connections in %s, at most %d are to be expected of a pool of %d",
+			after-before, lasted, most, pool)
 	}
 	tr.Remark("%d new connections; %s", after-before, tr.cameBack(&a))
 	tr.Verdict(exact())
@@ -81,7 +84,8 @@ func stopped(tr *trial, _ *redis.Client) {
 	<-time.After(10 * time.Second)
 }
 
-// redisFar puts 50 ms before each piece of data, either way, and bounds the bandwidth: a Redis that is far away.
+// redisFar puts 50 ms before each piece of data, either way, and bounds the bandwidth: a Redis that is far
+// away.
 func redisFar(tr *trial) {
 	way := tr.behindProxy()
 	tr.Serve()

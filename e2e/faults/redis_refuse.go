@@ -53,8 +53,8 @@ func scriptsFlushed(tr *trial) {
 	tr.Verdict(exact())
 }
 
-// redisReadOnly makes the server a replica of an empty one and back again: as long as it is one it refuses writes, and
-// it has lost everything afterwards.
+// redisReadOnly makes the server a replica of an empty one and back again: as long as it is one it refuses
+// writes, and it has lost everything afterwards.
 func redisReadOnly(tr *trial) {
 	tr.Serve()
 	master := testserver.StartRedis(tr)
@@ -91,7 +91,8 @@ func refuses(tr *trial, begin, end func(*redis.Client), says string) {
 	}})
 	asked := connections(tr, c) - before
 	tr.Remark("%s: %d new connections; %s", says, asked, tr.cameBack(&a))
-	// After such an answer the client closes the connection: perhaps it leads to a server that is no master any more.
+	// After such an answer the client closes the connection: perhaps it leads to a server that is no master
+	// any more.
 	if most := 50 + 25*int(a.ended.Sub(a.began).Seconds()); asked > most {
 		tr.Errorf("Redis was asked for %d connections, more than %d", asked, most)
 	}
@@ -137,15 +138,16 @@ func redisLoading(tr *trial) {
 	tr.Verdict(exact())
 }
 
-// hintless is the latest that an attempt may begin at p99 when every wake-up is lost: the re-poll comes after at most a
-// second, and this machine has other things to do.
+// hintless is the latest that an attempt may begin at p99 when every wake-up is lost: the re-poll comes after
+// at most a second, and this machine has other things to do.
 const hintless = 1500 * time.Millisecond
 
-// acceptAndSendApart starts one dispatcher that accepts and one that sends, so that only Redis can tell the one of what the
-// other accepted.
+// acceptAndSendApart starts one dispatcher that accepts and one that sends, so that only Redis can tell the
+// one of what the other accepted.
 func (tr *trial) acceptAndSendApart() {
 	tr.Helper()
-	sender := harness.Serve(tr.T, harness.Launch{On: tr.Backend, Args: append([]string{"--roles", "worker"}, tr.Args...)})
+	sender := harness.Serve(tr.T, harness.Launch{On: tr.Backend,
+		Args: append([]string{"--roles", "worker"}, tr.Args...)})
 	tr.Cleanup(func() {
 		if n, err := sender.Metric("dispatcher_attempts_total"); err == nil && n == 0 {
 			tr.Error("the sender sent nothing")
@@ -164,10 +166,13 @@ func (tr *trial) unheard(strike func()) {
 	arrived := tr.firstArrivals(a.began)
 	v := tr.Verdict(exact())
 	tr.Remark("accept to first arrival p50 %s, p99 %s, most %s; due to send p50 %s, p99 %s, most %s",
-		arrived.waits.P50.Round(time.Millisecond), arrived.waits.P99.Round(time.Millisecond), arrived.waits.Most.Round(time.Millisecond),
-		v.Lateness.P50.Round(time.Millisecond), v.Lateness.P99.Round(time.Millisecond), v.Lateness.Most.Round(time.Millisecond))
+		arrived.waits.P50.Round(time.Millisecond), arrived.waits.P99.Round(time.Millisecond),
+		arrived.waits.Most.Round(time.Millisecond),
+		v.Lateness.P50.Round(time.Millisecond), v.Lateness.P99.Round(time.Millisecond),
+		v.Lateness.Most.Round(time.Millisecond))
 	if v.Lateness.P99 > hintless || arrived.waits.P99 > hintless {
-		tr.Errorf("sends were %s late at p99, first ones came after %s: at most %s is allowed", v.Lateness.P99, arrived.waits.P99, hintless)
+		tr.Errorf("sends were %s late at p99, first ones came after %s: at most %s is allowed", v.Lateness.P99,
+			arrived.waits.P99, hintless)
 	}
 }
 

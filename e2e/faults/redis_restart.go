@@ -14,12 +14,15 @@ func redisRestarts() []fault {
 	return []fault{
 		{id: "F19", title: "redis restarted empty", on: bothWithRedis, run: redisRestartedEmpty},
 		{id: "F20", title: "redis restarted from its log", on: onlyPostgresRedis, run: redisRestartedFromLog},
-		{id: "F20", title: "redis lost the last second of its log", quick: true, on: onlySQLiteRedis, run: redisLostLastSecond},
-		{id: "F20", title: "redis restarted from an old copy", quick: true, on: onlyPostgresRedis, run: redisFromOldCopy},
+		{id: "F20", title: "redis lost the last second of its log", quick: true, on: onlySQLiteRedis,
+			run: redisLostLastSecond},
+		{id: "F20", title: "redis restarted from an old copy", quick: true, on: onlyPostgresRedis,
+			run: redisFromOldCopy},
 	}
 }
 
-// redisRestartedEmpty kills a server that keeps nothing, with retries waiting and locks held, and starts it again.
+// redisRestartedEmpty kills a server that keeps nothing, with retries waiting and locks held, and starts it
+// again.
 func redisRestartedEmpty(tr *trial) {
 	p := tr.Serve()
 	const kills = 2
@@ -46,7 +49,8 @@ func redisRestartedEmpty(tr *trial) {
 }
 
 // appended are the settings of a Redis that people keep an index in.
-var appended = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"}
+var appended = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage",
+	"0"}
 
 // redisRestartedFromLog kills a server that keeps a log.
 func redisRestartedFromLog(tr *trial) {
@@ -57,12 +61,14 @@ func redisRestartedFromLog(tr *trial) {
 		tr.awaitAccepted(tr.Count() + 50)
 		tr.Backend.Server.Start(appended...)
 	}})
-	tr.Remark("%d rebuilds with that of the start, swept back %s", tr.rebuilds(a.p), tally(a.p, "dispatcher_sweep_healed_total"))
+	tr.Remark("%d rebuilds with that of the start, swept back %s", tr.rebuilds(a.p),
+		tally(a.p, "dispatcher_sweep_healed_total"))
 	tr.Verdict(exact())
 }
 
-// redisLostLastSecond is what a machine that loses its power does to such a log: what was written since the last fsync, a
-// second ago at most, is not on the disk. Kill -9 alone loses nothing of that kind, for the system still has it.
+// redisLostLastSecond is what a machine that loses its power does to such a log: what was written since the
+// last fsync, a second ago at most, is not on the disk. Kill -9 alone loses nothing of that kind, for the
+// system still has it.
 func redisLostLastSecond(tr *trial) {
 	tr.restartedWith(appended...)
 	tr.Serve()
@@ -82,7 +88,8 @@ func redisLostLastSecond(tr *trial) {
 	if cut <= 0 {
 		tr.Errorf("the log grew by %d bytes in a second of load: nothing was lost", cut)
 	}
-	tr.Remark("%d bytes of the log were lost; %d rebuilds with that of the start, swept back %s", cut, tr.rebuilds(a.p), tally(a.p, "dispatcher_sweep_healed_total"))
+	tr.Remark("%d bytes of the log were lost; %d rebuilds with that of the start, swept back %s", cut,
+		tr.rebuilds(a.p), tally(a.p, "dispatcher_sweep_healed_total"))
 	tr.Verdict(exact())
 }
 
@@ -105,9 +112,9 @@ func (tr *trial) sizeOf(file string) int64 {
 	return info.Size()
 }
 
-// redisFromOldCopy puts back files of some time ago: the generation is the right one, and what the index holds is not. Ended
-// callbacks are in it again, waiting ones at a tier that is over, running ones under a claim that is over; what was accepted
-// since is missing.
+// redisFromOldCopy puts back files of some time ago: the generation is the right one, and what the index
+// holds is not. Ended callbacks are in it again, waiting ones at a tier that is over, running ones under a
+// claim that is over; what was accepted since is missing.
 func redisFromOldCopy(tr *trial) {
 	const since = 300
 	tr.restartedWith(appended...)
@@ -119,7 +126,8 @@ func redisFromOldCopy(tr *trial) {
 		tr.Backend.Server.PutFiles(copied)
 		tr.Backend.Server.Start(appended...)
 	}})
-	tr.Remark("%d callbacks were accepted since the copy; %d rebuilds with that of the start, swept back %s, stamps refused %s", since, tr.rebuilds(a.p),
+	tr.Remark("%d callbacks were accepted since the copy; %d rebuilds with that of the start, swept back %s, "+
+		"stamps refused %s", since, tr.rebuilds(a.p),
 		tally(a.p, "dispatcher_sweep_healed_total"), tally(a.p, "dispatcher_stamps_refused_total"))
 	tr.Verdict(exact())
 }

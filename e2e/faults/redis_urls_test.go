@@ -41,8 +41,8 @@ type redisForm struct {
 	servers []*redis.Client
 }
 
-// Every form of redis_url that the documentation names serves: a callback is scheduled in the servers that it leads to, fails
-// once, and is sent again. A password that is wrong is said so, and not repeated.
+// Every form of redis_url that the documentation names serves: a callback is scheduled in the servers that it
+// leads to, fails once, and is sent again. A password that is wrong is said so, and not repeated.
 func TestEveryRedisURLFormServes(t *testing.T) {
 	harness.BlackBox(t)
 	certificates := makeCertificates(t)
@@ -50,7 +50,8 @@ func TestEveryRedisURLFormServes(t *testing.T) {
 		name  string
 		start func(*testing.T, certificateFiles) redisForm
 	}{
-		{"redis", userForm}, {"rediss", tlsForm}, {"redis+sentinel", sentinelForm}, {"redis+cluster", clusterForm}, {"rediss+cluster", tlsClusterForm},
+		{"redis", userForm}, {"rediss", tlsForm}, {"redis+sentinel", sentinelForm}, {"redis+cluster", clusterForm},
+		{"rediss+cluster", tlsClusterForm},
 	} {
 		t.Run(form.name, func(t *testing.T) {
 			f := form.start(t, certificates)
@@ -64,15 +65,18 @@ func TestEveryRedisURLFormServes(t *testing.T) {
 func userForm(t *testing.T, _ certificateFiles) redisForm {
 	server := testserver.NewRedis(t, "--requirepass", "password-of-the-default-user")
 	c := direct(t, server.Address(), "password-of-the-default-user", 3)
-	if err := c.Do(t.Context(), "acl", "setuser", "payments", "on", ">"+redisPassword, "~*", "&*", "+@all").Err(); err != nil {
+	if err := c.Do(t.Context(), "acl", "setuser", "payments", "on", ">"+redisPassword, "~*", "&*",
+		"+@all").Err(); err != nil {
 		t.Fatal(err)
 	}
-	return redisForm{url: "redis://payments:" + redisPassword + "@" + server.Address() + "/3", servers: []*redis.Client{c}}
+	return redisForm{url: "redis://payments:" + redisPassword + "@" + server.Address() + "/3",
+		servers: []*redis.Client{c}}
 }
 
 func tlsForm(t *testing.T, files certificateFiles) redisForm {
 	port := harness.FreePorts(t, 1)[0]
-	server := testserver.NewRedis(t, append(files.serverArgs(), "--tls-port", port, "--requirepass", redisPassword)...)
+	server := testserver.NewRedis(t, append(files.serverArgs(), "--tls-port", port, "--requirepass",
+		redisPassword)...)
 	return redisForm{
 		url: "rediss://:" + redisPassword + "@127.0.0.1:" + port + "/0", env: files.env(),
 		servers: []*redis.Client{direct(t, server.Address(), redisPassword, 0)},
@@ -80,8 +84,10 @@ func tlsForm(t *testing.T, files certificateFiles) redisForm {
 }
 
 func sentinelForm(t *testing.T, _ certificateFiles) redisForm {
-	w := testserver.NewSentinel(t, testserver.SentinelOptions{Password: redisPassword, SentinelPassword: sentinelPassword})
-	return redisForm{url: w.URL(2), servers: []*redis.Client{direct(t, w.Servers[0].Address(), redisPassword, 2)}}
+	w := testserver.NewSentinel(t, testserver.SentinelOptions{Password: redisPassword,
+		SentinelPassword: sentinelPassword})
+	return redisForm{url: w.URL(2), servers: []*redis.Client{direct(t, w.Servers[0].Address(), redisPassword,
+		2)}}
 }
 
 func clusterForm(t *testing.T, _ certificateFiles) redisForm {
@@ -129,11 +135,13 @@ func servesBy(t *testing.T, f redisForm) {
 		return harness.Reply{Status: 200}
 	})
 	p := harness.Serve(t, f.launchOn(t, f.url))
-	now, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "payload": harness.Payload("now"), "policy": harness.Submission{"tiers": []string{"500ms", "5s", "5s"}}})
+	now, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "payload": harness.Payload("now"),
+		"policy": harness.Submission{"tiers": []string{"500ms", "5s", "5s"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	later, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "payload": harness.Payload("later"), "delay": "1h"})
+	later, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "payload": harness.Payload("later"),
+		"delay": "1h"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +158,8 @@ func servesBy(t *testing.T, f redisForm) {
 	if _, body, err := p.Readyz(); err != nil || strings.Contains(body, "redis") {
 		t.Errorf("/readyz says %s, %v", body, err)
 	}
-	if log := p.LogTail(1 << 20); strings.Contains(log, redisPassword) || strings.Contains(log, sentinelPassword) {
+	if log := p.LogTail(1 << 20); strings.Contains(log, redisPassword) ||
+		strings.Contains(log, sentinelPassword) {
 		t.Errorf("the log has a password:\n%s", log)
 	}
 }
@@ -173,7 +182,8 @@ func delayedIn(ctx context.Context, all []*redis.Client, id string) error {
 	return fmt.Errorf("%s is in no delay set of %d servers", id, len(all))
 }
 
-// saysWrongPassword wants one line at the start that says what is wrong, without the password, and no process that serves.
+// saysWrongPassword wants one line at the start that says what is wrong, without the password, and no process
+// that serves.
 func saysWrongPassword(t *testing.T, f redisForm) {
 	for _, right := range []string{redisPassword, sentinelPassword} {
 		url := strings.Replace(f.url, right, wrongPassword, 1)
@@ -185,9 +195,12 @@ func saysWrongPassword(t *testing.T, f redisForm) {
 		code := p.ExitCode(30 * time.Second)
 		log := p.LogTail(1 << 20)
 		// What the database told on the way is no complaint.
-		complaints := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"), func(line string) bool { return strings.Contains(line, `"level":"INFO"`) })
-		if code == 0 || len(complaints) != 1 || !strings.Contains(complaints[0], "redis_url") || strings.Contains(log, wrongPassword) {
-			t.Errorf("a wrong password ended with code %d and %d lines, want one that says what to do without the password:\n%s", code, len(complaints), log)
+		complaints := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"),
+			func(line string) bool { return strings.Contains(line, `"level":"INFO"`) })
+		if code == 0 || len(complaints) != 1 || !strings.Contains(complaints[0], "redis_url") ||
+			strings.Contains(log, wrongPassword) {
+			t.Errorf("a wrong password ended with code %d and %d lines, want one that says what to do without the "+
+				"password:\n%s", code, len(complaints), log)
 			continue
 		}
 		t.Logf("%s with a wrong password: %s", f.name, complaints[0])
@@ -202,19 +215,23 @@ func (f certificateFiles) env() string { return "SSL_CERT_FILE=" + f.authority }
 
 // serverArgs are the arguments of a redis-server that presents the certificate and asks its clients for none.
 func (f certificateFiles) serverArgs() []string {
-	return []string{"--tls-cert-file", f.certificate, "--tls-key-file", f.key, "--tls-ca-cert-file", f.authority, "--tls-auth-clients", "no"}
+	return []string{"--tls-cert-file", f.certificate, "--tls-key-file", f.key, "--tls-ca-cert-file", f.authority,
+		"--tls-auth-clients", "no"}
 }
 
 func makeCertificates(t *testing.T) certificateFiles {
 	t.Helper()
 	dir := t.TempDir()
 	authorityKey, authority := signed(t, &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
 	}, nil, nil)
 	key, certificate := signed(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "redis of a test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "redis of a test"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}, authority, authorityKey)
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
@@ -228,13 +245,15 @@ func makeCertificates(t *testing.T) certificateFiles {
 		return file
 	}
 	return certificateFiles{
-		authority: write("authority.pem", "CERTIFICATE", authority.Raw), certificate: write("server.pem", "CERTIFICATE", certificate.Raw),
-		key: write("server.key", "EC PRIVATE KEY", der),
+		authority:   write("authority.pem", "CERTIFICATE", authority.Raw),
+		certificate: write("server.pem", "CERTIFICATE", certificate.Raw),
+		key:         write("server.key", "EC PRIVATE KEY", der),
 	}
 }
 
 // signed makes a key and its certificate, signed by the parent or by itself.
-func signed(t *testing.T, template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*ecdsa.PrivateKey, *x509.Certificate) {
+func signed(t *testing.T, template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*ecdsa.PrivateKey,
+	*x509.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -23,8 +23,10 @@ func redisWires() []fault {
 		{id: "F24", title: "partition from redis, refusing", on: onlySQLiteRedis, run: func(tr *trial) {
 			redisParted(tr, (*harness.Proxy).Refuse)
 		}},
-		{id: "F25", title: "replies of redis dropped", on: onlySQLiteRedis, run: func(tr *trial) { repliesDropped(tr, 0) }},
-		{id: "F25", title: "replies of redis torn", on: onlyPostgresRedis, run: func(tr *trial) { repliesDropped(tr, 5) }},
+		{id: "F25", title: "replies of redis dropped", on: onlySQLiteRedis,
+			run: func(tr *trial) { repliesDropped(tr, 0) }},
+		{id: "F25", title: "replies of redis torn", on: onlyPostgresRedis,
+			run: func(tr *trial) { repliesDropped(tr, 5) }},
 		{id: "F25", title: "connections to redis cut", on: onlyPostgresRedis, run: connectionsCut},
 	}
 }
@@ -40,7 +42,8 @@ func redisParted(tr *trial, part func(*harness.Proxy)) {
 		part(way)
 		cut := time.Now()
 		// What was in flight is recorded although the index cannot be told of it.
-		harness.Eventually(tr, lasts, "all that arrived is committed to SQL during the partition", func() error { return tr.allRecorded() })
+		harness.Eventually(tr, lasts, "all that arrived is committed to SQL during the partition",
+			func() error { return tr.allRecorded() })
 		committed = time.Since(cut)
 		noticed = tr.awaitDegraded(p)
 		<-time.After(time.Until(cut.Add(lasts)))
@@ -50,7 +53,8 @@ func redisParted(tr *trial, part func(*harness.Proxy)) {
 	tr.degradedThroughout(&a, noticed, until)
 	opened, _ := way.Figures()
 	tr.Remark("results of what was in flight committed after %s, degraded after %s; %s; %d connections in all",
-		committed.Round(10*time.Millisecond), noticed.Sub(a.began).Round(10*time.Millisecond), tr.cameBack(&a), opened)
+		committed.Round(10*time.Millisecond), noticed.Sub(a.began).Round(10*time.Millisecond), tr.cameBack(&a),
+		opened)
 	tr.Verdict(exact())
 }
 
@@ -63,7 +67,8 @@ func (tr *trial) allRecorded() error {
 		return fmt.Errorf("count attempts: %w", err)
 	}
 	if attempts < arrived || tr.Recorder.InFlight() > 0 {
-		return fmt.Errorf("%d requests arrived, %d attempts are in SQL, %d are being answered", arrived, attempts, tr.Recorder.InFlight())
+		return fmt.Errorf("%d requests arrived, %d attempts are in SQL, %d are being answered", arrived, attempts,
+			tr.Recorder.InFlight())
 	}
 	return nil
 }
@@ -77,7 +82,8 @@ func redisWords(request []byte) (words []string) {
 	return words
 }
 
-// operation tells the scripts apart by the keys and arguments that they name; "" is none of those that matter here.
+// operation tells the scripts apart by the keys and arguments that they name; "" is none of those that matter
+// here.
 func operation(request []byte) string {
 	if !bytes.HasPrefix(request, []byte("*")) {
 		return ""
@@ -120,8 +126,9 @@ func operation(request []byte) string {
 // dropped are the operations whose replies are.
 var dropped = []string{"claim", "settle", "ensure", "acquire", "release", "extend"}
 
-// repliesDropped has every n-th reply to each operation swallowed, after a few bytes of it, and the connection cut: it was
-// executed, and the program cannot know. Time-outs of 20 s make every lease one that is extended.
+// repliesDropped has every n-th reply to each operation swallowed, after a few bytes of it, and the
+// connection cut: it was executed, and the program cannot know. Time-outs of 20 s make every lease one that
+// is extended.
 func repliesDropped(tr *trial, after int) {
 	way := tr.behindProxy()
 	tr.Serve()
@@ -156,8 +163,8 @@ func repliesDropped(tr *trial, after int) {
 			tr.Errorf("only %d replies to %s were dropped, of %d", hidden[op], op, seen[op])
 		}
 	}
-	// A batch whose reply was lost is asked for again with the same token. Without that it would wait for its leases to run
-	// out, and they would be reaped.
+	// A batch whose reply was lost is asked for again with the same token. Without that it would wait for its
+	// leases to run out, and they would be reaped.
 	reaped, err := a.p.Metric("dispatcher_leases_reaped_total")
 	if err != nil || reaped > 0 {
 		tr.Errorf("%.0f leases ran out: %v", reaped, err)

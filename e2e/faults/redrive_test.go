@@ -11,19 +11,22 @@ import (
 )
 
 const (
-	// redriveRate is how many callbacks a second are redriven, and liveRate how many others are accepted meanwhile.
+	// redriveRate is how many callbacks a second are redriven, and liveRate how many others are accepted
+	// meanwhile.
 	redriveRate = 500
 	liveRate    = 50
-	// liveNoise is how much longer than before the tail of the others may be during a redrive, and liveSlack what is added to that: the
-	// machine that redrives also runs both receivers, the database and its disk.
+	// liveNoise is how much longer than before the tail of the others may be during a redrive, and liveSlack
+	// what is added to that: the machine that redrives also runs both receivers, the database and its disk.
 	liveNoise = 3
 	liveSlack = 50 * time.Millisecond
-	// redrivePatience is how long a redrive may stand still: whoever did it is dead, and its lease has to run out.
+	// redrivePatience is how long a redrive may stand still: whoever did it is dead, and its lease has to run
+	// out.
 	redrivePatience = 45 * time.Second
 )
 
-// Dead callbacks by the thousand are redriven at a rate, and half-way kill -9 takes the dispatcher that does it: each of them is attempted
-// once more, no more and no less, and what others send meanwhile is as quick as before.
+// Dead callbacks by the thousand are redriven at a rate, and half-way kill -9 takes the dispatcher that does
+// it: each of them is attempted once more, no more and no less, and what others send meanwhile is as quick as
+// before.
 func TestARedriveIsKilledHalfWay(t *testing.T) {
 	harness.BlackBox(t)
 	n := sized(3_000, 10_000, 50_000)
@@ -35,7 +38,8 @@ func TestARedriveIsKilledHalfWay(t *testing.T) {
 	})
 }
 
-// A redriven trial is one of a redrive of n callbacks, beside which others are accepted for a receiver that has nothing to do with it.
+// A redriven trial is one of a redrive of n callbacks, beside which others are accepted for a receiver that
+// has nothing to do with it.
 type redriven struct {
 	*trial
 	n    int
@@ -94,7 +98,8 @@ func (l *redriven) run() {
 	during = append(during, rest.waits(l.T, l.live, 10*time.Second)...)
 	stall := stalled()
 
-	if l.job.State != "done" || l.job.Matched != l.n || l.job.Done != l.n || l.job.Failed != 0 || l.job.FinishedAt == nil {
+	if l.job.State != "done" || l.job.Matched != l.n || l.job.Done != l.n || l.job.Failed != 0 ||
+		l.job.FinishedAt == nil {
 		l.Errorf("the redrive ended as %+v; want all %d done", l.job, l.n)
 	}
 	// No faster than it may, but for a second's worth at once and what is between two looks.
@@ -109,17 +114,22 @@ func (l *redriven) run() {
 	q := func(ds []time.Duration, q float64) time.Duration {
 		return harness.Quantile(ds, q).Round(100 * time.Microsecond)
 	}
-	l.Logf("%s: %d dead redriven at %d/s, killed after %d, stood still for %s, went on at %d: all over %s after the kill: each attempted once more, %d sends beside that; %s",
-		l.Backend.Name, l.n, redriveRate, halfway, stood.Round(10*time.Millisecond), resumed, settled.Round(10*time.Millisecond), extra, claims)
-	l.Logf("%s: others at %d/s, from accept to arrival: before: median %s, p99 %s (of %d); during the redrive: median %s, p99 %s, most %s (of %d); the disk stalled for %s at most",
-		l.Backend.Name, liveRate, q(before, 0.5), q(before, 0.99), len(before), q(during, 0.5), q(during, 0.99), q(during, 1), len(during), stall)
+	l.Logf("%s: %d dead redriven at %d/s, killed after %d, stood still for %s, went on at %d: all over %s "+
+		"after the kill: each attempted once more, %d sends beside that; %s",
+		l.Backend.Name, l.n, redriveRate, halfway, stood.Round(10*time.Millisecond), resumed,
+		settled.Round(10*time.Millisecond), extra, claims)
+	l.Logf("%s: others at %d/s, from accept to arrival: before: median %s, p99 %s (of %d); during the "+
+		"redrive: median %s, p99 %s, most %s (of %d); the disk stalled for %s at most",
+		l.Backend.Name, liveRate, q(before, 0.5), q(before, 0.99), len(before), q(during, 0.5), q(during, 0.99),
+		q(during, 1), len(during), stall)
 	limit := func(calm []time.Duration) time.Duration {
 		return liveNoise*harness.Quantile(calm, 0.99) + liveSlack + commits*stall
 	}
 	if p99 := harness.Quantile(during, 0.99); p99 > limit(before) {
 		// The machine may have become another one meanwhile: then it still is, with nothing redriven.
 		after := l.calm(other)
-		l.Logf("%s: after the redrive: median %s, p99 %s (of %d)", l.Backend.Name, q(after, 0.5), q(after, 0.99), len(after))
+		l.Logf("%s: after the redrive: median %s, p99 %s (of %d)", l.Backend.Name, q(after, 0.5), q(after, 0.99),
+			len(after))
 		if p99 > limit(after) {
 			l.Errorf("p99 of the others is %s during the redrive, over %s", p99, max(limit(before), limit(after)))
 		}
@@ -141,8 +151,9 @@ func (l *redriven) die() {
 	l.AcceptMany(l.n, func(i int) harness.Submission {
 		ref := fmt.Sprint("dead-", i)
 		return harness.Submission{
-			"url": l.Recorder.URL + "/dead/" + ref, "ref": ref, "topic": "redrive.dead", "payload": harness.Payload(ref),
-			"policy": harness.Submission{"tiers": []string{}, "timeout": "1s"},
+			"url": l.Recorder.URL + "/dead/" + ref, "ref": ref, "topic": "redrive.dead",
+			"payload": harness.Payload(ref),
+			"policy":  harness.Submission{"tiers": []string{}, "timeout": "1s"},
 		}
 	})
 	l.Settle(5 * time.Minute)
@@ -150,17 +161,22 @@ func (l *redriven) die() {
 		l.Fatalf("%d died of %d attempts", l.n, n)
 	}
 	// An answer takes so long that the kill finds some on the wire.
-	l.Recorder.SetScript(func(*harness.Request) harness.Reply { return harness.Reply{Status: 200, After: 30 * time.Millisecond} })
+	l.Recorder.SetScript(func(*harness.Request) harness.Reply {
+		return harness.Reply{Status: 200,
+			After: 30 * time.Millisecond}
+	})
 }
 
 // begin tries the redrive, and begins it.
 func (l *redriven) begin(p *harness.Process) {
 	l.Helper()
 	asked := harness.Submission{
-		"action": "retry", "filter": harness.Submission{"topic": "redrive.dead"}, "rate": fmt.Sprintf("%d/s", redriveRate),
+		"action": "retry", "filter": harness.Submission{"topic": "redrive.dead"},
+		"rate":   fmt.Sprintf("%d/s", redriveRate),
 		"ladder": "restart", "reason": "the receiver is back",
 	}
-	if err := p.Call(l.Context(), http.MethodPost, "/v1/redrives", asked, http.StatusAccepted, &l.job); err != nil {
+	if err := p.Call(l.Context(), http.MethodPost, "/v1/redrives", asked, http.StatusAccepted,
+		&l.job); err != nil {
 		l.Fatal(err)
 	}
 	asked["dry_run"] = true
@@ -182,7 +198,8 @@ func (l *redriven) look(c *harness.Client) {
 		l.Fatal(err)
 	}
 	if now.Done < l.job.Done || now.Done+now.Failed > now.Matched {
-		l.Errorf("a redrive of which %d were done says %d done and %d failed of %d", l.job.Done, now.Done, now.Failed, now.Matched)
+		l.Errorf("a redrive of which %d were done says %d done and %d failed of %d", l.job.Done, now.Done,
+			now.Failed, now.Matched)
 	}
 	l.job = now
 }
@@ -199,8 +216,8 @@ func (l *redriven) beside(s *stream, c *harness.Client, far func() bool) {
 	}
 }
 
-// onceMore fails the test if any of them was revived, attempted or sent another number of times than once more. What the kill found in
-// flight may have been sent twice: it returns how many were.
+// onceMore fails the test if any of them was revived, attempted or sent another number of times than once
+// more. What the kill found in flight may have been sent twice: it returns how many were.
 func (l *redriven) onceMore(claims *harness.UncommittedClaims) (extra int) {
 	l.Helper()
 	complain := harness.Violations(l)
@@ -219,7 +236,8 @@ func (l *redriven) onceMore(claims *harness.UncommittedClaims) (extra int) {
 	}
 	for _, cb := range all {
 		if cb.State != "succeeded" || cb.AttemptCount != 2 {
-			complain("%s is %s (%s) after %d attempts, want succeeded after 2", cb.ID, cb.State, cb.Reason, cb.AttemptCount)
+			complain("%s is %s (%s) after %d attempts, want succeeded after 2", cb.ID, cb.State, cb.Reason,
+				cb.AttemptCount)
 		}
 		if times := revived[cb.ID]; times != 1 {
 			complain("%s was revived %d times", cb.ID, times)

@@ -20,13 +20,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// restoreFaults are a database that is put back to an older backup, while Redis remembers what came after it. The procedure is
-// that of docs/operations.md.
+// restoreFaults are a database that is put back to an older backup, while Redis remembers what came after it.
+// The procedure is that of docs/operations.md.
 func restoreFaults() []fault {
 	at := func(title string, rebuilt bool) fault {
-		return fault{id: "F40", title: title, apart: true, quick: true, on: onlyPostgresRedis, run: func(tr *trial) {
-			restoredFromBackup(tr, rebuilt)
-		}}
+		return fault{id: "F40", title: title, apart: true, quick: true, on: onlyPostgresRedis,
+			run: func(tr *trial) {
+				restoredFromBackup(tr, rebuilt)
+			}}
 	}
 	return []fault{
 		at("SQL restored from an older backup", false),
@@ -40,8 +41,9 @@ const farOff = "30m"
 // restoreGroup is how many callbacks each group of the trial has.
 const restoreGroup = 30
 
-// restoredFromBackup takes a backup in the middle of things, goes on, kills everything, and puts the backup back. With rebuilt the
-// index was rebuilt in between, so that its generation is one that the restored database has never heard of.
+// restoredFromBackup takes a backup in the middle of things, goes on, kills everything, and puts the backup
+// back. With rebuilt the index was rebuilt in between, so that its generation is one that the restored
+// database has never heard of.
 func restoredFromBackup(tr *trial, rebuilt bool) {
 	pg := testserver.NewPostgres(tr)
 	tr.ownServer(pg)
@@ -88,8 +90,8 @@ func restoredFromBackup(tr *trial, rebuilt bool) {
 // A restoration is the trial's own books.
 type restoration struct {
 	l *trial
-	// old are the ids of the first run, by ref, and now those that are the orders' at present; refs, those of each group; lines,
-	// every submission as it was sent.
+	// old are the ids of the first run, by ref, and now those that are the orders' at present; refs, those of
+	// each group; lines, every submission as it was sent.
 	old    map[string]string
 	now    map[string]string
 	refs   map[string][]string
@@ -131,7 +133,8 @@ func (r *restoration) hurry(p *harness.Process, groups ...string) {
 	r.l.Helper()
 	for _, group := range groups {
 		for _, ref := range r.refs[group] {
-			if err := p.Call(r.l.Context(), http.MethodPost, "/v1/callbacks/"+r.now[ref]+"/retry", harness.Submission{"reason": "a trial"}, http.StatusOK, nil); err != nil {
+			if err := p.Call(r.l.Context(), http.MethodPost, "/v1/callbacks/"+r.now[ref]+"/retry",
+				harness.Submission{"reason": "a trial"}, http.StatusOK, nil); err != nil {
 				r.l.Fatal(err)
 			}
 		}
@@ -202,7 +205,8 @@ func postgresTool(tb testing.TB, name string, args ...string) {
 // run runs a command against a server; its exit code must be the wanted one.
 func (tr *trial) run(code int, name string, p *harness.Process, args ...string) harness.Finished {
 	tr.Helper()
-	got := harness.Command(tr, 2*time.Minute, nil, slices.Concat([]string{name}, args, []string{"--server", p.Base, "--key", harness.AdminKey})...)
+	got := harness.Command(tr, 2*time.Minute, nil,
+		slices.Concat([]string{name}, args, []string{"--server", p.Base, "--key", harness.AdminKey})...)
 	if got.Code != code {
 		tr.Errorf("%s ended with %d, want %d\n%s%s", name, got.Code, code, got.Stdout, got.Stderr)
 	}
@@ -217,12 +221,14 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 	}
 	// A process is ready before it has looked at the index.
 	harness.Eventually(r.l, time.Minute, "the log says what is held back, and how to go on", func() error {
-		if log := held.LogTail(1 << 20); !strings.Contains(log, "start it without --hold") || strings.Contains(log, "left as it was found") != rebuilt {
+		if log := held.LogTail(1 << 20); !strings.Contains(log, "start it without --hold") ||
+			strings.Contains(log, "left as it was found") != rebuilt {
 			return errors.New(log)
 		}
 		return nil
 	})
-	examined := harness.Command(r.l, time.Minute, harness.Keys, append([]string{"doctor"}, r.l.Backend.Args()...)...)
+	examined := harness.Command(r.l, time.Minute, harness.Keys,
+		append([]string{"doctor"}, r.l.Backend.Args()...)...)
 	if newer := strings.Contains(examined.Stdout, "--hold"); newer != rebuilt {
 		r.l.Errorf("doctor ended with %d and said\n%s%s", examined.Code, examined.Stdout, examined.Stderr)
 	}
@@ -233,14 +239,16 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 	slices.Sort(unknown)
 	verified := r.l.run(1, "verify", held, "--unknown")
 	if got := strings.Fields(verified.Stdout); !slices.Equal(got, unknown) {
-		r.l.Errorf("verify names %d ids as unknown: %v\nwant %d: %v\n%s", len(got), got, len(unknown), unknown, verified.Stderr)
+		r.l.Errorf("verify names %d ids as unknown: %v\nwant %d: %v\n%s", len(got), got, len(unknown), unknown,
+			verified.Stderr)
 	}
 	if !strings.Contains(verified.Stderr, fmt.Sprintf("missing: %d ", restoreGroup)) {
 		r.l.Errorf("verify does not say what SQL has to send again:\n%s", verified.Stderr)
 	}
 }
 
-// resend hands over everything that the client ever sent, with the keys of the first time: it need not know where the gap began.
+// resend hands over everything that the client ever sent, with the keys of the first time: it need not know
+// where the gap began.
 func (r *restoration) resend(held *harness.Process) {
 	r.l.Helper()
 	path := filepath.Join(r.l.TempDir(), "all.ndjson")
@@ -253,7 +261,8 @@ func (r *restoration) resend(held *harness.Process) {
 		r.l.Fatalf("%v: %s", err, got.Stdout)
 	}
 	if sum.Accepted != 2*restoreGroup || sum.Replayed != 3*restoreGroup || sum.Refused != 0 {
-		r.l.Errorf("the import came to %+v: the gap's %d are new, and the backup's %d known", sum, 2*restoreGroup, 3*restoreGroup)
+		r.l.Errorf("the import came to %+v: the gap's %d are new, and the backup's %d known", sum, 2*restoreGroup,
+			3*restoreGroup)
 	}
 	rows, err := harness.ReadRows(r.l.Context(), r.l.Database())
 	if err != nil {
@@ -270,8 +279,8 @@ func (r *restoration) resend(held *harness.Process) {
 	}
 }
 
-// conclude judges: what is in the backup and was sent after it is sent once more, and its first send is recorded nowhere; what was
-// accepted after it is forgotten, and lives on under another id.
+// conclude judges: what is in the backup and was sent after it is sent once more, and its first send is
+// recorded nowhere; what was accepted after it is forgotten, and lives on under another id.
 func (r *restoration) conclude() {
 	r.l.Helper()
 	forgotten := map[string]bool{}
@@ -280,7 +289,8 @@ func (r *restoration) conclude() {
 			forgotten[r.old[ref]] = true
 		}
 	}
-	r.l.Verdict(judge.Bounds{Duplicates: restoreGroup, PerCallback: 1, Unrecorded: restoreGroup, Unknown: forgotten, Heal: 2 * time.Minute})
+	r.l.Verdict(judge.Bounds{Duplicates: restoreGroup, PerCallback: 1, Unrecorded: restoreGroup,
+		Unknown: forgotten, Heal: 2 * time.Minute})
 	// By order, whatever its ids: only what was sent between the backup and the crash may arrive twice.
 	times := map[string]int{}
 	r.l.Mu.Lock()
@@ -290,7 +300,8 @@ func (r *restoration) conclude() {
 		times[a.Ref] += r.l.Recorder.Times(a.ID)
 	}
 	twice := 0
-	for group, want := range map[string]int{"sent": 1, "resent": 2, "waiting": 1, "gap-sent": 2, "gap-waiting": 1} {
+	for group, want := range map[string]int{"sent": 1, "resent": 2, "waiting": 1, "gap-sent": 2,
+		"gap-waiting": 1} {
 		for _, ref := range r.refs[group] {
 			if times[ref] != want {
 				r.l.Errorf("%s arrived %d times, want %d", ref, times[ref], want)
@@ -300,5 +311,6 @@ func (r *restoration) conclude() {
 			}
 		}
 	}
-	r.l.Remark("%d of %d orders arrived twice: those that were sent between the backup and the crash", twice, len(slices.Collect(maps.Keys(times))))
+	r.l.Remark("%d of %d orders arrived twice: those that were sent between the backup and the crash", twice,
+		len(slices.Collect(maps.Keys(times))))
 }

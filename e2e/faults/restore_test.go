@@ -23,7 +23,8 @@ func TestImportKilledInTheMiddleMakesNothingTwice(t *testing.T) {
 	const n = 20_000
 	var lines bytes.Buffer
 	for i := range n {
-		fmt.Fprintf(&lines, `{"url":"http://127.0.0.1:1/","ref":"order-%d","payload":{"n":%d},"delay":"2h"}`+"\n", i, i)
+		fmt.Fprintf(&lines, `{"url":"http://127.0.0.1:1/","ref":"order-%d","payload":{"n":%d},"delay":"2h"}`+"\n",
+			i, i)
 	}
 	path := filepath.Join(t.TempDir(), "orders.ndjson")
 	if err := os.WriteFile(path, lines.Bytes(), 0o600); err != nil {
@@ -71,7 +72,8 @@ func TestImportKilledInTheMiddleMakesNothingTwice(t *testing.T) {
 	defer cancel()
 	db := b.Database(t)
 	var rows, refs int
-	if err := db.QueryRowContext(ctx, `SELECT count(*), count(DISTINCT ref) FROM callbacks`).Scan(&rows, &refs); err != nil {
+	if err := db.QueryRowContext(ctx, `SELECT count(*), count(DISTINCT ref) FROM callbacks`).Scan(&rows,
+		&refs); err != nil {
 		t.Fatal(err)
 	}
 	if rows != n || refs != n {

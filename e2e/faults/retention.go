@@ -11,12 +11,13 @@ import (
 
 // retentionFaults let retention, as short as it can be set, run beside the load. It runs once a minute.
 func retentionFaults() []fault {
-	return []fault{{id: "F50", title: "payloads and callbacks purged under load", on: harness.BothEnds, run: purged}}
+	return []fault{{id: "F50", title: "payloads and callbacks purged under load", on: harness.BothEnds,
+		run: purged}}
 }
 
-// purged accepts callbacks of which every tenth stays open across a purge and needs its payload afterwards: its first
-// attempt fails, and its tier is longer than the minute until the purge. A row that is gone must have been seen terminal
-// before. What remains is judged as ever.
+// purged accepts callbacks of which every tenth stays open across a purge and needs its payload afterwards:
+// its first attempt fails, and its tier is longer than the minute until the purge. A row that is gone must
+// have been seen terminal before. What remains is judged as ever.
 func purged(tr *trial) {
 	args := []string{"--retention-payload", "1s", "--retention-metadata", "20s"}
 	tr.Backend.KeepApart("retention removes callbacks")
@@ -38,7 +39,8 @@ func purged(tr *trial) {
 		s["policy"] = harness.Submission{"tiers": []string{"65s", "1s"}, "timeout": "2s"}
 		return s
 	})
-	span := time.NewTimer(25 * time.Second) // the load ends before the first purge, the tier of every tenth after it
+	// the load ends before the first purge, the tier of every tenth after it
+	span := time.NewTimer(25 * time.Second)
 	defer span.Stop()
 	seen := map[string]string{}
 	look := time.NewTicker(2 * time.Second)
@@ -73,11 +75,13 @@ func purged(tr *trial) {
 	if payloads == 0 || callbacks == 0 || len(gone) == 0 {
 		tr.Errorf("%v payloads and %v callbacks were purged, %d are gone", payloads, callbacks, len(gone))
 	}
-	tr.Remark("%d accepted, %v payloads and %v callbacks purged meanwhile: each that is gone (%d) had succeeded before, each that is there arrived as it was accepted; lateness p99 %s",
+	tr.Remark("%d accepted, %v payloads and %v callbacks purged meanwhile: each that is gone (%d) had "+
+		"succeeded before, each that is there arrived as it was accepted; lateness p99 %s",
 		v.Accepted, payloads, callbacks, len(gone), v.Lateness.P99)
 }
 
-// purgedBy sums what all processes purged; one of them does it at a time, and one that never had its turn has no such metric.
+// purgedBy sums what all processes purged; one of them does it at a time, and one that never had its turn has
+// no such metric.
 func (tr *trial) purgedBy(what string) float64 {
 	sum := 0.0
 	for _, p := range tr.Alive() {
@@ -110,8 +114,8 @@ func (tr *trial) noteEnds(seen map[string]string) {
 	}
 }
 
-// goneOf are the accepted callbacks that SQL has no more although they were seen to have succeeded. One that was never seen
-// so is not among them, and the judge finds it lost.
+// goneOf are the accepted callbacks that SQL has no more although they were seen to have succeeded. One that
+// was never seen so is not among them, and the judge finds it lost.
 func (tr *trial) goneOf(seen map[string]string) map[string]bool {
 	tr.Helper()
 	rows, err := harness.ReadRows(tr.Context(), tr.Database())

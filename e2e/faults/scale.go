@@ -12,16 +12,19 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// scaleFaults lose the index of many open callbacks, whole or while it is being filled, and break destinations by the
-// thousand. The open callbacks are seeded in SQL: see harness.Seeding.
+// scaleFaults lose the index of many open callbacks, whole or while it is being filled, and break
+// destinations by the thousand. The open callbacks are seeded in SQL: see harness.Seeding.
 func scaleFaults() []fault {
 	return []fault{
 		{id: "F49", title: "started cold with many open", heavy: true, on: harness.BothEnds, run: startedCold},
 		{id: "F49", title: "emptied while it is filled", heavy: true, on: onlySQLiteRedis, run: emptiedWhileFilled},
-		{id: "F49", title: "leader of the rebuild killed", heavy: true, quick: true, on: onlyPostgresRedis, run: leaderKilled},
+		{id: "F49", title: "leader of the rebuild killed", heavy: true, quick: true, on: onlyPostgresRedis,
+			run: leaderKilled},
 		{id: "F44", title: "a black hole with a long backlog", heavy: true, on: harness.BothEnds, run: blackHole},
-		{id: "F44", title: "a black hole with many due", heavy: true, on: onlyPostgresRedis, run: blackHoleWithManyDue},
-		{id: "F43", title: "many origins down and up again", heavy: true, on: harness.BothEnds, run: manyOriginsDown},
+		{id: "F44", title: "a black hole with many due", heavy: true, on: onlyPostgresRedis,
+			run: blackHoleWithManyDue},
+		{id: "F43", title: "many origins down and up again", heavy: true, on: harness.BothEnds,
+			run: manyOriginsDown},
 	}
 }
 
@@ -45,7 +48,8 @@ func (tr *trial) scaleSeed() harness.Seeding {
 	}}
 }
 
-// startedCold starts a process that finds an index without anything in it, and then, if it can be, empties the index.
+// startedCold starts a process that finds an index without anything in it, and then, if it can be, empties
+// the index.
 func startedCold(tr *trial) {
 	s := tr.scaleSeed()
 	tr.Seed(tr.Serve(), s)
@@ -78,7 +82,8 @@ func startedCold(tr *trial) {
 		fresh = tr.Load(20, func(i int) harness.Submission { return tr.Callback("plain", fmt.Sprint("later-", i)) })
 		m.judge(p, tr.awaitRebuilt(p, 1, 3*time.Minute))
 		report := fresh.Finish()
-		tr.Remark("accepts meanwhile p99 %s, most %s", report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond))
+		tr.Remark("accepts meanwhile p99 %s, most %s", report.Took.P99.Round(time.Millisecond),
+			report.Took.Most.Round(time.Millisecond))
 		tr.settleDue(time.Minute)
 	}
 	tr.Verdict(judge.Bounds{MayBeOpen: true, SharedRefs: true})
@@ -90,7 +95,8 @@ func (tr *trial) flush() {
 	if tr.Backend.Redis == "" {
 		return
 	}
-	if err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
+	if err := tr.Backend.EachRedis(tr.Context(),
+		func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
 		tr.Fatal(err)
 	}
 }
@@ -138,9 +144,13 @@ func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 	}
 	first := m.firstSend().Sub(m.lost)
 	spent := func(name string) float64 { return cpu[name] - m.cpu[name] }
-	m.l.Remark("%s with %d open (seeded): rebuilt in %s, first send %s after the loss (ready after %s), CPU seconds of the dispatcher %.1f, of Redis %.1f, of PostgreSQL %.1f (others made the machine %.1f times as slow), peak memory of the dispatcher %s, of Redis %s",
-		m.what, r.Open, r.Took.Round(time.Millisecond), first.Round(time.Millisecond), m.ready.Round(time.Millisecond),
-		spent("dispatcher"), spent("redis-server"), spent("postgres"), stretch, harness.Megabytes(peak), harness.Megabytes(m.l.RedisPeak()))
+	m.l.Remark("%s with %d open (seeded): rebuilt in %s, first send %s after the loss (ready after %s), CPU "+
+		"seconds of the dispatcher %.1f, of Redis %.1f, of PostgreSQL %.1f (others made the machine %.1f times "+
+		"as slow), peak memory of the dispatcher %s, of Redis %s",
+		m.what, r.Open, r.Took.Round(time.Millisecond), first.Round(time.Millisecond),
+		m.ready.Round(time.Millisecond),
+		spent("dispatcher"), spent("redis-server"), spent("postgres"), stretch, harness.Megabytes(peak),
+		harness.Megabytes(m.l.RedisPeak()))
 	if r.Open < m.open {
 		m.l.Errorf("%s: the rebuild found %d open callbacks, at least %d are", m.what, r.Open, m.open)
 	}
@@ -157,7 +167,8 @@ func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 		goal = embeddedGoal
 	}
 	if peak > goal {
-		m.l.Errorf("%s: the process had %s at its peak, the goal is %s", m.what, harness.Megabytes(peak), harness.Megabytes(goal))
+		m.l.Errorf("%s: the process had %s at its peak, the goal is %s", m.what, harness.Megabytes(peak),
+			harness.Megabytes(goal))
 	}
 }
 
@@ -183,7 +194,8 @@ func (tr *trial) settleDue(limit time.Duration) {
 	now := time.Now().UnixMilli()
 	harness.Eventually(tr, limit, "everything that was due has ended", func() error {
 		var n int
-		err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`, now).Scan(&n)
+		err := tr.Database().QueryRowContext(tr.Context(),
+			`SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`, now).Scan(&n)
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%d are open", n)
 		}
@@ -237,7 +249,8 @@ func (tr *trial) awaitFilled(n int64, limit time.Duration) {
 	})
 }
 
-// emptiedWhileFilled empties the index in the middle of the rebuild of an emptied one, and then twice in a row.
+// emptiedWhileFilled empties the index in the middle of the rebuild of an emptied one, and then twice in a
+// row.
 func emptiedWhileFilled(tr *trial) {
 	s := tr.scaleSeed()
 	tr.Seed(tr.Serve(), s)
@@ -263,7 +276,8 @@ func emptiedWhileFilled(tr *trial) {
 		}
 		finished += len(all)
 	}
-	tr.Remark("emptied three times, the last time while the index held a thousandth of %d: whole again %s later; two processes finished %d rebuilds",
+	tr.Remark("emptied three times, the last time while the index held a thousandth of %d: whole again %s "+
+		"later; two processes finished %d rebuilds",
 		s.N, whole.Round(time.Millisecond), finished)
 	tr.Verdict(judge.Bounds{MayBeOpen: true, SharedRefs: true})
 }
@@ -271,7 +285,8 @@ func emptiedWhileFilled(tr *trial) {
 // whole says whether the index was filled to the end, as SQL knows it, and no process is rebuilding.
 func (tr *trial) whole() error {
 	var generation, built int64
-	err := tr.Database().QueryRowContext(tr.Context(), `SELECT generation, built FROM index_meta`).Scan(&generation, &built)
+	err := tr.Database().QueryRowContext(tr.Context(),
+		`SELECT generation, built FROM index_meta`).Scan(&generation, &built)
 	if err != nil {
 		return err
 	}
@@ -314,7 +329,8 @@ func leaderKilled(tr *trial) {
 	tr.settleDue(time.Minute)
 	t.Account()
 	takeover := r.Time.Add(-r.Took).Sub(died)
-	tr.Remark("the leader of a rebuild of %d open (seeded) was killed after a quarter: another began %s later and took %s",
+	tr.Remark("the leader of a rebuild of %d open (seeded) was killed after a quarter: another began %s "+
+		"later and took %s",
 		r.Open, takeover.Round(10*time.Millisecond), r.Took.Round(time.Millisecond))
 	if takeover > 6*time.Second {
 		tr.Errorf("another process took over %s after the leader's death, its lease is 4 s", takeover)

@@ -9,8 +9,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// Of three dispatchers that all fire the same schedule one is killed in the midst of it: one callback comes of each due time, no more and no
-// fewer, however it is counted, and none of the others waits for the end of the dead one.
+// Of three dispatchers that all fire the same schedule one is killed in the midst of it: one callback comes
+// of each due time, no more and no fewer, however it is counted, and none of the others waits for the end of
+// the dead one.
 func TestThreeDispatchersFireASchedule(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel()
@@ -56,7 +57,8 @@ func TestThreeDispatchersFireASchedule(t *testing.T) {
 		}
 		// The last due time is the one before the stop, which was at some moment of the call.
 		if n := len(runs); n < want || runs[n-1].DueAt.After(stopped) || n > int(stopped.Sub(first)/time.Second)+1 {
-			t.Errorf("%d runs, the last due at %s, stopped at %s; want %d or a moment's more", n, runs[n-1].DueAt, stopped, want)
+			t.Errorf("%d runs, the last due at %s, stopped at %s; want %d or a moment's more", n, runs[n-1].DueAt,
+				stopped, want)
 		}
 		for i, run := range runs {
 			if due := first.Add(time.Duration(i) * time.Second); !run.DueAt.Equal(due) || run.Trigger != "schedule" {
@@ -67,9 +69,10 @@ func TestThreeDispatchersFireASchedule(t *testing.T) {
 	})
 }
 
-// judgeFired holds the runs of a schedule against the callbacks of its topic and what arrived, and prints how late it all was. A stall is the
-// longest that the disk had meanwhile.
-func judgeFired(t *testing.T, p *harness.Process, r *harness.Receiver, runs []harness.ScheduleRun, killed time.Time, stall time.Duration) {
+// judgeFired holds the runs of a schedule against the callbacks of its topic and what arrived, and prints how
+// late it all was. A stall is the longest that the disk had meanwhile.
+func judgeFired(t *testing.T, p *harness.Process, r *harness.Receiver, runs []harness.ScheduleRun,
+	killed time.Time, stall time.Duration) {
 	t.Helper()
 	made, err := p.List(t.Context(), url.Values{"topic": {"tick.books"}})
 	if err != nil {
@@ -115,8 +118,10 @@ func judgeFired(t *testing.T, p *harness.Process, r *harness.Receiver, runs []ha
 	q := func(ds []time.Duration, q float64) time.Duration {
 		return harness.Quantile(ds, q).Round(time.Millisecond)
 	}
-	t.Logf("%d due times, one dispatcher killed at %s: made after p50 %s, p99 %s (the goal is 100 ms); attempted after p50 %s, p99 %s; %d cut by the kill",
-		len(runs), killed.UTC().Format("05.000"), q(making, 0.5), q(making, 0.99), q(starting, 0.5), q(starting, 0.99), cut)
+	t.Logf("%d due times, one dispatcher killed at %s: made after p50 %s, p99 %s (the goal is 100 ms); "+
+		"attempted after p50 %s, p99 %s; %d cut by the kill",
+		len(runs), killed.UTC().Format("05.000"), q(making, 0.5), q(making, 0.99), q(starting, 0.5),
+		q(starting, 0.99), cut)
 	if p99 := harness.Quantile(making, 0.99); p99 > time.Second+commits*stall {
 		t.Errorf("callbacks are made %s after their due times at p99", p99)
 	}

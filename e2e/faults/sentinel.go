@@ -13,11 +13,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// sentinelFaults are an index that goes back in time: a replica that lacks the last seconds becomes the master, or a server
-// comes back with an older copy of its data. The generation is the right one then, so nothing is rebuilt.
+// sentinelFaults are an index that goes back in time: a replica that lacks the last seconds becomes the
+// master, or a server comes back with an older copy of its data. The generation is the right one then, so
+// nothing is rebuilt.
 func sentinelFaults() []fault {
 	return []fault{
-		{id: "F22", title: "sentinel failover that loses writes", quick: true, on: onlyPostgresRedis, run: sentinelFailover},
+		{id: "F22", title: "sentinel failover that loses writes", quick: true, on: onlyPostgresRedis,
+			run: sentinelFailover},
 		{id: "F22", title: "sentinel master killed", quick: true, on: onlyPostgresRedis, run: sentinelMasterKilled},
 		{id: "F22", title: "index rolled back to an older copy", quick: true, on: bothWithRedis, run: rolledBack},
 	}
@@ -60,9 +62,9 @@ func (tr *trial) loaded(d time.Duration) {
 	})
 }
 
-// sentinelFailover lets the master acknowledge writes that no replica gets, and stops it. The Sentinels make a replica the
-// master: what was accepted or settled meanwhile is unknown to it, and what had ended is there again. Later the old master
-// comes back as a replica.
+// sentinelFailover lets the master acknowledge writes that no replica gets, and stops it. The Sentinels make
+// a replica the master: what was accepted or settled meanwhile is unknown to it, and what had ended is there
+// again. Later the old master comes back as a replica.
 func sentinelFailover(tr *trial) {
 	w, ld := tr.watched(1)
 	const times = 1
@@ -76,7 +78,8 @@ func sentinelFailover(tr *trial) {
 		hung := time.Now()
 		promoted := w.AwaitMaster(old)
 		tr.MarkFault()
-		tr.Remark("%s of acknowledged writes were lost; another master after %s", hung.Sub(lost).Round(time.Millisecond), time.Since(hung).Round(time.Millisecond))
+		tr.Remark("%s of acknowledged writes were lost; another master after %s",
+			hung.Sub(lost).Round(time.Millisecond), time.Since(hung).Round(time.Millisecond))
 		tr.loaded(3 * time.Second)
 		old.Continue()
 		w.Rejoin(old)
@@ -104,8 +107,8 @@ func sentinelMasterKilled(tr *trial) {
 	tr.rolled(ld, 0)
 }
 
-// rolledBack brings the index back as it was some seconds ago: the server is killed, and started with a copy that it wrote
-// before. The generation is right and the sequence is lower.
+// rolledBack brings the index back as it was some seconds ago: the server is killed, and started with a copy
+// that it wrote before. The generation is right and the sequence is lower.
 func rolledBack(tr *trial) {
 	server := testserver.NewRedis(tr.T)
 	tr.Backend.Redis = server.URL
@@ -115,7 +118,8 @@ func rolledBack(tr *trial) {
 	ld := tr.sharedLoad()
 	const times = 2
 	for range times {
-		if err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error { return c.Save(ctx).Err() }); err != nil {
+		if err := tr.Backend.EachRedis(tr.Context(),
+			func(ctx context.Context, c *redis.Client) error { return c.Save(ctx).Err() }); err != nil {
 			tr.Fatal(err)
 		}
 		if _, err := os.Stat(filepath.Join(server.Dir, "dump.rdb")); err != nil {
@@ -131,9 +135,9 @@ func rolledBack(tr *trial) {
 	tr.rolled(ld, times)
 }
 
-// rolled finishes the load and comes to the verdict: nothing is lost; what was resurrected is refused by the stamp, so that
-// nothing is sent twice or after its end; all is healed within a minute; and at least so many steps back were noticed, not
-// only swept up later.
+// rolled finishes the load and comes to the verdict: nothing is lost; what was resurrected is refused by the
+// stamp, so that nothing is sent twice or after its end; all is healed within a minute; and at least so many
+// steps back were noticed, not only swept up later.
 func (tr *trial) rolled(ld *harness.Load, steps int) {
 	tr.Helper()
 	tr.finishUnhindered(ld)
@@ -142,7 +146,8 @@ func (tr *trial) rolled(ld *harness.Load, steps int) {
 	var refused, healed, rebuilds, noticed float64
 	for _, p := range tr.Alive() {
 		for name, sum := range map[string]*float64{
-			"dispatcher_stamps_refused_total": &refused, "dispatcher_sweep_healed_total": &healed, "dispatcher_rebuilds_total": &rebuilds,
+			"dispatcher_stamps_refused_total": &refused, "dispatcher_sweep_healed_total": &healed,
+			"dispatcher_rebuilds_total":        &rebuilds,
 			"dispatcher_index_rollbacks_total": &noticed,
 		} {
 			// A counter with labels that nothing has raised is not there yet.
@@ -151,7 +156,8 @@ func (tr *trial) rolled(ld *harness.Load, steps int) {
 			}
 		}
 	}
-	tr.Remark("%.0f stamps were refused, the sweep healed %.0f, rebuilds %.0f, rollbacks noticed %.0f", refused, healed, rebuilds, noticed)
+	tr.Remark("%.0f stamps were refused, the sweep healed %.0f, rebuilds %.0f, rollbacks noticed %.0f", refused,
+		healed, rebuilds, noticed)
 	if int(noticed) < steps {
 		tr.Errorf("%.0f of %d steps back of the index were noticed", noticed, steps)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// sharedFaults are four dispatchers on one index: idle, under little load, under some, with two of them killed, and with a
-// new one.
+// sharedFaults are four dispatchers on one index: idle, under little load, under some, with two of them
+// killed, and with a new one.
 func sharedFaults() []fault {
 	one := func(tr *trial) { sharedByFour(tr, 1) }
 	cluster := func(tr *trial) {
@@ -24,17 +24,18 @@ func sharedFaults() []fault {
 	}
 	return []fault{
 		{id: "F11", title: "one shard shared by four dispatchers", quick: true, on: onlyPostgresRedis, run: one},
-		{id: "F11", title: "cluster shards shared by four dispatchers", quick: true, on: onlyPostgresRedis, run: cluster},
+		{id: "F11", title: "cluster shards shared by four dispatchers", quick: true, on: onlyPostgresRedis,
+			run: cluster},
 	}
 }
 
 const (
 	sharers = 4
-	// idleScripts is how many scripts a second an idle dispatcher may have a shard run: it asks once a second, and looks after
-	// the index now and then.
+	// idleScripts is how many scripts a second an idle dispatcher may have a shard run: it asks once a second,
+	// and looks after the index now and then.
 	idleScripts = 3
-	// claimsEach is how many claims a callback may cost under little load: each dispatcher is woken when it becomes due, and
-	// again when its lane has room, and one of them gets it.
+	// claimsEach is how many claims a callback may cost under little load: each dispatcher is woken when it
+	// becomes due, and again when its lane has room, and one of them gets it.
 	claimsEach = 2 * sharers
 	// sharedRate is the load that two of four are killed under.
 	sharedRate = 80
@@ -67,7 +68,8 @@ func sharedByFour(tr *trial, shards int) {
 		}
 		return nil
 	})
-	tr.Remark("a new dispatcher had its part %s after two of four were killed", time.Since(killed).Round(100*time.Millisecond))
+	tr.Remark("a new dispatcher had its part %s after two of four were killed",
+		time.Since(killed).Round(100*time.Millisecond))
 	report := ld.Finish()
 	tr.Settle(2 * time.Minute)
 	// Nothing hit the index: what the dead had claimed comes back when its leases run out.
@@ -75,10 +77,12 @@ func sharedByFour(tr *trial, shards int) {
 	if v.LockOverlaps > 0 {
 		tr.Errorf("%d sends on one lock key overlap", v.LockOverlaps)
 	}
-	tr.Remark("%d requests were made again by their callers; accepts took p99 %s", report.Again, report.Took.P99.Round(time.Millisecond))
+	tr.Remark("%d requests were made again by their callers; accepts took p99 %s", report.Again,
+		report.Took.P99.Round(time.Millisecond))
 }
 
-// shared is the usual load over some lanes. Its timeout is long, because these trials start many servers at once.
+// shared is the usual load over some lanes. Its timeout is long, because these trials start many servers at
+// once.
 func (tr *trial) shared(i int) harness.Submission {
 	s := tr.Mixed(i)
 	s["lane"] = laneName(i)
@@ -86,15 +90,16 @@ func (tr *trial) shared(i int) harness.Submission {
 	return s
 }
 
-// finishUnhindered ends a load whose accepts no fault was to hinder, because accepting needs no index: half of them took less
-// than a second, on however busy a machine.
+// finishUnhindered ends a load whose accepts no fault was to hinder, because accepting needs no index: half
+// of them took less than a second, on however busy a machine.
 func (tr *trial) finishUnhindered(ld *harness.Load) {
 	tr.Helper()
 	report := ld.Finish()
 	if report.Took.P50 > time.Second {
 		tr.Errorf("accepts took p50 %s: they do not need the index", report.Took.P50)
 	}
-	tr.Remark("accepts took p50 %s p99 %s most %s, %d requests were made again", report.Took.P50.Round(time.Millisecond),
+	tr.Remark("accepts took p50 %s p99 %s most %s, %d requests were made again",
+		report.Took.P50.Round(time.Millisecond),
 		report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond), report.Again)
 }
 
@@ -110,7 +115,8 @@ func (tr *trial) wait(what string, n int) {
 	})
 }
 
-// idle leaves the dispatchers alone for a while, and returns how many scripts a second all of them have the index run.
+// idle leaves the dispatchers alone for a while, and returns how many scripts a second all of them have the
+// index run.
 func (tr *trial) idle(shards int) float64 {
 	tr.Helper()
 	span := 5 * time.Second
@@ -121,7 +127,8 @@ func (tr *trial) idle(shards int) float64 {
 	took := time.Since(began).Seconds()
 	rate := (moreScripts - scripts) / took
 	each := rate / sharers / float64(shards)
-	tr.Remark("idle, %d dispatchers on %d shards have Redis run %.1f scripts/s, %.2f for each dispatcher and shard (%.0f commands/s with those inside)",
+	tr.Remark("idle, %d dispatchers on %d shards have Redis run %.1f scripts/s, %.2f for each dispatcher and "+
+		"shard (%.0f commands/s with those inside)",
 		sharers, shards, rate, each, (moreCommands-commands)/took)
 	if each > idleScripts {
 		tr.Errorf("an idle dispatcher has a shard run %.2f scripts/s, at most %d are allowed", each, idleScripts)
@@ -170,7 +177,8 @@ func (tr *trial) commands() (scripts, commands float64) {
 	return scripts, commands
 }
 
-// littleLoad sends a few callbacks a second, and counts the claims that each costs beyond those of an idle index.
+// littleLoad sends a few callbacks a second, and counts the claims that each costs beyond those of an idle
+// index.
 func (tr *trial) littleLoad(all []*harness.Process, idleRate float64) {
 	tr.Helper()
 	const rate = 5

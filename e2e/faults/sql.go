@@ -13,22 +13,26 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// sqlFaults are a database that ends, hangs, is locked, cannot write, or has no room. While it cannot commit nothing is accepted and
-// nothing is sent; what was in flight is recorded once it can; and no one has to help.
+// sqlFaults are a database that ends, hangs, is locked, cannot write, or has no room. While it cannot commit
+// nothing is accepted and nothing is sent; what was in flight is recorded once it can; and no one has to
+// help.
 func sqlFaults() []fault {
 	hangs := func(processes int) func(*trial) { return func(tr *trial) { postgresHangs(tr, processes) } }
 	return []fault{
-		{id: "F34", title: "PostgreSQL stopped, killed, and a session killed", apart: true, on: onlyPostgresRedis, run: postgresEnds},
+		{id: "F34", title: "PostgreSQL stopped, killed, and a session killed", apart: true, on: onlyPostgresRedis,
+			run: postgresEnds},
 		{id: "F34", title: "sessions ended every second", on: onlyPostgres, run: sessionsEnded},
 		{id: "F35", title: "PostgreSQL hangs", quick: true, on: onlyPostgres, run: hangs(1)},
-		{id: "F35", title: "PostgreSQL hangs for two dispatchers", quick: true, on: onlyPostgresRedis, run: hangs(2)},
+		{id: "F35", title: "PostgreSQL hangs for two dispatchers", quick: true, on: onlyPostgresRedis,
+			run: hangs(2)},
 		{id: "F36", title: "table locked by another session", on: onlyPostgresRedis, run: tableLocked},
 		{id: "F37", title: "database read-only", on: onlyPostgres, run: readOnly},
 		{id: "F38", title: "PostgreSQL's disk full", apart: true, on: onlyPostgresRedis, run: postgresDiskFull},
 		{id: "F39", title: "SQLite locked by another process", on: onlySQLite, run: sqliteLocked},
 		{id: "F39", title: "SQLite cannot grow", on: onlySQLite, run: sqliteCannotGrow},
 		{id: "F39", title: "SQLite's disk full", apart: true, on: onlySQLite, run: sqliteDiskFull},
-		{id: "F39", title: "killed in the middle of transactions", quick: true, on: onlySQLiteRedis, run: killedInTransactions},
+		{id: "F39", title: "killed in the middle of transactions", quick: true, on: onlySQLiteRedis,
+			run: killedInTransactions},
 		{id: "F55", title: "log of SQLite cut off", on: onlySQLite, run: logCutOff},
 	}
 }
@@ -86,7 +90,9 @@ func (tr *trial) session() *sql.DB {
 // endSessions ends those of the program on the trial's database, and says how many there were.
 func endSessions(ctx context.Context, db *sql.DB, database string) (int, error) {
 	var n int
-	err := db.QueryRowContext(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()`, database).Scan(&n)
+	err := db.QueryRowContext(ctx,
+		`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = $1 AND pid <> pg_backend_pid()`, database).Scan(&n)
 	return n, err
 }
 
@@ -114,8 +120,8 @@ func (tr *trial) awaitSends(n int) {
 	})
 }
 
-// conclude ends the load, waits for everything to be terminal, and judges. A fault that the process outlives costs no duplicate: its
-// results wait in memory until they can be committed.
+// conclude ends the load, waits for everything to be terminal, and judges. A fault that the process outlives
+// costs no duplicate: its results wait in memory until they can be committed.
 func (tr *trial) conclude(ld *harness.Load, w *watch, began time.Time, b judge.Bounds) judge.Verdict {
 	tr.Helper()
 	tr.moderate(w, time.Since(began))
@@ -125,12 +131,14 @@ func (tr *trial) conclude(ld *harness.Load, w *watch, began time.Time, b judge.B
 		b.Heal = 2 * time.Minute
 	}
 	v := tr.Verdict(b)
-	tr.Remark("accepts took p50 %s, p99 %s; %d requests were made again; unknown %d, stale %d", got.Took.P50.Round(time.Millisecond),
+	tr.Remark("accepts took p50 %s, p99 %s; %d requests were made again; unknown %d, stale %d",
+		got.Took.P50.Round(time.Millisecond),
 		got.Took.P99.Round(time.Millisecond), got.Again, v.Uncertain, v.Stale)
 	return v
 }
 
-// postgresEnds ends the whole server at once, then kills it, then one of its sessions, which costs all sessions a second.
+// postgresEnds ends the whole server at once, then kills it, then one of its sessions, which costs all
+// sessions a second.
 func postgresEnds(tr *trial) {
 	pg := testserver.NewPostgres(tr)
 	tr.ownServer(pg)
@@ -147,7 +155,8 @@ func postgresEnds(tr *trial) {
 			tr.Fatal(err)
 		}
 		tr.MarkFault()
-		harness.Eventually(tr, 30*time.Second, "the server has recovered", func() error { return pg.Exec(tr.Context(), "SELECT 1") })
+		harness.Eventually(tr, 30*time.Second, "the server has recovered",
+			func() error { return pg.Exec(tr.Context(), "SELECT 1") })
 		tr.awaitSends(sqlRate)
 	}
 	if pg.HasEnded() {

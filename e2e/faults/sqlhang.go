@@ -7,8 +7,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// postgresHangs forwards nothing for longer than a lease, so that every connection of every pool waits in vain.
-// A process commits its own results before it claims again; with two of them, what one holds the other may claim first.
+// postgresHangs forwards nothing for longer than a lease, so that every connection of every pool waits in
+// vain. A process commits its own results before it claims again; with two of them, what one holds the other
+// may claim first.
 func postgresHangs(tr *trial, processes int) {
 	const lasts = quickLease + 2*time.Second
 	proxy := tr.throughProxy()
@@ -18,7 +19,8 @@ func postgresHangs(tr *trial, processes int) {
 		tr.Serve("--workers", "128")
 	}
 	tr.awaitSends(sqlRate)
-	// What was claimed and could not be committed is what may come again, and only if another process may claim it meanwhile.
+	// What was claimed and could not be committed is what may come again, and only if another process may
+	// claim it meanwhile.
 	t := tr.UncommittedClaims()
 	tr.blackout(w, "PostgreSQL hangs", lasts,
 		func() error { proxy.Hang(); return nil },
@@ -30,8 +32,8 @@ func postgresHangs(tr *trial, processes int) {
 	tr.conclude(ld, w, began, bounds)
 }
 
-// tableLocked holds the table of callbacks, as a careless change of the schema does. Readiness writes elsewhere and says nothing of
-// it; accepts are refused in time, and nothing piles up.
+// tableLocked holds the table of callbacks, as a careless change of the schema does. Readiness writes
+// elsewhere and says nothing of it; accepts are refused in time, and nothing piles up.
 func tableLocked(tr *trial) {
 	const lasts = 6 * time.Second
 	began := time.Now()
@@ -62,7 +64,8 @@ func tableLocked(tr *trial) {
 		tr.Fatal(err)
 	}
 	tr.MarkFault()
-	if g.accepts[http.StatusAccepted] > 0 || g.accepts[http.StatusServiceUnavailable] == 0 || g.bare > 0 || g.slowest > refusedWithin {
+	if g.accepts[http.StatusAccepted] > 0 || g.accepts[http.StatusServiceUnavailable] == 0 || g.bare > 0 ||
+		g.slowest > refusedWithin {
 		tr.Errorf("want every accept refused in time with 503 and Retry-After: %s", g)
 	}
 	tr.awaitSends(1)
@@ -70,8 +73,8 @@ func tableLocked(tr *trial) {
 	tr.conclude(ld, w, began, judge.Bounds{})
 }
 
-// readOnly lets nobody write, as after a failover to a standby. Sessions that were opened meanwhile stay read-only after the
-// setting is gone: the program has to open others by itself.
+// readOnly lets nobody write, as after a failover to a standby. Sessions that were opened meanwhile stay
+// read-only after the setting is gone: the program has to open others by itself.
 func readOnly(tr *trial) {
 	began := time.Now()
 	ld, w := tr.underWay()

@@ -14,11 +14,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// sqliteLocked holds SQLite's lock, as a second program that writes to the file does. Accepts wait for a moment or are refused.
+// sqliteLocked holds SQLite's lock, as a second program that writes to the file does. Accepts wait for a
+// moment or are refused.
 func sqliteLocked(tr *trial) {
 	began := time.Now()
 	ld, w := tr.underWay()
-	other, err := sql.Open("sqlite", "file:"+filepath.Join(tr.Backend.DataDir, "dispatcher.db")+"?_pragma=busy_timeout(20000)")
+	other, err := sql.Open("sqlite", "file:"+filepath.Join(tr.Backend.DataDir,
+		"dispatcher.db")+"?_pragma=busy_timeout(20000)")
 	if err != nil {
 		tr.Fatal(err)
 	}
@@ -57,7 +59,8 @@ func sqliteLocked(tr *trial) {
 func (tr *trial) limit(p *harness.Process, what, value string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "prlimit", "--pid", fmt.Sprint(p.Cmd.Process.Pid), "--"+what+"="+value).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "prlimit", "--pid", fmt.Sprint(p.Cmd.Process.Pid),
+		"--"+what+"="+value).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("prlimit --%s=%s: %w: %s", what, value, err, out)
 	}
@@ -74,7 +77,8 @@ func sqliteCannotGrow(tr *trial) {
 	tr.conclude(ld, w, began, judge.Bounds{})
 }
 
-// killedInTransactions kills the process again and again while it commits, and starts it on what it left: the log is replayed.
+// killedInTransactions kills the process again and again while it commits, and starts it on what it left: the
+// log is replayed.
 func killedInTransactions(tr *trial) {
 	const kills = 6
 	p := tr.Serve("--workers", "128")
@@ -87,8 +91,8 @@ func killedInTransactions(tr *trial) {
 	inFlight, t := 0, tr.UncommittedClaims()
 	for i := range kills {
 		tr.awaitSends(sqlRate / 2)
-		// Each life is longer than the slowest attempt: who is attempted by six in a row that die counts as poison. And not every
-		// one ends at the same point of a commit.
+		// Each life is longer than the slowest attempt: who is attempted by six in a row that die counts as
+		// poison. And not every one ends at the same point of a commit.
 		time.Sleep(500*time.Millisecond + time.Duration(i%7)*3*time.Millisecond)
 		inFlight += tr.Recorder.InFlight()
 		tr.MarkFault()
@@ -105,13 +109,15 @@ func killedInTransactions(tr *trial) {
 		tr.Fatal(err)
 	}
 	v := tr.Verdict(t.Bounds(2 * time.Minute))
-	tr.Remark("%d kills, %d in flight at them, %d attempts crashed, %d duplicates, %d requests made again", kills, inFlight, crashed, v.Duplicates, got.Again)
+	tr.Remark("%d kills, %d in flight at them, %d attempts crashed, %d duplicates, %d requests made again",
+		kills, inFlight, crashed, v.Duplicates, got.Again)
 	tr.intact()
 }
 
 // crashed counts the attempts that a dead process had claimed and left without a result.
 func (tr *trial) crashed() (n int, err error) {
-	err = tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM attempts WHERE class = 'crashed'`).Scan(&n)
+	err = tr.Database().QueryRowContext(tr.Context(),
+		`SELECT count(*) FROM attempts WHERE class = 'crashed'`).Scan(&n)
 	return n, err
 }
 
@@ -119,13 +125,15 @@ func (tr *trial) crashed() (n int, err error) {
 func (tr *trial) intact() {
 	tr.Helper()
 	var said string
-	if err := tr.Database().QueryRowContext(tr.Context(), "PRAGMA integrity_check").Scan(&said); err != nil || said != "ok" {
+	if err := tr.Database().QueryRowContext(tr.Context(), "PRAGMA integrity_check").Scan(&said); err != nil ||
+		said != "ok" {
 		tr.Errorf("integrity_check says %q: %v", said, err)
 	}
 }
 
-// logCutOff cuts off a part of SQLite's write-ahead log while no process runs, as a damaged disk does. What was committed behind the
-// cut is lost, and nothing else: no promise covers it. What stood before it is all there, and the process starts and works.
+// logCutOff cuts off a part of SQLite's write-ahead log while no process runs, as a damaged disk does. What
+// was committed behind the cut is lost, and nothing else: no promise covers it. What stood before it is all
+// there, and the process starts and works.
 func logCutOff(tr *trial) {
 	const n = 60
 	p := tr.Serve()
@@ -172,7 +180,8 @@ func logCutOff(tr *trial) {
 		tr.Errorf("%d of %d were lost: the cut hit nothing, or everything", len(lost), n)
 	}
 	tr.Backend.LostByDesign(len(lost))
-	tr.Remark("log of %d bytes cut to three quarters: %d of %d callbacks behind the cut are gone", info.Size(), len(lost), n)
+	tr.Remark("log of %d bytes cut to three quarters: %d of %d callbacks behind the cut are gone", info.Size(),
+		len(lost), n)
 	tr.intact()
 	fresh := tr.Callback("plain", "after-the-cut")
 	id, err := harness.AskOne(p.Client, fresh)

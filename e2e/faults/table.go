@@ -33,7 +33,8 @@ type table struct {
 	complaints []string
 }
 
-var faultReport = flag.String("faults-report", "", "file that the table of the faults is written to, as Markdown")
+var faultReport = flag.String("faults-report", "", "file that the table of the faults is written to, as "+
+	"Markdown")
 
 var faultTable table
 
@@ -99,8 +100,8 @@ func number(id string) int {
 	return n
 }
 
-// print writes the table, and below it what went wrong, to the standard output and, as Markdown, to the report. It is
-// the last thing that a run prints. A run that is not verbose prints only what went wrong.
+// print writes the table, and below it what went wrong, to the standard output and, as Markdown, to the
+// report. It is the last thing that a run prints. A run that is not verbose prints only what went wrong.
 func (t *table) print() error {
 	lines := t.summaries()
 	if len(lines) == 0 || !testing.Verbose() && *faultReport == "" {
@@ -133,7 +134,8 @@ func (t *table) print() error {
 	}
 	fmt.Fprintf(w, "\tall\t%d\t%d\t%d\t%d\t%d\t\t\t\n", total.runs, total.accepted, total.lost, total.duplicates,
 		total.bound)
-	fmt.Fprintf(&md, "| | all | | %d | %d | %d | %d | %d | | |\n", total.runs, total.accepted, total.lost, total.duplicates,
+	fmt.Fprintf(&md, "| | all | | %d | %d | %d | %d | %d | | |\n", total.runs, total.accepted, total.lost,
+		total.duplicates,
 		total.bound)
 	w.Flush()
 	t.mu.Lock()
@@ -160,8 +162,8 @@ Written by ` + "`make test-full`" + `. What each guarantee means is in guarantee
 
 - Lost is zero everywhere, or the run fails.
 - A duplicate is a send that no charged attempt accounts for. Its bound is what the fault may cost.
-- Healed is the time from the end of the last fault until the last callback was terminal, the waits of its own tiers
-  included.
+- Healed is the time from the end of the last fault until the last callback was terminal, the waits of its own
+  tiers included.
 - Took is the time of the longest run, with the start of its servers.
 
 `

@@ -19,8 +19,9 @@ func newTrial(t *testing.T, name string) *trial {
 	return &trial{harness.NewTrial(t, name, testserver.Full())}
 }
 
-// quickTimes let the work of a dead process be taken up after seconds instead of half a minute. The lease is longer than
-// the timeout of Trial.Callback and the margin together, as with the usual times: so no attempt needs an extension.
+// quickTimes let the work of a dead process be taken up after seconds instead of half a minute. The lease is
+// longer than the timeout of Trial.Callback and the margin together, as with the usual times: so no attempt
+// needs an extension.
 const (
 	quickTimes = "lease=8s,margin=5s,sweep=2s,slack=2s,leader=4s"
 	quickLease = 8 * time.Second
@@ -84,7 +85,8 @@ func (tr *trial) sum(name string, parts ...string) float64 {
 	return sum
 }
 
-// awaitEmptyIndex waits until Redis holds nothing any more: the verdict, which asks too, reads everything else each time.
+// awaitEmptyIndex waits until Redis holds nothing any more: the verdict, which asks too, reads everything
+// else each time.
 func (tr *trial) awaitEmptyIndex(limit time.Duration) {
 	tr.Helper()
 	if tr.Backend.Redis == "" {

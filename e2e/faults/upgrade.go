@@ -20,8 +20,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// upgradeFaults run two binaries side by side: the one of this checkout, and one that has a migration more, which exists in the
-// tests alone and is overlaid on the build.
+// upgradeFaults run two binaries side by side: the one of this checkout, and one that has a migration more,
+// which exists in the tests alone and is overlaid on the build.
 func upgradeFaults() []fault {
 	return []fault{
 		{id: "F46", title: "rolling upgrade and back", on: bothWithRedis, run: rollingUpgrade},
@@ -44,8 +44,14 @@ const broken = expansion + `INSERT INTO a_table_that_nobody_has (id) VALUES (1);
 
 // Binaries with one more migration. Their numbers are far beyond those that the product may come to.
 var (
-	buildTomorrow = sync.OnceValues(func() (string, error) { return compileWith("tomorrow", "9001_tomorrow.sql", expansion) })
-	buildBroken   = sync.OnceValues(func() (string, error) { return compileWith("broken", "9001_tomorrow.sql", broken) })
+	buildTomorrow = sync.OnceValues(func() (string,
+		error) {
+		return compileWith("tomorrow", "9001_tomorrow.sql", expansion)
+	})
+	buildBroken = sync.OnceValues(func() (string,
+		error) {
+		return compileWith("broken", "9001_tomorrow.sql", broken)
+	})
 )
 
 // compileWith builds a binary with one more migration, which no file of the checkout holds.
@@ -59,7 +65,8 @@ func compileWith(dir, name, text string) (string, error) {
 		return "", err
 	}
 	migration, overlay := filepath.Join(place, name), filepath.Join(place, "overlay.json")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(migrations, name): migration}})
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(migrations,
+		name): migration}})
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +76,8 @@ func compileWith(dir, name, text string) (string, error) {
 		}
 	}
 	program := filepath.Join(place, "dispatcher")
-	cmd := exec.Command("go", "build", "-pgo=off", "-overlay", overlay, "-tags", harness.BuildTags+" failpoints", "-o", program, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
+	cmd := exec.Command("go", "build", "-pgo=off", "-overlay", overlay, "-tags", harness.BuildTags+" failpoints",
+		"-o", program, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}
@@ -89,7 +97,8 @@ func (tr *trial) built(build func() (string, error)) string {
 // serveWith is serve with another binary.
 func (tr *trial) serveWith(program string, args ...string) *harness.Process {
 	tr.Helper()
-	p := harness.Serve(tr.T, harness.Launch{On: tr.Backend, Program: program, Args: slices.Concat(tr.Args, args)})
+	p := harness.Serve(tr.T, harness.Launch{On: tr.Backend, Program: program,
+		Args: slices.Concat(tr.Args, args)})
 	tr.AddProcess(p)
 	return p
 }
@@ -138,11 +147,12 @@ func (tr *trial) has(query string) bool {
 
 func (tr *trial) hasTomorrow() (table, column bool) {
 	tr.Helper()
-	return tr.has(`SELECT note FROM notes_of_tomorrow LIMIT 1`), tr.has(`SELECT note_of_tomorrow FROM callbacks LIMIT 1`)
+	return tr.has(`SELECT note FROM notes_of_tomorrow LIMIT 1`),
+		tr.has(`SELECT note_of_tomorrow FROM callbacks LIMIT 1`)
 }
 
-// rollingUpgrade replaces two of three old processes by new ones, which migrate, and goes back to old ones, under load all
-// the while. Each process ends in order, so that nothing is sent twice.
+// rollingUpgrade replaces two of three old processes by new ones, which migrate, and goes back to old ones,
+// under load all the while. Each process ends in order, so that nothing is sent twice.
 func rollingUpgrade(tr *trial) {
 	tomorrow := tr.built(buildTomorrow)
 	one, two := tr.Serve(), tr.Serve()
@@ -186,8 +196,10 @@ func rollingUpgrade(tr *trial) {
 	if err != nil || !slices.Contains(versions, 9001) {
 		tr.Errorf("the schema has the versions %v: %v", versions, err)
 	}
-	tr.Remark("two old, one old and two new, two new, two old on the new schema: %d accepted, each sent by its tiers only; accepts p99 %s most %s, lateness p99 %s",
-		v.Accepted, report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond), v.Lateness.P99)
+	tr.Remark("two old, one old and two new, two new, two old on the new schema: %d accepted, each sent by "+
+		"its tiers only; accepts p99 %s most %s, lateness p99 %s",
+		v.Accepted, report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond),
+		v.Lateness.P99)
 }
 
 // ready fails the trial if a process is not; one that has just started may still look at its index.
@@ -202,8 +214,8 @@ func (tr *trial) ready(p *harness.Process) {
 	})
 }
 
-// brokenMigration starts, beside an old process, a new one whose migration fails at its last statement, and then a mended
-// one. On an index of its own the old process has to make room.
+// brokenMigration starts, beside an old process, a new one whose migration fails at its last statement, and
+// then a mended one. On an index of its own the old process has to make room.
 func brokenMigration(tr *trial) {
 	failing, tomorrow := tr.built(buildBroken), tr.built(buildTomorrow)
 	shared := tr.Backend.Redis != "" // else one process at a time
@@ -216,18 +228,22 @@ func brokenMigration(tr *trial) {
 	if !shared {
 		tr.exit(p)
 	}
-	serving := slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}, tr.Backend.Args())
+	serving := slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"},
+		tr.Backend.Args())
 	for _, args := range [][]string{slices.Concat([]string{"migrate"}, tr.Backend.Storage()), serving} {
 		got := harness.RunProgram(tr, failing, time.Minute, harness.Keys, args...)
 		text := got.Stdout + got.Stderr
 		last := lastLine(text)
-		if got.Code != 1 || !strings.Contains(last, "9001_tomorrow.sql") || !strings.Contains(last, "a_table_that_nobody_has") {
-			tr.Errorf("%s with a broken migration ended with code %d, want 1 and a line that names it:\n%s", args[0], got.Code, text)
+		if got.Code != 1 || !strings.Contains(last, "9001_tomorrow.sql") ||
+			!strings.Contains(last, "a_table_that_nobody_has") {
+			tr.Errorf("%s with a broken migration ended with code %d, want 1 and a line that names it:\n%s", args[0],
+				got.Code, text)
 		}
 		tr.Logf("%s: exit %d: %s", args[0], got.Code, last)
 		after, err := tr.versions()
 		if table, column := tr.hasTomorrow(); err != nil || table || column || !slices.Equal(before, after) {
-			tr.Errorf("something of it stays: table %t, column %t, versions %v and before %v: %v", table, column, after, before, err)
+			tr.Errorf("something of it stays: table %t, column %t, versions %v and before %v: %v", table, column,
+				after, before, err)
 		}
 	}
 	if !shared {
@@ -249,7 +265,8 @@ func brokenMigration(tr *trial) {
 	if v.Uncertain > 0 {
 		tr.Errorf("%d attempts have an unknown outcome", v.Uncertain)
 	}
-	tr.Remark("nothing of it stays, exit 1 with one line; an old process went on, a mended one migrated; %d accepted meanwhile", v.Accepted)
+	tr.Remark("nothing of it stays, exit 1 with one line; an old process went on, a mended one migrated; %d "+
+		"accepted meanwhile", v.Accepted)
 }
 
 func lastLine(text string) string {
@@ -305,8 +322,9 @@ func fiveAtOnce(tr *trial) {
 	tr.Remark("one of five migrated, all were ready after %s", ready.Round(100*time.Millisecond))
 }
 
-// killedInMigration kills a process between the first statement of its migration and the second, for which it waits: the
-// table is locked. The server ends its session once it notices, and with it goes the lock of the migrations.
+// killedInMigration kills a process between the first statement of its migration and the second, for which it
+// waits: the table is locked. The server ends its session once it notices, and with it goes the lock of the
+// migrations.
 func killedInMigration(tr *trial) {
 	tomorrow := tr.built(buildTomorrow)
 	tr.Serve()
@@ -319,7 +337,8 @@ func killedInMigration(tr *trial) {
 	harness.Eventually(tr, 30*time.Second, "the migration waits in its second statement", func() error {
 		var waiting int
 		err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ADD COLUMN note_of_tomorrow%'`).Scan(&waiting)
+			WHERE datname = current_database() AND wait_event_type = 'Lock'
+				AND query LIKE '%ADD COLUMN note_of_tomorrow%'`).Scan(&waiting)
 		if err == nil && waiting == 0 {
 			err = fmt.Errorf("none does\n%s", p.LogTail(500))
 		}
@@ -343,7 +362,8 @@ func killedInMigration(tr *trial) {
 	tr.acceptMore(50, 50)
 	tr.Settle(time.Minute)
 	tr.Verdict(judge.Bounds{Heal: time.Minute})
-	tr.Remark("killed in the middle of its migration; the next one had migrated and was ready after %s", ready.Round(100*time.Millisecond))
+	tr.Remark("killed in the middle of its migration; the next one had migrated and was ready after %s",
+		ready.Round(100*time.Millisecond))
 }
 
 // acceptMore hands over n callbacks from a number on; each must be accepted.

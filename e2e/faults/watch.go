@@ -11,8 +11,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// A watch looks at one process a few times a second, as a load balancer and a caller would: what /readyz says, what an accept is
-// answered and how long that takes, how many goroutines there are and how much memory. What it hands over is in the trial's books.
+// A watch looks at one process a few times a second, as a load balancer and a caller would: what /readyz
+// says, what an accept is answered and how long that takes, how many goroutines there are and how much
+// memory. What it hands over is in the trial's books.
 type watch struct {
 	l    *trial
 	p    *harness.Process
@@ -128,7 +129,8 @@ type glance struct {
 }
 
 func (g glance) String() string {
-	return fmt.Sprintf("accepts %v (slowest %s), readyz %v", g.accepts, g.slowest.Round(time.Millisecond), g.ready)
+	return fmt.Sprintf("accepts %v (slowest %s), readyz %v", g.accepts, g.slowest.Round(time.Millisecond),
+		g.ready)
 }
 
 // during is what was both asked and answered in that span.
@@ -171,11 +173,12 @@ type blackout struct {
 	before, sent int
 }
 
-// sendingEnds is how long after the beginning of a blackout a request may still leave that was stamped before it.
+// sendingEnds is how long after the beginning of a blackout a request may still leave that was stamped before
+// it.
 const sendingEnds = 3 * time.Second
 
-// blackout breaks SQL, waits that long, and mends it again. Meanwhile nothing is accepted and nothing is sent; afterwards the process
-// is ready again by itself, and works.
+// blackout breaks SQL, waits that long, and mends it again. Meanwhile nothing is accepted and nothing is
+// sent; afterwards the process is ready again by itself, and works.
 func (tr *trial) blackout(w *watch, what string, lasts time.Duration, hit, mend func() error) {
 	tr.Helper()
 	o := blackout{what: what, before: tr.Recorder.Count()}
@@ -208,12 +211,14 @@ func (tr *trial) blackout(w *watch, what string, lasts time.Duration, hit, mend 
 		}
 		return nil
 	})
-	tr.Remark("%s for %s: %s; sent meanwhile %d; ready again after %s, sending after %s", what, o.to.Sub(o.from).Round(100*time.Millisecond),
-		w.during(o.from, o.to), o.sent-o.before, ready.Round(10*time.Millisecond), time.Since(mended).Round(10*time.Millisecond))
+	tr.Remark("%s for %s: %s; sent meanwhile %d; ready again after %s, sending after %s", what,
+		o.to.Sub(o.from).Round(100*time.Millisecond),
+		w.during(o.from, o.to), o.sent-o.before, ready.Round(10*time.Millisecond),
+		time.Since(mended).Round(10*time.Millisecond))
 }
 
-// refusedWithin is how long an accept may take to be refused while SQL does not answer: two seconds for the commit, more for a
-// group of many rows, and what a loaded machine adds.
+// refusedWithin is how long an accept may take to be refused while SQL does not answer: two seconds for the
+// commit, more for a group of many rows, and what a loaded machine adds.
 const refusedWithin = 5 * time.Second
 
 // judgeBlackout holds what was seen against what must be.
@@ -242,14 +247,15 @@ func (tr *trial) judgeBlackout(w *watch, o blackout) {
 	}
 }
 
-// moderate ends a watch and checks that the process stayed within bounds: it neither collects goroutines or memory while SQL is
-// away, nor does it write more lines than somebody could read.
+// moderate ends a watch and checks that the process stayed within bounds: it neither collects goroutines or
+// memory while SQL is away, nor does it write more lines than somebody could read.
 func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	tr.Helper()
 	w.end()
 	lines, kinds := logLines(tr, w.p)
 	most := w.peaks()
-	tr.Remark("most goroutines %d, most memory %s, log lines %d", most.goroutines, harness.Megabytes(most.memory), lines)
+	tr.Remark("most goroutines %d, most memory %s, log lines %d", most.goroutines,
+		harness.Megabytes(most.memory), lines)
 	if most.goroutines == 0 || most.memory == 0 {
 		tr.Error("goroutines and memory were never seen")
 	}
@@ -264,7 +270,8 @@ func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	}
 }
 
-// What a process may take at its worst in these trials: 64 callers at a time, 64 workers, and the connections and timers of each.
+// What a process may take at its worst in these trials: 64 callers at a time, 64 workers, and the connections
+// and timers of each.
 const (
 	maxGoroutines = 1200
 	maxMemory     = 400 << 20
