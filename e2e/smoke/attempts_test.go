@@ -154,7 +154,7 @@ func checkSignatures(t *testing.T, p *harness.Process, lane string, r *harness.R
 // The delay set on Redis is what it is said to be: ids with their due milliseconds as scores.
 func TestDelaySetHoldsIDsScoredByDueMilliseconds(t *testing.T) {
 	harness.BlackBox(t)
-	harness.OnEach(t, []harness.Combination{harness.SQLiteRedis, harness.PostgresRedis}, func(t *testing.T, b harness.Backend) {
+	harness.OnEach(t, []harness.Combination{harness.SQLiteRedis}, func(t *testing.T, b harness.Backend) {
 		p := harness.Serve(t, harness.Launch{On: b})
 		rdb := b.RedisClient(t)
 		want := map[string]int64{}
