@@ -36,11 +36,7 @@ func TestGoldenEndpoints(t *testing.T) {
 	for name, ep := range map[string]store.Endpoint{
 		"endpoint.json": someEndpoint(), "endpoint_bare.json": bare, "endpoint_paused.json": paused, "endpoint_resumed.json": over,
 	} {
-		rec := newFace(t, &engine{endpoint: ep}).do("GET", "/v1/endpoints/"+oneEndpoint, "")
-		if rec.Code != 200 {
-			t.Fatalf("%s: %d %s", name, rec.Code, rec.Body)
-		}
-		golden(t, name, rec.Body.Bytes())
+		golden(t, newFace(t, &engine{endpoint: ep}), name, "GET", "/v1/endpoints/"+oneEndpoint, "")
 	}
 }
 

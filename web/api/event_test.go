@@ -55,7 +55,7 @@ func TestExplainAndEvidence(t *testing.T) {
 		evidence: "callback: " + oneID + "\n<script>",
 	}
 	f := newFace(t, e)
-	golden(t, "explain.json", f.do("GET", "/v1/callbacks/"+oneID+"/explain", "").Body.Bytes())
+	golden(t, f, "explain.json", "GET", "/v1/callbacks/"+oneID+"/explain", "")
 	e.explanation = dispatch.Explanation{Summary: "It was delivered."}
 	if rec := f.do("GET", "/v1/callbacks/"+oneID+"/explain", ""); rec.Body.String() != `{"summary":"It was delivered.","next_at":null,"blocking":[]}` {
 		t.Errorf("%d %s", rec.Code, rec.Body)

@@ -40,9 +40,9 @@ func someLanes() []dispatch.LaneView {
 func TestGoldenLanes(t *testing.T) {
 	t.Parallel()
 	f := newFace(t, &engine{lanes: someLanes()})
-	golden(t, "lanes.json", f.do("GET", "/v1/lanes", "").Body.Bytes())
-	golden(t, "lane_paused.json", f.do("POST", "/v1/lanes/m-1/pause", `{"for":"2h","reason":"moving"}`).Body.Bytes())
-	golden(t, "project_paused.json", f.do("POST", "/v1/pause", `{"reason":"moving"}`).Body.Bytes())
+	golden(t, f, "lanes.json", "GET", "/v1/lanes", "")
+	golden(t, f, "lane_paused.json", "POST", "/v1/lanes/m-1/pause", `{"for":"2h","reason":"moving"}`)
+	golden(t, f, "project_paused.json", "POST", "/v1/pause", `{"reason":"moving"}`)
 }
 
 func TestLaneFilters(t *testing.T) {

@@ -25,7 +25,7 @@ func someOutcomes() []store.TerminalEvent {
 
 func TestGoldenOutcomes(t *testing.T) {
 	t.Parallel()
-	golden(t, "outcomes.json", newFace(t, &engine{outcomes: someOutcomes()}).do("GET", "/v1/outcomes", "").Body.Bytes())
+	golden(t, newFace(t, &engine{outcomes: someOutcomes()}), "outcomes.json", "GET", "/v1/outcomes", "")
 }
 
 // TestOutcomesAreFollowed: the cursor of a page begins the next one, and there is one at the end and before the first, too.

@@ -55,31 +55,3 @@ func TestPollThroughTheEngine(t *testing.T) {
 	wantProblem(t, f.do("GET", "/v1/polls/"+other, ""), 404, "not_found")
 	wantProblem(t, f.do("POST", "/v1/polls/"+other+"/resolve", ""), 404, "not_found")
 }
-
-// TestCancelByRefThroughTheEngine answers what had ended already, if it is asked to.
-func TestCancelByRefThroughTheEngine(t *testing.T) {
-	t.Parallel()
-	f := newEngineFace(t)
-	sent := f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"ref":"timer-1"}`)["id"].(string)
-	f.settled(t, sent, "succeeded")
-	f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"ref":"timer-1","delay":"1h"}`)
-	results := func(body string) (results []any) {
-		for _, one := range f.ask(t, 200, "POST", "/v1/callbacks/cancel", body)["data"].([]any) {
-			results = append(results, one.(map[string]any)["result"])
-		}
-		return results
-	}
-	for _, c := range []struct {
-		body string
-		want []any
-	}{
-		{`{"ref":"timer-1","include_terminal":true}`, []any{"canceled", "already_terminal"}},
-		{`{"ref":"timer-1"}`, nil},
-		{`{"ref":"timer-1","include_terminal":true}`, []any{"already_terminal", "already_terminal"}},
-		{`{"ref":"timer-2","include_terminal":true}`, nil},
-	} {
-		if diff := cmp.Diff(c.want, results(c.body)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.body, diff)
-		}
-	}
-}

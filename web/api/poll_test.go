@@ -23,13 +23,9 @@ func TestGoldenPolls(t *testing.T) {
 	again := somePoll()
 	again.Detail.Outcome, again.Detail.ResultID = store.PollUnresolved, bareEndpoint
 	for name, v := range map[string]dispatch.PollView{"poll.json": somePoll(), "poll_bare.json": bare, "poll_resolved.json": resolved, "poll_again.json": again} {
-		rec := newFace(t, &engine{poll: v}).do("GET", "/v1/polls/"+oneID, "")
-		if rec.Code != 200 {
-			t.Fatalf("%s: %d %s", name, rec.Code, rec.Body)
-		}
-		golden(t, name, rec.Body.Bytes())
+		golden(t, newFace(t, &engine{poll: v}), name, "GET", "/v1/polls/"+oneID, "")
 	}
-	golden(t, "poll_resolve.json", newFace(t, &engine{}).do("POST", "/v1/polls/"+oneID+"/resolve", "").Body.Bytes())
+	golden(t, newFace(t, &engine{}), "poll_resolve.json", "POST", "/v1/polls/"+oneID+"/resolve", "")
 }
 
 // TestADamagedPoll is shown all the same.

@@ -41,11 +41,7 @@ func TestGoldenPresets(t *testing.T) {
 		"/v1/profiles/own":                               "profile.json",
 		"/v1/profiles/bare":                              "profile_bare.json",
 	} {
-		rec := f.do("GET", path, "")
-		if rec.Code != 200 {
-			t.Fatalf("%s: %d %s", path, rec.Code, rec.Body)
-		}
-		golden(t, file, rec.Body.Bytes())
+		golden(t, f, file, "GET", path, "")
 	}
 }
 

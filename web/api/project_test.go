@@ -69,13 +69,13 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	e := &engine{}
 	f := newFace(t, e)
-	golden(t, "key_created.json", f.do("POST", "/v1/keys", `{"name":"till","scopes":["send","read"],"expires_in":"1d","reason":"new till"}`).Body.Bytes())
+	golden(t, f, "key_created.json", "POST", "/v1/keys", `{"name":"till","scopes":["send","read"],"expires_in":"1d","reason":"new till"}`)
 	day := 24 * time.Hour
 	want := dispatch.KeyRequest{Name: "till", Scopes: []string{"send", "read"}, ExpiresIn: &day}
 	if diff := cmp.Diff(want, e.given.what); diff != "" || e.actor.Reason != "new till" {
 		t.Errorf("POST by %+v (-want +got):\n%s", e.actor, diff)
 	}
-	golden(t, "keys.json", f.do("GET", "/v1/keys", "").Body.Bytes())
+	golden(t, f, "keys.json", "GET", "/v1/keys", "")
 	id := "key_" + bareID
 	if got := f.ask(t, 200, "DELETE", "/v1/keys/"+id, `{"reason":"lost"}`); got["id"] != id || e.given.id != bareID || e.actor.Reason != "lost" {
 		t.Errorf("DELETE: %v, %+v by %+v", got, e.given, e.actor)
@@ -103,7 +103,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 	}
-	golden(t, "endpoint_secret.json", f.do("GET", "/v1/endpoints/"+oneEndpoint+"/secret", "").Body.Bytes())
+	golden(t, f, "endpoint_secret.json", "GET", "/v1/endpoints/"+oneEndpoint+"/secret", "")
 	wantProblem(t, f.do("GET", "/v1/secret?endpoint=nobody", ""), 404, "not_found")
 	zero, day := time.Duration(0), 24*time.Hour
 	for _, c := range []struct {
@@ -121,6 +121,6 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s by %+v (-want +got):\n%s", c.path, e.actor, diff)
 		}
 	}
-	golden(t, "rotate_endpoint.json", f.do("POST", "/v1/endpoints/"+oneEndpoint+"/rotate_secret", "").Body.Bytes())
+	golden(t, f, "rotate_endpoint.json", "POST", "/v1/endpoints/"+oneEndpoint+"/rotate_secret", "")
 	refuses(t, "POST", "/v1/endpoints/"+oneEndpoint+"/rotate_secret", map[string]string{`{"use":"hmac"}`: "use"})
 }

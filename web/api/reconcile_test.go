@@ -13,9 +13,9 @@ import (
 func TestGoldenBooks(t *testing.T) {
 	t.Parallel()
 	f := newFace(t, &engine{})
-	golden(t, "reconcile.json", f.do("GET", "/v1/reconcile?from=2026-11-20&to=2026-11-21", "").Body.Bytes())
-	golden(t, "reconcile_endpoint.json", f.do("GET", "/v1/reconcile?from=2026-11-20&timezone=Asia/Shanghai&group_by=endpoint", "").Body.Bytes())
-	golden(t, "compare.json", f.do("POST", "/v1/reconcile/compare", `{"from":"2026-11-20T16:00:00Z","refs":["o-1","o-2","o-3"]}`).Body.Bytes())
+	golden(t, f, "reconcile.json", "GET", "/v1/reconcile?from=2026-11-20&to=2026-11-21", "")
+	golden(t, f, "reconcile_endpoint.json", "GET", "/v1/reconcile?from=2026-11-20&timezone=Asia/Shanghai&group_by=endpoint", "")
+	golden(t, f, "compare.json", "POST", "/v1/reconcile/compare", `{"from":"2026-11-20T16:00:00Z","refs":["o-1","o-2","o-3"]}`)
 }
 
 func TestSpansOfBooks(t *testing.T) {

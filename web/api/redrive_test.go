@@ -15,13 +15,13 @@ import (
 func TestGoldenRedrives(t *testing.T) {
 	t.Parallel()
 	f := newFace(t, &engine{})
-	golden(t, "redrive.json", f.do("GET", "/v1/redrives/"+oneRedrive, "").Body.Bytes())
+	golden(t, f, "redrive.json", "GET", "/v1/redrives/"+oneRedrive, "")
 	for body, file := range map[string]string{
 		`{"action":"retry","filter":{ "state" : "dead" },"dry_run":true}`:                                             "redrive_tried.json",
 		`{"action":"set_url","filter":{"ref":"o-1"},"url":"https://shop.example/notify?token=x"}`:                     "redrive_url.json",
 		`{"action":"reschedule","filter":{"label":{"shop":"7"},"state":["scheduled"]},"delay":"1h30m","reason":"no"}`: "redrive_move.json",
 	} {
-		golden(t, file, f.do("POST", "/v1/redrives", body).Body.Bytes())
+		golden(t, f, file, "POST", "/v1/redrives", body)
 	}
 }
 
