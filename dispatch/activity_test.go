@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -202,7 +201,7 @@ func TestActivityOfWhatMakesItself(t *testing.T) {
 func TestActivityOfACrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		path := databasePath(t)
 		first := startBench(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
 		id := first.accept(dispatch.Submission{}).ID
 		stamped, _, err := first.db.Stamp(t.Context(), store.Stamp{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -155,7 +154,7 @@ func TestTheIndexIsExpendable(t *testing.T) {
 // A verify at the very start waits for the index to be filled, instead of finding it lost.
 func TestVerifyWaitsForTheIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		path := databasePath(t)
 		first := startBench(t, path, always(200, ""))
 		first.accept(dispatch.Submission{Delay: &[]time.Duration{time.Hour}[0]})
 		first.stop()
@@ -305,7 +304,7 @@ func TestPoison(t *testing.T) {
 // A process that dies in the middle of an attempt charges nobody: the attempt is known as crashed, and made again.
 func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		path := databasePath(t)
 		first := startBench(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
 		id := first.accept(dispatch.Submission{}).ID
 		stamped, _, err := first.db.Stamp(t.Context(), store.Stamp{
@@ -329,7 +328,7 @@ func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 // Draining lets attempts in flight end, and hands back those that do not; they are neither charged nor lost.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		path := databasePath(t)
 		b := startBench(t, path, func(ctx context.Context, h hit, _ int) (*http.Response, error) {
 			wait := 2 * time.Second
 			if h.url == "https://slow.example/" {

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -104,16 +103,13 @@ type tweak func(*dispatch.Options)
 // newBench starts an engine. It ends with the test, or with stop.
 func newBench(t *testing.T, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak) *bench {
 	t.Helper()
-	return startBench(t, filepath.Join(t.TempDir(), "dispatcher.db"), answer, tweaks...)
+	return startBench(t, databasePath(t), answer, tweaks...)
 }
 
 func startBench(t *testing.T, path string, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak) *bench {
 	t.Helper()
-	db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: "sqlite:" + path})
+	db, err := openDatabase(t.Context(), path)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sqlstore.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	r := &receiver{answer: answer}

@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -55,7 +54,7 @@ func TestHeldProcessKeepsWhatOnlyTheIndexKnows(t *testing.T) {
 	for name, generation := range map[string]int64{"newer": 7, "the same": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				path := filepath.Join(t.TempDir(), "dispatcher.db")
+				path := databasePath(t)
 				index := sharedIndex(t, generation, strangers...)
 				held := startBench(t, path, always(200, ""), on(index, true))
 				c := held.accept(dispatch.Submission{})

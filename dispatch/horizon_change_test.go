@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,7 +22,7 @@ import (
 func TestAnotherHorizonAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		path, index := filepath.Join(t.TempDir(), "dispatcher.db"), memq.New(memq.Options{})
+		path, index := databasePath(t), memq.New(memq.Options{})
 		var all []store.Callback
 		expect := func(b *bench, horizon time.Duration, held, missing time.Duration) {
 			t.Helper()
@@ -67,7 +66,7 @@ func TestAnotherHorizonAtTheNextStart(t *testing.T) {
 func TestDifferentHorizonsSideBySide(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		path, index, h := filepath.Join(t.TempDir(), "dispatcher.db"), memq.New(memq.Options{}), new(hooked)
+		path, index, h := databasePath(t), memq.New(memq.Options{}), new(hooked)
 		first := startBench(t, path, always(200, ""), within(index, 10*time.Minute), h.tweak)
 		first.index = index
 		time.Sleep(3 * time.Minute) // it has loaded once
@@ -212,7 +211,7 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 10 * time.Minute
-		path, index, h, broken := filepath.Join(t.TempDir(), "dispatcher.db"), memq.New(memq.Options{}), new(hooked), new(brokenIndex)
+		path, index, h, broken := databasePath(t), memq.New(memq.Options{}), new(hooked), new(brokenIndex)
 		registry := prometheus.NewRegistry()
 		b := startBench(t, path, always(200, ""), within(index, horizon), h.tweak, func(o *dispatch.Options) {
 			broken.Schedule, o.Schedule, o.Registerer = o.Schedule, broken, registry

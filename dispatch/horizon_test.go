@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -293,7 +292,7 @@ func TestLoaderDiesBetweenItsSteps(t *testing.T) {
 	for _, step := range []string{"SQL is unread", "SQL is half read", "it is not noted"} {
 		t.Run(step, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				path, index, h := filepath.Join(t.TempDir(), "dispatcher.db"), memq.New(memq.Options{}), new(hooked)
+				path, index, h := databasePath(t), memq.New(memq.Options{}), new(hooked)
 				first := startBench(t, path, always(200, ""), within(index, horizon), h.tweak)
 				first.index = index
 				first.awaitMark(horizon)

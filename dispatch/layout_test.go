@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -39,7 +38,7 @@ func (ix *foreignIndex) Reset(ctx context.Context, shard int, generation int64) 
 func startOnForeign(t *testing.T, is error, hold bool) (*bench, *foreignIndex) {
 	t.Helper()
 	index := &foreignIndex{Index: sharedIndex(t, 7, strangers...), is: is}
-	return startBench(t, filepath.Join(t.TempDir(), "dispatcher.db"), always(200, ""), func(o *dispatch.Options) {
+	return startBench(t, databasePath(t), always(200, ""), func(o *dispatch.Options) {
 		o.Schedule, o.Alone, o.Hold = index, false, hold
 	}), index
 }

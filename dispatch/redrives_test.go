@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -81,7 +80,7 @@ func TestRedriveSurvivesItsProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1500
-		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		path := databasePath(t)
 		b := startBench(t, path, always(500, ""))
 		ids := b.bury(n)
 		request := dispatch.RedriveRequest{

@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -107,7 +106,7 @@ func TestWhatAScheduleMissed(t *testing.T) {
 		want   int
 	}{{"once", 1}, {"skip", 0}} {
 		synctest.Test(t, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "dispatcher.db")
+			path := databasePath(t)
 			b := startBench(t, path, always(200, ""), withTemplates)
 			untilMinute(30 * time.Second)
 			ch := everyMinute("sweep")
@@ -222,7 +221,7 @@ func TestAScheduleWhoseCallbackCannotBeMade(t *testing.T) {
 func TestATemplateHasItsDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		path := databasePath(t)
 		b := startBench(t, path, always(200, ""), withTemplates)
 		untilMinute(30 * time.Second)
 		ch := everyMinute("sweep")
@@ -285,7 +284,7 @@ func TestWhatAShortStopMissed(t *testing.T) {
 		want   int
 	}{{"once", 1}, {"skip", 0}} {
 		synctest.Test(t, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "dispatcher.db")
+			path := databasePath(t)
 			b := startBench(t, path, always(200, ""), withTemplates)
 			ch := everyMinute("sweep")
 			ch.Cron, ch.Missed = new("@every 7s"), &c.missed

@@ -98,17 +98,20 @@ func (p *plan) drawEvents(r *rand.Rand) {
 	}
 }
 
-// drawJump puts the index's clock forward or back: a little and back again, or an hour, for a while or for good.
+// longJump is longer than anything in a simulation that lasts: a claim, a horizon, a delay.
+const longJump = 10 * time.Minute
+
+// drawJump puts the index's clock forward or back: a little and back again, or by longJump, for a while or for good.
 func (p *plan) drawJump(r *rand.Rand, at time.Duration) {
 	jump := upTo(r, 100*time.Millisecond, 4*time.Second)
 	if r.IntN(3) == 0 {
-		jump = time.Hour
+		jump = longJump
 	}
 	if r.IntN(3) == 0 {
 		jump = -jump
 	}
 	p.events = append(p.events, event{at: at, process: -1, kind: clockJumps, jump: jump})
-	if jump.Abs() < time.Hour || r.IntN(2) == 0 {
+	if jump.Abs() < longJump || r.IntN(2) == 0 {
 		p.events = append(p.events, event{at: at + upTo(r, time.Second, 10*time.Second), process: -1, kind: clockJumps, jump: -jump})
 	}
 }

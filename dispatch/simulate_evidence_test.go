@@ -140,7 +140,7 @@ func (s *simulation) excused(a *simArrival, claim stampSeen) bool {
 // jumped says whether the index's clock was put forward or back by more than a claim can bear between the two times.
 func (s *simulation) jumped(from, to time.Time) bool {
 	for _, e := range s.plan.events {
-		if at := s.began.Add(e.at); e.kind == clockJumps && e.jump.Abs() >= time.Hour && !at.Before(from) && !at.After(to) {
+		if at := s.began.Add(e.at); e.kind == clockJumps && e.jump.Abs() >= longJump && !at.Before(from) && !at.After(to) {
 			return true
 		}
 	}
@@ -339,7 +339,7 @@ func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
 		}
 	}
 	after := s.lastFault.Add(healing)
-	if s.maxSkew() >= time.Hour || s.plan.workers < 64 {
+	if s.maxSkew() >= longJump || s.plan.workers < 64 {
 		return // What was due by another clock is due at another time; and who has few slots may have none left.
 	}
 	most := punctual

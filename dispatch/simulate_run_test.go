@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -85,12 +84,9 @@ func (s *simulation) problem(format string, args ...any) {
 // now is the index's clock.
 func (s *simulation) now() time.Time { return time.Now().Add(time.Duration(s.skew.Load())) }
 
-// newSimulation opens the database, a copy of an empty one that is migrated.
-func newSimulation(ctx context.Context, p *plan, path string, empty []byte, log *slog.Logger) (*simulation, error) {
-	if err := os.WriteFile(path, empty, 0o600); err != nil {
-		return nil, err
-	}
-	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: "sqlite:" + path})
+// newSimulation opens an empty database.
+func newSimulation(ctx context.Context, p *plan, path string, log *slog.Logger) (*simulation, error) {
+	db, err := openDatabase(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +336,7 @@ func (s *simulation) settleDown(ctx context.Context) error {
 	for time.Now().Before(deadline) {
 		look := time.Second
 		if time.Since(quiet) > 2*time.Minute {
-			look = 10 * time.Second // Its index's clock was put back by an hour.
+			look = 10 * time.Second // Its index's clock was put back by longJump.
 		}
 		time.Sleep(look)
 		s.mu.Lock()

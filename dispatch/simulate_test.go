@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 var (
@@ -30,12 +29,14 @@ var (
 )
 
 const (
-	// defaultSeeds and shortSeeds are how many simulations a test run makes; raceSeeds, a short one under the race detector.
-	defaultSeeds = 1200
+	// fullSeeds, defaultSeeds and shortSeeds are how many simulations a test run makes; raceSeeds, a short one under the race
+	// detector.
+	fullSeeds    = 3000
+	defaultSeeds = 400
 	shortSeeds   = 100
 	raceSeeds    = 20
 	// enoughSeeds is from when on every kind of fault and every way of healing must have been met.
-	enoughSeeds = 1200
+	enoughSeeds = defaultSeeds
 )
 
 // TestSimulation runs simulations: one to three processes with real engines on one SQLite file and one index in memory, in
@@ -55,15 +56,15 @@ func TestSimulation(t *testing.T) {
 	seeds := *simulateSeeds
 	if seeds == 0 {
 		seeds = defaultSeeds
-		if testing.Short() {
+		switch {
+		case testserver.Full():
+			seeds = fullSeeds
+		case testing.Short() && underRace:
+			seeds = raceSeeds
+		case testing.Short():
 			seeds = shortSeeds
-			if underRace {
-				seeds = raceSeeds
-			}
 		}
 	}
-	empty := emptyDatabase(t)
-	dir := simulationDir(t)
 	all := batch{met: map[string]int{}}
 	var next atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
@@ -73,8 +74,7 @@ func TestSimulation(t *testing.T) {
 				for i := next.Add(1) - 1; i < int64(seeds) && all.failed.Load() < 10; i = next.Add(1) - 1 {
 					seed := *simulateFirst + uint64(i)
 					t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
-						path := filepath.Join(dir, fmt.Sprintf("%d.db", seed))
-						synctest.Test(t, func(t *testing.T) { simulate(t, draw(seed), path, empty, &all) })
+						synctest.Test(t, func(t *testing.T) { simulate(t, draw(seed), &all) })
 					})
 				}
 			})
@@ -84,21 +84,14 @@ func TestSimulation(t *testing.T) {
 }
 
 // simulate runs one plan and fails the test if it broke a guarantee.
-func simulate(t *testing.T, p *plan, path string, empty []byte, all *batch) {
+func simulate(t *testing.T, p *plan, all *batch) {
 	log := slog.New(slog.DiscardHandler)
 	if *simulateLog {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	defer func() {
-		for _, suffix := range []string{"", "-wal", "-shm"} {
-			if err := os.Remove(path + suffix); err != nil && !os.IsNotExist(err) {
-				t.Error(err)
-			}
-		}
-	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := newSimulation(ctx, p, path, empty, log)
+	s, err := newSimulation(ctx, p, databasePath(t), log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,43 +210,4 @@ func (b *batch) report(t *testing.T, seeds int) {
 			t.Errorf("%q was never met in %d simulations: they prove nothing about it", what, seeds)
 		}
 	}
-}
-
-// simulationDir is in memory where the system has such a place.
-func simulationDir(t *testing.T) string {
-	t.Helper()
-	if info, err := os.Stat("/dev/shm"); err != nil || !info.IsDir() {
-		return t.TempDir()
-	}
-	dir, err := os.MkdirTemp("/dev/shm", "simulate")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
-// emptyDatabase is the bytes of a database without rows.
-func emptyDatabase(t *testing.T) []byte {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "empty.db")
-	db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: "sqlite:" + path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sqlstore.Migrate(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	empty, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return empty
 }

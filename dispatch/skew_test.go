@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +42,7 @@ func TestAProcessWithAWrongClock(t *testing.T) {
 func TestAProcessWithAWrongClockRebuilds(t *testing.T) {
 	for _, by := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "dispatcher.db")
+			path := databasePath(t)
 			held := startBench(t, path, always(200, "success"), on(apart(by), true))
 			time.Sleep(10 * time.Second)
 			c := held.accept(dispatch.Submission{})

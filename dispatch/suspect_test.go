@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +19,7 @@ import (
 func TestSuspectsAreAttemptedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 6
-		path := filepath.Join(t.TempDir(), "dispatcher.db")
+		path := databasePath(t)
 		first := startBench(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
 		var ids []string
 		var claims []store.StampClaim

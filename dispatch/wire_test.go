@@ -105,7 +105,7 @@ func TestADrainEndsWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 400
-		path := t.TempDir() + "/dispatcher.db"
+		path := databasePath(t)
 		var arrived atomic.Int64
 		slow := func(ctx context.Context, _ hit, _ int) (*http.Response, error) {
 			arrived.Add(1)

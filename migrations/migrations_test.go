@@ -1,38 +1,51 @@
-package migrations_test
+package migrations
 
 import (
 	"slices"
+	"strings"
 	"testing"
-
-	"github.com/seed-ff5a32d8/dispatcher/migrations"
 )
 
-func TestEveryFileHasItsPair(t *testing.T) {
+func TestFor(t *testing.T) {
 	t.Parallel()
-	bad, err := migrations.Unpaired()
+	sqlite, foreign, err := For(SQLite)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(bad) > 0 {
-		t.Errorf("migrations without their other half, or with a number used twice: %v", bad)
+	postgres, _, err := For(Postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stems(sqlite)[0] != "0001_schema" || !slices.Equal(stems(sqlite), stems(postgres)) {
+		t.Errorf("SQLite has the migrations %v, PostgreSQL %v", stems(sqlite), stems(postgres))
+	}
+	if !slices.Contains(foreign, "0001_schema.postgres.sql") || slices.Contains(foreign, sqlite[0].Name) {
+		t.Errorf("not for SQLite: %v", foreign)
+	}
+	if sqlite[0].Version != 1 || sqlite[0].Hash == postgres[0].Hash {
+		t.Errorf("the first migrations: %+v, %+v", sqlite[0], postgres[0])
+	}
+	if _, _, err := For("oracle"); err == nil {
+		t.Error("an unknown database got no error")
 	}
 }
 
-func TestForeignNames(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ database, foreign, own string }{
-		{migrations.SQLite, "0001_core.postgres.sql", "0001_core.sqlite.sql"},
-		{migrations.Postgres, "0001_core.sqlite.sql", "0001_core.postgres.sql"},
-	} {
-		names, err := migrations.ForeignNames(tt.database)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Contains(names, tt.foreign) || slices.Contains(names, tt.own) {
-			t.Errorf("ForeignNames(%q) = %v", tt.database, names)
-		}
+// stems are the names of files without what tells the databases apart.
+func stems(files []File) []string {
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i], _, _ = strings.Cut(f.Name, ".")
 	}
-	if _, err := migrations.ForeignNames("oracle"); err == nil {
-		t.Error("an unknown database got no error")
+	return names
+}
+
+func TestHash(t *testing.T) {
+	t.Parallel()
+	want := hash("CREATE TABLE a (\n\tid TEXT\n);\n")
+	if got := hash("-- +goose Up\r\n-- A table.\r\nCREATE TABLE a ( -- of ids\r\n    id TEXT\r\n);"); got != want {
+		t.Error("comments and white space change the hash")
+	}
+	if hash("CREATE TABLE a (id TEXT);") == want || hash("CREATE TABLE a ( id TEX );") == want {
+		t.Error("other statements have the same hash")
 	}
 }

@@ -9,9 +9,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +16,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // sqlFacts are what doctor learned of the database.
@@ -44,8 +42,8 @@ type sqlFacts struct {
 	// checkErr is why quick_check did not end.
 	checkErr error
 
-	// applied are the migrations that the database has; none: it was never migrated.
-	applied map[int64]bool
+	// applied are the hashes of the migrations that the database has; none: it was never migrated.
+	applied map[int64]string
 	meta    *store.IndexMeta
 	secrets []store.Secret
 	// readErr is why the tables could not be read.
@@ -57,7 +55,7 @@ func (s *Settings) sqlitePath() string { return strings.TrimPrefix(s.databaseURL
 
 // readSQL asks the database.
 func readSQL(ctx context.Context, s *Settings) sqlFacts {
-	f := sqlFacts{applied: map[int64]bool{}}
+	var f sqlFacts
 	driver, name := "pgx", s.DatabaseURL
 	if !s.postgres() {
 		driver = "sqlite"
@@ -84,7 +82,7 @@ func readSQL(ctx context.Context, s *Settings) sqlFacts {
 		f.err = f.readSQLite(ctx, conn)
 	}
 	if f.err == nil {
-		f.readErr = f.readTables(ctx, conn, s.postgres())
+		f.readErr = f.readTables(ctx, conn, s)
 	}
 	return f
 }
@@ -166,28 +164,17 @@ func (f *sqlFacts) readSQLite(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// ownedSecretsVersion is the migration that brought the secrets of endpoints.
-const ownedSecretsVersion = 2
-
 // readTables reads what the program keeps in the database, as far as it is there.
-func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, postgres bool) error {
-	exists := "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'"
-	if postgres {
-		exists = "SELECT count(*) FROM pg_class WHERE oid = to_regclass('schema_migrations')"
-	}
-	var n int
-	if err := conn.QueryRowContext(ctx, exists).Scan(&n); err != nil || n == 0 {
+func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, s *Settings) error {
+	var err error
+	if f.applied, err = sqlstore.AppliedMigrations(ctx, conn, s.engine()); err != nil || len(f.applied) == 0 {
 		return err
 	}
-	err := each(ctx, conn, "SELECT version_id, is_applied FROM schema_migrations ORDER BY id", func(rows *sql.Rows) error {
-		var version int64
-		var applied bool
-		err := rows.Scan(&version, &applied)
-		f.applied[version] = applied
-		return err
-	})
-	delete(f.applied, 0) // the tool's own first row
-	if err != nil || len(f.applied) == 0 {
+	known, _, err := migrations.For(s.engine())
+	if err == nil {
+		err = sqlstore.CheckSchema(known, f.applied)
+	}
+	if err != nil {
 		return err
 	}
 	err = each(ctx, conn, "SELECT generation, built, shards, prefix FROM index_meta WHERE id = 1", func(rows *sql.Rows) error {
@@ -197,11 +184,9 @@ func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, postgres bool
 	if err != nil {
 		return err
 	}
-	query := "SELECT id, project, key_id, ciphertext, retired_at FROM secrets"
-	if f.applied[ownedSecretsVersion] {
-		query += " UNION ALL SELECT id, project, key_id, ciphertext, retired_at FROM owned_secrets"
-	}
-	return each(ctx, conn, query+" ORDER BY id", func(rows *sql.Rows) error {
+	const query = `SELECT id, project, key_id, ciphertext, retired_at FROM secrets
+		UNION ALL SELECT id, project, key_id, ciphertext, retired_at FROM owned_secrets ORDER BY id`
+	return each(ctx, conn, query, func(rows *sql.Rows) error {
 		var secret store.Secret
 		err := rows.Scan(&secret.ID, &secret.Project, &secret.KeyID, &secret.Ciphertext, &secret.RetiredAt)
 		f.secrets = append(f.secrets, secret)
@@ -332,55 +317,34 @@ func judgeSQLite(s *Settings, f *sqlFacts) []diagnosis {
 	return append(list, judgeMigrations(s, f))
 }
 
-// knownMigrations are the versions that this program brings along.
-func knownMigrations(s *Settings) ([]int64, error) {
-	database := migrations.SQLite
+// engine names the database as package migrations does.
+func (s *Settings) engine() string {
 	if s.postgres() {
-		database = migrations.Postgres
+		return migrations.Postgres
 	}
-	foreign, err := migrations.ForeignNames(database)
-	if err != nil {
-		return nil, err
-	}
-	names, err := fs.Glob(migrations.Files, "*.sql")
-	if err != nil {
-		return nil, err
-	}
-	var versions []int64
-	for _, name := range names {
-		if slices.Contains(foreign, name) {
-			continue
-		}
-		number, _, _ := strings.Cut(filepath.Base(name), "_")
-		version, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("migration %s has no number: %w", name, err)
-		}
-		versions = append(versions, version)
-	}
-	return versions, nil
+	return migrations.SQLite
 }
 
 func judgeMigrations(s *Settings, f *sqlFacts) diagnosis {
 	const check = "migrations"
-	known, err := knownMigrations(s)
+	known, _, err := migrations.For(s.engine())
 	if err == nil {
 		err = f.readErr
+	}
+	if errors.Is(err, sqlstore.ErrOtherSchema) {
+		return fails(check, "run the version of dispatcher that made the database, or start this one on an empty database",
+			"the database was made by another version, whose schema differs")
 	}
 	if err != nil {
 		return fails(check, "give the role the right to read its tables, or mend the schema", "the program's tables cannot be read: %s", err)
 	}
-	pending, newer := 0, 0
-	for _, version := range known {
-		if !f.applied[version] {
+	pending := 0
+	for _, m := range known {
+		if _, applied := f.applied[m.Version]; !applied {
 			pending++
 		}
 	}
-	for version, applied := range f.applied {
-		if applied && !slices.Contains(known, version) {
-			newer++
-		}
-	}
+	newer := len(f.applied) - (len(known) - pending)
 	switch {
 	case pending > 0 && !s.Migrate:
 		return fails(check, `run "dispatcher migrate", or serve without --migrate=false`, "%d of %d are not applied", pending, len(known))

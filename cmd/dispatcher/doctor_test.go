@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-ff5a32d8/dispatcher/migrations"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -310,13 +311,13 @@ func TestDoctorJudgesWhatServersSay(t *testing.T) {
 	want(t, []diagnosis{judgeConns(s, &full)}, "connections", statusError, "10 for everybody")
 	want(t, judgeSQL(testSettings(t, "--database-url=postgres://h/d", "--admin-key=k", "--master-key="+someKey('m')),
 		&sqlFacts{version: "12.1", number: 120001, settings: map[string]string{}, standby: true}), "database writes", statusError, "standby")
-	newer := sqlFacts{applied: map[int64]bool{1: true, 999: true}}
-	known, err := knownMigrations(s)
+	newer := sqlFacts{applied: map[int64]string{999: "of a newer program"}}
+	known, _, err := migrations.For(s.engine())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range known {
-		newer.applied[version] = true
+	for _, m := range known {
+		newer.applied[m.Version] = m.Hash
 	}
 	want(t, []diagnosis{judgeMigrations(s, &newer)}, "migrations", statusWarning, "newer program")
 }

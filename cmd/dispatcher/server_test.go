@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,6 +260,35 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("%v: exit code %d, said %s%s", step.args, code, term.stdout.String(), term.stderr.String())
 		}
 	}
+}
+
+func TestADatabaseOfAnotherSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if code := newTerminal().invoke("migrate", "--data-dir", dir); code != exitOK {
+		t.Fatalf("migrate: exit code %d", code)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, databaseFileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), `UPDATE schema_migrations SET hash = 'of another text' WHERE version_id = 1`)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const line = "the database was made by another version of dispatcher, whose schema differs; " +
+		"run that version, or start this one on an empty database"
+	serve := []string{"serve", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--log-level=error"}
+	for _, args := range [][]string{
+		serve, append(slices.Clone(serve), "--migrate=false"), {"migrate"}, {"migrate", "--status"},
+	} {
+		term := newTerminal()
+		code := term.invoke(append(args, "--data-dir", dir)...)
+		if code != exitFailed || len(term.lines()) != 1 || !strings.Contains(term.lines()[0], line) {
+			t.Errorf("%v: exit code %d, said %q", args, code, term.lines())
+		}
+	}
+	want(t, examine(t, "--data-dir="+dir), "migrations", statusError, "another version", "empty database")
 }
 
 func TestCommandsAgainstAServer(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,8 +52,8 @@ func TestSend(t *testing.T) {
 	r.Secrets = secretsOf(testSecret(), []byte("the secret before the rotation"))
 	r.Headers = []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "x-shop", Value: "8"}, {Name: "Idempotency-Key", Value: "k"}}
 	resp := c.Send(t.Context(), r)
-	want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}.check(t, resp)
-	if resp.ResponseBody != "success" || resp.ResponseTruncated || resp.Rule != nil {
+	okay().check(t, resp)
+	if resp.ResponseBody != "success" || resp.ResponseTruncated || resp.Rule != nil || resp.KeyID != "" {
 		t.Errorf("response: %+v", resp)
 	}
 
@@ -94,32 +93,6 @@ func TestSend(t *testing.T) {
 	}
 }
 
-func TestEachAttemptHasItsOwnTrace(t *testing.T) {
-	t.Parallel()
-	seen := make(map[string]bool)
-	for range 100 {
-		p := traceparent()
-		if seen[p] {
-			t.Fatal("a trace came twice")
-		}
-		seen[p] = true
-	}
-}
-
-func TestSendWithoutSecretsIsUnsigned(t *testing.T) {
-	t.Parallel()
-	rec := new(recorder)
-	srv := httptest.NewServer(rec)
-	defer srv.Close()
-	r := newRequest(srv.URL)
-	r.Secrets = nil
-	newTestClient(t, Options{}).Send(t.Context(), r)
-	got, _ := rec.last()
-	if _, ok := got.Header["Webhook-Signature"]; ok || got.Header.Get("webhook-id") == "" {
-		t.Errorf("headers: %v", got.Header)
-	}
-}
-
 func TestSendMethodsWithoutBody(t *testing.T) {
 	t.Parallel()
 	rec := new(recorder)
@@ -128,9 +101,9 @@ func TestSendMethodsWithoutBody(t *testing.T) {
 	c := newTestClient(t, Options{})
 	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS", "POST", "PUT", "PATCH", "PURGE"} {
 		r := newRequest(srv.URL)
-		r.Method, r.Body = method, nil
+		r.Method, r.Body, r.Secrets = method, nil, nil
 		r.Headers = []store.Header{{Name: "Idempotency-Key", Value: "k"}}
-		want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}.check(t, c.Send(t.Context(), r))
+		okay().check(t, c.Send(t.Context(), r))
 		got, body := rec.last()
 		if got.Method != method || body != "" || got.ContentLength != 0 || len(got.TransferEncoding) > 0 || got.Header.Get("Content-Type") != "" {
 			t.Errorf("%s arrived as %s with length %d, %v, %v", method, got.Method, got.ContentLength, got.TransferEncoding, got.Header)
@@ -138,34 +111,15 @@ func TestSendMethodsWithoutBody(t *testing.T) {
 		if got.Header.Get("Idempotency-Key") != "k" {
 			t.Errorf("%s: the caller's header is lost", method)
 		}
+		if _, signed := got.Header["Webhook-Signature"]; signed || got.Header.Get("webhook-id") == "" {
+			t.Errorf("%s without a secret: %v", method, got.Header)
+		}
 	}
 	r := newRequest(srv.URL)
 	r.Method = "DELETE"
 	c.Send(t.Context(), r)
 	if got, body := rec.last(); body != string(r.Body) || got.ContentLength != int64(len(body)) {
 		t.Errorf("DELETE with a body arrived with %q, length %d", body, got.ContentLength)
-	}
-}
-
-func TestContentTypeOfTheCallersHeadersWins(t *testing.T) {
-	t.Parallel()
-	rec := new(recorder)
-	srv := httptest.NewServer(rec)
-	defer srv.Close()
-	r := newRequest(srv.URL)
-	r.Headers = []store.Header{{Name: "content-type", Value: "application/xml"}}
-	resp := newTestClient(t, Options{}).Send(t.Context(), r)
-	if got, _ := rec.last(); len(got.Header["Content-Type"]) != 1 || got.Header.Get("Content-Type") != "application/xml" {
-		t.Errorf("arrived as %q", got.Header["Content-Type"])
-	}
-	shown := 0
-	for _, h := range resp.RequestHeaders {
-		if strings.EqualFold(h.Name, "content-type") {
-			shown++
-		}
-	}
-	if shown != 1 {
-		t.Errorf("shown %d times in %v", shown, resp.RequestHeaders)
 	}
 }
 
@@ -194,11 +148,6 @@ func TestSendRefusesWhatCannotBeSent(t *testing.T) {
 			t.Errorf("%s: %s", name, r.Error)
 		}
 	}
-	r := sendTo(t, roundTrip(func(*http.Request) (*http.Response, error) {
-		t.Error("a request was sent unsigned")
-		return stubResponse(200, nil, ""), nil
-	}), func(r *Request) { r.Secrets = secretsOf(testSecret(), nil) })
-	want{class: store.ClassSignError, uncharged: true, local: true}.check(t, r)
 }
 
 func TestPanicIsAnAttempt(t *testing.T) {
@@ -259,19 +208,30 @@ func TestNewRefusesOptions(t *testing.T) {
 	}
 }
 
-// TestAFailureLeavesOtherConnectionsAlone: the engine closes idle connections after every error, which must not reach
-// those of other destinations.
-func TestAFailureLeavesOtherConnectionsAlone(t *testing.T) {
+func TestContentTypeOfTheCallersHeadersWins(t *testing.T) {
 	t.Parallel()
-	var opened atomic.Int32
-	srv := httptest.NewUnstartedServer(new(recorder))
-	srv.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
+	got, _, resp := signed(t, func(r *Request) {
+		r.Headers = []store.Header{{Name: "content-type", Value: "application/xml"}}
+	})
+	if values := got.Header["Content-Type"]; len(values) != 1 || values[0] != "application/xml" {
+		t.Errorf("arrived as %q", values)
+	}
+	shown := 0
+	for _, h := range resp.RequestHeaders {
+		if strings.EqualFold(h.Name, "content-type") {
+			shown++
 		}
 	}
-	srv.Start()
-	defer srv.Close()
+	if shown != 1 {
+		t.Errorf("shown %d times in %v", shown, resp.RequestHeaders)
+	}
+}
+
+// TestAFailureLeavesOtherConnectionsAlone: closing idle connections after an error must not reach those of other
+// destinations.
+func TestAFailureLeavesOtherConnectionsAlone(t *testing.T) {
+	t.Parallel()
+	srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK) })
 	dead := serveRaw(t, func(c *net.TCPConn, _ int) { reset(c) })
 	c := newTestClient(t, Options{})
 	for range 5 {
@@ -280,41 +240,31 @@ func TestAFailureLeavesOtherConnectionsAlone(t *testing.T) {
 			t.Errorf("the dead destination: %s", r.Class)
 		}
 	}
-	if n := opened.Load(); n != 1 {
+	if n := srv.conns.Load(); n != 1 {
 		t.Errorf("%d connections were opened to the healthy destination, want 1", n)
 	}
 }
 
 func TestFreshUsesANewConnection(t *testing.T) {
 	t.Parallel()
-	var opened atomic.Int32
-	srv := httptest.NewUnstartedServer(new(recorder))
-	srv.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
-		}
-	}
-	srv.Start()
-	defer srv.Close()
+	srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK) })
 	c := newTestClient(t, Options{})
 	r := newRequest(srv.URL)
-	first := c.Send(t.Context(), r)
-	again := c.Send(t.Context(), r)
-	if opened.Load() != 1 || first.Timings.Connect <= 0 || again.Timings.Connect != 0 {
-		t.Errorf("%d connections for two requests; connecting took %v and %v ms", opened.Load(), first.Timings.Connect, again.Timings.Connect)
-	}
-	r.Fresh = true
-	for range 2 {
-		if got := c.Send(t.Context(), r); got.Class != store.ClassOK || got.Timings.Connect <= 0 {
-			t.Errorf("fresh: %s, connecting took %v ms", got.Class, got.Timings.Connect)
+	// send makes one attempt, which must be the n-th connection's.
+	send := func(n int32, opens bool) {
+		t.Helper()
+		got := c.Send(t.Context(), r)
+		okay().check(t, got)
+		if srv.conns.Load() != n || (got.Timings.Connect > 0) != opens {
+			t.Errorf("%d connections, want %d; connecting took %v ms", srv.conns.Load(), n, got.Timings.Connect)
 		}
 	}
-	if n := opened.Load(); n != 3 {
-		t.Errorf("%d connections, want 3", n)
-	}
+	send(1, true)
+	send(1, false)
+	r.Fresh = true
+	send(2, true)
+	send(3, true)
 	c.CloseIdle()
-	c.Send(t.Context(), newRequest(srv.URL))
-	if n := opened.Load(); n != 4 {
-		t.Errorf("%d connections after CloseIdle, want 4", n)
-	}
+	r.Fresh = false
+	send(4, true)
 }

@@ -89,7 +89,7 @@ func TestRebindingIsSeenAtTheDial(t *testing.T) {
 	})
 	c := newTestClient(t, Options{Guard: mustGuard(t, "127.0.0.1"), Resolver: rebinding})
 	r := newRequest("http://shop.example:" + portOfServer(t, srv) + "/")
-	want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}.check(t, c.Send(t.Context(), r))
+	okay().check(t, c.Send(t.Context(), r))
 	want{class: store.ClassBlocked}.check(t, c.Send(t.Context(), r))
 	if n := srv.conns.Load(); n != 1 {
 		t.Errorf("%d connections", n)
@@ -100,7 +100,7 @@ func TestDialAllowed(t *testing.T) {
 	t.Parallel()
 	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 	port := portOfServer(t, srv)
-	ok := want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}
+	ok := okay()
 	for name, x := range map[string]struct {
 		allow    string
 		host     string

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -150,3 +151,59 @@ func (w want) check(t *testing.T, r Response) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+const answerOK = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsuccess"
+
+func okay() want {
+	return want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}
+}
+
+// serveRequests answers every request of every connection by answer, with the number of the connection and of the request in it.
+func serveRequests(t *testing.T, answer func(c *net.TCPConn, conn, n int)) *rawServer {
+	return serveRaw(t, func(c *net.TCPConn, conn int) {
+		in := bufio.NewReader(c)
+		for n := 1; ; n++ {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if _, err := io.Copy(io.Discard, req.Body); err != nil {
+				return
+			}
+			answer(c, conn, n)
+		}
+	})
+}
+
+// answeredWith is what is expected of an answer that failed, by status and class.
+func answeredWith(status int, class store.Class) want {
+	return want{class: class, status: status, answered: true}
+}
+
+// answerWith is a transport that always answers so.
+func answerWith(status int, h http.Header, body string) roundTrip {
+	return func(*http.Request) (*http.Response, error) { return stubResponse(status, h.Clone(), body), nil }
+}
+
+// stubResponse is an answer from a transport that is not ours.
+func stubResponse(status int, h http.Header, body string) *http.Response {
+	if h == nil {
+		h = make(http.Header)
+	}
+	return &http.Response{
+		StatusCode: status, Header: h, Body: readCloser{strings.NewReader(body)}, ContentLength: int64(len(body)),
+	}
+}
+
+type readCloser struct{ *strings.Reader }
+
+func (readCloser) Close() error { return nil }
+
+// sendTo sends one request over a transport.
+func sendTo(t *testing.T, rt http.RoundTripper, change func(*Request)) Response {
+	t.Helper()
+	c := newTestClient(t, Options{Transport: rt})
+	r := newRequest("https://shop.example/notify")
+	change(&r)
+	return c.Send(t.Context(), r)
+}

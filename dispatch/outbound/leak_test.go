@@ -1,6 +1,8 @@
 package outbound
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -15,33 +18,81 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestNothingSecretLeaves: signing secrets, credentials in headers and values of the query are in no part of a
-// response, however the attempt ends, not even when the receiver echoes the whole request.
-func TestNothingSecretLeaves(t *testing.T) {
-	t.Parallel()
-	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// slashed writes a text as PHP puts it into JSON.
+func slashed(s string) string { return strings.ReplaceAll(s, "/", `\/`) }
+
+// serveEcho answers with all that it got, as text and in the ways in which receivers put it into JSON.
+func serveEcho(t *testing.T) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		dump, err := httputil.DumpRequest(r, true)
 		if err != nil {
 			t.Error(err)
 		}
-		w.Header().Set("Location", r.URL.String())
-		w.Header().Set("Server", r.Header.Get("Authorization")+r.URL.RawQuery)
-		w.Header().Set("X-Request-Id", strings.Repeat("x", maxKeptHeader-10)+r.Header.Get("X-Api-Key"))
+		user, password, _ := r.BasicAuth()
+		authorization := r.Header.Get("Authorization")
+		_, credential, _ := strings.Cut(authorization, " ")
+		quoted, _ := json.Marshal(authorization + " & " + password)
+		w.Header().Set("Server", authorization+" "+r.URL.RawQuery)
+		w.Header().Set("X-Request-Id", user+":"+password+strings.Repeat("x", maxKeptHeader-10)+r.Header.Get("X-Api-Key"))
 		w.Header().Set("Content-Type", r.Header.Get("Cookie"))
-		if r.URL.Path == "/302" {
+		w.Header().Set("Location", r.URL.String())
+		switch r.URL.Path {
+		case "/302":
 			w.WriteHeader(302)
+		case "/long": // what is cut off in the middle of a credential
+			io.WriteString(w, strings.Repeat("-", MaxKeptBytes-1000)+string(dump)+string(dump)+string(dump))
+			return
+		case "/json":
+			body, _ := json.Marshal(map[string]string{"a": authorization, "c": credential, "d": string(dump), "p": password})
+			w.Write(body)
+			return
 		}
-		io.WriteString(w, strings.Repeat("-", MaxKeptBytes-1000)+string(dump)+string(dump)+string(dump))
+		fmt.Fprintf(w, "%s\n%s\n%s\n%s %s\n%s", dump, quoted, slashed(string(dump)), user, password, slashed(authorization))
 	}))
-	defer echo.Close()
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// leakyPlaces are addresses at which attempts end in every way; at the last one by a timeout.
+func leakyPlaces(t *testing.T) []string {
+	echo := serveEcho(t)
 	garbage := serveAnswer(t, "Bearer hunter2-token\r\n\r\n")
 	hang := serveRaw(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) })
+	return []string{
+		echo.URL + "/", echo.URL + "/302", echo.URL + "/json", echo.URL + "/long", garbage.URL, "http://127.0.0.1:1/",
+		"http://10.0.0.1/", strings.Replace(echo.URL, "http:", "https:", 1), hang.URL,
+	}
+}
+
+// leaks fails where a response has one of the secrets.
+func leaks(t *testing.T, what, address string, resp Response, secrets []string) {
+	t.Helper()
+	text, err := json.Marshal(resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := string(text) + fmt.Sprintf("%+v", resp)
+	for _, secret := range secrets {
+		for _, form := range []string{secret, slashed(secret), slashed(slashed(secret))} {
+			if strings.Contains(all, form) {
+				t.Errorf("%s to %s (%s): %q is in the response: %s", what, MaskURL(address), resp.Class, cut(form, 40), all)
+			}
+		}
+	}
+}
+
+// TestNothingSecretLeaves: signing secrets, credentials in headers and values of the query are in no part of a
+// response, however the attempt ends, not even when the receiver echoes the whole request.
+func TestNothingSecretLeaves(t *testing.T) {
+	t.Parallel()
 	c := newTestClient(t, Options{})
 	const query = "?token=query-value-1&plain=query%20value%202&query-value-3"
-	for _, url := range []string{
-		echo.URL + "/", echo.URL + "/302", garbage.URL, hang.URL, "http://127.0.0.1:1/", "http://10.0.0.1/", "http://unknown.invalid/",
-		"http://user:query-value-1@shop.example/", strings.Replace(echo.URL, "http:", "https:", 1),
-	} {
+	secrets := []string{
+		"hunter2", "query-value-1", "query value 2", "query%20value%202", "query-value-3",
+		string(testSecret()), FormatSecret(testSecret()), strings.TrimPrefix(FormatSecret(testSecret()), SecretPrefix),
+	}
+	for _, url := range append(leakyPlaces(t), "http://unknown.invalid/", "http://user:query-value-1@shop.example/") {
 		r := newRequest(url + query)
 		r.Timeout = 300 * time.Millisecond
 		r.Success.Name = RuleBodySuccess
@@ -52,25 +103,109 @@ func TestNothingSecretLeaves(t *testing.T) {
 			{Name: "X-Shop", Value: "shown-7"},
 		}
 		resp := c.Send(t.Context(), r)
-		text, err := json.Marshal(resp)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := string(text) + fmt.Sprintf("%+v", resp)
-		for _, secret := range []string{
-			"hunter2", "query-value-1", "query value 2", "query%20value%202", "query-value-3",
-			string(testSecret()), FormatSecret(testSecret()), strings.TrimPrefix(FormatSecret(testSecret()), SecretPrefix),
-		} {
-			if strings.Contains(all, secret) {
-				t.Errorf("%s (%s): %q is in the response: %s", MaskURL(url), resp.Class, secret, all)
-			}
-		}
+		leaks(t, "headers", url, resp, secrets)
 		if resp.RequestHeaders == nil {
 			continue // refused before there were any
 		}
-		for _, visible := range []string{"shown-7", "cb_01JD0000000000000000000001", "webhook-timestamp", `"webhook-attempt","value":"1"`, "traceparent"} {
-			if !strings.Contains(all, visible) {
-				t.Errorf("%s: %q should be shown", MaskURL(url), visible)
+		shown := fmt.Sprint(resp.RequestHeaders)
+		for _, visible := range []string{"shown-7", "cb_01JD0000000000000000000001", "webhook-timestamp", "{webhook-attempt 1}", "traceparent"} {
+			if !strings.Contains(shown, visible) {
+				t.Errorf("%s: %q should be shown: %s", MaskURL(url), visible, shown)
+			}
+		}
+	}
+}
+
+// TestSignersLeakNothing: however an attempt ends, neither the secret nor what it made (but for webhook-signature in a
+// receiver's own words) is in what is kept of it.
+func TestSignersLeakNothing(t *testing.T) {
+	t.Parallel()
+	rules := []store.Success{
+		{Name: RuleBodySuccess}, {Name: RuleJSONCode}, {Name: RuleWeChatV3},
+		{Rule: `{"body":{"json":[{"pointer":"/a","eq":"x"},{"pointer":"/c","eq":"x"},{"pointer":"/d","eq":"x"},{"pointer":"/p","eq":"x"}]}}`},
+		{Rule: `{"permanent_if":{"body":{"json":[{"pointer":"/c","ne":"x"}]}}}`}, {Rule: `{"defer_if":{"body":{"regex":"."}}}`},
+	}
+	c := newTestClient(t, Options{})
+	places := leakyPlaces(t)
+	for _, signer := range everySigner {
+		use, err := UseOf(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := [][]byte{secretFor(t, use, 0), secretFor(t, use, 1)}
+		for i, u := range places {
+			silent := i == len(places)-1
+			for _, rule := range rules {
+				if silent && rule.Name != RuleBodySuccess {
+					continue // it answers nothing, whatever the rule
+				}
+				r := newRequest(u)
+				r.Body, r.Success = []byte(`{"paid":1,"note":"a/b"}`), rule
+				if silent {
+					r.Timeout = 50 * time.Millisecond
+				}
+				r.Signer, r.Secrets = signer, secretsOf(keys...)
+				checkLeaks(t, c.Send(t.Context(), r), signer, use, u, keys)
+			}
+		}
+	}
+}
+
+// checkLeaks looks for the keys in all forms in which they could be in a response, and for what masked headers were sent.
+func checkLeaks(t *testing.T, resp Response, signer, use, address string, keys [][]byte) {
+	t.Helper()
+	var secrets []string
+	for _, key := range keys {
+		written := FormatSecretFor(use, key)
+		secrets = append(secrets, string(key), written, hex.EncodeToString(key), base64.StdEncoding.EncodeToString(key), url.QueryEscape(string(key)))
+		if _, password, ok := strings.Cut(string(key), ":"); ok && use == UseBasic {
+			secrets = append(secrets, password)
+		}
+	}
+	leaks(t, signer, address, resp, secrets)
+	for _, h := range resp.RequestHeaders {
+		if IsSensitiveHeader(h.Name) && h.Value != masked && h.Name != weChatType {
+			t.Errorf("%s: %s: %s is shown", signer, h.Name, h.Value)
+		}
+	}
+}
+
+// TestSignaturesAreNotShown: what a signer of our own put into the request is masked where the receiver echoes it.
+func TestSignaturesAreNotShown(t *testing.T) {
+	t.Parallel()
+	for _, signer := range everySigner {
+		use, err := UseOf(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent []string
+		c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			body, _ := io.ReadAll(r.Body)
+			for _, name := range []string{"X-Signature-256", "X-Signature-256-Previous", "X-Shopify-Hmac-Sha256", "X-Signature", "Stripe-Signature", "X-Sign", weChatSignature, "Authorization"} {
+				if v := r.Header.Get(name); v != "" {
+					sent = append(sent, v)
+				}
+			}
+			sent = append(sent, r.URL.Query()["sign"]...)
+			sent = append(sent, r.URL.Query()["sig"]...)
+			var fields map[string]any
+			if json.Unmarshal(body, &fields) == nil && fields["sign"] != nil {
+				sent = append(sent, fields["sign"].(string))
+			}
+			echo, _ := json.Marshal(sent)
+			return stubResponse(200, http.Header{"Server": {strings.Join(sent, " ")}}, strings.Join(sent, " ")+string(echo)+slashed(string(echo))+url.QueryEscape(strings.Join(sent, " "))), nil
+		})})
+		r := newRequest("https://shop.example/")
+		r.Signer, r.Secrets = signer, secretsOf(secretFor(t, use, 0), secretFor(t, use, 1))
+		resp := c.Send(t.Context(), r)
+		if len(sent) == 0 && signer != "" && !strings.HasPrefix(signer, "standard") {
+			t.Errorf("%s: nothing was found in the request", signer)
+		}
+		for _, value := range sent {
+			for _, form := range []string{value, slashed(value)} {
+				if shown := resp.ResponseBody + fmt.Sprint(resp.ResponseHeaders, resp.Rule); strings.Contains(shown, form) {
+					t.Errorf("%s: %s is in %s", signer, form, shown)
+				}
 			}
 		}
 	}

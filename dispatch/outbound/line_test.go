@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,29 +17,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-const answerOK = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsuccess"
-
-func okay() want {
-	return want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}
-}
-
-// serveRequests answers every request of every connection by answer, with the number of the connection and of the request in it.
-func serveRequests(t *testing.T, answer func(c *net.TCPConn, conn, n int)) *rawServer {
-	return serveRaw(t, func(c *net.TCPConn, conn int) {
-		in := bufio.NewReader(c)
-		for n := 1; ; n++ {
-			req, err := http.ReadRequest(in)
-			if err != nil {
-				return
-			}
-			if _, err := io.Copy(io.Discard, req.Body); err != nil {
-				return
-			}
-			answer(c, conn, n)
-		}
-	})
-}
 
 func TestAConnectionThatWasClosedMeanwhileIsNotUsed(t *testing.T) {
 	t.Parallel()
@@ -186,51 +164,87 @@ func TestAnAttemptThatIsOverSendsNothing(t *testing.T) {
 	}
 }
 
-func TestConnectionsThatAreNotKept(t *testing.T) {
+// TestOneAttemptIsOneRequest: HTTP clients may repeat a request that looks repeatable when its kept-alive connection
+// dies. This client does not, whatever a caller sets.
+func TestOneAttemptIsOneRequest(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]string{
-		"asked for":     "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 7\r\n\r\nsuccess",
-		"HTTP/1.0":      "HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\nsuccess",
-		"over the size": "HTTP/1.1 200 OK\r\nContent-Length: 65538\r\n\r\n" + string(make([]byte, MaxResponseBytes+2)),
-	} {
-		srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answer) })
-		c := newTestClient(t, Options{})
-		for range 2 {
-			okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
+	ends := map[string]func(*net.TCPConn){"FIN": func(c *net.TCPConn) { c.Close() }, "RST": reset}
+	keys := []store.Header{{Name: "Idempotency-Key", Value: "k"}, {Name: "X-Idempotency-Key", Value: "k"}}
+	for name, end := range ends {
+		for _, method := range []string{"POST", "PUT", "GET", "HEAD", "OPTIONS", "DELETE", "PATCH"} {
+			for _, headers := range [][]store.Header{nil, keys} {
+				var arrived atomic.Int32
+				srv := serveRequests(t, func(c *net.TCPConn, _, n int) {
+					arrived.Add(1)
+					if n > 1 {
+						end(c)
+						return
+					}
+					io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+				})
+				c := newTestClient(t, Options{})
+				r := newRequest(srv.URL)
+				r.Method, r.Headers = method, headers
+				if headers == nil {
+					r.Body = nil
+				}
+				none := okay()
+				none.status = 204
+				none.check(t, c.Send(t.Context(), r))
+				stale := want{class: store.ClassConnReset, outcome: store.AttemptUnknown, uncharged: true, stale: true}
+				stale.check(t, c.Send(t.Context(), r))
+				if n := arrived.Load(); n != 2 {
+					t.Errorf("%s, %s, keys %v: %d requests arrived for two attempts", name, method, headers != nil, n)
+				}
+				r.Fresh = true
+				none.check(t, c.Send(t.Context(), r))
+			}
 		}
-		if n := srv.conns.Load(); n != 2 {
-			t.Errorf("%s: %d connections for 2 attempts", name, n)
-		}
-	}
-	upgrade := serveRequests(t, func(c *net.TCPConn, _, _ int) {
-		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n")
-	})
-	c := newTestClient(t, Options{})
-	for range 2 {
-		answeredWith(101, store.ClassProtocol).check(t, c.Send(t.Context(), newRequest(upgrade.URL)))
-	}
-	if n := upgrade.conns.Load(); n != 2 {
-		t.Errorf("%d connections for 2 upgrades", n)
 	}
 }
+
+// TestWhatKeepsAConnection: what is small is read to its end, so that the next attempt finds the connection open.
+func TestWhatKeepsAConnection(t *testing.T) {
+	t.Parallel()
+	const ok, gzip = "HTTP/1.1 200 OK\r\n", "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+	packed := string(gzipped(t, []byte("success")))
+	for name, x := range map[string]struct {
+		answer string
+		keeps  bool
+	}{
+		"length":        {answerOK, true},
+		"none":          {"HTTP/1.1 204 No Content\r\n\r\n", true},
+		"chunked":       {"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("success") + "0\r\n\r\n", true},
+		"gzip":          {ok + gzip + chunk(packed) + "0\r\n\r\n", true},
+		"not gzip":      {ok + gzip + chunk("success") + "0\r\n\r\n", true},
+		"not decoded":   {ok + "Content-Encoding: br\r\nContent-Length: 7\r\n\r\nsuccess", true},
+		"redirect":      {"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 7\r\n\r\nsuccess", true},
+		"exactly full":  {ok + "Content-Length: 65536\r\n\r\n" + string(make([]byte, MaxResponseBytes)), true},
+		"asked for":     {ok + "Connection: close\r\nContent-Length: 7\r\n\r\nsuccess", false},
+		"HTTP/1.0":      {"HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\nsuccess", false},
+		"over the size": {ok + "Content-Length: 65538\r\n\r\n" + string(make([]byte, MaxResponseBytes+2)), false},
+		"upgrade":       {"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n", false},
+	} {
+		srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, x.answer) })
+		c := newTestClient(t, Options{})
+		for _, r := range []Request{newRequest(srv.URL), large(srv.URL), newRequest(srv.URL)} {
+			if got := c.Send(t.Context(), r); !got.Answered {
+				t.Errorf("%s: %s %s", name, got.Class, got.Error)
+			}
+		}
+		if n := srv.conns.Load(); (n == 1) != x.keeps || n != 1 && n != 3 {
+			t.Errorf("%s: %d connections for three attempts", name, n)
+		}
+	}
+}
+
+func chunk(data string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(data), data) }
 
 // large is a body that a connection does not take in one go.
 func large(url string) Request {
 	r := newRequest(url)
 	r.Body = bytes.Repeat([]byte("x"), 8<<20)
 	return r
-}
-
-func TestLargeBodies(t *testing.T) {
-	t.Parallel()
-	srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK) })
-	c := newTestClient(t, Options{})
-	for range 3 {
-		okay().check(t, c.Send(t.Context(), large(srv.URL)))
-	}
-	if n := srv.conns.Load(); n != 1 {
-		t.Errorf("%d connections for 3 attempts", n)
-	}
 }
 
 // A receiver may answer before it has read the request, and then read no more and close nothing.

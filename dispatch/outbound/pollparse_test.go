@@ -99,33 +99,6 @@ func TestParsePollRuleNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestPollRulesHaveDefaults(t *testing.T) {
-	t.Parallel()
-	const until = `{"until":{"success":[{"status":[200]}]}`
-	for text, budget := range map[string]int{
-		until + `}`:                     DefaultErrorBudget,
-		until + `,"error_budget":0}`:    0,
-		until + `,"error_budget":7}`:    7,
-		until + `,"error_budget":1000}`: 1000,
-	} {
-		r, wrong := compilePollRule([]byte(text))
-		if wrong != nil || r.maxErrors != budget || r.evaluate.String() != "200-299" {
-			t.Errorf("%s: %+v, %v", text, r, wrong)
-		}
-	}
-}
-
-func TestPollRulesAreKept(t *testing.T) {
-	t.Parallel()
-	c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
-	s := store.Success{Rule: `{"until":{"success":[{"status":[200]}]}}`}
-	first, name := c.pollRuleOf(&s)
-	again, mine := c.pollRuleOf(&store.Success{Name: "mine", Rule: s.Rule})
-	if first == nil || first != again || name != "until" || mine != "mine" {
-		t.Errorf("the rule %q, %q was compiled twice", name, mine)
-	}
-}
-
 func FuzzParsePollRule(f *testing.F) {
 	f.Add(`{"until":{"success":[{"pointer":"/trade_state","in":["SUCCESS"]}],"failure":[{"pointer":"/trade_state","in":["CLOSED"]}]}}`,
 		`{"trade_state":"CLOSED"}`, "", 200)

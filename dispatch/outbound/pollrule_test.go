@@ -1,16 +1,12 @@
 package outbound
 
 import (
-	"context"
-	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/text/encoding/simplifiedchinese"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -268,19 +264,6 @@ func TestPollsExplainThemselves(t *testing.T) {
 	}
 }
 
-func TestPollsReadTheDeclaredCharset(t *testing.T) {
-	t.Parallel()
-	gbk, err := simplifiedchinese.GBK.NewEncoder().String(`{"状态":"成功"}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := http.Header{"Content-Type": {"application/json; charset=GBK"}}
-	r := polled(t, `{"until":{"success":[{"pointer":"/状态","eq":"成功"}]}}`, answerWith(200, h, gbk))
-	if r.Verdict != VerdictSuccess || r.Rule.Saw != `/状态 is "成功"` {
-		t.Errorf("%q, %+v", r.Verdict, r.Rule)
-	}
-}
-
 // TestPollsAreOpenPastTheBudgetOfPatterns: a failure that was not looked for to the end may be one.
 func TestPollsAreOpenPastTheBudgetOfPatterns(t *testing.T) {
 	t.Parallel()
@@ -343,50 +326,6 @@ func TestPollsWithoutAnswer(t *testing.T) {
 	check(t, got, want{class: store.ClassInvalidRequest}, 0)
 }
 
-func TestPollsInterruptedWithinTheBody(t *testing.T) {
-	t.Parallel()
-	const rule = `{"until":{"success":[{"status":[200]}]},"hold_if":[{"status":[429]}]}`
-	for _, x := range []struct {
-		status  int
-		verdict Verdict
-		want    want
-	}{
-		{200, "", want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true, answered: true, status: 200}},
-		{429, VerdictHold, want{class: store.ClassReceiverBusy, uncharged: true, answered: true, status: 429}},
-		{500, VerdictError, answeredWith(500, store.ClassHTTP5xx)},
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: x.status, Header: http.Header{}, Body: dyingBody{r.Context(), cancel}, ContentLength: 7}, nil
-		})})
-		r := newRequest("https://shop.example/")
-		r.Poll, r.Success.Rule = true, rule
-		got := c.Send(ctx, r)
-		x.want.check(t, got)
-		if got.Verdict != x.verdict || got.MaxErrors != DefaultErrorBudget {
-			t.Errorf("%d: verdict %q, budget %d", x.status, got.Verdict, got.MaxErrors)
-		}
-	}
-}
-
-func TestPollsTimeOutWithinTheBody(t *testing.T) {
-	t.Parallel()
-	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
-		readRequest(c)
-		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{\"a\":1}")
-		io.Copy(io.Discard, c)
-	})
-	for _, rule := range []string{`{"until":{"success":[{"status":[200]}]}}`, `{"until":{"failure":[{"pointer":"/a","eq":1}]}}`} {
-		r := newRequest(srv.URL)
-		r.Timeout, r.Poll, r.Success.Rule = 200*time.Millisecond, true, store.JSONText(rule)
-		got := newTestClient(t, Options{}).Send(t.Context(), r)
-		want{class: store.ClassTimeoutBody, answered: true, timedOut: true, status: 200}.check(t, got)
-		if got.Verdict != VerdictError || got.Rule == nil || got.Rule.Saw != "truncated: the body ended early" {
-			t.Errorf("%s: %q, %+v", rule, got.Verdict, got.Rule)
-		}
-	}
-}
-
 // The answer to a poll says of which order it is: what was asked for is not hidden in it, as credentials are.
 func TestPollsKeepWhatWasAskedFor(t *testing.T) {
 	t.Parallel()
@@ -404,28 +343,5 @@ func TestPollsKeepWhatWasAskedFor(t *testing.T) {
 	}
 	if got := ask(false).ResponseBody; got != `{"out_trade_no":"***","token":"***","auth":"***","state":"DONE"}` {
 		t.Errorf("another callback keeps %s", got)
-	}
-}
-
-func TestSignsBody(t *testing.T) {
-	t.Parallel()
-	for signer, want := range map[string]bool{
-		"": false, "standard-v1": false, "none": false, "sorted-kv": true, `{"type":"sorted-kv","alg":"md5"}`: true,
-		`{"type":"sorted-kv","put":{"in":"query","name":"sign"}}`: false, `{"type":"bearer"}`: false,
-	} {
-		if signer != "" {
-			raw := []byte(signer)
-			if raw[0] != '{' {
-				raw = []byte(`"` + signer + `"`)
-			}
-			text, wrong := ParseSigner(raw)
-			if len(wrong) > 0 {
-				t.Fatalf("%s: %v", signer, wrong)
-			}
-			signer = text
-		}
-		if got := SignsBody(signer); got != want {
-			t.Errorf("%s: %v", signer, got)
-		}
 	}
 }

@@ -146,6 +146,8 @@ func TestRulesExplainThemselves(t *testing.T) {
 		{`{"body":{"iequals":"OK"}}`, "no", 200, `the body to be "OK" in any case`, `"no"`},
 		{`{"body":{"contains":"OK"}}`, "", 200, `the body to contain "OK"`, "an empty body"},
 		{`{"body":{"prefix":"OK"}}`, "no", 200, `the body to begin with "OK"`, `"no"`},
+		{`{"body":{"equals":"OK"}}`, "中文" + strings.Repeat("长", 30), 200, `the body to be "OK"`,
+			`"` + "中文" + strings.Repeat("长", 19) + `"…`},
 		{`{"body":{"regex":"^\\d$"}}`, credential, 200, `the body to match "^\\d$"`, `"***"`},
 		{`{"body":{"json":[{"pointer":"/trade_state","in":["SUCCESS"]}]}}`, `{"trade_state":"` + credential + `"}`, 200,
 			`/trade_state to be one of "SUCCESS"`, `/trade_state is "***"`},

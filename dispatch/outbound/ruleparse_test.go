@@ -1,6 +1,8 @@
 package outbound
 
 import (
+	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -139,14 +141,27 @@ func FuzzParseRule(f *testing.F) {
 	})
 }
 
-func TestRulesAreKept(t *testing.T) {
+// TestWhatIsCompiledIsKept: rules, rules of polls and RSA keys.
+func TestWhatIsCompiledIsKept(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
 	s := store.Success{Rule: `{"status":[200]}`}
 	first, name := c.ruleOf(&s)
-	again, _ := c.ruleOf(&store.Success{Name: "mine", Rule: s.Rule})
-	if first == nil || first != again || name != customRule {
-		t.Errorf("the rule %q was compiled twice", name)
+	again, mine := c.ruleOf(&store.Success{Name: "mine", Rule: s.Rule})
+	if first == nil || first != again || name != customRule || mine != "mine" {
+		t.Errorf("the rule %q, %q was compiled twice", name, mine)
+	}
+	s.Rule = `{"until":{"success":[{"status":[200]}]}}`
+	poll, name := c.pollRuleOf(&s)
+	pollAgain, mine := c.pollRuleOf(&store.Success{Name: "mine", Rule: s.Rule})
+	if poll == nil || poll != pollAgain || name != "until" || mine != "mine" {
+		t.Errorf("the rule %q, %q of a poll was compiled twice", name, mine)
+	}
+	key, err := c.rsaKey(secretFor(t, UseRSA, 0))
+	keyAgain, errAgain := c.rsaKey(bytes.Clone(secretFor(t, UseRSA, 0)))
+	other, errOther := c.rsaKey(secretFor(t, UseRSA, 1))
+	if err := cmp.Or(err, errAgain, errOther); err != nil || key != keyAgain || key == other {
+		t.Errorf("a key was parsed twice, or is another one: %v", err)
 	}
 	k := newKeep[int, int](3)
 	for i := range 10 {

@@ -105,51 +105,6 @@ func TestPresetsAreRules(t *testing.T) {
 	}
 }
 
-// answerWith is a transport that always answers so.
-func answerWith(status int, h http.Header, body string) roundTrip {
-	return func(*http.Request) (*http.Response, error) { return stubResponse(status, h.Clone(), body), nil }
-}
-
-func TestRuleSaysWhatItSaw(t *testing.T) {
-	t.Parallel()
-	for body, saw := range map[string]string{
-		"":                                      "an empty body",
-		"fail":                                  `"fail"`,
-		"中文" + strings.Repeat("长", 30):          `"` + "中文" + strings.Repeat("长", 19) + `"…`,
-		strings.Repeat("x", MaxResponseBytes+1): "too_large: more than 64 KiB of body",
-	} {
-		r := sendTo(t, roundTrip(func(*http.Request) (*http.Response, error) { return stubResponse(200, nil, body), nil }),
-			func(r *Request) { r.Success = store.Success{Name: RuleBodySuccess} })
-		want{class: store.ClassRuleMismatch, answered: true, status: 200}.check(t, r)
-		if r.Rule == nil || r.Rule.Saw != saw {
-			t.Errorf("rule %+v, want saw %s", r.Rule, saw)
-		}
-	}
-}
-
-// stubResponse is an answer from a transport that is not ours.
-func stubResponse(status int, h http.Header, body string) *http.Response {
-	if h == nil {
-		h = make(http.Header)
-	}
-	return &http.Response{
-		StatusCode: status, Header: h, Body: readCloser{strings.NewReader(body)}, ContentLength: int64(len(body)),
-	}
-}
-
-type readCloser struct{ *strings.Reader }
-
-func (readCloser) Close() error { return nil }
-
-// sendTo sends one request over a transport.
-func sendTo(t *testing.T, rt http.RoundTripper, change func(*Request)) Response {
-	t.Helper()
-	c := newTestClient(t, Options{Transport: rt})
-	r := newRequest("https://shop.example/notify")
-	change(&r)
-	return c.Send(t.Context(), r)
-}
-
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

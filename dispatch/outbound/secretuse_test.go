@@ -55,7 +55,10 @@ func TestParseSecretFor(t *testing.T) {
 		use, text string
 		ok        bool
 	}{
-		{UseHMAC, "whsec_" + b64(make([]byte, 32)), true}, {UseHMAC, "whsec_" + b64(make([]byte, 23)), false}, {UseHMAC, "hunter2-hunter2", false},
+		{UseHMAC, "whsec_" + b64(make([]byte, 24)), true}, {UseHMAC, "whsec_" + b64(make([]byte, 64)), true},
+		{UseHMAC, "whsec_" + b64(make([]byte, 23)), false}, {UseHMAC, "whsec_" + b64(make([]byte, 65)), false},
+		{UseHMAC, "hunter2-hunter2", false}, {UseHMAC, b64(make([]byte, 32)), false}, {UseHMAC, "", false},
+		{UseHMAC, "whsec_", false}, {UseHMAC, "whsec_====", false}, {UseHMAC, "whsec_not base64!", false},
 		{UseEd25519, "whsk_" + b64(pair), true}, {UseEd25519, "whsk_" + b64(pair[:32]), true}, {UseEd25519, "whsk_" + b64(mixed), false},
 		{UseEd25519, "whsk_" + b64(pair[:31]), false}, {UseEd25519, "whpk_" + b64(pair[32:]), false}, {UseEd25519, "whsec_" + b64(pair), false},
 		{UseEd25519, "whsk_hunter2-hunter2", false},

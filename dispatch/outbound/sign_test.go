@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"net/http"
 	"strconv"
@@ -12,19 +11,6 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
-
-func TestSignVector(t *testing.T) {
-	t.Parallel()
-	// The vector of the specification's libraries.
-	secret, err := ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Sign("msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`), [][]byte{secret})
-	if err != nil || got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
-		t.Errorf("Sign = %q, %v", got, err)
-	}
-}
 
 func TestSignAgreesWithTheReferenceLibrary(t *testing.T) {
 	t.Parallel()
@@ -125,34 +111,4 @@ func TestSignRefusesAnEmptySecret(t *testing.T) {
 	if got, err := Sign("cb_1", time.Now(), nil, nil); err != nil || got != "" {
 		t.Errorf("without secrets: %q, %v", got, err)
 	}
-}
-
-func TestParseSecret(t *testing.T) {
-	t.Parallel()
-	encode := func(n int) string { return SecretPrefix + base64.StdEncoding.EncodeToString(make([]byte, n)) }
-	for text, ok := range map[string]bool{
-		encode(24): true, encode(32): true, encode(64): true, encode(23): false, encode(65): false, encode(0): false,
-		"": false, "whsec_": false, strings.TrimPrefix(encode(32), SecretPrefix): false, "whsec_====": false, "whsec_not base64!": false,
-	} {
-		secret, err := ParseSecret(text)
-		if (err == nil) != ok {
-			t.Errorf("ParseSecret(%q) = %v, want ok %v", text, err, ok)
-		}
-		if err == nil && FormatSecret(secret) != text {
-			t.Errorf("FormatSecret(ParseSecret(%q)) = %q", text, FormatSecret(secret))
-		}
-		if err != nil && len(text) > 10 && strings.Contains(err.Error(), text[8:]) {
-			t.Errorf("the error shows the secret: %v", err)
-		}
-	}
-}
-
-func FuzzVerify(f *testing.F) {
-	f.Add("cb_1", "1614265330", "v1,abc v1a,x", []byte("body"))
-	f.Fuzz(func(t *testing.T, id, seconds, signature string, body []byte) {
-		h := http.Header{headerID: {id}, headerTimestamp: {seconds}, headerSignature: {signature}}
-		if err := Verify([][]byte{testSecret()}, h, body, -1); err == nil {
-			t.Fatalf("forged: %q %q %q", id, seconds, signature)
-		}
-	})
 }

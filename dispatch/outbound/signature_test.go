@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 	"testing"
@@ -138,22 +137,6 @@ func TestWeChatV3NamesItsKey(t *testing.T) {
 	})
 	if r.Class != store.ClassSignError {
 		t.Errorf("a label that cannot stand in a header: %s", r.Class)
-	}
-}
-
-func TestRSAKeysAreParsedOnce(t *testing.T) {
-	t.Parallel()
-	c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
-	key := secretFor(t, UseRSA, 0)
-	first, err := c.rsaKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := c.rsaKey(bytes.Clone(key)); err != nil || again != first {
-		t.Errorf("parsed again, %v", err)
-	}
-	if other, err := c.rsaKey(secretFor(t, UseRSA, 1)); err != nil || other == first {
-		t.Errorf("another key is the same, %v", err)
 	}
 }
 

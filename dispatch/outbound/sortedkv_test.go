@@ -61,26 +61,42 @@ func TestWhatSortedKVRefuses(t *testing.T) {
 			r.Signer, r.Secrets = SignerSortedKV, secretsOf(secretFor(t, UseText, 0))
 			r.ContentType, r.Body = c.contentType, []byte(c.body)
 		})
-		want{class: store.ClassInvalidRequest}.check(t, r)
 		if r.Class != store.ClassInvalidRequest {
 			t.Errorf("%s %q: %s", c.contentType, c.body, r.Class)
 		}
 	}
-	for name, change := range map[string]func(*Request){
-		"no body for it":           func(r *Request) { r.Body = nil },
-		"its field is there":       func(r *Request) { r.Body = []byte(`{"a":1,"sign":""}`) },
-		"its query field is there": func(r *Request) { r.Signer, r.URL = `{"type":"sorted-kv","put":{"in":"query"}}`, r.URL+"?sign=1" },
-		"sign_type is there": func(r *Request) {
-			r.Signer, r.Body = `{"type":"sorted-kv","sign_type":"MD5"}`, []byte(`{"sign_type":"MD5"}`)
-		},
-		"a query that is none": func(r *Request) { r.Signer, r.URL = `{"type":"sorted-kv","put":{"in":"query"}}`, r.URL+"?flag" },
+}
+
+// TestWhatIsAddedReplacesNothing: a field of the caller's is in the way, wherever something would be added.
+func TestWhatIsAddedReplacesNothing(t *testing.T) {
+	t.Parallel()
+	const json, header = "application/json", `,"put":{"in":"header","name":"X-Sign"}`
+	const query = `,"put":{"in":"query"}`
+	for name, c := range map[string]struct {
+		options, contentType, query, body string
+		want                              store.Class
+	}{
+		"no body for it":            {"", json, "", "", store.ClassInvalidRequest},
+		"its field is there":        {"", json, "", `{"a":1,"sign":""}`, store.ClassInvalidRequest},
+		"its query field is there":  {query, json, "?sign=1", `{"a":1}`, store.ClassInvalidRequest},
+		"a query that is none":      {query, json, "?flag", `{"a":1}`, store.ClassInvalidRequest},
+		"sign_type is there":        {`,"sign_type":"MD5"`, json, "", `{"sign_type":"MD5"}`, store.ClassInvalidRequest},
+		"nonce in JSON":             {`,"nonce":"n"`, json, "", `{"n":""}`, store.ClassInvalidRequest},
+		"nonce in JSON with escape": {`,"nonce":"n"`, json, "", `{"\u006e":1}`, store.ClassInvalidRequest},
+		"time in a form":            {`,"time":"t"`, "", "", "a=1&%74=", store.ClassInvalidRequest},
+		"time in XML":               {`,"nonce":"n","time":"t"`, "text/xml", "", "<x><t/></x>", store.ClassInvalidRequest},
+		"nonce in the query":        {`,"nonce":"n"` + query, "", "?n=1", "", store.ClassInvalidRequest},
+		"beside a header":           {`,"nonce":"n"` + header, "", "", "n=1", store.ClassInvalidRequest},
+		"query beside a header":     {`,"time":"n"` + header, "", "?n=1", "", store.ClassInvalidRequest},
+		"where nothing is added":    {`,"nonce":"n"` + query, json, "?n=1", `{}`, store.ClassOK},
+		"in another case":           {`,"nonce":"n"`, json, "", `{"N":1}`, store.ClassOK},
 	} {
-		_, _, r := signed(t, func(r *Request) {
-			r.Signer, r.Secrets = SignerSortedKV, secretsOf(secretFor(t, UseText, 0))
-			change(r)
+		got, _, r := signed(t, func(r *Request) {
+			r.Signer, r.Secrets = `{"type":"sorted-kv"`+c.options+`}`, secretsOf(secretFor(t, UseText, 0))
+			r.ContentType, r.Body, r.URL = c.contentType, []byte(c.body), r.URL+c.query
 		})
-		if r.Class != store.ClassInvalidRequest {
-			t.Errorf("%s: %s", name, r.Class)
+		if r.Class != c.want || (got != nil) != (c.want == store.ClassOK) {
+			t.Errorf("%s: %s %s", name, r.Class, r.Error)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestTLS(t *testing.T) {
 	good := ours.issue(t, later, "127.0.0.1")
 	c := newTestClient(t, Options{})
 	c.transport.tls.RootCAs = ours.pool
-	ok := want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}
+	ok := okay()
 	with := func(certs ...tls.Certificate) *tls.Config { return &tls.Config{Certificates: certs} }
 	for _, x := range []struct {
 		name string

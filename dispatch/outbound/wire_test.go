@@ -17,11 +17,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// answered is what is expected of an answer that failed, by status and class.
-func answeredWith(status int, class store.Class) want {
-	return want{class: class, status: status, answered: true}
-}
-
 func TestStatusTable(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, Options{})
@@ -53,7 +48,9 @@ func TestStatusTable(t *testing.T) {
 	for _, status := range []int{200, 201, 202, 204, 226, 299} {
 		srv := serveAnswer(t, fmt.Sprintf("HTTP/1.1 %d Some\r\nContent-Length: 0\r\n\r\n", status))
 		r := c.Send(t.Context(), newRequest(srv.URL))
-		want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: status}.check(t, r)
+		w := okay()
+		w.status = status
+		w.check(t, r)
 	}
 }
 
@@ -133,9 +130,9 @@ func TestBrokenAnswers(t *testing.T) {
 		{"bad length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", want{class: store.ClassProtocol}},
 		{"bad header line", "HTTP/1.1 200 OK\r\nno colon here\r\nContent-Length: 0\r\n\r\n", want{class: store.ClassProtocol}},
 		{"a space in a header's name", "HTTP/1.1 200 OK\r\nX Bad: 1\r\nContent-Length: 0\r\n\r\n",
-			want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}},
+			okay()},
 		{"a header on two lines", "HTTP/1.1 200 OK\r\nX-Long: a\r\n b\r\nContent-Length: 0\r\n\r\n",
-			want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}},
+			okay()},
 		{"large header", "HTTP/1.1 200 OK\r\nX-Large: " + strings.Repeat("a", 70<<10) + "\r\n\r\n", want{class: store.ClassHeadersTooLarge}},
 		{"many headers", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Many: aaaaaaaaaaaaaaaa\r\n", 5000) + "\r\n", want{class: store.ClassHeadersTooLarge}},
 		{"flood of early hints", flood + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", want{class: store.ClassHeadersTooLarge}},
@@ -144,8 +141,8 @@ func TestBrokenAnswers(t *testing.T) {
 		{"half a header", "HTTP/1.1 200 OK\r\nContent-", want{class: store.ClassProtocol}},
 		{"half the headers", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n", want{class: store.ClassConnReset, outcome: store.AttemptUnknown}},
 		{"a few early hints", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-			want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}},
-		{"HTTP/1.0", "HTTP/1.0 200 OK\r\n\r\nsuccess", want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}},
+			okay()},
+		{"HTTP/1.0", "HTTP/1.0 200 OK\r\n\r\nsuccess", okay()},
 	} {
 		srv := serveAnswer(t, x.answer)
 		r := c.Send(t.Context(), newRequest(srv.URL))
@@ -181,20 +178,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestEarlyAnswerCounts(t *testing.T) {
-	t.Parallel()
-	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
-		buf := make([]byte, 1024)
-		c.Read(buf)
-		io.WriteString(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		c.CloseWrite()
-		io.Copy(io.Discard, c)
-	})
-	r := newRequest(srv.URL)
-	r.Body = bytes.Repeat([]byte("x"), 8<<20)
-	answeredWith(413, store.ClassHTTP413).check(t, newTestClient(t, Options{}).Send(t.Context(), r))
-}
-
 // TestSlowAnswers: nothing at all, headers byte by byte, a body byte by byte.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
@@ -211,31 +194,42 @@ func TestSlowAnswers(t *testing.T) {
 			io.Copy(io.Discard, c)
 		})
 	}
+	const okHead = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n"
 	headers := want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}
+	body := want{class: store.ClassTimeoutBody, answered: true, timedOut: true, status: 200}
+	decided := okay()
+	decided.timedOut = true
 	for _, x := range []struct {
-		name   string
-		srv    *rawServer
-		rule   string
-		status int
-		want   want
+		name string
+		srv  *rawServer
+		// rule is a success rule's name, or the rule of a poll.
+		rule    string
+		want    want
+		verdict Verdict
 	}{
-		{"silence", drip("", ""), "http-2xx", 0, headers},
-		{"headers drip", drip("", "HTTP/1.1 200 OK\r\nX-Drip: "+strings.Repeat("a", 200)), "http-2xx", 0, headers},
-		{"body drips, status decides", drip("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n", strings.Repeat("a", 400)), "http-2xx", 200,
-			want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, timedOut: true, status: 200}},
-		{"body drips, body decides", drip("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nsuccess", strings.Repeat(" ", 400)), "body-success", 200,
-			want{class: store.ClassTimeoutBody, answered: true, timedOut: true, status: 200}},
-		{"body drips on 500", drip("HTTP/1.1 500 Oops\r\nContent-Length: 500\r\n\r\n", strings.Repeat("a", 400)), "body-success", 500,
-			want{class: store.ClassHTTP5xx, answered: true, timedOut: true, status: 500}},
+		{"silence", drip("", ""), RuleHTTP2xx, headers, ""},
+		{"headers drip", drip("", "HTTP/1.1 200 OK\r\nX-Drip: "+strings.Repeat("a", 200)), RuleHTTP2xx, headers, ""},
+		{"body drips, status decides", drip(okHead, strings.Repeat("a", 400)), RuleHTTP2xx, decided, ""},
+		{"body drips, body decides", drip(okHead+"success", strings.Repeat(" ", 400)), RuleBodySuccess, body, ""},
+		{"body drips on 500", drip("HTTP/1.1 500 Oops\r\nContent-Length: 500\r\n\r\n", strings.Repeat("a", 400)), RuleBodySuccess,
+			want{class: store.ClassHTTP5xx, answered: true, timedOut: true, status: 500}, ""},
+		{"poll, the status would decide", drip(okHead, "{"), `{"until":{"success":[{"status":[200]}]}}`, body, VerdictError},
+		{"poll, the body would decide", drip(okHead+`{"a":1}`, " "), `{"until":{"failure":[{"pointer":"/a","eq":1}]}}`, body, VerdictError},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRequest(x.srv.URL)
 			r.Timeout, r.Success.Name = 300*time.Millisecond, x.rule
+			if r.Poll = x.verdict != ""; r.Poll {
+				r.Success = store.Success{Rule: store.JSONText(x.rule)}
+			}
 			got := newTestClient(t, Options{}).Send(t.Context(), r)
 			x.want.check(t, got)
-			if took := got.EndedAt.Sub(got.StartedAt); took < r.Timeout || took > r.Timeout+5*time.Second {
+			if took := got.EndedAt.Sub(got.StartedAt); took < r.Timeout || took > r.Timeout+30*time.Second {
 				t.Errorf("took %v with a timeout of %v", took, r.Timeout)
+			}
+			if got.Verdict != x.verdict || r.Poll && (got.Rule == nil || got.Rule.Saw != "truncated: the body ended early") {
+				t.Errorf("verdict %q, %+v", got.Verdict, got.Rule)
 			}
 		})
 	}
@@ -247,7 +241,7 @@ func TestTruncatedBody(t *testing.T) {
 	c := newTestClient(t, Options{})
 	r := newRequest(srv.URL)
 	got := c.Send(t.Context(), r)
-	want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}.check(t, got)
+	okay().check(t, got)
 	if !got.ResponseTruncated || got.ResponseBody != "success" {
 		t.Errorf("body %q, truncated %v", got.ResponseBody, got.ResponseTruncated)
 	}
@@ -334,7 +328,7 @@ func TestLimits(t *testing.T) {
 	for _, url := range []string{gzipBomb.URL, endless.URL} {
 		r := newRequest(url)
 		got := c.Send(t.Context(), r)
-		want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}.check(t, got)
+		okay().check(t, got)
 		if !got.ResponseTruncated || len(got.ResponseBody) > MaxKeptBytes {
 			t.Errorf("%d bytes kept, truncated %v", len(got.ResponseBody), got.ResponseTruncated)
 		}
@@ -392,8 +386,6 @@ func TestInterrupted(t *testing.T) {
 		cancel()
 	}()
 	want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true}.check(t, client.Send(ctx, newRequest(srv.URL)))
-	// Nothing was written.
-	want{class: store.ClassInterrupted, uncharged: true}.check(t, client.Send(ctx, newRequest(srv.URL)))
 }
 
 // A dyingBody ends the context that it is read under.
@@ -411,22 +403,36 @@ func (dyingBody) Close() error { return nil }
 
 func TestInterruptedWithinTheBody(t *testing.T) {
 	t.Parallel()
+	const poll = `{"until":{"success":[{"status":[200]}]},"hold_if":[{"status":[429]}]}`
+	interrupted := want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true, answered: true, status: 200}
 	for _, x := range []struct {
 		status int
-		rule   string
-		want   want
+		// rule is a success rule's name, or the rule of a poll.
+		rule    string
+		want    want
+		verdict Verdict
 	}{
-		{200, RuleBodySuccess, want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true, answered: true, status: 200}},
-		{200, RuleHTTP2xx, want{class: store.ClassOK, outcome: store.AttemptSucceeded, answered: true, status: 200}},
-		{500, RuleBodySuccess, answeredWith(500, store.ClassHTTP5xx)},
+		{200, RuleBodySuccess, interrupted, ""},
+		{200, RuleHTTP2xx, okay(), ""},
+		{500, RuleBodySuccess, answeredWith(500, store.ClassHTTP5xx), ""},
+		{200, poll, interrupted, ""},
+		{429, poll, want{class: store.ClassReceiverBusy, uncharged: true, answered: true, status: 429}, VerdictHold},
+		{500, poll, answeredWith(500, store.ClassHTTP5xx), VerdictError},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: x.status, Header: http.Header{}, Body: dyingBody{r.Context(), cancel}, ContentLength: 7}, nil
+			body := dyingBody{r.Context(), cancel}
+			return &http.Response{StatusCode: x.status, Header: http.Header{}, Body: body, ContentLength: 7}, nil
 		})})
 		r := newRequest("https://shop.example/")
 		r.Success.Name = x.rule
+		if r.Poll = x.rule == poll; r.Poll {
+			r.Success = store.Success{Rule: poll}
+		}
 		got := c.Send(ctx, r)
 		t.Run(fmt.Sprintf("%d %s", x.status, x.rule), func(t *testing.T) { x.want.check(t, got) })
+		if got.Verdict != x.verdict || r.Poll && got.MaxErrors != DefaultErrorBudget {
+			t.Errorf("%d: verdict %q, budget %d", x.status, got.Verdict, got.MaxErrors)
+		}
 	}
 }

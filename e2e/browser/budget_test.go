@@ -2,7 +2,6 @@ package browser
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,9 +17,19 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-var pageRows = flag.Int("page-rows", 20_000, "callbacks that are in SQL while the pages' cost is measured; from a million on, on PostgreSQL too, and strictly")
+// pageRows is how many callbacks are in SQL while the pages' cost is measured.
+func pageRows() int {
+	switch {
+	case testserver.Long():
+		return 1_000_000
+	case testserver.Full():
+		return 200_000
+	}
+	return 20_000
+}
 
 const (
 	// pageBytes and pageRequests are what a page may take at its first visit: what is unpacked of document, style, script and icon; and with
@@ -143,14 +152,14 @@ func usedBy(t *testing.T, p *harness.Process) (server, database time.Duration) {
 }
 
 // What a page costs does not depend on how much there is: with a million callbacks, a tenth of them dead, no page takes the server more than
-// ten milliseconds of CPU, nor the database. A page that read through a table would take a thousand. make pages shows it; what runs with the
+// ten milliseconds of CPU, nor the database. A page that read through a table would take a thousand. make test-long shows it; what runs with the
 // other tests is the same with less.
 func TestBrowserPagesCostLittle(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel() // what is measured is CPU time
-	harness.OnEach(t, []harness.Combination{harness.SQLiteEmbedded}, func(t *testing.T, b harness.Backend) { costPages(t, b, *pageRows) })
-	if *pageRows >= 1_000_000 {
-		harness.OnEach(t, []harness.Combination{harness.PostgresRedis}, func(t *testing.T, b harness.Backend) { costPages(t, b, *pageRows) })
+	harness.OnEach(t, []harness.Combination{harness.SQLiteEmbedded}, func(t *testing.T, b harness.Backend) { costPages(t, b, pageRows()) })
+	if testserver.Full() {
+		harness.OnEach(t, []harness.Combination{harness.PostgresRedis}, func(t *testing.T, b harness.Backend) { costPages(t, b, pageRows()) })
 	}
 }
 
@@ -210,7 +219,7 @@ func costPages(t *testing.T, b harness.Backend, rows int) {
 	rest := time.NewTimer(2 * time.Second)
 	<-rest.C
 	server1, database1 := usedBy(t, p)
-	alone := rows >= 1_000_000 // as make pages runs it
+	alone := testserver.Full() // nothing runs beside it
 	idle := float64(server1-server0) / float64(time.Since(quietFrom))
 	idleDatabase := float64(database1-database0) / float64(time.Since(quietFrom))
 	var lines []string

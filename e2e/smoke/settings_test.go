@@ -62,6 +62,22 @@ func TestWrongSettingsStopTheStartWithOneLineEach(t *testing.T) {
 	}
 }
 
+// The times of a test build are known ones, and no longer than the usual.
+func TestTimesOfATestBuildAreChecked(t *testing.T) {
+	harness.BlackBox(t)
+	for times, want := range map[string]string{
+		"lease=5s,lese=3s": `"lese=3s" names none of lease, margin, sweep, slack, leader`,
+		"lease=31s":        `"lease=31s" is not from 1s to 30s in whole seconds`,
+	} {
+		env := append([]string{"DISPATCHER_FAILPOINT_TIMES=" + times}, harness.Keys...)
+		got := harness.Command(t, time.Minute, env,
+			"serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--data-dir", t.TempDir())
+		if got.Code != 1 || !strings.Contains(got.Stderr, "DISPATCHER_FAILPOINT_TIMES: "+want) {
+			t.Errorf("%s: exit code %d, want 1 and %s:\n%s", times, got.Code, want, got.Stderr)
+		}
+	}
+}
+
 // The first start on SQLite makes an admin key, shows it to nobody but the data directory, and it opens the API.
 func TestFirstStartMakesAnAdminKey(t *testing.T) {
 	harness.BlackBox(t)

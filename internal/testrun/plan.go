@@ -111,7 +111,12 @@ func plan() []part {
 			return []command{race(sizeTest, "-short", "./web/...", "./cmd/...", "./schedule/...")}
 		}},
 		{"browser", fullOnly, func(string) []command {
-			return []command{tests(sizeFull, "30m", "./e2e/browser").announced()}
+			c := tests(sizeFull, "30m", "-skip", "^TestBrowserPagesCostLittle$", "./e2e/browser").announced()
+			c.argv = append(c.argv, "-args", "-screens", "../../screens")
+			return []command{c}
+		}},
+		{"pages", largest, func(size string) []command {
+			return []command{tests(size, "30m", "-run", "^TestBrowserPagesCostLittle$", "./e2e/browser").announced()}
 		}},
 		{"faults", largest, func(size string) []command {
 			report := tests(size, "60m", "./e2e/faults").announced()

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -97,11 +95,3 @@ func NextWindow(last, looked int, took time.Duration) int {
 
 // IDsFrom is below every id that was made at the time, in Unix milliseconds, or later.
 func IDsFrom(at int64) string { return idsFrom(at) }
-
-// MigrateTo brings the schema up to a version that is not the last.
-func MigrateTo(ctx context.Context, db *DB, version int64) error {
-	return db.withMigrations(func(_ *sql.DB, p *goose.Provider) error {
-		_, err := p.UpTo(ctx, version)
-		return err
-	})
-}

@@ -13,9 +13,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
 )
 
-// migrationsTable is where applied migrations are written down.
-const migrationsTable = "schema_migrations"
-
 // A Migration is one step of the schema.
 type Migration struct {
 	Version int64
@@ -26,9 +23,9 @@ type Migration struct {
 }
 
 // Migrate brings the schema up to date, and does nothing where it is. Several processes may call it at once: one
-// migrates, the others wait, up to a minute.
+// migrates, the others wait, up to a minute. It returns [ErrOtherSchema] for a database that it cannot bring up to date.
 func Migrate(ctx context.Context, db *DB) error {
-	return db.withMigrations(func(handle *sql.DB, p *goose.Provider) error {
+	return db.withMigrations(func(_ *sql.DB, _ *versionTable, p *goose.Provider) error {
 		unlock, err := db.lockMigrations(ctx)
 		if err != nil {
 			return err
@@ -47,10 +44,14 @@ func Migrate(ctx context.Context, db *DB) error {
 	})
 }
 
-// MigrationStatus lists all migrations that this program knows, and which of them the database has.
+// MigrationStatus lists all migrations that this program knows, and which of them the database has. It returns
+// [ErrOtherSchema] for a database that has one of them with other statements.
 func MigrationStatus(ctx context.Context, db *DB) ([]Migration, error) {
 	var list []Migration
-	err := db.withMigrations(func(_ *sql.DB, p *goose.Provider) error {
+	err := db.withMigrations(func(handle *sql.DB, v *versionTable, p *goose.Provider) error {
+		if err := v.check(ctx, handle); err != nil {
+			return err
+		}
 		status, err := p.Status(ctx)
 		if err != nil {
 			return fmt.Errorf("migration status: %w", err)
@@ -66,25 +67,27 @@ func MigrationStatus(ctx context.Context, db *DB) ([]Migration, error) {
 }
 
 // withMigrations runs fn with a handle of its own: migrations must not wait for the writers, nor they for them.
-func (db *DB) withMigrations(fn func(*sql.DB, *goose.Provider) error) (err error) {
+func (db *DB) withMigrations(fn func(*sql.DB, *versionTable, *goose.Provider) error) (err error) {
 	handle, err := db.migrate()
 	if err != nil {
 		return fmt.Errorf("open for migrations: %w", err)
 	}
 	defer func() { err = errors.Join(err, handle.Close()) }()
-	exclude, err := migrations.ForeignNames(db.dialect.name)
+	known, foreign, err := migrations.For(db.dialect.name)
+	if err != nil {
+		return err
+	}
+	table, err := newVersionTable(db.dialect.name, known)
 	if err != nil {
 		return err
 	}
 	options := []goose.ProviderOption{
-		goose.WithTableName(migrationsTable),
-		goose.WithExcludeNames(exclude),
+		goose.WithStore(table),
+		goose.WithExcludeNames(foreign),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithSlog(db.logger),
 	}
-	dialect := goose.DialectSQLite3
 	if !db.embedded() {
-		dialect = goose.DialectPostgres
 		// Asked for every second, not every five: processes start together.
 		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
 		if err != nil {
@@ -92,11 +95,11 @@ func (db *DB) withMigrations(fn func(*sql.DB, *goose.Provider) error) (err error
 		}
 		options = append(options, goose.WithSessionLocker(locker))
 	}
-	p, err := goose.NewProvider(dialect, handle, migrations.Files, options...)
+	p, err := goose.NewProvider(goose.DialectCustom, handle, migrations.Files, options...)
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
-	return fn(handle, p)
+	return fn(handle, table, p)
 }
 
 // lockMigrations keeps other processes from migrating the same SQLite file, by a transaction on a file beside it: the

@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -159,64 +160,45 @@ func TestMigrateTogetherPostgres(t *testing.T) {
 	migrateTogether(t, testserver.StartPostgres(t))
 }
 
-// What is open when counters of due times begin is counted by the migration, once.
-func TestOpenCallbacksAreCountedByTheHour(t *testing.T) {
+// TestOtherSchemaIsRefused changes what the database says of its migrations.
+func TestOtherSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
 		path := filepath.Join(t.TempDir(), "d.db")
-		countedByTheHour(t, "sqlite:"+path, "sqlite", path)
+		otherSchema(t, "sqlite:"+path, "sqlite", path)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("needs a PostgreSQL server")
 		}
-		url := testserver.StartPostgres(t)
-		countedByTheHour(t, url, "pgx", url)
+		t.Parallel()
+		url := testserver.SharedPostgres(t).Database(t)
+		otherSchema(t, url, "pgx", url)
 	})
 }
 
-func countedByTheHour(t *testing.T, url, driver, dsn string) {
-	const before, hour, now = 10, int64(3_600_000), int64(1_790_000_000_000)
-	ctx := t.Context()
-	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if err := sqlstore.MigrateTo(ctx, db, before); err != nil {
-		t.Fatal(err)
-	}
-	drafts := benchDrafts(10, now)
-	for i := range drafts {
-		c := &drafts[i].Callback
-		if c.DueAt = now + int64(i%3)*hour; i == 8 {
-			c.Project = "other"
+func otherSchema(t *testing.T, url, driver, dsn string) {
+	db := open(t, sqlstore.Options{URL: url})
+	handle := raw(t, driver, dsn)
+	for _, step := range []struct {
+		name, change string
+		refused      bool
+	}{
+		{"a migration of a newer program",
+			`INSERT INTO schema_migrations (version_id, is_applied, hash) VALUES (999, '1', 'unknown')`, false},
+		{"another text", `UPDATE schema_migrations SET hash = 'other' WHERE version_id = 1`, true},
+		{"a program that kept no hash", `ALTER TABLE schema_migrations DROP COLUMN hash`, true},
+	} {
+		if _, err := handle.ExecContext(t.Context(), step.change); err != nil {
+			t.Fatal(err)
 		}
-	}
-	drafts[9].Callback.DueAt = store.Forever
-	if accepted, err := db.Accept(ctx, drafts); err != nil || accepted[0].Err != nil {
-		t.Fatalf("accept: %v, %+v", err, accepted[0])
-	}
-	if _, err := db.Cancel(ctx, store.DefaultProject, drafts[0].Callback.ID, now, store.Actor{Name: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	// What an older process notes knows nothing of it.
-	if _, err := raw(t, driver, dsn).ExecContext(ctx, "DELETE FROM commit_notes"); err != nil {
-		t.Fatal(err)
-	}
-	if err := sqlstore.Migrate(ctx, db); err != nil {
-		t.Fatal(err)
-	}
-	at := now - now%hour
-	want := []store.DueHour{{At: at, Count: 2}, {At: at + hour, Count: 3}, {At: at + 2*hour, Count: 2}}
-	if got, err := db.DueHours(ctx, store.DefaultProject, now, now+10*hour); err != nil || !slices.Equal(got, want) {
-		t.Errorf("counted %v, %v, want %v", got, err, want)
-	}
-	if got, err := db.DueHours(ctx, "other", now, now+10*hour); err != nil || !slices.Equal(got, []store.DueHour{{At: at + 2*hour, Count: 1}}) {
-		t.Errorf("of another project: %v, %v", got, err)
-	}
-	if got, err := db.DueHours(ctx, store.DefaultProject, now+10*hour, store.Forever); err != nil || len(got) != 1 || got[0].Count != 1 {
-		t.Errorf("of the last hour: %v, %v", got, err)
+		_, statusErr := sqlstore.MigrationStatus(t.Context(), db)
+		for call, err := range map[string]error{"Migrate": sqlstore.Migrate(t.Context(), db), "MigrationStatus": statusErr} {
+			if errors.Is(err, sqlstore.ErrOtherSchema) != step.refused || (err != nil) != step.refused {
+				t.Errorf("%s: %s returned %v", step.name, call, err)
+			}
+		}
 	}
 }
 

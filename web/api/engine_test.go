@@ -2,14 +2,20 @@ package api_test
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
@@ -71,36 +77,64 @@ func (rc *receiver) answer(r *outbound.Request) outbound.Response {
 	}
 }
 
-// newEngineFace returns the API over the engine itself, running on SQLite and the index in memory.
-func newEngineFace(t *testing.T) face {
+// newDB returns a database of its own, a copy of one that was migrated once.
+func newDB(t *testing.T) *sqlstore.DB {
 	t.Helper()
-	return newEngineFaceFor(t, &receiver{})
-}
-
-func newEngineFaceFor(t *testing.T, to *receiver) face {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")})
+	schema, err := migrated()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sqlstore.Migrate(ctx, db); err != nil {
+	path := filepath.Join(t.TempDir(), "d.db")
+	if err := os.WriteFile(path, schema, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	key := make([]byte, dispatch.MasterKeyBytes)
-	if _, err := rand.Read(key); err != nil {
+	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: "sqlite:" + path})
+	if err != nil {
 		t.Fatal(err)
 	}
-	keyring, err := dispatch.NewKeyring([]string{base64.StdEncoding.EncodeToString(key)})
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// migrated is the file of an empty database.
+var migrated = sync.OnceValues(func() (file []byte, err error) {
+	dir, err := os.MkdirTemp("", "dispatcher-api")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "d.db")
+	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: "sqlite:" + path})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(sqlstore.Migrate(context.Background(), db), db.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// newEngineFace returns the API over the engine itself, running on SQLite and the index in memory. It sends to the
+// receiver, or to one that is open if there is none.
+func newEngineFace(t *testing.T, to ...*receiver) face {
+	t.Helper()
+	db := newDB(t)
+	keyring, err := dispatch.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, dispatch.MasterKeyBytes))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	engine, err := dispatch.New(dispatch.Options{
-		Store: db, Schedule: memq.New(memq.Options{}), Sender: to, Keyring: keyring, Alone: true, ReadTemplate: api.ReadTemplate,
+		Store: db, Schedule: memq.New(memq.Options{}), Sender: append(to, new(receiver))[0], Keyring: keyring, Alone: true,
+		ReadTemplate: api.ReadTemplate,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- engine.Run(ctx) }()
 	t.Cleanup(func() {
@@ -108,16 +142,9 @@ func newEngineFaceFor(t *testing.T, to *receiver) face {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	// A new index is filled while callbacks are accepted already; what looks at it waits for that.
-	for deadline := time.Now().Add(20 * time.Second); len(engine.Health(ctx).Degraded) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the index was not filled within 20 s")
-		}
-	}
+	until(t, "the index is filled", func() bool { return len(engine.Health(ctx).Degraded) == 0 })
 	return newFaceOf(t, api.Options{
 		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
 		Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: engine,
@@ -125,20 +152,24 @@ func newEngineFaceFor(t *testing.T, to *receiver) face {
 	})
 }
 
-// settled polls a callback until it is in the state.
-func (f face) settled(t *testing.T, id, state string) map[string]any {
+// until polls a condition.
+func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		got := f.ask(t, 200, "GET", "/v1/callbacks/"+id, "")
-		if got["state"] == state {
-			return got
-		}
+	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("callback is %v and not %s after 20 s", got["state"], state)
+			t.Fatalf("not within 60 s: %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// settled polls a callback until it is in the state.
+func (f face) settled(t *testing.T, id, state string) (got map[string]any) {
+	t.Helper()
+	until(t, id+" is "+state, func() bool {
+		got = f.ask(t, 200, "GET", "/v1/callbacks/"+id, "")
+		return got["state"] == state
+	})
+	return got
 }
 
 func TestLifeThroughTheEngine(t *testing.T) {
@@ -228,20 +259,115 @@ func TestOperationThroughTheEngine(t *testing.T) {
 	}
 }
 
-// TestEveryRefusalOfTheEngineIsNamed: values that can be decoded and not be meant are 422 with the field.
+// TestPagesThroughTheEngine: what next_cursor says is where the store goes on.
+func TestPagesThroughTheEngine(t *testing.T) {
+	t.Parallel()
+	const n = 7
+	f := newEngineFace(t)
+	newest := make([]string, n)
+	for i := range n {
+		id := f.ask(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(
+			`{"url":"https://shop.example/","payload":%d,"delay":"%dh","ref":"order-%d","labels":{"n":"%d"}}`, i, n-i, i%2, i))["id"].(string)
+		newest[n-1-i] = id
+		time.Sleep(2 * time.Millisecond) // ids of one millisecond have no order
+	}
+	for _, c := range []struct {
+		query string
+		want  []string
+	}{
+		{"limit=3", newest}, {"limit=7", newest}, {"", newest}, {"limit=4&order=due", newest}, {"limit=2&ref=order-0", []string{newest[0], newest[2], newest[4], newest[6]}},
+		{"label.n=0", newest[6:]}, {"label.n=5&ref=order-0", nil}, {"state=scheduled&limit=500&kind=notify", newest}, {"state=dead&state=succeeded", nil}, {"overdue=true", nil},
+	} {
+		var ids []string
+		for cursor, more := "", true; more; {
+			page := f.ask(t, 200, "GET", "/v1/callbacks?"+c.query+cursor, "")
+			for _, one := range page["data"].([]any) {
+				ids = append(ids, one.(map[string]any)["id"].(string))
+			}
+			next, _ := page["next_cursor"].(string)
+			cursor, more = "&cursor="+next, next != "" && len(ids) <= n
+		}
+		if diff := cmp.Diff(c.want, ids); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.query, diff)
+		}
+	}
+}
+
+// TestEveryRefusalOfTheEngineIsNamed as the field stands in the request. What the engine refuses, its own tests show.
 func TestEveryRefusalOfTheEngineIsNamed(t *testing.T) {
 	t.Parallel()
 	f := newEngineFace(t)
-	for body, field := range map[string]string{
-		`{"payload":1}`: "url", `{"url":"ftp://h/","payload":1}`: "url", `{"url":"https://h/"}`: "payload", `{"url":"https://h/","payload":1,"endpoint":"ep_1"}`: "endpoint",
-		`{"url":"https://h/","payload":1,"policy":"nope"}`: "policy", `{"url":"https://h/","payload":1,"success":"nope"}`: "success",
-		`{"url":"https://h/","payload":1,"policy":{"tiers":[],"timeout":"61s"}}`: "policy.timeout", `{"url":"https://h/","payload":1,"delay":"1s","due_at":"2026-11-21T08:00:00Z"}`: "delay",
-		`{"url":"https://h/","payload":1,"headers":{"Host":"x"}}`: "headers.Host", `{"url":"https://h/","payload":1,"lane":"` + strings.Repeat("l", 129) + `"}`: "lane",
-		`{"url":"https://h/","payload":1,"idempotency_key":"` + strings.Repeat("k", 257) + `"}`: "idempotency_key",
+	f.ask(t, 201, "POST", "/v1/endpoints", `{"external_id":"all","url":"https://a.example/","topics":["*"]}`)
+	made := f.ask(t, 201, "POST", "/v1/schedules", `{"name":"a","cron":"@daily","callback":{"url":"https://shop.example/","payload":1}}`)
+	good := map[string]string{
+		"POST /v1/callbacks": `"url":"https://h/","payload":1`, "POST /v1/endpoints": `"url":"https://h/"`, "POST /v1/events": `"topic":"t","payload":1`,
+		"POST /v1/polls":    `"ref":"a","request":{"url":"https://h/"},"until":{"failure":[{"status":[404]}]}`,
+		"POST /v1/redrives": `"action":"retry","filter":{"state":"dead"}`, "PATCH /v1/schedules/" + made["id"].(string): ``,
+		"POST /v1/keys": `"name":"x","scopes":["send"]`,
+	}
+	callback := func(more string) string { return `"callback":{"url":"https://shop.example/","payload":1,` + more + `}` }
+	for route, rows := range map[string][][2]string{
+		"callbacks": {
+			{`"endpoint":"ep_1"`, "endpoint"}, {`"policy":"nope"`, "policy"}, {`"success":"nope"`, "success"},
+			{`"policy":{"tiers":[],"timeout":"61s"}`, "policy.timeout"}, {`"delay":"1s","due_at":"2026-11-21T08:00:00Z"`, "delay"},
+			{`"headers":{"Host":"x"}`, "headers.Host"}, {`"lane":"` + strings.Repeat("l", 129) + `"`, "lane"},
+			{`"labels":{"a":"` + strings.Repeat("v", 257) + `"}`, "labels.a"}, {`"order":"strict"`, "order"}, {`"start_attempt":99`, "start_attempt"},
+		},
+		"endpoints": {
+			{`"rate":"fast"`, "rate"}, {`"topics":["a*"]`, "topics[0]"}, {`"policy":"nope"`, "policy"}, {`"success":{"status":["2xx"]}`, "success.status[0]"},
+			{`"signer":{"type":"nope"}`, "signer.type"}, {`"profile":"nope"`, "profile"}, {`"url_override":"maybe"`, "url_override"},
+			{`"concurrency":10001`, "concurrency"}, {`"headers":{"Host":"x"}`, "headers.Host"}, {`"external_id":"ep_x"`, "external_id"},
+		},
+		"events": {
+			{`"url":"https://a.example/"`, "url"}, {`"endpoint":"all"`, "endpoint"}, {`"lane":"m"`, "lane"}, {`"profile":"alipay"`, "profile"},
+			{`"signer":"none"`, "signer"}, {`"policy":"nope"`, "policy"}, {`"delay":"500d"`, "delay"},
+		},
+		"polls": {
+			{`"error_budget":1001`, "error_budget"}, {`"evaluate":["300"]`, "evaluate"}, {`"on_result":{}`, "on_result.url"},
+			{`"on_result":{"url":"ftp://x"}`, "on_result.url"}, {`"hold_if":[{"pointer":"a","eq":1}]`, "hold_if[0].pointer"},
+		},
+		"redrives": {{`"rate":"fast"`, "rate"}, {`"ladder":"twice"`, "ladder"}},
+		"schedules": {
+			{`"cron":"30 1 * *"`, "cron"}, {`"cron":"TZ=UTC 30 1 * * *"`, "cron"}, {`"cron":"0 0 31 2 *"`, "cron"}, {`"timezone":"Mars"`, "timezone"},
+			{`"missed":"all"`, "missed"}, {`"name":""`, "name"}, {callback(`"x":1`), "callback.x"}, {callback(`"due_at":"2026-11-21T08:00:00Z"`), "callback.due_at"},
+			{callback(`"idempotency_key":"k"`), "callback.idempotency_key"}, {callback(`"headers":{"Authorization":"***"}`), "callback.headers.Authorization"},
+			{callback(`"policy":"nobody's"`), "callback.policy"}, {callback(`"policy":{"tiers":["1s"],"stop_on":[410,1000]}`), "callback.policy.stop_on[1]"},
+			{`"callback":{"endpoint":"nobody","payload":1}`, "callback.endpoint"},
+			{`"callback":{"url":"https://shop.example/","payload":"` + strings.Repeat("x", 256<<10) + `"}`, "callback.payload"},
+		},
+		"keys": {{`"scopes":["root"]`, "scopes[0]"}, {`"expires_in":"0s"`, "expires_in"}},
 	} {
-		fields := wantProblem(t, f.do("POST", "/v1/callbacks", body), 422, "invalid")
-		if len(fields) != 1 || fields[0] != field {
-			t.Errorf("%.100s: %q, want %q", body, fields, field)
+		for call, members := range good {
+			method, path, _ := strings.Cut(call, " ")
+			if !strings.HasPrefix(path, "/v1/"+route) {
+				continue
+			}
+			for _, row := range rows {
+				// Fields of the good request that the row has too are the row's.
+				var spoilt map[string]json.RawMessage
+				if err := json.Unmarshal([]byte("{"+strings.Trim(members+","+row[0], ",")+"}"), &spoilt); err != nil {
+					t.Fatal(err)
+				}
+				body, _ := json.Marshal(spoilt)
+				if fields := f.refused(t, method, path, string(body)); !slices.Equal(fields, []string{row[1]}) {
+					t.Errorf("%s %.100s: %q, want %q", call, body, fields, row[1])
+				}
+			}
+		}
+	}
+	for _, c := range []struct{ path, body, fields string }{
+		{"/v1/callbacks", `{}`, "[payload url]"}, {"/v1/endpoints", `{}`, "[url]"}, {"/v1/events", `{}`, "[payload topic]"}, {"/v1/keys", `{}`, "[name scopes]"},
+		{"/v1/polls", `{}`, "[ref request.url until]"}, {"/v1/redrives", `{}`, "[action filter]"}, {"/v1/schedules", `{}`, "[callback cron name]"},
+		{"/v1/polls", `{"ref":"a","request":{"url":"ftp://x","headers":{"Host":"h"}},"until":{"success":[{"pointer":7}]}}`,
+			"[request.headers.Host request.url until.success[0] until.success[0].pointer]"},
+		{"/v1/redrives", `{"action":"purge","filter":{"state":"dead","q":"x"},"rate":"fast","x":1}`, "[action filter.q rate x]"},
+		{"/v1/redrives", `{"action":"set_url","filter":{"state":"dead"}}`, "[url]"}, {"/v1/redrives", `{"action":"retry","filter":{"topic":null}}`, "[filter]"},
+		{"/v1/redrives", `{"action":"reschedule","filter":{"state":"dead"}}`, "[due_at]"},
+	} {
+		fields := f.refused(t, "POST", c.path, c.body)
+		slices.Sort(fields)
+		if got := fmt.Sprint(fields); got != c.fields {
+			t.Errorf("%s %.100s: %s, want %s", c.path, c.body, got, c.fields)
 		}
 	}
 }

@@ -17,12 +17,16 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden compares an answer, indented, with a file.
-func golden(t *testing.T, name string, got []byte) {
+// golden compares the answer to a request, indented, with a file.
+func golden(t *testing.T, f face, name, method, target, body string) {
 	t.Helper()
+	rec := f.do(method, target, body)
+	if rec.Code >= 300 {
+		t.Fatalf("%s %s: %d %s", method, target, rec.Code, rec.Body)
+	}
 	var b bytes.Buffer
-	if err := json.Indent(&b, got, "", "  "); err != nil {
-		t.Fatalf("not JSON: %v: %s", err, got)
+	if err := json.Indent(&b, rec.Body.Bytes(), "", "  "); err != nil {
+		t.Fatalf("not JSON: %v: %s", err, rec.Body)
 	}
 	b.WriteByte('\n')
 	path := filepath.Join("testdata", name)
@@ -60,14 +64,9 @@ func TestGoldenCallbacks(t *testing.T) {
 	strict.EndpointID, strict.Lane, strict.Strict, strict.Signer = bareEndpoint, oneEndpoint, true, ""
 	strict.Success = store.Success{Name: "our-own", Rule: `{"status":[200]}`}
 	for name, cb := range map[string]store.Callback{
-		"callback_scheduled.json": sample(), "callback_attempting.json": attempting, "callback_dead.json": dead, "callback_bare.json": bare,
-		"callback_endpoint.json": strict,
+		"scheduled": sample(), "attempting": attempting, "dead": dead, "bare": bare, "endpoint": strict,
 	} {
-		rec := newFace(t, &engine{callback: cb}).do("GET", "/v1/callbacks/"+oneID, "")
-		if rec.Code != 200 {
-			t.Fatalf("%s: %d %s", name, rec.Code, rec.Body)
-		}
-		golden(t, name, rec.Body.Bytes())
+		golden(t, newFace(t, &engine{callback: cb}), "callback_"+name+".json", "GET", "/v1/callbacks/"+oneID, "")
 	}
 }
 
@@ -91,10 +90,8 @@ func TestGoldenAttempts(t *testing.T) {
 			StartedAt: nowMS + 15_010, DueAt: nowMS + 15_009, Lateness: 1,
 		},
 	}}
-	rec := newFace(t, e).do("GET", "/v1/callbacks/"+oneID+"/attempts", "")
-	golden(t, "attempts.json", rec.Body.Bytes())
-
-	rec = newFace(t, &engine{}).do("GET", "/v1/callbacks/"+oneID+"/attempts", "")
+	golden(t, newFace(t, e), "attempts.json", "GET", "/v1/callbacks/"+oneID+"/attempts", "")
+	rec := newFace(t, &engine{}).do("GET", "/v1/callbacks/"+oneID+"/attempts", "")
 	if got := rec.Body.String(); got != `{"data":[]}` {
 		t.Errorf("no attempts: %s", got)
 	}
@@ -124,10 +121,6 @@ func TestGoldenOperation(t *testing.T) {
 		{"GET", "/v1/audit", "", "audit.json"},
 		{"POST", "/v1/callbacks/" + oneID + "/cancel", `{"reason":"asked"}`, "cancel.json"},
 	} {
-		rec := f.do(c.method, c.path, c.body)
-		if rec.Code != 200 {
-			t.Fatalf("%s %s: %d %s", c.method, c.path, rec.Code, rec.Body)
-		}
-		golden(t, c.file, rec.Body.Bytes())
+		golden(t, f, c.file, c.method, c.path, c.body)
 	}
 }

@@ -14,7 +14,7 @@ func TestOutcomesThroughTheEngine(t *testing.T) {
 	const n = 5
 	to := &receiver{}
 	to.shut.Store(true)
-	f := newEngineFaceFor(t, to)
+	f := newEngineFace(t, to)
 	start := f.ask(t, 200, "GET", "/v1/outcomes", "")["next_cursor"].(string)
 	ids := f.bury(t, n)
 	cursor := start

@@ -3,7 +3,6 @@ package api_test
 import (
 	"context"
 	"net/http/httptest"
-	"slices"
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ func someOutcomes() []store.TerminalEvent {
 
 func TestGoldenOutcomes(t *testing.T) {
 	t.Parallel()
-	golden(t, "outcomes.json", newFace(t, &engine{outcomes: someOutcomes()}).do("GET", "/v1/outcomes", "").Body.Bytes())
+	golden(t, newFace(t, &engine{outcomes: someOutcomes()}), "outcomes.json", "GET", "/v1/outcomes", "")
 }
 
 // TestOutcomesAreFollowed: the cursor of a page begins the next one, and there is one at the end and before the first, too.
@@ -66,16 +65,11 @@ func TestOutcomesWait(t *testing.T) {
 	}
 	next := f.ask(t, 200, "GET", "/v1/outcomes", "")["next_cursor"].(string)
 	list := f.ask(t, 200, "GET", "/v1/redrives?limit=1", "")["next_cursor"].(string)
-	for query, field := range map[string]string{
+	refuses(t, "GET", "/v1/outcomes?", map[string]string{
 		"wait=31s": "wait", "wait=1h": "wait", "wait=-1s": "wait", "wait=20": "wait", "wait=": "wait", "wait=1s&wait=2s": "wait", "limit=0": "limit", "limit=501": "limit",
 		"cursor=x": "cursor", "cursor=": "cursor", "cursor=" + next + "A": "cursor", "cursor=" + next[1:]: "cursor", "cursor=" + list: "cursor", "state=dead": "state",
-	} {
-		if fields := wantProblem(t, f.do("GET", "/v1/outcomes?"+query, ""), 422, "invalid"); !slices.Contains(fields, field) {
-			t.Errorf("%s: %q, want %q", query, fields, field)
-		}
-	}
+	})
 	wantProblem(t, f.do("GET", "/v1/callbacks?cursor="+next, ""), 422, "invalid")
-	wantProblem(t, newFace(t, &engine{err: store.ErrUnavailable}).do("GET", "/v1/outcomes", ""), 503, "unavailable")
 	wantProblem(t, newFace(t, &engine{err: context.DeadlineExceeded}).do("GET", "/v1/outcomes", ""), 503, "unavailable")
 }
 

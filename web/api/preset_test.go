@@ -41,51 +41,7 @@ func TestGoldenPresets(t *testing.T) {
 		"/v1/profiles/own":                               "profile.json",
 		"/v1/profiles/bare":                              "profile_bare.json",
 	} {
-		rec := f.do("GET", path, "")
-		if rec.Code != 200 {
-			t.Fatalf("%s: %d %s", path, rec.Code, rec.Body)
-		}
-		golden(t, file, rec.Body.Bytes())
-	}
-}
-
-func TestPresetLists(t *testing.T) {
-	t.Parallel()
-	f := newFace(t, &engine{presets: somePresets()})
-	names := func(path string) (names []string) {
-		t.Helper()
-		for cursor := ""; ; {
-			got := f.ask(t, 200, "GET", path+cursor, "")
-			for _, p := range got["data"].([]any) {
-				names = append(names, p.(map[string]any)["name"].(string))
-				if _, timed := p.(map[string]any)["times"]; timed {
-					t.Errorf("%s: times though nobody asked for them", path)
-				}
-			}
-			next, more := got["next_cursor"].(string)
-			if !more {
-				return names
-			}
-			cursor = "&cursor=" + next
-		}
-	}
-	whole := names("/v1/policies?limit=500")
-	if len(whole) != 1+len(dispatch.PolicyPresets()) || whole[0] != "own" || whole[1] != "payment" {
-		t.Errorf("policies: %q", whole)
-	}
-	if diff := cmp.Diff(whole, names("/v1/policies?limit=4")); diff != "" {
-		t.Errorf("in pages (-whole +pages):\n%s", diff)
-	}
-	for path, field := range map[string]string{
-		"/v1/policies?from=today": "from", "/v1/policies?x=1": "x", "/v1/policies/payment?limit=1": "limit", "/v1/success_rules?from=2026-11-21T08:00:00Z": "from",
-		"/v1/profiles/alipay?from=2026-11-21T08:00:00Z": "from", "/v1/profiles?limit=0": "limit",
-	} {
-		if fields := wantProblem(t, f.do("GET", path, ""), 422, "invalid"); !slices.Contains(fields, field) {
-			t.Errorf("%s: %q", path, fields)
-		}
-	}
-	for _, path := range []string{"/v1/policies/nope", "/v1/success_rules/nope", "/v1/profiles/nope", "/v1/policies/%00"} {
-		wantProblem(t, f.do("GET", path, ""), 404, "not_found")
+		golden(t, f, file, "GET", path, "")
 	}
 }
 
@@ -127,16 +83,24 @@ func TestPresetsArrive(t *testing.T) {
 	}
 }
 
-func TestPresetsRefuse(t *testing.T) {
+// TestPresetLists: a project's own come first, and times are there only if a moment to count from is given.
+func TestPresetLists(t *testing.T) {
 	t.Parallel()
-	f := newFace(t, &engine{presets: somePresets()})
-	for _, c := range []struct{ path, body, field string }{
-		{"policies", `{}`, "tiers"}, {"policies", `{"tiers":["x"]}`, "tiers[0]"}, {"policies", `{"tiers":[],"tiers":[]}`, "tiers"}, {"policies", `{"tiers":[],"name":"x"}`, "name"},
-		{"policies", `[]`, "request"}, {"success_rules", `"http-2xx"`, "request"}, {"success_rules", `{"status":[200],"status":[200]}`, "status"},
-		{"profiles", `{"tiers":[]}`, "tiers"}, {"profiles", `{"timeout":5}`, "timeout"}, {"profiles", `{"policy":5}`, "policy"},
-	} {
-		if fields := wantProblem(t, f.do("PUT", "/v1/"+c.path+"/own", c.body), 422, "invalid"); !slices.Contains(fields, c.field) {
-			t.Errorf("%s %s: %q, want %q", c.path, c.body, fields, c.field)
-		}
+	f := newFace(t, fullEngine())
+	all := f.ask(t, 200, "GET", "/v1/policies?limit=500", "")["data"].([]any)
+	first := all[0].(map[string]any)
+	if _, timed := first["times"]; len(all) != 1+len(dispatch.PolicyPresets()) || first["name"] != "own" || timed {
+		t.Errorf("%d policies, the first one is %v", len(all), first)
 	}
+	for path, query := range map[string][2]string{
+		"/v1/policies?": {"from=today", "from"}, "/v1/policies/payment?": {"limit=1", "limit"}, "/v1/success_rules?": {"from=2026-11-21T08:00:00Z", "from"},
+		"/v1/profiles/alipay?": {"from=2026-11-21T08:00:00Z", "from"},
+	} {
+		refuses(t, "GET", path, map[string]string{query[0]: query[1]})
+	}
+	for _, path := range []string{"/v1/policies/nope", "/v1/success_rules/nope", "/v1/profiles/nope", "/v1/policies/%00"} {
+		wantProblem(t, f.do("GET", path, ""), 404, "not_found")
+	}
+	refuses(t, "PUT", "/v1/policies/own", map[string]string{`{}`: "tiers", `{"tiers":["x"]}`: "tiers[0]", `{"tiers":[],"name":"x"}`: "name"})
+	refuses(t, "PUT", "/v1/success_rules/own", map[string]string{`"http-2xx"`: "request", `{"status":[200],"status":[200]}`: "status"})
 }

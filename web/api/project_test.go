@@ -28,14 +28,8 @@ func TestProjects(t *testing.T) {
 	if diff := cmp.Diff(want, e.given.what); diff != "" || e.given.id != "b" {
 		t.Errorf("PATCH of %s (-want +got):\n%s", e.given.id, diff)
 	}
-	for body, field := range map[string]string{
-		`{"id":7}`: "id", `{"id":"c","name":7}`: "name", `{"id":"c","project":"x"}`: "project", `{"id":"c","headers":{"Cookie":"***"}}`: "headers.Cookie", `[]`: "request",
-	} {
-		if fields := wantProblem(t, f.do("POST", "/v1/projects", body), 422, "invalid"); !slices.Contains(fields, field) {
-			t.Errorf("%s: %q", body, fields)
-		}
-	}
-	wantProblem(t, f.do("PATCH", "/v1/projects/b", `{"id":"c"}`), 422, "invalid")
+	refuses(t, "POST", "/v1/projects", map[string]string{`{"id":"c","project":"x"}`: "project", `{"id":"c","headers":{"Cookie":"***"}}`: "headers.Cookie"})
+	refuses(t, "PATCH", "/v1/projects/b", map[string]string{`{"id":"c"}`: "id"})
 	wantProblem(t, f.do("GET", "/v1/projects/nobody", ""), 404, "not_found")
 	e.err = store.ErrExists
 	wantProblem(t, f.do("POST", "/v1/projects", `{"id":"b"}`), 409, "exists")
@@ -52,9 +46,7 @@ func TestProjectsThatAKeySees(t *testing.T) {
 		}
 		return ids
 	}
-	first := f.ask(t, 200, "GET", "/v1/projects?limit=1", "")
-	second := f.ask(t, 200, "GET", "/v1/projects?limit=1&cursor="+first["next_cursor"].(string), "")
-	if all := append(ids(first), ids(second)...); !slices.Equal(all, []string{"b", "default"}) || second["next_cursor"] != nil {
+	if all := ids(f.ask(t, 200, "GET", "/v1/projects", "")); !slices.Equal(all, []string{"b", "default"}) {
 		t.Errorf("all projects: %q", all)
 	}
 	b := []string{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin)}
@@ -77,30 +69,20 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	e := &engine{}
 	f := newFace(t, e)
-	golden(t, "key_created.json", f.do("POST", "/v1/keys", `{"name":"till","scopes":["send","read"],"expires_in":"1d","reason":"new till"}`).Body.Bytes())
+	golden(t, f, "key_created.json", "POST", "/v1/keys", `{"name":"till","scopes":["send","read"],"expires_in":"1d","reason":"new till"}`)
 	day := 24 * time.Hour
 	want := dispatch.KeyRequest{Name: "till", Scopes: []string{"send", "read"}, ExpiresIn: &day}
 	if diff := cmp.Diff(want, e.given.what); diff != "" || e.actor.Reason != "new till" {
 		t.Errorf("POST by %+v (-want +got):\n%s", e.actor, diff)
 	}
-	golden(t, "keys.json", f.do("GET", "/v1/keys", "").Body.Bytes())
-	if got := f.ask(t, 200, "GET", "/v1/keys?limit=1", ""); got["next_cursor"] == nil || len(got["data"].([]any)) != 1 {
-		t.Errorf("a page of keys: %v", got)
-	}
+	golden(t, f, "keys.json", "GET", "/v1/keys", "")
 	id := "key_" + bareID
 	if got := f.ask(t, 200, "DELETE", "/v1/keys/"+id, `{"reason":"lost"}`); got["id"] != id || e.given.id != bareID || e.actor.Reason != "lost" {
 		t.Errorf("DELETE: %v, %+v by %+v", got, e.given, e.actor)
 	}
-	for _, bad := range []string{"x", bareID, oneID, "key_x"} {
-		wantProblem(t, f.do("DELETE", "/v1/keys/"+bad, ""), 404, "not_found")
-	}
-	for body, field := range map[string]string{
+	refuses(t, "POST", "/v1/keys", map[string]string{
 		`{"name":7}`: "name", `{"scopes":"send"}`: "scopes", `{"scopes":["send",1]}`: "scopes[1]", `{"expires_in":"-1s"}`: "expires_in", `{"key":"dk_mine"}`: "key",
-	} {
-		if fields := wantProblem(t, f.do("POST", "/v1/keys", body), 422, "invalid"); !slices.Contains(fields, field) {
-			t.Errorf("%s: %q", body, fields)
-		}
-	}
+	})
 }
 
 func TestSecrets(t *testing.T) {
@@ -121,9 +103,8 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 	}
-	golden(t, "endpoint_secret.json", f.do("GET", "/v1/endpoints/"+oneEndpoint+"/secret", "").Body.Bytes())
+	golden(t, f, "endpoint_secret.json", "GET", "/v1/endpoints/"+oneEndpoint+"/secret", "")
 	wantProblem(t, f.do("GET", "/v1/secret?endpoint=nobody", ""), 404, "not_found")
-	wantProblem(t, f.do("GET", "/v1/secret?x=1", ""), 422, "invalid")
 	zero, day := time.Duration(0), 24*time.Hour
 	for _, c := range []struct {
 		path, body string
@@ -140,10 +121,6 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s by %+v (-want +got):\n%s", c.path, e.actor, diff)
 		}
 	}
-	golden(t, "rotate_endpoint.json", f.do("POST", "/v1/endpoints/"+oneEndpoint+"/rotate_secret", "").Body.Bytes())
-	for path, body := range map[string]string{
-		"/v1/secret/rotate": `{"overlap":24}`, "/v1/endpoints/" + oneEndpoint + "/rotate_secret": `{"use":"hmac"}`,
-	} {
-		wantProblem(t, f.do("POST", path, body), 422, "invalid")
-	}
+	golden(t, f, "rotate_endpoint.json", "POST", "/v1/endpoints/"+oneEndpoint+"/rotate_secret", "")
+	refuses(t, "POST", "/v1/endpoints/"+oneEndpoint+"/rotate_secret", map[string]string{`{"use":"hmac"}`: "use"})
 }

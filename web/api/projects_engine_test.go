@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -42,11 +41,6 @@ func TestProjectsAndKeysThroughTheEngine(t *testing.T) {
 	}
 	if got := f.askAs(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"delay":"1h"}`, send...); got["policy"] != "payment" {
 		t.Errorf("accepted after that: %v", got)
-	}
-	for body, field := range map[string]string{`{"name":"x","scopes":[]}`: "scopes", `{"name":"x","scopes":["root"]}`: "scopes[0]", `{"scopes":["send"]}`: "name", `{"name":"x","scopes":["send"],"expires_in":"0s"}`: "expires_in"} {
-		if fields := f.refused(t, "POST", "/v1/keys", body, admin...); !slices.Equal(fields, []string{field}) {
-			t.Errorf("%s: %q", body, fields)
-		}
 	}
 	if got := f.askAs(t, 200, "DELETE", "/v1/keys/"+sendID, `{"reason":"lost"}`, admin...); got["revoked_at"] == nil {
 		t.Errorf("revoked: %v", got)
@@ -137,12 +131,5 @@ func TestAKeyExpires(t *testing.T) {
 	f := newEngineFace(t)
 	text := f.ask(t, 201, "POST", "/v1/keys", `{"name":"short","scopes":["read"],"expires_in":"300ms"}`)["key"].(string)
 	header := []string{"Authorization", "Bearer " + text}
-	if rec := f.do("GET", "/v1/callbacks", "", header...); rec.Code != 200 && rec.Code != 401 {
-		t.Errorf("%d %s", rec.Code, rec.Body)
-	}
-	for deadline := time.Now().Add(20 * time.Second); f.do("GET", "/v1/callbacks", "", header...).Code != 401; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the key is valid 20 s after it has expired")
-		}
-	}
+	until(t, "the key has expired", func() bool { return f.do("GET", "/v1/callbacks", "", header...).Code == 401 })
 }

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -53,29 +52,4 @@ func TestScheduleThroughTheEngine(t *testing.T) {
 	}
 	wantProblem(t, f.do("PATCH", path, `{"enabled":true}`), 404, "not_found")
 	f.ask(t, 200, "GET", "/v1/callbacks/"+made, "")
-}
-
-// TestTheEngineNamesFieldsOfSchedules as they stand in the request, those of the template too.
-func TestTheEngineNamesFieldsOfSchedules(t *testing.T) {
-	t.Parallel()
-	f := newEngineFace(t)
-	path := "/v1/schedules/" + f.ask(t, 201, "POST", "/v1/schedules", `{"name":"a","cron":"@daily","callback":{"url":"https://shop.example/","payload":1}}`)["id"].(string)
-	for body, field := range map[string]string{
-		`{"cron":"30 1 * *"}`: "cron", `{"cron":"TZ=UTC 30 1 * * *"}`: "cron", `{"cron":"0 0 31 2 *"}`: "cron", `{"timezone":"Mars"}`: "timezone", `{"missed":"all"}`: "missed", `{"name":""}`: "name",
-		`{"callback":{}}`: "callback.url", `{"callback":{"url":"https://shop.example/","payload":1,"x":1}}`: "callback.x",
-		`{"callback":{"url":"https://shop.example/","payload":1,"due_at":"2026-11-21T08:00:00Z"}}`:                 "callback.due_at",
-		`{"callback":{"url":"https://shop.example/","payload":1,"idempotency_key":"k"}}`:                           "callback.idempotency_key",
-		`{"callback":{"url":"https://shop.example/","payload":1,"headers":{"Authorization":"***"}}}`:               "callback.headers.Authorization",
-		`{"callback":{"url":"https://shop.example/","payload":"` + strings.Repeat("x", 256<<10) + `"}}`:            "callback.payload",
-		`{"callback":{"url":"https://shop.example/","payload":1,"policy":"nobody's"}}`:                             "callback.policy",
-		`{"callback":{"endpoint":"nobody","payload":1}}`:                                                           "callback.endpoint",
-		`{"callback":{"url":"https://shop.example/","payload":1,"policy":{"tiers":["1s"],"stop_on":[410,1000]}} }`: "callback.policy.stop_on",
-	} {
-		if fields := wantProblem(t, f.do("PATCH", path, body), 422, "invalid"); !slices.ContainsFunc(fields, func(s string) bool { return strings.HasPrefix(s, field) }) {
-			t.Errorf("%.100s: %q, want %q", body, fields, field)
-		}
-	}
-	if fields := wantProblem(t, f.do("POST", "/v1/schedules", `{}`), 422, "invalid"); len(fields) != 3 {
-		t.Errorf("nothing: %q", fields)
-	}
 }

@@ -2,8 +2,6 @@ package api_test
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,13 +17,9 @@ func TestGoldenSchedules(t *testing.T) {
 	t.Parallel()
 	bare := store.Schedule{ID: bareSchedule, Name: "b", Cron: "@every 10m", Template: `{"url":"https://shop.example/"}`, LastError: "callback.url: is blocked", CreatedAt: nowMS, UpdatedAt: nowMS}
 	for name, s := range map[string]store.Schedule{"schedule.json": someSchedule(), "schedule_bare.json": bare} {
-		rec := newFace(t, &engine{schedule: s}).do("GET", "/v1/schedules/"+oneSchedule, "")
-		if rec.Code != 200 {
-			t.Fatalf("%s: %d %s", name, rec.Code, rec.Body)
-		}
-		golden(t, name, rec.Body.Bytes())
+		golden(t, newFace(t, &engine{schedule: s}), name, "GET", "/v1/schedules/"+oneSchedule, "")
 	}
-	golden(t, "schedule_runs.json", newFace(t, &engine{}).do("GET", "/v1/schedules/"+oneSchedule+"/runs", "").Body.Bytes())
+	golden(t, newFace(t, &engine{}), "schedule_runs.json", "GET", "/v1/schedules/"+oneSchedule+"/runs", "")
 }
 
 // TestTemplatesAreShownAsTheyStand, without the credentials in their headers.
@@ -86,40 +80,37 @@ func TestEveryFieldOfAScheduleArrives(t *testing.T) {
 
 func TestSchedulesRefuse(t *testing.T) {
 	t.Parallel()
-	for body, field := range map[string]string{
-		`[]`: "request", `{"id":"sc_1"}`: "id", `{"name":7}`: "name", `{"name":"a","name":"a"}`: "name", `{"name":"a\u0000"}`: "name", `{"cron":["* * * * *"]}`: "cron", `{"cron":"* * * * *\n"}`: "cron",
-		`{"timezone":8}`: "timezone", `{"callback":[]}`: "callback", `{"callback":"{}"}`: "callback", `{"callback":7}`: "callback", "{\"callback\":{\"payload\":\"\xff\"}}": "callback",
-		`{"callback":{},"callback":{}}`: "callback", `{"missed":true}`: "missed", `{"enabled":"yes"}`: "enabled", `{"enabled":1}`: "enabled", `{"next_at":null}`: "next_at",
-		`{"template":{}}`: "template", `{"reason":"` + strings.Repeat("r", 1025) + `"}`: "reason",
-	} {
-		e := &engine{schedule: someSchedule()}
-		f := newFace(t, e)
-		for _, r := range [][2]string{{"POST", "/v1/schedules"}, {"PATCH", "/v1/schedules/" + oneSchedule}} {
-			if fields := wantProblem(t, f.do(r[0], r[1], body), 422, "invalid"); len(fields) != 1 || fields[0] != field {
-				t.Errorf("%s %.60s: %q, want %q", r[0], body, fields, field)
-			}
-		}
-		if e.given.call != "" {
-			t.Errorf("%.60s reached the engine", body)
-		}
+	for _, r := range [][2]string{{"POST", "/v1/schedules"}, {"PATCH", "/v1/schedules/" + oneSchedule}} {
+		refuses(t, r[0], r[1], map[string]string{
+			`{"name":"a\u0000"}`: "name", `{"cron":["* * * * *"]}`: "cron", `{"cron":"* * * * *\n"}`: "cron", `{"callback":[]}`: "callback",
+			`{"callback":"{}"}`: "callback", "{\"callback\":{\"payload\":\"\xff\"}}": "callback", `{"next_at":null}`: "next_at",
+			`{"reason":"` + strings.Repeat("r", 1025) + `"}`: "reason",
+		})
 	}
-	f := newFace(t, &engine{schedule: someSchedule()})
+	refuses(t, "POST", "/v1/schedules/"+oneSchedule+"/run", map[string]string{`{"due_at":null}`: "due_at"})
+	refuses(t, "DELETE", "/v1/schedules/"+oneSchedule, map[string]string{`{"force":true}`: "force"})
+	f := newFace(t, fullEngine())
 	wantProblem(t, f.do("POST", "/v1/schedules", ""), 400, "bad_json")
-	for _, id := range []string{"x", bareSchedule, "cb_" + bareSchedule, "sc_" + bareSchedule[1:], "sc_01JD6QZ0000000000000000008"} {
-		wantProblem(t, f.do("GET", "/v1/schedules/"+id, ""), 404, "not_found")
-		wantProblem(t, f.do("GET", "/v1/schedules/"+id+"/runs", ""), 404, "not_found")
+	for _, path := range []string{"", "/runs"} {
+		wantProblem(t, f.do("GET", "/v1/schedules/sc_01JD6QZ0000000000000000008"+path, ""), 404, "not_found")
 	}
-	for _, r := range [][2]string{{"PATCH", "/v1/schedules/x"}, {"DELETE", "/v1/schedules/x"}, {"POST", "/v1/schedules/x/run"}} {
-		wantProblem(t, f.do(r[0], r[1], `{}`), 404, "not_found")
-	}
-	wantProblem(t, f.do("POST", "/v1/schedules/"+oneSchedule+"/run", `{"due_at":null}`), 422, "invalid")
-	wantProblem(t, f.do("DELETE", "/v1/schedules/"+oneSchedule, `{"force":true}`), 422, "invalid")
-	for err, status := range map[error]int{store.ErrExists: 409, store.ErrNotFound: 404, store.ErrUnavailable: 503, errors.New("disk on fire"): 500} {
-		rec := newFace(t, &engine{err: fmt.Errorf("schedule: %w", err)}).do("POST", "/v1/schedules", `{}`)
-		if rec.Code != status || strings.Contains(rec.Body.String(), "fire") {
-			t.Errorf("%v: %d %s", err, rec.Code, rec.Body)
+}
+
+func TestScheduleFilters(t *testing.T) {
+	t.Parallel()
+	e := &engine{schedule: someSchedule()}
+	f := newFace(t, e)
+	for query, want := range map[string]store.ScheduleFilter{
+		"": {Limit: 51}, "search=books&limit=7": {Search: "books", Limit: 8}, "enabled=true": {Enabled: new(true), Limit: 51}, "enabled=false": {Enabled: new(false), Limit: 51},
+	} {
+		f.ask(t, 200, "GET", "/v1/schedules?"+query, "")
+		if diff := cmp.Diff(want, e.given.what); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", query, diff)
 		}
 	}
+	refuses(t, "GET", "/v1/schedules?", map[string]string{
+		"enabled=yes": "enabled", "enabled=": "enabled", "search=": "search", "name=x": "name", "search=a&search=b": "search",
+	})
 }
 
 func TestScheduleAnswers(t *testing.T) {
@@ -135,35 +126,6 @@ func TestScheduleAnswers(t *testing.T) {
 			t.Errorf("DELETE %s: %d %s, %+v by %+v", body, rec.Code, rec.Body, e.given, e.actor)
 		}
 	}
-}
-
-func TestScheduleFiltersAndPages(t *testing.T) {
-	t.Parallel()
-	e := &engine{schedule: someSchedule()}
-	f := newFace(t, e)
-	for query, want := range map[string]store.ScheduleFilter{
-		"": {Limit: 51}, "search=books&limit=7": {Search: "books", Limit: 8}, "enabled=true": {Enabled: new(true), Limit: 51}, "enabled=false": {Enabled: new(false), Limit: 51},
-	} {
-		f.ask(t, 200, "GET", "/v1/schedules?"+query, "")
-		if diff := cmp.Diff(want, e.given.what); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", query, diff)
-		}
-	}
-	first := f.ask(t, 200, "GET", "/v1/schedules?limit=2", "")
-	next, _ := first["next_cursor"].(string)
-	if len(first["data"].([]any)) != 2 || next == "" {
-		t.Fatalf("the first page: %v", first)
-	}
-	last := f.ask(t, 200, "GET", "/v1/schedules?limit=2&cursor="+next, "")
-	if data := last["data"].([]any); len(data) != 1 || last["next_cursor"] != nil || data[0].(map[string]any)["id"] != "sc_1" || e.given.what.(store.ScheduleFilter).After != "2" {
-		t.Errorf("the last page: %v", last)
-	}
-	for query, field := range map[string]string{"enabled=yes": "enabled", "enabled=": "enabled", "search=": "search", "limit=501": "limit", "cursor=x": "cursor", "name=x": "name", "search=a&search=b": "search"} {
-		if fields := wantProblem(t, f.do("GET", "/v1/schedules?"+query, ""), 422, "invalid"); !slices.Contains(fields, field) {
-			t.Errorf("%s: %q", query, fields)
-		}
-	}
-	wantProblem(t, f.do("GET", "/v1/redrives?cursor="+next, ""), 422, "invalid")
 }
 
 func TestTemplatesAreRead(t *testing.T) {
@@ -185,6 +147,15 @@ func TestTemplatesAreRead(t *testing.T) {
 		if err != nil || len(sub.Invalid) != 1 || sub.Invalid[0].Field != field || sub.Invalid[0].Message == "" {
 			t.Errorf("%s: %v, %v, want %q", raw, sub.Invalid, err, field)
 		}
+	}
+	// Every field of the document, as null, and one more.
+	var parts []string
+	for name := range at(t, document(t), "components", "schemas", "Template", "properties") {
+		parts = append(parts, `"`+name+`":null`)
+	}
+	nulls, err := api.ReadTemplate([]byte("{" + strings.Join(parts, ",") + "}"))
+	if diff := cmp.Diff(dispatch.Submission{}, nulls); err != nil || diff != "" {
+		t.Errorf("of nulls: %v (-want +got):\n%s", err, diff)
 	}
 	large := strings.Repeat("x", dispatch.MaxBody-1)
 	for raw, field := range map[string]string{

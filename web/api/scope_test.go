@@ -57,7 +57,14 @@ func pathOf(r api.Route) string {
 	case strings.HasPrefix(r.Path, "/v1/projects"):
 		id = "b"
 	}
-	return strings.NewReplacer(":id", id, ":name", "own", ":lane", "m-1", "*external_id", "merchant-7").Replace(r.Path)
+	path := strings.NewReplacer(":id", id, ":name", "own", ":lane", "m-1", "*external_id", "merchant-7").Replace(r.Path)
+	switch path {
+	case "/v1/reconcile":
+		path += "?from=2026-11-20"
+	case "/v1/secret":
+		path += "?lane=m-1"
+	}
+	return path
 }
 
 // routes are those that need a key.

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -61,6 +60,6 @@ func (r redriveRows) Redrives(_ context.Context, project, after string, limit in
 		one.ID = id
 		redrives = append(redrives, one)
 	}
-	redrives = slices.DeleteFunc(redrives, func(one store.Redrive) bool { return after != "" && one.ID >= after })
-	return redrives[:min(limit, len(redrives))], r.e.noted("Redrives", project, after, store.Actor{}, limit)
+	redrives = behind(redrives, after, limit, func(one store.Redrive) string { return one.ID })
+	return redrives, r.e.noted("Redrives", project, after, store.Actor{}, limit)
 }

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -58,8 +57,8 @@ func (e *engine) Schedules(_ context.Context, project string, f store.ScheduleFi
 		one.ID = id
 		schedules = append(schedules, one)
 	}
-	schedules = slices.DeleteFunc(schedules, func(one store.Schedule) bool { return f.After != "" && one.ID >= f.After })
-	return schedules[:min(f.Limit, len(schedules))], e.noted("Schedules", project, "", store.Actor{}, f)
+	schedules = behind(schedules, f.After, f.Limit, func(one store.Schedule) string { return one.ID })
+	return schedules, e.noted("Schedules", project, "", store.Actor{}, f)
 }
 
 func (e *engine) ScheduleRuns(_ context.Context, project, id string) ([]store.ScheduleRun, error) {

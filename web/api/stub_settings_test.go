@@ -141,11 +141,15 @@ func (e *engine) EndpointByExternalID(_ context.Context, _, externalID string) (
 }
 
 func (e *engine) Endpoints(_ context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
-	return []store.Endpoint{e.endpoint, e.endpoint}, e.noted("Endpoints", project, "", store.Actor{}, f)
+	other := e.endpoint
+	other.ID = bareID
+	all := behind([]store.Endpoint{e.endpoint, other}, f.After, f.Limit, func(ep store.Endpoint) string { return ep.ID })
+	return all, e.noted("Endpoints", project, "", store.Actor{}, f)
 }
 
 func (e *engine) Lanes(_ context.Context, project string, f store.LaneFilter) ([]dispatch.LaneView, error) {
-	return e.lanes, e.noted("Lanes", project, "", store.Actor{}, f)
+	lanes := behind(e.lanes, f.After, f.Limit, func(v dispatch.LaneView) string { return v.Key })
+	return lanes, e.noted("Lanes", project, "", store.Actor{}, f)
 }
 
 // bounds are what SetLane was given.
@@ -224,8 +228,7 @@ func (e *engine) Project(_ context.Context, id string) (store.Project, error) {
 
 func (e *engine) Projects(_ context.Context, after string, limit int) ([]store.Project, error) {
 	all := []store.Project{{ID: "b", CreatedAt: nowMS, UpdatedAt: nowMS}, {ID: store.DefaultProject, CreatedAt: nowMS, UpdatedAt: nowMS}}
-	all = slices.DeleteFunc(all, func(p store.Project) bool { return p.ID <= after })
-	return all[:min(limit, len(all))], e.err
+	return behind(all, after, limit, func(p store.Project) string { return p.ID }), e.err
 }
 
 func (e *engine) RevealSecret(_ context.Context, project string, q dispatch.SecretQuery, by store.Actor) (dispatch.ShownSecret, error) {

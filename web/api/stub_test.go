@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,7 +156,13 @@ func (e *engine) Counts(context.Context, string) (store.Counts, error) {
 
 func (e *engine) AuditEntries(_ context.Context, _ string, after string, limit int) ([]store.AuditEntry, error) {
 	e.auditPage = [2]any{after, limit}
-	return e.audit, e.err
+	return behind(e.audit, after, limit, func(a store.AuditEntry) string { return a.ID }), e.err
+}
+
+// behind is the page of a list behind the one of that name.
+func behind[T any](all []T, after string, limit int, name func(T) string) []T {
+	all = all[1+slices.IndexFunc(all, func(one T) bool { return name(one) == after }):]
+	return all[:min(limit, len(all))]
 }
 
 // face is the API behind a bare router, and what it logged.
@@ -275,6 +282,31 @@ func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code 
 		names[i] = e.Field
 	}
 	return names
+}
+
+// refused returns the fields that a request is refused for.
+func (f face) refused(t *testing.T, method, path, body string, header ...string) []string {
+	t.Helper()
+	return wantProblem(t, f.do(method, path, body, header...), 422, "invalid")
+}
+
+// refuses sends each body to the route, or each query if the path ends with a question mark: it must be refused for the
+// field, and the engine must not be asked.
+func refuses(t *testing.T, method, path string, bodies map[string]string) {
+	t.Helper()
+	for body, field := range bodies {
+		e := fullEngine()
+		target, sent := path, body
+		if strings.HasSuffix(path, "?") {
+			target, sent = path+body, ""
+		}
+		if fields := wantProblem(t, newFace(t, e).do(method, target, sent), 422, "invalid"); !slices.Contains(fields, field) || len(fields) > 2 {
+			t.Errorf("%s %s %.80q: refused for %q, want %q", method, path, body, fields, field)
+		}
+		if e.given.call != "" && e.given.call != "PutEndpoints" || e.actor.Name != "" && e.given.call == "" || len(e.subs) > 0 {
+			t.Errorf("%s %s %.80q: the engine was asked for %q", method, path, body, e.given.call)
+		}
+	}
 }
 
 func sample() store.Callback {

@@ -164,7 +164,7 @@ func TestCompare(t *testing.T) {
 		c.Missing = append(c.Missing, fmt.Sprintf("order-%d", n))
 	}
 	o.Books = bookRows{compared: c, refs: &refs}
-	o.Keys = &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}}}}
+	o.Keys = holders()
 	b := open(t, o)
 	b.signIn("reader")
 	res := b.post("/ui/books/compare", "from", "2026-11-01T00:00:00", "refs", " order-1 \r\n\r\norder-2\r\n").ok()

@@ -10,16 +10,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
+// actingOnCallbacks opens the pages over callbacks, and returns what is done to them and the page of the first one.
+func actingOnCallbacks(t *testing.T, all ...store.Callback) (b *browser, done *[]string, page string) {
+	t.Helper()
+	o := parts()
+	done = new([]string)
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: all}, callbackEngine{done: done}, auditRows{}
+	o.Projects = projectRows{ids: []string{"other"}}
+	return signedIn(t, o), done, "/ui/callbacks/cb_" + all[0].ID
+}
+
 func TestRetryIsOneButton(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	var done []string
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{done: &done}, auditRows{}
-	b := signedIn(t, o)
-	id := "/ui/callbacks/cb_" + testID(1)
+	b, done, id := actingOnCallbacks(t, sample(1))
 	b.post(id+"/retry", "ladder", "once", "back", id).leads(id)
-	if want := "retry " + testID(1) + " once  admin key "; len(done) != 1 || done[0] != want {
-		t.Fatalf("done: %q", done)
+	if want := "retry " + testID(1) + " once  admin key "; len(*done) != 1 || (*done)[0] != want {
+		t.Fatalf("done: %q", *done)
 	}
 	b.get(id).ok().has(".flash.good", "attempted at once")
 	b.get(id).ok().lacks(".flash")
@@ -28,25 +34,21 @@ func TestRetryIsOneButton(t *testing.T) {
 // What was received while the form was open is not sent again, and what was received is sent again only by who was told so.
 func TestWhatWasReceivedIsNotSentAgainUnawares(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	var done []string
 	received := sample(1)
 	received.State, received.DueAt, received.FinishedAt = store.Succeeded, 0, testNow-1000
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{received}}, callbackEngine{done: &done}, auditRows{}
-	b := signedIn(t, o)
-	id := "/ui/callbacks/cb_" + testID(1)
+	b, done, id := actingOnCallbacks(t, received)
 	b.get(id).ok().lacks("#retry")
 	if res := b.post(id+"/retry", "ladder", "once", "was", "scheduled"); res.status != http.StatusConflict {
 		t.Errorf("a form of before: %d", res.status)
 	}
-	if len(done) > 0 {
-		t.Errorf("it was sent again: %q", done)
+	if len(*done) > 0 {
+		t.Errorf("it was sent again: %q", *done)
 	}
 	ask := b.get(id + "/retry").ok()
 	ask.has(".banner.warn", "a second time")
 	b.post(id+"/retry", "ladder", "once", "was", attr(find(ask.doc, "[name=was]")[0], "value")).leads(id)
-	if len(done) != 1 {
-		t.Errorf("done: %q", done)
+	if len(*done) != 1 {
+		t.Errorf("done: %q", *done)
 	}
 }
 
@@ -93,12 +95,7 @@ func TestTimesThatThereAreNot(t *testing.T) {
 
 func TestActsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	var done []string
-	engine := callbackEngine{done: &done}
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, engine, auditRows{}
-	b := signedIn(t, o)
-	id := "/ui/callbacks/cb_" + testID(1)
+	b, done, id := actingOnCallbacks(t, sample(1))
 	for _, c := range []struct {
 		path  string
 		pairs []string
@@ -111,26 +108,21 @@ func TestActsSayWhatIsWrong(t *testing.T) {
 		{"/mend", []string{"headers", "no colon"}, "no colon"},
 		{"/mend", []string{"expires_in", "x"}, "is not a duration"},
 	} {
-		res := b.post(id+c.path, append(c.pairs, "reason", "typed "+hostile)...)
-		if res.status != http.StatusUnprocessableEntity {
-			t.Errorf("%s %v: status %d", c.path, c.pairs, res.status)
-		}
-		res.has(".field .error", c.says)
-		checkPage(t, res)
+		res := b.refuses(id+c.path, ".field .error", c.says, append(c.pairs, "reason", "typed "+hostile)...)
 		if got := attr(find(res.doc, "#f-reason")[0], "value"); got != "typed "+hostile {
 			t.Errorf("what was typed is lost: %q", got)
 		}
 	}
-	if len(done) > 0 {
-		t.Errorf("something was done: %q", done)
+	if len(*done) > 0 {
+		t.Errorf("something was done: %q", *done)
 	}
 	b.post(id+"/reschedule", "delay", "90m", "back", id).leads(id)
 	b.post(id+"/mend", "url", "https://new.example/", "headers", "X-A: 1\r\nX-B: 2").leads(id)
 	if want := []string{
 		"reschedule " + testID(1) + " in 1h30m0s", "mend " + testID(1) + " url https://new.example/",
 		"mend " + testID(1) + " headers [{X-A 1} {X-B 2}]",
-	}; !slices.Equal(done, want) {
-		t.Errorf("done %q, want %q", done, want)
+	}; !slices.Equal(*done, want) {
+		t.Errorf("done %q, want %q", *done, want)
 	}
 }
 
@@ -193,45 +185,16 @@ func TestSearchGoesToWhatItIs(t *testing.T) {
 	signedIn(t, o).get("/ui/search?q=channel%3Dalipay").leads("/ui/callbacks?label.channel=alipay")
 }
 
-func TestScopesHideWhatTheyForbid(t *testing.T) {
-	t.Parallel()
-	o := parts()
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{}, auditRows{}
-	o.Keys = &keyRing{keys: map[string]store.Key{
-		"reader": {ID: testID(5), Name: "support", Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}},
-		"sender": {ID: testID(6), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeSend}},
-	}}
-	b := open(t, o)
-	if res := b.post("/ui/sign-in", "key", "sender"); res.status != http.StatusForbidden {
-		t.Errorf("a key that may only send signs in: %d", res.status)
-	}
-	b.signIn("reader")
-	id := "/ui/callbacks/cb_" + testID(1)
-	res := b.get(id).ok()
-	res.lacks(".buttons a")
-	res.lacks("#retry")
-	for _, path := range []string{"/retry", "/cancel", "/mend", "/reschedule"} {
-		if res := b.post(id + path); res.status != http.StatusForbidden {
-			t.Errorf("%s: %d", path, res.status)
-		}
-		if res := b.get(id + path); res.status != http.StatusForbidden {
-			t.Errorf("%s is offered: %d", path, res.status)
-		}
-	}
-}
-
 // A ladder has no step after the callback's own end, and one for a single retry after its own.
 func TestLadderEndsWithTheCallback(t *testing.T) {
 	t.Parallel()
-	o := parts()
 	soon := sample(1)
 	soon.ExpiresAt = soon.DueAt + 1
 	again := sample(2)
 	again.Policy.Tiers = nil
 	again.AttemptCount, again.ResumeState, again.ResumeReason, again.Trigger = 1, store.Dead, store.Exhausted, store.Manual
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{again, soon}}, callbackEngine{}, auditRows{}
-	b := signedIn(t, o)
-	page := b.get("/ui/callbacks/cb_" + testID(1)).ok()
+	b, _, id := actingOnCallbacks(t, soon, again)
+	page := b.get(id).ok()
 	if never, next := page.count(".pic-step.pic-never"), page.count(".pic-step.pic-next"); never != 7 || next != 1 {
 		t.Errorf("%d steps never come, %d come next, in\n%s", never, next, page.text())
 	}

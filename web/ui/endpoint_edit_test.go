@@ -107,12 +107,7 @@ func TestEditSaysWhatIsWrong(t *testing.T) {
 		"url": {"https://shop.example/other?token=***", "type the whole address"}, "concurrency": {"many", "is not a whole number"},
 		"policy": {"15s soon", "is not a duration"}, "headers": {"X-Token: ***", "there is none of that name"},
 	} {
-		res := b.post(id+"/edit", formOf(form, field, typed[0], "name", "Other")...)
-		if res.status != http.StatusUnprocessableEntity {
-			t.Errorf("%s: status %d", field, res.status)
-		}
-		res.has("#f-"+field+"-wrong", typed[1])
-		checkPage(t, res)
+		res := b.refuses(id+"/edit", "#f-"+field+"-wrong", typed[1], formOf(form, field, typed[0], "name", "Other")...)
 		// What is sent again still differs from what was shown at first.
 		if b.post(id+"/edit", formOf(res, field, attr(find(res.doc, "[name=was."+field+"]")[0], "value"))...).leads(id); change.Name == nil || *change.Name != "Other" || change.URL != nil {
 			t.Errorf("%s: sent again, the change is %s", field, shownChange(t, *change))
@@ -130,5 +125,16 @@ func TestEditSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("an id that is taken: status %d", res.status)
 	} else {
 		res.has(".banner.bad", "There is one already")
+	}
+}
+
+func TestASecretIsNotForOperators(t *testing.T) {
+	t.Parallel()
+	b, done, _ := actingOn(t, nil)
+	b.signIn("operator")
+	id := "/ui/endpoints/ep_" + testID(1)
+	b.get(id + "/edit").ok().lacks("#f-secret")
+	if res := b.post(id+"/edit", "secret", "whsec_x"); res.status != http.StatusForbidden || len(*done) > 0 {
+		t.Errorf("an operator changes the secret by editing: %d, done %q", res.status, *done)
 	}
 }

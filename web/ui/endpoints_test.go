@@ -238,10 +238,7 @@ func actingOn(t *testing.T, err error) (b *browser, done *[]string, change *disp
 	o.Endpoints, o.Lanes = endpointRows{all: []store.Endpoint{ep}}, laneRows{all: []dispatch.LaneView{endpointLane(ep)}}
 	o.Callbacks, o.Audit = callbackRows{}, auditRows{}
 	o.EndpointActs = endpointEngine{err: err, secret: testSecret, done: done, change: change}
-	o.Keys = &keyRing{keys: map[string]store.Key{
-		"reader":   {ID: testID(5), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}},
-		"operator": {ID: testID(6), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead, store.ScopeOperate}},
-	}}
+	o.Keys = holders()
 	return open(t, o), done, change
 }
 
@@ -311,42 +308,6 @@ func TestEndpointWithoutSecretLeadsToItsPage(t *testing.T) {
 	o := parts()
 	o.EndpointActs = endpointEngine{done: new([]string), change: new(dispatch.EndpointChange)}
 	signedIn(t, o).post("/ui/endpoints/new", "url", "https://x.example/", "signer", "none").leads("/ui/endpoints/ep_" + testID(9))
-}
-
-func TestEndpointScopes(t *testing.T) {
-	t.Parallel()
-	b, done, _ := actingOn(t, nil)
-	id := "/ui/endpoints/ep_" + testID(1)
-	operate := []string{"/edit", "/pause", "/resume", "/enable", "/disable", "/delete", "/test"}
-	admin := []string{"/secret", "/rotate_secret"}
-	b.signIn("reader")
-	b.get("/ui/endpoints").ok().lacks(".head a")
-	b.get(id).ok().lacks(".buttons form")
-	b.get(id).ok().lacks(".buttons a.bad")
-	for _, path := range slices.Concat(operate, admin) {
-		if res := b.post(id + path); res.status != http.StatusForbidden {
-			t.Errorf("a reader may %s: %d", path, res.status)
-		}
-	}
-	b.signIn("operator")
-	b.get(id + "/edit").ok().lacks("#f-secret")
-	b.get(id).ok().has(".buttons a.bad", "Delete…")
-	for _, n := range find(b.get(id).ok().doc, ".buttons a") {
-		if strings.Contains(attr(n, "href"), "secret") {
-			t.Errorf("an operator is offered %s", attr(n, "href"))
-		}
-	}
-	for _, path := range admin {
-		if res := b.post(id + path); res.status != http.StatusForbidden {
-			t.Errorf("an operator may %s: %d", path, res.status)
-		}
-	}
-	if res := b.post(id+"/edit", "secret", "whsec_x"); res.status != http.StatusForbidden {
-		t.Errorf("an operator changes the secret by editing: %d", res.status)
-	}
-	if len(*done) > 0 {
-		t.Errorf("something was done: %q", *done)
-	}
 }
 
 func TestEndpointsArePagedAndFiltered(t *testing.T) {

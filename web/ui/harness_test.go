@@ -192,6 +192,18 @@ func (b *browser) signIn(key string) {
 	}
 }
 
+// refuses posts a form, which must come back with what is wrong where the selector says.
+func (b *browser) refuses(path, where, says string, pairs ...string) result {
+	b.t.Helper()
+	res := b.post(path, pairs...)
+	if res.status != http.StatusUnprocessableEntity {
+		b.t.Errorf("%s %q: status %d", path, pairs, res.status)
+	}
+	res.has(where, says)
+	checkPage(b.t, res)
+	return res
+}
+
 // A result is an answer that has been read.
 type result struct {
 	t      *testing.T

@@ -206,7 +206,7 @@ func TestOneRenderingIsForAll(t *testing.T) {
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	o := liveParts(&changing{})
-	ring := &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}}}}
+	ring := holders()
 	o.Keys = ring
 	b := open(t, o)
 	b.signIn("reader")

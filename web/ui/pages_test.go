@@ -79,6 +79,7 @@ func TestPages(t *testing.T) {
 				}
 			}
 			checkOwnTexts(t, o, c)
+			checkOffers(t, o, c)
 		})
 	}
 }

@@ -215,12 +215,7 @@ func TestRedriveSaysWhatIsWrong(t *testing.T) {
 		{[]string{"action", "retry", "filter", "%zz"}, "main li", "cannot be read"},
 		{[]string{"action", "retry", "filter", "reason=&state=", "reason", "typed"}, "main li", "at least one condition"},
 	} {
-		res := b.post("/ui/redrives/new", c.pairs...)
-		if res.status != http.StatusUnprocessableEntity {
-			t.Errorf("%q: status %d", c.pairs, res.status)
-		}
-		res.has(c.where, c.say)
-		checkPage(t, res)
+		b.refuses("/ui/redrives/new", c.where, c.say, c.pairs...)
 	}
 }
 
@@ -229,7 +224,6 @@ func TestRedriveIsPausedAndCanceled(t *testing.T) {
 	o := parts()
 	var done []string
 	o.Redrives, o.RedriveActs, o.Audit = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, redriveEngine{done: &done}, auditRows{}
-	o.Keys = &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Name: "support", Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}}}}
 	b := signedIn(t, o)
 	id := "/ui/redrives/rd_" + testID(1)
 	b.post(id + "/pause").leads(id)
@@ -239,19 +233,9 @@ func TestRedriveIsPausedAndCanceled(t *testing.T) {
 	if want := []string{testID(1) + " paused ", testID(1) + " running ", testID(1) + " canceled wrong filter"}; !slices.Equal(done, want) {
 		t.Errorf("done %q, want %q", done, want)
 	}
-	b = open(t, o)
-	b.signIn("reader")
-	res := b.get(id).ok()
-	res.lacks(".head .buttons form")
-	res.lacks("a[data-ask]")
-	for _, path := range []string{id + "/pause", id + "/resume", id + "/cancel", "/ui/redrives/new"} {
-		if res := b.post(path, "action", "retry", "filter", "topic=x"); res.status != http.StatusForbidden {
-			t.Errorf("%s: %d", path, res.status)
-		}
-	}
 	o.RedriveActs = redriveEngine{err: store.ErrTerminal}
 	b = signedIn(t, o)
-	res = b.post(id + "/pause")
+	res := b.post(id + "/pause")
 	if res.status != http.StatusConflict {
 		t.Fatalf("status %d", res.status)
 	}

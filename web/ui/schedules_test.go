@@ -177,7 +177,6 @@ func scheduleBench(t *testing.T, err error) (*browser, *[]string) {
 	o := parts()
 	var done []string
 	o.Schedules, o.ScheduleActs, o.Audit = scheduleRows{all: []store.Schedule{sampleSchedule(1)}}, scheduleEngine{err: err, done: &done}, auditRows{}
-	o.Keys = &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Name: "support", Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}}}}
 	return signedIn(t, o), &done
 }
 
@@ -214,12 +213,7 @@ func TestScheduleSaysWhatIsWrong(t *testing.T) {
 		{"/ui/schedules/new", []string{"name", "a", "cron", "* * * * *", "timezone", "Mars/Olympus", "callback", "{}", "preview", "true"}, "Mars/Olympus"},
 		{id + "/edit", []string{"callback", `{"url": "https://other.example/?token=***"}`}, "write the whole address"},
 	} {
-		res := b.post(c.path, c.pairs...)
-		if res.status != http.StatusUnprocessableEntity {
-			t.Errorf("%s %q: status %d", c.path, c.pairs, res.status)
-		}
-		res.has(".field .error", c.says)
-		checkPage(t, res)
+		b.refuses(c.path, ".field .error", c.says, c.pairs...)
 	}
 	if len(*done) > 0 {
 		t.Errorf("something was done: %q", *done)
@@ -284,14 +278,5 @@ func TestScheduleActs(t *testing.T) {
 	b.post(id+"/delete", "reason", "no more", "back", id).leads("/ui/schedules")
 	if want := []string{"patch|" + testID(1) + "|true||", "patch|" + testID(1) + "|false||", "run|" + testID(1) + "||", "delete|" + testID(1) + "||no more"}; !slices.Equal(*done, want) {
 		t.Errorf("done %q, want %q", *done, want)
-	}
-	b.signIn("reader")
-	res := b.get(id).ok()
-	res.lacks(".head .buttons")
-	b.get("/ui/schedules").ok().lacks(".head .buttons")
-	for _, path := range []string{id + "/enable", id + "/disable", id + "/run", id + "/delete", id + "/edit", "/ui/schedules/new"} {
-		if res := b.post(path); res.status != http.StatusForbidden {
-			t.Errorf("%s: %d", path, res.status)
-		}
 	}
 }

@@ -91,7 +91,7 @@ func TestNextLeadsNowhereElse(t *testing.T) {
 func TestIdleAndRevokedEndTheSession(t *testing.T) {
 	t.Parallel()
 	o := withCallbacks()
-	ring := &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}}}}
+	ring := holders()
 	o.Keys = ring
 	b := open(t, o)
 	b.signIn("reader")
@@ -122,24 +122,21 @@ func TestPageViewsAreNotWritten(t *testing.T) {
 
 func TestOtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	var done []string
-	o.Callbacks, o.CallbackActs = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{done: &done}
-	b := signedIn(t, o)
+	b, done, id := actingOnCallbacks(t, sample(1))
 	for _, set := range []func(h http.Header){
 		func(h http.Header) { h.Set("Sec-Fetch-Site", "cross-site") },
 		func(h http.Header) { h.Set("Sec-Fetch-Site", "same-site") },
 		func(h http.Header) { h.Set("Origin", "https://evil.example") },
 	} {
-		req := httptest.NewRequest(http.MethodPost, "/ui/callbacks/cb_"+testID(1)+"/cancel", strings.NewReader("reason=x"))
+		req := httptest.NewRequest(http.MethodPost, id+"/cancel", strings.NewReader("reason=x"))
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		set(req.Header)
 		if res := b.do(req); res.status != http.StatusForbidden {
 			t.Errorf("%v: %d", req.Header, res.status)
 		}
 	}
-	if len(done) > 0 {
-		t.Errorf("something was done: %q", done)
+	if len(*done) > 0 {
+		t.Errorf("something was done: %q", *done)
 	}
 }
 
@@ -215,12 +212,7 @@ func TestProjects(t *testing.T) {
 // A form that was made in one project is not done in another.
 func TestAFormIsForItsProject(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	var done []string
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{done: &done}, auditRows{}
-	o.Projects = projectRows{ids: []string{"other"}}
-	b := signedIn(t, o)
-	id := "/ui/callbacks/cb_" + testID(1)
+	b, done, id := actingOnCallbacks(t, sample(1))
 	for _, form := range find(b.get(id).ok().doc, "main form") {
 		if got := attr(find(form, "[name="+projectField+"]")[0], "value"); attr(form, "method") == "post" && got != "default" {
 			t.Errorf("a form of the page is for %q", got)
@@ -233,8 +225,8 @@ func TestAFormIsForItsProject(t *testing.T) {
 	}
 	res.has("main", "switched to another project")
 	checkPage(t, res)
-	if len(done) > 0 {
-		t.Errorf("it was done: %q", done)
+	if len(*done) > 0 {
+		t.Errorf("it was done: %q", *done)
 	}
 }
 
