@@ -18,8 +18,8 @@ import (
 // least is the nearest horizon that a process takes.
 const least = 2 * time.Minute
 
-// horizonLab is a trial of its own, beside the matrix.
-func horizonLab(t *testing.T, title string, c harness.Combination) *trial {
+// horizonTrial is a trial of its own, beside the matrix.
+func horizonTrial(t *testing.T, title string, c harness.Combination) *trial {
 	t.Helper()
 	mostlyWaits(t)
 	tr := newTrial(t, "horizon: "+title)
@@ -27,8 +27,8 @@ func horizonLab(t *testing.T, title string, c harness.Combination) *trial {
 	return tr
 }
 
-// A holding is what the index takes of Redis: the members of its keys, and their bytes. The server's own memory also has the
-// buffers of connections, the scripts and what the allocator keeps.
+// A holding is what the index takes of Redis: the members of its keys, and their bytes. The server's own
+// memory also has the buffers of connections, the scripts and what the allocator keeps.
 type holding struct{ members, bytes int64 }
 
 // holding adds up all keys of the trial's index.
@@ -88,7 +88,8 @@ func (tr *trial) compare(p *harness.Process) (got compared, err error) {
 	return got, err
 }
 
-// agree waits until SQL and the index agree, so many callbacks beyond the horizon apart; less than zero: any number.
+// agree waits until SQL and the index agree, so many callbacks beyond the horizon apart; less than zero: any
+// number.
 func (tr *trial) agree(p *harness.Process, beyond int) {
 	tr.Helper()
 	harness.Eventually(tr, time.Minute, "SQL and the index agree", func() error {
@@ -107,11 +108,12 @@ func (tr *trial) due(kind, ref string, d time.Duration) harness.Submission {
 	return s
 }
 
-// A great backlog beyond the horizon costs Redis nothing. What crosses the horizon is sent as punctually as what was within it from
-// the beginning. And each change of the setting, up to the whole backlog, takes effect at the next start.
+// A great backlog beyond the horizon costs Redis nothing. What crosses the horizon is sent as punctually as
+// what was within it from the beginning. And each change of the setting, up to the whole backlog, takes
+// effect at the next start.
 func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
-	tr := horizonLab(t, "a great backlog", harness.PostgresRedis)
-	many := long(tr, 200_000, 50_000)
+	tr := horizonTrial(t, "a great backlog", harness.PostgresRedis)
+	many := sized(20_000, 100_000, 200_000)
 	p := tr.Serve("--horizon", "10m")
 	tr.AcceptMany(1000, func(i int) harness.Submission { return tr.Callback("plain", fmt.Sprint("first-", i)) })
 	tr.Settle(time.Minute)
@@ -184,10 +186,10 @@ func (tr *trial) terminate(p *harness.Process) {
 // punctual hands over callbacks on both sides of the horizon, and compares how late they are sent.
 func (tr *trial) punctual() {
 	tr.Helper()
-	const each = 300
+	const each = 200
 	tr.AcceptMany(2*each, func(i int) harness.Submission {
 		if i < each {
-			return tr.due("plain", fmt.Sprint("near-", i), 40*time.Second+time.Duration(i)*150*time.Millisecond)
+			return tr.due("plain", fmt.Sprint("near-", i), 20*time.Second+time.Duration(i)*150*time.Millisecond)
 		}
 		return tr.due("plain", fmt.Sprint("far-", i), least+15*time.Second+time.Duration(i-each)*150*time.Millisecond)
 	})
@@ -235,12 +237,12 @@ func (tr *trial) lateness(like string) judge.Quantiles {
 	return judge.QuantilesOf(all)
 }
 
-// The loader is killed after it has moved the watermark and before it has read SQL; Redis is emptied, and emptied again: what is
-// due on either side of the horizon, and what a long wait takes beyond it, is all sent, none of it early, and none twice but for
-// what was in flight at the kill.
+// The loader is killed after it has moved the watermark and before it has read SQL; Redis is emptied, and
+// emptied again: what is due on either side of the horizon, and what a long wait takes beyond it, is all
+// sent, none of it early, and none twice but for what was in flight at the kill.
 func TestHorizonThroughFaults(t *testing.T) {
 	const many = 600
-	tr := horizonLab(t, "the loader is killed and Redis emptied", harness.SQLiteRedis)
+	tr := horizonTrial(t, "the loader is killed and Redis emptied", harness.SQLiteRedis)
 	horizon := []string{"--horizon", least.String()}
 	// Of the second load: then it has the lease, and the other one has not.
 	first := tr.ServeUntil("after_watermark:2", horizon...)
@@ -290,11 +292,11 @@ func TestHorizonThroughFaults(t *testing.T) {
 	tr.Logf("%d callbacks; the next loader had loaded %s after the first one's death; late by p50 %s, p99 %s, at most %s", v.Accepted, took.Round(time.Millisecond), v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
 }
 
-// On a Cluster each shard has a watermark of its own. A master is killed and its replica takes over, without the last writes: its
-// shards are loaded from where they stand by then, and the others go on meanwhile.
+// On a Cluster each shard has a watermark of its own. A master is killed and its replica takes over, without
+// the last writes: its shards are loaded from where they stand by then, and the others go on meanwhile.
 func TestHorizonOnACluster(t *testing.T) {
 	const many = 1500
-	tr := horizonLab(t, "a master of a Cluster is killed", harness.SQLiteRedis)
+	tr := horizonTrial(t, "a master of a Cluster is killed", harness.SQLiteRedis)
 	x := &clusterTrial{trial: tr, victims: map[int]bool{}}
 	x.cluster = newCluster(tr, "--cluster-require-full-coverage", "no")
 	tr.Backend.Redis = x.cluster.URL()
