@@ -118,7 +118,10 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 	tr.AcceptMany(1000, func(i int) harness.Submission { return tr.Callback("plain", fmt.Sprint("first-", i)) })
 	tr.Settle(time.Minute)
 	before := tr.holding()
-	tr.AcceptMany(many, func(i int) harness.Submission { return tr.due("plain", fmt.Sprint("backlog-", i), 10*time.Hour) })
+	tr.AcceptMany(many, func(i int) harness.Submission {
+		return tr.due("plain", fmt.Sprint("backlog-", i),
+			10*time.Hour)
+	})
 	harness.Eventually(tr, time.Minute, "the index has been told of all", func() error {
 		waiting, err := p.Metric("dispatcher_enqueues_waiting")
 		if err == nil && waiting > 0 {
@@ -128,7 +131,8 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 	})
 	// Counters, lanes and watermarks may change; nothing is there for a callback.
 	after := tr.holding()
-	tr.Logf("the index is %+v when it is empty, and %+v with %d callbacks that are due in 10 h", before, after, many)
+	tr.Logf("the index is %+v when it is empty, and %+v with %d callbacks that are due in 10 h", before, after,
+		many)
 	if after.members > before.members+16 || after.bytes > before.bytes+4096 {
 		tr.Errorf("%d callbacks beyond the horizon let the index grow from %+v to %+v", many, before, after)
 	}
@@ -153,9 +157,11 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 		}
 		return err
 	})
-	tr.Logf("the whole backlog was in the index %s after the start without a horizon", time.Since(began).Round(100*time.Millisecond))
+	tr.Logf("the whole backlog was in the index %s after the start without a horizon",
+		time.Since(began).Round(100*time.Millisecond))
 	whole := tr.holding()
-	tr.Logf("without a horizon the index is %+v: %d bytes for each of them", whole, (whole.bytes-before.bytes)/int64(many))
+	tr.Logf("without a horizon the index is %+v: %d bytes for each of them", whole,
+		(whole.bytes-before.bytes)/int64(many))
 	tr.agree(p, 0)
 	tr.Verdict(judge.Bounds{MayBeOpen: true})
 }
@@ -191,7 +197,8 @@ func (tr *trial) punctual() {
 		if i < each {
 			return tr.due("plain", fmt.Sprint("near-", i), 20*time.Second+time.Duration(i)*150*time.Millisecond)
 		}
-		return tr.due("plain", fmt.Sprint("far-", i), least+15*time.Second+time.Duration(i-each)*150*time.Millisecond)
+		return tr.due("plain", fmt.Sprint("far-", i),
+			least+15*time.Second+time.Duration(i-each)*150*time.Millisecond)
 	})
 	harness.Eventually(tr, time.Minute, "the near ones are in the index, the far ones are not", func() error {
 		held, err := tr.filled()
@@ -202,14 +209,16 @@ func (tr *trial) punctual() {
 	})
 	harness.Eventually(tr, 2*least, "all are sent", func() error {
 		var open int
-		err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND (ref LIKE 'near-%' OR ref LIKE 'far-%')`).Scan(&open)
+		err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM callbacks 
+			WHERE state = 'scheduled' AND (ref LIKE 'near-%' OR ref LIKE 'far-%')`).Scan(&open)
 		if err == nil && open > 0 {
 			err = fmt.Errorf("%d are open", open)
 		}
 		return err
 	})
 	near, far := tr.lateness("near-%"), tr.lateness("far-%")
-	tr.Logf("late by p50 %s, p99 %s, at most %s within the horizon, and p50 %s, p99 %s, at most %s from beyond it", near.P50, near.P99, near.Most, far.P50, far.P99, far.Most)
+	tr.Logf("late by p50 %s, p99 %s, at most %s within the horizon, and p50 %s, p99 %s, at most %s from "+
+		"beyond it", near.P50, near.P99, near.Most, far.P50, far.P99, far.Most)
 	if far.P50 > near.P50+100*time.Millisecond || far.P99 > near.P99+time.Second {
 		tr.Errorf("what comes from beyond the horizon is late: %+v, what was within it %+v", far, near)
 	}
@@ -218,7 +227,8 @@ func (tr *trial) punctual() {
 // lateness is how late the attempts of callbacks were whose references are like that.
 func (tr *trial) lateness(like string) judge.Quantiles {
 	tr.Helper()
-	rows, err := tr.Database().QueryContext(tr.Context(), `SELECT attempts.lateness FROM attempts JOIN callbacks ON callbacks.id = attempts.callback_id WHERE callbacks.ref LIKE $1`, like)
+	rows, err := tr.Database().QueryContext(tr.Context(), `SELECT attempts.lateness FROM attempts
+		JOIN callbacks ON callbacks.id = attempts.callback_id WHERE callbacks.ref LIKE $1`, like)
 	if err != nil {
 		tr.Fatal(err)
 	}
@@ -255,14 +265,16 @@ func TestHorizonThroughFaults(t *testing.T) {
 		return s
 	}
 	tr.AcceptMany(many, shape)
-	harness.Eventually(tr, 2*time.Minute, "the first one has loaded", func() error { return atLeast(first, "dispatcher_horizon_loaded_total", 1) })
+	harness.Eventually(tr, 2*time.Minute, "the first one has loaded",
+		func() error { return atLeast(first, "dispatcher_horizon_loaded_total", 1) })
 	second := tr.Serve(horizon...)
 	awaitDeath(tr.T, first, "after_watermark", time.Minute)
 	died := time.Now()
 	tr.MarkFault()
 	claims := tr.UncommittedClaims()
 	claims.Take(died, 5*time.Second)
-	harness.Eventually(tr, time.Minute, "the other one loads", func() error { return atLeast(second, "dispatcher_horizon_loaded_total", 1) })
+	harness.Eventually(tr, time.Minute, "the other one loads",
+		func() error { return atLeast(second, "dispatcher_horizon_loaded_total", 1) })
 	took := time.Since(died)
 	for range 2 {
 		before := tr.rebuilds(second)
@@ -279,7 +291,8 @@ func TestHorizonThroughFaults(t *testing.T) {
 			tr.Fatal(err)
 		}
 		var within int64
-		err = tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`,
+		err = tr.Database().QueryRowContext(tr.Context(),
+			`SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`,
 			time.Now().Add(least+30*time.Second).UnixMilli()).Scan(&within)
 		if err != nil || held > within {
 			tr.Errorf("a rebuilt index holds %d, and %d are due within the horizon, %v", held, within, err)
@@ -289,7 +302,8 @@ func TestHorizonThroughFaults(t *testing.T) {
 	tr.Settle(6 * time.Minute)
 	claims.Account()
 	v := tr.Verdict(claims.Bounds(0))
-	tr.Logf("%d callbacks; the next loader had loaded %s after the first one's death; late by p50 %s, p99 %s, at most %s", v.Accepted, took.Round(time.Millisecond), v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
+	tr.Logf("%d callbacks; the next loader had loaded %s after the first one's death; late by p50 %s, p99 "+
+		"%s, at most %s", v.Accepted, took.Round(time.Millisecond), v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
 }
 
 // On a Cluster each shard has a watermark of its own. A master is killed and its replica takes over, without
@@ -311,7 +325,8 @@ func TestHorizonOnACluster(t *testing.T) {
 		if err != nil {
 			tr.Fatal(err)
 		}
-		harness.Eventually(tr, time.Minute, "some are loaded", func() error { return atLeast(p, "dispatcher_horizon_loaded_total", loaded+1) })
+		harness.Eventually(tr, time.Minute, "some are loaded",
+			func() error { return atLeast(p, "dispatcher_horizon_loaded_total", loaded+1) })
 		victim := x.master(shard)
 		victim.Kill()
 		x.cluster.AwaitOwner(x.slot(shard), victim)
@@ -321,5 +336,6 @@ func TestHorizonOnACluster(t *testing.T) {
 	}
 	tr.Settle(6 * time.Minute)
 	v := tr.Verdict(judge.Bounds{})
-	tr.Logf("%d callbacks in %d shards, two masters killed: late by p50 %s, p99 %s, at most %s", v.Accepted, clusterShards, v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
+	tr.Logf("%d callbacks in %d shards, two masters killed: late by p50 %s, p99 %s, at most %s", v.Accepted,
+		clusterShards, v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
 }

@@ -116,7 +116,7 @@ func (s *nameServer) serve(conn net.PacketConn) {
 	}
 }
 
-// answer makes the reply to one question (RFC 1035 §4.1): its header, the question itself, and for an address
+// answer makes the reply to one question (RFC 1035 §4.1): its header, the question itself, for an address
 // of the zone one record.
 func (s *nameServer) answer(question []byte) []byte {
 	const header, typeA = 12, 1
