@@ -33,7 +33,7 @@ const (
 	crowdTier = 5 * time.Second
 	// crowdWorkers are few, so that a crowd would be seen to go past them.
 	crowdWorkers = 64
-	// atFirst is the concurrency of a lane that nobody has heard of.
+	// atFirst is the concurrency of a new lane.
 	atFirst = 4
 )
 

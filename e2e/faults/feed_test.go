@@ -24,7 +24,7 @@ type feedReader struct {
 	// held is what came after the cursor and was not kept: it must come again, the same and in the same order.
 	held []harness.Outcome
 	// killed is how often it was killed; again, how many outcomes came again for that; refused, how often
-	// nobody answered.
+	// no dispatcher answered.
 	killed, again, refused int
 }
 
@@ -190,7 +190,7 @@ func readWhileKilled(tr *trial) {
 	}
 	f.readAll(p.Client, stop, &group)
 	tr.Logf("%s: %d callbacks with %d outcomes, the dispatchers killed %d times; the reader was killed %d "+
-		"times, %d outcomes came again for that, %d times nobody answered",
+		"times, %d outcomes came again for that, %d requests had no answer",
 		tr.Backend.Name, len(all), want, feedKills, f.killed, f.again, f.refused)
 	f.compare(p.Client, all, ends)
 	if f.killed < 20 || f.again < 20 || want < feedRate*int(feedSpan.Seconds())/2 {
@@ -250,7 +250,7 @@ func (f *feedReader) compare(c *harness.Client, all []harness.Callback, ends map
 		times[o.ID]++
 		last[o.ID] = o
 		if ends[o.ID] == 0 {
-			complain("the reader saw %v, which nobody has accepted", o)
+			complain("the reader saw %v, which was never accepted", o)
 		}
 	}
 	for _, cb := range all {

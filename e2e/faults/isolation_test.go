@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// Destinations that hang, fifty of them with 300 callbacks each, delay nobody else.
+// Destinations that hang, fifty of them with 300 callbacks each, delay no other.
 func TestFiftyHangingDestinationsDelayOnlyThemselves(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {

@@ -107,7 +107,7 @@ func (tr *trial) firstAndLast(kind string, from time.Time) (first, last time.Dur
 }
 
 // longerThanALease has receivers that take longer than a claim's lease, with a timeout that allows it: lease
-// and lock are extended before the dial, so that nobody else begins meanwhile.
+// and lock are extended before the dial, so that no other attempt begins meanwhile.
 func longerThanALease(tr *trial) {
 	const took = quickLease + 4*time.Second
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {

@@ -17,7 +17,7 @@ type nameServer struct {
 	address string
 
 	mu     sync.Mutex
-	conn   net.PacketConn // nil: nobody listens
+	conn   net.PacketConn // nil: closed
 	silent bool
 	ended  sync.WaitGroup
 }
@@ -31,7 +31,7 @@ func startNameServer(tr *trial, zone string) *nameServer {
 	tr.Helper()
 	s := &nameServer{l: tr, zone: zone}
 	for range 250 {
-		// No address is used twice: one on which nobody listens at the moment may be a trial's all the same.
+		// No address is used twice: one that is closed at the moment may be a trial's all the same.
 		s.address = net.IPv4(127, 53, 53, byte(1+nameServers.Add(1)%250)).String()
 		var err error
 		if s.conn, err = net.ListenPacket("udp4", net.JoinHostPort(s.address, "53")); err != nil &&
@@ -72,7 +72,7 @@ func (s *nameServer) fallSilent() {
 	s.silent = true
 }
 
-// close lets nobody listen: questions are refused by the machine.
+// close closes the port: the kernel refuses questions.
 func (s *nameServer) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *nameServer) serve(conn net.PacketConn) {
 		silent := s.silent
 		s.mu.Unlock()
 		if answer != nil && !silent {
-			conn.WriteTo(answer, from) // who asks asks again
+			conn.WriteTo(answer, from) // the resolver asks again
 		}
 	}
 }

@@ -64,7 +64,7 @@ func manyOriginsDown(tr *trial) {
 	tr.Verdict(judge.Bounds{})
 }
 
-// origins are addresses of the recorder that nobody listens on until they are opened.
+// origins are addresses of the recorder that refuse connections until they are opened.
 type origins struct{ addresses []string }
 
 // newOrigins chooses addresses of 127/8, two hundred on each of its small networks, on one port.

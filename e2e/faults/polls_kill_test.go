@@ -71,7 +71,7 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 				v.UseBackend(b)
 				victims[i] = v
 			}
-			// What the dead had claimed is nobody's until that runs out. All of them die first, so that this is
+			// What the dead had claimed is claimed again when that has run out. All of them die first, so that this is
 			// waited for once.
 			t.Run("killed", func(t *testing.T) {
 				for _, v := range victims {

@@ -344,7 +344,7 @@ func (s *fate) after(at time.Time) int {
 	return n
 }
 
-// story tells a race in the order of time, for whoever must find out what went wrong.
+// story tells a race in the order of time.
 func (c *contest) story() string {
 	type event struct {
 		at   time.Time

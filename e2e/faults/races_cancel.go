@@ -111,7 +111,7 @@ func (s *fate) canceled(given canceledAnswer, said spoken) (outcome, wrong strin
 
 // cancelRefKind cancels by the reference that two callbacks have, by that of one topic or of both; it is how
 // a timer is canceled because what it waits for has happened. Half of the calls want to hear of what had
-// ended, too: then whoever cancels learns of each one what became of it, and no order is both closed and paid
+// ended, too: then the caller learns of each one what became of it, and no order is both closed and paid
 // without the answer saying so.
 func cancelRefKind() *contestKind {
 	return &contestKind{

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// Whoever learns the answer in another way than by asking, at whatever moment, is told who was first; and the
+// A caller that resolves a poll, at any moment, is told whether the resolve or an answer was first; and the
 // merchant hears of that end and of no other, once.
 func TestRacesOfResolveAgainstTheLastAnswer(t *testing.T) {
 	harness.BlackBox(t)

@@ -299,7 +299,7 @@ func recipeTimer(t *testing.T, c *docShell, p *harness.Process, r recipe) {
 	}
 	late := c.one(r.blocks[0], "order-1002", "order-2002")
 	if cb := awaitTerminal(t, p, late["id"].(string)); cb.State != "succeeded" {
-		t.Errorf("the one that nobody cancels ends %s", cb.State)
+		t.Errorf("the one that is not canceled ends %s", cb.State)
 	}
 	if told := c.one(r.blocks[1], "order-1002", "order-2002"); told["result"] != "already_terminal" ||
 		told["state"] != "succeeded" {

@@ -22,7 +22,7 @@ import (
 const restHealing = 2 * time.Minute
 
 // redisFaults are what can happen to Redis and to the way to it. While any of them lasts, accepting goes on,
-// the program says ready and degraded, and nobody restarts it.
+// the program says ready and degraded, and is not restarted.
 func redisFaults() []fault {
 	return slices.Concat(redisRestarts(), redisLosses(), redisWires(), redisHangs(), redisLimits(),
 		redisRefusals())

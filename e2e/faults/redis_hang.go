@@ -55,7 +55,7 @@ func connections(tr *trial, c *redis.Client) int {
 	return n
 }
 
-// busy has a script run for ever: everybody else is told BUSY, at once.
+// busy has a script run for ever: every other command is told BUSY, at once.
 func busy(tr *trial, c *redis.Client) {
 	do(tr, c, "config", "set", "busy-reply-threshold", 100)
 	ended := make(chan error, 1)
@@ -64,7 +64,7 @@ func busy(tr *trial, c *redis.Client) {
 		defer cancel()
 		ended <- c.WithTimeout(time.Minute).Eval(ctx, "while true do end", nil).Err()
 	}()
-	harness.Eventually(tr, 10*time.Second, "the script keeps everybody out", func() error {
+	harness.Eventually(tr, 10*time.Second, "the script keeps others out", func() error {
 		if err := c.Ping(tr.Context()).Err(); !redis.HasErrorPrefix(err, "BUSY") {
 			return fmt.Errorf("ping gave %v", err)
 		}

@@ -19,8 +19,8 @@ const (
 	// what is added to that: the machine that redrives also runs both receivers, the database and its disk.
 	liveNoise = 3
 	liveSlack = 50 * time.Millisecond
-	// redrivePatience is how long a redrive may stand still: whoever did it is dead, and its lease has to run
-	// out.
+	// redrivePatience is how long a redrive may stand still: the process that did it is dead, and its lease
+	// has to run out.
 	redrivePatience = 45 * time.Second
 )
 
@@ -61,7 +61,7 @@ func (l *redriven) run() {
 	stalled := harness.Stalls(l.T)
 	before := l.calm(first.Client)
 
-	// Whoever is asked for it is the one who does it.
+	// The process that is asked for it does it.
 	l.begin(first)
 	busy := newStream()
 	other := first.Client

@@ -39,7 +39,7 @@ CREATE INDEX callbacks_note_of_tomorrow ON callbacks (note_of_tomorrow) WHERE no
 `
 
 // broken does as much, and fails at its last statement.
-const broken = expansion + `INSERT INTO a_table_that_nobody_has (id) VALUES (1);
+const broken = expansion + `INSERT INTO a_table_that_does_not_exist (id) VALUES (1);
 `
 
 // Binaries with one more migration. Their numbers are far beyond those that the product may come to.
@@ -235,7 +235,7 @@ func brokenMigration(tr *trial) {
 		text := got.Stdout + got.Stderr
 		last := lastLine(text)
 		if got.Code != 1 || !strings.Contains(last, "9001_tomorrow.sql") ||
-			!strings.Contains(last, "a_table_that_nobody_has") {
+			!strings.Contains(last, "a_table_that_does_not_exist") {
 			tr.Errorf("%s with a broken migration ended with code %d, want 1 and a line that names it:\n%s", args[0],
 				got.Code, text)
 		}
@@ -375,7 +375,7 @@ func (tr *trial) acceptMore(from, n int) {
 	}
 }
 
-// lockCallbacks keeps everybody from changing the table, as a migration or a careless session would.
+// lockCallbacks keeps other sessions from changing the table, as a migration or a careless session would.
 func (tr *trial) lockCallbacks() *sql.Tx {
 	tr.Helper()
 	held, err := tr.Database().BeginTx(tr.Context(), nil)

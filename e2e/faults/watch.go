@@ -248,7 +248,7 @@ func (tr *trial) judgeBlackout(w *watch, o blackout) {
 }
 
 // moderate ends a watch and checks that the process stayed within bounds: it neither collects goroutines or
-// memory while SQL is away, nor does it write more lines than somebody could read.
+// memory while SQL is away, nor does it flood its log.
 func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	tr.Helper()
 	w.end()

@@ -165,7 +165,7 @@ func noDescriptors(tr *trial) {
 	tr.uncharged("during")
 }
 
-// connections opens a few to the API, and leaves them for whoever asks next.
+// connections opens a few to the API and leaves them for the next requests.
 func (tr *trial) connections(p *harness.Process, n int) {
 	tr.Helper()
 	var all errgroup.Group

@@ -73,8 +73,8 @@ func tableLocked(tr *trial) {
 	tr.conclude(ld, w, began, judge.Bounds{})
 }
 
-// readOnly lets nobody write, as after a failover to a standby. Sessions that were opened meanwhile stay
-// read-only after the setting is gone: the program has to open others by itself.
+// readOnly makes the database read-only, as after a failover to a standby. Sessions that were opened
+// meanwhile stay read-only after the setting is gone: the program has to open others by itself.
 func readOnly(tr *trial) {
 	began := time.Now()
 	ld, w := tr.underWay()
