@@ -86,6 +86,13 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	return c
 }
 
+// SharedCluster returns one Cluster without replicas for the whole test binary. Tests keep apart by their key prefix. The
+// tests that disturb its nodes need one of their own. The package's TestMain must call [Main].
+func SharedCluster(tb testing.TB) *Cluster {
+	tb.Helper()
+	return lived(tb).cluster.get(tb, func(tb testing.TB) *Cluster { return NewCluster(tb, ClusterOptions{}) })
+}
+
 // follow makes each of the last nodes the replica of one of the first, and returns when everybody knows.
 func (c *Cluster) follow() {
 	c.tb.Helper()

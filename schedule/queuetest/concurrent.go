@@ -13,9 +13,9 @@ import (
 // once, after exactly one retry, and never be leased to two at once.
 func concurrent(f *fixture) {
 	const owners = 4
-	each := 300
-	if short() {
-		each = 60
+	each := 100
+	if f.Full {
+		each = 1000
 	}
 	var (
 		mu     sync.Mutex

@@ -56,9 +56,9 @@ func equalLanes(f *fixture) {
 }
 
 func backlog(f *fixture) {
-	size := 100_000
-	if short() {
-		size = 10_000
+	size := 10_000
+	if f.Full {
+		size = 100_000
 	}
 	f.answer(0, 6, schedule.Answered)
 	for range size / schedule.MaxBatch {

@@ -3,7 +3,6 @@ package queuetest
 import (
 	"fmt"
 	"slices"
-	"testing"
 	"time"
 
 	"pgregory.net/rapid"
@@ -16,6 +15,9 @@ const (
 	modelIDs   = 40
 	modelLanes = 3
 )
+
+// longestLock is as long as a lock may be, with every kind of character.
+const longestLock = "order_0001-AZaz_zzzzzz"
 
 // A record is what the model knows of an id that is in the index.
 type record struct {
@@ -64,9 +66,10 @@ type world struct {
 	skew      int64 // the steady clock less the index's, in ms
 }
 
-func model(t *testing.T, h Harness) {
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(newFixture(rt, h), rapid.IntRange(1, 12).Draw(rt, "lane limit"))
+// model does random operations and compares every answer with a model of the index.
+func model(f *fixture) {
+	rapid.Check(f.tb.(rapid.TB), func(rt *rapid.T) {
+		w := newWorld(newFixture(rt, f.Harness), rapid.IntRange(1, 12).Draw(rt, "lane limit"))
 		first := w.wide() // the index learns the limit of lanes without one from claims
 		first.LaneLimit = w.limit
 		w.claim(first)
@@ -104,6 +107,7 @@ func newWorld(f *fixture, limit int) *world {
 		last: make(map[string]schedule.ClaimRequest), batches: make(map[string][]schedule.Lease), locks: make(map[string]*lockModel),
 		mark: schedule.Watermark{At: schedule.Forever, Loaded: schedule.Forever},
 	}
+	f.locks = true
 	for _, lane := range f.lanes[:modelLanes] {
 		w.paths[lane] = &path{pace: schedule.StartConcurrency}
 	}
@@ -125,7 +129,7 @@ func (w *world) drawItem(rt *rapid.T) schedule.Item {
 	ref := w.ref(rt)
 	item := schedule.Item{ID: ref.ID, Lane: ref.Lane, Due: w.due(rt), Retry: rapid.Bool().Draw(rt, "retry")}
 	if rapid.Bool().Draw(rt, "locked") {
-		item.Lock = "k1"
+		item.Lock = longestLock
 	}
 	item.Forced = rapid.IntRange(0, 5).Draw(rt, "forced") == 0
 	return item

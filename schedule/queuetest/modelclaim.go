@@ -286,6 +286,7 @@ func (w *world) randomSettle(rt *rapid.T) {
 	s := schedule.Settlement{
 		Item: item, Token: w.drawToken(rt, r), Won: rapid.Bool().Draw(rt, "won"),
 		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
+		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(rt, "signal")),
 	}
 	if rapid.IntRange(0, 4).Draw(rt, "hold") == 0 {
 		s.HoldUntil = w.due(rt)
