@@ -37,8 +37,8 @@ func moment(t failer, s string) time.Time {
 	return m
 }
 
-// Where clocks are changed, one case of each sort; TestSpecAgainstModel walks over many more. Times are in UTC; the comment
-// has the clocks of the zone.
+// Where clocks are changed, one case of each sort; TestSpecAgainstModel walks over many more. Times are in
+// UTC; the comment has the clocks of the zone.
 var changes = []struct {
 	name, text, zone, after string
 	want                    []string

@@ -1,8 +1,6 @@
 package memq_test
 
 import (
-	"flag"
-	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -13,15 +11,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 )
 
-// TestMain has many random runs, because a call of this index takes microseconds.
+// TestMain has many random runs: a call of this index takes microseconds.
 func TestMain(m *testing.M) {
-	runs := "1000"
+	queuetest.RandomRuns(1000)
 	if testserver.Full() {
-		runs = "20000"
-	}
-	if err := flag.Set("rapid.checks", runs); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
+		queuetest.RandomRuns(20_000)
 	}
 	os.Exit(m.Run())
 }

@@ -142,7 +142,8 @@ func (f *fixture) extendAll(leases []schedule.Lease, d time.Duration) {
 	f.no(err)
 }
 
-// breakerSpread: lanes that failed together are not probed together, and each is at the same distance every time.
+// breakerSpread: lanes that failed together are not probed together, and each is at the same distance every
+// time.
 func breakerSpread(f *fixture) {
 	const lanes = 60
 	f.findLanes(lanes)

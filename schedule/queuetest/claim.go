@@ -106,8 +106,8 @@ func (f *fixture) led() schedule.ClaimRequest {
 	return req
 }
 
-// leadAcrossKinds: an item that is not due yet does not overtake one that is due, also where it is of the other kind and
-// has its turn.
+// leadAcrossKinds: an item that is not due yet does not overtake one that is due, also where it is of the
+// other kind and has its turn.
 func leadAcrossKinds(f *fixture) {
 	for _, retry := range []bool{true, false} {
 		early := f.item(0, time.Minute)
@@ -133,7 +133,8 @@ func leadAcrossKinds(f *fixture) {
 	}
 }
 
-// leadNext: half the lead before an item is due, and not before the end of a lease: a claim would find nothing.
+// leadNext: half the lead before an item is due, and not before the end of a lease: a claim would find
+// nothing.
 func leadNext(f *fixture) {
 	item := f.item(0, time.Hour)
 	f.ensure(item)

@@ -38,7 +38,8 @@ func (f *fixture) expectIDs(req schedule.ClaimRequest, want ...schedule.Item) []
 	return leases
 }
 
-// forcedFirst: what is forced goes before what has waited for longer, each kind in the order of due times, fresh ones first.
+// forcedFirst: what is forced goes before what has waited for longer, each kind in the order of due times,
+// fresh ones first.
 func forcedFirst(f *fixture) {
 	waiting := f.items(0, 12)
 	for i := range waiting[:6] {

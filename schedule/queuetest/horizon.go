@@ -145,8 +145,8 @@ func lanesHaveShards(f *fixture) {
 	}
 }
 
-// leftOut says whether an item whose due time was written just now, at or after before, was left out. Where that depends on the
-// millisecond, the index says.
+// leftOut says whether an item whose due time was written just now, at or after before, was left out. Where
+// that depends on the millisecond, the index says.
 func (w *world) leftOut(ref schedule.Ref, due, before int64) bool {
 	ahead := schedule.AlwaysAhead.Milliseconds()
 	switch {
@@ -181,7 +181,8 @@ func (p *pair) when(rt *rapid.T) int64 {
 	return p.at(rapid.SampledFrom([]int{-3, -2, -1, 0, 1, 2, 3, 9, 12}).Draw(rt, "due"))
 }
 
-// moveWatermark draws horizons whose end is a whole number of steps from now: nothing is due within a step's first part.
+// moveWatermark draws horizons whose end is a whole number of steps from now: nothing is due within a step's
+// first part.
 func (p *pair) moveWatermark(rt *rapid.T) {
 	after := p.a.watermark().Loader
 	if rapid.IntRange(0, 3).Draw(rt, "late") == 0 {

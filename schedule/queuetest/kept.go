@@ -11,9 +11,9 @@ import (
 // Keeps are the ways in which Keep keeps lanes back.
 func Keeps() []string { return []string{"held", "paused", "without a token", "open"} }
 
-// Keep gives the lanes from first on, at most schedule.MaxBatch, one ready item each that they keep back: because they are
-// held or paused, have no token, or their breaker is open, which is so for 15 s of the index's clock. The index may hold
-// nothing else that is due.
+// Keep gives the lanes from first on, at most schedule.MaxBatch, one ready item each that they keep back:
+// because they are held or paused, have no token, or their breaker is open, which is so for 15 s of the
+// index's clock. The index may hold nothing else that is due.
 func Keep(tb testing.TB, h Harness, how string, first int64, lanes int) {
 	tb.Helper()
 	f := &fixture{tb: tb, Harness: h, ctx: context.Background(), ids: 1 << 42, tokens: 1 << 42}

@@ -86,8 +86,9 @@ func lockAdopted(f *fixture) {
 	f.release(schedule.Unlock{Lock: "k", ID: running.ID, Token: "ta"}, other)
 }
 
-// lockInherited: attempts that have ended, but whose results are not committed, are adopted beside the one that runs. Nobody can
-// tell which it is, so that the lock is held until the last of them has let it go, or its time is over.
+// lockInherited: attempts that have ended, but whose results are not committed, are adopted beside the one
+// that runs. Nobody can tell which it is, so that the lock is held until the last of them has let it go, or
+// its time is over.
 func lockInherited(f *fixture) {
 	other := f.id()
 	var ids []string

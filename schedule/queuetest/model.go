@@ -51,8 +51,8 @@ type path struct {
 	course
 }
 
-// A world is an index with the model of it. The model is exact but for what an index may choose, and for its clock, which is
-// somewhere between the readings before and after a call.
+// A world is an index with the model of it. The model is exact but for what an index may choose, and for its
+// clock, which is somewhere between the readings before and after a call.
 type world struct {
 	*fixture
 	records   map[string]*record
@@ -69,7 +69,7 @@ type world struct {
 // model does random operations and compares every answer with a model of the index.
 func model(f *fixture) {
 	rapid.Check(f.tb.(rapid.TB), func(rt *rapid.T) {
-		w := newWorld(newFixture(rt, f.Harness), rapid.IntRange(1, 12).Draw(rt, "lane limit"))
+		w := newWorld(newFixture(rt, f.Harness), rapid.SampledFrom([]int{1, 2, 4, 12, 30}).Draw(rt, "lane limit"))
 		first := w.wide() // the index learns the limit of lanes without one from claims
 		first.LaneLimit = w.limit
 		w.claim(first)
@@ -293,10 +293,11 @@ func (w *world) randomSetting(rt *rapid.T) {
 	p := w.path(lane)
 	s := schedule.LaneSetting{
 		Lane:    lane,
-		Limit:   rapid.IntRange(0, 6).Draw(rt, "limit"),
+		Limit:   rapid.SampledFrom([]int{0, 0, 1, 3, 5, 20}).Draw(rt, "limit"),
 		Version: p.version + int64(rapid.IntRange(-1, 2).Draw(rt, "version")),
-		Every: rapid.SampledFrom([]time.Duration{0, 0, 0, time.Microsecond, 33 * time.Millisecond, 300 * time.Millisecond, 10 * time.Second}).
-			Draw(rt, "every"),
+		Every: rapid.SampledFrom([]time.Duration{
+			0, 0, time.Microsecond, 33 * time.Millisecond, 300 * time.Millisecond, 10 * time.Second, time.Minute,
+		}).Draw(rt, "every"),
 	}
 	w.clearOfPauses()
 	if rapid.IntRange(0, 2).Draw(rt, "pause") == 0 {

@@ -1,17 +1,20 @@
-// Package queuetest is the suite that every index passes: one test for each promise of package schedule, and random
-// operations checked against invariants.
+// Package queuetest is the suite that every index passes: one test for each promise of package schedule, and
+// random operations checked against invariants.
 //
-// [Run] checks one index by itself. [Compare] runs the same random operations on an index and on an oracle, and compares
-// what both answer. Both need only the methods that the engine uses, and a clock that the test can put forward.
+// [Run] checks one index by itself. [Compare] runs the same random operations on an index and on an oracle,
+// and compares what both answer. Both need only the methods that the engine uses, and a clock that the test
+// can put forward.
 //
-// The suite checks behaviour as a caller sees it. It does not measure speed, and it does not take an index's server
-// away: the tests of the implementation do.
+// The suite checks behaviour as a caller sees it. It does not measure speed, and it does not take an index's
+// server away: the tests of the implementation do.
 package queuetest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -83,22 +86,32 @@ type Index interface {
 	Signals
 }
 
-// A Harness is one index under test, with its clock. Index, Now and Advance are required. The suite resets the index
-// itself; it may have been used before.
+// A Harness is one index under test, with its clock. Index, Now and Advance are required. The suite resets
+// the index itself; it may have been used before.
 type Harness struct {
 	Index Index
 	// Now reads the index's clock, in Unix milliseconds.
 	Now func() int64
-	// Advance puts the index's clock forward by d, at once, or back where d is negative. Where the clock is a server's, it
-	// adds to an offset that exists for tests alone. The clock may also go on by itself meanwhile: the suite bears a second
-	// of that in each test.
+	// Advance puts the index's clock forward by d, at once, or back where d is negative. Where the clock is a
+	// server's, it adds to an offset that exists for tests alone. The clock may also go on by itself
+	// meanwhile: the suite bears a second of that in each test.
 	Advance func(d time.Duration)
 	// Full gives backlogs and crowds their full size.
 	Full bool
 }
 
-// Run checks every promise on harnesses that open makes, or those of the named groups alone. Tests run in parallel, each
-// on a harness of its own.
+// RandomRuns sets how many random runs [Run] and [Compare] do, of a hundred operations on average. Flags of
+// the command line override it. TestMain calls it: the number holds for a whole test binary.
+func RandomRuns(n int) {
+	for name, value := range map[string]string{"rapid.checks": strconv.Itoa(n), "rapid.steps": "100"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err) // the flag is gone
+		}
+	}
+}
+
+// Run checks every promise on harnesses that open makes, or those of the named groups alone. Tests run in
+// parallel, each on a harness of its own.
 func Run(t *testing.T, open func(t *testing.T) Harness, groups ...string) {
 	for _, group := range []struct {
 		name  string

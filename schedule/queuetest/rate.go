@@ -31,8 +31,8 @@ func (f *fixture) quicken(i int) {
 	f.answer(i, 9, schedule.Answered)
 }
 
-// rateExact: with twice as much to do as its rate allows a lane gets its rate, and a claimer that sleeps until each reply's
-// next event neither oversleeps nor spins.
+// rateExact: with twice as much to do as its rate allows a lane gets its rate, and a claimer that sleeps
+// until each reply's next event neither oversleeps nor spins.
 func rateExact(f *fixture) {
 	for _, c := range []struct {
 		every  time.Duration
@@ -53,7 +53,8 @@ func rateExact(f *fixture) {
 		if got := float64(fl.leases) / expected * float64(c.length.Milliseconds()) / float64(fl.lasted); got < 0.98 || got > 1.02 {
 			f.Fatalf("one in %s gave %d leases in %d ms, %.2f of what it should", c.every, fl.leases, fl.lasted, got)
 		}
-		// Tokens come in steps of 10 ms, so that many are claimed at once; in between nothing is claimed in vain.
+		// Tokens come in steps of 10 ms, so that many are claimed at once; in between nothing is claimed in
+		// vain.
 		most := int(min(expected, c.length.Seconds()*100)) + 20 + fl.leases/100
 		if fl.claims > most || fl.empty > most/20+2 {
 			f.Fatalf("%d claims, %d of them in vain, for %d leases; want %d at most", fl.claims, fl.empty, fl.leases, most)
@@ -97,7 +98,8 @@ type flood struct {
 	lasted                int64 // ms
 }
 
-// drainFor claims for so long, and answers all at once, as a claimer does that sleeps until the next event of each reply.
+// drainFor claims for so long, and answers all at once, as a claimer does that sleeps until the next event of
+// each reply.
 func (f *fixture) drainFor(d time.Duration) flood {
 	f.Helper()
 	var fl flood
@@ -107,7 +109,8 @@ func (f *fixture) drainFor(d time.Duration) flood {
 		if began == 0 {
 			began, wake = c.Now, c.Now
 		}
-		// A claimer that a busy machine wakes so late loses tokens: that time is none in which they could be given.
+		// A claimer that a busy machine wakes so late loses tokens: that time is none in which they could be
+		// given.
 		began += max(c.Now-wake-catchUp/nsPerMs, 0)
 		f.ack(c.Leases, schedule.Answered)
 		fl.claims++

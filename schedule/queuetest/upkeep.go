@@ -115,7 +115,8 @@ func resetEmpties(f *fixture) {
 	f.acquire(f.want("k", f.id(), "t"), true)
 }
 
-// closedLocks: until a shard is open, a lock may be that of an attempt which has yet to be adopted. Only its holder has it.
+// closedLocks: until a shard is open, a lock may be that of an attempt which has yet to be adopted. Only its
+// holder has it.
 func closedLocks(f *fixture) {
 	waiter := f.id()
 	f.acquire(f.want("unknown", waiter, "t"), false)

@@ -29,8 +29,8 @@ var notNow = []string{
 	"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -OOM command not allowed when used memory > 'maxmemory'.",
 }
 
-// An answer of a server that only means "not now" fails the calls of that time and nothing else, and does not keep a
-// process from starting.
+// An answer of a server that only means "not now" fails the calls of that time and nothing else, and does not
+// keep a process from starting.
 func TestAnswersThatMeanNotNow(t *testing.T) {
 	needsServer(t)
 	for _, answer := range notNow {
@@ -64,8 +64,8 @@ func TestAnswersThatMeanNotNow(t *testing.T) {
 	}
 }
 
-// expectFailing calls what the engine calls, and expects errors that say that the index is down for now: none of those
-// that mean that it is lost, or that the call was wrong.
+// expectFailing calls what the engine calls, and expects errors that say that the index is down for now: none
+// of those that mean that it is lost, or that the call was wrong.
 func expectFailing(t *testing.T, ix *redisq.Index, it schedule.Item, want string) {
 	t.Helper()
 	ctx := context.Background()

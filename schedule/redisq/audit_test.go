@@ -11,8 +11,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// After any one structure was damaged at random an audit restores what the promises need: each item in one place, each
-// lane's count right, everything claimable once. That a structure is gone altogether is TestEachKeyAloneIsLostUnderLoad.
+// After any one structure was damaged at random an audit restores what the promises need: each item in one
+// place, each lane's count right, everything claimable once. That a structure is gone altogether is
+// TestEachKeyAloneIsLostUnderLoad.
 func TestAuditMendsDamage(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		for _, name := range []string{
@@ -113,7 +114,8 @@ func trip(t testing.TB, ix *redisq.Index, lanes ...int64) {
 	}
 }
 
-// What is told of a lane's rate and breaker and cannot be is mended; a count of open breakers that is wrong, too.
+// What is told of a lane's rate and breaker and cannot be is mended; a count of open breakers that is wrong,
+// too.
 func TestAuditMendsFlow(t *testing.T) {
 	needsServer(t)
 	ix := openNew(t)

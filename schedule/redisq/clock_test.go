@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Where the server's clock goes back a little the index's stands still, also over a reset, and the sequence never goes back;
-// where it goes back further it is followed.
+// Where the server's clock goes back a little the index's stands still, also over a reset, and the sequence
+// never goes back; where it goes back further it is followed.
 func TestClockStandsStillOrFollows(t *testing.T) {
 	needsServer(t)
 	ix := openNew(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// A claim whose reply is lost is an error, is not repeated behind the caller's back, and gives the same batch when the
-// caller repeats it.
+// A claim whose reply is lost is an error, is not repeated behind the caller's back, and gives the same batch
+// when the caller repeats it.
 func TestLostReplyToAClaim(t *testing.T) {
 	needsServer(t)
 	p := startProxy(t, testserver.SharedRedis(t))

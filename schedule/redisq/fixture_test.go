@@ -29,8 +29,8 @@ func needsServer(t *testing.T) {
 	t.Parallel()
 }
 
-// eachServer runs a test on redis-server, and on every other server of the kind that PATH has, such as valkey-server.
-// Without arguments for the server it is shared with other tests.
+// eachServer runs a test on redis-server, and on every other server of the kind that PATH has, such as
+// valkey-server. Without arguments for the server it is shared with other tests.
 func eachServer(t *testing.T, run func(t *testing.T, url string), args ...string) {
 	t.Helper()
 	needsServer(t)

@@ -49,7 +49,8 @@ func TestNothingIsKeptBeyondTheWatermark(t *testing.T) {
 	}
 }
 
-// The fields of the watermark are gone once everything is loaded again: the scripts then have nothing to compare.
+// The fields of the watermark are gone once everything is loaded again: the scripts then have nothing to
+// compare.
 func TestNoWatermarkIsNoField(t *testing.T) {
 	needsServer(t)
 	ix := openNew(t)
@@ -75,8 +76,8 @@ func TestNoWatermarkIsNoField(t *testing.T) {
 	expect(0, "when the shard has everything")
 }
 
-// A watermark that cannot be read leaves nothing out. An item that has lost its place, or whose record cannot be read, is not
-// given one beyond the watermark.
+// A watermark that cannot be read leaves nothing out. An item that has lost its place, or whose record cannot
+// be read, is not given one beyond the watermark.
 func TestDamageAroundTheWatermark(t *testing.T) {
 	needsServer(t)
 	ctx := context.Background()

@@ -11,7 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// A claim is exactly the same commands to the server, whether a hundred lanes keep something back or none does.
+// A claim is exactly the same commands to the server, whether a hundred lanes keep something back or none
+// does.
 func TestKeptLanesCostAClaimNothing(t *testing.T) {
 	needsServer(t)
 	const kept, lanes = 100, 64

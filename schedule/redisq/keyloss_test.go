@@ -13,8 +13,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// lostKeys are the keys of a shard, and what is said when one of them alone is gone from a shard that is full of everything;
-// empty: nothing, for its loss heals by itself or by an audit. META's loss is that of the generation.
+// lostKeys are the keys of a shard, and what is said when one of them alone is gone from a shard that is full
+// of everything; empty: nothing, for its loss heals by itself or by an audit. META's loss is that of the
+// generation.
 var lostKeys = map[string]string{
 	"META": "", "DELAY": "items", "READY": "items", "RECORDS": "records", "UNPROVEN": "", "ANSWERING": "", "TIMING_OUT": "",
 	"BLOCKED": "", "HELD": "", "BREAKERS": "", "LANES": "lanes", "LEASES": "items", "CLAIMS": "items", "OWNERS": "", "SEEN": "", "LOCKS": "",
@@ -74,7 +75,8 @@ func noticesGoneKeys(t *testing.T, url string) {
 type ledger struct {
 	mu   sync.Mutex
 	open map[string]schedule.Item
-	// done counts how often an item's result was recorded first, and again counts what SQL's stamp would have refused.
+	// done counts how often an item's result was recorded first, and again counts what SQL's stamp would have
+	// refused.
 	done  map[string]int
 	again int
 	n     int
@@ -122,8 +124,9 @@ func (l *ledger) overdue(now int64) []schedule.Item {
 	return items
 }
 
-// Each key alone is deleted under load: whatever is gone, everything is claimed in the end, by nothing but what a dispatcher
-// does anyway: sweeps, audits, a rebuild where the shard says that it is lost, and leases that run out.
+// Each key alone is deleted under load: whatever is gone, everything is claimed in the end, by nothing but
+// what a dispatcher does anyway: sweeps, audits, a rebuild where the shard says that it is lost, and leases
+// that run out.
 func TestEachKeyAloneIsLostUnderLoad(t *testing.T) {
 	needsServer(t)
 	for name, noticed := range lostKeys {
@@ -196,8 +199,8 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	audit(t, ix, 0)
 }
 
-// upkeep is one round of what a dispatcher does beside claiming, some seconds later. Without a watch nothing but errors tells
-// that something is gone.
+// upkeep is one round of what a dispatcher does beside claiming, some seconds later. Without a watch nothing
+// but errors tells that something is gone.
 func upkeep(t *testing.T, ix *redisq.Index, l *ledger, generation *int64, watch bool) {
 	ctx := context.Background()
 	ix.Advance(5 * time.Second)
@@ -216,7 +219,8 @@ func upkeep(t *testing.T, ix *redisq.Index, l *ledger, generation *int64, watch 
 	audit(t, ix, -1)
 }
 
-// An ensure alone, which is what every sweep does, gives an item back its place, its record, or the end of its lease.
+// An ensure alone, which is what every sweep does, gives an item back its place, its record, or the end of
+// its lease.
 func TestEnsureGivesBackWhatIsGone(t *testing.T) {
 	needsServer(t)
 	for _, name := range []string{"DELAY", "READY", "RECORDS", "LEASES", "CLAIMS"} {

@@ -54,7 +54,8 @@ func TestServersOfAnotherKind(t *testing.T) {
 	}
 }
 
-// With the one and without the other a server cannot be told from one that is away; the log says what it may be.
+// With the one and without the other a server cannot be told from one that is away; the log says what it may
+// be.
 func TestServersWithAndWithoutTLS(t *testing.T) {
 	needsServer(t)
 	secure := httptest.NewTLSServer(nil)

@@ -17,7 +17,8 @@ type proxy struct {
 	url string
 	// says is the error that scripts and INFO are answered with; nil: the server answers itself.
 	says atomic.Pointer[string]
-	// lose is how many replies are still to be lost: the server does the command, and the connection is closed.
+	// lose is how many replies are still to be lost: the server does the command, and the connection is
+	// closed.
 	lose, lost atomic.Int64
 
 	mu    sync.Mutex
@@ -105,7 +106,8 @@ func (p *proxy) answer(client, server net.Conn) {
 	}
 }
 
-// readCommand reads one command, an array of texts with their lengths before them, and returns its first word.
+// readCommand reads one command, an array of texts with their lengths before them, and returns its first
+// word.
 func readCommand(r *bufio.Reader) (name string, raw []byte, err error) {
 	number := func(mark byte) (int, error) {
 		line, err := r.ReadString('\n')

@@ -17,7 +17,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// The ids are members of one sorted set, scored by their due milliseconds, under a name that says so; nothing expires.
+// The ids are members of one sorted set, scored by their due milliseconds, under a name that says so; nothing
+// expires.
 func TestWhatOperatorsSee(t *testing.T) {
 	needsServer(t)
 	ix := openAs(t, redisq.Options{URL: testserver.StartRedis(t)})

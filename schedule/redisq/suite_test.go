@@ -2,9 +2,6 @@ package redisq_test
 
 import (
 	"context"
-	"flag"
-	"fmt"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,13 +14,9 @@ import (
 
 // TestMain says how many random runs there are, and ends the servers that tests share.
 func TestMain(m *testing.M) {
-	runs := "60"
+	queuetest.RandomRuns(25)
 	if testserver.Full() {
-		runs = "500"
-	}
-	if err := flag.Set("rapid.checks", runs); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
+		queuetest.RandomRuns(250)
 	}
 	testserver.Main(m)
 }
@@ -40,7 +33,8 @@ func TestIndex(t *testing.T) {
 	})
 }
 
-// On a Cluster a shard has a slot of its own. By default only the groups run that call several shards at once, or all.
+// On a Cluster a shard has a slot of its own. By default only the groups run that call several shards at
+// once, or all.
 func TestIndexOnACluster(t *testing.T) {
 	needsServer(t)
 	groups := []string{"Queue", "State", "Lock", "Upkeep", "Horizon", "Hint", "Invalid"}
@@ -56,8 +50,8 @@ func TestIndexOnACluster(t *testing.T) {
 	}, groups...)
 }
 
-// A firstShard passes on the hints of shard 0 alone. The suite looks at no other, and waits for a hint that comes once:
-// it must not meet the burst for all shards that follows a subscription instead.
+// A firstShard passes on the hints of shard 0 alone. The suite looks at no other, and waits for a hint that
+// comes once: it must not meet the burst for all shards that follows a subscription instead.
 type firstShard struct {
 	*redisq.Index
 	hints chan int

@@ -56,8 +56,8 @@ func expectMetric(t *testing.T, registry *prometheus.Registry, name string, want
 	t.Errorf("there is no %s", name)
 }
 
-// Somebody lets the server evict while it runs: it is said once, with the cure, in the log, the metric and the warnings; and
-// once when it is over.
+// Somebody lets the server evict while it runs: it is said once, with the cure, in the log, the metric and
+// the warnings; and once when it is over.
 func TestPolicyIsWatched(t *testing.T) {
 	eachServer(t, watchesPolicy, "--maxmemory-policy", "noeviction") // a server of its own: it is reconfigured
 }
@@ -123,8 +123,8 @@ func TestEvictedKeysAreNoticed(t *testing.T) {
 	claimAll(t, ix, &token, 5000)
 }
 
-// A user who may not ask for the policy is served, and the log says once that it is not watched. Nor is a channel needed:
-// hints may be lost, all of them.
+// A user who may not ask for the policy is served, and the log says once that it is not watched. Nor is a
+// channel needed: hints may be lost, all of them.
 func TestServerThatDoesNotTell(t *testing.T) {
 	needsServer(t)
 	raw := testserver.StartRedis(t)
