@@ -14,8 +14,8 @@ import (
 // costLimit is how much more heap an open poll may take than an open callback.
 const costLimit = 1.25
 
-// Open polls are kept as open callbacks are: after a restart they take no more memory. What a claim beside them costs,
-// and in statements, is in docs/costs.md.
+// Open polls are kept as open callbacks are: after a restart they take no more memory.
+// them costs, and in statements, is in docs/costs.md.
 func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	mostlyWaits(t)
 	n := sized(10_000, 30_000, 100_000)
@@ -30,7 +30,8 @@ func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	}
 }
 
-// heapOfOpen is how many bytes of its heap a dispatcher uses when it has started anew with n open in its index.
+// heapOfOpen is how many bytes of its heap a dispatcher uses when it has started anew with n open in its
+// index.
 func heapOfOpen(t *testing.T, n int, fill func(*harness.Process) error) float64 {
 	t.Helper()
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
