@@ -15,7 +15,6 @@ import (
 const costLimit = 1.25
 
 // Open polls are kept as open callbacks are: after a restart they take no more memory.
-// them costs, and in statements, is in docs/costs.md.
 func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	mostlyWaits(t)
 	n := sized(10_000, 30_000, 100_000)
