@@ -26,8 +26,6 @@ func sentinelFaults() []fault {
 }
 
 const (
-	// rolledRate is the load of these trials.
-	rolledRate = 40
 	// rolledHeal bounds the healing after an index went back in time: a lease, a sweep and its slack.
 	rolledHeal = time.Minute
 )
@@ -45,21 +43,9 @@ func (tr *trial) watched(replicas int) (*testserver.Sentinel, *harness.Load) {
 
 // sharedLoad is the load of these trials, once it is under way.
 func (tr *trial) sharedLoad() *harness.Load {
-	ld := tr.Load(rolledRate, tr.shared)
-	tr.loaded(3 * time.Second)
+	ld := tr.Load(outageRate, tr.shared)
+	tr.lasting(3 * time.Second)
 	return ld
-}
-
-// loaded waits until the load has handed over what it does in that time.
-func (tr *trial) loaded(d time.Duration) {
-	tr.Helper()
-	want := tr.Count() + int(d.Seconds()*rolledRate)
-	harness.Eventually(tr, time.Minute, "the load goes on", func() error {
-		if got := tr.Count(); got < want {
-			return context.DeadlineExceeded
-		}
-		return nil
-	})
 }
 
 // sentinelFailover lets the master acknowledge writes that no replica gets, and stops it. The Sentinels make
@@ -72,7 +58,7 @@ func sentinelFailover(tr *trial) {
 		old := w.Master()
 		w.Cut(old)
 		lost := time.Now()
-		tr.loaded(4 * time.Second)
+		tr.lasting(4 * time.Second)
 		tr.MarkFault()
 		old.Pause()
 		hung := time.Now()
@@ -80,7 +66,7 @@ func sentinelFailover(tr *trial) {
 		tr.MarkFault()
 		tr.Remark("%s of acknowledged writes were lost; another master after %s",
 			hung.Sub(lost).Round(time.Millisecond), time.Since(hung).Round(time.Millisecond))
-		tr.loaded(3 * time.Second)
+		tr.lasting(3 * time.Second)
 		old.Continue()
 		w.Rejoin(old)
 		w.AwaitReplica(old)
@@ -100,7 +86,7 @@ func sentinelMasterKilled(tr *trial) {
 	old.Kill()
 	w.AwaitMaster(old)
 	tr.MarkFault()
-	tr.loaded(3 * time.Second)
+	tr.lasting(3 * time.Second)
 	old.Start()
 	w.AwaitReplica(old)
 	tr.MarkFault()
@@ -125,12 +111,12 @@ func rolledBack(tr *trial) {
 		if _, err := os.Stat(filepath.Join(server.Dir, "dump.rdb")); err != nil {
 			tr.Fatal(err)
 		}
-		tr.loaded(5 * time.Second)
+		tr.lasting(5 * time.Second)
 		tr.MarkFault()
 		server.Kill()
 		server.Start()
 		tr.MarkFault()
-		tr.loaded(3 * time.Second)
+		tr.lasting(3 * time.Second)
 	}
 	tr.rolled(ld, times)
 }
