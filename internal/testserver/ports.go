@@ -8,15 +8,16 @@ import (
 	"testing"
 )
 
-// The servers' ports lie below those that the system gives to clients. Between the choice of a port and the listen on
-// it, the system gives it to no other program. The bus of a Cluster's node is 10,000 above its port, still below them.
+// The servers' ports lie below those that the system gives to clients. Between the choice of a port and the
+// listen on it, the system gives it to no other program. The bus of a Cluster's node is 10,000 above its
+// port, still below them.
 const (
 	firstPort = 10_240
 	portCount = 10_000
 )
 
-// lastPort counts the ports that this process has chosen. It starts at random, so that test binaries that run side by
-// side do not try the same ones.
+// lastPort counts the ports that this process has chosen. It starts at random, so that test binaries that run
+// side by side do not try the same ones.
 var lastPort atomic.Int64
 
 // FreePorts returns n ports of 127.0.0.1 that had no listener, and that this process never chooses again.

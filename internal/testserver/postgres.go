@@ -24,9 +24,9 @@ import (
 // postgresStart is how long a server may take until it answers.
 const postgresStart = 30 * time.Second
 
-// A Postgres is a PostgreSQL server on 127.0.0.1. It can be ended and started again on the same port and the same data.
-// Its databases sort text as people do (ICU, en-US), which is what most installations have; DatabaseC makes one that
-// sorts by bytes.
+// A Postgres is a PostgreSQL server on 127.0.0.1. It can be ended and started again on the same port and the
+// same data. Its databases sort text as people do (ICU, en-US), which is what most installations have;
+// DatabaseC makes one that sorts by bytes.
 type Postgres struct {
 	url *url.URL
 
@@ -47,22 +47,23 @@ type postmaster struct {
 	exit  error
 }
 
-// StartPostgres starts a PostgreSQL server that ends with the test, and returns the URL of its first database. The
-// program initdb must be on the PATH or below /usr/lib/postgresql; without it the test fails.
+// StartPostgres starts a PostgreSQL server that ends with the test, and returns the URL of its first
+// database. The program initdb must be on the PATH or below /usr/lib/postgresql; without it the test fails.
 func StartPostgres(tb testing.TB) string {
 	tb.Helper()
 	return NewPostgres(tb).URL()
 }
 
-// SharedPostgres returns one server for the whole test binary. Each test makes a database of its own; a test that
-// disturbs the server needs NewPostgres. Nothing is synced to disk. The package's TestMain must call [Main].
+// SharedPostgres returns one server for the whole test binary. Each test makes a database of its own; a test
+// that disturbs the server needs NewPostgres. Nothing is synced to disk. The package's TestMain must call
+// [Main].
 func SharedPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
 	return lived(tb).postgres.get(tb, func(tb testing.TB) *Postgres { return newPostgres(tb, "-c", "fsync=off") })
 }
 
-// NewPostgres is StartPostgres for tests that need more than one database, or want to disturb the server. It syncs to
-// disk as in production.
+// NewPostgres is StartPostgres for tests that need more than one database, or want to disturb the server. It
+// syncs to disk as in production.
 func NewPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
 	return newPostgres(tb)
@@ -83,8 +84,8 @@ func newPostgres(tb testing.TB, settings ...string) *Postgres {
 	return startPostgres(tb, dir, nil, settings)
 }
 
-// NewPostgresIn is NewPostgres in a directory of the caller's, which becomes the server's and must be open to whoever the
-// server runs as. Further arguments are initdb's.
+// NewPostgresIn is NewPostgres in a directory of the caller's. The server's user must be able to reach it,
+// and becomes its owner. Further arguments are initdb's.
 func NewPostgresIn(tb testing.TB, dir string, initdb ...string) *Postgres {
 	tb.Helper()
 	return startPostgres(tb, dir, initdb, nil)
@@ -135,8 +136,8 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// Start starts a server that has ended, and returns when it answers. What a killed server's sessions still hold keeps the next
-// one from starting for a moment.
+// Start starts a server that has ended, and returns when it answers. While a killed server's sessions still
+// end, a start fails and is repeated.
 func (p *Postgres) Start(tb testing.TB) {
 	tb.Helper()
 	deadline := time.Now().Add(postgresStart)
@@ -175,11 +176,12 @@ func (p *Postgres) begin() error {
 	return nil
 }
 
-// Stop ends the server at once, as pg_ctl stop -m immediate does: sessions are cut off, nothing is written down, the next start
+// Stop ends the server at once, as pg_ctl stop -m immediate does: sessions are cut off, and the next start
 // recovers. It returns when the server has ended.
 func (p *Postgres) Stop() error { return p.end(syscall.SIGQUIT) }
 
-// Kill is kill -9 of the server's first process; its sessions end when they notice. It returns when the process has ended.
+// Kill is kill -9 of the server's first process; its sessions end when they notice. It returns when the
+// process has ended.
 func (p *Postgres) Kill() error { return p.end(syscall.SIGKILL) }
 
 func (p *Postgres) end(with syscall.Signal) error {
@@ -212,7 +214,8 @@ func (p *Postgres) KillBackend(ctx context.Context, database string) error {
 	}
 	defer db.Close()
 	var pid int
-	err = db.QueryRowContext(ctx, `SELECT pid FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+	err = db.QueryRowContext(ctx, `SELECT pid FROM pg_stat_activity
+		WHERE datname = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 		ORDER BY state_change DESC LIMIT 1`, database).Scan(&pid)
 	if err != nil {
 		return fmt.Errorf("find a session of %s: %w", database, err)
@@ -261,8 +264,8 @@ func (p *Postgres) Exec(ctx context.Context, statement string) error {
 	return errors.Join(err, db.Close())
 }
 
-// databases counts the databases of all servers. A server may get the port of an earlier one; its databases' URLs must
-// still be new, because tests tell them apart by URL.
+// databases counts the databases of all servers. A server may get the port of an earlier one; its databases'
+// URLs must still be new, because tests tell them apart by URL.
 var databases atomic.Int64
 
 // Database makes an empty database and returns its URL, which no other database of this process has had.
@@ -277,8 +280,9 @@ func (p *Postgres) DatabaseC(tb testing.TB) string {
 	return p.create(tb, " TEMPLATE template0 LOCALE_PROVIDER libc LOCALE 'C'")
 }
 
-// Copy is Database with the content of a template. The first call for a template's name makes it: fill gets the URL of an
-// empty database, and must close its connections. A test that needs a migrated database need not migrate one.
+// Copy is Database with the content of a template. The first call for a template's name makes it: fill gets
+// the URL of an empty database, and must close its connections. A test that needs a migrated database need
+// not migrate one.
 func (p *Postgres) Copy(tb testing.TB, template string, fill func(url string) error) string {
 	tb.Helper()
 	name := "template_" + template
@@ -352,10 +356,11 @@ func postgresBinaries() (string, error) {
 			return filepath.Dir(initdb), nil
 		}
 	}
-	return "", errors.New("this test needs PostgreSQL: initdb and postgres are neither on the PATH nor below /usr/lib/postgresql")
+	return "", errors.New(
+		"this test needs PostgreSQL: initdb and postgres are neither on the PATH nor below /usr/lib/postgresql")
 }
 
-// postgresUser is whom the server runs as: PostgreSQL refuses root. Nil means as ourselves.
+// postgresUser is the user that the server runs as; nil: that of the test. PostgreSQL refuses root.
 func postgresUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

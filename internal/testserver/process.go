@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,8 +26,8 @@ type child struct {
 	ending error
 }
 
-// begin runs the program with the arguments in the directory, by way of the command in wrap if there is one. It does not
-// wait for an answer.
+// begin runs the program with the arguments in the directory, by way of the command in wrap if there is one.
+// It does not wait for an answer.
 func begin(tb testing.TB, program string, wrap []string, port int, dir string, args ...string) *child {
 	tb.Helper()
 	binary, err := exec.LookPath(program)
@@ -114,4 +116,16 @@ func await(tb testing.TB, limit time.Duration, what string, question func(contex
 		case <-pause.C:
 		}
 	}
+}
+
+// inSync reads INFO replication of a replica, and says what is missing.
+func inSync(info any, err error) error {
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprint(info)
+	if !strings.Contains(text, "role:slave") || !strings.Contains(text, "master_link_status:up") {
+		return fmt.Errorf("not in step: %.120s", text)
+	}
+	return nil
 }

@@ -13,18 +13,19 @@ import (
 // redisProgram is the server that every test needs.
 const redisProgram = "redis-server"
 
-// otherPrograms speak the same protocol. They are tested where they are installed: not every release of Debian has them.
+// otherPrograms speak the same protocol. They are tested where they are installed: some releases of Debian
+// lack them.
 var otherPrograms = []string{"valkey-server"}
 
-// A Redis is a redis-server without persistence. It can be ended and started again on the same port and in the same
-// directory.
+// A Redis is a redis-server without persistence. It can be ended and started again on the same port and in
+// the same directory.
 type Redis struct {
 	// URL is "redis://127.0.0.1:PORT", the same after every start.
 	URL string
 	// Dir is where its files are.
 	Dir string
-	// Limited has every start from now on make a server whose files LimitFiles may bound: it is told of a full disk, instead of
-	// being ended by a signal.
+	// Limited lets LimitFiles bound the files of every server started from now on. The server then gets an
+	// error from a full disk, and no signal that ends it.
 	Limited bool
 
 	tb      testing.TB
@@ -40,8 +41,9 @@ func StartRedis(tb testing.TB, args ...string) string {
 	return NewRedis(tb, args...).URL
 }
 
-// SharedRedis returns the URL of one server for the whole test binary. Tests keep apart by their key prefix. The tests
-// that empty it, end it or count its keys need one of their own. The package's TestMain must call [Main].
+// SharedRedis returns the URL of one server for the whole test binary. Tests keep apart by their key prefix.
+// The tests that empty it, end it or count its keys need one of their own. The package's TestMain must call
+// [Main].
 func SharedRedis(tb testing.TB) string {
 	tb.Helper()
 	return lived(tb).redis.get(tb, func(tb testing.TB) *Redis { return NewRedis(tb) }).URL
@@ -64,8 +66,8 @@ func NewRedisOf(tb testing.TB, program string, args ...string) *Redis {
 	return newServer(tb, program, tb.TempDir(), args)
 }
 
-// NewRedis starts a redis-server from PATH on a free port of 127.0.0.1, without persistence, in a directory of its own.
-// Further arguments are given to the server at every start; they come last, so they override.
+// NewRedis starts a redis-server from PATH on a free port of 127.0.0.1, without persistence, in a directory
+// of its own. Further arguments are given to the server at every start; they come last, so they override.
 func NewRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
 	return NewRedisIn(tb, tb.TempDir(), args...)
@@ -85,8 +87,8 @@ func newServer(tb testing.TB, program, dir string, args []string) *Redis {
 	return s
 }
 
-// Start starts a server that has ended, and waits until it answers. Further arguments come last, so they override, and are
-// forgotten at its end.
+// Start starts a server that has ended, and waits until it answers. Further arguments come last, so they
+// override; they are for this start alone.
 func (s *Redis) Start(args ...string) {
 	s.tb.Helper()
 	s.Begin(args...)
@@ -100,7 +102,7 @@ func (s *Redis) Begin(args ...string) {
 		select {
 		case <-s.running.ended:
 		default:
-			s.tb.Fatal("the redis-server is to be started, and has not ended")
+			s.tb.Fatal("start redis-server: it still runs")
 		}
 	}
 	all := append([]string{
@@ -114,8 +116,8 @@ func (s *Redis) Begin(args ...string) {
 	s.running = begin(s.tb, s.program, wrap, s.port, s.Dir, append(all, args...)...)
 }
 
-// LimitFiles bounds the size to which the server may let any file grow from now on, as a full disk does; less than zero ends
-// that. The server must have been started with Limited.
+// LimitFiles bounds the size of each of the server's files from now on, as a full disk does; a negative
+// number ends that. The server must have been started with Limited.
 func (s *Redis) LimitFiles(bytes int64) {
 	s.tb.Helper()
 	if err := limitFiles(s.running.cmd.Process.Pid, bytes); err != nil {
@@ -133,7 +135,7 @@ func (s *Redis) Stop() {
 	<-s.running.ended
 }
 
-// Ended is closed when the server has ended, by whatever cause.
+// Ended is closed when the server has ended, for any cause.
 func (s *Redis) Ended() <-chan struct{} { return s.running.ended }
 
 // Log returns what the server has written, once it has ended.
@@ -142,7 +144,7 @@ func (s *Redis) Log() string {
 	return s.running.output.String()
 }
 
-// Pause stops the process in the middle of whatever it does: its connections stand, and nobody answers.
+// Pause stops the process: its connections stay open, and it does not answer.
 func (s *Redis) Pause() {
 	s.tb.Helper()
 	s.signal(syscall.SIGSTOP)
@@ -191,3 +193,5 @@ func (s *Redis) PutFiles(copied string) {
 
 // Address is the URL's host and port.
 func (s *Redis) Address() string { return strings.TrimPrefix(s.URL, "redis://") }
+
+func (s *Redis) hostPort() (host, port string) { return "127.0.0.1", strconv.Itoa(s.port) }

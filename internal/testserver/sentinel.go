@@ -17,7 +17,7 @@ import (
 // sentinelCount is how many Sentinels watch a master here; two of them agree on its death.
 const sentinelCount = 3
 
-// SentinelOptions say how a master and its Sentinels is set up.
+// SentinelOptions say how a master and its Sentinels are set up.
 type SentinelOptions struct {
 	// Name that the Sentinels know the master by; empty: "payments".
 	Name string
@@ -27,8 +27,8 @@ type SentinelOptions struct {
 	Password, SentinelPassword string
 }
 
-// A Sentinel set is one Redis with replicas and three Sentinels that make a replica the master when it is silent for
-// two seconds.
+// A Sentinel set is one Redis with replicas, and three Sentinels. They make a replica the master when the
+// master is silent for two seconds.
 type Sentinel struct {
 	Name string
 	// Servers are the first master and its replicas. Each can be killed, paused and started again.
@@ -40,8 +40,8 @@ type Sentinel struct {
 	password, sentinelPassword string
 }
 
-// NewSentinel starts the servers and the Sentinels, and returns when each Sentinel knows every other and the replicas. They
-// end with the test.
+// NewSentinel starts the servers and the Sentinels, and returns when each Sentinel knows every other and the
+// replicas. They end with the test.
 func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 	tb.Helper()
 	w := &Sentinel{Name: o.Name, tb: tb, password: o.Password, sentinelPassword: o.SentinelPassword}
@@ -54,10 +54,7 @@ func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 	}
 	master := NewRedis(tb, args...)
 	w.Servers = []*Redis{master}
-	host, port, err := net.SplitHostPort(master.Address())
-	if err != nil {
-		tb.Fatalf("address of a redis-server: %v", err)
-	}
+	host, port := master.hostPort()
 	for range max(o.Replicas, 1) {
 		replica := NewRedis(tb, args...)
 		w.Do(replica, "replicaof", host, port)
@@ -70,7 +67,7 @@ func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 		w.Sentinels = append(w.Sentinels, w.startSentinel(host, port))
 	}
 	for _, addr := range w.Sentinels {
-		await(tb, startTimeout, "the Sentinel at "+addr+" to know everybody", func(ctx context.Context) error {
+		await(tb, startTimeout, "the Sentinel at "+addr+" to know all others", func(ctx context.Context) error {
 			return w.knowsAll(ctx, addr)
 		})
 	}
@@ -115,8 +112,8 @@ func (w *Sentinel) knowsAll(ctx context.Context, addr string) error {
 	return nil
 }
 
-// URL is "redis+sentinel://" with the Sentinels, the name of the master and the number of a database, and the passwords
-// if there are any.
+// URL is "redis+sentinel://" with the Sentinels, the name of the master and the number of a database, and the
+// passwords if there are any.
 func (w *Sentinel) URL(db int) string {
 	user, query := "", ""
 	if w.password != "" {
@@ -175,7 +172,8 @@ func (w *Sentinel) Master() *Redis {
 	return nil
 }
 
-// AwaitMaster waits until the Sentinels agree on a master other than that one, and it says so itself; it returns it.
+// AwaitMaster waits until the Sentinels agree on a master other than that one, which also says so itself, and
+// returns it.
 func (w *Sentinel) AwaitMaster(not *Redis) *Redis {
 	w.tb.Helper()
 	var master *Redis
@@ -200,8 +198,8 @@ func (w *Sentinel) AwaitReplica(server *Redis) {
 	})
 }
 
-// Cut ends replication from the master, which goes on and acknowledges what nobody else will have: replicas are refused
-// from now on, and keep the data that they have. Callers that ask it for anything else notice nothing.
+// Cut ends replication from the master: it refuses its replicas from now on, and they keep the data that they
+// have. The master goes on and acknowledges writes that no replica gets.
 func (w *Sentinel) Cut(master *Redis) {
 	w.tb.Helper()
 	w.Do(master, "acl", "setuser", "default", "-psync", "-sync")

@@ -1,23 +1,17 @@
 package testserver
 
-import (
-	"net"
-	"time"
-)
+import "time"
 
-// MoveSlot moves a slot and all its keys to another master as a resharding tool does: the two ends are told, the keys are
-// moved a few at a time, and then every master learns whose the slot is. Between two steps it rests for the pause, so that
-// the time of a slot that is on its way, half here and half there, is long enough to be met.
+// MoveSlot moves a slot and all its keys to another master as a resharding tool does: it announces the move
+// to both ends, moves the keys a few at a time, and then tells every master the new owner. It sleeps for the
+// pause before each step, so that tests meet a slot of which a part has moved.
 func (c *Cluster) MoveSlot(slot int, to *Redis, pause time.Duration) {
 	c.tb.Helper()
 	from := c.AwaitOwner(slot, nil)
 	if from == to {
 		c.tb.Fatalf("slot %d is at %s already", slot, to.Address())
 	}
-	host, port, err := net.SplitHostPort(to.Address())
-	if err != nil {
-		c.tb.Fatalf("address of a redis-server: %v", err)
-	}
+	host, port := to.hostPort()
 	fromID, toID := c.idOf(from), c.idOf(to)
 	c.Do(to, "cluster", "setslot", slot, "importing", fromID)
 	c.Do(from, "cluster", "setslot", slot, "migrating", toID)

@@ -1,10 +1,10 @@
-// Package testserver starts the real servers that tests need, on free ports of 127.0.0.1: Redis alone, behind Sentinels
-// and as a Cluster, other servers that speak Redis's protocol, and PostgreSQL.
+// Package testserver starts the real servers that tests need, on free ports of 127.0.0.1: Redis alone, behind
+// Sentinels and as a Cluster, other servers that speak Redis's protocol, and PostgreSQL.
 //
-// A server ends with the test that started it, and with the test's process however that ends. A server whose program is
-// missing fails the test and says what to install; nothing is skipped. A package whose tests only need a database or a
-// key prefix of their own shares one server of each kind: its TestMain calls [Main], its tests call [SharedRedis] and
-// [SharedPostgres].
+// A server ends with the test that started it, and with the test's process, also where that is killed. A test
+// whose server is not installed fails and says what to install; it is not skipped. A package whose tests only
+// need a database or a key prefix of their own shares one server of each kind: its TestMain calls [Main], its
+// tests call [SharedRedis], [SharedCluster] and [SharedPostgres].
 package testserver
 
 import (
@@ -46,6 +46,7 @@ type lifetime struct {
 	testing.TB // nil; only the methods below may be called
 
 	redis    once[*Redis]
+	cluster  once[*Cluster]
 	postgres once[*Postgres]
 
 	mu       sync.Mutex

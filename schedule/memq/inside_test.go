@@ -127,7 +127,8 @@ func goTo(t *testing.T, ix *Index, clock *atomic.Int64, at int64) {
 	}
 }
 
-// TestWhatIsAJump: exactly at the limits the clock stands still, or time has passed; beyond them it has jumped.
+// TestWhatIsAJump: exactly at the limits the clock stands still, or time has passed; beyond them it has
+// jumped.
 func TestWhatIsAJump(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -211,8 +212,8 @@ func TestZeroOptionsUseTheWallClock(t *testing.T) {
 	}
 }
 
-// TestAuditMends damages one thing at a time. Afterwards every item must still be there, be in one place and be claimable,
-// and lanes must count their leases.
+// TestAuditMends damages one thing at a time. Afterwards every item must still be there, be in one place and
+// be claimable, and lanes must count their leases.
 func TestAuditMends(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(ix *Index, it *item){
@@ -360,7 +361,8 @@ func TestSilentOwnersAreForgotten(t *testing.T) {
 	}
 }
 
-// TestHintsOnlyForWhatIsEarlier: with the clock still, exactly what the last reply did not foretell is hinted.
+// TestHintsOnlyForWhatIsEarlier: with the clock still, exactly what the last reply did not foretell is
+// hinted.
 func TestHintsOnlyForWhatIsEarlier(t *testing.T) {
 	t.Parallel()
 	ix, clock := clocked()

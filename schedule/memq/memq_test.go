@@ -1,13 +1,24 @@
 package memq_test
 
 import (
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 )
+
+// TestMain has many random runs: a call of this index takes microseconds.
+func TestMain(m *testing.M) {
+	queuetest.RandomRuns(1000)
+	if testserver.Full() {
+		queuetest.RandomRuns(20_000)
+	}
+	os.Exit(m.Run())
+}
 
 // harness returns an index whose clock moves only when it is told to.
 func harness(*testing.T) queuetest.Harness {
@@ -17,22 +28,20 @@ func harness(*testing.T) queuetest.Harness {
 		Index:   memq.New(memq.Options{Now: func() time.Time { return time.UnixMilli(clock.Load()) }}),
 		Now:     clock.Load,
 		Advance: func(d time.Duration) { clock.Add(d.Milliseconds()) },
+		Full:    testserver.Full(),
 	}
 }
 
 func TestIndex(t *testing.T) {
+	t.Parallel()
 	queuetest.Run(t, harness)
 }
 
-// An index compared with itself finds what the comparison demands beyond the contract.
-func TestCompare(t *testing.T) {
-	queuetest.Compare(t, harness, harness)
-}
-
-func TestTenThousandEndpointsFailAndComeBack(t *testing.T) {
-	endpoints := 10_000
-	if testing.Short() {
-		endpoints = 1000
+func TestManyEndpointsFailAndComeBack(t *testing.T) {
+	t.Parallel()
+	endpoints := 300
+	if testserver.Full() {
+		endpoints = 10_000
 	}
 	queuetest.Recovery(t, harness(t), endpoints)
 }

@@ -5,10 +5,7 @@ import "github.com/seed-ff5a32d8/dispatcher/schedule"
 var allowanceChecks = []check{
 	{"CreditMakesRoom", credit},
 	{"AheadIsBeyondTheConcurrency", ahead},
-	{"AheadIsForLanesThatAnswer", aheadUnproven},
-	{"AllowanceEndsWithItsClaim", allowanceEnds},
 	{"AllowanceIsForItsLane", allowanceOfAnother},
-	{"WaitingIsTold", waitingTold},
 }
 
 // allowing is a claim with an allowance for lane i and a limit for all.
@@ -56,31 +53,6 @@ func ahead(f *fixture) {
 	f.ack(got, schedule.NoSignal)
 }
 
-func aheadUnproven(f *fixture) {
-	f.answer(1, 1, schedule.TimedOut)
-	f.ensure(f.items(1, 20)...)
-	f.expectClaim(f.allowing(1, 9, 0, 5), schedule.StartConcurrency/2, 0)
-	f.reset()
-	f.ensure(f.items(0, 20)...)
-	f.expectClaim(f.allowing(0, 3, 0, 5), 3, 0)
-}
-
-func allowanceEnds(f *fixture) {
-	f.answer(0, 1, schedule.Answered)
-	f.ensure(f.items(0, 40)...)
-	leases := f.expectClaim(f.allowing(0, 2, 0, 4), 6, 4)
-	req := f.wide()
-	req.LaneLimit = 2
-	f.expectClaim(req, 0, 0)
-	f.ack(leases[:4], schedule.NoSignal)
-	f.tokens++
-	f.expectClaim(f.allowing(1, 2, 9, 9), 0, 0)
-	f.ack(leases[4:], schedule.NoSignal)
-	req = f.wide()
-	req.LaneLimit = 2
-	f.expectClaim(req, 2, 0)
-}
-
 func allowanceOfAnother(f *fixture) {
 	f.answer(0, 1, schedule.Answered)
 	f.answer(1, 1, schedule.Answered)
@@ -98,26 +70,4 @@ func allowanceOfAnother(f *fixture) {
 	req.LaneLimit = 2
 	req.Allowances = []schedule.Allowance{{Lane: f.lanes[7], Credit: 3, Ahead: 3}}
 	f.expectClaim(req, 0, 0)
-}
-
-func waitingTold(f *fixture) {
-	f.ensure(f.items(0, 3)...)
-	narrow := func(most int) schedule.ClaimRequest {
-		req := f.wide()
-		req.Max, req.LaneLimit = most, 2
-		return req
-	}
-	for i, want := range []struct {
-		max           int
-		more, waiting bool
-	}{{1, true, false}, {1, false, true}, {9, false, true}} {
-		if c := f.claim(narrow(want.max)); c.More != want.more || c.Waiting != want.waiting {
-			f.Fatalf("claim %d says more %t and waiting %t", i, c.More, c.Waiting)
-		}
-	}
-	f.reset()
-	f.ensure(f.items(0, 2)...)
-	if c := f.claim(narrow(9)); c.More || c.Waiting {
-		f.Fatalf("nothing is left, and the claim says more %t and waiting %t", c.More, c.Waiting)
-	}
 }

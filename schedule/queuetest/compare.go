@@ -11,12 +11,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Compare runs the same random operations on an index and on an oracle, and compares what both answer and hold. The
-// oracle's clock must move by Advance alone: it is made to follow the index's.
+// Compare runs the same random operations on an index and on an oracle, and compares what both answer and
+// hold. The oracle's clock must move by Advance alone: it is made to follow the index's.
 //
-// What the contract leaves to an index is kept out of the comparison: all times lie whole steps apart with the present in
-// the middle of a step, reaped items are moved to a known time before anything else happens, and a claim that cannot take
-// all is made only where there is one lane to choose from.
+// What the contract leaves to an index is kept out of the comparison: all times lie whole steps apart with
+// the present in the middle of a step, reaped items are moved to a known time before anything else happens,
+// and a claim that cannot take all is made only where there is one lane to choose from.
 func Compare(t *testing.T, open, oracle func(t *testing.T) Harness) {
 	index, other := open(t), oracle(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -40,8 +40,9 @@ func Compare(t *testing.T, open, oracle func(t *testing.T) Harness) {
 }
 
 const (
-	// step is the distance of all times in a comparison. The present is kept in the first part of a step, and all events
-	// are in the middle of one, or at least beyond that part, as where a breaker lets a probe pass.
+	// step is the distance of all times in a comparison. The present is kept in the first part of a step, and
+	// all events are in the middle of one, or at least beyond that part, as where a breaker lets a probe
+	// pass.
 	step  = 20_000
 	slack = step * 3 / 20
 )
@@ -54,7 +55,8 @@ type pair struct {
 	req   schedule.ClaimRequest // the last claim
 	known map[string]schedule.Lease
 	kept  int64 // when a lock was last kept for a waiter
-	// The machine stood still for so long that the clock left the first part of the step: the comparison ends here.
+	// The machine stood still for so long that the clock left the first part of the step: the comparison ends
+	// here.
 	stalled bool
 }
 
@@ -122,7 +124,8 @@ func both[T any](p *pair, name string, call func(f *fixture) (T, error)) T {
 	return a
 }
 
-// waits makes no difference between the places of an item that is not leased: when items are promoted is the index's.
+// waits makes no difference between the places of an item that is not leased: when items are promoted is the
+// index's.
 func waits(positions []schedule.Position) []schedule.Position {
 	for i := range positions {
 		if positions[i].Place == schedule.Ready {
@@ -148,7 +151,8 @@ func (p *pair) claim(rt *rapid.T) {
 	req.Owner = rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")
 	req.Max = rapid.SampledFrom([]int{0, 256}).Draw(rt, "max")
 	req.Lease, req.LaneLimit = rapid.SampledFrom([]time.Duration{1, 3}).Draw(rt, "lease")*step*time.Millisecond+step/2*time.Millisecond, 8
-	// So much of a step that what happens in the middle of this one is within the lead, and of the next one not.
+	// So much of a step that what happens in the middle of this one is within the lead, and of the next one
+	// not.
 	req.Lead = rapid.SampledFrom([]time.Duration{0, step / 2 * time.Millisecond}).Draw(rt, "lead")
 	if p.lanes == 1 {
 		req.Max = rapid.IntRange(0, 10).Draw(rt, "max of one lane")
@@ -293,7 +297,8 @@ func (p *pair) every(rt *rapid.T) time.Duration {
 	return rapid.SampledFrom([]time.Duration{0, 0, step / 2, step * 3 / 2}).Draw(rt, "every") * time.Millisecond
 }
 
-// outage lets as many attempts of a lane end without an answer as open a breaker, if some did so in an earlier step.
+// outage lets as many attempts of a lane end without an answer as open a breaker, if some did so in an
+// earlier step.
 func (p *pair) outage(rt *rapid.T) {
 	lane := p.a.lanes[rapid.IntRange(0, p.lanes-1).Draw(rt, "lane")]
 	signal := rapid.SampledFrom([]schedule.Signal{schedule.TimedOut, schedule.Unanswered}).Draw(rt, "signal")

@@ -9,13 +9,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// concurrent lets several owners ensure, claim and settle at the same time. Every item must be acknowledged exactly
-// once, after exactly one retry, and never be leased to two at once.
+// concurrent lets several owners ensure, claim and settle at the same time. Every item must be acknowledged
+// exactly once, after exactly one retry, and never be leased to two at once.
 func concurrent(f *fixture) {
 	const owners = 4
-	each := 300
-	if short() {
-		each = 60
+	each := 100
+	if f.Full {
+		each = 1000
 	}
 	var (
 		mu     sync.Mutex

@@ -56,9 +56,9 @@ func equalLanes(f *fixture) {
 }
 
 func backlog(f *fixture) {
-	size := 100_000
-	if short() {
-		size = 10_000
+	size := 10_000
+	if f.Full {
+		size = 100_000
 	}
 	f.answer(0, 6, schedule.Answered)
 	for range size / schedule.MaxBatch {
@@ -151,7 +151,8 @@ func freshAndRetries(f *fixture) {
 	}
 }
 
-// pools makes the first n lanes time out, gives them and one answering lane a backlog, and returns the answering lane.
+// pools makes the first n lanes time out, gives them and one answering lane a backlog, and returns the
+// answering lane.
 func (f *fixture) pools(n int, signal schedule.Signal) int64 {
 	f.Helper()
 	f.findLanes(n + 1)
@@ -207,7 +208,8 @@ func boundedUncertain(f *fixture) {
 	f.expectShares(req, answering, 0, 9)
 }
 
-// expectShares claims and expects so many of the answering lane and so many of all others. Skipped items are announced.
+// expectShares claims and expects so many of the answering lane and so many of all others. Skipped items are
+// announced.
 func (f *fixture) expectShares(req schedule.ClaimRequest, answering int64, certain, others int) {
 	f.Helper()
 	c := f.claim(req)

@@ -7,7 +7,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// patience is how long something that happens at once is waited for, on a machine that has other things to do.
+// patience is how long something that happens at once is waited for, on a machine that has other things to
+// do.
 const patience = 20 * time.Second
 
 var hintChecks = []check{
@@ -31,8 +32,8 @@ func (f *fixture) listen() (stop func()) {
 	}
 }
 
-// hinted does act until a hint for shard 0 comes. A hint may be lost, so that act is repeated; it must be one that
-// deserves a hint each time.
+// hinted does act until a hint for shard 0 comes. A hint may be lost, so that act is repeated; it must be one
+// that deserves a hint each time.
 func (f *fixture) hinted(act func()) {
 	f.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {

@@ -9,14 +9,6 @@ import (
 )
 
 var lockChecks = []check{
-	{"HasOneHolder", oneHolder},
-	{"IsRenewedByItsHolder", lockRenewed},
-	{"EndsByItself", lockEnds},
-	{"WaitersKeepTheirPlace", waitersKeepPlace},
-	{"IsKeptForTheNamedWaiter", keptForWaiter},
-	{"ReleaseAnswersOnlyWhenFree", releaseWhenFree},
-	{"GoneAndSkippedWaiters", goneAndSkipped},
-	{"ReleaseTwiceIsLikeOnce", releaseTwice},
 	{"OfSeveralInOneCall", locksInOneCall},
 	{"IsHeldForAdopted", lockAdopted},
 	{"IsHeldForEveryAdopted", lockInherited},
@@ -25,6 +17,7 @@ var lockChecks = []check{
 
 // want asks for the lock until a minute from now.
 func (f *fixture) want(lock, id, token string) schedule.LockRequest {
+	f.locks = true
 	return schedule.LockRequest{Lock: lock, ID: id, Lane: f.lanes[0], Token: token, Until: f.Now() + 60_000}
 }
 
@@ -49,135 +42,6 @@ func (f *fixture) release(u schedule.Unlock, want string) {
 	if want != "" && got[0].Lane != f.lanes[0] {
 		f.Fatalf("the waiter's lane is %d, want %d", got[0].Lane, f.lanes[0])
 	}
-}
-
-func oneHolder(f *fixture) {
-	a, b := f.id(), f.id()
-	first := f.want("k", a, "ta")
-	f.acquire(first, true)
-	if reply := f.acquire(f.want("k", b, "tb"), false); reply.HeldUntil != first.Until {
-		f.Fatalf("the holder's lock ends at %d, but %d was answered", first.Until, reply.HeldUntil)
-	}
-	f.acquire(f.want("k", a, "another"), false)
-	f.acquire(f.want("other", b, "tb"), true)
-	f.release(schedule.Unlock{Lock: "other", ID: b, Token: "tb"}, "")
-	f.acquire(f.want("other", a, "ta"), true)
-}
-
-func lockRenewed(f *fixture) {
-	a, b := f.id(), f.id()
-	r := f.want("k", a, "ta")
-	f.acquire(r, true)
-	r.Until += 60_000
-	f.acquire(r, true)
-	f.acquire(r, true)
-	f.pass(90 * time.Second)
-	if reply := f.acquire(f.want("k", b, "tb"), false); reply.HeldUntil != r.Until {
-		f.Fatalf("the renewed lock ends at %d, but %d was answered", r.Until, reply.HeldUntil)
-	}
-	// An earlier end changes nothing.
-	r.Until -= 25_000
-	f.acquire(r, true)
-	f.pass(10 * time.Second)
-	f.acquire(f.want("k", b, "tb"), false)
-}
-
-func lockEnds(f *fixture) {
-	a, b, c := f.id(), f.id(), f.id()
-	f.acquire(f.want("k", a, "ta"), true)
-	f.acquire(f.want("k", b, "tb"), false)
-	f.pass(time.Minute)
-	// Nobody was named, so that it is kept for nobody.
-	f.acquire(f.want("k", c, "tc"), true)
-	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, "")
-	f.acquire(f.want("k", a, "ta"), false)
-	f.release(schedule.Unlock{Lock: "k", ID: c, Token: "tc"}, b)
-}
-
-func waitersKeepPlace(f *fixture) {
-	holder := f.id()
-	f.acquire(f.want("k", holder, "t"), true)
-	var queue []string
-	for range 5 {
-		queue = append(queue, f.id())
-		f.acquire(f.want("k", queue[len(queue)-1], "t"), false)
-	}
-	for i := len(queue) - 1; i >= 0; i-- {
-		f.acquire(f.want("k", queue[i], "t2"), false)
-	}
-	for _, id := range queue {
-		f.release(schedule.Unlock{Lock: "k", ID: holder, Token: "t"}, id)
-		f.acquire(f.want("k", id, "t"), true)
-		holder = id
-	}
-	f.release(schedule.Unlock{Lock: "k", ID: holder, Token: "t"}, "")
-	if s := f.stats(); s.Waiters != 0 {
-		f.Fatalf("%d still wait, want none", s.Waiters)
-	}
-}
-
-func keptForWaiter(f *fixture) {
-	a, b, c, d := f.id(), f.id(), f.id(), f.id()
-	f.acquire(f.want("k", a, "ta"), true)
-	f.acquire(f.want("k", b, "tb"), false)
-	f.acquire(f.want("k", c, "tc"), false)
-	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, b)
-	f.acquire(f.want("k", c, "tc"), false)
-	f.acquire(f.want("k", d, "td"), false)
-	f.acquire(f.want("k", b, "tb"), true)
-	f.release(schedule.Unlock{Lock: "k", ID: b, Token: "tb"}, c)
-	// The named one does not come: after a while whoever comes first has it.
-	f.pass(schedule.KeepForWaiter)
-	f.acquire(f.want("k", d, "td"), true)
-	f.release(schedule.Unlock{Lock: "k", ID: d, Token: "td"}, c)
-	f.acquire(f.want("k", c, "tc"), true)
-	f.release(schedule.Unlock{Lock: "k", ID: c, Token: "tc"}, "")
-}
-
-func releaseWhenFree(f *fixture) {
-	a, b := f.id(), f.id()
-	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, "")
-	f.acquire(f.want("k", a, "ta"), true)
-	f.acquire(f.want("k", b, "tb"), false)
-	f.release(schedule.Unlock{Lock: "k", ID: b, Token: "tb"}, "")
-	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "old"}, "")
-	f.acquire(f.want("k", b, "tb"), false)
-	f.pass(time.Minute)
-	// It has ended by itself: whoever asks learns who is next.
-	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "old"}, b)
-}
-
-func goneAndSkipped(f *fixture) {
-	ids := []string{f.id(), f.id(), f.id(), f.id(), f.id()}
-	for i, id := range ids {
-		f.acquire(f.want("k", id, "t"), i == 0)
-	}
-	holder := schedule.Unlock{Lock: "k", ID: ids[0], Token: "t"}
-	f.release(holder, ids[1])
-	holder.Gone = ids[1:2]
-	f.release(holder, ids[2])
-	holder.Gone, holder.Skip = nil, ids[2:4]
-	f.release(holder, ids[4])
-	f.acquire(f.want("k", ids[4], "t"), true)
-	last := schedule.Unlock{Lock: "k", ID: ids[4], Token: "t"}
-	f.release(last, ids[2])
-	last.Skip = ids[2:4]
-	f.release(last, "")
-	// Nobody could be named, so that it is free for all.
-	f.acquire(f.want("k", f.id(), "t"), true)
-}
-
-func releaseTwice(f *fixture) {
-	a, b, c := f.id(), f.id(), f.id()
-	f.acquire(f.want("k", a, "ta"), true)
-	f.acquire(f.want("k", b, "tb"), false)
-	f.acquire(f.want("k", c, "tc"), false)
-	for range 3 {
-		f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, b)
-	}
-	f.acquire(f.want("k", b, "tb"), true)
-	f.release(schedule.Unlock{Lock: "k", ID: a, Token: "ta"}, "")
-	f.acquire(f.want("k", c, "tc"), false)
 }
 
 func locksInOneCall(f *fixture) {
@@ -222,8 +86,9 @@ func lockAdopted(f *fixture) {
 	f.release(schedule.Unlock{Lock: "k", ID: running.ID, Token: "ta"}, other)
 }
 
-// lockInherited: attempts that have ended, but whose results are not committed, are adopted beside the one that runs. Nobody can
-// tell which it is, so that the lock is held until the last of them has let it go, or its time is over.
+// lockInherited: attempts that have ended, but whose results are not committed, are adopted beside the one
+// that runs. Nobody can tell which it is, so that the lock is held until the last of them has let it go, or
+// its time is over.
 func lockInherited(f *fixture) {
 	other := f.id()
 	var ids []string

@@ -3,7 +3,6 @@ package queuetest
 import (
 	"fmt"
 	"slices"
-	"testing"
 	"time"
 
 	"pgregory.net/rapid"
@@ -16,6 +15,9 @@ const (
 	modelIDs   = 40
 	modelLanes = 3
 )
+
+// longestLock is as long as a lock may be, with every kind of character.
+const longestLock = "order_0001-AZaz_zzzzzz"
 
 // A record is what the model knows of an id that is in the index.
 type record struct {
@@ -49,8 +51,8 @@ type path struct {
 	course
 }
 
-// A world is an index with the model of it. The model is exact but for what an index may choose, and for its clock, which is
-// somewhere between the readings before and after a call.
+// A world is an index with the model of it. The model is exact but for what an index may choose, and for its
+// clock, which is somewhere between the readings before and after a call.
 type world struct {
 	*fixture
 	records   map[string]*record
@@ -64,9 +66,10 @@ type world struct {
 	skew      int64 // the steady clock less the index's, in ms
 }
 
-func model(t *testing.T, h Harness) {
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(newFixture(rt, h), rapid.IntRange(1, 12).Draw(rt, "lane limit"))
+// model does random operations and compares every answer with a model of the index.
+func model(f *fixture) {
+	rapid.Check(f.tb.(rapid.TB), func(rt *rapid.T) {
+		w := newWorld(newFixture(rt, f.Harness), rapid.SampledFrom([]int{1, 2, 4, 12, 30}).Draw(rt, "lane limit"))
 		first := w.wide() // the index learns the limit of lanes without one from claims
 		first.LaneLimit = w.limit
 		w.claim(first)
@@ -104,6 +107,7 @@ func newWorld(f *fixture, limit int) *world {
 		last: make(map[string]schedule.ClaimRequest), batches: make(map[string][]schedule.Lease), locks: make(map[string]*lockModel),
 		mark: schedule.Watermark{At: schedule.Forever, Loaded: schedule.Forever},
 	}
+	f.locks = true
 	for _, lane := range f.lanes[:modelLanes] {
 		w.paths[lane] = &path{pace: schedule.StartConcurrency}
 	}
@@ -125,7 +129,7 @@ func (w *world) drawItem(rt *rapid.T) schedule.Item {
 	ref := w.ref(rt)
 	item := schedule.Item{ID: ref.ID, Lane: ref.Lane, Due: w.due(rt), Retry: rapid.Bool().Draw(rt, "retry")}
 	if rapid.Bool().Draw(rt, "locked") {
-		item.Lock = "k1"
+		item.Lock = longestLock
 	}
 	item.Forced = rapid.IntRange(0, 5).Draw(rt, "forced") == 0
 	return item
@@ -289,10 +293,11 @@ func (w *world) randomSetting(rt *rapid.T) {
 	p := w.path(lane)
 	s := schedule.LaneSetting{
 		Lane:    lane,
-		Limit:   rapid.IntRange(0, 6).Draw(rt, "limit"),
+		Limit:   rapid.SampledFrom([]int{0, 0, 1, 3, 5, 20}).Draw(rt, "limit"),
 		Version: p.version + int64(rapid.IntRange(-1, 2).Draw(rt, "version")),
-		Every: rapid.SampledFrom([]time.Duration{0, 0, 0, time.Microsecond, 33 * time.Millisecond, 300 * time.Millisecond, 10 * time.Second}).
-			Draw(rt, "every"),
+		Every: rapid.SampledFrom([]time.Duration{
+			0, 0, time.Microsecond, 33 * time.Millisecond, 300 * time.Millisecond, 10 * time.Second, time.Minute,
+		}).Draw(rt, "every"),
 	}
 	w.clearOfPauses()
 	if rapid.IntRange(0, 2).Draw(rt, "pause") == 0 {

@@ -60,8 +60,8 @@ func (w *world) drawAllowances(rt *rapid.T) (all []schedule.Allowance) {
 	return all
 }
 
-// room returns how many more of the lane's items the claim may lease within its concurrency, which may be less than none,
-// and in all.
+// room returns how many more of the lane's items the claim may lease within its concurrency, which may be
+// less than none, and in all.
 func (w *world) room(req schedule.ClaimRequest, lane int64) (within, all int) {
 	p := w.path(lane)
 	within = w.concurrency(p) - w.inflight(lane)
@@ -80,7 +80,8 @@ func (w *world) room(req schedule.ClaimRequest, lane int64) (within, all int) {
 	return within, within
 }
 
-// checkReaped: exactly the expired leases went back, each to be due within the jitter. What is due by then is promoted then.
+// checkReaped: exactly the expired leases went back, each to be due within the jitter. What is due by then is
+// promoted then.
 func (w *world) checkReaped(c schedule.Claimed, by int64) {
 	w.Helper()
 	n := 0
@@ -112,8 +113,8 @@ func alike(a, b *schedule.Item) bool {
 	return a.Lane == b.Lane && a.Retry == b.Retry && a.Forced == b.Forced
 }
 
-// checkOrder: within a lane and a kind the leases come in the order of due and id, and none that waits is before them. What is forced
-// comes first.
+// checkOrder: within a lane and a kind the leases come in the order of due and id, and none that waits is
+// before them. What is forced comes first.
 func (w *world) checkOrder(c schedule.Claimed, by int64) {
 	w.Helper()
 	claimed := make(map[string]bool)
@@ -223,7 +224,8 @@ func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncerta
 	}
 }
 
-// presses says whether something forced may be ready in the lane: then it is runnable, or full, and the end of a hold is not awaited.
+// presses says whether something forced may be ready in the lane: then it is runnable, or full, and the end
+// of a hold is not awaited.
 func (w *world) presses(lane, by int64) bool {
 	for _, r := range w.records {
 		if _, maybe := r.due(by); maybe && r.Lane == lane && r.Forced && !r.leased {
@@ -233,7 +235,8 @@ func (w *world) presses(lane, by int64) bool {
 	return false
 }
 
-// checkNext: whoever sleeps until Next never oversleeps. That an item becomes due counts half the lead earlier.
+// checkNext: whoever sleeps until Next never oversleeps. That an item becomes due counts half the lead
+// earlier.
 func (w *world) checkNext(req schedule.ClaimRequest, c schedule.Claimed) {
 	w.Helper()
 	by := c.Now + req.Lead.Milliseconds()
@@ -286,6 +289,7 @@ func (w *world) randomSettle(rt *rapid.T) {
 	s := schedule.Settlement{
 		Item: item, Token: w.drawToken(rt, r), Won: rapid.Bool().Draw(rt, "won"),
 		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
+		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(rt, "signal")),
 	}
 	if rapid.IntRange(0, 4).Draw(rt, "hold") == 0 {
 		s.HoldUntil = w.due(rt)
@@ -306,6 +310,9 @@ func (w *world) randomFinish(rt *rapid.T) {
 		}
 		s.Due, s.Retry = w.due(rt), rapid.Bool().Draw(rt, "retry")
 		s.Forced = rapid.IntRange(0, 3).Draw(rt, "forced") == 0
+		if rapid.IntRange(0, 9).Draw(rt, "hold") == 0 {
+			s.HoldUntil = w.due(rt)
+		}
 		w.applySettlement(s)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A span is a time of which it is only known that it is not before lo nor after hi: an operation happened between two readings of
-// the clock.
+// A span is a time of which it is only known that it is not before lo nor after hi: an operation happened
+// between two readings of the clock.
 type span struct{ lo, hi int64 }
 
 // A course is what the model knows of a lane's rate and breaker. Times are of the steady clock.
@@ -75,8 +75,8 @@ func (w *world) nextToken(token int64) int64 {
 	return (token+tokenStep-1)/tokenStep*tokenStep/nsPerMs - w.skew
 }
 
-// stops returns until when the lane gives nothing but what is forced at that time, by the index's clock: at the earliest and at the
-// latest. Zero: it gives.
+// stops returns until when the lane gives nothing but what is forced at that time, by the index's clock: at
+// the earliest and at the latest. Zero: it gives.
 func (w *world) stops(p *path, at int64) span {
 	s := span{p.held, p.held}
 	if p.open {
@@ -94,7 +94,8 @@ func (w *world) stops(p *path, at int64) span {
 	return s
 }
 
-// blocked returns until when the lane keeps an item back at that time, forced or not, at the earliest and at the latest.
+// blocked returns until when the lane keeps an item back at that time, forced or not, at the earliest and at
+// the latest.
 func (w *world) blocked(p *path, forced bool, at int64) span {
 	if forced {
 		return span{p.paused, p.paused}
@@ -128,7 +129,8 @@ func (w *world) resume(p *path, at int64) {
 	}
 }
 
-// clearOfPauses waits where a pause ends so soon that nobody can say whether it does so before or after an operation.
+// clearOfPauses waits where a pause ends so soon that nobody can say whether it does so before or after an
+// operation.
 func (w *world) clearOfPauses() {
 	now := w.Now()
 	for _, p := range w.paths {
@@ -179,7 +181,8 @@ func (w *world) learn(lane int64, s schedule.Signal, before, after int64) {
 	}
 }
 
-// compareStates compares how lanes stand with the model, and takes over the times that only the index knows to the millisecond.
+// compareStates compares how lanes stand with the model, and takes over the times that only the index knows
+// to the millisecond.
 func (w *world) compareStates() {
 	w.Helper()
 	before := w.Now()

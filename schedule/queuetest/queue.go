@@ -13,8 +13,7 @@ var queueChecks = []check{
 	{"EnsureAnswersDuplicatesInOneCall", ensureDuplicates},
 	{"EmptyCalls", emptyCalls},
 	{"CancelRemovesWhatIsNotLeased", cancelRemoves},
-	{"ExtendLengthensOnlyTheLeaseItNames", extendLengthens},
-	{"RecordsAreCarried", recordsAreCarried},
+	{"MoveGivesAnotherDueTime", moveDue},
 }
 
 func ensureAdds(f *fixture) {
@@ -125,56 +124,25 @@ func cancelRemoves(f *fixture) {
 	f.quiet()
 }
 
-func extendLengthens(f *fixture) {
-	l := f.one()
-	extend := func(ref schedule.Ref, token string, until int64) bool {
-		held, err := f.Index.Extend(f.ctx, []schedule.Extension{{Ref: ref, Token: token, Until: until}})
-		f.no(err)
-		return held[0]
-	}
-	if extend(l.Ref(), "other", l.Until+3600_000) {
-		f.Fatalf("a foreign token extended the lease")
-	}
-	if extend(schedule.Ref{ID: f.id(), Lane: l.Lane}, l.Token, l.Until) {
-		f.Fatalf("an absent item was extended")
-	}
-	if !extend(l.Ref(), l.Token, l.Until-1000) {
-		f.Fatalf("the lease is not held")
-	}
+func moveDue(f *fixture) {
+	item := f.item(0, time.Hour)
+	f.ensure(item)
 	for range 2 {
-		if !extend(l.Ref(), l.Token, l.Until+60_000) {
-			f.Fatalf("the lease is not held")
-		}
+		f.move(item.Ref(), item.Due+3600_000, schedule.MovedIt)
+		f.expectAt(item.Ref(), item.Due+3600_000)
 	}
-	f.pass(time.Duration(l.Until-f.Now()+1000) * time.Millisecond)
-	if c := f.claim(f.wide()); c.Reaped != 0 {
-		f.Fatalf("an extended lease was reaped")
-	}
-	f.pass(time.Minute)
-	if c := f.claim(f.wide()); c.Reaped != 1 {
-		f.Fatalf("%d leases were reaped at the end of the extension, want 1", c.Reaped)
-	}
-	if extend(l.Ref(), l.Token, l.Until+600_000) {
-		f.Fatalf("a reaped lease was extended")
-	}
-}
+	f.move(item.Ref(), 0, schedule.MovedIt)
+	l := f.takeOne(item.ID)
+	f.ack([]schedule.Lease{l}, schedule.NoSignal)
 
-func recordsAreCarried(f *fixture) {
-	items := []schedule.Item{f.item(0, 0), f.item(1, 0), f.item(1, 0)}
-	items[1].Lock, items[1].Retry = "order_0001-AZaz", true
-	items[2].Lock = "abcdefghij0123456789AB"
-	f.ensure(items...)
+	ready := f.items(1, 6)
+	f.ensure(ready...)
 	leases := f.take()
-	if len(leases) != 3 {
-		f.Fatalf("claimed %d of 3", len(leases))
-	}
-	for _, item := range items {
-		found := false
-		for _, l := range leases {
-			found = found || l.Item == item
-		}
-		if !found {
-			f.Fatalf("%+v was not claimed as it is: %+v", item, leases)
-		}
-	}
+	f.expectPlace(ready[5].Ref(), schedule.Ready)
+	due := f.Now() + 3600_000
+	f.move(ready[5].Ref(), due, schedule.MovedIt)
+	f.expectAt(ready[5].Ref(), due)
+	f.ack(leases, schedule.NoSignal)
+	f.takeOne(ready[4].ID)
+	f.quiet()
 }

@@ -1,16 +1,20 @@
-// Package queuetest is the suite that every index passes: one test for each promise of package schedule, and random
-// operations checked against invariants.
+// Package queuetest is the suite that every index passes: one test for each promise of package schedule, and
+// random operations checked against invariants.
 //
-// [Run] checks one index by itself. [Compare] runs the same random operations on an index and on an oracle, and compares
-// what both answer. Both need nothing but the methods that the engine uses, and a clock that the test can put forward.
+// [Run] checks one index by itself. [Compare] runs the same random operations on an index and on an oracle,
+// and compares what both answer. Both need only the methods that the engine uses, and a clock that the test
+// can put forward.
 //
-// The suite checks behaviour as a caller sees it. It does not measure speed, and it does not take an index's server
-// away: that is for the tests of the implementation.
+// The suite checks behaviour as a caller sees it. It does not measure speed, and it does not take an index's
+// server away: the tests of the implementation do.
 package queuetest
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -82,20 +86,33 @@ type Index interface {
 	Signals
 }
 
-// A Harness is one index under test, with its clock. All three fields are required. The suite resets the index itself;
-// it may have been used before.
+// A Harness is one index under test, with its clock. Index, Now and Advance are required. The suite resets
+// the index itself; it may have been used before.
 type Harness struct {
 	Index Index
 	// Now reads the index's clock, in Unix milliseconds.
 	Now func() int64
-	// Advance puts the index's clock forward by d, at once, or back where d is negative. Where the clock is a server's, it
-	// adds to an offset that exists for tests alone. The clock may also go on by itself meanwhile: the suite bears a second
-	// of that in each test.
+	// Advance puts the index's clock forward by d, at once, or back where d is negative. Where the clock is a
+	// server's, it adds to an offset that exists for tests alone. The clock may also go on by itself
+	// meanwhile: the suite bears a second of that in each test.
 	Advance func(d time.Duration)
+	// Full gives backlogs and crowds their full size.
+	Full bool
 }
 
-// Run checks every promise on harnesses that open makes. One harness is used by one test at a time.
-func Run(t *testing.T, open func(t *testing.T) Harness) {
+// RandomRuns sets how many random runs [Run] and [Compare] do, of a hundred operations on average. Flags of
+// the command line override it. TestMain calls it: the number holds for a whole test binary.
+func RandomRuns(n int) {
+	for name, value := range map[string]string{"rapid.checks": strconv.Itoa(n), "rapid.steps": "100"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err) // the flag is gone
+		}
+	}
+}
+
+// Run checks every promise on harnesses that open makes, or those of the named groups alone. Tests run in
+// parallel, each on a harness of its own.
+func Run(t *testing.T, open func(t *testing.T) Harness, groups ...string) {
 	for _, group := range []struct {
 		name  string
 		tests []check
@@ -103,8 +120,6 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Queue", queueChecks},
 		{"Claim", claimChecks},
 		{"Settle", settleChecks},
-		{"Move", moveChecks},
-		{"Lane", laneChecks},
 		{"Forced", forcedChecks},
 		{"Rate", rateChecks},
 		{"Breaker", breakerChecks},
@@ -117,15 +132,22 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Hint", hintChecks},
 		{"Clock", clockChecks},
 		{"Invalid", invalidChecks},
+		{"Concurrent", []check{{"EveryItemOnce", concurrent}}},
+		{"Model", []check{{"RandomOperations", model}}},
 	} {
+		if len(groups) > 0 && !slices.Contains(groups, group.name) {
+			continue
+		}
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			for _, c := range group.tests {
-				t.Run(c.name, func(t *testing.T) { c.run(newFixture(t, open(t))) })
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(newFixture(t, open(t)))
+				})
 			}
 		})
 	}
-	t.Run("Concurrent", func(t *testing.T) { concurrent(newFixture(t, open(t))) })
-	t.Run("Model", func(t *testing.T) { model(t, open(t)) })
 }
 
 // A check is one test of the suite.
@@ -151,6 +173,7 @@ type fixture struct {
 	tokens     int
 	generation int64
 	latest     int64 // the latest reading of shard 0's clock with a claim's lead: what was due by it may have been promoted
+	locks      bool  // the test uses locks, which may be in any shard
 }
 
 // wide is a claim that nothing but the lanes themselves bounds.
@@ -186,39 +209,13 @@ func (f *fixture) reset() {
 	}
 }
 
-// findLanes learns n lanes of shard 0: it puts an item into each of many lanes and looks who of them shard 0 has.
+// findLanes gives the fixture n lanes of shard 0.
 func (f *fixture) findLanes(n int) {
-	f.Helper()
 	f.lanes = f.lanes[:0]
-	if f.Index.Shards() == 1 {
-		for lane := range n {
-			f.lanes = append(f.lanes, int64(lane+1))
+	for lane := int64(1); len(f.lanes) < n; lane++ {
+		if f.Index.ShardOf(lane) == 0 {
+			f.lanes = append(f.lanes, lane)
 		}
-		return
-	}
-	var probes []schedule.Ref
-	for lane := int64(1); len(f.lanes) < n; {
-		var items []schedule.Item
-		for range 500 {
-			items = append(items, schedule.Item{ID: f.id(), Lane: lane, Due: f.Now() + time.Hour.Milliseconds()})
-			probes = append(probes, items[len(items)-1].Ref())
-			lane++
-		}
-		f.ensure(items...)
-		f.lanes = f.lanes[:0]
-		for _, found := range f.scan(0) {
-			f.lanes = append(f.lanes, found.Lane)
-		}
-		if lane > 1<<20 {
-			f.Fatalf("%d lanes were tried and only %d belong to shard 0 of %d", lane, len(f.lanes), f.Index.Shards())
-		}
-	}
-	f.lanes = f.lanes[:n]
-	for len(probes) > 0 {
-		page := probes[:min(len(probes), schedule.MaxBatch)]
-		_, err := f.Index.Cancel(f.ctx, page)
-		f.no(err)
-		probes = probes[len(page):]
 	}
 }
 
@@ -388,11 +385,9 @@ func (f *fixture) move(l schedule.Ref, due int64, want schedule.Moved) {
 // find returns the item's place by scanning, and its record.
 func (f *fixture) find(ref schedule.Ref) schedule.Found {
 	f.Helper()
-	for shard := range f.Index.Shards() {
-		for _, found := range f.scan(shard) {
-			if found.ID == ref.ID {
-				return found
-			}
+	for _, found := range f.scan(f.Index.ShardOf(ref.Lane)) {
+		if found.ID == ref.ID {
+			return found
 		}
 	}
 	return schedule.Found{}

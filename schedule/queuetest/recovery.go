@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// attemptTime is how long every attempt of a recovery takes, and retryAfter when what got no answer is due again: much sooner than
-	// any ladder says, so that something is always due.
+	// attemptTime is how long every attempt of a recovery takes, and retryAfter when what got no answer is
+	// due again: much sooner than any ladder says, so that something is always due.
 	attemptTime = 500 * time.Millisecond
 	retryAfter  = time.Second
 	// perEndpoint is how many items each endpoint has.
 	perEndpoint = 24
 )
 
-// Recovery lets so many endpoints fail in the same moment and come back in the same moment, with three owners that claim whatever
-// they are given. While they are down each gets one probe at a time, and not all of them at once; when they are back each begins with
-// one attempt at a time, and doubles with its answers.
+// Recovery lets so many endpoints fail in the same moment and come back in the same moment, with three owners
+// that claim whatever they are given. While they are down each gets one probe at a time, and not all of them
+// at once; when they are back each begins with one attempt at a time, and doubles with its answers.
 func Recovery(t *testing.T, h Harness, endpoints int) {
 	f := newFixture(t, h)
 	f.findLanes(endpoints)

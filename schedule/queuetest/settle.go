@@ -7,68 +7,8 @@ import (
 )
 
 var settleChecks = []check{
-	{"EndsTheLease", settleEnds},
-	{"NeedsTheLeasesToken", settleToken},
-	{"OfWhatIsNotLeased", settleNotLeased},
 	{"WonPutsWhatSQLSays", settleWon},
-	{"WonLeavesAnothersLease", settleWonLeased},
 	{"TwiceIsLikeOnce", settleTwice},
-	{"DivertsAreCounted", diverts},
-	{"ExpiredButNotReaped", settleExpired},
-}
-
-// settleEnds: what each outcome leaves behind.
-func settleEnds(f *fixture) {
-	for _, o := range []schedule.Outcome{schedule.Ack, schedule.Reschedule, schedule.Divert, schedule.Bury} {
-		l := f.one()
-		s := settled(l, o)
-		s.Due, s.Retry = f.Now()+3600_000, true
-		f.expectSettled(s, schedule.Applied)
-		if o == schedule.Ack || o == schedule.Bury {
-			f.expectPlace(l.Ref(), schedule.Absent)
-			continue
-		}
-		f.expectAt(l.Ref(), s.Due)
-		if !f.find(l.Ref()).Retry {
-			f.Fatalf("outcome %d lost that it is a retry", o)
-		}
-		if got := f.take(); len(got) != 0 {
-			f.Fatalf("outcome %d: %v was claimed early", o, idsOf(got))
-		}
-		f.pass(time.Hour)
-		if got := f.takeOne(l.ID); !got.Retry || got.Due != s.Due {
-			f.Fatalf("outcome %d came back as %+v", o, got)
-		}
-		f.reset()
-	}
-	f.quiet()
-}
-
-func settleToken(f *fixture) {
-	l := f.one()
-	for _, o := range []schedule.Outcome{schedule.Ack, schedule.Reschedule, schedule.Divert, schedule.Bury} {
-		s := settled(l, o)
-		s.Token, s.Due, s.Signal, s.HoldUntil = "other", 0, schedule.TimedOut, f.Now()+3600_000
-		f.expectSettled(s, schedule.Stale)
-		f.expectPlace(l.Ref(), schedule.Leased)
-	}
-	f.expectSettled(settled(l, schedule.Ack), schedule.Applied)
-	// The stale ones held nothing and taught the lane nothing.
-	if next := f.one(); next.Health != schedule.Unproven {
-		f.Fatalf("stale settlements changed the lane's health to %d", next.Health)
-	}
-}
-
-func settleNotLeased(f *fixture) {
-	delayed := f.item(0, time.Hour)
-	f.ensure(delayed)
-	f.expectSettled(schedule.Settlement{Item: delayed, Token: "any", Outcome: schedule.Ack}, schedule.Stale)
-	f.expectAt(delayed.Ref(), delayed.Due)
-	absent := f.item(0, 0)
-	for _, o := range []schedule.Outcome{schedule.Ack, schedule.Reschedule, schedule.Divert, schedule.Bury} {
-		f.expectSettled(schedule.Settlement{Item: absent, Token: "any", Outcome: o}, schedule.Gone)
-	}
-	f.expectPlace(absent.Ref(), schedule.Absent)
 }
 
 func settleWon(f *fixture) {
@@ -94,17 +34,6 @@ func settleWon(f *fixture) {
 		f.ack(leases, schedule.NoSignal)
 		f.quiet()
 	}
-}
-
-func settleWonLeased(f *fixture) {
-	l := f.one()
-	s := settled(l, schedule.Reschedule)
-	s.Token, s.Won, s.Due = "earlier", true, f.Now()+3600_000
-	f.expectSettled(s, schedule.Stale)
-	f.expectPlace(l.Ref(), schedule.Leased)
-	s.Token = l.Token
-	f.expectSettled(s, schedule.Applied)
-	f.expectAt(l.Ref(), s.Due)
 }
 
 // settleTwice: the reply to a settlement may be lost, and the settlement repeated.
@@ -141,37 +70,5 @@ func settleTwice(f *fixture) {
 			}
 			f.ack([]schedule.Lease{got}, schedule.NoSignal)
 		}
-	}
-}
-
-func diverts(f *fixture) {
-	l := f.one()
-	for n := 1; n <= 3; n++ {
-		f.expectSettled(settled(l, schedule.Divert), schedule.Applied)
-		if l = f.takeOne(l.ID); l.Diverts != n {
-			f.Fatalf("%d diverts are counted, want %d", l.Diverts, n)
-		}
-	}
-	f.pass(31 * time.Second)
-	req := f.wide()
-	req.Max = 0
-	f.claim(req)
-	f.pass(time.Second)
-	if l = f.takeOne(l.ID); l.Diverts != 3 {
-		f.Fatalf("after a reap %d diverts are counted, want 3", l.Diverts)
-	}
-	f.expectSettled(settled(l, schedule.Reschedule), schedule.Applied)
-	if l = f.takeOne(l.ID); l.Diverts != 0 {
-		f.Fatalf("after a reschedule %d diverts are counted, want none", l.Diverts)
-	}
-}
-
-// settleExpired: a lease that has ended but that nobody has reaped is still its holder's.
-func settleExpired(f *fixture) {
-	l := f.one()
-	f.pass(time.Minute)
-	f.expectSettled(settled(l, schedule.Ack), schedule.Applied)
-	if c := f.claim(f.wide()); c.Reaped != 0 || len(c.Leases) != 0 {
-		f.Fatalf("after the settlement %+v", c)
 	}
 }

@@ -9,9 +9,7 @@ import (
 )
 
 var stateChecks = []check{
-	{"OfAnUnknownLane", stateUnknown},
 	{"CountsLeasesAndReadyItems", stateCounts},
-	{"TellsWhatKeepsALaneBack", stateKept},
 	{"AnswersEachInItsPlace", statePlaces},
 }
 
@@ -29,22 +27,6 @@ func (f *fixture) states(lanes ...int64) []schedule.LaneState {
 		f.Fatalf("%d states of %d lanes", len(states), len(lanes))
 	}
 	return states
-}
-
-func stateUnknown(f *fixture) {
-	if got, want := f.state(0), (schedule.LaneState{Lane: f.lanes[0]}); got != want {
-		f.Fatalf("before any claim a lane is %+v, want %+v", got, want)
-	}
-	f.claim(f.wide())
-	want := schedule.LaneState{Lane: f.lanes[0], Concurrency: schedule.StartConcurrency, Limit: 256}
-	if got := f.state(0); got != want {
-		f.Fatalf("a lane that never had anything is %+v, want %+v", got, want)
-	}
-	f.set(schedule.LaneSetting{Lane: f.lanes[0], Limit: 3, Every: 20 * time.Millisecond})
-	want.Concurrency, want.Limit, want.Every = 3, 3, 20*time.Millisecond
-	if got := f.state(0); got != want {
-		f.Fatalf("with settings it is %+v, want %+v", got, want)
-	}
 }
 
 func stateCounts(f *fixture) {
@@ -83,34 +65,6 @@ func stateCounts(f *fixture) {
 	if diff := cmp.Diff(want, f.state(0)); diff != "" {
 		f.Fatalf("after most were canceled (-want +got):\n%s", diff)
 	}
-}
-
-func stateKept(f *fixture) {
-	now := f.Now()
-	f.set(schedule.LaneSetting{Lane: f.lanes[0], PausedUntil: now + 60_000})
-	if got := f.state(0); got.PausedUntil != now+60_000 {
-		f.Fatalf("a paused lane is %+v", got)
-	}
-	f.holdLane(1, 30*time.Second)
-	if got := f.state(1); got.HeldUntil < now+30_000 || got.HeldUntil > f.Now()+30_000 {
-		f.Fatalf("at %d a lane that is held for 30 s is %+v", f.Now(), got)
-	}
-	f.setRate(2, 10*time.Second)
-	if got := f.state(2); got.Every != 10*time.Second || got.NextToken != 0 {
-		f.Fatalf("a lane with a token is %+v", got)
-	}
-	f.ensure(f.items(2, 3)...)
-	c := f.claim(f.wide())
-	if got := f.state(2); got.NextToken <= c.Now+9_800 || got.NextToken > c.Now+10_010 || got.NextToken != c.Next {
-		f.Fatalf("at %d a lane without a token is %+v; next is %d", c.Now, got, c.Next)
-	}
-	f.pass(time.Minute)
-	for i := range 3 {
-		if got := f.state(i); got.PausedUntil != 0 || got.HeldUntil != 0 || got.NextToken != 0 {
-			f.Fatalf("a minute later a lane is %+v", got)
-		}
-	}
-	f.quiet()
 }
 
 func statePlaces(f *fixture) {

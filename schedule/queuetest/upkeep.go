@@ -3,21 +3,15 @@ package queuetest
 import (
 	"context"
 	"errors"
-	"testing"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-func short() bool { return testing.Short() }
-
 var upkeepChecks = []check{
 	{"ForeignGenerationIsLost", foreignGeneration},
 	{"ResetEmptiesAndCloses", resetEmpties},
-	{"AdoptedAreLeased", adopted},
-	{"AdoptLeavesAnothersLease", adoptLeavesOthers},
 	{"ScanMeetsWhatStays", scanMeets},
-	{"AuditOfASoundShardMendsNothing", auditSound},
 	{"StatsAddUp", statsAddUp},
 	{"EndedContext", endedContext},
 }
@@ -121,7 +115,8 @@ func resetEmpties(f *fixture) {
 	f.acquire(f.want("k", f.id(), "t"), true)
 }
 
-// closedLocks: until a shard is open, a lock may be that of an attempt which has yet to be adopted. Only its holder has it.
+// closedLocks: until a shard is open, a lock may be that of an attempt which has yet to be adopted. Only its
+// holder has it.
 func closedLocks(f *fixture) {
 	waiter := f.id()
 	f.acquire(f.want("unknown", waiter, "t"), false)
@@ -131,40 +126,6 @@ func closedLocks(f *fixture) {
 	f.acquire(schedule.LockRequest{Lock: "running", ID: running.ID, Lane: running.Lane, Token: "t", Until: f.Now() + 60_000}, true)
 	f.acquire(f.want("running", f.id(), "t"), false)
 	f.release(schedule.Unlock{Lock: "unknown", ID: f.id(), Token: "t"}, waiter)
-}
-
-func adopted(f *fixture) {
-	item, ready := f.item(0, 0), f.item(0, 0)
-	f.ensure(ready)
-	until := f.Now() + 60_000
-	for range 2 {
-		f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{
-			{Item: item, Token: "running", Until: until}, {Item: ready, Token: "running", Until: until},
-		}))
-	}
-	f.expectPlace(item.Ref(), schedule.Leased)
-	f.expectPlace(ready.Ref(), schedule.Leased)
-	c := f.claim(f.wide())
-	if len(c.Leases) != 0 || c.Next == 0 || c.Next > until {
-		f.Fatalf("beside adopted items: %+v", c)
-	}
-	// They count to the lane: of the four that it starts with two are left.
-	f.ensure(f.items(0, 5)...)
-	if got := f.take(); len(got) != schedule.StartConcurrency-2 {
-		f.Fatalf("beside two adopted ones %d were leased, want %d", len(got), schedule.StartConcurrency-2)
-	}
-	f.expectSettled(schedule.Settlement{Item: item, Token: "running", Outcome: schedule.Ack}, schedule.Applied)
-	f.pass(2 * time.Minute)
-	if c := f.claim(f.wide()); c.Reaped != 3 {
-		f.Fatalf("reaped %d, want the adopted one and the two claimed ones", c.Reaped)
-	}
-	f.quiet()
-}
-
-func adoptLeavesOthers(f *fixture) {
-	l := f.one()
-	f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{{Item: l.Item, Token: "other", Until: l.Until + 60_000}}))
-	f.expectSettled(settled(l, schedule.Ack), schedule.Applied)
 }
 
 func scanMeets(f *fixture) {
@@ -206,19 +167,6 @@ func scanMeets(f *fixture) {
 			f.Fatalf("the scan did not meet %s, which was there all the time", id)
 		}
 	}
-}
-
-func auditSound(f *fixture) {
-	f.ensure(f.items(0, 300)...)
-	for _, item := range f.items(1, 300) {
-		item.Due += 3600_000
-		f.ensure(item)
-	}
-	leases := f.take()
-	s := settled(leases[0], schedule.Divert)
-	s.HoldUntil = f.Now() + 60_000
-	f.expectSettled(s, schedule.Applied)
-	f.quiet()
 }
 
 func statsAddUp(f *fixture) {

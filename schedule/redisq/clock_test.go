@@ -6,16 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Where the server's clock goes back a little the index's stands still, also over a reset, and the sequence never goes back;
-// where it goes back further it is followed.
+// Where the server's clock goes back a little the index's stands still, also over a reset, and the sequence
+// never goes back; where it goes back further it is followed.
 func TestClockStandsStillOrFollows(t *testing.T) {
 	needsServer(t)
-	ix := open(t, testserver.StartRedis(t), 1)
-	reset(t, ix, 1)
+	ix := openNew(t)
 	n, token := 0, 0
 	first := claim(t, ix, &token, 0)
 	ix.Advance(-4 * time.Second)
@@ -44,11 +42,10 @@ func TestClockStandsStillOrFollows(t *testing.T) {
 // A jump moves no data: however many leases there are, it costs as much as any other call.
 func TestJumpMovesNoData(t *testing.T) {
 	needsServer(t)
-	ix := open(t, testserver.StartRedis(t), 1)
-	reset(t, ix, 1)
+	ix := openNew(t)
 	ctx := context.Background()
 	n, token := 0, 0
-	const leases = 20_000
+	const leases = 2000
 	fill(t, ix, &n, leases, 400, 1)
 	adoptions := make([]schedule.Adoption, 0, 1000)
 	for i := range leases {

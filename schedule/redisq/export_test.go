@@ -10,9 +10,6 @@ import (
 // Advance puts the clock that this index sees forward, or back.
 func (ix *Index) Advance(d time.Duration) { ix.offset.Add(d.Milliseconds()) }
 
-// Offset is by how many milliseconds it was put forward.
-func (ix *Index) Offset() int64 { return ix.offset.Load() }
-
 // Gone looks which of a shard's keys are gone.
 func (ix *Index) Gone(ctx context.Context, shard int) ([]string, error) { return ix.gone(ctx, shard) }
 

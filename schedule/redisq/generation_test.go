@@ -13,7 +13,7 @@ import (
 // What another build has written is never read as if it were this one's.
 func TestOtherLayouts(t *testing.T) {
 	needsServer(t)
-	ix := open(t, testserver.StartRedis(t), 1)
+	ix := open(t, testserver.SharedRedis(t), 1)
 	ctx := context.Background()
 	reset(t, ix, 7)
 	n := 0

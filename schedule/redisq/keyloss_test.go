@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// lostKeys are the keys of a shard, and what is said when one of them alone is gone from a shard that is full of everything;
-// empty: nothing, for its loss heals by itself or by an audit. META's loss is that of the generation.
+// lostKeys are the keys of a shard, and what is said when one of them alone is gone from a shard that is full
+// of everything; empty: nothing, for its loss heals by itself or by an audit. META's loss is that of the
+// generation.
 var lostKeys = map[string]string{
 	"META": "", "DELAY": "items", "READY": "items", "RECORDS": "records", "UNPROVEN": "", "ANSWERING": "", "TIMING_OUT": "",
 	"BLOCKED": "", "HELD": "", "BREAKERS": "", "LANES": "lanes", "LEASES": "items", "CLAIMS": "items", "OWNERS": "", "SEEN": "", "LOCKS": "",
@@ -24,7 +24,7 @@ var lostKeys = map[string]string{
 
 // The sizes tell which key is gone, and only what SQL alone knows makes the shard lost.
 func TestGoneKeysAreNoticed(t *testing.T) {
-	eachServer(t, func(t *testing.T, start starter) { noticesGoneKeys(t, start(t)) })
+	eachServer(t, noticesGoneKeys)
 }
 
 func noticesGoneKeys(t *testing.T, url string) {
@@ -75,7 +75,8 @@ func noticesGoneKeys(t *testing.T, url string) {
 type ledger struct {
 	mu   sync.Mutex
 	open map[string]schedule.Item
-	// done counts how often an item's result was recorded first, and again counts what SQL's stamp would have refused.
+	// done counts how often an item's result was recorded first, and again counts what SQL's stamp would have
+	// refused.
 	done  map[string]int
 	again int
 	n     int
@@ -123,21 +124,25 @@ func (l *ledger) overdue(now int64) []schedule.Item {
 	return items
 }
 
-// Each key alone is deleted under load: whatever is gone, everything is claimed in the end, by nothing but what a dispatcher
-// does anyway: sweeps, audits, a rebuild where the shard says that it is lost, and leases that run out.
+// Each key alone is deleted under load: whatever is gone, everything is claimed in the end, by nothing but
+// what a dispatcher does anyway: sweeps, audits, a rebuild where the shard says that it is lost, and leases
+// that run out.
 func TestEachKeyAloneIsLostUnderLoad(t *testing.T) {
 	needsServer(t)
-	url := testserver.StartRedis(t)
 	for name, noticed := range lostKeys {
-		t.Run(name, func(t *testing.T) { loseUnderLoad(t, open(t, url, 1), name, false) })
-		if noticed != "" {
-			t.Run(name+"/noticed", func(t *testing.T) { loseUnderLoad(t, open(t, url, 1), name, true) })
+		for _, watch := range []bool{false, true} {
+			if watch && noticed == "" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/watched=%t", name, watch), func(t *testing.T) {
+				t.Parallel()
+				loseUnderLoad(t, openNew(t), name, watch)
+			})
 		}
 	}
 }
 
 func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
-	reset(t, ix, 1)
 	ctx := context.Background()
 	l := &ledger{open: make(map[string]schedule.Item), done: make(map[string]int)}
 	token, generation := 0, int64(1)
@@ -155,7 +160,7 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 		}
 	}
 	add := func(count int, after time.Duration) {
-		if _, err := ix.Ensure(ctx, l.accept(count, time.Now().Add(after).UnixMilli()+ix.Offset())); err != nil && !errors.Is(err, schedule.ErrLost) {
+		if _, err := ix.Ensure(ctx, l.accept(count, now(t, ix)+after.Milliseconds())); err != nil && !errors.Is(err, schedule.ErrLost) {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +169,7 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 		add(20, time.Duration(round)*time.Second)
 		if round == 6 {
 			hold := schedule.Settlement{Item: l.accept(1, 1)[0], Token: "t", Outcome: schedule.Reschedule, Won: true}
-			hold.HoldUntil = time.Now().UnixMilli() + ix.Offset() + 10_000
+			hold.HoldUntil = now(t, ix) + 10_000
 			if _, err := ix.Settle(ctx, []schedule.Settlement{hold}); err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +177,7 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 		}
 		work()
 	}
-	until(t, "everything to be claimed", func() bool {
+	rounds(t, "everything to be claimed", func() bool {
 		upkeep(t, ix, l, &generation, watch)
 		work()
 		l.mu.Lock()
@@ -194,8 +199,8 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	audit(t, ix, 0)
 }
 
-// upkeep is one round of what a dispatcher does beside claiming, some seconds later. Without a watch nothing but errors tells
-// that something is gone.
+// upkeep is one round of what a dispatcher does beside claiming, some seconds later. Without a watch nothing
+// but errors tells that something is gone.
 func upkeep(t *testing.T, ix *redisq.Index, l *ledger, generation *int64, watch bool) {
 	ctx := context.Background()
 	ix.Advance(5 * time.Second)
@@ -208,49 +213,29 @@ func upkeep(t *testing.T, ix *redisq.Index, l *ledger, generation *int64, watch 
 		*generation++
 		reset(t, ix, *generation)
 	}
-	now := time.Now().UnixMilli() + ix.Offset()
-	for page := range slices.Chunk(l.overdue(now-5000), schedule.MaxBatch) {
-		if _, err := ix.Ensure(ctx, page); err != nil {
-			t.Fatal(err)
-		}
+	for page := range slices.Chunk(l.overdue(now(t, ix)-5000), schedule.MaxBatch) {
+		ensure(t, ix, page...)
 	}
 	audit(t, ix, -1)
 }
 
-// An ensure alone, which is what every sweep does, gives an item back its place, its record, or the end of its lease.
+// An ensure alone, which is what every sweep does, gives an item back its place, its record, or the end of
+// its lease.
 func TestEnsureGivesBackWhatIsGone(t *testing.T) {
 	needsServer(t)
-	url := testserver.StartRedis(t)
 	for _, name := range []string{"DELAY", "READY", "RECORDS", "LEASES", "CLAIMS"} {
 		t.Run(name, func(t *testing.T) {
-			ix := open(t, url, 1)
-			reset(t, ix, 1)
-			ctx := context.Background()
+			ix := openNew(t)
 			n, token := 0, 0
 			items := itemsOf(&n, 90, 3, 1)
-			for _, part := range [][]schedule.Item{items[:60], items[60:]} {
-				if _, err := ix.Ensure(ctx, part); err != nil {
-					t.Fatal(err)
-				}
-				if len(part) == 60 {
-					claim(t, ix, &token, 10) // so that some are leased, some ready and some delayed
-				}
-			}
+			ensure(t, ix, items[:60]...)
+			claim(t, ix, &token, 10)
+			ensure(t, ix, items[60:]...) // now some are leased, some ready and some delayed
 			do(t, ix, "del", ix.Key(0, name))
-			if _, err := ix.Ensure(ctx, items); err != nil {
-				t.Fatal(err)
-			}
-			refs := make([]schedule.Ref, len(items))
-			for i, it := range items {
-				refs[i] = it.Ref()
-			}
-			positions, err := ix.Lookup(ctx, refs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, p := range positions {
+			ensure(t, ix, items...)
+			for i, p := range ensure(t, ix, items...) {
 				if p.Place == schedule.Absent {
-					t.Errorf("%s is nowhere", refs[i].ID)
+					t.Errorf("%s is nowhere", items[i].ID)
 				}
 			}
 			pass(t, ix, time.Minute)

@@ -2,7 +2,6 @@ package redisq_test
 
 import (
 	"context"
-	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// Whoever names a server of another kind than the URL says is refused with one line that says what to write instead.
+// A URL of a server of another kind is refused with one line that says what to write instead.
 func TestServersOfAnotherKind(t *testing.T) {
 	needsServer(t)
 	set := testserver.NewSentinel(t, testserver.SentinelOptions{})
@@ -30,7 +29,7 @@ func TestServersOfAnotherKind(t *testing.T) {
 		{"rediss+cluster://" + secure, "SSL_CERT_FILE"},
 	} {
 		log := new(journal)
-		ix, err := redisq.Open(context.Background(), redisq.Options{URL: c.url, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		ix, err := redisq.Open(context.Background(), redisq.Options{URL: c.url, Logger: log.logger()})
 		if err == nil {
 			t.Errorf("%s was accepted; the log says %s", c.url, log)
 			ix.Close()
@@ -40,25 +39,34 @@ func TestServersOfAnotherKind(t *testing.T) {
 			t.Errorf("%s: %v; want one line with %q", c.url, err, c.want)
 		}
 	}
+
+	// Behind the Sentinels it is the master that is used, in the database of that number.
+	ix := openAs(t, redisq.Options{URL: "redis+sentinel://" + sentinel + "/payments/3"})
+	reset(t, ix, 1)
+	n, token := 0, 0
+	fill(t, ix, &n, 3, 1, 1)
+	if got := claim(t, ix, &token, 3).Leases; len(got) != 3 {
+		t.Errorf("claimed %d of 3", len(got))
+	}
+	direct := openAs(t, redisq.Options{URL: "redis://" + plain + "/3"})
+	if generation, err := direct.Generation(context.Background(), 0); generation != 1 || err != nil {
+		t.Errorf("the server itself has generation %d in database 3, %v", generation, err)
+	}
 }
 
-// With the one and without the other a server cannot be told from one that is away; the log says what it may be.
+// With the one and without the other a server cannot be told from one that is away; the log says what it may
+// be.
 func TestServersWithAndWithoutTLS(t *testing.T) {
 	needsServer(t)
 	secure := httptest.NewTLSServer(nil)
 	defer secure.Close()
 	for url, want := range map[string]string{
-		"redis" + strings.TrimPrefix(secure.URL, "https"):                     "use rediss instead of redis",
-		strings.Replace(testserver.StartRedis(t), "redis://", "rediss://", 1): "use redis instead of rediss",
+		"redis" + strings.TrimPrefix(secure.URL, "https"):                      "use rediss instead of redis",
+		strings.Replace(testserver.SharedRedis(t), "redis://", "rediss://", 1): "use redis instead of rediss",
 	} {
 		log := new(journal)
-		ix, err := redisq.Open(context.Background(), redisq.Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil))})
-		if err != nil {
-			t.Errorf("%s: %v", url, err)
-			continue
-		}
-		if err := ix.Close(); err != nil || log.count("WARN", want) != 1 {
-			t.Errorf("%s: %v; the log says %s, want %q", url, err, log, want)
+		if openAs(t, redisq.Options{URL: url, Logger: log.logger()}); log.count("WARN", want) != 1 {
+			t.Errorf("%s: the log says %s, want %q", url, log, want)
 		}
 	}
 }

@@ -34,8 +34,8 @@ func TestRecords(t *testing.T) {
 	})
 }
 
-// What waits costs a value of at most 14 bytes, for which the server takes 16, in any of a million and a half lanes; and in any
-// lane that SQL will number, of at most 24.
+// What waits costs a value of at most 14 bytes, for which the server takes 16, in any of a million and a half
+// lanes; and in any lane that SQL will number, of at most 24.
 func TestRecordsAreShort(t *testing.T) {
 	t.Parallel()
 	for lane, most := range map[int64]int{1: 14, 1000: 14, 100_000: 14, 1_600_000: 14, 1 << 52: 24} {

@@ -15,7 +15,7 @@ import (
 func TestRemoveLeavesNothingOfTheIndexAndAllOfTheRest(t *testing.T) {
 	needsServer(t)
 	ctx := context.Background()
-	url := testserver.StartRedis(t)
+	url := testserver.StartRedis(t) // whose keys are counted
 	const shards = 3
 	kept := openAs(t, redisq.Options{URL: url, Prefix: "lent2"})
 	reset(t, kept, 1)

@@ -35,17 +35,6 @@ func slot(key string) uint16 {
 	return crc16(key) % 16384
 }
 
-func TestSlot(t *testing.T) {
-	t.Parallel()
-	// The examples of the Cluster's specification.
-	if got := slot("123456789"); got != 12739 {
-		t.Errorf("slot of 123456789: got %d, want 12739", got)
-	}
-	if slot("{user1000}.following") != slot("{user1000}.followers") {
-		t.Error("two keys with one tag are in two slots")
-	}
-}
-
 // Every script opens with what it takes and gives, and takes nothing else.
 func TestScriptHeaders(t *testing.T) {
 	t.Parallel()

@@ -1,10 +1,8 @@
 package redisq_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -25,12 +23,12 @@ func TestOpenWithoutAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, scheme := range []string{"redis://", "redis+cluster://", "redis+sentinel://"} {
-		var log bytes.Buffer
+		log := new(journal)
 		url := scheme + ":s3cret@" + addr
 		if strings.Contains(scheme, "sentinel") {
 			url += "/main/0"
 		}
-		ix, err := redisq.Open(t.Context(), redisq.Options{URL: url, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		ix, err := redisq.Open(t.Context(), redisq.Options{URL: url, Logger: log.logger()})
 		if err != nil {
 			t.Errorf("%s: %v", scheme, err)
 			continue

@@ -312,6 +312,8 @@ func TestEveryRefusalOfTheEngineIsNamed(t *testing.T) {
 			{`"policy":{"tiers":[],"timeout":"61s"}`, "policy.timeout"}, {`"delay":"1s","due_at":"2026-11-21T08:00:00Z"`, "delay"},
 			{`"headers":{"Host":"x"}`, "headers.Host"}, {`"lane":"` + strings.Repeat("l", 129) + `"`, "lane"},
 			{`"labels":{"a":"` + strings.Repeat("v", 257) + `"}`, "labels.a"}, {`"order":"strict"`, "order"}, {`"start_attempt":99`, "start_attempt"},
+			{`"labels":{"` + strings.Repeat("n", 65) + `":"v"}`, "labels." + strings.Repeat("n", 65)}, {`"policy":{"tiers":["401d"]}`, "policy.tiers"},
+			{`"policy":{"tiers":["1s"],"jitter":-0.1}`, "policy.jitter"}, {`"due_at":"2999-01-01T00:00:00Z"`, "due_at"},
 		},
 		"endpoints": {
 			{`"rate":"fast"`, "rate"}, {`"topics":["a*"]`, "topics[0]"}, {`"policy":"nope"`, "policy"}, {`"success":{"status":["2xx"]}`, "success.status[0]"},

@@ -19,20 +19,15 @@ func TestAuthentication(t *testing.T) {
 		"", "Bearer", "Bearer ", adminKey, "Basic " + adminKey, "Bearer " + adminKey + "x", "Bearer " + adminKey[1:], "Bearer  " + adminKey,
 		"Bearer " + strings.Repeat("x", 8000), "Bearer \x00",
 	} {
-		for _, c := range [][2]string{
-			{"GET", "/v1/callbacks"}, {"POST", "/v1/callbacks"}, {"GET", "/v1/callbacks/" + oneID}, {"GET", "/v1/secret?lane=a"},
-			{"POST", "/v1/index/rebuild"}, {"GET", "/v1/audit"}, {"GET", "/v1/stats"},
-		} {
-			req := httptest.NewRequest(c[0], c[1], strings.NewReader("not JSON"))
-			if h != "" {
-				req.Header.Set("Authorization", h)
-			}
-			rec := httptest.NewRecorder()
-			f.ServeHTTP(rec, req)
-			wantProblem(t, rec, 401, "unauthorized")
-			if rec.Header().Get("WWW-Authenticate") != "Bearer" {
-				t.Error("401 without WWW-Authenticate")
-			}
+		req := httptest.NewRequest("POST", "/v1/callbacks", strings.NewReader("not JSON"))
+		if h != "" {
+			req.Header.Set("Authorization", h)
+		}
+		rec := httptest.NewRecorder()
+		f.ServeHTTP(rec, req)
+		wantProblem(t, rec, 401, "unauthorized")
+		if rec.Header().Get("WWW-Authenticate") != "Bearer" {
+			t.Error("401 without WWW-Authenticate")
 		}
 	}
 	req := httptest.NewRequest("GET", "/v1/callbacks/"+oneID, nil)

@@ -28,7 +28,6 @@ func TestBooksThroughTheEngine(t *testing.T) {
 	}
 	for by, want := range map[string][]any{
 		"":           {},
-		"topic":      {of(nil, books(2, 1, 0, 1)), of("payment", books(3, 0, 3, 0))},
 		"endpoint":   {of(nil, books(4, 0, 3, 1)), of(ep, books(1, 1, 0, 0))},
 		"label:even": {of(nil, books(2, 1, 0, 1)), of("false", books(1, 0, 1, 0)), of("true", books(2, 0, 2, 0))},
 	} {

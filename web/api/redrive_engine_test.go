@@ -2,8 +2,6 @@ package api_test
 
 import (
 	"fmt"
-	"net/url"
-	"slices"
 	"testing"
 )
 
@@ -65,40 +63,5 @@ func TestRedriveThroughTheEngine(t *testing.T) {
 	for _, action := range []string{"pause", "resume", "cancel"} {
 		wantProblem(t, f.do("POST", "/v1/redrives/"+id+"/"+action, ""), 409, "terminal")
 		wantProblem(t, f.do("POST", "/v1/redrives/"+oneRedrive+"/"+action, ""), 404, "not_found")
-	}
-}
-
-// TestRedriveIsHeldAndEnded: a slow one is paused, goes on, and is canceled half-way; its reasons are in the audit.
-func TestRedriveIsHeldAndEnded(t *testing.T) {
-	t.Parallel()
-	f := newEngineFace(t)
-	for i := range 3 {
-		f.ask(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(`{"url":"https://shop.example/","payload":%d,"delay":"1h","ref":"o/%d"}`, i, i))
-	}
-	id := f.ask(t, 202, "POST", "/v1/redrives", `{"action":"reschedule","filter":{"lane":"https://shop.example:443"},"delay":"2h","rate":"1/h"}`)["id"].(string)
-	f.redriven(t, id, "running")
-	path := "/v1/redrives/" + id
-	if got := f.ask(t, 200, "POST", path+"/pause", `{"reason":"too early"}`); got["state"] != "paused" || got["delay"] != "2h" || got["due_at"] != nil {
-		t.Errorf("paused: %v", got)
-	}
-	if got := f.ask(t, 200, "POST", path+"/resume", ""); got["state"] != "running" {
-		t.Errorf("resumed: %v", got)
-	}
-	if got := f.ask(t, 200, "POST", path+"/cancel", `{"reason":"never mind"}`); got["state"] != "canceled" || got["matched"] != 3.0 || got["finished_at"] == nil {
-		t.Errorf("canceled: %v", got)
-	}
-	moved := f.ask(t, 202, "POST", "/v1/redrives", `{"action":"set_url","filter":{"ref":"o/1"},"url":"https://other.example/x"}`)["id"].(string)
-	f.redriven(t, moved, "done")
-	if got := f.ask(t, 200, "GET", "/v1/callbacks?ref="+url.QueryEscape("o/1"), "")["data"].([]any)[0].(map[string]any); got["url"] != "https://other.example/x" || got["state"] != "scheduled" {
-		t.Errorf("moved: %v", got)
-	}
-	var reasons []any
-	for _, e := range f.ask(t, 200, "GET", "/v1/audit?limit=500", "")["data"].([]any) {
-		reasons = append(reasons, e.(map[string]any)["reason"])
-	}
-	for _, want := range []any{"too early", "never mind"} {
-		if !slices.Contains(reasons, want) {
-			t.Errorf("the audit lacks %q: %v", want, reasons)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // FuzzScanner compares the splitting of objects and arrays, and the reading of texts, with encoding/json.
@@ -121,13 +122,14 @@ func hasControl(s string) bool {
 	return wrong != ""
 }
 
-// FuzzDecodeSubmission looks for a panic, for a field that slips through unnamed, and for a payload that is not a part
-// of the request.
-func FuzzDecodeSubmission(f *testing.F) {
+// FuzzDecode looks for a panic, for a field that slips through unnamed, and for JSON that is not handed on as it stands.
+func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"url":"u","payload":{"a":1},"policy":{"tiers":["1s"],"stop_on":[410]},"labels":{"a":"b"},"headers":{"A":"b"}}`,
 		`{"body":"x","body_base64":"AA==","due_at":"2026-11-21 08:00:00z","delay":"2d","version":1,"start_attempt":2,"supersede":true}`,
 		`{"URL":"u","\u0075rl":null,"url":7,"policy":[],"success":{},"idempotency_key":"k"}`,
+		`{"ref":"o-1","request":{"url":"u","payload":{"a":1}},"until":{"success":[]},"hold_if":[],"evaluate":["200-299"],"error_budget":3,"context":{"a": 1},"on_result":{"url":"u"}}`,
+		`{"request":{"url":7,"request":{},"profile":"x"},"on_result":{"payload":1,"x":2,"due_at":null},"until":[],"error_budget":-1}`, `{"request":[],"request":null}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -135,27 +137,69 @@ func FuzzDecodeSubmission(f *testing.F) {
 		if !json.Valid(body) {
 			return
 		}
-		sub, err := decodeSubmission(body)
-		if err != nil {
-			return
+		sub, subErr := decodeSubmission(body)
+		poll, pollErr := decodePoll(body)
+		if poll.OnResult != nil {
+			poll.Invalid = append(poll.Invalid, poll.OnResult.Invalid...)
 		}
 		var plain map[string]json.RawMessage
-		if json.Unmarshal(body, &plain) != nil || plain == nil {
-			if len(sub.Invalid) == 0 {
+		isObject := json.Unmarshal(body, &plain) == nil && plain != nil
+		for _, d := range []struct {
+			err     error
+			invalid []store.FieldError
+			known   func(key, value []byte) bool
+			raw     map[string][]byte
+		}{
+			{subErr, sub.Invalid, (&submissionDecoder{}).member, map[string][]byte{"payload": sub.Body}},
+			{pollErr, poll.Invalid, (&pollDecoder{}).member, map[string][]byte{
+				"until": poll.Until, "hold_if": poll.HoldIf, "evaluate": poll.Evaluate, "context": poll.Context,
+			}},
+		} {
+			if d.err != nil || len(d.invalid) > 0 {
+				continue
+			}
+			if !isObject {
 				t.Fatalf("%q is no object and is taken", body)
 			}
+			for key, value := range plain {
+				if !d.known([]byte(key), []byte("null")) {
+					t.Fatalf("%q: field %q slips through", body, key)
+				}
+				if got, handedOn := d.raw[key]; handedOn && string(value) != "null" && !bytes.Equal(got, value) {
+					t.Fatalf("%q: %s is %q", body, key, got)
+				}
+			}
+		}
+	})
+}
+
+// FuzzTemplate looks for a panic, and for a template that is shown as something else than JSON or with a credential.
+func FuzzTemplate(f *testing.F) {
+	for _, s := range []string{
+		`{"url":"u","headers":{"Authorization":"Basic x","A":"b"},"payload":{ "a" : 1 }}`, `{"headers":{"\u0041uthorization":"***"}}`, `{"due_at":"x","headers":[]}`, `[]`, `{`, ``,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		sub, err := ReadTemplate(raw)
+		o := jsonObject{[]byte("{")}
+		o.schedule(&store.Schedule{Template: store.JSONText(raw)})
+		o.close()
+		var shown struct {
+			Callback json.RawMessage `json:"callback"`
+		}
+		if wrong := json.Unmarshal(o.b, &shown); wrong != nil {
+			t.Fatalf("%q is shown as %q: %v", raw, o.b, wrong)
+		}
+		if err != nil || len(sub.Invalid) > 0 {
 			return
 		}
-		if len(sub.Invalid) > 0 {
-			return
+		again, err := ReadTemplate(shown.Callback)
+		if err != nil || !bytes.Equal(again.Body, sub.Body) || len(again.Headers) != len(sub.Headers) {
+			t.Fatalf("%q is shown as %q: %v", raw, shown.Callback, err)
 		}
-		for key, value := range plain {
-			if !(&submissionDecoder{}).member([]byte(key), []byte("null")) {
-				t.Fatalf("%q: field %q slips through", body, key)
-			}
-			if key == "payload" && string(value) != "null" && !bytes.Equal(sub.Body, value) {
-				t.Fatalf("%q: payload is %q", body, sub.Body)
-			}
+		if len(again.Invalid) > 0 && !bytes.Contains(shown.Callback, []byte(mask)) {
+			t.Fatalf("%q is shown as %q, which has no mask and is not read again: %v", raw, shown.Callback, again.Invalid)
 		}
 	})
 }

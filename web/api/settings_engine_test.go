@@ -38,21 +38,6 @@ func TestEndpointsThroughTheEngine(t *testing.T) {
 		}
 	}
 
-	// An address of its own, as far as the endpoint allows it.
-	overrides := func(override string, status map[string]int) {
-		t.Helper()
-		f.ask(t, 200, "PATCH", "/v1/endpoints/"+id, `{"url_override":"`+override+`"}`)
-		for address, want := range status {
-			rec := f.do("POST", "/v1/callbacks", `{"endpoint":"merchant/7","url":"`+address+`","payload":1,"delay":"1h"}`)
-			if rec.Code != want {
-				t.Errorf("%s with %s: %d %s", address, override, rec.Code, rec.Body)
-			}
-		}
-	}
-	overrides("deny", map[string]int{"https://shop.example/other": 422, "https://shop.example/notify": 422})
-	overrides("same_host", map[string]int{"https://shop.example/other": 202, "https://shop.example:443/other": 202, "https://shop.example:8443/": 422, "http://shop.example/": 422})
-	overrides("any", map[string]int{"https://elsewhere.example/": 202})
-
 	if got := f.ask(t, 200, "POST", "/v1/endpoints/"+id+"/pause", `{"for":"1h","reason":"moving"}`); got["paused"] != true || got["pause_reason"] != "moving" {
 		t.Errorf("paused: %v", got)
 	}
@@ -137,35 +122,27 @@ func TestUpsertsThroughTheEngine(t *testing.T) {
 	}
 }
 
+// TestEventsThroughTheEngine: to whom an event goes, the engine's own tests show.
 func TestEventsThroughTheEngine(t *testing.T) {
 	t.Parallel()
 	f := newEngineFace(t)
-	for name, topics := range map[string]string{"all": `["*"]`, "payments": `["payment.*"]`, "refunds": `["refund.done"]`, "none": `[]`} {
+	for name, topics := range map[string]string{"payments": `["payment.*"]`, "refunds": `["refund.done"]`} {
 		f.ask(t, 201, "POST", "/v1/endpoints", `{"external_id":"`+name+`","url":"https://`+name+`.example/","topics":`+topics+`}`)
 	}
 	const body = `{"topic":"payment.succeeded","ref":"o-1","payload":{"paid":1},"labels":{"a":"b"},"delay":"1h","idempotency_key":"k"}`
 	event := f.ask(t, 202, "POST", "/v1/events", body)
-	if ids := event["callbacks"].([]any); len(ids) != 2 || !strings.HasPrefix(event["id"].(string), "ev_") {
+	ids := event["callbacks"].([]any)
+	if len(ids) != 1 || !strings.HasPrefix(event["id"].(string), "ev_") {
 		t.Fatalf("accepted: %v", event)
 	}
-	hosts := map[string]bool{}
-	for _, id := range event["callbacks"].([]any) {
-		cb := f.ask(t, 200, "GET", "/v1/callbacks/"+id.(string), "")
-		hosts[cb["url"].(string)] = cb["endpoint_id"] != nil && cb["ref"] == "o-1"
-		if rec := f.do("GET", "/v1/callbacks/"+id.(string)+"/payload", ""); rec.Body.String() != `{"paid":1}` {
-			t.Errorf("payload: %d %s", rec.Code, rec.Body)
-		}
+	cb := f.ask(t, 200, "GET", "/v1/callbacks/"+ids[0].(string), "")
+	if cb["url"] != "https://payments.example/" || cb["endpoint_id"] == nil || cb["ref"] != "o-1" {
+		t.Errorf("it goes to %v", cb)
 	}
-	if !hosts["https://all.example/"] || !hosts["https://payments.example/"] {
-		t.Errorf("it goes to %v", hosts)
-	}
-	if again := f.ask(t, 200, "POST", "/v1/events", body); again["replayed"] != true || again["id"] != event["id"] || len(again["callbacks"].([]any)) != 2 {
+	if again := f.ask(t, 200, "POST", "/v1/events", body); again["replayed"] != true || again["id"] != event["id"] {
 		t.Errorf("repeated: %v", again)
 	}
 	wantProblem(t, f.do("POST", "/v1/events", strings.Replace(body, "o-1", "o-2", 1)), 422, "idempotency_mismatch")
-	if got := f.ask(t, 202, "POST", "/v1/events", `{"topic":"refund.done","payload":1}`); len(got["callbacks"].([]any)) != 2 {
-		t.Errorf("refund.done: %v", got)
-	}
 }
 
 func TestPresetsThroughTheEngine(t *testing.T) {
@@ -176,15 +153,11 @@ func TestPresetsThroughTheEngine(t *testing.T) {
 	if payment["sum"] != "1d1h13m15s" || payment["sum_ms"] != 90_795_000.0 || payment["attempts"] != 10.0 || len(times) != 10 || times[9] != "2026-11-22T09:13:15.000Z" {
 		t.Errorf("payment: %v", payment)
 	}
-	for _, path := range []string{"exp(1s,2,1m,8,1h)", "exp(1s,%202,%201m,8,1h)"} {
-		formula := f.ask(t, 200, "GET", "/v1/policies/"+path+"?from=2026-11-21T08:00:00Z", "")
-		if formula["name"] != strings.ReplaceAll(path, "%20", " ") || formula["own"] != false || formula["attempts"] != 9.0 || formula["deadline"] != "1h" || formula["sum"] != "3m3s" || len(formula["times"].([]any)) != 9 {
-			t.Errorf("%s: %v", path, formula)
-		}
+	formula := f.ask(t, 200, "GET", "/v1/policies/exp(1s,%202,%201m,8,1h)?from=2026-11-21T08:00:00Z", "")
+	if formula["name"] != "exp(1s, 2, 1m,8,1h)" || formula["own"] != false || formula["sum"] != "3m3s" || len(formula["times"].([]any)) != 9 {
+		t.Errorf("a formula: %v", formula)
 	}
-	for _, path := range []string{"exp(", "exp(1s,2,1h,101)", "exp(1s)", "nope"} {
-		wantProblem(t, f.do("GET", "/v1/policies/"+path, ""), 404, "not_found")
-	}
+	wantProblem(t, f.do("GET", "/v1/policies/exp(1s)", ""), 404, "not_found")
 	f.ask(t, 200, "PUT", "/v1/policies/ours", `{"tiers":["1s","2s"],"timeout":"3s","reason":"new"}`)
 	f.ask(t, 200, "PUT", "/v1/success_rules/ours", `{"status":[200],"body":{"equals":"done"}}`)
 	if got := f.ask(t, 200, "PUT", "/v1/profiles/ours", `{"policy":"ours","success":"ours","signer":"none","timeout":"1s"}`); got["policy"] != "ours" || got["timeout"] != "1s" {
@@ -205,11 +178,10 @@ func TestPresetsThroughTheEngine(t *testing.T) {
 			t.Errorf("PUT %s: %q", path, fields)
 		}
 	}
-	if fields := f.refused(t, "PUT", "/v1/policies/ours", `{"tiers":[],"timeout":"61s"}`); !slices.Equal(fields, []string{"timeout"}) {
-		t.Errorf("a policy that cannot be: %q", fields)
-	}
-	if fields := f.refused(t, "PUT", "/v1/success_rules/ours", `{"status":["2xx"],"x":1}`); !slices.Equal(fields, []string{"status[0]", "x"}) {
-		t.Errorf("a rule that cannot be: %q", fields)
+	for path, row := range map[string][2]string{"policies": {`{"tiers":[],"timeout":"61s"}`, "timeout"}, "success_rules": {`{"status":["2xx"]}`, "status[0]"}} {
+		if fields := f.refused(t, "PUT", "/v1/"+path+"/ours", row[0]); !slices.Equal(fields, []string{row[1]}) {
+			t.Errorf("%s that cannot be: %q", path, fields)
+		}
 	}
 	for _, kind := range []string{"policies", "success_rules", "profiles"} {
 		if rec := f.do("DELETE", "/v1/"+kind+"/ours", `{"reason":"over"}`); rec.Code != 204 {

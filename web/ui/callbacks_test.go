@@ -215,7 +215,7 @@ func callbackCases() []pageCase {
 	for n := 1; n <= 60; n++ {
 		attempts.attempts = append(attempts.attempts, sampleAttempt(n))
 	}
-	return []pageCase{
+	cases := []pageCase{
 		{name: "callbacks/empty", path: "/ui/callbacks", set: give(callbackRows{}, callbackEngine{}), want: [][2]string{{".empty", "No callbacks yet"}}, unwanted: []string{"table"}},
 		{name: "callbacks/one", path: "/ui/callbacks", set: give(one, callbackEngine{}), want: [][2]string{{"td a", "order-0001"}, {"td .badge", "scheduled"}, {"td", "shop.example/notify?token="}}},
 		{name: "callbacks/many", path: "/ui/callbacks?state=scheduled&order=due", set: give(many, callbackEngine{}), want: [][2]string{{".chips .count", "1,234,567"}, {".pager a", "Next page"}, {".bulk a", "Cancel"}}},
@@ -275,22 +275,18 @@ func callbackCases() []pageCase {
 			give(broken, callbackEngine{})(o)
 			o.Endpoints = endpointRows{}
 		}, status: http.StatusInternalServerError},
-		{name: "form-retry/one", path: id + "/retry", set: give(callbackRows{all: []store.Callback{dead}}, callbackEngine{}), want: [][2]string{{"h1", "Retry"}, {"option", "a new ladder"}}},
-		{name: "form-retry/hostile", path: id + "/retry", set: give(evil, callbackEngine{})},
-		{name: "form-retry/error", path: id + "/retry", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
-		{name: "form-cancel/one", path: id + "/cancel", set: give(one, callbackEngine{}), want: [][2]string{{".act.danger", "No attempt is made any more"}}},
-		{name: "form-cancel/hostile", path: id + "/cancel", set: give(evil, callbackEngine{})},
-		{name: "form-cancel/error", path: id + "/cancel", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
-		{name: "form-reschedule/one", path: id + "/reschedule", set: give(one, callbackEngine{})},
-		{name: "form-reschedule/hostile", path: id + "/reschedule", set: give(evil, callbackEngine{})},
-		{name: "form-reschedule/error", path: id + "/reschedule", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
-		{name: "form-mend/one", path: id + "/mend", set: give(one, callbackEngine{})},
-		{name: "form-mend/hostile", path: id + "/mend", set: give(evil, callbackEngine{})},
-		{name: "form-mend/error", path: id + "/mend", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
-		{name: "form-resolve/one", path: id + "/resolve", set: give(callbackRows{all: []store.Callback{poll}}, callbackEngine{})},
-		{name: "form-resolve/hostile", path: id + "/resolve", set: give(evil, callbackEngine{})},
-		{name: "form-resolve/error", path: id + "/resolve", set: give(callbackRows{err: errBroken}, callbackEngine{}), status: http.StatusInternalServerError},
 	}
+	for name, form := range map[string]struct {
+		one  store.Callback
+		want [][2]string
+	}{
+		"retry": {dead, [][2]string{{"h1", "Retry"}, {"option", "a new ladder"}}}, "cancel": {sample(1), [][2]string{{".act.danger", "No attempt is made any more"}}},
+		"reschedule": {sample(1), nil}, "mend": {sample(1), nil}, "resolve": {poll, nil},
+	} {
+		cases = append(cases, threeStates("form-"+name, id+"/"+name, give(callbackRows{all: []store.Callback{form.one}}, callbackEngine{}),
+			give(evil, callbackEngine{}), give(callbackRows{err: errBroken}, callbackEngine{}), form.want...)...)
+	}
+	return cases
 }
 
 // endpointRows has endpoints.

@@ -71,20 +71,3 @@ func TestDeadOffersAnAddressWhereThatHelps(t *testing.T) {
 		}
 	}
 }
-
-// TestDeadCuresAreSaid: a class of which nothing is said leaves people at night alone.
-func TestDeadCuresAreSaid(t *testing.T) {
-	t.Parallel()
-	u, err := New(parts())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer u.Close()
-	for _, l := range u.languages {
-		for _, c := range store.Classes {
-			if c != store.ClassOK && !l.has("dead.cure."+string(c)) {
-				t.Errorf("%s: nothing helps against %s", l.code, c)
-			}
-		}
-	}
-}

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"errors"
-	"flag"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,11 +14,9 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// galleryFlag is a folder that every page of the tests is written to, for eyes to look at.
-var galleryFlag = flag.String("gallery", "", "write every page of the tests to this folder")
 
 // A pageCase is a page in one of its states. Every page has at least empty, one, many, hostile and error.
 type pageCase struct {
@@ -31,6 +28,15 @@ type pageCase struct {
 	// want are selectors with a text that must be in what matches; unwanted, selectors of which nothing may match.
 	want     [][2]string
 	unwanted []string
+}
+
+// threeStates are the cases of a page with one thing, with what an enemy wrote, and with a database that fails.
+func threeStates(name, path string, one, evil, broken func(*Options), want ...[2]string) []pageCase {
+	return []pageCase{
+		{name: name + "/one", path: path, set: one, want: want},
+		{name: name + "/hostile", path: path, set: evil},
+		{name: name + "/error", path: path, set: broken, status: http.StatusInternalServerError},
+	}
 }
 
 // errBroken is a database that fails in a way that nobody has foreseen.
@@ -71,11 +77,8 @@ func TestPages(t *testing.T) {
 						res.lacks(selector)
 					}
 				}
-				if *galleryFlag != "" {
-					name := filepath.Join(*galleryFlag, strings.ReplaceAll(c.name, "/", "-")+"."+code+".html")
-					if err := os.WriteFile(name, []byte(strings.ReplaceAll(res.body, `"/ui/static/`, `"static/`)), 0o600); err != nil {
-						t.Fatal(err)
-					}
+				if strings.HasPrefix(c.name, "form-") { // it must not be loaded anew while somebody types in it
+					res.lacks("body[data-live]")
 				}
 			}
 			checkOwnTexts(t, o, c)
@@ -323,16 +326,30 @@ func TestCatalogues(t *testing.T) {
 			t.Errorf("%q has a half-width sign after a Chinese character: %s", key, text)
 		}
 	}
-	for _, s := range store.States {
-		if !first.has("state." + string(s)) {
-			t.Errorf("no text for the state %s", s)
+	for _, l := range all {
+		for _, key := range namedTexts() {
+			if !l.has(key) {
+				t.Errorf("%s has no %q", l.code, key)
+			}
 		}
+	}
+}
+
+// namedTexts are the keys of texts that are put together from the names of states, classes and the like.
+func namedTexts() (keys []string) {
+	for _, s := range store.States {
+		keys = append(keys, "state."+string(s))
 	}
 	for _, c := range store.Classes {
-		if !first.has("class." + string(c)) {
-			t.Errorf("no text for the class %s", c)
+		keys = append(keys, "class."+string(c))
+		if c != store.ClassOK {
+			keys = append(keys, "dead.cure."+string(c))
 		}
 	}
+	for _, b := range []schedule.BreakerState{schedule.BreakerClosed, schedule.BreakerOpen, schedule.BreakerProbing} {
+		keys = append(keys, "lanes.breaker."+b.String())
+	}
+	return keys
 }
 
 // TestEveryTextIsUsed: a key is used where it stands in the code or in a template, or where one begins with what stands there with a dot at

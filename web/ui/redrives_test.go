@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
@@ -153,10 +152,7 @@ func redriveCases() []pageCase {
 		{name: "form-redrive/error", path: form + "retry&topic=x", set: count(redriveEngine{countErr: errBroken}), status: http.StatusInternalServerError},
 	}
 	for _, name := range []string{"pause", "resume", "cancel"} {
-		cases = append(cases,
-			pageCase{name: "form-redrive-" + name + "/one", path: id + "/" + name, set: give(one), want: [][2]string{{".facts dd", "8,333"}}},
-			pageCase{name: "form-redrive-" + name + "/hostile", path: id + "/" + name, set: give(evil)},
-			pageCase{name: "form-redrive-" + name + "/error", path: id + "/" + name, set: give(broken), status: http.StatusInternalServerError})
+		cases = append(cases, threeStates("form-redrive-"+name, id+"/"+name, give(one), give(evil), give(broken), [2]string{".facts dd", "8,333"})...)
 	}
 	return cases
 }
@@ -240,19 +236,6 @@ func TestRedriveIsPausedAndCanceled(t *testing.T) {
 		t.Fatalf("status %d", res.status)
 	}
 	res.has(".banner.bad", "It has ended")
-}
-
-// TestFormsAreNotKeptUpToDate: a form whose path looks like that of a thing must not be loaded anew while somebody types in it.
-func TestFormsAreNotKeptUpToDate(t *testing.T) {
-	t.Parallel()
-	o := parts()
-	o.RedriveActs = redriveEngine{n: 12}
-	b := signedIn(t, o)
-	for _, path := range []string{"/ui/redrives/new?action=retry&topic=x", "/ui/schedules/new"} {
-		if body := b.get(path).ok().body; strings.Contains(body, "data-live") {
-			t.Errorf("%s is kept up to date", path)
-		}
-	}
 }
 
 // TestAuditIsAskedForByBareIDs: entries name things by their ids without a prefix.

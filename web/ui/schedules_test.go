@@ -154,22 +154,12 @@ func scheduleCases() []pageCase {
 		{name: "schedule/none", path: "/ui/schedules/sc_" + testID(9), set: give(one), status: http.StatusNotFound},
 		{name: "form-schedule-new/one", path: "/ui/schedules/new", set: give(scheduleRows{}), want: [][2]string{{"textarea", "https://shop.example"}, {"button[name=preview]", "Preview the times"}, {"option", "one callback for all of them"}}},
 		{name: "form-schedule-new/hostile", path: "/ui/schedules/new?back=" + queryEscape("https://evil.example/"), set: give(evil)},
-		{name: "form-schedule-new/error", path: "/ui/schedules/new", set: func(o *Options) { o.Projects = brokenProjects{} }, status: http.StatusInternalServerError},
+		{name: "form-schedule-new/error", path: "/ui/schedules/new", set: func(o *Options) { o.Projects = projectRows{err: errBroken} }, status: http.StatusInternalServerError},
 	}
 	for _, name := range []string{"edit", "enable", "disable", "run", "delete"} {
-		cases = append(cases,
-			pageCase{name: "form-schedule-" + name + "/one", path: id + "/" + name, set: give(one), want: [][2]string{{".act .buttons button", ""}}},
-			pageCase{name: "form-schedule-" + name + "/hostile", path: id + "/" + name, set: give(evil)},
-			pageCase{name: "form-schedule-" + name + "/error", path: id + "/" + name, set: give(broken), status: http.StatusInternalServerError})
+		cases = append(cases, threeStates("form-schedule-"+name, id+"/"+name, give(one), give(evil), give(broken), [2]string{".act .buttons button", ""})...)
 	}
 	return cases
-}
-
-// brokenProjects fails once somebody has signed in.
-type brokenProjects struct{ projectRows }
-
-func (brokenProjects) Project(context.Context, string) (store.Project, error) {
-	return store.Project{}, errBroken
 }
 
 func scheduleBench(t *testing.T, err error) (*browser, *[]string) {

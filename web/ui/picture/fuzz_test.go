@@ -2,7 +2,9 @@ package picture_test
 
 import (
 	"encoding/binary"
+	"html/template"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,14 +32,11 @@ func numbers(data []byte) []float64 {
 	return all
 }
 
-func seeds(f *testing.F) {
+// FuzzCharts draws the same numbers and the same text in every kind of chart.
+func FuzzCharts(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 5, 6, 7, 8}, []byte{9, 130, 9, 141}, int64(1_772_900_000), int64(3600), uint8(200), "p50")
 	f.Add([]byte{0, 0, 0}, []byte{}, int64(0), int64(0), uint8(0), "")
 	f.Add([]byte{255, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 239, 127}, []byte{255}, int64(1<<62), int64(-1), uint8(7), evil)
-}
-
-func FuzzLines(f *testing.F) {
-	seeds(f)
 	f.Fuzz(func(t *testing.T, a, b []byte, from, step int64, height uint8, text string) {
 		if len(a)+len(b) > 4000 {
 			return
@@ -47,34 +46,19 @@ func FuzzLines(f *testing.F) {
 		for i := range times {
 			times[i] = time.Unix(from+int64(i)*step, int64(i))
 		}
+		frame := picture.Frame{ID: text, Title: text, Desc: text, NoData: text}
 		l := picture.Lines{
-			Frame: picture.Frame{ID: text, Title: text, Desc: text, NoData: text}, TimeAxis: picture.TimeAxis{Location: shanghai, Header: text}, Times: times,
+			Frame: frame, TimeAxis: picture.TimeAxis{Location: shanghai, Header: text}, Times: times,
 			Series: []picture.Series{{Name: text, Note: text, Values: first, Fill: true}, {Name: text, Values: second, Tone: picture.Tone(height)}},
 			Height: int(height), Scale: picture.Scale(height % 2),
 		}
 		if len(second) > 0 {
 			l.Max, l.Min = second[0], second[0]
 		}
-		h := l.HTML()
-		wellMade(t, h)
-		if len(h) > 40_000 {
-			t.Errorf("%d bytes", len(h))
+		lines := l.HTML()
+		if len(lines) > 40_000 {
+			t.Errorf("%d bytes", len(lines))
 		}
-	})
-}
-
-func FuzzBars(f *testing.F) {
-	seeds(f)
-	f.Fuzz(func(t *testing.T, a, b []byte, from, step int64, height uint8, text string) {
-		if len(a)+len(b) > 4000 {
-			return
-		}
-		first, second := numbers(a), numbers(b)
-		times := make([]time.Time, len(first))
-		for i := range times {
-			times[i] = time.Unix(from+int64(i)*step, 0)
-		}
-		frame := picture.Frame{ID: text, Title: text, Desc: text, NoData: text}
 		bars := picture.Bars{
 			Frame: frame, Times: times, Step: time.Duration(step), Series: []picture.Series{{Name: text, Values: first}, {Name: text, Values: second}}, Height: int(height),
 		}
@@ -87,11 +71,9 @@ func FuzzBars(f *testing.F) {
 			progress.Total = v
 			progress.Parts = append(progress.Parts, picture.Part{Name: text, Value: v})
 		}
-		wellMade(t, bars.HTML())
-		wellMade(t, due.HTML())
-		wellMade(t, spark.HTML())
-		wellMade(t, ring.HTML())
-		wellMade(t, progress.HTML())
+		for _, h := range []template.HTML{lines, bars.HTML(), due.HTML(), spark.HTML(), ring.HTML(), progress.HTML()} {
+			wellMade(t, h)
+		}
 	})
 }
 
@@ -117,12 +99,7 @@ func FuzzLadder(f *testing.F) {
 		}
 		h := l.HTML()
 		wellMade(t, h)
-		items := 0
-		for i := 0; i+4 <= len(h); i++ {
-			if h[i:i+4] == "<li " {
-				items++
-			}
-		}
+		items := strings.Count(string(h), "<li ")
 		if shown += items; shown+hidden != len(l.Steps) {
 			t.Errorf("%d steps are shown and %d are not, of %d", shown, hidden, len(l.Steps))
 		}

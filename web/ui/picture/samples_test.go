@@ -1,22 +1,15 @@
 package picture_test
 
 import (
-	"flag"
 	"fmt"
 	"html/template"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
-
-var gallery = flag.String("gallery", "", "write every picture into a page in this directory, to look at")
 
 // A sample is one picture of the gallery, which most tests look at.
 type sample struct {
@@ -340,35 +333,5 @@ func ladderSamples() []sample {
 		{"ladder, hostile", picture.Ladder{Label: evil, Steps: []picture.Step{evilStep, evilStep}, Most: -5}.HTML()},
 		{"marks", template.HTML(`<div class="row">`) + picture.Mark(picture.Succeeded, true) + picture.Mark(picture.Failed, true) + picture.Mark(picture.Attempting, true) +
 			picture.Mark(picture.Next, true) + picture.Mark(picture.ToCome, true) + picture.Mark(picture.Never, true) + picture.Mark(picture.Succeeded, false) + `</div>`},
-	}
-}
-
-// TestGallery writes the gallery where it is asked for: go test ./web/ui/picture -run TestGallery -args -gallery /tmp/pictures.
-func TestGallery(t *testing.T) {
-	t.Parallel()
-	host := `body { margin: 0; font: 15px/1.5 system-ui, sans-serif; background: #f6f7f9; color: #1b222b; }
-main { display: grid; gap: 12px; padding: 12px; max-width: 1100px; margin: auto; grid-template-columns: minmax(0, 1fr); }
-section { background: #fff; border: 1px solid #e1e5ea; border-radius: 8px; padding: 12px 16px; } h2 { margin: 0 0 12px; font-size: 14px; font-weight: 600; }
-.row { display: flex; gap: 12px; }
-@media (prefers-color-scheme: dark) { body { background: #0d1014; color: #e6eaef; } section { background: #14181d; border-color: #2b323b; } }
-`
-	pages := map[string]string{"gallery.css": host, "picture.css": picture.CSS}
-	for name, samples := range map[string][]sample{"lines": lineSamples(), "bars": barSamples(), "small": smallSamples()} {
-		var b strings.Builder
-		b.WriteString(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">` +
-			`<title>Pictures</title><link rel="stylesheet" href="gallery.css"><link rel="stylesheet" href="picture.css"><main>` + "\n")
-		for _, s := range samples {
-			b.WriteString("<section><h2>" + template.HTMLEscapeString(s.name) + "</h2>\n" + string(s.html) + "</section>\n")
-		}
-		b.WriteString("</main></html>\n")
-		pages[name+".html"] = b.String()
-	}
-	if *gallery == "" {
-		return
-	}
-	for name, text := range pages {
-		if err := os.WriteFile(filepath.Join(*gallery, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

@@ -1,0 +1,94 @@
+package testserver
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+// needsServer leaves a test out of short runs, which need nothing but Go.
+func needsServer(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a redis-server")
+	}
+}
+
+func TestSharedServerOutlivesItsTests(t *testing.T) {
+	needsServer(t)
+	var urls []string
+	for range 2 {
+		t.Run("test", func(t *testing.T) { urls = append(urls, SharedRedis(t)) })
+	}
+	if urls[0] != urls[1] {
+		t.Errorf("two tests share %q", urls)
+	}
+	if _, err := ask(t.Context(), strings.TrimPrefix(urls[0], "redis://"), "", "ping"); err != nil {
+		t.Errorf("after the tests the server does not answer: %v", err)
+	}
+}
+
+func TestLifetimeEndsItsServers(t *testing.T) {
+	needsServer(t)
+	l := &lifetime{}
+	s := NewRedis(l)
+	if err := l.end(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-s.Ended():
+	default:
+		t.Error("the server still runs")
+	}
+	if _, err := os.Stat(s.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the server's directory: %v, want none", err)
+	}
+}
+
+// A test that needs a program which is not there fails, and says what to install.
+func TestMissingProgram(t *testing.T) {
+	defer func() {
+		failure, _ := recover().(startFailed)
+		for _, want := range []string{"absent-server", "apt-get install", "-short"} {
+			if failure.error == nil || !strings.Contains(failure.Error(), want) {
+				t.Errorf("the failure is %v, want one with %q", failure.error, want)
+			}
+		}
+	}()
+	l := &lifetime{}
+	defer func() {
+		if err := l.end(); err != nil {
+			t.Error(err)
+		}
+	}()
+	NewRedisOf(l, "absent-server")
+}
+
+func TestFreePortsAreNeverChosenTwice(t *testing.T) {
+	t.Parallel()
+	chosen := make(chan []int)
+	for range 4 {
+		go func() { chosen <- FreePorts(t, 100) }()
+	}
+	var all []int
+	for range 4 {
+		all = append(all, <-chosen...)
+	}
+	slices.Sort(all)
+	if n := len(slices.Compact(all)); n != 400 {
+		t.Errorf("of 400 ports %d are different", n)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for size, want := range map[string][2]bool{"": {false, false}, "full": {true, false}, "long": {true, true}} {
+		t.Setenv(sizeVariable, size)
+		if got := [2]bool{Full(), Long()}; got != want {
+			t.Errorf("%q is full and long: %t, want %t", size, got, want)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package redisq_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
+)
+
+// needsServer leaves a test out of short runs, which need nothing but Go. Other tests run beside it.
+func needsServer(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a redis-server")
+	}
+	t.Parallel()
+}
+
+// eachServer runs a test on redis-server, and on every other server of the kind that PATH has, such as
+// valkey-server. Without arguments for the server it is shared with other tests.
+func eachServer(t *testing.T, run func(t *testing.T, url string), args ...string) {
+	t.Helper()
+	needsServer(t)
+	t.Run("redis-server", func(t *testing.T) {
+		if len(args) > 0 {
+			run(t, testserver.StartRedis(t, args...))
+			return
+		}
+		run(t, testserver.SharedRedis(t))
+	})
+	for _, program := range testserver.OtherServers() {
+		t.Run(program, func(t *testing.T) { run(t, testserver.NewRedisOf(t, program, args...).URL) })
+	}
+}
+
+// prefixes makes the prefix of every index of this test binary another one.
+var prefixes atomic.Int64
+
+// open opens an index with a prefix of its own.
+func open(t testing.TB, url string, shards int) *redisq.Index {
+	t.Helper()
+	return openAs(t, redisq.Options{URL: url, Shards: shards, Prefix: fmt.Sprintf("test%d", prefixes.Add(1))})
+}
+
+// openNew opens an index with one shard on the shared server, under generation 1.
+func openNew(t testing.TB) *redisq.Index {
+	t.Helper()
+	ix := open(t, testserver.SharedRedis(t), 1)
+	reset(t, ix, 1)
+	return ix
+}
+
+func openAs(t testing.TB, o redisq.Options) *redisq.Index {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	}
+	ix, err := redisq.Open(context.Background(), o)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := ix.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return ix
+}
+
+// testWriter sends a logger's lines to the test's log.
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(line []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// A journal is a log that a test reads.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+// count says how many lines have all the words.
+func (j *journal) count(words ...string) int {
+	n := 0
+	for line := range strings.Lines(j.String()) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			n++
+		}
+	}
+	return n
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// reset empties every shard under the generation and opens it.
+func reset(tb testing.TB, ix *redisq.Index, generation int64) {
+	tb.Helper()
+	ix.SetGeneration(generation)
+	for shard := range ix.Shards() {
+		err := ix.Reset(context.Background(), shard, generation)
+		if err = errors.Join(err, ix.Open(context.Background(), shard)); err != nil {
+			tb.Fatalf("reset shard %d: %v", shard, err)
+		}
+	}
+}
+
+// id returns the n-th id of a test.
+func id(n int) string { return fmt.Sprintf("01K%023d", n) }
+
+// itemsOf returns new items, spread over the lanes.
+func itemsOf(n *int, count, lanes int, due int64) []schedule.Item {
+	items := make([]schedule.Item, count)
+	for i := range items {
+		*n++
+		items[i] = schedule.Item{ID: id(*n), Lane: int64(*n%lanes + 1), Due: due + int64(*n%1000)}
+	}
+	return items
+}
+
+// fill ensures so many new items.
+func fill(tb testing.TB, ix *redisq.Index, n *int, count, lanes int, due int64) {
+	tb.Helper()
+	for left := count; left > 0; left -= schedule.MaxBatch {
+		ensure(tb, ix, itemsOf(n, min(left, schedule.MaxBatch), lanes, due)...)
+	}
+}
+
+func ensure(tb testing.TB, ix *redisq.Index, items ...schedule.Item) []schedule.Position {
+	tb.Helper()
+	positions, err := ix.Ensure(context.Background(), items)
+	if err != nil {
+		tb.Fatalf("ensure: %v", err)
+	}
+	return positions
+}
+
+func claim(tb testing.TB, ix *redisq.Index, token *int, most int) schedule.Claimed {
+	tb.Helper()
+	*token++
+	claimed, err := ix.Claim(context.Background(), 0, schedule.ClaimRequest{
+		Owner: "owner", Token: fmt.Sprintf("token-%d", *token), Max: most, MaxUncertain: most, MaxTimingOut: most,
+		Lease: 30 * time.Second, LaneLimit: 1000,
+	})
+	if err != nil {
+		tb.Fatalf("claim: %v", err)
+	}
+	return claimed
+}
+
+func settleAll(t testing.TB, ix *redisq.Index, leases []schedule.Lease) {
+	t.Helper()
+	done := make([]schedule.Settlement, len(leases))
+	for i, l := range leases {
+		done[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Ack, Signal: schedule.Answered}
+	}
+	replies, err := ix.Settle(context.Background(), done)
+	if err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+	for i, reply := range replies {
+		if reply != schedule.Applied {
+			t.Fatalf("settling %s: %d, want applied", leases[i].ID, reply)
+		}
+	}
+}
+
+// claimAll claims and acknowledges until so many came, each once. Between two claims a second passes.
+func claimAll(t *testing.T, ix *redisq.Index, token *int, n int) {
+	t.Helper()
+	seen := make(map[string]bool)
+	rounds(t, "all items to be claimed", func() bool {
+		pass(t, ix, time.Second)
+		c := claim(t, ix, token, 256)
+		for _, l := range c.Leases {
+			if seen[l.ID] {
+				t.Fatalf("%s was claimed twice", l.ID)
+			}
+			seen[l.ID] = true
+		}
+		settleAll(t, ix, c.Leases)
+		return len(seen) >= n
+	})
+	if len(seen) != n {
+		t.Errorf("%d items were claimed, want %d", len(seen), n)
+	}
+}
+
+func stats(t testing.TB, ix *redisq.Index) schedule.Stats {
+	t.Helper()
+	s, err := ix.Stats(context.Background(), 0)
+	if err != nil {
+		t.Fatalf("stats: %v", err)
+	}
+	return s
+}
+
+// audit runs a whole audit of shard 0 and expects so many repairs; -1: any number.
+func audit(t testing.TB, ix *redisq.Index, want int) {
+	t.Helper()
+	repaired := 0
+	for cursor := ""; ; {
+		page, err := ix.Audit(context.Background(), 0, cursor)
+		if err != nil {
+			t.Fatalf("audit: %v", err)
+		}
+		repaired += page.Repaired
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	if want >= 0 && repaired != want {
+		t.Fatalf("the audit repaired %d, want %d", repaired, want)
+	}
+}
+
+// now reads the clock of the server that has shard 0, as the index sees it.
+func now(t testing.TB, ix *redisq.Index) int64 {
+	t.Helper()
+	at, err := ix.Clock(context.Background())
+	if err != nil {
+		t.Fatalf("clock: %v", err)
+	}
+	return at
+}
+
+// pass lets d pass as it does for an index in use: never long between two calls to a shard.
+func pass(t testing.TB, ix *redisq.Index, d time.Duration) {
+	t.Helper()
+	const usual = 8 * time.Second
+	for ; d > 0; d -= usual {
+		ix.Advance(min(d, usual))
+		stats(t, ix)
+	}
+}
+
+// do sends a command of the test's own.
+func do(t testing.TB, ix *redisq.Index, args ...any) any {
+	t.Helper()
+	v, err := ix.Client().Do(context.Background(), args...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return v
+}
+
+// rounds repeats a step of some seconds of the index's clock until it says that the condition holds.
+func rounds(t testing.TB, what string, step func() bool) {
+	t.Helper()
+	for range 2000 {
+		if step() {
+			return
+		}
+	}
+	t.Fatalf("2000 rounds were not enough for %s", what)
+}
+
+// until polls a condition in real time.
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
