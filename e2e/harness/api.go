@@ -30,11 +30,13 @@ func (o Outcome) String() string {
 
 // Same says whether two readings are of one outcome.
 func (o Outcome) Same(other Outcome) bool {
-	return o.ID == other.ID && o.State == other.State && o.Reason == other.Reason && o.AttemptCount == other.AttemptCount && o.At.Equal(*other.At)
+	return o.ID == other.ID && o.State == other.State && o.Reason == other.Reason &&
+		o.AttemptCount == other.AttemptCount && o.At.Equal(*other.At)
 }
 
 // Outcomes reads one page of the feed.
-func (c *Client) Outcomes(ctx context.Context, cursor string, limit int, wait time.Duration) ([]Outcome, string, error) {
+func (c *Client) Outcomes(ctx context.Context, cursor string, limit int, wait time.Duration) ([]Outcome,
+	string, error) {
 	var page struct {
 		Data       []Outcome `json:"data"`
 		NextCursor string    `json:"next_cursor"`
@@ -91,7 +93,8 @@ func (p *Process) Lane(ctx context.Context, key string) (LaneBody, error) {
 	var page struct {
 		Data []LaneBody `json:"data"`
 	}
-	if err := p.Call(ctx, http.MethodGet, "/v1/lanes?search="+url.QueryEscape(key), nil, http.StatusOK, &page); err != nil {
+	if err := p.Call(ctx, http.MethodGet, "/v1/lanes?search="+url.QueryEscape(key), nil, http.StatusOK,
+		&page); err != nil {
 		return LaneBody{}, err
 	}
 	for _, l := range page.Data {
@@ -262,7 +265,8 @@ func (c *Client) Runs(ctx context.Context, id string) ([]ScheduleRun, error) {
 func (c *Client) EverySecond(ctx context.Context, name, url string, set Submission) (scheduleBody, error) {
 	s := Submission{
 		"name": name, "cron": "@every 1s",
-		"callback": Submission{"url": url, "topic": "tick." + name, "payload": Submission{"of": name}, "policy": AskAfter("200ms", "1s", "1s")},
+		"callback": Submission{"url": url, "topic": "tick." + name, "payload": Submission{"of": name},
+			"policy": AskAfter("200ms", "1s", "1s")},
 	}
 	for k, v := range set {
 		s[k] = v
