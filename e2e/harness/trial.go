@@ -233,7 +233,8 @@ func (tr *Trial) Settle(limit time.Duration) {
 // it, and what an old copy of the index brought back falls due and is refused.
 const IndexSettles = 75 * time.Second
 
-// noneFell fails the trial if a dispatcher ended that the trial did not end: no other check misses one of several.
+// noneFell fails the trial if a dispatcher ended that the trial did not end: no other check misses one of
+// several.
 func (tr *Trial) noneFell() {
 	tr.Helper()
 	tr.Mu.Lock()
