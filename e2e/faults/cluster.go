@@ -68,7 +68,7 @@ func onCluster(tr *trial, rate int, args ...string) *clusterTrial {
 	}
 	x.learnShards()
 	x.load = tr.Load(rate, tr.shared)
-	x.accepted(rate)
+	x.awaitMore(rate)
 	return x
 }
 
@@ -81,18 +81,6 @@ func (tr *trial) dispatchers() int {
 }
 
 func laneName(i int) string { return "lane-" + strconv.Itoa(i%clusterLanes) }
-
-// accepted waits until so many more were accepted.
-func (x *clusterTrial) accepted(n int) {
-	x.Helper()
-	want := x.Count() + n
-	harness.Eventually(x, time.Minute, "the load goes on", func() error {
-		if got := x.Count(); got < want {
-			return fmt.Errorf("%d of %d were accepted", got, want)
-		}
-		return nil
-	})
-}
 
 // learnShards hands over one callback for each lane, due in a while, and looks where the index keeps it.
 func (x *clusterTrial) learnShards() {
@@ -172,7 +160,7 @@ func (x *clusterTrial) ends(unhurt time.Duration) {
 	x.Helper()
 	x.MarkFault()
 	over := time.Now()
-	x.accepted(2 * clusterLanes)
+	x.awaitMore(2 * clusterLanes)
 	x.finishUnhindered(x.load)
 	x.Settle(2 * time.Minute)
 	x.Verdict(judge.Bounds{Heal: 90 * time.Second}) // a lost lock's lease, and its waiter's own timer
@@ -230,7 +218,7 @@ func clusterMasterKilled(tr *trial) {
 		x.cluster.AwaitOwner(x.slot(shard), victim)
 		x.MarkFault()
 		tr.Logf("a replica took over after %s", time.Since(killed).Round(time.Millisecond))
-		x.accepted(2 * clusterLanes)
+		x.awaitMore(2 * clusterLanes)
 		victim.Start()
 		x.cluster.AwaitReplica(victim)
 		x.MarkFault()
@@ -248,7 +236,7 @@ func clusterMasterHangs(tr *trial) {
 	victim.Pause()
 	x.cluster.AwaitOwner(x.slot(0), victim)
 	x.MarkFault()
-	x.accepted(4 * clusterLanes)
+	x.awaitMore(4 * clusterLanes)
 	victim.Continue()
 	x.cluster.AwaitReplica(victim)
 	x.ends(0)
@@ -279,7 +267,7 @@ func clusterFailover(tr *trial) {
 			x.cluster.TakeOver(replica)
 			x.cluster.AwaitReplica(master)
 			x.MarkFault()
-			x.accepted(clusterLanes)
+			x.awaitMore(clusterLanes)
 		}
 	}
 	x.ends(0)
@@ -299,7 +287,7 @@ func clusterSlotsMoved(tr *trial) {
 		x.strikes()
 		x.cluster.MoveSlot(x.slot(shard), to, 300*time.Millisecond)
 		x.MarkFault()
-		x.accepted(clusterLanes)
+		x.awaitMore(clusterLanes)
 	}
 	x.ends(5 * time.Second)
 }

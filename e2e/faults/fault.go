@@ -27,10 +27,11 @@ type fault struct {
 
 // matrix is every fault. Each file of faults lists its own.
 func matrix() []fault {
-	return slices.Concat(killFaults(), randomFaults(), pauseFaults(), poisonFaults(), lockFaults(), bulkFaults(),
-		retentionFaults(), redisFaults(), sqlFaults(), localFaults(), upgradeFaults(), clusterFaults(),
-		sentinelFaults(),
-		sharedFaults(), scaleFaults(), restoreFaults())
+	return slices.Concat(
+		killFaults(), randomFaults(), pauseFaults(), poisonFaults(), lockFaults(), bulkFaults(), retentionFaults(),
+		redisFaults(), sqlFaults(), localFaults(), upgradeFaults(),
+		clusterFaults(), sentinelFaults(), sharedFaults(), scaleFaults(), restoreFaults(),
+	)
 }
 
 // Combinations that many faults run on.

@@ -51,7 +51,7 @@ func sharedByFour(tr *trial, shards int) {
 
 	ld := tr.Load(sharedRate, tr.shared)
 	before := attemptsOf(tr, all)
-	tr.wait("the load goes on", 4*sharedRate)
+	tr.awaitMore(4 * sharedRate)
 	tr.even(all, before)
 
 	tr.MarkFault()
@@ -60,7 +60,7 @@ func sharedByFour(tr *trial, shards int) {
 	killed := time.Now()
 	t := tr.UncommittedClaims()
 	t.Take(killed, 5*time.Second)
-	tr.wait("the two that are left go on", 3*sharedRate)
+	tr.awaitMore(3 * sharedRate) // by the two that are left
 	joined := tr.Serve()
 	harness.Eventually(tr, 30*time.Second, "the new dispatcher takes its part", func() error {
 		if n := attemptsOf(tr, []*harness.Process{joined})[0]; n < 20 {
@@ -101,18 +101,6 @@ func (tr *trial) finishUnhindered(ld *harness.Load) {
 	tr.Remark("accepts took p50 %s p99 %s most %s, %d requests were made again",
 		report.Took.P50.Round(time.Millisecond),
 		report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond), report.Again)
-}
-
-// wait waits until n more callbacks were accepted.
-func (tr *trial) wait(what string, n int) {
-	tr.Helper()
-	want := tr.Count() + n
-	harness.Eventually(tr, 2*time.Minute, what, func() error {
-		if got := tr.Count(); got < want {
-			return fmt.Errorf("%d of %d were accepted", got, want)
-		}
-		return nil
-	})
 }
 
 // idle leaves the dispatchers alone for a while, and returns how many scripts a second all of them have the

@@ -17,7 +17,7 @@ import (
 
 // An import that is killed in the middle and gone on with makes nothing twice.
 func TestImportKilledInTheMiddleMakesNothingTwice(t *testing.T) {
-	harness.BlackBox(t)
+	mostlyWaits(t)
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	p := harness.Serve(t, harness.Launch{On: b})
 	const n = 20_000

@@ -127,7 +127,7 @@ func answers(status, bytes int, chunked bool) http.HandlerFunc {
 // flight, whatever the receiver answers and however long its handshakes take: each one more costs as much as
 // ten attempts. Lanes that share a host, as a platform's merchants do, share its connections.
 func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
-	harness.BlackBox(t)
+	mostlyWaits(t)
 	files := makeCertificates(t)
 	afar := 50 * time.Millisecond
 	for _, share := range []struct {

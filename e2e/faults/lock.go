@@ -23,7 +23,7 @@ func lockFaults() []fault {
 // are over.
 const (
 	heldFor = 5 * time.Second
-	lockTTL = heldFor + 5*time.Second
+	lockTTL = heldFor + quickMargin
 )
 
 // lockHolderKilled kills a process while its receiver works on the attempt that holds a lock, with others

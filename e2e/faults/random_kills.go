@@ -25,8 +25,6 @@ const (
 	// killGap and killSpread are the least time between two kills, and how much more it may be.
 	killGap    = 3 * time.Second
 	killSpread = 7 * time.Second
-	// restartAfter is how long a killed dispatcher stays away, at most.
-	restartAfter = time.Second
 )
 
 // randomKills has three dispatchers under load, kills one of them every 3 to 10 seconds, and empties Redis
@@ -76,12 +74,10 @@ func randomKills(tr *trial) {
 		at := time.Now()
 		victim.Kill()
 		tr.MarkFault()
-		await := time.NewTimer(rand.N(restartAfter))
-		<-await.C
-		tr.Serve()
 		// Each attempt has a timeout of two seconds: after three, what was claimed before and is not over is
 		// the victim's.
 		t.Take(at, killGap)
+		tr.Serve()
 		gap := time.NewTimer(time.Until(next))
 		select {
 		case <-gap.C:

@@ -245,7 +245,7 @@ func kitchen(a *harness.Arrival) harness.Reply {
 }
 
 func TestRecipes(t *testing.T) {
-	harness.BlackBox(t)
+	mostlyWaits(t)
 	preamble, list := readRecipes(t)
 	runs := []func(*testing.T, *docShell, *harness.Process, recipe){
 		recipeNotify, recipeTimer, recipeRefund, recipeOrder, recipeSweep,

@@ -84,7 +84,7 @@ func (tr *trial) suffer(o outage) aftermath {
 	o.strike(a.p)
 	tr.MarkFault()
 	a.ended = time.Now()
-	tr.awaitAccepted(tr.Count() + o.after)
+	tr.awaitMore(o.after)
 	a.load = ld.Finish()
 	tr.Settle(3 * time.Minute)
 	a.ready.stop()
@@ -143,10 +143,16 @@ func (tr *trial) awaitDegraded(p *harness.Process) time.Time {
 	return time.Now()
 }
 
+// awaitMore waits until the load has handed over n callbacks more.
+func (tr *trial) awaitMore(n int) {
+	tr.Helper()
+	tr.awaitAccepted(tr.Count() + n)
+}
+
 // lasting waits until the load has handed over what it does in that time.
 func (tr *trial) lasting(d time.Duration) {
 	tr.Helper()
-	tr.awaitAccepted(tr.Count() + int(d.Seconds()*outageRate))
+	tr.awaitMore(int(d.Seconds() * outageRate))
 }
 
 // cameBack says how sending went on after the outage.

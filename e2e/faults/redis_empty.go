@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
@@ -36,10 +34,7 @@ func redisFlushed(tr *trial) {
 	a := tr.suffer(outage{strike: func(*harness.Process) {
 		before := tr.rebuilds(p)
 		for i := range times {
-			if err := tr.Backend.EachRedis(tr.Context(),
-				func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
-				tr.Fatal(err)
-			}
+			tr.flush()
 			if i < times-1 {
 				tr.lasting(2 * time.Second)
 			}

@@ -155,7 +155,7 @@ func repliesDropped(tr *trial, after int) {
 			hidden[op]++
 			return true
 		}, after)
-		tr.awaitAccepted(tr.Count() + 500)
+		tr.awaitMore(500)
 		way.Swallow(nil, 0)
 	}})
 	for _, op := range dropped {

@@ -31,8 +31,7 @@ func redisRestartedEmpty(tr *trial) {
 		for range kills {
 			before := tr.rebuilds(p)
 			tr.Backend.Server.Kill()
-			seen := tr.Count()
-			tr.awaitAccepted(seen + 50) // while it is away
+			tr.awaitMore(50) // while it is away
 			tr.Backend.Server.Start()
 			back := time.Now()
 			harness.Eventually(tr, time.Minute, "the emptied index is rebuilt", func() error {
@@ -58,7 +57,7 @@ func redisRestartedFromLog(tr *trial) {
 	tr.Serve()
 	a := tr.suffer(outage{strike: func(*harness.Process) {
 		tr.Backend.Server.Kill()
-		tr.awaitAccepted(tr.Count() + 50)
+		tr.awaitMore(50)
 		tr.Backend.Server.Start(appended...)
 	}})
 	tr.Remark("%d rebuilds with that of the start, swept back %s", tr.rebuilds(a.p),
@@ -76,8 +75,7 @@ func redisLostLastSecond(tr *trial) {
 	a := tr.suffer(outage{strike: func(*harness.Process) {
 		file := tr.appendLog()
 		kept := tr.sizeOf(file)
-		seen := tr.Count()
-		tr.awaitAccepted(seen + 50) // a second's worth
+		tr.awaitMore(50) // a second's worth
 		tr.Backend.Server.Kill()
 		cut = tr.sizeOf(file) - kept
 		if err := os.Truncate(file, kept); err != nil {
@@ -121,7 +119,7 @@ func redisFromOldCopy(tr *trial) {
 	tr.Serve()
 	a := tr.suffer(outage{strike: func(*harness.Process) {
 		copied := tr.Backend.Server.CopyFiles()
-		tr.awaitAccepted(tr.Count() + since)
+		tr.awaitMore(since)
 		tr.Backend.Server.Kill()
 		tr.Backend.Server.PutFiles(copied)
 		tr.Backend.Server.Start(appended...)

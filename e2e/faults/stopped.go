@@ -14,17 +14,16 @@ import (
 func pauseFaults() []fault {
 	return []fault{
 		// With the usual times: the trial that shows them.
-		{id: "F12", title: "stopped for longer than its lease", on: onlyPostgresRedis, run: func(tr *trial) {
-			stoppedPastLease(tr, false, 31*time.Second)
-		}},
-		{id: "F12", title: "stopped inside a transaction", quick: true, on: onlyPostgresRedis,
-			run: func(tr *trial) {
-				stoppedPastLease(tr, true, quickLease+2*time.Second)
-			}},
+		{id: "F12", title: "stopped for longer than its lease", on: onlyPostgresRedis, run: stoppedWhereverItIs},
+		{id: "F12", title: "stopped inside a transaction", quick: true, on: onlyPostgresRedis, run: stoppedInside},
 		{id: "F14", title: "killed before its drain has ended", quick: true, on: harness.BothEnds,
 			run: killedInDrain},
 	}
 }
+
+func stoppedWhereverItIs(tr *trial) { stoppedPastLease(tr, false, 31*time.Second) }
+
+func stoppedInside(tr *trial) { stoppedPastLease(tr, true, quickLease+2*time.Second) }
 
 // stoppedPastLease stops one of two dispatchers for longer than its leases and its claims, inside a
 // transaction or wherever it is, and lets it go on: what it had claimed is the other's by then, and its

@@ -23,8 +23,9 @@ func newTrial(t *testing.T, name string) *trial {
 // longer than the timeout of Trial.Callback and the margin together, as with the usual times: so no attempt
 // needs an extension.
 const (
-	quickTimes = "lease=8s,margin=5s,sweep=2s,slack=2s,leader=4s"
-	quickLease = 8 * time.Second
+	quickTimes  = "lease=12s,margin=9s,sweep=2s,slack=2s,leader=4s"
+	quickLease  = 12 * time.Second
+	quickMargin = 9 * time.Second
 )
 
 // sized is the value for the size of the run: see package testserver.

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// A journal is the recorder's log on disk: a line when a request arrives, synced before it is answered, and a line when its
-// answer was written. What it says is all that the judge learns of what arrived.
+// A journal is the recorder's log on disk: a line when a request arrives, synced before it is answered, and a
+// line when its answer was written. What it says is all that the judge learns of what arrived.
 type arrivalLog struct {
 	file  *os.File
 	lines chan line
@@ -43,7 +43,7 @@ func openArrivalLog(tb testing.TB) *arrivalLog {
 	return j
 }
 
-// write takes all the lines that wait, writes them, syncs once, and says so to whoever waits.
+// write takes all the lines that wait, writes them, syncs once, and tells those that wait.
 func (j *arrivalLog) write() {
 	defer close(j.done)
 	w := bufio.NewWriterSize(j.file, 1<<20)
@@ -86,7 +86,8 @@ func (j *arrivalLog) write() {
 // arrived is on disk when it returns.
 func (j *arrivalLog) arrived(seq int64, id string, number int, at time.Time, hash judge.Hash) {
 	synced := make(chan struct{})
-	j.lines <- line{fmt.Sprintf("A %d %s %d %d %s\n", seq, strings.ReplaceAll(id, " ", "_")+"|", number, at.UnixNano(), hex.EncodeToString(hash[:])), synced}
+	j.lines <- line{fmt.Sprintf("A %d %s %d %d %s\n", seq, strings.ReplaceAll(id, " ", "_")+"|", number,
+		at.UnixNano(), hex.EncodeToString(hash[:])), synced}
 	<-synced
 }
 
@@ -94,7 +95,7 @@ func (j *arrivalLog) ended(seq int64, at time.Time, answered bool) {
 	j.lines <- line{fmt.Sprintf("E %d %d %t\n", seq, at.UnixNano(), answered), nil}
 }
 
-// close ends the writer; nobody may write any more.
+// close ends the writer. No line may follow.
 func (j *arrivalLog) close() error {
 	close(j.lines)
 	<-j.done
@@ -104,8 +105,9 @@ func (j *arrivalLog) close() error {
 	return j.err
 }
 
-// Read returns the arrivals that the log has. It may be read while it is written: an unfinished last line is left out. The ends of
-// requests are written behind their senders' backs: what is on its way to the disk is waited for.
+// Read returns the arrivals that the log has. It may be read while it is written: an unfinished last line is
+// left out. The ends of requests are written behind their senders' backs: what is on its way to the disk is
+// waited for.
 func (j *arrivalLog) Read() ([]judge.Arrival, error) {
 	all := make(chan struct{})
 	j.lines <- line{"", all}

@@ -9,12 +9,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// A backend is a database and an index, and where they are. The same backend given to two launches is a restart.
+// A backend is a database and an index, and where they are. The same backend given to two launches is a
+// restart.
 type Backend struct {
 	Name     string
 	Postgres string // URL; empty: SQLite in dataDir
 	Redis    string // URL; empty: the embedded index
-	// direct and redisBehind are the URLs that tests use themselves, where a proxy stands in front of the program's.
+	// direct and redisBehind are the URLs that tests use themselves, where a proxy stands in front of the
+	// program's.
 	Direct, RedisBehind string
 	// server is the Redis of redis, to be killed, stopped and started again; nil with the embedded index.
 	Server  *testserver.Redis
@@ -58,8 +60,8 @@ var (
 	BothEnds       = []Combination{SQLiteEmbedded, PostgresRedis}
 )
 
-// NewBackend makes an empty backend of the combination: a database on the shared PostgreSQL or a file of its own, and a
-// Redis of its own, so that a test may empty it.
+// NewBackend makes an empty backend of the combination: a database on the shared PostgreSQL or a file of its
+// own, and a Redis of its own, so that a test may empty it.
 func NewBackend(tb testing.TB, c Combination) Backend {
 	tb.Helper()
 	b := Backend{Name: c.String(), DataDir: tb.TempDir(), Prefix: "e2e"}

@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// The books of every run must balance: what callers were answered 202 for, and what polls and schedules have made, is what the program says
-// that it has accepted, and that is what has succeeded, is dead, was canceled or is open. Every process is asked before the test's end ends
-// it.
+// The books of every run must balance: what callers were answered 202 for, and what polls and schedules have
+// made, is what the program says that it has accepted, and that is what has succeeded, is dead, was canceled
+// or is open. Every process is asked before the test's end ends it.
 
-// accounts are what callers of all the processes on one database were answered 202 for, in the default project.
+// accounts are what callers of all the processes on one database were answered 202 for, in the default
+// project.
 type accounts struct {
 	mu       sync.Mutex
 	accepted int
@@ -51,7 +52,8 @@ func (b Backend) accounts() *accounts {
 	return a
 }
 
-// KeepApart says that a test changes the database beside the program, so that the books cannot be what callers know.
+// KeepApart says that a test changes the database beside the program, so that the books cannot be what
+// callers know.
 func (b Backend) KeepApart(why string) {
 	a := b.accounts()
 	a.mu.Lock()
@@ -59,7 +61,8 @@ func (b Backend) KeepApart(why string) {
 	a.apart = why
 }
 
-// LostByDesign takes n accepted callbacks off the books: a fault that no promise covers has taken them from SQL.
+// LostByDesign takes n accepted callbacks off the books: a fault that no promise covers has taken them from
+// SQL.
 func (b Backend) LostByDesign(n int) {
 	a := b.accounts()
 	a.mu.Lock()
@@ -74,7 +77,8 @@ func (a *accounts) answered(method, path string, got Answer) {
 	case a == nil || method != http.MethodPost:
 	case (path == "/v1/callbacks" || path == "/v1/polls") && got.Status == http.StatusAccepted:
 		n = 1
-	case strings.HasPrefix(path, "/v1/schedules/") && strings.HasSuffix(path, "/run") && got.Status == http.StatusAccepted:
+	case strings.HasPrefix(path, "/v1/schedules/") && strings.HasSuffix(path, "/run") &&
+		got.Status == http.StatusAccepted:
 		n = 1
 	case path == "/v1/callbacks/batch" && got.Status == http.StatusMultiStatus:
 		n = bytes.Count(got.Body, []byte(`{"status":202,"callback":`))
@@ -98,7 +102,8 @@ type bookBody struct {
 }
 
 func (b bookBody) plus(o bookBody) bookBody {
-	return bookBody{b.Accepted + o.Accepted, b.Succeeded + o.Succeeded, b.Dead + o.Dead, b.Canceled + o.Canceled, b.Open + o.Open, b.Balanced && o.Balanced}
+	return bookBody{b.Accepted + o.Accepted, b.Succeeded + o.Succeeded, b.Dead + o.Dead, b.Canceled + o.Canceled,
+		b.Open + o.Open, b.Balanced && o.Balanced}
 }
 
 // add counts one callback, or n, of a state.
@@ -117,9 +122,11 @@ func (b *bookBody) add(state string, n int) {
 }
 
 const (
-	// booksPatience is how long books may differ from counters, which are told once a second, on a machine that does other things too.
+	// booksPatience is how long books may differ from counters, which are told once a second, on a machine
+	// that does other things too.
 	booksPatience = 15 * time.Second
-	// booksBusy is how long before sending is stopped for it: books of what moves are never those of the same moment.
+	// booksBusy is how long before sending is stopped for it: books of what moves are never those of the same
+	// moment.
 	booksBusy = 2 * time.Second
 	// booksListed is how many callbacks are counted one by one, too.
 	booksListed = 2000
@@ -183,7 +190,8 @@ func (l Launch) noAPI() bool {
 	return false
 }
 
-// balance looks until the books balance, and fails the test if they do not. It returns why nobody can say.
+// balance looks until the books balance, and fails the test if they do not. It returns why that
+// cannot be told.
 func (p *Process) balance(a *accounts) (why string) {
 	began := time.Now()
 	stopped := false
@@ -196,7 +204,8 @@ func (p *Process) balance(a *accounts) (why string) {
 		}
 		err := p.compareBooks(ctx, a)
 		if err != nil && !stopped && time.Since(began) > booksBusy {
-			stopped = p.Call(ctx, http.MethodPost, "/v1/pause", Submission{"reason": "the books are closed"}, http.StatusOK, nil) == nil
+			stopped = p.Call(ctx, http.MethodPost, "/v1/pause", Submission{"reason": "the books are closed"},
+				http.StatusOK, nil) == nil
 		}
 		cancel()
 		switch {
@@ -212,8 +221,8 @@ func (p *Process) balance(a *accounts) (why string) {
 	}
 }
 
-// compareBooks holds the books of all days since the day before this run against the counters, against what callers were answered, and against the
-// callbacks themselves if they are few.
+// compareBooks holds the books of all days since the day before this run against the counters, against what
+// callers were answered, and against the callbacks themselves if they are few.
 func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 	a.mu.Lock()
 	answered := a.accepted
@@ -223,9 +232,11 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 		Data  []bookBody
 	}
 	query := url.Values{
-		"from": {booksFrom.Format(time.RFC3339)}, "to": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, "group_by": {"day"}, "timezone": {booksZone},
+		"from": {booksFrom.Format(time.RFC3339)}, "to": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+		"group_by": {"day"}, "timezone": {booksZone},
 	}
-	if err := p.Call(ctx, http.MethodGet, "/v1/reconcile?"+query.Encode(), nil, http.StatusOK, &books); err != nil {
+	if err := p.Call(ctx, http.MethodGet, "/v1/reconcile?"+query.Encode(), nil, http.StatusOK,
+		&books); err != nil {
 		return err
 	}
 	var stats struct {
@@ -253,7 +264,8 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 		errs = append(errs, fmt.Errorf("the counters say %+v, the books %+v", counted, t))
 	}
 	if t.Accepted < answered {
-		errs = append(errs, fmt.Errorf("callers were told of %d that were accepted, the books have %d", answered, t.Accepted))
+		errs = append(errs, fmt.Errorf("callers were told of %d that were accepted, the books have %d", answered,
+			t.Accepted))
 	}
 	if t.Accepted > booksListed {
 		return errors.Join(errs...)
@@ -272,8 +284,9 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// compareMade holds what is in the books without that any caller was told of it, the results of polls and what schedules have made, against
-// the polls and schedules that made it: without it the books must still have all that callers know.
+// compareMade holds what is in the books without that any caller was told of it, the results of polls and
+// what schedules have made, against the polls and schedules that made it: without it the books must still
+// have all that callers know.
 func (p *Process) compareMade(ctx context.Context, all []Callback, answered int) error {
 	made, listed := map[string]string{}, map[string]bool{}
 	for _, cb := range all {
@@ -287,7 +300,7 @@ func (p *Process) compareMade(ctx context.Context, all []Callback, answered int)
 		}
 		switch id := poll.Poll.ResultID; {
 		case id == "" && poll.Poll.OnResult != nil && poll.FinishedAt != nil:
-			return fmt.Errorf("%s has ended, and nobody is told", cb.ID)
+			return fmt.Errorf("%s has ended, and no result tells of it", cb.ID)
 		case id != "" && made[id] != "":
 			return fmt.Errorf("%s is the result of %s and of %s", id, made[id], cb.ID)
 		case id != "":
@@ -315,7 +328,8 @@ func (p *Process) compareMade(ctx context.Context, all []Callback, answered int)
 		}
 	}
 	if known := len(all) - len(made); known < answered {
-		return fmt.Errorf("callers were told of %d that were accepted; the list has %d beside %d that polls and schedules made", answered, known, len(made))
+		return fmt.Errorf("callers were told of %d that were accepted; the list has %d beside %d that polls and "+
+			"schedules made", answered, known, len(made))
 	}
 	return nil
 }

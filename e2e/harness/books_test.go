@@ -16,19 +16,22 @@ func TestBooksThatDoNotBalanceAreFoundOut(t *testing.T) {
 		p := Serve(t, Launch{On: b})
 		for i := range 20 {
 			ref := fmt.Sprint("books-", i)
-			if _, err := p.Accept(t.Context(), Submission{"url": r.URL, "ref": ref, "payload": Payload(ref)}); err != nil {
+			if _, err := p.Accept(t.Context(), Submission{"url": r.URL, "ref": ref,
+				"payload": Payload(ref)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// A poll's result is in the books, and nobody was told of it: it does not stand for one that is missing.
+		// A poll's result is in the books, and no answer named it: it does not stand for one that is missing.
 		if _, err := p.AcceptPoll(t.Context(), Submission{
-			"ref": "books-poll", "request": Submission{"url": r.URL}, "policy": AskAfter("1h"), "until": Submission{"success": []Submission{{"status": []int{200}}}},
+			"ref": "books-poll", "request": Submission{"url": r.URL}, "policy": AskAfter("1h"),
+			"until":     Submission{"success": []Submission{{"status": []int{200}}}},
 			"on_result": Submission{"url": r.URL},
 		}); err != nil {
 			t.Fatal(err)
 		}
 		Await(t, p.Client, time.Minute)
-		Eventually(t, booksPatience, "the books balance", func() error { return p.compareBooks(t.Context(), p.accounts) })
+		Eventually(t, booksPatience, "the books balance",
+			func() error { return p.compareBooks(t.Context(), p.accounts) })
 		wrong := &accounts{accepted: 22}
 		if err := p.compareBooks(t.Context(), wrong); err == nil {
 			t.Error("one that is missing is not missed")

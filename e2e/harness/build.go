@@ -65,7 +65,8 @@ func BlackBox(tb testing.TB) {
 // build makes the binary once, with failpoints.
 var build = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(WorkDir, "dispatcher")
-	cmd := exec.Command("go", "build", "-pgo=off", "-tags", BuildTags+" failpoints", "-o", name, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
+	cmd := exec.Command("go", "build", "-pgo=off", "-tags", BuildTags+" failpoints", "-o", name,
+		"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}

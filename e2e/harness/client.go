@@ -14,18 +14,20 @@ import (
 	"time"
 )
 
-// A client speaks the HTTP API as any caller would. Its methods return errors, so that goroutines may use them.
+// A client speaks the HTTP API as any caller would. Its methods return errors, so that goroutines may use
+// them.
 type Client struct {
 	Base, Key string
 	HTTP      *http.Client
-	// accounts count what it is told was accepted; nil: nobody does.
+	// accounts count what it is told was accepted; nil: nothing is counted.
 	accounts *accounts
 }
 
 func NewClient(base string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 256
-	return &Client{Base: base, Key: AdminKey, HTTP: &http.Client{Transport: transport, Timeout: 60 * time.Second}}
+	return &Client{Base: base, Key: AdminKey, HTTP: &http.Client{Transport: transport,
+		Timeout: 60 * time.Second}}
 }
 
 // A callback is what the API shows of one; fields that no test reads are left out.
@@ -98,7 +100,8 @@ func (a Answer) Decode(into any) error {
 }
 
 // Raw sends bytes as they are.
-func (c *Client) Raw(ctx context.Context, method, path string, body []byte, header http.Header) (Answer, error) {
+func (c *Client) Raw(ctx context.Context, method, path string, body []byte, header http.Header) (Answer,
+	error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, bytes.NewReader(body))
 	if err != nil {
 		return Answer{}, err
@@ -151,12 +154,13 @@ func (c *Client) Accept(ctx context.Context, s Submission) (Callback, error) {
 	return cb, err
 }
 
-// AcceptBatch posts up to 1,000 callbacks; every one of them must be accepted, or have been by an earlier try whose answer was 503. It gives up
-// after half a minute of those.
+// AcceptBatch posts up to 1,000 callbacks; every one of them must be accepted, or have been by an earlier try
+// whose answer was 503. It gives up after half a minute of those.
 func (c *Client) AcceptBatch(ctx context.Context, batch []Submission) ([]Callback, error) {
 	got, err := c.acceptOnce(ctx, batch, http.StatusAccepted)
 	keyed := batch[0]["idempotency_key"] != nil
-	for try := 0; try < 150 && keyed && err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "answered 503"); try++ {
+	for try := 0; try < 150 && keyed && err != nil && ctx.Err() == nil &&
+		strings.Contains(err.Error(), "answered 503"); try++ {
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
@@ -175,7 +179,8 @@ func (c *Client) acceptOnce(ctx context.Context, batch []Submission, statuses ..
 			Problem  json.RawMessage `json:"problem"`
 		} `json:"results"`
 	}
-	err := c.Call(ctx, http.MethodPost, "/v1/callbacks/batch", map[string]any{"callbacks": batch}, http.StatusMultiStatus, &reply)
+	err := c.Call(ctx, http.MethodPost, "/v1/callbacks/batch", map[string]any{"callbacks": batch},
+		http.StatusMultiStatus, &reply)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +223,8 @@ func (c *Client) List(ctx context.Context, filter url.Values) ([]Callback, error
 			Data       []Callback `json:"data"`
 			NextCursor *string    `json:"next_cursor"`
 		}
-		if err := c.Call(ctx, http.MethodGet, "/v1/callbacks?"+query.Encode(), nil, http.StatusOK, &page); err != nil {
+		if err := c.Call(ctx, http.MethodGet, "/v1/callbacks?"+query.Encode(), nil, http.StatusOK,
+			&page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Data...)
@@ -234,7 +240,8 @@ func (c *Client) anyOpen(ctx context.Context) (Callback, bool, error) {
 	var page struct {
 		Data []Callback `json:"data"`
 	}
-	err := c.Call(ctx, http.MethodGet, "/v1/callbacks?state=scheduled&state=attempting&limit=1", nil, http.StatusOK, &page)
+	err := c.Call(ctx, http.MethodGet, "/v1/callbacks?state=scheduled&state=attempting&limit=1", nil,
+		http.StatusOK, &page)
 	if err != nil || len(page.Data) == 0 {
 		return Callback{}, false, err
 	}

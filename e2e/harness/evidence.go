@@ -50,7 +50,8 @@ func Moment(ms int64) time.Time {
 
 // ReadRows reads every callback with the hash of its body.
 func ReadRows(ctx context.Context, db *sql.DB) ([]judge.Row, error) {
-	found, err := db.QueryContext(ctx, `SELECT c.id, c.ref, c.lock_key, c.state, c.reason, c.due_at, c.finished_at, c.policy, p.body
+	found, err := db.QueryContext(ctx, `SELECT c.id, c.ref, c.lock_key, c.state, c.reason,
+		c.due_at, c.finished_at, c.policy, p.body
 		FROM callbacks c LEFT JOIN payloads p ON p.id = c.payload_id`)
 	if err != nil {
 		return nil, fmt.Errorf("read callbacks: %w", err)
@@ -63,7 +64,8 @@ func ReadRows(ctx context.Context, db *sql.DB) ([]judge.Row, error) {
 		var due, finished int64
 		var policy string
 		var body []byte
-		if err := found.Scan(&r.ID, &r.Ref, &r.LockKey, &r.State, &r.Reason, &due, &finished, &policy, &body); err != nil {
+		if err := found.Scan(&r.ID, &r.Ref, &r.LockKey, &r.State, &r.Reason, &due, &finished, &policy,
+			&body); err != nil {
 			return nil, fmt.Errorf("read a callback: %w", err)
 		}
 		r.ID, r.DueAt, r.FinishedAt = "cb_"+r.ID, Moment(due), Moment(finished)
@@ -89,7 +91,9 @@ func ReadRows(ctx context.Context, db *sql.DB) ([]judge.Row, error) {
 
 // ReadAttempts reads every attempt.
 func ReadAttempts(ctx context.Context, db *sql.DB) ([]judge.Attempt, error) {
-	found, err := db.QueryContext(ctx, `SELECT callback_id, number, outcome, class, "trigger", status, charged, stale, started_at, ended_at, due_at, next_due_at FROM attempts`)
+	found, err := db.QueryContext(ctx,
+		`SELECT callback_id, number, outcome, class, "trigger", status, charged, stale,
+			started_at, ended_at, due_at, next_due_at FROM attempts`)
 	if err != nil {
 		return nil, fmt.Errorf("read attempts: %w", err)
 	}
@@ -99,7 +103,8 @@ func ReadAttempts(ctx context.Context, db *sql.DB) ([]judge.Attempt, error) {
 		var a judge.Attempt
 		var charged, stale int
 		var started, ended, due, next int64
-		if err := found.Scan(&a.ID, &a.Number, &a.Outcome, &a.Class, &a.Trigger, &a.Status, &charged, &stale, &started, &ended, &due, &next); err != nil {
+		if err := found.Scan(&a.ID, &a.Number, &a.Outcome, &a.Class, &a.Trigger, &a.Status, &charged, &stale,
+			&started, &ended, &due, &next); err != nil {
 			return nil, fmt.Errorf("read an attempt: %w", err)
 		}
 		a.ID, a.Charged, a.Stale = "cb_"+a.ID, charged != 0, stale != 0
@@ -111,7 +116,8 @@ func ReadAttempts(ctx context.Context, db *sql.DB) ([]judge.Attempt, error) {
 
 // CountOpen is how many callbacks are not terminal, and one of them.
 func CountOpen(ctx context.Context, db *sql.DB) (n int, example string, err error) {
-	err = db.QueryRowContext(ctx, `SELECT count(*), coalesce(min(id), '') FROM callbacks WHERE state = 'scheduled'`).Scan(&n, &example)
+	err = db.QueryRowContext(ctx,
+		`SELECT count(*), coalesce(min(id), '') FROM callbacks WHERE state = 'scheduled'`).Scan(&n, &example)
 	return n, example, err
 }
 
@@ -132,7 +138,8 @@ func (b Backend) EachRedis(ctx context.Context, f func(context.Context, *redis.C
 		})
 	case "redis+sentinel":
 		master, _, _ := strings.Cut(path, "/")
-		c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: strings.Split(authority, ",")})
+		c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master,
+			SentinelAddrs: strings.Split(authority, ",")})
 		defer c.Close()
 		return f(ctx, c)
 	default:
@@ -185,7 +192,8 @@ func (b Backend) ReadIndex(ctx context.Context) ([]judge.Item, error) {
 	return items, err
 }
 
-// embeddedIndex asks the process for what differs between SQL and its index, and makes of it what the index holds.
+// embeddedIndex asks the process for what differs between SQL and its index, and makes of it what the index
+// holds.
 func embeddedIndex(ctx context.Context, c *Client, rows []judge.Row) ([]judge.Item, error) {
 	var drift struct {
 		MissingIDs []string `json:"missing_ids"`

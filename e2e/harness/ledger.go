@@ -27,8 +27,8 @@ type entry struct {
 
 func NewLedger() *Ledger { return &Ledger{entries: map[string]entry{}} }
 
-// Payload makes a body of its own for each reference, so that no two could be mixed up unseen. It is compact, because
-// encoding/json makes it so on its way out.
+// Payload makes a body of its own for each reference, so that no two could be mixed up unseen. It is compact,
+// because encoding/json makes it so on its way out.
 func Payload(ref string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"order":%q,"paid":10000}`, ref))
 }
@@ -51,13 +51,15 @@ func Await(tb testing.TB, c *Client, limit time.Duration) {
 			return err
 		}
 		if found {
-			return fmt.Errorf("%s (%s) is %s with %d attempts, due %v", open.ID, open.Ref, open.State, open.AttemptCount, open.DueAt)
+			return fmt.Errorf("%s (%s) is %s with %d attempts, due %v", open.ID, open.Ref, open.State,
+				open.AttemptCount, open.DueAt)
 		}
 		return nil
 	})
 }
 
-// Judge hands what was accepted, what SQL holds and what arrived at the receivers to the judge of all fault tests.
+// Judge hands what was accepted, what SQL holds and what arrived at the receivers to the judge of all fault
+// tests.
 func (l *Ledger) Judge(tb testing.TB, p *Process, b Backend, bounds judge.Bounds, receivers ...*Receiver) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -72,7 +74,8 @@ func (l *Ledger) Judge(tb testing.TB, p *Process, b Backend, bounds judge.Bounds
 	}
 	for _, r := range receivers {
 		for _, a := range r.All() {
-			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: a.ID, Number: a.Number, At: a.At, End: a.End, Hash: a.Hash, Answered: !a.End.IsZero()})
+			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: a.ID, Number: a.Number, At: a.At, End: a.End,
+				Hash: a.Hash, Answered: !a.End.IsZero()})
 		}
 	}
 	l.mu.Lock()

@@ -15,8 +15,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// A load is a caller as payment systems are: it hands over callbacks at a rate, each with an idempotency key, and asks
-// again, at another dispatcher, until it has a 2xx. What it cannot hand over within its patience fails the test.
+// A load is a caller as payment systems are: it hands over callbacks at a rate, each with an idempotency key,
+// and asks again, at another dispatcher, until it has a 2xx. What it cannot hand over within its patience
+// fails the test.
 type Load struct {
 	l     *Trial
 	shape func(int) Submission
@@ -118,14 +119,14 @@ func (ld *Load) handOver(i int) {
 	}
 }
 
-// errNobody: no process lives to be asked.
-var errNobody = errors.New("no dispatcher is alive")
+// errNoneAlive: no process lives to be asked.
+var errNoneAlive = errors.New("no dispatcher is alive")
 
 // Ask posts a submission to any process that lives. A replay is as good as a first answer.
 func (tr *Trial) Ask(s Submission) (string, error) {
 	alive := tr.Alive()
 	if len(alive) == 0 {
-		return "", errNobody
+		return "", errNoneAlive
 	}
 	return AskOne(alive[rand.N(len(alive))].Client, s)
 }
@@ -144,8 +145,8 @@ func AskOne(c *Client, s Submission) (string, error) {
 	return cb.ID, err
 }
 
-// AcceptAll hands over the callbacks of these numbers, a few at a time, once each, and returns those that were not
-// answered with 2xx: killed, or not up any more.
+// AcceptAll hands over the callbacks of these numbers, a few at a time, once each, and returns those that
+// were not answered with 2xx: killed, or not up any more.
 func (tr *Trial) AcceptAll(numbers []int, shape func(int) Submission) (unanswered []int) {
 	var mu sync.Mutex
 	var group errgroup.Group

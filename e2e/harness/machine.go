@@ -16,10 +16,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
 )
 
-// Goals of time hold on a machine that does nothing else. Where others use it too, what they take is measured, and the goal is
-// stretched by it: it is never lowered to what was seen.
+// Goals of time hold on a machine that does nothing else. Where others use it too, what they take is
+// measured, and the goal is stretched by it: it is never lowered to what was seen.
 
-// CPUUse is how many seconds of CPU the whole machine has used, and how many of them this process and its descendants have.
+// CPUUse is how many seconds of CPU the whole machine has used, and how many of them this process and its
+// descendants have.
 func CPUUse() (all, ours float64, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -55,7 +56,8 @@ func CPUUse() (all, ours float64, err error) {
 	return all, ours + p.Seconds, err
 }
 
-// CPUStretch lengthens a goal by what others took of the machine's CPU since those figures were read; 1 is a machine of our own.
+// CPUStretch lengthens a goal by what others took of the machine's CPU since those figures were read; 1 is a
+// machine of our own.
 func CPUStretch(allBefore, oursBefore float64) (float64, error) {
 	all, ours, err := CPUUse()
 	if err != nil {
@@ -67,9 +69,10 @@ func CPUStretch(allBefore, oursBefore float64) (float64, error) {
 // stallEvery is how often a disk is asked while stalls are looked for.
 const stallEvery = 20 * time.Millisecond
 
-// Stalls has a small file written and synced again and again beside a test, and returns what ends that and says how long one such
-// write took at most, with how late it began: for so long the machine did nothing for anybody. A steady load has a hundredth of
-// itself in a stall of a few tenths of a second, so that the tail of what commits is the machine's and not the product's.
+// Stalls has a small file written and synced again and again beside a test, and returns what ends that and
+// says how long one such write took at most, with how late it began: for so long the machine did nothing for
+// anybody. A steady load has a hundredth of itself in a stall of a few tenths of a second, so that the tail
+// of what commits is the machine's and not the product's.
 func Stalls(tb testing.TB) func() time.Duration {
 	tb.Helper()
 	file, err := os.Create(filepath.Join(tb.TempDir(), "stalls"))

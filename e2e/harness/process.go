@@ -33,7 +33,8 @@ const (
 // Keys are the settings with them.
 var Keys = []string{"DISPATCHER_ADMIN_KEY=" + AdminKey, "DISPATCHER_MASTER_KEY=" + masterKey}
 
-// StartTime is how long a process may take to become ready. It is long because many start at once on few cores.
+// StartTime is how long a process may take to become ready. It is long because many start at once on few
+// cores.
 const StartTime = 90 * time.Second
 
 // A process is one running dispatcher.
@@ -54,21 +55,22 @@ type Launch struct {
 	Args []string
 	// failpoint is NAME or NAME:n; the process kills itself there.
 	failpoint string
-	// Times replace the usual times until the work of a dead process is taken up; empty: the usual ones. The variable
-	// DISPATCHER_FAILPOINT_TIMES is described in CONTRIBUTING.md.
+	// Times replace the usual times until the work of a dead process is taken up; empty: the usual ones. The
+	// variable DISPATCHER_FAILPOINT_TIMES is described in CONTRIBUTING.md.
 	Times string
 	// mayDie: the process may end before it is ready, because of its failpoint.
 	mayDie bool
 	// keyless: no admin or master key is given.
 	Keyless bool
-	// under is a program with its first arguments that runs the binary in its own place: the process id stays the same.
+	// under is a program with its first arguments that runs the binary in its own place: the process id stays
+	// the same.
 	Under []string
 	// program is another binary than the one that is built from this checkout as it is.
 	Program string
 }
 
-// Serve starts a dispatcher and waits until it is ready. At the test's end its books must balance; it is killed, and its log shown if
-// the test failed.
+// Serve starts a dispatcher and waits until it is ready. At the test's end its books must balance; it is
+// killed, and its log shown if the test failed.
 func Serve(tb testing.TB, l Launch) *Process {
 	tb.Helper()
 	p := Spawn(tb, l)
@@ -106,7 +108,8 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		tb.Fatalf("start dispatcher: %v", err)
 	}
 	p := &Process{
-		Client: NewClient("http://" + listen), tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(), Done: make(chan struct{}),
+		Client: NewClient("http://" + listen), tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(),
+		Done: make(chan struct{}),
 	}
 	p.meant.Store(l.mayDie)
 	p.keepBooks(l.On.accounts())
@@ -136,7 +139,7 @@ func Environment(more ...string) []string {
 	return append(env, more...)
 }
 
-// FreePorts finds ports of the loopback that nobody listens on, nor is given by the system meanwhile.
+// FreePorts finds free ports of the loopback that the system does not give away meanwhile.
 func FreePorts(tb testing.TB, n int) []string {
 	tb.Helper()
 	var ports []string
@@ -326,7 +329,8 @@ func RunProgram(tb testing.TB, program string, limit time.Duration, env []string
 	cmd.SysProcAttr = ChildAttr()
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path), strings.Join(args, " "), limit, stdout.String(), stderr.String())
+		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path), strings.Join(args, " "), limit,
+			stdout.String(), stderr.String())
 	}
 	if err != nil && cmd.ProcessState == nil {
 		tb.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)

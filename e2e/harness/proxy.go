@@ -12,10 +12,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// A proxy stands between the program and one server (Redis, PostgreSQL: anything on TCP) and breaks what goes through it.
-// The program is given the proxy's address; tests look at the server itself. One fault is in force at a time, except that
-// slow and swallow go with any; pass ends hang and refuse. What a client sent into a proxy that hangs is kept, and reaches
-// the server when the proxy passes again, even if that client has long given up: so do packets after a real partition.
+// A proxy stands between the program and one server (Redis, PostgreSQL: anything on TCP) and breaks what goes
+// through it. The program is given the proxy's address; tests look at the server itself. One fault is in
+// force at a time, except that slow and swallow go with any; pass ends hang and refuse. What a client sent
+// into a proxy that hangs is kept, and reaches the server when the proxy passes again, even if that client
+// has long given up: so do packets after a real partition.
 type Proxy struct {
 	tb      testing.TB
 	Address string // host:port that it listens on
@@ -144,9 +145,10 @@ func (p *Proxy) Slow(latency time.Duration, bytesPerSecond int) {
 	p.latency, p.rate = latency, bytesPerSecond
 }
 
-// Swallow lets each request that `when` picks be executed, passes `after` bytes of the reply, drops the rest, and cuts the
-// connection: the client cannot know whether the server did it. It sees a request as the bytes that came at once, which is a
-// whole command unless it is large. `when` is called under the proxy's lock; nil ends it.
+// Swallow lets each request that `when` picks be executed, passes `after` bytes of the reply, drops the rest,
+// and cuts the connection: the client cannot know whether the server did it. It sees a request as the bytes
+// that came at once, which is a whole command unless it is large. `when` is called under the proxy's lock;
+// nil ends it.
 func (p *Proxy) Swallow(when func(request []byte) bool, after int) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -223,8 +225,8 @@ func (p *Proxy) wait() bool {
 	}
 }
 
-// pump copies one direction. look sees each piece before it is passed on, and says how much of it is, and whether the
-// connection goes on.
+// pump copies one direction. look sees each piece before it is passed on, and says how much of it is, and
+// whether the connection goes on.
 func (p *Proxy) pump(from, to net.Conn, look func([]byte) (pass int, on bool)) {
 	buffer := make([]byte, 64<<10)
 	for {

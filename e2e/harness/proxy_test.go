@@ -84,7 +84,8 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	}
 	p.Slow(0, 0)
 	// The client looks at an idle connection before it uses it, and would only make another.
-	for name, end := range map[string]func(){"half-closed": func() { p.halfClose(true) }, "cut": func() { p.Cut() }} {
+	for name, end := range map[string]func(){"half-closed": func() { p.halfClose(true) },
+		"cut": func() { p.Cut() }} {
 		conn, err := net.Dial("tcp", p.Address)
 		must(err)
 		defer conn.Close()
@@ -110,7 +111,8 @@ func proxyClient(t *testing.T, url string) *redis.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.MaxRetries, options.PoolSize, options.ContextTimeoutEnabled, options.Protocol, options.DisableIdentity = -1, 1, true, 2, true
+	options.MaxRetries, options.PoolSize, options.ContextTimeoutEnabled, options.Protocol,
+		options.DisableIdentity = -1, 1, true, 2, true
 	c := redis.NewClient(options)
 	t.Cleanup(func() { c.Close() })
 	return c

@@ -49,7 +49,10 @@ type Receiver struct {
 func NewReceiver(tb testing.TB, script func(*Arrival) Reply) *Receiver {
 	tb.Helper()
 	r := &Receiver{byID: map[string][]*Arrival{}, present: map[string]int{}, Overlaps: map[string]int{}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.handle(w, req, script) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		req *http.Request) {
+		r.handle(w, req, script)
+	}))
 	r.URL = server.URL
 	tb.Cleanup(func() {
 		server.CloseClientConnections()
@@ -64,7 +67,8 @@ func (r *Receiver) handle(w http.ResponseWriter, req *http.Request, script func(
 	if err != nil {
 		return // the sender died in the middle of it: this was no arrival
 	}
-	number, _ := strconv.Atoi(req.Header.Get("webhook-attempt")) // zero where it is missing, which tests would see
+	// zero where it is missing, which tests would see
+	number, _ := strconv.Atoi(req.Header.Get("webhook-attempt"))
 	a := &Arrival{
 		ID: req.Header.Get("webhook-id"), Number: number, Path: req.URL.Path, At: at,
 		Hash: sha256.Sum256(body), Body: body, Header: req.Header,
@@ -133,8 +137,8 @@ func Always(status int, body string) func(*Arrival) Reply {
 	return func(*Arrival) Reply { return Reply{Status: status, Body: body} }
 }
 
-// HangingServers listens on n ports that take every connection and never answer. It returns their addresses and a count of
-// the connections each has now.
+// HangingServers listens on n ports that take every connection and never answer. It returns their addresses
+// and a count of the connections each has now.
 func HangingServers(tb testing.TB, n int) []string {
 	tb.Helper()
 	var urls []string

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A recorder is the receiver of the fault tests: it writes down on disk what arrives before it answers, and keeps in memory
-// only how often each id came. It lives for the whole of a test, whatever dies around it.
+// A recorder is the receiver of the fault tests: it writes down on disk what arrives before it answers, and
+// keeps in memory only how often each id came. It lives for the whole of a test, whatever dies around it.
 type Recorder struct {
 	tb      testing.TB
 	URL     string // of its first address
@@ -46,8 +46,8 @@ func (h *Request) Kind() string {
 	return kind
 }
 
-// NewRecorder listens on a free port of 127.0.0.1; script decides each answer and may be changed later. A reply with status
-// zero is no answer: the connection is cut.
+// NewRecorder listens on a free port of 127.0.0.1; script decides each answer and may be changed later. A
+// reply with status zero is no answer: the connection is cut.
 func NewRecorder(tb testing.TB, script func(*Request) Reply) *Recorder {
 	tb.Helper()
 	w := &Recorder{tb: tb, Journal: openArrivalLog(tb), nth: map[string]int{}, script: script}
@@ -97,7 +97,8 @@ func (w *Recorder) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		number = 0 // the judge knows no attempt zero
 	}
-	h := &Request{id: req.Header.Get("webhook-id"), number: number, Path: req.URL.Path, host: req.Host, ctx: req.Context()}
+	h := &Request{id: req.Header.Get("webhook-id"), number: number, Path: req.URL.Path, host: req.Host,
+		ctx: req.Context()}
 	seq := w.seq.next()
 	w.Journal.arrived(seq, h.id, h.number, at, [sha256.Size]byte(hash.Sum(nil)))
 
@@ -163,8 +164,8 @@ func (w *Recorder) Times(id string) int {
 	return w.nth[id]
 }
 
-// Usual is the script that most faults need: "retry" fails at its first arrival, "slow" takes 300 ms, all else succeeds
-// after 5 ms.
+// Usual is the script that most faults need: "retry" fails at its first arrival, "slow" takes 300 ms, all
+// else succeeds after 5 ms.
 func Usual(h *Request) Reply {
 	switch {
 	case h.Kind() == "retry" && h.Nth == 1:

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// A seeding fills SQL with open callbacks faster than any caller could hand them over: each is a copy of one that the program
-// has accepted, with an id, a reference, a body and a due time of its own. The program does not run meanwhile. Its counters
-// by state and lane are not told of the copies.
+// A seeding fills SQL with open callbacks faster than any caller could hand them over: each is a copy of one
+// that the program has accepted, with an id, a reference, a body and a due time of its own. The program does
+// not run meanwhile. Its counters by state and lane are not told of the copies.
 type Seeding struct {
-	// n copies, of which the first overdue were due within the minute before now, and the others are due from a day on, spread over
-	// thirty days in another order than their ids'.
+	// n copies, of which the first overdue were due within the minute before now, and the others are due from
+	// a day on, spread over thirty days in another order than their ids'.
 	N, Overdue int
-	// lanes that they are spread over, and the callback that is accepted for each of them; its reference is made by seedRef.
+	// lanes that they are spread over, and the callback that is accepted for each of them; its reference is
+	// made by seedRef.
 	Lanes int
 	Shape func(lane int) Submission
 }
@@ -29,8 +30,8 @@ const (
 	seedPatience = 3 * time.Minute
 )
 
-// Seed accepts one callback for each lane on the process, ends the process, and copies them. The copies are in the books as
-// accepted. The first ones, whose due time is far away, stay open as the copies do.
+// Seed accepts one callback for each lane on the process, ends the process, and copies them. The copies are
+// in the books as accepted. The first ones, whose due time is far away, stay open as the copies do.
 func (tr *Trial) Seed(p *Process, s Seeding) {
 	tr.Helper()
 	tr.AcceptMany(s.Lanes, func(i int) Submission {
@@ -70,13 +71,16 @@ func (tr *Trial) copyRows(s Seeding) {
 	columns := tr.columns("callbacks")
 	// The copies' ids all begin alike, with the time at which the last of the first ones was accepted.
 	series := func(first, end int) string {
-		return fmt.Sprintf(`WITH RECURSIVE series(i) AS (SELECT CAST(%d AS BIGINT) UNION ALL SELECT i + 1 FROM series WHERE i < %d),
-			first AS (SELECT callbacks.*, row_number() OVER (ORDER BY id) - 1 AS k FROM callbacks WHERE ref LIKE 'lane-%%'),
+		return fmt.Sprintf(`WITH RECURSIVE
+			series(i) AS (SELECT CAST(%d AS BIGINT) UNION ALL SELECT i + 1 FROM series WHERE i < %d),
+			first AS (SELECT callbacks.*, row_number() OVER (ORDER BY id) - 1 AS k FROM callbacks
+				WHERE ref LIKE 'lane-%%'),
 			born AS (SELECT substr(max(id), 1, 10) AS prefix FROM first)`, first, end-1)
 	}
 	const id, ref = `born.prefix || substr(CAST(10000000000000000 + series.i AS TEXT), 2)`, `'seed-' || series.i`
 	now := time.Now().UnixMilli()
-	due := fmt.Sprintf(`CASE WHEN series.i < %d THEN %d - series.i %% 60000 ELSE %d + (series.i * 7919) %% 2592000 * 1000 END`,
+	due := fmt.Sprintf(`CASE WHEN series.i < %d THEN %d - series.i %% 60000
+		ELSE %d + (series.i * 7919) %% 2592000 * 1000 END`,
 		s.Overdue, now, now+(24*time.Hour).Milliseconds())
 	values := make([]string, len(columns))
 	for i, c := range columns {
@@ -98,7 +102,8 @@ func (tr *Trial) copyRows(s Seeding) {
 		from := fmt.Sprintf(` FROM series JOIN first ON first.k = series.i %% %d CROSS JOIN born`, s.Lanes)
 		tr.Execute(head + ` INSERT INTO payloads (id, project, users, body) SELECT ` + id + `, first.project, 1, ` +
 			bytes(`'{"order":"' || `+ref+` || '","paid":10000}'`) + from)
-		tr.Execute(head + ` INSERT INTO callbacks ("` + strings.Join(columns, `", "`) + `") SELECT ` + strings.Join(values, ", ") + from)
+		tr.Execute(head + ` INSERT INTO callbacks ("` + strings.Join(columns, `", "`) + `") SELECT ` +
+			strings.Join(values, ", ") + from)
 	}
 	// What a database that has lived with them would know.
 	tr.Execute(`ANALYZE`)

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// A Trial is one run of the program under a fault or under load: a backend, the dispatchers on it, a receiver that writes
-// down what arrives, and a ledger of what was accepted. It ends with a verdict.
+// A Trial is one run of the program under a fault or under load: a backend, the dispatchers on it, a receiver
+// that writes down what arrives, and a ledger of what was accepted. It ends with a verdict.
 type Trial struct {
 	*testing.T
 	Title    string // what its reports begin with
@@ -47,8 +47,8 @@ func NewTrial(t *testing.T, name string, full bool) *Trial {
 	return &Trial{T: t, Title: name, Full: full, Recorder: NewRecorder(t, Usual)}
 }
 
-// Result returns what the trial found: its outcome, which is nil without a verdict, the beginning of each failure, and
-// the figures that it reported.
+// Result returns what the trial found: its outcome, which is nil without a verdict, the beginning of each
+// failure, and the figures that it reported.
 func (tr *Trial) Result() (outcome *TrialResult, failures, remarks []string) {
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
@@ -74,8 +74,8 @@ func (tr *Trial) Remark(format string, args ...any) {
 	tr.remarks = append(tr.remarks, text)
 }
 
-// Errorf and its like are the test's own. The matrix repeats what they say below its table, where a reader finds it
-// without the logs of every process.
+// Errorf and its like are the test's own. The matrix repeats what they say below its table, where a reader
+// finds it without the logs of every process.
 func (tr *Trial) Errorf(format string, args ...any) {
 	tr.Helper()
 	tr.fail(fmt.Sprintf(format, args...))
@@ -118,7 +118,8 @@ func (tr *Trial) Serve(args ...string) *Process {
 // ServeUntil is serve for a process that will kill itself at a failpoint, perhaps before it is ready.
 func (tr *Trial) ServeUntil(failpoint string, args ...string) *Process {
 	tr.Helper()
-	l := Launch{On: tr.Backend, Args: slices.Concat(tr.Args, args), Times: tr.Times, failpoint: failpoint, mayDie: true}
+	l := Launch{On: tr.Backend, Args: slices.Concat(tr.Args, args), Times: tr.Times, failpoint: failpoint,
+		mayDie: true}
 	p := Serve(tr.T, l)
 	tr.AddProcess(p)
 	return p
@@ -180,15 +181,19 @@ func (tr *Trial) Count() int {
 	return len(tr.Accepted)
 }
 
-// Callback is a submission for a kind of receiver behaviour, under short tiers. Its ref is its idempotency key too.
+// Callback is a submission for a kind of receiver behaviour, under short tiers. Its ref is its idempotency
+// key too.
 func (tr *Trial) Callback(kind, ref string) Submission {
 	return Submission{
-		"url": tr.Recorder.URL + "/" + kind + "/" + ref, "ref": ref, "payload": Payload(ref), "idempotency_key": "key-" + ref,
-		"policy": Submission{"tiers": []string{"500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s"}, "timeout": "2s"},
+		"url": tr.Recorder.URL + "/" + kind + "/" + ref, "ref": ref, "payload": Payload(ref),
+		"idempotency_key": "key-" + ref,
+		"policy": Submission{"tiers": []string{"500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s"},
+			"timeout": "2s"},
 	}
 }
 
-// Mixed is the usual load: every fifth fails once, every tenth is slow, every eighth has one of fifty lock keys.
+// Mixed is the usual load: every fifth fails once, every tenth is slow, every eighth has one of fifty lock
+// keys.
 func (tr *Trial) Mixed(i int) Submission {
 	kind := "plain"
 	switch {
@@ -224,11 +229,12 @@ func (tr *Trial) Settle(limit time.Duration) {
 	}
 }
 
-// IndexSettles is how long the index may go on holding what SQL has ended: a dead process's leases run out in it, and what
-// an old copy of the index brought back falls due and is refused.
+// IndexSettles is how long the index may go on holding what SQL has ended: a dead process's leases run out in
+// it, and what an old copy of the index brought back falls due and is refused.
 const IndexSettles = 75 * time.Second
 
-// noneFell fails the trial if a dispatcher ended that nobody ended: one of several is missed by nobody else.
+// noneFell fails the trial if a dispatcher ended that the trial did not end: no other check misses one of
+// several.
 func (tr *Trial) noneFell() {
 	tr.Helper()
 	tr.Mu.Lock()
@@ -241,7 +247,8 @@ func (tr *Trial) noneFell() {
 	}
 }
 
-// Verdict gathers the evidence, judges it, and enters the run in the table. The test fails if anything was broken.
+// Verdict gathers the evidence, judges it, and enters the run in the table. The test fails if anything was
+// broken.
 func (tr *Trial) Verdict(b judge.Bounds) judge.Verdict {
 	tr.Helper()
 	deadline := time.Now().Add(IndexSettles)
@@ -253,7 +260,8 @@ func (tr *Trial) Verdict(b judge.Bounds) judge.Verdict {
 			tr.Fatalf("gather the evidence: %v", err)
 		}
 		v = judge.Judge(e, b)
-		onlyIndex := !v.OK() && !slices.ContainsFunc(v.Violations, func(x judge.Violation) bool { return x.Invariant != "I8" })
+		onlyIndex := !v.OK() && !slices.ContainsFunc(v.Violations,
+			func(x judge.Violation) bool { return x.Invariant != "I8" })
 		if !onlyIndex || time.Now().After(deadline) {
 			break
 		}

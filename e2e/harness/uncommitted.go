@@ -8,9 +8,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// UncommittedClaims are what processes had claimed in SQL and not committed when they were killed or stopped. By G4 such
-// a fault may send each of them once more, and no other callback. SQL shows them: a live process soon commits its claims,
-// those of a dead one stay until they run out.
+// UncommittedClaims are what processes had claimed in SQL and not committed when they were killed or stopped.
+// By G4 such a fault may send each of them once more, and no other callback. SQL shows them: a live process
+// soon commits its claims, those of a dead one stay until they run out.
 type UncommittedClaims struct {
 	tr     *Trial
 	claims map[openClaim]bool
@@ -29,8 +29,8 @@ func (tr *Trial) UncommittedClaims() *UncommittedClaims {
 	return &UncommittedClaims{tr: tr, claims: map[openClaim]bool{}}
 }
 
-// Take adds what the process left behind that was killed or stopped at that time. Span is how long the others may take for
-// what they had claimed before, less than such a claim lives; with no other process it is zero.
+// Take adds what the process left behind that was killed or stopped at that time. Span is how long the others
+// may take for what they had claimed before, less than such a claim lives; with no other process it is zero.
 func (t *UncommittedClaims) Take(at time.Time, span time.Duration) {
 	t.tr.Helper()
 	timer := time.NewTimer(time.Until(at.Add(span)))
@@ -41,7 +41,9 @@ func (t *UncommittedClaims) Take(at time.Time, span time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	rows, err := t.tr.Database().QueryContext(ctx, `SELECT id, fence FROM callbacks WHERE state = 'scheduled' AND claim_token <> '' AND claimed_at <= $1`, at.UnixMilli())
+	rows, err := t.tr.Database().QueryContext(ctx,
+		`SELECT id, fence FROM callbacks WHERE state = 'scheduled' AND claim_token <> '' AND claimed_at <= $1`,
+		at.UnixMilli())
 	if err != nil {
 		t.tr.Fatalf("read claims: %v", err)
 	}
@@ -61,8 +63,8 @@ func (t *UncommittedClaims) Take(at time.Time, span time.Duration) {
 	t.most = max(t.most, len(t.claims)-before)
 }
 
-// awaitSessionsEnd waits until PostgreSQL is done with what the processes, all of them dead, had sent it: it commits that whether
-// anybody waits for it or not.
+// awaitSessionsEnd waits until PostgreSQL is done with what the processes, all of them dead, had sent it: it
+// commits that whether anybody waits for it or not.
 func (tr *Trial) awaitSessionsEnd() {
 	tr.Helper()
 	if tr.Backend.Postgres == "" {
@@ -88,11 +90,12 @@ func (t *UncommittedClaims) Bounds(heal time.Duration) judge.Bounds {
 	return b
 }
 
-// Over says which of the claims somebody still has, or nobody has taken up yet.
+// Over says which of the claims has not been taken up yet.
 func (t *UncommittedClaims) Over() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	rows, err := t.tr.Database().QueryContext(ctx, `SELECT id, fence FROM callbacks WHERE state = 'scheduled' AND claim_token <> ''`)
+	rows, err := t.tr.Database().QueryContext(ctx,
+		`SELECT id, fence FROM callbacks WHERE state = 'scheduled' AND claim_token <> ''`)
 	if err != nil {
 		return err
 	}
@@ -109,12 +112,14 @@ func (t *UncommittedClaims) Over() error {
 	return rows.Err()
 }
 
-// Account fails the trial if SQL records a claim without a result that none of the faults explains: then something else lost it.
+// Account fails the trial if SQL records a claim without a result that none of the faults explains: then
+// something else lost it.
 func (t *UncommittedClaims) Account() {
 	t.tr.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	rows, err := t.tr.Database().QueryContext(ctx, `SELECT callback_id, fence FROM attempts WHERE class = 'crashed'`)
+	rows, err := t.tr.Database().QueryContext(ctx,
+		`SELECT callback_id, fence FROM attempts WHERE class = 'crashed'`)
 	if err != nil {
 		t.tr.Fatalf("read crashed attempts: %v", err)
 	}
@@ -126,7 +131,8 @@ func (t *UncommittedClaims) Account() {
 			t.tr.Fatalf("read a crashed attempt: %v", err)
 		}
 		if !t.claims[c] {
-			complain("claim %d of cb_%s ended without a result, and none of the %d faults had it in flight", c.fence, c.id, t.faults)
+			complain("claim %d of cb_%s ended without a result, and none of the %d faults had it in flight", c.fence,
+				c.id, t.faults)
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -145,5 +151,6 @@ func (t *UncommittedClaims) Continue(tr *Trial) { t.tr = tr }
 
 // String is for the table's remarks.
 func (t *UncommittedClaims) String() string {
-	return fmt.Sprintf("claimed and not committed at the faults: %d in all, %d at most at one", len(t.claims), t.most)
+	return fmt.Sprintf("claimed and not committed at the faults: %d in all, %d at most at one", len(t.claims),
+		t.most)
 }

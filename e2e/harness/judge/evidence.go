@@ -79,29 +79,32 @@ type Evidence struct {
 	Healed time.Duration
 }
 
-// Bounds say what a fault may cost. The zero value allows nothing: no duplicate, no overlap, no open callback.
+// Bounds say what a fault may cost. The zero value allows nothing: no duplicate, no overlap, no open
+// callback.
 type Bounds struct {
 	// Duplicates in all, and of each callback.
 	Duplicates, PerCallback int
-	// Hit are the callbacks that faults found in flight, and how often. If it is not nil it stands for PerCallback: what was not
-	// hit has no duplicate.
+	// Hit are the callbacks that faults found in flight, and how often. If it is not nil it stands for
+	// PerCallback: what was not hit has no duplicate.
 	Hit map[string]int
 	// Overlaps of sends of one callback, which only an expired lease or a dead process's last request explain.
 	Overlaps int
 	// LockOverlaps of callbacks with one lock key, of all keys together, which only the same explain.
 	LockOverlaps int
-	// AfterTerminal is how many sends may have arrived after the callback was terminal: those of a process that was
-	// stopped between its last look and its write.
+	// AfterTerminal is how many sends may have arrived after the callback was terminal: those of a process
+	// that was stopped between its last look and its write.
 	AfterTerminal int
 	// Unrecorded is how many arrivals may have no attempt in SQL: those whose record was lost with SQL itself.
 	Unrecorded int
 	// MayBeOpen: callbacks that are not terminal yet are no loss, if the index holds them.
 	MayBeOpen bool
-	// SharedRefs: several callbacks may have one reference. Otherwise a second one is an order that was taken twice.
+	// SharedRefs: several callbacks may have one reference. Otherwise a second one is an order that was taken
+	// twice.
 	SharedRefs bool
-	// IndexUnread: nobody was left who could have told what the index holds.
+	// IndexUnread: no process was left that could have told what the index holds.
 	IndexUnread bool
-	// Unknown are accepted ids that SQL was made to forget, as a restore from an older backup does. Each must be missing.
+	// Unknown are accepted ids that SQL was made to forget, as a restore from an older backup does. Each must
+	// be missing.
 	Unknown map[string]bool
 	// Expect is the state that a reference must end in; nil: succeeded. Empty text: any terminal state.
 	Expect func(ref string) string

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// clockSkew is how far apart two clocks of one machine may be read: SQL keeps whole milliseconds, rounded either way.
+// clockSkew is how far apart two clocks of one machine may be read: SQL keeps whole milliseconds, rounded
+// either way.
 const clockSkew = 2 * time.Millisecond
 
 // A file is everything that is known of one callback.
@@ -129,7 +130,8 @@ func (t *trial) lost(a *Accepted, f *file) string {
 		if t.b.MayBeOpen {
 			return "" // conservation looks for it in the index
 		}
-		return fmt.Sprintf("still %s, due %s, %d attempts", f.row.State, f.row.DueAt.Format(time.RFC3339Nano), len(f.attempts))
+		return fmt.Sprintf("still %s, due %s, %d attempts", f.row.State, f.row.DueAt.Format(time.RFC3339Nano),
+			len(f.attempts))
 	}
 	want := "succeeded"
 	if t.b.Expect != nil {
@@ -138,7 +140,8 @@ func (t *trial) lost(a *Accepted, f *file) string {
 	if want != "" && f.row.State != want {
 		return fmt.Sprintf("ended %s %s, expected %s", f.row.State, f.row.Reason, want)
 	}
-	if f.row.State == "succeeded" && !slices.ContainsFunc(f.arrivals, func(a *Arrival) bool { return a.Answered }) {
+	if f.row.State == "succeeded" && !slices.ContainsFunc(f.arrivals,
+		func(a *Arrival) bool { return a.Answered }) {
 		return "said to have succeeded, and no receiver answered it"
 	}
 	return ""
@@ -212,7 +215,8 @@ func (f *file) byNumber() map[int]*count {
 // pending says whether one send may have no attempt yet: its callback is open, and may be.
 func (t *trial) pending(f *file) bool { return !f.row.Terminal() && t.b.MayBeOpen }
 
-// boundedDuplicates is I3. A send is accounted for by the charged attempt of its number; any other is a duplicate.
+// boundedDuplicates is I3. A send is accounted for by the charged attempt of its number; any other is a
+// duplicate.
 func (t *trial) boundedDuplicates() {
 	for id, f := range t.files {
 		if f.row == nil {
@@ -236,7 +240,8 @@ func (t *trial) boundedDuplicates() {
 			allowed = t.b.Hit[id]
 		}
 		if spare > allowed {
-			t.breaks("I3", id, "%d sends, of which no charged attempt accounts for %d; %d are allowed", len(f.arrivals), spare, allowed)
+			t.breaks("I3", id, "%d sends, of which no charged attempt accounts for %d; %d are allowed",
+				len(f.arrivals), spare, allowed)
 		}
 	}
 	if t.v.Duplicates > t.b.Duplicates {
@@ -297,7 +302,8 @@ func (t *trial) waited(id string, f *file, i int, tier time.Duration) {
 func (t *trial) arrivedNotEarly(id string, f *file) {
 	for _, arrival := range f.arrivals {
 		for _, a := range f.attempts {
-			if a.Number == arrival.Number && a.Trigger != "manual" && !a.Due.IsZero() && arrival.At.Before(a.Due.Add(-t.b.Skew)) {
+			if a.Number == arrival.Number && a.Trigger != "manual" && !a.Due.IsZero() &&
+				arrival.At.Before(a.Due.Add(-t.b.Skew)) {
 				t.breaks("I4", id, "attempt %d arrived %s before it was due", a.Number, a.Due.Sub(arrival.At))
 			}
 		}
@@ -319,7 +325,8 @@ func (t *trial) noOverlap() {
 		}
 	}
 	if t.b.Overlaps > 0 && t.v.Overlaps > t.b.Overlaps {
-		t.breaks("I5", "", "%d sends overlap one of the same callback, at most %d are allowed", t.v.Overlaps, t.b.Overlaps)
+		t.breaks("I5", "", "%d sends overlap one of the same callback, at most %d are allowed", t.v.Overlaps,
+			t.b.Overlaps)
 	}
 	for lock, arrivals := range locks {
 		slices.SortFunc(arrivals, func(a, b *Arrival) int { return a.At.Compare(b.At) })
@@ -330,7 +337,8 @@ func (t *trial) noOverlap() {
 		}
 	}
 	if t.b.LockOverlaps > 0 && t.v.LockOverlaps > t.b.LockOverlaps {
-		t.breaks("I5", "", "%d sends overlap another on the same lock key, at most %d are allowed", t.v.LockOverlaps, t.b.LockOverlaps)
+		t.breaks("I5", "", "%d sends overlap another on the same lock key, at most %d are allowed",
+			t.v.LockOverlaps, t.b.LockOverlaps)
 	}
 }
 
@@ -388,8 +396,8 @@ func (t *trial) everySendRecorded() {
 	}
 }
 
-// nothingAfterTheEnd is I7. A manual attempt of a terminal callback may: its row is terminal once more afterwards, and its
-// end is then the later one.
+// nothingAfterTheEnd is I7. A manual attempt of a terminal callback may: its row is terminal once more
+// afterwards, and its end is then the later one.
 func (t *trial) nothingAfterTheEnd() {
 	after := 0
 	for id, f := range t.files {
@@ -405,24 +413,29 @@ func (t *trial) nothingAfterTheEnd() {
 			}
 			after++
 			if t.b.AfterTerminal == 0 {
-				t.breaks("I7", id, "attempt %d arrived %s after it was %s", a.Number, a.At.Sub(f.row.FinishedAt), f.row.State)
+				t.breaks("I7", id, "attempt %d arrived %s after it was %s", a.Number, a.At.Sub(f.row.FinishedAt),
+					f.row.State)
 			}
 		}
 	}
 	if t.b.AfterTerminal > 0 && after > t.b.AfterTerminal {
-		t.breaks("I7", "", "%d sends arrived after their callback was terminal, at most %d are allowed", after, t.b.AfterTerminal)
+		t.breaks("I7", "", "%d sends arrived after their callback was terminal, at most %d are allowed", after,
+			t.b.AfterTerminal)
 	}
 }
 
 func manual(f *file, number int) bool {
-	return slices.ContainsFunc(f.attempts, func(a *Attempt) bool { return a.Number == number && a.Trigger == "manual" })
+	return slices.ContainsFunc(f.attempts, func(a *Attempt) bool {
+		return a.Number == number &&
+			a.Trigger == "manual"
+	})
 }
 
 // conservation is I8.
 func (t *trial) conservation() {
 	if !t.e.IndexRead {
 		if !t.b.IndexUnread {
-			t.breaks("I8", "", "nobody has read the index")
+			t.breaks("I8", "", "the index was not read")
 		}
 		return
 	}

@@ -16,18 +16,25 @@ func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecon
 
 func hash(s string) judge.Hash { return sha256.Sum256([]byte(s)) }
 
-// sound is a run without a fault: "a" fails once and succeeds after its tier of a second, "b" succeeds at once.
+// sound is a run without a fault: "a" fails once and succeeds after its tier of a second, "b" succeeds at
+// once.
 func sound() judge.Evidence {
 	return judge.Evidence{
-		Accepted: []judge.Accepted{{ID: "a", Ref: "order-a", Hash: hash("a")}, {ID: "b", Ref: "order-b", Hash: hash("b")}},
+		Accepted: []judge.Accepted{{ID: "a", Ref: "order-a", Hash: hash("a")},
+			{ID: "b", Ref: "order-b", Hash: hash("b")}},
 		Rows: []judge.Row{
-			{ID: "a", Ref: "order-a", LockKey: "k", State: "succeeded", FinishedAt: at(1120), Hash: hash("a"), Tiers: []time.Duration{time.Second}},
-			{ID: "b", Ref: "order-b", LockKey: "k", State: "succeeded", FinishedAt: at(220), Hash: hash("b"), Tiers: []time.Duration{time.Second}},
+			{ID: "a", Ref: "order-a", LockKey: "k", State: "succeeded", FinishedAt: at(1120), Hash: hash("a"),
+				Tiers: []time.Duration{time.Second}},
+			{ID: "b", Ref: "order-b", LockKey: "k", State: "succeeded", FinishedAt: at(220), Hash: hash("b"),
+				Tiers: []time.Duration{time.Second}},
 		},
 		Attempts: []judge.Attempt{
-			{ID: "a", Number: 1, Outcome: "failed", Class: "http_5xx", Trigger: "schedule", Status: 500, Charged: true, Started: at(0), Ended: at(100), Due: at(0), NextDue: at(1100)},
-			{ID: "a", Number: 2, Outcome: "succeeded", Class: "ok", Trigger: "schedule", Status: 200, Charged: true, Started: at(1101), Ended: at(1120), Due: at(1100)},
-			{ID: "b", Number: 1, Outcome: "succeeded", Class: "ok", Trigger: "schedule", Status: 200, Charged: true, Started: at(200), Ended: at(220), Due: at(200)},
+			{ID: "a", Number: 1, Outcome: "failed", Class: "http_5xx", Trigger: "schedule", Status: 500, Charged: true,
+				Started: at(0), Ended: at(100), Due: at(0), NextDue: at(1100)},
+			{ID: "a", Number: 2, Outcome: "succeeded", Class: "ok", Trigger: "schedule", Status: 200, Charged: true,
+				Started: at(1101), Ended: at(1120), Due: at(1100)},
+			{ID: "b", Number: 1, Outcome: "succeeded", Class: "ok", Trigger: "schedule", Status: 200, Charged: true,
+				Started: at(200), Ended: at(220), Due: at(200)},
 		},
 		Arrivals: []judge.Arrival{
 			{ID: "a", Number: 1, At: at(1), End: at(99), Hash: hash("a"), Answered: true},
@@ -48,21 +55,26 @@ func TestSoundEvidenceBreaksNothing(t *testing.T) {
 	}
 }
 
-// unknownResend is what a kill between answer and commit leaves: the first send has an attempt of unknown outcome, the second
-// one is charged.
+// unknownResend is what a kill between answer and commit leaves: the first send has an attempt of unknown
+// outcome, the second one is charged.
 func unknownResend(e *judge.Evidence) {
 	e.Attempts[2].Number = 2
 	e.Arrivals[2].Number = 2
-	e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 1, Outcome: "unknown", Class: "crashed", Trigger: "schedule", Started: at(120), Due: at(120)})
-	e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 1, At: at(121), End: at(130), Hash: hash("b"), Answered: true})
+	e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 1, Outcome: "unknown", Class: "crashed",
+		Trigger: "schedule", Started: at(120), Due: at(120)})
+	e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 1, At: at(121), End: at(130), Hash: hash("b"),
+		Answered: true})
 }
 
-// sentTwiceAfterRefusal has an attempt that found no connection, and then two sends of the one that is recorded.
+// sentTwiceAfterRefusal has an attempt that found no connection, and then two sends of the one that is
+// recorded.
 func sentTwiceAfterRefusal(e *judge.Evidence) {
 	e.Attempts[2].Number, e.Arrivals[2].Number = 2, 2
-	e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 1, Outcome: "failed", Class: "connect_refused", Trigger: "manual", Charged: true, Started: at(100), Ended: at(101), Due: at(100)})
+	e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 1, Outcome: "failed",
+		Class: "connect_refused", Trigger: "manual", Charged: true, Started: at(100), Ended: at(101), Due: at(100)})
 	e.Attempts[2].Trigger = "manual" // at once
-	e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2, At: at(190), End: at(200), Hash: hash("b"), Answered: true})
+	e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2, At: at(190), End: at(200), Hash: hash("b"),
+		Answered: true})
 }
 
 // Each invariant is broken in each way that the judge knows, and the verdict names it and the id.
@@ -73,7 +85,9 @@ func TestEachBreachIsNamed(t *testing.T) {
 		bounds judge.Bounds
 		want   string // invariant and id
 	}{
-		{"accepted and not in SQL", func(e *judge.Evidence) { e.Rows = e.Rows[:1]; e.Attempts = e.Attempts[:2]; e.Arrivals = e.Arrivals[:2] }, judge.Bounds{}, "I1 b"},
+		{"accepted and not in SQL",
+			func(e *judge.Evidence) { e.Rows = e.Rows[:1]; e.Attempts = e.Attempts[:2]; e.Arrivals = e.Arrivals[:2] },
+			judge.Bounds{}, "I1 b"},
 		{"still open", func(e *judge.Evidence) {
 			e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled", time.Time{}
 			e.Index = []judge.Item{{ID: "b", Place: "delayed"}}
@@ -85,41 +99,51 @@ func TestEachBreachIsNamed(t *testing.T) {
 			}
 			return "succeeded"
 		}}, "I1 b"},
-		{"succeeded and never answered", func(e *judge.Evidence) { e.Arrivals[2].Answered = false }, judge.Bounds{}, "I1 b"},
-		{"forgotten and still there", func(*judge.Evidence) {}, judge.Bounds{Unknown: map[string]bool{"b": true}}, "I1 b"},
+		{"succeeded and never answered", func(e *judge.Evidence) { e.Arrivals[2].Answered = false }, judge.Bounds{},
+			"I1 b"},
+		{"forgotten and still there", func(*judge.Evidence) {}, judge.Bounds{Unknown: map[string]bool{"b": true}},
+			"I1 b"},
 		{"arrived and not in SQL", func(e *judge.Evidence) {
 			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "c", Number: 1, At: at(5), End: at(6)})
 		}, judge.Bounds{}, "I2 c"},
 		{"attempted and not in SQL", func(e *judge.Evidence) {
-			e.Attempts = append(e.Attempts, judge.Attempt{ID: "c", Number: 1, Outcome: "failed", Started: at(5), Due: at(5)})
+			e.Attempts = append(e.Attempts, judge.Attempt{ID: "c", Number: 1, Outcome: "failed", Started: at(5),
+				Due: at(5)})
 		}, judge.Bounds{}, "I2 c"},
 		{"other bytes in SQL", func(e *judge.Evidence) { e.Rows[1].Hash = hash("x") }, judge.Bounds{}, "I2 b"},
 		{"other bytes arrived", func(e *judge.Evidence) { e.Arrivals[2].Hash = hash("x") }, judge.Bounds{}, "I2 b"},
 		{"a duplicate", unknownResend, judge.Bounds{Duplicates: 9}, "I3 b"},
 		{"too many duplicates", unknownResend, judge.Bounds{PerCallback: 9}, "I3 "},
-		{"started before it was due", func(e *judge.Evidence) { e.Attempts[2].Started = at(190) }, judge.Bounds{}, "I4 b"},
+		{"started before it was due", func(e *judge.Evidence) { e.Attempts[2].Started = at(190) }, judge.Bounds{},
+			"I4 b"},
 		{"started before its tier had passed", func(e *judge.Evidence) {
 			e.Attempts[1].Due, e.Attempts[1].Started = at(900), at(900)
 			e.Arrivals[1].At = at(901)
 		}, judge.Bounds{}, "I4 a"},
-		{"arrived before it was due", func(e *judge.Evidence) { e.Arrivals[1].At = at(1000) }, judge.Bounds{}, "I4 a"},
-		{"sends overlap", func(e *judge.Evidence) { e.Arrivals[0].End = at(1110) }, judge.Bounds{LockOverlaps: 9}, "I5 a"},
+		{"arrived before it was due", func(e *judge.Evidence) { e.Arrivals[1].At = at(1000) }, judge.Bounds{},
+			"I4 a"},
+		{"sends overlap", func(e *judge.Evidence) { e.Arrivals[0].End = at(1110) }, judge.Bounds{LockOverlaps: 9},
+			"I5 a"},
 		{"more overlaps than allowed", func(e *judge.Evidence) {
 			e.Arrivals[0].End = at(1110)
-			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "a", Number: 1, At: at(50), End: at(60), Hash: hash("a")})
+			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "a", Number: 1, At: at(50), End: at(60),
+				Hash: hash("a")})
 		}, judge.Bounds{Overlaps: 1, LockOverlaps: 9, PerCallback: 9, Duplicates: 9, Unrecorded: 9}, "I5 "},
 		{"two callbacks on one lock overlap", func(e *judge.Evidence) {
 			e.Arrivals[2].At, e.Attempts[2].Due, e.Attempts[2].Started = at(50), at(50), at(50)
 		}, judge.Bounds{}, "I5 "},
 		{"a send without an attempt", func(e *judge.Evidence) {
-			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 7, At: at(210), End: at(211), Hash: hash("b")})
+			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 7, At: at(210), End: at(211),
+				Hash: hash("b")})
 		}, judge.Bounds{PerCallback: 1, Duplicates: 1, Overlaps: 1, LockOverlaps: 1}, "I6 b"},
 		{"more sends without an attempt than allowed", func(e *judge.Evidence) {
-			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 7, At: at(210), End: at(211), Hash: hash("b")},
+			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 7, At: at(210), End: at(211),
+				Hash: hash("b")},
 				judge.Arrival{ID: "b", Number: 8, At: at(212), End: at(213), Hash: hash("b")})
 		}, judge.Bounds{PerCallback: 2, Duplicates: 2, Overlaps: 2, LockOverlaps: 2, Unrecorded: 1}, "I6 "},
 		{"an answer without a send", func(e *judge.Evidence) {
-			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 9, Outcome: "failed", Status: 500, Started: at(210), Due: at(205)})
+			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 9, Outcome: "failed", Status: 500,
+				Started: at(210), Due: at(205)})
 		}, judge.Bounds{}, "I6 b"},
 		{"a number twice", func(e *judge.Evidence) {
 			e.Attempts[0].Status, e.Attempts[1].Number = 0, 1
@@ -128,44 +152,64 @@ func TestEachBreachIsNamed(t *testing.T) {
 		{"a send without a number", func(e *judge.Evidence) {
 			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", At: at(210), End: at(211), Hash: hash("b")})
 		}, judge.Bounds{PerCallback: 1, Duplicates: 1, Overlaps: 1, LockOverlaps: 1}, "I6 b"},
-		{"a second send of the same number, behind an attempt that was refused", sentTwiceAfterRefusal, judge.Bounds{Duplicates: 1, Unrecorded: 1}, "I3 b"},
+		{"a second send of the same number, behind an attempt that was refused", sentTwiceAfterRefusal,
+			judge.Bounds{Duplicates: 1, Unrecorded: 1}, "I3 b"},
 		{"and it is not recorded", sentTwiceAfterRefusal, judge.Bounds{PerCallback: 1, Duplicates: 1}, "I6 b"},
-		{"a duplicate of what no fault hit", unknownResend, judge.Bounds{Duplicates: 9, PerCallback: 9, Hit: map[string]int{"a": 1}}, "I3 b"},
+		{"a duplicate of what no fault hit", unknownResend,
+			judge.Bounds{Duplicates: 9, PerCallback: 9, Hit: map[string]int{"a": 1}}, "I3 b"},
 		{"another's reference", func(e *judge.Evidence) {
 			e.Accepted = append(e.Accepted, judge.Accepted{ID: "b", Ref: "order-c", Hash: hash("b")})
 		}, judge.Bounds{}, "I1 b"},
 		{"an order taken twice", func(e *judge.Evidence) {
-			e.Rows = append(e.Rows, judge.Row{ID: "c", Ref: "order-c", State: "canceled", FinishedAt: at(5)}, judge.Row{ID: "d", Ref: "order-c", State: "canceled", FinishedAt: at(5)})
+			e.Rows = append(e.Rows, judge.Row{ID: "c", Ref: "order-c", State: "canceled", FinishedAt: at(5)},
+				judge.Row{ID: "d", Ref: "order-c", State: "canceled", FinishedAt: at(5)})
 		}, judge.Bounds{}, "I2 d"},
-		{"an attempt without times", func(e *judge.Evidence) { e.Attempts[2].Due = time.Time{} }, judge.Bounds{}, "I4 b"},
-		{"terminal without an end", func(e *judge.Evidence) { e.Rows[1].FinishedAt = time.Time{} }, judge.Bounds{}, "I7 b"},
-		{"an index that nobody read", func(e *judge.Evidence) { e.IndexRead = false }, judge.Bounds{}, "I8 "},
+		{"an attempt without times", func(e *judge.Evidence) { e.Attempts[2].Due = time.Time{} }, judge.Bounds{},
+			"I4 b"},
+		{"terminal without an end", func(e *judge.Evidence) { e.Rows[1].FinishedAt = time.Time{} }, judge.Bounds{},
+			"I7 b"},
+		{"an index that was not read", func(e *judge.Evidence) { e.IndexRead = false }, judge.Bounds{}, "I8 "},
 		{"more overlaps on locks than allowed, on two keys", func(e *judge.Evidence) {
 			for _, id := range []string{"c", "d", "e", "f"} {
-				e.Rows = append(e.Rows, judge.Row{ID: id, Ref: id, LockKey: map[string]string{"c": "x", "d": "x", "e": "y", "f": "y"}[id], State: "succeeded", FinishedAt: at(30)})
-				e.Attempts = append(e.Attempts, judge.Attempt{ID: id, Number: 1, Outcome: "succeeded", Status: 200, Charged: true, Started: at(10), Ended: at(20), Due: at(10)})
+				e.Rows = append(e.Rows, judge.Row{ID: id, Ref: id,
+					LockKey: map[string]string{"c": "x", "d": "x", "e": "y", "f": "y"}[id], State: "succeeded",
+					FinishedAt: at(30)})
+				e.Attempts = append(e.Attempts, judge.Attempt{ID: id, Number: 1, Outcome: "succeeded", Status: 200,
+					Charged: true, Started: at(10), Ended: at(20), Due: at(10)})
 				e.Arrivals = append(e.Arrivals, judge.Arrival{ID: id, Number: 1, At: at(10), End: at(20), Answered: true})
 			}
 		}, judge.Bounds{LockOverlaps: 1}, "I5 "},
 		{"sent after the end", func(e *judge.Evidence) {
-			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 2, Outcome: "unknown", Trigger: "schedule", Started: at(400), Due: at(400)})
-			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2, At: at(400), End: at(410), Hash: hash("b")})
+			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 2, Outcome: "unknown", Trigger: "schedule",
+				Started: at(400), Due: at(400)})
+			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2, At: at(400), End: at(410),
+				Hash: hash("b")})
 		}, judge.Bounds{PerCallback: 1, Duplicates: 1}, "I7 b"},
 		{"more sent after the end than allowed", func(e *judge.Evidence) {
 			for n := range 2 {
-				e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 2 + n, Outcome: "unknown", Trigger: "schedule", Started: at(400 + 20*n), Due: at(400)})
-				e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2 + n, At: at(400 + 20*n), End: at(410 + 20*n), Hash: hash("b")})
+				e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 2 + n, Outcome: "unknown",
+					Trigger: "schedule", Started: at(400 + 20*n), Due: at(400)})
+				e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2 + n, At: at(400 + 20*n),
+					End: at(410 + 20*n), Hash: hash("b")})
 			}
 		}, judge.Bounds{PerCallback: 2, Duplicates: 2, AfterTerminal: 1}, "I7 "},
-		{"terminal and in the index", func(e *judge.Evidence) { e.Index = []judge.Item{{ID: "b", Place: "delayed"}} }, judge.Bounds{}, "I8 b"},
-		{"unknown and in the index", func(e *judge.Evidence) { e.Index = []judge.Item{{ID: "z", Place: "ready"}} }, judge.Bounds{}, "I8 z"},
-		{"open and not in the index", func(e *judge.Evidence) { e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled", time.Time{} }, judge.Bounds{MayBeOpen: true}, "I8 b"},
+		{"terminal and in the index", func(e *judge.Evidence) {
+			e.Index = []judge.Item{{ID: "b",
+				Place: "delayed"}}
+		}, judge.Bounds{}, "I8 b"},
+		{"unknown and in the index", func(e *judge.Evidence) { e.Index = []judge.Item{{ID: "z", Place: "ready"}} },
+			judge.Bounds{}, "I8 z"},
+		{"open and not in the index", func(e *judge.Evidence) {
+			e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled",
+				time.Time{}
+		}, judge.Bounds{MayBeOpen: true}, "I8 b"},
 		{"twice in the index", func(e *judge.Evidence) {
 			e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled", time.Time{}
 			e.Index = []judge.Item{{ID: "b", Place: "delayed"}, {ID: "b", Place: "ready"}}
 		}, judge.Bounds{MayBeOpen: true}, "I8 b"},
 		{"twice in SQL", func(e *judge.Evidence) { e.Rows = append(e.Rows, e.Rows[1]) }, judge.Bounds{}, "I8 b"},
-		{"healed too late", func(e *judge.Evidence) { e.Healed = time.Minute }, judge.Bounds{Heal: time.Second}, "I9 "},
+		{"healed too late", func(e *judge.Evidence) { e.Healed = time.Minute }, judge.Bounds{Heal: time.Second},
+			"I9 "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := sound()
@@ -178,7 +222,8 @@ func TestEachBreachIsNamed(t *testing.T) {
 			if len(got) != 1 || got[0] != c.want {
 				t.Errorf("broken: %q, want %q alone\n%s", got, c.want, &v)
 			}
-			if id := strings.TrimSpace(c.want[2:]); !strings.Contains(v.String(), c.want[:2]) || id != "" && !strings.Contains(v.String(), id) {
+			if id := strings.TrimSpace(c.want[2:]); !strings.Contains(v.String(), c.want[:2]) || id != "" &&
+				!strings.Contains(v.String(), id) {
 				t.Errorf("the verdict does not name %q: %s", c.want, &v)
 			}
 		})
@@ -219,7 +264,8 @@ func TestVerdictNamesAFewOfMany(t *testing.T) {
 		e.Accepted = append(e.Accepted, judge.Accepted{ID: "x", Ref: "order-x"})
 	}
 	v := judge.Judge(e, judge.Bounds{})
-	if v.Lost != 25 || strings.Count(v.String(), "order-x") != 10 || !strings.Contains(v.String(), "and 15 more") {
+	if v.Lost != 25 || strings.Count(v.String(), "order-x") != 10 ||
+		!strings.Contains(v.String(), "and 15 more") {
 		t.Errorf("got %s", &v)
 	}
 }

@@ -54,8 +54,10 @@ const namedEach = 10
 // String is one line of figures, then each invariant that broke with the ids that broke it.
 func (v *Verdict) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "accepted %d, lost %d, sends %d, duplicates %d (most of one callback: %d), overlaps %d, on one lock %d, unknown %d, stale %d, lateness p50 %s p99 %s most %s",
-		v.Accepted, v.Lost, v.Sends, v.Duplicates, v.WorstDuplicates, v.Overlaps, v.LockOverlaps, v.Uncertain, v.Stale,
+	fmt.Fprintf(&b, "accepted %d, lost %d, sends %d, duplicates %d (most of one callback: %d), overlaps %d, "+
+		"on one lock %d, unknown %d, stale %d, lateness p50 %s p99 %s most %s",
+		v.Accepted, v.Lost, v.Sends, v.Duplicates, v.WorstDuplicates, v.Overlaps, v.LockOverlaps, v.Uncertain,
+		v.Stale,
 		v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
 	by := map[string][]Violation{}
 	for _, x := range v.Violations {
