@@ -9,7 +9,7 @@ import (
 
 // patience is how long something that happens at once is waited for, on a machine that has other things to
 // do.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var hintChecks = []check{
 	{"ComesForAnEarlierHead", hintEarlier},

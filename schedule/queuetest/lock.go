@@ -141,8 +141,8 @@ func lockOfMany(f *fixture) {
 		f.release(schedule.Unlock{Lock: "k", ID: adoptions[i].ID, Token: "t"}, "")
 	}
 	f.acquire(f.want("k", other, "to"), false)
-	f.pass(68 * time.Second)
+	f.pass(62 * time.Second)
 	f.acquire(f.want("k", other, "to"), false)
-	f.pass(2 * time.Second)
+	f.pass(8 * time.Second)
 	f.acquire(f.want("k", other, "to"), true)
 }

@@ -119,12 +119,9 @@ func Run(t *testing.T, open func(t *testing.T) Harness, groups ...string) {
 	}{
 		{"Queue", queueChecks},
 		{"Claim", claimChecks},
-		{"Settle", settleChecks},
 		{"Forced", forcedChecks},
 		{"Rate", rateChecks},
-		{"Breaker", breakerChecks},
 		{"State", stateChecks},
-		{"Allowance", allowanceChecks},
 		{"Fairness", fairnessChecks},
 		{"Lock", lockChecks},
 		{"Horizon", horizonChecks},
