@@ -57,29 +57,11 @@ func ensureDuplicates(f *fixture) {
 }
 
 func emptyCalls(f *fixture) {
-	if got := f.ensure(); len(got) != 0 {
-		f.Fatalf("ensure of nothing answered %v", got)
-	}
-	if got := f.settle(); len(got) != 0 {
-		f.Fatalf("settle of nothing answered %v", got)
-	}
-	extended, err := f.Index.Extend(f.ctx, nil)
-	f.no(err)
-	canceled, err := f.Index.Cancel(f.ctx, nil)
-	f.no(err)
-	moved, err := f.Index.Move(f.ctx, nil)
-	f.no(err)
-	acquired, err := f.Index.Acquire(f.ctx, nil)
-	f.no(err)
-	released, err := f.Index.Release(f.ctx, nil)
-	f.no(err)
-	f.no(f.Index.Adopt(f.ctx, nil))
-	f.no(f.Index.SetLanes(f.ctx, nil))
-	states, err := f.Index.LaneStates(f.ctx, nil)
-	f.no(err)
-	if n := len(extended) + len(canceled) + len(moved) + len(acquired) + len(released) + len(states); n != 0 {
-		f.Fatalf("calls with no elements answered %d", n)
-	}
+	f.everyBatch(f.ctx, 0, func(name string, err error) {
+		if err != nil {
+			f.Fatalf("%s of nothing: %v", name, err)
+		}
+	})
 	if c := f.claim(f.wide()); len(c.Leases) != 0 || c.More || c.Next != 0 || c.Now == 0 {
 		f.Fatalf("a claim of an empty index answered %+v", c)
 	}

@@ -446,7 +446,7 @@ func (f *fixture) stats() schedule.Stats {
 	return stats
 }
 
-// quiet runs a whole audit of every shard and expects that it mends nothing.
+// quiet runs a whole audit of every shard and expects that it repairs nothing.
 func (f *fixture) quiet() {
 	f.Helper()
 	for shard := range f.Index.Shards() {

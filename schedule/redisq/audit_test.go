@@ -14,7 +14,7 @@ import (
 // After any one structure was damaged at random an audit restores what the promises need: each item in one
 // place, each lane's count right, everything claimable once. That a structure is gone altogether is
 // TestEachKeyAloneIsLostUnderLoad.
-func TestAuditMendsDamage(t *testing.T) {
+func TestAuditRepairsDamage(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		for _, name := range []string{
 			"DELAY", "READY", "RECORDS", "UNPROVEN", "ANSWERING", "TIMING_OUT", "BLOCKED", "HELD", "BREAKERS", "LANES", "LEASES",
@@ -23,14 +23,14 @@ func TestAuditMendsDamage(t *testing.T) {
 			for _, how := range []string{"halve", "scramble", "stray"} {
 				t.Run(name+"/"+how, func(t *testing.T) {
 					t.Parallel()
-					mendsDamage(t, open(t, url, 1), name, how)
+					repairsDamage(t, open(t, url, 1), name, how)
 				})
 			}
 		}
 	})
 }
 
-func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
+func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	reset(t, ix, 1)
 	ctx := context.Background()
 	n, token := 0, 0
@@ -50,7 +50,7 @@ func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	trip(t, ix, 4, 5)
 	damage(t, ix, name, how)
 
-	// What SQL knows comes back by the sweep; then the audit may mend, and a second one finds nothing.
+	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing.
 	audit(t, ix, -1)
 	n = 0
 	fill(t, ix, &n, 360, 5, time.Now().UnixMilli())
@@ -114,9 +114,8 @@ func trip(t testing.TB, ix *redisq.Index, lanes ...int64) {
 	}
 }
 
-// What is told of a lane's rate and breaker and cannot be is mended; a count of open breakers that is wrong,
-// too.
-func TestAuditMendsFlow(t *testing.T) {
+// A lane's rate or breaker that cannot be as it is written is repaired, and so is a wrong count of open breakers.
+func TestAuditRepairsFlow(t *testing.T) {
 	needsServer(t)
 	ix := openNew(t)
 	ctx := context.Background()
