@@ -38,9 +38,7 @@ func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	leases := claim(t, ix, &token, 12).Leases
 	fill(t, ix, &n, 300, 5, time.Now().Add(time.Minute).UnixMilli())
 	for _, l := range leases[:3] {
-		if _, err := ix.Acquire(ctx, []schedule.LockRequest{{Lock: "k", ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until}}); err != nil {
-			t.Fatal(err)
-		}
+		acquire(t, ix, l, l.Until)
 	}
 	if err := ix.SetLanes(ctx, []schedule.LaneSetting{
 		{Lane: 2, PausedUntil: time.Now().Add(time.Minute).UnixMilli(), Version: 1}, {Lane: 3, Every: 20 * time.Millisecond, Version: 1},
@@ -207,7 +205,9 @@ func damage(t *testing.T, ix *redisq.Index, name, how string) {
 	if half == nil {
 		return
 	}
-	words := map[bool]map[string]string{true: {"halve": "hdel", "scramble": "hset"}, false: {"halve": "zrem", "scramble": "zadd"}}
+	words := map[bool]map[string]string{
+		true: {"halve": "hdel", "scramble": "hset"}, false: {"halve": "zrem", "scramble": "zadd"},
+	}
 	if how == "scramble" {
 		half = scrambled
 	}
