@@ -80,7 +80,7 @@ func TestEveryFieldOfAnEndpointArrives(t *testing.T) {
 	}
 }
 
-// TestNullsOfEndpoints: in a PATCH they take away what can be taken away; elsewhere they are not given.
+// TestNullsOfEndpoints: in a PATCH they take away what can be taken away.
 func TestNullsOfEndpoints(t *testing.T) {
 	t.Parallel()
 	const nulls = `{"external_id":null,"name":null,"url":null,"url_override":null,"topics":null,"profile":null,"policy":null,"success":null,
@@ -96,14 +96,6 @@ func TestNullsOfEndpoints(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("PATCH (-want +got):\n%s", diff)
-	}
-	f.do("POST", "/v1/endpoints", nulls)
-	if diff := cmp.Diff(dispatch.EndpointChange{}, e.given.what); diff != "" {
-		t.Errorf("POST (-want +got):\n%s", diff)
-	}
-	f.do("PUT", "/v1/endpoints/by-external-id/merchant-7", nulls)
-	if diff := cmp.Diff([]dispatch.EndpointChange{{ExternalID: new("merchant-7")}}, e.given.what); diff != "" {
-		t.Errorf("PUT (-want +got):\n%s", diff)
 	}
 }
 

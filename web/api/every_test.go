@@ -85,6 +85,9 @@ func TestEveryRouteByAnID(t *testing.T) {
 	}
 }
 
+// unexported lets cmp look into what the stub notes.
+var unexported = cmp.AllowUnexported(profileChoice{}, rotation{}, comparison{})
+
 // kindOf is the type that the document gives a property: its first one, "" for any.
 func kindOf(t *testing.T, doc map[string]any, property any) string {
 	t.Helper()
@@ -104,8 +107,8 @@ func kindOf(t *testing.T, doc map[string]any, property any) string {
 	return ""
 }
 
-// TestEveryFieldOfEveryRequest gives every field that the document has to the route that it is for: null is taken; a
-// value of another type, the field a second time, and a field that the document does not have are refused by name.
+// TestEveryFieldOfEveryRequest gives every field that the document has to the route that it is for: null is as if it
+// were not given, but in a PATCH; a value of another type, the field a second time, and a field that the document does not have are refused by name.
 func TestEveryFieldOfEveryRequest(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
@@ -172,8 +175,15 @@ func TestEveryFieldOfEveryRequest(t *testing.T) {
 			}
 			refused(name, `"`+name+`":null`, `"`+name+`":null`)
 		}
-		if rec := send(fullEngine(), all...); rec.Code >= 300 {
+		nulls, none := fullEngine(), fullEngine()
+		if rec := send(nulls, all...); rec.Code >= 300 {
 			t.Errorf("%s: %s %s answers %d %s", c.schema, c.method, c.path, rec.Code, rec.Body)
+		}
+		send(none, strings.Fields(c.needed)...)
+		if c.method != "PATCH" { // where null takes away what is there
+			if diff := cmp.Diff(none.given.what, nulls.given.what, unexported) + cmp.Diff(none.subs, nulls.subs); diff != "" {
+				t.Errorf("%s: %s %s: null is not as if it were not given (-not given +null):\n%s", c.schema, c.method, c.path, diff)
+			}
 		}
 		refused("unheard_of", append(all, `"unheard_of":null`)...)
 		if c.within != "" { // it is an object, and nothing else
