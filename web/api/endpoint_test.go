@@ -209,10 +209,7 @@ func TestEndpointFilters(t *testing.T) {
 		"failing=false&search=%3a//": {Now: nowMS, Limit: 51, Search: "://"},
 	} {
 		e := &engine{endpoint: someEndpoint()}
-		newFace(t, e).ask(t, 200, "GET", "/v1/endpoints?"+query, "")
-		if diff := cmp.Diff(want, e.given.what); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", query, diff)
-		}
+		newFace(t, e).arrives(t, e, 200, "GET", "/v1/endpoints?"+query, "", want)
 	}
 	refuses(t, "GET", "/v1/endpoints?", map[string]string{"held=yes": "held", "failing=1": "failing", "search=": "search"})
 }

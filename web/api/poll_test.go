@@ -91,10 +91,7 @@ func TestNullsOfPolls(t *testing.T) {
 		`{"until":{},"hold_if":[],"evaluate":[],"ref":"x"}`: {Submission: dispatch.Submission{Ref: "x"}, Until: []byte(`{}`), HoldIf: []byte(`[]`), Evaluate: []byte(`[]`)},
 	} {
 		e := &engine{}
-		newFace(t, e).ask(t, 202, "POST", "/v1/polls", body)
-		if diff := cmp.Diff(want, e.given.what); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		newFace(t, e).arrives(t, e, 202, "POST", "/v1/polls", body, want)
 	}
 }
 

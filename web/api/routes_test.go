@@ -85,9 +85,6 @@ func TestEveryRouteByAnID(t *testing.T) {
 	}
 }
 
-// unexported lets cmp look into what the stub notes.
-var unexported = cmp.AllowUnexported(profileChoice{}, rotation{}, comparison{})
-
 // kindOf is the type that the document gives a property: its first one, "" for any.
 func kindOf(t *testing.T, doc map[string]any, property any) string {
 	t.Helper()
