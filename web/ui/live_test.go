@@ -100,7 +100,7 @@ func (b *browser) listen(server *httptest.Server, page string) *listener {
 // until waits for an event.
 func (l *listener) until(what string, ok func(e seen) bool) {
 	l.t.Helper()
-	timer := time.NewTimer(20 * time.Second)
+	timer := time.NewTimer(60 * time.Second)
 	defer timer.Stop()
 	for {
 		select {
@@ -120,7 +120,7 @@ func (l *listener) until(what string, ok func(e seen) bool) {
 // over waits until the stream has ended.
 func (l *listener) over() {
 	l.t.Helper()
-	timer := time.NewTimer(20 * time.Second)
+	timer := time.NewTimer(60 * time.Second)
 	defer timer.Stop()
 	for {
 		select {
