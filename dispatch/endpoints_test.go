@@ -195,29 +195,6 @@ func TestProjectPauseHolds(t *testing.T) {
 	})
 }
 
-// Deleting an endpoint cancels what is open for it.
-func TestEndpointDelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(500, ""))
-		ep := b.endpoint(dispatch.EndpointChange{ExternalID: ptr("m-1")})
-		c := b.accept(dispatch.Submission{Endpoint: "m-1"})
-		synctest.Wait()
-		if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.ID, operator); err != nil {
-			t.Fatal(err)
-		}
-		if done := b.get(c.ID); done.State != store.Canceled || done.Reason != store.EndpointDeleted {
-			t.Errorf("it is %s, %s", done.State, done.Reason)
-		}
-		time.Sleep(time.Hour)
-		if n := len(b.receiver.seen()); n != 1 {
-			t.Errorf("%d were sent", n)
-		}
-		if got := b.refused(dispatch.Submission{Endpoint: "m-1"}); !slices.Equal(got, []string{"endpoint"}) {
-			t.Errorf("a deleted endpoint: %v", got)
-		}
-	})
-}
-
 // A receiver that says it is gone disables its endpoint, if the policy stops on that; the rest is held, not lost.
 func TestGoneDisables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -338,32 +315,6 @@ func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
 			if gap := sent.FinishedAt - done.FinishedAt; sent.State != store.Succeeded || gap < 0 || gap > 1500 {
 				t.Errorf("%s: the next is %s, %d ms after the end of the one before, which is %s, %s", name, sent.State, gap, done.State, done.Reason)
 			}
-		}
-	})
-}
-
-// A newer version takes the place of what is scheduled; an older one that comes late is not sent at all.
-func TestSupersede(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
-		send := func(version int64, delay time.Duration) store.Callback {
-			return b.accept(dispatch.Submission{Ref: "order-1", Topic: "stock", Supersede: true, Version: &version, Delay: &delay})
-		}
-		old := send(1, time.Hour)
-		newer := send(3, time.Minute)
-		late := send(2, 0)
-		if got := b.get(old.ID); got.State != store.Canceled || got.Reason != store.Superseded {
-			t.Errorf("the old one is %s, %s", got.State, got.Reason)
-		}
-		if late.State != store.Canceled || late.Reason != store.Superseded {
-			t.Errorf("the late one is accepted as %s, %s", late.State, late.Reason)
-		}
-		if done := b.await(newer.ID, time.Hour); done.State != store.Succeeded {
-			t.Errorf("the newest is %s", done.State)
-		}
-		time.Sleep(2 * time.Hour)
-		if hits := b.receiver.seen(); len(hits) != 1 || hits[0].id != store.CallbackPrefix+newer.ID {
-			t.Errorf("sent: %v", hits)
 		}
 	})
 }

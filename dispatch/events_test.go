@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -68,25 +67,13 @@ func TestEventFansOut(t *testing.T) {
 	})
 }
 
-// A brokenAccept is a store on which accepts fail while broken says so.
-type brokenAccept struct {
-	dispatch.Store
-	broken bool
-}
-
-func (s *brokenAccept) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
-	if s.broken {
-		return nil, store.ErrUnavailable
-	}
-	return s.Store.Accept(ctx, drafts)
-}
-
 // What an event was to become is made up for by a repetition, if the database went away before its callbacks were there: what the first was
 // to become, but for endpoints that have been deleted.
 func TestEventIsCompletedByItsRepetition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &brokenAccept{broken: true}
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { db.Store, o.Store = o.Store, db })
+		sql := new(faults)
+		sql.set(fail(errDown), "Accept")
+		b := newBench(t, always(200, ""), faultySQL(sql))
 		subscriber := func(host string) store.Endpoint {
 			return b.endpoint(dispatch.EndpointChange{Topics: &[]string{"payment.*"}, URL: ptr("https://" + host + ".example/")})
 		}
@@ -98,7 +85,7 @@ func TestEventIsCompletedByItsRepetition(t *testing.T) {
 		if r, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event); !errors.Is(err, store.ErrUnavailable) {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		db.broken = false
+		sql.set(nil, "Accept")
 		subscriber("late")
 		if _, err := b.engine.PatchEndpoint(t.Context(), store.DefaultProject, leaves.ID, dispatch.EndpointChange{Topics: &[]string{}}, operator); err != nil {
 			t.Fatal(err)

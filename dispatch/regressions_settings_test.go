@@ -2,10 +2,8 @@ package dispatch_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,32 +37,16 @@ func TestPausedProjectAndANewLane(t *testing.T) {
 	})
 }
 
-// A lanesFail is a store whose lanes cannot be read once.
-type lanesFail struct {
-	dispatch.Store
-	fail atomic.Bool
-}
-
-func (l *lanesFail) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
-	if l.fail.Swap(false) {
-		return nil, errors.New("no answer")
-	}
-	return l.Store.Lanes(ctx, since, limit)
-}
-
 // A pause that could not be told to the index at once is told later, also where nobody else changes anything.
 func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var failing *lanesFail
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			failing = &lanesFail{Store: o.Store}
-			o.Store = failing
-		})
+		sql := new(faults)
+		b := newBench(t, always(200, ""), faultySQL(sql))
 		s := tiers(time.Minute)
 		s.Delay = ptr(time.Hour)
 		b.accept(s)
 		time.Sleep(time.Second)
-		failing.fail.Store(true)
+		sql.times(1, fail(errDown), "Lanes")
 		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator); err != nil {
 			t.Fatal(err)
 		}
@@ -75,27 +57,13 @@ func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
 	})
 }
 
-// A slowSecrets is a store whose secrets take their time.
-type slowSecrets struct {
-	dispatch.Store
-	takes atomic.Int64
-}
-
-func (s *slowSecrets) OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error) {
-	time.Sleep(time.Duration(s.takes.Load()))
-	return s.Store.OwnedSecrets(ctx, project, owner, now)
-}
-
 // However long a secret takes to be read, no claim grows so old by it that somebody else sends the same.
 func TestSlowSecretsSendNothingTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, takes := range []time.Duration{100 * time.Millisecond, 20 * time.Second} {
-			var slow *slowSecrets
-			b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-				slow = &slowSecrets{Store: o.Store}
-				o.Store = slow
-			})
+			sql := new(faults)
+			b := newBench(t, always(200, ""), faultySQL(sql))
 			changes := make([]dispatch.EndpointChange, 200)
 			for i := range changes {
 				changes[i] = dispatch.EndpointChange{ExternalID: ptr(fmt.Sprint("m", i)), URL: ptr("https://shop.example/h")}
@@ -103,12 +71,12 @@ func TestSlowSecretsSendNothingTwice(t *testing.T) {
 			if _, err := b.engine.PutEndpoints(t.Context(), store.DefaultProject, changes, operator); err != nil {
 				t.Fatal(err)
 			}
-			slow.takes.Store(int64(takes))
+			sql.set(slow(takes), "OwnedSecrets")
 			for i := range changes {
 				b.accept(dispatch.Submission{Endpoint: fmt.Sprint("m", i)})
 			}
 			time.Sleep(5 * time.Minute)
-			slow.takes.Store(0)
+			sql.set(nil, "OwnedSecrets")
 			time.Sleep(5 * time.Minute)
 			sent := make(map[string]int)
 			for _, h := range b.receiver.seen() {
