@@ -10,28 +10,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Holds are not charged however many there are; a deadline ends them all the same.
-func TestHoldsEndAtTheDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("WAIT"))
-		s := paidPoll("o-1", time.Second)
-		s.Policy.Deadline = 4 * time.Hour
-		s.HoldIf = []byte(`[{"pointer": "/code", "eq": "FREQUENCY_LIMITED"}]`)
-		p := b.poll(s)
-		time.Sleep(3 * time.Hour)
-		if c := b.get(p.ID); c.State != store.Scheduled || c.AttemptCount != 0 || c.AttemptSeq < 150 {
-			t.Fatalf("after three hours it is %s with %d charged of %d", c.State, c.AttemptCount, c.AttemptSeq)
-		}
-		if c := b.await(p.ID, 2*time.Hour); c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 0 {
-			t.Errorf("ended %s, %s with %d charged", c.State, c.Reason, c.AttemptCount)
-		}
-		if r := b.result(p.ID); r.Outcome != store.PollUnresolved || r.Polls != 0 || r.Last == nil || r.Last.StatusCode != 429 {
-			t.Errorf("result %+v", r)
-		}
-	})
-}
-
 // A poll that is resolved while it waits is taken out of the index, and the result of one in a project that is paused waits with it.
 func TestAResolvedPollLeavesTheIndex(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -152,46 +151,6 @@ func TestALockThatARebuildTookAgain(t *testing.T) {
 			t.Errorf("the next one waited %d ms for a lock that nobody had", c.FinishedAt-second.DueAt)
 		}
 	})
-}
-
-// scripted ends attempts as it is told.
-type scripted struct {
-	dispatch.Sender
-	classes []store.Class
-	n       atomic.Int32
-}
-
-func (s *scripted) Send(_ context.Context, _ outbound.Request) outbound.Response {
-	now := time.Now()
-	class := s.classes[min(int(s.n.Add(1)), len(s.classes))-1]
-	r := outbound.Response{Class: class, Outcome: store.AttemptFailed, Charged: true, StartedAt: now, EndedAt: now}
-	if class == store.ClassOK {
-		r.Outcome, r.Answered, r.Status = store.AttemptSucceeded, true, 200
-	}
-	return r
-}
-
-// Three attempts in a row that the egress guard refuses end a callback; two do not, whatever failed before them.
-func TestBlockedThreeTimesInARow(t *testing.T) {
-	for _, x := range []struct {
-		classes []store.Class
-		state   store.State
-		made    int
-	}{
-		{[]store.Class{store.ClassHTTP5xx, store.ClassBlocked, store.ClassBlocked, store.ClassOK}, store.Succeeded, 4},
-		{[]store.Class{store.ClassBlocked, store.ClassHTTP5xx, store.ClassBlocked, store.ClassBlocked, store.ClassHTTP5xx, store.ClassOK}, store.Succeeded, 6},
-		{[]store.Class{store.ClassHTTP5xx, store.ClassBlocked, store.ClassBlocked, store.ClassBlocked, store.ClassOK}, store.Dead, 4},
-		{[]store.Class{store.ClassBlocked}, store.Dead, 3},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, always(200, ""), func(o *dispatch.Options) { o.Sender = &scripted{classes: x.classes} })
-			id := b.accept(tiers(time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second)).ID
-			c := b.await(id, time.Minute)
-			if c.State != x.state || c.AttemptCount != x.made || x.state == store.Dead && c.Reason != store.Blocked {
-				t.Errorf("%v: %s %s after %d attempts, want %s after %d", x.classes, c.State, c.Reason, c.AttemptCount, x.state, x.made)
-			}
-		})
-	}
 }
 
 // What was held back and is put back does not wait for an index that hangs as often as it has locks: its claims would run out, and it

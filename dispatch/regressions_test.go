@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -138,54 +137,6 @@ func TestHealthOutlivesAProbeThatHangsUp(t *testing.T) {
 			t.Errorf("health: %+v", h)
 		}
 	})
-}
-
-// What a callback waited for its lock is no fault of its receiver: a busy receiver has a count of its own.
-func TestABusyReceiverIsNotChargedForLockConflicts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
-			if before < 110 {
-				return answer(423, "", "Retry-After", "3"), nil
-			}
-			return answer(200, ""), nil
-		})
-		s := tiers(time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second)
-		c := b.accept(s)
-		// As if the index had seen a hundred lock conflicts before.
-		time.Sleep(time.Second)
-		b.divert(c, 150)
-		done := b.await(c.ID, time.Hour)
-		if done.State != store.Succeeded || done.AttemptCount != 11 {
-			t.Errorf("got %s/%s after %d charged attempts, want 100 uncharged and 10 charged before the success", done.State, done.Reason, done.AttemptCount)
-		}
-	})
-}
-
-// divert counts diverts of a callback that waits in the index.
-func (b *bench) divert(c store.Callback, n int) {
-	b.t.Helper()
-	claimed := func() schedule.Claimed {
-		got, err := b.index.Claim(b.t.Context(), 0, schedule.ClaimRequest{
-			Owner: "test", Token: fmt.Sprintf("test-%d", n), Max: 1, MaxUncertain: 1, MaxTimingOut: 1, Lease: time.Minute, LaneLimit: 32,
-		})
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		return got
-	}
-	for ; n > 0; n-- {
-		if _, err := b.index.Move(b.t.Context(), []schedule.Movement{{Ref: schedule.Ref{ID: c.ID, Lane: c.LaneID}}}); err != nil {
-			b.t.Fatal(err)
-		}
-		for _, l := range claimed().Leases {
-			due := time.Now().Add(2 * time.Second).UnixMilli()
-			item := l.Item
-			item.Due = due
-			if _, err := b.index.Settle(b.t.Context(), []schedule.Settlement{{Item: item, Token: l.Token, Outcome: schedule.Divert}}); err != nil {
-				b.t.Fatal(err)
-			}
-		}
-	}
 }
 
 // Two rebuilds of one process at a time are made one after the other, each with a generation of its own.
