@@ -36,12 +36,14 @@ type decision struct {
 // decisionEnd is when the attempts of these tests end; they began 40 ms before, and were due 50 ms before.
 var decisionEnd = time.UnixMilli(1_800_000_000_000)
 
-// newDecision is the first attempt of a callback with two tiers, which was answered 500 by a lane that answers.
+// newDecision is the first attempt of a callback with two tiers, which was answered 500 by a lane that
+// answers.
 func newDecision() *decision {
 	d := &decision{
 		w: store.Stamped{Callback: store.Callback{
 			ID: "x", Project: "p", DueAt: decisionEnd.UnixMilli() - 50, FirstDueAt: decisionEnd.UnixMilli(), Fence: 7,
-			Policy: store.Policy{Tiers: []time.Duration{10 * time.Second, 20 * time.Second}, RetryAfterCap: time.Minute, OverloadFloor: 30 * time.Second},
+			Policy: store.Policy{Tiers: []time.Duration{10 * time.Second, 20 * time.Second},
+				RetryAfterCap: time.Minute, OverloadFloor: 30 * time.Second},
 		}},
 		lease: schedule.Lease{Health: schedule.Answering},
 	}
@@ -58,11 +60,6 @@ func (d *decision) failed(class store.Class) {
 }
 
 func (d *decision) answered(status int) { d.resp.Answered, d.resp.Status = true, status }
-
-// polled makes it a poll's, whose answer was found to say that.
-func (d *decision) polled(v outbound.Verdict) {
-	d.w.Kind, d.resp.Verdict, d.resp.MaxErrors = store.Poll, v, 2
-}
 
 func (d *decision) decide(t *testing.T) ended {
 	e := &Engine{o: Options{Store: &d.past}, log: slog.New(slog.DiscardHandler)}
@@ -93,147 +90,168 @@ func describe(out *ended) string {
 	return strings.Join(parts, ", ")
 }
 
+// A change makes the attempt another one.
+type change func(*decision)
+
+// inClass has the attempt end in that class, without an answer.
+func inClass(c store.Class) change { return func(d *decision) { d.failed(c) } }
+
+func status(n int) change { return func(d *decision) { d.answered(n) } }
+
+func retryAfter(wait time.Duration) change { return func(d *decision) { d.resp.RetryAfter = wait } }
+
+func deferAfter(wait time.Duration) change { return func(d *decision) { d.resp.DeferAfter = wait } }
+
+func retryCap(most time.Duration) change {
+	return func(d *decision) { d.w.Policy.RetryAfterCap = most }
+}
+
+func before(charged int) change { return func(d *decision) { d.w.AttemptCount = charged } }
+
+func crashed(times int) change { return func(d *decision) { d.w.CrashCount = times } }
+
+func deadline(after time.Duration) change { return func(d *decision) { d.w.Policy.Deadline = after } }
+
+func expires(after time.Duration) change {
+	return func(d *decision) { d.w.ExpiresAt = decisionEnd.Add(after).UnixMilli() }
+}
+
+func firstTier(wait time.Duration) change { return func(d *decision) { d.w.Policy.Tiers[0] = wait } }
+
+func stopOn(statuses ...int) change { return func(d *decision) { d.w.Policy.StopOn = statuses } }
+
+func uncharged(d *decision) { d.resp.Charged = false }
+func unknown(d *decision)   { d.resp.Outcome = store.AttemptUnknown }
+func succeeded(d *decision) { d.resp.Outcome = store.AttemptSucceeded }
+
+// busy is an answer of a receiver that is busy, to a callback with so many attempts, of which so many
+// were charged.
+func busy(attempts, charged int) change {
+	return func(d *decision) {
+		d.failed(store.ClassReceiverBusy)
+		d.answered(423)
+		d.resp.Charged = false
+		d.w.AttemptSeq, d.w.AttemptCount, d.w.LadderBase = attempts, charged, charged
+	}
+}
+
+// poll makes it a poll's, whose answer was found to say that.
+func poll(v outbound.Verdict) change {
+	return func(d *decision) { d.w.Kind, d.resp.Verdict, d.resp.MaxErrors = store.Poll, v, 2 }
+}
+
+func errorsBefore(n int) change { return func(d *decision) { d.w.PollErrors = n } }
+
 // What follows an attempt, for every way in which one ends.
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	timedOut, unanswered, silent := fmt.Sprint("signal ", int(schedule.TimedOut)), fmt.Sprint("signal ", int(schedule.Unanswered)), fmt.Sprint("signal ", int(schedule.NoSignal))
-	throttled := func(status int, after time.Duration) func(*decision) {
-		return func(d *decision) {
-			d.answered(status)
-			d.resp.RetryAfter = after
-		}
-	}
-	class := func(c store.Class, more func(*decision)) func(*decision) {
-		return func(d *decision) {
-			d.failed(c)
-			if more != nil {
-				more(d)
-			}
-		}
-	}
-	unknown := func(d *decision) { d.resp.Outcome = store.AttemptUnknown }
-	busy := func(seq, count int, more func(*decision)) func(*decision) {
-		return class(store.ClassReceiverBusy, func(d *decision) {
-			d.answered(423)
-			d.resp.Charged = false
-			d.w.AttemptSeq, d.w.AttemptCount, d.w.LadderBase = seq, count, count
-			if more != nil {
-				more(d)
-			}
-		})
-	}
-	stopOn := func(status int, more func(*decision)) func(*decision) {
-		return func(d *decision) {
-			d.answered(status)
-			d.w.Policy.StopOn = []int{404, 410}
-			if more != nil {
-				more(d)
-			}
-		}
-	}
-	deadline := func(after time.Duration, more func(*decision)) func(*decision) {
-		return func(d *decision) {
-			d.w.Policy.Deadline = after
-			if more != nil {
-				more(d)
-			}
-		}
-	}
-	poll := func(v outbound.Verdict, more func(*decision)) func(*decision) {
-		return func(d *decision) {
-			d.polled(v)
-			if more != nil {
-				more(d)
-			}
-		}
-	}
+	const s = time.Second
+	timedOut := fmt.Sprint("signal ", int(schedule.TimedOut))
+	unanswered := fmt.Sprint("signal ", int(schedule.Unanswered))
+	silent := fmt.Sprint("signal ", int(schedule.NoSignal))
 	for _, c := range []struct {
-		name   string
-		change func(*decision)
-		want   string
+		name    string
+		want    string
+		changes []change
 	}{
-		{"the first tier", func(*decision) {}, "scheduled, in 10s, charged"},
-		{"the second", func(d *decision) { d.w.AttemptCount = 1 }, "scheduled, in 20s, charged"},
-		{"the ladder's end", func(d *decision) { d.w.AttemptCount = 2 }, "dead exhausted, charged"},
-		{"a ladder that began later", func(d *decision) { d.w.AttemptCount, d.w.LadderBase = 5, 4 }, "scheduled, in 20s, charged"},
-		{"success", class(store.ClassOK, func(d *decision) {
-			d.answered(200)
-			d.resp.Outcome, d.resp.Charged = store.AttemptSucceeded, false
-		}), "succeeded, charged"},
+		{"the first tier", "scheduled, in 10s, charged", nil},
+		{"the second", "scheduled, in 20s, charged", []change{before(1)}},
+		{"the ladder's end", "dead exhausted, charged", []change{before(2)}},
+		{"a ladder that began later", "scheduled, in 20s, charged",
+			[]change{before(5), func(d *decision) { d.w.LadderBase = 4 }}},
+		{"success", "succeeded, charged", []change{inClass(store.ClassOK), status(200), succeeded, uncharged}},
+		{"a failure is charged in any case", "scheduled, in 10s, charged", []change{uncharged}},
 
-		{"429 without Retry-After", throttled(429, 0), "scheduled, in 30s, charged"},
-		{"429 with a short one", throttled(429, 5*time.Second), "scheduled, in 30s, charged, lane held 5s, urgent"},
-		{"429 with a long one", throttled(429, 45*time.Second), "scheduled, in 45s, charged, lane held 45s, urgent"},
-		{"429 beyond the cap", throttled(429, time.Hour), "scheduled, in 1m0s, charged, lane held 1m0s, urgent"},
-		{"a lane is held for a minute at most", func(d *decision) {
-			throttled(429, time.Hour)(d)
-			d.w.Policy.RetryAfterCap = 5 * time.Minute
-		}, "scheduled, in 5m0s, charged, lane held 1m0s, urgent"},
-		{"503 without Retry-After", throttled(503, 0), "scheduled, in 10s, charged"},
-		{"503 with one", throttled(503, 15*time.Second), "scheduled, in 15s, charged, lane held 15s, urgent"},
-		{"500 with one", throttled(500, 15*time.Second), "scheduled, in 10s, charged"},
-		{"no answer in time", class(store.ClassTimeoutHeaders, func(d *decision) { d.resp.TimedOut = true }),
-			"scheduled, in 30s, charged, " + timedOut + ", urgent"},
-		{"no connection", class(store.ClassConnectRefused, nil), "scheduled, in 10s, charged, " + unanswered},
+		{"429 without Retry-After", "scheduled, in 30s, charged", []change{status(429)}},
+		{"429, short", "scheduled, in 30s, charged, lane held 5s, urgent",
+			[]change{status(429), retryAfter(5 * s)}},
+		{"429, long", "scheduled, in 45s, charged, lane held 45s, urgent",
+			[]change{status(429), retryAfter(45 * s)}},
+		{"429, beyond the cap", "scheduled, in 1m0s, charged, lane held 1m0s, urgent",
+			[]change{status(429), retryAfter(time.Hour)}},
+		{"a lane is held for a minute at most", "scheduled, in 5m0s, charged, lane held 1m0s, urgent",
+			[]change{status(429), retryAfter(time.Hour), retryCap(5 * time.Minute)}},
+		{"503 without Retry-After", "scheduled, in 10s, charged", []change{status(503)}},
+		{"503 with one", "scheduled, in 15s, charged, lane held 15s, urgent",
+			[]change{status(503), retryAfter(15 * s)}},
+		{"500 with one", "scheduled, in 10s, charged", []change{retryAfter(15 * s)}},
+		{"no answer in time", "scheduled, in 30s, charged, " + timedOut + ", urgent",
+			[]change{inClass(store.ClassTimeoutHeaders), func(d *decision) { d.resp.TimedOut = true }}},
+		{"no connection", "scheduled, in 10s, charged, " + unanswered,
+			[]change{inClass(store.ClassConnectRefused)}},
 
-		{"a panic", class(store.ClassPanic, func(d *decision) { d.w.CrashCount = 4 }), "scheduled, in 3s, crash count stays, " + silent},
-		{"the fifth panic", class(store.ClassPanic, func(d *decision) { d.w.CrashCount = 5 }), "dead poison, crash count stays, " + silent},
-		{"a stale connection", class(store.ClassConnReset, func(d *decision) { d.resp.Stale, d.resp.Charged = true, false }),
-			"scheduled, in 0s, free, " + unanswered + ", urgent"},
-		{"no signature", class(store.ClassSignError, func(d *decision) { d.resp.Charged = false }), "scheduled, in 1m0s, 1 divert, " + silent},
-		{"interrupted on the wire", class(store.ClassInterrupted, func(d *decision) {
-			unknown(d)
-			d.resp.Charged = false
-		}), "scheduled, in 0s, 1 divert, " + silent + ", urgent"},
-		{"interrupted before", class(store.ClassInterrupted, func(d *decision) { d.resp.Charged = false }),
-			"scheduled, in 0s, no row, 1 divert, " + silent + ", urgent"},
+		{"a panic", "scheduled, in 3s, crash count stays, " + silent,
+			[]change{inClass(store.ClassPanic), crashed(4)}},
+		{"the fifth panic", "dead poison, crash count stays, " + silent,
+			[]change{inClass(store.ClassPanic), crashed(5)}},
+		{"a stale connection", "scheduled, in 0s, free, " + unanswered + ", urgent",
+			[]change{inClass(store.ClassConnReset), uncharged, func(d *decision) { d.resp.Stale = true }}},
+		{"no signature", "scheduled, in 1m0s, 1 divert, " + silent,
+			[]change{inClass(store.ClassSignError), uncharged}},
+		{"interrupted on the wire", "scheduled, in 0s, 1 divert, " + silent + ", urgent",
+			[]change{inClass(store.ClassInterrupted), uncharged, unknown}},
+		{"interrupted before", "scheduled, in 0s, no row, 1 divert, " + silent + ", urgent",
+			[]change{inClass(store.ClassInterrupted), uncharged}},
 
-		{"busy", busy(5, 1, nil), "scheduled, in 3s, 1 divert"},
-		{"busy for the hundredth time", busy(149, 50, nil), "scheduled, in 3s, 1 divert"},
-		{"busy once more", busy(150, 50, nil), "scheduled, in 10s, charged"},
-		{"busy, with a delay of its rule", busy(5, 1, func(d *decision) { d.resp.DeferAfter = 7 * time.Second }), "scheduled, in 7s, 1 divert"},
-		{"busy, with Retry-After", busy(5, 1, func(d *decision) { d.resp.RetryAfter = 20 * time.Second }), "scheduled, in 20s, 1 divert"},
-		{"busy, beyond the cap", busy(5, 1, func(d *decision) { d.resp.RetryAfter = time.Hour }), "scheduled, in 1m0s, 1 divert"},
-		{"busy as often as its rule allows", busy(3, 1, func(d *decision) { d.resp.MaxDefers = 2 }), "scheduled, in 10s, charged"},
+		{"busy", "scheduled, in 3s, 1 divert", []change{busy(5, 1)}},
+		{"busy for the hundredth time", "scheduled, in 3s, 1 divert", []change{busy(149, 50)}},
+		{"busy once more", "scheduled, in 10s, charged", []change{busy(150, 50)}},
+		{"busy, with a delay of its rule", "scheduled, in 7s, 1 divert",
+			[]change{busy(5, 1), deferAfter(7 * s)}},
+		{"busy, with Retry-After", "scheduled, in 20s, 1 divert", []change{busy(5, 1), retryAfter(20 * s)}},
+		{"busy, beyond the cap", "scheduled, in 1m0s, 1 divert", []change{busy(5, 1), retryAfter(time.Hour)}},
+		{"busy as often as its rule allows", "scheduled, in 10s, charged",
+			[]change{busy(3, 1), func(d *decision) { d.resp.MaxDefers = 2 }}},
 
-		{"a rule that rejects", class(store.ClassRejected, func(d *decision) {
-			d.answered(200)
-			d.resp.Charged = false
-		}), "dead rejected, charged"},
-		{"a request that cannot be made", class(store.ClassInvalidRequest, func(d *decision) { d.resp.Charged = false }), "dead invalid, " + silent},
-		{"a row that cannot be read", class(store.ClassCorrupt, func(d *decision) { d.resp.Charged = false }), "dead invalid, " + silent},
-		{"404 stops", stopOn(404, nil), "dead rejected, charged"},
-		{"410 stops", stopOn(410, nil), "dead gone, charged"},
-		{"500 does not stop", stopOn(500, nil), "scheduled, in 10s, charged"},
-		{"410 does not stop a poll", stopOn(410, poll(outbound.VerdictOpen, nil)), "scheduled, in 10s, charged"},
+		{"a rule that rejects", "dead rejected, charged",
+			[]change{inClass(store.ClassRejected), status(200), uncharged}},
+		{"a request that cannot be made", "dead invalid, " + silent,
+			[]change{inClass(store.ClassInvalidRequest), uncharged}},
+		{"a row that cannot be read", "dead invalid, " + silent,
+			[]change{inClass(store.ClassCorrupt), uncharged}},
+		{"404 stops", "dead rejected, charged", []change{status(404), stopOn(404, 410)}},
+		{"410 stops", "dead gone, charged", []change{status(410), stopOn(404, 410)}},
+		{"500 does not stop", "scheduled, in 10s, charged", []change{stopOn(404, 410)}},
+		{"410 does not stop a poll", "scheduled, in 10s, charged",
+			[]change{status(410), stopOn(410), poll(outbound.VerdictOpen)}},
 
-		{"due at the deadline", deadline(10*time.Second, nil), "scheduled, in 10s, charged"},
-		{"due after it", deadline(10*time.Second-time.Millisecond, nil), "dead exhausted, charged"},
-		{"a poll that is due after it", deadline(9*time.Second, poll(outbound.VerdictOpen, nil)), "dead unresolved, charged"},
-		{"due after its expiry", func(d *decision) { d.w.ExpiresAt = decisionEnd.UnixMilli() + 5000 }, "scheduled, in 5s, charged"},
-		{"due before its expiry", func(d *decision) { d.w.ExpiresAt = decisionEnd.UnixMilli() + 15_000 }, "scheduled, in 10s, charged"},
+		{"due at the deadline", "scheduled, in 10s, charged", []change{deadline(10 * s)}},
+		{"due after it", "dead exhausted, charged", []change{deadline(10*s - time.Millisecond)}},
+		{"a poll that is due after it", "dead unresolved, charged",
+			[]change{deadline(9 * s), poll(outbound.VerdictOpen)}},
+		{"due after its expiry", "scheduled, in 5s, charged", []change{expires(5 * s)}},
+		{"due before its expiry", "scheduled, in 10s, charged", []change{expires(15 * s)}},
 
-		{"due again at once", func(d *decision) { d.w.Policy.Tiers[0] = 20 * time.Millisecond }, "scheduled, in 20ms, charged, urgent"},
-		{"due again a bit later", func(d *decision) { d.w.Policy.Tiers[0] = 21 * time.Millisecond }, "scheduled, in 21ms, charged"},
-		{"others wait for its lock", func(d *decision) { d.lease.Lock = "k" }, "scheduled, in 10s, charged, urgent"},
-		{"its lane has yet to answer", func(d *decision) { d.lease.Health = schedule.Unproven }, "scheduled, in 10s, charged, urgent"},
+		{"due again at once", "scheduled, in 20ms, charged, urgent",
+			[]change{firstTier(20 * time.Millisecond)}},
+		{"due again a bit later", "scheduled, in 21ms, charged", []change{firstTier(21 * time.Millisecond)}},
+		{"others wait for its lock", "scheduled, in 10s, charged, urgent",
+			[]change{func(d *decision) { d.lease.Lock = "k" }}},
+		{"its lane has yet to answer", "scheduled, in 10s, charged, urgent",
+			[]change{func(d *decision) { d.lease.Health = schedule.Unproven }}},
 
-		{"a poll that succeeded", poll(outbound.VerdictSuccess, func(d *decision) { d.resp.Outcome = store.AttemptSucceeded }), "succeeded success, charged"},
-		{"a poll that failed", poll(outbound.VerdictFailure, func(d *decision) { d.resp.Outcome = store.AttemptSucceeded }), "succeeded failure, charged"},
-		{"not final yet", poll(outbound.VerdictOpen, func(d *decision) { d.w.AttemptCount = 1 }), "scheduled, in 20s, charged"},
-		{"a poll without a tier left", poll(outbound.VerdictOpen, func(d *decision) { d.w.AttemptCount = 2 }), "dead unresolved, charged"},
-		{"an error stays at its tier", poll(outbound.VerdictError, func(d *decision) { d.w.AttemptCount, d.w.PollErrors = 1, 1 }),
-			"scheduled, in 10s, charged, stays, 2 errors"},
-		{"an error beyond the budget", poll(outbound.VerdictError, func(d *decision) { d.w.PollErrors = 2 }), "dead unresolved, charged, stays, 3 errors"},
-		{"an upstream asks to wait", busy(5, 1, poll(outbound.VerdictHold, func(d *decision) { d.resp.DeferAfter = 40 * time.Second })),
-			"scheduled, in 40s, 1 divert, lane held 40s, urgent"},
-		{"for longer than it may", busy(5, 1, poll(outbound.VerdictHold, func(d *decision) { d.resp.DeferAfter = time.Hour })),
-			"scheduled, in 1m0s, 1 divert, lane held 1m0s, urgent"},
-		{"until after the deadline", busy(5, 1, poll(outbound.VerdictHold, deadline(30*time.Second, func(d *decision) { d.resp.DeferAfter = 40 * time.Second }))),
-			"dead unresolved, 1 divert, lane held 40s, urgent"},
+		{"a poll that succeeded", "succeeded success, charged",
+			[]change{poll(outbound.VerdictSuccess), succeeded}},
+		{"a poll that failed", "succeeded failure, charged",
+			[]change{poll(outbound.VerdictFailure), succeeded}},
+		{"not final yet", "scheduled, in 20s, charged", []change{poll(outbound.VerdictOpen), before(1)}},
+		{"a poll without a tier left", "dead unresolved, charged",
+			[]change{poll(outbound.VerdictOpen), before(2)}},
+		{"an error stays at its tier", "scheduled, in 10s, charged, stays, 2 errors",
+			[]change{poll(outbound.VerdictError), before(1), errorsBefore(1)}},
+		{"an error beyond the budget", "dead unresolved, charged, stays, 3 errors",
+			[]change{poll(outbound.VerdictError), errorsBefore(2)}},
+		{"an upstream asks to wait", "scheduled, in 40s, 1 divert, lane held 40s, urgent",
+			[]change{busy(5, 1), poll(outbound.VerdictHold), deferAfter(40 * s)}},
+		{"for longer than it may", "scheduled, in 1m0s, 1 divert, lane held 1m0s, urgent",
+			[]change{busy(5, 1), poll(outbound.VerdictHold), deferAfter(time.Hour)}},
+		{"until after the deadline", "dead unresolved, 1 divert, lane held 40s, urgent",
+			[]change{busy(5, 1), poll(outbound.VerdictHold), deferAfter(40 * s), deadline(30 * s)}},
 	} {
 		d := newDecision()
-		c.change(d)
+		for _, change := range c.changes {
+			change(d)
+		}
 		out := d.decide(t)
 		if got := describe(&out); got != c.want {
 			t.Errorf("%s: %s; want %s", c.name, got, c.want)
@@ -248,10 +266,12 @@ func TestDecideKeepsTheAttempt(t *testing.T) {
 	d.w.Trigger, d.resp.Error, d.resp.KeyID, d.resp.ResponseBody, d.resp.ResponseTruncated = store.Manual, "why", "key", "body", true
 	a := d.decide(t).result.Attempt
 	end := decisionEnd.UnixMilli()
-	if a.CallbackID != "x" || a.Project != "p" || a.Fence != 7 || a.StartedAt != end-40 || a.EndedAt != end || a.DueAt != end-50 || a.Lateness != 10 {
+	if a.CallbackID != "x" || a.Project != "p" || a.Fence != 7 || a.StartedAt != end-40 ||
+		a.EndedAt != end || a.DueAt != end-50 || a.Lateness != 10 {
 		t.Errorf("the attempt is %+v", a)
 	}
-	if a.Trigger != store.Manual || a.Class != store.ClassHTTP5xx || a.Status != 500 || a.Error != "why" || a.KeyID != "key" || a.ResponseBody != "body" || !a.ResponseTruncated {
+	if a.Trigger != store.Manual || a.Class != store.ClassHTTP5xx || a.Status != 500 || a.Error != "why" ||
+		a.KeyID != "key" || a.ResponseBody != "body" || !a.ResponseTruncated {
 		t.Errorf("what the sender said is %+v", a)
 	}
 }
@@ -265,12 +285,14 @@ func TestDecideDraws(t *testing.T) {
 		least, most time.Duration
 		want        string
 	}{
-		{"never sent", func(d *decision) { d.resp.LocalTrouble, d.resp.Charged = true, false }, 5 * time.Second, 30 * time.Second, "no row, 1 divert"},
+		{"never sent", func(d *decision) { d.resp.LocalTrouble, d.resp.Charged = true, false }, 5 * time.Second,
+			30 * time.Second, "no row, 1 divert"},
 		{"perhaps sent", func(d *decision) {
 			d.resp.LocalTrouble, d.resp.Charged, d.resp.Outcome = true, false, store.AttemptUnknown
 		},
 			5 * time.Second, 30 * time.Second, "1 divert"},
-		{"jitter", func(d *decision) { d.w.Policy.Jitter = 0.5 }, 10 * time.Second, 15 * time.Second, "charged"},
+		{"jitter", func(d *decision) { d.w.Policy.Jitter = 0.5 }, 10 * time.Second, 15 * time.Second,
+			"charged"},
 	} {
 		var first, last time.Duration
 		for i := range 200 {
@@ -295,12 +317,14 @@ func TestDecideDraws(t *testing.T) {
 	}
 }
 
-// Three charged attempts in a row that the egress guard refuses end a callback. What was not charged, or is stale, does not count.
+// Three charged attempts in a row that the egress guard refuses end a callback. What was not charged, or
+// is stale, does not count.
 func TestDecideBlocked(t *testing.T) {
 	t.Parallel()
 	row := func(class store.Class) store.Attempt { return store.Attempt{Class: class, Charged: true} }
 	blocked, failed := row(store.ClassBlocked), row(store.ClassHTTP5xx)
-	uncharged, stale := store.Attempt{Class: store.ClassHTTP5xx}, store.Attempt{Class: store.ClassHTTP5xx, Charged: true, Stale: true}
+	uncharged, stale := store.Attempt{Class: store.ClassHTTP5xx}, store.Attempt{Class: store.ClassHTTP5xx,
+		Charged: true, Stale: true}
 	for _, c := range []struct {
 		name string
 		past pastAttempts
@@ -310,13 +334,15 @@ func TestDecideBlocked(t *testing.T) {
 		{"after others", pastAttempts{list: []store.Attempt{failed, blocked, uncharged, stale, blocked}}, true},
 		{"the second", pastAttempts{list: []store.Attempt{blocked}}, false},
 		{"not in a row", pastAttempts{list: []store.Attempt{blocked, failed, blocked}}, false},
-		{"the attempts cannot be read", pastAttempts{list: []store.Attempt{blocked, blocked}, err: errors.New("away")}, false},
+		{"the attempts cannot be read", pastAttempts{list: []store.Attempt{blocked, blocked},
+			err: errors.New("away")}, false},
 	} {
 		d := newDecision()
 		d.failed(store.ClassBlocked)
 		d.w.LastClass, d.past = store.ClassBlocked, c.past
 		r := d.decide(t).result
-		if dead := r.State == store.Dead && r.Reason == store.Blocked; dead != c.dead || !c.dead && r.State != store.Scheduled {
+		if dead := r.State == store.Dead && r.Reason == store.Blocked; dead != c.dead || !c.dead &&
+			r.State != store.Scheduled {
 			t.Errorf("%s: %s %s", c.name, r.State, r.Reason)
 		}
 	}

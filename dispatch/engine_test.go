@@ -241,9 +241,7 @@ func TestRetry(t *testing.T) {
 		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) { return answer(int(status.Load()), ""), nil })
 		retry := func(id string, l store.Ladder) {
 			t.Helper()
-			if _, err := b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{Ladder: l}, by); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{Ladder: l}, by))
 		}
 		// Scheduled: its next step, now.
 		id := b.accept(tiers(time.Hour)).ID

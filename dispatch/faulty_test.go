@@ -122,10 +122,14 @@ type faultyStore struct {
 }
 
 func (s *faultyStore) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
-	return through(ctx, s.faults, "Accept", func() ([]store.Accepted, error) { return s.Store.Accept(ctx, drafts) })
+	return through(ctx, s.faults, "Accept", func() ([]store.Accepted,
+		error) {
+		return s.Store.Accept(ctx, drafts)
+	})
 }
 
-func (s *faultyStore) Stamp(ctx context.Context, st store.Stamp) (stamped []*store.Stamped, refused []store.Refusal, err error) {
+func (s *faultyStore) Stamp(ctx context.Context, st store.Stamp) (stamped []*store.Stamped,
+	refused []store.Refusal, err error) {
 	stamped, err = through(ctx, s.faults, "Stamp", func() (list []*store.Stamped, err error) {
 		list, refused, err = s.Store.Stamp(ctx, st)
 		return list, err
@@ -133,8 +137,12 @@ func (s *faultyStore) Stamp(ctx context.Context, st store.Stamp) (stamped []*sto
 	return stamped, refused, err
 }
 
-func (s *faultyStore) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
-	return through(ctx, s.faults, "Commit", func() ([]store.Committed, error) { return s.Store.Commit(ctx, r, now) })
+func (s *faultyStore) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed,
+	error) {
+	return through(ctx, s.faults, "Commit", func() ([]store.Committed,
+		error) {
+		return s.Store.Commit(ctx, r, now)
+	})
 }
 
 func (s *faultyStore) Ping(ctx context.Context) error {
@@ -142,38 +150,54 @@ func (s *faultyStore) Ping(ctx context.Context) error {
 	return err
 }
 
-func (s *faultyStore) TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error) {
-	return through(ctx, s.faults, "TryLease", func() (bool, error) { return s.Store.TryLease(ctx, name, holder, now, ttl) })
+func (s *faultyStore) TryLease(ctx context.Context, name, holder string, now int64,
+	ttl time.Duration) (bool, error) {
+	return through(ctx, s.faults, "TryLease", func() (bool,
+		error) {
+		return s.Store.TryLease(ctx, name, holder, now, ttl)
+	})
 }
 
 func (s *faultyStore) Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
-	return through(ctx, s.faults, "Open", func() ([]store.OpenRow, error) { return s.Store.Open(ctx, after, limit) })
+	return through(ctx, s.faults, "Open", func() ([]store.OpenRow,
+		error) {
+		return s.Store.Open(ctx, after, limit)
+	})
 }
 
-func (s *faultyStore) OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error) {
+func (s *faultyStore) OpenUntil(ctx context.Context, after store.Cursor, until int64,
+	limit int) ([]store.OpenRow, error) {
 	return through(ctx, s.faults, "OpenUntil", func() ([]store.OpenRow, error) {
 		return s.Store.OpenUntil(ctx, after, until, limit)
 	})
 }
 
-func (s *faultyStore) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error) {
+func (s *faultyStore) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64,
+	limit int) ([]store.OpenRow, error) {
 	return through(ctx, s.faults, "Overdue", func() ([]store.OpenRow, error) {
 		return s.Store.Overdue(ctx, after, dueBefore, claimedBefore, limit)
 	})
 }
 
 func (s *faultyStore) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
-	return through(ctx, s.faults, "Lanes", func() ([]store.Lane, error) { return s.Store.Lanes(ctx, since, limit) })
+	return through(ctx, s.faults, "Lanes", func() ([]store.Lane,
+		error) {
+		return s.Store.Lanes(ctx, since, limit)
+	})
 }
 
-func (s *faultyStore) OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error) {
+func (s *faultyStore) OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret,
+	error) {
 	return through(ctx, s.faults, "OwnedSecrets", func() ([]store.Secret, error) {
 		return s.Store.OwnedSecrets(ctx, project, owner, now)
 	})
 }
 
 func (s *faultyStore) KeyByHash(ctx context.Context, hash []byte) (store.Key, error) {
-	return through(ctx, s.faults, "KeyByHash", func() (store.Key, error) { return s.Store.KeyByHash(ctx, hash) })
+	return through(ctx, s.faults, "KeyByHash", func() (store.Key,
+		error) {
+		return s.Store.KeyByHash(ctx, hash)
+	})
 }
 
 // A faultySchedule is an index with faults. Operations that no test makes fail are not wrapped.
@@ -183,35 +207,60 @@ type faultySchedule struct {
 }
 
 func (s *faultySchedule) Generation(ctx context.Context, shard int) (int64, error) {
-	return through(ctx, s.faults, "Generation", func() (int64, error) { return s.Schedule.Generation(ctx, shard) })
+	return through(ctx, s.faults, "Generation", func() (int64,
+		error) {
+		return s.Schedule.Generation(ctx, shard)
+	})
 }
 
 func (s *faultySchedule) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error) {
-	return through(ctx, s.faults, "Ensure", func() ([]schedule.Position, error) { return s.Schedule.Ensure(ctx, items) })
+	return through(ctx, s.faults, "Ensure", func() ([]schedule.Position,
+		error) {
+		return s.Schedule.Ensure(ctx, items)
+	})
 }
 
-func (s *faultySchedule) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
-	return through(ctx, s.faults, "Claim", func() (schedule.Claimed, error) { return s.Schedule.Claim(ctx, shard, r) })
+func (s *faultySchedule) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed,
+	error) {
+	return through(ctx, s.faults, "Claim", func() (schedule.Claimed,
+		error) {
+		return s.Schedule.Claim(ctx, shard, r)
+	})
 }
 
-func (s *faultySchedule) Settle(ctx context.Context, list []schedule.Settlement) ([]schedule.Settled, error) {
-	return through(ctx, s.faults, "Settle", func() ([]schedule.Settled, error) { return s.Schedule.Settle(ctx, list) })
+func (s *faultySchedule) Settle(ctx context.Context, list []schedule.Settlement) ([]schedule.Settled,
+	error) {
+	return through(ctx, s.faults, "Settle", func() ([]schedule.Settled,
+		error) {
+		return s.Schedule.Settle(ctx, list)
+	})
 }
 
 func (s *faultySchedule) Release(ctx context.Context, u []schedule.Unlock) ([]schedule.Waiter, error) {
-	return through(ctx, s.faults, "Release", func() ([]schedule.Waiter, error) { return s.Schedule.Release(ctx, u) })
+	return through(ctx, s.faults, "Release", func() ([]schedule.Waiter,
+		error) {
+		return s.Schedule.Release(ctx, u)
+	})
 }
 
 func (s *faultySchedule) Stats(ctx context.Context, shard int) (schedule.Stats, error) {
-	return through(ctx, s.faults, "Stats", func() (schedule.Stats, error) { return s.Schedule.Stats(ctx, shard) })
+	return through(ctx, s.faults, "Stats", func() (schedule.Stats,
+		error) {
+		return s.Schedule.Stats(ctx, shard)
+	})
 }
 
-func (s *faultySchedule) MoveWatermark(ctx context.Context, shard int, a schedule.Advance) (schedule.Watermark, error) {
+func (s *faultySchedule) MoveWatermark(ctx context.Context, shard int,
+	a schedule.Advance) (schedule.Watermark, error) {
 	return through(ctx, s.faults, "MoveWatermark", func() (schedule.Watermark, error) {
 		return s.Schedule.MoveWatermark(ctx, shard, a)
 	})
 }
 
-func (s *faultySchedule) Loaded(ctx context.Context, shard int, token string, until int64) (schedule.Watermark, error) {
-	return through(ctx, s.faults, "Loaded", func() (schedule.Watermark, error) { return s.Schedule.Loaded(ctx, shard, token, until) })
+func (s *faultySchedule) Loaded(ctx context.Context, shard int, token string,
+	until int64) (schedule.Watermark, error) {
+	return through(ctx, s.faults, "Loaded", func() (schedule.Watermark,
+		error) {
+		return s.Schedule.Loaded(ctx, shard, token, until)
+	})
 }

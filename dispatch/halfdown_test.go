@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -105,46 +103,6 @@ func TestAnIndexThatFailsToClaimAlone(t *testing.T) {
 		}
 		index.set(nil, "Claim")
 		b.await(id, 10*time.Second)
-	})
-}
-
-// halfLocked gives no lock whose name says that its shard is away.
-type halfLocked struct{ dispatch.Schedule }
-
-func (h halfLocked) Acquire(ctx context.Context, r []schedule.LockRequest) ([]schedule.LockReply, error) {
-	replies := make([]schedule.LockReply, len(r))
-	var failed error
-	for i := range r {
-		if strings.HasPrefix(r[i].Lock, "away") {
-			failed = errBroken
-			continue
-		}
-		one, err := h.Schedule.Acquire(ctx, r[i:i+1])
-		if err != nil {
-			return replies, err
-		}
-		replies[i] = one[0]
-	}
-	return replies, failed
-}
-
-// The locks that some shards gave are used, though another shard does not answer.
-func TestLocksOfShardsThatAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		index := new(faults)
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { o.Schedule = halfLocked{o.Schedule} }, faultyIndex(index))
-		index.set(fail(errBroken), "Claim")
-		for i := range 5 {
-			b.accept(dispatch.Submission{LockKey: fmt.Sprint("away-", i), Lane: fmt.Sprint("lane-", i)})
-		}
-		id := b.accept(dispatch.Submission{LockKey: "order", Lane: "lane"}).ID
-		time.Sleep(time.Second)
-		at := time.Now()
-		index.set(nil, "Claim") // all are claimed together
-		// Those of the other shard are diverted again and again meanwhile.
-		if c := b.await(id, 10*time.Second); c.State != store.Succeeded || time.Since(at) > 900*time.Millisecond {
-			t.Errorf("%s %s after it could be claimed", c.State, time.Since(at))
-		}
 	})
 }
 

@@ -167,9 +167,7 @@ func TestVerifyTellsMissingFromBeyond(t *testing.T) {
 			b.later(time.Hour)
 		}
 		b.clean(5)
-		if _, err := b.index.Cancel(t.Context(), []schedule.Ref{{ID: lost.ID, Lane: lost.LaneID}}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.index.Cancel(t.Context(), []schedule.Ref{{ID: lost.ID, Lane: lost.LaneID}}))
 		d, err := b.engine.Verify(t.Context())
 		if err != nil || d.Missing != 1 || d.Beyond != 5 || d.Rows != 6 || d.MissingIDs[0] != store.CallbackPrefix+lost.ID {
 			t.Errorf("verify: %+v, %v", d, err)

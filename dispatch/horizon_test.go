@@ -261,12 +261,8 @@ func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
 		far = reschedule(far, 4*time.Minute)
 		b.expect("one that was moved within", far, schedule.Delayed)
 		b.clean(3)
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, dispatch.RetryRequest{}, by); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, elsewhere.ID, dispatch.RetryRequest{URL: "https://other.example/"}, by); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, dispatch.RetryRequest{}, by))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, elsewhere.ID, dispatch.RetryRequest{URL: "https://other.example/"}, by))
 		if c, err := b.engine.Cancel(t.Context(), store.DefaultProject, canceled.ID, by); err != nil || c.Result != store.CancelDone {
 			t.Fatalf("%+v, %v", c, err)
 		}

@@ -31,9 +31,7 @@ func TestIndexStatus(t *testing.T) {
 			t.Errorf("got %+v, want %+v", first, want)
 		}
 		time.Sleep(time.Hour)
-		if _, err := b.engine.Rebuild(t.Context(), false, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Rebuild(t.Context(), false, operator))
 		want.Generation, want.Present, want.BuiltAt = first.Generation+1, first.Generation+1, time.Now().UnixMilli()
 		if s := status(); s != want {
 			t.Errorf("after a rebuild: %+v, want %+v", s, want)
@@ -45,9 +43,7 @@ func TestIndexStatus(t *testing.T) {
 		}
 		index.set(nil, "Generation")
 		// Another process has begun to rebuild, and has died: nothing looks after an index that is this process's own.
-		if _, err := b.db.NextGeneration(t.Context(), want.Generation); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.db.NextGeneration(t.Context(), want.Generation))
 		want.Present, want.Down, want.Rebuilding, want.Generation = want.Generation, false, true, want.Generation+1
 		if s := status(); s != want {
 			t.Errorf("half-way through a rebuild: %+v, want %+v", s, want)

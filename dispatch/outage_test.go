@@ -20,9 +20,7 @@ func TestRetryWhileTheIndexIsAway(t *testing.T) {
 		id := b.accept(dispatch.Submission{Delay: &delay}).ID
 		time.Sleep(time.Second)
 		index.set(fail(errBroken), "Ensure")
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{}, store.Actor{}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{}, store.Actor{}))
 		time.Sleep(500 * time.Millisecond)
 		index.set(nil, "Ensure")
 		time.Sleep(2 * time.Second)

@@ -20,12 +20,8 @@ func TestAResolvedPollLeavesTheIndex(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		p := b.poll(paidPoll("o-1", time.Hour))
 		time.Sleep(time.Second)
-		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, time.Now().Add(time.Hour).UnixMilli(), store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{}, store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, time.Now().Add(time.Hour).UnixMilli(), store.Actor{Name: "test"}))
+		b.must(b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{}, store.Actor{Name: "test"}))
 		synctest.Wait()
 		if stats, err := b.index.Stats(t.Context(), 0); err != nil || stats.Delayed+stats.Ready+stats.Leased != 1 {
 			t.Errorf("the index holds %+v, %v; want the result alone", stats, err)
@@ -44,11 +40,9 @@ func TestEveryDeadPollIsUnresolved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, bank("PROCESSING"))
-		if _, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{
+		b.must(b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{
 			URL: new("https://ops.example/"), Topics: &[]string{dispatch.TopicUnresolved},
-		}, store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		}, store.Actor{Name: "test"}))
 		time.Sleep(10 * time.Second)
 		s := paidPoll("o-1", time.Hour)
 		s.ExpiresIn = new(time.Minute)

@@ -206,9 +206,7 @@ func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
 			t.Errorf("result %+v", r)
 		}
 		// By hand it is asked once more, and falls back: nobody hears of that. When it has become final, they do.
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}))
 		if c := b.await(p.ID, time.Minute); c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 4 {
 			t.Errorf("after a retry: %s, %s", c.State, c.Reason)
 		}
@@ -216,9 +214,7 @@ func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
 		b.receiver.mu.Lock()
 		b.receiver.answer = bank("SUCCESS")
 		b.receiver.mu.Unlock()
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}))
 		b.await(p.ID, time.Minute)
 		time.Sleep(5 * time.Second)
 		if list := b.results(p.ID); len(list) != 2 || list[1].Outcome != store.PollSuccess {
@@ -287,47 +283,6 @@ func TestAPollIsResolvedInFlight(t *testing.T) {
 		}
 		if a := b.attempts(p.ID); len(a) != 1 || !a[0].Stale || a[0].Charged {
 			t.Errorf("the attempt in flight: %+v", a)
-		}
-	})
-}
-
-func TestOnePollOfAReferenceAndAddressIsOpen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING", "SUCCESS"))
-		first := b.poll(paidPoll("o-1", time.Minute))
-		again, err := b.engine.AcceptPoll(t.Context(), store.DefaultProject, paidPoll("o-1", time.Hour))
-		if err != nil || !again.Replayed || again.Callback.ID != first.ID {
-			t.Errorf("a second one: %+v, %v", again, err)
-		}
-		b.await(first.ID, time.Hour)
-		b.result(first.ID)
-		fresh := b.poll(paidPoll("o-1", time.Minute))
-		if fresh.ID == first.ID {
-			t.Error("after its end there is no new one")
-		}
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, first.ID, dispatch.RetryRequest{}, store.Actor{}); !errors.Is(err, store.ErrPollLive) {
-			t.Errorf("retry of the first: %v", err)
-		}
-	})
-}
-
-func TestCancelOfAPollIsTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING"))
-		p := b.poll(paidPoll("o-1", time.Hour))
-		time.Sleep(time.Minute)
-		list, err := b.engine.CancelRef(t.Context(), store.DefaultProject, dispatch.CancelRefRequest{Ref: "o-1"}, store.Actor{Name: "test"})
-		if err != nil || len(list) != 1 || list[0].Result != store.CancelDone {
-			t.Fatalf("cancel: %+v, %v", list, err)
-		}
-		if r := b.result(p.ID); r.Outcome != store.PollCanceled || r.Polls != 1 {
-			t.Errorf("result %+v", r)
-		}
-		list, err = b.engine.CancelRef(t.Context(), store.DefaultProject, dispatch.CancelRefRequest{Ref: "o-1", Terminal: true}, store.Actor{Name: "test"})
-		if err != nil || len(list) != 2 || list[0].Result != store.CancelAlreadyTerminal || list[1].Result != store.CancelAlreadyTerminal {
-			t.Errorf("once more: %+v, %v", list, err)
 		}
 	})
 }

@@ -19,7 +19,8 @@ type askedIndex struct {
 	settled  []schedule.Settlement
 	released []schedule.Unlock
 	moved    []schedule.Movement
-	// acquire and acquireErr answer an Acquire, waiters and moves each Release and Move in turn; err fails everything.
+	// acquire and acquireErr answer an Acquire, waiters and moves each Release and Move in turn; err fails
+	// everything.
 	acquire    []schedule.LockReply
 	acquireErr error
 	waiters    []schedule.Waiter
@@ -60,7 +61,8 @@ func claimedBy(t *testing.T, index *askedIndex, ids ...string) (*Engine, []sched
 	c := schedule.Claimed{}
 	for i, id := range ids {
 		c.Leases = append(c.Leases, schedule.Lease{
-			Item: schedule.Item{ID: id, Lane: int64(i + 1), Due: int64(i + 1), Lock: "lock-" + id}, Token: "token", Health: schedule.Answering,
+			Item: schedule.Item{ID: id, Lane: int64(i + 1), Due: int64(i + 1),
+				Lock: "lock-" + id}, Token: "token", Health: schedule.Answering,
 		})
 	}
 	g := e.slots.reserve(len(ids))
@@ -70,14 +72,15 @@ func claimedBy(t *testing.T, index *askedIndex, ids ...string) (*Engine, []sched
 	return e, c.Leases
 }
 
-// within says whether a time in Unix milliseconds lies so far from now on, a second more or less for a busy machine.
+// within says whether a time in Unix milliseconds lies so far from now on, a second more or less for a
+// busy machine.
 func within(at int64, least, most time.Duration) bool {
 	wait := time.Until(time.UnixMilli(at))
 	return wait >= least-time.Second && wait <= most+time.Second
 }
 
-// What SQL does not let be claimed is parked at the due time that SQL says, or dropped; what waits for its turn is diverted. All give
-// back lock, slot and place on the wire.
+// What SQL does not let be claimed is parked at the due time that SQL says, or dropped; what waits for
+// its turn is diverted. All give back lock, slot and place on the wire.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	index := new(askedIndex)
@@ -87,7 +90,8 @@ func TestRefuse(t *testing.T) {
 		byID[leases[i].ID] = &leases[i]
 	}
 	e.refuse(t.Context(), byID, []store.Refusal{
-		{ID: "parked", Due: 77, Retry: true}, {ID: "dropped", Terminal: true}, {ID: "unknown"}, {ID: "behind", Behind: true, Due: 5},
+		{ID: "parked", Due: 77, Retry: true}, {ID: "dropped", Terminal: true}, {ID: "unknown"}, {ID: "behind",
+			Behind: true, Due: 5},
 		{ID: "corrupt", Terminal: true, Corrupt: true},
 	})
 	var got []string
@@ -96,7 +100,8 @@ func TestRefuse(t *testing.T) {
 		if s.ID == "behind" {
 			due = fmt.Sprint("soon ", within(s.Due, time.Second, 3*time.Second))
 		}
-		got = append(got, fmt.Sprint(s.ID, " ", s.Token, " ", s.Outcome == schedule.Reschedule, " ", s.Outcome == schedule.Ack, " ", s.Outcome == schedule.Divert, " ", due, " ", s.Retry))
+		got = append(got, fmt.Sprint(s.ID, " ", s.Token, " ", s.Outcome == schedule.Reschedule, " ",
+			s.Outcome == schedule.Ack, " ", s.Outcome == schedule.Divert, " ", due, " ", s.Retry))
 	}
 	want := []string{
 		"parked token true false false 77 true", "dropped token false true false 0 false", "behind token false false true soon true false",
@@ -111,7 +116,8 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 	if len(index.released) != 4 || e.slots.inUse() != 1 || len(e.wire.lanes) != 1 {
-		t.Errorf("%d locks released, %d slots in use, %d lanes on the wire", len(index.released), e.slots.inUse(), len(e.wire.lanes))
+		t.Errorf("%d locks released, %d slots in use, %d lanes on the wire", len(index.released),
+			e.slots.inUse(), len(e.wire.lanes))
 	}
 	e.refuse(t.Context(), byID, nil)
 	if len(index.settled) != 4 {
@@ -119,8 +125,8 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// Leases whose lock is another's are diverted by their own timers, and the others go on in their order. Where the index failed, the lock
-// may have been taken all the same.
+// Leases whose lock is another's are diverted by their own timers, and the others go on in their order.
+// Where the index failed, the lock may have been taken all the same.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -130,9 +136,12 @@ func TestLock(t *testing.T) {
 		kept    []string
 		unsure  int
 	}{
-		{"all", []schedule.LockReply{{Acquired: true}, {Acquired: true}, {Acquired: true}}, nil, []string{"a", "free", "b", "c"}, 0},
-		{"one is another's", []schedule.LockReply{{Acquired: true}, {}, {Acquired: true}}, nil, []string{"a", "free", "c"}, 0},
-		{"some shards answer", []schedule.LockReply{{Acquired: true}, {}}, fmt.Errorf("away"), []string{"a", "free"}, 2},
+		{"all", []schedule.LockReply{{Acquired: true}, {Acquired: true}, {Acquired: true}}, nil,
+			[]string{"a", "free", "b", "c"}, 0},
+		{"one is another's", []schedule.LockReply{{Acquired: true}, {}, {Acquired: true}}, nil,
+			[]string{"a", "free", "c"}, 0},
+		{"some shards answer", []schedule.LockReply{{Acquired: true}, {}}, fmt.Errorf("away"),
+			[]string{"a", "free"}, 2},
 	} {
 		index := &askedIndex{acquire: c.acquire, acquireErr: c.err}
 		e, leases := claimedBy(t, index, "a", "free", "b", "c")
@@ -144,8 +153,10 @@ func TestLock(t *testing.T) {
 		}
 		diverted := len(leases) - len(c.kept)
 		told := append(index.settled, e.trouble.settlements...) // at once, or when the index answers again
-		if fmt.Sprint(kept) != fmt.Sprint(c.kept) || len(told) != diverted || e.slots.inUse() != len(kept) || len(e.wire.lanes) != len(kept) {
-			t.Errorf("%s: %v go on, %d are diverted, %d slots are in use", c.name, kept, len(told), e.slots.inUse())
+		if fmt.Sprint(kept) != fmt.Sprint(c.kept) || len(told) != diverted || e.slots.inUse() != len(kept) ||
+			len(e.wire.lanes) != len(kept) {
+			t.Errorf("%s: %v go on, %d are diverted, %d slots are in use", c.name, kept, len(told),
+				e.slots.inUse())
 		}
 		for _, s := range told {
 			if s.Outcome != schedule.Divert || s.Token != "token" || s.Due < now+1000 || s.Due > now+3000 {
@@ -153,7 +164,8 @@ func TestLock(t *testing.T) {
 			}
 		}
 		if len(e.trouble.locks) != c.unsure || e.trouble.indexDown.Load() != (c.err != nil) {
-			t.Errorf("%s: %d locks may have been taken, index down %t", c.name, len(e.trouble.locks), e.trouble.indexDown.Load())
+			t.Errorf("%s: %d locks may have been taken, index down %t", c.name, len(e.trouble.locks),
+				e.trouble.indexDown.Load())
 		}
 		if n := testutil.ToFloat64(e.metrics.diverted.WithLabelValues("lock_conflict")); int(n) != diverted {
 			t.Errorf("%s: %g lock conflicts are counted", c.name, n)
@@ -161,20 +173,22 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// Whose turn it is after a release is asked for until one can be moved: those that are gone are forgotten, those that are held are
-// passed over.
+// Whose turn it is after a release is asked for until one can be moved: those that are gone are
+// forgotten, those that are held are passed over.
 func TestUnlock(t *testing.T) {
 	t.Parallel()
 	index := &askedIndex{
-		waiters: []schedule.Waiter{{ID: "gone", Lane: 1}, {ID: "held", Lane: 1}, {ID: "next", Lane: 1}, {ID: "after", Lane: 1}},
-		moves:   []schedule.Moved{schedule.MovedGone, schedule.MovedHeld, schedule.MovedIt},
+		waiters: []schedule.Waiter{{ID: "gone", Lane: 1}, {ID: "held", Lane: 1}, {ID: "next", Lane: 1},
+			{ID: "after", Lane: 1}},
+		moves: []schedule.Moved{schedule.MovedGone, schedule.MovedHeld, schedule.MovedIt},
 	}
 	e, leases := claimedBy(t, index, "a")
 	if !e.unlock(t.Context(), &leases[0]) || len(index.released) != 3 || len(index.moved) != 3 {
 		t.Fatalf("%d releases, %d moves", len(index.released), len(index.moved))
 	}
 	last := index.released[2]
-	if last.Lock != "lock-a" || last.ID != "a" || last.Token != "token" || fmt.Sprint(last.Gone, last.Skip) != "[gone] [held]" {
+	if last.Lock != "lock-a" || last.ID != "a" || last.Token != "token" ||
+		fmt.Sprint(last.Gone, last.Skip) != "[gone] [held]" {
 		t.Errorf("the last release is %+v", last)
 	}
 	if m := index.moved[2]; m.ID != "next" || m.Lane != 1 || !within(m.Due, 0, 0) {
@@ -194,7 +208,8 @@ func TestUnlock(t *testing.T) {
 	index.err = fmt.Errorf("away")
 	e.unlockAll(t.Context(), []*schedule.Lease{{}, &leases[0], &leases[1]})
 	if len(index.released) != 2 || len(e.trouble.locks) != 2 {
-		t.Errorf("an index that does not answer is asked %d times; %d locks are remembered", len(index.released)-1, len(e.trouble.locks))
+		t.Errorf("an index that does not answer is asked %d times; %d locks are remembered",
+			len(index.released)-1, len(e.trouble.locks))
 	}
 }
 
@@ -206,7 +221,8 @@ func TestHandBack(t *testing.T) {
 	later := time.Now().Add(time.Hour).UnixMilli()
 	leases[1].Due = later
 	e.handBack(t.Context(), leases, 10*time.Second)
-	if len(index.settled) != 2 || !within(index.settled[0].Due, 10*time.Second, 10*time.Second) || index.settled[1].Due != later {
+	if len(index.settled) != 2 || !within(index.settled[0].Due, 10*time.Second, 10*time.Second) ||
+		index.settled[1].Due != later {
 		t.Fatalf("told %+v", index.settled)
 	}
 	for i, s := range index.settled {
@@ -215,16 +231,20 @@ func TestHandBack(t *testing.T) {
 		}
 	}
 	if len(index.released) != 2 || e.slots.inUse() != 0 || len(e.wire.lanes) != 0 {
-		t.Errorf("%d locks released, %d slots in use, %d lanes on the wire", len(index.released), e.slots.inUse(), len(e.wire.lanes))
+		t.Errorf("%d locks released, %d slots in use, %d lanes on the wire", len(index.released),
+			e.slots.inUse(), len(e.wire.lanes))
 	}
 }
 
-// What the index did not hear of is remembered, and with it what it should hold: what goes on, not what has ended.
+// What the index did not hear of is remembered, and with it what it should hold: what goes on, not what
+// has ended.
 func TestSettleIndexRemembers(t *testing.T) {
 	t.Parallel()
 	list := []schedule.Settlement{
-		{Item: schedule.Item{ID: "a"}, Outcome: schedule.Reschedule}, {Item: schedule.Item{ID: "b"}, Outcome: schedule.Divert},
-		{Item: schedule.Item{ID: "c"}, Outcome: schedule.Ack}, {Item: schedule.Item{ID: "d"}, Outcome: schedule.Bury},
+		{Item: schedule.Item{ID: "a"}, Outcome: schedule.Reschedule}, {Item: schedule.Item{ID: "b"},
+			Outcome: schedule.Divert},
+		{Item: schedule.Item{ID: "c"}, Outcome: schedule.Ack}, {Item: schedule.Item{ID: "d"},
+			Outcome: schedule.Bury},
 	}
 	index := &askedIndex{err: fmt.Errorf("away")}
 	e, _ := claimedBy(t, index)
@@ -233,14 +253,17 @@ func TestSettleIndexRemembers(t *testing.T) {
 			t.Error("it was heard")
 		}
 		n := asked + 1
-		if len(index.settled) != len(list) || len(e.trouble.settlements) != n*len(list) || len(e.trouble.items) != n*2 {
-			t.Errorf("%d told, %d remembered, %d to be ensured", len(index.settled), len(e.trouble.settlements), len(e.trouble.items))
+		if len(index.settled) != len(list) || len(e.trouble.settlements) != n*len(list) ||
+			len(e.trouble.items) != n*2 {
+			t.Errorf("%d told, %d remembered, %d to be ensured", len(index.settled), len(e.trouble.settlements),
+				len(e.trouble.items))
 		}
 	}
 	index = new(askedIndex)
 	e, _ = claimedBy(t, index)
 	many := make([]schedule.Settlement, schedule.MaxBatch+1)
-	if !e.settleIndex(t.Context(), many) || len(index.settled) != len(many) || len(e.trouble.settlements) != 0 {
+	if !e.settleIndex(t.Context(), many) || len(index.settled) != len(many) ||
+		len(e.trouble.settlements) != 0 {
 		t.Errorf("%d of %d told", len(index.settled), len(many))
 	}
 	index.err = fmt.Errorf("away")
@@ -252,7 +275,8 @@ func TestSettleIndexRemembers(t *testing.T) {
 // A waiter's own timer: one to three seconds at first, twice as long each time, half a minute at most.
 func TestConflictDelay(t *testing.T) {
 	t.Parallel()
-	for diverts, most := range map[int]time.Duration{0: 3 * time.Second, 1: 6 * time.Second, 2: 12 * time.Second, 5: 30 * time.Second, 40: 30 * time.Second} {
+	for diverts, most := range map[int]time.Duration{0: 3 * time.Second, 1: 6 * time.Second,
+		2: 12 * time.Second, 5: 30 * time.Second, 40: 30 * time.Second} {
 		least := min(most/3, 30*time.Second)
 		if diverts >= 5 {
 			least = most
@@ -263,13 +287,14 @@ func TestConflictDelay(t *testing.T) {
 			shortest, longest = min(shortest, d), max(longest, d)
 		}
 		if shortest < least || longest > most || diverts < 5 && longest-shortest < most/3 {
-			t.Errorf("after %d diverts: %s to %s, want them within %s and %s", diverts, shortest, longest, least, most)
+			t.Errorf("after %d diverts: %s to %s, want them within %s and %s", diverts, shortest, longest, least,
+				most)
 		}
 	}
 }
 
-// By an index's clock that read so much when it was asked, a due time has surely come a part of a millisecond later; and nothing that was
-// claimed is held for longer than the lead.
+// By an index's clock that read so much when it was asked, a due time has surely come a part of a
+// millisecond later; and nothing that was claimed is held for longer than the lead.
 func TestDueFrom(t *testing.T) {
 	t.Parallel()
 	sent := time.Now()

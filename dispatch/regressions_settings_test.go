@@ -14,29 +14,6 @@ import (
 
 // This file holds one test for each fault that a review found in how settings reach what is sent.
 
-// A lane that a retry or a change of the address has just made is paused with its project.
-func TestPausedProjectAndANewLane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
-		s := tiers(time.Minute)
-		s.Delay = ptr(time.Hour)
-		c, d := b.accept(s), b.accept(s)
-		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, c.ID, dispatch.RetryRequest{URL: "https://other.example/x"}, operator); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.Mend(t.Context(), store.DefaultProject, d.ID, dispatch.MendRequest{URL: ptr("https://third.example/x")}, operator); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Hour)
-		for _, h := range b.receiver.seen() {
-			t.Errorf("sent while its project was paused: %s", h.url)
-		}
-	})
-}
-
 // A pause that could not be told to the index at once is told later, also where nobody else changes anything.
 func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -47,9 +24,7 @@ func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
 		b.accept(s)
 		time.Sleep(time.Second)
 		sql.times(1, fail(errDown), "Lanes")
-		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator))
 		time.Sleep(2 * time.Hour)
 		if n := len(b.receiver.seen()); n != 0 {
 			t.Errorf("%d were sent while their project was paused", n)
@@ -68,9 +43,7 @@ func TestSlowSecretsSendNothingTwice(t *testing.T) {
 			for i := range changes {
 				changes[i] = dispatch.EndpointChange{ExternalID: ptr(fmt.Sprint("m", i)), URL: ptr("https://shop.example/h")}
 			}
-			if _, err := b.engine.PutEndpoints(t.Context(), store.DefaultProject, changes, operator); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.engine.PutEndpoints(t.Context(), store.DefaultProject, changes, operator))
 			sql.set(slow(takes), "OwnedSecrets")
 			for i := range changes {
 				b.accept(dispatch.Submission{Endpoint: fmt.Sprint("m", i)})
@@ -92,51 +65,12 @@ func TestSlowSecretsSendNothingTwice(t *testing.T) {
 	})
 }
 
-// A redrive leaves alone what has gone on since it was picked.
-func TestRedriveLeavesWhatHasGoneOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
-		var ids []string
-		for range 20 {
-			s := tiers(time.Minute)
-			s.Delay = ptr(3 * time.Second)
-			ids = append(ids, b.accept(s).ID)
-		}
-		r, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
-			Action: "retry", Filter: store.Filter{States: []store.State{store.Scheduled}}, Shown: `{"state":["scheduled"]}`, Rate: "1/s",
-		}, operator)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.awaitMatched(r.ID, 20) // what is canceled before that is not of it
-		if c, err := b.engine.Cancel(t.Context(), store.DefaultProject, ids[19], operator); err != nil || c.Result != store.CancelDone {
-			t.Fatalf("%s, %v", c.Result, err)
-		}
-		end := b.awaitRedrive(r.ID, time.Minute)
-		time.Sleep(time.Minute)
-		sent := make(map[string]int)
-		for _, h := range b.receiver.seen() {
-			sent[h.id]++
-		}
-		for _, id := range ids {
-			if n := sent[store.CallbackPrefix+id]; n > 1 || n > 0 && id == ids[19] {
-				t.Errorf("%s was sent %d times", id, n)
-			}
-		}
-		if end.Failed == 0 || end.Done+end.Failed != 20 {
-			t.Errorf("%+v", end)
-		}
-	})
-}
-
 // What one project's endpoints are like is no reason to tell another's nothing.
 func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(500, ""))
 		for _, project := range []string{"aaa", "zzz"} {
-			if _, err := b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: project}, operator); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: project}, operator))
 			ch := dispatch.EndpointChange{URL: ptr("https://" + project + ".example/h"), Topics: &[]string{"*"}}
 			if project == "aaa" {
 				if err := b.engine.PutPolicy(t.Context(), project, "mine", tiers(time.Hour).Policy, operator); err != nil {
@@ -144,9 +78,7 @@ func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 				}
 				ch.PolicyName = "mine"
 			}
-			if _, err := b.engine.CreateEndpoint(t.Context(), project, ch, operator); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.engine.CreateEndpoint(t.Context(), project, ch, operator))
 		}
 		time.Sleep(30 * time.Second)
 		if err := b.engine.DeletePreset(t.Context(), "aaa", store.PresetPolicy, "mine", operator); err != nil {

@@ -65,33 +65,6 @@ func TestStampsWhoseRepliesAreLostAreTakenBack(t *testing.T) {
 	})
 }
 
-// A batch that is handed back because SQL is away does not wait for an index that hangs as often as it has locks.
-func TestABatchWithLocksIsHandedBackAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sql, index := new(faults), new(faults)
-		b := newBench(t, always(200, ""), faultySQL(sql), faultyIndex(index))
-		time.Sleep(time.Second)
-		delay := 5 * time.Second
-		var ids []string
-		for i := range 20 {
-			ids = append(ids, b.accept(dispatch.Submission{LockKey: fmt.Sprint("k", i), URL: fmt.Sprintf("https://s%d.example/", i), Delay: &delay}).ID)
-		}
-		sql.times(1, loseReply, "Stamp")
-		before := index.count("Release")
-		index.set(hang, "Release", "Stats")
-		time.Sleep(delay + 15*time.Second)
-		if n := index.count("Release") - before; n > 6 {
-			t.Errorf("%d releases were tried one after the other", n)
-		}
-		index.set(nil, "Release", "Stats")
-		for _, id := range ids {
-			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
-				t.Errorf("%s after %d attempts", c.State, c.AttemptCount)
-			}
-		}
-	})
-}
-
 // Results are committed in time although the index hangs that is told of them afterwards: after their claims have run out the
 // callbacks would be sent again.
 func TestResultsDoNotWaitForAnIndexThatHangs(t *testing.T) {
@@ -149,50 +122,6 @@ func TestALockThatARebuildTookAgain(t *testing.T) {
 		b.await(first, 10*time.Second)
 		if c := b.await(second.ID, time.Minute); c.FinishedAt-second.DueAt > 8000 {
 			t.Errorf("the next one waited %d ms for a lock that nobody had", c.FinishedAt-second.DueAt)
-		}
-	})
-}
-
-// What was held back and is put back does not wait for an index that hangs as often as it has locks: its claims would run out, and it
-// would count as crashed.
-func TestWhatIsPutBackDoesNotWaitForAnIndexThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		index := new(faults)
-		var arrived, good atomic.Int32
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
-			time.Sleep(5 * time.Millisecond)
-			if arrived.Add(1) > 40 && good.Load() == 0 {
-				index.set(hang, "Release", "Stats")
-				return answer(429, "", "Retry-After", "40"), nil
-			}
-			return answer(200, ""), nil
-		}, faultyIndex(index), func(o *dispatch.Options) { o.LaneConcurrency = 8 })
-		submissions := make([]dispatch.Submission, 150)
-		for i := range submissions {
-			submissions[i] = dispatch.Submission{URL: "https://shop.example/notify", Body: []byte(`{}`), LockKey: fmt.Sprint("k", i)}
-		}
-		receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, submissions)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(12 * time.Second)
-		claimed, putBack := 0, 0
-		for i := range receipts {
-			c := b.get(receipts[i].Callback.ID)
-			if c.ClaimToken != "" {
-				claimed++
-			}
-			putBack += c.DivertCount
-		}
-		if claimed > 0 || putBack < 8 {
-			t.Errorf("%d are still claimed, %d were put back; want 0, and 8 or more", claimed, putBack)
-		}
-		good.Store(1)
-		index.set(nil, "Release", "Stats")
-		for i := range receipts {
-			if c := b.await(receipts[i].Callback.ID, 3*time.Minute); c.State != store.Succeeded || c.CrashCount > 0 {
-				t.Errorf("%s, %d crashes", c.State, c.CrashCount)
-			}
 		}
 	})
 }

@@ -41,11 +41,14 @@ func TestSettlement(t *testing.T) {
 			want: schedule.Settlement{Outcome: schedule.Reschedule, Item: schedule.Item{Forced: true}}},
 		{name: "asked for by hand, and made", state: store.Scheduled, forced: true, row: true,
 			want: schedule.Settlement{Outcome: schedule.Reschedule}},
-		{name: "dead", state: store.Dead, charge: true, row: true, want: schedule.Settlement{Outcome: schedule.Bury}},
-		{name: "succeeded", state: store.Succeeded, charge: true, row: true, want: schedule.Settlement{Outcome: schedule.Ack}},
+		{name: "dead", state: store.Dead, charge: true, row: true,
+			want: schedule.Settlement{Outcome: schedule.Bury}},
+		{name: "succeeded", state: store.Succeeded, charge: true, row: true,
+			want: schedule.Settlement{Outcome: schedule.Ack}},
 		{name: "canceled", state: store.Canceled, want: schedule.Settlement{Outcome: schedule.Ack}},
 	} {
-		b := &ended{signal: schedule.Unanswered, hold: 9, lease: &schedule.Lease{Token: "t"}, result: store.Result{Charge: c.charge}}
+		b := &ended{signal: schedule.Unanswered, hold: 9, lease: &schedule.Lease{Token: "t"},
+			result: store.Result{Charge: c.charge}}
 		b.lease.Item = schedule.Item{ID: "x", Lane: 3, Due: 1, Retry: c.retry, Forced: c.forced}
 		if c.row {
 			b.result.Attempt = new(store.Attempt)
@@ -61,8 +64,8 @@ func TestSettlement(t *testing.T) {
 	}
 }
 
-// Of a batch the index is told what won, and what was ended from outside meanwhile. What SQL could not take now is tried again; what
-// it can never take is not.
+// Of a batch the index is told what won, and what was ended from outside meanwhile. What SQL could not
+// take now is tried again; what it can never take is not.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	e := idleEngine(t, &pastAttempts{}, memq.New(memq.Options{}))
@@ -100,17 +103,20 @@ func TestDueSoon(t *testing.T) {
 		due     int64
 		want    bool
 	}{
-		{schedule.Reschedule, now + 20, true}, {schedule.Reschedule, now + 21, false}, {schedule.Divert, now, true}, {schedule.Divert, now + 21, false},
+		{schedule.Reschedule, now + 20, true}, {schedule.Reschedule, now + 21, false}, {schedule.Divert, now,
+			true}, {schedule.Divert, now + 21, false},
 		{schedule.Ack, now, false}, {schedule.Bury, now, false},
 	} {
-		list := []schedule.Settlement{{Outcome: schedule.Ack}, {Outcome: c.outcome, Item: schedule.Item{Due: c.due}}}
+		list := []schedule.Settlement{{Outcome: schedule.Ack},
+			{Outcome: c.outcome, Item: schedule.Item{Due: c.due}}}
 		if got := dueSoon(list, now); got != c.want {
 			t.Errorf("outcome %v, due in %d ms: %t", c.outcome, c.due-now, got)
 		}
 	}
 }
 
-// A batch ends when it is full, at once with an urgent result, or a while after its first one; what has gathered meanwhile is more.
+// A batch ends when it is full, at once with an urgent result, or a while after its first one; what has
+// gathered meanwhile is more.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
