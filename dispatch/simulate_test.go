@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
-	"github.com/seed-ff5a32d8/dispatcher/e2e/judge"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
