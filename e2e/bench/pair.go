@@ -107,7 +107,7 @@ func (l loss) report(limit float64, inverse bool) string {
 	if inverse {
 		centre, low, high = -l.centre, -l.high, -l.low
 	}
-	return fmt.Sprintf("  %-16s B ÷ A = %.3f, with 95 %% confidence %.3f to %.3f: %s; %s\n",
+	return fmt.Sprintf("  %-16s B ÷ A = %.3f (95 %%: %.3f to %.3f): %s; %s\n",
 		l.figure, math.Exp(centre), math.Exp(low), math.Exp(high), l.difference(), l.verdict(limit))
 }
 

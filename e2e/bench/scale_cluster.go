@@ -14,9 +14,6 @@ const (
 	clusterLanes = 256
 	// clusterWorkers is how many attempts each dispatcher may have in flight.
 	clusterWorkers = 256
-	// clusterGrowth is how much more CPU time a callback may cost with several dispatchers than with the
-	// fewest.
-	clusterGrowth = 1.15
 )
 
 // cluster lets several dispatchers drain backlogs on one Redis Cluster of three masters and one PostgreSQL.
