@@ -142,19 +142,14 @@ func environment(tb testing.TB) string {
 	}
 	defer conn.Close(tb.Context())
 	var postgres string
-	if err := conn.QueryRow(tb.Context(), "SHOW server_version").Scan(&postgres); err != nil {
+	if err := conn.QueryRow(tb.Context(), "SELECT split_part(version(), ' ', 2)").Scan(&postgres); err != nil {
 		tb.Fatal(err)
 	}
 	return fmt.Sprintf(
 		"%s, commit %s, %s/%s, %d cores, %s, PostgreSQL %s, Redis %s; a page with fsync takes %s.",
 		time.Now().UTC().Format(time.DateOnly), firstMatch(tb, `^\S+`, "git", "describe", "--always", "--dirty"),
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), firstWord(postgres),
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), postgres,
 		firstMatch(tb, `\d+\.\d+\.\d+`, "redis-server", "--version"), syncTime(tb).Round(time.Microsecond))
-}
-
-func firstWord(text string) string {
-	word, _, _ := strings.Cut(text, " ")
-	return word
 }
 
 // firstMatch is the first match in what a command prints.

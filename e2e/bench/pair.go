@@ -67,6 +67,9 @@ func (b *bench) pair(tb testing.TB, builds [2]build, s system, p phase, pairs in
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", names[which], p.name, err)
 			}
+			if f[cpuTime] == 0 {
+				return errors.New("-n is too small: no CPU time was counted")
+			}
 			at := cell{p.name, names[which]}
 			all[at] = append(all[at], f)
 			logf("pair %d of %d: %s %s", i+1, pairs, names[which], f.summary())
@@ -75,49 +78,58 @@ func (b *bench) pair(tb testing.TB, builds [2]build, s system, p phase, pairs in
 	fmt.Printf("\n%s: %s. %d pairs of %d callbacks; other programs used %.0f %% of the CPU time.\n",
 		s.label, p.text, pairs, b.n, loadNow(tb).othersSince(began))
 	ca, cb := cell{p.name, "A"}, cell{p.name, "B"}
-	// The logarithm of what a callback costs with B as a multiple of its cost with A: in time, which is the
-	// inverse of the rate, and in CPU time.
-	fmt.Print(newLoss("per second", "a slowdown", all.ratios(ca, cb, rate)).report(limit, true))
-	fmt.Print(newLoss("CPU s per 1,000", "a growth", all.ratios(cb, ca, cpuTime)).report(limit, false))
+	fmt.Print(newLoss(byRate, all.ratios(ca, cb, rate)).report(limit))
+	fmt.Print(newLoss(byCPU, all.ratios(cb, ca, cpuTime)).report(limit))
 	return nil
 }
 
-// A loss is what paired measurements say of one figure: the logarithm of B's cost as a multiple of A's, and
-// the interval that holds it with the probability confidence.
+// A measure is one of the two by which a callback's cost with B is compared with that with A: its time, which
+// is the inverse of the rate, and its CPU time.
+type measure struct {
+	figure, loss, worse, better string
+	inverse                     bool // the figure is the inverse of the cost
+}
+
+var (
+	byRate = measure{"per second", "a slowdown", "B is slower", "B is faster", true}
+	byCPU  = measure{"CPU s per 1,000", "a growth", "B is dearer", "B is cheaper", false}
+)
+
+// A loss is what paired measurements say: the logarithm of B's cost as a multiple of A's, and the interval
+// that holds it with the probability confidence.
 type loss struct {
-	figure, name      string
+	measure
 	centre, low, high float64
 	pairs             int
 }
 
-func newLoss(figure, name string, costs []float64) loss {
+func newLoss(by measure, costs []float64) loss {
 	logs := make([]float64, len(costs))
 	for i, c := range costs {
 		logs[i] = math.Log(c)
 	}
-	l := loss{figure: figure, name: name, pairs: len(costs)}
+	l := loss{measure: by, pairs: len(costs)}
 	l.centre, l.low, l.high = signedRank(logs)
 	return l
 }
 
-// report is one line: the ratio of B to A, its interval, and whether the loss can be excluded. Of a rate the
-// ratio is the inverse of the cost's.
-func (l loss) report(limit float64, inverse bool) string {
+// report is the ratio of B's figure to A's, its interval, and whether a loss of that share can be excluded.
+func (l loss) report(limit float64) string {
 	centre, low, high := l.centre, l.low, l.high
-	if inverse {
+	if l.inverse {
 		centre, low, high = -l.centre, -l.high, -l.low
 	}
-	return fmt.Sprintf("  %-16s B ÷ A = %.3f (95 %%: %.3f to %.3f): %s; %s\n",
-		l.figure, math.Exp(centre), math.Exp(low), math.Exp(high), l.difference(), l.verdict(limit))
+	return fmt.Sprintf("  %-16s B ÷ A = %.3f (95 %%: %.3f to %.3f): %s;\n%19s%s\n",
+		l.figure, math.Exp(centre), math.Exp(low), math.Exp(high), l.difference(), "", l.verdict(limit))
 }
 
 // difference says whether the two differ at all.
 func (l loss) difference() string {
 	switch {
 	case l.low > 0:
-		return "B is dearer"
+		return l.worse
 	case l.high < 0:
-		return "B is cheaper"
+		return l.better
 	}
 	return "no difference is shown"
 }
@@ -131,7 +143,7 @@ func (l loss) furtherPairs(bound float64) int {
 
 // verdict says whether a loss of that share can be excluded.
 func (l loss) verdict(limit float64) string {
-	what, bound := fmt.Sprintf("%s of %.3g %%", l.name, 100*limit), math.Log1p(limit)
+	what, bound := fmt.Sprintf("%s of %.3g %%", l.loss, 100*limit), math.Log1p(limit)
 	switch {
 	case l.pairs < leastPairs:
 		return fmt.Sprintf("%s cannot be excluded: an interval needs %d more pairs", what, leastPairs-l.pairs)

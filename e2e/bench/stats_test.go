@@ -49,7 +49,7 @@ func TestIntervalsHoldTheTrueRatio(t *testing.T) {
 			}
 			costs = append(costs, math.Exp(trueLoss+noise))
 		}
-		if l := newLoss("", "", costs); l.low <= trueLoss && trueLoss <= l.high {
+		if l := newLoss(byRate, costs); l.low <= trueLoss && trueLoss <= l.high {
 			held++
 		}
 	}
@@ -75,19 +75,19 @@ func TestVerdictsOfPairs(t *testing.T) {
 	}{
 		{"equal and quiet", synthetic(15, 1, 0.02), "no difference", "slowdown of 3 % can be excluded"},
 		{"equal and noisy", synthetic(15, 1, 0.2), "no difference", "more pairs are needed"},
-		{"faster", synthetic(15, 0.95, 0.02), "B is cheaper", "can be excluded"},
-		{"a little slower", synthetic(15, 1.02, 0.005), "B is dearer", "can be excluded"},
-		{"slower", synthetic(15, 1.1, 0.02), "B is dearer", "slowdown of 3 % is shown"},
+		{"faster", synthetic(15, 0.95, 0.02), "B is faster", "can be excluded"},
+		{"a little slower", synthetic(15, 1.02, 0.005), "B is slower", "can be excluded"},
+		{"slower", synthetic(15, 1.1, 0.02), "B is slower", "slowdown of 3 % is shown"},
 		{"slower and noisy", synthetic(15, 1.05, 0.2), "no difference", "the estimate itself is beyond it"},
 		{"too few", synthetic(4, 1, 0.01), "no difference", "an interval needs 2 more pairs"},
 	} {
-		l := newLoss("per second", "a slowdown", c.costs)
-		if got := l.report(0.03, true); !strings.Contains(got, c.difference) || !strings.Contains(got, c.want) {
+		l := newLoss(byRate, c.costs)
+		if got := l.report(0.03); !strings.Contains(got, c.difference) || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s", c.name, got)
 		}
 	}
-	l := newLoss("per second", "a slowdown", synthetic(15, 1.25, 0.01))
-	if got := l.report(0.03, true); !strings.Contains(got, "B ÷ A = 0.800") {
+	l := newLoss(byRate, synthetic(15, 1.25, 0.01))
+	if got := l.report(0.03); !strings.Contains(got, "B ÷ A = 0.800") {
 		t.Errorf("a callback that takes 1.25 times as long has 0.8 times the rate: %s", got)
 	}
 }
@@ -96,8 +96,8 @@ func TestVerdictsOfPairs(t *testing.T) {
 func TestFurtherPairsSuffice(t *testing.T) {
 	const noise = 0.12
 	bound := math.Log1p(0.03)
-	few := newLoss("", "", synthetic(15, 1, noise))
-	if more := newLoss("", "", synthetic(15+few.furtherPairs(bound)+5, 1, noise)); more.high >= bound {
+	few := newLoss(byRate, synthetic(15, 1, noise))
+	if more := newLoss(byRate, synthetic(15+few.furtherPairs(bound)+5, 1, noise)); more.high >= bound {
 		t.Errorf("with %d pairs the interval still ends at %.4f", more.pairs, more.high)
 	}
 }
