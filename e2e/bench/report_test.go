@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -73,7 +72,7 @@ func TestBlocksAreReplaced(t *testing.T) {
 // the inputs.
 func TestDocumentsAreUpToDate(t *testing.T) {
 	for name, blocks := range map[string][]string{
-		"performance.md": {"compare", "scale-sql", "scale-million", "scale-index", "scale-cluster", "scale-wire"},
+		"performance.md": {"compare", "scale-sql", "scale-million", "scale-cluster", "scale-wire"},
 		"scaling.md":     {"inputs", "results"},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
@@ -127,15 +126,6 @@ func TestResultsFollowFromInputs(t *testing.T) {
 		if got := significant(v); got != want {
 			t.Errorf("%g is printed as %s, want %s", v, got, want)
 		}
-	}
-}
-
-func TestIndexCostsAreRead(t *testing.T) {
-	const text = "goos: linux\nBenchmarkIndex/pending=1000/lanes=10-2  \t 20\t 0 ns/op\t 234.4 B/pending" +
-		"\t 12.69 claim-64-p50-us\t 29.75 claim-64-p99-us\t 12.61 settle-64-p50-us\nPASS\n"
-	got := fmt.Sprint(indexRows("memq", text))
-	if want := "[[memq 1000 10 234.4 12.69 12.61]]"; got != want {
-		t.Errorf("read as %s, want %s", got, want)
 	}
 }
 

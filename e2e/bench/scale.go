@@ -15,7 +15,6 @@ type scale struct {
 	seeding
 	databases                 string
 	requests                  int // of each kind, in the part "sql"
-	indexPending, indexLanes  string
 	dispatcherCounts          string
 	rounds                    int
 	document, scalingDocument string
@@ -29,23 +28,21 @@ type scalePart struct {
 }
 
 var scaleParts = []scalePart{
-	{"wire", (*scale).wire}, {"index", (*scale).index}, {"cluster", (*scale).cluster}, {"sql", (*scale).sql},
+	{"wire", (*scale).wire}, {"cluster", (*scale).cluster}, {"sql", (*scale).sql},
 }
 
-// scaleCommand measures the dispatcher by itself: bytes on the wire, the index beside a backlog, several
-// dispatchers on a Redis Cluster, and many millions of callbacks in SQL.
+// scaleCommand measures the dispatcher by itself: bytes on the wire, several dispatchers on a
+// Redis Cluster, and many millions of callbacks in SQL.
 func scaleCommand(args []string) error {
 	flags, b := newFlags("scale")
 	s := &scale{bench: b}
-	parts := flags.String("parts", "", "`list` of parts: wire, index, cluster, sql")
+	parts := flags.String("parts", "", "`list` of parts: wire, cluster, sql")
 	program := flags.String("program", "", "built dispatcher `file`; without it this checkout is built")
 	flags.IntVar(&s.rows, "rows", 100_000, "callbacks in SQL")
 	flags.IntVar(&s.pending, "pending", 50_000, "how many of them are open")
 	flags.IntVar(&s.lanes, "lanes", 10_000, "how many lanes they have")
 	flags.StringVar(&s.databases, "databases", "postgres,sqlite", "`list` of databases")
 	flags.IntVar(&s.requests, "requests", 300, "requests of each kind to the API")
-	flags.StringVar(&s.indexPending, "index-pending", "1000,100000", "pending items of the index, a `list`")
-	flags.StringVar(&s.indexLanes, "index-lanes", "1,1000,100000", "lanes of the index, a `list`")
 	flags.StringVar(&s.dispatcherCounts, "dispatchers", "1,2,4", "dispatchers that share a Cluster, a `list`")
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each number of dispatchers is measured")
 	flags.StringVar(&s.document, "report", "", "`file` whose blocks are replaced")
