@@ -33,7 +33,7 @@ func TestReadOnlySessionsAreLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	write := func() error {
-		_, err := db.Accept(t.Context(), benchDrafts(1, testNow))
+		_, err := db.Accept(t.Context(), newDrafts(1, testNow))
 		return errors.Join(err, db.Ping(t.Context()))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -26,7 +26,7 @@ func TestFullGroupsPass(t *testing.T) {
 		}
 		return err
 	}
-	full := benchDrafts(300, testNow)
+	full := newDrafts(300, testNow)
 	if err := accept(full); err != nil { // which makes the lanes, too
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestFullGroupsPass(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	held := benchDrafts(1, testNow)
+	held := newDrafts(1, testNow)
 	held[0].Idempotency = &store.Idempotency{Route: "r", Key: "k", Fingerprint: []byte{1}}
 	answered := make(chan error, 1)
 	go func() { answered <- accept(held) }()
@@ -60,7 +60,7 @@ func TestFullGroupsPass(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond) // a poll with a deadline
 	}
-	if err := accept(benchDrafts(300, testNow)); err != nil {
+	if err := accept(newDrafts(300, testNow)); err != nil {
 		t.Errorf("a full group: %v", err)
 	}
 	select {

@@ -16,13 +16,6 @@ import (
 // Whatever a page may look at, all pages of a list together hold what the filter says, in order, each once.
 func TestListsAreLookedThroughInWindows(t *testing.T) {
 	sqlstore.OnBoth(t, listsInWindows)
-	t.Run("PostgreSQL, sorted by bytes", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs a PostgreSQL server")
-		}
-		t.Parallel()
-		listsInWindows(t, sqlstore.OpenURL(t, sqlstore.Options{URL: sqlstore.PostgresURLC(t)}))
-	})
 }
 
 const listNow = int64(1_790_000_000_000)
@@ -32,7 +25,7 @@ func listed(t *testing.T, db *sqlstore.DB) []store.Callback {
 	t.Helper()
 	const n = 200
 	ctx := t.Context()
-	drafts := benchDrafts(n, listNow)
+	drafts := newDrafts(n, listNow)
 	stamp := store.Stamp{Token: "token", Now: listNow, Margin: 15_000}
 	for i := range drafts {
 		c := &drafts[i].Callback

@@ -17,7 +17,7 @@ func claimsAmongMany(t *testing.T, db *sqlstore.DB) {
 	const now, n = int64(1_790_000_000_000), 50
 	ctx := t.Context()
 	sqlstore.SetWindow(db, 7)
-	drafts := benchDrafts(n, now)
+	drafts := newDrafts(n, now)
 	stamp := store.Stamp{Token: "token", Now: now, Margin: 15_000}
 	var want []string
 	for i := range drafts {

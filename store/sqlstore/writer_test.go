@@ -30,7 +30,7 @@ func TestReopen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	drafts := benchDrafts(300, testNow)
+	drafts := newDrafts(300, testNow)
 	if _, err := db.Accept(t.Context(), drafts); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestQueueBound(t *testing.T) {
 	var accepted, refused atomic.Int32
 	var wg sync.WaitGroup
 	for range 25 {
-		drafts := benchDrafts(1000, testNow)
+		drafts := newDrafts(1000, testNow)
 		wg.Go(func() {
 			_, err := db.Accept(t.Context(), drafts)
 			switch {
@@ -86,7 +86,7 @@ func TestQueueWait(t *testing.T) {
 	url := sqlstore.SQLiteURL(t)
 	synctest.Test(t, func(t *testing.T) {
 		db := sqlstore.OpenURL(t, sqlstore.Options{URL: url})
-		drafts := benchDrafts(2, testNow)
+		drafts := newDrafts(2, testNow)
 		release := sqlstore.HoldWriter(db)
 		began := time.Now()
 		_, err := db.Accept(t.Context(), drafts[:1])
@@ -126,7 +126,7 @@ func TestUnreachable(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 3 {
 				wg.Go(func() {
-					_, err := db.Accept(t.Context(), benchDrafts(1, testNow))
+					_, err := db.Accept(t.Context(), newDrafts(1, testNow))
 					if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
 						t.Errorf("accept: %v", err)
 					}
@@ -237,7 +237,7 @@ func liveOnce(ctx context.Context, t *testing.T, db *sqlstore.DB, answered *atom
 	}
 	var ids []store.StampClaim
 	if !insist(func() error {
-		drafts := benchDrafts(10, testNow) // New ids: a caller that was told "unavailable" asks anew.
+		drafts := newDrafts(10, testNow) // New ids: a caller that was told "unavailable" asks anew.
 		accepted, err := db.Accept(ctx, drafts)
 		if err != nil {
 			return err
@@ -289,7 +289,7 @@ func TestBadTextStandsAlone(t *testing.T) {
 	}
 	t.Parallel()
 	db := sqlstore.OpenPostgres(t)
-	drafts := benchDrafts(50, testNow)
+	drafts := newDrafts(50, testNow)
 	drafts[17].Callback.Ref = "a\x00b"
 	drafts[31].Callback.Ref = "\xff"
 	accepted, err := db.Accept(t.Context(), drafts)
@@ -312,7 +312,7 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for range 2 {
 		db := sqlstore.OpenURL(t, sqlstore.Options{URL: sqlstore.SQLiteURL(t), Registerer: registry})
-		if _, err := db.Accept(t.Context(), benchDrafts(3, testNow)); err != nil {
+		if _, err := db.Accept(t.Context(), newDrafts(3, testNow)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -54,6 +53,38 @@ func testCancelWaited(f *fixture) {
 	}
 	if c := f.get(c.ID); c.FinishedAt != f.now {
 		f.Errorf("it ended at %d, before its attempt at %d", c.FinishedAt, f.now)
+	}
+}
+
+func testCancelAttempting(f *fixture) {
+	for name, tt := range map[string]struct {
+		result func(*store.Stamped) store.Result
+		state  store.State
+		reason store.Reason
+	}{
+		"success": {f.succeeded, store.Succeeded, ""},
+		"failure": {f.failed, store.Canceled, store.Requested},
+		"last":    {f.died, store.Canceled, store.Requested},
+		"hand back": {func(s *store.Stamped) store.Result {
+			return store.Result{ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now}
+		}, store.Canceled, store.Requested},
+		"unresolved": {func(s *store.Stamped) store.Result { r := f.died(s); r.Reason = store.Unresolved; return r }, store.Canceled, store.Requested},
+	} {
+		c := f.accept(nil)
+		s := f.claim(c.ID)
+		got := f.cancel(c.ID)
+		if got.Result != store.CancelTooLate || !got.Callback.CancelRequested || got.Callback.StateAt(f.now) != store.Attempting {
+			f.Errorf("%s: cancel: %+v", name, got)
+		}
+		won := f.win(tt.result(s))
+		if won.State != tt.state || won.Reason != tt.reason || won.DueAt != 0 {
+			f.Errorf("%s: committed %+v", name, won)
+		}
+		after := f.get(c.ID)
+		f.wantState(after, tt.state, tt.reason)
+		if after.CancelRequested || after.DueAt != 0 || after.FinishedAt != f.now {
+			f.Errorf("%s: %+v", name, after)
+		}
 	}
 }
 
@@ -175,6 +206,25 @@ func testRetryOnce(f *fixture) {
 	}
 }
 
+func testRetryRestart(f *fixture) {
+	c := f.dead(nil)
+	f.now += 60_000
+	got := f.retry(c.ID, store.Restart)
+	if got.State != store.Scheduled || got.LadderBase != 1 || got.AttemptCount != 1 || got.FirstDueAt != f.now || got.ResumeState != "" {
+		f.Errorf("restart: %+v", got)
+	}
+	if counts := f.counts(); counts.Tiers[0] != 1 || counts.States[store.Scheduled] != 1 || counts.States[store.Dead] != 0 {
+		f.Errorf("counts %+v", counts)
+	}
+	f.win(f.failed(f.claim(c.ID)))
+	if got = f.get(c.ID); got.State != store.Scheduled || got.AttemptCount != 2 {
+		f.Errorf("after a failure: %+v", got)
+	}
+	if counts := f.counts(); counts.Tiers[1] != 1 || counts.Tiers[0] != 0 {
+		f.Errorf("counts %+v", counts)
+	}
+}
+
 func testRetryRefused(f *fixture) {
 	c := f.accept(nil)
 	s := f.claim(c.ID)
@@ -253,46 +303,32 @@ func testMendCrashed(f *fixture) {
 	}
 }
 
+// testAudit: what changed something is in the audit once, the newest first, and in its own project.
 func testAudit(f *fixture) {
 	c := f.accept(nil)
-	if entries, err := f.AuditEntries(f.ctx(), project, "", 10); err != nil || len(entries) != 0 {
-		f.Fatalf("an accept is audited: %v, %+v", err, entries)
-	}
 	f.now++
 	f.ok(errOf(f.Reschedule(f.ctx(), project, c.ID, f.now+1, f.now, actor)))
 	f.retry(c.ID, store.Once)
 	f.cancel(c.ID)
 	f.cancel(c.ID)
-	if _, err := f.Retry(f.ctx(), project, f.id(), store.Retry{Now: f.now}, actor); err == nil {
-		f.Error("retry of an unknown id")
-	}
-	for i := range 3 {
-		e := store.AuditEntry{Project: project, At: f.now, Actor: "key_admin", Action: "index.rebuild", Object: fmt.Sprint(i)}
-		f.ok(f.AppendAudit(f.ctx(), e))
-	}
+	f.fails(store.ErrNotFound, "retry of an unknown id", errOf(f.Retry(f.ctx(), project, f.id(), store.Retry{Now: f.now}, actor)))
+	f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{Project: project, At: f.now, Actor: actor.Name, Action: "x", Object: c.ID, Reason: actor.Reason}))
 	f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{Project: "other", At: f.now, Action: "x"}))
-	var all []store.AuditEntry
-	after := ""
-	for {
+	var actions []string
+	for after := ""; ; {
 		page, err := f.AuditEntries(f.ctx(), project, after, 2)
 		f.ok(err)
 		if len(page) == 0 {
 			break
 		}
-		all = append(all, page...)
-		after = page[len(page)-1].ID
+		for _, e := range page {
+			actions = append(actions, e.Action)
+			want := store.AuditEntry{
+				ID: e.ID, Project: project, At: f.now, Actor: actor.Name, Action: e.Action, Object: c.ID, Reason: actor.Reason, Detail: e.Detail,
+			}
+			same(f, "entry", want, e)
+			after = e.ID
+		}
 	}
-	var actions []string
-	for _, e := range all {
-		actions = append(actions, e.Action+" "+e.Object)
-	}
-	want := []string{
-		"index.rebuild 2", "index.rebuild 1", "index.rebuild 0", "callback.cancel " + c.ID, "callback.retry " + c.ID, "callback.reschedule " + c.ID,
-	}
-	if fmt.Sprint(actions) != fmt.Sprint(want) {
-		f.Errorf("audit is %v, want %v", actions, want)
-	}
-	if e := all[3]; e.Actor != actor.Name || e.Reason != actor.Reason || e.At != f.now || e.Project != project {
-		f.Errorf("entry: %+v", e)
-	}
+	same(f, "audit", []string{"x", "callback.cancel", "callback.retry", "callback.reschedule"}, actions)
 }

@@ -236,6 +236,9 @@ func (m *model) opResult(t *rapid.T) {
 	if !got.Won || r.committed[s.Fence] {
 		t.Fatalf("%s under fence %d: won %t, committed before %t", kind, s.Fence, got.Won, r.committed[s.Fence])
 	}
+	if c := m.get(r.id); c.UpdatedAt != m.now {
+		t.Fatalf("%s was updated at %d, want %d", r.id, c.UpdatedAt, m.now)
+	}
 	r.committed[s.Fence] = true
 	r.crashes = 0
 	if result.Attempt != nil {

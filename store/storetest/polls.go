@@ -264,45 +264,18 @@ func testPollTells(f *fixture) {
 	}
 	f.toldNothing("r", 1)
 
-	// Retried once it falls back, whatever makes it do so.
+	// Retried, it is told with all polls that there were.
 	f.now += 1000
-	f.retry(p.ID, store.Once)
+	f.retry(p.ID, store.Restart)
+	if d := f.pollDetail(p.ID); d.Outcome != store.PollUnresolved {
+		f.Errorf("while it is open again: %+v", d)
+	}
 	f.win(f.failed(f.claim(p.ID)))
-	f.wantState(f.get(p.ID), store.Dead, store.Unresolved)
-	f.toldNothing("r", 1)
-	f.retry(p.ID, store.Once)
 	f.now += 1000
 	f.win(f.solved(f.claim(p.ID)))
 	f.told(p.ID, 2, endOfPoll{
 		outcome: store.PollSuccess, reason: store.PollSucceeded, status: 200, body: `{"paid":true}`, polls: 3, observed: f.now,
 	})
-	f.retry(p.ID, store.Restart)
-	if d := f.pollDetail(p.ID); d.Outcome != store.PollSuccess {
-		f.Errorf("while it is open again: %+v", d)
-	}
-	f.now += 1000
-	f.win(f.solved(f.claim(p.ID)))
-	f.toldNothing("r", 2) // it is known
-	f.retry(p.ID, store.Restart)
-	f.now += 1000
-	f.win(f.answered(f.claim(p.ID), store.Succeeded, store.PollFailed, 404, "gone"))
-	f.told(p.ID, 3, endOfPoll{outcome: store.PollFailure, reason: store.PollFailed, status: 404, body: "gone", polls: 5, observed: f.now})
-	f.checkCounters()
-
-	// The feed has the ends of polls, and those of their results.
-	f.fold()
-	events, _ := f.outcomes(store.OutcomeCursor{}, 100)
-	kinds := make(map[store.Kind]int)
-	for i := range events {
-		kinds[events[i].Kind]++
-	}
-	result := f.pollDetail(p.ID).ResultID
-	f.win(f.succeeded(f.claim(result)))
-	f.fold()
-	events, _ = f.outcomes(store.OutcomeCursor{}, 100)
-	if last := events[len(events)-1]; kinds[store.Poll] != 7 || kinds[store.Notify] != 0 || last.ID != result || last.Kind != store.Notify {
-		f.Errorf("in the feed are %v; the last is %+v", kinds, last)
-	}
 }
 
 // testPollStays: what does not move a poll on in its ladder counts, and the counters of tiers follow.

@@ -175,6 +175,13 @@ type Options struct {
 	Histories int
 }
 
+// Concurrent are the tests that call the store from several goroutines.
+var Concurrent = []string{
+	"Accept/Concurrent", "Activity/Many", "Endpoint/ChangedInOrder", "Endpoint/Disable", "Endpoint/UpsertTogether", "Event/Crowd",
+	"Lane/MadeMeanwhile", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/Reopened", "Rest/Secrets", "Schedule/FireCrowd",
+	"Schedule/Names", "Strict/Crowd", "Supersede/Crowd", "Upkeep/Lease",
+}
+
 func (o Options) has(name string) bool {
 	return len(o.Groups) == 0 || slices.ContainsFunc(o.Groups, func(group string) bool {
 		return name == group || strings.HasPrefix(name, group+"/")
@@ -211,10 +218,12 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Commit/UncleanText":        testCommitUncleanText,
 		"Change/Cancel":             testCancel,
 		"Change/CancelWaited":       testCancelWaited,
+		"Change/CancelAttempting":   testCancelAttempting,
 		"Change/CancelCrashed":      testCancelCrashed,
 		"Change/CancelRef":          testCancelRef,
 		"Change/RetryScheduled":     testRetryScheduled,
 		"Change/RetryOnce":          testRetryOnce,
+		"Change/RetryRestart":       testRetryRestart,
 		"Change/RetryRefused":       testRetryRefused,
 		"Change/Reschedule":         testReschedule,
 		"Change/MendCrashed":        testMendCrashed,

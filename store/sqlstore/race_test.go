@@ -1,0 +1,6 @@
+//go:build race
+
+package sqlstore_test
+
+// underRace: the race detector is on. It finds something only where a test has several goroutines.
+const underRace = true
