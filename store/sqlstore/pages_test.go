@@ -39,7 +39,7 @@ const manyDispatchers = `INSERT INTO dispatchers (name, host, version, roles, wo
 const manySchedules = `INSERT INTO schedules (id, project, name, cron, timezone, template, missed, enabled, next_at, created_at, updated_at)
 	SELECT CAST(i AS TEXT), 'default', CAST(i AS TEXT), '', '', '', '', 1, i / 2, 1, 1 FROM `
 
-const manySessions = `INSERT INTO sessions (token, data, expires_at) SELECT CAST(i AS TEXT), CAST('x' AS `
+const manySessions = `INSERT INTO sessions (token, data, expires_at) SELECT CAST(i AS TEXT), CAST('x' AS BYTEA), i FROM `
 
 const manyDueHours = `INSERT INTO counters (project, kind, key, value)
 	SELECT CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END, CASE WHEN i % 3 = 0 THEN 'due' ELSE 'lane' END, CAST(400000 + i AS TEXT), 1 FROM `
@@ -47,39 +47,24 @@ const manyDueHours = `INSERT INTO counters (project, kind, key, value)
 // idOf is the id of one of them.
 func idOf(i int) string { return fmt.Sprintf("01%09dABCDEFGHJKMNPQR", i) }
 
-// fillMany fills a database with statements that make a row of each number.
+// fillMany fills a PostgreSQL database with statements that make a row of each number.
 func fillMany(t *testing.T, db *DB) {
 	t.Helper()
 	ctx := t.Context()
-	numbers, bytes := fmt.Sprintf("generate_series(1, %d) AS numbers(i)", manyRows), "BYTEA"
-	if db.embedded() {
-		numbers = fmt.Sprintf("(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i FROM n) AS numbers", manyRows)
-		bytes = "BLOB"
-	}
+	numbers := fmt.Sprintf("generate_series(1, %d) AS numbers(i)", manyRows)
 	names := activityCounts()
 	zeros := strings.TrimSuffix(strings.Repeat("1, ", len(names)), ", ")
 	manyActivities := `INSERT INTO activity (` + activityKey + `, ` + strings.Join(names, ", ") + `)
 		SELECT CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END, CASE WHEN i % 20 < 4 THEN 0 ELSE i % 1000 END,
 			CASE i % 3 WHEN 0 THEN 60000 WHEN 1 THEN 900000 ELSE 3600000 END, 1790000000000 - CAST(i AS BIGINT) * 60000, ` + zeros + ` FROM `
 	fill := []string{
-		manyCallbacks + numbers, manyEntries + numbers, manyDispatchers + numbers, manySchedules + numbers, manySessions + bytes + "), i FROM " + numbers, manyDueHours + numbers,
+		manyCallbacks + numbers, manyEntries + numbers, manyDispatchers + numbers, manySchedules + numbers, manySessions + numbers, manyDueHours + numbers,
 		manyActivities + numbers,
 		`INSERT INTO lanes (id, project, key) SELECT i, 'default', 'lane-' || CAST(i AS TEXT) FROM ` + numbers,
 	}
-	for _, text := range fill {
-		run := func() error {
-			return db.change(ctx, func(t *tx) error { _, err := t.exec(text); return err })
-		}
-		if !db.embedded() {
-			run = func() error { _, err := db.pool.ExecContext(ctx, text); return err }
-		}
-		if err := run(); err != nil {
+	for _, text := range append(fill, "VACUUM ANALYZE") {
+		if _, err := db.pool.ExecContext(ctx, text); err != nil {
 			t.Fatalf("%v\n%s", err, text)
-		}
-	}
-	if !db.embedded() {
-		if _, err := db.pool.ExecContext(ctx, "VACUUM ANALYZE"); err != nil {
-			t.Fatal(err)
 		}
 	}
 }
@@ -194,14 +179,14 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 // No page may sort what it reads, or read a table from its beginning, however much there is.
 func TestPagesFollowIndexes(t *testing.T) {
 	OnBoth(t, func(t *testing.T, db *DB) {
-		fillMany(t, db)
 		reads := pageReads(t, db)
 		if db.embedded() {
 			for _, r := range reads {
-				checkLitePlan(t, db, r)
+				checkLitePlan(t, db, r) // which does not depend on what is in the tables
 			}
 			return
 		}
+		fillMany(t, db)
 		// A statement that is run often is planned once for all values; before that, for those that it is given.
 		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 			for _, r := range reads {
