@@ -15,46 +15,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-var operator = store.Actor{Name: "operator", Reason: "a test"}
-
-func ptr[T any](v T) *T { return &v }
-
-// endpoint makes one.
-func (b *bench) endpoint(ch dispatch.EndpointChange) store.Endpoint {
-	b.t.Helper()
-	if ch.URL == nil {
-		ch.URL = ptr("https://shop.example/hooks")
-	}
-	r, err := b.engine.CreateEndpoint(b.t.Context(), store.DefaultProject, ch, operator)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return r.Endpoint
-}
-
-// refused returns the fields that a submission is refused for.
-func (b *bench) refused(s dispatch.Submission) (fields []string) {
-	b.t.Helper()
-	if s.Body == nil {
-		s.Body = []byte("{}")
-	}
-	receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, []dispatch.Submission{s})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if receipts[0].Err == nil {
-		return nil
-	}
-	wrong, ok := errors.AsType[*store.InvalidError](receipts[0].Err)
-	if !ok {
-		b.t.Fatal(receipts[0].Err)
-	}
-	for _, f := range wrong.Fields {
-		fields = append(fields, f.Field)
-	}
-	return fields
-}
-
 // An attempt goes to its endpoint's address of the moment, with its headers, signed by its secret; a callback with an address of its
 // own keeps that.
 func TestEndpointAddress(t *testing.T) {

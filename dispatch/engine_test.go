@@ -146,45 +146,6 @@ func TestPoliciesInTime(t *testing.T) {
 	}
 }
 
-// One lock key: never two at once, no attempt charged for waiting, and no gap while others wait.
-func TestOneLockKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var now, most atomic.Int32
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
-			if n := now.Add(1); n > most.Load() {
-				most.Store(n)
-			}
-			time.Sleep(20 * time.Millisecond)
-			now.Add(-1)
-			return answer(200, ""), nil
-		})
-		const n = 40
-		ids := make([]string, n)
-		start := time.Now()
-		for i := range ids {
-			ids[i] = b.accept(dispatch.Submission{LockKey: "order-1"}).ID
-		}
-		diverts := 0
-		for _, id := range ids {
-			c := b.await(id, time.Minute)
-			if c.State != store.Succeeded || c.AttemptCount != 1 {
-				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
-			}
-			diverts += c.DivertCount
-		}
-		hits := b.receiver.seen()
-		if most.Load() != 1 || len(hits) != n {
-			t.Errorf("%d at once, %d requests; want 1 and %d", most.Load(), len(hits), n)
-		}
-		if diverts == 0 {
-			t.Error("no diverts were counted")
-		}
-		if took := hits[n-1].at.Sub(start); took > n*20*time.Millisecond+200*time.Millisecond {
-			t.Errorf("%d attempts of 20 ms took %v: waiters were not woken", n, took)
-		}
-	})
-}
-
 func TestCancel(t *testing.T) {
 	by := store.Actor{Name: "test"}
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -225,36 +224,6 @@ func TestHold(t *testing.T) {
 		time.Sleep(time.Hour)
 		if c := b.get(id); c.State != store.Scheduled || len(b.receiver.seen()) != 0 {
 			t.Errorf("held, but %s after %d requests", c.State, len(b.receiver.seen()))
-		}
-	})
-}
-
-// A hundred destinations that hang leave one that answers alone.
-func TestIsolation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(ctx context.Context, h hit, _ int) (*http.Response, error) {
-			if !strings.Contains(h.url, "hang") {
-				return answer(200, ""), nil
-			}
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, func(o *dispatch.Options) { o.Workers = 64 })
-		b.accept(dispatch.Submission{}) // The healthy one is known to answer.
-		time.Sleep(time.Second)
-		for i := range 100 {
-			var subs []dispatch.Submission
-			for range 20 {
-				subs = append(subs, dispatch.Submission{URL: fmt.Sprintf("https://hang-%d.example/", i), Body: []byte("1")})
-			}
-			b.must(b.engine.Accept(t.Context(), store.DefaultProject, subs))
-		}
-		for range 100 {
-			time.Sleep(700 * time.Millisecond)
-			c := b.accept(dispatch.Submission{})
-			done := b.await(c.ID, 5*time.Second)
-			if late := done.FinishedAt - c.DueAt; late > 60 {
-				t.Fatalf("a healthy destination waited %d ms for others that hang", late)
-			}
 		}
 	})
 }

@@ -123,29 +123,6 @@ func TestExpiryWithoutAnIndex(t *testing.T) {
 	})
 }
 
-// A rebuild by hand whose caller hangs up in the middle of it leaves nothing half filled.
-func TestARebuildWhoseCallerHangsUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		index := new(faults)
-		b := newBench(t, always(200, ""), faultyIndex(index))
-		later := time.Hour
-		for range 20 {
-			b.accept(dispatch.Submission{Delay: &later})
-		}
-		time.Sleep(time.Second)
-		index.set(fail(errBroken), "Ensure")
-		if _, err := b.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"}); err == nil {
-			t.Error("rebuilt an index that takes nothing")
-		}
-		index.set(nil, "Ensure")
-		time.Sleep(15 * time.Second)
-		drift, err := b.engine.Verify(t.Context())
-		if err != nil || !drift.Clean() {
-			t.Errorf("verify: %+v, %v", drift, err)
-		}
-	})
-}
-
 // damagedStore has a row, by its id, that no stamp can be written to.
 type damagedStore struct {
 	dispatch.Store

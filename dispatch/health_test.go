@@ -1,9 +1,11 @@
 package dispatch_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
@@ -24,5 +26,19 @@ func TestIndexOnAnUnsafeServerDegrades(t *testing.T) {
 			t.Errorf("health is %+v, want ready and degraded by redis_unsafe", h)
 		}
 		b.stop()
+	})
+}
+
+// A probe that hangs up must not make the next one believe that SQL is down.
+func TestHealthOutlivesAProbeThatHangsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, always(200, ""))
+		time.Sleep(2 * time.Second)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		b.engine.Health(gone)
+		if h := b.engine.Health(t.Context()); !h.Ready {
+			t.Errorf("health: %+v", h)
+		}
 	})
 }

@@ -10,93 +10,8 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// within is a shared index with a horizon.
-func within(index *memq.Index, horizon time.Duration) tweak {
-	return func(o *dispatch.Options) { o.Schedule, o.Alone, o.Horizon = index, false, horizon }
-}
-
-// newHorizonBench starts an engine with a horizon on an index in memory, and waits until its watermark stands.
-func newHorizonBench(t *testing.T, horizon time.Duration, tweaks ...tweak) *bench {
-	t.Helper()
-	index := memq.New(memq.Options{})
-	b := newBench(t, always(200, ""), append([]tweak{within(index, horizon)}, tweaks...)...)
-	b.index = index
-	b.awaitMark(horizon)
-	return b
-}
-
-// awaitMark waits until the index is loaded as far ahead as the horizon says.
-func (b *bench) awaitMark(horizon time.Duration) {
-	b.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		m, err := b.index.Watermark(b.t.Context(), 0)
-		if horizon == 0 && err == nil && m.At == schedule.Forever && m.Loaded == schedule.Forever {
-			return
-		}
-		if ahead := time.Duration(m.At-m.Now) * time.Millisecond; err == nil && m.At == m.Loaded && ahead <= horizon && ahead > horizon/2 {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("the watermark is %+v, %v; the horizon is %s", m, err, horizon)
-		}
-	}
-}
-
-// later accepts a callback that is due after d, and returns when the index has been told of it: what is told later than a change of the due time
-// puts it in at the old one, from which a claim sends it back, so that its place says nothing until then.
-func (b *bench) later(d time.Duration) store.Callback {
-	b.t.Helper()
-	c := b.accept(dispatch.Submission{Delay: &d})
-	synctest.Wait()
-	return c
-}
-
-// place is where the index has a callback.
-func (b *bench) place(c store.Callback) schedule.Place {
-	b.t.Helper()
-	synctest.Wait()
-	positions, err := b.index.Lookup(b.t.Context(), []schedule.Ref{{ID: c.ID, Lane: c.LaneID}})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return positions[0].Place
-}
-
-func (b *bench) expect(what string, c store.Callback, want schedule.Place) {
-	b.t.Helper()
-	if got := b.place(c); got != want {
-		b.t.Errorf("%s is %s, want %s", what, got, want)
-	}
-}
-
-// clean expects that SQL and the index agree, so many rows beyond the horizon apart.
-func (b *bench) clean(beyond int) {
-	b.t.Helper()
-	if d, err := b.engine.Verify(b.t.Context()); err != nil || !d.Clean() || d.Beyond != beyond {
-		b.t.Errorf("verify: %+v, %v; want it clean, and %d beyond the horizon", d, err, beyond)
-	}
-}
-
-// punctual waits for the callbacks to succeed, each as soon as it is due.
-func (b *bench) punctual(within time.Duration, list ...store.Callback) {
-	b.t.Helper()
-	for _, c := range list {
-		done := b.await(c.ID, time.Until(time.UnixMilli(c.DueAt))+within)
-		attempts := b.attempts(c.ID)
-		if done.State != store.Succeeded || len(attempts) == 0 {
-			b.t.Errorf("%s after %d attempts", done.State, len(attempts))
-			continue
-		}
-		last := attempts[len(attempts)-1]
-		if late := time.Duration(last.StartedAt-last.DueAt) * time.Millisecond; late < 0 || late > within {
-			b.t.Errorf("sent %s after its due time, at most %s is allowed", late, within)
-		}
-	}
-}
 
 // What is due within the horizon is in the index, the rest is not; each comes in before it is due, and is sent on time.
 func TestHorizon(t *testing.T) {
@@ -137,22 +52,6 @@ func TestHorizon(t *testing.T) {
 			t.Errorf("%g were loaded, the lag is %g s; want 60, and at most a quarter of the horizon", loaded, lag)
 		}
 	})
-}
-
-// metricOf is the value of a counter or a gauge without labels.
-func metricOf(t *testing.T, registry *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
 }
 
 // Whatever is written between the steps of a load is in the index afterwards, on whichever side of the old watermark and of the

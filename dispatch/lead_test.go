@@ -12,11 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func dueAt(at time.Time) dispatch.Submission {
-	ms := at.UnixMilli()
-	return dispatch.Submission{DueAt: &ms}
-}
-
 // What a stamp takes is over when a callback is due: it is sent then, neither before nor after.
 func TestStampsAreNotWaitedForWhenDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

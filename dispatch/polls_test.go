@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -14,93 +13,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// untilPaid is the rule of most polls here.
-const untilPaid = `{"success": [{"pointer": "/trade_state", "in": ["SUCCESS"]}], "failure": [{"pointer": "/trade_state", "in": ["CLOSED"]}]}`
-
-// A bank is an upstream that says states in turn, the last one again and again, and a merchant that hears results; it answers whatever
-// else comes with 200.
-func bank(states ...string) func(context.Context, hit, int) (*http.Response, error) {
-	return func(_ context.Context, h hit, before int) (*http.Response, error) {
-		if !strings.HasPrefix(h.url, "https://bank.example/") {
-			return answer(200, ""), nil
-		}
-		switch s := states[min(before, len(states)-1)]; s {
-		case "500":
-			return answer(500, "oops"), nil
-		case "WAIT":
-			return answer(429, `{"code": "FREQUENCY_LIMITED"}`), nil
-		case "410":
-			return answer(410, "gone"), nil
-		case "404":
-			return answer(404, `{"code": "ORDER_NOT_EXIST"}`), nil
-		default:
-			return answer(200, `{"trade_state": "`+s+`", "amount": 12345678901234567890.10}`), nil
-		}
-	}
-}
-
-// paidPoll is a poll of an order with these tiers.
-func paidPoll(ref string, d ...time.Duration) dispatch.PollSubmission {
-	p := dispatch.PollSubmission{Submission: tiers(d...), Until: []byte(untilPaid), Context: []byte(`{"shop": 7, "n": 1.50}`)}
-	p.URL, p.Ref, p.Topic = "https://bank.example/orders/"+ref, ref, "order.sync"
-	p.OnResult = &dispatch.Submission{URL: "https://shop.example/result"}
-	return p
-}
-
-func (b *bench) poll(p dispatch.PollSubmission) store.Callback {
-	b.t.Helper()
-	r, err := b.engine.AcceptPoll(b.t.Context(), store.DefaultProject, p)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return r.Callback
-}
-
-// results are the results that the merchant heard, those of one poll in order.
-func (b *bench) results(pollID string) (list []store.PollResult) {
-	b.t.Helper()
-	for _, h := range b.receiver.seen() {
-		if !strings.HasPrefix(h.url, "https://shop.example/result") {
-			continue
-		}
-		var r store.PollResult
-		if err := json.Unmarshal([]byte(h.body), &r); err != nil {
-			b.t.Fatalf("result %s: %v", h.body, err)
-		}
-		if r.PollID == "cb_"+pollID {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
-// result is the one result of a poll.
-func (b *bench) result(pollID string) store.PollResult {
-	b.t.Helper()
-	time.Sleep(5 * time.Second)
-	synctest.Wait()
-	list := b.results(pollID)
-	if len(list) != 1 {
-		b.t.Fatalf("%d results of the poll, want 1: %+v", len(list), list)
-	}
-	return list[0]
-}
-
-// asked are the times at which the upstream was asked for a poll, since its first.
-func (b *bench) asked(pollID string) (at []time.Duration) {
-	var first time.Time
-	for _, h := range b.receiver.seen() {
-		if h.id != "cb_"+pollID {
-			continue
-		}
-		if first.IsZero() {
-			first = h.at
-		}
-		at = append(at, h.at.Sub(first).Round(10*time.Millisecond))
-	}
-	return at
-}
 
 func TestAPollAsksAtItsTiersAndTellsOnce(t *testing.T) {
 	t.Parallel()

@@ -2,9 +2,7 @@ package dispatch_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,49 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// bury accepts n callbacks that die with their first attempt.
-func (b *bench) bury(n int) (ids []string) {
-	b.t.Helper()
-	for done := 0; done < n; {
-		subs := make([]dispatch.Submission, min(n-done, 1000))
-		for i := range subs {
-			subs[i] = tiers()
-			subs[i].URL, subs[i].Body, subs[i].Topic = "https://shop.example/", []byte("{}"), "payment"
-		}
-		receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, subs)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		for i := range receipts {
-			ids = append(ids, receipts[i].Callback.ID)
-		}
-		done += len(subs)
-	}
-	for _, id := range ids {
-		if c := b.await(id, time.Hour); c.State != store.Dead {
-			b.t.Fatalf("%s is %s", id, c.State)
-		}
-	}
-	return ids
-}
-
-// awaitRedrive waits, in the bubble's time, until a redrive has ended.
-func (b *bench) awaitRedrive(id string, within time.Duration) store.Redrive {
-	b.t.Helper()
-	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
-		r, err := b.db.Redrive(b.t.Context(), store.DefaultProject, id)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if !r.Open() {
-			return r
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("the redrive is still %s after %s: %d of %d", r.State, within, r.Done, r.Matched)
-		}
-	}
-}
 
 // A redrive does what it is for to each callback once, at its rate, though its process dies half-way.
 func TestRedriveSurvivesItsProcess(t *testing.T) {
@@ -233,10 +188,4 @@ func TestACountEndsWhereItIsToldTo(t *testing.T) {
 			t.Errorf("without a filter: %v", err)
 		}
 	})
-}
-
-// isInvalid says whether the error names the field.
-func isInvalid(err error, field string) bool {
-	wrong, ok := errors.AsType[*store.InvalidError](err)
-	return ok && slices.ContainsFunc(wrong.Fields, func(f store.FieldError) bool { return f.Field == field })
 }

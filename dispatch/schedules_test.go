@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -12,60 +11,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// readTemplate stands for the API's reader.
-func readTemplate(raw []byte) (s dispatch.Submission, err error) {
-	var t struct {
-		URL, Endpoint, Ref string
-		Delay              *time.Duration
-		Expires            *time.Duration
-	}
-	if err := json.Unmarshal(raw, &t); err != nil {
-		return s, &store.InvalidError{Fields: []store.FieldError{{Field: "callback", Message: err.Error()}}}
-	}
-	s.URL, s.Endpoint, s.Ref, s.Delay, s.ExpiresIn, s.Body, s.BodyField = t.URL, t.Endpoint, t.Ref, t.Delay, t.Expires, []byte(`{}`), "payload"
-	return s, nil
-}
-
-func withTemplates(o *dispatch.Options) { o.ReadTemplate = readTemplate }
-
-// everyMinute is a schedule of a callback a minute.
-func everyMinute(name string) dispatch.ScheduleChange {
-	return dispatch.ScheduleChange{Name: &name, Cron: new("* * * * *"), Template: []byte(`{"url": "https://shop.example/sweep"}`)}
-}
-
-func (b *bench) schedule(ch dispatch.ScheduleChange) store.Schedule {
-	b.t.Helper()
-	s, err := b.engine.CreateSchedule(b.t.Context(), store.DefaultProject, ch, store.Actor{Name: "test"})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return s
-}
-
-func (b *bench) scheduleNow(id string) store.Schedule {
-	b.t.Helper()
-	synctest.Wait()
-	s, err := b.db.Schedule(b.t.Context(), store.DefaultProject, id)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return s
-}
-
-// arrivals are the times at which requests came, to the second.
-func (b *bench) arrivals() (at []time.Time) {
-	synctest.Wait()
-	for _, h := range b.receiver.seen() {
-		at = append(at, h.at.UTC().Truncate(time.Second))
-	}
-	return at
-}
-
-// untilMinute sleeps until a whole minute and a part of one more.
-func untilMinute(more time.Duration) {
-	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + more)))
-}
 
 func TestAScheduleFiresAtEachDueTime(t *testing.T) {
 	t.Parallel()

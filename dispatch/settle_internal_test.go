@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,16 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// idleEngine is an engine that does not run.
-func idleEngine(t *testing.T, s Store, index Schedule) *Engine {
-	t.Helper()
-	e, err := New(Options{Store: s, Schedule: index, Sender: sendsNothing{}, Keyring: new(Keyring)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
 
 // What the index is told of a committed result.
 func TestSettlement(t *testing.T) {
@@ -157,6 +148,40 @@ func TestGather(t *testing.T) {
 		s.results <- ended{}
 		if batch := s.gather(over); len(batch) != 1 {
 			t.Errorf("what is left at the end: %d", len(batch))
+		}
+	})
+}
+
+// A callback whose last wait was cut short by its expiry is due at the expiry: claimed then, it ends and is not sent, though
+// this process's clock be a little behind the index's.
+func TestDueAtItsExpiryIsExpired(t *testing.T) {
+	var e Engine
+	at := time.Now().Add(5 * time.Millisecond).UnixMilli()
+	w := &store.Stamped{Callback: store.Callback{ID: "x", DueAt: at, ExpiresAt: at, CrashCount: 1}}
+	got := e.try(t.Context(), w, &schedule.Lease{}, time.Now()).result
+	if got.State != store.Dead || got.Reason != store.Expired || got.Attempt != nil {
+		t.Errorf("got %s/%s, attempt %v", got.State, got.Reason, got.Attempt)
+	}
+}
+
+// A result that finds no room when the time of a drain is up does not keep the process from ending.
+func TestADrainDoesNotWaitForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &settler{e: &Engine{log: slog.New(slog.DiscardHandler)}, results: make(chan ended)}
+		sending, stop := context.WithCancel(t.Context())
+		committed := make(chan struct{})
+		began := time.Now()
+		go s.add(sending, ended{committed: committed})
+		time.Sleep(time.Minute)
+		select {
+		case <-committed:
+			t.Fatal("given up though there was time")
+		default:
+		}
+		stop()
+		<-committed
+		if took := time.Since(began); took > time.Minute+2*lastWait {
+			t.Errorf("given up after %v", took)
 		}
 	})
 }

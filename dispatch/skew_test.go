@@ -6,14 +6,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// apart returns an index whose clock is ahead of this process's by so much.
-func apart(by time.Duration) *memq.Index {
-	return memq.New(memq.Options{Now: func() time.Time { return time.Now().Add(by) }})
-}
 
 // A process whose clock is ten minutes off sends and retries on time all the same: the index's clock is the one that counts.
 func TestAProcessWithAWrongClock(t *testing.T) {

@@ -12,23 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// backlog accepts so many callbacks of one lane.
-func (b *bench) backlog(n int, s dispatch.Submission) {
-	b.t.Helper()
-	s.URL, s.Body = "https://shop.example/notify", []byte(`{}`)
-	for n > 0 {
-		batch := make([]dispatch.Submission, min(n, 500))
-		for i := range batch {
-			batch[i] = s
-		}
-		n -= len(batch)
-		receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, batch)
-		if err != nil || receipts[0].Err != nil {
-			b.t.Fatal(err, receipts)
-		}
-	}
-}
-
 // A lane that answers in 5 ms is kept full: results wait for their commit and callbacks are stamped ahead, and neither takes its
 // place on the wire; yet there are never more than its concurrency.
 func TestALaneIsKeptFull(t *testing.T) {

@@ -12,8 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file holds one test for each fault that a review found in how settings reach what is sent.
-
 // A pause that could not be told to the index at once is told later, also where nobody else changes anything.
 func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,97 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// hangs lets every address with "hang" in it run into its time-out, and answers the others with 200.
+func hangs(ctx context.Context, h hit, _ int) (*http.Response, error) {
+	if !strings.Contains(h.url, "hang") {
+		return answer(200, ""), nil
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A callback that is retried at another address leaves the lane of the old one: what hangs there does not hold it up.
+func TestRetryElsewhereLeavesTheLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, hangs)
+		var last store.Callback
+		for range 10 {
+			s := tiers(time.Hour)
+			s.URL = "https://hang.example/"
+			last = b.accept(s)
+		}
+		time.Sleep(time.Second)
+		if n := len(b.receiver.seen()); n >= 10 {
+			t.Fatalf("%d requests: the lane was meant to be full", n)
+		}
+		_, err := b.engine.Retry(t.Context(), store.DefaultProject, last.ID, dispatch.RetryRequest{URL: "https://other.example/"}, store.Actor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if c := b.get(last.ID); c.State != store.Succeeded {
+			t.Errorf("still %s: it waits in the old address's lane", c.State)
+		}
+	})
+}
+
+// Where the slots that hanging destinations may share are used up, the claimer looks again now and then, and does not spin.
+func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		index := new(faults)
+		b := newBench(t, hangs, faultyIndex(index), func(o *dispatch.Options) { o.Workers = 16 })
+		for i := range 200 {
+			s := tiers(time.Hour)
+			s.URL = fmt.Sprintf("https://hang-%d.example/", i)
+			b.accept(s)
+		}
+		time.Sleep(time.Minute)
+		before := index.count("Claim")
+		time.Sleep(time.Minute)
+		if n := index.count("Claim") - before; n > 4000 {
+			t.Errorf("%d claims in a minute", n)
+		}
+	})
+}
+
+// A hundred destinations that hang leave one that answers alone.
+func TestIsolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(ctx context.Context, h hit, _ int) (*http.Response, error) {
+			if !strings.Contains(h.url, "hang") {
+				return answer(200, ""), nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, func(o *dispatch.Options) { o.Workers = 64 })
+		b.accept(dispatch.Submission{}) // The healthy one is known to answer.
+		time.Sleep(time.Second)
+		for i := range 100 {
+			var subs []dispatch.Submission
+			for range 20 {
+				subs = append(subs, dispatch.Submission{URL: fmt.Sprintf("https://hang-%d.example/", i), Body: []byte("1")})
+			}
+			b.must(b.engine.Accept(t.Context(), store.DefaultProject, subs))
+		}
+		for range 100 {
+			time.Sleep(700 * time.Millisecond)
+			c := b.accept(dispatch.Submission{})
+			done := b.await(c.ID, 5*time.Second)
+			if late := done.FinishedAt - c.DueAt; late > 60 {
+				t.Fatalf("a healthy destination waited %d ms for others that hang", late)
+			}
+		}
+	})
+}
