@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // leastRounds is the fewest rounds of a comparison that is written into a document.
@@ -38,7 +36,7 @@ func compareCommand(args []string) error {
 	if *document != "" && *rounds < leastRounds {
 		return fmt.Errorf("-report needs at least %d rounds", leastRounds)
 	}
-	return testserver.Outside(func(tb testing.TB) {
+	return outside(func(tb testing.TB) {
 		if *pgo != "" && b.profiles == "" {
 			b.profiles = tb.TempDir()
 		}

@@ -12,10 +12,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
@@ -41,6 +43,26 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// outside is testserver.Outside with a directory for all temporary files, which is removed when the user
+// interrupts the run too: millions of rows would stay on the disk. Child processes end with this one.
+func outside(f func(testing.TB)) error {
+	dir, err := os.MkdirTemp("", "bench-*")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir)); err != nil { // PostgreSQL's user reads it
+		return err
+	}
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupts
+		os.RemoveAll(dir)
+		os.Exit(130)
+	}()
+	return errors.Join(testserver.Outside(f), os.RemoveAll(dir))
 }
 
 // A bench is what all measurements of one command share.

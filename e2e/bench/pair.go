@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // pairCommand measures two dispatchers in turns, A B B A A B …, and says what the second costs beside the
@@ -39,7 +37,7 @@ func pairCommand(args []string) error {
 		}
 		builds[i].args = strings.Fields(further[i])
 	}
-	return testserver.Outside(func(tb testing.TB) {
+	return outside(func(tb testing.TB) {
 		b.receiver = startReceiver(tb)
 		for _, s := range some {
 			for _, p := range parts {

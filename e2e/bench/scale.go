@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A scale is what scaleCommand measures: the dispatcher as it grows.
@@ -55,7 +53,7 @@ func scaleCommand(args []string) error {
 	if err != nil {
 		return err
 	}
-	return testserver.Outside(func(tb testing.TB) {
+	return outside(func(tb testing.TB) {
 		s.tb, s.receiver, s.build = tb, startReceiver(tb), buildDispatcher(tb, *program)
 		for _, p := range chosen {
 			if err := p.run(s); err != nil {
