@@ -35,8 +35,8 @@ func (g goal) String() string {
 	return text + ", ms"
 }
 
-// verdict compares the middle half with the limit: a goal that lies inside of it is neither reached nor missed.
-// Too few rounds decide nothing.
+// verdict compares the middle half with the limit: a goal that lies inside of it is neither reached nor
+// missed. Too few rounds decide nothing.
 func (g goal) verdict(values []float64) string {
 	s := spreadOf(values)
 	worst, best := s.high, s.low

@@ -52,7 +52,8 @@ func outside(f func(testing.TB)) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir)); err != nil { // PostgreSQL's user reads it
+	// PostgreSQL's user reads the directory.
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir)); err != nil {
 		return err
 	}
 	interrupts := make(chan os.Signal, 1)
