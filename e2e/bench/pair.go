@@ -139,6 +139,9 @@ func (l loss) furtherPairs(bound float64) int {
 	return max(1, int(math.Ceil(needed))-l.pairs)
 }
 
+// mostFurther is the largest number of further pairs that is a sensible advice.
+const mostFurther = 200
+
 // verdict says whether a loss of that share can be excluded.
 func (l loss) verdict(limit float64) string {
 	what, bound := fmt.Sprintf("%s of %.3g %%", l.loss, 100*limit), math.Log1p(limit)
@@ -151,6 +154,8 @@ func (l loss) verdict(limit float64) string {
 		return what + " is shown"
 	case l.centre >= bound:
 		return what + " cannot be excluded: the estimate itself is beyond it"
+	case l.furtherPairs(bound) > mostFurther:
+		return what + " cannot be excluded: the estimate is too near to it"
 	}
 	return fmt.Sprintf("%s cannot be excluded: about %d more pairs are needed", what, l.furtherPairs(bound))
 }

@@ -78,6 +78,7 @@ func TestVerdictsOfPairs(t *testing.T) {
 		{"faster", synthetic(15, 0.95, 0.02), "B is faster", "can be excluded"},
 		{"a little slower", synthetic(15, 1.02, 0.005), "B is slower", "can be excluded"},
 		{"slower", synthetic(15, 1.1, 0.02), "B is slower", "slowdown of 3 % is shown"},
+		{"nearly too slow", synthetic(15, 1.029, 0.05), "B is slower", "the estimate is too near to it"},
 		{"slower and noisy", synthetic(15, 1.05, 0.2), "no difference", "the estimate itself is beyond it"},
 		{"too few", synthetic(4, 1, 0.01), "no difference", "an interval needs 2 more pairs"},
 	} {
