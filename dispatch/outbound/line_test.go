@@ -282,7 +282,7 @@ func TestTheEndOfAnAttemptWhileTheRequestIsSent(t *testing.T) {
 	}()
 	want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true}.check(t, c.Send(ctx, large(srv.URL)))
 	r := large(srv.URL)
-	r.Timeout = 2 * time.Second // of which connecting may take a part, on a busy machine
+	r.Timeout = time.Second // of which connecting may take a part, on a busy machine
 	want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}.check(t, c.Send(t.Context(), r))
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -199,6 +200,7 @@ func TestSlowAnswers(t *testing.T) {
 	body := want{class: store.ClassTimeoutBody, answered: true, timedOut: true, status: 200}
 	decided := okay()
 	decided.timedOut = true
+	var all sync.WaitGroup // they wait, and may do so all at once
 	for _, x := range []struct {
 		name string
 		srv  *rawServer
@@ -216,23 +218,25 @@ func TestSlowAnswers(t *testing.T) {
 		{"poll, the status would decide", drip(okHead, "{"), `{"until":{"success":[{"status":[200]}]}}`, body, VerdictError},
 		{"poll, the body would decide", drip(okHead+`{"a":1}`, " "), `{"until":{"failure":[{"pointer":"/a","eq":1}]}}`, body, VerdictError},
 	} {
-		t.Run(x.name, func(t *testing.T) {
-			t.Parallel()
-			r := newRequest(x.srv.URL)
-			r.Timeout, r.Success.Name = 2*time.Second, x.rule
-			if r.Poll = x.verdict != ""; r.Poll {
-				r.Success = store.Success{Rule: store.JSONText(x.rule)}
-			}
-			got := newTestClient(t, Options{}).Send(t.Context(), r)
-			x.want.check(t, got)
-			if took := got.EndedAt.Sub(got.StartedAt); took < r.Timeout || took > r.Timeout+30*time.Second {
-				t.Errorf("took %v with a timeout of %v", took, r.Timeout)
-			}
-			if got.Verdict != x.verdict || r.Poll && (got.Rule == nil || got.Rule.Saw != "truncated: the body ended early") {
-				t.Errorf("verdict %q, %+v", got.Verdict, got.Rule)
-			}
+		all.Go(func() {
+			t.Run(x.name, func(t *testing.T) {
+				r := newRequest(x.srv.URL)
+				r.Timeout, r.Success.Name = time.Second, x.rule
+				if r.Poll = x.verdict != ""; r.Poll {
+					r.Success = store.Success{Rule: store.JSONText(x.rule)}
+				}
+				got := newTestClient(t, Options{}).Send(t.Context(), r)
+				x.want.check(t, got)
+				if took := got.EndedAt.Sub(got.StartedAt); took < r.Timeout || took > r.Timeout+30*time.Second {
+					t.Errorf("took %v with a timeout of %v", took, r.Timeout)
+				}
+				if got.Verdict != x.verdict || r.Poll && (got.Rule == nil || got.Rule.Saw != "truncated: the body ended early") {
+					t.Errorf("verdict %q, %+v", got.Verdict, got.Rule)
+				}
+			})
 		})
 	}
+	all.Wait()
 }
 
 func TestTruncatedBody(t *testing.T) {
