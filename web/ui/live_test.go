@@ -182,16 +182,26 @@ func TestOneRenderingIsForAll(t *testing.T) {
 	})
 }
 
-// TestStreamsEnd with the server. That they end with the session, the browser's tests show.
+// TestStreamsEnd: with the key that the page was opened with, and with the server.
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
-	b := signedIn(t, liveParts(&changing{}))
+	o := liveParts(&changing{})
+	ring := holders()
+	o.Keys = ring
+	b := open(t, o)
+	b.signIn("reader")
 	server := httptest.NewServer(b.handler)
 	defer server.Close()
-	l := b.listen(server, "/ui/callbacks")
-	l.until("the state at the beginning", func(e seen) bool { return strings.Contains(e.regions["rows"], "No callbacks yet") })
+	first := b.listen(server, "/ui/callbacks")
+	first.until("the state at the beginning", func(e seen) bool { return strings.Contains(e.regions["rows"], "No callbacks yet") })
+	ring.revoke("reader")
+	first.until("the page is told to load anew", func(e seen) bool { return e.name == "reload" })
+	first.over()
+	b.signIn(testKey)
+	second := b.listen(server, "/ui/callbacks")
+	second.until("the state at the beginning", func(e seen) bool { return e.regions["rows"] != "" })
 	b.ui.Close()
-	l.over()
+	second.over()
 	if l := b.listen(server, "/ui/callbacks"); l.status != http.StatusServiceUnavailable {
 		t.Errorf("a stream after the end: %d", l.status)
 	}
