@@ -117,10 +117,10 @@ func (tr *trial) unharmed(a *aftermath) {
 	lines, kinds := logLines(tr, a.p)
 	lasted := a.ended.Sub(a.began)
 	polls, degraded := a.ready.between(a.began, a.ended)
-	tr.Remark("fault of %s; accepts p99 %s, most %s; degraded in %d of %d looks during it; %d log lines " +
+	tr.Remark("fault of %s; accepts p99 %s, most %s; degraded in %d of %d looks during it; %d log lines "+
 		"(others made "+
 		"the machine %.1f times as slow)", lasted.Round(100*time.Millisecond),
-			a.load.Took.P99.Round(time.Millisecond),
+		a.load.Took.P99.Round(time.Millisecond),
 		a.load.Took.Most.Round(time.Millisecond), degraded, polls, lines, a.stretch)
 	if most := 60 + 5*int(lasted.Seconds()); lines > most {
 		tr.Errorf("the process wrote %d lines of log, more than %d: a flood. The most frequent: %v", lines, most,
