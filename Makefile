@@ -15,15 +15,19 @@ TOOL     = $(GO) tool -modfile=$(CURDIR)/tools/go.mod
 BENCH   := cd e2e/bench &&
 ROWS    ?= 10000000
 PENDING ?= 5000000
-SCALE    = $(BENCH) $(GO) test -tags $(TAGS) -count=1 -v -timeout 0 . -run
-WRITE    = -args -report $(CURDIR)/docs/performance.md -scaling $(CURDIR)/docs/scaling.md
-COMPARE  = $(BENCH) $(GO) test -tags $(TAGS) -count=1 -v -run '^TestCompare$$'
+RUNBENCH = $(BENCH) $(GO) run -tags $(TAGS) .
+# What bench-pair compares: two revisions, where . is this checkout with its changes; FLAGS are further ones of its own.
+A        ?= HEAD
+B        ?= .
+SYSTEMS  ?= sqlite
+PHASES   ?= drain
+PAIRS    ?= 15
 
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test test-full test-long setup test-short vet staticcheck screens simulate bench bench-quick bench-scale bench-cluster profile lint fmt docker clean
+.PHONY: help demo run build test test-full test-long setup test-short vet staticcheck screens simulate bench bench-quick bench-pair bench-scale profile lint fmt docker clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,23 +73,29 @@ staticcheck: ## staticcheck, from tools/go.mod
 screens: setup ## A picture of every admin page, empty, with one and with many, in light, dark and on a phone, under ./screens
 	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e/browser -args -screens $(CURDIR)/screens
 
-bench: setup ## Compare with HTTP alone, asynq and River; 15 minutes on a quiet machine; writes docs/performance.md and .svg
-	$(COMPARE) -timeout 60m . -args -report $(CURDIR)/docs/performance.md
+bench: setup ## Compare with HTTP alone, asynq and River, as ratios; 20 quiet minutes; writes docs/performance.md
+	$(RUNBENCH) compare -report $(CURDIR)/docs/performance.md
 
-bench-quick: setup ## The same in two minutes, with less of everything; prints and writes nothing
-	$(COMPARE) -timeout 20m . -args -rounds 1 -n 20000 -concurrency 64
+bench-quick: setup ## One round of it with fewer callbacks, two minutes; prints and writes nothing
+	$(RUNBENCH) compare -rounds 1 -n 10000
 
-bench-scale: setup bench-cluster ## Ten million callbacks, five million pending: an hour or two, once, 35 GB of disk; writes docs/performance.md and scaling.md
-	$(SCALE) '^TestWire$$' $(WRITE) -n 20000
-	$(SCALE) '^TestIndexCost$$' $(WRITE) -index-pending 1000,100000,5000000
-	$(SCALE) '^TestScale$$' -args -report $(CURDIR)/docs/performance.md -block scale-million -rows 2000000 -pending 1000000
-	$(SCALE) '^TestScale$$' $(WRITE) -rows $(ROWS) -pending $(PENDING)
+# The worktrees of the two revisions lie in the temporary directory, and git forgets them with it.
+bench-pair: setup ## Compare two revisions in turns: A=HEAD B=. (this checkout) SYSTEMS=sqlite PHASES=drain PAIRS=15
+	@set -e; dir=$$(mktemp -d); trap "rm -rf $$dir; git worktree prune" EXIT; \
+	build() { src=$(CURDIR); \
+	  if [ "$$2" != . ]; then src=$$dir/$$1.src; git worktree add --quiet --detach $$src $$2; fi; \
+	  (cd $$src; $(GO) build -tags $(TAGS) -o $$dir/$$1 ./cmd/dispatcher); }; \
+	build a $(A); build b $(B); \
+	$(RUNBENCH) pair -a $$dir/a -b $$dir/b -pairs $(PAIRS) -systems $(SYSTEMS) -phases $(PHASES) $(FLAGS)
 
-bench-cluster: setup ## The part of it with 1, 2 and 4 dispatchers on a Redis Cluster, ten minutes; writes them too
-	$(SCALE) '^TestCluster$$' $(WRITE)
+bench-scale: setup ## Ten million callbacks, several dispatchers: two hours, 45 GB; writes docs/performance.md and scaling.md
+	$(RUNBENCH) scale -parts sql -block scale-million -rows 2000000 -pending 1000000 -report $(CURDIR)/docs/performance.md
+	$(RUNBENCH) scale -rows $(ROWS) -pending $(PENDING) \
+	  -report $(CURDIR)/docs/performance.md -scaling $(CURDIR)/docs/scaling.md
 
-profile: setup ## Measure anew what builds are optimized by, a minute on a quiet machine; writes cmd/dispatcher/default.pgo
-	$(COMPARE) -timeout 20m . -args -rounds 1 -n 60000 -concurrency 64 -systems b,c -phases drain,accept -pgo $(CURDIR)/cmd/dispatcher/default.pgo
+profile: setup ## Measure anew what builds are optimized by, a quiet minute; writes cmd/dispatcher/default.pgo
+	$(RUNBENCH) compare -rounds 1 -n 60000 -systems sqlite,postgres -phases drain,single \
+	  -pgo $(CURDIR)/cmd/dispatcher/default.pgo
 
 simulate: ## Simulations under faults, any number: SEEDS=100000, from FIRST=1 on; one that fails prints how to replay it
 	$(GO) test -tags $(TAGS) -count=1 -timeout 24h -run '^TestSimulation$$' -v ./dispatch -args -seeds $(SEEDS) -seed $(FIRST) \

@@ -115,9 +115,7 @@ func TestActivityIsWhatWasDone(t *testing.T) {
 		good := b.accept(at("good", dispatch.Submission{Lane: "one"}))
 		second := b.accept(at("second", tiers(minute)))
 		dead := b.accept(at("bad", tiers(minute, minute)))
-		if _, err := b.engine.PauseLane(t.Context(), store.DefaultProject, "held", time.Now().Add(5*time.Hour).UnixMilli(), operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PauseLane(t.Context(), store.DefaultProject, "held", time.Now().Add(5*time.Hour).UnixMilli(), operator))
 		expired := b.accept(at("good", dispatch.Submission{ExpiresIn: new(30 * time.Minute), Lane: "held"}))
 		time.Sleep(time.Hour)
 		once := at("good", dispatch.Submission{IdempotencyKey: "k", Route: "r", Fingerprint: []byte("f")})
@@ -126,9 +124,7 @@ func TestActivityIsWhatWasDone(t *testing.T) {
 		for _, c := range []store.Callback{good, second, dead, expired, first} {
 			b.await(c.ID, 2*time.Hour)
 		}
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, dead.ID, dispatch.RetryRequest{}, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, dead.ID, dispatch.RetryRequest{}, operator))
 		b.await(dead.ID, time.Minute)
 		last := b.accept(at("bad", tiers()))
 		b.await(last.ID, time.Minute)
@@ -188,33 +184,9 @@ func TestActivityOfWhatMakesItself(t *testing.T) {
 		b.await(b.poll(paidPoll("o-1", time.Second)).ID, time.Minute)
 		s := b.schedule(dispatch.ScheduleChange{Name: new("sweep"), Cron: new("@every 1h"), Template: []byte(`{"url": "https://shop.example/sweep"}`)})
 		time.Sleep(2*time.Hour + time.Minute)
-		if _, err := b.engine.RunSchedule(t.Context(), store.DefaultProject, s.ID, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.RunSchedule(t.Context(), store.DefaultProject, s.ID, operator))
 		time.Sleep(time.Minute)
 		b.stop()
 		l.expect(t, store.Activity{Accepted: 5, Succeeded: 5}, 5, 5) // a poll and its result, two by the clock and one by hand
-	})
-}
-
-// An attempt whose process died counts as unknown, and nothing is known of its time.
-func TestActivityOfACrash(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		path := databasePath(t)
-		first := startBench(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
-		id := first.accept(dispatch.Submission{}).ID
-		stamped, _, err := first.db.Stamp(t.Context(), store.Stamp{
-			Token: "of-a-process-that-died", Now: first.engine.Now(), Margin: 15_000, Claims: []store.StampClaim{{ID: id}},
-		})
-		if err != nil || len(stamped) != 1 {
-			t.Fatalf("stamp: %v, %v", stamped, err)
-		}
-		first.stop()
-		l := new(activityLog)
-		second := startBench(t, path, always(200, ""), watchActivity(l))
-		second.await(id, time.Minute)
-		second.stop()
-		l.expect(t, store.Activity{Succeeded: 1, Unknown: 1}, 1, 1)
 	})
 }

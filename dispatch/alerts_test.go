@@ -92,9 +92,7 @@ func TestFailingEndpointsAreTold(t *testing.T) {
 		ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://merchant.example/")})
 		since := b.engine.Now() - (23*time.Hour + 30*time.Minute).Milliseconds()
 		reports := []store.EndpointHealth{{ID: ep.ID, FailedAt: since, FailedFirst: since}}
-		if _, err := b.db.ReportHealth(t.Context(), reports, since); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.db.ReportHealth(t.Context(), reports, since))
 		s := tiers(20*time.Minute, 20*time.Minute, 20*time.Minute, 20*time.Minute)
 		s.Endpoint = store.EndpointPrefix + ep.ID
 		c := b.accept(s)

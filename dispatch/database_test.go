@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
-// emptyDatabase returns the bytes of a migrated SQLite file without rows. Migrations take longer than most tests: they run
-// once, and each test starts with a copy.
+// emptyDatabase returns the bytes of a migrated SQLite file without rows. Migrations take longer than
+// most tests: they run once, and each test starts with a copy.
 var emptyDatabase = sync.OnceValues(func() (empty []byte, err error) {
 	dir, err := os.MkdirTemp("", "dispatch")
 	if err != nil {
@@ -31,8 +31,8 @@ var emptyDatabase = sync.OnceValues(func() (empty []byte, err error) {
 	return os.ReadFile(path)
 })
 
-// databasePath returns a path in a directory of the test's own. It is in memory where the system has such a place: a disk
-// is waited for at each commit, and no test reads what survives a power cut.
+// databasePath returns a path in a directory of the test's own. It is in memory where the system has such
+// a place: a disk is waited for at each commit, and no test reads what survives a power cut.
 func databasePath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "dispatch")

@@ -78,9 +78,7 @@ func TestEndpointAddress(t *testing.T) {
 			t.Errorf("lanes %s and %s", follows.Lane, own.Lane)
 		}
 		synctest.Wait()
-		if _, err := b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{URL: ptr("https://new.example/hooks")}, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{URL: ptr("https://new.example/hooks")}, operator))
 		if got := b.get(follows.ID).URL; got != "https://new.example/hooks" {
 			t.Errorf("the open callback's address is shown as %s", got)
 		}
@@ -143,9 +141,7 @@ func TestEndpointPauseHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(200, ""))
 		ep := b.endpoint(dispatch.EndpointChange{})
-		if _, err := b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, store.Forever, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, store.Forever, operator))
 		var ids []string
 		for range 50 {
 			ids = append(ids, b.accept(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID}).ID)
@@ -158,9 +154,7 @@ func TestEndpointPauseHolds(t *testing.T) {
 		if err != nil || len(x.Blocking) == 0 || x.Blocking[0].Code != dispatch.BlockEndpointPaused || !strings.Contains(x.Blocking[0].Detail, "a test") {
 			t.Errorf("explained as %+v, %v", x, err)
 		}
-		if _, err := b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, 0, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, 0, operator))
 		for _, id := range ids {
 			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
 				t.Errorf("%s is %s after %d attempts", id, c.State, c.AttemptCount)
@@ -169,51 +163,29 @@ func TestEndpointPauseHolds(t *testing.T) {
 	})
 }
 
-// A project's pause holds plain addresses and endpoints, also lanes that did not exist before it.
+// A project's pause holds plain addresses and endpoints, also lanes that did not exist before it: those of what is accepted meanwhile,
+// is retried at another address, or mended to one.
 func TestProjectPauseHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(200, ""))
-		known := b.accept(dispatch.Submission{URL: "https://known.example/"})
-		b.await(known.ID, time.Minute)
-		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, b.engine.Now()+time.Hour.Milliseconds(), operator); err != nil {
-			t.Fatal(err)
-		}
+		b.await(b.accept(dispatch.Submission{URL: "https://known.example/"}).ID, time.Minute)
+		far := tiers(time.Minute)
+		far.Delay = ptr(30 * time.Minute)
+		retried, mended := b.accept(far), b.accept(far)
+		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, b.engine.Now()+time.Hour.Milliseconds(), operator))
 		start := time.Now()
-		one := b.accept(dispatch.Submission{URL: "https://known.example/"})
-		two := b.accept(dispatch.Submission{URL: "https://unheard-of.example/"})
-		time.Sleep(59 * time.Minute)
-		for _, c := range []store.Callback{one, two} {
-			if done := b.await(c.ID, time.Hour); done.State != store.Succeeded {
+		known, unheard := b.accept(dispatch.Submission{URL: "https://known.example/"}), b.accept(dispatch.Submission{URL: "https://unheard-of.example/"})
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, dispatch.RetryRequest{URL: "https://other.example/x"}, operator))
+		b.must(b.engine.Mend(t.Context(), store.DefaultProject, mended.ID, dispatch.MendRequest{URL: ptr("https://third.example/x")}, operator))
+		for _, c := range []store.Callback{known, unheard, retried, mended} {
+			if done := b.await(c.ID, 2*time.Hour); done.State != store.Succeeded {
 				t.Errorf("%s is %s", c.URL, done.State)
 			}
 		}
 		for _, h := range b.receiver.seen()[1:] {
 			if h.at.Sub(start) < time.Hour {
-				t.Errorf("%s was sent to %s after it was paused for an hour", h.url, h.at.Sub(start))
+				t.Errorf("%s was sent to %s after its project was paused for an hour", h.url, h.at.Sub(start))
 			}
-		}
-	})
-}
-
-// Deleting an endpoint cancels what is open for it.
-func TestEndpointDelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(500, ""))
-		ep := b.endpoint(dispatch.EndpointChange{ExternalID: ptr("m-1")})
-		c := b.accept(dispatch.Submission{Endpoint: "m-1"})
-		synctest.Wait()
-		if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.ID, operator); err != nil {
-			t.Fatal(err)
-		}
-		if done := b.get(c.ID); done.State != store.Canceled || done.Reason != store.EndpointDeleted {
-			t.Errorf("it is %s, %s", done.State, done.Reason)
-		}
-		time.Sleep(time.Hour)
-		if n := len(b.receiver.seen()); n != 1 {
-			t.Errorf("%d were sent", n)
-		}
-		if got := b.refused(dispatch.Submission{Endpoint: "m-1"}); !slices.Equal(got, []string{"endpoint"}) {
-			t.Errorf("a deleted endpoint: %v", got)
 		}
 	})
 }
@@ -246,9 +218,7 @@ func TestGoneDisables(t *testing.T) {
 			t.Errorf("%d were sent to a disabled endpoint", n)
 		}
 		gone.Store(false)
-		if _, err := b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{Enabled: ptr(true)}, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{Enabled: ptr(true)}, operator))
 		if done := b.await(second.ID, time.Minute); done.State != store.Succeeded {
 			t.Errorf("the second is %s", done.State)
 		}
@@ -342,32 +312,6 @@ func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
 	})
 }
 
-// A newer version takes the place of what is scheduled; an older one that comes late is not sent at all.
-func TestSupersede(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
-		send := func(version int64, delay time.Duration) store.Callback {
-			return b.accept(dispatch.Submission{Ref: "order-1", Topic: "stock", Supersede: true, Version: &version, Delay: &delay})
-		}
-		old := send(1, time.Hour)
-		newer := send(3, time.Minute)
-		late := send(2, 0)
-		if got := b.get(old.ID); got.State != store.Canceled || got.Reason != store.Superseded {
-			t.Errorf("the old one is %s, %s", got.State, got.Reason)
-		}
-		if late.State != store.Canceled || late.Reason != store.Superseded {
-			t.Errorf("the late one is accepted as %s, %s", late.State, late.Reason)
-		}
-		if done := b.await(newer.ID, time.Hour); done.State != store.Succeeded {
-			t.Errorf("the newest is %s", done.State)
-		}
-		time.Sleep(2 * time.Hour)
-		if hits := b.receiver.seen(); len(hits) != 1 || hits[0].id != store.CallbackPrefix+newer.ID {
-			t.Errorf("sent: %v", hits)
-		}
-	})
-}
-
 // Mending changes where and how it goes on, and not what is sent.
 func TestMend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -420,14 +364,10 @@ func TestLimitAndPauseOfALane(t *testing.T) {
 			subs[i] = dispatch.Submission{URL: "https://shop.example/", Body: []byte("{}"), Lane: "m-1"}
 		}
 		for range 2 {
-			if _, err := b.engine.Accept(t.Context(), store.DefaultProject, subs); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.engine.Accept(t.Context(), store.DefaultProject, subs))
 		}
 		time.Sleep(300 * time.Millisecond)
-		if _, err := b.engine.SetLane(t.Context(), store.DefaultProject, "m-1", ptr(3), nil, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.SetLane(t.Context(), store.DefaultProject, "m-1", ptr(3), nil, operator))
 		time.Sleep(50 * time.Millisecond)
 		b.receiver.mu.Lock()
 		most = 0
@@ -438,21 +378,15 @@ func TestLimitAndPauseOfALane(t *testing.T) {
 			t.Errorf("%d were in flight at once after the limit was lowered to 3", most)
 		}
 		b.receiver.mu.Unlock()
-		if _, err := b.engine.PauseLane(t.Context(), store.DefaultProject, "m-1", store.Forever, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PauseLane(t.Context(), store.DefaultProject, "m-1", store.Forever, operator))
 		time.Sleep(50 * time.Millisecond)
 		before := len(b.receiver.seen())
 		time.Sleep(time.Minute)
 		if after := len(b.receiver.seen()); after != before {
 			t.Errorf("%d were sent while the lane was paused", after-before)
 		}
-		if _, err := b.engine.SetLane(t.Context(), store.DefaultProject, "m-1", ptr(0), nil, operator); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.PauseLane(t.Context(), store.DefaultProject, "m-1", 0, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.SetLane(t.Context(), store.DefaultProject, "m-1", ptr(0), nil, operator))
+		b.must(b.engine.PauseLane(t.Context(), store.DefaultProject, "m-1", 0, operator))
 		for deadline := time.Now().Add(time.Hour); len(b.receiver.seen()) < n; time.Sleep(time.Second) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d of %d were sent", len(b.receiver.seen()), n)

@@ -91,8 +91,8 @@ func TestSuccessAfterFailures(t *testing.T) {
 	})
 }
 
-func TestRules(t *testing.T) {
-	minute := time.Minute
+// A policy from its acceptance to its end. What follows each kind of answer is TestDecide's.
+func TestPoliciesInTime(t *testing.T) {
 	policy := func(change func(*store.Policy)) dispatch.Submission {
 		s := tiers(time.Second, time.Second)
 		change(&s.Policy)
@@ -107,27 +107,16 @@ func TestRules(t *testing.T) {
 		attempts int
 		took     time.Duration
 	}{
-		{"http-200 refuses 204", dispatch.Submission{Choice: dispatch.Choice{Success: "http-200", PolicyGiven: true, Policy: tiers().Policy}}, always(204, ""), store.Dead, store.Exhausted, 1, 0},
-		{"a 3xx is a failure", tiers(), always(302, "", "Location", "https://elsewhere.example/"), store.Dead, store.Exhausted, 1, 0},
-		{"410 stops", tiers(time.Hour), always(410, ""), store.Dead, store.Gone, 1, 0},
 		{"410 does not stop payments", dispatch.Submission{}, inTurn(410, 200), store.Succeeded, "", 2, 15 * time.Second},
-		{"stop_on others", policy(func(p *store.Policy) { p.StopOn = []int{404} }), always(404, ""), store.Dead, store.Rejected, 1, 0},
 		{"Retry-After lengthens", tiers(time.Second), func(_ context.Context, _ hit, before int) (*http.Response, error) {
 			if before == 0 {
 				return answer(503, "", "Retry-After", "30"), nil
 			}
 			return answer(200, ""), nil
 		}, store.Succeeded, "", 2, 30 * time.Second},
-		{"Retry-After never shortens", tiers(minute), func(_ context.Context, _ hit, before int) (*http.Response, error) {
-			return answer([]int{429, 200}[before], "", "Retry-After", "1"), nil
-		}, store.Succeeded, "", 2, minute},
-		{"Retry-After is capped", policy(func(p *store.Policy) { p.RetryAfterCap = 5 * time.Second }), func(_ context.Context, _ hit, before int) (*http.Response, error) {
-			return answer([]int{503, 200}[before], "", "Retry-After", "99999999999"), nil
-		}, store.Succeeded, "", 2, 5 * time.Second},
-		{"overload floor", policy(func(p *store.Policy) { p.OverloadFloor = 10 * time.Second }), inTurn(429, 200), store.Succeeded, "", 2, 10 * time.Second},
 		{"deadline", policy(func(p *store.Policy) { p.RepeatLast, p.Deadline = true, 4500*time.Millisecond }), always(500, ""), store.Dead, store.Exhausted, 5, 4 * time.Second},
 		{"expires", func() dispatch.Submission {
-			s := tiers(time.Second, minute)
+			s := tiers(time.Second, time.Minute)
 			s.ExpiresIn = &[]time.Duration{10 * time.Second}[0]
 			return s
 		}(), always(500, ""), store.Dead, store.Expired, 2, 10 * time.Second},
@@ -252,9 +241,7 @@ func TestRetry(t *testing.T) {
 		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) { return answer(int(status.Load()), ""), nil })
 		retry := func(id string, l store.Ladder) {
 			t.Helper()
-			if _, err := b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{Ladder: l}, by); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{Ladder: l}, by))
 		}
 		// Scheduled: its next step, now.
 		id := b.accept(tiers(time.Hour)).ID

@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -68,25 +67,13 @@ func TestEventFansOut(t *testing.T) {
 	})
 }
 
-// A brokenAccept is a store on which accepts fail while broken says so.
-type brokenAccept struct {
-	dispatch.Store
-	broken bool
-}
-
-func (s *brokenAccept) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
-	if s.broken {
-		return nil, store.ErrUnavailable
-	}
-	return s.Store.Accept(ctx, drafts)
-}
-
 // What an event was to become is made up for by a repetition, if the database went away before its callbacks were there: what the first was
 // to become, but for endpoints that have been deleted.
 func TestEventIsCompletedByItsRepetition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &brokenAccept{broken: true}
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { db.Store, o.Store = o.Store, db })
+		sql := new(faults)
+		sql.set(fail(errDown), "Accept")
+		b := newBench(t, always(200, ""), faultySQL(sql))
 		subscriber := func(host string) store.Endpoint {
 			return b.endpoint(dispatch.EndpointChange{Topics: &[]string{"payment.*"}, URL: ptr("https://" + host + ".example/")})
 		}
@@ -98,11 +85,9 @@ func TestEventIsCompletedByItsRepetition(t *testing.T) {
 		if r, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event); !errors.Is(err, store.ErrUnavailable) {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		db.broken = false
+		sql.set(nil, "Accept")
 		subscriber("late")
-		if _, err := b.engine.PatchEndpoint(t.Context(), store.DefaultProject, leaves.ID, dispatch.EndpointChange{Topics: &[]string{}}, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, leaves.ID, dispatch.EndpointChange{Topics: &[]string{}}, operator))
 		if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, goes.ID, operator); err != nil {
 			t.Fatal(err)
 		}
@@ -129,23 +114,6 @@ func TestEventIsCompletedByItsRepetition(t *testing.T) {
 		slices.Sort(hosts)
 		if !slices.Equal(hosts, []string{"leaves.example/", "stays.example/"}) {
 			t.Errorf("it went to %v", hosts)
-		}
-	})
-}
-
-// An event that nobody subscribed to is remembered as well.
-func TestEventToNobodyIsRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
-		event := dispatch.Submission{Topic: "a", Body: []byte(`{}`), IdempotencyKey: "k", Route: "events", Fingerprint: []byte("f")}
-		first, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
-		if err != nil || len(first.Callbacks) != 0 || first.Replayed {
-			t.Fatalf("%+v, %v", first, err)
-		}
-		b.endpoint(dispatch.EndpointChange{Topics: &[]string{"*"}})
-		again, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
-		if err != nil || again.ID != first.ID || len(again.Callbacks) != 0 || !again.Replayed {
-			t.Errorf("repeated: %+v, %v; want %+v", again, err, first)
 		}
 	})
 }

@@ -2,11 +2,9 @@ package dispatch_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,140 +14,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// brokenIndex fails chosen operations of an index.
-type brokenIndex struct {
-	dispatch.Schedule
-	ensure, settle, claim, release atomic.Bool
-	// half: locks are given, but for those whose name says that their shard is away.
-	half   atomic.Bool
-	claims atomic.Int32
-}
-
-var errBroken = errors.New("connection reset")
-
-func (b *brokenIndex) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error) {
-	if b.ensure.Load() {
-		return nil, errBroken
-	}
-	return b.Schedule.Ensure(ctx, items)
-}
-
-func (b *brokenIndex) Settle(ctx context.Context, s []schedule.Settlement) ([]schedule.Settled, error) {
-	if b.settle.Load() {
-		return nil, errBroken
-	}
-	return b.Schedule.Settle(ctx, s)
-}
-
-func (b *brokenIndex) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
-	b.claims.Add(1)
-	if b.claim.Load() {
-		return schedule.Claimed{}, errBroken
-	}
-	return b.Schedule.Claim(ctx, shard, r)
-}
-
-func (b *brokenIndex) Release(ctx context.Context, u []schedule.Unlock) ([]schedule.Waiter, error) {
-	if b.release.Load() {
-		return nil, errBroken
-	}
-	return b.Schedule.Release(ctx, u)
-}
-
-func (b *brokenIndex) Acquire(ctx context.Context, r []schedule.LockRequest) ([]schedule.LockReply, error) {
-	if !b.half.Load() {
-		return b.Schedule.Acquire(ctx, r)
-	}
-	replies := make([]schedule.LockReply, len(r))
-	var failed error
-	for i := range r {
-		if strings.HasPrefix(r[i].Lock, "away") {
-			failed = errBroken
-			continue
-		}
-		one, err := b.Schedule.Acquire(ctx, r[i:i+1])
-		if err != nil {
-			return replies, err
-		}
-		replies[i] = one[0]
-	}
-	return replies, failed
-}
-
-// newBrokenBench is newBench on an index that can be broken.
-func newBrokenBench(t *testing.T, answer func(context.Context, hit, int) (*http.Response, error)) (*bench, *brokenIndex) {
-	t.Helper()
-	broken := new(brokenIndex)
-	b := newBench(t, answer, func(o *dispatch.Options) { broken.Schedule, o.Schedule = o.Schedule, broken })
-	return b, broken
-}
-
-// brokenStore fails chosen operations of a store.
-type brokenStore struct {
-	dispatch.Store
-	down    atomic.Bool
-	stamps  atomic.Int32
-	commits atomic.Int32
-}
-
-func (b *brokenStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
-	b.stamps.Add(1)
-	if b.down.Load() {
-		return nil, nil, fmt.Errorf("stamp: %w", store.ErrUnavailable)
-	}
-	return b.Store.Stamp(ctx, s)
-}
-
-func (b *brokenStore) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
-	b.commits.Add(1)
-	if b.down.Load() {
-		return nil, fmt.Errorf("commit: %w", store.ErrUnavailable)
-	}
-	return b.Store.Commit(ctx, r, now)
-}
-
-func (b *brokenStore) Ping(ctx context.Context) error {
-	if b.down.Load() {
-		return store.ErrUnavailable
-	}
-	return b.Store.Ping(ctx)
-}
-
-// The index is emptied while callbacks wait, are in flight, and are accepted: all of them end, none is sent twice.
-func TestTheIndexIsExpendable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(_ context.Context, h hit, before int) (*http.Response, error) {
-			time.Sleep(2 * time.Second)
-			return answer([]int{500, 200}[min(before, 1)], ""), nil
-		})
-		var ids []string
-		for i := range 30 {
-			delay := time.Duration(i) * 300 * time.Millisecond
-			s := tiers(5 * time.Second)
-			s.Delay = &delay
-			ids = append(ids, b.accept(s).ID)
-		}
-		for range 4 {
-			time.Sleep(1700 * time.Millisecond)
-			if err := b.index.Reset(t.Context(), 0, 0); err != nil { // As FLUSHALL: a generation that SQL does not know.
-				t.Fatal(err)
-			}
-		}
-		for _, id := range ids {
-			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 2 {
-				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
-			}
-		}
-		if n := len(b.receiver.seen()); n != 60 {
-			t.Errorf("the receiver saw %d requests, want 60", n)
-		}
-		drift, err := b.engine.Verify(t.Context())
-		if err != nil || !drift.Clean() {
-			t.Errorf("verify: %+v, %v", drift, err)
-		}
-	})
-}
 
 // A verify at the very start waits for the index to be filled, instead of finding it lost.
 func TestVerifyWaitsForTheIndex(t *testing.T) {
@@ -168,10 +32,10 @@ func TestVerifyWaitsForTheIndex(t *testing.T) {
 // What the index did not hear of is sent once it answers again, without waiting for the sweep.
 func TestAnIndexThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, broken := newBrokenBench(t, always(200, ""))
+		index := new(faults)
+		b := newBench(t, always(200, ""), faultyIndex(index))
 		time.Sleep(time.Second)
-		broken.ensure.Store(true)
-		broken.claim.Store(true)
+		index.set(fail(errBroken), "Ensure", "Claim")
 		start := time.Now()
 		id := b.accept(dispatch.Submission{}).ID
 		if took := time.Since(start); took > time.Second {
@@ -182,27 +46,10 @@ func TestAnIndexThatDoesNotAnswer(t *testing.T) {
 		if !h.Ready || len(h.Degraded) != 1 || h.Degraded[0] != "redis" {
 			t.Errorf("health: %+v", h)
 		}
-		broken.ensure.Store(false)
-		broken.claim.Store(false)
+		index.set(nil, "Ensure", "Claim")
 		b.await(id, 5*time.Second)
 		if h := b.engine.Health(t.Context()); !h.Ready || len(h.Degraded) != 0 {
 			t.Errorf("health afterwards: %+v", h)
-		}
-	})
-}
-
-// A settlement that is lost costs neither the callback nor a second send: the lease runs out, and SQL parks or drops it.
-func TestLostSettlements(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, broken := newBrokenBench(t, inTurn(500, 200))
-		broken.settle.Store(true)
-		id := b.accept(tiers(40 * time.Second)).ID
-		start := time.Now()
-		time.Sleep(25 * time.Second)
-		broken.settle.Store(false)
-		b.await(id, time.Minute)
-		if hits := b.receiver.seen(); len(hits) != 2 || hits[1].at.Sub(start) != 40*time.Second {
-			t.Errorf("%d requests, the last after %v", len(hits), hits[len(hits)-1].at.Sub(start))
 		}
 	})
 }
@@ -215,9 +62,7 @@ func TestSweepFindsWhatNobodyEnqueued(t *testing.T) {
 		id := b.accept(dispatch.Submission{Delay: &[]time.Duration{time.Minute}[0]}).ID
 		time.Sleep(time.Second)
 		c := b.get(id)
-		if _, err := b.index.Cancel(t.Context(), []schedule.Ref{{ID: id, Lane: c.LaneID}}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.index.Cancel(t.Context(), []schedule.Ref{{ID: id, Lane: c.LaneID}}))
 		drift, err := b.engine.Verify(t.Context())
 		if err != nil || drift.Missing != 1 || drift.MissingIDs[0] != store.CallbackPrefix+id {
 			t.Errorf("verify: %+v, %v", drift, err)
@@ -232,29 +77,26 @@ func TestSweepFindsWhatNobodyEnqueued(t *testing.T) {
 // While SQL does not commit nothing is claimed, and what was sent is recorded once it does.
 func TestSQLDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken *brokenStore
+		sql, down := new(faults), []string{"Stamp", "Commit", "Ping"}
 		b := newBench(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return answer(200, ""), nil
-		}, func(o *dispatch.Options) {
-			broken = &brokenStore{Store: o.Store}
-			o.Store = broken
-		})
+		}, faultySQL(sql))
 		flying := b.accept(dispatch.Submission{}).ID
 		time.Sleep(500 * time.Millisecond)
-		broken.down.Store(true)
+		sql.set(fail(errDown), down...)
 		waiting := b.accept(dispatch.Submission{}).ID
 		time.Sleep(20 * time.Second)
 		if h := b.engine.Health(t.Context()); h.Ready {
 			t.Errorf("ready while SQL is down: %+v", h)
 		}
-		if n := broken.stamps.Load(); n > 4 {
+		if n := sql.count("Stamp"); n > 4 {
 			t.Errorf("%d stamps while SQL was down: claiming went on", n)
 		}
 		if n := len(b.receiver.seen()); n != 1 {
 			t.Errorf("%d requests while SQL was down, want the one in flight", n)
 		}
-		broken.down.Store(false)
+		sql.set(nil, down...)
 		for _, id := range []string{flying, waiting} {
 			if c := b.await(id, 10*time.Second); c.State != store.Succeeded || c.AttemptCount != 1 {
 				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
@@ -301,7 +143,8 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// A process that dies in the middle of an attempt charges nobody: the attempt is known as crashed, and made again.
+// A process that dies in the middle of an attempt charges nobody: the attempt is known as crashed, and made again. It counts as
+// unknown, and nothing is known of its time.
 func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
@@ -314,7 +157,8 @@ func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 			t.Fatalf("stamp: %v, %v", stamped, err)
 		}
 		first.stop()
-		second := startBench(t, path, always(200, ""))
+		l := new(activityLog)
+		second := startBench(t, path, always(200, ""), watchActivity(l))
 		if c := second.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
 			t.Errorf("got %s with %d charged", c.State, c.AttemptCount)
 		}
@@ -322,6 +166,8 @@ func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 		if len(rows) != 2 || rows[0].Class != store.ClassCrashed || rows[0].Outcome != store.AttemptUnknown || rows[0].Charged || rows[1].Class != store.ClassOK {
 			t.Errorf("rows: %+v", rows)
 		}
+		second.stop()
+		l.expect(t, store.Activity{Succeeded: 1, Unknown: 1}, 1, 1)
 	})
 }
 
@@ -400,9 +246,7 @@ func TestIsolation(t *testing.T) {
 			for range 20 {
 				subs = append(subs, dispatch.Submission{URL: fmt.Sprintf("https://hang-%d.example/", i), Body: []byte("1")})
 			}
-			if _, err := b.engine.Accept(t.Context(), store.DefaultProject, subs); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.engine.Accept(t.Context(), store.DefaultProject, subs))
 		}
 		for range 100 {
 			time.Sleep(700 * time.Millisecond)
@@ -411,33 +255,6 @@ func TestIsolation(t *testing.T) {
 			if late := done.FinishedAt - c.DueAt; late > 60 {
 				t.Fatalf("a healthy destination waited %d ms for others that hang", late)
 			}
-		}
-	})
-}
-
-func TestIdempotency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
-		s := dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), IdempotencyKey: "k", Route: "callbacks", Fingerprint: []byte("a")}
-		other := s
-		other.Fingerprint = []byte("b")
-		receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{s, s, other})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if receipts[0].Err != nil || receipts[0].Replayed || !receipts[1].Replayed || receipts[1].Callback.ID != receipts[0].Callback.ID {
-			t.Errorf("one batch: %+v", receipts)
-		}
-		if !errors.Is(receipts[2].Err, store.ErrIdempotencyMismatch) {
-			t.Errorf("another request: %v", receipts[2].Err)
-		}
-		receipts, err = b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{s})
-		if err != nil || !receipts[0].Replayed {
-			t.Errorf("later: %+v, %v", receipts, err)
-		}
-		time.Sleep(time.Second)
-		if n := len(b.receiver.seen()); n != 1 {
-			t.Errorf("%d requests, want 1", n)
 		}
 	})
 }

@@ -92,46 +92,26 @@ func TestSQLHalfDown(t *testing.T) {
 // An index that fails one operation and answers all others is not driven in a circle.
 func TestAnIndexThatFailsToClaimAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, broken := newBrokenBench(t, always(200, ""))
-		broken.claim.Store(true)
+		index := new(faults)
+		b := newBench(t, always(200, ""), faultyIndex(index))
+		index.set(fail(errBroken), "Claim")
 		id := b.accept(dispatch.Submission{}).ID
-		before := broken.claims.Load()
+		before := index.count("Claim")
 		time.Sleep(time.Minute)
-		if n := broken.claims.Load() - before; n == 0 || n > 60*20 {
+		if n := index.count("Claim") - before; n == 0 || n > 60*20 {
 			t.Errorf("%d claims in a minute", n)
 		}
-		broken.claim.Store(false)
+		index.set(nil, "Claim")
 		b.await(id, 10*time.Second)
-	})
-}
-
-// The locks that some shards gave are used, though another shard does not answer.
-func TestLocksOfShardsThatAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, broken := newBrokenBench(t, always(200, ""))
-		broken.half.Store(true)
-		broken.claim.Store(true)
-		for i := range 5 {
-			b.accept(dispatch.Submission{LockKey: fmt.Sprint("away-", i), Lane: fmt.Sprint("lane-", i)})
-		}
-		id := b.accept(dispatch.Submission{LockKey: "order", Lane: "lane"}).ID
-		time.Sleep(time.Second)
-		at := time.Now()
-		broken.claim.Store(false) // all are claimed together
-		// Those of the other shard are diverted again and again meanwhile.
-		if c := b.await(id, 10*time.Second); c.State != store.Succeeded || time.Since(at) > 900*time.Millisecond {
-			t.Errorf("%s %s after it could be claimed", c.State, time.Since(at))
-		}
 	})
 }
 
 // What expires does so while the index is away, too.
 func TestExpiryWithoutAnIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, broken := newBrokenBench(t, always(200, ""))
-		for _, f := range []*atomic.Bool{&broken.ensure, &broken.settle, &broken.claim} {
-			f.Store(true)
-		}
+		index := new(faults)
+		b := newBench(t, always(200, ""), faultyIndex(index))
+		index.set(fail(errBroken), "Ensure", "Settle", "Claim")
 		soon := 10 * time.Second
 		for range 5 {
 			b.accept(dispatch.Submission{})
@@ -146,17 +126,18 @@ func TestExpiryWithoutAnIndex(t *testing.T) {
 // A rebuild by hand whose caller hangs up in the middle of it leaves nothing half filled.
 func TestARebuildWhoseCallerHangsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, broken := newBrokenBench(t, always(200, ""))
+		index := new(faults)
+		b := newBench(t, always(200, ""), faultyIndex(index))
 		later := time.Hour
 		for range 20 {
 			b.accept(dispatch.Submission{Delay: &later})
 		}
 		time.Sleep(time.Second)
-		broken.ensure.Store(true)
+		index.set(fail(errBroken), "Ensure")
 		if _, err := b.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"}); err == nil {
 			t.Error("rebuilt an index that takes nothing")
 		}
-		broken.ensure.Store(false)
+		index.set(nil, "Ensure")
 		time.Sleep(15 * time.Second)
 		drift, err := b.engine.Verify(t.Context())
 		if err != nil || !drift.Clean() {

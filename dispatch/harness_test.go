@@ -148,6 +148,14 @@ func startBench(t *testing.T, path string, answer func(context.Context, hit, int
 	return b
 }
 
+// must takes what an operation of the engine returns, whose value is of no interest.
+func (b *bench) must(_ any, err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // accept submits one callback and returns it; the submission must be valid.
 func (b *bench) accept(s dispatch.Submission) store.Callback {
 	b.t.Helper()

@@ -118,17 +118,13 @@ func TestVerifyTellsUnknownFromEnded(t *testing.T) {
 		synctest.Wait() // until the index has been told
 		for _, id := range ended {
 			// Behind the engine's back, which would tell the index.
-			if _, err := b.db.Cancel(t.Context(), store.DefaultProject, id, time.Now().UnixMilli(), store.Actor{Name: "test"}); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.db.Cancel(t.Context(), store.DefaultProject, id, time.Now().UnixMilli(), store.Actor{Name: "test"}))
 		}
 		var items []schedule.Item
 		for _, id := range strangers {
 			items = append(items, schedule.Item{ID: id, Lane: 1, Due: time.Now().Add(time.Hour).UnixMilli()})
 		}
-		if _, err := b.index.Ensure(t.Context(), items); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.index.Ensure(t.Context(), items))
 		d, err := b.engine.Verify(t.Context())
 		if err != nil || d.Extra != 123 || d.Unknown != 3 || d.Ended != 120 || len(d.ExtraIDs) != 100 || len(d.EndedIDs) != 100 {
 			t.Errorf("verify: %d extra, %d unknown, %d ended, %d and %d named, %v", d.Extra, d.Unknown, d.Ended, len(d.ExtraIDs), len(d.EndedIDs), err)

@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,8 +65,8 @@ func TestAnotherHorizonAtTheNextStart(t *testing.T) {
 func TestDifferentHorizonsSideBySide(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		path, index, h := databasePath(t), memq.New(memq.Options{}), new(hooked)
-		first := startBench(t, path, always(200, ""), within(index, 10*time.Minute), h.tweak)
+		path, index, moves := databasePath(t), memq.New(memq.Options{}), new(faults)
+		first := startBench(t, path, always(200, ""), within(index, 10*time.Minute), faultyIndex(moves))
 		first.index = index
 		time.Sleep(3 * time.Minute) // it has loaded once
 		first.awaitMark(10 * time.Minute)
@@ -76,14 +75,14 @@ func TestDifferentHorizonsSideBySide(t *testing.T) {
 			others = others[1:]
 		}
 		for _, other := range others {
-			second := startBench(t, path, always(200, ""), within(index, other), h.tweak)
+			second := startBench(t, path, always(200, ""), within(index, other), faultyIndex(moves))
 			second.index = index
-			before := h.moves.Load()
+			before := moves.count("MoveWatermark")
 			for range 6 {
 				time.Sleep(time.Minute)
 				first.awaitMark(10 * time.Minute)
 			}
-			if n := h.moves.Load() - before; n > 4 {
+			if n := moves.count("MoveWatermark") - before; n > 4 {
 				t.Errorf("the watermark was moved %d times in six minutes beside a process with a horizon of %s", n, other)
 			}
 			if other != 0 {
@@ -104,19 +103,19 @@ func TestSQLIsAwayForLongerThanTheHorizon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 2 * time.Minute
-		broken := new(awayStore)
-		b := newHorizonBench(t, horizon, func(o *dispatch.Options) { broken.Store, o.Store = o.Store, broken })
+		sql, away := new(faults), []string{"Stamp", "Commit", "Ping", "TryLease", "OpenUntil", "Overdue"}
+		b := newHorizonBench(t, horizon, faultySQL(sql))
 		var all []store.Callback
 		for i := range 12 {
 			all = append(all, b.later(time.Duration(i)*30*time.Second+time.Second))
 		}
 		time.Sleep(500 * time.Millisecond)
-		broken.down.Store(true)
+		sql.set(fail(errDown), away...)
 		time.Sleep(4 * time.Minute)
 		if n := len(b.receiver.seen()); n != 0 {
 			t.Errorf("%d requests while SQL was away", n)
 		}
-		broken.down.Store(false)
+		sql.set(nil, away...)
 		back := time.Now()
 		time.Sleep(3 * time.Second)
 		for _, c := range all[:8] { // were due by then
@@ -127,30 +126,6 @@ func TestSQLIsAwayForLongerThanTheHorizon(t *testing.T) {
 		b.awaitMark(horizon)
 		b.punctual(10*time.Millisecond, all[9:]...)
 	})
-}
-
-// awayStore is a brokenStore whose reads and leases fail too.
-type awayStore struct{ brokenStore }
-
-func (a *awayStore) TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error) {
-	if a.down.Load() {
-		return false, store.ErrUnavailable
-	}
-	return a.Store.TryLease(ctx, name, holder, now, ttl)
-}
-
-func (a *awayStore) OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error) {
-	if a.down.Load() {
-		return nil, store.ErrUnavailable
-	}
-	return a.Store.OpenUntil(ctx, after, until, limit)
-}
-
-func (a *awayStore) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error) {
-	if a.down.Load() {
-		return nil, store.ErrUnavailable
-	}
-	return a.Store.Overdue(ctx, after, dueBefore, claimedBefore, limit)
 }
 
 // The index's clock is put forward, by more than the horizon: what is due by it is sent at once. Put back, nothing is early.
@@ -192,9 +167,7 @@ func TestVerifyTellsMissingFromBeyond(t *testing.T) {
 			b.later(time.Hour)
 		}
 		b.clean(5)
-		if _, err := b.index.Cancel(t.Context(), []schedule.Ref{{ID: lost.ID, Lane: lost.LaneID}}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.index.Cancel(t.Context(), []schedule.Ref{{ID: lost.ID, Lane: lost.LaneID}}))
 		d, err := b.engine.Verify(t.Context())
 		if err != nil || d.Missing != 1 || d.Beyond != 5 || d.Rows != 6 || d.MissingIDs[0] != store.CallbackPrefix+lost.ID {
 			t.Errorf("verify: %+v, %v", d, err)
@@ -211,17 +184,15 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 10 * time.Minute
-		path, index, h, broken := databasePath(t), memq.New(memq.Options{}), new(hooked), new(brokenIndex)
+		path, index, sql, broken := databasePath(t), memq.New(memq.Options{}), new(faults), new(faults)
 		registry := prometheus.NewRegistry()
-		b := startBench(t, path, always(200, ""), within(index, horizon), h.tweak, func(o *dispatch.Options) {
-			broken.Schedule, o.Schedule, o.Registerer = o.Schedule, broken, registry
-		})
+		b := startBench(t, path, always(200, ""), within(index, horizon), faultySQL(sql), faultyIndex(broken), func(o *dispatch.Options) { o.Registerer = registry })
 		b.index = index
 		b.awaitMark(horizon)
-		broken.ensure.Store(true)
+		broken.set(fail(errBroken), "Ensure")
 		near, far := b.later(5*time.Minute), b.later(time.Hour)
 		time.Sleep(30 * time.Second)
-		broken.ensure.Store(false)
+		broken.set(nil, "Ensure")
 		time.Sleep(5 * time.Second)
 		b.expect("one within the horizon", near, schedule.Delayed)
 		b.expect("one beyond it", far, schedule.Absent)
@@ -231,12 +202,12 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 		if _, err := other.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"}); err != nil {
 			t.Fatal(err)
 		}
-		walked := h.walks.Load()
+		walked := sql.count("Open")
 		time.Sleep(10 * time.Second)
 		if n := metricOf(t, registry, "dispatcher_index_catchups_total"); caughtUp == 0 || n == caughtUp {
 			t.Errorf("caught up %g times, and then %g times", caughtUp, n)
 		}
-		if n := h.walks.Load() - walked; n != 0 {
+		if n := sql.count("Open") - walked; n != 0 {
 			t.Errorf("%d pages were read without an end", n)
 		}
 		b.clean(1)
@@ -247,10 +218,10 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 // A row that is due by now is missing, if nobody has loaded it.
 func TestVerifyNamesWhatTheLoaderForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := new(hooked)
-		b := newHorizonBench(t, 2*time.Minute, h.tweak, func(o *dispatch.Options) { o.Hold = true })
+		index := new(faults)
+		b := newHorizonBench(t, 2*time.Minute, faultyIndex(index), func(o *dispatch.Options) { o.Hold = true })
 		c := b.later(4 * time.Minute)
-		set(&h.beforeMove, func() error { return errBroken })
+		index.set(fail(errBroken), "MoveWatermark")
 		time.Sleep(4*time.Minute + time.Second)
 		d, err := b.engine.Verify(t.Context())
 		if err != nil || d.Missing != 1 || d.Beyond != 0 || d.MissingIDs[0] != store.CallbackPrefix+c.ID {
@@ -265,11 +236,11 @@ func TestVerifyNamesWhatTheLoaderForgot(t *testing.T) {
 func TestHeldProcessLeavesTheWatermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := sharedIndex(t, 7, strangers...)
-		h := new(hooked)
-		newBench(t, always(200, ""), on(index, true), func(o *dispatch.Options) { o.Horizon = 10 * time.Minute }, h.tweak)
+		moves := new(faults)
+		newBench(t, always(200, ""), on(index, true), func(o *dispatch.Options) { o.Horizon = 10 * time.Minute }, faultyIndex(moves))
 		time.Sleep(time.Minute)
-		if m, err := index.Watermark(t.Context(), 0); err != nil || m.At != schedule.Forever || h.moves.Load() != 0 {
-			t.Errorf("the watermark is %+v after %d moves, %v", m, h.moves.Load(), err)
+		if m, err := index.Watermark(t.Context(), 0); err != nil || m.At != schedule.Forever || moves.count("MoveWatermark") != 0 {
+			t.Errorf("the watermark is %+v after %d moves, %v", m, moves.count("MoveWatermark"), err)
 		}
 	})
 }
@@ -277,14 +248,14 @@ func TestHeldProcessLeavesTheWatermark(t *testing.T) {
 // Without a horizon, and without one before, nobody moves a watermark nor takes the loader's lease.
 func TestWithoutAHorizon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		index, h := memq.New(memq.Options{}), new(hooked)
-		b := newBench(t, always(200, ""), within(index, 0), h.tweak)
+		index, moves := memq.New(memq.Options{}), new(faults)
+		b := newBench(t, always(200, ""), within(index, 0), faultyIndex(moves))
 		b.index = index
 		far := b.later(400 * 24 * time.Hour)
 		time.Sleep(5 * time.Minute)
 		b.expect("one that is due in 400 days", far, schedule.Delayed)
 		b.clean(0)
-		if n := h.moves.Load(); n != 0 {
+		if n := moves.count("MoveWatermark"); n != 0 {
 			t.Errorf("the watermark was moved %d times", n)
 		}
 		if held, err := b.db.TryLease(t.Context(), "horizon", "the test", time.Now().UnixMilli(), time.Second); err != nil || !held {
@@ -296,7 +267,7 @@ func TestWithoutAHorizon(t *testing.T) {
 func TestHorizonIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, o := range []dispatch.Options{{Horizon: time.Hour, Alone: true}, {Horizon: -time.Hour}, {Horizon: 1}} {
-		o.Store, o.Schedule, o.Sender, o.Keyring = &brokenStore{}, memq.New(memq.Options{}), panicking{}, new(dispatch.Keyring)
+		o.Store, o.Schedule, o.Sender, o.Keyring = &faultyStore{}, memq.New(memq.Options{}), panicking{}, new(dispatch.Keyring)
 		if _, err := dispatch.New(o); err == nil || !strings.Contains(err.Error(), "horizon") {
 			t.Errorf("a horizon of %s, alone %t: %v", o.Horizon, o.Alone, err)
 		}

@@ -2,9 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,77 +155,17 @@ func metricOf(t *testing.T, registry *prometheus.Registry, name string) float64 
 	return 0
 }
 
-// Hooks are called by a store and an index just before these do what they are asked.
-type hooked struct {
-	beforeRead, beforeMove, beforeNote atomic.Pointer[func() error]
-	moves, walks                       atomic.Int64
-}
-
-type hookedStore struct {
-	dispatch.Store
-	h *hooked
-}
-
-type hookedIndex struct {
-	dispatch.Schedule
-	h *hooked
-}
-
-func (h *hooked) tweak(o *dispatch.Options) {
-	o.Store, o.Schedule = hookedStore{o.Store, h}, hookedIndex{o.Schedule, h}
-}
-
-// set sets a hook. It is not called again while it runs: what it does may come by itself.
-func set(hook *atomic.Pointer[func() error], do func() error) { hook.Store(&do) }
-
-func run(hook *atomic.Pointer[func() error]) error {
-	if do := hook.Load(); do != nil {
-		return (*do)()
-	}
-	return nil
-}
-
-func (s hookedStore) OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error) {
-	if err := run(&s.h.beforeRead); err != nil {
-		return nil, err
-	}
-	return s.Store.OpenUntil(ctx, after, until, limit)
-}
-
-func (s hookedStore) Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
-	s.h.walks.Add(1)
-	return s.Store.Open(ctx, after, limit)
-}
-
-func (i hookedIndex) MoveWatermark(ctx context.Context, shard int, a schedule.Advance) (schedule.Watermark, error) {
-	i.h.moves.Add(1)
-	if err := run(&i.h.beforeMove); err != nil {
-		return schedule.Watermark{}, err
-	}
-	return i.Schedule.MoveWatermark(ctx, shard, a)
-}
-
-func (i hookedIndex) Loaded(ctx context.Context, shard int, token string, until int64) (schedule.Watermark, error) {
-	if err := run(&i.h.beforeNote); err != nil {
-		return schedule.Watermark{}, err
-	}
-	return i.Schedule.Loaded(ctx, shard, token, until)
-}
-
 // Whatever is written between the steps of a load is in the index afterwards, on whichever side of the old watermark and of the
 // new one it is due: the index took it in, or the loader has read it.
 func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 	t.Parallel()
 	const horizon = 2 * schedule.AlwaysAhead // so that what is due soon anyway does not hide what falls between
-	steps := []string{"before the watermark moves", "before SQL is read", "before it is noted"}
-	if underRace { // each takes half a minute then
-		steps = steps[1:2]
-	}
-	for _, step := range steps {
+	steps := map[string]string{"before the watermark moves": "MoveWatermark", "before SQL is read": "OpenUntil", "before it is noted": "Loaded"}
+	for step, op := range steps {
 		t.Run(step, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := new(hooked)
-				b := newHorizonBench(t, horizon, h.tweak)
+				calls := new(faults)
+				b := newHorizonBench(t, horizon, faultySQL(calls), faultyIndex(calls))
 				moved := b.later(10 * time.Minute) // is rescheduled into the span that is being loaded
 				sooner, gone := b.later(5*time.Minute), b.later(5*time.Minute)
 				farther := b.later(2 * time.Minute) // is rescheduled out of what was loaded
@@ -256,15 +193,11 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 					synctest.Wait() // until the index has been told
 					return nil
 				}
-				hook := map[string]*atomic.Pointer[func() error]{
-					"before the watermark moves": &h.beforeMove, "before SQL is read": &h.beforeRead, "before it is noted": &h.beforeNote,
-				}[step]
 				done := make(chan error, 1)
-				set(hook, func() error {
-					hook.Store(nil)
+				calls.times(1, func(_ context.Context, do func() error) error {
 					done <- write()
-					return nil
-				})
+					return do()
+				}, op)
 				time.Sleep(horizon/4 + 5*time.Second)
 				select {
 				case err := <-done:
@@ -282,123 +215,6 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A loader that dies after it has moved the watermark, with SQL unread, half read, or read and not noted: the next one loads all
-// of what lies between, before it is due.
-func TestLoaderDiesBetweenItsSteps(t *testing.T) {
-	t.Parallel()
-	const horizon = 3 * time.Minute
-	for _, step := range []string{"SQL is unread", "SQL is half read", "it is not noted"} {
-		t.Run(step, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				path, index, h := databasePath(t), memq.New(memq.Options{}), new(hooked)
-				first := startBench(t, path, always(200, ""), within(index, horizon), h.tweak)
-				first.index = index
-				first.awaitMark(horizon)
-				var all []store.Callback
-				each := 60
-				if step == "SQL is half read" {
-					each = 520 // more than a page
-				}
-				for page := range 2 {
-					subs := make([]dispatch.Submission, each)
-					for i := range subs {
-						d := horizon + time.Duration(page*each+i)*10*time.Millisecond
-						subs[i] = dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), Delay: &d}
-					}
-					receipts, err := first.engine.Accept(t.Context(), store.DefaultProject, subs)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for i := range receipts {
-						all = append(all, receipts[i].Callback)
-					}
-				}
-				died := errors.New("killed")
-				reads := 0
-				dead := make(chan struct{})
-				die := func() error {
-					if reads++; step == "SQL is half read" && reads < 2 {
-						return nil
-					}
-					select {
-					case <-dead:
-					default:
-						close(dead)
-					}
-					return died
-				}
-				if step == "it is not noted" {
-					set(&h.beforeNote, die)
-				} else {
-					set(&h.beforeRead, die)
-				}
-				<-dead
-				set(&h.beforeMove, func() error { return died })
-				m, err := index.Watermark(t.Context(), 0)
-				if err != nil || m.Loaded >= m.At {
-					t.Fatalf("the watermark is %+v, %v; want it moved and not loaded", m, err)
-				}
-				// What it was about to do it does no more; its lease runs out.
-				death := time.Now()
-				second := startBench(t, path, always(200, ""), within(index, horizon))
-				second.index = index
-				time.Sleep(time.Second)
-				set(&h.beforeRead, func() error { return died })
-				set(&h.beforeNote, func() error { return died })
-				first.stop()
-				second.awaitMark(horizon)
-				if took := time.Since(death); took > 15*time.Second {
-					t.Errorf("the next loader took %s to take over", took)
-				}
-				second.clean(0)
-				second.punctual(time.Second, all[0], all[each], all[2*each-1])
-				for _, c := range all {
-					if done := second.await(c.ID, time.Minute); done.AttemptCount != 1 {
-						t.Fatalf("%s after %d attempts", done.State, done.AttemptCount)
-					}
-				}
-			})
-		})
-	}
-}
-
-// The index is emptied: what is within the horizon is there again at once, the rest when its time comes.
-func TestEmptiedWithAHorizon(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const horizon = 3 * time.Minute
-		b := newHorizonBench(t, horizon)
-		var all []store.Callback
-		for i := range 40 {
-			all = append(all, b.later(time.Duration(i)*15*time.Second))
-		}
-		for range 4 {
-			time.Sleep(time.Minute + 7*time.Second)
-			if err := b.index.Reset(t.Context(), 0, 0); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(10 * time.Second)
-			s, err := b.index.Stats(t.Context(), 0)
-			if err != nil || s.Delayed > 13 {
-				t.Errorf("a rebuilt index holds %+v, %v; want what is due within %s", s, err, horizon)
-			}
-			b.awaitMark(horizon)
-			d, err := b.engine.Verify(t.Context())
-			if err != nil || !d.Clean() || d.Rows != d.Beyond+d.Items {
-				t.Errorf("verify: %+v, %v", d, err)
-			}
-		}
-		for _, c := range all {
-			if done := b.await(c.ID, 11*time.Minute); done.State != store.Succeeded || done.AttemptCount != 1 {
-				t.Errorf("%s after %d attempts", done.State, done.AttemptCount)
-			}
-		}
-		if n := len(b.receiver.seen()); n != len(all) {
-			t.Errorf("%d requests for %d callbacks", n, len(all))
-		}
-	})
 }
 
 // A dry run counts what a rebuild would load, and a rebuild loads just that.
@@ -445,12 +261,8 @@ func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
 		far = reschedule(far, 4*time.Minute)
 		b.expect("one that was moved within", far, schedule.Delayed)
 		b.clean(3)
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, dispatch.RetryRequest{}, by); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, elsewhere.ID, dispatch.RetryRequest{URL: "https://other.example/"}, by); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, dispatch.RetryRequest{}, by))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, elsewhere.ID, dispatch.RetryRequest{URL: "https://other.example/"}, by))
 		if c, err := b.engine.Cancel(t.Context(), store.DefaultProject, canceled.ID, by); err != nil || c.Result != store.CancelDone {
 			t.Fatalf("%+v, %v", c, err)
 		}
@@ -465,35 +277,6 @@ func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
 		b.clean(0)
 		if n := len(b.receiver.seen()); n != 4 {
 			t.Errorf("%d requests, want 4", n)
-		}
-	})
-}
-
-// The ladder's waits reach beyond the horizon: each next attempt leaves the index, and is back in time.
-func TestLadderBeyondTheHorizon(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		index := memq.New(memq.Options{})
-		b := newBench(t, inTurn(500, 500, 500, 200), within(index, schedule.AlwaysAhead))
-		b.index = index
-		s := tiers(15*time.Second, 4*time.Minute, 10*time.Minute)
-		b.awaitMark(schedule.AlwaysAhead)
-		c := b.accept(s)
-		time.Sleep(time.Minute)
-		b.expect("one that waits for its third attempt", c, schedule.Absent)
-		b.clean(1)
-		b.await(c.ID, time.Hour)
-		attempts := b.attempts(c.ID)
-		if len(attempts) != 4 {
-			t.Fatalf("%d attempts, want 4", len(attempts))
-		}
-		for _, a := range attempts {
-			if late := a.StartedAt - a.DueAt; late < 0 || late > 10 {
-				t.Errorf("attempt %d started %d ms after its due time", a.Number, late)
-			}
-		}
-		if ids := b.receiver.seen(); !slices.EqualFunc(ids[1:], ids[:3], func(x, y hit) bool { return x.id == y.id }) {
-			t.Errorf("requests: %+v", ids)
 		}
 	})
 }

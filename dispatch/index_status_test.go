@@ -1,9 +1,6 @@
 package dispatch_test
 
 import (
-	"context"
-	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,25 +8,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 )
 
-// mutedIndex does not tell its generation.
-type mutedIndex struct {
-	dispatch.Schedule
-	muted atomic.Bool
-}
-
-func (m *mutedIndex) Generation(ctx context.Context, shard int) (int64, error) {
-	if m.muted.Load() {
-		return 0, errors.New("no route to host")
-	}
-	return m.Schedule.Generation(ctx, shard)
-}
-
 // Who looks at the index sees which one it is, since when, and whether it is the one that SQL wants.
 func TestIndexStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		index := new(mutedIndex)
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { index.Schedule, o.Schedule = o.Schedule, index })
+		index := new(faults)
+		b := newBench(t, always(200, ""), faultyIndex(index))
 		status := func() dispatch.IndexStatus {
 			t.Helper()
 			s, err := b.engine.IndexStatus(t.Context())
@@ -47,23 +31,19 @@ func TestIndexStatus(t *testing.T) {
 			t.Errorf("got %+v, want %+v", first, want)
 		}
 		time.Sleep(time.Hour)
-		if _, err := b.engine.Rebuild(t.Context(), false, operator); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Rebuild(t.Context(), false, operator))
 		want.Generation, want.Present, want.BuiltAt = first.Generation+1, first.Generation+1, time.Now().UnixMilli()
 		if s := status(); s != want {
 			t.Errorf("after a rebuild: %+v, want %+v", s, want)
 		}
-		index.muted.Store(true)
+		index.set(fail(errBroken), "Generation")
 		want.Present, want.Down = 0, true
 		if s := status(); s != want {
 			t.Errorf("an index that does not answer: %+v, want %+v", s, want)
 		}
-		index.muted.Store(false)
+		index.set(nil, "Generation")
 		// Another process has begun to rebuild, and has died: nothing looks after an index that is this process's own.
-		if _, err := b.db.NextGeneration(t.Context(), want.Generation); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.db.NextGeneration(t.Context(), want.Generation))
 		want.Present, want.Down, want.Rebuilding, want.Generation = want.Generation, false, true, want.Generation+1
 		if s := status(); s != want {
 			t.Errorf("half-way through a rebuild: %+v, want %+v", s, want)

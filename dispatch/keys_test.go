@@ -1,10 +1,7 @@
 package dispatch_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,28 +10,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// keyStore counts how often a key is read, and may be away.
-type keyStore struct {
-	dispatch.Store
-	reads atomic.Int64
-	away  atomic.Bool
-}
-
-func (k *keyStore) KeyByHash(ctx context.Context, hash []byte) (store.Key, error) {
-	k.reads.Add(1)
-	if k.away.Load() {
-		return store.Key{}, fmt.Errorf("key: %w", store.ErrUnavailable)
-	}
-	return k.Store.KeyByHash(ctx, hash)
-}
-
 // Whoever has kept the hash of a key is let in as with its text, and no longer: a key that another process has revoked is refused within
 // five seconds, and not before SQL says so.
 func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rows := new(keyStore)
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { rows.Store, o.Store = o.Store, rows })
+		sql := new(faults)
+		b := newBench(t, always(200, ""), faultySQL(sql))
 		key, text, err := b.engine.CreateKey(t.Context(), store.DefaultProject, dispatch.KeyRequest{Name: "ui", Scopes: []string{"read"}}, operator)
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +30,7 @@ func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		}
-		if n := rows.reads.Load(); n != 1 {
+		if n := sql.count("KeyByHash"); n != 1 {
 			t.Errorf("the key was read %d times, want once: both know the same", n)
 		}
 		if _, err := b.engine.AuthenticateHash(t.Context(), dispatch.HashKey(text+"x")); !errors.Is(err, store.ErrNotFound) {
@@ -58,11 +40,11 @@ func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
 		if k, err := b.db.KeyByHash(t.Context(), hash[:]); err != nil || k.LastUsedAt == 0 {
 			t.Errorf("used at %d, %v", k.LastUsedAt, err)
 		}
-		rows.away.Store(true) // while SQL is away it stays valid
+		sql.set(fail(errDown), "KeyByHash") // while SQL is away it stays valid
 		if _, err := b.engine.AuthenticateHash(t.Context(), hash); err != nil {
 			t.Errorf("while SQL is away: %v", err)
 		}
-		rows.away.Store(false)
+		sql.set(nil, "KeyByHash")
 		if _, err := b.engine.AuthenticateHash(t.Context(), hash); err != nil {
 			t.Error(err)
 		}

@@ -12,17 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A slowStore takes its time for a stamp.
-type slowStore struct {
-	dispatch.Store
-	stamp time.Duration
-}
-
-func (s *slowStore) Stamp(ctx context.Context, st store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
-	time.Sleep(s.stamp)
-	return s.Store.Stamp(ctx, st)
-}
-
 func dueAt(at time.Time) dispatch.Submission {
 	ms := at.UnixMilli()
 	return dispatch.Submission{DueAt: &ms}
@@ -31,7 +20,9 @@ func dueAt(at time.Time) dispatch.Submission {
 // What a stamp takes is over when a callback is due: it is sent then, neither before nor after.
 func TestStampsAreNotWaitedForWhenDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, inTurn(500, 500, 200), func(o *dispatch.Options) { o.Store = &slowStore{o.Store, 12 * time.Millisecond} })
+		sql := new(faults)
+		sql.set(slow(12*time.Millisecond), "Stamp")
+		b := newBench(t, inTurn(500, 500, 200), faultySQL(sql))
 		due := time.Now().Add(10 * time.Second).Truncate(time.Millisecond)
 		var ids []string
 		for i := range 20 {

@@ -1,9 +1,6 @@
 package dispatch_test
 
 import (
-	"context"
-	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,17 +13,16 @@ import (
 // callback for a later time.
 func TestRetryWhileTheIndexIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, broken := newBrokenBench(t, always(200, ""))
+		index := new(faults)
+		b := newBench(t, always(200, ""), faultyIndex(index))
 		time.Sleep(time.Second)
 		delay := time.Hour
 		id := b.accept(dispatch.Submission{Delay: &delay}).ID
 		time.Sleep(time.Second)
-		broken.ensure.Store(true)
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{}, store.Actor{}); err != nil {
-			t.Fatal(err)
-		}
+		index.set(fail(errBroken), "Ensure")
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{}, store.Actor{}))
 		time.Sleep(500 * time.Millisecond)
-		broken.ensure.Store(false)
+		index.set(nil, "Ensure")
 		time.Sleep(2 * time.Second)
 		if c := b.get(id); c.State != store.Succeeded {
 			t.Errorf("still %s two seconds after the index came back", c.State)
@@ -34,26 +30,13 @@ func TestRetryWhileTheIndexIsAway(t *testing.T) {
 	})
 }
 
-// noResults takes everything but results.
-type noResults struct {
-	dispatch.Store
-	broken atomic.Bool
-}
-
-func (n *noResults) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
-	if n.broken.Load() {
-		return nil, fmt.Errorf("commit: %w", store.ErrUnavailable)
-	}
-	return n.Store.Commit(ctx, r, now)
-}
-
 // While results cannot be recorded nothing more is sent, even if all else in SQL works: what was sent would be sent again.
 func TestNothingIsSentWhileResultsCannotBeRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := new(noResults)
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { db.Store, o.Store = o.Store, db })
+		sql := new(faults)
+		b := newBench(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
-		db.broken.Store(true)
+		sql.set(fail(errDown), "Commit")
 		var ids []string
 		for range 90 {
 			ids = append(ids, b.accept(dispatch.Submission{}).ID)
@@ -62,7 +45,7 @@ func TestNothingIsSentWhileResultsCannotBeRecorded(t *testing.T) {
 		if n := len(b.receiver.seen()); n > 5 {
 			t.Errorf("%d requests while no result could be recorded", n)
 		}
-		db.broken.Store(false)
+		sql.set(nil, "Commit")
 		for _, id := range ids {
 			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
 				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
@@ -78,22 +61,17 @@ func TestNothingIsSentWhileResultsCannotBeRecorded(t *testing.T) {
 // keep the next one waiting, until they run out.
 func TestLeasesThatEndUnheardBlockNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken *brokenIndex
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			broken = &brokenIndex{Schedule: o.Schedule}
-			o.Schedule, o.LaneConcurrency = broken, 4
-		})
+		index := new(faults)
+		b := newBench(t, always(200, ""), faultyIndex(index), func(o *dispatch.Options) { o.LaneConcurrency = 4 })
 		time.Sleep(time.Second)
-		broken.settle.Store(true)
-		broken.release.Store(true)
+		index.set(fail(errBroken), "Settle", "Release")
 		lock := "order-1"
 		b.accept(dispatch.Submission{LockKey: lock})
 		for range 8 {
 			b.accept(dispatch.Submission{})
 		}
 		time.Sleep(5 * time.Second)
-		broken.settle.Store(false)
-		broken.release.Store(false)
+		index.set(nil, "Settle", "Release")
 		next, locked := b.accept(dispatch.Submission{}), b.accept(dispatch.Submission{LockKey: lock})
 		for _, id := range []string{next.ID, locked.ID} {
 			if c := b.await(id, 5*time.Second); c.State != store.Succeeded {

@@ -10,28 +10,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Holds are not charged however many there are; a deadline ends them all the same.
-func TestHoldsEndAtTheDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("WAIT"))
-		s := paidPoll("o-1", time.Second)
-		s.Policy.Deadline = 4 * time.Hour
-		s.HoldIf = []byte(`[{"pointer": "/code", "eq": "FREQUENCY_LIMITED"}]`)
-		p := b.poll(s)
-		time.Sleep(3 * time.Hour)
-		if c := b.get(p.ID); c.State != store.Scheduled || c.AttemptCount != 0 || c.AttemptSeq < 150 {
-			t.Fatalf("after three hours it is %s with %d charged of %d", c.State, c.AttemptCount, c.AttemptSeq)
-		}
-		if c := b.await(p.ID, 2*time.Hour); c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 0 {
-			t.Errorf("ended %s, %s with %d charged", c.State, c.Reason, c.AttemptCount)
-		}
-		if r := b.result(p.ID); r.Outcome != store.PollUnresolved || r.Polls != 0 || r.Last == nil || r.Last.StatusCode != 429 {
-			t.Errorf("result %+v", r)
-		}
-	})
-}
-
 // A poll that is resolved while it waits is taken out of the index, and the result of one in a project that is paused waits with it.
 func TestAResolvedPollLeavesTheIndex(t *testing.T) {
 	t.Parallel()
@@ -42,12 +20,8 @@ func TestAResolvedPollLeavesTheIndex(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		p := b.poll(paidPoll("o-1", time.Hour))
 		time.Sleep(time.Second)
-		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, time.Now().Add(time.Hour).UnixMilli(), store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{}, store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, time.Now().Add(time.Hour).UnixMilli(), store.Actor{Name: "test"}))
+		b.must(b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{}, store.Actor{Name: "test"}))
 		synctest.Wait()
 		if stats, err := b.index.Stats(t.Context(), 0); err != nil || stats.Delayed+stats.Ready+stats.Leased != 1 {
 			t.Errorf("the index holds %+v, %v; want the result alone", stats, err)
@@ -66,11 +40,9 @@ func TestEveryDeadPollIsUnresolved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, bank("PROCESSING"))
-		if _, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{
+		b.must(b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{
 			URL: new("https://ops.example/"), Topics: &[]string{dispatch.TopicUnresolved},
-		}, store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		}, store.Actor{Name: "test"}))
 		time.Sleep(10 * time.Second)
 		s := paidPoll("o-1", time.Hour)
 		s.ExpiresIn = new(time.Minute)

@@ -30,6 +30,8 @@ func bank(states ...string) func(context.Context, hit, int) (*http.Response, err
 			return answer(500, "oops"), nil
 		case "WAIT":
 			return answer(429, `{"code": "FREQUENCY_LIMITED"}`), nil
+		case "410":
+			return answer(410, "gone"), nil
 		case "404":
 			return answer(404, `{"code": "ORDER_NOT_EXIST"}`), nil
 		default:
@@ -140,56 +142,56 @@ func TestAPollAsksAtItsTiersAndTellsOnce(t *testing.T) {
 	})
 }
 
-func TestAPollThatFailsSaysSo(t *testing.T) {
+// What answers make of a poll: an error waits for the tier that came before once more and does not use up the next one, so many
+// errors in a row end it as its budget has, and stop_on is not for polls.
+func TestAnswersOfPolls(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING", "CLOSED"))
-		p := b.poll(paidPoll("o-1", time.Second, time.Second))
-		if c := b.await(p.ID, time.Minute); c.State != store.Succeeded || c.Reason != store.PollFailed {
-			t.Errorf("ended %s, %s", c.State, c.Reason)
-		}
-		if r := b.result(p.ID); r.Outcome != store.PollFailure {
-			t.Errorf("outcome %s", r.Outcome)
-		}
-	})
-}
-
-// An error waits for the tier that came before once more, and does not use up the next.
-func TestErrorsOfAPollStayAtTheirTier(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("500", "500", "PROCESSING", "404", "500", "PROCESSING", "500", "SUCCESS"))
-		p := b.poll(paidPoll("o-1", time.Second, 10*time.Second))
-		c := b.await(p.ID, time.Hour)
-		if c.State != store.Succeeded || c.AttemptCount != 8 {
-			t.Errorf("ended %s, %s after %d polls", c.State, c.Reason, c.AttemptCount)
-		}
-		want := []time.Duration{0, 1, 2, 3, 4, 5, 15, 25}
-		for i := range want {
-			want[i] *= time.Second
-		}
-		if got := b.asked(p.ID); !slices.Equal(got, want) {
-			t.Errorf("asked at %v, want %v", got, want)
-		}
-	})
-}
-
-func TestTheErrorBudgetOfAPollEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("500", "500", "PROCESSING", "500", "500", "500"))
-		s := paidPoll("o-1", time.Second, time.Second, time.Second, time.Second)
-		s.ErrorBudget = new(2)
-		p := b.poll(s)
-		c := b.await(p.ID, time.Hour)
-		if c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 6 {
-			t.Errorf("ended %s, %s after %d polls; two errors in a row are allowed, the third ends it", c.State, c.Reason, c.AttemptCount)
-		}
-		r := b.result(p.ID)
-		if r.Outcome != store.PollUnresolved || r.Last == nil || r.Last.StatusCode != 500 {
-			t.Errorf("result %+v", r)
-		}
-	})
+	const s = time.Second
+	for _, c := range []struct {
+		name    string
+		states  string
+		tiers   []time.Duration
+		change  func(*dispatch.PollSubmission)
+		reason  store.Reason
+		outcome store.PollOutcome
+		asked   []time.Duration
+	}{
+		{name: "final, and a failure", states: "PROCESSING CLOSED", tiers: []time.Duration{s, s},
+			reason: store.PollFailed, outcome: store.PollFailure, asked: []time.Duration{0, s}},
+		{name: "errors", states: "500 500 PROCESSING 404 500 PROCESSING 500 SUCCESS", tiers: []time.Duration{s, 10 * s},
+			reason: store.PollSucceeded, outcome: store.PollSuccess, asked: []time.Duration{0, s, 2 * s, 3 * s, 4 * s, 5 * s, 15 * s, 25 * s}},
+		{name: "two errors in a row are allowed", states: "500 500 PROCESSING 500 500 500", tiers: []time.Duration{s, s, s, s},
+			change: func(p *dispatch.PollSubmission) { p.ErrorBudget = new(2) },
+			reason: store.Unresolved, outcome: store.PollUnresolved, asked: []time.Duration{0, s, 2 * s, 3 * s, 4 * s, 5 * s}},
+		{name: "until its deadline", states: "PROCESSING", tiers: []time.Duration{s, time.Minute},
+			change: func(p *dispatch.PollSubmission) { p.Policy.RepeatLast, p.Policy.Deadline = true, 3*time.Minute },
+			reason: store.Unresolved, outcome: store.PollUnresolved, asked: []time.Duration{0, s, 61 * s, 121 * s}},
+		{name: "stop_on", states: "410 SUCCESS", tiers: []time.Duration{s},
+			change: func(p *dispatch.PollSubmission) { p.Policy.StopOn = []int{410} },
+			reason: store.PollSucceeded, outcome: store.PollSuccess, asked: []time.Duration{0, s}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, bank(strings.Fields(c.states)...))
+				p := paidPoll("o-1", c.tiers...)
+				if c.change != nil {
+					c.change(&p)
+				}
+				id := b.poll(p).ID
+				end := b.await(id, time.Hour)
+				if want := c.reason == store.Unresolved; end.Reason != c.reason || (end.State == store.Dead) != want || end.AttemptCount != len(c.asked) {
+					t.Errorf("ended %s, %s after %d polls, want %s after %d", end.State, end.Reason, end.AttemptCount, c.reason, len(c.asked))
+				}
+				if got := b.asked(id); !slices.Equal(got, c.asked) {
+					t.Errorf("asked at %v, want %v", got, c.asked)
+				}
+				if r := b.result(id); r.Outcome != c.outcome || r.Polls != len(c.asked) || r.Last == nil {
+					t.Errorf("result %+v, want %s", r, c.outcome)
+				}
+			})
+		})
+	}
 }
 
 func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
@@ -204,9 +206,7 @@ func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
 			t.Errorf("result %+v", r)
 		}
 		// By hand it is asked once more, and falls back: nobody hears of that. When it has become final, they do.
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}))
 		if c := b.await(p.ID, time.Minute); c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 4 {
 			t.Errorf("after a retry: %s, %s", c.State, c.Reason)
 		}
@@ -214,27 +214,11 @@ func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
 		b.receiver.mu.Lock()
 		b.receiver.answer = bank("SUCCESS")
 		b.receiver.mu.Unlock()
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}))
 		b.await(p.ID, time.Minute)
 		time.Sleep(5 * time.Second)
 		if list := b.results(p.ID); len(list) != 2 || list[1].Outcome != store.PollSuccess {
 			t.Errorf("results %+v", list)
-		}
-	})
-}
-
-func TestAPollRepeatsItsLastTierUntilItsDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING"))
-		s := paidPoll("o-1", time.Second, time.Minute)
-		s.Policy.RepeatLast, s.Policy.Deadline = true, 10*time.Minute
-		p := b.poll(s)
-		c := b.await(p.ID, time.Hour)
-		if c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 11 {
-			t.Errorf("ended %s, %s after %d polls", c.State, c.Reason, c.AttemptCount)
 		}
 	})
 }
@@ -263,63 +247,6 @@ func TestAnUpstreamThatAsksForAPauseGetsIt(t *testing.T) {
 			t.Errorf("the attempt that was told to wait: %+v", a)
 		}
 	})
-}
-
-// A poll whose upstream says 410 has an error: stop_on is not for polls. What it may be asked is not shortened by the policy's cap.
-func TestStopOnIsNotForPolls(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
-			if before == 0 {
-				return answer(410, "gone"), nil
-			}
-			return answer(200, `{"trade_state": "SUCCESS"}`), nil
-		})
-		s := paidPoll("o-1", time.Second)
-		s.Policy.StopOn = []int{410}
-		if c := b.await(b.poll(s).ID, time.Minute); c.State != store.Succeeded || c.AttemptCount != 2 {
-			t.Errorf("ended %s, %s after %d", c.State, c.Reason, c.AttemptCount)
-		}
-	})
-}
-
-// How long a pause an upstream gets that asks for one: a minute at least if it does not say, an hour at most if it does.
-func TestHowLongAPauseIs(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		asks       string
-		cap        time.Duration
-		least, not time.Duration
-	}{
-		{"", time.Hour, time.Minute, 62 * time.Second},
-		{"", 0, time.Minute, 62 * time.Second},
-		{"5", time.Hour, 5 * time.Second, 7 * time.Second},
-		{"86400", time.Hour, time.Hour, 61 * time.Minute},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
-				if before > 0 {
-					return answer(200, `{"trade_state": "SUCCESS"}`), nil
-				}
-				if c.asks == "" {
-					return answer(200, `{"code": "FREQUENCY_LIMITED"}`), nil
-				}
-				return answer(200, `{"code": "FREQUENCY_LIMITED"}`, "Retry-After", c.asks), nil
-			})
-			s := paidPoll("o-1", time.Second)
-			s.OnResult, s.Policy.RetryAfterCap = nil, c.cap
-			s.HoldIf = []byte(`[{"pointer": "/code", "eq": "FREQUENCY_LIMITED"}]`)
-			p := b.poll(s)
-			time.Sleep(time.Second)
-			if a := b.attempts(p.ID); len(a) != 1 || a[0].NextDueAt-a[0].EndedAt < c.least.Milliseconds() || a[0].NextDueAt-a[0].EndedAt > c.not.Milliseconds() {
-				t.Errorf("asked for %q with a cap of %s: %+v", c.asks, c.cap, a)
-			}
-			b.await(p.ID, 2*time.Hour)
-			if at := b.asked(p.ID); len(at) != 2 || at[1] < c.least || at[1] > c.not+time.Minute {
-				t.Errorf("asked for %q with a cap of %s: asked at %v", c.asks, c.cap, at)
-			}
-		})
-	}
 }
 
 // What a poll that was resolved in flight brings has no effect, its lane's place is free at once, and there is one result.
@@ -356,47 +283,6 @@ func TestAPollIsResolvedInFlight(t *testing.T) {
 		}
 		if a := b.attempts(p.ID); len(a) != 1 || !a[0].Stale || a[0].Charged {
 			t.Errorf("the attempt in flight: %+v", a)
-		}
-	})
-}
-
-func TestOnePollOfAReferenceAndAddressIsOpen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING", "SUCCESS"))
-		first := b.poll(paidPoll("o-1", time.Minute))
-		again, err := b.engine.AcceptPoll(t.Context(), store.DefaultProject, paidPoll("o-1", time.Hour))
-		if err != nil || !again.Replayed || again.Callback.ID != first.ID {
-			t.Errorf("a second one: %+v, %v", again, err)
-		}
-		b.await(first.ID, time.Hour)
-		b.result(first.ID)
-		fresh := b.poll(paidPoll("o-1", time.Minute))
-		if fresh.ID == first.ID {
-			t.Error("after its end there is no new one")
-		}
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, first.ID, dispatch.RetryRequest{}, store.Actor{}); !errors.Is(err, store.ErrPollLive) {
-			t.Errorf("retry of the first: %v", err)
-		}
-	})
-}
-
-func TestCancelOfAPollIsTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING"))
-		p := b.poll(paidPoll("o-1", time.Hour))
-		time.Sleep(time.Minute)
-		list, err := b.engine.CancelRef(t.Context(), store.DefaultProject, dispatch.CancelRefRequest{Ref: "o-1"}, store.Actor{Name: "test"})
-		if err != nil || len(list) != 1 || list[0].Result != store.CancelDone {
-			t.Fatalf("cancel: %+v, %v", list, err)
-		}
-		if r := b.result(p.ID); r.Outcome != store.PollCanceled || r.Polls != 1 {
-			t.Errorf("result %+v", r)
-		}
-		list, err = b.engine.CancelRef(t.Context(), store.DefaultProject, dispatch.CancelRefRequest{Ref: "o-1", Terminal: true}, store.Actor{Name: "test"})
-		if err != nil || len(list) != 2 || list[0].Result != store.CancelAlreadyTerminal || list[1].Result != store.CancelAlreadyTerminal {
-			t.Errorf("once more: %+v, %v", list, err)
 		}
 	})
 }

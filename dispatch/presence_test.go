@@ -116,37 +116,6 @@ func TestAProcessReportsItself(t *testing.T) {
 	})
 }
 
-// Of a process that died others see since when it is gone, for ten minutes; of themselves they know better than SQL.
-func TestOneThatDiedIsSeenForAWhile(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		v := new(visitors)
-		b := newBench(t, always(200, ""), v.shared, func(o *dispatch.Options) { o.Hold, o.NoWorker = true, true })
-		died := store.Dispatcher{
-			Name: "zero", Host: "h", StartedAt: time.Now().Add(-time.Hour).UnixMilli(), SeenAt: time.Now().Add(-9 * time.Minute).UnixMilli(),
-		}
-		if err := b.db.ReportDispatcher(t.Context(), died); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(3 * time.Second)
-		v.down.Store(true)
-		list := b.dispatchers()
-		if len(list) != 2 || list[0] != died || list[1].Name != "one" || list[1].SeenAt != time.Now().UnixMilli() {
-			t.Fatalf("after nine minutes: %+v", list)
-		}
-		if silence := time.Now().UnixMilli() - died.SeenAt; silence < dispatch.DispatcherSilence.Milliseconds() {
-			t.Errorf("it is gone for %d ms only", silence)
-		}
-		if !list[1].Held || list[1].Workers != 0 {
-			t.Errorf("one that holds and has no workers: %+v", list[1])
-		}
-		time.Sleep(time.Minute)
-		if list := b.dispatchers(); len(list) != 1 || list[0].Name != "one" {
-			t.Errorf("after ten minutes: %+v", list)
-		}
-	})
-}
-
 // The log is told once that a process cannot report itself, and once that it can again; its end does not wait for it.
 func TestAProcessThatIsNotHeard(t *testing.T) {
 	t.Parallel()

@@ -58,23 +58,6 @@ func (b *bench) awaitRedrive(id string, within time.Duration) store.Redrive {
 	}
 }
 
-// awaitMatched waits until a redrive has written down so many.
-func (b *bench) awaitMatched(id string, n int64) {
-	b.t.Helper()
-	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
-		r, err := b.db.Redrive(b.t.Context(), store.DefaultProject, id)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if r.Matched == n {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("the redrive has picked %d, want %d", r.Matched, n)
-		}
-	}
-}
-
 // A redrive does what it is for to each callback once, at its rate, though its process dies half-way.
 func TestRedriveSurvivesItsProcess(t *testing.T) {
 	t.Parallel()

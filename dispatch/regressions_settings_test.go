@@ -2,10 +2,8 @@ package dispatch_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,58 +14,17 @@ import (
 
 // This file holds one test for each fault that a review found in how settings reach what is sent.
 
-// A lane that a retry or a change of the address has just made is paused with its project.
-func TestPausedProjectAndANewLane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
-		s := tiers(time.Minute)
-		s.Delay = ptr(time.Hour)
-		c, d := b.accept(s), b.accept(s)
-		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.Retry(t.Context(), store.DefaultProject, c.ID, dispatch.RetryRequest{URL: "https://other.example/x"}, operator); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.Mend(t.Context(), store.DefaultProject, d.ID, dispatch.MendRequest{URL: ptr("https://third.example/x")}, operator); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Hour)
-		for _, h := range b.receiver.seen() {
-			t.Errorf("sent while its project was paused: %s", h.url)
-		}
-	})
-}
-
-// A lanesFail is a store whose lanes cannot be read once.
-type lanesFail struct {
-	dispatch.Store
-	fail atomic.Bool
-}
-
-func (l *lanesFail) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
-	if l.fail.Swap(false) {
-		return nil, errors.New("no answer")
-	}
-	return l.Store.Lanes(ctx, since, limit)
-}
-
 // A pause that could not be told to the index at once is told later, also where nobody else changes anything.
 func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var failing *lanesFail
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			failing = &lanesFail{Store: o.Store}
-			o.Store = failing
-		})
+		sql := new(faults)
+		b := newBench(t, always(200, ""), faultySQL(sql))
 		s := tiers(time.Minute)
 		s.Delay = ptr(time.Hour)
 		b.accept(s)
 		time.Sleep(time.Second)
-		failing.fail.Store(true)
-		if _, err := b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator); err != nil {
-			t.Fatal(err)
-		}
+		sql.times(1, fail(errDown), "Lanes")
+		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator))
 		time.Sleep(2 * time.Hour)
 		if n := len(b.receiver.seen()); n != 0 {
 			t.Errorf("%d were sent while their project was paused", n)
@@ -75,40 +32,24 @@ func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
 	})
 }
 
-// A slowSecrets is a store whose secrets take their time.
-type slowSecrets struct {
-	dispatch.Store
-	takes atomic.Int64
-}
-
-func (s *slowSecrets) OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error) {
-	time.Sleep(time.Duration(s.takes.Load()))
-	return s.Store.OwnedSecrets(ctx, project, owner, now)
-}
-
 // However long a secret takes to be read, no claim grows so old by it that somebody else sends the same.
 func TestSlowSecretsSendNothingTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, takes := range []time.Duration{100 * time.Millisecond, 20 * time.Second} {
-			var slow *slowSecrets
-			b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-				slow = &slowSecrets{Store: o.Store}
-				o.Store = slow
-			})
+			sql := new(faults)
+			b := newBench(t, always(200, ""), faultySQL(sql))
 			changes := make([]dispatch.EndpointChange, 200)
 			for i := range changes {
 				changes[i] = dispatch.EndpointChange{ExternalID: ptr(fmt.Sprint("m", i)), URL: ptr("https://shop.example/h")}
 			}
-			if _, err := b.engine.PutEndpoints(t.Context(), store.DefaultProject, changes, operator); err != nil {
-				t.Fatal(err)
-			}
-			slow.takes.Store(int64(takes))
+			b.must(b.engine.PutEndpoints(t.Context(), store.DefaultProject, changes, operator))
+			sql.set(slow(takes), "OwnedSecrets")
 			for i := range changes {
 				b.accept(dispatch.Submission{Endpoint: fmt.Sprint("m", i)})
 			}
 			time.Sleep(5 * time.Minute)
-			slow.takes.Store(0)
+			sql.set(nil, "OwnedSecrets")
 			time.Sleep(5 * time.Minute)
 			sent := make(map[string]int)
 			for _, h := range b.receiver.seen() {
@@ -124,51 +65,12 @@ func TestSlowSecretsSendNothingTwice(t *testing.T) {
 	})
 }
 
-// A redrive leaves alone what has gone on since it was picked.
-func TestRedriveLeavesWhatHasGoneOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
-		var ids []string
-		for range 20 {
-			s := tiers(time.Minute)
-			s.Delay = ptr(3 * time.Second)
-			ids = append(ids, b.accept(s).ID)
-		}
-		r, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
-			Action: "retry", Filter: store.Filter{States: []store.State{store.Scheduled}}, Shown: `{"state":["scheduled"]}`, Rate: "1/s",
-		}, operator)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.awaitMatched(r.ID, 20) // what is canceled before that is not of it
-		if c, err := b.engine.Cancel(t.Context(), store.DefaultProject, ids[19], operator); err != nil || c.Result != store.CancelDone {
-			t.Fatalf("%s, %v", c.Result, err)
-		}
-		end := b.awaitRedrive(r.ID, time.Minute)
-		time.Sleep(time.Minute)
-		sent := make(map[string]int)
-		for _, h := range b.receiver.seen() {
-			sent[h.id]++
-		}
-		for _, id := range ids {
-			if n := sent[store.CallbackPrefix+id]; n > 1 || n > 0 && id == ids[19] {
-				t.Errorf("%s was sent %d times", id, n)
-			}
-		}
-		if end.Failed == 0 || end.Done+end.Failed != 20 {
-			t.Errorf("%+v", end)
-		}
-	})
-}
-
 // What one project's endpoints are like is no reason to tell another's nothing.
 func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, always(500, ""))
 		for _, project := range []string{"aaa", "zzz"} {
-			if _, err := b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: project}, operator); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: project}, operator))
 			ch := dispatch.EndpointChange{URL: ptr("https://" + project + ".example/h"), Topics: &[]string{"*"}}
 			if project == "aaa" {
 				if err := b.engine.PutPolicy(t.Context(), project, "mine", tiers(time.Hour).Policy, operator); err != nil {
@@ -176,9 +78,7 @@ func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 				}
 				ch.PolicyName = "mine"
 			}
-			if _, err := b.engine.CreateEndpoint(t.Context(), project, ch, operator); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.engine.CreateEndpoint(t.Context(), project, ch, operator))
 		}
 		time.Sleep(30 * time.Second)
 		if err := b.engine.DeletePreset(t.Context(), "aaa", store.PresetPolicy, "mine", operator); err != nil {

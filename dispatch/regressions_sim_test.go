@@ -10,56 +10,21 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // What simulations found, each by itself.
 
-// muteStore does what it is asked, and loses the reply as often as it is told to.
-type muteStore struct {
-	dispatch.Store
-	accepts, stamps atomic.Int32
-	// commitTakes is how long a commit of results takes.
-	commitTakes atomic.Int64
-}
-
-func (m *muteStore) Accept(ctx context.Context, d []store.Draft) ([]store.Accepted, error) {
-	got, err := m.Store.Accept(ctx, d)
-	if m.accepts.Add(-1) >= 0 {
-		return nil, fmt.Errorf("accept: %w", store.ErrUnavailable)
-	}
-	return got, err
-}
-
-func (m *muteStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
-	stamped, refused, err := m.Store.Stamp(ctx, s)
-	if m.stamps.Add(-1) >= 0 {
-		return nil, nil, fmt.Errorf("stamp: %w", store.ErrUnavailable)
-	}
-	return stamped, refused, err
-}
-
-func (m *muteStore) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
-	time.Sleep(time.Duration(m.commitTakes.Load()))
-	return m.Store.Commit(ctx, r, now)
-}
-
-func withMute(m *muteStore) tweak {
-	return func(o *dispatch.Options) { m.Store, o.Store = o.Store, m }
-}
-
 // A callback that was accepted without its client hearing of it is on time once the client has asked again, and not only when
 // the sweep finds it overdue.
 func TestAReplayIsToldToTheIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mute := new(muteStore)
-		b := newBench(t, always(200, ""), withMute(mute))
+		sql := new(faults)
+		b := newBench(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
 		delay := time.Minute
 		s := dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), IdempotencyKey: "k", Route: "callbacks", Fingerprint: []byte("a"), Delay: &delay}
-		mute.accepts.Store(1)
+		sql.times(1, loseReply, "Accept")
 		if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{s}); err == nil {
 			t.Fatal("the reply was to be lost")
 		}
@@ -74,11 +39,11 @@ func TestAReplayIsToldToTheIndex(t *testing.T) {
 // Stamps whose replies are lost are no crashes: nothing was sent. Any number of them in a row ends no callback and holds up none.
 func TestStampsWhoseRepliesAreLostAreTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mute := new(muteStore)
-		b := newBench(t, always(200, ""), withMute(mute))
+		sql := new(faults)
+		b := newBench(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
 		for range 8 {
-			mute.stamps.Store(1)
+			sql.times(1, loseReply, "Stamp")
 			id := b.accept(dispatch.Submission{}).ID
 			start := time.Now()
 			for range 7 {
@@ -92,72 +57,10 @@ func TestStampsWhoseRepliesAreLostAreTakenBack(t *testing.T) {
 				t.Errorf("%s %s after %d attempts", c.State, c.Reason, len(rows))
 			}
 		}
-		mute.stamps.Store(9)
+		sql.times(9, loseReply, "Stamp")
 		id := b.accept(dispatch.Submission{}).ID
 		if c := b.await(id, time.Minute); c.State != store.Succeeded || c.FinishedAt-c.CreatedAt > 30_000 {
 			t.Errorf("nine lost replies in a row: %s %s after %d ms", c.State, c.Reason, c.FinishedAt-c.CreatedAt)
-		}
-	})
-}
-
-// hangingIndex lets chosen operations hang until their caller gives up.
-type hangingIndex struct {
-	dispatch.Schedule
-	release, settle atomic.Bool
-	releases        atomic.Int32
-}
-
-func (h *hangingIndex) Release(ctx context.Context, u []schedule.Unlock) ([]schedule.Waiter, error) {
-	if h.release.Load() {
-		h.releases.Add(1)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return h.Schedule.Release(ctx, u)
-}
-
-func (h *hangingIndex) Settle(ctx context.Context, s []schedule.Settlement) ([]schedule.Settled, error) {
-	if h.settle.Load() {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return h.Schedule.Settle(ctx, s)
-}
-
-func (h *hangingIndex) Stats(ctx context.Context, shard int) (schedule.Stats, error) {
-	if h.settle.Load() || h.release.Load() {
-		<-ctx.Done()
-		return schedule.Stats{}, ctx.Err()
-	}
-	return h.Schedule.Stats(ctx, shard)
-}
-
-func withHanging(h *hangingIndex) tweak {
-	return func(o *dispatch.Options) { h.Schedule, o.Schedule = o.Schedule, h }
-}
-
-// A batch that is handed back because SQL is away does not wait for an index that hangs as often as it has locks.
-func TestABatchWithLocksIsHandedBackAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mute, hanging := new(muteStore), new(hangingIndex)
-		b := newBench(t, always(200, ""), withMute(mute), withHanging(hanging))
-		time.Sleep(time.Second)
-		delay := 5 * time.Second
-		var ids []string
-		for i := range 20 {
-			ids = append(ids, b.accept(dispatch.Submission{LockKey: fmt.Sprint("k", i), URL: fmt.Sprintf("https://s%d.example/", i), Delay: &delay}).ID)
-		}
-		mute.stamps.Store(1)
-		hanging.release.Store(true)
-		time.Sleep(delay + 15*time.Second)
-		if n := hanging.releases.Load(); n > 6 {
-			t.Errorf("%d releases were tried one after the other", n)
-		}
-		hanging.release.Store(false)
-		for _, id := range ids {
-			if c := b.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
-				t.Errorf("%s after %d attempts", c.State, c.AttemptCount)
-			}
 		}
 	})
 }
@@ -166,12 +69,12 @@ func TestABatchWithLocksIsHandedBackAtOnce(t *testing.T) {
 // callbacks would be sent again.
 func TestResultsDoNotWaitForAnIndexThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hanging := new(hangingIndex)
+		index := new(faults)
 		var next atomic.Int32
 		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
 			time.Sleep(2*time.Second + time.Duration(next.Add(1))*300*time.Millisecond)
 			return answer(200, ""), nil
-		}, withHanging(hanging))
+		}, faultyIndex(index))
 		var ids []string
 		for i := range 20 {
 			ids = append(ids, b.accept(dispatch.Submission{LockKey: fmt.Sprint("k", i), URL: fmt.Sprintf("https://s%d.example/", i)}).ID)
@@ -180,8 +83,7 @@ func TestResultsDoNotWaitForAnIndexThatHangs(t *testing.T) {
 		if n := len(b.receiver.seen()); n != len(ids) {
 			t.Fatalf("%d are in flight, want %d", n, len(ids))
 		}
-		hanging.settle.Store(true)
-		hanging.release.Store(true)
+		index.set(hang, "Settle", "Release", "Stats")
 		time.Sleep(15 * time.Second)
 		for _, id := range ids {
 			if c := b.get(id); c.State != store.Succeeded {
@@ -205,105 +107,21 @@ func TestResultsDoNotWaitForAnIndexThatHangs(t *testing.T) {
 // only when the claim runs out.
 func TestALockThatARebuildTookAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mute := new(muteStore)
-		b := newBench(t, always(200, ""), withMute(mute))
+		sql := new(faults)
+		b := newBench(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
-		mute.commitTakes.Store(int64(3 * time.Second))
+		sql.set(slow(3*time.Second), "Commit")
 		first := b.accept(dispatch.Submission{LockKey: "k"}).ID
 		time.Sleep(time.Second) // It has ended; its result is on the way.
 		if err := b.index.Reset(t.Context(), 0, 0); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(500 * time.Millisecond)
-		mute.commitTakes.Store(0)
+		sql.set(nil, "Commit")
 		second := b.accept(dispatch.Submission{LockKey: "k"})
 		b.await(first, 10*time.Second)
 		if c := b.await(second.ID, time.Minute); c.FinishedAt-second.DueAt > 8000 {
 			t.Errorf("the next one waited %d ms for a lock that nobody had", c.FinishedAt-second.DueAt)
-		}
-	})
-}
-
-// scripted ends attempts as it is told.
-type scripted struct {
-	dispatch.Sender
-	classes []store.Class
-	n       atomic.Int32
-}
-
-func (s *scripted) Send(_ context.Context, _ outbound.Request) outbound.Response {
-	now := time.Now()
-	class := s.classes[min(int(s.n.Add(1)), len(s.classes))-1]
-	r := outbound.Response{Class: class, Outcome: store.AttemptFailed, Charged: true, StartedAt: now, EndedAt: now}
-	if class == store.ClassOK {
-		r.Outcome, r.Answered, r.Status = store.AttemptSucceeded, true, 200
-	}
-	return r
-}
-
-// Three attempts in a row that the egress guard refuses end a callback; two do not, whatever failed before them.
-func TestBlockedThreeTimesInARow(t *testing.T) {
-	for _, x := range []struct {
-		classes []store.Class
-		state   store.State
-		made    int
-	}{
-		{[]store.Class{store.ClassHTTP5xx, store.ClassBlocked, store.ClassBlocked, store.ClassOK}, store.Succeeded, 4},
-		{[]store.Class{store.ClassBlocked, store.ClassHTTP5xx, store.ClassBlocked, store.ClassBlocked, store.ClassHTTP5xx, store.ClassOK}, store.Succeeded, 6},
-		{[]store.Class{store.ClassHTTP5xx, store.ClassBlocked, store.ClassBlocked, store.ClassBlocked, store.ClassOK}, store.Dead, 4},
-		{[]store.Class{store.ClassBlocked}, store.Dead, 3},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, always(200, ""), func(o *dispatch.Options) { o.Sender = &scripted{classes: x.classes} })
-			id := b.accept(tiers(time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second)).ID
-			c := b.await(id, time.Minute)
-			if c.State != x.state || c.AttemptCount != x.made || x.state == store.Dead && c.Reason != store.Blocked {
-				t.Errorf("%v: %s %s after %d attempts, want %s after %d", x.classes, c.State, c.Reason, c.AttemptCount, x.state, x.made)
-			}
-		})
-	}
-}
-
-// What was held back and is put back does not wait for an index that hangs as often as it has locks: its claims would run out, and it
-// would count as crashed.
-func TestWhatIsPutBackDoesNotWaitForAnIndexThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hanging := new(hangingIndex)
-		var arrived, good atomic.Int32
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
-			time.Sleep(5 * time.Millisecond)
-			if arrived.Add(1) > 40 && good.Load() == 0 {
-				hanging.release.Store(true)
-				return answer(429, "", "Retry-After", "40"), nil
-			}
-			return answer(200, ""), nil
-		}, withHanging(hanging), func(o *dispatch.Options) { o.LaneConcurrency = 8 })
-		submissions := make([]dispatch.Submission, 150)
-		for i := range submissions {
-			submissions[i] = dispatch.Submission{URL: "https://shop.example/notify", Body: []byte(`{}`), LockKey: fmt.Sprint("k", i)}
-		}
-		receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, submissions)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(12 * time.Second)
-		claimed, putBack := 0, 0
-		for i := range receipts {
-			c := b.get(receipts[i].Callback.ID)
-			if c.ClaimToken != "" {
-				claimed++
-			}
-			putBack += c.DivertCount
-		}
-		if claimed > 0 || putBack < 8 {
-			t.Errorf("%d are still claimed, %d were put back; want 0, and 8 or more", claimed, putBack)
-		}
-		good.Store(1)
-		hanging.release.Store(false)
-		for i := range receipts {
-			if c := b.await(receipts[i].Callback.ID, 3*time.Minute); c.State != store.Succeeded || c.CrashCount > 0 {
-				t.Errorf("%s, %d crashes", c.State, c.CrashCount)
-			}
 		}
 	})
 }

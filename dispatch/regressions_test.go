@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -51,34 +50,20 @@ func TestRetryElsewhereLeavesTheLane(t *testing.T) {
 	})
 }
 
-// countingIndex counts claims.
-type countingIndex struct {
-	dispatch.Schedule
-	claims atomic.Int64
-}
-
-func (c *countingIndex) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
-	c.claims.Add(1)
-	return c.Schedule.Claim(ctx, shard, r)
-}
-
 // Where the slots that hanging destinations may share are used up, the claimer looks again now and then, and does not spin.
 func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var index *countingIndex
-		b := newBench(t, hangs, func(o *dispatch.Options) {
-			index = &countingIndex{Schedule: o.Schedule}
-			o.Schedule, o.Workers = index, 16
-		})
+		index := new(faults)
+		b := newBench(t, hangs, faultyIndex(index), func(o *dispatch.Options) { o.Workers = 16 })
 		for i := range 200 {
 			s := tiers(time.Hour)
 			s.URL = fmt.Sprintf("https://hang-%d.example/", i)
 			b.accept(s)
 		}
 		time.Sleep(time.Minute)
-		before := index.claims.Load()
+		before := index.count("Claim")
 		time.Sleep(time.Minute)
-		if n := index.claims.Load() - before; n > 4000 {
+		if n := index.count("Claim") - before; n > 4000 {
 			t.Errorf("%d claims in a minute", n)
 		}
 	})
@@ -154,84 +139,6 @@ func TestHealthOutlivesAProbeThatHangsUp(t *testing.T) {
 	})
 }
 
-// What a callback waited for its lock is no fault of its receiver: a busy receiver has a count of its own.
-func TestABusyReceiverIsNotChargedForLockConflicts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
-			if before < 110 {
-				return answer(423, "", "Retry-After", "3"), nil
-			}
-			return answer(200, ""), nil
-		})
-		s := tiers(time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second)
-		c := b.accept(s)
-		// As if the index had seen a hundred lock conflicts before.
-		time.Sleep(time.Second)
-		b.divert(c, 150)
-		done := b.await(c.ID, time.Hour)
-		if done.State != store.Succeeded || done.AttemptCount != 11 {
-			t.Errorf("got %s/%s after %d charged attempts, want 100 uncharged and 10 charged before the success", done.State, done.Reason, done.AttemptCount)
-		}
-	})
-}
-
-// divert counts diverts of a callback that waits in the index.
-func (b *bench) divert(c store.Callback, n int) {
-	b.t.Helper()
-	claimed := func() schedule.Claimed {
-		got, err := b.index.Claim(b.t.Context(), 0, schedule.ClaimRequest{
-			Owner: "test", Token: fmt.Sprintf("test-%d", n), Max: 1, MaxUncertain: 1, MaxTimingOut: 1, Lease: time.Minute, LaneLimit: 32,
-		})
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		return got
-	}
-	for ; n > 0; n-- {
-		if _, err := b.index.Move(b.t.Context(), []schedule.Movement{{Ref: schedule.Ref{ID: c.ID, Lane: c.LaneID}}}); err != nil {
-			b.t.Fatal(err)
-		}
-		for _, l := range claimed().Leases {
-			due := time.Now().Add(2 * time.Second).UnixMilli()
-			item := l.Item
-			item.Due = due
-			if _, err := b.index.Settle(b.t.Context(), []schedule.Settlement{{Item: item, Token: l.Token, Outcome: schedule.Divert}}); err != nil {
-				b.t.Fatal(err)
-			}
-		}
-	}
-}
-
-// halfCommitted tells the results of its first commits one by one that SQL went away, as a group does that was split.
-type halfCommitted struct {
-	dispatch.Store
-	left atomic.Int32
-}
-
-func (h *halfCommitted) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
-	if h.left.Add(-1) < 0 {
-		return h.Store.Commit(ctx, r, now)
-	}
-	out := make([]store.Committed, len(r))
-	for i := range out {
-		out[i].Err = fmt.Errorf("commit: %w", store.ErrUnavailable)
-	}
-	return out, nil
-}
-
-// A result that could not be committed because SQL went away is committed later, not thrown away.
-func TestResultsOfASplitGroupAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		half := new(halfCommitted)
-		half.left.Store(3)
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { half.Store, o.Store = o.Store, half })
-		c := b.await(b.accept(dispatch.Submission{}).ID, time.Minute)
-		if n := len(b.receiver.seen()); c.State != store.Succeeded || n != 1 {
-			t.Errorf("%s after %d requests, want 1", c.State, n)
-		}
-	})
-}
-
 // Two rebuilds of one process at a time are made one after the other, each with a generation of its own.
 func TestRebuildsDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -255,19 +162,6 @@ func TestRebuildsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// unreadable has an index whose generation cannot be read.
-type unreadable struct {
-	dispatch.Schedule
-	broken atomic.Bool
-}
-
-func (u *unreadable) Generation(ctx context.Context, shard int) (int64, error) {
-	if u.broken.Load() {
-		return 0, errBroken
-	}
-	return u.Schedule.Generation(ctx, shard)
-}
-
 // lines counts what is written.
 type lines struct{ n atomic.Int64 }
 
@@ -280,17 +174,16 @@ func (l *lines) Write(p []byte) (int, error) {
 func TestAnIndexThatIsAwayIsLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		index := new(unreadable)
-		index.broken.Store(true)
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			index.Schedule, o.Schedule = o.Schedule, index
+		index := new(faults)
+		index.set(fail(errBroken), "Generation")
+		b := newBench(t, always(200, ""), faultyIndex(index), func(o *dispatch.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		time.Sleep(10 * time.Minute)
 		if n := log.n.Load(); n == 0 || n > 30 {
 			t.Errorf("%d lines in ten minutes", n)
 		}
-		index.broken.Store(false)
+		index.set(nil, "Generation")
 		b.await(b.accept(dispatch.Submission{}).ID, 10*time.Second)
 	})
 }

@@ -98,35 +98,40 @@ func TestAScheduleFiresAtEachDueTime(t *testing.T) {
 	})
 }
 
-// What came due while nobody ran is made up for once, or not at all.
+// What came due while nobody ran is made up for once, or not at all, however short the stop was; and the rhythm stays.
 func TestWhatAScheduleMissed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		missed string
-		want   int
-	}{{"once", 1}, {"skip", 0}} {
+		cron, missed string
+		stop         time.Duration
+		want         int
+	}{
+		{"* * * * *", "once", 10 * time.Minute, 1}, {"* * * * *", "skip", 10 * time.Minute, 0},
+		{"@every 7s", "once", 30 * time.Second, 1}, {"@every 7s", "skip", 30 * time.Second, 0},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			path := databasePath(t)
 			b := startBench(t, path, always(200, ""), withTemplates)
 			untilMinute(30 * time.Second)
 			ch := everyMinute("sweep")
-			ch.Missed = &c.missed
+			ch.Cron, ch.Missed = &c.cron, &c.missed
 			s := b.schedule(ch)
-			time.Sleep(time.Minute)
+			time.Sleep(time.Until(time.UnixMilli(s.NextAt)) + time.Second)
 			before := len(b.arrivals())
 			b.stop()
-			time.Sleep(10 * time.Minute)
+			time.Sleep(c.stop)
 			b = startBench(t, path, always(200, ""), withTemplates)
-			time.Sleep(20 * time.Second)
+			time.Sleep(time.Second)
 			if before != 1 || len(b.arrivals()) != c.want {
-				t.Errorf("%s: %d callbacks before, %d to make up for ten", c.missed, before, len(b.arrivals()))
+				t.Errorf("%s, %s: %d callbacks before, %d to make up for those missed", c.cron, c.missed, before, len(b.arrivals()))
 			}
-			time.Sleep(2 * time.Minute)
-			if got := len(b.arrivals()); got != c.want+2 {
-				t.Errorf("%s: %d callbacks two minutes later, want %d", c.missed, got, c.want+2)
+			now := b.scheduleNow(s.ID)
+			if period := map[string]int64{"* * * * *": 60_000, "@every 7s": 7000}[c.cron]; (now.NextAt-s.NextAt)%period != 0 {
+				t.Errorf("%s, %s: the rhythm began at %d and is at %d", c.cron, c.missed, s.NextAt, now.NextAt)
 			}
-			if now := b.scheduleNow(s.ID); now.LastError != "" {
-				t.Errorf("%s: %s", c.missed, now.LastError)
+			time.Sleep(time.Until(time.UnixMilli(now.NextAt)) + 100*time.Millisecond)
+			if got := len(b.arrivals()); got != c.want+1 || now.LastError != "" {
+				t.Errorf("%s, %s: %d callbacks after the next due time, want %d; %s", c.cron, c.missed, got, c.want+1, now.LastError)
 			}
 		})
 	}
@@ -207,9 +212,7 @@ func TestAScheduleWhoseCallbackCannotBeMade(t *testing.T) {
 		if _, ok := errors.AsType[*store.InvalidError](err); !ok {
 			t.Errorf("a run by hand: %v", err)
 		}
-		if _, err := b.engine.PatchSchedule(t.Context(), store.DefaultProject, s.ID, dispatch.ScheduleChange{Template: everyMinute("").Template}, store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.engine.PatchSchedule(t.Context(), store.DefaultProject, s.ID, dispatch.ScheduleChange{Template: everyMinute("").Template}, store.Actor{Name: "test"}))
 		time.Sleep(time.Minute)
 		if now := b.scheduleNow(s.ID); now.LastError != "" || len(b.arrivals()) != 2 {
 			t.Errorf("mended, it is %+v after %d callbacks", now, len(b.arrivals()))
@@ -274,35 +277,6 @@ func TestWrongSchedules(t *testing.T) {
 			t.Errorf("a name that is taken: %v", err)
 		}
 	})
-}
-
-// A stop that is short is a stop all the same: what came due in it, and not a moment ago, was missed. The rhythm of "@every" stays.
-func TestWhatAShortStopMissed(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		missed string
-		want   int
-	}{{"once", 1}, {"skip", 0}} {
-		synctest.Test(t, func(t *testing.T) {
-			path := databasePath(t)
-			b := startBench(t, path, always(200, ""), withTemplates)
-			ch := everyMinute("sweep")
-			ch.Cron, ch.Missed = new("@every 7s"), &c.missed
-			s := b.schedule(ch)
-			time.Sleep(8 * time.Second)
-			synctest.Wait()
-			b.stop()
-			time.Sleep(30 * time.Second)
-			b = startBench(t, path, always(200, ""), withTemplates)
-			time.Sleep(time.Second)
-			if got := len(b.arrivals()); got != c.want {
-				t.Errorf("%s: %d callbacks to make up for four", c.missed, got)
-			}
-			if now := b.scheduleNow(s.ID); (now.NextAt-s.NextAt)%7000 != 0 || now.NextAt <= time.Now().UnixMilli() {
-				t.Errorf("%s: the rhythm began at %d and is at %d", c.missed, s.NextAt, now.NextAt)
-			}
-		})
-	}
 }
 
 // What a schedule that is being written would do is shown before it is made.

@@ -41,7 +41,7 @@ func TestWakerHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := schedule.NewWaker()
 		w.Hint()
-		w.Hint() // Hints that nobody has heard yet are one.
+		w.Hint() // Hints before a wait are one.
 		start := time.Now()
 		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByHint || time.Since(start) != 0 {
 			t.Errorf("a hint before the wait: %v after %v", cause, time.Since(start))

@@ -3,16 +3,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -23,173 +22,156 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// costServers are PostgreSQL and Redis, with what counts in front of them. Nil: there are none, and nothing is counted.
+// costServers are the shared PostgreSQL and Redis, with what counts in front of PostgreSQL; Redis counts by itself. Nil:
+// nothing is counted there.
 type costServers struct {
-	postgres *testserver.Postgres
-	admin    *pgx.Conn
-	redis    *redis.Client
-	// sql and index are ways to the servers that are counted; admin and redis are not.
-	sql, index *wire
-	indexURL   string
-	indexes    int
+	admin *pgx.Conn
+	redis *redis.Client
+	sql   *wire
 }
 
 func startCostServers(t *testing.T) *costServers {
 	t.Helper()
-	s := &costServers{postgres: testserver.NewPostgres(t)}
-	var err error
-	if s.admin, err = pgx.Connect(t.Context(), s.postgres.URL()); err != nil {
-		t.Fatal(err)
-	}
-	redisURL := testserver.StartRedis(t)
-	options, err := redis.ParseURL(redisURL)
+	postgres, redisURL := testserver.SharedPostgres(t), testserver.SharedRedis(t)
+	admin, err := pgx.Connect(t.Context(), postgres.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	s.redis = redis.NewClient(options)
+	client := redis.NewClient(&redis.Options{
+		Addr:                     mustURL(t, redisURL).Host,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
 	t.Cleanup(func() {
-		if err := s.admin.Close(context.WithoutCancel(t.Context())); err != nil {
+		if err := admin.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
-		if err := s.redis.Close(); err != nil {
+		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	s.sql, s.index = startWire(t, s.postgres.URL(), true), startWire(t, redisURL, false)
-	s.indexURL = strings.Replace(redisURL, options.Addr, s.index.addr, 1)
-	return s
+	return &costServers{admin, client, startWire(t, postgres.URL())}
 }
 
 // settings are those of a dispatcher on a database and an index of its own, both counted.
 func (s *costServers) settings(t *testing.T, args ...string) *Settings {
 	t.Helper()
-	u, err := url.Parse(s.postgres.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = s.sql.addr
-	s.indexes++
-	return testSettings(t, append([]string{"--database-url=" + u.String(), "--redis-url=" + s.indexURL, fmt.Sprint("--redis-prefix=costs", s.indexes),
-		"--admin-key=admin", "--master-key=" + someKey('m')}, args...)...)
+	database := mustURL(t, migrated(t))
+	database.Host = s.sql.listener.Addr().String()
+	return testSettings(t, slices.Concat(bothKeys(), ownIndex(t), args, []string{"--database-url=" + database.String()})...)
 }
 
-// A spent is what was asked of the servers since they began. Statements are those that were executed or parsed, BEGIN and COMMIT among
-// them; commands are those of scripts, too; the others are bytes.
-type spent struct{ statements, sqlBytes, wal, commands, redisBytes float64 }
+// What is counted. Statements are those that PostgreSQL executes or parses, BEGIN and COMMIT among them; commands are
+// those of scripts, too.
+const (
+	allocations = iota
+	bytesAllocated
+	statements
+	sqlBytes
+	walBytes
+	redisCommands
+	redisBytes
+	kinds
+)
 
-func (s *costServers) spent(t *testing.T) (now spent) {
+var kindNames = [kinds]string{
+	"allocations", "bytes allocated", "statements for 1,000", "bytes to and from PostgreSQL", "bytes of WAL",
+	"commands of Redis", "bytes to and from Redis",
+}
+
+// tolerances say by how much each kind may grow, as a part; zero: it is not measured.
+type tolerances [kinds]float64
+
+// spent is what was asked of the servers since they began.
+func (s *costServers) spent(t *testing.T) (now [kinds]float64) {
 	t.Helper()
 	if s == nil {
 		return now
 	}
-	if err := s.admin.QueryRow(t.Context(), `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`).Scan(&now.wal); err != nil {
+	err := s.admin.QueryRow(t.Context(), `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`).Scan(&now[walBytes])
+	if err != nil {
 		t.Fatal(err)
 	}
 	info, err := s.redis.Info(t.Context(), "stats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(info, "total_commands_processed:")
-	commands, _, _ := strings.Cut(rest, "\r")
-	if now.commands, err = strconv.ParseFloat(commands, 64); err != nil {
-		t.Fatal(err)
+	for line := range strings.Lines(info) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), ":")
+		kind, counted := map[string]int{
+			"total_commands_processed": redisCommands, "total_net_input_bytes": redisBytes, "total_net_output_bytes": redisBytes,
+		}[name]
+		if !counted {
+			continue
+		}
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now[kind] += value
 	}
-	now.statements, now.sqlBytes = float64(s.sql.statements.Load()), float64(s.sql.bytes.Load())
-	now.redisBytes = float64(s.index.bytes.Load())
+	now[statements], now[sqlBytes] = 1000*float64(s.sql.statements.Load()), float64(s.sql.bytes.Load())
 	return now
 }
 
-// limits are the tolerances of what is measured. The zero one: it is not.
-type limits struct{ allocations, statements, sqlBytes, wal, redis tolerance }
-
 // measure says what it costs to run something for n callbacks.
-func (s *costServers) measure(t *testing.T, name string, n int, l limits, run func()) (list []figure) {
+func (s *costServers) measure(t *testing.T, name string, n int, may tolerances, run func()) (list []figure) {
 	t.Helper()
-	var allocated, allocatedNow runtime.MemStats
+	var memory, memoryNow runtime.MemStats
 	before := s.spent(t)
-	runtime.ReadMemStats(&allocated)
+	runtime.ReadMemStats(&memory)
 	run()
-	runtime.ReadMemStats(&allocatedNow)
+	runtime.ReadMemStats(&memoryNow)
 	now := s.spent(t)
-	for _, one := range []struct {
-		of        string
-		now, then float64
-		tolerance
-	}{
-		{"allocations", float64(allocatedNow.Mallocs), float64(allocated.Mallocs), l.allocations},
-		{"bytes allocated", float64(allocatedNow.TotalAlloc), float64(allocated.TotalAlloc), l.allocations},
-		{"statements for 1,000", 1000 * now.statements, 1000 * before.statements, l.statements},
-		{"bytes to and from PostgreSQL", now.sqlBytes, before.sqlBytes, l.sqlBytes},
-		{"bytes of WAL", now.wal, before.wal, l.wal},
-		{"commands of Redis", now.commands, before.commands, l.redis},
-		{"bytes to and from Redis", now.redisBytes, before.redisBytes, l.redis},
-	} {
-		if one.tolerance != (tolerance{}) {
-			list = append(list, figure{name + ": " + one.of, (one.now - one.then) / float64(n), one.tolerance})
+	now[allocations], now[bytesAllocated] = float64(memoryNow.Mallocs-memory.Mallocs), float64(memoryNow.TotalAlloc-memory.TotalAlloc)
+	for kind, tolerance := range may {
+		if tolerance > 0 {
+			list = append(list, figure{name + ": " + kindNames[kind], (now[kind] - before[kind]) / float64(n), tolerance})
 		}
 	}
 	return list
 }
 
-// A wire passes on what is said to a server and by it, and counts it. It allocates nothing once a connection is open.
+// A wire passes on what is said to PostgreSQL and by it, and counts it. It allocates nothing once a connection is open.
 type wire struct {
-	addr, server string
-	// sql: the server is PostgreSQL, and statements are counted, too.
-	sql               bool
+	listener          net.Listener
+	server            string
 	bytes, statements atomic.Int64
 }
 
-// startWire starts one to the server of a URL. It ends with the test, and its connections with it.
-func startWire(t *testing.T, server string, sql bool) *wire {
+// startWire starts one to the server of a URL. It ends with the test; its connections end with their clients.
+func startWire(t *testing.T, server string) *wire {
 	t.Helper()
-	u, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{addr: l.Addr().String(), server: u.Host, sql: sql}
-	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
-	var passing sync.WaitGroup
-	passing.Go(func() {
+	t.Cleanup(func() { l.Close() })
+	w := &wire{listener: l, server: mustURL(t, server).Host}
+	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			passing.Go(func() { w.pass(ctx, c) })
+			go w.pass(c)
 		}
-	})
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		end()
-		passing.Wait()
-	})
+	}()
 	return w
 }
 
-// pass passes on one connection until either side ends it, or ctx does.
-func (w *wire) pass(ctx context.Context, client net.Conn) {
+// pass passes on one connection until either side ends it, which is the end of both.
+func (w *wire) pass(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp4", w.server)
 	if err != nil {
 		return // which the client takes for the server's answer
 	}
-	defer server.Close()
-	defer context.AfterFunc(ctx, func() { client.Close() })()
-	var back sync.WaitGroup
-	back.Go(func() {
+	go func() {
 		defer client.Close()
-		_, _ = io.Copy(io.MultiWriter(client, w), server) // either side's end is the end of both
-	})
-	_, _ = io.Copy(io.MultiWriter(server, w, &talk{wire: w}), client)
-	server.Close()
-	back.Wait()
+		_, _ = io.Copy(io.MultiWriter(client, w), server)
+	}()
+	defer server.Close()
+	_ = w.countStatements(bufio.NewReader(io.TeeReader(client, io.MultiWriter(server, w))))
 }
 
 // Write counts bytes.
@@ -198,37 +180,23 @@ func (w *wire) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A talk follows what a client says to PostgreSQL: something without a kind at first, then parts with a kind and a length.
-type talk struct {
-	*wire
-	begun bool
-	head  [5]byte
-	have  int
-	skip  int // bytes that are still to come of the part
-}
-
-// Write counts statements.
-func (k *talk) Write(b []byte) (int, error) {
-	all := len(b)
-	for k.sql && len(b) > 0 {
-		if k.skip > 0 {
-			n := min(k.skip, len(b))
-			k.skip, b = k.skip-n, b[n:]
-			continue
+// countStatements reads what a client says: messages with a kind, but for the first one, and a length.
+func (w *wire) countStatements(said *bufio.Reader) error {
+	head := make([]byte, 5)
+	for first := true; ; first = false {
+		part := head
+		if first {
+			part = head[1:]
 		}
-		if !k.begun && k.have == 0 {
-			k.have = 1 // there is no kind
-		}
-		n := copy(k.head[k.have:], b)
-		k.have, b = k.have+n, b[n:]
-		if k.have < len(k.head) {
-			break
+		if _, err := io.ReadFull(said, part); err != nil {
+			return err
 		}
 		// Q is a statement as text, P one that is parsed, E one that is executed.
-		if k.begun && strings.IndexByte("QPE", k.head[0]) >= 0 {
-			k.statements.Add(1)
+		if !first && strings.IndexByte("QPE", head[0]) >= 0 {
+			w.statements.Add(1)
 		}
-		k.begun, k.have, k.skip = true, 0, int(binary.BigEndian.Uint32(k.head[1:]))-4
+		if _, err := said.Discard(int(binary.BigEndian.Uint32(head[1:])) - 4); err != nil {
+			return err
+		}
 	}
-	return all, nil
 }

@@ -75,6 +75,13 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return files
 }
 
+// makeSecrets has a server store two secrets, of a lane and of an endpoint.
+func makeSecrets(t *testing.T, r *running) {
+	t.Helper()
+	r.call(t, "GET", "/v1/secret?lane=x", nil, nil)
+	r.call(t, "POST", "/v1/endpoints", map[string]string{"url": "https://example.com/"}, nil)
+}
+
 func TestDoctorOnSQLite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -91,16 +98,9 @@ func TestDoctorOnSQLite(t *testing.T) {
 
 	r := startServer(t, testSettings(t, "--data-dir="+data))
 	r.send(t, "http://127.0.0.1:1/")
-	if _, err := r.cl.call(t.Context(), "GET", "/v1/secret?lane=x", nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.cl.call(t.Context(), "POST", "/v1/endpoints", map[string]string{"url": "https://example.com/"}, nil); err != nil {
-		t.Fatal(err) // it has a secret of its own
-	}
+	makeSecrets(t, r)
 	running := examine(t, args...)
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	r.end(t)
 	before := snapshot(t, dir)
 	for _, list := range [][]diagnosis{running, examine(t, args...)} {
 		for _, check := range []string{"database", "durability", "integrity", "migrations", "redis", "admin key", "dns", "data directory", "time-outs"} {
@@ -129,25 +129,17 @@ func TestDoctorOnSQLite(t *testing.T) {
 	want(t, examine(t, args...), "admin key", statusWarning, "chmod 600")
 }
 
-func TestDoctorFindsADamagedFile(t *testing.T) {
+func TestDoctorOnAFileThatIsNoDatabaseYet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, databaseFileName)
-	for name, content := range map[string]string{"no database": strings.Repeat("not a database ", 1000), "cut": "SQLite format 3\x00"} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	for _, damaged := range []string{strings.Repeat("not a database ", 1000), "SQLite format 3\x00"} {
+		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		list := examine(t, "--data-dir="+dir)
-		if list[0].Check != "database" || list[0].Status != statusError {
-			t.Errorf("%s: %+v", name, list[0])
-		}
+		want(t, examine(t, "--data-dir="+dir), "database", statusError)
 	}
-}
-
-func TestDoctorFindsAnUnmigratedFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, databaseFileName), nil, 0o600); err != nil {
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want(t, examine(t, "--data-dir="+dir), "migrations", statusWarning, "are not applied", "serve applies them")
@@ -157,38 +149,27 @@ func TestDoctorFindsAnUnmigratedFile(t *testing.T) {
 // The command: exit codes, the table, JSON, and no secret in either.
 func TestDoctorCommand(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	common := []string{"doctor", "--data-dir", dir, "--database-url", "postgres://u:hidden-password@127.0.0.1:1/d", "--admin-key", "hidden-admin-key", "--master-key", someKey('k')}
-	for _, form := range []string{"", "--json"} {
+	var outputs [2]string
+	for i, form := range []string{"--json=false", "--json"} {
 		term := newTerminal()
-		args := common
-		if form != "" {
-			args = append(slices.Clone(common), form)
-		}
-		if code := term.invoke(args...); code != exitFailed {
-			t.Errorf("exit code %d: %s", code, term.stderr.String())
-		}
-		out := term.stdout.String()
-		if strings.Contains(out, "hidden") || strings.Contains(out, someKey('k')) {
-			t.Errorf("shows a secret:\n%s", out)
-		}
-		if form == "" {
-			if !strings.Contains(out, "database") || !strings.Contains(out, "1 in error") {
-				t.Errorf("shows\n%s", out)
-			}
-			continue
-		}
-		var shown struct {
-			OK     bool
-			Errors int
-			Checks []diagnosis
-		}
-		if err := json.Unmarshal([]byte(out), &shown); err != nil || shown.OK || shown.Errors < 1 || len(shown.Checks) < 5 {
-			t.Errorf("shows %s (%v)", out, err)
+		code := term.invoke("doctor", form, "--data-dir", t.TempDir(), "--database-url", "postgres://u:hidden-password@127.0.0.1:1/d",
+			"--admin-key", "hidden-admin-key", "--master-key", someKey('k'))
+		outputs[i] = term.stdout.String()
+		if code != exitFailed || strings.Contains(outputs[i], "hidden") || strings.Contains(outputs[i], someKey('k')) {
+			t.Errorf("exit code %d, or it shows a secret:\n%s", code, outputs[i])
 		}
 	}
+	says(t, outputs[0], "database", "1 in error")
+	var shown struct {
+		OK     bool
+		Errors int
+		Checks []diagnosis
+	}
+	if err := json.Unmarshal([]byte(outputs[1]), &shown); err != nil || shown.OK || shown.Errors < 1 || len(shown.Checks) < 5 {
+		t.Errorf("shows %s (%v)", outputs[1], err)
+	}
 	if code := newTerminal().invoke("doctor", "--workers", "0"); code != exitUsage {
-		t.Errorf("settings that cannot be meant: exit code %d", code)
+		t.Errorf("wrong settings: exit code %d", code)
 	}
 }
 
@@ -304,6 +285,18 @@ func TestDoctorJudgesWhatServersSay(t *testing.T) {
 	want(t, clocks(20*time.Millisecond), "clocks", statusOK, "Redis +20 ms")
 	want(t, clocks(-3*time.Second), "clocks", statusWarning, "Redis -3000 ms")
 	want(t, clocks(10*time.Minute), "clocks", statusError)
+	for settings, tc := range map[[3]string]struct{ status, word string }{
+		{"on", "on", "on"}:    {statusOK, "fsync on"},
+		{"off", "on", "on"}:   {statusError, "fsync = on"},
+		{"on", "off", "on"}:   {statusError, "synchronous_commit = on"},
+		{"on", "local", "on"}: {statusOK, ""},
+		{"on", "on", "off"}:   {statusWarning, "full_page_writes"},
+	} {
+		facts := sqlFacts{settings: map[string]string{
+			"fsync": settings[0], "synchronous_commit": settings[1], "full_page_writes": settings[2],
+		}}
+		want(t, []diagnosis{judgeDurability(&facts)}, "durability", tc.status, tc.word)
+	}
 	full := sqlFacts{settings: map[string]string{}, mostConns: 30, keptConns: 3, usedConns: 20, ownConns: 1, roleConns: -1, databaseConns: -1}
 	s := testSettings(t)
 	want(t, []diagnosis{judgeConns(s, &full)}, "connections", statusWarning, "27 for everybody")
@@ -349,43 +342,37 @@ func TestDoctorJudgesTheIndex(t *testing.T) {
 	meta := func(generation, built int64, shards int, prefix string) *store.IndexMeta {
 		return &store.IndexMeta{Generation: generation, Built: built, Shards: shards, Prefix: prefix}
 	}
-	for name, tc := range map[string]struct {
+	ours := meta(3, 3, 1, "dispatcher")
+	for _, tc := range []struct {
 		meta   *store.IndexMeta
 		held   []int64
-		status string
-		word   string
-	}{
-		"as SQL says":       {meta(3, 3, 1, "dispatcher"), []int64{3}, statusOK, "generation 3"},
-		"never had one":     {nil, []int64{0}, statusOK, "first start"},
-		"embedded before":   {meta(1, 1, 0, ""), []int64{0}, statusOK, "first start"},
-		"emptied":           {meta(3, 3, 1, "dispatcher"), []int64{0}, statusWarning, "serve rebuilds"},
-		"rolled back":       {meta(3, 3, 1, "dispatcher"), []int64{2}, statusWarning, "serve rebuilds"},
-		"half filled":       {meta(3, 2, 1, "dispatcher"), []int64{3}, statusWarning, "not filled"},
-		"SQL is older":      {meta(3, 3, 1, "dispatcher"), []int64{5}, statusError, "--hold"},
-		"somebody else's":   {nil, []int64{5}, statusError, "--hold"},
-		"another prefix":    {meta(3, 3, 1, "other"), []int64{3}, statusError, "redis_prefix"},
-		"other shards":      {meta(3, 3, 16, "dispatcher"), []int64{3}, statusError, "16 shards"},
-		"one shard is lost": {meta(3, 3, 2, "dispatcher"), []int64{3, 0}, statusWarning, "1 of 2 shards"},
-	} {
-		list := judgeIndex(s, &sqlFacts{meta: tc.meta}, &redisFacts{survey: &redisq.Survey{Generations: tc.held}})
-		if len(list) != 1 || list[0].Status != tc.status || !strings.Contains(list[0].Found+list[0].Cure, tc.word) {
-			t.Errorf("%s: %+v", name, list)
-		}
-	}
-	for name, tc := range map[string]struct {
-		meta   *store.IndexMeta
 		unread error
 		status string
 		word   string
 	}{
-		"an older build's":                  {meta(3, 3, 1, "dispatcher"), schedule.ErrOlder, statusWarning, "stop the processes of that build"},
-		"an older build's, somebody else's": {nil, schedule.ErrOlder, statusError, "--hold"},
-		"a newer build's":                   {meta(3, 3, 1, "dispatcher"), schedule.ErrNewer, statusError, "upgrade this program"},
-		"not to be read":                    {meta(3, 3, 1, "dispatcher"), errors.New("NOPERM"), statusError, "read keys under redis_prefix"},
+		{ours, []int64{3}, nil, statusOK, "generation 3"},
+		{nil, []int64{0}, nil, statusOK, "first start"},
+		{meta(1, 1, 0, ""), []int64{0}, nil, statusOK, "first start"}, // it was embedded before
+		{ours, []int64{0}, nil, statusWarning, "serve rebuilds"},
+		{ours, []int64{2}, nil, statusWarning, "serve rebuilds"},
+		{meta(3, 2, 1, "dispatcher"), []int64{3}, nil, statusWarning, "not filled"},
+		{ours, []int64{5}, nil, statusError, "--hold"}, // SQL is older
+		{nil, []int64{5}, nil, statusError, "--hold"},  // another database's
+		{meta(3, 3, 1, "other"), []int64{3}, nil, statusError, "redis_prefix"},
+		{meta(3, 3, 16, "dispatcher"), []int64{3}, nil, statusError, "16 shards"},
+		{meta(3, 3, 2, "dispatcher"), []int64{3, 0}, nil, statusWarning, "1 of 2 shards"},
+		{ours, []int64{0}, schedule.ErrOlder, statusWarning, "stop the processes of that build"},
+		{nil, []int64{0}, schedule.ErrOlder, statusError, "--hold"},
+		{ours, []int64{0}, schedule.ErrNewer, statusError, "upgrade this program"},
+		{ours, []int64{0}, errors.New("NOPERM"), statusError, "read keys under redis_prefix"},
 	} {
-		list := judgeIndex(s, &sqlFacts{meta: tc.meta}, &redisFacts{survey: &redisq.Survey{Generations: []int64{0}, Unread: fmt.Errorf("read: %w", tc.unread)}})
+		survey := &redisq.Survey{Generations: tc.held}
+		if tc.unread != nil {
+			survey.Unread = fmt.Errorf("read: %w", tc.unread)
+		}
+		list := judgeIndex(s, &sqlFacts{meta: tc.meta}, &redisFacts{survey: survey})
 		if len(list) != 1 || list[0].Status != tc.status || !strings.Contains(list[0].Found+list[0].Cure, tc.word) {
-			t.Errorf("%s: %+v", name, list)
+			t.Errorf("SQL has %+v, the index %v %v: %+v", tc.meta, tc.held, tc.unread, list)
 		}
 	}
 }

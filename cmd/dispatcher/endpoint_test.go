@@ -2,89 +2,41 @@ package main
 
 import (
 	"encoding/json"
-	"io"
+	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 )
 
-// answering is a server that gives everything the same answer.
-func answering(t *testing.T, status int, answer string) string {
-	t.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(status)
-		if _, err := io.WriteString(w, answer); err != nil {
-			t.Error(err)
-		}
-	}))
-	t.Cleanup(srv.Close)
-	return srv.URL
-}
-
 const (
 	endpointID  = "ep_01JD7Q2Z3K4M5N6P7R8S9TABCD"
-	oneEndpoint = `{"id":"` + endpointID + `","external_id":"merchant/7","name":"Tea \u001b shop","url":"https://shop.example/notify","url_override":"deny",
- "topics":["payment.*"],"policy":{"tiers":["1s"]},"success":"body-success","signer":null,"headers":{"X-Shop":"7","X-Key":"***"},"rate":"50/s","concurrency":8,
- "enabled":true,"disabled_reason":null,"paused":false,"paused_until":null,"pause_reason":null,"lane":"` + endpointID + `","failing_since":null,
- "last_success_at":"2026-11-21T10:00:00.000Z","last_failure_at":null,"created_at":"2026-11-21T10:00:00.000Z","updated_at":"2026-11-21T10:00:00.000Z"}`
+	oneEndpoint = `{"id":"` + endpointID + `","external_id":"merchant/7","name":"Tea \u001b shop",
+ "url":"https://shop.example/notify","url_override":"deny","topics":["payment.*"],"policy":{"tiers":["1s"]},
+ "success":"body-success","signer":null,"headers":{"X-Shop":"7","X-Key":"***"},"rate":"50/s","concurrency":8,
+ "enabled":true,"disabled_reason":null,"paused":false,"paused_until":null,"pause_reason":null,
+ "lane":"` + endpointID + `","failing_since":null,"last_success_at":"2026-11-21T10:00:00.000Z","last_failure_at":null,
+ "created_at":"2026-11-21T10:00:00.000Z","updated_at":"2026-11-21T10:00:00.000Z"}`
 )
-
-// endpointServer knows one endpoint, by both of its names.
-func endpointServer(t *testing.T, more map[string]string) (address string, requests func() []recordedRequest) {
-	answers := map[string]string{
-		"GET /v1/endpoints/by-external-id/merchant/7": oneEndpoint, "GET /v1/endpoints/" + endpointID: oneEndpoint,
-		"PATCH /v1/endpoints/" + endpointID: oneEndpoint, "DELETE /v1/endpoints/" + endpointID: "",
-	}
-	for call, answer := range more {
-		answers[call] = answer
-	}
-	return fakeServer(t, answers)
-}
-
-// with returns a JSON object with members of another one in place of its own.
-func with(t *testing.T, object, members string) string {
-	t.Helper()
-	var m map[string]json.RawMessage
-	for _, text := range []string{object, members} {
-		if err := json.Unmarshal([]byte(text), &m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
 
 func TestEndpointCreate(t *testing.T) {
 	t.Parallel()
 	secret := writeFile(t, "secret", "user:hunter22\n")
-	address, requests := fakeServer(t, map[string]string{"POST /v1/endpoints": with(t, oneEndpoint, `{"secret":"user:hunter22"}`)})
-	term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")
-	code := term.invoke("endpoint", "create", "https://shop.example/notify", "--external-id", "merchant/7", "--name", "Tea shop", "--topic", "payment.*,refund.*", "--topic", "x",
-		"--policy", `{"tiers": ["1s"]}`, "--success", "body-success", "--signer", "basic", "--profile", "standard", "--rate", "50/s", "--concurrency", "8",
-		"--url-override", "any", "-H", "X-Shop: 7", "-H", "X-Key: a, b", "--secret", "@"+secret, "--secret-label", "l", "--disable", "--reason", "new")
-	if code != exitOK {
-		t.Fatalf("exit code %d: %s", code, term.stderr.String())
-	}
-	if got := term.stdout.String(); !strings.HasPrefix(got, endpointID+"  merchant/7  made\n") || !strings.HasSuffix(got, "\nuser:hunter22\n") {
-		t.Errorf("said %s", got)
-	}
-	want := `{"concurrency":8,"enabled":false,"external_id":"merchant/7","headers":{"X-Key":"a, b","X-Shop":"7"},"name":"Tea shop",` +
-		`"policy":{"tiers":["1s"]},"profile":"standard","rate":"50/s","reason":"new","secret":"user:hunter22","secret_label":"l","signer":"basic",` +
-		`"success":"body-success","topics":["payment.*","refund.*","x"],"url":"https://shop.example/notify","url_override":"any"}`
-	if got := bodyOfRequest(t, requests()[0]); got != want {
-		t.Errorf("sent %s\nwant %s", got, want)
-	}
-}
-
-// Of a key pair the receiver's part is the public key; the private one is not printed.
-func TestEndpointCreateKeepsThePrivateKey(t *testing.T) {
-	t.Parallel()
+	exchanges(t, map[string]string{"POST /v1/endpoints": with(t, oneEndpoint, `{"secret":"user:hunter22"}`)}, exchange{
+		line: "endpoint create https://shop.example/notify --external-id merchant/7 --topic payment.*,refund.* --topic x " +
+			"--success body-success --signer basic --profile standard --rate 50/s --concurrency 8 --url-override any " +
+			"--secret @" + secret + " --secret-label l --disable --reason new",
+		args: []string{"--name", "Tea shop", "--policy", `{"tiers": ["1s"]}`, "-H", "X-Shop: 7", "-H", "X-Key: a, b"},
+		says: []string{endpointID + "  merchant/7  made\n", "\nuser:hunter22\n"},
+		call: "POST /v1/endpoints",
+		body: `{"concurrency":8,"enabled":false,"external_id":"merchant/7","headers":{"X-Key":"a, b","X-Shop":"7"},` +
+			`"name":"Tea shop","policy":{"tiers":["1s"]},"profile":"standard","rate":"50/s","reason":"new",` +
+			`"secret":"user:hunter22","secret_label":"l","signer":"basic","success":"body-success",` +
+			`"topics":["payment.*","refund.*","x"],"url":"https://shop.example/notify","url_override":"any"}`,
+	})
+	// Of a key pair the receiver's part is the public key; the private one is not printed.
 	for _, use := range []string{outbound.UseEd25519, outbound.UseRSA} {
 		key := signingKey(t, use, 0)
 		written, err := json.Marshal(outbound.FormatSecretFor(use, key))
@@ -92,12 +44,13 @@ func TestEndpointCreateKeepsThePrivateKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		address, _ := fakeServer(t, map[string]string{"POST /v1/endpoints": with(t, oneEndpoint, `{"secret":`+string(written)+`}`)})
-		term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")
+		term := at(address)
 		if code := term.invoke("endpoint", "create", "https://shop.example/"); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, term.stderr.String())
 		}
-		got := term.stdout.String()
-		if !strings.HasSuffix(strings.TrimSpace(got), strings.TrimSpace(receiversForm(t, use, key))) || strings.Contains(got, "PRIVATE") || strings.Contains(got, "whsk_") {
+		got := strings.TrimSpace(term.stdout.String())
+		public := strings.TrimSpace(receiversForm(t, use, key))
+		if !strings.HasSuffix(got, public) || strings.Contains(got, "PRIVATE") || strings.Contains(got, "whsk_") {
 			t.Errorf("%s: said %s", use, got)
 		}
 	}
@@ -105,26 +58,18 @@ func TestEndpointCreateKeepsThePrivateKey(t *testing.T) {
 
 func TestEndpointList(t *testing.T) {
 	t.Parallel()
-	states := map[string]string{
+	for change, want := range map[string]string{
 		`{"enabled":false,"disabled_reason":"gone"}`: "disabled: gone",
 		`{"paused":true}`: "paused ",
 		`{"paused":true,"paused_until":"2099-01-01T00:00:00.000Z"}`:                      "paused for ",
 		`{"failing_since":"2026-11-21T10:00:00.000Z"}`:                                   "failing since ",
 		`{"last_success_at":null}`:                                                       "not sent to yet",
 		`{"last_success_at":"2026-11-21T10:00:00.000Z","headers":{},"concurrency":null}`: "ok, ",
-	}
-	for change, want := range states {
-		address, requests := fakeServer(t, map[string]string{"GET /v1/endpoints": `{"data":[` + with(t, oneEndpoint, change) + `],"next_cursor":null}`})
-		term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")
-		if code := term.invoke("endpoint", "list", "--search", "tea", "--topic", "t", "--held", "--failing"); code != exitOK {
-			t.Fatalf("exit code %d: %s", code, term.stderr.String())
-		}
-		if got := term.stdout.String(); !strings.Contains(got, want) || !strings.Contains(got, `Tea \x1b shop`) {
-			t.Errorf("does not show %q:\n%s", want, got)
-		}
-		if got := requests()[0].uri; got != "/v1/endpoints?failing=true&held=true&limit=50&search=tea&topic=t" {
-			t.Errorf("asked for %s", got)
-		}
+	} {
+		exchanges(t, map[string]string{"GET /v1/endpoints": listOf(with(t, oneEndpoint, change))}, exchange{
+			line: "endpoint list --search tea --topic t --held --failing", says: []string{want, `Tea \x1b shop`},
+			call: "GET /v1/endpoints?failing=true&held=true&limit=50&search=tea&topic=t",
+		})
 	}
 }
 
@@ -133,64 +78,161 @@ func TestEndpointsAreNamedEitherWay(t *testing.T) {
 	t.Parallel()
 	const one = "/v1/endpoints/" + endpointID
 	paused := with(t, oneEndpoint, `{"paused":true,"paused_until":"2099-01-01T00:00:00.000Z","pause_reason":"r"}`)
-	address, requests := endpointServer(t, map[string]string{
+	answers := map[string]string{
+		"GET /v1/endpoints/by-external-id/merchant/7": oneEndpoint, "GET " + one: oneEndpoint,
+		"PATCH " + one: oneEndpoint, "DELETE " + one: "",
 		"POST " + one + "/pause": paused, "POST " + one + "/resume": oneEndpoint, "POST " + one + "/test": oneCallback,
 		"GET " + one + "/secret":         `{"use":"ed25519","secret":"whsk_private","public":"whpk_public"}`,
 		"POST " + one + "/rotate_secret": `{"use":"hmac","secret":"whsec_new","public":null,"previous_signs_until":"2099-01-01T00:00:00.000Z"}`,
-	})
-	for _, tc := range []struct {
-		args           []string
-		says, whispers string
-		call, body     string
-	}{
-		{[]string{"get"}, `header       X-Key: ***`, "", "", ""},
-		{[]string{"get", "--json"}, `"external_id": "merchant/7"`, "", "", ""},
-		{[]string{"set", "--url", "https://h/", "--clear", "policy,topic", "--clear", "external_id", "--enable", "-H", "A: b", "--reason", "r"}, "changed", "", "PATCH " + one,
-			`{"enabled":true,"external_id":null,"headers":{"A":"b"},"policy":null,"reason":"r","topics":null,"url":"https://h/"}`},
-		{[]string{"delete", "--reason", "r"}, "is removed", "", "DELETE " + one, `{"reason":"r"}`},
-		{[]string{"pause", "--for", "1h", "--reason", "r"}, "is paused until 2099-01-01", "", "POST " + one + "/pause", `{"for":"1h","reason":"r"}`},
-		{[]string{"resume"}, "goes on", "", "POST " + one + "/resume", "null"},
-		{[]string{"test"}, "is attempted once", "", "POST " + one + "/test", "null"},
-		{[]string{"secret"}, "whpk_public\n", "", "GET " + one + "/secret", "null"},
-		{[]string{"secret", "--private"}, "whsk_private\n", "", "GET " + one + "/secret", "null"},
-		{[]string{"rotate-secret", "--secret", "s", "--label", "l", "--overlap", "1h"}, "whsec_new\n", "has a new secret; where the signer has room for two, the old one signs beside it until 2099", "POST " + one + "/rotate_secret",
-			`{"label":"l","overlap":"1h","secret":"s"}`},
+	}
+	for _, e := range []exchange{
+		{line: "get NAME", says: []string{`header       X-Key: ***`}},
+		{line: "get NAME --json", says: []string{`"external_id": "merchant/7"`}},
+		{line: "set NAME --url https://h/ --clear policy,topic --clear external_id --enable --reason r -H", args: []string{"A: b"},
+			says: []string{"changed"}, call: "PATCH " + one,
+			body: `{"enabled":true,"external_id":null,"headers":{"A":"b"},"policy":null,"reason":"r","topics":null,"url":"https://h/"}`},
+		{line: "delete NAME --reason r", says: []string{"is removed"}, call: "DELETE " + one, body: `{"reason":"r"}`},
+		{line: "pause NAME --for 1h --reason r", says: []string{"is paused until 2099-01-01"},
+			call: "POST " + one + "/pause", body: `{"for":"1h","reason":"r"}`},
+		{line: "resume NAME", says: []string{"goes on"}, call: "POST " + one + "/resume"},
+		{line: "test NAME", says: []string{"is attempted once"}, call: "POST " + one + "/test"},
+		{line: "secret NAME", says: []string{"whpk_public\n"}, call: "GET " + one + "/secret"},
+		{line: "secret NAME --private", says: []string{"whsk_private\n"}, call: "GET " + one + "/secret"},
+		{line: "rotate-secret NAME --secret s --label l --overlap 1h", says: []string{"whsec_new\n"},
+			warns: []string{"has a new secret; where the signer has room for two, the old one signs beside it until 2099"},
+			call:  "POST " + one + "/rotate_secret", body: `{"label":"l","overlap":"1h","secret":"s"}`},
 	} {
-		for _, name := range []string{endpointID, "merchant/7"} {
-			term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")
-			args := append([]string{"endpoint", tc.args[0], name}, tc.args[1:]...)
-			if code := term.invoke(args...); code != exitOK {
-				t.Fatalf("%v: exit code %d: %s", args, code, term.stderr.String())
-			}
-			if !strings.Contains(term.stdout.String(), tc.says) || !strings.Contains(term.stderr.String(), tc.whispers) {
-				t.Errorf("%v says %s\nand %s", args, term.stdout.String(), term.stderr.String())
-			}
-			got := requests()
-			if name != endpointID && got[0].uri != "/v1/endpoints/by-external-id/merchant%2F7" {
-				t.Errorf("%v asked for %s", args, got[0].uri)
-			}
-			last := got[len(got)-1]
-			if tc.call != "" && (last.method+" "+last.uri != tc.call || bodyOfRequest(t, last) != tc.body) {
-				t.Errorf("%v made %s %s with %s", args, last.method, last.uri, bodyOfRequest(t, last))
-			}
+		line := "endpoint " + e.line
+		unknown := exchange{
+			line: strings.Replace(line, "NAME", "merchant/8", 1), args: e.args, code: exitFailed,
+			warns: []string{`dispatcher: no endpoint has the id or external id "merchant/8" (404 not_found)` + "\n"},
+			call:  "GET /v1/endpoints/by-external-id/merchant%2F8",
 		}
-		term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")
-		if code := term.invoke(append([]string{"endpoint", tc.args[0], "merchant/8"}, tc.args[1:]...)...); code != exitFailed {
-			t.Errorf("%v of one that is not there: exit code %d", tc.args, code)
+		byID, byName := e, e
+		byID.line = strings.Replace(line, "NAME", endpointID, 1)
+		byName.line = strings.Replace(line, "NAME", "merchant/7", 1)
+		exchanges(t, answers, byID, byName, unknown)
+	}
+	// Resuming does not enable what its receiver has disabled by 410: that is said, with what does.
+	disabled := with(t, oneEndpoint, `{"enabled":false,"disabled_reason":"gone"}`)
+	exchanges(t, map[string]string{"POST " + one + "/resume": disabled},
+		exchange{line: "endpoint resume " + endpointID, says: []string{"disabled (gone)", "--enable"}})
+}
+
+// testedEndpoint answers a test of an endpoint: the callback is open for some looks at it, then it is as it ends.
+func testedEndpoint(t *testing.T, openFor int64, ended string) string {
+	t.Helper()
+	var looks atomic.Int64
+	open := with(t, oneCallback, `{"attempt_count":0,"last_status":null,"last_class":null}`)
+	return handling(t, func(w http.ResponseWriter, r *http.Request) {
+		answer := open
+		switch r.Method + " " + r.URL.Path {
+		case "POST /v1/endpoints/" + endpointID + "/test":
+		case "GET /v1/callbacks/" + oneID:
+			if looks.Add(1) > openFor {
+				answer = ended
+			}
+		case "GET /v1/callbacks/" + oneID + "/attempts":
+			answer = listOf(oneAttempt)
+		case "GET /v1/callbacks/" + oneID + "/explain":
+			answer = `{"summary":"Its endpoint is paused.","next_at":null,"blocking":[{"code":"endpoint_paused","since":null,
+ "until":null,"detail":"The endpoint is paused: x","cure":"POST /v1/endpoints/` + endpointID + `/resume"}]}`
+		default:
+			t.Errorf("asked for %s %s", r.Method, r.URL.Path)
 		}
-		if lines := term.lines(); len(lines) != 1 || lines[0] != `dispatcher: no endpoint has the id or external id "merchant/8" (404 not_found)` {
-			t.Errorf("said %q", lines)
+		respond(t, w, answer)
+	})
+}
+
+func TestEndpointTestWaits(t *testing.T) {
+	t.Parallel()
+	dead := with(t, oneCallback, `{"state":"dead","reason":"exhausted","finished_at":"2026-11-21T10:00:01.000Z"}`)
+	well := with(t, oneCallback, `{"state":"succeeded","reason":null,"finished_at":"2026-11-21T10:00:01.000Z"}`)
+	for _, tc := range []struct {
+		ended       string
+		openFor     int64
+		args        []string
+		code        int
+		says, warns []string
+	}{
+		{ended: dead, openFor: 3, code: exitFailed,
+			says: []string{oneID + "  dead: exhausted\n  POST https://shop.example/notify  500 http_5xx: \\x1b[31mboom"}},
+		{ended: well, says: []string{oneID + "  succeeded\n"}},
+		{ended: well, openFor: 1, args: []string{"--json"}, says: []string{`"attempts": [`}},
+		{ended: dead, openFor: 1, args: []string{"--json"}, code: exitFailed, says: []string{`"attempts": [`}},
+		// What something holds is not waited for without end; what holds it is said, and how that is ended.
+		{openFor: 1 << 30, args: []string{"--timeout", "100ms"}, code: exitFailed, warns: []string{
+			"Its endpoint is paused.", "cure: dispatcher endpoint resume " + endpointID, "has not ended within 100ms",
+		}},
+	} {
+		term := at(testedEndpoint(t, tc.openFor, tc.ended))
+		if code := term.invoke(append([]string{"endpoint", "test", endpointID, "--wait"}, tc.args...)...); code != tc.code {
+			t.Errorf("exit code %d: %s", code, term.stderr.String())
 		}
-		requests()
+		says(t, term.stdout.String(), tc.says...)
+		says(t, term.stderr.String(), tc.warns...)
 	}
 }
 
-// Resuming does not enable what its receiver has disabled by 410: that is said, with what does.
-func TestEndpointResumeSaysThatItIsDisabled(t *testing.T) {
+// Lines go in batches; one that is refused, by the server or before, stops no other.
+func TestEndpointPut(t *testing.T) {
 	t.Parallel()
-	address, _ := endpointServer(t, map[string]string{"POST /v1/endpoints/" + endpointID + "/resume": with(t, oneEndpoint, `{"enabled":false,"disabled_reason":"gone"}`)})
-	term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")
-	if code := term.invoke("endpoint", "resume", endpointID); code != exitOK || !strings.Contains(term.stdout.String(), "disabled (gone)") || !strings.Contains(term.stdout.String(), "--enable") {
-		t.Errorf("exit code %d: %s", code, term.stdout.String())
+	var batches [][]map[string]any
+	address := handling(t, func(w http.ResponseWriter, r *http.Request) {
+		var in struct {
+			Endpoints []map[string]any `json:"endpoints"`
+			Reason    string           `json:"reason"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Reason != "load" || r.URL.Path != "/v1/endpoints/batch" {
+			t.Errorf("%s: %+v %v", r.URL.Path, in.Reason, err)
+		}
+		batches = append(batches, in.Endpoints) // one after the other
+		var results []string
+		for _, ep := range in.Endpoints {
+			switch id, _ := ep["external_id"].(string); {
+			case strings.HasSuffix(id, "7"):
+				results = append(results, `{"status":200,"endpoint":{}}`)
+			case id == "bad":
+				results = append(results, `{"status":422,"problem":{"status":422,"detail":"invalid request: see errors (url)",
+ "code":"invalid","errors":[{"field":"url","message":"is wrong"}]}}`)
+			default:
+				results = append(results, `{"status":201,"endpoint":{}}`)
+			}
+		}
+		w.WriteHeader(http.StatusMultiStatus)
+		respond(t, w, `{"results":[`+strings.Join(results, ",")+`]}`)
+	})
+	var b strings.Builder
+	b.WriteString("\n[1]\n{\"external_id\": \"bad\"\n{\"external_id\": \"bad\"}\n")
+	for i := range 1500 {
+		fmt.Fprintf(&b, `{"external_id": "m%d", "url": "https://shop.example/%d"}`+"\n", i, i)
 	}
+	term := at(address)
+	if code := term.invoke("endpoint", "put", writeFile(t, "endpoints.ndjson", b.String()), "--reason", "load"); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	if got := term.stdout.String(); got != "1503 endpoints: 1350 made, 150 replaced, 3 refused\n" {
+		t.Errorf("said %s", got)
+	}
+	want := "line 2: the line is not a JSON object (422 invalid)\n" +
+		"line 3: the line is not JSON: unexpected end of JSON input at byte 21 (400 bad_json)\n" +
+		"line 4: invalid request (422 invalid): url is wrong\n"
+	if got := term.stderr.String(); got != want {
+		t.Errorf("said %q", got)
+	}
+	if len(batches) != 2 || len(batches[0]) != 1000 || len(batches[1]) != 501 {
+		t.Errorf("made %d batches", len(batches))
+	}
+	term = at(address)
+	term.in = strings.NewReader(`{"external_id":"m7"}`)
+	if code := term.invoke("endpoint", "put", "-", "--json", "--reason", "load"); code != exitOK {
+		t.Errorf("exit code %d: %s", code, term.stderr.String())
+	}
+	says(t, term.stdout.String(), `"replaced": 1`)
+	term = at(answering(t, 403, `{"title":"Forbidden","status":403,"detail":"the key may not do this","code":"forbidden"}`))
+	term.in = strings.NewReader(`{"external_id":"m7"}`)
+	if code := term.invoke("endpoint", "put", "-"); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	says(t, term.stderr.String(), "dispatcher: lines 1 to 1: the key may not do this (403 forbidden)")
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -29,7 +27,12 @@ func importLines(t *testing.T, n int) string {
 func importing(t *testing.T, r *running, path string, args ...string) (int, summary, *terminal) {
 	t.Helper()
 	term := newTerminal()
-	code := term.invoke(append([]string{"import", path, "--json", "--server", r.cl.base, "--key", r.cl.key}, args...)...)
+	return importInto(t, term, r, append([]string{path}, args...)...)
+}
+
+func importInto(t *testing.T, term *terminal, r *running, args ...string) (int, summary, *terminal) {
+	t.Helper()
+	code := term.invoke(append([]string{"import", "--json", "--server", r.cl.base, "--key", r.cl.key}, args...)...)
 	var sum summary
 	if text := term.stdout.String(); text != "" {
 		if err := json.Unmarshal([]byte(text), &sum); err != nil {
@@ -58,16 +61,21 @@ func refusals(t *testing.T, path string) (list []map[string]any) {
 func TestImportTellsEachLineApart(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, testSettings(t))
+	const mine = `{"url":"http://127.0.0.1:1/","payload":{"b" : 2},"delay":"1h","idempotency_key":"mine"}`
 	path := writeFile(t, "mixed.ndjson", "\xef\xbb\xbf"+`{"url":"http://127.0.0.1:1/","payload":{"a": 1},"delay":"1h"}`+"\r\n\n"+
 		`not json`+"\n"+
 		`{"url":"ftp://h/","payload":1}`+"\n"+
 		`[1]`+"\n"+
 		`{"url":"http://127.0.0.1:1/","body":"`+strings.Repeat("x", 600<<10)+`"}`+"\n"+
-		`{"url":"http://127.0.0.1:1/","payload":{"b" : 2},"delay":"1h","idempotency_key":"mine"}`+"\n"+
+		mine+"\n"+
 		`{}`+"\n"+
 		`{"url":"http://127.0.0.1:1/","payload":{"c":3},"delay":"1h","idempotency_key":null}`) // and no newline
+	// What POST /v1/callbacks accepted is not made a second time by an import of the same bytes with the same key.
+	if _, err := r.cl.send(t.Context(), http.MethodPost, "/v1/callbacks", []byte(mine), nil); err != nil {
+		t.Fatal(err)
+	}
 	code, sum, term := importing(t, r, path)
-	if code != exitFailed || sum.Lines != 8 || sum.Accepted != 3 || sum.Refused != 5 || sum.Replayed != 0 {
+	if code != exitFailed || sum.Lines != 8 || sum.Accepted != 2 || sum.Refused != 5 || sum.Replayed != 1 {
 		t.Fatalf("exit code %d, %+v, %s", code, sum, term.stderr.String())
 	}
 	found := refusals(t, path+".errors.ndjson")
@@ -82,17 +90,9 @@ func TestImportTellsEachLineApart(t *testing.T) {
 		t.Errorf("input %v", input)
 	}
 	// The payload's bytes are those of the file.
-	var page struct{ Data []shownCallback }
-	if _, err := r.cl.call(t.Context(), http.MethodGet, "/v1/callbacks?limit=10", nil, &page); err != nil || len(page.Data) != 3 {
-		t.Fatalf("%d callbacks, %v", len(page.Data), err)
-	}
 	var bodies []string
-	for _, cb := range page.Data {
-		body, err := r.cl.call(t.Context(), http.MethodGet, callbackPath(cb.ID)+"/payload", nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bodies = append(bodies, string(body))
+	for _, cb := range r.callbacks(t, "limit=10") {
+		bodies = append(bodies, string(r.call(t, http.MethodGet, callbackPath(cb.ID)+"/payload", nil, nil)))
 	}
 	slices.Sort(bodies)
 	if !slices.Equal(bodies, []string{`{"a": 1}`, `{"b" : 2}`, `{"c":3}`}) {
@@ -101,25 +101,6 @@ func TestImportTellsEachLineApart(t *testing.T) {
 	code, sum, _ = importing(t, r, path)
 	if code != exitFailed || sum.Accepted != 0 || sum.Replayed != 3 || len(refusals(t, path+".errors.ndjson")) != 5 {
 		t.Errorf("again: exit code %d, %+v", code, sum)
-	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// What POST /v1/callbacks accepted is not made a second time by an import of the same bytes with the same key.
-func TestImportKnowsWhatWasSentAlone(t *testing.T) {
-	t.Parallel()
-	r := startServer(t, testSettings(t))
-	line := `{"url":"http://127.0.0.1:1/","payload": 1,"delay":"1h","idempotency_key":"order-7"}`
-	if _, err := r.cl.send(t.Context(), http.MethodPost, "/v1/callbacks", []byte(line), nil); err != nil {
-		t.Fatal(err)
-	}
-	if code, sum, _ := importing(t, r, writeFile(t, "one.ndjson", line+"\n")); code != exitOK || sum.Replayed != 1 {
-		t.Errorf("exit code %d, %+v", code, sum)
-	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -149,17 +130,17 @@ func TestImportGoesOn(t *testing.T) {
 	}
 	mark.Line, mark.Lines, mark.Finished = 1000, 1000, false
 	mark.Offset = int64(len(strings.Join(strings.SplitAfter(string(text), "\n")[:1000], "")))
-	content, err = json.Marshal(mark)
-	if err != nil {
+	if content, err = json.Marshal(mark); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path+".progress", content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, sum, _ := importing(t, r, path, "--resume"); code != exitOK || sum.Lines != 1500 || sum.Replayed != 1500 || sum.Accepted != 0 {
+	code, sum, _ := importing(t, r, path, "--resume")
+	if code != exitOK || sum.Skipped != 1000 || sum.Lines != 1500 || sum.Replayed != 1500 || sum.Accepted != 0 {
 		t.Errorf("resume in the middle: exit code %d, %+v", code, sum)
 	}
-	if got := stats(t, r).Index.items(); got != 2500 {
+	if got := r.counters(t).items(); got != 2500 {
 		t.Errorf("%d callbacks, not 2500", got)
 	}
 	// An edited file is another one.
@@ -169,46 +150,39 @@ func TestImportGoesOn(t *testing.T) {
 	if code, _, term := importing(t, r, path, "--resume"); code != exitUsage || !strings.Contains(term.stderr.String(), "was changed since") {
 		t.Errorf("resume of an edited file: exit code %d, %s", code, term.stderr.String())
 	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestImportFromTheStandardInput(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, testSettings(t))
+	const line = `{"url":"http://127.0.0.1:1/","payload":1,"delay":"1h"}` + "\n"
 	for try, want := range []summary{{Lines: 3, Accepted: 2, Refused: 1}, {Lines: 3, Replayed: 2, Refused: 1}} {
 		term := newTerminal()
-		term.in = strings.NewReader(`{"url":"http://127.0.0.1:1/","payload":1,"delay":"1h"}` + "\nx\n" + `{"url":"http://127.0.0.1:1/","payload":1,"delay":"1h"}` + "\n")
-		code := term.invoke("import", "-", "--json", "--server", r.cl.base, "--key", r.cl.key)
-		var sum summary
-		if err := json.Unmarshal(term.stdout.Bytes(), &sum); err != nil || code != exitFailed {
-			t.Fatalf("exit code %d, %v", code, err)
-		}
+		term.in = strings.NewReader(line + "x\n" + line)
+		code, sum, _ := importInto(t, term, r, "-")
 		sum.Took = ""
-		if sum != want {
-			t.Errorf("try %d: %+v", try, sum)
+		if code != exitFailed || sum != want {
+			t.Errorf("try %d: exit code %d, %+v", try, code, sum)
 		}
-		if !strings.Contains(term.stderr.String(), `{"line":2,"status":400,"code":"bad_json"`) {
-			t.Errorf("said %s", term.stderr.String())
-		}
-	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
+		says(t, term.stderr.String(), `{"line":2,"status":400,"code":"bad_json"`)
 	}
 }
 
 func TestImportDryRun(t *testing.T) {
 	t.Parallel()
-	path := writeFile(t, "dry.ndjson", `{"endpoint":"merchant-7","payload":1,"policy":"our-own"}`+"\n"+`{"url":"https://h/","payload":1,"policy":{"tiers":["soon"]}}`+"\n"+`{`+"\n")
+	path := writeFile(t, "dry.ndjson", `{"endpoint":"merchant-7","payload":1,"policy":"our-own"}`+"\n"+
+		`{"url":"https://h/","payload":1,"policy":{"tiers":["soon"]}}`+"\n"+`{`+"\n")
 	term := newTerminal()
-	if code := term.invoke("import", path, "--dry-run"); code != exitFailed || !strings.HasPrefix(term.stdout.String(), "3 lines: 1 could be sent, 2 could not; nothing was sent") {
-		t.Errorf("exit code %d, said %s", code, term.stdout.String())
+	if code := term.invoke("import", path, "--dry-run"); code != exitFailed {
+		t.Errorf("exit code %d", code)
 	}
+	says(t, term.stdout.String(), "3 lines: 1 could be sent, 2 could not; nothing was sent")
 	lines := term.lines()
-	if len(lines) != 2 || !strings.Contains(lines[0], "line 2: ") || !strings.Contains(lines[0], "policy") || !strings.Contains(lines[1], "line 3: the line is not JSON") {
-		t.Errorf("said %q", lines)
+	if len(lines) != 2 {
+		t.Fatalf("said %q", lines)
 	}
+	says(t, lines[0], "line 2: ", "policy")
+	says(t, lines[1], "line 3: the line is not JSON")
 	for _, file := range []string{path + ".progress", path + ".errors.ndjson"} {
 		if _, err := os.Stat(file); err == nil {
 			t.Errorf("it wrote %s", file)
@@ -219,15 +193,15 @@ func TestImportDryRun(t *testing.T) {
 func TestImportCommandLines(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "a.ndjson", "{}\n")
-	for _, args := range [][]string{
-		{"import", path, "--rate", "fast", "--key", "k"}, {"import", path, "--rate", "0/s", "--key", "k"}, {"import", path, "--rate", "5/", "--key", "k"},
-		{"import", path, "--resume", "--key", "k"}, {"import", "-", "--resume", "--key", "k"}, {"import", path, "--resume", "--dry-run"}, {"import"},
+	for _, args := range []string{
+		path + " --rate fast", path + " --rate 0/s", path + " --rate 5/", path + " --resume", path + " --resume --dry-run",
+		"- --resume", "",
 	} {
-		if code := newTerminal().invoke(args...); code != exitUsage {
-			t.Errorf("%v: exit code %d", args, code)
+		if code := newTerminal("DISPATCHER_KEY=k").invoke(strings.Fields("import " + args)...); code != exitUsage {
+			t.Errorf("%s: exit code %d", args, code)
 		}
 	}
-	if code := newTerminal().invoke("import", path+".missing", "--key", "k"); code != exitFailed {
+	if code := newTerminal("DISPATCHER_KEY=k").invoke("import", path+".missing"); code != exitFailed {
 		t.Errorf("a missing file: exit code %d", code)
 	}
 	for text, want := range map[string]float64{"": 0, "500": 500, "500/s": 500, "6000/m": 100, "3600/h": 1} {
@@ -256,119 +230,141 @@ func TestImportKeys(t *testing.T) {
 	}
 }
 
+// What no later try can mend ends the import, and says how to go on.
+func TestImportStopsAtAWrongKey(t *testing.T) {
+	t.Parallel()
+	r := startServer(t, testSettings(t))
+	path, term := importLines(t, 3), at(r.cl.base)
+	if code := term.invoke("import", path); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	says(t, term.stderr.String(), "401", "go on with --resume")
+	says(t, term.stdout.String(), "stopped after 0 lines")
+	if code := term.invoke("import", path, "--resume", "--key", r.s.AdminKey); code != exitOK {
+		t.Errorf("exit code %d: %s", code, term.stderr.String())
+	}
+	says(t, term.stdout.String(), "imported 3 lines in ", ": 3 accepted, 0 were accepted before, 0 refused")
+}
+
+// openImport is an import of a file that has not begun, at a server without a wire.
+func openImport(t *testing.T, path string, rate float64, server http.HandlerFunc) (*importer, *terminal) {
+	t.Helper()
+	term := newTerminal()
+	cl, err := newClient(&term.console, clientFlags{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl.http.Transport = inProcess{server}
+	source, err := openSource(&term.console, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	books, err := openBooks(&term.console, source, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		source.close()
+		if err := books.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	bar := newImportBar(&term.console, source.lines, 0)
+	return &importer{c: &term.console, cl: cl, source: source, books: books, rate: rate, bar: bar}, term
+}
+
+// batchOf reads the addresses of a batch, and answerAll gives each of them the same result.
+func batchOf(t *testing.T, r *http.Request) []string {
+	t.Helper()
+	var in struct{ Callbacks []struct{ URL string } }
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		t.Error(err)
+	}
+	var urls []string
+	for _, cb := range in.Callbacks {
+		urls = append(urls, cb.URL)
+	}
+	return urls
+}
+
+func answerAll(t *testing.T, w http.ResponseWriter, n int, result string) {
+	t.Helper()
+	w.WriteHeader(http.StatusMultiStatus)
+	respond(t, w, `{"results":[`+strings.Repeat(result+",", n-1)+result+`]}`)
+}
+
+const resultAccepted = `{"status":202,"callback":{}}`
+
 // A server that cannot take a batch is asked again, as late as it says, and a batch that it cannot read is halved.
 func TestImportAsksAgain(t *testing.T) {
 	t.Parallel()
-	var calls, accepted atomic.Int64
-	var second time.Time
-	began := time.Now()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		switch calls.Add(1) {
-		case 1:
-			w.Header().Set("Retry-After", "2")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			io.WriteString(w, `{"title":"Service Unavailable","status":503,"detail":"the database cannot commit; try again later"}`)
-			return
-		case 2:
-			second = time.Now()
-			panic(http.ErrAbortHandler) // the connection breaks
-		}
-		var in struct{ Callbacks []struct{ URL string } }
-		if err := json.Unmarshal(body, &in); err != nil {
-			t.Error(err)
-		}
-		if strings.Contains(string(body), "unreadable") {
-			w.WriteHeader(http.StatusBadRequest)
-			io.WriteString(w, `{"title":"Bad Request","status":400,"detail":"the body is not JSON","code":"bad_json"}`)
-			return
-		}
-		var results []string
-		for range in.Callbacks {
-			if calls.Load() == 3 || accepted.Add(1) == 0 {
-				results = append(results, `{"status":409,"problem":{"status":409,"code":"idempotency_in_progress"}}`)
-				continue
+	synctest.Test(t, func(t *testing.T) {
+		var asked []time.Time
+		serve := func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, time.Now())
+			urls := batchOf(t, r)
+			switch len(asked) {
+			case 1:
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				respond(t, w, `{"title":"Service Unavailable","status":503,"detail":"the database cannot commit; try again later"}`)
+			case 2:
+				panic(http.ErrAbortHandler) // the connection breaks
+			case 3:
+				answerAll(t, w, len(urls), `{"status":409,"problem":{"status":409,"code":"idempotency_in_progress"}}`)
+			default:
+				answerAll(t, w, len(urls), resultAccepted)
 			}
-			results = append(results, `{"status":202,"callback":{}}`)
 		}
-		w.WriteHeader(http.StatusMultiStatus)
-		fmt.Fprintf(w, `{"results":[%s]}`, strings.Join(results, ","))
-	}))
-	defer srv.Close()
-	path := writeFile(t, "a.ndjson", `{"url":"a"}`+"\n"+`{"url":"b"}`+"\n"+`{"url":"c"}`+"\n")
-	term := newTerminal()
-	if code := term.invoke("import", path, "--server", srv.URL, "--key", "k", "--rate", "1000000"); code != exitOK {
-		t.Errorf("exit code %d: %s", code, term.stderr.String())
+		im, term := openImport(t, writeFile(t, "a.ndjson", `{"url":"a"}`+"\n"+`{"url":"b"}`+"\n"), 0, serve)
+		if err := im.run(t.Context()); err != nil || im.sum.Accepted != 2 || im.sum.Refused != 0 || len(asked) != 4 {
+			t.Errorf("%v, after %d calls %+v", err, len(asked), im.sum)
+		}
+		if waited := asked[1].Sub(asked[0]); waited != 7*time.Second {
+			t.Errorf("it asked again after %s although the server said 7 s", waited)
+		}
+		says(t, term.stderr.String(), "the database cannot commit")
+	})
+	refuse := func(w http.ResponseWriter, r *http.Request) {
+		if urls := batchOf(t, r); !slices.Contains(urls, "unreadable") {
+			answerAll(t, w, len(urls), resultAccepted)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		respond(t, w, `{"title":"Bad Request","status":400,"detail":"the body is not JSON","code":"bad_json"}`)
 	}
-	if !strings.Contains(term.stdout.String(), "3 accepted, 0 were accepted before, 0 refused") || calls.Load() != 4 {
-		t.Errorf("after %d calls said %s", calls.Load(), term.stdout.String())
-	}
-	if second.Sub(began) < 2*time.Second {
-		t.Errorf("it asked again after %s although the server said 2 s", second.Sub(began))
-	}
-	if !strings.Contains(term.stderr.String(), "the database cannot commit") {
-		t.Errorf("said %q", term.stderr.String())
-	}
-	path = writeFile(t, "b.ndjson", `{"url":"a"}`+"\n"+`{"url":"unreadable"}`+"\n"+`{"url":"c"}`+"\n")
-	term = newTerminal()
-	if code := term.invoke("import", path, "--server", srv.URL, "--key", "k"); code != exitFailed || !strings.Contains(term.stdout.String(), "2 accepted, 0 were accepted before, 1 refused") {
-		t.Errorf("exit code %d, said %s", code, term.stdout.String())
+	path := writeFile(t, "b.ndjson", `{"url":"a"}`+"\n"+`{"url":"unreadable"}`+"\n"+`{"url":"c"}`+"\n")
+	im, _ := openImport(t, path, 0, refuse)
+	if err := im.run(t.Context()); err != nil || im.sum.Accepted != 2 || im.sum.Refused != 1 {
+		t.Errorf("%v, %+v", err, im.sum)
 	}
 	if found := refusals(t, path+".errors.ndjson"); len(found) != 1 || found[0]["line"] != 2.0 {
 		t.Errorf("refused %v", found)
 	}
 }
 
-// What no later try can mend ends the import, and says how to go on.
-func TestImportStopsAtAWrongKey(t *testing.T) {
-	t.Parallel()
-	r := startServer(t, testSettings(t))
-	path := importLines(t, 3)
-	term := newTerminal()
-	if code := term.invoke("import", path, "--server", r.cl.base, "--key", "wrong"); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
-	if said := term.stderr.String(); !strings.Contains(said, "401") || !strings.Contains(said, "go on with --resume") {
-		t.Errorf("said %s", said)
-	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
-}
-
+// An import keeps to its rate. Interrupted in the middle it says so, and the books are right.
 func TestImportKeepsToItsRate(t *testing.T) {
 	t.Parallel()
-	r := startServer(t, testSettings(t))
-	path := importLines(t, 60)
-	began := time.Now()
-	if code, sum, _ := importing(t, r, path, "--rate", "40/s"); code != exitOK || sum.Accepted != 60 {
-		t.Errorf("exit code %d, %+v", code, sum)
-	}
-	if took := time.Since(began); took < time.Second || took > 20*time.Second {
-		t.Errorf("60 callbacks at 40/s took %s", took)
-	}
-	// Interrupted in the middle, it says so, and the books are right.
-	cl := *r.cl
-	source, err := openSource(&newTerminal().console, importLines(t, 1000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer source.close()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	term := newTerminal()
-	books, err := openBooks(&term.console, source, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	im := &importer{c: &term.console, cl: &cl, source: source, books: books, rate: 100, bar: newImportBar(&term.console, 1000, 0)}
-	if err := im.run(ctx); err == nil || books.done.Line == 0 || books.done.Line >= 1000 || books.done.Lines != im.sum.Accepted {
-		t.Errorf("%v, %+v, %+v", err, books.done, im.sum)
-	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	accept := func(w http.ResponseWriter, r *http.Request) { answerAll(t, w, len(batchOf(t, r)), resultAccepted) }
+	synctest.Test(t, func(t *testing.T) {
+		im, _ := openImport(t, importLines(t, 60), 40, accept)
+		began := time.Now()
+		if err := im.run(t.Context()); err != nil || im.sum.Accepted != 60 {
+			t.Errorf("%v, %+v", err, im.sum)
+		}
+		// Batches of ten, the first one at once; the rate holds for what comes after the last one, too.
+		if took := time.Since(began); took != 1500*time.Millisecond {
+			t.Errorf("60 callbacks at 40/s took %s", took)
+		}
+		im, _ = openImport(t, importLines(t, 1000), 100, accept)
+		ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
+		defer cancel()
+		if err := im.run(ctx); err == nil || im.sum.Accepted != 75 {
+			t.Errorf("%v, %+v", err, im.sum)
+		}
+		if done := im.books.done; done.Line != 75 || done.Lines != 75 || done.Finished {
+			t.Errorf("the books say %+v", done)
+		}
+	})
 }

@@ -1,40 +1,21 @@
 package main
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// post sends a request to a receiver and returns its answer.
-func post(t *testing.T, r *receiver, body string, header http.Header) (int, string) {
-	t.Helper()
-	req := httptest.NewRequest(http.MethodPost, "/notify?x=1", strings.NewReader(body))
-	req.Header = header
-	rec := httptest.NewRecorder()
-	r.ServeHTTP(rec, req)
-	answer, err := io.ReadAll(rec.Result().Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rec.Code, string(answer)
-}
 
 func newReceiver(t *testing.T, term *terminal, cmd listenCommand) *receiver {
 	t.Helper()
-	if cmd.Addr == "" {
-		cmd.Addr = "127.0.0.1:0"
-	}
-	if cmd.Delay == "" {
-		cmd.Delay = "0s"
-	}
+	cmd.Addr, cmd.Delay = "127.0.0.1:0", "0s"
 	r, err := cmd.receiver(&term.console)
 	if err != nil {
 		t.Fatal(err)
@@ -42,10 +23,18 @@ func newReceiver(t *testing.T, term *terminal, cmd listenCommand) *receiver {
 	return r
 }
 
+// post sends a request to a receiver and returns its answer.
+func post(r *receiver, body string, header http.Header) (int, string) {
+	req := httptest.NewRequest(http.MethodPost, "/notify?x=1", strings.NewReader(body))
+	req.Header = header
+	rec := httptest.NewRecorder()
+	r.ServeHTTP(rec, req)
+	return rec.Code, rec.Body.String()
+}
+
 func TestListenAnswersInSequencePerID(t *testing.T) {
 	t.Parallel()
-	term := newTerminal()
-	r := newReceiver(t, term, listenCommand{Respond: []string{"500", "503", "200"}, Body: "success"})
+	r := newReceiver(t, newTerminal(), listenCommand{Respond: []string{"500", "503", "200"}, Body: "success"})
 	for _, step := range []struct {
 		id     string
 		status int
@@ -54,38 +43,16 @@ func TestListenAnswersInSequencePerID(t *testing.T) {
 		{"a", 500, "Internal Server Error"}, {"b", 500, "Internal Server Error"}, {"a", 503, "Service Unavailable"},
 		{"a", 200, "success"}, {"a", 200, "success"}, {"b", 503, "Service Unavailable"}, {"", 500, "Internal Server Error"},
 	} {
-		status, answer := post(t, r, "{}", http.Header{"Webhook-Id": {step.id}})
+		status, answer := post(r, "{}", http.Header{"Webhook-Id": {step.id}})
 		if status != step.status || answer != step.answer {
 			t.Errorf("%q was answered with %d %q, not %d %q", step.id, status, answer, step.status, step.answer)
 		}
 	}
-}
-
-func TestListenVerifiesSignatures(t *testing.T) {
-	t.Parallel()
-	secret := bytes.Repeat([]byte{7}, 32)
-	term := newTerminal()
-	r := newReceiver(t, term, listenCommand{Respond: []string{"200"}, Body: "ok", Secret: []string{outbound.FormatSecret(secret)}})
-	now := time.Now()
-	signature, err := outbound.Sign("cb_1", now, []byte("paid"), [][]byte{secret})
-	if err != nil {
-		t.Fatal(err)
+	for i := range rememberedIDs + 10 {
+		r.next(strconv.Itoa(i))
 	}
-	signed := http.Header{"Webhook-Id": {"cb_1"}, "Webhook-Timestamp": {strconv.FormatInt(now.Unix(), 10)}, "Webhook-Signature": {signature}}
-	if status, _ := post(t, r, "paid", signed); status != 200 {
-		t.Errorf("a good signature was answered with %d", status)
-	}
-	if status, _ := post(t, r, "paid twice", signed); status != http.StatusUnauthorized {
-		t.Errorf("a changed body was answered with %d", status)
-	}
-	if status, _ := post(t, r, "paid", http.Header{}); status != http.StatusUnauthorized {
-		t.Errorf("no signature was answered with %d", status)
-	}
-	shown := term.stdout.String()
-	for _, want := range []string{"signature ok", "signature wrong: no signature matches", "signature headers are missing"} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("does not say %q:\n%s", want, shown)
-		}
+	if len(r.seen) != rememberedIDs || len(r.ids) != rememberedIDs {
+		t.Errorf("remembers %d and %d ids", len(r.seen), len(r.ids))
 	}
 }
 
@@ -93,23 +60,182 @@ func TestListenIsSafeForTheTerminal(t *testing.T) {
 	t.Parallel()
 	term := newTerminal()
 	r := newReceiver(t, term, listenCommand{Respond: []string{"200"}, Body: "ok", Headers: true})
-	post(t, r, "a\x1b[2Jb\nc"+strings.Repeat("x", 3*maxShown), http.Header{"Webhook-Id": {"\x1b]0;t\x07"}, "X-Evil": {"\x1b[31m"}})
+	body := "a\x1b[2Jb\nc" + strings.Repeat("x", 3*maxShown)
+	post(r, body, http.Header{"Webhook-Id": {"\x1b]0;t\x07"}, "X-Evil": {"\x1b[31m"}})
 	shown := term.stdout.String()
 	if strings.ContainsAny(shown, "\x1b\x07") {
 		t.Errorf("control characters reach the terminal: %q", shown)
 	}
-	if !strings.Contains(shown, "bytes more") {
-		t.Error("a long body is shown whole")
+	says(t, shown, "bytes more", "X-Evil")
+}
+
+// rsaPair are two keys that are made once: it takes a while.
+var rsaPair = sync.OnceValue(func() (keys [2][]byte) {
+	for i := range keys {
+		var err error
+		if keys[i], err = outbound.NewSecret(outbound.UseRSA); err != nil {
+			panic(err)
+		}
+	}
+	return keys
+})
+
+// signingKey returns one of two keys of a use.
+func signingKey(t *testing.T, use string, n int) []byte {
+	t.Helper()
+	switch use {
+	case outbound.UseRSA:
+		return rsaPair()[n]
+	case outbound.UseBasic:
+		return []byte([]string{"shop:hunter22", "shop:hunter11"}[n])
+	}
+	key, err := outbound.NewSecret(use)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// receiversForm is how a receiver is given a key: the public one of a pair, else the secret.
+func receiversForm(t *testing.T, use string, key []byte) string {
+	t.Helper()
+	public, err := outbound.PublicOf(use, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if public != "" {
+		return public
+	}
+	return outbound.FormatSecretFor(use, key)
+}
+
+// sendTo has the program's own client sign and send a request, and returns its answer's status.
+func sendTo(t *testing.T, r *receiver, signer string, keys ...[]byte) int {
+	t.Helper()
+	client, err := outbound.New(outbound.Options{Transport: inProcess{r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := outbound.Request{
+		ID: "cb_01JD0000000000000000000001", Number: 1, URL: "http://shop.example/notify?shop=7", Method: "POST",
+		ContentType: "application/json", Body: []byte(`{"paid":10000}`), Timeout: time.Minute, Signer: signer,
+	}
+	for _, key := range keys {
+		req.Secrets = append(req.Secrets, outbound.Secret{ID: "sec_1", Key: key})
+	}
+	response := client.Send(t.Context(), req)
+	if response.Class == store.ClassSignError || response.Class == store.ClassInvalidRequest {
+		t.Fatalf("%s: %s %s", signer, response.Class, response.Error)
+	}
+	return response.Status
+}
+
+// With each signer, also with a nonce and a time of its own as upstreams are asked, "listen" takes what the program's
+// own client sends, with either secret of a rotation and with the public key alone, and refuses another secret and
+// what is not signed.
+func TestListenVerifiesEverySigner(t *testing.T) {
+	t.Parallel()
+	for signer, twoSign := range map[string]bool{
+		"standard-v1": true, "standard-v1a": true,
+		"hmac-sha256-body": true, `{"type":"hmac-sha256-body","header":"X-Hub-Signature-256"}`: true,
+		"t-v1": true, `{"type": "t-v1", "header": "Stripe-Signature", "key": "written"}`: true,
+		"sorted-kv": false, `{"type":"sorted-kv","alg":"md5","put":{"in":"query","name":"sig"}}`: false,
+		`{"type":"sorted-kv","put":{"in":"header","name":"X-Sign"}}`:                                                          false,
+		`{"type":"sorted-kv","alg":"rsa2","sign_type":"RSA2"}`:                                                                false,
+		`{"type":"sorted-kv","alg":"md5","nonce":"nonce_str"}`:                                                                false,
+		`{"type":"sorted-kv","alg":"rsa2","exclude":["sign"],"sign_type":"RSA2","time":"timestamp","time_format":"datetime"}`: false,
+		"wechat-v3-rsa": false, `{"type":"wechat-v3-rsa","mchid":"1900009191"}`: false,
+		"basic": false, "bearer": false,
+	} {
+		t.Run(signer, func(t *testing.T) {
+			t.Parallel()
+			use, err := outbound.UseOf(signer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			present, former := signingKey(t, use, 0), signingKey(t, use, 1)
+			term := newTerminal()
+			knows := func(keys ...[]byte) *receiver {
+				cmd := listenCommand{Respond: []string{"200"}, Signer: signer}
+				for _, key := range keys {
+					cmd.Secret = append(cmd.Secret, receiversForm(t, use, key))
+				}
+				return newReceiver(t, term, cmd)
+			}
+			both, old := knows(former, present), knows(former)
+			for range 2 {
+				if status := sendTo(t, both, signer, present); status != 200 {
+					t.Errorf("what it signs is answered with %d:\n%s", status, term.stdout.String())
+				}
+			}
+			if status := sendTo(t, old, signer, present); status != 401 {
+				t.Errorf("another secret's is answered with %d", status)
+			}
+			if status := sendTo(t, old, "none"); status != 401 {
+				t.Errorf("what is not signed is answered with %d", status)
+			}
+			says(t, term.stdout.String(), "signature ok, by secret 2 of 2", "signature wrong: no signature matches",
+				"signature wrong: signature headers are missing")
+			// During a rotation a signer with room for two signs with both.
+			if status := sendTo(t, old, signer, present, former); (status == 200) != twoSign {
+				t.Errorf("what two secrets sign is answered with %d", status)
+			}
+		})
 	}
 }
 
-func TestListenForgetsOldIDs(t *testing.T) {
+// What has nothing of the signer that was expected is told by what it has.
+func TestListenSaysBySignerWhatItLooksLike(t *testing.T) {
 	t.Parallel()
-	r := newReceiver(t, newTerminal(), listenCommand{Respond: []string{"500", "200"}})
-	for i := range rememberedIDs + 10 {
-		r.next(strconv.Itoa(i))
+	for _, signer := range []string{"standard-v1", "standard-v1a", "wechat-v3-rsa"} {
+		term := newTerminal()
+		r := newReceiver(t, term, listenCommand{Respond: []string{"200"}, Signer: "bearer", Secret: []string{"token-token"}})
+		use, err := outbound.UseOf(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := sendTo(t, r, signer, signingKey(t, use, 0)); status != 401 {
+			t.Errorf("%s: answered with %d", signer, status)
+		}
+		says(t, term.stdout.String(), "looks signed by "+signer+"\n")
 	}
-	if len(r.seen) != rememberedIDs || len(r.ids) != rememberedIDs {
-		t.Errorf("remembers %d and %d ids", len(r.seen), len(r.ids))
+}
+
+// Secrets may stand in files, also several HMAC ones with commas; a wrong one is never shown.
+func TestListenReadsSecretsOfEachForm(t *testing.T) {
+	t.Parallel()
+	hmac := outbound.FormatSecret(signingKey(t, outbound.UseHMAC, 0))
+	file := writeFile(t, "secret", hmac+"\r\n")
+	private := outbound.FormatSecretFor(outbound.UseRSA, rsaPair()[0])
+	for _, tc := range []struct {
+		signer  string
+		secrets []string
+		read    int
+		wrong   string
+	}{
+		{"", []string{"@" + file}, 1, ""},
+		{"", []string{hmac + "," + hmac, hmac}, 3, ""},
+		{"bearer", []string{"token,token"}, 1, ""},
+		{"wechat-v3-rsa", []string{private}, 1, ""},
+		{"none", nil, 0, ""},
+		{"", nil, 0, ""},
+		{"", []string{"@/does/not/exist"}, 0, "--secret 1: cannot read /does/not/exist"},
+		{"standard-v1a", []string{hmac}, 0, "it wants the public key, whpk_ and base64"},
+		{"basic", nil, 0, "--signer: give --secret too, user:password"},
+		{"none", []string{hmac}, 0, "signs nothing"},
+		{"rot13", nil, 0, "--signer is one of standard-v1"},
+		{`{"type":"t-v1","salt":"x"}`, []string{hmac}, 0, "--signer salt is unknown"},
+		{"@/does/not/exist", nil, 0, "--signer cannot read"},
+	} {
+		cmd := listenCommand{Addr: "127.0.0.1:0", Delay: "0s", Respond: []string{"200"}, Signer: tc.signer, Secret: tc.secrets}
+		r, err := cmd.receiver(&newTerminal().console)
+		switch {
+		case tc.wrong == "" && (err != nil || len(r.secrets) != tc.read):
+			t.Errorf("%s %v: got %+v, %v", tc.signer, tc.secrets, r, err)
+		case tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)):
+			t.Errorf("%s %v: got %v, want %q", tc.signer, tc.secrets, err, tc.wrong)
+		case tc.wrong != "" && strings.Contains(err.Error(), hmac):
+			t.Errorf("the secret is shown: %s", err)
+		}
 	}
 }

@@ -1,59 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// A terminal is a console of buffers: what a command wrote can be read back.
-type terminal struct {
-	console
-	stdout, stderr bytes.Buffer
-}
-
-func newTerminal(env ...string) *terminal {
-	t := &terminal{}
-	t.console = console{in: strings.NewReader(""), out: &t.stdout, err: &t.stderr, env: env}
-	return t
-}
-
-// invoke runs the program and returns its exit code.
-func (t *terminal) invoke(args ...string) int { return run(&t.console, args) }
-
-// lines returns what was written to the error output.
-func (t *terminal) lines() []string {
-	text := strings.TrimRight(t.stderr.String(), "\n")
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, "\n")
-}
-
-// golden compares a text with a file of testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (run the test with -update if it should):\n%s", path, diff)
-	}
-}
 
 func TestHelp(t *testing.T) {
 	t.Parallel()

@@ -2,97 +2,91 @@ package main
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 )
 
 const (
 	scheduleID  = "sc_01JD7Q2Z3K4M5N6P7R8S9TABCD"
-	oneSchedule = `{"id":"` + scheduleID + `","name":"books \u001b","cron":"30 1 * * *","timezone":"Asia/Shanghai","callback":{"url":"https://books.example/","payload":{"a":  "<b>"}},
- "missed":"once","enabled":true,"next_at":"2098-12-31T17:30:00.000Z","last_at":"2026-11-20T17:30:00.000Z","last_callback_id":"` + oneID + `","last_error":null,
- "created_at":"2026-11-01T10:00:00.000Z","updated_at":"2026-11-01T10:00:00.000Z"}`
+	oneSchedule = `{"id":"` + scheduleID + `","name":"books \u001b","cron":"30 1 * * *","timezone":"Asia/Shanghai",
+ "callback":{"url":"https://books.example/","payload":{"a":  "<b>"}},"missed":"once","enabled":true,
+ "next_at":"2098-12-31T17:30:00.000Z","last_at":"2026-11-20T17:30:00.000Z","last_callback_id":"` + oneID + `",
+ "last_error":null,"created_at":"2026-11-01T10:00:00.000Z","updated_at":"2026-11-01T10:00:00.000Z"}`
 )
 
 func TestScheduleCreateAndSet(t *testing.T) {
 	t.Parallel()
-	const one = "/v1/schedules/" + scheduleID
+	const all, one = "POST /v1/schedules", "PATCH /v1/schedules/" + scheduleID
+	const named = scheduleID + `  books \x1b  `
 	file := writeFile(t, "callback.json", `{"url": "https://h/", "payload": {"a":  1.50}}`+"\n")
-	address, requests := fakeServer(t, map[string]string{"POST /v1/schedules": oneSchedule, "PATCH " + one: with(t, oneSchedule, `{"enabled":false,"next_at":null}`)})
-	for _, tc := range []struct {
-		args       []string
-		says       string
-		call, body string
-	}{
-		{[]string{"create", "--name", "n", "--cron", "30 1 * * *", "--timezone", "Asia/Shanghai", "--missed", "skip", "--url", "https://h/", "--payload", `{"a": 1}`, "--reason", "r"},
-			"made; next 2098-12-31", "POST /v1/schedules",
-			`{"callback":{"payload":{"a":1},"url":"https://h/"},"cron":"30 1 * * *","missed":"skip","name":"n","reason":"r","timezone":"Asia/Shanghai"}`},
-		{[]string{"create", "--name", "n", "--cron", "@daily", "--endpoint", "merchant-7", "--payload", "@" + file, "--disabled"}, "made", "POST /v1/schedules",
-			`{"callback":{"endpoint":"merchant-7","payload":{"payload":{"a":1.5},"url":"https://h/"}},"cron":"@daily","enabled":false,"name":"n"}`},
-		{[]string{"create", "--name", "n", "--cron", "@daily", "--callback-file", file}, "made", "POST /v1/schedules",
-			`{"callback":{"payload":{"a":1.5},"url":"https://h/"},"cron":"@daily","name":"n"}`},
-		{[]string{"set", scheduleID, "--callback-file", "-"}, "changed; it is disabled", "PATCH " + one, `{"callback":{"url":"https://stdin/"}}`},
-		{[]string{"set", scheduleID, "--callback", "@" + file, "--enabled", "--name", "m"}, "changed", "PATCH " + one, `{"callback":{"payload":{"a":1.5},"url":"https://h/"},"enabled":true,"name":"m"}`},
-		{[]string{"set", scheduleID, "--disable"}, "changed", "PATCH " + one, `{"enabled":false}`},
-	} {
-		term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")
-		term.in = strings.NewReader(`{"url":"https://stdin/"}`)
-		if code := term.invoke(append([]string{"schedule"}, tc.args...)...); code != exitOK {
-			t.Fatalf("%v: exit code %d: %s", tc.args, code, term.stderr.String())
-		}
-		if got := term.stdout.String(); !strings.HasPrefix(got, scheduleID+`  books \x1b  `) || !strings.Contains(got, tc.says) {
-			t.Errorf("%v says %q", tc.args, got)
-		}
-		got := requests()[0]
-		if got.method+" "+got.uri != tc.call || bodyOfRequest(t, got) != tc.body {
-			t.Errorf("%v made %s %s with %s", tc.args, got.method, got.uri, bodyOfRequest(t, got))
-		}
-	}
+	exchanges(t, map[string]string{all: oneSchedule, one: with(t, oneSchedule, `{"enabled":false,"next_at":null}`)},
+		exchange{
+			line: "schedule create --name n --timezone Asia/Shanghai --missed skip --url https://h/ --reason r",
+			args: []string{"--cron", "30 1 * * *", "--payload", `{"a": 1}`},
+			says: []string{named, "made; next 2098-12-31"}, call: all,
+			body: `{"callback":{"payload":{"a":1},"url":"https://h/"},"cron":"30 1 * * *","missed":"skip","name":"n",` +
+				`"reason":"r","timezone":"Asia/Shanghai"}`,
+		}, exchange{
+			line: "schedule create --name n --cron @daily --endpoint merchant-7 --disabled --payload @" + file,
+			says: []string{named, "made"}, call: all,
+			body: `{"callback":{"endpoint":"merchant-7","payload":{"payload":{"a":1.5},"url":"https://h/"}},"cron":"@daily",` +
+				`"enabled":false,"name":"n"}`,
+		}, exchange{
+			line: "schedule create --name n --cron @daily --callback-file " + file, says: []string{named, "made"}, call: all,
+			body: `{"callback":{"payload":{"a":1.5},"url":"https://h/"},"cron":"@daily","name":"n"}`,
+		}, exchange{
+			line: "schedule set " + scheduleID + " --callback-file -", stdin: `{"url":"https://stdin/"}`,
+			says: []string{named, "changed; it is disabled"}, call: one, body: `{"callback":{"url":"https://stdin/"}}`,
+		}, exchange{
+			line: "schedule set " + scheduleID + " --enabled --name m --callback @" + file, says: []string{"changed"}, call: one,
+			body: `{"callback":{"payload":{"a":1.5},"url":"https://h/"},"enabled":true,"name":"m"}`,
+		}, exchange{
+			line: "schedule set " + scheduleID + " --disable", says: []string{"changed"}, call: one, body: `{"enabled":false}`,
+		})
 }
 
-func TestSchedules(t *testing.T) {
+func TestScheduleCommands(t *testing.T) {
 	t.Parallel()
 	const one = "/v1/schedules/" + scheduleID
-	failing := with(t, oneSchedule, `{"last_error":"no endpoint"}`)
-	address, requests := fakeServer(t, map[string]string{
-		"GET /v1/schedules": `{"data":[` + failing + `,` + with(t, oneSchedule, `{"enabled":false,"next_at":null,"last_at":null}`) + `],"next_cursor":null}`,
+	disabled := with(t, oneSchedule, `{"enabled":false,"next_at":null,"last_at":null}`)
+	exchanges(t, map[string]string{
+		"GET /v1/schedules": listOf(with(t, oneSchedule, `{"last_error":"no endpoint"}`), disabled),
 		"GET " + one:        oneSchedule, "DELETE " + one: "", "POST " + one + "/run": oneCallback,
-		"GET " + one + "/runs": `{"data":[{"callback_id":"` + oneID + `","due_at":"2026-11-20T17:30:00.000Z","fired_at":"2026-11-20T17:30:00.001Z","trigger":"manual"}]}`,
-	})
-	for _, tc := range []struct {
-		args       []string
-		says       []string
-		call, body string
-	}{
-		{[]string{"list", "--search", "b"}, []string{`books \x1b`, "Asia/Shanghai", "without a callback: no endpoint", "disabled", "never"}, "GET /v1/schedules?limit=50&search=b", "null"},
-		{[]string{"list", "--disabled"}, nil, "GET /v1/schedules?enabled=false&limit=50", "null"},
-		{[]string{"list", "--enabled", "--json"}, []string{`"next_cursor": null`}, "GET /v1/schedules?enabled=true&limit=50", "null"},
-		{[]string{"get", scheduleID}, []string{"cron       30 1 * * *, in Asia/Shanghai\n", "once: one callback", "next       2098-12-31 ", `callback   {"url":"https://books.example/","payload":{"a":  "<b>"}}` + "\n", oneID}, "GET " + one, "null"},
-		{[]string{"get", scheduleID, "--json"}, []string{`"cron": "30 1 * * *"`}, "GET " + one, "null"},
-		{[]string{"run", scheduleID, "--reason", "r"}, []string{oneID + "  accepted"}, "POST " + one + "/run", `{"reason":"r"}`},
-		{[]string{"runs", scheduleID}, []string{oneID, "manual"}, "GET " + one + "/runs", "null"},
-		{[]string{"delete", scheduleID, "--reason", "r"}, []string{"is removed"}, "DELETE " + one, `{"reason":"r"}`},
-	} {
-		term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")
-		if code := term.invoke(append([]string{"schedule"}, tc.args...)...); code != exitOK {
-			t.Fatalf("%v: exit code %d: %s", tc.args, code, term.stderr.String())
-		}
-		for _, want := range tc.says {
-			if !strings.Contains(term.stdout.String(), want) {
-				t.Errorf("%v does not say %q:\n%s", tc.args, want, term.stdout.String())
-			}
-		}
-		got := requests()[0]
-		if got.method+" "+got.uri != tc.call || bodyOfRequest(t, got) != tc.body {
-			t.Errorf("%v made %s %s with %s", tc.args, got.method, got.uri, bodyOfRequest(t, got))
-		}
-	}
-	for id, want := range map[string]string{"sc_1": `no schedule has the id "sc_1" (404 not_found)`, "books": `a schedule is named by its id, and "books" is none; "dispatcher schedule list --search NAME" shows ids (404 not_found)`} {
-		term := newTerminal("DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")
-		if code := term.invoke("schedule", "run", id); code != exitFailed || term.stderr.String() != "dispatcher: "+want+"\n" {
-			t.Errorf("exit code %d: %s", code, term.stderr.String())
-		}
-	}
+		"GET " + one + "/runs": listOf(`{"callback_id":"` + oneID + `","due_at":"2026-11-20T17:30:00.000Z",
+ "fired_at":"2026-11-20T17:30:00.001Z","trigger":"manual"}`),
+	}, exchange{
+		line: "schedule list --search b", call: "GET /v1/schedules?limit=50&search=b",
+		says: []string{`books \x1b`, "Asia/Shanghai", "without a callback: no endpoint", "disabled", "never"},
+	},
+		exchange{line: "schedule list --disabled", call: "GET /v1/schedules?enabled=false&limit=50"},
+		exchange{
+			line: "schedule list --enabled --json", says: []string{`"next_cursor": null`},
+			call: "GET /v1/schedules?enabled=true&limit=50",
+		}, exchange{
+			line: "schedule get " + scheduleID, call: "GET " + one,
+			says: []string{
+				"cron       30 1 * * *, in Asia/Shanghai\n", "once: one callback", "next       2098-12-31 ",
+				`callback   {"url":"https://books.example/","payload":{"a":  "<b>"}}` + "\n", oneID,
+			},
+		},
+		exchange{line: "schedule get " + scheduleID + " --json", says: []string{`"cron": "30 1 * * *"`}, call: "GET " + one},
+		exchange{
+			line: "schedule run " + scheduleID + " --reason r", says: []string{oneID + "  accepted"},
+			call: "POST " + one + "/run", body: `{"reason":"r"}`,
+		},
+		exchange{line: "schedule runs " + scheduleID, says: []string{oneID, "manual"}, call: "GET " + one + "/runs"},
+		exchange{
+			line: "schedule delete " + scheduleID + " --reason r", says: []string{"is removed"},
+			call: "DELETE " + one, body: `{"reason":"r"}`,
+		},
+		exchange{
+			line: "schedule run sc_1", code: exitFailed,
+			warns: []string{`dispatcher: no schedule has the id "sc_1" (404 not_found)` + "\n"},
+		}, exchange{
+			line: "schedule run books", code: exitFailed,
+			warns: []string{`dispatcher: a schedule is named by its id, and "books" is none; ` +
+				`"dispatcher schedule list --search NAME" shows ids (404 not_found)` + "\n"},
+		})
 }
 
 // The clocks that a cron is read by are shown beside those of the reader, unless they are the same.
@@ -118,34 +112,22 @@ func TestServeKnowsPollsAndSchedules(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, testSettings(t))
 	var s shownSchedule
-	_, err := r.cl.call(t.Context(), http.MethodPost, "/v1/schedules", map[string]any{
-		"name": "n", "cron": "0 3 * * *", "timezone": "America/New_York", "callback": verbatim(`{"url":"http://127.0.0.1:1/","payload":{"a":  1}}`),
+	r.call(t, http.MethodPost, "/v1/schedules", map[string]any{
+		"name": "n", "cron": "0 3 * * *", "timezone": "America/New_York",
+		"callback": verbatim(`{"url":"http://127.0.0.1:1/","payload":{"a":  1}}`),
 	}, &s)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cb shownCallback
-	if _, err := callSchedule(t.Context(), r.cl, http.MethodPost, s.ID, "/run", nil, &cb); err != nil {
-		t.Fatal(err)
-	}
-	body, err := r.cl.call(t.Context(), http.MethodGet, callbackPath(cb.ID)+"/payload", nil, nil)
-	if err != nil || string(body) != `{"a":  1}` {
-		t.Errorf("the payload of the schedule is %s (%v)", body, err)
+	r.call(t, http.MethodPost, "/v1/schedules/"+s.ID+"/run", nil, &cb)
+	if body := r.call(t, http.MethodGet, callbackPath(cb.ID)+"/payload", nil, nil); string(body) != `{"a":  1}` {
+		t.Errorf("the payload of the schedule is %s", body)
 	}
 	var p shownPoll
-	_, err = r.cl.call(t.Context(), http.MethodPost, "/v1/polls", map[string]any{
-		"ref": "r", "delay": "1h", "request": map[string]any{"url": "http://127.0.0.1:1/"}, "until": map[string]any{"success": []any{map[string]any{"status": []int{200}}}},
+	r.call(t, http.MethodPost, "/v1/polls", map[string]any{
+		"ref": "r", "delay": "1h", "request": map[string]any{"url": "http://127.0.0.1:1/"},
+		"until": map[string]any{"success": []any{map[string]any{"status": []int{200}}}},
 	}, &p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.cl.call(t.Context(), http.MethodPost, pollPath(p.ID)+"/resolve", nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.cl.call(t.Context(), http.MethodGet, pollPath(p.ID), nil, &p); err != nil || p.Poll.Outcome != "resolved" {
-		t.Errorf("the poll has ended as %q (%v)", p.Poll.Outcome, err)
-	}
-	if err := r.end(t); err != nil {
-		t.Error(err)
+	r.call(t, http.MethodPost, pollPath(p.ID)+"/resolve", nil, nil)
+	if r.call(t, http.MethodGet, pollPath(p.ID), nil, &p); p.Poll.Outcome != "resolved" {
+		t.Errorf("the poll has ended as %q", p.Poll.Outcome)
 	}
 }

@@ -1,140 +1,46 @@
 package main
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
-
-// testSettings are the defaults on free ports in a directory of the test's own, allowed to send to this machine.
-func testSettings(t *testing.T, args ...string) *Settings {
-	t.Helper()
-	l, err := loadWith(t, nil, append([]string{
-		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir=" + t.TempDir(), "--egress-allow=127.0.0.1", "--log-level=error",
-	}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &l.Settings
-}
-
-// A running server of a test.
-type running struct {
-	*server
-	cl *client
-	// stop asks for the end; ended gives run's error.
-	stop  context.CancelFunc
-	ended chan error
-}
-
-func startServer(t *testing.T, s *Settings) *running {
-	t.Helper()
-	term := newTerminal()
-	srv, err := openServer(t.Context(), &term.console, s, newLogger(&term.console, s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &running{server: srv, stop: stop, ended: make(chan error, 1)}
-	go func() { r.ended <- errors.Join(srv.run(ctx), srv.close()) }()
-	if srv.web.Addr() != nil {
-		r.cl, err = newClient(&term.console, clientFlags{Server: "http://" + srv.web.Addr().String(), Key: s.AdminKey})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return r
-}
-
-// end stops the server and returns run's error.
-func (r *running) end(t *testing.T) error {
-	t.Helper()
-	r.stop()
-	select {
-	case err := <-r.ended:
-		return err
-	case <-time.After(30 * time.Second):
-		t.Fatal("the server does not end")
-		return nil
-	}
-}
-
-// until polls a condition.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// readyz returns the status of the readiness probe, 0 when nobody answers.
-func (r *running) readyz(t *testing.T) int {
-	t.Helper()
-	res, err := http.Get("http://" + r.web.OpsAddr().String() + "/readyz")
-	if err != nil {
-		return 0
-	}
-	if err := res.Body.Close(); err != nil {
-		t.Error(err)
-	}
-	return res.StatusCode
-}
-
-func (r *running) send(t *testing.T, url string) string {
-	t.Helper()
-	var cb shownCallback
-	if _, err := r.cl.call(t.Context(), http.MethodPost, "/v1/callbacks", map[string]any{"url": url, "payload": map[string]any{"paid": 1}}, &cb); err != nil {
-		t.Fatal(err)
-	}
-	return cb.ID
-}
-
-func (r *running) state(t *testing.T, id string) string {
-	t.Helper()
-	var cb shownCallback
-	if _, err := r.cl.call(t.Context(), http.MethodGet, callbackPath(id), nil, &cb); err != nil {
-		t.Fatal(err)
-	}
-	return cb.State
-}
 
 func TestServeDrainsWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}, 10), make(chan struct{})
-	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	receiver := handling(t, func(http.ResponseWriter, *http.Request) {
 		entered <- struct{}{}
 		<-release
-	}))
-	defer receiver.Close()
-	s := testSettings(t, "--shutdown-delay=500ms")
+	})
+	s := testSettings(t, "--shutdown-delay=2s", "--drain-timeout=1m")
 	r := startServer(t, s)
 	until(t, "ready", func() bool { return r.readyz(t) == http.StatusOK })
-	id := r.send(t, receiver.URL)
+	id := r.send(t, receiver)
 	<-entered
 
 	r.stop()
 	until(t, "readyz says that it drains", func() bool { return r.readyz(t) == http.StatusServiceUnavailable })
 	// Within shutdown_delay the API still answers and accepts, but nothing new is claimed.
-	late := r.send(t, receiver.URL)
+	late := r.send(t, receiver)
 	if got := r.state(t, id); got != "attempting" {
 		t.Errorf("what is in flight is %s", got)
 	}
-	time.AfterFunc(700*time.Millisecond, func() { close(release) })
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	until(t, "the API is closed", func() bool {
+		conn, err := net.Dial("tcp", r.web.Addr().String())
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	close(release)
+	r.end(t)
 	if len(entered) > 0 {
 		t.Error("something was claimed after the end was asked for")
 	}
@@ -144,15 +50,12 @@ func TestServeDrainsWhatIsInFlight(t *testing.T) {
 		t.Errorf("what was in flight is %s after the restart", got)
 	}
 	until(t, "what was accepted late succeeds", func() bool { return again.state(t, late) == "succeeded" })
-	if err := again.end(t); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestServeHandsBackWhatOutlastsTheDrain(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{}, 10)
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	receiver := handling(t, func(_ http.ResponseWriter, r *http.Request) {
 		// A server notices that its client has gone only when the body has been read.
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			t.Error(err)
@@ -161,82 +64,51 @@ func TestServeHandsBackWhatOutlastsTheDrain(t *testing.T) {
 		if r.Header.Get("webhook-attempt") == "1" {
 			<-r.Context().Done()
 		}
-	}))
-	defer receiver.Close()
+	})
 	s := testSettings(t, "--drain-timeout=50ms")
 	r := startServer(t, s)
-	id := r.send(t, receiver.URL)
+	id := r.send(t, receiver)
 	<-entered
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	r.end(t)
 	again := startServer(t, s)
 	until(t, "what was handed back succeeds", func() bool { return again.state(t, id) == "succeeded" })
-	var cb shownCallback
-	if _, err := again.cl.call(t.Context(), http.MethodGet, callbackPath(id), nil, &cb); err != nil {
-		t.Fatal(err)
-	}
-	if cb.AttemptCount != 1 {
-		t.Errorf("%d attempts were charged, not 1", cb.AttemptCount)
-	}
-	if err := again.end(t); err != nil {
-		t.Fatal(err)
+	if n := again.callback(t, id).AttemptCount; n != 1 {
+		t.Errorf("%d attempts were charged, not 1", n)
 	}
 }
 
 func TestHoldAcceptsAndSendsNothing(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{}, 10)
-	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- struct{}{} }))
-	defer receiver.Close()
+	receiver := handling(t, func(http.ResponseWriter, *http.Request) { entered <- struct{}{} })
 	s := testSettings(t, "--hold")
 	r := startServer(t, s)
-	id := r.send(t, receiver.URL)
+	id := r.send(t, receiver)
 	until(t, "ready", func() bool { return r.readyz(t) == http.StatusOK })
 	if got := r.state(t, id); got != "scheduled" {
 		t.Errorf("it is %s", got)
 	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	r.end(t)
 	if len(entered) > 0 {
 		t.Error("something was sent")
 	}
 	s.Hold = false
 	again := startServer(t, s)
 	until(t, "it is sent once sending is allowed", func() bool { return again.state(t, id) == "succeeded" })
-	if err := again.end(t); err != nil {
-		t.Fatal(err)
-	}
 }
 
-func TestASecondServeIsRefusedWithOneLine(t *testing.T) {
-	t.Parallel()
-	s := testSettings(t)
-	r := startServer(t, s)
-	term := newTerminal()
-	code := term.invoke("serve", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir", s.DataDir)
-	if code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
-	if lines := term.lines(); len(lines) != 1 || !strings.Contains(lines[0], "another dispatcher runs with the embedded index") {
-		t.Errorf("said %q", lines)
-	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestAnAddressInUseEndsTheStart(t *testing.T) {
+func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, testSettings(t))
-	term := newTerminal()
-	code := term.invoke("serve", "--listen", r.web.Addr().String(), "--ops-listen=127.0.0.1:0", "--data-dir", t.TempDir(), "--log-level=error")
-	if code != exitFailed || len(term.lines()) != 1 || !strings.Contains(term.stderr.String(), "address already in use") {
-		t.Errorf("exit code %d, said %q", code, term.lines())
-	}
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
+	for want, args := range map[string][]string{
+		"another dispatcher runs with the embedded index": {"--listen=127.0.0.1:0", "--data-dir", r.s.DataDir},
+		"address already in use":                          {"--listen", r.web.Addr().String(), "--data-dir", t.TempDir(), "--log-level=error"},
+	} {
+		term := newTerminal()
+		code := term.invoke(append([]string{"serve", "--ops-listen=127.0.0.1:0"}, args...)...)
+		if lines := term.lines(); code != exitFailed || len(lines) != 1 || !strings.Contains(lines[0], want) {
+			t.Errorf("exit code %d, said %q, want %q", code, lines, want)
+		}
 	}
 }
 
@@ -255,10 +127,10 @@ func TestMigrate(t *testing.T) {
 		{[]string{"migrate", "--status"}, exitOK, "0001"},
 	} {
 		term := newTerminal()
-		code := term.invoke(append(step.args, "--data-dir", dir)...)
-		if code != step.code || !strings.Contains(term.stdout.String()+term.stderr.String(), step.want) {
-			t.Errorf("%v: exit code %d, said %s%s", step.args, code, term.stdout.String(), term.stderr.String())
+		if code := term.invoke(append(step.args, "--data-dir", dir)...); code != step.code {
+			t.Errorf("%v: exit code %d", step.args, code)
 		}
+		says(t, term.stdout.String()+term.stderr.String(), step.want)
 	}
 }
 
@@ -293,30 +165,24 @@ func TestADatabaseOfAnotherSchemaIsRefused(t *testing.T) {
 
 func TestCommandsAgainstAServer(t *testing.T) {
 	t.Parallel()
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
-	defer receiver.Close()
+	receiver := answering(t, http.StatusServiceUnavailable, "")
 	s := testSettings(t)
 	r := startServer(t, s)
-	// The key is found in the data directory.
-	server := []string{"--server", r.cl.base, "--data-dir", s.DataDir}
 	do := func(want string, args ...string) string {
 		t.Helper()
 		term := newTerminal()
-		if code := term.invoke(append(args, server...)...); code != exitOK {
+		// The key is found in the data directory.
+		if code := term.invoke(append(args, "--server", r.cl.base, "--data-dir", s.DataDir)...); code != exitOK {
 			t.Fatalf("%v: exit code %d: %s", args, code, term.stderr.String())
 		}
-		if !strings.Contains(term.stdout.String(), want) {
-			t.Errorf("%v does not show %q:\n%s", args, want, term.stdout.String())
-		}
+		says(t, term.stdout.String(), want)
 		return term.stdout.String()
 	}
-	sent := do("accepted", "callback", "send", "--url", receiver.URL, "--data", `{"paid": 1}`, "--ref", "order-7", "--tiers", "1h,2h", "-H", "X-Shop: 7", "--label", "a=b")
+	sent := do("accepted", "callback", "send", "--url", receiver, "--data", `{"paid": 1}`, "--ref", "order-7", "--tiers", "1h,2h",
+		"-H", "X-Shop: 7", "--label", "a=b")
 	id, _, _ := strings.Cut(sent, " ")
 	until(t, "the first attempt has failed", func() bool {
-		var cb shownCallback
-		if _, err := r.cl.call(t.Context(), http.MethodGet, callbackPath(id), nil, &cb); err != nil {
-			t.Fatal(err)
-		}
+		cb := r.callback(t, id)
 		return cb.AttemptCount == 1 && cb.State == "scheduled"
 	})
 	do("503 http_5xx", "callback", "get", id)
@@ -328,7 +194,13 @@ func TestCommandsAgainstAServer(t *testing.T) {
 	do("nothing was changed", "rebuild", "--dry-run")
 	do("the index was rebuilt", "rebuild", "--reason", "test")
 	do(id, "callback", "cancel", "--ref", "order-7")
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
+}
+
+func TestTheHeapMayGrowMoreWhileItIsSmall(t *testing.T) {
+	t.Parallel()
+	for live, want := range map[uint64]int{0: 1000, 1 << 20: 1000, 16 << 20: 400, 64 << 20: 100, 1 << 30: 100} {
+		if got := collectorPercent(live); got != want {
+			t.Errorf("with %d bytes alive the heap may grow by %d %%, want %d", live, got, want)
+		}
 	}
 }

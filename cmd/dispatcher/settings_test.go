@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,36 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
-
-// loadWith reads the settings as "serve" would with these arguments.
-func loadWith(t *testing.T, env []string, args ...string) (*loaded, error) {
-	t.Helper()
-	term := newTerminal(env...)
-	var grammar commands
-	parser, err := newParser(&term.console, &grammar)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := parser.Parse(append([]string{"serve"}, args...)); err != nil {
-		t.Fatal(err)
-	}
-	l, problems := loadSettings(&term.console, &grammar.Serve.settingFlags)
-	return l, l.judge(problems, l.check())
-}
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// someKey is a master key.
-func someKey(fill byte) string {
-	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(fill), masterKeyBytes)))
-}
 
 func TestDefaultsCanBeRead(t *testing.T) {
 	t.Parallel()

@@ -104,10 +104,7 @@ func TestSortedKVIsFreshAtEachAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			signer := `{"type":"sorted-kv",` + c.options + `}`
-			use, err := UseOf(signer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			use := useOf(t, signer)
 			secrets := secretsOf(secretFor(t, use, 0))
 			address, arrivals := serveArrivals(t)
 			client := newTestClient(t, Options{})

@@ -128,10 +128,7 @@ func TestSignersLeakNothing(t *testing.T) {
 	c := newTestClient(t, Options{})
 	places := leakyPlaces(t)
 	for _, signer := range everySigner {
-		use, err := UseOf(signer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		use := useOf(t, signer)
 		keys := [][]byte{secretFor(t, use, 0), secretFor(t, use, 1)}
 		for i, u := range places {
 			silent := i == len(places)-1
@@ -174,10 +171,7 @@ func checkLeaks(t *testing.T, resp Response, signer, use, address string, keys [
 func TestSignaturesAreNotShown(t *testing.T) {
 	t.Parallel()
 	for _, signer := range everySigner {
-		use, err := UseOf(signer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		use := useOf(t, signer)
 		var sent []string
 		c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			body, _ := io.ReadAll(r.Body)

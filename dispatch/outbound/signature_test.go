@@ -13,10 +13,7 @@ func TestNothingIsSentUnsigned(t *testing.T) {
 	t.Parallel()
 	weak := []byte("hunter2-is-not-a-key")
 	for _, signer := range everySigner {
-		use, err := UseOf(signer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		use := useOf(t, signer)
 		wrong := [][]Secret{secretsOf(nil), secretsOf(secretFor(t, use, 0), nil), secretsOf([]byte{})}
 		if signer != "" {
 			wrong = append(wrong, nil)
@@ -58,10 +55,7 @@ func TestSignersSetTheirHeaders(t *testing.T) {
 		`{"type":"sorted-kv","put":{"in":"header","name":"x-sign"}}`: "x-sign", `{"type":"wechat-v3-rsa","mchid":"1900009191"}`: "authorization",
 	}
 	for signer, header := range all {
-		use, err := UseOf(signer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		use := useOf(t, signer)
 		got, _, r := signed(t, func(r *Request) {
 			r.Signer, r.Secrets = signer, nil
 			if use != "" {

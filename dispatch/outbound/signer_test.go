@@ -25,6 +25,16 @@ var rsaKeys = sync.OnceValue(func() (keys [2][]byte) {
 	return keys
 })
 
+// useOf is what a signer needs a secret for.
+func useOf(t testing.TB, signer string) string {
+	t.Helper()
+	use, err := UseOf(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return use
+}
+
 // secretFor returns a secret of a use, always the same for the same n.
 func secretFor(t testing.TB, use string, n byte) []byte {
 	t.Helper()
@@ -219,10 +229,7 @@ var everySigner = []string{
 func TestEverySignerIsVerified(t *testing.T) {
 	t.Parallel()
 	for _, signer := range everySigner {
-		use, err := UseOf(signer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		use := useOf(t, signer)
 		secrets := []Secret{{ID: "new", Label: "serial-1", Key: secretFor(t, use, 0)}, {ID: "old", Key: secretFor(t, use, 1)}}
 		got, body, resp := signed(t, func(r *Request) {
 			r.Signer, r.Secrets = signer, secrets
@@ -284,10 +291,7 @@ func TestTimestampsAreVerified(t *testing.T) {
 	for signer, header := range map[string]string{
 		"standard-v1": headerTimestamp, "standard-v1a": headerTimestamp, "t-v1": defaultTimestampedHeader, "wechat-v3-rsa": weChatTimestamp,
 	} {
-		use, err := UseOf(signer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		use := useOf(t, signer)
 		c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
 		r := newRequest("https://shop.example/")
 		r.Signer, r.Secrets = signer, secretsOf(secretFor(t, use, 0))

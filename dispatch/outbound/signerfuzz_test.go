@@ -42,10 +42,7 @@ func FuzzVerifyAny(f *testing.F) {
 		h.Set(weChatTimestamp, seconds)
 		h.Set("Content-Type", contentType)
 		for _, signer := range everySigner {
-			use, err := UseOf(signer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			use := useOf(t, signer)
 			if err := VerifyAny(signer, secretsOf(secretFor(t, use, 0)), h, &url.URL{RawQuery: query}, []byte(body), -1); err == nil {
 				t.Fatalf("%s: forged", signer)
 			}

@@ -1,230 +1,142 @@
-package bench
+package main
 
 import (
-	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+	"testing"
 )
 
-// A report is what the run has to say.
-type report struct {
-	book
-	intro   string // what was measured, when and where
-	systems []system
-	tables  []titled
+// fiveRounds are figures in which sqlite reaches its goals of draining, postgres misses one and leaves one
+// open.
+func fiveRounds() *comparison {
+	c := &comparison{rounds: 5, systems: systems, phases: phases, book: book{}}
+	for i := range c.rounds {
+		slow := 1 - 0.1*float64(i) // the machine, in this round
+		put := func(system string, perSecond, cpu float64) {
+			at := cell{"drain", system}
+			c.book[at] = append(c.book[at], figures{rate: perSecond * slow, cpuTime: cpu / slow})
+		}
+		put(floorName, 40000, 0.03)
+		put("sqlite", 28000, 0.048)
+		put("postgres", 12000, 0.09*(0.9+0.05*float64(i)))
+	}
+	return c
 }
 
-// A titled is a table with what stands above it.
-type titled struct {
-	title string
-	table table.Writer
-}
-
-func newReport(b book, intro string, measured []system, concurrencies []int) *report {
-	r := &report{book: b, intro: intro, systems: measured}
-	for _, t := range []titled{
-		{"Draining a backlog", r.draining(concurrencies)},
-		{"Accepting", r.accepting()},
-		{"From the request to the receiver", r.latencies()},
-		{"Lateness of delayed callbacks", r.latenesses()},
-		{"Goals", r.goals()},
+// A machine that becomes slower changes the rates, but not the ratios.
+func TestComparisonReportsRatios(t *testing.T) {
+	c := fiveRounds()
+	text := c.report("Introduction.").markdown()
+	for _, want := range []string{
+		"Introduction.", " 0.70 (0.70–0.70) |", " 22400 (19600–25200) |", " 1.60 (1.60–1.60) |",
+		"3.00 (2.85–3.15) ! |",
+		"1 figures are marked",
 	} {
-		if t.table.Length() > 0 {
-			r.tables = append(r.tables, t)
+		if !strings.Contains(text, want) {
+			t.Errorf("the report lacks %q:\n%s", want, text)
 		}
 	}
-	return r
-}
-
-// newTable makes one; the columns after the first so many are numbers.
-func newTable(texts int, header ...any) table.Writer {
-	w := table.NewWriter()
-	w.SetStyle(table.StyleLight)
-	w.Style().Format.Header = text.FormatDefault
-	w.AppendHeader(header)
-	var numbers []table.ColumnConfig
-	for i := texts + 1; i <= len(header); i++ {
-		numbers = append(numbers, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	w.SetColumnConfigs(numbers)
-	return w
-}
-
-// cell prints the median with the least and the most, where there are several rounds.
-func cell(s spread, format string) string {
-	switch s.rounds {
-	case 0:
-		return "–"
-	case 1:
-		return fmt.Sprintf(format, s.median)
-	}
-	return fmt.Sprintf(format+" ("+format+"–"+format+")", s.median, s.least, s.most)
-}
-
-// scaled is the spread in another unit.
-func (s spread) scaled(by float64) spread {
-	s.median, s.least, s.most = s.median*by, s.least*by, s.most*by
-	return s
-}
-
-// split prints the medians of a figure's parts that count.
-func (r *report) split(s system, at row, name, format string, by float64) string {
-	if len(s.counted) < 2 {
-		return "–"
-	}
-	var all []string
-	for _, role := range s.counted {
-		all = append(all, fmt.Sprintf("%s "+format, role, r.of(at, name+":"+role).median*by))
-	}
-	return strings.Join(all, ", ")
-}
-
-func (s system) label() string { return fmt.Sprintf("(%s) %s, %s", s.key, s.name, s.on) }
-
-func (r *report) draining(concurrencies []int) table.Writer {
-	w := newTable(1, "system", "at once", "delivered/s", "÷ (a)", "CPU s per 1,000", "of it", "receiver's own", "memory, MB", "of it")
-	for _, concurrency := range concurrencies {
-		for _, s := range r.systems {
-			at := row{s.key, concurrency}
-			if r.of(at, delivered).rounds == 0 {
-				continue
+	for _, line := range strings.Split(text, "\n") {
+		for goal, want := range map[string]string{
+			"drain, sqlite: rate ÷ floor": "reached", "drain, postgres: rate ÷ floor": "missed",
+			"drain, postgres: cpu ÷ floor": "open",
+		} {
+			if strings.Contains(line, goal) && !strings.Contains(line, want) {
+				t.Errorf("want %q: %s", want, line)
 			}
-			toFloor := "1"
-			if s.key != "a" {
-				toFloor = cell(r.ratio(at, row{"a", concurrency}, delivered), "%.2f")
-			}
-			w.AppendRow(table.Row{
-				s.label(), concurrency, cell(r.of(at, delivered), "%.0f"), toFloor,
-				cell(r.of(at, deliverCPU), "%.3f"), r.split(s, at, deliverCPU, "%.3f", 1), cell(r.of(at, deliverCPU+":"+roleReceiver), "%.3f"),
-				cell(r.of(at, memory).scaled(1e-6), "%.0f"), r.split(s, at, memory, "%.0f", 1e-6),
-			})
+		}
+		if strings.Contains(line, "River") || strings.Contains(line, "asynq") {
+			t.Errorf("the report has what was not measured: %s", line)
 		}
 	}
-	return w
 }
 
-func (r *report) accepting() table.Writer {
-	w := newTable(2, "system", "requests", "accepted/s", "CPU s per 1,000", "of it")
-	for _, how := range []struct{ text, rate, cpu string }{
-		{fmt.Sprintf("single, %d connections", connections), singleAccepted, singleCPU},
-		{fmt.Sprintf("batches of %d, %d connections", batchSize, batchConnections), batchAccepted, batchCPU},
+func TestBlocksAreReplaced(t *testing.T) {
+	const document = "# Title\n\n<!-- compare -->\nold\n<!-- /compare -->\n\nby hand\n" +
+		"<!-- scale -->\nkept\n<!-- /scale -->\n"
+	got, err := replaceBlock(document, "compare", "\nnew\n\n")
+	if want := strings.Replace(document, "old", "new", 1); err != nil || got != want {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+	const swapped = "<!-- /compare --> <!-- compare -->"
+	for _, bad := range []string{"", "<!-- compare -->", document + document, swapped} {
+		if got, err := replaceBlock(bad, "compare", "new"); err == nil {
+			t.Errorf("%q became %q", bad, got)
+		}
+	}
+}
+
+// The documents have the blocks that are written into them, and the results in docs/scaling.md follow from
+// the inputs.
+func TestDocumentsAreUpToDate(t *testing.T) {
+	for name, blocks := range map[string][]string{
+		"performance.md": {"compare", "scale-sql", "scale-million", "scale-cluster", "scale-wire"},
+		"scaling.md":     {"inputs", "results"},
 	} {
-		for _, s := range r.systems {
-			at := row{s.key, connections}
-			if r.of(at, how.rate).rounds > 0 {
-				w.AppendRow(table.Row{
-					s.label(), how.text, cell(r.of(at, how.rate), "%.0f"), cell(r.of(at, how.cpu), "%.3f"), r.split(s, at, how.cpu, "%.3f", 1),
-				})
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range blocks {
+			if _, _, _, err := blockOf(string(text), block); err != nil {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
-	}
-	return w
-}
-
-func (r *report) latencies() table.Writer {
-	w := newTable(1, "system", "callbacks/s", "from the request: p50 ms", "p99 ms", "from its answer: p50 ms", "p99 ms")
-	for _, name := range []string{lowLatency, halfLatency} {
-		for _, s := range r.systems {
-			at := row{s.key, connections}
-			if r.of(at, name+p50).rounds > 0 {
-				w.AppendRow(table.Row{
-					s.label(), cell(r.of(at, name+loopRate), "%.0f"), cell(r.of(at, name+p50), "%.2f"), cell(r.of(at, name+p99), "%.2f"),
-					cell(r.of(at, name+afterAnswer+p50), "%.2f"), cell(r.of(at, name+afterAnswer+p99), "%.2f"),
-				})
-			}
+		if name != "scaling.md" {
+			continue
+		}
+		want, err := workOut(string(text))
+		if err != nil || want != string(text) {
+			t.Errorf("%s: the results are not those of the inputs; go run . scaling writes them (%v)", name, err)
+		}
+		if _, results, _, _ := blockOf(string(text), "results"); strings.Contains(results, "| – |") {
+			t.Errorf("%s: a result has no value", name)
 		}
 	}
-	return w
 }
 
-func (r *report) latenesses() table.Writer {
-	w := newTable(1, "system", "p50 ms", "p99 ms", "most ms", "early")
-	for _, s := range r.systems {
-		at := row{s.key, connections}
-		if r.of(at, lateness+p50).rounds > 0 {
-			w.AppendRow(table.Row{
-				s.label(), cell(r.of(at, lateness+p50), "%.2f"), cell(r.of(at, lateness+p99), "%.2f"),
-				cell(r.of(at, lateness+largest), "%.1f"), fmt.Sprintf("%.0f", r.of(at, lateness+earlyOnes).most),
-			})
+func TestResultsFollowFromInputs(t *testing.T) {
+	const document = "<!-- inputs -->\n| `a` | x | 6 | chosen |\n| `b` | y | – | measured |\n" +
+		"<!-- /inputs -->\n" +
+		"<!-- results -->\n| `c` | x | `a * (2 + 1) / 4` | ? |\n| `d` | x | `max(ceil(c), 2) - 1` | ? |\n" +
+		"| `e` | x | `b + 1` | ? |\n<!-- /results -->\n"
+	got, err := workOut(document)
+	for _, want := range []string{"| 4.5 |\n", "| 4 |\n", "| `b + 1` | – |\n"} {
+		if err != nil || !strings.Contains(got, want) {
+			t.Errorf("the results lack %q: %v\n%s", want, err, got)
 		}
 	}
-	return w
-}
-
-func (r *report) goals() table.Writer {
-	w := newTable(1, "goal", "must be", "figure", "holds")
-	for _, g := range goals {
-		s, measured, holds := g.verdict(r.book)
-		sign, verdict := "≤ ", "no"
-		if g.least {
-			sign = "≥ "
-		}
-		if holds {
-			verdict = "yes"
-		}
-		if measured {
-			w.AppendRow(table.Row{g.text, sign + trimmed(g.limit), cell(s, g.format), verdict})
+	if got, err = setInputs(document, numbers{"b": 0.5}, "here"); err != nil ||
+		!strings.Contains(got, "| `b` | y | 0.5 | here |") || !strings.Contains(got, "| `b + 1` | 1.5 |") {
+		t.Errorf("a measured input: %v\n%s", err, got)
+	}
+	if _, err := setInputs(document, numbers{"unknown": 1}, "here"); err == nil {
+		t.Error("an input without a line was set")
+	}
+	unknown := strings.Replace(document, "| 6 |", "| many |", 1)
+	unreadable := strings.Replace(document, "a *", "a %", 1)
+	for _, bad := range []string{"", unknown, unreadable} {
+		if _, err := workOut(bad); err == nil {
+			t.Errorf("worked out of %q", bad)
 		}
 	}
-	return w
+	for v, want := range map[float64]string{0: "0", 0.0449: "0.0449", 12.34: "12.3", 27777.7: "27778"} {
+		if got := significant(v); got != want {
+			t.Errorf("%g is printed as %s, want %s", v, got, want)
+		}
+	}
 }
 
-// trimmed prints a number with the digits that it has.
-func trimmed(x float64) string {
-	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", x), "0"), ".")
-}
-
-// console is the report for a terminal.
-func (r *report) console() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", r.intro)
-	for _, t := range r.tables {
-		fmt.Fprintf(&b, "\n%s\n%s\n", t.title, t.table.Render())
+func TestQuantilesInterpolate(t *testing.T) {
+	var hundred []float64
+	for i := range 101 {
+		hundred = append(hundred, float64(i))
 	}
-	return b.String()
-}
-
-// markdown is the generated block of the document.
-func (r *report) markdown(chart string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n![%s](%s)\n", r.intro, chartTitle, chart)
-	for _, t := range r.tables {
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n", t.title, t.table.RenderMarkdown())
+	for q, want := range map[float64]float64{0: 0, 0.5: 50, 0.99: 99, 0.995: 99.5, 1: 100} {
+		if got := quantile(hundred, q); math.Abs(got-want) > 1e-9 {
+			t.Errorf("quantile %g is %g, want %g", q, got, want)
+		}
 	}
-	return b.String()
-}
-
-// write replaces the generated block of a document and writes the chart beside it.
-func (r *report) write(name string) error {
-	document, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	chart := strings.TrimSuffix(name, filepath.Ext(name)) + ".svg"
-	replaced, err := replaceBlock(string(document), "compare", r.markdown(filepath.Base(chart)))
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if err := os.WriteFile(chart, r.chart(), 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(name, []byte(replaced), 0o644)
-}
-
-// replaceBlock puts a text between the two markers of that name, which must be there once.
-func replaceBlock(document, name, content string) (string, error) {
-	begin, end := "<!-- "+name+" -->", "<!-- /"+name+" -->"
-	if strings.Count(document, begin) != 1 || strings.Count(document, end) != 1 {
-		return "", fmt.Errorf("the markers %s and %s are not there once each", begin, end)
-	}
-	head, rest, _ := strings.Cut(document, begin)
-	_, tail, found := strings.Cut(rest, end)
-	if !found {
-		return "", fmt.Errorf("%s stands before %s", end, begin)
-	}
-	return head + begin + "\n" + strings.TrimSpace(content) + "\n" + end + tail, nil
 }

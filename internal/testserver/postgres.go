@@ -277,20 +277,34 @@ func (p *Postgres) Database(tb testing.TB) string {
 // DatabaseC is Database with one that sorts text by its bytes.
 func (p *Postgres) DatabaseC(tb testing.TB) string {
 	tb.Helper()
-	return p.create(tb, " TEMPLATE template0 LOCALE_PROVIDER libc LOCALE 'C'")
+	return p.create(tb, sortedByBytes)
 }
+
+// sortedByBytes is what CREATE DATABASE says of a database that sorts text by its bytes.
+const sortedByBytes = " TEMPLATE template0 LOCALE_PROVIDER libc LOCALE 'C'"
 
 // Copy is Database with the content of a template. The first call for a template's name makes it: fill gets
 // the URL of an empty database, and must close its connections. A test that needs a migrated database need
 // not migrate one.
 func (p *Postgres) Copy(tb testing.TB, template string, fill func(url string) error) string {
 	tb.Helper()
+	return p.copyOf(tb, template, "", fill)
+}
+
+// CopyC is Copy with databases that sort text by its bytes. Its templates are not those of Copy.
+func (p *Postgres) CopyC(tb testing.TB, template string, fill func(url string) error) string {
+	tb.Helper()
+	return p.copyOf(tb, template+"_c", sortedByBytes, fill)
+}
+
+func (p *Postgres) copyOf(tb testing.TB, template, with string, fill func(url string) error) string {
+	tb.Helper()
 	name := "template_" + template
 	p.mu.Lock()
 	defer p.mu.Unlock() // the template may have no connection while it is copied
 	err, made := p.templates[name]
 	if !made {
-		err = p.Exec(tb.Context(), "CREATE DATABASE "+name)
+		err = p.Exec(tb.Context(), "CREATE DATABASE "+name+with)
 		if err == nil {
 			err = fill(p.at(name))
 		}

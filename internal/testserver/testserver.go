@@ -41,7 +41,26 @@ func Run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// A lifetime stands in for a test: the servers started with it end when the test binary does.
+// Outside calls f with a TB that belongs to no test, for programs such as the benchmark. What f starts with it ends
+// when f returns. The error joins those of f's Fatal, Fatalf and Errorf. Of TB's other methods f may call Helper,
+// Context, Failed, Cleanup and TempDir; Fatal and Fatalf from the goroutine that called Outside alone.
+func Outside(f func(testing.TB)) (err error) {
+	l := &lifetime{}
+	defer func() {
+		if failure := recover(); failure != nil {
+			failed, ok := failure.(startFailed)
+			if !ok {
+				panic(failure)
+			}
+			l.errs = append(l.errs, failed.error)
+		}
+		err = l.end()
+	}()
+	f(l)
+	return nil
+}
+
+// A lifetime stands in for a test: the servers started with it end when the test binary or Outside does.
 type lifetime struct {
 	testing.TB // nil; only the methods below may be called
 
@@ -95,6 +114,7 @@ func (o *once[S]) get(tb testing.TB, start func(testing.TB) S) S {
 type startFailed struct{ error }
 
 func (l *lifetime) Helper()                  {}
+func (l *lifetime) Failed() bool             { return len(l.errs) > 0 }
 func (l *lifetime) Context() context.Context { return context.Background() }
 func (l *lifetime) Fatal(args ...any)        { panic(startFailed{errors.New(fmt.Sprint(args...))}) }
 func (l *lifetime) Fatalf(format string, args ...any) {

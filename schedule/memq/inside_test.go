@@ -212,9 +212,9 @@ func TestZeroOptionsUseTheWallClock(t *testing.T) {
 	}
 }
 
-// TestAuditMends damages one thing at a time. Afterwards every item must still be there, be in one place and
+// TestAuditRepairs damages one thing at a time. Afterwards every item must still be there, be in one place and
 // be claimable, and lanes must count their leases.
-func TestAuditMends(t *testing.T) {
+func TestAuditRepairs(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(ix *Index, it *item){
 		"an item that says it is elsewhere":     func(_ *Index, it *item) { it.place = it.place%3 + 1 },
@@ -235,10 +235,10 @@ func TestAuditMends(t *testing.T) {
 				i := slices.IndexFunc(ix.shelf.slots, func(it *item) bool { return it.is(place) })
 				damage(ix, ix.shelf.slots[i])
 				if auditAll(t, ix) == 0 {
-					t.Fatalf("the audit mended nothing")
+					t.Fatalf("the audit repaired nothing")
 				}
 				if n := auditAll(t, ix); n != 0 {
-					t.Fatalf("a second audit mended %d more", n)
+					t.Fatalf("a second audit repaired %d more", n)
 				}
 				clock.Add(3600_000)
 				drainAll(t, ix, clock, 350)

@@ -58,7 +58,7 @@ func concurrent(f *fixture) {
 			batches[o] = append(batches[o], f.item(i%len(f.lanes), 0))
 		}
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(f.ctx, 2*hintTimeout)
 	defer cancel()
 	var owned sync.WaitGroup
 	for o := range owners {

@@ -7,9 +7,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// patience is how long something that happens at once is waited for, on a machine that has other things to
-// do.
-const patience = 20 * time.Second
+// hintTimeout bounds the wait for what happens at once on a machine with nothing else to do.
+const hintTimeout = time.Minute
 
 var hintChecks = []check{
 	{"ComesForAnEarlierHead", hintEarlier},
@@ -26,7 +25,7 @@ func (f *fixture) listen() (stop func()) {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(patience):
+		case <-time.After(hintTimeout):
 			f.Fatalf("Run did not return when its context had ended")
 		}
 	}
@@ -36,7 +35,7 @@ func (f *fixture) listen() (stop func()) {
 // that deserves a hint each time.
 func (f *fixture) hinted(act func()) {
 	f.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(hintTimeout); time.Now().Before(deadline); {
 		for drained := false; !drained; {
 			select {
 			case <-f.Index.Hints():

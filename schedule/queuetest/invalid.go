@@ -138,49 +138,15 @@ func invalidLocks(f *fixture) {
 
 func tooMany(f *fixture) {
 	const n = schedule.MaxBatch + 1
-	refuse := func(what string, err error) {
-		f.Helper()
+	f.everyBatch(f.ctx, n, func(name string, err error) {
 		if !errors.Is(err, schedule.ErrTooMany) {
-			f.Fatalf("%s of %d elements: %v, want ErrTooMany", what, n, err)
+			f.Fatalf("%s of %d elements: %v, want ErrTooMany", name, n, err)
 		}
-	}
-	items := f.items(0, n)
-	settlements, extensions := make([]schedule.Settlement, n), make([]schedule.Extension, n)
-	refs, movements := make([]schedule.Ref, n), make([]schedule.Movement, n)
-	adoptions, requests := make([]schedule.Adoption, n), make([]schedule.LockRequest, n)
-	unlocks, settings := make([]schedule.Unlock, n), make([]schedule.LaneSetting, n)
-	for i, item := range items {
-		settlements[i] = schedule.Settlement{Item: item, Token: "t", Outcome: schedule.Reschedule, Won: true}
-		extensions[i] = schedule.Extension{Ref: item.Ref(), Token: "t", Until: 1}
-		refs[i], movements[i] = item.Ref(), schedule.Movement{Ref: item.Ref()}
-		adoptions[i] = schedule.Adoption{Item: item, Token: "t", Until: f.Now() + 60_000}
-		requests[i], unlocks[i] = f.want("k", item.ID, "t"), schedule.Unlock{Lock: "k", ID: item.ID, Token: "t"}
-		settings[i] = schedule.LaneSetting{Lane: int64(i + 1), Limit: 1, Version: 1}
-	}
-	_, err := f.Index.Ensure(f.ctx, items)
-	refuse("ensure", err)
-	_, err = f.Index.Settle(f.ctx, settlements)
-	refuse("settle", err)
-	_, err = f.Index.Extend(f.ctx, extensions)
-	refuse("extend", err)
-	_, err = f.Index.Cancel(f.ctx, refs)
-	refuse("cancel", err)
-	_, err = f.Index.Lookup(f.ctx, refs)
-	refuse("lookup", err)
-	_, err = f.Index.Move(f.ctx, movements)
-	refuse("move", err)
-	_, err = f.Index.Acquire(f.ctx, requests)
-	refuse("acquire", err)
-	_, err = f.Index.Release(f.ctx, unlocks)
-	refuse("release", err)
-	refuse("adopt", f.Index.Adopt(f.ctx, adoptions))
-	refuse("set lanes", f.Index.SetLanes(f.ctx, settings))
-	_, err = f.Index.LaneStates(f.ctx, make([]int64, n))
-	refuse("lane states", err)
+	})
 	if s := f.stats(); s.Delayed+s.Ready+s.Leased+s.Locks != 0 {
 		f.Fatalf("refused calls did something: %+v", s)
 	}
-	f.ensure(items...)
+	f.ensure(f.items(0, n)...) // in batches that are full
 	if s := f.stats(); s.Delayed != n {
 		f.Fatalf("%d of %d items were ensured in full batches", s.Delayed, n)
 	}

@@ -74,7 +74,7 @@ func lockAdopted(f *fixture) {
 	}
 	f.acquire(f.want("k", other, "tb"), false)
 	f.release(schedule.Unlock{Lock: "k", ID: running.ID, Token: "ta"}, other)
-	// It is kept for the waiter now, but who runs already has it.
+	// It is kept for the waiter now, but the attempt that runs already has it.
 	f.no(f.Index.Adopt(f.ctx, []schedule.Adoption{adoption}))
 	f.acquire(f.want("k", other, "tb"), false)
 	// An adopted attempt does not take it from another.
@@ -86,9 +86,8 @@ func lockAdopted(f *fixture) {
 	f.release(schedule.Unlock{Lock: "k", ID: running.ID, Token: "ta"}, other)
 }
 
-// lockInherited: attempts that have ended, but whose results are not committed, are adopted beside the one
-// that runs. Nobody can tell which it is, so that the lock is held until the last of them has let it go, or
-// its time is over.
+// lockInherited: attempts that have ended, but whose results are not committed, are adopted beside the one that runs. The
+// index cannot tell which one runs: the lock is held until the last of them has released it, or its time is over.
 func lockInherited(f *fixture) {
 	other := f.id()
 	var ids []string
@@ -141,8 +140,8 @@ func lockOfMany(f *fixture) {
 		f.release(schedule.Unlock{Lock: "k", ID: adoptions[i].ID, Token: "t"}, "")
 	}
 	f.acquire(f.want("k", other, "to"), false)
-	f.pass(68 * time.Second)
+	f.pass(62 * time.Second)
 	f.acquire(f.want("k", other, "to"), false)
-	f.pass(2 * time.Second)
+	f.pass(8 * time.Second)
 	f.acquire(f.want("k", other, "to"), true)
 }

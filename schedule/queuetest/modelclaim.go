@@ -235,8 +235,7 @@ func (w *world) presses(lane, by int64) bool {
 	return false
 }
 
-// checkNext: whoever sleeps until Next never oversleeps. That an item becomes due counts half the lead
-// earlier.
+// checkNext: a claimer that sleeps until Next never oversleeps. That an item becomes due counts half the lead earlier.
 func (w *world) checkNext(req schedule.ClaimRequest, c schedule.Claimed) {
 	w.Helper()
 	by := c.Now + req.Lead.Milliseconds()

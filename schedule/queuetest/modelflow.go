@@ -129,8 +129,7 @@ func (w *world) resume(p *path, at int64) {
 	}
 }
 
-// clearOfPauses waits where a pause ends so soon that nobody can say whether it does so before or after an
-// operation.
+// clearOfPauses waits where a pause ends so soon that an operation may come before or after its end.
 func (w *world) clearOfPauses() {
 	now := w.Now()
 	for _, p := range w.paths {

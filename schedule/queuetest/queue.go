@@ -13,7 +13,7 @@ var queueChecks = []check{
 	{"EnsureAnswersDuplicatesInOneCall", ensureDuplicates},
 	{"EmptyCalls", emptyCalls},
 	{"CancelRemovesWhatIsNotLeased", cancelRemoves},
-	{"MoveGivesAnotherDueTime", moveDue},
+	{"SettleTwiceIsLikeOnce", settleTwice},
 }
 
 func ensureAdds(f *fixture) {
@@ -57,29 +57,11 @@ func ensureDuplicates(f *fixture) {
 }
 
 func emptyCalls(f *fixture) {
-	if got := f.ensure(); len(got) != 0 {
-		f.Fatalf("ensure of nothing answered %v", got)
-	}
-	if got := f.settle(); len(got) != 0 {
-		f.Fatalf("settle of nothing answered %v", got)
-	}
-	extended, err := f.Index.Extend(f.ctx, nil)
-	f.no(err)
-	canceled, err := f.Index.Cancel(f.ctx, nil)
-	f.no(err)
-	moved, err := f.Index.Move(f.ctx, nil)
-	f.no(err)
-	acquired, err := f.Index.Acquire(f.ctx, nil)
-	f.no(err)
-	released, err := f.Index.Release(f.ctx, nil)
-	f.no(err)
-	f.no(f.Index.Adopt(f.ctx, nil))
-	f.no(f.Index.SetLanes(f.ctx, nil))
-	states, err := f.Index.LaneStates(f.ctx, nil)
-	f.no(err)
-	if n := len(extended) + len(canceled) + len(moved) + len(acquired) + len(released) + len(states); n != 0 {
-		f.Fatalf("calls with no elements answered %d", n)
-	}
+	f.everyBatch(f.ctx, 0, func(name string, err error) {
+		if err != nil {
+			f.Fatalf("%s of nothing: %v", name, err)
+		}
+	})
 	if c := f.claim(f.wide()); len(c.Leases) != 0 || c.More || c.Next != 0 || c.Now == 0 {
 		f.Fatalf("a claim of an empty index answered %+v", c)
 	}
@@ -124,25 +106,39 @@ func cancelRemoves(f *fixture) {
 	f.quiet()
 }
 
-func moveDue(f *fixture) {
-	item := f.item(0, time.Hour)
-	f.ensure(item)
-	for range 2 {
-		f.move(item.Ref(), item.Due+3600_000, schedule.MovedIt)
-		f.expectAt(item.Ref(), item.Due+3600_000)
+// settleTwice: the reply to a settlement may be lost, and the settlement repeated.
+func settleTwice(f *fixture) {
+	for _, won := range []bool{false, true} {
+		for _, o := range []schedule.Outcome{schedule.Ack, schedule.Reschedule, schedule.Divert, schedule.Bury} {
+			l := f.one()
+			s := settled(l, o)
+			s.Won, s.Due, s.Signal = won, f.Now()+60_000, schedule.Answered
+			f.expectSettled(s, schedule.Applied)
+			first := f.find(l.Ref())
+			want := schedule.Applied
+			switch {
+			case !won && (o == schedule.Ack || o == schedule.Bury):
+				want = schedule.Gone
+			case !won:
+				want = schedule.Stale
+			}
+			f.expectSettled(s, want)
+			if again := f.find(l.Ref()); again != first {
+				f.Fatalf("outcome %d, won %t: once %+v, twice %+v", o, won, first, again)
+			}
+			if first.Place == schedule.Absent {
+				continue
+			}
+			f.pass(time.Minute)
+			got := f.takeOne(l.ID)
+			diverts := 0
+			if o == schedule.Divert {
+				diverts = 1
+			}
+			if got.Diverts != diverts {
+				f.Fatalf("outcome %d, won %t: %d diverts, want %d", o, won, got.Diverts, diverts)
+			}
+			f.ack([]schedule.Lease{got}, schedule.NoSignal)
+		}
 	}
-	f.move(item.Ref(), 0, schedule.MovedIt)
-	l := f.takeOne(item.ID)
-	f.ack([]schedule.Lease{l}, schedule.NoSignal)
-
-	ready := f.items(1, 6)
-	f.ensure(ready...)
-	leases := f.take()
-	f.expectPlace(ready[5].Ref(), schedule.Ready)
-	due := f.Now() + 3600_000
-	f.move(ready[5].Ref(), due, schedule.MovedIt)
-	f.expectAt(ready[5].Ref(), due)
-	f.ack(leases, schedule.NoSignal)
-	f.takeOne(ready[4].ID)
-	f.quiet()
 }

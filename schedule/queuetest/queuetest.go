@@ -1,5 +1,6 @@
-// Package queuetest is the suite that every index passes: one test for each promise of package schedule, and
-// random operations checked against invariants.
+// Package queuetest is the suite that every index passes: random operations on few items and lanes, whose every answer is
+// compared with a model, and tests of the promises of package schedule that such a model does not reach: shares of many
+// lanes, backlogs, rates over time, whole batches, generations, hints.
 //
 // [Run] checks one index by itself. [Compare] runs the same random operations on an index and on an oracle,
 // and compares what both answer. Both need only the methods that the engine uses, and a clock that the test
@@ -119,12 +120,9 @@ func Run(t *testing.T, open func(t *testing.T) Harness, groups ...string) {
 	}{
 		{"Queue", queueChecks},
 		{"Claim", claimChecks},
-		{"Settle", settleChecks},
 		{"Forced", forcedChecks},
 		{"Rate", rateChecks},
-		{"Breaker", breakerChecks},
 		{"State", stateChecks},
-		{"Allowance", allowanceChecks},
 		{"Fairness", fairnessChecks},
 		{"Lock", lockChecks},
 		{"Horizon", horizonChecks},
@@ -449,7 +447,7 @@ func (f *fixture) stats() schedule.Stats {
 	return stats
 }
 
-// quiet runs a whole audit of every shard and expects that it mends nothing.
+// quiet runs a whole audit of every shard and expects that it repairs nothing.
 func (f *fixture) quiet() {
 	f.Helper()
 	for shard := range f.Index.Shards() {

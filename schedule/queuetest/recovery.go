@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func Recovery(t *testing.T, h Harness, endpoints int) {
 		}
 		e.attempts, e.most = 0, 0
 	}
-	r.perTenth, r.busiest = 0, 0
+	r.checkSpread()
 	down := 60 * time.Second
 	r.runFor(down)
 	r.checkProbes(down)
@@ -62,9 +63,6 @@ type recovery struct {
 	down   bool
 	now    int64
 	done   int
-
-	tenth             int64 // of a second
-	perTenth, busiest int   // attempts that begin in it
 }
 
 type endpoint struct {
@@ -126,11 +124,6 @@ func (r *recovery) begin(l schedule.Lease, now int64) {
 	if allowed := 1 << max(e.answers-1, 0); !r.down && e.flying > allowed {
 		r.Fatalf("an endpoint that is back and gave %d answers has %d in flight, want %d at most", e.answers, e.flying, allowed)
 	}
-	if tenth := now / 100; tenth != r.tenth {
-		r.tenth, r.perTenth = tenth, 0
-	}
-	r.perTenth++
-	r.busiest = max(r.busiest, r.perTenth)
 	r.flight = append(r.flight, flying{now + attemptTime.Milliseconds(), l})
 }
 
@@ -166,7 +159,23 @@ func (r *recovery) land() {
 	}
 }
 
-// checkProbes: one probe at a time for each endpoint, as often as its breaker rests, and spread.
+// checkSpread: endpoints that failed together are not probed together.
+func (r *recovery) checkSpread() {
+	r.Helper()
+	tenths := make(map[int64]int)
+	for lanes := range slices.Chunk(r.fixture.lanes, schedule.MaxBatch) {
+		for _, s := range r.states(lanes...) {
+			tenths[s.ProbeAt/100]++
+		}
+	}
+	for at, n := range tenths {
+		if n > len(r.lanes)/3 {
+			r.Fatalf("%d of %d probes are due within the tenth of a second from %d on", n, len(r.lanes), at*100)
+		}
+	}
+}
+
+// checkProbes: one probe at a time for each endpoint, as often as its breaker rests.
 func (r *recovery) checkProbes(d time.Duration) {
 	r.Helper()
 	rest := schedule.BreakerRest + attemptTime
@@ -178,9 +187,6 @@ func (r *recovery) checkProbes(d time.Duration) {
 		if e.attempts < least || e.attempts > most {
 			r.Fatalf("an endpoint was probed %d times in %s, want %d to %d times", e.attempts, d, least, most)
 		}
-	}
-	if share := len(r.lanes) / 6; r.busiest > max(share, 3) {
-		r.Fatalf("%d of %d probes began within a tenth of a second", r.busiest, len(r.lanes))
 	}
 }
 

@@ -16,32 +16,49 @@ var upkeepChecks = []check{
 	{"EndedContext", endedContext},
 }
 
+// everyBatch calls each operation on elements with n of them, and hands on the errors by name.
+func (f *fixture) everyBatch(ctx context.Context, n int, got func(name string, err error)) {
+	items := f.items(0, n)
+	settlements, extensions := make([]schedule.Settlement, n), make([]schedule.Extension, n)
+	refs, movements := make([]schedule.Ref, n), make([]schedule.Movement, n)
+	adoptions, requests := make([]schedule.Adoption, n), make([]schedule.LockRequest, n)
+	unlocks, settings, lanes := make([]schedule.Unlock, n), make([]schedule.LaneSetting, n), make([]int64, n)
+	for i, item := range items {
+		settlements[i] = schedule.Settlement{Item: item, Token: "t", Outcome: schedule.Reschedule, Won: true}
+		extensions[i] = schedule.Extension{Ref: item.Ref(), Token: "t", Until: 1}
+		refs[i], movements[i] = item.Ref(), schedule.Movement{Ref: item.Ref()}
+		adoptions[i] = schedule.Adoption{Item: item, Token: "t", Until: f.Now() + 60_000}
+		requests[i], unlocks[i] = f.want("k", item.ID, "t"), schedule.Unlock{Lock: "k", ID: item.ID, Token: "t"}
+		settings[i], lanes[i] = schedule.LaneSetting{Lane: int64(i + 1), Limit: 1, Version: 1}, int64(i+1)
+	}
+	_, err := f.Index.Ensure(ctx, items)
+	got("ensure", err)
+	_, err = f.Index.Settle(ctx, settlements)
+	got("settle", err)
+	_, err = f.Index.Extend(ctx, extensions)
+	got("extend", err)
+	_, err = f.Index.Cancel(ctx, refs)
+	got("cancel", err)
+	_, err = f.Index.Lookup(ctx, refs)
+	got("lookup", err)
+	_, err = f.Index.Move(ctx, movements)
+	got("move", err)
+	_, err = f.Index.Acquire(ctx, requests)
+	got("acquire", err)
+	_, err = f.Index.Release(ctx, unlocks)
+	got("release", err)
+	got("adopt", f.Index.Adopt(ctx, adoptions))
+	got("set lanes", f.Index.SetLanes(ctx, settings))
+	_, err = f.Index.LaneStates(ctx, lanes)
+	got("lane states", err)
+}
+
 // everyOperation calls each operation that a foreign generation must refuse, and hands on the errors by name.
 func (f *fixture) everyOperation(ctx context.Context, got func(name string, err error)) {
-	item := f.item(0, 0)
-	_, err := f.Index.Ensure(ctx, []schedule.Item{item})
-	got("ensure", err)
-	_, err = f.Index.Claim(ctx, 0, f.wide())
+	f.everyBatch(ctx, 1, got)
+	_, err := f.Index.Claim(ctx, 0, f.wide())
 	got("claim", err)
-	_, err = f.Index.Settle(ctx, []schedule.Settlement{{Item: item, Token: "t", Outcome: schedule.Reschedule, Won: true}})
-	got("settle", err)
-	_, err = f.Index.Extend(ctx, []schedule.Extension{{Ref: item.Ref(), Token: "t", Until: 1}})
-	got("extend", err)
-	_, err = f.Index.Cancel(ctx, []schedule.Ref{item.Ref()})
-	got("cancel", err)
-	_, err = f.Index.Lookup(ctx, []schedule.Ref{item.Ref()})
-	got("lookup", err)
-	_, err = f.Index.Move(ctx, []schedule.Movement{{Ref: item.Ref()}})
-	got("move", err)
-	_, err = f.Index.Acquire(ctx, []schedule.LockRequest{f.want("k", item.ID, "t")})
-	got("acquire", err)
-	_, err = f.Index.Release(ctx, []schedule.Unlock{{Lock: "k", ID: item.ID, Token: "t"}})
-	got("release", err)
-	got("adopt", f.Index.Adopt(ctx, []schedule.Adoption{{Item: item, Token: "t", Until: f.Now() + 60_000}}))
 	got("open", f.Index.Open(ctx, 0))
-	got("set lanes", f.Index.SetLanes(ctx, []schedule.LaneSetting{{Lane: item.Lane, Limit: 1, Version: 1}}))
-	_, err = f.Index.LaneStates(ctx, []int64{item.Lane})
-	got("lane states", err)
 	_, err = f.Index.Audit(ctx, 0, "")
 	got("audit", err)
 	_, err = f.Index.Scan(ctx, 0, "", 10)

@@ -14,7 +14,7 @@ import (
 // After any one structure was damaged at random an audit restores what the promises need: each item in one
 // place, each lane's count right, everything claimable once. That a structure is gone altogether is
 // TestEachKeyAloneIsLostUnderLoad.
-func TestAuditMendsDamage(t *testing.T) {
+func TestAuditRepairsDamage(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		for _, name := range []string{
 			"DELAY", "READY", "RECORDS", "UNPROVEN", "ANSWERING", "TIMING_OUT", "BLOCKED", "HELD", "BREAKERS", "LANES", "LEASES",
@@ -23,14 +23,14 @@ func TestAuditMendsDamage(t *testing.T) {
 			for _, how := range []string{"halve", "scramble", "stray"} {
 				t.Run(name+"/"+how, func(t *testing.T) {
 					t.Parallel()
-					mendsDamage(t, open(t, url, 1), name, how)
+					repairsDamage(t, open(t, url, 1), name, how)
 				})
 			}
 		}
 	})
 }
 
-func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
+func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	reset(t, ix, 1)
 	ctx := context.Background()
 	n, token := 0, 0
@@ -38,9 +38,7 @@ func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	leases := claim(t, ix, &token, 12).Leases
 	fill(t, ix, &n, 300, 5, time.Now().Add(time.Minute).UnixMilli())
 	for _, l := range leases[:3] {
-		if _, err := ix.Acquire(ctx, []schedule.LockRequest{{Lock: "k", ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until}}); err != nil {
-			t.Fatal(err)
-		}
+		acquire(t, ix, l, l.Until)
 	}
 	if err := ix.SetLanes(ctx, []schedule.LaneSetting{
 		{Lane: 2, PausedUntil: time.Now().Add(time.Minute).UnixMilli(), Version: 1}, {Lane: 3, Every: 20 * time.Millisecond, Version: 1},
@@ -50,7 +48,7 @@ func mendsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	trip(t, ix, 4, 5)
 	damage(t, ix, name, how)
 
-	// What SQL knows comes back by the sweep; then the audit may mend, and a second one finds nothing.
+	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing.
 	audit(t, ix, -1)
 	n = 0
 	fill(t, ix, &n, 360, 5, time.Now().UnixMilli())
@@ -114,9 +112,8 @@ func trip(t testing.TB, ix *redisq.Index, lanes ...int64) {
 	}
 }
 
-// What is told of a lane's rate and breaker and cannot be is mended; a count of open breakers that is wrong,
-// too.
-func TestAuditMendsFlow(t *testing.T) {
+// A lane's rate or breaker that cannot be as it is written is repaired, and so is a wrong count of open breakers.
+func TestAuditRepairsFlow(t *testing.T) {
 	needsServer(t)
 	ix := openNew(t)
 	ctx := context.Background()
@@ -208,7 +205,9 @@ func damage(t *testing.T, ix *redisq.Index, name, how string) {
 	if half == nil {
 		return
 	}
-	words := map[bool]map[string]string{true: {"halve": "hdel", "scramble": "hset"}, false: {"halve": "zrem", "scramble": "zadd"}}
+	words := map[bool]map[string]string{
+		true: {"halve": "hdel", "scramble": "hset"}, false: {"halve": "zrem", "scramble": "zadd"},
+	}
 	if how == "scramble" {
 		half = scrambled
 	}

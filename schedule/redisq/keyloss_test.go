@@ -192,7 +192,7 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	if len(l.done) != l.n {
 		t.Errorf("%d of %d items were done", len(l.done), l.n)
 	}
-	// Nothing is left that an audit would mend once more, nor an end without an item.
+	// Nothing is left that an audit would repair once more, nor an end without an item.
 	pass(t, ix, 30*time.Second)
 	claim(t, ix, &token, 0)
 	audit(t, ix, -1)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -30,9 +29,7 @@ func TestRemoveLeavesNothingOfTheIndexAndAllOfTheRest(t *testing.T) {
 	fill(t, lent, &n, 50, 20, due)
 	fill(t, lent, &n, 50, 20, 1)
 	for _, l := range claim(t, lent, &token, 5).Leases {
-		if _, err := lent.Acquire(ctx, []schedule.LockRequest{{Lock: "k", ID: l.ID, Lane: l.Lane, Token: l.Token, Until: due}}); err != nil {
-			t.Fatal(err)
-		}
+		acquire(t, lent, l, due)
 	}
 	if got := keysOn(t, lent); len(got) < len(before)+shards*3 {
 		t.Fatalf("the index has hardly any keys: %q", got)

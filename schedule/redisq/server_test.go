@@ -35,9 +35,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 	fill(t, ix, &n, 20, 3, 1)
 	leases := claim(t, ix, &token, 5).Leases
 	for _, l := range leases[:2] {
-		if _, err := ix.Acquire(ctx, []schedule.LockRequest{{Lock: "k", ID: l.ID, Lane: l.Lane, Token: l.Token, Until: due}}); err != nil {
-			t.Fatal(err)
-		}
+		acquire(t, ix, l, due)
 	}
 	keys, err := ix.Client().Keys(ctx, "*").Result()
 	if err != nil || len(keys) < 12 {

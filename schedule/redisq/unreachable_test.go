@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// A server that is away refuses nobody's start; its operations fail until it is there.
+// A server that is away does not keep a process from starting; operations fail until it is there.
 func TestOpenWithoutAServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

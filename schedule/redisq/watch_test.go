@@ -123,7 +123,7 @@ func TestEvictedKeysAreNoticed(t *testing.T) {
 	claimAll(t, ix, &token, 5000)
 }
 
-// A user who may not ask for the policy is served, and the log says once that it is not watched. Nor is a
+// A user that may not ask for the policy is served, and the log says once that it is not watched. Nor is a
 // channel needed: hints may be lost, all of them.
 func TestServerThatDoesNotTell(t *testing.T) {
 	needsServer(t)

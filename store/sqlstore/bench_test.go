@@ -9,7 +9,6 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
@@ -112,8 +111,8 @@ func benchmarkLife(b *testing.B, db *sqlstore.DB) {
 	}
 }
 
-func BenchmarkSQLite(b *testing.B) { benchmarkLife(b, openSQLite(b)) }
+func BenchmarkSQLite(b *testing.B) { benchmarkLife(b, sqlstore.OpenSQLite(b)) }
 
 func BenchmarkPostgres(b *testing.B) {
-	benchmarkLife(b, open(b, sqlstore.Options{URL: testserver.StartPostgres(b)}))
+	benchmarkLife(b, sqlstore.OpenPostgres(b))
 }

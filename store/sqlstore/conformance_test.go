@@ -1,7 +1,7 @@
 package sqlstore_test
 
 import (
-	"path/filepath"
+	"math"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
@@ -9,40 +9,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
-// open opens and migrates a database that is closed when the test ends.
-func open(tb testing.TB, o sqlstore.Options) *sqlstore.DB {
-	tb.Helper()
-	db, err := sqlstore.Open(tb.Context(), o)
-	if err != nil {
-		tb.Fatalf("open: %v", err)
-	}
-	tb.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			tb.Errorf("close: %v", err)
-		}
-	})
-	if err := sqlstore.Migrate(tb.Context(), db); err != nil {
-		tb.Fatalf("migrate: %v", err)
-	}
-	return db
-}
+func TestMain(m *testing.M) { testserver.Main(m) }
 
-func openSQLite(tb testing.TB) *sqlstore.DB {
-	tb.Helper()
-	return open(tb, sqlstore.Options{URL: "sqlite:" + filepath.Join(tb.TempDir(), "data dir", "dispatcher.db")})
-}
+// On SQLite the model runs as many histories as -rapid.checks says: there a history takes a tenth of the time.
+const allHistories = math.MaxInt
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Store { return sqlstore.TestDB{DB: openSQLite(t)} })
+	storetest.Run(t, storetest.Options{Histories: allHistories}, func(t *testing.T) storetest.Store {
+		return sqlstore.TestDB{DB: sqlstore.OpenSQLite(t)}
+	})
 }
 
-// A database may be asked for callbacks that another process accepted, or that were accepted long ago; and for more than one statement
-// looks at.
+// A claim may be for callbacks that another process has accepted, and the books may need more than one statement.
 func TestSQLiteRemembersNothing(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Store {
-		db := openSQLite(t)
+	o := storetest.Options{Groups: []string{"Accept", "Stamp", "Strict", "Endpoint", "Books"}}
+	storetest.Run(t, o, func(t *testing.T) storetest.Store {
+		db := sqlstore.OpenSQLite(t)
 		sqlstore.Forget(db)
 		sqlstore.SetBooksWindow(db, 3)
 		return sqlstore.TestDB{DB: db}
@@ -54,8 +38,24 @@ func TestPostgres(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	server := testserver.NewPostgres(t)
-	storetest.Run(t, func(t *testing.T) storetest.Store {
-		return sqlstore.TestDB{DB: open(t, sqlstore.Options{URL: server.Database(t)})}
+	o := storetest.Options{Histories: 20}
+	if testserver.Full() {
+		o.Histories = allHistories
+	}
+	storetest.Run(t, o, func(t *testing.T) storetest.Store {
+		return sqlstore.TestDB{DB: sqlstore.OpenPostgres(t)}
+	})
+}
+
+// TestPostgresC runs the groups that put text in order, or compare it, on a database that sorts by bytes. The others
+// sort as people do.
+func TestPostgresC(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a PostgreSQL server")
+	}
+	t.Parallel()
+	o := storetest.Options{Groups: []string{"Audit", "Books", "Endpoint/Find", "Lane/List", "Project", "Read", "Schedule/List", "Walk"}}
+	storetest.Run(t, o, func(t *testing.T) storetest.Store {
+		return sqlstore.TestDB{DB: sqlstore.OpenURL(t, sqlstore.Options{URL: sqlstore.PostgresURLC(t)})}
 	})
 }

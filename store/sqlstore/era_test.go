@@ -3,8 +3,6 @@ package sqlstore_test
 import (
 	"context"
 	"errors"
-	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,21 +18,18 @@ func TestReadOnlySessionsAreLeft(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	server := testserver.NewPostgres(t)
-	address := server.Database(t)
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := open(t, sqlstore.Options{URL: address, MaxConns: 7})
+	server := testserver.SharedPostgres(t)
+	address := sqlstore.PostgresURL(t)
+	database := sqlstore.NameOf(t, address)
+	db := sqlstore.OpenURL(t, sqlstore.Options{URL: address, MaxConns: 7})
 	alter := func(change string) {
 		t.Helper()
-		if err := server.Exec(t.Context(), "ALTER DATABASE "+strings.TrimPrefix(u.Path, "/")+" "+change); err != nil {
+		if err := server.Exec(t.Context(), "ALTER DATABASE "+database+" "+change); err != nil {
 			t.Fatal(err)
 		}
 	}
 	alter("SET default_transaction_read_only = on")
-	if err := server.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dispatcher'`); err != nil {
+	if err := server.Exec(t.Context(), sqlstore.EndSessions(database)); err != nil {
 		t.Fatal(err)
 	}
 	write := func() error {
@@ -52,7 +47,7 @@ func TestReadOnlySessionsAreLeft(t *testing.T) {
 		}
 	}
 	alter("RESET default_transaction_read_only")
-	for err = write(); err != nil; err = write() {
+	for err := write(); err != nil; err = write() {
 		if ctx.Err() != nil {
 			t.Fatalf("writes do not succeed again: %v", err)
 		}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
@@ -16,8 +15,8 @@ func TestFullGroupsPass(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	address := testserver.StartPostgres(t)
-	db := open(t, sqlstore.Options{URL: address})
+	address := sqlstore.PostgresURL(t)
+	db := sqlstore.OpenURL(t, sqlstore.Options{URL: address})
 	accept := func(drafts []store.Draft) error {
 		accepted, err := db.Accept(t.Context(), drafts)
 		for i := range accepted {
@@ -50,10 +49,10 @@ func TestFullGroupsPass(t *testing.T) {
 	held[0].Idempotency = &store.Idempotency{Route: "r", Key: "k", Fingerprint: []byte{1}}
 	answered := make(chan error, 1)
 	go func() { answered <- accept(held) }()
-	deadline := time.Now().Add(time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for waiting := 0; waiting == 0; {
 		if err := other.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
-			WHERE application_name = 'dispatcher' AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {

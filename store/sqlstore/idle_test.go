@@ -3,7 +3,6 @@ package sqlstore_test
 import (
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
@@ -14,7 +13,7 @@ func TestIdleTransactionsEnd(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	db := open(t, sqlstore.Options{URL: testserver.StartPostgres(t)})
+	db := sqlstore.OpenPostgres(t)
 	limits, err := sqlstore.IdleLimits(t.Context(), db)
 	if err != nil || limits != [2]string{"10s", "10s"} {
 		t.Errorf("limits %q, %v; want 10s in both pools", limits, err)

@@ -6,119 +6,115 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A listCase is a filter, and what it says in Go.
-type listCase struct {
-	name   string
-	filter store.Filter
-	picks  func(c *store.Callback) bool
+// listFilters are filters of lists by their names; from and to bound the middle of what is listed.
+func listFilters(from, to int64) map[string]store.Filter {
+	const poll, scheduled, attempting, dead, canceled = store.Poll, store.Scheduled, store.Attempting, store.Dead, store.Canceled
+	in := func(states ...store.State) store.Filter { return store.Filter{States: states} }
+	filter := func(change func(*store.Filter), states ...store.State) store.Filter {
+		f := in(states...)
+		change(&f)
+		return f
+	}
+	labeled := func(key, value string) store.Filter { return store.Filter{Labels: map[string]string{key: value}} }
+	group := func(change func(*store.Filter)) store.Filter {
+		return filter(func(f *store.Filter) {
+			f.Reason, f.Class = store.Exhausted, store.ClassHTTP5xx
+			change(f)
+		}, dead)
+	}
+	return map[string]store.Filter{
+		"all":           {},
+		"scheduled":     in(scheduled),
+		"attempting":    in(attempting),
+		"open":          in(attempting, scheduled),
+		"succeeded":     in(store.Succeeded),
+		"dead":          in(dead),
+		"canceled":      in(canceled),
+		"ended":         in(store.Succeeded, dead, canceled),
+		"ended badly":   in(canceled, dead),
+		"dead or open":  in(dead, scheduled),
+		"no such state": in("x' OR 1=1"),
+
+		"rare topic":       {Topic: "rare"},
+		"no topic":         {Topic: "none"},
+		"status":           {Status: 501},
+		"dead by status":   filter(func(f *store.Filter) { f.Status = 500 }, dead),
+		"attempts":         {MinAttempts: 1},
+		"times":            {From: from, To: to},
+		"times and topic":  {From: from, To: to, Topic: "rare"},
+		"label":            labeled("shop", "7"),
+		"label with signs": labeled("shop", oddLabel),
+		"part of a label":  labeled("shop", `"7"`),
+		"empty label":      labeled("a", ""),
+		"label wildcard":   labeled("shop", "%"),
+		"two labels":       {Labels: map[string]string{"shop": oddLabel, "a": ""}},
+
+		"lane":               {Lane: "lane-3"},
+		"no lane":            {Lane: "none"},
+		"dead of a lane":     filter(func(f *store.Filter) { f.Lane = "lane-3" }, dead),
+		"dead of no lane":    filter(func(f *store.Filter) { f.Lane = "none" }, dead),
+		"dead of some time":  filter(func(f *store.Filter) { f.Lane, f.From, f.To = "lane-3", from, to }, dead),
+		"dead polls, a lane": filter(func(f *store.Filter) { f.Lane, f.Kind = "lane-3", poll }, dead),
+		"overdue":            {Overdue: true},
+		"overdue in a lane":  {Overdue: true, Lane: "lane-3"},
+
+		"ref":                 {Ref: "order-77"},
+		"endpoint":            {EndpointID: "endpoint"},
+		"dead of an endpoint": filter(func(f *store.Filter) { f.EndpointID = "endpoint" }, dead),
+		"open of an endpoint": filter(func(f *store.Filter) { f.EndpointID = "endpoint" }, scheduled),
+		"endpoint and ref":    {EndpointID: "endpoint", Ref: "order-76"},
+
+		"lock key":              {LockKey: "lock"},
+		"dead of a lock key":    filter(func(f *store.Filter) { f.LockKey = "lock" }, dead),
+		"open of a lock key":    filter(func(f *store.Filter) { f.LockKey = "lock" }, scheduled),
+		"lock key and ref":      {LockKey: "lock", Ref: "order-31"},
+		"lock key and endpoint": {LockKey: "lock", EndpointID: "endpoint"},
+		"polls of a lock key":   {LockKey: "lock", Kind: poll},
+
+		"reason":                 {Reason: store.Exhausted},
+		"dead for a reason":      filter(func(f *store.Filter) { f.Reason = store.Exhausted }, dead),
+		"reason of none open":    filter(func(f *store.Filter) { f.Reason = store.Requested }, scheduled),
+		"group of one status":    group(func(f *store.Filter) { f.Reason, f.Class = store.Expired, store.ClassTimeoutHeaders }),
+		"group of some statuses": group(func(*store.Filter) {}),
+		"group of a status":      group(func(f *store.Filter) { f.Status = 501 }),
+		"group in a lane":        group(func(f *store.Filter) { f.Status, f.Lane = 501, "lane-3" }),
+		"empty group":            group(func(f *store.Filter) { f.Reason = store.Poison }),
+		"group of an endpoint":   group(func(f *store.Filter) { f.EndpointID = "endpoint" }),
+		"group of polls":         group(func(f *store.Filter) { f.Kind = poll }),
+
+		"polls":                {Kind: poll},
+		"dead polls":           filter(func(f *store.Filter) { f.Kind = poll }, dead),
+		"open polls":           filter(func(f *store.Filter) { f.Kind = poll }, attempting, scheduled),
+		"overdue polls":        {Kind: poll, Overdue: true},
+		"rare polls":           {Kind: poll, Topic: "rare"},
+		"polls of a time":      {Kind: poll, From: from, To: to},
+		"polls of a reference": {Kind: poll, Ref: "order-17"},
+		"polls of an endpoint": {Kind: poll, EndpointID: "endpoint"},
+		"dead endpoint polls":  filter(func(f *store.Filter) { f.Kind, f.EndpointID = poll, "endpoint" }, dead),
+		"notify":               {Kind: store.Notify},
+	}
 }
 
-func listCases(all []store.Callback) []listCase {
-	state := func(states ...store.State) func(*store.Callback) bool {
-		return func(c *store.Callback) bool { return slices.Contains(states, c.StateAt(listNow)) }
+// oddLabel is a label's value with signs that mean something in JSON.
+const oddLabel = `"7", \ {x}`
+
+// picks says what a filter means.
+func picks(f *store.Filter, c *store.Callback) bool {
+	state := c.StateAt(listNow)
+	if f.ByDue && c.State != store.Scheduled || f.Overdue && (state != store.Scheduled || c.DueAt >= listNow) {
+		return false
 	}
-	poll := func(states ...store.State) func(*store.Callback) bool {
-		return func(c *store.Callback) bool {
-			return c.Kind == store.Poll && (len(states) == 0 || slices.Contains(states, c.StateAt(listNow)))
+	for key, value := range f.Labels {
+		if got, ok := c.Labels[key]; !ok || got != value {
+			return false
 		}
 	}
-	overdue := func(c *store.Callback) bool { return c.StateAt(listNow) == store.Scheduled && c.DueAt < listNow }
-	from, to := all[150].CreatedAt, all[50].CreatedAt
-	return []listCase{
-		{"all", store.Filter{}, func(*store.Callback) bool { return true }},
-		{"scheduled", store.Filter{States: []store.State{store.Scheduled}}, state(store.Scheduled)},
-		{"attempting", store.Filter{States: []store.State{store.Attempting}}, state(store.Attempting)},
-		{"open", store.Filter{States: []store.State{store.Attempting, store.Scheduled}}, state(store.Scheduled, store.Attempting)},
-		{"succeeded", store.Filter{States: []store.State{store.Succeeded}}, state(store.Succeeded)},
-		{"dead", store.Filter{States: []store.State{store.Dead}}, state(store.Dead)},
-		{"canceled", store.Filter{States: []store.State{store.Canceled}}, state(store.Canceled)},
-		{"ended badly", store.Filter{States: []store.State{store.Canceled, store.Dead}}, state(store.Canceled, store.Dead)},
-		{"dead or open", store.Filter{States: []store.State{store.Dead, store.Scheduled}}, state(store.Dead, store.Scheduled)},
-		{"rare topic", store.Filter{Topic: "rare"}, func(c *store.Callback) bool { return c.Topic == "rare" }},
-		{"no topic", store.Filter{Topic: "none"}, func(c *store.Callback) bool { return false }},
-		{"lane", store.Filter{Lane: "lane-3"}, func(c *store.Callback) bool { return c.Lane == "lane-3" }},
-		{"dead of a lane", store.Filter{Lane: "lane-3", States: []store.State{store.Dead}}, func(c *store.Callback) bool {
-			return c.Lane == "lane-3" && c.State == store.Dead
-		}},
-		{"dead of no lane", store.Filter{Lane: "none", States: []store.State{store.Dead}}, func(*store.Callback) bool { return false }},
-		{"dead of a lane, of a time", store.Filter{Lane: "lane-3", States: []store.State{store.Dead}, From: from, To: to}, func(c *store.Callback) bool {
-			return c.Lane == "lane-3" && c.State == store.Dead && from <= c.CreatedAt && c.CreatedAt < to
-		}},
-		{"dead polls of a lane", store.Filter{Lane: "lane-3", Kind: store.Poll, States: []store.State{store.Dead}}, func(c *store.Callback) bool {
-			return c.Lane == "lane-3" && c.State == store.Dead && c.Kind == store.Poll
-		}},
-		{"label", store.Filter{Labels: map[string]string{"shop": "7"}}, func(c *store.Callback) bool { return c.Labels["shop"] == "7" }},
-		{"status", store.Filter{Status: 501}, func(c *store.Callback) bool { return c.LastStatus == 501 }},
-		{"dead with a status", store.Filter{States: []store.State{store.Dead}, Status: 500}, func(c *store.Callback) bool { return c.LastStatus == 500 }},
-		{"attempts", store.Filter{MinAttempts: 1}, func(c *store.Callback) bool { return c.AttemptCount > 0 }},
-		{"overdue", store.Filter{Overdue: true}, overdue},
-		{"overdue in a lane", store.Filter{Overdue: true, Lane: "lane-3"}, func(c *store.Callback) bool { return overdue(c) && c.Lane == "lane-3" }},
-		{"ref", store.Filter{Ref: "order-77"}, func(c *store.Callback) bool { return c.Ref == "order-77" }},
-		{"endpoint", store.Filter{EndpointID: "endpoint"}, func(c *store.Callback) bool { return c.EndpointID == "endpoint" }},
-		{"dead of an endpoint", store.Filter{EndpointID: "endpoint", States: []store.State{store.Dead}}, func(c *store.Callback) bool {
-			return c.EndpointID == "endpoint" && c.State == store.Dead
-		}},
-		{"open of an endpoint", store.Filter{EndpointID: "endpoint", States: []store.State{store.Scheduled}}, func(c *store.Callback) bool {
-			return c.EndpointID == "endpoint" && c.StateAt(listNow) == store.Scheduled
-		}},
-		{"endpoint and ref", store.Filter{EndpointID: "endpoint", Ref: "order-76"}, func(c *store.Callback) bool { return c.Ref == "order-76" }},
-		{"lock key", store.Filter{LockKey: "lock"}, func(c *store.Callback) bool { return c.LockKey == "lock" }},
-		{"dead of a lock key", store.Filter{LockKey: "lock", States: []store.State{store.Dead}}, func(c *store.Callback) bool {
-			return c.LockKey == "lock" && c.State == store.Dead
-		}},
-		{"open of a lock key", store.Filter{LockKey: "lock", States: []store.State{store.Scheduled}}, func(c *store.Callback) bool {
-			return c.LockKey == "lock" && c.StateAt(listNow) == store.Scheduled
-		}},
-		{"lock key and ref", store.Filter{LockKey: "lock", Ref: "order-31"}, func(c *store.Callback) bool { return c.Ref == "order-31" }},
-		{"lock key and endpoint", store.Filter{LockKey: "lock", EndpointID: "endpoint"}, func(c *store.Callback) bool {
-			return c.LockKey == "lock" && c.EndpointID == "endpoint"
-		}},
-		{"polls of a lock key", store.Filter{LockKey: "lock", Kind: store.Poll}, func(c *store.Callback) bool {
-			return c.LockKey == "lock" && c.Kind == store.Poll
-		}},
-		{"reason", store.Filter{Reason: store.Exhausted}, func(c *store.Callback) bool { return c.Reason == store.Exhausted }},
-		{"dead for a reason", store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}}, func(c *store.Callback) bool { return c.Reason == store.Exhausted }},
-		{"reason of no open one", store.Filter{Reason: store.Requested, States: []store.State{store.Scheduled}}, func(*store.Callback) bool { return false }},
-		{"group of one status", store.Filter{Reason: store.Expired, States: []store.State{store.Dead}, Class: store.ClassTimeoutHeaders}, func(c *store.Callback) bool {
-			return c.Reason == store.Expired
-		}},
-		{"group of some statuses", store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx}, func(c *store.Callback) bool {
-			return c.Reason == store.Exhausted
-		}},
-		{"group of a status", store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx, Status: 501}, func(c *store.Callback) bool {
-			return c.Reason == store.Exhausted && c.LastStatus == 501
-		}},
-		{"group in a lane", store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx, Status: 501, Lane: "lane-3"}, func(c *store.Callback) bool {
-			return c.Reason == store.Exhausted && c.LastStatus == 501 && c.Lane == "lane-3"
-		}},
-		{"empty group", store.Filter{Reason: store.Poison, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx}, func(*store.Callback) bool { return false }},
-		{"group of an endpoint", store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx, EndpointID: "endpoint"}, func(c *store.Callback) bool {
-			return c.Reason == store.Exhausted && c.EndpointID == "endpoint"
-		}},
-		{"group of polls", store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx, Kind: store.Poll}, func(c *store.Callback) bool {
-			return c.Reason == store.Exhausted && c.Kind == store.Poll
-		}},
-		{"times", store.Filter{From: from, To: to}, func(c *store.Callback) bool { return from <= c.CreatedAt && c.CreatedAt < to }},
-		{"times and topic", store.Filter{From: from, To: to, Topic: "rare"}, func(c *store.Callback) bool {
-			return from <= c.CreatedAt && c.CreatedAt < to && c.Topic == "rare"
-		}},
-		{"polls", store.Filter{Kind: store.Poll}, poll()},
-		{"dead polls", store.Filter{Kind: store.Poll, States: []store.State{store.Dead}}, poll(store.Dead)},
-		{"open polls", store.Filter{Kind: store.Poll, States: []store.State{store.Attempting, store.Scheduled}}, poll(store.Attempting, store.Scheduled)},
-		{"overdue polls", store.Filter{Kind: store.Poll, Overdue: true}, func(c *store.Callback) bool { return c.Kind == store.Poll && overdue(c) }},
-		{"rare polls", store.Filter{Kind: store.Poll, Topic: "rare"}, func(c *store.Callback) bool { return c.Kind == store.Poll && c.Topic == "rare" }},
-		{"polls of a time", store.Filter{Kind: store.Poll, From: from, To: to}, func(c *store.Callback) bool {
-			return c.Kind == store.Poll && from <= c.CreatedAt && c.CreatedAt < to
-		}},
-		{"polls of a reference", store.Filter{Kind: store.Poll, Ref: "order-17"}, func(c *store.Callback) bool { return c.Ref == "order-17" }},
-		{"polls of an endpoint", store.Filter{Kind: store.Poll, EndpointID: "endpoint"}, func(c *store.Callback) bool {
-			return c.Kind == store.Poll && c.EndpointID == "endpoint"
-		}},
-		{"dead polls of an endpoint", store.Filter{Kind: store.Poll, EndpointID: "endpoint", States: []store.State{store.Dead}}, func(c *store.Callback) bool {
-			return c.Kind == store.Poll && c.EndpointID == "endpoint" && c.State == store.Dead
-		}},
-		{"notify", store.Filter{Kind: store.Notify}, func(c *store.Callback) bool { return c.Kind == store.Notify }},
-	}
+	is := func(want, got string) bool { return want == "" || want == got }
+	return (len(f.States) == 0 || slices.Contains(f.States, state)) &&
+		is(string(f.Kind), string(c.Kind)) && is(f.Topic, c.Topic) && is(f.Ref, c.Ref) && is(f.Lane, c.Lane) &&
+		is(f.EndpointID, c.EndpointID) && is(f.LockKey, c.LockKey) && is(string(f.Reason), string(c.Reason)) &&
+		is(string(f.Class), string(c.LastClass)) && (f.Status == 0 || f.Status == c.LastStatus) &&
+		c.AttemptCount >= f.MinAttempts && c.CreatedAt >= f.From && (f.To == 0 || c.CreatedAt < f.To)
 }
 
 // indexOf is the index that a list is read by, newest first or by due time; empty: it may be any.

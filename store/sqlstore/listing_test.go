@@ -3,26 +3,25 @@ package sqlstore_test
 import (
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // Whatever a page may look at, all pages of a list together hold what the filter says, in order, each once.
 func TestListsAreLookedThroughInWindows(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { listsInWindows(t, openSQLite(t)) })
-	t.Run("postgres", func(t *testing.T) {
+	sqlstore.OnBoth(t, listsInWindows)
+	t.Run("PostgreSQL, sorted by bytes", func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("needs a PostgreSQL server")
 		}
-		listsInWindows(t, open(t, sqlstore.Options{URL: testserver.StartPostgres(t)}))
+		t.Parallel()
+		listsInWindows(t, sqlstore.OpenURL(t, sqlstore.Options{URL: sqlstore.PostgresURLC(t)}))
 	})
 }
 
@@ -49,6 +48,9 @@ func listed(t *testing.T, db *sqlstore.DB) []store.Callback {
 		}
 		if i%11 == 6 || i == 53 {
 			c.Kind, drafts[i].Poll = store.Poll, new(store.PollDetail)
+		}
+		if i == 60 {
+			c.Labels = map[string]string{"shop": oddLabel, "a": "", "": "x"}
 		}
 		switch {
 		case i%50 == 3:
@@ -97,48 +99,51 @@ func listsInWindows(t *testing.T, db *sqlstore.DB) {
 	all := listed(t, db)
 	for _, few := range []int{0, 1000} { // open ones are looked for in windows, or all taken at once
 		sqlstore.SetLooking(db, 4, 30, few)
-		for _, c := range listCases(all) {
-			for _, byDue := range []bool{false, true} {
-				c.filter.ByDue = byDue
-				checkList(t, db, c, all, fmt.Sprintf("%s, by due time %t, few %d", c.name, byDue, few))
+		for name, filter := range listFilters(all[150].CreatedAt, all[50].CreatedAt) {
+			for _, filter.ByDue = range []bool{false, true} {
+				if few > 0 && (filter.ByDue || !filter.Overdue && !slices.Contains(filter.States, store.Scheduled)) {
+					continue
+				}
+				pages := checkList(t, db, filter, all, fmt.Sprintf("%s, by due time %t, few %d", name, filter.ByDue, few))
+				if name == "no topic" && pages < 3 {
+					t.Errorf("%s: %d pages: one looked at more than it may", name, pages)
+				}
 			}
 		}
 	}
 }
 
-// checkList reads all pages of a list. No page may look at more than it may, so a list of few among many has pages without any.
-func checkList(t *testing.T, db *sqlstore.DB, c listCase, all []store.Callback, name string) {
+// checkList reads all pages of a list and returns how many there are. No page may look at more than it may, so a list of
+// few among many has pages without any.
+func checkList(t *testing.T, db *sqlstore.DB, f store.Filter, all []store.Callback, name string) (pages int) {
 	t.Helper()
 	var want, got []string
 	picked := slices.Clone(all)
-	if c.filter.ByDue {
+	if f.ByDue {
 		slices.SortStableFunc(picked, func(a, b store.Callback) int { return 2*int(a.DueAt-b.DueAt) + strings.Compare(a.ID, b.ID) })
 	}
 	for i := range picked {
-		if p := &picked[i]; c.picks(p) && (!c.filter.ByDue || p.State == store.Scheduled) {
-			want = append(want, p.ID)
+		if picks(&f, &picked[i]) {
+			want = append(want, picked[i].ID)
 		}
 	}
-	c.filter.Now, c.filter.Limit = listNow, 5
-	pages := 0
-	for ; ; pages++ {
-		page, err := db.List(t.Context(), store.DefaultProject, c.filter)
-		if err != nil || len(page.Callbacks) > c.filter.Limit || pages > len(all) {
+	f.Now, f.Limit = listNow, 5
+	for pages = 1; ; pages++ {
+		page, err := db.List(t.Context(), store.DefaultProject, f)
+		if err != nil || len(page.Callbacks) > f.Limit || pages > len(all) {
 			t.Fatalf("%s: page %d: %v, %d callbacks", name, pages, err, len(page.Callbacks))
 		}
 		for _, found := range page.Callbacks {
 			got = append(got, found.ID)
 		}
-		if c.filter.After = page.Next; page.Next == nil {
+		if f.After = page.Next; page.Next == nil {
 			break
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s: %d callbacks in %d pages, want %d:\n%v\n%v", name, len(got), pages+1, len(want), got, want)
+		t.Errorf("%s: %d callbacks in %d pages, want %d:\n%v\n%v", name, len(got), pages, len(want), got, want)
 	}
-	if c.name == "no topic" && pages < 3 {
-		t.Errorf("%s: %d pages: one looked at more than it may", name, pages+1)
-	}
+	return pages
 }
 
 // A page ends in time: the next window is as large as the time that is left is enough for.
@@ -162,13 +167,12 @@ func TestWindowsGrowAsTimeAllows(t *testing.T) {
 // open ones that are put in order, and those of one reference.
 func TestListsFollowIndexesOnSQLite(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "d.db")
-	db := open(t, sqlstore.Options{URL: "sqlite:" + path})
-	handle := raw(t, "sqlite", path)
-	for _, c := range listCases(make([]store.Callback, 200)) {
+	url := sqlstore.SQLiteURL(t)
+	db := sqlstore.OpenURL(t, sqlstore.Options{URL: url})
+	handle := raw(t, "sqlite", strings.TrimPrefix(url, "sqlite:"))
+	for name, f := range listFilters(0, 0) {
 		for _, byDue := range []bool{false, true} {
 			for _, after := range []*store.Cursor{nil, {DueAt: 7, ID: "x"}} {
-				f := c.filter
 				f.ByDue, f.After, f.Now, f.Limit = byDue, after, listNow, 50
 				for _, s := range sqlstore.ListStatements(db, store.DefaultProject, f) {
 					plan := planOf(t, handle, s)
@@ -180,84 +184,16 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 					// Two bounds on one side, of which SQLite would go by the first.
 					bad = bad || !few && (strings.Count(s.Text, "callbacks.id < ") > 1 || strings.Count(s.Text, "callbacks.id >= ") > 1) && !byDue
 					if bad {
-						t.Errorf("%s, by due time %t: %s\n%s", c.name, byDue, plan, s.Text)
+						t.Errorf("%s, by due time %t: %s\n%s", name, byDue, plan, s.Text)
 					}
 					if index := indexOf(f); !few && !strings.Contains(s.Text, "LIMIT 1 OFFSET 2000") && !strings.Contains(plan, index) {
-						t.Errorf("%s, by due time %t, is not read by %s: %s\n%s", c.name, byDue, index, plan, s.Text)
+						t.Errorf("%s, by due time %t, is not read by %s: %s\n%s", name, byDue, index, plan, s.Text)
 					}
 					if strings.Contains(s.Text, "OFFSET $") && !strings.Contains(plan, "COVERING") {
-						t.Errorf("%s looks for the end of a window in the table: %s\n%s", c.name, plan, s.Text)
+						t.Errorf("%s looks for the end of a window in the table: %s\n%s", name, plan, s.Text)
 					}
 				}
 			}
-		}
-	}
-}
-
-// A list of the few polls among many callbacks does not look through all of those on PostgreSQL either, whose plans are made once for all
-// values.
-func TestPollListsFollowTheirIndexOnPostgres(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
-	url := testserver.StartPostgres(t)
-	db := open(t, sqlstore.Options{URL: url})
-	drafts := benchDrafts(5000, listNow)
-	for i := range drafts {
-		if i%200 == 7 {
-			drafts[i].Callback.Kind, drafts[i].Poll = store.Poll, new(store.PollDetail)
-		}
-	}
-	for part := range slices.Chunk(drafts, 500) {
-		if accepted, err := db.Accept(t.Context(), part); err != nil || accepted[0].Err != nil {
-			t.Fatalf("accept: %v, %+v", err, accepted[0])
-		}
-	}
-	handle := raw(t, "pgx", url)
-	handle.SetMaxOpenConns(1)
-	run := func(text string) {
-		t.Helper()
-		if _, err := handle.ExecContext(t.Context(), text); err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-	}
-	run("VACUUM ANALYZE callbacks")
-	run("SET plan_cache_mode = force_generic_plan")
-	for _, c := range listCases(make([]store.Callback, 200)) {
-		if indexOf(c.filter) != "callbacks_polls" {
-			continue
-		}
-		f := c.filter
-		f.Now, f.Limit = listNow, 50
-		for _, s := range sqlstore.ListStatements(db, store.DefaultProject, f) {
-			if strings.Contains(s.Text, "OFFSET 2000") || strings.Contains(s.Text, "FROM (SELECT *") {
-				continue // by due time
-			}
-			run("PREPARE page AS " + s.Text)
-			var args []string
-			for _, a := range s.Args {
-				args = append(args, fmt.Sprintf("'%v'", a))
-			}
-			found, err := handle.QueryContext(t.Context(), "EXPLAIN EXECUTE page("+strings.Join(args, ", ")+")")
-			if err != nil {
-				t.Fatalf("%v\n%s", err, s.Text)
-			}
-			var plan strings.Builder
-			for found.Next() {
-				var line string
-				if err := found.Scan(&line); err != nil {
-					t.Fatal(err)
-				}
-				plan.WriteString(line + "\n")
-			}
-			if err := found.Err(); err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(plan.String(), "callbacks_polls") {
-				t.Errorf("%s is not read by the index for it:\n%s\n%s", c.name, plan.String(), s.Text)
-			}
-			run("DEALLOCATE page")
 		}
 	}
 }

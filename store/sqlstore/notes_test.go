@@ -9,15 +9,9 @@ import (
 
 // What an older process appends, which knows of counters alone, is counted before and after it is folded.
 func TestNotesOfAnOlderProcess(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
-	db, err := Open(ctx, Options{URL: "sqlite:" + t.TempDir() + "/x.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if err := Migrate(ctx, db); err != nil {
-		t.Fatal(err)
-	}
+	db := OpenSQLite(t)
 	for range 3 {
 		if err := db.change(ctx, func(tx *tx) error {
 			_, err := tx.exec(`INSERT INTO counter_deltas (deltas) VALUES ($1)`, `{"default":{"state:scheduled":2,"tier:0":2}}`)

@@ -2,36 +2,11 @@ package sqlstore
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// onBoth runs a test on SQLite, and on PostgreSQL unless tests are short.
-func onBoth(t *testing.T, test func(*testing.T, *DB)) {
-	on := func(t *testing.T, url string) {
-		db, err := Open(t.Context(), Options{URL: url})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		if err := Migrate(t.Context(), db); err != nil {
-			t.Fatal(err)
-		}
-		test(t, db)
-	}
-	t.Run("SQLite", func(t *testing.T) { on(t, "sqlite:"+t.TempDir()+"/x.db") })
-	t.Run("PostgreSQL", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs a PostgreSQL server")
-		}
-		t.Parallel()
-		on(t, testserver.StartPostgres(t))
-	})
-}
 
 // testDraft is a draft that is due at the time.
 func testDraft(t *testing.T, db *DB, at int64) store.Draft {
@@ -48,7 +23,7 @@ func testDraft(t *testing.T, db *DB, at int64) store.Draft {
 
 // Where results and accepts share a transaction, what has ended by one makes room for the other.
 func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
-	onBoth(t, func(t *testing.T, db *DB) {
+	OnBoth(t, func(t *testing.T, db *DB) {
 		const now = 1_790_000_000_000
 		ctx := t.Context()
 		poll := func() store.Draft {
@@ -85,7 +60,7 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 
 // A transaction that was committed although its reply was lost is tried again: its firing has won, and makes nothing more.
 func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
-	onBoth(t, func(t *testing.T, db *DB) {
+	OnBoth(t, func(t *testing.T, db *DB) {
 		const now = 1_790_000_000_000
 		ctx := t.Context()
 		by := store.Actor{Name: "test"}
@@ -159,49 +134,6 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 	})
 }
 
-// What comes due next is found by its index, however many schedules there are.
-func TestNextSchedulesByIndex(t *testing.T) {
-	onBoth(t, func(t *testing.T, db *DB) {
-		ctx := t.Context()
-		if err := db.change(ctx, func(tx *tx) error {
-			for i := range 3000 {
-				if _, err := tx.exec(`INSERT INTO schedules (id, project, name, cron, timezone, template, missed, enabled, next_at, created_at, updated_at)
-					VALUES ($1, 'default', $1, '', '', '', '', 1, $2, 1, 1)`, testDraft(t, db, int64(i)).Callback.ID, i/2); err != nil {
-					return err
-				}
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		explain := "EXPLAIN QUERY PLAN "
-		if !db.embedded() {
-			explain = "EXPLAIN "
-			if _, err := db.pool.ExecContext(ctx, "ANALYZE schedules"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		plan := ""
-		if err := queryEach(ctx, db.read, func(rows scanner) error {
-			var line string
-			var a, b, c int
-			if db.embedded() {
-				err := rows.Scan(&a, &b, &c, &line)
-				plan += line + "\n"
-				return err
-			}
-			err := rows.Scan(&line)
-			plan += line + "\n"
-			return err
-		}, explain+nextSchedules, 0, 100); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(plan, "schedules_next") {
-			t.Errorf("the plan is\n%s", plan)
-		}
-	})
-}
-
 // number runs a query of one number.
 func number(t *testing.T, db *DB, query string) (n int) {
 	t.Helper()
@@ -213,7 +145,7 @@ func number(t *testing.T, db *DB, query string) (n int) {
 
 // What a poll has beside its row goes with it, and the row of another stays.
 func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
-	onBoth(t, func(t *testing.T, db *DB) {
+	OnBoth(t, func(t *testing.T, db *DB) {
 		const now = 1_790_000_000_000
 		ctx := t.Context()
 		var drafts []store.Draft
@@ -242,7 +174,7 @@ func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
 
 // Of a callback with very many attempts the last ones are read, in their order.
 func TestTheLastAttemptsAreRead(t *testing.T) {
-	onBoth(t, func(t *testing.T, db *DB) {
+	OnBoth(t, func(t *testing.T, db *DB) {
 		const now, more = 1_790_000_000_000, 3
 		ctx := t.Context()
 		d := testDraft(t, db, now)

@@ -78,10 +78,20 @@ func checkIndexes(t *testing.T, indexes map[string][]string) {
 	}
 }
 
+// migrated opens an empty database and migrates it, as serve does.
+func migrated(t *testing.T, url string) *sqlstore.DB {
+	t.Helper()
+	db := sqlstore.OpenURL(t, sqlstore.Options{URL: url})
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Fatalf("migrate: %v", err)
+	}
+	return db
+}
+
 func TestSQLiteSchema(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "d.db")
-	open(t, sqlstore.Options{URL: "sqlite:" + path})
+	migrated(t, "sqlite:"+path)
 	checkIndexes(t, lists(t, raw(t, "sqlite", path), sqliteIndexes))
 }
 
@@ -92,9 +102,9 @@ func TestSchemaParity(t *testing.T) {
 	}
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "d.db")
-	open(t, sqlstore.Options{URL: "sqlite:" + path})
-	url := testserver.StartPostgres(t)
-	open(t, sqlstore.Options{URL: url})
+	migrated(t, "sqlite:"+path)
+	url := testserver.SharedPostgres(t).Database(t)
+	migrated(t, url)
 	handle := raw(t, "pgx", url)
 	lite, pg := lists(t, raw(t, "sqlite", path), sqliteColumns), lists(t, handle, postgresColumns)
 	tables := slices.Sorted(maps.Keys(lite))
@@ -132,7 +142,7 @@ func migrateTogether(t *testing.T, url string) {
 		})
 	}
 	wg.Wait()
-	db := open(t, sqlstore.Options{URL: url})
+	db := migrated(t, url)
 	status, err := sqlstore.MigrationStatus(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +167,7 @@ func TestMigrateTogetherPostgres(t *testing.T) {
 		t.Skip("needs a PostgreSQL server")
 	}
 	t.Parallel()
-	migrateTogether(t, testserver.StartPostgres(t))
+	migrateTogether(t, testserver.SharedPostgres(t).Database(t))
 }
 
 // TestOtherSchemaIsRefused changes what the database says of its migrations.
@@ -179,7 +189,7 @@ func TestOtherSchemaIsRefused(t *testing.T) {
 }
 
 func otherSchema(t *testing.T, url, driver, dsn string) {
-	db := open(t, sqlstore.Options{URL: url})
+	db := migrated(t, url)
 	handle := raw(t, driver, dsn)
 	for _, step := range []struct {
 		name, change string
@@ -229,7 +239,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "a?b #c%20", "d.db")
-	open(t, sqlstore.Options{URL: "sqlite:" + path})
+	migrated(t, "sqlite:"+path)
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)

@@ -9,14 +9,7 @@ import (
 func TestStrictOrderIsReadFromItsIndex(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db, err := Open(ctx, Options{URL: "sqlite:" + t.TempDir() + "/x.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if err := Migrate(ctx, db); err != nil {
-		t.Fatal(err)
-	}
+	db := OpenSQLite(t)
 	for name, query := range map[string]string{
 		"stamp": stampUpdate.lite,
 		"next":  `SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE ` + isNext("first", "i") + `) FROM lanes AS i`,

@@ -4,20 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // Claims that are alive are found and ended wherever they lie among many more rows that are due and not claimed.
 func TestClaimsAreFoundAmongManyDueRows(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { claimsAmongMany(t, openSQLite(t)) })
-	t.Run("postgres", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs a PostgreSQL server")
-		}
-		claimsAmongMany(t, open(t, sqlstore.Options{URL: testserver.StartPostgres(t)}))
-	})
+	sqlstore.OnBoth(t, claimsAmongMany)
 }
 
 func claimsAmongMany(t *testing.T, db *sqlstore.DB) {
@@ -61,6 +54,12 @@ func claimsAmongMany(t *testing.T, db *sqlstore.DB) {
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			t.Errorf("in pages of %d: claimed are %v, want %v", limit, got, want)
+		}
+	}
+	ends := now + drafts[0].Callback.Policy.Timeout.Milliseconds() + stamp.Margin
+	for at, n := range map[int64]int{ends - 1: len(want), ends: 0} {
+		if rows, err := db.Claimed(ctx, store.Cursor{}, at, len(drafts)); err != nil || len(rows) != n {
+			t.Errorf("%d are claimed until %d, want %d: %v", len(rows), at-now, n, err)
 		}
 	}
 	if n, err := db.DropClaims(ctx, now+1); err != nil || n != len(want) {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -40,15 +38,9 @@ func testAcceptRow(f *fixture) {
 	if want.LaneID <= 0 || want.PayloadID == "" {
 		f.Errorf("lane %d and payload %q were not given", want.LaneID, want.PayloadID)
 	}
-	if diff := cmp.Diff(want, a.Callback); diff != "" {
-		f.Errorf("accepted callback differs (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, f.get(want.ID)); diff != "" {
-		f.Errorf("stored callback differs (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want.Policy, f.claim(want.ID).Policy); diff != "" {
-		f.Errorf("stamped policy differs (-want +got):\n%s", diff)
-	}
+	same(f, "accepted callback differs", want, a.Callback)
+	same(f, "stored callback differs", want, f.get(want.ID))
+	same(f, "stamped policy differs", want.Policy, f.claim(want.ID).Policy)
 }
 
 func testAcceptBytes(f *fixture) {
@@ -135,9 +127,7 @@ func testIdempotency(f *fixture) {
 	if again.Err != nil || !again.Replayed || again.Callback.ID != first.ID {
 		f.Errorf("the same request again: %+v", again)
 	}
-	if diff := cmp.Diff(f.get(first.ID), again.Callback); diff != "" {
-		f.Errorf("replayed callback differs (-want +got):\n%s", diff)
-	}
+	same(f, "replayed callback differs", f.get(first.ID), again.Callback)
 	if other := f.acceptAll(f.draft(keyed("k1", "two")))[0]; !errors.Is(other.Err, store.ErrIdempotencyMismatch) {
 		f.Errorf("another request with the same key: %+v", other)
 	}
@@ -207,9 +197,7 @@ func testAcceptConcurrently(f *fixture) {
 		f.get(id)
 	}
 	page, err := f.List(f.ctx(), project, store.Filter{Limit: 500, Now: f.now})
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	if n := f.counts().States[store.Scheduled]; n != int64(len(page.Callbacks)) {
 		f.Errorf("%d callbacks are counted and %d are there", n, len(page.Callbacks))
 	}
@@ -230,12 +218,8 @@ func testSharedPayload(f *fixture) {
 	end := func(id string) {
 		f.win(f.succeeded(f.claim(id)))
 		f.now += 1000
-		if _, _, err := f.Purge(f.ctx(), f.now, 0, 100); err != nil {
-			f.Fatalf("purge: %v", err)
-		}
-		if _, err := f.Payload(f.ctx(), project, id); !errors.Is(err, store.ErrPayloadPurged) {
-			f.Errorf("payload after the purge: %v", err)
-		}
+		f.purge(f.now, 0)
+		f.fails(store.ErrPayloadPurged, "payload after the purge", errOf(f.Payload(f.ctx(), project, id)))
 	}
 	end(a[0].Callback.ID)
 	end(later.ID)

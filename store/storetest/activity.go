@@ -22,9 +22,7 @@ func activity(lane int64, span store.Span, at, n int64) store.Activity {
 
 func (f *fixture) addActivity(rows ...store.Activity) {
 	f.Helper()
-	if err := f.AddActivity(f.ctx(), rows); err != nil {
-		f.Fatalf("add activity: %v", err)
-	}
+	f.ok(f.AddActivity(f.ctx(), rows))
 }
 
 func (f *fixture) wantActivity(what string, got []store.Activity, err error, want ...store.Activity) {
@@ -105,9 +103,7 @@ func testActivityMany(f *fixture) {
 			ids = append(ids, lane)
 		}
 		got, err := f.LaneActivity(f.ctx(), project, ids, at)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		for _, a := range got {
 			accepted += a.Accepted
 			if a.Dead != a.Accepted*a.LaneID {

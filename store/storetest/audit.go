@@ -28,9 +28,7 @@ func testAuditFilters(f *fixture) {
 	var all []store.AuditEntry
 	add := func(e store.AuditEntry) {
 		f.Helper()
-		if err := f.AppendAudit(f.ctx(), e); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(f.AppendAudit(f.ctx(), e))
 	}
 	actions := []string{"callback.cancel", "callback.retry", "callbacks.cancel", "lane.pause", "callback"}
 	for i := range 40 {
@@ -95,46 +93,36 @@ func testAuditObjects(f *fixture) {
 			f.Errorf("done to %q: %v, want %v", object, got, actions)
 		}
 	}
-	must := func(err error) {
-		f.Helper()
-		if err != nil {
-			f.Fatal(err)
-		}
-	}
 	c := f.accept(nil)
 	f.cancel(c.ID)
 	f.retry(c.ID, store.Once)
 	want(c.ID, "callback.cancel", "callback.retry")
 	want(store.CallbackPrefix + c.ID)
 	poll := f.accept(polling("p"))
-	_, err := f.ResolvePoll(f.ctx(), project, poll.ID, "", f.now, actor)
-	must(err)
+	f.ok(errOf(f.ResolvePoll(f.ctx(), project, poll.ID, "", f.now, actor)))
 	want(poll.ID, "poll.resolve")
 	e := f.endpoint(nil)
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.Name = "another" })
 	want(e.ID, "endpoint.create", "endpoint.update")
 	for _, key := range []string{"merchant-7", e.LaneKey()} {
-		_, err = f.PauseLane(f.ctx(), project, key, f.now+hour, "", f.now, actor)
-		must(err)
+		f.ok(errOf(f.PauseLane(f.ctx(), project, key, f.now+hour, "", f.now, actor)))
 		want(key, "lane.pause")
 	}
 	s := f.schedule("nightly", nil)
-	must(f.DeleteSchedule(f.ctx(), project, s.ID, f.now, actor))
+	f.ok(f.DeleteSchedule(f.ctx(), project, s.ID, f.now, actor))
 	want(s.ID, "schedule.create", "schedule.delete")
 	r, err := f.CreateRedrive(f.ctx(), store.Redrive{ID: f.id(), Project: project, Action: store.RedriveRetry, CreatedAt: f.now}, actor)
-	must(err)
-	_, err = f.SetRedrive(f.ctx(), project, r.ID, store.RedriveCanceled, f.now, actor)
-	must(err)
+	f.ok(err)
+	f.ok(errOf(f.SetRedrive(f.ctx(), project, r.ID, store.RedriveCanceled, f.now, actor)))
 	want(r.ID, "redrive.create", "redrive.cancel")
 	k := store.Key{ID: f.id(), Project: project, Name: "n", Hash: []byte{1}, CreatedAt: f.now}
-	must(f.AddKey(f.ctx(), k, actor))
-	must(f.RevokeKey(f.ctx(), project, k.ID, f.now, actor))
+	f.ok(f.AddKey(f.ctx(), k, actor))
+	f.ok(f.RevokeKey(f.ctx(), project, k.ID, f.now, actor))
 	want(k.ID, "key.create", "key.revoke")
 	secret := store.Secret{ID: f.id(), Project: project, KeyID: "k", Ciphertext: []byte{1}, CreatedAt: f.now}
-	must(f.AddSecret(f.ctx(), secret, 0, false, actor))
+	f.ok(f.AddSecret(f.ctx(), secret, 0, false, actor))
 	want(secret.ID, "secret.add")
-	_, err = f.PutPreset(f.ctx(), store.Preset{Project: project, Kind: store.PresetPolicy, Name: "mine", Value: `{}`, UpdatedAt: f.now}, actor)
-	must(err)
+	f.ok(errOf(f.PutPreset(f.ctx(), store.Preset{Project: project, Kind: store.PresetPolicy, Name: "mine", Value: `{}`, UpdatedAt: f.now}, actor)))
 	want("policy/mine", "preset.put")
 	f.pauseProject(f.now+hour, "stop")
 	want(project, "project.pause")

@@ -14,9 +14,7 @@ import (
 func (f *fixture) books(q store.BooksQuery) []store.Books {
 	f.Helper()
 	books, err := f.Books(f.ctx(), project, q)
-	if err != nil {
-		f.Fatalf("books: %v", err)
-	}
+	f.ok(err)
 	for i := range books {
 		if !books[i].Balanced() {
 			f.Errorf("not balanced: %+v", books[i])
@@ -58,9 +56,7 @@ func testBooks(f *fixture) {
 			f.Errorf("by %q (-want +got):\n%s", by, diff)
 		}
 	}
-	if diff := cmp.Diff([]store.Books{{Accepted: 1, Succeeded: 1}}, f.books(store.BooksQuery{From: from, To: from + 5})); diff != "" {
-		f.Errorf("to the second time (-want +got):\n%s", diff)
-	}
+	same(f, "to the second time", []store.Books{{Accepted: 1, Succeeded: 1}}, f.books(store.BooksQuery{From: from, To: from + 5}))
 	if got := f.books(store.BooksQuery{From: to + 1, To: to + 100}); len(got) != 1 || got[0] != (store.Books{}) {
 		f.Errorf("books of a time without callbacks: %+v", got)
 	}
@@ -80,9 +76,7 @@ func testBooks(f *fixture) {
 // testBooksDays counts around midnight of a zone, also where the clocks are changed.
 func testBooksDays(f *fixture) {
 	zone, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	at := func(day, hour int) int64 { return time.Date(2026, time.March, day, hour, 0, 0, 0, zone).UnixMilli() }
 	for _, when := range []int64{at(28, 0), at(28, 23), at(29, 0) - 1, at(29, 0), at(29, 23), at(31, 0)} {
 		f.now = when
@@ -90,13 +84,9 @@ func testBooksDays(f *fixture) {
 	}
 	day := func(name string, n int64) store.Books { return store.Books{Group: name, Accepted: n, Open: n} }
 	got := f.books(store.BooksQuery{From: at(28, 0), To: at(31, 1), GroupBy: "day", Zone: zone})
-	if diff := cmp.Diff([]store.Books{day("2026-03-28", 3), day("2026-03-29", 2), day("2026-03-30", 0), day("2026-03-31", 1)}, got); diff != "" {
-		f.Errorf("by day (-want +got):\n%s", diff)
-	}
+	same(f, "by day", []store.Books{day("2026-03-28", 3), day("2026-03-29", 2), day("2026-03-30", 0), day("2026-03-31", 1)}, got)
 	got = f.books(store.BooksQuery{From: at(28, 0), To: at(31, 1), GroupBy: "day"})
-	if diff := cmp.Diff([]store.Books{day("2026-03-27", 1), day("2026-03-28", 3), day("2026-03-29", 1), day("2026-03-30", 1)}, got); diff != "" {
-		f.Errorf("by day of UTC (-want +got):\n%s", diff)
-	}
+	same(f, "by day of UTC", []store.Books{day("2026-03-27", 1), day("2026-03-28", 3), day("2026-03-29", 1), day("2026-03-30", 1)}, got)
 }
 
 func testCompare(f *fixture) {
@@ -114,16 +104,12 @@ func testCompare(f *fixture) {
 	compare := func(refs []string, most int) store.Comparison {
 		f.Helper()
 		c, err := f.Compare(f.ctx(), project, from, to, refs, most)
-		if err != nil {
-			f.Fatalf("compare: %v", err)
-		}
+		f.ok(err)
 		return c
 	}
 	got := compare([]string{"later", "b", "a", "theirs", "b", "none"}, 10)
 	want := store.Comparison{Matched: 2, Missing: []string{"later", "theirs", "none"}, Extra: []string{"x1", "x2", "x3"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.Errorf("(-want +got):\n%s", diff)
-	}
+	same(f, "compared", want, got)
 	if got := compare([]string{"a", "b"}, 2); !got.More || len(got.Extra) != 2 {
 		f.Errorf("no more than two: %+v", got)
 	}

@@ -10,18 +10,14 @@ import (
 func (f *fixture) cancel(id string) store.CanceledCallback {
 	f.Helper()
 	c, err := f.Cancel(f.ctx(), project, id, f.now, actor)
-	if err != nil {
-		f.Fatalf("cancel: %v", err)
-	}
+	f.ok(err)
 	return c
 }
 
 func (f *fixture) retry(id string, ladder store.Ladder) store.Callback {
 	f.Helper()
 	c, err := f.Retry(f.ctx(), project, id, store.Retry{Ladder: ladder, Now: f.now}, actor)
-	if err != nil {
-		f.Fatalf("retry: %v", err)
-	}
+	f.ok(err)
 	return c
 }
 
@@ -41,9 +37,7 @@ func testCancel(f *fixture) {
 		f.Error("a canceled callback was stamped")
 	}
 	for _, where := range []struct{ project, id string }{{project, f.id()}, {"other", c.ID}} {
-		if _, err := f.Cancel(f.ctx(), where.project, where.id, f.now, actor); !errors.Is(err, store.ErrNotFound) {
-			f.Errorf("cancel of an unknown id: %v", err)
-		}
+		f.fails(store.ErrNotFound, "cancel of an unknown id", errOf(f.Cancel(f.ctx(), where.project, where.id, f.now, actor)))
 	}
 }
 
@@ -60,38 +54,6 @@ func testCancelWaited(f *fixture) {
 	}
 	if c := f.get(c.ID); c.FinishedAt != f.now {
 		f.Errorf("it ended at %d, before its attempt at %d", c.FinishedAt, f.now)
-	}
-}
-
-func testCancelAttempting(f *fixture) {
-	for name, tt := range map[string]struct {
-		result func(*store.Stamped) store.Result
-		state  store.State
-		reason store.Reason
-	}{
-		"success": {f.succeeded, store.Succeeded, ""},
-		"failure": {f.failed, store.Canceled, store.Requested},
-		"last":    {f.died, store.Canceled, store.Requested},
-		"hand back": {func(s *store.Stamped) store.Result {
-			return store.Result{ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now}
-		}, store.Canceled, store.Requested},
-		"unresolved": {func(s *store.Stamped) store.Result { r := f.died(s); r.Reason = store.Unresolved; return r }, store.Canceled, store.Requested},
-	} {
-		c := f.accept(nil)
-		s := f.claim(c.ID)
-		got := f.cancel(c.ID)
-		if got.Result != store.CancelTooLate || !got.Callback.CancelRequested || got.Callback.StateAt(f.now) != store.Attempting {
-			f.Errorf("%s: cancel: %+v", name, got)
-		}
-		won := f.win(tt.result(s))
-		if won.State != tt.state || won.Reason != tt.reason || won.DueAt != 0 {
-			f.Errorf("%s: committed %+v", name, won)
-		}
-		after := f.get(c.ID)
-		f.wantState(after, tt.state, tt.reason)
-		if after.CancelRequested || after.DueAt != 0 || after.FinishedAt != f.now {
-			f.Errorf("%s: %+v", name, after)
-		}
 	}
 }
 
@@ -153,9 +115,7 @@ func testRetryScheduled(f *fixture) {
 	f.win(f.failed(f.claim(c.ID)))
 	f.now += 10
 	got, err := f.Retry(f.ctx(), project, c.ID, store.Retry{Ladder: store.Once, URL: "https://new.example/x", Lane: "new", Now: f.now}, actor)
-	if err != nil {
-		f.Fatalf("retry: %v", err)
-	}
+	f.ok(err)
 	if got.DueAt != f.now || got.Trigger != store.Manual || got.URL != "https://new.example/x" || got.Lane != "new" || got.LaneID == c.LaneID {
 		f.Errorf("retry: %+v", got)
 	}
@@ -215,25 +175,6 @@ func testRetryOnce(f *fixture) {
 	}
 }
 
-func testRetryRestart(f *fixture) {
-	c := f.dead(nil)
-	f.now += 60_000
-	got := f.retry(c.ID, store.Restart)
-	if got.State != store.Scheduled || got.LadderBase != 1 || got.AttemptCount != 1 || got.FirstDueAt != f.now || got.ResumeState != "" {
-		f.Errorf("restart: %+v", got)
-	}
-	if counts := f.counts(); counts.Tiers[0] != 1 || counts.States[store.Scheduled] != 1 || counts.States[store.Dead] != 0 {
-		f.Errorf("counts %+v", counts)
-	}
-	f.win(f.failed(f.claim(c.ID)))
-	if got = f.get(c.ID); got.State != store.Scheduled || got.AttemptCount != 2 {
-		f.Errorf("after a failure: %+v", got)
-	}
-	if counts := f.counts(); counts.Tiers[1] != 1 || counts.Tiers[0] != 0 {
-		f.Errorf("counts %+v", counts)
-	}
-}
-
 func testRetryRefused(f *fixture) {
 	c := f.accept(nil)
 	s := f.claim(c.ID)
@@ -250,13 +191,9 @@ func testRetryRefused(f *fixture) {
 	refused(f.id(), store.ErrNotFound)
 	f.win(f.died(s))
 	f.now++
-	if _, _, err := f.Purge(f.ctx(), f.now, 0, 10); err != nil {
-		f.Fatal(err)
-	}
+	f.purge(f.now, 0)
 	refused(c.ID, store.ErrPayloadPurged)
-	if _, err := f.Retry(f.ctx(), "other", c.ID, store.Retry{Now: f.now}, actor); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("retry in another project: %v", err)
-	}
+	f.fails(store.ErrNotFound, "retry in another project", errOf(f.Retry(f.ctx(), "other", c.ID, store.Retry{Now: f.now}, actor)))
 }
 
 func testReschedule(f *fixture) {
@@ -284,9 +221,7 @@ func testReschedule(f *fixture) {
 	f.win(f.succeeded(f.claim(ok.ID)))
 	f.cancel(canceled.ID)
 	for _, id := range []string{ok.ID, canceled.ID} {
-		if _, err := f.Reschedule(f.ctx(), project, id, f.now, f.now, actor); !errors.Is(err, store.ErrTerminal) {
-			f.Errorf("reschedule of a terminal one: %v", err)
-		}
+		f.fails(store.ErrTerminal, "reschedule of a terminal one", errOf(f.Reschedule(f.ctx(), project, id, f.now, f.now, actor)))
 	}
 }
 
@@ -297,9 +232,7 @@ func testMendCrashed(f *fixture) {
 	late := f.claim(moved.ID)
 	f.claim(retried.ID)
 	f.now += claimLasts
-	if _, err := f.Reschedule(f.ctx(), project, moved.ID, f.now+5000, f.now, actor); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.Reschedule(f.ctx(), project, moved.ID, f.now+5000, f.now, actor)))
 	f.retry(retried.ID, store.Once)
 	for _, c := range []store.Callback{moved, retried} {
 		attempts := f.attempts(c.ID)
@@ -326,9 +259,7 @@ func testAudit(f *fixture) {
 		f.Fatalf("an accept is audited: %v, %+v", err, entries)
 	}
 	f.now++
-	if _, err := f.Reschedule(f.ctx(), project, c.ID, f.now+1, f.now, actor); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.Reschedule(f.ctx(), project, c.ID, f.now+1, f.now, actor)))
 	f.retry(c.ID, store.Once)
 	f.cancel(c.ID)
 	f.cancel(c.ID)
@@ -337,20 +268,14 @@ func testAudit(f *fixture) {
 	}
 	for i := range 3 {
 		e := store.AuditEntry{Project: project, At: f.now, Actor: "key_admin", Action: "index.rebuild", Object: fmt.Sprint(i)}
-		if err := f.AppendAudit(f.ctx(), e); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(f.AppendAudit(f.ctx(), e))
 	}
-	if err := f.AppendAudit(f.ctx(), store.AuditEntry{Project: "other", At: f.now, Action: "x"}); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{Project: "other", At: f.now, Action: "x"}))
 	var all []store.AuditEntry
 	after := ""
 	for {
 		page, err := f.AuditEntries(f.ctx(), project, after, 2)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		if len(page) == 0 {
 			break
 		}

@@ -5,8 +5,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -34,45 +32,16 @@ func testCommitReschedule(f *fixture) {
 	want.AttemptCount, want.AttemptSeq, want.DivertCount, want.CrashCount = 1, 1, 2, 0
 	want.ClaimToken, want.ClaimUntil = "", 0
 	want.LastStatus, want.LastClass = 200, store.ClassRuleMismatch
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.Errorf("callback after a failure (-want +got):\n%s", diff)
-	}
+	same(f, "callback after a failure", want, got)
 	attempt := *r.Attempt
 	attempt.CallbackID, attempt.Project, attempt.Number, attempt.Fence, attempt.NextDueAt = c.ID, project, 1, 1, f.now+1000
-	if diff := cmp.Diff([]store.Attempt{attempt}, f.attempts(c.ID)); diff != "" {
-		f.Errorf("attempt (-want +got):\n%s", diff)
-	}
+	same(f, "attempt", []store.Attempt{attempt}, f.attempts(c.ID))
 	f.now += 999
 	if _, refused := f.stamp(f.token(), c.ID); len(refused) != 1 || refused[0].Due != got.DueAt || !refused[0].Retry {
 		f.Errorf("a stamp before the due time: %+v", refused)
 	}
 	f.now++
 	f.claim(c.ID)
-}
-
-func testCommitTerminal(f *fixture) {
-	ok, dead := f.accept(nil), f.accept(nil)
-	a, b := f.claim(ok.ID), f.claim(dead.ID)
-	committed, err := f.Commit(f.ctx(), []store.Result{f.died(b), f.succeeded(a)}, f.now+7)
-	if err != nil {
-		f.Fatalf("commit: %v", err)
-	}
-	if committed[0].State != store.Dead || committed[0].Reason != store.Exhausted || committed[1].State != store.Succeeded || committed[1].DueAt != 0 {
-		f.Errorf("committed %+v", committed)
-	}
-	for id, want := range map[string]struct {
-		state  store.State
-		reason store.Reason
-	}{ok.ID: {store.Succeeded, ""}, dead.ID: {store.Dead, store.Exhausted}} {
-		c := f.get(id)
-		f.wantState(c, want.state, want.reason)
-		if c.DueAt != 0 || c.FinishedAt != f.now+7 || c.UpdatedAt != f.now+7 || c.ClaimUntil != 0 {
-			f.Errorf("terminal callback: %+v", c)
-		}
-	}
-	if _, refused := f.stamp(f.token(), ok.ID); len(refused) != 1 || !refused[0].Terminal {
-		f.Error("a terminal callback was stamped")
-	}
 }
 
 // testCommitStale lets a claim run out; its result comes after another claim, before and after that one's result.
@@ -88,9 +57,7 @@ func testCommitStale(f *fixture) {
 	if lost := f.commit(late); lost.Won || lost.Number != 1 {
 		f.Errorf("a late result: %+v", lost)
 	}
-	if diff := cmp.Diff(before, f.get(c.ID)); diff != "" {
-		f.Errorf("a late result changed the callback (-want +got):\n%s", diff)
-	}
+	same(f, "a late result changed the callback", before, f.get(c.ID))
 	attempts := f.attempts(c.ID)
 	if len(attempts) != 1 || !attempts[0].Stale || attempts[0].Class != store.ClassOK || attempts[0].ResponseBody != "success" ||
 		attempts[0].Number != 1 || attempts[0].StartedAt != started || attempts[0].NextDueAt != 0 || attempts[0].Charged {

@@ -54,9 +54,7 @@ func testDeadGroups(f *fixture) {
 	a2 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 500)
 	none := f.accept(func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1 })
 	f.now += 2
-	if _, err := f.Expire(f.ctx(), f.now, 10); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.Expire(f.ctx(), f.now, 10)))
 	e1 := f.get(none.ID)
 	f.wantGroups("five", groupOf(b1, b2, b3), groupOf(a1, a2), groupOf(e1), groupOf(d1), groupOf(c1))
 	f.retry(b2.ID, store.Restart)
@@ -94,9 +92,7 @@ func testDeadGroupsMany(f *fixture) {
 			}
 			results = append(results, r)
 		}
-		if _, err := f.Commit(f.ctx(), results, f.now); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(errOf(f.Commit(f.ctx(), results, f.now)))
 	}
 	got, err := f.DeadGroups(f.ctx(), project)
 	if err != nil || len(got) != min(groups+1, 200) {

@@ -14,16 +14,12 @@ import (
 func testDispatchers(f *fixture) {
 	report := func(d store.Dispatcher) {
 		f.Helper()
-		if err := f.ReportDispatcher(f.ctx(), d); err != nil {
-			f.Fatalf("report: %v", err)
-		}
+		f.ok(f.ReportDispatcher(f.ctx(), d))
 	}
 	want := func(since int64, want ...store.Dispatcher) {
 		f.Helper()
 		got, err := f.Dispatchers(f.ctx(), since)
-		if err != nil {
-			f.Fatalf("list: %v", err)
-		}
+		f.ok(err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			f.Errorf("since %d (-want +got):\n%s", since, diff)
 		}
@@ -47,9 +43,7 @@ func testDispatchers(f *fixture) {
 	report(a)
 	want(0, a, b, c)
 	for range 2 {
-		if err := f.WithdrawDispatcher(f.ctx(), "b"); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(f.WithdrawDispatcher(f.ctx(), "b"))
 	}
 	want(0, a, c)
 	purge := func(now int64, limit, want int) {
@@ -68,9 +62,7 @@ func testDispatchersMany(f *fixture) {
 	const n = 1003
 	for i := range n {
 		d := store.Dispatcher{Name: fmt.Sprint(i), StartedAt: f.now - int64(i), SeenAt: f.now + int64(i)}
-		if err := f.ReportDispatcher(f.ctx(), d); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(f.ReportDispatcher(f.ctx(), d))
 	}
 	got, err := f.Dispatchers(f.ctx(), f.now)
 	if err != nil || len(got) != 1000 || got[0].Name != fmt.Sprint(n-1) || got[999].Name != "3" ||
@@ -88,9 +80,7 @@ func testDispatchersMany(f *fixture) {
 func testSessions(f *fixture) {
 	put := func(s store.Session) {
 		f.Helper()
-		if err := f.PutSession(f.ctx(), s); err != nil {
-			f.Fatalf("put: %v", err)
-		}
+		f.ok(f.PutSession(f.ctx(), s))
 	}
 	want := func(token string, now int64, want *store.Session) {
 		f.Helper()
@@ -117,9 +107,7 @@ func testSessions(f *fixture) {
 	put(one)
 	want("one", f.now+10, &one)
 	for range 2 {
-		if err := f.DeleteSession(f.ctx(), "one"); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(f.DeleteSession(f.ctx(), "one"))
 	}
 	want("one", f.now, nil)
 	put(one)

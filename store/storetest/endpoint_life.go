@@ -16,9 +16,7 @@ func testEndpointsChanged(f *fixture) {
 	c := f.endpoint(nil)
 	a = f.patchEndpoint(a.ID, func(e *store.Endpoint) { e.Name = "later" })
 	c, err := f.DeleteEndpoint(f.ctx(), project, c.ID, f.now, actor)
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	check := func(since int64, limit int, want ...store.Endpoint) {
 		f.Helper()
 		got, err := f.EndpointsChanged(f.ctx(), since, limit)
@@ -155,12 +153,8 @@ func testEndpointDelete(f *fixture) {
 	if l := f.laneByKey(e.LaneKey()); l.PausedUntil != store.Forever {
 		f.Errorf("its lane: %+v", l)
 	}
-	if _, err := f.Endpoint(f.ctx(), project, e.ID); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("a deleted one: %v", err)
-	}
-	if _, err := f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("delete again: %v", err)
-	}
+	f.fails(store.ErrNotFound, "a deleted one", errOf(f.Endpoint(f.ctx(), project, e.ID)))
+	f.fails(store.ErrNotFound, "delete again", errOf(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor)))
 	f.endpoint(func(e *store.Endpoint) { e.ExternalID = "x" })
 	var canceled []store.OpenRow
 	for len(canceled) < 8 {
@@ -215,14 +209,10 @@ func testEndpointDeleteLate(f *fixture) {
 	secrets := func() int {
 		f.Helper()
 		all, err := f.OwnedSecrets(f.ctx(), project, e.ID, f.now)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		return len(all)
 	}
-	if _, err := f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor)))
 	cancel := func(want int) {
 		f.Helper()
 		if canceled, err := f.CancelDeleted(f.ctx(), f.now, 100); err != nil || len(canceled) != want {
@@ -255,9 +245,7 @@ func testEndpointHealth(f *fixture) {
 		turns, err := f.ReportHealth(f.ctx(), []store.EndpointHealth{
 			{ID: f.id(), FailedAt: f.now}, {ID: e.ID, SucceededAt: succeeded, FailedAt: failed, FailedFirst: first},
 		}, f.now)
-		if err != nil {
-			f.Fatalf("report: %v", err)
-		}
+		f.ok(err)
 		return turns
 	}
 	want := func(failing, success, failure int64) {

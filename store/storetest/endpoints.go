@@ -20,27 +20,21 @@ func (f *fixture) endpoint(change func(*store.Endpoint)) store.Endpoint {
 		change(&e)
 	}
 	made, err := f.CreateEndpoint(f.ctx(), e, actor)
-	if err != nil {
-		f.Fatalf("create endpoint: %v", err)
-	}
+	f.ok(err)
 	return made
 }
 
 func (f *fixture) patchEndpoint(id string, change func(*store.Endpoint)) store.Endpoint {
 	f.Helper()
 	e, err := f.PatchEndpoint(f.ctx(), project, id, func(e *store.Endpoint) error { change(e); return nil }, f.now, actor)
-	if err != nil {
-		f.Fatalf("patch endpoint: %v", err)
-	}
+	f.ok(err)
 	return e
 }
 
 func (f *fixture) getEndpoint(id string) store.Endpoint {
 	f.Helper()
 	e, err := f.Endpoint(f.ctx(), project, id)
-	if err != nil {
-		f.Fatalf("endpoint: %v", err)
-	}
+	f.ok(err)
 	return e
 }
 
@@ -58,20 +52,14 @@ func testEndpointCreate(f *fixture) {
 	given := store.Endpoint{ID: f.id(), Project: project, Name: "Shop", URL: "https://shop.example/hook", CreatedAt: f.now}
 	wholeEndpoint(&given)
 	made, err := f.CreateEndpoint(f.ctx(), given, actor)
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	want := given
 	want.LaneID, want.Version, want.UpdatedAt = made.LaneID, made.Version, f.now
 	if made.LaneID == 0 || made.Version == 0 {
 		f.Errorf("made: %+v", made)
 	}
-	if diff := cmp.Diff(want, made); diff != "" {
-		f.Errorf("made (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, f.getEndpoint(given.ID)); diff != "" {
-		f.Errorf("read (-want +got):\n%s", diff)
-	}
+	same(f, "made", want, made)
+	same(f, "read", want, f.getEndpoint(given.ID))
 	if c := f.accept(func(d *store.Draft) { d.Callback.Lane, d.Callback.EndpointID = made.LaneKey(), made.ID }); c.LaneID != made.LaneID {
 		f.Errorf("its callbacks have lane %d, it has %d", c.LaneID, made.LaneID)
 	}
@@ -112,9 +100,7 @@ func testEndpointPatch(f *fixture) {
 	if diff := cmp.Diff(want, got); diff != "" || got.Version <= e.Version {
 		f.Errorf("patched (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, f.getEndpoint(e.ID)); diff != "" {
-		f.Errorf("read (-want +got):\n%s", diff)
-	}
+	same(f, "read", want, f.getEndpoint(e.ID))
 	if l := f.laneByKey(e.LaneKey()); l.Limit != 4 || l.Rate != want.Rate || l.EndpointPause != store.Forever || l.Version == 0 {
 		f.Errorf("its lane: %+v", l)
 	}
@@ -139,9 +125,7 @@ func testEndpointPatch(f *fixture) {
 			f.Errorf("patch: %v, want %v", err, want)
 		}
 	}
-	if _, err := f.PatchEndpoint(f.ctx(), "other", e.ID, func(*store.Endpoint) error { return nil }, f.now, actor); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("patch in another project: %v", err)
-	}
+	f.fails(store.ErrNotFound, "patch in another project", errOf(f.PatchEndpoint(f.ctx(), "other", e.ID, func(*store.Endpoint) error { return nil }, f.now, actor)))
 	f.wantAudit("endpoint.pause "+e.ID, "endpoint.resume "+e.ID, "endpoint.enable "+e.ID, "endpoint.update "+e.ID, "endpoint.update "+e.ID)
 }
 
@@ -186,9 +170,7 @@ func testEndpointUpsert(f *fixture) {
 			f.Errorf("answer %d: %+v", i, done[i])
 		}
 	}
-	if _, err := f.EndpointByExternalID(f.ctx(), project, "b"); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("what was refused is there: %v", err)
-	}
+	f.fails(store.ErrNotFound, "what was refused is there", errOf(f.EndpointByExternalID(f.ctx(), project, "b")))
 	if got, err := f.EndpointByExternalID(f.ctx(), project, "c"); err != nil || got.ID != done[5].Endpoint.ID {
 		f.Errorf("by external id: %v, %+v", err, got)
 	}
@@ -256,9 +238,7 @@ func testEndpointFind(f *fixture) {
 	}
 	other := f.endpoint(func(e *store.Endpoint) { e.Project, e.ExternalID, e.Topics = "other", "theirs", []string{"*"} })
 	gone := f.endpoint(func(e *store.Endpoint) { e.ExternalID, e.Topics = "gone", []string{"*"} })
-	if _, err := f.DeleteEndpoint(f.ctx(), project, gone.ID, f.now, actor); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.DeleteEndpoint(f.ctx(), project, gone.ID, f.now, actor)))
 	names := []string{"merchant-1", store.EndpointPrefix + made[2].ID, "none", store.EndpointPrefix + other.ID, "theirs", "gone", store.EndpointPrefix + gone.ID, ""}
 	found, err := f.FindEndpoints(f.ctx(), project, names)
 	if err != nil || len(found) != 2 || found["merchant-1"].ID != made[1].ID || found[names[1]].ID != made[2].ID {

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -9,11 +8,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Events is what events with an idempotency key were to become.
-type Events interface {
-	PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error)
-}
 
 // eventPlan is a plan for as many endpoints as there are ids.
 func (f *fixture) eventPlan(key, fingerprint string, endpoints ...string) store.EventPlan {
@@ -30,9 +24,7 @@ func (f *fixture) eventPlan(key, fingerprint string, endpoints ...string) store.
 func (f *fixture) plan(p store.EventPlan) (plan store.EventPlan, known bool) {
 	f.Helper()
 	plan, known, err := f.PlanEvent(f.ctx(), p)
-	if err != nil {
-		f.Fatalf("plan event: %v", err)
-	}
+	f.ok(err)
 	return plan, known
 }
 
@@ -114,9 +106,7 @@ func testEventEnds(f *fixture) {
 	fold := func() {
 		f.Helper()
 		for range 3 {
-			if err := f.Fold(f.ctx(), f.now); err != nil {
-				f.Fatalf("fold: %v", err)
-			}
+			f.ok(f.Fold(f.ctx(), f.now))
 		}
 	}
 	f.now += (7 * 24 * time.Hour).Milliseconds()

@@ -45,9 +45,7 @@ func testFire(f *fixture) {
 	}
 	f.changeSchedule(all[1].ID, func(s *store.Schedule) { s.Template = `{}` })
 	f.changeSchedule(all[2].ID, func(s *store.Schedule) { s.Enabled, s.NextAt = false, 0 })
-	if err := f.DeleteSchedule(f.ctx(), project, all[3].ID, f.now, actor); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(f.DeleteSchedule(f.ctx(), project, all[3].ID, f.now, actor))
 	firings[4].Draft, firings[4].Why = nil, "the endpoint is gone"
 	firings[5].Draft, firings[5].Next = nil, 0
 	taken := f.accept(nil)
@@ -193,9 +191,7 @@ func testScheduleRuns(f *fixture) {
 	}
 	want := s
 	want.LastAt, want.LastID = f.now, a.Callback.ID
-	if diff := cmp.Diff(want, f.getSchedule(s.ID)); diff != "" {
-		f.Errorf("after a run by hand (-want +got):\n%s", diff)
-	}
+	same(f, "after a run by hand", want, f.getSchedule(s.ID))
 	if runs := f.runs(s.ID); !slices.Equal(runs, []store.ScheduleRun{{CallbackID: a.Callback.ID, DueAt: f.now, FiredAt: f.now, Trigger: store.Manual}}) {
 		f.Errorf("runs: %+v", runs)
 	}
@@ -215,9 +211,7 @@ func testScheduleRuns(f *fixture) {
 	f.fire(wrong)
 	s = f.getSchedule(s.ID)
 	read := f.firing(s)
-	if _, err := f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor)))
 	if got := f.getSchedule(s.ID); got.LastError != "" || got.NextAt != s.NextAt || got.Version != s.Version {
 		f.Errorf("after a run by hand: %+v", got)
 	}

@@ -3,12 +3,14 @@ package storetest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -36,6 +38,8 @@ type fixture struct {
 	tokens  int
 	// known turns with every result: the one says what the row was when it was stamped, the next does not.
 	known bool
+	// histories is how many the model runs.
+	histories int
 }
 
 func newFixture(t *testing.T, s Store) *fixture {
@@ -43,6 +47,40 @@ func newFixture(t *testing.T, s Store) *fixture {
 }
 
 func (f *fixture) ctx() context.Context { return f.Context() }
+
+// ok ends the test if a call failed that may not.
+func (f *fixture) ok(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// errOf is the error of a call whose other result does not matter.
+func errOf[T any](_ T, err error) error { return err }
+
+// fails reports a call that did not fail as wanted.
+func (f *fixture) fails(want error, what string, err error) {
+	f.Helper()
+	if !errors.Is(err, want) {
+		f.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// same reports two values that differ.
+func same[T any](f *fixture, what string, want, got T) {
+	f.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// purge removes payloads and rows that ended before those times.
+func (f *fixture) purge(payloadBefore, metadataBefore int64) {
+	f.Helper()
+	_, _, err := f.Purge(f.ctx(), payloadBefore, metadataBefore, 100)
+	f.ok(err)
+}
 
 // id makes a ULID above all that were made before.
 func (f *fixture) id() string {
@@ -106,9 +144,7 @@ func (f *fixture) accept(change func(*store.Draft)) store.Callback {
 func (f *fixture) acceptAll(drafts ...store.Draft) []store.Accepted {
 	f.Helper()
 	accepted, err := f.Accept(f.ctx(), drafts)
-	if err != nil {
-		f.Fatalf("accept: %v", err)
-	}
+	f.ok(err)
 	if len(accepted) != len(drafts) {
 		f.Fatalf("accepted %d of %d drafts", len(accepted), len(drafts))
 	}
@@ -122,9 +158,7 @@ func (f *fixture) stamp(token string, ids ...string) ([]*store.Stamped, []store.
 		claims[i] = store.StampClaim{ID: id}
 	}
 	stamped, refused, err := f.Stamp(f.ctx(), store.Stamp{Token: token, Now: f.now, Margin: margin, Claims: claims})
-	if err != nil {
-		f.Fatalf("stamp: %v", err)
-	}
+	f.ok(err)
 	if len(stamped)+len(refused) != len(ids) {
 		f.Fatalf("stamp of %d rows answered %d stamped and %d refused", len(ids), len(stamped), len(refused))
 	}
@@ -174,9 +208,7 @@ func (f *fixture) died(s *store.Stamped) store.Result {
 func (f *fixture) commit(r store.Result) store.Committed {
 	f.Helper()
 	committed, err := f.Commit(f.ctx(), []store.Result{r}, f.now)
-	if err != nil {
-		f.Fatalf("commit: %v", err)
-	}
+	f.ok(err)
 	if len(committed) != 1 || committed[0].Err != nil {
 		f.Fatalf("commit answered %+v", committed)
 	}
@@ -196,27 +228,21 @@ func (f *fixture) win(r store.Result) store.Committed {
 func (f *fixture) get(id string) store.Callback {
 	f.Helper()
 	c, err := f.Get(f.ctx(), project, id)
-	if err != nil {
-		f.Fatalf("get: %v", err)
-	}
+	f.ok(err)
 	return c
 }
 
 func (f *fixture) attempts(id string) []store.Attempt {
 	f.Helper()
 	attempts, err := f.Attempts(f.ctx(), project, id)
-	if err != nil {
-		f.Fatalf("attempts: %v", err)
-	}
+	f.ok(err)
 	return attempts
 }
 
 func (f *fixture) counts() store.Counts {
 	f.Helper()
 	c, err := f.Counts(f.ctx(), project)
-	if err != nil {
-		f.Fatalf("counts: %v", err)
-	}
+	f.ok(err)
 	return c
 }
 

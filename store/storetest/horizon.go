@@ -78,15 +78,9 @@ func testOpenUntilWhileRowsMove(f *fixture) {
 	claimed, moved, canceled := f.accept(at(0)), f.accept(at(100)), f.accept(at(200))
 	retried := f.accept(at(300))
 	f.claim(claimed.ID)
-	if _, err := f.Cancel(f.ctx(), canceled.Project, canceled.ID, f.now, store.Actor{Name: "test"}); err != nil {
-		f.Fatalf("cancel: %v", err)
-	}
-	if _, err := f.Reschedule(f.ctx(), moved.Project, moved.ID, f.now+500, f.now, store.Actor{Name: "test"}); err != nil {
-		f.Fatalf("reschedule: %v", err)
-	}
-	if _, err := f.Retry(f.ctx(), retried.Project, retried.ID, store.Retry{Ladder: store.Once, Now: f.now}, store.Actor{Name: "test"}); err != nil {
-		f.Fatalf("retry: %v", err)
-	}
+	f.ok(errOf(f.Cancel(f.ctx(), canceled.Project, canceled.ID, f.now, store.Actor{Name: "test"})))
+	f.ok(errOf(f.Reschedule(f.ctx(), moved.Project, moved.ID, f.now+500, f.now, store.Actor{Name: "test"})))
+	f.ok(errOf(f.Retry(f.ctx(), retried.Project, retried.ID, store.Retry{Ladder: store.Once, Now: f.now}, store.Actor{Name: "test"})))
 	for until, want := range map[int64][]string{
 		0: {claimed.ID, retried.ID}, 300: {claimed.ID, retried.ID}, 500: {claimed.ID, retried.ID, moved.ID},
 	} {

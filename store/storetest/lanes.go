@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,27 +14,21 @@ import (
 func (f *fixture) laneByKey(key string) store.Lane {
 	f.Helper()
 	l, err := f.LaneByKey(f.ctx(), project, key)
-	if err != nil {
-		f.Fatalf("lane: %v", err)
-	}
+	f.ok(err)
 	return l
 }
 
 func (f *fixture) pauseLane(key string, until int64, reason string) store.Lane {
 	f.Helper()
 	l, err := f.PauseLane(f.ctx(), project, key, until, reason, f.now, actor)
-	if err != nil {
-		f.Fatalf("pause lane: %v", err)
-	}
+	f.ok(err)
 	return l
 }
 
 func (f *fixture) setLane(key string, limit *int, rate *store.Rate) store.Lane {
 	f.Helper()
 	l, err := f.SetLane(f.ctx(), project, key, limit, rate, f.now, actor)
-	if err != nil {
-		f.Fatalf("set lane: %v", err)
-	}
+	f.ok(err)
 	return l
 }
 
@@ -81,9 +74,7 @@ func testLaneSettings(f *fixture) {
 	if c := f.accept(func(d *store.Draft) { d.Callback.Lane = "made by hand" }); c.LaneID != made.ID {
 		f.Errorf("lane %d, want %d", c.LaneID, made.ID)
 	}
-	if _, err := f.LaneByKey(f.ctx(), "other", "shop-7"); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("lane of another project: %v", err)
-	}
+	f.fails(store.ErrNotFound, "lane of another project", errOf(f.LaneByKey(f.ctx(), "other", "shop-7")))
 	f.wantAudit("lane.pause made by hand", "lane.limits shop-7", "lane.resume shop-7", "lane.pause shop-7", "lane.limits shop-7", "lane.limits shop-7")
 }
 
@@ -91,9 +82,7 @@ func testLaneSettings(f *fixture) {
 func (f *fixture) wantAudit(want ...string) {
 	f.Helper()
 	entries, err := f.AuditEntries(f.ctx(), project, "", len(want))
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Action+" "+e.Object)
@@ -101,9 +90,7 @@ func (f *fixture) wantAudit(want ...string) {
 			f.Errorf("audit of %s: %+v", e.Action, e)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.Errorf("audit (-want +got):\n%s", diff)
-	}
+	same(f, "audit", want, got)
 }
 
 func testLanesChanged(f *fixture) {
@@ -120,9 +107,7 @@ func testLanesChanged(f *fixture) {
 	check := func(since int64, limit int, want []store.Lane) {
 		f.Helper()
 		got, err := f.Lanes(f.ctx(), since, limit)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			f.Errorf("lanes since %d (-want +got):\n%s", since, diff)
 		}
@@ -178,9 +163,7 @@ func testLaneList(f *fixture) {
 			})
 		}
 		if i%3 == 1 {
-			if err := f.Fold(f.ctx(), f.now); err != nil {
-				f.Fatal(err)
-			}
+			f.ok(f.Fold(f.ctx(), f.now))
 		}
 	}
 	ended := f.accept(func(d *store.Draft) { d.Callback.Lane = "Lane-3" })
@@ -195,9 +178,7 @@ func testLaneList(f *fixture) {
 			filter.Limit = 100
 		}
 		lanes, err := f.LaneList(f.ctx(), project, filter)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		for _, l := range lanes {
 			keys = append(keys, l.Key)
 			var n int64
@@ -227,14 +208,10 @@ func testLaneList(f *fixture) {
 		}
 	}
 	lanes, err := f.LaneList(f.ctx(), project, store.LaneFilter{Limit: 100, Now: f.now, DueBy: f.now + 3000})
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	for _, l := range lanes[:6] {
 		var n int64
-		if _, err := fmt.Sscanf(l.Key, "Lane-%d", &n); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(errOf(fmt.Sscanf(l.Key, "Lane-%d", &n)))
 		want := f.now + 1000*n
 		if n > 3 {
 			want = 0
@@ -253,9 +230,7 @@ func testLaneMadeInPause(f *fixture) {
 	lanes := func() map[string]store.Lane {
 		f.Helper()
 		all, err := f.Lanes(f.ctx(), since, 100)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		byKey := make(map[string]store.Lane)
 		for _, l := range all {
 			byKey[l.Key], since = l, l.Version

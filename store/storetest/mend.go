@@ -13,9 +13,7 @@ import (
 func (f *fixture) mend(id string, change func(*store.Callback)) store.Callback {
 	f.Helper()
 	c, err := f.Mend(f.ctx(), project, id, func(c *store.Callback) error { change(c); return nil }, f.now, actor)
-	if err != nil {
-		f.Fatalf("mend: %v", err)
-	}
+	f.ok(err)
 	return c
 }
 
@@ -99,16 +97,10 @@ func testMendRefused(f *fixture) {
 	refused("canceled", project, canceled.ID, store.ErrTerminal)
 	no := errors.New("no")
 	open := f.accept(nil)
-	if _, err := f.Mend(f.ctx(), project, open.ID, func(c *store.Callback) error { c.URL = "x"; return no }, f.now, actor); !errors.Is(err, no) {
-		f.Errorf("refused by its caller: %v", err)
-	}
-	if diff := cmp.Diff(open, f.get(open.ID)); diff != "" {
-		f.Errorf("what was refused was changed (-want +got):\n%s", diff)
-	}
+	f.fails(no, "refused by its caller", errOf(f.Mend(f.ctx(), project, open.ID, func(c *store.Callback) error { c.URL = "x"; return no }, f.now, actor)))
+	same(f, "what was refused was changed", open, f.get(open.ID))
 	dead := f.dead(nil)
 	f.now++
-	if _, _, err := f.Purge(f.ctx(), f.now, 0, 10); err != nil {
-		f.Fatal(err)
-	}
+	f.purge(f.now, 0)
 	refused("purged", project, dead.ID, store.ErrPayloadPurged)
 }

@@ -13,6 +13,7 @@ type modelRow struct {
 	id         string
 	state      store.State
 	due        int64
+	finished   int64
 	fence      int64
 	claimUntil int64
 	token      string
@@ -36,10 +37,20 @@ func (m *modelRow) attempting(now int64) bool {
 	return m.state == store.Scheduled && m.claimUntil > now
 }
 
+// finishedAt says whether the row may have ended at the time. What ends as it is accepted ends a millisecond later.
+func (m *modelRow) finishedAt(at int64) bool {
+	return at == m.finished || m.finished > 0 && at == m.finished+1
+}
+
 // A model runs random operations on a store and on itself, and compares.
 type model struct {
 	*fixture
 	rows []*modelRow
+	// touched are the rows that were changed since the last check of attempts.
+	touched []*modelRow
+	// began is when the history did, and before, what was counted then.
+	began  int64
+	before tally
 	// claims are all that were ever stamped: their results may come at any time, and more than once.
 	claims []*store.Stamped
 }
@@ -47,11 +58,23 @@ type model struct {
 // testModel compares random histories of accepts, stamps, results, cancels, retries and clocks with a model: the fence
 // grows with every claim and never otherwise, at most one result takes effect under a fence, what is terminal stays so
 // until somebody asks, and the counters are what a scan would count.
+//
+// At most so many histories are run as the fixture's options say.
 func testModel(f *fixture) {
+	left, failed := f.histories, false
 	rapid.Check(f.T, func(t *rapid.T) {
-		// Histories share the store; each has rows of its own and looks at nothing else but the counters.
+		// A history that failed is repeated, to make it smaller.
+		if left--; left < 0 && !failed {
+			return
+		}
+		failed = true
+		// Histories share the store; each looks at rows of its own, and at what is counted since it began.
 		f.now += 1_000_000
-		m := &model{fixture: f}
+		m := &model{fixture: f, began: f.now}
+		var err error
+		if m.before, err = f.counted(); err != nil {
+			t.Fatal(err)
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"accept":   m.opAccept,
 			"stamp":    m.opStamp,
@@ -68,6 +91,7 @@ func testModel(f *fixture) {
 			},
 			"": m.check,
 		})
+		failed = false
 	})
 }
 
@@ -75,7 +99,9 @@ func (m *model) pick(t *rapid.T) *modelRow {
 	if len(m.rows) == 0 {
 		t.Skip("nothing was accepted yet")
 	}
-	return rapid.SampledFrom(m.rows).Draw(t, "row")
+	r := rapid.SampledFrom(m.rows).Draw(t, "row")
+	m.touched = append(m.touched, r)
+	return r
 }
 
 func (m *model) opAccept(t *rapid.T) {
@@ -98,6 +124,7 @@ func (m *model) opAccept(t *rapid.T) {
 func (m *model) opStamp(t *rapid.T) {
 	m.pick(t)
 	rows := rapid.SliceOfNDistinct(rapid.SampledFrom(m.rows), 1, len(m.rows), func(r *modelRow) string { return r.id }).Draw(t, "rows")
+	m.touched = rows
 	token := m.token()
 	if len(m.claims) > 0 && rapid.IntRange(0, 3).Draw(t, "again") == 0 {
 		token = rapid.SampledFrom(m.claims).Draw(t, "claim").ClaimToken
@@ -142,6 +169,7 @@ func (m *model) opStamp(t *rapid.T) {
 
 // end makes the model's row terminal. Of a poll that is told if nothing was told before, or it is another final answer.
 func (m *model) end(r *modelRow, state store.State, reason store.Reason) {
+	r.finished = m.now
 	r.state, r.reason, r.due, r.token, r.claimUntil, r.cancel, r.resume, r.resumeReason = state, reason, 0, "", 0, false, "", ""
 	c := store.Callback{State: state, Reason: reason}
 	outcome := c.PollOutcome()
@@ -180,6 +208,7 @@ func (m *model) opResult(t *rapid.T) {
 	}
 	s := rapid.SampledFrom(m.claims).Draw(t, "claim")
 	r := m.rows[slices.IndexFunc(m.rows, func(r *modelRow) bool { return r.id == s.ID })]
+	m.touched = append(m.touched, r)
 	kind := rapid.SampledFrom([]string{"success", "failure", "death", "divert"}).Draw(t, "kind")
 	var result store.Result
 	switch kind {
@@ -277,7 +306,7 @@ func (m *model) opRetry(t *rapid.T) {
 		} else {
 			r.resume, r.resumeReason = r.state, r.reason
 		}
-		r.state, r.reason = store.Scheduled, ""
+		r.state, r.reason, r.finished = store.Scheduled, "", 0
 	}
 	r.due = m.now
 }
@@ -296,24 +325,16 @@ func (m *model) opReschedule(t *rapid.T) {
 	r.lose()
 	if r.state == store.Dead {
 		r.crashes, r.resume, r.resumeReason, r.state, r.reason = 0, store.Dead, r.reason, store.Scheduled, ""
+		r.finished = 0
 	}
 	r.due = due
 }
 
-// check compares every row with the model, and the counters with a scan.
+// check compares every row with the model, the attempts of those that were touched, and the counters with a scan.
 func (m *model) check(t *rapid.T) {
-	for _, r := range m.rows {
-		c := m.get(r.id)
-		if c.State != r.state || c.DueAt != r.due || c.Fence != r.fence || c.AttemptCount != r.charged || c.AttemptSeq != r.attempts ||
-			c.Reason != r.reason || c.CancelRequested != r.cancel || c.ResumeState != r.resume || c.LadderBase != r.base || c.ClaimUntil != r.claimUntil {
-			t.Fatalf("callback %+v\nmodel %+v", c, *r)
-		}
-		if attempts := m.attempts(r.id); len(attempts) != r.attempts {
-			t.Fatalf("%d attempts, want %d", len(attempts), r.attempts)
-		}
-	}
-	results := make(map[string]int)
-	if err := m.compareCounters(func(c *store.Callback) {
+	results, found := make(map[string]int), make(map[string]store.Callback)
+	if err := m.compareCounters(m.before, m.began, func(c *store.Callback) {
+		found[c.ID] = *c
 		if c.Topic == "payment.polled" {
 			results[c.Ref]++
 		}
@@ -321,8 +342,20 @@ func (m *model) check(t *rapid.T) {
 		t.Fatal(err)
 	}
 	for _, r := range m.rows {
+		c := found[r.id]
+		if c.State != r.state || c.DueAt != r.due || c.Fence != r.fence || c.AttemptCount != r.charged || c.AttemptSeq != r.attempts ||
+			c.Reason != r.reason || c.CancelRequested != r.cancel || c.ResumeState != r.resume || c.LadderBase != r.base || c.ClaimUntil != r.claimUntil ||
+			!r.finishedAt(c.FinishedAt) || c.CrashCount != r.crashes {
+			t.Fatalf("callback %+v\nmodel %+v", c, *r)
+		}
 		if n := results[resultOf(r.id)]; n != r.results {
 			t.Fatalf("%d results were told of %+v", n, *r)
 		}
 	}
+	for _, r := range m.touched {
+		if attempts := m.attempts(r.id); len(attempts) != r.attempts {
+			t.Fatalf("%d attempts, want %d", len(attempts), r.attempts)
+		}
+	}
+	m.touched = nil
 }

@@ -13,9 +13,7 @@ import (
 
 func (f *fixture) fold() {
 	f.Helper()
-	if err := f.Fold(f.ctx(), f.now); err != nil {
-		f.Fatalf("fold: %v", err)
-	}
+	f.ok(f.Fold(f.ctx(), f.now))
 }
 
 // outcomes follows the feed to its end, in pages.
@@ -24,9 +22,7 @@ func (f *fixture) outcomes(after store.OutcomeCursor, page int) ([]store.Termina
 	var all []store.TerminalEvent
 	for {
 		events, next, err := f.Outcomes(f.ctx(), project, after, page)
-		if err != nil {
-			f.Fatalf("outcomes: %v", err)
-		}
+		f.ok(err)
 		if len(events) > page {
 			f.Fatalf("a page has %d outcomes, the limit is %d", len(events), page)
 		}
@@ -85,14 +81,10 @@ func testOutcomes(f *fixture) {
 	ended(c.ID)
 	c = f.accept(func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1 })
 	f.now++
-	if _, err := f.Expire(f.ctx(), f.now, 10); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.Expire(f.ctx(), f.now, 10)))
 	ended(c.ID)
 	c = f.accept(nil)
-	if err := f.Damage(f.ctx(), c.ID); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(f.Damage(f.ctx(), c.ID))
 	f.stamp(f.token(), c.ID)
 	ended(c.ID)
 	c = f.accept(versioned("r", 1))
@@ -101,12 +93,8 @@ func testOutcomes(f *fixture) {
 	ended(f.acceptAll(f.draft(versioned("r", 1)))[0].Callback.ID)
 	e := f.endpoint(nil)
 	c = f.accept(to(e))
-	if _, err := f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor); err != nil {
-		f.Fatal(err)
-	}
-	if _, err := f.CancelDeleted(f.ctx(), f.now, 10); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor)))
+	f.ok(errOf(f.CancelDeleted(f.ctx(), f.now, 10)))
 	ended(c.ID)
 	f.retry(dead.ID, store.Once)
 	f.win(f.failed(f.claim(dead.ID)))
@@ -271,9 +259,7 @@ func testOutcomesCrowd(f *fixture) {
 	for _, e := range rest {
 		got[e.ID] = append(got[e.ID], fmt.Sprint(e.State, e.Reason, e.AttemptCount))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.Errorf("outcomes (-ended +read):\n%s", diff)
-	}
+	same(f, "outcomes", want, got)
 }
 
 // endMany accepts a batch and ends each callback of it, some of them several times, and says as what.

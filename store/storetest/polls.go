@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,13 +12,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Polls is what polls have beside other callbacks.
-type Polls interface {
-	ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64, by store.Actor) (store.ResolvedPoll, error)
-	PollDetail(ctx context.Context, project, id string) (store.PollDetail, error)
-	Born() <-chan store.OpenRow
-}
 
 // polling makes drafts polls of a reference; their results have a reference of their own.
 func polling(ref string) func(*store.Draft) {
@@ -61,9 +53,7 @@ func (f *fixture) solved(s *store.Stamped) store.Result {
 func (f *fixture) pollDetail(id string) store.PollDetail {
 	f.Helper()
 	d, err := f.PollDetail(f.ctx(), project, id)
-	if err != nil {
-		f.Fatalf("poll detail: %v", err)
-	}
+	f.ok(err)
 	return d
 }
 
@@ -110,16 +100,10 @@ func (f *fixture) told(id string, n int, want endOfPoll) store.Callback {
 	}
 	c := f.get(d.ResultID)
 	open, err := f.ByID(f.ctx(), []string{c.ID})
-	if err != nil {
-		f.Fatal(err)
-	}
-	if diff := cmp.Diff(open, born); diff != "" {
-		f.Errorf("born (-open +told):\n%s", diff)
-	}
+	f.ok(err)
+	same(f, "born", open, born)
 	payload, err := f.Payload(f.ctx(), project, c.ID)
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	if !bytes.Contains(payload.Body, []byte(`"<1>"`)) || !bytes.Contains(payload.Body, []byte(`12345678901234567890`)) {
 		f.Errorf("the context is not as it was given: %s", payload.Body)
 	}
@@ -138,9 +122,7 @@ func (f *fixture) told(id string, n int, want endOfPoll) store.Callback {
 	if err := json.Unmarshal(payload.Body, &got); err != nil {
 		f.Fatalf("%s: %v", payload.Body, err)
 	}
-	if diff := cmp.Diff(members, got); diff != "" {
-		f.Errorf("the result's body (-want +got):\n%s", diff)
-	}
+	same(f, "the result's body", members, got)
 	return c
 }
 
@@ -163,12 +145,8 @@ func testPollEnds(f *fixture) {
 			ID: f.id(), Project: project, Action: store.RedriveCancel, Shown: "{}", CreatedAt: f.now,
 			Filter: store.Filter{Ref: f.get(id).Ref, To: f.now + 1},
 		}, actor)
-		if err != nil {
-			f.Fatal(err)
-		}
-		if _, err := f.StepRedrive(f.ctx(), f.gather(r).ID, 10, f.now); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
+		f.ok(errOf(f.StepRedrive(f.ctx(), f.gather(r).ID, 10, f.now)))
 	}
 	for _, c := range []struct {
 		name   string
@@ -188,9 +166,7 @@ func testPollEnds(f *fixture) {
 		{"cancel", nil, func(id string) { f.cancel(id) },
 			endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
 		{"cancel by reference", nil, func(id string) {
-			if _, err := f.CancelRef(f.ctx(), project, f.get(id).Ref, "", 10, f.now, actor); err != nil {
-				f.Fatal(err)
-			}
+			f.ok(errOf(f.CancelRef(f.ctx(), project, f.get(id).Ref, "", 10, f.now, actor)))
 		}, endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
 		{"cancel in flight", nil, func(id string) {
 			s := f.claim(id)
@@ -204,9 +180,7 @@ func testPollEnds(f *fixture) {
 		}, endOfPoll{outcome: store.PollSuccess, reason: store.PollSucceeded, status: 200, body: `{"paid":true}`, polls: 2}},
 		{"expiry", func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1500 }, func(string) {
 			f.now += 1000
-			if _, err := f.Expire(f.ctx(), f.now, 10); err != nil {
-				f.Fatal(err)
-			}
+			f.ok(errOf(f.Expire(f.ctx(), f.now, 10)))
 		}, endOfPoll{outcome: store.PollUnresolved, reason: store.Expired, status: 500, body: "busy", polls: 1}},
 		{"crash after a cancel", nil, func(id string) {
 			f.claim(id)
@@ -218,27 +192,19 @@ func testPollEnds(f *fixture) {
 			f.win(store.Result{ID: id, Fence: f.claim(id).Fence, State: store.Dead, Reason: store.Poison})
 		}, endOfPoll{outcome: store.PollUnresolved, reason: store.Poison, status: 500, body: "busy", polls: 1}},
 		{"corrupt", nil, func(id string) {
-			if err := f.Damage(f.ctx(), id); err != nil {
-				f.Fatal(err)
-			}
+			f.ok(f.Damage(f.ctx(), id))
 			f.stamp(f.token(), id)
 		}, endOfPoll{outcome: store.PollUnresolved, reason: store.Invalid, status: 500, body: "busy", polls: 1}},
 		{"redrive", nil, redrive, endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
 		{"resolve", nil, func(id string) {
-			if _, err := f.ResolvePoll(f.ctx(), project, id, `{"by": "phone"}`, f.now, actor); err != nil {
-				f.Fatal(err)
-			}
+			f.ok(errOf(f.ResolvePoll(f.ctx(), project, id, `{"by": "phone"}`, f.now, actor)))
 		}, endOfPoll{
 			outcome: store.PollResolved, reason: store.ResolvedOutside, status: 500, body: "busy", polls: 1,
 			data: map[string]any{"by": "phone"},
 		}},
 		{"endpoint deleted", to(e), func(string) {
-			if _, err := f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor); err != nil {
-				f.Fatal(err)
-			}
-			if _, err := f.CancelDeleted(f.ctx(), f.now, 10); err != nil {
-				f.Fatal(err)
-			}
+			f.ok(errOf(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor)))
+			f.ok(errOf(f.CancelDeleted(f.ctx(), f.now, 10)))
 		}, endOfPoll{outcome: store.PollCanceled, reason: store.EndpointDeleted, status: 500, body: "busy", polls: 1}},
 	} {
 		p := f.accept(func(d *store.Draft) {
@@ -395,9 +361,7 @@ func testPollStays(f *fixture) {
 func testResolvePoll(f *fixture) {
 	p := f.accept(polling("waiting"))
 	was, err := f.ByID(f.ctx(), []string{p.ID})
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	f.now++
 	r := f.resolve(p.ID, "")
 	if r.Result != store.ResolveDone || r.Was == nil || !cmp.Equal(*r.Was, was[0]) || !cmp.Equal(r.Callback, f.get(p.ID)) {

@@ -2,9 +2,7 @@ package storetest
 
 import (
 	"errors"
-	"fmt"
 	"sync"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -24,9 +22,7 @@ func testPollLive(f *fixture) {
 	p := f.accept(polling("r"))
 	again := f.acceptAll(f.draft(polling("r")))[0]
 	f.replayOf(p, again)
-	if diff := cmp.Diff(f.get(p.ID), again.Callback); diff != "" {
-		f.Errorf("the open one (-read +answered):\n%s", diff)
-	}
+	same(f, "the open one", f.get(p.ID), again.Callback)
 	elsewhere := func(d *store.Draft) { polling("r")(d); d.Callback.URL += "/v2" }
 	theirs := func(d *store.Draft) { polling("r")(d); d.Callback.Project = "other" }
 	group := f.acceptAll(f.draft(polling("g")), f.draft(polling("r")), f.draft(polling("g")), f.draft(elsewhere), f.draft(theirs), f.draft(polling("g")))
@@ -169,15 +165,11 @@ func testPollReopened(f *fixture) {
 		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: "{}", CreatedAt: f.now,
 		Filter: store.Filter{Ref: "twin", To: f.now + 1},
 	}, actor)
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	r = f.gather(r)
 	for r.Open() {
 		step, err := f.StepRedrive(f.ctx(), r.ID, 10, f.now)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		r = step.Redrive
 	}
 	if r.Done != 1 || r.Failed != 2 {
@@ -285,9 +277,7 @@ func testPollResult(f *fixture) {
 		c := &d.Poll.OnResult.Callback
 		c.EndpointID, c.Follows, c.URL, c.Lane = gone.ID, true, gone.URL, gone.LaneKey()
 	})
-	if _, err := f.DeleteEndpoint(f.ctx(), project, gone.ID, f.now, actor); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.DeleteEndpoint(f.ctx(), project, gone.ID, f.now, actor)))
 	f.win(f.solved(f.claim(orphan.ID)))
 	if c := f.get(f.pollDetail(orphan.ID).ResultID); c.State != store.Canceled || c.Reason != store.EndpointDeleted || c.FinishedAt != f.now {
 		f.Errorf("the result for a deleted endpoint: %+v", c)
@@ -329,30 +319,5 @@ func testPollResult(f *fixture) {
 	if len(events) != 8 {
 		f.Errorf("in the feed: %+v", events)
 	}
-	f.checkCounters()
-}
-
-// testPollPurge: what a poll has beside its row goes with it.
-func testPollPurge(f *fixture) {
-	var gone []string
-	for i := range 3 {
-		p := f.accept(polling(fmt.Sprint("r", i)))
-		f.win(f.solved(f.claim(p.ID)))
-		gone = append(gone, p.ID)
-	}
-	open := f.accept(polling("open"))
-	f.now += time.Hour.Milliseconds()
-	if _, n, err := f.Purge(f.ctx(), f.now, f.now, 100); err != nil || n != 3 {
-		f.Fatalf("purged %d, %v", n, err)
-	}
-	for i, id := range gone {
-		if _, err := f.PollDetail(f.ctx(), project, id); !errors.Is(err, store.ErrNotFound) {
-			f.Errorf("detail of a purged one: %v", err)
-		}
-		if n := len(f.results(fmt.Sprint("r", i))); n != 1 {
-			f.Errorf("%d results are left", n)
-		}
-	}
-	f.replayOf(open, f.acceptAll(f.draft(polling("open")))[0])
 	f.checkCounters()
 }

@@ -21,9 +21,7 @@ func (f *fixture) toldStill(id string, state store.State, before store.PollDetai
 func (f *fixture) resolve(id string, data store.JSONText) store.ResolvedPoll {
 	f.Helper()
 	r, err := f.ResolvePoll(f.ctx(), project, id, data, f.now, actor)
-	if err != nil {
-		f.Fatalf("resolve: %v", err)
-	}
+	f.ok(err)
 	return r
 }
 
@@ -163,9 +161,7 @@ func testPollResultStays(f *fixture) {
 	byRef := func(ref, topic string) []store.CanceledCallback {
 		f.Helper()
 		canceled, err := f.CancelRef(f.ctx(), project, ref, topic, 10, f.now, actor)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		return canceled
 	}
 	ends := f.endings()

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,9 +13,7 @@ import (
 func (f *fixture) pauseProject(until int64, reason string) store.Project {
 	f.Helper()
 	p, err := f.SetProjectPause(f.ctx(), project, until, reason, f.now, actor)
-	if err != nil {
-		f.Fatalf("pause project: %v", err)
-	}
+	f.ok(err)
 	return p
 }
 
@@ -33,9 +30,7 @@ func testProjectChange(f *fixture) {
 		},
 	}
 	made, err := f.CreateProject(f.ctx(), given, actor)
-	if err != nil {
-		f.Fatalf("create: %v", err)
-	}
+	f.ok(err)
 	want := given
 	want.PausedUntil, want.UpdatedAt, want.Version = 0, f.now, made.Version
 	if diff := cmp.Diff(want, made); diff != "" || made.Version == 0 {
@@ -45,9 +40,7 @@ func testProjectChange(f *fixture) {
 	if diff := cmp.Diff(want, read); diff != "" || err != nil {
 		f.Errorf("read: %v (-want +got):\n%s", err, diff)
 	}
-	if _, err := f.CreateProject(f.ctx(), given, actor); !errors.Is(err, store.ErrExists) {
-		f.Errorf("create again: %v", err)
-	}
+	f.fails(store.ErrExists, "create again", errOf(f.CreateProject(f.ctx(), given, actor)))
 	f.now++
 	want.Name, want.Defaults, want.UpdatedAt = "Other", store.Defaults{Policy: store.PolicyChoice{Name: "payment"}}, f.now
 	patched, err := f.PatchProject(f.ctx(), want, actor)
@@ -58,12 +51,8 @@ func testProjectChange(f *fixture) {
 	if read, err := f.Project(f.ctx(), "shop"); err != nil || cmp.Diff(want, read) != "" || cmp.Diff(want, patched) != "" {
 		f.Errorf("patched: %v, %+v, want %+v", err, read, want)
 	}
-	if _, err := f.PatchProject(f.ctx(), store.Project{ID: "none"}, actor); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("patch of an unknown one: %v", err)
-	}
-	if _, err := f.Project(f.ctx(), "none"); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("an unknown one: %v", err)
-	}
+	f.fails(store.ErrNotFound, "patch of an unknown one", errOf(f.PatchProject(f.ctx(), store.Project{ID: "none"}, actor)))
+	f.fails(store.ErrNotFound, "an unknown one", errOf(f.Project(f.ctx(), "none")))
 	all, err := f.Projects(f.ctx(), "", 10)
 	if err != nil || len(all) != 2 || all[0].ID != project || all[1].ID != "shop" {
 		f.Errorf("all: %v, %+v", err, all)
@@ -115,26 +104,20 @@ func testProjectPause(f *fixture) {
 		f.Errorf("resumed: %+v", p)
 	}
 	f.wantAudit("project.resume "+project, "project.pause "+project, "lane.pause lane-1")
-	if _, err := f.SetProjectPause(f.ctx(), "none", 1, "", f.now, actor); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("pause of an unknown one: %v", err)
-	}
+	f.fails(store.ErrNotFound, "pause of an unknown one", errOf(f.SetProjectPause(f.ctx(), "none", 1, "", f.now, actor)))
 }
 
 func testPresets(f *fixture) {
 	put := func(kind store.PresetKind, name string, value store.JSONText) store.Preset {
 		f.Helper()
 		p, err := f.PutPreset(f.ctx(), store.Preset{Project: project, Kind: kind, Name: name, Value: value, UpdatedAt: f.now}, actor)
-		if err != nil {
-			f.Fatalf("put: %v", err)
-		}
+		f.ok(err)
 		return p
 	}
 	version := func() int64 {
 		f.Helper()
 		p, err := f.Project(f.ctx(), project)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		return p.Version
 	}
 	b := put(store.PresetPolicy, "b", `{"tiers":["1s"]}`)
@@ -158,12 +141,8 @@ func testPresets(f *fixture) {
 	if err := f.DeletePreset(f.ctx(), project, store.PresetPolicy, "a", f.now, actor); err != nil || version() <= before {
 		f.Errorf("delete: %v, version %d after %d", err, version(), before)
 	}
-	if err := f.DeletePreset(f.ctx(), project, store.PresetPolicy, "a", f.now, actor); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("delete again: %v", err)
-	}
-	if _, err := f.PutPreset(f.ctx(), store.Preset{Project: "none", Kind: store.PresetPolicy, Name: "x"}, actor); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("put into an unknown project: %v", err)
-	}
+	f.fails(store.ErrNotFound, "delete again", f.DeletePreset(f.ctx(), project, store.PresetPolicy, "a", f.now, actor))
+	f.fails(store.ErrNotFound, "put into an unknown project", errOf(f.PutPreset(f.ctx(), store.Preset{Project: "none", Kind: store.PresetPolicy, Name: "x"}, actor)))
 	if all, err := f.AllPresets(f.ctx(), "other"); err != nil || len(all) != 0 {
 		f.Errorf("another project's: %v, %+v", err, all)
 	}
@@ -171,9 +150,7 @@ func testPresets(f *fixture) {
 }
 
 func testKeys(f *fixture) {
-	if _, err := f.CreateProject(f.ctx(), store.Project{ID: "shop", CreatedAt: f.now}, actor); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.CreateProject(f.ctx(), store.Project{ID: "shop", CreatedAt: f.now}, actor)))
 	key := func(project string, n byte) store.Key {
 		return store.Key{
 			ID: f.id(), Project: project, Name: "n", Scopes: []store.Scope{store.ScopeSend, store.ScopeRead}, Hash: []byte{n, 0, 0xff},
@@ -182,27 +159,17 @@ func testKeys(f *fixture) {
 	}
 	first, second, other := key(project, 1), key(project, 2), key("shop", 3)
 	for _, k := range []store.Key{first, second, other} {
-		if err := f.AddKey(f.ctx(), k, actor); err != nil {
-			f.Fatalf("add: %v", err)
-		}
+		f.ok(f.AddKey(f.ctx(), k, actor))
 	}
-	if err := f.AddKey(f.ctx(), key(project, 3), actor); !errors.Is(err, store.ErrExists) {
-		f.Errorf("a hash that is taken: %v", err)
-	}
-	if err := f.AddKey(f.ctx(), key("none", 4), actor); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("a key of an unknown project: %v", err)
-	}
+	f.fails(store.ErrExists, "a hash that is taken", f.AddKey(f.ctx(), key(project, 3), actor))
+	f.fails(store.ErrNotFound, "a key of an unknown project", f.AddKey(f.ctx(), key("none", 4), actor))
 	got, err := f.KeyByHash(f.ctx(), other.Hash)
 	if diff := cmp.Diff(other, got); err != nil || diff != "" {
 		f.Errorf("by hash: %v (-want +got):\n%s", err, diff)
 	}
-	if _, err := f.KeyByHash(f.ctx(), []byte{9}); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("by an unknown hash: %v", err)
-	}
+	f.fails(store.ErrNotFound, "by an unknown hash", errOf(f.KeyByHash(f.ctx(), []byte{9})))
 	for _, at := range []int64{f.now + 5, f.now + 3} {
-		if err := f.TouchKeys(f.ctx(), map[string]int64{first.ID: at, f.id(): at}); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(f.TouchKeys(f.ctx(), map[string]int64{first.ID: at, f.id(): at}))
 	}
 	first.LastUsedAt = f.now + 5
 	for range 2 {
@@ -212,9 +179,7 @@ func testKeys(f *fixture) {
 		f.now++
 	}
 	second.RevokedAt = f.now - 2
-	if err := f.RevokeKey(f.ctx(), project, other.ID, f.now, actor); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("revoke another project's: %v", err)
-	}
+	f.fails(store.ErrNotFound, "revoke another project's", f.RevokeKey(f.ctx(), project, other.ID, f.now, actor))
 	all, err := f.Keys(f.ctx(), project)
 	if diff := cmp.Diff([]store.Key{second, first}, all); err != nil || diff != "" {
 		f.Errorf("keys: %v (-want +got):\n%s", err, diff)

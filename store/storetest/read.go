@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -16,9 +15,7 @@ func (f *fixture) list(filter store.Filter) []string {
 		filter.Limit = 500
 	}
 	page, err := f.List(f.ctx(), project, filter)
-	if err != nil {
-		f.Fatalf("list: %v", err)
-	}
+	f.ok(err)
 	var ids []string
 	for _, c := range page.Callbacks {
 		ids = append(ids, c.ID)
@@ -48,113 +45,6 @@ func testProjects(f *fixture) {
 	}
 	if attempts := f.attempts(c.ID); len(attempts) != 0 {
 		f.Errorf("attempts of a fresh one: %+v", attempts)
-	}
-}
-
-func testFilters(f *fixture) {
-	scheduled := f.accept(func(d *store.Draft) {
-		d.Callback.DueAt += 5000
-		d.Callback.Labels = map[string]string{"channel": "alipay", "shop": `"7", \ {x}`}
-	}).ID
-	attempting := f.accept(nil).ID
-	f.claim(attempting)
-	succeeded := f.accept(func(d *store.Draft) {
-		d.Callback.Topic, d.Callback.Labels = "refund", map[string]string{"channel": "wechat"}
-	}).ID
-	f.win(f.succeeded(f.claim(succeeded)))
-	dead := f.dead(func(d *store.Draft) {
-		d.Callback.Ref, d.Callback.Lane, d.Callback.LockKey = "order-2", "other lane", "order-2"
-	}).ID
-	canceled := f.accept(func(d *store.Draft) { d.Callback.Kind, d.Callback.LockKey = store.Poll, "order-2" }).ID
-	f.cancel(canceled)
-	f.now++
-	overdue := f.accept(func(d *store.Draft) { d.Callback.DueAt -= 10; d.Callback.Labels = map[string]string{"": "x", "a": ""} }).ID
-	all := []string{overdue, canceled, dead, succeeded, attempting, scheduled}
-	for name, tt := range map[string]struct {
-		filter store.Filter
-		want   []string
-	}{
-		"all":           {store.Filter{}, all},
-		"scheduled":     {store.Filter{States: []store.State{store.Scheduled}}, []string{overdue, scheduled}},
-		"attempting":    {store.Filter{States: []store.State{store.Attempting}}, []string{attempting}},
-		"two states":    {store.Filter{States: []store.State{store.Dead, store.Attempting}}, []string{dead, attempting}},
-		"terminal":      {store.Filter{States: []store.State{store.Succeeded, store.Dead, store.Canceled}}, []string{canceled, dead, succeeded}},
-		"no such state": {store.Filter{States: []store.State{"x' OR 1=1"}}, nil},
-		"kind":          {store.Filter{Kind: store.Poll}, []string{canceled}},
-		"topic":         {store.Filter{Topic: "refund"}, []string{succeeded}},
-		"ref":           {store.Filter{Ref: "order-2"}, []string{dead}},
-		"lane":          {store.Filter{Lane: "other lane"}, []string{dead}},
-		"unknown lane":  {store.Filter{Lane: "unknown"}, nil},
-		"class":         {store.Filter{Class: store.ClassHTTP5xx}, []string{dead}},
-		"status":        {store.Filter{Status: 200}, []string{succeeded}},
-		"min attempts":  {store.Filter{MinAttempts: 1}, []string{dead, succeeded}},
-		"overdue":       {store.Filter{Overdue: true}, []string{overdue}},
-		"from":          {store.Filter{From: f.now}, []string{overdue}},
-		"to":            {store.Filter{To: f.now}, all[1:]},
-		"from to":       {store.Filter{From: f.now - 1, To: f.now}, all[1:]},
-		"by due":        {store.Filter{ByDue: true}, []string{overdue, attempting, scheduled}},
-		"lock key":      {store.Filter{LockKey: "order-2"}, []string{canceled, dead}},
-		"dead lock key": {store.Filter{LockKey: "order-2", States: []store.State{store.Dead}}, []string{dead}},
-		"reason":        {store.Filter{Reason: store.Requested}, []string{canceled}},
-		"dead reason":   {store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}}, []string{dead}},
-		"dead group": {store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx, Status: 500},
-			[]string{dead}},
-		"group's class":   {store.Filter{Reason: store.Exhausted, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx}, []string{dead}},
-		"other group":     {store.Filter{Reason: store.Gone, States: []store.State{store.Dead}, Class: store.ClassHTTP5xx}, nil},
-		"label":           {store.Filter{Labels: map[string]string{"channel": "wechat"}}, []string{succeeded}},
-		"two labels":      {store.Filter{Labels: map[string]string{"channel": "alipay", "shop": `"7", \ {x}`}}, []string{scheduled}},
-		"part of a label": {store.Filter{Labels: map[string]string{"shop": `"7"`}}, nil},
-		"empty label":     {store.Filter{Labels: map[string]string{"a": ""}}, []string{overdue}},
-		"label wildcard":  {store.Filter{Labels: map[string]string{"channel": "%"}}, nil},
-		"several":         {store.Filter{Topic: "payment.succeeded", Status: 500, States: []store.State{store.Dead}}, []string{dead}},
-	} {
-		if got := f.list(tt.filter); !slices.Equal(got, tt.want) {
-			f.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
-	}
-}
-
-func testPages(f *fixture) {
-	var want []string
-	for i := range 23 {
-		c := f.accept(func(d *store.Draft) {
-			d.Callback.DueAt += int64((i * 7) % 5)
-			d.Callback.Labels = map[string]string{"odd": fmt.Sprint(i % 2)}
-		})
-		want = append([]string{c.ID}, want...)
-	}
-	for _, byDue := range []bool{false, true} {
-		var got []string
-		var after *store.Cursor
-		for {
-			page, err := f.List(f.ctx(), project, store.Filter{ByDue: byDue, After: after, Limit: 5, Now: f.now})
-			if err != nil {
-				f.Fatal(err)
-			}
-			for _, c := range page.Callbacks {
-				got = append(got, c.ID)
-			}
-			if page.Next == nil {
-				break
-			}
-			if len(page.Callbacks) != 5 {
-				f.Errorf("a page that is not the last has %d callbacks", len(page.Callbacks))
-			}
-			after = page.Next
-		}
-		if byDue {
-			if !slices.IsSortedFunc(got, func(a, b string) int { return int(f.get(a).DueAt - f.get(b).DueAt) }) {
-				f.Error("a list by due time is not in its order")
-			}
-			slices.Sort(got)
-			slices.Reverse(got)
-		}
-		if !slices.Equal(got, want) {
-			f.Errorf("by due %t: pages hold %v, want %v", byDue, got, want)
-		}
-	}
-	if got := f.list(store.Filter{Limit: 23}); len(got) != 23 {
-		f.Errorf("a page that holds all has %d", len(got))
 	}
 }
 
@@ -191,9 +81,7 @@ func testCounts(f *fixture) {
 	}
 	fold := func() {
 		f.Helper()
-		if err := f.Fold(f.ctx(), f.now); err != nil {
-			f.Fatalf("fold: %v", err)
-		}
+		f.ok(f.Fold(f.ctx(), f.now))
 	}
 	fold()
 	extra := make([]store.Callback, 4)

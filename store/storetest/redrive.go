@@ -1,31 +1,18 @@
 package storetest
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Redrives is actions over what a filter picks.
-type Redrives interface {
-	CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error)
-	GatherRedrive(ctx context.Context, project, id string, now int64) (store.Redrive, error)
-	StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error)
-	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error)
-	Redrive(ctx context.Context, project, id string) (store.Redrive, error)
-	Redrives(ctx context.Context, project, after string, limit int) ([]store.Redrive, error)
-	OpenRedrives(ctx context.Context, limit int) ([]store.Redrive, error)
-}
-
 // gather gathers a redrive to the end.
 func (f *fixture) gather(r store.Redrive) store.Redrive {
 	f.Helper()
 	for range 100 {
 		var err error
-		if r, err = f.Store.GatherRedrive(f.ctx(), r.Project, r.ID, f.now); err != nil {
+		if r, err = f.GatherRedrive(f.ctx(), r.Project, r.ID, f.now); err != nil {
 			f.Fatalf("gather: %v", err)
 		}
 		if r.State != store.RedriveGathering {
@@ -46,34 +33,29 @@ func (f *fixture) deadOnes(n int) (ids []string) {
 }
 
 func testRedriveOnce(f *fixture) {
-	t := f.T
 	dead := f.deadOnes(7)
 	open := f.accept(nil)
 	f.now += 1000
-	r, err := f.Store.CreateRedrive(f.ctx(), store.Redrive{
-		ID: f.id(), Project: store.DefaultProject, Action: store.RedriveRetry, Ladder: store.Restart, Shown: `{"state":["dead"]}`,
+	r, err := f.CreateRedrive(f.ctx(), store.Redrive{
+		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: `{"state":["dead"]}`,
 		Filter: store.Filter{States: []store.State{store.Dead}, To: f.now}, CreatedAt: f.now,
 	}, actor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.ok(err)
 	f.now += 1000
 	late := f.deadOnes(1) // not of its snapshot
 	r = f.gather(r)
 	if r.State != store.RedriveRunning || r.Matched != 7 {
-		t.Fatalf("gathered %d, %s", r.Matched, r.State)
+		f.Fatalf("gathered %d, %s", r.Matched, r.State)
 	}
 	var placed []string
 	for range 10 {
 		f.now += 1000
-		step, err := f.Store.StepRedrive(f.ctx(), r.ID, 3, f.now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		step, err := f.StepRedrive(f.ctx(), r.ID, 3, f.now)
+		f.ok(err)
 		for _, c := range step.Placed {
 			placed = append(placed, c.ID)
 			if c.State != store.Scheduled || c.DueAt != f.now || c.LadderBase != c.AttemptCount {
-				t.Errorf("%s is %s, due %d, ladder from %d of %d", c.ID, c.State, c.DueAt, c.LadderBase, c.AttemptCount)
+				f.Errorf("%s is %s, due %d, ladder from %d of %d", c.ID, c.State, c.DueAt, c.LadderBase, c.AttemptCount)
 			}
 		}
 		if r = step.Redrive; !r.Open() {
@@ -83,40 +65,33 @@ func testRedriveOnce(f *fixture) {
 	slices.Sort(placed)
 	slices.Sort(dead)
 	if !slices.Equal(placed, dead) || r.State != store.RedriveDone || r.Done != 7 || r.Failed != 0 || r.FinishedAt == 0 {
-		t.Errorf("placed %v of %v: %+v", placed, dead, r)
+		f.Errorf("placed %v of %v: %+v", placed, dead, r)
 	}
 	if got := f.get(late[0]); got.State != store.Dead {
-		t.Errorf("one that died after it began is %s", got.State)
+		f.Errorf("one that died after it began is %s", got.State)
 	}
 	if got := f.get(open.ID); got.UpdatedAt != open.UpdatedAt {
-		t.Error("one that the filter does not pick was changed")
+		f.Error("one that the filter does not pick was changed")
 	}
-	if _, err := f.Store.SetRedrive(f.ctx(), store.DefaultProject, r.ID, store.RedrivePaused, f.now, actor); !errors.Is(err, store.ErrTerminal) {
-		t.Errorf("pausing one that is done: %v", err)
-	}
-	if left, err := f.Store.OpenRedrives(f.ctx(), 10); err != nil || len(left) != 0 {
-		t.Errorf("open: %v, %v", left, err)
+	f.fails(store.ErrTerminal, "pausing one that is done", errOf(f.SetRedrive(f.ctx(), project, r.ID, store.RedrivePaused, f.now, actor)))
+	if left, err := f.OpenRedrives(f.ctx(), 10); err != nil || len(left) != 0 {
+		f.Errorf("open: %v, %v", left, err)
 	}
 }
 
 func testRedriveActions(f *fixture) {
-	t := f.T
 	create := func(r store.Redrive) store.Redrive {
-		t.Helper()
-		r.ID, r.Project, r.CreatedAt, r.Filter.To, r.Shown = f.id(), store.DefaultProject, f.now, f.now+1, "{}"
-		r, err := f.Store.CreateRedrive(f.ctx(), r, actor)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f.Helper()
+		r.ID, r.Project, r.CreatedAt, r.Filter.To, r.Shown = f.id(), project, f.now, f.now+1, "{}"
+		r, err := f.CreateRedrive(f.ctx(), r, actor)
+		f.ok(err)
 		return f.gather(r)
 	}
 	step := func(r store.Redrive) store.RedriveStep {
-		t.Helper()
+		f.Helper()
 		f.now += 10
-		s, err := f.Store.StepRedrive(f.ctx(), r.ID, 100, f.now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, err := f.StepRedrive(f.ctx(), r.ID, 100, f.now)
+		f.ok(err)
 		return s
 	}
 	c := f.accept(nil)
@@ -124,43 +99,37 @@ func testRedriveActions(f *fixture) {
 	f.now += 1000
 	s := step(create(store.Redrive{Action: store.RedriveReschedule, Filter: scheduled, Delay: 60_000}))
 	if got := f.get(c.ID); s.Redrive.Done != 1 || got.DueAt != f.now+60_000 || len(s.Placed) != 1 {
-		t.Errorf("rescheduled: %+v, due %d", s.Redrive, got.DueAt)
+		f.Errorf("rescheduled: %+v, due %d", s.Redrive, got.DueAt)
 	}
 	s = step(create(store.Redrive{Action: store.RedriveSetURL, Filter: scheduled, URL: "https://new.example/", Lane: "https://new.example:443"}))
 	if got := f.get(c.ID); s.Redrive.Done != 1 || got.URL != "https://new.example/" {
-		t.Errorf("address set: %+v, %s", s.Redrive, got.URL)
+		f.Errorf("address set: %+v, %s", s.Redrive, got.URL)
 	}
 	r := create(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
-	paused, err := f.Store.SetRedrive(f.ctx(), store.DefaultProject, r.ID, store.RedrivePaused, f.now, actor)
+	paused, err := f.SetRedrive(f.ctx(), project, r.ID, store.RedrivePaused, f.now, actor)
 	if err != nil || paused.State != store.RedrivePaused {
-		t.Fatalf("paused: %+v, %v", paused, err)
+		f.Fatalf("paused: %+v, %v", paused, err)
 	}
 	if s = step(r); s.Redrive.Done != 0 || len(s.Canceled) != 0 {
-		t.Errorf("a paused one did %d", s.Redrive.Done)
+		f.Errorf("a paused one did %d", s.Redrive.Done)
 	}
-	if _, err := f.Store.SetRedrive(f.ctx(), "another", r.ID, store.RedriveRunning, f.now, actor); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("another project's: %v", err)
-	}
-	if _, err := f.Store.SetRedrive(f.ctx(), store.DefaultProject, r.ID, store.RedriveRunning, f.now, actor); err != nil {
-		t.Fatal(err)
-	}
+	f.fails(store.ErrNotFound, "another project's", errOf(f.SetRedrive(f.ctx(), "another", r.ID, store.RedriveRunning, f.now, actor)))
+	f.ok(errOf(f.SetRedrive(f.ctx(), project, r.ID, store.RedriveRunning, f.now, actor)))
 	if s = step(r); s.Redrive.Done != 1 || len(s.Canceled) != 1 || s.Redrive.State != store.RedriveDone {
-		t.Errorf("canceled: %+v", s.Redrive)
+		f.Errorf("canceled: %+v", s.Redrive)
 	}
 	if got := f.get(c.ID); got.State != store.Canceled || got.Reason != store.Requested {
-		t.Errorf("it is %s, %s", got.State, got.Reason)
+		f.Errorf("it is %s, %s", got.State, got.Reason)
 	}
 	none := create(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
 	if none.State != store.RedriveDone || none.Matched != 0 {
-		t.Errorf("one that matches nothing: %+v", none)
+		f.Errorf("one that matches nothing: %+v", none)
 	}
-	list, err := f.Store.Redrives(f.ctx(), store.DefaultProject, "", 2)
+	list, err := f.Redrives(f.ctx(), project, "", 2)
 	if err != nil || len(list) != 2 || list[0].ID != none.ID {
-		t.Errorf("list: %v, %v", fmt.Sprint(list), err)
+		f.Errorf("list: %v, %v", fmt.Sprint(list), err)
 	}
-	if _, err := f.Store.Redrive(f.ctx(), "another", none.ID); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("another project's: %v", err)
-	}
+	f.fails(store.ErrNotFound, "another project's", errOf(f.Redrive(f.ctx(), "another", none.ID)))
 }
 
 // A redrive does not revive what a newer version has been accepted for since it ended: the newer one may have been delivered.
@@ -169,13 +138,11 @@ func testRedriveSuperseded(f *fixture) {
 	unversioned := f.dead(func(d *store.Draft) { d.Callback.Ref = "r" })
 	f.accept(versioned("other", 1))
 	f.now += 1000
-	r, err := f.Store.CreateRedrive(f.ctx(), store.Redrive{
+	r, err := f.CreateRedrive(f.ctx(), store.Redrive{
 		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: "{}",
 		Filter: store.Filter{States: []store.State{store.Dead}, To: f.now}, CreatedAt: f.now,
 	}, actor)
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	r = f.gather(r)
 	step, err := f.StepRedrive(f.ctx(), r.ID, 100, f.now)
 	if err != nil || step.Redrive.Done != 3 || step.Redrive.Failed != 1 {

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,23 +12,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Schedules is schedules as callers see them.
-type Schedules interface {
-	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)
-	ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64, by store.Actor) (store.Schedule, error)
-	DeleteSchedule(ctx context.Context, project, id string, now int64, by store.Actor) error
-	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
-	Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error)
-	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
-}
-
-// Firings is how they are fired.
-type Firings interface {
-	NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error)
-	Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error)
-	RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64, by store.Actor) (store.Accepted, error)
-}
 
 // newSchedule is one that is due at the next second; change may be nil.
 func (f *fixture) newSchedule(name string, change func(*store.Schedule)) store.Schedule {
@@ -46,36 +28,28 @@ func (f *fixture) newSchedule(name string, change func(*store.Schedule)) store.S
 func (f *fixture) schedule(name string, change func(*store.Schedule)) store.Schedule {
 	f.Helper()
 	s, err := f.CreateSchedule(f.ctx(), f.newSchedule(name, change), actor)
-	if err != nil {
-		f.Fatalf("create schedule: %v", err)
-	}
+	f.ok(err)
 	return s
 }
 
 func (f *fixture) getSchedule(id string) store.Schedule {
 	f.Helper()
 	s, err := f.Schedule(f.ctx(), project, id)
-	if err != nil {
-		f.Fatalf("schedule: %v", err)
-	}
+	f.ok(err)
 	return s
 }
 
 func (f *fixture) changeSchedule(id string, change func(*store.Schedule)) store.Schedule {
 	f.Helper()
 	s, err := f.ChangeSchedule(f.ctx(), project, id, func(s *store.Schedule) error { change(s); return nil }, f.now, actor)
-	if err != nil {
-		f.Fatalf("change schedule: %v", err)
-	}
+	f.ok(err)
 	return s
 }
 
 func (f *fixture) runs(id string) []store.ScheduleRun {
 	f.Helper()
 	runs, err := f.ScheduleRuns(f.ctx(), project, id)
-	if err != nil {
-		f.Fatalf("runs: %v", err)
-	}
+	f.ok(err)
 	return runs
 }
 
@@ -104,9 +78,7 @@ func testScheduleChange(f *fixture) {
 	if err != nil || !cmp.Equal(s, given) || !cmp.Equal(f.getSchedule(s.ID), given) {
 		f.Fatalf("created %+v, %v; want %+v", s, err, given)
 	}
-	if _, err := f.CreateSchedule(f.ctx(), f.newSchedule("nightly", nil), actor); !errors.Is(err, store.ErrExists) {
-		f.Errorf("a second one of the name: %v", err)
-	}
+	f.fails(store.ErrExists, "a second one of the name", errOf(f.CreateSchedule(f.ctx(), f.newSchedule("nightly", nil), actor)))
 	theirs := f.schedule("nightly", func(s *store.Schedule) { s.Project = "other" })
 	hourly := f.schedule("hourly", nil)
 	f.now += 500
@@ -118,9 +90,7 @@ func testScheduleChange(f *fixture) {
 	want := given
 	want.Name, want.Cron, want.Timezone, want.Template, want.Missed, want.Enabled, want.NextAt = "daily", "@daily", "", `{}`, store.MissedOnce, false, 0
 	want.Version, want.UpdatedAt = 2, f.now
-	if diff := cmp.Diff([]store.Schedule{want, want}, []store.Schedule{got, f.getSchedule(s.ID)}); diff != "" {
-		f.Errorf("changed (-want +got):\n%s", diff)
-	}
+	same(f, "changed", []store.Schedule{want, want}, []store.Schedule{got, f.getSchedule(s.ID)})
 	if same := f.changeSchedule(s.ID, func(*store.Schedule) {}); !cmp.Equal(same, want) {
 		f.Errorf("what changes nothing: %+v", same)
 	}
@@ -147,28 +117,18 @@ func testScheduleChange(f *fixture) {
 		}
 	}
 	f.changeSchedule(s.ID, func(s *store.Schedule) { s.Enabled, s.NextAt = true, f.now })
-	if _, err := f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor); err != nil {
-		f.Fatal(err)
-	}
-	if err := f.DeleteSchedule(f.ctx(), project, s.ID, f.now, actor); err != nil {
-		f.Fatal(err)
-	}
-	if _, err := f.Schedule(f.ctx(), project, s.ID); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("deleted: %v", err)
-	}
+	f.ok(errOf(f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor)))
+	f.ok(f.DeleteSchedule(f.ctx(), project, s.ID, f.now, actor))
+	f.fails(store.ErrNotFound, "deleted", errOf(f.Schedule(f.ctx(), project, s.ID)))
 	if n := f.counts().States[store.Scheduled]; n != 1 {
 		f.Errorf("%d callbacks, want what it has made", n)
 	}
 	f.wantAudit("schedule.delete "+s.ID, "schedule.run "+s.ID, "schedule.update "+s.ID, "schedule.update "+s.ID, "schedule.create "+hourly.ID,
 		"schedule.create "+s.ID)
 	entries, err := f.AuditEntries(f.ctx(), project, "", 4)
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	var detail map[string][]string
-	if err := json.Unmarshal([]byte(entries[3].Detail), &detail); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(json.Unmarshal([]byte(entries[3].Detail), &detail))
 	if want := []string{"name", "cron", "timezone", "callback", "missed", "enabled", "next_at"}; !slices.Equal(detail["changed"], want) {
 		f.Errorf("the audit says that %v changed, want %v", detail, want)
 	}
@@ -208,9 +168,7 @@ func testScheduleList(f *fixture) {
 		}
 	}
 	next, err := f.NextSchedules(f.ctx(), f.now+7, 10)
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	var names []string
 	for _, s := range next {
 		names = append(names, s.Name)

@@ -19,21 +19,15 @@ func (f *fixture) secret(n int64, change func(*store.Secret)) store.Secret {
 
 func (f *fixture) addSecret(s store.Secret, retireAt int64, onlyIfNone bool) {
 	f.Helper()
-	if err := f.AddSecret(f.ctx(), s, retireAt, onlyIfNone, actor); err != nil {
-		f.Fatalf("add secret: %v", err)
-	}
+	f.ok(f.AddSecret(f.ctx(), s, retireAt, onlyIfNone, actor))
 }
 
 func testSecrets(f *fixture) {
 	want := func(now int64, secrets ...store.Secret) {
 		f.Helper()
 		got, err := f.Secrets(f.ctx(), project, now)
-		if err != nil {
-			f.Fatal(err)
-		}
-		if diff := cmp.Diff(secrets, got); diff != "" {
-			f.Errorf("secrets (-want +got):\n%s", diff)
-		}
+		f.ok(err)
+		same(f, "secrets", secrets, got)
 	}
 	want(f.now)
 	var wg sync.WaitGroup
@@ -82,9 +76,7 @@ func testOwnedSecrets(f *fixture) {
 	want := func(owner string, secrets ...store.Secret) {
 		f.Helper()
 		got, err := f.OwnedSecrets(f.ctx(), project, owner, f.now)
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		if diff := cmp.Diff(secrets, got); diff != "" {
 			f.Errorf("secrets of %q (-want +got):\n%s", owner, diff)
 		}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -39,9 +37,7 @@ func testStamp(f *fixture) {
 		want.Topic, want.Ref, want.LockKey, want.Labels, want.Version = "", "", "", nil, nil
 		want.Reason, want.LastStatus, want.CreatedAt, want.UpdatedAt, want.FinishedAt = "", 0, 0, 0, 0
 		want.ResumeState, want.ResumeReason, want.PayloadID = "", "", ""
-		if diff := gocmp.Diff(want, s.Callback); diff != "" {
-			f.Errorf("stamped (-want +got):\n%s", diff)
-		}
+		same(f, "stamped", want, s.Callback)
 	}
 	if c := f.get(a.ID); c.StateAt(f.now+10) != store.Attempting || c.DueAt != a.DueAt {
 		f.Errorf("after the stamp: %+v", c)
@@ -83,9 +79,7 @@ func testStampLead(f *fixture) {
 			s.Claims = append(s.Claims, store.StampClaim{ID: id})
 		}
 		stamped, refused, err := f.Stamp(f.ctx(), s)
-		if err != nil {
-			f.Fatalf("stamp: %v", err)
-		}
+		f.ok(err)
 		byID := make(map[string]store.Refusal)
 		for _, r := range refused {
 			byID[r.ID] = r
@@ -198,9 +192,7 @@ func testStampSuspect(f *fixture) {
 			s.Claims = append(s.Claims, store.StampClaim{ID: id})
 		}
 		stamped, refused, err := f.Stamp(f.ctx(), s)
-		if err != nil {
-			f.Fatalf("stamp: %v", err)
-		}
+		f.ok(err)
 		return stamped, refused
 	}
 	stamped, refused := batch(fresh.ID, once.ID, twice.ID)
@@ -224,9 +216,7 @@ func testStampSuspect(f *fixture) {
 
 func testStampCorrupt(f *fixture) {
 	good, bad := f.accept(nil), f.accept(nil)
-	if err := f.Damage(f.ctx(), bad.ID); err != nil {
-		f.Fatalf("damage: %v", err)
-	}
+	f.ok(f.Damage(f.ctx(), bad.ID))
 	if c := f.get(bad.ID); c.Ref != bad.Ref || c.URL != bad.URL {
 		f.Errorf("what is left of a damaged row is not shown: %+v", c)
 	}

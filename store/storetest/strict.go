@@ -70,9 +70,7 @@ func testStrictNext(f *fixture) {
 	next := func() string {
 		f.Helper()
 		r, err := f.NextStrict(f.ctx(), project, "k")
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok(err)
 		if r == nil {
 			return ""
 		}

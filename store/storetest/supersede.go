@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -33,9 +31,7 @@ func testSupersede(f *fixture) {
 	}
 	theirs := f.accept(func(d *store.Draft) { versioned("r", 1)(d); d.Callback.Project = "other" })
 	want, err := f.ByID(f.ctx(), []string{waiting.ID, lost.ID, plain.ID})
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.ok(err)
 	byID := func(a, b store.OpenRow) int { return strings.Compare(a.ID, b.ID) }
 	slices.SortFunc(want, byID)
 
@@ -45,9 +41,7 @@ func testSupersede(f *fixture) {
 		f.Fatalf("accepted %+v", a)
 	}
 	slices.SortFunc(a.Superseded, byID)
-	if diff := cmp.Diff(want, a.Superseded); diff != "" {
-		f.Errorf("superseded (-want +got):\n%s", diff)
-	}
+	same(f, "superseded", want, a.Superseded)
 	for _, c := range []store.Callback{waiting, lost, plain} {
 		got := f.get(c.ID)
 		f.wantState(got, store.Canceled, store.Superseded)
@@ -92,9 +86,7 @@ func testSupersedeCrash(f *fixture) {
 	if s, refused := f.stamp(f.token(), stamped.ID); len(s) != 0 || !refused[0].Terminal {
 		f.Errorf("a superseded one is attempted again: %+v", s)
 	}
-	if _, err := f.Expire(f.ctx(), f.now, 10); err != nil {
-		f.Fatal(err)
-	}
+	f.ok(errOf(f.Expire(f.ctx(), f.now, 10)))
 	for _, id := range []string{stamped.ID, expired.ID} {
 		f.wantState(f.get(id), store.Canceled, store.Superseded)
 	}
@@ -106,9 +98,7 @@ func testSupersedeLate(f *fixture) {
 	if late.Err != nil || late.Callback.State != store.Canceled || late.Callback.Reason != store.Superseded || late.Superseded != nil {
 		f.Errorf("a late one: %+v", late)
 	}
-	if diff := cmp.Diff(late.Callback, f.get(late.Callback.ID)); diff != "" {
-		f.Errorf("a late one as it is read (-accepted +read):\n%s", diff)
-	}
+	same(f, "a late one as it is read", late.Callback, f.get(late.Callback.ID))
 	if _, refused := f.stamp(f.token(), late.Callback.ID); len(refused) != 1 || !refused[0].Terminal {
 		f.Errorf("a late one was stamped")
 	}
@@ -140,9 +130,7 @@ func testSupersedeLate(f *fixture) {
 	// The version is remembered as long as callbacks are, and longer than the callback that had it.
 	f.now += 1000
 	for _, before := range []int64{f.now - 1000, f.now + 1} {
-		if _, _, err := f.Purge(f.ctx(), before, before, 100); err != nil {
-			f.Fatal(err)
-		}
+		f.purge(before, before)
 		want := store.Canceled
 		if before > f.now {
 			want = store.Scheduled

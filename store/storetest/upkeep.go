@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -14,9 +13,7 @@ func testLease(f *fixture) {
 	try := func(holder string, now int64) bool {
 		f.Helper()
 		held, err := f.TryLease(f.ctx(), "leader", holder, now, 10*time.Second)
-		if err != nil {
-			f.Fatalf("lease: %v", err)
-		}
+		f.ok(err)
 		return held
 	}
 	if !try("a", f.now) || try("b", f.now+9_999) || !try("a", f.now+9_999) || try("b", f.now+10_000) || !try("b", f.now+19_999) || try("a", f.now+20_000) {
@@ -46,9 +43,7 @@ func testLease(f *fixture) {
 }
 
 func testMeta(f *fixture) {
-	if _, err := f.NextGeneration(f.ctx(), 0); !errors.Is(err, store.ErrNotFound) {
-		f.Errorf("next generation without a row: %v", err)
-	}
+	f.fails(store.ErrNotFound, "next generation without a row", errOf(f.NextGeneration(f.ctx(), 0)))
 	want := store.IndexMeta{Generation: 3, Shards: 16, Prefix: "dispatcher"}
 	for _, ask := range []store.IndexMeta{want, {Generation: 9, Shards: 1, Prefix: "x"}} {
 		if got, err := f.IndexMeta(f.ctx(), ask); err != nil || got != want {
@@ -64,9 +59,7 @@ func testMeta(f *fixture) {
 	for _, step := range []struct{ generation, now, built, builtAt int64 }{
 		{4, f.now, 4, f.now}, {3, f.now + 1, 4, f.now}, {4, f.now + 2, 4, f.now}, {5, f.now + 3, 5, f.now + 3},
 	} {
-		if err := f.MarkBuilt(f.ctx(), step.generation, step.now); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(f.MarkBuilt(f.ctx(), step.generation, step.now))
 		want.Built, want.BuiltAt = step.built, step.builtAt
 		if got, err := f.IndexMeta(f.ctx(), store.IndexMeta{}); err != nil || got != want {
 			f.Errorf("after generation %d was built: %v, %+v, want %+v", step.generation, err, got, want)
@@ -81,9 +74,7 @@ func testCursor(f *fixture) {
 			f.Errorf("cursor: %v, %+v, want %+v", err, got, want)
 		}
 		want = store.Cursor{DueAt: want.DueAt + f.now, ID: f.id()}
-		if err := f.SetSweepCursor(f.ctx(), want); err != nil {
-			f.Fatal(err)
-		}
+		f.ok(f.SetSweepCursor(f.ctx(), want))
 	}
 }
 
@@ -126,12 +117,8 @@ func testPurge(f *fixture) {
 	purge(f.now, f.now, 3, 0, 3)
 	purge(f.now, f.now, 100, 0, 2)
 	for _, id := range ended {
-		if _, err := f.Get(f.ctx(), project, id); !errors.Is(err, store.ErrNotFound) {
-			f.Errorf("purged callback: %v", err)
-		}
-		if _, err := f.Attempts(f.ctx(), project, id); !errors.Is(err, store.ErrNotFound) {
-			f.Errorf("attempts of a purged callback: %v", err)
-		}
+		f.fails(store.ErrNotFound, "purged callback", errOf(f.Get(f.ctx(), project, id)))
+		f.fails(store.ErrNotFound, "attempts of a purged callback", errOf(f.Attempts(f.ctx(), project, id)))
 	}
 	// Metadata that goes earlier than payloads takes them along.
 	purge(0, f.now+1, 100, 1, 1)
@@ -150,9 +137,7 @@ func testIdempotencyExpires(f *fixture) {
 	fold := func() {
 		f.Helper()
 		for range 3 {
-			if err := f.Fold(f.ctx(), f.now); err != nil {
-				f.Fatalf("fold: %v", err)
-			}
+			f.ok(f.Fold(f.ctx(), f.now))
 		}
 	}
 	replayed := func(key string) bool {

@@ -21,9 +21,7 @@ func (f *fixture) pages(limit int, read func(after store.Cursor) ([]store.OpenRo
 	var after store.Cursor
 	for {
 		rows, err := read(after)
-		if err != nil {
-			f.Fatalf("walk: %v", err)
-		}
+		f.ok(err)
 		if len(rows) > limit {
 			f.Fatalf("a page has %d rows, the limit is %d", len(rows), limit)
 		}
@@ -89,26 +87,6 @@ func testWalks(f *fixture) {
 	}
 	if known, err := f.Known(f.ctx(), nil); err != nil || len(known) != 0 {
 		f.Errorf("no ids are known: %v, %v", err, known)
-	}
-}
-
-func testClaimedWalk(f *fixture) {
-	var want []string
-	for i := range 5 {
-		c := f.accept(nil)
-		if i != 2 {
-			f.claim(c.ID)
-			want = append(want, c.ID)
-		}
-	}
-	read := func(now int64) []string {
-		return f.pages(2, func(after store.Cursor) ([]store.OpenRow, error) { return f.Claimed(f.ctx(), after, now, 2) })
-	}
-	if got := read(f.now + claimLasts - 1); !slices.Equal(got, want) {
-		f.Errorf("claimed rows: %v, want %v", got, want)
-	}
-	if got := read(f.now + claimLasts); len(got) != 0 {
-		f.Errorf("claimed rows after the claims' end: %v", got)
 	}
 }
 

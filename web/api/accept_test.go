@@ -60,17 +60,6 @@ func TestEveryFieldArrives(t *testing.T) {
 	}
 }
 
-func TestNullIsNotGiven(t *testing.T) {
-	t.Parallel()
-	got := accept(t, `{"url":"https://shop.example/","endpoint":null,"method":null,"headers":null,"topic":null,"ref":null,"payload":null,
-		"body":null,"body_base64":null,"content_type":null,"policy":null,"success":null,"signer":null,"profile":null,"due_at":null,"delay":null,
-		"expires_in":null,"lock_key":null,"order":null,"lane":null,"supersede":null,"version":null,"start_attempt":null,
-		"idempotency_key":null,"labels":null}`)
-	if diff := cmp.Diff(dispatch.Submission{URL: "https://shop.example/"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestPolicyObjectStartsFromTheDefaults(t *testing.T) {
 	t.Parallel()
 	got := accept(t, `{"url":"u","policy":{"tiers":[],"deadline":null,"stop_on":[]}}`)

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -52,10 +50,7 @@ func TestLaneFilters(t *testing.T) {
 	for query, want := range map[string]store.LaneFilter{
 		"": {Now: nowMS, Limit: 51}, "search=shop&held=true&limit=3": {Now: nowMS, Limit: 4, Search: "shop", Held: true},
 	} {
-		f.ask(t, 200, "GET", "/v1/lanes?"+query, "")
-		if diff := cmp.Diff(want, e.given.what); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", query, diff)
-		}
+		f.arrives(t, e, 200, "GET", "/v1/lanes?"+query, "", want)
 	}
 	refuses(t, "GET", "/v1/lanes?", map[string]string{"held=1": "held", "lane=x": "lane"})
 }
@@ -101,10 +96,7 @@ func TestLaneLimits(t *testing.T) {
 		`{"rate":"1/d"}`:     {nil, &store.Rate{Count: 1, Per: 24 * time.Hour}},
 		`{"concurrency":16}`: {new(16), nil},
 	} {
-		f.ask(t, 200, "PUT", "/v1/lanes/m-1/limits", body)
-		if diff := cmp.Diff(want, e.given.what, cmp.AllowUnexported(bounds{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		f.arrives(t, e, 200, "PUT", "/v1/lanes/m-1/limits", body, want)
 	}
 	refuses(t, "PUT", "/v1/lanes/m-1/limits", map[string]string{
 		`{}`: "rate", `{"reason":"r"}`: "rate", `{"rate":"50"}`: "rate", `{"rate":50}`: "rate", `{"rate":"0/s"}`: "rate", `{"concurrency":0}`: "concurrency",

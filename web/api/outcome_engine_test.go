@@ -21,7 +21,7 @@ func TestOutcomesThroughTheEngine(t *testing.T) {
 	// read reads pages until want outcomes were seen; each page by a reader that knows no more than the cursor.
 	read := func(want, limit int) (seen []map[string]any) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); len(seen) < want; {
+		for deadline := time.Now().Add(60 * time.Second); len(seen) < want; {
 			page := f.ask(t, 200, "GET", fmt.Sprintf("/v1/outcomes?wait=5s&limit=%d&cursor=%s", limit, cursor), "")
 			cursor = page["next_cursor"].(string)
 			for _, one := range page["data"].([]any) {
@@ -31,7 +31,7 @@ func TestOutcomesThroughTheEngine(t *testing.T) {
 				t.Errorf("a page of %d has %d", limit, len(page["data"].([]any)))
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%d outcomes after 20 s, want %d", len(seen), want)
+				t.Fatalf("%d outcomes after 60 s, want %d", len(seen), want)
 			}
 		}
 		return seen

@@ -98,10 +98,7 @@ func TestSecrets(t *testing.T) {
 		"/v1/secret?lane=" + oneEndpoint:           {Endpoint: bareEndpoint},
 		"/v1/endpoints/" + oneEndpoint + "/secret": {Endpoint: bareEndpoint},
 	} {
-		f.ask(t, 200, "GET", path, "")
-		if diff := cmp.Diff(want, e.given.what); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", path, diff)
-		}
+		f.arrives(t, e, 200, "GET", path, "", want)
 	}
 	golden(t, f, "endpoint_secret.json", "GET", "/v1/endpoints/"+oneEndpoint+"/secret", "")
 	wantProblem(t, f.do("GET", "/v1/secret?endpoint=nobody", ""), 404, "not_found")

@@ -72,10 +72,7 @@ func TestComparisons(t *testing.T) {
 		`{"from":"2026-11-21T07:00:00Z","to":"2026-11-21T09:00:00Z","refs":["a","商户","a"]}`: {nowMS - 3_600_000, nowMS + 3_600_000, []string{"a", "商户", "a"}, 10_000},
 		`{"from":"2026-11-21T07:00:00Z","to":null,"refs":[]}`:                               {nowMS - 3_600_000, nowMS + 1, []string{}, 10_000},
 	} {
-		f.ask(t, 200, "POST", "/v1/reconcile/compare", body)
-		if diff := cmp.Diff(want, e.given.what, cmp.AllowUnexported(comparison{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		f.arrives(t, e, 200, "POST", "/v1/reconcile/compare", body, want)
 	}
 	const from = `{"from":"2026-11-21T07:00:00Z"`
 	refuses(t, "POST", "/v1/reconcile/compare", map[string]string{

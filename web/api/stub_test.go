@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -260,6 +261,18 @@ func (f face) askAs(t *testing.T, status int, method, path, body string, header 
 	}
 	return got
 }
+
+// arrives makes a request and compares what the stub was given.
+func (f face) arrives(t *testing.T, e *engine, status int, method, path, body string, want any) {
+	t.Helper()
+	f.ask(t, status, method, path, body)
+	if diff := cmp.Diff(want, e.given.what, unexported); diff != "" {
+		t.Errorf("%s %s %.80s (-want +got):\n%s", method, path, body, diff)
+	}
+}
+
+// unexported lets cmp look into what the stub notes.
+var unexported = cmp.AllowUnexported(profileChoice{}, rotation{}, comparison{}, bounds{}, asked{}, given{})
 
 // wantProblem checks an answer to be the problem with this status and code, and returns the names of its fields.
 func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code string) []string {

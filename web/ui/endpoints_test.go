@@ -304,25 +304,6 @@ func TestSecretsStandOnOnePage(t *testing.T) {
 	b.post("/ui/endpoints/new", "url", "https://x.example/", "signer", "none").leads("/ui/endpoints/ep_" + testID(9))
 }
 
-func TestEndpointsArePagedAndFiltered(t *testing.T) {
-	t.Parallel()
-	o := parts()
-	var rows endpointRows
-	for n := 60; n > 0; n-- {
-		rows.all = append(rows.all, sampleEndpoint(n))
-	}
-	o.Endpoints, o.Lanes = rows, laneRows{}
-	b := signedIn(t, o)
-	res := b.get("/ui/endpoints?held=true&q=Mer").ok()
-	next := attr(find(res.doc, ".pager a")[0], "href")
-	if !strings.Contains(next, "held=true") || !strings.Contains(next, "q=Mer") {
-		t.Errorf("the next page forgets the filter: %s", next)
-	}
-	if n := b.get(next).ok().count("tbody tr"); n != endpointsShown {
-		t.Errorf("the second page has %d rows", n)
-	}
-}
-
 func TestEndpointHistoryIsOfItAndItsLane(t *testing.T) {
 	t.Parallel()
 	o := parts()

@@ -210,69 +210,20 @@ func TestLaneActs(t *testing.T) {
 	}
 }
 
-// All of the largest backlogs can be walked through, each once and in their order.
-func TestLanesArePagedByBacklog(t *testing.T) {
-	t.Parallel()
-	var many []dispatch.LaneView
-	var counts store.Counts
-	for n := 100; n >= 1; n-- {
-		v := sampleLane(n)
-		v.Open = int64(n / 2) // two by two alike
-		many, counts.Lanes = append(many, v), append(counts.Lanes, store.LaneCount{Lane: v.Key, Open: v.Open})
-	}
-	o := parts()
-	o.Lanes, o.Callbacks = laneRows{all: many}, callbackRows{counts: counts}
-	b := signedIn(t, o)
-	var seen []string
-	next := "/ui/lanes?sort=backlog"
-	for pages := 0; next != ""; pages++ {
-		if pages == 3 {
-			t.Fatalf("there is a page after the third: %s", next)
-		}
-		res := b.get(next).ok()
-		for _, a := range find(res.doc, "td.lead a") {
-			seen = append(seen, textOf(a))
-		}
-		next = ""
-		if more := find(res.doc, ".pager a"); len(more) > 0 {
-			next = attr(more[0], "href")
-		}
-	}
-	want := make([]string, len(many))
-	for i := range many {
-		want[i] = many[i].Key
-	}
-	if !slices.Equal(seen, want) {
-		t.Errorf("the pages show %d lanes: %q", len(seen), seen)
-	}
-	if n := b.get("/ui/lanes?sort=backlog&cursor=gone").ok().count("tbody tr"); n != pageSize {
-		t.Errorf("after a lane that is none of the largest any more, %d are shown", n)
-	}
-}
-
-func TestLanesArePagedByKey(t *testing.T) {
+func TestLanesAreAskedForByKey(t *testing.T) {
 	t.Parallel()
 	var asked store.LaneFilter
-	var many []dispatch.LaneView
-	for n := 1; n <= 60; n++ {
-		many = append(many, heldLane(n, ""))
-	}
 	o := parts()
-	o.Lanes = laneRows{all: many, asked: &asked}
+	o.Lanes = laneRows{asked: &asked}
 	b := signedIn(t, o)
-	res := b.get("/ui/lanes?q=shop&held=true").ok()
-	next := attr(find(res.doc, ".pager a")[0], "href")
-	if n := b.get(next).ok().count("tbody tr"); n != 60-pageSize {
-		t.Errorf("the second page has %d rows", n)
-	}
-	if asked.Search != "shop" || !asked.Held || asked.After != many[pageSize-1].Key {
+	b.get("/ui/lanes?q=shop&held=true").ok()
+	if asked.Search != "shop" || !asked.Held {
 		t.Errorf("asked for %+v", asked)
 	}
 	// What no key can be must not reach the database.
-	if res := b.get("/ui/lanes?q=a%00b%FF&cursor=%FF"); res.status != http.StatusUnprocessableEntity {
-		t.Errorf("what is no text: %d", res.status)
-	}
-	if res := b.get("/ui/lanes/pause?key=%00"); res.status != http.StatusUnprocessableEntity {
-		t.Errorf("a key that cannot be: %d", res.status)
+	for _, path := range []string{"/ui/lanes?q=a%00b%FF&cursor=%FF", "/ui/lanes/pause?key=%00"} {
+		if res := b.get(path); res.status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d", path, res.status)
+		}
 	}
 }

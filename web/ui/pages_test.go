@@ -82,7 +82,9 @@ func TestPages(t *testing.T) {
 				}
 			}
 			checkOwnTexts(t, o, c)
-			checkOffers(t, o, c)
+			if c.status == 0 && !strings.Contains(c.name, "hostile") {
+				checkOffers(t, o, c)
+			}
 		})
 	}
 }

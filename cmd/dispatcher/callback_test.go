@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestCallbackSend(t *testing.T) {
+	t.Parallel()
+	body := writeFile(t, "body.json", "{ \"paid\":  10000 }\n")
+	rule := writeFile(t, "rule.json", "{\"status\": [200],\n \"body\": {\"equals\": \"<ok>\"}}\n")
+	sent := base64.StdEncoding.EncodeToString([]byte("{ \"paid\":  10000 }\n"))
+	exchanges(t, map[string]string{"POST /v1/callbacks": oneCallback}, exchange{
+		line: "callback send --url https://shop.example/notify --data @" + body + " --topic payment.succeeded --ref order-1 " +
+			"--lock-key order-1 --delay 5s --tiers 1s,2s --repeat-last --deadline 1h --timeout 3s --success body-success " +
+			"--label channel=alipay;x --lane m1 --idempotency-key i1 -H",
+		args: []string{"X-Shop: 7, 8"},
+		says: []string{oneID + "  accepted"},
+		call: "POST /v1/callbacks",
+		body: `{"body_base64":"` + sent + `","content_type":"application/json","delay":"5s","headers":{"X-Shop":"7, 8"},` +
+			`"idempotency_key":"i1","labels":{"channel":"alipay;x"},"lane":"m1","lock_key":"order-1",` +
+			`"policy":{"deadline":"1h","repeat_last":true,"tiers":["1s","2s"],"timeout":"3s"},"ref":"order-1",` +
+			`"success":"body-success","topic":"payment.succeeded","url":"https://shop.example/notify"}`,
+	}, exchange{
+		// An endpoint takes the address's place; what is an object goes as one.
+		line: "callback send --endpoint merchant-7 --profile alipay --success @" + rule + " --signer none --lock-key k " +
+			"--order strict --ref r --topic t --supersede --version 0 --policy",
+		args: []string{`{"tiers": ["1s"], "jitter": 0.10}`},
+		call: "POST /v1/callbacks",
+		body: `{"endpoint":"merchant-7","lock_key":"k","order":"strict","policy":{"jitter":0.1,"tiers":["1s"]},` +
+			`"profile":"alipay","ref":"r","signer":"none","success":{"body":{"equals":"\u003cok\u003e"},"status":[200]},` +
+			`"supersede":true,"topic":"t","version":0}`,
+	})
+	for data, want := range map[string]string{
+		`{"a":1}`: "application/json", "paid": "text/plain; charset=utf-8", "\xff\x00": "application/octet-stream",
+	} {
+		if got := guessType([]byte(data)); got != want {
+			t.Errorf("%q is %s, not %s", data, got, want)
+		}
+	}
+}
+
+func TestCallbackGet(t *testing.T) {
+	t.Parallel()
+	address, _ := fakeServer(t, map[string]string{
+		"GET /v1/callbacks/" + oneID:               oneCallback,
+		"GET /v1/callbacks/" + oneID + "/attempts": listOf(oneAttempt),
+	})
+	term := at(address)
+	if code := term.invoke("callback", "get", oneID); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, term.stderr.String())
+	}
+	got := term.stdout.String()
+	says(t, got, "order-1", "scheduled", "1/3 charged, 2 diverted", "ep_1", "version    7", "policy     payment",
+		`success    {"status":[200]}`, "#1", "failed", "500 http_5xx", "1.2ms", "#2", "after 3m", "#3", "to come",
+		`\x1b[31mboom\x202e`)
+	if strings.ContainsAny(got, "\x1b\u202e") {
+		t.Error("control characters of a receiver reach the terminal")
+	}
+
+	// JSON is the server's own, with the attempts.
+	term = at(address)
+	var shown struct {
+		ID       string                    `json:"id"`
+		Labels2  map[string]map[string]any `json:"labels2"`
+		Attempts []shownAttempt            `json:"attempts"`
+	}
+	code := term.invoke("callback", "get", oneID, "--json")
+	if err := json.Unmarshal(term.stdout.Bytes(), &shown); err != nil || code != exitOK {
+		t.Fatalf("exit code %d: %s: %v", code, term.stdout.String(), err)
+	}
+	if shown.ID != oneID || len(shown.Attempts) != 1 || shown.Labels2["a"] == nil {
+		t.Errorf("got %+v", shown)
+	}
+}
+
+// A rare callback is looked for page by page.
+func TestCallbackListGoesOnUntilItIsFull(t *testing.T) {
+	t.Parallel()
+	pages := map[string]string{
+		"": `{"data":[],"next_cursor":"a"}`, "a": `{"data":[` + oneCallback + `],"next_cursor":"b"}`,
+		"b": `{"data":[],"next_cursor":"c"}`, "c": listOf(oneCallback),
+	}
+	var asked []string
+	address := handling(t, func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		asked = append(asked, q.Get("cursor")+" "+q.Get("limit")) // one after the other
+		respond(t, w, pages[q.Get("cursor")])
+	})
+	for limit, want := range map[string]string{"1": " 1,a 1", "2": " 2,a 2,b 1,c 1", "5": " 5,a 5,b 4,c 4"} {
+		asked = nil
+		term := at(address)
+		if code := term.invoke("callback", "list", "--lane", "l", "--limit", limit); code != exitOK {
+			t.Fatalf("exit code %d: %s", code, term.stderr.String())
+		}
+		if got := strings.Join(asked, ","); got != want {
+			t.Errorf("with --limit %s it asked for %q, want %q", limit, got, want)
+		}
+		if more := strings.Contains(term.stdout.String(), "there are more: --cursor b"); more != (limit == "1") {
+			t.Errorf("with --limit %s it says: %s", limit, term.stdout.String())
+		}
+	}
+	pages = map[string]string{"": listOf()}
+	term := at(address)
+	term.invoke("callback", "list")
+	says(t, term.stdout.String(), "no callbacks match\n")
+}
+
+func TestCallbackCommands(t *testing.T) {
+	t.Parallel()
+	const one = "/v1/callbacks/" + oneID
+	exchanges(t, map[string]string{
+		"GET /v1/callbacks":         `{"data":[` + oneCallback + `],"next_cursor":"abc"}`,
+		"POST " + one + "/cancel":   `{"result":"too_late","callback":` + oneCallback + `}`,
+		"POST /v1/callbacks/cancel": `{"data":[{"result":"canceled","callback":` + oneCallback + `}]}`,
+		"POST " + one + "/retry":    oneCallback,
+	}, exchange{
+		line: "callback list --state dead,scheduled --topic t --label a=b --overdue --by-due --status-code 500 --limit 1 " +
+			"--endpoint merchant/7 --kind notify",
+		says: []string{oneID, "--cursor abc"},
+		call: "GET /v1/callbacks?endpoint=merchant%2F7&kind=notify&label.a=b&limit=1&order=due&overdue=true&state=dead&" +
+			"state=scheduled&status_code=500&topic=t",
+	}, exchange{
+		line: "callback cancel " + oneID + " --reason why",
+		says: []string{"too late"}, call: "POST " + one + "/cancel", body: `{"reason":"why"}`,
+	}, exchange{
+		line: "callback cancel --ref r --topic t",
+		says: []string{"canceled"}, call: "POST /v1/callbacks/cancel", body: `{"ref":"r","topic":"t"}`,
+	}, exchange{
+		line: "callback cancel --ref r --include-terminal",
+		says: []string{"canceled"}, call: "POST /v1/callbacks/cancel", body: `{"include_terminal":true,"ref":"r"}`,
+	}, exchange{
+		line: "callback retry " + oneID,
+		says: []string{"will be attempted now"}, call: "POST " + one + "/retry", body: `{"ladder":"once"}`,
+	}, exchange{
+		line: "callback retry " + oneID + " --ladder restart --url http://h/",
+		says: []string{"will be attempted now"}, call: "POST " + one + "/retry", body: `{"ladder":"restart","url":"http://h/"}`,
+	})
+}
+
+func TestCallbackExplain(t *testing.T) {
+	t.Parallel()
+	block := func(code, detail, cure string) string {
+		return `{"code":"` + code + `","since":null,"until":null,"detail":"` + detail + `","cure":` + cure + `}`
+	}
+	lane := with(t, block("lane_paused", `The lane is paused: \u001b[31mx`, `"POST /v1/lanes/https://shop.example:443/resume"`),
+		`{"since":"2026-11-21T10:00:00.000Z","until":"2099-01-01T00:00:00.000Z"}`)
+	address, _ := fakeServer(t, map[string]string{
+		"GET /v1/callbacks/" + oneID + "/explain": `{"summary":"Its lane is paused.","next_at":"2099-01-01T00:00:00.000Z","blocking":[` +
+			strings.Join([]string{
+				lane, block("endpoint_disabled", "d", `"PATCH /v1/endpoints/ep_1 {\"enabled\": true}"`),
+				block("project_paused", "d", `"POST /v1/resume"`), block("not_due", "d", `"Retry it to have it attempted at once."`),
+				block("attempting", "d", "null"),
+			}, ",") + `]}`,
+	})
+	term := at(address)
+	if code := term.invoke("callback", "explain", oneID); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, term.stderr.String())
+	}
+	got := term.stdout.String()
+	says(t, got, "Its lane is paused.\nit is attempted at the earliest 2099-01-01", "\nlane_paused  since 2026-11-21",
+		"until 2099-01-01", `The lane is paused: \x1b[31mx`, "cure: dispatcher lane resume https://shop.example:443\n",
+		"cure: dispatcher endpoint set ep_1 --enable\n", "cure: dispatcher resume\n", "cure: Retry it to")
+	if strings.Count(got, "cure:") != 4 {
+		t.Errorf("says a cure where there is none:\n%s", got)
+	}
+}
+
+// Evidence is handed on as it is; only a terminal is kept safe from what receivers wrote.
+func TestCallbackEvidence(t *testing.T) {
+	t.Parallel()
+	const text = "callback: cb_1\n  answer body: \x1b[31mboom\n"
+	address := answering(t, http.StatusOK, text)
+	for onTerminal, want := range map[bool]string{false: text, true: "callback: cb_1\n  answer body: \\x1b[31mboom\n"} {
+		term := at(address)
+		term.outTerminal = onTerminal
+		if code := term.invoke("callback", "evidence", oneID); code != exitOK || term.stdout.String() != want {
+			t.Errorf("exit code %d: %q", code, term.stdout.String())
+		}
+	}
+}

@@ -1,0 +1,162 @@
+//go:build !race
+
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// The parts of an engine in virtual time take as long as this for each call, so that as much gathers meanwhile on
+// whatever machine.
+const (
+	indexTakes    = 170 * time.Microsecond
+	storeTakes    = 1300 * time.Microsecond
+	receiverTakes = 5100 * time.Microsecond
+)
+
+// The calls of an engine to its index and its store that are counted.
+const (
+	claims = iota
+	stamps
+	commits
+	settles
+	acquires
+	releases
+	callKinds
+)
+
+var (
+	callNames = [callKinds]string{
+		"claims", "stamps", "commits of results", "settles", "acquires of locks", "releases of locks",
+	}
+	callTolerances = [callKinds]float64{ofGathering, ofGathering, ofOperations, ofOperations, ofOperations, ofOperations}
+)
+
+// calls counts them.
+type calls struct {
+	of [callKinds]atomic.Int64
+	// settled are callbacks.
+	settled atomic.Int64
+}
+
+// call counts one, and lets it take its time.
+func (c *calls) call(kind int, takes time.Duration) {
+	c.of[kind].Add(1)
+	time.Sleep(takes) // virtual
+}
+
+func (c *calls) sofar() (now [callKinds]float64) {
+	for kind := range now {
+		now[kind] = float64(c.of[kind].Load())
+	}
+	return now
+}
+
+// start runs an engine on the embedded stores, whose requests are answered without a wire. It ends with the test.
+func (c *calls) start(t *testing.T) *dispatch.Engine {
+	t.Helper()
+	s := testSettings(t)
+	log := newLogger(&newTerminal().console, s)
+	srv := &server{s: s, log: log}
+	closeAfter(t, srv)
+	db, err := srv.openDatabase(t.Context(), newRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := srv.openIndex(t.Context(), newRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyring, err := dispatch.NewKeyring([]string{someKey('m')})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender, err := outbound.New(outbound.Options{Transport: pretender{}, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := dispatch.New(dispatch.Options{
+		Store: countedRows{db, c}, Schedule: countedIndex{index, c}, Sender: sender, Keyring: keyring, Alone: true,
+		LaneConcurrency: costLane, Logger: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- engine.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, "the index is filled", func() bool { return len(engine.Health(t.Context()).Degraded) == 0 })
+	return engine
+}
+
+type countedIndex struct {
+	dispatch.Schedule
+	*calls
+}
+
+func (c countedIndex) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
+	c.call(claims, indexTakes)
+	return c.Schedule.Claim(ctx, shard, r)
+}
+
+func (c countedIndex) Settle(ctx context.Context, s []schedule.Settlement) ([]schedule.Settled, error) {
+	c.call(settles, indexTakes)
+	defer c.settled.Add(int64(len(s)))
+	return c.Schedule.Settle(ctx, s)
+}
+
+func (c countedIndex) Acquire(ctx context.Context, r []schedule.LockRequest) ([]schedule.LockReply, error) {
+	c.call(acquires, indexTakes)
+	return c.Schedule.Acquire(ctx, r)
+}
+
+func (c countedIndex) Release(ctx context.Context, u []schedule.Unlock) ([]schedule.Waiter, error) {
+	c.call(releases, indexTakes)
+	return c.Schedule.Release(ctx, u)
+}
+
+type countedRows struct {
+	dispatch.Store
+	*calls
+}
+
+func (c countedRows) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
+	c.call(stamps, storeTakes)
+	return c.Store.Stamp(ctx, s)
+}
+
+func (c countedRows) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
+	c.call(commits, storeTakes)
+	return c.Store.Commit(ctx, r, now)
+}
+
+// A pretender answers without a wire.
+type pretender struct{}
+
+func (pretender) RoundTrip(req *http.Request) (*http.Response, error) {
+	if _, err := io.Copy(io.Discard, req.Body); err != nil {
+		return nil, err
+	}
+	time.Sleep(receiverTakes)
+	return &http.Response{
+		StatusCode: 200, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader("success")), ContentLength: 7,
+	}, nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// leastRounds is the fewest rounds of a comparison that is written into a document.
+const leastRounds = 5
+
+// compareCommand measures all systems beside each other, in rounds, and reports ratios to the floor of the
+// same round.
+func compareCommand(args []string) error {
+	flags, b := newFlags("compare")
+	rounds := flags.Int("rounds", leastRounds, "how often everything is measured")
+	systemList := flags.String("systems", "", "`list` of systems: floor, sqlite, postgres, asynq, river")
+	phaseList := flags.String("phases", "", "`list` of phases: drain, single, batch, mixed, latency, lateness")
+	program := flags.String("program", "", "built dispatcher `file`; without it this checkout is built")
+	document := flags.String("report", "", "`file` whose block \"compare\" is replaced")
+	flags.StringVar(&b.profiles, "profiles", "",
+		"`directory` for profiles of the dispatcher; they cost time: compare no figures of that run")
+	pgo := flags.String("pgo", "", "`file` for the CPU profiles as one, for builds to be optimized by")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	some, err1 := pick(*systemList, systems, systemName)
+	parts, err2 := pick(*phaseList, phases, phaseName)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if *document != "" && *rounds < leastRounds {
+		return fmt.Errorf("-report needs at least %d rounds", leastRounds)
+	}
+	return testserver.Outside(func(tb testing.TB) {
+		if *pgo != "" && b.profiles == "" {
+			b.profiles = tb.TempDir()
+		}
+		if b.profiles != "" {
+			if err := os.MkdirAll(b.profiles, 0o755); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		c := comparison{bench: b, rounds: *rounds, systems: some, phases: parts, book: book{}}
+		b.receiver = startReceiver(tb)
+		of := buildDispatcher(tb, *program)
+		began := loadNow(tb)
+		if err := c.measureAll(tb, of); err != nil {
+			tb.Fatal(err)
+		}
+		ended := loadNow(tb)
+		r := c.report(fmt.Sprintf("%s %d callbacks of %d bytes, %d requests in flight; %d rounds in %s. "+
+			"Other programs used %.0f %% of the machine's CPU time.",
+			environment(tb), b.n, payloadSize, b.concurrency, *rounds,
+			ended.at.Sub(began.at).Round(time.Second), ended.othersSince(began)))
+		if err := r.publish(*document, "compare"); err != nil {
+			tb.Fatal(err)
+		}
+		if *pgo != "" {
+			if err := joinProfiles(b.profiles, *pgo); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	})
+}
+
+// A comparison holds what compareCommand measures.
+type comparison struct {
+	*bench
+	rounds  int
+	systems []system
+	phases  []phase
+	book    book
+}
+
+// A cell names one phase of one system, a book holds its figures round by round.
+type (
+	cell struct{ phase, system string }
+	book map[cell][]figures
+)
+
+// measureAll measures every phase of every system once in each round. Within a phase the systems run directly
+// one after another, and each round begins with another system.
+func (c *comparison) measureAll(tb testing.TB, of build) error {
+	for round := range c.rounds {
+		for _, p := range c.phases {
+			for i := range c.systems {
+				s := c.systems[(i+round)%len(c.systems)]
+				if !p.of(s) {
+					continue
+				}
+				began := loadNow(tb)
+				f, err := c.within(of, s, p.measure)
+				if err != nil {
+					return fmt.Errorf("%s: %w", p.name, err)
+				}
+				at := cell{p.name, s.name}
+				c.book[at] = append(c.book[at], f)
+				logf("round %d of %d: %-8s %-8s %s(others: %.0f %% of the CPU time)",
+					round+1, c.rounds, p.name, s.name, f.summary(), loadNow(tb).othersSince(began))
+			}
+		}
+	}
+	return nil
+}
+
+// summary is the figures without their parts.
+func (f figures) summary() string {
+	var b strings.Builder
+	for _, name := range []string{rate, cpuTime, p50, p99} {
+		if v, measured := f[name]; measured {
+			fmt.Fprintf(&b, "%s %.4g, ", name, v)
+		}
+	}
+	return b.String()
+}
+
+// of returns one figure in each round; nil if it was not measured.
+func (b book) of(at cell, name string) []float64 {
+	var all []float64
+	for _, f := range b[at] {
+		if v, measured := f[name]; measured {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// ratios divides one system's figure in each round by another's in the same round; nil if one was not
+// measured.
+func (b book) ratios(of, to cell, name string) []float64 {
+	above, below := b.of(of, name), b.of(to, name)
+	if len(above) != len(below) {
+		return nil
+	}
+	ratios := slices.Clone(above)
+	for i := range ratios {
+		ratios[i] /= below[i]
+	}
+	return ratios
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// Keys of every dispatcher that is measured. They open nothing else.
+const (
+	adminKey  = "bench-admin-key-0123456789abcdefghijklmno"
+	masterKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+)
+
+// maxConnections is the most that a client opens.
+const maxConnections = 512
+
+// embeddedArgs are the arguments for SQLite and the embedded index.
+func embeddedArgs(r *run) []string { return []string{"--data-dir", r.TempDir()} }
+
+// serversArgs are the arguments for PostgreSQL and Redis.
+func serversArgs(r *run) []string {
+	return []string{
+		"--data-dir", r.TempDir(),
+		"--database-url", testserver.NewPostgres(r).Database(r),
+		"--redis-url", testserver.NewRedis(r).URL,
+	}
+}
+
+// A dispatcher is one process of the product.
+type dispatcher struct {
+	pid     int
+	base    string // URL of the API
+	ops     string // URL of the operations listener
+	client  *fasthttp.HostClient
+	logFile string
+	started time.Time
+	kill    func() // returns when the process has ended
+}
+
+// launch starts a dispatcher and waits for nothing. It ends with the measurement; its log is shown if that
+// failed.
+func (r *run) launch(args []string) *dispatcher {
+	ports := testserver.FreePorts(r, 2)
+	listen, ops := "127.0.0.1:"+strconv.Itoa(ports[0]), "127.0.0.1:"+strconv.Itoa(ports[1])
+	log, err := os.Create(filepath.Join(r.TempDir(), "dispatcher.log"))
+	r.check("log", err)
+	cmd := exec.Command(r.program, "serve", "--listen", listen, "--ops-listen", ops, "--log-format", "json",
+		"--egress-allow", "127.0.0.0/8", "--lane-concurrency", strconv.Itoa(r.concurrency))
+	cmd.Args = append(append(cmd.Args, args...), r.args...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, endWithParent()
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "DISPATCHER_") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.Env = append(cmd.Env, "DISPATCHER_ADMIN_KEY="+adminKey, "DISPATCHER_MASTER_KEY="+masterKey)
+	d := &dispatcher{
+		base: "http://" + listen, ops: "http://" + ops, logFile: log.Name(), started: time.Now(),
+		client: &fasthttp.HostClient{
+			Addr: listen, MaxConns: maxConnections, NoDefaultUserAgentHeader: true,
+			MaxIdleConnDuration: time.Minute, MaxIdemponentCallAttempts: 1,
+			ReadTimeout: time.Minute, WriteTimeout: time.Minute,
+		},
+	}
+	r.check("start the dispatcher", cmd.Start())
+	d.pid = cmd.Process.Pid
+	r.roles[d.pid] = roleDispatcher
+	d.kill = sync.OnceFunc(func() {
+		cmd.Process.Kill() // no error matters: it may have ended
+		cmd.Wait()
+		d.client.CloseIdleConnections()
+		log.Close()
+	})
+	r.Cleanup(func() {
+		d.kill()
+		if r.Failed() {
+			text, err := os.ReadFile(log.Name())
+			lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool {
+				return strings.Contains(line, `"level":"INFO","msg":"request"`)
+			})
+			logf("end of the dispatcher's log (%v):\n%s", err, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+		}
+	})
+	return d
+}
+
+// awaitReady returns when the dispatcher answers that it is ready.
+func (r *run) awaitReady(d *dispatcher, limit time.Duration) {
+	r.poll("the dispatcher is ready", limit, func() error {
+		_, err := d.fetch(r.Context(), d.ops+"/readyz")
+		return err
+	})
+}
+
+// fetch is a GET that must be answered 200.
+func (d *dispatcher) fetch(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+adminKey)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s answered %d: %.200s", url, resp.StatusCode, body)
+	}
+	return body, err
+}
+
+// stats is what the benchmark reads of /v1/stats.
+type stats struct {
+	States struct{ Scheduled, Succeeded, Dead int }
+	Index  *struct{ Delayed int }
+}
+
+// awaitStats waits until the counters are as wanted. They change in the transactions of what they count: a
+// callback counts as succeeded when its result is committed, and not before.
+func (r *run) awaitStats(d *dispatcher, what string, limit time.Duration, wanted func(stats) bool) {
+	r.poll(what, limit, func() error {
+		text, err := d.fetch(r.Context(), d.base+"/v1/stats")
+		if err != nil {
+			return err
+		}
+		var s stats
+		if err := json.Unmarshal(text, &s); err != nil {
+			return err
+		}
+		if !wanted(s) {
+			return fmt.Errorf("%+v, index %+v", s.States, s.Index)
+		}
+		return nil
+	})
+}
+
+// poll asks until there is no error, and fails with the last one.
+func (r *run) poll(what string, limit time.Duration, ask func() error) {
+	deadline := time.Now().Add(limit)
+	for err := ask(); err != nil; err = ask() {
+		if time.Now().After(deadline) {
+			r.Fatalf("%s: not after %s: %v", what, limit, err)
+		}
+		time.Sleep(10 * time.Millisecond) // between two questions of a poll with a deadline
+	}
+}

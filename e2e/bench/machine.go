@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// cpu returns the CPU seconds so far of this process and its descendants, by role.
+func (r *run) cpu() map[string]float64 {
+	procs, err := procfs.Family()
+	r.check("CPU time", err)
+	sums := map[string]float64{}
+	for _, p := range procs {
+		sums[r.role(p)] += p.Seconds
+	}
+	return sums
+}
+
+func (r *run) role(p procfs.Stat) string {
+	if role, known := r.roles[p.PID]; known {
+		return role
+	}
+	return p.Name
+}
+
+// putMemory adds the memory of the counted roles: the peak of a single process (VmHWM), and of several
+// processes the sum of their present shares (PSS), because they share pages.
+func (r *run) putMemory() {
+	procs, err := procfs.Family()
+	r.check("memory", err)
+	for _, role := range r.system.counted {
+		of := slices.DeleteFunc(slices.Clone(procs), func(p procfs.Stat) bool { return r.role(p) != role })
+		file, line := "status", "VmHWM"
+		if len(of) > 1 {
+			file, line = "smaps_rollup", "Pss"
+		}
+		for _, p := range of {
+			n, err := procfs.Bytes(p.PID, file, line)
+			if procfs.Ended(err) {
+				continue
+			}
+			r.check("memory", err)
+			r.figures[memory] += float64(n)
+			r.figures[memory+":"+role] += float64(n)
+		}
+	}
+}
+
+// A load is how much CPU time the machine and this program with its descendants have used so far.
+type load struct {
+	at        time.Time
+	all, ours float64 // seconds
+}
+
+func loadNow(tb testing.TB) load {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	all, err := busySeconds(string(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	procs, err := procfs.Family()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l := load{at: time.Now(), all: all}
+	for _, p := range procs {
+		l.ours += p.Seconds
+	}
+	return l
+}
+
+// othersSince is the share of the machine's CPU time that other programs have used since then, in percent.
+func (l load) othersSince(begin load) float64 {
+	elapsed := l.at.Sub(begin.at).Seconds() * float64(runtime.NumCPU())
+	return max(0, (l.all-begin.all)-(l.ours-begin.ours)) / elapsed * 100
+}
+
+// busySeconds reads the first line of /proc/stat: "cpu user nice system idle iowait irq softirq steal ...".
+// What a hypervisor took counts as busy.
+func busySeconds(text string) (float64, error) {
+	first, _, _ := strings.Cut(text, "\n")
+	fields := strings.Fields(first)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("/proc/stat begins with %q", first)
+	}
+	sum := 0.0
+	for i, field := range fields[1:9] {
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/stat: %w", err)
+		}
+		if i != 3 && i != 4 { // idle, waiting for disks
+			sum += ticks / procfs.TicksPerSecond
+		}
+	}
+	return sum, nil
+}
+
+// syncTime is the median time of writing a page to a new file with fsync.
+func syncTime(tb testing.TB) time.Duration {
+	file, err := os.CreateTemp(tb.TempDir(), "sync-*")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer file.Close()
+	page, took := make([]byte, 4096), make([]time.Duration, 25)
+	for i := range took {
+		begin := time.Now()
+		if _, err := file.Write(page); err != nil {
+			tb.Fatal(err)
+		}
+		if err := file.Sync(); err != nil {
+			tb.Fatal(err)
+		}
+		took[i] = time.Since(begin)
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// environment says when, where and with what something is measured.
+func environment(tb testing.TB) string {
+	conn, err := pgx.Connect(tb.Context(), testserver.NewPostgres(tb).URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close(tb.Context())
+	var postgres string
+	if err := conn.QueryRow(tb.Context(), "SELECT split_part(version(), ' ', 2)").Scan(&postgres); err != nil {
+		tb.Fatal(err)
+	}
+	return fmt.Sprintf(
+		"%s, commit %s, %s/%s, %d cores, %s, PostgreSQL %s, Redis %s; a page with fsync takes %s.",
+		time.Now().UTC().Format(time.DateOnly), firstMatch(tb, `^\S+`, "git", "describe", "--always", "--dirty"),
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), postgres,
+		firstMatch(tb, `\d+\.\d+\.\d+`, "redis-server", "--version"), syncTime(tb).Round(time.Microsecond))
+}
+
+// firstMatch is the first match in what a command prints.
+func firstMatch(tb testing.TB, pattern, command string, args ...string) string {
+	text, err := exec.Command(command, args...).Output()
+	if err != nil {
+		tb.Fatalf("%s: %v", command, err)
+	}
+	return regexp.MustCompile(pattern).FindString(string(text))
+}

@@ -1,0 +1,143 @@
+// Command bench measures the built dispatcher as a black box: beside the bare HTTP client and two queues
+// (compare), beside another build of itself (pair), and as it grows (scale). Every callback of a measurement
+// must arrive exactly once, and none before it is due: otherwise the run fails. A run never fails for being
+// slow. It needs Linux, redis-server and PostgreSQL.
+//
+// It is a module of its own, so that what the dispatcher is compared with stays out of the product's go.mod.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+func main() {
+	err := errors.New("usage: bench compare|pair|scale|scaling [flags]; -h after the command lists its flags")
+	if len(os.Args) > 1 {
+		switch args := os.Args[2:]; os.Args[1] {
+		case "compare":
+			err = compareCommand(args)
+		case "pair":
+			err = pairCommand(args)
+		case "scale":
+			err = scaleCommand(args)
+		case "scaling":
+			err = scalingCommand(args)
+		case processCommand:
+			err = runProcess(args)
+		}
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// A bench is what all measurements of one command share.
+type bench struct {
+	n           int // callbacks of one measurement
+	concurrency int // requests in flight
+	receiver    *receiver
+	profiles    string // directory for profiles of the dispatcher; empty: none
+}
+
+// newFlags returns the flags that every measuring command has.
+func newFlags(name string) (*flag.FlagSet, *bench) {
+	flags, b := flag.NewFlagSet(name, flag.ContinueOnError), &bench{}
+	flags.IntVar(&b.n, "n", 50_000, "callbacks of one measurement")
+	flags.IntVar(&b.concurrency, "concurrency", 64, "requests in flight, of every system")
+	return flags, b
+}
+
+// A build is a dispatcher that is measured.
+type build struct {
+	program string
+	args    []string // further arguments of serve
+}
+
+// buildDispatcher compiles this checkout as it is released, unless a program is given.
+func buildDispatcher(tb testing.TB, program string) build {
+	if program != "" {
+		return build{program: program}
+	}
+	program = filepath.Join(tb.TempDir(), "dispatcher")
+	cmd := exec.Command("go", "build", "-tags", "nomsgpack", "-o", program, "./cmd/dispatcher")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("build the dispatcher: %v\n%s", err, out)
+	}
+	return build{program: program}
+}
+
+// A run is one measurement, with processes and stores of its own. They end with it.
+type run struct {
+	testing.TB
+	*bench
+	build
+	system  system
+	roles   map[int]string // of processes, by id; the others go by the name of their program
+	figures figures
+}
+
+// within calls f with a run of a system, and returns the figures that f adds to it.
+func (b *bench) within(of build, s system, f func(*run)) (figures, error) {
+	r := &run{bench: b, build: of, system: s, roles: map[int]string{}, figures: figures{}}
+	err := testserver.Outside(func(tb testing.TB) {
+		r.TB = tb
+		f(r)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return r.figures, nil
+}
+
+// check fails the measurement if there is an error.
+func (r *run) check(what string, err error) {
+	if err != nil {
+		r.Fatalf("%s: %v", what, err)
+	}
+}
+
+// pick returns those that a list of names chooses, in the order of the list; without a list all of them.
+func pick[T any](list string, all []T, name func(T) string) ([]T, error) {
+	if list == "" {
+		return all, nil
+	}
+	var picked []T
+	for word := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(all, func(item T) bool { return name(item) == word })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown name %q", word)
+		}
+		picked = append(picked, all[i])
+	}
+	return picked, nil
+}
+
+// integers reads a list of numbers above 0.
+func integers(list string) ([]int, error) {
+	var all []int
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is not a number above 0", text)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// logf reports progress.
+func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// A receiver answers every request of the systems and notes when it came. It is a part of this process, whose
+// CPU time counts for no system.
+type receiver struct {
+	url     string
+	current atomic.Pointer[arrivals]
+}
+
+// arrivals are those of one measurement.
+type arrivals struct {
+	at         []atomic.Int64 // Unix time in ns by callback; 0: has not arrived
+	left       atomic.Int64   // callbacks that have not arrived
+	all        chan struct{}  // closed when left becomes 0
+	duplicates atomic.Int64
+	strangers  atomic.Int64 // requests that are not of this measurement, those of warming up among them
+	// status answers callback n; nil: 200.
+	status func(n int) int
+}
+
+// note notes one request and returns its answer.
+func (a *arrivals) note(body []byte) (status int) {
+	n, ok := numberOf(body)
+	if !ok || n >= len(a.at) {
+		a.strangers.Add(1)
+		return fasthttp.StatusOK
+	}
+	if !a.at[n].CompareAndSwap(0, time.Now().UnixNano()) {
+		a.duplicates.Add(1)
+	} else if a.left.Add(-1) == 0 {
+		close(a.all)
+	}
+	if a.status != nil {
+		return a.status(n)
+	}
+	return fasthttp.StatusOK
+}
+
+func startReceiver(tb testing.TB) *receiver {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := &receiver{url: "http://" + listener.Addr().String() + "/"}
+	r.expect(0)
+	server := &fasthttp.Server{NoDefaultServerHeader: true, Handler: func(ctx *fasthttp.RequestCtx) {
+		ctx.SetStatusCode(r.current.Load().note(ctx.PostBody()))
+	}}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	tb.Cleanup(func() {
+		listener.Close() // connections end with their clients
+		if err := <-served; err != nil {
+			tb.Errorf("receiver: %v", err)
+		}
+	})
+	return r
+}
+
+// expect begins a measurement of n callbacks, with the numbers from 0 on.
+func (r *receiver) expect(n int) *arrivals {
+	a := &arrivals{at: make([]atomic.Int64, n), all: make(chan struct{})}
+	a.left.Store(int64(n))
+	r.current.Store(a)
+	return a
+}
+
+// await waits until all have arrived and returns when each did.
+func (a *arrivals) await(tb testing.TB, limit time.Duration) []time.Time {
+	select {
+	case <-a.all:
+	case <-time.After(limit):
+		tb.Fatalf("%d of %d callbacks have not arrived after %s", a.left.Load(), len(a.at), limit)
+	}
+	at := make([]time.Time, len(a.at))
+	for i := range at {
+		at[i] = time.Unix(0, a.at[i].Load())
+	}
+	return at
+}
+
+// checkOnce fails if something arrived twice, or was not of the measurement. Call it when nothing can arrive
+// any more.
+func (a *arrivals) checkOnce(tb testing.TB) {
+	if d, s := a.duplicates.Load(), a.strangers.Load(); d+s > 0 {
+		tb.Fatalf("%d callbacks arrived twice, %d requests are of none", d, s)
+	}
+}

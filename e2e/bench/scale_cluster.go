@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+const (
+	// clusterLanes are enough that each of the 16 shards has some.
+	clusterLanes = 256
+	// clusterWorkers is how many attempts each dispatcher may have in flight.
+	clusterWorkers = 256
+)
+
+// cluster lets several dispatchers drain backlogs on one Redis Cluster of three masters and one PostgreSQL.
+func (s *scale) cluster() error {
+	counts, err := integers(s.dispatcherCounts)
+	if err != nil {
+		return fmt.Errorf("-dispatchers: %w", err)
+	}
+	began := loadNow(s.tb)
+	measured := book{}
+	at := func(count int) cell { return cell{"cluster", strconv.Itoa(count)} }
+	var roles []string
+	err = s.in("postgres", func(r *run) {
+		roles = r.system.counted
+		postgres, cluster := testserver.NewPostgres(r), testserver.NewCluster(r, testserver.ClusterOptions{})
+		for round := range s.rounds {
+			for _, count := range counts {
+				r.figures = figures{}
+				drainTogether(r, cluster, count, []string{
+					"--database-url", postgres.Database(r), "--redis-url", cluster.URL(),
+					"--redis-prefix", fmt.Sprintf("bench-%d-%d", round, count),
+				})
+				logf("round %d of %d: %d dispatchers: %s", round+1, s.rounds, count, r.figures.summary())
+				measured[at(count)] = append(measured[at(count)], r.figures)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	t := &table{title: "Several dispatchers", header: []string{
+		"dispatchers", "delivered/s", "÷ the fewest", "CPU s per 1,000", "÷ the fewest", "of it",
+		"scripts for 1,000",
+	}}
+	for _, count := range counts {
+		growth := measured.ratios(at(count), at(counts[0]), cpuTime)
+		t.add(strconv.Itoa(count), show(measured.of(at(count), rate), "%.0f"),
+			show(measured.ratios(at(count), at(counts[0]), rate), "%.2f"),
+			show(measured.of(at(count), cpuTime), "%.3f"), show(growth, "%.2f"),
+			measured.split(at(count), roles, cpuTime), show(measured.of(at(count), "scripts"), "%.0f"))
+	}
+	most := slices.Max(counts)
+	part := func(name, role string) float64 { return spreadOf(measured.of(at(most), name+":"+role)).median }
+	in := numbers{
+		"dispatcher_batch": part("batch", roleDispatcher), "sql_batch": part("batch", rolePostgres),
+		"redis_accept":       part("batch", roleRedis),
+		"dispatcher_attempt": part(cpuTime, roleDispatcher), "sql_attempt": part(cpuTime, rolePostgres),
+		"redis_attempt": part(cpuTime, roleRedis),
+	}
+	intro := fmt.Sprintf("A Redis Cluster of three masters, 16 shards, and one PostgreSQL; a backlog of %d "+
+		"in %d lanes; %d rounds: medians with the middle half. Each dispatcher has %d workers. %s",
+		s.n, clusterLanes, s.rounds, clusterWorkers, s.since(began))
+	return s.publish("scale-cluster", intro, in, fmt.Sprintf("As it grows, %d dispatchers", most), t)
+}
+
+// drainTogether lets so many dispatchers on the same stores drain one backlog. They end with it.
+func drainTogether(r *run, cluster *testserver.Cluster, count int, args []string) {
+	args = append(args, "--workers", strconv.Itoa(clusterWorkers))
+	s := &session{run: r, url: r.receiver.url, members: func(b []byte, n int) []byte {
+		return fmt.Appendf(b, `,"lane":%q`, laneKey(n%clusterLanes))
+	}}
+	for range count {
+		d := r.launch(append(slices.Clone(args), "--data-dir", r.TempDir()))
+		defer d.kill()
+		r.awaitReady(d, startTime)
+		s.dispatcher = d
+	}
+	s.warmUp()
+	before := r.cpu()
+	b := s.prepare(r.n, dueAll)
+	r.putCPU("batch", before, r.cpu(), r.n)
+	start := b.due(0)
+	time.Sleep(time.Until(start)) // of the plan; a poll would cost CPU time meanwhile
+	before = r.cpu()
+	scripts := clusterScripts(r, cluster)
+	at := s.arrived(b.arriving)
+	r.figures["scripts"] = (clusterScripts(r, cluster) - scripts) * 1000 / float64(r.n)
+	r.putCPU(cpuTime, before, r.cpu(), r.n)
+	r.figures[rate] = perSecond(at, start)
+}
+
+// clusterScripts is how many scripts the nodes have run.
+func clusterScripts(r *run, cluster *testserver.Cluster) (sum float64) {
+	for _, node := range cluster.Nodes {
+		sum += r.redisNumber(node, "commandstats", "cmdstat_evalsha")
+	}
+	return sum
+}

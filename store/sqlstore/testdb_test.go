@@ -1,0 +1,202 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// The databases of tests are copies of ones that were migrated once for the test binary.
+
+// migratedFile is the content of an SQLite file that has the schema and nothing else.
+var migratedFile = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "sqlstore-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "d.db")
+	if err := migrateURL("sqlite:" + path); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// migrateURL migrates a database and leaves no connection to it.
+func migrateURL(url string) error {
+	ctx := context.Background()
+	db, err := Open(ctx, Options{URL: url})
+	if err != nil {
+		return err
+	}
+	return errors.Join(Migrate(ctx, db), db.Close())
+}
+
+// SQLiteURL makes a migrated file for the test and returns its URL.
+func SQLiteURL(tb testing.TB) string {
+	tb.Helper()
+	content, err := migratedFile()
+	if err != nil {
+		tb.Fatalf("make the migrated file: %v", err)
+	}
+	path := filepath.Join(tb.TempDir(), "d.db")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return "sqlite:" + path
+}
+
+// PostgresURL gives the test a migrated database of the shared server and returns its URL. Text is sorted as people do.
+func PostgresURL(tb testing.TB) string {
+	tb.Helper()
+	return sortedByPeople.take(tb, testserver.SharedPostgres(tb).Copy)
+}
+
+// PostgresURLC is PostgresURL with a database that sorts text by bytes.
+func PostgresURLC(tb testing.TB) string {
+	tb.Helper()
+	return sortedByBytes.take(tb, testserver.SharedPostgres(tb).CopyC)
+}
+
+var sortedByPeople, sortedByBytes emptied
+
+// emptied are databases that a test has left, and that are as they were before it. A copy costs PostgreSQL as much time
+// as all that most tests do.
+type emptied struct {
+	mu   sync.Mutex
+	urls []string
+}
+
+// take returns one of them, or a copy of the template. It comes back when the test has closed it.
+func (e *emptied) take(tb testing.TB, copyOf func(testing.TB, string, func(string) error) string) string {
+	tb.Helper()
+	e.mu.Lock()
+	var url string
+	if last := len(e.urls) - 1; last >= 0 {
+		url, e.urls = e.urls[last], e.urls[:last]
+	}
+	e.mu.Unlock()
+	if url == "" {
+		url = copyOf(tb, "schema", fillTemplate)
+	}
+	tb.Cleanup(func() {
+		small, err := emptyDatabase(url)
+		if err != nil {
+			tb.Errorf("empty the database: %v", err)
+		} else if small {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.urls = append(e.urls, url)
+		}
+	})
+	return url
+}
+
+// fillTemplate migrates a database, and keeps the rows that migrations make.
+func fillTemplate(url string) error {
+	if err := migrateURL(url); err != nil {
+		return err
+	}
+	return execURL(url, `CREATE SCHEMA made;
+		CREATE TABLE made.projects AS TABLE projects; CREATE TABLE made.versions AS TABLE versions`)
+}
+
+// emptyDatabase takes all rows away but those that migrations make. It says whether the database is small still.
+func emptyDatabase(url string) (small bool, err error) {
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	const most = 20 << 20 // bytes; one without rows has 9 MB
+	ctx := context.Background()
+	if err := db.QueryRowContext(ctx, `SELECT pg_database_size(current_database()) < $1`, most).Scan(&small); err != nil || !small {
+		return false, err
+	}
+	_, err = db.ExecContext(ctx, `DO $$
+		DECLARE name TEXT;
+		BEGIN
+			FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'schema_migrations' LOOP
+				EXECUTE format('DELETE FROM %I', name);
+			END LOOP;
+			INSERT INTO projects SELECT * FROM made.projects;
+			INSERT INTO versions SELECT * FROM made.versions;
+		END $$`)
+	return err == nil, err
+}
+
+func execURL(url, statements string) error {
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(context.Background(), statements)
+	return errors.Join(err, db.Close())
+}
+
+// OpenURL opens a database that is closed when the test ends.
+func OpenURL(tb testing.TB, o Options) *DB {
+	tb.Helper()
+	db, err := Open(tb.Context(), o)
+	if err != nil {
+		tb.Fatalf("open: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
+	return db
+}
+
+// OpenSQLite opens a migrated SQLite database of the test's own.
+func OpenSQLite(tb testing.TB) *DB {
+	tb.Helper()
+	return OpenURL(tb, Options{URL: SQLiteURL(tb)})
+}
+
+// OpenPostgres opens a migrated PostgreSQL database of the test's own.
+func OpenPostgres(tb testing.TB) *DB {
+	tb.Helper()
+	return OpenURL(tb, Options{URL: PostgresURL(tb)})
+}
+
+// NameOf is the name of a database of the shared server.
+func NameOf(tb testing.TB, address string) string {
+	tb.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return strings.TrimPrefix(u.Path, "/")
+}
+
+// EndSessions is a statement that ends the store's sessions of one database.
+func EndSessions(database string) string {
+	return "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dispatcher' AND datname = '" + database + "'"
+}
+
+// OnBoth runs a test on SQLite, and on PostgreSQL unless tests are short, each in parallel with other tests.
+func OnBoth(t *testing.T, test func(*testing.T, *DB)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		test(t, OpenSQLite(t))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("needs a PostgreSQL server")
+		}
+		t.Parallel()
+		test(t, OpenPostgres(t))
+	})
+}
