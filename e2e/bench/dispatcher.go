@@ -151,13 +151,15 @@ func (r *run) awaitStats(d *dispatcher, what string, limit time.Duration, wanted
 	})
 }
 
-// poll asks until there is no error, and fails with the last one.
+// poll asks until there is no error, and fails with the last one. The longer it takes the less often it asks,
+// because answers cost CPU time.
 func (r *run) poll(what string, limit time.Duration, ask func() error) {
-	deadline := time.Now().Add(limit)
+	began := time.Now()
 	for err := ask(); err != nil; err = ask() {
-		if time.Now().After(deadline) {
+		waited := time.Since(began)
+		if waited > limit {
 			r.Fatalf("%s: not after %s: %v", what, limit, err)
 		}
-		time.Sleep(10 * time.Millisecond) // between two questions of a poll with a deadline
+		time.Sleep(10*time.Millisecond + min(waited/20, time.Second))
 	}
 }

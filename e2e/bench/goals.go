@@ -48,6 +48,8 @@ func (g goal) verdict(values []float64) string {
 		limit = -limit
 	}
 	switch {
+	case len(values) < leastRounds:
+		return "open"
 	case worst <= limit:
 		return "reached"
 	case best > limit:

@@ -15,10 +15,10 @@ type Backend struct {
 	Name     string
 	Postgres string // URL; empty: SQLite in dataDir
 	Redis    string // URL; empty: the embedded index
-	// direct and redisBehind are the URLs that tests use themselves, where a proxy stands in front of the
+	// Direct and redisBehind are the URLs that tests use themselves, where a proxy stands in front of the
 	// program's.
 	Direct, RedisBehind string
-	// server is the Redis of redis, to be killed, stopped and started again; nil with the embedded index.
+	// Server is the Redis of redis, to be killed, stopped and started again; nil with the embedded index.
 	Server  *testserver.Redis
 	Prefix  string
 	DataDir string

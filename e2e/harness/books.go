@@ -163,8 +163,6 @@ func (p *Process) closeBooks(l Launch) {
 		why = "the test is ending it"
 	case l.Program != "":
 		why = "it is another program"
-	case l.Keyless:
-		why = "its key is its own"
 	case l.noAPI():
 		why = "it serves no API"
 	default:

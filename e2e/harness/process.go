@@ -51,7 +51,7 @@ type Process struct {
 // A launch says how to start one.
 type Launch struct {
 	On Backend
-	// args follow the common ones.
+	// Args follow the common ones.
 	Args []string
 	// failpoint is NAME or NAME:n; the process kills itself there.
 	failpoint string
@@ -60,12 +60,10 @@ type Launch struct {
 	Times string
 	// mayDie: the process may end before it is ready, because of its failpoint.
 	mayDie bool
-	// keyless: no admin or master key is given.
-	Keyless bool
-	// under is a program with its first arguments that runs the binary in its own place: the process id stays
+	// Under is a program with its first arguments that runs the binary in its own place: the process id stays
 	// the same.
 	Under []string
-	// program is another binary than the one that is built from this checkout as it is.
+	// Program is another binary than the one that is built from this checkout as it is.
 	Program string
 }
 
@@ -100,9 +98,7 @@ func Spawn(tb testing.TB, l Launch) *Process {
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.Dir = tb.TempDir()
 	cmd.Env = Environment("DISPATCHER_FAILPOINT="+l.failpoint, "DISPATCHER_FAILPOINT_TIMES="+l.Times)
-	if !l.Keyless {
-		cmd.Env = append(cmd.Env, Keys...)
-	}
+	cmd.Env = append(cmd.Env, Keys...)
 	cmd.SysProcAttr = ChildAttr()
 	if err := cmd.Start(); err != nil {
 		tb.Fatalf("start dispatcher: %v", err)

@@ -30,7 +30,7 @@ type Reply struct {
 	Status int
 	Body   string
 	After  time.Duration
-	// stream writes the whole answer by itself, status and all; nil: the others say what it is.
+	// Stream writes the whole answer by itself, status and all; nil: the others say what it is.
 	Stream func(http.ResponseWriter)
 }
 

@@ -11,10 +11,10 @@ import (
 // that the program has accepted, with an id, a reference, a body and a due time of its own. The program does
 // not run meanwhile. Its counters by state and lane are not told of the copies.
 type Seeding struct {
-	// n copies, of which the first overdue were due within the minute before now, and the others are due from
+	// N copies, of which the first overdue were due within the minute before now, and the others are due from
 	// a day on, spread over thirty days in another order than their ids'.
 	N, Overdue int
-	// lanes that they are spread over, and the callback that is accepted for each of them; its reference is
+	// Lanes that they are spread over, and the callback that is accepted for each of them; its reference is
 	// made by seedRef.
 	Lanes int
 	Shape func(lane int) Submission

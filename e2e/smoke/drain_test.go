@@ -3,7 +3,6 @@ package smoke
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -120,27 +119,5 @@ func TestHoldAcceptsAndSendsNothing(t *testing.T) {
 	harness.Await(t, p.Client, 30*time.Second)
 	if len(r.Of(cb.ID)) != 1 {
 		t.Errorf("it arrived %d times after the hold, want once", len(r.Of(cb.ID)))
-	}
-}
-
-// The embedded index belongs to one process.
-func TestSecondServeOnTheSameDataDirIsRefused(t *testing.T) {
-	harness.BlackBox(t)
-	for _, c := range []harness.Combination{harness.SQLiteEmbedded, harness.PostgresOnly} {
-		t.Run(c.String(), func(t *testing.T) {
-			b := harness.NewBackend(t, c)
-			first := harness.Serve(t, harness.Launch{On: b})
-			ports := harness.FreePorts(t, 2)
-			args := append([]string{"serve", "--listen", "127.0.0.1:" + ports[0], "--ops-listen", "127.0.0.1:" + ports[1]}, b.Args()...)
-			second := harness.Command(t, 30*time.Second, harness.Keys, args...)
-			lines := strings.Split(strings.TrimSpace(second.Stderr), "\n")
-			if second.Code == 0 || len(lines) != 1 {
-				t.Errorf("the second serve ended with code %d and said:\n%s", second.Code, second.Stderr)
-			}
-			if status, _, err := first.Readyz(); err != nil || status != http.StatusOK {
-				t.Errorf("the first one is not ready any more: %d %v", status, err)
-			}
-			t.Logf("%s: exit %d: %s", b.Name, second.Code, lines[0])
-		})
 	}
 }

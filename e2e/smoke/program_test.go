@@ -13,12 +13,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// spawnKeyless serves without a given admin or master key, as a newcomer does.
-func spawnKeyless(t *testing.T, b harness.Backend) *harness.Process {
-	t.Helper()
-	return harness.Serve(t, harness.Launch{On: b, Keyless: true})
-}
-
 // The demo runs all it shows to the end and says by its exit code that it went as foreseen.
 func TestDemoEndsWithZero(t *testing.T) {
 	harness.BlackBox(t)
@@ -29,70 +23,6 @@ func TestDemoEndsWithZero(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(got.Stdout), "\n")
 	t.Logf("demo --exit: 0 after %s; its last lines:\n%s", time.Since(start).Round(100*time.Millisecond), strings.Join(lines[max(0, len(lines)-12):], "\n"))
-}
-
-// Commands that talk to a server say what they found by their exit code.
-func TestVerifyAndRebuildThroughTheServer(t *testing.T) {
-	harness.BlackBox(t)
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		r := harness.NewReceiver(t, harness.Always(200, ""))
-		p := harness.Serve(t, harness.Launch{On: b})
-		for range 20 {
-			if _, err := p.Accept(t.Context(), good()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		client := []string{"--server", p.Base, "--key", harness.AdminKey}
-		run := func(want int, args ...string) {
-			t.Helper()
-			if got := harness.Command(t, time.Minute, nil, append(args, client...)...); got.Code != want {
-				t.Errorf("%s: exit code %d, want %d\n%s%s", strings.Join(args, " "), got.Code, want, got.Stdout, got.Stderr)
-			}
-		}
-		run(0, "verify")
-		run(0, "rebuild", "--dry-run")
-		run(0, "rebuild")
-		run(0, "verify")
-
-		cb, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "ref": "after-rebuild", "payload": harness.Payload("after-rebuild")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		harness.Eventually(t, 30*time.Second, "sending goes on after a rebuild", func() error {
-			if len(r.Of(cb.ID)) == 0 {
-				return os.ErrNotExist
-			}
-			return nil
-		})
-	})
-}
-
-// The receiver that the program brings along verifies what a dispatcher sends.
-func TestListenPrintsAndVerifiesWhatArrives(t *testing.T) {
-	harness.BlackBox(t)
-	b := harness.NewBackend(t, harness.SQLiteEmbedded)
-	p := harness.Serve(t, harness.Launch{On: b})
-	lane := "merchant-7"
-	var secret struct {
-		Secret string `json:"secret"`
-	}
-	if err := p.Call(t.Context(), "GET", "/v1/secret?lane="+lane, nil, 200, &secret); err != nil {
-		t.Fatal(err)
-	}
-	addr := "127.0.0.1:" + harness.FreePorts(t, 1)[0]
-	printed := startListen(t, addr, "--secret", secret.Secret, "--respond", "500,200")
-	cb, err := p.Accept(t.Context(), harness.Submission{
-		"url": "http://" + addr + "/notify", "ref": "order-1", "lane": lane, "payload": harness.Payload("order-1"), "policy": harness.Submission{"tiers": []string{"300ms", "300ms", "1s", "1s", "1s", "1s"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	harness.Await(t, p.Client, 30*time.Second)
-	text := printed()
-	if !strings.Contains(text, cb.ID) || !strings.Contains(text, "order-1") {
-		t.Errorf("listen did not print what arrived:\n%s", text)
-	}
-	t.Logf("listen printed:\n%s", text)
 }
 
 // startListen starts the receiver that the program brings along, and returns what it has printed so far.

@@ -25,25 +25,9 @@ func TestWrongSettingsStopTheStartWithOneLineEach(t *testing.T) {
 		lines []string
 	}{
 		{"unknown flag", nil, []string{"--redis-ulr", "redis://127.0.0.1:1"}, []string{"redis-ulr"}},
-		{"no number", nil, []string{"--workers", "many"}, []string{"workers"}},
-		{"zero workers", nil, []string{"--workers", "0"}, []string{"workers"}},
-		{"negative duration", nil, []string{"--drain-timeout=-1s"}, []string{"drain_timeout"}},
-		{"no address", nil, []string{"--listen", "here"}, []string{"listen"}},
-		{"same address twice", nil, []string{"--listen", "127.0.0.1:9090", "--ops-listen", "127.0.0.1:9090"}, []string{"listen"}},
-		{"log format", nil, []string{"--log-format", "xml"}, []string{"log_format"}},
 		{"three at once", nil, []string{"--workers", "0", "--log-level", "loud", "--lane-concurrency=-1"}, []string{"workers", "log_level", "lane_concurrency"}},
-		{"unknown variable", []string{"DISPATCHER_WORKERZ=1"}, nil, []string{"DISPATCHER_WORKERZ"}},
 		{"file with an unknown key and a bad value", nil, []string{"--config", file}, []string{"workerz", "log_level"}},
-		{"file that is not there", nil, []string{"--config", file + ".missing"}, []string{"missing"}},
 		{"PostgreSQL without keys", nil, []string{"--database-url", "postgres://127.0.0.1:1/x"}, []string{"admin_key", "master_key"}},
-		{"another database", nil, []string{"--database-url", "mysql://127.0.0.1/x"}, []string{"database_url"}},
-		{"another index", nil, []string{"--redis-url", "http://127.0.0.1/"}, []string{"redis_url"}},
-		{"master key of the wrong size", nil, []string{"--master-key", "c2hvcnQ="}, []string{"master_key"}},
-		{"egress that is neither network nor name", nil, []string{"--egress-allow", "10.0.0.0/99"}, []string{"egress_allow"}},
-		{"unknown role", nil, []string{"--roles", "worker,cook"}, []string{"roles"}},
-		{"no worker on the embedded index", nil, []string{"--roles", "api"}, []string{"roles"}},
-		{"horizon on the embedded index", nil, []string{"--horizon", "1h"}, []string{"horizon"}},
-		{"secret both given and in a file", []string{"DISPATCHER_ADMIN_KEY=x", "DISPATCHER_ADMIN_KEY_FILE=" + file}, nil, []string{"DISPATCHER_ADMIN_KEY"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ports := harness.FreePorts(t, 2)
@@ -75,31 +59,5 @@ func TestTimesOfATestBuildAreChecked(t *testing.T) {
 		if got.Code != 1 || !strings.Contains(got.Stderr, "DISPATCHER_FAILPOINT_TIMES: "+want) {
 			t.Errorf("%s: exit code %d, want 1 and %s:\n%s", times, got.Code, want, got.Stderr)
 		}
-	}
-}
-
-// The first start on SQLite makes an admin key, shows it to nobody but the data directory, and it opens the API.
-func TestFirstStartMakesAnAdminKey(t *testing.T) {
-	harness.BlackBox(t)
-	b := harness.NewBackend(t, harness.SQLiteEmbedded)
-	p := spawnKeyless(t, b)
-	name := filepath.Join(b.DataDir, "admin.key")
-	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if mode := info.Mode().Perm(); mode != 0o600 {
-		t.Errorf("admin.key has mode %o, want 600", mode)
-	}
-	key, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Key = strings.TrimSpace(string(key))
-	if _, err := p.List(t.Context(), nil); err != nil {
-		t.Errorf("the key does not open the API: %v", err)
-	}
-	if strings.Contains(p.LogTail(1<<20), p.Key) {
-		t.Error("the key is in the log of a process without a terminal")
 	}
 }

@@ -296,7 +296,7 @@ func (w *world) randomSetting(rt *rapid.T) {
 		Limit:   rapid.SampledFrom([]int{0, 0, 1, 3, 5, 20}).Draw(rt, "limit"),
 		Version: p.version + int64(rapid.IntRange(-1, 2).Draw(rt, "version")),
 		Every: rapid.SampledFrom([]time.Duration{
-			0, 0, time.Microsecond, 33 * time.Millisecond, time.Second / 3, 10 * time.Second, time.Minute,
+			0, 0, time.Microsecond, 33 * time.Millisecond, time.Second / 3, 10 * time.Second, time.Minute / 7,
 		}).Draw(rt, "every"),
 	}
 	w.clearOfPauses()

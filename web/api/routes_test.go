@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// What holds for every route, every field of every request, and every list is tested here, once for all of them.
+// The tests of this file hold for every route, for every field of every request and for every list.
 
 // bodies are what the routes take that need one.
 var bodies = map[string]string{

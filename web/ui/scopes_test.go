@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// scopeOf is what a route needs. It is written out here, and not asked of the code under test: pages are read, what
-// changes something and the form before it are for operators, and these are the exceptions.
+// scopeOf is the scope that a route needs. The test has its own table: a page needs read, a change and its form need
+// operate, and the exceptions are listed.
 func scopeOf(all []Route, r Route) store.Scope {
 	exceptions := map[string]store.Scope{
 		"/ui/sign-in": "", "/ui/sign-out": "", "/ui/preferences": "", "/ui/project": store.ScopeRead, "/ui/books/compare": store.ScopeRead,
@@ -29,11 +29,12 @@ func scopeOf(all []Route, r Route) store.Scope {
 	return store.ScopeRead
 }
 
-// keyHolders are what the keys of those who may sign in include.
+// keyHolders has the scopes that each key of holders includes.
 var keyHolders = map[string][]store.Scope{
 	"reader": {store.ScopeRead, ""}, "operator": {store.ScopeOperate, store.ScopeRead, ""}, "sender": {store.ScopeSend, store.ScopeRead, ""},
 }
 
+// holders is a key ring with one key for each set of scopes that the tests need.
 func holders() *keyRing {
 	return &keyRing{keys: map[string]store.Key{
 		"reader":   {ID: testID(5), Name: "support", Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}},
@@ -110,7 +111,7 @@ func neededFor(method, address string) store.Scope {
 	return ""
 }
 
-// checkOffers demands that a page offers those who may not do everything nothing that they may not do.
+// checkOffers checks that a page offers a reader and an operator only what their keys allow.
 func checkOffers(t *testing.T, o Options, c pageCase) {
 	t.Helper()
 	o.Keys = holders()
