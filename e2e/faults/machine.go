@@ -15,7 +15,7 @@ import (
 )
 
 // localFaults are troubles of the dispatcher's own machine, which no receiver is to blame for: no tier is
-// charged for them. And the one that the receiver alone knows of: it answers after we have given up.
+// charged for them.
 func localFaults() []fault {
 	silent := func(tr *trial) { noNames(tr, (*nameServer).fallSilent) }
 	refused := func(tr *trial) { noNames(tr, (*nameServer).close) }
@@ -23,7 +23,6 @@ func localFaults() []fault {
 		{id: "F18", title: "no file descriptors left", on: onlySQLite, run: noDescriptors},
 		{id: "F45", title: "no name server answers", on: onlySQLite, run: silent},
 		{id: "F45", title: "no name server listens", on: onlySQLite, run: refused},
-		{id: "F51", title: "answer after the time-out", on: onlySQLite, run: answersLate},
 	}
 }
 
@@ -254,46 +253,4 @@ func (tr *trial) unaffected(v judge.Verdict) {
 		tr.Errorf("callbacks to addresses are affected: %+v", c)
 	}
 	tr.Remark("%d callbacks to addresses, none affected; %d names asked", c.callbacks, v.Sends-c.callbacks)
-}
-
-// answersLate has receivers that answer half a second after the time-out: they have acted on it, we cannot
-// know. Both requests are made, both are recorded and charged, and carry one id.
-func answersLate(tr *trial) {
-	const n = 60
-	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
-		if h.Nth == 1 {
-			return harness.Reply{Status: 200, After: 1500 * time.Millisecond}
-		}
-		return harness.Reply{Status: 200}
-	})
-	tr.Serve()
-	tr.MarkFault()
-	tr.AcceptMany(n, func(i int) harness.Submission {
-		s := tr.Callback("plain", fmt.Sprint("late-", i))
-		s["policy"] = harness.Submission{"tiers": []string{"2s", "2s"}, "timeout": "1s"}
-		s["lane"] = fmt.Sprint("lane-", i%20)
-		return s
-	})
-	tr.Settle(2 * time.Minute)
-	v := tr.Verdict(judge.Bounds{Heal: time.Minute})
-	if v.Sends != 2*n || v.Duplicates != 0 {
-		tr.Errorf("%d sends, %d duplicates; want %d sends, each charged", v.Sends, v.Duplicates, 2*n)
-	}
-	attempts, err := harness.ReadAttempts(tr.Context(), tr.Database())
-	if err != nil {
-		tr.Fatal(err)
-	}
-	wrong := 0
-	for _, a := range attempts {
-		first := a.Number == 1 && a.Class == "timeout_headers" && a.Outcome == "unknown" && a.Charged
-		second := a.Number == 2 && a.Class == "ok" && a.Outcome == "succeeded" && a.Charged
-		if !first && !second {
-			wrong++
-		}
-	}
-	if wrong > 0 || len(attempts) != 2*n {
-		tr.Errorf("%d of %d attempts are neither a first that timed out, charged and of unknown outcome, nor a "+
-			"second that succeeded", wrong, len(attempts))
-	}
-	tr.Remark("%d callbacks, %d sends, %d of unknown outcome", n, v.Sends, v.Uncertain)
 }

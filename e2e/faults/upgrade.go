@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
@@ -26,7 +24,6 @@ func upgradeFaults() []fault {
 	return []fault{
 		{id: "F46", title: "rolling upgrade and back", on: bothWithRedis, run: rollingUpgrade},
 		{id: "F47", title: "migration that fails half-way", on: harness.BothEnds, run: brokenMigration},
-		{id: "F47", title: "five start at once on nothing", on: bothWithRedis, run: fiveAtOnce},
 		{id: "F47", title: "killed in a migration", on: onlyPostgresRedis, run: killedInMigration},
 	}
 }
@@ -272,54 +269,6 @@ func brokenMigration(tr *trial) {
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]
-}
-
-// fiveAtOnce starts five processes at the same moment on an empty database and an empty index.
-func fiveAtOnce(tr *trial) {
-	harness.Binary(tr) // which may have to be built first
-	began := time.Now()
-	processes := make([]*harness.Process, 5)
-	for i := range processes {
-		processes[i] = harness.Spawn(tr.T, harness.Launch{On: tr.Backend, Args: tr.Args})
-		tr.AddProcess(processes[i])
-	}
-	var group errgroup.Group
-	for _, p := range processes {
-		group.Go(func() error {
-			if err := p.AwaitReady(harness.StartTime); err != nil {
-				return fmt.Errorf("%w\n%s", err, p.LogTail(2000))
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		tr.Fatal(err)
-	}
-	ready := time.Since(began)
-	versions, err := tr.versions()
-	if err != nil || len(slices.Compact(slices.Clone(versions))) != len(versions) {
-		tr.Errorf("a migration was applied twice: %v %v", versions, err)
-	}
-	migrated := 0
-	for _, p := range processes {
-		text, err := os.ReadFile(p.LogFile)
-		if err != nil {
-			tr.Fatal(err)
-		}
-		if strings.Contains(string(text), "migration applied") {
-			migrated++
-		}
-	}
-	if migrated != 1 {
-		tr.Errorf("%d processes say that they migrated, want one", migrated)
-	}
-	left := tr.AcceptAll(harness.Numbers(100), tr.Mixed)
-	if len(left) > 0 {
-		tr.Errorf("%d callbacks were not accepted", len(left))
-	}
-	tr.Settle(time.Minute)
-	tr.Verdict(judge.Bounds{})
-	tr.Remark("one of five migrated, all were ready after %s", ready.Round(100*time.Millisecond))
 }
 
 // killedInMigration kills a process between the first statement of its migration and the second, for which it
