@@ -58,15 +58,16 @@ func (c command) alone(pkg, test string) string {
 	return strings.Join(append(words, "-run", "'"+strings.Join(names, "/")+"'", "./"+short(pkg)), " ")
 }
 
-// concurrent are the packages whose tests run under the race detector in make test, instead of without it.
+// concurrent are the packages that make test runs under the race detector. Their short size, which needs no server,
+// has the tests with goroutines in it; package sqlstore leaves out there what runs in one.
 var concurrent = []string{
 	"./dispatch", "./dispatch/outbound", "./schedule/memq", "./schedule/redisq", "./store/sqlstore", "./web/ui",
 }
 
-// others are the packages that make test runs without the race detector.
-var others = []string{
-	".", "./cmd/dispatcher", "./internal/...", "./migrations", "./schedule", "./schedule/queuetest", "./store",
-	"./store/storetest", "./web", "./web/api", "./web/httperr", "./web/ui/picture", "./e2e/harness/...",
+// packages are all but those that start the built binary.
+var packages = []string{
+	".", "./cmd/...", "./dispatch/...", "./internal/...", "./migrations", "./schedule/...", "./store/...", "./web/...",
+	"./e2e/harness/...",
 }
 
 const tags = "nomsgpack"
@@ -87,13 +88,13 @@ func plan() []part {
 				inBench("go", "tool", "-modfile=../../tools/go.mod", "staticcheck", "-tags", tags, "./..."),
 			}
 		}},
-		{"race", always, func(size string) []command { return []command{race(size, concurrent...)} }},
-		{"unit", always, func(size string) []command {
-			packages := others
+		{"unit", always, func(size string) []command { return []command{tests(size, "25m", packages...)} }},
+		{"race", always, func(size string) []command {
+			args := slices.Concat([]string{"-short"}, concurrent)
 			if size == sizeFull {
-				packages = slices.Concat(others, concurrent)
+				args = packages
 			}
-			return []command{tests(size, "25m", packages...)}
+			return []command{race(sizeTest, args...)}
 		}},
 		{"bench", always, func(string) []command {
 			c := tests(sizeTest, "10m", "-short", "./...")
@@ -106,9 +107,6 @@ func plan() []part {
 				commands = append(commands, tests(sizeTest, "10m", "-run", "^TestBrowserOperatorsDay$", "./e2e/browser"))
 			}
 			return commands
-		}},
-		{"race-all", fullOnly, func(string) []command {
-			return []command{race(sizeTest, "-short", "./web/...", "./cmd/...", "./schedule/...")}
 		}},
 		{"browser", fullOnly, func(string) []command {
 			c := tests(sizeFull, "30m", "-skip", "^TestBrowserPagesCostLittle$", "./e2e/browser").announced()
