@@ -278,7 +278,7 @@ func TestACrowdThatFailsComesBackWithoutAHerd(t *testing.T) {
 	t.Parallel()
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		mostlyWaits(t)
-		members := sized(200, 1_000, 10_000)
+		members := sized(200, 2_000, 10_000)
 		limit := 2*time.Minute + time.Duration(members)*60*time.Millisecond
 		workers := harness.Launch{On: b, Args: []string{"--workers", strconv.Itoa(crowdWorkers)}}
 		processes := []*harness.Process{harness.Serve(t, workers)}

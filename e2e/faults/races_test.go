@@ -35,7 +35,7 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 		})
 		a.spacing = 5 * time.Millisecond
 		kinds := []*contestKind{cancelKind(), cancelRefKind(), supersedeKind(), mendKind(), moveKind()}
-		a.run(kinds, sized(500, 5_000, 10_000))
+		a.run(kinds, sized(500, 10_000, 10_000))
 		a.books.Judge(t, a.processes[0], b, judge.Bounds{
 			SharedRefs: true,                              // versions of one order, and cancels by reference
 			Expect:     func(string) string { return "" }, // each race knows more of it
@@ -55,6 +55,6 @@ func TestRacesOfResolveAgainstTheLastAnswer(t *testing.T) {
 			return harness.Reply{Status: 200, Body: succeeded, After: 4 * time.Millisecond}
 		})
 		a.spacing = 10 * time.Millisecond // of each come a request, a call and a result
-		a.run([]*contestKind{resolveKind()}, sized(200, 2_000, 10_000))
+		a.run([]*contestKind{resolveKind()}, sized(200, 4_000, 10_000))
 	})
 }
