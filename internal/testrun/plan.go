@@ -64,6 +64,10 @@ var concurrent = []string{
 	"./dispatch", "./dispatch/outbound", "./schedule/memq", "./schedule/redisq", "./store/sqlstore", "./web/ui",
 }
 
+// virtualHours matches tests of package dispatch that let hours of virtual time pass, which takes minutes under the race
+// detector. They have no goroutines that the simulation does not have. The unit part and make test-full run them.
+const virtualHours = "Horizon|TestWritesBetweenTheStepsOfALoad|TestActivityOf|TestRedriveSurvivesItsProcess|TestAScheduleIsChanged"
+
 // packages are all but those that start the built binary.
 var packages = []string{
 	".", "./cmd/...", "./dispatch/...", "./internal/...", "./migrations", "./schedule/...", "./store/...", "./web/...",
@@ -90,7 +94,7 @@ func plan() []part {
 		}},
 		{"unit", always, func(size string) []command { return []command{tests(size, "25m", packages...)} }},
 		{"race", always, func(size string) []command {
-			args := slices.Concat([]string{"-short"}, concurrent)
+			args := slices.Concat([]string{"-short", "-skip", virtualHours}, concurrent)
 			if size == sizeFull {
 				args = packages
 			}
