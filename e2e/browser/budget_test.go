@@ -164,7 +164,7 @@ func TestBrowserPagesCostLittle(t *testing.T) {
 }
 
 func costPages(t *testing.T, b harness.Backend, rows int) {
-	tr := harness.NewTrial(t, "pages", false)
+	tr := harness.NewTrial(t, "pages")
 	tr.UseBackend(b)
 	r := harness.NewReceiver(t, harness.Always(200, "success"))
 	tr.Seed(tr.Serve(), harness.Seeding{N: rows, Lanes: 100, Shape: func(lane int) harness.Submission {

@@ -122,7 +122,7 @@ func flooded(tr *trial) {
 		tr.Fatal(err)
 	}
 	kinds := []string{"huge", "endless", "head", "plain"}
-	n := long(tr, 2000, 160)
+	n := sized(160, 2000, 2000)
 	left := tr.AcceptAll(harness.Numbers(n), func(i int) harness.Submission {
 		s := tr.Callback(kinds[i%4], fmt.Sprintf("%s-%d", kinds[i%4], i))
 		s["policy"] = harness.Submission{"tiers": []string{"500ms"}, "timeout": "5s"}

@@ -16,7 +16,7 @@ type trial struct{ *harness.Trial }
 
 // newTrial prepares a trial without a backend.
 func newTrial(t *testing.T, name string) *trial {
-	return &trial{harness.NewTrial(t, name, testserver.Full())}
+	return &trial{harness.NewTrial(t, name)}
 }
 
 // quickTimes let the work of a dead process be taken up after seconds instead of half a minute. The lease is
@@ -37,14 +37,6 @@ func sized[T any](small, full, long T) T {
 		return full
 	}
 	return small
-}
-
-// long is the value for the full size, or that for the short one.
-func long[T any](tr *trial, full, short T) T {
-	if tr.Full {
-		return full
-	}
-	return short
 }
 
 // atOnce bounds the tests and trials that run at the same time. They wait most of the time.

@@ -19,7 +19,6 @@ import (
 type Trial struct {
 	*testing.T
 	Title    string // what its reports begin with
-	Full     bool   // the full size
 	Backend  Backend
 	Recorder *Recorder
 	DB       *sql.DB
@@ -43,8 +42,8 @@ type TrialResult struct {
 }
 
 // NewTrial prepares a trial without a backend: call use. The name begins every report of it.
-func NewTrial(t *testing.T, name string, full bool) *Trial {
-	return &Trial{T: t, Title: name, Full: full, Recorder: NewRecorder(t, Usual)}
+func NewTrial(t *testing.T, name string) *Trial {
+	return &Trial{T: t, Title: name, Recorder: NewRecorder(t, Usual)}
 }
 
 // Result returns what the trial found: its outcome, which is nil without a verdict, the beginning of each

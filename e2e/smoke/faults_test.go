@@ -16,7 +16,7 @@ import (
 func TestKilledUnderLoad(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		tr := harness.NewTrial(t, "killed under load", false)
+		tr := harness.NewTrial(t, "killed under load")
 		tr.UseBackend(b)
 		p := tr.Serve()
 		load := tr.Load(40, tr.Mixed)
@@ -38,7 +38,7 @@ func TestKilledUnderLoad(t *testing.T) {
 func TestRedisIsEmptiedUnderLoad(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, []harness.Combination{harness.PostgresRedis}, func(t *testing.T, b harness.Backend) {
-		tr := harness.NewTrial(t, "emptied under load", false)
+		tr := harness.NewTrial(t, "emptied under load")
 		tr.UseBackend(b)
 		tr.Serve()
 		load := tr.Load(40, tr.Mixed)

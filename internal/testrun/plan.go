@@ -120,10 +120,23 @@ func plan() []part {
 		{"pages", largest, func(size string) []command {
 			return []command{tests(size, "30m", "-run", "^TestBrowserPagesCostLittle$", "./e2e/browser").announced()}
 		}},
-		{"faults", largest, func(size string) []command {
-			report := tests(size, "60m", "./e2e/faults").announced()
-			report.argv = append(report.argv, "-args", "-faults-report", "../../docs/faults.md")
-			return []command{report}
+		{"faults", fullOnly, func(string) []command {
+			c := faults(sizeFull, "^(TestFaults|TestHeavyFaults)$")
+			c.argv = append(c.argv, "-args", "-faults-report", "../../docs/faults.md")
+			return []command{c}
+		}},
+		{"heavy", longOnly, func(size string) []command { return []command{faults(size, "^TestHeavyFaults$")} }},
+		{"races", largest, func(size string) []command { return []command{faults(size, "^TestRaces")} }},
+		{"crowds", largest, func(size string) []command { return []command{faults(size, "^TestACrowd")} }},
+		{"polls", largest, func(size string) []command {
+			return []command{faults(size, "^(TestAPollKilled|TestOpenPolls|TestThreeDispatchers)")}
+		}},
+		{"redrives", largest, func(size string) []command { return []command{faults(size, "^TestARedrive")} }},
+		{"horizon", largest, func(size string) []command { return []command{faults(size, "^TestHorizon")} }},
+		{"others", fullOnly, func(size string) []command {
+			c := tests(size, "60m", "-skip", "^Test(Faults|HeavyFaults|Races|ACrowd|APollKilled|OpenPolls|ThreeDispatchers|ARedrive|Horizon)",
+				"./e2e/faults")
+			return []command{c.announced()}
 		}},
 		{"fuzz", longOnly, fuzz},
 	}
@@ -146,6 +159,11 @@ func race(size string, args ...string) command {
 	c := tests(size, "25m", slices.Concat([]string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"}, args)...)
 	c.env = append(c.env, "CGO_ENABLED=1")
 	return c
+}
+
+// faults runs tests of package e2e/faults.
+func faults(size, pattern string) command {
+	return tests(size, "60m", "-run", pattern, "./e2e/faults").announced()
 }
 
 func (c command) announced() command {
