@@ -146,10 +146,9 @@ func program(argv ...string) command { return command{argv: argv} }
 
 func inBench(argv ...string) command { return command{dir: "e2e/bench", argv: argv} }
 
-// tests runs packages without the race detector, on real servers. No optimisation profile: with it everything is
-// compiled once more.
+// tests runs packages without the race detector, on real servers.
 func tests(size, timeout string, args ...string) command {
-	argv := []string{"go", "test", "-json", "-pgo=off", "-tags", tags, "-count=1", "-timeout", timeout}
+	argv := []string{"go", "test", "-json", "-tags", tags, "-count=1", "-timeout", timeout}
 	return command{env: environment(size), argv: append(argv, args...)}
 }
 
@@ -182,7 +181,7 @@ func environment(size string) []string {
 func fuzz(string) []command {
 	var all []command
 	for _, target := range fuzzTargets(".") {
-		all = append(all, program("go", "test", "-pgo=off", "-tags", tags, "-run", "^$",
+		all = append(all, program("go", "test", "-tags", tags, "-run", "^$",
 			"-fuzz", "^"+target.name+"$", "-fuzztime", "20s", target.dir))
 	}
 	return all
