@@ -1,34 +1,24 @@
 package dispatch_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // emptyDatabase returns the bytes of a migrated SQLite file without rows. Migrations take longer than
 // most tests: they run once, and each test starts with a copy.
-var emptyDatabase = sync.OnceValues(func() (empty []byte, err error) {
-	dir, err := os.MkdirTemp("", "dispatch")
+var emptyDatabase = testserver.SQLiteTemplate(func(url string) error {
+	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: url})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { err = cmp.Or(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "empty.db")
-	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: "sqlite:" + path})
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(sqlstore.Migrate(context.Background(), db), db.Close()); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
+	return errors.Join(sqlstore.Migrate(context.Background(), db), db.Close())
 })
 
 // databasePath returns a path in a directory of the test's own. It is in memory where the system has such

@@ -17,18 +17,7 @@ import (
 // The databases of tests are copies of ones that were migrated once for the test binary.
 
 // migratedFile is the content of an SQLite file that has the schema and nothing else.
-var migratedFile = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "sqlstore-*")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "d.db")
-	if err := migrateURL("sqlite:" + path); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
-})
+var migratedFile = testserver.SQLiteTemplate(migrateURL)
 
 // migrateURL migrates a database and leaves no connection to it.
 func migrateURL(url string) error {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
@@ -100,22 +100,13 @@ func newDB(t *testing.T) *sqlstore.DB {
 	return db
 }
 
-// migrated is the file of an empty database.
-var migrated = sync.OnceValues(func() (file []byte, err error) {
-	dir, err := os.MkdirTemp("", "dispatcher-api")
+// migrated returns the file of an empty database.
+var migrated = testserver.SQLiteTemplate(func(url string) error {
+	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: url})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "d.db")
-	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: "sqlite:" + path})
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(sqlstore.Migrate(context.Background(), db), db.Close()); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
+	return errors.Join(sqlstore.Migrate(context.Background(), db), db.Close())
 })
 
 // newEngineFace returns the API over the engine itself, running on SQLite and the index in memory. It sends to the
