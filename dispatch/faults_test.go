@@ -142,7 +142,7 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// A process that dies in the middle of an attempt charges nobody: the attempt is known as crashed, and made again. It counts as
+// A process that dies during an attempt charges no attempt: it is recorded as crashed, and made again. It counts as
 // unknown, and nothing is known of its time.
 func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -126,7 +126,7 @@ func TestALockThatARebuildTookAgain(t *testing.T) {
 		second := b.accept(dispatch.Submission{LockKey: "k"})
 		b.await(first, 10*time.Second)
 		if c := b.await(second.ID, time.Minute); c.FinishedAt-second.DueAt > 8000 {
-			t.Errorf("the next one waited %d ms for a lock that nobody had", c.FinishedAt-second.DueAt)
+			t.Errorf("the next one waited %d ms for a free lock", c.FinishedAt-second.DueAt)
 		}
 	})
 }

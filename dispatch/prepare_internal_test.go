@@ -127,7 +127,7 @@ func TestUnlock(t *testing.T) {
 		t.Errorf("moved %+v", m)
 	}
 
-	index = new(askedIndex) // nobody waits
+	index = new(askedIndex) // no waiter
 	e, leases = claimedBy(t, index, "a", "b")
 	if !e.unlock(t.Context(), &leases[0]) || len(index.released) != 1 || len(index.moved) != 0 {
 		t.Errorf("%d releases, %d moves", len(index.released), len(index.moved))

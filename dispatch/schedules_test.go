@@ -43,7 +43,7 @@ func TestAScheduleFiresAtEachDueTime(t *testing.T) {
 	})
 }
 
-// What came due while nobody ran is made up for once, or not at all, however short the stop was; and the rhythm stays.
+// What came due while no process ran is made up for once or skipped, however short the stop was. The rhythm stays.
 func TestWhatAScheduleMissed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// visitors remembers what processes say of themselves. While it is down nobody is heard; while it hangs nobody gets away.
+// visitors remembers what processes say of themselves. While it is down a call fails; while it hangs a call does not return.
 type visitors struct {
 	dispatch.Store
 	down     atomic.Bool

@@ -29,8 +29,8 @@ type goldenFile struct {
 }
 
 const goldenHead = `# What a callback costs, each figure for one callback unless its name says for how many: operations, bytes and
-# allocations, not times. TestCosts counts it anew and fails where a figure has grown beyond its tolerance.
-# docs/costs.md says what each is, and what to think of before it is written anew:
+# allocations, not times. TestCosts counts again and fails where a figure has grown beyond its tolerance.
+# docs/costs.md says what each is, and what to check before it is rewritten:
 # go test -tags nomsgpack ./cmd/dispatcher -run '^TestCosts$' -update
 `
 
@@ -101,7 +101,7 @@ func (g *goldenFile) judge(t *testing.T, f figure) {
 	switch {
 	case g.hasGrown(f):
 		t.Errorf("%s: it is new, or costs more than it did. Find out what was added, or is no longer done in batches; if it is "+
-			"worth it, say so in the commit and write %s anew with -update", said, g.path)
+			"worth it, say so in the commit and rewrite %s with -update", said, g.path)
 	case f.value < want*(1-f.tolerance):
 		t.Logf("%s: it costs less than it did; -update lowers the golden figure, so that it stays so", said)
 	default:

@@ -184,7 +184,7 @@ func TestListenVerifiesEverySigner(t *testing.T) {
 	}
 }
 
-// What has nothing of the signer that was expected is told by what it has.
+// A request without the expected signature is named by the signature that it has.
 func TestListenSaysBySignerWhatItLooksLike(t *testing.T) {
 	t.Parallel()
 	for _, signer := range []string{"standard-v1", "standard-v1a", "wechat-v3-rsa"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // asProgram makes the test binary the program: bench starts its server from the program that it is itself.
 const asProgram = "BENCH_TEST_IS_THE_PROGRAM"

@@ -19,7 +19,7 @@ import (
 const readers = 2
 
 // readKinds are the requests that people and programs make to find callbacks, in the order of the report. A
-// word in braces is chosen anew for each request: see samples.request. No index serves what is "looked for"
+// word in braces is drawn for each request: see samples.request. No index serves what is "looked for"
 // (ADR 0025); half of these requests begin at a random place, like those of a reader who pages.
 var readKinds = []struct{ name, path string }{
 	{"newest", "callbacks"},

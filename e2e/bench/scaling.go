@@ -26,7 +26,7 @@ var (
 	resultLine = regexp.MustCompile("^\\| `(\\w+)` \\| (.*?) \\| `(.*?)` \\| (\\S+) \\|$")
 )
 
-// scalingCommand works the results out anew.
+// scalingCommand computes the results again.
 func scalingCommand(args []string) error {
 	flags := flag.NewFlagSet("scaling", flag.ContinueOnError)
 	document := flags.String("document", "../../docs/scaling.md", "`file` with the two tables")

@@ -18,7 +18,7 @@ const (
 	farAhead = 24 * time.Hour
 	// indexTime is how long the index may lag behind SQL.
 	indexTime = 30 * time.Second
-	// preparations is how often a backlog is accepted anew because it was due too early.
+	// preparations is how often a backlog is accepted again because it was due too early.
 	preparations = 3
 )
 

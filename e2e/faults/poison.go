@@ -165,7 +165,7 @@ func endlessly(w http.ResponseWriter, text string, times int) {
 func endlessHead(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		return // the judge then sees an answer that nobody expects
+		return // the judge then sees an unexpected answer
 	}
 	defer conn.Close()
 	text := "HTTP/1.1 200 OK\r\n"

@@ -29,7 +29,7 @@ func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	}
 }
 
-// heapOfOpen is how many bytes of its heap a dispatcher uses when it has started anew with n open in its
+// heapOfOpen is how many bytes of its heap a dispatcher uses after a restart with n open in its
 // index.
 func heapOfOpen(t *testing.T, n int, fill func(*harness.Process) error) float64 {
 	t.Helper()

@@ -321,7 +321,7 @@ func (tr *trial) behindProxy() *harness.Proxy {
 	return p
 }
 
-// restartedWith starts the trial's Redis anew with arguments, before anything is in it.
+// restartedWith restarts the trial's Redis with arguments, before anything is in it.
 func (tr *trial) restartedWith(args ...string) {
 	tr.Helper()
 	tr.Backend.Server.Kill()

@@ -23,7 +23,7 @@ func redisHangs() []fault {
 }
 
 // redisSlow has Redis not answer for a while, and counts the connections that it is asked for meanwhile: as
-// few as a pool has, each anew when a call on it has timed out.
+// few as a pool has, each opened again when a call on it has timed out.
 func redisSlow(tr *trial, slow func(*trial, *redis.Client)) {
 	tr.Serve()
 	admin := tr.Backend.RedisClient(tr)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // golden compares the answer to a request, indented, with a file.
 func golden(t *testing.T, f face, name, method, target, body string) {
