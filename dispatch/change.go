@@ -153,24 +153,15 @@ func (e *Engine) Retry(ctx context.Context, project, id string, r RetryRequest, 
 	if err != nil {
 		return c, err
 	}
-	if len(before) > 0 && before[0].LaneID != c.LaneID {
-		e.leaveLane(ctx, schedule.Ref{ID: id, Lane: before[0].LaneID})
+	from := c.LaneID
+	if len(before) > 0 {
+		from = before[0].LaneID
 	}
 	if r.URL != "" {
 		e.settingsChanged(ctx) // a lane that was just made may be paused with its project
 	}
-	e.place(ctx, &c)
+	e.place(ctx, &c, from)
 	return c, nil
-}
-
-// leaveLane takes a callback from the lane that the index has it in, so that it can be put into another one.
-func (e *Engine) leaveLane(ctx context.Context, ref schedule.Ref) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
-	defer cancel()
-	if _, err := e.o.Schedule.Cancel(ctx, []schedule.Ref{ref}); err != nil {
-		// It stays in the lane where it was until the next rebuild; the stamp decides in any case what is sent, and where to.
-		e.trouble.indexFailed("cancel", err)
-	}
 }
 
 // Reschedule moves a callback to another due time, given as Unix milliseconds or as a delay: exactly one of the two. One that
@@ -199,18 +190,19 @@ func (e *Engine) Reschedule(ctx context.Context, project, id string, due *int64,
 	if err != nil {
 		return c, err
 	}
-	e.place(ctx, &c)
+	e.place(ctx, &c, c.LaneID)
 	return c, nil
 }
 
-// place tells the index of a due time that a caller changed: present or absent, the item is due then.
-func (e *Engine) place(ctx context.Context, c *store.Callback) {
+// place tells the index of a due time that a caller changed: present or absent, the item is due then, in the callback's lane.
+// from is the lane that it was in before.
+func (e *Engine) place(ctx context.Context, c *store.Callback, from int64) {
 	e.wrote.Store(true)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
 	defer cancel()
 	i := item(c)
-	positions, err := e.o.Schedule.Ensure(ctx, []schedule.Item{i})
-	if err == nil && positions[0].Place != schedule.Absent {
+	was, err := e.ensureInLane(ctx, i, from)
+	if err == nil && was != schedule.Absent {
 		_, err = e.o.Schedule.Move(ctx, []schedule.Movement{{Ref: i.Ref(), Due: i.Due, Forced: i.Forced}})
 	}
 	if err != nil {
@@ -219,4 +211,26 @@ func (e *Engine) place(ctx context.Context, c *store.Callback) {
 		return
 	}
 	e.hintAll()
+}
+
+// ensureInLane ensures an item in its lane, and says where it was. It takes it out of another lane first, at most twice: a
+// catch-up that read the row before its lane changed may have put it back there. The stamp decides in any case what is sent,
+// and where to.
+func (e *Engine) ensureInLane(ctx context.Context, i schedule.Item, from int64) (was schedule.Place, err error) {
+	for range 2 {
+		if from != i.Lane {
+			if _, err = e.o.Schedule.Cancel(ctx, []schedule.Ref{{ID: i.ID, Lane: from}}); err != nil {
+				return schedule.Absent, err
+			}
+		}
+		positions, err := e.o.Schedule.Ensure(ctx, []schedule.Item{i})
+		if err != nil {
+			return schedule.Absent, err
+		}
+		was = positions[0].Place
+		if from == i.Lane || was == schedule.Absent {
+			break
+		}
+	}
+	return was, nil
 }

@@ -38,21 +38,20 @@ func (e *Engine) Mend(ctx context.Context, project, id string, r MendRequest, by
 	if err != nil {
 		return store.Callback{}, err
 	}
-	var before schedule.Ref
+	var before int64 // its lane
 	c, err := e.o.Store.Mend(ctx, project, id, func(c *store.Callback) error {
-		before = schedule.Ref{ID: c.ID, Lane: c.LaneID}
+		before = c.LaneID
 		return r.apply(c, policy, now)
 	}, now, by)
 	if err != nil {
 		return c, fmt.Errorf("change %s: %w", id, err)
 	}
 	e.wrote.Store(true)
-	if before.Lane != c.LaneID {
-		e.leaveLane(ctx, before)
+	if before != c.LaneID {
 		e.settingsChanged(ctx) // a lane that was just made may be paused with its project
 	}
 	if c.State == store.Scheduled {
-		e.place(ctx, &c)
+		e.place(ctx, &c, before)
 	}
 	return c, nil
 }
