@@ -183,8 +183,9 @@ func TestNameServersFallSilent(t *testing.T) {
 	var dead atomic.Bool
 	asked := make(chan string, 10)
 	c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: lookup(func(ctx context.Context, host string) ([]netip.Addr, error) {
+		silent := dead.Load() || host == "silent.example" // read before asked says that this lookup has begun
 		asked <- host
-		if dead.Load() || host == "silent.example" {
+		if silent {
 			<-ctx.Done()
 			return nil, &net.DNSError{Err: "i/o timeout", IsTimeout: true, UnwrapErr: ctx.Err()}
 		}
