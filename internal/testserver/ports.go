@@ -1,10 +1,12 @@
 package testserver
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -30,15 +32,29 @@ func FreePorts(tb testing.TB, n int) []int {
 			return ports
 		}
 		port := firstPort + int(lastPort.Add(1)%portCount)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		free, err := isFree(port)
 		if err != nil {
-			continue
+			tb.Fatal(err)
 		}
-		if err := l.Close(); err != nil {
-			tb.Fatalf("close a port: %v", err)
+		if free {
+			ports = append(ports, port)
 		}
-		ports = append(ports, port)
 	}
 	tb.Fatalf("no %d free ports of 127.0.0.1 from %d on", n, firstPort)
 	return nil
+}
+
+// isFree says whether the port has no listener. No program is forked meanwhile: it would hold our own listener
+// until it has replaced itself, after we closed it.
+func isFree(port int) (bool, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false, nil
+	}
+	if err := l.Close(); err != nil {
+		return false, fmt.Errorf("close a port: %w", err)
+	}
+	return true, nil
 }

@@ -1,10 +1,15 @@
 package testserver
 
 import (
+	"context"
 	"errors"
+	"net"
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -91,4 +96,32 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%q is full and long: %t, want %t", size, got, want)
 		}
 	}
+}
+
+// A program that is being started holds what was open when it was forked, until it has replaced itself: no port that is chosen
+// meanwhile is held by it.
+func TestFreePortsAreFreeWhileProgramsStart(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var starting sync.WaitGroup
+	for range 8 {
+		starting.Go(func() {
+			for ctx.Err() == nil {
+				if err := exec.Command("true").Run(); err != nil {
+					t.Errorf("start a program: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for range 1_000 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePorts(t, 1)[0]))
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Errorf("the port that was chosen: %v", err)
+			break
+		}
+		l.Close()
+	}
+	stop()
+	starting.Wait()
 }
