@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -34,22 +33,11 @@ func answers(addrs ...string) lookup {
 	return func(context.Context, string) ([]netip.Addr, error) { return parsed, nil }
 }
 
-// portOfServer returns the port of a raw server.
-func portOfServer(t *testing.T, s *rawServer) string {
-	t.Helper()
-	_, port, err := net.SplitHostPort(s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}
-
 // TestBlockedDialSendsNothing: whatever the URL looks like and whatever its name resolves to, no connection is opened to
 // an address that is refused.
 func TestBlockedDialSendsNothing(t *testing.T) {
 	t.Parallel()
 	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-	port := portOfServer(t, srv)
 	blocked := want{class: store.ClassBlocked}
 	for _, x := range []struct {
 		host     string
@@ -66,7 +54,7 @@ func TestBlockedDialSendsNothing(t *testing.T) {
 		{"localhost", nil},
 	} {
 		c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: x.resolver})
-		r := c.Send(t.Context(), newRequest("http://"+x.host+":"+port+"/"))
+		r := c.Send(t.Context(), newRequest("http://"+x.host+srv.Port+"/"))
 		t.Run(x.host, func(t *testing.T) { blocked.check(t, r) })
 		if r.Error != ErrBlocked.Error() {
 			t.Errorf("%s: error %q says more than that it was blocked", x.host, r.Error)
@@ -88,7 +76,7 @@ func TestRebindingIsSeenAtTheDial(t *testing.T) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, nil
 	})
 	c := newTestClient(t, Options{Guard: mustGuard(t, "127.0.0.1"), Resolver: rebinding})
-	r := newRequest("http://shop.example:" + portOfServer(t, srv) + "/")
+	r := newRequest("http://shop.example" + srv.Port + "/")
 	okay().check(t, c.Send(t.Context(), r))
 	want{class: store.ClassBlocked}.check(t, c.Send(t.Context(), r))
 	if n := srv.conns.Load(); n != 1 {
@@ -99,7 +87,6 @@ func TestRebindingIsSeenAtTheDial(t *testing.T) {
 func TestDialAllowed(t *testing.T) {
 	t.Parallel()
 	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-	port := portOfServer(t, srv)
 	ok := okay()
 	for name, x := range map[string]struct {
 		allow    string
@@ -116,11 +103,11 @@ func TestDialAllowed(t *testing.T) {
 		"a public address is left": {"127.0.0.1/32", "half.example", answers("127.0.0.1", "8.8.8.8")},
 	} {
 		c := newTestClient(t, Options{Guard: mustGuard(t, x.allow), Resolver: x.resolver})
-		r := c.Send(t.Context(), newRequest("http://"+x.host+":"+port+"/"))
+		r := c.Send(t.Context(), newRequest("http://"+x.host+srv.Port+"/"))
 		t.Run(name, func(t *testing.T) { ok.check(t, r) })
 	}
 	c := newTestClient(t, Options{Guard: mustGuard(t, "shop.internal"), Resolver: answers("127.0.0.1")})
-	want{class: store.ClassBlocked}.check(t, c.Send(t.Context(), newRequest("http://other.shop.internal:"+port+"/")))
+	want{class: store.ClassBlocked}.check(t, c.Send(t.Context(), newRequest("http://other.shop.internal"+srv.Port+"/")))
 }
 
 func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {
@@ -255,15 +242,12 @@ func TestDialErrors(t *testing.T) {
 		err  error
 		want finding
 	}{
-		{op("socket", syscall.EMFILE, v4), local},
-		{op("socket", syscall.ENFILE, v6), local},
-		{op("connect", syscall.ENOBUFS, v4), local},
-		{op("connect", syscall.EADDRNOTAVAIL, v4), local},
+		{op("socket", syscall.EMFILE, v4), local}, {op("socket", syscall.ENFILE, v6), local},
+		{op("connect", syscall.ENOBUFS, v4), local}, {op("connect", syscall.EADDRNOTAVAIL, v4), local},
 		{op("connect", syscall.EADDRNOTAVAIL, v6), unreachable},
 		{op("connect", syscall.EHOSTUNREACH, v4), unreachable},
 		{op("connect", syscall.ENETUNREACH, v6), unreachable},
-		{op("connect", syscall.EACCES, v4), unreachable},
-		{op("connect", syscall.EPERM, v4), unreachable},
+		{op("connect", syscall.EACCES, v4), unreachable}, {op("connect", syscall.EPERM, v4), unreachable},
 		{op("connect", syscall.ETIMEDOUT, v4), finding{class: store.ClassConnectTimeout, timedOut: true}},
 		{op("connect", syscall.ECONNREFUSED, v4), finding{class: store.ClassConnectRefused}},
 		{context.DeadlineExceeded, finding{class: store.ClassConnectTimeout, timedOut: true}},
@@ -284,12 +268,7 @@ func TestDialErrors(t *testing.T) {
 func TestBothFamiliesAreTried(t *testing.T) {
 	t.Parallel()
 	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-	port, err := strconv.Atoi(portOfServer(t, srv))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v4 := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(port))
-	v6 := netip.AddrPortFrom(netip.MustParseAddr("::1"), uint16(port))
+	v4, v6 := netip.MustParseAddrPort(srv.Addr), netip.MustParseAddrPort("[::1]"+srv.Port)
 	for _, addrs := range [][]netip.AddrPort{{v4}, {v6, v4}, {v4, v6}, {v6, v6, v4}} {
 		c, err := race(t.Context(), &net.Dialer{}, addrs)
 		if err != nil {

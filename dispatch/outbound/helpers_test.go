@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"net"
 	"net/http"
@@ -59,8 +60,9 @@ func newRequest(url string) Request {
 
 // A rawServer answers connections byte by byte.
 type rawServer struct {
-	URL   string
-	Addr  string
+	URL, Addr string
+	// Port has a colon before it.
+	Port  string
 	conns atomic.Int32
 }
 
@@ -71,7 +73,8 @@ func serveRaw(t testing.TB, handle func(c *net.TCPConn, n int)) *rawServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &rawServer{URL: "http://" + l.Addr().String() + "/", Addr: l.Addr().String()}
+	addr := l.Addr().String()
+	s := &rawServer{URL: "http://" + addr + "/", Addr: addr, Port: addr[strings.LastIndexByte(addr, ':'):]}
 	var open sync.WaitGroup
 	var all sync.Map
 	open.Go(func() {
@@ -191,13 +194,9 @@ func stubResponse(status int, h http.Header, body string) *http.Response {
 		h = make(http.Header)
 	}
 	return &http.Response{
-		StatusCode: status, Header: h, Body: readCloser{strings.NewReader(body)}, ContentLength: int64(len(body)),
+		StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 	}
 }
-
-type readCloser struct{ *strings.Reader }
-
-func (readCloser) Close() error { return nil }
 
 // sendTo sends one request over a transport.
 func sendTo(t *testing.T, rt http.RoundTripper, change func(*Request)) Response {
@@ -206,4 +205,17 @@ func sendTo(t *testing.T, rt http.RoundTripper, change func(*Request)) Response 
 	r := newRequest("https://shop.example/notify")
 	change(&r)
 	return c.Send(t.Context(), r)
+}
+
+// fieldsOf are the fields that findings are about, in their order. Each finding must say something.
+func fieldsOf(t *testing.T, wrong []store.FieldError) string {
+	t.Helper()
+	var names []string
+	for _, w := range wrong {
+		names = append(names, cmp.Or(w.Field, "the whole"))
+		if w.Message == "" || !isPlain([]byte(w.Field+w.Message)) {
+			t.Errorf("bad finding %q", w)
+		}
+	}
+	return strings.Join(names, " ")
 }

@@ -4,8 +4,6 @@ import (
 	"crypto/md5"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
@@ -40,28 +38,6 @@ func TestTimesAndNoncesOfSortedKV(t *testing.T) {
 			t.Errorf("%q: %d times, about %d are expected", c, n, each)
 		}
 	}
-}
-
-// An arrival is a request as a server saw it.
-type arrival struct {
-	*http.Request
-	body []byte
-}
-
-// serveArrivals hands on what arrives.
-func serveArrivals(t *testing.T) (address string, arrivals <-chan arrival) {
-	t.Helper()
-	c := make(chan arrival, 2)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		c <- arrival{r, body}
-		io.WriteString(w, "success")
-	}))
-	t.Cleanup(srv.Close)
-	return srv.URL, c
 }
 
 // TestSortedKVIsFreshAtEachAttempt: the same request made twice has a nonce and a time of its own each time, which are signed, where the
@@ -106,18 +82,20 @@ func TestSortedKVIsFreshAtEachAttempt(t *testing.T) {
 			signer := `{"type":"sorted-kv",` + c.options + `}`
 			use := useOf(t, signer)
 			secrets := secretsOf(secretFor(t, use, 0))
-			address, arrivals := serveArrivals(t)
+			rec := new(recorder)
+			srv := httptest.NewServer(rec)
+			defer srv.Close()
 			client := newTestClient(t, Options{})
 			nonces := make(map[string]bool)
 			for number := range 2 {
-				r := newRequest(address + "/query" + c.query)
+				r := newRequest(srv.URL + "/query" + c.query)
 				r.Number, r.Method, r.ContentType, r.Body = number+1, c.method, c.contentType, []byte(c.body)
 				r.Signer, r.Secrets = signer, secrets
 				if resp := client.Send(t.Context(), r); resp.Class != store.ClassOK {
 					t.Fatal(resp.Class, resp.Error)
 				}
-				got := <-arrivals
-				for _, part := range [...]struct{ got, want string }{{got.URL.RawQuery, c.wantQuery}, {string(got.body), c.wantBody}} {
+				got, body := rec.last()
+				for _, part := range [...]struct{ got, want string }{{got.URL.RawQuery, c.wantQuery}, {body, c.wantBody}} {
 					m := regexp.MustCompile(`^` + strings.Replace(part.want, "NONCE", `([a-z0-9]{32})`, 1) + `$`).FindStringSubmatch(part.got)
 					if m == nil {
 						t.Fatalf("%q is not %s", part.got, part.want)
@@ -126,15 +104,15 @@ func TestSortedKVIsFreshAtEachAttempt(t *testing.T) {
 						nonces[m[1]] = true
 					}
 				}
-				if err := VerifyAny(signer, secrets, got.Header, got.URL, got.body, 0); err != nil {
+				if err := VerifyAny(signer, secrets, got.Header, got.URL, []byte(body), 0); err != nil {
 					t.Errorf("attempt %d: %v", number+1, err)
 				}
 				for n := range nonces { // those of another request are not verified in this one
 					other := func(text string) string { return strings.ReplaceAll(text, n, strings.Repeat("0", 32)) }
 					u := *got.URL
 					u.RawQuery = other(u.RawQuery)
-					changed := u.RawQuery != got.URL.RawQuery || other(string(got.body)) != string(got.body)
-					if err := VerifyAny(signer, secrets, got.Header, &u, []byte(other(string(got.body))), 0); changed && !errors.Is(err, ErrSignature) {
+					changed := u.RawQuery != got.URL.RawQuery || other(body) != body
+					if err := VerifyAny(signer, secrets, got.Header, &u, []byte(other(body)), 0); changed && !errors.Is(err, ErrSignature) {
 						t.Errorf("with another nonce: %v", err)
 					}
 				}

@@ -75,7 +75,7 @@ func TestAnAnswerTooManyEndsTheConnection(t *testing.T) {
 // TLS hands out what it has taken in bit by bit: what is behind the answer may not have been seen yet.
 func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	ours := newAuthority(t)
+	certificate, pool := testCertificate(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for name, x := range map[string]struct {
 			records []string
@@ -85,7 +85,7 @@ func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
 			"more than was announced": {records: []string{"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n" + strings.Repeat("a", 10001)}},
 			"takes its leave":         {records: []string{answerOK}, leaves: true},
 		} {
-			config := &tls.Config{Certificates: []tls.Certificate{ours.issue(t, time.Now().Add(time.Hour), "127.0.0.1")}, MaxVersion: version}
+			config := &tls.Config{Certificates: []tls.Certificate{certificate}, MaxVersion: version}
 			srv := serveRaw(t, func(c *net.TCPConn, _ int) {
 				held := &holding{Conn: c}
 				s := tls.Server(held, config)
@@ -110,8 +110,7 @@ func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
 					held.held = nil
 				}
 			})
-			c := newTestClient(t, Options{})
-			c.transport.tls.RootCAs = ours.pool
+			c := newTLSClient(t, pool, nil)
 			for range 2 {
 				okay().check(t, c.Send(t.Context(), newRequest("https://"+srv.Addr+"/")))
 			}

@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -33,52 +32,47 @@ func TestParsePollRuleNamesWhatIsWrong(t *testing.T) {
 	const until = `"until":{"success":[{"status":[200]}]}`
 	many := func(n int) string { return "[" + strings.Repeat(`{"status":[200]},`, n-1) + `{"status":[200]}]` }
 	pattern := `[{"pointer":"/a","matches":"x{900}"},{"pointer":"/a","matches":"x{900}"}]`
-	for text, fields := range map[string][]string{
-		``:                                 {""},
-		`{`:                                {""},
-		"{\"until\":\"\xff\"}":             {""},
-		strings.Repeat(" ", 16<<10) + "{}": {""},
-		`{}`:                               {"until"},
-		`{"Until":{}}`:                     {"Until", "until"},
-		`{"until":{}}`:                     {"until"},
-		`{"until":{"done":[]}}`:            {"until.done"},
-		`{"until":{"success":[]}}`:         {"until.success"},
-		`{"until":{"failure":[]}}`:         {"until.failure"},
-		`{"until":{"success":[{}]}}`:       {"until.success[0]"},
-		`{"until":{"success":[{"status":[200]}],"failure":[{"status":[404]},{"pointer":"/a","eq":1,"ne":2}]}}`: {"until.failure[1].ne"},
-		`{"until":{"success":[{"status":[200]}],"success":[{"status":[200]}]}}`:                                {"until.success"},
-		`{` + until + `,` + until + `}`:                              {"until"},
-		`{` + until + `,"success":[]}`:                               {"success"},
-		`{` + until + `,"holdif":[]}`:                                {"holdif"},
-		`{` + until + `,"hold_if":[]}`:                               {"hold_if"},
-		`{` + until + `,"hold_if":[{"all":[{"pointer":"/a"}]}]}`:     {"hold_if[0].all[0]"},
-		`{` + until + `,"evaluate":[]}`:                              {"evaluate"},
-		`{` + until + `,"evaluate":[99,404,600]}`:                    {"evaluate[0]", "evaluate[2]"},
-		`{` + until + `,"evaluate":["100-299"]}`:                     {"evaluate"},
-		`{` + until + `,"evaluate":["200-404"]}`:                     {"evaluate"},
-		`{` + until + `,"evaluate":[302]}`:                           {"evaluate"},
-		`{` + until + `,"evaluate":["200-299","400-599"]}`:           nil,
-		`{` + until + `,"error_budget":-1}`:                          {"error_budget"},
-		`{` + until + `,"error_budget":1001}`:                        {"error_budget"},
-		`{` + until + `,"error_budget":0}`:                           nil,
-		`{"x":1,"until":{"y":1},"evaluate":[1],"error_budget":2000}`: {"x", "until.y", "evaluate[0]", "error_budget"},
-		// The limits are for all of it.
-		`{"until":{"success":` + many(32) + `,"failure":` + many(31) + `},"hold_if":` + many(1) + `}`:                                                       nil,
-		`{"until":{"success":` + many(32) + `,"failure":` + many(32) + `},"hold_if":` + many(1) + `}`:                                                       {"hold_if"},
-		`{"until":{"success":` + pattern + `,"failure":` + pattern + `}}`:                                                                                   nil,
-		`{"until":{"success":` + pattern + `,"failure":` + pattern + `},"hold_if":` + pattern + `}`:                                                         {"hold_if[0].matches", "hold_if[1].matches"},
-		`{"until":{"success":[{"pointer":"/a","in":["` + strings.Repeat("\u2028", 400) + strings.Repeat(`","`+strings.Repeat("\u2028", 400), 10) + `"]}]}}`: {""},
+	for want, texts := range map[string][]string{
+		"the whole": {
+			``, `{`, "{\"until\":\"\xff\"}", strings.Repeat(" ", 16<<10) + "{}",
+			`{"until":{"success":[{"pointer":"/a","in":["` + strings.Repeat("\u2028", 400) + strings.Repeat(`","`+strings.Repeat("\u2028", 400), 10) + `"]}]}}`,
+		},
+		"until":       {`{}`, `{"until":{}}`, `{` + until + `,` + until + `}`},
+		"Until until": {`{"Until":{}}`},
+		"until.done":  {`{"until":{"done":[]}}`},
+		"until.success": {
+			`{"until":{"success":[]}}`,
+			`{"until":{"success":[{"status":[200]}],"success":[{"status":[200]}]}}`,
+		},
+		"until.failure":       {`{"until":{"failure":[]}}`},
+		"until.success[0]":    {`{"until":{"success":[{}]}}`},
+		"until.failure[1].ne": {`{"until":{"success":[{"status":[200]}],"failure":[{"status":[404]},{"pointer":"/a","eq":1,"ne":2}]}}`},
+		"success":             {`{` + until + `,"success":[]}`},
+		"holdif":              {`{` + until + `,"holdif":[]}`},
+		"hold_if": {
+			`{` + until + `,"hold_if":[]}`,
+			`{"until":{"success":` + many(32) + `,"failure":` + many(32) + `},"hold_if":` + many(1) + `}`,
+		},
+		"hold_if[0].all[0]": {`{` + until + `,"hold_if":[{"all":[{"pointer":"/a"}]}]}`},
+		"evaluate": {
+			`{` + until + `,"evaluate":[]}`, `{` + until + `,"evaluate":["100-299"]}`,
+			`{` + until + `,"evaluate":["200-404"]}`, `{` + until + `,"evaluate":[302]}`,
+		},
+		"evaluate[0] evaluate[2]": {`{` + until + `,"evaluate":[99,404,600]}`},
+		"": {
+			`{` + until + `,"evaluate":["200-299","400-599"]}`, `{` + until + `,"error_budget":0}`,
+			`{"until":{"success":` + many(32) + `,"failure":` + many(31) + `},"hold_if":` + many(1) + `}`,
+			`{"until":{"success":` + pattern + `,"failure":` + pattern + `}}`,
+		},
+		"error_budget":                          {`{` + until + `,"error_budget":-1}`, `{` + until + `,"error_budget":1001}`},
+		"x until.y evaluate[0] error_budget":    {`{"x":1,"until":{"y":1},"evaluate":[1],"error_budget":2000}`},
+		"hold_if[0].matches hold_if[1].matches": {`{"until":{"success":` + pattern + `,"failure":` + pattern + `},"hold_if":` + pattern + `}`},
 	} {
-		got, wrong := ParsePollRule([]byte(text))
-		var named []string
-		for _, w := range wrong {
-			named = append(named, w.Field)
-			if w.Message == "" || !isPlain([]byte(w.Field+w.Message)) {
-				t.Errorf("%s: bad finding %q", text, w)
+		for _, text := range texts {
+			got, wrong := ParsePollRule([]byte(text))
+			if named := fieldsOf(t, wrong); named != want || (got == "") != (want != "") {
+				t.Errorf("%s:\n named %q\nwant %q (%v)", cut(text, 80), named, want, wrong)
 			}
-		}
-		if !slices.Equal(named, fields) || (got == "") != (len(fields) > 0) {
-			t.Errorf("%s:\n got %q\nwant %q (%v)", cut(text, 80), named, fields, wrong)
 		}
 	}
 }

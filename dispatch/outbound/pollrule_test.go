@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -284,13 +283,6 @@ func TestPollsWithoutAnswer(t *testing.T) {
 			t.Errorf("verdict %q, budget %d, %+v", r.Verdict, r.MaxErrors, r.Rule)
 		}
 	}
-	hang := roundTrip(func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	})
-	synctest.Test(t, func(t *testing.T) {
-		check(t, polled(t, rule, hang), want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}, 5)
-	})
 	panics := roundTrip(func(*http.Request) (*http.Response, error) { panic("boom") })
 	check(t, polled(t, rule, panics), want{class: store.ClassPanic, outcome: store.AttemptUnknown, uncharged: true}, 5)
 

@@ -3,10 +3,7 @@ package outbound
 import (
 	"crypto/tls"
 	"io"
-	"log"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -121,26 +118,15 @@ func TestThePoolMakesRoomForOtherPlaces(t *testing.T) {
 func TestNoMoreConnectionsThanAttempts(t *testing.T) {
 	t.Parallel()
 	const atOnce, each = 16, 60
-	ours := newAuthority(t)
+	_, pool := testCertificate(t)
 	var conns atomic.Int32
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "success") }))
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
-	srv.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			conns.Add(1)
-		}
-	}
-	srv.TLS = &tls.Config{
-		Certificates: []tls.Certificate{ours.issue(t, time.Now().Add(time.Hour), "127.0.0.1")},
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			time.Sleep(100 * time.Millisecond) // how far away it is
-			return nil, nil
-		},
-	}
-	srv.StartTLS()
-	t.Cleanup(srv.Close)
+	srv := serveTLS(t, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		conns.Add(1)
+		time.Sleep(100 * time.Millisecond) // how far away it is
+		return nil, nil
+	}})
 	c := newTestClient(t, Options{MaxIdlePerHost: atOnce})
-	c.transport.tls.RootCAs = ours.pool
+	c.transport.tls.RootCAs = pool
 	send := func() {
 		if r := c.Send(t.Context(), newRequest(srv.URL)); r.Class != store.ClassOK {
 			t.Errorf("%s %s", r.Class, r.Error)

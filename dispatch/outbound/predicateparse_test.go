@@ -14,60 +14,53 @@ func TestParsePredicatesNamesWhatIsWrong(t *testing.T) {
 	nested := func(n int) string {
 		return strings.Repeat(`{"all":[`, n-1) + `{"status":[200]}` + strings.Repeat(`]}`, n-1)
 	}
-	for text, fields := range map[string][]string{
-		`[]`:                          {""},
-		`[`:                           {""},
-		"[\"\xff\"]":                  {""},
-		`[1]`:                         {"[0]"},
-		`[{}]`:                        {"[0]"},
-		`[{"eq":1}]`:                  {"[0]"},
-		`[{"pointer":"/a"}]`:          {"[0]"},
-		`[{"pointer":"a","eq":1}]`:    {"[0].pointer"},
-		`[{"pointer":"/a~2","eq":1}]`: {"[0].pointer"},
-		`[{"pointer":"/` + strings.Repeat("a", 512) + `","eq":1}]`: {"[0].pointer"},
-		`[{"xml":"a","eq":1}]`:                                            {"[0].xml"},
-		`[{"xml":"/a//b","eq":1}]`:                                        {"[0].xml"},
-		`[{"xml":"/a/@b","eq":1}]`:                                        {"[0].xml"},
-		`[{"pointer":"/a","xml":"/a","eq":1}]`:                            {"[0].xml"},
-		`[{"pointer":"/a","eq":1,"ne":2}]`:                                {"[0].ne"},
-		`[{"pointer":"/a","eq":1,"eq":1}]`:                                {"[0].eq"},
-		`[{"pointer":"/a","eq":1,"like":1}]`:                              {"[0].like"},
-		`[{"pointer":"/a","eq":{}}]`:                                      {"[0].eq"},
-		`[{"pointer":"/a","eq":"\u0000"}]`:                                {"[0].eq"},
-		`[{"pointer":"/a","eq":1e99999999999}]`:                           {"[0].eq"},
-		`[{"pointer":"/a","eq":"` + strings.Repeat("x", 513) + `"}]`:      {"[0].eq"},
-		`[{"pointer":"/a","in":[]}]`:                                      {"[0].in"},
-		`[{"pointer":"/a","in":["x",{}]}]`:                                {"[0].in[1]"},
-		`[{"pointer":"/a","in":[` + strings.Repeat("1,", 100) + `1]}]`:    {"[0].in"},
-		`[{"pointer":"/a","exists":1}]`:                                   {"[0].exists"},
-		`[{"pointer":"/a","gt":"x"}]`:                                     {"[0].gt"},
-		`[{"pointer":"/a","le":null}]`:                                    {"[0].le"},
-		`[{"pointer":"/a","matches":""}]`:                                 {"[0].matches"},
-		`[{"pointer":"/a","matches":"("}]`:                                {"[0].matches"},
-		`[{"pointer":"/a","matches":"x{1001}"}]`:                          {"[0].matches"},
-		`[{"pointer":"/a","matches":"(a{100}){100}"}]`:                    {"[0].matches"},
-		`[{"pointer":"/a","matches":"(a{900}b{900}c{900}d{900}e{900})"}]`: {"[0].matches"},
-		`[{"pointer":"/a","matches":"` + strings.Repeat("x", 513) + `"}]`: {"[0].matches"},
-		`[{"status":[200],"eq":1}]`:                                       {"[0].eq"},
-		`[{"status":[]}]`:                                                 {"[0].status"},
-		`[{"status":[99,"600","300-200","2xx",200.5,"200-","-1","+20",null]}]`: {
-			"[0].status[0]", "[0].status[1]", "[0].status[2]", "[0].status[3]", "[0].status[4]", "[0].status[5]", "[0].status[6]", "[0].status[7]", "[0].status[8]"},
-		`[{"all":[]}]`: {"[0].all"},
-		`[{"all":[{"status":[200]}],"exists":true}]`:                        {"[0].exists"},
-		`[{"status":[200]},{"all":[{"pointer":"/a","eq":[]}]}]`:             {"[1].all[0].eq"},
-		"[" + nested(9) + "]":                                               {"[0]" + strings.Repeat(".all[0]", 7) + ".all"},
-		"[" + strings.Repeat(`{"status":[200]},`, 64) + `{"status":[200]}]`: {""},
+	for want, texts := range map[string][]string{
+		"the whole": {
+			`[]`, `[`, "[\"\xff\"]", "[" + strings.Repeat(`{"status":[200]},`, 64) + `{"status":[200]}]`,
+		},
+		"[0]": {`[1]`, `[{}]`, `[{"eq":1}]`, `[{"pointer":"/a"}]`},
+		"[0].pointer": {
+			`[{"pointer":"a","eq":1}]`, `[{"pointer":"/a~2","eq":1}]`,
+			`[{"pointer":"/` + strings.Repeat("a", 512) + `","eq":1}]`,
+		},
+		"[0].xml": {
+			`[{"xml":"a","eq":1}]`, `[{"xml":"/a//b","eq":1}]`, `[{"xml":"/a/@b","eq":1}]`,
+			`[{"pointer":"/a","xml":"/a","eq":1}]`,
+		},
+		"[0].ne": {`[{"pointer":"/a","eq":1,"ne":2}]`},
+		"[0].eq": {
+			`[{"pointer":"/a","eq":1,"eq":1}]`, `[{"pointer":"/a","eq":{}}]`,
+			`[{"pointer":"/a","eq":"\u0000"}]`, `[{"pointer":"/a","eq":1e99999999999}]`,
+			`[{"pointer":"/a","eq":"` + strings.Repeat("x", 513) + `"}]`, `[{"status":[200],"eq":1}]`,
+		},
+		"[0].like": {`[{"pointer":"/a","eq":1,"like":1}]`},
+		"[0].in": {
+			`[{"pointer":"/a","in":[]}]`, `[{"pointer":"/a","in":[` + strings.Repeat("1,", 100) + `1]}]`,
+		},
+		"[0].in[1]":  {`[{"pointer":"/a","in":["x",{}]}]`},
+		"[0].exists": {`[{"pointer":"/a","exists":1}]`, `[{"all":[{"status":[200]}],"exists":true}]`},
+		"[0].gt":     {`[{"pointer":"/a","gt":"x"}]`},
+		"[0].le":     {`[{"pointer":"/a","le":null}]`},
+		"[0].matches": {
+			`[{"pointer":"/a","matches":""}]`, `[{"pointer":"/a","matches":"("}]`,
+			`[{"pointer":"/a","matches":"x{1001}"}]`, `[{"pointer":"/a","matches":"(a{100}){100}"}]`,
+			`[{"pointer":"/a","matches":"(a{900}b{900}c{900}d{900}e{900})"}]`,
+			`[{"pointer":"/a","matches":"` + strings.Repeat("x", 513) + `"}]`,
+		},
+		"[0].status": {`[{"status":[]}]`},
+		"[0].status[0] [0].status[1] [0].status[2] [0].status[3] [0].status[4] [0].status[5]": {
+			`[{"status":[99,"600","300-200","2xx",200.5,"200-"]}]`,
+		},
+		"[0].status[0] [0].status[1] [0].status[2]": {`[{"status":["-1","+20",null]}]`},
+		"[0].all":       {`[{"all":[]}]`},
+		"[1].all[0].eq": {`[{"status":[200]},{"all":[{"pointer":"/a","eq":[]}]}]`},
+		"[0]" + strings.Repeat(".all[0]", 7) + ".all": {"[" + nested(9) + "]"},
 	} {
-		ps, wrong := ParsePredicates([]byte(text))
-		var got []string
-		for _, w := range wrong {
-			got = append(got, w.Field)
-			if w.Message == "" {
-				t.Errorf("%s: %s without a message", text, w.Field)
+		for _, text := range texts {
+			ps, wrong := ParsePredicates([]byte(text))
+			if named := fieldsOf(t, wrong); named != want || ps != nil {
+				t.Errorf("%s:\n named %q\nwant %q (%v)", cut(text, 80), named, want, wrong)
 			}
-		}
-		if !slices.Equal(got, fields) || ps != nil {
-			t.Errorf("%s:\n got %q\nwant %q (%v)", cut(text, 80), got, fields, wrong)
 		}
 	}
 	predicatesOf(t, "["+nested(8)+"]")

@@ -67,7 +67,7 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	const (
 		both = `{"status":["200-299"],"body":{"iequals":"ok"},
-			"permanent_if":{"body":{"json":[{"pointer":"/code","in":["ORDER_NOT_FOUND"]}]}},
+			"permanent_if": {"body":{"json":[{"pointer":"/code","in":["ORDER_NOT_FOUND"]}]}},
 			"defer_if":{"status":[423,200],"body":{"contains":"locked"}},"defer_after":"5s","max_defers":7}`
 		statuses = `{"permanent_if":{"status":["400-403",200]},"defer_if":{"status":[409]}}`
 		narrow   = `{"permanent_if":{"status":[404],"body":{"equals":"never"}}}`

@@ -115,18 +115,14 @@ func TestRetryAfter(t *testing.T) {
 		want        time.Duration
 		ok          bool
 	}{
-		{"120", "", 2 * time.Minute, true},
-		{" 7 ", "", 7 * time.Second, true},
-		{"0", "", 0, true},
+		{"120", "", 2 * time.Minute, true}, {" 7 ", "", 7 * time.Second, true}, {"0", "", 0, true},
 		{date(time.Minute, http.TimeFormat), "", time.Minute, true},
-		{date(time.Minute, rfc850), "", time.Minute, true},
-		{date(time.Minute, ansiC), "", time.Minute, true},
+		{date(time.Minute, rfc850), "", time.Minute, true}, {date(time.Minute, ansiC), "", time.Minute, true},
 		{date(-time.Minute, http.TimeFormat), "", 0, true},
 		{date(time.Hour, http.TimeFormat), date(59*time.Minute, http.TimeFormat), time.Minute, true},
 		{date(-time.Hour, http.TimeFormat), date(-2*time.Hour, http.TimeFormat), time.Hour, true},
 		{date(time.Minute, http.TimeFormat), "yesterday", time.Minute, true},
-		{"99999999999", "", maxRetryAfter, true},
-		{"9223372037", "", maxRetryAfter, true},
+		{"99999999999", "", maxRetryAfter, true}, {"9223372037", "", maxRetryAfter, true},
 		{strconv.FormatUint(math.MaxUint64, 10) + "0", "", maxRetryAfter, true},
 		{"Fri, 31 Dec 9999 23:59:59 GMT", "", maxRetryAfter, true},
 		{"", "", 0, false}, {"-5", "", 0, false}, {"+5", "", 0, false}, {"1.5", "", 0, false}, {"soon", "", 0, false},

@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -127,33 +126,6 @@ func TestSortedKVChangesNothingElse(t *testing.T) {
 		if got.ContentLength != int64(len(body)) || !strings.HasPrefix(got.URL.RawQuery, c.query) {
 			t.Errorf("%s of %q: length %d, query %q", c.options, c.body, got.ContentLength, got.URL.RawQuery)
 		}
-	}
-}
-
-// TestSortedKVWithoutABody: what is signed is the query then.
-func TestSortedKVWithoutABody(t *testing.T) {
-	t.Parallel()
-	secrets := secretsOf(secretFor(t, UseRSA, 0))
-	const signer = `{"type":"sorted-kv","alg":"rsa2","put":{"in":"query"},"exclude":["sign"],"sign_type":"RSA2"}`
-	got, _, r := signed(t, func(r *Request) {
-		r.Signer, r.Secrets, r.Method, r.Body = signer, secrets, "GET", nil
-		r.URL += "?method=alipay.trade.query&charset=utf-8&biz_content=%7B%22a%22%3A1%7D"
-	})
-	if r.Class != store.ClassOK {
-		t.Fatal(r.Class, r.Error)
-	}
-	sign := got.URL.Query().Get("sign")
-	const plain = `biz_content={"a":1}&charset=utf-8&method=alipay.trade.query&sign_type=RSA2`
-	if public, err := publicRSA(secrets[0].Key); err != nil || !verifiesSHA256(public, plain, sign) {
-		t.Errorf("the signature %q is not over %s", sign, plain)
-	}
-	if err := VerifyAny(signer, secrets, got.Header, got.URL, nil, 0); err != nil {
-		t.Error(err)
-	}
-	forged := *got.URL
-	forged.RawQuery = strings.Replace(forged.RawQuery, "query", "close", 1)
-	if err := VerifyAny(signer, secrets, got.Header, &forged, nil, 0); !errors.Is(err, ErrSignature) {
-		t.Errorf("another query: %v", err)
 	}
 }
 

@@ -1,15 +1,10 @@
 package outbound
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,58 +15,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// An authority signs certificates for tests.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
-
-func newAuthority(t *testing.T) *authority {
+// testCertificate is one for 127.0.0.1 and example.com, with the authority that it is signed by.
+func testCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := httptest.NewTLSServer(nil)
+	defer srv.Close()
 	pool := x509.NewCertPool()
-	pool.AddCert(cert)
-	return &authority{cert, key, pool}
+	pool.AddCert(srv.Certificate())
+	return srv.TLS.Certificates[0], pool
 }
 
-// issue returns a certificate for 127.0.0.1, or for another host, that ends when it is told to.
-func (a *authority) issue(t *testing.T, until time.Time, host string) tls.Certificate {
+// newTLSClient returns a client that trusts an authority, at a time, and finds every name on this machine.
+func newTLSClient(t *testing.T, pool *x509.CertPool, now func() time.Time) *Client {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{host}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	c := newTestClient(t, Options{Resolver: answers("127.0.0.1")})
+	c.transport.tls.RootCAs, c.transport.tls.Time = pool, now
+	return c
 }
 
 // serveTLS starts a receiver with the configuration.
@@ -87,34 +46,33 @@ func serveTLS(t *testing.T, cfg *tls.Config) *httptest.Server {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	ours, theirs := newAuthority(t), newAuthority(t)
-	later := time.Now().Add(time.Hour)
-	good := ours.issue(t, later, "127.0.0.1")
-	c := newTestClient(t, Options{})
-	c.transport.tls.RootCAs = ours.pool
-	ok := okay()
-	with := func(certs ...tls.Certificate) *tls.Config { return &tls.Config{Certificates: certs} }
+	_, pool := testCertificate(t)
+	later := func() time.Time { return time.Now().AddDate(100, 0, 0) }
+	knows, doubts, late := newTLSClient(t, pool, nil), newTLSClient(t, x509.NewCertPool(), nil), newTLSClient(t, pool, later)
+	ok, cert := okay(), want{class: store.ClassTLSCert}
+	asks := want{class: store.ClassTLSClientCert}
 	for _, x := range []struct {
-		name string
-		cfg  *tls.Config
-		want want
+		name   string
+		cfg    *tls.Config
+		client *Client
+		host   string
+		want   want
 	}{
-		{"good", with(good), ok},
-		{"TLS 1.2", &tls.Config{Certificates: []tls.Certificate{good}, MaxVersion: tls.VersionTLS12}, ok},
-		{"offers HTTP/2", &tls.Config{Certificates: []tls.Certificate{good}, NextProtos: []string{"h2", "http/1.1"}}, ok},
-		{"unknown authority", with(theirs.issue(t, later, "127.0.0.1")), want{class: store.ClassTLSCert}},
-		{"other host", with(ours.issue(t, later, "shop.example")), want{class: store.ClassTLSCert}},
-		{"expired", with(ours.issue(t, time.Now().Add(-time.Minute), "127.0.0.1")), want{class: store.ClassTLSCert}},
-		{"TLS 1.1", &tls.Config{Certificates: []tls.Certificate{good}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
+		{"good", &tls.Config{}, knows, "127.0.0.1", ok},
+		{"a name", &tls.Config{}, knows, "example.com", ok},
+		{"TLS 1.2", &tls.Config{MaxVersion: tls.VersionTLS12}, knows, "127.0.0.1", ok},
+		{"offers HTTP/2", &tls.Config{NextProtos: []string{"h2", "http/1.1"}}, knows, "127.0.0.1", ok},
+		{"unknown authority", &tls.Config{}, doubts, "127.0.0.1", cert},
+		{"other host", &tls.Config{}, knows, "shop.example", cert},
+		{"expired", &tls.Config{}, late, "127.0.0.1", cert},
+		{"TLS 1.1", &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, knows, "127.0.0.1",
 			want{class: store.ClassTLSProto}},
-		{"wants a client certificate", &tls.Config{Certificates: []tls.Certificate{good}, ClientAuth: tls.RequireAndVerifyClientCert},
-			want{class: store.ClassTLSClientCert}},
+		{"wants a client certificate", &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}, knows, "127.0.0.1", asks},
 		{"wants a client certificate over TLS 1.2",
-			&tls.Config{Certificates: []tls.Certificate{good}, ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: tls.VersionTLS12},
-			want{class: store.ClassTLSClientCert}},
+			&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: tls.VersionTLS12}, knows, "127.0.0.1", asks},
 	} {
 		srv := serveTLS(t, x.cfg)
-		r := c.Send(t.Context(), newRequest(srv.URL))
+		r := x.client.Send(t.Context(), newRequest(strings.Replace(srv.URL, "127.0.0.1", x.host, 1)))
 		t.Run(x.name, func(t *testing.T) { x.want.check(t, r) })
 		if x.want == ok && (r.Timings.TLS <= 0 || r.Timings.Connect <= 0 || r.Timings.FirstByte < r.Timings.TLS) {
 			t.Errorf("%s: timings %+v", x.name, r.Timings)
