@@ -87,9 +87,7 @@ func TestBenchByItself(t *testing.T) {
 	dir := t.TempDir()
 	// A variable of another server must not reach this one.
 	term := newTerminal(asProgram+"=1", "DISPATCHER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none", "DISPATCHER_SERVER=http://127.0.0.1:1")
-	if code := term.invoke(small("--json", "--temp-dir", dir, "--delay", "1ms")...); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, term.stderr.String())
-	}
+	term.ends(t, exitOK, small("--json", "--temp-dir", dir, "--delay", "1ms")...)
 	r := reportOf(t, term)
 	wantAllPhases(t, r)
 	if !r.Server.Embedded || r.Server.Database != "sqlite" || r.Server.Index != "embedded" || r.Books.HistoryCallbacks != 0 {
@@ -176,9 +174,7 @@ func TestBenchSaysWhyItCannot(t *testing.T) {
 		{[]string{"--listen", strings.TrimPrefix(open.cl.base, "http://")}, []string{"listen for bench's receiver"}},
 	} {
 		term := newTerminal(asProgram + "=1")
-		if code := term.invoke(small(tc.args...)...); code != exitFailed {
-			t.Errorf("%v: exit code %d", tc.args, code)
-		}
+		term.ends(t, exitFailed, small(tc.args...)...)
 		says(t, term.stderr.String(), tc.want...)
 	}
 	for _, r := range []*running{open, guarded, held} {
@@ -321,9 +317,7 @@ func taken(path string) bool {
 func TestBenchsServerMayEndBefore(t *testing.T) {
 	t.Parallel()
 	term := newTerminal(asProgram+"=1", "GOMEMLIMIT=nonsense") // which Go itself refuses
-	if code := term.invoke(small("--temp-dir", t.TempDir())...); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
+	term.ends(t, exitFailed, small("--temp-dir", t.TempDir())...)
 	says(t, term.stderr.String(), "the server did not start: ", "GOMEMLIMIT")
 	o := &ownServer{ended: make(chan struct{}), exit: errors.New("exit status 3")}
 	for _, piece := range []string{"first\nlast wor", "ds\nand half a line"} {

@@ -50,9 +50,7 @@ func TestCallbackGet(t *testing.T) {
 		"GET /v1/callbacks/" + oneID + "/attempts": listOf(oneAttempt),
 	})
 	term := at(address)
-	if code := term.invoke("callback", "get", oneID); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, term.stderr.String())
-	}
+	term.ends(t, exitOK, "callback", "get", oneID)
 	got := term.stdout.String()
 	says(t, got, "order-1", "scheduled", "1/3 charged, 2 diverted", "ep_1", "version    7", "policy     payment",
 		`success    {"status":[200]}`, "#1", "failed", "500 http_5xx", "1.2ms", "#2", "after 3m", "#3", "to come",
@@ -93,9 +91,7 @@ func TestCallbackListGoesOnUntilItIsFull(t *testing.T) {
 	for limit, want := range map[string]string{"1": " 1,a 1", "2": " 2,a 2,b 1,c 1", "5": " 5,a 5,b 4,c 4"} {
 		asked = nil
 		term := at(address)
-		if code := term.invoke("callback", "list", "--lane", "l", "--limit", limit); code != exitOK {
-			t.Fatalf("exit code %d: %s", code, term.stderr.String())
-		}
+		term.ends(t, exitOK, "callback", "list", "--lane", "l", "--limit", limit)
 		if got := strings.Join(asked, ","); got != want {
 			t.Errorf("with --limit %s it asked for %q, want %q", limit, got, want)
 		}
@@ -157,9 +153,7 @@ func TestCallbackExplain(t *testing.T) {
 			}, ",") + `]}`,
 	})
 	term := at(address)
-	if code := term.invoke("callback", "explain", oneID); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, term.stderr.String())
-	}
+	term.ends(t, exitOK, "callback", "explain", oneID)
 	got := term.stdout.String()
 	says(t, got, "Its lane is paused.\nit is attempted at the earliest 2099-01-01", "\nlane_paused  since 2026-11-21",
 		"until 2099-01-01", `The lane is paused: \x1b[31mx`, "cure: dispatcher lane resume https://shop.example:443\n",

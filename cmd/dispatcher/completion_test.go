@@ -11,9 +11,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		term := newTerminal()
-		if code := term.invoke("completion", shell); code != exitOK {
-			t.Fatalf("exit code %d: %s", code, term.stderr.String())
-		}
+		term.ends(t, exitOK, "completion", shell)
 		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown", "bench", "phases", "rotate-secret", "operate", "on-result-url", "runs"} {
 			if !strings.Contains(term.stdout.String(), word) {
 				t.Errorf("%s: no %q in\n%s", shell, word, term.stdout.String())
@@ -39,7 +37,5 @@ func TestCompletion(t *testing.T) {
 			}
 		}
 	}
-	if code := newTerminal().invoke("completion", "csh"); code != exitUsage {
-		t.Errorf("an unknown shell: exit code %d", code)
-	}
+	newTerminal().ends(t, exitUsage, "completion", "csh")
 }

@@ -45,28 +45,6 @@ func TestTheDemosPlan(t *testing.T) {
 	}
 }
 
-// The demo runs to its end as a newcomer would run it, and judges itself.
-func TestDemo(t *testing.T) {
-	t.Parallel()
-	term := newTerminal()
-	began := time.Now()
-	code := term.invoke("demo", "--exit")
-	if code != exitOK {
-		t.Errorf("exit code %d after %s:\n%s%s", code, time.Since(began), term.stdout.String(), term.stderr.String())
-	}
-	if term.stderr.Len() > 0 {
-		t.Errorf("logged: %s", term.stderr.String())
-	}
-	for _, want := range []string{
-		"attempt 3  200 {\"status\": \"SUCCESS\"}", "(result)  attempt 1  200 success", "32 accepted, the poll and its result among them = 31 succeeded + 1 dead + 0 canceled + 0 open;\n",
-		"44 requests at the shop and 3 at the bank", "verified 44 of 44 signatures",
-	} {
-		if !strings.Contains(term.stdout.String(), want) {
-			t.Errorf("does not say %q:\n%s", want, term.stdout.String())
-		}
-	}
-}
-
 // What the shop is told of the poll's end must be all that was foreseen, and come from the poll.
 func TestTheDemosJudgementReadsTheResult(t *testing.T) {
 	t.Parallel()

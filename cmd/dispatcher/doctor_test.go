@@ -168,9 +168,7 @@ func TestDoctorCommand(t *testing.T) {
 	if err := json.Unmarshal([]byte(outputs[1]), &shown); err != nil || shown.OK || shown.Errors < 1 || len(shown.Checks) < 5 {
 		t.Errorf("shows %s (%v)", outputs[1], err)
 	}
-	if code := newTerminal().invoke("doctor", "--workers", "0"); code != exitUsage {
-		t.Errorf("wrong settings: exit code %d", code)
-	}
+	newTerminal().ends(t, exitUsage, "doctor", "--workers", "0")
 }
 
 // A server that takes connections and never answers is an error in the table within the patience, not a doctor that hangs.

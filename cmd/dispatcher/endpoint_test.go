@@ -45,9 +45,7 @@ func TestEndpointCreate(t *testing.T) {
 		}
 		address, _ := fakeServer(t, map[string]string{"POST /v1/endpoints": with(t, oneEndpoint, `{"secret":`+string(written)+`}`)})
 		term := at(address)
-		if code := term.invoke("endpoint", "create", "https://shop.example/"); code != exitOK {
-			t.Fatalf("exit code %d: %s", code, term.stderr.String())
-		}
+		term.ends(t, exitOK, "endpoint", "create", "https://shop.example/")
 		got := strings.TrimSpace(term.stdout.String())
 		public := strings.TrimSpace(receiversForm(t, use, key))
 		if !strings.HasSuffix(got, public) || strings.Contains(got, "PRIVATE") || strings.Contains(got, "whsk_") {
@@ -166,9 +164,7 @@ func TestEndpointTestWaits(t *testing.T) {
 		}},
 	} {
 		term := at(testedEndpoint(t, tc.openFor, tc.ended))
-		if code := term.invoke(append([]string{"endpoint", "test", endpointID, "--wait"}, tc.args...)...); code != tc.code {
-			t.Errorf("exit code %d: %s", code, term.stderr.String())
-		}
+		term.ends(t, tc.code, append([]string{"endpoint", "test", endpointID, "--wait"}, tc.args...)...)
 		says(t, term.stdout.String(), tc.says...)
 		says(t, term.stderr.String(), tc.warns...)
 	}
@@ -208,9 +204,7 @@ func TestEndpointPut(t *testing.T) {
 		fmt.Fprintf(&b, `{"external_id": "m%d", "url": "https://shop.example/%d"}`+"\n", i, i)
 	}
 	term := at(address)
-	if code := term.invoke("endpoint", "put", writeFile(t, "endpoints.ndjson", b.String()), "--reason", "load"); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
+	term.ends(t, exitFailed, "endpoint", "put", writeFile(t, "endpoints.ndjson", b.String()), "--reason", "load")
 	if got := term.stdout.String(); got != "1503 endpoints: 1350 made, 150 replaced, 3 refused\n" {
 		t.Errorf("said %s", got)
 	}
@@ -225,14 +219,10 @@ func TestEndpointPut(t *testing.T) {
 	}
 	term = at(address)
 	term.in = strings.NewReader(`{"external_id":"m7"}`)
-	if code := term.invoke("endpoint", "put", "-", "--json", "--reason", "load"); code != exitOK {
-		t.Errorf("exit code %d: %s", code, term.stderr.String())
-	}
+	term.ends(t, exitOK, "endpoint", "put", "-", "--json", "--reason", "load")
 	says(t, term.stdout.String(), `"replaced": 1`)
 	term = at(answering(t, 403, `{"title":"Forbidden","status":403,"detail":"the key may not do this","code":"forbidden"}`))
 	term.in = strings.NewReader(`{"external_id":"m7"}`)
-	if code := term.invoke("endpoint", "put", "-"); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
+	term.ends(t, exitFailed, "endpoint", "put", "-")
 	says(t, term.stderr.String(), "dispatcher: lines 1 to 1: the key may not do this (403 forbidden)")
 }

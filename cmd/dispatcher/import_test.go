@@ -173,9 +173,7 @@ func TestImportDryRun(t *testing.T) {
 	path := writeFile(t, "dry.ndjson", `{"endpoint":"merchant-7","payload":1,"policy":"our-own"}`+"\n"+
 		`{"url":"https://h/","payload":1,"policy":{"tiers":["soon"]}}`+"\n"+`{`+"\n")
 	term := newTerminal()
-	if code := term.invoke("import", path, "--dry-run"); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
+	term.ends(t, exitFailed, "import", path, "--dry-run")
 	says(t, term.stdout.String(), "3 lines: 1 could be sent, 2 could not; nothing was sent")
 	lines := term.lines()
 	if len(lines) != 2 {
@@ -197,13 +195,9 @@ func TestImportCommandLines(t *testing.T) {
 		path + " --rate fast", path + " --rate 0/s", path + " --rate 5/", path + " --resume", path + " --resume --dry-run",
 		"- --resume", "",
 	} {
-		if code := newTerminal("DISPATCHER_KEY=k").invoke(strings.Fields("import " + args)...); code != exitUsage {
-			t.Errorf("%s: exit code %d", args, code)
-		}
+		newTerminal("DISPATCHER_KEY=k").ends(t, exitUsage, strings.Fields("import "+args)...)
 	}
-	if code := newTerminal("DISPATCHER_KEY=k").invoke("import", path+".missing"); code != exitFailed {
-		t.Errorf("a missing file: exit code %d", code)
-	}
+	newTerminal("DISPATCHER_KEY=k").ends(t, exitFailed, "import", path+".missing")
 	for text, want := range map[string]float64{"": 0, "500": 500, "500/s": 500, "6000/m": 100, "3600/h": 1} {
 		if got, err := parseRate(text); err != nil || got != want {
 			t.Errorf("rate %q is %v, %v", text, got, err)
@@ -235,14 +229,10 @@ func TestImportStopsAtAWrongKey(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, testSettings(t))
 	path, term := importLines(t, 3), at(r.cl.base)
-	if code := term.invoke("import", path); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
+	term.ends(t, exitFailed, "import", path)
 	says(t, term.stderr.String(), "401", "go on with --resume")
 	says(t, term.stdout.String(), "stopped after 0 lines")
-	if code := term.invoke("import", path, "--resume", "--key", r.s.AdminKey); code != exitOK {
-		t.Errorf("exit code %d: %s", code, term.stderr.String())
-	}
+	term.ends(t, exitOK, "import", path, "--resume", "--key", r.s.AdminKey)
 	says(t, term.stdout.String(), "imported 3 lines in ", ": 3 accepted, 0 were accepted before, 0 refused")
 }
 

@@ -41,9 +41,7 @@ func TestKeyListAndRevoke(t *testing.T) {
 		"DELETE /v1/keys/key_01JD7Q2Z3K4M5N6P7R8S9TABCD": revoked,
 	})
 	term := at(address, "DISPATCHER_PROJECT=shop")
-	if code := term.invoke("key", "list"); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, term.stderr.String())
-	}
+	term.ends(t, exitOK, "key", "list")
 	lines := strings.Split(strings.TrimSpace(term.stdout.String()), "\n")
 	for i, want := range []string{"valid until 2099", "ended ", "revoked ", "valid"} {
 		says(t, lines[len(lines)-4+i], want, "…Qk3w", "never")

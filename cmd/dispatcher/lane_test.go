@@ -79,9 +79,7 @@ func TestPolicyList(t *testing.T) {
 		{"short --from 2026-11-21T00:00:00Z", exitOK, []string{"short: 3 attempts within 1m30s, each at most 15s", "#3", "1m30s"}, false},
 	} {
 		term := at(address)
-		if code := term.invoke(strings.Fields("policy list " + tc.args)...); code != tc.code {
-			t.Fatalf("%v: exit code %d: %s", tc.args, code, term.stderr.String())
-		}
+		term.ends(t, tc.code, strings.Fields("policy list "+tc.args)...)
 		says(t, term.stdout.String(), tc.says...)
 		if strings.Contains(term.stdout.String(), "mine") != tc.mine {
 			t.Errorf("%v says\n%s", tc.args, term.stdout.String())
@@ -95,9 +93,7 @@ func TestPolicyList(t *testing.T) {
 func TestSignerList(t *testing.T) {
 	t.Parallel()
 	term := newTerminal()
-	if code := term.invoke("signer", "list"); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, term.stderr.String())
-	}
+	term.ends(t, exitOK, "signer", "list")
 	says(t, term.stdout.String(), "standard-v1", "wechat-v3-rsa", "key_suffix", "X-Signature-256", "user:password",
 		"private RSA key", "nonce", "time_format", "mchid")
 	term = newTerminal()

@@ -22,9 +22,7 @@ func TestHelp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			term := newTerminal()
-			if code := term.invoke(args...); code != exitOK {
-				t.Errorf("exit code %d", code)
-			}
+			term.ends(t, exitOK, args...)
 			golden(t, name, term.stdout.String())
 		})
 	}
@@ -32,78 +30,49 @@ func TestHelp(t *testing.T) {
 
 func TestCommandLinesThatCannotBeMeant(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{
-		"unknown command":            {"frobnicate"},
-		"unknown flag":               {"serve", "--frobnicate"},
-		"command without its own":    {"endpoint"},
-		"default that contradicts":   {"project", "set", "p", "--policy", "x", "--clear", "policy", "--key", "k"},
-		"default that cannot go":     {"project", "set", "p", "--clear", "id"},
-		"flag of another command":    {"demo", "--redis-url", "redis://h"},
-		"missing argument":           {"callback", "get"},
-		"missing value":              {"serve", "--listen"},
-		"neither id nor ref":         {"callback", "cancel"},
-		"both id and ref":            {"callback", "cancel", "cb_1", "--ref", "r"},
-		"topic without ref":          {"callback", "cancel", "cb_1", "--topic", "t"},
-		"end without ref":            {"callback", "cancel", "cb_1", "--include-terminal"},
-		"policy and tiers":           {"callback", "send", "--url", "http://h/", "--policy", "p", "--tiers", "1s"},
-		"timeout without tiers":      {"callback", "send", "--url", "http://h/", "--timeout", "1s"},
-		"header without colon":       {"callback", "send", "--url", "http://h/", "-H", "X"},
-		"server that is no address":  {"verify", "--server", "localhost", "--key", "k"},
-		"ladder that does not exist": {"callback", "retry", "cb_1", "--ladder", "twice"},
-		"status out of range":        {"listen", "--respond", "100"},
-		"neither url nor endpoint":   {"callback", "send", "--key", "k"},
-		"policy that is no JSON":     {"callback", "send", "--url", "http://h/", "--policy", "{tiers}"},
-		"file that is not there":     {"callback", "send", "--url", "http://h/", "--success", "@/does/not/exist"},
-		"file without a name":        {"callback", "send", "--url", "http://h/", "--signer", "@"},
-		"header twice":               {"callback", "send", "--url", "http://h/", "-H", "X: 1", "-H", "X: 2"},
-		"scope that does not exist":  {"key", "create", "n", "--scope", "write"},
-		"key without a scope":        {"key", "create", "n"},
-		"key in place of its id":     {"key", "revoke", "dk_x", "--key", "k"},
-		"nothing to change":          {"endpoint", "set", "m", "--key", "k"},
-		"change that contradicts":    {"endpoint", "set", "m", "--rate", "1/s", "--clear", "rate", "--key", "k"},
-		"field that cannot go":       {"endpoint", "set", "m", "--clear", "url", "--key", "k"},
-		"on and off":                 {"endpoint", "set", "m", "--enable", "--disable"},
-		"empty name of an endpoint":  {"endpoint", "get", "", "--key", "k"},
-		"two ends of a pause":        {"pause", "--for", "1h", "--until", "2027-01-01T00:00:00Z"},
-		"bound that contradicts":     {"lane", "limit", "l", "--rate", "1/s", "--clear", "rate", "--key", "k"},
-		"no bound at all":            {"lane", "limit", "l", "--key", "k"},
-		"list of nothing":            {"lane", "list", "--limit", "0", "--key", "k"},
-		"time that is none":          {"endpoint", "test", "m", "--wait", "--timeout", "soon"},
-		"signer that does not exist": {"signer", "list", "rot13"},
-		"repeat without tiers":       {"callback", "send", "--url", "http://h/", "--repeat-last"},
-		"poll without ref":           {"poll", "create", "--url", "http://h/", "--success", "/s=A", "--key", "k"},
-		"poll of nothing":            {"poll", "create", "--ref", "r", "--success", "/s=A", "--key", "k"},
-		"poll without an end":        {"poll", "create", "--ref", "r", "--url", "http://h/", "--key", "k"},
-		"predicate in no form":       {"poll", "create", "--ref", "r", "--url", "http://h/", "--success", "state=A", "--key", "k"},
-		"predicate without a value":  {"poll", "create", "--ref", "r", "--url", "http://h/", "--success", "/state=", "--key", "k"},
-		"predicate with a space":     {"poll", "create", "--ref", "r", "--url", "http://h/", "--failure", "/state=A, B", "--key", "k"},
-		"predicate that is no JSON":  {"poll", "create", "--ref", "r", "--url", "http://h/", "--hold-if", "{pointer}", "--key", "k"},
-		"context that is no JSON":    {"poll", "create", "--ref", "r", "--url", "http://h/", "--success", "/s=A", "--context", "a", "--key", "k"},
-		"deadline without tiers":     {"poll", "create", "--ref", "r", "--url", "http://h/", "--success", "/s=A", "--deadline", "1h", "--key", "k"},
-		"two results":                {"poll", "create", "--ref", "r", "--url", "http://h/", "--success", "/s=A", "--on-result", "{}", "--on-result-url", "http://h/", "--key", "k"},
-		"result that is no object":   {"poll", "create", "--ref", "r", "--url", "http://h/", "--success", "/s=A", "--on-result", "http://h/", "--key", "k"},
-		"data that is no JSON":       {"poll", "resolve", "cb_1", "--data", "{", "--key", "k"},
-		"schedule without a name":    {"schedule", "create", "--cron", "@daily", "--url", "http://h/", "--key", "k"},
-		"schedule without a time":    {"schedule", "create", "--name", "n", "--url", "http://h/", "--key", "k"},
-		"schedule of nothing":        {"schedule", "create", "--name", "n", "--cron", "@daily", "--key", "k"},
-		"payload to nobody":          {"schedule", "set", "sc_1", "--payload", "{}", "--key", "k"},
-		"callback in two ways":       {"schedule", "set", "sc_1", "--callback", "{}", "--url", "http://h/", "--key", "k"},
-		"callback twice":             {"schedule", "set", "sc_1", "--callback", "{}", "--callback-file", "f", "--key", "k"},
-		"callback that is no object": {"schedule", "set", "sc_1", "--callback", "http://h/", "--key", "k"},
-		"callback that is not there": {"schedule", "set", "sc_1", "--callback-file", "/does/not/exist", "--key", "k"},
-		"no change of a schedule":    {"schedule", "set", "sc_1", "--reason", "r", "--key", "k"},
-		"schedule on and off":        {"schedule", "set", "sc_1", "--enabled", "--disabled", "--key", "k"},
+	lines := [][]string{
+		{"callback", "send", "--url", "http://h/", "-H", "X: 1", "-H", "X: 2"},
+		{"endpoint", "get", ""},
+		{"poll", "create", "--ref", "r", "--url", "http://h/", "--failure", "/state=A, B"},
+	}
+	for _, line := range []string{
+		"frobnicate", "serve --frobnicate", "endpoint", "project set p --policy x --clear policy",
+		"project set p --clear id", "demo --redis-url redis://h", "callback get", "serve --listen",
+		"callback cancel", "callback cancel cb_1 --ref r", "callback cancel cb_1 --topic t",
+		"callback cancel cb_1 --include-terminal", "callback send --url http://h/ --policy p --tiers 1s",
+		"callback send --url http://h/ --timeout 1s", "callback send --url http://h/ -H X",
+		"verify --server localhost", "callback retry cb_1 --ladder twice", "listen --respond 100",
+		"callback send", "callback send --url http://h/ --policy {tiers}",
+		"callback send --url http://h/ --success @/does/not/exist",
+		"callback send --url http://h/ --signer @", "key create n --scope write", "key create n",
+		"key revoke dk_x", "endpoint set m", "endpoint set m --rate 1/s --clear rate",
+		"endpoint set m --clear url", "endpoint set m --enable --disable",
+		"pause --for 1h --until 2027-01-01T00:00:00Z", "lane limit l --rate 1/s --clear rate", "lane limit l",
+		"lane list --limit 0", "endpoint test m --wait --timeout soon", "signer list rot13",
+		"callback send --url http://h/ --repeat-last", "poll create --url http://h/ --success /s=A",
+		"poll create --ref r --success /s=A", "poll create --ref r --url http://h/",
+		"poll create --ref r --url http://h/ --success state=A",
+		"poll create --ref r --url http://h/ --success /state=",
+		"poll create --ref r --url http://h/ --hold-if {pointer}",
+		"poll create --ref r --url http://h/ --success /s=A --context a",
+		"poll create --ref r --url http://h/ --success /s=A --deadline 1h",
+		"poll create --ref r --url http://h/ --success /s=A --on-result {} --on-result-url http://h/",
+		"poll create --ref r --url http://h/ --success /s=A --on-result http://h/",
+		"poll resolve cb_1 --data {", "schedule create --cron @daily --url http://h/",
+		"schedule create --name n --url http://h/", "schedule create --name n --cron @daily",
+		"schedule set sc_1 --payload {}", "schedule set sc_1 --callback {} --url http://h/",
+		"schedule set sc_1 --callback {} --callback-file f", "schedule set sc_1 --callback http://h/",
+		"schedule set sc_1 --callback-file /does/not/exist", "schedule set sc_1 --reason r",
+		"schedule set sc_1 --enabled --disabled",
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			term := newTerminal()
-			if code := term.invoke(args...); code != exitUsage {
-				t.Errorf("exit code %d, not %d", code, exitUsage)
-			}
-			if lines := term.lines(); len(lines) != 1 || !strings.HasPrefix(lines[0], "dispatcher: ") {
-				t.Errorf("wants one line, got %q", lines)
-			}
-		})
+		lines = append(lines, strings.Fields(line))
+	}
+	for _, args := range lines {
+		term := newTerminal("DISPATCHER_KEY=k")
+		term.ends(t, exitUsage, args...)
+		if said := term.lines(); len(said) != 1 || !strings.HasPrefix(said[0], "dispatcher: ") {
+			t.Errorf("%q: wants one line, got %q", args, said)
+		}
 	}
 }
 
@@ -151,9 +120,7 @@ func TestUsageErrorsNameTheHelpThatHelps(t *testing.T) {
 func TestNoCommandShowsTheHelpAndIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	term := newTerminal()
-	if code := term.invoke(); code != exitUsage {
-		t.Errorf("exit code %d", code)
-	}
+	term.ends(t, exitUsage)
 	if !strings.Contains(term.stdout.String(), "callback") {
 		t.Errorf("no help: %q", term.stdout.String())
 	}
@@ -162,9 +129,7 @@ func TestNoCommandShowsTheHelpAndIsNoSuccess(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	term := newTerminal()
-	if code := term.invoke("version"); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
+	term.ends(t, exitOK, "version")
 	if got := term.stdout.String(); !strings.HasPrefix(got, "dispatcher ") || strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)
 	}

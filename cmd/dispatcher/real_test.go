@@ -89,9 +89,15 @@ func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 		return startServer(t, testSettings(t, append(common, "--database-url="+migrated(t))...))
 	}
 	before := onCopy()
+	var accepted struct {
+		Results []struct{ Callback shownCallback }
+	}
+	one := map[string]any{"url": "http://127.0.0.1:1/", "payload": 1}
+	batch := slices.Repeat([]any{one}, 130) // more than one page of an answer names
+	before.call(t, http.MethodPost, "/v1/callbacks/batch", map[string]any{"callbacks": batch}, &accepted)
 	var forgotten []string
-	for range 130 { // more than one page of an answer names
-		forgotten = append(forgotten, before.send(t, "http://127.0.0.1:1/"))
+	for _, r := range accepted.Results {
+		forgotten = append(forgotten, r.Callback.ID)
 	}
 	until(t, "the index knows them", func() bool { return before.counters(t).items() == 130 })
 	// A rebuild gives the index a generation that the older database below has never heard of.

@@ -107,8 +107,8 @@ func TestWallTime(t *testing.T) {
 	}
 }
 
-// A server of this program knows polls and schedules: the wiring is whole.
-func TestServeKnowsPollsAndSchedules(t *testing.T) {
+// A server of this program knows schedules: the wiring is whole. The demo shows that it knows polls.
+func TestServeKnowsSchedules(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, testSettings(t))
 	var s shownSchedule
@@ -120,14 +120,5 @@ func TestServeKnowsPollsAndSchedules(t *testing.T) {
 	r.call(t, http.MethodPost, "/v1/schedules/"+s.ID+"/run", nil, &cb)
 	if body := r.call(t, http.MethodGet, callbackPath(cb.ID)+"/payload", nil, nil); string(body) != `{"a":  1}` {
 		t.Errorf("the payload of the schedule is %s", body)
-	}
-	var p shownPoll
-	r.call(t, http.MethodPost, "/v1/polls", map[string]any{
-		"ref": "r", "delay": "1h", "request": map[string]any{"url": "http://127.0.0.1:1/"},
-		"until": map[string]any{"success": []any{map[string]any{"status": []int{200}}}},
-	}, &p)
-	r.call(t, http.MethodPost, pollPath(p.ID)+"/resolve", nil, nil)
-	if r.call(t, http.MethodGet, pollPath(p.ID), nil, &p); p.Poll.Outcome != "resolved" {
-		t.Errorf("the poll has ended as %q", p.Poll.Outcome)
 	}
 }

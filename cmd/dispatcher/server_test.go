@@ -3,7 +3,6 @@ package main
 import (
 	"database/sql"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -19,7 +18,7 @@ func TestServeDrainsWhatIsInFlight(t *testing.T) {
 		entered <- struct{}{}
 		<-release
 	})
-	s := testSettings(t, "--shutdown-delay=2s", "--drain-timeout=1m")
+	s := testSettings(t, "--shutdown-delay=4s", "--drain-timeout=1m")
 	r := startServer(t, s)
 	until(t, "ready", func() bool { return r.readyz(t) == http.StatusOK })
 	id := r.send(t, receiver)
@@ -52,51 +51,6 @@ func TestServeDrainsWhatIsInFlight(t *testing.T) {
 	until(t, "what was accepted late succeeds", func() bool { return again.state(t, late) == "succeeded" })
 }
 
-func TestServeHandsBackWhatOutlastsTheDrain(t *testing.T) {
-	t.Parallel()
-	entered := make(chan struct{}, 10)
-	receiver := handling(t, func(_ http.ResponseWriter, r *http.Request) {
-		// A server notices that its client has gone only when the body has been read.
-		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			t.Error(err)
-		}
-		entered <- struct{}{}
-		if r.Header.Get("webhook-attempt") == "1" {
-			<-r.Context().Done()
-		}
-	})
-	s := testSettings(t, "--drain-timeout=50ms")
-	r := startServer(t, s)
-	id := r.send(t, receiver)
-	<-entered
-	r.end(t)
-	again := startServer(t, s)
-	until(t, "what was handed back succeeds", func() bool { return again.state(t, id) == "succeeded" })
-	if n := again.callback(t, id).AttemptCount; n != 1 {
-		t.Errorf("%d attempts were charged, not 1", n)
-	}
-}
-
-func TestHoldAcceptsAndSendsNothing(t *testing.T) {
-	t.Parallel()
-	entered := make(chan struct{}, 10)
-	receiver := handling(t, func(http.ResponseWriter, *http.Request) { entered <- struct{}{} })
-	s := testSettings(t, "--hold")
-	r := startServer(t, s)
-	id := r.send(t, receiver)
-	until(t, "ready", func() bool { return r.readyz(t) == http.StatusOK })
-	if got := r.state(t, id); got != "scheduled" {
-		t.Errorf("it is %s", got)
-	}
-	r.end(t)
-	if len(entered) > 0 {
-		t.Error("something was sent")
-	}
-	s.Hold = false
-	again := startServer(t, s)
-	until(t, "it is sent once sending is allowed", func() bool { return again.state(t, id) == "succeeded" })
-}
-
 func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, testSettings(t))
@@ -127,9 +81,7 @@ func TestMigrate(t *testing.T) {
 		{[]string{"migrate", "--status"}, exitOK, "0001"},
 	} {
 		term := newTerminal()
-		if code := term.invoke(append(step.args, "--data-dir", dir)...); code != step.code {
-			t.Errorf("%v: exit code %d", step.args, code)
-		}
+		term.ends(t, step.code, append(step.args, "--data-dir", dir)...)
 		says(t, term.stdout.String()+term.stderr.String(), step.want)
 	}
 }
@@ -137,9 +89,7 @@ func TestMigrate(t *testing.T) {
 func TestADatabaseOfAnotherSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if code := newTerminal().invoke("migrate", "--data-dir", dir); code != exitOK {
-		t.Fatalf("migrate: exit code %d", code)
-	}
+	newTerminal().ends(t, exitOK, "migrate", "--data-dir", dir)
 	db, err := sql.Open("sqlite", filepath.Join(dir, databaseFileName))
 	if err != nil {
 		t.Fatal(err)
@@ -172,9 +122,7 @@ func TestCommandsAgainstAServer(t *testing.T) {
 		t.Helper()
 		term := newTerminal()
 		// The key is found in the data directory.
-		if code := term.invoke(append(args, "--server", r.cl.base, "--data-dir", s.DataDir)...); code != exitOK {
-			t.Fatalf("%v: exit code %d: %s", args, code, term.stderr.String())
-		}
+		term.ends(t, exitOK, append(args, "--server", r.cl.base, "--data-dir", s.DataDir)...)
 		says(t, term.stdout.String(), want)
 		return term.stdout.String()
 	}

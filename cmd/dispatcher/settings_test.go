@@ -166,9 +166,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 				args = append(args, "--config", writeFile(t, "d.yaml", tc.file))
 			}
 			term := newTerminal(tc.env...)
-			if code := term.invoke(args...); code != exitUsage {
-				t.Errorf("exit code %d, not %d", code, exitUsage)
-			}
+			term.ends(t, exitUsage, args...)
 			lines := term.lines()
 			if len(lines) != len(tc.want) {
 				t.Fatalf("got %d lines, not %d:\n%s", len(lines), len(tc.want), strings.Join(lines, "\n"))

@@ -51,6 +51,14 @@ func newTerminal(env ...string) *terminal {
 // invoke runs the program and returns its exit code.
 func (t *terminal) invoke(args ...string) int { return run(&t.console, args) }
 
+// ends runs the program, which must end with the code.
+func (t *terminal) ends(tb testing.TB, code int, args ...string) {
+	tb.Helper()
+	if got := t.invoke(args...); got != code {
+		tb.Fatalf("%q: exit code %d, want %d: %s", args, got, code, t.stderr.String())
+	}
+}
+
 // lines returns what was written to the error output.
 func (t *terminal) lines() []string {
 	text := strings.TrimRight(t.stderr.String(), "\n")

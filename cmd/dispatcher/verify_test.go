@@ -48,9 +48,7 @@ func TestVerifyUnknownPrintsEveryID(t *testing.T) {
 		"POST /v1/index/verify": `{"rows":1,"items":251,"extra":250,"unknown":250,"unknown_ids":["` + strings.Join(ids, `","`) + `"]}`,
 	})
 	term := at(address)
-	if code := term.invoke("verify", "--unknown"); code != exitFailed {
-		t.Errorf("exit code %d: %s", code, term.stderr.String())
-	}
+	term.ends(t, exitFailed, "verify", "--unknown")
 	if want := strings.Join(ids, "\n") + "\n"; term.stdout.String() != want {
 		t.Errorf("printed %q", term.stdout.String())
 	}
@@ -58,9 +56,7 @@ func TestVerifyUnknownPrintsEveryID(t *testing.T) {
 	if got := requests(); len(got) != 1 || got[0].body["all"] != true {
 		t.Errorf("asked %+v", got)
 	}
-	if code := at(address).invoke("verify", "--unknown", "--json"); code != exitUsage {
-		t.Errorf("two forms at once: exit code %d", code)
-	}
+	at(address).ends(t, exitUsage, "verify", "--unknown", "--json")
 }
 
 func TestRebuild(t *testing.T) {

@@ -85,34 +85,33 @@ func TestTLS(t *testing.T) {
 
 func TestTLSToSomethingElse(t *testing.T) {
 	t.Parallel()
-	c := newTestClient(t, Options{})
 	plain := httptest.NewServer(new(recorder))
 	defer plain.Close()
-	r := c.Send(t.Context(), newRequest(strings.Replace(plain.URL, "http:", "https:", 1)))
-	want{class: store.ClassTLSProto}.check(t, r)
-
 	banner := serveRaw(t, func(c *net.TCPConn, _ int) {
 		io.WriteString(c, "220 mail.example ESMTP\r\n")
 		io.Copy(io.Discard, c)
 	})
-	r = c.Send(t.Context(), newRequest("https://"+banner.Addr+"/"))
-	want{class: store.ClassTLSProto}.check(t, r)
-
 	closes := serveRaw(t, func(c *net.TCPConn, _ int) { readRequest(c) })
-	r = c.Send(t.Context(), newRequest("https://"+closes.Addr+"/"))
-	want{class: store.ClassConnReset}.check(t, r)
-
 	silent := serveRaw(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) })
-	slow := newRequest("https://" + silent.Addr + "/")
-	slow.Timeout = time.Second
-	r = c.Send(t.Context(), slow)
-	want{class: store.ClassConnectTimeout, timedOut: true}.check(t, r)
-	if !strings.Contains(r.Error, "TLS") {
-		t.Errorf("error: %s", r.Error)
+	for name, x := range map[string]struct {
+		url  string
+		want want
+	}{
+		"plain HTTP": {strings.Replace(plain.URL, "http:", "https:", 1), want{class: store.ClassTLSProto}},
+		"a banner":   {"https://" + banner.Addr, want{class: store.ClassTLSProto}},
+		"closes":     {"https://" + closes.Addr, want{class: store.ClassConnReset}},
+		"silent":     {"https://" + silent.Addr, want{class: store.ClassConnectTimeout, timedOut: true}},
+		// Plain HTTP to a TLS port is answered with 400 by most servers.
+		"TLS": {strings.Replace(serveTLS(t, nil).URL, "https:", "http:", 1), answeredWith(400, store.ClassHTTP4xx)},
+	} {
+		r := newRequest(x.url)
+		if x.want.timedOut {
+			r.Timeout = time.Second
+		}
+		got := newTestClient(t, Options{}).Send(t.Context(), r)
+		t.Run(name, func(t *testing.T) { x.want.check(t, got) })
+		if x.want.timedOut && !strings.Contains(got.Error, "TLS") {
+			t.Errorf("error: %s", got.Error)
+		}
 	}
-
-	// Plain HTTP to a TLS port is answered with 400 by most servers.
-	secure := serveTLS(t, nil)
-	r = c.Send(t.Context(), newRequest(strings.Replace(secure.URL, "https:", "http:", 1)))
-	answeredWith(400, store.ClassHTTP4xx).check(t, r)
 }

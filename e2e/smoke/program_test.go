@@ -21,6 +21,18 @@ func TestDemoEndsWithZero(t *testing.T) {
 	if got.Code != 0 {
 		t.Fatalf("exit code %d\n%s\n%s", got.Code, got.Stdout, got.Stderr)
 	}
+	if got.Stderr != "" {
+		t.Errorf("logged: %s", got.Stderr)
+	}
+	for _, want := range []string{
+		`attempt 3  200 {"status": "SUCCESS"}`, "(result)  attempt 1  200 success",
+		"32 accepted, the poll and its result among them = 31 succeeded + 1 dead + 0 canceled + 0 open;\n",
+		"44 requests at the shop and 3 at the bank", "verified 44 of 44 signatures",
+	} {
+		if !strings.Contains(got.Stdout, want) {
+			t.Errorf("does not say %q:\n%s", want, got.Stdout)
+		}
+	}
 	lines := strings.Split(strings.TrimSpace(got.Stdout), "\n")
 	t.Logf("demo --exit: 0 after %s; its last lines:\n%s", time.Since(start).Round(100*time.Millisecond), strings.Join(lines[max(0, len(lines)-12):], "\n"))
 }
