@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -108,14 +109,8 @@ func TestDoctorOnSQLite(t *testing.T) {
 		}
 		want(t, list, "master key", statusOK, "decrypts all 2 stored secrets")
 	}
-	if after := snapshot(t, dir); len(after) != len(before) {
-		t.Errorf("the directory had %d files and has %d", len(before), len(after))
-	} else {
-		for path := range before {
-			if before[path] != after[path] {
-				t.Errorf("%s was changed", path)
-			}
-		}
+	if !maps.Equal(before, snapshot(t, dir)) {
+		t.Error("a file was changed")
 	}
 	wrong := examine(t, append(args, "--master-key="+someKey('w'))...)
 	want(t, wrong, "master key", statusError, "2 of 2 stored secrets cannot be decrypted")

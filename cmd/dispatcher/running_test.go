@@ -100,7 +100,11 @@ func startServer(t *testing.T, s *Settings) *running {
 		defer close(r.ended)
 		r.failed = errors.Join(srv.run(ctx), srv.close())
 	}()
-	t.Cleanup(func() { r.end(t) })
+	t.Cleanup(func() {
+		if r.end(t); t.Failed() {
+			t.Logf("the server has logged:\n%s", term.stderr.String())
+		}
+	})
 	if srv.web.Addr() != nil {
 		r.cl, err = newClient(&term.console, clientFlags{Server: "http://" + srv.web.Addr().String(), Key: s.AdminKey})
 		if err != nil {
