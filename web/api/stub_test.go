@@ -35,18 +35,11 @@ const (
 // engine stands for the engine and the store. It accepts everything that came decodable, as the real one does with
 // what a submission's Invalid says.
 type engine struct {
-	mu        sync.Mutex
-	subs      []dispatch.Submission
-	actor     store.Actor
-	retried   dispatch.RetryRequest
-	due       *int64
-	delay     *time.Duration
-	canceled  dispatch.CancelRefRequest
-	filter    store.Filter
-	auditPage [2]any // after, limit
-
-	// given is what the last call of those in stub_settings_test.go was given; the rest is what they answer.
+	mu   sync.Mutex
+	subs []dispatch.Submission
+	// given is what the last call was given, actor by whom; the rest is what the calls answer.
 	given       given
+	actor       store.Actor
 	explanation dispatch.Explanation
 	evidence    string
 	event       dispatch.EventReceipt
@@ -90,26 +83,37 @@ func (e *engine) Accept(_ context.Context, project string, subs []dispatch.Submi
 	return receipts, nil
 }
 
-func (e *engine) Cancel(_ context.Context, _, id string, by store.Actor) (store.CanceledCallback, error) {
-	e.actor = by
+func (e *engine) Cancel(_ context.Context, project, id string, by store.Actor) (store.CanceledCallback, error) {
 	cb := e.callback
 	cb.ID, cb.State, cb.Reason = id, store.Canceled, store.Requested
-	return store.CanceledCallback{Result: store.CancelDone, Callback: cb}, e.err
+	return store.CanceledCallback{Result: store.CancelDone, Callback: cb}, e.noted("Cancel", project, id, by, nil)
 }
 
-func (e *engine) CancelRef(_ context.Context, _ string, which dispatch.CancelRefRequest, by store.Actor) ([]store.CanceledCallback, error) {
-	e.actor, e.canceled = by, which
-	return []store.CanceledCallback{{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback}}, e.err
+func (e *engine) CancelRef(
+	_ context.Context, project string, which dispatch.CancelRefRequest, by store.Actor,
+) ([]store.CanceledCallback, error) {
+	both := []store.CanceledCallback{
+		{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback},
+	}
+	return both, e.noted("CancelRef", project, "", by, which)
 }
 
-func (e *engine) Retry(_ context.Context, _, _ string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error) {
-	e.actor, e.retried = by, r
-	return e.callback, e.err
+func (e *engine) Retry(
+	_ context.Context, project, id string, r dispatch.RetryRequest, by store.Actor,
+) (store.Callback, error) {
+	return e.callback, e.noted("Retry", project, id, by, r)
 }
 
-func (e *engine) Reschedule(_ context.Context, _, _ string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error) {
-	e.actor, e.due, e.delay = by, due, delay
-	return e.callback, e.err
+// moment is what Reschedule was given.
+type moment struct {
+	due   *int64
+	delay *time.Duration
+}
+
+func (e *engine) Reschedule(
+	_ context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
+) (store.Callback, error) {
+	return e.callback, e.noted("Reschedule", project, id, by, moment{due, delay})
 }
 
 func (e *engine) Now() int64 { return nowMS }
@@ -119,8 +123,8 @@ func (e *engine) Verify(context.Context) (dispatch.Drift, error) { return e.drif
 func (e *engine) VerifyAll(context.Context) (dispatch.Drift, error) { return e.driftAll, e.err }
 
 func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error) {
-	e.actor = by
-	return dispatch.RebuildReport{DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond}, e.err
+	return dispatch.RebuildReport{DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond},
+		e.noted("Rebuild", "", "", by, dryRun)
 }
 
 func (e *engine) Stats(context.Context) (schedule.Stats, error) {
@@ -134,9 +138,8 @@ func (e *engine) Get(_ context.Context, _, id string) (store.Callback, error) {
 	return e.callback, e.err
 }
 
-func (e *engine) List(_ context.Context, _ string, f store.Filter) (store.Page, error) {
-	e.filter = f
-	return e.page, e.err
+func (e *engine) List(_ context.Context, project string, f store.Filter) (store.Page, error) {
+	return e.page, e.noted("List", project, "", store.Actor{}, f)
 }
 
 func (e *engine) Attempts(context.Context, string, string) ([]store.Attempt, error) {
@@ -156,7 +159,6 @@ func (e *engine) Counts(context.Context, string) (store.Counts, error) {
 }
 
 func (e *engine) AuditEntries(_ context.Context, _ string, after string, limit int) ([]store.AuditEntry, error) {
-	e.auditPage = [2]any{after, limit}
 	return behind(e.audit, after, limit, func(a store.AuditEntry) string { return a.ID }), e.err
 }
 
@@ -272,7 +274,7 @@ func (f face) arrives(t *testing.T, e *engine, status int, method, path, body st
 }
 
 // unexported lets cmp look into what the stub notes.
-var unexported = cmp.AllowUnexported(profileChoice{}, rotation{}, comparison{}, bounds{}, asked{}, given{})
+var unexported = cmp.AllowUnexported(profileChoice{}, rotation{}, comparison{}, bounds{}, asked{}, given{}, moment{})
 
 // wantProblem checks an answer to be the problem with this status and code, and returns the names of its fields.
 func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code string) []string {
@@ -316,7 +318,7 @@ func refuses(t *testing.T, method, path string, bodies map[string]string) {
 		if fields := wantProblem(t, newFace(t, e).do(method, target, sent), 422, "invalid"); !slices.Contains(fields, field) || len(fields) > 2 {
 			t.Errorf("%s %s %.80q: refused for %q, want %q", method, path, body, fields, field)
 		}
-		if e.given.call != "" && e.given.call != "PutEndpoints" || e.actor.Name != "" && e.given.call == "" || len(e.subs) > 0 {
+		if e.given.call != "" && e.given.call != "PutEndpoints" || len(e.subs) > 0 {
 			t.Errorf("%s %s %.80q: the engine was asked for %q", method, path, body, e.given.call)
 		}
 	}
