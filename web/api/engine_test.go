@@ -137,10 +137,6 @@ func TestOutcomesThroughTheEngine(t *testing.T) {
 	cursor := f.ask(t, 200, "GET", "/v1/outcomes", "")["next_cursor"].(string)
 	const body = `{"url":"https://shop.example/","payload":1,"policy":{"tiers":[]},"topic":"payment","idempotency_key":"k"}`
 	id := f.ask(t, 202, "POST", "/v1/callbacks", body)["id"].(string)
-	if again := f.ask(t, 200, "POST", "/v1/callbacks", body); again["id"] != id || again["replayed"] != true {
-		t.Errorf("replayed: %v", again)
-	}
-	wantProblem(t, f.do("POST", "/v1/callbacks", body+" "), 422, "idempotency_mismatch")
 	next := func() map[string]any {
 		t.Helper()
 		var told []any
@@ -159,6 +155,10 @@ func TestOutcomesThroughTheEngine(t *testing.T) {
 		dead["last_class"] != "http_5xx" || dead["last_status"] != 500.0 || dead["topic"] != "payment" {
 		t.Errorf("ended: %v", dead)
 	}
+	if again := f.ask(t, 200, "POST", "/v1/callbacks", body); again["id"] != id || again["replayed"] != true {
+		t.Errorf("replayed: %v", again)
+	}
+	wantProblem(t, f.do("POST", "/v1/callbacks", body+" "), 422, "idempotency_mismatch")
 	page := f.ask(t, 200, "GET", "/v1/outcomes?cursor="+cursor, "")
 	if len(page["data"].([]any)) != 0 || page["next_cursor"] != cursor {
 		t.Errorf("nothing new: %v", page)

@@ -182,36 +182,12 @@ func newFace(t testing.TB, e *engine) face {
 	return newFaceOf(t, optionsOf(e))
 }
 
-// everything is all that the API asks of the engine and the store.
-type everything interface {
-	api.Callbacks
-	api.Explanations
-	api.Events
-	api.Endpoints
-	api.Lanes
-	api.Presets
-	api.Projects
-	api.Keys
-	api.Secrets
-	api.Redrives
-	api.Polls
-	api.Schedules
-	api.Outcomes
-	api.Index
-	api.Reads
-	api.EndpointReads
-	api.ProjectReads
-	redriveReads() api.RedriveReads
-	api.ScheduleReads
-	api.Books
-}
-
 // optionsOf has one stub be all parts.
-func optionsOf(e everything) api.Options {
+func optionsOf(e *engine) api.Options {
 	return api.Options{
 		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Polls: e, Schedules: e,
 		Outcomes: e, Index: e,
-		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: e.redriveReads(), ScheduleReads: e, Books: e, AdminKey: adminKey,
+		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: redriveRows{e}, ScheduleReads: e, Books: e, AdminKey: adminKey,
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
 // asked is what Outcomes was given.
@@ -126,8 +125,6 @@ func (e *engine) SetRedrive(_ context.Context, project, id string, to store.Redr
 
 // redriveRows stand for the store's: its method Redrive reads what the engine's makes.
 type redriveRows struct{ e *engine }
-
-func (e *engine) redriveReads() api.RedriveReads { return redriveRows{e} }
 
 func (r redriveRows) Redrive(_ context.Context, project, id string) (store.Redrive, error) {
 	if id != bareRedrive {

@@ -15,7 +15,7 @@ func actingOnCallbacks(t *testing.T, all ...store.Callback) (b *browser, done *[
 	t.Helper()
 	o := parts()
 	done = new([]string)
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: all}, callbackEngine{done: done}, auditRows{}
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: all}, callbackEngine{diary: diary{done}}, auditRows{}
 	o.Projects = projectRows{ids: []string{"other"}}
 	return signedIn(t, o), done, "/ui/callbacks/cb_" + all[0].ID
 }
