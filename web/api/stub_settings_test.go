@@ -31,7 +31,15 @@ func (e *engine) noted(call, project, id string, by store.Actor, what any, wrong
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.given, e.actor = given{call, project, id, what}, by
+	e.given, e.actor, e.projects = given{call, project, id, what}, by, append(e.projects, project)
+	return e.err
+}
+
+// of keeps what project a read is of, and returns what it answers.
+func (e *engine) of(project string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.projects = append(e.projects, project)
 	return e.err
 }
 
@@ -59,7 +67,7 @@ func (e *engine) Keys(_ context.Context, project string) ([]store.Key, error) {
 	return []store.Key{
 		{ID: bareID, Project: project, Name: "till", Scopes: []store.Scope{store.ScopeSend}, Hint: "wxyz", CreatedAt: nowMS},
 		{ID: bareID, Project: project, Name: "old", Scopes: []store.Scope{store.ScopeAdmin}, Hint: "abcd", CreatedAt: nowMS - 1, RevokedAt: nowMS},
-	}, e.err
+	}, e.of(project)
 }
 
 func (e *engine) RevokeKey(_ context.Context, project, id string, by store.Actor) error {
@@ -114,18 +122,18 @@ func (e *engine) TestEndpoint(_ context.Context, project, id string, by store.Ac
 	return e.callback, e.noted("TestEndpoint", project, id, by, nil)
 }
 
-func (e *engine) Endpoint(_ context.Context, _, id string) (store.Endpoint, error) {
+func (e *engine) Endpoint(_ context.Context, project, id string) (store.Endpoint, error) {
 	if id != bareEndpoint {
 		return store.Endpoint{}, store.ErrNotFound
 	}
-	return e.endpoint, e.err
+	return e.endpoint, e.of(project)
 }
 
-func (e *engine) EndpointByExternalID(_ context.Context, _, externalID string) (store.Endpoint, error) {
+func (e *engine) EndpointByExternalID(_ context.Context, project, externalID string) (store.Endpoint, error) {
 	if externalID != e.endpoint.ExternalID {
 		return store.Endpoint{}, store.ErrNotFound
 	}
-	return e.endpoint, e.err
+	return e.endpoint, e.of(project)
 }
 
 func (e *engine) Endpoints(_ context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
@@ -154,7 +162,9 @@ func (e *engine) PauseLane(_ context.Context, project, key string, until int64, 
 	return store.Lane{Key: key, PausedUntil: until, OwnPause: until, PauseReason: by.Reason}, e.noted("PauseLane", project, key, by, until)
 }
 
-func (e *engine) Presets(context.Context, string) (dispatch.Presets, error) { return e.presets, e.err }
+func (e *engine) Presets(_ context.Context, project string) (dispatch.Presets, error) {
+	return e.presets, e.of(project)
+}
 
 // Policy knows one formula.
 func (e *engine) Policy(_ context.Context, project, name string) (store.Policy, error) {

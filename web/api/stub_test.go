@@ -40,6 +40,7 @@ type engine struct {
 	// given is what the last call was given, actor by whom; the rest is what the calls answer.
 	given       given
 	actor       store.Actor
+	projects    []string // that were asked for, by any call
 	explanation dispatch.Explanation
 	evidence    string
 	event       dispatch.EventReceipt
@@ -66,7 +67,7 @@ type engine struct {
 func (e *engine) Accept(_ context.Context, project string, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.subs = append(e.subs, subs...)
+	e.subs, e.projects = append(e.subs, subs...), append(e.projects, project)
 	if e.err != nil {
 		return nil, e.err
 	}
@@ -131,35 +132,35 @@ func (e *engine) Stats(context.Context) (schedule.Stats, error) {
 	return schedule.Stats{Delayed: 5, Ready: 2, Leased: 1}, e.statsErr
 }
 
-func (e *engine) Get(_ context.Context, _, id string) (store.Callback, error) {
+func (e *engine) Get(_ context.Context, project, id string) (store.Callback, error) {
 	if id != bareID {
 		return store.Callback{}, store.ErrNotFound
 	}
-	return e.callback, e.err
+	return e.callback, e.of(project)
 }
 
 func (e *engine) List(_ context.Context, project string, f store.Filter) (store.Page, error) {
 	return e.page, e.noted("List", project, "", store.Actor{}, f)
 }
 
-func (e *engine) Attempts(context.Context, string, string) ([]store.Attempt, error) {
-	return e.attempts, e.err
+func (e *engine) Attempts(_ context.Context, project, _ string) ([]store.Attempt, error) {
+	return e.attempts, e.of(project)
 }
 
-func (e *engine) Payload(context.Context, string, string) (store.Payload, error) {
-	return store.Payload{Body: e.body}, e.err
+func (e *engine) Payload(_ context.Context, project, _ string) (store.Payload, error) {
+	return store.Payload{Body: e.body}, e.of(project)
 }
 
-func (e *engine) Counts(context.Context, string) (store.Counts, error) {
+func (e *engine) Counts(_ context.Context, project string) (store.Counts, error) {
 	return store.Counts{
 		States: map[store.State]int64{store.Scheduled: 8, store.Succeeded: 90, store.Dead: 1},
 		Tiers:  map[int]int64{2: 3, 0: 5},
 		Lanes:  []store.LaneCount{{Lane: "https://shop.example:443", Open: 8}},
-	}, e.err
+	}, e.of(project)
 }
 
-func (e *engine) AuditEntries(_ context.Context, _ string, after string, limit int) ([]store.AuditEntry, error) {
-	return behind(e.audit, after, limit, func(a store.AuditEntry) string { return a.ID }), e.err
+func (e *engine) AuditEntries(_ context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
+	return behind(e.audit, after, limit, func(a store.AuditEntry) string { return a.ID }), e.of(project)
 }
 
 // behind is the page of a list behind the one of that name.
