@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
@@ -172,40 +170,6 @@ func TestOutcomesThroughTheEngine(t *testing.T) {
 	page = f.askAs(t, 200, "GET", "/v1/outcomes", "", "Dispatcher-Project", "b")
 	if len(page["data"].([]any)) != 0 {
 		t.Errorf("outcomes of another project: %v", page)
-	}
-}
-
-// TestPagesThroughTheEngine: what next_cursor says is where the store goes on.
-func TestPagesThroughTheEngine(t *testing.T) {
-	t.Parallel()
-	const n = 7
-	f := newEngineFace(t)
-	newest := make([]string, n)
-	for i := range n {
-		id := f.ask(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(
-			`{"url":"https://shop.example/","payload":%d,"delay":"%dh","ref":"order-%d","labels":{"n":"%d"}}`, i, n-i, i%2, i))["id"].(string)
-		newest[n-1-i] = id
-		time.Sleep(2 * time.Millisecond) // ids of one millisecond have no order
-	}
-	for _, c := range []struct {
-		query string
-		want  []string
-	}{
-		{"limit=3", newest}, {"limit=7", newest}, {"", newest}, {"limit=4&order=due", newest}, {"limit=2&ref=order-0", []string{newest[0], newest[2], newest[4], newest[6]}},
-		{"label.n=0", newest[6:]}, {"label.n=5&ref=order-0", nil}, {"state=scheduled&limit=500&kind=notify", newest}, {"state=dead&state=succeeded", nil}, {"overdue=true", nil},
-	} {
-		var ids []string
-		for cursor, more := "", true; more; {
-			page := f.ask(t, 200, "GET", "/v1/callbacks?"+c.query+cursor, "")
-			for _, one := range page["data"].([]any) {
-				ids = append(ids, one.(map[string]any)["id"].(string))
-			}
-			next, _ := page["next_cursor"].(string)
-			cursor, more = "&cursor="+next, next != "" && len(ids) <= n
-		}
-		if diff := cmp.Diff(c.want, ids); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.query, diff)
-		}
 	}
 }
 
