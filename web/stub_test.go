@@ -92,8 +92,8 @@ func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
 	var engine *dispatch.Engine
 	var db *sqlstore.DB
 	return api.New(api.Options{
-		Callbacks: b, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
-		Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: b,
+		Callbacks: b, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine,
+		Projects: engine, Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: b,
 		Reads: b, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: db, Books: db,
 		AdminKey: adminKey, Logger: log,
 	})

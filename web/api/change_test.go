@@ -15,6 +15,7 @@ func TestChangesArrive(t *testing.T) {
 	t.Parallel()
 	e := &engine{}
 	f := newFace(t, e)
+	const day = 24 * time.Hour
 	for _, c := range []struct {
 		call, body, reason string
 		want               any
@@ -22,7 +23,7 @@ func TestChangesArrive(t *testing.T) {
 		{"Cancel", "", "", nil}, {"Cancel", " \n", "", nil}, {"Cancel", "{}", "", nil},
 		{"Cancel", `{"reason":null}`, "", nil}, {"Cancel", `{"reason":"客户要求"}`, "客户要求", nil},
 		{"CancelRef", `{"ref":"order-1"}`, "", dispatch.CancelRefRequest{Ref: "order-1"}},
-		{"CancelRef", `{"ref":"o","topic":"refund","reason":"r"}`, "r", dispatch.CancelRefRequest{Ref: "o", Topic: "refund"}},
+		{"CancelRef", `{"ref":"o","topic":"t","reason":"r"}`, "r", dispatch.CancelRefRequest{Ref: "o", Topic: "t"}},
 		{"CancelRef", `{"ref":"o","include_terminal":true}`, "", dispatch.CancelRefRequest{Ref: "o", Terminal: true}},
 		{"CancelRef", `{"ref":"o","include_terminal":false}`, "", dispatch.CancelRefRequest{Ref: "o"}},
 		{"CancelRef", `{"ref":"o","include_terminal":null}`, "", dispatch.CancelRefRequest{Ref: "o"}},
@@ -30,7 +31,7 @@ func TestChangesArrive(t *testing.T) {
 		{"Retry", `{"ladder":"restart","url":"https://b/","reason":"moved"}`, "moved",
 			dispatch.RetryRequest{Ladder: store.Restart, URL: "https://b/"}},
 		{"Reschedule", `{"due_at":"2026-11-21T08:00:00Z"}`, "", moment{due: new(int64(nowMS))}},
-		{"Reschedule", `{"delay":"1d","due_at":null,"reason":"later"}`, "later", moment{delay: new(24 * time.Hour)}},
+		{"Reschedule", `{"delay":"1d","due_at":null,"reason":"later"}`, "later", moment{delay: new(day)}},
 	} {
 		id, path := bareID, oneID+"/"+strings.ToLower(c.call)
 		if c.call == "CancelRef" {

@@ -126,14 +126,15 @@ func (f face) settled(t *testing.T, id, state string) (got map[string]any) {
 	return got
 }
 
-// TestOutcomesThroughTheEngine: a reader that knows no more than its cursor is told of each end, also of one that ends twice.
+// TestOutcomesThroughTheEngine: a reader with no more than its cursor is told of each end, and of both ends of one
+// that is retried.
 func TestOutcomesThroughTheEngine(t *testing.T) {
 	t.Parallel()
 	to := &receiver{}
 	to.shut.Store(true)
 	f := newEngineFace(t, to)
 	cursor := f.ask(t, 200, "GET", "/v1/outcomes", "")["next_cursor"].(string)
-	const body = `{"url":"https://shop.example/","payload":1,"policy":{"tiers":[]},"topic":"payment","idempotency_key":"k"}`
+	const body = `{"url":"https://shop.example/","payload":1,"policy":{"tiers":[]},"topic":"t","idempotency_key":"k"}`
 	id := f.ask(t, 202, "POST", "/v1/callbacks", body)["id"].(string)
 	next := func() map[string]any {
 		t.Helper()
@@ -150,7 +151,7 @@ func TestOutcomesThroughTheEngine(t *testing.T) {
 	}
 	dead := next()
 	if dead["id"] != id || dead["state"] != "dead" || dead["reason"] != "exhausted" || dead["attempt_count"] != 1.0 ||
-		dead["last_class"] != "http_5xx" || dead["last_status"] != 500.0 || dead["topic"] != "payment" {
+		dead["last_class"] != "http_5xx" || dead["last_status"] != 500.0 || dead["topic"] != "t" {
 		t.Errorf("ended: %v", dead)
 	}
 	if again := f.ask(t, 200, "POST", "/v1/callbacks", body); again["id"] != id || again["replayed"] != true {

@@ -24,7 +24,7 @@ type given struct {
 	what              any
 }
 
-// noted keeps what a call was given, and returns what it answers. A call with wrong fields is refused and not kept.
+// noted keeps what a call was given, and returns what it answers. A call with wrong fields is refused, not kept.
 func (e *engine) noted(call, project, id string, by store.Actor, what any, wrong ...store.FieldError) error {
 	if len(wrong) > 0 {
 		return &store.InvalidError{Fields: wrong}
@@ -91,7 +91,8 @@ func (e *engine) AcceptEvent(_ context.Context, project string, s dispatch.Submi
 }
 
 func (e *engine) CreateEndpoint(_ context.Context, project string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error) {
-	return dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: true, Secret: dispatch.ShownSecret{Secret: "whsec_once"}}, e.noted("CreateEndpoint", project, "", by, ch, ch.Invalid...)
+	r := dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: true, Secret: dispatch.ShownSecret{Secret: "whsec_once"}}
+	return r, e.noted("CreateEndpoint", project, "", by, ch, ch.Invalid...)
 }
 
 func (e *engine) PutEndpoints(_ context.Context, project string, changes []dispatch.EndpointChange, by store.Actor) ([]dispatch.EndpointReceipt, error) {

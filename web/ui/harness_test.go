@@ -132,10 +132,11 @@ func parts() Options {
 	var engine *dispatch.Engine
 	var db *sqlstore.DB
 	return Options{
-		Clock: stillClock{dispatch.Health{Ready: true}}, Sessions: &memSessions{}, Keys: &keyRing{keys: map[string]store.Key{}},
-		Projects: projectRows{}, Overview: db, Callbacks: db, CallbackActs: engine, Endpoints: db, EndpointActs: engine,
-		Lanes: engine, Polls: engine, Schedules: db, ScheduleActs: engine, Redrives: db, RedriveActs: engine, Dead: db, Books: db,
-		Audit: db, Index: engine, System: engine, Schema: struct{ Schema }{}, AdminKey: testKey, Version: "test",
+		Clock: stillClock{dispatch.Health{Ready: true}}, Sessions: &memSessions{}, Projects: projectRows{},
+		Keys: &keyRing{keys: map[string]store.Key{}}, Overview: db, Callbacks: db, CallbackActs: engine,
+		Endpoints: db, EndpointActs: engine, Lanes: engine, Polls: engine, Schedules: db, ScheduleActs: engine,
+		Redrives: db, RedriveActs: engine, Dead: db, Books: db, Audit: db, Index: engine, System: engine,
+		Schema: struct{ Schema }{}, AdminKey: testKey, Version: "test",
 	}
 }
 
@@ -307,11 +308,12 @@ var pieceOfSelector = regexp.MustCompile(`[#.]?[^#.\[]+|\[[^\]]*\]`)
 func find(n *html.Node, selector string) []*html.Node {
 	found := []*html.Node{n}
 	for _, part := range strings.Fields(selector) {
+		pieces := pieceOfSelector.FindAllString(part, -1)
 		var next []*html.Node
 		seen := make(map[*html.Node]bool)
 		for _, from := range found {
 			for d := range from.Descendants() {
-				if d.Type == html.ElementNode && !seen[d] && matches(d, part) {
+				if d.Type == html.ElementNode && !seen[d] && matches(d, pieces) {
 					seen[d] = true
 					next = append(next, d)
 				}
@@ -322,8 +324,8 @@ func find(n *html.Node, selector string) []*html.Node {
 	return found
 }
 
-func matches(n *html.Node, part string) bool {
-	for _, piece := range pieceOfSelector.FindAllString(part, -1) {
+func matches(n *html.Node, pieces []string) bool {
+	for _, piece := range pieces {
 		ok := false
 		switch piece[0] {
 		case '#':
