@@ -14,52 +14,22 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
 const adminKey = "dk_0123456789abcdef"
 
-// Names of their own for interfaces that have a method of their name, so that both can be had of one struct.
-type (
-	endpoints = api.Endpoints
-	lanes     = api.Lanes
-	presets   = api.Presets
-	projects  = api.Projects
-	keys      = api.Keys
-	outcomes  = api.Outcomes
-	schedules = api.Schedules
-	books     = api.Books
-)
-
 // backend stands for engine and store: only what a test names does something.
 type backend struct {
 	api.Callbacks
-	api.Explanations
-	api.Events
-	endpoints
-	lanes
-	presets
-	projects
-	keys
-	api.Secrets
-	api.Redrives
-	api.Polls
-	schedules
-	outcomes
 	api.Index
 	api.Reads
-	api.EndpointReads
-	api.ProjectReads
-	api.ScheduleReads
-	books
 
 	accept func(ctx context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error)
 	health dispatch.Health
 }
-
-// rows are the store's, whose method Redrive reads what the engine's makes.
-type rows struct{ api.RedriveReads }
 
 func (b *backend) Accept(ctx context.Context, _ string, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
 	return b.accept(ctx, subs)
@@ -117,12 +87,15 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 	return s, log
 }
 
-// newAPI returns an API that has the backend for all its parts.
+// newAPI returns an API that asks the backend. What the backend does not have panics when it is asked.
 func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
+	var engine *dispatch.Engine
+	var db *sqlstore.DB
 	return api.New(api.Options{
-		Callbacks: b, Explanations: b, Events: b, Endpoints: b, Lanes: b, Presets: b, Projects: b, Keys: b, Secrets: b, Redrives: b, Polls: b, Schedules: b,
-		Outcomes: b, Index: b,
-		Reads: b, EndpointReads: b, ProjectReads: b, RedriveReads: rows{}, ScheduleReads: b, Books: b, AdminKey: adminKey, Logger: log,
+		Callbacks: b, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine,
+		Projects: engine, Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: b,
+		Reads: b, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: db, Books: db,
+		AdminKey: adminKey, Logger: log,
 	})
 }
 

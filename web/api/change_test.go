@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -13,57 +15,40 @@ func TestChangesArrive(t *testing.T) {
 	t.Parallel()
 	e := &engine{}
 	f := newFace(t, e)
-	ok := func(path, body string) {
-		t.Helper()
-		if rec := f.do("POST", "/v1/callbacks/"+path, body); rec.Code != 200 {
-			t.Fatalf("%s %s: %d %s", path, body, rec.Code, rec.Body)
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		call, body, reason string
+		want               any
+	}{
+		{"Cancel", "", "", nil}, {"Cancel", " \n", "", nil}, {"Cancel", "{}", "", nil},
+		{"Cancel", `{"reason":null}`, "", nil}, {"Cancel", `{"reason":"客户要求"}`, "客户要求", nil},
+		{"CancelRef", `{"ref":"order-1"}`, "", dispatch.CancelRefRequest{Ref: "order-1"}},
+		{"CancelRef", `{"ref":"o","topic":"t","reason":"r"}`, "r", dispatch.CancelRefRequest{Ref: "o", Topic: "t"}},
+		{"CancelRef", `{"ref":"o","include_terminal":true}`, "", dispatch.CancelRefRequest{Ref: "o", Terminal: true}},
+		{"CancelRef", `{"ref":"o","include_terminal":false}`, "", dispatch.CancelRefRequest{Ref: "o"}},
+		{"CancelRef", `{"ref":"o","include_terminal":null}`, "", dispatch.CancelRefRequest{Ref: "o"}},
+		{"Retry", "", "", dispatch.RetryRequest{}},
+		{"Retry", `{"ladder":"restart","url":"https://b/","reason":"moved"}`, "moved",
+			dispatch.RetryRequest{Ladder: store.Restart, URL: "https://b/"}},
+		{"Reschedule", `{"due_at":"2026-11-21T08:00:00Z"}`, "", moment{due: new(int64(nowMS))}},
+		{"Reschedule", `{"delay":"1d","due_at":null,"reason":"later"}`, "later", moment{delay: new(day)}},
+	} {
+		id, path := bareID, oneID+"/"+strings.ToLower(c.call)
+		if c.call == "CancelRef" {
+			id, path = "", "cancel"
+		}
+		f.ask(t, 200, "POST", "/v1/callbacks/"+path, c.body)
+		if diff := cmp.Diff(given{c.call, store.DefaultProject, id, c.want}, e.given, unexported); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.body, diff)
+		}
+		if e.actor != (store.Actor{Name: "admin key", Reason: c.reason}) {
+			t.Errorf("%s %s: by %+v", c.call, c.body, e.actor)
 		}
 	}
-	for _, body := range []string{"", " \n", "{}", `{"reason":null}`} {
-		ok(oneID+"/cancel", body)
-		if e.actor != (store.Actor{Name: "admin key"}) {
-			t.Errorf("cancel with %q: by %+v", body, e.actor)
-		}
-	}
-	ok(oneID+"/cancel", `{"reason":"客户要求"}`)
-	if e.actor != (store.Actor{Name: "admin key", Reason: "客户要求"}) {
-		t.Errorf("cancel: by %+v", e.actor)
-	}
-	ok("cancel", `{"ref":"order-1"}`)
-	ok("cancel", `{"ref":"order-1","topic":"refund","reason":"r"}`)
-	if e.canceled != (dispatch.CancelRefRequest{Ref: "order-1", Topic: "refund"}) || e.actor.Reason != "r" {
-		t.Errorf("cancel by ref: %+v by %+v", e.canceled, e.actor)
-	}
-	for body, terminal := range map[string]bool{"true": true, "false": false, "null": false} {
-		ok("cancel", `{"ref":"order-1","include_terminal":`+body+`}`)
-		if e.canceled != (dispatch.CancelRefRequest{Ref: "order-1", Terminal: terminal}) {
-			t.Errorf("cancel by ref with %s: %+v", body, e.canceled)
-		}
-	}
-	ok(oneID+"/retry", "")
-	if e.retried != (dispatch.RetryRequest{}) {
-		t.Errorf("retry: %+v", e.retried)
-	}
-	ok(oneID+"/retry", `{"ladder":"restart","url":"https://b/","reason":"moved"}`)
-	if e.retried != (dispatch.RetryRequest{Ladder: store.Restart, URL: "https://b/"}) || e.actor.Reason != "moved" {
-		t.Errorf("retry: %+v by %+v", e.retried, e.actor)
-	}
-	ok(oneID+"/reschedule", `{"due_at":"2026-11-21T08:00:00Z"}`)
-	if e.due == nil || *e.due != nowMS || e.delay != nil {
-		t.Errorf("reschedule to a time: %v %v", e.due, e.delay)
-	}
-	ok(oneID+"/reschedule", `{"delay":"1d","due_at":null,"reason":"later"}`)
-	if e.due != nil || e.delay == nil || *e.delay != 24*time.Hour || e.actor.Reason != "later" {
-		t.Errorf("reschedule by a delay: %v %v by %+v", e.due, e.delay, e.actor)
-	}
-}
-
-func TestCancelByRefAnswersEach(t *testing.T) {
-	t.Parallel()
-	rec := newFace(t, &engine{}).do("POST", "/v1/callbacks/cancel", `{"ref":"order-1"}`)
-	body := rec.Body.String()
-	if !strings.HasPrefix(body, `{"data":[{"result":"too_late","callback":{"id":"`+oneID) || strings.Count(body, `"result"`) != 2 {
-		t.Errorf("got %s", body)
+	body := f.do("POST", "/v1/callbacks/cancel", `{"ref":"order-1"}`).Body.String()
+	const first = `{"data":[{"result":"too_late","callback":{"id":"` + oneID
+	if !strings.HasPrefix(body, first) || strings.Count(body, `"result"`) != 2 {
+		t.Errorf("canceled by reference: %s", body)
 	}
 }
 

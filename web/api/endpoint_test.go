@@ -1,8 +1,6 @@
 package api_test
 
 import (
-	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -172,25 +170,8 @@ func TestEndpointBatch(t *testing.T) {
 	t.Parallel()
 	e := &engine{endpoint: someEndpoint(), created: true}
 	rec := newFace(t, e).do("POST", "/v1/endpoints/batch", `{"reason":"import","endpoints":[{"external_id":"a","url":"u"},{"url":7},"x",{"external_id":"b","url":"u"}]}`)
-	var got struct {
-		Results []struct {
-			Status   int
-			Endpoint *struct{ ID string }
-			Problem  *struct{ Errors []store.FieldError }
-		}
-	}
-	if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != http.StatusMultiStatus || len(got.Results) != 4 {
-		t.Fatalf("%d %s", rec.Code, rec.Body)
-	}
-	statuses := []int{}
-	for i, r := range got.Results {
-		statuses = append(statuses, r.Status)
-		if (r.Endpoint == nil) == (r.Problem == nil) {
-			t.Errorf("result %d: %+v", i, r)
-		}
-	}
-	if diff := cmp.Diff([]int{201, 422, 422, 201}, statuses); diff != "" || e.actor.Reason != "import" {
-		t.Errorf("by %+v (-want +got):\n%s", e.actor, diff)
+	if results(t, rec, 201, 422, 422, 201); e.actor.Reason != "import" {
+		t.Errorf("by %+v", e.actor)
 	}
 	item := `{"external_id":"a","url":"u"}`
 	refuses(t, "POST", "/v1/endpoints/batch", map[string]string{

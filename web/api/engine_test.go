@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
@@ -25,45 +23,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// What the API asks for is what the engine and the store have.
-var (
-	_ api.Callbacks     = (*dispatch.Engine)(nil)
-	_ api.Explanations  = (*dispatch.Engine)(nil)
-	_ api.Events        = (*dispatch.Engine)(nil)
-	_ api.Endpoints     = (*dispatch.Engine)(nil)
-	_ api.Lanes         = (*dispatch.Engine)(nil)
-	_ api.Presets       = (*dispatch.Engine)(nil)
-	_ api.Projects      = (*dispatch.Engine)(nil)
-	_ api.Keys          = (*dispatch.Engine)(nil)
-	_ api.Secrets       = (*dispatch.Engine)(nil)
-	_ api.Redrives      = (*dispatch.Engine)(nil)
-	_ api.Polls         = (*dispatch.Engine)(nil)
-	_ api.Schedules     = (*dispatch.Engine)(nil)
-	_ api.Outcomes      = (*dispatch.Engine)(nil)
-	_ api.Index         = (*dispatch.Engine)(nil)
-	_ api.Reads         = (*sqlstore.DB)(nil)
-	_ api.EndpointReads = (*sqlstore.DB)(nil)
-	_ api.ProjectReads  = (*sqlstore.DB)(nil)
-	_ api.RedriveReads  = (*sqlstore.DB)(nil)
-	_ api.ScheduleReads = (*sqlstore.DB)(nil)
-	_ api.Books         = (*sqlstore.DB)(nil)
-)
-
-// receiver answers every attempt with 200 at once, without a wire; or with 500 while it is shut. To polls the one is a final success, the
-// other an error.
+// receiver answers every attempt with 200 at once, without a wire; or with 500 while it is shut.
 type receiver struct{ shut atomic.Bool }
 
 func (rc *receiver) Send(_ context.Context, r outbound.Request) outbound.Response {
-	resp := rc.answer(&r)
-	if r.Poll {
-		if resp.MaxErrors = outbound.DefaultErrorBudget; resp.Class == store.ClassOK {
-			resp.Verdict = outbound.VerdictSuccess
-		}
-	}
-	return resp
-}
-
-func (rc *receiver) answer(r *outbound.Request) outbound.Response {
 	now := time.Now()
 	if rc.shut.Load() {
 		return outbound.Response{
@@ -163,124 +126,51 @@ func (f face) settled(t *testing.T, id, state string) (got map[string]any) {
 	return got
 }
 
-func TestLifeThroughTheEngine(t *testing.T) {
+// TestOutcomesThroughTheEngine: a reader with no more than its cursor is told of each end, and of both ends of one
+// that is retried.
+func TestOutcomesThroughTheEngine(t *testing.T) {
 	t.Parallel()
-	f := newEngineFace(t)
-	const body = `{"url":"https://shop.example/notify","payload": {"paid" : 10000},"ref":"o-1","idempotency_key":"k-1"}`
+	to := &receiver{}
+	to.shut.Store(true)
+	f := newEngineFace(t, to)
+	cursor := f.ask(t, 200, "GET", "/v1/outcomes", "")["next_cursor"].(string)
+	const body = `{"url":"https://shop.example/","payload":1,"policy":{"tiers":[]},"topic":"t","idempotency_key":"k"}`
 	id := f.ask(t, 202, "POST", "/v1/callbacks", body)["id"].(string)
-	got := f.settled(t, id, "succeeded")
-	if got["due_at"] != nil || got["attempt_count"] != 1.0 || got["last_class"] != "ok" || got["finished_at"] == nil || got["max_attempts"] != 10.0 {
-		t.Errorf("settled: %v", got)
+	next := func() map[string]any {
+		t.Helper()
+		var told []any
+		until(t, "an outcome is told", func() bool {
+			page := f.ask(t, 200, "GET", "/v1/outcomes?wait=5s&cursor="+cursor, "")
+			cursor, told = page["next_cursor"].(string), page["data"].([]any)
+			return len(told) > 0
+		})
+		if len(told) > 1 {
+			t.Errorf("told of more: %v", told)
+		}
+		return told[0].(map[string]any)
+	}
+	dead := next()
+	if dead["id"] != id || dead["state"] != "dead" || dead["reason"] != "exhausted" || dead["attempt_count"] != 1.0 ||
+		dead["last_class"] != "http_5xx" || dead["last_status"] != 500.0 || dead["topic"] != "t" {
+		t.Errorf("ended: %v", dead)
 	}
 	if again := f.ask(t, 200, "POST", "/v1/callbacks", body); again["id"] != id || again["replayed"] != true {
 		t.Errorf("replayed: %v", again)
 	}
 	wantProblem(t, f.do("POST", "/v1/callbacks", body+" "), 422, "idempotency_mismatch")
-	attempts := f.ask(t, 200, "GET", "/v1/callbacks/"+id+"/attempts", "")["data"].([]any)
-	if len(attempts) != 1 || attempts[0].(map[string]any)["outcome"] != "succeeded" {
-		t.Errorf("attempts: %v", attempts)
+	page := f.ask(t, 200, "GET", "/v1/outcomes?cursor="+cursor, "")
+	if len(page["data"].([]any)) != 0 || page["next_cursor"] != cursor {
+		t.Errorf("nothing new: %v", page)
 	}
-	if rec := f.do("GET", "/v1/callbacks/"+id+"/payload", ""); rec.Body.String() != `{"paid" : 10000}` {
-		t.Errorf("payload: %d %s", rec.Code, rec.Body)
+	to.shut.Store(false)
+	f.ask(t, 200, "POST", "/v1/callbacks/"+id+"/retry", "")
+	if again := next(); again["id"] != id || again["state"] != "succeeded" || again["attempt_count"] != 2.0 {
+		t.Errorf("ended again: %v", again)
 	}
-	if r := f.ask(t, 200, "POST", "/v1/callbacks/"+id+"/cancel", "")["result"]; r != "already_terminal" {
-		t.Errorf("cancel of a terminal one: %v", r)
-	}
-	wantProblem(t, f.do("POST", "/v1/callbacks/"+id+"/reschedule", `{"delay":"1h"}`), 409, "terminal")
-}
-
-func TestChangesThroughTheEngine(t *testing.T) {
-	t.Parallel()
-	f := newEngineFace(t)
-	later := func(ref string) string {
-		return f.ask(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(`{"url":"https://shop.example/","payload":1,"delay":"1h","ref":%q}`, ref))["id"].(string)
-	}
-	one, two, three := later("a"), later("b"), later("b")
-	if r := f.ask(t, 200, "POST", "/v1/callbacks/"+one+"/reschedule", `{"delay":"2h","reason":"closed"}`); r["state"] != "scheduled" {
-		t.Errorf("reschedule: %v", r)
-	}
-	if r := f.ask(t, 200, "POST", "/v1/callbacks/cancel", `{"ref":"b"}`)["data"].([]any); len(r) != 2 {
-		t.Errorf("cancel by ref: %v", r)
-	}
-	for _, id := range []string{two, three} {
-		if got := f.settled(t, id, "canceled"); got["reason"] != "requested" {
-			t.Errorf("canceled: %v", got)
-		}
-	}
-	f.ask(t, 200, "POST", "/v1/callbacks/"+one+"/retry", "")
-	f.settled(t, one, "succeeded")
-	if data := f.ask(t, 200, "GET", "/v1/audit?limit=500", "")["data"].([]any); len(data) < 4 {
-		t.Errorf("%d changes are audited: %v", len(data), data)
-	}
-	unknown := "/v1/callbacks/" + oneID
-	for path, body := range map[string]string{"/cancel": "", "/retry": "", "/reschedule": `{"delay":"1s"}`} {
-		wantProblem(t, f.do("POST", unknown+path, body), 404, "not_found")
-	}
-}
-
-func TestOperationThroughTheEngine(t *testing.T) {
-	t.Parallel()
-	f := newEngineFace(t)
-	got := f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","body":"x","delay":"1h"}`)
-	f.settled(t, got["id"].(string), "scheduled")
-	lane := got["lane"].(string)
-	secret := func() string {
-		return f.ask(t, 200, "GET", "/v1/secret?lane="+lane, "")["secret"].(string)
-	}
-	first := secret()
-	if !strings.HasPrefix(first, "whsec_") || secret() != first {
-		t.Errorf("secret %q, then %q", first, secret())
-	}
-	f.ask(t, 200, "POST", "/v1/secret/rotate", `{"reason":"leaked"}`)
-	if secret() == first {
-		t.Error("the secret is the old one after a rotation")
-	}
-	if r := f.ask(t, 200, "POST", "/v1/index/verify", ""); r["clean"] != true {
-		t.Errorf("verify: %v", r)
-	}
-	if r := f.ask(t, 200, "POST", "/v1/index/rebuild", `{"dry_run":true}`); r["open"] != 1.0 || r["dry_run"] != true {
-		t.Errorf("dry rebuild: %v", r)
-	}
-	if r := f.ask(t, 200, "POST", "/v1/index/rebuild", ""); r["open"] != 1.0 {
-		t.Errorf("rebuild: %v", r)
-	}
-	stats := f.ask(t, 200, "GET", "/v1/stats", "")
-	if stats["states"].(map[string]any)["scheduled"] != 1.0 || stats["index"].(map[string]any)["delayed"] != 1.0 {
-		t.Errorf("stats: %v", stats)
-	}
-}
-
-// TestPagesThroughTheEngine: what next_cursor says is where the store goes on.
-func TestPagesThroughTheEngine(t *testing.T) {
-	t.Parallel()
-	const n = 7
-	f := newEngineFace(t)
-	newest := make([]string, n)
-	for i := range n {
-		id := f.ask(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(
-			`{"url":"https://shop.example/","payload":%d,"delay":"%dh","ref":"order-%d","labels":{"n":"%d"}}`, i, n-i, i%2, i))["id"].(string)
-		newest[n-1-i] = id
-		time.Sleep(2 * time.Millisecond) // ids of one millisecond have no order
-	}
-	for _, c := range []struct {
-		query string
-		want  []string
-	}{
-		{"limit=3", newest}, {"limit=7", newest}, {"", newest}, {"limit=4&order=due", newest}, {"limit=2&ref=order-0", []string{newest[0], newest[2], newest[4], newest[6]}},
-		{"label.n=0", newest[6:]}, {"label.n=5&ref=order-0", nil}, {"state=scheduled&limit=500&kind=notify", newest}, {"state=dead&state=succeeded", nil}, {"overdue=true", nil},
-	} {
-		var ids []string
-		for cursor, more := "", true; more; {
-			page := f.ask(t, 200, "GET", "/v1/callbacks?"+c.query+cursor, "")
-			for _, one := range page["data"].([]any) {
-				ids = append(ids, one.(map[string]any)["id"].(string))
-			}
-			next, _ := page["next_cursor"].(string)
-			cursor, more = "&cursor="+next, next != "" && len(ids) <= n
-		}
-		if diff := cmp.Diff(c.want, ids); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.query, diff)
-		}
+	f.ask(t, 201, "POST", "/v1/projects", `{"id":"b"}`)
+	page = f.askAs(t, 200, "GET", "/v1/outcomes", "", "Dispatcher-Project", "b")
+	if len(page["data"].([]any)) != 0 {
+		t.Errorf("outcomes of another project: %v", page)
 	}
 }
 

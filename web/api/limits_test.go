@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 )
@@ -19,21 +20,13 @@ func TestAuthentication(t *testing.T) {
 		"", "Bearer", "Bearer ", adminKey, "Basic " + adminKey, "Bearer " + adminKey + "x", "Bearer " + adminKey[1:], "Bearer  " + adminKey,
 		"Bearer " + strings.Repeat("x", 8000), "Bearer \x00",
 	} {
-		req := httptest.NewRequest("POST", "/v1/callbacks", strings.NewReader("not JSON"))
-		if h != "" {
-			req.Header.Set("Authorization", h)
-		}
-		rec := httptest.NewRecorder()
-		f.ServeHTTP(rec, req)
+		rec := f.do("POST", "/v1/callbacks", "not JSON", "Authorization", h)
 		wantProblem(t, rec, 401, "unauthorized")
 		if rec.Header().Get("WWW-Authenticate") != "Bearer" {
 			t.Error("401 without WWW-Authenticate")
 		}
 	}
-	req := httptest.NewRequest("GET", "/v1/callbacks/"+oneID, nil)
-	req.Header.Set("Authorization", "bearer "+adminKey)
-	rec := httptest.NewRecorder()
-	if f.ServeHTTP(rec, req); rec.Code != 200 {
+	if rec := f.do("GET", "/v1/callbacks/"+oneID, "", "Authorization", "bearer "+adminKey); rec.Code != 200 {
 		t.Errorf("the scheme has no case: %d", rec.Code)
 	}
 	if rec := f.do("GET", "/openapi.yaml", "", "Authorization", ""); rec.Code != 200 {
@@ -67,15 +60,11 @@ func TestTooLarge(t *testing.T) {
 		e := &engine{}
 		f := newFace(t, e)
 		send := func(size int, chunked bool) (*httptest.ResponseRecorder, int) {
-			body := &counting{Reader: bytes.NewReader(bytes.Repeat([]byte(" "), size))}
-			req := httptest.NewRequest("POST", c.path, body)
-			if req.ContentLength = int64(size); chunked {
-				req.ContentLength = -1
+			body, length := &counting{Reader: bytes.NewReader(bytes.Repeat([]byte(" "), size))}, int64(size)
+			if chunked {
+				length = -1
 			}
-			req.Header.Set("Authorization", "Bearer "+adminKey)
-			rec := httptest.NewRecorder()
-			f.ServeHTTP(rec, req)
-			return rec, body.read
+			return f.post(c.path, body, length), body.read
 		}
 		rec, read := send(c.limit+1, false)
 		wantProblem(t, rec, 413, "too_large")
@@ -144,15 +133,17 @@ func TestCutBodies(t *testing.T) {
 	t.Parallel()
 	f := newFace(t, &engine{})
 	for _, length := range []int64{100, -1} {
-		req := httptest.NewRequest("POST", "/v1/callbacks", io.MultiReader(strings.NewReader(`{"url":"u"}`), broken{}))
-		req.ContentLength = length
-		req.Header.Set("Authorization", "Bearer "+adminKey)
-		rec := httptest.NewRecorder()
-		f.ServeHTTP(rec, req)
-		wantProblem(t, rec, 400, "incomplete_body")
+		cut := io.MultiReader(strings.NewReader(`{"url":"u"}`), iotest.ErrReader(errors.New("connection reset")))
+		wantProblem(t, f.post("/v1/callbacks", cut, length), 400, "incomplete_body")
 	}
 }
 
-type broken struct{}
-
-func (broken) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
+// post sends a body that is said to be of that length; -1: it is not said.
+func (f face) post(path string, body io.Reader, length int64) *httptest.ResponseRecorder {
+	req := httptest.NewRequest("POST", path, body)
+	req.ContentLength = length
+	req.Header.Set("Authorization", "Bearer "+adminKey)
+	rec := httptest.NewRecorder()
+	f.ServeHTTP(rec, req)
+	return rec
+}

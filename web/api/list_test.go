@@ -43,7 +43,7 @@ func TestFilters(t *testing.T) {
 		}
 		want := base
 		c.want(&want)
-		if diff := cmp.Diff(want, e.filter); diff != "" {
+		if diff := cmp.Diff(want, e.given.what); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.query, diff)
 		}
 	}
@@ -81,7 +81,7 @@ func TestCursorsContinue(t *testing.T) {
 		}
 		cursor := strings.TrimSuffix(rest, `"}`)
 		f.do("GET", "/v1/callbacks?"+order+"cursor="+cursor, "")
-		if diff := cmp.Diff(&store.Cursor{DueAt: 7, ID: bareID}, e.filter.After); diff != "" {
+		if diff := cmp.Diff(&store.Cursor{DueAt: 7, ID: bareID}, e.given.what.(store.Filter).After); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		other := map[string]string{"": "order=due&", "order=due&": ""}[order]

@@ -18,7 +18,10 @@ func someOutcomes() []store.TerminalEvent {
 			Topic: "payment.succeeded", Ref: "order-20261121-0001", Labels: map[string]string{"shop": "7", "channel": "alipay"},
 			State: store.Dead, Reason: store.Exhausted, At: nowMS - 5, AttemptCount: 10, LastStatus: 503, LastClass: store.ClassHTTP5xx,
 		},
-		{Cursor: store.OutcomeCursor{Tx: nowMS + 1, Group: 8, Item: 300}, ID: bareID, State: store.Succeeded, At: nowMS, AttemptCount: 11, LastStatus: 200, LastClass: store.ClassOK},
+		{
+			Cursor: store.OutcomeCursor{Tx: nowMS + 1, Group: 8, Item: 300}, ID: bareID, State: store.Succeeded, At: nowMS,
+			Labels: map[string]string{"shop": "7"}, AttemptCount: 11, LastStatus: 200, LastClass: store.ClassOK,
+		},
 		{Cursor: store.OutcomeCursor{Tx: nowMS + 2, Group: 8, Item: 301}, ID: bareID, Kind: store.Poll, State: store.Canceled, Reason: store.Requested, At: nowMS},
 	}
 }

@@ -68,8 +68,12 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 		"/v1/callbacks": f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"delay":"1h"}`)["id"].(string),
 		"/v1/endpoints": f.ask(t, 201, "POST", "/v1/endpoints", `{"external_id":"merchant-7","url":"https://shop.example/"}`)["id"].(string),
 		"/v1/keys":      f.ask(t, 201, "POST", "/v1/keys", `{"name":"till","scopes":["send"]}`)["id"].(string),
-		"/v1/projects":  store.DefaultProject,
-		"/v1/redrives":  f.ask(t, 202, "POST", "/v1/redrives", `{"action":"cancel","filter":{"ref":"nobody"}}`)["id"].(string),
+		"/v1/polls": f.ask(t, 202, "POST", "/v1/polls", `{"ref":"o-1",
+			"request":{"url":"https://shop.example/"},"delay":"1h","until":{"success":[{"status":[200]}]}}`)["id"].(string),
+		"/v1/schedules": f.ask(t, 201, "POST", "/v1/schedules",
+			`{"name":"a","cron":"@daily","callback":{"url":"https://shop.example/","payload":1}}`)["id"].(string),
+		"/v1/projects": store.DefaultProject,
+		"/v1/redrives": f.ask(t, 202, "POST", "/v1/redrives", `{"action":"retry","filter":{"ref":"nobody"},"ladder":"once"}`)["id"].(string),
 	}
 	f.ask(t, 200, "PUT", "/v1/policies/ours", `{"tiers":[]}`)
 	f.ask(t, 200, "PUT", "/v1/success_rules/ours", `{"status":[200]}`)
@@ -116,6 +120,11 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 			t.Errorf("callbacks of another's endpoint: %v", got)
 		}
 	}
+	until(t, "the redrive of nothing is done", func() bool {
+		return f.ask(t, 200, "GET", "/v1/redrives/"+ids["/v1/redrives"], "")["state"] == "done"
+	})
+	wantProblem(t, f.do("POST", "/v1/redrives/"+ids["/v1/redrives"]+"/pause", ""), 409, "terminal")
+	wantProblem(t, f.do("POST", "/v1/redrives/"+oneRedrive+"/pause", ""), 404, "not_found")
 	// Nothing was changed by any of it.
 	if got := f.ask(t, 200, "GET", "/v1/callbacks/"+ids["/v1/callbacks"], ""); got["state"] != "scheduled" || got["expires_at"] != nil {
 		t.Errorf("the callback: %v", got)

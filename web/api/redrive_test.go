@@ -77,7 +77,7 @@ func TestRedriveFilters(t *testing.T) {
 		e := &engine{endpoint: someEndpoint()}
 		f := newFace(t, e)
 		f.ask(t, 200, "GET", "/v1/callbacks?"+c.query, "")
-		want := e.filter
+		want := e.given.what.(store.Filter)
 		want.Now, want.Limit = 0, 0
 		f.ask(t, 202, "POST", "/v1/redrives", `{"action":"retry","filter":`+c.filter+`}`)
 		got := e.given.what.(dispatch.RedriveRequest)

@@ -111,6 +111,21 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 	}
 }
 
+// TestEveryRouteIsOfTheKeysProject: nothing that a route asks for is another project's.
+func TestEveryRouteIsOfTheKeysProject(t *testing.T) {
+	t.Parallel()
+	for _, r := range routes(t) {
+		if strings.HasPrefix(r.Path, "/v1/projects") || strings.HasPrefix(r.Path, "/v1/index") {
+			continue // TestProjectsThatAKeySees; the index has no project
+		}
+		e := fullEngine()
+		rec := newFace(t, e).do(r.Method, pathOf(r), bodyOf(r), "Authorization", "Bearer "+keyOf("b", store.ScopeAdmin))
+		if len(e.projects) == 0 || slices.ContainsFunc(e.projects, func(asked string) bool { return asked != "b" }) {
+			t.Errorf("%s %s asks for projects %q: %d %s", r.Method, r.Path, e.projects, rec.Code, rec.Body)
+		}
+	}
+}
+
 // TestTheProjectIsTheKeys: what reaches the engine is of the project that the key belongs to, or that the settings' admin key names.
 func TestTheProjectIsTheKeys(t *testing.T) {
 	t.Parallel()

@@ -24,11 +24,22 @@ type given struct {
 	what              any
 }
 
-// noted keeps what a call was given, and returns what it answers.
-func (e *engine) noted(call, project, id string, by store.Actor, what any) error {
+// noted keeps what a call was given, and returns what it answers. A call with wrong fields is refused, not kept.
+func (e *engine) noted(call, project, id string, by store.Actor, what any, wrong ...store.FieldError) error {
+	if len(wrong) > 0 {
+		return &store.InvalidError{Fields: wrong}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.given, e.actor = given{call, project, id, what}, by
+	e.given, e.actor, e.projects = given{call, project, id, what}, by, append(e.projects, project)
+	return e.err
+}
+
+// of keeps what project a read is of, and returns what it answers.
+func (e *engine) of(project string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.projects = append(e.projects, project)
 	return e.err
 }
 
@@ -45,21 +56,18 @@ func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error)
 }
 
 func (e *engine) CreateKey(_ context.Context, project string, r dispatch.KeyRequest, by store.Actor) (store.Key, string, error) {
-	if len(r.Invalid) > 0 {
-		return store.Key{}, "", &store.InvalidError{Fields: r.Invalid}
-	}
 	k := store.Key{ID: bareID, Project: project, Name: r.Name, Hint: "wxyz", CreatedAt: nowMS, ExpiresAt: nowMS + dayMS}
 	for _, s := range r.Scopes {
 		k.Scopes = append(k.Scopes, store.Scope(s))
 	}
-	return k, "dk_shown-once-wxyz", e.noted("CreateKey", project, "", by, r)
+	return k, "dk_shown-once-wxyz", e.noted("CreateKey", project, "", by, r, r.Invalid...)
 }
 
 func (e *engine) Keys(_ context.Context, project string) ([]store.Key, error) {
 	return []store.Key{
 		{ID: bareID, Project: project, Name: "till", Scopes: []store.Scope{store.ScopeSend}, Hint: "wxyz", CreatedAt: nowMS},
 		{ID: bareID, Project: project, Name: "old", Scopes: []store.Scope{store.ScopeAdmin}, Hint: "abcd", CreatedAt: nowMS - 1, RevokedAt: nowMS},
-	}, e.err
+	}, e.of(project)
 }
 
 func (e *engine) RevokeKey(_ context.Context, project, id string, by store.Actor) error {
@@ -67,10 +75,7 @@ func (e *engine) RevokeKey(_ context.Context, project, id string, by store.Actor
 }
 
 func (e *engine) Mend(_ context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error) {
-	if len(r.Invalid) > 0 {
-		return store.Callback{}, &store.InvalidError{Fields: r.Invalid}
-	}
-	return e.callback, e.noted("Mend", project, id, by, r)
+	return e.callback, e.noted("Mend", project, id, by, r, r.Invalid...)
 }
 
 func (e *engine) Explain(_ context.Context, project, id string) (dispatch.Explanation, error) {
@@ -82,17 +87,12 @@ func (e *engine) Evidence(_ context.Context, project, id string) (string, error)
 }
 
 func (e *engine) AcceptEvent(_ context.Context, project string, s dispatch.Submission) (dispatch.EventReceipt, error) {
-	if len(s.Invalid) > 0 {
-		return dispatch.EventReceipt{}, &store.InvalidError{Fields: s.Invalid}
-	}
-	return e.event, e.noted("AcceptEvent", project, "", store.Actor{}, s)
+	return e.event, e.noted("AcceptEvent", project, "", store.Actor{}, s, s.Invalid...)
 }
 
 func (e *engine) CreateEndpoint(_ context.Context, project string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error) {
-	if len(ch.Invalid) > 0 {
-		return dispatch.EndpointReceipt{}, &store.InvalidError{Fields: ch.Invalid}
-	}
-	return dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: true, Secret: dispatch.ShownSecret{Secret: "whsec_once"}}, e.noted("CreateEndpoint", project, "", by, ch)
+	r := dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: true, Secret: dispatch.ShownSecret{Secret: "whsec_once"}}
+	return r, e.noted("CreateEndpoint", project, "", by, ch, ch.Invalid...)
 }
 
 func (e *engine) PutEndpoints(_ context.Context, project string, changes []dispatch.EndpointChange, by store.Actor) ([]dispatch.EndpointReceipt, error) {
@@ -106,10 +106,7 @@ func (e *engine) PutEndpoints(_ context.Context, project string, changes []dispa
 }
 
 func (e *engine) PatchEndpoint(_ context.Context, project, id string, ch dispatch.EndpointChange, by store.Actor) (store.Endpoint, error) {
-	if len(ch.Invalid) > 0 {
-		return store.Endpoint{}, &store.InvalidError{Fields: ch.Invalid}
-	}
-	return e.endpoint, e.noted("PatchEndpoint", project, id, by, ch)
+	return e.endpoint, e.noted("PatchEndpoint", project, id, by, ch, ch.Invalid...)
 }
 
 func (e *engine) DeleteEndpoint(_ context.Context, project, id string, by store.Actor) error {
@@ -126,18 +123,18 @@ func (e *engine) TestEndpoint(_ context.Context, project, id string, by store.Ac
 	return e.callback, e.noted("TestEndpoint", project, id, by, nil)
 }
 
-func (e *engine) Endpoint(_ context.Context, _, id string) (store.Endpoint, error) {
+func (e *engine) Endpoint(_ context.Context, project, id string) (store.Endpoint, error) {
 	if id != bareEndpoint {
 		return store.Endpoint{}, store.ErrNotFound
 	}
-	return e.endpoint, e.err
+	return e.endpoint, e.of(project)
 }
 
-func (e *engine) EndpointByExternalID(_ context.Context, _, externalID string) (store.Endpoint, error) {
+func (e *engine) EndpointByExternalID(_ context.Context, project, externalID string) (store.Endpoint, error) {
 	if externalID != e.endpoint.ExternalID {
 		return store.Endpoint{}, store.ErrNotFound
 	}
-	return e.endpoint, e.err
+	return e.endpoint, e.of(project)
 }
 
 func (e *engine) Endpoints(_ context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
@@ -166,7 +163,9 @@ func (e *engine) PauseLane(_ context.Context, project, key string, until int64, 
 	return store.Lane{Key: key, PausedUntil: until, OwnPause: until, PauseReason: by.Reason}, e.noted("PauseLane", project, key, by, until)
 }
 
-func (e *engine) Presets(context.Context, string) (dispatch.Presets, error) { return e.presets, e.err }
+func (e *engine) Presets(_ context.Context, project string) (dispatch.Presets, error) {
+	return e.presets, e.of(project)
+}
 
 // Policy knows one formula.
 func (e *engine) Policy(_ context.Context, project, name string) (store.Policy, error) {
@@ -201,17 +200,11 @@ func (e *engine) DeletePreset(_ context.Context, project string, kind store.Pres
 }
 
 func (e *engine) CreateProject(_ context.Context, ch dispatch.ProjectChange, by store.Actor) (store.Project, error) {
-	if len(ch.Invalid) > 0 {
-		return store.Project{}, &store.InvalidError{Fields: ch.Invalid}
-	}
-	return store.Project{ID: ch.ID, CreatedAt: nowMS}, e.noted("CreateProject", "", ch.ID, by, ch)
+	return store.Project{ID: ch.ID, CreatedAt: nowMS}, e.noted("CreateProject", "", ch.ID, by, ch, ch.Invalid...)
 }
 
 func (e *engine) PatchProject(_ context.Context, id string, ch dispatch.ProjectChange, by store.Actor) (store.Project, error) {
-	if len(ch.Invalid) > 0 {
-		return store.Project{}, &store.InvalidError{Fields: ch.Invalid}
-	}
-	return store.Project{ID: id, CreatedAt: nowMS}, e.noted("PatchProject", "", id, by, ch)
+	return store.Project{ID: id, CreatedAt: nowMS}, e.noted("PatchProject", "", id, by, ch, ch.Invalid...)
 }
 
 func (e *engine) PauseProject(_ context.Context, project string, until int64, by store.Actor) (store.Project, error) {

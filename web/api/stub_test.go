@@ -35,18 +35,12 @@ const (
 // engine stands for the engine and the store. It accepts everything that came decodable, as the real one does with
 // what a submission's Invalid says.
 type engine struct {
-	mu        sync.Mutex
-	subs      []dispatch.Submission
-	actor     store.Actor
-	retried   dispatch.RetryRequest
-	due       *int64
-	delay     *time.Duration
-	canceled  dispatch.CancelRefRequest
-	filter    store.Filter
-	auditPage [2]any // after, limit
-
-	// given is what the last call of those in stub_settings_test.go was given; the rest is what they answer.
+	mu   sync.Mutex
+	subs []dispatch.Submission
+	// given is what the last call was given, actor by whom; the rest is what the calls answer.
 	given       given
+	actor       store.Actor
+	projects    []string // that were asked for, by any call
 	explanation dispatch.Explanation
 	evidence    string
 	event       dispatch.EventReceipt
@@ -73,7 +67,7 @@ type engine struct {
 func (e *engine) Accept(_ context.Context, project string, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.subs = append(e.subs, subs...)
+	e.subs, e.projects = append(e.subs, subs...), append(e.projects, project)
 	if e.err != nil {
 		return nil, e.err
 	}
@@ -90,26 +84,37 @@ func (e *engine) Accept(_ context.Context, project string, subs []dispatch.Submi
 	return receipts, nil
 }
 
-func (e *engine) Cancel(_ context.Context, _, id string, by store.Actor) (store.CanceledCallback, error) {
-	e.actor = by
+func (e *engine) Cancel(_ context.Context, project, id string, by store.Actor) (store.CanceledCallback, error) {
 	cb := e.callback
 	cb.ID, cb.State, cb.Reason = id, store.Canceled, store.Requested
-	return store.CanceledCallback{Result: store.CancelDone, Callback: cb}, e.err
+	return store.CanceledCallback{Result: store.CancelDone, Callback: cb}, e.noted("Cancel", project, id, by, nil)
 }
 
-func (e *engine) CancelRef(_ context.Context, _ string, which dispatch.CancelRefRequest, by store.Actor) ([]store.CanceledCallback, error) {
-	e.actor, e.canceled = by, which
-	return []store.CanceledCallback{{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback}}, e.err
+func (e *engine) CancelRef(
+	_ context.Context, project string, which dispatch.CancelRefRequest, by store.Actor,
+) ([]store.CanceledCallback, error) {
+	both := []store.CanceledCallback{
+		{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback},
+	}
+	return both, e.noted("CancelRef", project, "", by, which)
 }
 
-func (e *engine) Retry(_ context.Context, _, _ string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error) {
-	e.actor, e.retried = by, r
-	return e.callback, e.err
+func (e *engine) Retry(
+	_ context.Context, project, id string, r dispatch.RetryRequest, by store.Actor,
+) (store.Callback, error) {
+	return e.callback, e.noted("Retry", project, id, by, r)
 }
 
-func (e *engine) Reschedule(_ context.Context, _, _ string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error) {
-	e.actor, e.due, e.delay = by, due, delay
-	return e.callback, e.err
+// moment is what Reschedule was given.
+type moment struct {
+	due   *int64
+	delay *time.Duration
+}
+
+func (e *engine) Reschedule(
+	_ context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
+) (store.Callback, error) {
+	return e.callback, e.noted("Reschedule", project, id, by, moment{due, delay})
 }
 
 func (e *engine) Now() int64 { return nowMS }
@@ -119,45 +124,43 @@ func (e *engine) Verify(context.Context) (dispatch.Drift, error) { return e.drif
 func (e *engine) VerifyAll(context.Context) (dispatch.Drift, error) { return e.driftAll, e.err }
 
 func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error) {
-	e.actor = by
-	return dispatch.RebuildReport{DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond}, e.err
+	return dispatch.RebuildReport{DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond},
+		e.noted("Rebuild", "", "", by, dryRun)
 }
 
 func (e *engine) Stats(context.Context) (schedule.Stats, error) {
 	return schedule.Stats{Delayed: 5, Ready: 2, Leased: 1}, e.statsErr
 }
 
-func (e *engine) Get(_ context.Context, _, id string) (store.Callback, error) {
+func (e *engine) Get(_ context.Context, project, id string) (store.Callback, error) {
 	if id != bareID {
 		return store.Callback{}, store.ErrNotFound
 	}
-	return e.callback, e.err
+	return e.callback, e.of(project)
 }
 
-func (e *engine) List(_ context.Context, _ string, f store.Filter) (store.Page, error) {
-	e.filter = f
-	return e.page, e.err
+func (e *engine) List(_ context.Context, project string, f store.Filter) (store.Page, error) {
+	return e.page, e.noted("List", project, "", store.Actor{}, f)
 }
 
-func (e *engine) Attempts(context.Context, string, string) ([]store.Attempt, error) {
-	return e.attempts, e.err
+func (e *engine) Attempts(_ context.Context, project, _ string) ([]store.Attempt, error) {
+	return e.attempts, e.of(project)
 }
 
-func (e *engine) Payload(context.Context, string, string) (store.Payload, error) {
-	return store.Payload{Body: e.body}, e.err
+func (e *engine) Payload(_ context.Context, project, _ string) (store.Payload, error) {
+	return store.Payload{Body: e.body}, e.of(project)
 }
 
-func (e *engine) Counts(context.Context, string) (store.Counts, error) {
+func (e *engine) Counts(_ context.Context, project string) (store.Counts, error) {
 	return store.Counts{
 		States: map[store.State]int64{store.Scheduled: 8, store.Succeeded: 90, store.Dead: 1},
 		Tiers:  map[int]int64{2: 3, 0: 5},
 		Lanes:  []store.LaneCount{{Lane: "https://shop.example:443", Open: 8}},
-	}, e.err
+	}, e.of(project)
 }
 
-func (e *engine) AuditEntries(_ context.Context, _ string, after string, limit int) ([]store.AuditEntry, error) {
-	e.auditPage = [2]any{after, limit}
-	return behind(e.audit, after, limit, func(a store.AuditEntry) string { return a.ID }), e.err
+func (e *engine) AuditEntries(_ context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
+	return behind(e.audit, after, limit, func(a store.AuditEntry) string { return a.ID }), e.of(project)
 }
 
 // behind is the page of a list behind the one of that name.
@@ -180,36 +183,12 @@ func newFace(t testing.TB, e *engine) face {
 	return newFaceOf(t, optionsOf(e))
 }
 
-// everything is all that the API asks of the engine and the store.
-type everything interface {
-	api.Callbacks
-	api.Explanations
-	api.Events
-	api.Endpoints
-	api.Lanes
-	api.Presets
-	api.Projects
-	api.Keys
-	api.Secrets
-	api.Redrives
-	api.Polls
-	api.Schedules
-	api.Outcomes
-	api.Index
-	api.Reads
-	api.EndpointReads
-	api.ProjectReads
-	redriveReads() api.RedriveReads
-	api.ScheduleReads
-	api.Books
-}
-
 // optionsOf has one stub be all parts.
-func optionsOf(e everything) api.Options {
+func optionsOf(e *engine) api.Options {
 	return api.Options{
 		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Polls: e, Schedules: e,
 		Outcomes: e, Index: e,
-		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: e.redriveReads(), ScheduleReads: e, Books: e, AdminKey: adminKey,
+		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: redriveRows{e}, ScheduleReads: e, Books: e, AdminKey: adminKey,
 	}
 }
 
@@ -272,7 +251,7 @@ func (f face) arrives(t *testing.T, e *engine, status int, method, path, body st
 }
 
 // unexported lets cmp look into what the stub notes.
-var unexported = cmp.AllowUnexported(profileChoice{}, rotation{}, comparison{}, bounds{}, asked{}, given{})
+var unexported = cmp.AllowUnexported(profileChoice{}, rotation{}, comparison{}, bounds{}, asked{}, given{}, moment{})
 
 // wantProblem checks an answer to be the problem with this status and code, and returns the names of its fields.
 func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code string) []string {
@@ -316,7 +295,7 @@ func refuses(t *testing.T, method, path string, bodies map[string]string) {
 		if fields := wantProblem(t, newFace(t, e).do(method, target, sent), 422, "invalid"); !slices.Contains(fields, field) || len(fields) > 2 {
 			t.Errorf("%s %s %.80q: refused for %q, want %q", method, path, body, fields, field)
 		}
-		if e.given.call != "" && e.given.call != "PutEndpoints" || e.actor.Name != "" && e.given.call == "" || len(e.subs) > 0 {
+		if e.given.call != "" && e.given.call != "PutEndpoints" || len(e.subs) > 0 {
 			t.Errorf("%s %s %.80q: the engine was asked for %q", method, path, body, e.given.call)
 		}
 	}

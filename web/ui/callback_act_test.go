@@ -15,7 +15,7 @@ func actingOnCallbacks(t *testing.T, all ...store.Callback) (b *browser, done *[
 	t.Helper()
 	o := parts()
 	done = new([]string)
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: all}, callbackEngine{done: done}, auditRows{}
+	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: all}, callbackEngine{diary: diary{done}}, auditRows{}
 	o.Projects = projectRows{ids: []string{"other"}}
 	return signedIn(t, o), done, "/ui/callbacks/cb_" + all[0].ID
 }
@@ -142,24 +142,15 @@ func TestFilterIsKeptInTheAddress(t *testing.T) {
 	t.Parallel()
 	var asked store.Filter
 	o := parts()
-	rows := callbackRows{asked: &asked}
-	for n := 120; n > 0; n-- {
-		rows.all = append(rows.all, sample(n))
-	}
-	o.Callbacks = rows
+	o.Callbacks = callbackRows{asked: &asked}
 	o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), ExternalID: "shop"}}}
 	b := signedIn(t, o)
 	b.cookies[zoneCookie] = "Asia%2FShanghai"
-	res := b.get("/ui/callbacks?state=scheduled&topic=payment.succeeded&endpoint=shop&class=http_5xx&from=2026-11-21T10:00&label.channel=alipay&order=due&min_attempts=1&overdue=true").ok()
+	b.get("/ui/callbacks?state=scheduled&topic=payment.succeeded&endpoint=shop&class=http_5xx&from=2026-11-21T10:00&label.channel=alipay&order=due&min_attempts=1&overdue=true").ok()
 	want := time.Date(2026, 11, 21, 2, 0, 0, 0, time.UTC).UnixMilli()
 	if asked.EndpointID != testID(7) || asked.Class != store.ClassHTTP5xx || asked.From != want || asked.Labels["channel"] != "alipay" ||
 		!asked.ByDue || asked.MinAttempts != 1 || !asked.Overdue || asked.Topic != "payment.succeeded" {
 		t.Errorf("asked for %+v", asked)
-	}
-	next := attr(find(res.doc, ".pager a")[0], "href")
-	b.get(next).ok()
-	if asked.After == nil || asked.After.ID == "" {
-		t.Errorf("the next page begins at %+v", asked.After)
 	}
 }
 

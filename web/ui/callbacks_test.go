@@ -27,15 +27,7 @@ type callbackRows struct {
 }
 
 func (s callbackRows) Get(_ context.Context, _, id string) (store.Callback, error) {
-	for _, c := range s.all {
-		if c.ID == id {
-			return c, s.err
-		}
-	}
-	if s.err != nil {
-		return store.Callback{}, s.err
-	}
-	return store.Callback{}, store.ErrNotFound
+	return rowOf(s.all, s.err, func(c store.Callback) bool { return c.ID == id })
 }
 
 func (s callbackRows) List(_ context.Context, _ string, f store.Filter) (store.Page, error) {
@@ -74,9 +66,9 @@ func (s callbackRows) Counts(context.Context, string) (store.Counts, error) { re
 // callbackEngine answers what is asked of the engine for one callback, and remembers what was done.
 type callbackEngine struct {
 	CallbackActs
-	why  dispatch.Explanation
-	err  error
-	done *[]string
+	diary
+	why dispatch.Explanation
+	err error
 }
 
 func (e callbackEngine) Explain(context.Context, string, string) (dispatch.Explanation, error) {
@@ -85,12 +77,6 @@ func (e callbackEngine) Explain(context.Context, string, string) (dispatch.Expla
 
 func (e callbackEngine) Evidence(context.Context, string, string) (string, error) {
 	return "evidence of " + hostile, e.err
-}
-
-func (e callbackEngine) note(format string, args ...any) {
-	if e.done != nil {
-		*e.done = append(*e.done, fmt.Sprintf(format, args...))
-	}
 }
 
 func (e callbackEngine) Retry(_ context.Context, _, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error) {
@@ -297,24 +283,11 @@ type endpointRows struct {
 }
 
 func (e endpointRows) Endpoint(_ context.Context, _, id string) (store.Endpoint, error) {
-	for _, ep := range e.all {
-		if ep.ID == id {
-			return ep, e.err
-		}
-	}
-	if e.err != nil {
-		return store.Endpoint{}, e.err
-	}
-	return store.Endpoint{}, store.ErrNotFound
+	return rowOf(e.all, e.err, func(ep store.Endpoint) bool { return ep.ID == id })
 }
 
 func (e endpointRows) EndpointByExternalID(_ context.Context, _, name string) (store.Endpoint, error) {
-	for _, ep := range e.all {
-		if ep.ExternalID == name {
-			return ep, e.err
-		}
-	}
-	return store.Endpoint{}, store.ErrNotFound
+	return rowOf(e.all, e.err, func(ep store.Endpoint) bool { return ep.ExternalID == name })
 }
 
 func (e endpointRows) Endpoints(_ context.Context, _ string, f store.EndpointFilter) ([]store.Endpoint, error) {

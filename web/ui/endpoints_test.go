@@ -17,15 +17,11 @@ import (
 
 // endpointEngine remembers what was done to endpoints.
 type endpointEngine struct {
+	diary
 	err    error
 	secret dispatch.ShownSecret
-	done   *[]string
 	// change is the last one that was asked for.
 	change *dispatch.EndpointChange
-}
-
-func (e endpointEngine) note(format string, args ...any) {
-	*e.done = append(*e.done, fmt.Sprintf(format, args...))
 }
 
 func (e endpointEngine) CreateEndpoint(_ context.Context, _ string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error) {
@@ -237,7 +233,7 @@ func actingOn(t *testing.T, err error) (b *browser, done *[]string, change *disp
 	o := parts()
 	o.Endpoints, o.Lanes = endpointRows{all: []store.Endpoint{ep}}, laneRows{all: []dispatch.LaneView{endpointLane(ep)}}
 	o.Callbacks, o.Audit = callbackRows{}, auditRows{}
-	o.EndpointActs = endpointEngine{err: err, secret: testSecret, done: done, change: change}
+	o.EndpointActs = endpointEngine{err: err, secret: testSecret, diary: diary{done}, change: change}
 	o.Keys = holders()
 	return open(t, o), done, change
 }
@@ -300,7 +296,7 @@ func TestSecretsStandOnOnePage(t *testing.T) {
 		t.Errorf("done %q, want %q", *done, want)
 	}
 	b.refuses(id+"/rotate_secret", ".field .error", "is not a duration", "overlap", "soon")
-	b.ui.EndpointActs = endpointEngine{done: done, change: new(dispatch.EndpointChange)} // it makes no secret
+	b.ui.EndpointActs = endpointEngine{diary: diary{done}, change: new(dispatch.EndpointChange)} // it makes no secret
 	b.post("/ui/endpoints/new", "url", "https://x.example/", "signer", "none").leads("/ui/endpoints/ep_" + testID(9))
 }
 

@@ -3,9 +3,12 @@ package ui
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // testNow is the clock's time in tests, testKey the settings' admin key.
@@ -123,25 +127,16 @@ func (p projectRows) Projects(context.Context, string, int) ([]store.Project, er
 	return all, p.err
 }
 
-// Other names for those interfaces that have a method of their own name, which a struct cannot have beside a field of that name.
-type (
-	noEndpoints = Endpoints
-	noLanes     = Lanes
-	noSchedules = Schedules
-	noRedrives  = Redrives
-	noBooks     = Books
-	noAudit     = Audit
-)
-
 // parts are what a test gives the pages; what it does not name panics when it is asked.
 func parts() Options {
+	var engine *dispatch.Engine
+	var db *sqlstore.DB
 	return Options{
-		Clock: stillClock{dispatch.Health{Ready: true}}, Sessions: &memSessions{}, Keys: &keyRing{keys: map[string]store.Key{}}, Projects: projectRows{},
-		Overview: struct{ Overview }{}, Callbacks: struct{ Callbacks }{}, CallbackActs: struct{ CallbackActs }{}, Endpoints: struct{ noEndpoints }{},
-		EndpointActs: struct{ EndpointActs }{}, Lanes: struct{ noLanes }{}, Polls: struct{ Polls }{}, Schedules: struct{ noSchedules }{},
-		ScheduleActs: struct{ ScheduleActs }{}, Redrives: struct{ noRedrives }{}, RedriveActs: struct{ RedriveActs }{}, Dead: struct{ Dead }{},
-		Books: struct{ noBooks }{}, Audit: struct{ noAudit }{}, Index: struct{ Index }{}, System: struct{ System }{}, Schema: struct{ Schema }{},
-		AdminKey: testKey, Version: "test",
+		Clock: stillClock{dispatch.Health{Ready: true}}, Sessions: &memSessions{}, Projects: projectRows{},
+		Keys: &keyRing{keys: map[string]store.Key{}}, Overview: db, Callbacks: db, CallbackActs: engine,
+		Endpoints: db, EndpointActs: engine, Lanes: engine, Polls: engine, Schedules: db, ScheduleActs: engine,
+		Redrives: db, RedriveActs: engine, Dead: db, Books: db, Audit: db, Index: engine, System: engine,
+		Schema: struct{ Schema }{}, AdminKey: testKey, Version: "test",
 	}
 }
 
@@ -306,16 +301,19 @@ func (r result) text() string {
 	return strings.Join(strings.Fields(textOf(main[0])), " ")
 }
 
-// find returns the elements that match: parts with spaces between them, each below the one before, of a tag, #id, .class, [attribute] and
-// [attribute=value].
+// pieceOfSelector is a tag, #id, .class, [attribute] or [attribute=value].
+var pieceOfSelector = regexp.MustCompile(`[#.]?[^#.\[]+|\[[^\]]*\]`)
+
+// find returns the elements that match: parts with spaces between them, each below the one before, of pieces.
 func find(n *html.Node, selector string) []*html.Node {
 	found := []*html.Node{n}
 	for _, part := range strings.Fields(selector) {
+		pieces := pieceOfSelector.FindAllString(part, -1)
 		var next []*html.Node
 		seen := make(map[*html.Node]bool)
 		for _, from := range found {
 			for d := range from.Descendants() {
-				if d.Type == html.ElementNode && !seen[d] && matches(d, part) {
+				if d.Type == html.ElementNode && !seen[d] && matches(d, pieces) {
 					seen[d] = true
 					next = append(next, d)
 				}
@@ -326,47 +324,25 @@ func find(n *html.Node, selector string) []*html.Node {
 	return found
 }
 
-func matches(n *html.Node, part string) bool {
-	for part != "" {
-		end := strings.IndexAny(part[1:], "#.[") + 1
-		if end == 0 {
-			end = len(part)
-		}
-		if part[0] == '[' {
-			end = strings.IndexByte(part, ']') + 1
-		}
-		piece := part[:end]
-		part = part[end:]
+func matches(n *html.Node, pieces []string) bool {
+	for _, piece := range pieces {
+		ok := false
 		switch piece[0] {
 		case '#':
-			if attr(n, "id") != piece[1:] {
-				return false
-			}
+			ok = attr(n, "id") == piece[1:]
 		case '.':
-			if !containsWord(attr(n, "class"), piece[1:]) {
-				return false
-			}
+			ok = slices.Contains(strings.Fields(attr(n, "class")), piece[1:])
 		case '[':
 			name, value, valued := strings.Cut(piece[1:len(piece)-1], "=")
-			if !hasAttr(n, name) || valued && attr(n, name) != value {
-				return false
-			}
+			ok = hasAttr(n, name) && (!valued || attr(n, name) == value)
 		default:
-			if n.Data != piece {
-				return false
-			}
+			ok = n.Data == piece
+		}
+		if !ok {
+			return false
 		}
 	}
 	return true
-}
-
-func containsWord(list, word string) bool {
-	for _, w := range strings.Fields(list) {
-		if w == word {
-			return true
-		}
-	}
-	return false
 }
 
 func attr(n *html.Node, name string) string {
@@ -379,12 +355,7 @@ func attr(n *html.Node, name string) string {
 }
 
 func hasAttr(n *html.Node, name string) bool {
-	for _, a := range n.Attr {
-		if a.Key == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
 }
 
 func textOf(n *html.Node) string {
@@ -395,6 +366,26 @@ func textOf(n *html.Node) string {
 		}
 	}
 	return out.String()
+}
+
+// rowOf is the row with the id, or what a store says that has none.
+func rowOf[T any](all []T, err error, is func(T) bool) (row T, _ error) {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i], err
+	}
+	if err == nil {
+		err = store.ErrNotFound
+	}
+	return row, err
+}
+
+// A diary has a line for each thing that was done.
+type diary struct{ done *[]string }
+
+func (d diary) note(format string, args ...any) {
+	if d.done != nil {
+		*d.done = append(*d.done, fmt.Sprintf(format, args...))
+	}
 }
 
 // testID makes the n-th id of tests.

@@ -16,9 +16,9 @@ import (
 
 // laneRows has lanes in the order of their keys, and remembers what was done to them.
 type laneRows struct {
-	all  []dispatch.LaneView
-	err  error
-	done *[]string
+	diary
+	all []dispatch.LaneView
+	err error
 	// asked is the last filter.
 	asked *store.LaneFilter
 }
@@ -46,12 +46,12 @@ func (l laneRows) SetLane(_ context.Context, _, key string, limit *int, rate *st
 	if rate != nil {
 		text += fmt.Sprintf(" rate %q", rate.String())
 	}
-	*l.done = append(*l.done, text+" "+by.Reason)
+	l.note("%s %s", text, by.Reason)
 	return store.Lane{}, l.err
 }
 
 func (l laneRows) PauseLane(_ context.Context, _, key string, until int64, by store.Actor) (store.Lane, error) {
-	*l.done = append(*l.done, fmt.Sprintf("pause %s until %d %s", key, until, by.Reason))
+	l.note("pause %s until %d %s", key, until, by.Reason)
 	return store.Lane{}, l.err
 }
 
@@ -158,7 +158,7 @@ func TestLaneActs(t *testing.T) {
 	lane.Key = key
 	var done []string
 	o := parts()
-	o.Lanes = laneRows{all: []dispatch.LaneView{lane}, done: &done}
+	o.Lanes = laneRows{all: []dispatch.LaneView{lane}, diary: diary{&done}}
 	b := signedIn(t, o)
 	path := func(name string) string { return link("/lanes/"+name, "key", key) }
 	for _, name := range []string{"pause", "resume", "limits"} {

@@ -97,22 +97,27 @@ func (b *browser) listen(server *httptest.Server, page string) *listener {
 	return l
 }
 
+// next is the next event, or none at the end of the stream.
+func (l *listener) next(what string) (e seen, more bool) {
+	l.t.Helper()
+	select {
+	case e, more = <-l.events:
+	case <-time.After(60 * time.Second):
+		l.t.Fatalf("never: %s", what)
+	}
+	return e, more
+}
+
 // until waits for an event.
 func (l *listener) until(what string, ok func(e seen) bool) {
 	l.t.Helper()
-	timer := time.NewTimer(60 * time.Second)
-	defer timer.Stop()
 	for {
-		select {
-		case e, more := <-l.events:
-			if !more {
-				l.t.Fatalf("the stream ended before: %s", what)
-			}
-			if ok(e) {
-				return
-			}
-		case <-timer.C:
-			l.t.Fatalf("never: %s", what)
+		e, more := l.next(what)
+		if !more {
+			l.t.Fatalf("the stream ended before: %s", what)
+		}
+		if ok(e) {
+			return
 		}
 	}
 }
@@ -120,17 +125,8 @@ func (l *listener) until(what string, ok func(e seen) bool) {
 // over waits until the stream has ended.
 func (l *listener) over() {
 	l.t.Helper()
-	timer := time.NewTimer(60 * time.Second)
-	defer timer.Stop()
-	for {
-		select {
-		case _, more := <-l.events:
-			if !more {
-				return
-			}
-		case <-timer.C:
-			l.t.Fatal("the stream does not end")
-		}
+	for more := true; more; {
+		_, more = l.next("the end of the stream")
 	}
 }
 
@@ -259,15 +255,5 @@ func TestTimeless(t *testing.T) {
 	second := "<p>" + string(b.Time(testNow-5000)) + "</p>" + string(b.Time(testNow-9000))
 	if first == second || timeless(first) != timeless(second) {
 		t.Errorf("%q\n%q", timeless(first), timeless(second))
-	}
-}
-
-func TestRegions(t *testing.T) {
-	t.Parallel()
-	b := base{}
-	page := "a" + string(b.Region("x")) + "<p>1</p>" + string(b.EndRegion()) + "b" + string(b.Region("y")) + "<div>2</div>" + string(b.EndRegion())
-	got := regions(page)
-	if len(got) != 2 || got["x"] != "<p>1</p>" || got["y"] != "<div>2</div>" {
-		t.Errorf("%q", got)
 	}
 }

@@ -35,17 +35,6 @@ func (s overviewRows) DueHours(context.Context, string, int64, int64) ([]store.D
 	return s.hours, s.err
 }
 
-// laneEngine has lanes.
-type laneEngine struct {
-	noLanes
-	views []dispatch.LaneView
-	err   error
-}
-
-func (l laneEngine) Lanes(context.Context, string, store.LaneFilter) ([]dispatch.LaneView, error) {
-	return l.views, l.err
-}
-
 // busy is an hour, a day and a week in which something happened.
 func busy() []store.Activity {
 	var all []store.Activity
@@ -62,7 +51,7 @@ func busy() []store.Activity {
 }
 
 func overviewCases() []pageCase {
-	set := func(rows overviewRows, callbacks callbackRows, lanes laneEngine, index indexEngine) func(o *Options) {
+	set := func(rows overviewRows, callbacks callbackRows, lanes laneRows, index indexEngine) func(o *Options) {
 		return func(o *Options) {
 			o.Overview, o.Callbacks, o.Lanes, o.Index = rows, callbacks, lanes, index
 			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "Shop 7 " + hostile}}}
@@ -74,7 +63,7 @@ func overviewCases() []pageCase {
 		{Name: "c", Host: "pay-3", Roles: "worker", Workers: 512, SeenAt: testNow - 1000, Draining: true},
 	}, status: dispatch.IndexStatus{Prefix: "dispatcher", Shards: 1, Generation: 3, Present: 3, BuiltAt: testNow - 86_400_000}, stats: schedule.Stats{Delayed: 120_000, Ready: 40, Leased: 17, OpenBreakers: 2}}
 	many := callbackRows{counts: store.Counts{States: map[store.State]int64{store.Scheduled: 120_057, store.Dead: 12}, Tiers: map[int]int64{0: 99_000, 1: 800, 2: 90, 3: 4, 9: 1, 40: 2}}}
-	lanes := laneEngine{}
+	lanes := laneRows{}
 	for n := range 12 {
 		key := fmt.Sprintf("https://shop-%d.example:443", n)
 		many.counts.Lanes = append(many.counts.Lanes, store.LaneCount{Lane: key, Open: int64(100 * n)})
@@ -82,7 +71,7 @@ func overviewCases() []pageCase {
 		if n == 9 {
 			v.OwnPause, v.EndpointID = store.Forever, testID(7)
 		}
-		lanes.views = append(lanes.views, v)
+		lanes.all = append(lanes.all, v)
 		many.all = append(many.all, sample(50-n))
 	}
 	full := overviewRows{activity: busy(), due: store.DueNow{Count: 1000, More: true, OldestAt: testNow - 84_000}}
@@ -91,11 +80,11 @@ func overviewCases() []pageCase {
 	}
 	begun := full
 	begun.activity = begun.activity[:20]
-	evil := laneEngine{views: []dispatch.LaneView{{LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: hostile}, Open: 5, OldestDue: testNow - 9000}}}}
+	evil := laneRows{all: []dispatch.LaneView{{LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: hostile}, Open: 5, OldestDue: testNow - 9000}}}}
 	spoiled := indexEngine{processes: []store.Dispatcher{{Name: hostile, Host: hostile, Version: hostile, Roles: hostile, SeenAt: testNow}}}
 	return []pageCase{
-		{name: "overview/empty", path: "/ui/", set: set(overviewRows{}, callbackRows{}, laneEngine{}, indexEngine{}), want: [][2]string{{".empty", "Nothing waits"}, {".empty", "No callbacks yet"}, {".kpi", "0/s"}}},
-		{name: "overview/one", path: "/ui/?range=24h", set: set(overviewRows{}, callbackRows{all: []store.Callback{sample(1)}}, laneEngine{}, alive), want: [][2]string{{"td a", "order-0001"}, {".badge.bad", "gone"}, {".chips [aria-current]", "24 hours"}}},
+		{name: "overview/empty", path: "/ui/", set: set(overviewRows{}, callbackRows{}, laneRows{}, indexEngine{}), want: [][2]string{{".empty", "Nothing waits"}, {".empty", "No callbacks yet"}, {".kpi", "0/s"}}},
+		{name: "overview/one", path: "/ui/?range=24h", set: set(overviewRows{}, callbackRows{all: []store.Callback{sample(1)}}, laneRows{}, alive), want: [][2]string{{"td a", "order-0001"}, {".badge.bad", "gone"}, {".chips [aria-current]", "24 hours"}}},
 		{name: "overview/many", path: "/ui/", set: set(full, many, lanes, alive), want: [][2]string{
 			{".kpi.warn dd", "1,000+"}, {".kpi.bad dd", "12"}, {"td a", "https://shop-11.example:443"}, {".badge.warn", "Its lane is paused"}, {"td .small", "Shop 7"}, {"td", "17 / 512"},
 		}},
@@ -119,7 +108,7 @@ func TestRates(t *testing.T) {
 		{Span: store.Minute, At: begin - 60_000, Accepted: 600, Succeeded: 300, Failed: 100},
 		{Span: store.Minute, At: begin - 120_000, Accepted: 99_999, Succeeded: 1, Failed: 0},
 	}}
-	o.Callbacks, o.Lanes, o.Index = callbackRows{}, laneEngine{}, indexEngine{}
+	o.Callbacks, o.Lanes, o.Index = callbackRows{}, laneRows{}, indexEngine{}
 	res := signedIn(t, o).get("/ui/").ok()
 	seconds := float64(testNow-begin+60_000) / 1000
 	res.has(".kpi", rate(600/seconds))

@@ -19,15 +19,7 @@ type redriveRows struct {
 }
 
 func (s redriveRows) Redrive(_ context.Context, _, id string) (store.Redrive, error) {
-	for _, r := range s.all {
-		if r.ID == id {
-			return r, s.err
-		}
-	}
-	if s.err != nil {
-		return store.Redrive{}, s.err
-	}
-	return store.Redrive{}, store.ErrNotFound
+	return rowOf(s.all, s.err, func(r store.Redrive) bool { return r.ID == id })
 }
 
 func (s redriveRows) Redrives(_ context.Context, _, after string, limit int) ([]store.Redrive, error) {
@@ -45,13 +37,13 @@ type redriveEngine struct {
 	// countErr is what counting answers, err what the rest does.
 	countErr, err error
 	asked         *[]dispatch.RedriveRequest
-	done          *[]string
+	diary
 }
 
 func (e redriveEngine) Redrive(_ context.Context, _ string, q dispatch.RedriveRequest, by store.Actor) (store.Redrive, error) {
 	if e.asked != nil {
 		*e.asked = append(*e.asked, q)
-		*e.done = append(*e.done, by.Reason)
+		e.note("%s", by.Reason)
 	}
 	return store.Redrive{ID: testID(3)}, e.err
 }
@@ -64,9 +56,7 @@ func (e redriveEngine) CountRedrive(_ context.Context, _ string, q dispatch.Redr
 }
 
 func (e redriveEngine) SetRedrive(_ context.Context, _, id string, to store.RedriveState, by store.Actor) (store.Redrive, error) {
-	if e.done != nil {
-		*e.done = append(*e.done, fmt.Sprintf("%s %s %s", id, to, by.Reason))
-	}
+	e.note("%s %s %s", id, to, by.Reason)
 	return store.Redrive{}, e.err
 }
 
@@ -162,7 +152,7 @@ func TestRedriveDoesWhatItsFormSays(t *testing.T) {
 	o := parts()
 	var asked []dispatch.RedriveRequest
 	var done []string
-	o.RedriveActs = redriveEngine{n: 12, asked: &asked, done: &done}
+	o.RedriveActs = redriveEngine{n: 12, asked: &asked, diary: diary{&done}}
 	b := signedIn(t, o)
 	res := b.get("/ui/redrives/new?action=retry&reason=exhausted&class=http_5xx&label.channel=alipay&back=%2Fui%2Fdead").ok()
 	pairs := []string{"ladder", "once", "rate", "300/m", "reason", "the receiver is back"}
@@ -197,7 +187,7 @@ func TestRedriveSaysWhatIsWrong(t *testing.T) {
 	o := parts()
 	var asked []dispatch.RedriveRequest
 	var done []string
-	o.RedriveActs = redriveEngine{n: 12, err: invalid("rate", "is not a rate"), asked: &asked, done: &done}
+	o.RedriveActs = redriveEngine{n: 12, err: invalid("rate", "is not a rate"), asked: &asked, diary: diary{&done}}
 	b := signedIn(t, o)
 	for _, c := range []struct {
 		pairs      []string
@@ -219,7 +209,7 @@ func TestRedriveIsPausedAndCanceled(t *testing.T) {
 	t.Parallel()
 	o := parts()
 	var done []string
-	o.Redrives, o.RedriveActs, o.Audit = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, redriveEngine{done: &done}, auditRows{}
+	o.Redrives, o.RedriveActs, o.Audit = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, redriveEngine{diary: diary{&done}}, auditRows{}
 	b := signedIn(t, o)
 	id := "/ui/redrives/rd_" + testID(1)
 	b.post(id + "/pause").leads(id)

@@ -21,15 +21,7 @@ type scheduleRows struct {
 }
 
 func (s scheduleRows) Schedule(_ context.Context, _, id string) (store.Schedule, error) {
-	for _, one := range s.all {
-		if one.ID == id {
-			return one, s.err
-		}
-	}
-	if s.err != nil {
-		return store.Schedule{}, s.err
-	}
-	return store.Schedule{}, store.ErrNotFound
+	return rowOf(s.all, s.err, func(one store.Schedule) bool { return one.ID == id })
 }
 
 func (s scheduleRows) Schedules(_ context.Context, _ string, f store.ScheduleFilter) ([]store.Schedule, error) {
@@ -48,14 +40,11 @@ func (s scheduleRows) ScheduleRuns(context.Context, string, string) ([]store.Sch
 
 // scheduleEngine remembers what was asked for.
 type scheduleEngine struct {
-	err  error
-	done *[]string
+	diary
+	err error
 }
 
-func (e scheduleEngine) note(verb, id string, ch dispatch.ScheduleChange, by store.Actor) {
-	if e.done == nil {
-		return
-	}
+func (e scheduleEngine) changed(verb, id string, ch dispatch.ScheduleChange, by store.Actor) {
 	parts := []string{verb, id}
 	for _, s := range []*string{ch.Name, ch.Cron, ch.Timezone, ch.Missed} {
 		if s != nil {
@@ -65,26 +54,26 @@ func (e scheduleEngine) note(verb, id string, ch dispatch.ScheduleChange, by sto
 	if ch.Enabled != nil {
 		parts = append(parts, fmt.Sprint(*ch.Enabled))
 	}
-	*e.done = append(*e.done, strings.Join(append(parts, string(ch.Template), by.Reason), "|"))
+	e.note("%s", strings.Join(append(parts, string(ch.Template), by.Reason), "|"))
 }
 
 func (e scheduleEngine) CreateSchedule(_ context.Context, _ string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error) {
-	e.note("create", "", ch, by)
+	e.changed("create", "", ch, by)
 	return store.Schedule{ID: testID(3)}, e.err
 }
 
 func (e scheduleEngine) PatchSchedule(_ context.Context, _, id string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error) {
-	e.note("patch", id, ch, by)
+	e.changed("patch", id, ch, by)
 	return store.Schedule{}, e.err
 }
 
 func (e scheduleEngine) DeleteSchedule(_ context.Context, _, id string, by store.Actor) error {
-	e.note("delete", id, dispatch.ScheduleChange{}, by)
+	e.changed("delete", id, dispatch.ScheduleChange{}, by)
 	return e.err
 }
 
 func (e scheduleEngine) RunSchedule(_ context.Context, _, id string, by store.Actor) (store.Callback, error) {
-	e.note("run", id, dispatch.ScheduleChange{}, by)
+	e.changed("run", id, dispatch.ScheduleChange{}, by)
 	return store.Callback{ID: testID(4)}, e.err
 }
 
@@ -166,7 +155,7 @@ func scheduleBench(t *testing.T, err error) (*browser, *[]string) {
 	t.Helper()
 	o := parts()
 	var done []string
-	o.Schedules, o.ScheduleActs, o.Audit = scheduleRows{all: []store.Schedule{sampleSchedule(1)}}, scheduleEngine{err: err, done: &done}, auditRows{}
+	o.Schedules, o.ScheduleActs, o.Audit = scheduleRows{all: []store.Schedule{sampleSchedule(1)}}, scheduleEngine{err: err, diary: diary{&done}}, auditRows{}
 	return signedIn(t, o), &done
 }
 

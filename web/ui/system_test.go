@@ -13,14 +13,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
-)
-
-// What the pages are wired to.
-var (
-	_ Books  = (*sqlstore.DB)(nil)
-	_ Audit  = (*sqlstore.DB)(nil)
-	_ System = (*dispatch.Engine)(nil)
 )
 
 // indexEngine answers for the index.
@@ -33,7 +25,7 @@ type indexEngine struct {
 	// err is SQL's, statsErr the index's. late: what takes long ends when its context does.
 	err, statsErr error
 	late          bool
-	done          *[]string
+	diary
 }
 
 func (e indexEngine) Stats(context.Context) (schedule.Stats, error) { return e.stats, e.statsErr }
@@ -57,23 +49,15 @@ func (e indexEngine) Rebuild(ctx context.Context, dry bool, by store.Actor) (dis
 		<-ctx.Done()
 		return dispatch.RebuildReport{}, ctx.Err()
 	}
-	if e.done != nil {
-		*e.done = append(*e.done, fmt.Sprintf("rebuild %t %s %s", dry, by.Name, by.Reason))
-	}
+	e.note("rebuild %t %s %s", dry, by.Name, by.Reason)
 	return e.report, e.err
 }
 
 // systemEngine has keys, and remembers what was done.
 type systemEngine struct {
-	all  []store.Key
-	err  error
-	done *[]string
-}
-
-func (e systemEngine) note(format string, args ...any) {
-	if e.done != nil {
-		*e.done = append(*e.done, fmt.Sprintf(format, args...))
-	}
+	diary
+	all []store.Key
+	err error
 }
 
 func (e systemEngine) PauseProject(_ context.Context, project string, until int64, by store.Actor) (store.Project, error) {
@@ -235,7 +219,7 @@ func TestTheKillSwitch(t *testing.T) {
 	t.Parallel()
 	var done []string
 	o := parts()
-	o.System, o.Index = systemEngine{done: &done}, wellIndex()
+	o.System, o.Index = systemEngine{diary: diary{&done}}, wellIndex()
 	b := signedIn(t, o)
 	for _, c := range []struct {
 		pairs []string
@@ -275,7 +259,7 @@ func TestAKeyIsShownOnce(t *testing.T) {
 	t.Parallel()
 	var done []string
 	o := parts()
-	o.System = systemEngine{done: &done, all: []store.Key{aKey(1, store.ScopeRead)}}
+	o.System = systemEngine{diary: diary{&done}, all: []store.Key{aKey(1, store.ScopeRead)}}
 	b := signedIn(t, o)
 	b.post("/ui/system/keys/new", "name", "checkout", "scopes", "send", "expires_in", "soon").has(".field .error", "is not a duration")
 	res := b.post("/ui/system/keys/new", "name", "checkout "+hostile, "scopes", "send", "scopes", "read", "expires_in", "90d", "reason", "new shop").ok()
@@ -304,7 +288,7 @@ func TestRevokeAKey(t *testing.T) {
 	ended := aKey(2, store.ScopeRead)
 	ended.RevokedAt = testNow - 1
 	o := parts()
-	o.System = systemEngine{done: &done, all: []store.Key{aKey(1, store.ScopeAdmin), ended}}
+	o.System = systemEngine{diary: diary{&done}, all: []store.Key{aKey(1, store.ScopeAdmin), ended}}
 	o.Keys = &keyRing{keys: map[string]store.Key{"admin": aKey(1, store.ScopeAdmin)}}
 	b := open(t, o)
 	b.signIn("admin")

@@ -134,15 +134,7 @@ func lineSamples() []sample {
 	for i := 100; i < 112; i++ {
 		share[i] -= float64(i-95) * 2.2
 	}
-	nan, inf := math.NaN(), math.Inf(1)
-	hostile := picture.Lines{
-		Frame: frame(evil, evil), TimeAxis: clocked(evil), Height: -1, Max: inf,
-		Times:  []time.Time{start, start.AddDate(-9000, 0, 0), start, {}, start.Add(time.Hour), start.Add(2 * time.Hour), start.AddDate(7000, 0, 0)},
-		Series: []picture.Series{{Name: evil, Note: evil, Values: []float64{nan, inf, -1, 1e300, 5}, Tone: 99}, {Name: evil}, {Name: evil}, {Name: "fourth"}},
-		Value:  func(float64) string { return evil },
-	}
-	log := hostile
-	log.Scale, log.ID, log.Min = picture.Log, "log-hostile", -inf
+	nan := math.NaN()
 	huge := throughput("lines-huge", 20_000, time.Minute)
 	one := throughput("lines-one", 1, time.Hour)
 	return []sample{
@@ -166,8 +158,6 @@ func lineSamples() []sample {
 			},
 		}.HTML()},
 		{"lines, 20,000 points", huge.HTML()},
-		{"lines, hostile", hostile.HTML()},
-		{"lines, logarithmic and hostile", log.HTML()},
 	}
 }
 
@@ -199,11 +189,6 @@ func barSamples() []sample {
 	empty := picture.Due{Frame: frame("due-empty")}
 	zero := due
 	zero.ID, zero.Overdue, zero.Counts = "due-zero", 0, make([]float64, 12)
-	hostileDue := picture.Due{
-		Frame: frame("due-hostile", evil), TimeAxis: clocked(evil), Overdue: math.Inf(1), OverdueName: evil, CountsName: evil,
-		Counts: append([]float64{math.NaN(), -4, 1e300}, make([]float64, 500)...), Step: -1, Value: func(float64) string { return evil },
-	}
-	hostileDue.From = time.Unix(1<<50, 0)
 	return []sample{
 		{"bars, nothing", picture.Bars{Frame: frame("bars-empty")}.HTML()},
 		{"bars, one", outcomes("bars-one", 1, time.Hour).HTML()},
@@ -222,7 +207,6 @@ func barSamples() []sample {
 		{"due, nothing", empty.HTML()},
 		{"due, zero", zero.HTML()},
 		{"due, many", due.HTML()},
-		{"due, hostile", hostileDue.HTML()},
 	}
 }
 
@@ -237,21 +221,14 @@ func tiers() picture.Categories {
 }
 
 func smallSamples() []sample {
-	evilItem := picture.Category{Name: evil, Value: math.NaN(), Href: `javascript:alert(1)//"><script>`}
 	return append([]sample{
 		{"categories, nothing", picture.Categories{NoData: "Nothing is pending."}.HTML()},
 		{"categories, one", picture.Categories{Items: []picture.Category{{Name: "15 s", Value: 3}}}.HTML()},
 		{"categories, many", tiers().HTML()},
-		{"categories, hostile", picture.Categories{
-			Label: evil, NoData: evil, Items: append([]picture.Category{evilItem, {Name: evil, Value: math.Inf(1), Href: `/"><script>x`}}, make([]picture.Category, 2)...),
-		}.HTML()},
 		{"spark, nothing", picture.Spark{Frame: frame("spark-empty")}.HTML()},
 		{"spark, one", picture.Spark{Frame: frame("spark-one"), Values: []float64{4}}.HTML()},
 		{"spark, many", picture.Spark{Values: wave(48, 24, 30, 100, 30)}.HTML()},
 		{"spark, failures", picture.Spark{Frame: frame("spark-bad"), Values: wave(24, 24, 30, 100, 30), Failures: []float64{0, 0, 0, 4, 30, 44, 12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}}.HTML()},
-		{"spark, hostile", picture.Spark{
-			Frame: frame("spark-hostile", evil), Values: []float64{math.NaN(), 1e300, -1, 3, math.Inf(1), 2}, Failures: []float64{-3, math.NaN(), 1e308, 1}, Width: 1 << 40, Height: 1 << 40,
-		}.HTML()},
 	}, partSamples()...)
 }
 
@@ -274,16 +251,11 @@ func partSamples() []sample {
 		{"progress, half", redrive("progress-half", 31_200, 840, 17_960).HTML()},
 		{"progress, nearly", redrive("progress-nearly", 49_990, 3, 7).HTML()},
 		{"progress, all", redrive("progress-all", 50_000, 0, 0).HTML()},
-		{"progress, hostile", picture.Progress{
-			Frame: frame("progress-hostile", evil), Total: math.NaN(), Legend: true,
-			Parts: []picture.Part{{Name: evil, Note: evil, Value: math.Inf(1)}, {Name: evil, Value: -1}, {Value: 1e300}, {Value: 3}, {}, {}, {Name: "seventh"}},
-		}.HTML()},
 		{"ring", ring("ring-most", .9987, "99.87 %", picture.Good)},
 		{"ring", ring("ring-half", .62, "62 %", picture.Warn)},
 		{"ring", ring("ring-low", .003, "0.3 %", picture.Bad)},
 		{"ring", ring("ring-all", 1, "100 %", picture.Good)},
 		{"ring, nothing", picture.Ring{Frame: picture.Frame{ID: "ring-empty", Title: "Success share", NoData: "–"}, Share: math.NaN()}.HTML()},
-		{"ring, hostile", picture.Ring{Frame: frame("ring-hostile", evil), Share: math.Inf(1), Text: evil}.HTML()},
 	}, ladderSamples()...)
 }
 
@@ -321,7 +293,6 @@ func ladderSamples() []sample {
 		}
 		long.Steps = append(long.Steps, s)
 	}
-	evilStep := picture.Step{State: 77, Number: evil, Label: evil, Detail: evil, Wait: evil, Href: "data:text/html,<script>"}
 	return []sample{
 		{"ladder, nothing", picture.Ladder{}.HTML()},
 		{"ladder, one", picture.Ladder{Steps: []picture.Step{{State: picture.Attempting, Number: "1", Label: "attempting"}}}.HTML()},
@@ -330,7 +301,6 @@ func ladderSamples() []sample {
 		{"ladder, succeeded", climb(5, picture.Succeeded).HTML()},
 		{"ladder, dead at once", climb(0, picture.Failed).HTML()},
 		{"ladder, 100 steps", long.HTML()},
-		{"ladder, hostile", picture.Ladder{Label: evil, Steps: []picture.Step{evilStep, evilStep}, Most: -5}.HTML()},
 		{"marks", template.HTML(`<div class="row">`) + picture.Mark(picture.Succeeded, true) + picture.Mark(picture.Failed, true) + picture.Mark(picture.Attempting, true) +
 			picture.Mark(picture.Next, true) + picture.Mark(picture.ToCome, true) + picture.Mark(picture.Never, true) + picture.Mark(picture.Succeeded, false) + `</div>`},
 	}
