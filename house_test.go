@@ -181,9 +181,6 @@ func TestOutsideModulesStandBehindOnePackage(t *testing.T) {
 		}
 		for _, imported := range f.imports(t) {
 			for prefix, dirs := range behind {
-				if f.dir == "e2e/bench" { // it measures some of these modules beside the product
-					break
-				}
 				if strings.HasPrefix(imported, prefix) && !slices.Contains(dirs, f.dir) {
 					t.Errorf("%s imports %s, which only %q may", f.path, imported, dirs)
 				}

@@ -20,7 +20,6 @@ func compareCommand(args []string) error {
 	rounds := flags.Int("rounds", leastRounds, "how often everything is measured")
 	systemList := flags.String("systems", "", "`list` of systems: floor, sqlite, postgres, asynq, river")
 	phaseList := flags.String("phases", "", "`list` of phases: drain, single, batch, mixed, latency, lateness")
-	program := flags.String("program", "", "built dispatcher `file`; without it this checkout is built")
 	document := flags.String("report", "", "`file` whose block \"compare\" is replaced")
 	flags.StringVar(&b.profiles, "profiles", "",
 		"`directory` for profiles of the dispatcher; they cost time: compare no figures of that run")
@@ -47,7 +46,7 @@ func compareCommand(args []string) error {
 		}
 		c := comparison{bench: b, rounds: *rounds, systems: some, phases: parts, book: book{}}
 		b.receiver = startReceiver(tb)
-		of := buildDispatcher(tb, *program)
+		of := buildDispatcher(tb)
 		began := loadNow(tb)
 		if err := c.measureAll(tb, of); err != nil {
 			tb.Fatal(err)

@@ -62,7 +62,7 @@ func (r *run) launch(args []string) *dispatcher {
 	cmd := exec.Command(r.program, "serve", "--listen", listen, "--ops-listen", ops, "--log-format", "json",
 		"--egress-allow", "127.0.0.0/8", "--lane-concurrency", strconv.Itoa(r.concurrency))
 	cmd.Args = append(append(cmd.Args, args...), r.args...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, endWithParent()
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, endWithParent
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "DISPATCHER_") {
 			cmd.Env = append(cmd.Env, kv)

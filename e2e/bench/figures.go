@@ -11,7 +11,6 @@ const (
 	p99      = "p99"
 	largest  = "most"
 	answered = "after the answer: " // before p50 and p99: not from the request, but from its answer
-	early    = "early"              // callbacks that arrived before they were due
 )
 
 type figures map[string]float64

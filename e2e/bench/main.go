@@ -15,7 +15,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,7 +33,7 @@ func main() {
 		case "scale":
 			err = scaleCommand(args)
 		case "scaling":
-			err = scalingCommand(args)
+			err = scalingCommand()
 		case processCommand:
 			err = runProcess(args)
 		}
@@ -88,12 +87,9 @@ type build struct {
 	args    []string // further arguments of serve
 }
 
-// buildDispatcher compiles this checkout as it is released, unless a program is given.
-func buildDispatcher(tb testing.TB, program string) build {
-	if program != "" {
-		return build{program: program}
-	}
-	program = filepath.Join(tb.TempDir(), "dispatcher")
+// buildDispatcher compiles this checkout as it is released.
+func buildDispatcher(tb testing.TB) build {
+	program := filepath.Join(tb.TempDir(), "dispatcher")
 	cmd := exec.Command("go", "build", "-tags", "nomsgpack", "-o", program, "./cmd/dispatcher")
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -147,19 +143,6 @@ func pick[T any](list string, all []T, name func(T) string) ([]T, error) {
 		picked = append(picked, all[i])
 	}
 	return picked, nil
-}
-
-// integers reads a list of numbers above 0.
-func integers(list string) ([]int, error) {
-	var all []int
-	for text := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is not a number above 0", text)
-		}
-		all = append(all, n)
-	}
-	return all, nil
 }
 
 // logf reports progress.

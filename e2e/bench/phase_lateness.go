@@ -18,7 +18,6 @@ func lateness(s *session) {
 	late, tooEarly := lateBy(s.arrived(b.arriving), b.due)
 	s.figures.putQuantiles("", late)
 	s.figures[largest] = slices.Max(late)
-	s.figures[early] = float64(tooEarly)
 	if tooEarly > 0 {
 		s.Errorf("%d delayed callbacks arrived early, by up to %.3f ms", tooEarly, -slices.Min(late))
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -91,6 +92,9 @@ func (c conversation) awaitEnd() error {
 	return err
 }
 
+// endWithParent has the kernel kill a child when this process ends without ending it.
+var endWithParent = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
 // start starts a process of the role and returns when it is ready. It ends with the measurement.
 func (r *run) start(role string, cfg processConfig) conversation {
 	settings, err := json.Marshal(cfg)
@@ -98,7 +102,7 @@ func (r *run) start(role string, cfg processConfig) conversation {
 	self, err := os.Executable()
 	r.check(role, err)
 	cmd := exec.Command(self, processCommand, role, string(settings))
-	cmd.Stderr, cmd.SysProcAttr = os.Stderr, endWithParent()
+	cmd.Stderr, cmd.SysProcAttr = os.Stderr, endWithParent
 	stdin, err := cmd.StdinPipe()
 	r.check(role, err)
 	stdout, err := cmd.StdoutPipe()

@@ -8,6 +8,9 @@ import (
 	"unicode/utf8"
 )
 
+// noValue stands for a figure that was not measured.
+const noValue = "–"
+
 // A table of a report. Cells of the first columns are texts, those of the others are aligned as numbers.
 type table struct {
 	title  string
@@ -187,7 +190,7 @@ func megabytes(bytes []float64) string {
 
 func (c *comparison) times() *table {
 	t := &table{title: "Times, in ms", texts: 2, header: []string{
-		"phase", "system", "p50", "p99", "from the answer: p50", "p99", "most", "early",
+		"phase", "system", "p50", "p99", "from the answer: p50", "p99", "most",
 	}}
 	for _, p := range c.phases {
 		for _, s := range c.systems {
@@ -195,7 +198,7 @@ func (c *comparison) times() *table {
 			if len(c.book.of(at, p50)) > 0 {
 				t.add(p.text, s.label, judge(c.book.of(at, p50), "%.2f"), judge(c.book.of(at, p99), "%.2f"),
 					show(c.book.of(at, answered+p50), "%.2f"), show(c.book.of(at, answered+p99), "%.2f"),
-					show(c.book.of(at, largest), "%.1f"), show(c.book.of(at, early), "%.0f"))
+					show(c.book.of(at, largest), "%.1f"))
 			}
 		}
 	}

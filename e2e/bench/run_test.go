@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 func TestSubmissionsCarryTheirNumber(t *testing.T) {
 	due := time.Date(2026, 11, 21, 20, 0, 0, 7_000_000, time.UTC)
-	s := submission{url: "http://127.0.0.1:1/", payload: newPayload(), members: seeding{100, 50, 10}.members}
+	s := submission{url: "http://127.0.0.1:1/", payload: newPayload(), members: seeding{100, 50}.members}
 	text := s.appendBatch(nil, 41, 43, func(n int) time.Time {
 		if n == 41 {
 			return time.Time{}
@@ -57,27 +57,25 @@ func TestSubmissionsCarryTheirNumber(t *testing.T) {
 	}
 }
 
-// The shares of open callbacks and of the fates are those that were asked for.
-func TestFatesAreShared(t *testing.T) {
-	s := seeding{rows: 100_000, pending: 25_000, lanes: 100}
-	open, perFate := 0, map[fate]int{}
+// As many stay open as were asked for, and of both kinds some fail.
+func TestSeedingIsMixed(t *testing.T) {
+	s := seeding{rows: 100_000, pending: 25_000}
+	kinds := map[[2]int]int{} // by status and attempts
+	open := 0
 	for i := range s.rows {
-		f := s.fate(i)
-		perFate[f]++
-		if f.open {
+		kinds[[2]int{s.status(i), s.attempts(i)}]++
+		if s.open(i) {
 			open++
 		}
 	}
-	if math.Abs(float64(open-s.pending)) > 500 || len(perFate) != len(fates) {
-		t.Errorf("%d are open, of %d fates", open, len(perFate))
+	if open != s.pending {
+		t.Errorf("%d stay open, want %d", open, s.pending)
 	}
-	for f, n := range perFate {
-		want := f.share * (s.rows - s.pending) / 1000
-		if f.open {
-			want = f.share * s.pending / 1000
-		}
-		if math.Abs(float64(n-want)) > 0.1*float64(want)+20 {
-			t.Errorf("%d callbacks have fate %+v, want %d", n, f, want)
+	for kind, want := range map[[2]int]int{
+		{200, 0}: 25_000 * 30 / 31, {200, 1}: 75_000 * 30 / 31, {503, 1}: 25_000 / 31, {503, 3}: 75_000 / 31,
+	} {
+		if got := kinds[kind]; got < want-20 || got > want+20 {
+			t.Errorf("%d callbacks are answered %d and have %d attempts, want %d", got, kind[0], kind[1], want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -19,19 +18,19 @@ const bytesPerRow = 4500
 // A scaled is what was measured on one database. The figures of a phase have its name before theirs.
 type scaled struct {
 	system
-	seeded
 	figures
+	open     int
 	seedTime time.Duration
-	reads    []readFigures
 }
 
-// sql measures the dispatcher with many callbacks in SQL and in the index: how it starts, what they cost, how
-// long reads of the API take, and what a long backlog does to those that are due.
+// sql measures the dispatcher with many callbacks in SQL and in the index: how it starts, what they cost, and
+// what a long backlog does to those that are due.
 func (s *scale) sql() error {
 	began := loadNow(s.tb)
 	var all []*scaled
-	for name := range strings.SplitSeq(s.databases, ",") {
-		if err := s.in(name, func(r *run) { all = append(all, s.measureSQL(r)) }); err != nil {
+	for _, database := range s.databases {
+		_, err := s.within(s.build, database, func(r *run) { all = append(all, s.measureSQL(r)) })
+		if err != nil {
 			return err
 		}
 	}
@@ -43,12 +42,9 @@ func (s *scale) sql() error {
 			measured = x.inputs()
 		}
 	}
-	x := all[0]
-	intro := fmt.Sprintf("%d callbacks in %d lanes, accepted and attempted through the API (%s); %d remain "+
-		"open; %d attempts. %d requests of each kind, %d at once. %s",
-		x.open+x.ended, s.lanes, strings.Join(texts, ", "), x.open, x.attempts, s.requests, readers, s.since(began))
-	return s.publish(s.sqlBlock, intro, measured, fmt.Sprintf("As it grows, %d callbacks", x.open+x.ended),
-		figuresTable(all), readsTable(all))
+	intro := fmt.Sprintf("%d callbacks in %d lanes, accepted and attempted through the API (%s); %d stay open.",
+		s.rows, seedLanes, strings.Join(texts, ", "), all[0].open)
+	return s.publish("scale-sql", intro, began, measured, fmt.Sprintf("%d callbacks", s.rows), figuresTable(all))
 }
 
 func (s *scale) measureSQL(r *run) *scaled {
@@ -56,15 +52,11 @@ func (s *scale) measureSQL(r *run) *scaled {
 	s.checkDisk(r, p.dir)
 	x := &scaled{system: r.system, figures: r.figures}
 	began := time.Now()
-	x.seeded = s.seed(r, p.args)
+	x.open = s.seed(r, p.args)
 	x.seedTime = time.Since(began)
 	logf("%s: %d callbacks seeded in %s", r.system.name, s.rows, x.seedTime.Round(time.Second))
-	p.analyze(r)
 	p.weighSQL(r, s.rows)
-	d := x.startCold(r, p)
-	of := &samples{Rand: rand.New(rand.NewPCG(1, 2)), lanes: s.lanes, from: x.from, to: x.to}
-	x.reads = measureReads(r, d, of, s.requests)
-	x.underLoad(r, p, d)
+	x.underLoad(r, p, x.startCold(r, p))
 	return x
 }
 
@@ -86,15 +78,13 @@ func (x *scaled) startCold(r *run, p place) *dispatcher {
 		r.check("empty Redis", errors.Join(client.FlushAll(r.Context()).Err(), client.Close()))
 		empty = r.redisNumber(p.redis, "memory", "used_memory")
 	}
-	arriving, before := r.receiver.expect(overdueRows), r.cpu()
+	arriving := r.receiver.expect(overdueRows)
 	limit := 3*time.Minute + time.Duration(x.open)*time.Millisecond // a thousand a second
 	d := r.launch(p.args)
 	r.awaitReady(d, limit)
 	first := slices.MinFunc(arriving.await(r, limit), time.Time.Compare)
 	x.figures["first send"] = first.Sub(d.started).Seconds()
-	took := r.awaitRebuild(d, limit)
-	x.figures["rebuild"], x.figures["rebuild rate"] = took.Seconds(), float64(x.open)/took.Seconds()
-	r.putCPU("rebuild cpu", before, r.cpu(), x.open)
+	x.figures["rebuild"] = float64(x.open) / r.awaitRebuild(d, limit).Seconds()
 	r.putMemory()
 	x.figures["dispatcher MB"] = r.figures[memory+":"+roleDispatcher] / 1e6
 	if p.redis != nil {
@@ -140,10 +130,12 @@ func (x *scaled) underLoad(r *run, p place, d *dispatcher) {
 		}
 	}
 	phase("lateness ", lateness)
-	before := p.logPosition(r)
+	bytes, syncs := p.logged(r)
 	phase("drain ", drain)
-	if p.postgres != "" {
-		before.put(x.figures, p.logPosition(r), r.n)
+	if p.conn != nil {
+		bytesAfter, syncsAfter := p.logged(r)
+		x.figures["log"] = (bytesAfter - bytes) / float64(r.n)
+		x.figures["syncs"] = (syncsAfter - syncs) * 1000 / float64(r.n)
 	}
 	phase("batch ", acceptInBatches)
 	phase("single ", acceptSingly)
@@ -155,9 +147,7 @@ func figuresTable(all []*scaled) *table {
 		t.header = append(t.header, x.label)
 	}
 	for _, line := range []struct{ text, format, figure string }{
-		{"filling an empty index with the open ones, s", "%.1f", "rebuild"},
-		{"… callbacks a second", "%.0f", "rebuild rate"},
-		{"… CPU s for 1,000, all processes", "%.3f", "rebuild cpu"},
+		{"callbacks a second that are put into an empty index", "%.0f", "rebuild"},
 		{"from the start of the process to its first send, s", "%.2f", "first send"},
 		{"most memory of the dispatcher, MB", "%.0f", "dispatcher MB"},
 		{"Redis, bytes for one that is pending", "%.0f", "redis"},
@@ -168,16 +158,14 @@ func figuresTable(all []*scaled) *table {
 		{"… an idempotency key", "%.0f", "idempotency"},
 		{"lateness of delayed ones beside them: p50 ms", "%.2f", "lateness " + p50},
 		{"… p99 ms", "%.2f", "lateness " + p99},
-		{"… most ms", "%.1f", "lateness " + largest},
-		{"… early", "%.0f", "lateness " + early},
 		{"delivered/s beside them", "%.0f", "drain " + rate},
 		{"… CPU s per 1,000", "%.3f", "drain " + cpuTime},
 		{"accepted/s in batches of 100 beside them", "%.0f", "batch " + rate},
 		{"… CPU s per 1,000", "%.3f", "batch " + cpuTime},
+		{"accepted/s one a request beside them", "%.0f", "single " + rate},
+		{"… CPU s per 1,000", "%.3f", "single " + cpuTime},
 		{"WAL, bytes for one that is accepted and delivered", "%.0f", "log"},
-		{"… of it pages logged whole, for 1,000", "%.0f", "pages"},
-		{"… commits for 1,000", "%.1f", "commits"},
-		{"… syncs of the log for 1,000", "%.1f", "syncs"},
+		{"… syncs for 1,000", "%.1f", "syncs"},
 	} {
 		cells := []string{line.text}
 		for _, x := range all {
@@ -192,24 +180,6 @@ func figuresTable(all []*scaled) *table {
 	return t
 }
 
-func readsTable(all []*scaled) *table {
-	t := &table{title: "Reads of the API", texts: 1, header: []string{"request"}}
-	for _, x := range all {
-		t.header = append(t.header, x.name+": p50 ms", "p99 ms", "callbacks on a page")
-	}
-	for i, kind := range readKinds {
-		cells := []string{kind.name}
-		for _, x := range all {
-			f := x.reads[i]
-			for _, v := range []float64{f.p50, f.p99, f.rows} {
-				cells = append(cells, fmt.Sprintf("%.1f", v))
-			}
-		}
-		t.add(cells...)
-	}
-	return t
-}
-
 // inputs are those of docs/scaling.md that are measured here.
 func (x *scaled) inputs() numbers {
 	f := x.figures
@@ -218,6 +188,6 @@ func (x *scaled) inputs() numbers {
 		"sql_alone":        f["single "+cpuTime+":"+rolePostgres],
 		"redis_bytes":      f["redis"], "row_bytes": f["callbacks"], "payload_bytes": f["payloads"],
 		"attempt_bytes": f["attempts"], "key_bytes": f["idempotency"],
-		"wal_bytes": f["log"], "wal_syncs": f["syncs"], "rebuild": f["rebuild rate"],
+		"wal_bytes": f["log"], "wal_syncs": f["syncs"], "rebuild": f["rebuild"],
 	}
 }

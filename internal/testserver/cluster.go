@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // clusterSlots is how many slots a Cluster has; clusterMasters is how many masters share them here.
@@ -40,8 +38,7 @@ type Cluster struct {
 	// Nodes are the first three masters and, where it was asked for, their replicas in the same order.
 	Nodes []*Redis
 
-	tb       testing.TB
-	password string
+	group
 	tlsPorts []string // of the nodes, or none
 }
 
@@ -49,22 +46,23 @@ type Cluster struct {
 // master's data. The Cluster ends with the test.
 func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	tb.Helper()
-	c := &Cluster{tb: tb, password: o.Password}
+	c := &Cluster{group: group{tb, o.Password}}
 	n := clusterMasters
 	if o.Replicas {
 		n *= 2
 	}
+	firstBus := ""
 	for range n {
 		bus := strconv.Itoa(FreePorts(tb, 1)[0])
+		if firstBus == "" {
+			firstBus = bus
+		}
 		args := append([]string{
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
 			"--cluster-port", bus, "--repl-diskless-sync-delay", "0",
 			// A replica that a busy machine kept from its master for a while takes over all the same.
 			"--cluster-replica-validity-factor", "0",
-		}, o.Args...)
-		if o.Password != "" {
-			args = append(args, "--requirepass", o.Password, "--masterauth", o.Password)
-		}
+		}, slices.Concat(o.Args, c.authArgs())...)
 		if o.TLS != nil {
 			port := strconv.Itoa(FreePorts(tb, 1)[0])
 			c.tlsPorts = append(c.tlsPorts, port)
@@ -78,7 +76,13 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	for i, node := range c.Nodes {
 		c.Do(node, "cluster", "set-config-epoch", i+1)
 	}
-	c.meet()
+	host, port := c.Nodes[0].hostPort()
+	if c.tlsPorts != nil {
+		port = c.tlsPorts[0]
+	}
+	for _, node := range c.Nodes[1:] {
+		c.Do(node, "cluster", "meet", host, port, firstBus)
+	}
 	c.AwaitOK(c.Nodes...)
 	if o.Replicas {
 		c.follow()
@@ -118,20 +122,6 @@ func (c *Cluster) follow() {
 	}
 }
 
-// meet introduces every node to the first one.
-func (c *Cluster) meet() {
-	c.tb.Helper()
-	first := c.Nodes[0]
-	host, port := first.hostPort()
-	if c.tlsPorts != nil {
-		port = c.tlsPorts[0]
-	}
-	bus := c.config(first, "cluster-port")
-	for _, node := range c.Nodes[1:] {
-		c.Do(node, "cluster", "meet", host, port, bus)
-	}
-}
-
 // URL is "redis+cluster://" with the addresses of all nodes, and the password if there is one.
 func (c *Cluster) URL() string {
 	var hosts []string
@@ -148,47 +138,6 @@ func (c *Cluster) TLSURL() string {
 		hosts = append(hosts, net.JoinHostPort("127.0.0.1", port))
 	}
 	return "rediss+cluster://" + c.user() + strings.Join(hosts, ",")
-}
-
-// user is what stands before the hosts of a URL.
-func (c *Cluster) user() string {
-	if c.password == "" {
-		return ""
-	}
-	return ":" + c.password + "@"
-}
-
-// Client returns a client of one node alone, which follows no redirection and repeats nothing.
-func (c *Cluster) Client(node *Redis) *redis.Client { return client(node.Address(), c.password) }
-
-// Do sends one command to one node; it must succeed.
-func (c *Cluster) Do(node *Redis, args ...any) any {
-	c.tb.Helper()
-	got, err := c.try(node, args...)
-	if err != nil {
-		c.tb.Fatalf("%v at %s: %v", args, node.Address(), err)
-	}
-	return got
-}
-
-func (c *Cluster) try(node *Redis, args ...any) (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	return ask(ctx, node.Address(), c.password, args...)
-}
-
-// config reads one setting of a node.
-func (c *Cluster) config(node *Redis, name string) string {
-	c.tb.Helper()
-	client := c.Client(node)
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	got, err := client.ConfigGet(ctx, name).Result()
-	if err != nil {
-		c.tb.Fatalf("setting %s of %s: %v", name, node.Address(), err)
-	}
-	return got[name]
 }
 
 // A nodeView is what one node says of another, or of itself.
@@ -251,8 +200,8 @@ func (c *Cluster) Slot(key string) int {
 	return 0
 }
 
-// Owner is the one node that says that it is a master with the slot. It is nil while none or two say so.
-func (c *Cluster) Owner(slot int) *Redis {
+// owner is the one node that says that it is a master with the slot. It is nil while none or two say so.
+func (c *Cluster) owner(slot int) *Redis {
 	var owner *Redis
 	for _, node := range c.Nodes {
 		v, ok := c.myself(node)
@@ -283,37 +232,17 @@ func holds(ranges []string, slot int) bool {
 	return false
 }
 
-// ReplicaOf is a replica of the master, or nil.
-func (c *Cluster) ReplicaOf(master *Redis) *Redis {
-	c.tb.Helper()
-	id := c.idOf(master)
-	for _, node := range c.Nodes {
-		if v, ok := c.myself(node); ok && v.is("slave") && v.master == id {
-			return node
-		}
-	}
-	return nil
-}
-
 // AwaitOwner waits until the slot has one owner other than not, which may be nil, and returns it.
 func (c *Cluster) AwaitOwner(slot int, not *Redis) *Redis {
 	c.tb.Helper()
 	var owner *Redis
 	await(c.tb, failoverTimeout, fmt.Sprintf("slot %d to have a new owner", slot), func(context.Context) error {
-		if owner = c.Owner(slot); owner == nil || owner == not {
+		if owner = c.owner(slot); owner == nil || owner == not {
 			return errors.New("it has none")
 		}
 		return nil
 	})
 	return owner
-}
-
-// AwaitReplica waits until the node follows a master and has its data.
-func (c *Cluster) AwaitReplica(node *Redis) {
-	c.tb.Helper()
-	await(c.tb, startTimeout, node.Address()+" to follow a master", func(context.Context) error {
-		return inSync(c.try(node, "info", "replication"))
-	})
 }
 
 // AwaitOK waits until each of the nodes says that the Cluster is ok and knows all of them.

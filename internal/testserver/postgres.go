@@ -26,32 +26,17 @@ const postgresStart = 30 * time.Second
 
 // A Postgres is a PostgreSQL server on 127.0.0.1. It can be ended and started again on the same port and the
 // same data. Its databases sort text as people do (ICU, en-US), which is what most installations have;
-// DatabaseC makes one that sorts by bytes.
+// CopyC makes one that sorts by bytes.
 type Postgres struct {
 	url *url.URL
 
 	bin, dir   string
 	credential *syscall.Credential
 	args       []string
-	server     *postmaster
+	server     *child
 
 	mu        sync.Mutex
 	templates map[string]error // the databases that Copy copies, and what went wrong when one was made
-}
-
-// A postmaster is one run of the server.
-type postmaster struct {
-	cmd   *exec.Cmd
-	log   string
-	ended chan struct{} // closed when it has
-	exit  error
-}
-
-// StartPostgres starts a PostgreSQL server that ends with the test, and returns the URL of its first
-// database. The program initdb must be on the PATH or below /usr/lib/postgresql; without it the test fails.
-func StartPostgres(tb testing.TB) string {
-	tb.Helper()
-	return NewPostgres(tb).URL()
 }
 
 // SharedPostgres returns one server for the whole test binary. Each test makes a database of its own; a test
@@ -62,8 +47,8 @@ func SharedPostgres(tb testing.TB) *Postgres {
 	return lived(tb).postgres.get(tb, func(tb testing.TB) *Postgres { return newPostgres(tb, "-c", "fsync=off") })
 }
 
-// NewPostgres is StartPostgres for tests that need more than one database, or want to disturb the server. It
-// syncs to disk as in production.
+// NewPostgres starts a PostgreSQL server that ends with the test and syncs to disk as in production. The
+// programs initdb and postgres must be on the PATH or below /usr/lib/postgresql; without them the test fails.
 func NewPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
 	return newPostgres(tb)
@@ -132,7 +117,7 @@ func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgr
 func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(filepath.Join(p.bin, name), args...)
 	c.Dir = p.dir
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: p.credential, Pdeathsig: syscall.SIGKILL}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: p.credential}
 	return c
 }
 
@@ -158,23 +143,16 @@ func (p *Postgres) Start(tb testing.TB) {
 
 // begin starts the server and waits for nothing. Its log goes on where that of the last run ended.
 func (p *Postgres) begin() error {
-	m := &postmaster{cmd: p.command("postgres", p.args...), log: p.dir + ".log", ended: make(chan struct{})}
-	log, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	m.cmd.Stdout, m.cmd.Stderr = log, log
-	err = m.cmd.Start()
-	if err = errors.Join(err, log.Close()); err != nil {
-		return fmt.Errorf("start postgres: %w", err)
-	}
-	go func() {
-		defer close(m.ended)
-		m.exit = m.cmd.Wait()
-	}()
-	p.server = m
-	return nil
+	p.server = &child{cmd: p.command("postgres", p.args...)}
+	p.server.cmd.Stdout, p.server.cmd.Stderr = log, log
+	return errors.Join(p.server.start(), log.Close())
 }
+
+func (p *Postgres) logFile() string { return p.dir + ".log" }
 
 // Stop ends the server at once, as pg_ctl stop -m immediate does: sessions are cut off, and the next start
 // recovers. It returns when the server has ended.
@@ -197,14 +175,7 @@ func (p *Postgres) end(with syscall.Signal) error {
 }
 
 // HasEnded says whether the server has ended, by whatever cause.
-func (p *Postgres) HasEnded() bool {
-	select {
-	case <-p.server.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (p *Postgres) HasEnded() bool { return p.server.hasEnded() }
 
 // KillBackend is kill -9 of one session of the database: the server then ends all sessions, and recovers.
 func (p *Postgres) KillBackend(ctx context.Context, database string) error {
@@ -228,7 +199,7 @@ func (p *Postgres) KillBackend(ctx context.Context, database string) error {
 
 // Log is the end of what the server has written.
 func (p *Postgres) Log() string {
-	text, err := os.ReadFile(p.server.log)
+	text, err := os.ReadFile(p.logFile())
 	if err != nil {
 		return err.Error()
 	}
@@ -237,7 +208,7 @@ func (p *Postgres) Log() string {
 
 // shutDown ends the server with the test.
 func (p *Postgres) shutDown(tb testing.TB) {
-	if p.server == nil {
+	if p.server == nil || p.server.cmd.Process == nil {
 		return
 	}
 	// SIGINT: sessions are cut off, the server ends in order.
@@ -246,7 +217,7 @@ func (p *Postgres) shutDown(tb testing.TB) {
 			tb.Errorf("kill postgres: %v", err)
 		}
 	}
-	if err := os.Remove(p.server.log); err != nil {
+	if err := os.Remove(p.logFile()); err != nil {
 		tb.Errorf("remove the server's log: %v", err)
 	}
 }
@@ -272,12 +243,6 @@ var databases atomic.Int64
 func (p *Postgres) Database(tb testing.TB) string {
 	tb.Helper()
 	return p.create(tb, "")
-}
-
-// DatabaseC is Database with one that sorts text by its bytes.
-func (p *Postgres) DatabaseC(tb testing.TB) string {
-	tb.Helper()
-	return p.create(tb, sortedByBytes)
 }
 
 // sortedByBytes is what CREATE DATABASE says of a database that sorts text by its bytes.
@@ -345,7 +310,7 @@ func (p *Postgres) wait() error {
 		}
 		select {
 		case <-p.server.ended:
-			return fmt.Errorf("it has ended: %v", p.server.exit)
+			return fmt.Errorf("it has ended: %v", p.server.ending)
 		case <-ctx.Done():
 			return err
 		case <-tick.C:

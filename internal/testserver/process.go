@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,13 +18,42 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A child is one process that speaks Redis's protocol; it runs or has ended.
+// A child is one process; it runs or has ended.
 type child struct {
-	addr   string
 	cmd    *exec.Cmd
-	output bytes.Buffer  // its log; complete once ended is closed
 	ended  chan struct{} // closed when it has
 	ending error
+
+	// Of a process that speaks Redis's protocol:
+	addr   string
+	output bytes.Buffer // its log; complete once ended is closed
+}
+
+// start starts the process. The kernel kills it when the test's process ends without its clean-up, by a panic
+// or a time-out.
+func (c *child) start() error {
+	if c.cmd.SysProcAttr == nil {
+		c.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	c.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	c.ended = make(chan struct{})
+	if err := c.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", c.cmd.Path, err)
+	}
+	go func() {
+		defer close(c.ended)
+		c.ending = c.cmd.Wait()
+	}()
+	return nil
+}
+
+func (c *child) hasEnded() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // begin runs the program with the arguments in the directory, by way of the command in wrap if there is one.
@@ -36,20 +66,12 @@ func begin(tb testing.TB, program string, wrap []string, port int, dir string, a
 			program, err)
 	}
 	words := slices.Concat(wrap, []string{binary}, args)
-	c := &child{
-		addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), cmd: exec.Command(words[0], words[1:]...),
-		ended: make(chan struct{}),
+	c := &child{cmd: exec.Command(words[0], words[1:]...)}
+	c.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	c.cmd.Dir, c.cmd.Stdout, c.cmd.Stderr = dir, &c.output, &c.output
+	if err := c.start(); err != nil {
+		tb.Fatal(err)
 	}
-	c.cmd.Dir = dir
-	c.cmd.Stdout, c.cmd.Stderr = &c.output, &c.output
-	endWithParent(c.cmd)
-	if err := c.cmd.Start(); err != nil {
-		tb.Fatalf("start %s: %v", program, err)
-	}
-	go func() {
-		defer close(c.ended)
-		c.ending = c.cmd.Wait()
-	}()
 	tb.Cleanup(c.kill)
 	return c
 }
@@ -65,10 +87,8 @@ func (c *child) kill() {
 func (c *child) awaitAnswer(tb testing.TB) {
 	tb.Helper()
 	await(tb, startTimeout, "redis-server at "+c.addr, func(ctx context.Context) error {
-		select {
-		case <-c.ended:
+		if c.hasEnded() {
 			tb.Fatalf("redis-server ended: %v\n%s", c.ending, c.output.String())
-		default:
 		}
 		_, err := ask(ctx, c.addr, "", "ping")
 		if redis.HasErrorPrefix(err, "NOAUTH") {
@@ -118,14 +138,13 @@ func await(tb testing.TB, limit time.Duration, what string, question func(contex
 	}
 }
 
-// inSync reads INFO replication of a replica, and says what is missing.
-func inSync(info any, err error) error {
-	if err != nil {
-		return err
+// says returns an error unless a section of a server's INFO has all of the texts.
+func (g group) says(server *Redis, section string, texts ...string) error {
+	info, err := g.try(server, "info", section)
+	for _, want := range texts {
+		if err == nil && !strings.Contains(fmt.Sprint(info), want) {
+			err = fmt.Errorf("no %s in %.120s", want, info)
+		}
 	}
-	text := fmt.Sprint(info)
-	if !strings.Contains(text, "role:slave") || !strings.Contains(text, "master_link_status:up") {
-		return fmt.Errorf("not in step: %.120s", text)
-	}
-	return nil
+	return err
 }

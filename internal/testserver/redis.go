@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 )
 
 // redisProgram is the server that every test needs.
@@ -63,26 +64,20 @@ func OtherServers() []string {
 // NewRedisOf is NewRedis with one of OtherServers.
 func NewRedisOf(tb testing.TB, program string, args ...string) *Redis {
 	tb.Helper()
-	return newServer(tb, program, tb.TempDir(), args)
+	return newServer(tb, program, args)
 }
 
 // NewRedis starts a redis-server from PATH on a free port of 127.0.0.1, without persistence, in a directory
 // of its own. Further arguments are given to the server at every start; they come last, so they override.
 func NewRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
-	return NewRedisIn(tb, tb.TempDir(), args...)
+	return newServer(tb, redisProgram, args)
 }
 
-// NewRedisIn is NewRedis in a directory of the caller's.
-func NewRedisIn(tb testing.TB, dir string, args ...string) *Redis {
+func newServer(tb testing.TB, program string, args []string) *Redis {
 	tb.Helper()
-	return newServer(tb, redisProgram, dir, args)
-}
-
-func newServer(tb testing.TB, program, dir string, args []string) *Redis {
-	tb.Helper()
-	port := FreePorts(tb, 1)[0]
-	s := &Redis{URL: "redis://127.0.0.1:" + strconv.Itoa(port), Dir: dir, tb: tb, program: program, port: port, args: args}
+	s := &Redis{Dir: tb.TempDir(), tb: tb, program: program, port: FreePorts(tb, 1)[0], args: args}
+	s.URL = "redis://127.0.0.1:" + strconv.Itoa(s.port)
 	s.Start()
 	return s
 }
@@ -98,12 +93,8 @@ func (s *Redis) Start(args ...string) {
 // Begin is Start that waits for nothing: the server may still be loading its files.
 func (s *Redis) Begin(args ...string) {
 	s.tb.Helper()
-	if s.running != nil {
-		select {
-		case <-s.running.ended:
-		default:
-			s.tb.Fatal("start redis-server: it still runs")
-		}
+	if s.running != nil && !s.running.hasEnded() {
+		s.tb.Fatal("start redis-server: it still runs")
 	}
 	all := append([]string{
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.Dir,
@@ -120,8 +111,16 @@ func (s *Redis) Begin(args ...string) {
 // number ends that. The server must have been started with Limited.
 func (s *Redis) LimitFiles(bytes int64) {
 	s.tb.Helper()
-	if err := limitFiles(s.running.cmd.Process.Pid, bytes); err != nil {
-		s.tb.Fatalf("limit the files of redis-server: %v", err)
+	const noLimit = ^uint64(0)
+	limit := syscall.Rlimit{Cur: noLimit, Max: noLimit}
+	if bytes >= 0 {
+		limit.Cur = uint64(bytes)
+	}
+	pid := uintptr(s.running.cmd.Process.Pid)
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, pid, syscall.RLIMIT_FSIZE,
+		uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
+	if errno != 0 {
+		s.tb.Fatalf("limit the files of redis-server: %v", errno)
 	}
 }
 

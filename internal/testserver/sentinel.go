@@ -36,31 +36,26 @@ type Sentinel struct {
 	// Sentinels are the addresses of the Sentinels.
 	Sentinels []string
 
-	tb                         testing.TB
-	password, sentinelPassword string
+	group
+	sentinelPassword string
 }
 
 // NewSentinel starts the servers and the Sentinels, and returns when each Sentinel knows every other and the
 // replicas. They end with the test.
 func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 	tb.Helper()
-	w := &Sentinel{Name: o.Name, tb: tb, password: o.Password, sentinelPassword: o.SentinelPassword}
+	w := &Sentinel{Name: o.Name, group: group{tb, o.Password}, sentinelPassword: o.SentinelPassword}
 	if w.Name == "" {
 		w.Name = "payments"
 	}
-	args := []string{"--repl-diskless-sync-delay", "0"}
-	if o.Password != "" {
-		args = append(args, "--requirepass", o.Password, "--masterauth", o.Password)
-	}
+	args := append([]string{"--repl-diskless-sync-delay", "0"}, w.authArgs()...)
 	master := NewRedis(tb, args...)
 	w.Servers = []*Redis{master}
 	host, port := master.hostPort()
 	for range max(o.Replicas, 1) {
 		replica := NewRedis(tb, args...)
 		w.Do(replica, "replicaof", host, port)
-		await(tb, startTimeout, replica.Address()+" to follow its master", func(ctx context.Context) error {
-			return inSync(w.try(ctx, replica, "info", "replication"))
-		})
+		w.AwaitReplica(replica)
 		w.Servers = append(w.Servers, replica)
 	}
 	for range sentinelCount {
@@ -115,35 +110,11 @@ func (w *Sentinel) knowsAll(ctx context.Context, addr string) error {
 // URL is "redis+sentinel://" with the Sentinels, the name of the master and the number of a database, and the
 // passwords if there are any.
 func (w *Sentinel) URL(db int) string {
-	user, query := "", ""
-	if w.password != "" {
-		user = ":" + w.password + "@"
-	}
+	query := ""
 	if w.sentinelPassword != "" {
 		query = "?sentinel_password=" + w.sentinelPassword
 	}
-	return fmt.Sprintf("redis+sentinel://%s%s/%s/%d%s", user, strings.Join(w.Sentinels, ","), w.Name, db, query)
-}
-
-// Client returns a client of one server alone, whichever role it has.
-func (w *Sentinel) Client(server *Redis) *redis.Client {
-	return client(server.Address(), w.password)
-}
-
-// Do sends one command to one server; it must succeed.
-func (w *Sentinel) Do(server *Redis, args ...any) any {
-	w.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	got, err := w.try(ctx, server, args...)
-	if err != nil {
-		w.tb.Fatalf("%v at %s: %v", args, server.Address(), err)
-	}
-	return got
-}
-
-func (w *Sentinel) try(ctx context.Context, server *Redis, args ...any) (any, error) {
-	return ask(ctx, server.Address(), w.password, args...)
+	return fmt.Sprintf("redis+sentinel://%s%s/%s/%d%s", w.user(), strings.Join(w.Sentinels, ","), w.Name, db, query)
 }
 
 // Master is the server that all Sentinels name as the master; nil: they do not agree.
@@ -177,25 +148,13 @@ func (w *Sentinel) Master() *Redis {
 func (w *Sentinel) AwaitMaster(not *Redis) *Redis {
 	w.tb.Helper()
 	var master *Redis
-	await(w.tb, failoverTimeout, "the Sentinels to name another master", func(ctx context.Context) error {
+	await(w.tb, failoverTimeout, "the Sentinels to name another master", func(context.Context) error {
 		if master = w.Master(); master == nil || master == not {
 			return errors.New("they do not")
 		}
-		role, err := w.try(ctx, master, "info", "replication")
-		if err == nil && !strings.Contains(fmt.Sprint(role), "role:master") {
-			err = errors.New("it is not one yet")
-		}
-		return err
+		return w.says(master, "replication", "role:master")
 	})
 	return master
-}
-
-// AwaitReplica waits until the server follows a master and has its data.
-func (w *Sentinel) AwaitReplica(server *Redis) {
-	w.tb.Helper()
-	await(w.tb, startTimeout, server.Address()+" to follow a master", func(ctx context.Context) error {
-		return inSync(w.try(ctx, server, "info", "replication"))
-	})
 }
 
 // Cut ends replication from the master: it refuses its replicas from now on, and they keep the data that they

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "syscall"
-
-// endWithParent has no such means here.
-func endWithParent() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,57 @@
+package testserver
+
+import (
+	"context"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A group is the servers of a Cluster, or a master with its replicas. They have one password.
+type group struct {
+	tb       testing.TB
+	password string
+}
+
+// authArgs are the arguments of its servers for the password.
+func (g group) authArgs() []string {
+	if g.password == "" {
+		return nil
+	}
+	return []string{"--requirepass", g.password, "--masterauth", g.password}
+}
+
+// user is what stands before the hosts of a URL.
+func (g group) user() string {
+	if g.password == "" {
+		return ""
+	}
+	return ":" + g.password + "@"
+}
+
+// Client returns a client of one server alone, which follows no redirection and repeats nothing.
+func (g group) Client(server *Redis) *redis.Client { return client(server.Address(), g.password) }
+
+// Do sends one command to one server; it must succeed.
+func (g group) Do(server *Redis, args ...any) any {
+	g.tb.Helper()
+	got, err := g.try(server, args...)
+	if err != nil {
+		g.tb.Fatalf("%v at %s: %v", args, server.Address(), err)
+	}
+	return got
+}
+
+func (g group) try(server *Redis, args ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return ask(ctx, server.Address(), g.password, args...)
+}
+
+// AwaitReplica waits until the server follows a master and has its data.
+func (g group) AwaitReplica(server *Redis) {
+	g.tb.Helper()
+	await(g.tb, startTimeout, server.Address()+" to follow a master", func(context.Context) error {
+		return g.says(server, "replication", "role:slave", "master_link_status:up")
+	})
+}
