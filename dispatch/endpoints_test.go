@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,14 +153,7 @@ func TestProjectPauseHolds(t *testing.T) {
 // A receiver that says it is gone disables its endpoint, if the policy stops on that; the rest is held, not lost.
 func TestGoneDisables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var gone atomic.Bool
-		gone.Store(true)
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
-			if gone.Load() {
-				return answer(410, ""), nil
-			}
-			return answer(200, ""), nil
-		})
+		b := newBench(t, always(410, ""))
 		ep := b.endpoint(dispatch.EndpointChange{Choice: dispatch.Choice{PolicyName: "short"}})
 		name := store.EndpointPrefix + ep.ID
 		first := b.accept(dispatch.Submission{Endpoint: name})
@@ -178,7 +170,7 @@ func TestGoneDisables(t *testing.T) {
 		if n := len(b.receiver.seen()); n != 1 {
 			t.Errorf("%d were sent to a disabled endpoint", n)
 		}
-		gone.Store(false)
+		b.receiver.turn(always(200, ""))
 		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{Enabled: ptr(true)}, operator))
 		if done := b.await(second.ID, time.Minute); done.State != store.Succeeded {
 			t.Errorf("the second is %s", done.State)
@@ -234,12 +226,7 @@ func TestStrictOrder(t *testing.T) {
 // Whose turn it is is claimed at once also where the one before it expired, was superseded or ended with its endpoint.
 func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(_ context.Context, h hit, _ int) (*http.Response, error) {
-			if strings.Contains(h.url, "first") {
-				return answer(500, ""), nil
-			}
-			return answer(200, ""), nil
-		})
+		b := newBench(t, failing("first"))
 		ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://first.example/")})
 		one, two := int64(1), int64(2)
 		for name, first := range map[string]struct {
@@ -276,12 +263,7 @@ func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
 // Mending changes where and how it goes on, and not what is sent.
 func TestMend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(_ context.Context, h hit, _ int) (*http.Response, error) {
-			if strings.Contains(h.url, "new") {
-				return answer(200, ""), nil
-			}
-			return answer(500, ""), nil
-		})
+		b := newBench(t, failing("shop"))
 		c := b.accept(tiers(time.Hour))
 		synctest.Wait()
 		time.Sleep(time.Minute)

@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -16,57 +15,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// fullStore is a database with a full disk: what needs room fails, and a probe that needs none does not.
-type fullStore struct {
-	dispatch.Store
-	full  atomic.Bool
-	pings atomic.Int32
-}
-
-func (f *fullStore) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
-	if f.full.Load() {
-		return nil, fmt.Errorf("accept: disk full: %w", store.ErrUnavailable)
-	}
-	return f.Store.Accept(ctx, drafts)
-}
-
-// Commit finds room for none of the results, or for every second one.
-func (f *fullStore) Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error) {
-	if !f.full.Load() {
-		return f.Store.Commit(ctx, results, now)
-	}
-	committed, err := f.Store.Commit(ctx, results[:len(results)/2], now)
-	for len(committed) < len(results) {
-		committed = append(committed, store.Committed{Err: fmt.Errorf("commit: disk full: %w", store.ErrUnavailable)})
-	}
-	return committed, err
-}
-
-func (f *fullStore) Ping(ctx context.Context) error {
-	f.pings.Add(1)
-	return f.Store.Ping(ctx)
-}
-
 // A database that fails and answers probes all the same neither fills the log nor is probed without end, and loses nothing.
 func TestSQLHalfDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		var half *fullStore
+		sql := new(faults)
 		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return answer(200, ""), nil
-		}, func(o *dispatch.Options) {
-			half = &fullStore{Store: o.Store}
-			o.Store = half
-			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		})
+		}, faultySQL(sql), func(o *dispatch.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		var flying []string
 		for range 20 {
 			flying = append(flying, b.accept(dispatch.Submission{}).ID)
 		}
 		time.Sleep(500 * time.Millisecond)
-		half.full.Store(true)
-		before, pings := log.n.Load(), half.pings.Load()
+		sql.set(fail(errDown), "Accept", "Commit")
+		before, pings := log.n.Load(), sql.count("Ping")
 		for range 60 * 100 {
 			time.Sleep(10 * time.Millisecond)
 			if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{{URL: "https://shop.example/", Body: []byte(`{}`)}}); err == nil {
@@ -76,10 +40,10 @@ func TestSQLHalfDown(t *testing.T) {
 		if n := log.n.Load() - before; n == 0 || n > 20 {
 			t.Errorf("%d lines in a minute", n)
 		}
-		if n := half.pings.Load() - pings; n > 60*5 {
+		if n := sql.count("Ping") - pings; n > 60*5 {
 			t.Errorf("%d probes in a minute", n)
 		}
-		half.full.Store(false)
+		sql.set(nil, "Accept", "Commit")
 		for _, id := range flying {
 			if c := b.await(id, 10*time.Second); c.State != store.Succeeded || c.AttemptCount != 1 {
 				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
@@ -127,7 +91,6 @@ func TestExpiryWithoutAnIndex(t *testing.T) {
 type damagedStore struct {
 	dispatch.Store
 	damaged atomic.Value
-	away    atomic.Bool
 }
 
 func (d *damagedStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
@@ -137,32 +100,22 @@ func (d *damagedStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamp
 	return d.Store.Stamp(ctx, s)
 }
 
-func (d *damagedStore) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
-	if d.away.Load() {
-		return nil, fmt.Errorf("accept: %w", store.ErrUnavailable)
-	}
-	return d.Store.Accept(ctx, drafts)
-}
-
 // A stamp that can never be taken back does not keep the others from being sent after SQL was away.
 func TestADoubtThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var damaged *damagedStore
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) {
-			damaged = &damagedStore{Store: o.Store}
-			o.Store = damaged
-		})
+		damaged, sql := new(damagedStore), new(faults)
+		b := newBench(t, always(200, ""), func(o *dispatch.Options) { damaged.Store, o.Store = o.Store, damaged }, faultySQL(sql))
 		later := 5 * time.Second
 		bad := b.accept(dispatch.Submission{Delay: &later}).ID
 		damaged.damaged.Store(bad)
 		afterwards := 8500 * time.Millisecond
 		good := b.accept(dispatch.Submission{Delay: &afterwards}).ID
 		time.Sleep(6 * time.Second) // a stamp has failed
-		damaged.away.Store(true)
+		sql.set(fail(errDown), "Accept")
 		if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{{URL: "https://shop.example/", Body: []byte(`{}`)}}); err == nil {
 			t.Fatal("accepted")
 		}
-		damaged.away.Store(false)
+		sql.set(nil, "Accept")
 		if c := b.await(good, 2*time.Minute); c.State != store.Succeeded {
 			t.Errorf("the other one: %s", c.State)
 		}

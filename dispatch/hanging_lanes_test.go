@@ -93,13 +93,7 @@ func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
 // A hundred destinations that hang leave one that answers alone.
 func TestIsolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(ctx context.Context, h hit, _ int) (*http.Response, error) {
-			if !strings.Contains(h.url, "hang") {
-				return answer(200, ""), nil
-			}
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, func(o *dispatch.Options) { o.Workers = 64 })
+		b := newBench(t, hangs, func(o *dispatch.Options) { o.Workers = 64 })
 		b.accept(dispatch.Submission{}) // The healthy one is known to answer.
 		time.Sleep(time.Second)
 		for i := range 100 {

@@ -52,8 +52,16 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	r.hits = append(r.hits, h)
+	say := r.answer
 	r.mu.Unlock()
-	return r.answer(req.Context(), h, before)
+	return say(req.Context(), h, before)
+}
+
+// turn has the receiver answer otherwise from now on.
+func (r *receiver) turn(answer func(context.Context, hit, int) (*http.Response, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
 }
 
 func (r *receiver) seen() []hit {
@@ -77,6 +85,16 @@ func answer(status int, body string, headers ...string) *http.Response {
 // always answers every request alike.
 func always(status int, body string, headers ...string) func(context.Context, hit, int) (*http.Response, error) {
 	return func(context.Context, hit, int) (*http.Response, error) { return answer(status, body, headers...), nil }
+}
+
+// failing answers addresses with that in them with 500, and the others with 200.
+func failing(part string) func(context.Context, hit, int) (*http.Response, error) {
+	return func(_ context.Context, h hit, _ int) (*http.Response, error) {
+		if strings.Contains(h.url, part) {
+			return answer(500, ""), nil
+		}
+		return answer(200, ""), nil
+	}
 }
 
 // inTurn answers an id's first request with the first status, and so on; the last one repeats.
@@ -154,6 +172,11 @@ func (b *bench) must(_ any, err error) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+func (b *bench) ok(err error) {
+	b.t.Helper()
+	b.must(nil, err)
 }
 
 // accept submits one callback and returns it; the submission must be valid.

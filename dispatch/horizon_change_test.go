@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -267,7 +268,7 @@ func TestWithoutAHorizon(t *testing.T) {
 func TestHorizonIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, o := range []dispatch.Options{{Horizon: time.Hour, Alone: true}, {Horizon: -time.Hour}, {Horizon: 1}} {
-		o.Store, o.Schedule, o.Sender, o.Keyring = &faultyStore{}, memq.New(memq.Options{}), panicking{}, new(dispatch.Keyring)
+		o.Store, o.Schedule, o.Sender, o.Keyring = &calledStore{}, memq.New(memq.Options{}), &outbound.Client{}, new(dispatch.Keyring)
 		if _, err := dispatch.New(o); err == nil || !strings.Contains(err.Error(), "horizon") {
 			t.Errorf("a horizon of %s, alone %t: %v", o.Horizon, o.Alone, err)
 		}

@@ -91,9 +91,7 @@ func TestALockThatWasForgottenBeforeTheStamp(t *testing.T) {
 		second := b.accept(dispatch.Submission{URL: "https://b.example/", LockKey: "k", Delay: &delay})
 		slow.id.Store(second.ID)
 		time.Sleep(600 * time.Millisecond) // The second one has the lock and waits for its stamp; the first one is refused.
-		if err := b.index.Reset(t.Context(), 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		b.ok(b.index.Reset(t.Context(), 0, 0))
 		for _, c := range []store.Callback{first, second} {
 			if got := b.await(c.ID, time.Minute); got.State != store.Succeeded || got.AttemptCount != 1 {
 				t.Errorf("got %s after %d attempts", got.State, got.AttemptCount)
@@ -118,9 +116,7 @@ func TestALockThatARebuildTookAgain(t *testing.T) {
 		sql.set(slow(3*time.Second), "Commit")
 		first := b.accept(dispatch.Submission{LockKey: "k"}).ID
 		time.Sleep(time.Second) // It has ended; its result is on the way.
-		if err := b.index.Reset(t.Context(), 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		b.ok(b.index.Reset(t.Context(), 0, 0))
 		time.Sleep(500 * time.Millisecond)
 		sql.set(nil, "Commit")
 		second := b.accept(dispatch.Submission{LockKey: "k"})

@@ -133,6 +133,9 @@ func TestAReplayIsToldToTheIndex(t *testing.T) {
 		if late := b.attempts(c.ID)[0].Lateness; late > 20 {
 			t.Errorf("attempted %g ms after its due time", late)
 		}
+		if again := b.accept(s); again.ID != c.ID || again.State != store.Succeeded {
+			t.Errorf("asked for once more, it is %s, %s", again.ID, again.State)
+		}
 	})
 }
 

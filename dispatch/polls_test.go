@@ -123,9 +123,7 @@ func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
 			t.Errorf("after a retry: %s, %s", c.State, c.Reason)
 		}
 		b.result(p.ID)
-		b.receiver.mu.Lock()
-		b.receiver.answer = bank("SUCCESS")
-		b.receiver.mu.Unlock()
+		b.receiver.turn(bank("SUCCESS"))
 		b.must(b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}))
 		b.await(p.ID, time.Minute)
 		time.Sleep(5 * time.Second)

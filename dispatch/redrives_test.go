@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,91 +12,29 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A redrive does what it is for to each callback once, at its rate, though its process dies half-way.
-func TestRedriveSurvivesItsProcess(t *testing.T) {
-	t.Parallel()
+// A redrive does what it is for to each callback once, at its rate. It can be paused, goes on where it was, also in another
+// process, and can be canceled; what it has not done stays as it is, for another one.
+func TestRedrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 1500
 		path := databasePath(t)
 		b := startBench(t, path, always(500, ""))
-		ids := b.bury(n)
-		request := dispatch.RedriveRequest{
-			Action: "retry", Filter: store.Filter{Topic: "payment", States: []store.State{store.Dead}}, Shown: `{"topic":"payment"}`, Rate: "100/s",
-		}
-		tried := request
-		tried.DryRun = true
-		if r, err := b.engine.Redrive(t.Context(), store.DefaultProject, tried, operator); err != nil || r.Matched != n || r.ID != "" {
-			t.Fatalf("a dry run matched %d, %v", r.Matched, err)
-		}
-		b.receiver.answer = always(200, "")
-		r, err := b.engine.Redrive(t.Context(), store.DefaultProject, request, operator)
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		time.Sleep(7 * time.Second)
-		half, err := b.db.Redrive(t.Context(), store.DefaultProject, r.ID)
-		if err != nil || half.Matched != n || half.Done < 500 || half.Done > 900 {
-			t.Errorf("after 7 s at 100/s: %d of %d, %v", half.Done, half.Matched, err)
-		}
-		first := b.receiver.seen()
-		b.stop()
-		b = startBench(t, path, always(200, ""))
-		r = b.awaitRedrive(r.ID, time.Minute)
-		if r.Done != n || r.Failed != 0 || r.State != store.RedriveDone {
-			t.Errorf("%+v", r)
-		}
-		if took := time.Since(began); took < 14*time.Second {
-			t.Errorf("%d at 100/s took %s", n, took)
-		}
-		for _, id := range ids {
-			if c := b.await(id, time.Minute); c.State != store.Succeeded {
-				t.Fatalf("%s is %s", id, c.State)
-			}
-		}
-		sent := make(map[string]int)
-		for _, h := range append(first, b.receiver.seen()...) {
-			sent[h.id]++
-		}
-		for _, id := range ids {
-			delete(sent, store.CallbackPrefix+id)
-		}
-		if len(sent) != 0 {
-			t.Errorf("%d others were sent", len(sent))
-		}
-		twice := 0
-		for _, h := range b.receiver.seen() {
-			if h.number != "2" {
-				twice++
-			}
-		}
-		if twice > 0 {
-			t.Errorf("%d were sent more than once more", twice)
-		}
-	})
-}
-
-// A redrive can be paused, goes on where it was, and can be canceled; what it has not done stays as it is.
-func TestRedriveStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var healthy atomic.Bool
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
-			if healthy.Load() {
-				return answer(200, ""), nil
-			}
-			return answer(500, ""), nil
-		})
 		ids := b.bury(300)
-		healthy.Store(true)
-		r, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
-			Action: "retry", Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`, Rate: "10/s",
-		}, operator)
-		if err != nil {
-			t.Fatal(err)
+		first := b.receiver.seen()
+		b.receiver.turn(always(200, ""))
+		redrive := func(rate string) store.Redrive {
+			t.Helper()
+			r, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
+				Action: "retry", Filter: store.Filter{Topic: "payment", States: []store.State{store.Dead}}, Shown: `{"topic":"payment"}`, Rate: rate,
+			}, operator)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
 		}
+		slow := redrive("10/s")
 		set := func(to store.RedriveState) store.Redrive {
 			t.Helper()
-			r, err := b.engine.SetRedrive(t.Context(), store.DefaultProject, r.ID, to, operator)
+			r, err := b.engine.SetRedrive(t.Context(), store.DefaultProject, slow.ID, to, operator)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,14 +43,18 @@ func TestRedriveStops(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		paused := set(store.RedrivePaused)
 		time.Sleep(time.Minute)
-		if now, err := b.db.Redrive(t.Context(), store.DefaultProject, r.ID); err != nil || now.Done != paused.Done || now.Done == 0 {
-			t.Errorf("paused at %d, it is at %d a minute later, %v", paused.Done, now.Done, err)
+		if now, err := b.db.Redrive(t.Context(), store.DefaultProject, slow.ID); err != nil || now.Matched != 300 || now.Done != paused.Done || now.Done == 0 {
+			t.Errorf("paused at %d, it is at %d of %d a minute later, %v", paused.Done, now.Done, now.Matched, err)
 		}
 		set(store.RedriveRunning)
+		time.Sleep(2 * time.Second)
+		second := b.receiver.seen()[len(first):]
+		b.stop()
+		b = startBench(t, path, always(200, ""))
 		time.Sleep(5 * time.Second)
 		end := set(store.RedriveCanceled)
 		time.Sleep(time.Minute)
-		if end.Done <= paused.Done || end.Done > 120 {
+		if end.Done <= paused.Done || end.Done > 140 {
 			t.Errorf("canceled at %d, paused at %d", end.Done, paused.Done)
 		}
 		counts := make(map[store.State]int)
@@ -122,6 +63,27 @@ func TestRedriveStops(t *testing.T) {
 		}
 		if counts[store.Succeeded] != int(end.Done) || counts[store.Dead] != len(ids)-int(end.Done) {
 			t.Errorf("after %d were done: %v", end.Done, counts)
+		}
+		began := time.Now()
+		rest := b.awaitRedrive(redrive("20/s").ID, time.Minute)
+		if rest.State != store.RedriveDone || rest.Done != 300-end.Done || rest.Failed != 0 || rest.Matched != rest.Done {
+			t.Errorf("the rest: %+v", rest)
+		}
+		if took, least := time.Since(began), time.Duration(rest.Done)*time.Second/20-time.Second; took < least {
+			t.Errorf("%d at 20/s took %s", rest.Done, took)
+		}
+		sent := make(map[string]int)
+		for _, id := range ids {
+			b.await(id, 2*time.Second) // it is told to the index, and does not wait for the sweep
+			sent[store.CallbackPrefix+id] = -1
+		}
+		for _, h := range append(second, b.receiver.seen()...) {
+			sent[h.id]++
+		}
+		for id, more := range sent {
+			if more != 0 {
+				t.Errorf("%s was sent %d times too often", id, more)
+			}
 		}
 	})
 }

@@ -121,9 +121,7 @@ func TestAScheduleIsChanged(t *testing.T) {
 		if renamed := patch(dispatch.ScheduleChange{Name: new("third")}); renamed.NextAt != next {
 			t.Error("another name moved its due time")
 		}
-		if err := b.engine.DeleteSchedule(t.Context(), store.DefaultProject, s.ID, store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		b.ok(b.engine.DeleteSchedule(t.Context(), store.DefaultProject, s.ID, store.Actor{Name: "test"}))
 		time.Sleep(time.Until(time.UnixMilli(next)) + time.Hour)
 		if n := len(b.arrivals()); n != 1 {
 			t.Errorf("%d callbacks in all, want the one by hand", n)
@@ -145,9 +143,7 @@ func TestAScheduleWhoseCallbackCannotBeMade(t *testing.T) {
 		ch.Template = []byte(`{"endpoint": "shop"}`)
 		s := b.schedule(ch)
 		time.Sleep(time.Minute)
-		if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.Endpoint.ID, store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		b.ok(b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.Endpoint.ID, store.Actor{Name: "test"}))
 		time.Sleep(3 * time.Minute)
 		now := b.scheduleNow(s.ID)
 		if !strings.Contains(now.LastError, "endpoint") || now.NextAt <= time.Now().UnixMilli() || len(b.arrivals()) != 1 {

@@ -71,17 +71,13 @@ func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 			b.must(b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: project}, operator))
 			ch := dispatch.EndpointChange{URL: ptr("https://" + project + ".example/h"), Topics: &[]string{"*"}}
 			if project == "aaa" {
-				if err := b.engine.PutPolicy(t.Context(), project, "mine", tiers(time.Hour).Policy, operator); err != nil {
-					t.Fatal(err)
-				}
+				b.ok(b.engine.PutPolicy(t.Context(), project, "mine", tiers(time.Hour).Policy, operator))
 				ch.PolicyName = "mine"
 			}
 			b.must(b.engine.CreateEndpoint(t.Context(), project, ch, operator))
 		}
 		time.Sleep(30 * time.Second)
-		if err := b.engine.DeletePreset(t.Context(), "aaa", store.PresetPolicy, "mine", operator); err != nil {
-			t.Fatal(err)
-		}
+		b.ok(b.engine.DeletePreset(t.Context(), "aaa", store.PresetPolicy, "mine", operator))
 		for _, project := range []string{"aaa", "zzz"} {
 			receipts, err := b.engine.Accept(t.Context(), project, []dispatch.Submission{
 				{URL: "https://dead.example/", Body: []byte("{}"), Choice: dispatch.Choice{PolicyName: "none"}},
@@ -115,12 +111,8 @@ func TestADeletedEndpointIsNone(t *testing.T) {
 		s.Endpoint = store.EndpointPrefix + ep.ID
 		c := b.accept(s)
 		time.Sleep(time.Second)
-		if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.ID, operator); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.engine.Explain(t.Context(), store.DefaultProject, c.ID); err != nil { // which reads it
-			t.Fatal(err)
-		}
+		b.ok(b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.ID, operator))
+		b.must(b.engine.Explain(t.Context(), store.DefaultProject, c.ID)) // which reads it
 		time.Sleep(30 * time.Minute)
 		if got := b.refused(s); len(got) != 1 || got[0] != "endpoint" {
 			t.Errorf("refused for %v", got)

@@ -1,13 +1,14 @@
 package dispatch_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -15,9 +16,9 @@ import (
 
 // This file gathers what a simulation left behind, and says what its faults may have cost.
 
-// evidence reads the four sides: what clients were told, what receivers saw, what SQL and the index hold. SQL is read with
-// statements of its own, after everything has ended.
-func (s *simulation) evidence(found []schedule.Found) (e judge.Evidence, err error) {
+// evidence reads the four sides: what clients were told, what receivers saw, what SQL and the index hold. SQL is read after
+// everything has ended.
+func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e judge.Evidence, err error) {
 	for place, id := range s.accepted {
 		c := &s.plan.callbacks[place]
 		e.Accepted = append(e.Accepted, judge.Accepted{ID: id, Ref: c.ref, Hash: sha256.Sum256(bodyOf(c))})
@@ -30,77 +31,32 @@ func (s *simulation) evidence(found []schedule.Found) (e judge.Evidence, err err
 		return e, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if e.Rows, err = s.readRows(db); err != nil {
-		return e, fmt.Errorf("read callbacks: %w", err)
+	if e.Rows, err = harness.ReadRows(ctx, db); err != nil {
+		return e, err
 	}
-	if e.Attempts, err = s.readAttempts(db); err != nil {
-		return e, fmt.Errorf("read attempts: %w", err)
+	if e.Attempts, err = harness.ReadAttempts(ctx, db); err != nil {
+		return e, err
+	}
+	for i := range e.Rows {
+		r := &e.Rows[i]
+		r.ID = strings.TrimPrefix(r.ID, store.CallbackPrefix)
+		if place := s.place(r.Ref); len(s.acted[place]) > 0 || s.plan.callbacks[place].expires > 0 {
+			r.Tiers = nil // Whoever was asked to be sooner need not wait, and the last wait is cut short by an expiry.
+		}
+	}
+	for i := range e.Attempts {
+		e.Attempts[i].ID = strings.TrimPrefix(e.Attempts[i].ID, store.CallbackPrefix)
 	}
 	e.IndexRead = true
 	for _, f := range found {
 		e.Index = append(e.Index, judge.Item{ID: f.ID, Place: f.Place.String()})
 	}
-	return e, nil
-}
-
-func instant(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
+	var twice int
+	err = db.QueryRowContext(ctx, `SELECT count(*) - count(DISTINCT callback_id || ' ' || fence) FROM attempts`).Scan(&twice)
+	if twice > 0 {
+		s.problem("%d attempts are of a claim that has one already", twice)
 	}
-	return time.UnixMilli(ms)
-}
-
-func (s *simulation) readRows(db *sql.DB) (list []judge.Row, err error) {
-	rows, err := db.Query(`SELECT callbacks.id, callbacks.ref, callbacks.lock_key, callbacks.state, callbacks.reason, callbacks.due_at,
-		callbacks.finished_at, callbacks.policy, payloads.body
-		FROM callbacks LEFT JOIN payloads ON payloads.id = callbacks.payload_id`)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var r judge.Row
-		var due, finished int64
-		var policy, body []byte
-		if err := rows.Scan(&r.ID, &r.Ref, &r.LockKey, &r.State, &r.Reason, &due, &finished, &policy, &body); err != nil {
-			return nil, err
-		}
-		r.DueAt, r.FinishedAt, r.Hash = instant(due), instant(finished), sha256.Sum256(body)
-		var p store.Policy
-		if err := json.Unmarshal(policy, &p); err != nil {
-			return nil, fmt.Errorf("policy of %s: %w", r.Ref, err)
-		}
-		if place := s.place(r.Ref); len(s.acted[place]) == 0 && s.plan.callbacks[place].expires == 0 {
-			r.Tiers = p.Tiers // Whoever was asked to be sooner need not wait, and the last wait is cut short by an expiry.
-		}
-		list = append(list, r)
-	}
-	return list, rows.Err()
-}
-
-func (s *simulation) readAttempts(db *sql.DB) (list []judge.Attempt, err error) {
-	rows, err := db.Query(`SELECT callback_id, number, outcome, class, trigger, status, charged, stale, started_at, ended_at, due_at, next_due_at,
-		fence FROM attempts`)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	claims := map[stampKey]int{}
-	for rows.Next() {
-		var a judge.Attempt
-		var started, ended, due, next, fence int64
-		if err := rows.Scan(&a.ID, &a.Number, &a.Outcome, &a.Class, &a.Trigger, &a.Status, &a.Charged, &a.Stale, &started, &ended, &due, &next,
-			&fence); err != nil {
-			return nil, err
-		}
-		if before := claims[stampKey{a.ID, fence}]; before > 0 {
-			s.problem("attempts %d and %d of %s are both of claim %d", before, a.Number, a.ID, fence)
-		}
-		claims[stampKey{a.ID, fence}] = a.Number
-		a.Started, a.Ended, a.Due, a.NextDue = instant(started), instant(ended), instant(due), instant(next)
-		list = append(list, a)
-	}
-	return list, rows.Err()
+	return e, err
 }
 
 // place finds a reference in the plan.

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,14 +59,16 @@ func (p *process) dead() bool {
 // pause stops the process for so long, as SIGSTOP does. Its timers go on, as they do for a process that is stopped: they have
 // all fired when it goes on.
 func (p *process) pause(d time.Duration) {
-	p.mu.Lock()
 	until := time.Now().Add(d)
+	p.mu.Lock()
 	if until.After(p.pausedUntil) {
 		p.pausedUntil = until
 	}
 	p.mu.Unlock()
 	p.sim.disturb(p, d)
-	p.sim.stopped(p, d)
+	p.sim.mu.Lock()
+	p.sim.pauses = append(p.sim.pauses, disturbance{p, time.Now(), until})
+	p.sim.mu.Unlock()
 }
 
 // pass waits while the process is stopped, and says whether it is alive.
@@ -93,38 +96,36 @@ func (p *process) pass() bool {
 var errCut = errors.New("connection reset by peer")
 
 // A reply is what a call brought.
-type reply[T any] struct {
-	value T
+type reply struct {
+	value any
 	err   error
 }
 
-// around makes one call of a process. Do is the call itself; cut is the error of one that gets no answer. No caller may hold a mutex
-// that another one waits for: on that no time passes in a bubble.
-func around[T any](ctx context.Context, p *process, op string, cut error, do func(context.Context) (T, error)) (T, error) {
-	var none T
+// around makes one call of a process, to SQL or elsewhere. Do is the call itself; cut is the error of one that gets no
+// answer. No caller may hold a mutex that another one waits for: on that no time passes in a bubble.
+func (p *process) around(ctx context.Context, op string, sql bool, cut error, do work) (any, error) {
 	if !p.pass() {
-		return none, cut
+		return nil, cut
 	}
-	got := befall(ctx, p, op, p.sim.faultOf(p, op), cut, do)
+	got, err := p.befall(ctx, op, sql, cut, do)
 	if !p.pass() {
-		return none, cut
+		return nil, cut
 	}
-	return got.value, got.err
+	return got, err
 }
 
-// befall makes the call as the fault wants it.
-func befall[T any](ctx context.Context, p *process, op string, f fault, cut error, do func(context.Context) (T, error)) (got reply[T]) {
+// befall makes the call as the fault wants it that is planned for it.
+func (p *process) befall(ctx context.Context, op string, sql bool, cut error, do work) (any, error) {
 	s := p.sim
+	f := s.faultOf(p, op)
 	switch f.kind {
 	case crashBefore:
 		p.crash()
-		got.err = cut
-		return got
+		return nil, cut
 	case failed:
-		got.err = cut
-		return got
+		return nil, cut
 	case callLate:
-		return late(ctx, s, f.wait, do)
+		return s.late(ctx, f.wait, do)
 	case wipedBefore:
 		s.mu.Lock()
 		index := s.index
@@ -133,35 +134,28 @@ func befall[T any](ctx context.Context, p *process, op string, f fault, cut erro
 			s.problem("wipe: %v", err)
 		}
 		time.Sleep(min(f.wait, 3*time.Second)) // so that a rebuild may come between
-		if !p.pass() {                         // or the end of the process
-			got.err = cut
-			return got
-		}
 	case stopBefore:
 		p.pause(f.wait)
-		if !p.pass() {
-			got.err = cut
-			return got
-		}
 	case "":
-		if out, away := s.away(ctx, p, op, cut); away {
-			if out.works {
+		if works, err := s.away(ctx, p, op, sql, cut); err != nil {
+			if works {
 				_, _ = do(ctx) // It took effect; nobody hears how.
 			}
-			got.err = out.err
-			return got
+			return nil, err
 		}
 	}
-	got.value, got.err = do(ctx)
+	if (f.kind == wipedBefore || f.kind == stopBefore) && !p.pass() {
+		return nil, cut
+	}
+	got, err := do(ctx)
 	switch f.kind {
 	case crashAfter:
 		p.crash()
-		got.err = cut
+		return got, cut
 	case stopAfter:
 		p.pause(f.wait)
 	case replyLost:
-		var none T
-		got.value, got.err = none, cut
+		return nil, cut
 	case doubled:
 		_, _ = do(ctx)
 	case doubledLate:
@@ -170,24 +164,24 @@ func befall[T any](ctx context.Context, p *process, op string, f fault, cut erro
 		select {
 		case <-time.After(f.wait):
 		case <-ctx.Done():
-			got.err = ctx.Err()
+			return got, ctx.Err()
 		}
 	}
-	return got
+	return got, err
 }
 
 // late makes a call that is on its way for so long. Its caller may give up; the call is made all the same.
-func late[T any](ctx context.Context, s *simulation, wait time.Duration, do func(context.Context) (T, error)) reply[T] {
-	done := make(chan reply[T], 1)
+func (s *simulation) late(ctx context.Context, wait time.Duration, do work) (any, error) {
+	done := make(chan reply, 1)
 	s.later(wait, func() {
 		value, err := do(context.WithoutCancel(ctx))
-		done <- reply[T]{value, err}
+		done <- reply{value, err}
 	})
 	select {
 	case got := <-done:
-		return got
+		return got.value, got.err
 	case <-ctx.Done():
-		return reply[T]{err: ctx.Err()}
+		return nil, ctx.Err()
 	}
 }
 
@@ -240,18 +234,12 @@ type outage struct {
 	until time.Time
 }
 
-// How a call ends that meets an outage.
-type awayReply struct {
-	works bool
-	err   error
-}
-
 // hangTime is how long a call hangs that nobody answers and whose caller sets no limit.
 const hangTime = 2 * time.Second
 
-// away says what becomes of a call while what it asks is away.
-func (s *simulation) away(ctx context.Context, p *process, op string, cut error) (awayReply, bool) {
-	sql := sqlOps[op]
+// away says what becomes of a call while what it asks is away: its error, and whether it takes effect all the same. Without
+// an error nothing is away.
+func (s *simulation) away(ctx context.Context, p *process, op string, sql bool, cut error) (works bool, err error) {
 	s.mu.Lock()
 	var met *outage
 	for i := range s.outages {
@@ -262,19 +250,19 @@ func (s *simulation) away(ctx context.Context, p *process, op string, cut error)
 	}
 	s.mu.Unlock()
 	if met == nil || op == "Send" {
-		return awayReply{}, false
+		return false, nil
 	}
 	switch met.kind {
 	case sqlMute, indexMute:
-		return awayReply{works: true, err: cut}, true
+		return true, cut
 	case sqlHangs, indexHangs:
 		select {
 		case <-ctx.Done():
-			return awayReply{err: ctx.Err()}, true
+			return false, ctx.Err()
 		case <-time.After(hangTime):
 		}
 	}
-	return awayReply{err: cut}, true
+	return false, cut
 }
 
 // A disturbance is a time in which a process may fail to do what it should.
@@ -292,26 +280,16 @@ func (s *simulation) disturb(p *process, lasts time.Duration) {
 
 // disturbed says whether anything befell the process between the two times.
 func (s *simulation) disturbed(p *process, from, to time.Time) bool {
-	for _, d := range s.disturbances {
-		if (d.p == nil || d.p == p) && !d.from.After(to) && !d.to.Before(from) {
-			return true
-		}
-	}
-	return false
+	return met(s.disturbances, p, from, to)
 }
 
-// stopped notes a pause: what a stopped process had begun, it may end at any time later.
-func (s *simulation) stopped(p *process, lasts time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pauses = append(s.pauses, disturbance{p, time.Now(), time.Now().Add(lasts)})
-}
-
+// wasStopped says whether the process was stopped between the two times: what it had begun it may end at any time later.
 func (s *simulation) wasStopped(p *process, from, to time.Time) bool {
-	for _, d := range s.pauses {
-		if d.p == p && !d.from.After(to) && !d.to.Before(from) {
-			return true
-		}
-	}
-	return false
+	return met(s.pauses, p, from, to)
+}
+
+func met(list []disturbance, p *process, from, to time.Time) bool {
+	return slices.ContainsFunc(list, func(d disturbance) bool {
+		return (d.p == nil || d.p == p) && !d.from.After(to) && !d.to.Before(from)
+	})
 }

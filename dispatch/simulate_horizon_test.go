@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is the horizon: what is drawn for simulations with one, and the calls that move it.
+// This file is the horizon: what is drawn for simulations with one, and how it comes back with a snapshot.
 
 // drawHorizon gives a part of the plans with a shared index a horizon, callbacks that are due beyond it, or become so by a long wait,
 // people who move them to this side of it and back, and faults of the calls that move and fill it. It draws from a source of its
@@ -79,30 +77,6 @@ func (p *plan) horizon(slot int) time.Duration {
 		return 0
 	}
 	return p.horizons[slot]
-}
-
-func (*indexView) ShardOf(int64) int { return 0 }
-
-func (v *indexView) Watermark(ctx context.Context, shard int) (schedule.Watermark, error) {
-	return ask(ctx, v, "Watermark", func(ctx context.Context, ix *memq.Index) (schedule.Watermark, error) { return ix.Watermark(ctx, shard) })
-}
-
-func (v *indexView) MoveWatermark(ctx context.Context, shard int, a schedule.Advance) (schedule.Watermark, error) {
-	return ask(ctx, v, "MoveWatermark", func(ctx context.Context, ix *memq.Index) (schedule.Watermark, error) {
-		return ix.MoveWatermark(ctx, shard, a)
-	})
-}
-
-func (v *indexView) Loaded(ctx context.Context, shard int, token string, until int64) (schedule.Watermark, error) {
-	return ask(ctx, v, "Loaded", func(ctx context.Context, ix *memq.Index) (schedule.Watermark, error) {
-		return ix.Loaded(ctx, shard, token, until)
-	})
-}
-
-func (s *simStore) OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error) {
-	return sqlCall(ctx, s, "OpenUntil", func(ctx context.Context) ([]store.OpenRow, error) {
-		return s.Store.OpenUntil(ctx, after, until, limit)
-	})
 }
 
 // mark moves the watermark of an index that has just been set back to where it was, and what is loaded with it. What of it lies in

@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -143,44 +142,39 @@ func (s *simIndex) contents(ctx context.Context) ([]schedule.Found, error) {
 
 // An indexView is the index as one process reaches it.
 type indexView struct {
-	*simIndex
+	calledIndex
+	shared *simIndex
 	p      *process
 	hints  chan int
-	wanted int64 // guarded by simIndex.mu
+	wanted int64 // guarded by shared.mu
 }
 
 func (s *simIndex) view(p *process) *indexView {
-	v := &indexView{simIndex: s, p: p, hints: make(chan int, 1)}
+	v := &indexView{shared: s, p: p, hints: make(chan int, 1)}
+	v.calledIndex = calledIndex{leasing{s.ix, s}, v}
 	s.mu.Lock()
 	s.views = append(s.views, v)
 	s.mu.Unlock()
 	return v
 }
 
-// ask makes one call of the process, with the generation that it expects when it makes it: a call that is late still expects
-// that one. What the call carries is copied by whoever asks, for it is sent before its caller goes on to use it for something else.
-func ask[T any](ctx context.Context, v *indexView, op string, do func(context.Context, *memq.Index) (T, error)) (T, error) {
-	v.mu.Lock()
+// call makes a call with the generation that the process expects when it makes it: a call that is late still expects that
+// one.
+func (v *indexView) call(ctx context.Context, op string, do work) (any, error) {
+	v.shared.mu.Lock()
 	wanted := v.wanted
-	v.mu.Unlock()
-	return around(ctx, v.p, op, errCut, func(ctx context.Context) (T, error) {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.ix.SetGeneration(wanted)
-		return do(ctx, v.ix)
+	v.shared.mu.Unlock()
+	return v.p.around(ctx, op, false, errCut, func(ctx context.Context) (any, error) {
+		v.shared.mu.Lock()
+		defer v.shared.mu.Unlock()
+		v.shared.ix.SetGeneration(wanted)
+		return do(ctx)
 	})
 }
 
-func told(ctx context.Context, v *indexView, op string, do func(context.Context, *memq.Index) error) error {
-	_, err := ask(ctx, v, op, func(ctx context.Context, ix *memq.Index) (int, error) { return 0, do(ctx, ix) })
-	return err
-}
-
-func (*indexView) Shards() int { return 1 }
-
 func (v *indexView) SetGeneration(generation int64) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.shared.mu.Lock()
+	defer v.shared.mu.Unlock()
 	v.wanted = generation
 }
 
@@ -191,100 +185,23 @@ func (*indexView) Run(ctx context.Context) error {
 	return nil
 }
 
-func (v *indexView) Generation(ctx context.Context, shard int) (int64, error) {
-	return ask(ctx, v, "Generation", func(ctx context.Context, ix *memq.Index) (int64, error) { return ix.Generation(ctx, shard) })
+// leasing is the index with an eye on the leases that it gives out.
+type leasing struct {
+	*memq.Index
+	shared *simIndex
 }
 
-func (v *indexView) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error) {
-	items = slices.Clone(items)
-	return ask(ctx, v, "Ensure", func(ctx context.Context, ix *memq.Index) ([]schedule.Position, error) { return ix.Ensure(ctx, items) })
+func (l leasing) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
+	got, err := l.Index.Claim(ctx, shard, r)
+	for _, lease := range got.Leases {
+		l.shared.leases[lease.ID] = lease
+	}
+	return got, err
 }
 
-func (v *indexView) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
-	return ask(ctx, v, "Claim", func(ctx context.Context, ix *memq.Index) (schedule.Claimed, error) {
-		got, err := ix.Claim(ctx, shard, r)
-		for _, l := range got.Leases {
-			v.leases[l.ID] = l
-		}
-		return got, err
-	})
-}
-
-func (v *indexView) Settle(ctx context.Context, s []schedule.Settlement) ([]schedule.Settled, error) {
-	s = slices.Clone(s)
-	return ask(ctx, v, "Settle", func(ctx context.Context, ix *memq.Index) ([]schedule.Settled, error) { return ix.Settle(ctx, s) })
-}
-
-func (v *indexView) Extend(ctx context.Context, e []schedule.Extension) ([]bool, error) {
-	e = slices.Clone(e)
-	return ask(ctx, v, "Extend", func(ctx context.Context, ix *memq.Index) ([]bool, error) { return ix.Extend(ctx, e) })
-}
-
-func (v *indexView) Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
-	refs = slices.Clone(refs)
-	return ask(ctx, v, "CancelItems", func(ctx context.Context, ix *memq.Index) ([]schedule.Position, error) { return ix.Cancel(ctx, refs) })
-}
-
-func (v *indexView) Move(ctx context.Context, m []schedule.Movement) ([]schedule.Moved, error) {
-	m = slices.Clone(m)
-	return ask(ctx, v, "Move", func(ctx context.Context, ix *memq.Index) ([]schedule.Moved, error) { return ix.Move(ctx, m) })
-}
-
-func (v *indexView) Acquire(ctx context.Context, r []schedule.LockRequest) ([]schedule.LockReply, error) {
-	r = slices.Clone(r)
-	return ask(ctx, v, "Acquire", func(ctx context.Context, ix *memq.Index) ([]schedule.LockReply, error) { return ix.Acquire(ctx, r) })
-}
-
-func (v *indexView) Release(ctx context.Context, u []schedule.Unlock) ([]schedule.Waiter, error) {
-	u = slices.Clone(u)
-	return ask(ctx, v, "Release", func(ctx context.Context, ix *memq.Index) ([]schedule.Waiter, error) { return ix.Release(ctx, u) })
-}
-
-func (v *indexView) Reset(ctx context.Context, shard int, generation int64) error {
-	return told(ctx, v, "Reset", func(ctx context.Context, ix *memq.Index) error { return ix.Reset(ctx, shard, generation) })
-}
-
-func (v *indexView) Adopt(ctx context.Context, a []schedule.Adoption) error {
-	a = slices.Clone(a)
-	return told(ctx, v, "Adopt", func(ctx context.Context, ix *memq.Index) error {
-		for _, one := range a {
-			v.leases[one.ID] = schedule.Lease{Item: one.Item, Token: one.Token, Until: one.Until}
-		}
-		return ix.Adopt(ctx, a)
-	})
-}
-
-func (v *indexView) Open(ctx context.Context, shard int) error {
-	return told(ctx, v, "OpenShard", func(ctx context.Context, ix *memq.Index) error { return ix.Open(ctx, shard) })
-}
-
-func (v *indexView) SetLanes(ctx context.Context, s []schedule.LaneSetting) error {
-	s = slices.Clone(s)
-	return told(ctx, v, "SetLanes", func(ctx context.Context, ix *memq.Index) error { return ix.SetLanes(ctx, s) })
-}
-
-func (v *indexView) Audit(ctx context.Context, shard int, cursor string) (schedule.AuditPage, error) {
-	return ask(ctx, v, "Audit", func(ctx context.Context, ix *memq.Index) (schedule.AuditPage, error) {
-		return ix.Audit(ctx, shard, cursor)
-	})
-}
-
-func (v *indexView) Scan(ctx context.Context, shard int, cursor string, limit int) (schedule.ScanPage, error) {
-	return ask(ctx, v, "Scan", func(ctx context.Context, ix *memq.Index) (schedule.ScanPage, error) {
-		return ix.Scan(ctx, shard, cursor, limit)
-	})
-}
-
-func (v *indexView) Stats(ctx context.Context, shard int) (schedule.Stats, error) {
-	return ask(ctx, v, "Stats", func(ctx context.Context, ix *memq.Index) (schedule.Stats, error) { return ix.Stats(ctx, shard) })
-}
-
-func (v *indexView) Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
-	return ask(ctx, v, "Lookup", func(ctx context.Context, ix *memq.Index) ([]schedule.Position, error) { return ix.Lookup(ctx, refs) })
-}
-
-func (v *indexView) LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error) {
-	return ask(ctx, v, "LaneStates", func(ctx context.Context, ix *memq.Index) ([]schedule.LaneState, error) {
-		return ix.LaneStates(ctx, lanes)
-	})
+func (l leasing) Adopt(ctx context.Context, list []schedule.Adoption) error {
+	for _, one := range list {
+		l.shared.leases[one.ID] = schedule.Lease{Item: one.Item, Token: one.Token, Until: one.Until}
+	}
+	return l.Index.Adopt(ctx, list)
 }

@@ -139,20 +139,19 @@ type event struct {
 type eventKind string
 
 const (
-	crash       eventKind = "crash"
-	pause       eventKind = "pause"
-	drain       eventKind = "drain"
-	wipe        eventKind = "index wiped"
-	snapshot    eventKind = "index snapshot"
-	rollback    eventKind = "index rolled back"
-	sqlRefuses  eventKind = "SQL refuses"
-	sqlHangs    eventKind = "SQL stalls"
-	sqlMute     eventKind = "SQL commits, replies lost"
-	indexFails  eventKind = "index refuses"
-	indexHangs  eventKind = "index stalls"
-	indexMute   eventKind = "index works, replies lost"
-	clockJumps  eventKind = "index clock jumps"
-	maxDuration           = time.Duration(1<<63 - 1)
+	crash      eventKind = "crash"
+	pause      eventKind = "pause"
+	drain      eventKind = "drain"
+	wipe       eventKind = "index wiped"
+	snapshot   eventKind = "index snapshot"
+	rollback   eventKind = "index rolled back"
+	sqlRefuses eventKind = "SQL refuses"
+	sqlHangs   eventKind = "SQL stalls"
+	sqlMute    eventKind = "SQL commits, replies lost"
+	indexFails eventKind = "index refuses"
+	indexHangs eventKind = "index stalls"
+	indexMute  eventKind = "index works, replies lost"
+	clockJumps eventKind = "index clock jumps"
 )
 
 // draw makes the plan of a seed. The same seed gives the same plan.

@@ -28,14 +28,14 @@ func (s *simSender) Send(ctx context.Context, r outbound.Request) outbound.Respo
 	if strings.Contains(r.URL, "poison") {
 		panic("a request that no process survives")
 	}
-	got, err := around(ctx, s.p, "Send", errCut, func(ctx context.Context) (outbound.Response, error) {
+	got, err := s.p.around(ctx, "Send", false, errCut, func(ctx context.Context) (any, error) {
 		return s.outbound.Send(ctx, r), nil
 	})
 	if err != nil { // The process is dead. What it makes of this reaches nobody.
 		now := time.Now()
 		return outbound.Response{Class: store.ClassInterrupted, Outcome: store.AttemptUnknown, StartedAt: now, EndedAt: now}
 	}
-	return got
+	return got.(outbound.Response)
 }
 
 // A simArrival is one request as the receiver saw it.

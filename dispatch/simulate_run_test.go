@@ -136,7 +136,7 @@ func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 		return nil, err
 	}
 	p.engine, err = dispatch.New(dispatch.Options{
-		Store: &simStore{Store: s.db, p: p}, Schedule: p.view, Sender: &simSender{outbound: client, p: p}, Keyring: s.keys,
+		Store: storeOf(p), Schedule: p.view, Sender: &simSender{outbound: client, p: p}, Keyring: s.keys,
 		Alone: s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers, Horizon: s.plan.horizon(slot), Registerer: p.registry,
 		Logger: s.log.With("process", slot, "start", starts),
 	})

@@ -48,9 +48,13 @@ func (s *simulation) story(e *judge.Evidence) string {
 	}
 	for _, r := range e.Rows {
 		fmt.Fprintf(&b, "  %s %s: %s %s, lock %q, due %s, finished %s\n", r.Ref, r.ID, r.State, r.Reason, r.LockKey, clock(r.DueAt), clock(r.FinishedAt))
-		var lines []pair[time.Time, string]
+		type line struct {
+			at   time.Time
+			what string
+		}
+		var lines []line
 		add := func(at time.Time, format string, args ...any) {
-			lines = append(lines, pair[time.Time, string]{at, fmt.Sprintf(format, args...)})
+			lines = append(lines, line{at, fmt.Sprintf(format, args...)})
 		}
 		for _, d := range s.acted[s.place(r.Ref)] {
 			add(d.at, "act %s %s: %s %v", d.act.do, d.act.delay, d.result, d.err)
@@ -71,9 +75,9 @@ func (s *simulation) story(e *judge.Evidence) string {
 					clock(a.Due), clock(a.Ended), a.Charged, a.Stale, clock(a.NextDue))
 			}
 		}
-		slices.SortStableFunc(lines, func(x, y pair[time.Time, string]) int { return x.a.Compare(y.a) })
-		for _, line := range lines {
-			fmt.Fprintf(&b, "    %s %s\n", clock(line.a), line.b)
+		slices.SortStableFunc(lines, func(x, y line) int { return x.at.Compare(y.at) })
+		for _, l := range lines {
+			fmt.Fprintf(&b, "    %s %s\n", clock(l.at), l.what)
 		}
 	}
 	return b.String()

@@ -102,7 +102,7 @@ func simulate(t *testing.T, p *plan, all *batch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	evidence, err := s.evidence(held)
+	evidence, err := s.evidence(ctx, held)
 	if err != nil {
 		t.Fatalf("seed %d: %v", p.seed, err)
 	}

@@ -89,11 +89,12 @@ func TestADrainEndsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 400
 		path := databasePath(t)
-		var arrived atomic.Int64
+		var arrived, takes atomic.Int64
+		takes.Store(int64(20 * time.Millisecond))
 		slow := func(ctx context.Context, _ hit, _ int) (*http.Response, error) {
 			arrived.Add(1)
 			select {
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(time.Duration(takes.Load())):
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
@@ -105,7 +106,13 @@ func TestADrainEndsWhatWaits(t *testing.T) {
 		for arrived.Load() < 100 {
 			time.Sleep(time.Millisecond)
 		}
+		takes.Store(int64(10 * time.Second))
+		began := time.Now()
 		b.stop()
+		takes.Store(int64(20 * time.Millisecond))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the drain took %s", took)
+		}
 		first := arrived.Load()
 		if first == n {
 			t.Fatal("all were sent before the end")

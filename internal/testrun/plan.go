@@ -66,7 +66,7 @@ var concurrent = []string{
 
 // virtualHours matches tests of package dispatch that let hours of virtual time pass, which takes minutes under the race
 // detector. They have no goroutines that the simulation does not have. The unit part and make test-full run them.
-const virtualHours = "Horizon|TestWritesBetweenTheStepsOfALoad|TestActivityOf|TestRedriveSurvivesItsProcess|TestAScheduleIsChanged"
+const virtualHours = "Horizon|TestWritesBetweenTheStepsOfALoad|TestActivityOf|TestRedrive$|TestAScheduleIsChanged"
 
 // packages are all but those that start the built binary.
 var packages = []string{
