@@ -16,6 +16,7 @@ var claimChecks = []check{
 	{"ZeroAndThePastAreNow", zeroIsNow},
 	{"RepeatedTokenReturnsTheSameBatch", repeatedToken},
 	{"ReapsManyInSteps", reapsMany},
+	{"CountsDivertsInARow", divertsInARow},
 }
 
 func zeroIsNow(f *fixture) {
@@ -139,5 +140,24 @@ func leadNext(f *fixture) {
 	lease := f.one()
 	if c := f.claim(f.led()); c.Next != lease.Until {
 		f.Fatalf("next is %d, want the end of the lease, %d", c.Next, lease.Until)
+	}
+}
+
+// divertsInARow: a settlement that is repeated is no other divert, and an attempt ends the row.
+func divertsInARow(f *fixture) {
+	l := f.one()
+	for _, c := range []struct {
+		outcome schedule.Outcome
+		want    int
+	}{{schedule.Divert, 1}, {schedule.Divert, 2}, {schedule.Reschedule, 0}, {schedule.Divert, 1}} {
+		s := settled(l, c.outcome)
+		s.Won, s.Due = true, f.Now()
+		f.expectSettled(s, schedule.Applied)
+		if c.outcome == schedule.Divert {
+			f.expectSettled(s, schedule.Applied)
+		}
+		if l = f.takeOne(l.ID); l.Diverts != c.want {
+			f.Fatalf("after outcome %d it has %d diverts, want %d", c.outcome, l.Diverts, c.want)
+		}
 	}
 }
