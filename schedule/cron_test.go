@@ -65,6 +65,21 @@ func add(t *testing.T, c *schedule.Cron, name, spec string, ttl time.Duration, f
 	}
 }
 
+// runFor runs a function of those options for so long in the bubble, and returns the log.
+func runFor(
+	t *testing.T, d time.Duration, o schedule.CronOptions, spec string, ttl time.Duration, fn func(context.Context) error,
+) string {
+	t.Helper()
+	var log bytes.Buffer
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	c := schedule.NewCron(o)
+	add(t, c, "function", spec, ttl, fn)
+	stop := start(t, c)
+	time.Sleep(d)
+	stop()
+	return log.String()
+}
+
 func TestCronRunsAtItsTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,8 +115,7 @@ func TestCronNeverOverlapsItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		running, runs := 0, 0
-		c := schedule.NewCron(schedule.CronOptions{})
-		add(t, c, "slow", "@every 1s", time.Minute, func(context.Context) error {
+		runFor(t, 41*time.Second, schedule.CronOptions{}, "@every 1s", time.Minute, func(context.Context) error {
 			if running++; running > 1 {
 				t.Errorf("%d runs at a time", running)
 			}
@@ -110,9 +124,6 @@ func TestCronNeverOverlapsItself(t *testing.T) {
 			runs++
 			return nil
 		})
-		stop := start(t, c)
-		time.Sleep(41 * time.Second)
-		stop()
 		if runs != 10 && runs != 11 {
 			t.Errorf("a function of 3.5 s ran %d times in 41 s, want 10 and perhaps one that ended with the rest", runs)
 		}
@@ -186,10 +197,8 @@ func TestCronWithoutItsLease(t *testing.T) {
 func TestCronGoesOnAfterFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
 		runs := 0
-		c := schedule.NewCron(schedule.CronOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		add(t, c, "fragile", "@every 1s", time.Second, func(context.Context) error {
+		log := runFor(t, 4500*time.Millisecond, schedule.CronOptions{}, "@every 1s", time.Second, func(context.Context) error {
 			switch runs++; runs {
 			case 1:
 				panic("out of cheese")
@@ -198,15 +207,12 @@ func TestCronGoesOnAfterFailures(t *testing.T) {
 			}
 			return nil
 		})
-		stop := start(t, c)
-		time.Sleep(4500 * time.Millisecond)
-		stop()
 		if runs != 4 {
 			t.Errorf("it ran %d times, want 4", runs)
 		}
-		for _, want := range []string{"out of cheese", "out of milk", "function=fragile"} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log does not say %q: %s", want, log.String())
+		for _, want := range []string{"out of cheese", "out of milk", "function=function"} {
+			if !strings.Contains(log, want) {
+				t.Errorf("the log does not say %q: %s", want, log)
 			}
 		}
 	})
@@ -215,20 +221,14 @@ func TestCronGoesOnAfterFailures(t *testing.T) {
 // While a database is away, functions that run every second must not fill the log.
 func TestCronSaysNowAndThenThatAFunctionFails(t *testing.T) {
 	t.Parallel()
-	for name, lease := range map[string]schedule.Leaser{"in the function": nil, "in its lease": &leases{err: errors.New("out of milk")}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer
-				c := schedule.NewCron(schedule.CronOptions{Holder: "us", Lease: lease, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				add(t, c, "fragile", "@every 1s", time.Second, func(context.Context) error { return errors.New("out of milk") })
-				stop := start(t, c)
-				time.Sleep(5 * time.Minute)
-				stop()
-				if n := strings.Count(log.String(), "out of milk"); n < 4 || n > 6 {
-					t.Errorf("%d lines in five minutes:\n%s", n, log.String())
-				}
-			})
+	out := errors.New("out of milk")
+	for _, lease := range []schedule.Leaser{nil, &leases{err: out}} {
+		synctest.Test(t, func(t *testing.T) {
+			o := schedule.CronOptions{Holder: "us", Lease: lease}
+			log := runFor(t, 5*time.Minute, o, "@every 1s", time.Second, func(context.Context) error { return out })
+			if n := strings.Count(log, "out of milk"); n < 4 || n > 6 {
+				t.Errorf("%d lines in five minutes, leased %t:\n%s", n, lease != nil, log)
+			}
 		})
 	}
 }
@@ -237,17 +237,13 @@ func TestCronBoundsARun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var lasted []time.Duration
-		c := schedule.NewCron(schedule.CronOptions{})
-		add(t, c, "endless", "@every 10s", 4*time.Second, func(ctx context.Context) error {
+		// The second run is a second old, and ends with Run.
+		runFor(t, 21*time.Second, schedule.CronOptions{}, "@every 10s", 4*time.Second, func(ctx context.Context) error {
 			began := time.Now()
 			<-ctx.Done()
 			lasted = append(lasted, time.Since(began))
 			return ctx.Err()
 		})
-		stop := start(t, c)
-		time.Sleep(21 * time.Second)
-		// The second run is a second old, and ends with Run.
-		stop()
 		if diff := cmp.Diff([]time.Duration{4 * time.Second, time.Second}, lasted); diff != "" {
 			t.Errorf("runs lasted (-want +got):\n%s", diff)
 		}

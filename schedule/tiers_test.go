@@ -1,7 +1,6 @@
 package schedule_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -136,14 +135,4 @@ func FuzzDuration(f *testing.F) {
 			t.Errorf("%q is %v, printed %q, read back %v, %v", s, d, schedule.FormatDuration(d), back, err)
 		}
 	})
-}
-
-func ExampleTiers_Wait() {
-	wait, ok := schedule.Payment().Wait(1, false)
-	fmt.Println(wait, ok)
-	wait, ok = schedule.Payment().Wait(10, false)
-	fmt.Println(wait, ok)
-	// Output:
-	// 15s true
-	// 0s false
 }

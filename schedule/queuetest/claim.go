@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +16,7 @@ var claimChecks = []check{
 	{"ZeroAndThePastAreNow", zeroIsNow},
 	{"RepeatedTokenReturnsTheSameBatch", repeatedToken},
 	{"ReapsManyInSteps", reapsMany},
+	{"CountsDivertsInARow", divertsInARow},
 }
 
 func zeroIsNow(f *fixture) {
@@ -62,14 +64,7 @@ func repeatedToken(f *fixture) {
 
 // sorted returns the leases by id.
 func sorted(leases []schedule.Lease) []schedule.Lease {
-	leases = slices.Clone(leases)
-	slices.SortFunc(leases, func(a, b schedule.Lease) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
-	return leases
+	return slices.SortedFunc(slices.Values(leases), func(a, b schedule.Lease) int { return strings.Compare(a.ID, b.ID) })
 }
 
 func reapsMany(f *fixture) {
@@ -81,9 +76,7 @@ func reapsMany(f *fixture) {
 	f.pass(time.Minute)
 	reaped := 0
 	for range 10 {
-		req := f.wide()
-		req.Max = 0
-		c := f.claim(req)
+		c := f.claim(f.empty())
 		if c.Reaped > 100 {
 			f.Fatalf("one claim reaped %d", c.Reaped)
 		}
@@ -147,5 +140,24 @@ func leadNext(f *fixture) {
 	lease := f.one()
 	if c := f.claim(f.led()); c.Next != lease.Until {
 		f.Fatalf("next is %d, want the end of the lease, %d", c.Next, lease.Until)
+	}
+}
+
+// divertsInARow: a settlement that is repeated is no other divert, and an attempt ends the row.
+func divertsInARow(f *fixture) {
+	l := f.one()
+	for _, c := range []struct {
+		outcome schedule.Outcome
+		want    int
+	}{{schedule.Divert, 1}, {schedule.Divert, 2}, {schedule.Reschedule, 0}, {schedule.Divert, 1}} {
+		s := settled(l, c.outcome)
+		s.Won, s.Due = true, f.Now()
+		f.expectSettled(s, schedule.Applied)
+		if c.outcome == schedule.Divert {
+			f.expectSettled(s, schedule.Applied)
+		}
+		if l = f.takeOne(l.ID); l.Diverts != c.want {
+			f.Fatalf("after outcome %d it has %d diverts, want %d", c.outcome, l.Diverts, c.want)
+		}
 	}
 }

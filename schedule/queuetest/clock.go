@@ -151,24 +151,3 @@ func (w *world) jumpLock(name string, k *lockModel, moved int64) {
 	k.until, k.keptFor = got[0].HeldUntil, ""
 	k.waiters = slices.DeleteFunc(k.waiters, func(id string) bool { return id == k.id })
 }
-
-// jump puts both clocks forward or back by whole steps. Whether a pause that has ended begins again is the
-// index's choice.
-func (p *pair) jump(rt *rapid.T) {
-	for lane := range p.lanes {
-		s := schedule.LaneSetting{Lane: p.a.lanes[lane], Limit: rapid.IntRange(0, 6).Draw(rt, "limit"), Version: 5}
-		if rapid.IntRange(0, 2).Draw(rt, "pause") == 0 {
-			s.PausedUntil = p.at(2)
-		}
-		s.Every = p.every(rt)
-		both(p, "set lanes", func(f *fixture) (any, error) { return nil, f.Index.SetLanes(f.ctx, []schedule.LaneSetting{s}) })
-	}
-	steps := int64(rapid.SampledFrom([]int{-180, -3, 3, 180}).Draw(rt, "jump"))
-	d := time.Duration(steps) * step * time.Millisecond
-	p.a.jump(d)
-	p.b.jump(d)
-	p.base += steps * step
-	if p.kept != 0 {
-		p.kept += steps * step
-	}
-}

@@ -27,12 +27,7 @@ func equalLanes(f *fixture) {
 	for i := range lanes {
 		f.ensure(f.items(i, 300)...)
 	}
-	empty := f.wide()
-	empty.Max = 0
-	for f.stats().Delayed > 0 {
-		empty.Token = f.wide().Token
-		f.claim(empty)
-	}
+	f.promoteAll()
 	taken := make(map[int64]int)
 	for round := range 60 {
 		req := f.wide()
@@ -64,11 +59,7 @@ func backlog(f *fixture) {
 	for range size / schedule.MaxBatch {
 		f.ensure(f.items(0, schedule.MaxBatch)...)
 	}
-	empty := f.wide()
-	empty.Max = 0
-	for f.claim(empty).More && f.stats().Delayed > 0 {
-		empty.Token = f.wide().Token
-	}
+	f.promoteAll()
 	light := []schedule.Item{f.item(1, 0), f.item(2, 0), f.item(3, 0)}
 	f.ensure(light...)
 	waiting := map[string]bool{light[0].ID: true, light[1].ID: true, light[2].ID: true}

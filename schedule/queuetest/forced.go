@@ -46,9 +46,7 @@ func forcedFirst(f *fixture) {
 		waiting[i].Retry = true
 	}
 	f.ensure(waiting...)
-	empty := f.wide()
-	empty.Max = 0
-	f.claim(empty)
+	f.claim(f.empty())
 	first, second, third := f.press(0), f.press(0), f.press(0)
 	first.Retry, third.Due = true, third.Due-1000
 	f.ensure(first, second, third)
@@ -71,9 +69,7 @@ func forcedLeavesHeldLane(f *fixture) {
 	f.holdLane(0, time.Minute)
 	forced := f.press(0)
 	f.ensure(forced)
-	empty := f.wide()
-	empty.Max = 0
-	if c := f.claim(empty); !c.More {
+	if c := f.claim(f.empty()); !c.More {
 		f.Fatalf("something forced is ready: %+v", c)
 	}
 	_, err := f.Index.Cancel(f.ctx, []schedule.Ref{forced.Ref()})

@@ -10,8 +10,6 @@ import (
 )
 
 var horizonChecks = []check{
-	{"EverythingIsHeldWithoutAWatermark", noWatermark},
-	{"IsMovedByOneAtATime", watermarkIsCompared},
 	{"IsMovedWhileTheShardIsClosed", watermarkOfAClosedShard},
 	{"InvalidWatermarks", invalidWatermarks},
 	{"EveryLaneHasAShard", lanesHaveShards},
@@ -53,39 +51,6 @@ func (f *fixture) load(token string, until, want int64) schedule.Watermark {
 	return w
 }
 
-func noWatermark(f *fixture) {
-	if w := f.watermark(); w.At != schedule.Forever || w.Loaded != schedule.Forever || w.Loader != "" || w.Now == 0 {
-		f.Fatalf("the watermark of a new shard: %+v", w)
-	}
-	item := f.item(0, 400*24*time.Hour)
-	f.ensure(item)
-	f.expectAt(item.Ref(), item.Due)
-}
-
-func watermarkIsCompared(f *fixture) {
-	a := schedule.Advance{Horizon: 10 * time.Minute, Token: "first"}
-	first, err := f.Index.MoveWatermark(f.ctx, 0, a)
-	f.no(err)
-	f.pass(time.Minute)
-	again, err := f.Index.MoveWatermark(f.ctx, 0, a)
-	f.no(err)
-	if again.At != first.At || again.Loader != "first" {
-		f.Fatalf("the repeated call changed something: %+v, then %+v", first, again)
-	}
-	second, err := f.Index.MoveWatermark(f.ctx, 0, schedule.Advance{Horizon: time.Hour, After: "first", Token: "second"})
-	f.no(err)
-	if second.Loader != "second" || second.At <= first.At {
-		f.Fatalf("the second one: %+v after %+v", second, first)
-	}
-	for _, late := range []schedule.Advance{a, {Horizon: time.Minute, After: "first", Token: "third"}, {After: "", Token: "fourth"}} {
-		got, err := f.Index.MoveWatermark(f.ctx, 0, late)
-		f.no(err)
-		if got.At != second.At || got.Loaded != second.Loaded || got.Loader != "second" {
-			f.Fatalf("%+v was not refused: %+v, want %+v", late, got, second)
-		}
-	}
-}
-
 func watermarkOfAClosedShard(f *fixture) {
 	f.generation++
 	f.Index.SetGeneration(f.generation)
@@ -121,7 +86,12 @@ func invalidWatermarks(f *fixture) {
 		_, err = f.Index.Loaded(f.ctx, shard, "t", 1)
 		f.refuse("loaded of no shard", err)
 	}
-	noWatermark(f)
+	if w := f.watermark(); w.At != schedule.Forever || w.Loaded != schedule.Forever || w.Loader != "" || w.Now == 0 {
+		f.Fatalf("without a watermark: %+v", w)
+	}
+	item := f.item(0, 400*24*time.Hour)
+	f.ensure(item)
+	f.expectAt(item.Ref(), item.Due)
 }
 
 // lanesHaveShards: an item is in the shard that ShardOf names for its lane.
@@ -160,8 +130,18 @@ func (w *world) leftOut(ref schedule.Ref, due, before int64) bool {
 
 func (w *world) randomHorizon(rt *rapid.T) {
 	horizon := rapid.SampledFrom([]time.Duration{0, time.Millisecond, 5 * time.Minute, 20 * time.Minute}).Draw(rt, "horizon")
-	loaded := w.mark.Loaded
+	before, loaded := w.mark, w.mark.Loaded
 	w.mark = w.advance(horizon)
+	for _, late := range []schedule.Advance{
+		{Horizon: horizon, After: before.Loader, Token: w.mark.Loader}, // the same call again
+		{Horizon: time.Hour, After: "another", Token: "late"},
+	} {
+		got, err := w.Index.MoveWatermark(w.ctx, 0, late)
+		w.no(err)
+		if got.Now = w.mark.Now; got != w.mark {
+			w.Fatalf("%+v moved the watermark from %+v to %+v", late, w.mark, got)
+		}
+	}
 	if want := min(loaded, w.mark.At); w.mark.Loaded != want {
 		w.Fatalf("a watermark that was loaded until %d has moved: %+v, want it loaded until %d", loaded, w.mark, want)
 	}
@@ -174,44 +154,4 @@ func (w *world) randomLoaded(rt *rapid.T) {
 		token, want = w.mark.Loader, max(w.mark.Loaded, min(until, w.mark.At))
 	}
 	w.mark = w.load(token, until, want)
-}
-
-// when draws a due time that may be beyond what is always held.
-func (p *pair) when(rt *rapid.T) int64 {
-	return p.at(rapid.SampledFrom([]int{-3, -2, -1, 0, 1, 2, 3, 9, 12}).Draw(rt, "due"))
-}
-
-// moveWatermark draws horizons whose end is a whole number of steps from now: nothing is due within a step's
-// first part.
-func (p *pair) moveWatermark(rt *rapid.T) {
-	after := p.a.watermark().Loader
-	if rapid.IntRange(0, 3).Draw(rt, "late") == 0 {
-		after = "nobody"
-	}
-	p.a.tokens++
-	a := schedule.Advance{
-		Horizon: rapid.SampledFrom([]time.Duration{0, 1, 10, 30}).Draw(rt, "horizon") * step * time.Millisecond,
-		After:   after, Token: fmt.Sprintf("loader-%d", p.a.tokens),
-	}
-	p.bothMarks("move watermark", func(f *fixture) (schedule.Watermark, error) { return f.Index.MoveWatermark(f.ctx, 0, a) })
-}
-
-func (p *pair) loaded(rt *rapid.T) {
-	token := p.a.watermark().Loader
-	if rapid.IntRange(0, 3).Draw(rt, "foreign") == 0 {
-		token = "nobody"
-	}
-	until := rapid.SampledFrom([]int64{0, p.at(1), p.at(15), schedule.Forever}).Draw(rt, "until")
-	p.bothMarks("loaded", func(f *fixture) (schedule.Watermark, error) { return f.Index.Loaded(f.ctx, 0, token, until) })
-	p.bothMarks("watermark", func(f *fixture) (schedule.Watermark, error) { return f.Index.Watermark(f.ctx, 0) })
-}
-
-// bothMarks compares watermarks by the steps that they are in.
-func (p *pair) bothMarks(name string, call func(f *fixture) (schedule.Watermark, error)) {
-	p.a.Helper()
-	both(p, name, func(f *fixture) (schedule.Watermark, error) {
-		w, err := call(f)
-		w.Now, w.At, w.Loaded = 0, p.round(w.At), p.round(w.Loaded)
-		return w, err
-	})
 }

@@ -2,7 +2,9 @@ package queuetest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -29,7 +31,7 @@ type record struct {
 	until   int64
 	moved   int64
 	pushed  bool // a movement of the lease forces it
-	diverts int  // -1: the index chose
+	diverts int
 	// ripe says that a claim found it due. It stays so, wherever the clock goes.
 	ripe bool
 }
@@ -55,6 +57,7 @@ type path struct {
 // clock, which is somewhere between the readings before and after a call.
 type world struct {
 	*fixture
+	refs      []schedule.Ref
 	records   map[string]*record
 	paths     map[int64]*path
 	limit     int // LaneLimit of every claim
@@ -63,6 +66,7 @@ type world struct {
 	oldTokens []string
 	locks     map[string]*lockModel
 	mark      schedule.Watermark
+	counters  map[string]int64
 	skew      int64 // the steady clock less the index's, in ms
 }
 
@@ -105,24 +109,27 @@ func newWorld(f *fixture, limit int) *world {
 	w := &world{
 		fixture: f, limit: limit, records: make(map[string]*record), paths: make(map[int64]*path),
 		last: make(map[string]schedule.ClaimRequest), batches: make(map[string][]schedule.Lease), locks: make(map[string]*lockModel),
-		mark: schedule.Watermark{At: schedule.Forever, Loaded: schedule.Forever},
+		mark: schedule.Watermark{At: schedule.Forever, Loaded: schedule.Forever}, counters: make(map[string]int64),
 	}
 	f.locks = true
 	for _, lane := range f.lanes[:modelLanes] {
 		w.paths[lane] = &path{pace: schedule.StartConcurrency}
+	}
+	for n := range modelIDs {
+		w.refs = append(w.refs, schedule.Ref{ID: idOf(1_000_001 + n), Lane: w.lanes[n%modelLanes]})
 	}
 	return w
 }
 
 // ref draws an id. An id is always of the same lane.
 func (w *world) ref(rt *rapid.T) schedule.Ref {
-	n := rapid.IntRange(1, modelIDs).Draw(rt, "id")
-	return schedule.Ref{ID: idOf(1_000_000 + n), Lane: w.lanes[n%modelLanes]}
+	return w.refs[rapid.IntRange(0, modelIDs-1).Draw(rt, "id")]
 }
 
 // due draws a time around now.
 func (w *world) due(rt *rapid.T) int64 {
-	return w.Now() + int64(rapid.SampledFrom([]int{-3600_000, -5000, -1000, 0, 3000, 20_000, 45_000, 600_000}).Draw(rt, "due in"))
+	times := []int64{-3600_000, -5000, -1000, 0, 150, 3000, 20_000, 45_000, 600_000}
+	return w.Now() + rapid.SampledFrom(times).Draw(rt, "due in")
 }
 
 func (w *world) drawItem(rt *rapid.T) schedule.Item {
@@ -163,23 +170,24 @@ func (w *world) randomEnsure(rt *rapid.T) {
 	}
 	before := w.Now()
 	for i, got := range w.ensure(items...) {
-		r := w.records[items[i].ID]
-		if r == nil {
-			if got != (schedule.Position{}) {
-				w.Fatalf("%s is absent, but ensure answered %v", items[i].ID, got)
-			}
-			if !w.leftOut(items[i].Ref(), items[i].Due, before) {
-				w.records[items[i].ID] = &record{Item: items[i], lo: items[i].Due, hi: items[i].Due}
-			}
-			continue
+		w.expectWhere(items[i].Ref(), got)
+		if w.records[items[i].ID] == nil && !w.leftOut(items[i].Ref(), items[i].Due, before) {
+			w.records[items[i].ID] = &record{Item: items[i], lo: items[i].Due, hi: items[i].Due}
 		}
+	}
+}
+
+// expectWhere compares an index's answer with what the model knows of an id, which may be absent.
+func (w *world) expectWhere(ref schedule.Ref, got schedule.Position) {
+	if r := w.records[ref.ID]; r != nil {
 		w.expectPosition(r, got)
+	} else if got != (schedule.Position{}) {
+		w.Fatalf("%s is absent, but the index answered %v", ref.ID, got)
 	}
 }
 
 // expectPosition compares an index's answer with the model's record.
 func (w *world) expectPosition(r *record, got schedule.Position) {
-	w.Helper()
 	waits := got.Place == schedule.Delayed || got.Place == schedule.Ready
 	if r.leased != (got.Place == schedule.Leased) || r.leased == waits || got.Due < r.lo || got.Due > r.hi {
 		w.Fatalf("%s is %+v, but the index answered %v", r.ID, *r, got)
@@ -190,15 +198,8 @@ func (w *world) randomCancel(rt *rapid.T) {
 	ref := w.ref(rt)
 	got, err := w.Index.Cancel(w.ctx, []schedule.Ref{ref})
 	w.no(err)
-	r := w.records[ref.ID]
-	if r == nil {
-		if got[0] != (schedule.Position{}) {
-			w.Fatalf("%s is absent, but cancel answered %v", ref.ID, got[0])
-		}
-		return
-	}
-	w.expectPosition(r, got[0])
-	if !r.leased {
+	w.expectWhere(ref, got[0])
+	if r := w.records[ref.ID]; r != nil && !r.leased {
 		delete(w.records, ref.ID)
 	}
 }
@@ -282,7 +283,7 @@ func (w *world) randomAdopt(rt *rapid.T) {
 	default:
 		n := &record{Item: item, lo: item.Due, hi: item.Due, leased: true, token: a.Token, until: a.Until}
 		if r != nil {
-			n.diverts = -1
+			n.diverts = r.diverts
 		}
 		w.records[item.ID] = n
 	}
@@ -343,25 +344,23 @@ func (w *world) compareScan() {
 	if len(found) != len(w.records) {
 		w.Fatalf("the index has %d items, want %d", len(found), len(w.records))
 	}
+	for i, got := range w.lookup(w.refs...) {
+		w.expectWhere(w.refs[i], got)
+	}
 	s := w.stats()
 	if s.Leased != leased || s.Delayed+s.Ready != int64(len(found))-leased {
 		w.Fatalf("sizes %+v, want %d leased of %d", s, leased, len(found))
+	}
+	for name, want := range w.counters {
+		if s.Counters[name] != want {
+			w.Fatalf("%q counts %d, want %d: %v", name, s.Counters[name], want, s.Counters)
+		}
 	}
 }
 
 // sortedRecords returns the records by id, so that failures read the same each time.
 func (w *world) sortedRecords() []*record {
-	rs := make([]*record, 0, len(w.records))
-	for _, r := range w.records {
-		rs = append(rs, r)
-	}
-	slices.SortFunc(rs, func(a, b *record) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
-	return rs
+	return slices.SortedFunc(maps.Values(w.records), func(a, b *record) int { return strings.Compare(a.ID, b.ID) })
 }
 
 // item is the record's, with a due time that the index told.

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -44,6 +45,7 @@ func (w *world) randomClaim(rt *rapid.T) {
 	w.checkNext(req, c)
 	w.last[req.Owner], w.batches[req.Owner] = req, c.Leases
 	w.oldTokens = append(w.oldTokens, req.Token)
+	w.counters["claimed"] += int64(len(c.Leases))
 }
 
 // drawAllowances draws allowances for some lanes.
@@ -98,6 +100,7 @@ func (w *world) checkReaped(c schedule.Claimed, by int64) {
 			r.moved = 0
 		}
 	}
+	w.counters["reaped"] += int64(n)
 	if c.Reaped != n {
 		w.Fatalf("reaped %d at %d, want %d", c.Reaped, c.Now, n)
 	}
@@ -167,7 +170,7 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 	if l.Item != r.item(l.Due) || l.Due < r.lo || l.Due > r.hi {
 		w.Fatalf("claimed %+v of %+v", l, *r)
 	}
-	if r.diverts >= 0 && l.Diverts != r.diverts {
+	if l.Diverts != r.diverts {
 		w.Fatalf("%s has %d diverts, want %d", l.ID, l.Diverts, r.diverts)
 	}
 	if l.Health != p.health {
@@ -182,7 +185,7 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 	if !r.Forced {
 		w.take(p, c.Now)
 	}
-	r.lo, r.hi, r.Due, r.diverts = l.Due, l.Due, l.Due, l.Diverts
+	r.lo, r.hi, r.Due = l.Due, l.Due, l.Due
 	r.leased, r.token, r.until, r.moved, r.pushed, r.ripe = true, l.Token, l.Until, 0, false, false
 }
 
@@ -235,16 +238,22 @@ func (w *world) presses(lane, by int64) bool {
 	return false
 }
 
-// checkNext: a claimer that sleeps until Next never oversleeps. That an item becomes due counts half the lead earlier.
+// checkNext: a claimer that sleeps until Next never oversleeps, and does not wake for nothing. That an item becomes due
+// counts half the lead earlier.
 func (w *world) checkNext(req schedule.ClaimRequest, c schedule.Claimed) {
 	w.Helper()
 	by := c.Now + req.Lead.Milliseconds()
+	earliest := int64(math.MaxInt64)
 	for _, r := range w.sortedRecords() {
 		event := r.hi - req.Lead.Milliseconds()/2
 		surely, maybe := r.due(by)
+		if !surely {
+			earliest = min(earliest, max(r.lo-req.Lead.Milliseconds()/2, c.Now))
+		}
 		switch end := w.blocked(w.path(r.Lane), r.Forced, c.Now); {
 		case r.leased:
 			event = r.until
+			earliest = min(earliest, event)
 		case surely && end.lo > c.Now && (r.Forced || !w.presses(r.Lane, by)):
 			event = end.hi
 		case maybe: // it is ready, or may be
@@ -253,6 +262,16 @@ func (w *world) checkNext(req schedule.ClaimRequest, c schedule.Claimed) {
 		if c.Next == 0 || c.Next > event {
 			w.Fatalf("next is %d, later than %d, when something happens to %s", c.Next, event, r)
 		}
+	}
+	for _, p := range w.paths {
+		for _, end := range []int64{p.paused, w.stops(p, c.Now).lo} {
+			if end > c.Now {
+				earliest = min(earliest, end)
+			}
+		}
+	}
+	if c.Next != 0 && c.Next < earliest {
+		w.Fatalf("next is %d, and nothing happens before %d; now is %d", c.Next, earliest, c.Now)
 	}
 }
 
@@ -316,6 +335,11 @@ func (w *world) randomFinish(rt *rapid.T) {
 	}
 }
 
+// outcomes are the names under which outcomes are counted.
+var outcomes = map[schedule.Outcome]string{
+	schedule.Ack: "acked", schedule.Reschedule: "rescheduled", schedule.Divert: "diverted", schedule.Bury: "buried",
+}
+
 // applySettlement settles on the index and on the model.
 func (w *world) applySettlement(s schedule.Settlement) {
 	w.Helper()
@@ -338,16 +362,22 @@ func (w *world) applySettlement(s schedule.Settlement) {
 		}
 		n := &record{Item: s.Item, lo: s.Due, hi: s.Due}
 		if s.Outcome == schedule.Divert {
-			n.diverts = -1
+			n.diverts = 1
+			if r != nil {
+				n.diverts = r.diverts // this may be the repetition of a settlement whose reply was lost
+			}
 		}
 		w.records[s.ID] = n
 	case r != nil:
 		w.expectSettled(s, schedule.Stale)
+		w.counters["stale"]++
 		return
 	default:
 		w.expectSettled(s, schedule.Gone)
+		w.counters["stale"]++
 		return
 	}
+	w.counters[outcomes[s.Outcome]]++
 	p := w.path(s.Lane)
 	p.held = max(p.held, s.HoldUntil)
 }
@@ -365,7 +395,7 @@ func (w *world) endLease(r *record, s schedule.Settlement, before, after int64) 
 			return
 		}
 		s.Lock, s.Retry, s.Forced, due = r.Lock, r.Retry, r.Forced, moved
-		r.diverts = -1
+		r.diverts = 0
 	} else if moved != 0 {
 		due = min(due, moved)
 	}
@@ -379,7 +409,7 @@ func (w *world) endLease(r *record, s schedule.Settlement, before, after int64) 
 	switch {
 	case s.Outcome == schedule.Reschedule:
 		r.diverts = 0
-	case s.Outcome == schedule.Divert && r.diverts >= 0:
+	case s.Outcome == schedule.Divert:
 		r.diverts++
 	}
 }

@@ -286,6 +286,7 @@ func (w *world) randomOutage(rt *rapid.T) {
 			before := w.Now()
 			s := schedule.Settlement{Item: a.Item, Token: a.Token, Outcome: schedule.Ack, Signal: signal}
 			w.expectSettled(s, schedule.Applied)
+			w.counters["acked"]++
 			w.learn(a.Lane, signal, before, w.Now())
 		}
 		if apart > 0 {

@@ -81,7 +81,7 @@ func (w *world) randomRelease(rt *rapid.T) {
 	if k.token != "" && rapid.IntRange(0, 3).Draw(rt, "other") > 0 {
 		u.ID, u.Token = k.id, k.token
 	}
-	for _, id := range k.waiters {
+	for _, id := range append(slices.Clone(k.waiters), w.ref(rt).ID) {
 		switch rapid.IntRange(0, 5).Draw(rt, "waiter") {
 		case 0:
 			u.Gone = append(u.Gone, id)

@@ -2,9 +2,7 @@
 // compared with a model, and tests of the promises of package schedule that such a model does not reach: shares of many
 // lanes, backlogs, rates over time, whole batches, generations, hints.
 //
-// [Run] checks one index by itself. [Compare] runs the same random operations on an index and on an oracle,
-// and compares what both answer. Both need only the methods that the engine uses, and a clock that the test
-// can put forward.
+// [Run] needs only the methods that the engine uses, and a clock that the test can put forward.
 //
 // The suite checks behaviour as a caller sees it. It does not measure speed, and it does not take an index's
 // server away: the tests of the implementation do.
@@ -101,7 +99,7 @@ type Harness struct {
 	Full bool
 }
 
-// RandomRuns sets how many random runs [Run] and [Compare] do, of a hundred operations on average. Flags of
+// RandomRuns sets how many random runs [Run] does, of a hundred operations on average. Flags of
 // the command line override it. TestMain calls it: the number holds for a whole test binary.
 func RandomRuns(n int) {
 	for name, value := range map[string]string{"rapid.checks": strconv.Itoa(n), "rapid.steps": "100"} {
@@ -118,7 +116,6 @@ func Run(t *testing.T, open func(t *testing.T) Harness, groups ...string) {
 		name  string
 		tests []check
 	}{
-		{"Queue", queueChecks},
 		{"Claim", claimChecks},
 		{"Forced", forcedChecks},
 		{"Rate", rateChecks},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -33,6 +34,7 @@ func TestAuditRepairsDamage(t *testing.T) {
 func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	reset(t, ix, 1)
 	ctx := context.Background()
+	queuetest.Keep(t, harness(t, ix), "open", 4, 2)
 	n, token := 0, 0
 	fill(t, ix, &n, 60, 5, 1)
 	leases := claim(t, ix, &token, 12).Leases
@@ -45,7 +47,6 @@ func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	trip(t, ix, 4, 5)
 	damage(t, ix, name, how)
 
 	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing.
@@ -74,42 +75,6 @@ func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	pass(t, ix, 2*time.Minute)
 	claimAll(t, ix, &token, len(places))
 	audit(t, ix, 0)
-}
-
-// trip opens the breakers of lanes: attempts that were adopted end without an answer.
-func trip(t testing.TB, ix *redisq.Index, lanes ...int64) {
-	t.Helper()
-	ctx := context.Background()
-	at := now(t, ix)
-	for _, last := range []bool{false, true} {
-		for _, lane := range lanes {
-			var adoptions []schedule.Adoption
-			var done []schedule.Settlement
-			for n := range schedule.BreakerAttempts {
-				it := schedule.Item{ID: id(9_000_000 + n), Lane: lane, Due: 1}
-				adoptions = append(adoptions, schedule.Adoption{Item: it, Token: "tripped", Until: at + 60_000})
-				done = append(done, schedule.Settlement{Item: it, Token: "tripped", Outcome: schedule.Ack, Signal: schedule.Unanswered})
-			}
-			if err := ix.Adopt(ctx, adoptions); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := ix.Settle(ctx, done); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if !last {
-			pass(t, ix, schedule.BreakerSpan)
-		}
-	}
-	states, err := ix.LaneStates(ctx, lanes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range states {
-		if s.Breaker != schedule.BreakerOpen {
-			t.Fatalf("a lane of which nothing was answered is %+v", s)
-		}
-	}
 }
 
 // A lane's rate or breaker that cannot be as it is written is repaired, and so is a wrong count of open breakers.

@@ -74,8 +74,12 @@ func TestLostRepliesToOthers(t *testing.T) {
 	})
 	later := time.Now().Add(time.Hour).UnixMilli()
 	losing("settle", func() error {
-		replies := settleAllOf(leases, later)
-		got, err := ix.Settle(ctx, replies)
+		var done []schedule.Settlement
+		for _, l := range leases {
+			l.Due = later
+			done = append(done, schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Reschedule, Won: true})
+		}
+		got, err := ix.Settle(ctx, done)
 		for i, reply := range got {
 			if reply != schedule.Applied {
 				t.Errorf("settlement %d, repeated: %d", i, reply)
@@ -98,16 +102,6 @@ func TestLostRepliesToOthers(t *testing.T) {
 		t.Errorf("in the end: %+v, %v", s, err)
 	}
 	audit(t, ix, 0)
-}
-
-// settleAllOf reschedules all leases as the winner of SQL's fence.
-func settleAllOf(leases []schedule.Lease, due int64) []schedule.Settlement {
-	done := make([]schedule.Settlement, len(leases))
-	for i, l := range leases {
-		done[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Reschedule, Won: true}
-		done[i].Due = due
-	}
-	return done
 }
 
 // A record that cannot be read is set aside where people find it, and stops nothing else.

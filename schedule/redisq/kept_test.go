@@ -3,6 +3,7 @@ package redisq_test
 import (
 	"context"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,9 +29,9 @@ func TestKeptLanesCostAClaimNothing(t *testing.T) {
 			fill(t, ix, &n, 1, lanes, 1)
 			settleAll(t, ix, claim(t, ix, &token, 1).Leases) // the first claim writes what no other does
 			fill(t, ix, &n, 2*lanes, lanes, now(t, ix)-2000)
-			before := commands(t, ix)
+			before := commands(t, ix, "calls")
 			leases := claim(t, ix, &token, lanes).Leases
-			got := commands(t, ix)
+			got := commands(t, ix, "calls")
 			if len(leases) != lanes {
 				t.Fatalf("leased %d of %d lanes", len(leases), lanes)
 			}
@@ -48,22 +49,21 @@ func TestKeptLanesCostAClaimNothing(t *testing.T) {
 	}
 }
 
-// commands returns how often each command was done, scripts' own included.
-func commands(t *testing.T, ix *redisq.Index) map[string]int {
+// commands returns that figure of each command's statistics, those that scripts do included.
+func commands(t *testing.T, ix *redisq.Index, figure string) map[string]int {
 	t.Helper()
 	text, err := ix.Client().Info(context.Background(), "commandstats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := make(map[string]int)
+	found := make(map[string]int)
 	for line := range strings.Lines(text) {
-		var n int
-		if name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); ok {
-			for _, digit := range rest[:strings.IndexByte(rest, ',')] {
-				n = 10*n + int(digit-'0')
+		name, figures, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+		for one := range strings.SplitSeq(figures, ",") {
+			if value, ok := strings.CutPrefix(one, figure+"="); ok {
+				found[name], _ = strconv.Atoi(value)
 			}
-			calls[name] = n
 		}
 	}
-	return calls
+	return found
 }

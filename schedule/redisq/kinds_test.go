@@ -10,11 +10,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// A URL of a server of another kind is refused with one line that says what to write instead.
-func TestServersOfAnotherKind(t *testing.T) {
+// A URL of a server of another kind, or of one that cannot be trusted, is refused with one line that says what to
+// write instead.
+func TestServersThatAreRefused(t *testing.T) {
 	needsServer(t)
 	set := testserver.NewSentinel(t, testserver.SentinelOptions{})
 	plain, sentinel := set.Servers[0].Address(), set.Sentinels[0]
+	evicting := testserver.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	guarded := strings.TrimPrefix(testserver.StartRedis(t, "--requirepass", "s3cret"), "redis://")
 	untrusted := httptest.NewTLSServer(nil)
 	defer untrusted.Close()
 	secure := strings.TrimPrefix(untrusted.URL, "https://")
@@ -23,21 +26,30 @@ func TestServersOfAnotherKind(t *testing.T) {
 		{"redis+sentinel://:s3cret@" + plain + "/payments", "redis://"},
 		{"redis+sentinel://:s3cret@" + sentinel + "/orders", "name of the master"},
 		{"redis+cluster://" + plain, "redis://"},
+		{"redis+cluster://:s3cret@" + guarded, "redis://"},
+		{testserver.SharedCluster(t).Nodes[0].URL, "redis+cluster"},
 		{"rediss://" + secure, "SSL_CERT_FILE"},
 		{"redis://" + plain + "/99", "0 to 15"},
 		{"rediss+sentinel://" + secure + "/payments", "SSL_CERT_FILE"},
 		{"rediss+cluster://" + secure, "SSL_CERT_FILE"},
+		{evicting, "allkeys-lru"},
+		{"redis://" + guarded, "NOAUTH"},
+		{"redis://:wr0ng@" + guarded, "WRONGPASS"},
 	} {
-		log := new(journal)
-		ix, err := redisq.Open(context.Background(), redisq.Options{URL: c.url, Logger: log.logger()})
+		ix, err := redisq.Open(t.Context(), redisq.Options{URL: c.url})
 		if err == nil {
-			t.Errorf("%s was accepted; the log says %s", c.url, log)
+			t.Errorf("%s was accepted", c.url)
 			ix.Close()
 			continue
 		}
-		if text := err.Error(); !strings.Contains(text, c.want) || strings.Contains(text, "s3cret") || strings.Contains(text, "\n") {
+		text := err.Error()
+		tells := strings.Contains(text, "s3cret") || strings.Contains(text, "wr0ng")
+		if !strings.Contains(text, c.want) || tells || strings.Contains(text, "\n") {
 			t.Errorf("%s: %v; want one line with %q", c.url, err, c.want)
 		}
+	}
+	if err := openAs(t, redisq.Options{URL: "redis://default:s3cret@" + guarded}).Ping(t.Context()); err != nil {
+		t.Error(err)
 	}
 
 	// Behind the Sentinels it is the master that is used, in the database of that number.

@@ -2,38 +2,11 @@ package redisq
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 )
-
-// crc16 is the sum that a Cluster makes of a key's hash tag.
-func crc16(s string) uint16 {
-	var crc uint16
-	for i := range len(s) {
-		crc ^= uint16(s[i]) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-	}
-	return crc
-}
-
-// slot is where a Cluster keeps a key: by what stands in its first braces.
-func slot(key string) uint16 {
-	if _, rest, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
-			key = tag
-		}
-	}
-	return crc16(key) % 16384
-}
 
 // Every script opens with what it takes and gives, and takes nothing else.
 func TestScriptHeaders(t *testing.T) {
@@ -82,36 +55,6 @@ func TestScriptHeaders(t *testing.T) {
 	}
 }
 
-// All keys that a script declares are in one slot, which another shard or prefix is not bound to.
-func TestScriptsStayInOneSlot(t *testing.T) {
-	t.Parallel()
-	scripts, err := loadScripts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	slots := make(map[uint16]bool)
-	for _, prefix := range []string{"dispatcher", "a:b.c-d_e"} {
-		for shard := range 16 {
-			keys := keysOf(prefix, shard)
-			want := slot(keys.named([]string{"META"})[0])
-			slots[want] = true
-			for name, s := range scripts {
-				for _, key := range keys.named(s.keys) {
-					if slot(key) != want {
-						t.Fatalf("%s declares %s, in slot %d; the shard's is %d", name, key, slot(key), want)
-					}
-					if !strings.HasPrefix(key, prefix+":") {
-						t.Errorf("%s does not begin with the prefix", key)
-					}
-				}
-			}
-		}
-	}
-	if len(slots) < 30 {
-		t.Errorf("32 shards are in %d slots", len(slots))
-	}
-}
-
 func TestScriptRefusesOtherArguments(t *testing.T) {
 	t.Parallel()
 	s, err := loadScript("move")
@@ -126,17 +69,6 @@ func TestScriptRefusesOtherArguments(t *testing.T) {
 	}
 	if _, err := loadScript("absent"); err == nil {
 		t.Error("a script that is not there was read")
-	}
-}
-
-func TestCallFillsInNamedArguments(t *testing.T) {
-	t.Parallel()
-	ix := &Index{channel: "c", keys: make([]shardKeys, 8)}
-	ix.generation.Store(9)
-	s := &script{argv: []string{"GENERATION", "OFFSET", "MODE", "CHANNEL", "SHARD", "LIMIT"}, each: []string{"a", "b"}}
-	got := fmt.Sprint(ix.arguments(s, 3, []any{"take", 100, "x", "y"}))
-	if want := "[9.3 0 take c 3 100 x y]"; got != want {
-		t.Errorf("arguments: got %s, want %s", got, want)
 	}
 }
 

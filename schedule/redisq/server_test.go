@@ -129,64 +129,26 @@ func TestMemoryBudget(t *testing.T) {
 	}
 }
 
+// Every node of a Cluster forgets its scripts; e2e/faults does it to a server alone.
 func TestFlushedScriptsAreSentAgain(t *testing.T) {
 	needsServer(t)
-	for name, url := range map[string]string{
-		"server": testserver.SharedRedis(t), "cluster": testserver.SharedCluster(t).URL(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			ix := open(t, url, 0)
-			reset(t, ix, 1)
-			n, token := 0, 0
-			for range 3 {
-				flush := func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() }
-				var err error
-				if cluster, ok := ix.Client().(*redis.ClusterClient); ok {
-					err = cluster.ForEachMaster(context.Background(), flush)
-				} else {
-					err = flush(context.Background(), ix.Client().(*redis.Client))
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				fill(t, ix, &n, 100, 100, 1)
-				leases := claim(t, ix, &token, 256).Leases
-				if len(leases) == 0 {
-					t.Fatal("nothing was claimed")
-				}
-				settleAll(t, ix, leases)
-			}
-		})
-	}
-}
-
-func TestEmptiedServerIsLost(t *testing.T) {
-	needsServer(t)
-	ix := open(t, testserver.StartRedis(t), 1)
-	ctx := context.Background()
-	if _, err := ix.Stats(ctx, 0); !errors.Is(err, schedule.ErrLost) {
-		t.Errorf("before any generation: %v, want ErrLost", err)
-	}
-	reset(t, ix, 7)
+	ix := open(t, testserver.SharedCluster(t).URL(), 0)
+	reset(t, ix, 1)
 	n, token := 0, 0
-	fill(t, ix, &n, 10, 1, 1)
-	l := claim(t, ix, &token, 2).Leases[0]
-	do(t, ix, "flushall")
-	won := schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Ack, Won: true}
-	if _, err := ix.Settle(ctx, []schedule.Settlement{won}); !errors.Is(err, schedule.ErrLost) {
-		t.Errorf("settle: %v, want ErrLost", err)
+	for range 3 {
+		err := ix.Client().(*redis.ClusterClient).ForEachMaster(t.Context(), func(ctx context.Context, c *redis.Client) error {
+			return c.ScriptFlush(ctx).Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, ix, &n, 100, 100, 1)
+		leases := claim(t, ix, &token, 256).Leases
+		if len(leases) == 0 {
+			t.Fatal("nothing was claimed")
+		}
+		settleAll(t, ix, leases)
 	}
-	if _, err := ix.Ensure(ctx, itemsOf(&n, 1, 1, 1)); !errors.Is(err, schedule.ErrLost) {
-		t.Errorf("ensure: %v, want ErrLost", err)
-	}
-	if keys := do(t, ix, "dbsize"); keys != int64(0) {
-		t.Errorf("refused operations left %v keys", keys)
-	}
-	if generation, err := ix.Generation(ctx, 0); generation != 0 || err != nil {
-		t.Errorf("generation: %d, %v", generation, err)
-	}
-	reset(t, ix, 8)
-	fill(t, ix, &n, 1, 1, 1)
 }
 
 // Under maxmemory what drains goes on, and what adds is refused whole.
@@ -243,28 +205,6 @@ func drainsWhileFull(t *testing.T, ix *redisq.Index) {
 	}
 	do(t, ix, "config", "set", "maxmemory", "0")
 	ensure(t, ix, items...)
-}
-
-func TestServersThatAreRefused(t *testing.T) {
-	needsServer(t)
-	evicting := testserver.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-	guarded := strings.TrimPrefix(testserver.StartRedis(t, "--requirepass", "s3cret"), "redis://")
-	for _, c := range []struct{ what, url, want string }{
-		{"an evicting server", evicting, "allkeys-lru"},
-		{"a Cluster's node as a single server", testserver.SharedCluster(t).Nodes[0].URL, "redis+cluster"},
-		{"no password", "redis://" + guarded, "NOAUTH"},
-		{"a wrong password", "redis://:wr0ng@" + guarded, "WRONGPASS"},
-		{"a single server as a Cluster", "redis+cluster://:s3cret@" + guarded, "redis://"},
-	} {
-		_, err := redisq.Open(context.Background(), redisq.Options{URL: c.url})
-		if text := fmt.Sprint(err); !strings.Contains(text, c.want) || strings.ContainsAny(text, "\n") || strings.Contains(text, "wr0ng") {
-			t.Errorf("%s: %v; want one line with %q", c.what, err, c.want)
-		}
-	}
-	ix := openAs(t, redisq.Options{URL: "redis://default:s3cret@" + guarded})
-	if err := ix.Ping(context.Background()); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestMetrics(t *testing.T) {

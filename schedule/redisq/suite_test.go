@@ -2,12 +2,10 @@ package redisq_test
 
 import (
 	"context"
-	"sync/atomic"
+
 	"testing"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
-	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
@@ -37,7 +35,7 @@ func TestIndex(t *testing.T) {
 // once, or all.
 func TestIndexOnACluster(t *testing.T) {
 	needsServer(t)
-	groups := []string{"Queue", "State", "Lock", "Upkeep", "Horizon", "Hint", "Invalid"}
+	groups := []string{"State", "Lock", "Upkeep", "Horizon", "Hint", "Invalid"}
 	if testserver.Full() {
 		groups = nil
 	}
@@ -76,22 +74,6 @@ func (f firstShard) Run(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// memory returns the index in process as the oracle: its clock moves by Advance alone.
-func memory(*testing.T) queuetest.Harness {
-	var clock atomic.Int64
-	return queuetest.Harness{
-		Index:   memq.New(memq.Options{Now: func() time.Time { return time.UnixMilli(clock.Load()) }}),
-		Now:     clock.Load,
-		Advance: func(d time.Duration) { clock.Add(d.Milliseconds()) },
-	}
-}
-
-func TestAgainstTheIndexInProcess(t *testing.T) {
-	eachServer(t, func(t *testing.T, url string) {
-		queuetest.Compare(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) }, memory)
-	})
 }
 
 func TestEndpointsFailAndComeBack(t *testing.T) {

@@ -3,7 +3,6 @@ package redisq_test
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -91,38 +89,6 @@ func watchesPolicy(t *testing.T, url string) {
 	}
 }
 
-// A server that evicts is told of, and what it took of the index is not missed for long.
-func TestEvictedKeysAreNoticed(t *testing.T) {
-	needsServer(t)
-	ix, log, _ := watched(t, testserver.StartRedis(t), 1)
-	reset(t, ix, 1)
-	n, token := 0, 0
-	fill(t, ix, &n, 5000, 10, time.Now().Add(time.Hour).UnixMilli())
-	do(t, ix, "config", "set", "maxmemory-policy", "allkeys-random")
-	do(t, ix, "config", "set", "maxmemory", "1mb")
-	ctx := context.Background()
-	until(t, "keys to be evicted", func() bool {
-		// Every command makes room first.
-		_ = ix.Client().Set(ctx, "other", strings.Repeat("x", 1000), 0).Err()
-		return log.count("ERROR", "evicted keys") > 0
-	})
-	do(t, ix, "config", "set", "maxmemory", "0")
-	do(t, ix, "config", "set", "maxmemory-policy", "noeviction")
-	// Whatever went, META or another, the shard is lost or whole, and takes items again.
-	until(t, "the index to be as before", func() bool {
-		_, err := ix.Stats(ctx, 0)
-		if errors.Is(err, schedule.ErrLost) {
-			reset(t, ix, 2)
-		}
-		gone, err := ix.Gone(ctx, 0)
-		return err == nil && len(gone) == 0
-	})
-	n = 0
-	fill(t, ix, &n, 5000, 10, 1)
-	audit(t, ix, -1)
-	claimAll(t, ix, &token, 5000)
-}
-
 // A user that may not ask for the policy is served, and the log says once that it is not watched. Nor is a
 // channel needed: hints may be lost, all of them.
 func TestServerThatDoesNotTell(t *testing.T) {
@@ -143,9 +109,7 @@ func TestServerThatDoesNotTell(t *testing.T) {
 		n, token := 0, 0
 		fill(t, ix, &n, 3, 1, 1)
 		settleAll(t, ix, claim(t, ix, &token, 3).Leases)
-		refused := func() int64 {
-			return rejections(do(t, admin, "info", "commandstats"), "cmdstat_info:")
-		}
+		refused := func() int { return commands(t, admin, "rejected_calls")["info"] }
 		before := refused()
 		until(t, "three more looks", func() bool { return refused() >= before+3 })
 		if log.count("WARN", "does not tell", "noeviction") != 1 || strings.Contains(log.String(), "pw@") {
@@ -156,16 +120,4 @@ func TestServerThatDoesNotTell(t *testing.T) {
 		}
 		expectMetric(t, registry, "dispatcher_index_unsafe", 0)
 	}
-}
-
-// rejections reads rejected_calls of one command from INFO commandstats.
-func rejections(info any, command string) int64 {
-	_, line, _ := strings.Cut(info.(string), command)
-	_, count, _ := strings.Cut(line, "rejected_calls=")
-	count, _, _ = strings.Cut(count, ",")
-	n, err := strconv.ParseInt(count, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
