@@ -1,23 +1,15 @@
 package storetest
 
 import (
-	"errors"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func (f *fixture) cancel(id string) store.CanceledCallback {
-	f.Helper()
-	c, err := f.Cancel(f.ctx(), project, id, f.now, actor)
-	f.ok(err)
-	return c
+	return must(f.Cancel(f.ctx(), project, id, f.now, actor))
 }
 
 func (f *fixture) retry(id string, ladder store.Ladder) store.Callback {
-	f.Helper()
-	c, err := f.Retry(f.ctx(), project, id, store.Retry{Ladder: ladder, Now: f.now}, actor)
-	f.ok(err)
-	return c
+	return must(f.Retry(f.ctx(), project, id, store.Retry{Ladder: ladder, Now: f.now}, actor))
 }
 
 func testCancel(f *fixture) {
@@ -130,23 +122,16 @@ func testCancelRef(f *fixture) {
 	if f.get(b.ID).State != store.Scheduled || f.get(other.ID).State != store.Scheduled {
 		f.Error("others were canceled too")
 	}
-	if got, err = f.CancelRef(f.ctx(), "other", "r", "", 1000, f.now, actor); err != nil || len(got) != 0 {
-		f.Errorf("cancel in another project: %v, %+v", err, got)
-	}
-	if got, err = f.CancelRef(f.ctx(), project, "r", "", 1, f.now, actor); err != nil || len(got) != 1 {
-		f.Errorf("cancel of one: %v, %+v", err, got)
-	}
-	if got, err = f.CancelRef(f.ctx(), project, "", "", 10, f.now, actor); err != nil || len(got) != 0 {
-		f.Errorf("cancel without a reference: %v, %+v", err, got)
-	}
+	none(f, "cancel in another project", must(f.CancelRef(f.ctx(), "other", "r", "", 1000, f.now, actor)))
+	same(f, "cancel of one", 1, len(must(f.CancelRef(f.ctx(), project, "r", "", 1, f.now, actor))))
+	none(f, "cancel without a reference", must(f.CancelRef(f.ctx(), project, "", "", 10, f.now, actor)))
 }
 
 func testRetryScheduled(f *fixture) {
 	c := f.accept(nil)
 	f.win(f.failed(f.claim(c.ID)))
 	f.now += 10
-	got, err := f.Retry(f.ctx(), project, c.ID, store.Retry{Ladder: store.Once, URL: "https://new.example/x", Lane: "new", Now: f.now}, actor)
-	f.ok(err)
+	got := must(f.Retry(f.ctx(), project, c.ID, store.Retry{Ladder: store.Once, URL: "https://new.example/x", Lane: "new", Now: f.now}, actor))
 	if got.DueAt != f.now || got.Trigger != store.Manual || got.URL != "https://new.example/x" || got.Lane != "new" || got.LaneID == c.LaneID {
 		f.Errorf("retry: %+v", got)
 	}
@@ -230,12 +215,8 @@ func testRetryRefused(f *fixture) {
 	s := f.claim(c.ID)
 	refused := func(id string, want error) {
 		f.Helper()
-		if _, err := f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, Now: f.now}, actor); !errors.Is(err, want) {
-			f.Errorf("retry: %v, want %v", err, want)
-		}
-		if _, err := f.Reschedule(f.ctx(), project, id, f.now, f.now, actor); !errors.Is(err, want) {
-			f.Errorf("reschedule: %v, want %v", err, want)
-		}
+		f.fails(want, "retry", errOf(f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, Now: f.now}, actor)))
+		f.fails(want, "reschedule", errOf(f.Reschedule(f.ctx(), project, id, f.now, f.now, actor)))
 	}
 	refused(c.ID, store.ErrAttempting)
 	refused(f.id(), store.ErrNotFound)
@@ -282,7 +263,7 @@ func testMendCrashed(f *fixture) {
 	late := f.claim(moved.ID)
 	f.claim(retried.ID)
 	f.now += claimLasts
-	f.ok(errOf(f.Reschedule(f.ctx(), project, moved.ID, f.now+5000, f.now, actor)))
+	must(f.Reschedule(f.ctx(), project, moved.ID, f.now+5000, f.now, actor))
 	f.retry(retried.ID, store.Once)
 	for _, c := range []store.Callback{moved, retried} {
 		attempts := f.attempts(c.ID)
@@ -307,7 +288,7 @@ func testMendCrashed(f *fixture) {
 func testAudit(f *fixture) {
 	c := f.accept(nil)
 	f.now++
-	f.ok(errOf(f.Reschedule(f.ctx(), project, c.ID, f.now+1, f.now, actor)))
+	must(f.Reschedule(f.ctx(), project, c.ID, f.now+1, f.now, actor))
 	f.retry(c.ID, store.Once)
 	f.cancel(c.ID)
 	f.cancel(c.ID)
@@ -316,8 +297,7 @@ func testAudit(f *fixture) {
 	f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{Project: "other", At: f.now, Action: "x"}))
 	var actions []string
 	for after := ""; ; {
-		page, err := f.AuditEntries(f.ctx(), project, after, 2)
-		f.ok(err)
+		page := must(f.AuditEntries(f.ctx(), project, after, 2))
 		if len(page) == 0 {
 			break
 		}

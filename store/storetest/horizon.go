@@ -30,21 +30,6 @@ func testOpenUntil(f *fixture) {
 		}
 		return all
 	}
-	walk := func(after store.Cursor, until int64, limit int) []string {
-		var all []string
-		for {
-			rows, err := f.OpenUntil(f.ctx(), after, until, limit)
-			if err != nil || len(rows) > limit {
-				f.Fatalf("walk: %d rows of at most %d, %v", len(rows), limit, err)
-			}
-			all = append(all, ids(rows)...)
-			if len(rows) < limit {
-				return all
-			}
-			last := rows[len(rows)-1]
-			after = store.Cursor{DueAt: last.DueAt, ID: last.ID}
-		}
-	}
 	for _, limit := range []int{1, 2, 3, 100} {
 		for what, c := range map[string]struct {
 			after store.Cursor
@@ -61,7 +46,9 @@ func testOpenUntil(f *fixture) {
 			"a span that ends as it begins":  {store.Cursor{DueAt: base + 100, ID: pastAll}, base + 100, nil},
 			"a span that ends before itself": {store.Cursor{DueAt: base + 300, ID: pastAll}, base + 100, nil},
 		} {
-			if got := walk(c.after, c.until, limit); !slices.Equal(got, c.want) {
+			if got := f.pages(limit, c.after, func(after store.Cursor) ([]store.OpenRow, error) {
+				return f.OpenUntil(f.ctx(), after, c.until, limit)
+			}); !slices.Equal(got, c.want) {
 				f.Errorf("%s, %d a page: %v, want %v", what, limit, got, c.want)
 			}
 		}
@@ -78,15 +65,12 @@ func testOpenUntilWhileRowsMove(f *fixture) {
 	claimed, moved, canceled := f.accept(at(0)), f.accept(at(100)), f.accept(at(200))
 	retried := f.accept(at(300))
 	f.claim(claimed.ID)
-	f.ok(errOf(f.Cancel(f.ctx(), canceled.Project, canceled.ID, f.now, store.Actor{Name: "test"})))
-	f.ok(errOf(f.Reschedule(f.ctx(), moved.Project, moved.ID, f.now+500, f.now, store.Actor{Name: "test"})))
-	f.ok(errOf(f.Retry(f.ctx(), retried.Project, retried.ID, store.Retry{Ladder: store.Once, Now: f.now}, store.Actor{Name: "test"})))
+	f.cancel(canceled.ID)
+	must(f.Reschedule(f.ctx(), project, moved.ID, f.now+500, f.now, actor))
+	f.retry(retried.ID, store.Once)
 	for until, want := range map[int64][]string{
 		0: {claimed.ID, retried.ID}, 300: {claimed.ID, retried.ID}, 500: {claimed.ID, retried.ID, moved.ID},
 	} {
-		rows, err := f.OpenUntil(f.ctx(), store.Cursor{}, f.now+until, 10)
-		if got := ids(rows); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			f.Errorf("open until %d ms from now: %v, %v, want %v", until, got, err, want)
-		}
+		same(f, fmt.Sprint("open until in ", until), want, ids(must(f.OpenUntil(f.ctx(), store.Cursor{}, f.now+until, 10))))
 	}
 }

@@ -11,10 +11,7 @@ import (
 func (f *fixture) gather(r store.Redrive) store.Redrive {
 	f.Helper()
 	for range 100 {
-		var err error
-		if r, err = f.GatherRedrive(f.ctx(), r.Project, r.ID, f.now); err != nil {
-			f.Fatalf("gather: %v", err)
-		}
+		r = must(f.GatherRedrive(f.ctx(), r.Project, r.ID, f.now))
 		if r.State != store.RedriveGathering {
 			return r
 		}
@@ -23,26 +20,19 @@ func (f *fixture) gather(r store.Redrive) store.Redrive {
 	return r
 }
 
-// deadOnes accepts n callbacks and ends them as dead.
-func (f *fixture) deadOnes(n int) (ids []string) {
-	f.Helper()
-	for range n {
-		ids = append(ids, f.dead(nil).ID)
-	}
-	return ids
-}
-
 func testRedriveOnce(f *fixture) {
-	dead := f.deadOnes(7)
+	var dead []string
+	for range 7 {
+		dead = append(dead, f.dead(nil).ID)
+	}
 	open := f.accept(nil)
 	f.now += 1000
-	r, err := f.CreateRedrive(f.ctx(), store.Redrive{
+	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
 		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: `{"state":["dead"]}`,
 		Filter: store.Filter{States: []store.State{store.Dead}, To: f.now}, CreatedAt: f.now,
-	}, actor)
-	f.ok(err)
+	}, actor))
 	f.now += 1000
-	late := f.deadOnes(1) // not of its snapshot
+	late := f.dead(nil) // not of its snapshot
 	r = f.gather(r)
 	if r.State != store.RedriveRunning || r.Matched != 7 {
 		f.Fatalf("gathered %d, %s", r.Matched, r.State)
@@ -50,8 +40,7 @@ func testRedriveOnce(f *fixture) {
 	var placed []string
 	for range 10 {
 		f.now += 1000
-		step, err := f.StepRedrive(f.ctx(), r.ID, 3, f.now)
-		f.ok(err)
+		step := must(f.StepRedrive(f.ctx(), r.ID, 3, f.now))
 		for _, c := range step.Placed {
 			placed = append(placed, c.ID)
 			if c.State != store.Scheduled || c.DueAt != f.now || c.LadderBase != c.AttemptCount {
@@ -67,32 +56,26 @@ func testRedriveOnce(f *fixture) {
 	if !slices.Equal(placed, dead) || r.State != store.RedriveDone || r.Done != 7 || r.Failed != 0 || r.FinishedAt == 0 {
 		f.Errorf("placed %v of %v: %+v", placed, dead, r)
 	}
-	if got := f.get(late[0]); got.State != store.Dead {
+	if got := f.get(late.ID); got.State != store.Dead {
 		f.Errorf("one that died after it began is %s", got.State)
 	}
 	if got := f.get(open.ID); got.UpdatedAt != open.UpdatedAt {
 		f.Error("one that the filter does not pick was changed")
 	}
 	f.fails(store.ErrTerminal, "pausing one that is done", errOf(f.SetRedrive(f.ctx(), project, r.ID, store.RedrivePaused, f.now, actor)))
-	if left, err := f.OpenRedrives(f.ctx(), 10); err != nil || len(left) != 0 {
-		f.Errorf("open: %v, %v", left, err)
-	}
+	none(f, "open", must(f.OpenRedrives(f.ctx(), 10)))
 }
 
 func testRedriveActions(f *fixture) {
 	create := func(r store.Redrive) store.Redrive {
 		f.Helper()
 		r.ID, r.Project, r.CreatedAt, r.Filter.To, r.Shown = f.id(), project, f.now, f.now+1, "{}"
-		r, err := f.CreateRedrive(f.ctx(), r, actor)
-		f.ok(err)
-		return f.gather(r)
+		return f.gather(must(f.CreateRedrive(f.ctx(), r, actor)))
 	}
 	step := func(r store.Redrive) store.RedriveStep {
 		f.Helper()
 		f.now += 10
-		s, err := f.StepRedrive(f.ctx(), r.ID, 100, f.now)
-		f.ok(err)
-		return s
+		return must(f.StepRedrive(f.ctx(), r.ID, 100, f.now))
 	}
 	c := f.accept(nil)
 	scheduled := store.Filter{States: []store.State{store.Scheduled}}
@@ -114,7 +97,7 @@ func testRedriveActions(f *fixture) {
 		f.Errorf("a paused one did %d", s.Redrive.Done)
 	}
 	f.fails(store.ErrNotFound, "another project's", errOf(f.SetRedrive(f.ctx(), "another", r.ID, store.RedriveRunning, f.now, actor)))
-	f.ok(errOf(f.SetRedrive(f.ctx(), project, r.ID, store.RedriveRunning, f.now, actor)))
+	must(f.SetRedrive(f.ctx(), project, r.ID, store.RedriveRunning, f.now, actor))
 	if s = step(r); s.Redrive.Done != 1 || len(s.Canceled) != 1 || s.Redrive.State != store.RedriveDone {
 		f.Errorf("canceled: %+v", s.Redrive)
 	}
@@ -138,11 +121,10 @@ func testRedriveSuperseded(f *fixture) {
 	unversioned := f.dead(func(d *store.Draft) { d.Callback.Ref = "r" })
 	f.accept(versioned("other", 1))
 	f.now += 1000
-	r, err := f.CreateRedrive(f.ctx(), store.Redrive{
+	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
 		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: "{}",
 		Filter: store.Filter{States: []store.State{store.Dead}, To: f.now}, CreatedAt: f.now,
-	}, actor)
-	f.ok(err)
+	}, actor))
 	r = f.gather(r)
 	step, err := f.StepRedrive(f.ctx(), r.ID, 100, f.now)
 	if err != nil || step.Redrive.Done != 3 || step.Redrive.Failed != 1 {
