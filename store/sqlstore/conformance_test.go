@@ -42,10 +42,7 @@ func TestSQLiteRemembersNothing(t *testing.T) {
 }
 
 func TestPostgres(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
+	sqlstore.NeedsPostgres(t)
 	o := storetest.Options{Histories: 20}
 	if testserver.Full() {
 		o.Histories = allHistories
@@ -58,10 +55,7 @@ func TestPostgres(t *testing.T) {
 // TestPostgresC runs the groups that put text in order, or compare it, on a database that sorts by bytes. The others
 // sort as people do.
 func TestPostgresC(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
+	sqlstore.NeedsPostgres(t)
 	o := storetest.Options{Groups: []string{
 		"Audit/Filters", "Books", "Endpoint/Find", "Lane/List", "Project/Presets", "Read/DeadGroups", "Schedule/List", "Walk/Pages",
 		"Walk/Until",

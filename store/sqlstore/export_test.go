@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -31,16 +30,6 @@ func HoldWriter(db *DB) (release func()) {
 	}()
 	<-begun
 	return func() { close(end) }
-}
-
-// IdleLimits are what sessions of the group writers, and of the other pool, say of transactions that are left alone.
-func IdleLimits(ctx context.Context, db *DB) (limits [2]string, err error) {
-	for i, pool := range []*sql.DB{db.groups, db.pool} {
-		if err := pool.QueryRowContext(ctx, "SHOW idle_in_transaction_session_timeout").Scan(&limits[i]); err != nil {
-			return limits, err
-		}
-	}
-	return limits, nil
 }
 
 // Forget has the database remember nothing of what it accepts.

@@ -11,10 +11,7 @@ import (
 
 // TestFullGroupsPass holds up a group of accepts on PostgreSQL: one that is full is committed meanwhile.
 func TestFullGroupsPass(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
+	sqlstore.NeedsPostgres(t)
 	address := sqlstore.PostgresURL(t)
 	db := sqlstore.OpenURL(t, sqlstore.Options{URL: address})
 	accept := func(drafts []store.Draft) error {

@@ -1,7 +1,6 @@
 package sqlstore_test
 
 import (
-	"database/sql"
 	"fmt"
 	"regexp"
 	"slices"
@@ -160,15 +159,13 @@ func TestWindowsGrowAsTimeAllows(t *testing.T) {
 // open ones that are put in order, and those of one reference.
 func TestListsFollowIndexesOnSQLite(t *testing.T) {
 	t.Parallel()
-	url := sqlstore.SQLiteURL(t)
-	db := sqlstore.OpenURL(t, sqlstore.Options{URL: url})
-	handle := raw(t, "sqlite", strings.TrimPrefix(url, "sqlite:"))
+	db := sqlstore.OpenSQLite(t)
 	for name, f := range listFilters(0, 0) {
 		for _, byDue := range []bool{false, true} {
 			for _, after := range []*store.Cursor{nil, {DueAt: 7, ID: "x"}} {
 				f.ByDue, f.After, f.Now, f.Limit = byDue, after, listNow, 50
 				for _, s := range sqlstore.ListStatements(db, store.DefaultProject, f) {
-					plan := planOf(t, handle, s)
+					plan := sqlstore.LitePlan(t, db, s.Text, s.Args...)
 					few := strings.Contains(s.Text, "FROM (SELECT *") // then the outer query sorts, and scans what the inner one finds
 					bad := regexp.MustCompile(`TEMP B-TREE|SCAN callbacks($|;)`).MatchString(plan) && !(byDue && f.Ref != "")
 					if few {
@@ -189,26 +186,4 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 			}
 		}
 	}
-}
-
-func planOf(t *testing.T, handle *sql.DB, s sqlstore.Statement) string {
-	t.Helper()
-	rows, err := handle.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+s.Text, s.Args...)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, s.Text)
-	}
-	defer rows.Close()
-	var steps []string
-	for rows.Next() {
-		var id, parent, unused int
-		var step string
-		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-			t.Fatal(err)
-		}
-		steps = append(steps, step)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(steps, "; ")
 }

@@ -200,17 +200,7 @@ func TestPagesFollowIndexes(t *testing.T) {
 
 func checkLitePlan(t *testing.T, db *DB, r pageRead) {
 	t.Helper()
-	var steps []string
-	if err := queryEach(t.Context(), db.read, func(rows scanner) error {
-		var id, parent, unused int
-		var step string
-		err := rows.Scan(&id, &parent, &unused, &step)
-		steps = append(steps, step)
-		return err
-	}, "EXPLAIN QUERY PLAN "+r.text, r.args...); err != nil {
-		t.Fatalf("%s: %v\n%s", r.name, err, r.text)
-	}
-	plan := strings.Join(steps, "; ")
+	plan := LitePlan(t, db, r.text, r.args...)
 	index := strings.Replace(r.index, "(project|pkey)", "project", 1)
 	if table, primary := strings.CutSuffix(index, "_pkey"); primary {
 		index = "(PRIMARY KEY|sqlite_autoindex_" + table + "_1)"

@@ -45,8 +45,6 @@ const (
 		WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.name`
 	postgresColumns = `SELECT table_name, column_name FROM information_schema.columns
 		WHERE table_schema = 'public' ORDER BY table_name COLLATE "C", column_name COLLATE "C"`
-	sqliteIndexes   = `SELECT tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL`
-	postgresIndexes = `SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'`
 )
 
 // raw opens a handle apart from the store's.
@@ -64,20 +62,6 @@ func raw(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// checkIndexes fails for an index over a column that a claim stamp changes.
-func checkIndexes(t *testing.T, indexes map[string][]string) {
-	t.Helper()
-	if len(indexes["callbacks"]) < 5 {
-		t.Errorf("only %d indexes were found", len(indexes["callbacks"]))
-	}
-	hot := regexp.MustCompile(`\b(fence|claim_\w+|claimed_at|lost_at|crash_count|divert_count|attempt_seq|updated_at)\b`)
-	for _, index := range indexes["callbacks"] {
-		if m := hot.FindString(index); m != "" {
-			t.Errorf("a stamp would write an index, because of %s: %s", m, index)
-		}
-	}
-}
-
 // migrated opens an empty database and migrates it, as serve does.
 func migrated(t *testing.T, url string) *sqlstore.DB {
 	t.Helper()
@@ -88,25 +72,48 @@ func migrated(t *testing.T, url string) *sqlstore.DB {
 	return db
 }
 
-func TestSQLiteSchema(t *testing.T) {
+// onBothEmpty runs a test on an empty database of each kind, and says how to open it apart from the store.
+func onBothEmpty(t *testing.T, test func(t *testing.T, url, driver, dsn string)) {
+	t.Helper()
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "d.db")
-	migrated(t, "sqlite:"+path)
-	checkIndexes(t, lists(t, raw(t, "sqlite", path), sqliteIndexes))
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "d.db")
+		test(t, "sqlite:"+path, "sqlite", path)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		sqlstore.NeedsPostgres(t)
+		url := testserver.SharedPostgres(t).Database(t)
+		test(t, url, "pgx", url)
+	})
+}
+
+// No index is over a column that a claim stamp changes.
+func TestStampsWriteNoIndex(t *testing.T) {
+	onBothEmpty(t, func(t *testing.T, url, driver, dsn string) {
+		migrated(t, url)
+		query := map[string]string{
+			"sqlite": `SELECT tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL`,
+			"pgx":    `SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'`,
+		}[driver]
+		indexes := lists(t, raw(t, driver, dsn), query)["callbacks"]
+		if len(indexes) < 5 {
+			t.Errorf("only %d indexes were found", len(indexes))
+		}
+		hot := regexp.MustCompile(`\b(fence|claim_\w+|claimed_at|lost_at|crash_count|divert_count|attempt_seq|updated_at)\b`)
+		for _, index := range indexes {
+			if m := hot.FindString(index); m != "" {
+				t.Errorf("a stamp would write an index, because of %s: %s", m, index)
+			}
+		}
+	})
 }
 
 // TestSchemaParity compares the tables and columns of the two databases.
 func TestSchemaParity(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "d.db")
-	migrated(t, "sqlite:"+path)
-	url := testserver.SharedPostgres(t).Database(t)
-	migrated(t, url)
-	handle := raw(t, "pgx", url)
-	lite, pg := lists(t, raw(t, "sqlite", path), sqliteColumns), lists(t, handle, postgresColumns)
+	sqlstore.NeedsPostgres(t)
+	lite := lists(t, raw(t, "sqlite", strings.TrimPrefix(sqlstore.SQLiteURL(t), "sqlite:")), sqliteColumns)
+	pg := lists(t, raw(t, "pgx", sqlstore.PostgresURL(t)), postgresColumns)
 	tables := slices.Sorted(maps.Keys(lite))
 	if !slices.Equal(tables, slices.Sorted(maps.Keys(pg))) {
 		t.Fatalf("tables of SQLite: %v\nof PostgreSQL: %v", tables, slices.Sorted(maps.Keys(pg)))
@@ -116,12 +123,14 @@ func TestSchemaParity(t *testing.T) {
 			t.Errorf("%s has on SQLite: %v\non PostgreSQL: %v", table, lite[table], pg[table])
 		}
 	}
-	checkIndexes(t, lists(t, handle, postgresIndexes))
 }
 
-// migrateTogether lets several processes start at once.
+// TestMigrateTogether lets several processes start at once.
+func TestMigrateTogether(t *testing.T) {
+	onBothEmpty(t, func(t *testing.T, url, _, _ string) { migrateTogether(t, url) })
+}
+
 func migrateTogether(t *testing.T, url string) {
-	t.Helper()
 	ctx := context.Background()
 	var wg sync.WaitGroup
 	for range 4 {
@@ -157,36 +166,8 @@ func migrateTogether(t *testing.T, url string) {
 	}
 }
 
-func TestMigrateTogetherSQLite(t *testing.T) {
-	t.Parallel()
-	migrateTogether(t, "sqlite:"+filepath.Join(t.TempDir(), "d.db"))
-}
-
-func TestMigrateTogetherPostgres(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
-	migrateTogether(t, testserver.SharedPostgres(t).Database(t))
-}
-
 // TestOtherSchemaIsRefused changes what the database says of its migrations.
-func TestOtherSchemaIsRefused(t *testing.T) {
-	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		path := filepath.Join(t.TempDir(), "d.db")
-		otherSchema(t, "sqlite:"+path, "sqlite", path)
-	})
-	t.Run("postgres", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs a PostgreSQL server")
-		}
-		t.Parallel()
-		url := testserver.SharedPostgres(t).Database(t)
-		otherSchema(t, url, "pgx", url)
-	})
-}
+func TestOtherSchemaIsRefused(t *testing.T) { onBothEmpty(t, otherSchema) }
 
 func otherSchema(t *testing.T, url, driver, dsn string) {
 	db := migrated(t, url)

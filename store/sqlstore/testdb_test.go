@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -158,19 +157,29 @@ func OpenPostgres(tb testing.TB) *DB {
 	return OpenURL(tb, Options{URL: PostgresURL(tb)})
 }
 
-// NameOf is the name of a database of the shared server.
-func NameOf(tb testing.TB, address string) string {
-	tb.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		tb.Fatal(err)
+// NeedsPostgres skips a short test, and lets others run beside this one.
+func NeedsPostgres(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a PostgreSQL server")
 	}
-	return strings.TrimPrefix(u.Path, "/")
+	t.Parallel()
 }
 
-// EndSessions is a statement that ends the store's sessions of one database.
-func EndSessions(database string) string {
-	return "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dispatcher' AND datname = '" + database + "'"
+// LitePlan is how SQLite runs a statement, which does not depend on what is in the tables.
+func LitePlan(tb testing.TB, db *DB, text string, args ...any) string {
+	tb.Helper()
+	var steps []string
+	if err := queryEach(tb.Context(), db.read, func(rows scanner) error {
+		var id, parent, unused int
+		var step string
+		err := rows.Scan(&id, &parent, &unused, &step)
+		steps = append(steps, step)
+		return err
+	}, "EXPLAIN QUERY PLAN "+text, args...); err != nil {
+		tb.Fatalf("%v\n%s", err, text)
+	}
+	return strings.Join(steps, "; ")
 }
 
 // OnBoth runs a test on SQLite, and on PostgreSQL unless tests are short, each in parallel with other tests.
@@ -182,10 +191,7 @@ func OnBoth(t *testing.T, test func(*testing.T, *DB)) {
 		test(t, OpenSQLite(t))
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs a PostgreSQL server")
-		}
-		t.Parallel()
+		NeedsPostgres(t)
 		test(t, OpenPostgres(t))
 	})
 }
