@@ -176,11 +176,17 @@ func (f *fixture) acceptAll(drafts ...store.Draft) []store.Accepted {
 
 func (f *fixture) stamp(token string, ids ...string) ([]*store.Stamped, []store.Refusal) {
 	f.Helper()
-	claims := make([]store.StampClaim, len(ids))
-	for i, id := range ids {
-		claims[i] = store.StampClaim{ID: id}
+	return f.stampAs(store.Stamp{Token: token}, ids...)
+}
+
+// stampAs stamps rows at the test's time, else as the stamp says.
+func (f *fixture) stampAs(s store.Stamp, ids ...string) ([]*store.Stamped, []store.Refusal) {
+	f.Helper()
+	s.Now, s.Margin = f.now, margin
+	for _, id := range ids {
+		s.Claims = append(s.Claims, store.StampClaim{ID: id})
 	}
-	stamped, refused, err := f.Stamp(f.ctx(), store.Stamp{Token: token, Now: f.now, Margin: margin, Claims: claims})
+	stamped, refused, err := f.Stamp(f.ctx(), s)
 	f.ok(err)
 	if len(stamped)+len(refused) != len(ids) {
 		f.Fatalf("stamp of %d rows answered %d stamped and %d refused", len(ids), len(stamped), len(refused))

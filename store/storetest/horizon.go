@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -24,6 +23,7 @@ func testOpenUntil(f *fixture) {
 		})
 		byDue[due] = append(byDue[due], c.ID)
 	}
+	f.cancel(f.accept(func(d *store.Draft) { d.Callback.DueAt = base }).ID)
 	want := func(dues ...int64) (all []string) {
 		for _, due := range dues {
 			all = append(all, byDue[base+due]...)
@@ -56,21 +56,5 @@ func testOpenUntil(f *fixture) {
 	rows, err := f.OpenUntil(f.ctx(), store.Cursor{}, base, 1)
 	if err != nil || len(rows) != 1 || rows[0].LaneID <= 0 || rows[0].LockKey != "lock" || rows[0].DueAt != base || rows[0].Project != "other" {
 		f.Errorf("a row: %+v, %v", rows, err)
-	}
-}
-
-// testOpenUntilWhileRowsMove: what ends is left out, what is claimed is not, and what is moved is found where it went.
-func testOpenUntilWhileRowsMove(f *fixture) {
-	at := func(due int64) func(*store.Draft) { return func(d *store.Draft) { d.Callback.DueAt = f.now + due } }
-	claimed, moved, canceled := f.accept(at(0)), f.accept(at(100)), f.accept(at(200))
-	retried := f.accept(at(300))
-	f.claim(claimed.ID)
-	f.cancel(canceled.ID)
-	must(f.Reschedule(f.ctx(), project, moved.ID, f.now+500, f.now, actor))
-	f.retry(retried.ID, store.Once)
-	for until, want := range map[int64][]string{
-		0: {claimed.ID, retried.ID}, 300: {claimed.ID, retried.ID}, 500: {claimed.ID, retried.ID, moved.ID},
-	} {
-		same(f, fmt.Sprint("open until in ", until), want, ids(must(f.OpenUntil(f.ctx(), store.Cursor{}, f.now+until, 10))))
 	}
 }

@@ -133,11 +133,8 @@ func (f *fixture) toldNothing(ref string, n int) {
 func testPollEnds(f *fixture) {
 	e := f.endpoint(nil)
 	redrive := func(id string) {
-		r := must(f.CreateRedrive(f.ctx(), store.Redrive{
-			ID: f.id(), Project: project, Action: store.RedriveCancel, Shown: "{}", CreatedAt: f.now,
-			Filter: store.Filter{Ref: f.get(id).Ref, To: f.now + 1},
-		}, actor))
-		must(f.StepRedrive(f.ctx(), f.gather(r).ID, 10, f.now))
+		r := f.redrive(store.Redrive{Action: store.RedriveCancel, Filter: store.Filter{Ref: f.get(id).Ref}})
+		must(f.StepRedrive(f.ctx(), r.ID, 10, f.now))
 	}
 	for _, c := range []struct {
 		name   string

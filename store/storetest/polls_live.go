@@ -149,14 +149,9 @@ func testPollReopened(f *fixture) {
 
 	// Of many that are to be opened again one is, and the others are left as they were.
 	twins := f.twins(3)
-	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
-		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: "{}", CreatedAt: f.now,
-		Filter: store.Filter{Ref: "twin", To: f.now + 1},
-	}, actor))
-	r = f.gather(r)
+	r := f.redrive(store.Redrive{Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{Ref: "twin"}})
 	for r.Open() {
-		step := must(f.StepRedrive(f.ctx(), r.ID, 10, f.now))
-		r = step.Redrive
+		r = must(f.StepRedrive(f.ctx(), r.ID, 10, f.now)).Redrive
 	}
 	if r.Done != 1 || r.Failed != 2 {
 		f.Errorf("redriven: %+v", r)

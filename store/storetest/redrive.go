@@ -20,6 +20,13 @@ func (f *fixture) gather(r store.Redrive) store.Redrive {
 	return r
 }
 
+// redrive creates one of what was accepted until now, and gathers it.
+func (f *fixture) redrive(r store.Redrive) store.Redrive {
+	f.Helper()
+	r.ID, r.Project, r.CreatedAt, r.Filter.To, r.Shown = f.id(), project, f.now, f.now+1, "{}"
+	return f.gather(must(f.CreateRedrive(f.ctx(), r, actor)))
+}
+
 func testRedriveOnce(f *fixture) {
 	var dead []string
 	for range 7 {
@@ -67,11 +74,6 @@ func testRedriveOnce(f *fixture) {
 }
 
 func testRedriveActions(f *fixture) {
-	create := func(r store.Redrive) store.Redrive {
-		f.Helper()
-		r.ID, r.Project, r.CreatedAt, r.Filter.To, r.Shown = f.id(), project, f.now, f.now+1, "{}"
-		return f.gather(must(f.CreateRedrive(f.ctx(), r, actor)))
-	}
 	step := func(r store.Redrive) store.RedriveStep {
 		f.Helper()
 		f.now += 10
@@ -80,15 +82,15 @@ func testRedriveActions(f *fixture) {
 	c := f.accept(nil)
 	scheduled := store.Filter{States: []store.State{store.Scheduled}}
 	f.now += 1000
-	s := step(create(store.Redrive{Action: store.RedriveReschedule, Filter: scheduled, Delay: 60_000}))
+	s := step(f.redrive(store.Redrive{Action: store.RedriveReschedule, Filter: scheduled, Delay: 60_000}))
 	if got := f.get(c.ID); s.Redrive.Done != 1 || got.DueAt != f.now+60_000 || len(s.Placed) != 1 {
 		f.Errorf("rescheduled: %+v, due %d", s.Redrive, got.DueAt)
 	}
-	s = step(create(store.Redrive{Action: store.RedriveSetURL, Filter: scheduled, URL: "https://new.example/", Lane: "https://new.example:443"}))
+	s = step(f.redrive(store.Redrive{Action: store.RedriveSetURL, Filter: scheduled, URL: "https://new.example/", Lane: "https://new.example:443"}))
 	if got := f.get(c.ID); s.Redrive.Done != 1 || got.URL != "https://new.example/" {
 		f.Errorf("address set: %+v, %s", s.Redrive, got.URL)
 	}
-	r := create(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
+	r := f.redrive(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
 	paused, err := f.SetRedrive(f.ctx(), project, r.ID, store.RedrivePaused, f.now, actor)
 	if err != nil || paused.State != store.RedrivePaused {
 		f.Fatalf("paused: %+v, %v", paused, err)
@@ -104,7 +106,7 @@ func testRedriveActions(f *fixture) {
 	if got := f.get(c.ID); got.State != store.Canceled || got.Reason != store.Requested {
 		f.Errorf("it is %s, %s", got.State, got.Reason)
 	}
-	none := create(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
+	none := f.redrive(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
 	if none.State != store.RedriveDone || none.Matched != 0 {
 		f.Errorf("one that matches nothing: %+v", none)
 	}
@@ -120,15 +122,11 @@ func testRedriveSuperseded(f *fixture) {
 	old, latest, other := f.dead(versioned("r", 1)), f.dead(versioned("r", 2)), f.dead(versioned("other", 1))
 	unversioned := f.dead(func(d *store.Draft) { d.Callback.Ref = "r" })
 	f.accept(versioned("other", 1))
-	f.now += 1000
-	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
-		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: "{}",
-		Filter: store.Filter{States: []store.State{store.Dead}, To: f.now}, CreatedAt: f.now,
-	}, actor))
-	r = f.gather(r)
-	step, err := f.StepRedrive(f.ctx(), r.ID, 100, f.now)
-	if err != nil || step.Redrive.Done != 3 || step.Redrive.Failed != 1 {
-		f.Errorf("%+v, %v", step.Redrive, err)
+	r := f.redrive(store.Redrive{
+		Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{States: []store.State{store.Dead}},
+	})
+	if r = must(f.StepRedrive(f.ctx(), r.ID, 100, f.now)).Redrive; r.Done != 3 || r.Failed != 1 {
+		f.Errorf("%+v", r)
 	}
 	f.wantState(f.get(old.ID), store.Dead, old.Reason)
 	for _, c := range []store.Callback{latest, other, unversioned} {

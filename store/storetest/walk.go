@@ -107,7 +107,7 @@ func testExpire(f *fixture) {
 			f.Errorf("expired: %+v", c)
 		}
 	}
-	if attempts := f.attempts(crashed.ID); len(attempts) != 1 || attempts[0].Class != store.ClassCrashed {
+	if attempts := f.attempts(crashed.ID); len(attempts) != 1 || attempts[0].Class != store.ClassCrashed || attempts[0].Fence != 1 {
 		f.Errorf("the crash before the expiry left %+v", attempts)
 	}
 	for _, id := range []string{never.ID, later.ID, busy.ID} {
