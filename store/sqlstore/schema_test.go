@@ -1,4 +1,4 @@
-package sqlstore_test
+package sqlstore
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // lists runs a query of two text columns and groups the second by the first.
@@ -63,10 +62,10 @@ func raw(t *testing.T, driver, dsn string) *sql.DB {
 }
 
 // migrated opens an empty database and migrates it, as serve does.
-func migrated(t *testing.T, url string) *sqlstore.DB {
+func migrated(t *testing.T, url string) *DB {
 	t.Helper()
-	db := sqlstore.OpenURL(t, sqlstore.Options{URL: url})
-	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+	db := openURL(t, Options{URL: url})
+	if err := Migrate(t.Context(), db); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
 	return db
@@ -82,7 +81,7 @@ func onBothEmpty(t *testing.T, test func(t *testing.T, url, driver, dsn string))
 		test(t, "sqlite:"+path, "sqlite", path)
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		sqlstore.NeedsPostgres(t)
+		needsPostgres(t)
 		url := testserver.SharedPostgres(t).Database(t)
 		test(t, url, "pgx", url)
 	})
@@ -111,9 +110,9 @@ func TestStampsWriteNoIndex(t *testing.T) {
 
 // TestSchemaParity compares the tables and columns of the two databases.
 func TestSchemaParity(t *testing.T) {
-	sqlstore.NeedsPostgres(t)
-	lite := lists(t, raw(t, "sqlite", strings.TrimPrefix(sqlstore.SQLiteURL(t), "sqlite:")), sqliteColumns)
-	pg := lists(t, raw(t, "pgx", sqlstore.PostgresURL(t)), postgresColumns)
+	needsPostgres(t)
+	lite := lists(t, raw(t, "sqlite", strings.TrimPrefix(sqliteURL(t), "sqlite:")), sqliteColumns)
+	pg := lists(t, raw(t, "pgx", postgresURL(t)), postgresColumns)
 	tables := slices.Sorted(maps.Keys(lite))
 	if !slices.Equal(tables, slices.Sorted(maps.Keys(pg))) {
 		t.Fatalf("tables of SQLite: %v\nof PostgreSQL: %v", tables, slices.Sorted(maps.Keys(pg)))
@@ -135,13 +134,13 @@ func migrateTogether(t *testing.T, url string) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			db, err := sqlstore.Open(ctx, sqlstore.Options{URL: url})
+			db, err := Open(ctx, Options{URL: url})
 			if err != nil {
 				t.Errorf("open: %v", err)
 				return
 			}
 			for range 2 {
-				if err := sqlstore.Migrate(ctx, db); err != nil {
+				if err := Migrate(ctx, db); err != nil {
 					t.Errorf("migrate: %v", err)
 				}
 			}
@@ -152,7 +151,7 @@ func migrateTogether(t *testing.T, url string) {
 	}
 	wg.Wait()
 	db := migrated(t, url)
-	status, err := sqlstore.MigrationStatus(t.Context(), db)
+	status, err := MigrationStatus(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,9 +183,9 @@ func otherSchema(t *testing.T, url, driver, dsn string) {
 		if _, err := handle.ExecContext(t.Context(), step.change); err != nil {
 			t.Fatal(err)
 		}
-		_, statusErr := sqlstore.MigrationStatus(t.Context(), db)
-		for call, err := range map[string]error{"Migrate": sqlstore.Migrate(t.Context(), db), "MigrationStatus": statusErr} {
-			if errors.Is(err, sqlstore.ErrOtherSchema) != step.refused || (err != nil) != step.refused {
+		_, statusErr := MigrationStatus(t.Context(), db)
+		for call, err := range map[string]error{"Migrate": Migrate(t.Context(), db), "MigrationStatus": statusErr} {
+			if errors.Is(err, ErrOtherSchema) != step.refused || (err != nil) != step.refused {
 				t.Errorf("%s: %s returned %v", step.name, call, err)
 			}
 		}
@@ -195,11 +194,11 @@ func otherSchema(t *testing.T, url, driver, dsn string) {
 
 func TestMigrationStatusBefore(t *testing.T) {
 	t.Parallel()
-	db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")})
+	db, err := Open(t.Context(), Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, err := sqlstore.MigrationStatus(t.Context(), db)
+	status, err := MigrationStatus(t.Context(), db)
 	if err != nil || len(status) == 0 || status[0].Applied {
 		t.Errorf("status before the first migration: %v, %+v", err, status)
 	}
@@ -214,7 +213,7 @@ func TestMigrationStatusBefore(t *testing.T) {
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "mysql://x", "sqlite:", "sqlite::memory:", "postgres://%zz"} {
-		if db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: url}); err == nil {
+		if db, err := Open(t.Context(), Options{URL: url}); err == nil {
 			t.Errorf("Open(%q) got no error", url)
 			_ = db.Close()
 		}

@@ -28,8 +28,8 @@ func migrateURL(url string) error {
 	return errors.Join(Migrate(ctx, db), db.Close())
 }
 
-// SQLiteURL makes a migrated file for the test and returns its URL.
-func SQLiteURL(tb testing.TB) string {
+// sqliteURL makes a migrated file for the test and returns its URL.
+func sqliteURL(tb testing.TB) string {
 	tb.Helper()
 	content, err := migratedFile()
 	if err != nil {
@@ -42,14 +42,14 @@ func SQLiteURL(tb testing.TB) string {
 	return "sqlite:" + path
 }
 
-// PostgresURL gives the test a migrated database of the shared server and returns its URL. Text is sorted as people do.
-func PostgresURL(tb testing.TB) string {
+// postgresURL gives the test a migrated database of the shared server and returns its URL. Text is sorted as people do.
+func postgresURL(tb testing.TB) string {
 	tb.Helper()
 	return sortedByPeople.take(tb, testserver.SharedPostgres(tb).Copy)
 }
 
-// PostgresURLC is PostgresURL with a database that sorts text by bytes.
-func PostgresURLC(tb testing.TB) string {
+// postgresURLC is postgresURL with a database that sorts text by bytes.
+func postgresURLC(tb testing.TB) string {
 	tb.Helper()
 	return sortedByBytes.take(tb, testserver.SharedPostgres(tb).CopyC)
 }
@@ -130,8 +130,8 @@ func execURL(url, statements string) error {
 	return errors.Join(err, db.Close())
 }
 
-// OpenURL opens a database that is closed when the test ends.
-func OpenURL(tb testing.TB, o Options) *DB {
+// openURL opens a database that is closed when the test ends.
+func openURL(tb testing.TB, o Options) *DB {
 	tb.Helper()
 	db, err := Open(tb.Context(), o)
 	if err != nil {
@@ -145,20 +145,20 @@ func OpenURL(tb testing.TB, o Options) *DB {
 	return db
 }
 
-// OpenSQLite opens a migrated SQLite database of the test's own.
-func OpenSQLite(tb testing.TB) *DB {
+// openSQLite opens a migrated SQLite database of the test's own.
+func openSQLite(tb testing.TB) *DB {
 	tb.Helper()
-	return OpenURL(tb, Options{URL: SQLiteURL(tb)})
+	return openURL(tb, Options{URL: sqliteURL(tb)})
 }
 
-// OpenPostgres opens a migrated PostgreSQL database of the test's own.
-func OpenPostgres(tb testing.TB) *DB {
+// openPostgres opens a migrated PostgreSQL database of the test's own.
+func openPostgres(tb testing.TB) *DB {
 	tb.Helper()
-	return OpenURL(tb, Options{URL: PostgresURL(tb)})
+	return openURL(tb, Options{URL: postgresURL(tb)})
 }
 
-// NeedsPostgres skips a short test, and lets others run beside this one.
-func NeedsPostgres(t *testing.T) {
+// needsPostgres skips a short test, and lets others run beside this one.
+func needsPostgres(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a PostgreSQL server")
@@ -166,8 +166,8 @@ func NeedsPostgres(t *testing.T) {
 	t.Parallel()
 }
 
-// LitePlan is how SQLite runs a statement, which does not depend on what is in the tables.
-func LitePlan(tb testing.TB, db *DB, text string, args ...any) string {
+// litePlan is how SQLite runs a statement, which does not depend on what is in the tables.
+func litePlan(tb testing.TB, db *DB, text string, args ...any) string {
 	tb.Helper()
 	var steps []string
 	if err := queryEach(tb.Context(), db.read, func(rows scanner) error {
@@ -182,16 +182,16 @@ func LitePlan(tb testing.TB, db *DB, text string, args ...any) string {
 	return strings.Join(steps, "; ")
 }
 
-// OnBoth runs a test on SQLite, and on PostgreSQL unless tests are short, each in parallel with other tests.
-func OnBoth(t *testing.T, test func(*testing.T, *DB)) {
+// onBoth runs a test on SQLite, and on PostgreSQL unless tests are short, each in parallel with other tests.
+func onBoth(t *testing.T, test func(*testing.T, *DB)) {
 	t.Helper()
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		test(t, OpenSQLite(t))
+		test(t, openSQLite(t))
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		NeedsPostgres(t)
-		test(t, OpenPostgres(t))
+		needsPostgres(t)
+		test(t, openPostgres(t))
 	})
 }
