@@ -113,17 +113,3 @@ func FuzzQuantile(f *testing.F) {
 		}
 	})
 }
-
-func TestActivityAdd(t *testing.T) {
-	t.Parallel()
-	a := store.Activity{Accepted: 1, Succeeded: 2, Failed: 3, Unknown: 4, Dead: 5}
-	b := store.Activity{Project: "other", LaneID: 3, Span: store.Hour, At: 7, Accepted: 10, Succeeded: 20, Failed: 30, Unknown: 40, Dead: 50}
-	want := store.Activity{Accepted: 11, Succeeded: 22, Failed: 33, Unknown: 44, Dead: 55}
-	for i := range a.Lateness {
-		a.Lateness[i], b.Lateness[i], want.Lateness[i] = int64(i), 100, int64(100+i)
-		a.Took[i], b.Took[i], want.Took[i] = 200, int64(i), int64(200+i)
-	}
-	if a.Add(&b); a != want {
-		t.Errorf("sum %+v, want %+v", a, want)
-	}
-}

@@ -1,11 +1,11 @@
-package sqlstore_test
+package sqlstore
 
 import (
+	"context"
 	"math"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
 )
 
@@ -22,7 +22,7 @@ func TestSQLite(t *testing.T) {
 		o.Groups = storetest.Concurrent
 	}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
-		return sqlstore.TestDB{DB: sqlstore.OpenSQLite(t)}
+		return testDB{DB: openSQLite(t)}
 	})
 }
 
@@ -32,41 +32,46 @@ func TestSQLiteRemembersNothing(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	o := storetest.Options{Groups: []string{"Accept", "Stamp", "Strict", "Endpoint", "Books"}}
+	o := storetest.Options{Groups: []string{"Accept", "Stamp", "Strict", "Endpoint", "Books", "Model"}, Histories: 20}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
-		db := sqlstore.OpenSQLite(t)
-		sqlstore.Forget(db)
-		sqlstore.SetBooksWindow(db, 3)
-		return sqlstore.TestDB{DB: db}
+		db := openSQLite(t)
+		db.fresh.max = -1 // so that it remembers nothing
+		db.booksWindow = 3
+		return testDB{DB: db}
 	})
 }
 
 func TestPostgres(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
+	needsPostgres(t)
 	o := storetest.Options{Histories: 20}
 	if testserver.Full() {
 		o.Histories = allHistories
 	}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
-		return sqlstore.TestDB{DB: sqlstore.OpenPostgres(t)}
+		return testDB{DB: openPostgres(t)}
 	})
 }
 
 // TestPostgresC runs the groups that put text in order, or compare it, on a database that sorts by bytes. The others
 // sort as people do.
 func TestPostgresC(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
+	needsPostgres(t)
 	o := storetest.Options{Groups: []string{
 		"Audit/Filters", "Books", "Endpoint/Find", "Lane/List", "Project/Presets", "Read/DeadGroups", "Schedule/List", "Walk/Pages",
 		"Walk/Until",
 	}}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
-		return sqlstore.TestDB{DB: sqlstore.OpenURL(t, sqlstore.Options{URL: sqlstore.PostgresURLC(t)})}
+		return testDB{DB: openURL(t, Options{URL: postgresURLC(t)})}
+	})
+}
+
+// A testDB is a DB whose rows can be damaged.
+type testDB struct{ *DB }
+
+// Damage makes a callback's policy undecodable, as a change that went wrong would.
+func (db testDB) Damage(ctx context.Context, id string) error {
+	return db.change(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE callbacks SET policy = '{"tiers": [1', updated_at = updated_at + 1 WHERE id = $1`, id)
+		return err
 	})
 }

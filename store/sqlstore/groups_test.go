@@ -1,4 +1,4 @@
-package sqlstore_test
+package sqlstore
 
 import (
 	"database/sql"
@@ -6,17 +6,13 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // TestFullGroupsPass holds up a group of accepts on PostgreSQL: one that is full is committed meanwhile.
 func TestFullGroupsPass(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
-	address := sqlstore.PostgresURL(t)
-	db := sqlstore.OpenURL(t, sqlstore.Options{URL: address})
+	needsPostgres(t)
+	address := postgresURL(t)
+	db := openURL(t, Options{URL: address})
 	accept := func(drafts []store.Draft) error {
 		accepted, err := db.Accept(t.Context(), drafts)
 		for i := range accepted {

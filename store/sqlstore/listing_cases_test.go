@@ -1,4 +1,4 @@
-package sqlstore_test
+package sqlstore
 
 import (
 	"slices"
@@ -98,8 +98,8 @@ func listFilters(from, to int64) map[string]store.Filter {
 // oddLabel is a label's value with signs that mean something in JSON.
 const oddLabel = `"7", \ {x}`
 
-// picks says what a filter means.
-func picks(f *store.Filter, c *store.Callback) bool {
+// isPicked says what a filter means.
+func isPicked(f *store.Filter, c *store.Callback) bool {
 	state := c.StateAt(listNow)
 	if f.ByDue && c.State != store.Scheduled || f.Overdue && (state != store.Scheduled || c.DueAt >= listNow) {
 		return false

@@ -1,7 +1,6 @@
-package sqlstore_test
+package sqlstore
 
 import (
-	"database/sql"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,18 +9,17 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // Whatever a page may look at, all pages of a list together hold what the filter says, in order, each once.
 func TestListsAreLookedThroughInWindows(t *testing.T) {
-	sqlstore.OnBoth(t, listsInWindows)
+	onBoth(t, listsInWindows)
 }
 
 const listNow = int64(1_790_000_000_000)
 
 // listed are callbacks in every state and with every value that filters name, some of them rare.
-func listed(t *testing.T, db *sqlstore.DB) []store.Callback {
+func listed(t *testing.T, db *DB) []store.Callback {
 	t.Helper()
 	const n = 200
 	ctx := t.Context()
@@ -30,7 +28,7 @@ func listed(t *testing.T, db *sqlstore.DB) []store.Callback {
 	for i := range drafts {
 		c := &drafts[i].Callback
 		c.CreatedAt = time.Now().UnixMilli() + int64(i) // after all other ids, and in order
-		c.ID = fmt.Sprintf("%s%016d", sqlstore.IDsFrom(c.CreatedAt), i)
+		c.ID = fmt.Sprintf("%s%016d", idsFrom(c.CreatedAt), i)
 		c.DueAt = listNow - int64(i*7%40)
 		c.Lane, c.Topic = fmt.Sprint("lane-", i%7), "often"
 		if i%9 == 4 {
@@ -88,10 +86,17 @@ func listed(t *testing.T, db *sqlstore.DB) []store.Callback {
 	return page.Callbacks
 }
 
-func listsInWindows(t *testing.T, db *sqlstore.DB) {
+// setLooking sets how much one page of a list may look at: the first window, all windows, and how many open callbacks are few.
+// Time does not end a page then.
+func setLooking(db *DB, first, rows, few int) {
+	db.looking = looking{first: first, rows: rows, time: time.Hour, few: few}
+	db.counting = db.looking
+}
+
+func listsInWindows(t *testing.T, db *DB) {
 	all := listed(t, db)
 	for _, few := range []int{0, 1000} { // open ones are looked for in windows, or all taken at once
-		sqlstore.SetLooking(db, 4, 30, few)
+		setLooking(db, 4, 30, few)
 		for name, filter := range listFilters(all[150].CreatedAt, all[50].CreatedAt) {
 			for _, filter.ByDue = range []bool{false, true} {
 				if few > 0 && (filter.ByDue || !filter.Overdue && !slices.Contains(filter.States, store.Scheduled)) {
@@ -108,7 +113,7 @@ func listsInWindows(t *testing.T, db *sqlstore.DB) {
 
 // checkList reads all pages of a list and returns how many there are. No page may look at more than it may, so a list of
 // few among many has pages without any.
-func checkList(t *testing.T, db *sqlstore.DB, f store.Filter, all []store.Callback, name string) (pages int) {
+func checkList(t *testing.T, db *DB, f store.Filter, all []store.Callback, name string) (pages int) {
 	t.Helper()
 	var want, got []string
 	picked := slices.Clone(all)
@@ -116,7 +121,7 @@ func checkList(t *testing.T, db *sqlstore.DB, f store.Filter, all []store.Callba
 		slices.SortStableFunc(picked, func(a, b store.Callback) int { return 2*int(a.DueAt-b.DueAt) + strings.Compare(a.ID, b.ID) })
 	}
 	for i := range picked {
-		if picks(&f, &picked[i]) {
+		if isPicked(&f, &picked[i]) {
 			want = append(want, picked[i].ID)
 		}
 	}
@@ -141,6 +146,7 @@ func checkList(t *testing.T, db *sqlstore.DB, f store.Filter, all []store.Callba
 
 // A page ends in time: the next window is as large as the time that is left is enough for.
 func TestWindowsGrowAsTimeAllows(t *testing.T) {
+	bounds := looking{first: 100, rows: 10_000, time: 20 * time.Millisecond}
 	for _, c := range []struct {
 		last, looked int
 		took         time.Duration
@@ -150,65 +156,61 @@ func TestWindowsGrowAsTimeAllows(t *testing.T) {
 		{800, 1500, 18 * time.Millisecond, 166}, {800, 1500, 19500 * time.Microsecond, 0}, {100, 100, 20 * time.Millisecond, 0},
 		{100, 100, time.Second, 0}, {6400, 9000, time.Millisecond, 1000}, {6400, 10_000, time.Millisecond, 0},
 	} {
-		if got := sqlstore.NextWindow(c.last, c.looked, c.took); got != c.want {
+		if got := nextWindow(c.last, c.looked, c.took, bounds); got != c.want {
 			t.Errorf("after a window of %d, %d in %s: %d, want %d", c.last, c.looked, c.took, got, c.want)
 		}
 	}
+}
+
+// listStatements are those that a page of the list may run, as the filter says.
+func listStatements(db *DB, project string, f store.Filter) []*query {
+	l := listing{db: db, project: project, Filter: f, left: f.Limit}
+	var queries []*query
+	if l.canGroup() {
+		l.status = &f.Status // all have one
+		queries = append(queries, &query{args: []any{project, string(f.Reason), string(f.Class), -1}})
+		queries[0].text.WriteString(groupStatus)
+	}
+	queries = append(queries, l.readQuery(nil))
+	if !l.direct() {
+		queries = append(queries, l.endQuery(100), l.readQuery(&store.Cursor{DueAt: 1, ID: "0"}))
+	}
+	if l.isOpen() {
+		queries = append(queries, l.manyQuery(), l.fewQuery())
+	}
+	return queries
 }
 
 // No list may sort what it reads, or read a table from its beginning, on SQLite, whose plans do not depend on what is in it: but the few
 // open ones that are put in order, and those of one reference.
 func TestListsFollowIndexesOnSQLite(t *testing.T) {
 	t.Parallel()
-	url := sqlstore.SQLiteURL(t)
-	db := sqlstore.OpenURL(t, sqlstore.Options{URL: url})
-	handle := raw(t, "sqlite", strings.TrimPrefix(url, "sqlite:"))
+	db := openSQLite(t)
 	for name, f := range listFilters(0, 0) {
 		for _, byDue := range []bool{false, true} {
 			for _, after := range []*store.Cursor{nil, {DueAt: 7, ID: "x"}} {
 				f.ByDue, f.After, f.Now, f.Limit = byDue, after, listNow, 50
-				for _, s := range sqlstore.ListStatements(db, store.DefaultProject, f) {
-					plan := planOf(t, handle, s)
-					few := strings.Contains(s.Text, "FROM (SELECT *") // then the outer query sorts, and scans what the inner one finds
+				for _, q := range listStatements(db, store.DefaultProject, f) {
+					text := q.text.String()
+					plan := litePlan(t, db, text, q.args...)
+					few := strings.Contains(text, "FROM (SELECT *") // then the outer query sorts, and scans what the inner one finds
 					bad := regexp.MustCompile(`TEMP B-TREE|SCAN callbacks($|;)`).MatchString(plan) && !(byDue && f.Ref != "")
 					if few {
 						bad = !regexp.MustCompile(`^CO-ROUTINE callbacks; (SEARCH|SCAN) callbacks USING INDEX callbacks_due`).MatchString(plan)
 					}
 					// Two bounds on one side, of which SQLite would go by the first.
-					bad = bad || !few && (strings.Count(s.Text, "callbacks.id < ") > 1 || strings.Count(s.Text, "callbacks.id >= ") > 1) && !byDue
+					bad = bad || !few && (strings.Count(text, "callbacks.id < ") > 1 || strings.Count(text, "callbacks.id >= ") > 1) && !byDue
 					if bad {
-						t.Errorf("%s, by due time %t: %s\n%s", name, byDue, plan, s.Text)
+						t.Errorf("%s, by due time %t: %s\n%s", name, byDue, plan, text)
 					}
-					if index := indexOf(f); !few && !strings.Contains(s.Text, "LIMIT 1 OFFSET 2000") && !strings.Contains(plan, index) {
-						t.Errorf("%s, by due time %t, is not read by %s: %s\n%s", name, byDue, index, plan, s.Text)
+					if index := indexOf(f); !few && !strings.Contains(text, "LIMIT 1 OFFSET 2000") && !strings.Contains(plan, index) {
+						t.Errorf("%s, by due time %t, is not read by %s: %s\n%s", name, byDue, index, plan, text)
 					}
-					if strings.Contains(s.Text, "OFFSET $") && !strings.Contains(plan, "COVERING") {
-						t.Errorf("%s looks for the end of a window in the table: %s\n%s", name, plan, s.Text)
+					if strings.Contains(text, "OFFSET $") && !strings.Contains(plan, "COVERING") {
+						t.Errorf("%s looks for the end of a window in the table: %s\n%s", name, plan, text)
 					}
 				}
 			}
 		}
 	}
-}
-
-func planOf(t *testing.T, handle *sql.DB, s sqlstore.Statement) string {
-	t.Helper()
-	rows, err := handle.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+s.Text, s.Args...)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, s.Text)
-	}
-	defer rows.Close()
-	var steps []string
-	for rows.Next() {
-		var id, parent, unused int
-		var step string
-		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-			t.Fatal(err)
-		}
-		steps = append(steps, step)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(steps, "; ")
 }

@@ -11,7 +11,7 @@ import (
 func TestNotesOfAnOlderProcess(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db := OpenSQLite(t)
+	db := openSQLite(t)
 	for range 3 {
 		if err := db.change(ctx, func(tx *tx) error {
 			_, err := tx.exec(`INSERT INTO counter_deltas (deltas) VALUES ($1)`, `{"default":{"state:scheduled":2,"tier:0":2}}`)

@@ -138,8 +138,8 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 		"of dead polls": {Kind: store.Poll, States: []store.State{store.Dead}},
 	} {
 		f.Now, f.Limit = pagesNow, 50
-		for _, s := range ListStatements(db, project, f) {
-			add("list "+name, "callbacks_polls", true, s.Text, s.Args...)
+		for _, q := range listStatements(db, project, f) {
+			add("list "+name, "callbacks_polls", true, q.text.String(), q.args...)
 		}
 	}
 	for name, f := range map[string]store.Filter{
@@ -168,8 +168,8 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 		case len(f.States) > 0:
 			index = "callbacks_ended"
 		}
-		for _, s := range ListStatements(db, project, f) {
-			add("list "+name, index, true, s.Text, s.Args...)
+		for _, q := range listStatements(db, project, f) {
+			add("list "+name, index, true, q.text.String(), q.args...)
 			reads[len(reads)-1].planned = true
 		}
 	}
@@ -178,7 +178,7 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 
 // No page may sort what it reads, or read a table from its beginning, however much there is.
 func TestPagesFollowIndexes(t *testing.T) {
-	OnBoth(t, func(t *testing.T, db *DB) {
+	onBoth(t, func(t *testing.T, db *DB) {
 		reads := pageReads(t, db)
 		if db.embedded() {
 			for _, r := range reads {
@@ -200,17 +200,7 @@ func TestPagesFollowIndexes(t *testing.T) {
 
 func checkLitePlan(t *testing.T, db *DB, r pageRead) {
 	t.Helper()
-	var steps []string
-	if err := queryEach(t.Context(), db.read, func(rows scanner) error {
-		var id, parent, unused int
-		var step string
-		err := rows.Scan(&id, &parent, &unused, &step)
-		steps = append(steps, step)
-		return err
-	}, "EXPLAIN QUERY PLAN "+r.text, r.args...); err != nil {
-		t.Fatalf("%s: %v\n%s", r.name, err, r.text)
-	}
-	plan := strings.Join(steps, "; ")
+	plan := litePlan(t, db, r.text, r.args...)
 	index := strings.Replace(r.index, "(project|pkey)", "project", 1)
 	if table, primary := strings.CutSuffix(index, "_pkey"); primary {
 		index = "(PRIMARY KEY|sqlite_autoindex_" + table + "_1)"
@@ -263,9 +253,9 @@ func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 
 // What is looked for in windows is found in all of them, and no more is looked at than may be.
 func TestPagesLookInWindows(t *testing.T) {
-	OnBoth(t, func(t *testing.T, db *DB) {
+	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
-		SetLooking(db, 4, 30, 0)
+		setLooking(db, 4, 30, 0)
 		var drafts []store.Draft
 		for i := range 60 {
 			d := testDraft(t, db, pagesNow+int64(i))

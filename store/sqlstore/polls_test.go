@@ -23,7 +23,7 @@ func testDraft(t *testing.T, db *DB, at int64) store.Draft {
 
 // Where results and accepts share a transaction, what has ended by one makes room for the other.
 func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
-	OnBoth(t, func(t *testing.T, db *DB) {
+	onBoth(t, func(t *testing.T, db *DB) {
 		const now = 1_790_000_000_000
 		ctx := t.Context()
 		poll := func() store.Draft {
@@ -60,7 +60,7 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 
 // A transaction that was committed although its reply was lost is tried again: its firing has won, and makes nothing more.
 func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
-	OnBoth(t, func(t *testing.T, db *DB) {
+	onBoth(t, func(t *testing.T, db *DB) {
 		const now = 1_790_000_000_000
 		ctx := t.Context()
 		by := store.Actor{Name: "test"}
@@ -145,7 +145,7 @@ func number(t *testing.T, db *DB, query string) (n int) {
 
 // What a poll has beside its row goes with it, and the row of another stays.
 func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
-	OnBoth(t, func(t *testing.T, db *DB) {
+	onBoth(t, func(t *testing.T, db *DB) {
 		const now = 1_790_000_000_000
 		ctx := t.Context()
 		var drafts []store.Draft
@@ -174,7 +174,7 @@ func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
 
 // Of a callback with very many attempts the last ones are read, in their order.
 func TestTheLastAttemptsAreRead(t *testing.T) {
-	OnBoth(t, func(t *testing.T, db *DB) {
+	onBoth(t, func(t *testing.T, db *DB) {
 		const now, more = 1_790_000_000_000, 3
 		ctx := t.Context()
 		d := testDraft(t, db, now)

@@ -1,6 +1,6 @@
 //go:build race
 
-package sqlstore_test
+package sqlstore
 
 // underRace: the race detector is on. It finds something only where a test has several goroutines.
 const underRace = true

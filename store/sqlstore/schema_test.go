@@ -1,4 +1,4 @@
-package sqlstore_test
+package sqlstore
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // lists runs a query of two text columns and groups the second by the first.
@@ -45,8 +44,6 @@ const (
 		WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.name`
 	postgresColumns = `SELECT table_name, column_name FROM information_schema.columns
 		WHERE table_schema = 'public' ORDER BY table_name COLLATE "C", column_name COLLATE "C"`
-	sqliteIndexes   = `SELECT tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL`
-	postgresIndexes = `SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'`
 )
 
 // raw opens a handle apart from the store's.
@@ -64,49 +61,58 @@ func raw(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// checkIndexes fails for an index over a column that a claim stamp changes.
-func checkIndexes(t *testing.T, indexes map[string][]string) {
-	t.Helper()
-	if len(indexes["callbacks"]) < 5 {
-		t.Errorf("only %d indexes were found", len(indexes["callbacks"]))
-	}
-	hot := regexp.MustCompile(`\b(fence|claim_\w+|claimed_at|lost_at|crash_count|divert_count|attempt_seq|updated_at)\b`)
-	for _, index := range indexes["callbacks"] {
-		if m := hot.FindString(index); m != "" {
-			t.Errorf("a stamp would write an index, because of %s: %s", m, index)
-		}
-	}
-}
-
 // migrated opens an empty database and migrates it, as serve does.
-func migrated(t *testing.T, url string) *sqlstore.DB {
+func migrated(t *testing.T, url string) *DB {
 	t.Helper()
-	db := sqlstore.OpenURL(t, sqlstore.Options{URL: url})
-	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+	db := openURL(t, Options{URL: url})
+	if err := Migrate(t.Context(), db); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
 	return db
 }
 
-func TestSQLiteSchema(t *testing.T) {
+// onBothEmpty runs a test on an empty database of each kind, and says how to open it apart from the store.
+func onBothEmpty(t *testing.T, test func(t *testing.T, url, driver, dsn string)) {
+	t.Helper()
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "d.db")
-	migrated(t, "sqlite:"+path)
-	checkIndexes(t, lists(t, raw(t, "sqlite", path), sqliteIndexes))
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "d.db")
+		test(t, "sqlite:"+path, "sqlite", path)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		needsPostgres(t)
+		url := testserver.SharedPostgres(t).Database(t)
+		test(t, url, "pgx", url)
+	})
+}
+
+// No index is over a column that a claim stamp changes.
+func TestStampsWriteNoIndex(t *testing.T) {
+	onBothEmpty(t, func(t *testing.T, url, driver, dsn string) {
+		migrated(t, url)
+		query := map[string]string{
+			"sqlite": `SELECT tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL`,
+			"pgx":    `SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'`,
+		}[driver]
+		indexes := lists(t, raw(t, driver, dsn), query)["callbacks"]
+		if len(indexes) < 5 {
+			t.Errorf("only %d indexes were found", len(indexes))
+		}
+		hot := regexp.MustCompile(`\b(fence|claim_\w+|claimed_at|lost_at|crash_count|divert_count|attempt_seq|updated_at)\b`)
+		for _, index := range indexes {
+			if m := hot.FindString(index); m != "" {
+				t.Errorf("a stamp would write an index, because of %s: %s", m, index)
+			}
+		}
+	})
 }
 
 // TestSchemaParity compares the tables and columns of the two databases.
 func TestSchemaParity(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "d.db")
-	migrated(t, "sqlite:"+path)
-	url := testserver.SharedPostgres(t).Database(t)
-	migrated(t, url)
-	handle := raw(t, "pgx", url)
-	lite, pg := lists(t, raw(t, "sqlite", path), sqliteColumns), lists(t, handle, postgresColumns)
+	needsPostgres(t)
+	lite := lists(t, raw(t, "sqlite", strings.TrimPrefix(sqliteURL(t), "sqlite:")), sqliteColumns)
+	pg := lists(t, raw(t, "pgx", postgresURL(t)), postgresColumns)
 	tables := slices.Sorted(maps.Keys(lite))
 	if !slices.Equal(tables, slices.Sorted(maps.Keys(pg))) {
 		t.Fatalf("tables of SQLite: %v\nof PostgreSQL: %v", tables, slices.Sorted(maps.Keys(pg)))
@@ -116,23 +122,25 @@ func TestSchemaParity(t *testing.T) {
 			t.Errorf("%s has on SQLite: %v\non PostgreSQL: %v", table, lite[table], pg[table])
 		}
 	}
-	checkIndexes(t, lists(t, handle, postgresIndexes))
 }
 
-// migrateTogether lets several processes start at once.
+// TestMigrateTogether lets several processes start at once.
+func TestMigrateTogether(t *testing.T) {
+	onBothEmpty(t, func(t *testing.T, url, _, _ string) { migrateTogether(t, url) })
+}
+
 func migrateTogether(t *testing.T, url string) {
-	t.Helper()
 	ctx := context.Background()
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			db, err := sqlstore.Open(ctx, sqlstore.Options{URL: url})
+			db, err := Open(ctx, Options{URL: url})
 			if err != nil {
 				t.Errorf("open: %v", err)
 				return
 			}
 			for range 2 {
-				if err := sqlstore.Migrate(ctx, db); err != nil {
+				if err := Migrate(ctx, db); err != nil {
 					t.Errorf("migrate: %v", err)
 				}
 			}
@@ -143,7 +151,7 @@ func migrateTogether(t *testing.T, url string) {
 	}
 	wg.Wait()
 	db := migrated(t, url)
-	status, err := sqlstore.MigrationStatus(t.Context(), db)
+	status, err := MigrationStatus(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,36 +165,8 @@ func migrateTogether(t *testing.T, url string) {
 	}
 }
 
-func TestMigrateTogetherSQLite(t *testing.T) {
-	t.Parallel()
-	migrateTogether(t, "sqlite:"+filepath.Join(t.TempDir(), "d.db"))
-}
-
-func TestMigrateTogetherPostgres(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
-	migrateTogether(t, testserver.SharedPostgres(t).Database(t))
-}
-
 // TestOtherSchemaIsRefused changes what the database says of its migrations.
-func TestOtherSchemaIsRefused(t *testing.T) {
-	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		path := filepath.Join(t.TempDir(), "d.db")
-		otherSchema(t, "sqlite:"+path, "sqlite", path)
-	})
-	t.Run("postgres", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs a PostgreSQL server")
-		}
-		t.Parallel()
-		url := testserver.SharedPostgres(t).Database(t)
-		otherSchema(t, url, "pgx", url)
-	})
-}
+func TestOtherSchemaIsRefused(t *testing.T) { onBothEmpty(t, otherSchema) }
 
 func otherSchema(t *testing.T, url, driver, dsn string) {
 	db := migrated(t, url)
@@ -203,9 +183,9 @@ func otherSchema(t *testing.T, url, driver, dsn string) {
 		if _, err := handle.ExecContext(t.Context(), step.change); err != nil {
 			t.Fatal(err)
 		}
-		_, statusErr := sqlstore.MigrationStatus(t.Context(), db)
-		for call, err := range map[string]error{"Migrate": sqlstore.Migrate(t.Context(), db), "MigrationStatus": statusErr} {
-			if errors.Is(err, sqlstore.ErrOtherSchema) != step.refused || (err != nil) != step.refused {
+		_, statusErr := MigrationStatus(t.Context(), db)
+		for call, err := range map[string]error{"Migrate": Migrate(t.Context(), db), "MigrationStatus": statusErr} {
+			if errors.Is(err, ErrOtherSchema) != step.refused || (err != nil) != step.refused {
 				t.Errorf("%s: %s returned %v", step.name, call, err)
 			}
 		}
@@ -214,11 +194,11 @@ func otherSchema(t *testing.T, url, driver, dsn string) {
 
 func TestMigrationStatusBefore(t *testing.T) {
 	t.Parallel()
-	db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")})
+	db, err := Open(t.Context(), Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, err := sqlstore.MigrationStatus(t.Context(), db)
+	status, err := MigrationStatus(t.Context(), db)
 	if err != nil || len(status) == 0 || status[0].Applied {
 		t.Errorf("status before the first migration: %v, %+v", err, status)
 	}
@@ -233,7 +213,7 @@ func TestMigrationStatusBefore(t *testing.T) {
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "mysql://x", "sqlite:", "sqlite::memory:", "postgres://%zz"} {
-		if db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: url}); err == nil {
+		if db, err := Open(t.Context(), Options{URL: url}); err == nil {
 			t.Errorf("Open(%q) got no error", url)
 			_ = db.Close()
 		}

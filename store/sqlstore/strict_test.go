@@ -8,28 +8,14 @@ import (
 // Whether a strict callback is first, and which is next, its own index says, on SQLite, whose plans do not depend on what is there.
 func TestStrictOrderIsReadFromItsIndex(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	db := OpenSQLite(t)
+	db := openSQLite(t)
 	for name, query := range map[string]string{
 		"stamp": stampUpdate.lite,
 		"next":  `SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE ` + isNext("first", "i") + `) FROM lanes AS i`,
 	} {
 		query = strings.ReplaceAll(strings.ReplaceAll(query, "i.lock_key", "i.key"), "$", "?") // numbered, for any number of arguments
-		rows, err := db.read.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, 1, 2, 3, 4, 5, 6, 7)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		var plan []string
-		if err := eachRow(rows, func(r scanner) error {
-			var id, parent, unused int
-			var step string
-			err := r.Scan(&id, &parent, &unused, &step)
-			plan = append(plan, step)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(plan, "; "); !strings.Contains(got, "USING COVERING INDEX callbacks_strict (project=? AND lock_key=?") {
+		got := litePlan(t, db, query, 1, 2, 3, 4, 5, 6, 7)
+		if !strings.Contains(got, "USING COVERING INDEX callbacks_strict (project=? AND lock_key=?") {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,8 +28,8 @@ func migrateURL(url string) error {
 	return errors.Join(Migrate(ctx, db), db.Close())
 }
 
-// SQLiteURL makes a migrated file for the test and returns its URL.
-func SQLiteURL(tb testing.TB) string {
+// sqliteURL makes a migrated file for the test and returns its URL.
+func sqliteURL(tb testing.TB) string {
 	tb.Helper()
 	content, err := migratedFile()
 	if err != nil {
@@ -43,14 +42,14 @@ func SQLiteURL(tb testing.TB) string {
 	return "sqlite:" + path
 }
 
-// PostgresURL gives the test a migrated database of the shared server and returns its URL. Text is sorted as people do.
-func PostgresURL(tb testing.TB) string {
+// postgresURL gives the test a migrated database of the shared server and returns its URL. Text is sorted as people do.
+func postgresURL(tb testing.TB) string {
 	tb.Helper()
 	return sortedByPeople.take(tb, testserver.SharedPostgres(tb).Copy)
 }
 
-// PostgresURLC is PostgresURL with a database that sorts text by bytes.
-func PostgresURLC(tb testing.TB) string {
+// postgresURLC is postgresURL with a database that sorts text by bytes.
+func postgresURLC(tb testing.TB) string {
 	tb.Helper()
 	return sortedByBytes.take(tb, testserver.SharedPostgres(tb).CopyC)
 }
@@ -131,8 +130,8 @@ func execURL(url, statements string) error {
 	return errors.Join(err, db.Close())
 }
 
-// OpenURL opens a database that is closed when the test ends.
-func OpenURL(tb testing.TB, o Options) *DB {
+// openURL opens a database that is closed when the test ends.
+func openURL(tb testing.TB, o Options) *DB {
 	tb.Helper()
 	db, err := Open(tb.Context(), o)
 	if err != nil {
@@ -146,46 +145,53 @@ func OpenURL(tb testing.TB, o Options) *DB {
 	return db
 }
 
-// OpenSQLite opens a migrated SQLite database of the test's own.
-func OpenSQLite(tb testing.TB) *DB {
+// openSQLite opens a migrated SQLite database of the test's own.
+func openSQLite(tb testing.TB) *DB {
 	tb.Helper()
-	return OpenURL(tb, Options{URL: SQLiteURL(tb)})
+	return openURL(tb, Options{URL: sqliteURL(tb)})
 }
 
-// OpenPostgres opens a migrated PostgreSQL database of the test's own.
-func OpenPostgres(tb testing.TB) *DB {
+// openPostgres opens a migrated PostgreSQL database of the test's own.
+func openPostgres(tb testing.TB) *DB {
 	tb.Helper()
-	return OpenURL(tb, Options{URL: PostgresURL(tb)})
+	return openURL(tb, Options{URL: postgresURL(tb)})
 }
 
-// NameOf is the name of a database of the shared server.
-func NameOf(tb testing.TB, address string) string {
-	tb.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		tb.Fatal(err)
+// needsPostgres skips a short test, and lets others run beside this one.
+func needsPostgres(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a PostgreSQL server")
 	}
-	return strings.TrimPrefix(u.Path, "/")
+	t.Parallel()
 }
 
-// EndSessions is a statement that ends the store's sessions of one database.
-func EndSessions(database string) string {
-	return "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dispatcher' AND datname = '" + database + "'"
+// litePlan is how SQLite runs a statement, which does not depend on what is in the tables.
+func litePlan(tb testing.TB, db *DB, text string, args ...any) string {
+	tb.Helper()
+	var steps []string
+	if err := queryEach(tb.Context(), db.read, func(rows scanner) error {
+		var id, parent, unused int
+		var step string
+		err := rows.Scan(&id, &parent, &unused, &step)
+		steps = append(steps, step)
+		return err
+	}, "EXPLAIN QUERY PLAN "+text, args...); err != nil {
+		tb.Fatalf("%v\n%s", err, text)
+	}
+	return strings.Join(steps, "; ")
 }
 
-// OnBoth runs a test on SQLite, and on PostgreSQL unless tests are short, each in parallel with other tests.
-func OnBoth(t *testing.T, test func(*testing.T, *DB)) {
+// onBoth runs a test on SQLite, and on PostgreSQL unless tests are short, each in parallel with other tests.
+func onBoth(t *testing.T, test func(*testing.T, *DB)) {
 	t.Helper()
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		test(t, OpenSQLite(t))
+		test(t, openSQLite(t))
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs a PostgreSQL server")
-		}
-		t.Parallel()
-		test(t, OpenPostgres(t))
+		needsPostgres(t)
+		test(t, openPostgres(t))
 	})
 }

@@ -1,22 +1,21 @@
-package sqlstore_test
+package sqlstore
 
 import (
 	"slices"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // Claims that are alive are found and ended wherever they lie among many more rows that are due and not claimed.
 func TestClaimsAreFoundAmongManyDueRows(t *testing.T) {
-	sqlstore.OnBoth(t, claimsAmongMany)
+	onBoth(t, claimsAmongMany)
 }
 
-func claimsAmongMany(t *testing.T, db *sqlstore.DB) {
+func claimsAmongMany(t *testing.T, db *DB) {
 	const now, n = int64(1_790_000_000_000), 50
 	ctx := t.Context()
-	sqlstore.SetWindow(db, 7)
+	db.window = 7
 	drafts := newDrafts(n, now)
 	stamp := store.Stamp{Token: "token", Now: now, Margin: 15_000}
 	var want []string

@@ -1,10 +1,11 @@
-package sqlstore_test
+package sqlstore
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 const testNow = int64(1_790_000_000_000)
@@ -25,8 +25,8 @@ const testNow = int64(1_790_000_000_000)
 // TestReopen accepts, closes and opens again: what was accepted is there, and a closed store refuses.
 func TestReopen(t *testing.T) {
 	t.Parallel()
-	url := sqlstore.SQLiteURL(t)
-	db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: url})
+	url := sqliteURL(t)
+	db, err := Open(t.Context(), Options{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestReopen(t *testing.T) {
 	if err := db.Ping(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("ping after close: %v", err)
 	}
-	again := sqlstore.OpenURL(t, sqlstore.Options{URL: url})
+	again := openURL(t, Options{URL: url})
 	for _, d := range drafts {
 		if _, err := again.Get(t.Context(), d.Callback.Project, d.Callback.ID); err != nil {
 			t.Fatal(err)
@@ -51,11 +51,25 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+// holdWriter keeps the writer of an SQLite store busy until the returned function is called.
+func holdWriter(db *DB) (release func()) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = db.accepts.do(context.Background(), false, func() error {
+			close(begun)
+			<-end
+			return nil
+		})
+	}()
+	<-begun
+	return func() { close(end) }
+}
+
 // TestQueueBound fills the queue while the writer is held up: what is too much is refused at once, the rest is accepted.
 func TestQueueBound(t *testing.T) {
 	t.Parallel()
-	db := sqlstore.OpenSQLite(t)
-	release := sqlstore.HoldWriter(db)
+	db := openSQLite(t)
+	release := holdWriter(db)
 	var accepted, refused atomic.Int32
 	var wg sync.WaitGroup
 	for range 25 {
@@ -83,11 +97,11 @@ func TestQueueBound(t *testing.T) {
 // TestQueueWait waits in vain for a turn, on the bubble's clock.
 func TestQueueWait(t *testing.T) {
 	t.Parallel()
-	url := sqlstore.SQLiteURL(t)
+	url := sqliteURL(t)
 	synctest.Test(t, func(t *testing.T) {
-		db := sqlstore.OpenURL(t, sqlstore.Options{URL: url})
+		db := openURL(t, Options{URL: url})
 		drafts := newDrafts(2, testNow)
-		release := sqlstore.HoldWriter(db)
+		release := holdWriter(db)
 		began := time.Now()
 		_, err := db.Accept(t.Context(), drafts[:1])
 		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) != 2*time.Second {
@@ -118,30 +132,22 @@ func TestUnreachable(t *testing.T) {
 	absent.Close()
 	for name, l := range map[string]net.Listener{"silent": silent, "absent": absent} {
 		t.Run(name, func(t *testing.T) {
-			db, err := sqlstore.Open(t.Context(), sqlstore.Options{URL: fmt.Sprintf("postgres://u:secret@%s/d?sslmode=disable", l.Addr())})
+			db, err := Open(t.Context(), Options{URL: fmt.Sprintf("postgres://u:secret@%s/d?sslmode=disable", l.Addr())})
 			if err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
+			accept := func() error { _, err := db.Accept(t.Context(), newDrafts(1, testNow)); return err }
+			get := func() error { _, err := db.Get(t.Context(), "p", "x"); return err }
+			ping := func() error { return db.Ping(t.Context()) }
 			var wg sync.WaitGroup
-			for range 3 {
+			for _, call := range []func() error{accept, accept, accept, get, ping} {
 				wg.Go(func() {
-					_, err := db.Accept(t.Context(), newDrafts(1, testNow))
-					if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
-						t.Errorf("accept: %v", err)
+					if err := call(); !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
+						t.Errorf("unreachable: %v", err)
 					}
 				})
 			}
-			wg.Go(func() {
-				if err := db.Ping(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-					t.Errorf("ping: %v", err)
-				}
-			})
-			wg.Go(func() {
-				if _, err := db.Get(t.Context(), "p", "x"); !errors.Is(err, store.ErrUnavailable) {
-					t.Errorf("get: %v", err)
-				}
-			})
 			wg.Wait()
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s", took)
@@ -156,13 +162,10 @@ func TestUnreachable(t *testing.T) {
 // TestConnectionsCut ends the store's sessions over and over while callers accept, claim and commit: whatever was
 // answered without an error is there, once, and the counters agree.
 func TestConnectionsCut(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
-	server, address := testserver.SharedPostgres(t), sqlstore.PostgresURL(t)
+	needsPostgres(t)
+	server, address := testserver.SharedPostgres(t), postgresURL(t)
 	registry := prometheus.NewRegistry()
-	db := sqlstore.OpenURL(t, sqlstore.Options{URL: address, Registerer: registry})
+	db := openURL(t, Options{URL: address, Registerer: registry})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -175,7 +178,12 @@ func TestConnectionsCut(t *testing.T) {
 			}
 		})
 	}
-	end := sqlstore.EndSessions(sqlstore.NameOf(t, address))
+	parsed, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'dispatcher' AND datname = '` + strings.TrimPrefix(parsed.Path, "/") + "'"
 	for finished.Load() < 4 && ctx.Err() == nil {
 		if err := server.Exec(ctx, end); err != nil {
 			t.Errorf("cut connections: %v", err)
@@ -219,7 +227,7 @@ func TestConnectionsCut(t *testing.T) {
 }
 
 // liveOnce takes ten callbacks from accept to success, each call repeated until it is answered.
-func liveOnce(ctx context.Context, t *testing.T, db *sqlstore.DB, answered *atomic.Int32, token string) {
+func liveOnce(ctx context.Context, t *testing.T, db *DB, answered *atomic.Int32, token string) {
 	insist := func(call func() error) bool {
 		for ctx.Err() == nil {
 			err := call()
@@ -284,11 +292,8 @@ func liveOnce(ctx context.Context, t *testing.T, db *sqlstore.DB, answered *atom
 
 // TestBadTextStandsAlone gives PostgreSQL text that it refuses, in one draft of a group.
 func TestBadTextStandsAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a PostgreSQL server")
-	}
-	t.Parallel()
-	db := sqlstore.OpenPostgres(t)
+	needsPostgres(t)
+	db := openPostgres(t)
 	drafts := newDrafts(50, testNow)
 	drafts[17].Callback.Ref = "a\x00b"
 	drafts[31].Callback.Ref = "\xff"
@@ -311,7 +316,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	for range 2 {
-		db := sqlstore.OpenURL(t, sqlstore.Options{URL: sqlstore.SQLiteURL(t), Registerer: registry})
+		db := openURL(t, Options{URL: sqliteURL(t), Registerer: registry})
 		if _, err := db.Accept(t.Context(), newDrafts(3, testNow)); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -52,10 +51,7 @@ func testAcceptBytes(f *fixture) {
 		"large":        bytes.Repeat([]byte{0x00, 0xff, '"', '\\'}, 64<<10),
 	} {
 		c := f.accept(func(d *store.Draft) { d.Body = body })
-		p, err := f.Payload(f.ctx(), project, c.ID)
-		if err != nil {
-			f.Fatalf("%s: payload: %v", name, err)
-		}
+		p := must(f.Payload(f.ctx(), project, c.ID))
 		if !bytes.Equal(p.Body, body) || (p.Body == nil) != (body == nil) {
 			f.Errorf("%s: payload of %d bytes came back as %d bytes", name, len(body), len(p.Body))
 		}
@@ -110,9 +106,7 @@ func testAcceptBadRow(f *fixture) {
 	if c := f.get(taken.ID); c.Ref != taken.Ref {
 		f.Errorf("the first callback was changed: ref is %q", c.Ref)
 	}
-	if n := f.counts().States[store.Scheduled]; n != 9 {
-		f.Errorf("%d callbacks are counted, want 9", n)
-	}
+	same(f, "counted", 9, f.counts().States[store.Scheduled])
 }
 
 func keyed(key, fingerprint string) func(*store.Draft) {
@@ -150,9 +144,7 @@ func testIdempotency(f *fixture) {
 			f.Errorf("draft %d of the batch: %+v", i+3, a)
 		}
 	}
-	if n := f.counts().States[store.Scheduled]; n != 4 {
-		f.Errorf("%d callbacks are counted in the project, want 4", n)
-	}
+	same(f, "counted in the project", 4, f.counts().States[store.Scheduled])
 	if p, err := f.Payload(f.ctx(), project, batch[1].Callback.ID); err != nil || len(p.Body) == 0 {
 		f.Errorf("payload of the first of its key: %v, %d bytes", err, len(p.Body))
 	}
@@ -196,11 +188,8 @@ func testAcceptConcurrently(f *fixture) {
 	for id := range ids {
 		f.get(id)
 	}
-	page, err := f.List(f.ctx(), project, store.Filter{Limit: 500, Now: f.now})
-	f.ok(err)
-	if n := f.counts().States[store.Scheduled]; n != int64(len(page.Callbacks)) {
-		f.Errorf("%d callbacks are counted and %d are there", n, len(page.Callbacks))
-	}
+	page := must(f.List(f.ctx(), project, store.Filter{Limit: 500, Now: f.now}))
+	same(f, "counted", int64(len(page.Callbacks)), f.counts().States[store.Scheduled])
 }
 
 // testSharedPayload accepts two callbacks with one body, and purges one after the other.
@@ -228,5 +217,3 @@ func testSharedPayload(f *fixture) {
 	}
 	end(a[1].Callback.ID)
 }
-
-var _ testing.TB = (*fixture)(nil)

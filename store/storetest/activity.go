@@ -1,10 +1,7 @@
 package storetest
 
 import (
-	"fmt"
 	"sync"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -25,16 +22,6 @@ func (f *fixture) addActivity(rows ...store.Activity) {
 	f.ok(f.AddActivity(f.ctx(), rows))
 }
 
-func (f *fixture) wantActivity(what string, got []store.Activity, err error, want ...store.Activity) {
-	f.Helper()
-	if err != nil {
-		f.Errorf("%s: %v", what, err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 func testActivityAdd(f *fixture) {
 	at := store.Hour.Begin(f.now)
 	minute := store.Minute.Milliseconds()
@@ -44,38 +31,31 @@ func testActivityAdd(f *fixture) {
 	second, lane := activity(0, store.Minute, at+minute, 20), activity(7, store.Hour, at, 30)
 	quarter := activity(0, store.Quarter, at, 40)
 	f.addActivity(lane, second, activity(0, store.Minute, at, 0), other, quarter, activity(8, store.Hour, at-2*hour, 50), activity(9, store.Hour, at, 60))
-	read := func(lane int64, span store.Span, from, to int64) ([]store.Activity, error) {
-		return f.Activity(f.ctx(), project, lane, span, from, to)
+	read := func(project string, lane int64, span store.Span, from, to int64) []store.Activity {
+		return must(f.Activity(f.ctx(), project, lane, span, from, to))
 	}
-	got, err := read(0, store.Minute, at, at+2*minute)
-	f.wantActivity("minutes", got, err, activity(0, store.Minute, at, 0), second)
+	lanes := func(project string, lanes []int64, from int64) []store.Activity {
+		return must(f.LaneActivity(f.ctx(), project, lanes, from))
+	}
+	same(f, "minutes", []store.Activity{activity(0, store.Minute, at, 0), second}, read(project, 0, store.Minute, at, at+2*minute))
 	// Added to what is there, twice in one call.
 	more := activity(0, store.Minute, at, 1000)
 	f.addActivity(more, second, more)
 	want := activity(0, store.Minute, at, 0)
 	want.Add(&more)
 	want.Add(&more)
-	got, err = read(0, store.Minute, at, at+minute)
-	f.wantActivity("a minute", got, err, want)
+	same(f, "a minute", []store.Activity{want}, read(project, 0, store.Minute, at, at+minute))
 	second.Add(&second)
-	got, err = read(0, store.Minute, at+1, at+minute+1)
-	f.wantActivity("the next minute", got, err, second)
-	got, err = read(0, store.Quarter, 0, store.Forever)
-	f.wantActivity("quarters", got, err, quarter)
-	got, err = read(7, store.Hour, 0, store.Forever)
-	f.wantActivity("a lane", got, err, lane)
-	got, err = read(0, store.Hour, 0, store.Forever)
-	f.wantActivity("hours", got, err)
-	got, err = f.Activity(f.ctx(), "other", 0, store.Minute, 0, store.Forever)
-	f.wantActivity("another project", got, err, other)
-	got, err = f.LaneActivity(f.ctx(), project, []int64{8, 7, 10}, at-2*hour)
-	f.wantActivity("lanes", got, err, lane, activity(8, store.Hour, at-2*hour, 50))
-	got, err = f.LaneActivity(f.ctx(), project, []int64{8, 7}, at-2*hour+1)
-	f.wantActivity("lanes since", got, err, lane)
-	got, err = f.LaneActivity(f.ctx(), "other", []int64{7}, 0)
-	f.wantActivity("lanes of another project", got, err)
-	got, err = f.LaneActivity(f.ctx(), project, nil, 0)
-	f.wantActivity("no lanes", got, err)
+	same(f, "the next minute", []store.Activity{second}, read(project, 0, store.Minute, at+1, at+minute+1))
+	same(f, "quarters", []store.Activity{quarter}, read(project, 0, store.Quarter, 0, store.Forever))
+	same(f, "a lane", []store.Activity{lane}, read(project, 7, store.Hour, 0, store.Forever))
+	none(f, "hours", read(project, 0, store.Hour, 0, store.Forever))
+	same(f, "another project", []store.Activity{other}, read("other", 0, store.Minute, 0, store.Forever))
+	eighth := activity(8, store.Hour, at-2*hour, 50)
+	same(f, "lanes", []store.Activity{lane, eighth}, lanes(project, []int64{8, 7, 10}, at-2*hour))
+	same(f, "lanes since", []store.Activity{lane}, lanes(project, []int64{8, 7}, at-2*hour+1))
+	none(f, "lanes of another project", lanes("other", []int64{7}, 0))
+	none(f, "no lanes", lanes(project, nil, 0))
 }
 
 // testActivityMany: more rows than one transaction takes, from several processes at once, in any order.
@@ -102,8 +82,7 @@ func testActivityMany(f *fixture) {
 		for lane := from; lane < from+500; lane++ {
 			ids = append(ids, lane)
 		}
-		got, err := f.LaneActivity(f.ctx(), project, ids, at)
-		f.ok(err)
+		got := must(f.LaneActivity(f.ctx(), project, ids, at))
 		for _, a := range got {
 			accepted += a.Accepted
 			if a.Dead != a.Accepted*a.LaneID {
@@ -126,25 +105,21 @@ func testActivityPurge(f *fixture) {
 		rows = append(rows, activity(3, store.Hour, f.now-age, 0))
 	}
 	f.addActivity(rows...)
-	// How many of the ages each keeps.
-	kept := map[string]int{fmt.Sprint(0, store.Minute): 2, fmt.Sprint(0, store.Quarter): 6, fmt.Sprint(0, store.Hour): 8, fmt.Sprint(3, store.Hour): 4}
-	if n, err := f.PurgeActivity(f.ctx(), f.now, 1); err != nil || n != 4 {
-		f.Errorf("purge of one of each kind: %d, %v", n, err)
+	purge := func(limit, want int) {
+		f.Helper()
+		same(f, "purged", want, must(f.PurgeActivity(f.ctx(), f.now, limit)))
 	}
-	if n, err := f.PurgeActivity(f.ctx(), f.now, 1000); err != nil || n != len(rows)-(2+6+8+4)-4 {
-		f.Errorf("purge: %d, %v", n, err)
-	}
-	if n, err := f.PurgeActivity(f.ctx(), f.now, 1000); err != nil || n != 0 {
-		f.Errorf("purge of nothing: %d, %v", n, err)
-	}
+	purge(1, 4) // one of each kind
+	purge(1000, len(rows)-(2+6+8+4)-4)
+	purge(1000, 0)
 	for _, of := range []struct {
 		lane int64
 		span store.Span
-	}{{0, store.Minute}, {0, store.Quarter}, {0, store.Hour}, {3, store.Hour}} {
-		got, err := f.Activity(f.ctx(), project, of.lane, of.span, 0, store.Forever)
-		n := kept[fmt.Sprint(of.lane, of.span)]
-		if err != nil || len(got) != n || got[0].At != f.now-ages[n-1] {
-			f.Errorf("kept of lane %d, span %d: %v, %d, want %d", of.lane, of.span, err, len(got), n)
+		kept int // how many of the ages
+	}{{0, store.Minute, 2}, {0, store.Quarter, 6}, {0, store.Hour, 8}, {3, store.Hour, 4}} {
+		got := must(f.Activity(f.ctx(), project, of.lane, of.span, 0, store.Forever))
+		if len(got) != of.kept || got[0].At != f.now-ages[of.kept-1] {
+			f.Errorf("%d are kept of lane %d, span %d, want %d", len(got), of.lane, of.span, of.kept)
 		}
 	}
 }

@@ -6,15 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func (f *fixture) books(q store.BooksQuery) []store.Books {
 	f.Helper()
-	books, err := f.Books(f.ctx(), project, q)
-	f.ok(err)
+	books := must(f.Books(f.ctx(), project, q))
 	for i := range books {
 		if !books[i].Balanced() {
 			f.Errorf("not balanced: %+v", books[i])
@@ -52,14 +49,10 @@ func testBooks(f *fixture) {
 		},
 		"label:shop": {{Accepted: 7, Canceled: 1, Open: 6}, {Group: "7", Accepted: 2, Succeeded: 1, Dead: 1}},
 	} {
-		if diff := cmp.Diff(want, f.books(store.BooksQuery{From: from, To: to, GroupBy: by})); diff != "" {
-			f.Errorf("by %q (-want +got):\n%s", by, diff)
-		}
+		same(f, "by "+by, want, f.books(store.BooksQuery{From: from, To: to, GroupBy: by}))
 	}
 	same(f, "to the second time", []store.Books{{Accepted: 1, Succeeded: 1}}, f.books(store.BooksQuery{From: from, To: from + 5}))
-	if got := f.books(store.BooksQuery{From: to + 1, To: to + 100}); len(got) != 1 || got[0] != (store.Books{}) {
-		f.Errorf("books of a time without callbacks: %+v", got)
-	}
+	same(f, "a time without callbacks", []store.Books{{}}, f.books(store.BooksQuery{From: to + 1, To: to + 100}))
 	var many *store.InvalidError
 	if _, err := f.Books(f.ctx(), project, store.BooksQuery{From: from, To: to, GroupBy: "topic", MaxGroups: 2}); !errors.As(err, &many) {
 		f.Errorf("three groups where two are allowed: %v", err)
@@ -102,10 +95,7 @@ func testCompare(f *fixture) {
 	to := f.now
 	ref("later")
 	compare := func(refs []string, most int) store.Comparison {
-		f.Helper()
-		c, err := f.Compare(f.ctx(), project, from, to, refs, most)
-		f.ok(err)
-		return c
+		return must(f.Compare(f.ctx(), project, from, to, refs, most))
 	}
 	got := compare([]string{"later", "b", "a", "theirs", "b", "none"}, 10)
 	want := store.Comparison{Matched: 2, Missing: []string{"later", "theirs", "none"}, Extra: []string{"x1", "x2", "x3"}}

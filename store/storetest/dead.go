@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -21,13 +19,7 @@ func (f *fixture) diesOf(reason store.Reason, class store.Class, status int) sto
 
 func (f *fixture) wantGroups(what string, want ...store.DeadGroup) {
 	f.Helper()
-	got, err := f.DeadGroups(f.ctx(), project)
-	if err != nil {
-		f.Fatalf("%s: %v", what, err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	same(f, what, want, must(f.DeadGroups(f.ctx(), project)))
 }
 
 // groupOf is the group of callbacks that died alike, the oldest first.
@@ -52,18 +44,16 @@ func testDeadGroups(f *fixture) {
 	d1 := f.diesOf(store.Exhausted, store.ClassTimeoutHeaders, 0)
 	b3 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 503)
 	a2 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 500)
-	none := f.accept(func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1 })
+	without := f.accept(func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1 })
 	f.now += 2
-	f.ok(errOf(f.Expire(f.ctx(), f.now, 10)))
-	e1 := f.get(none.ID)
+	must(f.Expire(f.ctx(), f.now, 10))
+	e1 := f.get(without.ID)
 	f.wantGroups("five", groupOf(b1, b2, b3), groupOf(a1, a2), groupOf(e1), groupOf(d1), groupOf(c1))
 	f.retry(b2.ID, store.Restart)
 	f.retry(b3.ID, store.Restart)
 	f.retry(d1.ID, store.Once)
 	f.wantGroups("three are alive again", groupOf(a1, a2), groupOf(e1), groupOf(c1), groupOf(b1))
-	if got, err := f.DeadGroups(f.ctx(), "other"); err != nil || len(got) > 0 {
-		f.Errorf("of another project: %v, %+v", err, got)
-	}
+	none(f, "of another project", must(f.DeadGroups(f.ctx(), "other")))
 }
 
 // testDeadGroupsMany: no more groups are listed, and no more callbacks counted, than may be.
@@ -92,12 +82,10 @@ func testDeadGroupsMany(f *fixture) {
 			}
 			results = append(results, r)
 		}
-		f.ok(errOf(f.Commit(f.ctx(), results, f.now)))
+		must(f.Commit(f.ctx(), results, f.now))
 	}
-	got, err := f.DeadGroups(f.ctx(), project)
-	if err != nil || len(got) != min(groups+1, 200) {
-		f.Fatalf("%v, %d groups", err, len(got))
-	}
+	got := must(f.DeadGroups(f.ctx(), project))
+	same(f, "groups", min(groups+1, 200), len(got))
 	for _, g := range got {
 		if g.Reason == store.Poison && groups < 200 {
 			continue
@@ -110,9 +98,8 @@ func testDeadGroupsMany(f *fixture) {
 	for _, d := range drafts[large+20:] {
 		f.retry(d.Callback.ID, store.Restart)
 	}
-	if got, err = f.DeadGroups(f.ctx(), project); err != nil || len(got) != 21 {
-		f.Fatalf("%v, %d groups", err, len(got))
-	}
+	got = must(f.DeadGroups(f.ctx(), project))
+	same(f, "fewer groups", 21, len(got))
 	// It may have been counted less far, if the others have taken long.
 	if g := got[0]; g.Reason != store.Poison || !g.More || g.Count != 1000 && g.Count != 10 || g.NewestID != drafts[large-1].Callback.ID {
 		f.Errorf("the largest: %+v", g)

@@ -2,27 +2,16 @@ package storetest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func testDispatchers(f *fixture) {
-	report := func(d store.Dispatcher) {
-		f.Helper()
-		f.ok(f.ReportDispatcher(f.ctx(), d))
-	}
 	want := func(since int64, want ...store.Dispatcher) {
 		f.Helper()
-		got, err := f.Dispatchers(f.ctx(), since)
-		f.ok(err)
-		if diff := cmp.Diff(want, got); diff != "" {
-			f.Errorf("since %d (-want +got):\n%s", since, diff)
-		}
+		same(f, fmt.Sprint("since ", since), want, must(f.Dispatchers(f.ctx(), since)))
 	}
 	want(0)
 	a := store.Dispatcher{
@@ -31,16 +20,16 @@ func testDispatchers(f *fixture) {
 	}
 	b := store.Dispatcher{Name: "b", Host: "machine-2", Draining: true, StartedAt: f.now - 200, SeenAt: f.now - 50}
 	c := store.Dispatcher{Name: "0", StartedAt: f.now - 100, SeenAt: f.now - 1}
-	report(a)
-	report(b)
-	report(c)
+	f.ok(f.ReportDispatcher(f.ctx(), a))
+	f.ok(f.ReportDispatcher(f.ctx(), b))
+	f.ok(f.ReportDispatcher(f.ctx(), c))
 	want(f.now-50, b, c, a)
 	want(f.now-49, c, a)
 	a = store.Dispatcher{
 		Name: "a", Host: "machine-3", Version: "v2", Roles: "ui", Workers: 1, InFlight: 0, Draining: true, ClockOffset: 3, StartedAt: f.now - 300,
 		SeenAt: f.now + 1,
 	}
-	report(a)
+	f.ok(f.ReportDispatcher(f.ctx(), a))
 	want(0, a, b, c)
 	for range 2 {
 		f.ok(f.WithdrawDispatcher(f.ctx(), "b"))
@@ -48,9 +37,7 @@ func testDispatchers(f *fixture) {
 	want(0, a, c)
 	purge := func(now int64, limit, want int) {
 		f.Helper()
-		if n, err := f.PurgeDispatchers(f.ctx(), now, limit); err != nil || n != want {
-			f.Errorf("purged %d, %v, want %d", n, err, want)
-		}
+		same(f, "purged", want, must(f.PurgeDispatchers(f.ctx(), now, limit)))
 	}
 	purge(f.now-1+day, 10, 0)
 	purge(f.now+day, 10, 1)
@@ -69,12 +56,8 @@ func testDispatchersMany(f *fixture) {
 		!slices.IsSortedFunc(got, func(a, b store.Dispatcher) int { return int(a.StartedAt - b.StartedAt) }) {
 		f.Errorf("%v, %d are listed", err, len(got))
 	}
-	if n, err := f.PurgeDispatchers(f.ctx(), f.now+2*day, 500); err != nil || n != 500 {
-		f.Errorf("purged %d, %v", n, err)
-	}
-	if n, err := f.PurgeDispatchers(f.ctx(), f.now+2*day, 5000); err != nil || n != 503 {
-		f.Errorf("purged %d, %v", n, err)
-	}
+	same(f, "purged", 500, must(f.PurgeDispatchers(f.ctx(), f.now+2*day, 500)))
+	same(f, "purged with the rest", 503, must(f.PurgeDispatchers(f.ctx(), f.now+2*day, 5000)))
 }
 
 func testSessions(f *fixture) {
@@ -86,12 +69,8 @@ func testSessions(f *fixture) {
 		f.Helper()
 		got, err := f.Session(f.ctx(), token, now)
 		if want == nil {
-			if !errors.Is(err, store.ErrNotFound) {
-				f.Errorf("session that is none: %v, %+v", err, got)
-			}
-			return
-		}
-		if err != nil || got.Token != want.Token || !bytes.Equal(got.Data, want.Data) || got.ExpiresAt != want.ExpiresAt {
+			f.fails(store.ErrNotFound, "session that is none", err)
+		} else if err != nil || got.Token != want.Token || !bytes.Equal(got.Data, want.Data) || got.ExpiresAt != want.ExpiresAt {
 			f.Errorf("session: %v, %+v, want %+v", err, got, *want)
 		}
 	}
@@ -118,9 +97,7 @@ func testSessions(f *fixture) {
 		now         int64
 		limit, want int
 	}{{f.now + 2, 2, 2}, {f.now + 2, 10, 1}, {f.now + 2, 10, 0}, {f.now + 20, 10, 3}} {
-		if n, err := f.PurgeSessions(f.ctx(), step.now, step.limit); err != nil || n != step.want {
-			f.Errorf("purged %d, %v, want %d", n, err, step.want)
-		}
+		same(f, "purged", step.want, must(f.PurgeSessions(f.ctx(), step.now, step.limit)))
 	}
 	want("two", 0, nil)
 	want("one", f.now, &one)

@@ -121,14 +121,11 @@ func testDueHours(f *fixture) {
 	dueIn := func(ms int64) store.Callback { return f.accept(func(d *store.Draft) { d.Callback.DueAt += ms }) }
 	want := func(when string, from, to int64, want ...store.DueHour) {
 		f.Helper()
-		got, err := f.DueHours(f.ctx(), project, from, to)
-		if err != nil || !slices.Equal(got, want) {
-			f.Errorf("%s: %v, %v, want %v", when, err, got, want)
+		if got := must(f.DueHours(f.ctx(), project, from, to)); !slices.Equal(got, want) {
+			f.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
-	if got, err := f.DueHours(f.ctx(), "other", 0, store.Forever); err != nil || len(got) > 0 {
-		f.Errorf("of another project: %v, %v", err, got)
-	}
+	none(f, "of another project", must(f.DueHours(f.ctx(), "other", 0, store.Forever)))
 	want("none yet", 0, store.Forever)
 	first, late := dueIn(0), dueIn(-hour)
 	dueIn(hour/2 - 1)
@@ -157,7 +154,7 @@ func testDueHours(f *fixture) {
 		f.retry(first.ID, store.Once)
 		want("to be retried", at, at+2*hour, all[1:3]...)
 	}
-	f.ok(errOf(f.Reschedule(f.ctx(), project, first.ID, at+7*hour, f.now, actor)))
+	must(f.Reschedule(f.ctx(), project, first.ID, at+7*hour, f.now, actor))
 	f.cancel(late.ID)
 	moved := []store.DueHour{{At: at, Count: 1}, {At: at + hour, Count: 1}, {At: at + 7*hour, Count: 1}, {At: at + 50*hour, Count: 1}}
 	want("moved", 0, store.Forever, moved...)
@@ -172,9 +169,7 @@ func testDueHours(f *fixture) {
 
 func (f *fixture) wantDueNow(what string, want store.DueNow) {
 	f.Helper()
-	if got, err := f.DueNow(f.ctx(), project, f.now); err != nil || got != want {
-		f.Errorf("%s: %v, %+v, want %+v", what, err, got, want)
-	}
+	same(f, what, want, must(f.DueNow(f.ctx(), project, f.now)))
 }
 
 func testDueNow(f *fixture) {
@@ -192,9 +187,7 @@ func testDueNow(f *fixture) {
 	f.wantDueNow("one was canceled", store.DueNow{})
 	f.now += claimLasts
 	f.wantDueNow("a claim has run out", store.DueNow{Count: 3, OldestAt: start - 20})
-	if got, err := f.DueNow(f.ctx(), "none", f.now); err != nil || got != (store.DueNow{}) {
-		f.Errorf("of another project: %v, %+v", err, got)
-	}
+	same(f, "of another project", store.DueNow{}, must(f.DueNow(f.ctx(), "none", f.now)))
 }
 
 // testDueNowMany: those of another project come first, and there are more than are counted.

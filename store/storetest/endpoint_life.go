@@ -1,12 +1,9 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -15,14 +12,10 @@ func testEndpointsChanged(f *fixture) {
 	a, b := f.endpoint(nil), f.endpoint(func(e *store.Endpoint) { e.Project = "other" })
 	c := f.endpoint(nil)
 	a = f.patchEndpoint(a.ID, func(e *store.Endpoint) { e.Name = "later" })
-	c, err := f.DeleteEndpoint(f.ctx(), project, c.ID, f.now, actor)
-	f.ok(err)
+	c = must(f.DeleteEndpoint(f.ctx(), project, c.ID, f.now, actor))
 	check := func(since int64, limit int, want ...store.Endpoint) {
 		f.Helper()
-		got, err := f.EndpointsChanged(f.ctx(), since, limit)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			f.Errorf("changed since %d: %v (-want +got):\n%s", since, err, diff)
-		}
+		same(f, fmt.Sprint("changed since ", since), want, must(f.EndpointsChanged(f.ctx(), since, limit)))
 	}
 	check(0, 10, b, a, c)
 	check(0, 1, b)
@@ -118,9 +111,8 @@ func testEndpointDisable(f *fixture) {
 		f.Errorf("its lane: %+v", l)
 	}
 	for _, where := range []struct{ project, id string }{{"other", e.ID}, {project, f.id()}} {
-		if disabled, err := f.DisableEndpoint(f.ctx(), where.project, where.id, "gone", f.now, actor); err != nil || disabled {
-			f.Errorf("disable of an unknown one: %v, %t", err, disabled)
-		}
+		same(f, "disable of an unknown one", false,
+			must(f.DisableEndpoint(f.ctx(), where.project, where.id, "gone", f.now, actor)))
 	}
 	f.wantAudit("endpoint.disable "+e.ID, "endpoint.create "+e.ID)
 }
@@ -164,9 +156,7 @@ func testEndpointDelete(f *fixture) {
 		}
 		canceled = append(canceled, part...)
 	}
-	if more, err := f.CancelDeleted(f.ctx(), f.now, 10); err != nil || len(more) != 0 {
-		f.Errorf("cancel again: %v, %+v", err, more)
-	}
+	none(f, "cancel again", must(f.CancelDeleted(f.ctx(), f.now, 10)))
 	for _, id := range append(open, lost.ID) {
 		c := f.get(id)
 		f.wantState(c, store.Canceled, store.EndpointDeleted)
@@ -185,17 +175,9 @@ func testEndpointDelete(f *fixture) {
 	f.wantState(f.get(lucky.ID), store.Succeeded, "")
 	f.wantState(f.get(other.ID), store.Scheduled, "")
 	// Nothing brings what has ended back to life, for it would be held for ever.
-	for name, act := range map[string]func() error{
-		"retry": func() error {
-			_, err := f.Retry(f.ctx(), project, dead.ID, store.Retry{Ladder: store.Once, Now: f.now}, actor)
-			return err
-		},
-		"reschedule": func() error { _, err := f.Reschedule(f.ctx(), project, dead.ID, f.now, f.now, actor); return err },
-	} {
-		if err := act(); !errors.Is(err, store.ErrEndpointDeleted) {
-			f.Errorf("%s: %v", name, err)
-		}
-	}
+	retry := store.Retry{Ladder: store.Once, Now: f.now}
+	f.fails(store.ErrEndpointDeleted, "retry", errOf(f.Retry(f.ctx(), project, dead.ID, retry, actor)))
+	f.fails(store.ErrEndpointDeleted, "reschedule", errOf(f.Reschedule(f.ctx(), project, dead.ID, f.now, f.now, actor)))
 	counts := f.counts()
 	if counts.States[store.Scheduled] != 1 || counts.States[store.Canceled] != 9 {
 		f.Errorf("counts: %+v", counts)
@@ -206,18 +188,11 @@ func testEndpointDelete(f *fixture) {
 func testEndpointDeleteLate(f *fixture) {
 	e := f.endpoint(nil)
 	f.addSecret(f.secret(1, func(s *store.Secret) { s.Owner, s.Use = e.ID, "hmac" }), 0, false)
-	secrets := func() int {
-		f.Helper()
-		all, err := f.OwnedSecrets(f.ctx(), project, e.ID, f.now)
-		f.ok(err)
-		return len(all)
-	}
-	f.ok(errOf(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor)))
+	secrets := func() int { return len(must(f.OwnedSecrets(f.ctx(), project, e.ID, f.now))) }
+	must(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor))
 	cancel := func(want int) {
 		f.Helper()
-		if canceled, err := f.CancelDeleted(f.ctx(), f.now, 100); err != nil || len(canceled) != want {
-			f.Errorf("canceled %d: %v; want %d", len(canceled), err, want)
-		}
+		same(f, "canceled", want, len(must(f.CancelDeleted(f.ctx(), f.now, 100))))
 	}
 	early := f.draft(to(e))
 	f.now += 1000
@@ -242,11 +217,9 @@ func testEndpointHealth(f *fixture) {
 	at := func(n int64) int64 { return f.now + n }
 	report := func(succeeded, failed, first int64) []store.EndpointTurn {
 		f.Helper()
-		turns, err := f.ReportHealth(f.ctx(), []store.EndpointHealth{
+		return must(f.ReportHealth(f.ctx(), []store.EndpointHealth{
 			{ID: f.id(), FailedAt: f.now}, {ID: e.ID, SucceededAt: succeeded, FailedAt: failed, FailedFirst: first},
-		}, f.now)
-		f.ok(err)
-		return turns
+		}, f.now))
 	}
 	want := func(failing, success, failure int64) {
 		f.Helper()
@@ -254,31 +227,22 @@ func testEndpointHealth(f *fixture) {
 			f.Errorf("failing since %d, success %d, failure %d; want %d, %d, %d", got.FailingSince, got.LastSuccessAt, got.LastFailureAt, failing, success, failure)
 		}
 	}
-	if turns := report(at(5), 0, 0); len(turns) != 0 {
-		f.Errorf("a success turned it: %+v", turns)
-	}
+	none(f, "a success turned it", report(at(5), 0, 0))
 	want(0, at(5), 0)
 	// What failed before it succeeded says nothing, however late it is told.
-	if turns := report(0, at(4), at(3)); len(turns) != 0 {
-		f.Errorf("late failures turned it: %+v", turns)
-	}
+	none(f, "late failures turned it", report(0, at(4), at(3)))
 	want(0, at(5), at(4))
 	turns := report(0, at(20), at(10))
 	if len(turns) != 1 || !turns[0].Failing || turns[0].Endpoint.ID != e.ID || turns[0].FailedSince != at(10) {
 		f.Errorf("began to fail: %+v", turns)
 	}
 	want(at(10), at(5), at(20))
-	if turns := report(at(7), at(30), at(8)); len(turns) != 0 { // another process saw earlier ones
-		f.Errorf("failed on: %+v", turns)
-	}
+	none(f, "failed on", report(at(7), at(30), at(8))) // another process saw earlier ones
 	want(at(8), at(7), at(30))
 
 	alerts := func(failingBefore, alertedBefore int64, want int) {
 		f.Helper()
-		got, err := f.TakeAlerts(f.ctx(), failingBefore, alertedBefore, f.now, 10)
-		if err != nil || len(got) != want {
-			f.Errorf("alerts: %v, %+v, want %d", err, got, want)
-		}
+		same(f, "alerts", want, len(must(f.TakeAlerts(f.ctx(), failingBefore, alertedBefore, f.now, 10))))
 	}
 	alerts(at(8), f.now-1, 0)
 	f.now += 100

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -44,9 +43,8 @@ func testEventPlan(f *fixture) {
 	if got, known := f.plan(first); known || !slices.Equal(got.Targets, want) {
 		f.Errorf("the same once more, as where a reply was lost: %+v, known %v", got, known)
 	}
-	if _, _, err := f.PlanEvent(f.ctx(), f.eventPlan("k", "two")); !errors.Is(err, store.ErrIdempotencyMismatch) {
-		f.Errorf("another request with its key: %v", err)
-	}
+	_, _, err := f.PlanEvent(f.ctx(), f.eventPlan("k", "two"))
+	f.fails(store.ErrIdempotencyMismatch, "another request with its key", err)
 	nobody := f.eventPlan("nobody", "one")
 	f.plan(nobody)
 	if got, known := f.plan(f.eventPlan("nobody", "one", "e1")); !known || got.ID != nobody.ID || len(got.Targets) != 0 {
@@ -106,7 +104,7 @@ func testEventEnds(f *fixture) {
 	fold := func() {
 		f.Helper()
 		for range 3 {
-			f.ok(f.Fold(f.ctx(), f.now))
+			f.fold()
 		}
 	}
 	f.now += (7 * 24 * time.Hour).Milliseconds()

@@ -18,9 +18,9 @@ func (f *fixture) firing(s store.Schedule) store.Firing {
 
 func (f *fixture) fire(firings ...store.Firing) []store.Fired {
 	f.Helper()
-	fired, err := f.Fire(f.ctx(), firings)
-	if err != nil || len(fired) != len(firings) {
-		f.Fatalf("fire: %v, %d of %d", err, len(fired), len(firings))
+	fired := must(f.Fire(f.ctx(), firings))
+	if len(fired) != len(firings) {
+		f.Fatalf("fired %d of %d", len(fired), len(firings))
 	}
 	return fired
 }
@@ -58,12 +58,8 @@ func testFire(f *fixture) {
 		}
 	}
 	made := fired[0].Accepted.Callback
-	if diff := cmp.Diff(f.get(made.ID), made); made.ID != firings[0].Draft.Callback.ID || diff != "" {
-		f.Errorf("the callback (-read +answered):\n%s", diff)
-	}
-	if n := f.counts().States[store.Scheduled]; n != 2 {
-		f.Errorf("%d callbacks, want two", n)
-	}
+	same(f, "the callback", f.get(firings[0].Draft.Callback.ID), made)
+	same(f, "callbacks", 2, f.counts().States[store.Scheduled])
 	want := all[0]
 	want.NextAt, want.LastAt, want.LastID = firings[0].Next, firings[0].Due, made.ID
 	failed := all[4]
@@ -71,9 +67,7 @@ func testFire(f *fixture) {
 	skipped := all[5]
 	skipped.NextAt = 0
 	for i, want := range map[int]store.Schedule{0: want, 4: failed, 5: skipped, 6: all[6]} {
-		if diff := cmp.Diff(want, f.getSchedule(all[i].ID)); diff != "" {
-			f.Errorf("schedule %d (-want +got):\n%s", i, diff)
-		}
+		same(f, fmt.Sprint("schedule ", i), want, f.getSchedule(all[i].ID))
 	}
 	if got := f.getSchedule(all[1].ID); got.Version != 2 || got.NextAt != all[1].NextAt || got.LastAt != 0 {
 		f.Errorf("the one that was changed: %+v", got)
@@ -81,14 +75,10 @@ func testFire(f *fixture) {
 	if got := f.getSchedule(all[2].ID); got.NextAt != 0 || got.LastAt != 0 {
 		f.Errorf("the one that was disabled: %+v", got)
 	}
-	if runs := f.runs(all[0].ID); !slices.Equal(runs, []store.ScheduleRun{{
+	same(f, "runs", []store.ScheduleRun{{
 		CallbackID: made.ID, DueAt: all[0].NextAt, FiredAt: f.now, Trigger: store.BySchedule,
-	}}) {
-		f.Errorf("runs: %+v", runs)
-	}
-	if runs := f.runs(all[4].ID); len(runs) != 0 {
-		f.Errorf("runs of one that made no callback: %+v", runs)
-	}
+	}}, f.runs(all[0].ID))
+	none(f, "runs of one that made no callback", f.runs(all[4].ID))
 	for i, got := range f.fire(slow...) {
 		if got.Won != (i == 6) || got.Err != nil {
 			f.Errorf("second firing %d: %+v", i, got)
@@ -116,7 +106,6 @@ func testFire(f *fixture) {
 	if events, _ := f.outcomes(store.OutcomeCursor{}, 10); len(events) != 1 || events[0].ID != made.ID {
 		f.Errorf("in the feed: %+v", events)
 	}
-	f.checkCounters()
 	// Two due times of one schedule in one call, the second after the first.
 	s := f.getSchedule(all[6].ID)
 	first := f.firing(s)
@@ -124,9 +113,7 @@ func testFire(f *fixture) {
 	if fired := f.fire(first, f.firing(s)); !fired[0].Won || !fired[1].Won || len(f.runs(s.ID)) != 3 {
 		f.Errorf("one after the other: %+v", fired)
 	}
-	if fired, err := f.Fire(f.ctx(), nil); err != nil || len(fired) != 0 {
-		f.Errorf("nothing was fired: %v", err)
-	}
+	none(f, "nothing was fired", must(f.Fire(f.ctx(), nil)))
 }
 
 // testFireCrowd: many fire the same due times at once, each in an order of its own; each is made once.
@@ -174,10 +161,7 @@ func testFireCrowd(f *fixture) {
 			f.Errorf("schedule %d was fired %d times, with %d runs", i, n, len(runs))
 		}
 	}
-	if n := f.counts().States[store.Scheduled]; n != rounds*schedules {
-		f.Errorf("%d callbacks, want %d", n, rounds*schedules)
-	}
-	f.checkCounters()
+	same(f, "callbacks", rounds*schedules, f.counts().States[store.Scheduled])
 }
 
 // testScheduleRuns: a person runs a schedule, and only so many runs are kept.
@@ -192,9 +176,8 @@ func testScheduleRuns(f *fixture) {
 	want := s
 	want.LastAt, want.LastID = f.now, a.Callback.ID
 	same(f, "after a run by hand", want, f.getSchedule(s.ID))
-	if runs := f.runs(s.ID); !slices.Equal(runs, []store.ScheduleRun{{CallbackID: a.Callback.ID, DueAt: f.now, FiredAt: f.now, Trigger: store.Manual}}) {
-		f.Errorf("runs: %+v", runs)
-	}
+	run := store.ScheduleRun{CallbackID: a.Callback.ID, DueAt: f.now, FiredAt: f.now, Trigger: store.Manual}
+	same(f, "runs", []store.ScheduleRun{run}, f.runs(s.ID))
 	f.wantAudit("schedule.run " + s.ID)
 	bad := f.draft(keyed("k", "two"))
 	if _, err := f.RanSchedule(f.ctx(), project, s.ID, bad, f.now, actor); err == nil {
@@ -211,7 +194,7 @@ func testScheduleRuns(f *fixture) {
 	f.fire(wrong)
 	s = f.getSchedule(s.ID)
 	read := f.firing(s)
-	f.ok(errOf(f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor)))
+	must(f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor))
 	if got := f.getSchedule(s.ID); got.LastError != "" || got.NextAt != s.NextAt || got.Version != s.Version {
 		f.Errorf("after a run by hand: %+v", got)
 	}
@@ -238,5 +221,4 @@ func testScheduleRuns(f *fixture) {
 	if len(f.runs(other.ID)) != 1 {
 		f.Error("runs of another schedule were removed")
 	}
-	f.checkCounters()
 }

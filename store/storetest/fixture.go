@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -56,6 +57,21 @@ func (f *fixture) ok(err error) {
 	}
 }
 
+// must returns the result of a call that may not fail. An error ends the test.
+func must[T any](result T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return result
+}
+
+// endOnPanic fails a test that has panicked, and lets the others go on.
+func (f *fixture) endOnPanic() {
+	if e := recover(); e != nil {
+		f.Fatalf("%v\n%s", e, debug.Stack())
+	}
+}
+
 // errOf is the error of a call whose other result does not matter.
 func errOf[T any](_ T, err error) error { return err }
 
@@ -72,6 +88,14 @@ func same[T any](f *fixture, what string, want, got T) {
 	f.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		f.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// none reports rows where there are to be none.
+func none[T any](f *fixture, what string, got []T) {
+	f.Helper()
+	if len(got) != 0 {
+		f.Errorf("%s: %+v, want none", what, got)
 	}
 }
 
@@ -143,8 +167,7 @@ func (f *fixture) accept(change func(*store.Draft)) store.Callback {
 
 func (f *fixture) acceptAll(drafts ...store.Draft) []store.Accepted {
 	f.Helper()
-	accepted, err := f.Accept(f.ctx(), drafts)
-	f.ok(err)
+	accepted := must(f.Accept(f.ctx(), drafts))
 	if len(accepted) != len(drafts) {
 		f.Fatalf("accepted %d of %d drafts", len(accepted), len(drafts))
 	}
@@ -153,11 +176,17 @@ func (f *fixture) acceptAll(drafts ...store.Draft) []store.Accepted {
 
 func (f *fixture) stamp(token string, ids ...string) ([]*store.Stamped, []store.Refusal) {
 	f.Helper()
-	claims := make([]store.StampClaim, len(ids))
-	for i, id := range ids {
-		claims[i] = store.StampClaim{ID: id}
+	return f.stampAs(store.Stamp{Token: token}, ids...)
+}
+
+// stampAs stamps rows at the test's time, else as the stamp says.
+func (f *fixture) stampAs(s store.Stamp, ids ...string) ([]*store.Stamped, []store.Refusal) {
+	f.Helper()
+	s.Now, s.Margin = f.now, margin
+	for _, id := range ids {
+		s.Claims = append(s.Claims, store.StampClaim{ID: id})
 	}
-	stamped, refused, err := f.Stamp(f.ctx(), store.Stamp{Token: token, Now: f.now, Margin: margin, Claims: claims})
+	stamped, refused, err := f.Stamp(f.ctx(), s)
 	f.ok(err)
 	if len(stamped)+len(refused) != len(ids) {
 		f.Fatalf("stamp of %d rows answered %d stamped and %d refused", len(ids), len(stamped), len(refused))
@@ -207,8 +236,7 @@ func (f *fixture) died(s *store.Stamped) store.Result {
 
 func (f *fixture) commit(r store.Result) store.Committed {
 	f.Helper()
-	committed, err := f.Commit(f.ctx(), []store.Result{r}, f.now)
-	f.ok(err)
+	committed := must(f.Commit(f.ctx(), []store.Result{r}, f.now))
 	if len(committed) != 1 || committed[0].Err != nil {
 		f.Fatalf("commit answered %+v", committed)
 	}
@@ -226,24 +254,15 @@ func (f *fixture) win(r store.Result) store.Committed {
 }
 
 func (f *fixture) get(id string) store.Callback {
-	f.Helper()
-	c, err := f.Get(f.ctx(), project, id)
-	f.ok(err)
-	return c
+	return must(f.Get(f.ctx(), project, id))
 }
 
 func (f *fixture) attempts(id string) []store.Attempt {
-	f.Helper()
-	attempts, err := f.Attempts(f.ctx(), project, id)
-	f.ok(err)
-	return attempts
+	return must(f.Attempts(f.ctx(), project, id))
 }
 
 func (f *fixture) counts() store.Counts {
-	f.Helper()
-	c, err := f.Counts(f.ctx(), project)
-	f.ok(err)
-	return c
+	return must(f.Counts(f.ctx(), project))
 }
 
 // dead accepts a callback and lets its first attempt end it.

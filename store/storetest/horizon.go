@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -24,26 +23,12 @@ func testOpenUntil(f *fixture) {
 		})
 		byDue[due] = append(byDue[due], c.ID)
 	}
+	f.cancel(f.accept(func(d *store.Draft) { d.Callback.DueAt = base }).ID)
 	want := func(dues ...int64) (all []string) {
 		for _, due := range dues {
 			all = append(all, byDue[base+due]...)
 		}
 		return all
-	}
-	walk := func(after store.Cursor, until int64, limit int) []string {
-		var all []string
-		for {
-			rows, err := f.OpenUntil(f.ctx(), after, until, limit)
-			if err != nil || len(rows) > limit {
-				f.Fatalf("walk: %d rows of at most %d, %v", len(rows), limit, err)
-			}
-			all = append(all, ids(rows)...)
-			if len(rows) < limit {
-				return all
-			}
-			last := rows[len(rows)-1]
-			after = store.Cursor{DueAt: last.DueAt, ID: last.ID}
-		}
 	}
 	for _, limit := range []int{1, 2, 3, 100} {
 		for what, c := range map[string]struct {
@@ -61,7 +46,9 @@ func testOpenUntil(f *fixture) {
 			"a span that ends as it begins":  {store.Cursor{DueAt: base + 100, ID: pastAll}, base + 100, nil},
 			"a span that ends before itself": {store.Cursor{DueAt: base + 300, ID: pastAll}, base + 100, nil},
 		} {
-			if got := walk(c.after, c.until, limit); !slices.Equal(got, c.want) {
+			if got := f.pages(limit, c.after, func(after store.Cursor) ([]store.OpenRow, error) {
+				return f.OpenUntil(f.ctx(), after, c.until, limit)
+			}); !slices.Equal(got, c.want) {
 				f.Errorf("%s, %d a page: %v, want %v", what, limit, got, c.want)
 			}
 		}
@@ -69,24 +56,5 @@ func testOpenUntil(f *fixture) {
 	rows, err := f.OpenUntil(f.ctx(), store.Cursor{}, base, 1)
 	if err != nil || len(rows) != 1 || rows[0].LaneID <= 0 || rows[0].LockKey != "lock" || rows[0].DueAt != base || rows[0].Project != "other" {
 		f.Errorf("a row: %+v, %v", rows, err)
-	}
-}
-
-// testOpenUntilWhileRowsMove: what ends is left out, what is claimed is not, and what is moved is found where it went.
-func testOpenUntilWhileRowsMove(f *fixture) {
-	at := func(due int64) func(*store.Draft) { return func(d *store.Draft) { d.Callback.DueAt = f.now + due } }
-	claimed, moved, canceled := f.accept(at(0)), f.accept(at(100)), f.accept(at(200))
-	retried := f.accept(at(300))
-	f.claim(claimed.ID)
-	f.ok(errOf(f.Cancel(f.ctx(), canceled.Project, canceled.ID, f.now, store.Actor{Name: "test"})))
-	f.ok(errOf(f.Reschedule(f.ctx(), moved.Project, moved.ID, f.now+500, f.now, store.Actor{Name: "test"})))
-	f.ok(errOf(f.Retry(f.ctx(), retried.Project, retried.ID, store.Retry{Ladder: store.Once, Now: f.now}, store.Actor{Name: "test"})))
-	for until, want := range map[int64][]string{
-		0: {claimed.ID, retried.ID}, 300: {claimed.ID, retried.ID}, 500: {claimed.ID, retried.ID, moved.ID},
-	} {
-		rows, err := f.OpenUntil(f.ctx(), store.Cursor{}, f.now+until, 10)
-		if got := ids(rows); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			f.Errorf("open until %d ms from now: %v, %v, want %v", until, got, err, want)
-		}
 	}
 }

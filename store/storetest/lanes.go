@@ -2,70 +2,53 @@ package storetest
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func (f *fixture) laneByKey(key string) store.Lane {
-	f.Helper()
-	l, err := f.LaneByKey(f.ctx(), project, key)
-	f.ok(err)
-	return l
+	return must(f.LaneByKey(f.ctx(), project, key))
 }
 
 func (f *fixture) pauseLane(key string, until int64, reason string) store.Lane {
-	f.Helper()
-	l, err := f.PauseLane(f.ctx(), project, key, until, reason, f.now, actor)
-	f.ok(err)
-	return l
+	return must(f.PauseLane(f.ctx(), project, key, until, reason, f.now, actor))
 }
 
 func (f *fixture) setLane(key string, limit *int, rate *store.Rate) store.Lane {
-	f.Helper()
-	l, err := f.SetLane(f.ctx(), project, key, limit, rate, f.now, actor)
-	f.ok(err)
-	return l
+	return must(f.SetLane(f.ctx(), project, key, limit, rate, f.now, actor))
 }
 
 func testLaneSettings(f *fixture) {
 	c := f.accept(func(d *store.Draft) { d.Callback.Lane = "shop-7" })
 	want := store.Lane{ID: c.LaneID, Project: project, Key: "shop-7"}
-	same := func(what string, got store.Lane) {
+	check := func(what string, got store.Lane) {
 		f.Helper()
 		if got.Version != want.Version && got.Version <= want.Version {
 			f.Errorf("%s: version %d after %d", what, got.Version, want.Version)
 		}
 		want.Version = got.Version
-		if diff := cmp.Diff(want, got); diff != "" {
-			f.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-		if got := f.laneByKey("shop-7"); got != want {
-			f.Errorf("%s: read %+v, want %+v", what, got, want)
-		}
+		same(f, what, []store.Lane{want, want}, []store.Lane{got, f.laneByKey("shop-7")})
 	}
-	same("untouched", f.laneByKey("shop-7"))
+	check("untouched", f.laneByKey("shop-7"))
 	limit, rate := 7, store.Rate{Count: 50, Per: time.Second}
 	want.Limit = limit
-	same("limit", f.setLane("shop-7", &limit, nil))
+	check("limit", f.setLane("shop-7", &limit, nil))
 	want.Rate = rate
-	same("rate", f.setLane("shop-7", nil, &rate))
+	check("rate", f.setLane("shop-7", nil, &rate))
 	want.OwnPause, want.PausedUntil, want.PauseReason = f.now+1000, f.now+1000, "maintenance"
-	same("pause", f.pauseLane("shop-7", f.now+1000, "maintenance"))
+	check("pause", f.pauseLane("shop-7", f.now+1000, "maintenance"))
 	before := f.laneByKey("shop-7").Version
-	same("pause again", f.pauseLane("shop-7", f.now+1000, "maintenance"))
+	check("pause again", f.pauseLane("shop-7", f.now+1000, "maintenance"))
 	if want.Version != before {
 		f.Error("what changes nothing got a version")
 	}
 	want.OwnPause, want.PausedUntil, want.PauseReason = 0, 0, ""
-	same("resume", f.pauseLane("shop-7", 0, "ignored"))
+	check("resume", f.pauseLane("shop-7", 0, "ignored"))
 	limit, rate = 0, store.Rate{}
 	want.Limit, want.Rate = 0, store.Rate{}
-	same("no bounds", f.setLane("shop-7", &limit, &rate))
+	check("no bounds", f.setLane("shop-7", &limit, &rate))
 
 	made := f.pauseLane("made by hand", store.Forever, "")
 	if made.ID == 0 || made.PausedUntil != store.Forever || made.Version == 0 {
@@ -81,8 +64,7 @@ func testLaneSettings(f *fixture) {
 // wantAudit compares the newest entries of the audit, each its action and object.
 func (f *fixture) wantAudit(want ...string) {
 	f.Helper()
-	entries, err := f.AuditEntries(f.ctx(), project, "", len(want))
-	f.ok(err)
+	entries := must(f.AuditEntries(f.ctx(), project, "", len(want)))
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Action+" "+e.Object)
@@ -106,11 +88,7 @@ func testLanesChanged(f *fixture) {
 	want = append(want[1:], f.pauseLane("lane-1", f.now, "x"))
 	check := func(since int64, limit int, want []store.Lane) {
 		f.Helper()
-		got, err := f.Lanes(f.ctx(), since, limit)
-		f.ok(err)
-		if diff := cmp.Diff(want, got); diff != "" {
-			f.Errorf("lanes since %d (-want +got):\n%s", since, diff)
-		}
+		same(f, fmt.Sprint("lanes since ", since), want, must(f.Lanes(f.ctx(), since, limit)))
 	}
 	check(0, 10, want)
 	check(0, 2, want[:2])
@@ -177,8 +155,7 @@ func testLaneList(f *fixture) {
 		if filter.Limit == 0 {
 			filter.Limit = 100
 		}
-		lanes, err := f.LaneList(f.ctx(), project, filter)
-		f.ok(err)
+		lanes := must(f.LaneList(f.ctx(), project, filter))
 		for _, l := range lanes {
 			keys = append(keys, l.Key)
 			var n int64
@@ -203,15 +180,12 @@ func testLaneList(f *fixture) {
 		"keys":     {store.LaneFilter{Keys: []string{"Lane-6", "none", "Lane-2", "Lane-2"}}, []string{"Lane-2", "Lane-6"}},
 		"a key":    {store.LaneFilter{Keys: []string{"Lane-5", "Lane-6"}, Held: true, After: "Lane-1", Search: "lane", Limit: 1}, []string{"Lane-5"}},
 	} {
-		if got := list(tt.filter); !slices.Equal(got, tt.want) {
-			f.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
+		same(f, name, tt.want, list(tt.filter))
 	}
-	lanes, err := f.LaneList(f.ctx(), project, store.LaneFilter{Limit: 100, Now: f.now, DueBy: f.now + 3000})
-	f.ok(err)
+	lanes := must(f.LaneList(f.ctx(), project, store.LaneFilter{Limit: 100, Now: f.now, DueBy: f.now + 3000}))
 	for _, l := range lanes[:6] {
 		var n int64
-		f.ok(errOf(fmt.Sscanf(l.Key, "Lane-%d", &n)))
+		must(fmt.Sscanf(l.Key, "Lane-%d", &n))
 		want := f.now + 1000*n
 		if n > 3 {
 			want = 0
@@ -229,8 +203,7 @@ func testLaneMadeInPause(f *fixture) {
 	var since int64
 	lanes := func() map[string]store.Lane {
 		f.Helper()
-		all, err := f.Lanes(f.ctx(), since, 100)
-		f.ok(err)
+		all := must(f.Lanes(f.ctx(), since, 100))
 		byKey := make(map[string]store.Lane)
 		for _, l := range all {
 			byKey[l.Key], since = l, l.Version

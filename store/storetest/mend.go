@@ -5,16 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func (f *fixture) mend(id string, change func(*store.Callback)) store.Callback {
-	f.Helper()
-	c, err := f.Mend(f.ctx(), project, id, func(c *store.Callback) error { change(c); return nil }, f.now, actor)
-	f.ok(err)
-	return c
+	return must(f.Mend(f.ctx(), project, id, func(c *store.Callback) error { change(c); return nil }, f.now, actor))
 }
 
 func testMend(f *fixture) {
@@ -29,11 +24,7 @@ func testMend(f *fixture) {
 	want := c
 	want.URL, want.Lane, want.LaneID, want.Headers = "https://new.example", "new", got.LaneID, []store.Header{{Name: "B", Value: "2"}}
 	want.Policy, want.Success, want.ExpiresAt, want.UpdatedAt = policy, store.Success{Name: "mine", Rule: `{"status":["200"]}`}, f.now+9000, f.now+1
-	for what, got := range map[string]store.Callback{"mended": got, "read": f.get(c.ID)} {
-		if diff := cmp.Diff(want, got); diff != "" {
-			f.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
+	same(f, "mended and read", []store.Callback{want, want}, []store.Callback{got, f.get(c.ID)})
 	if got.LaneID == c.LaneID {
 		f.Error("the new lane has the number of the old one")
 	}
@@ -81,9 +72,7 @@ func testMendFollowing(f *fixture) {
 func testMendRefused(f *fixture) {
 	refused := func(what, project, id string, want error) {
 		f.Helper()
-		if _, err := f.Mend(f.ctx(), project, id, func(c *store.Callback) error { c.URL = "x"; return nil }, f.now, actor); !errors.Is(err, want) {
-			f.Errorf("%s: %v, want %v", what, err, want)
-		}
+		f.fails(want, what, errOf(f.Mend(f.ctx(), project, id, func(c *store.Callback) error { c.URL = "x"; return nil }, f.now, actor)))
 	}
 	c := f.accept(nil)
 	s := f.claim(c.ID)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"slices"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -160,7 +161,7 @@ func (m *model) opStamp(t *rapid.T) {
 		if i < 0 {
 			t.Fatalf("%s was refused though %+v at %d", r.id, *r, m.now)
 		}
-		if s := stamped[i]; s.Fence != r.fence || s.CrashCount != r.crashes || s.ClaimUntil != r.claimUntil {
+		if s := stamped[i]; s.Fence != r.fence || s.CrashCount != r.crashes || s.ClaimUntil != r.claimUntil || (len(s.Body) > 0) == r.poll {
 			t.Fatalf("stamped with fence %d, crash count %d, until %d; want %+v", s.Fence, s.CrashCount, s.ClaimUntil, *r)
 		}
 		m.claims = append(m.claims, stamped[i])
@@ -218,6 +219,7 @@ func (m *model) opResult(t *rapid.T) {
 		result = m.failed(s)
 	case "death":
 		result = m.died(s)
+		result.Reason = rapid.SampledFrom([]store.Reason{store.Exhausted, store.Gone, store.Unresolved}).Draw(t, "reason")
 	default:
 		result = store.Result{ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: m.now + 100, Diverts: 1}
 	}
@@ -253,11 +255,11 @@ func (m *model) opResult(t *rapid.T) {
 	case r.resume != "" && kind != "divert":
 		m.end(r, r.resume, r.resumeReason)
 	case kind == "death":
-		m.end(r, store.Dead, store.Exhausted)
+		m.end(r, store.Dead, result.Reason)
 	default:
 		r.due, r.token, r.claimUntil = result.DueAt, "", 0
 	}
-	if got.State != r.state || got.DueAt != r.due {
+	if got.State != r.state || got.Reason != r.reason || got.DueAt != r.due {
 		t.Fatalf("committed %+v, want %+v", got, *r)
 	}
 }
@@ -265,6 +267,7 @@ func (m *model) opResult(t *rapid.T) {
 func (m *model) opCancel(t *rapid.T) {
 	r := m.pick(t)
 	got := m.cancel(r.id)
+	m.asRead(t, got.Callback)
 	want := store.CancelDone
 	switch {
 	case r.state.Terminal():
@@ -283,6 +286,13 @@ func (m *model) opCancel(t *rapid.T) {
 	}
 }
 
+// asRead checks that a change was answered with the row as it is read after it.
+func (m *model) asRead(t *rapid.T, c store.Callback) {
+	if diff := cmp.Diff(m.get(c.ID), c); diff != "" {
+		t.Fatalf("answered (-read +answered):\n%s", diff)
+	}
+}
+
 // lose records a claim that ended without a result.
 func (m *modelRow) lose() {
 	if m.token != "" {
@@ -294,13 +304,14 @@ func (m *modelRow) lose() {
 func (m *model) opRetry(t *rapid.T) {
 	r := m.pick(t)
 	ladder := rapid.SampledFrom([]store.Ladder{store.Once, store.Restart}).Draw(t, "ladder")
-	_, err := m.Retry(m.ctx(), project, r.id, store.Retry{Ladder: ladder, Now: m.now}, actor)
+	c, err := m.Retry(m.ctx(), project, r.id, store.Retry{Ladder: ladder, Now: m.now}, actor)
 	if (err != nil) != r.attempting(m.now) {
 		t.Fatalf("retry of %+v at %d: %v", *r, m.now, err)
 	}
 	if err != nil {
 		return
 	}
+	m.asRead(t, c)
 	r.lose()
 	if r.state.Terminal() {
 		r.crashes = 0
@@ -317,7 +328,7 @@ func (m *model) opRetry(t *rapid.T) {
 func (m *model) opReschedule(t *rapid.T) {
 	r := m.pick(t)
 	due := m.now + rapid.SampledFrom([]int64{0, 300}).Draw(t, "due in")
-	_, err := m.Reschedule(m.ctx(), project, r.id, due, m.now, actor)
+	c, err := m.Reschedule(m.ctx(), project, r.id, due, m.now, actor)
 	refused := r.attempting(m.now) || r.state == store.Succeeded || r.state == store.Canceled
 	if (err != nil) != refused {
 		t.Fatalf("reschedule of %+v at %d: %v", *r, m.now, err)
@@ -325,6 +336,7 @@ func (m *model) opReschedule(t *rapid.T) {
 	if err != nil {
 		return
 	}
+	m.asRead(t, c)
 	r.lose()
 	if r.state == store.Dead {
 		r.crashes, r.resume, r.resumeReason, r.state, r.reason = 0, store.Dead, r.reason, store.Scheduled, ""

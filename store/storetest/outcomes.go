@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -81,7 +79,7 @@ func testOutcomes(f *fixture) {
 	ended(c.ID)
 	c = f.accept(func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1 })
 	f.now++
-	f.ok(errOf(f.Expire(f.ctx(), f.now, 10)))
+	must(f.Expire(f.ctx(), f.now, 10))
 	ended(c.ID)
 	c = f.accept(nil)
 	f.ok(f.Damage(f.ctx(), c.ID))
@@ -93,8 +91,8 @@ func testOutcomes(f *fixture) {
 	ended(f.acceptAll(f.draft(versioned("r", 1)))[0].Callback.ID)
 	e := f.endpoint(nil)
 	c = f.accept(to(e))
-	f.ok(errOf(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor)))
-	f.ok(errOf(f.CancelDeleted(f.ctx(), f.now, 10)))
+	must(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor))
+	must(f.CancelDeleted(f.ctx(), f.now, 10))
 	ended(c.ID)
 	f.retry(dead.ID, store.Once)
 	f.win(f.failed(f.claim(dead.ID)))
@@ -115,12 +113,9 @@ func testOutcomes(f *fixture) {
 			}
 			got[i].Cursor = store.OutcomeCursor{}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			f.Errorf("%d a page (-want +got):\n%s", page, diff)
-		}
-		if more, _ := f.outcomes(end, page); len(more) != 0 {
-			f.Errorf("after the end: %+v", more)
-		}
+		same(f, fmt.Sprint("pages of ", page), want, got)
+		more, _ := f.outcomes(end, page)
+		none(f, "after the end", more)
 	}
 	if got, _, err := f.Outcomes(f.ctx(), "other", store.OutcomeCursor{}, 10); err != nil || len(got) != 1 || got[0].ID != theirs.ID {
 		f.Errorf("another project's: %v, %+v", err, got)

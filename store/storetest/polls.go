@@ -3,7 +3,6 @@ package storetest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -51,10 +50,7 @@ func (f *fixture) solved(s *store.Stamped) store.Result {
 }
 
 func (f *fixture) pollDetail(id string) store.PollDetail {
-	f.Helper()
-	d, err := f.PollDetail(f.ctx(), project, id)
-	f.ok(err)
-	return d
+	return must(f.PollDetail(f.ctx(), project, id))
 }
 
 // bornNow takes what was told of callbacks that nobody asked for.
@@ -99,11 +95,9 @@ func (f *fixture) told(id string, n int, want endOfPoll) store.Callback {
 		f.Errorf("results of %s: %v, the last is said to be %s; want %d", p.Ref, all, d.ResultID, n)
 	}
 	c := f.get(d.ResultID)
-	open, err := f.ByID(f.ctx(), []string{c.ID})
-	f.ok(err)
+	open := must(f.ByID(f.ctx(), []string{c.ID}))
 	same(f, "born", open, born)
-	payload, err := f.Payload(f.ctx(), project, c.ID)
-	f.ok(err)
+	payload := must(f.Payload(f.ctx(), project, c.ID))
 	if !bytes.Contains(payload.Body, []byte(`"<1>"`)) || !bytes.Contains(payload.Body, []byte(`12345678901234567890`)) {
 		f.Errorf("the context is not as it was given: %s", payload.Body)
 	}
@@ -132,21 +126,15 @@ func (f *fixture) toldNothing(ref string, n int) {
 	if all := f.results(ref); len(all) != n {
 		f.Errorf("results of %s: %v, want %d", ref, all, n)
 	}
-	if born := f.bornNow(); len(born) != 0 {
-		f.Errorf("born: %+v", born)
-	}
+	none(f, "born", f.bornNow())
 }
 
 // testPollEnds ends polls in every way that there is: each is told once, by what is committed with the end.
 func testPollEnds(f *fixture) {
 	e := f.endpoint(nil)
 	redrive := func(id string) {
-		r, err := f.CreateRedrive(f.ctx(), store.Redrive{
-			ID: f.id(), Project: project, Action: store.RedriveCancel, Shown: "{}", CreatedAt: f.now,
-			Filter: store.Filter{Ref: f.get(id).Ref, To: f.now + 1},
-		}, actor)
-		f.ok(err)
-		f.ok(errOf(f.StepRedrive(f.ctx(), f.gather(r).ID, 10, f.now)))
+		r := f.redrive(store.Redrive{Action: store.RedriveCancel, Filter: store.Filter{Ref: f.get(id).Ref}})
+		must(f.StepRedrive(f.ctx(), r.ID, 10, f.now))
 	}
 	for _, c := range []struct {
 		name   string
@@ -166,7 +154,7 @@ func testPollEnds(f *fixture) {
 		{"cancel", nil, func(id string) { f.cancel(id) },
 			endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
 		{"cancel by reference", nil, func(id string) {
-			f.ok(errOf(f.CancelRef(f.ctx(), project, f.get(id).Ref, "", 10, f.now, actor)))
+			must(f.CancelRef(f.ctx(), project, f.get(id).Ref, "", 10, f.now, actor))
 		}, endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
 		{"cancel in flight", nil, func(id string) {
 			s := f.claim(id)
@@ -180,7 +168,7 @@ func testPollEnds(f *fixture) {
 		}, endOfPoll{outcome: store.PollSuccess, reason: store.PollSucceeded, status: 200, body: `{"paid":true}`, polls: 2}},
 		{"expiry", func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1500 }, func(string) {
 			f.now += 1000
-			f.ok(errOf(f.Expire(f.ctx(), f.now, 10)))
+			must(f.Expire(f.ctx(), f.now, 10))
 		}, endOfPoll{outcome: store.PollUnresolved, reason: store.Expired, status: 500, body: "busy", polls: 1}},
 		{"crash after a cancel", nil, func(id string) {
 			f.claim(id)
@@ -197,14 +185,14 @@ func testPollEnds(f *fixture) {
 		}, endOfPoll{outcome: store.PollUnresolved, reason: store.Invalid, status: 500, body: "busy", polls: 1}},
 		{"redrive", nil, redrive, endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
 		{"resolve", nil, func(id string) {
-			f.ok(errOf(f.ResolvePoll(f.ctx(), project, id, `{"by": "phone"}`, f.now, actor)))
+			must(f.ResolvePoll(f.ctx(), project, id, `{"by": "phone"}`, f.now, actor))
 		}, endOfPoll{
 			outcome: store.PollResolved, reason: store.ResolvedOutside, status: 500, body: "busy", polls: 1,
 			data: map[string]any{"by": "phone"},
 		}},
 		{"endpoint deleted", to(e), func(string) {
-			f.ok(errOf(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor)))
-			f.ok(errOf(f.CancelDeleted(f.ctx(), f.now, 10)))
+			must(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor))
+			must(f.CancelDeleted(f.ctx(), f.now, 10))
 		}, endOfPoll{outcome: store.PollCanceled, reason: store.EndpointDeleted, status: 500, body: "busy", polls: 1}},
 	} {
 		p := f.accept(func(d *store.Draft) {
@@ -228,12 +216,9 @@ func testPollEnds(f *fixture) {
 			UpdatedAt: at, PayloadID: result.ID, ContentType: "application/json", Signer: "standard-v1", Success: store.Success{Name: "http-2xx"},
 			Policy: store.Policy{Tiers: []time.Duration{time.Second}, Timeout: timeout, RetryAfterCap: time.Hour},
 		}
-		if diff := cmp.Diff(want, result); diff != "" {
-			f.Errorf("%s: the result callback (-want +got):\n%s", c.name, diff)
-		}
+		same(f, c.name+": the result callback", want, result)
 		f.win(f.succeeded(f.claim(result.ID)))
 	}
-	f.checkCounters()
 }
 
 // testPollTells: what is told once is not told again, and a poll whose end nobody wants to hear of tells nothing.
@@ -328,13 +313,11 @@ func testPollStays(f *fixture) {
 	r.Stays, r.PollErrors = true, 1
 	f.win(r)
 	f.wantState(f.get(p.ID), store.Succeeded, store.PollSucceeded)
-	f.checkCounters()
 }
 
 func testResolvePoll(f *fixture) {
 	p := f.accept(polling("waiting"))
-	was, err := f.ByID(f.ctx(), []string{p.ID})
-	f.ok(err)
+	was := must(f.ByID(f.ctx(), []string{p.ID}))
 	f.now++
 	r := f.resolve(p.ID, "")
 	if r.Result != store.ResolveDone || r.Was == nil || !cmp.Equal(*r.Was, was[0]) || !cmp.Equal(r.Callback, f.get(p.ID)) {
@@ -379,12 +362,8 @@ func testResolvePoll(f *fixture) {
 		if id == p.ID {
 			in = "other"
 		}
-		if _, err := f.ResolvePoll(f.ctx(), in, id, "", f.now, actor); !errors.Is(err, store.ErrNotFound) {
-			f.Errorf("%s: %v", what, err)
-		}
-		if _, err := f.PollDetail(f.ctx(), in, id); !errors.Is(err, store.ErrNotFound) {
-			f.Errorf("detail of %s: %v", what, err)
-		}
+		f.fails(store.ErrNotFound, what, errOf(f.ResolvePoll(f.ctx(), in, id, "", f.now, actor)))
+		f.fails(store.ErrNotFound, "detail of "+what, errOf(f.PollDetail(f.ctx(), in, id)))
 	}
 	f.wantState(f.get(p.ID), store.Scheduled, "")
 	if d := f.pollDetail(p.ID); d.Outcome != "" || d.ResultID != "" || !cmp.Equal(d.OnResult, f.draft(polling("theirs")).Poll.OnResult) ||

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -42,9 +40,7 @@ func testPollLive(f *fixture) {
 	followed := f.accept(at)
 	e = f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.URL = "https://new.example" })
 	f.replayOf(followed, f.acceptAll(f.draft(at))[0])
-	if n := f.counts().States[store.Scheduled]; n != 4 {
-		f.Errorf("%d are counted, want 4", n)
-	}
+	same(f, "counted", 4, f.counts().States[store.Scheduled])
 	f.win(f.solved(f.claim(p.ID)))
 	next := f.acceptAll(f.draft(polling("r")))[0]
 	if next.Err != nil || next.Replayed {
@@ -54,7 +50,6 @@ func testPollLive(f *fixture) {
 	if last := f.acceptAll(f.draft(polling("r")))[0]; last.Err != nil || last.Replayed {
 		f.Errorf("after the end of the second: %+v", last)
 	}
-	f.checkCounters()
 }
 
 // testPollLiveCrowd: many that ask for the same poll at once, and end it, get one at a time.
@@ -112,7 +107,6 @@ func testPollLiveCrowd(f *fixture) {
 	if n := len(f.results("often")); n != fresh["often"] || n == 0 {
 		f.Errorf("%d results of %d polls", n, fresh["often"])
 	}
-	f.checkCounters()
 }
 
 // testPollReopened: what would open a second poll of the same reference and address is refused, and changes nothing.
@@ -127,15 +121,9 @@ func testPollReopened(f *fixture) {
 	before := []store.Callback{f.get(old.ID), f.get(open.ID), f.get(other.ID)}
 	refused := func(what string, err error) {
 		f.Helper()
-		if !errors.Is(err, store.ErrPollLive) {
-			f.Errorf("%s: %v", what, err)
-		}
-		if diff := cmp.Diff(before, []store.Callback{f.get(old.ID), f.get(open.ID), f.get(other.ID)}); diff != "" {
-			f.Errorf("%s changed something:\n%s", what, diff)
-		}
-		if n := len(f.attempts(other.ID)); n != 0 {
-			f.Errorf("%s recorded %d attempts", what, n)
-		}
+		f.fails(store.ErrPollLive, what, err)
+		same(f, "after "+what, before, []store.Callback{f.get(old.ID), f.get(open.ID), f.get(other.ID)})
+		none(f, "attempts after "+what, f.attempts(other.ID))
 	}
 	for _, ladder := range []store.Ladder{store.Once, store.Restart} {
 		_, err := f.Retry(f.ctx(), project, old.ID, store.Retry{Ladder: ladder, Now: f.now}, actor)
@@ -161,16 +149,9 @@ func testPollReopened(f *fixture) {
 
 	// Of many that are to be opened again one is, and the others are left as they were.
 	twins := f.twins(3)
-	r, err := f.CreateRedrive(f.ctx(), store.Redrive{
-		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: "{}", CreatedAt: f.now,
-		Filter: store.Filter{Ref: "twin", To: f.now + 1},
-	}, actor)
-	f.ok(err)
-	r = f.gather(r)
+	r := f.redrive(store.Redrive{Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{Ref: "twin"}})
 	for r.Open() {
-		step, err := f.StepRedrive(f.ctx(), r.ID, 10, f.now)
-		f.ok(err)
-		r = step.Redrive
+		r = must(f.StepRedrive(f.ctx(), r.ID, 10, f.now)).Redrive
 	}
 	if r.Done != 1 || r.Failed != 2 {
 		f.Errorf("redriven: %+v", r)
@@ -205,7 +186,6 @@ func testPollReopened(f *fixture) {
 		}
 		f.cancel(opened[0])
 	}
-	f.checkCounters()
 }
 
 // twins are dead polls of one reference and address, the oldest first.
@@ -243,7 +223,6 @@ func testPollIdempotency(f *fixture) {
 	}
 	f.replayOf(next[0].Callback, next[1])
 	f.replayOf(next[0].Callback, next[2])
-	f.checkCounters()
 }
 
 // testPollResult: a result callback goes where and when its poll said, and supersedes what it may.
@@ -277,14 +256,12 @@ func testPollResult(f *fixture) {
 		c := &d.Poll.OnResult.Callback
 		c.EndpointID, c.Follows, c.URL, c.Lane = gone.ID, true, gone.URL, gone.LaneKey()
 	})
-	f.ok(errOf(f.DeleteEndpoint(f.ctx(), project, gone.ID, f.now, actor)))
+	must(f.DeleteEndpoint(f.ctx(), project, gone.ID, f.now, actor))
 	f.win(f.solved(f.claim(orphan.ID)))
 	if c := f.get(f.pollDetail(orphan.ID).ResultID); c.State != store.Canceled || c.Reason != store.EndpointDeleted || c.FinishedAt != f.now {
 		f.Errorf("the result for a deleted endpoint: %+v", c)
 	}
-	if born := f.bornNow(); len(born) != 0 {
-		f.Errorf("it was born: %+v", born)
-	}
+	none(f, "it was born", f.bornNow())
 
 	superseding := func(ref string, version int64) func(*store.Draft) {
 		return func(d *store.Draft) {
@@ -311,13 +288,10 @@ func testPollResult(f *fixture) {
 	late := f.accept(superseding("late", 1))
 	f.cancel(late.ID)
 	f.wantState(f.get(f.pollDetail(late.ID).ResultID), store.Canceled, store.Superseded)
-	if born := f.bornNow(); len(born) != 0 {
-		f.Errorf("what has ended at once was born: %+v", born)
-	}
+	none(f, "what has ended at once was born", f.bornNow())
 	f.fold()
 	events, _ := f.outcomes(store.OutcomeCursor{}, 100)
 	if len(events) != 8 {
 		f.Errorf("in the feed: %+v", events)
 	}
-	f.checkCounters()
 }

@@ -13,16 +13,11 @@ func (f *fixture) toldStill(id string, state store.State, before store.PollDetai
 	if p.State != state || d.Outcome != before.Outcome || d.ResultID != before.ResultID {
 		f.Errorf("%s is %s, %s was told by %q; want %s, %s by %q", p.Ref, p.State, d.Outcome, d.ResultID, state, before.Outcome, before.ResultID)
 	}
-	if born := f.bornNow(); len(born) != 0 {
-		f.Errorf("born: %+v", born)
-	}
+	none(f, "born", f.bornNow())
 }
 
 func (f *fixture) resolve(id string, data store.JSONText) store.ResolvedPoll {
-	f.Helper()
-	r, err := f.ResolvePoll(f.ctx(), project, id, data, f.now, actor)
-	f.ok(err)
-	return r
+	return must(f.ResolvePoll(f.ctx(), project, id, data, f.now, actor))
 }
 
 // endings are ways in which a poll may end; each makes a claim of it if it needs one.
@@ -107,7 +102,6 @@ func testPollTellsNews(f *fixture) {
 	f.resolve(p.ID, `{"n":2}`)
 	want.observed, want.data = f.now, map[string]any{"n": 2.0}
 	f.told(p.ID, 2, want)
-	f.checkCounters()
 }
 
 // testResolveDead: of what nobody knew somebody has learned the answer in another way.
@@ -139,7 +133,6 @@ func testResolveDead(f *fixture) {
 		}
 	}
 	f.toldNothing("dead", 2)
-	f.checkCounters()
 	f.fold()
 	events, _ := f.outcomes(store.OutcomeCursor{}, 100)
 	ends := 0
@@ -159,10 +152,7 @@ func testResolveDead(f *fixture) {
 // testPollResultStays: who cancels everything of a reference when its poll ends is told that end all the same.
 func testPollResultStays(f *fixture) {
 	byRef := func(ref, topic string) []store.CanceledCallback {
-		f.Helper()
-		canceled, err := f.CancelRef(f.ctx(), project, ref, topic, 10, f.now, actor)
-		f.ok(err)
-		return canceled
+		return must(f.CancelRef(f.ctx(), project, ref, topic, 10, f.now, actor))
 	}
 	ends := f.endings()
 	for what, end := range map[string]func(id string){
@@ -176,14 +166,11 @@ func testPollResultStays(f *fixture) {
 		if canceled := byRef(what, "payment.polled"); len(canceled) != 1 || canceled[0].Callback.ID != other.ID {
 			f.Errorf("%s: canceled with a topic: %+v", what, canceled)
 		}
-		if canceled := byRef(what, ""); len(canceled) != 0 {
-			f.Errorf("%s: canceled: %+v", what, canceled)
-		}
+		none(f, what+": canceled", byRef(what, ""))
 		f.wantState(f.get(result), store.Scheduled, "")
 		f.cancel(result)
 		f.wantState(f.get(result), store.Canceled, store.Requested)
 	}
-	f.checkCounters()
 }
 
 // testPollStaleAnswer: an answer that came after its claim had been lost had no effect, and is not told as the last one.

@@ -5,16 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func (f *fixture) pauseProject(until int64, reason string) store.Project {
-	f.Helper()
-	p, err := f.SetProjectPause(f.ctx(), project, until, reason, f.now, actor)
-	f.ok(err)
-	return p
+	return must(f.SetProjectPause(f.ctx(), project, until, reason, f.now, actor))
 }
 
 func testProjectChange(f *fixture) {
@@ -29,16 +24,12 @@ func testProjectChange(f *fixture) {
 			Success: store.Success{Name: "mine", Rule: `{"status":["200"]}`}, Signer: "none", Headers: []store.Header{{Name: "X", Value: "1"}},
 		},
 	}
-	made, err := f.CreateProject(f.ctx(), given, actor)
-	f.ok(err)
+	made := must(f.CreateProject(f.ctx(), given, actor))
 	want := given
 	want.PausedUntil, want.UpdatedAt, want.Version = 0, f.now, made.Version
-	if diff := cmp.Diff(want, made); diff != "" || made.Version == 0 {
-		f.Errorf("made (-want +got):\n%s", diff)
-	}
-	read, err := f.Project(f.ctx(), "shop")
-	if diff := cmp.Diff(want, read); diff != "" || err != nil {
-		f.Errorf("read: %v (-want +got):\n%s", err, diff)
+	same(f, "made and read", []store.Project{want, want}, []store.Project{made, must(f.Project(f.ctx(), "shop"))})
+	if made.Version == 0 {
+		f.Error("it has no version")
 	}
 	f.fails(store.ErrExists, "create again", errOf(f.CreateProject(f.ctx(), given, actor)))
 	f.now++
@@ -48,9 +39,7 @@ func testProjectChange(f *fixture) {
 		f.Errorf("patch: %v, %+v", err, patched)
 	}
 	want.Version = patched.Version
-	if read, err := f.Project(f.ctx(), "shop"); err != nil || cmp.Diff(want, read) != "" || cmp.Diff(want, patched) != "" {
-		f.Errorf("patched: %v, %+v, want %+v", err, read, want)
-	}
+	same(f, "patched and read", []store.Project{want, want}, []store.Project{patched, must(f.Project(f.ctx(), "shop"))})
 	f.fails(store.ErrNotFound, "patch of an unknown one", errOf(f.PatchProject(f.ctx(), store.Project{ID: "none"}, actor)))
 	f.fails(store.ErrNotFound, "an unknown one", errOf(f.Project(f.ctx(), "none")))
 	all, err := f.Projects(f.ctx(), "", 10)
@@ -109,15 +98,11 @@ func testProjectPause(f *fixture) {
 
 func testPresets(f *fixture) {
 	put := func(kind store.PresetKind, name string, value store.JSONText) store.Preset {
-		f.Helper()
-		p, err := f.PutPreset(f.ctx(), store.Preset{Project: project, Kind: kind, Name: name, Value: value, UpdatedAt: f.now}, actor)
-		f.ok(err)
-		return p
+		return must(f.PutPreset(f.ctx(), store.Preset{Project: project, Kind: kind, Name: name, Value: value, UpdatedAt: f.now}, actor))
 	}
 	version := func() int64 {
 		f.Helper()
-		p, err := f.Project(f.ctx(), project)
-		f.ok(err)
+		p := must(f.Project(f.ctx(), project))
 		return p.Version
 	}
 	b := put(store.PresetPolicy, "b", `{"tiers":["1s"]}`)
@@ -129,28 +114,20 @@ func testPresets(f *fixture) {
 	if changed.CreatedAt != b.CreatedAt || changed.UpdatedAt != f.now || version() <= before {
 		f.Errorf("changed: %+v, version %d after %d", changed, version(), before)
 	}
-	policies, err := f.Presets(f.ctx(), project, store.PresetPolicy)
-	if diff := cmp.Diff([]store.Preset{a, changed}, policies); err != nil || diff != "" {
-		f.Errorf("policies: %v (-want +got):\n%s", err, diff)
-	}
-	all, err := f.AllPresets(f.ctx(), project)
-	if diff := cmp.Diff([]store.Preset{a, changed, rule}, all); err != nil || diff != "" {
-		f.Errorf("all: %v (-want +got):\n%s", err, diff)
-	}
+	same(f, "policies", []store.Preset{a, changed}, must(f.Presets(f.ctx(), project, store.PresetPolicy)))
+	same(f, "all", []store.Preset{a, changed, rule}, must(f.AllPresets(f.ctx(), project)))
 	before = version()
 	if err := f.DeletePreset(f.ctx(), project, store.PresetPolicy, "a", f.now, actor); err != nil || version() <= before {
 		f.Errorf("delete: %v, version %d after %d", err, version(), before)
 	}
 	f.fails(store.ErrNotFound, "delete again", f.DeletePreset(f.ctx(), project, store.PresetPolicy, "a", f.now, actor))
 	f.fails(store.ErrNotFound, "put into an unknown project", errOf(f.PutPreset(f.ctx(), store.Preset{Project: "none", Kind: store.PresetPolicy, Name: "x"}, actor)))
-	if all, err := f.AllPresets(f.ctx(), "other"); err != nil || len(all) != 0 {
-		f.Errorf("another project's: %v, %+v", err, all)
-	}
+	none(f, "another project's", must(f.AllPresets(f.ctx(), "other")))
 	f.wantAudit("preset.delete policy/a", "preset.put policy/b", "preset.put success_rule/a", "preset.put policy/a", "preset.put policy/b")
 }
 
 func testKeys(f *fixture) {
-	f.ok(errOf(f.CreateProject(f.ctx(), store.Project{ID: "shop", CreatedAt: f.now}, actor)))
+	must(f.CreateProject(f.ctx(), store.Project{ID: "shop", CreatedAt: f.now}, actor))
 	key := func(project string, n byte) store.Key {
 		return store.Key{
 			ID: f.id(), Project: project, Name: "n", Scopes: []store.Scope{store.ScopeSend, store.ScopeRead}, Hash: []byte{n, 0, 0xff},
@@ -163,27 +140,20 @@ func testKeys(f *fixture) {
 	}
 	f.fails(store.ErrExists, "a hash that is taken", f.AddKey(f.ctx(), key(project, 3), actor))
 	f.fails(store.ErrNotFound, "a key of an unknown project", f.AddKey(f.ctx(), key("none", 4), actor))
-	got, err := f.KeyByHash(f.ctx(), other.Hash)
-	if diff := cmp.Diff(other, got); err != nil || diff != "" {
-		f.Errorf("by hash: %v (-want +got):\n%s", err, diff)
-	}
+	same(f, "by hash", other, must(f.KeyByHash(f.ctx(), other.Hash)))
 	f.fails(store.ErrNotFound, "by an unknown hash", errOf(f.KeyByHash(f.ctx(), []byte{9})))
 	for _, at := range []int64{f.now + 5, f.now + 3} {
 		f.ok(f.TouchKeys(f.ctx(), map[string]int64{first.ID: at, f.id(): at}))
 	}
 	first.LastUsedAt = f.now + 5
 	for range 2 {
-		if err := f.RevokeKey(f.ctx(), project, second.ID, f.now, actor); err != nil {
-			f.Errorf("revoke: %v", err)
-		}
+		f.ok(f.RevokeKey(f.ctx(), project, second.ID, f.now, actor))
 		f.now++
 	}
 	second.RevokedAt = f.now - 2
 	f.fails(store.ErrNotFound, "revoke another project's", f.RevokeKey(f.ctx(), project, other.ID, f.now, actor))
-	all, err := f.Keys(f.ctx(), project)
-	if diff := cmp.Diff([]store.Key{second, first}, all); err != nil || diff != "" {
-		f.Errorf("keys: %v (-want +got):\n%s", err, diff)
-	}
+	all := must(f.Keys(f.ctx(), project))
+	same(f, "keys", []store.Key{second, first}, all)
 	if got := all[0]; got.Valid(f.now) || !all[1].Valid(f.now) || !slices.Contains(got.Scopes, store.ScopeRead) {
 		f.Errorf("validity: %+v", all)
 	}

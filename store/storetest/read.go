@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 
@@ -14,8 +13,7 @@ func (f *fixture) list(filter store.Filter) []string {
 	if filter.Limit == 0 {
 		filter.Limit = 500
 	}
-	page, err := f.List(f.ctx(), project, filter)
-	f.ok(err)
+	page := must(f.List(f.ctx(), project, filter))
 	var ids []string
 	for _, c := range page.Callbacks {
 		ids = append(ids, c.ID)
@@ -26,26 +24,16 @@ func (f *fixture) list(filter store.Filter) []string {
 func testProjects(f *fixture) {
 	c := f.accept(nil)
 	for _, where := range []struct{ project, id string }{{"other", c.ID}, {project, f.id()}, {"", c.ID}, {project, ""}} {
-		_, e1 := f.Get(f.ctx(), where.project, where.id)
-		_, e2 := f.Attempts(f.ctx(), where.project, where.id)
-		_, e3 := f.Payload(f.ctx(), where.project, where.id)
-		for _, err := range []error{e1, e2, e3} {
-			if !errors.Is(err, store.ErrNotFound) {
-				f.Errorf("%+v: %v", where, err)
-			}
-		}
+		f.fails(store.ErrNotFound, "callback", errOf(f.Get(f.ctx(), where.project, where.id)))
+		f.fails(store.ErrNotFound, "attempts", errOf(f.Attempts(f.ctx(), where.project, where.id)))
+		f.fails(store.ErrNotFound, "payload", errOf(f.Payload(f.ctx(), where.project, where.id)))
 	}
-	page, err := f.List(f.ctx(), "other", store.Filter{Limit: 10, Now: f.now})
-	if err != nil || len(page.Callbacks) != 0 {
-		f.Errorf("another project's list: %v, %+v", err, page)
-	}
+	none(f, "another project's list", must(f.List(f.ctx(), "other", store.Filter{Limit: 10, Now: f.now})).Callbacks)
 	counts, err := f.Counts(f.ctx(), "other")
 	if err != nil || len(counts.States) != 0 || len(counts.Lanes) != 0 {
 		f.Errorf("another project's counts: %v, %+v", err, counts)
 	}
-	if attempts := f.attempts(c.ID); len(attempts) != 0 {
-		f.Errorf("attempts of a fresh one: %+v", attempts)
-	}
+	none(f, "attempts of a fresh one", f.attempts(c.ID))
 }
 
 func testCounts(f *fixture) {
@@ -79,11 +67,7 @@ func testCounts(f *fixture) {
 			f.Errorf("%s: tiers %v", when, counts.Tiers)
 		}
 	}
-	fold := func() {
-		f.Helper()
-		f.ok(f.Fold(f.ctx(), f.now))
-	}
-	fold()
+	f.fold()
 	extra := make([]store.Callback, 4)
 	for i := range extra {
 		extra[i] = f.accept(func(d *store.Draft) {
@@ -96,8 +80,8 @@ func testCounts(f *fixture) {
 	f.win(f.failed(f.claim(extra[0].ID)))
 	f.win(f.succeeded(f.claim(extra[1].ID)))
 	check("half folded")
-	fold()
+	f.fold()
 	check("folded")
-	fold()
+	f.fold()
 	check("folded twice")
 }

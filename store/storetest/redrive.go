@@ -11,10 +11,7 @@ import (
 func (f *fixture) gather(r store.Redrive) store.Redrive {
 	f.Helper()
 	for range 100 {
-		var err error
-		if r, err = f.GatherRedrive(f.ctx(), r.Project, r.ID, f.now); err != nil {
-			f.Fatalf("gather: %v", err)
-		}
+		r = must(f.GatherRedrive(f.ctx(), r.Project, r.ID, f.now))
 		if r.State != store.RedriveGathering {
 			return r
 		}
@@ -23,26 +20,26 @@ func (f *fixture) gather(r store.Redrive) store.Redrive {
 	return r
 }
 
-// deadOnes accepts n callbacks and ends them as dead.
-func (f *fixture) deadOnes(n int) (ids []string) {
+// redrive creates one of what was accepted until now, and gathers it.
+func (f *fixture) redrive(r store.Redrive) store.Redrive {
 	f.Helper()
-	for range n {
-		ids = append(ids, f.dead(nil).ID)
-	}
-	return ids
+	r.ID, r.Project, r.CreatedAt, r.Filter.To, r.Shown = f.id(), project, f.now, f.now+1, "{}"
+	return f.gather(must(f.CreateRedrive(f.ctx(), r, actor)))
 }
 
 func testRedriveOnce(f *fixture) {
-	dead := f.deadOnes(7)
+	var dead []string
+	for range 7 {
+		dead = append(dead, f.dead(nil).ID)
+	}
 	open := f.accept(nil)
 	f.now += 1000
-	r, err := f.CreateRedrive(f.ctx(), store.Redrive{
+	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
 		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: `{"state":["dead"]}`,
 		Filter: store.Filter{States: []store.State{store.Dead}, To: f.now}, CreatedAt: f.now,
-	}, actor)
-	f.ok(err)
+	}, actor))
 	f.now += 1000
-	late := f.deadOnes(1) // not of its snapshot
+	late := f.dead(nil) // not of its snapshot
 	r = f.gather(r)
 	if r.State != store.RedriveRunning || r.Matched != 7 {
 		f.Fatalf("gathered %d, %s", r.Matched, r.State)
@@ -50,8 +47,7 @@ func testRedriveOnce(f *fixture) {
 	var placed []string
 	for range 10 {
 		f.now += 1000
-		step, err := f.StepRedrive(f.ctx(), r.ID, 3, f.now)
-		f.ok(err)
+		step := must(f.StepRedrive(f.ctx(), r.ID, 3, f.now))
 		for _, c := range step.Placed {
 			placed = append(placed, c.ID)
 			if c.State != store.Scheduled || c.DueAt != f.now || c.LadderBase != c.AttemptCount {
@@ -67,45 +63,34 @@ func testRedriveOnce(f *fixture) {
 	if !slices.Equal(placed, dead) || r.State != store.RedriveDone || r.Done != 7 || r.Failed != 0 || r.FinishedAt == 0 {
 		f.Errorf("placed %v of %v: %+v", placed, dead, r)
 	}
-	if got := f.get(late[0]); got.State != store.Dead {
+	if got := f.get(late.ID); got.State != store.Dead {
 		f.Errorf("one that died after it began is %s", got.State)
 	}
 	if got := f.get(open.ID); got.UpdatedAt != open.UpdatedAt {
 		f.Error("one that the filter does not pick was changed")
 	}
 	f.fails(store.ErrTerminal, "pausing one that is done", errOf(f.SetRedrive(f.ctx(), project, r.ID, store.RedrivePaused, f.now, actor)))
-	if left, err := f.OpenRedrives(f.ctx(), 10); err != nil || len(left) != 0 {
-		f.Errorf("open: %v, %v", left, err)
-	}
+	none(f, "open", must(f.OpenRedrives(f.ctx(), 10)))
 }
 
 func testRedriveActions(f *fixture) {
-	create := func(r store.Redrive) store.Redrive {
-		f.Helper()
-		r.ID, r.Project, r.CreatedAt, r.Filter.To, r.Shown = f.id(), project, f.now, f.now+1, "{}"
-		r, err := f.CreateRedrive(f.ctx(), r, actor)
-		f.ok(err)
-		return f.gather(r)
-	}
 	step := func(r store.Redrive) store.RedriveStep {
 		f.Helper()
 		f.now += 10
-		s, err := f.StepRedrive(f.ctx(), r.ID, 100, f.now)
-		f.ok(err)
-		return s
+		return must(f.StepRedrive(f.ctx(), r.ID, 100, f.now))
 	}
 	c := f.accept(nil)
 	scheduled := store.Filter{States: []store.State{store.Scheduled}}
 	f.now += 1000
-	s := step(create(store.Redrive{Action: store.RedriveReschedule, Filter: scheduled, Delay: 60_000}))
+	s := step(f.redrive(store.Redrive{Action: store.RedriveReschedule, Filter: scheduled, Delay: 60_000}))
 	if got := f.get(c.ID); s.Redrive.Done != 1 || got.DueAt != f.now+60_000 || len(s.Placed) != 1 {
 		f.Errorf("rescheduled: %+v, due %d", s.Redrive, got.DueAt)
 	}
-	s = step(create(store.Redrive{Action: store.RedriveSetURL, Filter: scheduled, URL: "https://new.example/", Lane: "https://new.example:443"}))
+	s = step(f.redrive(store.Redrive{Action: store.RedriveSetURL, Filter: scheduled, URL: "https://new.example/", Lane: "https://new.example:443"}))
 	if got := f.get(c.ID); s.Redrive.Done != 1 || got.URL != "https://new.example/" {
 		f.Errorf("address set: %+v, %s", s.Redrive, got.URL)
 	}
-	r := create(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
+	r := f.redrive(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
 	paused, err := f.SetRedrive(f.ctx(), project, r.ID, store.RedrivePaused, f.now, actor)
 	if err != nil || paused.State != store.RedrivePaused {
 		f.Fatalf("paused: %+v, %v", paused, err)
@@ -114,14 +99,14 @@ func testRedriveActions(f *fixture) {
 		f.Errorf("a paused one did %d", s.Redrive.Done)
 	}
 	f.fails(store.ErrNotFound, "another project's", errOf(f.SetRedrive(f.ctx(), "another", r.ID, store.RedriveRunning, f.now, actor)))
-	f.ok(errOf(f.SetRedrive(f.ctx(), project, r.ID, store.RedriveRunning, f.now, actor)))
+	must(f.SetRedrive(f.ctx(), project, r.ID, store.RedriveRunning, f.now, actor))
 	if s = step(r); s.Redrive.Done != 1 || len(s.Canceled) != 1 || s.Redrive.State != store.RedriveDone {
 		f.Errorf("canceled: %+v", s.Redrive)
 	}
 	if got := f.get(c.ID); got.State != store.Canceled || got.Reason != store.Requested {
 		f.Errorf("it is %s, %s", got.State, got.Reason)
 	}
-	none := create(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
+	none := f.redrive(store.Redrive{Action: store.RedriveCancel, Filter: scheduled})
 	if none.State != store.RedriveDone || none.Matched != 0 {
 		f.Errorf("one that matches nothing: %+v", none)
 	}
@@ -137,16 +122,11 @@ func testRedriveSuperseded(f *fixture) {
 	old, latest, other := f.dead(versioned("r", 1)), f.dead(versioned("r", 2)), f.dead(versioned("other", 1))
 	unversioned := f.dead(func(d *store.Draft) { d.Callback.Ref = "r" })
 	f.accept(versioned("other", 1))
-	f.now += 1000
-	r, err := f.CreateRedrive(f.ctx(), store.Redrive{
-		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: "{}",
-		Filter: store.Filter{States: []store.State{store.Dead}, To: f.now}, CreatedAt: f.now,
-	}, actor)
-	f.ok(err)
-	r = f.gather(r)
-	step, err := f.StepRedrive(f.ctx(), r.ID, 100, f.now)
-	if err != nil || step.Redrive.Done != 3 || step.Redrive.Failed != 1 {
-		f.Errorf("%+v, %v", step.Redrive, err)
+	r := f.redrive(store.Redrive{
+		Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{States: []store.State{store.Dead}},
+	})
+	if r = must(f.StepRedrive(f.ctx(), r.ID, 100, f.now)).Redrive; r.Done != 3 || r.Failed != 1 {
+		f.Errorf("%+v", r)
 	}
 	f.wantState(f.get(old.ID), store.Dead, old.Reason)
 	for _, c := range []store.Callback{latest, other, unversioned} {

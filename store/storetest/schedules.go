@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -26,31 +25,19 @@ func (f *fixture) newSchedule(name string, change func(*store.Schedule)) store.S
 }
 
 func (f *fixture) schedule(name string, change func(*store.Schedule)) store.Schedule {
-	f.Helper()
-	s, err := f.CreateSchedule(f.ctx(), f.newSchedule(name, change), actor)
-	f.ok(err)
-	return s
+	return must(f.CreateSchedule(f.ctx(), f.newSchedule(name, change), actor))
 }
 
 func (f *fixture) getSchedule(id string) store.Schedule {
-	f.Helper()
-	s, err := f.Schedule(f.ctx(), project, id)
-	f.ok(err)
-	return s
+	return must(f.Schedule(f.ctx(), project, id))
 }
 
 func (f *fixture) changeSchedule(id string, change func(*store.Schedule)) store.Schedule {
-	f.Helper()
-	s, err := f.ChangeSchedule(f.ctx(), project, id, func(s *store.Schedule) error { change(s); return nil }, f.now, actor)
-	f.ok(err)
-	return s
+	return must(f.ChangeSchedule(f.ctx(), project, id, func(s *store.Schedule) error { change(s); return nil }, f.now, actor))
 }
 
 func (f *fixture) runs(id string) []store.ScheduleRun {
-	f.Helper()
-	runs, err := f.ScheduleRuns(f.ctx(), project, id)
-	f.ok(err)
-	return runs
+	return must(f.ScheduleRuns(f.ctx(), project, id))
 }
 
 // scheduleNames reads a list in pages.
@@ -100,9 +87,7 @@ func testScheduleChange(f *fixture) {
 		err, want error
 	}{{"hourly", nil, store.ErrExists}, {"x", refused, refused}} {
 		change := func(s *store.Schedule) error { s.Name = c.name; return c.err }
-		if _, err := f.ChangeSchedule(f.ctx(), project, s.ID, change, f.now, actor); !errors.Is(err, c.want) {
-			f.Errorf("changed to %q: %v, want %v", c.name, err, c.want)
-		}
+		f.fails(c.want, "changed to "+c.name, errOf(f.ChangeSchedule(f.ctx(), project, s.ID, change, f.now, actor)))
 	}
 	never := func(*store.Schedule) error { f.Error("called for what is not there"); return nil }
 	for _, c := range [][2]string{{"other", s.ID}, {project, theirs.ID}, {project, f.id()}} {
@@ -117,30 +102,23 @@ func testScheduleChange(f *fixture) {
 		}
 	}
 	f.changeSchedule(s.ID, func(s *store.Schedule) { s.Enabled, s.NextAt = true, f.now })
-	f.ok(errOf(f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor)))
+	must(f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor))
 	f.ok(f.DeleteSchedule(f.ctx(), project, s.ID, f.now, actor))
 	f.fails(store.ErrNotFound, "deleted", errOf(f.Schedule(f.ctx(), project, s.ID)))
-	if n := f.counts().States[store.Scheduled]; n != 1 {
-		f.Errorf("%d callbacks, want what it has made", n)
-	}
+	same(f, "callbacks that it has made", 1, f.counts().States[store.Scheduled])
 	f.wantAudit("schedule.delete "+s.ID, "schedule.run "+s.ID, "schedule.update "+s.ID, "schedule.update "+s.ID, "schedule.create "+hourly.ID,
 		"schedule.create "+s.ID)
-	entries, err := f.AuditEntries(f.ctx(), project, "", 4)
-	f.ok(err)
+	entries := must(f.AuditEntries(f.ctx(), project, "", 4))
 	var detail map[string][]string
 	f.ok(json.Unmarshal([]byte(entries[3].Detail), &detail))
-	if want := []string{"name", "cron", "timezone", "callback", "missed", "enabled", "next_at"}; !slices.Equal(detail["changed"], want) {
-		f.Errorf("the audit says that %v changed, want %v", detail, want)
-	}
+	same(f, "changed, by the audit", []string{"name", "cron", "timezone", "callback", "missed", "enabled", "next_at"}, detail["changed"])
 	for _, e := range entries {
 		if strings.Contains(e.Detail, "a.example") {
 			f.Errorf("the template is in the audit: %+v", e)
 		}
 	}
 	again := f.schedule("daily", nil)
-	if runs := f.runs(again.ID); len(runs) != 0 {
-		f.Errorf("runs of a new one: %+v", runs)
-	}
+	none(f, "runs of a new one", f.runs(again.ID))
 }
 
 func testScheduleList(f *fixture) {
@@ -162,13 +140,10 @@ func testScheduleList(f *fixture) {
 		{store.ScheduleFilter{Search: "others"}, nil},
 	} {
 		for _, c.filter.Limit = range []int{1, 2, 100} {
-			if got := f.scheduleNames(c.filter); !slices.Equal(got, c.want) {
-				f.Errorf("%+v: %v, want %v", c.filter, got, c.want)
-			}
+			same(f, fmt.Sprintf("%+v", c.filter), c.want, f.scheduleNames(c.filter))
 		}
 	}
-	next, err := f.NextSchedules(f.ctx(), f.now+7, 10)
-	f.ok(err)
+	next := must(f.NextSchedules(f.ctx(), f.now+7, 10))
 	var names []string
 	for _, s := range next {
 		names = append(names, s.Name)
@@ -180,11 +155,9 @@ func testScheduleList(f *fixture) {
 			f.Errorf("the template of %s is %q, want %q", s.Name, s.Template, want)
 		}
 	}
-	if want := []string{"Ordersxeu", "orders of others", "orders_eu"}; !slices.Equal(names, want) {
-		f.Errorf("next are %v, want %v", names, want)
-	}
-	if next, err = f.NextSchedules(f.ctx(), f.now, 1); err != nil || len(next) != 1 || next[0].Name != "Ordersxeu" {
-		f.Errorf("the next one: %v, %v", next, err)
+	same(f, "next", []string{"Ordersxeu", "orders of others", "orders_eu"}, names)
+	if next = must(f.NextSchedules(f.ctx(), f.now, 1)); len(next) != 1 || next[0].Name != "Ordersxeu" {
+		f.Errorf("the next one: %v", next)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -25,9 +23,7 @@ func (f *fixture) addSecret(s store.Secret, retireAt int64, onlyIfNone bool) {
 func testSecrets(f *fixture) {
 	want := func(now int64, secrets ...store.Secret) {
 		f.Helper()
-		got, err := f.Secrets(f.ctx(), project, now)
-		f.ok(err)
-		same(f, "secrets", secrets, got)
+		same(f, "secrets", secrets, must(f.Secrets(f.ctx(), project, now)))
 	}
 	want(f.now)
 	var wg sync.WaitGroup
@@ -58,13 +54,8 @@ func testSecrets(f *fixture) {
 	f.addSecret(third, f.now+1000, false)
 	second.RetiredAt = f.now + 1000
 	want(f.now, third, second)
-	if got, err := f.Secrets(f.ctx(), "other", f.now); err != nil || len(got) != 0 {
-		f.Errorf("another project's secrets: %v, %+v", err, got)
-	}
-	entries, err := f.AuditEntries(f.ctx(), project, "", 10)
-	if err != nil || len(entries) != 4 {
-		f.Errorf("%d audit entries for four secrets: %v", len(entries), err)
-	}
+	none(f, "another project's secrets", must(f.Secrets(f.ctx(), "other", f.now)))
+	same(f, "audit entries for four secrets", 4, len(must(f.AuditEntries(f.ctx(), project, "", 10))))
 }
 
 // testOwnedSecrets has secrets of the project, of a use, and of two endpoints side by side.
@@ -75,11 +66,7 @@ func testOwnedSecrets(f *fixture) {
 	}
 	want := func(owner string, secrets ...store.Secret) {
 		f.Helper()
-		got, err := f.OwnedSecrets(f.ctx(), project, owner, f.now)
-		f.ok(err)
-		if diff := cmp.Diff(secrets, got); diff != "" {
-			f.Errorf("secrets of %q (-want +got):\n%s", owner, diff)
-		}
+		same(f, "secrets of "+owner, secrets, must(f.OwnedSecrets(f.ctx(), project, owner, f.now)))
 	}
 	one, two := f.id(), f.id()
 	root := f.secret(1, nil)

@@ -73,18 +73,8 @@ func testStampRefuses(f *fixture) {
 // testStampLead claims rows a little before they are due: those that were accepted just now, and those that come back.
 func testStampLead(f *fixture) {
 	const lead = 30
-	stamp := func(ids ...string) ([]*store.Stamped, map[string]store.Refusal) {
-		s := store.Stamp{Token: f.token(), Now: f.now, Lead: lead, Margin: margin}
-		for _, id := range ids {
-			s.Claims = append(s.Claims, store.StampClaim{ID: id})
-		}
-		stamped, refused, err := f.Stamp(f.ctx(), s)
-		f.ok(err)
-		byID := make(map[string]store.Refusal)
-		for _, r := range refused {
-			byID[r.ID] = r
-		}
-		return stamped, byID
+	stamp := func(ids ...string) ([]*store.Stamped, []store.Refusal) {
+		return f.stampAs(store.Stamp{Token: f.token(), Lead: lead}, ids...)
 	}
 	near := f.accept(func(d *store.Draft) { d.Callback.DueAt += lead })
 	far := f.accept(func(d *store.Draft) { d.Callback.DueAt += lead + 1 })
@@ -93,7 +83,7 @@ func testStampLead(f *fixture) {
 		if len(stamped) != 1 || stamped[0].ID != near.ID || stamped[0].DueAt != near.DueAt || stamped[0].ClaimUntil != f.now+claimLasts {
 			f.Fatalf("%s: stamped %+v, want the one that is due within the lead", what, stamped)
 		}
-		if r := refused[far.ID]; len(refused) != 1 || r.Terminal || r.Suspect || r.Due != far.DueAt {
+		if r := refused[0]; r.ID != far.ID || r.Terminal || r.Suspect || r.Due != far.DueAt {
 			f.Fatalf("%s: refused %+v, want the one that is due later", what, refused)
 		}
 		if what == "accepted" {
@@ -106,7 +96,7 @@ func testStampLead(f *fixture) {
 
 	// An index that claims as early, while another's claim is alive, is not to ask again before that has ended.
 	alive := f.get(near.ID)
-	if _, refused := stamp(near.ID); refused[near.ID].Due != alive.ClaimUntil+lead {
+	if _, refused := stamp(near.ID); len(refused) != 1 || refused[0].Due != alive.ClaimUntil+lead {
 		f.Errorf("refused %+v during a claim until %d, want the lead after it", refused, alive.ClaimUntil)
 	}
 
@@ -118,25 +108,6 @@ func testStampLead(f *fixture) {
 	attempts := f.attempts(near.ID)
 	if a := attempts[len(attempts)-1]; a.Class != store.ClassCrashed || a.StartedAt != alive.DueAt || a.Lateness != 0 {
 		f.Errorf("the lost attempt is %+v, want it to start at its due time %d", a, alive.DueAt)
-	}
-}
-
-// testStampSameToken repeats a stamp whose reply was lost: also with rows beside it, and after its end.
-func testStampSameToken(f *fixture) {
-	a, b := f.accept(nil), f.accept(nil)
-	first, _ := f.stamp("t1", a.ID)
-	again, refused := f.stamp("t1", a.ID, b.ID)
-	if len(again) != 2 || len(refused) != 0 {
-		f.Fatalf("repeated stamp: %d stamped, refused %+v", len(again), refused)
-	}
-	for _, s := range again {
-		if s.Fence != 1 || s.CrashCount != 1 || s.ClaimUntil != first[0].ClaimUntil || len(s.Body) == 0 {
-			f.Errorf("repeated stamp: %+v", s)
-		}
-	}
-	f.now += claimLasts
-	if s, _ := f.stamp("t1", a.ID); len(s) != 1 || s[0].Fence != 2 {
-		f.Errorf("stamp after the claim's end: %+v", s)
 	}
 }
 
@@ -169,13 +140,7 @@ func testStampSuspect(f *fixture) {
 	f.now += claimLasts
 	f.win(f.failed(last)) // a result clears it
 	batch := func(ids ...string) ([]*store.Stamped, []store.Refusal) {
-		s := store.Stamp{Token: f.token(), Now: f.now, Margin: margin, Suspect: 2}
-		for _, id := range ids {
-			s.Claims = append(s.Claims, store.StampClaim{ID: id})
-		}
-		stamped, refused, err := f.Stamp(f.ctx(), s)
-		f.ok(err)
-		return stamped, refused
+		return f.stampAs(store.Stamp{Token: f.token(), Suspect: 2}, ids...)
 	}
 	stamped, refused := batch(fresh.ID, once.ID, twice.ID)
 	if want := (store.Refusal{ID: twice.ID, Due: twice.DueAt, Suspect: true}); len(stamped) != 2 || len(refused) != 1 || refused[0] != want {

@@ -69,8 +69,7 @@ func testStrictStamp(f *fixture) {
 func testStrictNext(f *fixture) {
 	next := func() string {
 		f.Helper()
-		r, err := f.NextStrict(f.ctx(), project, "k")
-		f.ok(err)
+		r := must(f.NextStrict(f.ctx(), project, "k"))
 		if r == nil {
 			return ""
 		}

@@ -30,8 +30,7 @@ func testSupersede(f *fixture) {
 		f.accept(func(d *store.Draft) { versioned("r", 2)(d); d.Supersede = false }),
 	}
 	theirs := f.accept(func(d *store.Draft) { versioned("r", 1)(d); d.Callback.Project = "other" })
-	want, err := f.ByID(f.ctx(), []string{waiting.ID, lost.ID, plain.ID})
-	f.ok(err)
+	want := must(f.ByID(f.ctx(), []string{waiting.ID, lost.ID, plain.ID}))
 	byID := func(a, b store.OpenRow) int { return strings.Compare(a.ID, b.ID) }
 	slices.SortFunc(want, byID)
 
@@ -86,7 +85,7 @@ func testSupersedeCrash(f *fixture) {
 	if s, refused := f.stamp(f.token(), stamped.ID); len(s) != 0 || !refused[0].Terminal {
 		f.Errorf("a superseded one is attempted again: %+v", s)
 	}
-	f.ok(errOf(f.Expire(f.ctx(), f.now, 10)))
+	must(f.Expire(f.ctx(), f.now, 10))
 	for _, id := range []string{stamped.ID, expired.ID} {
 		f.wantState(f.get(id), store.Canceled, store.Superseded)
 	}
@@ -199,7 +198,5 @@ func testSupersedeCrowd(f *fixture) {
 			f.Errorf("version %d of %s: %d were told that it has ended, want %d", *c.Version, c.Ref, removed[c.ID], told)
 		}
 	}
-	if n := f.counts().States[store.Scheduled]; n != int64(open) {
-		f.Errorf("%d are counted, %d are open", n, open)
-	}
+	same(f, "counted", int64(open), f.counts().States[store.Scheduled])
 }

@@ -11,10 +11,7 @@ import (
 
 func testLease(f *fixture) {
 	try := func(holder string, now int64) bool {
-		f.Helper()
-		held, err := f.TryLease(f.ctx(), "leader", holder, now, 10*time.Second)
-		f.ok(err)
-		return held
+		return must(f.TryLease(f.ctx(), "leader", holder, now, 10*time.Second))
 	}
 	if !try("a", f.now) || try("b", f.now+9_999) || !try("a", f.now+9_999) || try("b", f.now+10_000) || !try("b", f.now+19_999) || try("a", f.now+20_000) {
 		f.Error("the lease was not held by one at a time until its end")
@@ -46,14 +43,10 @@ func testMeta(f *fixture) {
 	f.fails(store.ErrNotFound, "next generation without a row", errOf(f.NextGeneration(f.ctx(), 0)))
 	want := store.IndexMeta{Generation: 3, Shards: 16, Prefix: "dispatcher"}
 	for _, ask := range []store.IndexMeta{want, {Generation: 9, Shards: 1, Prefix: "x"}} {
-		if got, err := f.IndexMeta(f.ctx(), ask); err != nil || got != want {
-			f.Errorf("meta: %v, %+v", err, got)
-		}
+		same(f, "meta", want, must(f.IndexMeta(f.ctx(), ask)))
 	}
 	for _, step := range []struct{ from, want int64 }{{3, 4}, {3, 4}, {4, 5}, {9, 5}} {
-		if got, err := f.NextGeneration(f.ctx(), step.from); err != nil || got != step.want {
-			f.Errorf("next generation from %d: %v, %d, want %d", step.from, err, got, step.want)
-		}
+		same(f, fmt.Sprint("next generation from ", step.from), step.want, must(f.NextGeneration(f.ctx(), step.from)))
 	}
 	want.Generation = 5
 	for _, step := range []struct{ generation, now, built, builtAt int64 }{
@@ -61,18 +54,14 @@ func testMeta(f *fixture) {
 	} {
 		f.ok(f.MarkBuilt(f.ctx(), step.generation, step.now))
 		want.Built, want.BuiltAt = step.built, step.builtAt
-		if got, err := f.IndexMeta(f.ctx(), store.IndexMeta{}); err != nil || got != want {
-			f.Errorf("after generation %d was built: %v, %+v, want %+v", step.generation, err, got, want)
-		}
+		same(f, fmt.Sprint("built: ", step.generation), want, must(f.IndexMeta(f.ctx(), store.IndexMeta{})))
 	}
 }
 
 func testCursor(f *fixture) {
 	want := store.Cursor{}
 	for range 3 {
-		if got, err := f.SweepCursor(f.ctx()); err != nil || got != want {
-			f.Errorf("cursor: %v, %+v, want %+v", err, got, want)
-		}
+		same(f, "cursor", want, must(f.SweepCursor(f.ctx())))
 		want = store.Cursor{DueAt: want.DueAt + f.now, ID: f.id()}
 		f.ok(f.SetSweepCursor(f.ctx(), want))
 	}
@@ -129,7 +118,7 @@ func testPurge(f *fixture) {
 }
 
 func testIdempotencyExpires(f *fixture) {
-	open := f.accept(keyed("open", "one"))
+	f.accept(keyed("open", "one"))
 	ended := f.accept(keyed("ended", "one"))
 	purged := f.accept(keyed("purged", "one"))
 	f.win(f.succeeded(f.claim(ended.ID)))
@@ -137,15 +126,13 @@ func testIdempotencyExpires(f *fixture) {
 	fold := func() {
 		f.Helper()
 		for range 3 {
-			f.ok(f.Fold(f.ctx(), f.now))
+			f.fold()
 		}
 	}
 	replayed := func(key string) bool {
 		f.Helper()
 		a := f.acceptAll(f.draft(keyed(key, "one")))[0]
-		if a.Err != nil {
-			f.Fatalf("accept: %v", a.Err)
-		}
+		f.ok(a.Err)
 		return a.Replayed
 	}
 	f.now += (7 * 24 * time.Hour).Milliseconds()
@@ -164,13 +151,10 @@ func testIdempotencyExpires(f *fixture) {
 	if replayed("ended") || replayed("purged") {
 		f.Error("a key outlived seven days and its callback")
 	}
-	_ = open
 }
 
 func testPing(f *fixture) {
 	for range 2 {
-		if err := f.Ping(f.ctx()); err != nil {
-			f.Errorf("ping: %v", err)
-		}
+		f.ok(f.Ping(f.ctx()))
 	}
 }

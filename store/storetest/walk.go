@@ -15,13 +15,11 @@ func ids(rows []store.OpenRow) []string {
 }
 
 // pages follows a walk to its end.
-func (f *fixture) pages(limit int, read func(after store.Cursor) ([]store.OpenRow, error)) []string {
+func (f *fixture) pages(limit int, after store.Cursor, read func(after store.Cursor) ([]store.OpenRow, error)) []string {
 	f.Helper()
 	var all []string
-	var after store.Cursor
 	for {
-		rows, err := read(after)
-		f.ok(err)
+		rows := must(read(after))
 		if len(rows) > limit {
 			f.Fatalf("a page has %d rows, the limit is %d", len(rows), limit)
 		}
@@ -53,13 +51,13 @@ func testWalks(f *fixture) {
 		want = append(want, same...)
 	}
 	ended := f.dead(func(d *store.Draft) { d.Callback.DueAt = f.now - 1 })
-	open := f.pages(5, func(after store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), after, 5) })
+	open := f.pages(5, store.Cursor{}, func(after store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), after, 5) })
 	if !slices.Equal(open, want) {
 		f.Errorf("open rows: %v, want %v", open, want)
 	}
 	claimed := f.claim(want[1])
 	overdue := func(before, claimedBefore int64) []string {
-		return f.pages(2, func(after store.Cursor) ([]store.OpenRow, error) {
+		return f.pages(2, store.Cursor{}, func(after store.Cursor) ([]store.OpenRow, error) {
 			return f.Overdue(f.ctx(), after, before, claimedBefore, 2)
 		})
 	}
@@ -77,17 +75,13 @@ func testWalks(f *fixture) {
 	if r.LaneID <= 0 || r.LockKey != "lock" || r.Retry || r.ClaimToken != claimed.ClaimToken || r.ClaimUntil != claimed.ClaimUntil || r.Project == "" {
 		f.Errorf("row: %+v", r)
 	}
-	if rows, err := f.ByID(f.ctx(), nil); err != nil || len(rows) != 0 {
-		f.Errorf("no ids: %v, %v", err, rows)
-	}
+	none(f, "rows of no ids", must(f.ByID(f.ctx(), nil)))
 	known, err := f.Known(f.ctx(), []string{want[4], ended.ID, f.id(), want[1]})
 	slices.Sort(known)
 	if has := []string{ended.ID, want[1], want[4]}; err != nil || !slices.Equal(known, slices.Sorted(slices.Values(has))) {
 		f.Errorf("known ids: %v, %v, want %v", err, known, has)
 	}
-	if known, err := f.Known(f.ctx(), nil); err != nil || len(known) != 0 {
-		f.Errorf("no ids are known: %v, %v", err, known)
-	}
+	none(f, "of no ids are known", must(f.Known(f.ctx(), nil)))
 }
 
 func testExpire(f *fixture) {
@@ -113,7 +107,7 @@ func testExpire(f *fixture) {
 			f.Errorf("expired: %+v", c)
 		}
 	}
-	if attempts := f.attempts(crashed.ID); len(attempts) != 1 || attempts[0].Class != store.ClassCrashed {
+	if attempts := f.attempts(crashed.ID); len(attempts) != 1 || attempts[0].Class != store.ClassCrashed || attempts[0].Fence != 1 {
 		f.Errorf("the crash before the expiry left %+v", attempts)
 	}
 	for _, id := range []string{never.ID, later.ID, busy.ID} {
@@ -132,12 +126,8 @@ func testDropClaims(f *fixture) {
 	idle := f.accept(nil)
 	f.stamp(f.token(), a.ID, b.ID)
 	f.now += 100
-	if n, err := f.DropClaims(f.ctx(), f.now); err != nil || n != 2 {
-		f.Fatalf("dropped %d claims: %v", n, err)
-	}
-	if n, err := f.DropClaims(f.ctx(), f.now); err != nil || n != 0 {
-		f.Errorf("dropped %d claims again: %v", n, err)
-	}
+	same(f, "dropped claims", 2, must(f.DropClaims(f.ctx(), f.now)))
+	same(f, "dropped again", 0, must(f.DropClaims(f.ctx(), f.now)))
 	for _, id := range []string{a.ID, b.ID} {
 		if s := f.claim(id); s.CrashCount != 2 {
 			f.Errorf("a dropped claim does not count as crashed: %d", s.CrashCount)
