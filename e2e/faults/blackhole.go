@@ -12,6 +12,10 @@ import (
 // whatever another destination does.
 const lateGoal = 250 * time.Millisecond
 
+// commits is how many a callback waits for on its way from the request to the receiver: those of its row and
+// of its stamp.
+const commits = 2
+
 // holeSwallows is the script of a recorder some of whose callbacks fall into a black hole: they are read and
 // never answered.
 func holeSwallows(h *harness.Request) harness.Reply {
@@ -36,7 +40,7 @@ func blackHole(tr *trial) {
 	tr.Recorder.SetScript(holeSwallows)
 	hole := tr.Recorder.ListenElsewhere(tr)
 	tr.Serve()
-	calm := tr.lateBeside("calm", 5*time.Second)
+	calm := judge.QuantilesOf(tr.lateBeside("calm", 5*time.Second))
 	pending := sized(10_000, 20_000, 100_000)
 	tr.MarkFault()
 	tr.AcceptMany(pending, func(i int) harness.Submission {
@@ -60,7 +64,7 @@ func blackHoleWithManyDue(tr *trial) {
 	tr.Recorder.SetScript(holeSwallows)
 	hole := tr.Recorder.ListenElsewhere(tr)
 	p := tr.Serve()
-	calm := tr.lateBeside("calm", 5*time.Second)
+	calm := judge.QuantilesOf(tr.lateBeside("calm", 5*time.Second))
 	pending := sized(50_000, 100_000, 1_000_000)
 	tr.Seed(p, harness.Seeding{N: pending, Overdue: pending, Lanes: 1,
 		Shape: func(lane int) harness.Submission { return tr.forTheHole(hole, harness.SeedRef(lane)) }})
@@ -69,7 +73,7 @@ func blackHoleWithManyDue(tr *trial) {
 	m := tr.measure("started cold before a black hole", pending)
 	p = tr.Serve()
 	m.ready = time.Since(m.lost)
-	filling := tr.lateBeside("filling", 5*time.Second)
+	filling := judge.QuantilesOf(tr.lateBeside("filling", 5*time.Second))
 	m.judge(p, tr.awaitRebuilt(p, 0, 3*time.Minute))
 	tr.Remark("while the index was being filled: p99 of the healthy one %s", filling.P99)
 	tr.heldAgainst(calm, sized(10*time.Second, 15*time.Second, time.Minute), pending)
@@ -78,43 +82,17 @@ func blackHoleWithManyDue(tr *trial) {
 
 // lateBeside sends fifty callbacks a second for so long to the destination that answers, and returns how late
 // they were sent.
-func (tr *trial) lateBeside(name string, length time.Duration) judge.Quantiles {
+func (tr *trial) lateBeside(name string, length time.Duration) []time.Duration {
 	tr.Helper()
 	ld := tr.Load(50, func(i int) harness.Submission { return tr.Callback("plain", fmt.Sprint(name, "-", i)) })
 	time.Sleep(length) // the load's length
 	ld.Finish()
-	like := name + "-%"
-	harness.Eventually(tr, time.Minute, "all of "+name+" have ended", func() error {
-		var n int
-		err := tr.Database().QueryRowContext(tr.Context(),
-			`SELECT count(*) FROM callbacks WHERE ref LIKE $1 AND state = 'scheduled'`, like).Scan(&n)
-		if err == nil && n > 0 {
-			err = fmt.Errorf("%d are open", n)
-		}
-		return err
-	})
-	rows, err := tr.Database().QueryContext(tr.Context(),
-		`SELECT attempts.started_at - attempts.due_at FROM attempts
-			JOIN callbacks ON callbacks.id = attempts.callback_id WHERE callbacks.ref LIKE $1`, like)
-	if err != nil {
-		tr.Fatal(err)
-	}
-	defer rows.Close()
-	var late []time.Duration
-	for rows.Next() {
-		var ms int64
-		if err := rows.Scan(&ms); err != nil {
-			tr.Fatal(err)
-		}
-		late = append(late, max(0, time.Duration(ms)*time.Millisecond))
-	}
-	if err := rows.Err(); err != nil {
-		tr.Fatal(err)
-	}
-	if want := int(length.Seconds() * 40); len(late) < want {
+	tr.awaitEnds(time.Minute, name+"-%")
+	late := tr.lateness(name + "-%")
+	if want := int(length.Seconds() * 25); len(late) < want {
 		tr.Errorf("%s: only %d were sent, at least %d were to be", name, len(late), want)
 	}
-	return judge.QuantilesOf(late)
+	return late
 }
 
 // heldAgainst judges the lateness of a steady load beside a broken destination. Only what others take of the
@@ -126,7 +104,7 @@ func (tr *trial) heldAgainst(calm judge.Quantiles, length time.Duration, pending
 		tr.Fatal(err)
 	}
 	stalled := harness.Stalls(tr)
-	healthy := tr.lateBeside("healthy", length)
+	healthy := judge.QuantilesOf(tr.lateBeside("healthy", length))
 	stall := stalled()
 	stretch, err := harness.CPUStretch(all, ours)
 	if err != nil {

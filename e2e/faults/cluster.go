@@ -19,7 +19,6 @@ import (
 func clusterFaults() []fault {
 	return []fault{
 		{id: "F23", title: "cluster master killed", on: onlyPostgresRedis, run: clusterMasterKilled},
-		{id: "F23", title: "cluster master hangs", on: onlyPostgresRedis, run: clusterMasterHangs},
 		{id: "F23", title: "cluster master restarted empty", on: onlyPostgresRedis, run: clusterMasterEmptied},
 		{id: "F23", title: "cluster failover by hand", on: onlyPostgresRedis, run: clusterFailover},
 		{id: "F23", title: "cluster slots moved", on: onlyPostgresRedis, run: clusterSlotsMoved},
@@ -80,22 +79,18 @@ func (tr *trial) dispatchers() int {
 	return 2
 }
 
-func laneName(i int) string { return "lane-" + strconv.Itoa(i%clusterLanes) }
-
 // learnShards hands over one callback for each lane, due in a while, and looks where the index keeps it.
 func (x *clusterTrial) learnShards() {
 	x.Helper()
-	lanes := map[string]int{}
-	for i := range clusterLanes {
+	x.AcceptMany(clusterLanes, func(i int) harness.Submission {
 		s := x.Callback("plain", fmt.Sprint("first-", i))
 		s["lane"], s["delay"] = laneName(i), "15s"
 		s["policy"].(harness.Submission)["timeout"] = "10s"
-		id, err := x.Ask(s)
-		if err != nil {
-			x.Fatal(err)
-		}
-		x.NoteAccepted(id, s["ref"].(string))
-		lanes[strings.TrimPrefix(id, "cb_")] = i
+		return s
+	})
+	lanes := map[string]int{}
+	for i, a := range x.Accepted {
+		lanes[strings.TrimPrefix(a.ID, "cb_")] = i
 	}
 	harness.Eventually(x, 14*time.Second, "the index holds a callback of each lane", func() error {
 		found := 0
@@ -224,22 +219,6 @@ func clusterMasterKilled(tr *trial) {
 		x.MarkFault()
 	}
 	x.ends(15 * time.Second)
-}
-
-// clusterMasterHangs stops a master in the middle of what it does. Clients wait for it until their time is
-// up; its replica takes over; awake again it learns that it is a replica now, and what it was sent in its
-// sleep is void.
-func clusterMasterHangs(tr *trial) {
-	x := onCluster(tr, 60)
-	victim := x.master(0)
-	x.hits(victim)
-	victim.Pause()
-	x.cluster.AwaitOwner(x.slot(0), victim)
-	x.MarkFault()
-	x.awaitMore(4 * clusterLanes)
-	victim.Continue()
-	x.cluster.AwaitReplica(victim)
-	x.ends(0)
 }
 
 // clusterMasterEmptied kills a master and starts it again, without its data, before anybody has missed it:

@@ -80,7 +80,8 @@ func postgresDiskFull(tr *trial) {
 		tr.Fatal(err)
 	}
 	harness.Eventually(tr, time.Minute, "SQL cannot commit", func() error {
-		// The rest of a segment of the log lasts for a minute: ask for a new one. An error is what is awaited.
+		// The rest of a segment of the log lasts for a minute: ask for a new one. An error is what is
+		// awaited.
 		pg.Exec(tr.Context(), "SELECT pg_switch_wal()")
 		if status, _, err := w.p.Readyz(); err != nil || status != http.StatusServiceUnavailable {
 			return fmt.Errorf("/readyz says %d %w", status, err)

@@ -11,8 +11,8 @@ type fault struct {
 	id    string // F1 … as docs/guarantees.md lists them
 	title string
 	// on are the combinations that it runs on. A run on one more combination must be able to fail where the
-	// others do not: a fault of the process runs on both ends, which have each database and each index once; a
-	// fault between the commit in SQL and the index, on all four; a fault of Redis or of PostgreSQL, on one
+	// others do not: a fault of the process runs on both ends, which have each database and each index once;
+	// a fault between the commit in SQL and the index, on all four; a fault of Redis or of PostgreSQL, on one
 	// that has it, unless what heals it reads the other side.
 	on []harness.Combination
 	// quick processes take up the work of dead ones after seconds: see quickTimes.
@@ -30,7 +30,7 @@ func matrix() []fault {
 	return slices.Concat(
 		killFaults(), randomFaults(), pauseFaults(), poisonFaults(), lockFaults(), bulkFaults(), retentionFaults(),
 		redisFaults(), sqlFaults(), localFaults(), upgradeFaults(),
-		clusterFaults(), sentinelFaults(), sharedFaults(), scaleFaults(), restoreFaults(),
+		clusterFaults(), sentinelFaults(), scaleFaults(), restoreFaults(),
 	)
 }
 

@@ -21,7 +21,8 @@ type feedReader struct {
 	l      *trial
 	cursor string
 	kept   []harness.Outcome
-	// held is what came after the cursor and was not kept: it must come again, the same and in the same order.
+	// held is what came after the cursor and was not kept: it must come again, the same and in the same
+	// order.
 	held []harness.Outcome
 	// killed is how often it was killed; again, how many outcomes came again for that; refused, how often
 	// no dispatcher answered.

@@ -2,10 +2,10 @@ package faults
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net"
 	"net/http"
+	"os/exec"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,12 +17,9 @@ import (
 // localFaults are troubles of the dispatcher's own machine, which no receiver is to blame for: no tier is
 // charged for them.
 func localFaults() []fault {
-	silent := func(tr *trial) { noNames(tr, (*nameServer).fallSilent) }
-	refused := func(tr *trial) { noNames(tr, (*nameServer).close) }
 	return []fault{
 		{id: "F18", title: "no file descriptors left", on: onlySQLite, run: noDescriptors},
-		{id: "F45", title: "no name server answers", on: onlySQLite, run: silent},
-		{id: "F45", title: "no name server listens", on: onlySQLite, run: refused},
+		{id: "F45", title: "no name server answers", on: onlySQLite, run: noNames},
 	}
 }
 
@@ -43,50 +40,20 @@ func (tr *trial) everywhere() string {
 }
 
 // charges are what SQL says that callbacks with such a reference were charged and diverted.
-type charges struct {
-	callbacks, charged, diverted, failed int
-	classes                              map[string]int // of the failed ones
-}
+type charges struct{ callbacks, charged, diverted, failed int }
 
 // chargesOf counts over the callbacks whose ref begins with the prefix.
 func (tr *trial) chargesOf(prefix string) (c charges) {
 	tr.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	err := tr.Database().QueryRowContext(ctx, `SELECT count(*), coalesce(sum(attempt_count), 0),
+	like := prefix + "%"
+	if err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*), coalesce(sum(attempt_count), 0),
 		coalesce(sum(CASE WHEN divert_count > 0 THEN 1 ELSE 0 END), 0)
-		FROM callbacks WHERE ref LIKE $1`, prefix+"%").Scan(&c.callbacks, &c.charged, &c.diverted)
-	if err == nil {
-		c.classes, err = failures(ctx, tr.Database(), prefix)
-	}
-	for _, n := range c.classes {
-		c.failed += n
-	}
-	if err != nil {
+		FROM callbacks WHERE ref LIKE $1`, like).Scan(&c.callbacks, &c.charged, &c.diverted); err != nil {
 		tr.Fatalf("count the charges of %s: %v", prefix, err)
 	}
+	c.failed = tr.sqlCount(`SELECT count(*) FROM attempts a JOIN callbacks c ON c.id = a.callback_id
+		WHERE c.ref LIKE $1 AND a.outcome <> 'succeeded'`, like)
 	return c
-}
-
-// failures counts the attempts without success by class.
-func failures(ctx context.Context, db *sql.DB, prefix string) (map[string]int, error) {
-	found, err := db.QueryContext(ctx, `SELECT a.class, count(*) FROM attempts a
-		JOIN callbacks c ON c.id = a.callback_id
-		WHERE c.ref LIKE $1 AND a.outcome <> 'succeeded' GROUP BY a.class`, prefix+"%")
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	classes := map[string]int{}
-	for found.Next() {
-		var class string
-		var n int
-		if err := found.Scan(&class, &n); err != nil {
-			return nil, err
-		}
-		classes[class] = n
-	}
-	return classes, found.Err()
 }
 
 // uncharged checks that trouble of our own cost these callbacks nothing: each was diverted at most, and
@@ -98,8 +65,8 @@ func (tr *trial) uncharged(prefix string) {
 		tr.Errorf("%d callbacks %s…, %d of them diverted: the fault hit none", c.callbacks, prefix, c.diverted)
 	}
 	if c.charged != c.callbacks || c.failed > 0 {
-		tr.Errorf("%d callbacks %s… were charged %d attempts, want one for each; failed: %v", c.callbacks, prefix,
-			c.charged, c.classes)
+		tr.Errorf("%d callbacks %s… were charged %d attempts, want one for each; %d failed", c.callbacks, prefix,
+			c.charged, c.failed)
 	}
 	tr.Remark("%d callbacks %s…: %d diverted, %d charged attempts, %d failed", c.callbacks, prefix, c.diverted,
 		c.charged, c.failed)
@@ -196,8 +163,8 @@ func (tr *trial) acceptsAnew(p *harness.Process, limit time.Duration) {
 
 // noNames silences the only name server that the process knows. Callbacks to names wait for it, uncharged;
 // those to addresses notice nothing.
-func noNames(tr *trial, silence func(*nameServer)) {
-	ns := startNameServer(tr, "shop.test.")
+func noNames(tr *trial) {
+	ns := startNameServer(tr)
 	port := tr.everywhere()
 	p := harness.Serve(tr.T, harness.Launch{On: tr.Backend, Args: append(tr.Args, "--workers", "128"),
 		Under: ns.program()})
@@ -225,12 +192,12 @@ func noNames(tr *trial, silence func(*nameServer)) {
 		tr.Error("no callback to a name was sent while the name server answered")
 	}
 	tr.MarkFault()
-	silence(ns)
+	ns.silent.Store(true)
 	from := time.Now()
 	time.Sleep(9 * time.Second) // the fault lasts, by the clock
 	g := w.during(from, time.Now())
 	silent := time.Since(from)
-	ns.listen()
+	ns.silent.Store(false)
 	tr.MarkFault()
 	if g.accepts[http.StatusAccepted] == 0 || len(g.accepts) > 1 {
 		tr.Errorf("accepts suffered from a dead name server: %s", g)
@@ -253,4 +220,16 @@ func (tr *trial) unaffected(v judge.Verdict) {
 		tr.Errorf("callbacks to addresses are affected: %+v", c)
 	}
 	tr.Remark("%d callbacks to addresses, none affected; %d names asked", c.callbacks, v.Sends-c.callbacks)
+}
+
+// limit sets a limit of a running process, with "soft:" or "soft:hard" as prlimit writes it.
+func (tr *trial) limit(p *harness.Process, what, value string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "prlimit", "--pid", fmt.Sprint(p.Cmd.Process.Pid),
+		"--"+what+"="+value).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("prlimit --%s=%s: %w: %s", what, value, err, out)
+	}
+	return nil
 }

@@ -1,10 +1,8 @@
 package faults
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -140,13 +138,4 @@ func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string, hit 
 		string(told.Context) != `{"shop":7}` {
 		tr.Errorf("the result of %s says %s, %v", ref, body, err)
 	}
-}
-
-// raw posts JSON and returns the answer, whatever it is.
-func raw(ctx context.Context, c *harness.Client, path string, s harness.Submission) (harness.Answer, error) {
-	body, err := json.Marshal(s)
-	if err != nil {
-		return harness.Answer{}, err
-	}
-	return c.Raw(ctx, http.MethodPost, path, body, nil)
 }

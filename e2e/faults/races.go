@@ -23,13 +23,13 @@ const raceTier = 300 * time.Millisecond
 type arena struct {
 	*testing.T
 	processes []*harness.Process
-	// near is where callbacks are sent, far where some of them are sent after a PATCH: another host is another
-	// lane.
+	// near is where callbacks are sent, far where some of them are sent after a PATCH: another host is
+	// another lane.
 	near, far *harness.Receiver
 	books     *harness.Ledger
 	counts    map[*contestKind]map[string]int // of outcomes
-	// spacing is how far apart the races are due: many at once, and few enough that an answer comes within its
-	// race.
+	// spacing is how far apart the races are due: many at once, and few enough that an answer comes within
+	// its race.
 	spacing time.Duration
 	// lag is how long after it is due a first attempt is over, as the last round has shown.
 	lag time.Duration
@@ -43,14 +43,14 @@ type contest struct {
 	due  time.Time
 	// fails: the first attempt is answered 500. second: the call meets the second attempt.
 	fails, second bool
-	// ids are the callbacks of it. Those accepted before the race come first, the one that is raced for before
-	// the others.
+	// ids are the callbacks of it. Those accepted before the race come first, the one that is raced for
+	// before the others.
 	ids []string
 
 	mu   sync.Mutex
 	said []spoken
-	// busy: a call was answered 503, for the database had too much to do, and was made again. What it had done
-	// is not known.
+	// busy: a call was answered 503, for the database had too much to do, and was made again. What it had
+	// done is not known.
 	busy bool
 	// fates are what became of each of ids.
 	fates []*fate
@@ -120,8 +120,8 @@ func (a *arena) run(kinds []*contestKind, n int) {
 		for i := range contests {
 			k := kinds[i%len(kinds)]
 			c := &contest{kind: k, n: round*n + i/len(kinds)}
-			// Half of them meet the first attempt, which succeeds; the others a first one that fails, or the one
-			// after that.
+			// Half of them meet the first attempt, which succeeds; the others a first one that fails, or the
+			// one after that.
 			c.fails, c.second = c.n%2 == 1, c.n%4 == 1
 			c.ref = fmt.Sprintf("%s-%d", k.name, c.n)
 			contests[i] = c
@@ -144,12 +144,8 @@ func (a *arena) run(kinds []*contestKind, n int) {
 func (a *arena) enter(contests []*contest) {
 	a.Helper()
 	begin := time.Now().Add(time.Second + time.Duration(len(contests))*a.spacing/5)
-	type place struct {
-		c   *contest
-		ref string
-	}
 	var batch []harness.Submission
-	var places []place
+	var of []*contest // whose they are
 	flush := func() {
 		ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
 		defer cancel()
@@ -158,10 +154,10 @@ func (a *arena) enter(contests []*contest) {
 			a.Fatal(err)
 		}
 		for i, cb := range got {
-			places[i].c.ids = append(places[i].c.ids, cb.ID)
-			a.books.Accepted(cb.ID, places[i].ref)
+			of[i].ids = append(of[i].ids, cb.ID)
+			a.books.Accepted(cb.ID, of[i].ref)
 		}
-		batch, places = batch[:0], places[:0]
+		batch, of = batch[:0], of[:0]
 	}
 	var polls errgroup.Group
 	polls.SetLimit(16)
@@ -180,7 +176,7 @@ func (a *arena) enter(contests []*contest) {
 		}
 		for _, s := range c.kind.callbacks(a, c) {
 			s["due_at"] = due
-			batch, places = append(batch, s), append(places, place{c, c.ref})
+			batch, of = append(batch, s), append(of, c)
 		}
 		if len(batch) > 500 {
 			flush()
@@ -197,38 +193,32 @@ func (a *arena) enter(contests []*contest) {
 	}
 }
 
-// A spread is where calls fall about what they race, in microseconds after its due time: a third long before
-// it, a third from likely on for likelyFor, a third from after on for afterFor and four times how late the
-// process is.
-type spread struct{ likely, likelyFor, after, afterFor int }
-
-// about draws the moment of the n-th call, about the first attempt or the second.
-func (s spread) about(n int, due time.Time, lag time.Duration, second bool) time.Time {
+// moment draws when a call is made, about the attempt that it races: a third of them long before it, a third
+// while it is likely to be made, a third after it.
+func (a *arena) moment(c *contest) time.Time {
 	var off int // microseconds
-	switch n % 3 {
+	switch c.n % 3 {
 	case 0:
 		off = -80_000 + rand.IntN(70_000)
 	case 1:
-		off = s.likely + rand.IntN(s.likelyFor)
+		off = -10_000 + rand.IntN(25_000)
 	case 2:
-		off = s.after + rand.IntN(s.afterFor+4*int(lag.Microseconds()))
+		off = 15_000 + rand.IntN(45_000+4*int(a.lag.Microseconds()))
 	}
-	at := due.Add(time.Duration(off) * time.Microsecond)
-	if second {
+	at := c.due.Add(time.Duration(off) * time.Microsecond)
+	if c.second {
 		at = at.Add(raceTier + 10*time.Millisecond)
 	}
 	return at
 }
 
-// race makes every call at a moment about its attempt: a third before it, a third while it is likely to be
-// made, a third after. A claim is made tens of milliseconds before its callback is due, where a process has
+// race makes every call. A claim is made tens of milliseconds before its callback is due, where a process has
 // slots enough.
 func (a *arena) race(contests []*contest) {
 	a.Helper()
-	moments := spread{likely: -10_000, likelyFor: 25_000, after: 15_000, afterFor: 45_000}
 	var group errgroup.Group
 	for _, c := range contests {
-		at := moments.about(c.n, c.due, a.lag, c.second)
+		at := a.moment(c)
 		group.Go(func() error {
 			timer := time.NewTimer(time.Until(at))
 			defer timer.Stop()
@@ -395,32 +385,27 @@ func (s *fate) after(at time.Time) int {
 
 // story tells a race in the order of time.
 func (c *contest) story() string {
-	type event struct {
-		at   time.Time
-		text string
+	var lines []string
+	event := func(at time.Time, format string, args ...any) {
+		lines = append(lines, at.UTC().Format("  05.000000 ")+fmt.Sprintf(format, args...))
 	}
-	var events []event
 	for _, s := range c.said {
-		events = append(events, event{s.began, "asked"},
-			event{s.ended, fmt.Sprintf("answered %d %s", s.Status, s.Body)})
+		event(s.began, "asked")
+		event(s.ended, "answered %d %s", s.Status, s.Body)
 	}
 	for _, s := range c.fates {
 		for _, r := range s.arrivals {
-			events = append(events, event{r.At, fmt.Sprintf("%s arrives, number %d, at %s", s.ID, r.Number, r.url)},
-				event{r.End, s.ID + " is answered"})
+			event(r.At, "%s arrives, number %d, at %s", s.ID, r.Number, r.url)
+			event(r.End, "%s is answered", s.ID)
 		}
 		for _, t := range s.attempts {
-			events = append(events, event{t.StartedAt, fmt.Sprintf("%s attempt %d starts", s.ID, t.Number)},
-				event{t.EndedAt, fmt.Sprintf("%s attempt %d ended: %s, next %v", s.ID, t.Number, t.Outcome, t.NextDueAt)})
+			event(t.StartedAt, "%s attempt %d starts", s.ID, t.Number)
+			event(t.EndedAt, "%s attempt %d ended: %s, next %v", s.ID, t.Number, t.Outcome, t.NextDueAt)
 		}
 		if s.FinishedAt != nil {
-			events = append(events, event{*s.FinishedAt, fmt.Sprintf("%s %s %s", s.ID, s.State, s.Reason)})
+			event(*s.FinishedAt, "%s %s %s", s.ID, s.State, s.Reason)
 		}
 	}
-	slices.SortStableFunc(events, func(x, y event) int { return x.at.Compare(y.at) })
-	var b strings.Builder
-	for _, e := range events {
-		fmt.Fprintf(&b, "  %s %s\n", e.at.UTC().Format("05.000000"), e.text)
-	}
-	return b.String()
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }

@@ -25,43 +25,56 @@ const (
 	alreadyOver      = "already succeeded"
 )
 
-// Outcomes of a cancel by reference.
-const (
-	ofBoth = "of both"
-	// toldOver: asked for those too that had ended, the answer names one.
-	toldOver = "already succeeded, and named"
-)
-
-var cancelOutcomes = []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver}
-
 // A canceledAnswer is what a cancel is answered.
 type canceledAnswer struct {
 	Result   string           `json:"result"`
 	Callback harness.Callback `json:"callback"`
 }
 
-// cancelKind cancels by id.
+// cancelKind cancels by id, or by the reference with what has ended, as a timer is canceled because what it
+// waits for has happened: no order is both closed and paid without the answer saying so.
 func cancelKind() *contestKind {
 	return &contestKind{
 		name:      "cancel",
-		outcomes:  cancelOutcomes,
+		outcomes:  []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver},
 		callbacks: func(a *arena, c *contest) []harness.Submission { return []harness.Submission{a.base(c)} },
 		ask: func(ctx context.Context, a *arena, c *contest) error {
-			got, err := a.ask(ctx, c, 0, http.MethodPost, "/v1/callbacks/"+c.ids[0]+"/cancel", nil)
+			path, body := "/v1/callbacks/"+c.ids[0]+"/cancel", harness.Submission{}
+			if c.byRef() {
+				path = "/v1/callbacks/cancel"
+				body = harness.Submission{"ref": c.ref, "include_terminal": true, "reason": "a race"}
+			}
+			encoded, err := json.Marshal(body)
+			if err != nil {
+				return err
+			}
+			got, err := a.ask(ctx, c, 0, http.MethodPost, path, encoded)
 			if err == nil && got.Status != http.StatusOK {
 				err = fmt.Errorf("cancel answered %d: %s", got.Status, got.Body)
 			}
 			return err
 		},
 		judge: func(_ *arena, c *contest) (string, string) {
-			var given canceledAnswer
+			given := struct {
+				canceledAnswer
+				Data []canceledAnswer `json:"data"`
+			}{}
 			if err := c.said[0].Decode(&given); err != nil {
 				return "", err.Error()
 			}
-			return c.fates[0].canceled(given, c.said[0])
+			if !c.byRef() {
+				return c.fates[0].canceled(given.canceledAnswer, c.said[0])
+			}
+			if len(given.Data) != 1 {
+				return "", fmt.Sprintf("%d are named", len(given.Data))
+			}
+			return c.fates[0].canceled(given.Data[0], c.said[0])
 		},
 	}
 }
+
+// byRef says whether a cancel is one by reference.
+func (c *contest) byRef() bool { return c.n/16%2 == 0 }
 
 // canceled holds a cancel's answer against what happened.
 func (s *fate) canceled(given canceledAnswer, said spoken) (outcome, wrong string) {
@@ -107,97 +120,6 @@ func (s *fate) canceled(given canceledAnswer, said spoken) (outcome, wrong strin
 		wrong = "no result " + given.Result
 	}
 	return outcome, wrong
-}
-
-// cancelRefKind cancels by the reference that two callbacks have, by that of one topic or of both; it is how
-// a timer is canceled because what it waits for has happened. Half of the calls want to hear of what had
-// ended, too: then the caller learns of each one what became of it, and no order is both closed and paid
-// without the answer saying so.
-func cancelRefKind() *contestKind {
-	return &contestKind{
-		name:     "cancel-ref",
-		outcomes: append([]string{ofBoth, toldOver}, cancelOutcomes...),
-		callbacks: func(a *arena, c *contest) []harness.Submission {
-			paid, note := a.base(c), a.base(c)
-			paid["topic"], note["topic"] = "race.paid", "race.note"
-			return []harness.Submission{paid, note}
-		},
-		ask: func(ctx context.Context, a *arena, c *contest) error {
-			body := harness.Submission{"ref": c.ref, "reason": "a race"}
-			if c.ofOneTopic() {
-				body["topic"] = "race.paid"
-			}
-			if c.ofAll() {
-				body["include_terminal"] = true
-			}
-			encoded, err := json.Marshal(body)
-			if err != nil {
-				return err
-			}
-			got, err := a.ask(ctx, c, 0, http.MethodPost, "/v1/callbacks/cancel", encoded)
-			if err == nil && got.Status != http.StatusOK {
-				err = fmt.Errorf("cancel by reference answered %d: %s", got.Status, got.Body)
-			}
-			return err
-		},
-		judge: judgeCancelRef,
-	}
-}
-
-// ofOneTopic says whether a reference is canceled of one topic only.
-func (c *contest) ofOneTopic() bool { return c.n%16 < 12 }
-
-// ofAll says whether those are asked for, too, that have ended.
-func (c *contest) ofAll() bool { return c.n/16%2 == 0 }
-
-func judgeCancelRef(_ *arena, c *contest) (string, string) {
-	var given struct {
-		Data []canceledAnswer `json:"data"`
-	}
-	said := c.said[0]
-	if err := said.Decode(&given); err != nil {
-		return "", err.Error()
-	}
-	var outcomes []string
-	named := 0
-	for i, s := range c.fates {
-		if i > 0 && c.ofOneTopic() {
-			if s.State != "succeeded" {
-				return "", "the one of the other topic is " + s.State
-			}
-			continue
-		}
-		// One that is not named was not open.
-		mine, times := canceledAnswer{Result: "already_terminal", Callback: s.Callback}, 0
-		for _, one := range given.Data {
-			if one.Callback.ID == s.ID {
-				mine = one
-				times++
-			}
-		}
-		if times > 1 || times == 0 && c.ofAll() {
-			return "", fmt.Sprintf("%s is named %d times", s.ID, times)
-		}
-		named += times
-		outcome, wrong := s.canceled(mine, said)
-		if wrong != "" {
-			return outcome, wrong
-		}
-		switch {
-		case outcome == alreadyOver && times == 1 && !c.ofAll():
-			return outcome, "it had ended, and was not asked for"
-		case outcome == alreadyOver && times == 1:
-			outcome = toldOver
-		}
-		outcomes = append(outcomes, outcome)
-	}
-	if named != len(given.Data) {
-		return "", fmt.Sprintf("%d were named, of which %d were asked for", len(given.Data), named)
-	}
-	if len(outcomes) == 2 {
-		return ofBoth, ""
-	}
-	return outcomes[0], ""
 }
 
 // Outcomes of an older version.

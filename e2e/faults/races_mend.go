@@ -171,8 +171,8 @@ func moveKind() *contestKind {
 	}
 }
 
-// judgeMove wants each attempt to have been due when it was said to be, and none to arrive earlier. What was put back because
-// its lane had no place is due a little later than that, and counted as a divert.
+// judgeMove wants each attempt to have been due when it was said to be, and none to arrive earlier. What was
+// put back because its lane had no place is due a little later than that, and counted as a divert.
 func judgeMove(_ *arena, c *contest) (string, string) {
 	k, outcome, wrong := c.changed()
 	if wrong != "" {
@@ -192,7 +192,8 @@ func judgeMove(_ *arena, c *contest) (string, string) {
 			}
 		}
 		if at.DueAt == nil || at.DueAt.Before(due) || s.DivertCount == 0 && at.DueAt.After(due) {
-			return outcome, fmt.Sprintf("attempt %d was due %v, want %s; %d diverts", i+1, at.DueAt, due, s.DivertCount)
+			return outcome, fmt.Sprintf("attempt %d was due %v, want %s; %d diverts", i+1, at.DueAt, due,
+				s.DivertCount)
 		}
 		due = *at.DueAt
 		if early := due.Sub(s.arrivals[i].At); early > 0 {

@@ -34,10 +34,10 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 			return harness.Reply{Status: 200, After: 4 * time.Millisecond}
 		})
 		a.spacing = 5 * time.Millisecond
-		kinds := []*contestKind{cancelKind(), cancelRefKind(), supersedeKind(), mendKind(), moveKind()}
+		kinds := []*contestKind{cancelKind(), supersedeKind(), mendKind(), moveKind()}
 		a.run(kinds, sized(500, 10_000, 10_000))
 		a.books.Judge(t, a.processes[0], b, judge.Bounds{
-			SharedRefs: true,                              // versions of one order, and cancels by reference
+			SharedRefs: true,                              // versions of one order
 			Expect:     func(string) string { return "" }, // each race knows more of it
 		}, a.near, a.far)
 	})

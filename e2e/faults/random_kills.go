@@ -34,11 +34,12 @@ func randomKills(tr *trial) {
 	for range 3 {
 		tr.Serve()
 	}
+	tr.idle()
 	rate := sized(150, 300, 500)
 	ld := tr.Load(rate, func(i int) harness.Submission {
 		s := tr.Mixed(i)
-		// As of many merchants: what a dead process has in flight counts against its lanes until its leases run
-		// out.
+		// As of many merchants: what a dead process has in flight counts against its lanes until its leases
+		// run out.
 		s["lane"] = fmt.Sprint("merchant-", i%60)
 		if _, locked := s["lock_key"]; locked {
 			s["lock_key"] = fmt.Sprint("order-", i/40) // five callbacks an order
@@ -104,4 +105,35 @@ func randomKills(tr *trial) {
 		v.Accepted, span, float64(v.Accepted)/span.Seconds(), t.Faults(), emptied, v.Lost, v.Duplicates, t,
 		report.Took.P50.Round(time.Millisecond), report.Took.P99.Round(time.Millisecond),
 		report.Took.Most.Round(time.Millisecond), report.Again, v.Lateness.P50, v.Lateness.P99)
+}
+
+// idleScripts is how many scripts a second an idle dispatcher may have Redis run: it asks once a second, and
+// looks after the index now and then.
+const idleScripts = 3
+
+// idle leaves the dispatchers alone for a while: none of them may wake the others.
+func (tr *trial) idle() {
+	tr.Helper()
+	c := tr.Backend.RedisClient(tr)
+	scripts := func() (n int) {
+		stats, err := c.InfoMap(tr.Context(), "commandstats").Result()
+		if err != nil {
+			tr.Fatal(err)
+		}
+		for _, name := range []string{"cmdstat_eval", "cmdstat_evalsha"} {
+			var calls int
+			if _, err := fmt.Sscanf(stats["Commandstats"][name], "calls=%d", &calls); err == nil {
+				n += calls
+			}
+		}
+		return n
+	}
+	const span = 5 * time.Second
+	before := scripts()
+	time.Sleep(span) // this is what is measured: nothing happens
+	each := float64(scripts()-before) / span.Seconds() / float64(len(tr.Alive()))
+	tr.Remark("an idle dispatcher has Redis run %.2f scripts a second", each)
+	if each == 0 || each > idleScripts {
+		tr.Errorf("an idle dispatcher has Redis run %.2f scripts a second, more than %d", each, idleScripts)
+	}
 }

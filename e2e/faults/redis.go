@@ -3,13 +3,13 @@ package faults
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,13 +21,6 @@ import (
 // restHealing is for a sweep, a lease that runs out, the tiers, and a backlog on a machine that others load.
 const restHealing = 2 * time.Minute
 
-// redisFaults are what can happen to Redis and to the way to it. While any of them lasts, accepting goes on,
-// the program says ready and degraded, and is not restarted.
-func redisFaults() []fault {
-	return slices.Concat(redisRestarts(), redisLosses(), redisWires(), redisHangs(), redisLimits(),
-		redisRefusals())
-}
-
 // sharedAccept is how long an accept may take at p99 where other trials load the machine: less than a call to
 // an index that hangs.
 const sharedAccept = 3 * time.Second
@@ -35,13 +28,14 @@ const sharedAccept = 3 * time.Second
 // outageRate is the load of an outage, in callbacks a second.
 const outageRate = 50
 
-// An outage is the run that these faults have in common: a load all the while, a fault in the middle of it.
+// An outage is the run that the faults of Redis have in common: a load all the while, a fault in the middle
+// of it.
 type outage struct {
 	rate  int                          // zero: outageRate
 	shape func(int) harness.Submission // nil: mixed
-	// before and after are the callbacks that are accepted before the fault begins, and after it has ended;
-	// zero: those of three seconds.
-	before, after int
+	// around are the callbacks that are accepted before the fault begins, and after it has ended; zero: those
+	// of three seconds.
+	around int
 	// strike is the fault, from its beginning to its end.
 	strike func(*harness.Process)
 	// acceptLimit is how long an accept may take at p99; zero is sharedAccept.
@@ -50,102 +44,72 @@ type outage struct {
 
 // An aftermath is what was seen of an outage from outside.
 type aftermath struct {
-	p     *harness.Process
-	load  harness.LoadReport
-	ready *readings
-	// acceptLimit is the outage's.
-	acceptLimit time.Duration
-	// stretch is how much slower others made the machine.
-	stretch float64
+	p *harness.Process
+	w *watch
 	// began and ended are the fault's.
 	began, ended time.Time
-}
-
-// suffer runs an outage until everything is terminal, and holds it to what every one of them must leave
-// alone: each accept is answered at the first asking and soon, readiness, the process, and the size of its
-// log.
-func (tr *trial) suffer(o outage) aftermath {
-	tr.Helper()
-	if o.shape == nil {
-		o.shape = tr.Mixed
-	}
-	o.rate = cmp.Or(o.rate, outageRate)
-	o.before, o.after = cmp.Or(o.before, 3*o.rate), cmp.Or(o.after, 3*o.rate)
-	a := aftermath{p: tr.AnyProcess(), acceptLimit: o.acceptLimit}
-	all, ours, err := harness.CPUUse()
-	if err != nil {
-		tr.Fatal(err)
-	}
-	harness.Eventually(tr, harness.StartTime, "the index is whole before the fault", func() error {
-		if now := look(a.p); now.degraded || now.wrong != "" {
-			return fmt.Errorf("/readyz says degraded, or %q", now.wrong)
-		}
-		return nil
-	})
-	a.ready = watchReadiness(tr, a.p)
-	ld := tr.Load(o.rate, o.shape)
-	tr.awaitAccepted(o.before)
-	a.began = time.Now()
-	tr.MarkFault()
-	o.strike(a.p)
-	tr.MarkFault()
-	a.ended = time.Now()
-	tr.awaitMore(o.after)
-	a.load = ld.Finish()
-	tr.Settle(3 * time.Minute)
-	a.ready.stop()
-	if a.stretch, err = harness.CPUStretch(all, ours); err != nil {
-		tr.Fatal(err)
-	}
-	tr.unharmed(&a)
-	return a
 }
 
 // mostStretch is how much slower than without others a machine may be, so that what takes too long on it is a
 // failure.
 const mostStretch = 2
 
-// unharmed is what suffer promises.
-func (tr *trial) unharmed(a *aftermath) {
+// suffer runs an outage until everything is terminal, and holds it to what every one of them must leave
+// alone: each accept is answered at the first asking and soon, readiness, the process, its size, and that of
+// its log.
+func (tr *trial) suffer(o outage) aftermath {
 	tr.Helper()
-	if a.stretch < mostStretch {
-		tr.inTime(a)
+	if o.shape == nil {
+		o.shape = tr.Mixed
 	}
-	if a.p.Ended() {
-		tr.Errorf("the process ended: %s", a.p.Cmd.ProcessState)
+	o.rate = cmp.Or(o.rate, outageRate)
+	o.around = cmp.Or(o.around, 3*o.rate)
+	a := aftermath{p: tr.AnyProcess()}
+	all, ours, err := harness.CPUUse()
+	if err != nil {
+		tr.Fatal(err)
 	}
-	lines, kinds := logLines(tr, a.p)
-	lasted := a.ended.Sub(a.began)
-	polls, degraded := a.ready.between(a.began, a.ended)
-	tr.Remark("fault of %s; accepts p99 %s, most %s; degraded in %d of %d looks during it; %d log lines "+
-		"(others made "+
-		"the machine %.1f times as slow)", lasted.Round(100*time.Millisecond),
-		a.load.Took.P99.Round(time.Millisecond),
-		a.load.Took.Most.Round(time.Millisecond), degraded, polls, lines, a.stretch)
-	if most := 60 + 5*int(lasted.Seconds()); lines > most {
-		tr.Errorf("the process wrote %d lines of log, more than %d: a flood. The most frequent: %v", lines, most,
-			kinds)
+	tr.ready(a.p)
+	started := time.Now()
+	a.w = tr.watch(a.p)
+	ld := tr.Load(o.rate, o.shape)
+	tr.awaitMore(o.around)
+	a.began = time.Now()
+	tr.MarkFault()
+	o.strike(a.p)
+	tr.MarkFault()
+	a.ended = time.Now()
+	tr.awaitMore(o.around)
+	load := ld.Finish()
+	tr.moderate(a.w, time.Since(started))
+	tr.Settle(3 * time.Minute)
+	stretch, err := harness.CPUStretch(all, ours)
+	if err != nil {
+		tr.Fatal(err)
 	}
+	g := a.w.during(started, time.Now())
+	tr.Remark("fault of %s; accepts p99 %s, most %s; %s; others made the machine %.1f times as slow",
+		a.ended.Sub(a.began).Round(100*time.Millisecond), load.Took.P99.Round(time.Millisecond),
+		load.Took.Most.Round(time.Millisecond), a.w.during(a.began, a.ended), stretch)
+	if stretch >= mostStretch {
+		return a
+	}
+	if load.Again > 0 || g.accepts[http.StatusAccepted] == 0 || len(g.accepts) > 1 {
+		tr.Errorf("accepts were refused or timed out: %d of the load; %s", load.Again, g)
+	}
+	if g.ready[http.StatusOK] == 0 || len(g.ready) > 1 {
+		tr.Errorf("the process was not ready all the time: %s", g)
+	}
+	if most := cmp.Or(o.acceptLimit, sharedAccept); load.Took.P99 > most {
+		tr.Errorf("accepts took %s at p99 (most %s), at most %s is allowed", load.Took.P99, load.Took.Most, most)
+	}
+	return a
 }
 
-// inTime checks that accepting went on as before, and that the process was ready all the time.
-func (tr *trial) inTime(a *aftermath) {
+// awaitMore waits until the load has handed over n callbacks more.
+func (tr *trial) awaitMore(n int) {
 	tr.Helper()
-	if a.load.Again > 0 {
-		tr.Errorf("%d accepts were refused or timed out", a.load.Again)
-	}
-	if most := cmp.Or(a.acceptLimit, sharedAccept); a.load.Took.P99 > most {
-		tr.Errorf("accepts took %s at p99 (most %s), at most %s is allowed", a.load.Took.P99, a.load.Took.Most,
-			most)
-	}
-	for _, bad := range a.ready.unready() {
-		tr.Errorf("not ready: %s", bad)
-	}
-}
-
-// awaitAccepted waits until the load has handed over n callbacks in all.
-func (tr *trial) awaitAccepted(n int) {
-	tr.Helper()
+	n += tr.Count()
 	harness.Eventually(tr, 3*time.Minute, "the load is handed over", func() error {
 		if got := tr.Count(); got < n {
 			return fmt.Errorf("%d of %d are accepted", got, n)
@@ -154,163 +118,144 @@ func (tr *trial) awaitAccepted(n int) {
 	})
 }
 
-// awaitDegraded waits until the process says that Redis is in trouble, and returns when it did.
-func (tr *trial) awaitDegraded(p *harness.Process) time.Time {
-	tr.Helper()
-	harness.Eventually(tr, 20*time.Second, "the process says that it is degraded", func() error {
-		if now := look(p); !now.degraded {
-			return errNotYet
-		}
-		return nil
-	})
-	return time.Now()
-}
-
-// awaitMore waits until the load has handed over n callbacks more.
-func (tr *trial) awaitMore(n int) {
-	tr.Helper()
-	tr.awaitAccepted(tr.Count() + n)
-}
-
 // lasting waits until the load has handed over what it does in that time.
 func (tr *trial) lasting(d time.Duration) {
 	tr.Helper()
 	tr.awaitMore(int(d.Seconds() * outageRate))
 }
 
-// cameBack says how sending went on after the outage.
-func (tr *trial) cameBack(a *aftermath) string {
-	tr.Helper()
-	arrived := tr.firstArrivals(a.ended)
-	return fmt.Sprintf("back to the first send %s, to the end of the backlog of %d %s",
-		arrived.first.Round(time.Millisecond), arrived.backlog, arrived.drained.Round(time.Millisecond))
+// An away is a Redis that cannot be written to for a while.
+type away struct {
+	prepare func(*trial) // before the dispatcher starts; nil: nothing
+	// strike begins the fault, and heal ends it.
+	strike, heal func(*trial, *redis.Client)
+	// says is what a write is answered with meanwhile; empty: it has no answer.
+	says string
+	// lasts is how long the process must say that it is degraded, from when it first does; zero: the fault
+	// ends by itself.
+	lasts       time.Duration
+	rate        int
+	acceptLimit time.Duration
 }
 
-// degradedThroughout fails unless each look between the two times found the process ready and degraded by
-// Redis.
-func (tr *trial) degradedThroughout(a *aftermath, from, to time.Time) {
+// run has the process say that it is degraded for as long as Redis is away. What is in flight when that
+// begins is recorded all the same, and Redis is not asked for connections without end.
+func (x away) run(tr *trial) {
+	if x.prepare != nil {
+		x.prepare(tr)
+	}
+	tr.Serve()
+	c := tr.Backend.RedisClient(tr)
+	options := *c.Options()
+	options.MaxRetries = -1 // else it would ask again until the answer is another
+	once := redis.NewClient(&options)
+	defer once.Close()
+	before := tr.connected(c)
+	var noticed, until time.Time
+	var committed time.Duration
+	a := tr.suffer(outage{rate: x.rate, acceptLimit: x.acceptLimit, strike: func(p *harness.Process) {
+		x.strike(tr, c)
+		struck := time.Now()
+		if x.says != "" {
+			harness.Eventually(tr, 30*time.Second, "Redis refuses a write", func() error {
+				if err := once.Set(tr.Context(), "test", "1", 0).Err(); !redis.HasErrorPrefix(err, x.says) {
+					return fmt.Errorf("a write gave %v, want %s", err, x.says)
+				}
+				return nil
+			})
+		}
+		harness.Eventually(tr, 20*time.Second, "the process says that it is degraded", func() error {
+			_, degraded, err := readiness(p)
+			if err == nil && !degraded {
+				err = errNotYet
+			}
+			return err
+		})
+		noticed = time.Now()
+		harness.Eventually(tr, 30*time.Second, "all that arrived is committed to SQL meanwhile", tr.allRecorded)
+		committed = time.Since(struck)
+		time.Sleep(time.Until(noticed.Add(x.lasts))) // the fault lasts, by the clock
+		until = time.Now()
+		x.heal(tr, c)
+	}})
+	g := a.w.during(noticed, until)
+	if x.lasts > 0 && (g.looks() == 0 || g.degraded < g.looks()) {
+		tr.Errorf("/readyz named Redis in %d of %d looks from %s to %s after the fault began", g.degraded,
+			g.looks(), noticed.Sub(a.began), until.Sub(a.began))
+	}
+	tr.Remark("results of what was in flight committed after %s, degraded after %s",
+		committed.Round(10*time.Millisecond), noticed.Sub(a.began).Round(10*time.Millisecond))
+	// After a refusal the client closes its connection: perhaps it leads to a server that is no master any
+	// more.
+	if asked, most := tr.connected(c)-before, 50+25*int(a.ended.Sub(a.began).Seconds()); asked > most {
+		tr.Errorf("Redis was asked for %d connections, more than %d", asked, most)
+	}
+	tr.Verdict(exact())
+}
+
+// errNotYet is what a poll says whose condition has no figure.
+var errNotYet = errors.New("not yet")
+
+// allRecorded says whether SQL has an attempt for each request that came to the receiver.
+func (tr *trial) allRecorded() error {
+	arrived := tr.Recorder.Count()
+	attempts, busy := tr.sqlCount(`SELECT count(*) FROM attempts`), tr.Recorder.InFlight()
+	if attempts < arrived || busy > 0 {
+		return fmt.Errorf("%d requests arrived, %d attempts are in SQL, %d are being answered", arrived, attempts,
+			busy)
+	}
+	return nil
+}
+
+// exact are the bounds of a fault that costs no duplicate: SQL knows of every claim, whatever Redis forgets.
+func exact() judge.Bounds { return judge.Bounds{Heal: restHealing} }
+
+// do sends Redis a command that must succeed.
+func do(tr *trial, c *redis.Client, args ...any) {
 	tr.Helper()
-	polls, degraded := a.ready.between(from, to)
-	if polls == 0 || degraded < polls {
-		tr.Errorf("/readyz said degraded by redis in %d of %d looks between %s and %s after the fault began",
-			degraded, polls, from.Sub(a.began).Round(time.Millisecond), to.Sub(a.began).Round(time.Millisecond))
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := c.Do(ctx, args...).Err(); err != nil {
+		tr.Fatalf("%v: %v", args, err)
 	}
 }
 
-// logLines counts the lines of a process's log, and its most frequent messages.
-func logLines(tr *trial, p *harness.Process) (n int, kinds []string) {
+// info reads one number of INFO.
+func info(tr *trial, c *redis.Client, section, name string) int {
 	tr.Helper()
-	text, err := os.ReadFile(p.LogFile)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	values, err := c.InfoMap(ctx, section).Result()
+	if err != nil {
+		tr.Fatalf("INFO %s: %v", section, err)
+	}
+	for _, found := range values {
+		if value, ok := found[name]; ok {
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				tr.Fatal(err)
+			}
+			return n
+		}
+	}
+	tr.Fatalf("INFO %s has no %s: %v", section, name, values)
+	return 0
+}
+
+// connected is how many connections the server has ever been asked for.
+func (tr *trial) connected(c *redis.Client) int {
+	tr.Helper()
+	return info(tr, c, "stats", "total_connections_received")
+}
+
+// rebuilds is how often the process has rebuilt its index.
+func (tr *trial) rebuilds(p *harness.Process) int {
+	tr.Helper()
+	n, err := p.Metric("dispatcher_rebuilds_total")
 	if err != nil {
 		tr.Fatal(err)
 	}
-	count := map[string]int{}
-	for line := range strings.Lines(string(text)) {
-		var entry struct{ Msg string }
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			entry.Msg = line // a library's own line
-		}
-		count[entry.Msg]++
-		n++
-	}
-	for kind, times := range count {
-		if times > 5 {
-			kinds = append(kinds, fmt.Sprintf("%d × %.100s", times, kind))
-		}
-	}
-	slices.Sort(kinds)
-	return n, kinds
-}
-
-// A reading is one look at /readyz.
-type reading struct {
-	at       time.Time
-	wrong    string // why it was not 200; empty: it was
-	degraded bool   // by redis
-}
-
-// Readings are looks at a process's readiness, ten a second.
-type readings struct {
-	mu   sync.Mutex
-	all  []reading
-	end  context.CancelFunc
-	done chan struct{}
-}
-
-// watchReadiness looks until stop, or the test's end.
-func watchReadiness(tr *trial, p *harness.Process) *readings {
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &readings{end: cancel, done: make(chan struct{})}
-	tr.Cleanup(r.stop)
-	go func() {
-		defer close(r.done)
-		ticker := time.NewTicker(100 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			one := look(p)
-			r.mu.Lock()
-			r.all = append(r.all, one)
-			r.mu.Unlock()
-		}
-	}()
-	return r
-}
-
-func look(p *harness.Process) reading {
-	one := reading{at: time.Now()}
-	status, body, err := p.Readyz()
-	var said struct {
-		Degraded []string `json:"degraded"`
-	}
-	switch {
-	case err != nil:
-		one.wrong = err.Error()
-	case status != http.StatusOK:
-		one.wrong = fmt.Sprintf("status %d: %s", status, body)
-	default:
-		if err := json.Unmarshal([]byte(body), &said); err != nil {
-			one.wrong = fmt.Sprintf("body %q: %v", body, err)
-		}
-	}
-	one.degraded = slices.Contains(said.Degraded, "redis")
-	return one
-}
-
-func (r *readings) stop() {
-	r.end()
-	<-r.done
-}
-
-// between counts the looks in a time, and those that found it degraded.
-func (r *readings) between(from, to time.Time) (polls, degraded int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, one := range r.all {
-		if one.at.After(from) && one.at.Before(to) {
-			polls++
-			if one.degraded {
-				degraded++
-			}
-		}
-	}
-	return polls, degraded
-}
-
-// unready lists the looks that did not answer 200.
-func (r *readings) unready() (why []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, one := range r.all {
-		if one.wrong != "" {
-			why = append(why, one.at.Format(time.TimeOnly)+" "+one.wrong)
-		}
-	}
-	return why
+	return int(n)
 }
 
 // behindProxy puts a proxy between the processes that are started from now on and Redis.
@@ -328,34 +273,21 @@ func (tr *trial) restartedWith(args ...string) {
 	tr.Backend.Server.Start(args...)
 }
 
-// do sends Redis a command that must succeed.
-func do(tr *trial, c *redis.Client, args ...any) {
-	tr.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := c.Do(ctx, args...).Err(); err != nil {
-		tr.Fatalf("%v: %v", args, err)
-	}
-}
+// appended are the settings of a Redis that people keep an index in.
+var appended = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage",
+	"0"}
 
-// rebuilds is how often the process has rebuilt its index.
-func (tr *trial) rebuilds(p *harness.Process) int {
+// appendLog is the file that the server appends to, and its size.
+func (tr *trial) appendLog() (string, int64) {
 	tr.Helper()
-	n, err := p.Metric("dispatcher_rebuilds_total")
+	files, err := filepath.Glob(filepath.Join(tr.Backend.Server.Dir, "appendonlydir", "*.incr.aof"))
+	if err != nil || len(files) == 0 {
+		tr.Fatalf("no append-only file in %s: %v", tr.Backend.Server.Dir, err)
+	}
+	file := slices.Max(files)
+	info, err := os.Stat(file)
 	if err != nil {
 		tr.Fatal(err)
 	}
-	return int(n)
-}
-
-// exact are the bounds of a fault that costs no duplicate: SQL knows of every claim, whatever Redis forgets.
-func exact() judge.Bounds { return judge.Bounds{Heal: restHealing} }
-
-// tally is a metric's sum, in words; what was never counted is none.
-func tally(p *harness.Process, name string) string {
-	n, err := p.Metric(name)
-	if err != nil {
-		return "none"
-	}
-	return fmt.Sprintf("%.0f", n)
+	return file, info.Size()
 }

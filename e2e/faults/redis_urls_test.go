@@ -5,8 +5,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -45,16 +45,16 @@ type redisForm struct {
 // leads to, fails once, and is sent again. A password that is wrong is said so, and not repeated.
 func TestEveryRedisURLFormServes(t *testing.T) {
 	harness.BlackBox(t)
-	certificates := makeCertificates(t)
+	files := makeCertificate(t)
 	for _, form := range []struct {
 		name  string
-		start func(*testing.T, certificateFiles) redisForm
+		start func(*testing.T, certificate) redisForm
 	}{
 		{"redis", userForm}, {"rediss", tlsForm}, {"redis+sentinel", sentinelForm}, {"redis+cluster", clusterForm},
 		{"rediss+cluster", tlsClusterForm},
 	} {
 		t.Run(form.name, func(t *testing.T) {
-			f := form.start(t, certificates)
+			f := form.start(t, files)
 			f.name = form.name
 			t.Run("serves", func(t *testing.T) { servesBy(t, f) })
 			t.Run("wrong_password", func(t *testing.T) { saysWrongPassword(t, f) })
@@ -62,7 +62,7 @@ func TestEveryRedisURLFormServes(t *testing.T) {
 	}
 }
 
-func userForm(t *testing.T, _ certificateFiles) redisForm {
+func userForm(t *testing.T, _ certificate) redisForm {
 	server := testserver.NewRedis(t, "--requirepass", "password-of-the-default-user")
 	c := direct(t, server.Address(), "password-of-the-default-user", 3)
 	if err := c.Do(t.Context(), "acl", "setuser", "payments", "on", ">"+redisPassword, "~*", "&*",
@@ -73,7 +73,7 @@ func userForm(t *testing.T, _ certificateFiles) redisForm {
 		servers: []*redis.Client{c}}
 }
 
-func tlsForm(t *testing.T, files certificateFiles) redisForm {
+func tlsForm(t *testing.T, files certificate) redisForm {
 	port := harness.FreePorts(t, 1)[0]
 	server := testserver.NewRedis(t, append(files.serverArgs(), "--tls-port", port, "--requirepass",
 		redisPassword)...)
@@ -83,19 +83,19 @@ func tlsForm(t *testing.T, files certificateFiles) redisForm {
 	}
 }
 
-func sentinelForm(t *testing.T, _ certificateFiles) redisForm {
+func sentinelForm(t *testing.T, _ certificate) redisForm {
 	w := testserver.NewSentinel(t, testserver.SentinelOptions{Password: redisPassword,
 		SentinelPassword: sentinelPassword})
 	return redisForm{url: w.URL(2), servers: []*redis.Client{direct(t, w.Servers[0].Address(), redisPassword,
 		2)}}
 }
 
-func clusterForm(t *testing.T, _ certificateFiles) redisForm {
+func clusterForm(t *testing.T, _ certificate) redisForm {
 	c := testserver.NewCluster(t, testserver.ClusterOptions{Password: redisPassword})
 	return redisForm{url: c.URL(), servers: nodesOf(t, c)}
 }
 
-func tlsClusterForm(t *testing.T, files certificateFiles) redisForm {
+func tlsClusterForm(t *testing.T, files certificate) redisForm {
 	c := testserver.NewCluster(t, testserver.ClusterOptions{Password: redisPassword, TLS: files.serverArgs()})
 	return redisForm{url: c.TLSURL(), env: files.env(), servers: nodesOf(t, c)}
 }
@@ -207,69 +207,52 @@ func saysWrongPassword(t *testing.T, f redisForm) {
 	}
 }
 
-// certificateFiles are a private authority and a certificate for 127.0.0.1 that it signed.
-type certificateFiles struct{ authority, certificate, key string }
+// A certificate is one for 127.0.0.1 that signs itself, and its files.
+type certificate struct {
+	pair        tls.Certificate
+	public, key string
+}
 
-// env is the variable that has a Go program trust the authority.
-func (f certificateFiles) env() string { return "SSL_CERT_FILE=" + f.authority }
+// env is the variable that has a Go program trust the certificate.
+func (c certificate) env() string { return "SSL_CERT_FILE=" + c.public }
 
 // serverArgs are the arguments of a redis-server that presents the certificate and asks its clients for none.
-func (f certificateFiles) serverArgs() []string {
-	return []string{"--tls-cert-file", f.certificate, "--tls-key-file", f.key, "--tls-ca-cert-file", f.authority,
+func (c certificate) serverArgs() []string {
+	return []string{"--tls-cert-file", c.public, "--tls-key-file", c.key, "--tls-ca-cert-file", c.public,
 		"--tls-auth-clients", "no"}
 }
 
-func makeCertificates(t *testing.T) certificateFiles {
-	t.Helper()
-	dir := t.TempDir()
-	authorityKey, authority := signed(t, &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageCertSign,
-	}, nil, nil)
-	key, certificate := signed(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "redis of a test"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage:    x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
-			x509.ExtKeyUsageClientAuth},
-	}, authority, authorityKey)
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	return certificateFiles{
-		authority:   write("authority.pem", "CERTIFICATE", authority.Raw),
-		certificate: write("server.pem", "CERTIFICATE", certificate.Raw),
-		key:         write("server.key", "EC PRIVATE KEY", der),
-	}
-}
-
-// signed makes a key and its certificate, signed by the parent or by itself.
-func signed(t *testing.T, template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*ecdsa.PrivateKey,
-	*x509.Certificate) {
+func makeCertificate(t *testing.T) certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if parent == nil {
-		parent, parentKey = template, key
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		// The nodes of a Cluster are each other's clients.
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	public, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := x509.ParseCertificate(der)
+	private, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key, certificate
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return certificate{
+		pair:   tls.Certificate{Certificate: [][]byte{public}, PrivateKey: key},
+		public: write("public.pem", "CERTIFICATE", public), key: write("key.pem", "EC PRIVATE KEY", private),
+	}
 }

@@ -11,10 +11,8 @@ import (
 )
 
 const (
-	// redriveRate is how many callbacks a second are redriven, and liveRate how many others are accepted
-	// meanwhile.
+	// redriveRate is how many callbacks a second are redriven.
 	redriveRate = 500
-	liveRate    = 50
 	// liveNoise is how much longer than before the tail of the others may be during a redrive, and liveSlack
 	// what is added to that: the machine that redrives also runs both receivers, the database and its disk.
 	liveNoise = 3
@@ -33,17 +31,17 @@ func TestARedriveIsKilledHalfWay(t *testing.T) {
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		r := &redriven{trial: newTrial(t, "redrive killed half-way"), n: n}
 		r.Backend, r.Times = b, quickTimes
-		r.live = harness.NewReceiver(t, harness.Always(200, ""))
+		r.dead = r.Recorder.ListenElsewhere(t)
 		r.run()
 	})
 }
 
-// A redriven trial is one of a redrive of n callbacks, beside which others are accepted for a receiver that
-// has nothing to do with it.
+// A redriven trial is one of a redrive of n callbacks, beside which others are accepted for a destination
+// that has nothing to do with it.
 type redriven struct {
 	*trial
 	n    int
-	live *harness.Receiver
+	dead string // the destination of those that are redriven
 	// going is the process that goes on when the other one is killed; nil: one is started then.
 	going *harness.Process
 	job   harness.RedriveBody
@@ -59,18 +57,16 @@ func (l *redriven) run() {
 	l.Logf("%d are dead after %s", l.n, time.Since(began).Round(10*time.Millisecond))
 
 	stalled := harness.Stalls(l.T)
-	before := l.calm(first.Client)
+	before := l.calm("before")
 
 	// The process that is asked for it does it.
 	l.begin(first)
-	busy := newStream()
 	other := first.Client
 	if l.going != nil {
 		other = l.going.Client
 	}
 	began = time.Now()
-	l.beside(busy, other, func() bool { return l.job.Done >= l.n/2 })
-	during := busy.waits(l.T, l.live, 10*time.Second)
+	during := l.beside("first", other, func() bool { return l.job.Done >= l.n/2 })
 	if l.job.State != "running" {
 		l.Fatalf("half-way it is %s, with %d of %d done", l.job.State, l.job.Done, l.n)
 	}
@@ -93,9 +89,7 @@ func (l *redriven) run() {
 	})
 	stood := time.Since(at)
 	resumed := l.job.Done
-	rest := newStream()
-	l.beside(rest, other, func() bool { return l.job.State != "running" })
-	during = append(during, rest.waits(l.T, l.live, 10*time.Second)...)
+	during = append(during, l.beside("second", other, func() bool { return l.job.State != "running" })...)
 	stall := stalled()
 
 	if l.job.State != "done" || l.job.Matched != l.n || l.job.Done != l.n || l.job.Failed != 0 ||
@@ -118,16 +112,16 @@ func (l *redriven) run() {
 		"after the kill: each attempted once more, %d sends beside that; %s",
 		l.Backend.Name, l.n, redriveRate, halfway, stood.Round(10*time.Millisecond), resumed,
 		settled.Round(10*time.Millisecond), extra, claims)
-	l.Logf("%s: others at %d/s, from accept to arrival: before: median %s, p99 %s (of %d); during the "+
+	l.Logf("%s: others were late: before: median %s, p99 %s (of %d); during the "+
 		"redrive: median %s, p99 %s, most %s (of %d); the disk stalled for %s at most",
-		l.Backend.Name, liveRate, q(before, 0.5), q(before, 0.99), len(before), q(during, 0.5), q(during, 0.99),
+		l.Backend.Name, q(before, 0.5), q(before, 0.99), len(before), q(during, 0.5), q(during, 0.99),
 		q(during, 1), len(during), stall)
 	limit := func(calm []time.Duration) time.Duration {
 		return liveNoise*harness.Quantile(calm, 0.99) + liveSlack + commits*stall
 	}
 	if p99 := harness.Quantile(during, 0.99); p99 > limit(before) {
 		// The machine may have become another one meanwhile: then it still is, with nothing redriven.
-		after := l.calm(other)
+		after := l.calm("after")
 		l.Logf("%s: after the redrive: median %s, p99 %s (of %d)", l.Backend.Name, q(after, 0.5), q(after, 0.99),
 			len(after))
 		if p99 > limit(after) {
@@ -136,12 +130,10 @@ func (l *redriven) run() {
 	}
 }
 
-// calm is how long others take while nothing is redriven.
-func (l *redriven) calm(c *harness.Client) []time.Duration {
+// calm is how late others are while nothing is redriven.
+func (l *redriven) calm(name string) []time.Duration {
 	l.Helper()
-	s := newStream()
-	s.run(l.Context(), c, l.live.URL, liveRate, sized(4*time.Second, 8*time.Second, 20*time.Second))
-	return s.waits(l.T, l.live, 10*time.Second)
+	return l.lateBeside(name, sized(4*time.Second, 8*time.Second, 20*time.Second))
 }
 
 // die accepts the callbacks, has each attempted once and fail, and mends the receiver.
@@ -151,9 +143,9 @@ func (l *redriven) die() {
 	l.AcceptMany(l.n, func(i int) harness.Submission {
 		ref := fmt.Sprint("dead-", i)
 		return harness.Submission{
-			"url": l.Recorder.URL + "/dead/" + ref, "ref": ref, "topic": "redrive.dead",
+			"url": l.dead + "/dead/" + ref, "ref": ref, "topic": "redrive.dead",
 			"payload": harness.Payload(ref),
-			"policy":  harness.Submission{"tiers": []string{}, "timeout": "1s"},
+			"policy":  harness.Submission{"tiers": []string{}, "timeout": "2s"},
 		}
 	})
 	l.Settle(5 * time.Minute)
@@ -204,16 +196,17 @@ func (l *redriven) look(c *harness.Client) {
 	l.job = now
 }
 
-// beside has others accepted until the redrive has come so far.
-func (l *redriven) beside(s *stream, c *harness.Client, far func() bool) {
+// beside has others accepted until the redrive has come so far, and returns how late they were.
+func (l *redriven) beside(name string, c *harness.Client, far func() bool) (late []time.Duration) {
 	l.Helper()
 	deadline := time.Now().Add(3*time.Duration(l.n/redriveRate)*time.Second + redrivePatience)
 	for l.look(c); !far(); l.look(c) {
 		if time.Now().After(deadline) {
 			l.Fatalf("%d of %d are done", l.job.Done, l.n)
 		}
-		s.run(l.Context(), c, l.live.URL, liveRate, 500*time.Millisecond)
+		late = append(late, l.lateBeside(fmt.Sprint(name, len(late)), time.Second)...)
 	}
+	return late
 }
 
 // onceMore fails the test if any of them was revived, attempted or sent another number of times than once

@@ -27,19 +27,12 @@ func sentinelFaults() []fault {
 // rolledHeal bounds the healing after an index went back in time: a lease, a sweep and its slack.
 const rolledHeal = time.Minute
 
-// watched puts the trial on a master that Sentinels watch, and starts dispatchers on it and the load.
-func (tr *trial) watched() (*testserver.Sentinel, *harness.Load) {
+// sharedLoad starts dispatchers and the load of these trials, and returns once it is under way.
+func (tr *trial) sharedLoad() *harness.Load {
 	tr.Helper()
-	w := testserver.NewSentinel(tr.T, testserver.SentinelOptions{Replicas: 1})
-	tr.Backend.Redis = w.URL(0)
 	for range tr.dispatchers() {
 		tr.Serve()
 	}
-	return w, tr.sharedLoad()
-}
-
-// sharedLoad is the load of these trials, once it is under way.
-func (tr *trial) sharedLoad() *harness.Load {
 	ld := tr.Load(outageRate, tr.shared)
 	tr.lasting(3 * time.Second)
 	return ld
@@ -49,7 +42,9 @@ func (tr *trial) sharedLoad() *harness.Load {
 // a replica the master: what was accepted or settled meanwhile is unknown to it, and what had ended is there
 // again. Later the old master comes back as a replica.
 func sentinelFailover(tr *trial) {
-	w, ld := tr.watched()
+	w := testserver.NewSentinel(tr.T, testserver.SentinelOptions{Replicas: 1})
+	tr.Backend.Redis = w.URL(0)
+	ld := tr.sharedLoad()
 	old := w.Master()
 	w.Cut(old)
 	lost := time.Now()
@@ -77,9 +72,6 @@ func sentinelFailover(tr *trial) {
 func rolledBack(tr *trial) {
 	server := testserver.NewRedis(tr.T)
 	tr.Backend.Redis = server.URL
-	for range tr.dispatchers() {
-		tr.Serve()
-	}
 	ld := tr.sharedLoad()
 	const times = 2
 	for range times {

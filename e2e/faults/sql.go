@@ -25,14 +25,11 @@ func sqlFaults() []fault {
 		{id: "F35", title: "PostgreSQL hangs", quick: true, on: onlyPostgres, run: hangs(1)},
 		{id: "F35", title: "PostgreSQL hangs for two dispatchers", quick: true, on: onlyPostgresRedis,
 			run: hangs(2)},
-		{id: "F36", title: "table locked by another session", on: onlyPostgresRedis, run: tableLocked},
+		{id: "F36", title: "table locked by another session", on: onlyPostgresRedis, run: lockedOut},
 		{id: "F37", title: "database read-only", on: onlyPostgres, run: readOnly},
 		{id: "F38", title: "PostgreSQL's disk full", apart: true, on: onlyPostgresRedis, run: postgresDiskFull},
-		{id: "F39", title: "SQLite locked by another process", on: onlySQLite, run: sqliteLocked},
-		{id: "F39", title: "SQLite cannot grow", on: onlySQLite, run: sqliteCannotGrow},
+		{id: "F39", title: "SQLite locked by another process", on: onlySQLite, run: lockedOut},
 		{id: "F39", title: "SQLite's disk full", apart: true, on: onlySQLite, run: sqliteDiskFull},
-		{id: "F39", title: "killed in the middle of transactions", quick: true, on: onlySQLiteRedis,
-			run: killedInTransactions},
 		{id: "F55", title: "log of SQLite cut off", on: onlySQLite, run: logCutOff},
 	}
 }

@@ -14,21 +14,16 @@ import (
 func pauseFaults() []fault {
 	return []fault{
 		// With the usual times: the trial that shows them.
-		{id: "F12", title: "stopped for longer than its lease", on: onlyPostgresRedis, run: stoppedWhereverItIs},
-		{id: "F12", title: "stopped inside a transaction", quick: true, on: onlyPostgresRedis, run: stoppedInside},
+		{id: "F12", title: "stopped in a transaction for longer than its lease", on: onlyPostgresRedis,
+			run: stoppedPastLease},
 		{id: "F14", title: "killed before its drain has ended", quick: true, on: harness.BothEnds,
 			run: killedInDrain},
 	}
 }
 
-func stoppedWhereverItIs(tr *trial) { stoppedPastLease(tr, false, 31*time.Second) }
-
-func stoppedInside(tr *trial) { stoppedPastLease(tr, true, quickLease+2*time.Second) }
-
-// stoppedPastLease stops one of two dispatchers for longer than its leases and its claims, inside a
-// transaction or wherever it is, and lets it go on: what it had claimed is the other's by then, and its
-// results come too late.
-func stoppedPastLease(tr *trial, inTransaction bool, span time.Duration) {
+// stoppedPastLease stops one of two dispatchers inside a transaction, for longer than its leases and its
+// claims, and lets it go on: what it had claimed is the other's by then, and its results come too late.
+func stoppedPastLease(tr *trial) {
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
 		answer := harness.Usual(h)
 		if h.Nth == 1 {
@@ -42,12 +37,12 @@ func stoppedPastLease(tr *trial, inTransaction bool, span time.Duration) {
 	harness.Eventually(tr, time.Minute, "the process that will be stopped has attempts in flight", func() error {
 		return atLeast(zombie, "dispatcher_attempts_in_flight", 5)
 	})
-	at := tr.stop(zombie, inTransaction)
+	at := tr.stop(zombie)
 	tr.Cleanup(func() { zombie.Cmd.Process.Signal(syscall.SIGCONT) }) // it may be dead by then
 	tr.MarkFault()
 	t := tr.UncommittedClaims()
 	t.Take(at, 4*time.Second)
-	timer := time.NewTimer(time.Until(at.Add(span)))
+	timer := time.NewTimer(time.Until(at.Add(31 * time.Second)))
 	defer timer.Stop()
 	<-timer.C
 	harness.Eventually(tr, 30*time.Second, "the other process has all that it had claimed", t.Over)
@@ -76,40 +71,32 @@ func stoppedPastLease(tr *trial, inTransaction bool, span time.Duration) {
 		v.Lateness.Most)
 }
 
-// stop stops a process as it is, or at a moment when PostgreSQL waits for it inside of a transaction.
-func (tr *trial) stop(p *harness.Process, inTransaction bool) (at time.Time) {
+// stop stops a process at a moment when PostgreSQL waits for it inside of a transaction.
+func (tr *trial) stop(p *harness.Process) (at time.Time) {
 	tr.Helper()
 	signal := func(s syscall.Signal) {
 		if err := p.Cmd.Process.Signal(s); err != nil {
 			tr.Fatal(err)
 		}
 	}
-	stopped := func() error {
+	harness.Eventually(tr, time.Minute, "it is stopped inside a transaction", func() error {
 		if err := atLeast(p, "dispatcher_attempts_in_flight", 5); err != nil {
 			return err
 		}
 		at = time.Now()
 		signal(syscall.SIGSTOP)
-		if !inTransaction {
-			return nil
-		}
-		var held int
 		// Twice: a transaction of the other process ends meanwhile.
 		for range 2 {
-			if err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM pg_stat_activity
+			if tr.sqlCount(`SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND state = 'idle in transaction'
-				AND state_change < clock_timestamp() - INTERVAL '50 milliseconds'`).Scan(&held); err != nil {
-				return err
-			}
-			if held > 0 {
+				AND state_change < clock_timestamp() - INTERVAL '50 milliseconds'`) > 0 {
 				return nil
 			}
 			time.Sleep(60 * time.Millisecond) // what state_change is compared with
 		}
 		signal(syscall.SIGCONT)
 		return fmt.Errorf("it was in none")
-	}
-	harness.Eventually(tr, time.Minute, "it is stopped inside a transaction", stopped)
+	})
 	return at
 }
 

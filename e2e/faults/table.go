@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
@@ -100,8 +99,8 @@ func number(id string) int {
 	return n
 }
 
-// print writes the table, and below it what went wrong, to the standard output and, as Markdown, to the
-// report. It is the last thing that a run prints. A run that is not verbose prints only what went wrong.
+// print writes the table, and below it what went wrong, to the standard output and to the report. It is the
+// last thing that a run prints. A run that is not verbose prints only what went wrong.
 func (t *table) print() error {
 	lines := t.summaries()
 	if len(lines) == 0 || !testing.Verbose() && *faultReport == "" {
@@ -110,50 +109,38 @@ func (t *table) print() error {
 		}
 		return nil
 	}
-	var b, md strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "fault\twhat\truns\taccepted\tlost\tduplicates\tbound\thealed in\ttook\t")
-	md.WriteString("| fault | what | on | runs | accepted | lost | duplicates | bound | healed in | took |\n")
-	md.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
+	var b strings.Builder
+	b.WriteString("| fault | what | on | runs | accepted | lost | duplicates | bound | healed in | took |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
 	total := summary{}
 	for _, s := range lines {
 		verdict := ""
 		if s.failed > 0 {
 			verdict = fmt.Sprintf("%d FAILED", s.failed)
 		}
-		healed, took := s.healed.Round(100*time.Millisecond), s.took.Round(time.Second)
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n",
-			s.fault.id, s.fault.title, s.runs, s.accepted, s.lost, s.duplicates, s.bound, healed, took, verdict)
-		fmt.Fprintf(&md, "| %s | %s | %s | %d | %d | %d | %d | %d | %s | %s %s |\n", s.fault.id, s.fault.title,
-			strings.Join(s.on, ", "), s.runs, s.accepted, s.lost, s.duplicates, s.bound, healed, took, verdict)
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %d | %d | %s | %s %s |\n", s.fault.id, s.fault.title,
+			strings.Join(s.on, ", "), s.runs, s.accepted, s.lost, s.duplicates, s.bound,
+			s.healed.Round(100*time.Millisecond), s.took.Round(time.Second), verdict)
 		total.runs += s.runs
 		total.accepted += s.accepted
 		total.lost += s.lost
 		total.duplicates += s.duplicates
 		total.bound += s.bound
 	}
-	fmt.Fprintf(w, "\tall\t%d\t%d\t%d\t%d\t%d\t\t\t\n", total.runs, total.accepted, total.lost, total.duplicates,
-		total.bound)
-	fmt.Fprintf(&md, "| | all | | %d | %d | %d | %d | %d | | |\n", total.runs, total.accepted, total.lost,
-		total.duplicates,
-		total.bound)
-	w.Flush()
-	t.mu.Lock()
+	fmt.Fprintf(&b, "| | all | | %d | %d | %d | %d | %d | | |\n", total.runs, total.accepted, total.lost,
+		total.duplicates, total.bound)
 	slices.Sort(t.remarks)
 	for _, r := range t.remarks {
-		fmt.Fprintln(&b, r)
-		fmt.Fprintf(&md, "\n- %s", r)
+		fmt.Fprintf(&b, "\n- %s", r)
 	}
 	for _, c := range t.complaints {
-		fmt.Fprintln(&b, "FAILED:", c)
-		fmt.Fprintf(&md, "\n- FAILED: %s", c)
+		fmt.Fprintf(&b, "\n- FAILED: %s", c)
 	}
-	t.mu.Unlock()
 	fmt.Printf("\nThe fault matrix:\n%s\n", b.String())
 	if *faultReport == "" {
 		return nil
 	}
-	return os.WriteFile(*faultReport, []byte(reportHead+md.String()+"\n"), 0o644)
+	return os.WriteFile(*faultReport, []byte(reportHead+b.String()+"\n"), 0o644)
 }
 
 const reportHead = `# The fault matrix, as measured

@@ -39,10 +39,10 @@ func sized[T any](small, full, long T) T {
 	return small
 }
 
-// atOnce bounds the tests and trials that run at the same time. They wait most of the time.
-const atOnce = 8
+// trialsAtOnce bounds the tests and trials that run at the same time. They wait most of the time.
+const trialsAtOnce = 8
 
-var places = semaphore.NewWeighted(atOnce)
+var places = semaphore.NewWeighted(trialsAtOnce)
 
 // mostlyWaits has a test run beside others that do nothing most of the time.
 func mostlyWaits(t *testing.T) {
@@ -92,4 +92,69 @@ func (tr *trial) awaitEmptyIndex(limit time.Duration) {
 		}
 		return err
 	})
+}
+
+// sqlCount reads one number.
+func (tr *trial) sqlCount(query string, args ...any) (n int) {
+	tr.Helper()
+	if err := tr.Database().QueryRowContext(tr.Context(), query, args...).Scan(&n); err != nil {
+		tr.Fatal(err)
+	}
+	return n
+}
+
+// lateness is how late the attempts of callbacks were whose references are like that.
+func (tr *trial) lateness(like string) (all []time.Duration) {
+	tr.Helper()
+	rows, err := tr.Database().QueryContext(tr.Context(), `SELECT attempts.lateness FROM attempts
+		JOIN callbacks ON callbacks.id = attempts.callback_id WHERE callbacks.ref LIKE $1`, like)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var ms float64
+		if err := rows.Scan(&ms); err != nil {
+			tr.Fatal(err)
+		}
+		all = append(all, time.Duration(ms*float64(time.Millisecond)))
+	}
+	if err := rows.Err(); err != nil {
+		tr.Fatal(err)
+	}
+	return all
+}
+
+// awaitEnds waits until no callback is open whose reference is like that.
+func (tr *trial) awaitEnds(limit time.Duration, like string) {
+	tr.Helper()
+	harness.Eventually(tr, limit, "all of "+like+" have ended", func() error {
+		if n := tr.sqlCount(`SELECT count(*) FROM callbacks WHERE ref LIKE $1 AND state = 'scheduled'`,
+			like); n > 0 {
+			return fmt.Errorf("%d are open", n)
+		}
+		return nil
+	})
+}
+
+// laneName is one of as many lanes that every shard of an index has some.
+func laneName(i int) string { return fmt.Sprint("lane-", i%clusterLanes) }
+
+// shared is the usual load over some lanes. Its timeout is long, because these trials start many servers at
+// once.
+func (tr *trial) shared(i int) harness.Submission {
+	s := tr.Mixed(i)
+	s["lane"] = laneName(i)
+	s["policy"].(harness.Submission)["timeout"] = "10s"
+	return s
+}
+
+// finishUnhindered ends a load whose accepts no fault was to hinder, because accepting needs no index: half
+// of them took less than a second, on however busy a machine.
+func (tr *trial) finishUnhindered(ld *harness.Load) {
+	tr.Helper()
+	report := ld.Finish()
+	if report.Took.P50 > time.Second {
+		tr.Errorf("accepts took p50 %s: they do not need the index", report.Took.P50)
+	}
 }

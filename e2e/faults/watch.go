@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +34,7 @@ type seen struct {
 	asked, answered time.Time
 	status          int
 	retryAfter      string
+	degraded        bool // by Redis, as /readyz says
 	err             error
 }
 
@@ -104,8 +108,8 @@ func (w *watch) accept(i int) {
 // look reads readiness, goroutines and memory.
 func (w *watch) look(int) {
 	asked := time.Now()
-	status, _, err := w.p.Readyz()
-	one := seen{asked: asked, answered: time.Now(), status: status, err: err}
+	status, degraded, err := readiness(w.p)
+	one := seen{asked: asked, answered: time.Now(), status: status, degraded: degraded, err: err}
 	goroutines, gerr := w.p.Goroutines()
 	memory, merr := harness.ResidentMemory(w.p.Cmd.Process.Pid)
 	w.mu.Lock()
@@ -119,18 +123,39 @@ func (w *watch) look(int) {
 	}
 }
 
+// readiness is what /readyz says: its status, and whether it names Redis as degraded.
+func readiness(p *harness.Process) (status int, degraded bool, err error) {
+	status, body, err := p.Readyz()
+	if err != nil || status != http.StatusOK {
+		return status, false, err
+	}
+	var said struct {
+		Degraded []string `json:"degraded"`
+	}
+	err = json.Unmarshal([]byte(body), &said)
+	return status, slices.Contains(said.Degraded, "redis"), err
+}
+
 // A glance is what a watch saw in a span of time.
 type glance struct {
 	accepts, ready map[int]int // by status
 	slowest        time.Duration
 	// bare are refusals without Retry-After.
-	bare int
-	last int // what /readyz said last
+	bare     int
+	last     int // what /readyz said last
+	degraded int // looks at /readyz that found Redis named
+}
+
+func (g glance) looks() (n int) {
+	for _, some := range g.ready {
+		n += some
+	}
+	return n
 }
 
 func (g glance) String() string {
-	return fmt.Sprintf("accepts %v (slowest %s), readyz %v", g.accepts, g.slowest.Round(time.Millisecond),
-		g.ready)
+	return fmt.Sprintf("accepts %v (slowest %s), readyz %v, %d degraded by Redis", g.accepts,
+		g.slowest.Round(time.Millisecond), g.ready, g.degraded)
 }
 
 // during is what was both asked and answered in that span.
@@ -153,6 +178,9 @@ func (w *watch) during(from, to time.Time) glance {
 		if within(s) {
 			g.ready[s.status]++
 			g.last = s.status
+			if s.degraded {
+				g.degraded++
+			}
 		}
 	}
 	return g
@@ -268,6 +296,31 @@ func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	if bound := 100 + 10*int(lasted.Seconds()); lines > bound {
 		tr.Errorf("%d lines in the log, more than %d: a flood. The most frequent: %v", lines, bound, kinds)
 	}
+}
+
+// logLines counts the lines of a process's log, and its most frequent messages.
+func logLines(tr *trial, p *harness.Process) (n int, kinds []string) {
+	tr.Helper()
+	text, err := os.ReadFile(p.LogFile)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	count := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		var entry struct{ Msg string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			entry.Msg = line // a library's own line
+		}
+		count[entry.Msg]++
+		n++
+	}
+	for kind, times := range count {
+		if times > 5 {
+			kinds = append(kinds, fmt.Sprintf("%d × %.100s", times, kind))
+		}
+	}
+	slices.Sort(kinds)
+	return n, kinds
 }
 
 // What a process may take at its worst in these trials: 64 callers at a time, 64 workers, and the connections

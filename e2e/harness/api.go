@@ -82,7 +82,6 @@ type LaneBody struct {
 	Lane     string `json:"lane"`
 	Open     int    `json:"open"`
 	InFlight int    `json:"in_flight"`
-	Held     string `json:"held"`
 	Breaker  struct {
 		State      string `json:"state"`
 		Unanswered int    `json:"unanswered"`
@@ -208,16 +207,14 @@ func (c *Client) RedrivenBy(ctx context.Context, id string) (map[string]int, err
 
 // A scheduleBody is a schedule as the API shows it; fields that no test reads are left out.
 type scheduleBody struct {
-	ID        string     `json:"id"`
-	NextAt    *time.Time `json:"next_at"`
-	LastError string     `json:"last_error"`
+	ID     string     `json:"id"`
+	NextAt *time.Time `json:"next_at"`
 }
 
 // A scheduleRun is one callback that a schedule has made.
 type ScheduleRun struct {
 	CallbackID string    `json:"callback_id"`
 	DueAt      time.Time `json:"due_at"`
-	FiredAt    time.Time `json:"fired_at"`
 	Trigger    string    `json:"trigger"`
 }
 

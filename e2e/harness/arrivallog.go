@@ -2,20 +2,18 @@ package harness
 
 import (
 	"bufio"
-	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// A journal is the recorder's log on disk: a line when a request arrives, synced before it is answered, and a
-// line when its answer was written. What it says is all that the judge learns of what arrived.
+// An arrivalLog is the recorder's log on disk: a line when a request arrives, synced before it is answered,
+// and a line when its answer was written. What it says is all that the judge learns of what arrived.
 type arrivalLog struct {
 	file  *os.File
 	lines chan line
@@ -34,7 +32,7 @@ const maxLines = 4096
 
 func openArrivalLog(tb testing.TB) *arrivalLog {
 	tb.Helper()
-	f, err := os.CreateTemp(tb.TempDir(), "journal-*.log")
+	f, err := os.CreateTemp(tb.TempDir(), "arrivals-*.log")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -83,16 +81,32 @@ func (j *arrivalLog) write() {
 	}
 }
 
+// A logged line is of an arrival, or of the end of the one with that number.
+type logged struct {
+	Seq int64
+	Of  *judge.Arrival `json:",omitempty"` // nil: its end
+	End time.Time
+	// Answered is judge.Arrival's.
+	Answered bool
+}
+
+func (l logged) line(synced chan<- struct{}) line {
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // strings, numbers and times
+	}
+	return line{string(text) + "\n", synced}
+}
+
 // arrived is on disk when it returns.
-func (j *arrivalLog) arrived(seq int64, id string, number int, at time.Time, hash judge.Hash) {
+func (j *arrivalLog) arrived(seq int64, a judge.Arrival) {
 	synced := make(chan struct{})
-	j.lines <- line{fmt.Sprintf("A %d %s %d %d %s\n", seq, strings.ReplaceAll(id, " ", "_")+"|", number,
-		at.UnixNano(), hex.EncodeToString(hash[:])), synced}
+	j.lines <- logged{Seq: seq, Of: &a}.line(synced)
 	<-synced
 }
 
 func (j *arrivalLog) ended(seq int64, at time.Time, answered bool) {
-	j.lines <- line{fmt.Sprintf("E %d %d %t\n", seq, at.UnixNano(), answered), nil}
+	j.lines <- logged{Seq: seq, End: at, Answered: answered}.line(nil)
 }
 
 // close ends the writer. No line may follow.
@@ -119,48 +133,23 @@ func (j *arrivalLog) Read() ([]judge.Arrival, error) {
 	var arrivals []judge.Arrival
 	bySeq := map[int64]int{}
 	for raw := range strings.Lines(string(text)) {
-		words := strings.Fields(raw)
 		if !strings.HasSuffix(raw, "\n") {
 			break
 		}
-		bad := fmt.Errorf("journal line %q cannot be read", raw)
-		switch {
-		case len(words) == 6 && words[0] == "A":
-			seq, err1 := strconv.ParseInt(words[1], 10, 64)
-			number, err2 := strconv.Atoi(words[3])
-			at, err3 := strconv.ParseInt(words[4], 10, 64)
-			hash, err4 := hex.DecodeString(words[5])
-			if err1 != nil || err2 != nil || err3 != nil || err4 != nil || len(hash) != len(judge.Hash{}) {
-				return nil, bad
-			}
-			bySeq[seq] = len(arrivals)
-			arrivals = append(arrivals, judge.Arrival{
-				ID: strings.TrimSuffix(words[2], "|"), Number: number, At: time.Unix(0, at), Hash: judge.Hash(hash),
-			})
-		case len(words) == 4 && words[0] == "E":
-			seq, err1 := strconv.ParseInt(words[1], 10, 64)
-			at, err2 := strconv.ParseInt(words[2], 10, 64)
-			i, known := bySeq[seq]
-			if err1 != nil || err2 != nil || !known {
-				return nil, bad
-			}
-			arrivals[i].End, arrivals[i].Answered = time.Unix(0, at), words[3] == "true"
-		default:
-			return nil, bad
+		var l logged
+		if err := json.Unmarshal([]byte(raw), &l); err != nil {
+			return nil, fmt.Errorf("line %q of the log: %w", raw, err)
 		}
+		if l.Of != nil {
+			bySeq[l.Seq] = len(arrivals)
+			arrivals = append(arrivals, *l.Of)
+			continue
+		}
+		i, known := bySeq[l.Seq]
+		if !known {
+			return nil, fmt.Errorf("%q ends what never arrived", raw)
+		}
+		arrivals[i].End, arrivals[i].Answered = l.End, l.Answered
 	}
 	return arrivals, nil
-}
-
-// A sequence numbers arrivals.
-type sequence struct {
-	mu   sync.Mutex
-	last int64
-}
-
-func (s *sequence) next() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last++
-	return s.last
 }

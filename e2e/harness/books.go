@@ -23,7 +23,8 @@ type accounts struct {
 	accepted int
 	// apart says why this database's books are not what its callers know; empty: they are.
 	apart string
-	// processes that were started and whose end has not come yet, and how often the books were found to balance.
+	// processes that were started and whose end has not come yet, and how often the books were found to
+	// balance.
 	processes, balanced int
 }
 

@@ -43,7 +43,6 @@ type Callback struct {
 	AttemptCount int        `json:"attempt_count"`
 	DivertCount  int        `json:"divert_count"`
 	MaxAttempts  int        `json:"max_attempts"`
-	LastClass    string     `json:"last_class"`
 	CreatedAt    time.Time  `json:"created_at"`
 	FinishedAt   *time.Time `json:"finished_at"`
 	Replayed     bool       `json:"replayed"`

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,8 +9,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
 )
@@ -41,19 +38,11 @@ func CPUUse() (all, ours float64, err error) {
 			all += ticks / procfs.TicksPerSecond
 		}
 	}
-	byName, err := CPUByName()
-	if err != nil {
-		return 0, 0, err
+	procs, err := procfs.Family()
+	for _, p := range procs {
+		ours += p.Seconds
 	}
-	for _, seconds := range byName {
-		ours += seconds
-	}
-	self, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
-		return 0, 0, err
-	}
-	p, err := procfs.ParseStat(string(self))
-	return all, ours + p.Seconds, err
+	return all, ours, err
 }
 
 // CPUStretch lengthens a goal by what others took of the machine's CPU since those figures were read; 1 is a
@@ -115,21 +104,6 @@ func Stalls(tb testing.TB) func() time.Duration {
 	}
 }
 
-// CPUByName adds up the CPU seconds of every descendant of this process, by the program's name.
-func CPUByName() (map[string]float64, error) {
-	procs, err := procfs.Family()
-	if err != nil {
-		return nil, err
-	}
-	sums := map[string]float64{}
-	for _, p := range procs {
-		if p.PID != os.Getpid() {
-			sums[p.Name] += p.Seconds
-		}
-	}
-	return sums, nil
-}
-
 // PeakMemory is the most memory that a process has had resident since it began or since forgetPeak, in bytes.
 func PeakMemory(pid int) (int64, error) { return procfs.Bytes(pid, "status", "VmHWM") }
 
@@ -139,33 +113,6 @@ func ResidentMemory(pid int) (int64, error) { return procfs.Bytes(pid, "status",
 // ForgetPeak makes what a process has now its peak.
 func ForgetPeak(pid int) error {
 	return os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "clear_refs"), []byte("5"), 0)
-}
-
-// RedisPeak is the most memory that the trial's Redis has allocated, in bytes; zero without one.
-func (tr *Trial) RedisPeak() int64 {
-	tr.Helper()
-	if tr.Backend.Redis == "" {
-		return 0
-	}
-	var peak int64
-	err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error {
-		text, err := c.Info(ctx, "memory").Result()
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(text) {
-			if value, found := strings.CutPrefix(line, "used_memory_peak:"); found {
-				n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-				peak += n
-				return err
-			}
-		}
-		return fmt.Errorf("INFO memory has no peak")
-	})
-	if err != nil {
-		tr.Fatal(err)
-	}
-	return peak
 }
 
 // Megabytes prints bytes for people.

@@ -30,8 +30,6 @@ type Proxy struct {
 	rate     int // bytes a second in each direction of a connection; zero: no limit
 	when     func(request []byte) bool
 	after    int
-	opened   int
-	hidden   int
 	group    sync.WaitGroup
 	done     chan struct{}
 }
@@ -123,21 +121,6 @@ func (p *Proxy) Cut() int {
 	return len(p.pairs)
 }
 
-// halfClose tells every server (or client) that nothing more will come, and leaves the other direction open.
-func (p *Proxy) halfClose(toServer bool) {
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
-	for c := range p.pairs {
-		side := c.client
-		if toServer {
-			side = c.server
-		}
-		if tcp, ok := side.(*net.TCPConn); ok {
-			tcp.CloseWrite() // it may be closed already
-		}
-	}
-}
-
 // Slow delays each piece of data, and bounds the bytes a second of each direction; zero and zero end it.
 func (p *Proxy) Slow(latency time.Duration, bytesPerSecond int) {
 	p.Mu.Lock()
@@ -153,13 +136,6 @@ func (p *Proxy) Swallow(when func(request []byte) bool, after int) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	p.when, p.after = when, after
-}
-
-// Figures are how many connections were ever opened, and how many replies were swallowed.
-func (p *Proxy) Figures() (opened, swallowed int) {
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
-	return p.opened, p.hidden
 }
 
 // listen needs the lock, except at the start.
@@ -183,9 +159,6 @@ func (p *Proxy) listen() error {
 
 // forward serves one connection to its end.
 func (p *Proxy) forward(client net.Conn) {
-	p.Mu.Lock()
-	p.opened++
-	p.Mu.Unlock()
 	defer client.Close()
 	if !p.wait() {
 		return
@@ -204,7 +177,7 @@ func (p *Proxy) forward(client net.Conn) {
 	}
 	var both sync.WaitGroup
 	both.Go(func() { p.pump(client, server, c.request(p)) })
-	both.Go(func() { p.pump(server, client, c.reply(p)) })
+	both.Go(func() { p.pump(server, client, c.reply) })
 	both.Wait()
 	c.close()
 	p.Mu.Lock()
@@ -280,23 +253,15 @@ func (c *pair) request(p *Proxy) func([]byte) (int, bool) {
 }
 
 // reply looks at what goes to the client. An earlier reply has passed before the next request was made.
-func (c *pair) reply(p *Proxy) func([]byte) (int, bool) {
-	return func(b []byte) (int, bool) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !c.swallowing {
-			return len(b), true
-		}
-		pass := min(len(b), c.left)
-		c.left -= pass
-		if pass == len(b) && pass > 0 {
-			return pass, true // the part that is dropped is still to come
-		}
-		p.Mu.Lock()
-		p.hidden++
-		p.Mu.Unlock()
-		return pass, false
+func (c *pair) reply(b []byte) (pass int, on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.swallowing {
+		return len(b), true
 	}
+	pass = min(len(b), c.left)
+	c.left -= pass
+	return pass, pass == len(b) && pass > 0 // the part that is dropped is still to come
 }
 
 func (c *pair) close() {

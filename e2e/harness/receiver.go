@@ -3,7 +3,6 @@ package harness
 import (
 	"crypto/sha256"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -41,16 +40,13 @@ type Receiver struct {
 	mu       sync.Mutex
 	Arrivals []*Arrival
 	byID     map[string][]*Arrival
-	present  map[string]int // requests being answered now, by path
-	Overlaps map[string]int // how often a request came while another one of its path was being answered
 }
 
 // NewReceiver starts a receiver on a free port; script decides each answer.
 func NewReceiver(tb testing.TB, script func(*Arrival) Reply) *Receiver {
 	tb.Helper()
-	r := &Receiver{byID: map[string][]*Arrival{}, present: map[string]int{}, Overlaps: map[string]int{}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
-		req *http.Request) {
+	r := &Receiver{byID: map[string][]*Arrival{}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.handle(w, req, script)
 	}))
 	r.URL = server.URL
@@ -77,10 +73,6 @@ func (r *Receiver) handle(w http.ResponseWriter, req *http.Request, script func(
 	r.byID[a.ID] = append(r.byID[a.ID], a)
 	a.Nth = len(r.byID[a.ID])
 	r.Arrivals = append(r.Arrivals, a)
-	r.present[a.Path]++
-	if r.present[a.Path] > 1 {
-		r.Overlaps[a.Path]++
-	}
 	r.mu.Unlock()
 
 	answer := script(a)
@@ -93,7 +85,6 @@ func (r *Receiver) handle(w http.ResponseWriter, req *http.Request, script func(
 		}
 	}
 	r.mu.Lock()
-	r.present[a.Path]--
 	a.End = time.Now()
 	r.mu.Unlock()
 	if answer.Stream != nil {
@@ -135,37 +126,6 @@ func values(ps []*Arrival) []Arrival {
 // Always answers everything alike.
 func Always(status int, body string) func(*Arrival) Reply {
 	return func(*Arrival) Reply { return Reply{Status: status, Body: body} }
-}
-
-// HangingServers listens on n ports that take every connection and never answer. It returns their addresses
-// and a count of the connections each has now.
-func HangingServers(tb testing.TB, n int) []string {
-	tb.Helper()
-	var urls []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		go swallow(l)
-		tb.Cleanup(func() { l.Close() })
-		urls = append(urls, "http://"+l.Addr().String())
-	}
-	return urls
-}
-
-// swallow reads what comes on each connection and answers nothing, until the other side gives up.
-func swallow(l net.Listener) {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer conn.Close()
-			io.Copy(io.Discard, conn) // ends when the sender closes
-		}()
-	}
 }
 
 // Quantile returns the q-th part of the durations, by nearest rank; zero of none.

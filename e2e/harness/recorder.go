@@ -9,8 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
 // A recorder is the receiver of the fault tests: it writes down on disk what arrives before it answers, and
@@ -19,7 +22,7 @@ type Recorder struct {
 	tb      testing.TB
 	URL     string // of its first address
 	Journal *arrivalLog
-	seq     sequence
+	seq     atomic.Int64
 	Server  *http.Server
 
 	mu     sync.Mutex
@@ -30,14 +33,11 @@ type Recorder struct {
 	total  int
 }
 
-// A hit is one request, as a script sees it.
+// A Request is one, as a script sees it.
 type Request struct {
-	id     string
-	number int
-	Nth    int // the how-manieth arrival of this id, from 1
-	Path   string
-	host   string
-	ctx    context.Context // ends when the sender hangs up
+	id   string
+	Nth  int // the how-manieth arrival of this id, from 1
+	Path string
 }
 
 // Kind is the first segment of the path: tests tell callbacks apart by it.
@@ -63,13 +63,13 @@ func NewRecorder(tb testing.TB, script func(*Request) Reply) *Recorder {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := w.Server.Shutdown(ctx); err != nil {
-			tb.Errorf("close the witness: %v", err)
+			tb.Errorf("close the recorder: %v", err)
 		}
 		for w.InFlight() > 0 && ctx.Err() == nil {
 			Pause()
 		}
 		if err := w.Journal.close(); err != nil {
-			tb.Errorf("the witness's journal: %v", err)
+			tb.Errorf("the recorder's log: %v", err)
 		}
 	})
 	return w
@@ -97,10 +97,10 @@ func (w *Recorder) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		number = 0 // the judge knows no attempt zero
 	}
-	h := &Request{id: req.Header.Get("webhook-id"), number: number, Path: req.URL.Path, host: req.Host,
-		ctx: req.Context()}
-	seq := w.seq.next()
-	w.Journal.arrived(seq, h.id, h.number, at, [sha256.Size]byte(hash.Sum(nil)))
+	h := &Request{id: req.Header.Get("webhook-id"), Path: req.URL.Path}
+	seq := w.seq.Add(1)
+	w.Journal.arrived(seq, judge.Arrival{ID: h.id, Number: number, At: at,
+		Hash: [sha256.Size]byte(hash.Sum(nil))})
 
 	w.mu.Lock()
 	w.nth[h.id]++

@@ -3,7 +3,6 @@ package smoke
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -150,49 +149,4 @@ func checkSignatures(t *testing.T, p *harness.Process, lane string, r *harness.R
 			t.Errorf("%s attempt %d: signature: %v", a.ID, a.Number, err)
 		}
 	}
-}
-
-// The delay set on Redis is what it is said to be: ids with their due milliseconds as scores.
-func TestDelaySetHoldsIDsScoredByDueMilliseconds(t *testing.T) {
-	harness.BlackBox(t)
-	harness.OnEach(t, []harness.Combination{harness.SQLiteRedis}, func(t *testing.T, b harness.Backend) {
-		p := harness.Serve(t, harness.Launch{On: b})
-		rdb := b.RedisClient(t)
-		want := map[string]int64{}
-		for i := range 10 {
-			cb, err := p.Accept(t.Context(), harness.Submission{
-				"url": "http://127.0.0.1:9/never", "ref": fmt.Sprint("later-", i), "payload": json.RawMessage(`{}`), "delay": fmt.Sprintf("%dh", i+1),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want[strings.TrimPrefix(cb.ID, "cb_")] = cb.DueAt.UnixMilli()
-		}
-		harness.Eventually(t, 20*time.Second, "every id is in the delay set", func() error {
-			keys, err := rdb.Keys(t.Context(), b.Prefix+"*:delay").Result()
-			if err != nil {
-				return err
-			}
-			got := map[string]int64{}
-			for _, key := range keys {
-				members, err := rdb.ZRangeWithScores(t.Context(), key, 0, -1).Result()
-				if err != nil {
-					return err
-				}
-				for _, m := range members {
-					got[m.Member.(string)] = int64(m.Score)
-				}
-			}
-			for id, due := range want {
-				if got[id] != due {
-					return fmt.Errorf("id %s has score %d, want %d; keys %q", id, got[id], due, keys)
-				}
-			}
-			if len(got) != len(want) {
-				return fmt.Errorf("%d members, want %d", len(got), len(want))
-			}
-			return nil
-		})
-		t.Logf("%s: 10 ids with their due milliseconds as scores", b.Name)
-	})
 }

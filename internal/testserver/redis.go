@@ -1,9 +1,7 @@
 package testserver
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -159,34 +157,6 @@ func (s *Redis) signal(sig syscall.Signal) {
 	s.tb.Helper()
 	if err := s.running.cmd.Process.Signal(sig); err != nil {
 		s.tb.Fatalf("send %s to redis-server: %v", sig, err)
-	}
-}
-
-// CopyFiles copies the server's directory and returns the copy.
-// Between two writes of a server that runs it is what a snapshot of its disk would be.
-func (s *Redis) CopyFiles() string {
-	s.tb.Helper()
-	copied := s.tb.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(s.Dir)); err != nil {
-		s.tb.Fatalf("copy the files of redis-server: %v", err)
-	}
-	return copied
-}
-
-// PutFiles replaces the files of a server that has ended by those of a copy.
-func (s *Redis) PutFiles(copied string) {
-	s.tb.Helper()
-	entries, err := os.ReadDir(s.Dir)
-	if err != nil {
-		s.tb.Fatalf("read the files of redis-server: %v", err)
-	}
-	for _, entry := range entries {
-		if err := os.RemoveAll(filepath.Join(s.Dir, entry.Name())); err != nil {
-			s.tb.Fatalf("remove the files of redis-server: %v", err)
-		}
-	}
-	if err := os.CopyFS(s.Dir, os.DirFS(copied)); err != nil {
-		s.tb.Fatalf("put the files of redis-server: %v", err)
 	}
 }
 
