@@ -13,8 +13,8 @@ GO      := go
 TOOL     = $(GO) tool -modfile=$(CURDIR)/tools/go.mod
 # The benchmark is a module of its own: commands on packages begin there.
 BENCH   := cd e2e/bench &&
-ROWS    ?= 2000000
-PENDING ?= 1000000
+ROWS    ?= 10000000
+PENDING ?= 5000000
 RUNBENCH = $(BENCH) $(GO) run -tags $(TAGS) .
 # What bench-pair compares: two revisions, where . is this checkout with its changes; FLAGS are further ones of its own.
 A        ?= HEAD
@@ -88,7 +88,7 @@ bench-pair: setup ## Compare two revisions in turns: A=HEAD B=. (this checkout) 
 	build a $(A); build b $(B); \
 	$(RUNBENCH) pair -a $$dir/a -b $$dir/b -pairs $(PAIRS) -systems $(SYSTEMS) -phases $(PHASES) $(FLAGS)
 
-bench-scale: setup ## Two million callbacks (ROWS=), several dispatchers: half an hour, 9 GB; writes docs/performance.md and scaling.md
+bench-scale: setup ## Ten million callbacks (ROWS=, PENDING=), several dispatchers: two hours, 45 GB; writes docs/performance.md and scaling.md
 	$(RUNBENCH) scale -rows $(ROWS) -pending $(PENDING) -docs $(CURDIR)/docs
 
 profile: setup ## Measure anew what builds are optimized by, a quiet minute; writes cmd/dispatcher/default.pgo

@@ -32,7 +32,7 @@ var own = map[string][]string{
 	"schedule/memq":       {"schedule"},
 	"schedule/queuetest":  {"schedule"},
 	"store/sqlstore":      {"store", "migrations"},
-	"store/storetest":     {"store", "dispatch"}, // for the interface that the engine needs
+	"store/storetest":     {"store"},
 	"dispatch/outbound":   {"store"},
 	"dispatch":            {"store", "schedule", "dispatch/outbound"},
 	"web/httperr":         {"store", "schedule", "dispatch"},

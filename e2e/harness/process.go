@@ -366,6 +366,20 @@ func (p *Process) Rebuilds() ([]Rebuilt, error) {
 	return all, nil
 }
 
+// HeapInUse collects the process's garbage, and returns how many bytes of its heap are in use then.
+func (p *Process) HeapInUse(ctx context.Context) (float64, error) {
+	status, body, err := fetch(ctx, p.ops+"/debug/pprof/heap?gc=1&debug=1")
+	if err != nil || status != http.StatusOK {
+		return 0, fmt.Errorf("the heap's profile was answered %d: %w", status, err)
+	}
+	for line := range strings.Lines(body) {
+		if value, found := strings.CutPrefix(line, "# HeapAlloc = "); found {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("no HeapAlloc in the heap's profile")
+}
+
 // goroutineTotal is the first line of a goroutine profile.
 var goroutineTotal = regexp.MustCompile(`^goroutine profile: total (\d+)`)
 

@@ -128,12 +128,12 @@ func plan() []part {
 		{"heavy", longOnly, func(size string) []command { return []command{faults(size, "^TestHeavyFaults$")} }},
 		{"races", largest, func(size string) []command { return []command{faults(size, "^TestRaces")} }},
 		{"polls", largest, func(size string) []command {
-			return []command{faults(size, "^(TestAPollKilled|TestThreeDispatchers)")}
+			return []command{faults(size, "^(TestAPollKilled|TestOpenPolls|TestThreeDispatchers)")}
 		}},
 		{"redrives", largest, func(size string) []command { return []command{faults(size, "^TestARedrive")} }},
 		{"horizon", largest, func(size string) []command { return []command{faults(size, "^TestHorizon")} }},
 		{"others", fullOnly, func(size string) []command {
-			c := tests(size, "60m", "-skip", "^Test(Faults|HeavyFaults|Races|APollKilled|ThreeDispatchers|ARedrive|Horizon)",
+			c := tests(size, "60m", "-skip", "^Test(Faults|HeavyFaults|Races|APollKilled|OpenPolls|ThreeDispatchers|ARedrive|Horizon)",
 				"./e2e/faults")
 			return []command{c.announced()}
 		}},
