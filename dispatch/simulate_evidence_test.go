@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -31,10 +30,10 @@ func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e ju
 		return e, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if e.Rows, err = harness.ReadRows(ctx, db); err != nil {
+	if e.Rows, err = judge.ReadRows(ctx, db); err != nil {
 		return e, err
 	}
-	if e.Attempts, err = harness.ReadAttempts(ctx, db); err != nil {
+	if e.Attempts, err = judge.ReadAttempts(ctx, db); err != nil {
 		return e, err
 	}
 	for i := range e.Rows {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
 // killFaults are kill -9 between any two steps of the life of a callback: at the named failpoint of a test
@@ -90,7 +91,7 @@ func (tr *trial) goOn(left []int, t *harness.UncommittedClaims) {
 	tr.Verdict(t.Bounds(2 * time.Minute))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	rows, err := harness.ReadRows(ctx, tr.Database())
+	rows, err := judge.ReadRows(ctx, tr.Database())
 	if err != nil {
 		tr.Fatal(err)
 	}

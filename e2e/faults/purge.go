@@ -118,7 +118,7 @@ func (tr *trial) noteEnds(seen map[string]string) {
 // was never seen so is not among them, and the judge finds it lost.
 func (tr *trial) goneOf(seen map[string]string) map[string]bool {
 	tr.Helper()
-	rows, err := harness.ReadRows(tr.Context(), tr.Database())
+	rows, err := judge.ReadRows(tr.Context(), tr.Database())
 	if err != nil {
 		tr.Fatal(err)
 	}

@@ -264,7 +264,7 @@ func (r *restoration) resend(held *harness.Process) {
 		r.l.Errorf("the import came to %+v: the gap's %d are new, and the backup's %d known", sum, 2*restoreGroup,
 			3*restoreGroup)
 	}
-	rows, err := harness.ReadRows(r.l.Context(), r.l.Database())
+	rows, err := judge.ReadRows(r.l.Context(), r.l.Database())
 	if err != nil {
 		r.l.Fatal(err)
 	}

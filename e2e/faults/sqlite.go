@@ -49,7 +49,7 @@ func logCutOff(tr *trial) {
 		tr.Fatal(err)
 	}
 	p = tr.Serve()
-	rows, err := harness.ReadRows(tr.Context(), tr.Database())
+	rows, err := judge.ReadRows(tr.Context(), tr.Database())
 	if err != nil {
 		tr.Fatal(err)
 	}

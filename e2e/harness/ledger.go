@@ -67,8 +67,8 @@ func (l *Ledger) Judge(tb testing.TB, p *Process, b Backend, bounds judge.Bounds
 	db := b.Database(tb)
 	var e judge.Evidence
 	var errs [2]error
-	e.Rows, errs[0] = ReadRows(ctx, db)
-	e.Attempts, errs[1] = ReadAttempts(ctx, db)
+	e.Rows, errs[0] = judge.ReadRows(ctx, db)
+	e.Attempts, errs[1] = judge.ReadAttempts(ctx, db)
 	if err := errors.Join(errs[:]...); err != nil {
 		tb.Fatalf("read what SQL holds: %v", err)
 	}

@@ -286,8 +286,8 @@ func (tr *Trial) Evidence() (judge.Evidence, error) {
 	db := tr.Database()
 	var e judge.Evidence
 	var errs [4]error
-	e.Rows, errs[0] = ReadRows(ctx, db)
-	e.Attempts, errs[1] = ReadAttempts(ctx, db)
+	e.Rows, errs[0] = judge.ReadRows(ctx, db)
+	e.Attempts, errs[1] = judge.ReadAttempts(ctx, db)
 	e.Arrivals, errs[2] = tr.Recorder.Journal.Read()
 	if tr.Backend.Redis != "" {
 		e.Index, errs[3] = tr.Backend.ReadIndex(ctx)
