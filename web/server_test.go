@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 )
 
@@ -104,7 +105,7 @@ func TestRunEndsGracefully(t *testing.T) {
 	<-began
 	closed := make(chan error, 1)
 	go func() { closed <- s.ClosePublic() }()
-	until(t, "the public port is closed", func() bool {
+	testserver.Until(t, "the public port is closed", func() bool {
 		_, err := net.Dial("tcp", s.Addr().String())
 		return errors.Is(err, syscall.ECONNREFUSED)
 	})
@@ -164,17 +165,6 @@ func post(s *web.Server, path, body string) int {
 	}
 	_ = resp.Body.Close()
 	return resp.StatusCode
-}
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 60 s: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // TestLongCalls: those that may outlast the server's time-outs lift them, on a real connection.

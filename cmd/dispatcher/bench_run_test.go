@@ -120,7 +120,7 @@ func TestBenchOfARunningServer(t *testing.T) {
 		t.Errorf("the books are %+v", books)
 	}
 	// The counters are folded now and then.
-	until(t, "the run is counted", func() bool { return r.counters(t).States.Succeeded == books.HistoryCallbacks })
+	testserver.Until(t, "the run is counted", func() bool { return r.counters(t).States.Succeeded == books.HistoryCallbacks })
 
 	// Now it has callbacks of its own: without --yes it is handed no other.
 	if term, code := benchAt(r); code != exitUsage || !strings.Contains(term.stderr.String(), "give --yes if that is meant") {
@@ -229,7 +229,7 @@ func TestBenchInterruptedOnARunningServer(t *testing.T) {
 		// More than one call cancels.
 		code <- term.invokeUntil(ctx, "bench", "--server", r.cl.base, "--key", r.s.AdminKey, "-n", "1200", "--phases", "drain", "--json")
 	}()
-	until(t, "the backlog is handed over", func() bool { return countOf(t, r, "order=due") == 500 })
+	testserver.Until(t, "the backlog is handed over", func() bool { return countOf(t, r, "order=due") == 500 })
 	interrupt()
 	if got := <-code; got != exitFailed {
 		t.Errorf("exit code %d", got)
@@ -243,7 +243,7 @@ func TestBenchInterruptedOnARunningServer(t *testing.T) {
 	if b.Canceled == 0 || countOf(t, r, "order=due") != 0 {
 		t.Errorf("some are left open; the books are %+v", b)
 	}
-	until(t, "all that was canceled is counted", func() bool { return r.counters(t).States.Canceled == b.Canceled })
+	testserver.Until(t, "all that was canceled is counted", func() bool { return r.counters(t).States.Canceled == b.Canceled })
 }
 
 // However bench ends, its server ends too; by Ctrl-C also its data.
@@ -268,7 +268,7 @@ func TestBenchsServerEndsWithIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := func() string { return strings.Join(said.all(), "\n") }
-			until(t, "it measures", func() bool { return strings.Contains(all(), "bench: drain:") })
+			testserver.Until(t, "it measures", func() bool { return strings.Contains(all(), "bench: drain:") })
 			lock := lockOf(t, dir)
 			if !taken(lock) {
 				t.Error("the server does not run")
@@ -277,7 +277,7 @@ func TestBenchsServerEndsWithIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			exit := cmd.Wait()
-			until(t, "the server has ended", func() bool { return !taken(lock) })
+			testserver.Until(t, "the server has ended", func() bool { return !taken(lock) })
 			if name == "kill" {
 				return
 			}

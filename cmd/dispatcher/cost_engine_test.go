@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -102,7 +103,7 @@ func (c *calls) start(t *testing.T) *dispatch.Engine {
 			t.Error(err)
 		}
 	})
-	until(t, "the index is filled", func() bool { return len(engine.Health(t.Context()).Degraded) == 0 })
+	testserver.Until(t, "the index is filled", func() bool { return len(engine.Health(t.Context()).Degraded) == 0 })
 	return engine
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
@@ -363,7 +364,7 @@ func costsOfCalls(t *testing.T, golden *goldenFile) {
 					before := c.sofar()
 					var none *costServers
 					list = none.measure(t, name, b.n, ofMemory, func() {
-						until(t, "the backlog is settled", func() bool { return c.settled.Load() >= int64(b.n) })
+						testserver.Until(t, "the backlog is settled", func() bool { return c.settled.Load() >= int64(b.n) })
 					})
 					for kind, n := range c.sofar() {
 						if of := callNames[kind]; b.locks || kind < acquires {

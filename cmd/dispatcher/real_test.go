@@ -42,7 +42,7 @@ func TestOneOwnerPerEmbeddedIndexOnPostgres(t *testing.T) {
 		t.Error("a cut connection counts as alive")
 	}
 	var second *indexLock
-	until(t, "the lock is free after the cut", func() bool {
+	testserver.Until(t, "the lock is free after the cut", func() bool {
 		second, err = acquireIndexLock(t.Context(), s, discard)
 		return err == nil
 	})
@@ -70,7 +70,7 @@ func TestRolesOnPostgresAndRedis(t *testing.T) {
 		t.Error("a process without the role api listens for it")
 	}
 	id := face.send(t, receiver)
-	until(t, "it is sent by the other process", func() bool { return face.state(t, id) == "succeeded" })
+	testserver.Until(t, "it is sent by the other process", func() bool { return face.state(t, id) == "succeeded" })
 	var drift driftReport
 	if face.call(t, http.MethodPost, "/v1/index/verify", nil, &drift); !drift.Clean {
 		t.Errorf("verify says %+v", drift)
@@ -99,14 +99,14 @@ func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 	for _, r := range accepted.Results {
 		forgotten = append(forgotten, r.Callback.ID)
 	}
-	until(t, "the index knows them", func() bool { return before.counters(t).items() == 130 })
+	testserver.Until(t, "the index knows them", func() bool { return before.counters(t).items() == 130 })
 	// A rebuild gives the index a generation that the older database below has never heard of.
 	before.call(t, http.MethodPost, "/v1/index/rebuild", nil, nil)
 	before.end(t)
 
 	held := onCopy()
 	id := held.send(t, "http://127.0.0.1:1/")
-	until(t, "the index has the one that was accepted since", func() bool { return held.counters(t).items() == 131 })
+	testserver.Until(t, "the index has the one that was accepted since", func() bool { return held.counters(t).items() == 131 })
 	do := func(code int, args ...string) *terminal {
 		term := newTerminal()
 		if got := term.invoke(append(args, "--server", held.cl.base, "--key", held.s.AdminKey)...); got != code {

@@ -128,18 +128,6 @@ func (r *running) end(t *testing.T) {
 	}
 }
 
-// until polls a condition.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // readyz returns the status of the readiness probe, 0 when nothing answers.
 func (r *running) readyz(t *testing.T) int {
 	t.Helper()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 func TestServeDrainsWhatIsInFlight(t *testing.T) {
@@ -20,18 +22,18 @@ func TestServeDrainsWhatIsInFlight(t *testing.T) {
 	})
 	s := testSettings(t, "--shutdown-delay=4s", "--drain-timeout=1m")
 	r := startServer(t, s)
-	until(t, "ready", func() bool { return r.readyz(t) == http.StatusOK })
+	testserver.Until(t, "ready", func() bool { return r.readyz(t) == http.StatusOK })
 	id := r.send(t, receiver)
 	<-entered
 
 	r.stop()
-	until(t, "readyz says that it drains", func() bool { return r.readyz(t) == http.StatusServiceUnavailable })
+	testserver.Until(t, "readyz says that it drains", func() bool { return r.readyz(t) == http.StatusServiceUnavailable })
 	// Within shutdown_delay the API still answers and accepts, but nothing new is claimed.
 	late := r.send(t, receiver)
 	if got := r.state(t, id); got != "attempting" {
 		t.Errorf("what is in flight is %s", got)
 	}
-	until(t, "the API is closed", func() bool {
+	testserver.Until(t, "the API is closed", func() bool {
 		conn, err := net.Dial("tcp", r.web.Addr().String())
 		if err == nil {
 			conn.Close()
@@ -48,7 +50,7 @@ func TestServeDrainsWhatIsInFlight(t *testing.T) {
 	if got := again.state(t, id); got != "succeeded" {
 		t.Errorf("what was in flight is %s after the restart", got)
 	}
-	until(t, "what was accepted late succeeds", func() bool { return again.state(t, late) == "succeeded" })
+	testserver.Until(t, "what was accepted late succeeds", func() bool { return again.state(t, late) == "succeeded" })
 }
 
 func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
@@ -129,7 +131,7 @@ func TestCommandsAgainstAServer(t *testing.T) {
 	sent := do("accepted", "callback", "send", "--url", receiver, "--data", `{"paid": 1}`, "--ref", "order-7", "--tiers", "1h,2h",
 		"-H", "X-Shop: 7", "--label", "a=b")
 	id, _, _ := strings.Cut(sent, " ")
-	until(t, "the first attempt has failed", func() bool {
+	testserver.Until(t, "the first attempt has failed", func() bool {
 		cb := r.callback(t, id)
 		return cb.AttemptCount == 1 && cb.State == "scheduled"
 	})

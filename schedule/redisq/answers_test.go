@@ -51,7 +51,7 @@ func TestAnswersThatMeanNotNow(t *testing.T) {
 				}
 			}
 			p.say("")
-			until(t, "the index to work again", func() bool { _, err := ix.Stats(t.Context(), 0); return err == nil })
+			testserver.Until(t, "the index to work again", func() bool { _, err := ix.Stats(t.Context(), 0); return err == nil })
 			if p := ensure(t, ix, it)[0]; p.Place == schedule.Absent {
 				t.Error("afterwards the item is gone")
 			}

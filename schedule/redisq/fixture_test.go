@@ -289,13 +289,3 @@ func rounds(t testing.TB, what string, step func() bool) {
 	}
 	t.Fatalf("2000 rounds were not enough for %s", what)
 }
-
-// until polls a condition in real time.
-func until(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for %s", what)
-		}
-	}
-}

@@ -70,19 +70,19 @@ func watchesPolicy(t *testing.T, url string) {
 
 	// Without a limit nothing is dropped yet.
 	do(t, ix, "config", "set", "maxmemory-policy", "allkeys-lru")
-	until(t, "the policy to be noticed", func() bool { return log.count("WARN", "once it has a maxmemory", "allkeys-lru") == 1 })
+	testserver.Until(t, "the policy to be noticed", func() bool { return log.count("WARN", "once it has a maxmemory", "allkeys-lru") == 1 })
 	if got := ix.Warnings(); got != nil {
 		t.Errorf("warnings without a limit: %v", got)
 	}
 	do(t, ix, "config", "set", "maxmemory", "200mb")
-	until(t, "the limit to be noticed", func() bool { return len(ix.Warnings()) == 1 })
+	testserver.Until(t, "the limit to be noticed", func() bool { return len(ix.Warnings()) == 1 })
 	if got := ix.Warnings()[0]; !strings.Contains(got, "set maxmemory-policy noeviction") || !strings.Contains(got, "allkeys-lru") {
 		t.Errorf("the warning is %q", got)
 	}
 	expectMetric(t, registry, "dispatcher_index_unsafe", 1)
 	do(t, ix, "config", "set", "maxmemory-policy", "noeviction")
-	until(t, "the cure to be noticed", func() bool { return ix.Warnings() == nil })
-	until(t, "the cure to be logged", func() bool { return log.count("INFO", "trusted") == 1 })
+	testserver.Until(t, "the cure to be noticed", func() bool { return ix.Warnings() == nil })
+	testserver.Until(t, "the cure to be logged", func() bool { return log.count("INFO", "trusted") == 1 })
 	expectMetric(t, registry, "dispatcher_index_unsafe", 0)
 	if log.count("ERROR", "would drop") != 1 || log.count("WARN", "once it has") != 1 {
 		t.Errorf("each change is logged once:\n%s", log)
@@ -111,7 +111,7 @@ func TestServerThatDoesNotTell(t *testing.T) {
 		settleAll(t, ix, claim(t, ix, &token, 3).Leases)
 		refused := func() int { return commands(t, admin, "rejected_calls")["info"] }
 		before := refused()
-		until(t, "three more looks", func() bool { return refused() >= before+3 })
+		testserver.Until(t, "three more looks", func() bool { return refused() >= before+3 })
 		if log.count("WARN", "does not tell", "noeviction") != 1 || strings.Contains(log.String(), "pw@") {
 			t.Errorf("%s: the log says\n%s", name, log)
 		}

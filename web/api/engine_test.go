@@ -98,7 +98,7 @@ func newEngineFace(t *testing.T, to ...*receiver) face {
 		}
 	})
 	// A new index is filled while callbacks are accepted already; what looks at it waits for that.
-	until(t, "the index is filled", func() bool { return len(engine.Health(ctx).Degraded) == 0 })
+	testserver.Until(t, "the index is filled", func() bool { return len(engine.Health(ctx).Degraded) == 0 })
 	return newFaceOf(t, api.Options{
 		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
 		Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: engine,
@@ -106,20 +106,10 @@ func newEngineFace(t *testing.T, to ...*receiver) face {
 	})
 }
 
-// until polls a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 60 s: %s", what)
-		}
-	}
-}
-
 // settled polls a callback until it is in the state.
 func (f face) settled(t *testing.T, id, state string) (got map[string]any) {
 	t.Helper()
-	until(t, id+" is "+state, func() bool {
+	testserver.Until(t, id+" is "+state, func() bool {
 		got = f.ask(t, 200, "GET", "/v1/callbacks/"+id, "")
 		return got["state"] == state
 	})
@@ -139,7 +129,7 @@ func TestOutcomesThroughTheEngine(t *testing.T) {
 	next := func() map[string]any {
 		t.Helper()
 		var told []any
-		until(t, "an outcome is told", func() bool {
+		testserver.Until(t, "an outcome is told", func() bool {
 			page := f.ask(t, 200, "GET", "/v1/outcomes?wait=5s&cursor="+cursor, "")
 			cursor, told = page["next_cursor"].(string), page["data"].([]any)
 			return len(told) > 0

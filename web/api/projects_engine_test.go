@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -120,7 +121,7 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 			t.Errorf("callbacks of another's endpoint: %v", got)
 		}
 	}
-	until(t, "the redrive of nothing is done", func() bool {
+	testserver.Until(t, "the redrive of nothing is done", func() bool {
 		return f.ask(t, 200, "GET", "/v1/redrives/"+ids["/v1/redrives"], "")["state"] == "done"
 	})
 	wantProblem(t, f.do("POST", "/v1/redrives/"+ids["/v1/redrives"]+"/pause", ""), 409, "terminal")
@@ -140,5 +141,5 @@ func TestAKeyExpires(t *testing.T) {
 	f := newEngineFace(t)
 	text := f.ask(t, 201, "POST", "/v1/keys", `{"name":"short","scopes":["read"],"expires_in":"300ms"}`)["key"].(string)
 	header := []string{"Authorization", "Bearer " + text}
-	until(t, "the key has expired", func() bool { return f.do("GET", "/v1/callbacks", "", header...).Code == 401 })
+	testserver.Until(t, "the key has expired", func() bool { return f.do("GET", "/v1/callbacks", "", header...).Code == 401 })
 }

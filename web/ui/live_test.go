@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -171,7 +172,7 @@ func TestOneRenderingIsForAll(t *testing.T) {
 	for _, l := range all {
 		l.end()
 	}
-	until(t, "nothing is rendered for nobody", func() bool {
+	testserver.Until(t, "nothing is rendered for nobody", func() bool {
 		b.ui.hub.mu.Lock()
 		defer b.ui.hub.mu.Unlock()
 		return len(b.ui.hub.views) == 0 && b.ui.hub.watchers == 0
