@@ -217,9 +217,12 @@ func (t *testRun) take(e event) {
 
 // fail prints what a failed test wrote. Its parents and its package failed only because of it, and are not counted.
 func (t *testRun) fail(e event, output string) {
-	if parent, _, sub := cutLast(e.Test); sub {
-		t.inside[e.Package+" "+parent] = true
-	} else if e.Test != "" {
+	for i, c := range e.Test {
+		if c == '/' { // a name may have slashes of its own: every prefix may be a parent
+			t.inside[e.Package+" "+e.Test[:i]] = true
+		}
+	}
+	if e.Test != "" {
 		t.inside[e.Package+" "] = true
 	}
 	if t.inside[e.Package+" "+e.Test] {
@@ -235,15 +238,6 @@ func (t *testRun) fail(e event, output string) {
 		return
 	}
 	fmt.Printf("FAILED: %s %s; alone: %s\n", short(e.Package), e.Test, t.command.alone(e.Package, e.Test))
-}
-
-// cutLast splits the name of a subtest from its parent's.
-func cutLast(test string) (parent, name string, ok bool) {
-	i := strings.LastIndexByte(test, '/')
-	if i < 0 {
-		return "", test, false
-	}
-	return test[:i], test[i+1:], true
 }
 
 // short is a package's path from the root of the module.

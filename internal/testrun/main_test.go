@@ -32,8 +32,8 @@ func TestEventsAreCounted(t *testing.T) {
 	c := tests(sizeTest, "1m", "./x")
 	run := newTests(c)
 	err := run.read(strings.NewReader(`{"Action":"pass","Package":"p","Test":"TestA"}
-{"Action":"output","Package":"p","Test":"TestB/one","Output":"b_test.go:1: wrong\n"}
-{"Action":"fail","Package":"p","Test":"TestB/one"}
+{"Action":"output","Package":"p","Test":"TestB/one/name","Output":"b_test.go:1: wrong\n"}
+{"Action":"fail","Package":"p","Test":"TestB/one/name"}
 {"Action":"pass","Package":"p","Test":"TestB/two"}
 {"Action":"fail","Package":"p","Test":"TestB"}
 {"Action":"fail","Package":"p"}

@@ -130,7 +130,7 @@ func (db *DB) laneActivity(project string, lanes []int64, from int64) (which str
 }
 
 func (db *DB) readActivity(ctx context.Context, which string, args ...any) ([]store.Activity, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var found []store.Activity
 	into := make([]any, 0, 4+len(activityCounts()))

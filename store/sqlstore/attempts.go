@@ -129,7 +129,7 @@ func scanAttempt(rows scanner) (store.Attempt, error) {
 
 // Attempts returns the last store.KeptAttempts of the callback's attempts, by number; store.ErrNotFound for a callback that is not in the project.
 func (db *DB) Attempts(ctx context.Context, project, id string) ([]store.Attempt, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var attempts []store.Attempt
 	err := queryEach(ctx, db.read, func(rows scanner) error {

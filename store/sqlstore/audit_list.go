@@ -20,7 +20,7 @@ func scanAudit(rows scanner) (e store.AuditEntry, err error) {
 // AuditEntries returns the project's audit, newest first: at most limit entries with ids below after, which is empty for
 // the newest.
 func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	// One more is looked for than there is room for, in a statement that says so as a number of 32 bits.
 	l := auditListing{db: db, project: project, AuditFilter: store.AuditFilter{After: after}, left: min(max(limit, 1), math.MaxInt32-1)}
@@ -33,7 +33,7 @@ func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int
 // Audit returns a page of the project's audit, newest first. What was done to one object is found by its index; every other filter is looked
 // for in a bounded number of entries, as in a list of callbacks (see listing).
 func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	l := auditListing{db: db, project: project, AuditFilter: f, left: min(max(f.Limit, 1), maxList)}
 	if err := l.run(ctx); err != nil {

@@ -140,7 +140,7 @@ func (db *DB) inWindows(ctx context.Context, project string, from, to int64, rea
 		if end, more, err = db.windowOfIDs(ctx, project, after, last); err != nil {
 			return err
 		}
-		bounded, cancel := context.WithTimeout(ctx, readLimit)
+		bounded, cancel := context.WithTimeout(ctx, db.limits.read)
 		err = read(bounded, after, end)
 		cancel()
 		if err != nil {
@@ -153,7 +153,7 @@ func (db *DB) inWindows(ctx context.Context, project string, from, to int64, rea
 
 // windowOfIDs returns the last of the next booksWindow ids below last, or if there are fewer last itself.
 func (db *DB) windowOfIDs(ctx context.Context, project, after, last string) (end string, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	end = last
 	err = queryEach(ctx, db.read, func(rows scanner) error {
@@ -261,7 +261,7 @@ func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs 
 
 // findRefs marks the references that a callback in the span has.
 func (db *DB) findRefs(ctx context.Context, project, from, to string, refs []string, found map[string]bool) error {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	columns := []column{{name: "ref", texts: refs}}
 	input, n := db.dialect.input(1, columns)

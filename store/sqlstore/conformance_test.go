@@ -61,7 +61,7 @@ func TestPostgresC(t *testing.T) {
 		"Walk/Until",
 	}}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
-		return testDB{DB: openURL(t, Options{URL: postgresURLC(t)})}
+		return testDB{DB: openSlow(t, postgresURLC(t))}
 	})
 }
 

@@ -205,7 +205,7 @@ func (y *tally) scan(rows scanner) error {
 
 // Counts returns the project's counters: those folded and the deltas since, of one moment.
 func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	stx, err := db.read.BeginTx(ctx, &sql.TxOptions{Isolation: db.dialect.snapshot})
 	if err != nil {

@@ -37,7 +37,7 @@ const (
 // DeadGroups returns the project's dead callbacks by what they died of: the largest groups first, then those with the newest callback; at most
 // 200. It counts up to a thousand of each, and once that has taken long, up to ten of the others.
 func (db *DB) DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var groups []store.DeadGroup
 	var last store.DeadGroup

@@ -60,7 +60,7 @@ const listDispatchers = `SELECT ` + dispatcherColumns + `
 
 // Dispatchers returns the processes that have reported themselves at seenSince or later, the first that started first; at most a thousand.
 func (db *DB) Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var seen []store.Dispatcher
 	err := queryEach(ctx, db.read, func(rows scanner) error {

@@ -48,7 +48,7 @@ const pastHour = `SELECT project, kind, key FROM counters WHERE kind = 'due' AND
 
 // dropPastHours drops a part of the counters of hours that have passed. Where there are none nothing is written.
 func (db *DB) dropPastHours(ctx context.Context, now int64) error {
-	bounded, cancel := context.WithTimeout(ctx, readLimit)
+	bounded, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	some := false
 	if err := queryEach(bounded, db.read, func(scanner) error { some = true; return nil }, pastHour+`1`, pastBefore(now)); err != nil || !some {
@@ -68,7 +68,7 @@ const dueHours = `SELECT key, value FROM counters WHERE project = $1 AND kind IN
 // on, and before to, in order; hours with none are left out. It goes by the counters, which say nothing of hours that passed more than a day
 // ago.
 func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	stx, err := db.read.BeginTx(ctx, &sql.TxOptions{Isolation: db.dialect.snapshot, ReadOnly: true})
 	if err != nil {
@@ -120,7 +120,7 @@ const dueNow = `SELECT COUNT(*), COALESCE(MIN(callbacks.due_at), 0) FROM callbac
 // due in all projects is looked at in the order of due times, window by window, until there are enough, or so much was looked at that it must
 // be enough (see listing).
 func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueNow, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var sum store.DueNow
 	most, began, looked := db.counting, time.Now(), 0

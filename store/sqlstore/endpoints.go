@@ -66,7 +66,7 @@ func scanEndpoint(rows scanner) (store.Endpoint, error) {
 const endpointIsThere = `endpoints.deleted_at = 0`
 
 func (db *DB) readEndpoints(ctx context.Context, which string, args ...any) ([]store.Endpoint, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var endpoints []store.Endpoint
 	err := queryEach(ctx, db.read, func(rows scanner) error {

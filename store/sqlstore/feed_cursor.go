@@ -9,7 +9,7 @@ import (
 
 // FeedCursor returns how far a reader of the feed that keeps its place here has come, and whether it has kept one.
 func (db *DB) FeedCursor(ctx context.Context, name string) (c store.OutcomeCursor, known bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var place string
 	err = queryEach(ctx, db.read, func(rows scanner) error {

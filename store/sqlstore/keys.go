@@ -11,7 +11,7 @@ import (
 const keyColumns = `id, project, name, scopes, hash, hint, created_at, expires_at, revoked_at, last_used_at`
 
 func (db *DB) readKeys(ctx context.Context, which string, args ...any) ([]store.Key, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var keys []store.Key
 	err := queryEach(ctx, db.read, func(rows scanner) error {

@@ -13,7 +13,7 @@ import (
 
 // LaneList returns a part of the project's lanes, in the order of their keys, each with what waits in it.
 func (db *DB) LaneList(ctx context.Context, project string, f store.LaneFilter) ([]store.LaneBacklog, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	lanes, err := db.pageOfLanes(ctx, project, f)
 	if err == nil {

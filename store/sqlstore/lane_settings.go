@@ -94,7 +94,7 @@ func (db *DB) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, 
 }
 
 func (db *DB) readLanes(ctx context.Context, query string, args ...any) ([]store.Lane, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var lanes []store.Lane
 	err := queryEach(ctx, db.read, func(rows scanner) error {

@@ -45,7 +45,7 @@ func (q *query) add(text string, values ...any) {
 // List returns a page of the project's callbacks. A page may be shorter than its limit, even empty, and still have a Next: a
 // filter that no index serves is looked for in a bounded number of callbacks (see listing).
 func (db *DB) List(ctx context.Context, project string, f store.Filter) (store.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	l := listing{db: db, project: project, Filter: f, left: min(max(f.Limit, 1), maxList)}
 	if err := l.run(ctx); err != nil {

@@ -33,7 +33,7 @@ func (db *DB) IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexM
 }
 
 func (db *DB) readMeta(ctx context.Context) (meta store.IndexMeta, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	err = queryEach(ctx, db.read, func(rows scanner) error {
 		found = true

@@ -22,13 +22,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-const (
-	// readLimit bounds every read: a list that takes longer is refused rather than starving the others.
-	readLimit = 2 * time.Second
-	// commitLimit bounds one change, and, with rowLimit for each of its rows, one group, its retries included: a database
+// limits are how long calls of a DB may take.
+type limits struct {
+	// queue bounds how long a call waits for its group to begin.
+	queue time.Duration
+	// read bounds every read: a list that takes longer is refused rather than starving the others.
+	read time.Duration
+	// commit bounds one change, and, with rowLimit for each of its rows, one group, its retries included: a database
 	// behind a network that does not answer is given up by then.
-	commitLimit = 2 * time.Second
-	rowLimit    = 5 * time.Millisecond
+	commit time.Duration
+}
+
+const (
+	// defaultLimit is each of the limits.
+	defaultLimit = 2 * time.Second
+	rowLimit     = 5 * time.Millisecond
 	// embeddedLimit bounds the same on SQLite, where slow means a slow disk under a large batch, and giving up helps nobody.
 	embeddedLimit = 30 * time.Second
 	// connectLimit bounds making a connection.
@@ -71,6 +79,8 @@ type DB struct {
 	// migrateLock is a file that is locked while SQLite is migrated; empty on PostgreSQL.
 	migrateLock string
 
+	limits limits
+
 	accepts, stamps, results *writer
 	writers                  []*writer
 	running                  sync.WaitGroup
@@ -103,7 +113,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{logger: o.Logger, metrics: m, window: claimWindow, booksWindow: booksWindow, looking: lookAt(), counting: countAt(), born: make(chan store.OpenRow, bornQueue)}
+	db := &DB{logger: o.Logger, metrics: m, limits: limits{queue: defaultLimit, read: defaultLimit, commit: defaultLimit}, window: claimWindow, booksWindow: booksWindow, looking: lookAt(), counting: countAt(), born: make(chan store.OpenRow, bornQueue)}
 	db.lanes.max = 100_000
 	db.fresh.max = freshBytes
 	switch {
@@ -170,7 +180,7 @@ func (db *DB) groupLimit(rows int) time.Duration {
 	if db.embedded() {
 		return embeddedLimit
 	}
-	return commitLimit + time.Duration(rows)*rowLimit
+	return db.limits.commit + time.Duration(rows)*rowLimit
 }
 
 // letGo has the server end a session that does nothing within a transaction: a process that was stopped there, or its machine, would

@@ -94,7 +94,7 @@ func (t *tx) feed(ended endings, number, last, now int64) error {
 // Outcomes returns up to limit outcomes of the project after the cursor, in order, and where to go on; with none, that is after. An outcome
 // is in the feed a second or so after its commit (see Fold), and none ever comes into it before one that was read.
 func (db *DB) Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var events []store.TerminalEvent
 	next := after

@@ -228,7 +228,7 @@ func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JS
 
 // PollDetail returns what a poll has beside its row; store.ErrNotFound for what is no poll of the project.
 func (db *DB) PollDetail(ctx context.Context, project, id string) (store.PollDetail, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var d store.PollDetail
 	var onResult string

@@ -18,7 +18,7 @@ func (db *DB) AllPresets(ctx context.Context, project string) ([]store.Preset, e
 }
 
 func (db *DB) readPresets(ctx context.Context, which string, args ...any) ([]store.Preset, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var presets []store.Preset
 	err := queryEach(ctx, db.read, func(rows scanner) error {

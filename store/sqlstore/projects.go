@@ -20,7 +20,7 @@ func scanProject(rows scanner) (store.Project, error) {
 }
 
 func (db *DB) readProjects(ctx context.Context, query string, args ...any) ([]store.Project, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var projects []store.Project
 	err := queryEach(ctx, db.read, func(rows scanner) error {

@@ -33,7 +33,7 @@ func readError(operation string, err error) error {
 // Get returns the callback, or store.ErrNotFound when the project has none of that id. What of a damaged row can be
 // shown is shown.
 func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var found []row
 	err := queryEach(ctx, db.read, func(rows scanner) error {
@@ -63,7 +63,7 @@ func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, e
 	if c.PayloadID == "" {
 		return store.Payload{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	p := store.Payload{ID: c.PayloadID, ContentType: c.ContentType}
 	found := false

@@ -56,7 +56,7 @@ func scanRedrive(rows scanner) (store.Redrive, error) {
 }
 
 func (db *DB) readRedrives(ctx context.Context, query string, args ...any) ([]store.Redrive, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var redrives []store.Redrive
 	err := queryEach(ctx, db.read, func(rows scanner) error {

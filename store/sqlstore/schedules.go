@@ -35,7 +35,7 @@ func scanSchedule(rows scanner) (store.Schedule, error) {
 }
 
 func (db *DB) readSchedules(ctx context.Context, query string, args ...any) ([]store.Schedule, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var schedules []store.Schedule
 	err := queryEach(ctx, db.read, func(rows scanner) error {
@@ -231,7 +231,7 @@ func (db *DB) ScheduleRuns(ctx context.Context, project, id string) ([]store.Sch
 	if _, err := db.Schedule(ctx, project, id); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var runs []store.ScheduleRun
 	err := queryEach(ctx, db.read, func(rows scanner) error {

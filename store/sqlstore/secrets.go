@@ -31,7 +31,7 @@ func (db *DB) OwnedSecrets(ctx context.Context, project, owner string, now int64
 }
 
 func (db *DB) readSecrets(ctx context.Context, which string, args ...any) ([]store.Secret, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var secrets []store.Secret
 	err := queryEach(ctx, db.read, func(rows scanner) error {

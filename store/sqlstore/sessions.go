@@ -12,7 +12,7 @@ const readSession = `SELECT token, data, expires_at FROM sessions WHERE token = 
 // Session returns the session with that token; store.ErrNotFound where there is none, or it has ended. Sessions belong to no project: their
 // data says whose they are.
 func (db *DB) Session(ctx context.Context, token string, now int64) (store.Session, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var found []store.Session
 	err := queryEach(ctx, db.read, func(rows scanner) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
@@ -145,16 +146,27 @@ func openURL(tb testing.TB, o Options) *DB {
 	return db
 }
 
+// openSlow opens a database whose calls may take a minute, as on a machine that has much else to do.
+func openSlow(tb testing.TB, url string) *DB {
+	tb.Helper()
+	if strings.HasPrefix(url, "postgres") {
+		url += "&connect_timeout=60"
+	}
+	db := openURL(tb, Options{URL: url})
+	db.limits = limits{queue: time.Minute, read: time.Minute, commit: time.Minute}
+	return db
+}
+
 // openSQLite opens a migrated SQLite database of the test's own.
 func openSQLite(tb testing.TB) *DB {
 	tb.Helper()
-	return openURL(tb, Options{URL: sqliteURL(tb)})
+	return openSlow(tb, sqliteURL(tb))
 }
 
 // openPostgres opens a migrated PostgreSQL database of the test's own.
 func openPostgres(tb testing.TB) *DB {
 	tb.Helper()
-	return openURL(tb, Options{URL: postgresURL(tb)})
+	return openSlow(tb, postgresURL(tb))
 }
 
 // needsPostgres skips a short test, and lets others run beside this one.

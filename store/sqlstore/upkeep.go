@@ -82,7 +82,7 @@ func (db *DB) NextGeneration(ctx context.Context, from int64) (int64, error) {
 
 // SweepCursor returns the sweep's place; the beginning when none was kept.
 func (db *DB) SweepCursor(ctx context.Context) (store.Cursor, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var c store.Cursor
 	err := queryEach(ctx, db.read, func(rows scanner) error {

@@ -31,7 +31,7 @@ func scanOpen(rows scanner) (store.OpenRow, error) {
 
 // walk reads open rows for sweep and rebuild.
 func (db *DB) walk(ctx context.Context, name, query string, args ...any) ([]store.OpenRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var open []store.OpenRow
 	err := queryEach(ctx, db.read, func(rows scanner) error {
@@ -106,7 +106,7 @@ func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit 
 
 // windowEnd returns the one place that the query finds, if it finds any.
 func (db *DB) windowEnd(ctx context.Context, query string, args ...any) (end store.Cursor, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	err = queryEach(ctx, db.read, func(rows scanner) error {
 		found = true
@@ -139,7 +139,7 @@ func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	columns := []column{{name: "id", texts: ids}}
 	input, _ := db.dialect.input(1, columns)

@@ -16,8 +16,6 @@ const (
 	groupRows = 256
 	// queueRows bounds what waits for a writer. Beyond it calls are refused at once: they would only wait in vain.
 	queueRows = 20_000
-	// queueWait is how long a call waits for its group to begin.
-	queueWait = 2 * time.Second
 	// idleWait is how long a maintenance write lets others pass.
 	idleWait = 2 * time.Second
 )
@@ -90,7 +88,7 @@ func (w *writer) commit(ctx context.Context, entries []entry) error {
 	w.mu.Unlock()
 	w.signal()
 
-	patience := time.NewTimer(queueWait)
+	patience := time.NewTimer(w.db.limits.queue)
 	defer patience.Stop()
 	for {
 		select {
@@ -101,7 +99,7 @@ func (w *writer) commit(ctx context.Context, entries []entry) error {
 			return ctx.Err()
 		case <-patience.C:
 			if w.leave(c) {
-				return fmt.Errorf("%w: waited %s for a turn", store.ErrUnavailable, queueWait)
+				return fmt.Errorf("%w: waited %s for a turn", store.ErrUnavailable, w.db.limits.queue)
 			}
 		}
 	}
