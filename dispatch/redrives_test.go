@@ -74,7 +74,7 @@ func TestRedrive(t *testing.T) {
 		}
 		sent := make(map[string]int)
 		for _, id := range ids {
-			b.await(id, 2*time.Second) // it is told to the index, and does not wait for the sweep
+			b.await(id, 2*time.Second) // the redrive enqueues it: no sweep is needed
 			sent[store.CallbackPrefix+id] = -1
 		}
 		for _, h := range append(second, b.receiver.seen()...) {

@@ -15,7 +15,7 @@ import (
 
 // This file gathers what a simulation left behind, and says what its faults may have cost.
 
-// evidence reads the four sides: what clients were told, what receivers saw, what SQL and the index hold. SQL is read after
+// evidence reads the answers that clients got, the arrivals at receivers, SQL and the index. SQL is read after
 // everything has ended.
 func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e judge.Evidence, err error) {
 	for place, id := range s.accepted {
@@ -40,7 +40,7 @@ func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e ju
 		r := &e.Rows[i]
 		r.ID = strings.TrimPrefix(r.ID, store.CallbackPrefix)
 		if place := s.place(r.Ref); len(s.acted[place]) > 0 || s.plan.callbacks[place].expires > 0 {
-			r.Tiers = nil // Whoever was asked to be sooner need not wait, and the last wait is cut short by an expiry.
+			r.Tiers = nil // A retry or a reschedule shortens a wait, and an expiry cuts the last one short.
 		}
 	}
 	for i := range e.Attempts {

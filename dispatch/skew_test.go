@@ -10,7 +10,7 @@ import (
 )
 
 // A process whose clock is ten minutes off sends and retries on time all the same: the index's clock is the one that counts.
-// One that finds the index empty fills it by the index's time: what is overdue is not late by the difference.
+// A process that finds the index empty fills it by the index's clock. Its own clock makes no callback late.
 func TestAProcessWithAWrongClock(t *testing.T) {
 	for _, by := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {

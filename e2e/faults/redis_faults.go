@@ -87,7 +87,7 @@ func downForLong() away {
 	}
 }
 
-// busy has a script run for ever: every other command is told BUSY, at once.
+// busy runs a script that does not end. Redis answers BUSY at once to every other command.
 func busy() away {
 	ended := make(chan error, 1)
 	return away{

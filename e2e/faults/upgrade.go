@@ -214,7 +214,7 @@ func brokenMigration(tr *trial) {
 	}
 	p = tr.serveWith(tomorrow)
 	if n := tr.ofTomorrow(); n != wholeOfTomorrow {
-		tr.Errorf("the mended one did not migrate: %d of %d", n, wholeOfTomorrow)
+		tr.Errorf("the corrected binary did not migrate: %d of %d", n, wholeOfTomorrow)
 	}
 	tr.ready(p)
 	tr.acceptMore(100, 50)

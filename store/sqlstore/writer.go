@@ -88,8 +88,8 @@ func (w *writer) commit(ctx context.Context, entries []entry) error {
 	w.mu.Unlock()
 	w.signal()
 
-	patience := time.NewTimer(w.db.limits.queue)
-	defer patience.Stop()
+	timeout := time.NewTimer(w.db.limits.queue)
+	defer timeout.Stop()
 	for {
 		select {
 		case <-c.done:
@@ -97,7 +97,7 @@ func (w *writer) commit(ctx context.Context, entries []entry) error {
 		case <-ctx.Done():
 			w.leave(c)
 			return ctx.Err()
-		case <-patience.C:
+		case <-timeout.C:
 			if w.leave(c) {
 				return fmt.Errorf("%w: waited %s for a turn", store.ErrUnavailable, w.db.limits.queue)
 			}

@@ -172,7 +172,7 @@ func TestOneRenderingIsForAll(t *testing.T) {
 	for _, l := range all {
 		l.end()
 	}
-	testserver.Until(t, "nothing is rendered for nobody", func() bool {
+	testserver.Until(t, "without a viewer nothing is rendered", func() bool {
 		b.ui.hub.mu.Lock()
 		defer b.ui.hub.mu.Unlock()
 		return len(b.ui.hub.views) == 0 && b.ui.hub.watchers == 0
