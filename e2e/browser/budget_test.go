@@ -36,8 +36,11 @@ const (
 	// them the stream.
 	pageBytes    = 100 << 10
 	pageRequests = 6
-	// pageCPU is what one page may cost the server, and the database beside it, whatever is stored.
-	pageCPU = 10 * time.Millisecond
+	// pageCost is what one page may cost the server and the database together, in costs of the plain list where few callbacks are stored. A
+	// list with a filter that no index serves looks at 2,000 rows more than it shows.
+	pageCost = 6
+	// fewRows fill the plain list.
+	fewRows = 200
 	// pageLoads is how often each page is loaded for that.
 	pageLoads = 50
 )
@@ -133,27 +136,86 @@ func (v viewer) page(t *testing.T, path string) string {
 	return string(body)
 }
 
-// usedBy is the CPU time of a process, and of all databases that these tests have started: it is one page's only where no other test runs.
-func usedBy(t *testing.T, p *harness.Process) (server, database time.Duration) {
-	t.Helper()
-	procs, err := procfs.Family()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, proc := range procs {
-		switch {
-		case proc.PID == p.Cmd.Process.Pid:
-			server = time.Duration(proc.Seconds * float64(time.Second))
-		case proc.Name == "postgres":
-			database += time.Duration(proc.Seconds * float64(time.Second))
-		}
-	}
-	return server, database
+// A meter measures the CPU time that pages cost.
+type meter struct {
+	viewer
+	t *testing.T
+	p *harness.Process
+	// databases are counted, all that these tests have started: SQLite has none.
+	databases bool
+	// idle is what is spent each second without any page.
+	idle usage
 }
 
-// What a page costs does not depend on how much there is: with a million callbacks, a tenth of them dead, no page takes the server more than
-// ten milliseconds of CPU, nor the database. A page that read through a table would take a thousand. make test-long shows it; what runs with the
-// other tests is the same with less.
+// usage is CPU time.
+type usage struct{ server, database time.Duration }
+
+func (u usage) sum() time.Duration { return u.server + u.database }
+
+// newMeter signs in, and watches the process for a while: what it does by itself is taken off later.
+func newMeter(t *testing.T, p *harness.Process, databases bool) *meter {
+	t.Helper()
+	m := &meter{viewer: newViewer(t, p.Base), t: t, p: p, databases: databases}
+	const rest = 2 * time.Second
+	m.idle = m.during(1/rest.Seconds(), func() { <-time.NewTimer(rest).C })
+	return m
+}
+
+// used is what the process and the databases have used until now.
+func (m *meter) used() (u usage) {
+	m.t.Helper()
+	procs, err := procfs.Family()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, proc := range procs {
+		used := time.Duration(proc.Seconds * float64(time.Second))
+		switch {
+		case proc.PID == m.p.Cmd.Process.Pid:
+			u.server = used
+		case m.databases && proc.Name == "postgres":
+			u.database += used
+		}
+	}
+	return u
+}
+
+// during is a part of what is used while something happens.
+func (m *meter) during(part float64, happen func()) usage {
+	m.t.Helper()
+	before, began := m.used(), time.Now()
+	happen()
+	after, seconds := m.used(), time.Since(began).Seconds()
+	of := func(before, after, idle time.Duration) time.Duration {
+		return time.Duration(part * max(0, float64(after-before)-seconds*float64(idle)))
+	}
+	return usage{of(before.server, after.server, m.idle.server), of(before.database, after.database, m.idle.database)}
+}
+
+// cost is what one load of a page costs. While that seems to be more than a limit, it is measured up to three times: what others take of the
+// caches only adds to it, so the least is the page's own.
+func (m *meter) cost(path string, limit time.Duration) (least usage) {
+	m.t.Helper()
+	m.page(m.t, path) // what is read the first time is kept
+	for try := range 3 {
+		cost := m.during(1.0/pageLoads, func() {
+			for range pageLoads {
+				m.page(m.t, path)
+			}
+		})
+		if try == 0 || cost.sum() < least.sum() {
+			least = cost
+		}
+		if least.sum() <= limit {
+			break
+		}
+	}
+	return least
+}
+
+// What a page costs does not depend on how much there is: with a million callbacks, a tenth of them dead, no page costs the server and the
+// database more than six times the CPU that the plain list costs with two hundred. A page that read through a table would cost a hundred
+// times. make test-long shows it; what runs with the other tests is the same with less.
 func TestBrowserPagesCostLittle(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel() // what is measured is CPU time
@@ -166,8 +228,14 @@ func TestBrowserPagesCostLittle(t *testing.T) {
 func costPages(t *testing.T, b harness.Backend, rows int) {
 	tr := harness.NewTrial(t, "pages")
 	tr.UseBackend(b)
+	databases := b.Name != harness.SQLiteEmbedded.String()
 	r := harness.NewReceiver(t, harness.Always(200, "success"))
-	tr.Seed(tr.Serve(), harness.Seeding{N: rows, Lanes: 100, Shape: func(lane int) harness.Submission {
+	few := tr.Serve()
+	tr.AcceptMany(fewRows, func(i int) harness.Submission {
+		return harness.Submission{"url": r.URL, "ref": fmt.Sprint("few-", i), "payload": harness.Payload(fmt.Sprint("few-", i)), "delay": "2d"}
+	})
+	limit := pageCost * newMeter(t, few, databases).cost("/ui/callbacks", 0).sum()
+	tr.Seed(few, harness.Seeding{N: rows, Lanes: 100, Shape: func(lane int) harness.Submission {
 		return harness.Submission{
 			"url": r.URL + "/" + harness.SeedRef(lane), "ref": harness.SeedRef(lane), "lane": fmt.Sprint("merchant-", lane), "topic": []string{"payment.succeeded", "refund.succeeded"}[lane%2],
 			"payload": harness.Payload(harness.SeedRef(lane)), "labels": harness.Submission{"channel": "alipay"}, "lock_key": harness.SeedRef(lane),
@@ -213,55 +281,23 @@ func costPages(t *testing.T, b harness.Backend, rows int) {
 	}
 	paths = append(paths, next)
 
-	// What the process does by itself is taken off.
-	quietFrom := time.Now()
-	server0, database0 := usedBy(t, p)
-	rest := time.NewTimer(2 * time.Second)
-	<-rest.C
-	server1, database1 := usedBy(t, p)
-	alone := testserver.Full() // nothing runs beside it
-	idle := float64(server1-server0) / float64(time.Since(quietFrom))
-	idleDatabase := float64(database1-database0) / float64(time.Since(quietFrom))
-	limit := pageCPU
-	if !alone {
-		limit *= 2 // two cores and their caches are shared with other tests then
-	}
-	// load loads a page again and again, and returns what one load cost.
-	load := func(path string) (cpu, beside, took time.Duration) {
-		began := time.Now()
-		server0, database0 := usedBy(t, p)
-		for range pageLoads {
-			v.page(t, path)
-		}
-		server1, database1 := usedBy(t, p)
-		all := time.Since(began)
-		cpu = max(0, server1-server0-time.Duration(idle*float64(all))) / pageLoads
-		if b.Name != harness.SQLiteEmbedded.String() { // there are only databases of the tests beside this one
-			beside = max(0, database1-database0-time.Duration(idleDatabase*float64(all))) / pageLoads
-		}
-		return cpu, beside, all / pageLoads
-	}
+	m := newMeter(t, p, databases)
 	var lines []string
 	var all, worst time.Duration
 	for _, path := range paths {
-		v.page(t, path) // what is read the first time is kept
-		cpu, beside, took := load(path)
-		for again := 0; again < 2 && (cpu > limit || beside > limit); again++ {
-			// What others take of the caches only adds to it: the least is the page's own.
-			otherCPU, otherBeside, _ := load(path)
-			cpu, beside = min(cpu, otherCPU), min(beside, otherBeside)
-		}
-		all, worst = all+cpu, max(worst, cpu, beside)
-		lines = append(lines, fmt.Sprintf("%7.2f ms, database %7.2f ms, %7.2f ms by the clock: %.80s",
-			ms(cpu), ms(beside), ms(took), path))
-		if cpu > limit || beside > limit {
-			t.Errorf("%s costs %.2f ms of CPU and the database %.2f; at most %.0f each", path, ms(cpu), ms(beside), ms(limit))
+		cost := m.cost(path, limit)
+		all, worst = all+cost.sum(), max(worst, cost.sum())
+		lines = append(lines, fmt.Sprintf("%7.2f ms, database %7.2f ms: %.80s", ms(cost.server), ms(cost.database), path))
+		if cost.sum() > limit {
+			t.Errorf("%s costs %.2f ms of CPU and the database %.2f; at most %.2f together, %d times the plain list of %d callbacks",
+				path, ms(cost.server), ms(cost.database), ms(limit), pageCost, fewRows)
 		}
 	}
-	if !alone {
+	if !testserver.Full() {
 		looksOn(t, p)
 	}
-	t.Logf("%s, %d callbacks: a page costs %.2f ms on average, %.2f ms at most:\n%s", b.Name, rows, ms(all)/float64(len(paths)), ms(worst), strings.Join(lines, "\n"))
+	t.Logf("%s, %d callbacks: a page costs %.2f ms on average, %.2f ms at most, and may cost %.2f ms:\n%s",
+		b.Name, rows, ms(all)/float64(len(paths)), ms(worst), ms(limit), strings.Join(lines, "\n"))
 }
 
 // ms writes a duration in milliseconds.

@@ -56,9 +56,7 @@ func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) 
 		changed = append(changed, "expires_at")
 		m.ExpiresAt = wanted.ExpiresAt
 	}
-	if slices.Equal(m.Headers, wanted.Headers) && samePolicy(&m.Policy, &wanted.Policy) && m.Success == wanted.Success {
-		return changed, nil
-	}
+	structured := false
 	for _, part := range []struct {
 		name string
 		same bool
@@ -67,7 +65,11 @@ func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) 
 	} {
 		if !part.same {
 			changed = append(changed, part.name)
+			structured = true
 		}
+	}
+	if !structured {
+		return changed, nil
 	}
 	m.Headers, m.Policy, m.Success = wanted.Headers, wanted.Policy, wanted.Success
 	return changed, t.writeStructured(m)

@@ -51,6 +51,24 @@ func testMend(f *fixture) {
 	}
 }
 
+// testMendPart changes one part at a time, and the others are kept.
+func testMendPart(f *fixture) {
+	c := f.accept(func(d *store.Draft) { d.Callback.Headers = []store.Header{{Name: "A", Value: "1"}} })
+	for _, change := range []func(*store.Callback){
+		func(c *store.Callback) { c.Headers = []store.Header{{Name: "B", Value: "2"}} },
+		func(c *store.Callback) { c.Policy.Timeout = 9 * time.Second },
+		func(c *store.Callback) { c.Success = store.Success{Name: "mine", Rule: `{"status":["200"]}`} },
+		func(c *store.Callback) { c.Lane = "new" },
+		func(c *store.Callback) { c.ExpiresAt = f.now + 9000 },
+	} {
+		f.now++
+		got := f.mend(c.ID, change)
+		change(&c)
+		c.LaneID, c.UpdatedAt = got.LaneID, got.UpdatedAt
+		same(f, "mended and read", []store.Callback{c, c}, []store.Callback{got, f.get(c.ID)})
+	}
+}
+
 // testMendFollowing: a callback that gets an address of its own follows its endpoint no more.
 func testMendFollowing(f *fixture) {
 	e := f.endpoint(nil)

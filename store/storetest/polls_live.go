@@ -202,6 +202,9 @@ func testPollIdempotency(f *fixture) {
 	both := func(key, fingerprint string) store.Draft {
 		return f.draft(func(d *store.Draft) { polling("r")(d); keyed(key, fingerprint)(d) })
 	}
+	// Keys of other callbacks stay theirs.
+	elsewhere := func(d *store.Draft) { keyed("k", "one")(d); d.Callback.Project = "other" }
+	otherKey, otherProject := f.accept(keyed("own", "one")), f.accept(elsewhere)
 	p := f.accept(polling("r"))
 	for range 2 {
 		f.replayOf(p, f.acceptAll(both("k", "one"))[0])
@@ -223,6 +226,8 @@ func testPollIdempotency(f *fixture) {
 	}
 	f.replayOf(next[0].Callback, next[1])
 	f.replayOf(next[0].Callback, next[2])
+	f.replayOf(otherKey, f.acceptAll(f.draft(keyed("own", "one")))[0])
+	f.replayOf(otherProject, f.acceptAll(f.draft(elsewhere))[0])
 }
 
 // testPollResult: a result callback goes where and when its poll said, and supersedes what it may.

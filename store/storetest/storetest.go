@@ -224,6 +224,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Change/Reschedule":         testReschedule,
 		"Change/MendCrashed":        testMendCrashed,
 		"Change/Mend":               testMend,
+		"Change/MendPart":           testMendPart,
 		"Change/MendFollowing":      testMendFollowing,
 		"Change/MendRefused":        testMendRefused,
 		"Change/Audit":              testAudit,
