@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -44,7 +45,7 @@ func main() {
 	began := time.Now()
 	var outcomes []outcome
 	for _, p := range parts {
-		outcomes = append(outcomes, run(p, size))
+		outcomes = append(outcomes, p.run(size))
 	}
 	if !report(os.Stdout, outcomes, time.Since(began)) {
 		os.Exit(1)
@@ -83,7 +84,7 @@ type outcome struct {
 }
 
 // run runs the commands of a part.
-func run(p part, size string) outcome {
+func (p part) run(size string) outcome {
 	fmt.Printf("== %s\n", p.name)
 	o := outcome{part: p.name}
 	began := time.Now()
@@ -126,6 +127,9 @@ func (c command) run() (passed, failed int) {
 	t := newTests(c)
 	readErr := t.read(stdout)
 	err = errors.Join(readErr, cmd.Wait())
+	if err == nil && t.passed == 0 {
+		err = errors.New("no test ran")
+	}
 	if err != nil && t.failed == 0 {
 		fmt.Printf("%s\n%sFAILED: %v\n", c, stderr.String(), err)
 		t.failed++
@@ -200,6 +204,11 @@ func (t *testRun) take(e event) {
 	case "build-output":
 		fmt.Print(e.Output)
 	case "pass", "skip":
+		if e.Action == "skip" && e.Test != "" && !slices.Contains(t.command.argv, "-short") {
+			t.output[key] = append(t.output[key], "skipped, which only -short may do\n"...)
+			t.fail(e)
+			break
+		}
 		delete(t.output, key)
 		if e.Test == "" {
 			fmt.Printf("   ok %-40s %6.1fs\n", short(e.Package), e.Elapsed)
@@ -210,13 +219,18 @@ func (t *testRun) take(e event) {
 			}
 		}
 	case "fail":
-		t.fail(e, string(t.output[key]))
-		delete(t.output, key)
+		t.fail(e)
 	}
 }
 
 // fail prints what a failed test wrote. Its parents and its package failed only because of it, and are not counted.
-func (t *testRun) fail(e event, output string) {
+func (t *testRun) fail(e event) {
+	key := e.Package + " " + e.Test
+	output := string(t.output[key])
+	delete(t.output, key)
+	if e.Test == "" {
+		t.printUnended(e.Package)
+	}
 	for i, c := range e.Test {
 		if c == '/' { // a name may have slashes of its own: every prefix may be a parent
 			t.inside[e.Package+" "+e.Test[:i]] = true
@@ -225,7 +239,7 @@ func (t *testRun) fail(e event, output string) {
 	if e.Test != "" {
 		t.inside[e.Package+" "] = true
 	}
-	if t.inside[e.Package+" "+e.Test] {
+	if t.inside[key] {
 		if e.Test != "" {
 			fmt.Print(output) // a parent may say more
 		}
@@ -238,6 +252,19 @@ func (t *testRun) fail(e event, output string) {
 		return
 	}
 	fmt.Printf("FAILED: %s %s; alone: %s\n", short(e.Package), e.Test, t.command.alone(e.Package, e.Test))
+}
+
+// printUnended prints what the tests wrote that had not ended when their package did: the stacks, when its time was over
+// or a goroutine panicked, are in the output of one of them.
+func (t *testRun) printUnended(pkg string) {
+	for _, key := range slices.Sorted(maps.Keys(t.output)) {
+		test, ok := strings.CutPrefix(key, pkg+" ")
+		if !ok || test == "" {
+			continue
+		}
+		fmt.Printf("%sNOT ENDED: %s %s; alone: %s\n", t.output[key], short(pkg), test, t.command.alone(pkg, test))
+		delete(t.output, key)
+	}
 }
 
 // short is a package's path from the root of the module.

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,9 +47,113 @@ func TestEventsAreCounted(t *testing.T) {
 	if err != nil || run.passed != 2 || run.failed != 2 {
 		t.Errorf("%d passed, %d failed, %v; want 2, 2", run.passed, run.failed, err)
 	}
-	if got := c.alone(module+"/store", "TestB/a b"); !strings.HasSuffix(got, `-run '^TestB$/^a b$' ./store`) {
-		t.Errorf("the command for one test is %s", got)
+}
+
+// The command for one test has the flags of its part, but for the choice of tests.
+func TestAlone(t *testing.T) {
+	c := race(sizeTest, "-short", skip("TestB"), "./store", "./web")
+	want := `TEST_SIZE= CGO_ENABLED=1 go test -v -tags=nomsgpack -count=1 -timeout=25m -race ` +
+		`-gcflags=modernc.org/sqlite/lib=-race=false -short -run='^TestB$/^a b$' ./store`
+	if got := c.alone(module+"/store", "TestB/a b"); got != want {
+		t.Errorf("the command is\n%s, want\n%s", got, want)
 	}
+	c = tests(sizeTest, "1m", "./...")
+	c.dir = "e2e/bench"
+	if got := c.alone(module+"/e2e/bench", "TestB"); !strings.HasPrefix(got, "TEST_SIZE= cd e2e/bench && go test") ||
+		!strings.HasSuffix(got, " ./") {
+		t.Errorf("the command in another module is %s", got)
+	}
+}
+
+// A test may skip itself in the short size only, and one that did not end fails its package.
+func TestWhatDoesNotRunFails(t *testing.T) {
+	const events = `{"Action":"skip","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"panic: test timed out\n"}
+{"Action":"skip","Package":"q"}
+`
+	for _, c := range []struct {
+		command command
+		more    string
+		failed  int
+	}{
+		{tests(sizeTest, "1m", "./p"), "", 1},
+		{tests(sizeTest, "1m", "-short", "./p"), "", 0},
+		{tests(sizeTest, "1m", "-short", "./p"), `{"Action":"fail","Package":"p"}`, 1},
+	} {
+		run := newTests(c.command)
+		if err := run.read(strings.NewReader(events + c.more)); err != nil || run.failed != c.failed {
+			t.Errorf("%s: %d failed, %v; want %d", c.command, run.failed, err, c.failed)
+		}
+		if left := run.output["p TestB"]; c.more != "" && left != nil {
+			t.Errorf("what TestB wrote was not printed: %s", left)
+		}
+	}
+	c := tests(sizeTest, "1m", "-run=^TestNothingOfThisName$", ".")
+	if passed, failed := c.run(); passed != 0 || failed != 1 {
+		t.Errorf("a command without a test: %d passed, %d failed", passed, failed)
+	}
+}
+
+// Every name in a choice of tests is the beginning of one: a test that was renamed is not left out silently.
+func TestChoicesNameTests(t *testing.T) {
+	root := filepath.Join("..", "..")
+	checked := 0
+	for _, size := range []string{sizeTest, sizeFull, sizeLong} {
+		for _, p := range plan() {
+			if !slices.Contains(p.sizes, size) || p.name == "fuzz" {
+				continue
+			}
+			for _, c := range p.commands(size) {
+				flags, packages := c.split()
+				for _, flag := range flags {
+					name, pattern, _ := strings.Cut(flag, "=")
+					if name != "-run" && name != "-skip" {
+						continue
+					}
+					tests := testsIn(t, root, packages)
+					for one := range strings.SplitSeq(pattern, "|") {
+						checked++
+						if !slices.ContainsFunc(tests, regexp.MustCompile(one).MatchString) {
+							t.Errorf("part %s of %s: no test begins with %s", p.name, size, one)
+						}
+					}
+				}
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d names were checked", checked)
+	}
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// testsIn are the names of the tests of packages.
+func testsIn(t *testing.T, root string, packages []string) (names []string) {
+	t.Helper()
+	for _, pkg := range packages {
+		dir, deep := strings.CutSuffix(pkg, "/...")
+		err := filepath.WalkDir(filepath.Join(root, dir), func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				if err == nil && !deep && name != filepath.Join(root, dir) {
+					return fs.SkipDir
+				}
+				return err
+			}
+			if !strings.HasSuffix(name, "_test.go") {
+				return nil
+			}
+			text, err := os.ReadFile(name)
+			for _, m := range testFunc.FindAllSubmatch(text, -1) {
+				names = append(names, string(m[1]))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
 }
 
 func TestReportFailsWithoutATest(t *testing.T) {

@@ -41,32 +41,62 @@ func (c command) String() string { return strings.Join(append(slices.Clone(c.env
 
 func (c command) isTest() bool { return slices.Contains(c.argv, "-json") }
 
-// alone is the command that runs one test again.
+// alone is the command that runs one test again, with the flags of this one.
 func (c command) alone(pkg, test string) string {
-	var names []string
+	var pattern []string
 	for name := range strings.SplitSeq(test, "/") {
-		names = append(names, "^"+regexp.QuoteMeta(name)+"$")
+		pattern = append(pattern, "^"+regexp.QuoteMeta(name)+"$")
 	}
 	words := slices.Clone(c.env)
 	if c.dir != "" {
 		words = append(words, "cd", c.dir, "&&")
 	}
-	words = append(words, "go test -tags nomsgpack -count=1 -v")
-	if slices.Contains(c.argv, "-race") {
-		words = append(words, "-race")
+	flags, _ := c.split()
+	for _, flag := range flags {
+		switch name, _, _ := strings.Cut(flag, "="); name {
+		case "-json":
+			words = append(words, "-v")
+		case "-run", "-skip":
+		default:
+			words = append(words, flag)
+		}
 	}
-	return strings.Join(append(words, "-run", "'"+strings.Join(names, "/")+"'", "./"+short(pkg)), " ")
+	place, _ := strings.CutPrefix(short(pkg), c.dir)
+	return strings.Join(append(words, "-run='"+strings.Join(pattern, "/")+"'", "./"+strings.TrimPrefix(place, "/")), " ")
 }
 
-// concurrent are the packages that make test runs under the race detector. Their short size, which needs no server,
-// has the tests with goroutines in it; package sqlstore leaves out there what runs in one.
-var concurrent = []string{
-	"./dispatch", "./dispatch/outbound", "./schedule/memq", "./schedule/redisq", "./store/sqlstore", "./web/ui",
+// split tells the program and its flags, each of which is one word, from the packages. What is behind -args is for the
+// test binary of a whole part.
+func (c command) split() (flags, packages []string) {
+	for _, word := range c.argv {
+		switch {
+		case word == "-args":
+			return flags, packages
+		case strings.HasPrefix(word, "./") || word == ".":
+			packages = append(packages, word)
+		default:
+			flags = append(flags, word)
+		}
+	}
+	return flags, packages
 }
 
-// virtualHours matches tests of package dispatch that let hours of virtual time pass, which takes minutes under the race
-// detector. They have no goroutines that the simulation does not have. The unit part and make test-full run them.
-const virtualHours = "Horizon|TestWritesBetweenTheStepsOfALoad|TestActivityOf|TestRedrive$|TestAScheduleIsChanged"
+// concurrent are the packages that make test runs under the race detector in their short size, which needs no server.
+// Package cmd/dispatcher, which takes longest, runs under it with all others in make test-full.
+var concurrent = []string{"./dispatch", "./dispatch/outbound", "./schedule", "./schedule/memq", "./web", "./web/ui"}
+
+// onServers are those whose tests with goroutines need a server.
+var onServers = []string{"./schedule/redisq", "./store/sqlstore"}
+
+// storeSuite are the tests that run the conformance suite of the store.
+var storeSuite = []string{"TestSQLite", "TestPostgres"}
+
+// virtualHours begin the names of tests of package dispatch that let hours of virtual time pass, which takes minutes
+// under the race detector. They have no goroutines that the simulation does not have. The unit part and make test-full
+// run them.
+var virtualHours = []string{
+	"TestHorizon", "TestWritesBetweenTheStepsOfALoad", "TestActivityOf", "TestRedrive$", "TestAScheduleIsChanged",
+}
 
 // packages are all but those that start the built binary.
 var packages = []string{
@@ -94,11 +124,19 @@ func plan() []part {
 		}},
 		{"unit", always, func(size string) []command { return []command{tests(size, "25m", packages...)} }},
 		{"race", always, func(size string) []command {
-			args := slices.Concat([]string{"-short", "-skip", virtualHours}, concurrent)
 			if size == sizeFull {
-				args = packages
+				// Everything takes ten times as long: the numbers of simulations and runs stay those of make test. What the
+				// store's suite leaves out there is in its full size.
+				return []command{
+					race(sizeTest, slices.Concat([]string{skip(storeSuite...)}, packages)...),
+					race(sizeFull, run(storeSuite...), "./store/sqlstore"),
+				}
 			}
-			return []command{race(sizeTest, args...)}
+			return []command{
+				race(sizeTest, slices.Concat([]string{"-short", skip(virtualHours...)}, concurrent)...),
+				// What is left out has one goroutine a test.
+				race(sizeTest, slices.Concat([]string{skip("TestSQLiteRemembersNothing$", "TestPostgresC$")}, onServers)...),
+			}
 		}},
 		{"bench", always, func(string) []command {
 			c := tests(sizeTest, "10m", "-short", "./...")
@@ -108,38 +146,53 @@ func plan() []part {
 		{"smoke", always, func(size string) []command {
 			commands := []command{tests(sizeTest, "10m", "./e2e/smoke").announced()}
 			if size == sizeTest { // make test-full runs all of the browser's tests
-				commands = append(commands, tests(sizeTest, "10m", "-run", "^TestBrowserOperatorsDay$", "./e2e/browser"))
+				commands = append(commands, tests(sizeTest, "10m", run(oneStory), "./e2e/browser"))
 			}
 			return commands
 		}},
 		{"browser", fullOnly, func(string) []command {
-			c := tests(sizeFull, "30m", "-skip", "^TestBrowserPagesCostLittle$", "./e2e/browser").announced()
+			c := tests(sizeFull, "30m", skip(pageCosts), "./e2e/browser").announced()
 			c.argv = append(c.argv, "-args", "-screens", "../../screens")
 			return []command{c}
 		}},
 		{"pages", largest, func(size string) []command {
-			return []command{tests(size, "30m", "-run", "^TestBrowserPagesCostLittle$", "./e2e/browser").announced()}
+			return []command{tests(size, "30m", run(pageCosts), "./e2e/browser").announced()}
 		}},
 		{"faults", fullOnly, func(string) []command {
-			c := faults(sizeFull, "^(TestFaults|TestHeavyFaults)$")
+			c := faults(sizeFull, run(matrix, heavy))
 			c.argv = append(c.argv, "-args", "-faults-report", "../../docs/faults.md")
 			return []command{c}
 		}},
-		{"heavy", longOnly, func(size string) []command { return []command{faults(size, "^TestHeavyFaults$")} }},
-		{"races", largest, func(size string) []command { return []command{faults(size, "^TestRaces")} }},
-		{"polls", largest, func(size string) []command {
-			return []command{faults(size, "^(TestAPollKilled|TestOpenPolls|TestThreeDispatchers)")}
-		}},
-		{"redrives", largest, func(size string) []command { return []command{faults(size, "^TestARedrive")} }},
-		{"horizon", largest, func(size string) []command { return []command{faults(size, "^TestHorizon")} }},
+		{"heavy", longOnly, func(size string) []command { return []command{faults(size, run(heavy))} }},
+		{"races", largest, func(size string) []command { return []command{faults(size, run(races))} }},
+		{"polls", largest, func(size string) []command { return []command{faults(size, run(polls...))} }},
+		{"redrives", largest, func(size string) []command { return []command{faults(size, run(redrives))} }},
+		{"horizon", largest, func(size string) []command { return []command{faults(size, run(horizon))} }},
 		{"others", fullOnly, func(size string) []command {
-			c := tests(size, "60m", "-skip", "^Test(Faults|HeavyFaults|Races|APollKilled|OpenPolls|ThreeDispatchers|ARedrive|Horizon)",
-				"./e2e/faults")
-			return []command{c.announced()}
+			named := slices.Concat([]string{matrix, heavy, races, redrives, horizon}, polls)
+			return []command{faults(size, skip(named...))}
 		}},
 		{"fuzz", longOnly, fuzz},
 	}
 }
+
+// The tests of parts, by the beginnings of their names.
+const (
+	oneStory  = "TestBrowserOperatorsDay$"
+	pageCosts = "TestBrowserPagesCostLittle$"
+	matrix    = "TestFaults$"
+	heavy     = "TestHeavyFaults$"
+	races     = "TestRaces"
+	redrives  = "TestARedrive"
+	horizon   = "TestHorizon"
+)
+
+var polls = []string{"TestAPollKilled", "TestOpenPolls", "TestThreeDispatchers"}
+
+// run and skip are the flags that choose tests by the beginnings of their names.
+func run(names ...string) string { return "-run=^" + strings.Join(names, "|^") }
+
+func skip(names ...string) string { return "-skip=^" + strings.Join(names, "|^") }
 
 func program(argv ...string) command { return command{argv: argv} }
 
@@ -147,7 +200,7 @@ func inBench(argv ...string) command { return command{dir: "e2e/bench", argv: ar
 
 // tests runs packages without the race detector, on real servers.
 func tests(size, timeout string, args ...string) command {
-	argv := []string{"go", "test", "-json", "-tags", tags, "-count=1", "-timeout", timeout}
+	argv := []string{"go", "test", "-json", "-tags=" + tags, "-count=1", "-timeout=" + timeout}
 	return command{env: environment(size), argv: append(argv, args...)}
 }
 
@@ -160,8 +213,8 @@ func race(size string, args ...string) command {
 }
 
 // faults runs tests of package e2e/faults.
-func faults(size, pattern string) command {
-	return tests(size, "60m", "-run", pattern, "./e2e/faults").announced()
+func faults(size, choice string) command {
+	return tests(size, "60m", choice, "./e2e/faults").announced()
 }
 
 func (c command) announced() command {

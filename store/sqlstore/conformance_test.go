@@ -14,13 +14,18 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 // On SQLite the model runs as many histories as -rapid.checks says: there a history takes a tenth of the time.
 const allHistories = math.MaxInt
 
-// Under the race detector only those tests run that call the store from several goroutines; make test runs all without it.
-func TestSQLite(t *testing.T) {
-	t.Parallel()
-	o := storetest.Options{Histories: allHistories}
+// concurrentUnderRace limits a suite to the tests that call the store from several goroutines, where the race detector is on
+// and the size is not full. All run without it.
+func concurrentUnderRace(o *storetest.Options) {
 	if underRace && !testserver.Full() {
 		o.Groups = storetest.Concurrent
 	}
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	o := storetest.Options{Histories: allHistories}
+	concurrentUnderRace(&o)
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
 		return testDB{DB: openSQLite(t)}
 	})
@@ -28,9 +33,6 @@ func TestSQLite(t *testing.T) {
 
 // A claim may be for callbacks that another process has accepted, and the books may need more than one statement.
 func TestSQLiteRemembersNothing(t *testing.T) {
-	if underRace && !testserver.Full() {
-		return
-	}
 	t.Parallel()
 	o := storetest.Options{Groups: []string{"Accept", "Stamp", "Strict", "Endpoint", "Books", "Model"}, Histories: 20}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
@@ -47,6 +49,7 @@ func TestPostgres(t *testing.T) {
 	if testserver.Full() {
 		o.Histories = allHistories
 	}
+	concurrentUnderRace(&o)
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
 		return testDB{DB: openPostgres(t)}
 	})
