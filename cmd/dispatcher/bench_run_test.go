@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -120,7 +121,9 @@ func TestBenchOfARunningServer(t *testing.T) {
 		t.Errorf("the books are %+v", books)
 	}
 	// The counters are folded now and then.
-	testserver.Until(t, "the run is counted", func() bool { return r.counters(t).States.Succeeded == books.HistoryCallbacks })
+	testserver.Until(t, "the run is counted", func() bool {
+		return r.counters(t).States.Succeeded == books.HistoryCallbacks
+	})
 
 	// Now it has callbacks of its own: without --yes it is handed no other.
 	if term, code := benchAt(r); code != exitUsage || !strings.Contains(term.stderr.String(), "give --yes if that is meant") {
@@ -200,7 +203,7 @@ func TestBenchFindsALoss(t *testing.T) {
 		}
 		forward.ServeHTTP(w, req)
 	})
-	term, code := benchAt(r, "--listen", behind.Host, "--receiver", thief, "--timeout", "3s", "--json")
+	term, code := benchAt(r, "--listen", behind.Host, "--receiver", thief, "--timeout", "10s", "--json")
 	if code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
@@ -209,7 +212,7 @@ func TestBenchFindsALoss(t *testing.T) {
 		t.Errorf("ok is %t, the books %+v", report.OK, b)
 	}
 	said := term.stderr.String()
-	says(t, said, "2 of 40 accepted callbacks have not arrived, and for 3s nothing came", "succeeded, 200 ok")
+	says(t, said, "2 of 40 accepted callbacks have not arrived, and for 10s nothing came", "succeeded, 200 ok")
 	for _, id := range report.Books.MissingIDs {
 		says(t, said, id)
 		if state := r.state(t, id); state != "succeeded" {
@@ -226,10 +229,13 @@ func TestBenchInterruptedOnARunningServer(t *testing.T) {
 	defer interrupt()
 	term, code := newTerminal(), make(chan int, 1)
 	go func() {
-		// More than one call cancels.
-		code <- term.invokeUntil(ctx, "bench", "--server", r.cl.base, "--key", r.s.AdminKey, "-n", "1200", "--phases", "drain", "--json")
+		// One falls due every second: most of them stay open for minutes.
+		code <- term.invokeUntil(ctx, "bench", "--server", r.cl.base, "--key", r.s.AdminKey, "-n", "40",
+			"--phases", "delayed", "--rate", "1", "--duration", "1h", "--json")
 	}()
-	testserver.Until(t, "the backlog is handed over", func() bool { return countOf(t, r, "order=due") == 500 })
+	testserver.Until(t, "more are open than one call cancels", func() bool {
+		return r.counters(t).items() > dispatch.MaxCancelRef
+	})
 	interrupt()
 	if got := <-code; got != exitFailed {
 		t.Errorf("exit code %d", got)
@@ -243,7 +249,9 @@ func TestBenchInterruptedOnARunningServer(t *testing.T) {
 	if b.Canceled == 0 || countOf(t, r, "order=due") != 0 {
 		t.Errorf("some are left open; the books are %+v", b)
 	}
-	testserver.Until(t, "all that was canceled is counted", func() bool { return r.counters(t).States.Canceled == b.Canceled })
+	testserver.Until(t, "all that was canceled is counted", func() bool {
+		return r.counters(t).States.Canceled == b.Canceled
+	})
 }
 
 // However bench ends, its server ends too; by Ctrl-C also its data.
