@@ -12,16 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func someEndpoint() store.Endpoint {
-	return store.Endpoint{
-		ID: bareEndpoint, Project: store.DefaultProject, ExternalID: "merchant-7", Name: "Tea shop", URL: "https://shop.example/notify",
-		URLOverride: store.OverrideSameHost, Topics: []string{"payment.*"}, Policy: store.PolicyChoice{Name: "payment"},
-		Success: store.Success{Name: "body-success"}, Signer: `{"type":"sorted-kv","alg":"md5"}`,
-		Headers: []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "Authorization", Value: "Basic cGFzcw=="}},
-		Rate:    store.Rate{Count: 50, Per: time.Second}, Concurrency: 8, Enabled: true, CreatedAt: nowMS - 1, UpdatedAt: nowMS,
-	}
-}
-
 func TestGoldenEndpoints(t *testing.T) {
 	t.Parallel()
 	bare := store.Endpoint{ID: bareEndpoint, URL: "https://shop.example/", DisabledReason: "gone", PausedUntil: store.Forever, PauseReason: "moving", CreatedAt: nowMS, UpdatedAt: nowMS}

@@ -1,48 +1,12 @@
 package api_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares the answer to a request, indented, with a file.
-func golden(t *testing.T, f face, name, method, target, body string) {
-	t.Helper()
-	rec := f.do(method, target, body)
-	if rec.Code >= 300 {
-		t.Fatalf("%s %s: %d %s", method, target, rec.Code, rec.Body)
-	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, rec.Body.Bytes(), "", "  "); err != nil {
-		t.Fatalf("not JSON: %v: %s", err, rec.Body)
-	}
-	b.WriteByte('\n')
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 func TestGoldenCallbacks(t *testing.T) {
 	t.Parallel()

@@ -38,15 +38,6 @@ func bodyOf(r api.Route) string {
 	return `{}`
 }
 
-// fullEngine has one of everything.
-func fullEngine() *engine {
-	return &engine{
-		attempts: []store.Attempt{{Number: 1}}, endpoint: someEndpoint(), presets: somePresets(), lanes: someLanes(),
-		outcomes: someOutcomes(), schedule: someSchedule(), poll: somePoll(),
-		audit: []store.AuditEntry{{ID: "03"}, {ID: "02"}, {ID: "01"}},
-	}
-}
-
 // TestEveryRouteTellsWhatTheEngineCannot: with a database that is away every route answers 503.
 func TestEveryRouteTellsWhatTheEngineCannot(t *testing.T) {
 	t.Parallel()

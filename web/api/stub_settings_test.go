@@ -18,13 +18,26 @@ const (
 	dayMS = 86_400_000
 )
 
+func someEndpoint() store.Endpoint {
+	return store.Endpoint{
+		ID: bareEndpoint, Project: store.DefaultProject, ExternalID: "merchant-7", Name: "Tea shop",
+		URL: "https://shop.example/notify", URLOverride: store.OverrideSameHost,
+		Topics: []string{"payment.*"}, Policy: store.PolicyChoice{Name: "payment"},
+		Success: store.Success{Name: "body-success"}, Signer: `{"type":"sorted-kv","alg":"md5"}`,
+		Headers: []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "Authorization", Value: "Basic cGFzcw=="}},
+		Rate:    store.Rate{Count: 50, Per: time.Second}, Concurrency: 8, Enabled: true,
+		CreatedAt: nowMS - 1, UpdatedAt: nowMS,
+	}
+}
+
 // given is what a call was given.
 type given struct {
 	call, project, id string
 	what              any
 }
 
-// noted keeps what a call was given, and returns what it answers. A call with wrong fields is refused, not kept.
+// noted keeps what a call was given, and returns what it answers.
+// A call with wrong fields is refused, not kept.
 func (e *engine) noted(call, project, id string, by store.Actor, what any, wrong ...store.FieldError) error {
 	if len(wrong) > 0 {
 		return &store.InvalidError{Fields: wrong}

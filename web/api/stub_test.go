@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -253,6 +256,35 @@ func (f face) arrives(t *testing.T, e *engine, status int, method, path, body st
 // unexported lets cmp look into what the stub notes.
 var unexported = cmp.AllowUnexported(profileChoice{}, rotation{}, comparison{}, bounds{}, asked{}, given{}, moment{})
 
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares the answer to a request, indented, with a file.
+func golden(t *testing.T, f face, name, method, target, body string) {
+	t.Helper()
+	rec := f.do(method, target, body)
+	if rec.Code >= 300 {
+		t.Fatalf("%s %s: %d %s", method, target, rec.Code, rec.Body)
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, rec.Body.Bytes(), "", "  "); err != nil {
+		t.Fatalf("not JSON: %v: %s", err, rec.Body)
+	}
+	b.WriteByte('\n')
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
 // wantProblem checks an answer to be the problem with this status and code, and returns the names of its fields.
 func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code string) []string {
 	t.Helper()
@@ -298,6 +330,15 @@ func refuses(t *testing.T, method, path string, bodies map[string]string) {
 		if e.given.call != "" && e.given.call != "PutEndpoints" || len(e.subs) > 0 {
 			t.Errorf("%s %s %.80q: the engine was asked for %q", method, path, body, e.given.call)
 		}
+	}
+}
+
+// fullEngine has one of everything.
+func fullEngine() *engine {
+	return &engine{
+		attempts: []store.Attempt{{Number: 1}}, endpoint: someEndpoint(), presets: somePresets(),
+		lanes: someLanes(), outcomes: someOutcomes(), schedule: someSchedule(), poll: somePoll(),
+		audit: []store.AuditEntry{{ID: "03"}, {ID: "02"}, {ID: "01"}},
 	}
 }
 

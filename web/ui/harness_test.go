@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -197,6 +198,31 @@ func (b *browser) refuses(path, where, says string, pairs ...string) result {
 	checkPage(b.t, res)
 	return res
 }
+
+// A pageCase is a page in one of its states. Every page has at least empty, one, many, hostile and error.
+type pageCase struct {
+	// name is PAGE/STATE.
+	name, path string
+	set        func(o *Options)
+	// status is what is answered; zero: 200.
+	status int
+	// want are selectors with a text that must be in what matches.
+	// unwanted are selectors of which nothing may match.
+	want     [][2]string
+	unwanted []string
+}
+
+// threeStates are the cases of a page with one thing, with hostile text, and with a database that fails.
+func threeStates(name, path string, one, evil, broken func(*Options), want ...[2]string) []pageCase {
+	return []pageCase{
+		{name: name + "/one", path: path, set: one, want: want},
+		{name: name + "/hostile", path: path, set: evil},
+		{name: name + "/error", path: path, set: broken, status: http.StatusInternalServerError},
+	}
+}
+
+// errBroken is a database that fails in a way that nobody has foreseen.
+var errBroken = errors.New("connect to postgres://bob:hunter2@db: it is on fire")
 
 // A result is an answer that has been read.
 type result struct {

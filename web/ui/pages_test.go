@@ -1,46 +1,18 @@
 package ui
 
 import (
-	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"unicode"
-
-	"golang.org/x/net/html"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// A pageCase is a page in one of its states. Every page has at least empty, one, many, hostile and error.
-type pageCase struct {
-	// name is PAGE/STATE.
-	name, path string
-	set        func(o *Options)
-	// status is what is answered; zero: 200.
-	status int
-	// want are selectors with a text that must be in what matches; unwanted, selectors of which nothing may match.
-	want     [][2]string
-	unwanted []string
-}
-
-// threeStates are the cases of a page with one thing, with what an enemy wrote, and with a database that fails.
-func threeStates(name, path string, one, evil, broken func(*Options), want ...[2]string) []pageCase {
-	return []pageCase{
-		{name: name + "/one", path: path, set: one, want: want},
-		{name: name + "/hostile", path: path, set: evil},
-		{name: name + "/error", path: path, set: broken, status: http.StatusInternalServerError},
-	}
-}
-
-// errBroken is a database that fails in a way that nobody has foreseen.
-var errBroken = errors.New("connect to postgres://bob:hunter2@db: it is on fire")
 
 // allCases are the cases of every page. Each page's stand in its own test file.
 func allCases() []pageCase {
@@ -121,140 +93,6 @@ func TestEveryPageHasItsStates(t *testing.T) {
 			t.Errorf("no case shows %s", route.Path)
 		}
 	}
-}
-
-// staticBytes is how much a page takes beside itself: its style, script and icon, unpacked.
-var staticBytes = sync.OnceValues(func() (n int, err error) {
-	all, err := readAssets()
-	for _, a := range all.files {
-		n += len(a.plain)
-	}
-	return n, err
-})
-
-// checkPage is what must hold for every page, whatever it shows.
-func checkPage(t *testing.T, res result) {
-	t.Helper()
-	static, err := staticBytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(res.body) + static; n > 100<<10 {
-		t.Errorf("the page has %d bytes with its style, script and icon, more than the 100 KiB that it may", n)
-	}
-	if policy := res.header.Get("Content-Security-Policy"); strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
-		t.Errorf("the content policy is %q", policy)
-	}
-	ids := make(map[string]bool)
-	level := 0
-	for n := range res.doc.Descendants() {
-		if n.Type != html.ElementNode {
-			continue
-		}
-		switch n.Data {
-		case "script":
-			if attr(n, "src") == "" || n.FirstChild != nil {
-				t.Errorf("a script stands in the page: %q", textOf(n))
-			}
-		case "style", "iframe", "object", "embed", "base":
-			t.Errorf("the page has a %s", n.Data)
-		case "img":
-			t.Errorf("the page has an image from %q", attr(n, "src"))
-		case "a", "form", "button":
-			for _, name := range []string{"href", "action", "formaction"} {
-				if value := attr(n, name); value != "" && !strings.HasPrefix(value, "/ui/") && !strings.HasPrefix(value, "#") {
-					t.Errorf("a %s leads to %q", n.Data, value)
-				}
-			}
-			if n.Data != "form" && strings.TrimSpace(textOf(n)) == "" && attr(n, "aria-label") == "" {
-				t.Errorf("a %s has no name: %v", n.Data, n.Attr)
-			}
-		case "input", "select", "textarea":
-			checkLabel(t, res, n)
-		case "h1", "h2", "h3", "h4":
-			next := int(n.Data[1] - '0')
-			if next > level+1 {
-				t.Errorf("heading %q of level %d after one of level %d", textOf(n), next, level)
-			}
-			level = next
-		case "table":
-			if len(find(n, "caption")) == 0 {
-				t.Errorf("a table has no caption: %.60q", textOf(n))
-			}
-		}
-		for _, a := range n.Attr {
-			switch {
-			case strings.HasPrefix(a.Key, "on"):
-				t.Errorf("a %s has a handler %s", n.Data, a.Key)
-			case a.Key == "style":
-				t.Errorf("a %s has a style of its own, which the policy forbids: %q", n.Data, a.Val)
-			case a.Key == "id":
-				if ids[a.Val] {
-					t.Errorf("the id %q is there twice", a.Val)
-				}
-				ids[a.Val] = true
-			}
-		}
-	}
-	for n := range res.doc.Descendants() {
-		for _, a := range n.Attr {
-			if a.Key == "for" || a.Key == "aria-labelledby" || a.Key == "aria-describedby" {
-				for _, id := range strings.Fields(a.Val) {
-					if !ids[id] {
-						t.Errorf("%s of a %s names %q, which is not there", a.Key, n.Data, id)
-					}
-				}
-			}
-		}
-	}
-	if n := res.count("h1"); n != 1 {
-		t.Errorf("the page has %d headings of the first level", n)
-	}
-	if missing := regexp.MustCompile(`\b[a-z_]+(\.[a-z_]+)+\b`).FindAllString(ownText(res.doc), -1); len(missing) > 0 {
-		t.Errorf("keys of the catalogue are shown: %q", missing)
-	}
-}
-
-func checkLabel(t *testing.T, res result, n *html.Node) {
-	t.Helper()
-	if attr(n, "type") == "hidden" || attr(n, "aria-label") != "" {
-		return
-	}
-	for p := n.Parent; p != nil; p = p.Parent {
-		if p.Data == "label" {
-			return
-		}
-	}
-	for _, label := range find(res.doc, "label") {
-		if attr(label, "for") == attr(n, "id") && strings.TrimSpace(textOf(label)) != "" {
-			return
-		}
-	}
-	t.Errorf("a field has no label: %v", n.Attr)
-}
-
-// ownText is the text of a page that is ours: what is marked as data is left out.
-func ownText(n *html.Node) string {
-	var out strings.Builder
-	var walk func(n *html.Node)
-	walk = func(n *html.Node) {
-		if n.Type == html.ElementNode && (attr(n, "translate") == "no" || n.Data == "script") {
-			return
-		}
-		if n.Type == html.TextNode {
-			out.WriteString(n.Data + "\n")
-		}
-		for _, name := range []string{"title", "aria-label", "placeholder", "data-name"} {
-			if hasAttr(n, name) && n.Data != "input" && n.Data != "textarea" {
-				out.WriteString(attr(n, name) + "\n")
-			}
-		}
-		for c := n.FirstChild; c != nil; c = c.NextSibling {
-			walk(c)
-		}
-	}
-	walk(n)
-	return out.String()
 }
 
 // checkOwnTexts renders the page in a language in which every text of the catalogue stands in brackets: letters outside of them, and
