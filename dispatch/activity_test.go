@@ -15,7 +15,7 @@ import (
 
 // counted expects that SQL has counted just that, in the project's spans of each length and in the hours of its lanes;
 // and how many attempts were timed with both histograms.
-func (b *bench) counted(want store.Activity, late, took int64) {
+func (b *fixture) counted(want store.Activity, late, took int64) {
 	b.t.Helper()
 	ofLanes := make([]int64, 50)
 	for i := range ofLanes {
@@ -27,7 +27,7 @@ func (b *bench) counted(want store.Activity, late, took int64) {
 	b.countedIn(store.Hour, ofLanes, want, late, took)
 }
 
-func (b *bench) countedIn(span store.Span, lanes []int64, want store.Activity, late, took int64) {
+func (b *fixture) countedIn(span store.Span, lanes []int64, want store.Activity, late, took int64) {
 	b.t.Helper()
 	var got store.Activity
 	for _, lane := range lanes {
@@ -70,7 +70,7 @@ func at(path string, s dispatch.Submission) dispatch.Submission {
 func TestActivityIsWhatWasDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, byPath)
+		b := newFixture(t, byPath)
 		minute := 40 * time.Second // so that what happens falls into many spans
 		good := b.accept(at("good", dispatch.Submission{Lane: "one"}))
 		second := b.accept(at("second", tiers(minute)))
@@ -99,7 +99,7 @@ func TestActivityOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newBench(t, byPath, faultySQL(sql))
+		b := newFixture(t, byPath, faultySQL(sql))
 		sql.set(fail(errDown), "AddActivity")
 		for i := range 60 {
 			b.await(b.accept(at("good", dispatch.Submission{Lane: fmt.Sprint("lane-", i%7)})).ID, time.Minute)
@@ -123,7 +123,7 @@ func TestActivityOutlivesAnOutage(t *testing.T) {
 func TestActivityOfWhatMakesItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(ctx context.Context, h hit, before int) (*http.Response, error) {
+		b := newFixture(t, func(ctx context.Context, h hit, before int) (*http.Response, error) {
 			if strings.HasPrefix(h.url, "https://bank.example/orders") {
 				return bank("SUCCESS")(ctx, h, before)
 			}

@@ -18,7 +18,7 @@ type alert struct {
 }
 
 // alerts are what arrived at ops.example.
-func (b *bench) alerts() (list []alert) {
+func (b *fixture) alerts() (list []alert) {
 	b.t.Helper()
 	for _, h := range b.receiver.seen() {
 		if !strings.Contains(h.url, "ops.example") {
@@ -37,7 +37,7 @@ func (b *bench) alerts() (list []alert) {
 func TestDeadOnesAreTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, failing("shop"))
+		b := newFixture(t, failing("shop"))
 		b.bury(3) // before anybody wanted to know
 		b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.*"}, Choice: dispatch.Choice{PolicyName: "none"}})
 		time.Sleep(10 * time.Second)
@@ -70,7 +70,7 @@ func TestDeadOnesAreTold(t *testing.T) {
 // An endpoint that fails for a day is told of; then that it recovered. It is never disabled for that.
 func TestFailingEndpointsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, failing("merchant"))
+		b := newFixture(t, failing("merchant"))
 		b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.endpoint.*"}})
 		ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://merchant.example/")})
 		since := b.engine.Now() - (23*time.Hour + 30*time.Minute).Milliseconds()

@@ -18,7 +18,7 @@ import (
 // own keeps that.
 func TestEndpointAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, inTurn(500, 200))
+		b := newFixture(t, inTurn(500, 200))
 		ep := b.endpoint(dispatch.EndpointChange{
 			ExternalID: ptr("m-1"), URLOverride: ptr("same_host"), Headers: &[]store.Header{{Name: "X-Shop", Value: "endpoint"}, {Name: "X-Own", Value: "endpoint"}},
 		})
@@ -69,7 +69,7 @@ func TestEndpointAddress(t *testing.T) {
 
 func TestEndpointOverrides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
+		b := newFixture(t, always(200, ""))
 		for _, c := range []struct {
 			override, url string
 			wrong         []string
@@ -98,7 +98,7 @@ func TestEndpointOverrides(t *testing.T) {
 // A pause holds what is open and what is accepted; nothing is lost, nothing is charged, and a resume sends it all.
 func TestEndpointPauseHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
+		b := newFixture(t, always(200, ""))
 		ep := b.endpoint(dispatch.EndpointChange{})
 		b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, store.Forever, operator))
 		var ids []string
@@ -126,7 +126,7 @@ func TestEndpointPauseHolds(t *testing.T) {
 // is retried at another address, or mended to one.
 func TestProjectPauseHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
+		b := newFixture(t, always(200, ""))
 		b.await(b.accept(dispatch.Submission{URL: "https://known.example/"}).ID, time.Minute)
 		far := tiers(time.Minute)
 		far.Delay = ptr(30 * time.Minute)
@@ -153,7 +153,7 @@ func TestProjectPauseHolds(t *testing.T) {
 // A receiver that says it is gone disables its endpoint, if the policy stops on that; the rest is held, not lost.
 func TestGoneDisables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(410, ""))
+		b := newFixture(t, always(410, ""))
 		ep := b.endpoint(dispatch.EndpointChange{Choice: dispatch.Choice{PolicyName: "short"}})
 		name := store.EndpointPrefix + ep.ID
 		first := b.accept(dispatch.Submission{Endpoint: name})
@@ -181,7 +181,7 @@ func TestGoneDisables(t *testing.T) {
 // In strict order the next one begins only when the one before it is terminal, however long that takes and however it ends.
 func TestStrictOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(_ context.Context, h hit, before int) (*http.Response, error) {
+		b := newFixture(t, func(_ context.Context, h hit, before int) (*http.Response, error) {
 			time.Sleep(100 * time.Millisecond)
 			if strings.Contains(h.url, "first") && before < 2 {
 				return answer(500, ""), nil
@@ -226,7 +226,7 @@ func TestStrictOrder(t *testing.T) {
 // Whose turn it is is claimed at once also where the one before it expired, was superseded or ended with its endpoint.
 func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, failing("first"))
+		b := newFixture(t, failing("first"))
 		ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://first.example/")})
 		one, two := int64(1), int64(2)
 		for name, first := range map[string]struct {
@@ -263,7 +263,7 @@ func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
 // Mending changes where and how it goes on, and not what is sent.
 func TestMend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, failing("shop"))
+		b := newFixture(t, failing("shop"))
 		c := b.accept(tiers(time.Hour))
 		synctest.Wait()
 		time.Sleep(time.Minute)
@@ -289,7 +289,7 @@ func TestMend(t *testing.T) {
 func TestLimitAndPauseOfALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most int
-		b := newBench(t, nil)
+		b := newFixture(t, nil)
 		b.receiver.answer = func(context.Context, hit, int) (*http.Response, error) {
 			b.receiver.mu.Lock()
 			now++

@@ -17,7 +17,7 @@ import (
 func TestTheWholeLadder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(500, "no"))
+		b := newFixture(t, always(500, "no"))
 		tiers, asked := schedule.Payment(), dispatch.Submission{}
 		short := underRace || !testserver.Full()
 		if short {

@@ -15,7 +15,7 @@ import (
 // An event reaches every endpoint that subscribes, once.
 func TestEventFansOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
+		b := newFixture(t, always(200, ""))
 		topics := func(patterns ...string) store.Endpoint {
 			return b.endpoint(dispatch.EndpointChange{Topics: &patterns, URL: ptr("https://" + strings.ReplaceAll(patterns[0], "*", "any") + ".example/")})
 		}
@@ -57,7 +57,7 @@ func TestEventIsCompletedByItsRepetition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
 		sql.set(fail(errDown), "Accept")
-		b := newBench(t, always(200, ""), faultySQL(sql))
+		b := newFixture(t, always(200, ""), faultySQL(sql))
 		subscriber := func(host string) store.Endpoint {
 			return b.endpoint(dispatch.EndpointChange{Topics: &[]string{"payment.*"}, URL: ptr("https://" + host + ".example/")})
 		}

@@ -15,10 +15,10 @@ import (
 func TestVerifyWaitsForTheIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
-		first := startBench(t, path, always(200, ""))
+		first := startFixture(t, path, always(200, ""))
 		first.accept(dispatch.Submission{Delay: &[]time.Duration{time.Hour}[0]})
 		first.stop()
-		second := startBench(t, path, always(200, ""))
+		second := startFixture(t, path, always(200, ""))
 		if drift, err := second.engine.Verify(t.Context()); err != nil || !drift.Clean() || drift.Rows != 1 || drift.Items != 1 {
 			t.Errorf("verify at the start: %+v, %v", drift, err)
 		}
@@ -29,7 +29,7 @@ func TestVerifyWaitsForTheIndex(t *testing.T) {
 func TestAnIndexThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
-		b := newBench(t, always(200, ""), faultyIndex(index))
+		b := newFixture(t, always(200, ""), faultyIndex(index))
 		time.Sleep(time.Second)
 		index.set(fail(errBroken), "Ensure", "Claim")
 		start := time.Now()
@@ -61,7 +61,7 @@ func TestAnIndexThatDoesNotAnswer(t *testing.T) {
 func TestSQLDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql, down := new(faults), []string{"Stamp", "Commit", "Ping"}
-		b := newBench(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
+		b := newFixture(t, func(_ context.Context, _ hit, before int) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return answer(200, ""), nil
 		}, faultySQL(sql))
@@ -96,7 +96,7 @@ func TestSQLDown(t *testing.T) {
 func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
-		first := startBench(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
+		first := startFixture(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
 		id := first.accept(dispatch.Submission{}).ID
 		stamped, _, err := first.db.Stamp(t.Context(), store.Stamp{
 			Token: "of-a-process-that-died", Now: first.engine.Now(), Margin: 15_000, Claims: []store.StampClaim{{ID: id}},
@@ -106,7 +106,7 @@ func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 		}
 		time.Sleep(time.Second) // it has begun
 		first.stop()
-		second := startBench(t, path, always(200, ""))
+		second := startFixture(t, path, always(200, ""))
 		if c := second.await(id, time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 {
 			t.Errorf("got %s with %d charged", c.State, c.AttemptCount)
 		}

@@ -20,7 +20,7 @@ func TestSQLHalfDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
 		sql := new(faults)
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+		b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return answer(200, ""), nil
 		}, faultySQL(sql), func(o *dispatch.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -57,7 +57,7 @@ func TestSQLHalfDown(t *testing.T) {
 func TestAnIndexThatFailsToClaimAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
-		b := newBench(t, always(200, ""), faultyIndex(index))
+		b := newFixture(t, always(200, ""), faultyIndex(index))
 		index.set(fail(errBroken), "Claim")
 		id := b.accept(dispatch.Submission{}).ID
 		before := index.count("Claim")
@@ -74,7 +74,7 @@ func TestAnIndexThatFailsToClaimAlone(t *testing.T) {
 func TestExpiryWithoutAnIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
-		b := newBench(t, always(200, ""), faultyIndex(index))
+		b := newFixture(t, always(200, ""), faultyIndex(index))
 		index.set(fail(errBroken), "Ensure", "Settle", "Claim")
 		soon := 10 * time.Second
 		for range 5 {
@@ -104,7 +104,7 @@ func (d *damagedStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamp
 func TestADoubtThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		damaged, sql := new(damagedStore), new(faults)
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { damaged.Store, o.Store = o.Store, damaged }, faultySQL(sql))
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { damaged.Store, o.Store = o.Store, damaged }, faultySQL(sql))
 		later := 5 * time.Second
 		bad := b.accept(dispatch.Submission{Delay: &later}).ID
 		damaged.damaged.Store(bad)

@@ -38,7 +38,7 @@ func TestRetryElsewhereLeavesTheLane(t *testing.T) {
 
 func retryElsewhere(t *testing.T, putBack bool) {
 	index := new(faults)
-	b := newBench(t, hangs, faultyIndex(index))
+	b := newFixture(t, hangs, faultyIndex(index))
 	waiting := make(map[string]bool)
 	for range 10 {
 		s := tiers(time.Hour)
@@ -75,7 +75,7 @@ func retryElsewhere(t *testing.T, putBack bool) {
 func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
-		b := newBench(t, hangs, faultyIndex(index), func(o *dispatch.Options) { o.Workers = 16 })
+		b := newFixture(t, hangs, faultyIndex(index), func(o *dispatch.Options) { o.Workers = 16 })
 		for i := range 200 {
 			s := tiers(time.Hour)
 			s.URL = fmt.Sprintf("https://hang-%d.example/", i)
@@ -93,7 +93,7 @@ func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
 // A hundred destinations that hang leave one that answers alone.
 func TestIsolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, hangs, func(o *dispatch.Options) { o.Workers = 64 })
+		b := newFixture(t, hangs, func(o *dispatch.Options) { o.Workers = 64 })
 		b.accept(dispatch.Submission{}) // The healthy one is known to answer.
 		time.Sleep(time.Second)
 		for i := range 100 {

@@ -19,7 +19,7 @@ func (unsafeIndex) Warnings() []string { return []string{"maxmemory-policy is al
 // A server that may drop parts of the index degrades the process; it goes on working.
 func TestIndexOnAnUnsafeServerDegrades(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { o.Schedule = unsafeIndex{memq.New(memq.Options{})} })
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.Schedule = unsafeIndex{memq.New(memq.Options{})} })
 		b.await(b.accept(dispatch.Submission{}).ID, 0)
 		h := b.engine.Health(t.Context())
 		if !h.Ready || !slices.Contains(h.Degraded, "redis_unsafe") {
@@ -32,7 +32,7 @@ func TestIndexOnAnUnsafeServerDegrades(t *testing.T) {
 // A probe that hangs up must not make the next one believe that SQL is down.
 func TestHealthOutlivesAProbeThatHangsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
+		b := newFixture(t, always(200, ""))
 		time.Sleep(2 * time.Second)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -21,7 +21,7 @@ func TestHeldProcessKeepsWhatOnlyTheIndexKnows(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				path := databasePath(t)
 				index := sharedIndex(t, generation, strangers...)
-				held := startBench(t, path, always(200, ""), on(index, true))
+				held := startFixture(t, path, always(200, ""), on(index, true))
 				c := held.accept(dispatch.Submission{})
 				time.Sleep(2 * time.Minute) // sweeps, audits, the keeper's looks
 				synctest.Wait()
@@ -43,7 +43,7 @@ func TestHeldProcessKeepsWhatOnlyTheIndexKnows(t *testing.T) {
 				}
 				if generation == 7 {
 					held.stop()
-					after := startBench(t, path, always(200, ""), on(index, false))
+					after := startFixture(t, path, always(200, ""), on(index, false))
 					after.await(c.ID, time.Minute)
 					held = after
 				} else if _, err := held.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"}); err != nil {
@@ -60,7 +60,7 @@ func TestHeldProcessKeepsWhatOnlyTheIndexKnows(t *testing.T) {
 // An index that holds nothing is filled although sending is held: there is nothing to lose.
 func TestHeldProcessFillsAnEmptyIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""), on(memq.New(memq.Options{}), true))
+		b := newFixture(t, always(200, ""), on(memq.New(memq.Options{}), true))
 		b.accept(dispatch.Submission{})
 		time.Sleep(2 * time.Second) // What is accepted while the index is being filled is told to it a second later.
 		drift, err := b.engine.Verify(t.Context())
@@ -76,7 +76,7 @@ func TestHeldProcessFillsAnEmptyIndex(t *testing.T) {
 // Verify tells what SQL does not know from what it has ended, and names all of it when it is asked to.
 func TestVerifyTellsUnknownFromEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
 		var ended []string
 		for range 120 {
 			ended = append(ended, b.accept(dispatch.Submission{}).ID)

@@ -24,7 +24,7 @@ func TestAnotherHorizonAtTheNextStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, index := databasePath(t), memq.New(memq.Options{})
 		var all []store.Callback
-		expect := func(b *bench, horizon time.Duration, held, missing time.Duration) {
+		expect := func(b *fixture, horizon time.Duration, held, missing time.Duration) {
 			t.Helper()
 			b.index = index
 			b.awaitMark(horizon)
@@ -49,7 +49,7 @@ func TestAnotherHorizonAtTheNextStart(t *testing.T) {
 			{0, 9 * time.Minute, 0},
 			{4 * time.Minute, 3 * time.Minute, 7 * time.Minute},
 		} {
-			b := startBench(t, path, always(200, ""), within(index, step.horizon))
+			b := startFixture(t, path, always(200, ""), within(index, step.horizon))
 			expect(b, step.horizon, step.held, step.missing)
 			if i == 5 {
 				b.punctual(10*time.Millisecond, all...)
@@ -67,7 +67,7 @@ func TestDifferentHorizonsSideBySide(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path, index, moves := databasePath(t), memq.New(memq.Options{}), new(faults)
-		first := startBench(t, path, always(200, ""), within(index, 10*time.Minute), faultyIndex(moves))
+		first := startFixture(t, path, always(200, ""), within(index, 10*time.Minute), faultyIndex(moves))
 		first.index = index
 		time.Sleep(3 * time.Minute) // it has loaded once
 		first.awaitMark(10 * time.Minute)
@@ -76,7 +76,7 @@ func TestDifferentHorizonsSideBySide(t *testing.T) {
 			others = others[1:]
 		}
 		for _, other := range others {
-			second := startBench(t, path, always(200, ""), within(index, other), faultyIndex(moves))
+			second := startFixture(t, path, always(200, ""), within(index, other), faultyIndex(moves))
 			second.index = index
 			before := moves.count("MoveWatermark")
 			for range 6 {
@@ -105,7 +105,7 @@ func TestSQLIsAwayForLongerThanTheHorizon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 2 * time.Minute
 		sql, away := new(faults), []string{"Stamp", "Commit", "Ping", "TryLease", "OpenUntil", "Overdue"}
-		b := newHorizonBench(t, horizon, faultySQL(sql))
+		b := newHorizonFixture(t, horizon, faultySQL(sql))
 		var all []store.Callback
 		for i := range 12 {
 			all = append(all, b.later(time.Duration(i)*30*time.Second+time.Second))
@@ -136,7 +136,7 @@ func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
 		const horizon = 2 * time.Minute
 		var skew atomic.Int64
 		index := memq.New(memq.Options{Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
-		b := newBench(t, always(200, ""), within(index, horizon))
+		b := newFixture(t, always(200, ""), within(index, horizon))
 		b.index = index
 		b.awaitMark(horizon)
 		early, late := b.later(8*time.Minute), b.later(14*time.Minute)
@@ -162,7 +162,7 @@ func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
 func TestVerifyTellsMissingFromBeyond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newHorizonBench(t, 10*time.Minute)
+		b := newHorizonFixture(t, 10*time.Minute)
 		lost := b.later(5 * time.Minute)
 		for range 5 {
 			b.later(time.Hour)
@@ -187,7 +187,7 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 		const horizon = 10 * time.Minute
 		path, index, sql, broken := databasePath(t), memq.New(memq.Options{}), new(faults), new(faults)
 		registry := prometheus.NewRegistry()
-		b := startBench(t, path, always(200, ""), within(index, horizon), faultySQL(sql), faultyIndex(broken), func(o *dispatch.Options) { o.Registerer = registry })
+		b := startFixture(t, path, always(200, ""), within(index, horizon), faultySQL(sql), faultyIndex(broken), func(o *dispatch.Options) { o.Registerer = registry })
 		b.index = index
 		b.awaitMark(horizon)
 		broken.set(fail(errBroken), "Ensure")
@@ -199,7 +199,7 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 		b.expect("one beyond it", far, schedule.Absent)
 		caughtUp := metricOf(t, registry, "dispatcher_index_catchups_total")
 
-		other := startBench(t, path, always(200, ""), within(index, horizon))
+		other := startFixture(t, path, always(200, ""), within(index, horizon))
 		if _, err := other.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"}); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 func TestVerifyNamesWhatTheLoaderForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
-		b := newHorizonBench(t, 2*time.Minute, faultyIndex(index), func(o *dispatch.Options) { o.Hold = true })
+		b := newHorizonFixture(t, 2*time.Minute, faultyIndex(index), func(o *dispatch.Options) { o.Hold = true })
 		c := b.later(4 * time.Minute)
 		index.set(fail(errBroken), "MoveWatermark")
 		time.Sleep(4*time.Minute + time.Second)
@@ -238,7 +238,7 @@ func TestHeldProcessLeavesTheWatermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := sharedIndex(t, 7, strangers...)
 		moves := new(faults)
-		newBench(t, always(200, ""), on(index, true), func(o *dispatch.Options) { o.Horizon = 10 * time.Minute }, faultyIndex(moves))
+		newFixture(t, always(200, ""), on(index, true), func(o *dispatch.Options) { o.Horizon = 10 * time.Minute }, faultyIndex(moves))
 		time.Sleep(time.Minute)
 		if m, err := index.Watermark(t.Context(), 0); err != nil || m.At != schedule.Forever || moves.count("MoveWatermark") != 0 {
 			t.Errorf("the watermark is %+v after %d moves, %v", m, moves.count("MoveWatermark"), err)
@@ -250,7 +250,7 @@ func TestHeldProcessLeavesTheWatermark(t *testing.T) {
 func TestWithoutAHorizon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index, moves := memq.New(memq.Options{}), new(faults)
-		b := newBench(t, always(200, ""), within(index, 0), faultyIndex(moves))
+		b := newFixture(t, always(200, ""), within(index, 0), faultyIndex(moves))
 		b.index = index
 		far := b.later(400 * 24 * time.Hour)
 		time.Sleep(5 * time.Minute)

@@ -19,7 +19,7 @@ func TestHorizon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const horizon = 5 * time.Minute
 		registry := prometheus.NewRegistry()
-		b := newHorizonBench(t, horizon, func(o *dispatch.Options) { o.Registerer = registry })
+		b := newHorizonFixture(t, horizon, func(o *dispatch.Options) { o.Registerer = registry })
 		var all []store.Callback
 		for i := range 80 {
 			all = append(all, b.later(time.Duration(i)*15*time.Second))
@@ -64,7 +64,7 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := new(faults)
-				b := newHorizonBench(t, horizon, faultySQL(calls), faultyIndex(calls))
+				b := newHorizonFixture(t, horizon, faultySQL(calls), faultyIndex(calls))
 				moved := b.later(10 * time.Minute) // is rescheduled into the span that is being loaded
 				sooner, gone := b.later(5*time.Minute), b.later(5*time.Minute)
 				farther := b.later(2 * time.Minute) // is rescheduled out of what was loaded
@@ -119,7 +119,7 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 // A dry run counts what a rebuild would load, and a rebuild loads just that.
 func TestRebuildWithAHorizon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHorizonBench(t, 5*time.Minute)
+		b := newHorizonFixture(t, 5*time.Minute)
 		for i := range 20 {
 			b.later(time.Duration(i+1) * time.Minute)
 		}
@@ -137,7 +137,7 @@ func TestRebuildWithAHorizon(t *testing.T) {
 func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newHorizonBench(t, 5*time.Minute)
+		b := newHorizonFixture(t, 5*time.Minute)
 		by := store.Actor{Name: "test"}
 		near, far := b.later(3*time.Minute), b.later(10*time.Minute)
 		retried, canceled, elsewhere := b.later(10*time.Minute), b.later(10*time.Minute), b.later(10*time.Minute)

@@ -13,7 +13,7 @@ func TestIndexStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
-		b := newBench(t, always(200, ""), faultyIndex(index))
+		b := newFixture(t, always(200, ""), faultyIndex(index))
 		status := func() dispatch.IndexStatus {
 			t.Helper()
 			s, err := b.engine.IndexStatus(t.Context())

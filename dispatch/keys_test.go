@@ -16,7 +16,7 @@ func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newBench(t, always(200, ""), faultySQL(sql))
+		b := newFixture(t, always(200, ""), faultySQL(sql))
 		key, text, err := b.engine.CreateKey(t.Context(), store.DefaultProject, dispatch.KeyRequest{Name: "ui", Scopes: []string{"read"}}, operator)
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 )
 
 // startOnForeign starts an engine on an index that is as another build has written it until it is reset.
-func startOnForeign(t *testing.T, is error, hold bool) (*bench, *faults) {
+func startOnForeign(t *testing.T, is error, hold bool) (*fixture, *faults) {
 	t.Helper()
 	calls := new(faults)
 	calls.set(fail(is), "Generation")
@@ -22,7 +22,7 @@ func startOnForeign(t *testing.T, is error, hold bool) (*bench, *faults) {
 		calls.set(nil, "Generation")
 		return do()
 	}, "Reset")
-	return newBench(t, always(200, ""), on(sharedIndex(t, 7, strangers...), hold), faultyIndex(calls)), calls
+	return newFixture(t, always(200, ""), on(sharedIndex(t, 7, strangers...), hold), faultyIndex(calls)), calls
 }
 
 // The index of an older build is filled anew.

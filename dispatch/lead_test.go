@@ -17,7 +17,7 @@ func TestStampsAreNotWaitedForWhenDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
 		sql.set(slow(12*time.Millisecond), "Stamp")
-		b := newBench(t, inTurn(500, 500, 200), faultySQL(sql))
+		b := newFixture(t, inTurn(500, 500, 200), faultySQL(sql))
 		due := time.Now().Add(10 * time.Second).Truncate(time.Millisecond)
 		var ids []string
 		for i := range 20 {
@@ -50,7 +50,7 @@ func TestStampsAreNotWaitedForWhenDue(t *testing.T) {
 // When a callback is due is said by SQL: what the index thinks does not make it early.
 func TestWhatTheIndexClaimsTooEarlyIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
+		b := newFixture(t, always(200, ""))
 		due := time.Now().Add(10 * time.Second).Truncate(time.Millisecond)
 		c := b.accept(dueAt(due))
 		synctest.Wait() // the index has it
@@ -70,7 +70,7 @@ func TestWhatTheIndexClaimsTooEarlyIsHeld(t *testing.T) {
 // A lane of one at a time is not held up by what it has claimed before its due time.
 func TestOneAtATimeKeepsToTheOrderOfDueTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(_ context.Context, _ hit, _ int) (*http.Response, error) {
+		b := newFixture(t, func(_ context.Context, _ hit, _ int) (*http.Response, error) {
 			time.Sleep(4 * time.Millisecond)
 			return answer(200, ""), nil
 		}, func(o *dispatch.Options) { o.LaneConcurrency = 1 })

@@ -17,7 +17,7 @@ import (
 func TestOneLockKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+		b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
 			if n := now.Add(1); n > most.Load() {
 				most.Store(n)
 			}
@@ -74,7 +74,7 @@ func TestALockThatWasForgottenBeforeTheStamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow *slowStamp
 		var atOnce, most atomic.Int32
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+		b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
 			most.Store(max(most.Load(), atOnce.Add(1)))
 			time.Sleep(3 * time.Second)
 			atOnce.Add(-1)
@@ -111,7 +111,7 @@ func TestALockThatWasForgottenBeforeTheStamp(t *testing.T) {
 func TestALockThatARebuildTookAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newBench(t, always(200, ""), faultySQL(sql))
+		b := newFixture(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
 		sql.set(slow(3*time.Second), "Commit")
 		first := b.accept(dispatch.Submission{LockKey: "k"}).ID

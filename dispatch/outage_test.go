@@ -19,7 +19,7 @@ import (
 func TestRetryWhileTheIndexIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
-		b := newBench(t, always(200, ""), faultyIndex(index))
+		b := newFixture(t, always(200, ""), faultyIndex(index))
 		time.Sleep(time.Second)
 		delay := time.Hour
 		id := b.accept(dispatch.Submission{Delay: &delay}).ID
@@ -39,7 +39,7 @@ func TestRetryWhileTheIndexIsAway(t *testing.T) {
 func TestNothingIsSentWhileResultsCannotBeRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newBench(t, always(200, ""), faultySQL(sql))
+		b := newFixture(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
 		sql.set(fail(errDown), "Commit")
 		var ids []string
@@ -67,7 +67,7 @@ func TestNothingIsSentWhileResultsCannotBeRecorded(t *testing.T) {
 func TestLeasesThatEndUnheardBlockNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
-		b := newBench(t, always(200, ""), faultyIndex(index), func(o *dispatch.Options) { o.LaneConcurrency = 4 })
+		b := newFixture(t, always(200, ""), faultyIndex(index), func(o *dispatch.Options) { o.LaneConcurrency = 4 })
 		time.Sleep(time.Second)
 		index.set(fail(errBroken), "Settle", "Release")
 		lock := "order-1"
@@ -103,7 +103,7 @@ func TestAnIndexThatIsAwayIsLoggedNowAndThen(t *testing.T) {
 		var log lines
 		index := new(faults)
 		index.set(fail(errBroken), "Generation")
-		b := newBench(t, always(200, ""), faultyIndex(index), func(o *dispatch.Options) {
+		b := newFixture(t, always(200, ""), faultyIndex(index), func(o *dispatch.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		time.Sleep(10 * time.Minute)
@@ -120,7 +120,7 @@ func TestAnIndexThatIsAwayIsLoggedNowAndThen(t *testing.T) {
 func TestAReplayIsToldToTheIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newBench(t, always(200, ""), faultySQL(sql))
+		b := newFixture(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
 		delay := time.Minute
 		s := dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), IdempotencyKey: "k", Route: "callbacks", Fingerprint: []byte("a"), Delay: &delay}
@@ -143,7 +143,7 @@ func TestAReplayIsToldToTheIndex(t *testing.T) {
 func TestStampsWhoseRepliesAreLostAreTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newBench(t, always(200, ""), faultySQL(sql))
+		b := newFixture(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
 		for range 8 {
 			sql.times(1, loseReply, "Stamp")
@@ -174,7 +174,7 @@ func TestResultsDoNotWaitForAnIndexThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
 		var next atomic.Int32
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+		b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
 			time.Sleep(2*time.Second + time.Duration(next.Add(1))*300*time.Millisecond)
 			return answer(200, ""), nil
 		}, faultyIndex(index))

@@ -14,7 +14,7 @@ import (
 func TestAResolvedPollLeavesTheIndex(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING"))
+		b := newFixture(t, bank("PROCESSING"))
 		// What is accepted before the index is built is told to it twice, the second time a second later, also if it has ended by then:
 		// that is found out when it is claimed.
 		time.Sleep(10 * time.Second)
@@ -39,7 +39,7 @@ func TestAResolvedPollLeavesTheIndex(t *testing.T) {
 func TestEveryDeadPollIsUnresolved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING"))
+		b := newFixture(t, bank("PROCESSING"))
 		b.must(b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{
 			URL: new("https://ops.example/"), Topics: &[]string{dispatch.TopicUnresolved},
 		}, store.Actor{Name: "test"}))

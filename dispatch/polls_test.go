@@ -17,7 +17,7 @@ import (
 func TestAPollAsksAtItsTiersAndTellsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING", "PROCESSING", "PROCESSING", "PROCESSING", "SUCCESS"))
+		b := newFixture(t, bank("PROCESSING", "PROCESSING", "PROCESSING", "PROCESSING", "SUCCESS"))
 		p := b.poll(paidPoll("o-1", 5*time.Second, 30*time.Second, time.Minute, 3*time.Minute, 5*time.Minute))
 		if p.Kind != store.Poll || p.Method != "GET" {
 			t.Fatalf("accepted %+v", p)
@@ -85,7 +85,7 @@ func TestAnswersOfPolls(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, bank(strings.Fields(c.states)...))
+				b := newFixture(t, bank(strings.Fields(c.states)...))
 				p := paidPoll("o-1", c.tiers...)
 				if c.change != nil {
 					c.change(&p)
@@ -109,7 +109,7 @@ func TestAnswersOfPolls(t *testing.T) {
 func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING"))
+		b := newFixture(t, bank("PROCESSING"))
 		p := b.poll(paidPoll("o-1", time.Second, 2*time.Second))
 		if c := b.await(p.ID, time.Minute); c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 3 {
 			t.Errorf("ended %s, %s after %d polls", c.State, c.Reason, c.AttemptCount)
@@ -137,7 +137,7 @@ func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
 func TestAnUpstreamThatAsksForAPauseGetsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("WAIT", "SUCCESS"))
+		b := newFixture(t, bank("WAIT", "SUCCESS"))
 		s := paidPoll("o-1", time.Second)
 		s.HoldIf = []byte(`[{"pointer": "/code", "eq": "FREQUENCY_LIMITED"}]`)
 		p := b.poll(s)
@@ -163,7 +163,7 @@ func TestAnUpstreamThatAsksForAPauseGetsIt(t *testing.T) {
 func TestAPollIsResolvedInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(ctx context.Context, h hit, before int) (*http.Response, error) {
+		b := newFixture(t, func(ctx context.Context, h hit, before int) (*http.Response, error) {
 			if strings.HasPrefix(h.url, "https://bank.example/orders") {
 				time.Sleep(5 * time.Second)
 			}
@@ -201,7 +201,7 @@ func TestAPollIsResolvedInFlight(t *testing.T) {
 func TestWrongPolls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("SUCCESS"))
+		b := newFixture(t, bank("SUCCESS"))
 		for _, c := range []struct {
 			field  string
 			change func(*dispatch.PollSubmission)
@@ -243,7 +243,7 @@ func TestWrongPolls(t *testing.T) {
 func TestAnEndpointThatIsPolledIsNotFailing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, bank("PROCESSING"))
+		b := newFixture(t, bank("PROCESSING"))
 		ep, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{URL: new("https://bank.example/orders")}, store.Actor{Name: "test"})
 		if err != nil {
 			t.Fatal(err)

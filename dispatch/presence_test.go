@@ -21,7 +21,7 @@ func asOne(o *dispatch.Options) {
 }
 
 // reported is what the one process says of itself.
-func (b *bench) reported() store.Dispatcher {
+func (b *fixture) reported() store.Dispatcher {
 	b.t.Helper()
 	synctest.Wait()
 	list, err := b.db.Dispatchers(b.t.Context(), 0)
@@ -36,7 +36,7 @@ func TestAProcessReportsItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+		b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
 			time.Sleep(12 * time.Second)
 			return answer(200, ""), nil
 		}, faultySQL(sql), asOne)
@@ -92,7 +92,7 @@ func TestAProcessThatIsNotHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		sql := new(faults)
-		b := newBench(t, always(200, ""), faultySQL(sql), asOne, func(o *dispatch.Options) { o.Logger = slog.New(slog.NewTextHandler(&text, nil)) })
+		b := newFixture(t, always(200, ""), faultySQL(sql), asOne, func(o *dispatch.Options) { o.Logger = slog.New(slog.NewTextHandler(&text, nil)) })
 		time.Sleep(time.Minute + time.Second)
 		for range 2 {
 			sql.set(fail(errDown), "ReportDispatcher")
@@ -117,7 +117,7 @@ func TestAnIdleProcessThatIsAloneReportsSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+		b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
 			time.Sleep(8 * time.Second)
 			return answer(200, ""), nil
 		}, faultySQL(sql), asOne, func(o *dispatch.Options) { o.Alone = true })

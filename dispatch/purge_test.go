@@ -52,7 +52,7 @@ func TestPurgeIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		left := &leftovers{activity: 50_000, sessions: 1001, broken: true}
-		newBench(t, always(200, ""), func(o *dispatch.Options) { left.Store, o.Store = o.Store, left })
+		newFixture(t, always(200, ""), func(o *dispatch.Options) { left.Store, o.Store = o.Store, left })
 		time.Sleep(61 * time.Second)
 		left.mu.Lock()
 		if left.activity != 30_000 || left.sessions != 1001 || left.asked != 100 {

@@ -12,7 +12,7 @@ import (
 // Two rebuilds of one process at a time are made one after the other, each with a generation of its own.
 func TestRebuildsDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
+		b := newFixture(t, always(200, ""))
 		time.Sleep(time.Second)
 		generations := make(chan int64, 2)
 		for range 2 {
@@ -36,7 +36,7 @@ func TestRebuildsDoNotOverlap(t *testing.T) {
 func TestARebuildWhoseCallerHangsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := new(faults)
-		b := newBench(t, always(200, ""), faultyIndex(index))
+		b := newFixture(t, always(200, ""), faultyIndex(index))
 		later := time.Hour
 		for range 20 {
 			b.accept(dispatch.Submission{Delay: &later})

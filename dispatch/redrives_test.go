@@ -17,7 +17,7 @@ import (
 func TestRedrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
-		b := startBench(t, path, always(500, ""))
+		b := startFixture(t, path, always(500, ""))
 		ids := b.bury(300)
 		first := b.receiver.seen()
 		b.receiver.turn(always(200, ""))
@@ -50,7 +50,7 @@ func TestRedrive(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		second := b.receiver.seen()[len(first):]
 		b.stop()
-		b = startBench(t, path, always(200, ""))
+		b = startFixture(t, path, always(200, ""))
 		time.Sleep(5 * time.Second)
 		end := set(store.RedriveCanceled)
 		time.Sleep(time.Minute)
@@ -90,7 +90,7 @@ func TestRedrive(t *testing.T) {
 
 func TestRedriveRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""))
+		b := newFixture(t, always(200, ""))
 		for _, c := range []struct {
 			field string
 			q     dispatch.RedriveRequest
@@ -128,7 +128,7 @@ func TestACountEndsWhereItIsToldTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 600
 		rows := new(listed)
-		b := newBench(t, always(500, ""), func(o *dispatch.Options) { rows.Store, o.Store = o.Store, rows })
+		b := newFixture(t, always(500, ""), func(o *dispatch.Options) { rows.Store, o.Store = o.Store, rows })
 		b.bury(n)
 		for _, c := range []struct {
 			most, matched, read int64

@@ -15,7 +15,7 @@ import (
 func TestAScheduleFiresAtEachDueTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""), withTemplates)
+		b := newFixture(t, always(200, ""), withTemplates)
 		untilMinute(30 * time.Second)
 		s := b.schedule(everyMinute("sweep"))
 		if s.NextAt != time.Now().Truncate(time.Minute).Add(time.Minute).UnixMilli() || !s.Enabled || s.Missed != store.MissedOnce {
@@ -56,7 +56,7 @@ func TestWhatAScheduleMissed(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			path := databasePath(t)
-			b := startBench(t, path, always(200, ""), withTemplates)
+			b := startFixture(t, path, always(200, ""), withTemplates)
 			untilMinute(30 * time.Second)
 			ch := everyMinute("sweep")
 			ch.Cron, ch.Missed = &c.cron, &c.missed
@@ -65,7 +65,7 @@ func TestWhatAScheduleMissed(t *testing.T) {
 			before := len(b.arrivals())
 			b.stop()
 			time.Sleep(c.stop)
-			b = startBench(t, path, always(200, ""), withTemplates)
+			b = startFixture(t, path, always(200, ""), withTemplates)
 			time.Sleep(time.Second)
 			if before != 1 || len(b.arrivals()) != c.want {
 				t.Errorf("%s, %s: %d callbacks before, %d to make up for those missed", c.cron, c.missed, before, len(b.arrivals()))
@@ -85,7 +85,7 @@ func TestWhatAScheduleMissed(t *testing.T) {
 func TestAScheduleIsChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""), withTemplates)
+		b := newFixture(t, always(200, ""), withTemplates)
 		untilMinute(30 * time.Second)
 		s := b.schedule(everyMinute("sweep"))
 		patch := func(ch dispatch.ScheduleChange) store.Schedule {
@@ -133,7 +133,7 @@ func TestAScheduleIsChanged(t *testing.T) {
 func TestAScheduleWhoseCallbackCannotBeMade(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""), withTemplates)
+		b := newFixture(t, always(200, ""), withTemplates)
 		untilMinute(30 * time.Second)
 		ep, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{URL: new("https://shop.example/"), ExternalID: new("shop")}, store.Actor{Name: "test"})
 		if err != nil {
@@ -166,14 +166,14 @@ func TestATemplateHasItsDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
-		b := startBench(t, path, always(200, ""), withTemplates)
+		b := startFixture(t, path, always(200, ""), withTemplates)
 		untilMinute(30 * time.Second)
 		ch := everyMinute("sweep")
 		ch.Template = []byte(`{"url": "https://shop.example/", "delay": 5000000000, "expires": 60000000000}`)
 		s := b.schedule(ch)
 		b.stop()
 		untilMinute(500 * time.Millisecond)
-		b = startBench(t, path, always(200, ""), withTemplates)
+		b = startFixture(t, path, always(200, ""), withTemplates)
 		time.Sleep(time.Second)
 		now := b.scheduleNow(s.ID)
 		c := b.get(now.LastID)
@@ -189,7 +189,7 @@ func TestATemplateHasItsDelay(t *testing.T) {
 func TestWrongSchedules(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(200, ""), withTemplates)
+		b := newFixture(t, always(200, ""), withTemplates)
 		b.schedule(everyMinute("taken"))
 		for _, c := range []struct {
 			field  string

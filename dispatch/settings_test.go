@@ -16,7 +16,7 @@ import (
 func TestAPauseThatWasNotToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newBench(t, always(200, ""), faultySQL(sql))
+		b := newFixture(t, always(200, ""), faultySQL(sql))
 		s := tiers(time.Minute)
 		s.Delay = ptr(time.Hour)
 		b.accept(s)
@@ -36,7 +36,7 @@ func TestSlowSecretsSendNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, takes := range []time.Duration{100 * time.Millisecond, 20 * time.Second} {
 			sql := new(faults)
-			b := newBench(t, always(200, ""), faultySQL(sql))
+			b := newFixture(t, always(200, ""), faultySQL(sql))
 			changes := make([]dispatch.EndpointChange, 200)
 			for i := range changes {
 				changes[i] = dispatch.EndpointChange{ExternalID: ptr(fmt.Sprint("m", i)), URL: ptr("https://shop.example/h")}
@@ -66,7 +66,7 @@ func TestSlowSecretsSendNothingTwice(t *testing.T) {
 // What one project's endpoints are like is no reason to tell another's nothing.
 func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, always(500, ""))
+		b := newFixture(t, always(500, ""))
 		for _, project := range []string{"aaa", "zzz"} {
 			b.must(b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: project}, operator))
 			ch := dispatch.EndpointChange{URL: ptr("https://" + project + ".example/h"), Topics: &[]string{"*"}}
@@ -102,7 +102,7 @@ func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 // An endpoint that was deleted is none, whatever was read of it since.
 func TestADeletedEndpointIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+		b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
 			time.Sleep(5 * time.Second)
 			return answer(500, ""), nil
 		})

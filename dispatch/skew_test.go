@@ -15,13 +15,13 @@ func TestAProcessWithAWrongClock(t *testing.T) {
 	for _, by := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			path := databasePath(t)
-			held := startBench(t, path, always(200, ""), on(apart(by), true))
+			held := startFixture(t, path, always(200, ""), on(apart(by), true))
 			time.Sleep(10 * time.Second)
 			overdue := held.accept(dispatch.Submission{})
 			held.stop()
 			time.Sleep(time.Minute)
 			start := time.Now()
-			b := startBench(t, path, inTurn(500, 200), on(apart(by), false))
+			b := startFixture(t, path, inTurn(500, 200), on(apart(by), false))
 			b.await(overdue.ID, 2*time.Minute)
 			if took := b.receiver.seen()[0].at.Sub(start); took > 5*time.Second {
 				t.Errorf("with a clock %s apart an overdue callback was sent %s after the start", by, took)

@@ -20,7 +20,7 @@ func TestSuspectsAreAttemptedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 6
 		path := databasePath(t)
-		first := startBench(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
+		first := startFixture(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
 		var ids []string
 		var claims []store.StampClaim
 		for i := range n {
@@ -40,7 +40,7 @@ func TestSuspectsAreAttemptedOneByOne(t *testing.T) {
 		var mu sync.Mutex
 		now, most := 0, 0
 		var freshAt time.Time
-		second := startBench(t, path, func(_ context.Context, h hit, _ int) (*http.Response, error) {
+		second := startFixture(t, path, func(_ context.Context, h hit, _ int) (*http.Response, error) {
 			mu.Lock()
 			if !strings.Contains(h.url, "suspect") {
 				freshAt = time.Now()

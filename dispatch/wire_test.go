@@ -19,7 +19,7 @@ func TestALaneIsKeptFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency, n, each = 8, 2000, 5 * time.Millisecond
 		var present, most, answered atomic.Int64
-		b := newBench(t, func(ctx context.Context, _ hit, _ int) (*http.Response, error) {
+		b := newFixture(t, func(ctx context.Context, _ hit, _ int) (*http.Response, error) {
 			most.Store(max(most.Load(), present.Add(1)))
 			defer present.Add(-1)
 			time.Sleep(each)
@@ -52,7 +52,7 @@ func TestWhatWaitsBehindAHoldGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency, n, good = 8, 300, 100
 		var arrived, busy atomic.Int64
-		b := newBench(t, func(context.Context, hit, int) (*http.Response, error) {
+		b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
 			time.Sleep(5 * time.Millisecond)
 			if arrived.Add(1) > good && busy.Load() == 0 {
 				return answer(429, "", "Retry-After", "30"), nil
@@ -101,7 +101,7 @@ func TestADrainEndsWhatWaits(t *testing.T) {
 			return answer(200, ""), nil
 		}
 		few := func(o *dispatch.Options) { o.LaneConcurrency, o.DrainTimeout = 4, 50*time.Millisecond }
-		b := startBench(t, path, slow, few)
+		b := startFixture(t, path, slow, few)
 		b.backlog(n, dispatch.Submission{})
 		for arrived.Load() < 100 {
 			time.Sleep(time.Millisecond)
@@ -117,7 +117,7 @@ func TestADrainEndsWhatWaits(t *testing.T) {
 		if first == n {
 			t.Fatal("all were sent before the end")
 		}
-		b = startBench(t, path, slow, few)
+		b = startFixture(t, path, slow, few)
 		for range 60 {
 			time.Sleep(time.Second)
 			counts, err := b.db.Counts(t.Context(), store.DefaultProject)

@@ -14,14 +14,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is what tests make with a bench: endpoints, schedules, polls, dead callbacks, a backlog.
+// This file is what tests make with a fixture: endpoints, schedules, polls, dead callbacks, a backlog.
 
 var operator = store.Actor{Name: "operator", Reason: "a test"}
 
 func ptr[T any](v T) *T { return &v }
 
 // endpoint makes one.
-func (b *bench) endpoint(ch dispatch.EndpointChange) store.Endpoint {
+func (b *fixture) endpoint(ch dispatch.EndpointChange) store.Endpoint {
 	b.t.Helper()
 	if ch.URL == nil {
 		ch.URL = ptr("https://shop.example/hooks")
@@ -34,7 +34,7 @@ func (b *bench) endpoint(ch dispatch.EndpointChange) store.Endpoint {
 }
 
 // refused returns the fields that a submission is refused for.
-func (b *bench) refused(s dispatch.Submission) (fields []string) {
+func (b *fixture) refused(s dispatch.Submission) (fields []string) {
 	b.t.Helper()
 	if s.Body == nil {
 		s.Body = []byte("{}")
@@ -57,7 +57,7 @@ func (b *bench) refused(s dispatch.Submission) (fields []string) {
 }
 
 // bury accepts n callbacks that die with their first attempt.
-func (b *bench) bury(n int) (ids []string) {
+func (b *fixture) bury(n int) (ids []string) {
 	b.t.Helper()
 	for done := 0; done < n; {
 		subs := make([]dispatch.Submission, min(n-done, 1000))
@@ -83,7 +83,7 @@ func (b *bench) bury(n int) (ids []string) {
 }
 
 // awaitRedrive waits, in the bubble's time, until a redrive has ended.
-func (b *bench) awaitRedrive(id string, within time.Duration) store.Redrive {
+func (b *fixture) awaitRedrive(id string, within time.Duration) store.Redrive {
 	b.t.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
 		r, err := b.db.Redrive(b.t.Context(), store.DefaultProject, id)
@@ -126,7 +126,7 @@ func everyMinute(name string) dispatch.ScheduleChange {
 	return dispatch.ScheduleChange{Name: &name, Cron: new("* * * * *"), Template: []byte(`{"url": "https://shop.example/sweep"}`)}
 }
 
-func (b *bench) schedule(ch dispatch.ScheduleChange) store.Schedule {
+func (b *fixture) schedule(ch dispatch.ScheduleChange) store.Schedule {
 	b.t.Helper()
 	s, err := b.engine.CreateSchedule(b.t.Context(), store.DefaultProject, ch, store.Actor{Name: "test"})
 	if err != nil {
@@ -135,7 +135,7 @@ func (b *bench) schedule(ch dispatch.ScheduleChange) store.Schedule {
 	return s
 }
 
-func (b *bench) scheduleNow(id string) store.Schedule {
+func (b *fixture) scheduleNow(id string) store.Schedule {
 	b.t.Helper()
 	synctest.Wait()
 	s, err := b.db.Schedule(b.t.Context(), store.DefaultProject, id)
@@ -146,7 +146,7 @@ func (b *bench) scheduleNow(id string) store.Schedule {
 }
 
 // arrivals are the times at which requests came, to the second.
-func (b *bench) arrivals() (at []time.Time) {
+func (b *fixture) arrivals() (at []time.Time) {
 	synctest.Wait()
 	for _, h := range b.receiver.seen() {
 		at = append(at, h.at.UTC().Truncate(time.Second))
@@ -192,7 +192,7 @@ func paidPoll(ref string, d ...time.Duration) dispatch.PollSubmission {
 	return p
 }
 
-func (b *bench) poll(p dispatch.PollSubmission) store.Callback {
+func (b *fixture) poll(p dispatch.PollSubmission) store.Callback {
 	b.t.Helper()
 	r, err := b.engine.AcceptPoll(b.t.Context(), store.DefaultProject, p)
 	if err != nil {
@@ -202,7 +202,7 @@ func (b *bench) poll(p dispatch.PollSubmission) store.Callback {
 }
 
 // results are the results that the merchant heard, those of one poll in order.
-func (b *bench) results(pollID string) (list []store.PollResult) {
+func (b *fixture) results(pollID string) (list []store.PollResult) {
 	b.t.Helper()
 	for _, h := range b.receiver.seen() {
 		if !strings.HasPrefix(h.url, "https://shop.example/result") {
@@ -220,7 +220,7 @@ func (b *bench) results(pollID string) (list []store.PollResult) {
 }
 
 // result is the one result of a poll.
-func (b *bench) result(pollID string) store.PollResult {
+func (b *fixture) result(pollID string) store.PollResult {
 	b.t.Helper()
 	time.Sleep(5 * time.Second)
 	synctest.Wait()
@@ -232,7 +232,7 @@ func (b *bench) result(pollID string) store.PollResult {
 }
 
 // asked are the times at which the upstream was asked for a poll, since its first.
-func (b *bench) asked(pollID string) (at []time.Duration) {
+func (b *fixture) asked(pollID string) (at []time.Duration) {
 	var first time.Time
 	for _, h := range b.receiver.seen() {
 		if h.id != "cb_"+pollID {
@@ -247,7 +247,7 @@ func (b *bench) asked(pollID string) (at []time.Duration) {
 }
 
 // backlog accepts so many callbacks of one lane.
-func (b *bench) backlog(n int, s dispatch.Submission) {
+func (b *fixture) backlog(n int, s dispatch.Submission) {
 	b.t.Helper()
 	s.URL, s.Body = "https://shop.example/notify", []byte(`{}`)
 	for n > 0 {

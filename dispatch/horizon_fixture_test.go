@@ -20,18 +20,18 @@ func within(index *memq.Index, horizon time.Duration) tweak {
 	return func(o *dispatch.Options) { o.Schedule, o.Alone, o.Horizon = index, false, horizon }
 }
 
-// newHorizonBench starts an engine with a horizon on an index in memory, and waits until its watermark stands.
-func newHorizonBench(t *testing.T, horizon time.Duration, tweaks ...tweak) *bench {
+// newHorizonFixture starts an engine with a horizon on an index in memory, and waits until its watermark stands.
+func newHorizonFixture(t *testing.T, horizon time.Duration, tweaks ...tweak) *fixture {
 	t.Helper()
 	index := memq.New(memq.Options{})
-	b := newBench(t, always(200, ""), append([]tweak{within(index, horizon)}, tweaks...)...)
+	b := newFixture(t, always(200, ""), append([]tweak{within(index, horizon)}, tweaks...)...)
 	b.index = index
 	b.awaitMark(horizon)
 	return b
 }
 
 // awaitMark waits until the index is loaded as far ahead as the horizon says.
-func (b *bench) awaitMark(horizon time.Duration) {
+func (b *fixture) awaitMark(horizon time.Duration) {
 	b.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		m, err := b.index.Watermark(b.t.Context(), 0)
@@ -49,7 +49,7 @@ func (b *bench) awaitMark(horizon time.Duration) {
 
 // later accepts a callback that is due after d, and returns when the index has been told of it: what is told later than a change of the due time
 // puts it in at the old one, from which a claim sends it back, so that its place says nothing until then.
-func (b *bench) later(d time.Duration) store.Callback {
+func (b *fixture) later(d time.Duration) store.Callback {
 	b.t.Helper()
 	c := b.accept(dispatch.Submission{Delay: &d})
 	synctest.Wait()
@@ -57,7 +57,7 @@ func (b *bench) later(d time.Duration) store.Callback {
 }
 
 // place is where the index has a callback.
-func (b *bench) place(c store.Callback) schedule.Place {
+func (b *fixture) place(c store.Callback) schedule.Place {
 	b.t.Helper()
 	synctest.Wait()
 	positions, err := b.index.Lookup(b.t.Context(), []schedule.Ref{{ID: c.ID, Lane: c.LaneID}})
@@ -67,7 +67,7 @@ func (b *bench) place(c store.Callback) schedule.Place {
 	return positions[0].Place
 }
 
-func (b *bench) expect(what string, c store.Callback, want schedule.Place) {
+func (b *fixture) expect(what string, c store.Callback, want schedule.Place) {
 	b.t.Helper()
 	if got := b.place(c); got != want {
 		b.t.Errorf("%s is %s, want %s", what, got, want)
@@ -75,7 +75,7 @@ func (b *bench) expect(what string, c store.Callback, want schedule.Place) {
 }
 
 // clean expects that SQL and the index agree, so many rows beyond the horizon apart.
-func (b *bench) clean(beyond int) {
+func (b *fixture) clean(beyond int) {
 	b.t.Helper()
 	if d, err := b.engine.Verify(b.t.Context()); err != nil || !d.Clean() || d.Beyond != beyond {
 		b.t.Errorf("verify: %+v, %v; want it clean, and %d beyond the horizon", d, err, beyond)
@@ -83,7 +83,7 @@ func (b *bench) clean(beyond int) {
 }
 
 // punctual waits for the callbacks to succeed, each as soon as it is due.
-func (b *bench) punctual(within time.Duration, list ...store.Callback) {
+func (b *fixture) punctual(within time.Duration, list ...store.Callback) {
 	b.t.Helper()
 	for _, c := range list {
 		done := b.await(c.ID, time.Until(time.UnixMilli(c.DueAt))+within)

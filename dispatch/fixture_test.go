@@ -104,8 +104,8 @@ func inTurn(statuses ...int) func(context.Context, hit, int) (*http.Response, er
 	}
 }
 
-// A bench is an engine with SQLite, the embedded index and a stub receiver, inside a synctest bubble.
-type bench struct {
+// A fixture is an engine with SQLite, the embedded index and a stub receiver, inside a synctest bubble.
+type fixture struct {
 	t        *testing.T
 	db       *sqlstore.DB
 	index    *memq.Index
@@ -118,13 +118,13 @@ type bench struct {
 // tweak changes the options before the engine is made.
 type tweak func(*dispatch.Options)
 
-// newBench starts an engine. It ends with the test, or with stop.
-func newBench(t *testing.T, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak) *bench {
+// newFixture starts an engine. It ends with the test, or with stop.
+func newFixture(t *testing.T, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak) *fixture {
 	t.Helper()
-	return startBench(t, databasePath(t), answer, tweaks...)
+	return startFixture(t, databasePath(t), answer, tweaks...)
 }
 
-func startBench(t *testing.T, path string, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak) *bench {
+func startFixture(t *testing.T, path string, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak) *fixture {
 	t.Helper()
 	db, err := openDatabase(t.Context(), path)
 	if err != nil {
@@ -139,7 +139,7 @@ func startBench(t *testing.T, path string, answer func(context.Context, hit, int
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, db: db, receiver: r, index: memq.New(memq.Options{})}
+	b := &fixture{t: t, db: db, receiver: r, index: memq.New(memq.Options{})}
 	o := dispatch.Options{Store: db, Schedule: b.index, Sender: client, Keyring: keys, Alone: true}
 	for _, f := range tweaks {
 		f(&o)
@@ -167,20 +167,20 @@ func startBench(t *testing.T, path string, answer func(context.Context, hit, int
 }
 
 // must takes what an operation of the engine returns, whose value is of no interest.
-func (b *bench) must(_ any, err error) {
+func (b *fixture) must(_ any, err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *bench) ok(err error) {
+func (b *fixture) ok(err error) {
 	b.t.Helper()
 	b.must(nil, err)
 }
 
 // accept submits one callback and returns it; the submission must be valid.
-func (b *bench) accept(s dispatch.Submission) store.Callback {
+func (b *fixture) accept(s dispatch.Submission) store.Callback {
 	b.t.Helper()
 	if s.URL == "" && s.Endpoint == "" {
 		s.URL = "https://shop.example/notify"
@@ -198,7 +198,7 @@ func (b *bench) accept(s dispatch.Submission) store.Callback {
 	return receipts[0].Callback
 }
 
-func (b *bench) get(id string) store.Callback {
+func (b *fixture) get(id string) store.Callback {
 	b.t.Helper()
 	c, err := b.db.Get(b.t.Context(), store.DefaultProject, id)
 	if err != nil {
@@ -207,7 +207,7 @@ func (b *bench) get(id string) store.Callback {
 	return c
 }
 
-func (b *bench) attempts(id string) []store.Attempt {
+func (b *fixture) attempts(id string) []store.Attempt {
 	b.t.Helper()
 	a, err := b.db.Attempts(b.t.Context(), store.DefaultProject, id)
 	if err != nil {
@@ -217,7 +217,7 @@ func (b *bench) attempts(id string) []store.Attempt {
 }
 
 // await sleeps, in the bubble's time, until the callback is terminal: to its due time while that is far, else in small steps.
-func (b *bench) await(id string, within time.Duration) store.Callback {
+func (b *fixture) await(id string, within time.Duration) store.Callback {
 	b.t.Helper()
 	deadline := time.Now().Add(within)
 	for {
