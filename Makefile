@@ -52,7 +52,7 @@ test: setup ## The test command: vet, staticcheck, unit tests, real servers, rac
 test-full: setup ## Everything in its full size: faults, races, crowds, simulations, pages; an hour; writes docs/faults.md
 	@$(TESTRUN) full
 
-test-long: setup ## What takes longer than an hour: labs over two minutes each, fuzzing, a million rows
+test-long: setup ## What takes longer than an hour: trials over two minutes each, fuzzing, a million rows
 	@$(TESTRUN) long
 
 setup: ## Install what the tests need (Debian, as root) or say what is missing

@@ -149,7 +149,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		"horizon without an end":    {args: []string{"--horizon=40000d", "--redis-url=redis://h"}, want: []string{"setting horizon: 40000d is above the most, 36500d"}},
 		"egress proxy":              {args: []string{"--egress-proxy=http://p"}, want: []string{"setting egress_proxy: is not supported"}},
 		"roles without worker":      {args: []string{"--roles=api"}, want: []string{"setting roles: has no worker"}},
-		"unknown role":              {args: []string{"--roles=api,worker,cook"}, want: []string{`setting roles: "cook"`}},
+		"unknown role":              {args: []string{"--roles=api,worker,cron"}, want: []string{`setting roles: "cron"`}},
 		"no role":                   {args: []string{"--roles="}, want: []string{"setting roles: is empty"}},
 		"postgres without keys":     {args: []string{pg}, want: []string{"setting master_key: is required", "setting admin_key: is required"}},
 		"payload outlives metadata": {args: []string{"--retention-payload=500d"}, want: []string{"setting retention_payload: 500d is longer"}},
