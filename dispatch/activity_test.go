@@ -13,8 +13,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// counted expects that SQL has counted just that, in the project's spans of each length and in the hours of its lanes;
-// and how many attempts were timed with both histograms.
+// counted expects that SQL has counted just that, in the project's spans of each length and in the hours of
+// its lanes. It also expects how many attempts were timed with both histograms.
 func (b *fixture) counted(want store.Activity, late, took int64) {
 	b.t.Helper()
 	ofLanes := make([]int64, 50)
@@ -43,8 +43,8 @@ func (b *fixture) countedIn(span store.Span, lanes []int64, want store.Activity,
 		late, took = late-got.Lateness[i], took-got.Took[i]
 	}
 	if late != 0 || took != 0 {
-		b.t.Errorf("%s, %d lanes: %d more were to be timed for lateness, %d for how long they took", time.Duration(span),
-			len(lanes), late, took)
+		b.t.Errorf("%s, %d lanes: %d more were to be timed for lateness, %d for how long they took",
+			time.Duration(span), len(lanes), late, took)
 	}
 	got.Lateness, got.Took = want.Lateness, want.Took
 	if got != want {
@@ -135,6 +135,7 @@ func TestActivityOfWhatMakesItself(t *testing.T) {
 		b.must(b.engine.RunSchedule(t.Context(), store.DefaultProject, s.ID, operator))
 		time.Sleep(time.Minute)
 		b.stopRun()
-		b.counted(store.Activity{Accepted: 5, Succeeded: 5}, 5, 5) // a poll and its result, two by the clock and one by hand
+		// A poll and its result, two by the clock and one by hand.
+		b.counted(store.Activity{Accepted: 5, Succeeded: 5}, 5, 5)
 	})
 }

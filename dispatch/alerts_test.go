@@ -90,7 +90,8 @@ func TestFailingEndpointsAreTold(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		told := b.alerts()
-		if len(told) != 2 || told[0].Type != "dispatcher.endpoint.failing" || told[1].Type != "dispatcher.endpoint.recovered" {
+		if len(told) != 2 || told[0].Type != "dispatcher.endpoint.failing" ||
+			told[1].Type != "dispatcher.endpoint.recovered" {
 			t.Errorf("told %+v", told)
 		}
 		if now, err := b.db.Endpoint(t.Context(), store.DefaultProject, ep.ID); err != nil || !now.Enabled {

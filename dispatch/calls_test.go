@@ -51,7 +51,9 @@ func tell1[A any](ctx context.Context, c caller, op string, do func(context.Cont
 	return err
 }
 
-func tell2[A, B any](ctx context.Context, c caller, op string, do func(context.Context, A, B) error, a A, b B) error {
+func tell2[A, B any](
+	ctx context.Context, c caller, op string, do func(context.Context, A, B) error, a A, b B,
+) error {
 	_, err := c.call(ctx, op, func(ctx context.Context) (any, error) { return nil, do(ctx, a, b) })
 	return err
 }

@@ -75,7 +75,8 @@ func TestEventIsCompletedByItsRepetition(t *testing.T) {
 		b.ok(b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, goes.ID, operator))
 		other := event
 		other.Fingerprint = []byte("g")
-		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, other); !errors.Is(err, store.ErrIdempotencyMismatch) {
+		_, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, other)
+		if !errors.Is(err, store.ErrIdempotencyMismatch) {
 			t.Errorf("another event with the key of one that was not accepted: %v", err)
 		}
 		second, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
@@ -89,7 +90,8 @@ func TestEventIsCompletedByItsRepetition(t *testing.T) {
 		if err != nil || third.ID != second.ID || !slices.Equal(third.Callbacks, second.Callbacks) || !third.Replayed {
 			t.Errorf("repeated once more: %+v, %v; want %+v", third, err, second)
 		}
-		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, other); !errors.Is(err, store.ErrIdempotencyMismatch) {
+		_, err = b.engine.AcceptEvent(t.Context(), store.DefaultProject, other)
+		if !errors.Is(err, store.ErrIdempotencyMismatch) {
 			t.Errorf("another event with the key of one that was accepted: %v", err)
 		}
 		var hosts []string

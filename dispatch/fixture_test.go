@@ -119,12 +119,16 @@ type fixture struct {
 type tweak func(*dispatch.Options)
 
 // newFixture starts an engine. It ends with the test, or with stop.
-func newFixture(t *testing.T, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak) *fixture {
+func newFixture(
+	t *testing.T, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak,
+) *fixture {
 	t.Helper()
 	return startFixture(t, databasePath(t), answer, tweaks...)
 }
 
-func startFixture(t *testing.T, path string, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak) *fixture {
+func startFixture(
+	t *testing.T, path string, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak,
+) *fixture {
 	t.Helper()
 	db, err := openDatabase(t.Context(), path)
 	if err != nil {

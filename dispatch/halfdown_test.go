@@ -104,7 +104,9 @@ func (d *damagedStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamp
 func TestADoubtThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		damaged, sql := new(damagedStore), new(faults)
-		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { damaged.Store, o.Store = o.Store, damaged }, faultySQL(sql))
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) {
+			damaged.Store, o.Store = o.Store, damaged
+		}, faultySQL(sql))
 		later := 5 * time.Second
 		bad := b.accept(dispatch.Submission{Delay: &later}).ID
 		damaged.damaged.Store(bad)

@@ -19,7 +19,9 @@ func (unsafeIndex) Warnings() []string { return []string{"maxmemory-policy is al
 // A server that may drop parts of the index degrades the process; it goes on working.
 func TestIndexOnAnUnsafeServerDegrades(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.Schedule = unsafeIndex{memq.New(memq.Options{})} })
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) {
+			o.Schedule = unsafeIndex{memq.New(memq.Options{})}
+		})
 		b.await(b.accept(dispatch.Submission{}).ID, 0)
 		h := b.engine.Health(t.Context())
 		if !h.Ready || !slices.Contains(h.Degraded, "redis_unsafe") {

@@ -187,7 +187,8 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 		const horizon = 10 * time.Minute
 		path, index, sql, broken := databasePath(t), memq.New(memq.Options{}), new(faults), new(faults)
 		registry := prometheus.NewRegistry()
-		b := startFixture(t, path, always(200, ""), within(index, horizon), faultySQL(sql), faultyIndex(broken), func(o *dispatch.Options) { o.Registerer = registry })
+		b := startFixture(t, path, always(200, ""), within(index, horizon), faultySQL(sql), faultyIndex(broken),
+			func(o *dispatch.Options) { o.Registerer = registry })
 		b.index = index
 		b.awaitMark(horizon)
 		broken.set(fail(errBroken), "Ensure")
@@ -238,7 +239,9 @@ func TestHeldProcessLeavesTheWatermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := sharedIndex(t, 7, strangers...)
 		moves := new(faults)
-		newFixture(t, always(200, ""), on(index, true), func(o *dispatch.Options) { o.Horizon = 10 * time.Minute }, faultyIndex(moves))
+		newFixture(t, always(200, ""), on(index, true), faultyIndex(moves), func(o *dispatch.Options) {
+			o.Horizon = 10 * time.Minute
+		})
 		time.Sleep(time.Minute)
 		if m, err := index.Watermark(t.Context(), 0); err != nil || m.At != schedule.Forever || moves.count("MoveWatermark") != 0 {
 			t.Errorf("the watermark is %+v after %d moves, %v", m, moves.count("MoveWatermark"), err)
@@ -268,7 +271,8 @@ func TestWithoutAHorizon(t *testing.T) {
 func TestHorizonIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, o := range []dispatch.Options{{Horizon: time.Hour, Alone: true}, {Horizon: -time.Hour}, {Horizon: 1}} {
-		o.Store, o.Schedule, o.Sender, o.Keyring = &calledStore{}, memq.New(memq.Options{}), &outbound.Client{}, new(dispatch.Keyring)
+		o.Store, o.Schedule = &calledStore{}, memq.New(memq.Options{})
+		o.Sender, o.Keyring = &outbound.Client{}, new(dispatch.Keyring)
 		if _, err := dispatch.New(o); err == nil || !strings.Contains(err.Error(), "horizon") {
 			t.Errorf("a horizon of %s, alone %t: %v", o.Horizon, o.Alone, err)
 		}

@@ -20,7 +20,8 @@ func within(index *memq.Index, horizon time.Duration) tweak {
 	return func(o *dispatch.Options) { o.Schedule, o.Alone, o.Horizon = index, false, horizon }
 }
 
-// newHorizonFixture starts an engine with a horizon on an index in memory, and waits until its watermark stands.
+// newHorizonFixture starts an engine with a horizon on an index in memory.
+// It waits until the watermark stands.
 func newHorizonFixture(t *testing.T, horizon time.Duration, tweaks ...tweak) *fixture {
 	t.Helper()
 	index := memq.New(memq.Options{})

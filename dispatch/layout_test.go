@@ -52,7 +52,8 @@ func TestOlderIndexIsKeptWhileHeld(t *testing.T) {
 		if h := b.engine.Health(t.Context()); !h.Ready || !slices.Contains(h.Degraded, "redis") {
 			t.Errorf("health: %+v", h)
 		}
-		if _, err := b.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"}); err != nil || calls.count("Reset") != 1 {
+		_, err := b.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"})
+		if err != nil || calls.count("Reset") != 1 {
 			t.Errorf("rebuild by hand: %v, emptied %d times", err, calls.count("Reset"))
 		}
 	})

@@ -43,7 +43,8 @@ func TestAProcessReportsItself(t *testing.T) {
 		began := time.Now().UnixMilli()
 		first := b.reported()
 		want := store.Dispatcher{
-			Name: "one", Version: "1.2.3", Roles: "api,worker", Workers: 7, StartedAt: began, SeenAt: began, Host: first.Host,
+			Name: "one", Version: "1.2.3", Roles: "api,worker", Workers: 7,
+			StartedAt: began, SeenAt: began, Host: first.Host,
 		}
 		if first != want {
 			t.Fatalf("at the start: %+v, want %+v", first, want)
@@ -92,7 +93,9 @@ func TestAProcessThatIsNotHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		sql := new(faults)
-		b := newFixture(t, always(200, ""), faultySQL(sql), asOne, func(o *dispatch.Options) { o.Logger = slog.New(slog.NewTextHandler(&text, nil)) })
+		b := newFixture(t, always(200, ""), faultySQL(sql), asOne, func(o *dispatch.Options) {
+			o.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		})
 		time.Sleep(time.Minute + time.Second)
 		for range 2 {
 			sql.set(fail(errDown), "ReportDispatcher")

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A redrive does what it is for to each callback once, at its rate. It can be paused, goes on where it was, also in another
-// process, and can be canceled; what it has not done stays as it is, for another one.
+// A redrive does what it is for to each callback once, at its rate. It can be paused, goes on where it was,
+// also in another process, and can be canceled. What it has not done stays as it is, for another one.
 func TestRedrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
@@ -24,7 +24,8 @@ func TestRedrive(t *testing.T) {
 		redrive := func(rate string) store.Redrive {
 			t.Helper()
 			r, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
-				Action: "retry", Filter: store.Filter{Topic: "payment", States: []store.State{store.Dead}}, Shown: `{"topic":"payment"}`, Rate: rate,
+				Action: "retry", Filter: store.Filter{Topic: "payment", States: []store.State{store.Dead}},
+				Shown: `{"topic":"payment"}`, Rate: rate,
 			}, operator)
 			if err != nil {
 				t.Fatal(err)
@@ -43,7 +44,8 @@ func TestRedrive(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		paused := set(store.RedrivePaused)
 		time.Sleep(time.Minute)
-		if now, err := b.db.Redrive(t.Context(), store.DefaultProject, slow.ID); err != nil || now.Matched != 300 || now.Done != paused.Done || now.Done == 0 {
+		now, err := b.db.Redrive(t.Context(), store.DefaultProject, slow.ID)
+		if err != nil || now.Matched != 300 || now.Done != paused.Done || now.Done == 0 {
 			t.Errorf("paused at %d, it is at %d of %d a minute later, %v", paused.Done, now.Done, now.Matched, err)
 		}
 		set(store.RedriveRunning)
@@ -66,7 +68,8 @@ func TestRedrive(t *testing.T) {
 		}
 		began := time.Now()
 		rest := b.awaitRedrive(redrive("20/s").ID, time.Minute)
-		if rest.State != store.RedriveDone || rest.Done != 300-end.Done || rest.Failed != 0 || rest.Matched != rest.Done {
+		if rest.State != store.RedriveDone || rest.Done != 300-end.Done || rest.Failed != 0 ||
+			rest.Matched != rest.Done {
 			t.Errorf("the rest: %+v", rest)
 		}
 		if took, least := time.Since(began), time.Duration(rest.Done)*time.Second/20-time.Second; took < least {

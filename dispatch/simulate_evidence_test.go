@@ -15,8 +15,8 @@ import (
 
 // This file gathers what a simulation left behind, and says what its faults may have cost.
 
-// evidence reads the answers that clients got, the arrivals at receivers, SQL and the index. SQL is read after
-// everything has ended.
+// evidence reads the answers that clients got, the arrivals at receivers, SQL and the index.
+// SQL is read after everything has ended.
 func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e judge.Evidence, err error) {
 	for place, id := range s.accepted {
 		c := &s.plan.callbacks[place]
@@ -51,7 +51,8 @@ func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e ju
 		e.Index = append(e.Index, judge.Item{ID: f.ID, Place: f.Place.String()})
 	}
 	var twice int
-	err = db.QueryRowContext(ctx, `SELECT count(*) - count(DISTINCT callback_id || ' ' || fence) FROM attempts`).Scan(&twice)
+	err = db.QueryRowContext(ctx, `SELECT count(*) - count(DISTINCT callback_id || ' ' || fence)
+		FROM attempts`).Scan(&twice)
 	if twice > 0 {
 		s.problem("%d attempts are of a claim that has one already", twice)
 	}

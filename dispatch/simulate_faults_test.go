@@ -101,8 +101,9 @@ type reply struct {
 	err   error
 }
 
-// around makes one call of a process, to SQL or elsewhere. Do is the call itself; cut is the error of one that gets no
-// answer. No caller may hold a mutex that another one waits for: on that no time passes in a bubble.
+// around makes one call of a process, to SQL or elsewhere. Do is the call itself; cut is the error of one
+// that gets no answer. No caller may hold a mutex that another one waits for: on that no time passes in a
+// bubble.
 func (p *process) around(ctx context.Context, op string, sql bool, cut error, do work) (any, error) {
 	if !p.pass() {
 		return nil, cut
@@ -237,9 +238,11 @@ type outage struct {
 // hangTime is how long a call hangs that nobody answers and whose caller sets no limit.
 const hangTime = 2 * time.Second
 
-// away says what becomes of a call while what it asks is away: its error, and whether it takes effect all the same. Without
-// an error nothing is away.
-func (s *simulation) away(ctx context.Context, p *process, op string, sql bool, cut error) (works bool, err error) {
+// away says what becomes of a call while what it asks is away: its error, and whether it takes effect all the
+// same. Without an error nothing is away.
+func (s *simulation) away(
+	ctx context.Context, p *process, op string, sql bool, cut error,
+) (works bool, err error) {
 	s.mu.Lock()
 	var met *outage
 	for i := range s.outages {
@@ -283,7 +286,8 @@ func (s *simulation) disturbed(p *process, from, to time.Time) bool {
 	return met(s.disturbances, p, from, to)
 }
 
-// wasStopped says whether the process was stopped between the two times: what it had begun it may end at any time later.
+// wasStopped says whether the process was stopped between the two times.
+// What it had begun it may end at any time later.
 func (s *simulation) wasStopped(p *process, from, to time.Time) bool {
 	return met(s.pauses, p, from, to)
 }

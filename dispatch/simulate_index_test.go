@@ -158,8 +158,8 @@ func (s *simIndex) view(p *process) *indexView {
 	return v
 }
 
-// call makes a call with the generation that the process expects when it makes it: a call that is late still expects that
-// one.
+// call makes a call with the generation that the process expects when it makes it: a call that is late still
+// expects that one.
 func (v *indexView) call(ctx context.Context, op string, do work) (any, error) {
 	v.shared.mu.Lock()
 	wanted := v.wanted

@@ -37,8 +37,8 @@ func (s sqlOf) call(ctx context.Context, op string, do work) (any, error) {
 	return s.p.around(ctx, op, true, fmt.Errorf("%s: %w: %w", op, store.ErrUnavailable, errCut), do)
 }
 
-// A simStore has no schedules that the engine looks for every second, and leaves to processes that do not exist what its
-// plan does not do.
+// A simStore has no schedules that the engine looks for every second, and leaves to processes that do not
+// exist what its plan does not do.
 type simStore struct {
 	*calledStore
 	plan *plan

@@ -67,7 +67,8 @@ func add(t *testing.T, c *schedule.Cron, name, spec string, ttl time.Duration, f
 
 // runFor runs a function of those options for so long in the bubble, and returns the log.
 func runFor(
-	t *testing.T, d time.Duration, o schedule.CronOptions, spec string, ttl time.Duration, fn func(context.Context) error,
+	t *testing.T, d time.Duration, o schedule.CronOptions, spec string, ttl time.Duration,
+	fn func(context.Context) error,
 ) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -198,7 +199,8 @@ func TestCronGoesOnAfterFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		log := runFor(t, 4500*time.Millisecond, schedule.CronOptions{}, "@every 1s", time.Second, func(context.Context) error {
+		o := schedule.CronOptions{}
+		log := runFor(t, 4500*time.Millisecond, o, "@every 1s", time.Second, func(context.Context) error {
 			switch runs++; runs {
 			case 1:
 				panic("out of cheese")
@@ -238,7 +240,8 @@ func TestCronBoundsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lasted []time.Duration
 		// The second run is a second old, and ends with Run.
-		runFor(t, 21*time.Second, schedule.CronOptions{}, "@every 10s", 4*time.Second, func(ctx context.Context) error {
+		o := schedule.CronOptions{}
+		runFor(t, 21*time.Second, o, "@every 10s", 4*time.Second, func(ctx context.Context) error {
 			began := time.Now()
 			<-ctx.Done()
 			lasted = append(lasted, time.Since(began))

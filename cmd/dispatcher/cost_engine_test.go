@@ -103,7 +103,9 @@ func (c *calls) start(t *testing.T) *dispatch.Engine {
 			t.Error(err)
 		}
 	})
-	testserver.Until(t, "the index is filled", func() bool { return len(engine.Health(t.Context()).Degraded) == 0 })
+	testserver.Until(t, "the index is filled", func() bool {
+		return len(engine.Health(t.Context()).Degraded) == 0
+	})
 	return engine
 }
 

@@ -30,7 +30,9 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 
 	r := startServer(t, testSettings(t, slices.Concat(bothKeys(), index, []string{"--database-url=" + served})...))
 	makeSecrets(t, r)
-	testserver.Until(t, "the index is there", func() bool { return len(r.engine.Health(t.Context()).Degraded) == 0 })
+	testserver.Until(t, "the index is there", func() bool {
+		return len(r.engine.Health(t.Context()).Degraded) == 0
+	})
 	serving := on(served)
 	want(t, serving, "migrations", statusOK, "all")
 	want(t, serving, "index", statusOK, "as SQL says")

@@ -130,9 +130,10 @@ func sendTo(t *testing.T, r *receiver, signer string, keys ...[]byte) int {
 	return response.Status
 }
 
-// With each kind of secret, also with a nonce and a time of its own as upstreams are asked, "listen" takes what the
-// program's own client sends, with either secret of a rotation and with the public key alone, and refuses another
-// secret and what is not signed. TestEverySignerIsVerified of package outbound tries every option of every signer.
+// With each kind of secret, also with a nonce and a time of its own as upstreams are asked, "listen" takes
+// what the program's own client sends. It does so with either secret of a rotation, and with the public key
+// alone. It refuses another secret and what is not signed.
+// TestEverySignerIsVerified of package outbound tries every option of every signer.
 func TestListenVerifiesEverySigner(t *testing.T) {
 	t.Parallel()
 	for signer, twoSign := range map[string]bool{

@@ -70,7 +70,9 @@ func TestRolesOnPostgresAndRedis(t *testing.T) {
 		t.Error("a process without the role api listens for it")
 	}
 	id := face.send(t, receiver)
-	testserver.Until(t, "it is sent by the other process", func() bool { return face.state(t, id) == "succeeded" })
+	testserver.Until(t, "it is sent by the other process", func() bool {
+		return face.state(t, id) == "succeeded"
+	})
 	var drift driftReport
 	if face.call(t, http.MethodPost, "/v1/index/verify", nil, &drift); !drift.Clean {
 		t.Errorf("verify says %+v", drift)
@@ -106,7 +108,9 @@ func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 
 	held := onCopy()
 	id := held.send(t, "http://127.0.0.1:1/")
-	testserver.Until(t, "the index has the one that was accepted since", func() bool { return held.counters(t).items() == 131 })
+	testserver.Until(t, "the index has the one that was accepted since", func() bool {
+		return held.counters(t).items() == 131
+	})
 	do := func(code int, args ...string) *terminal {
 		term := newTerminal()
 		if got := term.invoke(append(args, "--server", held.cl.base, "--key", held.s.AdminKey)...); got != code {

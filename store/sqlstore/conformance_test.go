@@ -34,7 +34,8 @@ func TestSQLite(t *testing.T) {
 // A claim may be for callbacks that another process has accepted, and the books may need more than one statement.
 func TestSQLiteRemembersNothing(t *testing.T) {
 	t.Parallel()
-	o := storetest.Options{Groups: []string{"Accept", "Stamp", "Strict", "Endpoint", "Books", "Model"}, Histories: 20}
+	groups := []string{"Accept", "Stamp", "Strict", "Endpoint", "Books", "Model"}
+	o := storetest.Options{Groups: groups, Histories: 20}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
 		db := openSQLite(t)
 		db.fresh.max = -1 // so that it remembers nothing
@@ -74,7 +75,8 @@ type testDB struct{ *DB }
 // Damage makes a callback's policy undecodable, as a change that went wrong would.
 func (db testDB) Damage(ctx context.Context, id string) error {
 	return db.change(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE callbacks SET policy = '{"tiers": [1', updated_at = updated_at + 1 WHERE id = $1`, id)
+		_, err := t.exec(`UPDATE callbacks SET policy = '{"tiers": [1', updated_at = updated_at + 1
+			WHERE id = $1`, id)
 		return err
 	})
 }

@@ -43,7 +43,8 @@ func sqliteURL(tb testing.TB) string {
 	return "sqlite:" + path
 }
 
-// postgresURL gives the test a migrated database of the shared server and returns its URL. Text is sorted as people do.
+// postgresURL gives the test a migrated database of the shared server and returns its URL.
+// Text is sorted as people do.
 func postgresURL(tb testing.TB) string {
 	tb.Helper()
 	return sortedByPeople.take(tb, testserver.SharedPostgres(tb).Copy)

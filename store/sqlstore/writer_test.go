@@ -132,7 +132,8 @@ func TestUnreachable(t *testing.T) {
 	absent.Close()
 	for name, l := range map[string]net.Listener{"silent": silent, "absent": absent} {
 		t.Run(name, func(t *testing.T) {
-			db, err := Open(t.Context(), Options{URL: fmt.Sprintf("postgres://u:secret@%s/d?sslmode=disable", l.Addr())})
+			url := fmt.Sprintf("postgres://u:secret@%s/d?sslmode=disable", l.Addr())
+			db, err := Open(t.Context(), Options{URL: url})
 			if err != nil {
 				t.Fatal(err)
 			}

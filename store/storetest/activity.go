@@ -37,7 +37,8 @@ func testActivityAdd(f *fixture) {
 	lanes := func(project string, lanes []int64, from int64) []store.Activity {
 		return must(f.LaneActivity(f.ctx(), project, lanes, from))
 	}
-	same(f, "minutes", []store.Activity{activity(0, store.Minute, at, 0), second}, read(project, 0, store.Minute, at, at+2*minute))
+	same(f, "minutes", []store.Activity{activity(0, store.Minute, at, 0), second},
+		read(project, 0, store.Minute, at, at+2*minute))
 	// Added to what is there, twice in one call.
 	more := activity(0, store.Minute, at, 1000)
 	f.addActivity(more, second, more)

@@ -111,7 +111,9 @@ func testAuditObjects(f *fixture) {
 	s := f.schedule("nightly", nil)
 	f.ok(f.DeleteSchedule(f.ctx(), project, s.ID, f.now, actor))
 	want(s.ID, "schedule.create", "schedule.delete")
-	r := must(f.CreateRedrive(f.ctx(), store.Redrive{ID: f.id(), Project: project, Action: store.RedriveRetry, CreatedAt: f.now}, actor))
+	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
+		ID: f.id(), Project: project, Action: store.RedriveRetry, CreatedAt: f.now,
+	}, actor))
 	must(f.SetRedrive(f.ctx(), project, r.ID, store.RedriveCanceled, f.now, actor))
 	want(r.ID, "redrive.create", "redrive.cancel")
 	k := store.Key{ID: f.id(), Project: project, Name: "n", Hash: []byte{1}, CreatedAt: f.now}
@@ -121,7 +123,9 @@ func testAuditObjects(f *fixture) {
 	secret := store.Secret{ID: f.id(), Project: project, KeyID: "k", Ciphertext: []byte{1}, CreatedAt: f.now}
 	f.ok(f.AddSecret(f.ctx(), secret, 0, false, actor))
 	want(secret.ID, "secret.add")
-	must(f.PutPreset(f.ctx(), store.Preset{Project: project, Kind: store.PresetPolicy, Name: "mine", Value: `{}`, UpdatedAt: f.now}, actor))
+	must(f.PutPreset(f.ctx(), store.Preset{
+		Project: project, Kind: store.PresetPolicy, Name: "mine", Value: `{}`, UpdatedAt: f.now,
+	}, actor))
 	want("policy/mine", "preset.put")
 	f.pauseProject(f.now+hour, "stop")
 	want(project, "project.pause")

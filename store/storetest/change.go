@@ -73,8 +73,11 @@ func testRetryScheduled(f *fixture) {
 	c := f.accept(nil)
 	f.win(f.failed(f.claim(c.ID)))
 	f.now += 10
-	got := must(f.Retry(f.ctx(), project, c.ID, store.Retry{Ladder: store.Once, URL: "https://new.example/x", Lane: "new", Now: f.now}, actor))
-	if got.DueAt != f.now || got.Trigger != store.Manual || got.URL != "https://new.example/x" || got.Lane != "new" || got.LaneID == c.LaneID {
+	got := must(f.Retry(f.ctx(), project, c.ID, store.Retry{
+		Ladder: store.Once, URL: "https://new.example/x", Lane: "new", Now: f.now,
+	}, actor))
+	if got.DueAt != f.now || got.Trigger != store.Manual || got.URL != "https://new.example/x" ||
+		got.Lane != "new" || got.LaneID == c.LaneID {
 		f.Errorf("retry: %+v", got)
 	}
 	if got.AttemptCount != 1 || got.LadderBase != 0 || got.FirstDueAt != c.FirstDueAt || got.ResumeState != "" {
@@ -95,12 +98,14 @@ func testRetryScheduled(f *fixture) {
 	}
 }
 
-// testRetryOnce retries one that has expired long ago: it gets as much time as it had. What comes of it, the model checks.
+// testRetryOnce retries one that has expired long ago: it gets as much time as it had.
+// What comes of it, the model checks.
 func testRetryOnce(f *fixture) {
 	c := f.dead(func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 5000 })
 	f.now += 60_000
 	got := f.retry(c.ID, store.Once)
-	if got.Reason != "" || got.Trigger != store.Manual || got.FirstDueAt != f.now || got.ExpiresAt != f.now+5000 {
+	if got.Reason != "" || got.Trigger != store.Manual || got.FirstDueAt != f.now ||
+		got.ExpiresAt != f.now+5000 {
 		f.Errorf("retry: %+v", got)
 	}
 	if won := f.win(f.failed(f.claim(c.ID))); won.Number != 2 {
@@ -113,7 +118,8 @@ func testRetryRefused(f *fixture) {
 	s := f.claim(c.ID)
 	refused := func(id string, want error) {
 		f.Helper()
-		f.fails(want, "retry", errOf(f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, Now: f.now}, actor)))
+		once := store.Retry{Ladder: store.Once, Now: f.now}
+		f.fails(want, "retry", errOf(f.Retry(f.ctx(), project, id, once, actor)))
 		f.fails(want, "reschedule", errOf(f.Reschedule(f.ctx(), project, id, f.now, f.now, actor)))
 	}
 	refused(c.ID, store.ErrAttempting)

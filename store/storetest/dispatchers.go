@@ -70,7 +70,8 @@ func testSessions(f *fixture) {
 		got, err := f.Session(f.ctx(), token, now)
 		if want == nil {
 			f.fails(store.ErrNotFound, "session that is none", err)
-		} else if err != nil || got.Token != want.Token || !bytes.Equal(got.Data, want.Data) || got.ExpiresAt != want.ExpiresAt {
+		} else if err != nil || got.Token != want.Token || !bytes.Equal(got.Data, want.Data) ||
+			got.ExpiresAt != want.ExpiresAt {
 			f.Errorf("session: %v, %+v, want %+v", err, got, *want)
 		}
 	}

@@ -177,7 +177,8 @@ func testEndpointDelete(f *fixture) {
 	// Nothing brings what has ended back to life, for it would be held for ever.
 	retry := store.Retry{Ladder: store.Once, Now: f.now}
 	f.fails(store.ErrEndpointDeleted, "retry", errOf(f.Retry(f.ctx(), project, dead.ID, retry, actor)))
-	f.fails(store.ErrEndpointDeleted, "reschedule", errOf(f.Reschedule(f.ctx(), project, dead.ID, f.now, f.now, actor)))
+	f.fails(store.ErrEndpointDeleted, "reschedule",
+		errOf(f.Reschedule(f.ctx(), project, dead.ID, f.now, f.now, actor)))
 	counts := f.counts()
 	if counts.States[store.Scheduled] != 1 || counts.States[store.Canceled] != 9 {
 		f.Errorf("counts: %+v", counts)

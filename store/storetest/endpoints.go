@@ -21,7 +21,10 @@ func (f *fixture) endpoint(change func(*store.Endpoint)) store.Endpoint {
 }
 
 func (f *fixture) patchEndpoint(id string, change func(*store.Endpoint)) store.Endpoint {
-	return must(f.PatchEndpoint(f.ctx(), project, id, func(e *store.Endpoint) error { change(e); return nil }, f.now, actor))
+	return must(f.PatchEndpoint(f.ctx(), project, id, func(e *store.Endpoint) error {
+		change(e)
+		return nil
+	}, f.now, actor))
 }
 
 func (f *fixture) getEndpoint(id string) store.Endpoint {

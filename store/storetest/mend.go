@@ -9,7 +9,10 @@ import (
 )
 
 func (f *fixture) mend(id string, change func(*store.Callback)) store.Callback {
-	return must(f.Mend(f.ctx(), project, id, func(c *store.Callback) error { change(c); return nil }, f.now, actor))
+	return must(f.Mend(f.ctx(), project, id, func(c *store.Callback) error {
+		change(c)
+		return nil
+	}, f.now, actor))
 }
 
 func testMend(f *fixture) {
@@ -90,7 +93,10 @@ func testMendFollowing(f *fixture) {
 func testMendRefused(f *fixture) {
 	refused := func(what, project, id string, want error) {
 		f.Helper()
-		f.fails(want, what, errOf(f.Mend(f.ctx(), project, id, func(c *store.Callback) error { c.URL = "x"; return nil }, f.now, actor)))
+		f.fails(want, what, errOf(f.Mend(f.ctx(), project, id, func(c *store.Callback) error {
+			c.URL = "x"
+			return nil
+		}, f.now, actor)))
 	}
 	c := f.accept(nil)
 	s := f.claim(c.ID)

@@ -161,7 +161,8 @@ func (m *model) opStamp(t *rapid.T) {
 		if i < 0 {
 			t.Fatalf("%s was refused though %+v at %d", r.id, *r, m.now)
 		}
-		if s := stamped[i]; s.Fence != r.fence || s.CrashCount != r.crashes || s.ClaimUntil != r.claimUntil || (len(s.Body) > 0) == r.poll {
+		if s := stamped[i]; s.Fence != r.fence || s.CrashCount != r.crashes ||
+			s.ClaimUntil != r.claimUntil || (len(s.Body) > 0) == r.poll {
 			t.Fatalf("stamped with fence %d, crash count %d, until %d; want %+v", s.Fence, s.CrashCount, s.ClaimUntil, *r)
 		}
 		m.claims = append(m.claims, stamped[i])
@@ -219,7 +220,8 @@ func (m *model) opResult(t *rapid.T) {
 		result = m.failed(s)
 	case "death":
 		result = m.died(s)
-		result.Reason = rapid.SampledFrom([]store.Reason{store.Exhausted, store.Gone, store.Unresolved}).Draw(t, "reason")
+		reasons := []store.Reason{store.Exhausted, store.Gone, store.Unresolved}
+		result.Reason = rapid.SampledFrom(reasons).Draw(t, "reason")
 	default:
 		result = store.Result{ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: m.now + 100, Diverts: 1}
 	}

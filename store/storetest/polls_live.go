@@ -149,7 +149,9 @@ func testPollReopened(f *fixture) {
 
 	// Of many that are to be opened again one is, and the others are left as they were.
 	twins := f.twins(3)
-	r := f.redrive(store.Redrive{Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{Ref: "twin"}})
+	r := f.redrive(store.Redrive{
+		Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{Ref: "twin"},
+	})
 	for r.Open() {
 		r = must(f.StepRedrive(f.ctx(), r.ID, 10, f.now)).Redrive
 	}

@@ -27,7 +27,8 @@ func testProjectChange(f *fixture) {
 	made := must(f.CreateProject(f.ctx(), given, actor))
 	want := given
 	want.PausedUntil, want.UpdatedAt, want.Version = 0, f.now, made.Version
-	same(f, "made and read", []store.Project{want, want}, []store.Project{made, must(f.Project(f.ctx(), "shop"))})
+	same(f, "made and read", []store.Project{want, want},
+		[]store.Project{made, must(f.Project(f.ctx(), "shop"))})
 	if made.Version == 0 {
 		f.Error("it has no version")
 	}
@@ -39,7 +40,8 @@ func testProjectChange(f *fixture) {
 		f.Errorf("patch: %v, %+v", err, patched)
 	}
 	want.Version = patched.Version
-	same(f, "patched and read", []store.Project{want, want}, []store.Project{patched, must(f.Project(f.ctx(), "shop"))})
+	same(f, "patched and read", []store.Project{want, want},
+		[]store.Project{patched, must(f.Project(f.ctx(), "shop"))})
 	f.fails(store.ErrNotFound, "patch of an unknown one", errOf(f.PatchProject(f.ctx(), store.Project{ID: "none"}, actor)))
 	f.fails(store.ErrNotFound, "an unknown one", errOf(f.Project(f.ctx(), "none")))
 	all, err := f.Projects(f.ctx(), "", 10)
@@ -98,7 +100,9 @@ func testProjectPause(f *fixture) {
 
 func testPresets(f *fixture) {
 	put := func(kind store.PresetKind, name string, value store.JSONText) store.Preset {
-		return must(f.PutPreset(f.ctx(), store.Preset{Project: project, Kind: kind, Name: name, Value: value, UpdatedAt: f.now}, actor))
+		return must(f.PutPreset(f.ctx(), store.Preset{
+			Project: project, Kind: kind, Name: name, Value: value, UpdatedAt: f.now,
+		}, actor))
 	}
 	version := func() int64 {
 		f.Helper()

@@ -86,7 +86,10 @@ func testRedriveActions(f *fixture) {
 	if got := f.get(c.ID); s.Redrive.Done != 1 || got.DueAt != f.now+60_000 || len(s.Placed) != 1 {
 		f.Errorf("rescheduled: %+v, due %d", s.Redrive, got.DueAt)
 	}
-	s = step(f.redrive(store.Redrive{Action: store.RedriveSetURL, Filter: scheduled, URL: "https://new.example/", Lane: "https://new.example:443"}))
+	s = step(f.redrive(store.Redrive{
+		Action: store.RedriveSetURL, Filter: scheduled, URL: "https://new.example/",
+		Lane: "https://new.example:443",
+	}))
 	if got := f.get(c.ID); s.Redrive.Done != 1 || got.URL != "https://new.example/" {
 		f.Errorf("address set: %+v, %s", s.Redrive, got.URL)
 	}

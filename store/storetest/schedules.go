@@ -33,7 +33,10 @@ func (f *fixture) getSchedule(id string) store.Schedule {
 }
 
 func (f *fixture) changeSchedule(id string, change func(*store.Schedule)) store.Schedule {
-	return must(f.ChangeSchedule(f.ctx(), project, id, func(s *store.Schedule) error { change(s); return nil }, f.now, actor))
+	return must(f.ChangeSchedule(f.ctx(), project, id, func(s *store.Schedule) error {
+		change(s)
+		return nil
+	}, f.now, actor))
 }
 
 func (f *fixture) runs(id string) []store.ScheduleRun {
@@ -111,7 +114,8 @@ func testScheduleChange(f *fixture) {
 	entries := must(f.AuditEntries(f.ctx(), project, "", 4))
 	var detail map[string][]string
 	f.ok(json.Unmarshal([]byte(entries[3].Detail), &detail))
-	same(f, "changed, by the audit", []string{"name", "cron", "timezone", "callback", "missed", "enabled", "next_at"}, detail["changed"])
+	changed := []string{"name", "cron", "timezone", "callback", "missed", "enabled", "next_at"}
+	same(f, "changed, by the audit", changed, detail["changed"])
 	for _, e := range entries {
 		if strings.Contains(e.Detail, "a.example") {
 			f.Errorf("the template is in the audit: %+v", e)

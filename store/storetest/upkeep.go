@@ -46,7 +46,8 @@ func testMeta(f *fixture) {
 		same(f, "meta", want, must(f.IndexMeta(f.ctx(), ask)))
 	}
 	for _, step := range []struct{ from, want int64 }{{3, 4}, {3, 4}, {4, 5}, {9, 5}} {
-		same(f, fmt.Sprint("next generation from ", step.from), step.want, must(f.NextGeneration(f.ctx(), step.from)))
+		same(f, fmt.Sprint("next generation from ", step.from), step.want,
+			must(f.NextGeneration(f.ctx(), step.from)))
 	}
 	want.Generation = 5
 	for _, step := range []struct{ generation, now, built, builtAt int64 }{

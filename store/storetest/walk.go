@@ -15,7 +15,9 @@ func ids(rows []store.OpenRow) []string {
 }
 
 // pages follows a walk to its end.
-func (f *fixture) pages(limit int, after store.Cursor, read func(after store.Cursor) ([]store.OpenRow, error)) []string {
+func (f *fixture) pages(
+	limit int, after store.Cursor, read func(after store.Cursor) ([]store.OpenRow, error),
+) []string {
 	f.Helper()
 	var all []string
 	for {
@@ -51,7 +53,9 @@ func testWalks(f *fixture) {
 		want = append(want, same...)
 	}
 	ended := f.dead(func(d *store.Draft) { d.Callback.DueAt = f.now - 1 })
-	open := f.pages(5, store.Cursor{}, func(after store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), after, 5) })
+	open := f.pages(5, store.Cursor{}, func(after store.Cursor) ([]store.OpenRow, error) {
+		return f.Open(f.ctx(), after, 5)
+	})
 	if !slices.Equal(open, want) {
 		f.Errorf("open rows: %v, want %v", open, want)
 	}
@@ -107,7 +111,8 @@ func testExpire(f *fixture) {
 			f.Errorf("expired: %+v", c)
 		}
 	}
-	if attempts := f.attempts(crashed.ID); len(attempts) != 1 || attempts[0].Class != store.ClassCrashed || attempts[0].Fence != 1 {
+	if attempts := f.attempts(crashed.ID); len(attempts) != 1 || attempts[0].Class != store.ClassCrashed ||
+		attempts[0].Fence != 1 {
 		f.Errorf("the crash before the expiry left %+v", attempts)
 	}
 	for _, id := range []string{never.ID, later.ID, busy.ID} {

@@ -104,7 +104,9 @@ func (e *engine) AcceptEvent(_ context.Context, project string, s dispatch.Submi
 }
 
 func (e *engine) CreateEndpoint(_ context.Context, project string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error) {
-	r := dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: true, Secret: dispatch.ShownSecret{Secret: "whsec_once"}}
+	r := dispatch.EndpointReceipt{
+		Endpoint: e.endpoint, Created: true, Secret: dispatch.ShownSecret{Secret: "whsec_once"},
+	}
 	return r, e.noted("CreateEndpoint", project, "", by, ch, ch.Invalid...)
 }
 

@@ -87,10 +87,13 @@ func (e *engine) Accept(_ context.Context, project string, subs []dispatch.Submi
 	return receipts, nil
 }
 
-func (e *engine) Cancel(_ context.Context, project, id string, by store.Actor) (store.CanceledCallback, error) {
+func (e *engine) Cancel(
+	_ context.Context, project, id string, by store.Actor,
+) (store.CanceledCallback, error) {
 	cb := e.callback
 	cb.ID, cb.State, cb.Reason = id, store.Canceled, store.Requested
-	return store.CanceledCallback{Result: store.CancelDone, Callback: cb}, e.noted("Cancel", project, id, by, nil)
+	done := store.CanceledCallback{Result: store.CancelDone, Callback: cb}
+	return done, e.noted("Cancel", project, id, by, nil)
 }
 
 func (e *engine) CancelRef(
@@ -127,8 +130,10 @@ func (e *engine) Verify(context.Context) (dispatch.Drift, error) { return e.drif
 func (e *engine) VerifyAll(context.Context) (dispatch.Drift, error) { return e.driftAll, e.err }
 
 func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error) {
-	return dispatch.RebuildReport{DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond},
-		e.noted("Rebuild", "", "", by, dryRun)
+	r := dispatch.RebuildReport{
+		DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond,
+	}
+	return r, e.noted("Rebuild", "", "", by, dryRun)
 }
 
 func (e *engine) Stats(context.Context) (schedule.Stats, error) {
@@ -162,7 +167,9 @@ func (e *engine) Counts(_ context.Context, project string) (store.Counts, error)
 	}, e.of(project)
 }
 
-func (e *engine) AuditEntries(_ context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
+func (e *engine) AuditEntries(
+	_ context.Context, project, after string, limit int,
+) ([]store.AuditEntry, error) {
 	return behind(e.audit, after, limit, func(a store.AuditEntry) string { return a.ID }), e.of(project)
 }
 
@@ -189,9 +196,10 @@ func newFace(t testing.TB, e *engine) face {
 // optionsOf has one stub be all parts.
 func optionsOf(e *engine) api.Options {
 	return api.Options{
-		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e, Redrives: e, Polls: e, Schedules: e,
-		Outcomes: e, Index: e,
-		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: redriveRows{e}, ScheduleReads: e, Books: e, AdminKey: adminKey,
+		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e,
+		Secrets: e, Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e,
+		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: redriveRows{e}, ScheduleReads: e, Books: e,
+		AdminKey: adminKey,
 	}
 }
 
@@ -254,7 +262,9 @@ func (f face) arrives(t *testing.T, e *engine, status int, method, path, body st
 }
 
 // unexported lets cmp look into what the stub notes.
-var unexported = cmp.AllowUnexported(profileChoice{}, rotation{}, comparison{}, bounds{}, asked{}, given{}, moment{})
+var unexported = cmp.AllowUnexported(
+	profileChoice{}, rotation{}, comparison{}, bounds{}, asked{}, given{}, moment{},
+)
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 

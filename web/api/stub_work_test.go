@@ -17,7 +17,9 @@ type asked struct {
 }
 
 // Outcomes returns those of the stub after the cursor.
-func (e *engine) Outcomes(_ context.Context, project string, after store.OutcomeCursor, limit int, wait time.Duration) ([]store.TerminalEvent, store.OutcomeCursor, error) {
+func (e *engine) Outcomes(
+	_ context.Context, project string, after store.OutcomeCursor, limit int, wait time.Duration,
+) ([]store.TerminalEvent, store.OutcomeCursor, error) {
 	err := e.noted("Outcomes", project, "", store.Actor{}, asked{after, limit, wait})
 	var events []store.TerminalEvent
 	next := after
@@ -33,20 +35,26 @@ func (e *engine) Outcomes(_ context.Context, project string, after store.Outcome
 func somePoll() dispatch.PollView {
 	cb := sample()
 	cb.Kind, cb.Method, cb.URL = store.Poll, "GET", "https://upstream.example/query?out_trade_no=7&mchid=9"
-	const rule = `{"until":{"success":[{"pointer":"/trade_state","in":["SUCCESS"]}],"failure":[{"status":[404]}]},"hold_if":[{"pointer":"/code","eq":"BUSY"}],` +
+	const rule = `{"until":{"success":[{"pointer":"/trade_state","in":["SUCCESS"]}],` +
+		`"failure":[{"status":[404]}]},"hold_if":[{"pointer":"/code","eq":"BUSY"}],` +
 		`"evaluate":["200-299",404],"error_budget":20}`
 	cb.Success = store.Success{Rule: rule}
 	return dispatch.PollView{
 		Callback: cb, Rule: rule,
 		Detail: store.PollDetail{
 			Context: `{"channel": "alipay"}`, Errors: 3,
-			OnResult: &store.ResultDraft{Callback: store.Callback{URL: "https://shop.example/notify?token=a", EndpointID: bareEndpoint, Topic: "payment.result", Ref: "o-1"}},
+			OnResult: &store.ResultDraft{Callback: store.Callback{
+				URL: "https://shop.example/notify?token=a", EndpointID: bareEndpoint, Topic: "payment.result",
+				Ref: "o-1",
+			}},
 		},
 	}
 }
 
 // AcceptPoll says what is wrong as the engine does: of the result callback, with its name before it.
-func (e *engine) AcceptPoll(_ context.Context, project string, s dispatch.PollSubmission) (dispatch.Receipt, error) {
+func (e *engine) AcceptPoll(
+	_ context.Context, project string, s dispatch.PollSubmission,
+) (dispatch.Receipt, error) {
 	wrong := slices.Clone(s.Invalid)
 	if s.OnResult != nil {
 		for _, w := range s.OnResult.Invalid {
@@ -57,10 +65,13 @@ func (e *engine) AcceptPoll(_ context.Context, project string, s dispatch.PollSu
 		e.noted("AcceptPoll", project, "", store.Actor{}, s, wrong...)
 }
 
-func (e *engine) ResolvePoll(_ context.Context, project, id string, r dispatch.ResolveRequest, by store.Actor) (store.ResolvedPoll, error) {
+func (e *engine) ResolvePoll(
+	_ context.Context, project, id string, r dispatch.ResolveRequest, by store.Actor,
+) (store.ResolvedPoll, error) {
 	cb := e.callback
 	cb.Kind, cb.State, cb.Reason, cb.FinishedAt = store.Poll, store.Succeeded, store.ResolvedOutside, nowMS
-	return store.ResolvedPoll{Result: store.ResolveDone, Callback: cb}, e.noted("ResolvePoll", project, id, by, r, r.Invalid...)
+	done := store.ResolvedPoll{Result: store.ResolveDone, Callback: cb}
+	return done, e.noted("ResolvePoll", project, id, by, r, r.Invalid...)
 }
 
 func (e *engine) Poll(_ context.Context, project, id string) (dispatch.PollView, error) {
@@ -89,7 +100,9 @@ type comparison struct {
 	most     int
 }
 
-func (e *engine) Compare(_ context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error) {
+func (e *engine) Compare(
+	_ context.Context, project string, from, to int64, refs []string, most int,
+) (store.Comparison, error) {
 	return store.Comparison{Matched: 2, Missing: []string{"o-3"}, Extra: []string{"o-8", "o-9"}, More: true},
 		e.noted("Compare", project, "", store.Actor{}, comparison{from, to, refs, most})
 }
@@ -101,14 +114,18 @@ const (
 
 func someRedrive() store.Redrive {
 	return store.Redrive{
-		ID: bareRedrive, Project: store.DefaultProject, Action: store.RedriveRetry, Shown: `{"state":"dead","topic":"payment.succeeded"}`, Ladder: store.Restart,
-		Rate: store.Rate{Count: 100, Per: 1e9}, Actor: "admin key", Reason: "the merchant is back", State: store.RedriveRunning, Matched: 1500, Done: 700, Failed: 3,
+		ID: bareRedrive, Project: store.DefaultProject, Action: store.RedriveRetry,
+		Shown: `{"state":"dead","topic":"payment.succeeded"}`, Ladder: store.Restart,
+		Rate: store.Rate{Count: 100, Per: 1e9}, Actor: "admin key", Reason: "the merchant is back",
+		State: store.RedriveRunning, Matched: 1500, Done: 700, Failed: 3,
 		CreatedAt: nowMS, UpdatedAt: nowMS + 7000,
 	}
 }
 
 // Redrive answers with what it was asked to do.
-func (e *engine) Redrive(_ context.Context, project string, q dispatch.RedriveRequest, by store.Actor) (store.Redrive, error) {
+func (e *engine) Redrive(
+	_ context.Context, project string, q dispatch.RedriveRequest, by store.Actor,
+) (store.Redrive, error) {
 	r := someRedrive()
 	r.Action, r.Shown, r.Ladder, r.URL = store.RedriveAction(q.Action), q.Shown, store.Ladder(q.Ladder), q.URL
 	if q.Delay != nil {
@@ -117,7 +134,9 @@ func (e *engine) Redrive(_ context.Context, project string, q dispatch.RedriveRe
 	return r, e.noted("Redrive", project, "", by, q, q.Invalid...)
 }
 
-func (e *engine) SetRedrive(_ context.Context, project, id string, to store.RedriveState, by store.Actor) (store.Redrive, error) {
+func (e *engine) SetRedrive(
+	_ context.Context, project, id string, to store.RedriveState, by store.Actor,
+) (store.Redrive, error) {
 	r := someRedrive()
 	r.State = to
 	return r, e.noted("SetRedrive", project, id, by, to)
@@ -152,17 +171,25 @@ const (
 
 func someSchedule() store.Schedule {
 	return store.Schedule{
-		ID: bareSchedule, Project: store.DefaultProject, Name: "daily-books", Cron: "30 1 * * *", Timezone: "Asia/Shanghai",
-		Template: `{"url":"https://books.example/close","headers":{"X-Shop":"7","authorization":"Basic cGFzcw==","X-Api-Key":""},"payload":{ "kind" : "daily", "n": 1.0 }}`,
-		Missed:   store.MissedSkip, Enabled: true, NextAt: nowMS + dayMS, LastAt: nowMS, LastID: bareID, Version: 3, CreatedAt: nowMS - 1, UpdatedAt: nowMS,
+		ID: bareSchedule, Project: store.DefaultProject, Name: "daily-books", Cron: "30 1 * * *",
+		Timezone: "Asia/Shanghai",
+		Template: `{"url":"https://books.example/close",` +
+			`"headers":{"X-Shop":"7","authorization":"Basic cGFzcw==","X-Api-Key":""},` +
+			`"payload":{ "kind" : "daily", "n": 1.0 }}`,
+		Missed: store.MissedSkip, Enabled: true, NextAt: nowMS + dayMS, LastAt: nowMS, LastID: bareID,
+		Version: 3, CreatedAt: nowMS - 1, UpdatedAt: nowMS,
 	}
 }
 
-func (e *engine) CreateSchedule(_ context.Context, project string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error) {
+func (e *engine) CreateSchedule(
+	_ context.Context, project string, ch dispatch.ScheduleChange, by store.Actor,
+) (store.Schedule, error) {
 	return e.schedule, e.noted("CreateSchedule", project, "", by, ch, ch.Invalid...)
 }
 
-func (e *engine) PatchSchedule(_ context.Context, project, id string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error) {
+func (e *engine) PatchSchedule(
+	_ context.Context, project, id string, ch dispatch.ScheduleChange, by store.Actor,
+) (store.Schedule, error) {
 	return e.schedule, e.noted("PatchSchedule", project, id, by, ch, ch.Invalid...)
 }
 
@@ -182,7 +209,9 @@ func (e *engine) Schedule(_ context.Context, project, id string) (store.Schedule
 }
 
 // Schedules are three, with the ids 3, 2 and 1.
-func (e *engine) Schedules(_ context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error) {
+func (e *engine) Schedules(
+	_ context.Context, project string, f store.ScheduleFilter,
+) ([]store.Schedule, error) {
 	var schedules []store.Schedule
 	for _, id := range []string{"3", "2", "1"} {
 		one := e.schedule

@@ -28,7 +28,8 @@ func checkPage(t *testing.T, res result) {
 	if n := len(res.body) + static; n > 100<<10 {
 		t.Errorf("the page has %d bytes with its style, script and icon, more than the 100 KiB that it may", n)
 	}
-	if policy := res.header.Get("Content-Security-Policy"); strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
+	policy := res.header.Get("Content-Security-Policy")
+	if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("the content policy is %q", policy)
 	}
 	ids := make(map[string]bool)
@@ -48,7 +49,8 @@ func checkPage(t *testing.T, res result) {
 			t.Errorf("the page has an image from %q", attr(n, "src"))
 		case "a", "form", "button":
 			for _, name := range []string{"href", "action", "formaction"} {
-				if value := attr(n, name); value != "" && !strings.HasPrefix(value, "/ui/") && !strings.HasPrefix(value, "#") {
+				value := attr(n, name)
+				if value != "" && !strings.HasPrefix(value, "/ui/") && !strings.HasPrefix(value, "#") {
 					t.Errorf("a %s leads to %q", n.Data, value)
 				}
 			}
@@ -96,7 +98,8 @@ func checkPage(t *testing.T, res result) {
 	if n := res.count("h1"); n != 1 {
 		t.Errorf("the page has %d headings of the first level", n)
 	}
-	if missing := regexp.MustCompile(`\b[a-z_]+(\.[a-z_]+)+\b`).FindAllString(ownText(res.doc), -1); len(missing) > 0 {
+	missing := regexp.MustCompile(`\b[a-z_]+(\.[a-z_]+)+\b`).FindAllString(ownText(res.doc), -1)
+	if len(missing) > 0 {
 		t.Errorf("keys of the catalogue are shown: %q", missing)
 	}
 }

@@ -316,12 +316,21 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 		html       template.HTML
 		has, lacks string
 	}{
-		"below zero":     {picture.Lines{Frame: f, TimeAxis: clocked(), Times: hours(2), Series: below}.HTML(), "<title>8 Mar 04:00</title>", "A: -1"},
+		"below zero": {
+			picture.Lines{Frame: f, TimeAxis: clocked(), Times: hours(2), Series: below}.HTML(),
+			"<title>8 Mar 04:00</title>", "A: -1",
+		},
 		"over the whole": {picture.Ring{Frame: f, Share: 1.5, Text: "150 %"}.HTML(), ">nothing<", "150"},
-		"wide":           {picture.Spark{Values: []float64{1, 2}, Width: 1 << 40}.HTML(), `width="640"`, "1099511627776"},
-		"no total":       {picture.Progress{Parts: []picture.Part{{Value: 3}}, Total: math.NaN()}.HTML(), `width="100%"/></svg>`, "NaN"},
+		"wide": {
+			picture.Spark{Values: []float64{1, 2}, Width: 1 << 40}.HTML(), `width="640"`, "1099511627776",
+		},
+		"no total": {
+			picture.Progress{Parts: []picture.Part{{Value: 3}}, Total: math.NaN()}.HTML(),
+			`width="100%"/></svg>`, "NaN",
+		},
 		"long texts": {
-			picture.Bars{Frame: f, TimeAxis: axis, Times: hours(50), Series: many, Value: long}.HTML(), "xxx", "<title>yyy",
+			picture.Bars{Frame: f, TimeAxis: axis, Times: hours(50), Series: many, Value: long}.HTML(),
+			"xxx", "<title>yyy",
 		},
 	} {
 		if h := string(c.html); !strings.Contains(h, c.has) || strings.Contains(h, c.lacks) {
