@@ -36,23 +36,13 @@ func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	ctx := context.Background()
 	queuetest.Keep(t, harness(t, ix), "open", 4, 2)
 	n, token := 0, 0
-	fill(t, ix, &n, 60, 5, 1)
-	leases := claim(t, ix, &token, 12).Leases
-	fill(t, ix, &n, 300, 5, time.Now().Add(time.Minute).UnixMilli())
-	for _, l := range leases[:3] {
-		acquire(t, ix, l, l.Until)
-	}
-	if err := ix.SetLanes(ctx, []schedule.LaneSetting{
-		{Lane: 2, PausedUntil: time.Now().Add(time.Minute).UnixMilli(), Version: 1}, {Lane: 3, Every: 20 * time.Millisecond, Version: 1},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	fillAll(t, ix, &n, &token)
 	damage(t, ix, name, how)
 
 	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing.
 	audit(t, ix, -1)
 	n = 0
-	fill(t, ix, &n, 360, 5, time.Now().UnixMilli())
+	fill(t, ix, &n, 360, damagedLanes, time.Now().UnixMilli())
 	audit(t, ix, -1)
 	audit(t, ix, 0)
 	places := make(map[string]int)
@@ -75,6 +65,52 @@ func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	pass(t, ix, 2*time.Minute)
 	claimAll(t, ix, &token, len(places))
 	audit(t, ix, 0)
+}
+
+// damagedLanes is how many lanes fillAll spreads its items over.
+const damagedLanes = 12
+
+// fillAll gives every structure of the shard at least two members. Lanes 4 and 5 have an open breaker already.
+func fillAll(t *testing.T, ix *redisq.Index, n, token *int) {
+	t.Helper()
+	ctx := context.Background()
+	request := schedule.ClaimRequest{Owner: "other", Token: "other", Max: 1, Lease: time.Minute, LaneLimit: 1000}
+	if _, err := ix.Claim(ctx, 0, request); err != nil {
+		t.Fatalf("claim: %v", err)
+	}
+	fill(t, ix, n, 60, damagedLanes, 1)
+	// Each of the ten other lanes gives four of its five items, and has room for the fifth once these are settled.
+	leases := claim(t, ix, token, 40).Leases
+	if len(leases) != 40 {
+		t.Fatalf("leased %d, want 40", len(leases))
+	}
+	fill(t, ix, n, 300, damagedLanes, time.Now().Add(time.Minute).UnixMilli())
+	var locks []schedule.LockRequest
+	for i, l := range leases[:6] {
+		locks = append(locks, schedule.LockRequest{
+			Lock: fmt.Sprint("k", i%2), ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until,
+		})
+	}
+	if _, err := ix.Acquire(ctx, locks); err != nil {
+		t.Fatalf("acquire: %v", err)
+	}
+	signals := []schedule.Signal{schedule.NoSignal, schedule.Answered, schedule.TimedOut}
+	var done []schedule.Settlement
+	for _, l := range leases[8:] {
+		done = append(done, schedule.Settlement{
+			Item: l.Item, Token: l.Token, Outcome: schedule.Ack, Signal: signals[l.Lane%3],
+		})
+	}
+	if _, err := ix.Settle(ctx, done); err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+	until := time.Now().Add(time.Minute).UnixMilli()
+	if err := ix.SetLanes(ctx, []schedule.LaneSetting{
+		{Lane: 3, PausedUntil: until, Version: 1}, {Lane: 6, PausedUntil: until, Version: 1},
+		{Lane: 7, Every: 20 * time.Millisecond, Version: 1},
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A lane's rate or breaker that cannot be as it is written is repaired, and so is a wrong count of open breakers.
@@ -130,7 +166,7 @@ func TestAuditRepairsFlow(t *testing.T) {
 	audit(t, ix, 0)
 }
 
-// damage spoils one of the shard's structures.
+// damage spoils one of the shard's structures, which must have two members or more.
 func damage(t *testing.T, ix *redisq.Index, name, how string) {
 	t.Helper()
 	ctx := context.Background()
@@ -140,10 +176,13 @@ func damage(t *testing.T, ix *redisq.Index, name, how string) {
 		t.Fatal(err)
 	}
 	hash := kind == "hash"
+	if !hash && kind != "zset" {
+		t.Fatalf("there is nothing to damage: %s is of the type %s", key, kind)
+	}
 	if how == "stray" {
 		if hash {
 			do(t, ix, "hset", key, id(9999), "000000001f1")
-		} else if kind == "zset" {
+		} else {
 			do(t, ix, "zadd", key, 5, id(9999))
 			do(t, ix, "zadd", key, 0, "11f000000001"+id(9998))
 		}
@@ -152,7 +191,7 @@ func damage(t *testing.T, ix *redisq.Index, name, how string) {
 	var members []string
 	if hash {
 		members, err = c.HKeys(ctx, key).Result()
-	} else if kind == "zset" {
+	} else {
 		members, err = c.ZRange(ctx, key, 0, -1).Result()
 	}
 	if err != nil {
@@ -168,7 +207,7 @@ func damage(t *testing.T, ix *redisq.Index, name, how string) {
 		}
 	}
 	if half == nil {
-		return
+		t.Fatalf("there is nothing to damage: %s has %d members, want two", key, len(members))
 	}
 	words := map[bool]map[string]string{
 		true: {"halve": "hdel", "scramble": "hset"}, false: {"halve": "zrem", "scramble": "zadd"},
