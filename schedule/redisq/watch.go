@@ -130,8 +130,8 @@ func (ix *Index) heard(ctx context.Context, f facts) {
 			unsafe = 1
 		}
 	}
+	ix.metrics.unsafe.Set(unsafe) // under the lock: it agrees with Warnings, and the last change is set last
 	ix.watch.mu.Unlock()
-	ix.metrics.unsafe.Set(unsafe)
 	switch text := f.complaint(ix.cluster); {
 	case known && text == before.complaint(ix.cluster):
 	case f.refusal(ix.cluster) != nil:
