@@ -3,6 +3,7 @@ package outbound
 import (
 	"bufio"
 	"cmp"
+	"encoding/base64"
 	"io"
 	"net"
 	"net/http"
@@ -25,6 +26,47 @@ func secretsOf(keys ...[]byte) []Secret {
 		secrets[i].Key = key
 	}
 	return secrets
+}
+
+// rsaKeys are made once: it takes a while.
+var rsaKeys = sync.OnceValue(func() (keys [2][]byte) {
+	for i := range keys {
+		var err error
+		if keys[i], err = NewSecret(UseRSA); err != nil {
+			panic(err)
+		}
+	}
+	return keys
+})
+
+// useOf is what a signer needs a secret for.
+func useOf(t testing.TB, signer string) string {
+	t.Helper()
+	use, err := UseOf(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return use
+}
+
+// secretFor returns a secret of a use, always the same for the same n.
+func secretFor(t testing.TB, use string, n byte) []byte {
+	t.Helper()
+	letter := string(rune('a' + n))
+	if use == UseRSA {
+		return rsaKeys()[n%2]
+	}
+	text := map[string]string{
+		UseHMAC:    FormatSecret([]byte(strings.Repeat(letter, MinSecretBytes))),
+		UseEd25519: privateKeyPrefix + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32))),
+		UseText:    "hunter2-key-" + letter,
+		UseBasic:   "user-" + letter + ":hunter2-" + letter,
+	}[use]
+	key, err := ParseSecretFor(use, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 // newTestClient returns a client that may reach the local machine.
@@ -205,6 +247,22 @@ func sendTo(t *testing.T, rt http.RoundTripper, change func(*Request)) Response 
 	r := newRequest("https://shop.example/notify")
 	change(&r)
 	return c.Send(t.Context(), r)
+}
+
+// signed sends a request and returns it as it arrived, with its body, and the response.
+func signed(t testing.TB, change func(*Request)) (*http.Request, []byte, Response) {
+	t.Helper()
+	var got *http.Request
+	var body []byte
+	c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+		return stubResponse(200, nil, "success"), nil
+	})})
+	r := newRequest("https://shop.example/notify")
+	change(&r)
+	resp := c.Send(t.Context(), r)
+	return got, body, resp
 }
 
 // fieldsOf are the fields that findings are about, in their order. Each finding must say something.
