@@ -83,6 +83,16 @@ func newTestClient(t testing.TB, o Options) *Client {
 	return c
 }
 
+// newConnectedClient returns a client with an idle connection to http://shop.example/, and the receiver's end
+// of it. It needs no network, so it runs on the fake clock of synctest.
+func newConnectedClient(t *testing.T) (*Client, net.Conn) {
+	t.Helper()
+	c := newTestClient(t, Options{})
+	ours, theirs := net.Pipe()
+	c.transport.pool.give(newLine(ours, ours, place{"http", "shop.example"}))
+	return c, theirs
+}
+
 func mustGuard(t testing.TB, allow ...string) *Guard {
 	t.Helper()
 	g, err := NewGuard(allow)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -267,7 +268,7 @@ func TestAnAnswerWhileTheRequestIsSent(t *testing.T) {
 
 func TestTheEndOfAnAttemptWhileTheRequestIsSent(t *testing.T) {
 	t.Parallel()
-	reading := make(chan bool, 2)
+	reading := make(chan bool, 1)
 	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
 		c.Read(make([]byte, 1024))
 		reading <- true
@@ -280,9 +281,12 @@ func TestTheEndOfAnAttemptWhileTheRequestIsSent(t *testing.T) {
 		cancel()
 	}()
 	want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true}.check(t, c.Send(ctx, large(srv.URL)))
-	r := large(srv.URL)
-	r.Timeout = time.Second // of which connecting may take a part, on a busy machine
-	want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}.check(t, c.Send(t.Context(), r))
+	synctest.Test(t, func(t *testing.T) {
+		c, receiver := newConnectedClient(t)
+		go receiver.Read(make([]byte, 1024))
+		got := c.Send(t.Context(), large("http://shop.example/"))
+		want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}.check(t, got)
+	})
 }
 
 // An interrupted attempt is none that ran out of time, wherever it was.

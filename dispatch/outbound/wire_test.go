@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -156,55 +157,48 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// TestSlowAnswers: nothing at all, headers byte by byte, a body byte by byte.
+// TestSlowAnswers: nothing at all, headers byte by byte, a body byte by byte. It runs on a fake clock.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
-	drip := func(head, text string) *rawServer {
-		return serveRaw(t, func(c *net.TCPConn, _ int) {
-			readRequest(c)
-			io.WriteString(c, head)
-			for i := range text {
-				if _, err := c.Write([]byte{text[i]}); err != nil {
-					return
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-			io.Copy(io.Discard, c)
-		})
-	}
 	const okHead = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n"
 	headers := want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}
 	body := want{class: store.ClassTimeoutBody, answered: true, timedOut: true, status: 200}
 	decided := okay()
 	decided.timedOut = true
-	var all sync.WaitGroup // they wait, and may do so all at once
 	for _, x := range []struct {
 		name string
-		srv  *rawServer
+		// head is sent at once, drips byte by byte.
+		head, drips string
 		// rule is a success rule's name, or the rule of a poll.
 		rule    string
 		want    want
 		verdict Verdict
 	}{
-		{"silence", drip("", ""), RuleHTTP2xx, headers, ""},
-		{"headers drip", drip("", "HTTP/1.1 200 OK\r\nX-Drip: "+strings.Repeat("a", 200)), RuleHTTP2xx, headers, ""},
-		{"body drips, status decides", drip(okHead, strings.Repeat("a", 400)), RuleHTTP2xx, decided, ""},
-		{"body drips, body decides", drip(okHead+"success", strings.Repeat(" ", 400)), RuleBodySuccess, body, ""},
-		{"body drips on 500", drip("HTTP/1.1 500 Oops\r\nContent-Length: 500\r\n\r\n", strings.Repeat("a", 400)), RuleBodySuccess,
+		{"silence", "", "", RuleHTTP2xx, headers, ""},
+		{"headers drip", "", "HTTP/1.1 200 OK\r\nX-Drip: " + strings.Repeat("a", 200), RuleHTTP2xx, headers, ""},
+		{"body drips, status decides", okHead, strings.Repeat("a", 400), RuleHTTP2xx, decided, ""},
+		{"body drips, body decides", okHead + "success", strings.Repeat(" ", 400), RuleBodySuccess, body, ""},
+		{"body drips on 500", strings.Replace(okHead, "200", "500", 1), strings.Repeat("a", 400), RuleBodySuccess,
 			want{class: store.ClassHTTP5xx, answered: true, timedOut: true, status: 500}, ""},
-		{"poll, the status would decide", drip(okHead, "{"), `{"until":{"success":[{"status":[200]}]}}`, body, VerdictError},
-		{"poll, the body would decide", drip(okHead+`{"a":1}`, " "), `{"until":{"failure":[{"pointer":"/a","eq":1}]}}`, body, VerdictError},
+		{"poll, the status would decide", okHead, "{",
+			`{"until":{"success":[{"status":[200]}]}}`, body, VerdictError},
+		{"poll, the body would decide", okHead + `{"a":1}`, " ",
+			`{"until":{"failure":[{"pointer":"/a","eq":1}]}}`, body, VerdictError},
 	} {
-		all.Go(func() {
-			t.Run(x.name, func(t *testing.T) {
-				r := newRequest(x.srv.URL)
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, receiver := newConnectedClient(t)
+				var dripping sync.WaitGroup
+				dripping.Go(func() { drip(receiver, x.head, x.drips) })
+				r := newRequest("http://shop.example/")
 				r.Timeout, r.Success.Name = time.Second, x.rule
 				if r.Poll = x.verdict != ""; r.Poll {
 					r.Success = store.Success{Rule: store.JSONText(x.rule)}
 				}
-				got := newTestClient(t, Options{}).Send(t.Context(), r)
+				got := c.Send(t.Context(), r)
+				dripping.Wait() // the attempt has closed the connection
 				x.want.check(t, got)
-				if took := got.EndedAt.Sub(got.StartedAt); took < r.Timeout || took > r.Timeout+30*time.Second {
+				if took := got.EndedAt.Sub(got.StartedAt); took != r.Timeout {
 					t.Errorf("took %v with a timeout of %v", took, r.Timeout)
 				}
 				if got.Verdict != x.verdict || r.Poll && (got.Rule == nil || got.Rule.Saw != "truncated: the body ended early") {
@@ -213,7 +207,20 @@ func TestSlowAnswers(t *testing.T) {
 			})
 		})
 	}
-	all.Wait()
+}
+
+// drip reads a request, sends the head at once and the text byte by byte, and then waits for the end of the
+// connection.
+func drip(c net.Conn, head, text string) {
+	readRequest(c)
+	io.WriteString(c, head)
+	for i := range text {
+		if _, err := c.Write([]byte{text[i]}); err != nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	io.Copy(io.Discard, c)
 }
 
 func TestTruncatedBody(t *testing.T) {
