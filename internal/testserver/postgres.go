@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,6 +25,9 @@ import (
 
 // postgresStart is how long a server may take until it answers.
 const postgresStart = 30 * time.Second
+
+// postgresPorts is how many ports a first start tries. Another test binary may take a free port first.
+const postgresPorts = 5
 
 // A Postgres is a PostgreSQL server on 127.0.0.1. It can be ended and started again on the same port and the
 // same data. Its databases sort text as people do (ICU, en-US), which is what most installations have;
@@ -91,26 +96,30 @@ func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgr
 			tb.Fatal(err)
 		}
 	}
-	port := FreePorts(tb, 1)[0]
-	data := filepath.Join(dir, "data")
 	initdb = append([]string{
-		"--pgdata", data, "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8", "--no-sync",
+		"--pgdata", p.data(), "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8", "--no-sync",
 		"--locale", "C", "--locale-provider", "icu", "--icu-locale", "en-US",
 	}, initdb...)
 	if out, err := p.command("initdb", initdb...).CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
 	}
 	p.url = &url.URL{
-		Scheme: "postgres", User: url.User("dispatcher"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		Path: "/postgres", RawQuery: "sslmode=disable",
+		Scheme: "postgres", User: url.User("dispatcher"), Path: "/postgres", RawQuery: "sslmode=disable",
 	}
 	p.args = append([]string{
-		"-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", dir,
-		"-c", "max_connections=400", "-c", "shared_buffers=64MB",
+		"-D", p.data(), "-h", "127.0.0.1", "-k", dir, "-c", "max_connections=400", "-c", "shared_buffers=64MB",
 	}, settings...)
 	tb.Cleanup(func() { p.shutDown(tb) })
-	p.Start(tb)
-	return p
+	for try := 1; ; try++ {
+		p.url.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePorts(tb, 1)[0]))
+		err := p.try()
+		if err == nil {
+			return p
+		}
+		if !p.portTaken() || try == postgresPorts {
+			tb.Fatalf("postgres does not answer: %v\n%s", err, p.Log())
+		}
+	}
 }
 
 // command runs one of PostgreSQL's programs as the server's user.
@@ -127,10 +136,7 @@ func (p *Postgres) Start(tb testing.TB) {
 	tb.Helper()
 	deadline := time.Now().Add(postgresStart)
 	for {
-		err := p.begin()
-		if err == nil {
-			err = p.wait()
-		}
+		err := p.try()
 		if err == nil {
 			return
 		}
@@ -141,16 +147,31 @@ func (p *Postgres) Start(tb testing.TB) {
 	}
 }
 
+// try starts the server once, and returns when it answers or has ended.
+func (p *Postgres) try() error {
+	if err := p.begin(); err != nil {
+		return err
+	}
+	return p.wait()
+}
+
+// portTaken says whether a server that has ended could not have its port.
+func (p *Postgres) portTaken() bool {
+	return p.HasEnded() && strings.Contains(p.Log(), "Address already in use")
+}
+
 // begin starts the server and waits for nothing. Its log goes on where that of the last run ended.
 func (p *Postgres) begin() error {
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	p.server = &child{cmd: p.command("postgres", p.args...)}
+	p.server = &child{cmd: p.command("postgres", append(slices.Clone(p.args), "-p", p.url.Port())...)}
 	p.server.cmd.Stdout, p.server.cmd.Stderr = log, log
 	return errors.Join(p.server.start(), log.Close())
 }
+
+func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
 
 func (p *Postgres) logFile() string { return p.dir + ".log" }
 
@@ -304,7 +325,7 @@ func (p *Postgres) wait() error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := p.Exec(ctx, "SELECT 1")
+		err := p.answers(ctx)
 		if err == nil {
 			return nil
 		}
@@ -316,6 +337,25 @@ func (p *Postgres) wait() error {
 		case <-tick.C:
 		}
 	}
+}
+
+// answers returns nil if this server answers. Another one may listen on the port that this one was to have.
+func (p *Postgres) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	db, err := sql.Open("pgx", p.URL())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var data string
+	if err := db.QueryRowContext(ctx, "SHOW data_directory").Scan(&data); err != nil {
+		return err
+	}
+	if data != p.data() {
+		return fmt.Errorf("the server of %s answers", data)
+	}
+	return nil
 }
 
 // postgresBinaries finds the directory that has the server's programs.

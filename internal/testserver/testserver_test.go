@@ -89,6 +89,19 @@ func TestFreePortsAreNeverChosenTwice(t *testing.T) {
 	}
 }
 
+// A server is not taken for the one that has its port, and says that it cannot have it.
+func TestPostgresOnATakenPort(t *testing.T) {
+	needsServer(t)
+	s := NewPostgres(t)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.url.Host = SharedPostgres(t).url.Host
+	if err := s.try(); err == nil || !s.portTaken() {
+		t.Errorf("started on a taken port: %v\n%s", err, s.Log())
+	}
+}
+
 func TestSizes(t *testing.T) {
 	for size, want := range map[string][2]bool{"": {false, false}, "full": {true, false}, "long": {true, true}} {
 		t.Setenv(sizeVariable, size)
