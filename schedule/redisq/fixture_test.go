@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -30,19 +31,26 @@ func needsServer(t *testing.T) {
 }
 
 // eachServer runs a test on redis-server, and on every other server of the kind that PATH has, such as
-// valkey-server. Without arguments for the server it is shared with other tests.
+// valkey-server. It logs each one's version. Without arguments for the server, redis-server is shared with
+// other tests.
 func eachServer(t *testing.T, run func(t *testing.T, url string), args ...string) {
 	t.Helper()
 	needsServer(t)
-	t.Run("redis-server", func(t *testing.T) {
-		if len(args) > 0 {
-			run(t, testserver.StartRedis(t, args...))
-			return
-		}
-		run(t, testserver.SharedRedis(t))
-	})
-	for _, program := range testserver.OtherServers() {
-		t.Run(program, func(t *testing.T) { run(t, testserver.NewRedisOf(t, program, args...).URL) })
+	for _, program := range append([]string{"redis-server"}, testserver.OtherServers()...) {
+		t.Run(program, func(t *testing.T) {
+			var url string
+			if program == "redis-server" && len(args) == 0 {
+				url = testserver.SharedRedis(t)
+			} else {
+				url = testserver.NewRedisOf(t, program, args...).URL
+			}
+			version, err := exec.Command(program, "--version").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("tested on %s", bytes.TrimSpace(version))
+			run(t, url)
+		})
 	}
 }
 
