@@ -300,7 +300,7 @@ func Eventually(tb testing.TB, limit time.Duration, what string, cond func() err
 	}
 }
 
-// A finished command is one that ran to its end.
+// A Finished command is one that ran to its end.
 type Finished struct {
 	Code           int
 	Stdout, Stderr string
@@ -312,7 +312,7 @@ func Command(tb testing.TB, limit time.Duration, env []string, args ...string) F
 	return RunProgram(tb, Binary(tb), limit, env, args...)
 }
 
-// RunProgram is command with a binary of the caller's choice.
+// RunProgram is Command with a binary of the caller's choice.
 func RunProgram(tb testing.TB, program string, limit time.Duration, env []string, args ...string) Finished {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

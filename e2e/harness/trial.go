@@ -34,14 +34,14 @@ type Trial struct {
 	remarks   []string
 }
 
-// An Outcome is what the judge found in one trial.
+// A TrialResult is what the judge found in one trial.
 type TrialResult struct {
 	Accepted, Lost    int
 	Duplicates, Bound int
 	Healed            time.Duration
 }
 
-// NewTrial prepares a trial without a backend: call use. The name begins every report of it.
+// NewTrial prepares a trial without a backend: call UseBackend. The name begins every report of it.
 func NewTrial(t *testing.T, name string) *Trial {
 	return &Trial{T: t, Title: name, Recorder: NewRecorder(t, Usual)}
 }
@@ -114,7 +114,7 @@ func (tr *Trial) Serve(args ...string) *Process {
 	return p
 }
 
-// ServeUntil is serve for a process that will kill itself at a failpoint, perhaps before it is ready.
+// ServeUntil is Serve for a process that will kill itself at a failpoint, perhaps before it is ready.
 func (tr *Trial) ServeUntil(failpoint string, args ...string) *Process {
 	tr.Helper()
 	l := Launch{On: tr.Backend, Args: slices.Concat(tr.Args, args), Times: tr.Times, failpoint: failpoint,
