@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -128,6 +129,14 @@ func newTab(tb testing.TB, base string) *tab {
 	ctx, cancel := chromedp.NewContext(useChromium(tb), chromedp.WithNewBrowserContext())
 	tb.Cleanup(cancel)
 	t := &tab{TB: tb, base: base}
+	return t.listenIn(ctx)
+}
+
+// another opens a second page of the same window, with the same session.
+func (t *tab) another() *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(t.ctx)
+	t.Cleanup(cancel)
 	return t.listenIn(ctx)
 }
 
@@ -349,4 +358,17 @@ func (t *tab) signIn(key string) {
 	t.fill("#key", key)
 	t.click("button", "Sign in")
 	t.see("h1", "Overview")
+}
+
+// streams waits until the page is kept up to date.
+func (t *tab) streams() {
+	t.Helper()
+	harness.Eventually(t, pageTime, "the page is kept up to date", func() error {
+		for _, l := range t.loaded() {
+			if l.kind == "EventSource" && l.status == http.StatusOK && !l.over {
+				return nil
+			}
+		}
+		return errors.New("no stream is open")
+	})
 }

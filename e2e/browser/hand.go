@@ -273,3 +273,83 @@ func (t *tab) prefer(name, value string) {
 	t.Helper()
 	call(t, network.SetCookie, network.SetCookieParams{Name: "dispatcher_" + name, Value: value, URL: t.base + "/ui/", Path: "/ui"})
 }
+
+// hands are how somebody uses a page: with a mouse, by keys alone, or with a mouse where no scripts run.
+type hands struct {
+	*tab
+	keys, plain bool
+}
+
+// use does what a link or a button is for.
+func (h hands) use(selector, text string) {
+	h.Helper()
+	if !h.keys {
+		h.click(selector, text)
+		return
+	}
+	h.reach(selector, text)
+	h.press("Enter")
+}
+
+// write puts text into a field, in place of what is there.
+func (h hands) write(selector, text string) {
+	h.Helper()
+	if !h.keys {
+		h.fill(selector, text)
+		return
+	}
+	h.reach(selector, "")
+	// As Ctrl-A does: a browser without a window has no command for it.
+	ask[bool](h.tab, `document.activeElement.select(), true`)
+	h.tab.write(text)
+}
+
+// reach goes to something with Tab alone.
+func (h hands) reach(selector, text string) {
+	h.Helper()
+	h.see(selector, text)
+	const most = 250
+	for range most {
+		if ask[bool](h.tab, js(`return document.activeElement === find(args[0], args[1])[0]`, selector, text)) {
+			return
+		}
+		h.press("Tab")
+	}
+	h.Fatalf("Tab does not lead to %s %q within %d steps", selector, text, most)
+}
+
+// stays marks the page, and returns what fails the test unless it is still the same one. Where no scripts run
+// every act loads a page.
+func (h hands) stays(what string) func() {
+	if h.plain {
+		return func() {}
+	}
+	h.mark()
+	return func() {
+		h.Helper()
+		h.marked(what)
+	}
+}
+
+// fresh looks at the page anew, where nothing else would bring it up to date.
+func (h hands) fresh() {
+	if h.plain {
+		h.open(h.where())
+	}
+}
+
+// becomes waits until something says a text, looking again where the page does not change by itself.
+func (h hands) becomes(selector, text string) {
+	h.Helper()
+	if !h.plain {
+		h.see(selector, text)
+		return
+	}
+	harness.Eventually(h, pageTime, fmt.Sprintf("%s says %q", selector, text), func() error {
+		h.fresh()
+		if h.count(selector, text) == 0 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+}

@@ -1,10 +1,8 @@
 package browser
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"testing"
 	"time"
 
@@ -79,16 +77,6 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 			}
 		})
 	}
-}
-
-// hostOf is the host and port of an address.
-func hostOf(t *testing.T, address string) string {
-	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Host
 }
 
 // heldOne accepts a callback whose lane, held, is paused.
@@ -255,34 +243,4 @@ func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 			t.Logf("a page whose key was revoked was left after %s", time.Since(began).Round(100*time.Millisecond))
 		})
 	}
-}
-
-// streams waits until the page is kept up to date.
-func (t *tab) streams() {
-	t.Helper()
-	harness.Eventually(t, pageTime, "the page is kept up to date", func() error {
-		for _, l := range t.loaded() {
-			if l.kind == "EventSource" && l.status == http.StatusOK && !l.over {
-				return nil
-			}
-		}
-		return errors.New("no stream is open")
-	})
-}
-
-// A keyMade is a key as it is shown once.
-type keyMade struct {
-	ID  string `json:"id"`
-	Key string `json:"key"`
-}
-
-func madeKey(t *testing.T, p *harness.Process, scopes ...string) (k keyMade) {
-	t.Helper()
-	if err := p.Call(t.Context(), http.MethodPost, "/v1/keys", harness.Submission{"name": fmt.Sprint("a key to ", scopes), "scopes": scopes}, http.StatusCreated, &k); err != nil {
-		t.Fatal(err)
-	}
-	if k.Key == "" {
-		t.Fatal(errors.New("a key without a text"))
-	}
-	return k
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -230,4 +231,33 @@ func shapeOf(address string) string {
 		shape += "?"
 	}
 	return shape
+}
+
+// hostOf is the host and port of an address.
+func hostOf(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// A keyMade is a key as it is shown once.
+type keyMade struct {
+	ID  string `json:"id"`
+	Key string `json:"key"`
+}
+
+// madeKey makes a key with these scopes.
+func madeKey(t *testing.T, p *harness.Process, scopes ...string) (k keyMade) {
+	t.Helper()
+	body := harness.Submission{"name": fmt.Sprint("a key to ", scopes), "scopes": scopes}
+	if err := p.Call(t.Context(), http.MethodPost, "/v1/keys", body, http.StatusCreated, &k); err != nil {
+		t.Fatal(err)
+	}
+	if k.Key == "" {
+		t.Fatal(errors.New("a key without a text"))
+	}
+	return k
 }
