@@ -86,8 +86,17 @@ func TestBrowserListsAreWalkedThrough(t *testing.T) {
 	}
 }
 
-// looksOn has many callbacks looked through for something that is nowhere.
-func looksOn(t *testing.T, p *harness.Process) {
+// A list whose condition no index serves is looked through in steps. The page goes on by itself until it is
+// stopped, and again when it is asked to. All of it is one entry in the history. Here no callback matches.
+func TestBrowserLooksOn(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	tr := harness.NewTrial(t, "looks on")
+	tr.UseBackend(harness.NewBackend(t, harness.SQLiteEmbedded))
+	tr.Seed(tr.Serve(), harness.Seeding{N: 20_000, Lanes: 100, Shape: func(lane int) harness.Submission {
+		return tr.Callback("plain", harness.SeedRef(lane))
+	}})
+	p := tr.Serve()
 	x := harness.StartProxy(t, hostOf(t, p.Base))
 	b := newTab(t, "http://"+x.Address)
 	b.signIn(harness.AdminKey)
@@ -95,8 +104,7 @@ func looksOn(t *testing.T, p *harness.Process) {
 	entries := ask[int](b, `history.length`)
 	loads := b.documentsLoaded()
 
-	// The page looks on by itself, until it is stopped.
-	x.Slow(300*time.Millisecond, 0)
+	x.Slow(2*time.Second, 0) // so that the look can be stopped before its last step
 	b.fill("#ff-topic", "nothing")
 	b.click(".filters button", "Filter")
 	b.see(".empty time", "")
@@ -123,7 +131,8 @@ func looksOn(t *testing.T, p *harness.Process) {
 		t.Errorf("it was stopped at %s, and has ended at %s", stopped, at)
 	}
 	if n := ask[int](b, `history.length`) - entries; n != 1 || b.documentsLoaded() != loads {
-		t.Errorf("the condition and to look on have made %d entries in the history and loaded %d pages anew", n, b.documentsLoaded()-loads)
+		t.Errorf("the condition and to look on have made %d entries in the history and loaded %d pages anew", n,
+			b.documentsLoaded()-loads)
 	}
 	b.streams() // the page that is arrived at is up to date
 }
