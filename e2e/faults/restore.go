@@ -67,6 +67,7 @@ func restoredFromBackup(tr *trial, rebuilt bool) {
 	}
 	p.Kill()
 	tr.MarkFault()
+	tr.Backend.KeepApart("another database takes its place")
 
 	r.restore(pg, dump)
 	held := tr.Serve("--hold")

@@ -98,6 +98,11 @@ func acceptSlow(t *testing.T, p *harness.Process, r *harness.Receiver, ref strin
 func TestHoldAcceptsAndSendsNothing(t *testing.T) {
 	harness.BlackBox(t)
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
+	t.Cleanup(func() { // after the last process has ended
+		if b.BooksBalanced() == 0 {
+			t.Error("the books were compared by none of the processes")
+		}
+	})
 	r := harness.NewReceiver(t, harness.Always(200, ""))
 	p := harness.Serve(t, harness.Launch{On: b, Args: []string{"--hold"}})
 	cb, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "ref": "held", "payload": harness.Payload("held")})
