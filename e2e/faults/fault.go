@@ -15,7 +15,7 @@ type fault struct {
 	// a fault between the commit in SQL and the index, on all four; a fault of Redis or of PostgreSQL, on one
 	// that has it, unless what heals it reads the other side.
 	on []harness.Combination
-	// quick processes take up the work of dead ones after seconds: see quickTimes.
+	// quick processes take up the work of dead ones after seconds: see harness.QuickTimes.
 	quick bool
 	// heavy faults load the machine: nothing runs beside them.
 	heavy bool

@@ -81,7 +81,7 @@ func TestAFeedReaderSeesEachOutcomeOnce(t *testing.T) {
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		mostlyWaits(t)
 		tr := newTrial(t, "feed: readers and dispatchers killed")
-		tr.Times = quickTimes
+		tr.Times = harness.QuickTimes
 		tr.UseBackend(b)
 		readWhileKilled(tr)
 	})

@@ -23,7 +23,7 @@ func lockFaults() []fault {
 // are over.
 const (
 	heldFor = 5 * time.Second
-	lockTTL = heldFor + quickMargin
+	lockTTL = heldFor + harness.QuickMargin
 )
 
 // lockHolderKilled kills a process while its receiver works on the attempt that holds a lock, with others
@@ -109,7 +109,7 @@ func (tr *trial) firstAndLast(kind string, from time.Time) (first, last time.Dur
 // longerThanALease has receivers that take longer than a claim's lease, with a timeout that allows it: lease
 // and lock are extended before the dial, so that no other attempt begins meanwhile.
 func longerThanALease(tr *trial) {
-	const took = quickLease + 4*time.Second
+	const took = harness.QuickLease + 4*time.Second
 	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
 		if h.Kind() == "long" {
 			return harness.Reply{Status: 200, After: took}
@@ -137,5 +137,6 @@ func longerThanALease(tr *trial) {
 	if reaped > 0 {
 		tr.Errorf("%v leases ran out", reaped)
 	}
-	tr.Remark("receivers took %s, the lease is %s: no lease ran out, nothing overlapped", took, quickLease)
+	tr.Remark("receivers took %s, the lease is %s: no lease ran out, nothing overlapped", took,
+		harness.QuickLease)
 }

@@ -51,7 +51,7 @@ func runFault(t *testing.T, f *fault) {
 				faultTable.enter(line, failures, remarks)
 			})
 			if f.quick {
-				tr.Times = quickTimes
+				tr.Times = harness.QuickTimes
 			}
 			if !f.apart {
 				tr.UseBackend(harness.NewBackend(t, c))

@@ -62,7 +62,7 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			for i, k := range kills {
 				v := &pollVictim{pollKill: k, up: newUpstream()}
 				v.trial = newTrial(t, "poll killed at "+k.ref())
-				v.Times = quickTimes
+				v.Times = harness.QuickTimes
 				v.Recorder.SetScript(v.up.answer)
 				b := harness.Backend{Name: c.String(), DataDir: t.TempDir(), Redis: shared.Redis, Server: shared.Server,
 					Prefix: fmt.Sprint("e2e", i)}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
@@ -11,7 +12,7 @@ import (
 // vain. A process commits its own results before it claims again; with two of them, what one holds the other
 // may claim first.
 func postgresHangs(tr *trial, processes int) {
-	const lasts = quickLease + 2*time.Second
+	const lasts = harness.QuickLease + 2*time.Second
 	proxy := tr.throughProxy()
 	began := time.Now()
 	ld, w := tr.underWay()

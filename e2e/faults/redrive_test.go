@@ -30,7 +30,7 @@ func TestARedriveIsKilledHalfWay(t *testing.T) {
 	n := sized(3_000, 10_000, 50_000)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		r := &redriven{trial: newTrial(t, "redrive killed half-way"), n: n}
-		r.Backend, r.Times = b, quickTimes
+		r.Backend, r.Times = b, harness.QuickTimes
 		r.dead = r.Recorder.ListenElsewhere(t)
 		r.run()
 	})

@@ -20,7 +20,7 @@ func TestThreeDispatchersFireASchedule(t *testing.T) {
 		r := harness.NewReceiver(t, harness.Always(200, ""))
 		var processes []*harness.Process
 		for range 3 {
-			processes = append(processes, harness.Serve(t, harness.Launch{On: b, Times: quickTimes}))
+			processes = append(processes, harness.Serve(t, harness.Launch{On: b, Times: harness.QuickTimes}))
 		}
 		ctx := t.Context()
 		s, err := processes[0].EverySecond(ctx, "books", r.URL+"/tick", nil)

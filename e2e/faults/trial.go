@@ -19,15 +19,6 @@ func newTrial(t *testing.T, name string) *trial {
 	return &trial{harness.NewTrial(t, name)}
 }
 
-// quickTimes let the work of a dead process be taken up after seconds instead of half a minute. The lease is
-// longer than the timeout of Trial.Callback and the margin together, as with the usual times: so no attempt
-// needs an extension.
-const (
-	quickTimes  = "lease=12s,margin=9s,sweep=2s,slack=2s,leader=4s"
-	quickLease  = 12 * time.Second
-	quickMargin = 9 * time.Second
-)
-
 // sized is the value for the size of the run: see package testserver.
 func sized[T any](small, full, long T) T {
 	switch {

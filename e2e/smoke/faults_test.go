@@ -18,6 +18,9 @@ func TestKilledUnderLoad(t *testing.T) {
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		tr := harness.NewTrial(t, "killed under load")
 		tr.UseBackend(b)
+		// One process runs at a time and commits its results before it claims again: it loses no claim in a
+		// stall.
+		tr.Times = harness.QuickTimes
 		p := tr.Serve()
 		load := tr.Load(40, tr.Mixed)
 		awaitAccepted(tr, 100)
