@@ -3,7 +3,6 @@ package main
 import (
 	"database/sql"
 	"errors"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -12,46 +11,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
-
-func TestServeDrainsWhatIsInFlight(t *testing.T) {
-	t.Parallel()
-	entered, release := make(chan struct{}, 10), make(chan struct{})
-	receiver := handling(t, func(http.ResponseWriter, *http.Request) {
-		entered <- struct{}{}
-		<-release
-	})
-	s := testSettings(t, "--shutdown-delay=4s", "--drain-timeout=1m")
-	r := startServer(t, s)
-	testserver.Until(t, "ready", func() bool { return r.readyz(t) == http.StatusOK })
-	id := r.send(t, receiver)
-	<-entered
-
-	r.stop()
-	testserver.Until(t, "readyz says that it drains", func() bool { return r.readyz(t) == http.StatusServiceUnavailable })
-	// Within shutdown_delay the API still answers and accepts, but nothing new is claimed.
-	late := r.send(t, receiver)
-	if got := r.state(t, id); got != "attempting" {
-		t.Errorf("what is in flight is %s", got)
-	}
-	testserver.Until(t, "the API is closed", func() bool {
-		conn, err := net.Dial("tcp", r.web.Addr().String())
-		if err == nil {
-			conn.Close()
-		}
-		return err != nil
-	})
-	close(release)
-	r.end(t)
-	if len(entered) > 0 {
-		t.Error("something was claimed after the end was asked for")
-	}
-
-	again := startServer(t, s)
-	if got := again.state(t, id); got != "succeeded" {
-		t.Errorf("what was in flight is %s after the restart", got)
-	}
-	testserver.Until(t, "what was accepted late succeeds", func() bool { return again.state(t, late) == "succeeded" })
-}
 
 func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
 	t.Parallel()
