@@ -216,8 +216,8 @@ func (m *meter) cost(path string, limit time.Duration) (least usage) {
 
 // What a page costs does not depend on how much there is. With a million callbacks, a tenth of them dead, no
 // page costs the server and the database more than six times the CPU that the plain list costs with two
-// hundred, nor more than pageMost. A page that read through a table would cost a hundred times. make test-long
-// shows it; make test-full does with less.
+// hundred, nor more than pageMost. A page that read through a table would cost a hundred times.
+// make test-long shows it; make test-full does with less.
 func TestBrowserPagesCostLittle(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel() // what is measured is CPU time
@@ -288,8 +288,8 @@ func costPages(t *testing.T, b harness.Backend, rows int) {
 		all, worst = all+cost.sum(), max(worst, cost.sum())
 		lines = append(lines, fmt.Sprintf("%7.2f ms, database %7.2f ms: %.80s", ms(cost.server), ms(cost.database), path))
 		if cost.sum() > limit {
-			t.Errorf("%s costs %.2f ms of CPU and the database %.2f; at most %.2f together: %d times the plain list "+
-				"of %d callbacks, and never more than %s", path, ms(cost.server), ms(cost.database), ms(limit),
+			t.Errorf("%s costs %.2f ms of CPU and the database %.2f; at most %.2f together: %d times the plain "+
+				"list of %d callbacks, and never more than %s", path, ms(cost.server), ms(cost.database), ms(limit),
 				pageCost, fewRows, pageMost)
 		}
 	}

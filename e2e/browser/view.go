@@ -9,8 +9,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 )
 
-var screens = flag.String("screens", "", "where pictures of every page are put; empty: with the artifacts of the "+
-	"test, where -artifacts keeps them, or nowhere")
+var screens = flag.String("screens", "", "where pictures of every page are put; empty: with the artifacts of "+
+	"the test, where -artifacts keeps them, or nowhere")
 
 // A view is in which form a page is looked at.
 type view struct {
@@ -62,15 +62,16 @@ func (t *tab) links() []string {
 		!a.pathname.endsWith("/payload") && a.search !== "?as=text").map((a) => a.pathname + a.search))]`)
 }
 
-// crawl goes wherever pages lead, and visits one page of each shape, so that none is forgotten. It starts with
-// what the menu leads to.
+// crawl goes wherever pages lead, and visits one page of each shape, so that none is forgotten. It starts
+// with what the menu leads to.
 func (t *tab) crawl(visit func(address, shape string)) []string {
 	t.Helper()
 	var shapes []string
 	if status := t.open("/ui/"); status != 200 {
 		t.Fatalf("/ui/ is answered with %d", status)
 	}
-	waiting := ask[[]string](t, `[...document.querySelectorAll("nav.menu a")].map((a) => a.getAttribute("href"))`)
+	waiting := ask[[]string](t,
+		`[...document.querySelectorAll("nav.menu a")].map((a) => a.getAttribute("href"))`)
 	for len(waiting) > 0 {
 		address := waiting[0]
 		waiting = waiting[1:]

@@ -41,10 +41,10 @@ type TrialResult struct {
 	Healed            time.Duration
 }
 
-// QuickTimes is for Trial.Times: the work of a dead process is taken up after seconds instead of half a minute.
-// QuickLease is the lease of a claim in the index. QuickMargin is how long a claim in SQL lives beyond its
-// attempt's timeout. The lease is longer than the timeout of Trial.Callback and the margin together, as with
-// the usual times: so no attempt needs an extension.
+// QuickTimes is for Trial.Times: the work of a dead process is taken up after seconds instead of half a
+// minute. QuickLease is the lease of a claim in the index. QuickMargin is how long a claim in SQL lives beyond
+// its attempt's timeout. The lease is longer than the timeout of Trial.Callback and the margin together, as
+// with the usual times: so no attempt needs an extension.
 const (
 	QuickTimes  = "lease=12s,margin=9s,sweep=2s,slack=2s,leader=4s"
 	QuickLease  = 12 * time.Second
