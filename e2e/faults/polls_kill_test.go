@@ -144,6 +144,7 @@ func (v *pollVictim) ask(p *harness.Process) (string, error) {
 // die has the poll accepted by a process that kills itself, and looks at what that leaves.
 func (v *pollVictim) die() {
 	failpoint := fmt.Sprintf("%s:%d", v.failpoint, v.request)
+	v.Backend.KeepApart("another test goes on with it")
 	p := v.ServeUntil(failpoint)
 	id, err := v.ask(p)
 	if err == nil {
@@ -197,6 +198,7 @@ func (v *pollVictim) goOn() {
 		v.Skip("it did not come to the kill")
 	}
 	v.claims.Continue(v.Trial)
+	v.Backend.KeepApart("")
 	p := v.Serve()
 	if v.id == "" {
 		id, err := v.ask(p)

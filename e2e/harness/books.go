@@ -54,7 +54,7 @@ func (b Backend) accounts() *accounts {
 }
 
 // KeepApart says why the books are not compared: a test changes the database beside the program, leaves it
-// broken, or ends all its processes.
+// broken, or ends all its processes. An empty reason has them compared.
 func (b Backend) KeepApart(why string) {
 	a := b.accounts()
 	a.mu.Lock()
