@@ -25,6 +25,7 @@ func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
 			t.Errorf("exit code %d, said %q, want %q", code, lines, want)
 		}
 	}
+	testserver.Until(t, "the first one is ready", func() bool { return r.readyz(t) == http.StatusOK })
 }
 
 func TestMigrate(t *testing.T) {
