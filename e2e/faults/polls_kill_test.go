@@ -195,7 +195,7 @@ func (k pollKill) asked() bool {
 // goOn starts another process, hands over what was not answered, and judges how it all ended.
 func (v *pollVictim) goOn() {
 	if v.claims == nil {
-		v.Skip("it did not come to the kill")
+		v.Fatal("it did not come to the kill")
 	}
 	v.claims.Continue(v.Trial)
 	v.Backend.KeepApart("")
