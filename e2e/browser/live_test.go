@@ -1,8 +1,10 @@
 package browser
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,6 +79,58 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The answer to an act is drawn before the act has its effect, and may arrive after the stream has told of that effect.
+// The page then shows what is newer.
+func TestBrowserALateAnswerHidesNothing(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	r := harness.NewReceiver(t, func(a *harness.Arrival) harness.Reply {
+		if a.Nth == 1 {
+			return harness.Reply{Status: 503}
+		}
+		<-gate
+		return harness.Reply{Status: 200}
+	})
+	t.Cleanup(open) // before the receiver is closed, which waits for its requests
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
+	cb, err := p.Accept(t.Context(), harness.Submission{
+		"url": r.URL, "ref": "order-1", "payload": harness.Submission{"paid": 1}, "policy": harness.AskAfter("1h"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newTab(t, p.Base)
+	b.signIn(harness.AdminKey)
+	b.open("/ui/callbacks/" + cb.ID)
+	b.see(".timeline", "503")
+	b.see(".why", "It waits for its due time")
+	b.streams()
+	b.mark()
+	ask[bool](b, `{
+		const real = window.fetch;
+		window.fetch = async (...args) => {
+			const response = await real(...args), body = await response.text();
+			await new Promise((go) => { window.__letArrive = go; });
+			return { url: response.url, text: async () => body };
+		};
+		true }`)
+	b.click("#retry", "")
+	harness.Eventually(t, pageTime, "the answer is drawn", func() error {
+		if !ask[bool](b, `Boolean(window.__letArrive)`) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	open()
+	b.see(".why", "succeeded")
+	ask[bool](b, `window.__letArrive(), true`)
+	b.see(".toast", "attempted at once")
+	b.see(".why", "succeeded")
+	b.marked("a callback is retried")
 }
 
 // heldOne accepts a callback whose lane, held, is paused.

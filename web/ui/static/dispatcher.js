@@ -109,6 +109,18 @@ function parse(html) {
 // --- The stream by which an open page is told what has changed.
 
 let stream, watchdog, retry;
+// What the stream last told of each region, and with which of its events. The stream tells a change once.
+let told = new Map(), events = 0;
+
+// show makes a region what the stream says that it is.
+function show(region, html) {
+  const old = document.querySelector(`[data-region="${region}"]`);
+  if (!old) return;
+  const next = old.cloneNode(false);
+  next.innerHTML = html;
+  children(old, next);
+  relate(old);
+}
 
 function liveState(words) {
   const state = document.getElementById("livestate");
@@ -128,6 +140,7 @@ function listen() {
   clearTimeout(watchdog);
   if (stream) stream.close();
   stream = null;
+  told = new Map();
   const address = body.dataset.live;
   if (!address || document.hidden) return;
   stream = new EventSource(address);
@@ -139,13 +152,10 @@ function listen() {
   stream.addEventListener("regions", (event) => {
     beat();
     liveState("");
+    events++;
     for (const { region, html } of JSON.parse(event.data)) {
-      const old = document.querySelector(`[data-region="${region}"]`);
-      if (!old) continue;
-      const next = old.cloneNode(false);
-      next.innerHTML = html;
-      children(old, next);
-      relate(old);
+      told.set(region, { html, event: events });
+      show(region, html);
     }
   });
   stream.addEventListener("stale", () => { beat(); liveState(text("stale")); });
@@ -167,8 +177,9 @@ function toast(words, kind) {
   setTimeout(() => note.remove(), 8000);
 }
 
-// turn makes the page what a fetched one is. Its address is written down as how says: "push", "replace", or not at all.
-function turn(page, address, how) {
+// turn makes the page what a fetched one is. Its address is written down as how says: "push", "replace", or not at all. since is the stream's
+// last event before it was asked for: what came after that may be newer than the page.
+function turn(page, address, how, since) {
   const flash = page.querySelector("[data-flash]");
   if (flash) {
     toast(flash.textContent, flash.classList.contains("bad") ? "bad" : "good");
@@ -191,6 +202,7 @@ function turn(page, address, how) {
     if (!form.contains(document.activeElement)) form.reset(); // to what the page says, whatever was typed before
   }
   wire(main);
+  if (!moved) for (const [region, { html, event }] of told) if (event > since) show(region, html);
   if (!lookOn() && moved) listen();
   if (document.activeElement === body) main.focus();
 }
@@ -243,6 +255,7 @@ function go(address, options, how) {
 async function load(address, options, how) {
   if (loading) loading.abort();
   const mine = loading = new AbortController();
+  const since = events;
   document.getElementById("main").setAttribute("aria-busy", "true");
   try {
     const response = await fetch(address, { ...options, signal: mine.signal, credentials: "same-origin" });
@@ -254,7 +267,7 @@ async function load(address, options, how) {
       return;
     }
     const elsewhere = landed.pathname !== location.pathname;
-    turn(page, landed, how && (landed.href === location.href ? "replace" : how));
+    turn(page, landed, how && (landed.href === location.href ? "replace" : how), since);
     if (elsewhere) document.getElementById("main").focus();
   } catch (error) {
     if (error.name !== "AbortError") {
@@ -317,6 +330,7 @@ async function send(form, submitter) {
     await go(form.getAttribute("action"), { method: "POST", body: data }, "push");
     return;
   }
+  const since = events;
   try {
     const response = await fetch(form.getAttribute("action"), { method: "POST", body: data, credentials: "same-origin" });
     const page = parse(await response.text());
@@ -327,7 +341,7 @@ async function send(form, submitter) {
     }
     close();
     if (new URL(response.url).pathname === "/ui/sign-in" || !page.getElementById("main")) location.assign(response.url);
-    else turn(page, response.url, response.url === location.href ? "replace" : "push");
+    else turn(page, response.url, response.url === location.href ? "replace" : "push", since);
   } catch {
     toast(text("failed"), "bad");
   }
