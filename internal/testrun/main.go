@@ -254,8 +254,8 @@ func (t *testRun) fail(e event) {
 	fmt.Printf("FAILED: %s %s; alone: %s\n", short(e.Package), e.Test, t.command.alone(e.Package, e.Test))
 }
 
-// printUnended prints what the tests wrote that had not ended when their package did: the stacks, when its time was over
-// or a goroutine panicked, are in the output of one of them.
+// printUnended prints the output of tests that were still running when their package ended. After a timeout or a
+// panic the stacks are in the output of one of them.
 func (t *testRun) printUnended(pkg string) {
 	for _, key := range slices.Sorted(maps.Keys(t.output)) {
 		test, ok := strings.CutPrefix(key, pkg+" ")

@@ -62,11 +62,12 @@ func (c command) alone(pkg, test string) string {
 		}
 	}
 	place, _ := strings.CutPrefix(short(pkg), c.dir)
-	return strings.Join(append(words, "-run='"+strings.Join(pattern, "/")+"'", "./"+strings.TrimPrefix(place, "/")), " ")
+	words = append(words, "-run='"+strings.Join(pattern, "/")+"'", "./"+strings.TrimPrefix(place, "/"))
+	return strings.Join(words, " ")
 }
 
-// split tells the program and its flags, each of which is one word, from the packages. What is behind -args is for the
-// test binary of a whole part.
+// split separates the program and its flags, each of which is one word, from the packages. It leaves out what is
+// behind -args, which is for the test binary of a whole part.
 func (c command) split() (flags, packages []string) {
 	for _, word := range c.argv {
 		switch {
@@ -81,9 +82,11 @@ func (c command) split() (flags, packages []string) {
 	return flags, packages
 }
 
-// concurrent are the packages that make test runs under the race detector in their short size, which needs no server.
-// Package cmd/dispatcher, which takes longest, runs under it with all others in make test-full.
-var concurrent = []string{"./dispatch", "./dispatch/outbound", "./schedule", "./schedule/memq", "./web", "./web/ui"}
+// concurrent are the packages that make test runs under the race detector in their short size, which needs no
+// server. Package cmd/dispatcher takes longest, and runs under it with all others in make test-full.
+var concurrent = []string{
+	"./dispatch", "./dispatch/outbound", "./schedule", "./schedule/memq", "./web", "./web/ui",
+}
 
 // onServers are those whose tests with goroutines need a server.
 var onServers = []string{"./schedule/redisq", "./store/sqlstore"}
@@ -91,11 +94,12 @@ var onServers = []string{"./schedule/redisq", "./store/sqlstore"}
 // storeSuite are the tests that run the conformance suite of the store.
 var storeSuite = []string{"TestSQLite", "TestPostgres"}
 
-// virtualHours begin the names of tests of package dispatch that let hours of virtual time pass, which takes minutes
-// under the race detector. They have no goroutines that the simulation does not have. The unit part and make test-full
-// run them.
+// virtualHours match the names of tests of package dispatch that let hours of virtual time pass. That takes
+// minutes under the race detector. They have no goroutines that the simulation does not have. The unit part and
+// make test-full run them.
 var virtualHours = []string{
-	"TestHorizon", "TestWritesBetweenTheStepsOfALoad", "TestActivityOf", "TestRedrive$", "TestAScheduleIsChanged",
+	`Test\w*Horizon`, "TestWritesBetweenTheStepsOfALoad", "TestActivityOf", "TestRedrive$",
+	"TestAScheduleIsChanged",
 }
 
 // packages are all but those that start the built binary.
@@ -125,8 +129,8 @@ func plan() []part {
 		{"unit", always, func(size string) []command { return []command{tests(size, "25m", packages...)} }},
 		{"race", always, func(size string) []command {
 			if size == sizeFull {
-				// Everything takes ten times as long: the numbers of simulations and runs stay those of make test. What the
-				// store's suite leaves out there is in its full size.
+				// Everything takes ten times as long, so the simulations are as many as in make test. The store's
+				// suite runs in full.
 				return []command{
 					race(sizeTest, slices.Concat([]string{skip(storeSuite...)}, packages)...),
 					race(sizeFull, run(storeSuite...), "./store/sqlstore"),
@@ -135,7 +139,7 @@ func plan() []part {
 			return []command{
 				race(sizeTest, slices.Concat([]string{"-short", skip(virtualHours...)}, concurrent)...),
 				// What is left out has one goroutine a test.
-				race(sizeTest, slices.Concat([]string{skip("TestSQLiteRemembersNothing$", "TestPostgresC$")}, onServers)...),
+				race(sizeTest, append([]string{skip("TestSQLiteRemembersNothing$", "TestPostgresC$")}, onServers...)...),
 			}
 		}},
 		{"bench", always, func(string) []command {
@@ -189,7 +193,7 @@ const (
 
 var polls = []string{"TestAPollKilled", "TestOpenPolls", "TestThreeDispatchers"}
 
-// run and skip are the flags that choose tests by the beginnings of their names.
+// run and skip are the flags that choose tests by patterns of how their names begin.
 func run(names ...string) string { return "-run=^" + strings.Join(names, "|^") }
 
 func skip(names ...string) string { return "-skip=^" + strings.Join(names, "|^") }
