@@ -157,7 +157,7 @@ func (pretender) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, err := io.Copy(io.Discard, req.Body); err != nil {
 		return nil, err
 	}
-	time.Sleep(receiverTakes)
+	time.Sleep(receiverTakes) // virtual
 	return &http.Response{
 		StatusCode: 200, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader("success")), ContentLength: 7,

@@ -33,8 +33,9 @@ const (
 	// them the stream.
 	pageBytes    = 100 << 10
 	pageRequests = 6
-	// pageCost is what one page may cost the server and the database together, in costs of the plain list where few callbacks are stored. A
-	// list with a filter that no index serves looks at 2,000 rows more than it shows.
+	// pageCost limits the CPU that one page costs the server and the database together, in multiples of what the
+	// plain list costs with few callbacks. A list with a filter that no index serves reads 2,000 rows more than
+	// it shows.
 	pageCost = 6
 	// pageMost bounds that cost in CPU time.
 	pageMost = 100 * time.Millisecond
@@ -190,11 +191,14 @@ func (m *meter) during(part float64, happen func()) usage {
 	of := func(before, after, idle time.Duration) time.Duration {
 		return time.Duration(part * max(0, float64(after-before)-seconds*float64(idle)))
 	}
-	return usage{of(before.server, after.server, m.idle.server), of(before.database, after.database, m.idle.database)}
+	return usage{
+		server:   of(before.server, after.server, m.idle.server),
+		database: of(before.database, after.database, m.idle.database),
+	}
 }
 
-// cost is what one load of a page costs. While that seems to be more than a limit, it is measured up to three times: what others take of the
-// caches only adds to it, so the least is the page's own.
+// cost is what one load of a page costs. It is measured up to three times while it is above a limit. Other
+// processes can only add to it, through the caches, so the least value counts.
 func (m *meter) cost(path string, limit time.Duration) (least usage) {
 	m.t.Helper()
 	m.page(m.t, path) // what is read the first time is kept
@@ -231,7 +235,8 @@ func costPages(t *testing.T, b harness.Backend, rows int) {
 	r := harness.NewReceiver(t, harness.Always(200, "success"))
 	few := tr.Serve()
 	tr.AcceptMany(fewRows, func(i int) harness.Submission {
-		return harness.Submission{"url": r.URL, "ref": fmt.Sprint("few-", i), "payload": harness.Payload(fmt.Sprint("few-", i)), "delay": "2d"}
+		ref := fmt.Sprint("few-", i)
+		return harness.Submission{"url": r.URL, "ref": ref, "payload": harness.Payload(ref), "delay": "2d"}
 	})
 	awaitIndexed(t, newViewer(t, few.Base))
 	base := newMeter(t, few, databases).cost("/ui/callbacks", 0).sum()

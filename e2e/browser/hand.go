@@ -331,7 +331,7 @@ func (h hands) stays(what string) func() {
 	}
 }
 
-// fresh looks at the page anew, where nothing else would bring it up to date.
+// fresh reloads the page where scripts are off: nothing else would update it.
 func (h hands) fresh() {
 	if h.plain {
 		h.open(h.where())

@@ -131,7 +131,7 @@ func TestBrowserLooksOn(t *testing.T) {
 		t.Errorf("it was stopped at %s, and has ended at %s", stopped, at)
 	}
 	if n := ask[int](b, `history.length`) - entries; n != 1 || b.documentsLoaded() != loads {
-		t.Errorf("the condition and to look on have made %d entries in the history and loaded %d pages anew", n,
+		t.Errorf("the condition and to look on have made %d entries in the history and loaded %d documents", n,
 			b.documentsLoaded()-loads)
 	}
 	b.streams() // the page that is arrived at is up to date

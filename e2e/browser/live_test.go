@@ -81,8 +81,8 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 	}
 }
 
-// The answer to an act is drawn before the act has its effect, and may arrive after the stream has told of that effect.
-// The page then shows what is newer.
+// The server renders the answer to an action before the action takes effect. That answer may arrive after the
+// live update about the effect. The page then shows the update.
 func TestBrowserALateAnswerHidesNothing(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel()

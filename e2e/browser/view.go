@@ -29,7 +29,7 @@ func (t *tab) put(l view) {
 	t.Helper()
 	t.size(l.width, 900)
 	t.dark(l.dark)
-	// What depends on the size of its container is drawn anew with the next frame.
+	// What depends on the size of its container is drawn again in the next frame.
 	ask[bool](t, `new Promise((done) => requestAnimationFrame(() => done(true)))`)
 }
 

@@ -83,10 +83,11 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 			lateInSQL = append(lateInSQL, checkRows(t, id, attempts)...)
 		}
 		quarter, most := harness.Quantile(lateAtReceiver, 0.25), harness.Quantile(lateAtReceiver, 1)
-		t.Logf("%s: %d retries; late at the receiver: p25 %s, median %s, most %s; late in SQL: median %s, most %s", b.Name, len(lateAtReceiver),
-			quarter, harness.Quantile(lateAtReceiver, 0.5), most, harness.Quantile(lateInSQL, 0.5), harness.Quantile(lateInSQL, 1))
-		// None may be early. How late they are depends on the machine: half of them can wait for one slow fsync. What was lost and found
-		// again by the sweep would be later than five seconds.
+		t.Logf("%s: %d retries; late at the receiver: p25 %s, median %s, most %s; late in SQL: median %s, most %s",
+			b.Name, len(lateAtReceiver), quarter, harness.Quantile(lateAtReceiver, 0.5), most,
+			harness.Quantile(lateInSQL, 0.5), harness.Quantile(lateInSQL, 1))
+		// None may be early. How late they are depends on the machine: half of them can wait for one slow fsync.
+		// A retry that was lost, and found by the sweep, is later than five seconds.
 		if quarter > 250*time.Millisecond || most > 5*time.Second {
 			t.Errorf("three quarters are late by more than %s, and one by %s", quarter, most)
 		}

@@ -14,8 +14,8 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 // On SQLite the model runs as many histories as -rapid.checks says: there a history takes a tenth of the time.
 const allHistories = math.MaxInt
 
-// concurrentUnderRace limits a suite to the tests that call the store from several goroutines, where the race detector is on
-// and the size is not full. All run without it.
+// concurrentUnderRace limits a suite to the tests that call the store from several goroutines. It does so under the
+// race detector, unless the size is full.
 func concurrentUnderRace(o *storetest.Options) {
 	if underRace && !testserver.Full() {
 		o.Groups = storetest.Concurrent

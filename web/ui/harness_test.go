@@ -221,7 +221,7 @@ func threeStates(name, path string, one, evil, broken func(*Options), want ...[2
 	}
 }
 
-// errBroken is a database that fails in a way that nobody has foreseen.
+// errBroken is an error of the database that no page expects.
 var errBroken = errors.New("connect to postgres://bob:hunter2@db: it is on fire")
 
 // A result is an answer that has been read.

@@ -109,7 +109,7 @@ function parse(html) {
 // --- The stream by which an open page is told what has changed.
 
 let stream, watchdog, retry;
-// What the stream last told of each region, and with which of its events. The stream tells a change once.
+// The last HTML that the stream sent for each region, and the number of that event. It sends a change only once.
 let told = new Map(), events = 0;
 
 // show makes a region what the stream says that it is.
@@ -177,8 +177,8 @@ function toast(words, kind) {
   setTimeout(() => note.remove(), 8000);
 }
 
-// turn makes the page what a fetched one is. Its address is written down as how says: "push", "replace", or not at all. since is the stream's
-// last event before it was asked for: what came after that may be newer than the page.
+// turn makes the page what a fetched one is. Its address is written down as how says: "push", "replace", or not at
+// all. since is the last event of the stream before the request: a later event may be newer than the page.
 function turn(page, address, how, since) {
   const flash = page.querySelector("[data-flash]");
   if (flash) {
