@@ -73,7 +73,7 @@ staticcheck: ## staticcheck, from tools/go.mod
 screens: setup ## A picture of every admin page, empty, with one and with many, in light, dark and on a phone, under ./screens
 	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e/browser -args -screens $(CURDIR)/screens
 
-bench: setup ## Compare with HTTP alone, asynq and River, as ratios; 20 quiet minutes; writes docs/performance.md
+bench: setup ## Compare with HTTP alone, asynq and River, as ratios; 12 quiet minutes; writes docs/performance.md
 	$(RUNBENCH) compare -report $(CURDIR)/docs/performance.md
 
 bench-quick: setup ## One round of it with fewer callbacks, two minutes; prints and writes nothing

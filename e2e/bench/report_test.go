@@ -68,8 +68,8 @@ func TestBlocksAreReplaced(t *testing.T) {
 	}
 }
 
-// The documents have the blocks that are written into them, and the results in docs/scaling.md follow from
-// the inputs.
+// The documents have the blocks that are written into them, the comparison has the tables of today's report,
+// and the results in docs/scaling.md follow from the inputs.
 func TestDocumentsAreUpToDate(t *testing.T) {
 	for name, blocks := range map[string][]string{
 		"performance.md": {"compare", "scale-sql", "scale-cluster", "scale-wire"},
@@ -80,8 +80,18 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, block := range blocks {
-			if _, _, _, err := blockOf(string(text), block); err != nil {
+			_, content, _, err := blockOf(string(text), block)
+			if err != nil {
 				t.Errorf("%s: %v", name, err)
+			}
+			if block != "compare" {
+				continue
+			}
+			for _, table := range fiveRounds().report("").tables {
+				header := "| " + strings.Join(table.header, " | ") + " |"
+				if !strings.Contains(strings.Join(strings.Fields(content), " "), table.title+" "+header) {
+					t.Errorf("%s: no table %q with the columns %s; make bench writes it", name, table.title, header)
+				}
 			}
 		}
 		if name != "scaling.md" {
