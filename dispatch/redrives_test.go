@@ -50,8 +50,8 @@ func TestRedrive(t *testing.T) {
 		}
 		set(store.RedriveRunning)
 		time.Sleep(2 * time.Second)
+		b.stop() // lets the attempts in flight end
 		second := b.receiver.seen()[len(first):]
-		b.stop()
 		b = startFixture(t, path, always(200, ""))
 		time.Sleep(5 * time.Second)
 		end := set(store.RedriveCanceled)
