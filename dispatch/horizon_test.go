@@ -22,11 +22,12 @@ func TestHorizon(t *testing.T) {
 		b := newHorizonFixture(t, horizon, func(o *dispatch.Options) { o.Registerer = registry })
 		var all []store.Callback
 		for i := range 80 {
-			all = append(all, b.later(time.Duration(i)*15*time.Second+7*time.Second)) // none is due at the horizon itself
+			// None is due at the watermark itself, which belongs to the index.
+			all = append(all, b.later(time.Duration(i)*15*time.Second+7*time.Second))
 		}
 		for range 2 {
-			b.expect("one that is due in 4 m", all[16], schedule.Delayed)
-			b.expect("one that is due in 6 m", all[24], schedule.Absent)
+			b.expect("one that is due within the horizon", all[16], schedule.Delayed)
+			b.expect("one that is due beyond the horizon", all[24], schedule.Absent)
 			b.clean(60)
 			time.Sleep(time.Second)
 		}
