@@ -31,6 +31,9 @@ func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) 
 	places := make([]int, 0, len(subs))
 	for i := range subs {
 		draft, err := e.draft(v, project, &subs[i], now)
+		if err == nil {
+			err = e.secure(ctx, &draft)
+		}
 		if err == nil && draft.Idempotency != nil && !e.keys.begin(project, draft.Idempotency) {
 			err = store.ErrIdempotencyInProgress
 			if sameCall(drafts, draft.Idempotency) {

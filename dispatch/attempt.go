@@ -240,13 +240,21 @@ func (e *Engine) extend(ctx context.Context, w *store.Stamped, l *schedule.Lease
 func (e *Engine) unsigned(w *store.Stamped, why error) outbound.Response {
 	now := time.Now()
 	e.log.Error("an attempt is put off", "callback_id", store.CallbackPrefix+w.ID, "error", why)
-	text := "the signing secret cannot be read"
-	if errors.Is(why, errNoSecret) {
-		text = "there is no secret for the signer: give the endpoint or the project one"
+	r := outbound.Response{
+		Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalTrouble: true, StartedAt: now, EndedAt: now,
+		Error: "a secret cannot be read",
 	}
-	return outbound.Response{
-		Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalTrouble: true, Error: text, StartedAt: now, EndedAt: now,
+	switch {
+	case errors.Is(why, errNoSecret):
+		r.Error = "there is no secret for the signer: give the endpoint or the project one"
+	case errors.Is(why, errNotForHost):
+		// Nothing here will change that: the callback walks its ladder to its end, and people are told.
+		r.Error = "the signer's secret was not given for this host: give a new one with the host among its hosts"
+		r.LocalTrouble, r.Charged = false, true
+	case errors.Is(why, ErrUnknownKey), errors.Is(why, ErrTampered):
+		r.Error = "a secret cannot be decrypted with the master keys of this process"
 	}
+	return r
 }
 
 // send makes the request.

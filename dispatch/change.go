@@ -127,24 +127,17 @@ func (e *Engine) Retry(ctx context.Context, project, id string, r RetryRequest, 
 		return store.Callback{}, &store.InvalidError{Fields: []store.FieldError{{Field: "ladder", Message: "is \"once\" or \"restart\""}}}
 	}
 	if r.URL != "" {
-		lane, err := LaneOf(r.URL)
+		_, err := LaneOf(r.URL)
 		if err == nil && e.o.CheckURL != nil {
 			err = e.o.CheckURL(r.URL)
 		}
 		if err != nil {
-			return store.Callback{}, &store.InvalidError{Fields: []store.FieldError{{Field: "url", Message: err.Error()}}}
+			return store.Callback{}, invalid("url", err.Error())
 		}
-		change.Lane = lane
 	}
 	var before []store.OpenRow
 	if r.URL != "" {
-		was, err := e.o.Store.Get(ctx, project, id)
-		if err != nil {
-			return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
-		}
-		if was.EndpointID != "" || !laneIsAddress(&was) {
-			change.Lane = was.Lane // the endpoint's, or the caller's own
-		}
+		var err error
 		if before, err = e.o.Store.ByID(ctx, []string{id}); err != nil {
 			return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
 		}

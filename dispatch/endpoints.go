@@ -58,6 +58,8 @@ type EndpointChange struct {
 	// that can be done.
 	Secret      string
 	SecretLabel string
+	// Admin: the caller holds the scope admin, and may send credentials that the endpoint has to another host.
+	Admin bool
 	// Reason is for the audit.
 	Reason string
 	// Invalid are fields that could not even be decoded.
@@ -106,11 +108,8 @@ func (e *Engine) apply(v *projectView, ch *EndpointChange, ep *store.Endpoint) e
 	if chosen.signer != "" {
 		ep.Signer = chosen.signer
 	}
-	if ch.Headers != nil {
-		for _, h := range outbound.CheckHeaders(*ch.Headers) {
-			f.add(h.Field, "%s", h.Message)
-		}
-		ep.Headers = *ch.Headers
+	if err := e.applyHeaders(ch, ep, &f); err != nil {
+		return err
 	}
 	applyLimits(ch, ep, &f)
 	if len(f) > 0 {
@@ -249,18 +248,31 @@ func (e *Engine) PutEndpoints(ctx context.Context, project string, changes []End
 		return nil, err
 	}
 	wants := make([]store.EndpointUpsert, len(changes))
-	keys := make([][]byte, len(changes))
+	keys, first := make([][]byte, len(changes)), make([]*ShownSecret, len(changes))
 	for i := range changes {
 		ch := &changes[i]
 		if ch.ExternalID != nil {
 			wants[i].ExternalID = *ch.ExternalID
+			given, s, err := e.giveSecretFirst(ctx, v, *ch.ExternalID, ch, by)
+			if _, wrong := errors.AsType[*store.InvalidError](err); err != nil && !wrong {
+				return nil, fmt.Errorf("put endpoints: %w", err)
+			}
+			if given {
+				first[i] = &s
+			}
 		}
 		wants[i].Change = func(ep *store.Endpoint) error {
 			fresh := *ep
-			fresh.Name, fresh.URL, fresh.URLOverride, fresh.Topics, fresh.Headers = "", "", store.OverrideDeny, nil, nil
+			fresh.Name, fresh.URL, fresh.URLOverride, fresh.Topics = "", "", store.OverrideDeny, nil
 			fresh.Policy, fresh.Success, fresh.Signer = store.PolicyChoice{}, store.Success{}, ""
 			fresh.Rate, fresh.Concurrency = store.Rate{}, 0
 			if err := e.apply(v, ch, &fresh); err != nil {
+				return err
+			}
+			if ch.Headers == nil {
+				fresh.Headers = nil
+			}
+			if err := e.guardEndpoint(ctx, v, ep, &fresh, ch); err != nil {
 				return err
 			}
 			key, err := e.parseSecret(v, &fresh, ch)
@@ -275,6 +287,10 @@ func (e *Engine) PutEndpoints(ctx context.Context, project string, changes []End
 	receipts := make([]EndpointReceipt, len(changes))
 	for i := range done {
 		receipts[i] = EndpointReceipt{Endpoint: done[i].Endpoint, Created: done[i].Created, Err: done[i].Err}
+		if first[i] != nil && done[i].Err == nil {
+			receipts[i].Secret = *first[i]
+			continue
+		}
 		if done[i].Err != nil || keys[i] == nil && !(done[i].Created && len(changes) == 1) {
 			continue
 		}
@@ -295,9 +311,17 @@ func (e *Engine) PatchEndpoint(ctx context.Context, project, id string, ch Endpo
 		return store.Endpoint{}, err
 	}
 	now := e.clock.now()
+	given, _, err := e.giveSecretFirst(ctx, v, store.EndpointPrefix+id, &ch, by)
+	if err != nil {
+		return store.Endpoint{}, err
+	}
 	var key []byte
 	ep, err := e.o.Store.PatchEndpoint(ctx, project, id, func(ep *store.Endpoint) error {
+		before := *ep
 		if err := e.apply(v, &ch, ep); err != nil {
+			return err
+		}
+		if err := e.guardEndpoint(ctx, v, &before, ep, &ch); err != nil {
 			return err
 		}
 		var err error
@@ -307,7 +331,7 @@ func (e *Engine) PatchEndpoint(ctx context.Context, project, id string, ch Endpo
 	if err != nil {
 		return ep, fmt.Errorf("change endpoint %s: %w", id, err)
 	}
-	if key != nil {
+	if key != nil && !given {
 		_, err = e.giveSecret(ctx, v, &ep, key, ch.SecretLabel, now+secretOverlap.Milliseconds(), by)
 	}
 	e.settingsChanged(ctx)
@@ -420,7 +444,8 @@ func (e *Engine) judgeSecret(ctx context.Context, v *projectView, ep *store.Endp
 	if outbound.CanMake(use) {
 		return nil, nil
 	}
-	if _, err := e.secrets.signing(ctx, ep.Project, ep.ID, "", signer, e.clock.now()); errors.Is(err, errNoSecret) {
+	to := signing{project: ep.Project, endpoint: ep.ID, signer: signer, home: true}
+	if _, err := e.secrets.signing(ctx, to, e.clock.now()); errors.Is(err, errNoSecret) {
 		return nil, secretNeeded(use)
 	} else if err != nil {
 		return nil, err
@@ -434,17 +459,19 @@ func (e *Engine) giveSecret(ctx context.Context, v *projectView, ep *store.Endpo
 	if err != nil || use == "" {
 		return ShownSecret{}, err
 	}
+	var hosts []string
 	if key == nil {
 		if key, err = outbound.NewSecret(use); err != nil {
 			return ShownSecret{}, secretNeeded(use)
 		}
+		hosts = madeHosts(use)
 	}
 	now := e.clock.now()
-	row := store.Secret{Project: ep.Project, Owner: ep.ID, Use: use, Label: label, CreatedAt: now}
+	row := store.Secret{Project: ep.Project, Owner: ep.ID, Use: use, Label: label, Hosts: hosts, CreatedAt: now}
 	id, err := e.secrets.add(ctx, row, key, max(retireAt, now), false, by)
 	if err != nil {
 		return ShownSecret{}, err
 	}
 	e.secrets.forget(ep.Project)
-	return shown(use, &outbound.Secret{ID: id, Label: label, Key: key})
+	return shown(use, &outbound.Secret{ID: id, Label: label, Hosts: hosts, Key: key})
 }

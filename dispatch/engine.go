@@ -34,6 +34,7 @@ type Store interface {
 	RedriveRows
 	PollRows
 	ScheduleRows
+	SealedRows
 	Feed
 	AlertRows
 	ActivityRows
@@ -144,21 +145,23 @@ type Engine struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	clock    clock
-	ids      idSource
-	slots    *slots
-	wire     *wire
-	wakers   []*schedule.Waker
-	enqueue  *enqueuer
-	settler  *settler
-	keeper   *keeper
-	loader   *loader
-	secrets  *secretCache
-	catalog  *catalog
-	trouble  *trouble
-	apiKeys  keyCache
-	redrives *redriver
-	firer    *firer
+	clock   clock
+	ids     idSource
+	slots   *slots
+	wire    *wire
+	wakers  []*schedule.Waker
+	enqueue *enqueuer
+	settler *settler
+	keeper  *keeper
+	loader  *loader
+	secrets *secretCache
+	// unreadable is when a stored secret could last not be decrypted.
+	unreadable unreadable
+	catalog    *catalog
+	trouble    *trouble
+	apiKeys    keyCache
+	redrives   *redriver
+	firer      *firer
 	// endpoints is what attempts said of them.
 	endpoints *healthBook
 	// activity is what has happened by this process's hand.
@@ -243,7 +246,7 @@ func New(o Options) (*Engine, error) {
 	e.firer = newFirer(e)
 	e.unwanted = make(map[string]bool)
 	e.settingsTurn, e.settingsLeft = make(chan struct{}, 1), make(chan struct{}, 1)
-	e.secrets = newSecretCache(o.Store, o.Keyring)
+	e.secrets = newSecretCache(o.Store, o.Keyring, e.opened)
 	e.metrics.watch(e)
 	return e, nil
 }

@@ -103,6 +103,9 @@ func (e *Engine) eventDrafts(ctx context.Context, v *projectView, s *Submission,
 			return nil, err
 		}
 		d.Callback.ID = target.CallbackID
+		if err := e.secure(ctx, &d); err != nil {
+			return nil, err
+		}
 		if len(s.Body) > 0 {
 			d.Callback.PayloadID = plan.ID
 		}

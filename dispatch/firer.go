@@ -182,6 +182,9 @@ func (s *firer) firing(ctx context.Context, sched *store.Schedule, now int64) (s
 	if missed && sched.Missed == store.MissedSkip {
 		return f, nil
 	}
+	if err := s.e.openTemplate(sched); err != nil {
+		return f, err
+	}
 	d, err := s.e.templateDraft(ctx, sched.Project, []byte(sched.Template), now)
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		f.Why = wrong.Error()

@@ -31,6 +31,9 @@ func (e *Engine) Health(ctx context.Context) Health {
 	if w, ok := e.o.Schedule.(warner); ok && len(w.Warnings()) > 0 {
 		h.Degraded = append(h.Degraded, "redis_unsafe")
 	}
+	if e.unreadable.lately() {
+		h.Degraded = append(h.Degraded, "secrets")
+	}
 	if e.o.Hold {
 		h.Degraded = append(h.Degraded, "held")
 	}

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 )
 
 // MasterKeyBytes is the length of a master key.
@@ -77,8 +79,8 @@ func keyID(key []byte) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Seal encrypts with the first key. aad is what the ciphertext belongs to, the id of its row: Open refuses it anywhere
-// else. The nonce is random and stands in front of the ciphertext.
+// Seal encrypts with the first key. aad is what the ciphertext belongs to: project, owner, use and row. Open refuses it
+// anywhere else. The nonce is random and stands in front of the ciphertext.
 func (k *Keyring) Seal(aad string, plain []byte) (keyID string, ciphertext []byte) {
 	return k.first, k.keys[k.first].Seal(nil, nil, plain, []byte(aad))
 }
@@ -87,11 +89,11 @@ func (k *Keyring) Seal(aad string, plain []byte) (keyID string, ciphertext []byt
 func (k *Keyring) Open(aad, keyID string, ciphertext []byte) ([]byte, error) {
 	aead, ok := k.keys[keyID]
 	if !ok {
-		return nil, fmt.Errorf("open secret %s: %w: %q", aad, ErrUnknownKey, keyID)
+		return nil, fmt.Errorf("open: %w: %q", ErrUnknownKey, keyID)
 	}
 	plain, err := aead.Open(nil, nil, ciphertext, []byte(aad))
 	if err != nil {
-		return nil, fmt.Errorf("open secret %s: %w", aad, ErrTampered)
+		return nil, fmt.Errorf("open: %w", ErrTampered)
 	}
 	return plain, nil
 }
@@ -107,10 +109,14 @@ func (k *Keyring) String() string {
 // GoString is String.
 func (k *Keyring) GoString() string { return k.String() }
 
-// LaneSecret derives the secret that signs what is sent to a plain URL: HMAC-SHA256 of the lane under the project's
-// secret, 32 bytes. Who knows one lane's secret can forge for no other.
-func LaneSecret(projectSecret []byte, lane string) []byte {
-	mac := hmac.New(sha256.New, projectSecret)
+// LaneSecret derives the secret by which a signer signs what is sent to a plain URL, 32 bytes: HMAC-SHA256 under the
+// project's root secret, of the lane for standard-v1, and of the signer's name, a line feed and the lane for every other.
+// So one lane's secret is of no use in another lane, nor one signer's for another signer.
+func LaneSecret(root []byte, signer, lane string) []byte {
+	mac := hmac.New(sha256.New, root)
+	if signer != outbound.SignerStandard {
+		mac.Write([]byte(signer + "\n"))
+	}
 	mac.Write([]byte(lane))
 	return mac.Sum(nil)
 }

@@ -124,16 +124,22 @@ func TestKeyringPrintsNoKey(t *testing.T) {
 	}
 }
 
+// A lane's secret is derived for the signer too. standard-v1 has the lane alone, as it always had.
 func TestLaneSecret(t *testing.T) {
 	t.Parallel()
-	project := []byte("the project's secret")
-	mac := hmac.New(sha256.New, project)
-	mac.Write([]byte("https://shop.example:443"))
-	got := LaneSecret(project, "https://shop.example:443")
-	if !bytes.Equal(got, mac.Sum(nil)) || len(got) != 32 {
-		t.Errorf("LaneSecret = %x", got)
+	root, lane := []byte("the project's secret"), "https://shop.example:443"
+	for signer, text := range map[string]string{
+		"standard-v1": lane, "hmac-sha256-body": "hmac-sha256-body\n" + lane, "sorted-kv": "sorted-kv\n" + lane,
+	} {
+		mac := hmac.New(sha256.New, root)
+		mac.Write([]byte(text))
+		if got := LaneSecret(root, signer, lane); !bytes.Equal(got, mac.Sum(nil)) {
+			t.Errorf("of %s: %x", signer, got)
+		}
 	}
-	if bytes.Equal(got, LaneSecret(project, "https://shop.example:444")) || bytes.Equal(got, LaneSecret([]byte("other"), "https://shop.example:443")) {
+	of := LaneSecret(root, "standard-v1", lane)
+	if bytes.Equal(of, LaneSecret(root, "standard-v1", "https://shop.example:444")) ||
+		bytes.Equal(of, LaneSecret([]byte("other"), "standard-v1", lane)) {
 		t.Error("another lane or another project has the same secret")
 	}
 }

@@ -41,7 +41,9 @@ func (e *Engine) Mend(ctx context.Context, project, id string, r MendRequest, by
 	var before int64 // its lane
 	c, err := e.o.Store.Mend(ctx, project, id, func(c *store.Callback) error {
 		before = c.LaneID
-		return r.apply(c, policy, now)
+		r.apply(c, policy, now)
+		c.Headers = e.o.Keyring.sealHeaders(project, callbackOwner(c.ID), c.Headers)
+		return nil
 	}, now, by)
 	if err != nil {
 		return c, fmt.Errorf("change %s: %w", id, err)
@@ -86,13 +88,10 @@ func (e *Engine) judgeMend(v *projectView, r *MendRequest, f *findings) (*store.
 	return &p, err
 }
 
-// apply changes a callback.
-func (r *MendRequest) apply(c *store.Callback, policy *store.Policy, now int64) error {
+// apply changes a callback. New headers are given for the new address.
+func (r *MendRequest) apply(c *store.Callback, policy *store.Policy, now int64) {
 	if r.URL != nil {
-		if lane, err := LaneOf(*r.URL); err == nil && c.EndpointID == "" && laneIsAddress(c) {
-			c.Lane = lane
-		}
-		c.URL, c.Follows = *r.URL, false
+		c.MoveTo(*r.URL)
 	}
 	if r.Headers != nil {
 		c.Headers = *r.Headers
@@ -106,13 +105,6 @@ func (r *MendRequest) apply(c *store.Callback, policy *store.Policy, now int64) 
 	case r.ExpiresIn != nil:
 		c.ExpiresAt = schedule.DueAfter(timeOf(now), *r.ExpiresIn)
 	}
-	return nil
-}
-
-// laneIsAddress says whether a callback's lane follows from its address, and is not its caller's own.
-func laneIsAddress(c *store.Callback) bool {
-	lane, err := LaneOf(c.URL)
-	return err == nil && lane == c.Lane
 }
 
 // TestTopic is the topic of test sends.

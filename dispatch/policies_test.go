@@ -146,24 +146,6 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-func TestSameHost(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want bool
-	}{
-		{"https://shop.example/a", "https://SHOP.example:443/b?c=d", true},
-		{"http://shop.example", "http://shop.example:80/", true},
-		{"https://shop.example", "http://shop.example", false},
-		{"https://shop.example", "https://shop.example:8443", false},
-		{"https://shop.example", "https://shop.example.evil", false},
-		{"https://shop.example", "https://shop.example@evil/", false},
-	} {
-		if got := sameHost(c.a, c.b); got != c.want {
-			t.Errorf("sameHost(%q, %q) = %v", c.a, c.b, got)
-		}
-	}
-}
-
 // What is chosen nearer comes before what is chosen farther away.
 func TestResolve(t *testing.T) {
 	own := store.Policy{Name: "mine", Tiers: []time.Duration{time.Second}, Timeout: time.Second}

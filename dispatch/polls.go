@@ -68,6 +68,14 @@ func (e *Engine) AcceptPoll(ctx context.Context, project string, s PollSubmissio
 		return Receipt{}, fmt.Errorf("accept poll: %w", err)
 	}
 	d, err := e.pollDraft(v, project, &s, timeOf(e.clock.now()))
+	if err == nil {
+		err = e.secure(ctx, &d)
+	}
+	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
+		for i := range wrong.Fields {
+			wrong.Fields[i].Field = ofRequest(wrong.Fields[i].Field)
+		}
+	}
 	if err != nil {
 		return Receipt{}, err
 	}

@@ -30,6 +30,8 @@ type ProjectChange struct {
 	Name *string
 	Choice
 	Headers *[]store.Header
+	// HeaderHosts are the hosts that Headers which are credentials go to.
+	HeaderHosts *[]string
 	// Clear names defaults that are to be the program's again: "policy", "success", "signer".
 	Clear   []string
 	Reason  string
@@ -56,7 +58,7 @@ func (e *Engine) CreateProject(ctx context.Context, ch ProjectChange, by store.A
 	p := store.Project{ID: ch.ID, CreatedAt: now, UpdatedAt: now}
 	f := findings(nil)
 	checkSlug("id", ch.ID, &f)
-	if err := applyProject(plainView().projectView, &ch, &p, f); err != nil {
+	if err := e.applyProject(plainView().projectView, &ch, &p, f); err != nil {
 		return store.Project{}, err
 	}
 	p, err := e.o.Store.CreateProject(ctx, p, by)
@@ -77,7 +79,7 @@ func (e *Engine) PatchProject(ctx context.Context, id string, ch ProjectChange, 
 	if err != nil {
 		return p, fmt.Errorf("change project %s: %w", id, err)
 	}
-	if err := applyProject(v, &ch, &p, nil); err != nil {
+	if err := e.applyProject(v, &ch, &p, nil); err != nil {
 		return p, err
 	}
 	p.UpdatedAt = e.clock.now()
@@ -88,7 +90,7 @@ func (e *Engine) PatchProject(ctx context.Context, id string, ch ProjectChange, 
 	return p, nil
 }
 
-func applyProject(v *projectView, ch *ProjectChange, p *store.Project, f findings) error {
+func (e *Engine) applyProject(v *projectView, ch *ProjectChange, p *store.Project, f findings) error {
 	f = append(f, ch.Invalid...)
 	for _, field := range ch.Clear {
 		switch field {
@@ -110,7 +112,11 @@ func applyProject(v *projectView, ch *ProjectChange, p *store.Project, f finding
 		for _, h := range outbound.CheckHeaders(*ch.Headers) {
 			f.add(h.Field, "%s", h.Message)
 		}
-		p.Defaults.Headers = *ch.Headers
+		p.Defaults.Headers = e.reuseSealed(p.ID, projectOwner, p.Defaults.Headers, *ch.Headers)
+	}
+	if ch.HeaderHosts != nil {
+		checkHosts("header_hosts", *ch.HeaderHosts, false, &f)
+		p.Defaults.HeaderHosts = *ch.HeaderHosts
 	}
 	if len(f) > 0 {
 		return &store.InvalidError{Fields: f}

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -234,29 +233,6 @@ func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callbac
 	if c.Success, err = v.successOf(chosen.success); err != nil && !v.blind {
 		f.add("success", "the endpoint's, or the project's: %s", err)
 	}
-}
-
-// sameHost says whether two addresses have the same scheme, host and port.
-func sameHost(a, b string) bool {
-	x, err := url.Parse(a)
-	if err != nil {
-		return false
-	}
-	y, err := url.Parse(b)
-	if err != nil {
-		return false
-	}
-	return strings.EqualFold(x.Scheme, y.Scheme) && strings.EqualFold(x.Hostname(), y.Hostname()) && portOf(x) == portOf(y)
-}
-
-func portOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case strings.EqualFold(u.Scheme, "http"):
-		return "80"
-	}
-	return "443"
 }
 
 // withDefaults returns headers with those of others added that have not the name of one of them.

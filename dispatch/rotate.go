@@ -1,23 +1,29 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A SecretQuery says which signing secret is meant: a lane's, an endpoint's, or, with neither, the project's own of a use.
+// A SecretQuery says which signing secret is meant: by what a signer signs in a lane, an endpoint's, or, with neither, the
+// project's own of a use.
 type SecretQuery struct {
 	Lane string
+	// Signer is a signer's name, for a lane; empty: standard-v1.
+	Signer string
 	// Endpoint is a bare id.
 	Endpoint string
-	// Use is what it signs with; empty: "hmac" for a lane, what its signer needs for an endpoint, and for a project the root secret, from
-	// which those of lanes are derived.
+	// Use is what the secret signs with; empty: what its signer needs for an endpoint, and for a project the root secret,
+	// from which those of lanes are derived. It is not for lanes.
 	Use string
 }
 
@@ -28,6 +34,8 @@ type ShownSecret struct {
 	Secret         string
 	// Public is what receivers verify with, where that is not the secret itself.
 	Public string
+	// Hosts are where it may be used beside its endpoint's own host.
+	Hosts []string
 }
 
 // RevealSecret returns the present signing secret that is meant. That it was shown is audited.
@@ -54,7 +62,9 @@ func shown(use string, s *outbound.Secret) (ShownSecret, error) {
 	if err != nil {
 		return ShownSecret{}, fmt.Errorf("show a secret: %w", err)
 	}
-	return ShownSecret{ID: s.ID, Label: s.Label, Use: use, Secret: outbound.FormatSecretFor(use, s.Key), Public: public}, nil
+	return ShownSecret{
+		ID: s.ID, Label: s.Label, Use: use, Secret: outbound.FormatSecretFor(use, s.Key), Public: public, Hosts: s.Hosts,
+	}, nil
 }
 
 // meant finds secrets, the present one first.
@@ -72,14 +82,11 @@ func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secr
 		if q.Use != "" && q.Use != use {
 			return nil, "", invalid("use", fmt.Sprintf("the endpoint's signer uses %q", use))
 		}
-		secrets, err = e.secrets.signing(ctx, project, q.Endpoint, "", signer, now)
-	case q.Lane != "" && (use == "" || use == outbound.UseHMAC || use == outbound.UseText):
-		if use == "" {
-			use = outbound.UseHMAC
-		}
-		secrets, err = e.secrets.derived(ctx, laneKey{project, q.Lane, use}, now)
+		secrets, err = e.secrets.signing(ctx, signing{project: project, endpoint: q.Endpoint, signer: signer, home: true}, now)
+	case q.Lane != "" && q.Use != "":
+		return nil, "", invalid("use", "is not for a lane; give signer")
 	case q.Lane != "":
-		return nil, "", invalid("use", `what is derived for a lane is for "hmac" or "text"`)
+		return e.meantInLane(ctx, project, q, now)
 	case !outbound.IsUse(use):
 		return nil, "", invalid("use", "is required with neither lane nor endpoint: "+usesText())
 	default:
@@ -88,6 +95,28 @@ func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secr
 	if errors.Is(err, errNoSecret) {
 		return nil, "", fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
+	return secrets, use, err
+}
+
+// meantInLane finds the secrets by which a signer signs in a lane: derived for it, or the project's own for signers that
+// send their secret or have a private key.
+func (e *Engine) meantInLane(ctx context.Context, project string, q SecretQuery, now int64) ([]outbound.Secret, string, error) {
+	signer := cmp.Or(q.Signer, outbound.SignerStandard)
+	use, err := outbound.UseOf(signer)
+	if err != nil || !slices.Contains(outbound.Signers(), signer) {
+		return nil, "", invalid("signer", "is one of "+strings.Join(outbound.Signers(), ", "))
+	}
+	switch {
+	case use == "":
+		return nil, "", invalid("signer", signer+" has no secret")
+	case outbound.SendsSecret(signer) || outbound.IsPrivate(use):
+		secrets, err := e.secrets.project(ctx, project, use, now)
+		if errors.Is(err, errNoSecret) {
+			err = fmt.Errorf("%w: %w", store.ErrNotFound, err)
+		}
+		return secrets, use, err
+	}
+	secrets, err := e.secrets.derived(ctx, laneKey{project, q.Lane, signer, use}, now)
 	return secrets, use, err
 }
 
@@ -131,6 +160,9 @@ type Rotation struct {
 	Secret string
 	// Label is what receivers know it by.
 	Label string
+	// Hosts are where a credential or a private key may be used beside its endpoint's own host. Nil: everywhere for a
+	// private key that is made, nowhere for any other.
+	Hosts *[]string
 	// Overlap is how long the old one still signs beside it; nil: a day. Zero: it ends at once, as one that leaked must.
 	Overlap *time.Duration
 	Reason  string
@@ -165,6 +197,7 @@ func (e *Engine) RotateSecret(ctx context.Context, project string, q SecretQuery
 	if q.Lane != "" {
 		f.add("lane", "a lane's secret is derived; rotate the project's")
 	}
+	hosts := r.hosts(use, &f)
 	if len(f) > 0 {
 		return ShownSecret{}, 0, &store.InvalidError{Fields: f}
 	}
@@ -172,7 +205,7 @@ func (e *Engine) RotateSecret(ctx context.Context, project string, q SecretQuery
 	if err != nil {
 		return ShownSecret{}, 0, invalid("secret", err.Error())
 	}
-	row := store.Secret{Project: project, Owner: q.Endpoint, Use: use, Label: r.Label, CreatedAt: now}
+	row := store.Secret{Project: project, Owner: q.Endpoint, Use: use, Label: r.Label, Hosts: hosts, CreatedAt: now}
 	until := now + overlap.Milliseconds()
 	id, err := e.secrets.add(ctx, row, key, until, false, by)
 	if err != nil {
@@ -182,8 +215,23 @@ func (e *Engine) RotateSecret(ctx context.Context, project string, q SecretQuery
 	if use == useRoot {
 		return ShownSecret{ID: id}, until, nil // nobody is given the root
 	}
-	s, err := shown(use, &outbound.Secret{ID: id, Label: r.Label, Key: key})
+	s, err := shown(use, &outbound.Secret{ID: id, Label: r.Label, Hosts: hosts, Key: key})
 	return s, until, err
+}
+
+// hosts returns the hosts of a rotation's secret, and adds what is wrong with them.
+func (r *Rotation) hosts(use string, f *findings) []string {
+	switch {
+	case r.Hosts == nil && r.Secret == "":
+		return madeHosts(use)
+	case r.Hosts == nil:
+		return nil
+	case use == useRoot || use == outbound.UseHMAC:
+		f.add("hosts", "is for credentials and private keys: %s, %s, %s and %s", outbound.UseText, outbound.UseBasic,
+			outbound.UseRSA, outbound.UseEd25519)
+	}
+	checkHosts("hosts", *r.Hosts, outbound.IsPrivate(use), f)
+	return *r.Hosts
 }
 
 // newKey reads a secret, or makes one.
@@ -193,7 +241,7 @@ func newKey(use, text string) ([]byte, error) {
 		return outbound.ParseSecretFor(outbound.UseHMAC, text)
 	case text != "":
 		return outbound.ParseSecretFor(use, text)
-	case use != useRoot:
+	case use != useRoot && use != useCursors:
 		return outbound.NewSecret(use)
 	}
 	key := make([]byte, secretSize)

@@ -18,6 +18,8 @@ type ScheduleRows interface {
 	ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64, by store.Actor) (store.Schedule, error)
 	DeleteSchedule(ctx context.Context, project, id string, now int64, by store.Actor) error
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
+	Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error)
+	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
 	// NextSchedules returns those of all projects that are due next, the earliest first: with their templates only if they are due at now.
 	NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error)
 	// Fire makes each firing that nobody has made yet, with its callback, and answers each in its place.
@@ -53,18 +55,19 @@ func (e *Engine) CreateSchedule(ctx context.Context, project string, ch Schedule
 			f.add(required.field, "is required")
 		}
 	}
-	if err := e.judgeTemplate(ctx, project, ch.Template, &f); err != nil {
+	credentials, err := e.judgeTemplate(ctx, project, ch.Template, &f)
+	if err != nil {
 		return s, fmt.Errorf("create schedule: %w", err)
 	}
 	if err := ch.apply(&s, now, f); err != nil {
 		return s, err
 	}
-	s, err := e.o.Store.CreateSchedule(ctx, s, by)
-	if err != nil {
+	e.sealTemplate(&s, credentials)
+	if s, err = e.o.Store.CreateSchedule(ctx, s, by); err != nil {
 		return s, fmt.Errorf("create schedule: %w", err)
 	}
 	e.firer.wake()
-	return s, nil
+	return s, e.openTemplate(&s)
 }
 
 // PatchSchedule changes what is given of a schedule, and nothing else. A new spec or time zone, and enabling it, count its next due time
@@ -72,15 +75,22 @@ func (e *Engine) CreateSchedule(ctx context.Context, project string, ch Schedule
 func (e *Engine) PatchSchedule(ctx context.Context, project, id string, ch ScheduleChange, by store.Actor) (store.Schedule, error) {
 	now := e.clock.now()
 	f := findings(slices.Clone(ch.Invalid))
-	if err := e.judgeTemplate(ctx, project, ch.Template, &f); err != nil {
+	credentials, err := e.judgeTemplate(ctx, project, ch.Template, &f)
+	if err != nil {
 		return store.Schedule{}, fmt.Errorf("change schedule: %w", err)
 	}
-	s, err := e.o.Store.ChangeSchedule(ctx, project, id, func(s *store.Schedule) error { return ch.apply(s, now, f) }, now, by)
+	s, err := e.o.Store.ChangeSchedule(ctx, project, id, func(s *store.Schedule) error {
+		if err := ch.apply(s, now, f); err != nil {
+			return err
+		}
+		e.sealTemplate(s, credentials)
+		return nil
+	}, now, by)
 	if err != nil {
 		return s, fmt.Errorf("change schedule: %w", err)
 	}
 	e.firer.wake()
-	return s, nil
+	return s, e.openTemplate(&s)
 }
 
 // DeleteSchedule removes a schedule. Callbacks that it has made stay.
@@ -92,7 +102,7 @@ func (e *Engine) DeleteSchedule(ctx context.Context, project, id string, by stor
 // any more the error is a *store.InvalidError.
 func (e *Engine) RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
 	fail := func(err error) (store.Callback, error) { return store.Callback{}, fmt.Errorf("run schedule: %w", err) }
-	s, err := e.o.Store.Schedule(ctx, project, id)
+	s, err := e.Schedule(ctx, project, id)
 	if err != nil {
 		return fail(err)
 	}
@@ -194,17 +204,18 @@ func NextTimes(cron, timezone string, from int64, n int) ([]int64, error) {
 	return next, nil
 }
 
-// judgeTemplate adds what is wrong with a template as it would be accepted now. Its error is the store's.
-func (e *Engine) judgeTemplate(ctx context.Context, project string, template []byte, f *findings) error {
+// judgeTemplate adds what is wrong with a template as it would be accepted now, and says whether it has credentials. Its
+// error is the store's.
+func (e *Engine) judgeTemplate(ctx context.Context, project string, template []byte, f *findings) (credentials bool, err error) {
 	if len(template) == 0 {
-		return nil
+		return false, nil
 	}
-	_, err := e.templateDraft(ctx, project, template, e.clock.now())
+	d, err := e.templateDraft(ctx, project, template, e.clock.now())
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		f.under("callback", wrong.Fields)
-		return nil
+		return false, nil
 	}
-	return err
+	return store.SealedKey(d.Callback.Headers) != "", err
 }
 
 // templateDraft makes a callback out of a template. Its error is a *store.InvalidError, or the store's.
@@ -220,7 +231,59 @@ func (e *Engine) templateDraft(ctx context.Context, project string, template []b
 	if err != nil {
 		return store.Draft{}, err
 	}
-	return e.draft(v, project, &sub, timeOf(now))
+	d, err := e.draft(v, project, &sub, timeOf(now))
+	if err != nil {
+		return d, err
+	}
+	return d, e.secure(ctx, &d)
+}
+
+// sealTemplate returns a template as it is stored: sealed, if its draft has credentials.
+func (e *Engine) sealTemplate(s *store.Schedule, credentials bool) {
+	if credentials {
+		s.Template = store.JSONText(e.o.Keyring.sealText(bindTemplate(s.Project, s.ID), string(s.Template)))
+	}
+}
+
+// openTemplate gives a schedule that was read its template in clear.
+func (e *Engine) openTemplate(s *store.Schedule) error {
+	if s.SealedKey() == "" {
+		return nil
+	}
+	text, err := e.o.Keyring.openText(bindTemplate(s.Project, s.ID), string(s.Template))
+	if e.opened(err) != nil {
+		return fmt.Errorf("template of schedule %s%s: %w", store.SchedulePrefix, s.ID, err)
+	}
+	s.Template = store.JSONText(text)
+	return nil
+}
+
+// Schedule returns one of the project's schedules: store.ErrNotFound.
+func (e *Engine) Schedule(ctx context.Context, project, id string) (store.Schedule, error) {
+	s, err := e.o.Store.Schedule(ctx, project, id)
+	if err != nil {
+		return s, err
+	}
+	return s, e.openTemplate(&s)
+}
+
+// Schedules returns a part of the project's list of schedules, newest first.
+func (e *Engine) Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error) {
+	list, err := e.o.Store.Schedules(ctx, project, f)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if err := e.openTemplate(&list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// ScheduleRuns returns the last callbacks that a schedule has made, newest first; store.ErrNotFound.
+func (e *Engine) ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error) {
+	return e.o.Store.ScheduleRuns(ctx, project, id)
 }
 
 // made tells the index of a callback that was accepted by a schedule.

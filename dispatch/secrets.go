@@ -32,6 +32,8 @@ type secretCache struct {
 	store Secrets
 	keys  *Keyring
 	ids   idSource
+	// opened is told of what could and could not be decrypted, and returns the error that it is given.
+	opened func(error) error
 
 	mu sync.Mutex
 	// turns hold a token each while an owner's are read: whoever knows what was read before need not wait for it.
@@ -43,59 +45,101 @@ type secretCache struct {
 // A secretOwner has secrets of its own: an endpoint, or with an empty id the project itself.
 type secretOwner struct{ project, endpoint string }
 
-// A laneKey finds what was derived for a lane, for a use.
-type laneKey struct{ project, lane, use string }
+// A laneKey finds what was derived for a lane and a signer. UseText is written in hexadecimal.
+type laneKey struct{ project, lane, signer, use string }
 
-// ownSecrets are what an owner has, newest first, by their use.
+// ownSecrets are what an owner has, newest first, by their use. It was read at read; tried is when that was last tried.
 type ownSecrets struct {
-	byUse map[string][]outbound.Secret
-	read  int64
+	byUse       map[string][]outbound.Secret
+	read, tried int64
 }
 
 // useRoot is the use of a project's root secret, from which those of lanes are derived.
 const useRoot = ""
 
-func newSecretCache(s Secrets, k *Keyring) *secretCache {
+func newSecretCache(s Secrets, k *Keyring, opened func(error) error) *secretCache {
 	return &secretCache{
-		store: s, keys: k, turns: make(map[secretOwner]chan struct{}), owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]outbound.Secret),
+		store: s, keys: k, opened: opened, turns: make(map[secretOwner]chan struct{}), owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]outbound.Secret),
 	}
 }
 
-// errNoSecret: there is none of the use that a signer needs, and none can be made.
-var errNoSecret = errors.New("there is no secret for the signer")
+// errNoSecret: there is none of the use that a signer needs, and none can be made. errNotForHost: there is one that may
+// not be used at the host.
+var (
+	errNoSecret   = errors.New("there is no secret for the signer")
+	errNotForHost = errors.New("the signer's secret was not given for this host")
+)
 
-// signing returns the secrets that sign a callback at now, the present one first: its endpoint's own, or for a plain address the
-// project's of that use, or what is derived for its lane.
-func (s *secretCache) signing(ctx context.Context, project, endpoint, lane, signer string, now int64) ([]outbound.Secret, error) {
-	use := outbound.UseHMAC
-	if signer != outbound.SignerStandard {
-		var err error
-		if use, err = outbound.UseOf(signer); err != nil || use == "" {
-			return nil, err
-		}
-	}
-	if endpoint != "" {
-		own, err := s.own(ctx, secretOwner{project, endpoint}, now)
-		if err != nil {
-			return nil, err
-		}
-		if len(own.byUse[use]) == 0 {
-			return s.first(ctx, secretOwner{project, endpoint}, use, now)
-		}
-		return own.byUse[use], nil
-	}
-	if use == outbound.UseHMAC || use == outbound.UseText {
-		return s.derived(ctx, laneKey{project, lane, use}, now)
-	}
-	return s.project(ctx, project, use, now)
+// A signing says what is to be signed, and where it goes.
+type signing struct {
+	project, lane, signer, url string
+	// endpoint is a bare id; empty: a plain address. home says that the address is at the endpoint's own host, and changed
+	// is when the endpoint was last changed.
+	endpoint string
+	home     bool
+	changed  int64
 }
 
-// project returns the project's own secrets of a use, and makes the first one where that can be done.
+// signing returns the secrets that sign a callback at now, the present one first: its endpoint's own; or for a plain
+// address what is derived for its lane and its signer, or the project's own where the signer sends its secret or has a
+// private key. Those go only to hosts that they were given for: errNotForHost.
+func (s *secretCache) signing(ctx context.Context, to signing, now int64) ([]outbound.Secret, error) {
+	name, err := outbound.NameOf(to.signer)
+	if err != nil {
+		return nil, err
+	}
+	use, err := outbound.UseOf(to.signer)
+	if err != nil || use == "" {
+		return nil, err
+	}
+	bound := outbound.SendsSecret(name) || outbound.IsPrivate(use)
+	var secrets []outbound.Secret
+	switch {
+	case to.endpoint != "":
+		owner := secretOwner{to.project, to.endpoint}
+		var since int64
+		if outbound.SendsSecret(name) {
+			since = to.changed + changeMargin.Milliseconds() // another host may have come with another secret
+		}
+		own, ownErr := s.ownSince(ctx, owner, since, now)
+		if secrets, err = own.byUse[use], ownErr; err == nil && len(secrets) == 0 {
+			secrets, err = s.first(ctx, owner, use, now)
+		}
+	case !bound:
+		return s.derived(ctx, laneKey{to.project, to.lane, name, use}, now)
+	default:
+		secrets, err = s.project(ctx, to.project, use, now)
+	}
+	if err != nil || !bound || to.home {
+		return secrets, err
+	}
+	return forHost(secrets, to.url)
+}
+
+// forHost returns those of the secrets that may be used at the host of an address, or errNotForHost.
+func forHost(secrets []outbound.Secret, url string) ([]outbound.Secret, error) {
+	allowed := make([]outbound.Secret, 0, len(secrets))
+	for _, secret := range secrets {
+		if store.NamesHost(secret.Hosts, url) {
+			allowed = append(allowed, secret)
+		}
+	}
+	if len(allowed) == 0 {
+		return nil, errNotForHost
+	}
+	return allowed, nil
+}
+
+// project returns the project's own secrets of a use, and makes the first one where that can be done. A credential is not
+// made: no receiver would know it, and it would be for no host.
 func (s *secretCache) project(ctx context.Context, project, use string, now int64) ([]outbound.Secret, error) {
 	owner := secretOwner{project: project}
 	own, err := s.own(ctx, owner, now)
 	if err != nil || len(own.byUse[use]) > 0 {
 		return own.byUse[use], err
+	}
+	if use == outbound.UseText || use == outbound.UseBasic {
+		return nil, fmt.Errorf("%w: project %s, use %s", errNoSecret, project, use)
 	}
 	return s.first(ctx, owner, use, now)
 }
@@ -112,14 +156,14 @@ func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, 
 		return nil, ctx.Err()
 	}
 	defer func() { <-turn }()
-	if known, ok, _ := s.known(owner, now); ok && len(known.byUse[use]) > 0 {
+	if known, ok, _ := s.known(owner, 0, now); ok && len(known.byUse[use]) > 0 {
 		return known.byUse[use], nil
 	}
 	key, err := newKey(use, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: project %s, use %s: %w", errNoSecret, owner.project, use, err)
 	}
-	row := store.Secret{Project: owner.project, Owner: owner.endpoint, Use: use, CreatedAt: now}
+	row := store.Secret{Project: owner.project, Owner: owner.endpoint, Use: use, Hosts: madeHosts(use), CreatedAt: now}
 	by := store.Actor{Name: "dispatcher", Reason: "the first secret of its owner"}
 	if _, err := s.add(ctx, row, key, 0, true, by); err != nil {
 		return nil, err
@@ -128,10 +172,19 @@ func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, 
 	if err != nil {
 		return nil, err
 	}
-	if s.keep(owner, byUse, now); len(byUse[use]) == 0 {
+	if s.keep(owner, ownSecrets{byUse, now, now}); len(byUse[use]) == 0 {
 		return nil, fmt.Errorf("%w: project %s, use %s", errNoSecret, owner.project, use)
 	}
 	return byUse[use], nil
+}
+
+// madeHosts are the hosts of a secret that is made here. A private key is for every host: it was made to sign for the
+// project's receivers, and for nothing else.
+func madeHosts(use string) []string {
+	if outbound.IsPrivate(use) {
+		return []string{store.AnyHost}
+	}
+	return nil
 }
 
 // derived returns the secrets of a lane.
@@ -148,7 +201,7 @@ func (s *secretCache) derived(ctx context.Context, key laneKey, now int64) ([]ou
 	}
 	derived := make([]outbound.Secret, len(root))
 	for i, secret := range root {
-		derived[i] = outbound.Secret{ID: secret.ID, Key: LaneSecret(secret.Key, key.lane)}
+		derived[i] = outbound.Secret{ID: secret.ID, Key: LaneSecret(secret.Key, key.signer, key.lane)}
 		if key.use == outbound.UseText {
 			derived[i].Key = hex.AppendEncode(nil, derived[i].Key)
 		}
@@ -162,7 +215,12 @@ func (s *secretCache) derived(ctx context.Context, key laneKey, now int64) ([]ou
 
 // own returns what an owner has, read within the last secretAge if SQL answers.
 func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ownSecrets, error) {
-	known, ok, fresh := s.known(owner, now)
+	return s.ownSince(ctx, owner, 0, now)
+}
+
+// ownSince is own, but what was read before since is of no use.
+func (s *secretCache) ownSince(ctx context.Context, owner secretOwner, since, now int64) (ownSecrets, error) {
+	known, ok, fresh := s.known(owner, since, now)
 	if fresh {
 		return known, nil
 	}
@@ -183,7 +241,7 @@ func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ow
 		}
 	}
 	defer func() { <-turn }()
-	if known, ok, fresh = s.known(owner, now); fresh {
+	if known, ok, fresh = s.known(owner, since, now); fresh {
 		return known, nil
 	}
 	byUse, err := s.read(ctx, owner, now)
@@ -192,13 +250,14 @@ func (s *secretCache) own(ctx context.Context, owner secretOwner, now int64) (ow
 		return known, err
 	case err != nil:
 		// What was read before is still a secret of the owner: a rotation waits, attempts need not.
-		byUse = known.byUse
+		known.tried = now
+		return s.keep(owner, known), nil
 	}
-	return s.keep(owner, byUse, now), nil
+	return s.keep(owner, ownSecrets{byUse, now, now}), nil
 }
 
 // keep remembers what was read of an owner.
-func (s *secretCache) keep(owner secretOwner, byUse map[string][]outbound.Secret, now int64) ownSecrets {
+func (s *secretCache) keep(owner secretOwner, own ownSecrets) ownSecrets {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.owners) >= maxOwnSecrets {
@@ -208,7 +267,6 @@ func (s *secretCache) keep(owner secretOwner, byUse map[string][]outbound.Secret
 			break
 		}
 	}
-	own := ownSecrets{byUse: byUse, read: now}
 	s.owners[owner] = own
 	return own
 }
@@ -225,12 +283,13 @@ func (s *secretCache) turn(owner secretOwner) chan struct{} {
 	return turn
 }
 
-// known returns what was read of an owner, and whether that was within the last secretAge.
-func (s *secretCache) known(owner secretOwner, now int64) (known ownSecrets, ok, fresh bool) {
+// known returns what was read of an owner, since a time or later, and whether that was within the last secretAge.
+func (s *secretCache) known(owner secretOwner, since, now int64) (known ownSecrets, ok, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, ok = s.owners[owner]
-	return known, ok, ok && now-known.read <= secretAge.Milliseconds() && now >= known.read
+	ok = ok && known.read >= since
+	return known, ok, ok && now-known.tried <= secretAge.Milliseconds() && now >= known.tried
 }
 
 // read decrypts an owner's secrets.
@@ -241,11 +300,13 @@ func (s *secretCache) read(ctx context.Context, owner secretOwner, now int64) (m
 	}
 	byUse := make(map[string][]outbound.Secret)
 	for i := range rows {
-		key, err := s.keys.Open(rows[i].ID, rows[i].KeyID, rows[i].Ciphertext)
-		if err != nil {
+		key, err := s.keys.Open(bindSecret(&rows[i]), rows[i].KeyID, rows[i].Ciphertext)
+		if s.opened(err) != nil {
 			return nil, fmt.Errorf("decrypt a secret of project %s: %w", owner.project, err)
 		}
-		byUse[rows[i].Use] = append(byUse[rows[i].Use], outbound.Secret{ID: rows[i].ID, Label: rows[i].Label, Key: key})
+		byUse[rows[i].Use] = append(byUse[rows[i].Use], outbound.Secret{
+			ID: rows[i].ID, Label: rows[i].Label, Hosts: rows[i].Hosts, Key: key,
+		})
 	}
 	return byUse, nil
 }
@@ -253,12 +314,15 @@ func (s *secretCache) read(ctx context.Context, owner secretOwner, now int64) (m
 // add stores a new secret, whose project, owner, use and label are given, and returns its id.
 func (s *secretCache) add(ctx context.Context, row store.Secret, key []byte, retireAt int64, onlyIfNone bool, by store.Actor) (string, error) {
 	row.ID = s.ids.make(time.UnixMilli(row.CreatedAt))
-	row.KeyID, row.Ciphertext = s.keys.Seal(row.ID, key)
+	row.KeyID, row.Ciphertext = s.keys.Seal(bindSecret(&row), key)
 	if err := s.store.AddSecret(ctx, row, retireAt, onlyIfNone, by); err != nil {
 		return "", fmt.Errorf("store a secret of project %s: %w", row.Project, err)
 	}
 	return row.ID, nil
 }
+
+// changeMargin is by how much the clocks of two processes may differ.
+const changeMargin = time.Second
 
 // forget has the secrets of a project, and of its endpoints, read again.
 func (s *secretCache) forget(project string) {

@@ -48,9 +48,10 @@ func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 			t.Fatal(err)
 		}
 		shelf := &secretShelf{}
-		cache := newSecretCache(shelf, keys)
+		cache := newSecretCache(shelf, keys, func(err error) error { return err })
 		now := time.Now().UnixMilli()
 		var wg sync.WaitGroup
+		to := signing{project: "default", endpoint: "endpoint", signer: outbound.SignerStandard, home: true}
 		signed := make([][]outbound.Secret, 300)
 		for i := range signed {
 			wg.Go(func() {
@@ -58,7 +59,7 @@ func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 				// Some read the clock earlier than those who keep what was read: that is not fresh to them.
 				at := now - int64(i%2)
 				var err error
-				if signed[i], err = cache.signing(t.Context(), "default", "endpoint", "lane", outbound.SignerStandard, at); err != nil {
+				if signed[i], err = cache.signing(t.Context(), to, at); err != nil {
 					t.Errorf("attempt %d: %v", i, err)
 				}
 			})

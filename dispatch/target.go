@@ -29,27 +29,67 @@ type target struct {
 
 // target finds where a claimed callback goes. Its errors are errDeleted, errHeld, or say why an endpoint or a secret cannot be had.
 func (e *Engine) target(ctx context.Context, w *store.Stamped, now int64) (target, error) {
-	t := target{url: w.URL, headers: w.Headers, signer: w.Signer}
+	t := target{url: w.URL, signer: w.Signer}
+	project, err := e.catalog.project(ctx, w.Project)
+	if err != nil {
+		return t, err
+	}
+	if t.headers, err = e.openOwn(ctx, w); err != nil {
+		return t, fmt.Errorf("%w: %w", errUnsigned, err)
+	}
+	to := signing{project: w.Project, lane: w.Lane, endpoint: w.EndpointID}
 	if w.EndpointID != "" {
-		if err := e.aim(ctx, w, &t, now); err != nil {
+		if err = e.aim(ctx, w, project, &t, &to, now); err != nil {
 			return t, err
 		}
+	}
+	if t.headers, err = e.withProjectHeaders(project, t.url, t.headers); err != nil {
+		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	if t.signer == outbound.SignerNone {
 		return t, nil
 	}
-	var err error
-	if t.secrets, err = e.secrets.signing(ctx, w.Project, w.EndpointID, w.Lane, t.signer, now); err != nil {
+	to.signer, to.url = t.signer, t.url
+	t.secrets, err = e.secrets.signing(ctx, to, now)
+	if errors.Is(err, errNotForHost) && w.EndpointID != "" && sendsSecret(t.signer) {
+		// The callback was moved away from its endpoint's host, where its credential stays.
+		t.signer, t.secrets, err = outbound.SignerNone, nil, nil
+	}
+	if err != nil {
 		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	return t, nil
 }
 
-// errUnsigned: the secret that signs cannot be had. Nothing is sent unsigned because of that.
-var errUnsigned = errors.New("the signing secret cannot be had")
+// sendsSecret says whether a signer sends its secret itself.
+func sendsSecret(signer string) bool {
+	name, err := outbound.NameOf(signer)
+	return err == nil && outbound.SendsSecret(name)
+}
 
-// aim completes a target by its endpoint, as that is now.
-func (e *Engine) aim(ctx context.Context, w *store.Stamped, t *target, now int64) error {
+// withProjectHeaders adds a project's default headers to those of a callback. Credentials go only to the hosts that they
+// were given for.
+func (e *Engine) withProjectHeaders(p *projectView, url string, headers []store.Header) ([]store.Header, error) {
+	defaults := p.Defaults.Headers
+	if len(defaults) == 0 {
+		return headers, nil
+	}
+	if !store.NamesHost(p.Defaults.HeaderHosts, url) {
+		return withDefaults(headers, store.WithoutCredentials(defaults)), nil
+	}
+	opened, err := e.o.Keyring.openHeaders(p.ID, projectOwner, defaults)
+	if e.opened(err) != nil {
+		return nil, err
+	}
+	return withDefaults(headers, opened), nil
+}
+
+// errUnsigned: the secret that signs, or a header's, cannot be had. Nothing is sent without it because of that.
+var errUnsigned = errors.New("a secret cannot be had")
+
+// aim completes a target, and what is to be signed, by its endpoint as that is now. At another host than its own the
+// endpoint's credentials are left out.
+func (e *Engine) aim(ctx context.Context, w *store.Stamped, p *projectView, t *target, to *signing, now int64) error {
 	ep, err := e.catalog.endpoint(ctx, w.EndpointID)
 	switch {
 	case notFound(err):
@@ -61,15 +101,22 @@ func (e *Engine) aim(ctx context.Context, w *store.Stamped, t *target, now int64
 	case !ep.Sends(now):
 		return errHeld
 	}
-	p, err := e.catalog.project(ctx, w.Project)
-	if err != nil {
-		return err
-	}
-	if w.Follows {
+	t.signer = p.signerOf(ep)
+	to.changed = ep.UpdatedAt
+	if to.home = w.Follows; to.home {
 		t.url = ep.URL
+	} else {
+		to.home = store.SameHost(t.url, ep.URL)
 	}
-	t.headers = withDefaults(withDefaults(w.Headers, ep.Headers), p.Defaults.Headers)
-	t.signer = sending{signer: ep.Signer}.or(projectSending(&p.Defaults)).or(programSending()).signer
+	if !to.home {
+		t.headers = withDefaults(t.headers, store.WithoutCredentials(ep.Headers))
+		return nil
+	}
+	opened, err := e.o.Keyring.openHeaders(ep.Project, endpointOwner(ep.ID), ep.Headers)
+	if e.opened(err) != nil {
+		return fmt.Errorf("%w: %w", errUnsigned, err)
+	}
+	t.headers = withDefaults(t.headers, opened)
 	return nil
 }
 

@@ -2,8 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -113,6 +111,9 @@ func (e *Engine) checkTarget(v *acceptView, s *Submission, c *store.Callback, f 
 		c.Lane = lane
 	}
 	if s.Lane != "" {
+		if store.IsAddressLane(s.Lane) && s.Lane != c.Lane && ep == nil {
+			f.add("lane", "has the form of an address and is not that of url; leave it out, or give a name of your own")
+		}
 		c.Lane = s.Lane
 	}
 	if ep == nil && strings.HasPrefix(s.Lane, store.EndpointPrefix) {
@@ -120,13 +121,12 @@ func (e *Engine) checkTarget(v *acceptView, s *Submission, c *store.Callback, f 
 	}
 	if ep != nil {
 		checkEndpoint(ep, s, c, f)
-	} else {
-		c.Headers = withDefaults(c.Headers, v.Defaults.Headers)
 	}
 	if !validMethod(c.Method) {
 		f.add("method", "is an HTTP method: letters only, at most 32; CONNECT and TRACE are refused")
 	}
-	for _, h := range outbound.CheckHeaders(c.Headers) {
+	// The project's headers join at the attempt, and must find room then.
+	for _, h := range outbound.CheckHeaders(withDefaults(c.Headers, v.Defaults.Headers)) {
 		f.add(h.Field, "%s", h.Message)
 	}
 	return ep
@@ -145,7 +145,7 @@ func checkEndpoint(ep *store.Endpoint, s *Submission, c *store.Callback, f *find
 	switch ep.URLOverride {
 	case store.OverrideAny:
 	case store.OverrideSameHost:
-		if !sameHost(s.URL, ep.URL) {
+		if !store.SameHost(s.URL, ep.URL) {
 			f.add("url", "has another scheme, host or port than the endpoint, which allows only its own (url_override: same_host)")
 		}
 	default:
@@ -154,17 +154,7 @@ func checkEndpoint(ep *store.Endpoint, s *Submission, c *store.Callback, f *find
 }
 
 // LaneOf returns the default lane of an address: its scheme, host and port, in lower case.
-func LaneOf(rawURL string) (string, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return "", fmt.Errorf("is not an http or https address such as https://shop.example/notify")
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port), nil
-}
+func LaneOf(rawURL string) (string, error) { return store.AddressLane(rawURL) }
 
 func validMethod(m string) bool {
 	if len(m) == 0 || len(m) > 32 || m == "CONNECT" || m == "TRACE" {

@@ -17,8 +17,10 @@ CREATE TABLE projects (
 	pause_reason TEXT NOT NULL DEFAULT '',
 	version      INTEGER NOT NULL DEFAULT 0,
 	created_at   INTEGER NOT NULL,
-	updated_at   INTEGER NOT NULL DEFAULT 0
+	updated_at   INTEGER NOT NULL DEFAULT 0,
+	sealed_key   TEXT NOT NULL DEFAULT ''
 ) STRICT;
+CREATE INDEX projects_sealed ON projects (sealed_key, id) WHERE sealed_key <> '';
 CREATE INDEX projects_version ON projects (version) WHERE version > 0;
 INSERT INTO projects (id, created_at) VALUES ('default', 0);
 
@@ -56,34 +58,25 @@ CREATE TABLE api_keys (
 ) STRICT;
 CREATE INDEX api_keys_project ON api_keys (project, id);
 
--- The root secrets of projects. At most one of a project is in use, even when several processes start at
--- once.
+-- Secrets of endpoints (owner is the endpoint's id) and of projects (owner is empty), for one use each; the
+-- root secret of a project, from which those of lanes are derived, has an empty use. The installation has
+-- secrets too: their project is empty. At most one of an owner and use is present, even when several
+-- processes start at once. hosts is a JSON list of where it may be used beside its endpoint's own host.
 CREATE TABLE secrets (
-	id         TEXT PRIMARY KEY,
-	project    TEXT NOT NULL,
-	key_id     TEXT NOT NULL,
-	ciphertext BLOB NOT NULL,
-	created_at INTEGER NOT NULL,
-	retired_at INTEGER NOT NULL DEFAULT 0
-) STRICT;
-CREATE UNIQUE INDEX secrets_present ON secrets (project) WHERE retired_at = 0;
-CREATE INDEX secrets_project ON secrets (project, id);
-
--- Secrets of endpoints (owner is the endpoint's id), and secrets of a project for one kind of signer
--- (owner is empty).
-CREATE TABLE owned_secrets (
 	id         TEXT PRIMARY KEY,
 	project    TEXT NOT NULL,
 	owner      TEXT NOT NULL,
 	use        TEXT NOT NULL,
 	label      TEXT NOT NULL,
+	hosts      TEXT NOT NULL,
 	key_id     TEXT NOT NULL,
 	ciphertext BLOB NOT NULL,
 	created_at INTEGER NOT NULL,
 	retired_at INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-CREATE UNIQUE INDEX owned_secrets_present ON owned_secrets (project, owner, use) WHERE retired_at = 0;
-CREATE INDEX owned_secrets_owner ON owned_secrets (project, owner, id);
+CREATE UNIQUE INDEX secrets_present ON secrets (project, owner, use) WHERE retired_at = 0;
+CREATE INDEX secrets_owner ON secrets (project, owner, id);
+CREATE INDEX secrets_key ON secrets (key_id, id);
 
 -- Lanes and endpoints ---------------------------------------------------------------------------------------
 
@@ -137,8 +130,10 @@ CREATE TABLE endpoints (
 	headers         TEXT NOT NULL,
 	disabled_reason TEXT NOT NULL,
 	pause_reason    TEXT NOT NULL,
-	canceling       TEXT NOT NULL DEFAULT ''
+	canceling       TEXT NOT NULL DEFAULT '',
+	sealed_key      TEXT NOT NULL DEFAULT ''
 ) STRICT;
+CREATE INDEX endpoints_sealed ON endpoints (sealed_key, id) WHERE sealed_key <> '';
 CREATE INDEX endpoints_project ON endpoints (project, id) WHERE deleted_at = 0;
 CREATE UNIQUE INDEX endpoints_external ON endpoints (project, external_id)
 	WHERE external_id <> '' AND deleted_at = 0;
@@ -204,8 +199,10 @@ CREATE TABLE callbacks (
 	headers          TEXT NOT NULL,
 	labels           TEXT NOT NULL,
 	policy           TEXT NOT NULL,
-	success          TEXT NOT NULL
+	success          TEXT NOT NULL,
+	sealed_key       TEXT NOT NULL DEFAULT ''
 ) STRICT;
+CREATE INDEX callbacks_sealed ON callbacks (sealed_key, id) WHERE sealed_key <> '';
 
 -- For the sweep, the rebuild and lists by due time.
 CREATE INDEX callbacks_due ON callbacks (due_at, id) WHERE state = 'scheduled';
@@ -319,8 +316,10 @@ CREATE TABLE polls (
 	on_result TEXT NOT NULL,
 	outcome   TEXT NOT NULL DEFAULT '',
 	result_id TEXT NOT NULL DEFAULT '',
-	data      TEXT NOT NULL DEFAULT ''
+	data      TEXT NOT NULL DEFAULT '',
+	sealed_key TEXT NOT NULL DEFAULT ''
 ) STRICT;
+CREATE INDEX polls_sealed ON polls (sealed_key, id) WHERE sealed_key <> '';
 CREATE UNIQUE INDEX polls_live ON polls (live) WHERE live <> '';
 -- For the question whether a callback carries the result of a poll.
 CREATE INDEX polls_result ON polls (result_id) WHERE result_id <> '';
@@ -342,8 +341,10 @@ CREATE TABLE schedules (
 	last_error TEXT NOT NULL DEFAULT '',
 	version    INTEGER NOT NULL DEFAULT 1,
 	created_at INTEGER NOT NULL,
-	updated_at INTEGER NOT NULL
+	updated_at INTEGER NOT NULL,
+	sealed_key TEXT NOT NULL DEFAULT ''
 ) STRICT;
+CREATE INDEX schedules_sealed ON schedules (sealed_key, id) WHERE sealed_key <> '';
 CREATE UNIQUE INDEX schedules_name ON schedules (project, name);
 CREATE INDEX schedules_project ON schedules (project, id);
 CREATE INDEX schedules_next ON schedules (next_at) WHERE next_at > 0;

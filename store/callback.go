@@ -8,12 +8,6 @@ const CallbackPrefix = "cb_"
 // DefaultProject is the project that exists from the first migration on.
 const DefaultProject = "default"
 
-// A Header is one HTTP header, in the order in which it was given.
-type Header struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
 // A Callback is one HTTP obligation that is attempted until it is terminal.
 type Callback struct {
 	// ID is a bare ULID. Project scopes everything that is read or written by a caller.

@@ -36,8 +36,7 @@ const (
 // A Retry asks for an attempt now.
 type Retry struct {
 	Ladder Ladder
-	// URL replaces the address when it is not empty, and Lane with it.
-	URL  string
-	Lane string
-	Now  int64
+	// URL replaces the address when it is not empty, as Callback.MoveTo does.
+	URL string
+	Now int64
 }

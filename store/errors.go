@@ -26,6 +26,9 @@ var (
 	ErrEndpointDeleted = errors.New("the callback's endpoint was deleted")
 	// ErrPollLive: another poll of the same reference and address is open.
 	ErrPollLive = errors.New("there is an open poll of the same reference and address")
+	// ErrNeedsAdmin: the change would send an endpoint's credentials to another host, or have another signer use its
+	// secret. It needs the scope admin, or new credentials in the same request.
+	ErrNeedsAdmin = errors.New("endpoint has credentials, and only an admin may send them elsewhere")
 	// ErrUnavailable: SQL cannot commit. Nothing was accepted; try again later.
 	ErrUnavailable = errors.New("store is unavailable")
 )

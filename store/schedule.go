@@ -24,7 +24,8 @@ type Schedule struct {
 	// Cron has five fields, or is "@every" with a duration, or "@daily" and the like. Timezone is an IANA name; empty: UTC.
 	Cron     string
 	Timezone string
-	// Template is the callback as its caller wrote it, the body of a POST /v1/callbacks.
+	// Template is the callback as its caller wrote it, the body of a POST /v1/callbacks; or, in SQL, if it has
+	// credentials, all of it as SealedText.
 	Template JSONText
 	Missed   MissedPolicy
 	Enabled  bool
@@ -90,3 +91,12 @@ type ScheduleFilter struct {
 
 // MaxSchedules is how many schedules a project may have.
 const MaxSchedules = 1000
+
+// SealedKey returns the id of the master key that the template is sealed with; empty: it is not sealed.
+func (s *Schedule) SealedKey() string {
+	if s.Template == "" || s.Template[0] == '{' {
+		return ""
+	}
+	keyID, _, _ := CutSealed(string(s.Template))
+	return keyID
+}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
@@ -29,9 +28,9 @@ func judgeKeys(s *Settings, database *sqlFacts) []diagnosis {
 		switch {
 		case err == nil:
 			keys.MasterKey = []string{key}
-		case len(database.secrets) > 0:
+		case len(database.sealed) > 0:
 			return append(list, fails(check, "restore "+masterKeyFile+" from the backup of the data directory, or give the key as master_key",
-				"there is none, and %d secrets are encrypted with one", len(database.secrets)))
+				"there is none, and the database has rows encrypted with key %s", database.sealed[0].KeyID))
 		case isMissing(path):
 			return append(list, fine(check, "none yet: the first start makes %s", path))
 		default:
@@ -51,37 +50,29 @@ func judgeMasterKey(ring *dispatch.Keyring, database *sqlFacts) diagnosis {
 		if database.absent {
 			return fine(check, "it can be read; there is nothing to decrypt yet")
 		}
-		return warns(check, "see what is wrong with the database", "it can be read; the stored secrets could not be, so it was not tried on them")
+		return warns(check, "see what is wrong with the database", "it can be read; what is encrypted could not be, so it was not tried on it")
 	}
-	var used, retired, old []string
-	for _, secret := range database.secrets {
-		_, err := ring.Open(secret.ID, secret.KeyID, secret.Ciphertext)
-		over := secret.RetiredAt != 0 && secret.RetiredAt < time.Now().UnixMilli()
-		switch {
-		case err != nil && over:
-			retired = append(retired, secret.KeyID)
-		case err != nil:
-			used = append(used, fmt.Sprintf("%s (project %s)", secret.KeyID, secret.Project))
-		case secret.KeyID != ring.KeyID():
-			old = append(old, secret.KeyID)
+	if len(database.sealed) == 0 {
+		return fine(check, "it can be read; nothing is encrypted yet")
+	}
+	if problems := ring.Check(database.sealed); len(problems) > 0 {
+		lines := make([]string, len(problems))
+		for i, p := range problems {
+			lines[i] = p.String()
+		}
+		return fails(check, "give the master key that it was encrypted with, beside the present one (a list: the new one first); serve does not start without it",
+			"%s; the key that encrypts is %s", strings.Join(lines, "; "), ring.KeyID())
+	}
+	var old []string
+	for i := range database.sealed {
+		if id := database.sealed[i].KeyID; id != ring.KeyID() && !slices.Contains(old, id) {
+			old = append(old, id)
 		}
 	}
-	unique := func(list []string) string {
-		slices.Sort(list)
-		return strings.Join(slices.Compact(list), ", ")
+	if len(old) > 0 {
+		return fine(check, "decrypts what is stored; the older key %s is in use, so keep it in the list until \"dispatcher secrets reencrypt\" has left nothing", strings.Join(old, ", "))
 	}
-	switch {
-	case len(database.secrets) == 0:
-		return fine(check, "it can be read; no secret is stored yet")
-	case len(used) > 0:
-		return fails(check, "give the master key that they were encrypted with, beside the present one (a list: the new one first): without it nothing can be signed, so nothing is sent",
-			"%d of %d stored secrets cannot be decrypted with it; they name key %s, and the key that encrypts is %s", len(used), len(database.secrets), unique(used), ring.KeyID())
-	case len(retired) > 0:
-		return warns(check, "none needed: they sign nothing any more", "%d secrets that ended cannot be decrypted with it; they name key %s", len(retired), unique(retired))
-	case len(old) > 0:
-		return fine(check, "decrypts all %d stored secrets; %d need the older key %s, so keep it in the list", len(database.secrets), len(old), unique(old))
-	}
-	return fine(check, "decrypts all %d stored secrets", len(database.secrets))
+	return fine(check, "decrypts what is stored")
 }
 
 // shortestAdminKey is the length below which an admin key can be guessed.

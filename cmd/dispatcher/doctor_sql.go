@@ -45,7 +45,7 @@ type sqlFacts struct {
 	// applied are the hashes of the migrations that the database has; none: it was never migrated.
 	applied map[int64]string
 	meta    *store.IndexMeta
-	secrets []store.Secret
+	sealed  []store.SealedRow
 	// readErr is why the tables could not be read.
 	readErr error
 }
@@ -184,14 +184,8 @@ func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, s *Settings) 
 	if err != nil {
 		return err
 	}
-	const query = `SELECT id, project, key_id, ciphertext, retired_at FROM secrets
-		UNION ALL SELECT id, project, key_id, ciphertext, retired_at FROM owned_secrets ORDER BY id`
-	return each(ctx, conn, query, func(rows *sql.Rows) error {
-		var secret store.Secret
-		err := rows.Scan(&secret.ID, &secret.Project, &secret.KeyID, &secret.Ciphertext, &secret.RetiredAt)
-		f.secrets = append(f.secrets, secret)
-		return err
-	})
+	f.sealed, err = sqlstore.ReadSealedKeys(ctx, conn, time.Now().UnixMilli())
+	return err
 }
 
 func each(ctx context.Context, conn *sql.Conn, query string, read func(*sql.Rows) error) error {

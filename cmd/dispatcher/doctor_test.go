@@ -107,13 +107,13 @@ func TestDoctorOnSQLite(t *testing.T) {
 		for _, check := range []string{"database", "durability", "integrity", "migrations", "redis", "admin key", "dns", "data directory", "time-outs"} {
 			want(t, list, check, statusOK)
 		}
-		want(t, list, "master key", statusOK, "decrypts all 2 stored secrets")
+		want(t, list, "master key", statusOK, "decrypts what is stored")
 	}
 	if !maps.Equal(before, snapshot(t, dir)) {
 		t.Error("a file was changed")
 	}
 	wrong := examine(t, append(args, "--master-key="+someKey('w'))...)
-	want(t, wrong, "master key", statusError, "2 of 2 stored secrets cannot be decrypted")
+	want(t, wrong, "master key", statusError, "which is not given")
 	if err := os.Remove(filepath.Join(data, masterKeyFile)); err != nil {
 		t.Fatal(err)
 	}

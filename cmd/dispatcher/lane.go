@@ -206,9 +206,9 @@ func (cmd *laneLimit) Run(ctx context.Context, c *console) error {
 // laneSecret prints the secret of a lane.
 type laneSecret struct {
 	clientFlags
-	Lane string `arg:"" help:"Key of the lane, as a callback shows it."`
-	Use  string `placeholder:"USE" help:"What it signs with: hmac, or text for sorted-kv and bearer. Default: hmac."`
-	JSON bool   `name:"json" help:"Print the server's answer for machines."`
+	Lane   string `arg:"" help:"Key of the lane, as a callback shows it."`
+	Signer string `placeholder:"NAME" help:"The signer that signs with it; each has a secret of its own. Default: standard-v1."`
+	JSON   bool   `name:"json" help:"Print the server's answer for machines."`
 }
 
 // Run prints it.
@@ -218,8 +218,8 @@ func (cmd *laneSecret) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	q := url.Values{"lane": {cmd.Lane}}
-	if cmd.Use != "" {
-		q.Set("use", cmd.Use)
+	if cmd.Signer != "" {
+		q.Set("signer", cmd.Signer)
 	}
 	var s shownSecret
 	answer, err := cl.call(ctx, http.MethodGet, "/v1/secret?"+q.Encode(), nil, &s)

@@ -47,7 +47,7 @@ func TestLaneCommands(t *testing.T) {
 			line: "lane limit " + name + " --rate 5/m --clear concurrency", call: "PUT " + uri + "limits",
 			body: `{"concurrency":null,"rate":"5/m"}`, says: []string{"rate any, in flight at most the setting"},
 		},
-		exchange{line: "lane secret l --use text", call: "GET /v1/secret?lane=l&use=text", says: []string{"whsec_abc\n"}},
+		exchange{line: "lane secret l --signer t-v1", call: "GET /v1/secret?lane=l&signer=t-v1", says: []string{"whsec_abc\n"}},
 		exchange{
 			line: "pause --until 2027-01-01T00:00:00Z --reason", args: []string{"bank holiday"}, call: "POST /v1/pause",
 			body: `{"reason":"bank holiday","until":"2027-01-01T00:00:00Z"}`,

@@ -12,7 +12,7 @@ func (srv *server) openPages(db *sqlstore.DB) (*ui.UI, error) {
 	e, s := srv.engine, srv.s
 	return ui.New(ui.Options{
 		Clock: e, Sessions: db, Keys: e, Projects: db, Overview: db, Callbacks: db, CallbackActs: e, Endpoints: db, EndpointActs: e, Lanes: e,
-		Polls: e, Schedules: db, ScheduleActs: e, Redrives: db, RedriveActs: e, Dead: db, Books: db, Audit: db, Index: e, System: e,
+		Polls: e, Schedules: e, ScheduleActs: e, Redrives: db, RedriveActs: e, Dead: db, Books: db, Audit: db, Index: e, System: e,
 		Schema: schema{db}, AdminKey: s.AdminKey, PublicURL: s.PublicURL, Version: programVersion(), Logger: srv.log,
 	})
 }

@@ -34,8 +34,10 @@ type projectFields struct {
 	Name string `placeholder:"TEXT" help:"A name for people."`
 	choiceFlags
 	Header []string `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
-	Reason string   `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON   bool     `name:"json" help:"Print the server's answer for machines."`
+	// HeaderHosts are a list that replaces the one that there is.
+	HeaderHosts []string `placeholder:"HOST,..." help:"Hosts that those of the headers go to which are credentials, such as Authorization; to all others they are not sent."`
+	Reason      string   `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON        bool     `name:"json" help:"Print the server's answer for machines."`
 }
 
 // put writes what was given into the body of a request.
@@ -47,6 +49,9 @@ func (f *projectFields) put(c *console, in map[string]any) error {
 	headers, err := headerLines(f.Header)
 	if len(headers) > 0 {
 		in["headers"] = headers
+	}
+	if len(f.HeaderHosts) > 0 {
+		in["header_hosts"] = f.HeaderHosts
 	}
 	return err
 }

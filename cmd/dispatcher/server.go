@@ -101,7 +101,27 @@ func openServer(ctx context.Context, c *console, s *Settings, log *slog.Logger) 
 	if err != nil {
 		return srv, err
 	}
+	if err := srv.checkKeys(ctx); err != nil {
+		return srv, err
+	}
 	return srv, srv.openWeb(db, registry)
+}
+
+// checkKeys refuses master keys that cannot decrypt what is stored: every signed attempt would be put off for ever.
+func (srv *server) checkKeys(ctx context.Context) error {
+	problems, err := srv.engine.CheckKeys(ctx)
+	if err != nil {
+		return fmt.Errorf("check the master keys: %w", err)
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	usage := &usageError{}
+	for _, p := range problems {
+		usage.lines = append(usage.lines, "master_key: "+p.String())
+	}
+	usage.lines = append(usage.lines, `give every key that was used, the present one first (--master-key NEW,OLD); "dispatcher doctor" says more`)
+	return usage
 }
 
 // newRegistry returns a registry with what every process shows of itself.
@@ -191,7 +211,7 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 		face, err := api.New(api.Options{
 			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
 			Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e,
-			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: db, Books: db, AdminKey: s.AdminKey, Logger: srv.log,
+			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: e, Books: db, AdminKey: s.AdminKey, Logger: srv.log,
 		})
 		if err != nil {
 			return err

@@ -128,15 +128,15 @@ func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry, by s
 		}
 		m.DueAt, m.Trigger = r.Now, store.Manual
 		if r.URL != "" {
-			lanes, err := t.laneIDs([]laneKey{{project, r.Lane}})
-			if err != nil {
+			wanted := m.Callback
+			wanted.MoveTo(r.URL)
+			if _, err := t.take(m, &wanted); err != nil {
 				return store.AuditEntry{}, err
 			}
-			m.URL, m.Follows, m.Lane, m.LaneID = r.URL, false, r.Lane, lanes[laneKey{project, r.Lane}]
 		}
 		detail := map[string]any{"ladder": r.Ladder}
 		if r.URL != "" {
-			detail["lane"] = r.Lane // Not the address: it may carry credentials.
+			detail["lane"] = m.Lane // Not the address: it may carry credentials.
 		}
 		return auditOf(project, actionRetry, id, r.Now, by, detail)
 	})

@@ -234,7 +234,7 @@ func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) 
 }
 
 // readDeltas adds up what is not folded yet.
-func readDeltas(ctx context.Context, from querier) (deltas, error) {
+func readDeltas(ctx context.Context, from Querier) (deltas, error) {
 	var pending deltas
 	err := queryEach(ctx, from, func(rows scanner) error {
 		var text string

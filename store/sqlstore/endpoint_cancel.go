@@ -83,7 +83,7 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 		next = secondLook + last
 	case !more && second:
 		next = ""
-		if _, err := t.exec(`DELETE FROM owned_secrets WHERE project = $1 AND owner = $2`, d.project, d.id); err != nil {
+		if _, err := t.exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.project, d.id); err != nil {
 			return nil, true, fmt.Errorf("remove secrets: %w", err)
 		}
 	case !more:

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // draftInsert makes new rows; the columns that it does not name begin at their defaults. markedInsert does so for the few that are marked.
@@ -13,13 +15,17 @@ var (
 	markedInsert = newBulkInsert("callbacks", append(draftFields(),
 		numberField("follows", func(e *acceptEntry) int64 { return flag(e.out.Callback.Follows) }),
 		numberField("strict", func(e *acceptEntry) int64 { return flag(e.out.Callback.Strict) }),
+		textField("sealed_key", func(e *acceptEntry) string { return store.SealedKey(e.out.Callback.Headers) }),
 	), onlyNew)
 )
 
 const onlyNew = `ON CONFLICT (id) DO NOTHING`
 
 // marked says that the row has something that most have not.
-func (e *acceptEntry) marked() bool { return e.out.Callback.Follows || e.out.Callback.Strict }
+func (e *acceptEntry) marked() bool {
+	c := &e.out.Callback
+	return c.Follows || c.Strict || store.SealedKey(c.Headers) != ""
+}
 
 func draftFields() fields[*acceptEntry] {
 	return fields[*acceptEntry]{

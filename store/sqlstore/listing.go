@@ -199,7 +199,7 @@ func (l *listing) readQuery(end *store.Cursor) *query {
 }
 
 // take adds what the query finds, which may be one more than there is room for.
-func (l *listing) take(ctx context.Context, from querier, q *query) (full bool, err error) {
+func (l *listing) take(ctx context.Context, from Querier, q *query) (full bool, err error) {
 	l.page.Next = nil
 	var last store.Cursor
 	err = queryEach(ctx, from, func(rows scanner) error {

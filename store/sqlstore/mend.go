@@ -89,8 +89,8 @@ func (t *tx) writeStructured(m *row) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("encode callback: %w", err)
 	}
-	if _, err := t.exec(`UPDATE callbacks SET headers = $1, policy = $2, success = $3, timeout_ms = $4 WHERE id = $5`,
-		headers, policy, success, timeoutMillis(m.Policy), m.ID); err != nil {
+	if _, err := t.exec(`UPDATE callbacks SET headers = $1, policy = $2, success = $3, timeout_ms = $4, sealed_key = $5
+		WHERE id = $6`, headers, policy, success, timeoutMillis(m.Policy), store.SealedKey(m.Headers), m.ID); err != nil {
 		return fmt.Errorf("write structured columns: %w", err)
 	}
 	return nil

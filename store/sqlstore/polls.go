@@ -38,6 +38,12 @@ var pollInsert = newBulkInsert("polls", fields[*acceptEntry]{
 	textField("live", func(e *acceptEntry) string { return e.live }),
 	textField("context", func(e *acceptEntry) string { return string(e.draft.Poll.Context) }),
 	textField("on_result", func(e *acceptEntry) string { return e.onResult }),
+	textField("sealed_key", func(e *acceptEntry) string {
+		if e.draft.Poll.OnResult == nil {
+			return ""
+		}
+		return store.SealedKey(e.draft.Poll.OnResult.Callback.Headers)
+	}),
 }, `ON CONFLICT DO NOTHING`)
 
 // claimLive makes the drafts of polls the open ones of their reference and address, and answers those for which there is one already

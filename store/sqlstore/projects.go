@@ -72,8 +72,9 @@ func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor
 		if p.Version, err = t.nextVersion(); err != nil {
 			return err
 		}
-		n, err := t.exec(`INSERT INTO projects (id, name, defaults, version, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)
-			ON CONFLICT (id) DO NOTHING`, p.ID, p.Name, defaults, p.Version, p.CreatedAt)
+		n, err := t.exec(`INSERT INTO projects (id, name, defaults, version, created_at, updated_at, sealed_key)
+			VALUES ($1, $2, $3, $4, $5, $5, $6)
+			ON CONFLICT (id) DO NOTHING`, p.ID, p.Name, defaults, p.Version, p.CreatedAt, store.SealedKey(p.Defaults.Headers))
 		if err != nil {
 			return err
 		}
@@ -90,7 +91,7 @@ func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor
 
 // encodeDefaults writes a project's defaults; empty for none.
 func encodeDefaults(d store.Defaults) (string, error) {
-	if d.Policy.IsZero() && d.Success == (store.Success{}) && d.Signer == "" && len(d.Headers) == 0 {
+	if d.Policy.IsZero() && d.Success == (store.Success{}) && d.Signer == "" && len(d.Headers) == 0 && len(d.HeaderHosts) == 0 {
 		return "", nil
 	}
 	return encode(d)
@@ -116,7 +117,8 @@ func (db *DB) PatchProject(ctx context.Context, p store.Project, by store.Actor)
 			changed = append(changed, "defaults")
 		}
 		now.Name, now.Defaults = p.Name, p.Defaults
-		if _, err := t.exec(`UPDATE projects SET name = $1, defaults = $2 WHERE id = $3`, p.Name, defaults, p.ID); err != nil {
+		if _, err := t.exec(`UPDATE projects SET name = $1, defaults = $2, sealed_key = $3 WHERE id = $4`, p.Name, defaults,
+			store.SealedKey(p.Defaults.Headers), p.ID); err != nil {
 			return err
 		}
 		return t.auditChange(p.ID, actionUpdateProject, p.ID, p.UpdatedAt, by, map[string]any{"changed": changed})

@@ -8,13 +8,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A querier is a pool or a transaction.
-type querier interface {
+// A Querier is a pool, a connection or a transaction.
+type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // queryEach runs a query and calls scan for every row.
-func queryEach(ctx context.Context, q querier, scan func(scanner) error, query string, args ...any) error {
+func queryEach(ctx context.Context, q Querier, scan func(scanner) error, query string, args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

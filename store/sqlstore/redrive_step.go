@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -157,10 +156,7 @@ func (t *tx) redriven(r *store.Redrive, m *row, now int64, by store.Actor) (stor
 			return store.AuditEntry{}, store.ErrTerminal
 		}
 		wanted := m.Callback
-		wanted.URL, wanted.Follows = r.URL, false
-		if m.EndpointID == "" && r.Lane != "" && strings.Contains(m.Lane, "://") {
-			wanted.Lane = r.Lane // its lane was its address's, and not its caller's own
-		}
+		wanted.MoveTo(r.URL)
 		changed, err := t.take(m, &wanted)
 		if err != nil {
 			return store.AuditEntry{}, err

@@ -76,10 +76,10 @@ func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Act
 				Field: "name", Message: fmt.Sprintf("the project has %d schedules, and may not have more", n),
 			}}}
 		}
-		if _, err := t.exec(`INSERT INTO schedules (`+scheduleColumns+`)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, '', '', $10, $11, $11)`,
+		if _, err := t.exec(`INSERT INTO schedules (`+scheduleColumns+`, sealed_key)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, '', '', $10, $11, $11, $12)`,
 			s.ID, s.Project, s.Name, s.Cron, s.Timezone, string(s.Template), string(s.Missed), flag(s.Enabled), s.NextAt, s.Version,
-			s.CreatedAt); err != nil {
+			s.CreatedAt, s.SealedKey()); err != nil {
 			return overtaken("insert schedule", err)
 		}
 		return t.auditChange(s.Project, actionCreateSchedule, s.ID, s.CreatedAt, by, map[string]any{"name": s.Name})
@@ -146,9 +146,9 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 		s.UpdatedAt = now
 		changed = s
 		if _, err := t.exec(`UPDATE schedules SET name = $1, cron = $2, timezone = $3, template = $4, missed = $5, enabled = $6, next_at = $7,
-				version = $8, updated_at = $9
-			WHERE id = $10`, s.Name, s.Cron, s.Timezone, string(s.Template), string(s.Missed), flag(s.Enabled), s.NextAt, s.Version, s.UpdatedAt,
-			id); err != nil {
+				version = $8, updated_at = $9, sealed_key = $10
+			WHERE id = $11`, s.Name, s.Cron, s.Timezone, string(s.Template), string(s.Missed), flag(s.Enabled), s.NextAt, s.Version, s.UpdatedAt,
+			s.SealedKey(), id); err != nil {
 			return overtaken("write schedule", err)
 		}
 		return t.auditChange(project, actionUpdateSchedule, id, now, by, map[string]any{"changed": scheduleParts(&before, &s)})

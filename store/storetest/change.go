@@ -70,21 +70,26 @@ func testCancelRef(f *fixture) {
 }
 
 func testRetryScheduled(f *fixture) {
-	c := f.accept(nil)
+	credential := store.Header{Name: "X-Api-Key", Sealed: "k1:a"}
+	c := f.accept(func(d *store.Draft) {
+		d.Callback.Lane, d.Callback.Headers = "https://shop.example:443", []store.Header{credential, {Name: "X-Shop", Value: "7"}}
+	})
+	same(f, "headers", 2, len(f.get(c.ID).Headers))
 	f.win(f.failed(f.claim(c.ID)))
 	f.now += 10
 	got := must(f.Retry(f.ctx(), project, c.ID, store.Retry{
-		Ladder: store.Once, URL: "https://new.example/x", Lane: "new", Now: f.now,
+		Ladder: store.Once, URL: "https://new.example/x", Now: f.now,
 	}, actor))
 	if got.DueAt != f.now || got.Trigger != store.Manual || got.URL != "https://new.example/x" ||
-		got.Lane != "new" || got.LaneID == c.LaneID {
+		got.Lane != "https://new.example:443" || got.LaneID == c.LaneID {
 		f.Errorf("retry: %+v", got)
 	}
 	if got.AttemptCount != 1 || got.LadderBase != 0 || got.FirstDueAt != c.FirstDueAt || got.ResumeState != "" {
 		f.Errorf("retry changed the ladder: %+v", got)
 	}
 	s := f.claim(c.ID)
-	if s.Lane != "new" || s.Trigger != store.Manual {
+	same(f, "headers at another host", []store.Header{{Name: "X-Shop", Value: "7"}}, s.Headers)
+	if s.Lane != "https://new.example:443" || s.Trigger != store.Manual {
 		f.Errorf("claim after a retry: %+v", s)
 	}
 	// What was asked for by hand stays so until it is tried.

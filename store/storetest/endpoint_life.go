@@ -313,8 +313,8 @@ func testFollows(f *fixture) {
 	f.retry(moved.ID, store.Once)
 	check("retried", moved.ID, third)
 	f.win(f.succeeded(f.claim(moved.ID)))
-	c, err := f.Retry(f.ctx(), project, moved.ID, store.Retry{Ladder: store.Once, URL: first, Lane: "own", Now: f.now}, actor)
-	if err != nil || c.Follows || c.URL != first || c.Lane != "own" {
+	c, err := f.Retry(f.ctx(), project, moved.ID, store.Retry{Ladder: store.Once, URL: first, Now: f.now}, actor)
+	if err != nil || c.Follows || c.URL != first || c.Lane != e.LaneKey() {
 		f.Errorf("retried elsewhere: %v, %+v", err, c)
 	}
 	if s := f.claim(moved.ID); s.URL != first || s.Follows {

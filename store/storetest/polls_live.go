@@ -136,7 +136,7 @@ func testPollReopened(f *fixture) {
 		return nil
 	}, f.now, actor)
 	refused("mend", err)
-	_, err = f.Retry(f.ctx(), project, other.ID, store.Retry{Ladder: store.Once, URL: open.URL, Lane: open.Lane, Now: f.now}, actor)
+	_, err = f.Retry(f.ctx(), project, other.ID, store.Retry{Ladder: store.Once, URL: open.URL, Now: f.now}, actor)
 	refused("retry to its address", err)
 	f.checkCounters()
 

@@ -51,7 +51,6 @@ type Store interface {
 	Fold(ctx context.Context, now int64) error
 
 	// Secrets.
-	Secrets(ctx context.Context, project string, now int64) ([]store.Secret, error)
 	OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error)
 	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error
 	Ping(ctx context.Context) error

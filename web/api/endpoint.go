@@ -88,7 +88,7 @@ func upsertStatus(r *dispatch.EndpointReceipt) int {
 // upsert asks the engine, and holds it to one receipt for each change. Who gives a secret to what may exist already changes one.
 func (a *API) upsert(ctx context.Context, who caller, changes []dispatch.EndpointChange, reason string) ([]dispatch.EndpointReceipt, error) {
 	for i := range changes {
-		if changes[i].Secret != "" && !who.allows(store.ScopeAdmin) {
+		if changes[i].Admin = who.allows(store.ScopeAdmin); changes[i].Secret != "" && !changes[i].Admin {
 			return nil, lacks(store.ScopeAdmin)
 		}
 	}
@@ -244,8 +244,9 @@ func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller) err
 		return err
 	}
 	change := d.done()
-	if change.Secret != "" && !who.allows(store.ScopeAdmin) {
-		return lacks(store.ScopeAdmin)
+	change.Admin = who.allows(store.ScopeAdmin)
+	if change.Secret != "" && change.URL == nil && !change.Admin {
+		return lacks(store.ScopeAdmin) // with another host it replaces the credential that stays behind
 	}
 	return a.endpoint(c)(a.Endpoints.PatchEndpoint(ctx, who.project, id, change, who.by(reason)))
 }

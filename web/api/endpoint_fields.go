@@ -63,7 +63,7 @@ func (d *endpointDecoder) member(key, raw []byte) bool {
 			ch.Enabled = &on
 		}
 	case "secret":
-		d.text(name, raw, &ch.Secret)
+		d.pem(name, raw, &ch.Secret)
 	case "secret_label":
 		d.text(name, raw, &ch.SecretLabel)
 	default:

@@ -43,11 +43,15 @@ func (rc *receiver) Send(_ context.Context, r outbound.Request) outbound.Respons
 // newDB returns a database of its own, a copy of one that was migrated once.
 func newDB(t *testing.T) *sqlstore.DB {
 	t.Helper()
+	return newDBAt(t, filepath.Join(t.TempDir(), "d.db"))
+}
+
+func newDBAt(t *testing.T, path string) *sqlstore.DB {
+	t.Helper()
 	schema, err := migrated()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "d.db")
 	if err := os.WriteFile(path, schema, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -76,13 +80,18 @@ var migrated = testserver.SQLiteTemplate(func(url string) error {
 // receiver, or to one that is open if there is none.
 func newEngineFace(t *testing.T, to ...*receiver) face {
 	t.Helper()
-	db := newDB(t)
+	return newEngineFaceOn(t, newDB(t), append(to, new(receiver))[0])
+}
+
+// newEngineFaceOn returns the API over an engine on the database that sends by way of the sender.
+func newEngineFaceOn(t *testing.T, db *sqlstore.DB, sender dispatch.Sender) face {
+	t.Helper()
 	keyring, err := dispatch.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, dispatch.MasterKeyBytes))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	engine, err := dispatch.New(dispatch.Options{
-		Store: db, Schedule: memq.New(memq.Options{}), Sender: append(to, new(receiver))[0], Keyring: keyring, Alone: true,
+		Store: db, Schedule: memq.New(memq.Options{}), Sender: sender, Keyring: keyring, Alone: true,
 		ReadTemplate: api.ReadTemplate,
 	})
 	if err != nil {
@@ -102,7 +111,7 @@ func newEngineFace(t *testing.T, to ...*receiver) face {
 	return newFaceOf(t, api.Options{
 		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
 		Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: engine,
-		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: db, Books: db,
+		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: engine, Books: db,
 	})
 }
 

@@ -152,6 +152,9 @@ func (d *projectDecoder) member(key, raw []byte) bool {
 		case "headers":
 			ch.Headers = &[]store.Header{}
 			return true
+		case "header_hosts":
+			ch.HeaderHosts = &[]string{}
+			return true
 		}
 	}
 	if d.choice(key, raw, &ch.Choice) {
@@ -162,6 +165,8 @@ func (d *projectDecoder) member(key, raw []byte) bool {
 		d.line(name, raw, &ch.Name)
 	case "headers":
 		d.sentHeaders(raw, &ch.Headers)
+	case "header_hosts":
+		d.hosts(name, raw, &ch.HeaderHosts)
 	default:
 		return d.reason(key, raw, &ch.Reason)
 	}
@@ -190,6 +195,7 @@ func (o *jsonObject) project(p *store.Project, now int64) {
 	o.success(&p.Defaults.Success)
 	o.signer(p.Defaults.Signer)
 	o.maskedHeaders(p.Defaults.Headers)
+	o.texts("header_hosts", p.Defaults.HeaderHosts)
 	o.pause(p.PausedUntil, p.PauseReason, now)
 	o.instant("created_at", p.CreatedAt)
 	o.instant("updated_at", p.UpdatedAt)

@@ -91,7 +91,7 @@ func TestSecrets(t *testing.T) {
 	f := newFace(t, e)
 	for path, want := range map[string]dispatch.SecretQuery{
 		"/v1/secret?lane=m-1":                      {Lane: "m-1"},
-		"/v1/secret?lane=m-1&use=text":             {Lane: "m-1", Use: "text"},
+		"/v1/secret?lane=m-1&signer=t-v1":          {Lane: "m-1", Signer: "t-v1"},
 		"/v1/secret?use=rsa":                       {Use: "rsa"},
 		"/v1/secret?endpoint=" + oneEndpoint:       {Endpoint: bareEndpoint},
 		"/v1/secret?endpoint=merchant-7":           {Endpoint: bareEndpoint},
@@ -108,8 +108,8 @@ func TestSecrets(t *testing.T) {
 		want       rotation
 	}{
 		{"/v1/secret/rotate", "", rotation{}},
-		{"/v1/secret/rotate", `{"use":"rsa","secret":"pem","label":"sn","overlap":"0s","reason":"leaked"}`, rotation{
-			dispatch.SecretQuery{Use: "rsa"}, dispatch.Rotation{Secret: "pem", Label: "sn", Overlap: &zero, Reason: "leaked"}}},
+		{"/v1/secret/rotate", `{"use":"rsa","secret":"a\npem","label":"sn","hosts":["a.example"],"overlap":"0s","reason":"leaked"}`, rotation{
+			dispatch.SecretQuery{Use: "rsa"}, dispatch.Rotation{Secret: "a\npem", Label: "sn", Hosts: &[]string{"a.example"}, Overlap: &zero, Reason: "leaked"}}},
 		{"/v1/endpoints/" + oneEndpoint + "/rotate_secret", `{"overlap":"1d"}`, rotation{
 			dispatch.SecretQuery{Endpoint: bareEndpoint}, dispatch.Rotation{Overlap: &day}}},
 	} {

@@ -173,6 +173,7 @@ func (a *API) adminRoutes() []Route {
 		admin("DELETE", "/v1/keys/:id", a.revokeKey),
 		admin("GET", "/v1/secret", a.secret),
 		admin("POST", "/v1/secret/rotate", a.rotateSecret),
+		admin("POST", "/v1/secret/reencrypt", a.reencrypt),
 		admin("GET", "/v1/audit", a.audit),
 		long("POST", "/v1/index/verify", a.verify),
 		long("POST", "/v1/index/rebuild", a.rebuild),

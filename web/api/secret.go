@@ -18,15 +18,17 @@ type Secrets interface {
 	// RotateSecret makes or takes a new one, and says until when the old one signs beside it. Of the project's root secret it shows
 	// nothing.
 	RotateSecret(ctx context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor) (dispatch.ShownSecret, int64, error)
+	// Reencrypt encrypts a bounded number of rows anew with the first master key, from a place that it has returned.
+	Reencrypt(ctx context.Context, from string, by store.Actor) (dispatch.Reencryption, error)
 }
 
-// secret is GET /v1/secret?lane=|endpoint=|use=.
+// secret is GET /v1/secret?lane=&signer=|endpoint=|use=.
 func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := parseQuery(c.Request.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	lane, name, use := q.one("lane"), q.one("endpoint"), q.one("use")
+	lane, name, use, signer := q.one("lane"), q.one("endpoint"), q.one("use"), q.one("signer")
 	q.unknown()
 	if err := q.err(); err != nil {
 		return err
@@ -35,7 +37,11 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 		q.add("lane", "is needed, or endpoint, or use")
 		return q.err()
 	}
-	meant := dispatch.SecretQuery{Lane: lane, Use: use}
+	if signer != "" && (lane == "" || strings.HasPrefix(lane, store.EndpointPrefix)) {
+		q.add("signer", "is for a lane; an endpoint has its own")
+		return q.err()
+	}
+	meant := dispatch.SecretQuery{Lane: lane, Use: use, Signer: signer}
 	if name == "" && strings.HasPrefix(lane, store.EndpointPrefix) {
 		name, meant.Lane = lane, "" // the lane of an endpoint, which has a secret of its own
 	}
@@ -74,6 +80,7 @@ func (o *jsonObject) shown(s *dispatch.ShownSecret) {
 	o.orNull("label", s.Label)
 	o.str("secret", s.Secret)
 	o.orNull("public", s.Public)
+	o.texts("hosts", s.Hosts)
 }
 
 // rotateSecret is POST /v1/secret/rotate: of the project's root secret, or of its own one of a use.
@@ -95,9 +102,11 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant disp
 			}
 			f.text(name, value, &meant.Use)
 		case "secret":
-			f.text(name, value, &r.Secret)
+			f.pem(name, value, &r.Secret)
 		case "label":
 			f.text(name, value, &r.Label)
+		case "hosts":
+			f.hosts(name, value, &r.Hosts)
 		case "overlap":
 			f.duration(name, value, &r.Overlap)
 		default:
@@ -124,4 +133,46 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant disp
 	o.close()
 	a.answer(c, http.StatusOK, o.b)
 	return nil
+}
+
+// reencrypt is POST /v1/secret/reencrypt: a step of a change of the master key, which concerns all projects.
+func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
+	if !who.root() {
+		return rootOnly()
+	}
+	var (
+		f            fields
+		from, reason string
+	)
+	if err := readFields(c, true, &f, func(key, value []byte) bool {
+		if string(key) == "from" {
+			f.text("from", value, &from)
+			return true
+		}
+		return f.reason(key, value, &reason)
+	}); err != nil {
+		return err
+	}
+	r, err := a.Secrets.Reencrypt(ctx, from, who.by(reason))
+	if err != nil {
+		return err
+	}
+	o := jsonObject{[]byte("{")}
+	o.str("key_id", r.KeyID)
+	o.integer("done", int64(r.Done))
+	o.integer("failed", int64(r.Failed))
+	o.integer("left", int64(r.Left))
+	o.orNull("next", r.Next)
+	o.close()
+	a.answer(c, http.StatusOK, o.b)
+	return nil
+}
+
+// hosts takes a list of hosts into what is nil where none is given. The engine judges them.
+func (f *fields) hosts(name string, raw []byte, to **[]string) {
+	if isNull(raw) {
+		return
+	}
+	*to = new([]string)
+	f.lines(name, raw, dispatch.MaxHosts, *to)
 }

@@ -260,3 +260,8 @@ func (e *engine) RotateSecret(_ context.Context, project string, q dispatch.Secr
 	}
 	return s, nowMS + dayMS, e.noted("RotateSecret", project, q.Endpoint, by, rotation{q, r})
 }
+
+func (e *engine) Reencrypt(_ context.Context, from string, by store.Actor) (dispatch.Reencryption, error) {
+	r := dispatch.Reencryption{KeyID: "1a2b3c4d", Done: 2000, Failed: 1, Left: 5, Next: "callbacks/" + bareEndpoint}
+	return r, e.noted("Reencrypt", "", from, by, nil)
+}

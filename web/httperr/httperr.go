@@ -70,6 +70,7 @@ func rows() []row {
 	return []row{
 		{err: ErrUnauthorized, status: http.StatusUnauthorized, code: "unauthorized", sentence: ErrUnauthorized.Error()},
 		{err: ErrForbidden, status: http.StatusForbidden, code: "forbidden"},
+		{err: store.ErrNeedsAdmin, status: http.StatusForbidden, code: "forbidden", sentence: "the endpoint has credentials: another host, or another signer for its secret, needs a key of scope admin, or new credentials (headers, secret) in the same request"},
 		{err: ErrBadJSON, status: http.StatusBadRequest, code: "bad_json"},
 		{err: ErrIncomplete, status: http.StatusBadRequest, code: "incomplete_body", sentence: ErrIncomplete.Error()},
 		{err: ErrTooLarge, status: http.StatusRequestEntityTooLarge, code: "too_large"},

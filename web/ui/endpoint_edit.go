@@ -145,6 +145,7 @@ func (u *UI) editEndpoint(r *request) (*answer, error) {
 	if ch.Secret != "" && !r.who.allows(store.ScopeAdmin) {
 		return nil, lacks(store.ScopeAdmin) // who gives a secret to what exists changes one
 	}
+	ch.Admin = r.who.allows(store.ScopeAdmin)
 	_, err = u.EndpointActs.PatchEndpoint(r.ctx, r.who.project, id, ch, r.by())
 	return u.endpointActed(r, "edit", err)
 }
@@ -235,7 +236,7 @@ func (r *request) chooseHeaders(ch *dispatch.EndpointChange, text string, ep *st
 			ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers", Message: r.lang.text("endpoint.field.headers.masked", "name", h.Name)})
 			continue
 		}
-		h.Value = ep.Headers[kept].Value
+		*h = store.Header{Name: h.Name, Value: ep.Headers[kept].Value, Sealed: ep.Headers[kept].Sealed}
 	}
 	ch.Headers = &headers
 }

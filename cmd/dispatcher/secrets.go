@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+)
+
+// secretsCommand is what concerns the secrets of a project, and what encrypts those of all.
+type secretsCommand struct {
+	Get       secretsGet       `cmd:"" help:"Print the project's own secret of a use."`
+	Rotate    secretsRotate    `cmd:"" help:"Give the project a new secret; the old one signs beside it for a while."`
+	Reencrypt secretsReencrypt `cmd:"" help:"Encrypt everything that is stored encrypted anew, with the first of the master keys."`
+}
+
+// secretsGet prints a project's secret.
+type secretsGet struct {
+	clientFlags
+	Use     string `arg:"" help:"What it is for: text (bearer), basic, rsa or ed25519."`
+	Private bool   `help:"Of a key pair: the private key, which signs."`
+	JSON    bool   `name:"json" help:"Print the server's answer for machines."`
+}
+
+// Run prints it.
+func (cmd *secretsGet) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	var s shownSecret
+	answer, err := cl.call(ctx, http.MethodGet, "/v1/secret?use="+url.QueryEscape(cmd.Use), nil, &s)
+	if err != nil {
+		return err
+	}
+	return s.print(c, answer, cmd.JSON, cmd.Private)
+}
+
+// secretsRotate makes or takes a project's secret.
+type secretsRotate struct {
+	clientFlags
+	Use     string   `arg:"" optional:"" help:"What it is for: text (bearer), basic, rsa or ed25519. Without it: the root secret, from which those of lanes are derived."`
+	Secret  string   `placeholder:"TEXT|@FILE|-" help:"The new one; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
+	Hosts   []string `placeholder:"HOST,..." help:"Hosts that it may be sent to or sign for, such as api.bank.example or api.bank.example:8443; * for a private key that may sign for all."`
+	Label   string   `placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
+	Overlap string   `placeholder:"DURATION" help:"How long the old one signs beside it, 24h without it. 0s: not at all, for one that leaked."`
+	Reason  string   `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON    bool     `name:"json" help:"Print the server's answer for machines."`
+}
+
+// Run rotates.
+func (cmd *secretsRotate) Run(ctx context.Context, c *console) error {
+	in := map[string]any{}
+	secret, err := readSecret(c, "secret", cmd.Secret)
+	if err != nil {
+		return err
+	}
+	putTexts(in, map[string]string{
+		"use": cmd.Use, "secret": secret, "label": cmd.Label, "overlap": cmd.Overlap, "reason": cmd.Reason,
+	})
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	if len(cmd.Hosts) > 0 {
+		in["hosts"] = cmd.Hosts
+	}
+	var s shownSecret
+	answer, err := cl.call(ctx, http.MethodPost, "/v1/secret/rotate", in, &s)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return printJSON(c, answer)
+	}
+	old := "the old one no longer signs"
+	if s.Until != nil && s.Until.After(time.Now()) {
+		old = "the old one signs beside it until " + clockTime(s.Until)
+	}
+	fmt.Fprintf(c.err, "the project has a new secret; %s\n", old)
+	if s.Secret == "" {
+		return nil // the root secret is not shown
+	}
+	return s.print(c, answer, false, false)
+}
+
+// secretsReencrypt changes the master key of everything that is stored.
+type secretsReencrypt struct {
+	clientFlags
+	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON   bool   `name:"json" help:"Print what was done for machines."`
+}
+
+// Help is what secrets reencrypt --help says below the flags' summary.
+func (*secretsReencrypt) Help() string {
+	return "To change the master key: give every process the old key and then the new one (master_key: old,new); then the new one " +
+		"first (new,old); run this until nothing is left; then give the new one alone. It needs the admin key of the settings, " +
+		"goes on while the server works, and may be run again at any time."
+}
+
+// A reencrypted is a step of it.
+type reencrypted struct {
+	KeyID  string `json:"key_id"`
+	Done   int    `json:"done"`
+	Failed int    `json:"failed"`
+	Left   int    `json:"left"`
+	Next   string `json:"next"`
+}
+
+// Run asks for one step after the other.
+func (cmd *secretsReencrypt) Run(ctx context.Context, c *console) error {
+	cl, err := newClient(c, cmd.clientFlags)
+	if err != nil {
+		return err
+	}
+	var sum, step reencrypted
+	var bar *drawing
+	tracker := &progress.Tracker{Message: "encrypted rows"}
+	if c.errTerminal && !cmd.JSON {
+		bar = c.newDrawing(c.err)
+		bar.AppendTracker(tracker)
+		bar.begin()
+	}
+	for {
+		in := map[string]any{}
+		putTexts(in, map[string]string{"from": step.Next, "reason": cmd.Reason})
+		step = reencrypted{}
+		if _, err = cl.call(ctx, http.MethodPost, "/v1/secret/reencrypt", in, &step); err != nil {
+			break
+		}
+		sum = reencrypted{KeyID: step.KeyID, Done: sum.Done + step.Done, Failed: sum.Failed + step.Failed, Left: step.Left}
+		tracker.UpdateTotal(int64(sum.Done + sum.Left))
+		tracker.SetValue(int64(sum.Done))
+		if step.Next == "" {
+			break
+		}
+	}
+	if bar != nil {
+		if err != nil {
+			tracker.MarkAsErrored()
+		} else {
+			tracker.MarkAsDone()
+		}
+		bar.end()
+	}
+	if err != nil {
+		return err
+	}
+	return sum.tell(c, cmd.JSON)
+}
+
+// tell says what was done. What could not be read makes it fail.
+func (r *reencrypted) tell(c *console, asJSON bool) error {
+	if asJSON {
+		text := fmt.Sprintf(`{"key_id":%q,"done":%d,"failed":%d,"left":%d}`, r.KeyID, r.Done, r.Failed, r.Left)
+		if err := printJSON(c, []byte(text)); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(c.out, "%d rows were encrypted anew with master key %s, %d are left\n", r.Done, printable(r.KeyID), r.Left)
+	}
+	if r.Failed > 0 {
+		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, and see the server's log", r.Failed)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A ciphertext is bound to what it belongs to: moved to another row, project, owner or use, it cannot be opened. These
+// functions write what it is bound to, for Keyring.Seal and Open.
+
+func bindSecret(s *store.Secret) string {
+	return binding(append([]string{"secret", s.Project, s.Owner, s.Use, s.ID}, s.Hosts...)...)
+}
+
+func bindHeader(project, owner, name string) string {
+	return binding("header", project, owner, strings.ToLower(name))
+}
+
+func bindTemplate(project, schedule string) string { return binding("template", project, schedule) }
+
+// binding joins parts; none of them has a NUL.
+func binding(parts ...string) string { return strings.Join(parts, "\x00") }
+
+// Owners of sealed headers. A project owns its default headers.
+func callbackOwner(id string) string { return store.CallbackPrefix + id }
+func endpointOwner(id string) string { return store.EndpointPrefix + id }
+
+const projectOwner = "project"
+
+// sealText encrypts a text with the first key, for a column or a header that holds text.
+func (k *Keyring) sealText(bound, plain string) string {
+	keyID, ciphertext := k.Seal(bound, []byte(plain))
+	return store.SealedText(keyID, base64.RawStdEncoding.EncodeToString(ciphertext))
+}
+
+// openText decrypts what sealText made. Its error is ErrUnknownKey or ErrTampered.
+func (k *Keyring) openText(bound, sealed string) (string, error) {
+	keyID, text, _ := store.CutSealed(sealed)
+	ciphertext, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil {
+		return "", fmt.Errorf("open: %w", ErrTampered)
+	}
+	plain, err := k.Open(bound, keyID, ciphertext)
+	return string(plain), err
+}
+
+// sealHeaders returns headers with the values of credentials encrypted for their owner. A header that is sealed already
+// stays as it is. The slice that is given is not changed.
+func (k *Keyring) sealHeaders(project, owner string, headers []store.Header) []store.Header {
+	if !store.HasCredentials(headers) {
+		return headers
+	}
+	sealed := make([]store.Header, len(headers))
+	for i, h := range headers {
+		if h.Sealed == "" && store.IsCredentialHeader(h.Name) {
+			h = store.Header{Name: h.Name, Sealed: k.sealText(bindHeader(project, owner, h.Name), h.Value)}
+		}
+		sealed[i] = h
+	}
+	return sealed
+}
+
+// openHeaders returns headers with the values of credentials in clear. Its error is ErrUnknownKey or ErrTampered.
+func (k *Keyring) openHeaders(project, owner string, headers []store.Header) ([]store.Header, error) {
+	if store.SealedKey(headers) == "" {
+		return headers, nil
+	}
+	opened := make([]store.Header, len(headers))
+	for i, h := range headers {
+		if h.Sealed != "" {
+			of, sealed := sealedFor(h.Sealed, owner)
+			value, err := k.openText(bindHeader(project, of, h.Name), sealed)
+			if err != nil {
+				return nil, fmt.Errorf("header %s of %s: %w", h.Name, of, err)
+			}
+			h = store.Header{Name: h.Name, Value: value}
+		}
+		opened[i] = h
+	}
+	return opened, nil
+}
+
+// A result callback is made by the store when its poll ends. Its headers are sealed before, for the poll, whose owner
+// stands behind the ciphertext.
+
+// sealResult is sealHeaders for the result callback of a poll.
+func (k *Keyring) sealResult(project, poll string, headers []store.Header) []store.Header {
+	owner := callbackOwner(poll)
+	sealed := k.sealHeaders(project, owner, headers)
+	for i := range sealed {
+		if sealed[i].Sealed != "" {
+			sealed[i].Sealed += ":" + owner
+		}
+	}
+	return sealed
+}
+
+// sealedFor returns for whom a value was sealed, which is its row's owner unless it names another, and the value without
+// that name.
+func sealedFor(sealed, owner string) (of, value string) {
+	if at := strings.LastIndexByte(sealed, ':'); at > strings.IndexByte(sealed, ':') {
+		return sealed[at+1:], sealed[:at]
+	}
+	return owner, sealed
+}
+
+// openOwn returns a stamped callback's own headers in clear. Those that were sealed for a poll are opened only for the
+// callback that carries that poll's result.
+func (e *Engine) openOwn(ctx context.Context, w *store.Stamped) ([]store.Header, error) {
+	if store.SealedKey(w.Headers) == "" {
+		return w.Headers, nil
+	}
+	own := callbackOwner(w.ID)
+	for i := range w.Headers {
+		of, _ := sealedFor(w.Headers[i].Sealed, own)
+		if w.Headers[i].Sealed == "" || of == own {
+			continue
+		}
+		poll, err := e.o.Store.PollDetail(ctx, w.Project, strings.TrimPrefix(of, store.CallbackPrefix))
+		if err != nil {
+			return nil, fmt.Errorf("read the poll of a result: %w", err)
+		}
+		if poll.ResultID != w.ID {
+			return nil, fmt.Errorf("header %s was sealed for %s, whose result this is not: %w", w.Headers[i].Name, of, ErrTampered)
+		}
+		break
+	}
+	headers, err := e.o.Keyring.openHeaders(w.Project, own, w.Headers)
+	return headers, e.opened(err)
+}
+
+// secure makes a draft fit to be stored: its signer may be used where it goes, and its credentials are sealed. Its error
+// is a *store.InvalidError, or says why that could not be found out.
+func (e *Engine) secure(ctx context.Context, d *store.Draft) error {
+	c := &d.Callback
+	if err := e.checkSigner(ctx, c, ""); err != nil {
+		return err
+	}
+	c.Headers = e.o.Keyring.sealHeaders(c.Project, callbackOwner(c.ID), c.Headers)
+	if d.Poll == nil || d.Poll.OnResult == nil {
+		return nil
+	}
+	result := &d.Poll.OnResult.Callback
+	if err := e.checkSigner(ctx, result, "on_result."); err != nil {
+		return err
+	}
+	result.Headers = e.o.Keyring.sealResult(c.Project, c.ID, result.Headers)
+	return nil
+}

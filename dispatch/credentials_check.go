@@ -1,0 +1,211 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// checkSigner judges whether a callback's signer may be used where it goes. Fields of its *store.InvalidError begin with
+// prefix.
+func (e *Engine) checkSigner(ctx context.Context, c *store.Callback, prefix string) error {
+	signer, field := c.Signer, prefix+"signer"
+	if c.EndpointID != "" {
+		if c.Follows {
+			return nil
+		}
+		ep, err := e.catalog.endpoint(ctx, c.EndpointID)
+		if err != nil {
+			return err
+		}
+		if store.SameHost(c.URL, ep.URL) {
+			return nil
+		}
+		project, err := e.catalog.project(ctx, c.Project)
+		if err != nil {
+			return err
+		}
+		signer, field = project.signerOf(ep), prefix+"url"
+	}
+	name, err := outbound.NameOf(signer)
+	if err != nil {
+		return invalid(field, err.Error())
+	}
+	use, err := outbound.UseOf(signer)
+	if err != nil {
+		return invalid(field, err.Error())
+	}
+	if !outbound.SendsSecret(name) && !outbound.IsPrivate(use) {
+		return nil
+	}
+	own, err := e.secrets.own(ctx, secretOwner{c.Project, c.EndpointID}, e.clock.now())
+	if err != nil {
+		return err
+	}
+	secrets := own.byUse[use]
+	if len(secrets) == 0 && outbound.IsPrivate(use) && c.EndpointID == "" {
+		return nil // the first one is made when it is needed, for every host
+	}
+	if _, err := forHost(secrets, c.URL); err != nil {
+		return invalid(field, fmt.Sprintf("%s is used only at hosts that its secret was given for: "+
+			"POST /v1/secret/rotate with use %q, the secret and hosts", name, use))
+	}
+	return nil
+}
+
+// MaxHosts is the most hosts that a secret, or a project's credential headers, may be given for.
+const MaxHosts = 100
+
+// checkHosts judges a list of hosts. Only private keys may be for all of them.
+func checkHosts(field string, hosts []string, anyHost bool, f *findings) {
+	if len(hosts) > MaxHosts {
+		f.add(field, "has %d hosts; at most %d are allowed", len(hosts), MaxHosts)
+		return
+	}
+	for i, host := range hosts {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if host == store.AnyHost {
+			if !anyHost {
+				f.add(at, `"*" is for private keys; name the hosts that are to have this credential`)
+			}
+			continue
+		}
+		if err := store.CheckHost(host); err != nil {
+			f.add(at, "%s", err)
+		}
+	}
+}
+
+// guardEndpoint refuses a change by a key without the scope admin, with store.ErrNeedsAdmin, that would carry an
+// endpoint's credentials to another host, or have its secret used by another signer. What the request brings itself it
+// may send where it likes.
+func (e *Engine) guardEndpoint(ctx context.Context, v *projectView, before, after *store.Endpoint, ch *EndpointChange) error {
+	if ch.Admin || before.URL == "" {
+		return nil
+	}
+	moved := !store.SameHost(before.URL, after.URL)
+	if moved && keepsCredentials(after, ch) {
+		return store.ErrNeedsAdmin
+	}
+	was, err := outbound.NameOf(v.signerOf(before))
+	if err != nil {
+		return invalid("signer", err.Error())
+	}
+	signer := v.signerOf(after)
+	name, err := outbound.NameOf(signer)
+	if err != nil {
+		return invalid("signer", err.Error())
+	}
+	use, err := outbound.UseOf(signer)
+	if err != nil || use == "" {
+		return err
+	}
+	if ch.Secret != "" {
+		if moved && outbound.SendsSecret(name) {
+			return nil // the request replaces what stays behind
+		}
+		return store.ErrNeedsAdmin
+	}
+	bound := outbound.SendsSecret(name) || outbound.IsPrivate(use)
+	if name == was && !(moved && bound) {
+		return nil
+	}
+	own, err := e.secrets.own(ctx, secretOwner{after.Project, after.ID}, e.clock.now())
+	if err != nil {
+		return err
+	}
+	kept := own.byUse[use]
+	if len(kept) == 0 {
+		return nil
+	}
+	if name == was && slices.Contains(kept[0].Hosts, store.AnyHost) {
+		return nil
+	}
+	return store.ErrNeedsAdmin
+}
+
+// keepsCredentials says whether an endpoint has credential headers after a change that the request did not bring.
+func keepsCredentials(after *store.Endpoint, ch *EndpointChange) bool {
+	if ch.Headers == nil {
+		return store.HasCredentials(after.Headers)
+	}
+	return slices.ContainsFunc(*ch.Headers, func(h store.Header) bool { return h.Sealed != "" })
+}
+
+// applyHeaders gives an endpoint the headers of a change. A credential that the endpoint has already, sealed, may stand in
+// it; so may one of the same value, which keeps its ciphertext, so that nothing is changed by giving it again.
+func (e *Engine) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *findings) error {
+	if ch.Headers == nil {
+		return nil
+	}
+	owner := endpointOwner(ep.ID)
+	for _, h := range *ch.Headers {
+		if h.Sealed != "" && !slices.ContainsFunc(ep.Headers, func(own store.Header) bool {
+			return own.Sealed == h.Sealed && strings.EqualFold(own.Name, h.Name)
+		}) {
+			f.add("headers."+h.Name, "is not one that the endpoint has")
+			return nil
+		}
+	}
+	plain, err := e.o.Keyring.openHeaders(ep.Project, owner, *ch.Headers)
+	if e.opened(err) != nil {
+		return err
+	}
+	for _, h := range outbound.CheckHeaders(plain) {
+		f.add(h.Field, "%s", h.Message)
+	}
+	ep.Headers = e.reuseSealed(ep.Project, owner, ep.Headers, *ch.Headers)
+	return nil
+}
+
+// reuseSealed seals headers, but keeps the ciphertext of those that are as they were.
+func (e *Engine) reuseSealed(project, owner string, before, headers []store.Header) []store.Header {
+	k := e.o.Keyring
+	known := make(map[string]store.Header)
+	if store.SealedKey(before) == k.KeyID() {
+		if opened, err := k.openHeaders(project, owner, before); err == nil {
+			for i, h := range opened {
+				known[strings.ToLower(h.Name)+"\x00"+h.Value] = before[i]
+			}
+		}
+	}
+	sealed := k.sealHeaders(project, owner, headers)
+	for i, h := range headers {
+		if kept, ok := known[strings.ToLower(h.Name)+"\x00"+h.Value]; ok && h.Sealed == "" && sealed[i].Sealed != "" {
+			sealed[i].Sealed = kept.Sealed
+		}
+	}
+	return sealed
+}
+
+// giveSecretFirst stores the secret of a change that also moves the endpoint, named by id or external id, to another host:
+// no attempt there may be signed with the one before. Where there is nothing of the kind to do, given is false.
+func (e *Engine) giveSecretFirst(ctx context.Context, v *projectView, name string, ch *EndpointChange, by store.Actor) (
+	given bool, s ShownSecret, err error,
+) {
+	if ch.Secret == "" || ch.URL == nil {
+		return false, s, nil
+	}
+	found, err := e.catalog.named(ctx, v.ID, []string{name})
+	if err != nil || found[name] == nil || store.SameHost(found[name].URL, *ch.URL) {
+		return false, s, err
+	}
+	before, after := *found[name], *found[name]
+	if err := e.apply(v, ch, &after); err != nil {
+		return false, s, err
+	}
+	if err := e.guardEndpoint(ctx, v, &before, &after, ch); err != nil {
+		return false, s, err
+	}
+	key, err := e.parseSecret(v, &after, ch)
+	if err != nil {
+		return false, s, err
+	}
+	now := e.clock.now()
+	s, err = e.giveSecret(ctx, v, &after, key, ch.SecretLabel, now, by)
+	return err == nil, s, err
+}

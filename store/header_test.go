@@ -1,0 +1,49 @@
+package store
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestIsCredentialHeader(t *testing.T) {
+	for name, want := range map[string]bool{
+		"Authorization": true, "PROXY-authorization": true, "Cookie": true, "X-Auth-Token": true, "client_secret": true,
+		"X-Password": true, "X-Api-Key": true, "apikey": true, "x_api_key": true, "X-Credentials": true,
+		"X-Shop": false, "Set-Cookies": false, "X-Signature": false, "Key": false, "Idempotency-Key": false, "": false,
+	} {
+		if got := IsCredentialHeader(name); got != want {
+			t.Errorf("IsCredentialHeader(%q) = %v", name, got)
+		}
+	}
+}
+
+// At another host a callback has no credentials, and its lane is that of the address, unless it has one of its own.
+func TestMoveTo(t *testing.T) {
+	plain, credential := Header{Name: "X-Shop", Value: "7"}, Header{Name: "X-Token", Sealed: "k:c"}
+	of := func(lane, endpoint string) Callback {
+		return Callback{URL: "https://a.example/x", Lane: lane, EndpointID: endpoint, Headers: []Header{credential, plain, credential}}
+	}
+	const a, b = "https://a.example:443", "https://b.example:443"
+	for _, c := range []struct {
+		what     string
+		callback Callback
+		to, lane string
+		headers  int
+	}{
+		{"to the same host", of(a, ""), "https://A.example:443/y", a, 3},
+		{"to another one", of(a, ""), "https://b.example/x", b, 1},
+		{"to plain text", of(a, ""), "http://a.example/x", "http://a.example:80", 1},
+		{"with a lane of its own", of("merchant-7", ""), "https://b.example/x", "merchant-7", 1},
+		{"of an endpoint", of("ep_1", "1"), "https://b.example/x", "ep_1", 1},
+	} {
+		before := slices.Clone(c.callback.Headers)
+		given := c.callback.Headers
+		c.callback.MoveTo(c.to)
+		if c.callback.URL != c.to || c.callback.Lane != c.lane || len(c.callback.Headers) != c.headers {
+			t.Errorf("%s: %+v", c.what, c.callback)
+		}
+		if !slices.Equal(given, before) {
+			t.Errorf("%s: the caller's headers were changed", c.what)
+		}
+	}
+}
