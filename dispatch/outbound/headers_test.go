@@ -80,3 +80,24 @@ func TestMaskURL(t *testing.T) {
 		}
 	}
 }
+
+func TestIsCredentialHeader(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"Authorization": true, "AUTHORIZATION": true, "proxy-authorization": true, "Cookie": true,
+		"cOOKIE": true, "X-Auth-Token": true, "PRIVATE-TOKEN": true, "Tokens": true, "X-Client-Secret": true,
+		"X-Password": true, "X-Credentials": true, "X-Api-Key": true, "Ocp-Apim-ApiKey": true,
+		"API_KEY": true, "X-Api-Key-2": true,
+
+		"": false, "Authorization-Info": false, "X-Authorization": false, "Cookie2": false, "X-Cookie": false,
+		"Set-Cookie": false, "Idempotency-Key": false, "X-Key": false, "X-Api": false, "X-Api.Key": false,
+		"X-Signature": false, "Content-Type": false, "X-Shop": false, "X-Passw0rd": false,
+	} {
+		if got := IsCredentialHeader(name); got != want {
+			t.Errorf("IsCredentialHeader(%q) = %v", name, got)
+		}
+		if want && !IsSensitiveHeader(name) {
+			t.Errorf("%q is a credential and would be shown", name)
+		}
+	}
+}
