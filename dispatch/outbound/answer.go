@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -20,8 +21,11 @@ const (
 	MaxKeptBytes = 4 << 10
 	// maxKeptHeader is the most that is kept of one response header.
 	maxKeptHeader = 1 << 10
-	// maxLeftover is how much behind an encoded body is read to make the connection reusable.
+	// maxLeftover is how much behind what is no gzip is read to make the connection reusable.
 	maxLeftover = 4 << 10
+	// maxPackedBytes is the most that is read of a compressed body as it comes in: what unpacks to nothing
+	// is work, too.
+	maxPackedBytes = 128 << 10
 )
 
 // An answer is what a receiver said, read up to the limits.
@@ -46,7 +50,13 @@ type answer struct {
 // buffers are for response bodies: most are a few bytes long and none is longer than MaxResponseBytes.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-var errEncoding = errors.New("the body has an encoding that was not asked for")
+// Why a body cannot be decoded.
+var (
+	errEncoding    = errors.New("the body has an encoding that was not asked for")
+	errNotGzip     = errors.New("the body is not valid gzip")
+	errGzipLarge   = errors.New("the body is more than 128 KiB of gzip")
+	errGzipMembers = errors.New("the body is more than one gzip member")
+)
 
 // read takes the body in, and closes it. Reading to the end makes the connection reusable; a body over the limit costs
 // the connection.
@@ -114,24 +124,43 @@ func (a *answer) fill(from io.Reader) {
 	}
 }
 
+// fillGzip decodes a body that is one gzip member. More of them could all be empty: work without end.
 func (a *answer) fillGzip(from io.Reader) {
 	source := &markedReader{r: from}
-	z, err := gzip.NewReader(source)
-	if err == nil {
-		a.fill(z)
-		err, a.readErr = a.readErr, nil
-	}
+	limited := &io.LimitedReader{R: source, N: maxPackedBytes + 1}
+	err := a.unpack(bufio.NewReader(limited))
 	switch {
-	case err == nil:
-	case source.err != nil && source.err != io.EOF:
+	case err != nil && source.err != nil && source.err != io.EOF:
 		a.readErr = source.err
-	default:
-		a.decodeErr = errors.New("the body is not valid gzip")
+	case limited.N <= 0:
+		a.decodeErr = errGzipLarge
+	case err == errGzipMembers:
+		a.decodeErr = err
+	case err != nil:
+		a.decodeErr = errNotGzip
+		_, _ = io.CopyN(io.Discard, limited, maxLeftover) // only the connection's reuse depends on it
 	}
-	if a.buffer.Len() <= MaxResponseBytes && a.readErr == nil {
-		// What is behind the encoded data is mostly the mark of the last chunk.
-		io.CopyN(io.Discard, from, maxLeftover) //nolint:errcheck // only the connection's reuse depends on it
+}
+
+// unpack decodes the first member. It reads on to the end of the body, which makes the connection reusable.
+func (a *answer) unpack(packed *bufio.Reader) error {
+	z, err := gzip.NewReader(packed)
+	if err != nil {
+		return err
 	}
+	z.Multistream(false)
+	a.fill(z)
+	err, a.readErr = a.readErr, nil
+	if err != nil || a.buffer.Len() > MaxResponseBytes {
+		return err
+	}
+	if _, err = packed.ReadByte(); err == nil {
+		return errGzipMembers
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
 }
 
 // A markedReader remembers the error of its source, to tell a broken encoding from a broken connection.
