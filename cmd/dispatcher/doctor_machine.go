@@ -122,14 +122,22 @@ func judgeEgress(s *Settings) []diagnosis {
 	if err != nil {
 		return []diagnosis{fails(check, "none: this is a fault of the program", "%s", err)}
 	}
-	var opened, harmless []string
+	guard, err := outbound.NewGuard(s.EgressAllow)
+	if err != nil {
+		return []diagnosis{fails(check, "correct egress_allow", "%s", err)}
+	}
+	var opened, harmless, closed []string
 	metadata := false
 	for _, entry := range s.EgressAllow {
 		network, err := netip.ParsePrefix(entry)
 		if err != nil {
 			addr, err := netip.ParseAddr(strings.Trim(entry, "[]"))
 			if err != nil {
-				opened = append(opened, entry+" (whatever it resolves to)")
+				if guard.CheckURL("http://"+strings.TrimSpace(entry)+"/") != nil {
+					closed = append(closed, entry)
+				} else {
+					opened = append(opened, entry+" (whatever it resolves to but this machine and its links)")
+				}
 				continue
 			}
 			network = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen())
@@ -147,6 +155,9 @@ func judgeEgress(s *Settings) []diagnosis {
 	case metadata:
 		return []diagnosis{warns(check, "narrow egress_allow so that it leaves out 169.254.0.0/16: whoever may send could read the credentials of this machine there",
 			"egress_allow opens the cloud's metadata address: %s", strings.Join(opened, ", "))}
+	case len(closed) > 0:
+		return []diagnosis{warns(check, "add its address, such as 127.0.0.1, or leave it out",
+			"egress_allow has names of this machine, which lead nowhere: %s", strings.Join(closed, ", "))}
 	case len(opened) > 0:
 		return []diagnosis{warns(check, "keep only what must be reached: whoever may send can make requests there", "egress_allow opens what is not on the public internet: %s", strings.Join(opened, ", "))}
 	case len(harmless) > 0:

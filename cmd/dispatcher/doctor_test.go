@@ -203,6 +203,10 @@ func TestDoctorJudgesEgressAndNames(t *testing.T) {
 		want(t, judgeEgress(s), "egress", status)
 	}
 	want(t, judgeEgress(&Settings{EgressAllow: []string{"169.254.0.0/16"}}), "egress", statusWarning, "metadata")
+	for allow, word := range map[string]string{"localhost": "nowhere", "localhost,::1": "localhost (what"} {
+		s := &Settings{EgressAllow: strings.Split(allow, ",")}
+		want(t, judgeEgress(s), "egress", statusWarning, word)
+	}
 	d := &doctor{lookup: func(context.Context, string) ([]string, error) {
 		return nil, &net.DNSError{Err: "server misbehaving", Name: askedName, IsTemporary: true}
 	}}

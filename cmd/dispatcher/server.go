@@ -104,7 +104,11 @@ func openServer(ctx context.Context, c *console, s *Settings, log *slog.Logger) 
 	if err := srv.checkKeys(ctx); err != nil {
 		return srv, err
 	}
-	return srv, srv.openWeb(db, registry)
+	if err := srv.openWeb(db, registry); err != nil {
+		return srv, err
+	}
+	guard.RefuseOwn(srv.web.Addr(), srv.web.OpsAddr())
+	return srv, nil
 }
 
 // checkKeys refuses master keys that cannot decrypt what is stored: every signed attempt would be put off for ever.

@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"errors"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,28 @@ func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
 		}
 	}
 	testserver.Until(t, "the first one is ready", func() bool { return r.readyz(t) == http.StatusOK })
+}
+
+// TestServeNeverSendsToItself: not by address and not by name, though egress_allow has the address.
+func TestServeNeverSendsToItself(t *testing.T) {
+	t.Parallel()
+	r := startServer(t, testSettings(t))
+	for name, listener := range map[string]net.Addr{"public": r.web.Addr(), "ops": r.web.OpsAddr()} {
+		url := "http://" + listener.String() + "/readyz"
+		submission := map[string]any{"url": url, "payload": 1, "policy": "none"}
+		_, err := r.cl.call(t.Context(), http.MethodPost, "/v1/callbacks", submission, nil)
+		refused, ok := errors.AsType[*apiError](err)
+		if !ok || refused.Status != 422 || !strings.Contains(err.Error(), "never sends to itself") {
+			t.Errorf("%s: the address is answered with %v", name, err)
+		}
+		submission["url"] = strings.Replace(url, "127.0.0.1", "localhost", 1)
+		var cb shownCallback
+		r.call(t, http.MethodPost, "/v1/callbacks", submission, &cb)
+		testserver.Until(t, "the attempt by name ends", func() bool { return r.state(t, cb.ID) == "dead" })
+		if class := r.callback(t, cb.ID).LastClass; class != "blocked" {
+			t.Errorf("%s: the attempt by name is %s", name, class)
+		}
+	}
 }
 
 func TestMigrate(t *testing.T) {

@@ -114,6 +114,9 @@ func asciiHost(host string) (string, error) {
 
 // checkHost judges a host in its normal form.
 func (g *Guard) checkHost(host string, port uint16) error {
+	if err := g.checkLocalName(host); err != nil {
+		return err
+	}
 	if g.allowsName(host) {
 		return nil
 	}
@@ -132,9 +135,6 @@ func (g *Guard) checkHost(host string, port uint16) error {
 	if err := checkName(host); err != nil {
 		return err
 	}
-	if isLocalName(host) && !g.allowsLoopback() {
-		return refusal("host is a name of this machine or of its platform" + allowHint)
-	}
 	// A name may resolve into an allowed network, where every port is allowed.
 	if isDeniedPort(port) && len(g.networks) == 0 {
 		return deniedPort(port)
@@ -142,9 +142,16 @@ func (g *Guard) checkHost(host string, port uint16) error {
 	return nil
 }
 
-const allowHint = "; egress_allow can permit it"
+const (
+	allowHint = "; egress_allow can permit it"
+	// addressHint is for what no name in egress_allow permits.
+	addressHint = "; egress_allow can permit it by the address, not by the name: "
+)
 
 func (g *Guard) checkLiteral(addr netip.Addr, port uint16) error {
+	if g.isOwn(addr.Unmap(), port) {
+		return refusal("host and port are the dispatcher's own; it never sends to itself")
+	}
 	switch g.judge(addr, port) {
 	case excepted:
 		return nil
@@ -162,12 +169,6 @@ func (g *Guard) checkLiteral(addr netip.Addr, port uint16) error {
 
 func deniedPort(port uint16) error {
 	return refusal(fmt.Sprintf("port %d is not used for HTTP"+allowHint, port))
-}
-
-// allowsLoopback says whether the operator let this machine's own address in: then its names are no mistake.
-func (g *Guard) allowsLoopback() bool {
-	return g.judge(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 443) == excepted ||
-		g.judge(netip.IPv6Loopback(), 443) == excepted
 }
 
 // endsInNumber says whether the last label of a host is a number in any of the bases that some resolvers take for part
@@ -189,14 +190,28 @@ func endsInNumber(host string) bool {
 	return true
 }
 
-// isLocalName says whether a name stands for this machine or its platform's metadata, wherever it runs.
-func isLocalName(host string) bool {
+// checkLocalName refuses the names that stand for this machine or for its platform's metadata wherever it
+// runs, unless the operator allowed their networks: by name alone they lead nowhere (see neverByName).
+func (g *Guard) checkLocalName(host string) error {
 	switch host {
-	case "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "broadcasthost",
-		"metadata.google.internal", "metadata.goog", "instance-data.ec2.internal":
-		return true
+	case "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "broadcasthost":
+		return g.checkLoopback()
+	case "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal":
+		if !g.allowsNetwork(netip.AddrFrom4([4]byte{169, 254, 169, 254})) {
+			return refusal("host is a name of this machine's platform" + addressHint + "169.254.169.254")
+		}
 	}
-	return strings.HasSuffix(host, ".localhost")
+	if strings.HasSuffix(host, ".localhost") {
+		return g.checkLoopback()
+	}
+	return nil
+}
+
+func (g *Guard) checkLoopback() error {
+	if g.allowsNetwork(netip.AddrFrom4([4]byte{127, 0, 0, 1})) || g.allowsNetwork(netip.IPv6Loopback()) {
+		return nil
+	}
+	return refusal("host is a name of this machine" + addressHint + "127.0.0.1 or ::1")
 }
 
 // checkName says whether a host in its normal form can be a name of the DNS. Underscores are let through: they are no

@@ -31,13 +31,14 @@ type dialer struct {
 	guard    *Guard
 	resolver Resolver
 	health   resolverHealth
-	// guarded asks the guard about the very address; open does not: it is for hosts that were allowed by name.
-	guarded, open net.Dialer
+	// Both ask the guard about the very address; named is for hosts that were allowed by name.
+	guarded, named net.Dialer
 }
 
 func newDialer(g *Guard, r Resolver) *dialer {
 	d := &dialer{guard: g, resolver: r}
-	d.guarded.ControlContext = g.control
+	d.guarded.ControlContext = judge(g.judge).control
+	d.named.ControlContext = judge(g.judgeNamed).control
 	d.health.resolver = r
 	return d
 }
@@ -60,9 +61,9 @@ func (d *dialer) dial(a *attempt, host string, port uint16) (net.Conn, error) {
 	return c, err
 }
 
-// resolve returns the addresses that may be dialled for a host, and the dialer to use. A name with one address that is
-// refused is refused altogether, but for addresses that the operator allowed: a public name has no business pointing
-// inside, and the one answer that does not is no better than the one that does.
+// resolve returns the addresses that may be dialled for a host, and the dialer to use. A name with one
+// address that is refused is refused altogether, but for addresses that the operator allowed: such a name
+// has no business pointing there, and the one answer that does not is no better than the one that does.
 func (d *dialer) resolve(ctx context.Context, host string, port uint16) ([]netip.AddrPort, *net.Dialer, error) {
 	normal := strings.TrimSuffix(strings.ToLower(host), ".")
 	if addr, err := netip.ParseAddr(normal); err == nil {
@@ -78,12 +79,13 @@ func (d *dialer) resolve(ctx context.Context, host string, port uint16) ([]netip
 	if err != nil {
 		return nil, nil, err
 	}
+	by, dialer := d.guard.judge, &d.guarded
 	if d.guard.allowsName(normal) {
-		return withPort(found, port), &d.open, nil
+		by, dialer = d.guard.judgeNamed, &d.named
 	}
 	var allowed, excepts []netip.Addr
 	for _, addr := range found {
-		switch d.guard.judge(addr, port) {
+		switch by(addr, port) {
 		case excepted:
 			excepts = append(excepts, addr)
 			fallthrough
@@ -97,7 +99,7 @@ func (d *dialer) resolve(ctx context.Context, host string, port uint16) ([]netip
 	if len(allowed) == 0 {
 		return nil, nil, ErrBlocked
 	}
-	return withPort(allowed, port), &d.guarded, nil
+	return withPort(allowed, port), dialer, nil
 }
 
 // lookup asks the resolver, within three fifths of the attempt's timeout, so that one fifth is left to find out why no

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,24 +17,46 @@ import (
 // cannot use the dispatcher to map a network.
 var ErrBlocked = errors.New("the address is not allowed")
 
-// A Guard decides where connections may go. By default that is global unicast only: no loopback, private, shared,
-// link-local, documentation, benchmarking, multicast or reserved network, none of the IPv6 forms that carry an IPv4
-// address (mapped, NAT64, 6to4, Teredo), no cloud platform's internal address, and no port of a well-known protocol that
-// is not HTTP. What the operator allows by network, address or host name is excepted from all of this, ports included.
+// A Guard decides where connections may go. By default that is global unicast only: no loopback, private,
+// shared, link-local, documentation, benchmarking, multicast or reserved network, none of the IPv6 forms
+// that carry an IPv4 address (mapped, NAT64, 6to4, Teredo), no cloud platform's internal address, and no
+// port of a well-known protocol that is not HTTP. A network or an address that the operator allows is
+// excepted from all of this, ports included. So is a host name, but for what a name never leads to by
+// itself (see neverByName). Nothing is excepted from RefuseOwn.
 //
 // It decides twice: CheckURL on the text, for early feedback; and when a connection is opened, on the real address,
-// which is the decision that counts. It is immutable and safe for concurrent use.
+// which is the decision that counts. It is safe for concurrent use; RefuseOwn comes before that.
 type Guard struct {
 	// names are allowed host names in lower case, without the dot at the end.
 	names map[string]struct{}
 	// networks are allowed, whatever the checks below say.
 	networks []netip.Prefix
-	public   *ssrf.Guardian
+	// own is where this process listens, with port; an unspecified address stands for all of this machine's.
+	own    []netip.AddrPort
+	public *ssrf.Guardian
 }
 
-// NewGuard returns a guard with exceptions: networks in CIDR form, single addresses, or host names. A name matches the
-// host of a URL exactly, in any case; it may then be dialled at any address that it resolves to. Nil allows nothing
-// beyond the default. The error names the entry that cannot be meant.
+// neverByName is where an allowed name does not lead unless a network that covers the address is allowed,
+// too: this machine, its links, and what cloud platforms answer credentials from. The name's owner decides
+// what it resolves to. Forms of IPv6 that carry an IPv4 address are among them, for they could carry any of
+// these.
+var neverByName = prefixes("0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/96 fe80::/10 " +
+	"64:ff9b::/96 64:ff9b:1::/48 2001::/32 2002::/16 " +
+	// The last are of Alibaba, Azure, Oracle, Amazon and Google.
+	"100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 fd00:ec2::/32 fd20:ce::254/128")
+
+func prefixes(list string) []netip.Prefix {
+	var networks []netip.Prefix
+	for text := range strings.FieldsSeq(list) {
+		networks = append(networks, netip.MustParsePrefix(text))
+	}
+	return networks
+}
+
+// NewGuard returns a guard with exceptions: networks in CIDR form, single addresses, or host names. A name
+// matches the host of a URL exactly, in any case; it may then be dialled at any address that it resolves
+// to, but for loopback, link-local and metadata addresses. Nil allows nothing beyond the default. The error
+// names the entry that cannot be meant.
 func NewGuard(allow []string) (*Guard, error) {
 	g := &Guard{
 		names: make(map[string]struct{}),
@@ -84,6 +107,18 @@ func (g *Guard) allow(entry string) error {
 	return nil
 }
 
+// RefuseOwn names the listeners of this process, which are never sent to: not by address and not by name,
+// whatever is allowed. One on an unspecified address is refused at every address of this machine. Nil ones
+// are left out. It is called once, before the guard is used by another goroutine.
+func (g *Guard) RefuseOwn(listeners ...net.Addr) {
+	for _, l := range listeners {
+		if tcp, ok := l.(*net.TCPAddr); ok {
+			at := tcp.AddrPort()
+			g.own = append(g.own, netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()))
+		}
+	}
+}
+
 // allowsName says whether the operator allowed a host by its name.
 func (g *Guard) allowsName(host string) bool {
 	if len(g.names) == 0 {
@@ -91,6 +126,18 @@ func (g *Guard) allowsName(host string) bool {
 	}
 	_, ok := g.names[strings.TrimSuffix(strings.ToLower(host), ".")]
 	return ok
+}
+
+// allowsNetwork says whether the operator allowed a network that the address is in.
+func (g *Guard) allowsNetwork(addr netip.Addr) bool { return contains(g.networks, addr) }
+
+func contains(networks []netip.Prefix, addr netip.Addr) bool {
+	for _, network := range networks {
+		if network.Contains(addr) {
+			return true
+		}
+	}
+	return false
 }
 
 // A verdict is what the guard says of an address.
@@ -104,31 +151,75 @@ const (
 	excepted
 )
 
-// judge decides about a real address. IPv4 addresses in IPv6 form are judged as what they are.
+// A judge decides about a real address. IPv4 addresses in IPv6 form are judged as what they are.
+type judge func(addr netip.Addr, port uint16) verdict
+
+// judge judges an address that a URL names, or that a name leads to which the operator has not allowed.
 func (g *Guard) judge(addr netip.Addr, port uint16) verdict {
 	addr = addr.Unmap()
-	if addr.Zone() != "" {
+	switch {
+	case addr.Zone() != "", g.isOwn(addr, port):
 		return refused
-	}
-	for _, network := range g.networks {
-		if network.Contains(addr) {
-			return excepted
-		}
-	}
-	if g.public.SafeAddr(addr) != nil || isDeniedPort(port) {
+	case g.allowsNetwork(addr):
+		return excepted
+	case g.public.SafeAddr(addr) != nil, isDeniedPort(port):
 		return refused
 	}
 	return public
 }
 
-// control is the dialer's last word, on the address that the kernel is about to connect to. Everything that opens a
-// connection without the operator having allowed its host by name passes here.
-func (g *Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
+// judgeNamed judges an address that an allowed name leads to.
+func (g *Guard) judgeNamed(addr netip.Addr, port uint16) verdict {
+	addr = addr.Unmap()
+	switch {
+	case addr.Zone() != "", g.isOwn(addr, port):
+		return refused
+	case g.allowsNetwork(addr):
+		return excepted
+	case contains(neverByName, addr):
+		return refused
+	}
+	return public
+}
+
+// isOwn says whether this process listens there. The kernel takes an unspecified address for this machine.
+func (g *Guard) isOwn(addr netip.Addr, port uint16) bool {
+	for _, own := range g.own {
+		switch at := own.Addr(); {
+		case own.Port() != port:
+		case at == addr, addr.IsUnspecified(), at.IsUnspecified() && isOfThisMachine(addr):
+			return true
+		}
+	}
+	return false
+}
+
+// isOfThisMachine says whether the address is one of this machine's. It asks the system, for addresses come
+// and go: only what has the port of an own listener gets here.
+func isOfThisMachine(addr netip.Addr) bool {
+	if addr.IsLoopback() {
+		return true
+	}
+	networks, err := net.InterfaceAddrs()
+	if err != nil {
+		return true // it may be
+	}
+	for _, n := range networks {
+		if ip, ok := n.(*net.IPNet); ok && ip.IP.Equal(addr.AsSlice()) {
+			return true
+		}
+	}
+	return false
+}
+
+// control is a dialer's last word, on the address that the kernel is about to connect to. Everything that
+// opens a connection passes here.
+func (j judge) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return ErrBlocked
 	}
 	to, err := netip.ParseAddrPort(address)
-	if err != nil || g.judge(to.Addr(), to.Port()) == refused {
+	if err != nil || j(to.Addr(), to.Port()) == refused {
 		return ErrBlocked
 	}
 	return nil
