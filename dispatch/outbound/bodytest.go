@@ -88,7 +88,8 @@ func (d *Document) saysNo() bool {
 		return false
 	}
 	for c := t.first(0); c != 0; c = t.next(c) {
-		if t.hasKey(c, "code") && (t.kind(c) != jsonString || t.str(c) != "SUCCESS") {
+		isCode, _ := t.hasKey(c, "code")
+		if isCode && (t.kind(c) != jsonString || t.str(c) != "SUCCESS") {
 			return true
 		}
 	}
@@ -121,6 +122,9 @@ func (t *bodyTest) saw(d *Document, a *answer, hidden []string) string {
 	judged := d.broken == "" && len(d.text) > 0
 	if judged && (t.op == bodyJSON || t.op == bodyWeChatV3 && d.anyJSON() != nil) {
 		return t.predicates.saw(d, body, hidden)
+	}
+	if t.op == bodyRegex && d.spent() {
+		return tooCostly + ": " + body
 	}
 	return body
 }

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 )
@@ -12,13 +13,25 @@ type Document struct {
 	text   []byte
 	// broken says, in words, why nothing can be said of the body: it is not whole, or its bytes are not what it is declared to be.
 	broken string
-	// steps is what regular expressions have cost so far.
+	// steps is what looking at it has cost so far, see maxSteps.
 	steps int
 
 	json              *jsonTree
 	xml               *xmlTree
 	jsonRead, xmlRead bool
+	// xmlFault says why there is no xml.
+	xmlFault string
 }
+
+// spend takes steps of those that the rule has. It says whether there were as many; once there were not,
+// nothing more is looked at, so that the same rule finds the same in the same body on any machine.
+func (d *Document) spend(steps int) bool {
+	d.steps = min(d.steps+steps, maxSteps+1)
+	return !d.spent()
+}
+
+// spent says whether the steps are used up.
+func (d *Document) spent() bool { return d.steps > maxSteps }
 
 // NewDocument returns the document of a whole body. The content type decides which encoding the body is in: UTF-8, or GBK, GB2312 or
 // GB18030 if it, or else an XML declaration, says so. Body is used, not copied.
@@ -38,6 +51,9 @@ func (d *Document) asJSON() (t *jsonTree, why string) {
 	if d.broken != "" {
 		return nil, d.broken
 	}
+	if !d.jsonRead && !d.spend(jsonSteps*len(d.text)) {
+		return nil, tooCostly
+	}
 	switch t = d.anyJSON(); {
 	case t == nil:
 		return nil, notJSON
@@ -56,6 +72,15 @@ func (d *Document) anyJSON() *jsonTree {
 }
 
 const (
+	// jsonSteps is what reading a byte of JSON costs; unquoteSteps, reading one of a text with escapes; and
+	// escapeSteps, looking whether a key with escapes is the one. A plain byte costs a quarter of a step.
+	jsonSteps, unquoteSteps, escapeSteps = 4, 2, 40
+	// tokenSteps is what reading a tag, an attribute or a text between tags costs in XML, beside a step for
+	// each byte.
+	tokenSteps = 32
+
+	tooCostly = "the body is too much for the rule"
+
 	notJSON = "the body is not JSON"
 	notXML  = "the body is not well-formed XML"
 	// keyTwice is told with the key, see doubledKey.
@@ -75,12 +100,10 @@ func (d *Document) asXML() (t *xmlTree, why string) {
 		return nil, d.broken
 	}
 	if !d.xmlRead {
-		d.xml, d.xmlRead = readXML(d.text), true
+		d.xml, d.xmlFault = readXML(d.text, d.spend)
+		d.xmlRead = true
 	}
-	if d.xml == nil {
-		return nil, notXML
-	}
-	return d.xml, ""
+	return d.xml, d.xmlFault
 }
 
 // A value is what a predicate found. Of objects, lists and elements with elements within only their kind is known.
@@ -99,17 +122,29 @@ func (d *Document) pointed(p pointer) (v value, why string) {
 	if t == nil {
 		return value{}, why
 	}
-	node, ok := t.find(p)
+	node, steps, ok := t.find(p)
+	if !d.spend(steps) {
+		return value{}, tooCostly
+	}
 	if !ok {
 		return value{}, ""
 	}
 	v = value{found: true, kind: t.kind(node)}
-	switch v.kind {
-	case jsonObject, jsonArray:
-	case jsonString:
-		v.text = t.str(node)
-	default:
-		v.text = string(t.raw(node))
+	if v.kind == jsonObject || v.kind == jsonArray {
+		return v, ""
+	}
+	raw := t.raw(node)
+	steps = len(raw) / 4
+	if v.kind == jsonString && bytes.IndexByte(raw, '\\') >= 0 {
+		steps = unquoteSteps * len(raw)
+	}
+	if !d.spend(steps) {
+		return value{}, tooCostly
+	}
+	if v.kind == jsonString {
+		v.text = unquote(raw)
+	} else {
+		v.text = string(raw)
 	}
 	return v, ""
 }
@@ -120,8 +155,13 @@ func (d *Document) element(p xmlPath) (v value, why string) {
 	if t == nil {
 		return value{}, why
 	}
+	if !d.spend(len(t.elements)) {
+		return value{}, tooCostly
+	}
 	e, count := t.find(p)
 	switch {
+	case count == 1 && !d.spend(len(e.text)/4):
+		return value{}, tooCostly
 	case count > 1:
 		return value{}, "the body has several of " + p.text
 	case count == 0:

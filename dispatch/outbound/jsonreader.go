@@ -16,8 +16,9 @@ import (
 type jsonReader struct {
 	*jsonTree
 	wrong []store.FieldError
-	// nodes is how many predicates there were, instructions how long all regular expressions are together.
-	nodes, instructions int
+	// nodes is how many predicates there were, steps what all regular expressions cost together on the
+	// longest body.
+	nodes, steps int
 }
 
 // maxSettingBytes is how long a rule or a signer may be as it is written.

@@ -143,22 +143,25 @@ func (t *jsonTree) raw(i int32) []byte { return t.text[t.nodes[i].from:t.nodes[i
 // str returns what a string says.
 func (t *jsonTree) str(i int32) string { return unquote(t.raw(i)) }
 
-// key returns the key of a member.
-func (t *jsonTree) key(i int32) string { return unquote(t.text[t.nodes[i].keyFrom:t.nodes[i].keyTo]) }
+// key returns the key of a member, quotedKey as it stands in the text.
+func (t *jsonTree) key(i int32) string { return unquote(t.quotedKey(i)) }
 
-// hasKey says whether the member's key is this one, letter by letter. An escape is longer than what it stands for, which rules most keys out.
-func (t *jsonTree) hasKey(i int32, key string) bool {
+func (t *jsonTree) quotedKey(i int32) []byte { return t.text[t.nodes[i].keyFrom:t.nodes[i].keyTo] }
+
+// hasKey says whether the member's key is this one, letter by letter, and what it has cost to know. An
+// escape is longer than what it stands for, which rules most keys out.
+func (t *jsonTree) hasKey(i int32, key string) (yes bool, steps int) {
 	n := &t.nodes[i]
 	quoted := t.text[n.keyFrom:n.keyTo]
 	switch inner := quoted[1 : len(quoted)-1]; {
 	case len(inner) < len(key):
-		return false
+		return false, 1
 	case len(inner) == len(key):
-		return string(inner) == key && bytes.IndexByte(inner, '\\') < 0
+		return string(inner) == key && bytes.IndexByte(inner, '\\') < 0, 1
 	case bytes.IndexByte(inner, '\\') < 0:
-		return false
+		return false, 1
 	}
-	return unquote(quoted) == key
+	return unquote(quoted) == key, escapeSteps + unquoteSteps*len(quoted)
 }
 
 // unquote returns what a valid JSON string says.
@@ -176,17 +179,18 @@ const fewKeys = 8
 
 // findDouble looks for a key that an object has twice, also where the two are spelled with different escapes.
 func (t *jsonTree) findDouble(object int32) {
-	count := 0
+	count, escaped := 0, false
 	for c := t.first(object); c != 0; c = t.next(c) {
 		count++
+		escaped = escaped || bytes.IndexByte(t.quotedKey(c), '\\') >= 0
 	}
-	if count > fewKeys {
+	if count > fewKeys || escaped { // each escape is read once in a map
 		t.findDoubleOf(object, count)
 		return
 	}
 	for a := t.first(object); a != 0; a = t.next(a) {
 		for b := t.next(a); b != 0; b = t.next(b) {
-			if t.sameKey(a, b) {
+			if bytes.Equal(t.quotedKey(a), t.quotedKey(b)) {
 				t.doubled, t.twice = true, t.key(a)
 				return
 			}
@@ -194,7 +198,7 @@ func (t *jsonTree) findDouble(object int32) {
 	}
 }
 
-// findDoubleOf is findDouble for many keys.
+// findDoubleOf is findDouble for many keys, and for keys with escapes.
 func (t *jsonTree) findDoubleOf(object int32, count int) {
 	if t.copied == "" {
 		t.copied = string(t.text) // once, and not key by key
@@ -211,13 +215,4 @@ func (t *jsonTree) findDoubleOf(object int32, count int) {
 		}
 		seen[key] = struct{}{}
 	}
-}
-
-func (t *jsonTree) sameKey(a, b int32) bool {
-	x := t.text[t.nodes[a].keyFrom:t.nodes[a].keyTo]
-	y := t.text[t.nodes[b].keyFrom:t.nodes[b].keyTo]
-	if bytes.IndexByte(x, '\\') < 0 && bytes.IndexByte(y, '\\') < 0 {
-		return bytes.Equal(x, y)
-	}
-	return unquote(x) == unquote(y)
 }

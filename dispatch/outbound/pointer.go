@@ -32,38 +32,41 @@ func parsePointer(text string) (p pointer, why string) {
 	return p, ""
 }
 
-// find returns the value that a pointer names. "-", which stands for the element after the last, names none.
-func (t *jsonTree) find(p pointer) (node int32, ok bool) {
+// find returns the value that a pointer names, and what finding it has cost. "-", which stands for the
+// element after the last, names none.
+func (t *jsonTree) find(p pointer) (node int32, steps int, ok bool) {
 	for _, step := range p.steps {
+		cost := 0
 		switch t.kind(node) {
 		case jsonObject:
-			node = t.member(node, step)
+			node, cost = t.member(node, step)
 		case jsonArray:
-			node = t.element(node, step)
+			node, cost = t.element(node, step)
 		default:
-			return 0, false
+			return 0, steps, false
 		}
-		if node == 0 {
-			return 0, false
+		if steps += cost; node == 0 {
+			return 0, steps, false
 		}
 	}
-	return node, true
+	return node, steps, true
 }
 
 // member returns the value of a key; 0: there is none.
-func (t *jsonTree) member(object int32, key string) int32 {
+func (t *jsonTree) member(object int32, key string) (node int32, steps int) {
 	for c := t.first(object); c != 0; c = t.next(c) {
-		if t.hasKey(c, key) {
-			return c
+		yes, cost := t.hasKey(c, key)
+		if steps += cost; yes {
+			return c, steps
 		}
 	}
-	return 0
+	return 0, steps
 }
 
 // element returns an array's element by its index, which is written without leading zeros; 0: there is none.
-func (t *jsonTree) element(array int32, index string) int32 {
+func (t *jsonTree) element(array int32, index string) (node int32, steps int) {
 	if !isDigits(index) || len(index) > 1 && index[0] == '0' || len(index) > 9 {
-		return 0
+		return 0, 0
 	}
 	n := 0
 	for i := range len(index) {
@@ -72,6 +75,7 @@ func (t *jsonTree) element(array int32, index string) int32 {
 	c := t.first(array)
 	for ; c != 0 && n > 0; n-- {
 		c = t.next(c)
+		steps++
 	}
-	return c
+	return c, steps
 }

@@ -64,7 +64,7 @@ func TestParsePredicatesNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 	predicatesOf(t, "["+nested(8)+"]")
-	predicatesOf(t, `[{"pointer":"/a","matches":"x{1000}"}]`)
+	predicatesOf(t, `[{"pointer":"/a","matches":"^x{1000}"}]`)
 	predicatesOf(t, "["+strings.Repeat(`{"status":[200]},`, 63)+`{"status":[200]}]`)
 	if _, wrong := ParsePredicates(bytes.Repeat([]byte(" "), maxSettingBytes+1)); len(wrong) != 1 {
 		t.Errorf("too long a text: %v", wrong)

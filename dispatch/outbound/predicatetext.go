@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,8 +152,13 @@ const maxSeen = 4
 // body, for where it could not be read.
 func (ps Predicates) saw(d *Document, body string, hidden []string) string {
 	var told []string
+	spent := d.spent()
 	ps.tell(d, body, hidden, &told)
-	return shorten(strings.Join(told, ", "), maxSentence)
+	text := cmp.Or(strings.Join(told, ", "), body)
+	if spent {
+		text = tooCostly + ": " + text
+	}
+	return shorten(text, maxSentence)
 }
 
 func (ps Predicates) tell(d *Document, body string, hidden []string, told *[]string) {
@@ -176,6 +182,8 @@ func (ps Predicates) tell(d *Document, body string, hidden []string, told *[]str
 				text = why + ": " + body
 			case keyTwice:
 				text = d.doubledKey(hidden)
+			case tooCostly:
+				return
 			default:
 				text = why
 			}

@@ -70,7 +70,7 @@ func defaultSigner(name string) *signer {
 
 // signer reads a signer with options.
 func (r *jsonReader) signer() *signer {
-	node := r.member(0, "type")
+	node, _ := r.member(0, "type")
 	if node == 0 {
 		r.fail("type", "is missing: one of %s", strings.Join(Signers(), ", "))
 		return nil
@@ -233,7 +233,7 @@ func (s *signer) text() string {
 
 // kvSigner reads the options of sorted-kv.
 func (r *jsonReader) kvSigner(s *signer) {
-	if node := r.member(0, "alg"); node != 0 {
+	if node, _ := r.member(0, "alg"); node != 0 {
 		if alg, ok := r.one(node, "alg", string(algMD5), string(algHMAC), string(algRSA2)); ok {
 			s.kv = defaultKV(kvAlg(alg))
 		}

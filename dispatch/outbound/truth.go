@@ -6,8 +6,8 @@ type truth int
 
 const (
 	isFalse truth = iota
-	// isUnsure: the document does not tell. It is not whole or not what it is declared to be, has a key or an element twice, or is
-	// more text than the regular expressions may look at.
+	// isUnsure: the document does not tell. It is not whole or not what it is declared to be, has a key or
+	// an element twice, or is too much for the rule.
 	isUnsure
 	isTrue
 )
@@ -43,7 +43,7 @@ func (p *Predicate) judge(d *Document) truth {
 		return isUnsure
 	case p.holds(d, v):
 		return isTrue
-	case p.operator == opMatches && v.found && d.steps > maxSteps:
+	case p.operator == opMatches && v.found && d.spent():
 		return isUnsure
 	}
 	return isFalse

@@ -39,11 +39,12 @@ var (
 	errXMLDepth = errors.New("elements are nested too deep")
 )
 
-// readXML reads a text that has been turned into UTF-8. It returns nil for what is not one well-formed element.
-func readXML(text []byte) *xmlTree {
+// readXML reads a text that has been turned into UTF-8. It returns why for what is not one well-formed
+// element, and for what costs more steps than may be spent.
+func readXML(text []byte, spend func(steps int) bool) (t *xmlTree, why string) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // it is UTF-8 by now
-	t := new(xmlTree)
+	t = new(xmlTree)
 	open := -1
 	var texts [][]byte // of the elements that are open
 	for {
@@ -51,14 +52,21 @@ func readXML(text []byte) *xmlTree {
 		token, err := d.Token()
 		switch {
 		case err == io.EOF && len(t.elements) > 0:
-			return t
+			return t, ""
 		case err != nil:
-			return nil
+			return nil, notXML
+		}
+		cost := tokenSteps + int(d.InputOffset()-before)
+		if start, ok := token.(xml.StartElement); ok {
+			cost += tokenSteps * len(start.Attr)
+		}
+		if !spend(cost) {
+			return nil, tooCostly
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
 			if err := t.begin(token.Name.Local, open); err != nil {
-				return nil
+				return nil, notXML
 			}
 			open = len(t.elements) - 1
 			texts = append(texts, nil)
@@ -72,10 +80,10 @@ func readXML(text []byte) *xmlTree {
 			if open >= 0 {
 				texts[len(texts)-1] = append(texts[len(texts)-1], token...)
 			} else if len(bytes.TrimSpace(token)) > 0 {
-				return nil
+				return nil, notXML
 			}
 		case xml.Directive:
-			return nil
+			return nil, notXML
 		}
 	}
 }
@@ -121,10 +129,16 @@ func parseXMLPath(text string) (p xmlPath, why string) {
 }
 
 // find returns the element at a path, and how many there are of it: of several nobody knows which is meant.
+// It looks at each element once.
 func (t *xmlTree) find(p xmlPath) (element *xmlElement, count int) {
+	on := 0 // how many steps of the path the elements lead along in which the present one is
 	for i := range t.elements {
 		e := &t.elements[i]
-		if e.depth != len(p.steps)-1 || !t.isAt(e, p.steps) {
+		on = min(on, e.depth)
+		if on < e.depth || on == len(p.steps) || e.name != p.steps[on] {
+			continue
+		}
+		if on++; on < len(p.steps) {
 			continue
 		}
 		if count++; count == 1 {
@@ -132,16 +146,4 @@ func (t *xmlTree) find(p xmlPath) (element *xmlElement, count int) {
 		}
 	}
 	return element, count
-}
-
-func (t *xmlTree) isAt(e *xmlElement, steps []string) bool {
-	for i := len(steps) - 1; ; i-- {
-		if e.name != steps[i] {
-			return false
-		}
-		if e.parent < 0 {
-			return true
-		}
-		e = &t.elements[e.parent]
-	}
 }

@@ -1,0 +1,234 @@
+package outbound
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file holds what a rule may cost. maxSteps stands for 10 ms; times are held to a hundred times that, for a test
+// knows nothing of its machine. What bounds them is checked by the steps.
+const ceiling = time.Second
+
+// worstPatterns are regular expressions that cost much for their length, by whether a rule takes them: nested repeats,
+// alternatives that all go on, classes, letters in any case, and counted repeats, which are written out.
+var worstPatterns = map[string]bool{
+	`(a+)+$`: true, `(x+x+)+y`: true, `(.*)(.*)(.*)x`: true, `\w*\d*\w*$`: true, `\w*\d*\w*\d*\w*$`: true,
+	`(a*)*b`: true, `(((a*)*)*)*b`: true, `.*.*.*.*.*.*y`: true, `(?s)(.*)*$`: true, `(?:.?){5}$`: true,
+	`(a|b|c|d|e|f|g|h)*1`: true, `(a|a|a|a|a|a)*b`: true, `(a|aa|aaa)+$`: true, `(^|$|\b|\B|a)*b`: true,
+	`(?:a.?b?|.a?b)+!`: true, `(?m)(?:^|$)*b`: true, `a$`: true, `\b\w+\b!`: true, `[^a]{7}a`: true, `\pL{6}1`: true,
+	`(?i)k{6}b`: true, `.{10}b`: true, `a{10}b`: true, `[\pL\pN]{6}!`: true, `^(a+)+$`: true, `^.*.*.*x$`: true,
+	// What real rules have: words, and what is bound to the start and ends.
+	`TRADE_(?:SUCCESS|FINISHED)`: true, `^(SUCCESS|FINISHED|CLOSED|REFUND|PARTLY_PAID|AUTHORIZED)$`: true,
+	`(?i)^\s?"?(success|succeeded|finished|completed)"?$`: true, `"code":\s*"?0"?`: true, `^\d{4}-\d{2}-\d{2}T`: true,
+	`^x{1000}$`: true,
+
+	`.{24}b`: false, `.{100}b`: false, `.{500}b`: false, `a{1000}`: false, `(?i)a{20}b`: false, `(?i)[k-s]{20}b`: false,
+	`\pL{20}1`: false, `\w{20}!`: false, `(a?){20}1`: false, `(?:a?){30}$`: false, `(.*){30}y`: false,
+	`(\b.?){30}y`: false, `(a|(b|(c|(d|(e|(f|(g|h)))))))*[0-9]`: false, `((a{10}){10}){10}`: false,
+	`(\pL|\pN|\pS){20}!`: false, `^.*a{30}`: false, `^(?:x{30}y?)*$`: false, `(?:^a{30})|b{30}`: false,
+	strings.Repeat(`(a{1000}|b)`, 46): false,
+}
+
+// worstTexts fill a body with what keeps many of them busy.
+func worstTexts() []string {
+	var texts []string
+	for _, text := range []string{"a", "x", "ab", "a0 ", "\u212a", "支", "0", "\xff", "é", "-"} {
+		texts = append(texts, strings.Repeat(text, MaxResponseBytes/len(text)))
+	}
+	return texts
+}
+
+func quoted(text string) string { return string(quoteJSON(nil, text)) }
+
+// TestWorstPatterns: case 71. A pattern whose steps are not to be had is refused when the rule is given.
+func TestWorstPatterns(t *testing.T) {
+	t.Parallel()
+	texts := worstTexts()
+	for text, accepted := range worstPatterns {
+		t.Run("case 71: "+cut(text, 60), func(t *testing.T) {
+			began := time.Now()
+			_, wrong := ParseRule([]byte(`{"body":{"regex":` + quoted(text) + `}}`))
+			if took := time.Since(began); took > ceiling {
+				t.Errorf("it takes %v to read", took)
+			}
+			if !accepted {
+				if fieldsOf(t, wrong) != "body.regex" || !strings.Contains(wrong[0].Message, "more than 10 ms") {
+					t.Errorf("it is not refused as too costly: %v", wrong)
+				}
+				return
+			}
+			if wrong != nil {
+				t.Fatalf("it is refused: %v", wrong)
+			}
+			p := newJSONReader([]byte(quoted(text))).pattern(0, "")
+			if n := compiledSize(t, text); p.size < n {
+				t.Errorf("it has %d instructions, and is taken for %d", n, p.size)
+			}
+			for _, body := range texts {
+				d := Document{text: []byte(body)}
+				began := time.Now()
+				p.match(&d, d.text)
+				if took := time.Since(began); took > ceiling || d.spent() {
+					t.Errorf("%d steps take %v on %q", d.steps, took, cut(body, 4))
+				}
+			}
+		})
+	}
+}
+
+// compiledSize is how many instructions a pattern really has.
+func compiledSize(t testing.TB, text string) int {
+	t.Helper()
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(program.Inst)
+}
+
+// BenchmarkWorstPatterns says what maxSteps is made of: how long a step of each takes, on the worst of the texts.
+func BenchmarkWorstPatterns(b *testing.B) {
+	for text, accepted := range worstPatterns {
+		parsed, err := syntax.Parse(text, syntax.Perl)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if !accepted || reachOf(parsed) < MaxResponseBytes {
+			continue
+		}
+		b.Run(text, func(b *testing.B) {
+			re, steps := regexp.MustCompile(text), (sizeOf(parsed)+2)*MaxResponseBytes
+			var worst time.Duration
+			for _, body := range worstTexts() {
+				least := time.Hour
+				for range 5 {
+					began := time.Now()
+					re.MatchString(body)
+					least = min(least, time.Since(began))
+				}
+				worst = max(worst, least)
+			}
+			b.ReportMetric(float64(worst.Nanoseconds())/float64(steps), "ns/step")
+			b.ReportMetric(float64(worst.Microseconds())/1000, "ms/body")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// TestPatternsOfARuleAreCountedTogether: there may be one of 24 instructions or several smaller ones, wherever they are.
+func TestPatternsOfARuleAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	const ten, five = `.{8}`, `...` // there are two more instructions in each
+	for _, c := range []struct {
+		rule, named string
+	}{
+		{`{"body":{"regex":"` + ten + `"},"permanent_if":{"body":{"regex":"` + ten + `"}}}`, ""},
+		{`{"body":{"regex":"` + ten + `"},"permanent_if":{"body":{"regex":"` + ten + `"}},` +
+			`"defer_if":{"body":{"regex":"` + five + `"}}}`, "defer_if.body.regex"},
+		{`{"body":{"json":[{"pointer":"/a","matches":"` + ten + `"},{"all":[{"pointer":"/b","matches":"` + ten + `"}]}]}}`, ""},
+		{`{"body":{"json":[{"pointer":"/a","matches":"` + ten + `"},{"xml":"/b","matches":"` + ten + `"},` +
+			`{"all":[{"pointer":"/a","matches":"` + five + `"}]}]}}`, "body.json[2].all[0].matches"},
+	} {
+		if _, wrong := ParseRule([]byte(c.rule)); fieldsOf(t, wrong) != c.named {
+			t.Errorf("%s: %v", c.rule, wrong)
+		}
+	}
+}
+
+// filled returns a body of 64 KiB that has a text between its ends as often as it fits.
+func filled(start, text, end string) string {
+	return start + strings.Repeat(text, (MaxResponseBytes-len(start)-len(end))/len(text)) + end
+}
+
+// numbered is filled with a number in each text.
+func numbered(start, format, end string) string {
+	var b strings.Builder
+	b.WriteString(start)
+	for i := 0; b.Len() < MaxResponseBytes-len(format)-len(end)-10; i++ {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String() + end
+}
+
+// times returns as many equal predicates.
+func times(n int, predicate string) string {
+	return "[" + strings.Repeat(predicate+",", n-1) + predicate + "]"
+}
+
+// TestHostileDocuments: what looking at a body costs ends with the steps of the rule, which then says so.
+func TestHostileDocuments(t *testing.T) {
+	t.Parallel()
+	const one, ends = `{"pointer":"/zz","eq":1}`, true
+	open, shut := strings.Repeat("<a>", 200), strings.Repeat("</a>", 200)
+	ones := strings.Repeat("1,", 80) + "2"
+	for name, c := range map[string]struct {
+		predicates, body string
+		// ends: the steps are used up before everything has been looked at.
+		ends bool
+	}{
+		"numbers":                  {times(1, one), filled("[", "1,", "1]"), false},
+		"lists":                    {times(1, one), filled("[", "[],", "1]"), false},
+		"deep lists":               {times(1, one), strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000), false},
+		"keys":                     {times(1, one), numbered("{", `"%d":1,`, `"x":1}`), false},
+		"escaped keys":             {times(1, one), numbered("{", `"\n%d":1,`, `"x":1}`), false},
+		"keys, 64 times":           {times(64, one), numbered("{", `"%d":1,`, `"x":1}`), false},
+		"escaped keys, 64 times":   {times(64, one), numbered("{", `"\n%d":1,`, `"x":1}`), ends},
+		"elements, 64 times":       {times(64, `{"pointer":"/99999","eq":1}`), filled("[", "1,", "1]"), ends},
+		"a text, 64 times":         {times(64, `{"pointer":"/a","eq":"y"}`), filled(`{"a":"`, "x", `"}`), false},
+		"an escaped text":          {times(64, `{"pointer":"/a","eq":"y"}`), filled(`{"a":"`, `\n`, `"}`), ends},
+		"a number, 5,000 times":    {times(64, `{"pointer":"/a","in":[`+ones+`]}`), filled(`{"a":`, "1", "}"), false},
+		"a fraction, 5,000 times":  {times(64, `{"pointer":"/a","in":[`+ones+`]}`), filled(`{"a":0.`, "0", "1}"), false},
+		"leaves":                   {times(1, `{"xml":"/a/z","eq":1}`), filled("<a>", "<a/>", "</a>"), false},
+		"leaves, 64 times":         {times(64, `{"xml":"/a/z","eq":1}`), filled("<a>", "<a/>", "</a>"), ends},
+		"attributes":               {times(1, `{"xml":"/a/z","eq":1}`), filled("<a ", `b="" `, "></a>"), false},
+		"leaves and texts":         {times(1, `{"xml":"/a/z","eq":1}`), filled("<a>", "x<a/>", "</a>"), false},
+		"deep leaves, 36 times":    {times(36, `{"xml":"/z`+strings.Repeat("/a", 200)+`","eq":1}`), filled(open, "<a/>", shut), ends},
+		"deep leaves, at the path": {times(36, `{"xml":"`+strings.Repeat("/a", 201)+`","eq":1}`), filled(open, "<a/>", shut), ends},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			r := judged(t, `{"body":{"json":`+c.predicates+`}}`, http.StatusOK, nil, c.body)
+			if took := time.Since(began); took > ceiling {
+				t.Errorf("it takes %v", took)
+			}
+			if r.Class != store.ClassRuleMismatch || strings.HasPrefix(r.Rule.Saw, tooCostly+": ") != c.ends {
+				t.Errorf("%s, %+v", r.Class, r.Rule)
+			}
+			d := NewDocument(http.StatusOK, "", []byte(c.body))
+			ps := predicatesOf(t, c.predicates)
+			if ps.Match(d) || d.spent() != c.ends {
+				t.Errorf("%d steps of %d", d.steps, maxSteps)
+			}
+			if doubt := ps.judge(d); c.ends && doubt != isUnsure {
+				t.Errorf("what was not looked at is judged as %d", doubt)
+			}
+		})
+	}
+}
+
+// TestPredicatesOfAUsualAnswerCostLittle: case 72. 64 of them, 8 deep, take a tenth of the steps: 1 ms.
+func TestPredicatesOfAUsualAnswerCostLittle(t *testing.T) {
+	t.Parallel()
+	body := numbered(`{"code":"OK","data":{`, `"field%d":"a usual value",`, `"last":1}}`)[:4000]
+	body = body[:strings.LastIndexByte(body, ',')] + `}}`
+	inner := times(64-7, `{"pointer":"/data/field99","eq":"another"}`)
+	for range 7 {
+		inner = `[{"all":` + inner + `}]`
+	}
+	d := NewDocument(http.StatusOK, "", []byte(body))
+	predicatesOf(t, inner).Match(d)
+	if d.steps == 0 || d.steps > maxSteps/10 {
+		t.Errorf("%d steps of %d", d.steps, maxSteps)
+	}
+}
