@@ -61,6 +61,7 @@ func TestDialAllowed(t *testing.T) {
 	want{class: store.ClassBlocked}.check(t, c.Send(t.Context(), newRequest("http://other.shop.internal"+srv.Port+"/")))
 }
 
+// TestProxyOfTheEnvironmentIsIgnored: case 25.
 func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {
 	proxy := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"} {

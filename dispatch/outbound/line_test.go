@@ -164,8 +164,8 @@ func TestAnAttemptThatIsOverSendsNothing(t *testing.T) {
 	}
 }
 
-// TestOneAttemptIsOneRequest: HTTP clients may repeat a request that looks repeatable when its kept-alive connection
-// dies. This client does not, whatever a caller sets.
+// TestOneAttemptIsOneRequest: case 33. HTTP clients may repeat a request that looks repeatable when its
+// kept-alive connection dies. This client does not, whatever a caller sets.
 func TestOneAttemptIsOneRequest(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(*net.TCPConn){"FIN": func(c *net.TCPConn) { c.Close() }, "RST": reset}

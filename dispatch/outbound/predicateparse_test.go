@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// TestParsePredicatesNamesWhatIsWrong has the limits of cases 71 and 72 of the security list, too.
 func TestParsePredicatesNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	nested := func(n int) string {

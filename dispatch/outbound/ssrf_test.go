@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -238,6 +240,41 @@ func TestRebindingIsSeenAtTheDial(t *testing.T) {
 				t.Errorf("%d connections", n)
 			}
 		})
+	}
+}
+
+// TestErrorsAreNoPortScanner: case 28. What is blocked, refused or silent is told without an address or a
+// port, in words that are the same wherever it was.
+func TestErrorsAreNoPortScanner(t *testing.T) {
+	t.Parallel()
+	silent := serveRaw(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) })
+	said := map[store.Class][]string{}
+	for _, c := range []struct {
+		url   string
+		addrs Resolver
+		class store.Class
+	}{
+		{"http://10.0.0.1:8443/", nil, store.ClassBlocked},
+		{"http://shop.example:9100/", answers("169.254.169.254"), store.ClassBlocked},
+		{"http://127.0.0.1:1/", nil, store.ClassConnectRefused},
+		{"http://shop.example:1/", answers("127.0.0.1"), store.ClassConnectRefused},
+		{"https://" + silent.Addr + "/", nil, store.ClassConnectTimeout},
+		{"https://shop.example" + silent.Port + "/", answers("127.0.0.1"), store.ClassConnectTimeout},
+	} {
+		r := newRequest(c.url)
+		if c.class == store.ClassConnectTimeout {
+			r.Timeout = time.Second
+		}
+		got := newTestClient(t, Options{Resolver: c.addrs}).Send(t.Context(), r)
+		if got.Class != c.class || strings.ContainsAny(got.Error, "0123456789:") {
+			t.Errorf("case 28: %s is %s: %q", c.url, got.Class, got.Error)
+		}
+		said[c.class] = append(said[c.class], got.Error)
+	}
+	for class, texts := range said {
+		if len(texts) != 2 || texts[0] != texts[1] {
+			t.Errorf("case 28: %s is told as %q", class, texts)
+		}
 	}
 }
 

@@ -62,13 +62,14 @@ func TestTLS(t *testing.T) {
 		{"a name", &tls.Config{}, knows, "example.com", ok},
 		{"TLS 1.2", &tls.Config{MaxVersion: tls.VersionTLS12}, knows, "127.0.0.1", ok},
 		{"offers HTTP/2", &tls.Config{NextProtos: []string{"h2", "http/1.1"}}, knows, "127.0.0.1", ok},
-		{"unknown authority", &tls.Config{}, doubts, "127.0.0.1", cert},
-		{"other host", &tls.Config{}, knows, "shop.example", cert},
-		{"expired", &tls.Config{}, late, "127.0.0.1", cert},
-		{"TLS 1.1", &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, knows, "127.0.0.1",
-			want{class: store.ClassTLSProto}},
-		{"wants a client certificate", &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}, knows, "127.0.0.1", asks},
-		{"wants a client certificate over TLS 1.2",
+		{"case 87: unknown authority", &tls.Config{}, doubts, "127.0.0.1", cert},
+		{"case 88: other host", &tls.Config{}, knows, "shop.example", cert},
+		{"case 88: expired", &tls.Config{}, late, "127.0.0.1", cert},
+		{"case 86: TLS 1.1", &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, knows,
+			"127.0.0.1", want{class: store.ClassTLSProto}},
+		{"case 89: wants a certificate", &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}, knows,
+			"127.0.0.1", asks},
+		{"case 89: wants a certificate over TLS 1.2",
 			&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: tls.VersionTLS12}, knows, "127.0.0.1", asks},
 	} {
 		srv := serveTLS(t, x.cfg)
@@ -80,6 +81,21 @@ func TestTLS(t *testing.T) {
 		if strings.Contains(r.Error, "127.0.0.1") {
 			t.Errorf("%s: the error shows the address: %s", x.name, r.Error)
 		}
+	}
+}
+
+// TestTLSIsNotLeft: case 23. A redirect to plain HTTP is not followed.
+func TestTLSIsNotLeft(t *testing.T) {
+	t.Parallel()
+	_, pool := testCertificate(t)
+	plain := serveAnswer(t, answerOK)
+	srv := httptest.NewUnstartedServer(http.RedirectHandler(plain.URL, http.StatusMovedPermanently))
+	srv.StartTLS()
+	defer srv.Close()
+	r := newTLSClient(t, pool, nil).Send(t.Context(), newRequest(srv.URL))
+	answeredWith(http.StatusMovedPermanently, store.ClassRedirect).check(t, r)
+	if n := plain.conns.Load(); n != 0 || r.Location != plain.URL {
+		t.Errorf("%d connections to %s", n, r.Location)
 	}
 }
 

@@ -28,7 +28,6 @@ func TestBadInputGetsAProblem(t *testing.T) {
 	}{
 		{"broken JSON", "POST", "/v1/callbacks", `{"url": `, 400, ""},
 		{"no address", "POST", "/v1/callbacks", `{"payload": 1}`, 422, "url"},
-		{"metadata address", "POST", "/v1/callbacks", `{"url": "http://169.254.169.254/", "payload": 1}`, 422, "url"},
 		{"unknown field", "POST", "/v1/callbacks", `{` + url + `, "payload": 1, "sate": "dead"}`, 422, "sate"},
 		{"same key twice", "POST", "/v1/callbacks", `{` + url + `, "payload": 1, "ref": "a", "ref": "b"}`, 422, "ref"},
 		{"negative tier", "POST", "/v1/callbacks", `{` + url + `, "payload": 1, "policy": {"tiers": ["-1s"]}}`, 422, "policy"},
@@ -54,6 +53,42 @@ func TestBadInputGetsAProblem(t *testing.T) {
 		}
 		checkProblem(t, got, http.StatusUnauthorized, "")
 	})
+}
+
+// Every address that something can be sent to is checked when it is given: case 29 of the security list. A
+// test send goes to an endpoint's address.
+func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
+	harness.BlackBox(t)
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
+	accepted, err := p.Accept(t.Context(), good())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		inside = `"url": "http://169.254.169.254/latest/meta-data/"`
+		until  = `"until": {"success": [{"status": [200]}]}`
+	)
+	callback := "/v1/callbacks/" + accepted.ID
+	for _, c := range []struct{ name, method, path, body, field string }{
+		{"callback", "POST", "/v1/callbacks", `{` + inside + `, "payload": 1}`, "url"},
+		{"retry", "POST", callback + "/retry", `{` + inside + `}`, "url"},
+		{"change", "PATCH", callback, `{` + inside + `}`, "url"},
+		{"redrive", "POST", "/v1/redrives", `{"action": "set_url", "filter": {}, ` + inside + `}`, "url"},
+		{"endpoint and its test send", "POST", "/v1/endpoints", `{` + inside + `}`, "url"},
+		{"poll", "POST", "/v1/polls", `{"ref": "a", "request": {` + inside + `}, ` + until + `}`, "request"},
+		{"on_result", "POST", "/v1/polls", `{"ref": "a", "request": {"url": "https://shop.example/"}, ` +
+			until + `, "on_result": {` + inside + `}}`, "on_result"},
+		{"schedule", "POST", "/v1/schedules", `{"name": "a", "cron": "@every 1h", "callback": {` + inside +
+			`, "payload": 1}}`, "callback"},
+	} {
+		t.Run("case 29: "+c.name, func(t *testing.T) {
+			got, err := p.Raw(t.Context(), c.method, c.path, []byte(c.body), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkProblem(t, got, http.StatusUnprocessableEntity, c.field)
+		})
+	}
 }
 
 // checkProblem fails unless the answer is a problem of that status which names the field, if there is one.
