@@ -12,9 +12,23 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file holds what a rule may cost. maxSteps stands for 10 ms; times are held to a hundred times that, for a test
-// knows nothing of its machine. What bounds them is checked by the steps.
-const ceiling = time.Second
+// This file holds what a rule may cost. What bounds it is checked by the steps.
+
+// wantQuick fails unless work is done in 25 times the 10 ms that maxSteps stands for, in the best of many
+// tries: the machine may be busy with something else.
+func wantQuick(t *testing.T, work func()) {
+	t.Helper()
+	const ceiling, tries = 250 * time.Millisecond, 50
+	least := time.Hour
+	for range tries {
+		began := time.Now()
+		work()
+		if least = min(least, time.Since(began)); least < ceiling {
+			return
+		}
+	}
+	t.Errorf("it takes %v at best", least)
+}
 
 // worstPatterns are regular expressions that cost much for their length, by whether a rule takes them: nested repeats,
 // alternatives that all go on, classes, letters in any case, and counted repeats, which are written out.
@@ -53,11 +67,8 @@ func TestWorstPatterns(t *testing.T) {
 	texts := worstTexts()
 	for text, accepted := range worstPatterns {
 		t.Run("case 71: "+cut(text, 60), func(t *testing.T) {
-			began := time.Now()
-			_, wrong := ParseRule([]byte(`{"body":{"regex":` + quoted(text) + `}}`))
-			if took := time.Since(began); took > ceiling {
-				t.Errorf("it takes %v to read", took)
-			}
+			var wrong []store.FieldError
+			wantQuick(t, func() { _, wrong = ParseRule([]byte(`{"body":{"regex":` + quoted(text) + `}}`)) })
 			if !accepted {
 				if fieldsOf(t, wrong) != "body.regex" || !strings.Contains(wrong[0].Message, "more than 10 ms") {
 					t.Errorf("it is not refused as too costly: %v", wrong)
@@ -73,10 +84,12 @@ func TestWorstPatterns(t *testing.T) {
 			}
 			for _, body := range texts {
 				d := Document{text: []byte(body)}
-				began := time.Now()
-				p.match(&d, d.text)
-				if took := time.Since(began); took > ceiling || d.spent() {
-					t.Errorf("%d steps take %v on %q", d.steps, took, cut(body, 4))
+				wantQuick(t, func() {
+					d.steps = 0
+					p.match(&d, d.text)
+				})
+				if d.spent() {
+					t.Errorf("it takes more steps than there are on %q", cut(body, 4))
 				}
 			}
 		})
@@ -197,18 +210,19 @@ func TestHostileDocuments(t *testing.T) {
 		"deep leaves, at the path": {times(36, `{"xml":"`+strings.Repeat("/a", 201)+`","eq":1}`), filled(open, "<a/>", shut), ends},
 	} {
 		t.Run(name, func(t *testing.T) {
-			began := time.Now()
 			r := judged(t, `{"body":{"json":`+c.predicates+`}}`, http.StatusOK, nil, c.body)
-			if took := time.Since(began); took > ceiling {
-				t.Errorf("it takes %v", took)
-			}
 			if r.Class != store.ClassRuleMismatch || strings.HasPrefix(r.Rule.Saw, tooCostly+": ") != c.ends {
 				t.Errorf("%s, %+v", r.Class, r.Rule)
 			}
-			d := NewDocument(http.StatusOK, "", []byte(c.body))
 			ps := predicatesOf(t, c.predicates)
-			if ps.Match(d) || d.spent() != c.ends {
-				t.Errorf("%d steps of %d", d.steps, maxSteps)
+			var d *Document
+			var matched bool
+			wantQuick(t, func() {
+				d = NewDocument(http.StatusOK, "", []byte(c.body))
+				matched = ps.Match(d)
+			})
+			if matched || d.spent() != c.ends {
+				t.Errorf("%d steps of %d, matched %v", d.steps, maxSteps, matched)
 			}
 			if doubt := ps.judge(d); c.ends && doubt != isUnsure {
 				t.Errorf("what was not looked at is judged as %d", doubt)

@@ -116,8 +116,11 @@ func (p *Predicate) match(d *Document) bool {
 	return why == "" && p.holds(d, v)
 }
 
-// see returns the value that the predicate looks at.
+// see returns the value that the predicate looks at; why says why nothing can be found.
 func (p *Predicate) see(d *Document) (v value, why string) {
+	if d.spent() {
+		return value{}, tooCostly
+	}
 	if p.look == lookXML {
 		return d.element(p.path)
 	}
