@@ -30,23 +30,26 @@ func wantQuick(t *testing.T, work func()) {
 	t.Errorf("it takes %v at best", least)
 }
 
-// worstPatterns are regular expressions that cost much for their length, by whether a rule takes them: nested repeats,
-// alternatives that all go on, classes, letters in any case, and counted repeats, which are written out.
+// worstPatterns are regular expressions that cost much for their length, by whether a rule takes them:
+// nested repeats, alternatives that all go on, classes, letters in any case, and counted repeats, which are
+// written out.
 var worstPatterns = map[string]bool{
 	`(a+)+$`: true, `(x+x+)+y`: true, `(.*)(.*)(.*)x`: true, `\w*\d*\w*$`: true, `\w*\d*\w*\d*\w*$`: true,
 	`(a*)*b`: true, `(((a*)*)*)*b`: true, `.*.*.*.*.*.*y`: true, `(?s)(.*)*$`: true, `(?:.?){5}$`: true,
 	`(a|b|c|d|e|f|g|h)*1`: true, `(a|a|a|a|a|a)*b`: true, `(a|aa|aaa)+$`: true, `(^|$|\b|\B|a)*b`: true,
-	`(?:a.?b?|.a?b)+!`: true, `(?m)(?:^|$)*b`: true, `a$`: true, `\b\w+\b!`: true, `[^a]{7}a`: true, `\pL{6}1`: true,
-	`(?i)k{6}b`: true, `.{10}b`: true, `a{10}b`: true, `[\pL\pN]{6}!`: true, `^(a+)+$`: true, `^.*.*.*x$`: true,
+	`(?:a.?b?|.a?b)+!`: true, `(?m)(?:^|$)*b`: true, `a$`: true, `\b\w+\b!`: true, `[^a]{7}a`: true,
+	`\pL{6}1`: true, `(?i)k{6}b`: true, `.{10}b`: true, `a{10}b`: true, `[\pL\pN]{6}!`: true,
+	`^(a+)+$`: true, `^.*.*.*x$`: true,
 	// What real rules have: words, and what is bound to the start and ends.
 	`TRADE_(?:SUCCESS|FINISHED)`: true, `^(SUCCESS|FINISHED|CLOSED|REFUND|PARTLY_PAID|AUTHORIZED)$`: true,
-	`(?i)^\s?"?(success|succeeded|finished|completed)"?$`: true, `"code":\s*"?0"?`: true, `^\d{4}-\d{2}-\d{2}T`: true,
-	`^x{1000}$`: true,
+	`(?i)^\s?"?(success|succeeded|finished|completed)"?$`: true, `"code":\s*"?0"?`: true,
+	`^\d{4}-\d{2}-\d{2}T`: true, `^x{1000}$`: true,
 
-	`.{24}b`: false, `.{100}b`: false, `.{500}b`: false, `a{1000}`: false, `(?i)a{20}b`: false, `(?i)[k-s]{20}b`: false,
-	`\pL{20}1`: false, `\w{20}!`: false, `(a?){20}1`: false, `(?:a?){30}$`: false, `(.*){30}y`: false,
-	`(\b.?){30}y`: false, `(a|(b|(c|(d|(e|(f|(g|h)))))))*[0-9]`: false, `((a{10}){10}){10}`: false,
-	`(\pL|\pN|\pS){20}!`: false, `^.*a{30}`: false, `^(?:x{30}y?)*$`: false, `(?:^a{30})|b{30}`: false,
+	`.{24}b`: false, `.{100}b`: false, `.{500}b`: false, `a{1000}`: false, `(?i)a{20}b`: false,
+	`(?i)[k-s]{20}b`: false, `\pL{20}1`: false, `\w{20}!`: false, `(a?){20}1`: false, `(?:a?){30}$`: false,
+	`(.*){30}y`: false, `(\b.?){30}y`: false, `(a|(b|(c|(d|(e|(f|(g|h)))))))*[0-9]`: false,
+	`((a{10}){10}){10}`: false, `(\pL|\pN|\pS){20}!`: false, `^.*a{30}`: false, `^(?:x{30}y?)*$`: false,
+	`(?:^a{30})|b{30}`:                false,
 	strings.Repeat(`(a{1000}|b)`, 46): false,
 }
 
@@ -70,7 +73,7 @@ func TestWorstPatterns(t *testing.T) {
 			var wrong []store.FieldError
 			wantQuick(t, func() { _, wrong = ParseRule([]byte(`{"body":{"regex":` + quoted(text) + `}}`)) })
 			if !accepted {
-				if fieldsOf(t, wrong) != "body.regex" || !strings.Contains(wrong[0].Message, "more than 10 ms") {
+				if fieldsOf(t, wrong) != "body.regex" || !strings.Contains(wrong[0].Message, "10 ms") {
 					t.Errorf("it is not refused as too costly: %v", wrong)
 				}
 				return
@@ -110,7 +113,8 @@ func compiledSize(t testing.TB, text string) int {
 	return len(program.Inst)
 }
 
-// BenchmarkWorstPatterns says what maxSteps is made of: how long a step of each takes, on the worst of the texts.
+// BenchmarkWorstPatterns says what maxSteps is made of: how long a step of each takes, on the worst of the
+// texts.
 func BenchmarkWorstPatterns(b *testing.B) {
 	for text, accepted := range worstPatterns {
 		parsed, err := syntax.Parse(text, syntax.Perl)
@@ -139,7 +143,8 @@ func BenchmarkWorstPatterns(b *testing.B) {
 	}
 }
 
-// TestPatternsOfARuleAreCountedTogether: there may be one of 24 instructions or several smaller ones, wherever they are.
+// TestPatternsOfARuleAreCountedTogether: there may be one of 24 instructions or several smaller ones,
+// wherever they are.
 func TestPatternsOfARuleAreCountedTogether(t *testing.T) {
 	t.Parallel()
 	const ten, five = `.{8}`, `...` // there are two more instructions in each
@@ -149,7 +154,8 @@ func TestPatternsOfARuleAreCountedTogether(t *testing.T) {
 		{`{"body":{"regex":"` + ten + `"},"permanent_if":{"body":{"regex":"` + ten + `"}}}`, ""},
 		{`{"body":{"regex":"` + ten + `"},"permanent_if":{"body":{"regex":"` + ten + `"}},` +
 			`"defer_if":{"body":{"regex":"` + five + `"}}}`, "defer_if.body.regex"},
-		{`{"body":{"json":[{"pointer":"/a","matches":"` + ten + `"},{"all":[{"pointer":"/b","matches":"` + ten + `"}]}]}}`, ""},
+		{`{"body":{"json":[{"pointer":"/a","matches":"` + ten + `"},` +
+			`{"all":[{"pointer":"/b","matches":"` + ten + `"}]}]}}`, ""},
 		{`{"body":{"json":[{"pointer":"/a","matches":"` + ten + `"},{"xml":"/b","matches":"` + ten + `"},` +
 			`{"all":[{"pointer":"/a","matches":"` + five + `"}]}]}}`, "body.json[2].all[0].matches"},
 	} {
@@ -182,9 +188,16 @@ func times(n int, predicate string) string {
 // TestHostileDocuments: what looking at a body costs ends with the steps of the rule, which then says so.
 func TestHostileDocuments(t *testing.T) {
 	t.Parallel()
-	const one, ends = `{"pointer":"/zz","eq":1}`, true
+	const (
+		one, text, leaf = `{"pointer":"/zz","eq":1}`, `{"pointer":"/a","eq":"y"}`, `{"xml":"/a/z","eq":1}`
+		ends            = true
+	)
+	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	open, shut := strings.Repeat("<a>", 200), strings.Repeat("</a>", 200)
-	ones := strings.Repeat("1,", 80) + "2"
+	ones := times(64, `{"pointer":"/a","in":[`+strings.Repeat("1,", 80)+`2]}`)
+	deep := func(first string) string {
+		return times(36, `{"xml":"`+first+strings.Repeat("/a", 200)+`","eq":1}`)
+	}
 	for name, c := range map[string]struct {
 		predicates, body string
 		// ends: the steps are used up before everything has been looked at.
@@ -192,22 +205,22 @@ func TestHostileDocuments(t *testing.T) {
 	}{
 		"numbers":                  {times(1, one), filled("[", "1,", "1]"), false},
 		"lists":                    {times(1, one), filled("[", "[],", "1]"), false},
-		"deep lists":               {times(1, one), strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000), false},
+		"deep lists":               {times(1, one), nested(10_000), false},
 		"keys":                     {times(1, one), numbered("{", `"%d":1,`, `"x":1}`), false},
 		"escaped keys":             {times(1, one), numbered("{", `"\n%d":1,`, `"x":1}`), false},
 		"keys, 64 times":           {times(64, one), numbered("{", `"%d":1,`, `"x":1}`), false},
 		"escaped keys, 64 times":   {times(64, one), numbered("{", `"\n%d":1,`, `"x":1}`), ends},
 		"elements, 64 times":       {times(64, `{"pointer":"/99999","eq":1}`), filled("[", "1,", "1]"), ends},
-		"a text, 64 times":         {times(64, `{"pointer":"/a","eq":"y"}`), filled(`{"a":"`, "x", `"}`), false},
-		"an escaped text":          {times(64, `{"pointer":"/a","eq":"y"}`), filled(`{"a":"`, `\n`, `"}`), ends},
-		"a number, 5,000 times":    {times(64, `{"pointer":"/a","in":[`+ones+`]}`), filled(`{"a":`, "1", "}"), false},
-		"a fraction, 5,000 times":  {times(64, `{"pointer":"/a","in":[`+ones+`]}`), filled(`{"a":0.`, "0", "1}"), false},
-		"leaves":                   {times(1, `{"xml":"/a/z","eq":1}`), filled("<a>", "<a/>", "</a>"), false},
-		"leaves, 64 times":         {times(64, `{"xml":"/a/z","eq":1}`), filled("<a>", "<a/>", "</a>"), ends},
-		"attributes":               {times(1, `{"xml":"/a/z","eq":1}`), filled("<a ", `b="" `, "></a>"), false},
-		"leaves and texts":         {times(1, `{"xml":"/a/z","eq":1}`), filled("<a>", "x<a/>", "</a>"), false},
-		"deep leaves, 36 times":    {times(36, `{"xml":"/z`+strings.Repeat("/a", 200)+`","eq":1}`), filled(open, "<a/>", shut), ends},
-		"deep leaves, at the path": {times(36, `{"xml":"`+strings.Repeat("/a", 201)+`","eq":1}`), filled(open, "<a/>", shut), ends},
+		"a text, 64 times":         {times(64, text), filled(`{"a":"`, "x", `"}`), false},
+		"an escaped text":          {times(64, text), filled(`{"a":"`, `\n`, `"}`), ends},
+		"a number, 5,000 times":    {ones, filled(`{"a":`, "1", "}"), false},
+		"a fraction, 5,000 times":  {ones, filled(`{"a":0.`, "0", "1}"), false},
+		"leaves":                   {times(1, leaf), filled("<a>", "<a/>", "</a>"), false},
+		"leaves, 64 times":         {times(64, leaf), filled("<a>", "<a/>", "</a>"), ends},
+		"attributes":               {times(1, leaf), filled("<a ", `b="" `, "></a>"), false},
+		"leaves and texts":         {times(1, leaf), filled("<a>", "x<a/>", "</a>"), false},
+		"deep leaves, 36 times":    {deep("/z"), filled(open, "<a/>", shut), ends},
+		"deep leaves, at the path": {deep("/a"), filled(open, "<a/>", shut), ends},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := judged(t, `{"body":{"json":`+c.predicates+`}}`, http.StatusOK, nil, c.body)
