@@ -6,6 +6,8 @@
 //   - One call of Send is at most one request on the wire. Redirects are never followed, nothing is re-sent inside.
 //   - No connection is opened to an address that the [Guard] refuses, whatever the name resolved to.
 //   - At most 64 KiB of decoded response are read, whatever the receiver sends and however it encodes it.
+//   - A compressed answer is one gzip member of at most 128 KiB. Judging an answer takes at most 10 ms of CPU
+//     time, whatever the rule and the body.
 //   - Send returns within the request's timeout and a small constant; it never panics on what a receiver answers.
 //   - Nothing is sent unsigned, or with a signature that anybody could have made, because a key is missing or unfit.
 //   - Secrets, credentials and URL query values are in no error and no log, nor in what is kept of an answer that echoes them.
