@@ -219,6 +219,9 @@ func (e *Engine) Reencrypt(ctx context.Context, from string, by store.Actor) (Re
 		}
 		r.Left += n
 	}
+	if r.Left == 0 {
+		r.Next = ""
+	}
 	if r.Done > 0 {
 		e.settingsChanged(ctx)
 		err = e.o.Store.AppendAudit(ctx, store.AuditEntry{

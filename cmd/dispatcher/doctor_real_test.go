@@ -39,7 +39,7 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 	want(t, serving, "master key", statusOK, "decrypts what is stored")
 	r.end(t)
 	wrong := slices.Concat(index, []string{"--database-url=" + served, "--admin-key=a", "--master-key=" + someKey('w')})
-	want(t, examine(t, wrong...), "master key", statusError, "cannot be decrypted")
+	want(t, examine(t, wrong...), "master key", statusError, "which is not given")
 	want(t, on(served, "--redis-prefix=other"), "index", statusError, "redis_prefix")
 	want(t, on(empty), "index", statusError, "--hold")
 

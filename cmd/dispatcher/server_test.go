@@ -29,6 +29,38 @@ func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
 	testserver.Until(t, "the first one is ready", func() bool { return r.readyz(t) == http.StatusOK })
 }
 
+// Case 40: a start with master keys that do not decrypt what is stored is refused with exit code 2, also on a database
+// that has nothing stored yet but what the first start made.
+func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
+	t.Parallel()
+	s := testSettings(t)
+	r := startServer(t, s)
+	r.end(t)
+	serve := func(keys string) (int, []string) {
+		term := newTerminal()
+		code := term.invoke("serve", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir", s.DataDir, "--log-level=error", "--master-key="+keys)
+		return code, term.lines()
+	}
+	code, lines := serve(someKey('w'))
+	if code != exitUsage || len(lines) != 2 || !strings.Contains(lines[0], "which is not given") || strings.Contains(lines[0], someKey('w')) {
+		t.Errorf("exit code %d, said %q", code, lines)
+	}
+	made, err := readSecretFile(filepath.Join(s.DataDir, masterKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := *s
+	both.MasterKey = []string{someKey('w'), made}
+	r = startServer(t, &both)
+	term := newTerminal()
+	if code := term.invoke("secrets", "reencrypt", "--server", r.cl.base, "--key", s.AdminKey); code != exitOK {
+		t.Errorf("secrets reencrypt: exit code %d, %q", code, term.lines())
+	}
+	r.end(t)
+	both.MasterKey = both.MasterKey[:1]
+	startServer(t, &both)
+}
+
 // TestServeNeverSendsToItself: not by address and not by name, though egress_allow has the address.
 func TestServeNeverSendsToItself(t *testing.T) {
 	t.Parallel()

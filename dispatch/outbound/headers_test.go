@@ -96,22 +96,14 @@ func TestMaskURL(t *testing.T) {
 	}
 }
 
-func TestIsCredentialHeader(t *testing.T) {
+// What is sealed as a credential is hidden as one.
+func TestCredentialsAreSensitive(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]bool{
-		"Authorization": true, "AUTHORIZATION": true, "proxy-authorization": true, "Cookie": true,
-		"cOOKIE": true, "X-Auth-Token": true, "PRIVATE-TOKEN": true, "Tokens": true, "X-Client-Secret": true,
-		"X-Password": true, "X-Credentials": true, "X-Api-Key": true, "Ocp-Apim-ApiKey": true,
-		"API_KEY": true, "X-Api-Key-2": true,
-
-		"": false, "Authorization-Info": false, "X-Authorization": false, "Cookie2": false, "X-Cookie": false,
-		"Set-Cookie": false, "Idempotency-Key": false, "X-Key": false, "X-Api": false, "X-Api.Key": false,
-		"X-Signature": false, "Content-Type": false, "X-Shop": false, "X-Passw0rd": false,
+	for _, name := range []string{
+		"Authorization", "proxy-authorization", "Cookie", "X-Auth-Token", "X-Client-Secret", "X-Password", "X-Credentials",
+		"X-Api-Key", "ApiKey", "API_KEY",
 	} {
-		if got := IsCredentialHeader(name); got != want {
-			t.Errorf("IsCredentialHeader(%q) = %v", name, got)
-		}
-		if want && !IsSensitiveHeader(name) {
+		if !store.IsCredentialHeader(name) || !IsSensitiveHeader(name) {
 			t.Errorf("%q is a credential and would be shown", name)
 		}
 	}

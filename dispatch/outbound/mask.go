@@ -57,26 +57,6 @@ func IsSensitiveHeader(name string) bool {
 	return false
 }
 
-// IsCredentialHeader says whether a header carries a credential, which is bound to the hosts that it was
-// given for and is sealed at rest: Authorization, Proxy-Authorization, Cookie, and every name that contains
-// token, secret, password, credential or api-key (apikey and api_key are the same). The name is in any case.
-// IsSensitiveHeader is true of each of these, and of more: it only hides values.
-func IsCredentialHeader(name string) bool {
-	name = strings.ToLower(name)
-	switch name {
-	case "authorization", "proxy-authorization", "cookie":
-		return true
-	}
-	for _, word := range [...]string{
-		"token", "secret", "password", "credential", "api-key", "apikey", "api_key",
-	} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
-}
-
 // minHidden is how long what a caller gave must be to be looked for in what a receiver echoes. What is shorter is met by chance.
 const minHidden = 8
 
