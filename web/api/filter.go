@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,17 +18,24 @@ const (
 	maxLimit     = 500
 )
 
+// maxRepeats is how often a parameter may stand in a query, and how many labels may be filters together. Each is a part of a statement
+// of SQL, whose size has bounds.
+const maxRepeats = 20
+
 // A query decodes the parameters of a list. Each may stand once, unless it is read with all.
 type query struct {
 	fields
 	values url.Values
-	known  []string
+	// known are the names that were asked for.
+	known map[string]bool
 }
+
+func newQuery(values url.Values) *query { return &query{values: values, known: make(map[string]bool)} }
 
 // parseQuery splits the query. Unlike net/url's own reading it drops nothing: what cannot be split is an error.
 func parseQuery(raw string) (*query, error) {
 	values, err := url.ParseQuery(raw)
-	q := &query{values: values}
+	q := newQuery(values)
 	if err != nil {
 		q.add("query", "is not a query string")
 		return nil, q.err()
@@ -37,7 +45,11 @@ func parseQuery(raw string) (*query, error) {
 
 // all returns every value of a parameter, those that are text.
 func (q *query) all(name string) []string {
-	q.known = append(q.known, name)
+	q.known[name] = true
+	if len(q.values[name]) > maxRepeats {
+		q.add(printable([]byte(name)), fmt.Sprintf("may be given at most %d times", maxRepeats))
+		return nil
+	}
 	var out []string
 	for _, value := range q.values[name] {
 		s, wrong := checkText(value, false)
@@ -56,14 +68,15 @@ func (q *query) all(name string) []string {
 
 // one returns the value of a parameter that may stand once, or "".
 func (q *query) one(name string) string {
-	values := q.all(name)
 	if len(q.values[name]) > 1 {
+		q.known[name] = true
 		q.add(printable([]byte(name)), "stands here twice")
-	}
-	if len(values) == 0 {
 		return ""
 	}
-	return values[0]
+	if values := q.all(name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 // number returns a whole number between the bounds, or otherwise when it is not given.
@@ -132,7 +145,7 @@ func (q *query) yes(name string) bool { return q.oneOf(name, "true", "false") ==
 // unknown refuses every parameter that was not asked for.
 func (q *query) unknown() {
 	for name := range q.values {
-		if !slices.Contains(q.known, name) {
+		if !q.known[name] {
 			q.add(printable([]byte(name)), "is not a filter of this list")
 		}
 	}
@@ -190,28 +203,37 @@ func (q *query) picks() (p picked) {
 	if p.From != 0 && p.To != 0 && p.From > p.To {
 		q.add("from", "must not be later than to")
 	}
-	for name := range q.values {
-		if label, ok := strings.CutPrefix(name, labelPrefix); ok {
-			q.label(&p.Filter, name, label)
-		}
-	}
+	q.labels(&p.Filter)
 	return p
 }
 
 // labelPrefix stands before the name of a label in the name of its filter.
 const labelPrefix = "label."
 
-// label adds a filter by a label's value.
-func (q *query) label(f *store.Filter, name, label string) {
-	if _, wrong := checkText(label, false); wrong != "" || label == "" {
-		q.known = append(q.known, name)
-		q.add(printable([]byte(name)), "does not name a label")
+// labels adds the filters by labels' values.
+func (q *query) labels(f *store.Filter) {
+	var names []string
+	for name := range q.values {
+		if strings.HasPrefix(name, labelPrefix) {
+			names = append(names, name)
+			q.known[name] = true
+		}
+	}
+	if len(names) > maxRepeats {
+		q.add("label", fmt.Sprintf("may be given for at most %d labels", maxRepeats))
 		return
 	}
-	if f.Labels == nil {
-		f.Labels = make(map[string]string)
+	for _, name := range names {
+		label := strings.TrimPrefix(name, labelPrefix)
+		if _, wrong := checkText(label, false); wrong != "" || label == "" {
+			q.add(printable([]byte(name)), "does not name a label")
+			continue
+		}
+		if f.Labels == nil {
+			f.Labels = make(map[string]string)
+		}
+		f.Labels[label] = q.one(name)
 	}
-	f.Labels[label] = q.one(name)
 }
 
 // A listRequest is what GET /v1/callbacks asks for.

@@ -20,7 +20,7 @@ func (f *fields) picks(raw []byte) (p picked) {
 		f.add(name, fmt.Sprintf("is longer than %d KiB", maxFilter>>10))
 		return p
 	}
-	q := &query{values: url.Values{}}
+	q := newQuery(url.Values{})
 	f.object(name, name+".", raw, func(key, value []byte) bool {
 		f.parameter(name+".", string(key), value, q.values)
 		return true
