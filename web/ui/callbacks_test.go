@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -210,6 +211,14 @@ func callbackCases() []pageCase {
 		{name: "callbacks/looked-due", path: "/ui/callbacks?topic=rare&order=due", set: give(callbackRows{left: &store.Cursor{ID: testID(1), DueAt: testNow + 60_000}}, callbackEngine{}), want: [][2]string{{".empty time", "in 1m"}}},
 		{name: "callbacks/wrong", path: "/ui/callbacks?status_code=abc&from=yesterday", set: give(one, callbackEngine{}), want: [][2]string{{".banner.bad", "HTTP status: abc"}}, unwanted: []string{"table"}},
 		{name: "callbacks/hostile", path: "/ui/callbacks?ref=" + queryEscape(hostile) + "&label.x=" + queryEscape(hostile), set: give(evil, callbackEngine{})},
+		{
+			name: "callbacks/labels", path: "/ui/callbacks?" + labelParameters(21), set: give(one, callbackEngine{}),
+			want: [][2]string{{".banner.bad", "Label: 21 (≤ 20)"}}, unwanted: []string{"table"},
+		},
+		{
+			name: "callbacks/label", path: "/ui/callbacks?label.x=1&label.x=2", set: give(one, callbackEngine{}),
+			want: [][2]string{{".banner.bad", "Label: x"}}, unwanted: []string{"table"},
+		},
 		{name: "callbacks/error", path: "/ui/callbacks", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError, want: [][2]string{{"main", "Something went wrong"}}},
 		{name: "polls/empty", path: "/ui/polls", set: give(callbackRows{}, callbackEngine{}), want: [][2]string{{".empty", "No polls yet"}}},
 		{name: "polls/one", path: "/ui/polls", set: give(callbackRows{all: []store.Callback{poll}}, callbackEngine{}), want: [][2]string{{"td a", "order-0001"}}},
@@ -310,4 +319,13 @@ func (e endpointRows) FindEndpoints(_ context.Context, _ string, names []string)
 
 func (e endpointRows) LaneActivity(context.Context, string, []int64, int64) ([]store.Activity, error) {
 	return e.activity, e.err
+}
+
+// labelParameters are filters by n labels.
+func labelParameters(n int) string {
+	q := url.Values{}
+	for i := range n {
+		q.Set(fmt.Sprintf("label.x%d", i), "1")
+	}
+	return q.Encode()
 }

@@ -21,6 +21,9 @@ var filterNames = [...]string{
 
 const labelPrefix = "label."
 
+// maxLabels is how many labels may be conditions together, as in the API: each is a part of a statement of SQL.
+const maxLabels = 20
+
 // A filter is which callbacks a page is about, as the page's address says it.
 type filter struct {
 	store.Filter
@@ -43,15 +46,16 @@ func (r *request) readFilter(from url.Values) *filter {
 				f.values.Add(name, value)
 			}
 		}
-		if name != "state" && len(f.values[name]) > 1 {
+		switch {
+		case isLabel:
+			f.label(name, label)
+		case name != "state" && len(f.values[name]) > 1:
 			f.refuse(name)
 		}
-		if isLabel && f.values.Get(name) != "" {
-			if f.Labels == nil {
-				f.Labels = make(map[string]string)
-			}
-			f.Labels[label] = f.values.Get(name)
-		}
+	}
+	if n := len(f.Labels); n > maxLabels {
+		f.Labels = nil
+		f.wrong = append(f.wrong, store.FieldError{Field: "label", Message: fmt.Sprintf("%d (≤ %d)", n, maxLabels)})
 	}
 	for _, s := range f.values["state"] {
 		if f.States = append(f.States, store.State(s)); !slices.Contains(store.States[:], store.State(s)) {
@@ -86,6 +90,20 @@ func (r *request) readFilter(from url.Values) *filter {
 	}
 	f.Now = r.now
 	return f
+}
+
+// label adds the condition that a parameter has for a label.
+func (f *filter) label(name, label string) {
+	switch values := f.values[name]; len(values) {
+	case 0: // which says nothing
+	case 1:
+		if f.Labels == nil {
+			f.Labels = make(map[string]string)
+		}
+		f.Labels[label] = values[0]
+	default:
+		f.wrong = append(f.wrong, store.FieldError{Field: "label", Message: label})
+	}
 }
 
 func (f *filter) refuse(name string) {
@@ -228,6 +246,7 @@ func (f *filter) says(b *base) []fact {
 }
 
 // cursorOf writes a place in a list for an address, and readCursor reads it: the due time, where the list is in that order, and the id.
+// It is not signed: each list is of the viewer's own project, and readCursor takes nothing that cannot be an id.
 func cursorOf(c *store.Cursor) string {
 	if c == nil {
 		return ""
@@ -241,7 +260,10 @@ func readCursor(s string) *store.Cursor {
 		return nil
 	}
 	at, err := strconv.ParseInt(due, 36, 64)
-	if err != nil || len(id) > 32 {
+	if err != nil {
+		return nil
+	}
+	if _, ok := store.BareID("", id); !ok {
 		return nil
 	}
 	return &store.Cursor{DueAt: at, ID: id}

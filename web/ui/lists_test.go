@@ -74,3 +74,19 @@ func TestEveryListIsWalkedThrough(t *testing.T) {
 		t.Errorf("after a lane that is none of the largest any more, %d are shown", rows)
 	}
 }
+
+// TestCraftedPlacesAreNotAskedFor: a place in a list that is no id of ours reaches no statement, and the list begins at its beginning.
+func TestCraftedPlacesAreNotAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"x", "", strings.ToLower(testID(7)), testID(7)[1:], testID(7) + "0", "' OR 1=1 -- aaaaaaaaaaaaaaaa", "8" + testID(7)[1:]} {
+		if c := readCursor("0." + id); c != nil {
+			t.Errorf("%q is taken for a place: %v", id, c)
+		}
+	}
+	for _, order := range []int64{0, -1, testNow} {
+		want := &store.Cursor{DueAt: order, ID: testID(7)}
+		if c := readCursor(cursorOf(want)); c == nil || *c != *want {
+			t.Errorf("%v comes back as %v", want, c)
+		}
+	}
+}
