@@ -241,7 +241,7 @@ func newKey(use, text string) ([]byte, error) {
 		return outbound.ParseSecretFor(outbound.UseHMAC, text)
 	case text != "":
 		return outbound.ParseSecretFor(use, text)
-	case use != useRoot && use != useCursors:
+	case use != useRoot && use != useCursor:
 		return outbound.NewSecret(use)
 	}
 	key := make([]byte, secretSize)

@@ -134,9 +134,6 @@ func (e *Engine) opened(err error) error {
 	return err
 }
 
-// useCursors is the use of the installation's key that signs cursors of lists. It is never rotated.
-const useCursors = "cursor"
-
 // CheckKeys returns what of SQL cannot be read with the keyring. On a database that has nothing encrypted yet it stores
 // the installation's own key for cursors, so that another keyring is noticed from then on.
 func (e *Engine) CheckKeys(ctx context.Context) ([]KeyProblem, error) {
@@ -149,20 +146,11 @@ func (e *Engine) CheckKeys(ctx context.Context) ([]KeyProblem, error) {
 	}
 	if _, err := e.CursorKey(ctx); errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrTampered) {
 		// Another process has stored its own meanwhile.
-		return []KeyProblem{{Table: store.SealedSecrets, ID: useCursors, Err: err}}, nil
+		return []KeyProblem{{Table: store.SealedSecrets, ID: useCursor, Err: err}}, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read the key of cursors: %w", err)
 	}
 	return nil, nil
-}
-
-// CursorKey returns the installation's key that signs cursors of lists, 32 bytes, which is made if there is none yet.
-func (e *Engine) CursorKey(ctx context.Context) ([]byte, error) {
-	secrets, err := e.secrets.project(ctx, "", useCursors, e.clock.now())
-	if err != nil {
-		return nil, err
-	}
-	return secrets[0].Key, nil
 }
 
 // A Reencryption says how far a change of the master key is.
