@@ -87,6 +87,9 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 	return s, log
 }
 
+// cursorKey signs cursors.
+func cursorKey(context.Context) ([]byte, error) { return make([]byte, 32), nil }
+
 // newAPI returns an API that asks the backend. What the backend does not have panics when it is asked.
 func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
 	var engine *dispatch.Engine
@@ -95,7 +98,7 @@ func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
 		Callbacks: b, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine,
 		Projects: engine, Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: b,
 		Reads: b, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: db, Books: db,
-		AdminKey: adminKey, Logger: log,
+		CursorKey: cursorKey, AdminKey: adminKey, Logger: log,
 	})
 }
 

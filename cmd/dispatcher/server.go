@@ -215,7 +215,8 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 		face, err := api.New(api.Options{
 			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
 			Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e,
-			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: e, Books: db, AdminKey: s.AdminKey, Logger: srv.log,
+			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: e, Books: db,
+			CursorKey: e.CursorKey, AdminKey: s.AdminKey, Logger: srv.log,
 		})
 		if err != nil {
 			return err

@@ -174,7 +174,7 @@ func (a *API) rebuild(ctx context.Context, c *gin.Context, who caller) error {
 
 // audit is GET /v1/audit: every mutation but accepts, newest first.
 func (a *API) audit(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (a *API) audit(ctx context.Context, c *gin.Context, who caller) error {
 	next := ""
 	if len(entries) > limit {
 		entries = entries[:limit]
-		next = encodeCursor(listAudit, store.Cursor{ID: entries[limit-1].ID})
+		next = q.cursors.encode(listAudit, store.Cursor{ID: entries[limit-1].ID})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range entries {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -82,6 +83,10 @@ type Options struct {
 	ScheduleReads ScheduleReads
 	Books         Books
 
+	// CursorKey returns the 32 bytes that sign the cursors of lists, the same in all processes. It is asked
+	// until it has returned them once; while it fails, lists are answered with 503.
+	CursorKey func(ctx context.Context) ([]byte, error)
+
 	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
 	AdminKey string
 	// Logger gets the errors that are answered with 500; nil: they are not logged.
@@ -102,6 +107,7 @@ func (o *Options) missing() (names []string) {
 		{"Outcomes", o.Outcomes != nil}, {"Index", o.Index != nil}, {"Reads", o.Reads != nil},
 		{"EndpointReads", o.EndpointReads != nil}, {"ProjectReads", o.ProjectReads != nil}, {"RedriveReads", o.RedriveReads != nil},
 		{"ScheduleReads", o.ScheduleReads != nil}, {"Books", o.Books != nil},
+		{"CursorKey", o.CursorKey != nil},
 	} {
 		if !part.there {
 			names = append(names, part.name)
@@ -116,6 +122,8 @@ type API struct {
 	keyHash [sha256.Size]byte
 	// projects are those that ProjectHeader has named and that exist. A project is never removed.
 	projects sync.Map
+	// knownCursorKey is what CursorKey has returned; nil: nothing yet.
+	knownCursorKey atomic.Pointer[[]byte]
 }
 
 // New returns the API, or what the options lack.

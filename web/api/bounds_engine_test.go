@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestFiltersAreBounded: SQL is never asked more than it can be. A parameter may be given 20 times, and so many labels together.
+// TestFiltersAreBounded: SQL is never asked more than it can be. A parameter may be given 20 times, and so
+// many labels together.
 func TestFiltersAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newEngineFace(t)
@@ -22,7 +23,8 @@ func TestFiltersAreBounded(t *testing.T) {
 	for query, field := range map[string]string{
 		repeat(20, "state=dead"): "", repeat(21, "state=dead"): "state", repeat(1100, "state=dead"): "state",
 		labels(20): "", labels(21): "label", labels(1100): "label",
-		repeat(1100, "label.x=1"): "label.x", repeat(1100, "cursor=x"): "cursor", repeat(1100, "unheard=x"): "unheard",
+		repeat(1100, "label.x=1"): "label.x", repeat(1100, "cursor=x"): "cursor",
+		repeat(1100, "unheard=x"): "unheard",
 	} {
 		for _, path := range []string{"/v1/callbacks?", "/v1/callbacks?format=csv&"} {
 			rec := f.do("GET", path+query, "")

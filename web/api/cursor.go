@@ -1,11 +1,16 @@
 package api
 
 import (
+	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
+
+	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -27,40 +32,97 @@ const (
 	listSchedules byte = 'c'
 )
 
-// sumLength is how many bytes of a hash end a cursor, so that a damaged or invented one is noticed. It is no
-// signature: a cursor says where a page begins, and a caller can see every page of the list.
-const sumLength = 6
+const (
+	// cursorKeyBytes is the length of the key, macLength how many bytes of a signature end a cursor.
+	cursorKeyBytes = 32
+	macLength      = 16
+	// maxCursorID bounds the bytes of a row's id in a cursor. The longest is a lane's key, of some 300 characters.
+	maxCursorID = 2048
+)
 
-var errCursor = errors.New("is not a cursor of this list")
+var errCursor = errors.New("is not a cursor of this list in this project")
 
-// encodeCursor makes the text that continues a list after a row.
-func encodeCursor(list byte, after store.Cursor) string {
-	b := append(make([]byte, 0, 1+8+26+sumLength), list)
-	b = binary.BigEndian.AppendUint64(b, uint64(after.DueAt))
-	return sealed(append(b, after.ID...))
+// A cursorSigner makes and reads the cursors of one project. They are signed, so that no text of a caller's
+// making is asked of SQL.
+type cursorSigner struct {
+	key     []byte
+	project string
 }
 
-// decodeCursor reads what encodeCursor made for the same list.
-func decodeCursor(list byte, s string) (store.Cursor, error) {
-	b, err := unsealed(list, s)
+// listQuery parses the query of a list, whose cursors are of the caller's project.
+func (a *API) listQuery(ctx context.Context, c *gin.Context, who caller) (*query, error) {
+	q, err := parseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	q.cursors = cursorSigner{project: who.project}
+	q.cursors.key, err = a.cursorKey(ctx)
+	return q, err
+}
+
+// cursorKey returns the key that signs cursors, which is asked for until there is one. Without it lists
+// cannot be read, as without SQL.
+func (a *API) cursorKey(ctx context.Context) ([]byte, error) {
+	if key := a.knownCursorKey.Load(); key != nil {
+		return *key, nil
+	}
+	key, err := a.CursorKey(ctx)
+	if err == nil && len(key) != cursorKeyBytes {
+		err = fmt.Errorf("it has %d bytes, not %d", len(key), cursorKeyBytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: read the key of cursors: %w", store.ErrUnavailable, err)
+	}
+	a.knownCursorKey.Store(&key)
+	return key, nil
+}
+
+// encode makes the text that continues a list after a row.
+func (s cursorSigner) encode(list byte, after store.Cursor) string {
+	b := append(make([]byte, 0, 1+8+26+macLength), list)
+	b = binary.BigEndian.AppendUint64(b, uint64(after.DueAt))
+	return s.sealed(append(b, after.ID...))
+}
+
+// decode reads what encode made for the same list.
+func (s cursorSigner) decode(list byte, text string) (store.Cursor, error) {
+	b, err := s.unsealed(list, text)
 	if err != nil || len(b) < 8 {
 		return store.Cursor{}, errCursor
 	}
-	return store.Cursor{DueAt: int64(binary.BigEndian.Uint64(b)), ID: string(b[8:])}, nil
+	after := store.Cursor{DueAt: int64(binary.BigEndian.Uint64(b)), ID: string(b[8:])}
+	if !isIDOf(list, after.ID) {
+		return store.Cursor{}, errCursor
+	}
+	return after, nil
 }
 
-// encodeOutcomeCursor makes the text that continues the feed of outcomes.
-func encodeOutcomeCursor(after store.OutcomeCursor) string {
-	b := append(make([]byte, 0, 1+3*8+sumLength), listOutcomes)
+// isIDOf says whether rows of the list can have the id. A signed cursor has such a one as long as the key is
+// secret.
+func isIDOf(list byte, id string) bool {
+	switch list {
+	case listLanes, listProjects:
+		_, wrong := checkText(id, false)
+		return wrong == "" && id != "" && len(id) <= maxCursorID
+	case listKeys, listPolicies, listRules, listProfiles:
+		return id == "" // see pageOf
+	}
+	_, ok := store.BareID("", id)
+	return ok
+}
+
+// encodeOutcome makes the text that continues the feed of outcomes.
+func (s cursorSigner) encodeOutcome(after store.OutcomeCursor) string {
+	b := append(make([]byte, 0, 1+3*8+macLength), listOutcomes)
 	for _, n := range [...]int64{after.Tx, after.Group, int64(after.Item)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
-	return sealed(b)
+	return s.sealed(b)
 }
 
-// decodeOutcomeCursor reads what encodeOutcomeCursor made.
-func decodeOutcomeCursor(s string) (store.OutcomeCursor, error) {
-	b, err := unsealed(listOutcomes, s)
+// decodeOutcome reads what encodeOutcome made.
+func (s cursorSigner) decodeOutcome(text string) (store.OutcomeCursor, error) {
+	b, err := s.unsealed(listOutcomes, text)
 	if err != nil || len(b) != 3*8 {
 		return store.OutcomeCursor{}, errCursor
 	}
@@ -68,37 +130,47 @@ func decodeOutcomeCursor(s string) (store.OutcomeCursor, error) {
 	return store.OutcomeCursor{Tx: part(0), Group: part(1), Item: int(part(2))}, nil
 }
 
-// sealed returns the bytes of a cursor as text, with their sum.
-func sealed(b []byte) string {
-	sum := sha256.Sum256(b)
-	return base64.RawURLEncoding.EncodeToString(append(b, sum[:sumLength]...))
+// mac signs the bytes of a cursor for the project. The project's length keeps the two apart.
+func (s cursorSigner) mac(b []byte) []byte {
+	h := hmac.New(sha256.New, s.key)
+	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(s.project))))
+	h.Write([]byte(s.project))
+	h.Write(b)
+	return h.Sum(nil)[:macLength]
+}
+
+// sealed returns the bytes of a cursor as text, with their signature.
+func (s cursorSigner) sealed(b []byte) string {
+	return base64.RawURLEncoding.EncodeToString(append(b, s.mac(b)...))
 }
 
 // unsealed returns the bytes of a cursor of the list, without what says which list that is.
-func unsealed(list byte, s string) ([]byte, error) {
-	if strings.ContainsAny(s, "\r\n") {
+func (s cursorSigner) unsealed(list byte, text string) ([]byte, error) {
+	if strings.ContainsAny(text, "\r\n") {
 		return nil, errCursor
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) < 1+sumLength || b[0] != list {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(b) < 1+macLength || b[0] != list {
 		return nil, errCursor
 	}
-	body, tail := b[:len(b)-sumLength], b[len(b)-sumLength:]
-	if sum := sha256.Sum256(body); string(sum[:sumLength]) != string(tail) {
+	body, mac := b[:len(b)-macLength], b[len(b)-macLength:]
+	if !hmac.Equal(mac, s.mac(body)) {
 		return nil, errCursor
 	}
 	return body[1:], nil
 }
 
 // pageOf cuts a page out of a list that is short enough to be read whole. Its cursor is a place in the list.
-func pageOf[T any](list byte, all []T, limit int, after *store.Cursor) (page []T, next string) {
+func pageOf[T any](
+	s cursorSigner, list byte, all []T, limit int, after *store.Cursor,
+) (page []T, next string) {
 	begin := 0
 	if after != nil {
 		begin = int(min(max(after.DueAt, 0), int64(len(all))))
 	}
 	end := min(begin+limit, len(all))
 	if end < len(all) {
-		next = encodeCursor(list, store.Cursor{DueAt: int64(end)})
+		next = s.encode(list, store.Cursor{DueAt: int64(end)})
 	}
 	return all[begin:end], next
 }

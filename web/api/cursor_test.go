@@ -1,6 +1,9 @@
 package api
 
 import (
+	"bytes"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -10,16 +13,30 @@ func cursorAt(due int64) store.Cursor {
 	return store.Cursor{DueAt: due, ID: "01JD6QZ0000000000000000001"}
 }
 
+// signed signs with a key of one byte.
+func signed(key byte, project string) cursorSigner {
+	return cursorSigner{key: bytes.Repeat([]byte{key}, cursorKeyBytes), project: project}
+}
+
 func TestCursorComesBackAndTamperingIsSeen(t *testing.T) {
 	t.Parallel()
+	ours := signed(1, "shop")
 	for _, due := range []int64{0, 1, 1795248000000, -1} {
-		s := encodeCursor(listByDue, cursorAt(due))
-		got, err := decodeCursor(listByDue, s)
+		s := ours.encode(listByDue, cursorAt(due))
+		got, err := ours.decode(listByDue, s)
 		if err != nil || got != cursorAt(due) {
 			t.Errorf("due %d: got %v, %v", due, got, err)
 		}
-		if _, err := decodeCursor(listNewest, s); err == nil {
+		if _, err := ours.decode(listNewest, s); err == nil {
 			t.Errorf("due %d: the cursor of one list is taken by another", due)
+		}
+		for name, other := range map[string]cursorSigner{
+			"another project": signed(1, "bank"), "no project": signed(1, ""), "another key": signed(2, "shop"),
+			"no key": {project: "shop"},
+		} {
+			if _, err := other.decode(listByDue, s); err == nil {
+				t.Errorf("due %d: the cursor is taken with %s", due, name)
+			}
 		}
 		for i := range s {
 			for _, c := range []byte("A_7") {
@@ -27,41 +44,75 @@ func TestCursorComesBackAndTamperingIsSeen(t *testing.T) {
 					continue
 				}
 				bad := s[:i] + string(c) + s[i+1:]
-				if _, err := decodeCursor(listByDue, bad); err == nil {
+				if _, err := ours.decode(listByDue, bad); err == nil {
 					t.Errorf("tampered cursor %q is taken", bad)
 				}
 			}
 		}
 		for _, bad := range []string{"", s + "A", s + "\n", s[1:], s + "=", "!"} {
-			if _, err := decodeCursor(listByDue, bad); err == nil {
+			if _, err := ours.decode(listByDue, bad); err == nil {
 				t.Errorf("cursor %q is taken", bad)
 			}
 		}
 	}
 }
 
+// TestSignedCursorsOfWhatNoRowHas: even with a right signature SQL is not asked for what can be no id of the
+// list.
+func TestSignedCursorsOfWhatNoRowHas(t *testing.T) {
+	t.Parallel()
+	ours := signed(1, "shop")
+	ulid := cursorAt(0).ID
+	nul, long := []string{"\x00", "\xff", "a\x00b"}, strings.Repeat("x", maxCursorID+1)
+	near := []string{ulid[1:], ulid + "0", strings.ToLower(ulid), "8" + ulid[1:], "shop"}
+	for lists, c := range map[string]struct{ right, wrong []string }{
+		string([]byte{listNewest, listByDue, listAudit, listEndpoints, listRedrives, listSchedules}): {
+			[]string{ulid}, slices.Concat(nul, near, []string{"", long}),
+		},
+		string([]byte{listLanes, listProjects}): {
+			append(near, "https://h:443"), append(nul, "", long),
+		},
+		string([]byte{listKeys, listPolicies, listRules, listProfiles}): {
+			[]string{""}, slices.Concat(nul, near, []string{ulid}),
+		},
+	} {
+		for _, list := range []byte(lists) {
+			for i, id := range slices.Concat(c.right, c.wrong) {
+				_, err := ours.decode(list, ours.encode(list, store.Cursor{ID: id}))
+				if taken := err == nil; taken != (i < len(c.right)) {
+					t.Errorf("list %c: the id %.40q is taken: %v", list, id, taken)
+				}
+			}
+		}
+	}
+	if _, err := ours.decode(listOutcomes, ours.sealed([]byte("o1234"))); err == nil {
+		t.Error("a cursor that is too short is taken")
+	}
+}
+
 func TestOutcomeCursorComesBack(t *testing.T) {
 	t.Parallel()
+	ours := signed(1, "shop")
 	for _, c := range []store.OutcomeCursor{{}, {Tx: 1795248000000, Group: 7, Item: 300}, {Tx: -1, Group: -1, Item: -1}} {
-		s := encodeOutcomeCursor(c)
-		if got, err := decodeOutcomeCursor(s); err != nil || got != c {
+		s := ours.encodeOutcome(c)
+		if got, err := ours.decodeOutcome(s); err != nil || got != c {
 			t.Errorf("%+v: got %+v, %v", c, got, err)
 		}
 		for i := range s {
 			if bad := s[:i] + string(s[i]^1) + s[i+1:]; bad != s {
-				if _, err := decodeOutcomeCursor(bad); err == nil {
+				if _, err := ours.decodeOutcome(bad); err == nil {
 					t.Errorf("tampered cursor %q is taken", bad)
 				}
 			}
 		}
-		// One of another length, though its sum is right.
-		for _, bad := range []string{"", s[1:], s + "A", sealed([]byte{listOutcomes}), sealed(append(make([]byte, 0, 40), "o12345678"...)), sealed(make([]byte, 25))} {
-			if _, err := decodeOutcomeCursor(bad); err == nil {
+		// One of another length, though its signature is right.
+		for _, bad := range []string{
+			"", s[1:], s + "A", ours.sealed([]byte{listOutcomes}), ours.sealed([]byte("o12345678")),
+			ours.sealed(make([]byte, 25)),
+		} {
+			if _, err := ours.decodeOutcome(bad); err == nil {
 				t.Errorf("cursor %q is taken", bad)
 			}
 		}
-	}
-	if _, err := decodeCursor(listOutcomes, sealed([]byte("o1234"))); err == nil {
-		t.Error("a cursor that is too short is taken")
 	}
 }

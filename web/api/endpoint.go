@@ -197,7 +197,7 @@ func (a *API) endpointNamed(ctx context.Context, project, name string) (store.En
 
 // listEndpoints is GET /v1/endpoints.
 func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) err
 	next := ""
 	if len(endpoints) > limit {
 		endpoints = endpoints[:limit]
-		next = encodeCursor(listEndpoints, store.Cursor{ID: endpoints[limit-1].ID})
+		next = q.cursors.encode(listEndpoints, store.Cursor{ID: endpoints[limit-1].ID})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range endpoints {

@@ -112,6 +112,7 @@ func newEngineFaceOn(t *testing.T, db *sqlstore.DB, sender dispatch.Sender) face
 		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
 		Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: engine,
 		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: engine, Books: db,
+		CursorKey: engine.CursorKey,
 	})
 }
 

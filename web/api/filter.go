@@ -18,8 +18,8 @@ const (
 	maxLimit     = 500
 )
 
-// maxRepeats is how often a parameter may stand in a query, and how many labels may be filters together. Each is a part of a statement
-// of SQL, whose size has bounds.
+// maxRepeats is how often a parameter may stand in a query, and how many labels may be filters together. Each
+// is a part of a statement of SQL, whose size has bounds.
 const maxRepeats = 20
 
 // A query decodes the parameters of a list. Each may stand once, unless it is read with all.
@@ -28,6 +28,8 @@ type query struct {
 	values url.Values
 	// known are the names that were asked for.
 	known map[string]bool
+	// cursors are the list's: see listQuery.
+	cursors cursorSigner
 }
 
 func newQuery(values url.Values) *query { return &query{values: values, known: make(map[string]bool)} }
@@ -155,7 +157,7 @@ func (q *query) unknown() {
 func (q *query) page(list byte) (limit int, after *store.Cursor) {
 	limit = q.number("limit", 1, maxLimit, defaultLimit)
 	if s := q.one("cursor"); s != "" {
-		c, err := decodeCursor(list, s)
+		c, err := q.cursors.decode(list, s)
 		if err != nil {
 			q.add("cursor", err.Error())
 			return limit, nil
@@ -243,11 +245,7 @@ type listRequest struct {
 }
 
 // listFilter reads the parameters of GET /v1/callbacks.
-func listFilter(raw string, now int64) (f listRequest, err error) {
-	q, err := parseQuery(raw)
-	if err != nil {
-		return f, err
-	}
+func (q *query) listFilter(now int64) (f listRequest, err error) {
 	f.picked = q.picks()
 	f.Now = now
 	f.ByDue = q.oneOf("order", "due") == "due"

@@ -65,8 +65,11 @@ func TestGoldenOperation(t *testing.T) {
 	t.Parallel()
 	e := &engine{
 		audit: []store.AuditEntry{
-			{ID: "2", At: nowMS, Actor: "admin key", Action: "callback.cancel", Object: oneID, Reason: "asked", Detail: `{"was":"scheduled"}`},
-			{ID: "1", At: nowMS - 1, Actor: "admin key", Action: "secret.rotate", Detail: "not JSON"},
+			{
+				ID: bareID[:25] + "2", At: nowMS, Actor: "admin key", Action: "callback.cancel", Object: oneID,
+				Reason: "asked", Detail: `{"was":"scheduled"}`,
+			},
+			{ID: bareID[:25] + "1", At: nowMS - 1, Actor: "admin key", Action: "secret.rotate", Detail: "not JSON"},
 		},
 	}
 	e.drift.Rows, e.drift.Items, e.drift.Missing, e.drift.MissingIDs = 9, 8, 1, []string{oneID}

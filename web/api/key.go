@@ -27,7 +27,7 @@ const maxScopes = 10
 
 // listKeys is GET /v1/keys.
 func (a *API) listKeys(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (a *API) listKeys(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	page, next := pageOf(listKeys, keys, limit, after)
+	page, next := pageOf(q.cursors, listKeys, keys, limit, after)
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range page {
 		o.element(i)

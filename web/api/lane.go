@@ -23,7 +23,7 @@ type Lanes interface {
 
 // listLanes is GET /v1/lanes.
 func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
 	next := ""
 	if len(lanes) > limit {
 		lanes = lanes[:limit]
-		next = encodeCursor(listLanes, store.Cursor{ID: lanes[limit-1].Key})
+		next = q.cursors.encode(listLanes, store.Cursor{ID: lanes[limit-1].Key})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range lanes {

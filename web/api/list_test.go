@@ -1,7 +1,11 @@
 package api_test
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/csv"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -87,6 +91,60 @@ func TestCursorsContinue(t *testing.T) {
 		other := map[string]string{"": "order=due&", "order=due&": ""}[order]
 		wantProblem(t, f.do("GET", "/v1/callbacks?"+other+"cursor="+cursor, ""), 422, "invalid")
 	}
+}
+
+// forged is a cursor as anyone can make it: with the sum of its bytes, and no key.
+func forged(list byte, id string, sum int) string {
+	b := append(append([]byte{list}, make([]byte, 8)...), id...)
+	all := sha256.Sum256(b)
+	return base64.RawURLEncoding.EncodeToString(append(b, all[:sum]...))
+}
+
+// TestForgedCursors: no text that a caller can make reaches SQL: PostgreSQL refuses a NUL and bad UTF-8,
+// which was a 500.
+func TestForgedCursors(t *testing.T) {
+	t.Parallel()
+	for path, list := range map[string]byte{
+		"/v1/callbacks?": 'n', "/v1/callbacks?order=due&": 'd', "/v1/audit?": 'a', "/v1/endpoints?": 'e',
+		"/v1/lanes?": 'l', "/v1/projects?": 'p', "/v1/keys?": 'k', "/v1/policies?": 't', "/v1/profiles?": 'f',
+		"/v1/success_rules?": 's', "/v1/redrives?": 'r', "/v1/outcomes?": 'o', "/v1/schedules?": 'c',
+	} {
+		for _, id := range []string{"\x00", "\xff\xfe", bareID[:25] + "\x00", bareID, strings.Repeat("\x00", 16)} {
+			for _, sum := range []int{0, 6, 16, 32} {
+				e := fullEngine()
+				rec := newFace(t, e).do("GET", path+"cursor="+forged(list, id, sum), "")
+				if fields := wantProblem(t, rec, 422, "invalid"); !slices.Equal(fields, []string{"cursor"}) {
+					t.Errorf("%s with %q: refused for %q", path, id, fields)
+				}
+				if len(e.projects) > 0 {
+					t.Errorf("%s with %q reached the store", path, id)
+				}
+			}
+		}
+	}
+}
+
+// TestListsNeedTheKeyOfCursors: while it cannot be read lists are answered as while SQL is away; it is read
+// once.
+func TestListsNeedTheKeyOfCursors(t *testing.T) {
+	t.Parallel()
+	e := fullEngine()
+	f := newFace(t, e)
+	for _, err := range []error{store.ErrUnavailable, errors.New("no key of the ring opens it")} {
+		e.keyErr = err
+		rec := f.do("GET", "/v1/callbacks", "")
+		wantProblem(t, rec, 503, "unavailable")
+		if rec.Header().Get("Retry-After") == "" || len(e.projects) > 0 {
+			t.Errorf("with %v: %v, and the store was asked for %q", err, rec.Header(), e.projects)
+		}
+	}
+	e.keyErr = nil
+	f.ask(t, 200, "GET", "/v1/callbacks", "")
+	e.keyErr = errors.New("asked again")
+	f.ask(t, 200, "GET", "/v1/callbacks", "")
+	o := optionsOf(fullEngine())
+	o.CursorKey = func(context.Context) ([]byte, error) { return nil, nil }
+	wantProblem(t, newFaceOf(t, o).do("GET", "/v1/callbacks", ""), 503, "unavailable")
 }
 
 func TestCSV(t *testing.T) {

@@ -22,13 +22,13 @@ type Outcomes interface {
 // outcomes is GET /v1/outcomes: oldest first. Its cursor is a place that a reader keeps, not the end of a page: it is there even when
 // there is nothing new.
 func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
 	var after store.OutcomeCursor
 	if s := q.one("cursor"); s != "" {
-		if after, err = decodeOutcomeCursor(s); err != nil {
+		if after, err = q.cursors.decodeOutcome(s); err != nil {
 			q.add("cursor", err.Error())
 		}
 	}
@@ -52,7 +52,7 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 		o.outcome(&events[i])
 		o.close()
 	}
-	a.answer(c, http.StatusOK, appendNext(o.b, encodeOutcomeCursor(next)))
+	a.answer(c, http.StatusOK, appendNext(o.b, q.cursors.encodeOutcome(next)))
 	return nil
 }
 

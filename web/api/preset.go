@@ -94,10 +94,11 @@ type presetKind struct {
 // listPresets is GET of a kind. There are few: the list is read whole, and cut into pages here.
 func (a *API) listPresets(k presetKind) handler {
 	return func(ctx context.Context, c *gin.Context, who caller) error {
-		q, from, err := k.query(c)
+		q, err := a.listQuery(ctx, c, who)
 		if err != nil {
 			return err
 		}
+		from := k.from(q)
 		limit, after := q.page(k.list)
 		q.unknown()
 		if err := q.err(); err != nil {
@@ -107,7 +108,7 @@ func (a *API) listPresets(k presetKind) handler {
 		if err != nil {
 			return err
 		}
-		page, next := pageOf(k.list, k.rows(&presets, from), limit, after)
+		page, next := pageOf(q.cursors, k.list, k.rows(&presets, from), limit, after)
 		o := jsonObject{[]byte(`{"data":[`)}
 		for i := range page {
 			o.element(i)
@@ -119,11 +120,12 @@ func (a *API) listPresets(k presetKind) handler {
 	}
 }
 
-func (k *presetKind) query(c *gin.Context) (q *query, from int64, err error) {
-	if q, err = parseQuery(c.Request.URL.RawQuery); err == nil && k.timed {
-		from = q.instant("from")
+// from is when the times of policies run from; zero: they have none.
+func (k *presetKind) from(q *query) int64 {
+	if !k.timed {
+		return 0
 	}
-	return q, from, err
+	return q.instant("from")
 }
 
 // getPreset is GET of one, the project's own before what every project knows.
@@ -133,10 +135,11 @@ func (a *API) getPreset(k presetKind) handler {
 		if err != nil {
 			return err
 		}
-		q, from, err := k.query(c)
+		q, err := parseQuery(c.Request.URL.RawQuery)
 		if err != nil {
 			return err
 		}
+		from := k.from(q)
 		q.unknown()
 		if err := q.err(); err != nil {
 			return err

@@ -38,7 +38,7 @@ func projectParam(c *gin.Context, who caller) (string, error) {
 
 // listProjects is GET /v1/projects.
 func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) erro
 	next := ""
 	if len(projects) > limit {
 		projects = projects[:limit]
-		next = encodeCursor(listProjects, store.Cursor{ID: projects[limit-1].ID})
+		next = q.cursors.encode(listProjects, store.Cursor{ID: projects[limit-1].ID})
 	}
 	now := a.Callbacks.Now()
 	o := jsonObject{[]byte(`{"data":[`)}

@@ -135,6 +135,29 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 	}
 }
 
+// TestACursorIsOfItsProject: a place in a list of one project is none in a list of another.
+func TestACursorIsOfItsProject(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	f.ask(t, 201, "POST", "/v1/projects", `{"id":"b"}`)
+	for range 2 {
+		f.ask(t, 202, "POST", "/v1/callbacks", `{"url":"https://shop.example/","payload":1,"delay":"1h"}`)
+	}
+	for _, path := range []string{
+		"/v1/callbacks?limit=1", "/v1/callbacks?limit=1&order=due", "/v1/outcomes?limit=1",
+	} {
+		next, ok := f.ask(t, 200, "GET", path, "")["next_cursor"].(string)
+		if !ok {
+			t.Fatalf("%s has no next page", path)
+		}
+		f.ask(t, 200, "GET", path+"&cursor="+next, "")
+		fields := f.refused(t, "GET", path+"&cursor="+next, "", "Dispatcher-Project", "b")
+		if !slices.Equal(fields, []string{"cursor"}) {
+			t.Errorf("%s: the cursor of another project is refused for %q", path, fields)
+		}
+	}
+}
+
 // TestAKeyExpires: at once, in this process and in others.
 func TestAKeyExpires(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,11 @@ func (a *API) payload(ctx context.Context, c *gin.Context, who caller) error {
 // list is GET /v1/callbacks.
 func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 	now := a.Callbacks.Now()
-	f, err := listFilter(c.Request.URL.RawQuery, now)
+	q, err := a.listQuery(ctx, c, who)
+	if err != nil {
+		return err
+	}
+	f, err := q.listFilter(now)
 	if err != nil {
 		return err
 	}
@@ -93,7 +97,7 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 		if f.ByDue {
 			list = listByDue
 		}
-		next = encodeCursor(list, *page.Next)
+		next = q.cursors.encode(list, *page.Next)
 	}
 	if f.csv {
 		return a.listCSV(c, page.Callbacks, next, now)

@@ -141,7 +141,7 @@ func (d *redriveDecoder) done(ctx context.Context, a *API, project string) (disp
 
 // listRedrives is GET /v1/redrives, newest first.
 func (a *API) listRedrives(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (a *API) listRedrives(ctx context.Context, c *gin.Context, who caller) erro
 	next := ""
 	if len(redrives) > limit {
 		redrives = redrives[:limit]
-		next = encodeCursor(listRedrives, store.Cursor{ID: redrives[limit-1].ID})
+		next = q.cursors.encode(listRedrives, store.Cursor{ID: redrives[limit-1].ID})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range redrives {

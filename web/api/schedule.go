@@ -113,7 +113,7 @@ func (a *API) schedule(c *gin.Context, status int) func(store.Schedule, error) e
 
 // listSchedules is GET /v1/schedules.
 func (a *API) listSchedules(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (a *API) listSchedules(ctx context.Context, c *gin.Context, who caller) err
 	next := ""
 	if len(schedules) > limit {
 		schedules = schedules[:limit]
-		next = encodeCursor(listSchedules, store.Cursor{ID: schedules[limit-1].ID})
+		next = q.cursors.encode(listSchedules, store.Cursor{ID: schedules[limit-1].ID})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range schedules {

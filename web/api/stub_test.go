@@ -65,6 +65,7 @@ type engine struct {
 	drift    dispatch.Drift
 	driftAll dispatch.Drift
 	statsErr error
+	keyErr   error // of the key that signs cursors
 }
 
 func (e *engine) Accept(_ context.Context, project string, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
@@ -193,13 +194,18 @@ func newFace(t testing.TB, e *engine) face {
 	return newFaceOf(t, optionsOf(e))
 }
 
+// cursorKey is a key that signs cursors.
+func (e *engine) cursorKey(context.Context) ([]byte, error) {
+	return bytes.Repeat([]byte("k"), 32), e.keyErr
+}
+
 // optionsOf has one stub be all parts.
 func optionsOf(e *engine) api.Options {
 	return api.Options{
 		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e,
 		Secrets: e, Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e,
 		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: redriveRows{e}, ScheduleReads: e, Books: e,
-		AdminKey: adminKey,
+		AdminKey: adminKey, CursorKey: e.cursorKey,
 	}
 }
 
@@ -348,7 +354,7 @@ func fullEngine() *engine {
 	return &engine{
 		attempts: []store.Attempt{{Number: 1}}, endpoint: someEndpoint(), presets: somePresets(),
 		lanes: someLanes(), outcomes: someOutcomes(), schedule: someSchedule(), poll: somePoll(),
-		audit: []store.AuditEntry{{ID: "03"}, {ID: "02"}, {ID: "01"}},
+		audit: []store.AuditEntry{{ID: bareID[:25] + "3"}, {ID: bareID[:25] + "2"}, {ID: bareID}},
 	}
 }
 

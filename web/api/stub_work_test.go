@@ -152,12 +152,12 @@ func (r redriveRows) Redrive(_ context.Context, project, id string) (store.Redri
 	return someRedrive(), r.e.noted("ReadRedrive", project, id, store.Actor{}, nil)
 }
 
-// Redrives are three, with the ids 3, 2 and 1.
+// Redrives are three, whose ids end in 3, 2 and 1.
 func (r redriveRows) Redrives(_ context.Context, project, after string, limit int) ([]store.Redrive, error) {
 	var redrives []store.Redrive
 	for _, id := range []string{"3", "2", "1"} {
 		one := someRedrive()
-		one.ID = id
+		one.ID = bareID[:25] + id
 		redrives = append(redrives, one)
 	}
 	redrives = behind(redrives, after, limit, func(one store.Redrive) string { return one.ID })
@@ -215,7 +215,7 @@ func (e *engine) Schedules(
 	var schedules []store.Schedule
 	for _, id := range []string{"3", "2", "1"} {
 		one := e.schedule
-		one.ID = id
+		one.ID = bareID[:25] + id
 		schedules = append(schedules, one)
 	}
 	schedules = behind(schedules, f.After, f.Limit, func(one store.Schedule) string { return one.ID })

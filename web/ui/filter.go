@@ -21,7 +21,8 @@ var filterNames = [...]string{
 
 const labelPrefix = "label."
 
-// maxLabels is how many labels may be conditions together, as in the API: each is a part of a statement of SQL.
+// maxLabels is how many labels may be conditions together, as in the API: each is a part of a statement of
+// SQL.
 const maxLabels = 20
 
 // A filter is which callbacks a page is about, as the page's address says it.
@@ -246,7 +247,8 @@ func (f *filter) says(b *base) []fact {
 }
 
 // cursorOf writes a place in a list for an address, and readCursor reads it: the due time, where the list is in that order, and the id.
-// It is not signed: each list is of the viewer's own project, and readCursor takes nothing that cannot be an id.
+// It is not signed: each list is of the viewer's own project, and readCursor takes nothing that cannot be an
+// id.
 func cursorOf(c *store.Cursor) string {
 	if c == nil {
 		return ""

@@ -75,10 +75,14 @@ func TestEveryListIsWalkedThrough(t *testing.T) {
 	}
 }
 
-// TestCraftedPlacesAreNotAskedFor: a place in a list that is no id of ours reaches no statement, and the list begins at its beginning.
+// TestCraftedPlacesAreNotAskedFor: a place in a list that is no id of ours reaches no statement, and the list
+// begins at its beginning.
 func TestCraftedPlacesAreNotAskedFor(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"x", "", strings.ToLower(testID(7)), testID(7)[1:], testID(7) + "0", "' OR 1=1 -- aaaaaaaaaaaaaaaa", "8" + testID(7)[1:]} {
+	for _, id := range []string{
+		"x", "", strings.ToLower(testID(7)), testID(7)[1:], testID(7) + "0", "8" + testID(7)[1:],
+		"' OR 1=1 -- aaaaaaaaaaaaaaaa",
+	} {
 		if c := readCursor("0." + id); c != nil {
 			t.Errorf("%q is taken for a place: %v", id, c)
 		}
