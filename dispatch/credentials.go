@@ -56,8 +56,8 @@ func (k *Keyring) sealHeaders(project, owner string, headers []store.Header) []s
 	}
 	sealed := make([]store.Header, len(headers))
 	for i, h := range headers {
-		if h.Sealed == "" && store.IsCredentialHeader(h.Name) {
-			h = store.Header{Name: h.Name, Sealed: k.sealText(bindHeader(project, owner, h.Name), h.Value)}
+		if h.Sealed() == "" && store.IsCredentialHeader(h.Name) {
+			h = store.SealedHeader(h.Name, k.sealText(bindHeader(project, owner, h.Name), h.Value))
 		}
 		sealed[i] = h
 	}
@@ -71,8 +71,8 @@ func (k *Keyring) openHeaders(project, owner string, headers []store.Header) ([]
 	}
 	opened := make([]store.Header, len(headers))
 	for i, h := range headers {
-		if h.Sealed != "" {
-			of, sealed := sealedFor(h.Sealed, owner)
+		if text := h.Sealed(); text != "" {
+			of, sealed := sealedFor(text, owner)
 			value, err := k.openText(bindHeader(project, of, h.Name), sealed)
 			if err != nil {
 				return nil, fmt.Errorf("header %s of %s: %w", h.Name, of, err)
@@ -92,8 +92,8 @@ func (k *Keyring) sealResult(project, poll string, headers []store.Header) []sto
 	owner := callbackOwner(poll)
 	sealed := k.sealHeaders(project, owner, headers)
 	for i := range sealed {
-		if sealed[i].Sealed != "" {
-			sealed[i].Sealed += ":" + owner
+		if sealed[i].Sealed() != "" {
+			sealed[i].Value += ":" + owner
 		}
 	}
 	return sealed
@@ -116,8 +116,8 @@ func (e *Engine) openOwn(ctx context.Context, w *store.Stamped) ([]store.Header,
 	}
 	own := callbackOwner(w.ID)
 	for i := range w.Headers {
-		of, _ := sealedFor(w.Headers[i].Sealed, own)
-		if w.Headers[i].Sealed == "" || of == own {
+		of, _ := sealedFor(w.Headers[i].Sealed(), own)
+		if w.Headers[i].Sealed() == "" || of == own {
 			continue
 		}
 		poll, err := e.o.Store.PollDetail(ctx, w.Project, strings.TrimPrefix(of, store.CallbackPrefix))

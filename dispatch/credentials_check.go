@@ -133,7 +133,7 @@ func keepsCredentials(after *store.Endpoint, ch *EndpointChange) bool {
 	if ch.Headers == nil {
 		return store.HasCredentials(after.Headers)
 	}
-	return slices.ContainsFunc(*ch.Headers, func(h store.Header) bool { return h.Sealed != "" })
+	return slices.ContainsFunc(*ch.Headers, func(h store.Header) bool { return h.Sealed() != "" })
 }
 
 // applyHeaders gives an endpoint the headers of a change. A credential that the endpoint has already, sealed, may stand in
@@ -144,8 +144,8 @@ func (e *Engine) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *finding
 	}
 	owner := endpointOwner(ep.ID)
 	for _, h := range *ch.Headers {
-		if h.Sealed != "" && !slices.ContainsFunc(ep.Headers, func(own store.Header) bool {
-			return own.Sealed == h.Sealed && strings.EqualFold(own.Name, h.Name)
+		if h.Sealed() != "" && !slices.ContainsFunc(ep.Headers, func(own store.Header) bool {
+			return own.Value == h.Value && strings.EqualFold(own.Name, h.Name)
 		}) {
 			f.add("headers."+h.Name, "is not one that the endpoint has")
 			return nil
@@ -158,7 +158,7 @@ func (e *Engine) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *finding
 	for _, h := range outbound.CheckHeaders(plain) {
 		f.add(h.Field, "%s", h.Message)
 	}
-	ep.Headers = e.reuseSealed(ep.Project, owner, ep.Headers, *ch.Headers)
+	ep.Headers = e.reuseSealed(ep.Project, owner, ep.Headers, plain)
 	return nil
 }
 
@@ -175,8 +175,8 @@ func (e *Engine) reuseSealed(project, owner string, before, headers []store.Head
 	}
 	sealed := k.sealHeaders(project, owner, headers)
 	for i, h := range headers {
-		if kept, ok := known[strings.ToLower(h.Name)+"\x00"+h.Value]; ok && h.Sealed == "" && sealed[i].Sealed != "" {
-			sealed[i].Sealed = kept.Sealed
+		if kept, ok := known[strings.ToLower(h.Name)+"\x00"+h.Value]; ok && h.Sealed() == "" && sealed[i].Sealed() != "" {
+			sealed[i].Value = kept.Value
 		}
 	}
 	return sealed

@@ -101,15 +101,16 @@ func (k *Keyring) eachSealed(r *store.SealedRow, change func(bound, sealed strin
 	}
 	for i := range r.Headers {
 		h := &r.Headers[i]
-		if h.Sealed == "" {
+		text := h.Sealed()
+		if text == "" {
 			continue
 		}
-		of, sealed := sealedFor(h.Sealed, owner)
+		of, sealed := sealedFor(text, owner)
 		changed, err := change(bindHeader(r.Project, of, h.Name), sealed)
 		if err != nil {
 			return err
 		}
-		h.Sealed = changed + h.Sealed[len(sealed):] // the name of another owner stays behind it
+		*h = store.SealedHeader(h.Name, changed+text[len(sealed):]) // the name of another owner stays behind it
 	}
 	return nil
 }

@@ -17,7 +17,9 @@ import (
 )
 
 // masterKey returns a master key, as it is written in the settings.
-func masterKey(b byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, dispatch.MasterKeyBytes)) }
+func masterKey(b byte) string {
+	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, dispatch.MasterKeyBytes))
+}
 
 // withKeys gives an engine master keys, and templates that are addresses.
 func withKeys(t *testing.T, keys ...string) tweak {
@@ -213,7 +215,9 @@ func TestMovedCiphertextsOpenNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		hour := time.Hour
-		evil := func() string { return b.accept(dispatch.Submission{URL: "https://evil.example/", Headers: credential("mine"), Delay: &hour}).ID }
+		evil := func() string {
+			return b.accept(dispatch.Submission{URL: "https://evil.example/", Headers: credential("mine"), Delay: &hour}).ID
+		}
 		copied := map[string]string{evil(): callbacks[0], evil(): detail.Detail.ResultID}
 		b.stop()
 		damage(t, path, func(db *sql.DB) error {

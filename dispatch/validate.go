@@ -125,8 +125,7 @@ func (e *Engine) checkTarget(v *acceptView, s *Submission, c *store.Callback, f 
 	if !validMethod(c.Method) {
 		f.add("method", "is an HTTP method: letters only, at most 32; CONNECT and TRACE are refused")
 	}
-	// The project's headers join at the attempt, and must find room then.
-	for _, h := range outbound.CheckHeaders(withDefaults(c.Headers, v.Defaults.Headers)) {
+	for _, h := range outbound.CheckHeaders(c.Headers) {
 		f.add(h.Field, "%s", h.Message)
 	}
 	return ep

@@ -24,7 +24,7 @@ func TestIsCredentialHeader(t *testing.T) {
 
 // At another host a callback has no credentials, and its lane is that of the address, unless it has one of its own.
 func TestMoveTo(t *testing.T) {
-	plain, credential := Header{Name: "X-Shop", Value: "7"}, Header{Name: "X-Token", Sealed: "k:c"}
+	plain, credential := Header{Name: "X-Shop", Value: "7"}, SealedHeader("X-Token", "k:c")
 	of := func(lane, endpoint string) Callback {
 		return Callback{URL: "https://a.example/x", Lane: lane, EndpointID: endpoint, Headers: []Header{credential, plain, credential}}
 	}

@@ -70,7 +70,7 @@ func testCancelRef(f *fixture) {
 }
 
 func testRetryScheduled(f *fixture) {
-	credential := store.Header{Name: "X-Api-Key", Sealed: "k1:a"}
+	credential := store.SealedHeader("X-Api-Key", "k1:a")
 	c := f.accept(func(d *store.Draft) {
 		d.Callback.Lane, d.Callback.Headers = "https://shop.example:443", []store.Header{credential, {Name: "X-Shop", Value: "7"}}
 	})

@@ -227,7 +227,7 @@ const mask = "***"
 func (o *jsonObject) maskedHeaders(headers []store.Header) {
 	shown := make([]store.Header, len(headers))
 	for i, h := range headers {
-		if dispatch.IsSensitiveHeader(h.Name) && h.Value != "" || h.Sealed != "" {
+		if dispatch.IsSensitiveHeader(h.Name) && h.Value != "" {
 			h.Value = mask
 		}
 		shown[i] = h

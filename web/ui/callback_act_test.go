@@ -120,7 +120,7 @@ func TestActsSayWhatIsWrong(t *testing.T) {
 	b.post(id+"/mend", "url", "https://new.example/", "headers", "X-A: 1\r\nX-B: 2").leads(id)
 	if want := []string{
 		"reschedule " + testID(1) + " in 1h30m0s", "mend " + testID(1) + " url https://new.example/",
-		"mend " + testID(1) + " headers [{X-A 1 } {X-B 2 }]",
+		"mend " + testID(1) + " headers [{X-A 1} {X-B 2}]",
 	}; !slices.Equal(*done, want) {
 		t.Errorf("done %q, want %q", *done, want)
 	}

@@ -236,7 +236,7 @@ func (r *request) chooseHeaders(ch *dispatch.EndpointChange, text string, ep *st
 			ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers", Message: r.lang.text("endpoint.field.headers.masked", "name", h.Name)})
 			continue
 		}
-		*h = store.Header{Name: h.Name, Value: ep.Headers[kept].Value, Sealed: ep.Headers[kept].Sealed}
+		h.Value = ep.Headers[kept].Value
 	}
 	ch.Headers = &headers
 }
