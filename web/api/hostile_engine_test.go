@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
@@ -384,6 +386,45 @@ func TestCase39NoCredentialInSQL(t *testing.T) {
 			if strings.Contains(string(content), clear) {
 				t.Errorf("d.db%s has %.12q in clear", suffix, clear)
 			}
+		}
+	}
+}
+
+// Cases 41, 44 and 45 of the security list.
+func TestSecretCases(t *testing.T) {
+	h := newHostile(t)
+	ep := h.ask(t, 201, "POST", "/v1/endpoints", `{"url":"`+h.mine.URL+`"}`)["id"].(string)
+	signatures := func() int {
+		t.Helper()
+		id := h.ask(t, 202, "POST", "/v1/callbacks", `{"endpoint":"`+ep+`","payload":1}`)["id"].(string)
+		header, _ := h.arrived(h.mine, id)
+		return len(strings.Fields(header.Get("webhook-signature")))
+	}
+	for _, c := range []struct {
+		what, overlap string
+		want          int
+	}{{"case 41: during a rotation", "24h", 2}, {"case 41: of one that leaked", "0s", 1}} {
+		h.ask(t, 200, "POST", "/v1/endpoints/"+ep+"/rotate_secret", `{"overlap":"`+c.overlap+`"}`)
+		if got := signatures(); got != c.want {
+			t.Errorf("%s: %d signatures, want %d", c.what, got, c.want)
+		}
+	}
+	for _, size := range []int{23, 65} {
+		secret := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, size))
+		for path, body := range map[string]string{
+			"/v1/endpoints": `{"url":"` + h.mine.URL + `","secret":"` + secret + `"}`, "/v1/secret/rotate": `{"secret":"` + secret + `"}`,
+			"/v1/endpoints/" + ep + "/rotate_secret": `{"secret":"` + secret + `"}`,
+		} {
+			if fields := h.refused(t, "POST", path, body); len(fields) != 1 || fields[0] != "secret" {
+				t.Errorf("case 44: a secret of %d bytes at %s: %q", size, path, fields)
+			}
+		}
+	}
+	key := strings.TrimPrefix(h.as("read")[1], "Bearer ")
+	hash := sha256.Sum256([]byte(key))
+	for _, stolen := range []string{hex.EncodeToString(hash[:]), base64.StdEncoding.EncodeToString(hash[:]), string(hash[:])} {
+		if rec := h.do("GET", "/v1/callbacks", "", "Authorization", "Bearer "+stolen); rec.Code != 401 {
+			t.Errorf("case 45: a key's hash is answered with %d", rec.Code)
 		}
 	}
 }
