@@ -2,18 +2,17 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 	"unicode/utf8"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // RedriveRows keeps redrives, and does them step by step.
 type RedriveRows interface {
+	// CreateRedrive is store.ErrTooManyRedrives where the project has store.MaxOpenRedrives already.
 	CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error)
 	// GatherRedrive writes down one more page of what its filter picks.
 	GatherRedrive(ctx context.Context, project, id string, now int64) (store.Redrive, error)
@@ -22,20 +21,24 @@ type RedriveRows interface {
 	// SetRedrive pauses, resumes or cancels one: store.ErrNotFound, store.ErrTerminal.
 	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error)
 	Redrive(ctx context.Context, project, id string) (store.Redrive, error)
-	OpenRedrives(ctx context.Context, limit int) ([]store.Redrive, error)
+	// RedrivesToDo returns, by project and id, the redrives that are neither paused nor ended, of the first projects above after that
+	// have any, at most limit projects.
+	RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error)
 	// List is for a redrive that is only tried.
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
 }
 
 const (
 	// redriveEvery is how often redrives go on: what one step makes due at once is little then, and what others send does not wait for it.
-	// redriveLook is how often those are looked at that do not go on.
+	// redriveLook is how often a process looks whether it may do those of another one that has died. redriveTurn is how long the redrives
+	// of one project go on before it is another project's turn.
 	redriveEvery = 50 * time.Millisecond
+	redriveTurn  = 50 * time.Millisecond
 	redriveLook  = 200 * time.Millisecond
 	redriveLease = "redrive"
-	// redriveBatch is the most callbacks of a step, and maxRedrives the most redrives that are looked at.
-	redriveBatch = 200
-	maxRedrives  = 100
+	// redriveBatch is the most callbacks of a step, and redriveProjects the most projects whose redrives are read at once.
+	redriveBatch    = 200
+	redriveProjects = 50
 	// redriveRate is the rate of redrives that ask for none: live traffic goes first.
 	redriveRate = 1000
 )
@@ -110,8 +113,8 @@ func (e *Engine) judgeRedrive(project string, q *RedriveRequest, by store.Actor,
 		e.judgeMove(q, &r, now, &f)
 	case store.RedriveSetURL:
 		states = []store.State{store.Scheduled, store.Dead}
-		var err error
-		if r.Lane, err = LaneOf(q.URL); err == nil && e.o.CheckURL != nil {
+		_, err := LaneOf(q.URL)
+		if err == nil && e.o.CheckURL != nil {
 			err = e.o.CheckURL(q.URL)
 		}
 		if err != nil {
@@ -163,206 +166,4 @@ func (e *Engine) SetRedrive(ctx context.Context, project, id string, to store.Re
 	}
 	e.redrives.wake()
 	return r, nil
-}
-
-// A redriver does redrives, in one process at a time.
-type redriver struct {
-	e     *Engine
-	woken chan struct{}
-	// credit is how many callbacks of each redrive may be done now, by its rate.
-	credit map[string]float64
-	last   time.Time
-	leased time.Time
-}
-
-func newRedriver(e *Engine) *redriver {
-	return &redriver{e: e, woken: make(chan struct{}, 1), credit: make(map[string]float64)}
-}
-
-func (d *redriver) wake() {
-	select {
-	case d.woken <- struct{}{}:
-	default:
-	}
-}
-
-// run does redrives until ctx ends. Between two looks it sleeps longer while there is none.
-func (d *redriver) run(ctx context.Context) {
-	var failing complaint
-	for pace := redriveLook; ; {
-		var again <-chan time.Time
-		var timer *time.Timer
-		if wait := d.rest(pace); wait > 0 {
-			timer = time.NewTimer(wait)
-			again = timer.C
-		}
-		select {
-		case <-ctx.Done():
-		case <-d.woken:
-		case <-again:
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		var err error
-		if pace, err = d.round(ctx); err != nil {
-			pace = redriveLook
-		}
-		switch {
-		case err == nil && failing.over():
-			d.e.log.Info("redrives go on")
-		case err != nil && ctx.Err() == nil && failing.due(time.Now()):
-			d.e.log.Warn("redrives are put off", "error", err)
-		}
-	}
-}
-
-// rest is how long until the next look; zero: until somebody asks for a redrive, for whoever is alone does so here.
-func (d *redriver) rest(pace time.Duration) time.Duration {
-	switch {
-	case pace > 0:
-		return pace
-	case d.e.o.Alone:
-		return 0
-	}
-	return 5 * time.Second
-}
-
-// round takes every redrive a step further, and says when to go on; zero: none is open.
-func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
-	open, err := d.e.o.Store.OpenRedrives(ctx, maxRedrives)
-	if err != nil || len(open) == 0 {
-		d.last = time.Time{}
-		return 0, err
-	}
-	if leads, err := d.lead(ctx); err != nil || !leads {
-		d.last = time.Time{}
-		return redriveLook, err
-	}
-	elapsed := redriveEvery
-	if !d.last.IsZero() {
-		elapsed = min(time.Since(d.last), 2*time.Second)
-	}
-	d.last = time.Now()
-	d.forget(open)
-	var errs []error
-	for i := range open {
-		if ctx.Err() != nil {
-			break
-		}
-		errs = append(errs, d.advance(ctx, &open[i], elapsed))
-	}
-	pace = redriveLook
-	if slices.ContainsFunc(open, func(r store.Redrive) bool { return r.State != store.RedrivePaused }) {
-		pace = redriveEvery
-	}
-	return pace, errors.Join(errs...)
-}
-
-// forget drops the credit of redrives that are not open any more.
-func (d *redriver) forget(open []store.Redrive) {
-	for id := range d.credit {
-		if !slices.ContainsFunc(open, func(r store.Redrive) bool { return r.ID == id }) {
-			delete(d.credit, id)
-		}
-	}
-}
-
-// lead takes or renews the lease of the redrives.
-func (d *redriver) lead(ctx context.Context) (bool, error) {
-	if d.e.o.Alone || time.Since(d.leased) < d.e.times.leader/4 {
-		return true, nil
-	}
-	leads, err := d.e.o.Store.TryLease(ctx, redriveLease, d.e.o.Name, d.e.clock.now(), d.e.times.leader)
-	if err != nil {
-		return false, fmt.Errorf("lease of the redrives: %w", err)
-	}
-	if leads {
-		d.leased = time.Now()
-	}
-	return leads, nil
-}
-
-// advance gathers a page of a redrive, or does as many as its rate has room for.
-func (d *redriver) advance(ctx context.Context, r *store.Redrive, elapsed time.Duration) error {
-	switch r.State {
-	case store.RedriveGathering:
-		for range 20 {
-			now, err := d.e.o.Store.GatherRedrive(ctx, r.Project, r.ID, d.e.clock.now())
-			if err != nil || now.State != store.RedriveGathering {
-				return err
-			}
-		}
-		return nil
-	case store.RedriveRunning:
-	default:
-		return nil
-	}
-	if d.e.crowded() {
-		return nil // live traffic goes first
-	}
-	perSecond := float64(redriveRate)
-	if every := r.Rate.Every(); every > 0 {
-		perSecond = float64(time.Second) / float64(every)
-	}
-	d.credit[r.ID] = min(d.credit[r.ID]+perSecond*elapsed.Seconds(), max(perSecond, 1))
-	for began := time.Now(); d.credit[r.ID] >= 1 && time.Since(began) < redriveEvery && !d.e.crowded(); {
-		n := min(int(d.credit[r.ID]), redriveBatch)
-		step, err := d.e.o.Store.StepRedrive(ctx, r.ID, n, d.e.clock.now())
-		if err != nil {
-			return err
-		}
-		d.credit[r.ID] -= float64(n)
-		d.e.redriven(ctx, &step)
-		if step.Redrive.State != store.RedriveRunning {
-			return nil
-		}
-	}
-	return nil
-}
-
-// crowded says whether this process has so much to do that redrives wait.
-func (e *Engine) crowded() bool {
-	return e.settler.stuck.Load() || len(e.settler.results) > settleQueue/2 || e.slots.inUse() > e.o.Workers*3/4
-}
-
-// redriven tells the index what a step of a redrive changed.
-func (e *Engine) redriven(ctx context.Context, step *store.RedriveStep) {
-	e.wrote.Store(true)
-	if len(step.Canceled) > 0 {
-		e.metrics.terminal.WithLabelValues(string(store.Canceled), string(store.Requested)).Add(float64(len(step.Canceled)))
-		e.takeOut(ctx, step.Canceled)
-	}
-	if len(step.Left) > 0 {
-		e.removeRows(ctx, step.Left)
-		e.settingsChanged(ctx) // a lane that was just made may be paused with its project
-	}
-	if len(step.Placed) == 0 {
-		return
-	}
-	items := make([]schedule.Item, len(step.Placed))
-	for i := range step.Placed {
-		items[i] = item(&step.Placed[i])
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), indexTimeout)
-	defer cancel()
-	positions, err := e.o.Schedule.Ensure(ctx, items)
-	var movements []schedule.Movement
-	for i := range positions {
-		if positions[i].Place != schedule.Absent {
-			movements = append(movements, schedule.Movement{Ref: items[i].Ref(), Due: items[i].Due})
-		}
-	}
-	if err == nil && len(movements) > 0 {
-		_, err = e.o.Schedule.Move(ctx, movements)
-	}
-	if err != nil {
-		e.trouble.indexFailed("move", err)
-		e.trouble.missed(items)
-		return
-	}
-	e.hintAll()
 }

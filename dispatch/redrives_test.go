@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -108,6 +109,89 @@ func TestRedriveRefuses(t *testing.T) {
 		} {
 			if _, err := b.engine.Redrive(t.Context(), store.DefaultProject, c.q, operator); err == nil || !strings.Contains(err.Error(), c.field+":") {
 				t.Errorf("%+v: %v; want %s named", c.q, err, c.field)
+			}
+		}
+	})
+}
+
+// manyRedrives makes a project with as many redrives as it may have.
+func (b *fixture) manyRedrives(project string) (made []store.Redrive) {
+	b.t.Helper()
+	b.must(b.engine.CreateProject(b.t.Context(), dispatch.ProjectChange{ID: project}, operator))
+	for range 40 {
+		b.must(b.engine.Accept(b.t.Context(), project, []dispatch.Submission{{
+			URL: "https://shop.example/", Body: []byte("{}"), Topic: "payment", Delay: ptr(time.Hour),
+		}}))
+	}
+	for range store.MaxOpenRedrives {
+		r, err := b.engine.Redrive(b.t.Context(), project, dispatch.RedriveRequest{
+			Action: "reschedule", Delay: ptr(time.Hour), Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`, Rate: "1/s",
+		}, operator)
+		b.must(r, err)
+		made = append(made, r)
+	}
+	return made
+}
+
+// redrive has everything of the topic that is dead attempted again.
+func (b *fixture) redrive() store.Redrive {
+	b.t.Helper()
+	r, err := b.engine.Redrive(b.t.Context(), store.DefaultProject, dispatch.RedriveRequest{
+		Action: "retry", Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`,
+	}, operator)
+	b.must(r, err)
+	return r
+}
+
+// Redrives that are paused, of however many projects, keep no other from being done.
+func TestPausedRedrivesHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, always(500, ""))
+		ids := b.bury(5)
+		for p := range 6 {
+			project := fmt.Sprint("other-", p)
+			for _, r := range b.manyRedrives(project) {
+				b.must(b.engine.SetRedrive(t.Context(), project, r.ID, store.RedrivePaused, operator))
+			}
+		}
+		if r := b.awaitRedrive(b.redrive().ID, time.Minute); r.Done != int64(len(ids)) {
+			t.Errorf("it has done %d of %d", r.Done, len(ids))
+		}
+	})
+}
+
+// slowRedrives is a database in which a step of a redrive of one project takes a second.
+type slowRedrives struct {
+	dispatch.Store
+	project string
+}
+
+func (s *slowRedrives) StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error) {
+	step, err := s.Store.StepRedrive(ctx, id, limit, now)
+	if step.Redrive.Project == s.project {
+		time.Sleep(time.Second)
+	}
+	return step, err
+}
+
+// Between two turns of a project there is one of each other project, however many redrives that has and however slow they are; and each of
+// a project's redrives has its turn.
+func TestProjectsTakeTurnsAtRedrives(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const slow = "other"
+		b := newFixture(t, always(500, ""), func(o *dispatch.Options) { o.Store = &slowRedrives{o.Store, slow} })
+		ids := b.bury(5)
+		made := b.manyRedrives(slow)
+		time.Sleep(5 * time.Second)
+		if r := b.awaitRedrive(b.redrive().ID, 5*time.Second); r.Done != int64(len(ids)) {
+			t.Errorf("it has done %d of %d", r.Done, len(ids))
+		}
+		time.Sleep(time.Minute)
+		for _, r := range made {
+			if now, err := b.db.Redrive(t.Context(), slow, r.ID); err != nil || now.Done == 0 {
+				t.Errorf("%s has done %d of %d, %v", r.ID, now.Done, now.Matched, err)
 			}
 		}
 	})

@@ -384,7 +384,8 @@ CREATE TABLE redrives (
 	gathered_id  TEXT COLLATE "C" NOT NULL DEFAULT ''
 );
 CREATE INDEX redrives_project ON redrives (project, id);
-CREATE INDEX redrives_open ON redrives (id) WHERE finished_at = 0;
+CREATE INDEX redrives_open ON redrives (project) WHERE finished_at = 0;
+CREATE INDEX redrives_to_do ON redrives (project, id) WHERE state IN ('gathering', 'running');
 
 -- The callbacks that a redrive has still to act on. The transaction that acts deletes the row.
 CREATE TABLE redrive_items (

@@ -29,6 +29,8 @@ var (
 	// ErrNeedsAdmin: the change would send an endpoint's credentials to another host, or have another signer use its
 	// secret. It needs the scope admin, or new credentials in the same request.
 	ErrNeedsAdmin = errors.New("endpoint has credentials, and only an admin may send them elsewhere")
+	// ErrTooManyRedrives: the project has MaxOpenRedrives that are neither done nor canceled.
+	ErrTooManyRedrives = fmt.Errorf("the project has %d open redrives", MaxOpenRedrives)
 	// ErrUnavailable: SQL cannot commit. Nothing was accepted; try again later.
 	ErrUnavailable = errors.New("store is unavailable")
 )

@@ -1,5 +1,8 @@
 package store
 
+// MaxOpenRedrives is how many redrives a project may have that are neither done nor canceled.
+const MaxOpenRedrives = 20
+
 // RedrivePrefix stands before a redrive's ULID wherever a caller sees it.
 const RedrivePrefix = "rd_"
 
@@ -42,11 +45,10 @@ type Redrive struct {
 	// Filter picks what was created before the redrive; Shown is it as its caller wrote it.
 	Filter Filter
 	Shown  JSONText
-	// Ladder is for RedriveRetry; URL and Lane are for RedriveSetURL; DueAt is for RedriveReschedule, or Delay in milliseconds from the
+	// Ladder is for RedriveRetry; URL is for RedriveSetURL; DueAt is for RedriveReschedule, or Delay in milliseconds from the
 	// moment at which each is moved.
 	Ladder Ladder
 	URL    string
-	Lane   string
 	DueAt  int64
 	Delay  int64
 	// Rate of callbacks; zero: as fast as it goes.

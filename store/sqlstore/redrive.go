@@ -24,7 +24,6 @@ type redriveSpec struct {
 	Shown  store.JSONText      `json:"shown"`
 	Ladder store.Ladder        `json:"ladder,omitempty"`
 	URL    string              `json:"url,omitempty"`
-	Lane   string              `json:"lane,omitempty"`
 	DueAt  int64               `json:"due_at,omitempty"`
 	Delay  int64               `json:"delay,omitempty"`
 	Rate   store.Rate          `json:"rate,omitzero"`
@@ -47,7 +46,7 @@ func scanRedrive(rows scanner) (store.Redrive, error) {
 		return r, fmt.Errorf("decode redrive %s: %w", r.ID, err)
 	}
 	r.Paused = paused != 0
-	r.Action, r.Filter, r.Shown, r.Ladder, r.URL, r.Lane = spec.Action, spec.Filter, spec.Shown, spec.Ladder, spec.URL, spec.Lane
+	r.Action, r.Filter, r.Shown, r.Ladder, r.URL = spec.Action, spec.Filter, spec.Shown, spec.Ladder, spec.URL
 	r.DueAt, r.Delay, r.Rate = spec.DueAt, spec.Delay, spec.Rate
 	if after != (store.Cursor{}) {
 		r.After = &after
@@ -70,19 +69,26 @@ func (db *DB) readRedrives(ctx context.Context, query string, args ...any) ([]st
 	return redrives, nil
 }
 
-// CreateRedrive writes down what is to be done; its callbacks are gathered from then on.
+// CreateRedrive writes down what is to be done; its callbacks are gathered from then on. It returns store.ErrTooManyRedrives where the
+// project has store.MaxOpenRedrives already, and store.ErrNotFound where there is no such project.
 func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error) {
-	spec, err := encode(redriveSpec{r.Action, r.Filter, r.Shown, r.Ladder, r.URL, r.Lane, r.DueAt, r.Delay, r.Rate})
+	spec, err := encode(redriveSpec{r.Action, r.Filter, r.Shown, r.Ladder, r.URL, r.DueAt, r.Delay, r.Rate})
 	if err != nil {
 		return r, fmt.Errorf("encode redrive: %w", err)
 	}
 	r.State, r.Actor, r.Reason, r.UpdatedAt = store.RedriveGathering, by.Name, by.Reason, r.CreatedAt
 	err = db.change(ctx, func(t *tx) error {
+		if _, err := t.lockProject(r.Project); err != nil { // of two that create one, the second counts the first's
+			return err
+		}
 		n, err := t.exec(`INSERT INTO redrives (id, project, state, spec, actor, reason, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
 			ON CONFLICT (id) DO NOTHING`, r.ID, r.Project, string(r.State), spec, r.Actor, r.Reason, r.CreatedAt)
 		if err != nil || n == 0 {
 			return err // there already: an earlier try was committed, and its reply lost
+		}
+		if err := t.boundRedrives(r.Project); err != nil {
+			return err
 		}
 		entry, err := auditOf(r.Project, actionCreateRedrive, r.ID, r.CreatedAt, by, map[string]any{"action": r.Action, "filter": r.Shown})
 		if err != nil {
@@ -94,6 +100,19 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 		return r, fmt.Errorf("create redrive: %w", err)
 	}
 	return r, nil
+}
+
+// boundRedrives fails where the project, which is locked, has more open redrives than it may.
+func (t *tx) boundRedrives(project string) error {
+	open := 0
+	if err := t.each(func(rows scanner) error { return rows.Scan(&open) },
+		`SELECT COUNT(*) FROM redrives WHERE project = $1 AND finished_at = 0`, project); err != nil {
+		return fmt.Errorf("count open redrives: %w", err)
+	}
+	if open > store.MaxOpenRedrives {
+		return store.ErrTooManyRedrives
+	}
+	return nil
 }
 
 // Redrive returns one of the project; store.ErrNotFound.
@@ -113,9 +132,16 @@ func (db *DB) Redrives(ctx context.Context, project, after string, limit int) ([
 	return db.readRedrives(ctx, `WHERE project = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, project, after, limit)
 }
 
-// OpenRedrives returns those of all projects of which something is left to do, oldest first.
-func (db *DB) OpenRedrives(ctx context.Context, limit int) ([]store.Redrive, error) {
-	return db.readRedrives(ctx, `WHERE finished_at = 0 ORDER BY id LIMIT $1`, limit)
+// redriveToDo is the condition for redrives that are neither paused nor ended, word for word that of their index. One that is paused while
+// it is being gathered is gathered to the end.
+const redriveToDo = `state IN ('gathering', 'running')`
+
+// RedrivesToDo returns, by project and id, the redrives that are neither paused nor ended, of the first projects above after that have any,
+// at most limit projects.
+func (db *DB) RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error) {
+	return db.readRedrives(ctx, `WHERE `+redriveToDo+` AND project IN (
+			SELECT DISTINCT project FROM redrives WHERE `+redriveToDo+` AND project > $1 ORDER BY project LIMIT $2)
+		ORDER BY project, id`, after, limit)
 }
 
 // SetRedrive pauses a redrive, resumes it or cancels it: what it has not done yet it will not do. One that has ended is

@@ -1,8 +1,11 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -70,7 +73,7 @@ func testRedriveOnce(f *fixture) {
 		f.Error("one that the filter does not pick was changed")
 	}
 	f.fails(store.ErrTerminal, "pausing one that is done", errOf(f.SetRedrive(f.ctx(), project, r.ID, store.RedrivePaused, f.now, actor)))
-	none(f, "open", must(f.OpenRedrives(f.ctx(), 10)))
+	none(f, "to do", must(f.RedrivesToDo(f.ctx(), "", 10)))
 }
 
 func testRedriveActions(f *fixture) {
@@ -88,7 +91,6 @@ func testRedriveActions(f *fixture) {
 	}
 	s = step(f.redrive(store.Redrive{
 		Action: store.RedriveSetURL, Filter: scheduled, URL: "https://new.example/",
-		Lane: "https://new.example:443",
 	}))
 	if got := f.get(c.ID); s.Redrive.Done != 1 || got.URL != "https://new.example/" {
 		f.Errorf("address set: %+v, %s", s.Redrive, got.URL)
@@ -135,4 +137,76 @@ func testRedriveSuperseded(f *fixture) {
 	for _, c := range []store.Callback{latest, other, unversioned} {
 		f.wantState(f.get(c.ID), store.Scheduled, "")
 	}
+}
+
+// askRedrive creates one of a project that is to cancel everything.
+func (f *fixture) askRedrive(project string) (store.Redrive, error) {
+	return f.CreateRedrive(f.ctx(), store.Redrive{
+		ID: f.id(), Project: project, Action: store.RedriveCancel, Shown: "{}", CreatedAt: f.now,
+	}, actor)
+}
+
+// What is to do is read by project: all of a project's at once, and nothing that is paused or has ended.
+func testRedriveTurns(f *fixture) {
+	want := make(map[string][]string)
+	for _, p := range []string{"a", "b", "c"} {
+		must(f.CreateProject(f.ctx(), store.Project{ID: p, CreatedAt: f.now}, actor))
+		f.accept(func(d *store.Draft) { d.Callback.Project = p })
+		for _, to := range []store.RedriveState{store.RedrivePaused, "", store.RedriveCanceled, store.RedriveGathering, store.RedrivePaused} {
+			r := must(f.askRedrive(p))
+			if to != store.RedriveGathering {
+				f.gather(r)
+			}
+			if to == store.RedrivePaused || to == store.RedriveCanceled {
+				must(f.SetRedrive(f.ctx(), p, r.ID, to, f.now, actor))
+			} else {
+				want[p] = append(want[p], r.ID)
+			}
+		}
+	}
+	for _, c := range []struct {
+		after string
+		limit int
+		want  []string
+	}{
+		{"", 10, slices.Concat(want["a"], want["b"], want["c"])}, {"", 1, want["a"]}, {"a", 1, want["b"]}, {"b", 2, want["c"]}, {"c", 1, nil},
+	} {
+		var got []string
+		for _, r := range must(f.RedrivesToDo(f.ctx(), c.after, c.limit)) {
+			got = append(got, r.ID)
+		}
+		same(f, fmt.Sprintf("%d projects after %q", c.limit, c.after), c.want, got)
+	}
+}
+
+// However many are asked for at the same time, a project has no more open ones than it may; another project's do not count.
+func testRedriveCrowd(f *fixture) {
+	must(f.CreateProject(f.ctx(), store.Project{ID: "shop", CreatedAt: f.now}, actor))
+	var made, refused atomic.Int64
+	var first atomic.Pointer[store.Redrive]
+	var wg sync.WaitGroup
+	for range 2 * store.MaxOpenRedrives {
+		wg.Go(func() {
+			switch r, err := f.askRedrive(project); {
+			case err == nil:
+				made.Add(1)
+				first.CompareAndSwap(nil, &r)
+			case errors.Is(err, store.ErrTooManyRedrives):
+				refused.Add(1)
+			default:
+				f.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() != store.MaxOpenRedrives || refused.Load() != store.MaxOpenRedrives {
+		f.Errorf("made %d, refused %d", made.Load(), refused.Load())
+	}
+	must(f.askRedrive("shop"))
+	must(f.SetRedrive(f.ctx(), project, first.Load().ID, store.RedrivePaused, f.now, actor))
+	f.fails(store.ErrTooManyRedrives, "one more beside one that is paused", errOf(f.askRedrive(project)))
+	must(f.SetRedrive(f.ctx(), project, first.Load().ID, store.RedriveCanceled, f.now, actor))
+	must(f.askRedrive(project))
+	f.fails(store.ErrTooManyRedrives, "one more", errOf(f.askRedrive(project)))
+	f.fails(store.ErrNotFound, "one of no project", errOf(f.askRedrive("none")))
 }

@@ -147,7 +147,7 @@ type Store interface {
 	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error)
 	Redrive(ctx context.Context, project, id string) (store.Redrive, error)
 	Redrives(ctx context.Context, project, after string, limit int) ([]store.Redrive, error)
-	OpenRedrives(ctx context.Context, limit int) ([]store.Redrive, error)
+	RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error)
 
 	// Schedules.
 	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)
@@ -177,7 +177,7 @@ type Options struct {
 // Concurrent are the tests that call the store from several goroutines.
 var Concurrent = []string{
 	"Accept/Concurrent", "Activity/Many", "Endpoint/ChangedInOrder", "Endpoint/Disable", "Endpoint/UpsertTogether", "Event/Crowd",
-	"Lane/MadeMeanwhile", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/Reopened", "Rest/Secrets", "Schedule/FireCrowd",
+	"Lane/MadeMeanwhile", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/Reopened", "Redrive/Crowd", "Rest/Secrets", "Schedule/FireCrowd",
 	"Schedule/Names", "Strict/Crowd", "Supersede/Crowd", "Upkeep/Lease",
 }
 
@@ -265,6 +265,8 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Redrive/Once":              testRedriveOnce,
 		"Redrive/Actions":           testRedriveActions,
 		"Redrive/Superseded":        testRedriveSuperseded,
+		"Redrive/Turns":             testRedriveTurns,
+		"Redrive/Crowd":             testRedriveCrowd,
 		"Poll/Ends":                 testPollEnds,
 		"Poll/Tells":                testPollTells,
 		"Poll/TellsNews":            testPollTellsNews,

@@ -40,6 +40,7 @@ func TestTable(t *testing.T) {
 		{store.ErrEndpointDeleted, 409, "endpoint_deleted", ""},
 		{store.ErrIdempotencyMismatch, 422, "idempotency_mismatch", ""},
 		{store.ErrIdempotencyInProgress, 409, "idempotency_in_progress", "Retry-After"},
+		{store.ErrTooManyRedrives, 429, "too_many_redrives", "Retry-After"},
 		{store.ErrUnavailable, 503, "unavailable", "Retry-After"},
 		{schedule.ErrRebuilding, 503, "index_rebuilding", "Retry-After"},
 		{schedule.ErrLost, 503, "index_lost", "Retry-After"},
