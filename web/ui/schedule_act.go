@@ -145,8 +145,12 @@ func (u *UI) editSchedule(r *request) (*answer, error) {
 		return nil, err
 	}
 	typed := unmasked(string(ch.Template), string(s.Template))
-	if stillMasked(typed) {
+	switch masked := stillMasked(typed); masked {
+	case "":
+	case "url":
 		return nil, invalid("callback", r.lang.text("schedules.masked"))
+	default:
+		return nil, invalid("callback", r.lang.text("schedules.masked.header", "name", strings.TrimPrefix(masked, "headers.")))
 	}
 	if ch.Template = []byte(typed); sameJSON(typed, string(s.Template)) {
 		ch.Template = nil // the bytes of its payload stay as they are

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // templateMask stands for a value that is not shown.
@@ -73,28 +74,63 @@ func isJSONObject(text string) bool {
 }
 
 // unmasked puts what was masked back into a template that was shown, and maybe changed beside it. All other bytes stay as they were typed.
+// A header is not put back where the template goes to another receiver: its credential was given for the one that it had.
 func unmasked(typed, kept string) string {
 	known := make(map[string]templatePart)
 	for _, p := range templateParts(kept) {
 		known[p.name] = p
 	}
-	return replaceParts(typed, templateParts(typed), func(p templatePart) string {
+	put := func(p templatePart) string {
 		was, ok := known[p.name]
 		if now := typed[p.from:p.to]; !ok || now != jsonText(was.shown) {
 			return now
 		}
 		return kept[was.from:was.to]
-	})
+	}
+	address := func(p templatePart) string {
+		if p.name != "url" {
+			return typed[p.from:p.to]
+		}
+		return put(p)
+	}
+	typed = replaceParts(typed, templateParts(typed), address)
+	if !sameReceiver(typed, kept) {
+		return typed
+	}
+	return replaceParts(typed, templateParts(typed), put)
 }
 
-// stillMasked says whether the address of a template has a mask in it that stands for nothing that is known.
-func stillMasked(template string) bool {
+// sameReceiver says whether two templates go to the same host and the same endpoint.
+func sameReceiver(a, b string) bool {
+	to := func(template string) (url, endpoint string) {
+		eachMember(template, 0, func(name string, value json.RawMessage, _ int) {
+			var text string
+			if json.Unmarshal(value, &text) != nil {
+				return // null, or what the engine refuses
+			}
+			switch name {
+			case "url":
+				url = text
+			case "endpoint":
+				endpoint = text
+			}
+		})
+		return url, endpoint
+	}
+	urlA, endpointA := to(a)
+	urlB, endpointB := to(b)
+	return endpointA == endpointB && (urlA == urlB || store.SameHost(urlA, urlB))
+}
+
+// stillMasked names the first part of a template that has a mask in it which stands for nothing that is known: "url" or a header as
+// "headers.NAME"; empty: there is none.
+func stillMasked(template string) string {
 	for _, p := range templateParts(template) {
-		if p.name == "url" && strings.Contains(template[p.from:p.to], templateMask) {
-			return true
+		if text := template[p.from:p.to]; p.name == "url" && strings.Contains(text, templateMask) || text == jsonText(templateMask) {
+			return p.name
 		}
 	}
-	return false
+	return ""
 }
 
 // replaceParts puts other texts in the place of parts.

@@ -245,6 +245,19 @@ func TestScheduleKeepsItsSecrets(t *testing.T) {
 	if got := send(strings.Replace(shown, `"Authorization": "***"`, `"Authorization": "Bearer new"`, 1)); !strings.Contains(got, "Bearer new") || !strings.Contains(got, "?token=hunter2") {
 		t.Errorf("a new one is lost: %q", got)
 	}
+	// A credential that is not shown does not go along to another receiver, nor does a mask become one.
+	for what, template := range map[string]string{
+		"another host":  strings.Replace(shown, "https://shop.example/settle?token=***", "https://evil.example/", 1),
+		"plain text":    strings.Replace(shown, "https://shop.example/settle?token=***", "http://shop.example/", 1),
+		"an endpoint":   strings.Replace(shown, `"a": 1`, `"a": 1}, "endpoint": "ep_x", "labels": {`, 1),
+		"a new header":  strings.Replace(shown, `"Authorization": "***"`, `"X-Token": "***"`, 1),
+		"a new address": strings.Replace(shown, "/settle?token=***", "/other?token=***", 1),
+	} {
+		*done = nil
+		if res := b.post(id+"/edit", "name", "n", "cron", "@daily", "timezone", "", "missed", "once", "enabled", "true", "callback", template); res.status != 422 {
+			t.Errorf("%s: answered with %d, done %q", what, res.status, *done)
+		}
+	}
 }
 
 func TestScheduleActs(t *testing.T) {
