@@ -227,6 +227,7 @@ func acceptCosts(t *testing.T, settings *Settings) func(*steps) {
 			if err != nil {
 				return err
 			}
+			req.RemoteAddr = "127.0.0.1:1234" // as a connection has it
 			req.Header.Set("Authorization", "Bearer "+settings.AdminKey)
 			answer := httptest.NewRecorder()
 			if srv.web.Handler().ServeHTTP(answer, req); answer.Code != want {

@@ -4,16 +4,18 @@ import (
 	"context"
 
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
 // openPages makes the admin pages.
-func (srv *server) openPages(db *sqlstore.DB) (*ui.UI, error) {
+func (srv *server) openPages(db *sqlstore.DB, guesses *query.Guesses) (*ui.UI, error) {
 	e, s := srv.engine, srv.s
 	return ui.New(ui.Options{
 		Clock: e, Sessions: db, Keys: e, Projects: db, Overview: db, Callbacks: db, CallbackActs: e, Endpoints: db, EndpointActs: e, Lanes: e,
 		Polls: e, Schedules: e, ScheduleActs: e, Redrives: db, RedriveActs: e, Dead: db, Books: db, Audit: db, Index: e, System: e,
-		Schema: schema{db}, AdminKey: s.AdminKey, PublicURL: s.PublicURL, Version: programVersion(), Logger: srv.log,
+		Schema: schema{db}, AdminKey: s.AdminKey, Guesses: guesses, PublicURL: s.PublicURL,
+		Version: programVersion(), Logger: srv.log,
 	})
 }
 

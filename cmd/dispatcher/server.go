@@ -22,6 +22,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
@@ -206,6 +207,7 @@ func (l redisLogger) Printf(ctx context.Context, format string, args ...any) {
 // openWeb makes the HTTP server and takes its addresses.
 func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
 	s := srv.s
+	guesses := new(query.Guesses) // one for both faces: a key is worth the same to either
 	o := web.Options{
 		Listen: s.Listen, OpsListen: s.OpsListen, Health: srv.engine, TrustedProxies: s.TrustedProxies,
 		Logger: srv.log, Registerer: registry, Gatherer: registry,
@@ -216,7 +218,7 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
 			Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e,
 			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: e, Books: db,
-			CursorKey: e.CursorKey, AdminKey: s.AdminKey, Logger: srv.log,
+			CursorKey: e.CursorKey, AdminKey: s.AdminKey, Guesses: guesses, Logger: srv.log,
 		})
 		if err != nil {
 			return err
@@ -224,7 +226,7 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 		o.API = face
 	}
 	if s.has(roleUI) {
-		pages, err := srv.openPages(db)
+		pages, err := srv.openPages(db, guesses)
 		if err != nil {
 			return err
 		}

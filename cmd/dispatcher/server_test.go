@@ -3,8 +3,10 @@ package main
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -168,4 +170,48 @@ func TestTheHeapMayGrowMoreWhileItIsSmall(t *testing.T) {
 			t.Errorf("with %d bytes alive the heap may grow by %d %%, want %d", live, got, want)
 		}
 	}
+}
+
+// The API and the sign-in count wrong keys together: else a guesser would have both.
+func TestBothFacesCountWrongKeysTogether(t *testing.T) {
+	t.Parallel()
+	r := startServer(t, testSettings(t))
+	base := "http://" + r.web.Addr().String()
+	signIn := func(key string) int {
+		t.Helper()
+		client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}}
+		res, err := client.PostForm(base+"/ui/sign-in", url.Values{"key": {key}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		return res.StatusCode
+	}
+	for i := range 100 {
+		req, err := http.NewRequest(http.MethodGet, base+"/v1/callbacks", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", fmt.Sprint("Bearer dk_", i, "_guess"))
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	// One of them may be told on a slow machine.
+	statuses := []int{signIn("guess"), signIn("guess"), signIn("guess")}
+	if !slices.Contains(statuses, http.StatusTooManyRequests) {
+		t.Errorf("wrong keys at the sign-in after those at the API: %d", statuses)
+	}
+	if status := signIn(r.s.AdminKey); status != http.StatusSeeOther {
+		t.Errorf("the right key: %d", status)
+	}
+	r.counters(t) // and the API takes it
 }

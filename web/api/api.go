@@ -19,6 +19,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	webquery "github.com/seed-ff5a32d8/dispatcher/web/query" // the name query is taken by that of a request
 )
 
 // RequestIDHeader is the response header that carries the request's id. The API reads it back from the response when it
@@ -89,6 +90,10 @@ type Options struct {
 
 	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
 	AdminKey string
+	// Guesses slows down who tries keys; nil: one of the API's own. RequestsPerSecond is how many requests each
+	// key may make a second, the settings' one too; zero: no limit.
+	Guesses           *webquery.Guesses
+	RequestsPerSecond int
 	// Logger gets the errors that are answered with 500; nil: they are not logged.
 	Logger *slog.Logger
 	// Timeout bounds one request, those apart that wait for something or walk through everything; zero: 30 s.
@@ -120,6 +125,7 @@ func (o *Options) missing() (names []string) {
 type API struct {
 	Options
 	keyHash [sha256.Size]byte
+	rates   *webquery.Rates
 	// projects are those that ProjectHeader has named and that exist. A project is never removed.
 	projects sync.Map
 	// knownCursorKey is what CursorKey has returned; nil: nothing yet.
@@ -140,7 +146,11 @@ func New(o Options) (*API, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
 	}
-	return &API{Options: o, keyHash: sha256.Sum256([]byte(o.AdminKey))}, nil
+	if o.Guesses == nil {
+		o.Guesses = new(webquery.Guesses)
+	}
+	rates := webquery.NewRates(o.RequestsPerSecond)
+	return &API{Options: o, keyHash: sha256.Sum256([]byte(o.AdminKey)), rates: rates}, nil
 }
 
 // A handler answers one authenticated request, or returns the error that is to be answered; then it has written nothing.
@@ -154,7 +164,7 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 	return func(c *gin.Context) {
 		ctx, cancel := context.WithTimeout(c.Request.Context(), timeout)
 		defer cancel()
-		who, err := a.authenticate(ctx, c.Request)
+		who, err := a.authenticate(ctx, c)
 		if err == nil && !who.allows(scope) {
 			err = lacks(scope)
 		}

@@ -6,8 +6,11 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
+
+	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
@@ -38,6 +41,14 @@ func (w caller) by(reason string) store.Actor {
 	return store.Actor{Name: fmt.Sprintf("%s (%s%s)", w.key.Name, store.KeyPrefix, w.key.ID), Reason: reason}
 }
 
+// keyID is the id of the caller's key, empty for the settings' admin key.
+func (w caller) keyID() string {
+	if w.key == nil {
+		return ""
+	}
+	return w.key.ID
+}
+
 // lacks is the error of a key without a scope.
 func lacks(s store.Scope) error {
 	return fmt.Errorf("%w: it needs the scope %s", httperr.ErrForbidden, s)
@@ -48,33 +59,75 @@ func rootOnly() error {
 	return fmt.Errorf("%w: it needs the admin key of the settings, which belongs to no project", httperr.ErrForbidden)
 }
 
-// authenticate returns who holds the request's key. The settings' one is compared by its hash, in constant time, so that neither
-// the time nor the length of a guess says anything; the others are found by theirs.
-func (a *API) authenticate(ctx context.Context, r *http.Request) (caller, error) {
+// authenticate returns who holds the request's key, which is slowed down where keys are guessed, and counts
+// the request.
+func (a *API) authenticate(ctx context.Context, c *gin.Context) (caller, error) {
 	const scheme = "Bearer "
-	h := r.Header.Get("Authorization")
+	h := c.Request.Header.Get("Authorization")
 	if len(h) <= len(scheme) || !strings.EqualFold(h[:len(scheme)], scheme) {
 		return caller{}, httperr.ErrUnauthorized
 	}
 	text := h[len(scheme):]
-	sum := sha256.Sum256([]byte(text))
-	if subtle.ConstantTimeCompare(sum[:], a.keyHash[:]) == 1 {
-		project, err := a.actsFor(ctx, r.Header[ProjectHeader])
-		return caller{project: project}, err
+	var who caller
+	right, wait, err := a.Guesses.Try(addressOf(c), text, func(hash [sha256.Size]byte) (right bool, err error) {
+		who, right, err = a.holder(ctx, text, hash)
+		return right, err
+	})
+	switch {
+	case err != nil:
+		return caller{}, fmt.Errorf("authenticate: %w", err)
+	case wait > 0:
+		return caller{}, httperr.Later(httperr.ErrGuesses, wait)
+	case !right:
+		return caller{}, httperr.ErrUnauthorized
+	}
+	if wait := a.rates.Take(who.keyID()); wait > 0 {
+		return caller{}, httperr.Later(httperr.ErrRate, wait)
+	}
+	named := c.Request.Header[ProjectHeader]
+	if who.root() {
+		who.project, err = a.actsFor(ctx, named)
+		return who, err
+	}
+	if slices.ContainsFunc(named, func(project string) bool { return project != who.project }) {
+		return caller{}, store.ErrNotFound
+	}
+	return who, nil
+}
+
+// addressOf returns the address that a request came from, the zero one where it is not known. Only with the
+// header of a proxy it can be another than the connection's, which is read at no cost.
+func addressOf(c *gin.Context) netip.Addr {
+	h := c.Request.Header
+	if len(h["X-Forwarded-For"]) == 0 && len(h["X-Real-Ip"]) == 0 {
+		if from, err := netip.ParseAddrPort(c.Request.RemoteAddr); err == nil {
+			return from.Addr()
+		}
+	}
+	from, err := netip.ParseAddr(c.ClientIP())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return from
+}
+
+// holder returns the caller that holds the key, the settings' one without a project. That one is compared by
+// its hash, in constant time, so that neither the time nor the length of a guess says anything; the others
+// are found by theirs.
+func (a *API) holder(
+	ctx context.Context, text string, hash [sha256.Size]byte,
+) (who caller, right bool, err error) {
+	if subtle.ConstantTimeCompare(hash[:], a.keyHash[:]) == 1 {
+		return caller{}, true, nil
 	}
 	key, err := a.Keys.Authenticate(ctx, text)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return caller{}, httperr.ErrUnauthorized
+		return caller{}, false, nil
 	case err != nil:
-		return caller{}, fmt.Errorf("authenticate: %w", err)
+		return caller{}, false, err
 	}
-	for _, named := range r.Header[ProjectHeader] {
-		if named != key.Project {
-			return caller{}, store.ErrNotFound
-		}
-	}
-	return caller{project: key.Project, key: &key}, nil
+	return caller{project: key.Project, key: &key}, true, nil
 }
 
 // actsFor returns the project that the settings' admin key acts for.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -22,6 +23,11 @@ import (
 var (
 	// ErrUnauthorized: no key, or a wrong one.
 	ErrUnauthorized = errors.New("the request needs a valid key: Authorization: Bearer KEY")
+	// ErrGuesses: too many wrong keys came before, so that it is not said whether this one is wrong. Wrap it in
+	// Later.
+	ErrGuesses = errors.New("too many wrong keys from this address, or around this key; try again later")
+	// ErrRate: the key makes more requests a second than it may. Wrap it in Later.
+	ErrRate = errors.New("the key makes more requests a second than the settings allow; try again later")
 	// ErrForbidden: the key is valid and may not do this. Wrap it with what it would need; the sentence is shown.
 	ErrForbidden = errors.New("the key may not do this")
 	// ErrBadJSON: the body is not JSON at all. Wrap it with what is wrong; the sentence is shown.
@@ -69,6 +75,14 @@ type row struct {
 func rows() []row {
 	return []row{
 		{err: ErrUnauthorized, status: http.StatusUnauthorized, code: "unauthorized", sentence: ErrUnauthorized.Error()},
+		{
+			err: ErrGuesses, status: http.StatusTooManyRequests, code: "too_many_guesses",
+			sentence: ErrGuesses.Error(), retryAfter: 1,
+		},
+		{
+			err: ErrRate, status: http.StatusTooManyRequests, code: "rate_limited",
+			sentence: ErrRate.Error(), retryAfter: 1,
+		},
 		{err: ErrForbidden, status: http.StatusForbidden, code: "forbidden"},
 		{err: store.ErrNeedsAdmin, status: http.StatusForbidden, code: "forbidden", sentence: "the endpoint has credentials: another host, or another signer for its secret, needs a key of scope admin, or new credentials (headers, secret) in the same request"},
 		{err: ErrBadJSON, status: http.StatusBadRequest, code: "bad_json"},
@@ -113,10 +127,27 @@ func From(err error) Problem {
 		}
 		p := problem(r.status, r.code, detail)
 		p.RetryAfter = r.retryAfter
+		var later *laterError
+		if errors.As(err, &later) {
+			p.RetryAfter = Seconds(later.wait)
+		}
 		return p
 	}
 	return problem(http.StatusInternalServerError, "internal", "an internal error; nothing more is said here")
 }
+
+// Later returns err with how long the caller is to wait before it tries again; it has the whole chain of err.
+func Later(err error, wait time.Duration) error { return &laterError{err, wait} }
+
+type laterError struct {
+	error
+	wait time.Duration
+}
+
+func (e *laterError) Unwrap() error { return e.error }
+
+// Seconds returns a wait as Retry-After has it: in whole seconds, rounded up, at least 1.
+func Seconds(wait time.Duration) int { return max(int((wait+time.Second-1)/time.Second), 1) }
 
 // Logged returns the problem of an error that was logged under the request id.
 func Logged(requestID string) Problem {

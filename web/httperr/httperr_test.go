@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -23,6 +24,8 @@ func TestTable(t *testing.T) {
 		header string
 	}{
 		{httperr.ErrUnauthorized, 401, "unauthorized", "Www-Authenticate"},
+		{httperr.ErrGuesses, 429, "too_many_guesses", "Retry-After"},
+		{httperr.ErrRate, 429, "rate_limited", "Retry-After"},
 		{httperr.ErrForbidden, 403, "forbidden", ""},
 		{httperr.ErrBadJSON, 400, "bad_json", ""},
 		{httperr.ErrIncomplete, 400, "incomplete_body", ""},
@@ -68,6 +71,16 @@ func TestTable(t *testing.T) {
 		}
 		if c.header != "" && rec.Header().Get(c.header) == "" {
 			t.Errorf("%v: header %s is missing", c.err, c.header)
+		}
+	}
+}
+
+func TestLaterSaysHowLong(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]int{0: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
+		p := httperr.From(fmt.Errorf("authenticate: %w", httperr.Later(httperr.ErrRate, wait)))
+		if p.RetryAfter != want || p.Code != "rate_limited" {
+			t.Errorf("%s: %+v, want %d s", wait, p, want)
 		}
 	}
 }

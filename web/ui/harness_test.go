@@ -167,6 +167,9 @@ func open(t *testing.T, o Options) *browser {
 	t.Cleanup(u.Close)
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
+	if err := engine.SetTrustedProxies(nil); err != nil { // as the server does
+		t.Fatal(err)
+	}
 	engine.NoRoute(u.NotFound)
 	u.Register(engine)
 	return &browser{t: t, ui: u, handler: engine, cookies: make(map[string]string), headers: make(http.Header)}

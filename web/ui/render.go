@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -98,6 +99,9 @@ func (u *UI) reply(c *gin.Context, r *request, a *answer) {
 		http.SetCookie(c.Writer, cookie)
 	}
 	h := c.Writer.Header()
+	if a.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(httperr.Seconds(a.retryAfter)))
+	}
 	switch {
 	case a.to != "":
 		h.Set("Location", a.to)

@@ -171,6 +171,8 @@ type answer struct {
 	// raw is sent instead, as a text that no browser takes for a page, under the name file.
 	raw  []byte
 	file string
+	// retryAfter is how long to wait before asking again; zero: that is not said.
+	retryAfter time.Duration
 	// cookies are set beside the session's.
 	cookies []*http.Cookie
 }

@@ -1,11 +1,17 @@
 package ui
 
 import (
+	"context"
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -140,35 +146,86 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	}
 }
 
+// guess signs in with a wrong key, from an address.
+func (b *browser) guess(address, key string) result {
+	b.t.Helper()
+	req := httptest.NewRequest(http.MethodPost, "/ui/sign-in", strings.NewReader("key="+queryEscape(key)))
+	req.RemoteAddr = address
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	// The sender's to write, so it must change nothing.
+	req.Header.Set("X-Forwarded-For", "192.0.2."+strconv.Itoa(len(key)%200))
+	return b.do(req)
+}
+
+// Case 62: the eleventh wrong key has to wait, whatever a header says of where it comes from and whichever
+// address of one network it is. A right key passes.
 func TestGuessesAreSlow(t *testing.T) {
 	t.Parallel()
-	b := open(t, withCallbacks())
-	for range guessesAtOnce {
-		if res := b.post("/ui/sign-in", "key", "guess"); res.status != http.StatusUnauthorized {
-			t.Fatalf("status %d", res.status)
-		}
-	}
-	if res := b.post("/ui/sign-in", "key", testKey); res.status != http.StatusTooManyRequests {
-		t.Errorf("after %d guesses one more is taken: %d", guessesAtOnce, res.status)
+	const tries = 40
+	for name, address := range map[string]func(i int) string{
+		"IPv4":        func(int) string { return "198.51.100.7:1234" },
+		"IPv4 mapped": func(i int) string { return []string{"198.51.100.7:1", "[::ffff:198.51.100.7]:1"}[i%2] },
+		"IPv6":        func(i int) string { return fmt.Sprintf("[2001:db8:1:2:%x::%x]:1", i, i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { // time stands still
+				b := open(t, withCallbacks())
+				for i := range tries {
+					res, want := b.guess(address(i), strings.Repeat("x", i)+"guess"), http.StatusUnauthorized
+					if i >= 10 {
+						want = http.StatusTooManyRequests
+						res.has(".banner.bad", "Too many wrong keys")
+						seconds, err := strconv.Atoi(res.header.Get("Retry-After"))
+						if err != nil || seconds < 1 || seconds > 60 {
+							t.Errorf("Retry-After is %q", res.header.Get("Retry-After"))
+						}
+					}
+					if res.status != want {
+						t.Fatalf("guess %d: %d, want %d", i+1, res.status, want)
+					}
+				}
+				if res := b.guess("192.0.2.200:1", "guess"); res.status != http.StatusUnauthorized {
+					t.Errorf("another address: %d", res.status)
+				}
+				if res := b.guess(address(3), testKey); res.status != http.StatusSeeOther {
+					t.Errorf("the right key: %d", res.status)
+				}
+			})
+		})
 	}
 }
 
-func TestGuessersAreBounded(t *testing.T) {
+// Guesses are counted before the key is looked up, so that parallel ones do not all pass.
+func TestParallelGuessesAreSlow(t *testing.T) {
 	t.Parallel()
-	var g guesses
-	now := time.Now()
-	for i := range maxGuessers + 500 {
-		g.wrong(testID(i), now)
-	}
-	if len(g.spent) > maxGuessers+1 {
-		t.Errorf("%d addresses are remembered", len(g.spent))
-	}
-	if g.wait("never seen", now) == 0 {
-		t.Error("beyond the bound nobody is slowed down")
-	}
-	if g.wait(testID(1), now.Add(time.Hour)) != 0 {
-		t.Error("an hour later it is still slowed down")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		o := withCallbacks()
+		o.Keys = slowKeys{}
+		b := open(t, o)
+		statuses := make([]int, 50)
+		var wg sync.WaitGroup
+		for i := range statuses {
+			wg.Go(func() { statuses[i] = b.guess("198.51.100.7:1234", "guess "+strconv.Itoa(i)).status })
+		}
+		wg.Wait()
+		counted := make(map[int]int)
+		for _, status := range statuses {
+			counted[status]++
+		}
+		told, slow := counted[http.StatusUnauthorized], counted[http.StatusTooManyRequests]
+		if told > 10 || told+slow != len(statuses) {
+			t.Errorf("answers by status: %v", counted)
+		}
+	})
+}
+
+// slowKeys knows no key, and takes its time to say so.
+type slowKeys struct{}
+
+func (slowKeys) AuthenticateHash(context.Context, [sha256.Size]byte) (store.Key, error) {
+	time.Sleep(20 * time.Millisecond)
+	return store.Key{}, store.ErrNotFound
 }
 
 func TestPreferences(t *testing.T) {

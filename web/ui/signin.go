@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -44,19 +45,28 @@ func (u *UI) signInSaying(r *request, status int, next, wrong string) (*answer, 
 // signInWith is POST /ui/sign-in. A wrong key says nothing about why it is wrong, and is slow to be tried again.
 func (u *UI) signInWith(r *request) (*answer, error) {
 	next := local(r.form.Get("next"), Root+"/")
-	address := r.remote
-	if wait := u.guesses.wait(address, time.Now()); wait > 0 {
-		return u.signInSaying(r, http.StatusTooManyRequests, next, r.lang.text("signin.slow", "d", shortDuration(wait.Round(time.Second))))
-	}
-	hash := sha256.Sum256([]byte(r.value("key")))
-	text := hex.EncodeToString(hash[:])
-	who, err := u.holder(r.ctx, text, "")
+	var who viewer
+	var text string
+	address, _ := netip.ParseAddr(r.remote) // none is an address too, which all without one share
+	right, wait, err := u.Guesses.Try(address, r.value("key"), func(hash [sha256.Size]byte) (bool, error) {
+		var err error
+		text = hex.EncodeToString(hash[:])
+		who, err = u.holder(r.ctx, text, "")
+		if errors.Is(err, errSignIn) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 	switch {
-	case errors.Is(err, errSignIn):
-		u.guesses.wrong(address, time.Now())
-		return u.signInSaying(r, http.StatusUnauthorized, next, r.lang.text("signin.wrong"))
 	case err != nil:
 		return nil, err
+	case wait > 0:
+		says := r.lang.text("signin.slow", "d", shortDuration(max(wait.Round(time.Second), time.Second)))
+		a, err := u.signInSaying(r, http.StatusTooManyRequests, next, says)
+		a.retryAfter = wait
+		return a, err
+	case !right:
+		return u.signInSaying(r, http.StatusUnauthorized, next, r.lang.text("signin.wrong"))
 	case !who.allows(store.ScopeRead):
 		return u.signInSaying(r, http.StatusForbidden, next, r.lang.text("signin.scope"))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // RequestIDHeader is the response header that carries the request's id, set by whatever stands in front.
@@ -53,6 +54,8 @@ type Options struct {
 
 	// AdminKey is the settings' key: it may do everything, in every project.
 	AdminKey string
+	// Guesses slows down who tries keys; nil: one of the pages' own.
+	Guesses *query.Guesses
 	// PublicURL is the address by which browsers come, for the cookie to be kept to https; empty: what each request says.
 	PublicURL string
 	// Version is the program's.
@@ -90,7 +93,6 @@ type UI struct {
 	keyHash [sha256.Size]byte
 	kit
 	sessions *scs.SessionManager
-	guesses  guesses
 	origin   *http.CrossOriginProtection
 	routes   []Route
 	hub      *hub
@@ -112,6 +114,9 @@ func (o *Options) complete() error {
 	}
 	if o.AdminKey == "" {
 		return errors.New("the pages need an admin key")
+	}
+	if o.Guesses == nil {
+		o.Guesses = new(query.Guesses)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -1,0 +1,206 @@
+package query
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// wrong looks a key up that is none.
+func wrong([sha256.Size]byte) (bool, error) { return false, nil }
+
+// right looks a right key up.
+func right([sha256.Size]byte) (bool, error) { return true, nil }
+
+// from is an address, the zero one where the text is none.
+func from(text string) netip.Addr {
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// unseen must not be called.
+func unseen(t *testing.T) func([sha256.Size]byte) (bool, error) {
+	return func([sha256.Size]byte) (bool, error) {
+		t.Helper()
+		t.Error("the key is looked up")
+		return false, nil
+	}
+}
+
+// guess tries a wrong key, and says whether it is told.
+func (g *Guesses) guess(t *testing.T, address, key string) bool {
+	t.Helper()
+	ok, wait, err := g.Try(from(address), key, wrong)
+	if ok || err != nil {
+		t.Fatalf("a wrong key: %v, %v", ok, err)
+	}
+	return wait == 0
+}
+
+func TestGuessesAreToldSlowly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var g Guesses
+		for i := range 100 {
+			if was := g.guess(t, "192.0.2.1", fmt.Sprint(i)); was != (i < 10) {
+				t.Fatalf("guess %d is told: %v", i+1, was)
+			}
+		}
+		_, wait, _ := g.Try(from("192.0.2.1"), "x", wrong)
+		if wait <= 0 || wait > 6*time.Second {
+			t.Fatalf("the next one waits %s", wait)
+		}
+		time.Sleep(wait - 1)
+		if g.guess(t, "192.0.2.1", "x") {
+			t.Error("a guess before its time is told")
+		}
+		time.Sleep(1)
+		if !g.guess(t, "192.0.2.1", "x") || g.guess(t, "192.0.2.1", "x") {
+			t.Error("after the wait one guess is told, and no more")
+		}
+	})
+}
+
+// Addresses of one network share an account, and addresses around one key too.
+func TestGuessesShareAnAccount(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		address, key func(i int) string
+		shared       bool
+	}{
+		"one address":     {one("192.0.2.1"), each("%d"), true},
+		"two addresses":   {each("192.0.2.%d"), each("%d"), false},
+		"one /64":         {each("2001:db8::%x"), each("%d"), true},
+		"several /64":     {each("2001:db8:0:%x::1"), each("%d"), false},
+		"mapped":          {alternately("192.0.2.1", "::ffff:192.0.2.1"), each("%d"), true},
+		"zones":           {each("fe80::1%%eth%d"), each("%d"), true},
+		"no address":      {each("nowhere %d"), each("%d"), true},
+		"around one key":  {each("192.0.2.%d"), each("dk_abcde%d"), true},
+		"beside each":     {each("192.0.2.%d"), each("dk_%05d"), false},
+		"empty and short": {each("192.0.2.%d"), one(""), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var g Guesses
+				for i := range 11 {
+					if was := g.guess(t, c.address(i), c.key(i)); was != (i < 10 || !c.shared) {
+						t.Errorf("guess %d is told: %v", i+1, was)
+					}
+				}
+			})
+		})
+	}
+}
+
+func one(text string) func(int) string { return func(int) string { return text } }
+
+func each(format string) func(int) string {
+	return func(i int) string { return fmt.Sprintf(format, i) }
+}
+
+// A right key passes though 1,999 wrong ones came from its network and around it. After that it passes where
+// it was right before; elsewhere one key a second is looked up.
+func TestRightKeysAreUnharmed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const here, there, elsewhere, key = "192.0.2.1", "192.0.2.2", "192.0.2.3", "dk_abcdefgh"
+		var g Guesses
+		passes := func(address, key string, want bool) {
+			t.Helper()
+			ok, wait, err := g.Try(from(address), key, right)
+			if ok != want || err != nil || ok == (wait > 0) {
+				t.Errorf("%s from %s: %v, after %s, %v", key, address, ok, wait, err)
+			}
+		}
+		for i := range seen.burst - 1 {
+			g.guess(t, here, fmt.Sprint(key[:startBytes], i))
+		}
+		passes(here, key, true)
+		for range 100 {
+			g.guess(t, here, "dk_abcde")
+		}
+		passes(here, key, true)
+		passes(there, key, true) // that a key was right counts for its beginning from anywhere
+		passes(elsewhere, "dk_abcdeother", false)
+		passes(here, "dk_zzz", false)
+		if _, wait, _ := g.Try(from(here), "dk_zzz", unseen(t)); wait != time.Second {
+			t.Errorf("the next look-up is after %s", wait)
+		}
+		time.Sleep(time.Second)
+		passes(here, "dk_zzz", true)
+	})
+}
+
+// What was no guess is not counted: a right key, and one that could not be looked up.
+func TestWhatIsNoGuessIsNotCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var g Guesses
+		down := errors.New("down")
+		for i := range 3 * seen.burst {
+			if ok, wait, err := g.Try(from("192.0.2.1"), fmt.Sprint(i), right); !ok || wait != 0 || err != nil {
+				t.Fatalf("a right key: %v, %s, %v", ok, wait, err)
+			}
+			_, _, err := g.Try(from("192.0.2.1"), "x", func([sha256.Size]byte) (bool, error) { return false, down })
+			if !errors.Is(err, down) {
+				t.Fatal(err)
+			}
+		}
+		for i := range 11 {
+			if was := g.guess(t, "192.0.2.1", "x"); was != (i < 10) {
+				t.Errorf("guess %d is told: %v", i+1, was)
+			}
+		}
+	})
+}
+
+// A key that was right and is not any more is a guess like others from then on.
+func TestARevokedKeyIsAGuess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var g Guesses
+		if ok, _, _ := g.Try(from("192.0.2.1"), "key", right); !ok {
+			t.Fatal("a right key is refused")
+		}
+		for i := range 12 {
+			if was := g.guess(t, "192.0.2.1", "key"); was != (i < 11) { // the first one is not counted
+				t.Errorf("guess %d is told: %v", i+1, was)
+			}
+		}
+	})
+}
+
+// A guesser with many networks has its own accounts forgotten, locks nobody out, and fills no memory.
+func TestGuessersAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var g Guesses
+		for i := range 5 * maxRecent {
+			g.guess(t, fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), fmt.Sprintf("%08d", i))
+			if i%(maxRecent/4) == 0 {
+				g.guess(t, "192.0.2.1", "the guesser") // an account that is used again and again is kept
+			}
+		}
+		if n := len(g.accounts.young) + len(g.accounts.old); n > 2*maxRecent {
+			t.Errorf("%d accounts are remembered", n)
+		}
+		if g.guess(t, "192.0.2.1", "a guesser that goes on") {
+			t.Error("an account in use is forgotten")
+		}
+		if !g.guess(t, "198.51.100.1", "somebody else") {
+			t.Error("a network that never guessed is slowed down")
+		}
+	})
+}
+
+func alternately(a, b string) func(int) string {
+	return func(i int) string { return []string{a, b}[i%2] }
+}
