@@ -166,7 +166,15 @@ func secure(c *gin.Context) {
 	c.Next()
 }
 
+// httpsOnly has browsers come over https alone for two years. Other hosts below the name are not ours to
+// speak for.
+func httpsOnly(c *gin.Context) {
+	c.Writer.Header()["Strict-Transport-Security"] = twoYears
+	c.Next()
+}
+
 var (
+	twoYears   = []string{"max-age=63072000"}
 	nosniff    = []string{"nosniff"}
 	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"}
 	noReferrer = []string{"no-referrer"}

@@ -23,7 +23,12 @@ func TestWhatIsNotThere(t *testing.T) {
 		code         string
 	}{
 		{"GET", "/", 404, "no_route"}, {"GET", "/v1", 404, "no_route"}, {"GET", "/v1/callbacks/", 404, "no_route"}, {"GET", "/v1/endpoints/", 404, "no_route"},
-		{"GET", "/metrics", 404, "no_route"}, {"GET", "/debug/pprof/", 404, "no_route"}, {"GET", "/healthz", 404, "no_route"}, {"GET", "/readyz", 404, "no_route"},
+		// Case 64: what the ops listener has; case 94: files.
+		{"GET", "/metrics", 404, "no_route"}, {"GET", "/debug/pprof/", 404, "no_route"},
+		{"GET", "/debug/pprof", 404, "no_route"}, {"GET", "/debug/pprof/cmdline", 404, "no_route"},
+		{"GET", "/v1/%2e%2e/%2e%2e/etc/passwd", 404, "no_route"},
+		{"GET", "/ui/static/../../etc/passwd", 404, "no_route"},
+		{"GET", "/healthz", 404, "no_route"}, {"GET", "/readyz", 404, "no_route"},
 		{"GET", "/v1/../../etc/passwd", 404, "no_route"}, {"GET", "/v1/callbacks/cb_x/why", 404, "no_route"},
 		{"POST", "/v1/lanes/https:%2F%2Fshop.example:443/stop", 404, "no_route"}, {"PUT", "/v1/lanes/https:%2F%2Fshop.example:443/pause", 405, "method_not_allowed"},
 		{"DELETE", "/v1/callbacks", 405, "method_not_allowed"}, {"PUT", "/v1/callbacks/cb_x", 405, "method_not_allowed"}, {"GET", "/v1/index/verify", 405, "method_not_allowed"},
@@ -61,6 +66,28 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 	}
 	if len(ids) != 4 || ids[""] {
 		t.Errorf("request ids: %v", ids)
+	}
+}
+
+// An https public_url has browsers come over https from then on, and no other one may.
+func TestStrictTransport(t *testing.T) {
+	t.Parallel()
+	for public, want := range map[string]string{
+		"": "", "http://pay.example": "",
+		"https://pay.example/": "max-age=63072000", "HTTPS://pay.example": "max-age=63072000",
+	} {
+		s, _ := newServer(t, &backend{}, web.Options{PublicURL: public})
+		for _, path := range []string{"/v1/callbacks", "/openapi.yaml", "/nowhere"} {
+			h := ask(s.Handler(), httptest.NewRequest("GET", path, nil)).Header()
+			if got := h.Get("Strict-Transport-Security"); got != want {
+				t.Errorf("%q: %s has %q, want %q", public, path, got, want)
+			}
+		}
+		rec := httptest.NewRecorder()
+		s.OpsHandler().ServeHTTP(rec, httptest.NewRequest("GET", "/healthz", nil))
+		if got := rec.Header().Get("Strict-Transport-Security"); got != "" {
+			t.Errorf("%q: the ops listener has %q", public, got)
+		}
 	}
 }
 

@@ -2,9 +2,13 @@ package web
 
 import (
 	"encoding/json"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	runtimepprof "runtime/pprof"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -16,8 +20,8 @@ type healthAnswer struct {
 	Why      string   `json:"why,omitempty"`
 }
 
-// opsHandler serves what is for operators and their machines only, and needs no key: whoever reaches the ops listener
-// may look.
+// opsHandler serves what is for operators and their machines only, and needs no key: all who reach the ops
+// listener may look, at profiles those on the machine alone.
 func (s *Server) opsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{
@@ -25,12 +29,40 @@ func (s *Server) opsHandler() http.Handler {
 	}))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	for pattern, show := range map[string]http.HandlerFunc{
+		"{$}": s.profiles, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		"{name}": func(w http.ResponseWriter, r *http.Request) {
+			pprof.Handler(r.PathValue("name")).ServeHTTP(w, r)
+		},
+	} {
+		mux.HandleFunc("GET /debug/pprof/"+pattern, func(w http.ResponseWriter, r *http.Request) {
+			if !s.showsProfiles() {
+				http.NotFound(w, r)
+				return
+			}
+			show(w, r)
+		})
+	}
 	return mux
+}
+
+// showsProfiles says whether profiles are shown: they tell what the process works on, and cost it time.
+func (s *Server) showsProfiles() bool {
+	addr, ok := s.OpsAddr().(*net.TCPAddr)
+	return s.o.Pprof || ok && addr.IP.IsLoopback()
+}
+
+// profiles lists the profiles. The index of package pprof would name the command line too, which may have
+// keys.
+func (s *Server) profiles(w http.ResponseWriter, _ *http.Request) {
+	names := []string{"profile?seconds=10", "trace?seconds=1"}
+	for _, p := range runtimepprof.Profiles() {
+		names = append(names, p.Name()+"?debug=1")
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if _, err := io.WriteString(w, strings.Join(names, "\n")+"\n"); err != nil {
+		s.log.Debug("list of profiles not written", "error", err)
+	}
 }
 
 // healthz says that the process answers, and looks at nothing else.

@@ -25,6 +25,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
@@ -52,6 +53,10 @@ type Options struct {
 	API    *api.API
 	UI     *ui.UI
 	Health Health
+	// PublicURL is the address by which browsers come; an https one has them come over https from then on.
+	PublicURL string
+	// Pprof shows profiles on an ops listener that is not on loopback, too.
+	Pprof bool
 	// TrustedProxies are addresses or CIDRs whose X-Forwarded-For counts; none: no proxy is trusted.
 	TrustedProxies []string
 	// ShutdownTimeout bounds how long open requests may take to end; zero: 10 s.
@@ -140,6 +145,9 @@ func (s *Server) publicHandler() (http.Handler, error) {
 		return nil, err
 	}
 	engine.Use(m.observe, m.recover, secure)
+	if query.HTTPS(s.o.PublicURL) {
+		engine.Use(httpsOnly)
+	}
 	engine.NoRoute(func(c *gin.Context) {
 		if s.o.UI != nil && strings.HasPrefix(c.Request.URL.Path, ui.Root) {
 			s.o.UI.NotFound(c)

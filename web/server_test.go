@@ -52,9 +52,6 @@ func TestHealthAnswers(t *testing.T) {
 	if got := probe("/healthz"); got != `200 {"status":"ok"}` {
 		t.Errorf("healthz while draining: %s", got)
 	}
-	if got := probe("/debug/pprof/cmdline"); !strings.HasPrefix(got, "200 ") {
-		t.Errorf("pprof: %s", got)
-	}
 	if got := probe("/v1/callbacks"); !strings.HasPrefix(got, "404 ") {
 		t.Errorf("the API on the ops listener: %s", got)
 	}

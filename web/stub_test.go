@@ -79,7 +79,10 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 	}
 	reg := prometheus.NewRegistry()
 	o.API, o.Health, o.Registerer, o.Gatherer = a, b, reg, reg
-	o.Listen, o.OpsListen = "127.0.0.1:0", "127.0.0.1:0"
+	o.Listen = "127.0.0.1:0"
+	if o.OpsListen == "" {
+		o.OpsListen = "127.0.0.1:0"
+	}
 	s, err := web.New(o)
 	if err != nil {
 		t.Fatal(err)
