@@ -75,9 +75,6 @@ func judgeMasterKey(ring *dispatch.Keyring, database *sqlFacts) diagnosis {
 	return fine(check, "decrypts what is stored")
 }
 
-// shortestAdminKey is the length below which an admin key can be guessed.
-const shortestAdminKey = 16
-
 func judgeAdminKey(s *Settings) diagnosis {
 	const check = "admin key"
 	key, from := s.AdminKey, "set"
@@ -90,13 +87,13 @@ func judgeAdminKey(s *Settings) diagnosis {
 			}
 			return fails(check, "mend the rights of the file", "%s", err)
 		}
+		if len(key) < minAdminKey {
+			return fails(check, "remove the file: the next start makes one", "%s: it %s", path, shortAdminKey(key))
+		}
 		from = "in " + path
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
 			return warns(check, "chmod 600 "+path, "%s, and others may read the file", from)
 		}
-	}
-	if len(key) < shortestAdminKey {
-		return warns(check, "choose a long random one, for example from \"openssl rand -hex 24\"", "it has %d characters", len(key))
 	}
 	return fine(check, "%s", from)
 }

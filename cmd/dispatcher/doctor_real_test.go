@@ -38,7 +38,8 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 	want(t, serving, "index", statusOK, "as SQL says")
 	want(t, serving, "master key", statusOK, "decrypts what is stored")
 	r.end(t)
-	wrong := slices.Concat(index, []string{"--database-url=" + served, "--admin-key=a", "--master-key=" + someKey('w')})
+	keys := []string{"--admin-key=0123456789abcdef01234567", "--master-key=" + someKey('w')}
+	wrong := slices.Concat(index, keys, []string{"--database-url=" + served})
 	want(t, examine(t, wrong...), "master key", statusError, "which is not given")
 	want(t, on(served, "--redis-prefix=other"), "index", statusError, "redis_prefix")
 	want(t, on(empty), "index", statusError, "--hold")

@@ -148,7 +148,7 @@ func TestDoctorCommand(t *testing.T) {
 	for i, form := range []string{"--json=false", "--json"} {
 		term := newTerminal()
 		code := term.invoke("doctor", form, "--data-dir", t.TempDir(), "--database-url", "postgres://u:hidden-password@127.0.0.1:1/d",
-			"--admin-key", "hidden-admin-key", "--master-key", someKey('k'))
+			"--admin-key", "hidden-admin-key-of-tests", "--master-key", someKey('k'))
 		outputs[i] = term.stdout.String()
 		if code != exitFailed || strings.Contains(outputs[i], "hidden") || strings.Contains(outputs[i], someKey('k')) {
 			t.Errorf("exit code %d, or it shows a secret:\n%s", code, outputs[i])
@@ -175,7 +175,7 @@ func TestDoctorDoesNotHang(t *testing.T) {
 	}
 	defer silent.Close()
 	s := testSettings(t, "--database-url=postgres://u:p@"+silent.Addr().String()+"/d", "--redis-url=redis://"+silent.Addr().String(),
-		"--admin-key=0123456789abcdef", "--master-key="+someKey('m'))
+		"--admin-key=0123456789abcdef01234567", "--master-key="+someKey('m'))
 	stuck := make(chan struct{})
 	defer close(stuck)
 	d := &doctor{s: s, patience: 300 * time.Millisecond, lookup: func(context.Context, string) ([]string, error) {
@@ -299,7 +299,7 @@ func TestDoctorJudgesWhatServersSay(t *testing.T) {
 	want(t, []diagnosis{judgeConns(s, &full)}, "connections", statusWarning, "27 for everybody")
 	full.roleConns = 10
 	want(t, []diagnosis{judgeConns(s, &full)}, "connections", statusError, "10 for everybody")
-	want(t, judgeSQL(testSettings(t, "--database-url=postgres://h/d", "--admin-key=k", "--master-key="+someKey('m')),
+	want(t, judgeSQL(testSettings(t, append(bothKeys(), "--database-url=postgres://h/d")...),
 		&sqlFacts{version: "12.1", number: 120001, settings: map[string]string{}, standby: true}), "database writes", statusError, "standby")
 	newer := sqlFacts{applied: map[int64]string{999: "of a newer program"}}
 	known, _, err := migrations.For(s.engine())
@@ -314,7 +314,7 @@ func TestDoctorJudgesWhatServersSay(t *testing.T) {
 
 // A server that is well and refuses us must not be restarted.
 func TestDoctorTellsWhyPostgresRefuses(t *testing.T) {
-	s := testSettings(t, "--database-url=postgres://h/d", "--admin-key=k", "--master-key="+someKey('m'))
+	s := testSettings(t, append(bothKeys(), "--database-url=postgres://h/d")...)
 	for code, cure := range map[string]string{
 		"": "start PostgreSQL", "53300": "out of connections", "57P03": "wait", "28P01": "password", "28000": "pg_hba.conf", "3D000": "name of the database",
 		"42501": "grant", "XX000": "what the server says",

@@ -50,6 +50,9 @@ func completeKeys(c *console, s *Settings, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("admin key: %w", err)
 	}
+	if len(key) < minAdminKey {
+		return &usageError{lines: []string{path + ": the admin key " + shortAdminKey(key)}}
+	}
 	s.AdminKey = key
 	if !made {
 		return nil

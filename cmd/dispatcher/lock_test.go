@@ -107,3 +107,14 @@ func TestADamagedMasterKeyIsRefused(t *testing.T) {
 		t.Error("a short master key was taken")
 	}
 }
+
+func TestAShortAdminKeyInItsFileIsRefused(t *testing.T) {
+	t.Parallel()
+	s := &Settings{DataDir: filepath.Dir(writeFile(t, adminKeyFile, "hidden-short-key\n"))}
+	err := completeKeys(&newTerminal().console, s, slog.New(slog.DiscardHandler))
+	var usage *usageError
+	if !errors.As(err, &usage) || len(usage.lines) != 1 || !strings.Contains(err.Error(), "16 of at least 24") ||
+		strings.Contains(err.Error(), "hidden") {
+		t.Errorf("%v", err)
+	}
+}

@@ -44,7 +44,7 @@ func testSettings(t *testing.T, args ...string) *Settings {
 
 // bothKeys are what a server on PostgreSQL must be given.
 func bothKeys() []string {
-	return []string{"--admin-key=0123456789abcdef", "--master-key=" + someKey('m')}
+	return []string{"--admin-key=0123456789abcdef01234567", "--master-key=" + someKey('m')}
 }
 
 // migrated is the URL of a database of the test's own that a server can use as it is.

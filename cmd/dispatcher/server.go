@@ -209,8 +209,9 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 	s := srv.s
 	guesses := new(query.Guesses) // one for both faces: a key is worth the same to either
 	o := web.Options{
-		Listen: s.Listen, OpsListen: s.OpsListen, Health: srv.engine, TrustedProxies: s.TrustedProxies,
-		Logger: srv.log, Registerer: registry, Gatherer: registry,
+		Listen: s.Listen, OpsListen: s.OpsListen, PublicURL: s.PublicURL, Pprof: s.Pprof, Health: srv.engine,
+		TrustedProxies: s.TrustedProxies,
+		Logger:         srv.log, Registerer: registry, Gatherer: registry,
 	}
 	if s.has(roleAPI) {
 		e := srv.engine
@@ -218,7 +219,8 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
 			Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e,
 			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: e, Books: db,
-			CursorKey: e.CursorKey, AdminKey: s.AdminKey, Guesses: guesses, Logger: srv.log,
+			CursorKey: e.CursorKey, AdminKey: s.AdminKey, Guesses: guesses,
+			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.log,
 		})
 		if err != nil {
 			return err

@@ -16,7 +16,8 @@ import (
 type Settings struct {
 	Listen         string   `key:"listen" group:"Addresses" default:"127.0.0.1:8080" help:"Address of the API and the admin UI."`
 	OpsListen      string   `key:"ops_listen" group:"Addresses" default:"127.0.0.1:8081" help:"Address of /metrics, /healthz, /readyz and /debug/pprof."`
-	PublicURL      string   `key:"public_url" group:"Addresses" help:"URL under which people and programs reach the API and the UI, if it is not the address itself."`
+	Pprof          bool     `key:"pprof" group:"Addresses" default:"false" help:"Show /debug/pprof on an ops_listen that is not on loopback, too."`
+	PublicURL      string   `key:"public_url" group:"Addresses" help:"URL under which people and programs reach the API and the UI, if it is not the address itself. With https:// browsers are held to https."`
 	TrustedProxies []string `key:"trusted_proxies" group:"Addresses" help:"CIDRs of the proxies whose X-Forwarded-For is believed."`
 
 	DataDir          string `key:"data_dir" group:"Storage" default:"./dispatcher-data" help:"Directory of the embedded database and of the keys made for it; unused with PostgreSQL."`
@@ -25,8 +26,10 @@ type Settings struct {
 	RedisURL         string `key:"redis_url" group:"Storage" secret:"url" help:"Index on Redis: redis://, rediss://, redis+sentinel://h1,h2/MASTER/db, redis+cluster://h1,h2 or rediss+cluster://h1,h2; empty is the index in this process."`
 	RedisPrefix      string `key:"redis_prefix" group:"Storage" default:"dispatcher" help:"Prefix of every key in Redis."`
 
-	AdminKey  string   `key:"admin_key" group:"Keys" secret:"all" help:"API key with every right in this process. Empty on SQLite: one is made at the first start and written to DATA-DIR/admin.key. Required with PostgreSQL."`
+	AdminKey  string   `key:"admin_key" group:"Keys" secret:"all" help:"API key with every right in this process, at least 24 characters. Empty on SQLite: one is made at the first start and written to DATA-DIR/admin.key. Required with PostgreSQL."`
 	MasterKey []string `key:"master_key" group:"Keys" secret:"all" help:"Base64 of 32 bytes that encrypt stored secrets; a list to change it, the new one first. Empty on SQLite: one is made in DATA-DIR/master.key. Required with PostgreSQL."`
+
+	RequestsPerSecond int `key:"requests_per_second" group:"Keys" default:"0" help:"Most requests of each API key a second in this process, answered with 429 beyond that. 0 is no limit."`
 
 	EgressAllow     []string      `key:"egress_allow" group:"Sending" help:"CIDRs and host names that may be sent to although they are not on the public internet."`
 	EgressProxy     string        `key:"egress_proxy" group:"Sending" secret:"url" help:"Proxy for everything that is sent; not supported by this version."`

@@ -27,6 +27,19 @@ const (
 // masterKeyBytes is the size of a master key.
 const masterKeyBytes = 32
 
+// minAdminKey is the least length of an admin key: a shorter one can be guessed. makeAdminKey is a command
+// that makes one.
+const (
+	minAdminKey  = 24
+	makeAdminKey = "openssl rand -hex 24"
+)
+
+// shortAdminKey says what is wrong with a key that is too short, without it.
+func shortAdminKey(key string) string {
+	return fmt.Sprintf("has %d of at least %d characters; choose random ones, for example from %q",
+		len(key), minAdminKey, makeAdminKey)
+}
+
 // longestSetting bounds durations, so that a time plus a setting is always a time.
 const longestSetting = 100 * 365 * 24 * time.Hour
 
@@ -154,6 +167,10 @@ func (c *checker) secrets() {
 			c.refuse("master_key", "key %d of the list is not the base64 of %d bytes", i+1, masterKeyBytes)
 		}
 	}
+	if s.AdminKey != "" && len(s.AdminKey) < minAdminKey {
+		c.refuse("admin_key", "%s", shortAdminKey(s.AdminKey))
+	}
+	c.between("requests_per_second", s.RequestsPerSecond, 0, 1_000_000)
 	if strings.ContainsFunc(s.AdminKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		c.refuse("admin_key", "has characters that cannot stand in an Authorization header")
 	}
@@ -164,7 +181,8 @@ func (c *checker) secrets() {
 		c.refuse("master_key", "is required with PostgreSQL: the base64 of %d random bytes, for example from \"openssl rand -base64 %d\"", masterKeyBytes, masterKeyBytes)
 	}
 	if s.AdminKey == "" {
-		c.refuse("admin_key", "is required with PostgreSQL: any long random text, for example from \"openssl rand -hex 24\"")
+		c.refuse("admin_key", "is required with PostgreSQL: at least %d random characters, for example from %q",
+			minAdminKey, makeAdminKey)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestDefaultsCanBeRead(t *testing.T) {
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "d.yaml", "# all of them\nworkers: 1\nlane_concurrency: 1\ndatabase_max_conns: 1\nlog_level: warn\n")
-	secret := writeFile(t, "secret", "from-a-file\n")
+	secret := writeFile(t, "secret", "from-a-file-of-24-letters\n")
 	env := []string{"DISPATCHER_WORKERS=2", "DISPATCHER_LANE_CONCURRENCY=2", "DISPATCHER_CONFIG=" + file, "DISPATCHER_ADMIN_KEY_FILE=" + secret, "DISPATCHER_LOG_FORMAT="}
 	l, err := loadWith(t, env, "--workers", "3")
 	if err != nil {
@@ -40,7 +40,8 @@ func TestPrecedence(t *testing.T) {
 	}
 	want := map[string]any{
 		"workers": 3, "lane_concurrency": 2, "database_max_conns": 1,
-		"redis_prefix": "dispatcher", "admin_key": "from-a-file", "log_level": "warn", "log_format": "",
+		"redis_prefix": "dispatcher", "admin_key": "from-a-file-of-24-letters",
+		"log_level": "warn", "log_format": "",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -65,10 +66,11 @@ func TestEverySettingHasThreeSpellings(t *testing.T) {
 	written := map[string]string{
 		"listen": "127.0.0.1:1", "ops_listen": "127.0.0.1:2", "public_url": "https://h.example/x", "trusted_proxies": "10.0.0.0/8,::1",
 		"data_dir": "/d", "database_url": "sqlite:/x.db", "database_max_conns": "7", "redis_url": "redis://h/1", "redis_prefix": "p",
-		"admin_key": "abc", "master_key": someKey('a') + "," + someKey('b'), "egress_allow": "10.0.0.0/8,shop.example",
+		"admin_key":  "abcdefghijklmnopqrstuvwx",
+		"master_key": someKey('a') + "," + someKey('b'), "egress_allow": "10.0.0.0/8,shop.example",
 		"workers": "9", "lane_concurrency": "3", "horizon": "0s", "hold": "true", "roles": "api,worker", "migrate": "false",
 		"shutdown_delay": "1s", "drain_timeout": "2s", "retention_payload": "1d", "retention_metadata": "500d12h",
-		"log_format": "json", "log_level": "debug",
+		"log_format": "json", "log_level": "debug", "requests_per_second": "7", "pprof": "true",
 	}
 	for _, s := range catalogue() {
 		value, ok := written[s.key]
@@ -153,6 +155,21 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		"no role":                   {args: []string{"--roles="}, want: []string{"setting roles: is empty"}},
 		"postgres without keys":     {args: []string{pg}, want: []string{"setting master_key: is required", "setting admin_key: is required"}},
 		"payload outlives metadata": {args: []string{"--retention-payload=500d"}, want: []string{"setting retention_payload: 500d is longer"}},
+		"admin key that is short": {
+			args: []string{"--admin-key=x"}, want: []string{"setting admin_key: has 1 of at least 24 characters"},
+		},
+		"admin key of 23": {
+			env:  []string{"DISPATCHER_ADMIN_KEY=abcdefghijklmnopqrstuvw"},
+			want: []string{"setting admin_key: has 23 of at least 24 characters"},
+		},
+		"rate below none": {
+			args: []string{"--requests-per-second=-1"},
+			want: []string{"setting requests_per_second: -1 is not between 0 and 1000000"},
+		},
+		"rate that is no number": {
+			args: []string{"--requests-per-second=1.5"},
+			want: []string{`setting requests_per_second: "1.5" is not a whole number`},
+		},
 		"several at once": {
 			env:  []string{"DISPATCHER_NONSENSE=1", "DISPATCHER_LOG_LEVEL=loud"},
 			args: []string{"--workers=x", "--roles=api"}, file: "lane_concurrency: 0\nnonsense: 1\n",
@@ -186,7 +203,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 func TestSettingsThatAreTaken(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ env, args []string }{
-		"postgres with its keys":     {args: []string{"--database-url=postgres://h/d", "--admin-key=k", "--master-key=" + someKey('a')}},
+		"postgres with its keys":     {args: append(bothKeys(), "--database-url=postgres://h/d")},
 		"api alone, with redis":      {args: []string{"--roles=api", "--redis-url=rediss+cluster://h1,h2"}},
 		"variables of the clients":   {env: []string{"DISPATCHER_SERVER=http://h", "DISPATCHER_KEY=k", "DISPATCHER_KEY_FILE=/x"}},
 		"variables that are not our": {env: []string{"DISPATCH=1", "OTHER_DISPATCHER_X=1"}},
@@ -211,7 +228,8 @@ func TestSettingsThatAreTaken(t *testing.T) {
 
 func TestFilesOfSecretsLoseOneNewline(t *testing.T) {
 	t.Parallel()
-	for content, want := range map[string]string{"abc": "abc", "abc\n": "abc", "abc\r\n": "abc"} {
+	const want = "abcdefghijklmnopqrstuvwxyz"
+	for _, content := range []string{want, want + "\n", want + "\r\n"} {
 		l, err := loadWith(t, []string{"DISPATCHER_ADMIN_KEY_FILE=" + writeFile(t, "key", content)})
 		if err != nil || l.AdminKey != want {
 			t.Errorf("%q was read as %q (%v)", content, l.AdminKey, err)
@@ -224,7 +242,7 @@ func TestFilesOfSecretsLoseOneNewline(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	term := newTerminal("DISPATCHER_ADMIN_KEY=hidden-key", "DISPATCHER_WORKERS=64")
+	term := newTerminal("DISPATCHER_ADMIN_KEY=hidden-key-of-24-letters", "DISPATCHER_WORKERS=64")
 	code := term.invoke("config", "--config", writeFile(t, "d.yaml", "egress_allow: [10.0.0.0/8, shop.internal]\n"),
 		"--database-url", "postgres://user:hidden-password@db.example:5432/pay?sslmode=verify-full&sslpassword=hidden-too",
 		"--redis-url", "redis+sentinel://u:hidden-again@h1,h2/main/0", "--master-key", someKey('h')+","+someKey('i'), "--hold")

@@ -27,6 +27,7 @@ func TestWrongSettingsStopTheStartWithOneLineEach(t *testing.T) {
 		{"unknown flag", nil, []string{"--redis-ulr", "redis://127.0.0.1:1"}, []string{"redis-ulr"}},
 		{"three at once", nil, []string{"--workers", "0", "--log-level", "loud", "--lane-concurrency=-1"}, []string{"workers", "log_level", "lane_concurrency"}},
 		{"file with an unknown key and a bad value", nil, []string{"--config", file}, []string{"workerz", "log_level"}},
+		{"admin key that can be guessed", nil, []string{"--admin-key", "x"}, []string{"admin_key"}},
 		{"PostgreSQL without keys", nil, []string{"--database-url", "postgres://127.0.0.1:1/x"}, []string{"admin_key", "master_key"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
