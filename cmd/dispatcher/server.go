@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -261,6 +262,11 @@ func (srv *server) announce() {
 		}
 	}
 	srv.log.Info("dispatcher is serving", attrs...)
+	addr, tcp := srv.web.Addr().(*net.TCPAddr)
+	if tcp && !addr.IP.IsLoopback() && !query.HTTPS(s.PublicURL) {
+		srv.log.Warn("keys and sessions cross the network in clear; put a proxy with https in front of listen, "+
+			"and set public_url to its https address", "listen", addr.String())
+	}
 	if s.Hold {
 		srv.log.Warn("sending is held by the setting hold: callbacks are accepted and none is attempted; to go on, stop this process and start it without --hold")
 	}

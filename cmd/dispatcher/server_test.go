@@ -215,3 +215,38 @@ func TestBothFacesCountWrongKeysTogether(t *testing.T) {
 	}
 	r.counters(t) // and the API takes it
 }
+
+// TestClearTextIsWarnedOf: keys and sessions that cross a network without https.
+func TestClearTextIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		want int
+	}{
+		"loopback":              {nil, 0},
+		"all addresses":         {[]string{"--listen=0.0.0.0:0"}, 1},
+		"all, with http":        {[]string{"--listen=0.0.0.0:0", "--public-url=http://pay.example"}, 1},
+		"all, behind a proxy":   {[]string{"--listen=0.0.0.0:0", "--public-url=https://pay.example"}, 0},
+		"loopback, with a name": {[]string{"--public-url=http://pay.example"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			term := newTerminal()
+			s := testSettings(t, append(c.args, "--log-level=warn", "--log-format=json")...)
+			srv, err := openServer(t.Context(), &term.console, s, newLogger(&term.console, s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv.announce()
+			if err := errors.Join(srv.web.ClosePublic(), srv.close()); err != nil {
+				t.Error(err)
+			}
+			if got := strings.Count(term.stderr.String(), "in clear"); got != c.want {
+				t.Errorf("%d warnings, want %d: %s", got, c.want, term.stderr.String())
+			}
+			if c.want > 0 && !strings.Contains(term.stderr.String(), "public_url") {
+				t.Errorf("it does not say what to do: %s", term.stderr.String())
+			}
+		})
+	}
+}

@@ -137,7 +137,10 @@ func (b *base) Theme() string { return b.r.theme }
 func (b *base) Zone() string { return b.zone.name }
 
 // ZoneChosen says whether the browser has said where it is.
-func (b *base) ZoneChosen() bool { return b.r.http == nil || cookie(b.r.http, zoneCookie) != "" }
+func (b *base) ZoneChosen() bool { return b.r.http == nil || b.ui.cookie(b.r.http, zoneCookie) != "" }
+
+// ZoneCookie is the name of the cookie in which the script notes the browser's zone.
+func (b *base) ZoneCookie() string { return b.ui.cookieName(zoneCookie) }
 
 // Here is the page's own address, for forms that come back to it.
 func (b *base) Here() string {

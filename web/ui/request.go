@@ -46,15 +46,15 @@ func (u *UI) newRequest(ctx context.Context, c *gin.Context, route Route) *reque
 	for _, p := range c.Params {
 		r.params[p.Key] = p.Value
 	}
-	r.lang = u.languages.choose(cookie(c.Request, languageCookie), c.Request.Header.Get("Accept-Language"))
-	r.zone, _ = zoneOf(cookie(c.Request, zoneCookie))
-	r.theme = themeOf(cookie(c.Request, themeCookie))
+	r.lang = u.languages.choose(u.cookie(c.Request, languageCookie), c.Request.Header.Get("Accept-Language"))
+	r.zone, _ = zoneOf(u.cookie(c.Request, zoneCookie))
+	r.theme = themeOf(u.cookie(c.Request, themeCookie))
 	return r
 }
 
-// cookie returns a cookie's value, or "".
-func cookie(r *http.Request, name string) string {
-	c, err := r.Cookie(name)
+// cookie returns the value of a cookie of ours, or "".
+func (u *UI) cookie(r *http.Request, name string) string {
+	c, err := r.Cookie(u.cookieName(name))
 	if err != nil {
 		return ""
 	}

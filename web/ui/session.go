@@ -40,13 +40,33 @@ const (
 // seenEvery is how exactly it is known when somebody was last seen: a page view shall not be a write each time.
 const seenEvery = time.Minute
 
-// The cookies beside the session's. They are no secrets.
+// The cookies. Those beside the session's are no secrets.
 const (
 	sessionCookie  = "dispatcher_session"
 	languageCookie = "dispatcher_language"
 	zoneCookie     = "dispatcher_zone"
 	themeCookie    = "dispatcher_theme"
 )
+
+// hostPrefix begins a cookie's name that a browser takes from this host alone: over https, with no other path
+// than /. Another host below the same name cannot plant such a one.
+const hostPrefix = "__Host-"
+
+// cookieName is a cookie's name as the browser has it. Without https a browser would refuse the prefix.
+func (u *UI) cookieName(name string) string {
+	if u.https {
+		return hostPrefix + name
+	}
+	return name
+}
+
+// cookiePath is the path of every cookie.
+func (u *UI) cookiePath() string {
+	if u.https {
+		return "/"
+	}
+	return Root
+}
 
 // newSessions is not the library's own constructor: that one starts a goroutine, for a store that is not used, which nothing ends.
 func (u *UI) newSessions() *scs.SessionManager {
@@ -56,12 +76,13 @@ func (u *UI) newSessions() *scs.SessionManager {
 		HashTokenInStore: true,
 		Lifetime:         u.Lifetime,
 		Cookie: scs.SessionCookie{
-			Name:     sessionCookie,
-			Path:     Root,
+			Name:     u.cookieName(sessionCookie),
+			Path:     u.cookiePath(),
 			HttpOnly: true,
-			// A link in a chat must find the operator signed in; what changes something is refused when it comes from another site.
+			// Lax: a link in a chat must find the operator signed in. What changes something is refused when it comes
+			// from another site.
 			SameSite: http.SameSiteLaxMode,
-			Secure:   strings.HasPrefix(u.PublicURL, "https:"),
+			Secure:   u.https,
 		},
 	}
 }
@@ -109,7 +130,7 @@ func (s sessionRows) Delete(token string) error {
 // loadSession puts the request's session, or a new one, into its context.
 func (u *UI) loadSession(ctx context.Context, r *http.Request) (context.Context, error) {
 	token := ""
-	if c, err := r.Cookie(sessionCookie); err == nil {
+	if c, err := r.Cookie(u.cookieName(sessionCookie)); err == nil {
 		token = c.Value
 	}
 	loaded, err := u.sessions.Load(ctx, token)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,42 +51,84 @@ func TestSignIn(t *testing.T) {
 	b.get("/ui/callbacks").leads("/ui/sign-in?next=%2Fui%2Fcallbacks")
 }
 
-func TestSessionCookie(t *testing.T) {
+// Case 61. Over https the cookies are of this host and of https alone; without it a browser would refuse such
+// ones.
+func TestCookies(t *testing.T) {
 	t.Parallel()
-	for _, public := range []string{"", "https://pay.example/"} {
+	for _, c := range []struct{ public, prefix, path string }{
+		{"", "", "/ui"},
+		{"http://pay.example/", "", "/ui"},
+		{"https://pay.example/", "__Host-", "/"},
+		{"HTTPS://pay.example/dispatcher", "__Host-", "/"},
+	} {
 		o := withCallbacks()
-		o.PublicURL = public
+		o.PublicURL = c.public
 		b := open(t, o)
-		res := b.post("/ui/sign-in", "key", testKey)
-		line := ""
-		for _, c := range res.header.Values("Set-Cookie") {
-			if strings.HasPrefix(c, sessionCookie+"=") {
-				line = c
+		b.signIn(testKey)
+		preferred := b.post("/ui/preferences", "language", "en", "zone", "Asia/Shanghai", "theme", "dark")
+		given := slices.Concat(preferred.header.Values("Set-Cookie"),
+			b.post("/ui/sign-in", "key", testKey).header.Values("Set-Cookie"))
+		if len(given) != 4 {
+			t.Errorf("%q: cookies %q", c.public, given)
+		}
+		for _, line := range given {
+			name, _, _ := strings.Cut(line, "=")
+			attributes := strings.Split(line, "; ")[1:]
+			has := func(want string) bool { return slices.Contains(attributes, want) }
+			if !strings.HasPrefix(name, c.prefix+"dispatcher_") || has("Secure") != (c.prefix != "") ||
+				!has("SameSite=Lax") || !has("Path="+c.path) || strings.Contains(line, "Domain") ||
+				has("HttpOnly") != (name == c.prefix+sessionCookie) {
+				t.Errorf("%q: %s", c.public, line)
 			}
 		}
-		for _, want := range []string{"HttpOnly", "SameSite=Lax", "Path=/ui"} {
-			if !strings.Contains(line, want) {
-				t.Errorf("the cookie lacks %s: %s", want, line)
-			}
-		}
-		if got := strings.Contains(line, "Secure"); got != (public != "") {
-			t.Errorf("public URL %q: %s", public, line)
-		}
-		if sessions := o.Sessions.(*memSessions); len(sessions.rows) != 1 {
-			t.Errorf("%d sessions", len(sessions.rows))
-		} else {
-			for token, row := range sessions.rows {
-				if strings.Contains(line, token) {
-					t.Error("the token is stored as the browser has it")
-				}
-				if strings.Contains(string(row.Data), testKey) {
-					t.Error("the session has the key")
-				}
-			}
+		page := b.get("/ui/callbacks").ok()
+		page.has(".foot", "Asia/Shanghai")
+		page.lacks("[data-ask-zone]")
+		fresh := open(t, o).get("/ui/sign-in").ok()
+		if got := attr(find(fresh.doc, "body")[0], "data-ask-zone"); got != c.prefix+zoneCookie {
+			t.Errorf("%q: the script is told the name %q", c.public, got)
 		}
 	}
 }
 
+func TestASessionIsStoredWithoutItsSecrets(t *testing.T) {
+	t.Parallel()
+	o := withCallbacks()
+	b := signedIn(t, o)
+	sessions := o.Sessions.(*memSessions)
+	if len(sessions.rows) != 1 {
+		t.Errorf("%d sessions", len(sessions.rows))
+	}
+	for token, row := range sessions.rows {
+		if strings.Contains(b.cookies[sessionCookie], token) {
+			t.Error("the token is stored as the browser has it")
+		}
+		if strings.Contains(string(row.Data), testKey) {
+			t.Error("the session has the key")
+		}
+	}
+}
+
+// Case 61: whoever planted a session's cookie before the sign-in does not share the session.
+func TestASignInHasANewSession(t *testing.T) {
+	t.Parallel()
+	o := withCallbacks()
+	b := signedIn(t, o)
+	planted := b.cookies[sessionCookie]
+	b.signIn(testKey)
+	if got := b.cookies[sessionCookie]; got == planted || got == "" {
+		t.Errorf("the session goes on as %q", got)
+	}
+	b.cookies[sessionCookie] = planted
+	b.get("/ui/callbacks").leads("/ui/sign-in?next=%2Fui%2Fcallbacks")
+	b.cookies[sessionCookie] = "planted"
+	b.signIn(testKey)
+	if b.cookies[sessionCookie] == "planted" {
+		t.Error("a planted token is taken over")
+	}
+}
+
+// Case 63.
 func TestNextLeadsNowhereElse(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "javascript:alert(1)", "/v1/callbacks", "/ui/x\r\nSet-Cookie: a=b", "", "/uix", "/ui/../v1/callbacks", "/ui/%2e%2e/metrics"} {
@@ -94,6 +137,7 @@ func TestNextLeadsNowhereElse(t *testing.T) {
 	}
 }
 
+// Cases 52 and 61.
 func TestIdleAndRevokedEndTheSession(t *testing.T) {
 	t.Parallel()
 	o := withCallbacks()
@@ -126,6 +170,7 @@ func TestPageViewsAreNotWritten(t *testing.T) {
 	}
 }
 
+// Case 56.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
 	b, done, id := actingOnCallbacks(t, sample(1))

@@ -77,7 +77,7 @@ func (u *UI) signInWith(r *request) (*answer, error) {
 	u.sessions.Put(r.ctx, sessionKey, text)
 	u.sessions.Put(r.ctx, sessionSeen, time.Now().UnixMilli())
 	a, err := redirect(next)
-	if zone := r.value("zone"); cookie(r.http, zoneCookie) == "" && zone != "" {
+	if zone := r.value("zone"); u.cookie(r.http, zoneCookie) == "" && zone != "" {
 		if _, ok := zoneOf(zone); ok {
 			a.cookies = append(a.cookies, u.preference(zoneCookie, zone))
 		}
@@ -117,8 +117,8 @@ const preferenceAge = 365 * 24 * time.Hour
 
 func (u *UI) preference(name, value string) *http.Cookie {
 	return &http.Cookie{
-		Name: name, Value: url.QueryEscape(value), Path: Root, MaxAge: int(preferenceAge.Seconds()), SameSite: http.SameSiteLaxMode,
-		Secure: u.sessions.Cookie.Secure,
+		Name: u.cookieName(name), Value: url.QueryEscape(value), Path: u.cookiePath(),
+		MaxAge: int(preferenceAge.Seconds()), SameSite: http.SameSiteLaxMode, Secure: u.https,
 	}
 }
 

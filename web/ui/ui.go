@@ -91,6 +91,8 @@ func (o *Options) missing() (names []string) {
 type UI struct {
 	Options
 	keyHash [sha256.Size]byte
+	// https: browsers come over https.
+	https bool
 	kit
 	sessions *scs.SessionManager
 	origin   *http.CrossOriginProtection
@@ -156,7 +158,10 @@ func newUI(o Options, k kit) (*UI, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	u := &UI{Options: o, kit: k, keyHash: sha256.Sum256([]byte(o.AdminKey)), origin: http.NewCrossOriginProtection()}
+	u := &UI{
+		Options: o, kit: k, keyHash: sha256.Sum256([]byte(o.AdminKey)), https: query.HTTPS(o.PublicURL),
+		origin: http.NewCrossOriginProtection(),
+	}
 	if public, err := url.Parse(o.PublicURL); err == nil && public.Host != "" {
 		// Behind a proxy that passes another Host on, this is where our own forms come from.
 		if err := u.origin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {

@@ -10,9 +10,11 @@ const text = (name) => body.dataset["text" + name[0].toUpperCase() + name.slice(
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zone) {
   for (const input of document.querySelectorAll("input[type=hidden][data-zone]")) input.value = zone;
-  if ("askZone" in body.dataset) {
-    const secure = location.protocol === "https:" ? "; secure" : "";
-    document.cookie = `dispatcher_zone=${encodeURIComponent(zone)}; path=/ui; max-age=31536000; samesite=lax${secure}`;
+  const name = body.dataset.askZone;
+  if (name) {
+    const path = name.startsWith("__Host-") ? "/" : "/ui"; // a browser takes that name with no other path
+    const rest = "max-age=31536000; samesite=lax" + (location.protocol === "https:" ? "; secure" : "");
+    document.cookie = `${name}=${encodeURIComponent(zone)}; path=${path}; ${rest}`;
   }
 }
 
