@@ -130,12 +130,12 @@ func (u *UI) serve(c *gin.Context, route Route) {
 	defer cancel()
 	u.protect(c.Writer.Header())
 	ctx, err := u.loadSession(ctx, c.Request)
-	if route.most > 0 {
-		err = errors.Join(err, lift(c.Writer, time.Now().Add(u.Timeout+route.most)))
-	}
 	r := u.newRequest(ctx, c, route)
 	if err == nil {
 		err = u.admit(r, route)
+	}
+	if err == nil && route.most > 0 { // not before the form was read: until then its sender is what takes long
+		err = lift(c.Writer, time.Now().Add(u.Timeout+route.most))
 	}
 	var a *answer
 	if err == nil {
