@@ -128,6 +128,7 @@ type API struct {
 	rates   *webquery.Rates
 	// projects are those that ProjectHeader has named and that exist. A project is never removed.
 	projects sync.Map
+	rooms    rooms
 	// knownCursorKey is what CursorKey has returned; nil: nothing yet.
 	knownCursorKey atomic.Pointer[[]byte]
 }
@@ -150,7 +151,9 @@ func New(o Options) (*API, error) {
 		o.Guesses = new(webquery.Guesses)
 	}
 	rates := webquery.NewRates(o.RequestsPerSecond)
-	return &API{Options: o, keyHash: sha256.Sum256([]byte(o.AdminKey)), rates: rates}, nil
+	return &API{
+		Options: o, keyHash: sha256.Sum256([]byte(o.AdminKey)), rates: rates, rooms: newRooms(),
+	}, nil
 }
 
 // A handler answers one authenticated request, or returns the error that is to be answered; then it has written nothing.
@@ -169,7 +172,7 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 			err = lacks(scope)
 		}
 		if err == nil {
-			err = h(ctx, c, who)
+			err = a.takeIn(ctx, c, who, h)
 		}
 		if err != nil {
 			a.fail(c, err)
@@ -177,19 +180,30 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 	}
 }
 
-// lasting makes a handler that may take that long a route's, beyond the server's time-outs too. Both of those are lifted: when the read
-// deadline passes net/http ends the request's context, even if the body was read long ago.
+// lasting makes a handler that may take that long a route's, beyond the server's time-outs too. They are
+// lifted when the body has been read: until then the request's sender is what takes long.
 func (a *API) lasting(scope store.Scope, h handler, most time.Duration) gin.HandlerFunc {
 	return a.serve(scope, func(ctx context.Context, c *gin.Context, who caller) error {
-		until := time.Now().Add(most + a.Timeout)
-		rc := http.NewResponseController(c.Writer)
-		for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {
-			if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
-				return fmt.Errorf("lift the time-outs: %w", err)
-			}
+		whole := func() error { return lift(c.Writer, time.Now().Add(most+a.Timeout)) }
+		if in, ok := c.Request.Body.(*intake); ok && c.Request.ContentLength != 0 {
+			in.whole = whole
+		} else if err := whole(); err != nil {
+			return err
 		}
 		return h(ctx, c, who)
 	}, most)
+}
+
+// lift puts the server's time-outs of one request off. The read deadline is one of them: when it passes
+// net/http ends the request's context, even if the body was read long ago.
+func lift(w http.ResponseWriter, until time.Time) error {
+	rc := http.NewResponseController(w)
+	for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {
+		if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return fmt.Errorf("lift the time-outs: %w", err)
+		}
+	}
+	return nil
 }
 
 // fail answers with the error's problem, and logs the error if the answer may not say what it was.

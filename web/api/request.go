@@ -18,7 +18,8 @@ const (
 )
 
 // readBody reads the whole body, which is at most limit bytes; a longer one is refused before it is read, or, where it
-// does not say its length, as soon as it goes over.
+// does not say its length, as soon as it goes over. It is for handlers, whose requests have an intake as
+// their body.
 func readBody(c *gin.Context, limit int64) ([]byte, error) {
 	r := c.Request
 	if len(r.Header["Content-Encoding"]) > 0 {
@@ -27,27 +28,34 @@ func readBody(c *gin.Context, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	if r.ContentLength >= 0 {
-		body := make([]byte, r.ContentLength)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
-			return nil, fmt.Errorf("%w: %w", httperr.ErrIncomplete, err)
+	in, ok := r.Body.(*intake)
+	if !ok {
+		return nil, errors.New("the request's body was not taken in")
+	}
+	var from io.Reader = in
+	if r.ContentLength < 0 {
+		// The writer below gin's is the one that knows how to close the connection.
+		var w http.ResponseWriter = c.Writer
+		if under, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+			w = under.Unwrap()
 		}
-		return body, nil
+		from = http.MaxBytesReader(w, in, limit)
 	}
-	// The writer below gin's is the one that knows how to close the connection.
-	var w http.ResponseWriter = c.Writer
-	if under, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
-		w = under.Unwrap()
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := in.read(from, r.ContentLength, limit)
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
 		return nil, tooLarge(limit)
+	case errors.Is(err, httperr.ErrBusy):
+		c.Header("Connection", "close") // the rest of the body is not waited for
+		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", httperr.ErrIncomplete, err)
 	}
-	return body, nil
+	if in.whole != nil {
+		err = in.whole()
+	}
+	return body, err
 }
 
 func tooLarge(limit int64) error {

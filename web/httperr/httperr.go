@@ -40,6 +40,8 @@ var (
 	ErrPayloadTooLarge = errors.New("the decoded payload is larger than 256 KiB")
 	// ErrEncoding: the request has a Content-Encoding.
 	ErrEncoding = errors.New("the request's body must be sent without Content-Encoding")
+	// ErrBusy: as many large bodies are being read as there is room for.
+	ErrBusy = errors.New("as many large requests are being read as there is room for; send it again later")
 	// ErrNoRoute: there is nothing at this path.
 	ErrNoRoute = errors.New("there is nothing at this path")
 	// ErrMethod: the path exists, with other methods (they are in the Allow header).
@@ -103,6 +105,10 @@ func rows() []row {
 		{err: store.ErrIdempotencyInProgress, status: http.StatusConflict, code: "idempotency_in_progress", sentence: "a request with this idempotency key is in progress", retryAfter: 1},
 		{err: store.ErrTooManyRedrives, status: http.StatusTooManyRequests, code: "too_many_redrives", sentence: fmt.Sprintf("at most %d redrives of a project may be open; wait for one to end, or cancel one", store.MaxOpenRedrives), retryAfter: 60},
 		{err: store.ErrUnavailable, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "the database cannot commit; try again later", retryAfter: 5},
+		{
+			err: ErrBusy, status: http.StatusServiceUnavailable, code: "busy", sentence: ErrBusy.Error(),
+			retryAfter: 1,
+		},
 		{err: schedule.ErrRebuilding, status: http.StatusServiceUnavailable, code: "index_rebuilding", sentence: "the index is being rebuilt; try again later", retryAfter: 5},
 		{err: schedule.ErrLost, status: http.StatusServiceUnavailable, code: "index_lost", sentence: "the index is lost and will be rebuilt; try again later", retryAfter: 5},
 		{err: context.DeadlineExceeded, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "it took too long; try again later", retryAfter: 5},

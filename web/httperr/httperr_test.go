@@ -32,6 +32,7 @@ func TestTable(t *testing.T) {
 		{httperr.ErrTooLarge, 413, "too_large", "Connection"},
 		{httperr.ErrPayloadTooLarge, 413, "payload_too_large", ""},
 		{httperr.ErrEncoding, 415, "unsupported_encoding", ""},
+		{fmt.Errorf("%w: %w", httperr.ErrBusy, context.DeadlineExceeded), 503, "busy", "Retry-After"},
 		{httperr.ErrNoRoute, 404, "no_route", ""},
 		{httperr.ErrMethod, 405, "method_not_allowed", ""},
 		{store.ErrNotFound, 404, "not_found", ""},
