@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -17,8 +19,8 @@ const (
 	// maxViews is how many different pages are rendered again at a time, maxWatchers how many browsers look at them.
 	maxViews    = 64
 	maxWatchers = 512
-	// maxOwnViews is how many of the pages one key has, so that it leaves some for the others.
-	maxOwnViews = 24
+	// maxOwnWatchers is how many of the browsers look with one key, so that it leaves some for the others.
+	maxOwnWatchers = 20
 	// renderEvery is how often a page is rendered again at most; it is done less often where it takes long: no more than renderShare of
 	// the time is spent on one page.
 	renderEvery = time.Second
@@ -31,8 +33,14 @@ const (
 	retryEvery = 3 * time.Second
 )
 
-// errFull: as many pages are looked at as a process keeps up to date.
-var errFull = errors.New("too many pages are open")
+var (
+	// errFull: as many pages are looked at as a process keeps up to date.
+	errFull = errors.New("too many pages are open")
+	// errOwnFull: as many pages are looked at with the key as one key may.
+	errOwnFull = errors.New("too many pages are open with the key")
+	// errPanic: a page panicked, which was logged.
+	errPanic = errors.New("the page panicked")
+)
 
 // A region of a page, as an event carries it.
 type region struct {
@@ -59,10 +67,10 @@ func newHub(log *slog.Logger) *hub { return &hub{log: log, views: make(map[strin
 type view struct {
 	hub *hub
 	key string
-	// owner is the key that looks, by its hash.
-	owner  string
-	render func(ctx context.Context) (map[string]string, error)
-	stop   context.CancelFunc
+	// owner is the key that looks, by its hash. page is the path, for the log.
+	owner, page string
+	render      func(ctx context.Context) (map[string]string, error)
+	stop        context.CancelFunc
 	// watchers and last are guarded by the hub's mutex. last is what the regions are, once they were rendered.
 	watchers map[*watcher]bool
 	last     map[string]string
@@ -76,17 +84,24 @@ type watcher struct {
 }
 
 // watch has a page kept up to date until the returned function is called.
-func (h *hub) watch(owner, key string, render func(ctx context.Context) (map[string]string, error)) (*watcher, func(), error) {
+func (h *hub) watch(
+	owner, page, key string, render func(ctx context.Context) (map[string]string, error),
+) (*watcher, func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.views[key]
-	if h.closed || h.watchers >= maxWatchers || v == nil && (len(h.views) >= maxViews || h.viewsOf(owner) >= maxOwnViews) {
+	if h.closed || h.watchers >= maxWatchers || v == nil && len(h.views) >= maxViews {
 		return nil, nil, errFull
+	}
+	if h.watchersOf(owner) >= maxOwnWatchers {
+		return nil, nil, errOwnFull
 	}
 	w := &watcher{events: make(chan []byte, watcherBuffer)}
 	if v == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		v = &view{hub: h, key: key, owner: owner, render: render, stop: stop, watchers: make(map[*watcher]bool)}
+		v = &view{
+			hub: h, key: key, owner: owner, page: page, render: render, stop: stop, watchers: make(map[*watcher]bool),
+		}
 		h.views[key] = v
 		h.running.Go(func() { v.run(ctx) })
 	} else if len(v.last) > 0 {
@@ -97,11 +112,11 @@ func (h *hub) watch(owner, key string, render func(ctx context.Context) (map[str
 	return w, func() { h.leave(v, w) }, nil
 }
 
-// viewsOf counts the views of a key. The mutex is held.
-func (h *hub) viewsOf(owner string) (n int) {
+// watchersOf counts the watchers of a key. The mutex is held.
+func (h *hub) watchersOf(owner string) (n int) {
 	for _, v := range h.views {
 		if v.owner == owner {
-			n++
+			n += len(v.watchers)
 		}
 	}
 	return n
@@ -148,18 +163,16 @@ func (v *view) run(ctx context.Context) {
 	hashes := make(map[string]uint64)
 	for {
 		began := time.Now()
-		rctx, cancel := context.WithTimeout(ctx, renderTime)
-		now, err := v.render(rctx)
-		cancel()
+		now, err := v.once(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errSignIn) {
-			v.end()
+		if errors.Is(err, errSignIn) || errors.Is(err, errPanic) {
+			v.end(errors.Is(err, errSignIn))
 			return
 		}
 		if err != nil {
-			v.hub.log.Debug("page not rendered again", "page", v.key, "error", err)
+			v.hub.log.Debug("page not rendered again", "page", v.page, "error", err)
 			v.tell(nil, nil, []byte("event: stale\ndata: {}\n\n"))
 		} else {
 			changed := make(map[string]string)
@@ -182,6 +195,20 @@ func (v *view) run(ctx context.Context) {
 		case <-timer.C:
 		}
 	}
+}
+
+// once renders the page. A panic becomes an error: no request is around it, so that it would end the process.
+func (v *view) once(ctx context.Context) (now map[string]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, renderTime)
+	defer cancel()
+	defer func() {
+		if thrown := recover(); thrown != nil {
+			v.hub.log.Error("a live page panicked",
+				"page", v.page, "panic", fmt.Sprint(thrown), "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return v.render(ctx)
 }
 
 // timeless leaves out how long ago things were, which each browser counts on by itself.
@@ -219,12 +246,12 @@ func (v *view) tell(now, changed map[string]string, instead []byte) {
 	}
 }
 
-// end has all who look load the page anew: their session has ended.
-func (v *view) end() {
+// end ends the streams of all who look. over has them load the page anew: their session has ended.
+func (v *view) end(over bool) {
 	v.hub.mu.Lock()
 	defer v.hub.mu.Unlock()
 	for w := range v.watchers {
-		w.over = true
+		w.over = over
 		v.hub.drop(v, w)
 	}
 	if v.hub.views[v.key] == v {

@@ -2,10 +2,17 @@ package ui
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,10 +29,15 @@ type changing struct {
 	mu    sync.Mutex
 	rows  []store.Callback
 	lists atomic.Int64
+	// panics: lists of dead ones do.
+	panics atomic.Bool
 }
 
 func (c *changing) List(ctx context.Context, project string, f store.Filter) (store.Page, error) {
 	c.lists.Add(1)
+	if c.panics.Load() && slices.Contains(f.States, store.Dead) {
+		panic("out of cheese")
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return callbackRows{all: c.rows}.List(ctx, project, f)
@@ -41,6 +53,7 @@ func (c *changing) set(rows ...store.Callback) {
 type listener struct {
 	t      *testing.T
 	status int
+	header http.Header
 	events chan seen
 	end    context.CancelFunc
 }
@@ -66,7 +79,7 @@ func (b *browser) listen(server *httptest.Server, page string) *listener {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	l := &listener{t: b.t, status: res.StatusCode, events: make(chan seen, 1000), end: end}
+	l := &listener{t: b.t, status: res.StatusCode, header: res.Header, events: make(chan seen, 1000), end: end}
 	go func() {
 		defer close(l.events)
 		defer func() { _ = res.Body.Close() }() // the stream has ended
@@ -129,6 +142,24 @@ func (l *listener) over() {
 	for more := true; more; {
 		_, more = l.next("the end of the stream")
 	}
+}
+
+// synced is a log that may be read while it is written.
+type synced struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *synced) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *synced) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
 
 func liveParts(rows *changing) Options {
@@ -217,34 +248,143 @@ func TestStreamsOfWhatIsNoPage(t *testing.T) {
 	}
 }
 
+// What a page panics at is outside of any request: it ends that page's streams, and neither the process nor
+// others'.
+func TestAPanicEndsItsStreamsOnly(t *testing.T) {
+	t.Parallel()
+	rows := &changing{}
+	o := liveParts(rows)
+	var log synced
+	o.Logger = slog.New(slog.NewJSONHandler(&log, nil))
+	b := signedIn(t, o)
+	server := httptest.NewServer(b.handler)
+	defer server.Close()
+	defer b.ui.Close()
+	there := func(e seen) bool { return e.regions["rows"] != "" }
+	broken := b.listen(server, "/ui/callbacks?state=dead&ref=query-value")
+	broken.until("the state at the beginning", there)
+	sound := b.listen(server, "/ui/callbacks?state=scheduled")
+	sound.until("the state at the beginning", there)
+	rows.panics.Store(true)
+	broken.over()
+	rows.set(sample(1))
+	sound.until("a new row", func(e seen) bool { return strings.Contains(e.regions["rows"], "order-0001") })
+	text := log.String()
+	for _, want := range []string{"out of cheese", "live_test.go", `"page":"/ui/callbacks"`} {
+		if strings.Count(text, want) == 0 {
+			t.Errorf("the log lacks %q: %s", want, text)
+		}
+	}
+	if n := strings.Count(text, "panicked"); n != 1 {
+		t.Errorf("%d lines for one panic", n)
+	}
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(testKey)))
+	for _, secret := range []string{b.cookies[sessionCookie], hash, "query-value"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("the log has %q", secret)
+		}
+	}
+	rows.panics.Store(false)
+	again := b.listen(server, "/ui/callbacks?state=dead&ref=query-value")
+	again.until("the page is rendered again", there)
+}
+
+// A key has so many streams, whatever it looks at, and each that ends makes room.
+func TestStreamsOfAKeyAreBounded(t *testing.T) {
+	t.Parallel()
+	o := liveParts(&changing{})
+	o.Keys = holders()
+	b := signedIn(t, o)
+	server := httptest.NewServer(b.handler)
+	defer server.Close()
+	defer b.ui.Close()
+	var all []*listener
+	for i := range 20 {
+		l := b.listen(server, "/ui/callbacks?ref="+strconv.Itoa(i%3))
+		if l.status != http.StatusOK {
+			t.Fatalf("stream %d: %d", i+1, l.status)
+		}
+		all = append(all, l)
+	}
+	for _, page := range []string{"/ui/callbacks?ref=0", "/ui/callbacks?ref=another"} {
+		l := b.listen(server, page)
+		if l.status != http.StatusTooManyRequests || l.header.Get("Retry-After") == "" {
+			t.Errorf("one more stream: %d, %v", l.status, l.header)
+		}
+		b.get(page).ok()
+	}
+	other := open(t, o)
+	other.ui, other.handler = b.ui, b.handler
+	other.signIn("reader")
+	if l := other.listen(server, "/ui/callbacks?ref=0"); l.status != http.StatusOK {
+		t.Errorf("another key's stream: %d", l.status)
+	}
+	all[7].end()
+	testserver.Until(t, "a stream that ended makes room", func() bool {
+		return b.listen(server, "/ui/callbacks?ref=0").status == http.StatusOK
+	})
+}
+
 func TestAHubIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newHub(parts().Logger)
 	defer h.close()
 	nothing := func(context.Context) (map[string]string, error) { return nil, nil }
-	for i := range maxOwnViews {
-		if _, _, err := h.watch("one", "one "+testID(i), nothing); err != nil {
+	watch := func(owner, key int) (func(), error) {
+		_, leave, err := h.watch(testID(owner), "/ui/", testID(key), nothing)
+		return leave, err
+	}
+	var leave []func()
+	for i := range maxViews {
+		end, err := watch(i, i)
+		if err != nil {
 			t.Fatal(err)
 		}
+		leave = append(leave, end)
 	}
-	if _, _, err := h.watch("one", "one more", nothing); err == nil {
-		t.Error("one key has more views than it may")
-	}
-	for i := range maxViews - maxOwnViews {
-		if _, _, err := h.watch(testID(i), testID(i), nothing); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, _, err := h.watch("another", "one more", nothing); err == nil {
-		t.Error("more views than there may be")
+	if _, err := watch(maxViews, maxViews); !errors.Is(err, errFull) {
+		t.Errorf("more views than there may be: %v", err)
 	}
 	for i := range maxWatchers - maxViews {
-		if _, _, err := h.watch(testID(i%8), testID(i%8), nothing); err != nil {
+		if _, err := watch(i%maxViews, i%maxViews); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := h.watch(testID(0), testID(0), nothing); err == nil {
-		t.Error("more watchers than there may be")
+	if _, err := watch(0, 0); !errors.Is(err, errFull) {
+		t.Errorf("more watchers than there may be: %v", err)
+	}
+	for range 3 { // the second and third time it is no watcher any more
+		leave[0]()
+	}
+	if _, err := watch(0, 0); err != nil {
+		t.Errorf("one has left: %v", err)
+	}
+	if _, err := watch(0, 0); !errors.Is(err, errFull) {
+		t.Errorf("one has left, and two have come: %v", err)
+	}
+}
+
+// Case 55. A key that is revoked ends its streams within 15 s, also while a page takes long to be rendered;
+// so does the end of the session.
+func TestARevokedKeyEndsASlowStream(t *testing.T) {
+	t.Parallel()
+	o := liveParts(&changing{})
+	ring := holders()
+	o.Keys = ring
+	b := open(t, o)
+	b.signIn("reader")
+	if sessionEvery > time.Minute {
+		t.Errorf("streams look every %s", sessionEvery)
+	}
+	req := httptest.NewRequest(http.MethodGet, "/ui/live", nil)
+	req.AddCookie(&http.Cookie{Name: sessionCookie, Value: b.cookies[sessionCookie]})
+	r := &request{http: req}
+	if b.ui.sessionEnded(r) {
+		t.Fatal("a session that goes on has ended")
+	}
+	ring.revoke("reader")
+	if !b.ui.sessionEnded(r) {
+		t.Error("the stream of a revoked key goes on")
 	}
 }
 

@@ -56,12 +56,16 @@ func (u *UI) stream(c *gin.Context) {
 	}
 	hash, project := u.sessions.GetString(ctx, sessionKey), r.who.project
 	key := strings.Join([]string{hash, project, r.lang.code, r.zone.name, page.RequestURI()}, " ")
-	w, leave, err := u.hub.watch(hash, key, func(ctx context.Context) (map[string]string, error) {
+	w, leave, err := u.hub.watch(hash, page.Path, key, func(ctx context.Context) (map[string]string, error) {
 		return u.renderAgain(ctx, again, route, hash, project)
 	})
 	if err != nil {
+		status := http.StatusServiceUnavailable
+		if errors.Is(err, errOwnFull) {
+			status = http.StatusTooManyRequests
+		}
 		c.Header("Retry-After", "30")
-		c.Status(http.StatusServiceUnavailable)
+		c.Status(status)
 		return
 	}
 	defer leave()
@@ -159,7 +163,8 @@ func (u *UI) follow(c *gin.Context, r *request, w *watcher) {
 	}
 }
 
-// sessionEnded says whether the session that a stream belongs to is no more. While SQL is away it goes on.
+// sessionEnded says whether the session that a stream belongs to is no more, or its key. While SQL is away it
+// goes on.
 func (u *UI) sessionEnded(r *request) bool {
 	ctx, cancel := context.WithTimeout(r.http.Context(), sessionTime)
 	defer cancel()
@@ -168,5 +173,10 @@ func (u *UI) sessionEnded(r *request) bool {
 		return false
 	}
 	seen := time.UnixMilli(u.sessions.GetInt64(ctx, sessionSeen))
-	return u.sessions.GetString(ctx, sessionKey) == "" || time.Since(seen) > u.IdleTimeout
+	text := u.sessions.GetString(ctx, sessionKey)
+	if text == "" || time.Since(seen) > u.IdleTimeout {
+		return true
+	}
+	_, err = u.holder(ctx, text, "")
+	return errors.Is(err, errSignIn)
 }
