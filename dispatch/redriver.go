@@ -11,15 +11,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A redriver does redrives, in one process at a time. In a round each project that has some to do gets one turn of redriveTurn at most,
-// whatever the others have: its redrives go on one after the other, the next turn with the one at which this turn ended.
+// A redriver does redrives, in one process at a time. In a round each project with redrives to do gets one
+// turn of redriveTurn. Within its turn the project's redrives go on one after the other; the next turn begins
+// after the redrive at which this one ended.
 type redriver struct {
 	e     *Engine
 	woken chan struct{}
-	// rates are those of the redrives that were to do in the last round, by id.
+	// rates are those of the redrives of the last round, by id.
 	rates map[string]*redriveCredit
-	// next is the id of the redrive with which a project's next turn begins, or one before it.
-	next   map[string]string
+	// last is the id of the redrive at which a project's last turn ended, by project.
+	last   map[string]string
 	leased time.Time
 }
 
@@ -31,7 +32,8 @@ type redriveCredit struct {
 
 func newRedriver(e *Engine) *redriver {
 	return &redriver{
-		e: e, woken: make(chan struct{}, 1), rates: make(map[string]*redriveCredit), next: make(map[string]string),
+		e: e, woken: make(chan struct{}, 1),
+		rates: make(map[string]*redriveCredit), last: make(map[string]string),
 	}
 }
 
@@ -76,7 +78,8 @@ func (d *redriver) run(ctx context.Context) {
 	}
 }
 
-// rest is how long until the next look; zero: until a redrive is asked for, which no other process is where this one is alone.
+// rest is how long until the next look. Zero: until wake, for a process that is alone makes every redrive
+// itself.
 func (d *redriver) rest(pace time.Duration) time.Duration {
 	switch {
 	case pace > 0:
@@ -87,9 +90,9 @@ func (d *redriver) rest(pace time.Duration) time.Duration {
 	return 5 * time.Second
 }
 
-// round gives each project its turn, and says when the next round is; zero: nothing is to do.
+// round gives each project its turn, and returns the time until the next round; zero: nothing is to do.
 func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
-	rates, next := make(map[string]*redriveCredit), make(map[string]string)
+	rates, last := make(map[string]*redriveCredit), make(map[string]string)
 	var errs []error
 	after, more := "", true
 	for more && ctx.Err() == nil {
@@ -111,13 +114,13 @@ func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
 			for i := range page[:n] {
 				rates[page[i].ID] = d.rates[page[i].ID]
 			}
-			next[after] = d.next[after]
+			last[after] = d.last[after]
 			page = page[n:]
 			projects++
 		}
 		more = projects == redriveProjects
 	}
-	d.rates, d.next = rates, next // what has ended, or is paused, is forgotten
+	d.rates, d.last = rates, last // without those that have ended or are paused
 	if len(rates) > 0 {
 		pace = redriveEvery
 	}
@@ -145,7 +148,7 @@ func (d *redriver) turn(ctx context.Context, of []store.Redrive) error {
 	for i := range of {
 		d.earn(&of[i], began)
 	}
-	first := max(0, slices.IndexFunc(of, func(r store.Redrive) bool { return r.ID > d.next[r.Project] }))
+	first := max(0, slices.IndexFunc(of, func(r store.Redrive) bool { return r.ID > d.last[r.Project] }))
 	var errs []error
 	for i := range of {
 		r := &of[(first+i)%len(of)]
@@ -153,12 +156,13 @@ func (d *redriver) turn(ctx context.Context, of []store.Redrive) error {
 			break
 		}
 		errs = append(errs, d.advance(ctx, r, began))
-		d.next[r.Project] = r.ID
+		d.last[r.Project] = r.ID
 	}
 	return errors.Join(errs...)
 }
 
-// earn gives a redrive the credit of the time since it was last looked at: of 2 s at most, and never more than for one second.
+// earn adds the credit of the time since the last call, of 2 s at most. A redrive holds credit for one second
+// at most.
 func (d *redriver) earn(r *store.Redrive, now time.Time) {
 	c := d.rates[r.ID]
 	if c == nil {
@@ -173,7 +177,8 @@ func (d *redriver) earn(r *store.Redrive, now time.Time) {
 	c.at = now
 }
 
-// advance gathers pages of a redrive, or does as many as its rate has room for, until the turn that began then is over.
+// advance gathers pages of a redrive, or does callbacks while its rate has room, until the turn that began
+// then ends.
 func (d *redriver) advance(ctx context.Context, r *store.Redrive, began time.Time) error {
 	if r.State == store.RedriveGathering {
 		for more := true; more; {
@@ -186,7 +191,7 @@ func (d *redriver) advance(ctx context.Context, r *store.Redrive, began time.Tim
 		return nil
 	}
 	credit := d.rates[r.ID]
-	for more := true; more && credit.callbacks >= 1 && !d.e.crowded(); more = more && time.Since(began) < redriveTurn { // live traffic first
+	for more := true; more && credit.callbacks >= 1 && !d.e.crowded(); { // live traffic goes first
 		n := min(int(credit.callbacks), redriveBatch)
 		step, err := d.e.o.Store.StepRedrive(ctx, r.ID, n, d.e.clock.now())
 		if err != nil {
@@ -194,21 +199,23 @@ func (d *redriver) advance(ctx context.Context, r *store.Redrive, began time.Tim
 		}
 		credit.callbacks -= float64(n)
 		d.e.redriven(ctx, &step)
-		more = step.Redrive.State == store.RedriveRunning
+		more = step.Redrive.State == store.RedriveRunning && time.Since(began) < redriveTurn
 	}
 	return nil
 }
 
 // crowded says whether this process has so much to do that redrives wait.
 func (e *Engine) crowded() bool {
-	return e.settler.stuck.Load() || len(e.settler.results) > settleQueue/2 || e.slots.inUse() > e.o.Workers*3/4
+	return e.settler.stuck.Load() || len(e.settler.results) > settleQueue/2 ||
+		e.slots.inUse() > e.o.Workers*3/4
 }
 
 // redriven tells the index what a step of a redrive changed.
 func (e *Engine) redriven(ctx context.Context, step *store.RedriveStep) {
 	e.wrote.Store(true)
 	if len(step.Canceled) > 0 {
-		e.metrics.terminal.WithLabelValues(string(store.Canceled), string(store.Requested)).Add(float64(len(step.Canceled)))
+		ended := e.metrics.terminal.WithLabelValues(string(store.Canceled), string(store.Requested))
+		ended.Add(float64(len(step.Canceled)))
 		e.takeOut(ctx, step.Canceled)
 	}
 	if len(step.Left) > 0 {

@@ -12,7 +12,7 @@ import (
 
 // RedriveRows keeps redrives, and does them step by step.
 type RedriveRows interface {
-	// CreateRedrive is store.ErrTooManyRedrives where the project has store.MaxOpenRedrives already.
+	// CreateRedrive returns store.ErrTooManyRedrives if the project has store.MaxOpenRedrives already.
 	CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error)
 	// GatherRedrive writes down one more page of what its filter picks.
 	GatherRedrive(ctx context.Context, project, id string, now int64) (store.Redrive, error)
@@ -21,22 +21,22 @@ type RedriveRows interface {
 	// SetRedrive pauses, resumes or cancels one: store.ErrNotFound, store.ErrTerminal.
 	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error)
 	Redrive(ctx context.Context, project, id string) (store.Redrive, error)
-	// RedrivesToDo returns, by project and id, the redrives that are neither paused nor ended, of the first projects above after that
-	// have any, at most limit projects.
+	// RedrivesToDo returns, by project and id, the redrives that are neither paused nor ended, of the first
+	// limit projects above after that have any.
 	RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error)
 	// List is for a redrive that is only tried.
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
 }
 
 const (
-	// redriveEvery is how often redrives go on: what one step makes due at once is little then, and what others send does not wait for it.
-	// redriveLook is how often a process looks whether it may do those of another one that has died. redriveTurn is how long the redrives
-	// of one project go on before it is another project's turn.
+	// redriveEvery is the pause between two rounds: a step makes little due at once, and live traffic does
+	// not wait for it. redriveLook is how often a process tries to take the lease from one that may have
+	// died. redriveTurn is the length of a project's turn.
 	redriveEvery = 50 * time.Millisecond
 	redriveTurn  = 50 * time.Millisecond
 	redriveLook  = 200 * time.Millisecond
 	redriveLease = "redrive"
-	// redriveBatch is the most callbacks of a step, and redriveProjects the most projects whose redrives are read at once.
+	// redriveBatch is the most callbacks of a step, redriveProjects the most projects of a page of redrives.
 	redriveBatch    = 200
 	redriveProjects = 50
 	// redriveRate is the rate of redrives that ask for none: live traffic goes first.

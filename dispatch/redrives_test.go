@@ -125,7 +125,8 @@ func (b *fixture) manyRedrives(project string) (made []store.Redrive) {
 	}
 	for range store.MaxOpenRedrives {
 		r, err := b.engine.Redrive(b.t.Context(), project, dispatch.RedriveRequest{
-			Action: "reschedule", Delay: ptr(time.Hour), Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`, Rate: "1/s",
+			Action: "reschedule", Delay: ptr(time.Hour), Rate: "1/s",
+			Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`,
 		}, operator)
 		b.must(r, err)
 		made = append(made, r)
@@ -143,7 +144,7 @@ func (b *fixture) redrive() store.Redrive {
 	return r
 }
 
-// Redrives that are paused, of however many projects, keep no other from being done.
+// Paused redrives, of however many projects, do not hold up another one.
 func TestPausedRedrivesHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +168,9 @@ type slowRedrives struct {
 	project string
 }
 
-func (s *slowRedrives) StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error) {
+func (s *slowRedrives) StepRedrive(
+	ctx context.Context, id string, limit int, now int64,
+) (store.RedriveStep, error) {
 	step, err := s.Store.StepRedrive(ctx, id, limit, now)
 	if step.Redrive.Project == s.project {
 		time.Sleep(time.Second)
@@ -175,13 +178,15 @@ func (s *slowRedrives) StepRedrive(ctx context.Context, id string, limit int, no
 	return step, err
 }
 
-// Between two turns of a project there is one of each other project, however many redrives that has and however slow they are; and each of
-// a project's redrives has its turn.
+// Between two turns of a project each other project has one, however many and slow its redrives are. Within a
+// project each redrive has its turn.
 func TestProjectsTakeTurnsAtRedrives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const slow = "other"
-		b := newFixture(t, always(500, ""), func(o *dispatch.Options) { o.Store = &slowRedrives{o.Store, slow} })
+		b := newFixture(t, always(500, ""), func(o *dispatch.Options) {
+			o.Store = &slowRedrives{o.Store, slow}
+		})
 		ids := b.bury(5)
 		made := b.manyRedrives(slow)
 		time.Sleep(5 * time.Second)

@@ -45,8 +45,8 @@ type Redrive struct {
 	// Filter picks what was created before the redrive; Shown is it as its caller wrote it.
 	Filter Filter
 	Shown  JSONText
-	// Ladder is for RedriveRetry; URL is for RedriveSetURL; DueAt is for RedriveReschedule, or Delay in milliseconds from the
-	// moment at which each is moved.
+	// Ladder is for RedriveRetry, URL for RedriveSetURL. A RedriveReschedule has DueAt, or Delay in
+	// milliseconds from the moment at which each callback is moved.
 	Ladder Ladder
 	URL    string
 	DueAt  int64

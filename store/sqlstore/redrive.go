@@ -69,8 +69,9 @@ func (db *DB) readRedrives(ctx context.Context, query string, args ...any) ([]st
 	return redrives, nil
 }
 
-// CreateRedrive writes down what is to be done; its callbacks are gathered from then on. It returns store.ErrTooManyRedrives where the
-// project has store.MaxOpenRedrives already, and store.ErrNotFound where there is no such project.
+// CreateRedrive inserts a redrive; its callbacks are gathered from then on. It returns
+// store.ErrTooManyRedrives if the project has store.MaxOpenRedrives already, and store.ErrNotFound if there
+// is no such project.
 func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error) {
 	spec, err := encode(redriveSpec{r.Action, r.Filter, r.Shown, r.Ladder, r.URL, r.DueAt, r.Delay, r.Rate})
 	if err != nil {
@@ -78,7 +79,8 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 	}
 	r.State, r.Actor, r.Reason, r.UpdatedAt = store.RedriveGathering, by.Name, by.Reason, r.CreatedAt
 	err = db.change(ctx, func(t *tx) error {
-		if _, err := t.lockProject(r.Project); err != nil { // of two that create one, the second counts the first's
+		// The lock has parallel creates count each other's redrive.
+		if _, err := t.lockProject(r.Project); err != nil {
 			return err
 		}
 		n, err := t.exec(`INSERT INTO redrives (id, project, state, spec, actor, reason, created_at, updated_at)
@@ -102,7 +104,8 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 	return r, nil
 }
 
-// boundRedrives fails where the project, which is locked, has more open redrives than it may.
+// boundRedrives returns store.ErrTooManyRedrives if the project has too many open redrives. The caller holds
+// the project's lock.
 func (t *tx) boundRedrives(project string) error {
 	open := 0
 	if err := t.each(func(rows scanner) error { return rows.Scan(&open) },
@@ -132,15 +135,16 @@ func (db *DB) Redrives(ctx context.Context, project, after string, limit int) ([
 	return db.readRedrives(ctx, `WHERE project = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, project, after, limit)
 }
 
-// redriveToDo is the condition for redrives that are neither paused nor ended, word for word that of their index. One that is paused while
-// it is being gathered is gathered to the end.
+// redriveToDo selects redrives that are neither paused nor ended, in the words of the index redrives_to_do. A
+// redrive that is paused while it is being gathered is gathered to the end.
 const redriveToDo = `state IN ('gathering', 'running')`
 
-// RedrivesToDo returns, by project and id, the redrives that are neither paused nor ended, of the first projects above after that have any,
-// at most limit projects.
+// RedrivesToDo returns, by project and id, the redrives that are neither paused nor ended, of the first limit
+// projects above after that have any.
 func (db *DB) RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error) {
 	return db.readRedrives(ctx, `WHERE `+redriveToDo+` AND project IN (
-			SELECT DISTINCT project FROM redrives WHERE `+redriveToDo+` AND project > $1 ORDER BY project LIMIT $2)
+			SELECT DISTINCT project FROM redrives WHERE `+redriveToDo+` AND project > $1
+			ORDER BY project LIMIT $2)
 		ORDER BY project, id`, after, limit)
 }
 

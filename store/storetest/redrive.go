@@ -139,20 +139,23 @@ func testRedriveSuperseded(f *fixture) {
 	}
 }
 
-// askRedrive creates one of a project that is to cancel everything.
+// askRedrive creates a redrive of a project that cancels everything.
 func (f *fixture) askRedrive(project string) (store.Redrive, error) {
 	return f.CreateRedrive(f.ctx(), store.Redrive{
 		ID: f.id(), Project: project, Action: store.RedriveCancel, Shown: "{}", CreatedAt: f.now,
 	}, actor)
 }
 
-// What is to do is read by project: all of a project's at once, and nothing that is paused or has ended.
+// RedrivesToDo pages by project, each with all its redrives, and leaves out those that are paused or have
+// ended.
 func testRedriveTurns(f *fixture) {
 	want := make(map[string][]string)
 	for _, p := range []string{"a", "b", "c"} {
 		must(f.CreateProject(f.ctx(), store.Project{ID: p, CreatedAt: f.now}, actor))
 		f.accept(func(d *store.Draft) { d.Callback.Project = p })
-		for _, to := range []store.RedriveState{store.RedrivePaused, "", store.RedriveCanceled, store.RedriveGathering, store.RedrivePaused} {
+		for _, to := range []store.RedriveState{
+			store.RedrivePaused, "", store.RedriveCanceled, store.RedriveGathering, store.RedrivePaused,
+		} {
 			r := must(f.askRedrive(p))
 			if to != store.RedriveGathering {
 				f.gather(r)
@@ -169,7 +172,8 @@ func testRedriveTurns(f *fixture) {
 		limit int
 		want  []string
 	}{
-		{"", 10, slices.Concat(want["a"], want["b"], want["c"])}, {"", 1, want["a"]}, {"a", 1, want["b"]}, {"b", 2, want["c"]}, {"c", 1, nil},
+		{"", 10, slices.Concat(want["a"], want["b"], want["c"])},
+		{"", 1, want["a"]}, {"a", 1, want["b"]}, {"b", 2, want["c"]}, {"c", 1, nil},
 	} {
 		var got []string
 		for _, r := range must(f.RedrivesToDo(f.ctx(), c.after, c.limit)) {
@@ -179,7 +183,7 @@ func testRedriveTurns(f *fixture) {
 	}
 }
 
-// However many are asked for at the same time, a project has no more open ones than it may; another project's do not count.
+// Parallel creates cannot pass the bound of open redrives. Another project's do not count.
 func testRedriveCrowd(f *fixture) {
 	must(f.CreateProject(f.ctx(), store.Project{ID: "shop", CreatedAt: f.now}, actor))
 	var made, refused atomic.Int64

@@ -177,8 +177,8 @@ type Options struct {
 // Concurrent are the tests that call the store from several goroutines.
 var Concurrent = []string{
 	"Accept/Concurrent", "Activity/Many", "Endpoint/ChangedInOrder", "Endpoint/Disable", "Endpoint/UpsertTogether", "Event/Crowd",
-	"Lane/MadeMeanwhile", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/Reopened", "Redrive/Crowd", "Rest/Secrets", "Schedule/FireCrowd",
-	"Schedule/Names", "Strict/Crowd", "Supersede/Crowd", "Upkeep/Lease",
+	"Lane/MadeMeanwhile", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/Reopened", "Redrive/Crowd", "Rest/Secrets",
+	"Schedule/FireCrowd", "Schedule/Names", "Strict/Crowd", "Supersede/Crowd", "Upkeep/Lease",
 }
 
 func (o Options) has(name string) bool {

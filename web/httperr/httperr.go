@@ -103,7 +103,12 @@ func rows() []row {
 		{err: store.ErrEndpointDeleted, status: http.StatusConflict, code: "endpoint_deleted", sentence: "the callback's endpoint was deleted, so there is nobody to send it to"},
 		{err: store.ErrIdempotencyMismatch, status: http.StatusUnprocessableEntity, code: "idempotency_mismatch", sentence: "the idempotency key was used with a different request"},
 		{err: store.ErrIdempotencyInProgress, status: http.StatusConflict, code: "idempotency_in_progress", sentence: "a request with this idempotency key is in progress", retryAfter: 1},
-		{err: store.ErrTooManyRedrives, status: http.StatusTooManyRequests, code: "too_many_redrives", sentence: fmt.Sprintf("at most %d redrives of a project may be open; wait for one to end, or cancel one", store.MaxOpenRedrives), retryAfter: 60},
+		{
+			err: store.ErrTooManyRedrives, status: http.StatusTooManyRequests,
+			code: "too_many_redrives", retryAfter: 60,
+			sentence: fmt.Sprintf("at most %d redrives of a project may be open; "+
+				"wait for one to end, or cancel one", store.MaxOpenRedrives),
+		},
 		{err: store.ErrUnavailable, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "the database cannot commit; try again later", retryAfter: 5},
 		{
 			err: ErrBusy, status: http.StatusServiceUnavailable, code: "busy", sentence: ErrBusy.Error(),
