@@ -367,3 +367,54 @@ func required(t *testing.T, name string, mod []byte, of string) string {
 	}
 	return string(m[1])
 }
+
+// secretName matches the names of what the time of a comparison must say nothing of.
+var secretName = regexp.MustCompile(`(?i)(hash|token|secret|password|digest|mac|adminkey|apikey)$`)
+
+// TestSecretsAreComparedInConstantTime is case 46 of the security cases, as far as code shows it: the faces
+// compare no key, token or hash with == or bytes.Equal. Keys are found in SQL by their hash, of which a
+// guesser learns nothing.
+func TestSecretsAreComparedInConstantTime(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test || f.dir != "web" && !strings.HasPrefix(f.dir, "web/") {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			var compared []ast.Expr
+			if binary, ok := n.(*ast.BinaryExpr); ok && (binary.Op == token.EQL || binary.Op == token.NEQ) {
+				compared = []ast.Expr{binary.X, binary.Y}
+			}
+			if call, ok := n.(*ast.CallExpr); ok && isCall(call, "bytes", "Equal") {
+				compared = call.Args
+			}
+			if slices.ContainsFunc(compared, isSecret) && !slices.ContainsFunc(compared, isPlain) {
+				t.Errorf("%s compares a secret: use subtle.ConstantTimeCompare or hmac.Equal", f.at(n))
+			}
+			return true
+		})
+	}
+}
+
+// isSecret says whether an expression is named as a secret is.
+func isSecret(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return secretName.MatchString(e.Name)
+	case *ast.SelectorExpr:
+		return isSecret(e.Sel)
+	case *ast.SliceExpr:
+		return isSecret(e.X)
+	case *ast.CallExpr: // a conversion
+		name, ok := e.Fun.(*ast.Ident)
+		return ok && name.Name == "string" && len(e.Args) == 1 && isSecret(e.Args[0])
+	}
+	return false
+}
+
+// isPlain says whether an expression is a literal or nil: to compare with it tells only whether there is a
+// secret.
+func isPlain(e ast.Expr) bool {
+	name, isName := e.(*ast.Ident)
+	_, isLiteral := e.(*ast.BasicLit)
+	return isLiteral || isName && name.Name == "nil"
+}

@@ -85,7 +85,7 @@ func (m *middleware) observe(c *gin.Context) {
 		slog.String("path", shortPath(c.Request.URL.Path)), slog.Int("status", status), slog.Int("bytes", max(c.Writer.Size(), 0)),
 		slog.Duration("took", took), slog.String("remote", c.ClientIP()),
 	}
-	if status == http.StatusServiceUnavailable {
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		ok, left := m.refused.line(began.Add(took))
 		if !ok {
 			return

@@ -250,7 +250,8 @@ func TestOverTheLimitOnTheWire(t *testing.T) {
 	}
 }
 
-// TestDrippingHeadersAreCutOff: a client that never ends its header is dropped after seconds, not minutes.
+// TestDrippingHeadersAreCutOff is case 66: a client that never ends its header is dropped after seconds, not
+// minutes.
 func TestDrippingHeadersAreCutOff(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, &backend{}, web.Options{})
@@ -272,5 +273,26 @@ func TestDrippingHeadersAreCutOff(t *testing.T) {
 	}
 	if len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
 		t.Errorf("answer: %q", answer)
+	}
+}
+
+// Case 66. Connections that say nothing, or never end a header, leave room for others.
+func TestIdleConnectionsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	const idle = 1000
+	s, _ := newServer(t, &backend{}, web.Options{ShutdownTimeout: time.Second})
+	run(t, s)
+	for i := range idle {
+		conn, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }() // the server may have closed it
+		if _, err := io.WriteString(conn, "POST /v1/callbacks HTTP/1.1\r\nX: "[:i%30]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status := post(s, "/v1/callbacks", `{"url":"u"}`); status != 202 {
+		t.Errorf("a request beside %d idle connections: %d", idle, status)
 	}
 }

@@ -188,3 +188,38 @@ func TestLadderEndsWithTheCallback(t *testing.T) {
 		t.Errorf("a single retry is drawn as %d steps", next)
 	}
 }
+
+// Case 56. A link or a picture on another page makes a browser ask with GET: that changes nothing.
+func TestGETChangesNothing(t *testing.T) {
+	t.Parallel()
+	b, done, id := actingOnCallbacks(t, sample(1))
+	asked := 0
+	for _, r := range b.ui.Routes() {
+		if path, ok := strings.CutPrefix(r.Path, "/ui/callbacks/:id"); ok && r.Method == http.MethodPost {
+			b.get(id + path + "?reason=x&delay=1m&url=https://evil.example")
+			asked++
+		}
+	}
+	if asked < 4 || len(*done) > 0 {
+		t.Errorf("%d acts were asked for with GET, and done: %q", asked, *done)
+	}
+}
+
+// Case 58. What senders and receivers wrote is saved as a text, and never shown as a page of ours.
+func TestRawTextsAreSaved(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	o.Callbacks = callbackRows{all: []store.Callback{sample(1)}, payload: store.Payload{Body: []byte(hostile)}}
+	res := signedIn(t, o).get("/ui/callbacks/cb_" + sample(1).ID + "/payload").ok()
+	for name, want := range map[string]string{
+		"Content-Type": "text/plain", "Content-Disposition": "attachment",
+		"Content-Security-Policy": "default-src 'none'",
+	} {
+		if got := res.header.Get(name); !strings.HasPrefix(got, want) {
+			t.Errorf("%s is %q, want %s", name, got, want)
+		}
+	}
+	if res.body != hostile || !strings.Contains(res.header.Get("Content-Security-Policy"), "sandbox") {
+		t.Errorf("%q, %v", res.body, res.header)
+	}
+}

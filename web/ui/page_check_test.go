@@ -32,6 +32,10 @@ func checkPage(t *testing.T, res result) {
 	if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("the content policy is %q", policy)
 	}
+	// Case 60.
+	if !strings.Contains(policy, "frame-ancestors 'none'") || res.header.Get("X-Frame-Options") != "DENY" {
+		t.Errorf("another site may frame the page: %q, %q", policy, res.header.Get("X-Frame-Options"))
+	}
 	ids := make(map[string]bool)
 	level := 0
 	for n := range res.doc.Descendants() {

@@ -108,7 +108,7 @@ func (u *UI) reply(c *gin.Context, r *request, a *answer) {
 	case a.raw != nil:
 		// What receivers and senders wrote must never be taken for a page of ours.
 		h.Set("Content-Type", "text/plain; charset=utf-8")
-		h.Set("Content-Disposition", `inline; filename="`+a.file+`"`)
+		h.Set("Content-Disposition", `attachment; filename="`+a.file+`"`)
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
 	case a.template == "":
 		h.Set("Content-Type", "text/plain; charset=utf-8")

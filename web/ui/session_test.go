@@ -404,7 +404,18 @@ func TestStaticFiles(t *testing.T) {
 			t.Errorf("%s: %v", path, res.header)
 		}
 	}
-	if res := b.get("/ui/static/dispatcher.css"); res.status != http.StatusNotFound {
-		t.Errorf("a name without its hash: %d", res.status)
+	// A name without its hash, and, case 94, files of the machine.
+	for _, path := range []string{
+		"dispatcher.css", "../../etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e/etc/passwd",
+		"..\\..\\etc\\passwd", "/etc/passwd",
+	} {
+		req := httptest.NewRequest(http.MethodGet, "/ui/static/x", nil)
+		req.URL.Path, req.URL.RawPath = "/ui/static/"+path, ""
+		if unescaped, err := url.PathUnescape(path); err == nil && unescaped != path {
+			req.URL.Path, req.URL.RawPath = "/ui/static/"+unescaped, "/ui/static/"+path
+		}
+		if res := b.do(req); res.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, res.status, res.body)
+		}
 	}
 }
