@@ -14,6 +14,11 @@ type rebuildCommand struct {
 	JSON   bool   `name:"json" help:"Print the server's answer for machines."`
 }
 
+// Help is what rebuild --help says below the flags' summary.
+func (*rebuildCommand) Help() string {
+	return "The index is that of all projects, so that this needs the admin key of the settings."
+}
+
 // Run rebuilds and says how much.
 func (cmd *rebuildCommand) Run(ctx context.Context, c *console) error {
 	cl, err := newClient(c, cmd.clientFlags)

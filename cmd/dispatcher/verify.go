@@ -20,7 +20,8 @@ type verifyCommand struct {
 
 // Help is what verify --help says below the flags' summary.
 func (*verifyCommand) Help() string {
-	return "What differs for a moment because it is on its way is left out: a difference counts when it is seen twice, two seconds apart. " +
+	return "It is of all projects, so that it needs the admin key of the settings. " +
+		"What differs for a moment because it is on its way is left out: a difference counts when it is seen twice, two seconds apart. " +
 		"The exit code is 1 if anything differs. After SQL was restored from a backup: \"dispatcher serve --hold\", then " +
 		"\"dispatcher verify --unknown > ids.txt\" (see docs/operations.md)."
 }

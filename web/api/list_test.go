@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/csv"
 	"errors"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -194,6 +195,22 @@ func TestPayloadIsRaw(t *testing.T) {
 		if !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") {
 			t.Errorf("a browser may show it: %q", h.Get("Content-Disposition"))
 		}
+	}
+}
+
+// TestStatsOfTheInstallation: the sizes of the index are those of all projects, so that no project's key is
+// shown them.
+func TestStatsOfTheInstallation(t *testing.T) {
+	t.Parallel()
+	f := newFace(t, &engine{})
+	for _, scope := range []store.Scope{store.ScopeRead, store.ScopeOperate, store.ScopeAdmin} {
+		got := f.askAs(t, 200, "GET", "/v1/stats", "", "Authorization", "Bearer "+keyOf("b", scope))
+		if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"lanes", "states", "tiers"}) {
+			t.Errorf("a key of scope %s is shown %q", scope, names)
+		}
+	}
+	if got := f.ask(t, 200, "GET", "/v1/stats", ""); got["index"] == nil {
+		t.Errorf("the admin key of the settings is shown %v", got)
 	}
 }
 

@@ -132,6 +132,9 @@ func TestDocumentSaysWhatScopeARouteNeeds(t *testing.T) {
 		if scope, _ := op["x-scope"].(string); scope != string(r.Scope) {
 			t.Errorf("%s %s needs %q, the document says %q", r.Method, r.Path, r.Scope, scope)
 		}
+		if root, _ := op["x-root"].(bool); root != slices.Contains(rootRoutes, r.Method+" "+r.Path) {
+			t.Errorf("%s %s: the document says that only the settings' admin key may: %v", r.Method, r.Path, root)
+		}
 		id, _ := op["operationId"].(string)
 		if id == "" || seen[id] {
 			t.Errorf("%s %s: the name %q is missing or another's too", r.Method, r.Path, id)

@@ -93,9 +93,6 @@ func (a *API) getProject(ctx context.Context, c *gin.Context, who caller) error 
 
 // createProject is POST /v1/projects: 201 with the project.
 func (a *API) createProject(ctx context.Context, c *gin.Context, who caller) error {
-	if !who.root() {
-		return rootOnly()
-	}
 	var d projectDecoder
 	if err := readObject(c, false, &d.fields, func(key, raw []byte) bool {
 		if string(key) == "id" {

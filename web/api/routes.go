@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -160,12 +161,21 @@ func (a *API) presetRoutes() []Route {
 
 func (a *API) adminRoutes() []Route {
 	admin := a.with(store.ScopeAdmin)
+	// What is of all projects is for the key of none.
+	root := func(h handler) handler {
+		return func(ctx context.Context, c *gin.Context, who caller) error {
+			if !who.root() {
+				return rootOnly()
+			}
+			return h(ctx, c, who)
+		}
+	}
 	long := func(method, path string, h handler) Route {
 		return Route{method, path, store.ScopeAdmin, a.lasting(store.ScopeAdmin, h, longest)}
 	}
 	return []Route{
 		admin("GET", "/v1/projects", a.listProjects),
-		admin("POST", "/v1/projects", a.createProject),
+		admin("POST", "/v1/projects", root(a.createProject)),
 		admin("GET", "/v1/projects/:id", a.getProject),
 		admin("PATCH", "/v1/projects/:id", a.patchProject),
 		admin("GET", "/v1/keys", a.listKeys),
@@ -173,10 +183,10 @@ func (a *API) adminRoutes() []Route {
 		admin("DELETE", "/v1/keys/:id", a.revokeKey),
 		admin("GET", "/v1/secret", a.secret),
 		admin("POST", "/v1/secret/rotate", a.rotateSecret),
-		admin("POST", "/v1/secret/reencrypt", a.reencrypt),
+		admin("POST", "/v1/secret/reencrypt", root(a.reencrypt)),
 		admin("GET", "/v1/audit", a.audit),
-		long("POST", "/v1/index/verify", a.verify),
-		long("POST", "/v1/index/rebuild", a.rebuild),
+		long("POST", "/v1/index/verify", root(a.verify)),
+		long("POST", "/v1/index/rebuild", root(a.rebuild)),
 	}
 }
 

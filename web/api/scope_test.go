@@ -31,6 +31,11 @@ var routeScopes = map[string]store.Scope{
 	"GET /v1/endpoints/:id/secret": store.ScopeAdmin, "POST /v1/endpoints/:id/rotate_secret": store.ScopeAdmin,
 }
 
+// rootRoutes are for the settings' admin key alone: what they show or do is of all projects.
+var rootRoutes = []string{
+	"POST /v1/projects", "POST /v1/index/verify", "POST /v1/index/rebuild", "POST /v1/secret/reencrypt",
+}
+
 // scopeOf is what a route needs: what is not in the table is read by GET, and operated on by the rest.
 func scopeOf(r api.Route) store.Scope {
 	if s, ok := routeScopes[r.Method+" "+r.Path]; ok {
@@ -104,7 +109,12 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 				if !strings.Contains(rec.Body.String(), "the scope "+string(needs)) || e.given.call != "" {
 					t.Errorf("%s %s with %s: %s; the engine was asked for %q", r.Method, r.Path, scope, rec.Body, e.given.call)
 				}
-			case rec.Code == 401 || rec.Code == 403 && r.Path != "/v1/projects" && r.Path != "/v1/secret/reencrypt":
+			case slices.Contains(rootRoutes, r.Method+" "+r.Path):
+				wantProblem(t, rec, 403, "forbidden")
+				if !strings.Contains(rec.Body.String(), "the admin key of the settings") || e.given.call != "" {
+					t.Errorf("%s %s with %s: %s; asked for %q", r.Method, r.Path, scope, rec.Body, e.given.call)
+				}
+			case rec.Code == 401 || rec.Code == 403:
 				t.Errorf("%s %s with %s: %d %s", r.Method, r.Path, scope, rec.Code, rec.Body)
 			}
 		}

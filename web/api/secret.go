@@ -137,9 +137,6 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant disp
 
 // reencrypt is POST /v1/secret/reencrypt: a step of a change of the master key, which concerns all projects.
 func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
-	if !who.root() {
-		return rootOnly()
-	}
 	var (
 		f            fields
 		from, reason string

@@ -193,8 +193,12 @@ func (u *UI) fillNewest(r *request, p *overviewPage) error {
 	return nil
 }
 
-// fillProcesses says who works, and how the index stands. An index that does not answer is no error of the page.
+// fillProcesses says which processes work, and how the index stands: to the settings' admin key, because they
+// are those of all projects. An index that does not answer is no error of the page.
 func (u *UI) fillProcesses(r *request, p *overviewPage) error {
+	if !r.who.root() {
+		return nil
+	}
 	all, err := u.Index.Dispatchers(r.ctx)
 	if err != nil {
 		return err

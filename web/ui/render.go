@@ -195,6 +195,9 @@ func (u *UI) troubleOf(r *request, err error) (int, *troublePage) {
 	if key := "trouble." + problem.Code + ".do"; p.Has(key) {
 		p.Do = p.T(key)
 	}
+	if errors.Is(err, errNotRoot) {
+		p.Say = p.T("trouble.root")
+	}
 	var lacks *scopeError
 	if errors.As(err, &lacks) {
 		p.Say = p.T("trouble.scope", "scope", string(lacks.scope))

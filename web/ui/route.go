@@ -29,6 +29,8 @@ type Route struct {
 	Method, Path string
 	// Scope is what a key must have; empty: no session is needed.
 	Scope store.Scope
+	// Root: only the settings' admin key may, because it shows or does what is of all projects.
+	Root bool
 	// live says that an open page is kept up to date.
 	live    bool
 	handler handler
@@ -49,6 +51,14 @@ func still(path string, scope store.Scope, h handler) Route {
 // post is what changes something.
 func post(path string, scope store.Scope, h handler) Route {
 	return Route{Method: http.MethodPost, Path: Root + path, Scope: scope, handler: h}
+}
+
+// forRoot keeps routes to the settings' admin key.
+func forRoot(routes ...Route) []Route {
+	for i := range routes {
+		routes[i].Root = true
+	}
+	return routes
 }
 
 // lasting gives routes that much more time than others have.
@@ -183,6 +193,9 @@ func (u *UI) admit(r *request, route Route) error {
 	if !r.who.allows(route.Scope) {
 		return lacks(route.Scope)
 	}
+	if route.Root && !r.who.root() {
+		return errNotRoot
+	}
 	if asked := r.form.Get(projectField); asked != "" && asked != r.who.project {
 		return errSwitched
 	}
@@ -203,6 +216,9 @@ func isText(query string) bool {
 
 // errForeign: another site has sent the form.
 var errForeign = errors.New("the form came from another site")
+
+// errNotRoot: the key belongs to a project, and what is asked for to none.
+var errNotRoot = fmt.Errorf("%w: it needs the admin key of the settings", httperr.ErrForbidden)
 
 // lacks is the error of a key without a scope.
 func lacks(s store.Scope) error { return &scopeError{s} }

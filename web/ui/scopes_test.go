@@ -11,6 +11,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
+// rootPaths are for the settings' admin key alone: what they show or do is of all projects.
+var rootPaths = []string{"/ui/system/migrations", "/ui/system/verify", "/ui/system/rebuild"}
+
 // scopeOf is the scope that a route needs. The test has its own table: a page needs read, a change and its form need
 // operate, and the exceptions are listed.
 func scopeOf(all []Route, r Route) store.Scope {
@@ -31,12 +34,14 @@ func scopeOf(all []Route, r Route) store.Scope {
 
 // keyHolders has the scopes that each key of holders includes.
 var keyHolders = map[string][]store.Scope{
+	"admin":  {store.ScopeAdmin, store.ScopeOperate, store.ScopeRead, store.ScopeSend, ""},
 	"reader": {store.ScopeRead, ""}, "operator": {store.ScopeOperate, store.ScopeRead, ""}, "sender": {store.ScopeSend, store.ScopeRead, ""},
 }
 
 // holders is a key ring with one key for each set of scopes that the tests need.
 func holders() *keyRing {
 	return &keyRing{keys: map[string]store.Key{
+		"admin":    {ID: testID(7), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeAdmin}},
 		"reader":   {ID: testID(5), Name: "support", Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}},
 		"operator": {ID: testID(6), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeOperate}},
 		"sender":   {ID: testID(4), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeSend, store.ScopeRead}},
@@ -59,7 +64,7 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 			if r.Scope != needs {
 				t.Errorf("%s %s needs %q, want %q", r.Method, r.Path, r.Scope, needs)
 			}
-			if slices.Contains(included, needs) {
+			if slices.Contains(included, needs) && !slices.Contains(rootPaths, r.Path) {
 				continue // what it does then, the tests of its page show
 			}
 			res := result{}
@@ -80,6 +85,7 @@ type neededScope struct {
 	method  string
 	pattern *regexp.Regexp
 	scope   store.Scope
+	root    bool
 }
 
 // neededScopes are those of all routes, first those without a parameter.
@@ -94,32 +100,33 @@ var neededScopes = sync.OnceValue(func() (all []neededScope) {
 		for _, r := range u.Routes() {
 			if exact != strings.Contains(r.Path, ":") {
 				pattern := "^" + parameter.ReplaceAllString(regexp.QuoteMeta(r.Path), "[^/]+") + `(\?|$)`
-				all = append(all, neededScope{r.Method, regexp.MustCompile(pattern), scopeOf(u.Routes(), r)})
+				root := slices.Contains(rootPaths, r.Path)
+				all = append(all, neededScope{r.Method, regexp.MustCompile(pattern), scopeOf(u.Routes(), r), root})
 			}
 		}
 	}
 	return all
 })
 
-// neededFor is the scope that an address needs, none if no route has it.
-func neededFor(method, address string) store.Scope {
+// mayUse says whether somebody's key is enough for an address. Where no route has it, it is.
+func mayUse(who, method, address string) (bool, store.Scope) {
 	for _, n := range neededScopes() {
 		if n.method == method && n.pattern.MatchString(address) {
-			return n.scope
+			return slices.Contains(keyHolders[who], n.scope) && !n.root, n.scope
 		}
 	}
-	return ""
+	return true, ""
 }
 
-// checkOffers checks that a page offers a reader and an operator only what their keys allow.
+// checkOffers checks that a page offers the keys of a project only what they allow.
 func checkOffers(t *testing.T, o Options, c pageCase) {
 	t.Helper()
 	o.Keys = holders()
 	b := open(t, o)
-	for _, who := range []string{"reader", "operator"} {
+	for _, who := range []string{"reader", "operator", "admin"} {
 		b.signIn(who)
 		res := b.get(c.path)
-		if allowed := slices.Contains(keyHolders[who], neededFor(http.MethodGet, c.path)); !allowed && res.status == http.StatusOK {
+		if allowed, _ := mayUse(who, http.MethodGet, c.path); !allowed && res.status == http.StatusOK {
 			t.Errorf("a %s gets the page", who)
 		}
 		if res.status != http.StatusOK {
@@ -130,9 +137,51 @@ func checkOffers(t *testing.T, o Options, c pageCase) {
 			if n.Data == "button" || strings.EqualFold(attr(n, "method"), "post") {
 				method = http.MethodPost
 			}
-			if scope := neededFor(method, address); !slices.Contains(keyHolders[who], scope) {
+			if allowed, scope := mayUse(who, method, address); !allowed {
 				t.Errorf("a %s is offered %s %s, which needs %s", who, method, address, scope)
 			}
+		}
+	}
+}
+
+// TestTheInstallationIsForItsOwnKey: the processes, the databases and the sizes of the index are those of all
+// projects. Pages of a project's key do not even ask for them.
+func TestTheInstallationIsForItsOwnKey(t *testing.T) {
+	t.Parallel()
+	secrets := wellIndex()
+	for i := range secrets.processes {
+		secrets.processes[i].Host, secrets.processes[i].Version = "pay-host", "9.9.9-own"
+	}
+	secrets.status.Prefix = "index-prefix"
+	shown := map[string]bool{}
+	look := func(who string, e indexEngine, path string) result {
+		t.Helper()
+		o := parts()
+		o.Keys, o.Index, o.Overview, o.Callbacks, o.Lanes = holders(), e, overviewRows{}, callbackRows{}, laneRows{}
+		b := open(t, o)
+		b.signIn(who)
+		return b.get(path).ok()
+	}
+	telling := []string{"pay-host", "9.9.9-own", "index-prefix", "1,234,567", "1,024"}
+	for _, path := range []string{"/ui/", "/ui/system"} {
+		root := look(testKey, secrets, path)
+		for _, word := range telling {
+			shown[word] = shown[word] || strings.Contains(root.body, word)
+		}
+		for _, who := range []string{"reader", "operator", "admin"} {
+			res := look(who, secrets, path)
+			for _, word := range telling {
+				if strings.Contains(res.body, word) {
+					t.Errorf("a %s is shown %q on %s", who, word, path)
+				}
+			}
+			checkPage(t, res)
+			look(who, indexEngine{err: errBroken, statsErr: errBroken}, path)
+		}
+	}
+	for _, word := range telling {
+		if !shown[word] {
+			t.Errorf("the installation's own key is not shown %q", word)
 		}
 	}
 }

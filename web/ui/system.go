@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +47,6 @@ const (
 func (u *UI) systemRoutes() []Route {
 	routes := []Route{
 		page("/system", u.system),
-		still("/system/migrations", store.ScopeRead, u.migrations),
 		still("/system/keys", store.ScopeAdmin, u.keys),
 	}
 	routes = append(routes, u.acts(
@@ -55,11 +55,15 @@ func (u *UI) systemRoutes() []Route {
 		act{"/system/keys/new", store.ScopeAdmin, u.askCreateKey, u.createKey},
 		act{"/system/keys/:id/revoke", store.ScopeAdmin, u.askRevokeKey, u.revokeKey},
 	)...)
-	routes = append(routes, lasting(verifyTime, u.acts(act{"/system/verify", store.ScopeAdmin, u.askVerify, u.verify})...)...)
-	return append(routes, lasting(rebuildTime, u.acts(act{"/system/rebuild", store.ScopeAdmin, u.askRebuild, u.rebuild})...)...)
+	whole := []Route{still("/system/migrations", store.ScopeRead, u.migrations)}
+	verify := u.acts(act{"/system/verify", store.ScopeAdmin, u.askVerify, u.verify})
+	rebuild := u.acts(act{"/system/rebuild", store.ScopeAdmin, u.askRebuild, u.rebuild})
+	whole = slices.Concat(whole, lasting(verifyTime, verify...), lasting(rebuildTime, rebuild...))
+	return append(routes, forRoot(whole...)...)
 }
 
-// systemPage is how the program is: its processes, its database and its index.
+// systemPage is how the program is: its processes, its database and its index. Only the settings' admin key
+// is shown those; the others are shown what they may do to their project.
 type systemPage struct {
 	base
 	// Why says why nothing can be committed; empty: it can.
@@ -100,12 +104,22 @@ func counterNames() []string {
 // system is GET /ui/system.
 func (u *UI) system(r *request) (*answer, error) {
 	p := &systemPage{base: u.base(r, "system", "system.title")}
+	if r.who.root() {
+		if err := u.fillSystem(r, p); err != nil {
+			return nil, err
+		}
+	}
+	return show("system", p)
+}
+
+// fillSystem says how the program is.
+func (u *UI) fillSystem(r *request, p *systemPage) error {
 	if health := u.Clock.Health(r.ctx); !health.Ready {
 		p.Why = health.Why
 	}
 	processes, err := u.Index.Dispatchers(r.ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.Idle = true
 	for _, d := range processes {
@@ -119,12 +133,9 @@ func (u *UI) system(r *request) (*answer, error) {
 		p.Processes = append(p.Processes, row)
 	}
 	if p.Index, err = u.Index.IndexStatus(r.ctx); err != nil {
-		return nil, err
+		return err
 	}
-	if err := u.indexSizes(r, p); err != nil {
-		return nil, err
-	}
-	return show("system", p)
+	return u.indexSizes(r, p)
 }
 
 // indexSizes asks the index for its sizes. One that does not answer is told of, and is no reason to show nothing.
