@@ -14,10 +14,12 @@ import (
 
 // AlertRows is what operational events are made from.
 type AlertRows interface {
-	// Projects returns those with ids above after, by id.
-	Projects(ctx context.Context, after string, limit int) ([]store.Project, error)
-	// FeedCursor and SetFeedCursor keep how far a reader of the feed has come; nil forgets it.
-	FeedCursor(ctx context.Context, name string) (c store.OutcomeCursor, known bool, err error)
+	// FeedReaders returns, by id, the first limit projects above after that have an endpoint which subscribes
+	// to one of the operational topics, or a cursor of the name prefix and the project's id.
+	FeedReaders(
+		ctx context.Context, prefix string, topics []string, after string, limit int,
+	) ([]store.FeedReader, error)
+	// SetFeedCursor keeps how far a reader of the feed has come; nil forgets it.
 	SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error
 	// TakeAlerts returns endpoints that have failed since before failingBefore and of which that was not told after alertedBefore, each
 	// to one caller.
@@ -57,20 +59,22 @@ func (e *Engine) alerts(ctx context.Context) error {
 		return nil // nothing has come into the feed
 	}
 	deadline := time.Now().Add(alertsTime)
+	topics := []string{TopicDead, TopicUnresolved}
 	var errs []error
 	for after, more := "", true; more; {
-		projects, err := e.o.Store.Projects(ctx, after, pageRows)
+		readers, err := e.o.Store.FeedReaders(ctx, alertCursorPrefix, topics, after, pageRows)
 		if err != nil {
-			return fmt.Errorf("list projects: %w", err)
+			return errors.Join(append(errs, err)...)
 		}
-		for i := range projects {
+		for i := range readers {
+			r := &readers[i]
 			// One project's trouble is none of the others'.
-			if err := e.tellEnded(ctx, projects[i].ID, deadline); err != nil {
-				errs = append(errs, fmt.Errorf("tell what has ended in project %s: %w", projects[i].ID, err))
+			if err := e.tellEnded(ctx, r, deadline); err != nil {
+				errs = append(errs, fmt.Errorf("tell what has ended in project %s: %w", r.Project, err))
 			}
-			after = projects[i].ID
+			after = r.Project
 		}
-		more = len(projects) == pageRows
+		more = len(readers) == pageRows
 	}
 	if len(errs) > 0 || time.Now().After(deadline) {
 		e.folded.Store(true) // there may be more
@@ -78,44 +82,18 @@ func (e *Engine) alerts(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// wants says whether somebody in the project subscribes to one of the topics.
-func (e *Engine) wants(ctx context.Context, project string, topics ...string) (bool, error) {
-	all, err := e.catalog.subscribers(ctx, project)
-	if err != nil {
-		return false, err
-	}
-	for _, ep := range all {
-		for _, topic := range topics {
-			if ep.Subscribes(topic) {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
-}
-
-// tellEnded goes on in a project's feed from where the last process to do so was. Where nobody wants to know, no place is kept: whoever
-// subscribes is told of what ends from then on.
-func (e *Engine) tellEnded(ctx context.Context, project string, deadline time.Time) error {
-	wanted, err := e.wants(ctx, project, TopicDead, TopicUnresolved)
-	if err != nil || !wanted && e.unwanted[project] {
-		return err
-	}
-	delete(e.unwanted, project)
+// tellEnded goes on in a project's feed from its cursor. Without a subscriber no cursor is kept: a new
+// subscriber is told of what ends from then on.
+func (e *Engine) tellEnded(ctx context.Context, r *store.FeedReader, deadline time.Time) error {
+	project := r.Project
 	name := alertCursorPrefix + project
-	cursor, known, err := e.o.Store.FeedCursor(ctx, name)
 	switch {
-	case err != nil:
-		return err
-	case !wanted && known:
+	case !r.Wanted:
 		return e.o.Store.SetFeedCursor(ctx, name, nil)
-	case !wanted:
-		e.unwanted[project] = true
-		return nil
-	case !known:
-		cursor = store.OutcomeCursor{Tx: e.clock.now()}
-		return e.o.Store.SetFeedCursor(ctx, name, &cursor)
+	case r.Cursor == nil:
+		return e.o.Store.SetFeedCursor(ctx, name, &store.OutcomeCursor{Tx: e.clock.now()})
 	}
+	cursor := *r.Cursor
 	for {
 		ended, next, err := e.o.Store.Outcomes(ctx, project, cursor, alertsPage)
 		if err != nil || len(ended) == 0 {

@@ -1,8 +1,11 @@
 package dispatch_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +99,60 @@ func TestFailingEndpointsAreTold(t *testing.T) {
 		}
 		if now, err := b.db.Endpoint(t.Context(), store.DefaultProject, ep.ID); err != nil || !now.Enabled {
 			t.Errorf("enabled %v, %v", now.Enabled, err)
+		}
+	})
+}
+
+// alertReads counts what alerts read of projects.
+type alertReads struct {
+	dispatch.Store
+	n atomic.Int64
+}
+
+func (s *alertReads) FeedReaders(
+	ctx context.Context, prefix string, topics []string, after string, limit int,
+) ([]store.FeedReader, error) {
+	s.n.Add(1)
+	return s.Store.FeedReaders(ctx, prefix, topics, after, limit)
+}
+
+func (s *alertReads) Subscribers(
+	ctx context.Context, project, after string, limit int,
+) ([]store.Endpoint, error) {
+	s.n.Add(1)
+	return s.Store.Subscribers(ctx, project, after, limit)
+}
+
+func (s *alertReads) Outcomes(
+	ctx context.Context, project string, after store.OutcomeCursor, limit int,
+) ([]store.TerminalEvent, store.OutcomeCursor, error) {
+	s.n.Add(1)
+	return s.Store.Outcomes(ctx, project, after, limit)
+}
+
+// A round of alerts reads what the subscribing projects need, however many others there are.
+func TestAlertsReadNothingOfOtherProjects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reads := new(alertReads)
+		b := newFixture(t, failing("shop"), func(o *dispatch.Options) {
+			reads.Store, o.Store = o.Store, reads
+		})
+		for i := range 2000 {
+			p := store.Project{ID: fmt.Sprint("project-", i), CreatedAt: b.engine.Now()}
+			b.must(b.db.CreateProject(t.Context(), p, operator))
+		}
+		topics := []string{"dispatcher.*"}
+		b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/"), Topics: &topics})
+		b.bury(1)
+		time.Sleep(10 * time.Second) // the first round sets the cursor
+		before := reads.n.Load()
+		b.bury(1)
+		time.Sleep(10 * time.Second)
+		// Each round of 5 s reads the readers, the feed of one project to its end, and its subscribers to
+		// tell them.
+		if n := reads.n.Load() - before; n == 0 || n > 20 || len(b.alerts()) != 1 {
+			t.Errorf("read %d times, told %+v", n, b.alerts())
 		}
 	})
 }

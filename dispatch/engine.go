@@ -175,9 +175,6 @@ type Engine struct {
 	settingsLeft chan struct{}
 	lanesSeen    int64
 
-	// unwanted are the projects in which nobody wants to know what dies, and no place in the feed is kept. Only the alerts touch it.
-	unwanted map[string]bool
-
 	// sending is the context of attempts; nil before Run.
 	sending atomic.Pointer[context.Context]
 
@@ -244,7 +241,6 @@ func New(o Options) (*Engine, error) {
 	e.presence = newPresence()
 	e.redrives = newRedriver(e)
 	e.firer = newFirer(e)
-	e.unwanted = make(map[string]bool)
 	e.settingsTurn, e.settingsLeft = make(chan struct{}, 1), make(chan struct{}, 1)
 	e.secrets = newSecretCache(o.Store, o.Keyring, e.opened)
 	e.metrics.watch(e)

@@ -138,6 +138,9 @@ CREATE INDEX endpoints_project ON endpoints (project, id) WHERE deleted_at = 0;
 CREATE UNIQUE INDEX endpoints_external ON endpoints (project, external_id)
 	WHERE external_id <> '' AND deleted_at = 0;
 CREATE INDEX endpoints_topics ON endpoints (project, id) WHERE topics <> '' AND deleted_at = 0;
+-- Those that may subscribe to operational events.
+CREATE INDEX endpoints_alerts ON endpoints (project)
+	WHERE deleted_at = 0 AND (instr(topics, '"*"') > 0 OR instr(topics, '"dispatcher.') > 0);
 CREATE INDEX endpoints_version ON endpoints (version);
 CREATE INDEX endpoints_failing ON endpoints (failing_since) WHERE failing_since > 0;
 CREATE INDEX endpoints_canceling ON endpoints (id) WHERE canceling <> '';

@@ -31,6 +31,15 @@ type OutcomeCursor struct {
 	Item      int
 }
 
+// A FeedReader is a project whose outcomes are told, or were.
+type FeedReader struct {
+	Project string
+	// Wanted: an endpoint of the project subscribes to what is told.
+	Wanted bool
+	// Cursor is the last outcome that was told; nil: none is kept.
+	Cursor *OutcomeCursor
+}
+
 // Books count the callbacks that were accepted in a span of time by what became of them.
 type Books struct {
 	// Group is what they were grouped by; empty: all.

@@ -217,3 +217,19 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 		}
 	}
 }
+
+// Each project's subscribers to operational events are found by their own index, and not among all others.
+func TestFeedReadersFollowTheirIndex(t *testing.T) {
+	t.Parallel()
+	db := openSQLite(t)
+	q, err := db.readersQuery("alerts.", []string{"dispatcher.callback.dead"}, "", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := litePlan(t, db, q.text.String(), q.args...)
+	for _, want := range []string{"endpoints_alerts (project=?)", "cursors USING INDEX"} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("the plan is %s; want %s", plan, want)
+		}
+	}
+}

@@ -312,3 +312,38 @@ func (f *fixture) endMany(random *rand.Rand, n int, clock *atomic.Int64, ended f
 		attempt([]string{id})
 	}
 }
+
+// Readers of the feed are projects with a fitting subscriber, and those with a cursor.
+func testFeedReaders(f *fixture) {
+	subscribes := func(p string, topics ...string) store.Endpoint {
+		must(f.CreateProject(f.ctx(), store.Project{ID: p, CreatedAt: f.now}, actor))
+		return f.endpoint(func(e *store.Endpoint) { e.Project, e.Topics = p, topics })
+	}
+	const dead, unresolved = "dispatcher.callback.dead", "dispatcher.poll.unresolved"
+	subscribes("all", "*")
+	subscribes("exact", "payment", dead)
+	subscribes("family", "dispatcher.*")
+	subscribes("polls", "dispatcher.poll.*")
+	subscribes("none")
+	subscribes("others", "payment.*", "x"+dead, dead+".x", "dispatcher.endpoint.*", "refund")
+	gone := subscribes("gone", dead)
+	must(f.DeleteEndpoint(f.ctx(), "gone", gone.ID, f.now, actor))
+	cursor := &store.OutcomeCursor{Tx: f.now, Group: 3, Item: 7}
+	for _, p := range []string{"family", "gone"} {
+		f.ok(f.SetFeedCursor(f.ctx(), "alerts."+p, cursor))
+	}
+	f.ok(f.SetFeedCursor(f.ctx(), "other.none", cursor))
+	want := []store.FeedReader{
+		{Project: "all", Wanted: true}, {Project: "exact", Wanted: true},
+		{Project: "family", Wanted: true, Cursor: cursor},
+		{Project: "gone", Cursor: cursor}, {Project: "polls", Wanted: true},
+	}
+	read := func(after string, limit int) []store.FeedReader {
+		return must(f.FeedReaders(f.ctx(), "alerts.", []string{dead, unresolved}, after, limit))
+	}
+	same(f, "readers", want, read("", 10))
+	same(f, "the first two", want[:2], read("", 2))
+	same(f, "after them", want[2:], read("exact", 10))
+	f.ok(f.SetFeedCursor(f.ctx(), "alerts.gone", nil))
+	same(f, "without a cursor", want[4:], read("family", 10))
+}

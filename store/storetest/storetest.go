@@ -99,6 +99,10 @@ type Store interface {
 
 	// The feed and the books.
 	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
+	FeedReaders(
+		ctx context.Context, prefix string, topics []string, after string, limit int,
+	) ([]store.FeedReader, error)
+	SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error
 	PurgeOutcomes(ctx context.Context, before int64, limit int) (int, error)
 	Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error)
 	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error)
@@ -265,6 +269,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Redrive/Once":              testRedriveOnce,
 		"Redrive/Actions":           testRedriveActions,
 		"Redrive/Superseded":        testRedriveSuperseded,
+		"Outcomes/Readers":          testFeedReaders,
 		"Redrive/Turns":             testRedriveTurns,
 		"Redrive/Crowd":             testRedriveCrowd,
 		"Poll/Ends":                 testPollEnds,
