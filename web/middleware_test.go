@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -145,9 +146,9 @@ func TestAccessLines(t *testing.T) {
 	}
 }
 
-// TestRefusalsDoNotFillTheLog: while the database is away every caller asks again and again, and who guesses keys always
-// does. A few lines a second say so.
-// TestRefusalsOfTwoSecondsByTurns shows that they say how many more there were.
+// TestRefusalsDoNotFillTheLog: while the database is away every caller asks again and again, and who guesses
+// keys always does. A few lines a second say so. TestRefusalsOfTwoSecondsByTurns shows that they say how many
+// more there were.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	const asked = 500
@@ -185,6 +186,31 @@ func TestTrustedProxies(t *testing.T) {
 	}
 	if _, err := web.New(web.Options{API: a, Health: &backend{}, TrustedProxies: []string{"nonsense"}}); err == nil {
 		t.Error("nonsense is taken for a proxy")
+	}
+}
+
+// Case 62. Wrong keys are counted by the connection's address, whatever a header says, unless a trusted proxy says it.
+func TestWrongKeysAreCountedByAddress(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		trusted []string
+		slow    bool
+	}{{nil, true}, {[]string{"192.0.2.0/24"}, false}} {
+		s, _ := newServer(t, &backend{}, web.Options{TrustedProxies: c.trusted})
+		slow := false
+		for i := range 40 {
+			r := httptest.NewRequest("GET", "/v1/callbacks", nil) // httptest asks from 192.0.2.1
+			for _, name := range []string{"X-Forwarded-For", "X-Real-Ip"} {
+				r.Header.Set(name, fmt.Sprintf("203.0.113.%d", i))
+			}
+			r.Header.Set("Authorization", fmt.Sprintf("Bearer %d guess", i))
+			rec := httptest.NewRecorder()
+			s.Handler().ServeHTTP(rec, r)
+			slow = slow || rec.Code == 429
+		}
+		if slow != c.slow {
+			t.Errorf("proxies %q: slowed down: %v", c.trusted, slow)
+		}
 	}
 }
 

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// refusalLines is how many lines a second the log has at most of requests that were refused because a database or an index is away,
-// or because too many came. Callers ask again and again then, and would fill the log's disk; why it is so stands in it once, and the metrics count all.
+// refusalLines is how many lines a second the log has at most of requests that were refused because a
+// database or an index is away, or because too many came. Callers ask again and again then, and would fill
+// the log's disk; why it is so stands in it once, and the metrics count all.
 const refusalLines = 5
 
 // refusals thins the lines of refused requests out.
