@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"testing"
@@ -36,8 +37,8 @@ func promise(t *testing.T, s *web.Server, path string, bytes int64) (net.Conn, *
 	return conn, r
 }
 
-// TestSilentBodiesHoldNoMemory: what a request declares is not allocated before it comes, and others are served
-// beside it.
+// TestSilentBodiesHoldNoMemory, case 65: what a request declares is not allocated before it comes, and others
+// are served beside it.
 func TestSilentBodiesHoldNoMemory(t *testing.T) {
 	s, _ := newServer(t, &backend{}, web.Options{})
 	run(t, s)
@@ -57,5 +58,27 @@ func TestSilentBodiesHoldNoMemory(t *testing.T) {
 	}
 	if status := post(s, "/v1/callbacks", `{"url":"u"}`); status != 202 {
 		t.Errorf("another request: %d", status)
+	}
+}
+
+// TestIdleConnections, case 66: connections that send nothing, or half a header, hold up nothing.
+func TestIdleConnections(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, &backend{}, web.Options{})
+	run(t, s)
+	for i := range 400 {
+		conn, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if i%2 == 0 {
+			if _, err := io.WriteString(conn, "POST /v1/callbacks HTTP/1.1\r\nHost: h\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if status := post(s, "/v1/callbacks", `{"url":"u"}`); status != 202 {
+		t.Errorf("a request beside them: %d", status)
 	}
 }

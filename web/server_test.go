@@ -213,8 +213,8 @@ func TestWithoutAnAPIOnlyOpsListens(t *testing.T) {
 	}
 }
 
-// TestOverTheLimitOnTheWire sends more than is taken without saying how much, and expects an answer and the end of
-// the connection while the body is still coming.
+// TestOverTheLimitOnTheWire, case 65, sends more than is taken without saying how much, and expects an answer
+// and the end of the connection while the body is still coming.
 func TestOverTheLimitOnTheWire(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, &backend{}, web.Options{})
@@ -251,6 +251,7 @@ func TestOverTheLimitOnTheWire(t *testing.T) {
 }
 
 // TestDrippingHeadersAreCutOff is case 66: a client that never ends its header is dropped after seconds, not
+// TestDrippingHeadersAreCutOff, case 66: a client that never ends its header is dropped after seconds, not
 // minutes.
 func TestDrippingHeadersAreCutOff(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,7 @@ func (c *counting) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// TestTooLarge, case 65: what is over the limit is not read, whether it says its length or not.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	const request, batch = 512 << 10, 16 << 20
@@ -114,6 +115,7 @@ func TestPayloadTooLarge(t *testing.T) {
 	}
 }
 
+// TestEncodedRequestsAreRefused, case 67: nothing is unpacked.
 func TestEncodedRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

@@ -148,6 +148,7 @@ func TestListsNeedTheKeyOfCursors(t *testing.T) {
 	wantProblem(t, newFaceOf(t, o).do("GET", "/v1/callbacks", ""), 503, "unavailable")
 }
 
+// TestCSV: among the rest that no cell is a formula, case 59.
 func TestCSV(t *testing.T) {
 	t.Parallel()
 	formula := sample()

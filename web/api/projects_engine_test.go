@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -60,8 +61,9 @@ func TestProjectsAndKeysThroughTheEngine(t *testing.T) {
 	}
 }
 
-// TestEveryRouteByIDsOfAnotherProject: what the settings' admin key made in one project is not found by the admin key of another, on every
-// route that has an id in its path.
+// TestEveryRouteByIDsOfAnotherProject, case 49: what the settings' admin key made in one project is not found
+// by the admin key of another, on every route that has an id in its path, and is answered like what is
+// nowhere.
 func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 	t.Parallel()
 	f := newEngineFace(t)
@@ -90,9 +92,16 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 		}
 		seen++
 		path := strings.NewReplacer(":name", "ours", "*external_id", "merchant-7").Replace(r.Path)
+		none := strings.NewReplacer(":name", "never", "*external_id", "nobody").Replace(r.Path)
 		for prefix, id := range ids {
 			if strings.HasPrefix(path, prefix) {
 				path = strings.Replace(path, ":id", id, 1)
+				if kind, _, found := strings.Cut(id, "_"); found {
+					id = kind + "_" + bareID
+				} else {
+					id = "c"
+				}
+				none = strings.Replace(none, ":id", id, 1)
 			}
 		}
 		body := bodies[path[strings.LastIndexByte(path, '/')+1:]]
@@ -102,7 +111,13 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 				body = `{"name":"mine"}`
 			}
 		}
-		wantProblem(t, f.do(r.Method, path, body, "Authorization", "Bearer "+text), 404, "not_found")
+		theirs := f.do(r.Method, path, body, "Authorization", "Bearer "+text)
+		nothing := f.do(r.Method, none, body, "Authorization", "Bearer "+text)
+		same := maps.EqualFunc(theirs.Header(), nothing.Header(), slices.Equal)
+		if !same || theirs.Body.String() != nothing.Body.String() {
+			t.Errorf("%s is answered with %s, and %s with %s", path, theirs.Body, none, nothing.Body)
+		}
+		wantProblem(t, theirs, 404, "not_found")
 	}
 	if seen < 24 {
 		t.Errorf("%d routes have an id in their path", seen)

@@ -51,7 +51,8 @@ func TestEveryRouteTellsWhatTheEngineCannot(t *testing.T) {
 	}
 }
 
-// TestEveryRouteByAnID: what is no id, or one of another kind, is not found, and the engine is not asked.
+// TestEveryRouteByAnID, case 92: what is no id, or one of another kind, is not found, and the engine is not
+// asked.
 func TestEveryRouteByAnID(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {

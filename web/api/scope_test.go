@@ -90,8 +90,8 @@ func routes(t *testing.T) (routes []api.Route) {
 	return routes
 }
 
-// TestEveryRouteAndEveryScope: with a scope that includes what a route needs it answers; without it, 403 that names the scope. Without a
-// key it is 401 whatever the route.
+// TestEveryRouteAndEveryScope, case 48: with a scope that includes what a route needs it answers; without it,
+// 403 that names the scope. Without a key it is 401 whatever the route.
 func TestEveryRouteAndEveryScope(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
