@@ -189,7 +189,8 @@ func TestTrustedProxies(t *testing.T) {
 	}
 }
 
-// Case 62. Wrong keys are counted by the connection's address, whatever a header says, unless a trusted proxy says it.
+// Case 62. Wrong keys are counted by the connection's address, whatever a header says, unless a trusted proxy
+// says it.
 func TestWrongKeysAreCountedByAddress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
