@@ -3,7 +3,6 @@ package web_test
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"runtime"
 	"testing"
@@ -58,27 +57,5 @@ func TestSilentBodiesHoldNoMemory(t *testing.T) {
 	}
 	if status := post(s, "/v1/callbacks", `{"url":"u"}`); status != 202 {
 		t.Errorf("another request: %d", status)
-	}
-}
-
-// TestIdleConnections, case 66: connections that send nothing, or half a header, hold up nothing.
-func TestIdleConnections(t *testing.T) {
-	t.Parallel()
-	s, _ := newServer(t, &backend{}, web.Options{})
-	run(t, s)
-	for i := range 400 {
-		conn, err := net.Dial("tcp", s.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		if i%2 == 0 {
-			if _, err := io.WriteString(conn, "POST /v1/callbacks HTTP/1.1\r\nHost: h\r\n"); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if status := post(s, "/v1/callbacks", `{"url":"u"}`); status != 202 {
-		t.Errorf("a request beside them: %d", status)
 	}
 }

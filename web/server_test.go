@@ -250,7 +250,6 @@ func TestOverTheLimitOnTheWire(t *testing.T) {
 	}
 }
 
-// TestDrippingHeadersAreCutOff is case 66: a client that never ends its header is dropped after seconds, not
 // TestDrippingHeadersAreCutOff, case 66: a client that never ends its header is dropped after seconds, not
 // minutes.
 func TestDrippingHeadersAreCutOff(t *testing.T) {
