@@ -251,6 +251,9 @@ func (e *Engine) unsigned(w *store.Stamped, why error) outbound.Response {
 		// Nothing here will change that: the callback walks its ladder to its end, and people are told.
 		r.Error = "the signer's secret was not given for this host: give a new one with the host among its hosts"
 		r.LocalTrouble, r.Charged = false, true
+	case errors.Is(why, store.ErrNotFound):
+		r.Error = "a header was sealed for a poll that is gone: give the callback the header anew"
+		r.LocalTrouble, r.Charged = false, true
 	case errors.Is(why, ErrUnknownKey), errors.Is(why, ErrTampered):
 		r.Error = "a secret cannot be decrypted with the master keys of this process"
 	}

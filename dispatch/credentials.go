@@ -48,38 +48,48 @@ func (k *Keyring) openText(bound, sealed string) (string, error) {
 	return string(plain), err
 }
 
-// sealHeaders returns headers with the values of credentials encrypted for their owner. A header that is sealed already
-// stays as it is. The slice that is given is not changed.
-func (k *Keyring) sealHeaders(project, owner string, headers []store.Header) []store.Header {
+// sealHeaders returns headers with the values of credentials encrypted for their owner and for the host of an address;
+// with an empty address for whatever host the owner has. A header that is sealed already stays as it is. The slice that
+// is given is not changed.
+func (k *Keyring) sealHeaders(project, owner, url string, headers []store.Header) []store.Header {
 	if !store.HasCredentials(headers) {
 		return headers
+	}
+	host, err := store.AddressLane(url)
+	if err != nil {
+		host = ""
 	}
 	sealed := make([]store.Header, len(headers))
 	for i, h := range headers {
 		if h.Sealed() == "" && store.IsCredentialHeader(h.Name) {
-			h = store.SealedHeader(h.Name, k.sealText(bindHeader(project, owner, h.Name), h.Value))
+			h = store.SealedHeader(h.Name, k.sealText(bindHeader(project, owner, h.Name), host+"\n"+h.Value))
 		}
 		sealed[i] = h
 	}
 	return sealed
 }
 
-// openHeaders returns headers with the values of credentials in clear. Its error is ErrUnknownKey or ErrTampered.
-func (k *Keyring) openHeaders(project, owner string, headers []store.Header) ([]store.Header, error) {
+// openHeaders returns headers with the values of credentials in clear, without those that were sealed for another host
+// than that of the address. Its error is ErrUnknownKey or ErrTampered.
+func (k *Keyring) openHeaders(project, owner, url string, headers []store.Header) ([]store.Header, error) {
 	if store.SealedKey(headers) == "" {
 		return headers, nil
 	}
-	opened := make([]store.Header, len(headers))
-	for i, h := range headers {
+	opened := make([]store.Header, 0, len(headers))
+	for _, h := range headers {
 		if text := h.Sealed(); text != "" {
 			of, sealed := sealedFor(text, owner)
-			value, err := k.openText(bindHeader(project, of, h.Name), sealed)
+			plain, err := k.openText(bindHeader(project, of, h.Name), sealed)
 			if err != nil {
 				return nil, fmt.Errorf("header %s of %s: %w", h.Name, of, err)
 			}
+			host, value, _ := strings.Cut(plain, "\n")
+			if host != "" && !store.SameHost(host, url) {
+				continue
+			}
 			h = store.Header{Name: h.Name, Value: value}
 		}
-		opened[i] = h
+		opened = append(opened, h)
 	}
 	return opened, nil
 }
@@ -88,9 +98,9 @@ func (k *Keyring) openHeaders(project, owner string, headers []store.Header) ([]
 // stands behind the ciphertext.
 
 // sealResult is sealHeaders for the result callback of a poll.
-func (k *Keyring) sealResult(project, poll string, headers []store.Header) []store.Header {
+func (k *Keyring) sealResult(project, poll, url string, headers []store.Header) []store.Header {
 	owner := callbackOwner(poll)
-	sealed := k.sealHeaders(project, owner, headers)
+	sealed := k.sealHeaders(project, owner, url, headers)
 	for i := range sealed {
 		if sealed[i].Sealed() != "" {
 			sealed[i].Value += ":" + owner
@@ -108,16 +118,15 @@ func sealedFor(sealed, owner string) (of, value string) {
 	return owner, sealed
 }
 
-// openOwn returns a stamped callback's own headers in clear. Those that were sealed for a poll are opened only for the
-// callback that carries that poll's result.
-func (e *Engine) openOwn(ctx context.Context, w *store.Stamped) ([]store.Header, error) {
-	if store.SealedKey(w.Headers) == "" {
-		return w.Headers, nil
-	}
+// openOwn returns headers with those of a stamped callback's own that are sealed in clear. What was sealed for a poll is
+// opened only for the callback that carries the poll's result. Those that were given for another host than that of url
+// are left out.
+func (e *Engine) openOwn(ctx context.Context, w *store.Stamped, url string, headers []store.Header) ([]store.Header, error) {
 	own := callbackOwner(w.ID)
-	for i := range w.Headers {
-		of, _ := sealedFor(w.Headers[i].Sealed(), own)
-		if w.Headers[i].Sealed() == "" || of == own {
+	for i := range headers {
+		h := &headers[i]
+		of, _ := sealedFor(h.Sealed(), own)
+		if h.Sealed() == "" || of == own {
 			continue
 		}
 		poll, err := e.o.Store.PollDetail(ctx, w.Project, strings.TrimPrefix(of, store.CallbackPrefix))
@@ -125,12 +134,12 @@ func (e *Engine) openOwn(ctx context.Context, w *store.Stamped) ([]store.Header,
 			return nil, fmt.Errorf("read the poll of a result: %w", err)
 		}
 		if poll.ResultID != w.ID {
-			return nil, fmt.Errorf("header %s was sealed for %s, whose result this is not: %w", w.Headers[i].Name, of, ErrTampered)
+			return nil, fmt.Errorf("header %s was sealed for %s, whose result this is not: %w", h.Name, of, ErrTampered)
 		}
 		break
 	}
-	headers, err := e.o.Keyring.openHeaders(w.Project, own, w.Headers)
-	return headers, e.opened(err)
+	opened, err := e.o.Keyring.openHeaders(w.Project, own, url, headers)
+	return opened, e.opened(err)
 }
 
 // secure makes a draft fit to be stored: its signer may be used where it goes, and its credentials are sealed. Its error
@@ -140,7 +149,7 @@ func (e *Engine) secure(ctx context.Context, d *store.Draft) error {
 	if err := e.checkSigner(ctx, c, ""); err != nil {
 		return err
 	}
-	c.Headers = e.o.Keyring.sealHeaders(c.Project, callbackOwner(c.ID), c.Headers)
+	c.Headers = e.o.Keyring.sealHeaders(c.Project, callbackOwner(c.ID), c.URL, c.Headers)
 	if d.Poll == nil || d.Poll.OnResult == nil {
 		return nil
 	}
@@ -148,6 +157,6 @@ func (e *Engine) secure(ctx context.Context, d *store.Draft) error {
 	if err := e.checkSigner(ctx, result, "on_result."); err != nil {
 		return err
 	}
-	result.Headers = e.o.Keyring.sealResult(c.Project, c.ID, result.Headers)
+	result.Headers = e.o.Keyring.sealResult(c.Project, c.ID, result.URL, result.Headers)
 	return nil
 }

@@ -95,6 +95,10 @@ func (e *Engine) guardEndpoint(ctx context.Context, v *projectView, before, afte
 	if err != nil {
 		return invalid("signer", err.Error())
 	}
+	wasUse, err := outbound.UseOf(v.signerOf(before))
+	if err != nil {
+		return invalid("signer", err.Error())
+	}
 	signer := v.signerOf(after)
 	name, err := outbound.NameOf(signer)
 	if err != nil {
@@ -104,6 +108,7 @@ func (e *Engine) guardEndpoint(ctx context.Context, v *projectView, before, afte
 	if err != nil || use == "" {
 		return err
 	}
+	same := name == was && use == wasUse // sorted-kv has two uses
 	if ch.Secret != "" {
 		if moved && outbound.SendsSecret(name) {
 			return nil // the request replaces what stays behind
@@ -111,7 +116,7 @@ func (e *Engine) guardEndpoint(ctx context.Context, v *projectView, before, afte
 		return store.ErrNeedsAdmin
 	}
 	bound := outbound.SendsSecret(name) || outbound.IsPrivate(use)
-	if name == was && !(moved && bound) {
+	if same && !(moved && bound) {
 		return nil
 	}
 	own, err := e.secrets.own(ctx, secretOwner{after.Project, after.ID}, e.clock.now())
@@ -122,10 +127,10 @@ func (e *Engine) guardEndpoint(ctx context.Context, v *projectView, before, afte
 	if len(kept) == 0 {
 		return nil
 	}
-	if name == was && slices.Contains(kept[0].Hosts, store.AnyHost) {
-		return nil
+	if !same || slices.ContainsFunc(kept, func(s outbound.Secret) bool { return !slices.Contains(s.Hosts, store.AnyHost) }) {
+		return store.ErrNeedsAdmin // those before it sign beside it for a while
 	}
-	return store.ErrNeedsAdmin
+	return nil
 }
 
 // keepsCredentials says whether an endpoint has credential headers after a change that the request did not bring.
@@ -151,7 +156,7 @@ func (e *Engine) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *finding
 			return nil
 		}
 	}
-	plain, err := e.o.Keyring.openHeaders(ep.Project, owner, *ch.Headers)
+	plain, err := e.o.Keyring.openHeaders(ep.Project, owner, "", *ch.Headers)
 	if e.opened(err) != nil {
 		return err
 	}
@@ -167,13 +172,13 @@ func (e *Engine) reuseSealed(project, owner string, before, headers []store.Head
 	k := e.o.Keyring
 	known := make(map[string]store.Header)
 	if store.SealedKey(before) == k.KeyID() {
-		if opened, err := k.openHeaders(project, owner, before); err == nil {
+		if opened, err := k.openHeaders(project, owner, "", before); err == nil {
 			for i, h := range opened {
 				known[strings.ToLower(h.Name)+"\x00"+h.Value] = before[i]
 			}
 		}
 	}
-	sealed := k.sealHeaders(project, owner, headers)
+	sealed := k.sealHeaders(project, owner, "", headers)
 	for i, h := range headers {
 		if kept, ok := known[strings.ToLower(h.Name)+"\x00"+h.Value]; ok && h.Sealed() == "" && sealed[i].Sealed() != "" {
 			sealed[i].Value = kept.Value
@@ -205,7 +210,12 @@ func (e *Engine) giveSecretFirst(ctx context.Context, v *projectView, name strin
 	if err != nil {
 		return false, s, err
 	}
-	now := e.clock.now()
-	s, err = e.giveSecret(ctx, v, &after, key, ch.SecretLabel, now, by)
+	// A change that would be refused must not have replaced the secret.
+	if taken, err := e.catalog.named(ctx, v.ID, []string{after.ExternalID}); err != nil {
+		return false, s, err
+	} else if other := taken[after.ExternalID]; other != nil && other.ID != after.ID {
+		return false, s, store.ErrExists
+	}
+	s, err = e.giveSecret(ctx, v, &after, key, ch.SecretLabel, e.clock.now(), by)
 	return err == nil, s, err
 }

@@ -310,11 +310,11 @@ func (e *Engine) PatchEndpoint(ctx context.Context, project, id string, ch Endpo
 	if err != nil {
 		return store.Endpoint{}, err
 	}
-	now := e.clock.now()
 	given, _, err := e.giveSecretFirst(ctx, v, store.EndpointPrefix+id, &ch, by)
 	if err != nil {
 		return store.Endpoint{}, err
 	}
+	now := e.clock.now() // the secret is there before the endpoint counts as changed
 	var key []byte
 	ep, err := e.o.Store.PatchEndpoint(ctx, project, id, func(ep *store.Endpoint) error {
 		before := *ep

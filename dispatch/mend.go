@@ -42,7 +42,7 @@ func (e *Engine) Mend(ctx context.Context, project, id string, r MendRequest, by
 	c, err := e.o.Store.Mend(ctx, project, id, func(c *store.Callback) error {
 		before = c.LaneID
 		r.apply(c, policy, now)
-		c.Headers = e.o.Keyring.sealHeaders(project, callbackOwner(c.ID), c.Headers)
+		c.Headers = e.o.Keyring.sealHeaders(project, callbackOwner(c.ID), c.URL, c.Headers)
 		return nil
 	}, now, by)
 	if err != nil {

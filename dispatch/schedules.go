@@ -67,7 +67,8 @@ func (e *Engine) CreateSchedule(ctx context.Context, project string, ch Schedule
 		return s, fmt.Errorf("create schedule: %w", err)
 	}
 	e.firer.wake()
-	return s, e.openTemplate(&s)
+	e.showTemplate(&s)
+	return s, nil
 }
 
 // PatchSchedule changes what is given of a schedule, and nothing else. A new spec or time zone, and enabling it, count its next due time
@@ -90,7 +91,8 @@ func (e *Engine) PatchSchedule(ctx context.Context, project, id string, ch Sched
 		return s, fmt.Errorf("change schedule: %w", err)
 	}
 	e.firer.wake()
-	return s, e.openTemplate(&s)
+	e.showTemplate(&s)
+	return s, nil
 }
 
 // DeleteSchedule removes a schedule. Callbacks that it has made stay.
@@ -102,7 +104,10 @@ func (e *Engine) DeleteSchedule(ctx context.Context, project, id string, by stor
 // any more the error is a *store.InvalidError.
 func (e *Engine) RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
 	fail := func(err error) (store.Callback, error) { return store.Callback{}, fmt.Errorf("run schedule: %w", err) }
-	s, err := e.Schedule(ctx, project, id)
+	s, err := e.o.Store.Schedule(ctx, project, id)
+	if err == nil {
+		err = e.openTemplate(&s)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -264,7 +269,16 @@ func (e *Engine) Schedule(ctx context.Context, project, id string) (store.Schedu
 	if err != nil {
 		return s, err
 	}
-	return s, e.openTemplate(&s)
+	e.showTemplate(&s)
+	return s, nil
+}
+
+// showTemplate is openTemplate for people: what cannot be opened is shown as no template, and the rest can still be seen.
+func (e *Engine) showTemplate(s *store.Schedule) {
+	if err := e.openTemplate(s); err != nil {
+		e.log.Error("a template cannot be shown", "error", err)
+		s.Template = ""
+	}
 }
 
 // Schedules returns a part of the project's list of schedules, newest first.
@@ -274,9 +288,7 @@ func (e *Engine) Schedules(ctx context.Context, project string, f store.Schedule
 		return nil, err
 	}
 	for i := range list {
-		if err := e.openTemplate(&list[i]); err != nil {
-			return nil, err
-		}
+		e.showTemplate(&list[i])
 	}
 	return list, nil
 }

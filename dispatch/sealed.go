@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -228,7 +229,7 @@ func parsePlace(from string, tables []store.SealedTable) (first int, after strin
 	}
 	for i, table := range tables {
 		prefix := string(table) + "/"
-		if len(from) > len(prefix) && from[:len(prefix)] == prefix {
+		if strings.HasPrefix(from, prefix) {
 			return i, from[len(prefix):], nil
 		}
 	}

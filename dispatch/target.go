@@ -29,19 +29,19 @@ type target struct {
 
 // target finds where a claimed callback goes. Its errors are errDeleted, errHeld, or say why an endpoint or a secret cannot be had.
 func (e *Engine) target(ctx context.Context, w *store.Stamped, now int64) (target, error) {
-	t := target{url: w.URL, signer: w.Signer}
+	t := target{url: w.URL, headers: w.Headers, signer: w.Signer}
 	project, err := e.catalog.project(ctx, w.Project)
 	if err != nil {
 		return t, err
-	}
-	if t.headers, err = e.openOwn(ctx, w); err != nil {
-		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	to := signing{project: w.Project, lane: w.Lane, endpoint: w.EndpointID}
 	if w.EndpointID != "" {
 		if err = e.aim(ctx, w, project, &t, &to, now); err != nil {
 			return t, err
 		}
+	}
+	if t.headers, err = e.openOwn(ctx, w, t.url, t.headers); err != nil {
+		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	if t.headers, err = e.withProjectHeaders(project, t.url, t.headers); err != nil {
 		return t, fmt.Errorf("%w: %w", errUnsigned, err)
@@ -77,7 +77,7 @@ func (e *Engine) withProjectHeaders(p *projectView, url string, headers []store.
 	if !store.NamesHost(p.Defaults.HeaderHosts, url) {
 		return withDefaults(headers, store.WithoutCredentials(defaults)), nil
 	}
-	opened, err := e.o.Keyring.openHeaders(p.ID, projectOwner, defaults)
+	opened, err := e.o.Keyring.openHeaders(p.ID, projectOwner, "", defaults)
 	if e.opened(err) != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (e *Engine) aim(ctx context.Context, w *store.Stamped, p *projectView, t *t
 		t.headers = withDefaults(t.headers, store.WithoutCredentials(ep.Headers))
 		return nil
 	}
-	opened, err := e.o.Keyring.openHeaders(ep.Project, endpointOwner(ep.ID), ep.Headers)
+	opened, err := e.o.Keyring.openHeaders(ep.Project, endpointOwner(ep.ID), "", ep.Headers)
 	if e.opened(err) != nil {
 		return fmt.Errorf("%w: %w", errUnsigned, err)
 	}

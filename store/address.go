@@ -16,7 +16,17 @@ func AddressLane(rawURL string) (string, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return "", fmt.Errorf("is not an http or https address such as https://shop.example/notify")
 	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), portOf(u)), nil
+	return u.Scheme + "://" + net.JoinHostPort(lowerASCII(u.Hostname()), portOf(u)), nil
+}
+
+// lowerASCII is a host in lower case. Other letters stay as they are: some, as U+0130, would become those of another host.
+func lowerASCII(host string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, host)
 }
 
 // IsAddressLane says whether a lane has the form of an address, in any case: only callbacks to that address are in it.
@@ -86,9 +96,11 @@ func NamesHost(hosts []string, rawURL string) bool {
 	if err != nil || u.Host == "" {
 		return false
 	}
-	host, withPort := u.Hostname(), net.JoinHostPort(u.Hostname(), portOf(u))
+	host := lowerASCII(u.Hostname())
+	withPort := net.JoinHostPort(host, portOf(u))
 	return slices.ContainsFunc(hosts, func(named string) bool {
-		return named == AnyHost || strings.EqualFold(named, withPort) || strings.EqualFold(strings.Trim(named, "[]"), host)
+		named = lowerASCII(named)
+		return named == AnyHost || named == withPort || strings.Trim(named, "[]") == host
 	})
 }
 

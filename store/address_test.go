@@ -14,6 +14,7 @@ func TestSameHost(t *testing.T) {
 		{"https://shop.example", "https://shop.example.evil", false},
 		{"https://shop.example", "https://shop.example@evil/", false},
 		{"nowhere", "nowhere", false},
+		{"https://v\u0130ctim.example", "https://victim.example", false}, // it is dialled as another name
 	} {
 		if got := SameHost(c.a, c.b); got != c.want {
 			t.Errorf("SameHost(%q, %q) = %v", c.a, c.b, got)

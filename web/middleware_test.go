@@ -194,14 +194,18 @@ func TestTrustedProxies(t *testing.T) {
 func TestWrongKeysAreCountedByAddress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		trusted []string
-		slow    bool
-	}{{nil, true}, {[]string{"192.0.2.0/24"}, false}} {
+		trusted, headers []string
+		slow             bool
+	}{
+		{nil, []string{"X-Forwarded-For", "X-Real-Ip"}, true},
+		{[]string{"192.0.2.0/24"}, []string{"X-Forwarded-For"}, false},
+		{[]string{"192.0.2.0/24"}, []string{"X-Real-Ip"}, true}, // which the proxy may have let through
+	} {
 		s, _ := newServer(t, &backend{}, web.Options{TrustedProxies: c.trusted})
 		slow := false
 		for i := range 40 {
 			r := httptest.NewRequest("GET", "/v1/callbacks", nil) // httptest asks from 192.0.2.1
-			for _, name := range []string{"X-Forwarded-For", "X-Real-Ip"} {
+			for _, name := range c.headers {
 				r.Header.Set(name, fmt.Sprintf("203.0.113.%d", i))
 			}
 			r.Header.Set("Authorization", fmt.Sprintf("Bearer %d guess", i))
@@ -210,7 +214,7 @@ func TestWrongKeysAreCountedByAddress(t *testing.T) {
 			slow = slow || rec.Code == 429
 		}
 		if slow != c.slow {
-			t.Errorf("proxies %q: slowed down: %v", c.trusted, slow)
+			t.Errorf("proxies %q, headers %q: slowed down: %v", c.trusted, c.headers, slow)
 		}
 	}
 }

@@ -137,6 +137,8 @@ func (s *Server) publicHandler() (http.Handler, error) {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
+	// Not X-Real-Ip, which a proxy that does not know it hands on as the client wrote it.
+	engine.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if err := engine.SetTrustedProxies(s.o.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("trusted proxies: %w", err)
 	}

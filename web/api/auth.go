@@ -99,7 +99,7 @@ func (a *API) authenticate(ctx context.Context, c *gin.Context) (caller, error) 
 // header of a proxy it can be another than the connection's, which is read at no cost.
 func addressOf(c *gin.Context) netip.Addr {
 	h := c.Request.Header
-	if len(h["X-Forwarded-For"]) == 0 && len(h["X-Real-Ip"]) == 0 {
+	if len(h["X-Forwarded-For"]) == 0 {
 		if from, err := netip.ParseAddrPort(c.Request.RemoteAddr); err == nil {
 			return from.Addr()
 		}

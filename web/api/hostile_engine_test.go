@@ -428,3 +428,45 @@ func TestSecretCases(t *testing.T) {
 		}
 	}
 }
+
+// One signer name may have two kinds of secret: changing between them is a change of the signer.
+func TestAPrivateKeyIsNotTakenAlongInSteps(t *testing.T) {
+	h := newHostile(t)
+	made, err := outbound.NewSecret(outbound.UseRSA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rsa2, md5 = `{"signer":{"type":"sorted-kv","alg":"rsa2"}`, `{"signer":{"type":"sorted-kv","alg":"md5"}`
+	body := fmt.Sprintf(rsa2+`,"url":%q,"secret":%q}`, h.victim.URL, outbound.FormatSecretFor(outbound.UseRSA, made))
+	path := "/v1/endpoints/" + h.ask(t, 201, "POST", "/v1/endpoints", body)["id"].(string)
+	operate := h.as("operate")
+	h.askAs(t, 200, "PATCH", path, md5+`}`, operate...)
+	h.askAs(t, 200, "PATCH", path, fmt.Sprintf(`{"url":%q}`, h.mine.URL), operate...)
+	wantProblem(t, h.do("PATCH", path, rsa2+`}`, operate...), 403, "forbidden")
+}
+
+// A callback that follows its endpoint to another host leaves its own credentials behind.
+func TestACallbackFollowsItsEndpointWithoutCredentials(t *testing.T) {
+	h := newHostile(t)
+	ep := h.ask(t, 201, "POST", "/v1/endpoints", `{"url":"`+h.victim.URL+`"}`)["id"].(string)
+	id := h.ask(t, 202, "POST", "/v1/callbacks", `{"endpoint":"`+ep+`","payload":1,"delay":"1h",
+		"headers":{"Authorization":"Bearer hunter2","X-Shop":"7"}}`)["id"].(string)
+	operate := h.as("operate")
+	h.askAs(t, 200, "PATCH", "/v1/endpoints/"+ep, `{"url":"`+h.mine.URL+`"}`, operate...)
+	h.askAs(t, 200, "POST", "/v1/callbacks/"+id+"/retry", "", operate...)
+	if got, _ := h.arrived(h.mine, id); got.Get("Authorization") != "" || got.Get("X-Shop") != "7" {
+		t.Errorf("arrived with %v", got)
+	}
+}
+
+// A change of an endpoint that is refused has not replaced its secret.
+func TestARefusedMoveReplacesNoSecret(t *testing.T) {
+	h := newHostile(t)
+	h.ask(t, 201, "POST", "/v1/endpoints", `{"external_id":"taken","url":"`+h.victim.URL+`"}`)
+	ep := h.ask(t, 201, "POST", "/v1/endpoints", `{"url":"`+h.victim.URL+`","signer":"bearer","secret":"hunter2-hunter2"}`)["id"].(string)
+	body := `{"url":"` + h.mine.URL + `","secret":"mine-mine-mine","external_id":"taken"}`
+	wantProblem(t, h.do("PATCH", "/v1/endpoints/"+ep, body, h.as("operate")...), 409, "exists")
+	if now := h.ask(t, 200, "GET", "/v1/secret?endpoint="+ep, ""); now["secret"] != "hunter2-hunter2" {
+		t.Errorf("the secret is %v", now["secret"])
+	}
+}
