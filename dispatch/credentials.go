@@ -118,13 +118,12 @@ func sealedFor(sealed, owner string) (of, value string) {
 	return owner, sealed
 }
 
-// openOwn returns headers with those of a stamped callback's own that are sealed in clear. What was sealed for a poll is
-// opened only for the callback that carries the poll's result. Those that were given for another host than that of url
-// are left out.
-func (e *Engine) openOwn(ctx context.Context, w *store.Stamped, url string, headers []store.Header) ([]store.Header, error) {
+// openOwn returns a stamped callback's own headers in clear, without credentials that were given for another host than
+// that of url. What was sealed for a poll is opened only for the callback that carries the poll's result.
+func (e *Engine) openOwn(ctx context.Context, w *store.Stamped, url string) ([]store.Header, error) {
 	own := callbackOwner(w.ID)
-	for i := range headers {
-		h := &headers[i]
+	for i := range w.Headers {
+		h := &w.Headers[i]
 		of, _ := sealedFor(h.Sealed(), own)
 		if h.Sealed() == "" || of == own {
 			continue
@@ -138,7 +137,7 @@ func (e *Engine) openOwn(ctx context.Context, w *store.Stamped, url string, head
 		}
 		break
 	}
-	opened, err := e.o.Keyring.openHeaders(w.Project, own, url, headers)
+	opened, err := e.o.Keyring.openHeaders(w.Project, own, url, w.Headers)
 	return opened, e.opened(err)
 }
 

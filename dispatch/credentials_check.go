@@ -31,28 +31,24 @@ func (e *Engine) checkSigner(ctx context.Context, c *store.Callback, prefix stri
 		}
 		signer, field = project.signerOf(ep), prefix+"url"
 	}
-	name, err := outbound.NameOf(signer)
+	kind, err := outbound.KindOf(signer)
 	if err != nil {
 		return invalid(field, err.Error())
 	}
-	use, err := outbound.UseOf(signer)
-	if err != nil {
-		return invalid(field, err.Error())
-	}
-	if !outbound.SendsSecret(name) && !outbound.IsPrivate(use) {
+	if !kind.IsBound() {
 		return nil
 	}
 	own, err := e.secrets.own(ctx, secretOwner{c.Project, c.EndpointID}, e.clock.now())
 	if err != nil {
 		return err
 	}
-	secrets := own.byUse[use]
-	if len(secrets) == 0 && outbound.IsPrivate(use) && c.EndpointID == "" {
+	secrets := own.byUse[kind.Use]
+	if len(secrets) == 0 && outbound.IsPrivate(kind.Use) && c.EndpointID == "" {
 		return nil // the first one is made when it is needed, for every host
 	}
 	if _, err := forHost(secrets, c.URL); err != nil {
 		return invalid(field, fmt.Sprintf("%s is used only at hosts that its secret was given for: "+
-			"POST /v1/secret/rotate with use %q, the secret and hosts", name, use))
+			"POST /v1/secret/rotate with use %q, the secret and hosts", kind.Name, kind.Use))
 	}
 	return nil
 }
@@ -91,43 +87,35 @@ func (e *Engine) guardEndpoint(ctx context.Context, v *projectView, before, afte
 	if moved && keepsCredentials(after, ch) {
 		return store.ErrNeedsAdmin
 	}
-	was, err := outbound.NameOf(v.signerOf(before))
+	was, err := outbound.KindOf(v.signerOf(before))
 	if err != nil {
 		return invalid("signer", err.Error())
 	}
-	wasUse, err := outbound.UseOf(v.signerOf(before))
+	kind, err := outbound.KindOf(v.signerOf(after))
 	if err != nil {
 		return invalid("signer", err.Error())
 	}
-	signer := v.signerOf(after)
-	name, err := outbound.NameOf(signer)
-	if err != nil {
-		return invalid("signer", err.Error())
+	if kind.Use == "" {
+		return nil
 	}
-	use, err := outbound.UseOf(signer)
-	if err != nil || use == "" {
-		return err
-	}
-	same := name == was && use == wasUse // sorted-kv has two uses
 	if ch.Secret != "" {
-		if moved && outbound.SendsSecret(name) {
+		if moved && kind.SendsSecret() {
 			return nil // the request replaces what stays behind
 		}
 		return store.ErrNeedsAdmin
 	}
-	bound := outbound.SendsSecret(name) || outbound.IsPrivate(use)
-	if same && !(moved && bound) {
+	if kind == was && !(moved && kind.IsBound()) {
 		return nil
 	}
 	own, err := e.secrets.own(ctx, secretOwner{after.Project, after.ID}, e.clock.now())
 	if err != nil {
 		return err
 	}
-	kept := own.byUse[use]
+	kept := own.byUse[kind.Use]
 	if len(kept) == 0 {
 		return nil
 	}
-	if !same || slices.ContainsFunc(kept, func(s outbound.Secret) bool { return !slices.Contains(s.Hosts, store.AnyHost) }) {
+	if kind != was || slices.ContainsFunc(kept, func(s outbound.Secret) bool { return !slices.Contains(s.Hosts, store.AnyHost) }) {
 		return store.ErrNeedsAdmin // those before it sign beside it for a while
 	}
 	return nil

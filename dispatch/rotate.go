@@ -102,22 +102,22 @@ func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secr
 // send their secret or have a private key.
 func (e *Engine) meantInLane(ctx context.Context, project string, q SecretQuery, now int64) ([]outbound.Secret, string, error) {
 	signer := cmp.Or(q.Signer, outbound.SignerStandard)
-	use, err := outbound.UseOf(signer)
+	kind, err := outbound.KindOf(signer)
 	if err != nil || !slices.Contains(outbound.Signers(), signer) {
 		return nil, "", invalid("signer", "is one of "+strings.Join(outbound.Signers(), ", "))
 	}
 	switch {
-	case use == "":
+	case kind.Use == "":
 		return nil, "", invalid("signer", signer+" has no secret")
-	case outbound.SendsSecret(signer) || outbound.IsPrivate(use):
-		secrets, err := e.secrets.project(ctx, project, use, now)
+	case kind.IsBound():
+		secrets, err := e.secrets.project(ctx, project, kind.Use, now)
 		if errors.Is(err, errNoSecret) {
 			err = fmt.Errorf("%w: %w", store.ErrNotFound, err)
 		}
-		return secrets, use, err
+		return secrets, kind.Use, err
 	}
-	secrets, err := e.secrets.derived(ctx, laneKey{project, q.Lane, signer, use}, now)
-	return secrets, use, err
+	secrets, err := e.secrets.derived(ctx, laneKey{project, q.Lane, kind}, now)
+	return secrets, kind.Use, err
 }
 
 func usesText() string {

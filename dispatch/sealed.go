@@ -1,10 +1,12 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,11 +16,12 @@ import (
 
 // SealedRows reads and changes what SQL has encrypted, for checks of the keyring and for a change of the master key.
 type SealedRows interface {
-	// SealedKeys returns, of every table, one row for each master key that is used in it.
+	// SealedKeys returns, of every table, one row for each master key that is used in it at now; with zero also of what
+	// is not used any more.
 	SealedKeys(ctx context.Context, now int64) ([]store.SealedRow, error)
-	// CountSealed counts the rows of a table that have another master key than keyID, up to most.
+	// CountSealed counts the rows of a table that a master key has sealed, up to most.
 	CountSealed(ctx context.Context, table store.SealedTable, keyID string, most int) (int, error)
-	// Reseal has change encrypt such rows anew, with ids above after, at most limit. A row that change refuses stays as it
+	// Reseal has change re-encrypt such rows, with ids above after, at most limit. A row that change refuses stays as it
 	// was. change may be called more than once.
 	Reseal(ctx context.Context, table store.SealedTable, keyID, after string, limit int,
 		change func(*store.SealedRow) error) (store.SealedPage, error)
@@ -168,42 +171,44 @@ type Reencryption struct {
 }
 
 const (
-	// reencryptRows is how many rows one transaction changes, reencryptPages how many such a call makes.
-	reencryptRows  = 200
+	// reencryptPage is the most rows of one transaction, reencryptPages the most transactions of a call.
+	reencryptPage  = 200
 	reencryptPages = 10
 	// MaxCounted bounds what is counted of a table.
 	MaxCounted = 100_000
 )
 
-// Reencrypt encrypts anew with the first master key, a bounded number of rows, from a place on that an earlier call has
+// Reencrypt re-encrypts a bounded number of rows with the first master key, from a place on that an earlier call has
 // returned; empty: from the beginning.
 func (e *Engine) Reencrypt(ctx context.Context, from string, by store.Actor) (Reencryption, error) {
 	r := Reencryption{KeyID: e.o.Keyring.KeyID()}
-	tables := store.SealedTables()
-	first, after, err := parsePlace(from, tables)
+	place, err := parsePlace(from)
 	if err != nil {
 		return r, err
 	}
-	pages := 0
-	for i := first; i < len(tables) && r.Next == ""; i++ {
-		for more := true; more; pages++ {
-			if pages == reencryptPages {
-				r.Next = string(tables[i]) + "/" + after
-				break
-			}
-			page, err := e.o.Store.Reseal(ctx, tables[i], r.KeyID, after, reencryptRows, e.o.Keyring.reseal)
-			if err != nil {
-				return r, fmt.Errorf("re-encrypt %s: %w", tables[i], err)
-			}
-			r.Done, r.Failed, after = r.Done+page.Done, r.Failed+page.Failed, page.Last
-			more = page.Done+page.Failed == reencryptRows
+	rows, err := e.o.Store.SealedKeys(ctx, 0)
+	if err != nil {
+		return r, fmt.Errorf("read what is encrypted: %w", err)
+	}
+	old := slices.DeleteFunc(rows, func(row store.SealedRow) bool { return row.KeyID == r.KeyID })
+	pages := reencryptPages
+	for i := range old {
+		at := reencryptPlace{table: old[i].Table, keyID: old[i].KeyID}
+		switch at.compare(place) {
+		case -1:
+			continue
+		case 0:
+			at.after = place.after
 		}
-		if r.Next == "" {
-			after = ""
+		if pages, err = e.reencryptRows(ctx, &r, at, pages); err != nil {
+			return r, err
+		}
+		if r.Next != "" {
+			break
 		}
 	}
-	for _, table := range tables {
-		n, err := e.o.Store.CountSealed(ctx, table, r.KeyID, MaxCounted)
+	for _, row := range old {
+		n, err := e.o.Store.CountSealed(ctx, row.Table, row.KeyID, MaxCounted)
 		if err != nil {
 			return r, fmt.Errorf("count what is left: %w", err)
 		}
@@ -215,23 +220,54 @@ func (e *Engine) Reencrypt(ctx context.Context, from string, by store.Actor) (Re
 	if r.Done > 0 {
 		e.settingsChanged(ctx)
 		err = e.o.Store.AppendAudit(ctx, store.AuditEntry{
-			ID: e.ids.make(time.Now()), Project: store.DefaultProject, At: e.clock.now(), Actor: by.Name, Action: "secret.reencrypt",
-			Object: r.KeyID, Reason: by.Reason, Detail: fmt.Sprintf(`{"done":%d,"failed":%d,"left":%d}`, r.Done, r.Failed, r.Left),
+			ID: e.ids.make(time.Now()), Project: store.DefaultProject, At: e.clock.now(), Actor: by.Name,
+			Action: "secret.reencrypt", Object: r.KeyID, Reason: by.Reason,
+			Detail: fmt.Sprintf(`{"done":%d,"failed":%d,"left":%d}`, r.Done, r.Failed, r.Left),
 		})
 	}
 	return r, err
 }
 
-// parsePlace reads where a re-encryption goes on.
-func parsePlace(from string, tables []store.SealedTable) (first int, after string, err error) {
-	if from == "" {
-		return 0, "", nil
-	}
-	for i, table := range tables {
-		prefix := string(table) + "/"
-		if strings.HasPrefix(from, prefix) {
-			return i, from[len(prefix):], nil
+// reencryptRows re-encrypts the rows of one table and one master key, of as many pages at most, and returns how many
+// pages are left. Where they do not suffice, r.Next says where to go on.
+func (e *Engine) reencryptRows(ctx context.Context, r *Reencryption, p reencryptPlace, pages int) (left int, err error) {
+	for ; pages > 0; pages-- {
+		page, err := e.o.Store.Reseal(ctx, p.table, p.keyID, p.after, reencryptPage, e.o.Keyring.reseal)
+		if err != nil {
+			return pages, fmt.Errorf("re-encrypt %s: %w", p.table, err)
 		}
+		r.Done, r.Failed = r.Done+page.Done, r.Failed+page.Failed
+		if page.Done+page.Failed < reencryptPage {
+			return pages - 1, nil
+		}
+		p.after = page.Last
 	}
-	return 0, "", invalid("from", "is not the next of an answer to this call")
+	r.Next = p.String()
+	return 0, nil
+}
+
+// A reencryptPlace is where a re-encryption goes on: after a row of a table and a master key.
+type reencryptPlace struct {
+	table        store.SealedTable
+	keyID, after string
+}
+
+// compare orders places by table and master key, as SealedKeys returns them. The empty place comes before all others.
+func (p reencryptPlace) compare(other reencryptPlace) int {
+	tables := store.SealedTables()
+	return cmp.Or(cmp.Compare(slices.Index(tables, p.table), slices.Index(tables, other.table)),
+		cmp.Compare(p.keyID, other.keyID))
+}
+
+func (p reencryptPlace) String() string { return string(p.table) + "/" + p.keyID + "/" + p.after }
+
+func parsePlace(text string) (reencryptPlace, error) {
+	if text == "" {
+		return reencryptPlace{}, nil
+	}
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 || !slices.Contains(store.SealedTables(), store.SealedTable(parts[0])) {
+		return reencryptPlace{}, invalid("from", "is not the next of an answer to this call")
+	}
+	return reencryptPlace{store.SealedTable(parts[0]), parts[1], parts[2]}, nil
 }

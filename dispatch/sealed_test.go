@@ -162,6 +162,10 @@ func TestReencryptGoesInSteps(t *testing.T) {
 		if steps < 2 || done != 3000 || r.Left != 0 {
 			t.Errorf("%d steps changed %d rows, %d are left", steps, done, r.Left)
 		}
+		// A place whose rows have been re-encrypted meanwhile is passed over.
+		if r, err := b.engine.Reencrypt(t.Context(), "callbacks/00000000/", operator); err != nil || r.Next != "" || r.Left != 0 {
+			t.Errorf("from a place that has nothing any more: %+v, %v", r, err)
+		}
 		_, err := b.engine.Reencrypt(t.Context(), "attempts/1", operator)
 		if _, ok := errors.AsType[*store.InvalidError](err); !ok {
 			t.Errorf("a place that is none: %v", err)

@@ -45,8 +45,11 @@ type secretCache struct {
 // A secretOwner has secrets of its own: an endpoint, or with an empty id the project itself.
 type secretOwner struct{ project, endpoint string }
 
-// A laneKey finds what was derived for a lane and a signer. UseText is written in hexadecimal.
-type laneKey struct{ project, lane, signer, use string }
+// A laneKey finds what was derived for a lane and a signer.
+type laneKey struct {
+	project, lane string
+	kind          outbound.SignerKind
+}
 
 // ownSecrets are what an owner has, newest first, by their use. It was read at read; tried is when that was last tried.
 type ownSecrets struct {
@@ -84,33 +87,28 @@ type signing struct {
 // address what is derived for its lane and its signer, or the project's own where the signer sends its secret or has a
 // private key. Those go only to hosts that they were given for: errNotForHost.
 func (s *secretCache) signing(ctx context.Context, to signing, now int64) ([]outbound.Secret, error) {
-	name, err := outbound.NameOf(to.signer)
-	if err != nil {
+	kind, err := outbound.KindOf(to.signer)
+	if err != nil || kind.Use == "" {
 		return nil, err
 	}
-	use, err := outbound.UseOf(to.signer)
-	if err != nil || use == "" {
-		return nil, err
-	}
-	bound := outbound.SendsSecret(name) || outbound.IsPrivate(use)
 	var secrets []outbound.Secret
 	switch {
 	case to.endpoint != "":
 		owner := secretOwner{to.project, to.endpoint}
 		var since int64
-		if outbound.SendsSecret(name) {
+		if kind.SendsSecret() {
 			since = to.changed + changeMargin.Milliseconds() // another host may have come with another secret
 		}
 		own, ownErr := s.ownSince(ctx, owner, since, now)
-		if secrets, err = own.byUse[use], ownErr; err == nil && len(secrets) == 0 {
-			secrets, err = s.first(ctx, owner, use, now)
+		if secrets, err = own.byUse[kind.Use], ownErr; err == nil && len(secrets) == 0 {
+			secrets, err = s.first(ctx, owner, kind.Use, now)
 		}
-	case !bound:
-		return s.derived(ctx, laneKey{to.project, to.lane, name, use}, now)
+	case !kind.IsBound():
+		return s.derived(ctx, laneKey{to.project, to.lane, kind}, now)
 	default:
-		secrets, err = s.project(ctx, to.project, use, now)
+		secrets, err = s.project(ctx, to.project, kind.Use, now)
 	}
-	if err != nil || !bound || to.home {
+	if err != nil || !kind.IsBound() || to.home {
 		return secrets, err
 	}
 	return forHost(secrets, to.url)
@@ -201,8 +199,8 @@ func (s *secretCache) derived(ctx context.Context, key laneKey, now int64) ([]ou
 	}
 	derived := make([]outbound.Secret, len(root))
 	for i, secret := range root {
-		derived[i] = outbound.Secret{ID: secret.ID, Key: LaneSecret(secret.Key, key.signer, key.lane)}
-		if key.use == outbound.UseText {
+		derived[i] = outbound.Secret{ID: secret.ID, Key: LaneSecret(secret.Key, key.kind.Name, key.lane)}
+		if key.kind.Use == outbound.UseText {
 			derived[i].Key = hex.AppendEncode(nil, derived[i].Key)
 		}
 	}

@@ -29,30 +29,37 @@ type target struct {
 
 // target finds where a claimed callback goes. Its errors are errDeleted, errHeld, or say why an endpoint or a secret cannot be had.
 func (e *Engine) target(ctx context.Context, w *store.Stamped, now int64) (target, error) {
-	t := target{url: w.URL, headers: w.Headers, signer: w.Signer}
+	t := target{url: w.URL, signer: w.Signer}
 	project, err := e.catalog.project(ctx, w.Project)
 	if err != nil {
 		return t, err
 	}
 	to := signing{project: w.Project, lane: w.Lane, endpoint: w.EndpointID}
+	var ep *store.Endpoint
 	if w.EndpointID != "" {
-		if err = e.aim(ctx, w, project, &t, &to, now); err != nil {
+		if ep, err = e.sendingEndpoint(ctx, w.EndpointID, now); err != nil {
 			return t, err
 		}
+		if w.Follows {
+			t.url = ep.URL
+		}
+		t.signer = project.signerOf(ep)
+		to.home, to.changed = store.SameHost(t.url, ep.URL), ep.UpdatedAt
 	}
-	if t.headers, err = e.openOwn(ctx, w, t.url, t.headers); err != nil {
+	if t.headers, err = e.headersFor(ctx, w, ep, project, t.url, to.home); err != nil {
 		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	}
-	if t.headers, err = e.withProjectHeaders(project, t.url, t.headers); err != nil {
+	kind, err := outbound.KindOf(t.signer)
+	switch {
+	case err != nil:
 		return t, fmt.Errorf("%w: %w", errUnsigned, err)
-	}
-	if t.signer == outbound.SignerNone {
+	case kind.Use == "":
 		return t, nil
 	}
 	to.signer, to.url = t.signer, t.url
 	t.secrets, err = e.secrets.signing(ctx, to, now)
-	if errors.Is(err, errNotForHost) && w.EndpointID != "" && sendsSecret(t.signer) {
-		// The callback was moved away from its endpoint's host, where its credential stays.
+	if errors.Is(err, errNotForHost) && ep != nil && kind.SendsSecret() {
+		// The callback was moved away from its endpoint's host, where the endpoint's credential stays.
 		t.signer, t.secrets, err = outbound.SignerNone, nil, nil
 	}
 	if err != nil {
@@ -61,10 +68,46 @@ func (e *Engine) target(ctx context.Context, w *store.Stamped, now int64) (targe
 	return t, nil
 }
 
-// sendsSecret says whether a signer sends its secret itself.
-func sendsSecret(signer string) bool {
-	name, err := outbound.NameOf(signer)
-	return err == nil && outbound.SendsSecret(name)
+// errUnsigned: the secret that signs, or a header's, cannot be had. Nothing is sent without it because of that.
+var errUnsigned = errors.New("a secret cannot be had")
+
+// sendingEndpoint returns an endpoint as it is now, or errDeleted or errHeld.
+func (e *Engine) sendingEndpoint(ctx context.Context, id string, now int64) (*store.Endpoint, error) {
+	ep, err := e.catalog.endpoint(ctx, id)
+	switch {
+	case notFound(err):
+		return nil, errDeleted
+	case err != nil:
+		return nil, err
+	case ep.DeletedAt != 0:
+		return nil, errDeleted
+	case !ep.Sends(now):
+		return nil, errHeld
+	}
+	return ep, nil
+}
+
+// headersFor returns the headers that an attempt sends: the callback's own, then those of its endpoint, which may be nil,
+// then the project's. Credentials that were given for other hosts than that of url are left out; home says that url is
+// at the endpoint's own host.
+func (e *Engine) headersFor(
+	ctx context.Context, w *store.Stamped, ep *store.Endpoint, p *projectView, url string, home bool,
+) ([]store.Header, error) {
+	headers, err := e.openOwn(ctx, w, url)
+	if err != nil {
+		return nil, err
+	}
+	if ep != nil {
+		of := store.WithoutCredentials(ep.Headers)
+		if home {
+			of, err = e.o.Keyring.openHeaders(ep.Project, endpointOwner(ep.ID), "", ep.Headers)
+			if e.opened(err) != nil {
+				return nil, err
+			}
+		}
+		headers = withDefaults(headers, of)
+	}
+	return e.withProjectHeaders(p, url, headers)
 }
 
 // withProjectHeaders adds a project's default headers to those of a callback. Credentials go only to the hosts that they
@@ -82,42 +125,6 @@ func (e *Engine) withProjectHeaders(p *projectView, url string, headers []store.
 		return nil, err
 	}
 	return withDefaults(headers, opened), nil
-}
-
-// errUnsigned: the secret that signs, or a header's, cannot be had. Nothing is sent without it because of that.
-var errUnsigned = errors.New("a secret cannot be had")
-
-// aim completes a target, and what is to be signed, by its endpoint as that is now. At another host than its own the
-// endpoint's credentials are left out.
-func (e *Engine) aim(ctx context.Context, w *store.Stamped, p *projectView, t *target, to *signing, now int64) error {
-	ep, err := e.catalog.endpoint(ctx, w.EndpointID)
-	switch {
-	case notFound(err):
-		return errDeleted
-	case err != nil:
-		return err
-	case ep.DeletedAt != 0:
-		return errDeleted
-	case !ep.Sends(now):
-		return errHeld
-	}
-	t.signer = p.signerOf(ep)
-	to.changed = ep.UpdatedAt
-	if to.home = w.Follows; to.home {
-		t.url = ep.URL
-	} else {
-		to.home = store.SameHost(t.url, ep.URL)
-	}
-	if !to.home {
-		t.headers = withDefaults(t.headers, store.WithoutCredentials(ep.Headers))
-		return nil
-	}
-	opened, err := e.o.Keyring.openHeaders(ep.Project, endpointOwner(ep.ID), "", ep.Headers)
-	if e.opened(err) != nil {
-		return fmt.Errorf("%w: %w", errUnsigned, err)
-	}
-	t.headers = withDefaults(t.headers, opened)
-	return nil
 }
 
 // unaimed is what becomes of a claimed callback that has no target: it is canceled with its endpoint, held with it, or put off.

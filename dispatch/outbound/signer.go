@@ -106,22 +106,6 @@ func Signers() []string {
 	}
 }
 
-// UseOf returns what kind of secret a signer takes: one of UseHMAC, UseEd25519, UseRSA, UseText and UseBasic, or "" for none. The signer
-// is a name or a JSON object with its options, as ParseSigner returns it; empty means the default one. Anything else is an error.
-func UseOf(signer string) (use string, err error) {
-	switch signer {
-	case SignerStandard, SignerHMACBody, SignerTimestamped, "":
-		return UseHMAC, nil
-	case SignerNone:
-		return "", nil
-	}
-	s, err := readSigner(signer)
-	if err != nil {
-		return "", err
-	}
-	return s.use(), nil
-}
-
 // A signer is compiled. It is read-only.
 type signer struct {
 	name string

@@ -1,22 +1,49 @@
 package outbound
 
-// NameOf returns the name of a signer that ParseSigner has returned, without its options. Empty means SignerStandard.
-func NameOf(signer string) (string, error) {
+// A SignerKind is what decides where the secrets of a signer may be used: its name and the use of its secrets. Two
+// signers of the same kind use a secret in the same way.
+type SignerKind struct {
+	Name string
+	// Use is one of Uses; empty: the signer has no secret.
+	Use string
+}
+
+// KindOf returns the kind of a signer: a name or a JSON object with its options, as ParseSigner returns it; empty means
+// the default one. Anything else is an error.
+func KindOf(signer string) (SignerKind, error) {
 	switch signer {
 	case "":
-		return SignerStandard, nil
-	case SignerStandard, SignerHMACBody, SignerTimestamped, SignerBasic, SignerBearer, SignerNone:
-		return signer, nil
+		return SignerKind{SignerStandard, UseHMAC}, nil
+	case SignerStandard, SignerHMACBody, SignerTimestamped:
+		return SignerKind{signer, UseHMAC}, nil
+	case SignerStandardAsymmetric:
+		return SignerKind{signer, UseEd25519}, nil
+	case SignerBasic:
+		return SignerKind{signer, UseBasic}, nil
+	case SignerBearer:
+		return SignerKind{signer, UseText}, nil
+	case SignerNone:
+		return SignerKind{Name: signer}, nil
 	}
 	s, err := readSigner(signer)
 	if err != nil {
-		return "", err
+		return SignerKind{}, err
 	}
-	return s.name, nil
+	return SignerKind{s.name, s.use()}, nil
 }
 
-// SendsSecret says whether a signer of that name sends its secret itself, so that the receiver has it then.
-func SendsSecret(name string) bool { return name == SignerBasic || name == SignerBearer }
+// UseOf returns the use of a signer's secrets, as KindOf does.
+func UseOf(signer string) (use string, err error) {
+	k, err := KindOf(signer)
+	return k.Use, err
+}
+
+// SendsSecret says whether the signer sends its secret itself, so that the receiver has it then.
+func (k SignerKind) SendsSecret() bool { return k.Name == SignerBasic || k.Name == SignerBearer }
+
+// IsBound says whether the signer's secrets are for the hosts that they were given for: it sends its secret, or has a
+// private key.
+func (k SignerKind) IsBound() bool { return k.SendsSecret() || IsPrivate(k.Use) }
 
 // IsPrivate says whether secrets of a use are private keys: one signs for every receiver alike, and none of them has it.
 func IsPrivate(use string) bool { return use == UseRSA || use == UseEd25519 }

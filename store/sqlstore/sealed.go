@@ -117,8 +117,8 @@ func (t *tx) writeSealed(r *store.SealedRow, column, text string) error {
 	return err
 }
 
-// SealedKeys returns, of every table, one row for each master key that it names; secrets that ended before now are not
-// looked at.
+// SealedKeys returns, of every table, one row for each master key that it names. Secrets that ended before now are not
+// looked at; with zero all are.
 func (db *DB) SealedKeys(ctx context.Context, now int64) ([]store.SealedRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
@@ -162,22 +162,23 @@ type prefixed struct {
 
 func (p prefixed) Scan(to ...any) error { return p.scanner.Scan(append([]any{p.first}, to...)...) }
 
-// CountSealed returns how many rows of a table are sealed with another master key than keyID, counting up to most.
+// CountSealed returns how many rows of a table are sealed with a master key, counting up to most.
 func (db *DB) CountSealed(ctx context.Context, table store.SealedTable, keyID string, most int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	s := sealedTables()[table]
 	n := 0
 	err := queryEach(ctx, db.read, func(rows scanner) error { return rows.Scan(&n) }, `SELECT COUNT(*) FROM (
-			SELECT 1 AS one FROM `+string(table)+` WHERE `+s.key+` <> '' AND `+s.key+` <> $1 LIMIT $2) AS some`, keyID, most)
+			SELECT 1 AS one FROM `+string(table)+`
+			WHERE `+s.key+` = $1 AND `+s.key+` <> '' LIMIT $2) AS some`, keyID, most)
 	if err != nil {
 		return 0, readError("count sealed rows", err)
 	}
 	return n, nil
 }
 
-// Reseal has change encrypt rows of a table anew that are sealed with another master key than keyID, in the order of
-// their ids from after on, at most limit. It is one transaction. A row that change refuses stays as it was.
+// Reseal has change encrypt anew the rows of a table that are sealed with a master key, in the order of their ids from
+// after on, at most limit. It is one transaction. A row that change refuses stays as it was.
 func (db *DB) Reseal(
 	ctx context.Context, table store.SealedTable, keyID, after string, limit int, change func(*store.SealedRow) error,
 ) (store.SealedPage, error) {
@@ -197,7 +198,7 @@ func (db *DB) Reseal(
 			rows = append(rows, o)
 			return err
 		}, `SELECT `+s.key+`, `+s.columns+` FROM `+string(table)+`
-			WHERE `+s.key+` <> '' AND `+s.key+` <> $1 AND id > $2
+			WHERE `+s.key+` = $1 AND `+s.key+` <> '' AND id > $2
 			ORDER BY id LIMIT $3`+t.db.dialect.forUpdate, keyID, after, limit); err != nil {
 			return fmt.Errorf("read sealed rows: %w", err)
 		}

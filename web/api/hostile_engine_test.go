@@ -457,6 +457,14 @@ func TestACallbackFollowsItsEndpointWithoutCredentials(t *testing.T) {
 	if got, _ := h.arrived(h.mine, id); got.Get("Authorization") != "" || got.Get("X-Shop") != "7" {
 		t.Errorf("arrived with %v", got)
 	}
+	// What the endpoint itself has for the new host is not kept away by what was left out.
+	id = h.ask(t, 202, "POST", "/v1/callbacks", `{"endpoint":"`+ep+`","payload":1,"delay":"1h",
+		"headers":{"Authorization":"Bearer hunter2"}}`)["id"].(string)
+	h.ask(t, 200, "PATCH", "/v1/endpoints/"+ep, `{"url":"`+h.victim.URL+`","headers":{"Authorization":"Bearer victim"}}`)
+	h.askAs(t, 200, "POST", "/v1/callbacks/"+id+"/retry", "", operate...)
+	if got, _ := h.arrived(h.victim, id); got.Get("Authorization") != "Bearer victim" {
+		t.Errorf("after the endpoint was moved back: %v", got)
+	}
 }
 
 // A change of an endpoint that is refused has not replaced its secret.
