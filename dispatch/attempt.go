@@ -239,7 +239,7 @@ func (e *Engine) extend(ctx context.Context, w *store.Stamped, l *schedule.Lease
 // unsigned is how an attempt ends that cannot be signed.
 func (e *Engine) unsigned(w *store.Stamped, why error) outbound.Response {
 	now := time.Now()
-	e.log.Error("an attempt is put off", "callback_id", store.CallbackPrefix+w.ID, "error", why)
+	e.log.Error("an attempt cannot be signed", "callback_id", store.CallbackPrefix+w.ID, "error", why)
 	r := outbound.Response{
 		Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalTrouble: true, StartedAt: now, EndedAt: now,
 		Error: "a secret cannot be read",
@@ -248,11 +248,11 @@ func (e *Engine) unsigned(w *store.Stamped, why error) outbound.Response {
 	case errors.Is(why, errNoSecret):
 		r.Error = "there is no secret for the signer: give the endpoint or the project one"
 	case errors.Is(why, errNotForHost):
-		// Nothing here will change that: the callback walks its ladder to its end, and people are told.
+		// Only a person can cure that: the attempt is charged, and the callback ends as dead.
 		r.Error = "the signer's secret was not given for this host: give a new one with the host among its hosts"
 		r.LocalTrouble, r.Charged = false, true
 	case errors.Is(why, store.ErrNotFound):
-		r.Error = "a header was sealed for a poll that is gone: give the callback the header anew"
+		r.Error = "a header was sealed for a poll that was purged: give the callback a new one"
 		r.LocalTrouble, r.Charged = false, true
 	case errors.Is(why, ErrUnknownKey), errors.Is(why, ErrTampered):
 		r.Error = "a secret cannot be decrypted with the master keys of this process"

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A ciphertext is bound to what it belongs to: moved to another row, project, owner or use, it cannot be opened. These
-// functions write what it is bound to, for Keyring.Seal and Open.
+// A ciphertext is bound to what it belongs to: moved to another row, project, owner or use, it cannot be
+// opened. These functions write what it is bound to, for Keyring.Seal and Open.
 
 func bindSecret(s *store.Secret) string {
 	return binding(append([]string{"secret", s.Project, s.Owner, s.Use, s.ID}, s.Hosts...)...)
@@ -48,9 +48,9 @@ func (k *Keyring) openText(bound, sealed string) (string, error) {
 	return string(plain), err
 }
 
-// sealHeaders returns headers with the values of credentials encrypted for their owner and for the host of an address;
-// with an empty address for whatever host the owner has. A header that is sealed already stays as it is. The slice that
-// is given is not changed.
+// sealHeaders returns headers with the values of credentials encrypted for their owner and for the host of an
+// address; with an empty address for whatever host the owner has. A header that is sealed already stays as it
+// is. The slice that is given is not changed.
 func (k *Keyring) sealHeaders(project, owner, url string, headers []store.Header) []store.Header {
 	if !store.HasCredentials(headers) {
 		return headers
@@ -69,8 +69,8 @@ func (k *Keyring) sealHeaders(project, owner, url string, headers []store.Header
 	return sealed
 }
 
-// openHeaders returns headers with the values of credentials in clear, without those that were sealed for another host
-// than that of the address. Its error is ErrUnknownKey or ErrTampered.
+// openHeaders returns headers with the values of credentials in clear, without those that were sealed for
+// another host than that of the address. Its error is ErrUnknownKey or ErrTampered.
 func (k *Keyring) openHeaders(project, owner, url string, headers []store.Header) ([]store.Header, error) {
 	if store.SealedKey(headers) == "" {
 		return headers, nil
@@ -94,8 +94,8 @@ func (k *Keyring) openHeaders(project, owner, url string, headers []store.Header
 	return opened, nil
 }
 
-// A result callback is made by the store when its poll ends. Its headers are sealed before, for the poll, whose owner
-// stands behind the ciphertext.
+// A result callback is made by the store when its poll ends. Its headers are sealed before, for the poll,
+// whose owner stands behind the ciphertext.
 
 // sealResult is sealHeaders for the result callback of a poll.
 func (k *Keyring) sealResult(project, poll, url string, headers []store.Header) []store.Header {
@@ -109,8 +109,8 @@ func (k *Keyring) sealResult(project, poll, url string, headers []store.Header) 
 	return sealed
 }
 
-// sealedFor returns for whom a value was sealed, which is its row's owner unless it names another, and the value without
-// that name.
+// sealedFor returns for whom a value was sealed, which is its row's owner unless it names another, and the
+// value without that name.
 func sealedFor(sealed, owner string) (of, value string) {
 	if at := strings.LastIndexByte(sealed, ':'); at > strings.IndexByte(sealed, ':') {
 		return sealed[at+1:], sealed[:at]
@@ -118,8 +118,9 @@ func sealedFor(sealed, owner string) (of, value string) {
 	return owner, sealed
 }
 
-// openOwn returns a stamped callback's own headers in clear, without credentials that were given for another host than
-// that of url. What was sealed for a poll is opened only for the callback that carries the poll's result.
+// openOwn returns a stamped callback's own headers in clear, without credentials that were given for another
+// host than that of url. What was sealed for a poll is opened only for the callback that carries the poll's
+// result.
 func (e *Engine) openOwn(ctx context.Context, w *store.Stamped, url string) ([]store.Header, error) {
 	own := callbackOwner(w.ID)
 	for i := range w.Headers {
@@ -141,8 +142,8 @@ func (e *Engine) openOwn(ctx context.Context, w *store.Stamped, url string) ([]s
 	return opened, e.opened(err)
 }
 
-// secure makes a draft fit to be stored: its signer may be used where it goes, and its credentials are sealed. Its error
-// is a *store.InvalidError, or says why that could not be found out.
+// secure makes a draft fit to be stored: its signer may be used where it goes, and its credentials are
+// sealed. Its error is a *store.InvalidError, or says why that could not be found out.
 func (e *Engine) secure(ctx context.Context, d *store.Draft) error {
 	c := &d.Callback
 	if err := e.checkSigner(ctx, c, ""); err != nil {

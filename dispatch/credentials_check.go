@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// checkSigner judges whether a callback's signer may be used where it goes. Fields of its *store.InvalidError begin with
-// prefix.
+// checkSigner judges whether a callback's signer may be used where it goes. Fields of its *store.InvalidError
+// begin with prefix.
 func (e *Engine) checkSigner(ctx context.Context, c *store.Callback, prefix string) error {
 	signer, field := c.Signer, prefix+"signer"
 	if c.EndpointID != "" {
@@ -76,10 +76,12 @@ func checkHosts(field string, hosts []string, anyHost bool, f *findings) {
 	}
 }
 
-// guardEndpoint refuses a change by a key without the scope admin, with store.ErrNeedsAdmin, that would carry an
-// endpoint's credentials to another host, or have its secret used by another signer. What the request brings itself it
-// may send where it likes.
-func (e *Engine) guardEndpoint(ctx context.Context, v *projectView, before, after *store.Endpoint, ch *EndpointChange) error {
+// guardEndpoint refuses a change by a key without the scope admin, with store.ErrNeedsAdmin, that would carry
+// an endpoint's credentials to another host, or have its secret used by another signer. What the request
+// brings itself it may send where it likes.
+func (e *Engine) guardEndpoint(
+	ctx context.Context, v *projectView, before, after *store.Endpoint, ch *EndpointChange,
+) error {
 	if ch.Admin || before.URL == "" {
 		return nil
 	}
@@ -115,13 +117,19 @@ func (e *Engine) guardEndpoint(ctx context.Context, v *projectView, before, afte
 	if len(kept) == 0 {
 		return nil
 	}
-	if kind != was || slices.ContainsFunc(kept, func(s outbound.Secret) bool { return !slices.Contains(s.Hosts, store.AnyHost) }) {
-		return store.ErrNeedsAdmin // those before it sign beside it for a while
+	if kind != was {
+		return store.ErrNeedsAdmin
+	}
+	for _, secret := range kept { // the one before signs beside the present one for a while
+		if !slices.Contains(secret.Hosts, store.AnyHost) {
+			return store.ErrNeedsAdmin
+		}
 	}
 	return nil
 }
 
-// keepsCredentials says whether an endpoint has credential headers after a change that the request did not bring.
+// keepsCredentials says whether an endpoint has credential headers after a change that the request did not
+// bring.
 func keepsCredentials(after *store.Endpoint, ch *EndpointChange) bool {
 	if ch.Headers == nil {
 		return store.HasCredentials(after.Headers)
@@ -129,8 +137,9 @@ func keepsCredentials(after *store.Endpoint, ch *EndpointChange) bool {
 	return slices.ContainsFunc(*ch.Headers, func(h store.Header) bool { return h.Sealed() != "" })
 }
 
-// applyHeaders gives an endpoint the headers of a change. A credential that the endpoint has already, sealed, may stand in
-// it; so may one of the same value, which keeps its ciphertext, so that nothing is changed by giving it again.
+// applyHeaders gives an endpoint the headers of a change. A credential that the endpoint has already, sealed,
+// may stand in it; so may one of the same value, which keeps its ciphertext, so that nothing is changed by
+// giving it again.
 func (e *Engine) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *findings) error {
 	if ch.Headers == nil {
 		return nil
@@ -168,18 +177,20 @@ func (e *Engine) reuseSealed(project, owner string, before, headers []store.Head
 	}
 	sealed := k.sealHeaders(project, owner, "", headers)
 	for i, h := range headers {
-		if kept, ok := known[strings.ToLower(h.Name)+"\x00"+h.Value]; ok && h.Sealed() == "" && sealed[i].Sealed() != "" {
+		kept, same := known[strings.ToLower(h.Name)+"\x00"+h.Value]
+		if same && h.Sealed() == "" && sealed[i].Sealed() != "" {
 			sealed[i].Value = kept.Value
 		}
 	}
 	return sealed
 }
 
-// giveSecretFirst stores the secret of a change that also moves the endpoint, named by id or external id, to another host:
-// no attempt there may be signed with the one before. Where there is nothing of the kind to do, given is false.
-func (e *Engine) giveSecretFirst(ctx context.Context, v *projectView, name string, ch *EndpointChange, by store.Actor) (
-	given bool, s ShownSecret, err error,
-) {
+// giveSecretFirst stores the secret of a change that also moves the endpoint, named by id or external id, to
+// another host: no attempt there may be signed with the one before. Where there is nothing of the kind to do,
+// given is false.
+func (e *Engine) giveSecretFirst(
+	ctx context.Context, v *projectView, name string, ch *EndpointChange, by store.Actor,
+) (given bool, s ShownSecret, err error) {
 	if ch.Secret == "" || ch.URL == nil {
 		return false, s, nil
 	}

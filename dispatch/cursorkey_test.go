@@ -13,7 +13,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestCursorKey: all processes have the same one, which SQL has sealed, and no caller can read it or give it a successor.
+// TestCursorKey: all processes have the same one, which SQL has sealed, and no caller can read it or give it
+// a successor.
 func TestCursorKey(t *testing.T) {
 	t.Parallel()
 	db, err := openDatabase(t.Context(), databasePath(t))

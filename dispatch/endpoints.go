@@ -58,7 +58,8 @@ type EndpointChange struct {
 	// that can be done.
 	Secret      string
 	SecretLabel string
-	// Admin: the caller holds the scope admin, and may send credentials that the endpoint has to another host.
+	// Admin: the caller holds the scope admin, and may send credentials that the endpoint has to another
+	// host.
 	Admin bool
 	// Reason is for the audit.
 	Reason string

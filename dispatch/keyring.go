@@ -79,8 +79,8 @@ func keyID(key []byte) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Seal encrypts with the first key. aad is what the ciphertext belongs to: project, owner, use and row. Open refuses it
-// anywhere else. The nonce is random and stands in front of the ciphertext.
+// Seal encrypts with the first key. aad is what the ciphertext belongs to: project, owner, use and row. Open
+// refuses it anywhere else. The nonce is random and stands in front of the ciphertext.
 func (k *Keyring) Seal(aad string, plain []byte) (keyID string, ciphertext []byte) {
 	return k.first, k.keys[k.first].Seal(nil, nil, plain, []byte(aad))
 }
@@ -109,9 +109,10 @@ func (k *Keyring) String() string {
 // GoString is String.
 func (k *Keyring) GoString() string { return k.String() }
 
-// LaneSecret derives the secret by which a signer signs what is sent to a plain URL, 32 bytes: HMAC-SHA256 under the
-// project's root secret, of the lane for standard-v1, and of the signer's name, a line feed and the lane for every other.
-// So one lane's secret is of no use in another lane, nor one signer's for another signer.
+// LaneSecret derives the secret by which a signer signs what is sent to a plain URL, 32 bytes: HMAC-SHA256
+// under the project's root secret, of the lane for standard-v1, and of the signer's name, a line feed and the
+// lane for every other. So one lane's secret is of no use in another lane, nor one signer's for another
+// signer.
 func LaneSecret(root []byte, signer, lane string) []byte {
 	mac := hmac.New(sha256.New, root)
 	if signer != outbound.SignerStandard {

@@ -88,7 +88,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.loaded = counter("horizon_loaded_total", "Callbacks that this process gave to the index when they came within the horizon.")
 	m.uncounted = counter("activity_uncounted_total", "Counts that had no room in the activity by lane: too many lanes in a few seconds, or SQL away for long.")
 	m.firings = vec("schedule_firings_total", "Due times of schedules that this process was first with, by what became of them.", "result")
-	m.unreadable = counter("unreadable_secrets_total", "Times that a stored secret or credential could not be decrypted with the master keys of this process.")
+	m.unreadable = counter("unreadable_secrets_total",
+		"Times that a stored secret or credential could not be decrypted with this process's master keys.")
 	m.firingLateness = histogram("schedule_lateness_seconds", "When a schedule's callback was made, after its due time.")
 	m.purged = vec("purged_total", "What retention removed.", "what")
 	for _, c := range store.Classes {

@@ -14,16 +14,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A SecretQuery says which signing secret is meant: by what a signer signs in a lane, an endpoint's, or, with neither, the
-// project's own of a use.
+// A SecretQuery says which signing secret is meant: by what a signer signs in a lane, an endpoint's, or, with
+// neither, the project's own of a use.
 type SecretQuery struct {
 	Lane string
 	// Signer is a signer's name, for a lane; empty: standard-v1.
 	Signer string
 	// Endpoint is a bare id.
 	Endpoint string
-	// Use is what the secret signs with; empty: what its signer needs for an endpoint, and for a project the root secret,
-	// from which those of lanes are derived. It is not for lanes.
+	// Use is what the secret signs with; empty: what its signer needs for an endpoint, and for a project the
+	// root secret, from which those of lanes are derived. It is not for lanes.
 	Use string
 }
 
@@ -82,7 +82,8 @@ func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secr
 		if q.Use != "" && q.Use != use {
 			return nil, "", invalid("use", fmt.Sprintf("the endpoint's signer uses %q", use))
 		}
-		secrets, err = e.secrets.signing(ctx, signing{project: project, endpoint: q.Endpoint, signer: signer, home: true}, now)
+		to := signing{project: project, endpoint: q.Endpoint, signer: signer, home: true}
+		secrets, err = e.secrets.signing(ctx, to, now)
 	case q.Lane != "" && q.Use != "":
 		return nil, "", invalid("use", "is not for a lane; give signer")
 	case q.Lane != "":
@@ -98,9 +99,11 @@ func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secr
 	return secrets, use, err
 }
 
-// meantInLane finds the secrets by which a signer signs in a lane: derived for it, or the project's own for signers that
-// send their secret or have a private key.
-func (e *Engine) meantInLane(ctx context.Context, project string, q SecretQuery, now int64) ([]outbound.Secret, string, error) {
+// meantInLane finds the secrets by which a signer signs in a lane: derived for it, or the project's own for
+// signers that send their secret or have a private key.
+func (e *Engine) meantInLane(
+	ctx context.Context, project string, q SecretQuery, now int64,
+) (secrets []outbound.Secret, use string, err error) {
 	signer := cmp.Or(q.Signer, outbound.SignerStandard)
 	kind, err := outbound.KindOf(signer)
 	if err != nil || !slices.Contains(outbound.Signers(), signer) {
@@ -110,13 +113,13 @@ func (e *Engine) meantInLane(ctx context.Context, project string, q SecretQuery,
 	case kind.Use == "":
 		return nil, "", invalid("signer", signer+" has no secret")
 	case kind.IsBound():
-		secrets, err := e.secrets.project(ctx, project, kind.Use, now)
+		secrets, err = e.secrets.project(ctx, project, kind.Use, now)
 		if errors.Is(err, errNoSecret) {
 			err = fmt.Errorf("%w: %w", store.ErrNotFound, err)
 		}
 		return secrets, kind.Use, err
 	}
-	secrets, err := e.secrets.derived(ctx, laneKey{project, q.Lane, kind}, now)
+	secrets, err = e.secrets.derived(ctx, laneKey{project, q.Lane, kind}, now)
 	return secrets, kind.Use, err
 }
 
@@ -160,10 +163,11 @@ type Rotation struct {
 	Secret string
 	// Label is what receivers know it by.
 	Label string
-	// Hosts are where a credential or a private key may be used beside its endpoint's own host. Nil: everywhere for a
-	// private key that is made, nowhere for any other.
+	// Hosts are where a credential or a private key may be used beside its endpoint's own host. Nil:
+	// everywhere for a private key that is made, nowhere for any other.
 	Hosts *[]string
-	// Overlap is how long the old one still signs beside it; nil: a day. Zero: it ends at once, as one that leaked must.
+	// Overlap is how long the old one still signs beside it; nil: a day. Zero: it ends at once, as one that
+	// leaked must.
 	Overlap *time.Duration
 	Reason  string
 }
@@ -171,8 +175,9 @@ type Rotation struct {
 // maxOverlap is the longest that an old secret signs beside a new one.
 const maxOverlap = 30 * 24 * time.Hour
 
-// RotateSecret gives an endpoint, or a project, a new signing secret, and returns it and until when the old one signs beside it. The
-// secret of a lane cannot be rotated by itself: it is derived from the project's root secret, which is what an empty query means.
+// RotateSecret gives an endpoint, or a project, a new signing secret, and returns it and until when the old
+// one signs beside it. The secret of a lane cannot be rotated by itself: it is derived from the project's
+// root secret, which is what an empty query means.
 func (e *Engine) RotateSecret(ctx context.Context, project string, q SecretQuery, r Rotation, by store.Actor) (ShownSecret, int64, error) {
 	now := e.clock.now()
 	f := findings(nil)

@@ -209,9 +209,11 @@ func NextTimes(cron, timezone string, from int64, n int) ([]int64, error) {
 	return next, nil
 }
 
-// judgeTemplate adds what is wrong with a template as it would be accepted now, and says whether it has credentials. Its
-// error is the store's.
-func (e *Engine) judgeTemplate(ctx context.Context, project string, template []byte, f *findings) (credentials bool, err error) {
+// judgeTemplate adds what is wrong with a template as it would be accepted now, and says whether it has
+// credentials. Its error is the store's.
+func (e *Engine) judgeTemplate(
+	ctx context.Context, project string, template []byte, f *findings,
+) (credentials bool, err error) {
 	if len(template) == 0 {
 		return false, nil
 	}
@@ -273,7 +275,8 @@ func (e *Engine) Schedule(ctx context.Context, project, id string) (store.Schedu
 	return s, nil
 }
 
-// showTemplate is openTemplate for people: what cannot be opened is shown as no template, and the rest can still be seen.
+// showTemplate is openTemplate for people: what cannot be opened is shown as no template, and the rest can
+// still be seen.
 func (e *Engine) showTemplate(s *store.Schedule) {
 	if err := e.openTemplate(s); err != nil {
 		e.log.Error("a template cannot be shown", "error", err)

@@ -14,15 +14,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// SealedRows reads and changes what SQL has encrypted, for checks of the keyring and for a change of the master key.
+// SealedRows reads and changes what SQL has encrypted, for checks of the keyring and for a change of the
+// master key.
 type SealedRows interface {
-	// SealedKeys returns, of every table, one row for each master key that is used in it at now; with zero also of what
-	// is not used any more.
+	// SealedKeys returns, of every table, one row for each master key that is used in it at now; with zero
+	// also of what is not used any more.
 	SealedKeys(ctx context.Context, now int64) ([]store.SealedRow, error)
 	// CountSealed counts the rows of a table that a master key has sealed, up to most.
 	CountSealed(ctx context.Context, table store.SealedTable, keyID string, most int) (int, error)
-	// Reseal has change re-encrypt such rows, with ids above after, at most limit. A row that change refuses stays as it
-	// was. change may be called more than once.
+	// Reseal has change re-encrypt such rows, with ids above after, at most limit. A row that change refuses
+	// stays as it was. change may be called more than once.
 	Reseal(ctx context.Context, table store.SealedTable, keyID, after string, limit int,
 		change func(*store.SealedRow) error) (store.SealedPage, error)
 }
@@ -139,8 +140,8 @@ func (e *Engine) opened(err error) error {
 	return err
 }
 
-// CheckKeys returns what of SQL cannot be read with the keyring. On a database that has nothing encrypted yet it stores
-// the installation's own key for cursors, so that another keyring is noticed from then on.
+// CheckKeys returns what of SQL cannot be read with the keyring. On a database that has nothing encrypted yet
+// it stores the installation's own key for cursors, so that another keyring is noticed from then on.
 func (e *Engine) CheckKeys(ctx context.Context) ([]KeyProblem, error) {
 	rows, err := e.o.Store.SealedKeys(ctx, e.clock.now())
 	if err != nil {
@@ -164,7 +165,8 @@ type Reencryption struct {
 	KeyID string
 	// Done rows were changed by this call, Failed ones could not be read.
 	Done, Failed int
-	// Left counts the rows that still have another key, those that failed among them; it counts up to MaxCounted a table.
+	// Left counts the rows that still have another key, those that failed among them; it counts up to
+	// MaxCounted a table.
 	Left int
 	// Next is where the next call goes on; empty: this one has come to the end.
 	Next string
@@ -178,8 +180,8 @@ const (
 	MaxCounted = 100_000
 )
 
-// Reencrypt re-encrypts a bounded number of rows with the first master key, from a place on that an earlier call has
-// returned; empty: from the beginning.
+// Reencrypt re-encrypts a bounded number of rows with the first master key, from a place on that an earlier
+// call has returned; empty: from the beginning.
 func (e *Engine) Reencrypt(ctx context.Context, from string, by store.Actor) (Reencryption, error) {
 	r := Reencryption{KeyID: e.o.Keyring.KeyID()}
 	place, err := parsePlace(from)
@@ -228,8 +230,8 @@ func (e *Engine) Reencrypt(ctx context.Context, from string, by store.Actor) (Re
 	return r, err
 }
 
-// reencryptRows re-encrypts the rows of one table and one master key, of as many pages at most, and returns how many
-// pages are left. Where they do not suffice, r.Next says where to go on.
+// reencryptRows re-encrypts the rows of one table and one master key, of as many pages at most, and returns
+// how many pages are left. Where they do not suffice, r.Next says where to go on.
 func (e *Engine) reencryptRows(ctx context.Context, r *Reencryption, p reencryptPlace, pages int) (left int, err error) {
 	for ; pages > 0; pages-- {
 		page, err := e.o.Store.Reseal(ctx, p.table, p.keyID, p.after, reencryptPage, e.o.Keyring.reseal)
@@ -252,7 +254,8 @@ type reencryptPlace struct {
 	keyID, after string
 }
 
-// compare orders places by table and master key, as SealedKeys returns them. The empty place comes before all others.
+// compare orders places by table and master key, as SealedKeys returns them. The empty place comes before all
+// others.
 func (p reencryptPlace) compare(other reencryptPlace) int {
 	tables := store.SealedTables()
 	return cmp.Or(cmp.Compare(slices.Index(tables, p.table), slices.Index(tables, other.table)),

@@ -71,8 +71,8 @@ func sealEverything(b *fixture) (callbacks []string) {
 	}
 }
 
-// Case 40: with a key ring old rows can be read, and a re-encryption moves all of them to its first key; without the old
-// key nothing can be, and that is found out from one row of each table.
+// Case 40: with a key ring old rows can be read, and a re-encryption moves all of them to its first key;
+// without the old key nothing can be, and that is found out from one row of each table.
 func TestCase40ReencryptMovesEverythingToTheFirstKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)

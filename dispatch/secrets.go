@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// secretAge is how long a process signs with what it read before it reads again: a rotation elsewhere is in force by
-	// then.
+	// secretAge is how long a process signs with what it read before it reads again: a rotation elsewhere is
+	// in force by then.
 	secretAge = 5 * time.Second
 	// secretOverlap is how long a rotated secret still signs beside its successor.
 	secretOverlap = 24 * time.Hour
@@ -26,8 +26,8 @@ const (
 	secretSize    = 32
 )
 
-// secretCache keeps the secrets that sign for a while, and derives those of lanes from their project's. In memory they are in clear; in
-// SQL they are not.
+// secretCache keeps the secrets that sign for a while, and derives those of lanes from their project's. In
+// memory they are in clear; in SQL they are not.
 type secretCache struct {
 	store Secrets
 	keys  *Keyring
@@ -36,7 +36,8 @@ type secretCache struct {
 	opened func(error) error
 
 	mu sync.Mutex
-	// turns hold a token each while an owner's are read: whoever knows what was read before need not wait for it.
+	// turns hold a token each while an owner's are read: whoever knows what was read before need not wait for
+	// it.
 	turns  map[secretOwner]chan struct{}
 	owners map[secretOwner]ownSecrets
 	lanes  map[laneKey][]outbound.Secret
@@ -51,7 +52,8 @@ type laneKey struct {
 	kind          outbound.SignerKind
 }
 
-// ownSecrets are what an owner has, newest first, by their use. It was read at read; tried is when that was last tried.
+// ownSecrets are what an owner has, newest first, by their use. It was read at read; tried is when that was
+// last tried.
 type ownSecrets struct {
 	byUse       map[string][]outbound.Secret
 	read, tried int64
@@ -62,12 +64,13 @@ const useRoot = ""
 
 func newSecretCache(s Secrets, k *Keyring, opened func(error) error) *secretCache {
 	return &secretCache{
-		store: s, keys: k, opened: opened, turns: make(map[secretOwner]chan struct{}), owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]outbound.Secret),
+		store: s, keys: k, opened: opened, turns: make(map[secretOwner]chan struct{}),
+		owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]outbound.Secret),
 	}
 }
 
-// errNoSecret: there is none of the use that a signer needs, and none can be made. errNotForHost: there is one that may
-// not be used at the host.
+// errNoSecret: there is none of the use that a signer needs, and none can be made. errNotForHost: there is
+// one that may not be used at the host.
 var (
 	errNoSecret   = errors.New("there is no secret for the signer")
 	errNotForHost = errors.New("the signer's secret was not given for this host")
@@ -76,16 +79,16 @@ var (
 // A signing says what is to be signed, and where it goes.
 type signing struct {
 	project, lane, signer, url string
-	// endpoint is a bare id; empty: a plain address. home says that the address is at the endpoint's own host, and changed
-	// is when the endpoint was last changed.
+	// endpoint is a bare id; empty: a plain address. home says that the address is at the endpoint's own
+	// host, and changed is when the endpoint was last changed.
 	endpoint string
 	home     bool
 	changed  int64
 }
 
-// signing returns the secrets that sign a callback at now, the present one first: its endpoint's own; or for a plain
-// address what is derived for its lane and its signer, or the project's own where the signer sends its secret or has a
-// private key. Those go only to hosts that they were given for: errNotForHost.
+// signing returns the secrets that sign a callback at now, the present one first: its endpoint's own; or for
+// a plain address what is derived for its lane and its signer, or the project's own where the signer sends
+// its secret or has a private key. Those go only to hosts that they were given for: errNotForHost.
 func (s *secretCache) signing(ctx context.Context, to signing, now int64) ([]outbound.Secret, error) {
 	kind, err := outbound.KindOf(to.signer)
 	if err != nil || kind.Use == "" {
@@ -128,8 +131,8 @@ func forHost(secrets []outbound.Secret, url string) ([]outbound.Secret, error) {
 	return allowed, nil
 }
 
-// project returns the project's own secrets of a use, and makes the first one where that can be done. A credential is not
-// made: no receiver would know it, and it would be for no host.
+// project returns the project's own secrets of a use, and makes the first one where that can be done. A
+// credential is not made: no receiver would know it, and it would be for no host.
 func (s *secretCache) project(ctx context.Context, project, use string, now int64) ([]outbound.Secret, error) {
 	owner := secretOwner{project: project}
 	own, err := s.own(ctx, owner, now)
@@ -142,8 +145,9 @@ func (s *secretCache) project(ctx context.Context, project, use string, now int6
 	return s.first(ctx, owner, use, now)
 }
 
-// first makes an owner's first secret of a use; errNoSecret where that cannot be done. Several processes may do it at once: one of them
-// does. In this one it is done in turn with whoever reads, so that nobody keeps what he read before; and once, however many want it.
+// first makes an owner's first secret of a use; errNoSecret where that cannot be done. Several processes may
+// do it at once: one of them does. In this one it is done in turn with whoever reads, so that nobody keeps
+// what he read before; and once, however many want it.
 func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, now int64) ([]outbound.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimMargin)
 	defer cancel()
@@ -176,8 +180,8 @@ func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, 
 	return byUse[use], nil
 }
 
-// madeHosts are the hosts of a secret that is made here. A private key is for every host: it was made to sign for the
-// project's receivers, and for nothing else.
+// madeHosts are the hosts of a secret that is made here. A private key is for every host: it was made to sign
+// for the project's receivers, and for nothing else.
 func madeHosts(use string) []string {
 	if outbound.IsPrivate(use) {
 		return []string{store.AnyHost}
@@ -281,7 +285,8 @@ func (s *secretCache) turn(owner secretOwner) chan struct{} {
 	return turn
 }
 
-// known returns what was read of an owner, since a time or later, and whether that was within the last secretAge.
+// known returns what was read of an owner, since a time or later, and whether that was within the last
+// secretAge.
 func (s *secretCache) known(owner secretOwner, since, now int64) (known ownSecrets, ok, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

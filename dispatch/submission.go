@@ -104,8 +104,8 @@ type Health struct {
 	// Ready is false when SQL cannot commit, or while draining. Why says which.
 	Ready bool
 	Why   string
-	// Degraded names what is lost without making the process unready: "redis" (the index does not answer, or is being rebuilt),
-	// "redis_unsafe" (its server may drop parts of it), "secrets" (some cannot be decrypted with the master keys of this process), "held"
-	// (sending is stopped).
+	// Degraded names what is lost without making the process unready: "redis" (the index does not answer, or
+	// is being rebuilt), "redis_unsafe" (its server may drop parts of it), "secrets" (some cannot be
+	// decrypted with the master keys of this process), "held" (sending is stopped).
 	Degraded []string
 }

@@ -68,7 +68,8 @@ func (e *Engine) target(ctx context.Context, w *store.Stamped, now int64) (targe
 	return t, nil
 }
 
-// errUnsigned: the secret that signs, or a header's, cannot be had. Nothing is sent without it because of that.
+// errUnsigned: the secret that signs, or a header's, cannot be had. Nothing is sent without it because of
+// that.
 var errUnsigned = errors.New("a secret cannot be had")
 
 // sendingEndpoint returns an endpoint as it is now, or errDeleted or errHeld.
@@ -87,9 +88,9 @@ func (e *Engine) sendingEndpoint(ctx context.Context, id string, now int64) (*st
 	return ep, nil
 }
 
-// headersFor returns the headers that an attempt sends: the callback's own, then those of its endpoint, which may be nil,
-// then the project's. Credentials that were given for other hosts than that of url are left out; home says that url is
-// at the endpoint's own host.
+// headersFor returns the headers that an attempt sends: the callback's own, then those of its endpoint, which
+// may be nil, then the project's. Credentials that were given for other hosts than that of url are left out;
+// home says that url is at the endpoint's own host.
 func (e *Engine) headersFor(
 	ctx context.Context, w *store.Stamped, ep *store.Endpoint, p *projectView, url string, home bool,
 ) ([]store.Header, error) {
@@ -110,8 +111,8 @@ func (e *Engine) headersFor(
 	return e.withProjectHeaders(p, url, headers)
 }
 
-// withProjectHeaders adds a project's default headers to those of a callback. Credentials go only to the hosts that they
-// were given for.
+// withProjectHeaders adds a project's default headers to those of a callback. Credentials go only to the
+// hosts that they were given for.
 func (e *Engine) withProjectHeaders(p *projectView, url string, headers []store.Header) ([]store.Header, error) {
 	defaults := p.Defaults.Headers
 	if len(defaults) == 0 {

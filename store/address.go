@@ -19,7 +19,8 @@ func AddressLane(rawURL string) (string, error) {
 	return u.Scheme + "://" + net.JoinHostPort(lowerASCII(u.Hostname()), portOf(u)), nil
 }
 
-// lowerASCII is a host in lower case. Other letters stay as they are: some, as U+0130, would become those of another host.
+// lowerASCII is a host in lower case. Other letters stay as they are: some, as U+0130, would become those of
+// another host.
 func lowerASCII(host string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -29,7 +30,8 @@ func lowerASCII(host string) string {
 	}, host)
 }
 
-// IsAddressLane says whether a lane has the form of an address, in any case: only callbacks to that address are in it.
+// IsAddressLane says whether a lane has the form of an address, in any case: only callbacks to that address
+// are in it.
 func IsAddressLane(lane string) bool {
 	for _, scheme := range [...]string{"http://", "https://"} {
 		if len(lane) >= len(scheme) && strings.EqualFold(lane[:len(scheme)], scheme) {
@@ -39,7 +41,8 @@ func IsAddressLane(lane string) bool {
 	return false
 }
 
-// SameHost says whether two addresses have the same scheme, host and port. One that cannot be parsed has no other's.
+// SameHost says whether two addresses have the same scheme, host and port. One that cannot be parsed has no
+// other's.
 func SameHost(a, b string) bool {
 	x, err := AddressLane(a)
 	if err != nil {
@@ -62,8 +65,8 @@ func portOf(u *url.URL) string {
 // AnyHost in a list of hosts names all of them.
 const AnyHost = "*"
 
-// CheckHost says whether a text names a host in a list of hosts: nil, or one sentence. It is a host name or an IP
-// address, alone (any port) or with a port.
+// CheckHost says whether a text names a host in a list of hosts: nil, or one sentence. It is a host name or
+// an IP address, alone (any port) or with a port.
 func CheckHost(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -86,8 +89,8 @@ func CheckHost(text string) error {
 	return nil
 }
 
-// NamesHost says whether a list names the host of an address: AnyHost, the host itself in any case, or the host with its
-// port. An entry without a port is for all of them.
+// NamesHost says whether a list names the host of an address: AnyHost, the host itself in any case, or the
+// host with its port. An entry without a port is for all of them.
 func NamesHost(hosts []string, rawURL string) bool {
 	if len(hosts) == 0 {
 		return false
@@ -104,8 +107,9 @@ func NamesHost(hosts []string, rawURL string) bool {
 	})
 }
 
-// MoveTo gives a callback an address of its own. At another host it has no credentials any more: they were given for the
-// host that it had. A lane that is an address moves with it, unless the callback is an endpoint's.
+// MoveTo gives a callback an address of its own. At another host it has no credentials any more: they were
+// given for the host that it had. A lane that is an address moves with it, unless the callback is an
+// endpoint's.
 func (c *Callback) MoveTo(rawURL string) {
 	if !SameHost(c.URL, rawURL) {
 		c.Headers = WithoutCredentials(c.Headers)

@@ -228,8 +228,9 @@ type Secret struct {
 	Use string
 	// Label is what receivers know it by, such as a certificate's serial number; empty: its id.
 	Label string
-	// Hosts are where it may be used beside its endpoint's own host, as NamesHost reads them; empty: nowhere else. For
-	// secrets that are derived from or that only sign for their own lane it is empty and has no meaning.
+	// Hosts are where it may be used beside its endpoint's own host, as NamesHost reads them; empty: nowhere
+	// else. For secrets that are derived from or that only sign for their own lane it is empty and has no
+	// meaning.
 	Hosts []string
 	// KeyID is the master key that it is encrypted with.
 	KeyID      string

@@ -26,8 +26,8 @@ var (
 	ErrEndpointDeleted = errors.New("the callback's endpoint was deleted")
 	// ErrPollLive: another poll of the same reference and address is open.
 	ErrPollLive = errors.New("there is an open poll of the same reference and address")
-	// ErrNeedsAdmin: the change would send an endpoint's credentials to another host, or have another signer use its
-	// secret. It needs the scope admin, or new credentials in the same request.
+	// ErrNeedsAdmin: the change would send an endpoint's credentials to another host, or have another signer
+	// use its secret. It needs the scope admin, or new credentials in the same request.
 	ErrNeedsAdmin = errors.New("endpoint has credentials, and only an admin may send them elsewhere")
 	// ErrTooManyRedrives: the project has MaxOpenRedrives that are neither done nor canceled.
 	ErrTooManyRedrives = fmt.Errorf("the project has %d open redrives", MaxOpenRedrives)

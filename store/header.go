@@ -5,7 +5,8 @@ import "strings"
 // A Header is one HTTP header, in the order in which it was given.
 type Header struct {
 	Name string `json:"name"`
-	// Value may be sealed: an encrypted credential, which begins with a control character. No header that can be sent does.
+	// Value may be sealed: an encrypted credential, which begins with a control character. No header that can
+	// be sent does.
 	Value string `json:"value"`
 }
 
@@ -24,8 +25,8 @@ func (h *Header) Sealed() string {
 }
 
 // IsCredentialHeader says whether a header carries a credential by its name, in any case: Authorization,
-// Proxy-Authorization, Cookie, and names with token, secret, password, credential or api-key in them ("apikey" and
-// "api_key" too).
+// Proxy-Authorization, Cookie, and names with token, secret, password, credential or api-key in them
+// ("apikey" and "api_key" too).
 func IsCredentialHeader(name string) bool {
 	for _, whole := range [...]string{"authorization", "proxy-authorization", "cookie"} {
 		if strings.EqualFold(name, whole) {
@@ -68,8 +69,8 @@ func SealedText(keyID, ciphertext string) string { return keyID + ":" + cipherte
 // CutSealed reads what SealedText wrote; ok is false for any other text.
 func CutSealed(text string) (keyID, ciphertext string, ok bool) { return strings.Cut(text, ":") }
 
-// SealedKey returns the id of the master key that sealed the headers; empty: none of them is sealed. All sealed headers
-// of one list have the same.
+// SealedKey returns the id of the master key that sealed the headers; empty: none of them is sealed. All
+// sealed headers of one list have the same.
 func SealedKey(headers []Header) string {
 	for i := range headers {
 		if keyID, _, ok := CutSealed(headers[i].Sealed()); ok {

@@ -22,7 +22,8 @@ func TestIsCredentialHeader(t *testing.T) {
 	}
 }
 
-// At another host a callback has no credentials, and its lane is that of the address, unless it has one of its own.
+// At another host a callback has no credentials, and its lane is that of the address, unless it has one of
+// its own.
 func TestMoveTo(t *testing.T) {
 	plain, credential := Header{Name: "X-Shop", Value: "7"}, SealedHeader("X-Token", "k:c")
 	of := func(lane, endpoint string) Callback {

@@ -22,8 +22,8 @@ type Defaults struct {
 	Policy  PolicyChoice `json:"policy,omitzero"`
 	Success Success      `json:"success,omitzero"`
 	Signer  string       `json:"signer,omitempty"`
-	// Headers are sent with every attempt, but that those which are credentials go only to HeaderHosts, as NamesHost
-	// reads them.
+	// Headers are sent with every attempt, but that those which are credentials go only to HeaderHosts, as
+	// NamesHost reads them.
 	Headers     []Header `json:"headers,omitempty"`
 	HeaderHosts []string `json:"header_hosts,omitempty"`
 }

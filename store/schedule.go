@@ -24,8 +24,8 @@ type Schedule struct {
 	// Cron has five fields, or is "@every" with a duration, or "@daily" and the like. Timezone is an IANA name; empty: UTC.
 	Cron     string
 	Timezone string
-	// Template is the callback as its caller wrote it, the body of a POST /v1/callbacks; or, in SQL, if it has
-	// credentials, all of it as SealedText.
+	// Template is the callback as its caller wrote it, the body of a POST /v1/callbacks; or, in SQL, if it
+	// has credentials, all of it as SealedText.
 	Template JSONText
 	Missed   MissedPolicy
 	Enabled  bool

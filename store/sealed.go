@@ -29,7 +29,8 @@ type SealedRow struct {
 	KeyID   string
 	// Secret is the row of SealedSecrets; else it is nil.
 	Secret *Secret
-	// Headers are those of the row's callback, endpoint, project's defaults or poll's result; some are sealed.
+	// Headers are those of the row's callback, endpoint, project's defaults or poll's result; some are
+	// sealed.
 	Headers []Header
 	// Template is a schedule's, sealed.
 	Template string

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web"
 )
 
-// promise opens a connection and declares a body of so many bytes, of which it sends none. It returns when the server
-// has begun to wait for them.
+// promise opens a connection and declares a body of so many bytes, of which it sends none. It returns when
+// the server has begun to wait for them.
 func promise(t *testing.T, s *web.Server, path string, bytes int64) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())

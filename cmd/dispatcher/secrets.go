@@ -14,7 +14,7 @@ import (
 type secretsCommand struct {
 	Get       secretsGet       `cmd:"" help:"Print the project's own secret of a use."`
 	Rotate    secretsRotate    `cmd:"" help:"Give the project a new secret; the old one signs beside it for a while."`
-	Reencrypt secretsReencrypt `cmd:"" help:"Encrypt everything that is stored encrypted anew, with the first of the master keys."`
+	Reencrypt secretsReencrypt `cmd:"" help:"Re-encrypt what is stored with the first master key."`
 }
 
 // secretsGet prints a project's secret.
@@ -131,7 +131,8 @@ func (cmd *secretsReencrypt) Run(ctx context.Context, c *console) error {
 		if _, err = cl.call(ctx, http.MethodPost, "/v1/secret/reencrypt", in, &step); err != nil {
 			break
 		}
-		sum = reencrypted{KeyID: step.KeyID, Done: sum.Done + step.Done, Failed: sum.Failed + step.Failed, Left: step.Left}
+		sum.KeyID, sum.Left = step.KeyID, step.Left
+		sum.Done, sum.Failed = sum.Done+step.Done, sum.Failed+step.Failed
 		tracker.UpdateTotal(int64(sum.Done + sum.Left))
 		tracker.SetValue(int64(sum.Done))
 		if step.Next == "" {
@@ -149,21 +150,24 @@ func (cmd *secretsReencrypt) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	return sum.tell(c, cmd.JSON)
+	return sum.print(c, cmd.JSON)
 }
 
-// tell says what was done. What could not be read makes it fail.
-func (r *reencrypted) tell(c *console, asJSON bool) error {
+// print says what was done. Rows that could not be decrypted are an error.
+func (r *reencrypted) print(c *console, asJSON bool) error {
 	if asJSON {
-		text := fmt.Sprintf(`{"key_id":%q,"done":%d,"failed":%d,"left":%d}`, r.KeyID, r.Done, r.Failed, r.Left)
+		text := fmt.Sprintf(`{"key_id":%q,"done":%d,"failed":%d,"left":%d}`,
+			r.KeyID, r.Done, r.Failed, r.Left)
 		if err := printJSON(c, []byte(text)); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(c.out, "%d rows were encrypted anew with master key %s, %d are left\n", r.Done, printable(r.KeyID), r.Left)
+		fmt.Fprintf(c.out, "%d rows were re-encrypted with master key %s, %d are left\n",
+			r.Done, printable(r.KeyID), r.Left)
 	}
 	if r.Failed > 0 {
-		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, and see the server's log", r.Failed)
+		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, "+
+			"and see the server's log", r.Failed)
 	}
 	return nil
 }

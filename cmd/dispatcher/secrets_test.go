@@ -20,7 +20,7 @@ func TestSecretsCommands(t *testing.T) {
 		},
 		exchange{
 			line: "secrets reencrypt --reason yearly", call: "POST /v1/secret/reencrypt", body: `{"reason":"yearly"}`,
-			says: []string{"1200 rows were encrypted anew with master key 1a2b3c4d, 0 are left"},
+			says: []string{"1200 rows were re-encrypted with master key 1a2b3c4d, 0 are left"},
 		},
 		exchange{line: "secrets reencrypt --json", call: "POST /v1/secret/reencrypt", body: `{}`, says: []string{`"done": 1200`, `"left": 0`}})
 }

@@ -113,7 +113,8 @@ func openServer(ctx context.Context, c *console, s *Settings, log *slog.Logger) 
 	return srv, nil
 }
 
-// checkKeys refuses master keys that cannot decrypt what is stored: every signed attempt would be put off for ever.
+// checkKeys refuses master keys that cannot decrypt what is stored: every signed attempt would be put off for
+// ever.
 func (srv *server) checkKeys(ctx context.Context) error {
 	problems, err := srv.engine.CheckKeys(ctx)
 	if err != nil {

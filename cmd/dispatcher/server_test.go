@@ -31,8 +31,8 @@ func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
 	testserver.Until(t, "the first one is ready", func() bool { return r.readyz(t) == http.StatusOK })
 }
 
-// Case 40: a start with master keys that do not decrypt what is stored is refused with exit code 2, also on a database
-// that has nothing stored yet but what the first start made.
+// Case 40: a start with master keys that do not decrypt what is stored is refused with exit code 2, also on a
+// database that has nothing stored yet but what the first start made.
 func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
 	t.Parallel()
 	s := testSettings(t)

@@ -56,7 +56,7 @@ func prefixes(list string) []netip.Prefix {
 // NewGuard returns a guard with exceptions: networks in CIDR form, single addresses, or host names. A name
 // matches the host of a URL exactly, in any case; it may then be dialled at any address that it resolves
 // to, but for loopback, link-local and metadata addresses. Nil allows nothing beyond the default. The error
-// names the entry that cannot be meant.
+// names the invalid entry.
 func NewGuard(allow []string) (*Guard, error) {
 	g := &Guard{
 		names: make(map[string]struct{}),

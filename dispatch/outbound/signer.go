@@ -34,8 +34,8 @@ type Secret struct {
 	ID string
 	// Label is what receivers know it by, such as a certificate's serial number: wechat-v3-rsa sends it. Empty: its ID.
 	Label string
-	// Hosts are where it may be used beside its endpoint's own host, as store.NamesHost reads them. The client does not
-	// look at them: what it is given, it uses.
+	// Hosts are where it may be used beside its endpoint's own host, as store.NamesHost reads them. The
+	// client does not look at them: what it is given, it uses.
 	Hosts []string
 	// Key is what ParseSecretFor or NewSecret returned for the signer's use.
 	Key []byte

@@ -1,15 +1,15 @@
 package outbound
 
-// A SignerKind is what decides where the secrets of a signer may be used: its name and the use of its secrets. Two
-// signers of the same kind use a secret in the same way.
+// A SignerKind is what decides where the secrets of a signer may be used: its name and the use of its
+// secrets. Two signers of the same kind use a secret in the same way.
 type SignerKind struct {
 	Name string
 	// Use is one of Uses; empty: the signer has no secret.
 	Use string
 }
 
-// KindOf returns the kind of a signer: a name or a JSON object with its options, as ParseSigner returns it; empty means
-// the default one. Anything else is an error.
+// KindOf returns the kind of a signer: a name or a JSON object with its options, as ParseSigner returns it;
+// empty means the default one. Anything else is an error.
 func KindOf(signer string) (SignerKind, error) {
 	switch signer {
 	case "":
@@ -41,9 +41,10 @@ func UseOf(signer string) (use string, err error) {
 // SendsSecret says whether the signer sends its secret itself, so that the receiver has it then.
 func (k SignerKind) SendsSecret() bool { return k.Name == SignerBasic || k.Name == SignerBearer }
 
-// IsBound says whether the signer's secrets are for the hosts that they were given for: it sends its secret, or has a
-// private key.
+// IsBound says whether the signer's secrets are for the hosts that they were given for: it sends its secret,
+// or has a private key.
 func (k SignerKind) IsBound() bool { return k.SendsSecret() || IsPrivate(k.Use) }
 
-// IsPrivate says whether secrets of a use are private keys: one signs for every receiver alike, and none of them has it.
+// IsPrivate says whether secrets of a use are private keys: one signs for every receiver alike, and none of
+// them has it.
 func IsPrivate(use string) bool { return use == UseRSA || use == UseEd25519 }

@@ -10,7 +10,8 @@ import (
 
 // A sealedTable says how the sealed columns of a table are read and written.
 type sealedTable struct {
-	// columns are what scan reads. key is the column with the id of the master key; it is empty where nothing is sealed.
+	// columns are what scan reads. key is the column with the id of the master key; it is empty where nothing
+	// is sealed.
 	columns, key string
 	// and leaves out rows that are not in use at $2.
 	and  string
@@ -117,8 +118,8 @@ func (t *tx) writeSealed(r *store.SealedRow, column, text string) error {
 	return err
 }
 
-// SealedKeys returns, of every table, one row for each master key that it names. Secrets that ended before now are not
-// looked at; with zero all are.
+// SealedKeys returns, of every table, one row for each master key that it names. Secrets that ended before
+// now are not looked at; with zero all are.
 func (db *DB) SealedKeys(ctx context.Context, now int64) ([]store.SealedRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
@@ -177,8 +178,8 @@ func (db *DB) CountSealed(ctx context.Context, table store.SealedTable, keyID st
 	return n, nil
 }
 
-// Reseal has change encrypt anew the rows of a table that are sealed with a master key, in the order of their ids from
-// after on, at most limit. It is one transaction. A row that change refuses stays as it was.
+// Reseal has change re-encrypt the rows of a table that are sealed with a master key, in the order of their
+// ids from after on, at most limit. It is one transaction. A row that change refuses stays as it was.
 func (db *DB) Reseal(
 	ctx context.Context, table store.SealedTable, keyID, after string, limit int, change func(*store.SealedRow) error,
 ) (store.SealedPage, error) {

@@ -20,8 +20,8 @@ func scanSecret(rows scanner) (store.Secret, error) {
 	return s, decode("hosts", hosts, &s.Hosts)
 }
 
-// OwnedSecrets returns what an endpoint of the project has of each use, newest first: the present ones and those that
-// still sign beside them at now. With no owner it returns the project's own.
+// OwnedSecrets returns what an endpoint of the project has of each use, newest first: the present ones and
+// those that still sign beside them at now. With no owner it returns the project's own.
 func (db *DB) OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
@@ -83,7 +83,8 @@ func (db *DB) AddSecret(ctx context.Context, s store.Secret, retireAt int64, onl
 
 // hasSecret says whether the very secret is stored.
 func (t *tx) hasSecret(s *store.Secret) (stored bool, err error) {
-	err = t.each(func(scanner) error { stored = true; return nil }, `SELECT 1 FROM secrets WHERE id = $1`, s.ID)
+	found := func(scanner) error { stored = true; return nil }
+	err = t.each(found, `SELECT 1 FROM secrets WHERE id = $1`, s.ID)
 	return stored, err
 }
 

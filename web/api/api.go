@@ -90,8 +90,8 @@ type Options struct {
 
 	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
 	AdminKey string
-	// Guesses slows down who tries keys; nil: one of the API's own. RequestsPerSecond is how many requests each
-	// key may make a second, the settings' one too; zero: no limit.
+	// Guesses slows down who tries keys; nil: one of the API's own. RequestsPerSecond is how many requests
+	// each key may make a second, the settings' one too; zero: no limit.
 	Guesses           *webquery.Guesses
 	RequestsPerSecond int
 	// Logger gets the errors that are answered with 500; nil: they are not logged.

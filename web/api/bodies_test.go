@@ -30,8 +30,8 @@ func (b slowBooks) Compare(
 	}
 }
 
-// TestTimeoutsAreLiftedAfterTheBody: a route that may take minutes outlasts the server's time-outs, but its request must
-// come within them.
+// TestTimeoutsAreLiftedAfterTheBody: a route that may take minutes outlasts the server's time-outs, but its
+// request must come within them.
 func TestTimeoutsAreLiftedAfterTheBody(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second

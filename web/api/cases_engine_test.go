@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The tests of this file, and those that they name, are the cases of hostile callers that are of the API: one project
-// and another, fields that are not a caller's, names that could mean something to a store.
+// The tests of this file, and those that they name, are the cases of hostile callers that are of the API: one
+// project and another, fields that are not a caller's, names that could mean something to a store.
 
 // newProject makes a project, and returns the header of a key of its own with every scope.
 func (f face) newProject(t *testing.T, id string) []string {
@@ -18,8 +18,9 @@ func (f face) newProject(t *testing.T, id string) []string {
 	return []string{"Authorization", "Bearer " + key["key"].(string)}
 }
 
-// TestCase49ListsShowNothingOfAnotherProject: what a project with nothing in it is answered does not depend on what
-// another has, on any route without an id in its path. TestEveryRouteByIDsOfAnotherProject has those with one.
+// TestCase49ListsShowNothingOfAnotherProject: what a project with nothing in it is answered does not depend
+// on what another has, on any route without an id in its path. TestEveryRouteByIDsOfAnotherProject has those
+// with one.
 func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 	t.Parallel()
 	f := newEngineFace(t)
@@ -32,7 +33,8 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 		"/v1/reconcile?from=2020-01-01&to=2100-01-01&group_by=topic",
 	}
 	for _, r := range routes {
-		// Keys, the audit and projects have what is the project's own; a secret is made when it is first read.
+		// Keys, the audit and projects have what is the project's own; a secret is made when it is first
+		// read.
 		own := []string{"/v1/keys", "/v1/audit", "/v1/projects", "/v1/secret", "/v1/reconcile"}
 		if r.Method == "GET" && !strings.ContainsAny(r.Path, ":*") && !slices.Contains(own, r.Path) {
 			paths = append(paths, r.Path)
@@ -139,7 +141,8 @@ func TestCase54FieldsThatAreNotTheCallers(t *testing.T) {
 	results(t, batch, 422, 422)
 }
 
-// TestCase53TheSameKeyInTwoProjects: an idempotency key is a project's own. The store's suite has it in one batch.
+// TestCase53TheSameKeyInTwoProjects: an idempotency key is a project's own. The store's suite has it in one
+// batch.
 func TestCase53TheSameKeyInTwoProjects(t *testing.T) {
 	t.Parallel()
 	f := newEngineFace(t)
@@ -157,8 +160,8 @@ func TestCase53TheSameKeyInTwoProjects(t *testing.T) {
 	}
 }
 
-// TestCase93NamesOfEndpoints: names with braces are names, those with a line end are none. Of either nothing is in a key of
-// Redis: package redisq makes them of the prefix, the shard and words of its own.
+// TestCase93NamesOfEndpoints: names with braces are names, those with a line end are none. Of either nothing
+// is in a key of Redis: package redisq makes them of the prefix, the shard and words of its own.
 func TestCase93NamesOfEndpoints(t *testing.T) {
 	t.Parallel()
 	f := newEngineFace(t)

@@ -36,7 +36,8 @@ const (
 	// cursorKeyBytes is the length of the key, macLength how many bytes of a signature end a cursor.
 	cursorKeyBytes = 32
 	macLength      = 16
-	// maxCursorID bounds the bytes of a row's id in a cursor. The longest is a lane's key, of some 300 characters.
+	// maxCursorID bounds the bytes of a row's id in a cursor. The longest is a lane's key, of some 300
+	// characters.
 	maxCursorID = 2048
 )
 

@@ -18,7 +18,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// A hostile is the API over an engine that really sends, two servers that note what arrives, and keys of little scope.
+// A hostile is the API over an engine that really sends, two servers that note what arrives, and keys of
+// little scope.
 type hostile struct {
 	face
 	t            *testing.T
@@ -91,8 +92,8 @@ func (h *hostile) arrived(at *site, id string) (http.Header, string) {
 	return header, body
 }
 
-// A sender's lane has the form of an address only if it is that of its own address: else it would be signed with the
-// secret of another receiver.
+// A sender's lane has the form of an address only if it is that of its own address: else it would be signed
+// with the secret of another receiver.
 func TestSendersGetNoOtherLanesSecrets(t *testing.T) {
 	h := newHostile(t)
 	send := h.as("send")
@@ -145,7 +146,8 @@ func TestNoSignerSignsForAnother(t *testing.T) {
 	}
 }
 
-// Credentials of the project, and private keys that were given to it, are used only where they were given for.
+// Credentials of the project, and private keys that were given to it, are used only where they were given
+// for.
 func TestCredentialsGoOnlyToTheirHosts(t *testing.T) {
 	h := newHostile(t)
 	send := h.as("send")
@@ -263,7 +265,8 @@ func TestAnEndpointIsNotMovedWithItsCredentials(t *testing.T) {
 	}
 }
 
-// A callback that is sent elsewhere leaves its credentials behind, however it is moved, unless it is given new ones.
+// A callback that is sent elsewhere leaves its credentials behind, however it is moved, unless it is given
+// new ones.
 func TestAMovedCallbackLeavesItsCredentials(t *testing.T) {
 	h := newHostile(t)
 	operate := h.as("operate")
@@ -308,7 +311,8 @@ func TestAMovedCallbackLeavesItsCredentials(t *testing.T) {
 	}
 }
 
-// A project's headers join at the attempt; those that are credentials go to the hosts that were named for them.
+// A project's headers join at the attempt; those that are credentials go to the hosts that were named for
+// them.
 func TestProjectHeadersJoinAtTheAttempt(t *testing.T) {
 	h := newHostile(t)
 	h.ask(t, 200, "PATCH", "/v1/projects/default", `{"headers":{"Authorization":"Bearer hunter2","X-Shop":"7"},"header_hosts":["`+h.victim.host()+`"]}`)
@@ -341,7 +345,8 @@ func TestProjectHeadersJoinAtTheAttempt(t *testing.T) {
 	}
 }
 
-// Case 39: no file of the database has a secret, a credential or an API key in clear; and what is sealed arrives in clear.
+// Case 39: no file of the database has a secret, a credential or an API key in clear; and what is sealed
+// arrives in clear.
 func TestCase39NoCredentialInSQL(t *testing.T) {
 	h := newHostile(t)
 	const secret = "hunter2-"

@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	// freeBody bounds what a body takes without asking for room: what most requests need, and no more than their
-	// connections hold in any case.
+	// freeBody bounds what a body takes without asking for room: what most requests need, and no more than
+	// their connections hold in any case.
 	freeBody = 16 << 10
-	// wholeBody bounds the bodies that are given their buffer at once, if they say their length. The buffers of longer
-	// ones begin with freeBody, and double as it comes.
+	// wholeBody bounds the bodies that are given their buffer at once, if they say their length. The buffers
+	// of longer ones begin with freeBody, and double as it comes.
 	wholeBody = 64 << 10
-	// requestRoom and batchRoom bound the bytes of longer bodies that are in memory at the same time: those up to
-	// maxRequest, and those that have grown beyond it. A batch that does not come holds nothing up but batches.
+	// requestRoom and batchRoom bound the bytes of longer bodies that are in memory at the same time: those
+	// up to maxRequest, and those that have grown beyond it. A batch that does not come holds nothing up but
+	// batches.
 	requestRoom = 128 << 20
 	batchRoom   = 256 << 20
-	// roomPatience is how long a body waits for room. A crowd of batches passes in less; a sender that gets 503 after
-	// that sends again, to another process perhaps.
+	// roomPatience is how long a body waits for room. A crowd of batches passes in less; a sender that gets
+	// 503 after that sends again, to another process perhaps.
 	roomPatience = 2 * time.Second
 )
 
@@ -95,7 +96,8 @@ type rooms struct{ requests, batches *room }
 
 func newRooms() rooms { return rooms{requests: newRoom(requestRoom), batches: newRoom(batchRoom)} }
 
-// An intake is the body of one request. Its buffer grows with what comes: what a request declares is only a promise.
+// An intake is the body of one request. Its buffer grows with what comes: what a request declares is only a
+// promise.
 type intake struct {
 	io.ReadCloser
 	ctx     context.Context
@@ -116,7 +118,8 @@ func (a *API) takeIn(ctx context.Context, c *gin.Context, who caller, h handler)
 	return h(ctx, c, who)
 }
 
-// read reads a body of that length, which is at most limit; negative: until its end, which r keeps within limit.
+// read reads a body of that length, which is at most limit; negative: until its end, which r keeps within
+// limit.
 func (in *intake) read(r io.Reader, length, limit int64) ([]byte, error) {
 	most := limit + 1 // one more than comes, to read the end
 	if length >= 0 {

@@ -132,8 +132,8 @@ func TestBodiesGrowWithWhatComes(t *testing.T) { // not parallel: it counts allo
 	}
 }
 
-// TestRoomIsGivenBack: a route gives back what its request's body held, however it ends; and while there is no room it
-// says so, closes the connection, and serves what needs none.
+// TestRoomIsGivenBack: a route gives back what its request's body held, however it ends; and while there is
+// no room it says so, closes the connection, and serves what needs none.
 func TestRoomIsGivenBack(t *testing.T) { synctest.Test(t, testRoomIsGivenBack) }
 
 func testRoomIsGivenBack(t *testing.T) {

@@ -18,7 +18,7 @@ type Secrets interface {
 	// RotateSecret makes or takes a new one, and says until when the old one signs beside it. Of the project's root secret it shows
 	// nothing.
 	RotateSecret(ctx context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor) (dispatch.ShownSecret, int64, error)
-	// Reencrypt encrypts a bounded number of rows anew with the first master key, from a place that it has returned.
+	// Reencrypt re-encrypts a bounded number of rows with the first master key, from a place that it has returned.
 	Reencrypt(ctx context.Context, from string, by store.Actor) (dispatch.Reencryption, error)
 }
 

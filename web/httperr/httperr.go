@@ -23,8 +23,8 @@ import (
 var (
 	// ErrUnauthorized: no key, or a wrong one.
 	ErrUnauthorized = errors.New("the request needs a valid key: Authorization: Bearer KEY")
-	// ErrGuesses: too many wrong keys came before, so that it is not said whether this one is wrong. Wrap it in
-	// Later.
+	// ErrGuesses: too many wrong keys came before, so that it is not said whether this one is wrong. Wrap it
+	// in Later.
 	ErrGuesses = errors.New("too many wrong keys from this address, or around this key; try again later")
 	// ErrRate: the key makes more requests a second than it may. Wrap it in Later.
 	ErrRate = errors.New("the key makes more requests a second than the settings allow; try again later")
@@ -86,7 +86,11 @@ func rows() []row {
 			sentence: ErrRate.Error(), retryAfter: 1,
 		},
 		{err: ErrForbidden, status: http.StatusForbidden, code: "forbidden"},
-		{err: store.ErrNeedsAdmin, status: http.StatusForbidden, code: "forbidden", sentence: "the endpoint has credentials: another host, or another signer for its secret, needs a key of scope admin, or new credentials (headers, secret) in the same request"},
+		{
+			err: store.ErrNeedsAdmin, status: http.StatusForbidden, code: "forbidden",
+			sentence: "the endpoint has credentials: another host, or another signer for its secret, " +
+				"needs a key of scope admin, or new credentials (headers, secret) in the same request",
+		},
 		{err: ErrBadJSON, status: http.StatusBadRequest, code: "bad_json"},
 		{err: ErrIncomplete, status: http.StatusBadRequest, code: "incomplete_body", sentence: ErrIncomplete.Error()},
 		{err: ErrTooLarge, status: http.StatusRequestEntityTooLarge, code: "too_large"},

@@ -150,7 +150,8 @@ func (u *UI) editSchedule(r *request) (*answer, error) {
 	case "url":
 		return nil, invalid("callback", r.lang.text("schedules.masked"))
 	default:
-		return nil, invalid("callback", r.lang.text("schedules.masked.header", "name", strings.TrimPrefix(masked, "headers.")))
+		name := strings.TrimPrefix(masked, "headers.")
+		return nil, invalid("callback", r.lang.text("schedules.masked.header", "name", name))
 	}
 	if ch.Template = []byte(typed); sameJSON(typed, string(s.Template)) {
 		ch.Template = nil // the bytes of its payload stay as they are

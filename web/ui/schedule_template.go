@@ -73,8 +73,9 @@ func isJSONObject(text string) bool {
 	return strings.HasPrefix(strings.TrimSpace(text), "{") && json.Valid([]byte(text))
 }
 
-// unmasked puts what was masked back into a template that was shown, and maybe changed beside it. All other bytes stay as they were typed.
-// A header is not put back where the template goes to another receiver: its credential was given for the one that it had.
+// unmasked puts what was masked back into a template that was shown, and maybe changed beside it. All other
+// bytes stay as they were typed. A header is not put back where the template goes to another receiver: its
+// credential was given for the one that it had.
 func unmasked(typed, kept string) string {
 	known := make(map[string]templatePart)
 	for _, p := range templateParts(kept) {
@@ -122,11 +123,12 @@ func sameReceiver(a, b string) bool {
 	return endpointA == endpointB && (urlA == urlB || store.SameHost(urlA, urlB))
 }
 
-// stillMasked names the first part of a template that has a mask in it which stands for nothing that is known: "url" or a header as
-// "headers.NAME"; empty: there is none.
+// stillMasked names the first part of a template that has a mask in it which stands for nothing that is
+// known: "url" or a header as "headers.NAME"; empty: there is none.
 func stillMasked(template string) string {
 	for _, p := range templateParts(template) {
-		if text := template[p.from:p.to]; p.name == "url" && strings.Contains(text, templateMask) || text == jsonText(templateMask) {
+		text := template[p.from:p.to]
+		if p.name == "url" && strings.Contains(text, templateMask) || text == jsonText(templateMask) {
 			return p.name
 		}
 	}

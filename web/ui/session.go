@@ -79,8 +79,8 @@ func (u *UI) newSessions() *scs.SessionManager {
 			Name:     u.cookieName(sessionCookie),
 			Path:     u.cookiePath(),
 			HttpOnly: true,
-			// Lax: a link in a chat must find the operator signed in. What changes something is refused when it comes
-			// from another site.
+			// Lax: a link in a chat must find the operator signed in. What changes something is refused when
+			// it comes from another site.
 			SameSite: http.SameSiteLaxMode,
 			Secure:   u.https,
 		},
