@@ -51,27 +51,30 @@ func (e *Engine) Accept(ctx context.Context, project string, subs []Submission) 
 	if len(drafts) == 0 {
 		return receipts, nil
 	}
-	if err := e.commit(ctx, drafts, v.PausedUntil, func(i int) *Receipt { return &receipts[places[i]] }); err != nil {
+	at := func(i int) *Receipt { return &receipts[places[i]] }
+	if err := e.commit(ctx, drafts, &v.Project, v.Quotas.OpenCallbacks, at); err != nil {
 		return nil, fmt.Errorf("accept: %w", err)
 	}
 	return receipts, nil
 }
 
-// commit makes drafts durable, fills in the receipt of each, and has the index told. Their project may be paused until a time.
-func (e *Engine) commit(ctx context.Context, drafts []store.Draft, paused int64, receipt func(i int) *Receipt) error {
+// commit makes drafts of a project durable, as far as a quota of open callbacks has room for them (zero:
+// there is none), fills in the receipt of each, and has the index told.
+func (e *Engine) commit(
+	ctx context.Context, drafts []store.Draft, p *store.Project, quota int64, receipt func(i int) *Receipt,
+) error {
 	failpoint("before_accept_commit")
-	accepted, err := e.o.Store.Accept(ctx, drafts)
+	accepted, err := e.acceptWithin(ctx, quota, drafts)
 	if err != nil {
-		if errors.Is(err, store.ErrUnavailable) {
-			e.trouble.sqlFailed(err)
-		}
 		return err
 	}
 	failpoint("after_accept_commit")
 	e.wrote.Store(true)
 	now := e.clock.now()
 	e.activity.accepted(accepted, now)
-	if paused > now && slices.ContainsFunc(accepted, func(a store.Accepted) bool { return a.Err == nil && !e.wire.isPaused(a.Callback.LaneID) }) {
+	if p.PausedUntil > now && slices.ContainsFunc(accepted, func(a store.Accepted) bool {
+		return a.Err == nil && !e.wire.isPaused(a.Callback.LaneID)
+	}) {
 		e.settingsChanged(ctx) // a lane that was just made is paused, too, and the index is to know it before the callback
 	}
 	var fresh int
@@ -97,6 +100,15 @@ func (e *Engine) commit(ctx context.Context, drafts []store.Draft, paused int64,
 	e.metrics.accepted.Add(float64(fresh))
 	failpoint("after_enqueue")
 	return nil
+}
+
+// acceptDrafts commits drafts. That SQL cannot commit stops the claims, too.
+func (e *Engine) acceptDrafts(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
+	accepted, err := e.o.Store.Accept(ctx, drafts)
+	if errors.Is(err, store.ErrUnavailable) {
+		e.trouble.sqlFailed(err)
+	}
+	return accepted, err
 }
 
 func sameCall(drafts []store.Draft, id *store.Idempotency) bool {

@@ -29,6 +29,7 @@ type Store interface {
 	Catalog
 	EndpointRows
 	ProjectRows
+	QuotaRows
 	LaneControl
 	KeyRows
 	RedriveRows
@@ -158,6 +159,7 @@ type Engine struct {
 	// unreadable is when a stored secret could last not be decrypted.
 	unreadable unreadable
 	catalog    *catalog
+	open       *openBook
 	trouble    *trouble
 	apiKeys    keyCache
 	redrives   *redriver
@@ -237,6 +239,7 @@ func New(o Options) (*Engine, error) {
 	e.keeper = newKeeper(e)
 	e.loader = &loader{e: e}
 	e.catalog = newCatalog(o.Store)
+	e.open = newOpenBook(o.Store)
 	e.endpoints, e.activity = newHealthBook(), newActivityBook()
 	e.presence = newPresence()
 	e.redrives = newRedriver(e)

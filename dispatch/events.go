@@ -57,6 +57,9 @@ func (e *Engine) acceptEvent(ctx context.Context, project string, s *Submission)
 	if err != nil {
 		return r, err
 	}
+	if err := e.roomForEvent(ctx, v, s, len(drafts)); err != nil {
+		return r, err
+	}
 	known := false
 	if s.IdempotencyKey != "" {
 		key := store.Idempotency{Route: s.Route, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
@@ -77,7 +80,33 @@ func (e *Engine) acceptEvent(ctx context.Context, project string, s *Submission)
 			}
 		}
 	}
-	return e.carryOut(ctx, v, &plan, known, drafts)
+	return e.carryOut(ctx, &v.Project, quotaOf(v, s), &plan, known, drafts)
+}
+
+// quotaOf is the quota of open callbacks that an event is judged by; zero: none. An operational event follows
+// from what was accepted.
+func quotaOf(v *projectView, s *Submission) int64 {
+	if s.Route == alertsRoute {
+		return 0
+	}
+	return v.Quotas.OpenCallbacks
+}
+
+// roomForEvent returns store.ErrOpenQuota where the quota of the project has no room for all callbacks of a
+// new event: it is refused before anything of it is written down.
+func (e *Engine) roomForEvent(ctx context.Context, v *projectView, s *Submission, n int) error {
+	if quotaOf(v, s) == 0 {
+		return nil
+	}
+	err := e.roomFor(ctx, &v.Project, n)
+	if !errors.Is(err, store.ErrOpenQuota) || s.IdempotencyKey == "" {
+		return err
+	}
+	planned, perr := e.o.Store.EventPlanned(ctx, v.ID, s.Route, s.IdempotencyKey)
+	if perr != nil || planned {
+		return perr // what is left of a plan that was made before is judged when it is carried out
+	}
+	return err
 }
 
 // eventDrafts returns drafts of what a plan has that is not accepted yet. An endpoint that has been deleted since is left out.
@@ -118,11 +147,19 @@ func (e *Engine) eventDrafts(ctx context.Context, v *projectView, s *Submission,
 	return drafts, nil
 }
 
-// carryOut commits the drafts of a plan, and says what has become of it as a whole.
-func (e *Engine) carryOut(ctx context.Context, v *projectView, plan *store.EventPlan, known bool, drafts []store.Draft) (EventReceipt, error) {
+// carryOut commits the drafts of a plan, all of them or, where the quota has no room for all, none, and says
+// what has become of it as a whole.
+func (e *Engine) carryOut(
+	ctx context.Context, p *store.Project, quota int64, plan *store.EventPlan, known bool, drafts []store.Draft,
+) (EventReceipt, error) {
 	receipts := make([]Receipt, len(drafts))
 	if len(drafts) > 0 {
-		if err := e.commit(ctx, drafts, v.PausedUntil, func(i int) *Receipt { return &receipts[i] }); err != nil {
+		settle, err := e.reserve(ctx, p.ID, quota, len(drafts))
+		if err != nil {
+			return EventReceipt{}, err
+		}
+		err = e.commit(ctx, drafts, p, 0, func(i int) *Receipt { return &receipts[i] })
+		if settle(0); err != nil {
 			return EventReceipt{}, err
 		}
 	}

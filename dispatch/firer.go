@@ -192,6 +192,16 @@ func (s *firer) firing(ctx context.Context, sched *store.Schedule, now int64) (s
 	} else if err != nil {
 		return f, err
 	}
+	p, err := s.e.catalog.project(ctx, sched.Project)
+	if err == nil {
+		err = s.e.roomFor(ctx, &p.Project, 1)
+	}
+	if errors.Is(err, store.ErrOpenQuota) {
+		f.Why = "its callback is not accepted: " + err.Error()
+		return f, nil
+	} else if err != nil {
+		return f, err
+	}
 	if !missed { // It runs from the due time, so that what was lost on the way to here is seen.
 		c := &d.Callback
 		c.DueAt -= now - f.Due

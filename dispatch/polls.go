@@ -86,7 +86,8 @@ func (e *Engine) AcceptPoll(ctx context.Context, project string, s PollSubmissio
 		defer e.keys.end(project, d.Idempotency)
 	}
 	var r Receipt
-	if err := e.commit(ctx, []store.Draft{d}, v.PausedUntil, func(int) *Receipt { return &r }); err != nil {
+	quota := v.Quotas.OpenCallbacks
+	if err := e.commit(ctx, []store.Draft{d}, &v.Project, quota, func(int) *Receipt { return &r }); err != nil {
 		return Receipt{}, fmt.Errorf("accept poll: %w", err)
 	}
 	return r, r.Err

@@ -17,8 +17,11 @@ import (
 // that exists already store.ErrExists.
 type ProjectRows interface {
 	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
-	// PatchProject writes name and defaults, at UpdatedAt; who writes last wins.
-	PatchProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
+	// PatchProject writes name and defaults, at UpdatedAt, of which the last write wins, and the quotas that
+	// are set.
+	PatchProject(
+		ctx context.Context, p store.Project, quotas store.QuotaChange, by store.Actor,
+	) (store.Project, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
 	PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error)
 	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64, by store.Actor) error
@@ -32,6 +35,8 @@ type ProjectChange struct {
 	Headers *[]store.Header
 	// HeaderHosts are the hosts that Headers which are credentials go to.
 	HeaderHosts *[]string
+	// Quotas may be changed by the installation's own key alone; zero values take them away.
+	Quotas store.QuotaChange
 	// Clear names defaults that are to be the program's again: "policy", "success", "signer".
 	Clear   []string
 	Reason  string
@@ -61,6 +66,7 @@ func (e *Engine) CreateProject(ctx context.Context, ch ProjectChange, by store.A
 	if err := e.applyProject(plainView().projectView, &ch, &p, f); err != nil {
 		return store.Project{}, err
 	}
+	p.Quotas = ch.Quotas.Of(p.Quotas)
 	p, err := e.o.Store.CreateProject(ctx, p, by)
 	if err != nil {
 		return p, fmt.Errorf("create project %s: %w", ch.ID, err)
@@ -83,7 +89,7 @@ func (e *Engine) PatchProject(ctx context.Context, id string, ch ProjectChange, 
 		return p, err
 	}
 	p.UpdatedAt = e.clock.now()
-	if p, err = e.o.Store.PatchProject(ctx, p, by); err != nil {
+	if p, err = e.o.Store.PatchProject(ctx, p, ch.Quotas, by); err != nil {
 		return p, fmt.Errorf("change project %s: %w", id, err)
 	}
 	e.settingsChanged(ctx)
@@ -118,10 +124,19 @@ func (e *Engine) applyProject(v *projectView, ch *ProjectChange, p *store.Projec
 		checkHosts("header_hosts", *ch.HeaderHosts, false, &f)
 		p.Defaults.HeaderHosts = *ch.HeaderHosts
 	}
+	checkQuota("quotas.open_callbacks", ch.Quotas.OpenCallbacks, &f)
+	checkQuota("quotas.lanes", ch.Quotas.Lanes, &f)
 	if len(f) > 0 {
 		return &store.InvalidError{Fields: f}
 	}
 	return nil
+}
+
+// checkQuota judges a quota; nil: it is not given.
+func checkQuota(field string, given *int64, f *findings) {
+	if given != nil && (*given < 0 || *given > store.MaxQuota) {
+		f.add(field, "is 0 (none) to %d", store.MaxQuota)
+	}
 }
 
 // PauseProject holds all that a project sends until a time; with 0 it is resumed. Accepts go on.

@@ -120,6 +120,13 @@ func (e *Engine) RunSchedule(ctx context.Context, project, id string, by store.A
 	} else if err != nil {
 		return fail(err)
 	}
+	p, err := e.catalog.project(ctx, project)
+	if err == nil {
+		err = e.roomFor(ctx, &p.Project, 1)
+	}
+	if err != nil {
+		return fail(err)
+	}
 	accepted, err := e.o.Store.RanSchedule(ctx, project, id, d, now, by)
 	if err == nil {
 		err = accepted.Err

@@ -17,6 +17,8 @@ CREATE TABLE projects (
 	defaults     TEXT NOT NULL DEFAULT '',
 	paused_until BIGINT NOT NULL DEFAULT 0,
 	pause_reason TEXT NOT NULL DEFAULT '',
+	open_quota   BIGINT NOT NULL DEFAULT 0,
+	lane_quota   BIGINT NOT NULL DEFAULT 0,
 	version      BIGINT NOT NULL DEFAULT 0,
 	created_at   BIGINT NOT NULL,
 	updated_at   BIGINT NOT NULL DEFAULT 0,

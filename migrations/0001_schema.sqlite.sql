@@ -15,6 +15,8 @@ CREATE TABLE projects (
 	defaults     TEXT NOT NULL DEFAULT '',
 	paused_until INTEGER NOT NULL DEFAULT 0,
 	pause_reason TEXT NOT NULL DEFAULT '',
+	open_quota   INTEGER NOT NULL DEFAULT 0,
+	lane_quota   INTEGER NOT NULL DEFAULT 0,
 	version      INTEGER NOT NULL DEFAULT 0,
 	created_at   INTEGER NOT NULL,
 	updated_at   INTEGER NOT NULL DEFAULT 0,

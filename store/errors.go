@@ -31,6 +31,10 @@ var (
 	ErrNeedsAdmin = errors.New("endpoint has credentials, and only an admin may send them elsewhere")
 	// ErrTooManyRedrives: the project has MaxOpenRedrives that are neither done nor canceled.
 	ErrTooManyRedrives = fmt.Errorf("the project has %d open redrives", MaxOpenRedrives)
+	// ErrOpenQuota: the project has as many open callbacks as its quota allows, so nothing is accepted.
+	ErrOpenQuota = errors.New("the project has as many open callbacks as its quota allows")
+	// ErrLaneQuota: the project has as many lanes as its quota allows, so none is made.
+	ErrLaneQuota = errors.New("the project has as many lanes as its quota allows")
 	// ErrUnavailable: SQL cannot commit. Nothing was accepted; try again later.
 	ErrUnavailable = errors.New("store is unavailable")
 )

@@ -10,11 +10,42 @@ type Project struct {
 	// PausedUntil holds all that the project sends; zero: not paused. Forever: until it is resumed.
 	PausedUntil int64
 	PauseReason string
+	Quotas      Quotas
 	// Version grows with every change of the project, its presets or its pause; changes of all projects and endpoints are numbered
 	// together.
 	Version   int64
 	CreatedAt int64
 	UpdatedAt int64
+}
+
+// Quotas bound how much a project may have. Zero fields bound nothing; the most is MaxQuota. What there is
+// when a quota is set stays, also above it.
+type Quotas struct {
+	// OpenCallbacks bounds the callbacks that are not terminal when others are accepted (ErrOpenQuota). What
+	// other processes accept is counted within a second, so it can be exceeded by that. It does not bound
+	// what follows from a callback that was accepted: a poll's result, a retry, a redrive, an operational
+	// event.
+	OpenCallbacks int64
+	// Lanes bounds the lanes that are made (ErrLaneQuota): hosts of addresses, lanes that callers name,
+	// endpoints. A poll tells its result in a lane above it. A lane is never removed.
+	Lanes int64
+}
+
+// MaxQuota is the most that a quota can be.
+const MaxQuota = 1_000_000_000
+
+// A QuotaChange sets quotas; nil fields stay as they are.
+type QuotaChange struct{ OpenCallbacks, Lanes *int64 }
+
+// Of returns the quotas as they are after the change.
+func (ch QuotaChange) Of(q Quotas) Quotas {
+	if ch.OpenCallbacks != nil {
+		q.OpenCallbacks = *ch.OpenCallbacks
+	}
+	if ch.Lanes != nil {
+		q.Lanes = *ch.Lanes
+	}
+	return q
 }
 
 // Defaults are a project's own; zero fields mean the program's.

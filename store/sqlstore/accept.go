@@ -86,24 +86,9 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 }
 
 func (t *tx) acceptAll(entries []*acceptEntry) error {
-	keys := make([]laneKey, len(entries))
-	for i, e := range entries {
-		e.out, e.leader = store.Accepted{Callback: e.draft.Callback}, nil
-		e.out.Callback.Trigger = cmp.Or(e.out.Callback.Trigger, store.BySchedule)
-		e.out.Callback.State = cmp.Or(e.out.Callback.State, store.Scheduled)
-		e.out.Callback.Strict = e.draft.Callback.Strict && e.draft.Callback.LockKey != ""
-		keys[i] = laneKey{e.draft.Callback.Project, e.draft.Callback.Lane}
-	}
-	lanes, err := t.laneIDs(keys)
+	entries, err := t.placeDrafts(entries)
 	if err != nil {
 		return err
-	}
-	for i, e := range entries {
-		c := &e.out.Callback
-		c.LaneID = lanes[keys[i]]
-		if e.draft.Body != nil && c.PayloadID == "" {
-			c.PayloadID = c.ID
-		}
 	}
 	fresh, err := t.claimKeys(entries)
 	if err != nil {
@@ -136,6 +121,39 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 		}
 	}
 	return t.insertPayloads(accepted)
+}
+
+// placeDrafts begins the answers to drafts and gives each its lane. It returns those that have one.
+func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
+	keys := make([]laneKey, len(entries))
+	for i, e := range entries {
+		e.out, e.leader = store.Accepted{Callback: e.draft.Callback}, nil
+		e.out.Callback.Trigger = cmp.Or(e.out.Callback.Trigger, store.BySchedule)
+		e.out.Callback.State = cmp.Or(e.out.Callback.State, store.Scheduled)
+		e.out.Callback.Strict = e.draft.Callback.Strict && e.draft.Callback.LockKey != ""
+		keys[i] = laneKey{e.draft.Callback.Project, e.draft.Callback.Lane}
+	}
+	lanes, err := t.laneIDs(keys)
+	if err != nil {
+		return nil, err
+	}
+	refused := false
+	for i, e := range entries {
+		c := &e.out.Callback
+		var ok bool
+		if c.LaneID, ok = lanes[keys[i]]; !ok {
+			e.fail(store.ErrLaneQuota)
+			refused = true
+			continue
+		}
+		if e.draft.Body != nil && c.PayloadID == "" {
+			c.PayloadID = c.ID
+		}
+	}
+	if refused {
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e *acceptEntry) bool { return e.out.Err != nil })
+	}
+	return entries, nil
 }
 
 // claimKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns the drafts

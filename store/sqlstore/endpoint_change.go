@@ -9,7 +9,7 @@ import (
 )
 
 // CreateEndpoint makes an endpoint, at its CreatedAt; an empty id is made. It returns the endpoint with its lane and version, or
-// store.ErrExists where its id or its external id is taken.
+// store.ErrExists where its id or its external id is taken, or store.ErrLaneQuota.
 func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Actor) (store.Endpoint, error) {
 	if e.ID == "" {
 		var err error
@@ -23,6 +23,9 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 		u.after = e
 		if err := t.giveLanes([]*upsert{&u}); err != nil {
 			return err
+		}
+		if u.after.LaneID == 0 {
+			return store.ErrLaneQuota
 		}
 		if err := t.lockSettings(); err != nil {
 			return err
@@ -187,7 +190,8 @@ func (u *upsert) apply(change func(*store.Endpoint) error, now int64) error {
 	return nil
 }
 
-// giveLanes makes the lanes of endpoints that are made. It comes before the settings are locked: see settings.go.
+// giveLanes makes the lanes of endpoints that are made; zero: its project has as many lanes as it may. It
+// comes before the settings are locked: see settings.go.
 func (t *tx) giveLanes(upserts []*upsert) error {
 	keys := make([]laneKey, len(upserts))
 	for i, u := range upserts {

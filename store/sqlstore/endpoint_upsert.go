@@ -53,6 +53,10 @@ func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store
 				answers[i].Err = err
 				continue
 			}
+			if u.after.LaneID == 0 {
+				answers[i].Err = store.ErrLaneQuota
+				continue
+			}
 			u.after.ExternalID = u.before.ExternalID
 			written = append(written, u)
 		}

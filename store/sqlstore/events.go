@@ -53,6 +53,18 @@ func (db *DB) PlanEvent(ctx context.Context, p store.EventPlan) (plan store.Even
 	return plan, known, nil
 }
 
+// EventPlanned says whether the project has a plan with that route and key.
+func (db *DB) EventPlanned(ctx context.Context, project, route, key string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
+	defer cancel()
+	planned := false
+	if err := queryEach(ctx, db.read, func(scanner) error { planned = true; return nil },
+		`SELECT 1 FROM events WHERE project = $1 AND route = $2 AND key = $3`, project, route, key); err != nil {
+		return false, readError("look for an event", err)
+	}
+	return planned, nil
+}
+
 func (t *tx) insertTargets(p *store.EventPlan) error {
 	if len(p.Targets) == 0 {
 		return nil

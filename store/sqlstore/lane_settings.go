@@ -174,15 +174,14 @@ func (db *DB) changeLane(ctx context.Context, project, key string, now int64, by
 	change func(*tx, *ownLane) (action string, detail any, err error)) (store.Lane, error) {
 	var lane ownLane
 	err := db.change(ctx, func(t *tx) error {
-		k := laneKey{project, key}
-		ids, err := t.laneIDs([]laneKey{k})
+		id, err := t.laneID(project, key)
 		if err != nil {
 			return err
 		}
 		if err := t.lockSettings(); err != nil {
 			return err
 		}
-		if lane, err = t.readLane(ids[k]); err != nil {
+		if lane, err = t.readLane(id); err != nil {
 			return err
 		}
 		before := lane

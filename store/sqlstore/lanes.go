@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // A laneKey finds a lane as a caller knows it.
@@ -55,7 +57,8 @@ func (c *laneCache) add(lanes []laneKeyID) {
 	}
 }
 
-// laneIDs finds the numbers of the lanes, and makes those that do not exist yet.
+// laneIDs finds the numbers of the lanes, and makes those that do not exist yet. A lane that is not to be
+// made, because its project has as many as it may, is left out: store.ErrLaneQuota.
 func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	ids := make(map[laneKey]int64)
 	var missing []laneKey
@@ -76,45 +79,132 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	slices.SortFunc(missing, func(a, b laneKey) int {
 		return cmp.Or(cmp.Compare(a.project, b.project), cmp.Compare(a.key, b.key))
 	})
-	columns := []column{
-		texts("project", missing, func(k laneKey) string { return k.project }),
-		texts("key", missing, func(k laneKey) string { return k.key }),
+	missing, bounded, err := t.findLanes(missing, ids)
+	if err == nil && len(bounded) > 0 && !t.telling {
+		missing, err = t.admitLanes(missing, bounded, ids)
 	}
-	input, args, _, err := t.input(columns)
+	if err != nil || len(missing) == 0 {
+		return ids, err
+	}
+	input, args, _, err := t.input(laneKeyColumns(missing))
 	if err != nil {
 		return nil, err
-	}
-	find := func() (found []laneKey, err error) {
-		err = t.each(func(rows scanner) error {
-			var l laneKeyID
-			if err := rows.Scan(&l.project, &l.key, &l.id); err != nil {
-				return err
-			}
-			found = append(found, l.laneKey)
-			ids[l.laneKey] = l.id
-			t.lanes = append(t.lanes, l)
-			return nil
-		}, `SELECT lanes.project, lanes.key, lanes.id FROM `+input+`
-			JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, args...)
-		return found, err
-	}
-	found, err := find()
-	if err != nil {
-		return nil, fmt.Errorf("find lanes: %w", err)
-	}
-	if len(found) == len(missing) {
-		return ids, nil
 	}
 	if _, err := t.exec(`INSERT INTO lanes (project, key)
 		SELECT i.project, i.key FROM `+input+` WHERE 1 = 1
 		ON CONFLICT (project, key) DO NOTHING`, args...); err != nil {
 		return nil, fmt.Errorf("make lanes: %w", err)
 	}
-	made := slices.DeleteFunc(missing, func(k laneKey) bool { return slices.Contains(found, k) })
-	if err := t.findNew(made, ids); err != nil {
+	if err := t.findNew(missing, ids); err != nil {
 		return nil, fmt.Errorf("find lanes: %w", err)
 	}
 	return ids, nil
+}
+
+// laneID is laneIDs of one lane.
+func (t *tx) laneID(project, key string) (int64, error) {
+	k := laneKey{project, key}
+	ids, err := t.laneIDs([]laneKey{k})
+	if err != nil {
+		return 0, err
+	}
+	id, ok := ids[k]
+	if !ok {
+		return 0, store.ErrLaneQuota
+	}
+	return id, nil
+}
+
+func laneKeyColumns(keys []laneKey) []column {
+	return []column{
+		texts("project", keys, func(k laneKey) string { return k.project }),
+		texts("key", keys, func(k laneKey) string { return k.key }),
+	}
+}
+
+// findLanes adds the numbers of those of the lanes that exist to ids. It returns the others, in their order,
+// and which of their projects have a quota of lanes.
+func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[string]bool, error) {
+	input, args, _, err := t.input(laneKeyColumns(wanted))
+	if err != nil {
+		return nil, nil, err
+	}
+	var bounded map[string]bool
+	if err := t.each(func(rows scanner) error {
+		var l laneKeyID
+		var quota int64
+		if err := rows.Scan(&l.project, &l.key, &l.id, &quota); err != nil {
+			return err
+		}
+		if l.id != 0 {
+			ids[l.laneKey] = l.id
+			t.lanes = append(t.lanes, l)
+			return nil
+		}
+		if quota > 0 {
+			if bounded == nil {
+				bounded = make(map[string]bool)
+			}
+			bounded[l.project] = true
+		}
+		return nil
+	}, `SELECT i.project, i.key, COALESCE(lanes.id, 0),
+			CASE WHEN lanes.id IS NULL
+				THEN COALESCE((SELECT projects.lane_quota FROM projects WHERE projects.id = i.project), 0)
+				ELSE 0 END
+		FROM `+input+`
+		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, args...); err != nil {
+		return nil, nil, fmt.Errorf("find lanes: %w", err)
+	}
+	missing := slices.DeleteFunc(slices.Clone(wanted), func(k laneKey) bool { return ids[k] != 0 })
+	return missing, bounded, nil
+}
+
+// admitLanes leaves those of the lanes out, of ids too, for which the quotas of their projects have no room.
+// Their projects are locked: of two transactions that make lanes the second counts those of the first.
+func (t *tx) admitLanes(
+	missing []laneKey, bounded map[string]bool, ids map[laneKey]int64,
+) ([]laneKey, error) {
+	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(bounded)}})
+	if err != nil {
+		return nil, err
+	}
+	room := make(map[string]int64, len(bounded))
+	if err := t.each(func(rows scanner) error {
+		var project string
+		var quota int64
+		err := rows.Scan(&project, &quota)
+		room[project] = quota
+		return err
+	}, `SELECT id, lane_quota FROM projects
+		WHERE id IN (SELECT i.id FROM `+input+`) AND lane_quota > 0
+		ORDER BY id`+t.db.dialect.forUpdate, args...); err != nil {
+		return nil, fmt.Errorf("lock projects: %w", err)
+	}
+	// Some may have been made before the lock was had.
+	if missing, _, err = t.findLanes(missing, ids); err != nil {
+		return nil, err
+	}
+	for _, project := range sortedKeys(room) {
+		if err := t.each(func(rows scanner) error {
+			var n int64
+			err := rows.Scan(&n)
+			room[project] -= n
+			return err
+		}, `SELECT COUNT(*) FROM (SELECT 1 AS one FROM lanes WHERE project = $1 LIMIT $2) AS l`,
+			project, room[project]); err != nil {
+			return nil, fmt.Errorf("count lanes: %w", err)
+		}
+	}
+	return slices.DeleteFunc(missing, func(k laneKey) bool {
+		left, ok := room[k.project]
+		if !ok || left > 0 {
+			room[k.project] = left - 1
+			return false
+		}
+		delete(ids, k)
+		return true
+	}), nil
 }
 
 // findNew finds the numbers of lanes that were just made. Those of a project that is paused are given its pause, and a version: nobody
@@ -133,10 +223,7 @@ func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 			return fmt.Errorf("lock projects: %w", err)
 		}
 	}
-	input, args, _, err := t.input([]column{
-		texts("project", made, func(k laneKey) string { return k.project }),
-		texts("key", made, func(k laneKey) string { return k.key }),
-	})
+	input, args, _, err := t.input(laneKeyColumns(made))
 	if err != nil {
 		return err
 	}

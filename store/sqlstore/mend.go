@@ -45,12 +45,10 @@ func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) 
 	}
 	if m.Lane != wanted.Lane {
 		changed = append(changed, "lane")
-		k := laneKey{m.Project, wanted.Lane}
-		ids, err := t.laneIDs([]laneKey{k})
-		if err != nil {
+		if m.LaneID, err = t.laneID(m.Project, wanted.Lane); err != nil {
 			return nil, err
 		}
-		m.Lane, m.LaneID = wanted.Lane, ids[k]
+		m.Lane = wanted.Lane
 	}
 	if m.ExpiresAt != wanted.ExpiresAt {
 		changed = append(changed, "expires_at")

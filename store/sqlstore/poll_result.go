@@ -119,7 +119,10 @@ func (t *tx) tellEnded() error {
 	if err := t.cancelUnheard(entries); err != nil {
 		return err
 	}
-	if err := t.applyDrafts(entries); err != nil {
+	t.telling = true
+	err = t.applyDrafts(entries)
+	t.telling = false
+	if err != nil {
 		return fmt.Errorf("accept result callbacks: %w", err)
 	}
 	for _, e := range entries {

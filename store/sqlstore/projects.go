@@ -8,12 +8,14 @@ import (
 )
 
 // projectColumns are what scanProject reads, in its order.
-const projectColumns = `id, name, defaults, paused_until, pause_reason, version, created_at, updated_at`
+const projectColumns = `id, name, defaults, paused_until, pause_reason, open_quota, lane_quota, version,
+	created_at, updated_at`
 
 func scanProject(rows scanner) (store.Project, error) {
 	var p store.Project
 	var defaults string
-	if err := rows.Scan(&p.ID, &p.Name, &defaults, &p.PausedUntil, &p.PauseReason, &p.Version, &p.CreatedAt, &p.UpdatedAt); err != nil {
+	if err := rows.Scan(&p.ID, &p.Name, &defaults, &p.PausedUntil, &p.PauseReason, &p.Quotas.OpenCallbacks,
+		&p.Quotas.Lanes, &p.Version, &p.CreatedAt, &p.UpdatedAt); err != nil {
 		return p, fmt.Errorf("scan project: %w", err)
 	}
 	return p, decode("defaults", defaults, &p.Defaults)
@@ -72,21 +74,32 @@ func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor
 		if p.Version, err = t.nextVersion(); err != nil {
 			return err
 		}
-		n, err := t.exec(`INSERT INTO projects (id, name, defaults, version, created_at, updated_at, sealed_key)
-			VALUES ($1, $2, $3, $4, $5, $5, $6)
-			ON CONFLICT (id) DO NOTHING`, p.ID, p.Name, defaults, p.Version, p.CreatedAt, store.SealedKey(p.Defaults.Headers))
+		n, err := t.exec(`INSERT INTO projects
+				(id, name, defaults, version, created_at, updated_at, sealed_key, open_quota, lane_quota)
+			VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8)
+			ON CONFLICT (id) DO NOTHING`, p.ID, p.Name, defaults, p.Version, p.CreatedAt,
+			store.SealedKey(p.Defaults.Headers), p.Quotas.OpenCallbacks, p.Quotas.Lanes)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return store.ErrExists
 		}
-		return t.auditChange(p.ID, actionCreateProject, p.ID, p.CreatedAt, by, map[string]any{"name": p.Name})
+		detail := map[string]any{"name": p.Name}
+		if p.Quotas != (store.Quotas{}) {
+			detail["quotas"] = quotaDetail(p.Quotas)
+		}
+		return t.auditChange(p.ID, actionCreateProject, p.ID, p.CreatedAt, by, detail)
 	})
 	if err != nil {
 		return store.Project{}, fmt.Errorf("create project %s: %w", p.ID, err)
 	}
 	return p, nil
+}
+
+// quotaDetail is what the audit says of quotas.
+func quotaDetail(q store.Quotas) any {
+	return map[string]any{"open_callbacks": q.OpenCallbacks, "lanes": q.Lanes}
 }
 
 // encodeDefaults writes a project's defaults; empty for none.
@@ -97,9 +110,12 @@ func encodeDefaults(d store.Defaults) (string, error) {
 	return encode(d)
 }
 
-// PatchProject writes a project's name and defaults, at its UpdatedAt; who writes last wins. It returns the project as it is then, or
-// store.ErrNotFound.
-func (db *DB) PatchProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error) {
+// PatchProject writes a project's name and defaults, at its UpdatedAt, of which the last write wins, and the
+// quotas that are set: a change that was judged before they were leaves them alone. It returns the project as
+// it is then, or store.ErrNotFound.
+func (db *DB) PatchProject(
+	ctx context.Context, p store.Project, quotas store.QuotaChange, by store.Actor,
+) (store.Project, error) {
 	defaults, err := encodeDefaults(p.Defaults)
 	if err != nil {
 		return store.Project{}, fmt.Errorf("change project %s: %w", p.ID, err)
@@ -116,12 +132,21 @@ func (db *DB) PatchProject(ctx context.Context, p store.Project, by store.Actor)
 		if before != defaults {
 			changed = append(changed, "defaults")
 		}
+		detail := make(map[string]any)
+		if after := quotas.Of(now.Quotas); after != now.Quotas {
+			changed = append(changed, "quotas")
+			detail["before"], detail["after"] = quotaDetail(now.Quotas), quotaDetail(after)
+			now.Quotas = after
+		}
+		detail["changed"] = changed
 		now.Name, now.Defaults = p.Name, p.Defaults
-		if _, err := t.exec(`UPDATE projects SET name = $1, defaults = $2, sealed_key = $3 WHERE id = $4`, p.Name, defaults,
-			store.SealedKey(p.Defaults.Headers), p.ID); err != nil {
+		if _, err := t.exec(`UPDATE projects SET
+				name = $1, defaults = $2, sealed_key = $3, open_quota = $4, lane_quota = $5
+			WHERE id = $6`, p.Name, defaults, store.SealedKey(p.Defaults.Headers), now.Quotas.OpenCallbacks,
+			now.Quotas.Lanes, p.ID); err != nil {
 			return err
 		}
-		return t.auditChange(p.ID, actionUpdateProject, p.ID, p.UpdatedAt, by, map[string]any{"changed": changed})
+		return t.auditChange(p.ID, actionUpdateProject, p.ID, p.UpdatedAt, by, detail)
 	})
 }
 

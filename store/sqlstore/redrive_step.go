@@ -69,10 +69,11 @@ func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) 
 	return step, nil
 }
 
-// forbids says whether a callback's own state forbids what is to be done to it.
+// forbids says whether a callback's own state, or a quota, forbids what is to be done to it.
 func forbids(err error) bool {
 	return errors.Is(err, store.ErrAttempting) || errors.Is(err, store.ErrPayloadPurged) || errors.Is(err, store.ErrTerminal) ||
-		errors.Is(err, store.ErrEndpointDeleted) || errors.Is(err, store.ErrPollLive)
+		errors.Is(err, store.ErrEndpointDeleted) || errors.Is(err, store.ErrPollLive) ||
+		errors.Is(err, store.ErrLaneQuota)
 }
 
 // takeRedriveItems removes up to limit of what is left to do, in the order of ids.

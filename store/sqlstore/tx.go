@@ -42,6 +42,8 @@ type tx struct {
 	// endedPolls are told before the commit; born are callbacks that this transaction has made and nobody asked for.
 	endedPolls []endedPoll
 	born       []store.OpenRow
+	// telling: the results of polls that have ended are being accepted, which no quota refuses.
+	telling bool
 	// resolving is the poll that this transaction resolves.
 	resolving string
 	// again says that an earlier try of the same transaction may have been committed although its reply was lost.

@@ -217,3 +217,40 @@ func testSharedPayload(f *fixture) {
 	}
 	end(a[1].Callback.ID)
 }
+
+// What a draft repeats is found without accepting anything: as Accept answers it.
+func testReplays(f *fixture) {
+	keyed := func(key string, fingerprint byte) func(*store.Draft) {
+		return func(d *store.Draft) {
+			d.Idempotency = &store.Idempotency{Route: "r", Key: key, Fingerprint: []byte{fingerprint}}
+		}
+	}
+	a, poll := f.accept(keyed("a", 1)), f.accept(polling("p"))
+	ended := f.accept(polling("q"))
+	f.win(f.solved(f.claim(ended.ID)))
+	otherRoute := func(d *store.Draft) { keyed("a", 1)(d); d.Idempotency.Route = "s" }
+	elsewhere := func(d *store.Draft) { keyed("a", 1)(d); d.Callback.Project = "other" }
+	drafts := []store.Draft{
+		f.draft(nil),
+		f.draft(keyed("a", 1)), f.draft(keyed("a", 1)), f.draft(keyed("a", 2)), f.draft(keyed("b", 1)),
+		f.draft(otherRoute), f.draft(elsewhere), f.draft(polling("p")), f.draft(polling("q")),
+	}
+	none, replay := store.Accepted{Err: store.ErrNotFound}, store.Accepted{Callback: a, Replayed: true}
+	want := []store.Accepted{
+		none, replay, replay, {Err: store.ErrIdempotencyMismatch}, none,
+		none, none, {Callback: poll, Replayed: true}, none,
+	}
+	got := must(f.Replays(f.ctx(), drafts))
+	for i := range want {
+		g, w := got[i], want[i]
+		if g.Callback.ID != w.Callback.ID || g.Replayed != w.Replayed || !errors.Is(g.Err, w.Err) {
+			f.Errorf("draft %d: %+v, want %+v", i, g, w)
+		}
+	}
+	for i, b := range f.acceptAll(drafts[1], drafts[7]) {
+		if b.Callback.ID != []string{a.ID, poll.ID}[i] || !b.Replayed {
+			f.Errorf("accepted after that: %+v", b)
+		}
+	}
+	f.fails(store.ErrNotFound, "what no draft repeats", errOf(f.Get(f.ctx(), project, drafts[4].Callback.ID)))
+}

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -281,5 +283,108 @@ func testLanesMadeWhilePaused(f *fixture) {
 				f.Errorf("nobody was told that %s is paused", key)
 			}
 		}
+	}
+}
+
+// quotas sets those of a project.
+func (f *fixture) quotas(q store.Quotas) {
+	f.Helper()
+	p := must(f.Project(f.ctx(), project))
+	must(f.PatchProject(f.ctx(), p, store.QuotaChange{OpenCallbacks: &q.OpenCallbacks, Lanes: &q.Lanes}, actor))
+}
+
+// A lane beyond the quota is not made, in whatever way it was to be; those that there are go on, and so does
+// what ends.
+func testLaneQuota(f *fixture) {
+	in := func(lane string) func(*store.Draft) { return func(d *store.Draft) { d.Callback.Lane = lane } }
+	const plain = "https://a.example:443"
+	a := f.accept(in(plain))
+	poll := f.accept(func(d *store.Draft) { polling("p")(d); in("b")(d) })
+	f.quotas(store.Quotas{Lanes: 3})
+	idempotent := func(d *store.Draft) {
+		in("e")(d)
+		d.Idempotency = &store.Idempotency{Route: "r", Key: "k", Fingerprint: []byte{1}}
+	}
+	// Of a group each has its own answer.
+	got := f.acceptAll(
+		f.draft(in(plain)), f.draft(in("d")), f.draft(in("c")), f.draft(in("c")), f.draft(idempotent))
+	for i, full := range []bool{false, true, false, false, true} {
+		if errors.Is(got[i].Err, store.ErrLaneQuota) != full || !full && got[i].Err != nil {
+			f.Errorf("callback %d: %v", i, got[i].Err)
+		}
+	}
+	f.fails(store.ErrNotFound, "what was refused", errOf(f.Get(f.ctx(), project, got[1].Callback.ID)))
+	for _, lane := range []string{"d", "e"} {
+		f.fails(store.ErrNotFound, "lane "+lane, errOf(f.LaneByKey(f.ctx(), project, lane)))
+	}
+	f.laneQuotaHolds(a)
+	same(f, "lanes", 3, len(must(f.LaneList(f.ctx(), project, store.LaneFilter{Limit: 10}))))
+	f.accept(func(d *store.Draft) { in("d")(d); d.Callback.Project = "other" })
+
+	f.quotas(store.Quotas{Lanes: 1}) // which is less than there are
+	f.accept(in("b"))
+	f.win(f.solved(f.claim(poll.ID)))
+	f.laneByKey("results") // the poll told its result in a lane that was not there before
+	f.quotas(store.Quotas{Lanes: 5})
+	f.accept(in("d"))
+	f.fails(store.ErrLaneQuota, "one more", f.acceptAll(f.draft(idempotent))[0].Err)
+	f.quotas(store.Quotas{})
+	if a := f.acceptAll(f.draft(idempotent))[0]; a.Err != nil || a.Replayed {
+		f.Errorf("what was refused, once more: %v, replayed %t", a.Err, a.Replayed)
+	}
+}
+
+// laneQuotaHolds tries all ways to another lane but an accept. The callback is scheduled.
+func (f *fixture) laneQuotaHolds(c store.Callback) {
+	f.Helper()
+	refused := func(what string, err error) {
+		f.Helper()
+		f.fails(store.ErrLaneQuota, what, err)
+	}
+	refused("an endpoint", errOf(f.CreateEndpoint(f.ctx(), store.Endpoint{Project: project}, actor)))
+	upsert := store.EndpointUpsert{ExternalID: "x", Change: func(*store.Endpoint) error { return nil }}
+	upserted := must(f.UpsertEndpoints(f.ctx(), project, []store.EndpointUpsert{upsert}, f.now, actor))
+	refused("an endpoint by its external id", upserted[0].Err)
+	_, err := f.SetLane(f.ctx(), project, "d", new(1), nil, f.now, actor)
+	refused("the settings of a lane", err)
+	move := func(c *store.Callback) error {
+		c.Lane = "d"
+		return nil
+	}
+	_, err = f.Mend(f.ctx(), project, c.ID, move, f.now, actor)
+	refused("another lane by a mend", err)
+	retry := store.Retry{Now: f.now, Ladder: store.Once, URL: "https://d.example/"}
+	refused("another lane by a retry", errOf(f.Retry(f.ctx(), project, c.ID, retry, actor)))
+	r := f.redrive(store.Redrive{
+		Action: store.RedriveSetURL, URL: "https://d.example/",
+		Filter: store.Filter{States: []store.State{store.Scheduled}},
+	})
+	if r = must(f.StepRedrive(f.ctx(), r.ID, 100, f.now)).Redrive; r.Done != 3 || r.Failed != 2 {
+		f.Errorf("another lane by a redrive: %+v", r)
+	}
+}
+
+// Of callbacks that are accepted at the same time no more make a lane than may.
+func testLaneQuotaCrowd(f *fixture) {
+	const most, crowd = 7, 24
+	f.quotas(store.Quotas{Lanes: most})
+	var made atomic.Int64
+	var wg sync.WaitGroup
+	for i := range crowd {
+		d := f.draft(func(d *store.Draft) { d.Callback.Lane = fmt.Sprint("lane-", i) })
+		wg.Go(func() {
+			switch a, err := f.Accept(f.ctx(), []store.Draft{d}); {
+			case err != nil:
+				f.Error(err)
+			case a[0].Err == nil:
+				made.Add(1)
+			case !errors.Is(a[0].Err, store.ErrLaneQuota):
+				f.Error(a[0].Err)
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() != most {
+		f.Errorf("%d lanes were made, %d may be", made.Load(), most)
 	}
 }

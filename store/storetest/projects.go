@@ -19,6 +19,7 @@ func testProjectChange(f *fixture) {
 	}
 	given := store.Project{
 		ID: "shop", Name: "The “Shop”", CreatedAt: f.now, PausedUntil: 7,
+		Quotas: store.Quotas{OpenCallbacks: 1, Lanes: 2},
 		Defaults: store.Defaults{
 			Policy:  store.PolicyChoice{Given: &store.Policy{Tiers: []time.Duration{time.Second}, Timeout: time.Second}},
 			Success: store.Success{Name: "mine", Rule: `{"status":["200"]}`}, Signer: "none", Headers: []store.Header{{Name: "X", Value: "1"}},
@@ -35,14 +36,19 @@ func testProjectChange(f *fixture) {
 	f.fails(store.ErrExists, "create again", errOf(f.CreateProject(f.ctx(), given, actor)))
 	f.now++
 	want.Name, want.Defaults, want.UpdatedAt = "Other", store.Defaults{Policy: store.PolicyChoice{Name: "payment"}}, f.now
-	patched, err := f.PatchProject(f.ctx(), want, actor)
+	want.Quotas.OpenCallbacks = store.MaxQuota
+	stale := want // judged before the quotas were set
+	stale.Quotas = store.Quotas{}
+	quotas := store.QuotaChange{OpenCallbacks: &want.Quotas.OpenCallbacks}
+	patched, err := f.PatchProject(f.ctx(), stale, quotas, actor)
 	if err != nil || patched.Version <= made.Version {
 		f.Errorf("patch: %v, %+v", err, patched)
 	}
 	want.Version = patched.Version
 	same(f, "patched and read", []store.Project{want, want},
 		[]store.Project{patched, must(f.Project(f.ctx(), "shop"))})
-	f.fails(store.ErrNotFound, "patch of an unknown one", errOf(f.PatchProject(f.ctx(), store.Project{ID: "none"}, actor)))
+	_, err = f.PatchProject(f.ctx(), store.Project{ID: "none"}, quotas, actor)
+	f.fails(store.ErrNotFound, "patch of an unknown one", err)
 	f.fails(store.ErrNotFound, "an unknown one", errOf(f.Project(f.ctx(), "none")))
 	all, err := f.Projects(f.ctx(), "", 10)
 	if err != nil || len(all) != 2 || all[0].ID != project || all[1].ID != "shop" {

@@ -86,3 +86,27 @@ func testCounts(f *fixture) {
 	f.fold()
 	check("folded twice")
 }
+
+// Open callbacks are counted to the one, folded or not.
+func testOpenCallbacks(f *fixture) {
+	in := func(project string) func(*store.Draft) {
+		return func(d *store.Draft) { d.Callback.Project = project }
+	}
+	want := func(a, b int64) {
+		f.Helper()
+		same(f, "open", map[string]int64{"a": a, "b": b}, must(f.OpenCallbacks(f.ctx(), []string{"a", "b"})))
+	}
+	want(0, 0)
+	first := f.accept(in("a"))
+	f.accept(in("a"))
+	f.accept(in("b"))
+	f.accept(in("c"))
+	want(2, 1)
+	f.fold()
+	want(2, 1)
+	f.win(f.succeeded(f.claim(first.ID)))
+	f.win(f.died(f.claim(f.accept(in("b")).ID)))
+	want(1, 1)
+	f.fold()
+	want(1, 1)
+}

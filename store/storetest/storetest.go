@@ -62,12 +62,18 @@ type Store interface {
 	SetLane(ctx context.Context, project, key string, limit *int, rate *store.Rate, now int64, by store.Actor) (store.Lane, error)
 	PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor) (store.Lane, error)
 
+	// Quotas.
+	OpenCallbacks(ctx context.Context, projects []string) (map[string]int64, error)
+	Replays(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
+
 	// Projects.
 	Projects(ctx context.Context, after string, limit int) ([]store.Project, error)
 	Project(ctx context.Context, id string) (store.Project, error)
 	ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error)
 	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
-	PatchProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
+	PatchProject(
+		ctx context.Context, p store.Project, quotas store.QuotaChange, by store.Actor,
+	) (store.Project, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
 	Presets(ctx context.Context, project string, kind store.PresetKind) ([]store.Preset, error)
 	AllPresets(ctx context.Context, project string) ([]store.Preset, error)
@@ -137,6 +143,7 @@ type Store interface {
 	PurgeSessions(ctx context.Context, now int64, limit int) (int, error)
 
 	// Events.
+	EventPlanned(ctx context.Context, project, route, key string) (bool, error)
 	PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error)
 
 	// Polls.
@@ -181,8 +188,9 @@ type Options struct {
 // Concurrent are the tests that call the store from several goroutines.
 var Concurrent = []string{
 	"Accept/Concurrent", "Activity/Many", "Endpoint/ChangedInOrder", "Endpoint/Disable", "Endpoint/UpsertTogether", "Event/Crowd",
-	"Lane/MadeMeanwhile", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/Reopened", "Redrive/Crowd", "Rest/Secrets",
-	"Schedule/FireCrowd", "Schedule/Names", "Strict/Crowd", "Supersede/Crowd", "Upkeep/Lease",
+	"Lane/MadeMeanwhile", "Lane/QuotaCrowd", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/Reopened",
+	"Redrive/Crowd", "Rest/Secrets", "Schedule/FireCrowd", "Schedule/Names", "Strict/Crowd", "Supersede/Crowd",
+	"Upkeep/Lease",
 }
 
 func (o Options) has(name string) bool {
@@ -201,6 +209,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Accept/Order":              testAcceptAnswersInPlace,
 		"Accept/BadRow":             testAcceptBadRow,
 		"Accept/Idempotency":        testIdempotency,
+		"Accept/Replays":            testReplays,
 		"Accept/Concurrent":         testAcceptConcurrently,
 		"Accept/SharedPayload":      testSharedPayload,
 		"Event/Plan":                testEventPlan,
@@ -250,6 +259,8 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Lane/List":                 testLaneList,
 		"Lane/Made":                 testLaneMadeInPause,
 		"Lane/MadeMeanwhile":        testLanesMadeWhilePaused,
+		"Lane/Quota":                testLaneQuota,
+		"Lane/QuotaCrowd":           testLaneQuotaCrowd,
 		"Project/Change":            testProjectChange,
 		"Project/Pause":             testProjectPause,
 		"Project/Presets":           testPresets,
@@ -306,6 +317,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Books/Days":                testBooksDays,
 		"Books/Compare":             testCompare,
 		"Read/Projects":             testProjects,
+		"Read/OpenCallbacks":        testOpenCallbacks,
 		"Read/Counts":               testCounts,
 		"Read/DueHours":             testDueHours,
 		"Read/DueNow":               testDueNow,
