@@ -66,6 +66,7 @@ func TestKeyListAndRevoke(t *testing.T) {
 func TestProjectCommands(t *testing.T) {
 	t.Parallel()
 	const one = `{"id":"shop-cn","name":"Shops","policy":"payment","success":{"status":[200]},"signer":null,"headers":{},
+ "quotas":{"open_callbacks":1000,"lanes":null},
  "paused":true,"paused_until":null,"pause_reason":"holiday","created_at":"2026-11-21T10:00:00.000Z",
  "updated_at":"2026-11-21T10:00:00.000Z"}`
 	exchanges(t, map[string]string{
@@ -75,11 +76,15 @@ func TestProjectCommands(t *testing.T) {
 		says: []string{"shop-cn  made", "--project shop-cn"}, call: "POST /v1/projects",
 		body: `{"headers":{"X-A":"b"},"id":"shop-cn","name":"Shops","policy":"payment","reason":"r","success":{"status":[200]}}`,
 	}, exchange{
-		line: "project list", says: []string{"shop-cn", "paused until it is resumed: holiday", `{"status":[200]}`},
+		line: "project list", says: []string{"shop-cn", "paused until it is resumed: holiday", `{"status":[200]}`,
+			"1000 open callbacks"},
 		call: "GET /v1/projects?limit=50",
 	}, exchange{
 		line: "project set shop-cn --signer none --clear policy,header", says: []string{"changed"},
 		call: "PATCH /v1/projects/shop-cn", body: `{"headers":null,"policy":null,"signer":"none"}`,
+	}, exchange{
+		line: "project set shop-cn --max-open 1000 --max-lanes 0", says: []string{"changed"},
+		call: "PATCH /v1/projects/shop-cn", body: `{"quotas":{"lanes":0,"open_callbacks":1000}}`,
 	}, exchange{
 		line: "project set nope --name n", code: exitFailed,
 		warns: []string{"dispatcher: there is no project \"nope\" (404 not_found)\n"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -25,8 +26,26 @@ type shownProject struct {
 	Policy  json.RawMessage `json:"policy"`
 	Success json.RawMessage `json:"success"`
 	Signer  json.RawMessage `json:"signer"`
+	Quotas  shownQuotas     `json:"quotas"`
 	shownPause
 	CreatedAt *time.Time `json:"created_at"`
+}
+
+// shownQuotas are the quotas of a project; nil: there is none.
+type shownQuotas struct {
+	OpenCallbacks *int64 `json:"open_callbacks"`
+	Lanes         *int64 `json:"lanes"`
+}
+
+func (q shownQuotas) String() string {
+	var parts []string
+	if q.OpenCallbacks != nil {
+		parts = append(parts, fmt.Sprintf("%d open callbacks", *q.OpenCallbacks))
+	}
+	if q.Lanes != nil {
+		parts = append(parts, fmt.Sprintf("%d lanes", *q.Lanes))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // projectFields are what can be said of a project: what callbacks get that bring none, nor get any from their endpoint.
@@ -36,6 +55,8 @@ type projectFields struct {
 	Header []string `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
 	// HeaderHosts are a list that replaces the one that there is.
 	HeaderHosts []string `placeholder:"HOST,..." help:"Hosts that those of the headers go to which are credentials, such as Authorization; to all others they are not sent."`
+	MaxOpen     *int64   `placeholder:"N" help:"Most open callbacks; 0: no bound. Needs the settings' key."`
+	MaxLanes    *int64   `placeholder:"N" help:"Most lanes; 0: no bound. Needs the settings' key."`
 	Reason      string   `placeholder:"TEXT" help:"Why, for the audit."`
 	JSON        bool     `name:"json" help:"Print the server's answer for machines."`
 }
@@ -46,6 +67,16 @@ func (f *projectFields) put(c *console, in map[string]any) error {
 		return err
 	}
 	putTexts(in, map[string]string{"name": f.Name})
+	quotas := map[string]any{}
+	if f.MaxOpen != nil {
+		quotas["open_callbacks"] = *f.MaxOpen
+	}
+	if f.MaxLanes != nil {
+		quotas["lanes"] = *f.MaxLanes
+	}
+	if len(quotas) > 0 {
+		in["quotas"] = quotas
+	}
 	headers, err := headerLines(f.Header)
 	if len(headers) > 0 {
 		in["headers"] = headers
@@ -100,14 +131,18 @@ func (cmd *projectList) Run(ctx context.Context, c *console) error {
 	}
 	return showList(ctx, c, cl, "/v1/projects", url.Values{}, cmd.listFlags, "there are no projects", func(projects []shownProject) {
 		now := time.Now()
-		t := c.newTable("id", "name", "state", "policy", "success", "signer", "made")
+		t := c.newTable("id", "name", "state", "policy", "success", "signer", "quotas", "made")
 		for i := range projects {
 			p := &projects[i]
 			state := ""
 			if p.Paused {
 				state = c.paint("paused", text.FgYellow) + " " + p.sentence()
 			}
-			t.AppendRow([]any{printable(p.ID), short(p.Name, 32), state, short(choiceText(p.Policy), 32), short(choiceText(p.Success), 32), short(choiceText(p.Signer), 32), agoOr(p.CreatedAt, now, "")})
+			t.AppendRow([]any{
+				printable(p.ID), short(p.Name, 32), state, short(choiceText(p.Policy), 32),
+				short(choiceText(p.Success), 32), short(choiceText(p.Signer), 32), p.Quotas.String(),
+				agoOr(p.CreatedAt, now, ""),
+			})
 		}
 		t.Render()
 	})

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -117,6 +118,9 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 	if err := readObject(c, false, &d.fields, d.member); err != nil {
 		return err
 	}
+	if d.quotas && !who.root() {
+		return fmt.Errorf("quotas: %w", rootOnly())
+	}
 	ch := d.done()
 	return a.project(c, http.StatusOK)(a.Projects.PatchProject(ctx, id, ch, who.by(ch.Reason)))
 }
@@ -127,6 +131,8 @@ type projectDecoder struct {
 	change dispatch.ProjectChange
 	// patch: null takes a default away. Otherwise it is not given.
 	patch bool
+	// quotas were given.
+	quotas bool
 }
 
 // done returns what was decoded.
@@ -152,6 +158,9 @@ func (d *projectDecoder) member(key, raw []byte) bool {
 		case "header_hosts":
 			ch.HeaderHosts = &[]string{}
 			return true
+		case "quotas":
+			d.quotas, ch.Quotas = true, store.QuotaChange{OpenCallbacks: new(int64), Lanes: new(int64)}
+			return true
 		}
 	}
 	if d.choice(key, raw, &ch.Choice) {
@@ -164,9 +173,30 @@ func (d *projectDecoder) member(key, raw []byte) bool {
 		d.sentHeaders(raw, &ch.Headers)
 	case "header_hosts":
 		d.hosts(name, raw, &ch.HeaderHosts)
+	case "quotas":
+		d.quotas = true
+		d.within(name, raw, d.quota)
 	default:
 		return d.reason(key, raw, &ch.Reason)
 	}
+	return true
+}
+
+// quota decodes one quota: null is none.
+func (d *projectDecoder) quota(key, raw []byte) bool {
+	var to **int64
+	switch string(key) {
+	case "open_callbacks":
+		to = &d.change.Quotas.OpenCallbacks
+	case "lanes":
+		to = &d.change.Quotas.Lanes
+	default:
+		return false
+	}
+	if isNull(raw) {
+		*to = new(int64)
+	}
+	d.integer(string(key), raw, to)
 	return true
 }
 
@@ -193,6 +223,10 @@ func (o *jsonObject) project(p *store.Project, now int64) {
 	o.signer(p.Defaults.Signer)
 	o.maskedHeaders(p.Defaults.Headers)
 	o.texts("header_hosts", p.Defaults.HeaderHosts)
+	o.open("quotas") // null: there is none
+	o.intOrNull("open_callbacks", int(p.Quotas.OpenCallbacks))
+	o.intOrNull("lanes", int(p.Quotas.Lanes))
+	o.close()
 	o.pause(p.PausedUntil, p.PauseReason, now)
 	o.instant("created_at", p.CreatedAt)
 	o.instant("updated_at", p.UpdatedAt)

@@ -15,21 +15,33 @@ func TestProjects(t *testing.T) {
 	t.Parallel()
 	e := &engine{}
 	f := newFace(t, e)
-	got := f.ask(t, 201, "POST", "/v1/projects", `{"id":"c","name":"C","policy":"short","success":{"status":[200]},"signer":"none","headers":{"A":"b"},"reason":"new"}`)
+	got := f.ask(t, 201, "POST", "/v1/projects", `{"id":"c","name":"C","policy":"short",
+		"success":{"status":[200]},"signer":"none","headers":{"A":"b"},
+		"quotas":{"open_callbacks":1000,"lanes":null},"reason":"new"}`)
 	want := dispatch.ProjectChange{
 		ID: "c", Name: new("C"), Choice: dispatch.Choice{PolicyName: "short", SuccessRule: []byte(`{"status":[200]}`), Signer: "none"},
 		Headers: &[]store.Header{{Name: "A", Value: "b"}}, Reason: "new",
+		Quotas: store.QuotaChange{OpenCallbacks: new(int64(1000)), Lanes: new(int64)},
 	}
 	if diff := cmp.Diff(want, e.given.what); diff != "" || e.actor.Reason != "new" || got["id"] != "c" {
 		t.Errorf("POST by %+v, answered %v (-want +got):\n%s", e.actor, got, diff)
 	}
-	f.ask(t, 200, "PATCH", "/v1/projects/b", `{"name":null,"policy":null,"success":null,"signer":null,"headers":null}`)
-	want = dispatch.ProjectChange{Name: new(""), Headers: &[]store.Header{}, Clear: []string{"policy", "success", "signer"}}
+	f.ask(t, 200, "PATCH", "/v1/projects/b",
+		`{"name":null,"policy":null,"success":null,"signer":null,"headers":null,"quotas":null}`)
+	want = dispatch.ProjectChange{
+		Name: new(""), Headers: &[]store.Header{}, Clear: []string{"policy", "success", "signer"},
+		Quotas: store.QuotaChange{OpenCallbacks: new(int64), Lanes: new(int64)},
+	}
 	if diff := cmp.Diff(want, e.given.what); diff != "" || e.given.id != "b" {
 		t.Errorf("PATCH of %s (-want +got):\n%s", e.given.id, diff)
 	}
 	refuses(t, "POST", "/v1/projects", map[string]string{`{"id":"c","project":"x"}`: "project", `{"id":"c","headers":{"Cookie":"***"}}`: "headers.Cookie"})
-	refuses(t, "PATCH", "/v1/projects/b", map[string]string{`{"id":"c"}`: "id"})
+	seven := dispatch.ProjectChange{Quotas: store.QuotaChange{Lanes: new(int64(7))}}
+	f.arrives(t, e, 200, "PATCH", "/v1/projects/b", `{"quotas":{"lanes":7}}`, seven)
+	refuses(t, "PATCH", "/v1/projects/b", map[string]string{
+		`{"id":"c"}`: "id", `{"quotas":{"callbacks":1}}`: "quotas.callbacks",
+		`{"quotas":{"lanes":"1"}}`: "quotas.lanes", `{"quotas":1}`: "quotas",
+	})
 	wantProblem(t, f.do("GET", "/v1/projects/nobody", ""), 404, "not_found")
 	e.err = store.ErrExists
 	wantProblem(t, f.do("POST", "/v1/projects", `{"id":"b"}`), 409, "exists")
@@ -60,6 +72,9 @@ func TestProjectsThatAKeySees(t *testing.T) {
 	wantProblem(t, f.do("GET", "/v1/projects/default", "", b...), 404, "not_found")
 	wantProblem(t, f.do("PATCH", "/v1/projects/default", `{"name":"mine"}`, b...), 404, "not_found")
 	wantProblem(t, f.do("POST", "/v1/projects", `{"id":"c"}`, b...), 403, "forbidden")
+	for _, quotas := range []string{`{"lanes":1000}`, `{"open_callbacks":null}`, `{}`, `null`} {
+		wantProblem(t, f.do("PATCH", "/v1/projects/b", `{"name":"B","quotas":`+quotas+`}`, b...), 403, "forbidden")
+	}
 	if e.given.call != "" {
 		t.Errorf("the engine was asked: %+v", e.given)
 	}

@@ -61,6 +61,40 @@ func TestProjectsAndKeysThroughTheEngine(t *testing.T) {
 	}
 }
 
+// TestQuotasThroughTheEngine: what a quota has no room for is 429, alone and in a batch.
+func TestQuotasThroughTheEngine(t *testing.T) {
+	t.Parallel()
+	f := newEngineFace(t)
+	const one = `{"url":"https://shop.example/","payload":1,"delay":"1h","idempotency_key":"k"}`
+	const other = `{"url":"https://other.example/","payload":1,"delay":"1h"}`
+	f.ask(t, 202, "POST", "/v1/callbacks", one)
+	wantProblem(t, f.do("PATCH", "/v1/projects/default", `{"quotas":{"lanes":-1}}`), 422, "invalid")
+	f.ask(t, 200, "PATCH", "/v1/projects/default", `{"quotas":{"lanes":1}}`)
+	wantRetry := func(method, path, body, code string) {
+		t.Helper()
+		rec := f.do(method, path, body)
+		wantProblem(t, rec, 429, code)
+		if rec.Header().Get("Retry-After") == "" {
+			t.Errorf("%s has no Retry-After", code)
+		}
+	}
+	wantRetry("POST", "/v1/callbacks", other, "lanes_quota")
+	wantRetry("POST", "/v1/endpoints", `{"url":"https://shop.example/"}`, "lanes_quota")
+	wantRetry("PUT", "/v1/endpoints/by-external-id/m-7", `{"url":"https://shop.example/"}`, "lanes_quota")
+	f.ask(t, 200, "PATCH", "/v1/projects/default", `{"quotas":{"open_callbacks":1,"lanes":0}}`)
+	wantRetry("POST", "/v1/callbacks", other, "open_callbacks_quota")
+	answer := f.ask(t, 207, "POST", "/v1/callbacks/batch", `{"callbacks":[`+one+`,`+other+`]}`)
+	for i, want := range []float64{200, 429} {
+		if got := answer["results"].([]any)[i].(map[string]any); got["status"] != want {
+			t.Errorf("callback %d of a batch: %v", i, got)
+		}
+	}
+	got := f.ask(t, 200, "GET", "/v1/projects/default", "")["quotas"].(map[string]any)
+	if want := map[string]any{"open_callbacks": 1.0, "lanes": nil}; !maps.Equal(got, want) {
+		t.Errorf("quotas: %v", got)
+	}
+}
+
 // TestEveryRouteByIDsOfAnotherProject, case 49: what the settings' admin key made in one project is not found
 // by the admin key of another, on every route that has an id in its path, and is answered like what is
 // nowhere.

@@ -113,6 +113,18 @@ func rows() []row {
 			sentence: fmt.Sprintf("at most %d redrives of a project may be open; "+
 				"wait for one to end, or cancel one", store.MaxOpenRedrives),
 		},
+		{
+			err: store.ErrOpenQuota, status: http.StatusTooManyRequests,
+			code: "open_callbacks_quota", retryAfter: 10,
+			sentence: "the project has as many open callbacks as its quota allows; " +
+				"try again when some have ended, or have the quota raised",
+		},
+		{
+			err: store.ErrLaneQuota, status: http.StatusTooManyRequests,
+			code: "lanes_quota", retryAfter: 3600,
+			sentence: "the project has as many lanes as its quota allows; " +
+				"use one that exists, or have the quota raised",
+		},
 		{err: store.ErrUnavailable, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "the database cannot commit; try again later", retryAfter: 5},
 		{
 			err: ErrBusy, status: http.StatusServiceUnavailable, code: "busy", sentence: ErrBusy.Error(),

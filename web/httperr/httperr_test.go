@@ -45,6 +45,8 @@ func TestTable(t *testing.T) {
 		{store.ErrIdempotencyMismatch, 422, "idempotency_mismatch", ""},
 		{store.ErrIdempotencyInProgress, 409, "idempotency_in_progress", "Retry-After"},
 		{store.ErrTooManyRedrives, 429, "too_many_redrives", "Retry-After"},
+		{store.ErrOpenQuota, 429, "open_callbacks_quota", "Retry-After"},
+		{store.ErrLaneQuota, 429, "lanes_quota", "Retry-After"},
 		{store.ErrUnavailable, 503, "unavailable", "Retry-After"},
 		{schedule.ErrRebuilding, 503, "index_rebuilding", "Retry-After"},
 		{schedule.ErrLost, 503, "index_lost", "Retry-After"},
