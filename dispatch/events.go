@@ -150,7 +150,8 @@ func (e *Engine) eventDrafts(ctx context.Context, v *projectView, s *Submission,
 // carryOut commits the drafts of a plan, all of them or, where the quota has no room for all, none, and says
 // what has become of it as a whole.
 func (e *Engine) carryOut(
-	ctx context.Context, p *store.Project, quota int64, plan *store.EventPlan, known bool, drafts []store.Draft,
+	ctx context.Context, p *store.Project, quota int64, plan *store.EventPlan, known bool,
+	drafts []store.Draft,
 ) (EventReceipt, error) {
 	receipts := make([]Receipt, len(drafts))
 	if len(drafts) > 0 {

@@ -87,7 +87,8 @@ func (e *Engine) AcceptPoll(ctx context.Context, project string, s PollSubmissio
 	}
 	var r Receipt
 	quota := v.Quotas.OpenCallbacks
-	if err := e.commit(ctx, []store.Draft{d}, &v.Project, quota, func(int) *Receipt { return &r }); err != nil {
+	drafts, receipt := []store.Draft{d}, func(int) *Receipt { return &r }
+	if err := e.commit(ctx, drafts, &v.Project, quota, receipt); err != nil {
 		return Receipt{}, fmt.Errorf("accept poll: %w", err)
 	}
 	return r, r.Err

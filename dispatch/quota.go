@@ -22,13 +22,13 @@ type QuotaRows interface {
 }
 
 const (
-	// openFor is how long a count of open callbacks is gone by. Within it what other processes accept is not
+	// maxCountAge is how long a count of open callbacks is used. Within it what other processes accept is not
 	// seen: this bounds by how much a quota can be exceeded.
-	openFor = time.Second
-	// openAgain is after how long it is counted again where the last count left no room.
-	openAgain = 200 * time.Millisecond
-	// openIdle is after how long without an accept the count of a project is forgotten.
-	openIdle = 10 * time.Second
+	maxCountAge = time.Second
+	// recountAfter is after how long it is counted again where the last count left no room.
+	recountAfter = 200 * time.Millisecond
+	// forgetAfter is after how long without an accept the count of a project is forgotten.
+	forgetAfter = 10 * time.Second
 )
 
 // An openBook knows how many open callbacks the projects with a quota have: as they were counted in SQL last,
@@ -95,7 +95,7 @@ func (b *openBook) take(project string, quota int64, n int, justCounted bool) (i
 	room := max(0, quota-c.counted-c.since)
 	if justCounted {
 		c.full = room == 0
-	} else if age := c.used.Sub(c.at); age >= openFor || room < int64(n) && (!c.full || age >= openAgain) {
+	} else if age := c.used.Sub(c.at); age >= maxCountAge || room < int64(n) && (!c.full || age >= recountAfter) {
 		return 0, false
 	}
 	got := min(room, int64(n))
@@ -122,7 +122,7 @@ func (b *openBook) count(ctx context.Context) error {
 	committed := make(map[string]int64)
 	b.mu.Lock()
 	for project, c := range b.of {
-		if c.admitted == 0 && now.Sub(c.used) > openIdle {
+		if c.admitted == 0 && now.Sub(c.used) > forgetAfter {
 			delete(b.of, project)
 			continue
 		}

@@ -150,7 +150,8 @@ func TestQuotaOfOpenCallbacksAndWhatFollows(t *testing.T) {
 		if told := b.alerts(); len(told) != 1 {
 			t.Errorf("told %+v of what has died", told)
 		}
-		if now := b.scheduleNow(sched.ID); now.LastError == "" || now.LastID != "" || now.NextAt <= b.engine.Now() {
+		now := b.scheduleNow(sched.ID)
+		if now.LastError == "" || now.LastID != "" || now.NextAt <= b.engine.Now() {
 			t.Errorf("a schedule that came due: %+v", now)
 		}
 		if done := b.await(poll.ID, time.Hour); done.State != store.Succeeded {
@@ -190,7 +191,9 @@ func TestQuotaOfOpenCallbacksIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 30
 		reads := new(openReads)
-		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { reads.Store, o.Store = o.Store, reads })
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) {
+			reads.Store, o.Store = o.Store, reads
+		})
 		b.offer(held(""))
 		if n := reads.n.Load(); n != 0 {
 			t.Errorf("counted %d times without a quota", n)

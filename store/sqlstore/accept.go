@@ -151,7 +151,8 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 		}
 	}
 	if refused {
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e *acceptEntry) bool { return e.out.Err != nil })
+		placed := slices.Clone(entries)
+		return slices.DeleteFunc(placed, func(e *acceptEntry) bool { return e.out.Err != nil }), nil
 	}
 	return entries, nil
 }

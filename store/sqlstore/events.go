@@ -58,8 +58,12 @@ func (db *DB) EventPlanned(ctx context.Context, project, route, key string) (boo
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	planned := false
-	if err := queryEach(ctx, db.read, func(scanner) error { planned = true; return nil },
-		`SELECT 1 FROM events WHERE project = $1 AND route = $2 AND key = $3`, project, route, key); err != nil {
+	found := func(scanner) error {
+		planned = true
+		return nil
+	}
+	const query = `SELECT 1 FROM events WHERE project = $1 AND route = $2 AND key = $3`
+	if err := queryEach(ctx, db.read, found, query, project, route, key); err != nil {
 		return false, readError("look for an event", err)
 	}
 	return planned, nil

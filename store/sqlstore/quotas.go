@@ -83,7 +83,8 @@ func (db *DB) findOpenPolls(ctx context.Context, drafts []store.Draft, repeated 
 		err := rows.Scan(&live, &id)
 		repeated[id] = append(repeated[id], polls[live]...)
 		return err
-	}, `SELECT polls.live, polls.id FROM polls WHERE polls.live IN (SELECT i.live FROM %s) AND polls.live <> ''`)
+	}, `SELECT polls.live, polls.id FROM polls
+		WHERE polls.live IN (SELECT i.live FROM %s) AND polls.live <> ''`)
 }
 
 // findKeys finds the callbacks that hold the idempotency keys of drafts. A key that was used with another

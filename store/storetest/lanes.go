@@ -290,7 +290,8 @@ func testLanesMadeWhilePaused(f *fixture) {
 func (f *fixture) quotas(q store.Quotas) {
 	f.Helper()
 	p := must(f.Project(f.ctx(), project))
-	must(f.PatchProject(f.ctx(), p, store.QuotaChange{OpenCallbacks: &q.OpenCallbacks, Lanes: &q.Lanes}, actor))
+	change := store.QuotaChange{OpenCallbacks: &q.OpenCallbacks, Lanes: &q.Lanes}
+	must(f.PatchProject(f.ctx(), p, change, actor))
 }
 
 // A lane beyond the quota is not made, in whatever way it was to be; those that there are go on, and so does
@@ -355,6 +356,12 @@ func (f *fixture) laneQuotaHolds(c store.Callback) {
 	refused("another lane by a mend", err)
 	retry := store.Retry{Now: f.now, Ladder: store.Once, URL: "https://d.example/"}
 	refused("another lane by a retry", errOf(f.Retry(f.ctx(), project, c.ID, retry, actor)))
+	s := f.schedule("to another lane", nil)
+	due := f.firing(s)
+	due.Draft.Callback.Lane = "d"
+	refused("a schedule that is due", f.fire(due)[0].Err)
+	refused("a schedule by hand", errOf(f.RanSchedule(f.ctx(), project, s.ID, *due.Draft, f.now, actor)))
+	same(f, "the schedule", s, f.getSchedule(s.ID))
 	r := f.redrive(store.Redrive{
 		Action: store.RedriveSetURL, URL: "https://d.example/",
 		Filter: store.Filter{States: []store.State{store.Scheduled}},

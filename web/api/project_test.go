@@ -73,7 +73,8 @@ func TestProjectsThatAKeySees(t *testing.T) {
 	wantProblem(t, f.do("PATCH", "/v1/projects/default", `{"name":"mine"}`, b...), 404, "not_found")
 	wantProblem(t, f.do("POST", "/v1/projects", `{"id":"c"}`, b...), 403, "forbidden")
 	for _, quotas := range []string{`{"lanes":1000}`, `{"open_callbacks":null}`, `{}`, `null`} {
-		wantProblem(t, f.do("PATCH", "/v1/projects/b", `{"name":"B","quotas":`+quotas+`}`, b...), 403, "forbidden")
+		body := `{"name":"B","quotas":` + quotas + `}`
+		wantProblem(t, f.do("PATCH", "/v1/projects/b", body, b...), 403, "forbidden")
 	}
 	if e.given.call != "" {
 		t.Errorf("the engine was asked: %+v", e.given)
