@@ -42,20 +42,25 @@ func readBody(c *gin.Context, limit int64) ([]byte, error) {
 		from = http.MaxBytesReader(w, in, limit)
 	}
 	body, err := in.read(from, r.ContentLength, limit)
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, tooLarge(limit)
-	case errors.Is(err, httperr.ErrBusy):
-		c.Header("Connection", "close") // the rest of the body is not waited for
-		return nil, err
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", httperr.ErrIncomplete, err)
+	if err != nil {
+		return nil, unread(c, err, limit)
 	}
 	if in.whole != nil {
 		err = in.whole()
 	}
 	return body, err
+}
+
+// unread is what is answered where a body could not be read.
+func unread(c *gin.Context, err error, limit int64) error {
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		return tooLarge(limit)
+	}
+	if errors.Is(err, httperr.ErrBusy) {
+		c.Header("Connection", "close") // the rest of the body is not waited for
+		return err
+	}
+	return fmt.Errorf("%w: %w", httperr.ErrIncomplete, err)
 }
 
 func tooLarge(limit int64) error {

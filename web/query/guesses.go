@@ -94,6 +94,9 @@ func (g *Guesses) begin(t *try, key string) (wait time.Duration) {
 			t.accounts = append(t.accounts, a)
 		}
 	}
+	if len(t.accounts) == 0 {
+		return 0
+	}
 	now := time.Now()
 	for _, a := range t.accounts {
 		s, _ := g.accounts.get(a)
