@@ -125,7 +125,9 @@ return { Want: names, Went: steps, Unseen: unseen, Hidden: hidden };
 // the focus; from the last one the way leads out again.
 func (t *tab) checkFocus() (found []finding) {
 	t.Helper()
-	ask[bool](t, `document.activeElement.blur(), getSelection().removeAllRanges(), window.scrollTo(0, 0), true`)
+	// Where a click or a check before has been is where Tab goes on from, also when nothing has the focus.
+	ask[bool](t, `getSelection().removeAllRanges(), document.body.tabIndex = -1, document.body.focus(),
+		document.body.removeAttribute("tabindex"), window.scrollTo(0, 0), true`)
 	n := ask[int](t, watchFocus)
 	parts := ask[int](t, `document.querySelectorAll("input[type^=date], input[type=time]").length * 8`) // which Tab goes through too
 	for range n + parts + 2 {
