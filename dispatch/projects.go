@@ -17,8 +17,8 @@ import (
 // that exists already store.ErrExists.
 type ProjectRows interface {
 	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
-	// PatchProject writes name and defaults, at UpdatedAt, of which the last write wins, and the quotas that
-	// are set.
+	// PatchProject writes the name, the defaults and UpdatedAt; the last write wins. Of the quotas it writes
+	// those that are set.
 	PatchProject(
 		ctx context.Context, p store.Project, quotas store.QuotaChange, by store.Actor,
 	) (store.Project, error)

@@ -81,8 +81,8 @@ func (b *openBook) admit(ctx context.Context, project string, quota int64, n int
 	return got, nil
 }
 
-// take takes what room there is for n. It takes none, and says so, if that is to be counted before and was
-// not just now.
+// take takes what room there is for n callbacks. It takes none and returns false if the open callbacks must be
+// counted first.
 func (b *openBook) take(project string, quota int64, n int, justCounted bool) (int, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,8 +95,12 @@ func (b *openBook) take(project string, quota int64, n int, justCounted bool) (i
 	room := max(0, quota-c.counted-c.since)
 	if justCounted {
 		c.full = room == 0
-	} else if age := c.used.Sub(c.at); age >= maxCountAge || room < int64(n) && (!c.full || age >= recountAfter) {
-		return 0, false
+	} else {
+		age := c.used.Sub(c.at)
+		tooFew := room < int64(n) && (!c.full || age >= recountAfter)
+		if tooFew || age >= maxCountAge {
+			return 0, false
+		}
 	}
 	got := min(room, int64(n))
 	c.since += got
@@ -104,7 +108,8 @@ func (b *openBook) take(project string, quota int64, n int, justCounted bool) (i
 	return int(got), true
 }
 
-// settle says that n that were admitted have been committed or refused: unused of them are not open by that.
+// settle says that n callbacks that were admitted have been committed or refused. The unused ones of them are
+// not open, and give their room back.
 func (b *openBook) settle(project string, n, unused int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,8 +149,7 @@ func (b *openBook) count(ctx context.Context) error {
 	return nil
 }
 
-// unused is how many of the accepted are not open by that: they were refused, or are repetitions, or ended at
-// once.
+// unused counts the callbacks that need no room: those that were refused, are replays, or ended at once.
 func unused(accepted []store.Accepted) (n int) {
 	for i := range accepted {
 		if a := &accepted[i]; a.Err != nil || a.Replayed || a.Callback.State != store.Scheduled {

@@ -50,8 +50,8 @@ func (b *fixture) wantErr(what string, want, err error) {
 	}
 }
 
-// Above its quota of open callbacks a project has nothing new accepted. What repeats what was accepted is
-// answered, and what ends makes room.
+// A project that has used up its quota of open callbacks has no new one accepted. Replays are answered, and a
+// callback that ends makes room.
 func TestQuotaOfOpenCallbacks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -110,9 +110,9 @@ func encodeDefaults(d store.Defaults) (string, error) {
 	return encode(d)
 }
 
-// PatchProject writes a project's name and defaults, at its UpdatedAt, of which the last write wins, and the
-// quotas that are set: a change that was judged before they were leaves them alone. It returns the project as
-// it is then, or store.ErrNotFound.
+// PatchProject writes a project's name, defaults and UpdatedAt; the last write wins. Of the quotas it writes
+// those that are set, so a change that does not mention a quota cannot undo a newer one. It returns the
+// project after the change, or store.ErrNotFound.
 func (db *DB) PatchProject(
 	ctx context.Context, p store.Project, quotas store.QuotaChange, by store.Actor,
 ) (store.Project, error) {
