@@ -98,7 +98,9 @@ func TestBrowserALateAnswerHidesNothing(t *testing.T) {
 	t.Cleanup(open) // before the receiver is closed, which waits for its requests
 	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	cb, err := p.Accept(t.Context(), harness.Submission{
-		"url": r.URL, "ref": "order-1", "payload": harness.Submission{"paid": 1}, "policy": harness.AskAfter("1h"),
+		"url": r.URL, "ref": "order-1", "payload": harness.Submission{"paid": 1},
+		// The second attempt lasts until the page's answer is drawn, however slow the browser is.
+		"policy": harness.Submission{"tiers": []string{"1h"}, "timeout": "60s"},
 	})
 	if err != nil {
 		t.Fatal(err)
