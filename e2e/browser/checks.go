@@ -47,7 +47,8 @@ func (t *tab) checkNames() (found []finding) {
 		}
 		found = append(found, finding{"name", t.describe(node.BackendDOMNodeID), "a " + role + " without a name"})
 	}
-	// A table that is laid out as blocks must stay one for those who listen. A live page may get or lose one meanwhile.
+	// A table that is laid out as blocks must stay one for those who listen. A live page may get or lose one
+	// meanwhile.
 	if want = min(want, t.tables()); tables < want {
 		found = append(found, finding{"table", "page", fmt.Sprintf("%d of %d tables are none to a screen reader", want-tables, want)})
 	}
