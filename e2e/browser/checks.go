@@ -86,7 +86,9 @@ type walk struct {
 	Hidden     []string
 }
 
-// watchFocus lists what can be reached, and notes where the focus goes from now on.
+// watchFocus lists what can be reached, and notes where the focus goes from now on. Tab goes on from where the
+// last click was, also when nothing has the focus. So it starts from an element that comes before all others, and
+// is taken out when Tab has left it.
 const watchFocus = `(() => {` + rulesBasis + `
 const scrolls = (e) => { const s = getComputedStyle(e); return /auto|scroll/.test(s.overflowX + s.overflowY) && (e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight); };
 const reach = all("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex], *", modal || document.body).filter((e) =>
@@ -96,10 +98,10 @@ const reach = all("a[href], button, input:not([type=hidden]), select, textarea, 
     scrolls(e) && e.tabIndex < 0 && e.getAttribute("tabindex") === null && !e.querySelector("a[href], button, input, select, textarea, summary, [tabindex]")));
 const looks = (e) => { const s = getComputedStyle(e); return [s.borderColor, s.boxShadow, s.backgroundColor, s.textDecorationLine].join("|"); };
 const before = new Map(reach.map((e) => [e, looks(e)])), names = reach.map((e, i) => i + " " + place(e));
-const went = [], unseen = [];
+const went = [], unseen = [], start = document.createElement("span");
 addEventListener("focusin", (event) => {
   const e = event.target, i = reach.indexOf(e), name = i < 0 ? "not expected: " + place(e) : names[i];
-  if (went[went.length - 1] === name) return;
+  if (e === start || went[went.length - 1] === name) return;
   went.push(name);
   const s = getComputedStyle(e);
   const outlined = s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1;
@@ -108,6 +110,12 @@ addEventListener("focusin", (event) => {
     unseen.push(place(e) + ": what shows the focus has " + contrast(over(colour(s.outlineColor), ground(e, false)), ground(e, false)).toFixed(2) + ":1, wanted 3:1");
   }
 }, true);
+start.tabIndex = 1;
+start.addEventListener("blur", () => start.remove());
+document.body.prepend(start);
+start.focus();
+getSelection().removeAllRanges();
+scrollTo(0, 0);
 window.__walk = { reach, names, went, unseen, place };
 return reach.length;
 })()`
@@ -134,9 +142,6 @@ return { Want: names, Went: steps, Unseen: unseen, Hidden: hidden };
 // the focus; from the last one the way leads out again.
 func (t *tab) checkFocus() (found []finding) {
 	t.Helper()
-	// Where a click or a check before has been is where Tab goes on from, also when nothing has the focus.
-	ask[bool](t, `getSelection().removeAllRanges(), document.body.tabIndex = -1, document.body.focus(),
-		document.body.removeAttribute("tabindex"), window.scrollTo(0, 0), true`)
 	n := ask[int](t, watchFocus)
 	parts := ask[int](t, `document.querySelectorAll("input[type^=date], input[type=time]").length * 8`) // which Tab goes through too
 	for range n + parts + 2 {

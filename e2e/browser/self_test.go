@@ -56,6 +56,7 @@ var wrongPages = []struct{ rule, html string }{
 	{"name", `<a href="/"><svg aria-hidden="true" width="40" height="40"></svg></a>`},
 	{"focus", `<button style="outline: none">a button</button>`},
 	{"focus", `<button style="outline: 2px solid #eee">a button</button>`},
+	{"order", `<button tabindex="2">b</button><button tabindex="1">a</button>`},
 	{"order", `<button>a</button><input aria-label="a" onkeydown="event.preventDefault()"><button>b</button>`},
 	{"obscured", `<div style="position: fixed; top: 0; left: 0; width: 100%; height: 300px; background: #fff"></div><button>below it</button>`},
 	{"", `<h2>All is well</h2><p>with <a href="/">a link</a>, <label>a <input></label> and <button>a button</button></p>`},
