@@ -9,6 +9,8 @@ import (
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
 // A finding is one thing that a page does wrong.
@@ -31,8 +33,16 @@ var named = []string{
 // checkNames says what a screen reader would find nameless.
 func (t *tab) checkNames() (found []finding) {
 	t.Helper()
-	want := t.tables()
-	tree := call(t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	var tree accessibility.GetFullAXTreeResult
+	var want int
+	harness.Eventually(t, pageTime, "the page holds still while it is read", func() error {
+		want = t.tables()
+		tree = call(t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+		if now := t.tables(); now != want {
+			return fmt.Errorf("it had %d tables and has %d", want, now)
+		}
+		return nil
+	})
 	tables := 0
 	for _, node := range tree.Nodes {
 		if node.Ignored || node.Role == nil {
@@ -47,9 +57,8 @@ func (t *tab) checkNames() (found []finding) {
 		}
 		found = append(found, finding{"name", t.describe(node.BackendDOMNodeID), "a " + role + " without a name"})
 	}
-	// A table that is laid out as blocks must stay one for those who listen. A live page may get or lose one
-	// meanwhile.
-	if want = min(want, t.tables()); tables < want {
+	// A table that is laid out as blocks must stay one for those who listen.
+	if tables < want {
 		found = append(found, finding{"table", "page", fmt.Sprintf("%d of %d tables are none to a screen reader", want-tables, want)})
 	}
 	return found
