@@ -235,7 +235,7 @@ func (tr *trial) blackout(w *watch, what string, lasts time.Duration, hit, mend 
 	sent := tr.Recorder.Count()
 	harness.Eventually(tr, 30*time.Second, "callbacks are sent again after "+what, func() error {
 		if tr.Recorder.Count() == sent {
-			return fmt.Errorf("none is: %s", w.during(mended, time.Now()))
+			return fmt.Errorf("nothing arrived: %s", w.during(mended, time.Now()))
 		}
 		return nil
 	})
