@@ -81,8 +81,8 @@ func (b *openBook) admit(ctx context.Context, project string, quota int64, n int
 	return got, nil
 }
 
-// take takes what room there is for n callbacks. It takes none and returns false if the open callbacks must be
-// counted first.
+// take takes what room there is for n callbacks. It takes none and returns false if the open callbacks must
+// be counted first.
 func (b *openBook) take(project string, quota int64, n int, justCounted bool) (int, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
