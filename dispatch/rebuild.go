@@ -16,6 +16,8 @@ const (
 	// millisecond: ten a millisecond, over a minute at most.
 	spreadRate = 10
 	spreadMost = time.Minute
+	// fillPatience is how long a rebuild waits for an index, or for SQL, that fails while the index is filled.
+	fillPatience = 30 * time.Second
 )
 
 // Rebuild empties the index and fills it from SQL, online: claims wait only until the attempts that are in flight are back in
@@ -202,27 +204,45 @@ func (k *keeper) adopt(ctx context.Context) (int, error) {
 	}
 }
 
-// fill streams every open row that is due by then into the index, by due order.
-func (k *keeper) fill(ctx context.Context, until int64) (int, error) {
-	n, overdue := 0, int64(0)
-	err := k.e.walkOpen(ctx, span{until: until}, func(rows []store.OpenRow) error {
-		now := k.e.clock.now()
-		items := make([]schedule.Item, len(rows))
-		for i := range rows {
-			items[i] = openItem(&rows[i])
-			if items[i].Due <= now {
-				items[i].Due = now + min(overdue/spreadRate, spreadMost.Milliseconds())
-				overdue++
+// fill streams every open row that is due by then into the index, by due order. After a failure it goes on with the page that
+// failed: to fill an index with millions of rows must not begin again for one lost reply. It gives up what fails for fillPatience in a
+// row, and an index that turns out to be another one.
+func (k *keeper) fill(ctx context.Context, until int64) (n int, err error) {
+	left, overdue := span{until: until}, int64(0)
+	worked := time.Now()
+	for {
+		err = k.e.walkOpen(ctx, left, func(rows []store.OpenRow) error {
+			now, late := k.e.clock.now(), overdue
+			items := make([]schedule.Item, len(rows))
+			for i := range rows {
+				items[i] = openItem(&rows[i])
+				if items[i].Due <= now {
+					items[i].Due = now + min(late/spreadRate, spreadMost.Milliseconds())
+					late++
+				}
 			}
+			ectx, cancel := context.WithTimeout(ctx, indexTimeout)
+			defer cancel()
+			if _, err := k.e.o.Schedule.Ensure(ectx, items); err != nil {
+				return fmt.Errorf("fill the index: %w", err)
+			}
+			last := &rows[len(rows)-1]
+			left.after, overdue, worked = store.Cursor{DueAt: last.DueAt, ID: last.ID}, late, time.Now()
+			n += len(rows)
+			failpoint("during_rebuild")
+			return nil
+		})
+		if err == nil || errors.Is(err, schedule.ErrLost) || time.Since(worked) >= fillPatience {
+			return n, err
 		}
-		if _, err := k.e.o.Schedule.Ensure(ctx, items); err != nil {
-			return fmt.Errorf("fill the index: %w", err)
+		timer := time.NewTimer(probeEvery / 4)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return n, err
+		case <-timer.C:
 		}
-		n += len(rows)
-		failpoint("during_rebuild")
-		return nil
-	})
-	return n, err
+	}
 }
 
 // A span is the open rows after a cursor that are due at until or before.
@@ -278,26 +298,4 @@ func (e *Engine) readOpen(ctx context.Context, after store.Cursor, until int64) 
 		return e.o.Store.Open(ctx, after, pageRows)
 	}
 	return e.o.Store.OpenUntil(ctx, after, until, pageRows)
-}
-
-// ensureOpen ensures every open row that the index takes in now; it changes nothing that the index holds.
-func (e *Engine) ensureOpen(ctx context.Context) (int, error) {
-	n := 0
-	until, err := e.takenUntil(ctx)
-	if err != nil {
-		return n, err
-	}
-	err = e.walkOpen(ctx, span{until: until}, func(rows []store.OpenRow) error {
-		items := make([]schedule.Item, len(rows))
-		for i := range rows {
-			items[i] = openItem(&rows[i])
-		}
-		if _, err := e.o.Schedule.Ensure(ctx, items); err != nil {
-			return fmt.Errorf("ensure open rows: %w", err)
-		}
-		e.hintDue(items)
-		n += len(rows)
-		return nil
-	})
-	return n, err
 }

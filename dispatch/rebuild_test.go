@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,4 +54,47 @@ func TestARebuildWhoseCallerHangsUp(t *testing.T) {
 			t.Errorf("verify: %+v, %v", drift, err)
 		}
 	})
+}
+
+// A rebuild that meets a failure while it fills the index goes on where it was, whether the index or SQL failed.
+func TestARebuildGoesOnAfterAFailure(t *testing.T) {
+	for _, failing := range []string{"the index", "SQL"} {
+		t.Run(failing, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				index, sql := new(faults), new(faults)
+				b := newFixture(t, always(200, ""), faultyIndex(index), faultySQL(sql))
+				b.acceptMany(5000)
+				time.Sleep(time.Second)
+				resets, pages, read := index.count("Reset"), index.count("Ensure"), 0
+				if failing == "SQL" {
+					sql.set(func(_ context.Context, do func() error) error {
+						if read++; read == 4 || read == 5 {
+							return errDown
+						}
+						return do()
+					}, "Open")
+				} else {
+					index.set(func(_ context.Context, do func() error) error {
+						if read++; read == 4 || read == 5 {
+							return errBroken
+						}
+						return do()
+					}, "Ensure")
+				}
+				report, err := b.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"})
+				if err != nil || report.Open != 5000 {
+					t.Errorf("%+v, %v", report, err)
+				}
+				if n := index.count("Reset") - resets; n != 1 {
+					t.Errorf("the index was emptied %d times", n)
+				}
+				if n := index.count("Ensure") - pages; n > 7 {
+					t.Errorf("%d calls to fill five pages", n)
+				}
+				if drift := b.drift(); !drift.Clean() || drift.Items != 5000 {
+					t.Errorf("afterwards: %+v", drift)
+				}
+			})
+		})
+	}
 }

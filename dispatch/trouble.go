@@ -23,7 +23,7 @@ const (
 	// partlyTimeout bounds calls to an index of which some shards answer: those that do need no more, and nothing may wait for the
 	// others call after call.
 	partlyTimeout = 500 * time.Millisecond
-	// catchUpTime bounds one round of catching up, for SQL is probed in turn with it.
+	// catchUpTime bounds one round of catching up, for what fails is probed in turn with it.
 	catchUpTime = 3 * time.Second
 	// maxMissed is how many items that the index did not hear of are remembered by themselves; beyond it every open row is
 	// walked instead.
@@ -49,6 +49,9 @@ type trouble struct {
 	// items were accepted or settled while the index did not answer; all says that there were too many to remember.
 	items []schedule.Item
 	all   bool
+	// walk is the part of the open rows that a catch-up of all has yet to give to the index; nil: none runs. What is missed
+	// meanwhile may lie before it, so it is remembered as always.
+	walk *openWalk
 	// settlements and locks are of attempts that ended while the index did not answer: as long as it is not told, their leases
 	// fill their lanes and their locks are held, until both run out.
 	settlements []schedule.Settlement
@@ -216,7 +219,10 @@ func (t *trouble) missed(items []schedule.Item) {
 // unsettled remembers settlements that the index may not have heard of. The leases of what is too much run out.
 func (t *trouble) unsettled(settlements []schedule.Settlement) {
 	t.mu.Lock()
-	t.settlements = append(t.settlements, settlements[:min(len(settlements), maxMissed-len(t.settlements))]...)
+	for _, s := range settlements[:min(len(settlements), maxMissed-len(t.settlements))] {
+		s.Won = false // Other results may follow it before it is told: it ends the lease only if that is still this one.
+		t.settlements = append(t.settlements, s)
+	}
 	t.mu.Unlock()
 	t.poke()
 }
@@ -253,7 +259,9 @@ func (t *trouble) run(ctx context.Context) {
 		case <-t.wake:
 		}
 		for t.busy() && ctx.Err() == nil {
-			t.probe(ctx)
+			if t.probe(ctx) {
+				continue // the index takes in what it missed, and there is more of it
+			}
 			if !t.busy() {
 				break
 			}
@@ -277,35 +285,49 @@ func (t *trouble) run(ctx context.Context) {
 func (t *trouble) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.sqlDown.Load() || t.indexDown.Load() || t.all || len(t.items)+len(t.settlements)+len(t.locks)+len(t.doubts) > 0
+	return t.sqlDown.Load() || t.indexDown.Load() || len(t.doubts) > 0 || t.behind()
+}
+
+// behind says, under the lock, whether the index has something to catch up on.
+func (t *trouble) behind() bool {
+	return t.all || t.walk != nil || len(t.items)+len(t.settlements)+len(t.locks) > 0
 }
 
 // indexSilent says that only the probe asks the index: as far as is known, none of its shards answers. Where some do, as when
 // one master of a Cluster is away, all are asked: what is due elsewhere must not wait for it.
 func (t *trouble) indexSilent() bool { return t.indexDown.Load() && !t.partly.Load() }
 
-func (t *trouble) probe(ctx context.Context) {
+// probe asks what is down whether it works again, and gives the index a part of what it missed. It says whether the index took
+// that, and has more to take.
+func (t *trouble) probe(ctx context.Context) (more bool) {
 	t.probeSQL(ctx)
-	lost := false
-	if t.indexDown.Load() {
-		if t.until(&t.index) > 0 {
-			return
-		}
-		answered, isLost, err := t.askShards(ctx)
-		t.partly.Store(err != nil && answered > 0)
-		if err != nil {
-			t.complain("stats", err)
-			if answered > 0 {
-				t.catchUp(ctx) // those that answer take their part
-			}
-			return
-		}
-		lost = isLost
+	if t.indexDown.Load() && !t.probeIndex(ctx) {
+		return false
+	}
+	_, more = t.catchUp(ctx, time.Now().Add(catchUpTime))
+	return more
+}
+
+// probeIndex asks an index that is down whether it works again, and says whether any part of it does. It works as soon as it has
+// taken in a little of what it missed; the rest follows beside the traffic. A full index answers, and takes nothing in.
+func (t *trouble) probeIndex(ctx context.Context) bool {
+	if t.until(&t.index) > 0 {
+		return false
+	}
+	answered, lost, err := t.askShards(ctx)
+	t.partly.Store(err != nil && answered > 0)
+	if err != nil {
+		t.complain("stats", err)
+		return answered > 0
 	}
 	// What is lost answers; the keeper fills it.
-	if t.catchUp(ctx) || lost {
-		t.indexWorked()
+	if !lost {
+		if took, _ := t.catchUp(ctx, time.Now()); !took {
+			return false
+		}
 	}
+	t.indexWorked()
+	return true
 }
 
 // askShards asks every shard, and says how many answered, whether any is lost, and what one of the others said.
