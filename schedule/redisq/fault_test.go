@@ -2,8 +2,11 @@ package redisq_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -102,6 +105,74 @@ func TestLostRepliesToOthers(t *testing.T) {
 		t.Errorf("in the end: %+v, %v", s, err)
 	}
 	audit(t, ix, 0)
+}
+
+// garbled changes replies before the program reads them.
+type garbled struct{ from, to string }
+
+func (garbled) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (g garbled) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if values, ok := cmd.(interface{ Val() []any }); ok {
+			for i, v := range values.Val() {
+				if v == g.from {
+					values.Val()[i] = g.to
+				}
+			}
+		}
+		return err
+	}
+}
+
+func (garbled) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A lease that the scripts can read and the program cannot, as after an upgrade of the one and not of the other, is set aside, and
+// stops nothing else: neither the others of its claim nor its lane.
+func TestALeaseThatOnlyTheScriptReads(t *testing.T) {
+	needsServer(t)
+	const foreign = "of-26-characters-and-no-id"
+	for what, bad := range map[string]string{"record": id(2), "id": foreign} {
+		t.Run(what, func(t *testing.T) {
+			ix := openNew(t)
+			ctx := context.Background()
+			n, token := 0, 0
+			fill(t, ix, &n, 6, 1, 1)
+			if err := ix.SetLanes(ctx, []schedule.LaneSetting{{Lane: 1, Limit: 3, Version: 1}}); err != nil {
+				t.Fatal(err)
+			}
+			record := "000000003f1" // that of the second
+			if what == "record" {
+				ix.Client().AddHook(garbled{record, record + "?"})
+			} else {
+				do(t, ix, "zrem", ix.Key(0, "DELAY"), id(2))
+				do(t, ix, "hdel", ix.Key(0, "RECORDS"), id(2))
+				do(t, ix, "hset", ix.Key(0, "RECORDS"), bad, record)
+				do(t, ix, "zadd", ix.Key(0, "DELAY"), 3, bad)
+			}
+			for _, want := range [][]string{{id(1), id(3)}, {id(4), id(5), id(6)}} {
+				c := claim(t, ix, &token, 3)
+				ids := make([]string, len(c.Leases))
+				for i, l := range c.Leases {
+					ids[i] = l.ID
+				}
+				if !slices.Equal(ids, want) || c.Quarantined != 3-len(want) {
+					t.Fatalf("claimed %v beside %d that were set aside, want %v", ids, c.Quarantined, want)
+				}
+				settleAll(t, ix, c.Leases)
+			}
+			if s := stats(t, ix); s.Quarantined != 1 || s.Delayed+s.Ready+s.Leased != 0 {
+				t.Errorf("in the end %+v", s)
+			}
+			if got := do(t, ix, "hget", ix.Key(0, "QUARANTINE"), bad); got != record {
+				t.Errorf("set aside: %v", got)
+			}
+			audit(t, ix, 0)
+		})
+	}
 }
 
 // A record that cannot be read is set aside where people find it, and stops nothing else.

@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -26,7 +27,8 @@ func readPosition(r *reply) schedule.Position {
 }
 
 // Claim reaps, promotes and leases, in this order. A repetition of the owner's last claim, known by its token, does none
-// of it: it returns what of that batch is still leased. The client does not repeat it by itself.
+// of it: it returns what of that batch is still leased. The client does not repeat it by itself. Leases that cannot be read are
+// set aside, and the others returned.
 func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error) {
 	if err := ix.checkShard("claim", shard); err != nil {
 		return schedule.Claimed{}, err
@@ -49,12 +51,15 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	claimed := schedule.Claimed{
 		Tick: r.tick(), More: r.int() == 1, Waiting: r.int() == 1, Reaped: int(r.int()), Quarantined: int(r.int()),
 	}
+	var unreadable []any
 	for r.more() {
 		id, record := r.text(), r.text()
 		health, until := r.int(), r.int()
 		it, diverts, err := decodeRecord(id, record)
-		if err != nil && r.err == nil {
-			r.err = err
+		if err = errors.Join(err, checkID("id", id)); err != nil {
+			ix.log.ErrorContext(ctx, "a record of the index cannot be read and is set aside", "shard", shard, "error", err)
+			unreadable = append(unreadable, id)
+			continue
 		}
 		claimed.Leases = append(claimed.Leases, schedule.Lease{
 			Item: it, Token: req.Token, Until: until, Diverts: diverts, Health: schedule.Health(health % ahead), Ahead: health >= ahead,
@@ -62,6 +67,13 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	}
 	if err := r.done(); err != nil {
 		return schedule.Claimed{}, err
+	}
+	if len(unreadable) > 0 {
+		// Where that fails, the same claim is asked for again, and has the same leases.
+		if _, err := ix.call(ctx, "quarantine", shard, append([]any{req.Token}, unreadable...)...); err != nil {
+			return schedule.Claimed{}, err
+		}
+		claimed.Quarantined += len(unreadable)
 	}
 	return claimed, nil
 }

@@ -15,6 +15,8 @@ const (
 	maxDue    = 36*36*36*36*36*36*36*36*36 - 1
 	// maxTime is the latest of all other times: what a sorted set's score and Lua's numbers hold exactly.
 	maxTime = 1<<53 - 1
+	// maxDivertDigits is how many digits the count of diverts has at most.
+	maxDivertDigits = 9
 )
 
 // The kinds of items in records; the last two are the first two where they are forced.
@@ -54,43 +56,45 @@ func encodeRecord(it schedule.Item) string {
 	return string(b)
 }
 
-// decodeRecord reads what the scripts keep. They have checked it themselves, so that an error means that script and
-// program do not fit each other.
+// decodeRecord reads what the scripts keep, and refuses exactly what their decode refuses.
 func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) {
 	refuse := func() (schedule.Item, int, error) {
 		return schedule.Item{}, 0, fmt.Errorf("record %q of %s cannot be read", record, id)
 	}
-	if len(record) < dueDigits+1 {
+	if len(record) <= dueDigits+1 {
 		return refuse()
 	}
-	due, err := strconv.ParseUint(record[:dueDigits], 36, 63)
-	kind := record[dueDigits]
-	if err != nil || strings.IndexByte("frde", kind) < 0 {
-		return refuse()
-	}
-	rest := strings.TrimLeft(record[dueDigits+1:], base36+"ABCDEFGHIJKLMNOPQRSTUVWXYZ") // as the scripts do
-	lane, err := strconv.ParseInt(record[dueDigits+1:len(record)-len(rest)], 36, 64)
-	if err != nil || lane <= 0 {
-		return refuse()
-	}
+	due, kind, rest := record[:dueDigits], record[dueDigits], strings.TrimLeft(record[dueDigits+1:], base36)
+	digits := record[dueDigits+1 : len(record)-len(rest)]
 	it = schedule.Item{
-		ID: id, Lane: lane, Due: int64(due),
-		Retry: kind == kindRetry || kind == kindForcedRetry, Forced: kind == kindForcedFresh || kind == kindForcedRetry,
+		ID: id, Retry: kind == kindRetry || kind == kindForcedRetry, Forced: kind == kindForcedFresh || kind == kindForcedRetry,
+	}
+	if strings.Trim(due, base36) != "" || strings.IndexByte("frde", kind) < 0 || digits == "" || digits[0] == '0' {
+		return refuse()
+	}
+	if it.Due, err = strconv.ParseInt(due, 36, 64); err != nil {
+		return refuse()
+	}
+	if it.Lane, err = strconv.ParseInt(digits, 36, 64); err != nil {
+		return refuse()
 	}
 	if count, found := strings.CutPrefix(rest, "!"); found {
-		count, lock, _ := strings.Cut(count, ":")
+		count, _, _ = strings.Cut(count, ":")
+		rest = rest[1+len(count):]
+		if count == "" || count[0] == '0' || len(count) > maxDivertDigits || strings.Trim(count, "0123456789") != "" {
+			return refuse()
+		}
 		if diverts, err = strconv.Atoi(count); err != nil {
 			return refuse()
 		}
-		it.Lock = lock
-		return it, diverts, nil
 	}
-	lock, found := strings.CutPrefix(rest, ":")
-	if !found && rest != "" {
-		return refuse()
+	if rest != "" {
+		it.Lock = rest[1:]
+		if rest[0] != ':' || !isWord(it.Lock, maxLock) {
+			return refuse()
+		}
 	}
-	it.Lock = lock
-	return it, 0, nil
+	return it, diverts, nil
 }
 
 // moment writes a time that is not a record's: nothing is before zero or after maxTime.

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -52,6 +53,59 @@ func TestTimesAreBounded(t *testing.T) {
 		if err != nil || got.Due != want {
 			t.Errorf("due %d became %d, %v; want %d", due, got.Due, err, want)
 		}
+	}
+}
+
+// Program and scripts read the same records: what only one of them reads would be claimed by a process that cannot use it.
+func TestRecordsReadAlike(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a redis-server")
+	}
+	t.Parallel()
+	records := []string{
+		"", "000000001", "000000001f", "000000001f1", "00000000Af1", "000000001f0", "000000001f01", "000000001fA", "000000001x1", "-00000001f1",
+		"000000001f1y2p0ij32e8e7", "000000001f1y2p0ij32e8e8", "000000001fzzzzzzzzzzzzz", "000000001f1zzzzzzzzzzzz", "000000001f10000000000000",
+		"000000001f1!1", "000000001f1!0", "000000001f1!", "000000001f1!01", "000000001f1!999999999", "000000001f1!9999999999",
+		"000000001f1!99999999999999999999", "000000001f1!x", "000000001f1!1:", "000000001f1!1:k", "000000001f1:k", "000000001f1:", "000000001f1:k:l",
+		"000000001f1:" + strings.Repeat("k", maxLock), "000000001f1:" + strings.Repeat("k", maxLock+1), "000000001f1:é", "000000001f1 ", " 000000001f1",
+		"000000001f1\n", "000000001f1:k\n", "000000001f1\x00", "000000001f1!1!1", "000000001e1-k", "zzzzzzzzzd1y2p0ij32e8e7!7:A_b-9",
+	}
+	drawn := rapid.StringMatching(`[0-9a-z]{8,9}[0-9a-zA]?[frdex][0-9a-zA]{0,14}(!\d{0,11})?(:[A-Za-z0-9_:-]{0,24})?[ \n]?`)
+	for seed := range 2000 {
+		records = append(records, drawn.Example(seed))
+	}
+	part, err := luaFiles.ReadFile("lua/include/records.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(part) + `
+		local read = {}
+		for i, record in ipairs(ARGV) do read[i] = decode(record) and 1 or 0 end
+		return read`
+	a, err := parseURL(testserver.SharedRedis(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := a.dial()
+	defer client.Close()
+	args := make([]any, len(records))
+	for i, r := range records {
+		args[i] = r
+	}
+	read, err := client.Eval(t.Context(), text, nil, args...).Int64Slice()
+	if err != nil || len(read) != len(records) {
+		t.Fatalf("%d answers for %d records, %v", len(read), len(records), err)
+	}
+	readable := 0
+	for i, r := range records {
+		_, _, err := decodeRecord("id", r)
+		if (err == nil) != (read[i] == 1) {
+			t.Errorf("record %q: the script reads it: %t; the program: %v", r, read[i] == 1, err)
+		}
+		readable += int(read[i])
+	}
+	if readable < 100 || readable > len(records)-100 {
+		t.Errorf("%d of %d records can be read: that compares too little", readable, len(records))
 	}
 }
 

@@ -2,17 +2,36 @@
 --
 -- A record is: due in 9 digits of base 36, then its kind, f (fresh) or r (retry), or d or e for the same two if it is forced; the
 -- digits of the lane, "!" and the diverts if there are any, ":" and the lock if there is one. With a lane of up to four digits and
--- neither of these it is 14 bytes long, the most that the server keeps in 16. Everywhere else a lane is the count of its digits (1
+-- neither of these it is 14 bytes long, the most that the server keeps in 16. Numbers are written without zeros before them; the
+-- program's decodeRecord refuses what decode refuses, and nothing else. Everywhere else a lane is the count of its digits (1
 -- to d), then those, in base 36: that sorts as the numbers do, and ends by itself. A member of READY is lane, kind, due, id: what is
 -- forced comes first.
 -- A claim is: the health of the lane when it was claimed, the lane, ".", the token, and "." and the due time of a
 -- movement that came while it was leased, if one did, with a zero before it if that forced the item.
-local RECORD = '^(%w%w%w%w%w%w%w%w%w)([frde])(%w+)(.*)$'
+local RECORD = '^(' .. string.rep('[0-9a-z]', 9) .. ')([frde])([1-9a-z][0-9a-z]*)(.*)$'
+local MAX_DIVERTS, MAX_LOCK = 999999999, 22
 local FORCED = {f = 'd', r = 'e', d = 'd', e = 'e'} -- the kind that each becomes
 local DUE = 9 -- digits of a due time
 local LATEST = 101559956668415 -- what they hold
 local DIGITS = '0123456789abcdefghijklmnopqrstuvwxyz'
 local quarantined = 0
+
+-- readable says whether what a record has after its lane is diverts, a lock, or both.
+local function readable(rest)
+  local diverts, lock = string.match(rest, '^!([1-9]%d*)(.*)$')
+  if diverts and #diverts > 9 then
+    return false
+  end
+  lock = lock or rest
+  return lock == '' or #lock <= 1 + MAX_LOCK and string.find(lock, '^:[%w_-]+$')
+end
+
+-- overflows says whether a lane of 13 digits is beyond 2^63 - 1, which is 1y2p0ij32e8e7. A double does not hold all of it.
+local function overflows(lane)
+  local high, low = tonumber(string.sub(lane, 1, 7), 36), tonumber(string.sub(lane, 8), 36)
+  local last_high, last_low = tonumber('1y2p0ij', 36), tonumber('32e8e7', 36)
+  return high > last_high or high == last_high and low > last_low
+end
 
 -- decode returns due (still in its digits), kind, lane and the rest, or nothing where the record cannot be read.
 local function decode(record)
@@ -20,11 +39,7 @@ local function decode(record)
     return nil
   end
   local due, kind, lane, rest = string.match(record, RECORD)
-  if not due or #lane > 13 then
-    return nil
-  end
-  if rest ~= '' and not string.find(rest, '^!%d+$') and not string.find(rest, '^:[%w_-]+$')
-    and not string.find(rest, '^!%d+:[%w_-]+$') then
+  if not due or #lane > 13 or #lane == 13 and overflows(lane) or rest ~= '' and not readable(rest) then
     return nil
   end
   return due, kind, string.sub(DIGITS, #lane + 1, #lane + 1) .. lane, rest
@@ -63,7 +78,7 @@ end
 -- redue gives an encoded record another due time and count of diverts, and, if it is to be so, forces the item.
 local function redue(record, due, diverts, forced)
   local _, kind, lane, rest = decode(record)
-  return digits_of(due) .. (forced and FORCED[kind] or kind) .. string.sub(lane, 2) .. (diverts > 0 and '!' .. diverts or '') .. lock_of(rest)
+  return digits_of(due) .. (forced and FORCED[kind] or kind) .. string.sub(lane, 2) .. (diverts > 0 and '!' .. text(math.min(diverts, MAX_DIVERTS)) or '') .. lock_of(rest)
 end
 
 -- decode_claim returns health, lane, token, movement (a number, or nil) and whether that forced the item.
