@@ -21,9 +21,13 @@ type AlertRows interface {
 	) ([]store.FeedReader, error)
 	// SetFeedCursor keeps how far a reader of the feed has come; nil forgets it.
 	SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error
-	// TakeAlerts returns endpoints that have failed since before failingBefore and of which that was not told after alertedBefore, each
-	// to one caller.
+	// TakeAlerts gives an event to endpoints that have failed since before failingBefore and had none after alertedBefore, and returns
+	// them.
 	TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error)
+	// EndpointEvents returns what happened to endpoints and has yet to become an operational event, with ids above after.
+	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
+	// RemoveEndpointEvents removes what has become one.
+	RemoveEndpointEvents(ctx context.Context, ids []string) error
 }
 
 // The topics of operational events. They are events as any: endpoints of the project subscribe to them, and what is sent is a callback.
@@ -38,7 +42,7 @@ const (
 )
 
 const (
-	// alertsSpec is how often what has died is told, failingSpec how often which endpoints fail is; alertsTime bounds one time, alertsPage
+	// alertsSpec is how often what happened is told, failingSpec how often endpoints that fail are looked for; alertsTime bounds one time, alertsPage
 	// what is read at once.
 	alertsSpec  = "@every 5s"
 	failingSpec = "@every 10m"
@@ -52,9 +56,14 @@ const (
 	alertCursorPrefix = "alerts."
 )
 
-// alerts tells the endpoints of each project that subscribe to it what has died. A repetition after a crash tells nobody twice: each event
+// alerts makes operational events of what has happened since the last time. A repetition after a crash makes none twice: each event
 // has an idempotency key by what it tells.
 func (e *Engine) alerts(ctx context.Context) error {
+	return errors.Join(e.publishEndpointEvents(ctx), e.publishEnded(ctx))
+}
+
+// publishEnded tells the endpoints of each project that subscribe to it what has died.
+func (e *Engine) publishEnded(ctx context.Context) error {
 	if e.o.Alone && !e.folded.Swap(false) {
 		return nil // nothing has come into the feed
 	}
@@ -140,24 +149,62 @@ func (e *Engine) tellFailing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for i := range failing {
 		ep := &failing[i]
 		e.log.Warn("an endpoint fails for long", "endpoint", store.EndpointPrefix+ep.ID, "project", ep.Project, "since", instant(ep.FailingSince))
-		errs = append(errs, e.tellEndpoint(ctx, TopicFailing, ep, now, map[string]any{"failing_since": instant(ep.FailingSince)}))
+	}
+	return nil
+}
+
+// publishEndpointEvents makes operational events of what happened to endpoints. What cannot be made one stays, and keeps no other
+// from it.
+func (e *Engine) publishEndpointEvents(ctx context.Context) error {
+	deadline := time.Now().Add(alertsTime)
+	var errs []error
+	for after, more := "", true; more && time.Now().Before(deadline); {
+		events, err := e.o.Store.EndpointEvents(ctx, after, alertsPage)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		var done []string
+		for i := range events {
+			after = events[i].ID
+			if err := e.publishEndpointEvent(ctx, &events[i]); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			done = append(done, events[i].ID)
+		}
+		if len(done) > 0 {
+			errs = append(errs, e.o.Store.RemoveEndpointEvents(ctx, done))
+		}
+		more = len(events) == alertsPage
 	}
 	return errors.Join(errs...)
 }
 
-// tellEndpoint tells of an endpoint.
-func (e *Engine) tellEndpoint(ctx context.Context, topic string, ep *store.Endpoint, now int64, more map[string]any) error {
+func (e *Engine) publishEndpointEvent(ctx context.Context, event *store.EndpointEvent) error {
+	ep, err := e.catalog.endpoint(ctx, event.EndpointID)
+	if notFound(err) {
+		e.log.Error("an operational event is left out: its endpoint is not there", "endpoint", store.EndpointPrefix+event.EndpointID)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("endpoint event %s: %w", event.ID, err)
+	}
 	data := map[string]any{
 		"endpoint_id": store.EndpointPrefix + ep.ID, "external_id": ep.ExternalID, "name": ep.Name, "url": outbound.MaskURL(ep.URL),
 	}
-	for k, v := range more {
-		data[k] = v
+	var topic string
+	switch event.Kind {
+	case store.EndpointDisabled:
+		topic, data["reason"] = TopicDisabled, string(store.Gone)
+	case store.EndpointRecovered:
+		topic, data["failed_since"] = TopicRecovered, instant(event.Since)
+	default:
+		topic, data["failing_since"] = TopicFailing, instant(event.Since)
 	}
-	return e.tell(ctx, ep.Project, topic, ep.ExternalID, fmt.Sprintf("%s.%s.%d", topic, ep.ID, now), now, data)
+	return e.tell(ctx, event.Project, topic, ep.ExternalID, event.ID, event.At, data)
 }
 
 // tell accepts one operational event, unless it was told before: key says what it tells.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,7 +79,7 @@ func TestFailingEndpointsAreTold(t *testing.T) {
 		ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://merchant.example/")})
 		since := b.engine.Now() - (23*time.Hour + 30*time.Minute).Milliseconds()
 		reports := []store.EndpointHealth{{ID: ep.ID, FailedAt: since, FailedFirst: since}}
-		b.must(b.db.ReportHealth(t.Context(), reports, since))
+		b.ok(b.db.ReportHealth(t.Context(), reports, since))
 		s := tiers(20*time.Minute, 20*time.Minute, 20*time.Minute, 20*time.Minute)
 		s.Endpoint = store.EndpointPrefix + ep.ID
 		c := b.accept(s)
@@ -99,6 +100,49 @@ func TestFailingEndpointsAreTold(t *testing.T) {
 		}
 		if now, err := b.db.Endpoint(t.Context(), store.DefaultProject, ep.ID); err != nil || !now.Enabled {
 			t.Errorf("enabled %v, %v", now.Enabled, err)
+		}
+	})
+}
+
+// What happens to an endpoint is told though the database is away just when it has been written down: that it is disabled, that it
+// fails, that it recovered; and once each, though the same is tried again.
+func TestNoEndpointEventIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sql := new(faults)
+		b := newFixture(t, failing("merchant"), faultySQL(sql))
+		b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.endpoint.*"}})
+		gone := b.endpoint(dispatch.EndpointChange{URL: ptr("https://gone.example/")})
+		weak := b.endpoint(dispatch.EndpointChange{URL: ptr("https://merchant.example/")})
+		sends := func(ep store.Endpoint, status int) {
+			t.Helper()
+			b.receiver.turn(func(_ context.Context, h hit, _ int) (*http.Response, error) {
+				if strings.Contains(h.url, "ops.example") {
+					return answer(200, ""), nil
+				}
+				return answer(status, ""), nil
+			})
+			b.await(b.accept(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID, Choice: dispatch.Choice{PolicyName: "none"}}).ID, time.Minute)
+			time.Sleep(10 * time.Second)
+		}
+		// Each time what follows fails: first the plan of the event, then its callback, then that it is done.
+		sql.times(2, fail(errDown), "PlanEvent")
+		sends(gone, 410)
+		if ep, err := b.db.Endpoint(t.Context(), store.DefaultProject, gone.ID); err != nil || ep.Enabled {
+			t.Fatalf("after 410: enabled %t, %v", ep.Enabled, err)
+		}
+		since := b.engine.Now() - (25 * time.Hour).Milliseconds()
+		b.ok(b.db.ReportHealth(t.Context(), []store.EndpointHealth{{ID: weak.ID, FailedAt: since, FailedFirst: since}}, since))
+		sql.times(2, fail(errDown), "PlanEvent")
+		time.Sleep(11 * time.Minute)
+		sql.times(2, loseReply, "RemoveEndpointEvents")
+		sends(weak, 200)
+		time.Sleep(time.Minute)
+		var kinds []string
+		for _, a := range b.alerts() {
+			kinds = append(kinds, strings.TrimPrefix(a.Type, "dispatcher.endpoint."))
+		}
+		if fmt.Sprint(kinds) != "[disabled failing recovered]" {
+			t.Errorf("told %v", kinds)
 		}
 	})
 }

@@ -112,6 +112,19 @@ func (s *calledStore) Reschedule(ctx context.Context, project, id string, due, n
 	})
 }
 
+func (s *calledStore) PlanEvent(ctx context.Context, p store.EventPlan) (store.EventPlan, bool, error) {
+	known := false
+	plan, err := call0(ctx, s, "PlanEvent", func(ctx context.Context) (plan store.EventPlan, err error) {
+		plan, known, err = s.Store.PlanEvent(ctx, p)
+		return plan, err
+	})
+	return plan, known, err
+}
+
+func (s *calledStore) RemoveEndpointEvents(ctx context.Context, ids []string) error {
+	return tell1(ctx, s, "RemoveEndpointEvents", s.Store.RemoveEndpointEvents, slices.Clone(ids))
+}
+
 func (s *calledStore) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64,
 	limit int) ([]store.OpenRow, error) {
 	return call4(ctx, s, "Overdue", s.Store.Overdue, after, dueBefore, claimedBefore, limit)

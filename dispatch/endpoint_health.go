@@ -129,53 +129,26 @@ func (e *Engine) reportHealth(ctx context.Context) error {
 	if len(gone) > 0 {
 		by := store.Actor{Name: "dispatcher", Reason: "the receiver answered 410"}
 		for _, id := range sortedKeys(gone) {
-			is, err := e.o.Store.DisableEndpoint(ctx, gone[id], id, string(store.Gone), e.clock.now(), by)
+			project := gone[id]
+			is, err := e.o.Store.DisableEndpoint(ctx, project, id, string(store.Gone), e.clock.now(), by)
 			if err != nil {
 				e.endpoints.restore(news, gone)
 				e.settingsChanged(ctx)
 				return fmt.Errorf("disable endpoint %s that is gone: %w", id, err)
 			}
-			if !is {
-				delete(gone, id) // by somebody else, or deleted
+			if is { // else it was disabled by another, or deleted
+				e.log.Warn("an endpoint is disabled: its receiver answered 410", "endpoint", store.EndpointPrefix+id, "project", project)
 			}
+			delete(gone, id)
 		}
 		e.settingsChanged(ctx)
-		if err := e.tellDisabled(ctx, gone); err != nil {
-			return err
-		}
 	}
 	if len(news) == 0 {
 		return nil
 	}
-	now := e.clock.now()
-	turns, err := e.o.Store.ReportHealth(ctx, news, now)
-	if err != nil {
+	if err := e.o.Store.ReportHealth(ctx, news, e.clock.now()); err != nil {
 		e.endpoints.restore(news, nil)
 		return fmt.Errorf("report the health of endpoints: %w", err)
-	}
-	for i := range turns {
-		if t := &turns[i]; !t.Failing && t.Alerted {
-			since := map[string]any{"failed_since": instant(t.FailedSince)}
-			if err := e.tellEndpoint(ctx, TopicRecovered, &t.Endpoint, now, since); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// tellDisabled tells of endpoints that were just disabled, by their projects.
-func (e *Engine) tellDisabled(ctx context.Context, disabled map[string]string) error {
-	now := e.clock.now()
-	for _, id := range sortedKeys(disabled) {
-		e.log.Warn("an endpoint is disabled: its receiver answered 410", "endpoint", store.EndpointPrefix+id, "project", disabled[id])
-		ep, err := e.catalog.endpoint(ctx, id)
-		if err != nil {
-			return err
-		}
-		if err := e.tellEndpoint(ctx, TopicDisabled, ep, now, map[string]any{"reason": string(store.Gone)}); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ type EndpointRows interface {
 	DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error)
 	// CancelDeleted cancels up to limit open callbacks of deleted endpoints, and returns those that were.
 	CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
-	// ReportHealth keeps what attempts said of endpoints, and returns those that began to fail or recovered.
-	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) ([]store.EndpointTurn, error)
+	// ReportHealth keeps what attempts said of endpoints.
+	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error
 }
 
 // Bounds of an endpoint.

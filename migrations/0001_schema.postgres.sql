@@ -311,6 +311,17 @@ CREATE TABLE event_targets (
 	PRIMARY KEY (event_id, endpoint_id)
 );
 
+-- What happened to endpoints and is to be told of as an event: it commits with what happened, and goes when the
+-- event is accepted. kind is failing, disabled or recovered; since is when the endpoint began to fail.
+CREATE TABLE endpoint_events (
+	id          TEXT PRIMARY KEY,
+	project     TEXT NOT NULL,
+	endpoint_id TEXT NOT NULL,
+	kind        TEXT NOT NULL,
+	at          BIGINT NOT NULL,
+	since       BIGINT NOT NULL
+);
+
 -- Polls and schedules ---------------------------------------------------------------------------------------
 
 -- The second half of a callback of kind poll. live is a hash of project, reference and address while the

@@ -131,12 +131,23 @@ type EndpointHealth struct {
 	SucceededAt, FailedAt, FailedFirst int64
 }
 
-// An EndpointTurn is that an endpoint began to fail, or recovered.
-type EndpointTurn struct {
-	// Endpoint is as it is now.
-	Endpoint Endpoint
-	// Failing: it began to fail; else it recovered from having failed since FailedSince. Alerted: that had been told.
-	Failing     bool
-	FailedSince int64
-	Alerted     bool
+// An EndpointEventKind says what happened to an endpoint.
+type EndpointEventKind string
+
+// The kinds of endpoint events.
+const (
+	EndpointFailing   EndpointEventKind = "failing"   // its attempts have failed for long
+	EndpointDisabled  EndpointEventKind = "disabled"  // its receiver said that it is gone
+	EndpointRecovered EndpointEventKind = "recovered" // an attempt succeeded after it was reported as failing
+)
+
+// An EndpointEvent is something that happened to an endpoint and has yet to become an operational event.
+type EndpointEvent struct {
+	// ID is a bare ULID. Later events of one process have higher ones.
+	ID                  string
+	Project, EndpointID string
+	Kind                EndpointEventKind
+	// At is when it happened, Since when the endpoint began to fail, in Unix milliseconds; Since is zero where it
+	// was disabled.
+	At, Since int64
 }

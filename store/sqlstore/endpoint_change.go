@@ -120,7 +120,12 @@ func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, n
 		}
 		found.after.Enabled, found.after.DisabledReason, found.after.UpdatedAt = false, reason, now
 		disabled = true
-		return t.writeUpserts([]*upsert{found}, now, by)
+		if err := t.writeUpserts([]*upsert{found}, now, by); err != nil {
+			return err
+		}
+		return t.addEndpointEvents([]store.EndpointEvent{{
+			Project: project, EndpointID: id, Kind: store.EndpointDisabled, At: now,
+		}})
 	})
 	if err != nil {
 		return false, fmt.Errorf("disable endpoint %s: %w", id, err)

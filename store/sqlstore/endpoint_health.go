@@ -9,26 +9,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// ReportHealth adds what attempts said of endpoints to what is known of them, and returns those that began to fail or recovered by
-// it. Reports may come late, twice, and from several processes. An endpoint that is not there is left out.
-func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) ([]store.EndpointTurn, error) {
+// ReportHealth adds what attempts said of endpoints to what is known of them. One that was reported as failing and has recovered
+// gets an event. Reports may come late, twice, and from several processes. An endpoint that is not there is left out.
+func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error {
 	merged := mergeReports(reports)
-	var turns []store.EndpointTurn
 	for len(merged) > 0 {
 		batch := merged[:min(len(merged), db.dialect.maintenanceBatch)]
 		merged = merged[len(batch):]
-		var part []store.EndpointTurn
-		err := db.maintain(ctx, func(t *tx) error {
-			var err error
-			part, err = t.reportHealth(batch)
-			return err
-		})
-		if err != nil {
-			return turns, fmt.Errorf("report health: %w", err)
+		if err := db.maintain(ctx, func(t *tx) error { return t.reportHealth(batch, now) }); err != nil {
+			return fmt.Errorf("report health: %w", err)
 		}
-		turns = append(turns, part...)
 	}
-	return turns, nil
+	return nil
 }
 
 // mergeReports makes one report of those of the same endpoint, and puts them in order.
@@ -58,17 +50,17 @@ func firstAfter(after int64, times ...int64) int64 {
 	return first
 }
 
-func (t *tx) reportHealth(reports []store.EndpointHealth) ([]store.EndpointTurn, error) {
+func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 	input, args, _, err := t.input([]column{texts("id", reports, func(h store.EndpointHealth) string { return h.ID })})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM `+input+`) AND `+endpointIsThere, args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var turns []store.EndpointTurn
 	var changed []store.Endpoint
+	var recovered []store.EndpointEvent
 	for _, e := range found {
 		i, ok := slices.BinarySearchFunc(reports, e.ID, func(h store.EndpointHealth, id string) int { return cmp.Compare(h.ID, id) })
 		if !ok {
@@ -80,14 +72,17 @@ func (t *tx) reportHealth(reports []store.EndpointHealth) ([]store.EndpointTurn,
 		if e.FailingSince == 0 {
 			e.AlertedAt = 0
 		}
-		if (e.FailingSince == 0) != (before.FailingSince == 0) {
-			turns = append(turns, store.EndpointTurn{
-				Endpoint: e, Failing: e.FailingSince != 0, FailedSince: max(before.FailingSince, e.FailingSince), Alerted: before.AlertedAt != 0,
+		if e.FailingSince == 0 && before.AlertedAt != 0 {
+			recovered = append(recovered, store.EndpointEvent{
+				Project: e.Project, EndpointID: e.ID, Kind: store.EndpointRecovered, At: now, Since: before.FailingSince,
 			})
 		}
 		changed = append(changed, e)
 	}
-	return turns, t.writeHealth(changed)
+	if err := t.writeHealth(changed); err != nil {
+		return err
+	}
+	return t.addEndpointEvents(recovered)
 }
 
 func (t *tx) writeHealth(endpoints []store.Endpoint) error {
@@ -115,8 +110,8 @@ func (t *tx) writeHealth(endpoints []store.Endpoint) error {
 	return nil
 }
 
-// TakeAlerts returns up to limit endpoints, of all projects, that have failed since before failingBefore and of which that was not told
-// after alertedBefore, and notes that it is told now: each is returned to one caller.
+// TakeAlerts finds up to limit endpoints, of all projects, that have failed since before failingBefore and of which that was not
+// reported after alertedBefore. Each gets an event now, and is returned to one caller.
 func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error) {
 	var failing []store.Endpoint
 	err := db.maintain(ctx, func(t *tx) error {
@@ -129,10 +124,18 @@ func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now 
 		}
 		// Whoever waited for the rows finds them told.
 		failing = slices.DeleteFunc(failing, func(e store.Endpoint) bool { return e.FailingSince == 0 || e.AlertedAt > alertedBefore })
+		events := make([]store.EndpointEvent, len(failing))
 		for i := range failing {
-			failing[i].AlertedAt = now
+			e := &failing[i]
+			e.AlertedAt = now
+			events[i] = store.EndpointEvent{
+				Project: e.Project, EndpointID: e.ID, Kind: store.EndpointFailing, At: now, Since: e.FailingSince,
+			}
 		}
-		return t.writeHealth(failing)
+		if err := t.writeHealth(failing); err != nil {
+			return err
+		}
+		return t.addEndpointEvents(events)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("take alerts: %w", err)

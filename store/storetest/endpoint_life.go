@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,6 +116,30 @@ func testEndpointDisable(f *fixture) {
 			must(f.DisableEndpoint(f.ctx(), where.project, where.id, "gone", f.now, actor)))
 	}
 	f.wantAudit("endpoint.disable "+e.ID, "endpoint.create "+e.ID)
+	f.wantEvents(store.EndpointEvent{Project: project, EndpointID: e.ID, Kind: store.EndpointDisabled, At: f.now})
+	events := must(f.EndpointEvents(f.ctx(), "", 10))
+	none(f, "events after the last", must(f.EndpointEvents(f.ctx(), events[0].ID, 10)))
+	for range 2 {
+		if err := f.RemoveEndpointEvents(f.ctx(), []string{events[0].ID, f.id()}); err != nil {
+			f.Error(err)
+		}
+		f.wantEvents()
+	}
+}
+
+// wantEvents compares the endpoint events, whatever their ids.
+func (f *fixture) wantEvents(want ...store.EndpointEvent) {
+	f.Helper()
+	got := must(f.EndpointEvents(f.ctx(), "", 100))
+	for i := range got {
+		if i > 0 && got[i].ID <= got[i-1].ID {
+			f.Errorf("event %d has the id %s, the one before it %s", i, got[i].ID, got[i-1].ID)
+		}
+		got[i].ID = ""
+	}
+	if !slices.Equal(got, want) {
+		f.Errorf("endpoint events: %+v, want %+v", got, want)
+	}
 }
 
 // to makes drafts go to an endpoint.
@@ -216,11 +241,13 @@ func testEndpointDeleteLate(f *fixture) {
 func testEndpointHealth(f *fixture) {
 	e, quiet := f.endpoint(nil), f.endpoint(nil)
 	at := func(n int64) int64 { return f.now + n }
-	report := func(succeeded, failed, first int64) []store.EndpointTurn {
+	report := func(succeeded, failed, first int64) {
 		f.Helper()
-		return must(f.ReportHealth(f.ctx(), []store.EndpointHealth{
+		if err := f.ReportHealth(f.ctx(), []store.EndpointHealth{
 			{ID: f.id(), FailedAt: f.now}, {ID: e.ID, SucceededAt: succeeded, FailedAt: failed, FailedFirst: first},
-		}, f.now))
+		}, f.now); err != nil {
+			f.Fatal(err)
+		}
 	}
 	want := func(failing, success, failure int64) {
 		f.Helper()
@@ -228,18 +255,16 @@ func testEndpointHealth(f *fixture) {
 			f.Errorf("failing since %d, success %d, failure %d; want %d, %d, %d", got.FailingSince, got.LastSuccessAt, got.LastFailureAt, failing, success, failure)
 		}
 	}
-	none(f, "a success turned it", report(at(5), 0, 0))
+	report(at(5), 0, 0)
 	want(0, at(5), 0)
 	// What failed before it succeeded says nothing, however late it is told.
-	none(f, "late failures turned it", report(0, at(4), at(3)))
+	report(0, at(4), at(3))
 	want(0, at(5), at(4))
-	turns := report(0, at(20), at(10))
-	if len(turns) != 1 || !turns[0].Failing || turns[0].Endpoint.ID != e.ID || turns[0].FailedSince != at(10) {
-		f.Errorf("began to fail: %+v", turns)
-	}
+	report(0, at(20), at(10))
 	want(at(10), at(5), at(20))
-	none(f, "failed on", report(at(7), at(30), at(8))) // another process saw earlier ones
+	report(at(7), at(30), at(8)) // another process saw earlier ones
 	want(at(8), at(7), at(30))
+	f.wantEvents()
 
 	alerts := func(failingBefore, alertedBefore int64, want int) {
 		f.Helper()
@@ -247,21 +272,26 @@ func testEndpointHealth(f *fixture) {
 	}
 	alerts(at(8), f.now-1, 0)
 	f.now += 100
+	failing := store.EndpointEvent{Project: project, EndpointID: e.ID, Kind: store.EndpointFailing, At: f.now, Since: at(-92)}
 	alerts(f.now, f.now-50, 1)
 	alerts(f.now, f.now-50, 0)
 	f.now += 100
+	again := failing
+	again.At = f.now
 	alerts(f.now, f.now-50, 1)
+	f.wantEvents(failing, again)
 	f.now -= 200
 
-	turns = report(at(40), at(35), at(31))
-	if len(turns) != 1 || turns[0].Failing || turns[0].FailedSince != at(8) || !turns[0].Alerted {
-		f.Errorf("recovered: %+v", turns)
-	}
+	report(at(40), at(35), at(31))
+	recovered := store.EndpointEvent{Project: project, EndpointID: e.ID, Kind: store.EndpointRecovered, At: f.now, Since: at(8)}
+	f.wantEvents(failing, again, recovered)
 	want(0, at(40), at(35))
-	if turns := report(at(50), at(60), at(55)); len(turns) != 1 || !turns[0].Failing {
-		f.Errorf("began to fail after a success of the same report: %+v", turns)
-	}
+	report(at(50), at(60), at(55)) // it fails again, after a success of the same report
 	want(at(55), at(50), at(60))
+	report(at(61), 0, 0) // and recovers before that was reported
+	want(0, at(61), at(60))
+	f.wantEvents(failing, again, recovered)
+	report(0, at(63), at(62))
 	if got, err := f.Endpoints(f.ctx(), project, store.EndpointFilter{Failing: true, Limit: 10}); err != nil || len(got) != 1 || got[0].ID != e.ID {
 		f.Errorf("those that fail: %v, %+v", err, got)
 	}

@@ -99,8 +99,10 @@ type Store interface {
 	Subscribers(ctx context.Context, project, after string, limit int) ([]store.Endpoint, error)
 	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
 	EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error)
-	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) ([]store.EndpointTurn, error)
+	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error
 	TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error)
+	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
+	RemoveEndpointEvents(ctx context.Context, ids []string) error
 	CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
 
 	// The feed and the books.
