@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -42,7 +43,9 @@ const keyText = "dk_"
 type keyCache struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]knownKey
-	used  map[string]int64
+	// revoked counts revocations: what was read before one is not remembered after it.
+	revoked int
+	used    map[string]int64
 }
 
 type knownKey struct {
@@ -68,13 +71,14 @@ func (e *Engine) AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (
 	c := &e.apiKeys
 	c.mu.Lock()
 	known, ok := c.known[hash]
+	revoked := c.revoked
 	c.mu.Unlock()
 	if !ok || time.Since(known.read) > keyAge {
 		key, err := e.o.Store.KeyByHash(ctx, hash[:])
 		switch {
 		case err == nil, notFound(err):
 			known = knownKey{key: key, none: err != nil, read: time.Now()}
-			c.keep(hash, known)
+			c.keep(hash, known, revoked)
 		case !ok || known.none:
 			return store.Key{}, fmt.Errorf("read a key: %w", err)
 		}
@@ -88,9 +92,13 @@ func (e *Engine) AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (
 	return known.key, nil
 }
 
-func (c *keyCache) keep(hash [sha256.Size]byte, k knownKey) {
+// keep remembers what was read after that number of revocations, unless there was one since.
+func (c *keyCache) keep(hash [sha256.Size]byte, k knownKey, revoked int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.revoked != revoked {
+		return
+	}
 	if c.known == nil || len(c.known) >= maxKnownKeys {
 		c.known = make(map[[sha256.Size]byte]knownKey)
 	}
@@ -171,10 +179,6 @@ func (e *Engine) CreateKey(ctx context.Context, project string, r KeyRequest, by
 	if err := e.o.Store.AddKey(ctx, k, by); err != nil {
 		return store.Key{}, "", fmt.Errorf("create key: %w", err)
 	}
-	c := &e.apiKeys
-	c.mu.Lock()
-	delete(c.known, hash)
-	c.mu.Unlock()
 	return k, text, nil
 }
 
@@ -192,9 +196,14 @@ func (e *Engine) RevokeKey(ctx context.Context, project, id string, by store.Act
 	if err := e.o.Store.RevokeKey(ctx, project, id, e.clock.now(), by); err != nil {
 		return fmt.Errorf("revoke key: %w", err)
 	}
-	c := &e.apiKeys
-	c.mu.Lock()
-	clear(c.known)
-	c.mu.Unlock()
+	e.apiKeys.revoke(id)
 	return nil
+}
+
+// revoke forgets a key.
+func (c *keyCache) revoke(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revoked++
+	maps.DeleteFunc(c.known, func(_ [sha256.Size]byte, k knownKey) bool { return k.key.ID == id })
 }

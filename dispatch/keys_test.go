@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,49 @@ func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
 		time.Sleep(5*time.Second + time.Millisecond)
 		if _, err := b.engine.AuthenticateHash(t.Context(), hash); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("five seconds after it was revoked: %v", err)
+		}
+	})
+}
+
+// slowKeys answers a question for a key after that was revoked, or made, which it did not know of yet.
+type slowKeys struct {
+	dispatch.Store
+	asked, answer chan struct{}
+}
+
+func (s *slowKeys) KeyByHash(ctx context.Context, hash []byte) (store.Key, error) {
+	k, err := s.Store.KeyByHash(ctx, hash)
+	if s.asked != nil {
+		s.asked <- struct{}{}
+		<-s.answer
+	}
+	return k, err
+}
+
+// A key that was revoked while it was being looked up is not taken for valid afterwards.
+func TestAKeyThatIsRevokedWhileItIsReadStaysRevoked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := new(slowKeys)
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { slow.Store, o.Store = o.Store, slow })
+		request := dispatch.KeyRequest{Name: "shop", Scopes: []string{"send"}}
+		key, text, err := b.engine.CreateKey(t.Context(), store.DefaultProject, request, store.Actor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked, answer := make(chan struct{}), make(chan struct{})
+		slow.asked, slow.answer = asked, answer
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = b.engine.Authenticate(t.Context(), text) // it was valid when this began
+		}()
+		<-asked
+		slow.asked = nil
+		b.ok(b.engine.RevokeKey(t.Context(), store.DefaultProject, key.ID, store.Actor{}))
+		close(answer)
+		<-done
+		if _, err := b.engine.Authenticate(t.Context(), text); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("a revoked key: %v", err)
 		}
 	})
 }

@@ -36,15 +36,21 @@ type secretCache struct {
 	opened func(error) error
 
 	mu sync.Mutex
-	// turns hold a token each while an owner's are read: whoever knows what was read before need not wait for
-	// it.
-	turns  map[secretOwner]chan struct{}
+	// turns are of owners whose secrets are being read or made, for as long as that takes.
+	turns  map[secretOwner]*secretTurn
 	owners map[secretOwner]ownSecrets
 	lanes  map[laneKey][]outbound.Secret
 }
 
 // A secretOwner has secrets of its own: an endpoint, or with an empty id the project itself.
 type secretOwner struct{ project, endpoint string }
+
+// A secretTurn lets one goroutine at a time read or make an owner's secrets.
+type secretTurn struct {
+	token chan struct{}
+	// users have the token or wait for it; under the cache's lock.
+	users int
+}
 
 // A laneKey finds what was derived for a lane and a signer.
 type laneKey struct {
@@ -64,7 +70,7 @@ const useRoot = ""
 
 func newSecretCache(s Secrets, k *Keyring, opened func(error) error) *secretCache {
 	return &secretCache{
-		store: s, keys: k, opened: opened, turns: make(map[secretOwner]chan struct{}),
+		store: s, keys: k, opened: opened, turns: make(map[secretOwner]*secretTurn),
 		owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]outbound.Secret),
 	}
 }
@@ -151,13 +157,11 @@ func (s *secretCache) project(ctx context.Context, project, use string, now int6
 func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, now int64) ([]outbound.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimMargin)
 	defer cancel()
-	turn := s.turn(owner)
-	select {
-	case turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	end, err := s.turn(ctx, owner, true)
+	if err != nil {
+		return nil, err
 	}
-	defer func() { <-turn }()
+	defer end()
 	if known, ok, _ := s.known(owner, 0, now); ok && len(known.byUse[use]) > 0 {
 		return known.byUse[use], nil
 	}
@@ -229,20 +233,14 @@ func (s *secretCache) ownSince(ctx context.Context, owner secretOwner, since, no
 	// An attempt that waited longer would be put off in any case: its claim would be too old.
 	ctx, cancel := context.WithTimeout(ctx, claimMargin)
 	defer cancel()
-	turn := s.turn(owner)
-	select {
-	case turn <- struct{}{}:
-	default:
-		if ok {
-			return known, nil // somebody reads
-		}
-		select {
-		case turn <- struct{}{}:
-		case <-ctx.Done():
-			return known, ctx.Err()
-		}
+	end, err := s.turn(ctx, owner, !ok)
+	if err != nil {
+		return known, err
 	}
-	defer func() { <-turn }()
+	if end == nil {
+		return known, nil // What was read before is good enough while another reads.
+	}
+	defer end()
 	if known, ok, fresh = s.known(owner, since, now); fresh {
 		return known, nil
 	}
@@ -265,7 +263,6 @@ func (s *secretCache) keep(owner secretOwner, own ownSecrets) ownSecrets {
 	if len(s.owners) >= maxOwnSecrets {
 		for other := range s.owners { // any: all of them at once would have to be read again by everybody
 			delete(s.owners, other)
-			delete(s.turns, other)
 			break
 		}
 	}
@@ -273,16 +270,34 @@ func (s *secretCache) keep(owner secretOwner, own ownSecrets) ownSecrets {
 	return own
 }
 
-// turn returns where whoever reads an owner's secrets has its token.
-func (s *secretCache) turn(owner secretOwner) chan struct{} {
+// turn takes an owner's turn, and returns what ends it. Without wait it returns nil where another has the turn.
+func (s *secretCache) turn(ctx context.Context, owner secretOwner, wait bool) (end func(), err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	turn := s.turns[owner]
-	if turn == nil {
-		turn = make(chan struct{}, 1)
-		s.turns[owner] = turn
+	t := s.turns[owner]
+	if t != nil && !wait {
+		s.mu.Unlock()
+		return nil, nil
 	}
-	return turn
+	if t == nil {
+		t = &secretTurn{token: make(chan struct{}, 1)}
+		s.turns[owner] = t
+	}
+	t.users++
+	s.mu.Unlock()
+	leave := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(s.turns, owner)
+		}
+	}
+	select {
+	case t.token <- struct{}{}:
+		return func() { <-t.token; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
 }
 
 // known returns what was read of an owner, since a time or later, and whether that was within the last

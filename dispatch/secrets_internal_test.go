@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -75,6 +76,39 @@ func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 		}
 		if shelf.reads > 4 {
 			t.Errorf("it was read %d times", shelf.reads)
+		}
+	})
+}
+
+// What is remembered for reading an owner's secrets goes with the reading, whether that worked or not.
+func TestTurnsOfOwnersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, MasterKeyBytes))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache := newSecretCache(&secretShelf{}, keys, func(err error) error { return err })
+		now := time.Now().UnixMilli()
+		var wg sync.WaitGroup
+		for i := range 300 {
+			wg.Go(func() {
+				owner := secretOwner{"default", fmt.Sprint("endpoint", i%100)}
+				ctx := t.Context()
+				if i < 100 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, time.Millisecond)
+					defer cancel()
+				}
+				time.Sleep(time.Duration(i%3) * time.Millisecond)
+				if _, err := cache.own(ctx, owner, now); err != nil && i >= 100 {
+					t.Errorf("read %d: %v", i, err)
+				}
+			})
+		}
+		wg.Wait()
+		cache.forget("default")
+		if n := len(cache.turns); n != 0 {
+			t.Errorf("%d turns are left", n)
 		}
 	})
 }
