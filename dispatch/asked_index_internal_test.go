@@ -14,6 +14,7 @@ type askedIndex struct {
 	*memq.Index
 	settled  []schedule.Settlement
 	released []schedule.Unlock
+	releases int // calls
 	moved    []schedule.Movement
 	// acquire and acquireErr answer an Acquire, waiters and moves each Release and Move in turn; err fails
 	// everything.
@@ -35,13 +36,14 @@ func (a *askedIndex) Acquire(context.Context, []schedule.LockRequest) ([]schedul
 
 func (a *askedIndex) Release(_ context.Context, list []schedule.Unlock) ([]schedule.Waiter, error) {
 	a.released = append(a.released, list...)
+	a.releases++
 	if a.err != nil {
 		return nil, a.err
 	}
 	if n := len(a.released); n <= len(a.waiters) {
 		return a.waiters[n-1 : n], nil
 	}
-	return make([]schedule.Waiter, 1), nil
+	return make([]schedule.Waiter, len(list)), nil
 }
 
 func (a *askedIndex) Move(_ context.Context, list []schedule.Movement) ([]schedule.Moved, error) {

@@ -72,7 +72,7 @@ func (e *Engine) putBackAll(ctx context.Context, back []ready) {
 	for i := range back {
 		leases[i] = back[i].l
 	}
-	e.unlockAll(ctx, leases)
+	e.unlock(ctx, leases...)
 	for i := range back {
 		r := &back[i]
 		at := max(due, r.w.DueAt)

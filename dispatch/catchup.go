@@ -24,7 +24,7 @@ func (t *trouble) catchUp(ctx context.Context, until time.Time) (took, more bool
 	})
 	t.unsettled(settlements)
 	locks, released := giveInChunks(t, until, "release", locks, func(chunk []*schedule.Lease) error {
-		return t.release(ctx, chunk)
+		return t.e.release(ctx, chunk)
 	})
 	t.locked(locks...)
 	items, ensured := giveInChunks(t, until, "ensure", items, func(chunk []schedule.Item) error {
@@ -146,42 +146,6 @@ func (t *trouble) settle(ctx context.Context, settlements []schedule.Settlement)
 	defer cancel()
 	if _, err := t.e.o.Schedule.Settle(ctx, settlements); err != nil {
 		return err
-	}
-	t.e.hintAll()
-	return nil
-}
-
-// release frees locks that ended unheard, all at once: one after the other would take longer than they come in where the index
-// fails now and then.
-func (t *trouble) release(ctx context.Context, leases []*schedule.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, t.indexTime())
-	defer cancel()
-	unlocks := make([]schedule.Unlock, len(leases))
-	for i, l := range leases {
-		unlocks[i] = schedule.Unlock{Lock: l.Lock, ID: l.ID, Token: l.Token}
-	}
-	waiters, err := t.e.o.Schedule.Release(ctx, unlocks)
-	if err != nil {
-		return err
-	}
-	var movements []schedule.Movement
-	var of []*schedule.Lease
-	for i, w := range waiters {
-		if w.ID != "" {
-			movements, of = append(movements, schedule.Movement{Ref: schedule.Ref(w), Due: t.e.clock.now()}), append(of, leases[i])
-		}
-	}
-	if len(movements) == 0 {
-		return nil
-	}
-	moved, err := t.e.o.Schedule.Move(ctx, movements)
-	if err != nil {
-		return err
-	}
-	for i := range moved {
-		if moved[i] != schedule.MovedIt {
-			t.e.unlock(ctx, of[i]) // finds the next waiter; if it cannot it remembers
-		}
 	}
 	t.e.hintAll()
 	return nil

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -123,6 +124,33 @@ func TestALockThatARebuildTookAgain(t *testing.T) {
 		b.await(first, 10*time.Second)
 		if c := b.await(second.ID, time.Minute); c.FinishedAt-second.DueAt > 8000 {
 			t.Errorf("the next one waited %d ms for a free lock", c.FinishedAt-second.DueAt)
+		}
+	})
+}
+
+// What SQL refuses does not keep what was claimed with it waiting: its locks are released together.
+func TestRefusedLocksDelayNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		index := new(faults)
+		b := newFixture(t, always(200, ""), faultyIndex(index))
+		time.Sleep(time.Second)
+		minute := time.Minute
+		index.set(fail(errBroken), "CancelItems") // so that the index still has what SQL has canceled
+		for i := range 60 {
+			c := b.accept(dispatch.Submission{LockKey: fmt.Sprint("order-", i), Delay: &minute, URL: fmt.Sprintf("https://s%d.example/", i)})
+			b.must(b.engine.Cancel(t.Context(), store.DefaultProject, c.ID, store.Actor{}))
+		}
+		healthy := b.accept(dispatch.Submission{Delay: &minute, URL: "https://healthy.example/"})
+		time.Sleep(50 * time.Second)
+		index.set(slow(8*time.Millisecond), "Release")
+		if c := b.await(healthy.ID, time.Minute); c.State != store.Succeeded {
+			t.Fatalf("it is %s", c.State)
+		}
+		if late := b.attempts(healthy.ID)[0].Lateness; late > 100 {
+			t.Errorf("attempted %g ms after its due time", late)
+		}
+		if n := index.count("Release"); n == 0 {
+			t.Error("no lock was released: nothing was refused")
 		}
 	})
 }

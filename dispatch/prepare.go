@@ -136,7 +136,7 @@ func (e *Engine) handBack(ctx context.Context, leases []schedule.Lease, delay ti
 		settlements[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Divert}
 		settlements[i].Due = max(due, l.Due)
 	}
-	e.unlockAll(ctx, held)
+	e.unlock(ctx, held...)
 	e.drop(ctx, held)
 	e.settleIndex(ctx, settlements)
 	e.hintAlone()
@@ -176,7 +176,7 @@ func (e *Engine) refuse(ctx context.Context, byID map[string]*schedule.Lease, re
 		e.metrics.refused.WithLabelValues(why).Inc()
 		settlements, held = append(settlements, s), append(held, l)
 	}
-	e.unlockAll(ctx, held)
+	e.unlock(ctx, held...)
 	e.drop(ctx, held)
 	e.settleIndex(ctx, settlements)
 	e.hintAlone()
@@ -251,59 +251,71 @@ func conflictDelay(diverts int) time.Duration {
 // maxWaiters is how many waiters a release tries before it leaves the rest to their timers.
 const maxWaiters = 16
 
-// unlock releases the lease's lock, if it has one, and wakes the next waiter. It says whether the lock is released; if it may
-// not be, that is remembered.
-func (e *Engine) unlock(ctx context.Context, l *schedule.Lease) bool {
-	if l.Lock == "" {
+// unlock releases the locks of those leases that have one, all at once, and wakes the next waiters. It says whether the locks are
+// released; if they may not be, that is remembered.
+func (e *Engine) unlock(ctx context.Context, leases ...*schedule.Lease) bool {
+	locked := slices.DeleteFunc(slices.Clone(leases), func(l *schedule.Lease) bool { return l.Lock == "" })
+	if len(locked) == 0 {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.trouble.indexTime())
-	defer cancel()
-	u := schedule.Unlock{Lock: l.Lock, ID: l.ID, Token: l.Token}
-	for range maxWaiters {
-		waiters, err := e.o.Schedule.Release(ctx, []schedule.Unlock{u})
-		if err != nil {
-			e.trouble.indexFailed("release", err)
-			e.trouble.locked(l)
-			return false
-		}
-		next := waiters[0]
-		if next.ID == "" {
-			return true
-		}
-		moved, err := e.o.Schedule.Move(ctx, []schedule.Movement{{Ref: schedule.Ref(next), Due: e.clock.now()}})
-		if err != nil {
-			e.trouble.indexFailed("move", err)
-			return true
-		}
-		switch moved[0] {
-		case schedule.MovedIt:
-			if len(e.wakers) == 1 {
-				e.wakers[0].Hint()
-			}
-			return true
-		case schedule.MovedGone:
-			u.Gone = append(u.Gone, next.ID)
-		default:
-			u.Skip = append(u.Skip, next.ID)
-		}
+	if err := e.release(context.WithoutCancel(ctx), locked); err != nil {
+		e.trouble.indexFailed("release", err)
+		e.trouble.locked(locked...)
+		return false
 	}
 	return true
 }
 
-// unlockAll releases the locks of leases. Once the index has failed to answer it is not asked again for each of them: a batch must
-// not wait for it as often as it has locks.
-func (e *Engine) unlockAll(ctx context.Context, leases []*schedule.Lease) {
-	answers := true
-	for _, l := range leases {
-		switch {
-		case l.Lock == "":
-		case answers:
-			answers = e.unlock(ctx, l)
-		default:
-			e.trouble.locked(l)
+// release releases locks and wakes the next waiters: of each lock the first that can be moved. A waiter that is not woken is due by
+// its own timer.
+func (e *Engine) release(ctx context.Context, leases []*schedule.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, e.trouble.indexTime())
+	defer cancel()
+	unlocks := make([]schedule.Unlock, len(leases))
+	for i, l := range leases {
+		unlocks[i] = schedule.Unlock{Lock: l.Lock, ID: l.ID, Token: l.Token}
+	}
+	for range maxWaiters {
+		waiters, err := e.o.Schedule.Release(ctx, unlocks)
+		if err != nil {
+			return err
+		}
+		var movements []schedule.Movement
+		var waited []schedule.Unlock
+		for i, w := range waiters {
+			if w.ID != "" {
+				movements = append(movements, schedule.Movement{Ref: schedule.Ref(w), Due: e.clock.now()})
+				waited = append(waited, unlocks[i])
+			}
+		}
+		if len(movements) == 0 {
+			return nil
+		}
+		moved, err := e.o.Schedule.Move(ctx, movements)
+		if err != nil {
+			e.trouble.indexFailed("move", err)
+			return nil
+		}
+		unlocks = nil
+		for i, u := range waited {
+			switch moved[i] {
+			case schedule.MovedIt:
+				continue
+			case schedule.MovedGone:
+				u.Gone = append(u.Gone, movements[i].ID)
+			default:
+				u.Skip = append(u.Skip, movements[i].ID)
+			}
+			unlocks = append(unlocks, u)
+		}
+		if len(unlocks) < len(movements) {
+			e.hintAlone()
+		}
+		if len(unlocks) == 0 {
+			return nil
 		}
 	}
+	return nil
 }
 
 // settleIndex tells the index how leases ended. A settlement that the index does not hear of is remembered, and told

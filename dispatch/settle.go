@@ -134,15 +134,17 @@ func dueSoon(settlements []schedule.Settlement, now int64) bool {
 // whose results were not committed yet. Otherwise they would be held until those claims run out.
 func (s *settler) unlockAgain(ctx context.Context, batch []ended, heard bool) {
 	now := s.e.keeper.get().Generation
+	var again []*schedule.Lease
 	for i := range batch {
 		switch l := batch[i].lease; {
 		case l.Lock == "":
 		case !heard: // The index may be another one by now.
 			s.e.trouble.locked(l)
 		case batch[i].generation != now:
-			s.e.unlock(ctx, l)
+			again = append(again, l)
 		}
 	}
+	s.e.unlock(ctx, again...)
 }
 
 // gather returns the next batch: as soon as settleBatch results have gathered, or an urgent one, or settleWait after its first. Empty:
