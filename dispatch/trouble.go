@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// probeEvery is how often a store or an index that failed is asked whether it works again.
-	probeEvery = time.Second
+	// probeEvery is how often a store that failed is asked whether it works again, indexProbeEvery an index: what is due
+	// waits for it alone.
+	probeEvery, indexProbeEvery = time.Second, 250 * time.Millisecond
 	// complainEvery is the least time between two complaints of the same thing: SQL or an index that comes and goes must not
 	// fill the log.
 	complainEvery = 10 * time.Second
@@ -266,6 +267,9 @@ func (t *trouble) run(ctx context.Context) {
 				break
 			}
 			wait := probeEvery
+			if t.indexDown.Load() {
+				wait = indexProbeEvery
+			}
 			for _, p := range []*patience{&t.sql, &t.index} {
 				if soon := t.until(p); soon > 0 {
 					wait = min(wait, soon)

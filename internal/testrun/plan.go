@@ -171,9 +171,10 @@ func plan() []part {
 		{"races", largest, func(size string) []command { return []command{faults(size, run(races))} }},
 		{"polls", largest, func(size string) []command { return []command{faults(size, run(polls...))} }},
 		{"redrives", largest, func(size string) []command { return []command{faults(size, run(redrives))} }},
+		{"outage", largest, func(size string) []command { return []command{faults(size, run(outage))} }},
 		{"horizon", largest, func(size string) []command { return []command{faults(size, run(horizon))} }},
 		{"others", fullOnly, func(size string) []command {
-			named := slices.Concat([]string{matrix, heavy, races, redrives, horizon}, polls)
+			named := slices.Concat([]string{matrix, heavy, races, redrives, horizon, outage}, polls)
 			return []command{faults(size, skip(named...))}
 		}},
 		{"fuzz", longOnly, fuzz},
@@ -189,6 +190,7 @@ const (
 	races     = "TestRaces"
 	redrives  = "TestARedrive"
 	horizon   = "TestHorizon"
+	outage    = "TestANewCallbackAfterAnOutage$"
 )
 
 var polls = []string{"TestAPollKilled", "TestOpenPolls", "TestThreeDispatchers"}
