@@ -27,7 +27,7 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test test-full test-long setup test-short vet staticcheck screens simulate bench bench-quick bench-pair bench-scale profile lint fmt docker clean
+.PHONY: help demo run build test test-full test-long setup test-short vet staticcheck screens simulate bench bench-quick bench-pair bench-scale profile lint fmt verify licenses sbom vulncheck reproducible docker digests clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,10 +65,30 @@ vet: ## go vet, for the normal build and for the build with failpoints
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags "$(TAGS) failpoints" ./...
 	$(BENCH) $(GO) vet -tags $(TAGS) ./...
+	cd tools && $(GO) vet ./...
 
 staticcheck: ## staticcheck, from tools/go.mod
 	$(TOOL) staticcheck -tags $(TAGS) ./...
 	$(BENCH) $(TOOL) staticcheck -tags $(TAGS) ./...
+	cd tools && $(TOOL) staticcheck ./...
+
+verify: ## Compare the modules in the cache with the checksums in go.sum, for all three go.mod
+	$(GO) mod verify
+	$(BENCH) $(GO) mod verify
+	cd tools && $(GO) mod verify
+
+licenses: ## The licence of every module of go.mod; writes docs/licenses.md
+	$(GO) -C tools run ./bom -licenses $(CURDIR)/docs/licenses.md
+
+sbom: build ## What ./bin/dispatcher is made of: bin/dispatcher.cdx.json (CycloneDX) and bin/licenses.txt
+	$(GO) -C tools run ./bom -binary $(CURDIR)/bin/dispatcher -version $(VERSION) \
+	  -sbom $(CURDIR)/bin/dispatcher.cdx.json -texts $(CURDIR)/bin/licenses.txt
+
+vulncheck: setup ## Known vulnerabilities in what the program calls, by govulncheck; fails if it cannot find out
+	@tools/vulncheck.sh
+
+reproducible: ## Build twice as the Dockerfile does, in two directories, and compare the bytes
+	@tools/reproducible.sh
 
 screens: setup ## A picture of every admin page, empty, with one and with many, in light, dark and on a phone, under ./screens
 	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e/browser -args -screens $(CURDIR)/screens
@@ -107,6 +127,9 @@ fmt: ## gofmt every file
 
 docker: ## Build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+digests: ## Ask the registries for the digests of the base images; writes the Dockerfile
+	tools/digests.sh
 
 clean: ## Remove what was built (not dispatcher-data)
 	rm -rf bin

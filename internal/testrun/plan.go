@@ -118,12 +118,18 @@ func plan() []part {
 				program("go", "vet", "-tags", tags, "./..."),
 				program("go", "vet", "-tags", tags+" failpoints", "./..."),
 				inBench("go", "vet", "-tags", tags, "./..."),
+				inTools("go", "vet", "./..."),
 			}
+		}},
+		{"modules", always, func(string) []command {
+			verify := []string{"go", "mod", "verify"}
+			return []command{program(verify...), inBench(verify...), inTools(verify...)}
 		}},
 		{"staticcheck", always, func(string) []command {
 			return []command{
 				program("go", "tool", "-modfile=tools/go.mod", "staticcheck", "-tags", tags, "./..."),
 				inBench("go", "tool", "-modfile=../../tools/go.mod", "staticcheck", "-tags", tags, "./..."),
+				inTools("go", "tool", "staticcheck", "./..."),
 			}
 		}},
 		{"unit", always, func(size string) []command { return []command{tests(size, "25m", packages...)} }},
@@ -145,6 +151,11 @@ func plan() []part {
 		{"bench", always, func(string) []command {
 			c := tests(sizeTest, "10m", "-short", "./...")
 			c.dir = "e2e/bench"
+			return []command{c}
+		}},
+		{"tools", always, func(string) []command {
+			c := tests(sizeTest, "10m", "./...")
+			c.dir = "tools"
 			return []command{c}
 		}},
 		{"smoke", always, func(size string) []command {
@@ -177,6 +188,9 @@ func plan() []part {
 			named := slices.Concat([]string{matrix, heavy, races, redrives, horizon, outage}, polls)
 			return []command{faults(size, skip(named...))}
 		}},
+		// What is known of vulnerabilities changes without a change of the code, so this is asked before a release.
+		{"vulnerabilities", longOnly, func(string) []command { return []command{program("tools/vulncheck.sh")} }},
+		{"reproducible", longOnly, func(string) []command { return []command{program("tools/reproducible.sh")} }},
 		{"fuzz", longOnly, fuzz},
 	}
 }
@@ -203,6 +217,8 @@ func skip(names ...string) string { return "-skip=^" + strings.Join(names, "|^")
 func program(argv ...string) command { return command{argv: argv} }
 
 func inBench(argv ...string) command { return command{dir: "e2e/bench", argv: argv} }
+
+func inTools(argv ...string) command { return command{dir: "tools", argv: argv} }
 
 // tests runs packages without the race detector, on real servers.
 func tests(size, timeout string, args ...string) command {
@@ -240,7 +256,7 @@ func fuzz(string) []command {
 	var all []command
 	for _, target := range fuzzTargets(".") {
 		all = append(all, program("go", "test", "-tags", tags, "-run", "^$",
-			"-fuzz", "^"+target.name+"$", "-fuzztime", "20s", target.dir))
+			"-fuzz", "^"+target.name+"$", "-fuzztime", "30s", target.dir))
 	}
 	return all
 }

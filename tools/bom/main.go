@@ -1,0 +1,206 @@
+// Command bom says what the binary is made of, and under which licences. It reads the licence files of the modules in
+// the module cache; what it does not recognize is an error. It writes, each where its flag names a file:
+//
+//   - -licenses: the table of all modules of go.mod for docs/licenses.md
+//   - -sbom: a CycloneDX document of one built binary
+//   - -texts: the licence texts that must go with that binary
+//
+// The same binary gives the same bytes: there is no time and no random number in them.
+package main
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/licensecheck"
+)
+
+func main() {
+	root := flag.String("root", "..", "directory of the product's go.mod")
+	binary := flag.String("binary", "", "a built binary, for -sbom and -texts")
+	version := flag.String("version", "dev", "its version")
+	licences := flag.String("licenses", "", "write the table of licences to this file")
+	sbom := flag.String("sbom", "", "write the CycloneDX document to this file")
+	texts := flag.String("texts", "", "write the licence texts to this file")
+	flag.Parse()
+	if err := run(*root, *binary, *version, *licences, *sbom, *texts); err != nil {
+		fmt.Fprintln(os.Stderr, "bom:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root, binary, version, licences, sbom, texts string) error {
+	modules, err := download(root)
+	if err != nil {
+		return err
+	}
+	if licences != "" {
+		compiled, err := compiledIn(root)
+		if err != nil {
+			return err
+		}
+		if err := write(licences, table(modules, compiled)); err != nil {
+			return err
+		}
+	}
+	if sbom == "" && texts == "" {
+		return nil
+	}
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return fmt.Errorf("read the modules of the binary: %w", err)
+	}
+	parts, err := partsOf(info, modules)
+	if err != nil {
+		return err
+	}
+	if sbom != "" {
+		document, err := cyclonedx(info, version, parts)
+		if err != nil {
+			return err
+		}
+		if err := write(sbom, document); err != nil {
+			return err
+		}
+	}
+	if texts == "" {
+		return nil
+	}
+	return write(texts, allTexts(parts))
+}
+
+func write(name string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, content, 0o644)
+}
+
+// A module is one of go.mod, with its licences.
+type module struct {
+	path    string // as it is imported
+	version string // that of its replacement, if it has one
+	ids     []string
+	texts   []text
+}
+
+// A text is one licence file.
+type text struct {
+	name string
+	data []byte
+}
+
+// download brings all modules of go.mod into the cache and reads their licences.
+func download(root string) (map[string]module, error) {
+	paths, err := required(root)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := goTool(root, nil, append([]string{"mod", "download"}, paths...)...); err != nil {
+		return nil, err
+	}
+	out, err := goTool(root, nil, append([]string{"list", "-m", "-json"}, paths...)...)
+	if err != nil {
+		return nil, err
+	}
+	modules := map[string]module{}
+	var unclear error
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var m struct {
+			Path, Version, Dir string
+			Replace            *struct{ Version, Dir string }
+		}
+		if err := decoder.Decode(&m); errors.Is(err, io.EOF) {
+			return modules, unclear
+		} else if err != nil {
+			return nil, fmt.Errorf("go list -m -json: %w", err)
+		}
+		if m.Replace != nil {
+			m.Version, m.Dir = m.Replace.Version, m.Replace.Dir
+		}
+		ids, texts, err := licencesIn(m.Dir)
+		if err != nil {
+			unclear = errors.Join(unclear, fmt.Errorf("%s %s: %w", m.Path, m.Version, err))
+		}
+		modules[m.Path] = module{m.Path, m.Version, ids, texts}
+	}
+}
+
+var requirement = regexp.MustCompile(`(?m)^(?:require )?\s*([\w.-]+\.[\w.-]+\S*) v\S+`)
+
+// required are the paths that go.mod requires.
+func required(root string) (paths []string, err error) {
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	for _, m := range requirement.FindAllSubmatch(mod, -1) {
+		paths = append(paths, string(m[1]))
+	}
+	return paths, err
+}
+
+// compiledIn are the modules of which the program has packages, on any of the systems that it is made for.
+func compiledIn(root string) (map[string]bool, error) {
+	compiled := map[string]bool{}
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		out, err := goTool(root, []string{"GOOS=" + system},
+			"list", "-deps", "-tags", "nomsgpack", "-f", "{{with .Module}}{{.Path}}{{end}}", "./cmd/dispatcher")
+		if err != nil {
+			return nil, err
+		}
+		for path := range strings.FieldsSeq(string(out)) {
+			compiled[path] = true
+		}
+	}
+	return compiled, nil
+}
+
+// goTool runs the go command in the product's module.
+func goTool(root string, env []string, args ...string) ([]byte, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return out, nil
+}
+
+var licenceFile = regexp.MustCompile(`(?i)(licen[cs]e|copying|notice)`)
+
+// licencesIn recognizes the licences in a module's root directory.
+func licencesIn(dir string) (ids []string, texts []text, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if entry.IsDir() || !licenceFile.MatchString(entry.Name()) || strings.HasSuffix(entry.Name(), ".go") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return nil, nil, err
+		}
+		texts = append(texts, text{entry.Name(), data})
+		for _, match := range licensecheck.Scan(data).Match {
+			if !match.IsURL && !slices.Contains(ids, match.ID) {
+				ids = append(ids, match.ID)
+			}
+		}
+	}
+	if err == nil && len(ids) == 0 {
+		err = errors.New("no licence was recognized")
+	}
+	slices.Sort(ids)
+	return ids, texts, err
+}

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds the program twice with the flags of the Dockerfile, from copies of this checkout in two directories and with
+# nothing cached for the second, and fails if one byte differs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for side in one "a second"; do
+  mkdir -p "$work/$side/src"
+  git ls-files -z -co --exclude-standard | xargs -0 cp --parents -t "$work/$side/src" 
+  (
+    cd "$work/$side/src"
+    CGO_ENABLED=0 GOFLAGS=-pgo=auto GOCACHE="$work/$side/cache" go build -trimpath -buildvcs=false -tags nomsgpack \
+      -ldflags "-s -w -X main.version=test" -o "$work/$side/dispatcher" ./cmd/dispatcher
+  )
+  sha256sum "$work/$side/dispatcher"
+  rm -rf "$work/$side/cache" "$work/$side/src"
+done
+cmp "$work/one/dispatcher" "$work/a second/dispatcher"
