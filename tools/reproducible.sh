@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for side in one "a second"; do
   mkdir -p "$work/$side/src"
-  git ls-files -z -co --exclude-standard | xargs -0 cp --parents -t "$work/$side/src" 
+  git ls-files -z -co --exclude-standard | xargs -0 cp --parents -t "$work/$side/src"
   (
     cd "$work/$side/src"
     CGO_ENABLED=0 GOFLAGS=-pgo=auto GOCACHE="$work/$side/cache" go build -trimpath -buildvcs=false -tags nomsgpack \
