@@ -70,7 +70,10 @@ const AnyHost = "*"
 func CheckHost(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		host, port = strings.Trim(text, "[]"), "1"
+		host, port = text, "1"
+		if inner, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inner, "]") {
+			host = strings.TrimSuffix(inner, "]")
+		}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return fmt.Errorf("%q has a port that is not 1 to 65535", text)
@@ -78,7 +81,7 @@ func CheckHost(text string) error {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
 	}
-	if host == "" || len(host) > 253 || strings.ContainsAny(host, "/:@*?#%\\ ") {
+	if host == "" || len(host) > 253 || strings.ContainsAny(host, "/:@*?#%\\[] ") {
 		return fmt.Errorf("%q is not a host such as shop.example or shop.example:8443", text)
 	}
 	for i := range len(host) {

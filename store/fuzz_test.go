@@ -60,7 +60,7 @@ func FuzzAddressLane(f *testing.F) {
 func FuzzHost(f *testing.F) {
 	for _, s := range []string{
 		"shop.example", "Shop.example:8443", "10.0.0.1", "[::1]:80", "::1", "[::1]", "*", "a:0", "a:65536", "a@b", "a%b", "::ffff:1.2.3.4",
-		"other.example", "other.example:443", "[other.example]",
+		"other.example", "other.example:443", "[other.example]", "0]", "[0", "[::1]]",
 	} {
 		f.Add(s)
 	}
