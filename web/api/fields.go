@@ -313,7 +313,10 @@ func parseTime(s string) (ms int64, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	return schedule.CeilMillis(t), true
+	ms = schedule.CeilMillis(t)
+	// Rounding and the zone can lead out of the years that RFC 3339 can write: the answer could not be read.
+	year := time.UnixMilli(ms).UTC().Year()
+	return ms, year >= 0 && year <= 9999
 }
 
 // base64 decodes standard base64 with its padding and nothing else.

@@ -115,16 +115,22 @@ func (r *request) back(otherwise string) string {
 	return local(r.query("back"), otherwise)
 }
 
-// parseInput reads a moment that a field of a form has in the viewer's zone, or with an offset of its own.
+// parseInput reads a moment that a field of a form has in the viewer's zone, or with an offset of its own. In UTC, as
+// it is shown elsewhere, it is in the years that RFC 3339 can write.
 func (r *request) parseInput(s string) (ms int64, ok bool) {
 	for _, layout := range []string{inputTime, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.ParseInLocation(layout, s, r.zone.Location); err == nil {
 			// Where clocks are put forward there is no such time, and another one would be taken without a word.
-			return t.UnixMilli(), t.Format(layout) == s
+			return t.UnixMilli(), t.Format(layout) == s && writable(t)
 		}
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
-	return t.UnixMilli(), err == nil
+	return t.UnixMilli(), err == nil && writable(t)
+}
+
+func writable(t time.Time) bool {
+	year := t.UTC().Year()
+	return year >= 0 && year <= 9999
 }
 
 // tookTooLong says whether what ended is the bound on a part of the request, and not the request itself.

@@ -1,0 +1,135 @@
+package ui
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// FuzzFilter: a filter that is put into an address again is the same filter.
+func FuzzFilter(f *testing.F) {
+	zone, ok := zoneOf("America/New_York")
+	if !ok {
+		f.Fatal("no zone")
+	}
+	for _, s := range []string{
+		"state=dead&state=scheduled&kind=notify&ref=a", "label.shop=7&label.shop=8", "label.=x&label.a=b", "from=2026-11-20T01:00&to=2026-11-21",
+		"overdue=true&min_attempts=0&status_code=99", "overdue=false&topic=+a+&lane=&x=1", "from=2026-03-08T02:30&to=x", "class=x&reason=",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		r := &request{zone: zone, now: testNow}
+		first := r.readFilter(values)
+		again := r.readFilter(first.values)
+		if len(first.wrong) > 0 {
+			if len(again.wrong) == 0 {
+				t.Errorf("%q is refused for %v, and not the second time", query, first.wrong)
+			}
+			return
+		}
+		if !reflect.DeepEqual(first, again) {
+			t.Errorf("%q is the filter %+v, and read again %+v", query, first, again)
+		}
+	})
+}
+
+// FuzzPlace: a place in a list is an id of ours, and is written as it was read.
+func FuzzPlace(f *testing.F) {
+	for _, s := range []string{"0." + testID(7), "-zz." + testID(1), "", ".", "1y2p0ij32e8e8." + testID(1), "0." + testID(7) + "'", "+1." + testID(2), "A." + testID(2)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c := readCursor(s)
+		if c == nil {
+			return
+		}
+		if _, ok := store.BareID("", c.ID); !ok {
+			t.Errorf("%q is a place at %q", s, c.ID)
+		}
+		if back := readCursor(cursorOf(c)); back == nil || *back != *c {
+			t.Errorf("%q is %+v, written %q, which reads as %+v", s, c, cursorOf(c), back)
+		}
+	})
+}
+
+// FuzzLocal: wherever a form leads, a browser stays with the admin pages of this host.
+func FuzzLocal(f *testing.F) {
+	for _, s := range []string{
+		"/ui/callbacks?state=dead#top", "//evil.example/ui/", "/ui/../../x", "https://evil.example/ui/", "/\\evil.example", "/ui/%2e%2e/%2e%2e/x",
+		"javascript:alert(1)", "/ui/\r\nSet-Cookie: a=b", "", "/ui", "/ui/..//evil.example", "\t//evil.example", "/ui//evil.example", "/ui/..%2f..",
+	} {
+		f.Add(s)
+	}
+	base := &url.URL{Scheme: "https", Host: "dispatcher.example", Path: "/ui/signin"}
+	f.Fuzz(func(t *testing.T, address string) {
+		to := local(address, "/ui/")
+		u, err := base.Parse(to)
+		if err != nil || u.Host != base.Host || u.Scheme != base.Scheme || u.User != nil || !strings.HasPrefix(u.Path, "/ui/") ||
+			!strings.HasPrefix(to, "/ui/") || strings.ContainsAny(to, "\\\r\n\t") {
+			t.Errorf("%q leads to %q, which is %v, %v", address, to, u, err)
+		}
+	})
+}
+
+// FuzzInput: a moment that is taken is written in UTC as one that reads the same.
+func FuzzInput(f *testing.F) {
+	for _, zone := range []string{"UTC", "America/New_York", "Asia/Shanghai"} {
+		for _, s := range []string{"2026-11-21T08:00:00", "2026-11-21 08:00", "2026-03-08T02:30", "2026-11-01T01:30", "2026-11-21", "2026-11-21T08:00:00.5+08:00", "x", "0000-01-01"} {
+			f.Add(zone, s)
+		}
+	}
+	f.Fuzz(func(t *testing.T, name, s string) {
+		zone, ok := zoneOf(name)
+		if !ok {
+			return
+		}
+		r := &request{zone: zone}
+		ms, ok := r.parseInput(s)
+		if !ok {
+			return
+		}
+		shown := time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
+		if back, ok := r.parseInput(shown); !ok || back != ms {
+			t.Errorf("%q in %s is %d, shown as %s, which reads as %d, %t", s, name, ms, shown, back, ok)
+		}
+	})
+}
+
+// FuzzForm: a form that is read has texts only, and of them no more bytes than were sent.
+func FuzzForm(f *testing.F) {
+	for _, s := range []string{"a=b&c=%e4%bb%ae", "a=%00", "a=%ff", "a=%zz", "=&=", "a;b=c", strings.Repeat("a=b&", 100)} {
+		f.Add("application/x-www-form-urlencoded", s)
+	}
+	f.Add("multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--\r\n")
+	f.Add("text/plain", "a=b")
+	f.Fuzz(func(t *testing.T, contentType, body string) {
+		req := httptest.NewRequest("POST", "/ui/x", strings.NewReader(body))
+		req.Header.Set("Content-Type", contentType)
+		r := &request{http: req}
+		if err := r.readForm(); err != nil {
+			return
+		}
+		size := 0
+		for name, values := range r.form {
+			for _, value := range values {
+				size += len(name) + len(value)
+				if strings.ContainsRune(value, 0) || strings.ToValidUTF8(value, "") != value {
+					t.Errorf("%q: %q is no text", name, value)
+				}
+			}
+		}
+		if size > len(body) {
+			t.Errorf("%d bytes are made of %d", size, len(body))
+		}
+	})
+}
