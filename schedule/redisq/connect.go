@@ -100,12 +100,15 @@ func (a *address) parseHosts(authority, port string, single bool) error {
 	for host := range strings.SplitSeq(authority, ",") {
 		h, p, err := net.SplitHostPort(host)
 		if err != nil {
-			h, p = strings.Trim(host, "[]"), port
+			h, p = host, port
+			if inner, ok := strings.CutPrefix(host, "["); ok {
+				h = strings.TrimSuffix(inner, "]")
+			}
 		}
 		if h == "" && single {
 			h = "localhost"
 		}
-		if n, err := strconv.Atoi(p); h == "" || err != nil || n < 1 || n > 65535 {
+		if n, err := strconv.Atoi(p); h == "" || strings.ContainsAny(h, "[]") || err != nil || n < 1 || n > 65535 {
 			return fmt.Errorf("redis URL: host %d is neither host nor host:port; %s", len(a.hosts)+1, escapes)
 		}
 		a.hosts = append(a.hosts, net.JoinHostPort(h, p))
