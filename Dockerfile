@@ -1,8 +1,9 @@
-# One static binary and nothing else: no shell, no package manager, not root. `make digests` renews the digests.
+# One static binary and nothing else: no shell, no package manager, not root.
+# `make digests` renews the digests.
 
 FROM golang:1.26-bookworm@sha256:d9c68c2c51161e12fd77e4c6320687c9cd86e1af1e3ad6e6cd63ff970641453c AS build
-# The compiler, whatever the image has: the go command fetches it, and checks it against the checksum database.
-# `make vulncheck` judges the standard library by this version.
+# The compiler, whatever the image has: the go command fetches it, and compares it with the checksum
+# database. `make vulncheck` judges the standard library by this version.
 ENV GOTOOLCHAIN=go1.26.11
 WORKDIR /src
 COPY go.mod go.sum ./

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// decoders are what reads bytes from outside, or from a store that others can write, with the fuzz test of each. A new
-// decoder gets a line here; make test-long runs every fuzz test that there is.
+// decoders are what reads bytes from outside, or from a store that others can write, with the fuzz test of
+// each. A new decoder gets a line here; make test-long runs every fuzz test that there is.
 var decoders = []struct{ reads, dir, fuzz string }{
 	{"JSON: syntax, members, texts", "web/api", "FuzzScanner"},
 	{"callbacks and polls of requests", "web/api", "FuzzDecode"},
@@ -72,8 +72,8 @@ var decoders = []struct{ reads, dir, fuzz string }{
 	{"result callbacks of polls", "store/sqlstore", "FuzzStoredResult"},
 }
 
-// TestEveryDecoderIsFuzzed: each decoder of the table has its fuzz test, with seeds that plain go test runs, and each
-// fuzz test is in the table.
+// TestEveryDecoderIsFuzzed: each decoder of the table has its fuzz test, with seeds that plain go test runs,
+// and each fuzz test is in the table.
 func TestEveryDecoderIsFuzzed(t *testing.T) {
 	found := map[string]int{} // by directory and name: how many seeds are added
 	for _, f := range files(t) {

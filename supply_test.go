@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBaseImagesAreGivenByDigest: a tag can be moved to another image, a digest cannot. A line "# syntax=" would
-// fetch one more image.
+// TestBaseImagesAreGivenByDigest: a tag can be moved to another image, a digest cannot. A line "# syntax="
+// would fetch one more image.
 func TestBaseImagesAreGivenByDigest(t *testing.T) {
 	text := read(t, "Dockerfile")
 	for _, wrong := range looseImages(text) {
@@ -57,10 +57,12 @@ func TestLicencesAreListedAndAllowed(t *testing.T) {
 		{"require a.org/b v1.0.1\n", page, "a.org/b v1.0.0 is not in go.mod; a.org/b v1.0.1 is not listed"},
 		{"require a.org/b v0.9.0\nreplace a.org/b => a.org/b v1.0.0\n", page, ""},
 		{"", page, "a.org/b v1.0.0 is not in go.mod"},
-		{"require a.org/b v1.0.0\n", "| a.org/b | v1.0.0 | MIT, GPL-3.0 |\n", `a.org/b v1.0.0 is under "GPL-3.0"`},
+		{"require a.org/b v1.0.0\n", "| a.org/b | v1.0.0 | MIT, GPL-3.0 |\n",
+			`a.org/b v1.0.0 is under "GPL-3.0"`},
 		{"require a.org/b v1.0.0\n", "| a.org/b | v1.0.0 |  |\n", `a.org/b v1.0.0 is under ""`},
 	} {
-		if got := strings.Join(unlicensed(c.mod, c.page), "; "); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+		if got := strings.Join(unlicensed(c.mod, c.page), "; "); !strings.HasPrefix(got, c.want) ||
+			c.want == "" && got != "" {
 			t.Errorf("go.mod %q, page %q: %q, want %q", c.mod, c.page, got, c.want)
 		}
 	}
@@ -90,7 +92,8 @@ func unlicensed(mod, page string) (wrong []string) {
 		delete(wanted, row[1])
 		for id := range strings.SplitSeq(row[3], ", ") {
 			if !slices.Contains(licences, id) {
-				wrong = append(wrong, name+` is under "`+id+`", which is not one of `+strings.Join(licences, ", "))
+				wrong = append(wrong, name+` is under "`+id+`", which is not one of `+strings.Join(licences,
+					", "))
 			}
 		}
 	}

@@ -14,7 +14,10 @@ import (
 // FuzzMasterKeys: keys that are taken encrypt, and no error or print shows one.
 func FuzzMasterKeys(f *testing.F) {
 	one, two := masterKey(1), masterKey(2)
-	for _, s := range []string{one, one + "," + two, one + "," + one, " " + one + "\n", one[:40], strings.ReplaceAll(one, "=", ""), "", ",", one + ",x"} {
+	for _, s := range []string{
+		one, one + "," + two, one + "," + one, " " + one + "\n", one[:40], strings.ReplaceAll(one, "=", ""),
+		"", ",", one + ",x",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, list string) {
@@ -29,7 +32,8 @@ func FuzzMasterKeys(f *testing.F) {
 			return
 		}
 		id, sealed := ring.Seal("of a row", []byte("plain"))
-		if plain, err := ring.Open("of a row", id, sealed); err != nil || string(plain) != "plain" || id != ring.KeyID() {
+		if plain, err := ring.Open("of a row", id, sealed); err != nil || string(plain) != "plain" ||
+			id != ring.KeyID() {
 			t.Errorf("%q opens %q, %v", list, plain, err)
 		}
 		last, err := NewKeyring(keys[:1])
@@ -42,18 +46,22 @@ func FuzzMasterKeys(f *testing.F) {
 	})
 }
 
-// FuzzSealed: a ciphertext of a column opens in its own place and as it was written, and in no other way. Whatever else a
-// column has is an error of the two that are known.
+// FuzzSealed: a ciphertext of a column opens in its own place and as it was written, and in no other way.
+// Whatever else a column has is an error of the two that are known.
 func FuzzSealed(f *testing.F) {
 	ring, err := NewKeyring([]string{masterKey(1)})
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, s := range []string{"", ":", ring.KeyID() + ":", ring.KeyID() + ":AAAA", "ffffffff:AAAA", ring.sealText("a", "b"), "x:y:z", ring.KeyID() + ":!"} {
+	for _, s := range []string{
+		"", ":", ring.KeyID() + ":", ring.KeyID() + ":AAAA", "ffffffff:AAAA", ring.sealText("a", "b"),
+		"x:y:z", ring.KeyID() + ":!",
+	} {
 		f.Add(s, "a", "secret", 3, byte(1))
 	}
 	f.Fuzz(func(t *testing.T, text, bound, plain string, at int, flip byte) {
-		if _, err := ring.openText(bound+"x", text); err == nil || !errors.Is(err, ErrTampered) && !errors.Is(err, ErrUnknownKey) {
+		if _, err := ring.openText(bound+"x", text); err == nil || !errors.Is(err, ErrTampered) &&
+			!errors.Is(err, ErrUnknownKey) {
 			t.Errorf("%q opens, or fails with %v", text, err)
 		}
 		sealed := ring.sealText(bound, plain)
@@ -76,8 +84,8 @@ func FuzzSealed(f *testing.F) {
 	})
 }
 
-// FuzzSealedHeaders: headers of a row come back for the host that they were sealed for, as they were; for another host
-// without the credentials.
+// FuzzSealedHeaders: headers of a row come back for the host that they were sealed for, as they were; for
+// another host without the credentials.
 func FuzzSealedHeaders(f *testing.F) {
 	ring, err := NewKeyring([]string{masterKey(1)})
 	if err != nil {
@@ -96,17 +104,20 @@ func FuzzSealedHeaders(f *testing.F) {
 		if store.IsCredentialHeader(name) && sealed[0].Sealed() == "" {
 			t.Fatalf("%s: %q is not sealed", name, value)
 		}
-		if got, err := ring.openHeaders("shop", "cb_1", url, sealed); err != nil || !slices.Equal(got, given) {
+		if got, err := ring.openHeaders("shop", "cb_1", url, sealed); err != nil ||
+			!slices.Equal(got, given) {
 			if _, hostErr := store.AddressLane(url); hostErr == nil || err != nil {
 				t.Errorf("%q comes back as %q, %v", given, got, err)
 			}
 		}
-		if _, err := store.AddressLane(url); err == nil && store.IsCredentialHeader(name) && !store.SameHost(url, other) {
+		if _, err := store.AddressLane(url); err == nil && store.IsCredentialHeader(name) &&
+			!store.SameHost(url, other) {
 			if got, err := ring.openHeaders("shop", "cb_1", other, sealed); err != nil || len(got) > 0 {
 				t.Errorf("%q, sealed for %q, is given to %q: %q, %v", given, url, other, got, err)
 			}
 		}
-		if _, err := ring.openHeaders("shop", "cb_2", url, sealed); err == nil && store.IsCredentialHeader(name) {
+		if _, err := ring.openHeaders("shop", "cb_2", url, sealed); err == nil &&
+			store.IsCredentialHeader(name) {
 			t.Errorf("%q opens for another owner", given)
 		}
 	})
@@ -122,7 +133,8 @@ func FuzzReencryptPlace(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := parsePlace(text)
-		if err == nil && text != "" && (p.String() != text || !slices.Contains(store.SealedTables(), p.table)) {
+		if err == nil && text != "" && (p.String() != text ||
+			!slices.Contains(store.SealedTables(), p.table)) {
 			t.Errorf("%q is the place %q", text, p)
 		}
 	})

@@ -10,7 +10,9 @@ import (
 
 // FuzzTiers: what a ladder is printed as reads as the same ladder.
 func FuzzTiers(f *testing.F) {
-	for _, s := range []string{"15s 3m 10m 30m 30m 1h 2h 6h 15h", "1s,2s", "", " ,\t", "400d", "400d1ms", "1.5d12h 0"} {
+	for _, s := range []string{
+		"15s 3m 10m 30m 30m 1h 2h 6h 15h", "1s,2s", "", " ,\t", "400d", "400d1ms", "1.5d12h 0",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -19,14 +21,18 @@ func FuzzTiers(f *testing.F) {
 			return
 		}
 		if back, err := schedule.ParseTiers(tiers.String()); err != nil || !slices.Equal(back, tiers) {
-			t.Errorf("%q is %v, printed %q, read back %v, %v", s, []time.Duration(tiers), tiers, []time.Duration(back), err)
+			t.Errorf("%q is %v, printed %q, read back %v, %v", s, []time.Duration(tiers), tiers,
+				[]time.Duration(back), err)
 		}
 	})
 }
 
 // FuzzZone: a zone is known by the name that it was given by, and by no path of this machine.
 func FuzzZone(f *testing.F) {
-	for _, s := range []string{"", "UTC", "Asia/Shanghai", "Local", "../../etc/localtime", "right/UTC", "America/Argentina/Ushuaia", "posixrules", "Etc/GMT+8", "EST5EDT"} {
+	for _, s := range []string{
+		"", "UTC", "Asia/Shanghai", "Local", "../../etc/localtime", "right/UTC", "America/Argentina/Ushuaia",
+		"posixrules", "Etc/GMT+8", "EST5EDT",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -10,7 +10,10 @@ import (
 
 // FuzzRate: what a rate is printed as reads as the same rate.
 func FuzzRate(f *testing.F) {
-	for _, s := range []string{"50/s", "300/m", "10/h", "1/d", "+7/s", "100001/s", "8640000000/d", "9223372036854775807/d", "1/", "/s", "0/s"} {
+	for _, s := range []string{
+		"50/s", "300/m", "10/h", "1/d", "+7/s", "100001/s", "8640000000/d", "9223372036854775807/d", "1/",
+		"/s", "0/s",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -30,8 +33,10 @@ func FuzzRate(f *testing.F) {
 // FuzzAddressLane: the lane of an address is the lane of itself, of the same host, and tells no user or path.
 func FuzzAddressLane(f *testing.F) {
 	for _, s := range []string{
-		"https://Shop.example/notify?a=b", "http://u:p@shop.example:8080#x", "https://[2001:DB8::1]/", "https://[fe80::1%25eth0]:1/",
-		"http://%E4%BB%AE.example/", "HTTPS://a:443", "https://a:", "https://\u0130.example", "ftp://a", "//a",
+		"https://Shop.example/notify?a=b", "http://u:p@shop.example:8080#x", "https://[2001:DB8::1]/",
+		"https://[fe80::1%25eth0]:1/",
+		"http://%E4%BB%AE.example/", "HTTPS://a:443", "https://a:", "https://\u0130.example", "ftp://a",
+		"//a",
 	} {
 		f.Add(s)
 	}
@@ -48,7 +53,7 @@ func FuzzAddressLane(f *testing.F) {
 		}
 		u, err := url.Parse(raw)
 		if err != nil || strings.ContainsAny(u.Hostname(), "%") {
-			return // the zone of an IPv6 address is written otherwise in a URL; no such address can be sent to
+			return // a URL writes the zone of an IPv6 address otherwise; no such address can be sent to
 		}
 		if again, err := AddressLane(lane); err != nil || again != lane || !SameHost(raw, lane) {
 			t.Errorf("the lane of %q is %q, and of that %q, %v", raw, lane, again, err)
@@ -59,7 +64,8 @@ func FuzzAddressLane(f *testing.F) {
 // FuzzHost: a name that may stand in a list of hosts names its own host, and no other.
 func FuzzHost(f *testing.F) {
 	for _, s := range []string{
-		"shop.example", "Shop.example:8443", "10.0.0.1", "[::1]:80", "::1", "[::1]", "*", "a:0", "a:65536", "a@b", "a%b", "::ffff:1.2.3.4",
+		"shop.example", "Shop.example:8443", "10.0.0.1", "[::1]:80", "::1", "[::1]", "*", "a:0", "a:65536",
+		"a@b", "a%b", "::ffff:1.2.3.4",
 		"other.example", "other.example:443", "[other.example]", "0]", "[0", "[::1]]",
 	} {
 		f.Add(s)
@@ -72,7 +78,8 @@ func FuzzHost(f *testing.F) {
 		if strings.Count(host, ":") > 1 && !strings.HasPrefix(host, "[") {
 			address = "[" + host + "]"
 		}
-		if u, err := url.Parse("https://" + address + "/x"); err == nil && u.Host == address && !strings.Contains(host, "%") &&
+		if u, err := url.Parse("https://" + address + "/x"); err == nil && u.Host == address &&
+			!strings.Contains(host, "%") &&
 			!NamesHost([]string{host}, u.String()) {
 			t.Errorf("%q does not name the host of %s", host, u)
 		}
@@ -86,7 +93,8 @@ func FuzzHost(f *testing.F) {
 // FuzzID compares the reading of ids with the library that makes them.
 func FuzzID(f *testing.F) {
 	for _, s := range []string{
-		"01JD6QZ0000000000000000001", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01jd6qz0000000000000000001",
+		"01JD6QZ0000000000000000001", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+		"01jd6qz0000000000000000001",
 		"01JD6QZ000000000000000000", "01JD6QZ000000000000000000I", "",
 	} {
 		f.Add(s)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fails if the program calls code with a known vulnerability, or if that cannot be found out. The database is
-# vuln.go.dev or, where only a module proxy can be reached, the newest version of module golang.org/x/vulndb, from which
-# vuln.go.dev is made. VULNDB=file:///DIR names another one. The compiler is that of the Dockerfile, because the
-# standard library is searched too.
+# Fails if the program calls code with a known vulnerability, or if that cannot be found out. The database
+# is vuln.go.dev or, where only a module proxy can be reached, the newest version of module
+# golang.org/x/vulndb, from which vuln.go.dev is made. VULNDB=file:///DIR names another one. The compiler is
+# that of the Dockerfile, because the standard library is searched too.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"

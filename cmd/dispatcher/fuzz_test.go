@@ -12,12 +12,16 @@ import (
 	"testing"
 )
 
-// FuzzSettingsFile: what is taken of a file are settings that there are, and what it is refused for names the file.
+// FuzzSettingsFile: what is taken of a file are settings that there are, and what it is refused for names the
+// file.
 func FuzzSettingsFile(f *testing.F) {
 	for _, s := range []string{
-		"workers: 1\nroles: [api, ui]\n", "---\nlisten: '127.0.0.1:1'\n...\n---\nworkers: 2\n", "workers: 1\nworkers: 2\n", "- a\n", "a", "", "#",
-		"worker: 1\n", "admin_key: |\n  abc\n", "roles:\n- api\n-\n", "workers: &a 1\nlane_concurrency: *a\n", "? [a]\n: b\n", "{workers: 1}", "workers: {a: b}",
-		"<<: {workers: 1}", "workers: !!str 1", "\xef\xbb\xbfworkers: 1", "workers:\t1", "a: b: c", "&", "*a", "!", "%YAML 1.2\n---\n", "'", "\"\\", "workers: 1_000",
+		"workers: 1\nroles: [api, ui]\n", "---\nlisten: '127.0.0.1:1'\n...\n---\nworkers: 2\n",
+		"workers: 1\nworkers: 2\n", "- a\n", "a", "", "#",
+		"worker: 1\n", "admin_key: |\n  abc\n", "roles:\n- api\n-\n", "workers: &a 1\nlane_concurrency: *a\n",
+		"? [a]\n: b\n", "{workers: 1}", "workers: {a: b}",
+		"<<: {workers: 1}", "workers: !!str 1", "\xef\xbb\xbfworkers: 1", "workers:\t1", "a: b: c", "&", "*a",
+		"!", "%YAML 1.2\n---\n", "'", "\"\\", "workers: 1_000",
 	} {
 		f.Add([]byte(s))
 	}
@@ -29,7 +33,8 @@ func FuzzSettingsFile(f *testing.F) {
 		values, problems := parseSettings("d.yaml", content)
 		for key, value := range values {
 			s, ok := known[key]
-			if !ok || len(value.values) != 1 && !s.isList() || !strings.HasPrefix(value.origin, "file d.yaml:") {
+			if !ok || len(value.values) != 1 && !s.isList() ||
+				!strings.HasPrefix(value.origin, "file d.yaml:") {
 				t.Errorf("%q sets %s to %+v", content, key, value)
 			}
 		}
@@ -41,12 +46,14 @@ func FuzzSettingsFile(f *testing.F) {
 	})
 }
 
-// FuzzImportLines: every line that is not blank is told once, by its number, and the next begins where it ends. A line
-// that is sent has a key, and all else as it was.
+// FuzzImportLines: every line that is not blank is told once, by its number, and the next begins where it
+// ends. A line that is sent has a key, and all else as it was.
 func FuzzImportLines(f *testing.F) {
 	for _, s := range []string{
-		"{\"a\":1}\n\n{\"idempotency_key\":\"k\"}\r\n", "\xef\xbb\xbf{}\n", "{}", "[]\n1\n{\n", " { } \n{\"idempotency_key\":null}\n",
-		"{\"idempotency_key\":\"\",\"b\":[1]}", "{\"\\u0069dempotency_key\":\"x\"}", "\n\n\n", "{\"a\":{\"idempotency_key\":\"inner\"}}", "{\"idempotency_key\":7}",
+		"{\"a\":1}\n\n{\"idempotency_key\":\"k\"}\r\n", "\xef\xbb\xbf{}\n", "{}", "[]\n1\n{\n",
+		" { } \n{\"idempotency_key\":null}\n",
+		"{\"idempotency_key\":\"\",\"b\":[1]}", "{\"\\u0069dempotency_key\":\"x\"}", "\n\n\n",
+		"{\"a\":{\"idempotency_key\":\"inner\"}}", "{\"idempotency_key\":7}",
 		"{\"idempotency_key\":null,\"idempotency_key\":\"b\"}",
 	} {
 		f.Add([]byte(s))
@@ -64,7 +71,8 @@ func FuzzImportLines(f *testing.F) {
 			}
 			told++
 			own := file[last:line.after]
-			if !bytes.Contains(own, line.text) || bytes.Count(file[:line.after], []byte("\n")) < line.number-1 {
+			if !bytes.Contains(own, line.text) ||
+				bytes.Count(file[:line.after], []byte("\n")) < line.number-1 {
 				t.Fatalf("line %d of %q is %q, which ends at %d", line.number, file, line.text, line.after)
 			}
 			last = line.after
@@ -115,7 +123,10 @@ func checkKeyed(t *testing.T, s *source, line *importLine) {
 
 // FuzzImportRate: a rate is more than nothing and finite, and twice the number is twice the rate.
 func FuzzImportRate(f *testing.F) {
-	for _, s := range []string{"500/s", "6000/m", "100/h", "7", "", "0", "-1/s", "NaN", "Inf/s", "1e9", "1e10/s", "0x1p4", "5/", "/s", "1e-320/h"} {
+	for _, s := range []string{
+		"500/s", "6000/m", "100/h", "7", "", "0", "-1/s", "NaN", "Inf/s", "1e9", "1e10/s", "0x1p4", "5/",
+		"/s", "1e-320/h",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

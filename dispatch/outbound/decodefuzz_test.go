@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -20,18 +21,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// FuzzSecret: a secret that is taken is written as one that reads the same, has a public key that verifies, and an
-// error never shows what was written.
+// FuzzSecret: a secret that is taken is written as one that reads the same, has a public key that verifies,
+// and an error never shows what was written.
 func FuzzSecret(f *testing.F) {
 	key, err := rsa.GenerateKey(rand.Reader, minRSABits)
 	if err != nil {
 		f.Fatal(err)
 	}
 	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	public := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&key.PublicKey)})
+	public := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY",
+		Bytes: x509.MarshalPKCS1PublicKey(&key.PublicKey)})
 	for _, s := range []string{
-		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsk_" + strings.Repeat("A", 43) + "=", "whpk_" + strings.Repeat("A", 43) + "=",
-		string(pkcs1), string(public), "user:password", "a secret", "0123456789", "whsec_", "whsk_####", "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
+		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsk_" + strings.Repeat("A", 43) + "=",
+		"whpk_" + strings.Repeat("A", 43) + "=",
+		string(pkcs1), string(public), "user:password", "a secret", "0123456789", "whsec_", "whsk_####",
+		"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
 	} {
 		for use := range len(secretUses) {
 			f.Add(byte(use), s)
@@ -47,7 +51,8 @@ func FuzzSecret(f *testing.F) {
 		} else {
 			written := FormatSecretFor(use, key)
 			if back, err := ParseSecretFor(use, written); err != nil || !bytes.Equal(back, key) {
-				t.Errorf("%s: %q is written %q, which reads as %x, %v; want %x", use, text, written, back, err, key)
+				t.Errorf("%s: %q is written %q, which reads as %x, %v; want %x", use, text, written, back,
+					err, key)
 			}
 			public, err := PublicOf(use, key)
 			if err != nil {
@@ -88,12 +93,14 @@ func FuzzPointer(f *testing.F) {
 	})
 }
 
-// FuzzXML: elements are nested as the text says, within the bounds, for a cost in proportion to the text. A path that is
-// taken finds the element that has it.
+// FuzzXML: elements are nested as the text says, within the bounds, for a cost in proportion to the text. A
+// path that is taken finds the element that has it.
 func FuzzXML(f *testing.F) {
 	for _, s := range [][2]string{
-		{"<xml><return_code><![CDATA[SUCCESS]]></return_code></xml>", "/xml/return_code"}, {`<a:b c="d"/>`, "/b"}, {"<a><b>1</b><b>2</b></a>", "/a/b"},
-		{"<!DOCTYPE a><a/>", "/a"}, {"<a>&amp;&#65;<!-- --><?p?></a>", "/a"}, {"<a></b>", "/"}, {strings.Repeat("<a>", 300), "/a/a"}, {"<a/><b/>", "/a/"},
+		{"<xml><return_code><![CDATA[SUCCESS]]></return_code></xml>", "/xml/return_code"}, {`<a:b c="d"/>`,
+			"/b"}, {"<a><b>1</b><b>2</b></a>", "/a/b"},
+		{"<!DOCTYPE a><a/>", "/a"}, {"<a>&amp;&#65;<!-- --><?p?></a>", "/a"}, {"<a></b>", "/"},
+		{strings.Repeat("<a>", 300), "/a/a"}, {"<a/><b/>", "/a/"},
 	} {
 		f.Add([]byte(s[0]), s[1])
 	}
@@ -111,7 +118,8 @@ func FuzzXML(f *testing.F) {
 			switch {
 			case i == 0 && (e.parent != -1 || e.depth != 0):
 				t.Fatalf("the root of %q is %+v", text, e)
-			case i > 0 && (e.parent < 0 || e.parent >= i || e.depth != tree.elements[e.parent].depth+1 || tree.elements[e.parent].leaf):
+			case i > 0 && (e.parent < 0 || e.parent >= i || e.depth != tree.elements[e.parent].depth+1 ||
+				tree.elements[e.parent].leaf):
 				t.Fatalf("element %d of %q is %+v", i, text, e)
 			case e.depth > maxXMLDepth || e.end < 0 || e.end > int64(len(text)):
 				t.Fatalf("element %d of %q is %+v", i, text, e)
@@ -147,8 +155,14 @@ func FuzzCharset(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, contentType := range []string{"text/plain; charset=GBK", `text/xml; charset="gb18030"`, "text/plain", "a;charset=utf-8", "charset=x-gbk;"} {
-		for _, body := range []string{"success", "\xef\xbb\xbfok", string(gbk), "成功", "<?xml version='1.0' encoding='gbk'?>" + string(gbk), "\xff\xfe", "\x81"} {
+	for _, contentType := range []string{
+		"text/plain; charset=GBK", `text/xml; charset="gb18030"`, "text/plain", "a;charset=utf-8",
+		"charset=x-gbk;",
+	} {
+		for _, body := range []string{
+			"success", "\xef\xbb\xbfok", string(gbk), "成功",
+			"<?xml version='1.0' encoding='gbk'?>" + string(gbk), "\xff\xfe", "\x81",
+		} {
 			f.Add(contentType, []byte(body))
 		}
 	}
@@ -164,7 +178,8 @@ func FuzzCharset(f *testing.F) {
 		if declared == "" {
 			declared = declaredEncoding(body)
 		}
-		known := strings.Contains("gbk gb2312 gb18030 cp936 x-gbk", strings.ToLower(declared)) && len(declared) >= 3
+		known := slices.Contains([]string{"gbk", "gb2312", "gb18030", "cp936", "x-gbk"},
+			strings.ToLower(declared))
 		if known && ok && !utf8.Valid(text) {
 			t.Errorf("%q, which is %s, becomes %q", body, declared, text)
 		}
@@ -174,8 +189,8 @@ func FuzzCharset(f *testing.F) {
 	})
 }
 
-// FuzzGzip compares the reading of a compressed answer with compress/gzip: one whole member is read up to the limit,
-// everything else is a fault.
+// FuzzGzip compares the reading of a compressed answer with compress/gzip: one whole member is read up to the
+// limit, everything else is a fault.
 func FuzzGzip(f *testing.F) {
 	packed := func(parts ...string) []byte {
 		var b bytes.Buffer
@@ -187,15 +202,18 @@ func FuzzGzip(f *testing.F) {
 		return b.Bytes()
 	}
 	for _, body := range [][]byte{
-		packed("ok"), packed(""), packed("a", "b"), packed("ok")[:12], packed(strings.Repeat("a", MaxResponseBytes)),
-		packed(strings.Repeat("a", MaxResponseBytes+1)), packed(strings.Repeat("a", 1<<20)), []byte("ok"), append(packed("ok"), "x"...),
+		packed("ok"), packed(""), packed("a", "b"), packed("ok")[:12], packed(strings.Repeat("a",
+			MaxResponseBytes)),
+		packed(strings.Repeat("a", MaxResponseBytes+1)), packed(strings.Repeat("a", 1<<20)), []byte("ok"),
+		append(packed("ok"), "x"...),
 	} {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		a := answer{}
 		a.read(&http.Response{
-			StatusCode: 200, Header: http.Header{"Content-Encoding": {"gzip"}}, ContentLength: -1, Body: io.NopCloser(bytes.NewReader(body)),
+			StatusCode: 200, Header: http.Header{"Content-Encoding": {"gzip"}}, ContentLength: -1,
+			Body: io.NopCloser(bytes.NewReader(body)),
 		}, nil)
 		defer a.release()
 		if len(a.body) > MaxResponseBytes {
@@ -231,7 +249,8 @@ func oneMember(body []byte) (plain []byte, whole bool) {
 // FuzzHeaders: a header that may be sent arrives as it was given, alone, and is none of our own.
 func FuzzHeaders(f *testing.F) {
 	for _, s := range [][2]string{
-		{"X-Shop", "7"}, {"webhook-id", "x"}, {"Host", "x"}, {"A", "b\r\nC: d"}, {"A:", "b"}, {"A", " b\t"}, {"Content-Type", "text/plain"},
+		{"X-Shop", "7"}, {"webhook-id", "x"}, {"Host", "x"}, {"A", "b\r\nC: d"}, {"A:", "b"}, {"A", " b\t"},
+		{"Content-Type", "text/plain"},
 		{"A", "\u00e9"}, {"A", "\x80"}, {"transfer-encoding", "chunked"}, {"A", ""}, {"COOKIE", "a=b; c=d"},
 	} {
 		f.Add(s[0], s[1])
@@ -255,15 +274,20 @@ func FuzzHeaders(f *testing.F) {
 		}
 		got.Header.Del("User-Agent")
 		got.Header.Del("Content-Length")
-		if arrived := got.Header.Get(name); arrived != strings.Trim(value, " \t") || len(got.Header) != 1 || got.ContentLength != 4 {
+		if arrived := got.Header.Get(name); arrived != strings.Trim(value, " \t") || len(got.Header) != 1 ||
+			got.ContentLength != 4 {
 			t.Errorf("%q: %q arrives as %q, all as %q", name, value, arrived, got.Header)
 		}
 	})
 }
 
-// FuzzEgressAllow: an entry that is taken permits what it names, and nothing of the public internet is lost by it.
+// FuzzEgressAllow: an entry that is taken permits what it names, and nothing of the public internet is lost
+// by it.
 func FuzzEgressAllow(f *testing.F) {
-	for _, s := range []string{"10.0.0.0/8", "10.1.0.0/8", "127.0.0.1", "[::1]", "::ffff:10.0.0.1", "fe80::1%eth0", "shop.internal", "*", "0.0.0.0/0", "::/0", "", "a b"} {
+	for _, s := range []string{
+		"10.0.0.0/8", "10.1.0.0/8", "127.0.0.1", "[::1]", "::ffff:10.0.0.1", "fe80::1%eth0", "shop.internal",
+		"*", "0.0.0.0/0", "::/0", "", "a b",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, entry string) {

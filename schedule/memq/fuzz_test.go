@@ -7,11 +7,14 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// FuzzKey compares keys with the library that makes ids: the same ones are ids, and they are ordered as their texts are.
+// FuzzKey compares keys with the library that makes ids: the same ones are ids, and they are ordered as their
+// texts are.
 func FuzzKey(f *testing.F) {
 	for _, s := range [][2]string{
-		{"01JD6QZ0000000000000000001", "01JD6QZ0000000000000000002"}, {"7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "00000000000000000000000000"},
-		{"01JD6QZ000000G000000000000", "01JD6QZ000000FZZZZZZZZZZZZ"}, {"8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01jd6qz0000000000000000001"},
+		{"01JD6QZ0000000000000000001", "01JD6QZ0000000000000000002"}, {"7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+			"00000000000000000000000000"},
+		{"01JD6QZ000000G000000000000", "01JD6QZ000000FZZZZZZZZZZZZ"}, {"8ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+			"01jd6qz0000000000000000001"},
 	} {
 		f.Add(s[0], s[1])
 	}

@@ -11,9 +11,12 @@ import (
 // FuzzColumns: what a column of JSON says is written as a text that says the same, whatever was in it.
 func FuzzColumns(f *testing.F) {
 	for _, s := range []string{
-		`[{"name":"A","value":"b"}]`, `{"shop":"7"}`, `{"name":"p","tiers":[15000000000,180000000000]}`, `{"name":"body-success"}`, `["send"]`, `["*"]`, `{}`, `[]`,
-		`null`, `""`, `{"headers":[{"name":"a"}],"policy":{}}`, `{"state":"x"`, `{"from":"mon","rule":{"json":[]}}`, `{"Name":1}`, "{\"a\":\"\xff\"}",
-		`{"url":"https://shop.example","policy":{"tiers":[]},"success":{},"lane":"l","content_type":"a","delay_ms":5}`,
+		`[{"name":"A","value":"b"}]`, `{"shop":"7"}`, `{"name":"p","tiers":[15000000000,180000000000]}`,
+		`{"name":"body-success"}`, `["send"]`, `["*"]`, `{}`, `[]`,
+		`null`, `""`, `{"headers":[{"name":"a"}],"policy":{}}`, `{"state":"x"`,
+		`{"from":"mon","rule":{"json":[]}}`, `{"Name":1}`, "{\"a\":\"\xff\"}",
+		`{"url":"https://shop.example","policy":{"tiers":[]},"success":{},` +
+			`"lane":"l","content_type":"a","delay_ms":5}`,
 	} {
 		f.Add(s)
 	}
@@ -54,8 +57,12 @@ func FuzzColumns(f *testing.F) {
 // FuzzStoredResult: a poll's result callback is written as it was read.
 func FuzzStoredResult(f *testing.F) {
 	for _, s := range []string{
-		`{"url":"https://shop.example","policy":{"tiers":[]},"success":{},"lane":"l","content_type":"a","delay_ms":5,"version":7}`, `{}`, `null`, `[]`, "",
-		`{"headers":[{"name":"A","value":"b"}],"labels":{"a":"b"},"strict":true,"ladder_base":2,"expires_in_ms":-1,"supersede":true}`, `{"url":1}`,
+		`{"url":"https://shop.example","policy":{"tiers":[]},"success":{},` +
+			`"lane":"l","content_type":"a","delay_ms":5,"version":7}`,
+		`{}`, `null`, `[]`, "",
+		`{"headers":[{"name":"A","value":"b"}],"labels":{"a":"b"},` +
+			`"strict":true,"ladder_base":2,"expires_in_ms":-1,"supersede":true}`,
+		`{"url":1}`,
 	} {
 		f.Add(s)
 	}
@@ -74,7 +81,8 @@ func FuzzStoredResult(f *testing.F) {
 		}
 		a, errA := json.Marshal(d)
 		b, errB := json.Marshal(again)
-		if errA != nil || errB != nil || string(a) != string(b) || !reflect.DeepEqual(d.Callback.Version, again.Callback.Version) {
+		if errA != nil || errB != nil || string(a) != string(b) ||
+			!reflect.DeepEqual(d.Callback.Version, again.Callback.Version) {
 			t.Errorf("%q is %s, and read again %s, %v, %v", text, a, b, errA, errB)
 		}
 	})

@@ -1,5 +1,6 @@
-// Command bom says what the binary is made of, and under which licences. It reads the licence files of the modules in
-// the module cache; what it does not recognize is an error. It writes, each where its flag names a file:
+// Command bom says what the binary is made of, and under which licences. It reads the licence files of the
+// modules in the module cache; what it does not recognize is an error. It writes, each where its flag names a
+// file:
 //
 //   - -licenses: the table of all modules of go.mod for docs/licenses.md
 //   - -sbom: a CycloneDX document of one built binary
@@ -153,7 +154,8 @@ func compiledIn(root string) (map[string]bool, error) {
 	compiled := map[string]bool{}
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		out, err := goTool(root, []string{"GOOS=" + system},
-			"list", "-deps", "-tags", "nomsgpack", "-f", "{{with .Module}}{{.Path}}{{end}}", "./cmd/dispatcher")
+			"list", "-deps", "-tags", "nomsgpack", "-f", "{{with .Module}}{{.Path}}{{end}}",
+			"./cmd/dispatcher")
 		if err != nil {
 			return nil, err
 		}

@@ -23,12 +23,14 @@ func TestLicencesAreRecognized(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if ids, texts, err := licencesIn(dir); err != nil || !slices.Equal(ids, []string{"Apache-2.0"}) || len(texts) != 1 {
+		if ids, texts, err := licencesIn(dir); err != nil || !slices.Equal(ids, []string{"Apache-2.0"}) ||
+			len(texts) != 1 {
 			t.Errorf("%s: %v, %d texts, %v; want Apache-2.0", name, ids, len(texts), err)
 		}
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "LICENSE"), []byte("You may not use this.\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "LICENSE"), []byte("You may not use this.\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if ids, _, err := licencesIn(dir); err == nil {
@@ -36,14 +38,17 @@ func TestLicencesAreRecognized(t *testing.T) {
 	}
 }
 
-// The document names every module of the binary once, in the version that was compiled, and is the same each time.
+// The document names every module of the binary once, in the version that was compiled, and is the same each
+// time.
 func TestDocument(t *testing.T) {
 	const sum = "h1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 	info := &buildinfo.BuildInfo{
-		GoVersion: "go1.26.0", Path: "a.org/dispatcher/cmd/dispatcher", Main: debug.Module{Path: "a.org/dispatcher"},
+		GoVersion: "go1.26.0", Path: "a.org/dispatcher/cmd/dispatcher",
+		Main: debug.Module{Path: "a.org/dispatcher"},
 		Deps: []*debug.Module{
 			{Path: "c.org/d", Version: "v1.0.0", Sum: sum},
-			{Path: "a.org/b", Version: "v2.0.0", Replace: &debug.Module{Path: "a.org/b", Version: "v1.9.0", Sum: sum}},
+			{Path: "a.org/b", Version: "v2.0.0", Replace: &debug.Module{Path: "a.org/b", Version: "v1.9.0",
+				Sum: sum}},
 		},
 		Settings: []debug.BuildSetting{{Key: "-tags", Value: "nomsgpack"}},
 	}
@@ -75,7 +80,8 @@ func TestDocument(t *testing.T) {
 	var refs []string
 	for _, c := range read.Components {
 		refs = append(refs, c.Ref)
-		if c.Name != "std" && (len(c.Hashes) != 1 || !strings.HasPrefix(c.Hashes[0].Content, "000102030405")) {
+		if c.Name != "std" && (len(c.Hashes) != 1 ||
+			!strings.HasPrefix(c.Hashes[0].Content, "000102030405")) {
 			t.Errorf("%s has the hashes %v", c.Name, c.Hashes)
 		}
 		if len(c.Licences) == 0 {
@@ -89,7 +95,8 @@ func TestDocument(t *testing.T) {
 	if ref := read.Metadata.Component.Ref; ref != "pkg:golang/a.org/dispatcher@1.2.3#cmd/dispatcher" {
 		t.Errorf("the program is %s", ref)
 	}
-	if texts := string(allTexts(parts)); !strings.Contains(texts, "of b") || !strings.Contains(texts, "of d") {
+	if texts := string(allTexts(parts)); !strings.Contains(texts, "of b") ||
+		!strings.Contains(texts, "of d") {
 		t.Errorf("the texts are %.200s", texts)
 	}
 

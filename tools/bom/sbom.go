@@ -37,7 +37,8 @@ func partsOf(info *buildinfo.BuildInfo, modules map[string]module) ([]part, erro
 		}
 		m, ok := modules[dep.Path]
 		if !ok || m.version != used.Version {
-			return nil, fmt.Errorf("the binary has %s %s, go.mod has %q: build it anew", dep.Path, used.Version, m.version)
+			return nil, fmt.Errorf("the binary has %s %s, go.mod has %q: build it anew", dep.Path,
+				used.Version, m.version)
 		}
 		parts = append(parts, part{m, used.Sum})
 	}
@@ -93,7 +94,8 @@ func cyclonedx(info *buildinfo.BuildInfo, version string, parts []part) ([]byte,
 		Type: "application", Name: filepath.Base(info.Path), Version: version,
 		Licences: licences([]string{"Apache-2.0"}),
 	}
-	program.PURL = "pkg:golang/" + info.Main.Path + "@" + version + "#" + strings.TrimPrefix(info.Path, info.Main.Path+"/")
+	program.PURL = "pkg:golang/" + info.Main.Path + "@" + version + "#" + strings.TrimPrefix(info.Path,
+		info.Main.Path+"/")
 	program.Ref = program.PURL
 	for _, s := range info.Settings {
 		program.Properties = append(program.Properties, property{"go:build:" + s.Key, s.Value})
@@ -133,7 +135,8 @@ func allTexts(parts []part) []byte {
 	var all bytes.Buffer
 	for _, p := range parts {
 		for _, t := range p.texts {
-			fmt.Fprintf(&all, "==== %s %s: %s ====\n\n%s\n\n", p.path, p.version, t.name, bytes.TrimSpace(t.data))
+			fmt.Fprintf(&all, "==== %s %s: %s ====\n\n%s\n\n", p.path, p.version, t.name,
+				bytes.TrimSpace(t.data))
 		}
 	}
 	return all.Bytes()

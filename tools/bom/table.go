@@ -8,11 +8,12 @@ import (
 )
 
 const intro = "# Licences of the modules in go.mod\n\n" +
-	"`make licenses` writes this page from the licence files of the modules. The house test compares it with go.mod,\n" +
-	"and with the licences that may be used. `make sbom` writes the texts, which must go with a binary, to\n" +
-	"`bin/licenses.txt`.\n"
+	"`make licenses` writes this page from the licence files of the modules. The house test compares it with\n" +
+	"go.mod, and with the licences that may be used. `make sbom` writes the texts, which must go with a\n" +
+	"binary, to `bin/licenses.txt`.\n"
 
-// table is the page of licences: the modules that are compiled into the program on any system, then the others.
+// table is the page of licences: the modules that are compiled into the program on any system, then the
+// others.
 func table(modules map[string]module, compiled map[string]bool) []byte {
 	var page strings.Builder
 	page.WriteString(intro)

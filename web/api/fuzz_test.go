@@ -10,15 +10,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// FuzzRequests sends any body and any query to any route. The answer is never a fault of ours, and one that refuses is
-// a problem in JSON with its status.
+// FuzzRequests sends any body and any query to any route. The answer is never a fault of ours, and one that
+// refuses is a problem in JSON with its status.
 func FuzzRequests(f *testing.F) {
 	all := routesOf(f)
 	for i, r := range all {
 		f.Add(byte(i), bodyOf(r), "")
 		f.Add(byte(i), `{"a":1,"a":2}`, "limit=1&cursor=x")
-		f.Add(byte(i), `{"name":"n","url":"https://shop.example","topics":["a"],"rate":"5/s","tiers":["1s"],"cron":"@daily","hosts":["*"],`+
-			`"scopes":["send"],"until":"2026-11-22","filter":{"state":["dead"]},"secret":"whsec_AAAA","callback":{"payload":{}},"signer":{"name":"x"}}`,
+		f.Add(byte(i),
+			`{"name":"n","url":"https://shop.example","topics":["a"],"rate":"5/s","tiers":["1s"],`+
+				`"cron":"@daily","hosts":["*"],`+
+				`"scopes":["send"],"until":"2026-11-22","filter":{"state":["dead"]},`+
+				`"secret":"whsec_AAAA","callback":{"payload":{}},"signer":{"name":"x"}}`,
 			"from=2026-11-20&to=2026-11-21&label.shop=7&state=dead&state=scheduled&wait=0s")
 		f.Add(byte(i), `[null]`, "a=%zz")
 		f.Add(byte(i), ``, "from=0000-01-01T00:00:00Z&to=9999-12-31T23:59:59.9999Z")
@@ -31,14 +34,16 @@ func FuzzRequests(f *testing.F) {
 		if query == "" {
 			query = own
 		}
-		if _, err := url.ParseRequestURI(path + "?" + query); err != nil || strings.ContainsAny(query, " #\r\n\t") || strings.Contains(query, "wait") {
+		if _, err := url.ParseRequestURI(path + "?" + query); err != nil ||
+			strings.ContainsAny(query, " #\r\n\t") || strings.Contains(query, "wait") {
 			return // no client can send it, or it would be waited for
 		}
 		server.log.Reset()
 		e.subs = nil
 		rec := server.do(r.Method, path+"?"+query, body, "Content-Type", "application/json")
 		if rec.Code >= 500 {
-			t.Fatalf("%s %s?%s with %q: %d %s %s", r.Method, path, query, body, rec.Code, rec.Body, server.log)
+			t.Fatalf("%s %s?%s with %q: %d %s %s", r.Method, path, query, body, rec.Code, rec.Body,
+				server.log)
 		}
 		if rec.Code < 400 {
 			return
@@ -47,7 +52,8 @@ func FuzzRequests(f *testing.F) {
 			Status int    `json:"status"`
 			Code   string `json:"code"`
 		}
-		if err := json.Unmarshal(rec.Body.Bytes(), &problem); err != nil || problem.Status != rec.Code || problem.Code == "" {
+		if err := json.Unmarshal(rec.Body.Bytes(), &problem); err != nil || problem.Status != rec.Code ||
+			problem.Code == "" {
 			t.Errorf("%s %s?%s with %q: %d %s", r.Method, path, query, body, rec.Code, rec.Body)
 		}
 	})
@@ -60,7 +66,8 @@ func routesOf(f *testing.F) (all []api.Route) {
 		f.Fatal(err)
 	}
 	for _, r := range a.Routes() {
-		if r.Path != "/openapi.yaml" && (r.Method != http.MethodGet || !strings.HasSuffix(r.Path, "/stream")) {
+		if r.Path != "/openapi.yaml" && (r.Method != http.MethodGet ||
+			!strings.HasSuffix(r.Path, "/stream")) {
 			all = append(all, r)
 		}
 	}

@@ -13,8 +13,10 @@ import (
 // FuzzTime: a time that is taken is shown as one that reads the same, and is the one that package time reads.
 func FuzzTime(f *testing.F) {
 	for _, s := range []string{
-		"2026-11-21T08:00:00Z", "2026-11-21t08:00:00.0001z", "2026-11-21 08:00:00+08:00", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59.9999Z",
-		"0000-01-01T00:00:00+23:59", "2026-02-29T00:00:00Z", "2026-11-21T24:00:00Z", "2026-11-21T08:00:60Z", "2026-11-21T08:00:00,5Z",
+		"2026-11-21T08:00:00Z", "2026-11-21t08:00:00.0001z", "2026-11-21 08:00:00+08:00",
+		"0000-01-01T00:00:00Z", "9999-12-31T23:59:59.9999Z",
+		"0000-01-01T00:00:00+23:59", "2026-02-29T00:00:00Z", "2026-11-21T24:00:00Z", "2026-11-21T08:00:60Z",
+		"2026-11-21T08:00:00,5Z",
 		"2026-11-21 08:00:00 08:00", "2026-11-21T8:00:00.00Z",
 	} {
 		f.Add(s)
@@ -36,7 +38,8 @@ func FuzzTime(f *testing.F) {
 	})
 }
 
-// FuzzJSONDuration: a duration in JSON is what package schedule reads, and is written as one that reads the same.
+// FuzzJSONDuration: a duration in JSON is what package schedule reads, and is written as one that reads the
+// same.
 func FuzzJSONDuration(f *testing.F) {
 	for _, s := range []string{`"15s"`, `"2d"`, `"1\u0064"`, `"-1s"`, `5`, `null`, `""`, `"1d1h"`, `"0.5d"`} {
 		f.Add([]byte(s))
@@ -57,15 +60,18 @@ func FuzzJSONDuration(f *testing.F) {
 			t.Errorf("%s is %v, package schedule reads %v, %v", raw, d, want, err)
 		}
 		if back, wrong := decodeDuration(appendDuration(nil, d)); wrong != "" || back != d {
-			t.Errorf("%s is %v, written %s, which reads as %v, %s", raw, d, appendDuration(nil, d), back, wrong)
+			t.Errorf("%s is %v, written %s, which reads as %v, %s", raw, d, appendDuration(nil, d), back,
+				wrong)
 		}
 	})
 }
 
-// FuzzOutcomeCursor: the place in the feed that is read is the one that was signed, and nothing else is taken.
+// FuzzOutcomeCursor: the place in the feed that is read is the one that was signed, and nothing else is
+// taken.
 func FuzzOutcomeCursor(f *testing.F) {
 	ours := signed(1, "shop")
-	for _, c := range []store.OutcomeCursor{{}, {Tx: 1, Group: 2, Item: 3}, {Tx: -1, Group: 1 << 62, Item: -3}} {
+	for _, c := range []store.OutcomeCursor{{}, {Tx: 1, Group: 2, Item: 3}, {Tx: -1, Group: 1 << 62,
+		Item: -3}} {
 		f.Add(ours.encodeOutcome(c), c.Tx, c.Group, c.Item)
 	}
 	f.Add(signed(2, "shop").encodeOutcome(store.OutcomeCursor{Tx: 1}), int64(1), int64(0), 0)

@@ -18,8 +18,10 @@ func FuzzFilter(f *testing.F) {
 		f.Fatal("no zone")
 	}
 	for _, s := range []string{
-		"state=dead&state=scheduled&kind=notify&ref=a", "label.shop=7&label.shop=8", "label.=x&label.a=b", "from=2026-11-20T01:00&to=2026-11-21",
-		"overdue=true&min_attempts=0&status_code=99", "overdue=false&topic=+a+&lane=&x=1", "from=2026-03-08T02:30&to=x", "class=x&reason=",
+		"state=dead&state=scheduled&kind=notify&ref=a", "label.shop=7&label.shop=8", "label.=x&label.a=b",
+		"from=2026-11-20T01:00&to=2026-11-21",
+		"overdue=true&min_attempts=0&status_code=99", "overdue=false&topic=+a+&lane=&x=1",
+		"from=2026-03-08T02:30&to=x", "class=x&reason=",
 	} {
 		f.Add(s)
 	}
@@ -45,7 +47,10 @@ func FuzzFilter(f *testing.F) {
 
 // FuzzPlace: a place in a list is an id of ours, and is written as it was read.
 func FuzzPlace(f *testing.F) {
-	for _, s := range []string{"0." + testID(7), "-zz." + testID(1), "", ".", "1y2p0ij32e8e8." + testID(1), "0." + testID(7) + "'", "+1." + testID(2), "A." + testID(2)} {
+	for _, s := range []string{
+		"0." + testID(7), "-zz." + testID(1), "", ".", "1y2p0ij32e8e8." + testID(1), "0." + testID(7) + "'",
+		"+1." + testID(2), "A." + testID(2),
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -65,8 +70,10 @@ func FuzzPlace(f *testing.F) {
 // FuzzLocal: wherever a form leads, a browser stays with the admin pages of this host.
 func FuzzLocal(f *testing.F) {
 	for _, s := range []string{
-		"/ui/callbacks?state=dead#top", "//evil.example/ui/", "/ui/../../x", "https://evil.example/ui/", "/\\evil.example", "/ui/%2e%2e/%2e%2e/x",
-		"javascript:alert(1)", "/ui/\r\nSet-Cookie: a=b", "", "/ui", "/ui/..//evil.example", "\t//evil.example", "/ui//evil.example", "/ui/..%2f..",
+		"/ui/callbacks?state=dead#top", "//evil.example/ui/", "/ui/../../x", "https://evil.example/ui/",
+		"/\\evil.example", "/ui/%2e%2e/%2e%2e/x",
+		"javascript:alert(1)", "/ui/\r\nSet-Cookie: a=b", "", "/ui", "/ui/..//evil.example",
+		"\t//evil.example", "/ui//evil.example", "/ui/..%2f..",
 	} {
 		f.Add(s)
 	}
@@ -74,7 +81,8 @@ func FuzzLocal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, address string) {
 		to := local(address, "/ui/")
 		u, err := base.Parse(to)
-		if err != nil || u.Host != base.Host || u.Scheme != base.Scheme || u.User != nil || !strings.HasPrefix(u.Path, "/ui/") ||
+		if err != nil || u.Host != base.Host || u.Scheme != base.Scheme || u.User != nil ||
+			!strings.HasPrefix(u.Path, "/ui/") ||
 			!strings.HasPrefix(to, "/ui/") || strings.ContainsAny(to, "\\\r\n\t") {
 			t.Errorf("%q leads to %q, which is %v, %v", address, to, u, err)
 		}
@@ -84,7 +92,10 @@ func FuzzLocal(f *testing.F) {
 // FuzzInput: a moment that is taken is written in UTC as one that reads the same.
 func FuzzInput(f *testing.F) {
 	for _, zone := range []string{"UTC", "America/New_York", "Asia/Shanghai"} {
-		for _, s := range []string{"2026-11-21T08:00:00", "2026-11-21 08:00", "2026-03-08T02:30", "2026-11-01T01:30", "2026-11-21", "2026-11-21T08:00:00.5+08:00", "x", "0000-01-01"} {
+		for _, s := range []string{
+			"2026-11-21T08:00:00", "2026-11-21 08:00", "2026-03-08T02:30", "2026-11-01T01:30", "2026-11-21",
+			"2026-11-21T08:00:00.5+08:00", "x", "0000-01-01",
+		} {
 			f.Add(zone, s)
 		}
 	}
@@ -107,10 +118,13 @@ func FuzzInput(f *testing.F) {
 
 // FuzzForm: a form that is read has texts only, and of them no more bytes than were sent.
 func FuzzForm(f *testing.F) {
-	for _, s := range []string{"a=b&c=%e4%bb%ae", "a=%00", "a=%ff", "a=%zz", "=&=", "a;b=c", strings.Repeat("a=b&", 100)} {
+	for _, s := range []string{
+		"a=b&c=%e4%bb%ae", "a=%00", "a=%ff", "a=%zz", "=&=", "a;b=c", strings.Repeat("a=b&", 100),
+	} {
 		f.Add("application/x-www-form-urlencoded", s)
 	}
-	f.Add("multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--\r\n")
+	f.Add("multipart/form-data; boundary=x",
+		"--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--\r\n")
 	f.Add("text/plain", "a=b")
 	f.Fuzz(func(t *testing.T, contentType, body string) {
 		req := httptest.NewRequest("POST", "/ui/x", strings.NewReader(body))

@@ -115,8 +115,8 @@ func (r *request) back(otherwise string) string {
 	return local(r.query("back"), otherwise)
 }
 
-// parseInput reads a moment that a field of a form has in the viewer's zone, or with an offset of its own. In UTC, as
-// it is shown elsewhere, it is in the years that RFC 3339 can write.
+// parseInput reads a moment that a field of a form has in the viewer's zone, or with an offset of its own.
+// In UTC, as it is shown elsewhere, it is in the years that RFC 3339 can write.
 func (r *request) parseInput(s string) (ms int64, ok bool) {
 	for _, layout := range []string{inputTime, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.ParseInLocation(layout, s, r.zone.Location); err == nil {
