@@ -160,8 +160,8 @@ func (s *calledStore) IndexMeta(ctx context.Context, want store.IndexMeta) (stor
 	return call1(ctx, s, "IndexMeta", s.Store.IndexMeta, want)
 }
 
-func (s *calledStore) NextGeneration(ctx context.Context, from int64) (int64, error) {
-	return call1(ctx, s, "NextGeneration", s.Store.NextGeneration, from)
+func (s *calledStore) NextGeneration(ctx context.Context, from, now int64) (int64, error) {
+	return call2(ctx, s, "NextGeneration", s.Store.NextGeneration, from, now)
 }
 
 func (s *calledStore) MarkBuilt(ctx context.Context, generation, now int64) error {
@@ -214,8 +214,8 @@ func (s *calledStore) ReportDispatcher(ctx context.Context, d store.Dispatcher) 
 	return tell1(ctx, s, "ReportDispatcher", s.Store.ReportDispatcher, d)
 }
 
-func (s *calledStore) WithdrawDispatcher(ctx context.Context, name string) error {
-	return tell1(ctx, s, "WithdrawDispatcher", s.Store.WithdrawDispatcher, name)
+func (s *calledStore) WithdrawDispatcher(ctx context.Context, name string, now int64) error {
+	return tell2(ctx, s, "WithdrawDispatcher", s.Store.WithdrawDispatcher, name, now)
 }
 
 func (s *calledStore) Ping(ctx context.Context) error {

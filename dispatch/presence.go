@@ -17,8 +17,10 @@ import (
 type DispatcherRows interface {
 	// ReportDispatcher writes down how a process is now, in place of what it said before.
 	ReportDispatcher(ctx context.Context, d store.Dispatcher) error
-	// WithdrawDispatcher forgets a process that ends; one that is not known is as good.
-	WithdrawDispatcher(ctx context.Context, name string) error
+	// WithdrawDispatcher takes a process that ends off the list at now; one that is not known is as good.
+	WithdrawDispatcher(ctx context.Context, name string, now int64) error
+	// LastWorker is when a process with workers was last seen, also one that has ended; zero: there never was one.
+	LastWorker(ctx context.Context) (int64, error)
 	// Dispatchers returns the processes that have reported themselves at that time or later.
 	Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error)
 	// PurgeDispatchers removes up to limit processes that have not reported themselves for long, and returns how many.
@@ -125,7 +127,7 @@ func (e *Engine) farewell(ctx context.Context) {
 	if err := e.writeActivity(ctx); err != nil {
 		e.log.Warn("what has happened last is missing in the activity", "error", err)
 	}
-	if err := e.o.Store.WithdrawDispatcher(ctx, e.o.Name); err != nil {
+	if err := e.o.Store.WithdrawDispatcher(ctx, e.o.Name, e.clock.now()); err != nil {
 		e.log.Warn("this process is listed as gone, though it has ended in order", "error", err)
 	}
 }

@@ -95,7 +95,7 @@ func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta) (RebuildRepo
 func (k *keeper) refill(ctx context.Context, meta store.IndexMeta) (RebuildReport, error) {
 	started := time.Now()
 	e := k.e
-	generation, err := e.o.Store.NextGeneration(ctx, meta.Generation)
+	generation, err := e.o.Store.NextGeneration(ctx, meta.Generation, e.clock.now())
 	if err != nil {
 		return RebuildReport{}, fmt.Errorf("make a new generation: %w", err)
 	}

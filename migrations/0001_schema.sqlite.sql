@@ -14,6 +14,7 @@ CREATE TABLE projects (
 	name         TEXT NOT NULL DEFAULT '',
 	defaults     TEXT NOT NULL DEFAULT '',
 	paused_until INTEGER NOT NULL DEFAULT 0,
+	paused_at    INTEGER NOT NULL DEFAULT 0,
 	pause_reason TEXT NOT NULL DEFAULT '',
 	open_quota   INTEGER NOT NULL DEFAULT 0,
 	lane_quota   INTEGER NOT NULL DEFAULT 0,
@@ -82,7 +83,8 @@ CREATE INDEX secrets_key ON secrets (key_id, id);
 
 -- Lanes and endpoints ---------------------------------------------------------------------------------------
 
--- paused_until is the latest of the pauses of the lane itself, its endpoint and its project. At most
+-- paused_until is the latest of the pauses of the lane itself, its endpoint and its project; own_paused_at is
+-- since when its own has lasted, as paused_at is of projects and endpoints. At most
 -- rate_count attempts begin in each rate_per_ms; zero means no bound.
 CREATE TABLE lanes (
 	id                    INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -94,6 +96,7 @@ CREATE TABLE lanes (
 	rate_per_ms           INTEGER NOT NULL DEFAULT 0,
 	paused_until          INTEGER NOT NULL DEFAULT 0,
 	own_paused_until      INTEGER NOT NULL DEFAULT 0,
+	own_paused_at         INTEGER NOT NULL DEFAULT 0,
 	endpoint_paused_until INTEGER NOT NULL DEFAULT 0,
 	project_paused_until  INTEGER NOT NULL DEFAULT 0,
 	pause_reason          TEXT NOT NULL DEFAULT '',
@@ -111,6 +114,8 @@ CREATE TABLE endpoints (
 	rate_count      INTEGER NOT NULL,
 	rate_per_ms     INTEGER NOT NULL,
 	paused_until    INTEGER NOT NULL,
+	paused_at       INTEGER NOT NULL DEFAULT 0,
+	disabled_at     INTEGER NOT NULL DEFAULT 0,
 	failing_since   INTEGER NOT NULL DEFAULT 0,
 	alerted_at      INTEGER NOT NULL DEFAULT 0,
 	last_success_at INTEGER NOT NULL DEFAULT 0,
@@ -506,12 +511,14 @@ CREATE TABLE audit (
 CREATE INDEX audit_project ON audit (project, id);
 CREATE INDEX audit_object ON audit (project, object, id);
 
--- The index that this database fills. built is the generation that was built last, at built_at.
+-- The index that this database fills, by a generation that was made at made_at. built is the generation that
+-- was built last, at built_at.
 CREATE TABLE index_meta (
 	id         INTEGER PRIMARY KEY CHECK (id = 1),
 	generation INTEGER NOT NULL,
 	built      INTEGER NOT NULL,
 	built_at   INTEGER NOT NULL DEFAULT 0,
+	made_at    INTEGER NOT NULL DEFAULT 0,
 	shards     INTEGER NOT NULL,
 	prefix     TEXT NOT NULL
 ) STRICT;
@@ -528,7 +535,7 @@ CREATE TABLE cursors (
 	id     TEXT NOT NULL
 ) STRICT;
 
--- The running processes, as each has last reported itself.
+-- The processes, as each has last reported itself; ended_at: it has ended in order.
 CREATE TABLE dispatchers (
 	name         TEXT PRIMARY KEY,
 	host         TEXT NOT NULL,
@@ -540,7 +547,8 @@ CREATE TABLE dispatchers (
 	draining     INTEGER NOT NULL,
 	clock_offset INTEGER NOT NULL,
 	started_at   INTEGER NOT NULL,
-	seen_at      INTEGER NOT NULL
+	seen_at      INTEGER NOT NULL,
+	ended_at     INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX dispatchers_seen ON dispatchers (seen_at);
 

@@ -42,9 +42,13 @@ type Endpoint struct {
 	// "requested".
 	Enabled        bool
 	DisabledReason string
+	// DisabledAt is when it was disabled; zero: it is enabled. The store sets it.
+	DisabledAt int64
 	// PausedUntil holds it likewise until then; zero: not paused. Forever: until it is resumed.
 	PausedUntil int64
 	PauseReason string
+	// PausedAt is since when it is paused, however often its end was moved since; zero: it is not. The store sets it.
+	PausedAt int64
 
 	// FailingSince is when the first attempt failed since the last one that succeeded; zero: the last one succeeded, or there was none.
 	// AlertedAt is when that was last told; LastSuccessAt, LastFailureAt when an attempt last ended so, to within some seconds.

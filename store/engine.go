@@ -172,6 +172,9 @@ type Lane struct {
 	// OwnPause is its own; EndpointPause, that of the endpoint that it is the lane of, which is Forever while that is disabled or being
 	// deleted; ProjectPause, its project's.
 	OwnPause, EndpointPause, ProjectPause int64
+	// OwnPausedAt, EndpointPausedAt and ProjectPausedAt are since when each of them lasts; zero: there is none. That of an endpoint
+	// that is disabled or being deleted is when that was done.
+	OwnPausedAt, EndpointPausedAt, ProjectPausedAt int64
 	// PauseReason is that of the pause which ends last; of a disabled endpoint, its DisabledReason.
 	PauseReason string
 	// EndpointID is the endpoint whose lane it is; empty: none.
@@ -213,8 +216,10 @@ type IndexMeta struct {
 	Built int64
 	// BuiltAt is when that was, in Unix milliseconds; zero: never, or before this was kept.
 	BuiltAt int64
-	Shards  int
-	Prefix  string
+	// MadeAt is when Generation was made: a rebuild began then. Zero: the database's first, which was never filled.
+	MadeAt int64
+	Shards int
+	Prefix string
 }
 
 // A Secret is a signing secret of a project or of one of its endpoints, encrypted.

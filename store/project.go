@@ -9,6 +9,8 @@ type Project struct {
 	Defaults Defaults
 	// PausedUntil holds all that the project sends; zero: not paused. Forever: until it is resumed.
 	PausedUntil int64
+	// PausedAt is since when it is paused, however often its end was moved since; zero: it is not.
+	PausedAt    int64
 	PauseReason string
 	Quotas      Quotas
 	// Version grows with every change of the project, its presets or its pause; changes of all projects and endpoints are numbered

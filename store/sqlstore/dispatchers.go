@@ -31,7 +31,8 @@ func (db *DB) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {
 				draining = excluded.draining,
 				clock_offset = excluded.clock_offset,
 				started_at = excluded.started_at,
-				seen_at = excluded.seen_at`,
+				seen_at = excluded.seen_at,
+				ended_at = 0`,
 			d.Name, d.Host, d.Version, d.Roles, d.Workers, d.InFlight, flag(d.Held), flag(d.Draining), d.ClockOffset, d.StartedAt, d.SeenAt)
 		return err
 	})
@@ -41,10 +42,10 @@ func (db *DB) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {
 	return nil
 }
 
-// WithdrawDispatcher forgets a process that has ended.
-func (db *DB) WithdrawDispatcher(ctx context.Context, name string) error {
+// WithdrawDispatcher takes a process that has ended off the list. When it was there is kept for LastWorker.
+func (db *DB) WithdrawDispatcher(ctx context.Context, name string, now int64) error {
 	err := db.change(ctx, func(t *tx) error {
-		_, err := t.exec(`DELETE FROM dispatchers WHERE name = $1`, name)
+		_, err := t.exec(`UPDATE dispatchers SET ended_at = $2, seen_at = $2 WHERE name = $1 AND ended_at = 0`, name, now)
 		return err
 	})
 	if err != nil {
@@ -55,7 +56,7 @@ func (db *DB) WithdrawDispatcher(ctx context.Context, name string) error {
 
 // listDispatchers takes those that were seen last.
 const listDispatchers = `SELECT ` + dispatcherColumns + `
-	FROM (SELECT * FROM dispatchers WHERE seen_at >= $1 ORDER BY seen_at DESC LIMIT $2) AS seen
+	FROM (SELECT * FROM dispatchers WHERE seen_at >= $1 AND ended_at = 0 ORDER BY seen_at DESC LIMIT $2) AS seen
 	ORDER BY started_at, name`
 
 // Dispatchers returns the processes that have reported themselves at seenSince or later, the first that started first; at most a thousand.
@@ -77,7 +78,25 @@ func (db *DB) Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatc
 	return seen, nil
 }
 
-const oldDispatchers = `SELECT name FROM dispatchers WHERE seen_at < $1 ORDER BY seen_at LIMIT $2`
+// LastWorker returns when a process with workers was last seen, whether it runs, has died or has ended; zero: there never was one.
+func (db *DB) LastWorker(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
+	defer cancel()
+	var seen int64
+	err := queryEach(ctx, db.read, func(rows scanner) error { return rows.Scan(&seen) },
+		`SELECT COALESCE(MAX(seen_at), 0) FROM dispatchers WHERE workers > 0`)
+	if err != nil {
+		return 0, readError("find the last worker", err)
+	}
+	return seen, nil
+}
+
+// oldDispatchers spares the last process with workers: LastWorker is to know it for however long there is none.
+const oldDispatchers = `SELECT name FROM dispatchers
+	WHERE seen_at < $1 AND name <> COALESCE((
+		SELECT last.name FROM dispatchers AS last WHERE last.workers > 0 ORDER BY last.seen_at DESC LIMIT 1), '')
+	ORDER BY seen_at
+	LIMIT $2`
 
 // PurgeDispatchers removes up to limit processes that have not reported themselves for a day. It returns how many.
 func (db *DB) PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error) {

@@ -226,6 +226,7 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 			u.after = u.before
 			continue
 		}
+		holdSince(&u.before, &u.after, now)
 		row := &endpointRow{Endpoint: u.after}
 		if u.after.DeletedAt != 0 {
 			row.canceling = belowAllIDs

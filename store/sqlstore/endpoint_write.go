@@ -37,6 +37,8 @@ var endpointWrite = newBulkInsert("endpoints", fields[*endpointRow]{
 	numberField("concurrency", func(e *endpointRow) int64 { return int64(e.Concurrency) }),
 	numberField("enabled", func(e *endpointRow) int64 { return flag(e.Enabled) }),
 	textField("disabled_reason", func(e *endpointRow) string { return e.DisabledReason }),
+	numberField("disabled_at", func(e *endpointRow) int64 { return e.DisabledAt }),
+	numberField("paused_at", func(e *endpointRow) int64 { return e.PausedAt }),
 	numberField("paused_until", func(e *endpointRow) int64 { return e.PausedUntil }),
 	textField("pause_reason", func(e *endpointRow) string { return e.PauseReason }),
 	numberField("lane", func(e *endpointRow) int64 { return e.LaneID }),
@@ -61,6 +63,8 @@ var endpointWrite = newBulkInsert("endpoints", fields[*endpointRow]{
 		concurrency = excluded.concurrency,
 		enabled = excluded.enabled,
 		disabled_reason = excluded.disabled_reason,
+		disabled_at = excluded.disabled_at,
+		paused_at = excluded.paused_at,
 		paused_until = excluded.paused_until,
 		pause_reason = excluded.pause_reason,
 		version = excluded.version,
@@ -95,6 +99,31 @@ func lanePause(e *store.Endpoint) int64 {
 		return store.Forever
 	}
 	return e.PausedUntil
+}
+
+// pausedSince returns since when a pause lasts that was until before, since at, and is until after from now on: one that is moved while
+// it lasts goes on.
+func pausedSince(before, at, after, now int64) int64 {
+	switch {
+	case after == 0:
+		return 0
+	case after == before || before > now:
+		return at
+	}
+	return now
+}
+
+// holdSince notes since when what an endpoint's own holds it lasts.
+func holdSince(before, after *store.Endpoint, now int64) {
+	after.PausedAt = pausedSince(before.PausedUntil, before.PausedAt, after.PausedUntil, now)
+	switch {
+	case after.Enabled:
+		after.DisabledAt = 0
+	case before.Enabled:
+		after.DisabledAt = now
+	default:
+		after.DisabledAt = before.DisabledAt
+	}
 }
 
 // setsLane says whether the endpoint's lane must be told of a change.

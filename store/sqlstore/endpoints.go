@@ -27,8 +27,10 @@ const endpointColumns = `
 	endpoints.concurrency,
 	endpoints.enabled,
 	endpoints.disabled_reason,
+	endpoints.disabled_at,
 	endpoints.paused_until,
 	endpoints.pause_reason,
+	endpoints.paused_at,
 	endpoints.failing_since,
 	endpoints.alerted_at,
 	endpoints.last_success_at,
@@ -46,8 +48,8 @@ func scanEndpoint(rows scanner) (store.Endpoint, error) {
 	var perMillis int64
 	var enabled int
 	if err := rows.Scan(&e.ID, &e.Project, &e.ExternalID, &e.Name, &e.URL, &e.URLOverride, &topics, &policy, &success, &e.Signer, &headers,
-		&e.Rate.Count, &perMillis, &e.Concurrency, &enabled, &e.DisabledReason, &e.PausedUntil, &e.PauseReason, &e.FailingSince,
-		&e.AlertedAt, &e.LastSuccessAt, &e.LastFailureAt, &e.LaneID, &e.Version, &e.CreatedAt, &e.UpdatedAt, &e.DeletedAt); err != nil {
+		&e.Rate.Count, &perMillis, &e.Concurrency, &enabled, &e.DisabledReason, &e.DisabledAt, &e.PausedUntil, &e.PauseReason,
+		&e.PausedAt, &e.FailingSince, &e.AlertedAt, &e.LastSuccessAt, &e.LastFailureAt, &e.LaneID, &e.Version, &e.CreatedAt, &e.UpdatedAt, &e.DeletedAt); err != nil {
 		return e, fmt.Errorf("scan endpoint: %w", err)
 	}
 	e.Rate.Per, e.Enabled = time.Duration(perMillis)*time.Millisecond, enabled != 0

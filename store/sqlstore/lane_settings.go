@@ -20,6 +20,16 @@ const laneColumns = `
 	lanes.own_paused_until,
 	lanes.endpoint_paused_until,
 	lanes.project_paused_until,
+	lanes.own_paused_at,
+	CASE WHEN lanes.endpoint_paused_until = 0 THEN 0 ELSE COALESCE((
+		SELECT CASE
+			WHEN endpoints.deleted_at > 0 THEN endpoints.deleted_at
+			WHEN endpoints.enabled = 0 THEN endpoints.disabled_at
+			ELSE endpoints.paused_at
+		END
+		FROM endpoints WHERE endpoints.id = lanes.endpoint_id), 0) END,
+	CASE WHEN lanes.project_paused_until = 0 THEN 0 ELSE COALESCE((
+		SELECT projects.paused_at FROM projects WHERE projects.id = lanes.project), 0) END,
 	lanes.endpoint_id,
 	lanes.version,
 	CASE
@@ -37,7 +47,7 @@ func scanLane(rows scanner, more ...any) (store.Lane, error) {
 	var perMillis int64
 	dest := []any{
 		&l.ID, &l.Project, &l.Key, &l.Limit, &l.Rate.Count, &perMillis, &l.PausedUntil, &l.OwnPause, &l.EndpointPause, &l.ProjectPause,
-		&l.EndpointID, &l.Version, &l.PauseReason,
+		&l.OwnPausedAt, &l.EndpointPausedAt, &l.ProjectPausedAt, &l.EndpointID, &l.Version, &l.PauseReason,
 	}
 	if err := rows.Scan(append(dest, more...)...); err != nil {
 		return l, fmt.Errorf("scan lane: %w", err)
@@ -155,6 +165,7 @@ func (db *DB) SetLane(ctx context.Context, project, key string, limit *int, rate
 // they are. The lane is made if it is missing.
 func (db *DB) PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor) (store.Lane, error) {
 	return db.changeLane(ctx, project, key, now, by, func(_ *tx, l *ownLane) (string, any, error) {
+		l.OwnPausedAt = pausedSince(l.OwnPause, l.OwnPausedAt, until, now)
 		l.OwnPause, l.reason = until, reason
 		if until == 0 {
 			l.reason = ""
@@ -199,9 +210,11 @@ func (db *DB) changeLane(ctx context.Context, project, key string, now int64, by
 				rate_per_ms = $3,
 				own_paused_until = $4,
 				pause_reason = $5,
+				own_paused_at = $8,
 				paused_until = `+lastPause("$4", "lanes.endpoint_paused_until", "lanes.project_paused_until")+`,
 				version = $6
-			WHERE id = $7`, lane.Limit, lane.Rate.Count, lane.Rate.Per.Milliseconds(), lane.OwnPause, lane.reason, version, lane.ID); err != nil {
+			WHERE id = $7`, lane.Limit, lane.Rate.Count, lane.Rate.Per.Milliseconds(), lane.OwnPause, lane.reason, version, lane.ID,
+			lane.OwnPausedAt); err != nil {
 			return fmt.Errorf("write lane: %w", err)
 		}
 		if lane, err = t.readLane(lane.ID); err != nil {

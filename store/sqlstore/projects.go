@@ -8,14 +8,14 @@ import (
 )
 
 // projectColumns are what scanProject reads, in its order.
-const projectColumns = `id, name, defaults, paused_until, pause_reason, open_quota, lane_quota, version,
+const projectColumns = `id, name, defaults, paused_until, pause_reason, paused_at, open_quota, lane_quota, version,
 	created_at, updated_at`
 
 func scanProject(rows scanner) (store.Project, error) {
 	var p store.Project
 	var defaults string
-	if err := rows.Scan(&p.ID, &p.Name, &defaults, &p.PausedUntil, &p.PauseReason, &p.Quotas.OpenCallbacks,
-		&p.Quotas.Lanes, &p.Version, &p.CreatedAt, &p.UpdatedAt); err != nil {
+	if err := rows.Scan(&p.ID, &p.Name, &defaults, &p.PausedUntil, &p.PauseReason, &p.PausedAt,
+		&p.Quotas.OpenCallbacks, &p.Quotas.Lanes, &p.Version, &p.CreatedAt, &p.UpdatedAt); err != nil {
 		return p, fmt.Errorf("scan project: %w", err)
 	}
 	return p, decode("defaults", defaults, &p.Defaults)
@@ -64,7 +64,7 @@ func (db *DB) ProjectsChanged(ctx context.Context, since int64, limit int) ([]st
 
 // CreateProject makes a project, at its CreatedAt, or returns store.ErrExists. A pause is not taken over.
 func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error) {
-	p.UpdatedAt, p.PausedUntil, p.PauseReason = p.CreatedAt, 0, ""
+	p.UpdatedAt, p.PausedUntil, p.PausedAt, p.PauseReason = p.CreatedAt, 0, 0, ""
 	defaults, err := encodeDefaults(p.Defaults)
 	if err != nil {
 		return store.Project{}, fmt.Errorf("create project %s: %w", p.ID, err)
@@ -157,8 +157,10 @@ func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, 
 		if until == 0 {
 			action, detail, reason = actionResumeProject, nil, ""
 		}
+		p.PausedAt = pausedSince(p.PausedUntil, p.PausedAt, until, now)
 		p.PausedUntil, p.PauseReason = until, reason
-		if _, err := t.exec(`UPDATE projects SET paused_until = $1, pause_reason = $2 WHERE id = $3`, until, reason, project); err != nil {
+		if _, err := t.exec(`UPDATE projects SET paused_until = $1, pause_reason = $2, paused_at = $3 WHERE id = $4`,
+			until, reason, p.PausedAt, project); err != nil {
 			return err
 		}
 		if err := t.pauseLanes(project, until); err != nil {

@@ -54,12 +54,13 @@ func (db *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
-// NextGeneration adds one to the generation if it is still from, and returns what it is now. Without the index's row it
+// NextGeneration adds one to the generation at now if it is still from, and returns what it is then. Without the index's row it
 // returns store.ErrNotFound.
-func (db *DB) NextGeneration(ctx context.Context, from int64) (int64, error) {
+func (db *DB) NextGeneration(ctx context.Context, from, now int64) (int64, error) {
 	var generation int64
 	err := db.change(ctx, func(t *tx) error {
-		if _, err := t.exec(`UPDATE index_meta SET generation = generation + 1 WHERE id = 1 AND generation = $1`, from); err != nil {
+		if _, err := t.exec(`UPDATE index_meta SET generation = generation + 1, made_at = $2
+			WHERE id = 1 AND generation = $1`, from, now); err != nil {
 			return err
 		}
 		found := false

@@ -32,7 +32,7 @@ func testDispatchers(f *fixture) {
 	f.ok(f.ReportDispatcher(f.ctx(), a))
 	want(0, a, b, c)
 	for range 2 {
-		f.ok(f.WithdrawDispatcher(f.ctx(), "b"))
+		f.ok(f.WithdrawDispatcher(f.ctx(), "b", f.now+2))
 	}
 	want(0, a, c)
 	purge := func(now int64, limit, want int) {
@@ -42,6 +42,31 @@ func testDispatchers(f *fixture) {
 	purge(f.now-1+day, 10, 0)
 	purge(f.now+day, 10, 1)
 	want(0, a)
+}
+
+// testLastWorker: a process with workers is known after it has ended, or died, for as long as none has come after it.
+func testLastWorker(f *fixture) {
+	want := func(what string, want int64) {
+		f.Helper()
+		same(f, "the last worker, "+what, want, must(f.LastWorker(f.ctx())))
+	}
+	want("of none", 0)
+	f.ok(f.ReportDispatcher(f.ctx(), store.Dispatcher{Name: "api", SeenAt: f.now + 90}))
+	want("with none but an API", 0)
+	f.ok(f.ReportDispatcher(f.ctx(), store.Dispatcher{Name: "a", Workers: 8, SeenAt: f.now}))
+	f.ok(f.ReportDispatcher(f.ctx(), store.Dispatcher{Name: "b", Workers: 8, SeenAt: f.now + 10}))
+	want("of two", f.now+10)
+	f.ok(f.WithdrawDispatcher(f.ctx(), "b", f.now+20))
+	f.ok(f.WithdrawDispatcher(f.ctx(), "b", f.now+30))
+	want("when one has ended", f.now+20)
+	same(f, "purged", 2, must(f.PurgeDispatchers(f.ctx(), f.now+9*day, 10)))
+	want("after the purge", f.now+20)
+	if list := must(f.Dispatchers(f.ctx(), 0)); len(list) != 0 {
+		f.Errorf("one that has ended is listed: %+v", list)
+	}
+	f.ok(f.ReportDispatcher(f.ctx(), store.Dispatcher{Name: "c", Workers: 1, SeenAt: f.now + 40}))
+	same(f, "purged", 1, must(f.PurgeDispatchers(f.ctx(), f.now+9*day, 10)))
+	want("when another has come", f.now+40)
 }
 
 // testDispatchersMany: what starts and dies again and again is listed up to a bound, those that were seen last.

@@ -47,6 +47,7 @@ func testEndpointCreate(f *fixture) {
 	made := must(f.CreateEndpoint(f.ctx(), given, actor))
 	want := given
 	want.LaneID, want.Version, want.UpdatedAt = made.LaneID, made.Version, f.now
+	want.DisabledAt, want.PausedAt = f.now, f.now
 	if made.LaneID == 0 || made.Version == 0 {
 		f.Errorf("made: %+v", made)
 	}
@@ -85,6 +86,7 @@ func testEndpointPatch(f *fixture) {
 	want := e
 	wholeEndpoint(&want)
 	want.UpdatedAt, want.Version = f.now, got.Version
+	want.DisabledAt, want.PausedAt = f.now, f.now
 	if got.Version <= e.Version {
 		f.Errorf("patched: version %d after %d", got.Version, e.Version)
 	}

@@ -40,13 +40,20 @@ func testLaneSettings(f *fixture) {
 	want.Rate = rate
 	check("rate", f.setLane("shop-7", nil, &rate))
 	want.OwnPause, want.PausedUntil, want.PauseReason = f.now+1000, f.now+1000, "maintenance"
+	want.OwnPausedAt = f.now
 	check("pause", f.pauseLane("shop-7", f.now+1000, "maintenance"))
 	before := f.laneByKey("shop-7").Version
 	check("pause again", f.pauseLane("shop-7", f.now+1000, "maintenance"))
 	if want.Version != before {
 		f.Error("what changes nothing got a version")
 	}
-	want.OwnPause, want.PausedUntil, want.PauseReason = 0, 0, ""
+	f.now += 400
+	want.OwnPause, want.PausedUntil = f.now+1000, f.now+1000
+	check("pause for longer", f.pauseLane("shop-7", f.now+1000, "maintenance"))
+	f.now += 1000
+	want.OwnPause, want.PausedUntil, want.OwnPausedAt = f.now+1000, f.now+1000, f.now
+	check("pause after it had run out", f.pauseLane("shop-7", f.now+1000, "maintenance"))
+	want.OwnPause, want.PausedUntil, want.OwnPausedAt, want.PauseReason = 0, 0, 0, ""
 	check("resume", f.pauseLane("shop-7", 0, "ignored"))
 	limit, rate = 0, store.Rate{}
 	want.Limit, want.Rate = 0, store.Rate{}
@@ -60,7 +67,8 @@ func testLaneSettings(f *fixture) {
 		f.Errorf("lane %d, want %d", c.LaneID, made.ID)
 	}
 	f.fails(store.ErrNotFound, "lane of another project", errOf(f.LaneByKey(f.ctx(), "other", "shop-7")))
-	f.wantAudit("lane.pause made by hand", "lane.limits shop-7", "lane.resume shop-7", "lane.pause shop-7", "lane.limits shop-7", "lane.limits shop-7")
+	f.wantAudit("lane.pause made by hand", "lane.limits shop-7", "lane.resume shop-7",
+		"lane.pause shop-7", "lane.pause shop-7", "lane.pause shop-7", "lane.limits shop-7", "lane.limits shop-7")
 }
 
 // wantAudit compares the newest entries of the audit, each its action and object.
@@ -117,19 +125,42 @@ func testLaneOfEndpoint(f *fixture) {
 			f.Errorf("%s: held until %d, %q; want %d, %q", what, l.PausedUntil, l.PauseReason, until, reason)
 		}
 	}
+	// since checks since when its own pause, its endpoint's and its project's last.
+	since := func(what string, want ...int64) {
+		f.Helper()
+		l := f.laneByKey(key)
+		same(f, what+": since", want, []int64{l.OwnPausedAt, l.EndpointPausedAt, l.ProjectPausedAt})
+	}
+	start := f.now
+	since("at first", 0, 0, 0)
 	f.pauseLane(key, f.now+1000, "own")
 	check("own", f.now+1000, "own")
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.PausedUntil, e.PauseReason = f.now+2000, "endpoint" })
 	check("endpoint", f.now+2000, "endpoint")
 	f.pauseProject(f.now+3000, "project")
 	check("project", f.now+3000, "project")
+	since("all three paused", start, start, start)
+	f.now += 10
+	f.pauseProject(start+3000, "still")
+	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.PausedUntil = start + 2100 })
+	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.PausedUntil = start + 2000 })
+	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.Name = "renamed" })
+	since("pauses that were moved", start, start, start)
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.Enabled, e.DisabledReason = false, "gone" })
 	check("disabled", store.Forever, "gone")
+	since("disabled", start, f.now, start)
+	same(f, "disabled at", f.now, f.getEndpoint(e.ID).DisabledAt)
+	f.now += 10
+	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.Name = "renamed again" })
+	since("disabled and renamed", start, f.now-10, start)
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.Enabled, e.DisabledReason = true, "" })
 	f.pauseProject(0, "")
-	check("project resumed", f.now+2000, "endpoint")
+	check("project resumed", start+2000, "endpoint")
+	since("project resumed", start, start, 0)
+	same(f, "disabled at, once enabled", 0, f.getEndpoint(e.ID).DisabledAt)
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.PausedUntil, e.PauseReason = 0, "" })
-	check("endpoint resumed", f.now+1000, "own")
+	check("endpoint resumed", start+1000, "own")
+	since("endpoint resumed", start, 0, 0)
 	f.pauseLane(key, 0, "")
 	check("resumed", 0, "")
 }

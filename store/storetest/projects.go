@@ -74,7 +74,7 @@ func testProjectPause(f *fixture) {
 	other := f.accept(func(d *store.Draft) { d.Callback.Project = "other" })
 	f.pauseLane("lane-1", f.now+9000, "own")
 	p := f.pauseProject(f.now+5000, "incident")
-	if p.PausedUntil != f.now+5000 || p.PauseReason != "incident" {
+	if p.PausedUntil != f.now+5000 || p.PausedAt != f.now || p.PauseReason != "incident" {
 		f.Errorf("paused: %+v", p)
 	}
 	lanes, err := f.Lanes(f.ctx(), 0, 10)
@@ -97,7 +97,7 @@ func testProjectPause(f *fixture) {
 	if lanes, err := f.Lanes(f.ctx(), lanes[2].Version, 10); err != nil || len(lanes) != 3 || lanes[0].PausedUntil != 0 || lanes[1].PausedUntil != f.now+9000 {
 		f.Errorf("lanes of a resumed project: %v, %+v", err, lanes)
 	}
-	if p.PausedUntil != 0 || p.PauseReason != "" {
+	if p.PausedUntil != 0 || p.PausedAt != 0 || p.PauseReason != "" {
 		f.Errorf("resumed: %+v", p)
 	}
 	f.wantAudit("project.resume "+project, "project.pause "+project, "lane.pause lane-1")

@@ -40,7 +40,7 @@ type Store interface {
 
 	// The index.
 	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
-	NextGeneration(ctx context.Context, from int64) (int64, error)
+	NextGeneration(ctx context.Context, from, now int64) (int64, error)
 	MarkBuilt(ctx context.Context, generation, now int64) error
 
 	// Maintenance.
@@ -136,7 +136,8 @@ type Store interface {
 	LaneActivity(ctx context.Context, project string, lanes []int64, from int64) ([]store.Activity, error)
 	PurgeActivity(ctx context.Context, now int64, limit int) (int, error)
 	ReportDispatcher(ctx context.Context, d store.Dispatcher) error
-	WithdrawDispatcher(ctx context.Context, name string) error
+	WithdrawDispatcher(ctx context.Context, name string, now int64) error
+	LastWorker(ctx context.Context) (int64, error)
 	Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error)
 	PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error)
 	Session(ctx context.Context, token string, now int64) (store.Session, error)
@@ -330,6 +331,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Activity/Many":             testActivityMany,
 		"Activity/Purge":            testActivityPurge,
 		"Dispatchers/Report":        testDispatchers,
+		"Dispatchers/LastWorker":    testLastWorker,
 		"Dispatchers/Many":          testDispatchersMany,
 		"Sessions/Life":             testSessions,
 		"Model":                     testModel,
