@@ -99,12 +99,16 @@ type LaneState struct {
 	// PausedUntil is its pause, HeldUntil what a receiver's Retry-After asked for, NextToken when its rate lets the next attempt begin
 	// (zero: now).
 	PausedUntil, HeldUntil, NextToken int64
+	// HeldSince is since when it has been held without a gap; zero: it is not, or a build that does not keep it held it.
+	HeldSince int64
 	// Unanswered counts attempts in a row without an HTTP answer, up to BreakerAttempts; since UnansweredSince.
 	Unanswered      int
 	UnansweredSince int64
 	Breaker         BreakerState
 	// ProbeAt is when a breaker that is not closed lets, or let, the next probe pass.
 	ProbeAt int64
+	// OpenedAt is when the breaker opened; zero: it is closed.
+	OpenedAt int64
 	// Fresh and Retries are how many items are ready, forced ones included, each counted up to 1,000.
 	Fresh, Retries int
 }

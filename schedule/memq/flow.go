@@ -30,9 +30,9 @@ type flow struct {
 
 	// fails attempts in a row got no answer, the first at since on the steady clock; it counts no further than BreakerAttempts. probe,
 	// on the steady clock, is when the breaker lets a probe pass; zero: it is closed. Whatever ends without a word of the lane leaves
-	// it as it is, so that another probe may be made at once.
-	fails        int
-	since, probe int64
+	// it as it is, so that another probe may be made at once. It opened at opened, on the steady clock.
+	fails                int
+	since, probe, opened int64
 }
 
 // bounded says whether anything but its concurrency may bound the lane. Most lanes are not.
@@ -155,6 +155,7 @@ func (ix *Index) unanswered(l *lane) bool {
 	}
 	if f.probe == 0 {
 		ix.breakers++
+		f.opened = ix.steady()
 	}
 	f.probe = ix.steady() + schedule.BreakerRest.Milliseconds() + l.number%spread*golden%spread
 	return true

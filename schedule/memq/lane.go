@@ -39,6 +39,7 @@ type lane struct {
 	version     int64
 	pausedUntil int64
 	heldUntil   int64 // on the steady clock
+	heldSince   int64 // since when without a gap, on the steady clock
 	rested      int64 // when its last item went, on the steady clock
 
 	// credit and ahead are the allowance of the claim under way; zero outside of claims.

@@ -121,6 +121,9 @@ func (ix *Index) hold(s *schedule.Settlement) {
 	}
 	l := ix.lane(s.Lane)
 	if until := ix.steadily(s.HoldUntil); until > l.heldUntil {
+		if l.heldUntil <= ix.steady() {
+			l.heldSince = ix.steady()
+		}
 		l.heldUntil = until
 		ix.refresh(l)
 	}

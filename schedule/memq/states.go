@@ -53,7 +53,7 @@ func (ix *Index) state(l *lane) schedule.LaneState {
 		s.PausedUntil = l.pausedUntil
 	}
 	if l.heldUntil > ix.steady() {
-		s.HeldUntil = ix.wall(l.heldUntil)
+		s.HeldUntil, s.HeldSince = ix.wall(l.heldUntil), ix.wall(l.heldSince)
 	}
 	if f := l.flow; f != nil {
 		s.Fresh += len(f.forced)
@@ -66,7 +66,7 @@ func (ix *Index) state(l *lane) schedule.LaneState {
 			s.Unanswered, s.UnansweredSince = f.fails, ix.wall(f.since)
 		}
 		if f.probe > 0 {
-			s.Breaker, s.ProbeAt = schedule.BreakerOpen, ix.wall(f.probe)
+			s.Breaker, s.ProbeAt, s.OpenedAt = schedule.BreakerOpen, ix.wall(f.probe), ix.wall(f.opened)
 		}
 		if f.probe > 0 && f.probe <= ix.steady() {
 			s.Breaker = schedule.BreakerProbing

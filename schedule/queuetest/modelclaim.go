@@ -378,8 +378,7 @@ func (w *world) applySettlement(s schedule.Settlement) {
 		return
 	}
 	w.counters[outcomes[s.Outcome]]++
-	p := w.path(s.Lane)
-	p.held = max(p.held, s.HoldUntil)
+	w.hold(w.path(s.Lane), s.HoldUntil, before, w.Now())
 }
 
 // endLease is what a settlement with the right token does.

@@ -18,9 +18,11 @@ type course struct {
 	token span // ns
 	fails int
 	since span // ms
-	// probe is when the open breaker lets a probe pass.
-	open  bool
-	probe span
+	// probe is when the open breaker lets a probe pass, opened when it opened.
+	open          bool
+	probe, opened span
+	// heldFrom is since when the lane is held, if it is.
+	heldFrom span
 }
 
 const (
@@ -165,6 +167,7 @@ func (w *world) learn(lane int64, s schedule.Signal, before, after int64) {
 		p.since = span{before, after}
 	}
 	p.fails = min(p.fails+1, schedule.BreakerAttempts)
+	was := p.open
 	if !p.open && p.fails == schedule.BreakerAttempts {
 		least, most := before-p.since.hi, after-p.since.lo
 		switch limit := schedule.BreakerSpan.Milliseconds(); {
@@ -174,10 +177,26 @@ func (w *world) learn(lane int64, s schedule.Signal, before, after int64) {
 			p.open = w.states(lane)[0].Breaker != schedule.BreakerClosed
 		}
 	}
+	if p.open && !was {
+		p.opened = span{before, after}
+	}
 	if p.open {
 		rest := schedule.BreakerRest.Milliseconds()
 		p.pace, p.probe = 1, span{before + rest, after + rest*11/10}
 	}
+}
+
+// hold is what a settlement between the two readings of the clock that asks for a hold does.
+func (w *world) hold(p *path, until, before, after int64) {
+	switch {
+	case until <= p.held:
+		return
+	case p.held <= before:
+		p.heldFrom = span{before + w.skew, after + w.skew}
+	case p.held <= after: // it depends on the millisecond
+		p.heldFrom.hi = after + w.skew
+	}
+	p.held = until
 }
 
 // compareStates compares how lanes stand with the model, and takes over the times that only the index knows
@@ -209,6 +228,8 @@ func (w *world) compareState(p *path, got schedule.LaneState, before, after int6
 	}
 	until("paused", got.PausedUntil, p.paused)
 	until("held", got.HeldUntil, p.held)
+	w.compareSince("held", got.HeldSince, got.HeldUntil != 0, &p.heldFrom)
+	w.compareSince("open", got.OpenedAt, p.open, &p.opened)
 	early, late := *p, *p
 	w.resume(&early, before)
 	w.resume(&late, after)
@@ -248,6 +269,21 @@ func (w *world) compareState(p *path, got schedule.LaneState, before, after int6
 	if got.Fresh > fresh || got.Retries > retries {
 		w.Fatalf("%d fresh items and %d retries are ready, of %d and %d that may be due", got.Fresh, got.Retries, fresh, retries)
 	}
+}
+
+// compareSince compares since when something lasts, if it does, and takes over what only the index knows to the millisecond.
+func (w *world) compareSince(what string, got int64, lasts bool, want *span) {
+	w.Helper()
+	if !lasts {
+		if got != 0 {
+			w.Fatalf("not %s, but since %d", what, got)
+		}
+		return
+	}
+	if got += w.skew; got < want.lo || got > want.hi {
+		w.Fatalf("%s since %d on the steady clock, want %+v", what, got, *want)
+	}
+	*want = span{got, got}
 }
 
 func (w *world) compareToken(p *path, got schedule.LaneState, before, after int64) {

@@ -11,6 +11,8 @@ import (
 var stateChecks = []check{
 	{"CountsLeasesAndReadyItems", stateCounts},
 	{"AnswersEachInItsPlace", statePlaces},
+	{"SaysSinceWhenALaneIsHeld", stateHeldSince},
+	{"SaysWhenABreakerOpened", stateOpenedAt},
 }
 
 // state returns how the i-th lane stands.
@@ -64,6 +66,83 @@ func stateCounts(f *fixture) {
 	want.Fresh = 500
 	if diff := cmp.Diff(want, f.state(0)); diff != "" {
 		f.Fatalf("after most were canceled (-want +got):\n%s", diff)
+	}
+}
+
+// stateHeldSince: a hold that is lengthened goes on, and one after it begins anew.
+func stateHeldSince(f *fixture) {
+	within := func(what string, lo, hi int64) {
+		f.Helper()
+		if got := f.state(0); got.HeldSince < lo || got.HeldSince > hi {
+			f.Fatalf("%s: held since %d until %d, want since %d to %d", what, got.HeldSince, got.HeldUntil, lo, hi)
+		}
+	}
+	within("at first", 0, 0)
+	first, second := f.item(0, 0), f.item(0, 0)
+	f.ensure(first, second)
+	leases := f.take()
+	if len(leases) != 2 {
+		f.Fatalf("%d leases, want 2", len(leases))
+	}
+	hold := func(l schedule.Lease, d time.Duration) (before, after int64) {
+		f.Helper()
+		s := settled(l, schedule.Divert)
+		before = f.Now()
+		s.HoldUntil = before + d.Milliseconds()
+		f.expectSettled(s, schedule.Applied)
+		return before, f.Now()
+	}
+	lo, hi := hold(leases[0], time.Minute)
+	within("held", lo, hi)
+	f.pass(30 * time.Second)
+	hold(leases[1], time.Minute)
+	within("held for longer", lo, hi)
+	f.pass(50 * time.Second)
+	within("past its first end", lo, hi)
+	f.pass(11 * time.Second)
+	within("over", 0, 0)
+	lease := f.take()[0]
+	lo, hi = hold(lease, time.Minute)
+	within("held again", lo, hi)
+	moved := f.jump(time.Hour)
+	within("after a jump of the clock", lo+moved, hi+moved+5000) // what is left stays left
+}
+
+// stateOpenedAt: a breaker that goes on resting is open since it opened.
+func stateOpenedAt(f *fixture) {
+	if got := f.state(0); got.OpenedAt != 0 {
+		f.Fatalf("a lane that never had anything: %+v", got)
+	}
+	fail := func() (before, after int64) {
+		f.Helper()
+		item := f.press(0)
+		f.ensure(item)
+		lease := f.takeOne(item.ID)
+		before = f.Now()
+		f.ack([]schedule.Lease{lease}, schedule.Unanswered)
+		return before, f.Now()
+	}
+	for range schedule.BreakerAttempts - 1 {
+		fail()
+		f.pass(schedule.BreakerSpan / 10)
+	}
+	if got := f.state(0); got.Breaker != schedule.BreakerClosed || got.OpenedAt != 0 {
+		f.Fatalf("before the last attempt: %+v", got)
+	}
+	lo, hi := fail()
+	for _, what := range []string{"as it opened", "a failure later"} {
+		got := f.state(0)
+		if got.Breaker != schedule.BreakerOpen || got.OpenedAt < lo || got.OpenedAt > hi || got.UnansweredSince >= lo {
+			f.Fatalf("%s: %+v, want open since %d to %d", what, got, lo, hi)
+		}
+		f.pass(time.Second)
+		fail()
+	}
+	item := f.press(0)
+	f.ensure(item)
+	f.ack([]schedule.Lease{f.takeOne(item.ID)}, schedule.Answered)
+	if got := f.state(0); got.Breaker != schedule.BreakerClosed || got.OpenedAt != 0 {
+		f.Fatalf("after an answer: %+v", got)
 	}
 }
 

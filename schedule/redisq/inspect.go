@@ -115,6 +115,7 @@ func (ix *Index) LaneStates(ctx context.Context, lanes []int64) ([]schedule.Lane
 			s.Unanswered, s.UnansweredSince = int(r.int()), r.int()
 			s.Breaker, s.ProbeAt = schedule.BreakerState(r.int()), r.int()
 			s.Fresh, s.Retries = int(min(r.int(), most)), int(min(r.int(), most))
+			s.HeldSince, s.OpenedAt = r.int(), r.int()
 			states[i] = s
 		},
 	})

@@ -1,7 +1,7 @@
 -- audit checks, and mends, one page of one structure: each record against the three places, each place against its
 -- record, each lane's in-flight count against its leases and its times against the clock, each waiter against its place. Locks that ended long ago, and
 -- waiters that have not asked for a day, are forgotten.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS LOCKS WAITERS WAITING QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES CLAIMS LOCKS WAITERS WAITING QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD PHASE CURSOR
 -- Phase is records, delay, ready, claims, leases, lanes, breakers, locks or waiters; cursor as HSCAN and ZSCAN have it.
 -- Reply: now, next, seq, the next cursor ("0": the phase is over), checked, repaired
@@ -168,10 +168,13 @@ local function audit_lanes()
       end
     end
   end
-  local opened = fetch('ZMSCORE', BREAKERS, names)
+  local opened, ended = fetch('ZMSCORE', BREAKERS, names), {}
   for i, name in ipairs(names) do
     known[name] = known[name] or parse_lane(name, raws[i])
     local n = touch(name)
+    if n.hold <= steady then
+      ended[#ended + 1] = name
+    end
     n.listed = true
     if leases and n.leases ~= (leases[name] or 0) then
       mend()
@@ -186,6 +189,7 @@ local function audit_lanes()
       end
     end
   end
+  variadic('HDEL', HOLDS, ended)
   checked = #names
 end
 

@@ -1,5 +1,5 @@
 -- settle ends leases, and for the winner of SQL's fence makes the index say what SQL says.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS QUARANTINE
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token outcome signal won hold record
 -- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out, 3 no answer; won 1 or 0;
@@ -58,6 +58,20 @@ local function overrule(id, outcome, record, wanted)
   end
 end
 
+-- hold_until lengthens a lane's hold, and keeps since when it lasts. That has a key of its own: builds that do not keep it read and
+-- write records of lanes beside this one, and could not read one that has more in it.
+local function hold_until(n, at)
+  if at <= n.hold then
+    return
+  end
+  local since, ends = string.match(call('HGET', HOLDS, n.lane) or '', '^(%d+) (%d+)$')
+  if n.hold <= steady or not since or tonumber(ends) <= steady then
+    since = text(steady)
+  end
+  call('HSET', HOLDS, n.lane, since .. ' ' .. text(at))
+  n.hold = at
+end
+
 local ids, tokens, outcomes, signals = column(1), column(2), column(3), column(4)
 local wons, holds, wanted = column(5), column(6), column(7)
 local records = fetch('HMGET', RECORDS, ids)
@@ -97,7 +111,7 @@ for i, id in ipairs(ids) do
       local _, _, home = decode(wanted[i])
       local n = touch(home)
       open_tail(n)
-      n.hold = math.max(n.hold, steadily(hold))
+      hold_until(n, steadily(hold))
     end
     replies[i] = 1
   else

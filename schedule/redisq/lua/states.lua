@@ -1,19 +1,27 @@
 -- states says how lanes stand. It writes nothing.
--- KEYS: META READY UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES QUARANTINE
+-- KEYS: META READY UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES QUARANTINE
 -- ARGV: GENERATION OFFSET
 -- EACH: lane
 -- Reply: now, 0, 0; for each lane: leases, concurrency and limit (0: no claim has said it yet), health, every (ns), the ends of its
 -- pause and of its hold, when its next token is there, attempts without an answer, since when, breaker (0 closed, 1 open, 2 to be
--- probed), when it lets a probe pass, fresh items and retries that are ready. Times in ms, 0: none.
+-- probed), when it lets a probe pass, fresh items and retries that are ready, since when it is held, when its breaker opened. Times in
+-- ms, 0: none.
 -- Uses: begin records flow lanes
 local function count(lane, from, past)
   return call('ZLEXCOUNT', READY, '[' .. lane .. from, '(' .. lane .. past)
 end
 
+-- held_since returns since when a lane is held that is; 0 where a build held it that does not keep that.
+local function held_since(raw)
+  local since, ends = string.match(raw or '', '^(%d+) (%d+)$')
+  return since and tonumber(ends) > steady and wall(tonumber(since)) or 0
+end
+
 local names = column(1)
 load(names)
+local holds, opened = fetch('HMGET', HOLDS, names), fetch('ZMSCORE', BREAKERS, names)
 local reply = {now, 0, 0}
-for _, lane in ipairs(names) do
+for i, lane in ipairs(names) do
   local n = peek(lane)
   local f, limit = n.flow, cap(n)
   local fresh, retries = 0, count(lane, 'd', 's')
@@ -27,6 +35,8 @@ for _, lane in ipairs(names) do
     f and f.every > 0 and tokens(f) == 0 and wall(token_at(f)) or 0,
     f and f.fails or 0, f and f.since > 0 and wall(f.since) or 0,
     f and f.probe > 0 and (f.probe > steady and 1 or 2) or 0, f and f.probe > 0 and wall(f.probe) or 0, fresh, retries,
+    n.hold > steady and held_since(holds[i]) or 0,
+    f and f.probe > 0 and opened[i] and wall(tonumber(opened[i])) or 0,
   }) do
     reply[#reply + 1] = one
   end
