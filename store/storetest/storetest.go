@@ -117,6 +117,8 @@ type Store interface {
 
 	// Strict order.
 	NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error)
+	LockHolder(ctx context.Context, project, lockKey string, now int64) (id string, since int64, err error)
+	Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error)
 
 	// What the faces show.
 	Get(ctx context.Context, project, id string) (store.Callback, error)
@@ -332,6 +334,8 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Activity/Purge":            testActivityPurge,
 		"Dispatchers/Report":        testDispatchers,
 		"Dispatchers/LastWorker":    testLastWorker,
+		"Explain/LockHolder":        testLockHolder,
+		"Explain/Attempted":         testAttempted,
 		"Dispatchers/Many":          testDispatchersMany,
 		"Sessions/Life":             testSessions,
 		"Model":                     testModel,
