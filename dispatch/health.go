@@ -19,6 +19,8 @@ type healthCache struct {
 	mu  sync.Mutex
 	at  time.Time
 	err error
+	// failing is since when err is what is said.
+	failing time.Time
 }
 
 // Health says whether this process can do its work. SQL that cannot commit and a drain make it unready; an index that does not
@@ -58,6 +60,11 @@ func (e *Engine) pingSQL(ctx context.Context) error {
 	defer cancel()
 	e.health.err = e.o.Store.Ping(ctx)
 	e.health.at = time.Now()
+	if e.health.err == nil {
+		e.health.failing = time.Time{}
+	} else if e.health.failing.IsZero() {
+		e.health.failing = e.health.at
+	}
 	return e.health.err
 }
 

@@ -29,6 +29,8 @@ type keeper struct {
 	// suspect says that an operation met a lost or a closed index since the last look.
 	suspect    atomic.Bool
 	rebuilding atomic.Bool
+	// suspectAt is since when suspect holds, or held last, in Unix milliseconds.
+	suspectAt atomic.Int64
 	// unclaimed says that no claim is alive in SQL: this process has the index alone, has ended those of the last one, and claims
 	// nothing before it has filled the index.
 	unclaimed atomic.Bool
@@ -63,10 +65,16 @@ func (k *keeper) lost() { k.look() }
 func (k *keeper) closed() { k.look() }
 
 func (k *keeper) look() {
-	k.suspect.Store(true)
+	k.doubt()
 	select {
 	case k.wake <- struct{}{}:
 	default:
+	}
+}
+
+func (k *keeper) doubt() {
+	if !k.suspect.Swap(true) || k.suspectAt.Load() == 0 {
+		k.suspectAt.Store(k.e.clock.now())
 	}
 }
 
@@ -210,7 +218,7 @@ func (k *keeper) keep(ctx context.Context) error {
 		return err
 	}
 	if !leader {
-		k.suspect.Store(true)
+		k.doubt()
 		k.set(meta) // Accepts and results go into the new index while its leader still fills it.
 		return errNotLeader
 	}

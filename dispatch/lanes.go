@@ -13,9 +13,13 @@ import (
 // LaneControl is what people change of lanes in SQL, each in one audited transaction.
 type LaneControl interface {
 	// SetLane bounds a lane: nil leaves a bound as it is, zero takes it away.
-	SetLane(ctx context.Context, project, key string, limit *int, rate *store.Rate, now int64, by store.Actor) (store.Lane, error)
+	SetLane(
+		ctx context.Context, project, key string, limit *int, rate *store.Rate, now int64, by store.Actor,
+	) (store.Lane, error)
 	// PauseLane holds a lane until then; with 0 it is resumed.
-	PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor) (store.Lane, error)
+	PauseLane(
+		ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor,
+	) (store.Lane, error)
 	// LaneList returns lanes with what waits in them, by key.
 	LaneList(ctx context.Context, project string, f store.LaneFilter) ([]store.LaneBacklog, error)
 }
@@ -27,6 +31,9 @@ type LaneView struct {
 	State *schedule.LaneState
 	// Disabled: the endpoint whose lane it is is not paused but disabled.
 	Disabled bool
+	// Halts are what keeps every lane: SQL that does not commit, no process that sends, an index that does
+	// not answer or is being rebuilt.
+	Halts []Block
 }
 
 // Lanes returns the project's lanes, by key.
@@ -47,23 +54,43 @@ func (e *Engine) Lanes(ctx context.Context, project string, f store.LaneFilter) 
 	if err := e.markDisabled(ctx, views); err != nil {
 		return nil, fmt.Errorf("list lanes: %w", err)
 	}
-	if e.trouble.indexSilent() {
-		return views, nil // it is known not to answer: nobody need wait for that again
-	}
-	ictx, cancel := context.WithTimeout(ctx, e.trouble.indexTime())
-	defer cancel()
-	states, err := e.o.Schedule.LaneStates(ictx, numbers)
-	if err != nil {
-		e.trouble.indexFailed("lane states", err)
-		return views, nil
-	}
+	_, states, asked := e.askIndex(ctx, nil, numbers)
 	for i := range states {
 		views[i].State = &states[i]
+	}
+	if err := e.markHalts(ctx, views, asked); err != nil {
+		return nil, fmt.Errorf("list lanes: %w", err)
 	}
 	return views, nil
 }
 
-// markDisabled tells lanes of disabled endpoints from those of paused ones: of either the endpoint's pause is all that the lane has.
+// markHalts adds what keeps all lanes. asked is the error with which the index was asked.
+func (e *Engine) markHalts(ctx context.Context, views []LaneView, asked error) error {
+	halts, err := e.halts(ctx, 0)
+	if err != nil {
+		return err
+	}
+	index, halted, err := e.indexHalt(ctx, asked, true)
+	if err != nil {
+		return err
+	}
+	if halted {
+		halts = append(halts, index)
+	}
+	for i := range views {
+		v := &views[i]
+		v.Halts = slices.Clone(halts)
+		for k := range v.Halts {
+			if h := &v.Halts[k]; h.Since == 0 {
+				h.Since = v.OldestDue // it waits for the first worker that there ever is
+			}
+		}
+	}
+	return nil
+}
+
+// markDisabled tells lanes of disabled endpoints from those of paused ones: of either the endpoint's pause is
+// all that the lane has.
 func (e *Engine) markDisabled(ctx context.Context, views []LaneView) error {
 	var ids []string
 	for i := range views {
@@ -80,66 +107,57 @@ func (e *Engine) markDisabled(ctx context.Context, views []LaneView) error {
 	}
 	for i := range views {
 		v := &views[i]
-		v.Disabled = slices.ContainsFunc(found, func(ep store.Endpoint) bool { return ep.ID == v.EndpointID && !ep.Enabled })
+		v.Disabled = slices.ContainsFunc(found, func(ep store.Endpoint) bool {
+			return ep.ID == v.EndpointID && !ep.Enabled
+		})
 	}
 	return nil
 }
 
-// Why names what holds a lane back at now: "project_paused", "endpoint_disabled", "endpoint_paused", "lane_paused", "breaker_open",
-// "retry_after", "rate_limited", "concurrency". Empty: nothing.
-func (v *LaneView) Why(now int64) string {
-	switch {
-	case v.ProjectPause > now:
-		return BlockProjectPaused
+// Holds are what holds a lane back at now in the words of an explanation, what is to be cured first before
+// the rest. What only stops what is ready, its rate and its concurrency, is among them while something is.
+func (v *LaneView) Holds(now int64) []Block {
+	holds := slices.Clone(v.Halts)
+	if v.ProjectPause > now {
+		holds = append(holds, projectPaused(&v.Lane))
+	}
+	switch reason := endpointReason(&v.Lane); {
 	case v.Disabled:
-		return BlockEndpointOff
+		holds = append(holds, endpointOff(v.EndpointID, reason, v.EndpointPausedAt))
 	case v.EndpointPause > now:
-		return BlockEndpointPaused
-	case v.OwnPause > now:
-		return BlockLanePaused
-	case v.State == nil:
-		return ""
-	case v.State.Breaker != schedule.BreakerClosed:
-		return BlockBreakerOpen
-	case v.State.HeldUntil > now:
-		return BlockRetryAfter
-	case v.State.Fresh+v.State.Retries == 0:
-		return ""
-	case v.State.NextToken > now:
-		return BlockRate
-	case v.State.Concurrency > 0 && v.State.InFlight >= v.State.Concurrency:
-		return BlockConcurrency
+		holds = append(holds, endpointPaused(v.EndpointID, reason, v.EndpointPausedAt, v.EndpointPause))
+	}
+	if v.OwnPause > now {
+		holds = append(holds, lanePaused(&v.Lane))
+	}
+	if v.State == nil {
+		return holds
+	}
+	holds = append(holds, refused(v.State, now, "POST /v1/callbacks/ID/retry")...)
+	if v.State.Fresh+v.State.Retries == 0 {
+		return holds
+	}
+	if b, holding := atItsRate(v.State, v.Key, now, v.OldestDue); holding {
+		holds = append(holds, b)
+	}
+	if b, holding := isFull(v.State, v.Key, v.OldestDue); holding {
+		holds = append(holds, b)
+	}
+	return holds
+}
+
+// Why is the code of the first of a lane's holds at now; empty: there is none.
+func (v *LaneView) Why(now int64) string {
+	if holds := v.Holds(now); len(holds) > 0 {
+		return holds[0].Code
 	}
 	return ""
 }
 
-// HeldUntil is when what holds the lane ends by itself, as Why names it, in Unix milliseconds; zero: it does not, or that is not known. Of a breaker
-// it is the next probe.
-func (v *LaneView) HeldUntil(why string) int64 {
-	switch why {
-	case BlockProjectPaused:
-		return v.ProjectPause
-	case BlockEndpointPaused:
-		return v.EndpointPause
-	case BlockLanePaused:
-		return v.OwnPause
-	}
-	if v.State == nil {
-		return 0
-	}
-	switch why {
-	case BlockBreakerOpen:
-		return v.State.ProbeAt
-	case BlockRetryAfter:
-		return v.State.HeldUntil
-	case BlockRate:
-		return v.State.NextToken
-	}
-	return 0
-}
-
 // SetLane bounds what a lane may send; nil leaves a bound as it is, zero takes it away.
-func (e *Engine) SetLane(ctx context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor) (store.Lane, error) {
+func (e *Engine) SetLane(
+	ctx context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor,
+) (store.Lane, error) {
 	f := findings(nil)
 	checkLane(key, &f)
 	if limit != nil && (*limit < 0 || *limit > MaxConcurrency) {
@@ -157,7 +175,9 @@ func (e *Engine) SetLane(ctx context.Context, project, key string, limit *int, r
 }
 
 // PauseLane holds a lane until a time; with 0 it is resumed. Accepts go on.
-func (e *Engine) PauseLane(ctx context.Context, project, key string, until int64, by store.Actor) (store.Lane, error) {
+func (e *Engine) PauseLane(
+	ctx context.Context, project, key string, until int64, by store.Actor,
+) (store.Lane, error) {
 	f := findings(nil)
 	checkLane(key, &f)
 	if utf8.RuneCountInString(by.Reason) > MaxPauseReason {

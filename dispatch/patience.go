@@ -27,12 +27,14 @@ func (c *complaint) over() bool {
 // A patience says when what failed may be asked again: at once, unless it is half down.
 type patience struct {
 	back  time.Time // when it worked again
+	since time.Time // when it began to fail, relapses apart
 	askAt time.Time // when it may be asked next
 }
 
 // failed notes that it has just begun to fail, and says whether it had worked again only just before.
 func (p *patience) failed(now time.Time, within, wait time.Duration) (relapse bool) {
 	if p.back.IsZero() || now.Sub(p.back) >= within {
+		p.since = now
 		return false
 	}
 	p.askAt = now.Add(wait)

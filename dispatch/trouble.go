@@ -146,6 +146,16 @@ func (t *trouble) sqlDownSince() time.Time {
 	return t.sqlSince
 }
 
+// indexDownSince returns when the index began to fail; the present time if it does not fail.
+func (t *trouble) indexDownSince() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.indexDown.Load() {
+		return time.Now()
+	}
+	return t.index.since
+}
+
 // indexFailed notes that an operation of the index failed.
 func (t *trouble) indexFailed(op string, err error) {
 	switch {

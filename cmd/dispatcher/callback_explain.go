@@ -81,14 +81,14 @@ var shellCures = []struct {
 	{regexp.MustCompile(`^POST /v1/endpoints/([^/ ]+)/resume$`), "dispatcher endpoint resume $1"},
 	{regexp.MustCompile(`^PATCH /v1/endpoints/([^/ ]+) \{"enabled": true\}$`), "dispatcher endpoint set $1 --enable"},
 	{regexp.MustCompile(`^POST /v1/lanes/(\S+)/resume$`), "dispatcher lane resume $1"},
+	{regexp.MustCompile(`PUT /v1/lanes/(\S+)/limits \{"(rate|concurrency)": "?([^"}]+)"?\}`), "dispatcher lane limit $1 --$2 $3"},
+	{regexp.MustCompile(`POST /v1/callbacks/([^/ ]+)/(retry|cancel)\b`), "dispatcher callback $2 $1"},
 }
 
 // shellCure says a cure as it is done from the shell, where there is a command for it.
 func shellCure(cure string) string {
 	for _, c := range shellCures {
-		if c.call.MatchString(cure) {
-			return c.call.ReplaceAllString(cure, c.command)
-		}
+		cure = c.call.ReplaceAllString(cure, c.command)
 	}
 	return cure
 }

@@ -150,6 +150,9 @@ func TestCallbackExplain(t *testing.T) {
 				lane, block("endpoint_disabled", "d", `"PATCH /v1/endpoints/ep_1 {\"enabled\": true}"`),
 				block("project_paused", "d", `"POST /v1/resume"`), block("not_due", "d", `"Retry it to have it attempted at once."`),
 				block("attempting", "d", "null"),
+				block("rate_limited", "d", `"Raise the rate: PUT /v1/lanes/m-1/limits {\"rate\": \"N/s\"}"`),
+				block("concurrency", "d", `"Raise it: PUT /v1/lanes/m-1/limits {\"concurrency\": N}"`),
+				block("order", "d", `"POST /v1/callbacks/cb_1/retry or POST /v1/callbacks/cb_1/cancel"`),
 			}, ",") + `]}`,
 	})
 	term := at(address)
@@ -157,8 +160,11 @@ func TestCallbackExplain(t *testing.T) {
 	got := term.stdout.String()
 	says(t, got, "Its lane is paused.\nit is attempted at the earliest 2099-01-01", "\nlane_paused  since 2026-11-21",
 		"until 2099-01-01", `The lane is paused: \x1b[31mx`, "cure: dispatcher lane resume https://shop.example:443\n",
-		"cure: dispatcher endpoint set ep_1 --enable\n", "cure: dispatcher resume\n", "cure: Retry it to")
-	if strings.Count(got, "cure:") != 4 {
+		"cure: dispatcher endpoint set ep_1 --enable\n", "cure: dispatcher resume\n", "cure: Retry it to",
+		"cure: Raise the rate: dispatcher lane limit m-1 --rate N/s\n",
+		"cure: Raise it: dispatcher lane limit m-1 --concurrency N\n",
+		"cure: dispatcher callback retry cb_1 or dispatcher callback cancel cb_1\n")
+	if strings.Count(got, "cure:") != 7 {
 		t.Errorf("says a cure where there is none:\n%s", got)
 	}
 }

@@ -33,7 +33,11 @@ type shownLane struct {
 	Most      *int       `json:"concurrency_limit"`
 	Health    string     `json:"health"`
 	Held      string     `json:"held"`
+	HeldSince *time.Time `json:"held_since"`
 	HeldUntil *time.Time `json:"held_until"`
+	Holds     []struct {
+		Code string `json:"code"`
+	} `json:"holds"`
 }
 
 // laneList lists lanes.
@@ -100,17 +104,25 @@ func healthText(health string) string {
 	return printable(health)
 }
 
-// held says why nothing is sent now, and until when.
+// held says why nothing is sent now, since when and until when, and names what else holds the lane.
 func (l *shownLane) held() string {
-	switch {
-	case l.Held == "":
+	if l.Held == "" {
 		return ""
-	case l.Paused && strings.HasSuffix(l.Held, "_paused"):
-		return printable(l.Held) + " " + l.sentence()
-	case l.HeldUntil != nil:
-		return printable(l.Held) + " until " + clockTime(l.HeldUntil)
 	}
-	return printable(l.Held)
+	s := printable(l.Held)
+	if l.HeldSince != nil {
+		s += " since " + clockTime(l.HeldSince)
+	}
+	switch {
+	case l.Paused && strings.HasSuffix(l.Held, "_paused"):
+		s += " " + l.sentence()
+	case l.HeldUntil != nil:
+		s += " until " + clockTime(l.HeldUntil)
+	}
+	for _, hold := range l.Holds[min(1, len(l.Holds)):] {
+		s += "; " + printable(hold.Code)
+	}
+	return s
 }
 
 // lanePath is the address of one lane's calls: keys of lanes have slashes in them.

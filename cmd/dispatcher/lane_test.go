@@ -16,7 +16,8 @@ func TestLaneCommands(t *testing.T) {
  "in_flight":2,"concurrency_now":4,"concurrency_limit":8,"health":"timing_out","held":"lane_paused","held_until":null,
  "breaker":null}`
 		other = `{"lane":"l2","open":0,"in_flight":null,"concurrency":8,"held":"breaker_open",
- "held_until":"2099-01-01T00:00:00.000Z"}`
+ "held_since":"2026-11-20T00:00:00.000Z","held_until":"2099-01-01T00:00:00.000Z",
+ "holds":[{"code":"breaker_open"},{"code":"retry_after"}]}`
 		goesOn = `{"lane":"` + name + `","paused":false,"paused_until":null,"rate":null,"concurrency":null}`
 		held   = `{"lane":"` + name + `","paused":true,"paused_until":"2099-01-01T00:00:00.000Z","pause_reason":"holiday"}`
 	)
@@ -31,7 +32,7 @@ func TestLaneCommands(t *testing.T) {
 		line: "lane list --held --search shop --limit 2", call: "GET /v1/lanes?held=true&limit=2&search=shop",
 		says: []string{
 			"due 1m", "2 of 4, limit 8", "50/s", "times out", "lane_paused until it is resumed: the merchant moves house",
-			"? of 8", "breaker_open until 2099", "--cursor n",
+			"? of 8", "breaker_open since 2026-11-20", "until 2099", "; retry_after", "--cursor n",
 		},
 	}, exchange{
 		line: "lane pause " + name + " --for 1h --reason r", call: "POST " + uri + "pause", body: `{"for":"1h","reason":"r"}`,

@@ -73,9 +73,7 @@ func (o *jsonObject) laneView(v *dispatch.LaneView, now int64) {
 		o.intOrNull("concurrency_limit", s.Limit)
 		o.str("health", healthName(s.Health))
 	}
-	why := v.Why(now)
-	o.orNull("held", why)
-	o.until("held_until", v.HeldUntil(why))
+	o.holds(v.Holds(now))
 	if s == nil {
 		o.orNull("breaker", "")
 		return
@@ -84,8 +82,28 @@ func (o *jsonObject) laneView(v *dispatch.LaneView, now int64) {
 	o.str("state", s.Breaker.String())
 	o.integer("unanswered", int64(s.Unanswered))
 	o.instant("since", s.UnansweredSince)
+	o.instant("opened_at", s.OpenedAt)
 	o.instant("probe_at", s.ProbeAt)
 	o.close()
+}
+
+// holds writes what holds a lane: the first cause by itself, then all of them.
+func (o *jsonObject) holds(holds []dispatch.Block) {
+	var first dispatch.Block
+	if len(holds) > 0 {
+		first = holds[0]
+	}
+	o.orNull("held", first.Code)
+	o.instant("held_since", first.Since)
+	o.until("held_until", first.Until)
+	o.key("holds")
+	o.b = append(o.b, '[')
+	for i := range holds {
+		o.element(i)
+		o.block(&holds[i])
+		o.close()
+	}
+	o.b = append(o.b, ']')
 }
 
 // age writes for how long what waits longest has been due, in milliseconds; null where nothing is.

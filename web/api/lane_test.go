@@ -19,18 +19,19 @@ func someLanes() []dispatch.LaneView {
 			LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: oneLane, Limit: 8, Rate: store.Rate{Count: 50, Per: time.Second}}, Open: 12, OldestDue: nowMS - 5000},
 			State: &schedule.LaneState{
 				InFlight: 2, Concurrency: 4, Limit: 8, Health: schedule.TimingOut, Breaker: schedule.BreakerOpen, Unanswered: 20,
-				UnansweredSince: nowMS - 30_000, ProbeAt: nowMS + 4000,
+				UnansweredSince: nowMS - 30_000, OpenedAt: nowMS - 9000, ProbeAt: nowMS + 4000,
 			},
 		},
 		{
 			LaneBacklog: store.LaneBacklog{
-				Lane: store.Lane{Key: oneEndpoint, EndpointID: bareEndpoint, PausedUntil: store.Forever, EndpointPause: store.Forever, PauseReason: "gone"},
+				Lane: store.Lane{Key: oneEndpoint, EndpointID: bareEndpoint, PausedUntil: store.Forever, EndpointPause: store.Forever,
+					EndpointPausedAt: nowMS - 70_000, PauseReason: "gone"},
 				Open: 1, OldestDue: nowMS + 1,
 			},
 		},
 		{
 			LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: "m-1"}},
-			State:       &schedule.LaneState{HeldUntil: nowMS + 60_000, Health: schedule.Answering},
+			State:       &schedule.LaneState{HeldSince: nowMS - 5000, HeldUntil: nowMS + 60_000, Health: schedule.Answering},
 		},
 	}
 }

@@ -29,7 +29,10 @@ func (b *base) standings(row *endpointRow) []standing {
 	var all []standing
 	lane := row.Lane
 	if !row.Enabled {
-		s := standing{Code: dispatch.BlockEndpointOff, Kind: "bad", Act: row.path("enable"), ActText: b.T("endpoint.enable.button")}
+		s := standing{
+			Code: dispatch.BlockEndpointOff, Kind: "bad", Since: row.DisabledAt,
+			Act: row.path("enable"), ActText: b.T("endpoint.enable.button"),
+		}
 		if key := "endpoint.disabled." + row.DisabledReason; b.Has(key) {
 			s.Word = b.T(key)
 		} else {
@@ -39,7 +42,8 @@ func (b *base) standings(row *endpointRow) []standing {
 	}
 	if row.PausedUntil > b.now {
 		all = append(all, standing{
-			Code: dispatch.BlockEndpointPaused, Kind: "warn", Until: row.PausedUntil, Note: row.PauseReason, Act: row.path("resume"), ActText: b.T("endpoint.resume.button"),
+			Code: dispatch.BlockEndpointPaused, Kind: "warn", Since: row.PausedAt, Until: row.PausedUntil, Note: row.PauseReason,
+			Act: row.path("resume"), ActText: b.T("endpoint.resume.button"),
 		})
 	}
 	if lane != nil {
@@ -69,12 +73,9 @@ func (b *base) standings(row *endpointRow) []standing {
 }
 
 // laneStanding says what holds a lane, by the word that dispatch has for it.
-func (b *base) laneStanding(v *dispatch.LaneView, why string) standing {
-	s := standing{Code: why, Kind: "warn", Until: v.HeldUntil(why)}
-	if why == dispatch.BlockBreakerOpen {
-		s.Until = 0 // it ends with an answer, not with its next probe
-	}
-	switch why {
+func (b *base) laneStanding(v *dispatch.LaneView, hold dispatch.Block) standing {
+	s := standing{Code: hold.Code, Kind: "warn", Since: hold.Since, Until: hold.Until}
+	switch hold.Code {
 	case dispatch.BlockLanePaused:
 		s.Act, s.ActText = link("/lanes/resume", "key", v.Key), b.T("lanes.resume.button")
 		if v.PausedUntil == v.OwnPause {
@@ -86,10 +87,10 @@ func (b *base) laneStanding(v *dispatch.LaneView, why string) standing {
 		}
 	case dispatch.BlockProjectPaused:
 		s.Act, s.ActText = link("/system/resume"), b.T("banner.resume")
-	case dispatch.BlockEndpointOff:
+	case dispatch.BlockEndpointOff, dispatch.BlockSQLDown, dispatch.BlockNoWorker, dispatch.BlockIndexUnanswered:
 		s.Kind = "bad"
 	case dispatch.BlockBreakerOpen:
-		s.Kind, s.Since = "bad", v.State.UnansweredSince
+		s.Kind, s.Until = "bad", 0 // it ends with an answer, not with its next probe
 	case dispatch.BlockRate, dispatch.BlockConcurrency:
 		s.Kind = "busy"
 	}

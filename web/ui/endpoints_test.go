@@ -335,10 +335,12 @@ func TestStandingNamesWhatHolds(t *testing.T) {
 		b := &base{ui: u, lang: l, now: testNow}
 		for _, why := range []string{
 			dispatch.BlockProjectPaused, dispatch.BlockEndpointOff, dispatch.BlockEndpointPaused, dispatch.BlockLanePaused, dispatch.BlockBreakerOpen,
-			dispatch.BlockRetryAfter, dispatch.BlockRate, dispatch.BlockConcurrency,
+			dispatch.BlockRetryAfter, dispatch.BlockRate, dispatch.BlockConcurrency, dispatch.BlockSQLDown, dispatch.BlockNoWorker,
+			dispatch.BlockSendingHeld, dispatch.BlockIndexUnanswered, dispatch.BlockIndexRebuilding,
 		} {
 			v := brokenLane(1)
-			if s := b.laneStanding(&v, why); s.Text == "lanes.held."+why || s.Kind == "" || s.Cure == "" {
+			hold := dispatch.Block{Code: why, Since: testNow - 1}
+			if s := b.laneStanding(&v, hold); s.Text == "lanes.held."+why || s.Kind == "" || s.Cure == "" || s.Since == 0 {
 				t.Errorf("%s: %s is %+v", l.code, why, s)
 			}
 		}

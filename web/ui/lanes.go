@@ -58,16 +58,8 @@ func (b *base) laneRow(v *dispatch.LaneView) *laneRow {
 	if v.EndpointID != "" {
 		row.EndpointFullID = store.EndpointPrefix + v.EndpointID
 	}
-	why := v.Why(b.now)
-	if why != "" {
-		row.Standings = append(row.Standings, b.laneStanding(v, why))
-	}
-	// A pause of whatever else does not hide that somebody has paused the lane itself, or that its receiver does not answer.
-	if row.Paused && why != dispatch.BlockLanePaused {
-		row.Standings = append(row.Standings, b.laneStanding(v, dispatch.BlockLanePaused))
-	}
-	if v.State != nil && v.State.Breaker != schedule.BreakerClosed && why != dispatch.BlockBreakerOpen {
-		row.Standings = append(row.Standings, b.laneStanding(v, dispatch.BlockBreakerOpen))
+	for _, hold := range v.Holds(b.now) {
+		row.Standings = append(row.Standings, b.laneStanding(v, hold))
 	}
 	return row
 }

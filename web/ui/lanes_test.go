@@ -74,7 +74,8 @@ func heldLane(n int, because string) dispatch.LaneView {
 // brokenLane is a lane whose breaker is open.
 func brokenLane(n int) dispatch.LaneView {
 	v := sampleLane(n)
-	v.State.Breaker, v.State.Unanswered, v.State.UnansweredSince, v.State.ProbeAt = schedule.BreakerOpen, 20, testNow-60_000, testNow+9000
+	v.State.Breaker, v.State.Unanswered, v.State.UnansweredSince = schedule.BreakerOpen, 20, testNow-60_000
+	v.State.OpenedAt, v.State.ProbeAt = testNow-50_000, testNow+9000
 	return v
 }
 

@@ -1,0 +1,141 @@
+package dispatch_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A hold is what a test expects of a situation: what keeps the callback, and since when, at the earliest and at the latest.
+type hold struct {
+	b      *fixture
+	id     string
+	lo, hi time.Time
+}
+
+// since expects a time, or little later: what happens then takes a while to be noticed.
+func (b *fixture) since(id string, at time.Time) hold {
+	return hold{b, id, at, at.Add(500 * time.Millisecond)}
+}
+
+// situations make, for each code, what it is said of. What they return is looked at when all has come to rest.
+var situations = map[string]func(t *testing.T) hold{
+	dispatch.BlockAttempting:      whileAttempted,
+	dispatch.BlockSQLDown:         whileSQLFails,
+	dispatch.BlockNoWorker:        withoutWorker,
+	dispatch.BlockSendingHeld:     whileAllHold,
+	dispatch.BlockIndexUnanswered: whileIndexFails,
+	dispatch.BlockIndexRebuilding: whileRebuilding,
+	dispatch.BlockProjectPaused:   whileProjectPaused,
+	dispatch.BlockEndpointPaused:  whileEndpointPaused,
+	dispatch.BlockEndpointOff:     whileDisabled,
+	dispatch.BlockEndpointDeleted: whileDeleted,
+	dispatch.BlockLanePaused:      whileLanePaused,
+	dispatch.BlockNotDue:          afterAFailure,
+	dispatch.BlockOrder:           behindAnother,
+	dispatch.BlockBreakerOpen:     whileBreakerOpen,
+	dispatch.BlockRetryAfter:      whileAskedToWait,
+	dispatch.BlockRate:            atTheRate,
+	dispatch.BlockConcurrency:     inAFullLane,
+	dispatch.BlockLock:            withoutItsLock,
+	dispatch.BlockIndexMissing:    whileMissing,
+}
+
+// blockCodes are all codes, as the source has them.
+func blockCodes(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "explain.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Block") {
+			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			codes[text] = spec.Names[0].Name
+		}
+		return true
+	})
+	return codes
+}
+
+// ofLanes are the codes that the list of lanes has as well.
+var ofLanes = []string{
+	dispatch.BlockSQLDown, dispatch.BlockNoWorker, dispatch.BlockSendingHeld, dispatch.BlockIndexUnanswered,
+	dispatch.BlockIndexRebuilding, dispatch.BlockProjectPaused, dispatch.BlockEndpointPaused, dispatch.BlockEndpointOff,
+	dispatch.BlockLanePaused, dispatch.BlockBreakerOpen, dispatch.BlockRetryAfter, dispatch.BlockRate, dispatch.BlockConcurrency,
+}
+
+// Whatever keeps a callback is named first, with what it is, what can be done about it, and since when it stands; the lane that it waits
+// in says the same.
+func TestEveryHoldSaysSinceWhen(t *testing.T) {
+	t.Parallel()
+	for code, name := range blockCodes(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			make, ok := situations[code]
+			if !ok {
+				t.Fatalf("no situation is %s", code)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				h := make(t)
+				x := h.b.explain(h.id)
+				if len(x.Blocking) == 0 || x.Blocking[0].Code != code {
+					t.Fatalf("explained as %+v, want %s first", x, code)
+				}
+				first := x.Blocking[0]
+				if at := time.UnixMilli(first.Since); first.Since == 0 || at.Before(h.lo) || at.After(h.hi) {
+					t.Errorf("%s since %s, want %s to %s; now is %s", code, at.UTC(), h.lo.UTC(), h.hi.UTC(), time.Now().UTC())
+				}
+				if first.Detail == "" || first.Cure == "" || x.Summary == "" || strings.HasPrefix(x.Summary, " ") {
+					t.Errorf("%s is told as %q, %+v", code, x.Summary, first)
+				}
+				if slices.Contains(ofLanes, code) {
+					h.b.wantHold(h.id, first)
+				}
+			})
+		})
+	}
+}
+
+func (b *fixture) explain(id string) dispatch.Explanation {
+	b.t.Helper()
+	synctest.Wait()
+	x, err := b.engine.Explain(b.t.Context(), store.DefaultProject, id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return x
+}
+
+// wantHold demands of the lane of a callback that it is held by what keeps that one.
+func (b *fixture) wantHold(id string, want dispatch.Block) {
+	b.t.Helper()
+	key := b.get(id).Lane
+	lanes, err := b.engine.Lanes(b.t.Context(), store.DefaultProject, store.LaneFilter{Keys: []string{key}, Limit: 10})
+	if err != nil || len(lanes) != 1 {
+		b.t.Fatalf("lane %s: %v, %+v", key, err, lanes)
+	}
+	holds := lanes[0].Holds(b.engine.Now())
+	if len(holds) == 0 || lanes[0].Why(b.engine.Now()) != want.Code {
+		b.t.Fatalf("the lane is held by %+v, want %s first", holds, want.Code)
+	}
+	if want.Code == dispatch.BlockRate || want.Code == dispatch.BlockConcurrency {
+		want.Since = lanes[0].OldestDue // which may be that of one in flight
+	}
+	if got := holds[0]; got.Since != want.Since || got.Until != want.Until || got.Detail == "" || got.Cure == "" {
+		b.t.Errorf("the lane is held by %+v, want what explain says: %+v", got, want)
+	}
+}
