@@ -61,6 +61,13 @@ const (
 	BlockIndexMissing = "index_missing"
 )
 
+// BlockCodes are all codes, in their order.
+var BlockCodes = []string{
+	BlockAttempting, BlockSQLDown, BlockNoWorker, BlockSendingHeld, BlockIndexUnanswered, BlockIndexRebuilding,
+	BlockProjectPaused, BlockEndpointPaused, BlockLanePaused, BlockEndpointOff, BlockEndpointDeleted, BlockNotDue,
+	BlockOrder, BlockBreakerOpen, BlockRetryAfter, BlockRate, BlockConcurrency, BlockLock, BlockIndexMissing,
+}
+
 // An Explanation says why a callback has not been sent yet.
 type Explanation struct {
 	// Summary is one sentence.

@@ -60,8 +60,10 @@ func (b *fixture) beside(name string, change func(*dispatch.Options)) *fixture {
 
 // api is an engine that others send for.
 func api(t *testing.T) *fixture {
-	return newFixture(t, always(200, ""), func(o *dispatch.Options) { o.Name, o.Alone, o.NoWorker = "api", false, true })
+	return newFixture(t, always(200, ""), onlyAPI)
 }
+
+func onlyAPI(o *dispatch.Options) { o.Name, o.Alone, o.NoWorker = "api", false, true }
 
 func sends(*dispatch.Options) {}
 
@@ -89,7 +91,9 @@ func whileAllHold(t *testing.T) hold {
 }
 
 // indexCalls are the calls to the index that an engine makes all the time.
-var indexCalls = []string{"Claim", "Ensure", "Settle", "Stats", "Generation", "Lookup", "LaneStates", "Audit", "Scan"}
+var indexCalls = []string{
+	"Claim", "Ensure", "Settle", "Stats", "Generation", "Lookup", "LaneStates", "Audit", "Scan",
+}
 
 func whileIndexFails(t *testing.T) hold {
 	index := new(faults)

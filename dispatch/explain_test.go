@@ -1,11 +1,7 @@
 package dispatch_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A hold is what a test expects of a situation: what keeps the callback, and since when, at the earliest and at the latest.
+// A hold is what a test expects of a situation: what keeps the callback, and since when, at the earliest and
+// at the latest.
 type hold struct {
 	b      *fixture
 	id     string
@@ -27,7 +24,8 @@ func (b *fixture) since(id string, at time.Time) hold {
 	return hold{b, id, at, at.Add(500 * time.Millisecond)}
 }
 
-// situations make, for each code, what it is said of. What they return is looked at when all has come to rest.
+// situations make, for each code, what it is said of. What they return is looked at when all has come to
+// rest.
 var situations = map[string]func(t *testing.T) hold{
 	dispatch.BlockAttempting:      whileAttempted,
 	dispatch.BlockSQLDown:         whileSQLFails,
@@ -50,40 +48,20 @@ var situations = map[string]func(t *testing.T) hold{
 	dispatch.BlockIndexMissing:    whileMissing,
 }
 
-// blockCodes are all codes, as the source has them.
-func blockCodes(t *testing.T) map[string]string {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "explain.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	codes := map[string]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Block") {
-			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			codes[text] = spec.Names[0].Name
-		}
-		return true
-	})
-	return codes
-}
-
 // ofLanes are the codes that the list of lanes has as well.
 var ofLanes = []string{
 	dispatch.BlockSQLDown, dispatch.BlockNoWorker, dispatch.BlockSendingHeld, dispatch.BlockIndexUnanswered,
-	dispatch.BlockIndexRebuilding, dispatch.BlockProjectPaused, dispatch.BlockEndpointPaused, dispatch.BlockEndpointOff,
-	dispatch.BlockLanePaused, dispatch.BlockBreakerOpen, dispatch.BlockRetryAfter, dispatch.BlockRate, dispatch.BlockConcurrency,
+	dispatch.BlockIndexRebuilding, dispatch.BlockProjectPaused, dispatch.BlockEndpointPaused,
+	dispatch.BlockEndpointOff, dispatch.BlockLanePaused, dispatch.BlockBreakerOpen, dispatch.BlockRetryAfter,
+	dispatch.BlockRate, dispatch.BlockConcurrency,
 }
 
-// Whatever keeps a callback is named first, with what it is, what can be done about it, and since when it stands; the lane that it waits
-// in says the same.
+// Whatever keeps a callback is named first, with what it is, what can be done about it, and since when it
+// stands; the lane that it waits in says the same.
 func TestEveryHoldSaysSinceWhen(t *testing.T) {
 	t.Parallel()
-	for code, name := range blockCodes(t) {
-		t.Run(name, func(t *testing.T) {
+	for _, code := range dispatch.BlockCodes {
+		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			make, ok := situations[code]
 			if !ok {
@@ -97,9 +75,11 @@ func TestEveryHoldSaysSinceWhen(t *testing.T) {
 				}
 				first := x.Blocking[0]
 				if at := time.UnixMilli(first.Since); first.Since == 0 || at.Before(h.lo) || at.After(h.hi) {
-					t.Errorf("%s since %s, want %s to %s; now is %s", code, at.UTC(), h.lo.UTC(), h.hi.UTC(), time.Now().UTC())
+					t.Errorf("%s since %s, want %s to %s; now is %s",
+						code, at.UTC(), h.lo.UTC(), h.hi.UTC(), time.Now().UTC())
 				}
-				if first.Detail == "" || first.Cure == "" || x.Summary == "" || strings.HasPrefix(x.Summary, " ") {
+				said := x.Summary != "" && !strings.HasPrefix(x.Summary, " ")
+				if first.Detail == "" || first.Cure == "" || !said {
 					t.Errorf("%s is told as %q, %+v", code, x.Summary, first)
 				}
 				if slices.Contains(ofLanes, code) {
@@ -124,7 +104,8 @@ func (b *fixture) explain(id string) dispatch.Explanation {
 func (b *fixture) wantHold(id string, want dispatch.Block) {
 	b.t.Helper()
 	key := b.get(id).Lane
-	lanes, err := b.engine.Lanes(b.t.Context(), store.DefaultProject, store.LaneFilter{Keys: []string{key}, Limit: 10})
+	f := store.LaneFilter{Keys: []string{key}, Limit: 10}
+	lanes, err := b.engine.Lanes(b.t.Context(), store.DefaultProject, f)
 	if err != nil || len(lanes) != 1 {
 		b.t.Fatalf("lane %s: %v, %+v", key, err, lanes)
 	}
@@ -135,7 +116,8 @@ func (b *fixture) wantHold(id string, want dispatch.Block) {
 	if want.Code == dispatch.BlockRate || want.Code == dispatch.BlockConcurrency {
 		want.Since = lanes[0].OldestDue // which may be that of one in flight
 	}
-	if got := holds[0]; got.Since != want.Since || got.Until != want.Until || got.Detail == "" || got.Cure == "" {
+	got := holds[0]
+	if got.Since != want.Since || got.Until != want.Until || got.Detail == "" || got.Cure == "" {
 		b.t.Errorf("the lane is held by %+v, want what explain says: %+v", got, want)
 	}
 }

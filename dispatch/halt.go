@@ -117,7 +117,8 @@ func (e *Engine) rebuildHalt(ctx context.Context, r rebuild) Block {
 	b := Block{
 		Code: BlockIndexRebuilding, Since: r.since,
 		Detail: "The index is empty or another one; a process is about to fill it from SQL.",
-		Cure:   `Wait: it goes by itself. "dispatcher verify" compares it with SQL; "dispatcher rebuild" starts over.`,
+		Cure: `Wait: it goes by itself. "dispatcher verify" compares it with SQL, ` +
+			`"dispatcher rebuild" starts over.`,
 	}
 	if r.since == 0 {
 		b.Since = e.clock.now()

@@ -20,7 +20,8 @@ func (b *fixture) codes(id string) string {
 	return strings.Join(codes, " ")
 }
 
-// Sending is held only where all processes that could send hold it: as long as one does not, nothing keeps a callback.
+// Sending is held only where all processes that could send hold it: as long as one does not, nothing keeps a
+// callback.
 func TestOneOfTwoThatHoldsKeepsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +46,8 @@ func TestOneOfTwoThatHoldsKeepsNothing(t *testing.T) {
 			}
 		}
 		x := b.explain(far)
-		if x.NextAt != 0 || x.Blocking[0].Since != began.UnixMilli() || !strings.HasPrefix(x.Summary, "Sending is held") {
+		said := strings.HasPrefix(x.Summary, "Sending is held")
+		if x.NextAt != 0 || x.Blocking[0].Since != began.UnixMilli() || !said {
 			t.Errorf("held: %+v", x)
 		}
 		held.stopRun()
@@ -55,7 +57,8 @@ func TestOneOfTwoThatHoldsKeepsNothing(t *testing.T) {
 	})
 }
 
-// A worker that died is missed since it was last seen; where there never was one, since the callback was accepted.
+// A worker that died is missed since it was last seen; where there never was one, since the callback was
+// accepted.
 func TestWithoutAWorkerThatRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,12 +67,14 @@ func TestWithoutAWorkerThatRuns(t *testing.T) {
 		id := b.accept(dispatch.Submission{}).ID
 		later()
 		first := b.explain(id).Blocking[0]
-		if first.Code != dispatch.BlockNoWorker || first.Since != accepted.UnixMilli() || !strings.Contains(first.Detail, "ever") {
+		if first.Code != dispatch.BlockNoWorker || first.Since != accepted.UnixMilli() ||
+			!strings.Contains(first.Detail, "ever") {
 			t.Errorf("of none that ever ran: %+v", first)
 		}
 		b.wantHold(id, first)
 		seen := time.Now().UnixMilli()
-		b.ok(b.db.ReportDispatcher(t.Context(), store.Dispatcher{Name: "killed", Workers: 8, StartedAt: seen, SeenAt: seen}))
+		killed := store.Dispatcher{Name: "killed", Workers: 8, StartedAt: seen, SeenAt: seen}
+		b.ok(b.db.ReportDispatcher(t.Context(), killed))
 		if got := b.codes(id); got != "" {
 			t.Errorf("with a worker that was just seen: kept by %q", got)
 		}
@@ -89,12 +94,13 @@ func TestWithoutAWorkerThatRuns(t *testing.T) {
 	})
 }
 
-// A process that commits nothing of its own finds out that SQL only reads; it does not take workers for gone that cannot report.
+// A process that commits nothing of its own finds out that SQL only reads; it does not take workers for gone
+// that cannot report.
 func TestSQLThatOnlyReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
-		b := newFixture(t, always(200, ""), faultySQL(sql), func(o *dispatch.Options) { o.Name, o.Alone, o.NoWorker = "api", false, true })
+		b := newFixture(t, always(200, ""), faultySQL(sql), onlyAPI)
 		b.beside("worker", sends)
 		far := b.accept(in(time.Hour)).ID
 		if got := b.codes(far); got != dispatch.BlockNotDue {
@@ -151,10 +157,12 @@ func TestHoldsHaveTheirOwnReasons(t *testing.T) {
 		b := newFixture(t, always(200, ""))
 		ep := b.endpoint(dispatch.EndpointChange{})
 		by := func(reason string) store.Actor { return store.Actor{Name: "operator", Reason: reason} }
-		b.must(b.engine.PauseLane(t.Context(), store.DefaultProject, ep.LaneKey(), time.Now().Add(time.Hour).UnixMilli(), by("lane")))
-		b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, store.Forever, by("endpoint")))
+		project, soon := store.DefaultProject, time.Now().Add(time.Hour).UnixMilli()
+		b.must(b.engine.PauseLane(t.Context(), project, ep.LaneKey(), soon, by("lane")))
+		b.must(b.engine.PauseEndpoint(t.Context(), project, ep.ID, store.Forever, by("endpoint")))
 		x := b.explain(b.acceptTo(ep).ID)
-		if len(x.Blocking) != 2 || !strings.Contains(x.Blocking[0].Detail, ": endpoint") || x.Blocking[1].Detail != "The lane is paused." {
+		if len(x.Blocking) != 2 || !strings.Contains(x.Blocking[0].Detail, ": endpoint") ||
+			x.Blocking[1].Detail != "The lane is paused." {
 			t.Errorf("explained as %+v", x.Blocking)
 		}
 	})

@@ -19,7 +19,8 @@ type DispatcherRows interface {
 	ReportDispatcher(ctx context.Context, d store.Dispatcher) error
 	// WithdrawDispatcher takes a process that ends off the list at now; one that is not known is as good.
 	WithdrawDispatcher(ctx context.Context, name string, now int64) error
-	// LastWorker is when a process with workers was last seen, also one that has ended; zero: there never was one.
+	// LastWorker is when a process with workers was last seen, also one that has ended; zero: there never was
+	// one.
 	LastWorker(ctx context.Context) (int64, error)
 	// Dispatchers returns the processes that have reported themselves at that time or later.
 	Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error)

@@ -99,7 +99,8 @@ type LaneState struct {
 	// PausedUntil is its pause, HeldUntil what a receiver's Retry-After asked for, NextToken when its rate lets the next attempt begin
 	// (zero: now).
 	PausedUntil, HeldUntil, NextToken int64
-	// HeldSince is since when it has been held without a gap; zero: it is not, or a build that does not keep it held it.
+	// HeldSince is since when it has been held without a gap; zero: it is not, or a build that does not keep
+	// it held it.
 	HeldSince int64
 	// Unanswered counts attempts in a row without an HTTP answer, up to BreakerAttempts; since UnansweredSince.
 	Unanswered      int

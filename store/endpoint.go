@@ -47,7 +47,8 @@ type Endpoint struct {
 	// PausedUntil holds it likewise until then; zero: not paused. Forever: until it is resumed.
 	PausedUntil int64
 	PauseReason string
-	// PausedAt is since when it is paused, however often its end was moved since; zero: it is not. The store sets it.
+	// PausedAt is since when it is paused, however often its end was moved since; zero: it is not. The store
+	// sets it.
 	PausedAt int64
 
 	// FailingSince is when the first attempt failed since the last one that succeeded; zero: the last one succeeded, or there was none.

@@ -172,8 +172,8 @@ type Lane struct {
 	// OwnPause is its own; EndpointPause, that of the endpoint that it is the lane of, which is Forever while that is disabled or being
 	// deleted; ProjectPause, its project's.
 	OwnPause, EndpointPause, ProjectPause int64
-	// OwnPausedAt, EndpointPausedAt and ProjectPausedAt are since when each of them lasts; zero: there is none. That of an endpoint
-	// that is disabled or being deleted is when that was done.
+	// OwnPausedAt, EndpointPausedAt and ProjectPausedAt are since when each of them lasts; zero: there is
+	// none. That of an endpoint that is disabled or being deleted is when that was done.
 	OwnPausedAt, EndpointPausedAt, ProjectPausedAt int64
 	// PauseReason is that of the pause which ends last; of a disabled endpoint, its DisabledReason.
 	PauseReason string
@@ -216,7 +216,8 @@ type IndexMeta struct {
 	Built int64
 	// BuiltAt is when that was, in Unix milliseconds; zero: never, or before this was kept.
 	BuiltAt int64
-	// MadeAt is when Generation was made: a rebuild began then. Zero: the database's first, which was never filled.
+	// MadeAt is when Generation was made: a rebuild began then. Zero: the database's first, which was never
+	// filled.
 	MadeAt int64
 	Shards int
 	Prefix string

@@ -81,7 +81,10 @@ var shellCures = []struct {
 	{regexp.MustCompile(`^POST /v1/endpoints/([^/ ]+)/resume$`), "dispatcher endpoint resume $1"},
 	{regexp.MustCompile(`^PATCH /v1/endpoints/([^/ ]+) \{"enabled": true\}$`), "dispatcher endpoint set $1 --enable"},
 	{regexp.MustCompile(`^POST /v1/lanes/(\S+)/resume$`), "dispatcher lane resume $1"},
-	{regexp.MustCompile(`PUT /v1/lanes/(\S+)/limits \{"(rate|concurrency)": "?([^"}]+)"?\}`), "dispatcher lane limit $1 --$2 $3"},
+	{
+		regexp.MustCompile(`PUT /v1/lanes/(\S+)/limits \{"(rate|concurrency)": "?([^"}]+)"?\}`),
+		"dispatcher lane limit $1 --$2 $3",
+	},
 	{regexp.MustCompile(`POST /v1/callbacks/([^/ ]+)/(retry|cancel)\b`), "dispatcher callback $2 $1"},
 }
 

@@ -271,7 +271,8 @@ func (w *world) compareState(p *path, got schedule.LaneState, before, after int6
 	}
 }
 
-// compareSince compares since when something lasts, if it does, and takes over what only the index knows to the millisecond.
+// compareSince compares since when something lasts, if it does, and takes over what only the index knows to
+// the millisecond.
 func (w *world) compareSince(what string, got int64, lasts bool, want *span) {
 	w.Helper()
 	if !lasts {

@@ -74,7 +74,8 @@ func stateHeldSince(f *fixture) {
 	within := func(what string, lo, hi int64) {
 		f.Helper()
 		if got := f.state(0); got.HeldSince < lo || got.HeldSince > hi {
-			f.Fatalf("%s: held since %d until %d, want since %d to %d", what, got.HeldSince, got.HeldUntil, lo, hi)
+			f.Fatalf("%s: held since %d until %d, want since %d to %d",
+				what, got.HeldSince, got.HeldUntil, lo, hi)
 		}
 	}
 	within("at first", 0, 0)
@@ -132,7 +133,8 @@ func stateOpenedAt(f *fixture) {
 	lo, hi := fail()
 	for _, what := range []string{"as it opened", "a failure later"} {
 		got := f.state(0)
-		if got.Breaker != schedule.BreakerOpen || got.OpenedAt < lo || got.OpenedAt > hi || got.UnansweredSince >= lo {
+		if got.Breaker != schedule.BreakerOpen || got.OpenedAt < lo || got.OpenedAt > hi ||
+			got.UnansweredSince >= lo {
 			f.Fatalf("%s: %+v, want open since %d to %d", what, got, lo, hi)
 		}
 		f.pass(time.Second)

@@ -9,10 +9,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// A build that does not keep since when lanes are held may share the index: what it holds is held since a time that is not
-// known, and what it holds for longer is held since it was first. An audit forgets holds that are over.
+// A build that does not keep since when lanes are held may share the index: what it holds is held since a
+// time that is not known, and what it holds for longer is held since it was first. An audit forgets holds
+// that are over.
 func TestHoldsOfAnotherBuild(t *testing.T) {
-	t.Parallel()
 	needsServer(t)
 	ix := openNew(t)
 	ensure(t, ix, schedule.Item{ID: id(1), Lane: 1}, schedule.Item{ID: id(2), Lane: 1})
@@ -24,7 +24,8 @@ func TestHoldsOfAnotherBuild(t *testing.T) {
 			Item: l.Item, Token: l.Token, Outcome: schedule.Divert, Signal: schedule.Answered,
 			HoldUntil: now(t, ix) + d.Milliseconds(),
 		}
-		if got, err := ix.Settle(context.Background(), []schedule.Settlement{s}); err != nil || got[0] != schedule.Applied {
+		got, err := ix.Settle(context.Background(), []schedule.Settlement{s})
+		if err != nil || got[0] != schedule.Applied {
 			t.Fatalf("settle: %v, %v", got, err)
 		}
 	}

@@ -21,7 +21,7 @@ var keyNames = map[string]string{
 	"BLOCKED":    "blocked",            // ZSET: lane with something ready → end of its pause
 	"HELD":       "held",               // ZSET: lane with something ready → end of its hold, on the steady clock
 	"BREAKERS":   "breakers",           // ZSET: lane whose breaker is open → since when, on the steady clock
-	"HOLDS":      "holds",              // HASH: lane with a hold → since when, and until when, on the steady clock
+	"HOLDS":      "holds",              // HASH: lane with a hold → since and until when, on the steady clock
 	"LANES":      "lanes",              // HASH: lane → what is known of it
 	"LEASES":     "leases",             // ZSET: id → end of its lease, on the steady clock
 	"CLAIMS":     "claims",             // HASH: id → health, lane, token, remembered movement; of leased ones only

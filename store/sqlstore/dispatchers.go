@@ -45,7 +45,8 @@ func (db *DB) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {
 // WithdrawDispatcher takes a process that has ended off the list. When it was there is kept for LastWorker.
 func (db *DB) WithdrawDispatcher(ctx context.Context, name string, now int64) error {
 	err := db.change(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE dispatchers SET ended_at = $2, seen_at = $2 WHERE name = $1 AND ended_at = 0`, name, now)
+		_, err := t.exec(`UPDATE dispatchers SET ended_at = $2, seen_at = $2
+			WHERE name = $1 AND ended_at = 0`, name, now)
 		return err
 	})
 	if err != nil {
@@ -56,7 +57,10 @@ func (db *DB) WithdrawDispatcher(ctx context.Context, name string, now int64) er
 
 // listDispatchers takes those that were seen last.
 const listDispatchers = `SELECT ` + dispatcherColumns + `
-	FROM (SELECT * FROM dispatchers WHERE seen_at >= $1 AND ended_at = 0 ORDER BY seen_at DESC LIMIT $2) AS seen
+	FROM (
+		SELECT * FROM dispatchers WHERE seen_at >= $1 AND ended_at = 0
+		ORDER BY seen_at DESC
+		LIMIT $2) AS seen
 	ORDER BY started_at, name`
 
 // Dispatchers returns the processes that have reported themselves at seenSince or later, the first that started first; at most a thousand.
@@ -78,7 +82,8 @@ func (db *DB) Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatc
 	return seen, nil
 }
 
-// LastWorker returns when a process with workers was last seen, whether it runs, has died or has ended; zero: there never was one.
+// LastWorker returns when a process with workers was last seen, whether it runs, has died or has ended; zero:
+// there never was one.
 func (db *DB) LastWorker(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
@@ -91,10 +96,13 @@ func (db *DB) LastWorker(ctx context.Context) (int64, error) {
 	return seen, nil
 }
 
-// oldDispatchers spares the last process with workers: LastWorker is to know it for however long there is none.
+// oldDispatchers spares the last process with workers: LastWorker is to know it for however long there is
+// none.
 const oldDispatchers = `SELECT name FROM dispatchers
 	WHERE seen_at < $1 AND name <> COALESCE((
-		SELECT last.name FROM dispatchers AS last WHERE last.workers > 0 ORDER BY last.seen_at DESC LIMIT 1), '')
+		SELECT last.name FROM dispatchers AS last WHERE last.workers > 0
+		ORDER BY last.seen_at DESC
+		LIMIT 1), '')
 	ORDER BY seen_at
 	LIMIT $2`
 

@@ -101,8 +101,8 @@ func lanePause(e *store.Endpoint) int64 {
 	return e.PausedUntil
 }
 
-// pausedSince returns since when a pause lasts that was until before, since at, and is until after from now on: one that is moved while
-// it lasts goes on.
+// pausedSince returns since when a pause lasts that was until before, since at, and is until after from now
+// on: one that is moved while it lasts goes on.
 func pausedSince(before, at, after, now int64) int64 {
 	switch {
 	case after == 0:

@@ -48,8 +48,9 @@ func scanEndpoint(rows scanner) (store.Endpoint, error) {
 	var perMillis int64
 	var enabled int
 	if err := rows.Scan(&e.ID, &e.Project, &e.ExternalID, &e.Name, &e.URL, &e.URLOverride, &topics, &policy, &success, &e.Signer, &headers,
-		&e.Rate.Count, &perMillis, &e.Concurrency, &enabled, &e.DisabledReason, &e.DisabledAt, &e.PausedUntil, &e.PauseReason,
-		&e.PausedAt, &e.FailingSince, &e.AlertedAt, &e.LastSuccessAt, &e.LastFailureAt, &e.LaneID, &e.Version, &e.CreatedAt, &e.UpdatedAt, &e.DeletedAt); err != nil {
+		&e.Rate.Count, &perMillis, &e.Concurrency, &enabled, &e.DisabledReason, &e.DisabledAt,
+		&e.PausedUntil, &e.PauseReason, &e.PausedAt, &e.FailingSince, &e.AlertedAt, &e.LastSuccessAt,
+		&e.LastFailureAt, &e.LaneID, &e.Version, &e.CreatedAt, &e.UpdatedAt, &e.DeletedAt); err != nil {
 		return e, fmt.Errorf("scan endpoint: %w", err)
 	}
 	e.Rate.Per, e.Enabled = time.Duration(perMillis)*time.Millisecond, enabled != 0

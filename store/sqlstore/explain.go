@@ -2,7 +2,8 @@ package sqlstore
 
 import "context"
 
-// lockedRows bounds how many callbacks of a lock key are looked at, the newest first: most of them ended long ago.
+// lockedRows bounds how many callbacks of a lock key are looked at, the newest first: most of them ended long
+// ago.
 const lockedRows = 1000
 
 const findLockHolder = `SELECT recent.id, recent.claimed_at FROM (
@@ -14,9 +15,11 @@ const findLockHolder = `SELECT recent.id, recent.claimed_at FROM (
 	ORDER BY recent.claimed_at
 	LIMIT 1`
 
-// LockHolder returns the bare id of the callback of a lock key that is being attempted at now, and when it was claimed. Empty: there is
-// none among the newest thousand callbacks of the key.
-func (db *DB) LockHolder(ctx context.Context, project, lockKey string, now int64) (id string, since int64, err error) {
+// LockHolder returns the bare id of the callback of a lock key that is being attempted at now, and when it
+// was claimed. Empty: there is none among the newest thousand callbacks of the key.
+func (db *DB) LockHolder(
+	ctx context.Context, project, lockKey string, now int64,
+) (id string, since int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	err = queryEach(ctx, db.read, func(rows scanner) error { return rows.Scan(&id, &since) },

@@ -213,8 +213,8 @@ func (db *DB) changeLane(ctx context.Context, project, key string, now int64, by
 				own_paused_at = $8,
 				paused_until = `+lastPause("$4", "lanes.endpoint_paused_until", "lanes.project_paused_until")+`,
 				version = $6
-			WHERE id = $7`, lane.Limit, lane.Rate.Count, lane.Rate.Per.Milliseconds(), lane.OwnPause, lane.reason, version, lane.ID,
-			lane.OwnPausedAt); err != nil {
+			WHERE id = $7`, lane.Limit, lane.Rate.Count, lane.Rate.Per.Milliseconds(),
+			lane.OwnPause, lane.reason, version, lane.ID, lane.OwnPausedAt); err != nil {
 			return fmt.Errorf("write lane: %w", err)
 		}
 		if lane, err = t.readLane(lane.ID); err != nil {

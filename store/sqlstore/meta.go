@@ -37,7 +37,8 @@ func (db *DB) readMeta(ctx context.Context) (meta store.IndexMeta, found bool, e
 	defer cancel()
 	err = queryEach(ctx, db.read, func(rows scanner) error {
 		found = true
-		return rows.Scan(&meta.Generation, &meta.Built, &meta.BuiltAt, &meta.MadeAt, &meta.Shards, &meta.Prefix)
+		m := &meta
+		return rows.Scan(&m.Generation, &m.Built, &m.BuiltAt, &m.MadeAt, &m.Shards, &m.Prefix)
 	}, `SELECT generation, built, built_at, made_at, shards, prefix FROM index_meta WHERE id = 1`)
 	return meta, found, err
 }

@@ -130,7 +130,7 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 		}
 		add("old activity", index, false, oldActivity(old.which), old.before-1_000_000_000, 1000)
 	}
-	add("lock holder", "callbacks_lock", true, findLockHolder, store.DefaultProject, "k", lockedRows, manyRows)
+	add("lock holder", "callbacks_lock", true, findLockHolder, project, "k", lockedRows, manyRows)
 	add("old dispatchers", "dispatchers_seen", false, oldDispatchers, 100, 1000)
 	add("old sessions", "sessions_expiry", false, oldSessions, 100, 1000)
 	// The few polls among many callbacks are found by an index also when a statement is planned once for all values.

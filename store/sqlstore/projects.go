@@ -8,8 +8,8 @@ import (
 )
 
 // projectColumns are what scanProject reads, in its order.
-const projectColumns = `id, name, defaults, paused_until, pause_reason, paused_at, open_quota, lane_quota, version,
-	created_at, updated_at`
+const projectColumns = `id, name, defaults, paused_until, pause_reason, paused_at, open_quota, lane_quota,
+	version, created_at, updated_at`
 
 func scanProject(rows scanner) (store.Project, error) {
 	var p store.Project
@@ -159,8 +159,8 @@ func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, 
 		}
 		p.PausedAt = pausedSince(p.PausedUntil, p.PausedAt, until, now)
 		p.PausedUntil, p.PauseReason = until, reason
-		if _, err := t.exec(`UPDATE projects SET paused_until = $1, pause_reason = $2, paused_at = $3 WHERE id = $4`,
-			until, reason, p.PausedAt, project); err != nil {
+		if _, err := t.exec(`UPDATE projects SET paused_until = $1, pause_reason = $2, paused_at = $3
+			WHERE id = $4`, until, reason, p.PausedAt, project); err != nil {
 			return err
 		}
 		if err := t.pauseLanes(project, until); err != nil {

@@ -54,8 +54,8 @@ func (db *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
-// NextGeneration adds one to the generation at now if it is still from, and returns what it is then. Without the index's row it
-// returns store.ErrNotFound.
+// NextGeneration adds one to the generation at now if it is still from, and returns what it is then. Without
+// the index's row it returns store.ErrNotFound.
 func (db *DB) NextGeneration(ctx context.Context, from, now int64) (int64, error) {
 	var generation int64
 	err := db.change(ctx, func(t *tx) error {

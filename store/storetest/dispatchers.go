@@ -44,7 +44,8 @@ func testDispatchers(f *fixture) {
 	want(0, a)
 }
 
-// testLastWorker: a process with workers is known after it has ended, or died, for as long as none has come after it.
+// testLastWorker: a process with workers is known after it has ended, or died, for as long as none has come
+// after it.
 func testLastWorker(f *fixture) {
 	want := func(what string, want int64) {
 		f.Helper()

@@ -105,7 +105,8 @@ func testEndpointDisable(f *fixture) {
 	}
 	wg.Wait()
 	got := f.getEndpoint(e.ID)
-	if first != 1 || got.Enabled || got.DisabledReason != "gone" || got.DisabledAt != f.now || got.Sends(f.now) {
+	if first != 1 || got.Enabled || got.DisabledReason != "gone" || got.DisabledAt != f.now ||
+		got.Sends(f.now) {
 		f.Errorf("%d disabled it: %+v", first, got)
 	}
 	if l := f.laneByKey(e.LaneKey()); l.PausedUntil != store.Forever || l.PauseReason != "gone" || l.Version == 0 {
@@ -167,7 +168,8 @@ func testEndpointDelete(f *fixture) {
 	if err != nil || deleted.DeletedAt != f.now || deleted.Enabled || deleted.Version <= e.Version {
 		f.Fatalf("delete: %v, %+v", err, deleted)
 	}
-	if l := f.laneByKey(e.LaneKey()); l.PausedUntil != store.Forever || l.EndpointPausedAt != deleted.DeletedAt {
+	l := f.laneByKey(e.LaneKey())
+	if l.PausedUntil != store.Forever || l.EndpointPausedAt != deleted.DeletedAt {
 		f.Errorf("its lane: %+v", l)
 	}
 	f.fails(store.ErrNotFound, "a deleted one", errOf(f.Endpoint(f.ctx(), project, e.ID)))

@@ -42,7 +42,8 @@ func testAttempted(f *fixture) {
 		f.Helper()
 		gotClaimed, gotEnded, err := f.Attempted(f.ctx(), project, c.ID)
 		if err != nil || gotClaimed != claimed || gotEnded != ended {
-			f.Errorf("%s: claimed at %d, ended at %d, %v; want %d and %d", what, gotClaimed, gotEnded, err, claimed, ended)
+			f.Errorf("%s: claimed at %d, ended at %d, %v; want %d and %d",
+				what, gotClaimed, gotEnded, err, claimed, ended)
 		}
 	}
 	want("at first", project, 0, 0)

@@ -68,7 +68,8 @@ func testLaneSettings(f *fixture) {
 	}
 	f.fails(store.ErrNotFound, "lane of another project", errOf(f.LaneByKey(f.ctx(), "other", "shop-7")))
 	f.wantAudit("lane.pause made by hand", "lane.limits shop-7", "lane.resume shop-7",
-		"lane.pause shop-7", "lane.pause shop-7", "lane.pause shop-7", "lane.limits shop-7", "lane.limits shop-7")
+		"lane.pause shop-7", "lane.pause shop-7", "lane.pause shop-7",
+		"lane.limits shop-7", "lane.limits shop-7")
 }
 
 // wantAudit compares the newest entries of the audit, each its action and object.

@@ -24,14 +24,18 @@ func someLanes() []dispatch.LaneView {
 		},
 		{
 			LaneBacklog: store.LaneBacklog{
-				Lane: store.Lane{Key: oneEndpoint, EndpointID: bareEndpoint, PausedUntil: store.Forever, EndpointPause: store.Forever,
-					EndpointPausedAt: nowMS - 70_000, PauseReason: "gone"},
+				Lane: store.Lane{
+					Key: oneEndpoint, EndpointID: bareEndpoint, PausedUntil: store.Forever,
+					EndpointPause: store.Forever, EndpointPausedAt: nowMS - 70_000, PauseReason: "gone",
+				},
 				Open: 1, OldestDue: nowMS + 1,
 			},
 		},
 		{
 			LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: "m-1"}},
-			State:       &schedule.LaneState{HeldSince: nowMS - 5000, HeldUntil: nowMS + 60_000, Health: schedule.Answering},
+			State: &schedule.LaneState{
+				HeldSince: nowMS - 5000, HeldUntil: nowMS + 60_000, Health: schedule.Answering,
+			},
 		},
 	}
 }

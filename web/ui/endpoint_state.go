@@ -42,8 +42,8 @@ func (b *base) standings(row *endpointRow) []standing {
 	}
 	if row.PausedUntil > b.now {
 		all = append(all, standing{
-			Code: dispatch.BlockEndpointPaused, Kind: "warn", Since: row.PausedAt, Until: row.PausedUntil, Note: row.PauseReason,
-			Act: row.path("resume"), ActText: b.T("endpoint.resume.button"),
+			Code: dispatch.BlockEndpointPaused, Kind: "warn", Since: row.PausedAt, Until: row.PausedUntil,
+			Note: row.PauseReason, Act: row.path("resume"), ActText: b.T("endpoint.resume.button"),
 		})
 	}
 	if lane != nil {
@@ -87,7 +87,8 @@ func (b *base) laneStanding(v *dispatch.LaneView, hold dispatch.Block) standing 
 		}
 	case dispatch.BlockProjectPaused:
 		s.Act, s.ActText = link("/system/resume"), b.T("banner.resume")
-	case dispatch.BlockEndpointOff, dispatch.BlockSQLDown, dispatch.BlockNoWorker, dispatch.BlockIndexUnanswered:
+	case dispatch.BlockEndpointOff, dispatch.BlockSQLDown, dispatch.BlockNoWorker,
+		dispatch.BlockIndexUnanswered:
 		s.Kind = "bad"
 	case dispatch.BlockBreakerOpen:
 		s.Kind, s.Until = "bad", 0 // it ends with an answer, not with its next probe

@@ -324,6 +324,24 @@ func (historyRows) Audit(_ context.Context, _ string, f store.AuditFilter) (stor
 	return store.AuditPage{Entries: []store.AuditEntry{e}}, nil
 }
 
+// TestEveryCodeHasWords: whatever keeps a callback is named, with what can be done about it, in every language.
+func TestEveryCodeHasWords(t *testing.T) {
+	t.Parallel()
+	u, err := New(parts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	for _, l := range u.languages {
+		b := &base{ui: u, lang: l, now: testNow}
+		for _, code := range dispatch.BlockCodes {
+			if !b.Has("why.title."+code) || !b.Has("why.cure."+code) {
+				t.Errorf("%s has no words for %s", l.code, code)
+			}
+		}
+	}
+}
+
 func TestStandingNamesWhatHolds(t *testing.T) {
 	t.Parallel()
 	u, err := New(parts())
@@ -335,12 +353,14 @@ func TestStandingNamesWhatHolds(t *testing.T) {
 		b := &base{ui: u, lang: l, now: testNow}
 		for _, why := range []string{
 			dispatch.BlockProjectPaused, dispatch.BlockEndpointOff, dispatch.BlockEndpointPaused, dispatch.BlockLanePaused, dispatch.BlockBreakerOpen,
-			dispatch.BlockRetryAfter, dispatch.BlockRate, dispatch.BlockConcurrency, dispatch.BlockSQLDown, dispatch.BlockNoWorker,
-			dispatch.BlockSendingHeld, dispatch.BlockIndexUnanswered, dispatch.BlockIndexRebuilding,
+			dispatch.BlockRetryAfter, dispatch.BlockRate, dispatch.BlockConcurrency, dispatch.BlockSQLDown,
+			dispatch.BlockNoWorker, dispatch.BlockSendingHeld, dispatch.BlockIndexUnanswered,
+			dispatch.BlockIndexRebuilding,
 		} {
 			v := brokenLane(1)
 			hold := dispatch.Block{Code: why, Since: testNow - 1}
-			if s := b.laneStanding(&v, hold); s.Text == "lanes.held."+why || s.Kind == "" || s.Cure == "" || s.Since == 0 {
+			s := b.laneStanding(&v, hold)
+			if s.Text == "lanes.held."+why || s.Kind == "" || s.Cure == "" || s.Since == 0 {
 				t.Errorf("%s: %s is %+v", l.code, why, s)
 			}
 		}

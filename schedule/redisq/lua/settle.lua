@@ -58,8 +58,8 @@ local function overrule(id, outcome, record, wanted)
   end
 end
 
--- hold_until lengthens a lane's hold, and keeps since when it lasts. That has a key of its own: builds that do not keep it read and
--- write records of lanes beside this one, and could not read one that has more in it.
+-- hold_until lengthens a lane's hold, and keeps since when it lasts. That has a key of its own: builds that
+-- do not keep it read and write records of lanes beside this one, and could not read one that has more in it.
 local function hold_until(n, at)
   if at <= n.hold then
     return

@@ -4,8 +4,8 @@
 -- EACH: lane
 -- Reply: now, 0, 0; for each lane: leases, concurrency and limit (0: no claim has said it yet), health, every (ns), the ends of its
 -- pause and of its hold, when its next token is there, attempts without an answer, since when, breaker (0 closed, 1 open, 2 to be
--- probed), when it lets a probe pass, fresh items and retries that are ready, since when it is held, when its breaker opened. Times in
--- ms, 0: none.
+-- probed), when it lets a probe pass, fresh items and retries that are ready, since when it is held, when its
+-- breaker opened. Times in ms, 0: none.
 -- Uses: begin records flow lanes
 local function count(lane, from, past)
   return call('ZLEXCOUNT', READY, '[' .. lane .. from, '(' .. lane .. past)
