@@ -1,5 +1,7 @@
 package store
 
+import "time"
+
 // This file holds what the engine asks of a store: accept, stamp, commit, and the walks of sweep and rebuild. These
 // work over all projects, because the index knows ids only; everything a caller can reach is scoped by project and
 // stands in read.go and change.go.
@@ -20,6 +22,9 @@ type Draft struct {
 	// and address, the draft becomes that one: it is Replayed.
 	Poll *PollDetail
 }
+
+// IdempotencyAge is how long an idempotency key is kept at least. While its callback is open it stays longer.
+const IdempotencyAge = 7 * 24 * time.Hour
 
 // Idempotency is a caller's promise that a request with the same key is the same request.
 type Idempotency struct {

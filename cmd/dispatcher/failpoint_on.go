@@ -2,7 +2,12 @@
 
 package main
 
+import "time"
+
 // failpointVariables are read by the engine of test builds only.
 func failpointVariables() []string {
 	return []string{"DISPATCHER_FAILPOINT", "DISPATCHER_FAILPOINT_TIMES"}
 }
+
+// leastRetention is short in test builds, so that a test sees rows being removed.
+const leastRetention = time.Second

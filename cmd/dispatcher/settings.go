@@ -43,7 +43,7 @@ type Settings struct {
 	ShutdownDelay     time.Duration `key:"shutdown_delay" group:"Life cycle" default:"0s" help:"How long the API stays open after SIGTERM, for load balancers to notice."`
 	DrainTimeout      time.Duration `key:"drain_timeout" group:"Life cycle" default:"25s" help:"How long attempts in flight may go on after SIGTERM; the rest is handed back."`
 	RetentionPayload  time.Duration `key:"retention_payload" group:"Life cycle" default:"30d" help:"How long the payloads of terminal callbacks are kept."`
-	RetentionMetadata time.Duration `key:"retention_metadata" group:"Life cycle" default:"400d" help:"How long terminal callbacks and their attempts are kept."`
+	RetentionMetadata time.Duration `key:"retention_metadata" group:"Life cycle" default:"400d" help:"How long terminal callbacks and their attempts are kept, 7d or more: idempotency keys last that long."`
 
 	LogFormat string `key:"log_format" group:"Logs" help:"Format of the log: text or json; empty is text on a terminal and json elsewhere."`
 	LogLevel  string `key:"log_level" group:"Logs" default:"info" help:"Least level that is logged: debug, info, warn or error."`

@@ -235,7 +235,7 @@ func (c *checker) durations() {
 		{"shutdown_delay", s.ShutdownDelay, 0},
 		{"drain_timeout", s.DrainTimeout, time.Millisecond},
 		{"retention_payload", s.RetentionPayload, time.Second},
-		{"retention_metadata", s.RetentionMetadata, time.Second},
+		{"retention_metadata", s.RetentionMetadata, leastRetention},
 	} {
 		if d.value < d.least {
 			c.refuse(d.key, "%s is below the least, %s", schedule.FormatDuration(d.value), schedule.FormatDuration(d.least))

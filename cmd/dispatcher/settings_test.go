@@ -155,6 +155,10 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		"no role":                   {args: []string{"--roles="}, want: []string{"setting roles: is empty"}},
 		"postgres without keys":     {args: []string{pg}, want: []string{"setting master_key: is required", "setting admin_key: is required"}},
 		"payload outlives metadata": {args: []string{"--retention-payload=500d"}, want: []string{"setting retention_payload: 500d is longer"}},
+		"metadata gone before idempotency keys": {
+			args: []string{"--retention-payload=1d", "--retention-metadata=6d23h59m"},
+			want: []string{"setting retention_metadata: 6d23h59m is below the least, 7d"},
+		},
 		"admin key that is short": {
 			args: []string{"--admin-key=x"}, want: []string{"setting admin_key: has 1 of at least 24 characters"},
 		},
@@ -213,6 +217,7 @@ func TestSettingsThatAreTaken(t *testing.T) {
 			"DISPATCHER_PORT=tcp://10.0.0.1:80", "DISPATCHER_PORT_80_TCP_ADDR=10.0.0.1",
 		}},
 		"the least horizon":          {args: []string{"--horizon=2m", "--redis-url=redis://h"}},
+		"the least retention":        {args: []string{"--retention-payload=1s", "--retention-metadata=7d"}},
 		"a horizon of a day":         {args: []string{"--horizon=1d", "--redis-url=redis+cluster://h1,h2"}},
 		"free ports":                 {args: []string{"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}},
 		"egress by name and address": {args: []string{"--egress-allow=10.1.0.0/16,127.0.0.1,shop.internal"}},

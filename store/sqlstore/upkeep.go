@@ -17,9 +17,6 @@ const (
 	pingLease         = "ping"
 )
 
-// idempotencyAge is how long a key lives at least. While its callback is open it lives on.
-const idempotencyAge = 7 * 24 * time.Hour
-
 // leaseSlack is by how many milliseconds a lease may end later than one that is taken now, none of which lasts longer. One that
 // ends later still was taken before the clock was set back, and would outlive its holder by as much.
 const leaseSlack = 60_000
@@ -156,7 +153,7 @@ func (t *tx) endAged(cursor string, now int64, look func(scanner, *store.Cursor)
 	if err := t.each(func(rows scanner) error {
 		seen++
 		return look(rows, &at)
-	}, query, at.DueAt, at.ID, now-idempotencyAge.Milliseconds(), t.db.dialect.maintenanceBatch); err != nil {
+	}, query, at.DueAt, at.ID, now-store.IdempotencyAge.Milliseconds(), t.db.dialect.maintenanceBatch); err != nil {
 		return err
 	}
 	if err := remove(); err != nil {
