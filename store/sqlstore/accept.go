@@ -237,25 +237,32 @@ func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptE
 		return nil, nil
 	}
 	known := make(map[idempotencyKey]heldKey)
+	seen := 0
 	err = t.each(func(rows scanner) error {
 		var k idempotencyKey
 		var h heldKey
 		if err := rows.Scan(&k.project, &k.route, &k.key, &h.fingerprint, &h.callbackID); err != nil {
 			return err
 		}
-		known[k] = h
+		seen++
+		if h.callbackID != first[k].draft.Callback.ID {
+			known[k] = h
+		}
 		return nil
 	}, `SELECT idempotency.project, idempotency.route, idempotency.key, idempotency.fingerprint, idempotency.callback_id
 		FROM `+input+`
-		JOIN idempotency ON idempotency.project = i.project AND idempotency.route = i.route AND idempotency.key = i.key
-		WHERE idempotency.callback_id <> i.callback_id`, args...)
+		JOIN idempotency ON idempotency.project = i.project AND idempotency.route = i.route AND idempotency.key = i.key`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read idempotency keys: %w", err)
+	}
+	if seen < len(order) { // maintenance removed an expired one between the two statements: the next try inserts it
+		return nil, fmt.Errorf("read idempotency keys: %w", errOvertaken)
 	}
 	return known, t.fillKeys(order, first, known)
 }
 
-// fillKeys adds the callbacks that hold the known keys. A key whose callback is gone is taken over and forgotten.
+// fillKeys adds the callbacks that hold the known keys. A key whose callback is gone is taken over and forgotten. Of
+// two transactions that do so at once the second finds that the row has another callback, and is tried again.
 func (t *tx) fillKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEntry, known map[idempotencyKey]heldKey) error {
 	var ids []string
 	for _, h := range known {
@@ -277,9 +284,14 @@ func (t *tx) fillKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEn
 		}
 		delete(known, k)
 		d := &first[k].draft
-		if _, err := t.exec(`UPDATE idempotency SET fingerprint = $1, callback_id = $2, created_at = $3
-			WHERE project = $4 AND route = $5 AND key = $6`,
-			hex.EncodeToString(d.Idempotency.Fingerprint), d.Callback.ID, d.Callback.CreatedAt, k.project, k.route, k.key); err != nil {
+		n, err := t.exec(`UPDATE idempotency SET fingerprint = $1, callback_id = $2, created_at = $3
+			WHERE project = $4 AND route = $5 AND key = $6 AND callback_id = $7`,
+			hex.EncodeToString(d.Idempotency.Fingerprint), d.Callback.ID, d.Callback.CreatedAt,
+			k.project, k.route, k.key, h.callbackID)
+		if err == nil && n == 0 {
+			err = errOvertaken
+		}
+		if err != nil {
 			return fmt.Errorf("take over idempotency key: %w", err)
 		}
 	}

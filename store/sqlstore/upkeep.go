@@ -170,13 +170,17 @@ func (t *tx) endAged(cursor string, now int64, look func(scanner, *store.Cursor)
 
 // endKeys looks at the next keys that are old enough, and removes those whose callback is not open.
 func (t *tx) endKeys(now int64) error {
-	var ended []idempotencyKey
+	type endedKey struct {
+		idempotencyKey
+		callbackID string
+	}
+	var ended []endedKey
 	return t.endAged(idempotencyCursor, now, func(rows scanner, at *store.Cursor) error {
 		var k idempotencyKey
 		var open int
 		err := rows.Scan(&k.project, &k.route, &k.key, &at.DueAt, &at.ID, &open)
 		if open == 0 {
-			ended = append(ended, k)
+			ended = append(ended, endedKey{k, at.ID})
 		}
 		return err
 	}, `SELECT project, route, key, created_at, callback_id,
@@ -190,15 +194,17 @@ func (t *tx) endKeys(now int64) error {
 			return nil
 		}
 		input, args, _, err := t.input([]column{
-			texts("project", ended, func(k idempotencyKey) string { return k.project }),
-			texts("route", ended, func(k idempotencyKey) string { return k.route }),
-			texts("key", ended, func(k idempotencyKey) string { return k.key }),
+			texts("project", ended, func(k endedKey) string { return k.project }),
+			texts("route", ended, func(k endedKey) string { return k.route }),
+			texts("key", ended, func(k endedKey) string { return k.key }),
+			texts("callback_id", ended, func(k endedKey) string { return k.callbackID }),
 		})
 		if err != nil {
 			return err
 		}
-		_, err = t.exec(`DELETE FROM idempotency
-			WHERE (project, route, key) IN (SELECT i.project, i.route, i.key FROM `+input+`)`, args...)
+		// An accept may have taken the key over since it was read.
+		_, err = t.exec(`DELETE FROM idempotency WHERE (project, route, key, callback_id) IN (
+			SELECT i.project, i.route, i.key, i.callback_id FROM `+input+`)`, args...)
 		return err
 	})
 }

@@ -192,6 +192,56 @@ func testAcceptConcurrently(f *fixture) {
 	same(f, "counted", int64(len(page.Callbacks)), f.counts().States[store.Scheduled])
 }
 
+// testExpiredKey accepts with a key whose callback is gone: twice in one call, and in many calls at once that each
+// fill a group.
+func testExpiredKey(f *fixture) {
+	for round := range 3 {
+		key := fmt.Sprint("key-", round)
+		f.win(f.succeeded(f.claim(f.accept(keyed(key, "one")).ID)))
+		f.now += store.IdempotencyAge.Milliseconds() + 1
+		f.purge(f.now, f.now)
+		const callers, each = 6, 300
+		calls := make([][]store.Draft, callers)
+		for i := range calls {
+			for range each {
+				calls[i] = append(calls[i], f.draft(nil))
+			}
+			keyed(key, "one")(&calls[i][i])
+			keyed(key, "one")(&calls[i][each-1])
+		}
+		answers := make([][]store.Accepted, callers)
+		var wg sync.WaitGroup
+		for i, drafts := range calls {
+			wg.Go(func() {
+				var err error
+				if answers[i], err = f.Accept(f.ctx(), drafts); err != nil {
+					f.Errorf("accept: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		made := map[string]int{}
+		for i, answer := range answers {
+			for n, a := range answer {
+				if a.Err != nil {
+					f.Fatalf("accept: %v", a.Err)
+				}
+				if n != i && n != each-1 {
+					continue
+				}
+				if made[a.Callback.ID] += 0; !a.Replayed {
+					made[a.Callback.ID]++
+				}
+			}
+		}
+		for id, n := range made {
+			if len(made) != 1 || n != 1 {
+				f.Errorf("an expired key is that of callback %s, made %d times, one of %d", id, n, len(made))
+			}
+		}
+	}
+}
+
 // testSharedPayload accepts two callbacks with one body, and purges one after the other.
 func testSharedPayload(f *fixture) {
 	shared := f.id()

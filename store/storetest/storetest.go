@@ -192,7 +192,8 @@ type Options struct {
 
 // Concurrent are the tests that call the store from several goroutines.
 var Concurrent = []string{
-	"Accept/Concurrent", "Activity/Many", "Endpoint/ChangedInOrder", "Endpoint/Disable", "Endpoint/UpsertTogether", "Event/Crowd",
+	"Accept/Concurrent", "Accept/ExpiredKey", "Activity/Many", "Endpoint/ChangedInOrder", "Endpoint/Disable",
+	"Endpoint/UpsertTogether", "Event/Crowd",
 	"Lane/MadeMeanwhile", "Lane/QuotaCrowd", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/Reopened",
 	"Redrive/Crowd", "Rest/Secrets", "Schedule/FireCrowd", "Schedule/Names", "Strict/Crowd", "Supersede/Crowd",
 	"Upkeep/Lease",
@@ -216,6 +217,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Accept/Idempotency":        testIdempotency,
 		"Accept/Replays":            testReplays,
 		"Accept/Concurrent":         testAcceptConcurrently,
+		"Accept/ExpiredKey":         testExpiredKey,
 		"Accept/SharedPayload":      testSharedPayload,
 		"Event/Plan":                testEventPlan,
 		"Event/Crowd":               testEventCrowd,

@@ -1,0 +1,143 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A key of which the callback is gone is free. Of two processes that accept with it at once, one makes a callback,
+// and the other answers with that. Only PostgreSQL has two writers.
+func TestAnExpiredKeyIsTakenOnce(t *testing.T) {
+	needsPostgres(t)
+	k := newExpiredKey(t)
+	locked := k.lock(t)
+	var wg sync.WaitGroup
+	answers := make([]store.Accepted, 2)
+	for i, db := range []*DB{k.db, k.other} {
+		wg.Go(func() { answers[i] = k.accept(t, db) })
+	}
+	awaitLocked(t, k.sql, 2)
+	if err := locked.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	a, b := answers[0], answers[1]
+	if a.Err != nil || b.Err != nil || a.Replayed == b.Replayed || a.Callback.ID != b.Callback.ID {
+		t.Errorf("two accepts with a key that has expired: %s (replayed: %t, %v) and %s (replayed: %t, %v)",
+			a.Callback.ID, a.Replayed, a.Err, b.Callback.ID, b.Replayed, b.Err)
+	}
+	if n := countRows(t, k.sql, `SELECT count(*) FROM callbacks`); n != 1 {
+		t.Errorf("%d callbacks were made", n)
+	}
+}
+
+// Maintenance that has found a key to be old leaves it alone when an accept has taken it over meanwhile.
+func TestAKeyThatIsTakenOverDoesNotEnd(t *testing.T) {
+	needsPostgres(t)
+	k := newExpiredKey(t)
+	locked := k.lock(t)
+	var wg sync.WaitGroup
+	var taken store.Accepted
+	wg.Go(func() { taken = k.accept(t, k.db) })
+	awaitLocked(t, k.sql, 1)
+	wg.Go(func() {
+		if err := k.other.Fold(t.Context(), k.now); err != nil {
+			t.Error(err)
+		}
+	})
+	awaitLocked(t, k.sql, 2)
+	if err := locked.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if taken.Err != nil || taken.Replayed {
+		t.Fatalf("the first accept with a key that has expired: %+v", taken)
+	}
+	if again := k.accept(t, k.other); again.Err != nil || !again.Replayed || again.Callback.ID != taken.Callback.ID {
+		t.Errorf("the same request again: %s (replayed: %t, %v), want %s", again.Callback.ID, again.Replayed, again.Err,
+			taken.Callback.ID)
+	}
+}
+
+// An expiredKey is a row of a key whose callback is gone, in a database that two processes have opened.
+type expiredKey struct {
+	db, other *DB
+	sql       *sql.DB
+	now       int64
+}
+
+func newExpiredKey(t *testing.T) *expiredKey {
+	t.Helper()
+	url := postgresURL(t)
+	k := &expiredKey{db: openSlow(t, url), other: openSlow(t, url), now: time.Now().UnixMilli()}
+	k.sql = k.db.pool
+	if first := k.accept(t, k.db); first.Err != nil || first.Replayed {
+		t.Fatalf("accepted %+v", first)
+	}
+	k.now += store.IdempotencyAge.Milliseconds() + 1
+	if _, err := k.sql.ExecContext(t.Context(), `DELETE FROM callbacks`); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// lock keeps the key's row until the transaction ends.
+func (k *expiredKey) lock(t *testing.T) *sql.Tx {
+	t.Helper()
+	tx, err := k.sql.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() }) // it has ended, unless the test failed
+	if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM idempotency FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// accept sends the one request; each time it is another draft.
+func (k *expiredKey) accept(t *testing.T, db *DB) store.Accepted {
+	t.Helper()
+	d := store.Draft{
+		Callback: store.Callback{
+			ID: ulid.Make().String(), Project: store.DefaultProject, Kind: store.Notify, Lane: "lane", DueAt: k.now,
+			FirstDueAt: k.now, CreatedAt: k.now, UpdatedAt: k.now, Policy: store.Policy{Timeout: time.Second},
+		},
+		Idempotency: &store.Idempotency{Route: "POST /v1/callbacks", Key: "key", Fingerprint: []byte("one")},
+	}
+	accepted, err := db.Accept(t.Context(), []store.Draft{d})
+	if err != nil {
+		t.Error(err)
+		return store.Accepted{Err: err}
+	}
+	return accepted[0]
+}
+
+// awaitLocked waits until n statements wait for locks of rows.
+func awaitLocked(t *testing.T, db *sql.DB, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for countRows(t, db, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock'`) < n {
+		if ctx.Err() != nil {
+			t.Fatalf("%d statements never waited at once", n)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func countRows(t *testing.T, db *sql.DB, query string) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
