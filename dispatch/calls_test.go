@@ -185,13 +185,12 @@ func (s *calledStore) Fold(ctx context.Context, now int64) error {
 	return tell1(ctx, s, "Fold", s.Store.Fold, now)
 }
 
-func (s *calledStore) Purge(ctx context.Context, payloadBefore, metadataBefore int64,
-	limit int) (int, int, error) {
-	got, err := call0(ctx, s, "Purge", func(ctx context.Context) ([2]int, error) {
-		payloads, callbacks, err := s.Store.Purge(ctx, payloadBefore, metadataBefore, limit)
-		return [2]int{payloads, callbacks}, err
-	})
-	return got[0], got[1], err
+func (s *calledStore) Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error) {
+	return call2(ctx, s, "Purge", s.Store.Purge, r, limit)
+}
+
+func (s *calledStore) Overstays(ctx context.Context, r store.Retention) (map[string]int64, error) {
+	return call1(ctx, s, "Overstays", s.Store.Overstays, r)
 }
 
 func (s *calledStore) PurgeActivity(ctx context.Context, now int64, limit int) (int, error) {

@@ -40,6 +40,7 @@ type metrics struct {
 	adopted        prometheus.Counter
 	clockJumps     prometheus.Counter
 	purged         *prometheus.CounterVec
+	overdue        *prometheus.GaugeVec
 	uncounted      prometheus.Counter
 	firings        *prometheus.CounterVec
 	firingLateness prometheus.Histogram
@@ -92,6 +93,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		"Times that a stored secret or credential could not be decrypted with this process's master keys.")
 	m.firingLateness = histogram("schedule_lateness_seconds", "When a schedule's callback was made, after its due time.")
 	m.purged = vec("purged_total", "What retention removed.", "what")
+	m.overdue = add(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "dispatcher_retention_overdue_seconds",
+		Help: "For how long the oldest row that retention should have removed has outstayed it. 0: none has.",
+	}, []string{"what"}))
 	for _, c := range store.Classes {
 		outcome := store.AttemptFailed
 		if c == store.ClassOK {

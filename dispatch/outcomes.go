@@ -12,8 +12,9 @@ import (
 type Feed interface {
 	// Outcomes returns up to limit outcomes of the project after the cursor, in order, and where to go on.
 	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
-	// PurgeOutcomes removes up to limit rows of what came into the feed before that time, and returns how many.
-	PurgeOutcomes(ctx context.Context, before int64, limit int) (int, error)
+	// PurgeOutcomes removes up to limit rows of what came into the feed before that time. It returns how many, and
+	// whether there may be more.
+	PurgeOutcomes(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
 }
 
 const (
@@ -21,8 +22,6 @@ const (
 	MaxOutcomeWait = 30 * time.Second
 	// feedEvery is how often the feed is looked at for a reader that waits.
 	feedEvery = 250 * time.Millisecond
-	// feedRetention is how long the feed is kept.
-	feedRetention = 30 * 24 * time.Hour
 )
 
 // Outcomes returns what became terminal in the project after the cursor, in the order in which it was committed, none left out, and
@@ -46,21 +45,4 @@ func (e *Engine) Outcomes(ctx context.Context, project string, after store.Outco
 		case <-timer.C:
 		}
 	}
-}
-
-// purgeFeed removes what the feed no longer keeps, a bounded number of batches at a time.
-func (e *Engine) purgeFeed(ctx context.Context) error {
-	const batch, batches = 200, 20
-	before := e.clock.now() - feedRetention.Milliseconds()
-	for range batches {
-		n, err := e.o.Store.PurgeOutcomes(ctx, before, batch)
-		if err != nil {
-			return fmt.Errorf("purge the feed: %w", err)
-		}
-		e.metrics.purged.WithLabelValues("outcome").Add(float64(n))
-		if n < batch {
-			return nil
-		}
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,9 +12,11 @@ import (
 // The maintenance functions: in one process at a time, each under its own lease.
 const (
 	foldSpec  = "@every 1s"
-	purgeSpec = "@every 1m"
-	auditSpec = "@every 1m"
-	touchSpec = "@every 1m"
+	purgeSpec = "@every 5s"
+	// overstaySpec is often enough for a metric.
+	overstaySpec = "@every 15s"
+	auditSpec    = "@every 1m"
+	touchSpec    = "@every 1m"
 )
 
 // runUpkeep runs the maintenance functions until ctx ends.
@@ -33,11 +34,10 @@ func (e *Engine) runUpkeep(ctx context.Context) {
 	}{
 		{"sweep", "@every " + e.times.sweep.String(), 2 * e.times.sweep, e.sweep},
 		{"fold", foldSpec, 10 * time.Second, e.fold},
-		{"purge", purgeSpec, time.Minute, e.purge},
+		{"purge", purgeSpec, purgeLease, e.purge},
 		{"audit", auditSpec, time.Minute, e.audit},
 		{"alerts", alertsSpec, 10 * time.Second, e.alerts},
 		{"failing", failingSpec, time.Minute, e.tellFailing},
-		{"purge-feed", purgeSpec, time.Minute, e.purgeFeed},
 	} {
 		if err := cron.Add(f.name, f.spec, f.ttl, f.run); err != nil {
 			e.log.Error("maintenance function cannot be scheduled", "function", f.name, "error", err)
@@ -48,6 +48,7 @@ func (e *Engine) runUpkeep(ctx context.Context) {
 	for _, err := range []error{
 		own.Add("keys", touchSpec, time.Minute, e.touchKeys),
 		own.Add("activity", activitySpec, 30*time.Second, e.writeActivity),
+		own.Add("overstays", overstaySpec, 10*time.Second, e.noteOverstays),
 	} {
 		if err != nil {
 			e.log.Error("maintenance function cannot be scheduled", "error", err)
@@ -75,61 +76,6 @@ func (e *Engine) fold(ctx context.Context) error {
 		return err
 	}
 	e.folded.Store(true)
-	return nil
-}
-
-// SessionRows keeps the sessions of browsers.
-type SessionRows interface {
-	// PurgeSessions removes up to limit sessions that have ended, and returns how many.
-	PurgeSessions(ctx context.Context, now int64, limit int) (int, error)
-}
-
-// purge removes what is no longer kept. What cannot be removed of one kind keeps nobody from removing the others.
-func (e *Engine) purge(ctx context.Context) error {
-	return errors.Join(
-		e.purgeSome(ctx, "session", e.o.Store.PurgeSessions),
-		e.purgeSome(ctx, "dispatcher", e.o.Store.PurgeDispatchers),
-		e.purgeSome(ctx, "activity", e.o.Store.PurgeActivity),
-		e.purgeCallbacks(ctx),
-	)
-}
-
-// purgeBatch is how many rows are removed at once, and purgeBatches how many times of each kind in one run.
-const (
-	purgeBatch   = 200
-	purgeBatches = 100
-)
-
-// purgeSome removes what is no longer kept of one kind, a bounded batch at a time and a bounded number of batches a run.
-func (e *Engine) purgeSome(ctx context.Context, what string, purge func(ctx context.Context, now int64, limit int) (int, error)) error {
-	for range purgeBatches {
-		n, err := purge(ctx, e.clock.now(), purgeBatch)
-		if err != nil {
-			return fmt.Errorf("purge %s: %w", what, err)
-		}
-		e.metrics.purged.WithLabelValues(what).Add(float64(n))
-		if n < purgeBatch {
-			return nil
-		}
-	}
-	return nil
-}
-
-// purgeCallbacks removes what retention no longer keeps of callbacks, a bounded batch at a time and a bounded number of batches a run.
-func (e *Engine) purgeCallbacks(ctx context.Context) error {
-	now := e.clock.now()
-	for range purgeBatches {
-		payloads, callbacks, err := e.o.Store.Purge(ctx,
-			now-e.o.RetentionPayload.Milliseconds(), now-e.o.RetentionMetadata.Milliseconds(), purgeBatch)
-		if err != nil {
-			return fmt.Errorf("purge: %w", err)
-		}
-		e.metrics.purged.WithLabelValues("payload").Add(float64(payloads))
-		e.metrics.purged.WithLabelValues("callback").Add(float64(callbacks))
-		if payloads < purgeBatch && callbacks < purgeBatch {
-			return nil
-		}
-	}
 	return nil
 }
 

@@ -23,6 +23,22 @@ type Draft struct {
 	Poll *PollDetail
 }
 
+// A Retention says what goes: rows that ended or were made before these times, in Unix milliseconds.
+type Retention struct {
+	// Now is the index's clock.
+	Now int64
+	// Payloads and Callbacks are about when callbacks ended. A payload goes with its callback at the latest.
+	Payloads, Callbacks int64
+	// Outcomes is about when they came into the feed.
+	Outcomes int64
+}
+
+// Purged is how many payloads and callbacks went; More says that there may be others.
+type Purged struct {
+	Payloads, Callbacks int
+	More                bool
+}
+
 // IdempotencyAge is how long an idempotency key is kept at least. While its callback is open it stays longer.
 const IdempotencyAge = 7 * 24 * time.Hour
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,6 +40,10 @@ type dialect struct {
 	snapshot sql.IsolationLevel
 	// maintenanceBatch is the most rows of one maintenance transaction.
 	maintenanceBatch int
+	// purgeBatch is the same for one that only removes rows, and purgeTime how long such a one is to take. On SQLite
+	// all others wait for it.
+	purgeBatch int
+	purgeTime  time.Duration
 }
 
 // A column is one column of multi-row input. Exactly one of the slices is set.
@@ -125,6 +130,8 @@ func postgresDialect() *dialect {
 		position:         "strpos",
 		snapshot:         sql.LevelRepeatableRead,
 		maintenanceBatch: 1000,
+		purgeBatch:       5000,
+		purgeTime:        400 * time.Millisecond,
 	}
 }
 
@@ -147,6 +154,8 @@ func sqliteDialect() *dialect {
 		position:         "instr",
 		snapshot:         sql.LevelDefault,
 		maintenanceBatch: 200,
+		purgeBatch:       200,
+		purgeTime:        40 * time.Millisecond,
 	}
 }
 

@@ -103,13 +103,13 @@ func (t *tx) targets(event string) ([]store.EventTarget, error) {
 }
 
 // endEvents looks at the next events that are old enough, and removes those of which no callback is open.
-func (t *tx) endEvents(now int64) error {
+func (t *tx) endEvents(b *batch) (seen, removed int, err error) {
 	var ended []string
-	return t.endAged(eventsCursor, now, func(rows scanner, at *store.Cursor) error {
+	if err := t.each(func(rows scanner) error {
 		var open int
-		err := rows.Scan(&at.DueAt, &at.ID, &open)
-		if open == 0 {
-			ended = append(ended, at.ID)
+		err := rows.Scan(&b.from.DueAt, &b.from.ID, &open)
+		if seen++; open == 0 {
+			ended = append(ended, b.from.ID)
 		}
 		return err
 	}, `SELECT created_at, id,
@@ -119,18 +119,16 @@ func (t *tx) endEvents(now int64) error {
 		FROM events
 		WHERE (created_at, id) > ($1, $2) AND created_at < $3
 		ORDER BY created_at, id
-		LIMIT $4`, func() error {
-		if len(ended) == 0 {
-			return nil
-		}
-		input, args, _, err := t.input([]column{{name: "id", texts: ended}})
-		if err != nil {
-			return err
-		}
-		if _, err := t.exec(`DELETE FROM event_targets WHERE event_id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
-			return err
-		}
-		_, err = t.exec(`DELETE FROM events WHERE id IN (SELECT i.id FROM `+input+`)`, args...)
-		return err
-	})
+		LIMIT $4`, b.from.DueAt, b.from.ID, b.before, b.rows); err != nil || len(ended) == 0 {
+		return seen, 0, err
+	}
+	input, args, _, err := t.input([]column{{name: "id", texts: ended}})
+	if err != nil {
+		return seen, 0, err
+	}
+	if _, err := t.exec(`DELETE FROM event_targets WHERE event_id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
+		return seen, 0, err
+	}
+	n, err := t.exec(`DELETE FROM events WHERE id IN (SELECT i.id FROM `+input+`)`, args...)
+	return seen, int(n), err
 }

@@ -48,7 +48,7 @@ func TestAKeyThatIsTakenOverDoesNotEnd(t *testing.T) {
 	wg.Go(func() { taken = k.accept(t, k.db) })
 	awaitLocked(t, k.sql, 1)
 	wg.Go(func() {
-		if err := k.other.Fold(t.Context(), k.now); err != nil {
+		if _, _, err := k.other.PurgeKeys(t.Context(), k.now, 100); err != nil {
 			t.Error(err)
 		}
 	})

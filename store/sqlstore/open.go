@@ -92,6 +92,9 @@ type DB struct {
 	// looking is how much one page of a list may look at, counting how much one number.
 	looking, counting looking
 
+	// places are how far purges have come.
+	places places
+
 	fresh     fresh
 	era       era
 	lanes     laneCache

@@ -163,8 +163,9 @@ func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
 		if n := number(t, db, `SELECT COUNT(*) FROM polls`); n != 2 {
 			t.Fatalf("%d rows before", n)
 		}
-		if _, n, err := db.Purge(ctx, now+1000, now+1000, 10); err != nil || n != 1 {
-			t.Fatalf("purged %d, %v", n, err)
+		r := store.Retention{Now: now, Payloads: now + 1000, Callbacks: now + 1000}
+		if p, err := db.Purge(ctx, r, 10); err != nil || p.Callbacks != 1 {
+			t.Fatalf("purged %+v, %v", p, err)
 		}
 		if n := number(t, db, `SELECT COUNT(*) FROM polls`); n != 1 {
 			t.Errorf("%d rows are left, want that of the open one", n)

@@ -7,30 +7,175 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Purge removes up to limit payloads of callbacks that were terminal before payloadBefore, and up to limit whole callbacks
-// with their attempts that were terminal before metadataBefore, in transactions of bounded size. It returns how many of
-// each. A row that was opened again meanwhile is left alone. Which version of a reference was the highest is forgotten, too, if
-// nothing was accepted for it since metadataBefore.
-func (db *DB) Purge(ctx context.Context, payloadBefore, metadataBefore int64, limit int) (payloads, callbacks int, err error) {
-	// Whatever goes as a whole first loses its payload, so that one index serves each of the two steps.
-	payloads, err = db.inBatches(ctx, limit, func(t *tx, batch int) (int, error) {
-		return t.purgePayloads(max(payloadBefore, metadataBefore), batch)
+// Purge removes payloads, and whole callbacks with their attempts, as the retention says, in transactions of bounded
+// size. Each of its three steps looks at up to limit rows. It returns how many of each went, and whether there may be
+// more. A row that was opened again meanwhile is left alone.
+func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.Purged, err error) {
+	// A row is in one index until its payload goes, then in the other. What goes as a whole with its payload is not
+	// moved from the one to the other first.
+	whole, moreWhole, err := db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, (*tx).purgeWhole)
+	p.Payloads, p.Callbacks = whole, whole
+	if err != nil {
+		return p, fmt.Errorf("purge callbacks with payloads: %w", err)
+	}
+	payloads, morePayloads, err := db.removeAged(ctx, payloadPurge, r.Now, r.Payloads, limit, (*tx).purgePayloads)
+	p.Payloads += payloads
+	if err != nil {
+		return p, fmt.Errorf("purge payloads: %w", err)
+	}
+	callbacks, moreCallbacks, err := db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit, (*tx).purgeCallbacks)
+	p.Callbacks += callbacks
+	if err != nil {
+		return p, fmt.Errorf("purge callbacks: %w", err)
+	}
+	p.More = moreWhole || morePayloads || moreCallbacks
+	return p, nil
+}
+
+// The rows that go next. The conditions are those of the indexes over age, word for word.
+const (
+	endedWithPayload = `SELECT id, project, state, kind, finished_at, payload_id FROM callbacks
+		WHERE finished_at > 0 AND payload_id <> '' AND finished_at >= $1 AND finished_at < $2 AND state <> 'scheduled'
+		ORDER BY finished_at
+		LIMIT $3`
+	endedWithout = `SELECT id, project, state, kind, finished_at, payload_id FROM callbacks
+		WHERE finished_at > 0 AND payload_id = '' AND finished_at >= $1 AND finished_at < $2 AND state <> 'scheduled'
+		ORDER BY finished_at
+		LIMIT $3`
+)
+
+// aged are callbacks that go, or whose payloads do.
+type aged struct {
+	rows []store.Callback
+	// ids are theirs, and polls those of kind poll.
+	ids, polls []string
+	// users counts the rows of each payload.
+	users map[string]int64
+}
+
+// findAged locks the next rows and moves the batch to the last of them.
+func (t *tx) findAged(query string, b *batch) (*aged, error) {
+	a := &aged{users: make(map[string]int64)}
+	err := t.each(func(rows scanner) error {
+		var c store.Callback
+		if err := rows.Scan(&c.ID, &c.Project, &c.State, &c.Kind, &b.from.DueAt, &c.PayloadID); err != nil {
+			return err
+		}
+		a.rows, a.ids = append(a.rows, c), append(a.ids, c.ID)
+		if c.Kind == store.Poll {
+			a.polls = append(a.polls, c.ID)
+		}
+		if c.PayloadID != "" {
+			a.users[c.PayloadID]++
+		}
+		return nil
+	}, query+t.db.dialect.skipLocked, b.from.DueAt, b.before, b.rows)
+	return a, err
+}
+
+// purgePayloads takes the payloads from terminal rows. A shared payload goes with its last user.
+func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
+	a, err := t.findAged(endedWithPayload, b)
+	if err != nil || len(a.ids) == 0 {
+		return 0, 0, err
+	}
+	if err := t.execIDs(`UPDATE callbacks SET payload_id = '', payload_purged = 1
+		WHERE id IN (%s) AND state <> 'scheduled'`, a.ids); err != nil {
+		return 0, 0, err
+	}
+	return len(a.ids), len(a.ids), t.dropPayloads(a.users)
+}
+
+// purgeWhole removes terminal rows with all that is theirs.
+func (t *tx) purgeWhole(b *batch) (seen, removed int, err error) {
+	return t.removeCallbacks(endedWithPayload, b)
+}
+
+// purgeCallbacks removes terminal rows, whose payloads are gone already, with their attempts.
+func (t *tx) purgeCallbacks(b *batch) (seen, removed int, err error) {
+	return t.removeCallbacks(endedWithout, b)
+}
+
+func (t *tx) removeCallbacks(query string, b *batch) (seen, removed int, err error) {
+	a, err := t.findAged(query, b)
+	if err != nil || len(a.ids) == 0 {
+		return 0, 0, err
+	}
+	for i := range a.rows {
+		t.deltas.count(&a.rows[i], -1)
+	}
+	if err := t.dropPayloads(a.users); err != nil {
+		return 0, 0, err
+	}
+	if err := t.execIDs(`DELETE FROM attempts WHERE callback_id IN (%s)`, a.ids); err != nil {
+		return 0, 0, err
+	}
+	if err := t.execIDs(`DELETE FROM polls WHERE id IN (%s)`, a.polls); err != nil {
+		return 0, 0, err
+	}
+	err = t.execIDs(`DELETE FROM callbacks WHERE id IN (%s) AND state <> 'scheduled'`, a.ids)
+	return len(a.ids), len(a.ids), err
+}
+
+// dropPayloads takes so many users from each payload, and removes those that have none left.
+func (t *tx) dropPayloads(users map[string]int64) error {
+	var single, shared []string
+	for _, id := range sortedKeys(users) {
+		if users[id] == 1 {
+			single = append(single, id)
+		} else {
+			shared = append(shared, id)
+		}
+	}
+	// Nearly all have one user, and need not be written before they are removed.
+	alone := make(map[string]bool, len(single))
+	if len(single) > 0 {
+		input, args, _, err := t.input([]column{{name: "id", texts: single}})
+		if err != nil {
+			return err
+		}
+		if err := t.each(func(rows scanner) error {
+			var id string
+			err := rows.Scan(&id)
+			alone[id] = true
+			return err
+		}, `DELETE FROM payloads WHERE id IN (SELECT i.id FROM `+input+`) AND users <= 1 RETURNING id`, args...); err != nil {
+			return err
+		}
+	}
+	for _, id := range single {
+		if !alone[id] {
+			shared = append(shared, id)
+		}
+	}
+	if len(shared) == 0 {
+		return nil
+	}
+	input, args, _, err := t.input([]column{
+		{name: "id", texts: shared},
+		ints("users", shared, func(id string) int64 { return users[id] }),
 	})
 	if err != nil {
-		return payloads, 0, fmt.Errorf("purge payloads: %w", err)
+		return err
 	}
-	callbacks, err = db.inBatches(ctx, limit, func(t *tx, batch int) (int, error) {
-		return t.purgeCallbacks(metadataBefore, batch)
-	})
+	if _, err := t.exec(`UPDATE payloads SET users = payloads.users - i.users FROM `+input+`
+		WHERE payloads.id = i.id`, args...); err != nil {
+		return err
+	}
+	return t.execIDs(`DELETE FROM payloads WHERE id IN (%s) AND users <= 0`, shared)
+}
+
+// execIDs runs a statement with the ids in the place of %s; none runs nothing.
+func (t *tx) execIDs(statement string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	input, args, _, err := t.input([]column{{name: "id", texts: ids}})
 	if err != nil {
-		return payloads, callbacks, fmt.Errorf("purge callbacks: %w", err)
+		return err
 	}
-	if _, err := db.inBatches(ctx, limit, func(t *tx, batch int) (int, error) {
-		return t.purgeVersions(metadataBefore, batch)
-	}); err != nil {
-		return payloads, callbacks, fmt.Errorf("purge versions of references: %w", err)
-	}
-	return payloads, callbacks, nil
+	_, err = t.exec(fmt.Sprintf(statement, `SELECT i.id FROM `+input), args...)
+	return err
 }
 
 // inBatches runs step in maintenance transactions until it finds less than it may take, or limit rows are done.
@@ -53,89 +198,4 @@ func (db *DB) inBatches(ctx context.Context, limit int, step func(t *tx, batch i
 		}
 	}
 	return done, nil
-}
-
-// purgePayloads takes the payloads from terminal rows. A shared payload goes with its last user.
-func (t *tx) purgePayloads(before int64, batch int) (int, error) {
-	var ids []string
-	users := make(map[string]int64)
-	if err := t.each(func(rows scanner) error {
-		var id, payload string
-		if err := rows.Scan(&id, &payload); err != nil {
-			return err
-		}
-		ids = append(ids, id)
-		users[payload]++
-		return nil
-	}, `SELECT id, payload_id FROM callbacks
-		WHERE finished_at > 0 AND payload_id <> '' AND finished_at < $1 AND state <> 'scheduled'
-		ORDER BY finished_at
-		LIMIT $2`+t.db.dialect.skipLocked, before, batch); err != nil {
-		return 0, err
-	}
-	if len(ids) == 0 {
-		return 0, nil
-	}
-	input, args, _, err := t.input([]column{{name: "id", texts: ids}})
-	if err != nil {
-		return 0, err
-	}
-	if _, err := t.exec(`UPDATE callbacks SET payload_id = '', payload_purged = 1
-		WHERE id IN (SELECT i.id FROM `+input+`) AND state <> 'scheduled'`, args...); err != nil {
-		return 0, err
-	}
-	payloads := sortedKeys(users)
-	input, args, _, err = t.input([]column{
-		{name: "id", texts: payloads},
-		ints("users", payloads, func(id string) int64 { return users[id] }),
-	})
-	if err != nil {
-		return 0, err
-	}
-	if _, err := t.exec(`UPDATE payloads SET users = payloads.users - i.users FROM `+input+`
-		WHERE payloads.id = i.id`, args...); err != nil {
-		return 0, err
-	}
-	if _, err := t.exec(`DELETE FROM payloads
-		WHERE id IN (SELECT i.id FROM `+input+`) AND users <= 0`, args...); err != nil {
-		return 0, err
-	}
-	return len(ids), nil
-}
-
-// purgeCallbacks removes terminal rows, whose payloads are gone already, with their attempts.
-func (t *tx) purgeCallbacks(before int64, batch int) (int, error) {
-	var ids []string
-	if err := t.each(func(rows scanner) error {
-		var c store.Callback
-		if err := rows.Scan(&c.ID, &c.Project, &c.State); err != nil {
-			return err
-		}
-		ids = append(ids, c.ID)
-		t.deltas.count(&c, -1)
-		return nil
-	}, `SELECT id, project, state FROM callbacks
-		WHERE finished_at > 0 AND payload_id = '' AND finished_at < $1 AND state <> 'scheduled'
-		ORDER BY finished_at
-		LIMIT $2`+t.db.dialect.skipLocked, before, batch); err != nil {
-		return 0, err
-	}
-	if len(ids) == 0 {
-		return 0, nil
-	}
-	input, args, _, err := t.input([]column{{name: "id", texts: ids}})
-	if err != nil {
-		return 0, err
-	}
-	if _, err := t.exec(`DELETE FROM attempts WHERE callback_id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
-		return 0, err
-	}
-	if _, err := t.exec(`DELETE FROM polls WHERE id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
-		return 0, err
-	}
-	if _, err := t.exec(`DELETE FROM callbacks
-		WHERE id IN (SELECT i.id FROM `+input+`) AND state <> 'scheduled'`, args...); err != nil {
-		return 0, err
-	}
-	return len(ids), nil
 }

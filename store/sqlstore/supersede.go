@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -178,9 +179,11 @@ func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, err
 	return late, nil
 }
 
-// purgeVersions forgets the versions of references that nothing was accepted for since before.
-func (t *tx) purgeVersions(before int64, batch int) (int, error) {
-	n, err := t.exec(`DELETE FROM refs_latest WHERE (project, topic, ref) IN (
-		SELECT project, topic, ref FROM refs_latest WHERE updated_at < $1 ORDER BY updated_at LIMIT $2)`, before, batch)
-	return int(n), err
+// PurgeVersions forgets which version of a reference was the highest, of up to limit references that nothing was
+// accepted for since before. It returns how many that were, and whether there may be more.
+func (db *DB) PurgeVersions(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error) {
+	return db.deleteAged(ctx, versionsPurge, now, before, limit, `DELETE FROM refs_latest WHERE (project, topic, ref) IN (
+		SELECT project, topic, ref FROM refs_latest WHERE updated_at >= $1 AND updated_at < $2
+		ORDER BY updated_at LIMIT $3) AND updated_at < $2
+		RETURNING updated_at`)
 }

@@ -14,6 +14,11 @@ const (
 	sweepCursor       = "sweep"
 	idempotencyCursor = "idempotency"
 	eventsCursor      = "events"
+	wholePurge        = "purge whole"
+	payloadPurge      = "purge payloads"
+	callbackPurge     = "purge callbacks"
+	versionsPurge     = "purge versions"
+	feedPurge         = "purge outcomes"
 	pingLease         = "ping"
 )
 
@@ -82,14 +87,19 @@ func (db *DB) NextGeneration(ctx context.Context, from, now int64) (int64, error
 func (db *DB) SweepCursor(ctx context.Context) (store.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
-	var c store.Cursor
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		return rows.Scan(&c.DueAt, &c.ID)
-	}, `SELECT due_at, id FROM cursors WHERE name = $1`, sweepCursor)
+	c, err := db.cursor(ctx, sweepCursor)
 	if err != nil {
 		return store.Cursor{}, readError("sweep cursor", err)
 	}
 	return c, nil
+}
+
+// cursor reads a cursor; it is the beginning when none was kept.
+func (db *DB) cursor(ctx context.Context, name string) (c store.Cursor, err error) {
+	err = queryEach(ctx, db.read, func(rows scanner) error {
+		return rows.Scan(&c.DueAt, &c.ID)
+	}, `SELECT due_at, id FROM cursors WHERE name = $1`, name)
+	return c, err
 }
 
 // SetSweepCursor keeps the sweep's place.
@@ -106,9 +116,8 @@ func (t *tx) setCursor(name string, c store.Cursor) error {
 	return err
 }
 
-// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, drops the counters of hours that passed
-// more than a day ago, and removes idempotency keys that have ended: those older than seven days whose callbacks are terminal or gone. All
-// are bounded; what is left waits for the next call.
+// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, and drops the
+// counters of hours that passed more than a day ago. Both are bounded; what is left waits for the next call.
 func (db *DB) Fold(ctx context.Context, now int64) error {
 	for range foldNotes / db.dialect.maintenanceBatch {
 		taken := 0
@@ -127,60 +136,39 @@ func (db *DB) Fold(ctx context.Context, now int64) error {
 	if err := db.dropPastHours(ctx, now); err != nil {
 		return fmt.Errorf("fold: drop counters of hours that have passed: %w", err)
 	}
-	for _, end := range []func(*tx) error{
-		func(t *tx) error { return t.endKeys(now) },
-		func(t *tx) error { return t.endEvents(now) },
-	} {
-		if err := db.maintain(ctx, end); err != nil {
-			return fmt.Errorf("fold: remove idempotency keys: %w", err)
-		}
-	}
 	return nil
 }
 
-// endAged looks at the next rows that are old enough to end, from where the last call ended, and has those removed that may. The cursor
-// keeps those of long-lived callbacks from being looked at in every call. query takes the cursor's time and id, the time before which rows
-// are old enough, and how many are looked at.
-func (t *tx) endAged(cursor string, now int64, look func(scanner, *store.Cursor) error, query string, remove func() error) error {
-	var at store.Cursor
-	if err := t.each(func(rows scanner) error {
-		return rows.Scan(&at.DueAt, &at.ID)
-	}, `SELECT due_at, id FROM cursors WHERE name = $1`, cursor); err != nil {
-		return err
+// PurgeKeys removes idempotency keys that have ended: they are older than store.IdempotencyAge, and their callbacks are
+// terminal or gone. Those of events go with their plans. It looks at up to limit of each; more says that there may be
+// others.
+func (db *DB) PurgeKeys(ctx context.Context, now int64, limit int) (removed int, more bool, err error) {
+	before := now - store.IdempotencyAge.Milliseconds()
+	keys, moreKeys, err := db.removeAged(ctx, idempotencyCursor, now, before, limit, (*tx).endKeys)
+	if err != nil {
+		return keys, false, fmt.Errorf("purge idempotency keys: %w", err)
 	}
-	start := at
-	seen := 0
-	if err := t.each(func(rows scanner) error {
-		seen++
-		return look(rows, &at)
-	}, query, at.DueAt, at.ID, now-store.IdempotencyAge.Milliseconds(), t.db.dialect.maintenanceBatch); err != nil {
-		return err
+	events, moreEvents, err := db.removeAged(ctx, eventsCursor, now, before, limit, (*tx).endEvents)
+	if err != nil {
+		return keys + events, false, fmt.Errorf("purge plans of events: %w", err)
 	}
-	if err := remove(); err != nil {
-		return err
-	}
-	if seen < t.db.dialect.maintenanceBatch {
-		at = store.Cursor{} // That was the end: begin again.
-	}
-	if at == start {
-		return nil
-	}
-	return t.setCursor(cursor, at)
+	return keys + events, moreKeys || moreEvents, nil
 }
 
 // endKeys looks at the next keys that are old enough, and removes those whose callback is not open.
-func (t *tx) endKeys(now int64) error {
+func (t *tx) endKeys(b *batch) (seen, removed int, err error) {
 	type endedKey struct {
 		idempotencyKey
 		callbackID string
 	}
 	var ended []endedKey
-	return t.endAged(idempotencyCursor, now, func(rows scanner, at *store.Cursor) error {
-		var k idempotencyKey
+	if err := t.each(func(rows scanner) error {
+		var k endedKey
 		var open int
-		err := rows.Scan(&k.project, &k.route, &k.key, &at.DueAt, &at.ID, &open)
+		err := rows.Scan(&k.project, &k.route, &k.key, &b.from.DueAt, &k.callbackID, &open)
+		seen, b.from.ID = seen+1, k.callbackID
 		if open == 0 {
-			ended = append(ended, endedKey{k, at.ID})
+			ended = append(ended, k)
 		}
 		return err
 	}, `SELECT project, route, key, created_at, callback_id,
@@ -189,22 +177,20 @@ func (t *tx) endKeys(now int64) error {
 		FROM idempotency
 		WHERE (created_at, callback_id) > ($1, $2) AND created_at < $3
 		ORDER BY created_at, callback_id
-		LIMIT $4`, func() error {
-		if len(ended) == 0 {
-			return nil
-		}
-		input, args, _, err := t.input([]column{
-			texts("project", ended, func(k endedKey) string { return k.project }),
-			texts("route", ended, func(k endedKey) string { return k.route }),
-			texts("key", ended, func(k endedKey) string { return k.key }),
-			texts("callback_id", ended, func(k endedKey) string { return k.callbackID }),
-		})
-		if err != nil {
-			return err
-		}
-		// An accept may have taken the key over since it was read.
-		_, err = t.exec(`DELETE FROM idempotency WHERE (project, route, key, callback_id) IN (
-			SELECT i.project, i.route, i.key, i.callback_id FROM `+input+`)`, args...)
-		return err
+		LIMIT $4`, b.from.DueAt, b.from.ID, b.before, b.rows); err != nil || len(ended) == 0 {
+		return seen, 0, err
+	}
+	input, args, _, err := t.input([]column{
+		texts("project", ended, func(k endedKey) string { return k.project }),
+		texts("route", ended, func(k endedKey) string { return k.route }),
+		texts("key", ended, func(k endedKey) string { return k.key }),
+		texts("callback_id", ended, func(k endedKey) string { return k.callbackID }),
 	})
+	if err != nil {
+		return seen, 0, err
+	}
+	// An accept may have taken the key over since it was read.
+	n, err := t.exec(`DELETE FROM idempotency WHERE (project, route, key, callback_id) IN (
+		SELECT i.project, i.route, i.key, i.callback_id FROM `+input+`)`, args...)
+	return seen, int(n), err
 }

@@ -16,7 +16,7 @@ const (
 	groupRows = 256
 	// queueRows bounds what waits for a writer. Beyond it calls are refused at once: they would only wait in vain.
 	queueRows = 20_000
-	// idleWait is how long a maintenance write lets others pass.
+	// idleWait is how long a maintenance write lets others pass at most.
 	idleWait = 2 * time.Second
 )
 
@@ -39,6 +39,7 @@ type call struct {
 // A single is a transaction that is not grouped: a change, or maintenance. Only SQLite sends those through its writer.
 type single struct {
 	run   func() error
+	idle  bool
 	since time.Time
 	done  chan error
 }
@@ -57,7 +58,9 @@ type writer struct {
 	under   int
 	singles []*single
 	idle    []*single
-	closed  bool
+	// owed is how long groups may still take before a maintenance write passes them: as long as the last one took.
+	owed   time.Duration
+	closed bool
 }
 
 func newWriter(db *DB, kind string) *writer {
@@ -119,10 +122,10 @@ func (w *writer) leave(c *call) bool {
 	return true
 }
 
-// do runs a transaction of its own between groups and waits for it. With idle it lets groups and changes pass first,
-// for at most idleWait.
+// do runs a transaction of its own between groups and waits for it. With idle it lets groups and changes pass first:
+// until none waits, or groups have had as long as the last such transaction, or idleWait is over.
 func (w *writer) do(ctx context.Context, idle bool, run func() error) error {
-	s := &single{run: run, since: time.Now(), done: make(chan error, 1)}
+	s := &single{run: run, idle: idle, since: time.Now(), done: make(chan error, 1)}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -180,8 +183,9 @@ func (w *writer) run() {
 		group, one, end := w.next()
 		switch {
 		case len(group) > 0:
+			began := time.Now()
 			w.commitGroup(group)
-			w.committed()
+			w.committed(time.Since(began))
 		case end:
 			w.signal() // whoever else runs it ends, too
 			return
@@ -189,7 +193,11 @@ func (w *writer) run() {
 			<-w.wake
 		}
 		if one != nil {
+			began := time.Now()
 			one.done <- one.run()
+			if one.idle {
+				w.lent(time.Since(began))
+			}
 		}
 	}
 }
@@ -223,18 +231,34 @@ func (w *writer) next() (group []*call, one *single, end bool) {
 	case len(w.singles) > 0:
 		one = w.singles[0]
 		w.singles = slices.Delete(w.singles, 0, 1)
-	case len(w.idle) > 0 && (n == 0 || time.Since(w.idle[0].since) >= idleWait):
+	case len(w.idle) > 0 && (n == 0 || w.owed <= 0 || time.Since(w.idle[0].since) >= idleWait):
 		one = w.idle[0]
 		w.idle = slices.Delete(w.idle, 0, 1)
 	}
 	return group, one, w.closed && n == 0 && one == nil
 }
 
-// committed says that a group has ended.
-func (w *writer) committed() {
+// committed says that a group has ended, which took so long.
+func (w *writer) committed(took time.Duration) {
 	w.mu.Lock()
 	w.under--
+	w.owed -= took
 	w.mu.Unlock()
+}
+
+// lent says that a maintenance write took so long. Where groups wait all the time the next one waits until they have had
+// as long: maintenance gets no more than half of the time, and no less where it needs it.
+func (w *writer) lent(took time.Duration) {
+	w.mu.Lock()
+	w.owed = took
+	w.mu.Unlock()
+}
+
+// waits says that rows wait for a group.
+func (w *writer) waits() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.calls) > 0
 }
 
 // commitGroup commits the calls together and answers them.

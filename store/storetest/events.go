@@ -101,21 +101,23 @@ func testEventEnds(f *fixture) {
 	}
 	f.win(f.succeeded(f.claim(open.Targets[0].CallbackID)))
 	f.win(f.succeeded(f.claim(ended.Targets[0].CallbackID)))
-	fold := func() {
+	end := func() {
 		f.Helper()
 		for range 3 {
-			f.fold()
+			if _, more, err := f.PurgeKeys(f.ctx(), f.now, 100); err != nil || more {
+				f.Fatalf("purge keys: %t, %v", more, err)
+			}
 		}
 	}
 	f.now += (7 * 24 * time.Hour).Milliseconds()
-	fold()
+	end()
 	for _, key := range []string{"open", "ended", "nobody"} {
 		if _, known := f.plan(f.eventPlan(key, "one")); !known {
 			f.Errorf("the key %q ended before seven days had passed", key)
 		}
 	}
 	f.now++
-	fold()
+	end()
 	if got, known := f.plan(f.eventPlan("open", "one")); !known || len(got.Targets) != 2 {
 		f.Errorf("a plan ended while a callback of it was open: %+v, known %v", got, known)
 	}

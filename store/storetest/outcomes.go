@@ -163,13 +163,13 @@ func testOutcomesClock(f *fixture) {
 	if len(events) != 1499 || len(seen) != 1499 {
 		f.Errorf("%d outcomes of %d callbacks, want 1499", len(events), len(seen))
 	}
-	if n, err := f.PurgeOutcomes(f.ctx(), f.now, 100); err != nil || n == 0 {
+	if n, _, err := f.PurgeOutcomes(f.ctx(), f.now, f.now, 100); err != nil || n == 0 {
 		f.Errorf("purged %d: %v", n, err)
 	}
 	if events, _ := f.outcomes(store.OutcomeCursor{}, 400); len(events) != 1499 {
 		f.Errorf("%d outcomes after a purge of those before now", len(events))
 	}
-	if _, err := f.PurgeOutcomes(f.ctx(), f.now+1, 1000); err != nil {
+	if _, _, err := f.PurgeOutcomes(f.ctx(), f.now, f.now+1, 1000); err != nil {
 		f.Error(err)
 	}
 	if events, next := f.outcomes(end, 10); len(events) != 0 || next != end {

@@ -47,7 +47,10 @@ type Store interface {
 	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
 	SweepCursor(ctx context.Context) (store.Cursor, error)
 	SetSweepCursor(ctx context.Context, c store.Cursor) error
-	Purge(ctx context.Context, payloadBefore, metadataBefore int64, limit int) (payloads, callbacks int, err error)
+	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)
+	Overstays(ctx context.Context, r store.Retention) (map[string]int64, error)
+	PurgeKeys(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
+	PurgeVersions(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
 	Fold(ctx context.Context, now int64) error
 
 	// Secrets.
@@ -111,7 +114,7 @@ type Store interface {
 		ctx context.Context, prefix string, topics []string, after string, limit int,
 	) ([]store.FeedReader, error)
 	SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error
-	PurgeOutcomes(ctx context.Context, before int64, limit int) (int, error)
+	PurgeOutcomes(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
 	Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error)
 	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error)
 

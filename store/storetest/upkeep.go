@@ -86,14 +86,25 @@ func testPurge(f *fixture) {
 	young := f.dead(nil)
 	purge := func(payloadBefore, metadataBefore int64, limit, wantPayloads, wantCallbacks int) {
 		f.Helper()
-		payloads, callbacks, err := f.Purge(f.ctx(), payloadBefore, metadataBefore, limit)
-		if err != nil || payloads != wantPayloads || callbacks != wantCallbacks {
-			f.Errorf("purged %d payloads and %d callbacks: %v; want %d and %d", payloads, callbacks, err, wantPayloads, wantCallbacks)
+		r := store.Retention{Now: f.now, Payloads: payloadBefore, Callbacks: metadataBefore}
+		p, err := f.Purge(f.ctx(), r, limit)
+		if err != nil || p.Payloads != wantPayloads || p.Callbacks != wantCallbacks {
+			f.Errorf("purged %+v: %v; want %d and %d", p, err, wantPayloads, wantCallbacks)
 		}
 	}
+	overstays := func(r store.Retention, want map[string]int64) {
+		f.Helper()
+		r.Now = f.now
+		same(f, "the oldest that should be gone", want, must(f.Overstays(f.ctx(), r)))
+	}
+	then := f.now - 1000
+	overstays(store.Retention{Payloads: then, Callbacks: then}, map[string]int64{})
+	overstays(store.Retention{Payloads: f.now}, map[string]int64{"payload": then})
+	overstays(store.Retention{Payloads: f.now, Callbacks: f.now}, map[string]int64{"payload": then, "callback": then})
 	purge(f.now, 0, 2, 2, 0)
 	purge(f.now, 0, 100, 1, 0)
 	purge(f.now, 0, 100, 0, 0)
+	overstays(store.Retention{Payloads: f.now, Callbacks: f.now}, map[string]int64{"callback": then})
 	for i, id := range ended {
 		if c := f.get(id); c.PayloadPurged != (i%2 == 0) || c.PayloadID != "" || len(f.attempts(id)) != 1 {
 			f.Errorf("callback %d after its payload: %+v", i, c)
@@ -106,6 +117,7 @@ func testPurge(f *fixture) {
 	}
 	purge(f.now, f.now, 3, 0, 3)
 	purge(f.now, f.now, 100, 0, 2)
+	overstays(store.Retention{Payloads: f.now, Callbacks: f.now}, map[string]int64{})
 	for _, id := range ended {
 		f.fails(store.ErrNotFound, "purged callback", errOf(f.Get(f.ctx(), project, id)))
 		f.fails(store.ErrNotFound, "attempts of a purged callback", errOf(f.Attempts(f.ctx(), project, id)))
@@ -124,10 +136,12 @@ func testIdempotencyExpires(f *fixture) {
 	purged := f.accept(keyed("purged", "one"))
 	f.win(f.succeeded(f.claim(ended.ID)))
 	f.win(f.succeeded(f.claim(purged.ID)))
-	fold := func() {
+	end := func() {
 		f.Helper()
 		for range 3 {
-			f.fold()
+			if _, more, err := f.PurgeKeys(f.ctx(), f.now, 100); err != nil || more {
+				f.Fatalf("purge keys: %t, %v", more, err)
+			}
 		}
 	}
 	replayed := func(key string) bool {
@@ -137,15 +151,15 @@ func testIdempotencyExpires(f *fixture) {
 		return a.Replayed
 	}
 	f.now += (7 * 24 * time.Hour).Milliseconds()
-	fold()
+	end()
 	if !replayed("open") || !replayed("ended") {
 		f.Error("a key ended before seven days had passed")
 	}
-	if _, n, err := f.Purge(f.ctx(), 0, f.now-1, 1); err != nil || n != 1 {
-		f.Fatalf("purge: %d, %v", n, err)
+	if p, err := f.Purge(f.ctx(), store.Retention{Now: f.now, Callbacks: f.now - 1}, 1); err != nil || p.Callbacks != 1 {
+		f.Fatalf("purge: %+v, %v", p, err)
 	}
 	f.now++
-	fold()
+	end()
 	if !replayed("open") {
 		f.Error("a key ended while its callback was open")
 	}

@@ -1,0 +1,131 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// SessionRows keeps the sessions of browsers.
+type SessionRows interface {
+	// PurgeSessions removes up to limit sessions that have ended, and returns how many.
+	PurgeSessions(ctx context.Context, now int64, limit int) (int, error)
+}
+
+const (
+	// purgeLease bounds one run. A run goes on as long as there is something to remove, and ends before its lease does:
+	// then any process may go on.
+	purgeLease = time.Minute
+	purgeTime  = 50 * time.Second
+	// purgeTurn is how many rows of one kind are looked at before the next kind has its turn. The store removes them in
+	// transactions of its own size.
+	purgeTurn = 2000
+	// feedRetention is how long the feed is kept.
+	feedRetention = 30 * 24 * time.Hour
+)
+
+// A purger removes up to limit rows of one kind, and says whether there may be more.
+type purger struct {
+	what string
+	run  func(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
+}
+
+// purgers are those of all kinds.
+func (e *Engine) purgers() []purger {
+	// Of kinds of which there are few the store says how many went: fewer than the limit are all.
+	few := func(purge func(ctx context.Context, now int64, limit int) (int, error)) func(context.Context, int64, int) (int, bool, error) {
+		return func(ctx context.Context, now int64, limit int) (int, bool, error) {
+			n, err := purge(ctx, now, limit)
+			return n, n >= limit, err
+		}
+	}
+	return []purger{
+		{"callback", e.purgeCallbacks},
+		{"key", e.o.Store.PurgeKeys},
+		{"version", func(ctx context.Context, now int64, limit int) (int, bool, error) {
+			return e.o.Store.PurgeVersions(ctx, now, e.retention(now).Callbacks, limit)
+		}},
+		{"outcome", func(ctx context.Context, now int64, limit int) (int, bool, error) {
+			return e.o.Store.PurgeOutcomes(ctx, now, e.retention(now).Outcomes, limit)
+		}},
+		{"activity", few(e.o.Store.PurgeActivity)},
+		{"session", few(e.o.Store.PurgeSessions)},
+		{"dispatcher", few(e.o.Store.PurgeDispatchers)},
+	}
+}
+
+// retention says what goes now.
+func (e *Engine) retention(now int64) store.Retention {
+	return store.Retention{
+		Now:       now,
+		Payloads:  now - e.o.RetentionPayload.Milliseconds(),
+		Callbacks: now - e.o.RetentionMetadata.Milliseconds(),
+		Outcomes:  now - feedRetention.Milliseconds(),
+	}
+}
+
+// purge removes what is no longer kept. The kinds take turns until nothing is left or the run's time is over. A kind
+// that fails has no other turn in this run, and keeps no other kind from its turns.
+func (e *Engine) purge(ctx context.Context) error {
+	var failed error
+	left := e.purgers()
+	for started := time.Now(); len(left) > 0 && time.Since(started) < purgeTime; {
+		var again []purger
+		for _, p := range left {
+			n, more, err := p.run(ctx, e.clock.now(), purgeTurn)
+			e.metrics.purged.WithLabelValues(p.what).Add(float64(n))
+			switch {
+			case ctx.Err() != nil:
+				return failed
+			case err != nil:
+				failed = errors.Join(failed, fmt.Errorf("purge %s: %w", p.what, err))
+			case more:
+				again = append(again, p)
+			}
+		}
+		left = again
+	}
+	return failed
+}
+
+// overstaying are the kinds whose oldest row is looked for.
+var overstaying = []string{"callback", "payload", "key", "version", "outcome"}
+
+// noteOverstays sets the metric of rows that retention should have removed.
+func (e *Engine) noteOverstays(ctx context.Context) error {
+	r := e.retention(e.clock.now())
+	oldest, err := e.o.Store.Overstays(ctx, r)
+	if err != nil {
+		return fmt.Errorf("look for what retention has not removed: %w", err)
+	}
+	for _, what := range overstaying {
+		before := r.Callbacks
+		switch what {
+		case "payload":
+			before = r.Payloads
+		case "outcome":
+			before = r.Outcomes
+		case "key":
+			before = r.Now - store.IdempotencyAge.Milliseconds()
+		}
+		overdue := 0.0
+		if at, ok := oldest[what]; ok {
+			overdue = float64(before-at) / 1000
+		}
+		e.metrics.overdue.WithLabelValues(what).Set(overdue)
+	}
+	return nil
+}
+
+// purgeCallbacks removes callbacks, and payloads of those that stay. It returns how many callbacks.
+func (e *Engine) purgeCallbacks(ctx context.Context, now int64, limit int) (removed int, more bool, err error) {
+	p, err := e.o.Store.Purge(ctx, e.retention(now), limit)
+	e.metrics.purged.WithLabelValues("payload").Add(float64(p.Payloads))
+	if p.Callbacks > 0 {
+		e.wrote.Store(true) // counters have changed
+	}
+	return p.Callbacks, p.More, err
+}

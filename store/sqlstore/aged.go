@@ -1,0 +1,193 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Purges remove rows from the old end of an index. On PostgreSQL the entries of removed rows stay there until a
+// vacuum takes them, which it cannot while any snapshot is held that is older. A purge that began at the first entry
+// would read all of them each time, so it begins where the last one ended.
+
+const (
+	// settleTime is how long after its time a row may become visible: transactions and clocks differ by less.
+	settleTime = 60_000
+	// lookBackEvery is how often a purge begins at the first entry all the same: it finds rows that were locked or
+	// still needed when it passed them.
+	lookBackEvery = 3_600_000
+	// saveEvery is how often a place is written down: on PostgreSQL a row that is changed more often is itself
+	// slow to read while a snapshot is held.
+	saveEvery = 60_000
+)
+
+// A place is how far the purge of one kind of row has come. Times are Unix milliseconds. Of one kind one purge runs at
+// a time.
+type place struct {
+	// size is how many rows the next transaction takes.
+	size int
+	// saved and lookedBack say when the place was written down, and when the purge last began at the first entry.
+	saved, lookedBack int64
+
+	mu sync.Mutex
+	at store.Cursor
+}
+
+// start is where a statement begins: what is younger than settleTime may have come since.
+func (p *place) start(now int64) store.Cursor {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if settled := now - settleTime; settled < p.at.DueAt {
+		return store.Cursor{DueAt: settled}
+	}
+	return p.at
+}
+
+// reach moves the place on.
+func (p *place) reach(at store.Cursor) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at.DueAt < at.DueAt || p.at.DueAt == at.DueAt && p.at.ID < at.ID {
+		p.at = at
+	}
+}
+
+// places are those of all kinds in this process, by the names of their cursors.
+type places struct {
+	mu  sync.Mutex
+	all map[string]*place
+}
+
+// A batch is what one transaction of a purge looks at.
+type batch struct {
+	// from is where the transaction begins; it moves from on as it reads.
+	from store.Cursor
+	// before is the time before which rows are too old, and rows how many it may take.
+	before int64
+	rows   int
+}
+
+// removeAged runs step in maintenance transactions until one finds fewer rows than it may take, or limit rows were
+// looked at: more is true then. A step moves b.from to the last row that it read, and returns how many rows it saw and
+// how many it removed. It sees no row that is older than b.from.
+func (db *DB) removeAged(
+	ctx context.Context, name string, now, before int64, limit int,
+	step func(t *tx, b *batch) (seen, removed int, err error),
+) (removed int, more bool, err error) {
+	p, err := db.place(ctx, name, now)
+	if err != nil {
+		return 0, false, err
+	}
+	at := p.start(now)
+	if now-p.lookedBack >= lookBackEvery {
+		// Noted first: where this takes too long, the next call goes on from the place.
+		p.lookedBack, at = now, store.Cursor{}
+	}
+	for looked := 0; looked < limit; {
+		b := batch{from: at, before: before, rows: min(limit-looked, p.size)}
+		seen, gone, took, err := db.removeBatch(ctx, name, &b, now-p.saved >= saveEvery, step)
+		if err != nil {
+			p.size = max(p.size/2, leastBatch)
+			return removed, false, err
+		}
+		if seen > 0 && now-p.saved >= saveEvery {
+			p.saved = now
+		}
+		looked, removed, at = looked+seen, removed+gone, b.from
+		if seen < b.rows && at.DueAt < before {
+			at = store.Cursor{DueAt: before} // all that is older is gone, or is looked at again in an hour
+		}
+		p.reach(at)
+		p.size = db.nextSize(p.size, seen, took)
+		if seen < b.rows {
+			return removed, false, nil
+		}
+	}
+	return removed, true, nil
+}
+
+// removeBatch runs step in one transaction, which writes the place down if save is true.
+func (db *DB) removeBatch(
+	ctx context.Context, name string, b *batch, save bool, step func(t *tx, b *batch) (seen, removed int, err error),
+) (seen, removed int, took time.Duration, err error) {
+	var began time.Time // without the time that it waits for others
+	from := b.from
+	err = db.maintain(ctx, func(t *tx) error {
+		began, b.from = time.Now(), from
+		var err error
+		if seen, removed, err = step(t, b); err == nil && seen > 0 && save {
+			err = t.setCursor(name, b.from)
+		}
+		return err
+	})
+	return seen, removed, time.Since(began), err
+}
+
+// deleteAged is removeAged for rows that go by one statement. It takes the time to begin at, the time before which rows
+// are too old, and how many it may take, and returns the time of each that it removed.
+func (db *DB) deleteAged(
+	ctx context.Context, name string, now, before int64, limit int, statement string,
+) (removed int, more bool, err error) {
+	removed, more, err = db.removeAged(ctx, name, now, before, limit, func(t *tx, b *batch) (int, int, error) {
+		n, from := 0, b.from.DueAt
+		err := t.each(func(rows scanner) error {
+			var at int64
+			err := rows.Scan(&at)
+			n, b.from.DueAt = n+1, max(b.from.DueAt, at)
+			return err
+		}, statement, from, b.before, b.rows)
+		return n, n, err
+	})
+	if err != nil {
+		return removed, false, fmt.Errorf("%s: %w", name, err)
+	}
+	return removed, more, nil
+}
+
+// place returns how far the purge has come, in this process or, after its start, in the one before.
+func (db *DB) place(ctx context.Context, name string, now int64) (*place, error) {
+	db.places.mu.Lock()
+	defer db.places.mu.Unlock()
+	if p := db.places.all[name]; p != nil {
+		return p, nil
+	}
+	at, err := db.cursor(ctx, name)
+	if err != nil {
+		return nil, readError("read where a purge goes on", err)
+	}
+	p := &place{at: at, size: leastBatch, saved: now, lookedBack: now}
+	if db.places.all == nil {
+		db.places.all = make(map[string]*place)
+	}
+	db.places.all[name] = p
+	return p, nil
+}
+
+// leastBatch is the fewest rows of a transaction that removes rows.
+const leastBatch = 25
+
+// nextSize is how many rows the next transaction takes after one that took so long for so many.
+func (db *DB) nextSize(size, rows int, took time.Duration) int {
+	if rows < leastBatch {
+		return size // it says little
+	}
+	aim := db.dialect.purgeTime
+	if db.busy() {
+		aim /= 4
+	}
+	fit := int(float64(rows) * float64(aim) / float64(max(took, time.Microsecond)))
+	return min(max(min(fit, 2*size), size/2, leastBatch), db.dialect.purgeBatch)
+}
+
+// busy says that something waits for a writer.
+func (db *DB) busy() bool {
+	for _, w := range db.writers {
+		if w.waits() {
+			return true
+		}
+	}
+	return false
+}
