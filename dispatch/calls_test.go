@@ -189,6 +189,10 @@ func (s *calledStore) Purge(ctx context.Context, r store.Retention, limit int) (
 	return call2(ctx, s, "Purge", s.Store.Purge, r, limit)
 }
 
+func (s *calledStore) AdvanceMarks(ctx context.Context, now int64, full bool) error {
+	return tell2(ctx, s, "AdvanceMarks", s.Store.AdvanceMarks, now, full)
+}
+
 func (s *calledStore) Overstays(ctx context.Context, r store.Retention) (map[string]int64, error) {
 	return call1(ctx, s, "Overstays", s.Store.Overstays, r)
 }

@@ -193,6 +193,10 @@ type Engine struct {
 	jumpWarned atomic.Pointer[time.Time]
 	// audited is where the audit goes on. Only the audit touches it.
 	audited auditPlace
+	// markedFully is when the low-water marks were last looked for from the first row on. Only the sweep touches it.
+	markedFully time.Time
+	// purged is when retention was last looked after. Only the purge touches it.
+	purged lastPurge
 
 	// wrote says that this process has changed something in SQL since its last fold.
 	wrote atomic.Bool

@@ -96,6 +96,8 @@ type Upkeep interface {
 	// SweepCursor and SetSweepCursor keep the sweep's place.
 	SweepCursor(ctx context.Context) (store.Cursor, error)
 	SetSweepCursor(ctx context.Context, c store.Cursor) error
+	// AdvanceMarks keeps the walks from reading what has ended long ago. With full it begins at the first row.
+	AdvanceMarks(ctx context.Context, now int64, full bool) error
 	// Purge removes, in transactions of bounded size, payloads of terminal callbacks, and whole callbacks with all that
 	// is theirs, as the retention says.
 	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)

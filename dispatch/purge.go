@@ -20,12 +20,20 @@ const (
 	// then any process may go on.
 	purgeLease = time.Minute
 	purgeTime  = 50 * time.Second
+	// purgeIdle is how often a process looks that has nothing to remove.
+	purgeIdle = time.Minute
 	// purgeTurn is how many rows of one kind are looked at before the next kind has its turn. The store removes them in
 	// transactions of its own size.
 	purgeTurn = 2000
 	// feedRetention is how long the feed is kept.
 	feedRetention = 30 * 24 * time.Hour
 )
+
+// lastPurge is when the last run of this process began, and whether it removed some rows.
+type lastPurge struct {
+	at   time.Time
+	some bool
+}
 
 // A purger removes up to limit rows of one kind, and says whether there may be more.
 type purger struct {
@@ -69,7 +77,13 @@ func (e *Engine) retention(now int64) store.Retention {
 
 // purge removes what is no longer kept. The kinds take turns until nothing is left or the run's time is over. A kind
 // that fails has no other turn in this run, and keeps no other kind from its turns.
+//
+// After a run that removed something the next one is seconds later. An idle process looks once a minute.
 func (e *Engine) purge(ctx context.Context) error {
+	if !e.purged.some && time.Since(e.purged.at) < purgeIdle {
+		return nil
+	}
+	e.purged = lastPurge{at: time.Now()}
 	var failed error
 	left := e.purgers()
 	for started := time.Now(); len(left) > 0 && time.Since(started) < purgeTime; {
@@ -77,6 +91,7 @@ func (e *Engine) purge(ctx context.Context) error {
 		for _, p := range left {
 			n, more, err := p.run(ctx, e.clock.now(), purgeTurn)
 			e.metrics.purged.WithLabelValues(p.what).Add(float64(n))
+			e.purged.some = e.purged.some || n > 0
 			switch {
 			case ctx.Err() != nil:
 				return failed
@@ -124,6 +139,7 @@ func (e *Engine) noteOverstays(ctx context.Context) error {
 func (e *Engine) purgeCallbacks(ctx context.Context, now int64, limit int) (removed int, more bool, err error) {
 	p, err := e.o.Store.Purge(ctx, e.retention(now), limit)
 	e.metrics.purged.WithLabelValues("payload").Add(float64(p.Payloads))
+	e.purged.some = e.purged.some || p.Payloads > 0
 	if p.Callbacks > 0 {
 		e.wrote.Store(true) // counters have changed
 	}

@@ -55,7 +55,7 @@ func TestPurgeKeepsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := &leftovers{activity: 500_000, sessions: 1001, broken: true}
 		newFixture(t, always(200, ""), func(o *dispatch.Options) { left.Store, o.Store = o.Store, left })
-		time.Sleep(7 * time.Second)
+		time.Sleep(6 * time.Second)
 		left.mu.Lock()
 		if left.activity != 0 || left.sessions != 1001 || left.largest > 5000 {
 			t.Errorf("after the first run %d and %d are left, up to %d were removed at once",

@@ -20,6 +20,7 @@ const (
 // sweep walks the rows that are overdue and gives the index what it lacks of them. It is what makes everything between SQL
 // and the index expendable: a lost enqueue, a lost settlement, a rolled-back index are all healed here.
 func (e *Engine) sweep(ctx context.Context) error {
+	marks := e.advanceMarks(ctx)
 	cursor, err := e.o.Store.SweepCursor(ctx)
 	if err != nil {
 		return fmt.Errorf("read the sweep's cursor: %w", err)
@@ -54,7 +55,22 @@ func (e *Engine) sweep(ctx context.Context) error {
 		}
 	}
 	// What expires does so without an index, and what ends with its endpoint.
-	return errors.Join(unhealed, e.expire(ctx), e.cancelDeleted(ctx))
+	return errors.Join(marks, unhealed, e.expire(ctx), e.cancelDeleted(ctx))
+}
+
+// fullMarks is how often the low-water marks are looked for from the first row on.
+const fullMarks = 10 * time.Minute
+
+// advanceMarks moves on where the sweep and other walks begin. Should it fail, they begin where they did.
+func (e *Engine) advanceMarks(ctx context.Context) error {
+	full := time.Since(e.markedFully) >= fullMarks
+	if full {
+		e.markedFully = time.Now()
+	}
+	if err := e.o.Store.AdvanceMarks(ctx, e.clock.now(), full); err != nil {
+		return fmt.Errorf("advance low-water marks: %w", err)
+	}
+	return nil
 }
 
 // heal ensures the rows, and moves forward what the index holds for much later than SQL says.

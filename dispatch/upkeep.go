@@ -13,8 +13,8 @@ import (
 const (
 	foldSpec  = "@every 1s"
 	purgeSpec = "@every 5s"
-	// overstaySpec is often enough for a metric.
-	overstaySpec = "@every 15s"
+	// overstaySpec is often enough for a metric of hours and days.
+	overstaySpec = "@every 1m"
 	auditSpec    = "@every 1m"
 	touchSpec    = "@every 1m"
 )

@@ -233,6 +233,9 @@ func (p *Process) story(n int) string {
 	return text[max(0, len(text)-n):]
 }
 
+// ErrNoMetric is of a metric that has no series yet.
+var ErrNoMetric = errors.New("no metric")
+
 // Metric sums a metric over all its label sets whose text contains every one of the given parts.
 func (p *Process) Metric(name string, parts ...string) (float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -261,7 +264,7 @@ lines:
 		sum, found = sum+f, true
 	}
 	if !found {
-		return 0, fmt.Errorf("no metric %s", name)
+		return 0, fmt.Errorf("%w %s", ErrNoMetric, name)
 	}
 	return sum, nil
 }

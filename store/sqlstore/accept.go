@@ -110,6 +110,9 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 		case inserted[e.out.Callback.ID]:
 			accepted = append(accepted, e)
 			t.deltas.count(&e.out.Callback, 1)
+			if err := t.lowerMarks(&e.out.Callback, e.out.Callback.CreatedAt); err != nil {
+				return err
+			}
 			if e.out.Callback.State.Terminal() {
 				t.ended(&e.out.Callback, e.out.Callback.FinishedAt)
 			}

@@ -176,7 +176,7 @@ func (db *DB) nextSize(size, rows int, took time.Duration) int {
 	}
 	aim := db.dialect.purgeTime
 	if db.busy() {
-		aim /= 4
+		aim /= 2
 	}
 	fit := int(float64(rows) * float64(aim) / float64(max(took, time.Microsecond)))
 	return min(max(min(fit, 2*size), size/2, leastBatch), db.dialect.purgeBatch)

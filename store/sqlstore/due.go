@@ -124,7 +124,10 @@ func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueN
 	defer cancel()
 	var sum store.DueNow
 	most, began, looked := db.counting, time.Now(), 0
-	after := store.Cursor{DueAt: 1}
+	after, err := db.fromLow(ctx, store.Cursor{DueAt: 1})
+	if err != nil {
+		return sum, err
+	}
 	for size := max(most.first, most.few); size > 0; size = nextWindow(size, looked, time.Since(began), most) {
 		end, more, err := db.windowEnd(ctx, windowOfDue, after.DueAt, after.ID, now-1, size-1)
 		if err != nil {

@@ -118,7 +118,10 @@ func (db *DB) findOldest(ctx context.Context, lanes []store.LaneBacklog, dueBy i
 	} else {
 		most.rows, most.time = most.rows/4, most.time/4
 	}
-	after := store.Cursor{DueAt: 1}
+	after, err := db.fromLow(ctx, store.Cursor{DueAt: 1})
+	if err != nil {
+		return err
+	}
 	for size := most.few; size > 0 && len(missing) > 0; size = nextWindow(size, looked, time.Since(began), most) {
 		end, more, err := db.windowEnd(ctx, windowOfDue, after.DueAt, after.ID, dueBy, size-1)
 		if err != nil {

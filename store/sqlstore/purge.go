@@ -2,7 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -10,26 +12,38 @@ import (
 // Purge removes payloads, and whole callbacks with their attempts, as the retention says, in transactions of bounded
 // size. Each of its three steps looks at up to limit rows. It returns how many of each went, and whether there may be
 // more. A row that was opened again meanwhile is left alone.
+//
+// A row is in one index until its payload goes, then in the other. The two are worked off side by side: so SQLite's
+// writer has the next transaction at hand when the last one ends.
 func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.Purged, err error) {
-	// A row is in one index until its payload goes, then in the other. What goes as a whole with its payload is not
-	// moved from the one to the other first.
-	whole, moreWhole, err := db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, (*tx).purgeWhole)
-	p.Payloads, p.Callbacks = whole, whole
-	if err != nil {
-		return p, fmt.Errorf("purge callbacks with payloads: %w", err)
+	var whole, payloads, callbacks int
+	var moreWith, moreWithout bool
+	var with, without error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var more bool
+		if whole, more, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, (*tx).purgeWhole); with != nil {
+			with = fmt.Errorf("purge callbacks with payloads: %w", with)
+			return
+		}
+		payloads, moreWith, with = db.removeAged(ctx, payloadPurge, r.Now, r.Payloads, limit,
+			func(t *tx, b *batch) (int, int, error) {
+				// What is older goes as a whole. It must not come into the other index behind that one's place.
+				b.from.DueAt = max(b.from.DueAt, r.Callbacks)
+				return t.purgePayloads(b)
+			})
+		if moreWith = moreWith || more; with != nil {
+			with = fmt.Errorf("purge payloads: %w", with)
+		}
+	})
+	callbacks, moreWithout, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit, (*tx).purgeCallbacks)
+	if without != nil {
+		without = fmt.Errorf("purge callbacks: %w", without)
 	}
-	payloads, morePayloads, err := db.removeAged(ctx, payloadPurge, r.Now, r.Payloads, limit, (*tx).purgePayloads)
-	p.Payloads += payloads
-	if err != nil {
-		return p, fmt.Errorf("purge payloads: %w", err)
-	}
-	callbacks, moreCallbacks, err := db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit, (*tx).purgeCallbacks)
-	p.Callbacks += callbacks
-	if err != nil {
-		return p, fmt.Errorf("purge callbacks: %w", err)
-	}
-	p.More = moreWhole || morePayloads || moreCallbacks
-	return p, nil
+	wg.Wait()
+	return store.Purged{
+		Payloads: whole + payloads, Callbacks: whole + callbacks, More: moreWith || moreWithout,
+	}, errors.Join(with, without)
 }
 
 // The rows that go next. The conditions are those of the indexes over age, word for word.

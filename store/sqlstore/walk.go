@@ -48,17 +48,27 @@ func (db *DB) walk(ctx context.Context, name, query string, args ...any) ([]stor
 // Overdue returns scheduled rows after the cursor, in order of (due_at, id), that are due before dueBefore and have no
 // claim that is alive at claimedBefore or later.
 func (db *DB) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error) {
-	return db.walk(ctx, "walk overdue rows", `SELECT `+openColumns+` FROM callbacks
-		WHERE state = 'scheduled'
-			AND (due_at, id) > ($1, $2)
-			AND due_at < $3
-			AND claim_until <= $4
-		ORDER BY due_at, id
-		LIMIT $5`, after.DueAt, after.ID, dueBefore, claimedBefore, limit)
+	after, err := db.fromLow(ctx, after)
+	if err != nil {
+		return nil, err
+	}
+	return db.walk(ctx, "walk overdue rows", overdueRows, after.DueAt, after.ID, dueBefore, claimedBefore, limit)
 }
+
+const overdueRows = `SELECT ` + openColumns + ` FROM callbacks
+	WHERE state = 'scheduled'
+		AND (due_at, id) > ($1, $2)
+		AND due_at < $3
+		AND claim_until <= $4
+	ORDER BY due_at, id
+	LIMIT $5`
 
 // Open returns open rows after the cursor, in order of (due_at, id).
 func (db *DB) Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
+	after, err := db.fromLow(ctx, after)
+	if err != nil {
+		return nil, err
+	}
 	return db.walk(ctx, "walk open rows", `SELECT `+openColumns+` FROM callbacks
 		WHERE state = 'scheduled' AND (due_at, id) > ($1, $2)
 		ORDER BY due_at, id
@@ -76,6 +86,10 @@ const claimWindow = 5000
 // Claimed returns the rows after the cursor whose claim is alive at now, in order of (due_at, id).
 func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error) {
 	const due = `state = 'scheduled' AND (due_at, id) > ($1, $2) AND due_at <= $3`
+	after, err := db.fromLow(ctx, after)
+	if err != nil {
+		return nil, err
+	}
 	var claimed []store.OpenRow
 	for {
 		end, more, err := db.windowEnd(ctx, `SELECT due_at, id FROM callbacks WHERE `+due+`
@@ -163,13 +177,17 @@ func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
 // Expire ends up to limit open, unclaimed rows whose expiry has passed as Dead, Expired, and returns them as they were.
 // One whose cancel was requested ends Canceled, one that was retried once from a terminal state falls back to that.
 func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
+	low, err := db.low(ctx, expiryMark)
+	if err != nil {
+		return nil, err
+	}
 	var expired []store.OpenRow
 	for limit > 0 {
 		batch := min(limit, db.dialect.maintenanceBatch)
 		var part []store.OpenRow
 		err := db.maintain(ctx, func(t *tx) error {
 			part = nil
-			return t.expire(now, batch, &part)
+			return t.expire(low, now, batch, &part)
 		})
 		if err != nil {
 			return expired, fmt.Errorf("expire: %w", err)
@@ -183,7 +201,7 @@ func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow
 	return expired, nil
 }
 
-func (t *tx) expire(now int64, limit int, expired *[]store.OpenRow) error {
+func (t *tx) expire(low, now int64, limit int, expired *[]store.OpenRow) error {
 	var due []row
 	if err := t.each(func(rows scanner) error {
 		r, err := t.db.scanCallback(rows)
@@ -192,10 +210,11 @@ func (t *tx) expire(now int64, limit int, expired *[]store.OpenRow) error {
 	}, `SELECT `+callbackColumns+` FROM callbacks
 		WHERE callbacks.state = 'scheduled'
 			AND callbacks.expires_at > 0
-			AND callbacks.expires_at <= $1
-			AND callbacks.claim_until <= $1
+			AND callbacks.expires_at >= $1
+			AND callbacks.expires_at <= $2
+			AND callbacks.claim_until <= $2
 		ORDER BY callbacks.expires_at
-		LIMIT $2`+t.db.dialect.skipLocked, now, limit); err != nil {
+		LIMIT $3`+t.db.dialect.skipLocked, low, now, limit); err != nil {
 		return err
 	}
 	endings := make([]ending, len(due))

@@ -58,8 +58,8 @@ type writer struct {
 	under   int
 	singles []*single
 	idle    []*single
-	// owed is how long groups may still take before a maintenance write passes them: as long as the last one took.
-	owed   time.Duration
+	// credit is for how long maintenance may go first although groups wait: groups have had as much more than it.
+	credit time.Duration
 	closed bool
 }
 
@@ -123,7 +123,7 @@ func (w *writer) leave(c *call) bool {
 }
 
 // do runs a transaction of its own between groups and waits for it. With idle it lets groups and changes pass first:
-// until none waits, or groups have had as long as the last such transaction, or idleWait is over.
+// until none waits, or groups have had more time than such transactions, or idleWait is over.
 func (w *writer) do(ctx context.Context, idle bool, run func() error) error {
 	s := &single{run: run, idle: idle, since: time.Now(), done: make(chan error, 1)}
 	w.mu.Lock()
@@ -196,7 +196,7 @@ func (w *writer) run() {
 			began := time.Now()
 			one.done <- one.run()
 			if one.idle {
-				w.lent(time.Since(began))
+				w.spend(time.Since(began))
 			}
 		}
 	}
@@ -208,6 +208,11 @@ func (w *writer) next() (group []*call, one *single, end bool) {
 	defer w.mu.Unlock()
 	if w.under > 0 && w.rows < groupRows {
 		return nil, nil, w.closed && w.rows == 0
+	}
+	if len(w.idle) > 0 && len(w.singles) == 0 && w.credit > 0 {
+		one = w.idle[0]
+		w.idle = slices.Delete(w.idle, 0, 1)
+		return nil, one, false
 	}
 	rows, n := 0, 0
 	for _, c := range w.calls {
@@ -231,26 +236,29 @@ func (w *writer) next() (group []*call, one *single, end bool) {
 	case len(w.singles) > 0:
 		one = w.singles[0]
 		w.singles = slices.Delete(w.singles, 0, 1)
-	case len(w.idle) > 0 && (n == 0 || w.owed <= 0 || time.Since(w.idle[0].since) >= idleWait):
+	case len(w.idle) > 0 && (n == 0 || time.Since(w.idle[0].since) >= idleWait):
 		one = w.idle[0]
 		w.idle = slices.Delete(w.idle, 0, 1)
 	}
 	return group, one, w.closed && n == 0 && one == nil
 }
 
-// committed says that a group has ended, which took so long.
+// mostCredit bounds for how long groups wait for maintenance that comes after a while without any.
+const mostCredit = 50 * time.Millisecond
+
+// committed says that a group has ended, which took so long: maintenance may have as much. Where groups wait all the
+// time it has half of the writer's time if it needs that, and else no more than it needs.
 func (w *writer) committed(took time.Duration) {
 	w.mu.Lock()
 	w.under--
-	w.owed -= took
+	w.credit = min(w.credit+took, mostCredit)
 	w.mu.Unlock()
 }
 
-// lent says that a maintenance write took so long. Where groups wait all the time the next one waits until they have had
-// as long: maintenance gets no more than half of the time, and no less where it needs it.
-func (w *writer) lent(took time.Duration) {
+// spend says that a maintenance write took so long.
+func (w *writer) spend(took time.Duration) {
 	w.mu.Lock()
-	w.owed = took
+	w.credit = max(w.credit-took, -mostCredit)
 	w.mu.Unlock()
 }
 

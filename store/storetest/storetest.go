@@ -48,6 +48,7 @@ type Store interface {
 	SweepCursor(ctx context.Context) (store.Cursor, error)
 	SetSweepCursor(ctx context.Context, c store.Cursor) error
 	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)
+	AdvanceMarks(ctx context.Context, now int64, full bool) error
 	Overstays(ctx context.Context, r store.Retention) (map[string]int64, error)
 	PurgeKeys(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
 	PurgeVersions(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
@@ -254,6 +255,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Audit/Objects":             testAuditObjects,
 		"Walk/Pages":                testWalks,
 		"Walk/Until":                testOpenUntil,
+		"Walk/Marks":                testMarks,
 		"Walk/Expire":               testExpire,
 		"Walk/DropClaims":           testDropClaims,
 		"Upkeep/Lease":              testLease,

@@ -145,3 +145,73 @@ func testDropClaims(f *fixture) {
 		f.Errorf("a callback without a claim counts as crashed: %d", s.CrashCount)
 	}
 }
+
+// testMarks lets open rows come below the low-water marks in every way there is: all are walked, and expire.
+func testMarks(f *fixture) {
+	const hour = 3_600_000
+	advance := func(full bool) {
+		f.Helper()
+		for range 2 { // the first call makes the marks
+			f.ok(f.AdvanceMarks(f.ctx(), f.now, full))
+		}
+	}
+	walked := func(what string, want ...string) {
+		f.Helper()
+		for name, read := range map[string]func(store.Cursor) ([]store.OpenRow, error){
+			"open":    func(c store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), c, 100) },
+			"overdue": func(c store.Cursor) ([]store.OpenRow, error) { return f.Overdue(f.ctx(), c, f.now+1, f.now, 100) },
+			"until":   func(c store.Cursor) ([]store.OpenRow, error) { return f.OpenUntil(f.ctx(), c, f.now, 100) },
+		} {
+			if got := ids(must(read(store.Cursor{}))); !slices.Equal(got, want) {
+				f.Errorf("%s, %s rows: %v, want %v", what, name, got, want)
+			}
+		}
+	}
+	f.dead(nil)
+	held := f.accept(nil)
+	dead := f.dead(nil)
+	f.now += hour
+	advance(false)
+	walked("one is held", held.ID)
+	f.win(f.succeeded(f.claim(held.ID)))
+	f.now += hour
+	advance(false)
+	walked("none is open")
+
+	// As a schedule that is late: due before the mark.
+	late := f.accept(func(d *store.Draft) {
+		d.Callback.DueAt, d.Callback.FirstDueAt = f.now-2*hour, f.now-2*hour
+		d.Callback.ExpiresAt = f.now - hour
+	})
+	walked("accepted with an old time", late.ID)
+	if got := ids(must(f.Expire(f.ctx(), f.now, 10))); !slices.Equal(got, []string{late.ID}) {
+		f.Errorf("expired: %v", got)
+	}
+	revived := f.retry(dead.ID, store.Once)
+	f.now += hour
+	advance(false)
+	walked("retried, and not yet attempted", revived.ID)
+	far := f.accept(func(d *store.Draft) { d.Callback.DueAt = f.now + 24*hour })
+	f.now += hour
+	advance(true)
+	must(f.Reschedule(f.ctx(), project, far.ID, f.now, f.now, actor))
+	claimed := f.claim(revived.ID) // its claim ends without a result
+	f.now += claimLasts
+	advance(false)
+	f.now += hour
+	advance(false)
+	walked("rescheduled to an earlier time", revived.ID, far.ID)
+	f.win(f.failed(f.claim(far.ID)))
+	f.commit(f.died(claimed))
+	advance(false)
+	f.now += hour
+	advance(false)
+	walked("one is put off, and one has ended", far.ID)
+	// The clock is set back.
+	f.now -= 5 * hour
+	back := f.accept(nil)
+	advance(false)
+	if got := ids(must(f.Open(f.ctx(), store.Cursor{}, 100))); !slices.Contains(got, back.ID) {
+		f.Errorf("the clock was set back, and %s is not among the open rows: %v", back.ID, got)
+	}
+}

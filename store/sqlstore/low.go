@@ -1,0 +1,123 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Low-water marks: no open row is due, or expires, before its mark. Statements that read open rows from the first one on
+// begin there. On PostgreSQL each callback that has ended leaves an entry at the head of the index, which a vacuum
+// cannot take while any older snapshot is held: without a mark such statements read more of them each time.
+//
+// A mark stays settleTime behind the clock, for rows become visible after their times. A transaction that makes a row
+// with an earlier time lowers the mark itself. Whatever else may come below it is found by the full pass of AdvanceMarks.
+// SQLite keeps no such entries, and has no marks.
+
+// The marks.
+const (
+	dueMark    = "low due"
+	expiryMark = "low expiry"
+)
+
+// The first open rows from a time on and before another.
+const (
+	firstDue = `SELECT due_at FROM callbacks
+		WHERE state = 'scheduled' AND due_at >= $1 AND due_at < $2
+		ORDER BY due_at, id LIMIT 1`
+	firstExpiry = `SELECT expires_at FROM callbacks
+		WHERE state = 'scheduled' AND expires_at > 0 AND expires_at >= $1 AND expires_at < $2
+		ORDER BY expires_at LIMIT 1`
+)
+
+// AdvanceMarks moves the low-water marks on to the first open rows. With full it looks for those from the first entry of
+// the index on, which may lower a mark; where that takes too long it goes on from the mark.
+func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
+	if db.embedded() {
+		return nil
+	}
+	for _, m := range []struct{ name, first string }{{dueMark, firstDue}, {expiryMark, firstExpiry}} {
+		var err error
+		if full {
+			if err = db.advanceMark(ctx, m.name, m.first, now, true); err == nil {
+				continue
+			}
+			db.logger.Info("the full pass of a low-water mark did not end in time", "mark", m.name, "error", err)
+		}
+		if err = db.advanceMark(ctx, m.name, m.first, now, false); err != nil {
+			return fmt.Errorf("advance the mark %q: %w", m.name, err)
+		}
+	}
+	return nil
+}
+
+func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, full bool) error {
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
+	defer cancel()
+	return db.maintain(ctx, func(t *tx) error {
+		// The lock keeps transactions that lower the mark from doing so between the look and the new mark.
+		mark, known := int64(0), false
+		if err := t.each(func(rows scanner) error {
+			known = true
+			return rows.Scan(&mark)
+		}, `SELECT due_at FROM cursors WHERE name = $1`+t.db.dialect.forUpdate, name); err != nil {
+			return err
+		}
+		if !known { // there is nothing to lock: the next call moves it
+			return t.setCursor(name, store.Cursor{})
+		}
+		settled := now - settleTime
+		from, next := min(mark, settled), settled
+		if full {
+			from = 0
+		}
+		if err := t.each(func(rows scanner) error { return rows.Scan(&next) }, first, from, settled); err != nil {
+			return err
+		}
+		if next >= mark && next < mark+settleTime {
+			return nil // that little costs less than to write it down
+		}
+		return t.setCursor(name, store.Cursor{DueAt: next})
+	})
+}
+
+// low is a low-water mark.
+func (db *DB) low(ctx context.Context, name string) (int64, error) {
+	if db.embedded() {
+		return 0, nil
+	}
+	c, err := db.cursor(ctx, name)
+	if err != nil {
+		return 0, readError("read a low-water mark", err)
+	}
+	return c.DueAt, nil
+}
+
+// fromLow is the cursor, or the place before the first open row if that is later.
+func (db *DB) fromLow(ctx context.Context, after store.Cursor) (store.Cursor, error) {
+	low, err := db.low(ctx, dueMark)
+	if low > after.DueAt {
+		after = store.Cursor{DueAt: low}
+	}
+	return after, err
+}
+
+// lowerMarks is for a transaction that opens a row, or gives an open row other times.
+func (t *tx) lowerMarks(c *store.Callback, now int64) error {
+	if t.lite != nil || c.State != store.Scheduled {
+		return nil
+	}
+	const early = settleTime / 2
+	var errs [2]error
+	for i, m := range []struct {
+		name string
+		at   int64
+	}{{dueMark, c.DueAt}, {expiryMark, c.ExpiresAt}} {
+		if m.at > 0 && m.at < now-early {
+			_, errs[i] = t.exec(`UPDATE cursors SET due_at = $1 WHERE name = $2 AND due_at > $1`, m.at, m.name)
+		}
+	}
+	return errors.Join(errs[:]...)
+}

@@ -1,0 +1,93 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// While a snapshot is held a vacuum takes no index entry of a callback that has ended. The sweep and the statements
+// beside it read as much all the same, however many have passed through the head of the index.
+func TestASnapshotCostsTheSweepNothing(t *testing.T) {
+	needsPostgres(t)
+	db := openPostgres(t)
+	now := testNow
+	snapshot, err := db.pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Rollback() //nolint:errcheck // it has written nothing
+	if _, err := snapshot.ExecContext(t.Context(), `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot.ExecContext(t.Context(), `SELECT count(*) FROM callbacks`); err != nil {
+		t.Fatal(err)
+	}
+	reads := map[string][]int64{}
+	for range 3 {
+		passThrough(t, db, 3000, now)
+		now += 10 * settleTime
+		for range 2 { // the first call makes the marks
+			if err := db.AdvanceMarks(t.Context(), now, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after, err := db.fromLow(t.Context(), store.Cursor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, err := db.low(t.Context(), expiryMark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads["sweep"] = append(reads["sweep"],
+			buffersOf(t, db, overdueRows, after.DueAt, after.ID, now, now, 1000))
+		reads["mark"] = append(reads["mark"], buffersOf(t, db, firstDue, after.DueAt, now))
+		reads["expiry"] = append(reads["expiry"], buffersOf(t, db, firstExpiry, low, now))
+		reads["count"] = append(reads["count"], buffersOf(t, db, windowOfDue, after.DueAt, after.ID, now, 199))
+	}
+	for what, n := range reads {
+		t.Logf("%s: %d buffers", what, n)
+		const few = 20
+		if n[2] > n[0]+few {
+			t.Errorf("%s reads %d buffers as more callbacks pass", what, n)
+		}
+	}
+}
+
+// passThrough lets callbacks be accepted and end.
+func passThrough(t *testing.T, db *DB, n int, now int64) {
+	t.Helper()
+	drafts := newDrafts(n, now)
+	for i := range drafts {
+		drafts[i].Callback.ExpiresAt = now + 1
+	}
+	if _, err := db.Accept(t.Context(), drafts); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.pool.ExecContext(t.Context(), `UPDATE callbacks
+		SET state = 'succeeded', due_at = 0, finished_at = $1 WHERE state = 'scheduled'`, now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// buffersOf is how many pages PostgreSQL reads for a statement, from memory or not.
+func buffersOf(t *testing.T, db *DB, query string, args ...any) int64 {
+	t.Helper()
+	var text string
+	if err := db.groups.QueryRowContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+query, args...).
+		Scan(&text); err != nil {
+		t.Fatalf("%v\n%s", err, query)
+	}
+	var plans []struct {
+		Plan struct {
+			Hit  int64 `json:"Shared Hit Blocks"`
+			Read int64 `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &plans); err != nil || len(plans) != 1 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return plans[0].Plan.Hit + plans[0].Plan.Read
+}
