@@ -184,8 +184,12 @@ func plan() []part {
 		{"redrives", largest, func(size string) []command { return []command{faults(size, run(redrives))} }},
 		{"outage", largest, func(size string) []command { return []command{faults(size, run(outage))} }},
 		{"horizon", largest, func(size string) []command { return []command{faults(size, run(horizon))} }},
+		{"retention", largest, func(size string) []command { return []command{faults(size, run(retention))} }},
+		{"snapshot", longOnly, func(size string) []command { return []command{faults(size, run(snapshot))} }},
 		{"others", fullOnly, func(size string) []command {
-			named := slices.Concat([]string{matrix, heavy, races, redrives, horizon, outage}, polls)
+			named := slices.Concat([]string{
+				matrix, heavy, races, redrives, horizon, outage, retention, snapshot,
+			}, polls)
 			return []command{faults(size, skip(named...))}
 		}},
 		// New vulnerabilities become known without a change of the code, so this is no part of make test.
@@ -209,6 +213,8 @@ const (
 	redrives  = "TestARedrive"
 	horizon   = "TestHorizon"
 	outage    = "TestANewCallbackAfterAnOutage$"
+	retention = "TestRetentionKeepsUp"
+	snapshot  = "TestASnapshotHeld"
 )
 
 var polls = []string{"TestAPollKilled", "TestOpenPolls", "TestThreeDispatchers"}

@@ -77,40 +77,49 @@ type note struct {
 }
 
 // fold takes a maintenance batch of notes at most, adds them to the counters and to the feed of outcomes, and says how many it took.
-func (t *tx) fold(now int64) (int, error) {
+// It returns the number of the last one, too.
+func (t *tx) fold(now int64) (taken int, last int64, err error) {
+	after := t.db.folded.from(now)
 	// Where nothing happens nothing is locked, and so nothing written.
 	some := false
 	if err := t.each(func(scanner) error { some = true; return nil },
-		`SELECT 1 WHERE EXISTS (SELECT 1 FROM commit_notes) OR EXISTS (SELECT 1 FROM counter_deltas)`); err != nil || !some {
-		return 0, err
+		`SELECT 1 WHERE EXISTS (SELECT 1 FROM commit_notes WHERE id > $1) OR EXISTS (SELECT 1 FROM counter_deltas)`,
+		after); err != nil || !some {
+		return 0, 0, err
 	}
 	number, at, err := t.lockFeed()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	notes, err := t.takeNotes()
+	notes, err := t.takeNotes(after)
 	if err != nil || len(notes) == 0 {
-		return 0, err
+		return 0, 0, err
 	}
 	var sum deltas
 	var ended endings
 	for _, n := range notes {
 		if err := errors.Join(sum.merge(n.deltas), ended.merge(n.outcomes)); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	sum.forgetPast(now)
 	if err := t.addToCounters(sum); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return len(notes), t.feed(ended, number, at, now)
+	return len(notes), notes[len(notes)-1].id, t.feed(ended, number, at, now)
 }
+
+// oldestNotes finds the notes that a fold takes.
+const oldestNotes = `SELECT id FROM commit_notes WHERE id > $1 ORDER BY id LIMIT $2`
 
 // takeNotes takes the oldest notes away, at most a maintenance batch of this version's and as many of an older one's, which has none of
 // outcomes.
-func (t *tx) takeNotes() ([]note, error) {
+func (t *tx) takeNotes(after int64) ([]note, error) {
 	var notes []note
-	for _, from := range []struct{ table, columns string }{{"counter_deltas", "id, deltas, ''"}, {"commit_notes", "id, deltas, outcomes"}} {
+	for _, from := range []struct {
+		table, columns string
+		after          int64
+	}{{"counter_deltas", "id, deltas, ''", 0}, {"commit_notes", "id, deltas, outcomes", after}} {
 		first := len(notes)
 		if err := t.each(func(rows scanner) error {
 			var n note
@@ -118,8 +127,8 @@ func (t *tx) takeNotes() ([]note, error) {
 			notes = append(notes, n)
 			return err
 		}, `DELETE FROM `+from.table+`
-			WHERE id IN (SELECT id FROM `+from.table+` ORDER BY id LIMIT $1)
-			RETURNING `+from.columns, t.db.dialect.maintenanceBatch); err != nil {
+			WHERE id IN (SELECT id FROM `+from.table+` WHERE id > $1 ORDER BY id LIMIT $2)
+			RETURNING `+from.columns, from.after, t.db.dialect.maintenanceBatch); err != nil {
 			return nil, fmt.Errorf("take notes: %w", err)
 		}
 		slices.SortFunc(notes[first:], func(a, b note) int { return cmp.Compare(a.id, b.id) })

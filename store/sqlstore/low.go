@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -76,7 +77,7 @@ func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, fu
 		if err := t.each(func(rows scanner) error { return rows.Scan(&next) }, first, from, settled); err != nil {
 			return err
 		}
-		if next >= mark && next < mark+settleTime {
+		if next >= mark && next < mark+settleTime/4 {
 			return nil // that little costs less than to write it down
 		}
 		return t.setCursor(name, store.Cursor{DueAt: next})
@@ -120,4 +121,41 @@ func (t *tx) lowerMarks(c *store.Callback, now int64) error {
 		}
 	}
 	return errors.Join(errs[:]...)
+}
+
+// A foldMark is a number that all notes are above which are still to be folded. Like a low-water mark it keeps the fold
+// from reading what PostgreSQL cannot clean. Notes have their numbers before they commit, so the mark is the last number
+// that a fold saw settleTime ago. The zero value is the beginning.
+type foldMark struct {
+	mu sync.Mutex
+	// mark is in force; next, which was the last number at seenAt, will be.
+	mark, next, seenAt int64
+	// lookedBack is when a fold last began at the first note.
+	lookedBack int64
+}
+
+// from is the number after which a fold at now begins.
+func (m *foldMark) from(now int64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lookedBack == 0 {
+		m.lookedBack = now
+	}
+	if now-m.lookedBack >= lookBackEvery || now < m.seenAt {
+		m.lookedBack = now
+		return 0
+	}
+	return m.mark
+}
+
+// saw says that a fold at now has committed, and what its last number was.
+func (m *foldMark) saw(last, now int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.next == 0 || now < m.seenAt:
+		m.mark, m.next, m.seenAt = 0, last, now
+	case now-m.seenAt >= settleTime:
+		m.mark, m.next, m.seenAt = m.next, max(last, m.next), now
+	}
 }

@@ -94,6 +94,8 @@ type DB struct {
 
 	// places are how far purges have come.
 	places places
+	// folded is how far the notes are folded.
+	folded foldMark
 
 	fresh     fresh
 	era       era

@@ -120,14 +120,17 @@ func (t *tx) setCursor(name string, c store.Cursor) error {
 // counters of hours that passed more than a day ago. Both are bounded; what is left waits for the next call.
 func (db *DB) Fold(ctx context.Context, now int64) error {
 	for range foldNotes / db.dialect.maintenanceBatch {
-		taken := 0
+		taken, last := 0, int64(0)
 		err := db.maintain(ctx, func(t *tx) error {
 			var err error
-			taken, err = t.fold(now)
+			taken, last, err = t.fold(now)
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("fold: %w", err)
+		}
+		if taken > 0 {
+			db.folded.saw(last, now)
 		}
 		if taken < db.dialect.maintenanceBatch {
 			break
