@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// retentionFaults let retention, as short as it can be set, run beside the load. It runs once a minute.
+// retentionFaults let retention, as short as it can be set, run beside the load. It runs each five seconds.
 func retentionFaults() []fault {
 	return []fault{{id: "F50", title: "payloads and callbacks purged under load", on: harness.BothEnds,
 		run: purged}}
@@ -39,7 +39,7 @@ func purged(tr *trial) {
 		s["policy"] = harness.Submission{"tiers": []string{"65s", "1s"}, "timeout": "2s"}
 		return s
 	})
-	// the load ends before the first purge, the tier of every tenth after it
+	// the tier of every tenth ends after many purges
 	span := time.NewTimer(25 * time.Second)
 	defer span.Stop()
 	seen := map[string]string{}

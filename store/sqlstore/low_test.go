@@ -54,7 +54,7 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 	}
 	for what, n := range reads {
 		t.Logf("%s: %d buffers", what, n)
-		const few = 20
+		const few = 8
 		if n[3] > n[1]+few {
 			t.Errorf("%s reads %d buffers as more callbacks pass", what, n)
 		}
