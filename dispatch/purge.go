@@ -16,14 +16,14 @@ type SessionRows interface {
 }
 
 const (
-	// purgeLease bounds one run. A run goes on as long as there is something to remove, and ends before its lease does:
-	// then any process may go on.
+	// purgeLease bounds one run. A run goes on as long as there is something to remove, and ends before its
+	// lease does: then any process may go on.
 	purgeLease = time.Minute
 	purgeTime  = 50 * time.Second
 	// purgeIdle is how often a process looks that has nothing to remove.
 	purgeIdle = time.Minute
-	// purgeTurn is how many rows of one kind are looked at before the next kind has its turn. The store removes them in
-	// transactions of its own size.
+	// purgeTurn is how many rows of one kind are looked at before the next kind has its turn. The store
+	// removes them in transactions of its own size.
 	purgeTurn = 2000
 	// feedRetention is how long the feed is kept.
 	feedRetention = 30 * 24 * time.Hour
@@ -44,7 +44,8 @@ type purger struct {
 // purgers are those of all kinds.
 func (e *Engine) purgers() []purger {
 	// Of kinds of which there are few the store says how many went: fewer than the limit are all.
-	few := func(purge func(ctx context.Context, now int64, limit int) (int, error)) func(context.Context, int64, int) (int, bool, error) {
+	type remove = func(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
+	few := func(purge func(ctx context.Context, now int64, limit int) (int, error)) remove {
 		return func(ctx context.Context, now int64, limit int) (int, bool, error) {
 			n, err := purge(ctx, now, limit)
 			return n, n >= limit, err
@@ -75,8 +76,8 @@ func (e *Engine) retention(now int64) store.Retention {
 	}
 }
 
-// purge removes what is no longer kept. The kinds take turns until nothing is left or the run's time is over. A kind
-// that fails has no other turn in this run, and keeps no other kind from its turns.
+// purge removes what is no longer kept. The kinds take turns until nothing is left or the run's time is over.
+// A kind that fails has no other turn in this run, and keeps no other kind from its turns.
 //
 // After a run that removed something the next one is seconds later. An idle process looks once a minute.
 func (e *Engine) purge(ctx context.Context) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// Retention removes callbacks as fast as a saturated dispatcher delivers them, payloads first and rows later: what
-// should be gone does not gather.
+// Retention removes callbacks as fast as a saturated dispatcher delivers them, payloads first and rows later:
+// what should be gone does not gather.
 func TestRetentionKeepsUpWithSaturation(t *testing.T) {
 	harness.BlackBox(t) // alone: it measures
 	span := sized(20*time.Second, 30*time.Second, 5*time.Minute)

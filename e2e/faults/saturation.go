@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// A saturation keeps a dispatcher as busy as it can be: callers hand over batches as long as fewer than a few thousand
-// callbacks are open, and the receiver answers at once.
+// A saturation keeps a dispatcher as busy as it can be: callers hand over batches as long as fewer than a few
+// thousand callbacks are open, and the receiver answers at once.
 type saturation struct {
 	p        *harness.Process
 	address  string
@@ -64,7 +64,9 @@ func (s *saturation) call(ctx context.Context, caller int) error {
 		list := make([]harness.Submission, saturationBatch)
 		for i := range list {
 			ref := fmt.Sprintf("order-%d-%d", caller, n)
-			list[i] = harness.Submission{"url": s.address, "ref": ref, "payload": harness.Payload(ref), "idempotency_key": ref}
+			list[i] = harness.Submission{
+				"url": s.address, "ref": ref, "payload": harness.Payload(ref), "idempotency_key": ref,
+			}
 			n++
 		}
 		s.accepted.Add(saturationBatch)

@@ -12,7 +12,8 @@ import (
 )
 
 // snapshotSpan is shorter while the test is being worked on.
-var snapshotSpan = flag.Duration("snapshot", 10*time.Minute, "how long TestASnapshotHeldForMinutes holds its snapshot")
+var snapshotSpan = flag.Duration("snapshot", 10*time.Minute,
+	"how long TestASnapshotHeldForMinutes holds its snapshot")
 
 // sweepPage is the statement of a page of the sweep, from the low-water mark on.
 const sweepPage = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM callbacks
@@ -23,9 +24,9 @@ const sweepPage = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM callba
 	ORDER BY due_at, id
 	LIMIT 1000`
 
-// A transaction that holds a snapshot for ten minutes, as a report or a dump does, keeps PostgreSQL from cleaning the
-// index over due times. A saturated dispatcher delivers as much as without it, and a page of its sweep does not read more
-// from minute to minute.
+// A transaction that holds a snapshot for ten minutes, as a report or a dump does, keeps PostgreSQL from
+// cleaning the index over due times. A saturated dispatcher delivers as much as without it, and a page of its
+// sweep does not read more from minute to minute.
 func TestASnapshotHeldForMinutes(t *testing.T) {
 	harness.BlackBox(t) // alone: it measures
 	on := harness.NewBackend(t, harness.PostgresRedis)

@@ -9,27 +9,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Purges remove rows from the old end of an index. On PostgreSQL the entries of removed rows stay there until a
-// vacuum takes them, which it cannot while any snapshot is held that is older. A purge that began at the first entry
-// would read all of them each time, so it begins where the last one ended.
+// Purges remove rows from the old end of an index. On PostgreSQL the entries of removed rows stay there until
+// a vacuum takes them, which it cannot while any snapshot is held that is older. A purge that began at the
+// first entry would read all of them each time, so it begins where the last one ended.
 
 const (
 	// settleTime is how long after its time a row may become visible: transactions and clocks differ by less.
 	settleTime = 60_000
-	// lookBackEvery is how often a purge begins at the first entry all the same: it finds rows that were locked or
-	// still needed when it passed them.
+	// lookBackEvery is how often a purge begins at the first entry all the same: it finds rows that were
+	// locked or still needed when it passed them.
 	lookBackEvery = 3_600_000
-	// saveEvery is how often a place is written down: on PostgreSQL a row that is changed more often is itself
-	// slow to read while a snapshot is held.
+	// saveEvery is how often a place is written down: on PostgreSQL a row that is changed more often is
+	// itself slow to read while a snapshot is held.
 	saveEvery = 60_000
 )
 
-// A place is how far the purge of one kind of row has come. Times are Unix milliseconds. Of one kind one purge runs at
-// a time.
+// A place is how far the purge of one kind of row has come. Times are Unix milliseconds. Of one kind one
+// purge runs at a time.
 type place struct {
 	// size is how many rows the next transaction takes.
 	size int
-	// saved and lookedBack say when the place was written down, and when the purge last began at the first entry.
+	// saved and lookedBack say when the place was written down, and when the purge last began at the first
+	// entry.
 	saved, lookedBack int64
 
 	mu sync.Mutex
@@ -70,9 +71,9 @@ type batch struct {
 	rows   int
 }
 
-// removeAged runs step in maintenance transactions until one finds fewer rows than it may take, or limit rows were
-// looked at: more is true then. A step moves b.from to the last row that it read, and returns how many rows it saw and
-// how many it removed. It sees no row that is older than b.from.
+// removeAged runs step in maintenance transactions until one finds fewer rows than it may take, or limit rows
+// were looked at: more is true then. A step moves b.from to the last row that it read, and returns how many
+// rows it saw and how many it removed. It sees no row that is older than b.from.
 func (db *DB) removeAged(
 	ctx context.Context, name string, now, before int64, limit int,
 	step func(t *tx, b *batch) (seen, removed int, err error),
@@ -111,7 +112,8 @@ func (db *DB) removeAged(
 
 // removeBatch runs step in one transaction, which writes the place down if save is true.
 func (db *DB) removeBatch(
-	ctx context.Context, name string, b *batch, save bool, step func(t *tx, b *batch) (seen, removed int, err error),
+	ctx context.Context, name string, b *batch, save bool,
+	step func(t *tx, b *batch) (seen, removed int, err error),
 ) (seen, removed int, took time.Duration, err error) {
 	var began time.Time // without the time that it waits for others
 	from := b.from
@@ -126,8 +128,8 @@ func (db *DB) removeBatch(
 	return seen, removed, time.Since(began), err
 }
 
-// deleteAged is removeAged for rows that go by one statement. It takes the time to begin at, the time before which rows
-// are too old, and how many it may take, and returns the time of each that it removed.
+// deleteAged is removeAged for rows that go by one statement. It takes the time to begin at, the time before
+// which rows are too old, and how many it may take, and returns the time of each that it removed.
 func (db *DB) deleteAged(
 	ctx context.Context, name string, now, before int64, limit int, statement string,
 ) (removed int, more bool, err error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A key of which the callback is gone is free. Of two processes that accept with it at once, one makes a callback,
-// and the other answers with that. Only PostgreSQL has two writers.
+// A key of which the callback is gone is free. Of two processes that accept with it at once, one makes a
+// callback, and the other answers with that. Only PostgreSQL has two writers.
 func TestAnExpiredKeyIsTakenOnce(t *testing.T) {
 	needsPostgres(t)
 	k := newExpiredKey(t)

@@ -9,13 +9,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Low-water marks: no open row is due, or expires, before its mark. Statements that read open rows from the first one on
-// begin there. On PostgreSQL each callback that has ended leaves an entry at the head of the index, which a vacuum
-// cannot take while any older snapshot is held: without a mark such statements read more of them each time.
+// Low-water marks: no open row is due, or expires, before its mark. Statements that read open rows from the
+// first one on begin there. On PostgreSQL each callback that has ended leaves an entry at the head of the
+// index, which a vacuum cannot take while any older snapshot is held: without a mark such statements read
+// more of them each time.
 //
-// A mark stays settleTime behind the clock, for rows become visible after their times. A transaction that makes a row
-// with an earlier time lowers the mark itself. Whatever else may come below it is found by the full pass of AdvanceMarks.
-// SQLite keeps no such entries, and has no marks.
+// A mark stays settleTime behind the clock, for rows become visible after their times. A transaction that
+// makes a row with an earlier time lowers the mark itself. Whatever else may come below it is found by the
+// full pass of AdvanceMarks. SQLite keeps no such entries, and has no marks.
 
 // The marks.
 const (
@@ -33,8 +34,8 @@ const (
 		ORDER BY expires_at LIMIT 1`
 )
 
-// AdvanceMarks moves the low-water marks on to the first open rows. With full it looks for those from the first entry of
-// the index on, which may lower a mark; where that takes too long it goes on from the mark.
+// AdvanceMarks moves the low-water marks on to the first open rows. With full it looks for those from the
+// first entry of the index on, which may lower a mark; where that takes too long it goes on from the mark.
 func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
 	if db.embedded() {
 		return nil
@@ -123,9 +124,9 @@ func (t *tx) lowerMarks(c *store.Callback, now int64) error {
 	return errors.Join(errs[:]...)
 }
 
-// A foldMark is a number that all notes are above which are still to be folded. Like a low-water mark it keeps the fold
-// from reading what PostgreSQL cannot clean. Notes have their numbers before they commit, so the mark is the last number
-// that a fold saw settleTime ago. The zero value is the beginning.
+// A foldMark is a number that all notes are above which are still to be folded. Like a low-water mark it
+// keeps the fold from reading what PostgreSQL cannot clean. Notes have their numbers before they commit, so
+// the mark is the last number that a fold saw settleTime ago. The zero value is the beginning.
 type foldMark struct {
 	mu sync.Mutex
 	// mark is in force; next, which was the last number at seenAt, will be.

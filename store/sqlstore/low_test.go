@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// While a snapshot is held a vacuum takes no index entry of a callback that has ended. The sweep and the statements
-// beside it read as much all the same, however many have passed through the head of the index.
+// While a snapshot is held a vacuum takes no index entry of a callback that has ended. The sweep and the
+// statements beside it read as much all the same, however many have passed through the head of the index.
 func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 	needsPostgres(t)
 	db := openPostgres(t)

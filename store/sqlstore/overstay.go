@@ -6,9 +6,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Overstays returns the time of the oldest row of each kind that should be gone: when it ended or was made, in Unix
-// milliseconds. Kinds of which none should be are left out. Keys and plans of events whose callbacks are open are not
-// counted once a purge has passed them.
+// Overstays returns the time of the oldest row of each kind that should be gone: when it ended or was made,
+// in Unix milliseconds. Kinds of which none should be are left out. Keys and plans of events whose callbacks
+// are open are not counted once a purge has passed them.
 func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
@@ -52,8 +52,11 @@ const (
 	oldestWithout = `SELECT finished_at FROM callbacks
 		WHERE finished_at > 0 AND payload_id = '' AND finished_at >= $1 AND finished_at < $2
 		ORDER BY finished_at LIMIT 1`
-	oldestKey     = `SELECT created_at FROM idempotency WHERE created_at > $1 AND created_at < $2 ORDER BY created_at LIMIT 1`
-	oldestEvent   = `SELECT created_at FROM events WHERE created_at > $1 AND created_at < $2 ORDER BY created_at LIMIT 1`
-	oldestVersion = `SELECT updated_at FROM refs_latest WHERE updated_at >= $1 AND updated_at < $2 ORDER BY updated_at LIMIT 1`
+	oldestKey = `SELECT created_at FROM idempotency WHERE created_at > $1 AND created_at < $2
+		ORDER BY created_at LIMIT 1`
+	oldestEvent = `SELECT created_at FROM events WHERE created_at > $1 AND created_at < $2
+		ORDER BY created_at LIMIT 1`
+	oldestVersion = `SELECT updated_at FROM refs_latest WHERE updated_at >= $1 AND updated_at < $2
+		ORDER BY updated_at LIMIT 1`
 	oldestOutcome = `SELECT at FROM outcomes WHERE at >= $1 AND at < $2 ORDER BY at LIMIT 1`
 )

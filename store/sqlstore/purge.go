@@ -9,12 +9,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Purge removes payloads, and whole callbacks with their attempts, as the retention says, in transactions of bounded
-// size. Each of its three steps looks at up to limit rows. It returns how many of each went, and whether there may be
-// more. A row that was opened again meanwhile is left alone.
+// Purge removes payloads, and whole callbacks with their attempts, as the retention says, in transactions of
+// bounded size. Each of its three steps looks at up to limit rows. It returns how many of each went, and
+// whether there may be more. A row that was opened again meanwhile is left alone.
 //
-// A row is in one index until its payload goes, then in the other. The two are worked off side by side: so SQLite's
-// writer has the next transaction at hand when the last one ends.
+// A row is in one index until its payload goes, then in the other. The two are worked off side by side: so
+// SQLite's writer has the next transaction at hand when the last one ends.
 func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.Purged, err error) {
 	var whole, payloads, callbacks int
 	var moreWith, moreWithout bool
@@ -22,13 +22,15 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var more bool
-		if whole, more, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, (*tx).purgeWhole); with != nil {
+		whole, more, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, (*tx).purgeWhole)
+		if with != nil {
 			with = fmt.Errorf("purge callbacks with payloads: %w", with)
 			return
 		}
 		payloads, moreWith, with = db.removeAged(ctx, payloadPurge, r.Now, r.Payloads, limit,
 			func(t *tx, b *batch) (int, int, error) {
-				// What is older goes as a whole. It must not come into the other index behind that one's place.
+				// What is older goes as a whole. It must not come into the other index behind that one's
+				// place.
 				b.from.DueAt = max(b.from.DueAt, r.Callbacks)
 				return t.purgePayloads(b)
 			})
@@ -36,7 +38,8 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 			with = fmt.Errorf("purge payloads: %w", with)
 		}
 	})
-	callbacks, moreWithout, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit, (*tx).purgeCallbacks)
+	callbacks, moreWithout, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit,
+		(*tx).purgeCallbacks)
 	if without != nil {
 		without = fmt.Errorf("purge callbacks: %w", without)
 	}
@@ -153,7 +156,8 @@ func (t *tx) dropPayloads(users map[string]int64) error {
 			err := rows.Scan(&id)
 			alone[id] = true
 			return err
-		}, `DELETE FROM payloads WHERE id IN (SELECT i.id FROM `+input+`) AND users <= 1 RETURNING id`, args...); err != nil {
+		}, `DELETE FROM payloads WHERE id IN (SELECT i.id FROM `+input+`) AND users <= 1
+			RETURNING id`, args...); err != nil {
 			return err
 		}
 	}
@@ -192,7 +196,8 @@ func (t *tx) execIDs(statement string, ids []string) error {
 	return err
 }
 
-// inBatches runs step in maintenance transactions until it finds less than it may take, or limit rows are done.
+// inBatches runs step in maintenance transactions until it finds less than it may take, or limit rows are
+// done.
 func (db *DB) inBatches(ctx context.Context, limit int, step func(t *tx, batch int) (int, error)) (int, error) {
 	done := 0
 	for done < limit {
