@@ -16,6 +16,9 @@ func FuzzRequests(f *testing.F) {
 	all := routesOf(f)
 	for i, r := range all {
 		f.Add(byte(i), bodyOf(r), "")
+		if i%8 != 0 {
+			continue // the fuzzer tries the other seeds on other routes, and begins only when it has run all
+		}
 		f.Add(byte(i), `{"a":1,"a":2}`, "limit=1&cursor=x")
 		f.Add(byte(i),
 			`{"name":"n","url":"https://shop.example","topics":["a"],"rate":"5/s","tiers":["1s"],`+
