@@ -160,8 +160,8 @@ func (s *calledStore) IndexMeta(ctx context.Context, want store.IndexMeta) (stor
 	return call1(ctx, s, "IndexMeta", s.Store.IndexMeta, want)
 }
 
-func (s *calledStore) NextGeneration(ctx context.Context, from, now int64) (int64, error) {
-	return call2(ctx, s, "NextGeneration", s.Store.NextGeneration, from, now)
+func (s *calledStore) NextGeneration(ctx context.Context, from, now int64, by *store.Actor) (int64, error) {
+	return call3(ctx, s, "NextGeneration", s.Store.NextGeneration, from, now, by)
 }
 
 func (s *calledStore) MarkBuilt(ctx context.Context, generation, now int64) error {

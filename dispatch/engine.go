@@ -41,6 +41,7 @@ type Store interface {
 	ActivityRows
 	DispatcherRows
 	SessionRows
+	AuditRows
 	Prober
 }
 
@@ -197,6 +198,8 @@ type Engine struct {
 	markedFully time.Time
 	// purged is when retention was last looked after. Only the purge touches it.
 	purged lastPurge
+	// auditHead is the head of the audit's chain. Only the function that chains touches it.
+	auditHead auditHead
 
 	// wrote says that this process has changed something in SQL since its last fold.
 	wrote atomic.Bool

@@ -43,7 +43,7 @@ func TestIndexStatus(t *testing.T) {
 		}
 		index.set(nil, "Generation")
 		// Another process has begun to rebuild, and has died: nothing looks after an index that is this process's own.
-		b.must(b.db.NextGeneration(t.Context(), want.Generation, time.Now().UnixMilli()))
+		b.must(b.db.NextGeneration(t.Context(), want.Generation, time.Now().UnixMilli(), nil))
 		want.Present, want.Down, want.Rebuilding, want.Generation = want.Generation, false, true, want.Generation+1
 		if s := status(); s != want {
 			t.Errorf("half-way through a rebuild: %+v, want %+v", s, want)

@@ -233,7 +233,7 @@ func (k *keeper) keep(ctx context.Context) error {
 	if err := k.warnOfRestore(ctx, meta); err != nil {
 		return err
 	}
-	_, err = k.rebuild(ctx, meta)
+	_, err = k.rebuild(ctx, meta, nil)
 	return err
 }
 

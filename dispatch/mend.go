@@ -131,10 +131,11 @@ func (e *Engine) TestEndpoint(ctx context.Context, project, id string, by store.
 		return store.Callback{}, receipts[0].Err
 	}
 	c := receipts[0].Callback
-	detail, err := json.Marshal(map[string]string{"callback": store.CallbackPrefix + c.ID})
+	made, err := json.Marshal(map[string]string{"callback": store.CallbackPrefix + c.ID})
 	if err == nil {
 		err = e.o.Store.AppendAudit(ctx, store.AuditEntry{
-			ID: e.ids.make(timeOf(now)), Project: project, At: now, Actor: by.Name, Action: "endpoint.test", Object: id, Reason: by.Reason, Detail: string(detail),
+			ID: e.ids.make(timeOf(now)), Project: project, At: now, Actor: by.Name, Address: by.Address,
+			Action: "endpoint.test", Object: id, Reason: by.Reason, After: string(made), Detail: string(made),
 		})
 	}
 	if err != nil {

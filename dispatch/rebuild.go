@@ -65,24 +65,17 @@ func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 	if _, err := e.keeper.newest(ctx); errors.Is(err, schedule.ErrNewer) {
 		return RebuildReport{}, err
 	}
-	report, err := e.keeper.rebuild(ctx, meta)
-	if err != nil {
-		return report, err
-	}
-	return report, e.o.Store.AppendAudit(ctx, store.AuditEntry{
-		ID: e.ids.make(time.Now()), Project: store.DefaultProject, At: e.clock.now(),
-		Actor: by.Name, Action: "index.rebuild", Object: fmt.Sprintf("generation %d", report.Generation), Reason: by.Reason,
-	})
+	return e.keeper.rebuild(ctx, meta, &by)
 }
 
 // rebuild makes a new generation and fills it. The caller holds the lease, which is renewed meanwhile. A rebuild that dies is begun
-// again by the next leader, because SQL then has no generation that was built to the end.
-func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta) (RebuildReport, error) {
+// again by the next leader, because SQL then has no generation that was built to the end. by is for the audit; nil: nobody asked for it.
+func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta, by *store.Actor) (RebuildReport, error) {
 	k.rebuilding.Store(true)
 	defer k.rebuilding.Store(false)
 	held, end := k.holding(ctx)
 	defer end()
-	report, err := k.refill(held, meta)
+	report, err := k.refill(held, meta, by)
 	if err != nil {
 		k.look() // what is half filled is filled by whoever comes to it
 	}
@@ -92,10 +85,10 @@ func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta) (RebuildRepo
 	return report, err
 }
 
-func (k *keeper) refill(ctx context.Context, meta store.IndexMeta) (RebuildReport, error) {
+func (k *keeper) refill(ctx context.Context, meta store.IndexMeta, by *store.Actor) (RebuildReport, error) {
 	started := time.Now()
 	e := k.e
-	generation, err := e.o.Store.NextGeneration(ctx, meta.Generation, e.clock.now())
+	generation, err := e.o.Store.NextGeneration(ctx, meta.Generation, e.clock.now(), by)
 	if err != nil {
 		return RebuildReport{}, fmt.Errorf("make a new generation: %w", err)
 	}

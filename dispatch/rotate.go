@@ -49,7 +49,8 @@ func (e *Engine) RevealSecret(ctx context.Context, project string, q SecretQuery
 		object = store.EndpointPrefix + q.Endpoint
 	}
 	err = e.o.Store.AppendAudit(ctx, store.AuditEntry{
-		ID: e.ids.make(time.Now()), Project: project, At: e.clock.now(), Actor: by.Name, Action: "secret.read", Object: object, Reason: by.Reason,
+		ID: e.ids.make(time.Now()), Project: project, At: e.clock.now(), Actor: by.Name, Address: by.Address,
+		Action: "secret.read", Object: object, Reason: by.Reason,
 	})
 	if err != nil {
 		return ShownSecret{}, fmt.Errorf("audit: %w", err)
@@ -246,7 +247,7 @@ func newKey(use, text string) ([]byte, error) {
 		return outbound.ParseSecretFor(outbound.UseHMAC, text)
 	case text != "":
 		return outbound.ParseSecretFor(use, text)
-	case use != useRoot && use != useCursor:
+	case use != useRoot && use != useCursor && use != useAudit:
 		return outbound.NewSecret(use)
 	}
 	key := make([]byte, secretSize)

@@ -23,9 +23,9 @@ type SealedRows interface {
 	// CountSealed counts the rows of a table that a master key has sealed, up to most.
 	CountSealed(ctx context.Context, table store.SealedTable, keyID string, most int) (int, error)
 	// Reseal has change re-encrypt such rows, with ids above after, at most limit. A row that change refuses
-	// stays as it was. change may be called more than once.
+	// stays as it was. change may be called more than once. What was changed is audited in the same transaction.
 	Reseal(ctx context.Context, table store.SealedTable, keyID, after string, limit int,
-		change func(*store.SealedRow) error) (store.SealedPage, error)
+		change func(*store.SealedRow) error, now int64, by store.Actor) (store.SealedPage, error)
 }
 
 // A KeyProblem is a master key that SQL names and that a keyring cannot open rows with.
@@ -202,7 +202,7 @@ func (e *Engine) Reencrypt(ctx context.Context, from string, by store.Actor) (Re
 		case 0:
 			at.after = place.after
 		}
-		if pages, err = e.reencryptRows(ctx, &r, at, pages); err != nil {
+		if pages, err = e.reencryptRows(ctx, &r, at, pages, by); err != nil {
 			return r, err
 		}
 		if r.Next != "" {
@@ -221,20 +221,17 @@ func (e *Engine) Reencrypt(ctx context.Context, from string, by store.Actor) (Re
 	}
 	if r.Done > 0 {
 		e.settingsChanged(ctx)
-		err = e.o.Store.AppendAudit(ctx, store.AuditEntry{
-			ID: e.ids.make(time.Now()), Project: store.DefaultProject, At: e.clock.now(), Actor: by.Name,
-			Action: "secret.reencrypt", Object: r.KeyID, Reason: by.Reason,
-			Detail: fmt.Sprintf(`{"done":%d,"failed":%d,"left":%d}`, r.Done, r.Failed, r.Left),
-		})
 	}
-	return r, err
+	return r, nil
 }
 
 // reencryptRows re-encrypts the rows of one table and one master key, of as many pages at most, and returns
 // how many pages are left. Where they do not suffice, r.Next says where to go on.
-func (e *Engine) reencryptRows(ctx context.Context, r *Reencryption, p reencryptPlace, pages int) (left int, err error) {
+func (e *Engine) reencryptRows(
+	ctx context.Context, r *Reencryption, p reencryptPlace, pages int, by store.Actor,
+) (left int, err error) {
 	for ; pages > 0; pages-- {
-		page, err := e.o.Store.Reseal(ctx, p.table, p.keyID, p.after, reencryptPage, e.o.Keyring.reseal)
+		page, err := e.o.Store.Reseal(ctx, p.table, p.keyID, p.after, reencryptPage, e.o.Keyring.reseal, e.clock.now(), by)
 		if err != nil {
 			return pages, fmt.Errorf("re-encrypt %s: %w", p.table, err)
 		}

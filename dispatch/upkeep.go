@@ -34,6 +34,7 @@ func (e *Engine) runUpkeep(ctx context.Context) {
 	}{
 		{"sweep", "@every " + e.times.sweep.String(), 2 * e.times.sweep, e.sweep},
 		{"fold", foldSpec, 10 * time.Second, e.fold},
+		{"chain", chainSpec, 10 * time.Second, e.chainAudit},
 		{"purge", purgeSpec, purgeLease, e.purge},
 		{"audit", auditSpec, time.Minute, e.audit},
 		{"alerts", alertsSpec, 10 * time.Second, e.alerts},

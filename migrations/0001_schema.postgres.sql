@@ -394,6 +394,7 @@ CREATE TABLE redrives (
 	paused       INTEGER NOT NULL DEFAULT 0,
 	spec         TEXT NOT NULL,
 	actor        TEXT NOT NULL,
+	address      TEXT NOT NULL,
 	reason       TEXT NOT NULL,
 	matched      BIGINT NOT NULL DEFAULT 0,
 	done         BIGINT NOT NULL DEFAULT 0,
@@ -501,18 +502,35 @@ CREATE INDEX activity_lanes_age ON activity (at) WHERE lane > 0;
 
 -- Audit, the index, processes and sessions ------------------------------------------------------------------
 
+-- before and after are what a change made different. seq and hash chain the entries, some seconds after their commit: a row
+-- that is not chained yet has zero and ''.
 CREATE TABLE audit (
 	id      TEXT COLLATE "C" PRIMARY KEY,
 	project TEXT COLLATE "C" NOT NULL,
 	at      BIGINT NOT NULL,
 	actor   TEXT NOT NULL,
+	address TEXT NOT NULL,
 	action  TEXT NOT NULL,
 	object  TEXT NOT NULL,
 	reason  TEXT NOT NULL,
-	detail  TEXT NOT NULL
+	before  TEXT NOT NULL,
+	after   TEXT NOT NULL,
+	detail  TEXT NOT NULL,
+	seq     BIGINT NOT NULL DEFAULT 0,
+	hash    TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX audit_project ON audit (project, id);
 CREATE INDEX audit_object ON audit (project, object, id);
+CREATE UNIQUE INDEX audit_chained ON audit (seq) WHERE seq <> 0;
+CREATE INDEX audit_unchained ON audit (id) WHERE seq = 0;
+
+-- The last entry of the chain. Its row is locked while entries are chained.
+CREATE TABLE audit_head (
+	id   INTEGER PRIMARY KEY CHECK (id = 1),
+	seq  BIGINT NOT NULL,
+	hash TEXT NOT NULL
+);
+INSERT INTO audit_head (id, seq, hash) VALUES (1, 0, '');
 
 -- The index that this database fills, by a generation that was made at made_at. built is the generation that
 -- was built last, at built_at.

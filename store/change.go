@@ -2,8 +2,10 @@ package store
 
 // An Actor is who changes something, for the audit.
 type Actor struct {
-	Name   string
-	Reason string
+	Name string
+	// Address is the IP address that the request came from; empty: it is not known, or the dispatcher acts by itself.
+	Address string
+	Reason  string
 }
 
 // A CancelResult says what a cancel did.

@@ -52,9 +52,11 @@ type Redrive struct {
 	DueAt  int64
 	Delay  int64
 	// Rate of callbacks; zero: as fast as it goes.
-	Rate   Rate
-	Actor  string
-	Reason string
+	Rate Rate
+	// Actor, Address and Reason are of the one who ordered it.
+	Actor   string
+	Address string
+	Reason  string
 
 	State RedriveState
 	// Paused: it was paused while it was being gathered, and stays so when that is over.

@@ -46,6 +46,7 @@ type commands struct {
 	Signer   signerCommand   `cmd:"" help:"Explain the signers, their options and their secrets."`
 	Key      keyCommand      `cmd:"" help:"Make, list and revoke API keys."`
 	Secrets  secretsCommand  `cmd:"" help:"Print and rotate a project's own secrets; re-encrypt with a new master key."`
+	Audit    auditCommand    `cmd:"" help:"List who has changed what, and check the chain over it."`
 	Project  projectCommand  `cmd:"" help:"Make and list projects, and set their defaults."`
 	Import   importCommand   `cmd:"" help:"Hand over a file of callbacks, one a line, through a running server; what is run again makes nothing twice."`
 	Bench    benchCommand    `cmd:"" help:"Measure a server, one of its own or a running one: accepted and sent callbacks a second, latency, lateness."`

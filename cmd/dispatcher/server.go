@@ -219,7 +219,7 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 		e := srv.engine
 		face, err := api.New(api.Options{
 			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
-			Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e,
+			Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e, AuditChain: e,
 			Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: e, Books: db,
 			CursorKey: e.CursorKey, AdminKey: s.AdminKey, Guesses: guesses,
 			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.log,

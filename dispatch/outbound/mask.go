@@ -3,59 +3,18 @@ package outbound
 import (
 	"net/url"
 	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // masked stands for a value that must not be shown.
-const masked = "***"
+const masked = store.Masked
 
-// MaskURL returns a URL as it may stand in errors, logs and pages: without user and password, without fragment, and
-// with every value of its query replaced. What cannot be parsed is not shown at all.
-func MaskURL(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "(unreadable url)"
-	}
-	return maskParsed(u)
-}
+// MaskURL is store.MaskURL.
+func MaskURL(raw string) string { return store.MaskURL(raw) }
 
-func maskParsed(u *url.URL) string {
-	m := *u
-	m.User = nil
-	m.Fragment, m.RawFragment = "", ""
-	if m.Opaque != "" {
-		m.Opaque = masked
-	}
-	if m.RawQuery != "" {
-		m.RawQuery = maskQuery(m.RawQuery)
-	}
-	return m.String()
-}
-
-// maskQuery keeps the names and their order. A part without "=" is masked whole: it may be the value itself.
-func maskQuery(query string) string {
-	parts := strings.Split(query, "&")
-	for i, part := range parts {
-		name, _, ok := strings.Cut(part, "=")
-		switch {
-		case ok:
-			parts[i] = name + "=" + masked
-		case part != "":
-			parts[i] = masked
-		}
-	}
-	return strings.Join(parts, "&")
-}
-
-// IsSensitiveHeader says whether a header's value is a credential or derived from one. The name is in any case.
-func IsSensitiveHeader(name string) bool {
-	name = strings.ToLower(name)
-	for _, word := range [...]string{"token", "secret", "key", "sign", "authorization", "cookie", "password", "credential"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
-}
+// IsSensitiveHeader is store.IsSensitiveHeader.
+func IsSensitiveHeader(name string) bool { return store.IsSensitiveHeader(name) }
 
 // minHidden is how long what a caller gave must be to be looked for in what a receiver echoes. What is shorter is met by chance.
 const minHidden = 8

@@ -43,6 +43,8 @@ const (
 	actionEnableEndpoint  = "endpoint.enable"
 	actionDisableEndpoint = "endpoint.disable"
 	actionDeleteEndpoint  = "endpoint.delete"
+	actionRebuildIndex    = "index.rebuild"
+	actionReencrypt       = "secret.reencrypt"
 )
 
 // An idSource makes ULIDs that rise within a process, also within one millisecond.
@@ -85,24 +87,31 @@ func (t *tx) audit(entries ...store.AuditEntry) error {
 		texts("project", entries, func(e store.AuditEntry) string { return e.Project }),
 		ints("at", entries, func(e store.AuditEntry) int64 { return e.At }),
 		texts("actor", entries, func(e store.AuditEntry) string { return e.Actor }),
+		texts("address", entries, func(e store.AuditEntry) string { return e.Address }),
 		texts("action", entries, func(e store.AuditEntry) string { return e.Action }),
 		texts("object", entries, func(e store.AuditEntry) string { return e.Object }),
 		texts("reason", entries, func(e store.AuditEntry) string { return e.Reason }),
+		texts("before", entries, func(e store.AuditEntry) string { return e.Before }),
+		texts("after", entries, func(e store.AuditEntry) string { return e.After }),
 		texts("detail", entries, func(e store.AuditEntry) string { return e.Detail }),
 	})
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec(`INSERT INTO audit (id, project, at, actor, action, object, reason, detail)
-		SELECT i.id, i.project, i.at, i.actor, i.action, i.object, i.reason, i.detail FROM `+input, args...); err != nil {
+	if _, err := t.exec(`INSERT INTO audit
+			(id, project, at, actor, address, action, object, reason, before, after, detail)
+		SELECT i.id, i.project, i.at, i.actor, i.address, i.action, i.object, i.reason, i.before, i.after, i.detail
+		FROM `+input, args...); err != nil {
 		return fmt.Errorf("append to audit: %w", err)
 	}
 	return nil
 }
 
 // auditChange appends one entry.
-func (t *tx) auditChange(project, action, object string, at int64, by store.Actor, detail any) error {
-	entry, err := auditOf(project, action, object, at, by, detail)
+func (t *tx) auditChange(
+	project, action, object string, at int64, by store.Actor, changed auditDiff, detail any,
+) error {
+	entry, err := auditOf(project, action, object, at, by, changed, detail)
 	if err != nil {
 		return err
 	}
@@ -110,17 +119,19 @@ func (t *tx) auditChange(project, action, object string, at int64, by store.Acto
 }
 
 // auditOf is the entry of a change to one object; detail may be nil.
-func auditOf(project, action, object string, at int64, by store.Actor, detail any) (store.AuditEntry, error) {
-	text := ""
-	if detail != nil {
-		var err error
-		if text, err = encode(detail); err != nil {
-			return store.AuditEntry{}, fmt.Errorf("encode audit detail: %w", err)
-		}
+func auditOf(
+	project, action, object string, at int64, by store.Actor, changed auditDiff, detail any,
+) (e store.AuditEntry, err error) {
+	e = store.AuditEntry{
+		Project: project, At: at, Actor: by.Name, Address: by.Address, Action: action, Object: object, Reason: by.Reason,
 	}
-	return store.AuditEntry{
-		Project: project, At: at, Actor: by.Name, Action: action, Object: object, Reason: by.Reason, Detail: text,
-	}, nil
+	if e.Before, e.After, err = changed.texts(); err != nil || detail == nil {
+		return e, err
+	}
+	if e.Detail, err = encode(detail); err != nil {
+		return e, fmt.Errorf("encode audit detail: %w", err)
+	}
+	return e, nil
 }
 
 // AppendAudit records a mutation that has no row of its own. An empty id is made.

@@ -10,10 +10,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-const auditColumns = `id, project, at, actor, action, object, reason, detail`
+const auditColumns = `id, project, at, actor, address, action, object, reason, before, after, detail, seq, hash`
 
 func scanAudit(rows scanner) (e store.AuditEntry, err error) {
-	err = rows.Scan(&e.ID, &e.Project, &e.At, &e.Actor, &e.Action, &e.Object, &e.Reason, &e.Detail)
+	err = rows.Scan(&e.ID, &e.Project, &e.At, &e.Actor, &e.Address, &e.Action, &e.Object, &e.Reason, &e.Before, &e.After,
+		&e.Detail, &e.Link.Seq, &e.Link.Hash)
 	return e, err
 }
 

@@ -86,6 +86,7 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 func (t *tx) cancel(r row, now int64, by store.Actor) (store.CanceledCallback, []store.AuditEntry, error) {
 	// It may have waited for its turn while an attempt was made: the end is not before that.
 	now = max(now, r.UpdatedAt)
+	before := r.Callback
 	result := store.CancelDone
 	switch r.StateAt(now) {
 	case store.Attempting:
@@ -101,7 +102,8 @@ func (t *tx) cancel(r row, now int64, by store.Actor) (store.CanceledCallback, [
 	default:
 		return store.CanceledCallback{Result: store.CancelAlreadyTerminal, Callback: r.Callback}, nil, nil
 	}
-	entry, err := auditOf(r.Project, actionCancel, r.ID, now, by, map[string]any{"result": result})
+	entry, err := auditOf(r.Project, actionCancel, r.ID, now, by, diffCallback(&before, &r.Callback),
+		map[string]any{"result": result})
 	if err != nil {
 		return store.CanceledCallback{}, nil, err
 	}
@@ -134,11 +136,7 @@ func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry, by s
 				return store.AuditEntry{}, err
 			}
 		}
-		detail := map[string]any{"ladder": r.Ladder}
-		if r.URL != "" {
-			detail["lane"] = m.Lane // Not the address: it may carry credentials.
-		}
-		return auditOf(project, actionRetry, id, r.Now, by, detail)
+		return auditOf(project, actionRetry, id, r.Now, by, auditDiff{}, map[string]any{"ladder": r.Ladder})
 	})
 	if err != nil {
 		return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
@@ -158,7 +156,7 @@ func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64
 		if revived {
 			m.Trigger = store.Manual
 		}
-		return auditOf(project, actionReschedule, id, now, by, map[string]any{"due_at": due})
+		return auditOf(project, actionReschedule, id, now, by, auditDiff{}, map[string]any{"due_at": due})
 	})
 	if err != nil {
 		return store.Callback{}, fmt.Errorf("reschedule %s: %w", id, err)
@@ -222,7 +220,8 @@ func (db *DB) mend(ctx context.Context, project, id string, now int64, change fu
 	return mended, err
 }
 
-// mend changes a locked row. Where the row itself forbids it, it is as it was; the audit entry is the caller's to write.
+// mend changes a locked row. Where the row itself forbids it, it is as it was; the audit entry, to which mend adds what differs, is the
+// caller's to write.
 func (t *tx) mend(r *row, now int64, change func(*tx, *row) (store.AuditEntry, error)) (store.AuditEntry, error) {
 	switch {
 	case r.StateAt(now) == store.Attempting:
@@ -236,6 +235,10 @@ func (t *tx) mend(r *row, now int64, change func(*tx, *row) (store.AuditEntry, e
 	before := r.Callback
 	entry, err := change(t, r)
 	if err != nil {
+		return store.AuditEntry{}, err
+	}
+	changed := diffCallback(&before, &r.Callback)
+	if entry.Before, entry.After, err = changed.texts(); err != nil {
 		return store.AuditEntry{}, err
 	}
 	if err := t.keepLive(&before, &r.Callback); err != nil {

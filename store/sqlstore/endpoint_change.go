@@ -215,13 +215,10 @@ func (t *tx) giveLanes(upserts []*upsert) error {
 // writeUpserts writes those that were made or changed, their lanes and the audit. The settings are locked.
 func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 	var rows []*endpointRow
-	var changed []*upsert
+	var done []*upsert
 	var entries []store.AuditEntry
 	for _, u := range upserts {
-		action, detail, err := u.audit()
-		if err != nil {
-			return err
-		}
+		action, changed, detail := u.audit()
 		if action == "" {
 			u.after = u.before
 			continue
@@ -232,15 +229,16 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 			row.canceling = belowAllIDs
 		}
 		if setsLane(&u.before, &u.after) {
+			var err error
 			if row.laneVersion, err = t.nextVersion(); err != nil {
 				return err
 			}
 		}
-		entry, err := auditOf(u.after.Project, action, u.after.ID, now, by, detail)
+		entry, err := auditOf(u.after.Project, action, u.after.ID, now, by, changed, detail)
 		if err != nil {
 			return err
 		}
-		rows, changed, entries = append(rows, row), append(changed, u), append(entries, entry)
+		rows, done, entries = append(rows, row), append(done, u), append(entries, entry)
 	}
 	if len(rows) == 0 {
 		return nil
@@ -249,35 +247,34 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 	if err := t.writeEndpoints(written); err != nil {
 		return err
 	}
-	for i, u := range changed {
+	for i, u := range done {
 		u.after = rows[i].Endpoint
 	}
 	return t.audit(entries...)
 }
 
-// audit says what was done, as the audit names it; empty: nothing.
-func (u *upsert) audit() (action string, detail any, err error) {
+// audit says what was done, as the audit names it, and what differs by it; empty: nothing.
+func (u *upsert) audit() (action string, changed auditDiff, detail any) {
 	if u.created {
 		u.before.Enabled = true // What it is compared with: nothing holds it, and its lane has no bounds.
-		return actionCreateEndpoint, map[string]any{"name": u.after.Name, "external_id": u.after.ExternalID}, nil
+		return actionCreateEndpoint, diffEndpoint(&u.before, &u.after).made(),
+			map[string]any{"name": u.after.Name, "external_id": u.after.ExternalID}
 	}
-	changed, err := changedParts(&u.before, &u.after)
-	only := func(part string) bool { return len(changed) == 1 && changed[0] == part }
+	changed = diffEndpoint(&u.before, &u.after)
+	only := func(part string) bool { return len(changed.names) == 1 && changed.names[0] == part }
 	switch {
-	case err != nil:
-		return "", nil, err
 	case u.after.DeletedAt != u.before.DeletedAt:
-		return actionDeleteEndpoint, nil, nil
-	case len(changed) == 0:
-		return "", nil, nil
+		return actionDeleteEndpoint, diffEndpoint(&u.before, new(store.Endpoint)).removed(), nil
+	case len(changed.names) == 0:
+		return "", changed, nil
 	case only("pause") && u.after.PausedUntil == 0:
-		return actionResumeEndpoint, nil, nil
+		return actionResumeEndpoint, changed, nil
 	case only("pause"):
-		return actionPauseEndpoint, pauseDetail(u.after.PausedUntil, u.after.PauseReason), nil
+		return actionPauseEndpoint, changed, pauseDetail(u.after.PausedUntil, u.after.PauseReason)
 	case only("enabled") && u.after.Enabled:
-		return actionEnableEndpoint, nil, nil
+		return actionEnableEndpoint, changed, nil
 	case only("enabled"):
-		return actionDisableEndpoint, map[string]any{"disabled_reason": u.after.DisabledReason}, nil
+		return actionDisableEndpoint, changed, map[string]any{"disabled_reason": u.after.DisabledReason}
 	}
-	return actionUpdateEndpoint, map[string]any{"changed": changed}, nil
+	return actionUpdateEndpoint, changed, map[string]any{"changed": changed.names}
 }

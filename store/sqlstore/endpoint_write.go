@@ -131,30 +131,6 @@ func setsLane(before, after *store.Endpoint) bool {
 	return before.Concurrency != after.Concurrency || before.Rate != after.Rate || lanePause(before) != lanePause(after)
 }
 
-// changedParts names what differs, for the audit; the values may carry credentials.
-func changedParts(before, after *store.Endpoint) ([]string, error) {
-	a, b := endpointRow{Endpoint: *before}, endpointRow{Endpoint: *after}
-	if err := errors.Join(a.encode(), b.encode()); err != nil {
-		return nil, err
-	}
-	var changed []string
-	for _, part := range []struct {
-		name string
-		same bool
-	}{
-		{"external_id", a.ExternalID == b.ExternalID}, {"name", a.Name == b.Name}, {"url", a.URL == b.URL},
-		{"url_override", a.URLOverride == b.URLOverride}, {"topics", a.topics == b.topics}, {"policy", a.policy == b.policy},
-		{"success", a.success == b.success}, {"signer", a.Signer == b.Signer}, {"headers", a.headers == b.headers}, {"rate", a.Rate == b.Rate},
-		{"concurrency", a.Concurrency == b.Concurrency}, {"enabled", a.Enabled == b.Enabled && a.DisabledReason == b.DisabledReason},
-		{"pause", a.PausedUntil == b.PausedUntil && a.PauseReason == b.PauseReason},
-	} {
-		if !part.same {
-			changed = append(changed, part.name)
-		}
-	}
-	return changed, nil
-}
-
 // lockEndpoints reads endpoints that this transaction is going to change, those that were deleted too, and keeps others from changing
 // them. The condition's arguments are those of its parameters.
 func (t *tx) lockEndpoints(which string, args ...any) ([]store.Endpoint, error) {

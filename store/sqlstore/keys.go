@@ -79,13 +79,22 @@ func (db *DB) AddKey(ctx context.Context, k store.Key, by store.Actor) error {
 		if n == 0 {
 			return store.ErrExists
 		}
-		return t.auditChange(k.Project, actionAddKey, k.ID, k.CreatedAt, by,
+		return t.auditChange(k.Project, actionAddKey, k.ID, k.CreatedAt, by, keyDiff(&k).made(),
 			map[string]any{"name": k.Name, "scopes": k.Scopes, "expires_at": k.ExpiresAt})
 	})
 	if err != nil {
 		return fmt.Errorf("add key: %w", err)
 	}
 	return nil
+}
+
+// keyDiff is what a key is, beside none.
+func keyDiff(k *store.Key) auditDiff {
+	var d auditDiff
+	d.add("name", nil, k.Name)
+	d.add("scopes", nil, k.Scopes)
+	d.add("expires_at", nil, shownTime(k.ExpiresAt))
+	return d
 }
 
 // RevokeKey ends a key at once; one that was revoked before stays as it is. An id that is not in the project is store.ErrNotFound.
@@ -96,7 +105,9 @@ func (db *DB) RevokeKey(ctx context.Context, project, id string, now int64, by s
 			return err
 		}
 		if n > 0 {
-			return t.auditChange(project, actionRevokeKey, id, now, by, nil)
+			var d auditDiff
+			d.add("revoked_at", nil, shownTime(now))
+			return t.auditChange(project, actionRevokeKey, id, now, by, d, nil)
 		}
 		known := false
 		if err := t.each(func(scanner) error { known = true; return nil },

@@ -220,7 +220,7 @@ func (db *DB) changeLane(ctx context.Context, project, key string, now int64, by
 		if lane, err = t.readLane(lane.ID); err != nil {
 			return err
 		}
-		return t.auditChange(project, action, key, now, by, detail)
+		return t.auditChange(project, action, key, now, by, diffLane(&before, &lane), detail)
 	})
 	if err != nil {
 		return store.Lane{}, fmt.Errorf("change lane %q: %w", key, err)

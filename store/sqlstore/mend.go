@@ -29,7 +29,7 @@ func (db *DB) Mend(ctx context.Context, project, id string, change func(c *store
 		if err != nil {
 			return store.AuditEntry{}, err
 		}
-		return auditOf(project, actionMend, id, now, by, map[string]any{"changed": changed}) // Not the values: they may carry credentials.
+		return auditOf(project, actionMend, id, now, by, auditDiff{}, map[string]any{"changed": changed})
 	})
 	if err != nil {
 		return store.Callback{}, fmt.Errorf("mend %s: %w", id, err)

@@ -211,7 +211,7 @@ func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JS
 			resolved.Result, resolved.Callback = store.ResolveAlreadyTerminal, r.Callback
 			return nil
 		}
-		at := max(now, r.UpdatedAt)
+		at, before := max(now, r.UpdatedAt), r.Callback
 		if _, err := t.exec(`UPDATE polls SET data = $1 WHERE id = $2`, string(data), id); err != nil {
 			return fmt.Errorf("keep what it was resolved with: %w", err)
 		}
@@ -220,11 +220,8 @@ func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JS
 			return err
 		}
 		resolved.Result, resolved.Callback = store.ResolveDone, r.Callback
-		entry, err := auditOf(project, actionResolve, id, at, by, map[string]any{"result": resolved.Result})
-		if err != nil {
-			return err
-		}
-		return t.audit(entry)
+		return t.auditChange(project, actionResolve, id, at, by, diffCallback(&before, &r.Callback),
+			map[string]any{"result": resolved.Result})
 	})
 	if err != nil {
 		return store.ResolvedPoll{}, fmt.Errorf("resolve %s: %w", id, err)

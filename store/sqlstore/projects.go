@@ -85,21 +85,13 @@ func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor
 		if n == 0 {
 			return store.ErrExists
 		}
-		detail := map[string]any{"name": p.Name}
-		if p.Quotas != (store.Quotas{}) {
-			detail["quotas"] = quotaDetail(p.Quotas)
-		}
-		return t.auditChange(p.ID, actionCreateProject, p.ID, p.CreatedAt, by, detail)
+		return t.auditChange(p.ID, actionCreateProject, p.ID, p.CreatedAt, by,
+			diffProject(new(store.Project), &p).made(), map[string]any{"name": p.Name})
 	})
 	if err != nil {
 		return store.Project{}, fmt.Errorf("create project %s: %w", p.ID, err)
 	}
 	return p, nil
-}
-
-// quotaDetail is what the audit says of quotas.
-func quotaDetail(q store.Quotas) any {
-	return map[string]any{"open_callbacks": q.OpenCallbacks, "lanes": q.Lanes}
 }
 
 // encodeDefaults writes a project's defaults; empty for none.
@@ -121,24 +113,8 @@ func (db *DB) PatchProject(
 		return store.Project{}, fmt.Errorf("change project %s: %w", p.ID, err)
 	}
 	return db.changeProject(ctx, p.ID, p.UpdatedAt, func(t *tx, now *store.Project) error {
-		before, err := encodeDefaults(now.Defaults)
-		if err != nil {
-			return err
-		}
-		var changed []string
-		if now.Name != p.Name {
-			changed = append(changed, "name")
-		}
-		if before != defaults {
-			changed = append(changed, "defaults")
-		}
-		detail := make(map[string]any)
-		if after := quotas.Of(now.Quotas); after != now.Quotas {
-			changed = append(changed, "quotas")
-			detail["before"], detail["after"] = quotaDetail(now.Quotas), quotaDetail(after)
-			now.Quotas = after
-		}
-		detail["changed"] = changed
+		before := *now
+		now.Quotas = quotas.Of(now.Quotas)
 		now.Name, now.Defaults = p.Name, p.Defaults
 		if _, err := t.exec(`UPDATE projects SET
 				name = $1, defaults = $2, sealed_key = $3, open_quota = $4, lane_quota = $5
@@ -146,7 +122,8 @@ func (db *DB) PatchProject(
 			now.Quotas.Lanes, p.ID); err != nil {
 			return err
 		}
-		return t.auditChange(p.ID, actionUpdateProject, p.ID, p.UpdatedAt, by, detail)
+		d := diffProject(&before, now)
+		return t.auditChange(p.ID, actionUpdateProject, p.ID, p.UpdatedAt, by, d, map[string]any{"changed": d.names})
 	})
 }
 
@@ -157,6 +134,7 @@ func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, 
 		if until == 0 {
 			action, detail, reason = actionResumeProject, nil, ""
 		}
+		before := *p
 		p.PausedAt = pausedSince(p.PausedUntil, p.PausedAt, until, now)
 		p.PausedUntil, p.PauseReason = until, reason
 		if _, err := t.exec(`UPDATE projects SET paused_until = $1, pause_reason = $2, paused_at = $3
@@ -166,7 +144,7 @@ func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, 
 		if err := t.pauseLanes(project, until); err != nil {
 			return err
 		}
-		return t.auditChange(project, action, project, now, by, detail)
+		return t.auditChange(project, action, project, now, by, diffProject(&before, p), detail)
 	})
 }
 

@@ -29,7 +29,7 @@ type redriveSpec struct {
 	Rate   store.Rate          `json:"rate,omitzero"`
 }
 
-const redriveColumns = `id, project, state, paused, spec, actor, reason, matched, done, failed, created_at, updated_at, finished_at,
+const redriveColumns = `id, project, state, paused, spec, actor, address, reason, matched, done, failed, created_at, updated_at, finished_at,
 	gathered_due, gathered_id`
 
 func scanRedrive(rows scanner) (store.Redrive, error) {
@@ -37,8 +37,8 @@ func scanRedrive(rows scanner) (store.Redrive, error) {
 	var after store.Cursor
 	var paused int
 	var text string
-	if err := rows.Scan(&r.ID, &r.Project, &r.State, &paused, &text, &r.Actor, &r.Reason, &r.Matched, &r.Done, &r.Failed, &r.CreatedAt,
-		&r.UpdatedAt, &r.FinishedAt, &after.DueAt, &after.ID); err != nil {
+	if err := rows.Scan(&r.ID, &r.Project, &r.State, &paused, &text, &r.Actor, &r.Address, &r.Reason, &r.Matched, &r.Done, &r.Failed,
+		&r.CreatedAt, &r.UpdatedAt, &r.FinishedAt, &after.DueAt, &after.ID); err != nil {
 		return r, fmt.Errorf("scan redrive: %w", err)
 	}
 	var spec redriveSpec
@@ -77,26 +77,24 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 	if err != nil {
 		return r, fmt.Errorf("encode redrive: %w", err)
 	}
-	r.State, r.Actor, r.Reason, r.UpdatedAt = store.RedriveGathering, by.Name, by.Reason, r.CreatedAt
+	r.State, r.UpdatedAt = store.RedriveGathering, r.CreatedAt
+	r.Actor, r.Address, r.Reason = by.Name, by.Address, by.Reason
 	err = db.change(ctx, func(t *tx) error {
 		// The lock has parallel creates count each other's redrive.
 		if _, err := t.lockProject(r.Project); err != nil {
 			return err
 		}
-		n, err := t.exec(`INSERT INTO redrives (id, project, state, spec, actor, reason, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
-			ON CONFLICT (id) DO NOTHING`, r.ID, r.Project, string(r.State), spec, r.Actor, r.Reason, r.CreatedAt)
+		n, err := t.exec(`INSERT INTO redrives (id, project, state, spec, actor, address, reason, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+			ON CONFLICT (id) DO NOTHING`, r.ID, r.Project, string(r.State), spec, r.Actor, r.Address, r.Reason, r.CreatedAt)
 		if err != nil || n == 0 {
 			return err // there already: an earlier try was committed, and its reply lost
 		}
 		if err := t.boundRedrives(r.Project); err != nil {
 			return err
 		}
-		entry, err := auditOf(r.Project, actionCreateRedrive, r.ID, r.CreatedAt, by, map[string]any{"action": r.Action, "filter": r.Shown})
-		if err != nil {
-			return err
-		}
-		return t.audit(entry)
+		return t.auditChange(r.Project, actionCreateRedrive, r.ID, r.CreatedAt, by,
+			diffRedrive(new(store.Redrive), &r).made(), map[string]any{"action": r.Action, "filter": r.Shown})
 	})
 	if err != nil {
 		return r, fmt.Errorf("create redrive: %w", err)
@@ -163,7 +161,7 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 		if !r.Open() {
 			return store.ErrTerminal
 		}
-		action := actionPauseRedrive
+		action, before := actionPauseRedrive, r
 		switch to {
 		case store.RedrivePaused:
 			r.Paused = true
@@ -186,11 +184,7 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 		if err := t.writeRedrive(&r, now); err != nil {
 			return err
 		}
-		entry, err := auditOf(project, action, id, now, by, nil)
-		if err != nil {
-			return err
-		}
-		return t.audit(entry)
+		return t.auditChange(project, action, id, now, by, diffRedrive(&before, &r), nil)
 	})
 	if err != nil {
 		return store.Redrive{}, fmt.Errorf("change redrive %s: %w", id, err)

@@ -95,7 +95,7 @@ func (t *tx) takeRedriveItems(id string, limit int) ([]string, error) {
 
 // redrive does what is to be done to one locked row.
 func (t *tx) redrive(r *store.Redrive, m row, now int64, step *store.RedriveStep) ([]store.AuditEntry, error) {
-	by := store.Actor{Name: r.Actor, Reason: r.Reason}
+	by := store.Actor{Name: r.Actor, Address: r.Address, Reason: r.Reason}
 	if r.Action == store.RedriveCancel {
 		before := m.openRow()
 		c, entries, err := t.cancel(m, now, by)
@@ -141,7 +141,7 @@ func (t *tx) redriven(r *store.Redrive, m *row, now int64, by store.Actor) (stor
 		}
 		m.DueAt = now
 		detail["ladder"] = r.Ladder
-		return auditOf(m.Project, actionRetry, m.ID, now, by, detail)
+		return auditOf(m.Project, actionRetry, m.ID, now, by, auditDiff{}, detail)
 	case store.RedriveReschedule:
 		due := r.DueAt
 		if due == 0 {
@@ -151,7 +151,7 @@ func (t *tx) redriven(r *store.Redrive, m *row, now int64, by store.Actor) (stor
 			return store.AuditEntry{}, err
 		}
 		detail["due_at"] = m.DueAt
-		return auditOf(m.Project, actionReschedule, m.ID, now, by, detail)
+		return auditOf(m.Project, actionReschedule, m.ID, now, by, auditDiff{}, detail)
 	case store.RedriveSetURL:
 		if m.State != store.Scheduled && m.State != store.Dead {
 			return store.AuditEntry{}, store.ErrTerminal
@@ -163,7 +163,7 @@ func (t *tx) redriven(r *store.Redrive, m *row, now int64, by store.Actor) (stor
 			return store.AuditEntry{}, err
 		}
 		detail["changed"] = changed
-		return auditOf(m.Project, actionMend, m.ID, now, by, detail)
+		return auditOf(m.Project, actionMend, m.ID, now, by, auditDiff{}, detail)
 	}
 	return store.AuditEntry{}, fmt.Errorf("redrive %s: action %q is not known", r.ID, r.Action)
 }

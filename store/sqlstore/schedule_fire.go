@@ -305,5 +305,9 @@ func (t *tx) runSchedule(project, id string, e *acceptEntry, now int64, by store
 	if err := t.writeRuns([]scheduleRun{{id, store.ScheduleRun{CallbackID: made, DueAt: now, FiredAt: now, Trigger: store.Manual}}}); err != nil {
 		return err
 	}
-	return t.auditChange(project, actionRunSchedule, id, now, by, map[string]any{"callback": store.CallbackPrefix + made})
+	var ran auditDiff
+	ran.add("last_at", shownTime(s.LastAt), shownTime(now))
+	ran.add("last_id", callbackName(s.LastID), callbackName(made))
+	return t.auditChange(project, actionRunSchedule, id, now, by, ran,
+		map[string]any{"callback": store.CallbackPrefix + made})
 }

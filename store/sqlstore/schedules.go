@@ -82,7 +82,8 @@ func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Act
 			s.CreatedAt, s.SealedKey()); err != nil {
 			return overtaken("insert schedule", err)
 		}
-		return t.auditChange(s.Project, actionCreateSchedule, s.ID, s.CreatedAt, by, map[string]any{"name": s.Name})
+		return t.auditChange(s.Project, actionCreateSchedule, s.ID, s.CreatedAt, by,
+			diffSchedule(new(store.Schedule), &s).made(), map[string]any{"name": s.Name})
 	})
 	if err != nil {
 		return store.Schedule{}, fmt.Errorf("create schedule: %w", err)
@@ -151,29 +152,13 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 			s.SealedKey(), id); err != nil {
 			return overtaken("write schedule", err)
 		}
-		return t.auditChange(project, actionUpdateSchedule, id, now, by, map[string]any{"changed": scheduleParts(&before, &s)})
+		changes := diffSchedule(&before, &s)
+		return t.auditChange(project, actionUpdateSchedule, id, now, by, changes, map[string]any{"changed": changes.names})
 	})
 	if err != nil {
 		return store.Schedule{}, fmt.Errorf("change schedule %s: %w", id, err)
 	}
 	return changed, nil
-}
-
-// scheduleParts names what differs. The values are not for the audit: a template may carry credentials.
-func scheduleParts(a, b *store.Schedule) []string {
-	var changed []string
-	for _, part := range []struct {
-		name string
-		same bool
-	}{
-		{"name", a.Name == b.Name}, {"cron", a.Cron == b.Cron}, {"timezone", a.Timezone == b.Timezone}, {"callback", a.Template == b.Template},
-		{"missed", a.Missed == b.Missed}, {"enabled", a.Enabled == b.Enabled}, {"next_at", a.NextAt == b.NextAt},
-	} {
-		if !part.same {
-			changed = append(changed, part.name)
-		}
-	}
-	return changed
 }
 
 // DeleteSchedule removes a schedule and what is remembered of its runs; the callbacks that it has made stay. It returns store.ErrNotFound.
@@ -189,7 +174,8 @@ func (db *DB) DeleteSchedule(ctx context.Context, project, id string, now int64,
 		if _, err := t.exec(`DELETE FROM schedule_runs WHERE schedule_id = $1`, id); err != nil {
 			return fmt.Errorf("remove its runs: %w", err)
 		}
-		return t.auditChange(project, actionDeleteSchedule, id, now, by, map[string]any{"name": s.Name})
+		return t.auditChange(project, actionDeleteSchedule, id, now, by,
+			diffSchedule(&s, new(store.Schedule)).removed(), map[string]any{"name": s.Name})
 	})
 	if err != nil {
 		return fmt.Errorf("delete schedule %s: %w", id, err)

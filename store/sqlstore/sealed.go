@@ -171,7 +171,7 @@ func (db *DB) CountSealed(ctx context.Context, table store.SealedTable, keyID st
 	n := 0
 	err := queryEach(ctx, db.read, func(rows scanner) error { return rows.Scan(&n) }, `SELECT COUNT(*) FROM (
 			SELECT 1 AS one FROM `+string(table)+`
-			WHERE `+s.key+` = $1 AND `+s.key+` <> '' LIMIT $2) AS some`, keyID, most)
+			WHERE `+s.key+` = $1 AND `+s.key+` <> '' LIMIT $2) AS part`, keyID, most)
 	if err != nil {
 		return 0, readError("count sealed rows", err)
 	}
@@ -179,14 +179,17 @@ func (db *DB) CountSealed(ctx context.Context, table store.SealedTable, keyID st
 }
 
 // Reseal has change re-encrypt the rows of a table that are sealed with a master key, in the order of their
-// ids from after on, at most limit. It is one transaction. A row that change refuses stays as it was.
+// ids from after on, at most limit. It is one transaction, and one entry of the audit at now. A row that change refuses stays as it was.
 func (db *DB) Reseal(
-	ctx context.Context, table store.SealedTable, keyID, after string, limit int, change func(*store.SealedRow) error,
+	ctx context.Context, table store.SealedTable, keyID, after string, limit int, change func(*store.SealedRow) error, now int64,
+	by store.Actor,
 ) (store.SealedPage, error) {
 	s := sealedTables()[table]
 	var page store.SealedPage
 	err := db.alone(ctx, false, db.groupLimit(limit), func(t *tx) error {
 		page = store.SealedPage{}
+		var changed auditDiff
+		object := ""
 		type opened struct {
 			row  store.SealedRow
 			kept any
@@ -214,8 +217,14 @@ func (db *DB) Reseal(
 				return fmt.Errorf("write %s %s: %w", table, r.ID, err)
 			}
 			page.Done++
+			changed.before, changed.after = map[string]any{"key_id": keyID}, map[string]any{"key_id": r.KeyID}
+			object = r.KeyID
 		}
-		return nil
+		if page.Done == 0 {
+			return nil
+		}
+		return t.auditChange(store.DefaultProject, actionReencrypt, object, now, by, changed,
+			map[string]any{"table": table, "done": page.Done, "failed": page.Failed})
 	})
 	if err != nil {
 		return store.SealedPage{}, fmt.Errorf("reseal %s: %w", table, err)

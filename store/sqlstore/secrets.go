@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -55,6 +56,10 @@ func (db *DB) AddSecret(ctx context.Context, s store.Secret, retireAt int64, onl
 				return err // An earlier try was committed, and its reply lost.
 			}
 		}
+		before, err := t.presentSecret(&s)
+		if err != nil {
+			return err
+		}
 		if !onlyIfNone {
 			if err := t.retireSecrets(&s, retireAt); err != nil {
 				return err
@@ -73,7 +78,7 @@ func (db *DB) AddSecret(ctx context.Context, s store.Secret, retireAt int64, onl
 		if len(s.Hosts) > 0 {
 			detail["hosts"] = s.Hosts
 		}
-		return t.auditChange(s.Project, actionAddSecret, s.ID, s.CreatedAt, by, detail)
+		return t.auditChange(s.Project, actionAddSecret, s.ID, s.CreatedAt, by, secretDiff(before, &s), detail)
 	})
 	if err != nil {
 		return fmt.Errorf("add secret: %w", err)
@@ -86,6 +91,39 @@ func (t *tx) hasSecret(s *store.Secret) (stored bool, err error) {
 	found := func(scanner) error { stored = true; return nil }
 	err = t.each(found, `SELECT 1 FROM secrets WHERE id = $1`, s.ID)
 	return stored, err
+}
+
+// presentSecret returns the one that a new secret replaces; nil: there is none.
+func (t *tx) presentSecret(s *store.Secret) (present *store.Secret, err error) {
+	err = t.each(func(rows scanner) error {
+		found, err := scanSecret(rows)
+		present = &found
+		return err
+	}, `SELECT `+secretColumns+` FROM secrets
+		WHERE project = $1 AND owner = $2 AND use = $3 AND retired_at = 0`, s.Project, s.Owner, s.Use)
+	if err != nil {
+		return nil, fmt.Errorf("read the present one: %w", err)
+	}
+	return present, nil
+}
+
+// secretDiff is which secret is the present one, before and after; nothing of the secret itself.
+func secretDiff(before, after *store.Secret) auditDiff {
+	var d auditDiff
+	was := before
+	if was == nil {
+		was = new(store.Secret)
+	}
+	differ(&d, "secret", was.ID, after.ID)
+	differ(&d, "label", was.Label, after.Label)
+	differ(&d, "key_id", was.KeyID, after.KeyID)
+	if !slices.Equal(was.Hosts, after.Hosts) {
+		d.add("hosts", was.Hosts, after.Hosts)
+	}
+	if before == nil {
+		return d.made()
+	}
+	return d
 }
 
 // retireSecrets makes room for a new present secret.

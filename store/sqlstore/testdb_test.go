@@ -96,7 +96,8 @@ func fillTemplate(url string) error {
 		return err
 	}
 	return execURL(url, `CREATE SCHEMA made;
-		CREATE TABLE made.projects AS TABLE projects; CREATE TABLE made.versions AS TABLE versions`)
+		CREATE TABLE made.projects AS TABLE projects; CREATE TABLE made.versions AS TABLE versions;
+		CREATE TABLE made.audit_head AS TABLE audit_head`)
 }
 
 // emptyDatabase takes all rows away but those that migrations make. It says whether the database is small still.
@@ -119,6 +120,7 @@ func emptyDatabase(url string) (small bool, err error) {
 			END LOOP;
 			INSERT INTO projects SELECT * FROM made.projects;
 			INSERT INTO versions SELECT * FROM made.versions;
+			INSERT INTO audit_head SELECT * FROM made.audit_head;
 		END $$`)
 	return err == nil, err
 }

@@ -57,12 +57,13 @@ func (db *DB) Ping(ctx context.Context) error {
 }
 
 // NextGeneration adds one to the generation at now if it is still from, and returns what it is then. Without
-// the index's row it returns store.ErrNotFound.
-func (db *DB) NextGeneration(ctx context.Context, from, now int64) (int64, error) {
+// the index's row it returns store.ErrNotFound. That by asked for it is audited; nil: the index was lost.
+func (db *DB) NextGeneration(ctx context.Context, from, now int64, by *store.Actor) (int64, error) {
 	var generation int64
 	err := db.change(ctx, func(t *tx) error {
-		if _, err := t.exec(`UPDATE index_meta SET generation = generation + 1, made_at = $2
-			WHERE id = 1 AND generation = $1`, from, now); err != nil {
+		changed, err := t.exec(`UPDATE index_meta SET generation = generation + 1, made_at = $2
+			WHERE id = 1 AND generation = $1`, from, now)
+		if err != nil {
 			return err
 		}
 		found := false
@@ -75,7 +76,13 @@ func (db *DB) NextGeneration(ctx context.Context, from, now int64) (int64, error
 		if !found {
 			return store.ErrNotFound
 		}
-		return nil
+		if changed == 0 || by == nil {
+			return nil
+		}
+		var d auditDiff
+		d.add("generation", from, generation)
+		object := fmt.Sprintf("generation %d", generation)
+		return t.auditChange(store.DefaultProject, actionRebuildIndex, object, now, *by, d, nil)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("next generation: %w", err)

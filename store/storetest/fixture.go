@@ -281,4 +281,4 @@ func (f *fixture) wantState(c store.Callback, state store.State, reason store.Re
 	}
 }
 
-var actor = store.Actor{Name: "key_ops", Reason: "asked by the merchant"}
+var actor = store.Actor{Name: "key_ops", Address: "192.0.2.7", Reason: "asked by the merchant"}

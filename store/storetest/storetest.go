@@ -27,6 +27,9 @@ type Store interface {
 	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error)
 	Mend(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64, by store.Actor) (store.Callback, error)
 	AppendAudit(ctx context.Context, e store.AuditEntry) error
+	ChainAudit(ctx context.Context, key func(context.Context) ([]byte, error)) (store.AuditLink, int, error)
+	AuditHead(ctx context.Context) (store.AuditHead, error)
+	ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error)
 
 	// Walks of open rows.
 	Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error)
@@ -40,7 +43,7 @@ type Store interface {
 
 	// The index.
 	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
-	NextGeneration(ctx context.Context, from, now int64) (int64, error)
+	NextGeneration(ctx context.Context, from, now int64, by *store.Actor) (int64, error)
 	MarkBuilt(ctx context.Context, generation, now int64) error
 
 	// Maintenance.
@@ -55,6 +58,11 @@ type Store interface {
 	Fold(ctx context.Context, now int64) error
 
 	// Secrets.
+	CountSealed(ctx context.Context, table store.SealedTable, keyID string, most int) (int, error)
+	Reseal(
+		ctx context.Context, table store.SealedTable, keyID, after string, limit int, change func(*store.SealedRow) error, now int64,
+		by store.Actor,
+	) (store.SealedPage, error)
 	OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error)
 	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error
 	Ping(ctx context.Context) error
@@ -196,8 +204,8 @@ type Options struct {
 
 // Concurrent are the tests that call the store from several goroutines.
 var Concurrent = []string{
-	"Accept/Concurrent", "Accept/ExpiredKey", "Activity/Many", "Endpoint/ChangedInOrder", "Endpoint/Disable",
-	"Endpoint/UpsertTogether", "Event/Crowd",
+	"Accept/Concurrent", "Accept/ExpiredKey", "Activity/Many", "Audit/ChainCrowd", "Endpoint/ChangedInOrder",
+	"Endpoint/Disable", "Endpoint/UpsertTogether", "Event/Crowd",
 	"Lane/MadeMeanwhile", "Lane/QuotaCrowd", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/Reopened",
 	"Redrive/Crowd", "Rest/Secrets", "Schedule/FireCrowd", "Schedule/Names", "Strict/Crowd", "Supersede/Crowd",
 	"Upkeep/Lease",
@@ -253,6 +261,9 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Change/Audit":              testAudit,
 		"Audit/Filters":             testAuditFilters,
 		"Audit/Objects":             testAuditObjects,
+		"Audit/Chain":               testAuditChain,
+		"Audit/ChainCrowd":          testAuditChainCrowd,
+		"Audit/Differences":         testAuditDifferences,
 		"Walk/Pages":                testWalks,
 		"Walk/Until":                testOpenUntil,
 		"Walk/Marks":                testMarks,
@@ -265,6 +276,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Upkeep/IdempotencyExpires": testIdempotencyExpires,
 		"Rest/Secrets":              testSecrets,
 		"Rest/OwnedSecrets":         testOwnedSecrets,
+		"Rest/Reseal":               testReseal,
 		"Lane/Settings":             testLaneSettings,
 		"Lane/Changed":              testLanesChanged,
 		"Lane/Of":                   testLaneOfEndpoint,

@@ -40,14 +40,14 @@ func testLease(f *fixture) {
 }
 
 func testMeta(f *fixture) {
-	f.fails(store.ErrNotFound, "next generation without a row", errOf(f.NextGeneration(f.ctx(), 0, f.now)))
+	f.fails(store.ErrNotFound, "next generation without a row", errOf(f.NextGeneration(f.ctx(), 0, f.now, nil)))
 	want := store.IndexMeta{Generation: 3, Shards: 16, Prefix: "dispatcher"}
 	for _, ask := range []store.IndexMeta{want, {Generation: 9, Shards: 1, Prefix: "x"}} {
 		same(f, "meta", want, must(f.IndexMeta(f.ctx(), ask)))
 	}
 	for i, step := range []struct{ from, want int64 }{{3, 4}, {3, 4}, {4, 5}, {9, 5}} {
 		same(f, fmt.Sprint("next generation from ", step.from), step.want,
-			must(f.NextGeneration(f.ctx(), step.from, f.now+int64(i))))
+			must(f.NextGeneration(f.ctx(), step.from, f.now+int64(i), &actor)))
 	}
 	want.Generation, want.MadeAt = 5, f.now+2
 	for _, step := range []struct{ generation, now, built, builtAt int64 }{

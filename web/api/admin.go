@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -173,57 +172,4 @@ func (a *API) rebuild(ctx context.Context, c *gin.Context, who caller) error {
 	o.close()
 	a.answer(c, http.StatusOK, o.b)
 	return nil
-}
-
-// audit is GET /v1/audit: every mutation but accepts, newest first.
-func (a *API) audit(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := a.listQuery(ctx, c, who)
-	if err != nil {
-		return err
-	}
-	limit, after := q.page(listAudit)
-	q.unknown()
-	if err := q.err(); err != nil {
-		return err
-	}
-	if after == nil {
-		after = &store.Cursor{}
-	}
-	entries, err := a.Reads.AuditEntries(ctx, who.project, after.ID, limit+1)
-	if err != nil {
-		return err
-	}
-	next := ""
-	if len(entries) > limit {
-		entries = entries[:limit]
-		next = q.cursors.encode(listAudit, store.Cursor{ID: entries[limit-1].ID})
-	}
-	o := jsonObject{[]byte(`{"data":[`)}
-	for i := range entries {
-		o.element(i)
-		o.auditEntry(&entries[i])
-		o.close()
-	}
-	a.answer(c, http.StatusOK, appendNext(o.b, next))
-	return nil
-}
-
-// auditEntry writes the members of an entry. A detail that is not JSON, which only a damaged row can have, is shown as
-// text.
-func (o *jsonObject) auditEntry(e *store.AuditEntry) {
-	o.str("id", e.ID)
-	o.instant("at", e.At)
-	o.str("actor", e.Actor)
-	o.str("action", e.Action)
-	o.orNull("object", e.Object)
-	o.orNull("reason", e.Reason)
-	o.key("detail")
-	switch detail := []byte(e.Detail); {
-	case len(detail) == 0:
-		o.b = append(o.b, "null"...)
-	case json.Valid(detail):
-		o.b = append(o.b, detail...)
-	default:
-		o.b = appendString(o.b, e.Detail)
-	}
 }

@@ -76,6 +76,7 @@ type Options struct {
 	Schedules    Schedules
 	Outcomes     Outcomes
 	Index        Index
+	AuditChain   AuditChain
 
 	Reads         Reads
 	EndpointReads EndpointReads
@@ -109,7 +110,7 @@ func (o *Options) missing() (names []string) {
 		{"Callbacks", o.Callbacks != nil}, {"Explanations", o.Explanations != nil}, {"Events", o.Events != nil}, {"Endpoints", o.Endpoints != nil},
 		{"Lanes", o.Lanes != nil}, {"Presets", o.Presets != nil}, {"Projects", o.Projects != nil}, {"Keys", o.Keys != nil},
 		{"Secrets", o.Secrets != nil}, {"Redrives", o.Redrives != nil}, {"Polls", o.Polls != nil}, {"Schedules", o.Schedules != nil},
-		{"Outcomes", o.Outcomes != nil}, {"Index", o.Index != nil}, {"Reads", o.Reads != nil},
+		{"Outcomes", o.Outcomes != nil}, {"Index", o.Index != nil}, {"AuditChain", o.AuditChain != nil}, {"Reads", o.Reads != nil},
 		{"EndpointReads", o.EndpointReads != nil}, {"ProjectReads", o.ProjectReads != nil}, {"RedriveReads", o.RedriveReads != nil},
 		{"ScheduleReads", o.ScheduleReads != nil}, {"Books", o.Books != nil},
 		{"CursorKey", o.CursorKey != nil},

@@ -25,6 +25,8 @@ type caller struct {
 	project string
 	// key is nil for the settings' admin key, which may do everything in every project.
 	key *store.Key
+	// address is where the request came from; the zero one: that is not known.
+	address netip.Addr
 }
 
 // root says whether the caller holds the settings' admin key.
@@ -35,10 +37,14 @@ func (w caller) allows(s store.Scope) bool { return w.key == nil || w.key.Allows
 
 // by returns the caller as the audit names it: a name is its giver's to choose and may stand twice, an id not.
 func (w caller) by(reason string) store.Actor {
-	if w.key == nil {
-		return store.Actor{Name: "admin key", Reason: reason}
+	by := store.Actor{Name: "admin key", Reason: reason}
+	if w.key != nil {
+		by.Name = fmt.Sprintf("%s (%s%s)", w.key.Name, store.KeyPrefix, w.key.ID)
 	}
-	return store.Actor{Name: fmt.Sprintf("%s (%s%s)", w.key.Name, store.KeyPrefix, w.key.ID), Reason: reason}
+	if w.address.IsValid() {
+		by.Address = w.address.Unmap().String()
+	}
+	return by
 }
 
 // keyID is the id of the caller's key, empty for the settings' admin key.
@@ -69,10 +75,12 @@ func (a *API) authenticate(ctx context.Context, c *gin.Context) (caller, error) 
 	}
 	text := h[len(scheme):]
 	var who caller
-	right, wait, err := a.Guesses.Try(addressOf(c), text, func(hash [sha256.Size]byte) (right bool, err error) {
+	from := addressOf(c)
+	right, wait, err := a.Guesses.Try(from, text, func(hash [sha256.Size]byte) (right bool, err error) {
 		who, right, err = a.holder(ctx, text, hash)
 		return right, err
 	})
+	who.address = from
 	switch {
 	case err != nil:
 		return caller{}, fmt.Errorf("authenticate: %w", err)

@@ -41,7 +41,7 @@ func TestChangesArrive(t *testing.T) {
 		if diff := cmp.Diff(given{c.call, store.DefaultProject, id, c.want}, e.given, unexported); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.body, diff)
 		}
-		if e.actor != (store.Actor{Name: "admin key", Reason: c.reason}) {
+		if e.actor != (store.Actor{Name: "admin key", Address: "192.0.2.1", Reason: c.reason}) {
 			t.Errorf("%s %s: by %+v", c.call, c.body, e.actor)
 		}
 	}

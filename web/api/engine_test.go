@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -55,6 +56,12 @@ func newDBAt(t *testing.T, path string) *sqlstore.DB {
 	if err := os.WriteFile(path, schema, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return openDBAt(t, path)
+}
+
+// openDBAt opens a database that is there.
+func openDBAt(t *testing.T, path string) *sqlstore.DB {
+	t.Helper()
 	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: "sqlite:" + path})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +93,17 @@ func newEngineFace(t *testing.T, to ...*receiver) face {
 // newEngineFaceOn returns the API over an engine on the database that sends by way of the sender.
 func newEngineFaceOn(t *testing.T, db *sqlstore.DB, sender dispatch.Sender) face {
 	t.Helper()
-	keyring, err := dispatch.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, dispatch.MasterKeyBytes))})
+	return newEngineFaceWith(t, db, sender, 0)
+}
+
+// newEngineFaceWith is newEngineFaceOn with master keys that consist of the bytes.
+func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender dispatch.Sender, masters ...byte) face {
+	t.Helper()
+	keys := make([]string, len(masters))
+	for i, b := range masters {
+		keys[i] = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, dispatch.MasterKeyBytes))
+	}
+	keyring, err := dispatch.NewKeyring(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +127,7 @@ func newEngineFaceOn(t *testing.T, db *sqlstore.DB, sender dispatch.Sender) face
 	testserver.Until(t, "the index is filled", func() bool { return len(engine.Health(ctx).Degraded) == 0 })
 	return newFaceOf(t, api.Options{
 		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
-		Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: engine,
+		Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: engine, AuditChain: engine,
 		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: engine, Books: db,
 		CursorKey: engine.CursorKey,
 	})

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -67,7 +68,8 @@ func TestGoldenOperation(t *testing.T) {
 		audit: []store.AuditEntry{
 			{
 				ID: bareID[:25] + "2", At: nowMS, Actor: "admin key", Action: "callback.cancel", Object: oneID,
-				Reason: "asked", Detail: `{"was":"scheduled"}`,
+				Reason: "asked", Detail: `{"was":"scheduled"}`, Address: "192.0.2.7",
+				Before: `{"state":"scheduled"}`, After: `{"state":"canceled"}`, Link: store.AuditLink{Seq: 12, Hash: strings.Repeat("0a", 32)},
 			},
 			{ID: bareID[:25] + "1", At: nowMS - 1, Actor: "admin key", Action: "secret.rotate", Detail: "not JSON"},
 		},
@@ -76,6 +78,10 @@ func TestGoldenOperation(t *testing.T) {
 	e.driftAll = dispatch.Drift{
 		Rows: 9, Items: 8, Beyond: 4, Extra: 2, Unknown: 1, Ended: 1, ExtraIDs: []string{oneID, oneID}, UnknownIDs: []string{oneID}, EndedIDs: []string{oneID},
 		Generation: 3, IndexGeneration: 4,
+	}
+	e.auditCheck = dispatch.AuditCheck{
+		Checked: 11, Broken: &store.AuditBreak{Fault: store.AuditChanged, Seq: 12, ID: bareID},
+		Head: store.AuditHead{Link: store.AuditLink{Seq: 40, Hash: strings.Repeat("0b", 32)}, Last: 40, Unchained: 2},
 	}
 	f := newFace(t, e)
 	for _, c := range []struct{ method, path, body, file string }{
@@ -86,6 +92,7 @@ func TestGoldenOperation(t *testing.T) {
 		{"POST", "/v1/index/verify", `{"all":true}`, "verify_all.json"},
 		{"POST", "/v1/index/rebuild", `{"dry_run":true}`, "rebuild.json"},
 		{"GET", "/v1/audit", "", "audit.json"},
+		{"GET", "/v1/audit/verify?from=11:" + strings.Repeat("0a", 32), "", "audit_verify.json"},
 		{"POST", "/v1/callbacks/" + oneID + "/cancel", `{"reason":"asked"}`, "cancel.json"},
 	} {
 		golden(t, f, c.file, c.method, c.path, c.body)

@@ -185,6 +185,7 @@ func (a *API) adminRoutes() []Route {
 		admin("POST", "/v1/secret/rotate", a.rotateSecret),
 		admin("POST", "/v1/secret/reencrypt", root(a.reencrypt)),
 		admin("GET", "/v1/audit", a.audit),
+		admin("GET", "/v1/audit/verify", root(a.verifyAudit)),
 		long("POST", "/v1/index/verify", root(a.verify)),
 		long("POST", "/v1/index/rebuild", root(a.rebuild)),
 	}

@@ -43,6 +43,7 @@ type engine struct {
 	// given is what the last call was given, actor by whom; the rest is what the calls answer.
 	given       given
 	actor       store.Actor
+	auditCheck  dispatch.AuditCheck
 	projects    []string // that were asked for, by any call
 	explanation dispatch.Explanation
 	evidence    string
@@ -137,6 +138,10 @@ func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (dispat
 	return r, e.noted("Rebuild", "", "", by, dryRun)
 }
 
+func (e *engine) VerifyAudit(_ context.Context, from, expect store.AuditLink) (dispatch.AuditCheck, error) {
+	return e.auditCheck, e.noted("VerifyAudit", "", "", store.Actor{}, [2]store.AuditLink{from, expect})
+}
+
 func (e *engine) Stats(context.Context) (schedule.Stats, error) {
 	return schedule.Stats{Delayed: 5, Ready: 2, Leased: 1}, e.statsErr
 }
@@ -203,7 +208,7 @@ func (e *engine) cursorKey(context.Context) ([]byte, error) {
 func optionsOf(e *engine) api.Options {
 	return api.Options{
 		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e,
-		Secrets: e, Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e,
+		Secrets: e, Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e, AuditChain: e,
 		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: redriveRows{e}, ScheduleReads: e, Books: e,
 		AdminKey: adminKey, CursorKey: e.cursorKey,
 	}

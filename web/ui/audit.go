@@ -3,7 +3,10 @@ package ui
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +49,7 @@ type auditRow struct {
 	Of, Link, History, Made string
 	// Moments are the times of the detail, which has them in Unix milliseconds.
 	Moments []moment
-	// Data is the detail, over several lines; Cut: it is longer.
+	// Data has a line for each field that the change made different, and the detail below; Cut: it is longer.
 	Data string
 	Cut  bool
 }
@@ -186,8 +189,45 @@ func (p *auditPage) row(e *store.AuditEntry) *auditRow {
 		row.History = p.history(row, f)
 	}
 	row.read(e.Detail)
-	row.Data, row.Cut = cut(indented(e.Detail), shownDetail)
+	data := changesOf(e.Before, e.After)
+	if data != "" && e.Detail != "" {
+		data += "\n"
+	}
+	row.Data, row.Cut = cut(data+indented(e.Detail), shownDetail)
 	return row
+}
+
+// changesOf writes what a change made different, a field a line: "name: "Tea" → "Coffee"". What is no object, which only a damaged row
+// can have, is left out.
+func changesOf(before, after string) string {
+	sides := [2]map[string]json.RawMessage{}
+	for i, text := range [2]string{before, after} {
+		if text != "" && json.Unmarshal([]byte(text), &sides[i]) != nil {
+			return ""
+		}
+	}
+	longer := sides[0]
+	if len(longer) < len(sides[1]) {
+		longer = sides[1]
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(longer)) {
+		was, is := orDash(sides[0][name]), orDash(sides[1][name])
+		if before == "" {
+			fmt.Fprintf(&b, "%s: %s\n", name, is)
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s → %s\n", name, was, is)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// orDash is a value as it is written; a dash for none.
+func orDash(value json.RawMessage) string {
+	if len(value) == 0 || string(value) == "null" {
+		return "–"
+	}
+	return string(value)
 }
 
 // read finds in a detail what is more than words. What is no object has nothing of it.

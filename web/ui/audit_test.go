@@ -16,7 +16,8 @@ import (
 func entry(n int, action, object, detail string) store.AuditEntry {
 	return store.AuditEntry{
 		ID: testID(n), Project: store.DefaultProject, At: testNow - int64(n)*60_000, Actor: "support (key_" + testID(5) + ")", Action: action, Object: object,
-		Reason: "the shop has mended its server", Detail: detail,
+		Reason: "the shop has mended its server", Detail: detail, Address: "192.0.2.7",
+		Before: `{"name":"Tea","rate":null}`, After: `{"name":"Coffee","rate":"5/s"}`,
 	}
 }
 
@@ -42,11 +43,15 @@ func auditCases() []pageCase {
 	many.page.Next = testID(1)
 	evil := auditRows{page: store.AuditPage{Entries: []store.AuditEntry{{
 		ID: testID(1), At: testNow, Actor: hostile, Action: "lane.pause", Object: hostile, Reason: hostile, Detail: strings.Repeat(hostile, 40),
-	}, {ID: testID(0), At: testNow, Actor: hostile, Action: "endpoint." + hostile, Object: hostile, Detail: `{"callback":"cb_<b>"}`}}}}
+	}, {
+		ID: testID(0), At: testNow, Actor: hostile, Action: "endpoint." + hostile, Object: hostile, Detail: `{"callback":"cb_<b>"}`,
+		Address: hostile, Before: hostile, After: `{"<b>":"<b>"}`,
+	}}}}
 	return []pageCase{
 		{name: "audit/empty", path: "/ui/audit", set: give(auditRows{}), want: [][2]string{{".empty", "Nothing was changed by hand yet"}}, unwanted: []string{"table"}},
 		{name: "audit/one", path: "/ui/audit", set: give(one), want: [][2]string{
-			{"td", "Test sent"}, {"td a", "ep_" + testID(7)}, {"td a", "cb_" + testID(9)}, {"td q", "mended its server"}, {"td pre", `"callback"`}, {"td a", "all of it"},
+			{"td", "Test sent"}, {"td a", "ep_" + testID(7)}, {"td a", "cb_" + testID(9)}, {"td q", "mended its server"}, {"td pre", `"callback"`}, {"td .small", "192.0.2.7"},
+			{"td pre", `name: "Tea" → "Coffee"`}, {"td pre", `rate: – → "5/s"`}, {"td a", "all of it"},
 		}},
 		{name: "audit/many", path: "/ui/audit?action=callback.", set: give(many), want: [][2]string{
 			{".pager a", "Next page"}, {"td a", "cb_" + testID(10)}, {"td a", "https://shop.example:443"}, {"td", "Signing secret shown"}, {"td", "generation 3"}, {"td .small", "until 2026-11-06 21:30:00"}, {"option", "Signing secrets"},

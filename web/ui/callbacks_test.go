@@ -87,6 +87,9 @@ func (e callbackEngine) Retry(_ context.Context, _, id string, r dispatch.RetryR
 
 func (e callbackEngine) Cancel(_ context.Context, _, id string, by store.Actor) (store.CanceledCallback, error) {
 	e.note("cancel %s %s", id, by.Reason)
+	if by.Address != "192.0.2.1" { // what httptest says
+		e.note("from %q", by.Address)
+	}
 	return store.CanceledCallback{Result: store.CancelDone}, e.err
 }
 

@@ -105,7 +105,11 @@ func (r *request) bareID(prefix string) (string, error) {
 }
 
 // by names the viewer for the audit, with the reason that the form gives.
-func (r *request) by() store.Actor { return r.who.by(r.value("reason")) }
+func (r *request) by() store.Actor {
+	by := r.who.by(r.value("reason"))
+	by.Address = r.remote
+	return by
+}
 
 // back is where the form came from, or otherwise.
 func (r *request) back(otherwise string) string {
