@@ -17,10 +17,10 @@ import (
 // that exists already store.ErrExists.
 type ProjectRows interface {
 	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
-	// PatchProject writes the name, the defaults and UpdatedAt; the last write wins. Of the quotas it writes
-	// those that are set.
+	// PatchProject has change set the name, the defaults and the quotas of the project as it is; change may be
+	// called more than once.
 	PatchProject(
-		ctx context.Context, p store.Project, quotas store.QuotaChange, by store.Actor,
+		ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 	) (store.Project, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
 	PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error)
@@ -81,15 +81,12 @@ func (e *Engine) PatchProject(ctx context.Context, id string, ch ProjectChange, 
 	if err != nil {
 		return store.Project{}, err
 	}
-	p, err := e.o.Store.Project(ctx, id)
+	// The project is judged as it is in the transaction: another change, or a new master key, may have come in between.
+	p, err := e.o.Store.PatchProject(ctx, id, func(p *store.Project) error {
+		p.Quotas = ch.Quotas.Of(p.Quotas)
+		return e.applyProject(v, &ch, p, nil)
+	}, e.clock.now(), by)
 	if err != nil {
-		return p, fmt.Errorf("change project %s: %w", id, err)
-	}
-	if err := e.applyProject(v, &ch, &p, nil); err != nil {
-		return p, err
-	}
-	p.UpdatedAt = e.clock.now()
-	if p, err = e.o.Store.PatchProject(ctx, p, ch.Quotas, by); err != nil {
 		return p, fmt.Errorf("change project %s: %w", id, err)
 	}
 	e.settingsChanged(ctx)

@@ -102,28 +102,33 @@ func encodeDefaults(d store.Defaults) (string, error) {
 	return encode(d)
 }
 
-// PatchProject writes a project's name, defaults and UpdatedAt; the last write wins. Of the quotas it writes
-// those that are set, so a change that does not mention a quota cannot undo a newer one. It returns the
-// project after the change, or store.ErrNotFound.
+// PatchProject changes a project's name, defaults and quotas: change is given the project as it is, locked, and may be
+// called more than once. Whatever else it sets stays as it was. It returns the project after the change,
+// store.ErrNotFound, or the error of change. What changes nothing is not audited.
 func (db *DB) PatchProject(
-	ctx context.Context, p store.Project, quotas store.QuotaChange, by store.Actor,
+	ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 ) (store.Project, error) {
-	defaults, err := encodeDefaults(p.Defaults)
-	if err != nil {
-		return store.Project{}, fmt.Errorf("change project %s: %w", p.ID, err)
-	}
-	return db.changeProject(ctx, p.ID, p.UpdatedAt, func(t *tx, now *store.Project) error {
-		before := *now
-		now.Quotas = quotas.Of(now.Quotas)
-		now.Name, now.Defaults = p.Name, p.Defaults
-		if _, err := t.exec(`UPDATE projects SET
-				name = $1, defaults = $2, sealed_key = $3, open_quota = $4, lane_quota = $5
-			WHERE id = $6`, p.Name, defaults, store.SealedKey(p.Defaults.Headers), now.Quotas.OpenCallbacks,
-			now.Quotas.Lanes, p.ID); err != nil {
+	return db.changeProject(ctx, id, now, func(t *tx, p *store.Project) error {
+		before, wanted := *p, *p
+		if err := change(&wanted); err != nil {
 			return err
 		}
-		d := diffProject(&before, now)
-		return t.auditChange(p.ID, actionUpdateProject, p.ID, p.UpdatedAt, by, d, map[string]any{"changed": d.names})
+		p.Name, p.Defaults, p.Quotas = wanted.Name, wanted.Defaults, wanted.Quotas
+		defaults, err := encodeDefaults(p.Defaults)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(`UPDATE projects SET
+				name = $1, defaults = $2, sealed_key = $3, open_quota = $4, lane_quota = $5
+			WHERE id = $6`, p.Name, defaults, store.SealedKey(p.Defaults.Headers), p.Quotas.OpenCallbacks,
+			p.Quotas.Lanes, id); err != nil {
+			return err
+		}
+		d := diffProject(&before, p)
+		if len(d.names) == 0 {
+			return nil
+		}
+		return t.auditChange(id, actionUpdateProject, id, now, by, d, map[string]any{"changed": d.names})
 	})
 }
 

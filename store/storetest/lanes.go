@@ -321,9 +321,7 @@ func testLanesMadeWhilePaused(f *fixture) {
 // quotas sets those of a project.
 func (f *fixture) quotas(q store.Quotas) {
 	f.Helper()
-	p := must(f.Project(f.ctx(), project))
-	change := store.QuotaChange{OpenCallbacks: &q.OpenCallbacks, Lanes: &q.Lanes}
-	must(f.PatchProject(f.ctx(), p, change, actor))
+	must(f.PatchProject(f.ctx(), project, func(p *store.Project) error { p.Quotas = q; return nil }, f.now, actor))
 }
 
 // A lane beyond the quota is not made, in whatever way it was to be; those that there are go on, and so does

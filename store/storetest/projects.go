@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -37,18 +38,22 @@ func testProjectChange(f *fixture) {
 	f.now++
 	want.Name, want.Defaults, want.UpdatedAt = "Other", store.Defaults{Policy: store.PolicyChoice{Name: "payment"}}, f.now
 	want.Quotas.OpenCallbacks = store.MaxQuota
-	stale := want // judged before the quotas were set
-	stale.Quotas = store.Quotas{}
-	quotas := store.QuotaChange{OpenCallbacks: &want.Quotas.OpenCallbacks}
-	patched, err := f.PatchProject(f.ctx(), stale, quotas, actor)
+	patched, err := f.PatchProject(f.ctx(), "shop", func(p *store.Project) error {
+		same(f, "as change is given it", given.Name, p.Name)
+		p.Name, p.Defaults, p.Quotas.OpenCallbacks = want.Name, want.Defaults, store.MaxQuota
+		p.ID, p.CreatedAt, p.PausedUntil, p.Version = "x", 1, 2, 3 // not its to change
+		return nil
+	}, f.now, actor)
 	if err != nil || patched.Version <= made.Version {
 		f.Errorf("patch: %v, %+v", err, patched)
 	}
 	want.Version = patched.Version
 	same(f, "patched and read", []store.Project{want, want},
 		[]store.Project{patched, must(f.Project(f.ctx(), "shop"))})
-	_, err = f.PatchProject(f.ctx(), store.Project{ID: "none"}, quotas, actor)
-	f.fails(store.ErrNotFound, "patch of an unknown one", err)
+	refused := errors.New("refused")
+	refuse := func(*store.Project) error { return refused }
+	f.fails(refused, "a change that is refused", errOf(f.PatchProject(f.ctx(), "shop", refuse, f.now, actor)))
+	f.fails(store.ErrNotFound, "patch of an unknown one", errOf(f.PatchProject(f.ctx(), "none", refuse, f.now, actor)))
 	f.fails(store.ErrNotFound, "an unknown one", errOf(f.Project(f.ctx(), "none")))
 	all, err := f.Projects(f.ctx(), "", 10)
 	if err != nil || len(all) != 2 || all[0].ID != project || all[1].ID != "shop" {

@@ -84,7 +84,7 @@ type Store interface {
 	ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error)
 	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
 	PatchProject(
-		ctx context.Context, p store.Project, quotas store.QuotaChange, by store.Actor,
+		ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 	) (store.Project, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
 	Presets(ctx context.Context, project string, kind store.PresetKind) ([]store.Preset, error)
