@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // Store is everything that the engine needs of SQL: the sum of the small interfaces, for wiring.
@@ -72,6 +73,8 @@ type Options struct {
 	// ReadTemplate decodes the template of a schedule, the body of a POST /v1/callbacks: its error is a *store.InvalidError. Nil: there
 	// are no schedules.
 	ReadTemplate func(raw []byte) (Submission, error)
+	// PanGuard says what becomes of card numbers; empty: nothing.
+	PanGuard store.PanGuard
 	// CheckURL is the early check of an address at accept; nil accepts any. The dial is guarded in any case.
 	CheckURL func(rawURL string) error
 	// Name of this start of this process, unlike any other; empty: one is made. Version and Roles are what it says of itself to others.

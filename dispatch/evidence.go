@@ -76,6 +76,9 @@ func (e *Engine) Evidence(ctx context.Context, project, id string) (string, erro
 		fmt.Fprintf(&b, "\nnext attempt due %s\n", at(c.DueAt))
 	}
 	b.WriteString("\nTimes are UTC by the sender's clock. Credentials and the values of the address's query are masked.\n")
+	if e.o.PanGuard.Masks() {
+		return store.MaskPANText(b.String()), nil
+	}
 	return b.String(), nil
 }
 

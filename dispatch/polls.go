@@ -116,6 +116,9 @@ func (e *Engine) pollDraft(v *acceptView, project string, s *PollSubmission, now
 	if len(s.Context) > MaxPollContext {
 		f.add("context", "is %d bytes; at most %d are allowed", len(s.Context), MaxPollContext)
 	}
+	if e.o.PanGuard == store.PanReject && store.HasPAN(s.Context) {
+		f.add("context", hasCard)
+	}
 	detail := &store.PollDetail{Context: store.JSONText(s.Context)}
 	if s.OnResult != nil {
 		detail.OnResult = e.resultDraft(v, project, s, now, &f)
@@ -238,6 +241,9 @@ func (e *Engine) Poll(ctx context.Context, project, id string) (PollView, error)
 	rule, err := fullRule(c.Success.Rule)
 	if err != nil {
 		return PollView{}, fmt.Errorf("read the rule of poll %s: %w", id, err)
+	}
+	if e.o.PanGuard.Masks() {
+		d.Context, d.Data = store.JSONText(store.MaskPANText(string(d.Context))), store.JSONText(store.MaskPANText(string(d.Data)))
 	}
 	return PollView{Callback: c, Detail: d, Rule: rule}, nil
 }

@@ -68,6 +68,9 @@ func (e *Engine) draft(v *acceptView, project string, s *Submission, now time.Ti
 	ep := e.checkTarget(v, s, &c, &f)
 	checkBody(s, &c, &f)
 	checkTexts(s, &f)
+	if e.o.PanGuard == store.PanReject {
+		checkCards(s, &f)
+	}
 	checkOrder(s, &f)
 	v.resolve(s, ep, &c, &f)
 	if s.Body == nil && outbound.SignsBody(c.Signer) {

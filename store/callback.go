@@ -215,4 +215,6 @@ type Payload struct {
 	ID          string
 	ContentType string
 	Body        []byte
+	// Masked: Body is shown without the middle of the card numbers that it has.
+	Masked bool
 }

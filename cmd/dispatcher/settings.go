@@ -31,6 +31,8 @@ type Settings struct {
 
 	RequestsPerSecond int `key:"requests_per_second" group:"Keys" default:"0" help:"Most requests of each API key a second in this process, answered with 429 beyond that. 0 is no limit."`
 
+	PanGuard string `key:"pan_guard" group:"Keys" default:"off" help:"Card numbers: off, mask (bodies are shown without the middle of them) or reject (what has one is not accepted, and what is shown is masked)."`
+
 	EgressAllow     []string      `key:"egress_allow" group:"Sending" help:"CIDRs and host names that may be sent to although they are not on the public internet."`
 	EgressProxy     string        `key:"egress_proxy" group:"Sending" secret:"url" help:"Proxy for everything that is sent; not supported by this version."`
 	Workers         int           `key:"workers" group:"Sending" default:"512" help:"Most attempts in flight in this process."`

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // The roles of a process.
@@ -169,6 +170,9 @@ func (c *checker) secrets() {
 	}
 	if s.AdminKey != "" && len(s.AdminKey) < minAdminKey {
 		c.refuse("admin_key", "%s", shortAdminKey(s.AdminKey))
+	}
+	if !slices.Contains([]string{string(store.PanOff), string(store.PanMask), string(store.PanReject)}, s.PanGuard) {
+		c.refuse("pan_guard", "%q is neither off, mask nor reject", s.PanGuard)
 	}
 	c.between("requests_per_second", s.RequestsPerSecond, 0, 1_000_000)
 	if strings.ContainsFunc(s.AdminKey, func(r rune) bool { return r <= ' ' || r > '~' }) {

@@ -51,6 +51,9 @@ func (a *API) attempts(ctx context.Context, c *gin.Context, who caller) error {
 	return nil
 }
 
+// MaskedHeader says what of an answer is masked: the setting pan_guard masks card numbers.
+const MaskedHeader = "Dispatcher-Masked"
+
 // payload is GET /v1/callbacks/{id}/payload: the raw bytes, as text that no browser will take for a page.
 func (a *API) payload(ctx context.Context, c *gin.Context, who caller) error {
 	id, err := param(c)
@@ -69,6 +72,9 @@ func (a *API) payload(ctx context.Context, c *gin.Context, who caller) error {
 	h.Set("Content-Type", contentType)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Disposition", `attachment; filename="`+store.CallbackPrefix+id+`.txt"`)
+	if p.Masked {
+		h.Set(MaskedHeader, "card-numbers")
+	}
 	h.Set("Content-Length", strconv.Itoa(len(p.Body)))
 	c.Writer.WriteHeader(http.StatusOK)
 	_, err = c.Writer.Write(p.Body)

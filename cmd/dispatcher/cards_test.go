@@ -1,0 +1,70 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// Case 81: with pan_guard a receiver gets every byte, and whoever looks sees no card number, neither in the body nor in what the
+// receiver answered. Without it all is shown as it is.
+func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
+	t.Parallel()
+	const card, masked = "4111111111111111", "411111******1111"
+	for _, guard := range []string{"off", "mask"} {
+		t.Run(guard, func(t *testing.T) {
+			t.Parallel()
+			got := make(chan string, 1)
+			to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- string(body)
+				respond(t, w, "charged "+card)
+			}))
+			t.Cleanup(to.Close)
+			r := startServer(t, testSettings(t, "--pan-guard", guard))
+			var cb shownCallback
+			r.call(t, http.MethodPost, "/v1/callbacks", map[string]any{"url": to.URL, "payload": map[string]any{"card": card}}, &cb)
+			if body := <-got; !strings.Contains(body, card) {
+				t.Errorf("sent %s", body)
+			}
+			testserver.Until(t, "it succeeds", func() bool { return r.state(t, cb.ID) == "succeeded" })
+			want, unwanted := masked, card
+			if guard == "off" {
+				want, unwanted = card, masked
+			}
+			shown := map[string]string{
+				"attempts": string(r.call(t, http.MethodGet, callbackPath(cb.ID)+"/attempts", nil, nil)),
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.cl.base+callbackPath(cb.ID)+"/payload", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+r.s.AdminKey)
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown["payload"] = string(body)
+			if said := res.Header.Get("Dispatcher-Masked") == "card-numbers"; said != (guard == "mask") {
+				t.Errorf("the header says %q", res.Header.Get("Dispatcher-Masked"))
+			}
+			for what, text := range shown {
+				if !strings.Contains(text, want) || strings.Contains(text, unwanted) {
+					t.Errorf("%s: %s", what, text)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package dispatch_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// TestCase81CardNumbersAreRefused in whatever field, by its name and without the number; the other settings take them.
+func TestCase81CardNumbersAreRefused(t *testing.T) {
+	const card = "4111 1111 1111 1111"
+	subs := map[string]dispatch.Submission{
+		"payload": {Body: []byte(`{"card":"` + card + `"}`), BodyField: "payload"},
+		"body":    {Body: []byte("\x00" + card), BodyField: "body"},
+		"url":     {URL: "https://shop.example/?card=4111%201111%201111%201111"},
+		"topic":   {Topic: "4111111111111111"}, "ref": {Ref: card}, "lock_key": {LockKey: card}, "lane": {Lane: card},
+		"headers.X-Card": {Headers: []store.Header{{Name: "X-Card", Value: card}}},
+		"headers":        {Headers: []store.Header{{Name: "4111111111111111", Value: "x"}}},
+		"labels.card":    {Labels: map[string]string{"card": card}},
+		"labels":         {Labels: map[string]string{"4111111111111111": "x"}},
+	}
+	for guard, refuses := range map[store.PanGuard]bool{store.PanReject: true, store.PanMask: false, store.PanOff: false, "": false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = guard })
+			hour := time.Hour
+			for field, s := range subs {
+				if s.URL == "" {
+					s.URL = "https://shop.example/"
+				}
+				s.Delay = &hour
+				if s.Body == nil {
+					s.Body = []byte("1")
+				}
+				receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{s})
+				b.ok(err)
+				var wrong *store.InvalidError
+				errors.As(receipts[0].Err, &wrong)
+				switch {
+				case !refuses && receipts[0].Err != nil && field != "topic":
+					t.Errorf("%s: %s: %v", guard, field, receipts[0].Err)
+				case refuses && (wrong == nil || !slices.ContainsFunc(wrong.Fields, func(f store.FieldError) bool {
+					return f.Field == field && strings.Contains(f.Message, "card number")
+				})):
+					t.Errorf("%s: %v", field, receipts[0].Err)
+				case refuses && (strings.Contains(receipts[0].Err.Error(), "4111") || strings.Contains(field, "4111")):
+					t.Errorf("%s: the number is repeated: %v", field, receipts[0].Err)
+				}
+			}
+		})
+	}
+}
+
+// TestEvidenceShowsNoCardNumber: neither the reference nor what the receiver answered.
+func TestEvidenceShowsNoCardNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = store.PanMask })
+		c := b.accept(dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), Ref: "4111111111111111"})
+		b.succeeds(c.ID)
+		text, err := b.engine.Evidence(t.Context(), store.DefaultProject, c.ID)
+		b.ok(err)
+		if !strings.Contains(text, "411111******1111") || store.HasPAN([]byte(text)) {
+			t.Errorf("evidence: %s", text)
+		}
+	})
+}

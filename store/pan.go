@@ -1,0 +1,269 @@
+package store
+
+// A PanGuard says what becomes of card numbers (PANs) in what callers give and receivers answer.
+type PanGuard string
+
+// The values of a PanGuard; the empty one means PanOff.
+const (
+	PanOff PanGuard = "off"
+	// PanMask: bodies are shown without the middle of card numbers. What is stored and sent stays as it is.
+	PanMask PanGuard = "mask"
+	// PanReject: what is accepted has none, and what is shown is masked too.
+	PanReject PanGuard = "reject"
+)
+
+// Masks says whether card numbers are masked where bodies are shown.
+func (g PanGuard) Masks() bool { return g == PanMask || g == PanReject }
+
+// A card number is 13 to 19 digits, of an issuer's prefix and a length that it has, whose last one is the Luhn digit. It may stand in one
+// piece, or in pieces with one space or one dash between them, as it stands on a card: of four digits, or 4-6-5 and 4-6-4. A piece that
+// touches a Latin letter, or that has more than 19 digits, is none. Digits, spaces and dashes may be escaped as JSON (\u0034) and as forms and
+// URLs do (%34, %20, +).
+
+const (
+	minPAN, maxPAN = 13, 19
+	// shownFirst and shownLast are the digits that stay.
+	shownFirst, shownLast = 6, 4
+)
+
+// A panDigit is a digit and where it stands.
+type panDigit struct {
+	value    byte
+	from, to int
+}
+
+// A panPiece is digits that follow each other, and what separates them from the piece before; zero: nothing that may stand in a number.
+type panPiece struct {
+	digits []panDigit
+	joined byte
+}
+
+// The kinds of what a text consists of.
+const (
+	panOther byte = iota
+	panLetter
+	panNumber
+	panSpace
+	panDash
+)
+
+// panNext reads one character at i, with its escapes: its kind, its value if it is a digit, and its width.
+func panNext(text []byte, i int) (kind, digit byte, width int) {
+	c, width := text[i], 1
+	switch {
+	case c == '\\' && i+5 < len(text) && text[i+1] == 'u':
+		high, low := unhex(text[i+4]), unhex(text[i+5])
+		if text[i+2] != '0' || text[i+3] != '0' || high > 15 || low > 15 {
+			return panOther, 0, 6
+		}
+		c, width = high<<4|low, 6
+	case c == '\\' && i+1 < len(text):
+		return panOther, 0, 2
+	case c == '%' && i+2 < len(text) && unhex(text[i+1]) < 16 && unhex(text[i+2]) < 16:
+		c, width = unhex(text[i+1])<<4|unhex(text[i+2]), 3
+	case c == '+':
+		return panSpace, 0, 1
+	}
+	switch {
+	case c >= '0' && c <= '9':
+		return panNumber, c - '0', width
+	case c == ' ':
+		return panSpace, 0, width
+	case c == '-':
+		return panDash, 0, width
+	case c|0x20 >= 'a' && c|0x20 <= 'z', c == '_':
+		return panLetter, 0, width
+	}
+	return panOther, 0, width
+}
+
+// unhex is the value of a hexadecimal digit; 255: it is none.
+func unhex(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10
+	}
+	return 255
+}
+
+// HasPAN says whether the text has a card number.
+func HasPAN(text []byte) bool {
+	found := false
+	eachPAN(text, func([]panDigit) bool { found = true; return false })
+	return found
+}
+
+// MaskPAN returns the text with the middle of each card number as stars, and whether there was one; the very slice if there was none.
+// The result has no card number, and is not longer.
+func MaskPAN(text []byte) (shown []byte, masked bool) {
+	for {
+		var hidden []panDigit
+		eachPAN(text, func(digits []panDigit) bool {
+			hidden = append(hidden, digits[shownFirst:len(digits)-shownLast]...)
+			return true
+		})
+		if len(hidden) == 0 {
+			return text, masked
+		}
+		out, at := make([]byte, 0, len(text)), 0
+		for _, d := range hidden {
+			out = append(append(out, text[at:d.from]...), '*')
+			at = d.to
+		}
+		// What is left of one number may make another one with what follows it.
+		text, masked = append(out, text[at:]...), true
+	}
+}
+
+// MaskPANText is MaskPAN for a text.
+func MaskPANText(text string) string {
+	if shown, masked := MaskPAN([]byte(text)); masked {
+		return string(shown)
+	}
+	return text
+}
+
+// MaskAttempts masks card numbers in what receivers answered. It changes the attempts.
+func MaskAttempts(attempts []Attempt) {
+	for i := range attempts {
+		a := &attempts[i]
+		a.Error, a.ResponseBody = MaskPANText(a.Error), MaskPANText(a.ResponseBody)
+		headers := append([]Header(nil), a.ResponseHeaders...)
+		for n := range headers {
+			headers[n].Value = MaskPANText(headers[n].Value)
+		}
+		a.ResponseHeaders = headers
+		if a.Rule != nil {
+			rule := *a.Rule
+			rule.Saw = MaskPANText(rule.Saw)
+			a.Rule = &rule
+		}
+	}
+}
+
+// eachPAN calls each for every card number, from left to right, until it says no. None shares a digit with another.
+func eachPAN(text []byte, each func(digits []panDigit) bool) {
+	var pieces []panPiece
+	var digits []panDigit
+	before, joined := panOther, byte(0)
+	flush := func() bool {
+		more := matchPieces(pieces, each)
+		pieces = pieces[:0]
+		return more
+	}
+	for i := 0; i <= len(text); {
+		kind, value, width := panOther, byte(0), 1
+		if i < len(text) {
+			kind, value, width = panNext(text, i)
+		}
+		if kind == panNumber {
+			if len(digits) <= maxPAN { // one more than a card number has is enough to know that it is none
+				digits = append(digits, panDigit{value, i, i + width})
+			}
+			i += width
+			continue
+		}
+		if len(digits) > 0 {
+			if joined == 0 && !flush() {
+				return
+			}
+			if before != panLetter && kind != panLetter && len(digits) <= maxPAN {
+				pieces = append(pieces, panPiece{digits, joined})
+			} else if !flush() {
+				return
+			}
+			digits, joined = nil, 0
+			if kind == panSpace || kind == panDash {
+				joined = kind
+			}
+		} else {
+			joined = 0
+		}
+		before = kind
+		i += width
+	}
+	flush()
+}
+
+// matchPieces looks for card numbers in pieces of which each is joined to the one before.
+func matchPieces(pieces []panPiece, each func(digits []panDigit) bool) (more bool) {
+	for i := 0; i < len(pieces); i++ {
+		var all []panDigit
+		for j := i; j < len(pieces) && len(all) < maxPAN; j++ {
+			if j > i && (pieces[j].joined == 0 || j > i+1 && pieces[j].joined != pieces[i+1].joined) {
+				break
+			}
+			all = append(all, pieces[j].digits...)
+			if isPAN(all) && grouped(pieces[i:j+1]) {
+				if !each(all) {
+					return false
+				}
+				i = j
+				break
+			}
+		}
+	}
+	return true
+}
+
+// grouped says whether pieces are as they stand on cards.
+func grouped(pieces []panPiece) bool {
+	if len(pieces) == 1 {
+		return true
+	}
+	if len(pieces) == 3 && len(pieces[0].digits) == 4 && len(pieces[1].digits) == 6 {
+		return true
+	}
+	for _, p := range pieces[:len(pieces)-1] {
+		if len(p.digits) != 4 {
+			return false
+		}
+	}
+	return len(pieces[len(pieces)-1].digits) <= 4
+}
+
+// isPAN judges digits by their number, prefix and Luhn digit.
+func isPAN(digits []panDigit) bool {
+	if n := len(digits); n < minPAN || n > maxPAN || !issued(digits) {
+		return false
+	}
+	sum := 0
+	for i := range digits {
+		d := int(digits[len(digits)-1-i].value)
+		if i%2 == 1 {
+			if d *= 2; d > 9 {
+				d -= 9
+			}
+		}
+		sum += d
+	}
+	return sum%10 == 0
+}
+
+// issued says whether an issuer has numbers of that prefix and length.
+func issued(digits []panDigit) bool {
+	prefix := 0
+	for _, d := range digits[:4] {
+		prefix = prefix*10 + int(d.value)
+	}
+	two, n := prefix/100, len(digits)
+	switch {
+	case two/10 == 4: // Visa
+		return n == 13 || n == 16 || n == 19
+	case two >= 51 && two <= 55, prefix >= 2221 && prefix <= 2720: // Mastercard
+		return n == 16
+	case two == 34, two == 37: // American Express
+		return n == 15
+	case two == 36, two == 38, two == 39, prefix >= 3000 && prefix <= 3059: // Diners Club
+		return n >= 14
+	case prefix >= 3528 && prefix <= 3589, // JCB
+		two == 60, two == 64, two == 65, // Discover, RuPay
+		two == 62, two == 81, // UnionPay
+		prefix >= 2200 && prefix <= 2204,                        // Mir
+		two == 50, two >= 56 && two <= 58, two == 63, two == 67: // Maestro
+		return n >= 16
+	}
+	return false
+}
