@@ -56,12 +56,14 @@ func (u *UI) askRetry(r *request) (*form, error) {
 		return nil, err
 	}
 	if c.State.Terminal() {
-		f.Fields = append(f.Fields, field{Name: "ladder", Kind: choiceField, Label: f.T("act.retry.ladder"), Help: f.T("act.retry.ladder.help"), Options: []option{
-			{Value: string(store.Once), Text: f.T("ladder.once"), Chosen: true}, {Value: string(store.Restart), Text: f.T("ladder.restart")},
-		}})
-	}
-	if r.value("ladder") == string(store.Restart) {
-		f.field("ladder").Options[1].Chosen, f.field("ladder").Options[0].Chosen = true, false
+		restart := r.value("ladder") == string(store.Restart)
+		f.Fields = append(f.Fields, field{
+			Name: "ladder", Kind: choiceField, Label: f.T("act.retry.ladder"), Help: f.T("act.retry.ladder.help"),
+			Options: []option{
+				{Value: string(store.Once), Text: f.T("ladder.once"), Chosen: !restart},
+				{Value: string(store.Restart), Text: f.T("ladder.restart"), Chosen: restart},
+			},
+		})
 	}
 	f.Hidden = append(f.Hidden, named{"was", string(c.StateAt(r.now))})
 	if c.State == store.Succeeded {

@@ -31,6 +31,24 @@ func TestRetryIsOneButton(t *testing.T) {
 	b.get(id).ok().lacks(".flash")
 }
 
+// A colleague may have retried the callback since the form was made: then the form has no ladder to choose, and says why.
+func TestRetryOfWhatIsNoLongerDead(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	open := sample(1)
+	o.Callbacks, o.Audit = callbackRows{all: []store.Callback{open}}, auditRows{}
+	o.CallbackActs = callbackEngine{err: store.ErrAttempting}
+	b := signedIn(t, o)
+	id := "/ui/callbacks/cb_" + open.ID
+	res := b.post(id+"/retry", "ladder", "restart", "was", "dead")
+	if res.status != http.StatusConflict {
+		t.Errorf("a form of before: %d", res.status)
+	}
+	res.has(".banner.bad", "being attempted at this moment")
+	res.lacks("[name=ladder]")
+	b.get(id + "/retry?ladder=restart").ok().lacks("[name=ladder]")
+}
+
 // What was received while the form was open is not sent again, and what was received is sent again only by who was told so.
 func TestWhatWasReceivedIsNotSentAgainUnawares(t *testing.T) {
 	t.Parallel()

@@ -126,7 +126,7 @@ func (u *UI) askEditEndpoint(r *request) (*form, error) {
 	}
 	f.Facts = nil // the fields say as much
 	f.endpointFields(&row.Endpoint, f.Can(string(store.ScopeAdmin)))
-	if secret := f.field("secret"); secret != nil {
+	if secret, found := f.field("secret"); found {
 		secret.Help = f.T("endpoint.field.secret.edit")
 	}
 	return f, nil

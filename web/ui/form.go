@@ -114,14 +114,15 @@ func (f *form) FieldRefs() []*field {
 	return all
 }
 
-// field finds a field by its name.
-func (f *form) field(name string) *field {
+// field finds a field by its name. A form need not have it: what it asks for depends on the state of what it is about,
+// and on the scopes of the viewer's key.
+func (f *form) field(name string) (*field, bool) {
 	for i := range f.Fields {
 		if f.Fields[i].Name == name {
-			return &f.Fields[i]
+			return &f.Fields[i], true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // fill puts what was typed into the fields.
@@ -191,12 +192,12 @@ func (u *UI) act(r *request, a act) (*answer, error) {
 	}
 	for _, wrong := range problem.Errors {
 		name := wrong.Field
-		x := f.field(name)
-		for x == nil && strings.ContainsAny(name, ".[") {
+		x, found := f.field(name)
+		for !found && strings.ContainsAny(name, ".[") {
 			name = name[:strings.LastIndexAny(name, ".[")]
-			x = f.field(name)
+			x, found = f.field(name)
 		}
-		if x == nil {
+		if !found {
 			f.WrongFields = append(f.WrongFields, wrong)
 			continue
 		}
