@@ -105,6 +105,7 @@ type Store interface {
 	DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error)
 	DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error)
 	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
+	AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
 	FindEndpoints(ctx context.Context, project string, names []string) (map[string]store.Endpoint, error)
 	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)

@@ -87,6 +87,8 @@ func TestEndpointsThroughTheEngine(t *testing.T) {
 			t.Errorf("with enabled %v its lane is held by %v", enabled, lane["held"])
 		}
 	}
+	theirs := f.newProject(t, "theirs")
+	sent := f.ask(t, 202, "POST", "/v1/callbacks", `{"endpoint":"merchant/7","payload":1,"delay":"1h"}`)
 	if rec := f.do("DELETE", "/v1/endpoints/"+id, `{"reason":"closed"}`); rec.Code != 204 {
 		t.Errorf("DELETE: %d %s", rec.Code, rec.Body)
 	}
@@ -94,6 +96,16 @@ func TestEndpointsThroughTheEngine(t *testing.T) {
 	wantProblem(t, f.do("DELETE", "/v1/endpoints/"+id, ""), 404, "not_found")
 	if fields := f.refused(t, "POST", "/v1/callbacks", `{"endpoint":"merchant/7","payload":1}`); !slices.Equal(fields, []string{"endpoint"}) {
 		t.Errorf("accepted for one that is deleted: %q", fields)
+	}
+	kept := f.ask(t, 200, "GET", "/v1/callbacks?endpoint="+id, "")["data"].([]any)
+	if len(kept) == 0 || kept[0].(map[string]any)["id"] != sent["id"] {
+		t.Errorf("callbacks of one that is deleted: %v, want %v the first", kept, sent["id"])
+	}
+	for path, header := range map[string][]string{id: theirs, "merchant/7": nil} {
+		rec := f.do("GET", "/v1/callbacks?endpoint="+path, "", header...)
+		if want := `{"data":[],"next_cursor":null}`; rec.Code != 200 || rec.Body.String() != want {
+			t.Errorf("callbacks of %s: %d %s", path, rec.Code, rec.Body)
+		}
 	}
 }
 

@@ -290,7 +290,7 @@ func (u *UI) nameEndpoints(r *request, rows []*bookRow) error {
 		if row.Group == "" {
 			continue
 		}
-		ep, err := u.Endpoints.Endpoint(r.ctx, r.who.project, row.Group)
+		ep, err := u.Endpoints.AnyEndpoint(r.ctx, r.who.project, row.Group)
 		if err != nil && !notFound(err) {
 			return err
 		}

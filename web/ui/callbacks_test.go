@@ -295,6 +295,10 @@ type endpointRows struct {
 }
 
 func (e endpointRows) Endpoint(_ context.Context, _, id string) (store.Endpoint, error) {
+	return rowOf(e.all, e.err, func(ep store.Endpoint) bool { return ep.ID == id && ep.DeletedAt == 0 })
+}
+
+func (e endpointRows) AnyEndpoint(_ context.Context, _, id string) (store.Endpoint, error) {
 	return rowOf(e.all, e.err, func(ep store.Endpoint) bool { return ep.ID == id })
 }
 

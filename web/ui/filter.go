@@ -136,13 +136,14 @@ func (f *filter) moment(r *request, name string) int64 {
 	return ms
 }
 
-// endpointNames finds an endpoint by what people call it.
+// endpointNames finds an endpoint by what people call it. AnyEndpoint finds one that was deleted, too.
 type endpointNames interface {
-	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
+	AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
 }
 
-// findEndpoint fills in the endpoint that is named, by its id or the caller's own.
+// findEndpoint fills in the endpoint that is named, by its id or the caller's own. Callbacks of one that was deleted are
+// found by its id; the name may belong to another by now.
 func (f *filter) findEndpoint(r *request, in endpointNames) error {
 	name := f.values.Get("endpoint")
 	if name == "" {
@@ -151,7 +152,7 @@ func (f *filter) findEndpoint(r *request, in endpointNames) error {
 	var ep store.Endpoint
 	var err error
 	if id, ok := store.BareID(store.EndpointPrefix, name); ok {
-		ep, err = in.Endpoint(r.ctx, r.who.project, id)
+		ep, err = in.AnyEndpoint(r.ctx, r.who.project, id)
 	} else {
 		ep, err = in.EndpointByExternalID(r.ctx, r.who.project, name)
 	}

@@ -94,3 +94,22 @@ func TestCraftedPlacesAreNotAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// Callbacks outlive their endpoint: the reconciliation page links to those of one that was deleted.
+func TestCallbacksOfADeletedEndpoint(t *testing.T) {
+	t.Parallel()
+	o := parts()
+	gone := sampleEndpoint(3)
+	gone.DeletedAt = testNow - 1000
+	var asked store.Filter
+	o.Callbacks = callbackRows{all: []store.Callback{sample(1)}, asked: &asked}
+	o.Endpoints = endpointRows{all: []store.Endpoint{gone}}
+	b := signedIn(t, o)
+	b.get("/ui/callbacks?endpoint=" + store.EndpointPrefix + gone.ID).ok().lacks(".banner.bad")
+	if asked.EndpointID != gone.ID {
+		t.Errorf("listed are those of endpoint %q", asked.EndpointID)
+	}
+	for _, name := range []string{store.EndpointPrefix + testID(4), gone.ExternalID + "-never"} {
+		b.get("/ui/callbacks?endpoint="+name).ok().has(".banner.bad", "cannot be meant")
+	}
+}

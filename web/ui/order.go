@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -85,17 +86,14 @@ func (u *UI) nameGroups(r *request, groups []orderGroup) error {
 		if !ok || i >= maxNamed {
 			continue
 		}
-		ep, err := u.Endpoints.Endpoint(r.ctx, r.who.project, id)
-		switch {
-		case err != nil && !notFound(err):
+		ep, err := u.Endpoints.AnyEndpoint(r.ctx, r.who.project, id)
+		if err != nil && !notFound(err) {
 			return err
-		case err != nil:
-			groups[i].Link = "" // it was deleted
-		case ep.Name != "":
-			groups[i].Name = ep.Name
-		case ep.ExternalID != "":
-			groups[i].Name = ep.ExternalID
 		}
+		if err != nil || ep.DeletedAt != 0 {
+			groups[i].Link = "" // it has no page
+		}
+		groups[i].Name = cmp.Or(ep.Name, ep.ExternalID, groups[i].Name)
 	}
 	return nil
 }
