@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -102,11 +103,9 @@ func (s cursorSigner) decode(list byte, text string) (store.Cursor, error) {
 // secret.
 func isIDOf(list byte, id string) bool {
 	switch list {
-	case listLanes, listProjects:
+	case listLanes, listProjects, listPolicies, listRules, listProfiles:
 		_, wrong := checkText(id, false)
 		return wrong == "" && id != "" && len(id) <= maxCursorID
-	case listKeys, listPolicies, listRules, listProfiles:
-		return id == "" // see pageOf
 	}
 	_, ok := store.BareID("", id)
 	return ok
@@ -161,19 +160,24 @@ func (s cursorSigner) unsealed(list byte, text string) ([]byte, error) {
 	return body[1:], nil
 }
 
-// pageOf cuts a page out of a list that is short enough to be read whole. Its cursor is a place in the list.
+// pageOf cuts a page out of a list that is short enough to be read whole. at is the cursor of a row, and order how those
+// of the list are sorted. A cursor names the last row of a page and not how many there were, so that rows which come
+// and go between two pages shift nothing.
 func pageOf[T any](
 	s cursorSigner, list byte, all []T, limit int, after *store.Cursor,
+	at func(row *T) store.Cursor, order func(a, b store.Cursor) int,
 ) (page []T, next string) {
-	begin := 0
 	if after != nil {
-		begin = int(min(max(after.DueAt, 0), int64(len(all))))
+		begin := slices.IndexFunc(all, func(row T) bool { return order(at(&row), *after) > 0 })
+		if begin < 0 {
+			return nil, ""
+		}
+		all = all[begin:]
 	}
-	end := min(begin+limit, len(all))
-	if end < len(all) {
-		next = s.encode(list, store.Cursor{DueAt: int64(end)})
+	if len(all) <= limit {
+		return all, ""
 	}
-	return all[begin:end], next
+	return all[:limit], s.encode(list, at(&all[limit-1]))
 }
 
 // appendNext ends a list: its array's bracket, and next_cursor.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -40,7 +41,9 @@ func (a *API) listKeys(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	page, next := pageOf(q.cursors, listKeys, keys, limit, after)
+	at := func(k *store.Key) store.Cursor { return store.Cursor{ID: k.ID} }
+	newestFirst := func(a, b store.Cursor) int { return strings.Compare(b.ID, a.ID) }
+	page, next := pageOf(q.cursors, listKeys, keys, limit, after, at, newestFirst)
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range page {
 		o.element(i)

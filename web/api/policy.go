@@ -16,18 +16,20 @@ func policyKind() presetKind {
 	rows := func(p *dispatch.Presets, from int64) (rows []preset) {
 		for i := range p.OwnPolicies {
 			policy := &p.OwnPolicies[i]
-			rows = append(rows, preset{policy.Name, func(o *jsonObject) { o.namedPolicy(policy, "", true, from) }})
+			rows = append(rows, preset{policy.Name, 0, func(o *jsonObject) { o.namedPolicy(policy, "", true, from) }})
 		}
 		for i := range p.Policies {
 			policy := &p.Policies[i]
-			rows = append(rows, preset{policy.Name, func(o *jsonObject) { o.namedPolicy(&policy.Policy, policy.About, false, from) }})
+			rows = append(rows, preset{policy.Name, int64(1 + i), func(o *jsonObject) {
+				o.namedPolicy(&policy.Policy, policy.About, false, from)
+			}})
 		}
 		return rows
 	}
 	// A formula such as exp(1s,2,1h,10) is a name, too.
 	formula := func(ctx context.Context, presets Presets, project, name string, from int64) (preset, error) {
 		policy, err := presets.Policy(ctx, project, name)
-		return preset{name, func(o *jsonObject) { o.namedPolicy(&policy, "", false, from) }}, err
+		return preset{name, 0, func(o *jsonObject) { o.namedPolicy(&policy, "", false, from) }}, err
 	}
 	return presetKind{list: listPolicies, timed: true, rows: rows, other: formula}
 }
@@ -88,19 +90,19 @@ func (a *API) putPolicy(ctx context.Context, c *gin.Context, who caller) error {
 // ruleKind is what /v1/success_rules has of its own.
 func ruleKind() presetKind {
 	return presetKind{list: listRules, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
-		write := func(name, about string, own bool, rule store.JSONText) {
-			rows = append(rows, preset{name, func(o *jsonObject) {
+		write := func(name, about string, place int, rule store.JSONText) {
+			rows = append(rows, preset{name, int64(place), func(o *jsonObject) {
 				o.str("name", name)
 				o.orNull("about", about)
-				o.boolean("own", own)
+				o.boolean("own", place == 0)
 				o.raw("rule", string(rule))
 			}})
 		}
 		for _, r := range p.OwnRules {
-			write(r.Name, "", true, r.Rule)
+			write(r.Name, "", 0, r.Rule)
 		}
-		for _, r := range p.Rules {
-			write(r.Name, r.Description, false, r.Rule)
+		for i, r := range p.Rules {
+			write(r.Name, r.Description, 1+i, r.Rule)
 		}
 		return rows
 	}}
@@ -140,13 +142,14 @@ func (a *API) putRule(ctx context.Context, c *gin.Context, who caller) error {
 // profileKind is what /v1/profiles has of its own.
 func profileKind() presetKind {
 	return presetKind{list: listProfiles, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
-		write := func(profiles []dispatch.Profile, own bool) {
-			for i := range profiles {
-				rows = append(rows, preset{profiles[i].Name, func(o *jsonObject) { o.profile(&profiles[i], own) }})
-			}
+		for i := range p.OwnProfiles {
+			own := &p.OwnProfiles[i]
+			rows = append(rows, preset{own.Name, 0, func(o *jsonObject) { o.profile(own, true) }})
 		}
-		write(p.OwnProfiles, true)
-		write(p.Profiles, false)
+		for i := range p.Profiles {
+			known := &p.Profiles[i]
+			rows = append(rows, preset{known.Name, int64(1 + i), func(o *jsonObject) { o.profile(known, false) }})
+		}
 		return rows
 	}}
 }

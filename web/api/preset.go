@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -75,8 +76,18 @@ func unprefixed(err error, prefix string) error {
 // A preset is a policy, a success rule or a profile that can be named, as it is shown.
 type preset struct {
 	name string
+	// place is zero for one of the project's own; those that every project knows count from 1, in their own order.
+	place int64
 	// write writes its members.
 	write func(o *jsonObject)
+}
+
+// cursor is where the list goes on after the preset.
+func (p *preset) cursor() store.Cursor { return store.Cursor{DueAt: p.place, ID: p.name} }
+
+// presetOrder sorts a project's own by their names, and behind them what every project knows by place.
+func presetOrder(a, b store.Cursor) int {
+	return cmp.Or(cmp.Compare(a.DueAt, b.DueAt), strings.Compare(a.ID, b.ID))
 }
 
 // A presetKind is what the routes of one kind of preset differ in.
@@ -108,7 +119,8 @@ func (a *API) listPresets(k presetKind) handler {
 		if err != nil {
 			return err
 		}
-		page, next := pageOf(q.cursors, k.list, k.rows(&presets, from), limit, after)
+		rows := k.rows(&presets, from)
+		page, next := pageOf(q.cursors, k.list, rows, limit, after, (*preset).cursor, presetOrder)
 		o := jsonObject{[]byte(`{"data":[`)}
 		for i := range page {
 			o.element(i)

@@ -21,11 +21,11 @@ func somePresets() dispatch.Presets {
 		OwnPolicies: []store.Policy{own},
 		OwnRules:    []store.Success{{Name: "own", Rule: `{"status":[200]}`}},
 		OwnProfiles: []dispatch.Profile{
+			{Name: "bare", About: "chooses nothing"},
 			{
 				Name: "own", Policy: store.PolicyChoice{Given: &store.Policy{Tiers: own.Tiers, Timeout: time.Second}}, Success: store.Success{Name: "own"},
 				Signer: `{"type":"sorted-kv","alg":"md5"}`, Timeout: 5 * time.Second,
 			},
-			{Name: "bare", About: "chooses nothing"},
 		},
 	}
 }

@@ -30,6 +30,7 @@ import (
 const (
 	adminKey = "dk_0123456789abcdef"
 	bareID   = "01JD6QZ0000000000000000001"
+	olderID  = "01JD6QZ0000000000000000000"
 	oneID    = "cb_" + bareID
 	// nowMS is 2026-11-21T08:00:00.000Z.
 	nowMS = 1795248000000
