@@ -21,6 +21,8 @@ const (
 	maxBusy   = 100
 	// blockedTries is how many attempts in a row may be refused by the egress guard before the callback is dead.
 	blockedTries = 3
+	// blockedPage is how many attempts are read at a time to count them: those that are not charged lie between.
+	blockedPage = 20
 )
 
 // decide turns how an attempt ended into what follows: state and reason, the next due time, what is charged, and what the
@@ -157,22 +159,27 @@ func (e *Engine) next(ctx context.Context, w *store.Stamped, resp *outbound.Resp
 // blockedBefore counts the charged attempts in a row that the egress guard has refused. If they cannot be read it says none: the
 // callback goes on, and the next attempt asks again.
 func (e *Engine) blockedBefore(ctx context.Context, w *store.Stamped) int {
-	attempts, err := e.o.Store.Attempts(context.WithoutCancel(ctx), w.Project, w.ID)
-	if err != nil {
-		e.log.Warn("the attempts of a blocked callback cannot be read", "callback_id", store.CallbackPrefix+w.ID, "error", err)
-		return 0
-	}
 	n := 0
-	for i := len(attempts) - 1; i >= 0; i-- {
-		switch a := &attempts[i]; {
-		case !a.Charged || a.Stale:
-		case a.Class == store.ClassBlocked:
-			n++
-		default:
+	for before := 0; ; {
+		page, err := e.o.Store.Attempts(context.WithoutCancel(ctx), w.Project, w.ID, before, blockedPage)
+		if err != nil {
+			e.log.Warn("the attempts of a blocked callback cannot be read", "callback_id", store.CallbackPrefix+w.ID, "error", err)
+			return 0
+		}
+		for i := range page {
+			switch a := &page[i]; {
+			case !a.Charged || a.Stale:
+			case a.Class == store.ClassBlocked:
+				n++
+			default:
+				return n
+			}
+		}
+		if len(page) < blockedPage || n >= blockedTries {
 			return n
 		}
+		before = page[len(page)-1].Number
 	}
-	return n
 }
 
 // failed walks the ladder after a charged failure. Of a poll every status may say that its order is not final yet: none stops it.

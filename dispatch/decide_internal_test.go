@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -201,6 +202,10 @@ func TestDecideBlocked(t *testing.T) {
 	}{
 		{"the third", pastAttempts{list: []store.Attempt{blocked, blocked}}, true},
 		{"after others", pastAttempts{list: []store.Attempt{failed, blocked, uncharged, stale, blocked}}, true},
+		{
+			"before very many others",
+			pastAttempts{list: append([]store.Attempt{blocked, blocked}, slices.Repeat([]store.Attempt{uncharged}, 3*blockedPage)...)}, true,
+		},
 		{"the second", pastAttempts{list: []store.Attempt{blocked}}, false},
 		{"not in a row", pastAttempts{list: []store.Attempt{blocked, failed, blocked}}, false},
 		{"the attempts cannot be read", pastAttempts{list: []store.Attempt{blocked, blocked},

@@ -20,8 +20,16 @@ type pastAttempts struct {
 	err  error
 }
 
-func (p *pastAttempts) Attempts(context.Context, string, string) ([]store.Attempt, error) {
-	return p.list, p.err
+// Attempts numbers the list from 1, and reads it as a store does.
+func (p *pastAttempts) Attempts(_ context.Context, _, _ string, before, limit int) (page []store.Attempt, err error) {
+	for i := len(p.list); i > 0 && len(page) < limit; i-- {
+		if before == 0 || i < before {
+			a := p.list[i-1]
+			a.Number = i
+			page = append(page, a)
+		}
+	}
+	return page, p.err
 }
 
 // A decision is an attempt that has ended, and what decide is to make of it.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +14,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
+// evidenceAttempts is how many attempts the evidence has at most, the last ones: a poll may have tens of thousands.
+// evidencePage is how many are read at a time.
+const (
+	evidenceAttempts = 1000
+	evidencePage     = 250
+)
+
 // Evidence returns what the records say of a callback, as text that may be given to its receiver in the dispute "you never told us":
-// with every attempt, without credentials, and without the payload, of which it has the SHA-256. It is store.ErrNotFound for one that
+// with the last evidenceAttempts attempts, and how many older ones there are; without credentials, and without the payload, of which it has the SHA-256. It is store.ErrNotFound for one that
 // does not exist.
 func (e *Engine) Evidence(ctx context.Context, project, id string) (string, error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("evidence of %s: %w", id, err) }
@@ -22,7 +30,7 @@ func (e *Engine) Evidence(ctx context.Context, project, id string) (string, erro
 	if err != nil {
 		return fail(err)
 	}
-	attempts, err := e.o.Store.Attempts(ctx, project, id)
+	attempts, err := e.lastAttempts(ctx, project, id)
 	if err != nil {
 		return fail(err)
 	}
@@ -66,8 +74,8 @@ func (e *Engine) Evidence(ctx context.Context, project, id string) (string, erro
 		line("ended", instant(c.FinishedAt))
 	}
 	fmt.Fprintf(&b, "attempts:      %d, of which %d charged\n", max(len(attempts), c.AttemptSeq), c.AttemptCount)
-	if n := len(attempts); c.AttemptSeq > n {
-		fmt.Fprintf(&b, "               the last %d of them follow\n", n)
+	if n := len(attempts); n > 0 && attempts[0].Number > 1 {
+		fmt.Fprintf(&b, "               the last %d of them follow; the %d older ones are not shown\n", n, attempts[0].Number-1)
 	}
 	for i := range attempts {
 		testify(&b, &attempts[i])
@@ -80,6 +88,22 @@ func (e *Engine) Evidence(ctx context.Context, project, id string) (string, erro
 		return store.MaskPANText(b.String()), nil
 	}
 	return b.String(), nil
+}
+
+// lastAttempts are those that the evidence has, by number.
+func (e *Engine) lastAttempts(ctx context.Context, project, id string) ([]store.Attempt, error) {
+	var all []store.Attempt
+	for before := 0; len(all) < evidenceAttempts; before = all[len(all)-1].Number {
+		page, err := e.o.Store.Attempts(ctx, project, id, before, evidencePage)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, page...); len(page) < evidencePage {
+			break
+		}
+	}
+	slices.Reverse(all)
+	return all, nil
 }
 
 func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }

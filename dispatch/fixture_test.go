@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -211,12 +212,14 @@ func (b *fixture) get(id string) store.Callback {
 	return c
 }
 
+// attempts are those of a callback by number.
 func (b *fixture) attempts(id string) []store.Attempt {
 	b.t.Helper()
-	a, err := b.db.Attempts(b.t.Context(), store.DefaultProject, id)
+	a, err := b.db.Attempts(b.t.Context(), store.DefaultProject, id, 0, 500)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	slices.Reverse(a)
 	return a
 }
 

@@ -206,10 +206,6 @@ type Attempt struct {
 	URL string
 }
 
-// KeptAttempts is how many attempts of a callback are read at most, the last ones: a poll that repeats its last tier for days has tens of
-// thousands.
-const KeptAttempts = 1000
-
 // A Payload is a body apart from its callback's row.
 type Payload struct {
 	ID          string

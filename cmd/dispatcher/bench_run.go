@@ -278,11 +278,11 @@ func (b *bench) fate(ctx context.Context, id string) string {
 	if cb.AttemptCount == 0 {
 		parts = append(parts, "not attempted")
 	}
-	var attempts struct {
+	var newest struct {
 		Data []shownAttempt `json:"data"`
 	}
-	if _, err := b.cl.call(ctx, http.MethodGet, callbackPath(id)+"/attempts", nil, &attempts); err == nil && len(attempts.Data) > 0 {
-		parts = append(parts, attempts.Data[len(attempts.Data)-1].Error)
+	if _, err := b.cl.call(ctx, http.MethodGet, callbackPath(id)+"/attempts?limit=1", nil, &newest); err == nil && len(newest.Data) > 0 {
+		parts = append(parts, newest.Data[0].Error)
 	}
 	return printable(strings.Join(nonEmpty(parts), ", "))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,6 +88,7 @@ type callbackPage struct {
 // callbackGet shows one callback.
 type callbackGet struct {
 	clientFlags
+	attemptFlags
 	ID   string `arg:"" help:"Id of the callback, cb_ and 26 characters."`
 	JSON bool   `name:"json" help:"Print JSON for machines: the callback, and its attempts under \"attempts\"."`
 }
@@ -98,34 +100,84 @@ func (cmd *callbackGet) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	var cb shownCallback
-	return showWithAttempts(ctx, c, cl, callbackPath(cmd.ID), cmd.ID, &cb, cmd.JSON, func(attempts []shownAttempt) {
+	return showWithAttempts(ctx, c, cl, shownWith{callbackPath(cmd.ID), cmd.ID, cmd.Attempts, cmd.JSON}, &cb, func(attempts []shownAttempt) {
 		showCallback(c, &cb, attempts, nil, time.Now())
 	})
 }
 
-// showWithAttempts reads a callback into out from a path, and its attempts, and shows them by show, or prints both for machines.
-func showWithAttempts(ctx context.Context, c *console, cl *client, path, id string, out any, asJSON bool, show func([]shownAttempt)) error {
-	answer, err := cl.call(ctx, http.MethodGet, path, nil, out)
+// attemptFlags are those of what shows attempts.
+type attemptFlags struct {
+	Attempts int `default:"50" placeholder:"N" help:"Most attempts to show, the newest; 0 shows every one. Default: 50."`
+}
+
+// shownWith is what is shown with its attempts: the path that it is read from, its id, how many attempts at most, and
+// whether it is for machines.
+type shownWith struct {
+	path, id string
+	most     int
+	asJSON   bool
+}
+
+// showWithAttempts reads a callback into out, and its attempts, and shows them by show, or prints both for machines.
+func showWithAttempts(ctx context.Context, c *console, cl *client, what shownWith, out any, show func([]shownAttempt)) error {
+	if what.most < 0 {
+		return &usageError{lines: []string{"--attempts is at least 0"}}
+	}
+	answer, err := cl.call(ctx, http.MethodGet, what.path, nil, out)
 	if err != nil {
 		return err
 	}
-	var attempts struct {
-		Data []json.RawMessage `json:"data"`
-	}
-	if _, err := cl.call(ctx, http.MethodGet, callbackPath(id)+"/attempts", nil, &attempts); err != nil {
+	attempts, err := newestAttempts(ctx, cl, what.id, what.most)
+	if err != nil {
 		return err
 	}
-	if asJSON {
-		return printWithAttempts(c, answer, attempts.Data)
+	if what.asJSON {
+		return printWithAttempts(c, answer, attempts)
 	}
-	list := make([]shownAttempt, len(attempts.Data))
-	for i, raw := range attempts.Data {
-		if err := json.Unmarshal(raw, &list[i]); err != nil {
-			return fmt.Errorf("attempt %d of the answer: %w", i+1, err)
-		}
+	list, err := decodeAttempts(attempts)
+	if err != nil {
+		return err
 	}
 	show(list)
+	if len(list) > 0 && list[0].Number > 1 {
+		fmt.Fprintf(c.out, "\nolder attempts: %d more, --attempts 0 shows every one\n", list[0].Number-1)
+	}
 	return nil
+}
+
+// newestAttempts reads the newest attempts of a callback page by page, most of them or for zero all, and returns them by
+// number.
+func newestAttempts(ctx context.Context, cl *client, id string, most int) ([]json.RawMessage, error) {
+	var all []json.RawMessage
+	for next := ""; ; {
+		n := mostPerPage
+		if most > 0 {
+			n = min(n, most-len(all))
+		}
+		var answer struct {
+			Data       []json.RawMessage `json:"data"`
+			NextCursor string            `json:"next_cursor"`
+		}
+		if _, err := page(ctx, cl, callbackPath(id)+"/attempts", url.Values{}, n, next, &answer); err != nil {
+			return nil, err
+		}
+		all, next = append(all, answer.Data...), answer.NextCursor
+		if next == "" || most > 0 && len(all) >= most {
+			slices.Reverse(all)
+			return all, nil
+		}
+	}
+}
+
+// decodeAttempts reads attempts as the server wrote them.
+func decodeAttempts(raw []json.RawMessage) ([]shownAttempt, error) {
+	list := make([]shownAttempt, len(raw))
+	for i := range raw {
+		if err := json.Unmarshal(raw[i], &list[i]); err != nil {
+			return nil, fmt.Errorf("attempt %d of the answer: %w", i+1, err)
+		}
+	}
+	return list, nil
 }
 
 // printWithAttempts prints a callback as the server wrote it, with one more member.

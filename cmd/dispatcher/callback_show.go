@@ -230,10 +230,13 @@ func ladder(cb *shownCallback, attempts []shownAttempt, now time.Time) []ladderS
 	if at.Before(now) {
 		at = now
 	}
-	left := *cb.MaxAttempts - cb.AttemptCount
+	left, made := *cb.MaxAttempts-cb.AttemptCount, 0
+	if n := len(attempts); n > 0 {
+		made = attempts[n-1].Number
+	}
 	var steps []ladderStep
 	for i := range left {
-		step := ladderStep{name: "#" + strconv.Itoa(len(attempts)+1+i), at: clockTime(&at)}
+		step := ladderStep{name: "#" + strconv.Itoa(made+1+i), at: clockTime(&at)}
 		position := len(cb.Tiers) - left + 1 + i
 		if position < 0 || position >= len(cb.Tiers) {
 			steps = append(steps, step)

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -72,6 +74,61 @@ func TestCallbackGet(t *testing.T) {
 	}
 	if shown.ID != oneID || len(shown.Attempts) != 1 || shown.Labels2["a"] == nil {
 		t.Errorf("got %+v", shown)
+	}
+}
+
+// The newest attempts are shown in their order, and how many are older; --attempts 0 reads page after page.
+func TestCallbackGetReadsAttemptsByPages(t *testing.T) {
+	t.Parallel()
+	const made = 1203
+	address := handling(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/attempts") {
+			respond(t, w, oneCallback)
+			return
+		}
+		limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+		if err != nil || limit < 1 || limit > 500 {
+			t.Errorf("asked for %s", r.URL)
+		}
+		last := made
+		if cursor := r.URL.Query().Get("cursor"); cursor != "" {
+			if last, err = strconv.Atoi(cursor); err != nil {
+				t.Error(err)
+			}
+		}
+		var page []string
+		for n := last; n > 0 && len(page) < limit; n-- {
+			page = append(page, with(t, oneAttempt, fmt.Sprintf(`{"number":%d}`, n)))
+		}
+		next := "null"
+		if rest := last - len(page); rest > 0 {
+			next = fmt.Sprintf(`"%d"`, rest)
+		}
+		respond(t, w, `{"data":[`+strings.Join(page, ",")+`],"next_cursor":`+next+`}`)
+	})
+	for most, want := range map[string]int{"50": 50, "500": 500, "700": 700, "0": made} {
+		term := at(address)
+		var shown struct {
+			Attempts []shownAttempt `json:"attempts"`
+		}
+		if code := term.invoke("callback", "get", oneID, "--json", "--attempts", most); code != exitOK {
+			t.Fatalf("exit code %d: %s", code, term.stderr.String())
+		}
+		if err := json.Unmarshal(term.stdout.Bytes(), &shown); err != nil || len(shown.Attempts) != want {
+			t.Fatalf("--attempts %s: %v, %d attempts", most, err, len(shown.Attempts))
+		}
+		for i := range shown.Attempts {
+			if n := made - want + 1 + i; shown.Attempts[i].Number != n {
+				t.Fatalf("--attempts %s: attempt %d in the place of %d", most, shown.Attempts[i].Number, n)
+			}
+		}
+	}
+	term := at(address)
+	term.ends(t, exitOK, "callback", "get", oneID, "--attempts", "3")
+	says(t, term.stdout.String(), "#1201", "#1203", "#1204", "older attempts: 1200 more, --attempts 0 shows every one")
+	term = at(address)
+	if code := term.invoke("callback", "get", oneID, "--attempts", "-1"); code != exitUsage {
+		t.Errorf("--attempts -1: exit code %d", code)
 	}
 }
 

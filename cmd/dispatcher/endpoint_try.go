@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -83,28 +82,27 @@ func (cmd *endpointTest) await(ctx context.Context, c *console, cl *client, id s
 
 // ended prints the attempt of a test that is terminal, and ends with 1 if it failed.
 func (cmd *endpointTest) ended(ctx context.Context, c *console, cl *client, cb *shownCallback, answer []byte) error {
-	var attempts struct {
-		Data []json.RawMessage `json:"data"`
-	}
-	if _, err := cl.call(ctx, http.MethodGet, callbackPath(cb.ID)+"/attempts", nil, &attempts); err != nil {
+	attempts, err := newestAttempts(ctx, cl, cb.ID, 0)
+	if err != nil {
 		return err
 	}
 	if cmd.JSON {
-		if err := printWithAttempts(c, answer, attempts.Data); err != nil {
+		if err := printWithAttempts(c, answer, attempts); err != nil {
 			return err
 		}
 	} else {
+		list, err := decodeAttempts(attempts)
+		if err != nil {
+			return err
+		}
 		fmt.Fprintf(c.out, "%s  %s\n", printable(cb.ID), c.state(cb))
-		for i, raw := range attempts.Data {
-			var a shownAttempt
-			if err := json.Unmarshal(raw, &a); err != nil {
-				return fmt.Errorf("attempt %d of the answer: %w", i+1, err)
-			}
+		for i := range list {
+			a := &list[i]
 			colour := text.FgRed
 			if a.Outcome == "succeeded" {
 				colour = text.FgGreen
 			}
-			fmt.Fprintf(c.out, "  %s %s  %s  after %.1fms\n", printable(cb.Method), short(cb.URL, widest), c.paint(answerText(&a), colour), a.Timings.Total)
+			fmt.Fprintf(c.out, "  %s %s  %s  after %.1fms\n", printable(cb.Method), short(cb.URL, widest), c.paint(answerText(a), colour), a.Timings.Total)
 		}
 	}
 	if cb.State != "succeeded" {

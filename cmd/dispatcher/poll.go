@@ -120,6 +120,7 @@ func noPoll(err error, id string) error { return inWords(err, "no poll has the i
 // pollGet shows one poll.
 type pollGet struct {
 	clientFlags
+	attemptFlags
 	ID   string `arg:"" help:"Id of the poll, cb_ and 26 characters."`
 	JSON bool   `name:"json" help:"Print JSON for machines: the poll, and its attempts under \"attempts\"."`
 }
@@ -131,7 +132,8 @@ func (cmd *pollGet) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	var p shownPoll
-	return noPoll(showWithAttempts(ctx, c, cl, pollPath(cmd.ID), cmd.ID, &p, cmd.JSON, func(attempts []shownAttempt) {
+	what := shownWith{pollPath(cmd.ID), cmd.ID, cmd.Attempts, cmd.JSON}
+	return noPoll(showWithAttempts(ctx, c, cl, what, &p, func(attempts []shownAttempt) {
 		showCallback(c, &p.shownCallback, attempts, &p.Poll, time.Now())
 	}), cmd.ID)
 }

@@ -203,13 +203,26 @@ func (c *Client) Get(ctx context.Context, id string) (Callback, error) {
 	return cb, err
 }
 
-// Attempts reads the attempts of one callback.
+// Attempts reads every attempt of one callback, page by page, and returns them by number.
 func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
-	var page struct {
-		Data []Attempt `json:"data"`
+	query := url.Values{"limit": {"500"}}
+	var all []Attempt
+	for {
+		var page struct {
+			Data       []Attempt `json:"data"`
+			NextCursor *string   `json:"next_cursor"`
+		}
+		if err := c.Call(ctx, http.MethodGet, "/v1/callbacks/"+id+"/attempts?"+query.Encode(), nil, http.StatusOK,
+			&page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Data...)
+		if page.NextCursor == nil {
+			slices.Reverse(all)
+			return all, nil
+		}
+		query.Set("cursor", *page.NextCursor)
 	}
-	err := c.Call(ctx, http.MethodGet, "/v1/callbacks/"+id+"/attempts", nil, http.StatusOK, &page)
-	return page.Data, err
 }
 
 // List reads every callback that the filter picks, page by page.

@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"slices"
+	"math"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -127,8 +127,21 @@ func scanAttempt(rows scanner) (store.Attempt, error) {
 	return a, nil
 }
 
-// Attempts returns the last store.KeptAttempts of the callback's attempts, by number; store.ErrNotFound for a callback that is not in the project.
-func (db *DB) Attempts(ctx context.Context, project, id string) ([]store.Attempt, error) {
+// lastAttempts and oneAttempt read the attempts of one callback by the primary key. A page costs the same wherever it is.
+const (
+	lastAttempts = `SELECT ` + attemptColumns + ` FROM attempts
+	WHERE callback_id = $1 AND project = $2 AND number < $3
+	ORDER BY number DESC
+	LIMIT $4`
+	oneAttempt = `SELECT ` + attemptColumns + ` FROM attempts WHERE callback_id = $1 AND project = $2 AND number = $3`
+)
+
+// Attempts returns a part of a callback's attempts, newest first: at most limit, which is at most maxList+1, with numbers
+// below before; zero begins with the last one. It returns store.ErrNotFound for a callback that is not in the project.
+func (db *DB) Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error) {
+	if before <= 0 {
+		before = math.MaxInt32
+	}
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
 	var attempts []store.Attempt
@@ -136,17 +149,36 @@ func (db *DB) Attempts(ctx context.Context, project, id string) ([]store.Attempt
 		a, err := scanAttempt(rows)
 		attempts = append(attempts, a)
 		return err
-	}, `SELECT `+attemptColumns+` FROM attempts WHERE callback_id = $1 AND project = $2
-		ORDER BY number DESC
-		LIMIT $3`, id, project, store.KeptAttempts)
+	}, lastAttempts, id, project, min(before, math.MaxInt32), min(max(limit, 1), maxList+1))
 	if err != nil {
 		return nil, readError("read attempts", err)
 	}
-	slices.Reverse(attempts)
 	if len(attempts) == 0 {
 		if _, err := db.Get(ctx, project, id); err != nil {
 			return nil, err
 		}
 	}
 	return attempts, nil
+}
+
+// Attempt returns one attempt of a callback by its number; store.ErrNotFound when the project has none.
+func (db *DB) Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error) {
+	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
+	defer cancel()
+	if number < 1 || number > math.MaxInt32 {
+		return store.Attempt{}, fmt.Errorf("attempt %d of %s: %w", number, id, store.ErrNotFound)
+	}
+	var found []store.Attempt
+	err := queryEach(ctx, db.read, func(rows scanner) error {
+		a, err := scanAttempt(rows)
+		found = append(found, a)
+		return err
+	}, oneAttempt, id, project, number)
+	if err != nil {
+		return store.Attempt{}, readError("read an attempt", err)
+	}
+	if len(found) == 0 {
+		return store.Attempt{}, fmt.Errorf("attempt %d of %s: %w", number, id, store.ErrNotFound)
+	}
+	return found[0], nil
 }

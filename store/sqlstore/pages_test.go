@@ -41,6 +41,13 @@ const manySchedules = `INSERT INTO schedules (id, project, name, cron, timezone,
 
 const manySessions = `INSERT INTO sessions (token, data, expires_at) SELECT CAST(i AS TEXT), CAST('x' AS BYTEA), i FROM `
 
+// manyAttempts are half of one callback, and of the others one each.
+const manyAttempts = `INSERT INTO attempts (callback_id, number, charged, fence, started_at, ended_at, due_at, next_due_at, lateness, status, stale,
+		response_truncated, project, trigger, outcome, class, key_id, error, response_body, detail)
+	SELECT CASE WHEN i % 2 = 0 THEN 'often' ELSE CAST(i AS TEXT) END, i, 1, i, i, i, i, i, 0, 200, 0, 0, 'default', 'schedule', 'failed',
+		'rule_mismatch', '', '', '', '{}'
+	FROM `
+
 const manyDueHours = `INSERT INTO counters (project, kind, key, value)
 	SELECT CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END, CASE WHEN i % 3 = 0 THEN 'due' ELSE 'lane' END, CAST(400000 + i AS TEXT), 1 FROM `
 
@@ -59,6 +66,7 @@ func fillMany(t *testing.T, db *DB) {
 			CASE i % 3 WHEN 0 THEN 60000 WHEN 1 THEN 900000 ELSE 3600000 END, 1790000000000 - CAST(i AS BIGINT) * 60000, ` + zeros + ` FROM `
 	fill := []string{
 		manyCallbacks + numbers, manyEntries + numbers, manyDispatchers + numbers, manySchedules + numbers, manySessions + numbers, manyDueHours + numbers,
+		manyAttempts + numbers,
 		manyActivities + numbers,
 		`INSERT INTO lanes (id, project, key) SELECT i, 'default', 'lane-' || CAST(i AS TEXT) FROM ` + numbers,
 	}
@@ -116,6 +124,10 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	add("past hours", "counters_due", false, pastHour+"1", pastBefore(pagesNow))
 	add("dispatchers", "dispatchers_seen", true, listDispatchers, manyRows-10, maxDispatchers)
 	add("the next schedules", "schedules_next", true, nextSchedules, 0, 100)
+	for _, before := range []int{2*manyRows + 1, manyRows / 2, 3} {
+		add(fmt.Sprint("attempts before ", before), "attempts_pkey", false, lastAttempts, "often", project, before, 51)
+	}
+	add("an attempt", "attempts_pkey", false, oneAttempt, "often", project, 8)
 	add("a session", "sessions_pkey", false, readSession, "7", 1)
 	add("a span", "activity_pkey", false, activityQuery(ofSpan), project, 0, store.Minute.Milliseconds(), pagesNow-10_000_000, pagesNow)
 	which, args, err := db.laneActivity(project, []int64{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, pagesNow-100_000_000)
@@ -208,7 +220,7 @@ func checkLitePlan(t *testing.T, db *DB, r pageRead) {
 	}
 	// What stands in a subquery may be read from its beginning.
 	if !regexp.MustCompile(`USING (COVERING )?(INDEX )?`+index+`\b`).MatchString(plan) || !r.sorts && strings.Contains(plan, "TEMP B-TREE") ||
-		regexp.MustCompile(`SCAN (callbacks|audit|activity|dispatchers|sessions|counters|lanes|schedules|c)\b`).MatchString(plan) {
+		regexp.MustCompile(`SCAN (callbacks|attempts|audit|activity|dispatchers|sessions|counters|lanes|schedules|c)\b`).MatchString(plan) {
 		t.Errorf("%s is not read by %s: %s\n%s", r.name, r.index, plan, r.text)
 	}
 }

@@ -173,17 +173,17 @@ func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
 	})
 }
 
-// Of a callback with very many attempts the last ones are read, in their order.
-func TestTheLastAttemptsAreRead(t *testing.T) {
+// Every attempt of a callback with very many of them is on a page, and no page has more than it may.
+func TestEveryAttemptIsReached(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
-		const now, more = 1_790_000_000_000, 3
+		const now, many = 1_790_000_000_000, 2*maxList + 203
 		ctx := t.Context()
 		d := testDraft(t, db, now)
 		if _, err := db.Accept(ctx, []store.Draft{d}); err != nil {
 			t.Fatal(err)
 		}
 		var attempts []*store.Attempt
-		for i := range store.KeptAttempts + more {
+		for i := range many {
 			attempts = append(attempts, &store.Attempt{
 				CallbackID: d.Callback.ID, Project: store.DefaultProject, Number: i + 1, Fence: int64(i + 1), Outcome: store.AttemptFailed,
 				Class: store.ClassHTTP5xx,
@@ -199,13 +199,17 @@ func TestTheLastAttemptsAreRead(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		found, err := db.Attempts(ctx, store.DefaultProject, d.Callback.ID)
-		if err != nil || len(found) != store.KeptAttempts {
-			t.Fatalf("%d attempts, %v", len(found), err)
-		}
-		for i := range found {
-			if found[i].Number != i+1+more {
-				t.Fatalf("attempt %d has number %d", i, found[i].Number)
+		next := many
+		for before := 0; before != 1; before = next + 1 {
+			page, err := db.Attempts(ctx, store.DefaultProject, d.Callback.ID, before, many)
+			if err != nil || len(page) == 0 || len(page) > maxList+1 {
+				t.Fatalf("%d attempts before %d, %v", len(page), before, err)
+			}
+			for i := range page {
+				if page[i].Number != next {
+					t.Fatalf("attempt %d in the place of %d", page[i].Number, next)
+				}
+				next--
 			}
 		}
 	})

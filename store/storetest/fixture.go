@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -258,8 +259,11 @@ func (f *fixture) get(id string) store.Callback {
 	return must(f.Get(f.ctx(), project, id))
 }
 
+// attempts are those of a callback by number.
 func (f *fixture) attempts(id string) []store.Attempt {
-	return must(f.Attempts(f.ctx(), project, id))
+	all := must(f.Attempts(f.ctx(), project, id, 0, 500))
+	slices.Reverse(all)
+	return all
 }
 
 func (f *fixture) counts() store.Counts {

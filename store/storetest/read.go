@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"maps"
+	"math"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -21,11 +22,45 @@ func (f *fixture) list(filter store.Filter) []string {
 	return ids
 }
 
+// testAttempts reads the attempts of a callback page by page, while there are more of them.
+func testAttempts(f *fixture) {
+	c := f.accept(nil)
+	attempt := func() {
+		f.now += 1000
+		f.win(f.failed(f.claim(c.ID)))
+	}
+	for range 12 {
+		attempt()
+	}
+	f.accept(nil)
+	var read []int
+	for before := 0; ; {
+		page := must(f.Attempts(f.ctx(), project, c.ID, before, 5))
+		for i := range page {
+			read = append(read, page[i].Number)
+		}
+		if len(page) < 5 {
+			break
+		}
+		before = page[4].Number
+		attempt()
+	}
+	same(f, "all pages", []int{12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}, read)
+	none(f, "before the first", must(f.Attempts(f.ctx(), project, c.ID, 1, 5)))
+	same(f, "from beyond the last", 14, must(f.Attempts(f.ctx(), project, c.ID, math.MaxInt, 1))[0].Number)
+	same(f, "one", f.attempts(c.ID)[6], must(f.Attempt(f.ctx(), project, c.ID, 7)))
+	for _, number := range []int{0, -1, 15, math.MaxInt} {
+		f.fails(store.ErrNotFound, fmt.Sprint("attempt ", number), errOf(f.Attempt(f.ctx(), project, c.ID, number)))
+	}
+	f.fails(store.ErrNotFound, "of another project", errOf(f.Attempt(f.ctx(), "other", c.ID, 7)))
+}
+
 func testProjects(f *fixture) {
 	c := f.accept(nil)
 	for _, where := range []struct{ project, id string }{{"other", c.ID}, {project, f.id()}, {"", c.ID}, {project, ""}} {
 		f.fails(store.ErrNotFound, "callback", errOf(f.Get(f.ctx(), where.project, where.id)))
-		f.fails(store.ErrNotFound, "attempts", errOf(f.Attempts(f.ctx(), where.project, where.id)))
+		f.fails(store.ErrNotFound, "attempts", errOf(f.Attempts(f.ctx(), where.project, where.id, 0, 10)))
+		f.fails(store.ErrNotFound, "attempt", errOf(f.Attempt(f.ctx(), where.project, where.id, 1)))
 		f.fails(store.ErrNotFound, "payload", errOf(f.Payload(f.ctx(), where.project, where.id)))
 	}
 	page := must(f.List(f.ctx(), "other", store.Filter{Limit: 10, Now: f.now}))

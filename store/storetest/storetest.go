@@ -136,7 +136,8 @@ type Store interface {
 	// What the faces show.
 	Get(ctx context.Context, project, id string) (store.Callback, error)
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
-	Attempts(ctx context.Context, project, id string) ([]store.Attempt, error)
+	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
+	Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error)
 	Payload(ctx context.Context, project, id string) (store.Payload, error)
 	Counts(ctx context.Context, project string) (store.Counts, error)
 	AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error)
@@ -270,6 +271,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Walk/Marks":                testMarks,
 		"Walk/Expire":               testExpire,
 		"Walk/DropClaims":           testDropClaims,
+		"Rest/Attempts":             testAttempts,
 		"Upkeep/Lease":              testLease,
 		"Upkeep/Meta":               testMeta,
 		"Upkeep/Cursor":             testCursor,

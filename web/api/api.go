@@ -53,7 +53,7 @@ type Index interface {
 type Reads interface {
 	Get(ctx context.Context, project, id string) (store.Callback, error)
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
-	Attempts(ctx context.Context, project, id string) ([]store.Attempt, error)
+	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
 	Payload(ctx context.Context, project, id string) (store.Payload, error)
 	Counts(ctx context.Context, project string) (store.Counts, error)
 	// AuditEntries returns entries newest first, those before the entry named after; "" is the beginning.

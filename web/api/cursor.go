@@ -31,6 +31,7 @@ const (
 	listRedrives  byte = 'r'
 	listOutcomes  byte = 'o'
 	listSchedules byte = 'c'
+	listAttempts  byte = 'm'
 )
 
 const (

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,9 +56,10 @@ func TestGoldenAttempts(t *testing.T) {
 			StartedAt: nowMS + 15_010, DueAt: nowMS + 15_009, Lateness: 1,
 		},
 	}}
+	slices.Reverse(e.attempts) // as the store returns them
 	golden(t, newFace(t, e), "attempts.json", "GET", "/v1/callbacks/"+oneID+"/attempts", "")
 	rec := newFace(t, &engine{}).do("GET", "/v1/callbacks/"+oneID+"/attempts", "")
-	if got := rec.Body.String(); got != `{"data":[]}` {
+	if got := rec.Body.String(); got != `{"data":[],"next_cursor":null}` {
 		t.Errorf("no attempts: %s", got)
 	}
 }

@@ -30,15 +30,36 @@ func (a *API) get(ctx context.Context, c *gin.Context, who caller) error {
 	return nil
 }
 
-// attempts is GET /v1/callbacks/{id}/attempts.
+// attempts is GET /v1/callbacks/{id}/attempts, newest first. Its cursors name the callback, too.
 func (a *API) attempts(ctx context.Context, c *gin.Context, who caller) error {
 	id, err := param(c)
 	if err != nil {
 		return err
 	}
-	attempts, err := a.Reads.Attempts(ctx, who.project, id)
+	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
+	}
+	limit, after := q.page(listAttempts)
+	if after != nil && after.ID != id {
+		q.add("cursor", errCursor.Error())
+	}
+	q.unknown()
+	if err := q.err(); err != nil {
+		return err
+	}
+	before := 0
+	if after != nil {
+		before = int(after.DueAt)
+	}
+	attempts, err := a.Reads.Attempts(ctx, who.project, id, before, limit+1)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(attempts) > limit {
+		attempts = attempts[:limit]
+		next = q.cursors.encode(listAttempts, store.Cursor{DueAt: int64(attempts[limit-1].Number), ID: id})
 	}
 	b := []byte(`{"data":[`)
 	for i := range attempts {
@@ -47,7 +68,7 @@ func (a *API) attempts(ctx context.Context, c *gin.Context, who caller) error {
 		}
 		b = appendAttempt(b, &attempts[i])
 	}
-	a.answer(c, http.StatusOK, append(b, "]}"...))
+	a.answer(c, http.StatusOK, appendNext(b, next))
 	return nil
 }
 

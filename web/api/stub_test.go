@@ -158,7 +158,7 @@ func (e *engine) List(_ context.Context, project string, f store.Filter) (store.
 	return e.page, e.noted("List", project, "", store.Actor{}, f)
 }
 
-func (e *engine) Attempts(_ context.Context, project, _ string) ([]store.Attempt, error) {
+func (e *engine) Attempts(_ context.Context, project, _ string, _, _ int) ([]store.Attempt, error) {
 	return e.attempts, e.of(project)
 }
 

@@ -3,6 +3,7 @@ package ui
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strconv"
 	"time"
 
@@ -90,19 +91,18 @@ func (a *attemptPart) Kind() string {
 // ladderTail is how many attempts to come are drawn of a ladder that has no end.
 const ladderTail = 3
 
-// ladder draws the present ladder: what was attempted, what is next and what is to come.
-func (p *callbackPage) ladder(attempts []store.Attempt) template.HTML {
+// ladder draws the present ladder: what was attempted, what is next and what is to come. Of very many attempts the newest
+// are known.
+func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 	c := &p.Callback
 	position := max(c.AttemptCount-c.LadderBase, 0)
 	var charged []*store.Attempt
-	for i := range attempts {
-		if attempts[i].Charged {
-			charged = append(charged, &attempts[i])
+	for i := range newest {
+		if newest[i].Charged && len(charged) < position {
+			charged = append(charged, &newest[i])
 		}
 	}
-	if len(charged) > position {
-		charged = charged[len(charged)-position:]
-	}
+	slices.Reverse(charged)
 	l := picture.Ladder{Label: p.T("ladder.label"), More: func(n int) string { return p.T("ladder.more", "n", n) }}
 	tiers := c.Policy.Tiers
 	wait := func(i int) string {
@@ -111,16 +111,22 @@ func (p *callbackPage) ladder(attempts []store.Attempt) template.HTML {
 		}
 		return ""
 	}
-	elsewhere := position - len(charged)
+	elsewhere, unknown := max(-c.LadderBase, 0), position-len(charged)
 	for i := range position {
-		step := picture.Step{Number: strconv.Itoa(i + 1), State: picture.Failed, Label: p.T("ladder.elsewhere"), Wait: wait(i)}
-		if i >= elsewhere {
-			a := charged[i-elsewhere]
+		step := picture.Step{Number: strconv.Itoa(i + 1), State: picture.Failed, Label: p.T("ladder.earlier"), Wait: wait(i)}
+		switch {
+		case i >= unknown:
+			a := charged[i-unknown]
 			step.Label, step.Detail, step.Manual = p.Or("outcome.", shownOutcome(a, c.Kind)), p.Absolute(a.StartedAt), a.Trigger == store.Manual
 			step.Href = "#attempt-" + strconv.Itoa(a.Number)
+			if p.NewestLink != "" { // the timeline shows others
+				step.Href = Root + "/callbacks/" + p.FullID + "/attempts/" + strconv.Itoa(a.Number)
+			}
 			if a.Outcome == store.AttemptSucceeded {
 				step.State = picture.Succeeded
 			}
+		case i < elsewhere:
+			step.Label = p.T("ladder.elsewhere")
 		}
 		l.Steps = append(l.Steps, step)
 	}

@@ -1,14 +1,11 @@
 package ui
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -46,16 +43,17 @@ type callbackPage struct {
 	Why      whyPart
 	Ladder   template.HTML
 	Timeline []timelineItem
-	// Older is how many attempts are not shown.
-	Older     int
-	AllLink   string
-	Headers   []named
-	Payload   payloadPart
-	Curl      string
-	Poll      *pollPart
-	CanMend   bool
-	CanCancel bool
-	CanRetry  bool
+	// Older is how many attempts are older than those shown, OlderLink where they are; NewestLink is empty on the first page.
+	Older      int
+	OlderLink  string
+	NewestLink string
+	Headers    []named
+	Payload    payloadPart
+	Curl       string
+	Poll       *pollPart
+	CanMend    bool
+	CanCancel  bool
+	CanRetry   bool
 	// RetryNow: one button does it. What was received already is sent again only by who is asked first.
 	RetryNow bool
 	CanMove  bool
@@ -120,12 +118,11 @@ func (u *UI) callback(r *request) (*answer, error) {
 	if err := u.explainInto(r, p); err != nil {
 		return nil, err
 	}
-	attempts, err := u.Callbacks.Attempts(r.ctx, r.who.project, id)
+	newest, err := u.Callbacks.Attempts(r.ctx, r.who.project, id, 0, shownAttempts)
 	if err != nil {
 		return nil, err
 	}
-	audit, err := u.Audit.Audit(r.ctx, r.who.project, store.AuditFilter{Object: id, Limit: shownAudit})
-	if err != nil {
+	if err := u.timelineInto(r, p, newest); err != nil {
 		return nil, err
 	}
 	if p.Payload, err = u.payloadOf(r, &c, shownPayload); err != nil {
@@ -136,8 +133,7 @@ func (u *UI) callback(r *request) (*answer, error) {
 			return nil, err
 		}
 	}
-	p.Ladder = p.ladder(attempts)
-	p.timeline(attempts, audit.Entries, r.query("attempts") == "all")
+	p.Ladder = p.ladder(newest)
 	p.Curl = p.curl()
 	open, attempting := !c.State.Terminal(), p.State == store.Attempting
 	if p.Can(string(store.ScopeOperate)) {
@@ -187,37 +183,6 @@ func (u *UI) explainInto(r *request, p *callbackPage) error {
 		w.Blocks = append(w.Blocks, block)
 	}
 	return nil
-}
-
-// timeline puts in order what happened, the newest first.
-func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEntry, all bool) {
-	shown := attempts
-	if !all && len(attempts) > shownAttempts {
-		shown = attempts[len(attempts)-shownAttempts:]
-		p.Older = len(attempts) - len(shown)
-		p.AllLink = p.With("attempts", "all")
-	}
-	if p.FinishedAt != 0 {
-		kind := map[store.State]string{store.Succeeded: "good", store.Dead: "bad"}[p.Callback.State]
-		p.Timeline = append(p.Timeline, timelineItem{At: p.FinishedAt, Kind: kind, What: p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State)))})
-	}
-	i, j := len(shown)-1, 0
-	for i >= 0 || j < len(audit) {
-		if j == len(audit) || i >= 0 && shown[i].StartedAt >= audit[j].At {
-			part := newAttempt(&shown[i], p.Kind, shownBody, p.FullID)
-			p.Timeline = append(p.Timeline, timelineItem{
-				At: shown[i].StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", shown[i].Number), Attempt: &part,
-			})
-			i--
-			continue
-		}
-		p.Timeline = append(p.Timeline, timelineItem{At: audit[j].At, Kind: "busy", What: p.Or("action.", audit[j].Action), Audit: &audit[j]})
-		j++
-	}
-	if p.Older == 0 {
-		p.Timeline = append(p.Timeline, timelineItem{At: p.CreatedAt, What: p.T("timeline.created")})
-	}
-	slices.SortStableFunc(p.Timeline, func(a, b timelineItem) int { return cmp.Compare(b.At, a.At) })
 }
 
 // payloadOf reads the beginning of a payload.
@@ -328,39 +293,4 @@ func (u *UI) evidence(r *request) (*answer, error) {
 	}
 	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), FullID: store.CallbackPrefix + id, Text: text}
 	return show("evidence", p)
-}
-
-// attemptPage is one attempt with all that was kept of it.
-type attemptPage struct {
-	base
-	FullID  string
-	Attempt *attemptPart
-}
-
-// attempt is GET /ui/callbacks/{id}/attempts/{number}.
-func (u *UI) attempt(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
-	if err != nil {
-		return nil, err
-	}
-	number, err := strconv.Atoi(r.params["number"])
-	if err != nil {
-		return nil, store.ErrNotFound
-	}
-	c, err := u.Callbacks.Get(r.ctx, r.who.project, id)
-	if err != nil {
-		return nil, err
-	}
-	attempts, err := u.Callbacks.Attempts(r.ctx, r.who.project, id)
-	if err != nil {
-		return nil, err
-	}
-	for i := range attempts {
-		if attempts[i].Number == number {
-			part := newAttempt(&attempts[i], c.Kind, len(attempts[i].ResponseBody), store.CallbackPrefix+id)
-			p := &attemptPage{base: u.base(r, "callbacks", "attempt.title", "number", number), FullID: store.CallbackPrefix + id, Attempt: &part}
-			return show("attempt", p)
-		}
-	}
-	return nil, store.ErrNotFound
 }

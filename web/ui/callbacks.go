@@ -12,7 +12,11 @@ type Callbacks interface {
 	// Get returns store.ErrNotFound for one that the project does not have.
 	Get(ctx context.Context, project, id string) (store.Callback, error)
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
-	Attempts(ctx context.Context, project, id string) ([]store.Attempt, error)
+	// Attempts returns at most limit of a callback's attempts, newest first: those with numbers below before, or for zero,
+	// from the last one on.
+	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
+	// Attempt returns one by its number; store.ErrNotFound.
+	Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error)
 	// Payload is store.ErrNotFound where there never was one, store.ErrPayloadPurged where retention has ended.
 	Payload(ctx context.Context, project, id string) (store.Payload, error)
 	Counts(ctx context.Context, project string) (store.Counts, error)
@@ -25,7 +29,7 @@ func (u *UI) callbackRoutes() []Route {
 	return []Route{
 		page("/callbacks", u.callbacks),
 		page("/callbacks/:id", u.callback),
-		page("/callbacks/:id/attempts/:number", u.attempt),
+		still("/callbacks/:id/attempts/:number", store.ScopeRead, u.attempt), // what has ended stays as it is
 		still("/callbacks/:id/payload", store.ScopeRead, u.payload),
 		still("/callbacks/:id/evidence", store.ScopeRead, u.evidence),
 	}

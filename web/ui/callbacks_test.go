@@ -25,6 +25,8 @@ type callbackRows struct {
 	left *store.Cursor
 	// asked is the last filter.
 	asked *store.Filter
+	// lists counts how often attempts are listed.
+	lists *int
 }
 
 func (s callbackRows) Get(_ context.Context, _, id string) (store.Callback, error) {
@@ -56,9 +58,23 @@ func (s callbackRows) List(_ context.Context, _ string, f store.Filter) (store.P
 	return p, s.err
 }
 
-func (s callbackRows) Attempts(context.Context, string, string) ([]store.Attempt, error) {
-	return s.attempts, s.err
+// Attempts reads the attempts, which are by number, as the store does.
+func (s callbackRows) Attempts(_ context.Context, _, _ string, before, limit int) (page []store.Attempt, err error) {
+	if s.lists != nil {
+		*s.lists++
+	}
+	for _, a := range slices.Backward(s.attempts) {
+		if len(page) < limit && (before == 0 || a.Number < before) {
+			page = append(page, a)
+		}
+	}
+	return page, s.err
 }
+
+func (s callbackRows) Attempt(_ context.Context, _, _ string, number int) (store.Attempt, error) {
+	return rowOf(s.attempts, s.err, func(a store.Attempt) bool { return a.Number == number })
+}
+
 func (s callbackRows) Payload(context.Context, string, string) (store.Payload, error) {
 	return s.payload, s.err
 }
