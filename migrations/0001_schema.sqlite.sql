@@ -86,6 +86,7 @@ CREATE INDEX secrets_key ON secrets (key_id, id);
 -- paused_until is the latest of the pauses of the lane itself, its endpoint and its project; own_paused_at is
 -- since when its own has lasted, as paused_at is of projects and endpoints. At most
 -- rate_count attempts begin in each rate_per_ms; zero means no bound.
+-- search is what searches look in: store.Fold of the key, so that no collation decides what is found.
 CREATE TABLE lanes (
 	id                    INTEGER PRIMARY KEY AUTOINCREMENT,
 	project               TEXT NOT NULL,
@@ -100,6 +101,7 @@ CREATE TABLE lanes (
 	endpoint_paused_until INTEGER NOT NULL DEFAULT 0,
 	project_paused_until  INTEGER NOT NULL DEFAULT 0,
 	pause_reason          TEXT NOT NULL DEFAULT '',
+	search                TEXT NOT NULL DEFAULT '',
 	version               INTEGER NOT NULL DEFAULT 0,
 	UNIQUE (project, key)
 ) STRICT;
@@ -107,6 +109,7 @@ CREATE INDEX lanes_version ON lanes (version) WHERE version > 0;
 
 -- canceling is set while the open callbacks of a deleted endpoint are canceled: those with lower ids are
 -- left to do.
+-- search is store.Fold of external_id, name, url and id, a line each.
 CREATE TABLE endpoints (
 	id              TEXT PRIMARY KEY,
 	lane            INTEGER NOT NULL,
@@ -135,6 +138,7 @@ CREATE TABLE endpoints (
 	success         TEXT NOT NULL,
 	signer          TEXT NOT NULL,
 	headers         TEXT NOT NULL,
+	search          TEXT NOT NULL,
 	disabled_reason TEXT NOT NULL,
 	pause_reason    TEXT NOT NULL,
 	canceling       TEXT NOT NULL DEFAULT '',
@@ -347,10 +351,12 @@ CREATE INDEX polls_result ON polls (result_id) WHERE result_id <> '';
 
 -- next_at is the next due time, zero while there is none. The transaction that raises next_at also makes
 -- the callback that was due then.
+-- search is store.Fold of the name.
 CREATE TABLE schedules (
 	id         TEXT PRIMARY KEY,
 	project    TEXT NOT NULL,
 	name       TEXT NOT NULL,
+	search     TEXT NOT NULL DEFAULT '',
 	cron       TEXT NOT NULL,
 	timezone   TEXT NOT NULL,
 	template   TEXT NOT NULL,

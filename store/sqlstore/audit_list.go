@@ -48,6 +48,8 @@ type auditListing struct {
 	db      *DB
 	project string
 	store.AuditFilter
+	// actors are those of the window whose names the filter's Actor picks, if it picks by them.
+	actors []string
 	// left is how many entries the page still has room for.
 	left int
 	page store.AuditPage
@@ -100,7 +102,11 @@ func (l *auditListing) filter(q *query) {
 		q.and("part.action = ?", l.Action)
 	}
 	if l.Actor != "" {
-		q.and(l.db.dialect.position+"(LOWER(part.actor), LOWER(?)) > 0", l.Actor)
+		names := make([]any, len(l.actors))
+		for i, name := range l.actors {
+			names[i] = name
+		}
+		q.and("part.actor IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ")+")", names...)
 	}
 	if l.From != 0 {
 		q.and("part.at >= ?", l.From)
@@ -117,6 +123,31 @@ func (l *auditListing) endQuery(size int) *query {
 	l.bound(&q)
 	q.add(" LIMIT 1 OFFSET ?", size-1)
 	return &q
+}
+
+// actorsQuery finds the actors of the next window.
+func (l *auditListing) actorsQuery(size int) *query {
+	var q query
+	q.add("SELECT DISTINCT part.actor FROM (SELECT audit.actor FROM audit WHERE ")
+	l.bound(&q)
+	q.add(" LIMIT ?) AS part", size)
+	return &q
+}
+
+// findActors reads which actors of the next window the filter picks. Their names are compared here and not in SQL, whose
+// rules of upper and lower case depend on the database.
+func (l *auditListing) findActors(ctx context.Context, size int) error {
+	l.actors = l.actors[:0]
+	wanted := store.Fold(l.Actor)
+	q := l.actorsQuery(size)
+	return queryEach(ctx, l.db.read, func(rows scanner) error {
+		var name string
+		err := rows.Scan(&name)
+		if err == nil && strings.Contains(store.Fold(name), wanted) {
+			l.actors = append(l.actors, name)
+		}
+		return err
+	}, q.text.String(), l.db.planned(q)...)
 }
 
 // readQuery finds what is in the next window, or with size zero, on the page. A window is a statement within the statement: whatever the filter
@@ -142,6 +173,11 @@ func (l *auditListing) readQuery(size int) *query {
 // room for it says in Next where they begin.
 func (l *auditListing) read(ctx context.Context, size int) error {
 	l.page.Next = ""
+	if l.Actor != "" {
+		if err := l.findActors(ctx, size); err != nil || len(l.actors) == 0 {
+			return err
+		}
+	}
 	q := l.readQuery(size)
 	return queryEach(ctx, l.db.read, func(rows scanner) error {
 		e, err := scanAudit(rows)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -26,6 +27,7 @@ var endpointWrite = newBulkInsert("endpoints", fields[*endpointRow]{
 	textField("name", func(e *endpointRow) string { return e.Name }),
 	textField("url", func(e *endpointRow) string { return e.URL }),
 	textField("url_override", func(e *endpointRow) string { return string(e.URLOverride) }),
+	textField("search", func(e *endpointRow) string { return searchOf(&e.Endpoint) }),
 	textField("topics", func(e *endpointRow) string { return e.topics }),
 	textField("policy", func(e *endpointRow) string { return e.policy }),
 	textField("success", func(e *endpointRow) string { return e.success }),
@@ -52,6 +54,7 @@ var endpointWrite = newBulkInsert("endpoints", fields[*endpointRow]{
 		name = excluded.name,
 		url = excluded.url,
 		url_override = excluded.url_override,
+		search = excluded.search,
 		topics = excluded.topics,
 		policy = excluded.policy,
 		success = excluded.success,
@@ -71,6 +74,11 @@ var endpointWrite = newBulkInsert("endpoints", fields[*endpointRow]{
 		updated_at = excluded.updated_at,
 		deleted_at = excluded.deleted_at,
 		canceling = excluded.canceling`)
+
+// searchOf is what a search for the endpoint looks in. No text that is searched has a line end.
+func searchOf(e *store.Endpoint) string {
+	return store.Fold(strings.Join([]string{e.ExternalID, e.Name, e.URL, store.EndpointPrefix + e.ID}, "\n"))
+}
 
 // encode writes the structured parts as JSON text; what is empty stays empty.
 func (e *endpointRow) encode() error {

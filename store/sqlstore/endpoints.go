@@ -190,15 +190,7 @@ func (db *DB) Endpoints(ctx context.Context, project string, f store.EndpointFil
 		q.and("endpoints.id < ?", f.After)
 	}
 	if f.Search != "" {
-		search := strings.ToLower(f.Search)
-		var parts []string
-		var values []any
-		for _, column := range []string{"external_id", "name", "url"} {
-			parts = append(parts, db.dialect.position+"(LOWER(endpoints."+column+"), ?) > 0")
-			values = append(values, search)
-		}
-		parts = append(parts, db.dialect.position+"(LOWER(endpoints.id), ?) > 0")
-		q.and("("+strings.Join(parts, " OR ")+")", append(values, strings.TrimPrefix(search, store.EndpointPrefix))...)
+		q.and(db.dialect.position+"(endpoints.search, ?) > 0", store.Fold(f.Search))
 	}
 	if f.Topic != "" {
 		var parts []string

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -32,7 +31,7 @@ func (db *DB) pageOfLanes(ctx context.Context, project string, f store.LaneFilte
 	var q query
 	q.add("SELECT "+laneColumns+" FROM lanes WHERE lanes.project = ? AND lanes.key > ?", project, f.After)
 	if f.Search != "" {
-		q.and(db.dialect.position+"(LOWER(lanes.key), ?) > 0", strings.ToLower(f.Search))
+		q.and(db.dialect.position+"(lanes.search, ?) > 0", store.Fold(f.Search))
 	}
 	if f.EndpointID != "" {
 		q.and("lanes.key = ? AND lanes.endpoint_id = ?", store.EndpointPrefix+f.EndpointID, f.EndpointID)

@@ -86,12 +86,13 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	if err != nil || len(missing) == 0 {
 		return ids, err
 	}
-	input, args, _, err := t.input(laneKeyColumns(missing))
+	search := texts("search", missing, func(k laneKey) string { return store.Fold(k.key) })
+	input, args, _, err := t.input(append(laneKeyColumns(missing), search))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := t.exec(`INSERT INTO lanes (project, key)
-		SELECT i.project, i.key FROM `+input+` WHERE 1 = 1
+	if _, err := t.exec(`INSERT INTO lanes (project, key, search)
+		SELECT i.project, i.key, i.search FROM `+input+` WHERE 1 = 1
 		ON CONFLICT (project, key) DO NOTHING`, args...); err != nil {
 		return nil, fmt.Errorf("make lanes: %w", err)
 	}

@@ -101,12 +101,14 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 			"by actor": {Actor: "ops"}, "by time": {From: 5, To: 9}, "by action": {Action: "lane."}, "": {},
 		} {
 			f.After = after
-			l := auditListing{db: db, project: project, AuditFilter: f, left: 50}
+			l := auditListing{db: db, project: project, AuditFilter: f, actors: []string{"key_ops"}, left: 50}
 			index := "audit_(project|pkey)" // where half of all are the project's, either will do
 			if f.Object != "" {
 				index = "audit_object"
 			}
 			end, window, page := l.endQuery(200), l.readQuery(200), l.readQuery(0)
+			actors := l.actorsQuery(200)
+			add("the actors of a window of the audit "+name, index, true, actors.text.String(), actors.args...)
 			add("the end of a window of the audit "+name, index, false, end.text.String(), end.args...)
 			add("a window of the audit "+name, index, true, window.text.String(), window.args...)
 			add("a page of the audit "+name, index, false, page.text.String(), page.args...)

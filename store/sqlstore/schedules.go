@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -76,10 +75,10 @@ func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Act
 				Field: "name", Message: fmt.Sprintf("the project has %d schedules, and may not have more", n),
 			}}}
 		}
-		if _, err := t.exec(`INSERT INTO schedules (`+scheduleColumns+`, sealed_key)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, '', '', $10, $11, $11, $12)`,
+		if _, err := t.exec(`INSERT INTO schedules (`+scheduleColumns+`, sealed_key, search)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, '', '', $10, $11, $11, $12, $13)`,
 			s.ID, s.Project, s.Name, s.Cron, s.Timezone, string(s.Template), string(s.Missed), flag(s.Enabled), s.NextAt, s.Version,
-			s.CreatedAt, s.SealedKey()); err != nil {
+			s.CreatedAt, s.SealedKey(), store.Fold(s.Name)); err != nil {
 			return overtaken("insert schedule", err)
 		}
 		return t.auditChange(s.Project, actionCreateSchedule, s.ID, s.CreatedAt, by,
@@ -147,9 +146,9 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 		s.UpdatedAt = now
 		changed = s
 		if _, err := t.exec(`UPDATE schedules SET name = $1, cron = $2, timezone = $3, template = $4, missed = $5, enabled = $6, next_at = $7,
-				version = $8, updated_at = $9, sealed_key = $10
-			WHERE id = $11`, s.Name, s.Cron, s.Timezone, string(s.Template), string(s.Missed), flag(s.Enabled), s.NextAt, s.Version, s.UpdatedAt,
-			s.SealedKey(), id); err != nil {
+				version = $8, updated_at = $9, sealed_key = $10, search = $11
+			WHERE id = $12`, s.Name, s.Cron, s.Timezone, string(s.Template), string(s.Missed), flag(s.Enabled), s.NextAt, s.Version, s.UpdatedAt,
+			s.SealedKey(), store.Fold(s.Name), id); err != nil {
 			return overtaken("write schedule", err)
 		}
 		changes := diffSchedule(&before, &s)
@@ -203,7 +202,7 @@ func (db *DB) Schedules(ctx context.Context, project string, f store.ScheduleFil
 		q.and("id < ?", f.After)
 	}
 	if f.Search != "" {
-		q.and(db.dialect.position+"(LOWER(name), ?) > 0", strings.ToLower(f.Search))
+		q.and(db.dialect.position+"(search, ?) > 0", store.Fold(f.Search))
 	}
 	if f.Enabled != nil {
 		q.and("enabled = ?", flag(*f.Enabled))

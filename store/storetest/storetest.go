@@ -272,6 +272,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Walk/Expire":               testExpire,
 		"Walk/DropClaims":           testDropClaims,
 		"Rest/Attempts":             testAttempts,
+		"Rest/Search":               testSearch,
 		"Upkeep/Lease":              testLease,
 		"Upkeep/Meta":               testMeta,
 		"Upkeep/Cursor":             testCursor,
