@@ -21,7 +21,8 @@ const (
 	maxBusy   = 100
 	// blockedTries is how many attempts in a row may be refused by the egress guard before the callback is dead.
 	blockedTries = 3
-	// blockedPage is how many attempts are read at a time to count them: those that are not charged lie between.
+	// blockedPage is how many attempts are read at a time to count them: those that are not charged lie
+	// between.
 	blockedPage = 20
 )
 
@@ -163,7 +164,8 @@ func (e *Engine) blockedBefore(ctx context.Context, w *store.Stamped) int {
 	for before := 0; ; {
 		page, err := e.o.Store.Attempts(context.WithoutCancel(ctx), w.Project, w.ID, before, blockedPage)
 		if err != nil {
-			e.log.Warn("the attempts of a blocked callback cannot be read", "callback_id", store.CallbackPrefix+w.ID, "error", err)
+			e.log.Warn("the attempts of a blocked callback cannot be read",
+				"callback_id", store.CallbackPrefix+w.ID, "error", err)
 			return 0
 		}
 		for i := range page {

@@ -204,7 +204,8 @@ func TestDecideBlocked(t *testing.T) {
 		{"after others", pastAttempts{list: []store.Attempt{failed, blocked, uncharged, stale, blocked}}, true},
 		{
 			"before very many others",
-			pastAttempts{list: append([]store.Attempt{blocked, blocked}, slices.Repeat([]store.Attempt{uncharged}, 3*blockedPage)...)}, true,
+			pastAttempts{list: append([]store.Attempt{blocked, blocked},
+				slices.Repeat([]store.Attempt{uncharged}, 3*blockedPage)...)}, true,
 		},
 		{"the second", pastAttempts{list: []store.Attempt{blocked}}, false},
 		{"not in a row", pastAttempts{list: []store.Attempt{blocked, failed, blocked}}, false},

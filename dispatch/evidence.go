@@ -14,16 +14,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// evidenceAttempts is how many attempts the evidence has at most, the last ones: a poll may have tens of thousands.
-// evidencePage is how many are read at a time.
+// evidenceAttempts is how many attempts the evidence has at most, the last ones: a poll may have tens of
+// thousands. evidencePage is how many are read at a time.
 const (
 	evidenceAttempts = 1000
 	evidencePage     = 250
 )
 
-// Evidence returns what the records say of a callback, as text that may be given to its receiver in the dispute "you never told us":
-// with the last evidenceAttempts attempts, and how many older ones there are; without credentials, and without the payload, of which it has the SHA-256. It is store.ErrNotFound for one that
-// does not exist.
+// Evidence returns what the records say of a callback, as text that may be given to its receiver in the
+// dispute "you never told us": with the last evidenceAttempts attempts, and how many older ones there are;
+// without credentials, and without the payload, of which it has the SHA-256. It is store.ErrNotFound for one
+// that does not exist.
 func (e *Engine) Evidence(ctx context.Context, project, id string) (string, error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("evidence of %s: %w", id, err) }
 	c, err := e.o.Store.Get(ctx, project, id)
@@ -75,7 +76,8 @@ func (e *Engine) Evidence(ctx context.Context, project, id string) (string, erro
 	}
 	fmt.Fprintf(&b, "attempts:      %d, of which %d charged\n", max(len(attempts), c.AttemptSeq), c.AttemptCount)
 	if n := len(attempts); n > 0 && attempts[0].Number > 1 {
-		fmt.Fprintf(&b, "               the last %d of them follow; the %d older ones are not shown\n", n, attempts[0].Number-1)
+		fmt.Fprintf(&b, "               the last %d of them follow; the %d older ones are not shown\n",
+			n, attempts[0].Number-1)
 	}
 	for i := range attempts {
 		testify(&b, &attempts[i])

@@ -31,7 +31,8 @@ func TestEvidenceOfVeryManyAttempts(t *testing.T) {
 		0: {}, 1: {first: 1}, evidencePage: {first: 1}, evidenceAttempts: {first: 1},
 		evidenceAttempts + 203: {204, "the last 1000 of them follow; the 203 older ones are not shown"},
 	} {
-		e := idleEngine(t, &oftenAttempted{pastAttempts{list: make([]store.Attempt, attempts)}}, memq.New(memq.Options{}))
+		past := pastAttempts{list: make([]store.Attempt, attempts)}
+		e := idleEngine(t, &oftenAttempted{past}, memq.New(memq.Options{}))
 		text, err := e.Evidence(t.Context(), "p", "x")
 		if err != nil {
 			t.Fatal(err)

@@ -47,8 +47,8 @@ type Changes interface {
 type History interface {
 	// Get returns a callback of the project; store.ErrNotFound.
 	Get(ctx context.Context, project, id string) (store.Callback, error)
-	// Attempts returns at most limit of a callback's attempts, those with the highest numbers below before, newest first;
-	// before zero: from the last one on.
+	// Attempts returns at most limit of a callback's attempts, those with the highest numbers below before,
+	// newest first; before zero: from the last one on.
 	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
 	// Payload returns a callback's body; store.ErrNotFound, store.ErrPayloadPurged.
 	Payload(ctx context.Context, project, id string) (store.Payload, error)

@@ -281,7 +281,8 @@ func (b *bench) fate(ctx context.Context, id string) string {
 	var newest struct {
 		Data []shownAttempt `json:"data"`
 	}
-	if _, err := b.cl.call(ctx, http.MethodGet, callbackPath(id)+"/attempts?limit=1", nil, &newest); err == nil && len(newest.Data) > 0 {
+	_, err := b.cl.call(ctx, http.MethodGet, callbackPath(id)+"/attempts?limit=1", nil, &newest)
+	if err == nil && len(newest.Data) > 0 {
 		parts = append(parts, newest.Data[0].Error)
 	}
 	return printable(strings.Join(nonEmpty(parts), ", "))

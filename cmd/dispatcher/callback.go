@@ -100,26 +100,30 @@ func (cmd *callbackGet) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	var cb shownCallback
-	return showWithAttempts(ctx, c, cl, shownWith{callbackPath(cmd.ID), cmd.ID, cmd.Attempts, cmd.JSON}, &cb, func(attempts []shownAttempt) {
+	what := shownWith{callbackPath(cmd.ID), cmd.ID, cmd.Attempts, cmd.JSON}
+	return showWithAttempts(ctx, c, cl, what, &cb, func(attempts []shownAttempt) {
 		showCallback(c, &cb, attempts, nil, time.Now())
 	})
 }
 
 // attemptFlags are those of what shows attempts.
 type attemptFlags struct {
-	Attempts int `default:"50" placeholder:"N" help:"Most attempts to show, the newest; 0 shows every one. Default: 50."`
+	Attempts int `default:"50" placeholder:"N" help:"Most attempts to show, the newest; 0: every one. Default: 50."`
 }
 
-// shownWith is what is shown with its attempts: the path that it is read from, its id, how many attempts at most, and
-// whether it is for machines.
+// shownWith is what is shown with its attempts: the path that it is read from, its id, how many attempts at
+// most, and whether it is for machines.
 type shownWith struct {
 	path, id string
 	most     int
 	asJSON   bool
 }
 
-// showWithAttempts reads a callback into out, and its attempts, and shows them by show, or prints both for machines.
-func showWithAttempts(ctx context.Context, c *console, cl *client, what shownWith, out any, show func([]shownAttempt)) error {
+// showWithAttempts reads a callback into out, and its attempts, and shows them by show, or prints both for
+// machines.
+func showWithAttempts(
+	ctx context.Context, c *console, cl *client, what shownWith, out any, show func([]shownAttempt),
+) error {
 	if what.most < 0 {
 		return &usageError{lines: []string{"--attempts is at least 0"}}
 	}
@@ -145,8 +149,8 @@ func showWithAttempts(ctx context.Context, c *console, cl *client, what shownWit
 	return nil
 }
 
-// newestAttempts reads the newest attempts of a callback page by page, most of them or for zero all, and returns them by
-// number.
+// newestAttempts reads the newest attempts of a callback page by page, most of them or for zero all, and
+// returns them by number.
 func newestAttempts(ctx context.Context, cl *client, id string, most int) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	for next := ""; ; {

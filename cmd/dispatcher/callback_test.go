@@ -125,7 +125,8 @@ func TestCallbackGetReadsAttemptsByPages(t *testing.T) {
 	}
 	term := at(address)
 	term.ends(t, exitOK, "callback", "get", oneID, "--attempts", "3")
-	says(t, term.stdout.String(), "#1201", "#1203", "#1204", "older attempts: 1200 more, --attempts 0 shows every one")
+	says(t, term.stdout.String(), "#1201", "#1203", "#1204",
+		"older attempts: 1200 more, --attempts 0 shows every one")
 	term = at(address)
 	if code := term.invoke("callback", "get", oneID, "--attempts", "-1"); code != exitUsage {
 		t.Errorf("--attempts -1: exit code %d", code)

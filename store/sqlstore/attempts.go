@@ -127,17 +127,20 @@ func scanAttempt(rows scanner) (store.Attempt, error) {
 	return a, nil
 }
 
-// lastAttempts and oneAttempt read the attempts of one callback by the primary key. A page costs the same wherever it is.
+// lastAttempts and oneAttempt read the attempts of one callback by the primary key. A page costs the same
+// wherever it is.
 const (
 	lastAttempts = `SELECT ` + attemptColumns + ` FROM attempts
 	WHERE callback_id = $1 AND project = $2 AND number < $3
 	ORDER BY number DESC
 	LIMIT $4`
-	oneAttempt = `SELECT ` + attemptColumns + ` FROM attempts WHERE callback_id = $1 AND project = $2 AND number = $3`
+	oneAttempt = `SELECT ` + attemptColumns + ` FROM attempts
+	WHERE callback_id = $1 AND project = $2 AND number = $3`
 )
 
-// Attempts returns a part of a callback's attempts, newest first: at most limit, which is at most maxList+1, with numbers
-// below before; zero begins with the last one. It returns store.ErrNotFound for a callback that is not in the project.
+// Attempts returns a part of a callback's attempts, newest first: at most limit, which is at most maxList+1,
+// with numbers below before; zero begins with the last one. It returns store.ErrNotFound for a callback that
+// is not in the project.
 func (db *DB) Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error) {
 	if before <= 0 {
 		before = math.MaxInt32

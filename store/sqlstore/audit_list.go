@@ -134,8 +134,8 @@ func (l *auditListing) actorsQuery(size int) *query {
 	return &q
 }
 
-// findActors reads which actors of the next window the filter picks. Their names are compared here and not in SQL, whose
-// rules of upper and lower case depend on the database.
+// findActors reads which actors of the next window the filter picks. Their names are compared here and not in
+// SQL, whose rules of upper and lower case depend on the database.
 func (l *auditListing) findActors(ctx context.Context, size int) error {
 	l.actors = l.actors[:0]
 	wanted := store.Fold(l.Actor)

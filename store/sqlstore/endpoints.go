@@ -88,8 +88,8 @@ func (db *DB) Endpoint(ctx context.Context, project, id string) (store.Endpoint,
 	return db.oneEndpoint(ctx, id, `endpoints.id = $1 AND endpoints.project = $2 AND `+endpointIsThere, id, project)
 }
 
-// AnyEndpoint returns one endpoint of the project, also one that was deleted: its callbacks are kept longer than itself.
-// It returns store.ErrNotFound when the project never had one of that id.
+// AnyEndpoint returns one endpoint of the project, also one that was deleted: its callbacks are kept longer
+// than itself. It returns store.ErrNotFound when the project never had one of that id.
 func (db *DB) AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error) {
 	return db.oneEndpoint(ctx, id, `endpoints.id = $1 AND endpoints.project = $2`, id, project)
 }

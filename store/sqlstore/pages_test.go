@@ -42,10 +42,11 @@ const manySchedules = `INSERT INTO schedules (id, project, name, cron, timezone,
 const manySessions = `INSERT INTO sessions (token, data, expires_at) SELECT CAST(i AS TEXT), CAST('x' AS BYTEA), i FROM `
 
 // manyAttempts are half of one callback, and of the others one each.
-const manyAttempts = `INSERT INTO attempts (callback_id, number, charged, fence, started_at, ended_at, due_at, next_due_at, lateness, status, stale,
-		response_truncated, project, trigger, outcome, class, key_id, error, response_body, detail)
-	SELECT CASE WHEN i % 2 = 0 THEN 'often' ELSE CAST(i AS TEXT) END, i, 1, i, i, i, i, i, 0, 200, 0, 0, 'default', 'schedule', 'failed',
-		'rule_mismatch', '', '', '', '{}'
+const manyAttempts = `INSERT INTO attempts (callback_id, number, charged, fence, started_at, ended_at, due_at,
+		next_due_at, lateness, status, stale, response_truncated, project, trigger, outcome, class, key_id, error,
+		response_body, detail)
+	SELECT CASE WHEN i % 2 = 0 THEN 'often' ELSE CAST(i AS TEXT) END, i, 1, i, i, i, i, i, 0, 200, 0, 0, 'default',
+		'schedule', 'failed', 'rule_mismatch', '', '', '', '{}'
 	FROM `
 
 const manyDueHours = `INSERT INTO counters (project, kind, key, value)
@@ -108,7 +109,8 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 			}
 			end, window, page := l.endQuery(200), l.readQuery(200), l.readQuery(0)
 			actors := l.actorsQuery(200)
-			add("the actors of a window of the audit "+name, index, true, actors.text.String(), actors.args...)
+			add("the actors of a window of the audit "+name, index, true, actors.text.String(),
+				actors.args...)
 			add("the end of a window of the audit "+name, index, false, end.text.String(), end.args...)
 			add("a window of the audit "+name, index, true, window.text.String(), window.args...)
 			add("a page of the audit "+name, index, false, page.text.String(), page.args...)
@@ -127,7 +129,8 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	add("dispatchers", "dispatchers_seen", true, listDispatchers, manyRows-10, maxDispatchers)
 	add("the next schedules", "schedules_next", true, nextSchedules, 0, 100)
 	for _, before := range []int{2*manyRows + 1, manyRows / 2, 3} {
-		add(fmt.Sprint("attempts before ", before), "attempts_pkey", false, lastAttempts, "often", project, before, 51)
+		add(fmt.Sprint("attempts before ", before), "attempts_pkey", false, lastAttempts,
+			"often", project, before, 51)
 	}
 	add("an attempt", "attempts_pkey", false, oneAttempt, "often", project, 8)
 	add("a session", "sessions_pkey", false, readSession, "7", 1)

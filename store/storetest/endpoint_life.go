@@ -173,10 +173,12 @@ func testEndpointDelete(f *fixture) {
 		f.Errorf("its lane: %+v", l)
 	}
 	f.fails(store.ErrNotFound, "a deleted one", errOf(f.Endpoint(f.ctx(), project, e.ID)))
-	if ep, err := f.AnyEndpoint(f.ctx(), project, e.ID); err != nil || ep.ID != e.ID || ep.DeletedAt != f.now {
+	ep, err := f.AnyEndpoint(f.ctx(), project, e.ID)
+	if err != nil || ep.ID != e.ID || ep.DeletedAt != f.now {
 		f.Errorf("a deleted one, for its callbacks: %v, %+v", err, ep)
 	}
-	f.fails(store.ErrNotFound, "a deleted one of another project", errOf(f.AnyEndpoint(f.ctx(), "other", e.ID)))
+	f.fails(store.ErrNotFound, "a deleted one of another project",
+		errOf(f.AnyEndpoint(f.ctx(), "other", e.ID)))
 	f.fails(store.ErrNotFound, "delete again", errOf(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor)))
 	f.endpoint(func(e *store.Endpoint) { e.ExternalID = "x" })
 	var canceled []store.OpenRow

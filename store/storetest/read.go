@@ -50,7 +50,8 @@ func testAttempts(f *fixture) {
 	same(f, "from beyond the last", 14, must(f.Attempts(f.ctx(), project, c.ID, math.MaxInt, 1))[0].Number)
 	same(f, "one", f.attempts(c.ID)[6], must(f.Attempt(f.ctx(), project, c.ID, 7)))
 	for _, number := range []int{0, -1, 15, math.MaxInt} {
-		f.fails(store.ErrNotFound, fmt.Sprint("attempt ", number), errOf(f.Attempt(f.ctx(), project, c.ID, number)))
+		f.fails(store.ErrNotFound, fmt.Sprint("attempt ", number),
+			errOf(f.Attempt(f.ctx(), project, c.ID, number)))
 	}
 	f.fails(store.ErrNotFound, "of another project", errOf(f.Attempt(f.ctx(), "other", c.ID, 7)))
 }

@@ -6,9 +6,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// testSearch has searches find text whatever its case, in any script. What a database takes for the lower case of a letter
-// depends on the database and its collation, so none is asked.
+// testSearch has searches find text whatever its case, in any script. What a database takes for the lower
+// case of a letter depends on the database and its collation, so none is asked.
 func testSearch(f *fixture) {
+	found := func(search string) []store.Endpoint {
+		f.Helper()
+		return must(f.Endpoints(f.ctx(), project, store.EndpointFilter{Search: search, Limit: 100}))
+	}
 	for i, c := range []struct{ text, search string }{
 		{"Ärzte am Platz", "ÄRZTE"}, {"ÄRZTE am Tor", "ärzte am t"}, {"Große Straße", "GROßE STRAẞE"},
 		{"İstanbul", "istanbul"}, {"ISPARTA", "ısparta"}, {"ΟΔΟΣ", "οδος"}, {"οδός", "ΟΔΌΣ"},
@@ -21,13 +25,15 @@ func testSearch(f *fixture) {
 		f.accept(func(d *store.Draft) { d.Callback.Lane = c.text })
 		f.schedule(c.text, nil)
 		f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{
-			ID: f.id(), Project: project, At: f.now, Actor: c.text, Action: "lane.pause", Object: "object", Detail: "{}",
+			ID: f.id(), Project: project, At: f.now, Actor: c.text, Action: "lane.pause", Object: "object",
+			Detail: "{}",
 		}))
 		var names, lanes, actors []string
-		for _, e := range must(f.Endpoints(f.ctx(), project, store.EndpointFilter{Search: c.search, Limit: 100})) {
+		for _, e := range found(c.search) {
 			names = append(names, e.Name)
 		}
-		for _, l := range must(f.LaneList(f.ctx(), project, store.LaneFilter{Search: c.search, Limit: 100, Now: f.now})) {
+		inLanes := store.LaneFilter{Search: c.search, Limit: 100, Now: f.now}
+		for _, l := range must(f.LaneList(f.ctx(), project, inLanes)) {
 			lanes = append(lanes, l.Key)
 		}
 		for _, e := range f.audit(store.AuditFilter{Actor: c.search, Limit: 100}) {
@@ -35,15 +41,16 @@ func testSearch(f *fixture) {
 		}
 		same(f, c.search+" in names of endpoints", []string{"of another text", c.text}, names)
 		same(f, c.search+" in lanes", []string{c.text}, lanes)
-		same(f, c.search+" in schedules", []string{c.text}, f.scheduleNames(store.ScheduleFilter{Search: c.search, Limit: 100}))
+		same(f, c.search+" in schedules", []string{c.text},
+			f.scheduleNames(store.ScheduleFilter{Search: c.search, Limit: 100}))
 		same(f, c.search+" in actors", []string{c.text}, actors)
 	}
 	// What is changed is found by what it is now.
-	e := must(f.Endpoints(f.ctx(), project, store.EndpointFilter{Search: "привет", Limit: 1}))[0]
+	e := found("привет")[0]
 	must(f.PatchEndpoint(f.ctx(), project, e.ID, func(e *store.Endpoint) error {
 		e.Name, e.ExternalID = "Übung", "ÜBUNG"
 		return nil
 	}, f.now, actor))
-	same(f, "by the name of before", 1, len(must(f.Endpoints(f.ctx(), project, store.EndpointFilter{Search: "ПРИВЕТ", Limit: 9}))))
-	same(f, "by the new name", e.ID, must(f.Endpoints(f.ctx(), project, store.EndpointFilter{Search: "übung", Limit: 9}))[0].ID)
+	same(f, "by the name of before", 1, len(found("ПРИВЕТ")))
+	same(f, "by the new name", e.ID, found("übung")[0].ID)
 }

@@ -120,7 +120,8 @@ func testPurge(f *fixture) {
 	overstays(store.Retention{Payloads: f.now, Callbacks: f.now}, map[string]int64{})
 	for _, id := range ended {
 		f.fails(store.ErrNotFound, "purged callback", errOf(f.Get(f.ctx(), project, id)))
-		f.fails(store.ErrNotFound, "attempts of a purged callback", errOf(f.Attempts(f.ctx(), project, id, 0, 10)))
+		f.fails(store.ErrNotFound, "attempts of a purged callback",
+			errOf(f.Attempts(f.ctx(), project, id, 0, 10)))
 	}
 	// Metadata that goes earlier than payloads takes them along.
 	purge(0, f.now+1, 100, 1, 1)

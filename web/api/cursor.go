@@ -161,9 +161,9 @@ func (s cursorSigner) unsealed(list byte, text string) ([]byte, error) {
 	return body[1:], nil
 }
 
-// pageOf cuts a page out of a list that is short enough to be read whole. at is the cursor of a row, and order how those
-// of the list are sorted. A cursor names the last row of a page and not how many there were, so that rows which come
-// and go between two pages shift nothing.
+// pageOf cuts a page out of a list that is short enough to be read whole. at is the cursor of a row, and
+// order how those of the list are sorted. A cursor names the last row of a page and not how many there were,
+// so that rows which come and go between two pages shift nothing.
 func pageOf[T any](
 	s cursorSigner, list byte, all []T, limit int, after *store.Cursor,
 	at func(row *T) store.Cursor, order func(a, b store.Cursor) int,

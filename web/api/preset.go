@@ -76,7 +76,8 @@ func unprefixed(err error, prefix string) error {
 // A preset is a policy, a success rule or a profile that can be named, as it is shown.
 type preset struct {
 	name string
-	// place is zero for one of the project's own; those that every project knows count from 1, in their own order.
+	// place is zero for one of the project's own; those that every project knows count from 1, in their own
+	// order.
 	place int64
 	// write writes its members.
 	write func(o *jsonObject)

@@ -91,8 +91,8 @@ func (a *attemptPart) Kind() string {
 // ladderTail is how many attempts to come are drawn of a ladder that has no end.
 const ladderTail = 3
 
-// ladder draws the present ladder: what was attempted, what is next and what is to come. Of very many attempts the newest
-// are known.
+// ladder draws the present ladder: what was attempted, what is next and what is to come. Of very many
+// attempts the newest are known.
 func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 	c := &p.Callback
 	position := max(c.AttemptCount-c.LadderBase, 0)

@@ -10,7 +10,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A poll may have tens of thousands of attempts: the page of its callback shows a few at a time, and links lead to all.
+// A poll may have tens of thousands of attempts: the page of its callback shows a few at a time, and links
+// lead to all.
 func TestTimelineHasPages(t *testing.T) {
 	t.Parallel()
 	const many = 47

@@ -43,7 +43,8 @@ type callbackPage struct {
 	Why      whyPart
 	Ladder   template.HTML
 	Timeline []timelineItem
-	// Older is how many attempts are older than those shown, OlderLink where they are; NewestLink is empty on the first page.
+	// Older is how many attempts are older than those shown, OlderLink where they are; NewestLink is empty on
+	// the first page.
 	Older      int
 	OlderLink  string
 	NewestLink string

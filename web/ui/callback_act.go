@@ -58,7 +58,8 @@ func (u *UI) askRetry(r *request) (*form, error) {
 	if c.State.Terminal() {
 		restart := r.value("ladder") == string(store.Restart)
 		f.Fields = append(f.Fields, field{
-			Name: "ladder", Kind: choiceField, Label: f.T("act.retry.ladder"), Help: f.T("act.retry.ladder.help"),
+			Name: "ladder", Kind: choiceField,
+			Label: f.T("act.retry.ladder"), Help: f.T("act.retry.ladder.help"),
 			Options: []option{
 				{Value: string(store.Once), Text: f.T("ladder.once"), Chosen: !restart},
 				{Value: string(store.Restart), Text: f.T("ladder.restart"), Chosen: restart},

@@ -31,7 +31,8 @@ func TestRetryIsOneButton(t *testing.T) {
 	b.get(id).ok().lacks(".flash")
 }
 
-// A colleague may have retried the callback since the form was made: then the form has no ladder to choose, and says why.
+// A colleague may have retried the callback since the form was made: then the form has no ladder to choose,
+// and says why.
 func TestRetryOfWhatIsNoLongerDead(t *testing.T) {
 	t.Parallel()
 	o := parts()

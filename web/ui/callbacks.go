@@ -12,8 +12,8 @@ type Callbacks interface {
 	// Get returns store.ErrNotFound for one that the project does not have.
 	Get(ctx context.Context, project, id string) (store.Callback, error)
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
-	// Attempts returns at most limit of a callback's attempts, newest first: those with numbers below before, or for zero,
-	// from the last one on.
+	// Attempts returns at most limit of a callback's attempts, newest first: those with numbers below before,
+	// or for zero, from the last one on.
 	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
 	// Attempt returns one by its number; store.ErrNotFound.
 	Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error)

@@ -14,8 +14,8 @@ import (
 
 // Endpoints is what pages ask of the store for endpoints.
 type Endpoints interface {
-	// Endpoint and EndpointByExternalID return store.ErrNotFound for one that the project does not have, or that was
-	// deleted; AnyEndpoint returns that one.
+	// Endpoint and EndpointByExternalID return store.ErrNotFound for one that the project does not have, or
+	// that was deleted; AnyEndpoint returns that one.
 	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)

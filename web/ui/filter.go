@@ -142,8 +142,8 @@ type endpointNames interface {
 	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
 }
 
-// findEndpoint fills in the endpoint that is named, by its id or the caller's own. Callbacks of one that was deleted are
-// found by its id; the name may belong to another by now.
+// findEndpoint fills in the endpoint that is named, by its id or the caller's own. Callbacks of one that was
+// deleted are found by its id; the name may belong to another by now.
 func (f *filter) findEndpoint(r *request, in endpointNames) error {
 	name := f.values.Get("endpoint")
 	if name == "" {

@@ -114,8 +114,8 @@ func (f *form) FieldRefs() []*field {
 	return all
 }
 
-// field finds a field by its name. A form need not have it: what it asks for depends on the state of what it is about,
-// and on the scopes of the viewer's key.
+// field finds a field by its name. A form need not have it: what it asks for depends on the state of what it
+// is about, and on the scopes of the viewer's key.
 func (f *form) field(name string) (*field, bool) {
 	for i := range f.Fields {
 		if f.Fields[i].Name == name {

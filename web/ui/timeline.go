@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// timelineInto fills in a part of what happened: the newest attempts, which were read already, or those before the one
-// that the address names. Acts are shown beside the attempts of their time.
+// timelineInto fills in a part of what happened: the newest attempts, which were read already, or those
+// before the one that the address names. Acts are shown beside the attempts of their time.
 func (u *UI) timelineInto(r *request, p *callbackPage, newest []store.Attempt) error {
 	attempts := newest
 	acts := store.AuditFilter{Object: p.ID, Limit: shownAudit}
@@ -21,7 +21,8 @@ func (u *UI) timelineInto(r *request, p *callbackPage, newest []store.Attempt) e
 		}
 		if err == nil {
 			p.NewestLink, acts.To = p.With("before", ""), newer.StartedAt
-			if attempts, err = u.Callbacks.Attempts(r.ctx, r.who.project, p.ID, n, shownAttempts); err != nil {
+			attempts, err = u.Callbacks.Attempts(r.ctx, r.who.project, p.ID, n, shownAttempts)
+			if err != nil {
 				return err
 			}
 		}
@@ -44,7 +45,8 @@ func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEnt
 	if p.FinishedAt != 0 && p.NewestLink == "" {
 		kind := map[store.State]string{store.Succeeded: "good", store.Dead: "bad"}[p.Callback.State]
 		p.Timeline = append(p.Timeline, timelineItem{
-			At: p.FinishedAt, Kind: kind, What: p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State))),
+			At: p.FinishedAt, Kind: kind,
+			What: p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State))),
 		})
 	}
 	for len(attempts) > 0 || len(audit) > 0 {
@@ -52,7 +54,8 @@ func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEnt
 			a := &attempts[0]
 			part := newAttempt(a, p.Kind, shownBody, p.FullID)
 			p.Timeline = append(p.Timeline, timelineItem{
-				At: a.StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", a.Number), Attempt: &part,
+				At: a.StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", a.Number),
+				Attempt: &part,
 			})
 			attempts = attempts[1:]
 			continue
