@@ -24,10 +24,21 @@ func (db shownDB) Payload(ctx context.Context, project, id string) (store.Payloa
 }
 
 // Attempts returns attempts with answers as they may be shown.
-func (db shownDB) Attempts(ctx context.Context, project, id string) ([]store.Attempt, error) {
-	attempts, err := db.DB.Attempts(ctx, project, id)
+func (db shownDB) Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error) {
+	attempts, err := db.DB.Attempts(ctx, project, id, before, limit)
 	if err == nil && db.guard.Masks() {
 		store.MaskAttempts(attempts)
 	}
 	return attempts, err
+}
+
+// Attempt returns an attempt with its answer as it may be shown.
+func (db shownDB) Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error) {
+	a, err := db.DB.Attempt(ctx, project, id, number)
+	if err != nil || !db.guard.Masks() {
+		return a, err
+	}
+	one := []store.Attempt{a}
+	store.MaskAttempts(one)
+	return one[0], nil
 }
