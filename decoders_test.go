@@ -67,6 +67,7 @@ var decoders = []struct{ reads, dir, fuzz string }{
 	{"lanes of addresses", "store", "FuzzAddressLane"},
 	{"hosts", "store", "FuzzHost"},
 	{"ids", "store", "FuzzID"},
+	{"card numbers in bodies", "store", "FuzzMaskPAN"},
 	{"histograms", "store", "FuzzQuantile"},
 	{"columns of JSON", "store/sqlstore", "FuzzColumns"},
 	{"result callbacks of polls", "store/sqlstore", "FuzzStoredResult"},

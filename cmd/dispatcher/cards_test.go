@@ -3,7 +3,9 @@ package main
 import (
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -42,6 +44,9 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 			shown := map[string]string{
 				"attempts": string(r.call(t, http.MethodGet, callbackPath(cb.ID)+"/attempts", nil, nil)),
 			}
+			for _, page := range []string{"", "/attempts/1"} {
+				shown["page "+page] = r.page(t, "/callbacks/"+cb.ID+page)
+			}
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.cl.base+callbackPath(cb.ID)+"/payload", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -67,4 +72,28 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// page signs in and returns an admin page.
+func (r *running) page(t *testing.T, path string) string {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, base := http.Client{Jar: jar}, "http://"+r.web.Addr().String()+"/ui"
+	get := func(res *http.Response, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", res.Request.URL, res.Status, err)
+		}
+		return string(text)
+	}
+	get(client.PostForm(base+"/sign-in", url.Values{"key": {r.s.AdminKey}}))
+	return get(client.Get(base + path))
 }
