@@ -10,15 +10,16 @@ import (
 
 // AuditRows is the audit as a chain: see store.AuditLink.
 type AuditRows interface {
-	// ChainAudit gives entries that wait for it their places, and returns the last one and how many it has given. key is
-	// asked for only if there are any.
+	// ChainAudit gives entries that wait for it their places, and returns the last one and how many it has
+	// given. key is asked for only if there are any.
 	ChainAudit(ctx context.Context, key func(context.Context) ([]byte, error)) (store.AuditLink, int, error)
 	AuditHead(ctx context.Context) (store.AuditHead, error)
 	// ChainedAudit returns entries in the order of the chain: those above after, up to until, at most limit.
 	ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error)
 }
 
-// useAudit is the use of the key that the chain of the audit is made with. As with useCursor, no caller can read or rotate it.
+// useAudit is the use of the key that the chain of the audit is made with. As with useCursor, no caller can
+// read or rotate it.
 const useAudit = "audit"
 
 const (
@@ -45,7 +46,8 @@ type auditHead struct {
 	loggedAt        time.Time
 }
 
-// chainAudit chains what was audited since, and logs the head, so that a log that is kept elsewhere proves how far the chain had come.
+// chainAudit chains what was audited since, and logs the head, so that a log that is kept elsewhere proves
+// how far the chain had come.
 func (e *Engine) chainAudit(ctx context.Context) error {
 	head, n, err := e.o.Store.ChainAudit(ctx, e.auditKey)
 	if err != nil {
@@ -73,8 +75,9 @@ type AuditCheck struct {
 	Head store.AuditHead
 }
 
-// VerifyAudit checks at most 10,000 entries of the chain from a link on. from is a link that an earlier call has returned, or the zero
-// one. A chain that does not have the expected link is broken; the zero one is in every chain.
+// VerifyAudit checks at most 10,000 entries of the chain from a link on. from is a link that an earlier call
+// has returned, or the zero one. A chain that does not have the expected link is broken; the zero one is in
+// every chain.
 func (e *Engine) VerifyAudit(ctx context.Context, from, expect store.AuditLink) (AuditCheck, error) {
 	var c AuditCheck
 	key, err := e.auditKey(ctx)
@@ -113,8 +116,8 @@ func (e *Engine) VerifyAudit(ctx context.Context, from, expect store.AuditLink) 
 	return c, nil
 }
 
-// checkAudit checks a page of entries that goes on after from, and whether the expected link is among them. It returns the last
-// link that fits, and how many do.
+// checkAudit checks a page of entries that goes on after from, and whether the expected link is among them.
+// It returns the last link that fits, and how many do.
 func checkAudit(
 	key []byte, from, expect store.AuditLink, entries []store.AuditEntry,
 ) (last store.AuditLink, sound int, broken *store.AuditBreak) {

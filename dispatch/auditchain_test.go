@@ -62,8 +62,8 @@ type tampering struct {
 	seq       int64
 }
 
-// TestTamperedAuditIsFound: what a writer of SQL without the key changes, removes, moves or adds in the chain is found, with the number
-// at which the chain breaks.
+// TestTamperedAuditIsFound: what a writer of SQL without the key changes, removes, moves or adds in the chain
+// is found, with the number at which the chain breaks.
 func TestTamperedAuditIsFound(t *testing.T) {
 	const copied = `, project, at, actor, address, action, object, reason, before, after, detail, `
 	cases := map[string]tampering{
@@ -109,8 +109,8 @@ func TestTamperedAuditIsFound(t *testing.T) {
 	}
 }
 
-// TestACutAuditIsFoundByItsHead: entries that are removed from the end, with the head set back, leave a sound chain. Only the link that
-// somebody has kept elsewhere tells.
+// TestACutAuditIsFoundByItsHead: entries that are removed from the end, with the head set back, leave a sound
+// chain. Only the link that somebody has kept elsewhere tells.
 func TestACutAuditIsFoundByItsHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
@@ -151,7 +151,8 @@ func TestACutAuditIsFoundByItsHead(t *testing.T) {
 	})
 }
 
-// TestALongAuditIsVerifiedInSteps: one call looks at 10,000 entries at most, and the next goes on after it, with bounded memory.
+// TestALongAuditIsVerifiedInSteps: one call looks at 10,000 entries at most, and the next goes on after it,
+// with bounded memory.
 func TestALongAuditIsVerifiedInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
@@ -179,14 +180,16 @@ func TestALongAuditIsVerifiedInSteps(t *testing.T) {
 	})
 }
 
-// TestWhatACrashLeftUnchainedIsChained by the next process: entries are committed with what they record, and need no more.
+// TestWhatACrashLeftUnchainedIsChained by the next process: entries are committed with what they record, and
+// need no more.
 func TestWhatACrashLeftUnchainedIsChained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
 		b := audited(t, path, 3)
 		before, err := b.db.AuditHead(t.Context())
 		b.ok(err)
-		// As a process leaves it that is killed between two statements: some entries that are committed, none of them chained.
+		// As a process leaves it that is killed between two statements: some entries that are committed, none
+		// of them chained.
 		b = tampered(t, b, path, `INSERT INTO audit (id, project, at, actor, address, action, object, reason, before, after, detail)
 			SELECT 'left-' || id, project, at, actor, address, action, object, reason, before, after, detail FROM audit`)
 		awaitChain(b)

@@ -12,7 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestCase81CardNumbersAreRefused in whatever field, by its name and without the number; the other settings take them.
+// TestCase81CardNumbersAreRefused in whatever field, by its name and without the number; the other settings
+// take them.
 func TestCase81CardNumbersAreRefused(t *testing.T) {
 	const card = "4111 1111 1111 1111"
 	subs := map[string]dispatch.Submission{

@@ -84,8 +84,8 @@ type Walks interface {
 type Metas interface {
 	// IndexMeta returns the index's row; it is made with want's values if it is missing.
 	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
-	// NextGeneration adds one to the generation at now if it is still from, and returns what it is then. That by asked for it
-	// is audited; nil: the index was lost.
+	// NextGeneration adds one to the generation at now if it is still from, and returns what it is then. That
+	// by asked for it is audited; nil: the index was lost.
 	NextGeneration(ctx context.Context, from, now int64, by *store.Actor) (int64, error)
 	// MarkBuilt notes that the generation was filled to the end, and when.
 	MarkBuilt(ctx context.Context, generation, now int64) error

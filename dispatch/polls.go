@@ -243,7 +243,8 @@ func (e *Engine) Poll(ctx context.Context, project, id string) (PollView, error)
 		return PollView{}, fmt.Errorf("read the rule of poll %s: %w", id, err)
 	}
 	if e.o.PanGuard.Masks() {
-		d.Context, d.Data = store.JSONText(store.MaskPANText(string(d.Context))), store.JSONText(store.MaskPANText(string(d.Data)))
+		d.Context = store.JSONText(store.MaskPANText(string(d.Context)))
+		d.Data = store.JSONText(store.MaskPANText(string(d.Data)))
 	}
 	return PollView{Callback: c, Detail: d, Rule: rule}, nil
 }

@@ -17,8 +17,8 @@ import (
 // that exists already store.ErrExists.
 type ProjectRows interface {
 	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
-	// PatchProject has change set the name, the defaults and the quotas of the project as it is; change may be
-	// called more than once.
+	// PatchProject has change set the name, the defaults and the quotas of the project as it is; change may
+	// be called more than once.
 	PatchProject(
 		ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 	) (store.Project, error)
@@ -81,7 +81,8 @@ func (e *Engine) PatchProject(ctx context.Context, id string, ch ProjectChange, 
 	if err != nil {
 		return store.Project{}, err
 	}
-	// The project is judged as it is in the transaction: another change, or a new master key, may have come in between.
+	// The project is judged as it is in the transaction: another change, or a new master key, may have come
+	// in between.
 	p, err := e.o.Store.PatchProject(ctx, id, func(p *store.Project) error {
 		p.Quotas = ch.Quotas.Of(p.Quotas)
 		return e.applyProject(v, &ch, p, nil)

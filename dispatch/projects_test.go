@@ -60,7 +60,8 @@ func TestPatchesOfAProjectLoseNothing(t *testing.T) {
 	})
 }
 
-// TestAPatchBringsNoOldMasterKeyBack: a change of a project while its credentials are encrypted anew leaves them as they are then.
+// TestAPatchBringsNoOldMasterKeyBack: a change of a project while its credentials are encrypted anew leaves
+// them as they are then.
 func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)

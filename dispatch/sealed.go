@@ -23,7 +23,8 @@ type SealedRows interface {
 	// CountSealed counts the rows of a table that a master key has sealed, up to most.
 	CountSealed(ctx context.Context, table store.SealedTable, keyID string, most int) (int, error)
 	// Reseal has change re-encrypt such rows, with ids above after, at most limit. A row that change refuses
-	// stays as it was. change may be called more than once. What was changed is audited in the same transaction.
+	// stays as it was. change may be called more than once. What was changed is audited in the same
+	// transaction.
 	Reseal(ctx context.Context, table store.SealedTable, keyID, after string, limit int,
 		change func(*store.SealedRow) error, now int64, by store.Actor) (store.SealedPage, error)
 }
@@ -231,7 +232,8 @@ func (e *Engine) reencryptRows(
 	ctx context.Context, r *Reencryption, p reencryptPlace, pages int, by store.Actor,
 ) (left int, err error) {
 	for ; pages > 0; pages-- {
-		page, err := e.o.Store.Reseal(ctx, p.table, p.keyID, p.after, reencryptPage, e.o.Keyring.reseal, e.clock.now(), by)
+		page, err := e.o.Store.Reseal(ctx, p.table, p.keyID, p.after, reencryptPage, e.o.Keyring.reseal,
+			e.clock.now(), by)
 		if err != nil {
 			return pages, fmt.Errorf("re-encrypt %s: %w", p.table, err)
 		}

@@ -10,9 +10,11 @@ import (
 	"strings"
 )
 
-// An AuditLink is a place in the chain of the audit, which is one for all projects. The zero value is before the first entry.
+// An AuditLink is a place in the chain of the audit, which is one for all projects. The zero value is before
+// the first entry.
 type AuditLink struct {
-	// Seq numbers the entries from 1 without a gap. Hash is of the entry and of all before it, in hexadecimal.
+	// Seq numbers the entries from 1 without a gap. Hash is of the entry and of all before it, in
+	// hexadecimal.
 	Seq  int64
 	Hash string
 }
@@ -36,14 +38,16 @@ func ParseAuditLink(text string) (AuditLink, error) {
 	return AuditLink{}, errors.New("is not a number and a hash, as the server wrote them: SEQ:HASH")
 }
 
-// Next returns the link of the entry that follows l: an HMAC-SHA256 of the number, the hash before and every field of the entry but
-// its Link. Each is written with its length before it, so that no two entries are written alike.
+// Next returns the link of the entry that follows l: an HMAC-SHA256 of the number, the hash before and every
+// field of the entry but its Link. Each is written with its length before it, so that no two entries are
+// written alike.
 func (l AuditLink) Next(key []byte, e *AuditEntry) AuditLink {
 	next := AuditLink{Seq: l.Seq + 1}
 	b := make([]byte, 0, 512)
 	number := func(n int64) { b = binary.BigEndian.AppendUint64(b, uint64(n)) }
 	for _, text := range [...]string{
-		auditEncoding, l.Hash, e.ID, e.Project, e.Actor, e.Address, e.Action, e.Object, e.Reason, e.Before, e.After, e.Detail,
+		auditEncoding, l.Hash, e.ID, e.Project, e.Actor, e.Address, e.Action, e.Object,
+		e.Reason, e.Before, e.After, e.Detail,
 	} {
 		number(int64(len(text)))
 		b = append(b, text...)
@@ -81,8 +85,8 @@ type AuditBreak struct {
 	ID  string
 }
 
-// CheckAudit checks that entries follow the link, and each the one before. It returns the link of the last that does, and the first that
-// does not; nil: all do.
+// CheckAudit checks that entries follow the link, and each the one before. It returns the link of the last
+// that does, and the first that does not; nil: all do.
 func CheckAudit(key []byte, after AuditLink, entries []AuditEntry) (AuditLink, *AuditBreak) {
 	for i := range entries {
 		e := &entries[i]

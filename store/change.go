@@ -3,7 +3,8 @@ package store
 // An Actor is who changes something, for the audit.
 type Actor struct {
 	Name string
-	// Address is the IP address that the request came from; empty: it is not known, or the dispatcher acts by itself.
+	// Address is the IP address that the request came from; empty: it is not known, or the dispatcher acts by
+	// itself.
 	Address string
 	Reason  string
 }

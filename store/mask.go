@@ -8,8 +8,8 @@ import (
 // Masked stands for a value that must not be shown.
 const Masked = "***"
 
-// MaskURL returns a URL as it may stand in errors, logs and pages: without user and password, without fragment, and
-// with every value of its query replaced. What cannot be parsed is not shown at all.
+// MaskURL returns a URL as it may stand in errors, logs and pages: without user and password, without
+// fragment, and with every value of its query replaced. What cannot be parsed is not shown at all.
 func MaskURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -42,7 +42,8 @@ func maskQuery(query string) string {
 	return strings.Join(parts, "&")
 }
 
-// IsSensitiveHeader says whether a header's value is a credential or derived from one. The name is in any case.
+// IsSensitiveHeader says whether a header's value is a credential or derived from one. The name is in any
+// case.
 func IsSensitiveHeader(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range [...]string{"token", "secret", "key", "sign", "authorization", "cookie", "password", "credential"} {

@@ -15,10 +15,11 @@ const (
 // Masks says whether card numbers are masked where bodies are shown.
 func (g PanGuard) Masks() bool { return g == PanMask || g == PanReject }
 
-// A card number is 13 to 19 digits, of an issuer's prefix and a length that it has, whose last one is the Luhn digit. It may stand in one
-// piece, or in pieces with one space or one dash between them, as it stands on a card: of four digits, or 4-6-5 and 4-6-4. A piece that
-// touches a Latin letter, or that has more than 19 digits, is none. Digits, spaces and dashes may be escaped as JSON (\u0034) and as forms and
-// URLs do (%34, %20, +).
+// A card number is 13 to 19 digits, of an issuer's prefix and a length that it has, whose last one is the
+// Luhn digit. It may stand in one piece, or in pieces with one space or one dash between them, as it stands
+// on a card: of four digits, or 4-6-5 and 4-6-4. A piece that touches a Latin letter, or that has more than
+// 19 digits, is none. Digits, spaces and dashes may be escaped as JSON (\u0034) and as forms and URLs do
+// (%34, %20, +).
 
 const (
 	minPAN, maxPAN = 13, 19
@@ -32,7 +33,8 @@ type panDigit struct {
 	from, to int
 }
 
-// A panPiece is digits that follow each other, and what separates them from the piece before; zero: nothing that may stand in a number.
+// A panPiece is digits that follow each other, and what separates them from the piece before; zero: nothing
+// that may stand in a number.
 type panPiece struct {
 	digits []panDigit
 	joined byte
@@ -95,8 +97,8 @@ func HasPAN(text []byte) bool {
 	return found
 }
 
-// MaskPAN returns the text with the middle of each card number as stars, and whether there was one; the very slice if there was none.
-// The result has no card number, and is not longer.
+// MaskPAN returns the text with the middle of each card number as stars, and whether there was one; the very
+// slice if there was none. The result has no card number, and is not longer.
 func MaskPAN(text []byte) (shown []byte, masked bool) {
 	for {
 		var hidden []panDigit
@@ -143,7 +145,8 @@ func MaskAttempts(attempts []Attempt) {
 	}
 }
 
-// eachPAN calls each for every card number, from left to right, until it says no. None shares a digit with another.
+// eachPAN calls each for every card number, from left to right, until it says no. None shares a digit with
+// another.
 func eachPAN(text []byte, each func(digits []panDigit) bool) {
 	var pieces []panPiece
 	var digits []panDigit

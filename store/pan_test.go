@@ -42,7 +42,8 @@ func TestMaskPAN(t *testing.T) {
 	}
 }
 
-// FuzzMaskPAN: whatever the text, the result has no card number, masking it again changes nothing, and it is no longer.
+// FuzzMaskPAN: whatever the text, the result has no card number, masking it again changes nothing, and it is
+// no longer.
 func FuzzMaskPAN(f *testing.F) {
 	for _, seed := range []string{
 		"4111 1111 1111 3782 822463 10005", "4111111111111111 4111-1111-1111-1111", `\u0034111111111111111`, "%34%3", `\`, `\u00`, "%", "\xff4",

@@ -60,16 +60,17 @@ type AuditEntry struct {
 	ID      string
 	Project string
 	At      int64
-	// Actor names the key; never a secret. Address is the IP address that it acted from; empty: it is not known, or the dispatcher
-	// acted by itself.
+	// Actor names the key; never a secret. Address is the IP address that it acted from; empty: it is not
+	// known, or the dispatcher acted by itself.
 	Actor   string
 	Address string
 	Action  string
 	Object  string
 	Reason  string
-	// Before and After are JSON objects with what the change made different: the same members in both. Before is empty where the
-	// object was made, After where it was removed, both where only something was looked at. Secrets, credentials in headers and the
-	// values of a URL's query are masked; a body is never in them.
+	// Before and After are JSON objects with what the change made different: the same members in both. Before
+	// is empty where the object was made, After where it was removed, both where only something was looked
+	// at. Secrets, credentials in headers and the values of a URL's query are masked; a body is never in
+	// them.
 	Before, After string
 	// Detail is JSON text beside that, or empty.
 	Detail string

@@ -58,8 +58,8 @@ func (cmd *auditList) Run(ctx context.Context, c *console) error {
 			if e.Sequence != 0 {
 				number = fmt.Sprint(e.Sequence)
 			}
-			t.AppendRow([]any{clockTime(&e.At), short(e.Actor, 40), printable(e.Address), printable(e.Action), short(e.Object, 40),
-				side(e.Before), side(e.After), short(e.Reason, 40), number})
+			t.AppendRow([]any{clockTime(&e.At), short(e.Actor, 40), printable(e.Address), printable(e.Action),
+				short(e.Object, 40), side(e.Before), side(e.After), short(e.Reason, 40), number})
 		}
 		t.Render()
 	})
@@ -82,9 +82,9 @@ type auditVerify struct {
 
 // Help is what audit verify --help says below the flags' summary.
 func (*auditVerify) Help() string {
-	return "It needs the admin key of the settings. It finds entries that were changed, removed, moved or inserted. Entries that were removed " +
-		"from the end, together with the head that SQL has, are found only with --expect: keep the head that this prints in another " +
-		"place than the database. The exit code is 1 if the chain is broken."
+	return "It needs the admin key of the settings. It finds entries that were changed, removed, moved or inserted. " +
+		"Entries that were removed from the end, together with the head that SQL has, are found only with --expect: " +
+		"keep the head that this prints in another place than the database. The exit code is 1 if the chain is broken."
 }
 
 // An auditReport is what was found so far; the server answers with one for each step.
@@ -148,7 +148,8 @@ func (r *auditReport) show(c *console) {
 		fmt.Fprintf(c.out, "%d entries of the last seconds are not chained yet\n", r.Unchained)
 	}
 	if b := r.Broken; b != nil {
-		fmt.Fprintf(c.out, "%s at entry %d: %s\n", c.paint("the chain is broken", text.FgRed), b.Sequence, faultWords(store.AuditFault(b.Fault)))
+		fmt.Fprintf(c.out, "%s at entry %d: %s\n", c.paint("the chain is broken", text.FgRed), b.Sequence,
+			faultWords(store.AuditFault(b.Fault)))
 		if b.ID != "" {
 			fmt.Fprintf(c.out, "id: %s\n", printable(b.ID))
 		}
@@ -167,9 +168,9 @@ func faultWords(f store.AuditFault) string {
 	case store.AuditCut:
 		return "the chain ends here: entries after it were removed, or its head was changed"
 	case store.AuditBeyond:
-		return "there are entries behind the head of the chain: something else wrote them, or the head was changed"
+		return "there are entries behind the head of the chain: another program wrote them, or it was set back"
 	case store.AuditUnexpected:
-		return "the chain has another hash here than was expected: entries were removed or replaced, and chained anew"
+		return "the chain has another hash here than was expected: entries were removed or replaced"
 	}
 	return printable(string(f))
 }

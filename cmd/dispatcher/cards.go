@@ -7,8 +7,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
-// A shownDB is the database as the API and the pages read it, with card numbers masked if the settings say so. What is
-// sent is read from the database itself.
+// A shownDB is the database as the API and the pages read it, with card numbers masked if the settings say
+// so. What is sent is read from the database itself.
 type shownDB struct {
 	*sqlstore.DB
 	guard store.PanGuard

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// Case 81: with pan_guard a receiver gets every byte, and whoever looks sees no card number, neither in the body nor in what the
-// receiver answered. Without it all is shown as it is.
+// Case 81: with pan_guard a receiver gets every byte, and whoever looks sees no card number, neither in the
+// body nor in what the receiver answered. Without it all is shown as it is.
 func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 	t.Parallel()
 	const card, masked = "4111111111111111", "411111******1111"

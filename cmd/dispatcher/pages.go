@@ -13,7 +13,9 @@ import (
 func (srv *server) openPages(db *sqlstore.DB, guesses *query.Guesses) (*ui.UI, error) {
 	e, s := srv.engine, srv.s
 	return ui.New(ui.Options{
-		Clock: e, Sessions: db, Keys: e, Projects: db, Overview: db, Callbacks: shownDB{db, store.PanGuard(s.PanGuard)}, CallbackActs: e, Endpoints: db, EndpointActs: e, Lanes: e,
+		Clock: e, Sessions: db, Keys: e, Projects: db, Overview: db,
+		Callbacks:    shownDB{db, store.PanGuard(s.PanGuard)},
+		CallbackActs: e, Endpoints: db, EndpointActs: e, Lanes: e,
 		Polls: e, Schedules: e, ScheduleActs: e, Redrives: db, RedriveActs: e, Dead: db, Books: db, Audit: db, Index: e, System: e,
 		Schema: schema{db}, AdminKey: s.AdminKey, Guesses: guesses, PublicURL: s.PublicURL,
 		Version: programVersion(), Logger: srv.log,

@@ -95,7 +95,8 @@ func openServer(ctx context.Context, c *console, s *Settings, log *slog.Logger) 
 	}
 	srv.onClose(func() error { sender.CloseIdle(); return nil })
 	srv.engine, err = dispatch.New(dispatch.Options{
-		Store: db, Schedule: index, Sender: sender, Keyring: keyring, PanGuard: store.PanGuard(s.PanGuard), CheckURL: guard.CheckURL, ReadTemplate: api.ReadTemplate,
+		Store: db, Schedule: index, Sender: sender, Keyring: keyring,
+		PanGuard: store.PanGuard(s.PanGuard), CheckURL: guard.CheckURL, ReadTemplate: api.ReadTemplate,
 		Version: programVersion(), Roles: s.Roles, Prefix: s.RedisPrefix, Alone: s.embedded(), Hold: s.Hold, NoWorker: !s.has(roleWorker),
 		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency, DrainTimeout: s.DrainTimeout,
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
@@ -221,7 +222,8 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 		face, err := api.New(api.Options{
 			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
 			Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e, AuditChain: e,
-			Reads: shownDB{db, store.PanGuard(s.PanGuard)}, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: e, Books: db,
+			Reads:         shownDB{db, store.PanGuard(s.PanGuard)},
+			EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: e, Books: db,
 			CursorKey: e.CursorKey, AdminKey: s.AdminKey, Guesses: guesses,
 			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.log,
 		})

@@ -171,7 +171,9 @@ func (c *checker) secrets() {
 	if s.AdminKey != "" && len(s.AdminKey) < minAdminKey {
 		c.refuse("admin_key", "%s", shortAdminKey(s.AdminKey))
 	}
-	if !slices.Contains([]string{string(store.PanOff), string(store.PanMask), string(store.PanReject)}, s.PanGuard) {
+	switch store.PanGuard(s.PanGuard) {
+	case store.PanOff, store.PanMask, store.PanReject:
+	default:
 		c.refuse("pan_guard", "%q is neither off, mask nor reject", s.PanGuard)
 	}
 	c.between("requests_per_second", s.RequestsPerSecond, 0, 1_000_000)

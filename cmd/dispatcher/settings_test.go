@@ -71,6 +71,7 @@ func TestEverySettingHasThreeSpellings(t *testing.T) {
 		"workers": "9", "lane_concurrency": "3", "horizon": "0s", "hold": "true", "roles": "api,worker", "migrate": "false",
 		"shutdown_delay": "1s", "drain_timeout": "2s", "retention_payload": "1d", "retention_metadata": "500d12h",
 		"log_format": "json", "log_level": "debug", "requests_per_second": "7", "pprof": "true",
+		"pan_guard": "mask",
 	}
 	for _, s := range catalogue() {
 		value, ok := written[s.key]
@@ -169,6 +170,9 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		"rate below none": {
 			args: []string{"--requests-per-second=-1"},
 			want: []string{"setting requests_per_second: -1 is not between 0 and 1000000"},
+		},
+		"guard of cards that is none": {
+			args: []string{"--pan-guard=hide"}, want: []string{`setting pan_guard: "hide" is neither off, mask nor reject`},
 		},
 		"rate that is no number": {
 			args: []string{"--requests-per-second=1.5"},

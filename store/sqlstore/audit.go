@@ -100,7 +100,8 @@ func (t *tx) audit(entries ...store.AuditEntry) error {
 	}
 	if _, err := t.exec(`INSERT INTO audit
 			(id, project, at, actor, address, action, object, reason, before, after, detail)
-		SELECT i.id, i.project, i.at, i.actor, i.address, i.action, i.object, i.reason, i.before, i.after, i.detail
+		SELECT i.id, i.project, i.at, i.actor, i.address, i.action, i.object, i.reason,
+			i.before, i.after, i.detail
 		FROM `+input, args...); err != nil {
 		return fmt.Errorf("append to audit: %w", err)
 	}
@@ -123,7 +124,8 @@ func auditOf(
 	project, action, object string, at int64, by store.Actor, changed auditDiff, detail any,
 ) (e store.AuditEntry, err error) {
 	e = store.AuditEntry{
-		Project: project, At: at, Actor: by.Name, Address: by.Address, Action: action, Object: object, Reason: by.Reason,
+		Project: project, At: at, Actor: by.Name, Address: by.Address,
+		Action: action, Object: object, Reason: by.Reason,
 	}
 	if e.Before, e.After, err = changed.texts(); err != nil || detail == nil {
 		return e, err

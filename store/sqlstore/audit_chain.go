@@ -8,14 +8,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Entries are committed without a place in the chain, in the transaction of what they record, so that no writer waits for another.
-// ChainAudit gives them their places afterwards. See docs/adr/0029.
+// Entries are committed without a place in the chain, in the transaction of what they record, so that no
+// writer waits for another. ChainAudit gives them their places afterwards. See docs/adr/0029.
 
-// chainEntries is how many entries one call of ChainAudit takes at most, in transactions of a maintenance batch each.
+// chainEntries is how many entries one call of ChainAudit takes at most, in transactions of a maintenance
+// batch each.
 const chainEntries = 10_000
 
-// ChainAudit gives the entries that wait for it their places in the chain, in the order of their ids, at most 10,000. key is asked for
-// only if there are any. Processes that do it at once take turns. It returns the last link, and how many entries it has chained.
+// ChainAudit gives the entries that wait for it their places in the chain, in the order of their ids, at most
+// 10,000. key is asked for only if there are any. Processes that do it at once take turns. It returns the
+// last link, and how many entries it has chained.
 func (db *DB) ChainAudit(
 	ctx context.Context, key func(context.Context) ([]byte, error),
 ) (head store.AuditLink, chained int, err error) {
@@ -55,8 +57,8 @@ func (db *DB) hasUnchained(ctx context.Context) (waits bool, err error) {
 	return waits, nil
 }
 
-// chainAudit chains a maintenance batch of entries at most. The head is locked before they are read, so that no two
-// transactions give the same place away.
+// chainAudit chains a maintenance batch of entries at most. The head is locked before they are read, so that
+// no two transactions give the same place away.
 func (t *tx) chainAudit(key []byte) (head store.AuditLink, taken int, err error) {
 	found := false
 	if err := t.each(func(rows scanner) error { found = true; return rows.Scan(&head.Seq, &head.Hash) },
@@ -71,7 +73,8 @@ func (t *tx) chainAudit(key []byte) (head store.AuditLink, taken int, err error)
 		e, err := scanAudit(rows)
 		entries = append(entries, e)
 		return err
-	}, `SELECT `+auditColumns+` FROM audit WHERE seq = 0 ORDER BY id LIMIT $1`, t.db.dialect.maintenanceBatch); err != nil {
+	}, `SELECT `+auditColumns+` FROM audit WHERE seq = 0 ORDER BY id LIMIT $1`,
+		t.db.dialect.maintenanceBatch); err != nil {
 		return head, 0, fmt.Errorf("read entries: %w", err)
 	}
 	if len(entries) == 0 {
@@ -100,15 +103,17 @@ func (t *tx) writeLinks(entries []store.AuditEntry, head store.AuditLink) error 
 		return fmt.Errorf("write links: %w", err)
 	}
 	if n != int64(len(entries)) {
-		return fmt.Errorf("write links: %d of %d entries are not there any more", int64(len(entries))-n, len(entries))
+		return fmt.Errorf("write links: %d entries, and %d of them were there", len(entries), n)
 	}
-	if _, err := t.exec(`UPDATE audit_head SET seq = $1, hash = $2 WHERE id = 1`, head.Seq, head.Hash); err != nil {
+	if _, err := t.exec(`UPDATE audit_head SET seq = $1, hash = $2 WHERE id = 1`,
+		head.Seq, head.Hash); err != nil {
 		return fmt.Errorf("write the head: %w", err)
 	}
 	return nil
 }
 
-// AuditHead returns where the chain ends, all of it at one moment. Without the row of the head it is zero, as if nothing were chained.
+// AuditHead returns where the chain ends, all of it at one moment. Without the row of the head it is zero, as
+// if nothing were chained.
 func (db *DB) AuditHead(ctx context.Context) (h store.AuditHead, err error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
@@ -118,13 +123,15 @@ func (db *DB) AuditHead(ctx context.Context) (h store.AuditHead, err error) {
 			COALESCE((SELECT seq FROM audit_head WHERE id = 1), 0),
 			COALESCE((SELECT hash FROM audit_head WHERE id = 1), ''),
 			COALESCE((SELECT MAX(seq) FROM audit WHERE seq <> 0), 0),
-			(SELECT COUNT(*) FROM (SELECT 1 AS one FROM audit WHERE seq = 0 LIMIT $1) AS part)`, store.MaxUnchained); err != nil {
+			(SELECT COUNT(*) FROM (SELECT 1 AS one FROM audit WHERE seq = 0 LIMIT $1) AS part)`,
+		store.MaxUnchained); err != nil {
 		return h, readError("read the head of the audit", err)
 	}
 	return h, nil
 }
 
-// ChainedAudit returns the entries of all projects with places above after, up to until, in their order, at most limit.
+// ChainedAudit returns the entries of all projects with places above after, up to until, in their order, at
+// most limit.
 func (db *DB) ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()

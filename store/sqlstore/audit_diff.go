@@ -57,7 +57,8 @@ func differ[V comparable](d *auditDiff, name string, before, after V) {
 	}
 }
 
-// differAs adds a field if it differs, as show writes it. What is masked may then look the same on both sides.
+// differAs adds a field if it differs, as show writes it. What is masked may then look the same on both
+// sides.
 func differAs[V comparable](d *auditDiff, name string, before, after V, show func(V) any) {
 	if before != after {
 		d.add(name, show(before), show(after))
@@ -119,7 +120,9 @@ func shownPolicy(p *store.Policy) any {
 	for i, tier := range p.Tiers {
 		tiers[i] = tier.String()
 	}
-	shown := map[string]any{"tiers": tiers, "timeout": p.Timeout.String(), "retry_after_cap": p.RetryAfterCap.String()}
+	shown := map[string]any{
+		"tiers": tiers, "timeout": p.Timeout.String(), "retry_after_cap": p.RetryAfterCap.String(),
+	}
 	if p.Deadline != 0 {
 		shown["deadline"] = p.Deadline.String()
 	}
@@ -229,7 +232,8 @@ func (d *auditDiff) alsoPause(until int64, reason string, newUntil int64, newRea
 
 // sameChoice compares policies that were chosen, by what is stored of them.
 func sameChoice(a, b *store.PolicyChoice) bool {
-	return a.Name == b.Name && (a.Given == nil) == (b.Given == nil) && (a.Given == nil || samePolicy(a.Given, b.Given))
+	return a.Name == b.Name && (a.Given == nil) == (b.Given == nil) &&
+		(a.Given == nil || samePolicy(a.Given, b.Given))
 }
 
 // diffLane compares what is a lane's own.
@@ -282,8 +286,8 @@ func diffSchedule(before, after *store.Schedule) auditDiff {
 	return d
 }
 
-// shownTemplate writes a schedule's callback without its body, and without credentials. One with credential headers is stored as a
-// ciphertext, of which nothing can be shown.
+// shownTemplate writes a schedule's callback without its body, and without credentials. One with credential
+// headers is stored as a ciphertext, of which nothing can be shown.
 func shownTemplate(text store.JSONText) any {
 	var members map[string]json.RawMessage
 	if text == "" {

@@ -10,11 +10,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-const auditColumns = `id, project, at, actor, address, action, object, reason, before, after, detail, seq, hash`
+const auditColumns = `id, project, at, actor, address, action, object, reason, before, after, detail, seq,
+	hash`
 
 func scanAudit(rows scanner) (e store.AuditEntry, err error) {
-	err = rows.Scan(&e.ID, &e.Project, &e.At, &e.Actor, &e.Address, &e.Action, &e.Object, &e.Reason, &e.Before, &e.After,
-		&e.Detail, &e.Link.Seq, &e.Link.Hash)
+	err = rows.Scan(&e.ID, &e.Project, &e.At, &e.Actor, &e.Address, &e.Action, &e.Object,
+		&e.Reason, &e.Before, &e.After, &e.Detail, &e.Link.Seq, &e.Link.Hash)
 	return e, err
 }
 

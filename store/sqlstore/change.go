@@ -220,8 +220,8 @@ func (db *DB) mend(ctx context.Context, project, id string, now int64, change fu
 	return mended, err
 }
 
-// mend changes a locked row. Where the row itself forbids it, it is as it was; the audit entry, to which mend adds what differs, is the
-// caller's to write.
+// mend changes a locked row. Where the row itself forbids it, it is as it was; the audit entry, to which mend
+// adds what differs, is the caller's to write.
 func (t *tx) mend(r *row, now int64, change func(*tx, *row) (store.AuditEntry, error)) (store.AuditEntry, error) {
 	switch {
 	case r.StateAt(now) == store.Attempting:

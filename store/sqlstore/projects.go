@@ -102,9 +102,9 @@ func encodeDefaults(d store.Defaults) (string, error) {
 	return encode(d)
 }
 
-// PatchProject changes a project's name, defaults and quotas: change is given the project as it is, locked, and may be
-// called more than once. Whatever else it sets stays as it was. It returns the project after the change,
-// store.ErrNotFound, or the error of change. What changes nothing is not audited.
+// PatchProject changes a project's name, defaults and quotas: change is given the project as it is, locked,
+// and may be called more than once. Whatever else it sets stays as it was. It returns the project after the
+// change, store.ErrNotFound, or the error of change. What changes nothing is not audited.
 func (db *DB) PatchProject(
 	ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 ) (store.Project, error) {

@@ -152,7 +152,8 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 			return overtaken("write schedule", err)
 		}
 		changes := diffSchedule(&before, &s)
-		return t.auditChange(project, actionUpdateSchedule, id, now, by, changes, map[string]any{"changed": changes.names})
+		return t.auditChange(project, actionUpdateSchedule, id, now, by, changes,
+			map[string]any{"changed": changes.names})
 	})
 	if err != nil {
 		return store.Schedule{}, fmt.Errorf("change schedule %s: %w", id, err)

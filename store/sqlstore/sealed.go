@@ -179,10 +179,11 @@ func (db *DB) CountSealed(ctx context.Context, table store.SealedTable, keyID st
 }
 
 // Reseal has change re-encrypt the rows of a table that are sealed with a master key, in the order of their
-// ids from after on, at most limit. It is one transaction, and one entry of the audit at now. A row that change refuses stays as it was.
+// ids from after on, at most limit. It is one transaction, and one entry of the audit at now. A row that
+// change refuses stays as it was.
 func (db *DB) Reseal(
-	ctx context.Context, table store.SealedTable, keyID, after string, limit int, change func(*store.SealedRow) error, now int64,
-	by store.Actor,
+	ctx context.Context, table store.SealedTable, keyID, after string, limit int,
+	change func(*store.SealedRow) error, now int64, by store.Actor,
 ) (store.SealedPage, error) {
 	s := sealedTables()[table]
 	var page store.SealedPage

@@ -78,7 +78,8 @@ func (db *DB) AddSecret(ctx context.Context, s store.Secret, retireAt int64, onl
 		if len(s.Hosts) > 0 {
 			detail["hosts"] = s.Hosts
 		}
-		return t.auditChange(s.Project, actionAddSecret, s.ID, s.CreatedAt, by, secretDiff(before, &s), detail)
+		return t.auditChange(s.Project, actionAddSecret, s.ID, s.CreatedAt, by,
+			secretDiff(before, &s), detail)
 	})
 	if err != nil {
 		return fmt.Errorf("add secret: %w", err)

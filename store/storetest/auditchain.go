@@ -50,8 +50,8 @@ func (f *fixture) checked(page int) []store.AuditEntry {
 	return all
 }
 
-// testAuditChain: entries are committed without a place and get one in the order of their ids, of all projects together. Their fields come
-// back as they were hashed.
+// testAuditChain: entries are committed without a place and get one in the order of their ids, of all
+// projects together. Their fields come back as they were hashed.
 func testAuditChain(f *fixture) {
 	same(f, "the head of no chain", store.AuditHead{}, must(f.AuditHead(f.ctx())))
 	refused := errors.New("no key")
@@ -97,7 +97,8 @@ func testAuditChain(f *fixture) {
 
 func errOf3[A, B any](_ A, _ B, err error) error { return err }
 
-// testAuditChainCrowd: however many change something and chain at once, each entry gets one place, and the chain does not fork.
+// testAuditChainCrowd: however many change something and chain at once, each entry gets one place, and the
+// chain does not fork.
 func testAuditChainCrowd(f *fixture) {
 	const writers, each, chainers = 8, 40, 4
 	var writing, chaining sync.WaitGroup

@@ -49,8 +49,8 @@ func (a *API) audit(ctx context.Context, c *gin.Context, who caller) error {
 	return nil
 }
 
-// auditEntry writes the members of an entry. What should be JSON and is not, which only a damaged row can have, is shown
-// as text.
+// auditEntry writes the members of an entry. What should be JSON and is not, which only a damaged row can
+// have, is shown as text.
 func (o *jsonObject) auditEntry(e *store.AuditEntry) {
 	o.str("id", e.ID)
 	o.instant("at", e.At)

@@ -103,8 +103,9 @@ func (w *auditWalk) make(t *testing.T, m mutation) {
 	}
 }
 
-// TestEveryMutationIsAudited: every route that changes something appends an entry with the caller's address, and
-// with what was before and after. A route that is not in the walk, nor among those that need no entry, fails it.
+// TestEveryMutationIsAudited: every route that changes something appends an entry with the caller's address,
+// and with what was before and after. A route that is not in the walk, nor among those that need no entry,
+// fails it.
 func TestEveryMutationIsAudited(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "d.db")

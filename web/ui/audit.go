@@ -197,8 +197,8 @@ func (p *auditPage) row(e *store.AuditEntry) *auditRow {
 	return row
 }
 
-// changesOf writes what a change made different, a field a line: "name: "Tea" → "Coffee"". What is no object, which only a damaged row
-// can have, is left out.
+// changesOf writes what a change made different, a field a line: "name: "Tea" → "Coffee"". What is no object,
+// which only a damaged row can have, is left out.
 func changesOf(before, after string) string {
 	sides := [2]map[string]json.RawMessage{}
 	for i, text := range [2]string{before, after} {
