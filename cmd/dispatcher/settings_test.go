@@ -19,6 +19,7 @@ func TestDefaultsCanBeRead(t *testing.T) {
 		Listen: "127.0.0.1:8080", OpsListen: "127.0.0.1:8081", DataDir: "./dispatcher-data", DatabaseMaxConns: 20,
 		RedisPrefix: "dispatcher", Workers: 512, LaneConcurrency: 32, Roles: []string{"api", "ui", "worker"}, Migrate: true,
 		DrainTimeout: 25 * time.Second, RetentionPayload: 30 * 24 * time.Hour, RetentionMetadata: 400 * 24 * time.Hour, LogLevel: "info",
+		PanGuard: "off",
 	}
 	if diff := cmp.Diff(want, l.Settings); diff != "" {
 		t.Error(diff)

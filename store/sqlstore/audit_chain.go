@@ -130,6 +130,10 @@ func (db *DB) AuditHead(ctx context.Context) (h store.AuditHead, err error) {
 	return h, nil
 }
 
+// readChain names the condition of the index audit_chained, by which it is read.
+const readChain = `SELECT ` + auditColumns + ` FROM audit
+	WHERE seq > $1 AND seq <= $2 AND seq <> 0 ORDER BY seq LIMIT $3`
+
 // ChainedAudit returns the entries of all projects with places above after, up to until, in their order, at
 // most limit.
 func (db *DB) ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error) {
@@ -140,7 +144,7 @@ func (db *DB) ChainedAudit(ctx context.Context, after, until int64, limit int) (
 		e, err := scanAudit(rows)
 		entries = append(entries, e)
 		return err
-	}, `SELECT `+auditColumns+` FROM audit WHERE seq > $1 AND seq <= $2 AND seq <> 0 ORDER BY seq LIMIT $3`,
+	}, readChain,
 		after, until, limit); err != nil {
 		return nil, readError("read the chain of the audit", err)
 	}

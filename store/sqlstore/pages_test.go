@@ -28,9 +28,9 @@ const manyCallbacks = `INSERT INTO callbacks (id, project, kind, url, method, to
 		CASE WHEN i % 30 = 1 THEN 500 + i % 4 ELSE 0 END, '', '', '', '', '', '{}', '{}'
 	FROM `
 
-const manyEntries = `INSERT INTO audit (id, project, at, actor, action, object, reason, detail)
+const manyEntries = `INSERT INTO audit (id, project, at, actor, action, object, reason, detail, address, before, after, seq)
 	SELECT '01' || SUBSTR(CAST(1000000000 + i AS TEXT), 2) || 'ABCDEFGHJKMNPQR', CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END, i, 'key_ops',
-		'callback.retry', 'object-' || CAST(i % 5000 AS TEXT), '', ''
+		'callback.retry', 'object-' || CAST(i % 5000 AS TEXT), '', '', '', '', '', i
 	FROM `
 
 const manyDispatchers = `INSERT INTO dispatchers (name, host, version, roles, workers, in_flight, held, draining, clock_offset, started_at, seen_at)
@@ -119,6 +119,7 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	for i := range reads {
 		reads[i].planned = true
 	}
+	add("a page of the audit's chain", "audit_chained", false, readChain, 100, manyRows, 500)
 	add("a dead group", "callbacks_dead", false, deadGroup, project, "exhausted", "class-2", 501, maxCount+1)
 	add("the first dead group", "callbacks_dead", false, deadGroup, project, "", "", -1, maxCount+1)
 	add("a status", "callbacks_dead", false, groupStatus, project, "exhausted", "class-2", -1)
