@@ -13,8 +13,7 @@ ARG VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags nomsgpack \
       -ldflags "-s -w -X main.version=${VERSION}" -o /out/dispatcher ./cmd/dispatcher \
- && go -C tools run ./bom -binary /out/dispatcher -version "${VERSION}" \
-      -sbom /out/doc/dispatcher.cdx.json -texts /out/doc/licenses.txt \
+ && tools/sbom.sh /out/dispatcher "${VERSION}" /out/doc \
  && mkdir -p /out/data
 
 # CA certificates, time zones, a nonroot user (65532), and no libc.

@@ -78,11 +78,10 @@ verify: ## Compare the modules in the cache with the checksums in go.sum, for al
 	cd tools && $(GO) mod verify
 
 licenses: ## The licence of every module of go.mod; writes docs/licenses.md
-	$(GO) -C tools run ./bom -licenses $(CURDIR)/docs/licenses.md
+	$(GO) -C tools run ./licenses -table $(CURDIR)/docs/licenses.md
 
 sbom: build ## What ./bin/dispatcher is made of: bin/dispatcher.cdx.json (CycloneDX) and bin/licenses.txt
-	$(GO) -C tools run ./bom -binary $(CURDIR)/bin/dispatcher -version $(VERSION) \
-	  -sbom $(CURDIR)/bin/dispatcher.cdx.json -texts $(CURDIR)/bin/licenses.txt
+	tools/sbom.sh bin/dispatcher $(VERSION) bin
 
 vulncheck: setup ## Known vulnerabilities in what the program calls, by govulncheck; fails if it cannot find out
 	@tools/vulncheck.sh

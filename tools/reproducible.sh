@@ -17,3 +17,9 @@ for side in one "a second"; do
   rm -rf "$work/$side/cache" "$work/$side/src"
 done
 cmp "$work/one/dispatcher" "$work/a second/dispatcher"
+
+for side in one "a second"; do
+  tools/sbom.sh "$work/$side/dispatcher" test "$work/$side"
+done
+cmp "$work/one/dispatcher.cdx.json" "$work/a second/dispatcher.cdx.json"
+cmp "$work/one/licenses.txt" "$work/a second/licenses.txt"

@@ -1,12 +1,8 @@
-// Command bom says what the binary is made of, and under which licences. It reads the licence files of the
-// modules in the module cache; what it does not recognize is an error. It writes, each where its flag names a
-// file:
+// Command licenses says under which licences the program stands. It reads the licence files of the modules in the
+// module cache; what it does not recognize is an error. It writes, each where its flag names a file:
 //
-//   - -licenses: the table of all modules of go.mod for docs/licenses.md
-//   - -sbom: a CycloneDX document of one built binary
-//   - -texts: the licence texts that must go with that binary
-//
-// The same binary gives the same bytes: there is no time and no random number in them.
+//   - -table: the table of all modules of go.mod for docs/licenses.md
+//   - -texts: the licence texts that must go with one built binary
 package main
 
 import (
@@ -29,56 +25,42 @@ import (
 
 func main() {
 	root := flag.String("root", "..", "directory of the product's go.mod")
-	binary := flag.String("binary", "", "a built binary, for -sbom and -texts")
-	version := flag.String("version", "dev", "its version")
-	licences := flag.String("licenses", "", "write the table of licences to this file")
-	sbom := flag.String("sbom", "", "write the CycloneDX document to this file")
+	page := flag.String("table", "", "write the table of licences to this file")
+	binary := flag.String("binary", "", "a built binary, for -texts")
 	texts := flag.String("texts", "", "write the licence texts to this file")
 	flag.Parse()
-	if err := run(*root, *binary, *version, *licences, *sbom, *texts); err != nil {
-		fmt.Fprintln(os.Stderr, "bom:", err)
+	if err := run(*root, *page, *binary, *texts); err != nil {
+		fmt.Fprintln(os.Stderr, "licenses:", err)
 		os.Exit(1)
 	}
 }
 
-func run(root, binary, version, licences, sbom, texts string) error {
+func run(root, page, binary, texts string) error {
 	modules, err := download(root)
 	if err != nil {
 		return err
 	}
-	if licences != "" {
+	if page != "" {
 		compiled, err := compiledIn(root)
 		if err != nil {
 			return err
 		}
-		if err := write(licences, table(modules, compiled)); err != nil {
-			return err
-		}
-	}
-	if sbom == "" && texts == "" {
-		return nil
-	}
-	info, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		return fmt.Errorf("read the modules of the binary: %w", err)
-	}
-	parts, err := partsOf(info, modules)
-	if err != nil {
-		return err
-	}
-	if sbom != "" {
-		document, err := cyclonedx(info, version, parts)
-		if err != nil {
-			return err
-		}
-		if err := write(sbom, document); err != nil {
+		if err := write(page, table(modules, compiled)); err != nil {
 			return err
 		}
 	}
 	if texts == "" {
 		return nil
 	}
-	return write(texts, allTexts(parts))
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return fmt.Errorf("read the modules of the binary: %w", err)
+	}
+	linked, err := linkedInto(info, modules)
+	if err != nil {
+		return err
+	}
+	return write(texts, allTexts(linked))
 }
 
 func write(name string, content []byte) error {
