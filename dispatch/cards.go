@@ -25,19 +25,24 @@ func checkCards(s *Submission, f *findings) {
 	} {
 		check(field.name, field.text)
 	}
-	// A name that has one is not repeated either.
-	for _, h := range s.Headers {
-		if store.HasPAN([]byte(h.Name)) {
-			f.add("headers", hasCard)
-			continue
-		}
-		check("headers."+h.Name, h.Value)
-	}
+	checkHeaderCards(s.Headers, f)
 	for _, name := range sortedKeys(s.Labels) {
 		if store.HasPAN([]byte(name)) {
 			f.add("labels", hasCard)
 			continue
 		}
 		check("labels."+name, s.Labels[name])
+	}
+}
+
+// checkHeaderCards refuses them in headers. A name that has one is not repeated either.
+func checkHeaderCards(headers []store.Header, f *findings) {
+	for _, h := range headers {
+		switch {
+		case store.HasPAN([]byte(h.Name)):
+			f.add("headers", hasCard)
+		case store.HasPAN([]byte(h.Value)):
+			f.add("headers."+h.Name, hasCard)
+		}
 	}
 }

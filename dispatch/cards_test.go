@@ -70,3 +70,68 @@ func TestEvidenceShowsNoCardNumber(t *testing.T) {
 		}
 	})
 }
+
+// TestCardNumbersAreRefusedLater: what is given with a retry, a change, a redrive or a resolve is refused as
+// what is given with an accept.
+func TestCardNumbersAreRefusedLater(t *testing.T) {
+	const address = "https://shop.example/?card=4111111111111111"
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, always(200, `{"open": true}`), func(o *dispatch.Options) { o.PanGuard = store.PanReject })
+		c := b.accept(dispatch.Submission{URL: "https://shop.example/", Body: []byte("1")})
+		p := b.poll(paidPoll("order-1", time.Hour))
+		for field, act := range map[string]func() error{
+			"url": func() error {
+				_, err := b.engine.Retry(t.Context(), store.DefaultProject, c.ID, dispatch.RetryRequest{URL: address}, operator)
+				return err
+			},
+			" url": func() error {
+				_, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
+					Action: "set_url", Shown: `{"topic":"a"}`, Filter: store.Filter{Topic: "a"}, URL: address,
+				}, operator)
+				return err
+			},
+			"  url": func() error {
+				_, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{URL: new(address)}, operator)
+				return err
+			},
+			"headers.X-Card": func() error {
+				headers := []store.Header{{Name: "X-Card", Value: "4111 1111 1111 1111"}}
+				_, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{Headers: &headers}, operator)
+				return err
+			},
+			"data": func() error {
+				_, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID,
+					dispatch.ResolveRequest{Data: []byte(`{"card":4111111111111111}`)}, operator)
+				return err
+			},
+		} {
+			err := act()
+			var wrong *store.InvalidError
+			if errors.As(err, &wrong); wrong == nil || wrong.Fields[0].Field != strings.TrimSpace(field) {
+				t.Errorf("%s: %v", field, err)
+			} else if strings.Contains(err.Error(), "4111") {
+				t.Errorf("%s: the number is repeated: %v", field, err)
+			}
+		}
+	})
+}
+
+// TestCardNumbersKeepNoEventBack: an endpoint whose external_id looks like a card number is a setting, and no
+// accept; what happens to it is told all the same.
+func TestCardNumbersKeepNoEventBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, failing("shop"), func(o *dispatch.Options) { o.PanGuard = store.PanReject })
+		b.endpoint(dispatch.EndpointChange{
+			URL: new("https://ops.example/"), Topics: &[]string{"dispatcher.*"},
+		})
+		shop := b.endpoint(dispatch.EndpointChange{ExternalID: new("4111111111111111"), URL: new("https://shop.example/")})
+		at := b.engine.Now()
+		b.ok(b.db.ReportHealth(t.Context(), []store.EndpointHealth{
+			{ID: shop.ID, FailedAt: at, FailedFirst: at - (48 * time.Hour).Milliseconds()},
+		}, at))
+		time.Sleep(time.Hour)
+		if got := b.alerts(); len(got) == 0 {
+			t.Error("nothing was told")
+		}
+	})
+}

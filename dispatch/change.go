@@ -127,11 +127,7 @@ func (e *Engine) Retry(ctx context.Context, project, id string, r RetryRequest, 
 		return store.Callback{}, &store.InvalidError{Fields: []store.FieldError{{Field: "ladder", Message: "is \"once\" or \"restart\""}}}
 	}
 	if r.URL != "" {
-		_, err := LaneOf(r.URL)
-		if err == nil && e.o.CheckURL != nil {
-			err = e.o.CheckURL(r.URL)
-		}
-		if err != nil {
+		if err := e.judgeURL(r.URL); err != nil {
 			return store.Callback{}, invalid("url", err.Error())
 		}
 	}

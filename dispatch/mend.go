@@ -61,17 +61,16 @@ func (e *Engine) Mend(ctx context.Context, project, id string, r MendRequest, by
 // judgeMend judges what does not depend on the callback, and returns its new policy; nil: it keeps the one that it has.
 func (e *Engine) judgeMend(v *projectView, r *MendRequest, f *findings) (*store.Policy, error) {
 	if r.URL != nil {
-		_, err := LaneOf(*r.URL)
-		if err == nil && e.o.CheckURL != nil {
-			err = e.o.CheckURL(*r.URL)
-		}
-		if err != nil {
+		if err := e.judgeURL(*r.URL); err != nil {
 			f.add("url", "%s", err)
 		}
 	}
 	if r.Headers != nil {
 		for _, h := range outbound.CheckHeaders(*r.Headers) {
 			f.add(h.Field, "%s", h.Message)
+		}
+		if e.o.PanGuard == store.PanReject {
+			checkHeaderCards(*r.Headers, f)
 		}
 	}
 	if r.ExpiresIn != nil && (*r.ExpiresIn <= 0 || *r.ExpiresIn > MaxDelay) {

@@ -210,6 +210,8 @@ func (e *Engine) ResolvePoll(ctx context.Context, project, id string, r ResolveR
 		f.add("data", "is %d bytes; at most %d are allowed", len(r.Data), MaxPollContext)
 	} else if len(r.Data) > 0 && !json.Valid(r.Data) {
 		f.add("data", "is not JSON")
+	} else if e.o.PanGuard == store.PanReject && store.HasPAN(r.Data) {
+		f.add("data", hasCard)
 	}
 	if len(f) > 0 {
 		return store.ResolvedPoll{}, &store.InvalidError{Fields: f}

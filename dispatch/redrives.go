@@ -113,11 +113,7 @@ func (e *Engine) judgeRedrive(project string, q *RedriveRequest, by store.Actor,
 		e.judgeMove(q, &r, now, &f)
 	case store.RedriveSetURL:
 		states = []store.State{store.Scheduled, store.Dead}
-		_, err := LaneOf(q.URL)
-		if err == nil && e.o.CheckURL != nil {
-			err = e.o.CheckURL(q.URL)
-		}
-		if err != nil {
+		if err := e.judgeURL(q.URL); err != nil {
 			f.add("url", "%s", err)
 		}
 		r.URL = q.URL

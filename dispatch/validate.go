@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,7 +69,8 @@ func (e *Engine) draft(v *acceptView, project string, s *Submission, now time.Ti
 	ep := e.checkTarget(v, s, &c, &f)
 	checkBody(s, &c, &f)
 	checkTexts(s, &f)
-	if e.o.PanGuard == store.PanReject {
+	// An operational event follows from what was accepted and set; its receivers are to hear of it.
+	if e.o.PanGuard == store.PanReject && s.Route != alertsRoute {
 		checkCards(s, &f)
 	}
 	checkOrder(s, &f)
@@ -157,6 +159,18 @@ func checkEndpoint(ep *store.Endpoint, s *Submission, c *store.Callback, f *find
 
 // LaneOf returns the default lane of an address: its scheme, host and port, in lower case.
 func LaneOf(rawURL string) (string, error) { return store.AddressLane(rawURL) }
+
+// judgeURL judges an address that takes the place of a callback's own.
+func (e *Engine) judgeURL(rawURL string) error {
+	_, err := LaneOf(rawURL)
+	if err == nil && e.o.CheckURL != nil {
+		err = e.o.CheckURL(rawURL)
+	}
+	if err == nil && e.o.PanGuard == store.PanReject && store.HasPAN([]byte(rawURL)) {
+		err = errors.New(hasCard)
+	}
+	return err
+}
 
 func validMethod(m string) bool {
 	if len(m) == 0 || len(m) > 32 || m == "CONNECT" || m == "TRACE" {
