@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -93,7 +94,11 @@ func (e *Engine) VerifyAudit(ctx context.Context, from, expect store.AuditLink) 
 			c.Next = &from
 			return c, nil
 		}
-		entries, err := e.o.Store.ChainedAudit(ctx, from.Seq, end.Seq, verifyAuditPage)
+		after := from.Seq
+		if after == 0 {
+			after = math.MinInt64 // numbers below the first one are none of the chain
+		}
+		entries, err := e.o.Store.ChainedAudit(ctx, after, end.Seq, verifyAuditPage)
 		if err != nil {
 			return c, fmt.Errorf("verify audit: %w", err)
 		}
