@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// Case 81: with pan_guard a receiver gets every byte, and whoever looks sees no card number, neither in the
-// body nor in what the receiver answered. Without it all is shown as it is.
+// Case 81: with pan_guard a receiver gets every byte, and nothing that is shown has a card number, neither the
+// body nor what the receiver answered; and the page says so. Without it all is shown as it is.
 func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 	t.Parallel()
 	const card, masked = "4111111111111111", "411111******1111"
@@ -32,7 +32,8 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 			t.Cleanup(to.Close)
 			r := startServer(t, testSettings(t, "--pan-guard", guard))
 			var cb shownCallback
-			r.call(t, http.MethodPost, "/v1/callbacks", map[string]any{"url": to.URL, "payload": map[string]any{"card": card}}, &cb)
+			r.call(t, http.MethodPost, "/v1/callbacks",
+				map[string]any{"url": to.URL, "payload": map[string]any{"card": card}}, &cb)
 			if body := <-got; !strings.Contains(body, card) {
 				t.Errorf("sent %s", body)
 			}
@@ -47,7 +48,8 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 			for _, page := range []string{"", "/attempts/1"} {
 				shown["page "+page] = r.page(t, "/callbacks/"+cb.ID+page)
 			}
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.cl.base+callbackPath(cb.ID)+"/payload", nil)
+			req, err := http.NewRequestWithContext(
+				t.Context(), http.MethodGet, r.cl.base+callbackPath(cb.ID)+"/payload", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,6 +66,9 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 			shown["payload"] = string(body)
 			if said := res.Header.Get("Dispatcher-Masked") == "card-numbers"; said != (guard == "mask") {
 				t.Errorf("the header says %q", res.Header.Get("Dispatcher-Masked"))
+			}
+			if said := strings.Count(shown["page "], "what is sent has them whole"); said != map[string]int{"off": 0, "mask": 2}[guard] {
+				t.Errorf("the page says %d times that card numbers are masked", said)
 			}
 			for what, text := range shown {
 				if !strings.Contains(text, want) || strings.Contains(text, unwanted) {

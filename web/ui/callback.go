@@ -89,7 +89,7 @@ type payloadPart struct {
 	Size            int
 	Text            string
 	Cut, None, Gone bool
-	Binary          bool
+	Binary, Masked  bool
 }
 
 // callback is GET /ui/callbacks/{id}.
@@ -204,7 +204,7 @@ func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPar
 	case err != nil:
 		return part, err
 	}
-	part.Size = len(payload.Body)
+	part.Size, part.Masked = len(payload.Body), payload.Masked
 	if part.Binary = !utf8.Valid(payload.Body); !part.Binary {
 		part.Text, part.Cut = cut(string(payload.Body), most)
 	}
@@ -260,7 +260,8 @@ func (p *callbackPage) curl() string {
 	return out.String()
 }
 
-// payload is GET /ui/callbacks/{id}/payload: the bytes as they are sent.
+// payload is GET /ui/callbacks/{id}/payload: the bytes as they are sent, or as pan_guard
+// has them shown.
 func (u *UI) payload(r *request) (*answer, error) {
 	id, err := r.bareID(store.CallbackPrefix)
 	if err != nil {
