@@ -116,6 +116,22 @@ func TestCardNumbersAreRefusedLater(t *testing.T) {
 	})
 }
 
+// TestCardNumbersAreRefusedInEvents, whether or not an endpoint subscribes to them.
+func TestCardNumbersAreRefusedInEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = store.PanReject })
+		b.endpoint(dispatch.EndpointChange{URL: new("https://shop.example/"), Topics: &[]string{"payment"}})
+		for _, topic := range []string{"payment", "refund"} {
+			_, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{
+				Topic: topic, Body: []byte(`{"card":"4111111111111111"}`), BodyField: "payload",
+			})
+			if err == nil || !strings.Contains(err.Error(), "card number") {
+				t.Errorf("%s: %v", topic, err)
+			}
+		}
+	})
+}
+
 // TestCardNumbersKeepNoEventBack: an endpoint whose external_id looks like a card number is a setting, and no
 // accept; what happens to it is told all the same.
 func TestCardNumbersKeepNoEventBack(t *testing.T) {

@@ -206,7 +206,8 @@ func (e *Engine) judgeEvent(v *projectView, s *Submission, to int) error {
 	// The rest is judged as of a callback to somewhere, so that what is wrong is said though nobody subscribes.
 	probe := *s
 	probe.URL, probe.Endpoint, probe.Lane, probe.Signer, probe.Profile = "https://example.com/", "", "", "", ""
-	_, err := (&Engine{}).draft(&acceptView{projectView: v}, v.ID, &probe, timeOf(e.clock.now()))
+	only := &Engine{o: Options{PanGuard: e.o.PanGuard}}
+	_, err := only.draft(&acceptView{projectView: v}, v.ID, &probe, timeOf(e.clock.now()))
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		f = append(f, wrong.Fields...)
 	} else if err != nil {
