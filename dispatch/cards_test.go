@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +131,32 @@ func TestCardNumbersAreRefusedInEvents(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCardNumbersOfAnEventAreLookedForOnce, and not for each endpoint: what the looking allocates does not grow
+// with them.
+func TestCardNumbersOfAnEventAreLookedForOnce(t *testing.T) {
+	body := []byte(`"` + strings.Repeat("1 ", 50<<10) + `"`)
+	allocated := func(guard store.PanGuard, endpoints int) (n int64) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = guard })
+			for range endpoints {
+				b.endpoint(dispatch.EndpointChange{URL: new("https://shop.example/"), Topics: &[]string{"payment"}})
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			b.must(b.engine.AcceptEvent(t.Context(), store.DefaultProject,
+				dispatch.Submission{Topic: "payment", Body: body, BodyField: "payload"}))
+			runtime.ReadMemStats(&after)
+			n = int64(after.Mallocs - before.Mallocs)
+		})
+		return n
+	}
+	one := allocated(store.PanReject, 1) - allocated(store.PanOff, 1)
+	many := allocated(store.PanReject, 20) - allocated(store.PanOff, 20)
+	if many > 3*one {
+		t.Errorf("%d allocations for 20 endpoints, %d for one", many, one)
+	}
 }
 
 // TestCardNumbersKeepNoEventBack: an endpoint whose external_id looks like a card number is a setting, and no

@@ -127,7 +127,9 @@ func (e *Engine) eventDrafts(ctx context.Context, v *projectView, s *Submission,
 		}
 		one := *s
 		one.Endpoint = store.EndpointPrefix + ep.ID
-		d, err := e.draft(&acceptView{projectView: v, endpoints: map[string]*store.Endpoint{one.Endpoint: ep}}, plan.Project, &one, now)
+		// judgeEvent has looked for card numbers, once and not for each endpoint.
+		to := map[string]*store.Endpoint{one.Endpoint: ep}
+		d, err := e.draft(&acceptView{projectView: v, endpoints: to, cardless: true}, plan.Project, &one, now)
 		if err != nil {
 			return nil, err
 		}

@@ -51,6 +51,8 @@ func (s sending) or(other sending) sending {
 type acceptView struct {
 	*projectView
 	endpoints map[string]*store.Endpoint
+	// cardless: it is known that what is judged has no card numbers.
+	cardless bool
 }
 
 // plainView is that of a project that has set nothing.

@@ -70,7 +70,7 @@ func (e *Engine) draft(v *acceptView, project string, s *Submission, now time.Ti
 	checkBody(s, &c, &f)
 	checkTexts(s, &f)
 	// An operational event follows from what was accepted and set; its receivers are to hear of it.
-	if e.o.PanGuard == store.PanReject && s.Route != alertsRoute {
+	if e.o.PanGuard == store.PanReject && !v.cardless && s.Route != alertsRoute {
 		checkCards(s, &f)
 	}
 	checkOrder(s, &f)

@@ -192,11 +192,15 @@ func eachPAN(text []byte, each func(digits []panDigit) bool) {
 
 // matchPieces looks for card numbers in pieces of which each is joined to the one before.
 func matchPieces(pieces []panPiece, each func(digits []panDigit) bool) (more bool) {
+	var all []panDigit
 	for i := 0; i < len(pieces); i++ {
-		var all []panDigit
+		all = all[:0]
 		for j := i; j < len(pieces) && len(all) < maxPAN; j++ {
 			if j > i && (pieces[j].joined == 0 || j > i+1 && pieces[j].joined != pieces[i+1].joined) {
 				break
+			}
+			if j > i && len(pieces[i].digits) != 4 {
+				break // in pieces, a number begins with one of four
 			}
 			all = append(all, pieces[j].digits...)
 			if isPAN(all) && grouped(pieces[i:j+1]) {

@@ -42,6 +42,15 @@ func TestMaskPAN(t *testing.T) {
 	}
 }
 
+// TestPiecesCostLittle: a text of many short pieces, which could each begin a card number, is read about once.
+func TestPiecesCostLittle(t *testing.T) {
+	const pieces = 10_000
+	text := bytes.Repeat([]byte("1 "), pieces)
+	if n := testing.AllocsPerRun(3, func() { HasPAN(text) }); n > 2*pieces {
+		t.Errorf("%.0f allocations for %d pieces", n, pieces)
+	}
+}
+
 // FuzzMaskPAN: whatever the text, the result has no card number, masking it again changes nothing, and it is
 // no longer.
 func FuzzMaskPAN(f *testing.F) {
