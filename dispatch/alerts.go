@@ -21,10 +21,11 @@ type AlertRows interface {
 	) ([]store.FeedReader, error)
 	// SetFeedCursor keeps how far a reader of the feed has come; nil forgets it.
 	SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error
-	// TakeAlerts gives an event to endpoints that have failed since before failingBefore and had none after alertedBefore, and returns
-	// them.
+	// TakeAlerts gives an event to endpoints that have failed since before failingBefore and had none after
+	// alertedBefore, and returns them.
 	TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error)
-	// EndpointEvents returns what happened to endpoints and has yet to become an operational event, with ids above after.
+	// EndpointEvents returns what happened to endpoints and has yet to become an operational event, with ids
+	// above after.
 	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
 	// RemoveEndpointEvents removes what has become one.
 	RemoveEndpointEvents(ctx context.Context, ids []string) error
@@ -56,8 +57,8 @@ const (
 	alertCursorPrefix = "alerts."
 )
 
-// alerts makes operational events of what has happened since the last time. A repetition after a crash makes none twice: each event
-// has an idempotency key by what it tells.
+// alerts makes operational events of what has happened since the last time. A repetition after a crash makes
+// no event twice: each has an idempotency key by what it tells.
 func (e *Engine) alerts(ctx context.Context) error {
 	return errors.Join(e.publishEndpointEvents(ctx), e.publishEnded(ctx))
 }
@@ -156,8 +157,8 @@ func (e *Engine) tellFailing(ctx context.Context) error {
 	return nil
 }
 
-// publishEndpointEvents makes operational events of what happened to endpoints. What cannot be made one stays, and keeps no other
-// from it.
+// publishEndpointEvents makes operational events of what happened to endpoints. What cannot be made one stays,
+// and keeps no other from it.
 func (e *Engine) publishEndpointEvents(ctx context.Context) error {
 	deadline := time.Now().Add(alertsTime)
 	var errs []error
@@ -186,7 +187,8 @@ func (e *Engine) publishEndpointEvents(ctx context.Context) error {
 func (e *Engine) publishEndpointEvent(ctx context.Context, event *store.EndpointEvent) error {
 	ep, err := e.catalog.endpoint(ctx, event.EndpointID)
 	if notFound(err) {
-		e.log.Error("an operational event is left out: its endpoint is not there", "endpoint", store.EndpointPrefix+event.EndpointID)
+		e.log.Error("an operational event is left out: its endpoint is not there",
+			"endpoint", store.EndpointPrefix+event.EndpointID)
 		return nil
 	}
 	if err != nil {
@@ -217,7 +219,7 @@ func (e *Engine) tell(ctx context.Context, project, topic, ref, key string, at i
 		Topic: topic, Ref: ref, Body: body, BodyField: "payload", IdempotencyKey: key, Route: alertsRoute, Fingerprint: []byte(key),
 	})
 	if _, refused := errors.AsType[*store.InvalidError](err); refused {
-		// Whoever is to be told cannot be, and the next one is not to wait for that.
+		// This one cannot be told, and the next one is not to wait for that.
 		e.log.Error("an operational event is not told", "topic", topic, "project", project, "error", err)
 		return nil
 	}

@@ -79,8 +79,8 @@ func TestTamperedAuditIsFound(t *testing.T) {
 			INSERT INTO audit SELECT 'A' || id` + copied + `3, hash FROM audit WHERE seq = 2`, store.AuditChanged, 3},
 		"added": {`INSERT INTO audit SELECT 'A' || id` + copied + `seq + 1, hash
 			FROM audit ORDER BY seq DESC LIMIT 1`, store.AuditBeyond, 0},
-		"added below the first": {`INSERT INTO audit SELECT 'A' || id` + copied + `-7, hash FROM audit WHERE seq = 2`,
-			store.AuditChanged, -7},
+		"added below the first": {`INSERT INTO audit SELECT 'A' || id` + copied + `-7, hash
+			FROM audit WHERE seq = 2`, store.AuditChanged, -7},
 		"head of another hash": {`UPDATE audit_head SET hash = (SELECT hash FROM audit WHERE seq = 1)`, store.AuditCut, 0},
 		"head removed":         {`DELETE FROM audit_head`, store.AuditBeyond, 1},
 	}

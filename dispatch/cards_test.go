@@ -27,7 +27,9 @@ func TestCase81CardNumbersAreRefused(t *testing.T) {
 		"labels.card":    {Labels: map[string]string{"card": card}},
 		"labels":         {Labels: map[string]string{"4111111111111111": "x"}},
 	}
-	for guard, refuses := range map[store.PanGuard]bool{store.PanReject: true, store.PanMask: false, store.PanOff: false, "": false} {
+	for guard, refuses := range map[store.PanGuard]bool{
+		store.PanReject: true, store.PanMask: false, store.PanOff: false, "": false,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = guard })
 			hour := time.Hour
@@ -50,7 +52,8 @@ func TestCase81CardNumbersAreRefused(t *testing.T) {
 					return f.Field == field && strings.Contains(f.Message, "card number")
 				})):
 					t.Errorf("%s: %v", field, receipts[0].Err)
-				case refuses && (strings.Contains(receipts[0].Err.Error(), "4111") || strings.Contains(field, "4111")):
+				case refuses &&
+					(strings.Contains(receipts[0].Err.Error(), "4111") || strings.Contains(field, "4111")):
 					t.Errorf("%s: the number is repeated: %v", field, receipts[0].Err)
 				}
 			}
@@ -77,12 +80,13 @@ func TestEvidenceShowsNoCardNumber(t *testing.T) {
 func TestCardNumbersAreRefusedLater(t *testing.T) {
 	const address = "https://shop.example/?card=4111111111111111"
 	synctest.Test(t, func(t *testing.T) {
-		b := newFixture(t, always(200, `{"open": true}`), func(o *dispatch.Options) { o.PanGuard = store.PanReject })
+		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = store.PanReject })
 		c := b.accept(dispatch.Submission{URL: "https://shop.example/", Body: []byte("1")})
 		p := b.poll(paidPoll("order-1", time.Hour))
 		for field, act := range map[string]func() error{
 			"url": func() error {
-				_, err := b.engine.Retry(t.Context(), store.DefaultProject, c.ID, dispatch.RetryRequest{URL: address}, operator)
+				_, err := b.engine.Retry(t.Context(), store.DefaultProject, c.ID,
+					dispatch.RetryRequest{URL: address}, operator)
 				return err
 			},
 			" url": func() error {
@@ -92,12 +96,14 @@ func TestCardNumbersAreRefusedLater(t *testing.T) {
 				return err
 			},
 			"  url": func() error {
-				_, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{URL: new(address)}, operator)
+				_, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID,
+					dispatch.MendRequest{URL: new(address)}, operator)
 				return err
 			},
 			"headers.X-Card": func() error {
 				headers := []store.Header{{Name: "X-Card", Value: "4111 1111 1111 1111"}}
-				_, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{Headers: &headers}, operator)
+				_, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID,
+					dispatch.MendRequest{Headers: &headers}, operator)
 				return err
 			},
 			"data": func() error {
@@ -133,15 +139,17 @@ func TestCardNumbersAreRefusedInEvents(t *testing.T) {
 	})
 }
 
-// TestCardNumbersOfAnEventAreLookedForOnce, and not for each endpoint: what the looking allocates does not grow
-// with them.
+// TestCardNumbersOfAnEventAreLookedForOnce, and not for each endpoint: what the looking allocates does not
+// grow with them.
 func TestCardNumbersOfAnEventAreLookedForOnce(t *testing.T) {
 	body := []byte(`"` + strings.Repeat("1 ", 50<<10) + `"`)
 	allocated := func(guard store.PanGuard, endpoints int) (n int64) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = guard })
 			for range endpoints {
-				b.endpoint(dispatch.EndpointChange{URL: new("https://shop.example/"), Topics: &[]string{"payment"}})
+				b.endpoint(dispatch.EndpointChange{
+					URL: new("https://shop.example/"), Topics: &[]string{"payment"},
+				})
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -167,7 +175,9 @@ func TestCardNumbersKeepNoEventBack(t *testing.T) {
 		b.endpoint(dispatch.EndpointChange{
 			URL: new("https://ops.example/"), Topics: &[]string{"dispatcher.*"},
 		})
-		shop := b.endpoint(dispatch.EndpointChange{ExternalID: new("4111111111111111"), URL: new("https://shop.example/")})
+		shop := b.endpoint(dispatch.EndpointChange{
+			ExternalID: new("4111111111111111"), URL: new("https://shop.example/"),
+		})
 		at := b.engine.Now()
 		b.ok(b.db.ReportHealth(t.Context(), []store.EndpointHealth{
 			{ID: shop.ID, FailedAt: at, FailedFirst: at - (48 * time.Hour).Milliseconds()},

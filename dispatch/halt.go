@@ -93,7 +93,7 @@ func (e *Engine) workerHalt(ctx context.Context, accepted int64) (Block, bool, e
 // A rebuild is what is known of an index that is not as SQL says; since is zero for one that is.
 type rebuild struct {
 	since int64
-	// generation is what is being filled; zero: nobody has begun yet.
+	// generation is what is being filled; zero: no process has begun yet.
 	generation int64
 }
 

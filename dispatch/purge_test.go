@@ -48,7 +48,7 @@ func (l *leftovers) PurgeSessions(_ context.Context, now int64, limit int) (int,
 	return l.part(&l.sessions, limit)
 }
 
-// What is no longer kept goes within one run, in batches of which none is large, and the next run is seconds later:
+// What is no longer kept goes within one run, in small batches, and the next run is seconds later:
 // however much falls due, it is removed at the rate at which it comes. Trouble with one kind keeps no other.
 func TestPurgeKeepsUp(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 
 // rebuild makes a new generation and fills it. The caller holds the lease, which is renewed meanwhile. A
 // rebuild that dies is begun again by the next leader, because SQL then has no generation that was built to
-// the end. by is for the audit; nil: nobody asked for it.
+// the end. by is for the audit; nil: the dispatcher does it by itself.
 func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta, by *store.Actor) (RebuildReport, error) {
 	k.rebuilding.Store(true)
 	defer k.rebuilding.Store(false)

@@ -32,8 +32,10 @@ func TestMaskPAN(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "4111111111111112", "41111111111111111", "1234567890123456", "20261121100000000007", "1790000000000", "x4111111111111111",
-		"4111111111111111a", "4111  1111  1111  1111", "4111-1111 1111-1111", "411 111111 1111111", "4200001899202611211234567890",
+		"", "4111111111111112", "41111111111111111", "1234567890123456", "20261121100000000007", "1790000000000",
+		"x4111111111111111",
+		"4111111111111111a", "4111  1111  1111  1111", "4111-1111 1111-1111", "411 111111 1111111",
+		"4200001899202611211234567890",
 		"9999999999999995", "4.111111111111111e15", "411111111111",
 	} {
 		if shown, masked := MaskPAN([]byte(text)); masked || string(shown) != text || HasPAN([]byte(text)) {
@@ -42,7 +44,8 @@ func TestMaskPAN(t *testing.T) {
 	}
 }
 
-// TestPiecesCostLittle: a text of many short pieces, which could each begin a card number, is read about once.
+// TestPiecesCostLittle: a text of many short pieces, which could each begin a card number, is read about
+// once.
 func TestPiecesCostLittle(t *testing.T) {
 	const pieces = 10_000
 	text := bytes.Repeat([]byte("1 "), pieces)
@@ -55,7 +58,8 @@ func TestPiecesCostLittle(t *testing.T) {
 // no longer.
 func FuzzMaskPAN(f *testing.F) {
 	for _, seed := range []string{
-		"4111 1111 1111 3782 822463 10005", "4111111111111111 4111-1111-1111-1111", `\u0034111111111111111`, "%34%3", `\`, `\u00`, "%", "\xff4",
+		"4111 1111 1111 3782 822463 10005", "4111111111111111 4111-1111-1111-1111", `\u0034111111111111111`,
+		"%34%3", `\`, `\u00`, "%", "\xff4",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -82,9 +82,10 @@ type auditVerify struct {
 
 // Help is what audit verify --help says below the flags' summary.
 func (*auditVerify) Help() string {
-	return "It needs the admin key of the settings. It finds entries that were changed, removed, moved or inserted. " +
-		"Entries that were removed from the end, together with the head that SQL has, are found only with --expect: " +
-		"keep the head that this prints in another place than the database. The exit code is 1 if the chain is broken."
+	return "It needs the admin key of the settings. It finds entries that were changed, removed, moved or " +
+		"inserted. Entries that were removed from the end, together with the head that SQL has, are found " +
+		"only with --expect: keep the head that this prints in another place than the database. " +
+		"The exit code is 1 if the chain is broken."
 }
 
 // An auditReport is what was found so far; the server answers with one for each step.
@@ -168,7 +169,8 @@ func faultWords(f store.AuditFault) string {
 	case store.AuditCut:
 		return "the chain ends here: entries after it were removed, or its head was changed"
 	case store.AuditBeyond:
-		return "there are entries behind the head of the chain: another program wrote them, or it was set back"
+		return "there are entries behind the head of the chain: another program wrote them, " +
+			"or it was set back"
 	case store.AuditUnexpected:
 		return "the chain has another hash here than was expected: entries were removed or replaced"
 	}

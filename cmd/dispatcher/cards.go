@@ -24,7 +24,9 @@ func (db shownDB) Payload(ctx context.Context, project, id string) (store.Payloa
 }
 
 // Attempts returns attempts with answers as they may be shown.
-func (db shownDB) Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error) {
+func (db shownDB) Attempts(
+	ctx context.Context, project, id string, before, limit int,
+) ([]store.Attempt, error) {
 	attempts, err := db.DB.Attempts(ctx, project, id, before, limit)
 	if err == nil && db.guard.Masks() {
 		store.MaskAttempts(attempts)

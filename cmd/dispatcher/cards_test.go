@@ -67,8 +67,9 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 			if said := res.Header.Get("Dispatcher-Masked") == "card-numbers"; said != (guard == "mask") {
 				t.Errorf("the header says %q", res.Header.Get("Dispatcher-Masked"))
 			}
-			if said := strings.Count(shown["page "], "what is sent has them whole"); said != map[string]int{"off": 0, "mask": 2}[guard] {
-				t.Errorf("the page says %d times that card numbers are masked", said)
+			says := map[string]int{"off": 0, "mask": 2}[guard]
+			if n := strings.Count(shown["page "], "what is sent has them whole"); n != says {
+				t.Errorf("the page says %d times that card numbers are masked", n)
 			}
 			for what, text := range shown {
 				if !strings.Contains(text, want) || strings.Contains(text, unwanted) {
