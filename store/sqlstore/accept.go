@@ -105,14 +105,13 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 		return err
 	}
 	var accepted []*acceptEntry
+	var early earlyTimes
 	for _, e := range fresh {
 		switch {
 		case inserted[e.out.Callback.ID]:
 			accepted = append(accepted, e)
 			t.deltas.count(&e.out.Callback, 1)
-			if err := t.lowerMarks(&e.out.Callback, e.out.Callback.CreatedAt); err != nil {
-				return err
-			}
+			early.add(&e.out.Callback, e.out.Callback.CreatedAt)
 			if e.out.Callback.State.Terminal() {
 				t.ended(&e.out.Callback, e.out.Callback.FinishedAt)
 			}
@@ -122,6 +121,9 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 			// the first try committed without our hearing of it.
 			return fmt.Errorf("callback %s exists already", e.out.Callback.ID)
 		}
+	}
+	if err := t.lowerMarks(early); err != nil {
+		return err
 	}
 	return t.insertPayloads(accepted)
 }

@@ -306,7 +306,9 @@ func (t *tx) writeMended(r *row) error {
 		string(r.Trigger), string(r.ResumeState), string(r.ResumeReason), flag(r.CancelRequested), flag(r.FreeRetry),
 		r.CrashCount, r.URL, r.LaneID, r.AttemptSeq, r.ClaimUntil, r.ClaimToken, flag(r.Follows), r.PollErrors, r.ID)
 	if err == nil {
-		err = t.lowerMarks(&r.Callback, r.UpdatedAt)
+		var early earlyTimes
+		early.add(&r.Callback, r.UpdatedAt)
+		err = t.lowerMarks(early)
 	}
 	if err != nil {
 		return fmt.Errorf("write callback: %w", err)

@@ -15,7 +15,7 @@ import (
 // more of them each time.
 //
 // A mark stays settleTime behind the clock, for rows become visible after their times. A transaction that
-// makes a row with an earlier time lowers the mark itself. Whatever else may come below it is found by the
+// makes a row with an earlier time lowers the mark itself, and holds it there until it ends. Whatever else may come below it is found by the
 // full pass of AdvanceMarks. SQLite keeps no such entries, and has no marks.
 
 // The marks.
@@ -106,22 +106,48 @@ func (db *DB) fromLow(ctx context.Context, after store.Cursor) (store.Cursor, er
 	return after, err
 }
 
-// lowerMarks is for a transaction that opens a row, or gives an open row other times.
-func (t *tx) lowerMarks(c *store.Callback, now int64) error {
-	if t.lite != nil || c.State != store.Scheduled {
+// earlyTimes are the first due time and the first expiry of rows that a transaction opens, or gives other
+// times, of those times that a mark may have passed. Zero: there is none.
+type earlyTimes struct{ due, expiry int64 }
+
+// add takes the times of an open row that are early at now.
+func (e *earlyTimes) add(c *store.Callback, now int64) {
+	if c.State != store.Scheduled {
+		return
+	}
+	earlier := func(first, at int64) int64 {
+		if at > 0 && at < now-settleTime/2 && (first == 0 || at < first) {
+			return at
+		}
+		return first
+	}
+	e.due, e.expiry = earlier(e.due, c.DueAt), earlier(e.expiry, c.ExpiresAt)
+}
+
+// lowerMarks keeps the marks at these times or below until the transaction has ended.
+func (t *tx) lowerMarks(e earlyTimes) error {
+	if t.lite != nil {
 		return nil
 	}
-	const early = settleTime / 2
-	var errs [2]error
-	for i, m := range []struct {
-		name string
-		at   int64
-	}{{dueMark, c.DueAt}, {expiryMark, c.ExpiresAt}} {
-		if m.at > 0 && m.at < now-early {
-			_, errs[i] = t.exec(`UPDATE cursors SET due_at = $1 WHERE name = $2 AND due_at > $1`, m.at, m.name)
-		}
+	return errors.Join(t.lowerMark(dueMark, e.due), t.lowerMark(expiryMark, e.expiry))
+}
+
+// lowerMark locks the mark even where it is low enough: AdvanceMarks does not see the rows of this transaction,
+// and would move it past them.
+func (t *tx) lowerMark(name string, at int64) error {
+	if at == 0 {
+		return nil
 	}
-	return errors.Join(errs[:]...)
+	if n, err := t.exec(`UPDATE cursors SET due_at = $1 WHERE name = $2 AND due_at > $1`, at, name); err != nil || n > 0 {
+		return err
+	}
+	return t.each(func(rows scanner) error {
+		var mark int64
+		if err := rows.Scan(&mark); err != nil || mark <= at {
+			return err
+		}
+		return fmt.Errorf("lower the mark %q: %w", name, errOvertaken) // it was moved between the two statements
+	}, `SELECT due_at FROM cursors WHERE name = $1 FOR SHARE`, name)
 }
 
 // A foldMark is a number that all notes are above which are still to be folded. Like a low-water mark it

@@ -2,8 +2,10 @@ package sqlstore
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -97,4 +99,50 @@ func buffersOf(t *testing.T, db *DB, query string, args ...any) int64 {
 		t.Fatalf("%v: %s", err, text)
 	}
 	return plans[0].Plan.Hit + plans[0].Plan.Read
+}
+
+// A transaction that makes a row with an early time may commit after the mark has moved on: the mark then is
+// not above the row.
+func TestAMarkStaysBelowALateCommit(t *testing.T) {
+	needsPostgres(t)
+	db := openPostgres(t)
+	now := testNow
+	for range 2 { // the first call makes the marks
+		if err := db.AdvanceMarks(t.Context(), now, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drafts := newDrafts(1, now+10*settleTime)
+	drafts[0].Callback.DueAt, drafts[0].Callback.ExpiresAt = now, now
+	advanced := make(chan error, 1)
+	err := db.alone(t.Context(), false, time.Minute, func(tx *tx) error {
+		entry := acceptEntry{draft: drafts[0]}
+		if err := entry.encode(&db.written); err != nil {
+			return err
+		}
+		if err := tx.acceptAll([]*acceptEntry{&entry}); err != nil {
+			return err
+		}
+		go func() { advanced <- db.AdvanceMarks(t.Context(), now+10*settleTime, false) }()
+		for { // until the marks are moved, or wait for this transaction
+			select {
+			case err := <-advanced:
+				advanced <- err
+				return nil
+			case <-time.After(5 * time.Millisecond):
+			}
+			if countRows(t, db.pool, `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
+				return nil
+			}
+		}
+	})
+	if err := errors.Join(err, <-advanced); err != nil {
+		t.Fatal(err)
+	}
+	for _, mark := range []string{dueMark, expiryMark} {
+		if low, err := db.low(t.Context(), mark); err != nil || low > now {
+			t.Errorf("the mark %q is %d ms above the row, %v", mark, low-now, err)
+		}
+	}
 }
