@@ -30,8 +30,9 @@ type place struct {
 	// size is how many rows the next transaction takes.
 	size int
 	// saved and lookedBack say when the place was written down, and when the purge last began at the first
-	// entry.
+	// entry. back is how far it has come since then; nil: it has passed the place again.
 	saved, lookedBack int64
+	back              *store.Cursor
 
 	mu sync.Mutex
 	at store.Cursor
@@ -41,18 +42,37 @@ type place struct {
 func (p *place) start(now int64) store.Cursor {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if settled := now - settleTime; settled < p.at.DueAt {
-		return store.Cursor{DueAt: settled}
-	}
-	return p.at
+	return settledBy(p.at, now)
 }
 
-// reach moves the place on.
+// settledBy is the cursor, or an earlier one before which no row becomes visible any more.
+func settledBy(at store.Cursor, now int64) store.Cursor {
+	if settled := now - settleTime; settled < at.DueAt {
+		return store.Cursor{DueAt: settled}
+	}
+	return at
+}
+
+// next is where a purge goes on: at the place, or before it once in lookBackEvery.
+func (p *place) next(now int64) store.Cursor {
+	if now-p.lookedBack >= lookBackEvery {
+		p.lookedBack, p.back = now, new(store.Cursor)
+	}
+	if p.back != nil {
+		return settledBy(*p.back, now)
+	}
+	return p.start(now)
+}
+
+// reach moves the place on, or what is before it.
 func (p *place) reach(at store.Cursor) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.back != nil {
+		p.back = &at
+	}
 	if p.at.DueAt < at.DueAt || p.at.DueAt == at.DueAt && p.at.ID < at.ID {
-		p.at = at
+		p.at, p.back = at, nil
 	}
 }
 
@@ -82,16 +102,13 @@ func (db *DB) removeAged(
 	if err != nil {
 		return 0, false, err
 	}
-	at := p.start(now)
-	if now-p.lookedBack >= lookBackEvery {
-		// Noted first: where this takes too long, the next call goes on from the place.
-		p.lookedBack, at = now, store.Cursor{}
-	}
+	at := p.next(now)
 	for looked := 0; looked < limit; {
 		b := batch{from: at, before: before, rows: min(limit-looked, p.size)}
 		seen, gone, took, err := db.removeBatch(ctx, name, &b, now-p.saved >= saveEvery, step)
 		if err != nil {
 			p.size = max(p.size/2, leastBatch)
+			p.back = nil // where looking back takes too long, the next call goes on at the place
 			return removed, false, err
 		}
 		if seen > 0 && now-p.saved >= saveEvery {

@@ -278,6 +278,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Upkeep/Cursor":             testCursor,
 		"Upkeep/Purge":              testPurge,
 		"Upkeep/IdempotencyExpires": testIdempotencyExpires,
+		"Upkeep/PassedKeysEnd":      testPassedKeysEnd,
 		"Rest/Secrets":              testSecrets,
 		"Rest/OwnedSecrets":         testOwnedSecrets,
 		"Rest/Reseal":               testReseal,

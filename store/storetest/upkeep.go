@@ -169,6 +169,32 @@ func testIdempotencyExpires(f *fixture) {
 	}
 }
 
+// A key whose callback was open when the purge passed it goes within an hour of the callback's end, however
+// many others are open before it.
+func testPassedKeysEnd(f *fixture) {
+	const limit = 2
+	for i := range 3 * limit {
+		f.accept(keyed(fmt.Sprint("open-", i), "one"))
+		f.now++
+	}
+	late := f.accept(keyed("late", "one"))
+	f.now += (8 * 24 * time.Hour).Milliseconds()
+	purge := func() int {
+		f.Helper()
+		sum := 0
+		for more := true; more; {
+			n, left, err := f.PurgeKeys(f.ctx(), f.now, limit)
+			f.ok(err)
+			sum, more = sum+n, left
+		}
+		return sum
+	}
+	same(f, "keys removed while their callbacks are open", 0, purge())
+	f.win(f.succeeded(f.claim(late.ID)))
+	f.now += (2 * time.Hour).Milliseconds()
+	same(f, "keys removed after the end of a callback", 1, purge())
+}
+
 func testPing(f *fixture) {
 	for range 2 {
 		f.ok(f.Ping(f.ctx()))
