@@ -69,10 +69,11 @@ type openWalk struct {
 // ended the last time, and says whether the index took each page. An error is of SQL, or of an index that does not say how far it
 // is filled.
 func (t *trouble) walkOn(ctx context.Context, until time.Time) (took bool, err error) {
+	took = true
 	for first := true; first || time.Now().Before(until); first = false {
 		rows, err := t.nextOpen(ctx)
 		if err != nil || len(rows) == 0 {
-			return true, err
+			return took, err
 		}
 		items := make([]schedule.Item, len(rows))
 		for i := range rows {
@@ -84,10 +85,11 @@ func (t *trouble) walkOn(ctx context.Context, until time.Time) (took bool, err e
 				return false, nil
 			}
 			t.missed(items) // Those of the shards that answer must not wait for the others.
+			took = false
 		}
 		t.walked(rows)
 	}
-	return true, nil
+	return took, nil
 }
 
 // nextOpen reads the next page of open rows that are to be given to the index; none: no walk is asked for, or it is at its end.
@@ -110,22 +112,31 @@ func (t *trouble) nextOpen(ctx context.Context) ([]store.OpenRow, error) {
 	}
 	rows, err := t.e.readOpen(ctx, walk.after, walk.until)
 	if err == nil && len(rows) == 0 {
-		t.mu.Lock()
-		t.walk = nil
-		t.mu.Unlock()
-		t.e.metrics.catchUps.Inc()
-		t.e.log.Info("caught up with the index", "open", walk.given)
+		t.endWalk()
 	}
 	return rows, err
 }
 
-// walked notes that the index was given these open rows.
+// walked notes that the index was given these open rows. A page that is not full is the last one: what is
+// accepted meanwhile reaches the index by itself, and a walk that waited for an empty page would not end.
 func (t *trouble) walked(rows []store.OpenRow) {
 	last := &rows[len(rows)-1]
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.walk.after = store.Cursor{DueAt: last.DueAt, ID: last.ID}
 	t.walk.given += len(rows)
+	t.mu.Unlock()
+	if len(rows) < pageRows {
+		t.endWalk()
+	}
+}
+
+func (t *trouble) endWalk() {
+	t.mu.Lock()
+	given := t.walk.given
+	t.walk = nil
+	t.mu.Unlock()
+	t.e.metrics.catchUps.Inc()
+	t.e.log.Info("caught up with the index", "open", given)
 }
 
 // warn writes a line now and then.

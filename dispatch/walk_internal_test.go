@@ -1,0 +1,39 @@
+package dispatch
+
+import (
+	"context"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// fullPages is a store whose open rows do not end.
+type fullPages struct{ Store }
+
+func (fullPages) Open(_ context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
+	rows := make([]store.OpenRow, limit)
+	for i := range rows {
+		rows[i] = store.OpenRow{ID: "id", DueAt: after.DueAt + 1}
+	}
+	return rows, nil
+}
+
+// takesNothing is an index of one shard that answers, and takes nothing in.
+type takesNothing struct{ *memq.Index }
+
+func (takesNothing) Ensure(context.Context, []schedule.Item) ([]schedule.Position, error) {
+	return nil, context.DeadlineExceeded
+}
+
+// A walk that a part of the index does not take is not said to have been taken: the next part of it waits.
+func TestAWalkThatSomeShardsDoNotTake(t *testing.T) {
+	e := idleEngine(t, fullPages{}, takesNothing{memq.New(memq.Options{})})
+	e.trouble.walk = &openWalk{span: span{until: schedule.Forever}}
+	e.trouble.indexDown.Store(true)
+	e.trouble.partly.Store(true)
+	if took, more := e.trouble.catchUp(t.Context(), e.trouble.index.since); took || more {
+		t.Errorf("took %t, and wants more: %t", took, more)
+	}
+}
