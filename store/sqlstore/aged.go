@@ -30,12 +30,16 @@ type place struct {
 	// size is how many rows the next transaction takes.
 	size int
 	// saved and lookedBack say when the place was written down, and when the purge last began at the first
-	// entry. back is how far it has come since then; nil: it has passed the place again.
+	// entry. back is how far it has come since then; nil: it has passed the place again. moved says that the
+	// purge has passed rows since the place was written down.
 	saved, lookedBack int64
 	back              *store.Cursor
+	moved             bool
 
 	mu sync.Mutex
 	at store.Cursor
+	// readAt is when it was read what another process may have written down.
+	readAt int64
 }
 
 // start is where a statement begins: what is younger than settleTime may have come since.
@@ -66,14 +70,23 @@ func (p *place) next(now int64) store.Cursor {
 
 // reach moves the place on, or what is before it.
 func (p *place) reach(at store.Cursor) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.back != nil {
 		p.back = &at
 	}
-	if p.at.DueAt < at.DueAt || p.at.DueAt == at.DueAt && p.at.ID < at.ID {
-		p.at, p.back = at, nil
+	if p.catchUp(at) {
+		p.back = nil
 	}
+}
+
+// catchUp moves the place on, unless it is as far, and says whether it did.
+func (p *place) catchUp(at store.Cursor) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at.DueAt > at.DueAt || p.at.DueAt == at.DueAt && p.at.ID >= at.ID {
+		return false
+	}
+	p.at = at
+	return true
 }
 
 // places are those of all kinds in this process, by the names of their cursors.
@@ -105,15 +118,13 @@ func (db *DB) removeAged(
 	at := p.next(now)
 	for looked := 0; looked < limit; {
 		b := batch{from: at, before: before, rows: min(limit-looked, p.size)}
-		seen, gone, took, err := db.removeBatch(ctx, name, &b, now-p.saved >= saveEvery, step)
+		seen, gone, took, err := db.removeBatch(ctx, &b, step)
 		if err != nil {
 			p.size = max(p.size/2, leastBatch)
 			p.back = nil // where looking back takes too long, the next call goes on at the place
 			return removed, false, err
 		}
-		if seen > 0 && now-p.saved >= saveEvery {
-			p.saved = now
-		}
+		p.moved = p.moved || seen > 0
 		looked, removed, at = looked+seen, removed+gone, b.from
 		if seen < b.rows && at.DueAt < before {
 			at = store.Cursor{DueAt: before} // all that is older is gone, or is looked at again in an hour
@@ -121,25 +132,37 @@ func (db *DB) removeAged(
 		p.reach(at)
 		p.size = db.nextSize(p.size, seen, took)
 		if seen < b.rows {
-			return removed, false, nil
+			return removed, false, db.savePlace(ctx, name, p, now)
 		}
 	}
-	return removed, true, nil
+	return removed, true, db.savePlace(ctx, name, p, now)
 }
 
-// removeBatch runs step in one transaction, which writes the place down if save is true.
+// savePlace writes the place down for other processes, if it is time to.
+func (db *DB) savePlace(ctx context.Context, name string, p *place, now int64) error {
+	if !p.moved || now-p.saved < saveEvery {
+		return nil
+	}
+	p.mu.Lock()
+	at := p.at
+	p.mu.Unlock()
+	if err := db.maintain(ctx, func(t *tx) error { return t.setCursor(name, at) }); err != nil {
+		return fmt.Errorf("write down where a purge goes on: %w", err)
+	}
+	p.moved, p.saved = false, now
+	return nil
+}
+
+// removeBatch runs step in one transaction.
 func (db *DB) removeBatch(
-	ctx context.Context, name string, b *batch, save bool,
-	step func(t *tx, b *batch) (seen, removed int, err error),
+	ctx context.Context, b *batch, step func(t *tx, b *batch) (seen, removed int, err error),
 ) (seen, removed int, took time.Duration, err error) {
 	var began time.Time // without the time that it waits for others
 	from := b.from
 	err = db.maintain(ctx, func(t *tx) error {
 		began, b.from = time.Now(), from
 		var err error
-		if seen, removed, err = step(t, b); err == nil && seen > 0 && save {
-			err = t.setCursor(name, b.from)
-		}
+		seen, removed, err = step(t, b)
 		return err
 	})
 	return seen, removed, time.Since(began), err
@@ -166,22 +189,27 @@ func (db *DB) deleteAged(
 	return removed, more, nil
 }
 
-// place returns how far the purge has come, in this process or, after its start, in the one before.
+// place returns how far the purge has come, in this process or in another one.
 func (db *DB) place(ctx context.Context, name string, now int64) (*place, error) {
 	db.places.mu.Lock()
 	defer db.places.mu.Unlock()
-	if p := db.places.all[name]; p != nil {
+	p := db.places.all[name]
+	if p != nil && now-p.readAt < saveEvery && now >= p.readAt {
 		return p, nil
 	}
 	at, err := db.cursor(ctx, name)
 	if err != nil {
 		return nil, readError("read where a purge goes on", err)
 	}
-	p := &place{at: at, size: leastBatch, saved: now, lookedBack: now}
-	if db.places.all == nil {
-		db.places.all = make(map[string]*place)
+	if p == nil {
+		p = &place{size: leastBatch, saved: now, lookedBack: now}
+		if db.places.all == nil {
+			db.places.all = make(map[string]*place)
+		}
+		db.places.all[name] = p
 	}
-	db.places.all[name] = p
+	p.readAt = now
+	p.catchUp(at)
 	return p, nil
 }
 
