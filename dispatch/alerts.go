@@ -68,27 +68,37 @@ func (e *Engine) publishEnded(ctx context.Context) error {
 	if e.o.Alone && !e.folded.Swap(false) {
 		return nil // nothing has come into the feed
 	}
-	deadline := time.Now().Add(alertsTime)
+	began := e.toldTo
+	err := e.publishEndedFrom(ctx, time.Now().Add(alertsTime))
+	if err != nil || began != "" || e.toldTo != "" {
+		e.folded.Store(true) // there may be more
+	}
+	return err
+}
+
+// publishEndedFrom begins with the project after e.toldTo. Where the time is up, the next call goes on.
+func (e *Engine) publishEndedFrom(ctx context.Context, deadline time.Time) error {
 	topics := []string{TopicDead, TopicUnresolved}
 	var errs []error
-	for after, more := "", true; more; {
-		readers, err := e.o.Store.FeedReaders(ctx, alertCursorPrefix, topics, after, pageRows)
+	for more := true; more; {
+		readers, err := e.o.Store.FeedReaders(ctx, alertCursorPrefix, topics, e.toldTo, pageRows)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
 		for i := range readers {
 			r := &readers[i]
+			e.toldTo = r.Project
 			// One project's trouble is none of the others'.
 			if err := e.tellEnded(ctx, r, deadline); err != nil {
 				errs = append(errs, fmt.Errorf("tell what has ended in project %s: %w", r.Project, err))
 			}
-			after = r.Project
+			if time.Now().After(deadline) {
+				return errors.Join(errs...)
+			}
 		}
 		more = len(readers) == pageRows
 	}
-	if len(errs) > 0 || time.Now().After(deadline) {
-		e.folded.Store(true) // there may be more
-	}
+	e.toldTo = ""
 	return errors.Join(errs...)
 }
 
@@ -113,12 +123,15 @@ func (e *Engine) tellEnded(ctx context.Context, r *store.FeedReader, deadline ti
 			if err := e.tellOne(ctx, project, &ended[i]); err != nil {
 				return err
 			}
+			if time.Now().After(deadline) {
+				return e.o.Store.SetFeedCursor(ctx, name, &ended[i].Cursor)
+			}
 		}
 		cursor = next
 		if err := e.o.Store.SetFeedCursor(ctx, name, &cursor); err != nil {
 			return err
 		}
-		if len(ended) < alertsPage || time.Now().After(deadline) {
+		if len(ended) < alertsPage {
 			return nil
 		}
 	}
@@ -157,31 +170,41 @@ func (e *Engine) tellFailing(ctx context.Context) error {
 	return nil
 }
 
-// publishEndpointEvents makes operational events of what happened to endpoints. What cannot be made one stays,
-// and keeps no other from it.
+// publishEndpointEvents makes operational events of what happened to endpoints. What cannot be made one stays, and
+// keeps no other from it: where the time is up, the next call goes on.
 func (e *Engine) publishEndpointEvents(ctx context.Context) error {
 	deadline := time.Now().Add(alertsTime)
 	var errs []error
-	for after, more := "", true; more && time.Now().Before(deadline); {
-		events, err := e.o.Store.EndpointEvents(ctx, after, alertsPage)
+	for more := true; more; {
+		events, err := e.o.Store.EndpointEvents(ctx, e.publishedTo, alertsPage)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
 		var done []string
+		more = len(events) == alertsPage
 		for i := range events {
-			after = events[i].ID
+			e.publishedTo = events[i].ID
 			if err := e.publishEndpointEvent(ctx, &events[i]); err != nil {
 				errs = append(errs, err)
-				continue
+			} else {
+				done = append(done, events[i].ID)
 			}
-			done = append(done, events[i].ID)
+			// The rest of ctx is for what is done: it would all be made again.
+			if time.Now().After(deadline) {
+				return errors.Join(append(errs, e.removeEndpointEvents(ctx, done))...)
+			}
 		}
-		if len(done) > 0 {
-			errs = append(errs, e.o.Store.RemoveEndpointEvents(ctx, done))
-		}
-		more = len(events) == alertsPage
+		errs = append(errs, e.removeEndpointEvents(ctx, done))
 	}
+	e.publishedTo = ""
 	return errors.Join(errs...)
+}
+
+func (e *Engine) removeEndpointEvents(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return e.o.Store.RemoveEndpointEvents(ctx, ids)
 }
 
 func (e *Engine) publishEndpointEvent(ctx context.Context, event *store.EndpointEvent) error {
