@@ -24,7 +24,9 @@ type pendingEvents struct {
 	list []store.EndpointEvent
 }
 
-func (p *pendingEvents) EndpointEvents(_ context.Context, after string, limit int) ([]store.EndpointEvent, error) {
+func (p *pendingEvents) EndpointEvents(
+	_ context.Context, after string, limit int,
+) ([]store.EndpointEvent, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var page []store.EndpointEvent
@@ -71,6 +73,9 @@ func (p *pendingEvents) PlanEvent(ctx context.Context, plan store.EventPlan) (st
 	return p.Store.PlanEvent(ctx, plan)
 }
 
+// slowPlans makes the plans of events slow.
+func slowPlans(o *dispatch.Options) { o.Store = &pendingEvents{Store: o.Store} }
+
 // However slow SQL is, and whatever is refused before them, endpoint events are published.
 func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 	for name, refused := range map[string]int{"slow": 0, "the first are refused": 40} {
@@ -84,8 +89,8 @@ func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 				ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/")})
 				for i := range 250 {
 					pending.add(store.EndpointEvent{
-						ID: eventID(i), Project: store.DefaultProject, EndpointID: ep.ID, Kind: store.EndpointRecovered,
-						At: b.engine.Now(),
+						ID: eventID(i), Project: store.DefaultProject, EndpointID: ep.ID,
+						Kind: store.EndpointRecovered, At: b.engine.Now(),
 					})
 				}
 				time.Sleep(10 * time.Minute)
@@ -100,7 +105,7 @@ func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 // The same holds for what dies.
 func TestManyDeadOnesOnASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newFixture(t, failing("shop"), func(o *dispatch.Options) { o.Store = &pendingEvents{Store: o.Store} })
+		b := newFixture(t, failing("shop"), slowPlans)
 		b.endpoint(dispatch.EndpointChange{
 			URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.*"},
 			Choice: dispatch.Choice{PolicyName: "none"},
@@ -118,7 +123,7 @@ func TestManyDeadOnesOnASlowDatabase(t *testing.T) {
 func TestDeadOnesOfManyProjectsOnASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const other, few = "other", 50
-		b := newFixture(t, failing("shop"), func(o *dispatch.Options) { o.Store = &pendingEvents{Store: o.Store} })
+		b := newFixture(t, failing("shop"), slowPlans)
 		b.must(b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: other}, operator))
 		for _, project := range []string{store.DefaultProject, other} {
 			b.must(b.engine.CreateEndpoint(t.Context(), project, dispatch.EndpointChange{

@@ -112,7 +112,7 @@ func TestTamperedAuditIsFound(t *testing.T) {
 }
 
 // TestACutAuditIsFoundByItsHead: entries that are removed from the end, with the head set back, leave a sound
-// chain. Only the link that somebody has kept elsewhere tells.
+// chain. Only a link that was kept elsewhere shows it.
 func TestACutAuditIsFoundByItsHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)

@@ -201,8 +201,8 @@ type Engine struct {
 	markedFully time.Time
 	// purged is when retention was last looked after. Only the purge touches it.
 	purged lastPurge
-	// publishedTo is the endpoint event, and toldTo the project, after which the alerts go on. Only they touch
-	// these.
+	// publishedTo is the endpoint event, and toldTo the project, after which the alerts go on. Only the alerts
+	// touch them.
 	publishedTo, toldTo string
 	// auditHead is the head of the audit's chain. Only the function that chains touches it.
 	auditHead auditHead

@@ -120,6 +120,7 @@ func (e *Engine) Explain(ctx context.Context, project, id string) (Explanation, 
 	return s.explain(), nil
 }
 
+// readHalts reads what keeps every callback.
 func (e *Engine) readHalts(ctx context.Context, s *standing) (err error) {
 	s.halts, err = e.halts(ctx, s.c.CreatedAt)
 	return err

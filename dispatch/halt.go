@@ -199,8 +199,7 @@ func (e *Engine) askIndex(
 // errIndexSilent: only the probe asks the index for now.
 var errIndexSilent = errors.New("the index does not answer")
 
-// isEndless says whether what keeps a callback lasts until somebody ends it, or until a time that is not
-// known.
+// isEndless says whether the block has no known end.
 func (b *Block) isEndless() bool {
 	switch b.Code {
 	case BlockSQLDown, BlockNoWorker, BlockSendingHeld, BlockIndexUnanswered, BlockIndexRebuilding,

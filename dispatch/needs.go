@@ -55,7 +55,7 @@ type History interface {
 	// NextStrict returns the first open callback in strict order of a lock key; nil: there is none.
 	NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error)
 	// LockHolder returns the callback of a lock key that is being attempted at now, and when it was claimed;
-	// empty: it is not known.
+	// empty where no holder is known.
 	LockHolder(ctx context.Context, project, lockKey string, now int64) (id string, since int64, err error)
 	// Attempted is when the callback was last claimed, and when its last attempt ended; zero: never.
 	Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error)

@@ -70,7 +70,7 @@ func (e *Engine) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 
 // rebuild makes a new generation and fills it. The caller holds the lease, which is renewed meanwhile. A
 // rebuild that dies is begun again by the next leader, because SQL then has no generation that was built to
-// the end. by is for the audit; nil: the dispatcher does it by itself.
+// the end. by is for the audit. It is nil where the index was lost.
 func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta, by *store.Actor) (RebuildReport, error) {
 	k.rebuilding.Store(true)
 	defer k.rebuilding.Store(false)
@@ -78,7 +78,7 @@ func (k *keeper) rebuild(ctx context.Context, meta store.IndexMeta, by *store.Ac
 	defer end()
 	report, err := k.refill(held, meta, by)
 	if err != nil {
-		k.look() // what is half filled is filled by whoever comes to it
+		k.look() // the next leader fills what is half filled
 	}
 	if err != nil && ctx.Err() == nil && held.Err() != nil {
 		err = context.Cause(held)

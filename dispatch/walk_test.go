@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A busyStore accepts callbacks whenever open rows are read: between two pages of a walk there is always traffic.
+// A busyStore accepts callbacks when open rows are read: there is traffic between any two pages of a walk.
 type busyStore struct {
 	dispatch.Store
 	*faults
@@ -24,7 +24,8 @@ func (s *busyStore) Open(ctx context.Context, after store.Cursor, limit int) ([]
 	return s.Store.Open(ctx, after, limit)
 }
 
-// A walk of all open rows ends although callbacks are accepted all the time: those reach the index by themselves.
+// A walk of all open rows ends although callbacks are accepted all the time. Those reach the index by
+// themselves.
 func TestAWalkOfAllOpenRowsEndsUnderTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index, rolled, busy := new(faults), new(rolledIndex), &busyStore{faults: new(faults)}

@@ -106,7 +106,7 @@ func CheckAudit(key []byte, after AuditLink, entries []AuditEntry) (AuditLink, *
 type AuditHead struct {
 	// Link is that of the last entry, as it was written down beside the entries.
 	Link AuditLink
-	// Last is the highest number of an entry: not Link's where somebody else has written one.
+	// Last is the highest number of an entry: above Link's where an entry was written by hand.
 	Last int64
 	// Unchained is how many entries wait for their place, counted up to MaxUnchained.
 	Unchained int

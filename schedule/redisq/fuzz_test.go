@@ -113,7 +113,7 @@ func FuzzItem(f *testing.F) {
 	})
 }
 
-// FuzzInfo: of INFO no line is lost, and no other one is made up.
+// FuzzInfo: each name and value that is read stands in INFO.
 func FuzzInfo(f *testing.F) {
 	f.Add("# Server\r\nredis_version:7.0.15\r\n\r\nused_memory:1\r\n")
 	f.Add("a:b:c\na:d\n:x\nnone")

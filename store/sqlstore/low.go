@@ -15,8 +15,9 @@ import (
 // more of them each time.
 //
 // A mark stays settleTime behind the clock, for rows become visible after their times. A transaction that
-// makes a row with an earlier time lowers the mark itself, and holds it there until it ends. Whatever else may come below it is found by the
-// full pass of AdvanceMarks. SQLite keeps no such entries, and has no marks.
+// makes a row with an earlier time lowers the mark itself, and holds it there until it ends. Whatever else may
+// come below the mark is found by the full pass of AdvanceMarks. SQLite keeps no such entries, and has no
+// marks.
 
 // The marks.
 const (
@@ -132,13 +133,14 @@ func (t *tx) lowerMarks(e earlyTimes) error {
 	return errors.Join(t.lowerMark(dueMark, e.due), t.lowerMark(expiryMark, e.expiry))
 }
 
-// lowerMark locks the mark even where it is low enough: AdvanceMarks does not see the rows of this transaction,
-// and would move it past them.
+// lowerMark locks the mark even where it is low enough: AdvanceMarks does not see the rows of this
+// transaction, and would move the mark past them.
 func (t *tx) lowerMark(name string, at int64) error {
 	if at == 0 {
 		return nil
 	}
-	if n, err := t.exec(`UPDATE cursors SET due_at = $1 WHERE name = $2 AND due_at > $1`, at, name); err != nil || n > 0 {
+	n, err := t.exec(`UPDATE cursors SET due_at = $1 WHERE name = $2 AND due_at > $1`, at, name)
+	if err != nil || n > 0 {
 		return err
 	}
 	return t.each(func(rows scanner) error {
@@ -146,7 +148,8 @@ func (t *tx) lowerMark(name string, at int64) error {
 		if err := rows.Scan(&mark); err != nil || mark <= at {
 			return err
 		}
-		return fmt.Errorf("lower the mark %q: %w", name, errOvertaken) // it was moved between the two statements
+		// It was moved between the two statements.
+		return fmt.Errorf("lower the mark %q: %w", name, errOvertaken)
 	}, `SELECT due_at FROM cursors WHERE name = $1 FOR SHARE`, name)
 }
 

@@ -19,7 +19,7 @@ func testLockHolder(f *fixture) {
 	first, second := f.accept(locked), f.accept(locked)
 	f.claim(f.accept(nil).ID)
 	f.claim(f.accept(func(d *store.Draft) { locked(d); d.Callback.Project = "other" }).ID)
-	want("nobody attempts one", "", 0)
+	want("no attempt is made", "", 0)
 	f.now += 5
 	claimed, at := f.claim(second.ID), f.now
 	f.now += 5

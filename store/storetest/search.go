@@ -7,7 +7,7 @@ import (
 )
 
 // testSearch has searches find text whatever its case, in any script. What a database takes for the lower
-// case of a letter depends on the database and its collation, so no database is asked.
+// case of a letter depends on the database and its collation, so the database is not asked.
 func testSearch(f *fixture) {
 	found := func(search string) []store.Endpoint {
 		f.Helper()

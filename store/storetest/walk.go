@@ -176,7 +176,7 @@ func testMarks(f *fixture) {
 	f.win(f.succeeded(f.claim(held.ID)))
 	f.now += hour
 	advance(false)
-	walked("none is open")
+	walked("no row is open")
 
 	// As a schedule that is late: due before the mark.
 	late := f.accept(func(d *store.Draft) {
