@@ -57,9 +57,12 @@ func settledBy(at store.Cursor, now int64) store.Cursor {
 	return at
 }
 
+// isDue says whether that long has passed since last, or the clock was set back since then.
+func isDue(last, every, now int64) bool { return now-last >= every || now < last }
+
 // next is where a purge goes on: at the place, or before it once in lookBackEvery.
 func (p *place) next(now int64) store.Cursor {
-	if now-p.lookedBack >= lookBackEvery {
+	if isDue(p.lookedBack, lookBackEvery, now) {
 		p.lookedBack, p.back = now, new(store.Cursor)
 	}
 	if p.back != nil {
@@ -140,7 +143,7 @@ func (db *DB) removeAged(
 
 // savePlace writes the place down for other processes, if it is time to.
 func (db *DB) savePlace(ctx context.Context, name string, p *place, now int64) error {
-	if !p.moved || now-p.saved < saveEvery {
+	if !p.moved || !isDue(p.saved, saveEvery, now) {
 		return nil
 	}
 	p.mu.Lock()
@@ -194,7 +197,7 @@ func (db *DB) place(ctx context.Context, name string, now int64) (*place, error)
 	db.places.mu.Lock()
 	defer db.places.mu.Unlock()
 	p := db.places.all[name]
-	if p != nil && now-p.readAt < saveEvery && now >= p.readAt {
+	if p != nil && !isDue(p.readAt, saveEvery, now) {
 		return p, nil
 	}
 	at, err := db.cursor(ctx, name)

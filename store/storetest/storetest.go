@@ -279,6 +279,7 @@ func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 		"Upkeep/Purge":              testPurge,
 		"Upkeep/IdempotencyExpires": testIdempotencyExpires,
 		"Upkeep/PassedKeysEnd":      testPassedKeysEnd,
+		"Upkeep/AfterAClockAhead":   testPurgeAfterAClockAhead,
 		"Rest/Secrets":              testSecrets,
 		"Rest/OwnedSecrets":         testOwnedSecrets,
 		"Rest/Reseal":               testReseal,

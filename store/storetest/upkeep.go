@@ -195,6 +195,24 @@ func testPassedKeysEnd(f *fixture) {
 	same(f, "keys removed after the end of a callback", 1, purge())
 }
 
+// A purge by a clock that was a year ahead does not keep later ones from what should go.
+func testPurgeAfterAClockAhead(f *fixture) {
+	const year = 365 * 24 * time.Hour
+	purge := func() int {
+		f.Helper()
+		n, _, err := f.PurgeKeys(f.ctx(), f.now, 100)
+		f.ok(err)
+		return n
+	}
+	f.now += year.Milliseconds()
+	purge()
+	f.now -= year.Milliseconds()
+	c := f.accept(keyed("key", "one"))
+	f.win(f.succeeded(f.claim(c.ID)))
+	f.now += (8 * 24 * time.Hour).Milliseconds()
+	same(f, "keys removed", 1, purge())
+}
+
 func testPing(f *fixture) {
 	for range 2 {
 		f.ok(f.Ping(f.ctx()))
