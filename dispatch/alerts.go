@@ -43,8 +43,8 @@ const (
 )
 
 const (
-	// alertsSpec is how often what happened is told, failingSpec how often endpoints that fail are looked for; alertsTime bounds one time, alertsPage
-	// what is read at once.
+	// alertsSpec is how often what happened is told, failingSpec how often endpoints that fail are looked
+	// for; alertsTime bounds one time, alertsPage what is read at once.
 	alertsSpec  = "@every 5s"
 	failingSpec = "@every 10m"
 	alertsTime  = 1500 * time.Millisecond
@@ -170,8 +170,8 @@ func (e *Engine) tellFailing(ctx context.Context) error {
 	return nil
 }
 
-// publishEndpointEvents makes operational events of what happened to endpoints. What cannot be made one stays, and
-// keeps no other from it: where the time is up, the next call goes on.
+// publishEndpointEvents makes operational events of what happened to endpoints. What cannot be made one
+// stays, and keeps no other from it: where the time is up, the next call goes on.
 func (e *Engine) publishEndpointEvents(ctx context.Context) error {
 	deadline := time.Now().Add(alertsTime)
 	var errs []error

@@ -8,9 +8,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// catchUp gives the index what it missed: at least a chunk of each kind, and more until the time is up. It says whether the index
-// took all that it was given, and whether there is more that can be given now. Where only some shards answer it is given all of it in
-// turn, so that theirs arrives.
+// catchUp gives the index what it missed: at least a chunk of each kind, and more until the time is up. It
+// says whether the index took all that it was given, and whether there is more that can be given now. Where
+// only some shards answer it is given all of it in turn, so that theirs arrives.
 func (t *trouble) catchUp(ctx context.Context, until time.Time) (took, more bool) {
 	t.mu.Lock()
 	settlements, locks, items := t.settlements, t.locks, t.items
@@ -19,9 +19,8 @@ func (t *trouble) catchUp(ctx context.Context, until time.Time) (took, more bool
 	if len(items) > 0 {
 		t.e.metrics.catchUps.Inc()
 	}
-	settlements, settled := giveInChunks(t, until, "settle", settlements, func(chunk []schedule.Settlement) error {
-		return t.settle(ctx, chunk)
-	})
+	settle := func(chunk []schedule.Settlement) error { return t.settle(ctx, chunk) }
+	settlements, settled := giveInChunks(t, until, "settle", settlements, settle)
 	t.unsettled(settlements)
 	locks, released := giveInChunks(t, until, "release", locks, func(chunk []*schedule.Lease) error {
 		return t.e.release(ctx, chunk)
@@ -41,9 +40,12 @@ func (t *trouble) catchUp(ctx context.Context, until time.Time) (took, more bool
 	return took, took && err == nil && t.behind()
 }
 
-// giveInChunks gives the index one chunk, and more until the time is up. It returns what is left, and whether the index took each
-// chunk. The first failure ends it, unless some shards answer: then what failed comes after the rest.
-func giveInChunks[T any](t *trouble, until time.Time, op string, all []T, give func([]T) error) (left []T, took bool) {
+// giveInChunks gives the index one chunk, and more until the time is up. It returns what is left, and whether
+// the index took each chunk. The first failure ends it, unless some shards answer: then what failed comes
+// after the rest.
+func giveInChunks[T any](
+	t *trouble, until time.Time, op string, all []T, give func([]T) error,
+) (left []T, took bool) {
 	var failed []T
 	for first := true; len(all) > 0 && (first || time.Now().Before(until)); first = false {
 		chunk := all[:min(len(all), enqueueBatch)]
@@ -59,15 +61,16 @@ func giveInChunks[T any](t *trouble, until time.Time, op string, all []T, give f
 	return append(all, failed...), len(failed) == 0
 }
 
-// An openWalk is a catch-up of every open row: those that are yet to be given to the index, and how many it was given.
+// An openWalk is a catch-up of every open row: those that are yet to be given to the index, and how many it
+// was given.
 type openWalk struct {
 	span
 	given int
 }
 
-// walkOn gives the index every open row if it may lack any of them: one page, and more until the time is up. It goes on where it
-// ended the last time, and says whether the index took each page. An error is of SQL, or of an index that does not say how far it
-// is filled.
+// walkOn gives the index every open row if it may lack any of them: one page, and more until the time is up.
+// It goes on where it ended the last time, and says whether the index took each page. An error is of SQL, or
+// of an index that does not say how far it is filled.
 func (t *trouble) walkOn(ctx context.Context, until time.Time) (took bool, err error) {
 	took = true
 	for first := true; first || time.Now().Before(until); first = false {
@@ -92,7 +95,8 @@ func (t *trouble) walkOn(ctx context.Context, until time.Time) (took bool, err e
 	return took, nil
 }
 
-// nextOpen reads the next page of open rows that are to be given to the index; none: no walk is asked for, or it is at its end.
+// nextOpen reads the next page of open rows that are to be given to the index; none: no walk is asked for, or
+// it is at its end.
 func (t *trouble) nextOpen(ctx context.Context) ([]store.OpenRow, error) {
 	t.mu.Lock()
 	walk, begin := t.walk, t.walk == nil && t.all
@@ -162,8 +166,8 @@ func (t *trouble) settle(ctx context.Context, settlements []schedule.Settlement)
 	return nil
 }
 
-// ensureBy adds what the index lacks, and moves forward what it holds for later than was wanted. Where that is out of date by
-// now the stamp parks it again.
+// ensureBy adds what the index lacks, and moves forward what it holds for later than was wanted. Where that
+// is out of date by now the stamp parks it again.
 func (t *trouble) ensureBy(ctx context.Context, items []schedule.Item) error {
 	positions, err := t.ensure(ctx, items)
 	if err != nil {

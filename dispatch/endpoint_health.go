@@ -137,7 +137,8 @@ func (e *Engine) reportHealth(ctx context.Context) error {
 				return fmt.Errorf("disable endpoint %s that is gone: %w", id, err)
 			}
 			if is { // else it was disabled by another, or deleted
-				e.log.Warn("an endpoint is disabled: its receiver answered 410", "endpoint", store.EndpointPrefix+id, "project", project)
+				e.log.Warn("an endpoint is disabled: its receiver answered 410",
+					"endpoint", store.EndpointPrefix+id, "project", project)
 			}
 			delete(gone, id)
 		}

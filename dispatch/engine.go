@@ -197,12 +197,13 @@ type Engine struct {
 	jumpWarned atomic.Pointer[time.Time]
 	// audited is where the audit goes on. Only the audit touches it.
 	audited auditPlace
-	// markedFully is when the low-water marks were last looked for from the first row on. Only the sweep touches it.
+	// markedFully is when the low-water marks were last looked for from the first row on. Only the sweep
+	// touches it.
 	markedFully time.Time
 	// purged is when retention was last looked after. Only the purge touches it.
 	purged lastPurge
-	// publishedTo is the endpoint event, and toldTo the project, after which the alerts go on. Only the alerts
-	// touch them.
+	// publishedTo is the endpoint event, and toldTo the project, after which the alerts go on. Only the
+	// alerts touch them.
 	publishedTo, toldTo string
 	// auditHead is the head of the audit's chain. Only the function that chains touches it.
 	auditHead auditHead

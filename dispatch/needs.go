@@ -98,17 +98,19 @@ type Upkeep interface {
 	// SweepCursor and SetSweepCursor keep the sweep's place.
 	SweepCursor(ctx context.Context) (store.Cursor, error)
 	SetSweepCursor(ctx context.Context, c store.Cursor) error
-	// AdvanceMarks keeps the walks from reading what has ended long ago. With full it begins at the first row.
+	// AdvanceMarks keeps the walks from reading what has ended long ago. With full it begins at the first
+	// row.
 	AdvanceMarks(ctx context.Context, now int64, full bool) error
-	// Purge removes, in transactions of bounded size, payloads of terminal callbacks, and whole callbacks with all that
-	// is theirs, as the retention says.
+	// Purge removes, in transactions of bounded size, payloads of terminal callbacks, and whole callbacks
+	// with all that is theirs, as the retention says.
 	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)
-	// PurgeKeys removes idempotency keys that have ended. PurgeVersions forgets the versions of references that nothing
-	// was accepted for since before. Each looks at up to limit rows and says whether there may be more.
+	// PurgeKeys removes idempotency keys that have ended. PurgeVersions forgets the versions of references
+	// that nothing was accepted for since before. Each looks at up to limit rows and says whether there may
+	// be more.
 	PurgeKeys(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
 	PurgeVersions(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
-	// Overstays returns since when the oldest row of each kind should be gone, in Unix milliseconds, by the kinds of the
-	// metric dispatcher_purged_total. Kinds of which none should be are left out.
+	// Overstays returns since when the oldest row of each kind should be gone, in Unix milliseconds, by the
+	// kinds of the metric dispatcher_purged_total. Kinds of which none should be are left out.
 	Overstays(ctx context.Context, r store.Retention) (map[string]int64, error)
 	// Fold adds up counter deltas.
 	Fold(ctx context.Context, now int64) error

@@ -12,8 +12,8 @@ import (
 type Feed interface {
 	// Outcomes returns up to limit outcomes of the project after the cursor, in order, and where to go on.
 	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
-	// PurgeOutcomes removes up to limit rows of what came into the feed before that time. It returns how many, and
-	// whether there may be more.
+	// PurgeOutcomes removes up to limit rows of what came into the feed before that time. It returns how
+	// many, and whether there may be more.
 	PurgeOutcomes(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
 }
 

@@ -251,8 +251,8 @@ func conflictDelay(diverts int) time.Duration {
 // maxWaiters is how many waiters a release tries before it leaves the rest to their timers.
 const maxWaiters = 16
 
-// unlock releases the locks of those leases that have one, all at once, and wakes the next waiters. It says whether the locks are
-// released; if they may not be, that is remembered.
+// unlock releases the locks of those leases that have one, all at once, and wakes the next waiters. It says
+// whether the locks are released; if they may not be, that is remembered.
 func (e *Engine) unlock(ctx context.Context, leases ...*schedule.Lease) bool {
 	locked := slices.DeleteFunc(slices.Clone(leases), func(l *schedule.Lease) bool { return l.Lock == "" })
 	if len(locked) == 0 {
@@ -266,8 +266,8 @@ func (e *Engine) unlock(ctx context.Context, leases ...*schedule.Lease) bool {
 	return true
 }
 
-// release releases locks and wakes the next waiters: of each lock the first that can be moved. A waiter that is not woken is due by
-// its own timer.
+// release releases locks and wakes the next waiters: of each lock the first that can be moved. A waiter that
+// is not woken is due by its own timer.
 func (e *Engine) release(ctx context.Context, leases []*schedule.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, e.trouble.indexTime())
 	defer cancel()

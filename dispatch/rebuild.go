@@ -16,7 +16,8 @@ const (
 	// millisecond: ten a millisecond, over a minute at most.
 	spreadRate = 10
 	spreadMost = time.Minute
-	// fillPatience is how long a rebuild waits for an index, or for SQL, that fails while the index is filled.
+	// fillPatience is how long a rebuild waits for an index, or for SQL, that fails while the index is
+	// filled.
 	fillPatience = 30 * time.Second
 )
 
@@ -198,9 +199,9 @@ func (k *keeper) adopt(ctx context.Context) (int, error) {
 	}
 }
 
-// fill streams every open row that is due by then into the index, by due order. After a failure it goes on with the page that
-// failed: to fill an index with millions of rows must not begin again for one lost reply. It gives up what fails for fillPatience in a
-// row, and an index that turns out to be another one.
+// fill streams every open row that is due by then into the index, by due order. After a failure it goes on
+// with the page that failed: to fill an index with millions of rows must not begin again for one lost reply.
+// It gives up what fails for fillPatience in a row, and an index that turns out to be another one.
 func (k *keeper) fill(ctx context.Context, until int64) (n int, err error) {
 	left, overdue := span{until: until}, int64(0)
 	worked := time.Now()

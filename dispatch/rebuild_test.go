@@ -56,7 +56,8 @@ func TestARebuildWhoseCallerHangsUp(t *testing.T) {
 	})
 }
 
-// A rebuild that meets a failure while it fills the index goes on where it was, whether the index or SQL failed.
+// A rebuild that meets a failure while it fills the index goes on where it was, whether the index or SQL
+// failed.
 func TestARebuildGoesOnAfterAFailure(t *testing.T) {
 	for _, failing := range []string{"the index", "SQL"} {
 		t.Run(failing, func(t *testing.T) {

@@ -270,7 +270,8 @@ func (s *secretCache) keep(owner secretOwner, own ownSecrets) ownSecrets {
 	return own
 }
 
-// turn takes an owner's turn, and returns what ends it. Without wait it returns nil where another has the turn.
+// turn takes an owner's turn, and returns what ends it. Without wait it returns nil where another has the
+// turn.
 func (s *secretCache) turn(ctx context.Context, owner secretOwner, wait bool) (end func(), err error) {
 	s.mu.Lock()
 	t := s.turns[owner]

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// probeEvery is how often a store that failed is asked whether it works again, indexProbeEvery an index: what is due
-	// waits for it alone.
+	// probeEvery is how often a store that failed is asked whether it works again, indexProbeEvery an index:
+	// what is due waits for it alone.
 	probeEvery, indexProbeEvery = time.Second, 250 * time.Millisecond
 	// complainEvery is the least time between two complaints of the same thing: SQL or an index that comes and goes must not
 	// fill the log.
@@ -50,8 +50,8 @@ type trouble struct {
 	// items were accepted or settled while the index did not answer; all says that there were too many to remember.
 	items []schedule.Item
 	all   bool
-	// walk is the part of the open rows that a catch-up of all has yet to give to the index; nil: none runs. What is missed
-	// meanwhile may lie before it, so it is remembered as always.
+	// walk is the part of the open rows that a catch-up of all has yet to give to the index; nil: none runs.
+	// What is missed meanwhile may lie before it, so it is remembered as always.
 	walk *openWalk
 	// settlements and locks are of attempts that ended while the index did not answer: as long as it is not told, their leases
 	// fill their lanes and their locks are held, until both run out.
@@ -231,7 +231,7 @@ func (t *trouble) missed(items []schedule.Item) {
 func (t *trouble) unsettled(settlements []schedule.Settlement) {
 	t.mu.Lock()
 	for _, s := range settlements[:min(len(settlements), maxMissed-len(t.settlements))] {
-		s.Won = false // Other results may follow it before it is told: it ends the lease only if that is still this one.
+		s.Won = false // Other results may follow before this is told: it ends only a lease that is still the same.
 		t.settlements = append(t.settlements, s)
 	}
 	t.mu.Unlock()
@@ -311,8 +311,8 @@ func (t *trouble) behind() bool {
 // one master of a Cluster is away, all are asked: what is due elsewhere must not wait for it.
 func (t *trouble) indexSilent() bool { return t.indexDown.Load() && !t.partly.Load() }
 
-// probe asks what is down whether it works again, and gives the index a part of what it missed. It says whether the index took
-// that, and has more to take.
+// probe asks what is down whether it works again, and gives the index a part of what it missed. It says
+// whether the index took that, and has more to take.
 func (t *trouble) probe(ctx context.Context) (more bool) {
 	t.probeSQL(ctx)
 	if t.indexDown.Load() && !t.probeIndex(ctx) {
@@ -322,8 +322,9 @@ func (t *trouble) probe(ctx context.Context) (more bool) {
 	return more
 }
 
-// probeIndex asks an index that is down whether it works again, and says whether any part of it does. It works as soon as it has
-// taken in a little of what it missed; the rest follows beside the traffic. A full index answers, and takes nothing in.
+// probeIndex asks an index that is down whether it works again, and says whether any part of it does. It
+// works as soon as it has taken in a little of what it missed; the rest follows beside the traffic. A full
+// index answers, and takes nothing in.
 func (t *trouble) probeIndex(ctx context.Context) bool {
 	if t.until(&t.index) > 0 {
 		return false

@@ -152,7 +152,7 @@ type EndpointEvent struct {
 	ID                  string
 	Project, EndpointID string
 	Kind                EndpointEventKind
-	// At is when it happened, Since when the endpoint began to fail, in Unix milliseconds; Since is zero where it
-	// was disabled.
+	// At is when it happened, Since when the endpoint began to fail, in Unix milliseconds; Since is zero
+	// where it was disabled.
 	At, Since int64
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the program twice with the flags of the Dockerfile, from copies of this checkout in two directories and with
-# nothing cached for the second, and fails if one byte differs.
+# Builds the program twice with the flags of the Dockerfile, from copies of this checkout in two directories
+# and with nothing cached for the second, and fails if one byte differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Says what a built binary is made of: dispatcher.cdx.json (CycloneDX) and licenses.txt, the licence texts that
-# must go with it. The same binary gives the same bytes.
-# Usage: tools/sbom.sh BINARY VERSION DIRECTORY
+# Says what a built binary is made of: dispatcher.cdx.json (CycloneDX) and licenses.txt, the licence texts
+# that must go with it. The same binary gives the same bytes. Usage: tools/sbom.sh BINARY VERSION DIRECTORY
 set -euo pipefail
 binary=$(realpath "$1") version=$2
 mkdir -p "$3"

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// Case 81: with pan_guard a receiver gets every byte, and nothing that is shown has a card number, neither the
-// body nor what the receiver answered; and the page says so. Without it all is shown as it is.
+// Case 81: with pan_guard a receiver gets every byte, and nothing that is shown has a card number, neither
+// the body nor what the receiver answered; and the page says so. Without it all is shown as it is.
 func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 	t.Parallel()
 	const card, masked = "4111111111111111", "411111******1111"

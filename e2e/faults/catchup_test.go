@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// indexAway is how long the index is away, and missedInIt is more callbacks than a process remembers one by one:
-// afterwards it gives the index every open row.
+// indexAway is how long the index is away, and missedInIt is more callbacks than a process remembers one by
+// one: afterwards it gives the index every open row.
 const (
 	indexAway  = 12 * time.Second
 	missedInIt = 120_000

@@ -130,8 +130,8 @@ func (garbled) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return next
 }
 
-// A lease that the scripts can read and the program cannot, as after an upgrade of the one and not of the other, is set aside, and
-// stops nothing else: neither the others of its claim nor its lane.
+// A lease that the scripts can read and the program cannot, as after an upgrade of the one and not of the
+// other, is set aside, and stops nothing else: neither the others of its claim nor its lane.
 func TestALeaseThatOnlyTheScriptReads(t *testing.T) {
 	needsServer(t)
 	const foreign = "of-26-characters-and-no-id"

@@ -26,9 +26,9 @@ func readPosition(r *reply) schedule.Position {
 	return schedule.Position{Place: schedule.Place(r.int()), Due: r.int()}
 }
 
-// Claim reaps, promotes and leases, in this order. A repetition of the owner's last claim, known by its token, does none
-// of it: it returns what of that batch is still leased. The client does not repeat it by itself. Leases that cannot be read are
-// set aside, and the others returned.
+// Claim reaps, promotes and leases, in this order. A repetition of the owner's last claim, known by its
+// token, does none of it: it returns what of that batch is still leased. The client does not repeat it by
+// itself. Leases that cannot be read are set aside, and the others returned.
 func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error) {
 	if err := ix.checkShard("claim", shard); err != nil {
 		return schedule.Claimed{}, err
@@ -57,7 +57,8 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 		health, until := r.int(), r.int()
 		it, diverts, err := decodeRecord(id, record)
 		if err = errors.Join(err, checkID("id", id)); err != nil {
-			ix.log.ErrorContext(ctx, "a record of the index cannot be read and is set aside", "shard", shard, "error", err)
+			ix.log.ErrorContext(ctx, "a record of the index cannot be read and is set aside",
+				"shard", shard, "error", err)
 			unreadable = append(unreadable, id)
 			continue
 		}
@@ -70,7 +71,8 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	}
 	if len(unreadable) > 0 {
 		// Where that fails, the same claim is asked for again, and has the same leases.
-		if _, err := ix.call(ctx, "quarantine", shard, append([]any{req.Token}, unreadable...)...); err != nil {
+		args := append([]any{req.Token}, unreadable...)
+		if _, err := ix.call(ctx, "quarantine", shard, args...); err != nil {
 			return schedule.Claimed{}, err
 		}
 		claimed.Quarantined += len(unreadable)

@@ -67,9 +67,12 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 	due, kind, rest := record[:dueDigits], record[dueDigits], strings.TrimLeft(record[dueDigits+1:], base36)
 	digits := record[dueDigits+1 : len(record)-len(rest)]
 	it = schedule.Item{
-		ID: id, Retry: kind == kindRetry || kind == kindForcedRetry, Forced: kind == kindForcedFresh || kind == kindForcedRetry,
+		ID:     id,
+		Retry:  kind == kindRetry || kind == kindForcedRetry,
+		Forced: kind == kindForcedFresh || kind == kindForcedRetry,
 	}
-	if strings.Trim(due, base36) != "" || strings.IndexByte("frde", kind) < 0 || digits == "" || digits[0] == '0' {
+	if strings.Trim(due, base36) != "" || strings.IndexByte("frde", kind) < 0 ||
+		digits == "" || digits[0] == '0' {
 		return refuse()
 	}
 	if it.Due, err = strconv.ParseInt(due, 36, 64); err != nil {
@@ -81,7 +84,8 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 	if count, found := strings.CutPrefix(rest, "!"); found {
 		count, _, _ = strings.Cut(count, ":")
 		rest = rest[1+len(count):]
-		if count == "" || count[0] == '0' || len(count) > maxDivertDigits || strings.Trim(count, "0123456789") != "" {
+		if count == "" || count[0] == '0' || len(count) > maxDivertDigits ||
+			strings.Trim(count, "0123456789") != "" {
 			return refuse()
 		}
 		if diverts, err = strconv.Atoi(count); err != nil {

@@ -56,7 +56,8 @@ func TestTimesAreBounded(t *testing.T) {
 	}
 }
 
-// Program and scripts read the same records: what only one of them reads would be claimed by a process that cannot use it.
+// Program and scripts read the same records: what only one of them reads would be claimed by a process that
+// cannot use it.
 func TestRecordsReadAlike(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a redis-server")

@@ -266,8 +266,9 @@ func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptE
 	return known, t.fillKeys(order, first, known)
 }
 
-// fillKeys adds the callbacks that hold the known keys. A key whose callback is gone is taken over and forgotten. Of
-// two transactions that do so at once the second finds that the row has another callback, and is tried again.
+// fillKeys adds the callbacks that hold the known keys. A key whose callback is gone is taken over and
+// forgotten. Of two transactions that do so at once the second finds that the row has another callback, and
+// is tried again.
 func (t *tx) fillKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEntry, known map[idempotencyKey]heldKey) error {
 	var ids []string
 	for _, h := range known {

@@ -40,8 +40,8 @@ type dialect struct {
 	snapshot sql.IsolationLevel
 	// maintenanceBatch is the most rows of one maintenance transaction.
 	maintenanceBatch int
-	// purgeBatch is the same for one that only removes rows, and purgeTime how long such a one is to take. On SQLite
-	// all others wait for it.
+	// purgeBatch is the same for one that only removes rows, and purgeTime how long such a one is to take. On
+	// SQLite all others wait for it.
 	purgeBatch int
 	purgeTime  time.Duration
 }

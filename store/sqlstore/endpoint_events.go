@@ -37,8 +37,8 @@ func (t *tx) addEndpointEvents(events []store.EndpointEvent) error {
 	return nil
 }
 
-// EndpointEvents returns up to limit endpoint events of all projects, in the order of their ids, with ids above
-// after.
+// EndpointEvents returns up to limit endpoint events of all projects, in the order of their ids, with ids
+// above after.
 func (db *DB) EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
 	defer cancel()
@@ -56,7 +56,8 @@ func (db *DB) EndpointEvents(ctx context.Context, after string, limit int) ([]st
 	return events, nil
 }
 
-// RemoveEndpointEvents removes events that have become operational events. Ids that are not there are left out.
+// RemoveEndpointEvents removes events that have become operational events. Ids that are not there are left
+// out.
 func (db *DB) RemoveEndpointEvents(ctx context.Context, ids []string) error {
 	err := db.maintain(ctx, func(t *tx) error {
 		input, args, _, err := t.input([]column{{name: "id", texts: ids}})

@@ -9,8 +9,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// ReportHealth adds what attempts said of endpoints to what is known of them. One that was reported as failing and has recovered
-// gets an event. Reports may come late, twice, and from several processes. An endpoint that is not there is left out.
+// ReportHealth adds what attempts said of endpoints to what is known of them. One that was reported as
+// failing and has recovered gets an event. Reports may come late, twice, and from several processes. An
+// endpoint that is not there is left out.
 func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error {
 	merged := mergeReports(reports)
 	for len(merged) > 0 {
@@ -74,7 +75,8 @@ func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 		}
 		if e.FailingSince == 0 && before.AlertedAt != 0 {
 			recovered = append(recovered, store.EndpointEvent{
-				Project: e.Project, EndpointID: e.ID, Kind: store.EndpointRecovered, At: now, Since: before.FailingSince,
+				Project: e.Project, EndpointID: e.ID, Kind: store.EndpointRecovered,
+				At: now, Since: before.FailingSince,
 			})
 		}
 		changed = append(changed, e)
@@ -110,8 +112,8 @@ func (t *tx) writeHealth(endpoints []store.Endpoint) error {
 	return nil
 }
 
-// TakeAlerts finds up to limit endpoints, of all projects, that have failed since before failingBefore and of which that was not
-// reported after alertedBefore. Each gets an event now, and is returned to one caller.
+// TakeAlerts finds up to limit endpoints, of all projects, that have failed since before failingBefore and of
+// which that was not reported after alertedBefore. Each gets an event now, and is returned to one caller.
 func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error) {
 	var failing []store.Endpoint
 	err := db.maintain(ctx, func(t *tx) error {
@@ -129,7 +131,8 @@ func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now 
 			e := &failing[i]
 			e.AlertedAt = now
 			events[i] = store.EndpointEvent{
-				Project: e.Project, EndpointID: e.ID, Kind: store.EndpointFailing, At: now, Since: e.FailingSince,
+				Project: e.Project, EndpointID: e.ID, Kind: store.EndpointFailing,
+				At: now, Since: e.FailingSince,
 			}
 		}
 		if err := t.writeHealth(failing); err != nil {

@@ -15,8 +15,8 @@ import (
 // more of them each time.
 //
 // A mark stays settleTime behind the clock, for rows become visible after their times. A transaction that
-// makes a row with an earlier time lowers the mark itself, and holds it there until it ends. Whatever else may
-// come below the mark is found by the full pass of AdvanceMarks. SQLite keeps no such entries, and has no
+// makes a row with an earlier time lowers the mark itself, and holds it there until it ends. Whatever else
+// may come below the mark is found by the full pass of AdvanceMarks. SQLite keeps no such entries, and has no
 // marks.
 
 // The marks.

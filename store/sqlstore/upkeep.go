@@ -123,8 +123,9 @@ func (t *tx) setCursor(name string, c store.Cursor) error {
 	return err
 }
 
-// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, and drops the
-// counters of hours that passed more than a day ago. Both are bounded; what is left waits for the next call.
+// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, and
+// drops the counters of hours that passed more than a day ago. Both are bounded; what is left waits for the
+// next call.
 func (db *DB) Fold(ctx context.Context, now int64) error {
 	for range foldNotes / db.dialect.maintenanceBatch {
 		taken, last := 0, int64(0)
@@ -149,9 +150,9 @@ func (db *DB) Fold(ctx context.Context, now int64) error {
 	return nil
 }
 
-// PurgeKeys removes idempotency keys that have ended: they are older than store.IdempotencyAge, and their callbacks are
-// terminal or gone. Those of events go with their plans. It looks at up to limit of each; more says that there may be
-// others.
+// PurgeKeys removes idempotency keys that have ended: they are older than store.IdempotencyAge, and their
+// callbacks are terminal or gone. Those of events go with their plans. It looks at up to limit of each; more
+// says that there may be others.
 func (db *DB) PurgeKeys(ctx context.Context, now int64, limit int) (removed int, more bool, err error) {
 	before := now - store.IdempotencyAge.Milliseconds()
 	keys, moreKeys, err := db.removeAged(ctx, idempotencyCursor, now, before, limit, (*tx).endKeys)

@@ -58,7 +58,8 @@ type writer struct {
 	under   int
 	singles []*single
 	idle    []*single
-	// credit is for how long maintenance may go first although groups wait: groups have had as much more than it.
+	// credit is for how long maintenance may go first although groups wait: groups have had as much more than
+	// it.
 	credit time.Duration
 	closed bool
 }
@@ -122,8 +123,8 @@ func (w *writer) leave(c *call) bool {
 	return true
 }
 
-// do runs a transaction of its own between groups and waits for it. With idle it lets groups and changes pass first:
-// until none waits, or groups have had more time than such transactions, or idleWait is over.
+// do runs a transaction of its own between groups and waits for it. With idle it lets groups and changes pass
+// first: until none waits, or groups have had more time than such transactions, or idleWait is over.
 func (w *writer) do(ctx context.Context, idle bool, run func() error) error {
 	s := &single{run: run, idle: idle, since: time.Now(), done: make(chan error, 1)}
 	w.mu.Lock()
@@ -246,8 +247,8 @@ func (w *writer) next() (group []*call, one *single, end bool) {
 // mostCredit bounds for how long groups wait for maintenance that comes after a while without any.
 const mostCredit = 50 * time.Millisecond
 
-// committed says that a group has ended, which took so long: maintenance may have as much. Where groups wait all the
-// time it has half of the writer's time if it needs that, and else no more than it needs.
+// committed says that a group has ended, which took so long: maintenance may have as much. Where groups wait
+// all the time it has half of the writer's time if it needs that, and else no more than it needs.
 func (w *writer) committed(took time.Duration) {
 	w.mu.Lock()
 	w.under--

@@ -192,8 +192,8 @@ func testAcceptConcurrently(f *fixture) {
 	same(f, "counted", int64(len(page.Callbacks)), f.counts().States[store.Scheduled])
 }
 
-// testExpiredKey accepts with a key whose callback is gone: twice in one call, and in many calls at once that each
-// fill a group.
+// testExpiredKey accepts with a key whose callback is gone: twice in one call, and in many calls at once that
+// each fill a group.
 func testExpiredKey(f *fixture) {
 	for round := range 3 {
 		key := fmt.Sprint("key-", round)

@@ -324,7 +324,8 @@ func (historyRows) Audit(_ context.Context, _ string, f store.AuditFilter) (stor
 	return store.AuditPage{Entries: []store.AuditEntry{e}}, nil
 }
 
-// TestEveryCodeHasWords: whatever keeps a callback is named, with what can be done about it, in every language.
+// TestEveryCodeHasWords: whatever keeps a callback is named, with what can be done about it, in every
+// language.
 func TestEveryCodeHasWords(t *testing.T) {
 	t.Parallel()
 	u, err := New(parts())

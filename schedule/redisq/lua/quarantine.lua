@@ -1,4 +1,5 @@
--- quarantine sets aside records of leases that the program cannot read, whatever this script makes of them, and ends the leases.
+-- quarantine sets aside records of leases that the program cannot read, whatever this script makes of them,
+-- and ends the leases.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD TOKEN
 -- EACH: id

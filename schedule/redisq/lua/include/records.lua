@@ -1,13 +1,14 @@
 -- records reads and writes what the shard knows of one id. Needs begin, RECORDS, QUARANTINE.
 --
--- A record is: due in 9 digits of base 36, then its kind, f (fresh) or r (retry), or d or e for the same two if it is forced; the
--- digits of the lane, "!" and the diverts if there are any, ":" and the lock if there is one. With a lane of up to four digits and
--- neither of these it is 14 bytes long, the most that the server keeps in 16. Numbers are written without zeros before them; the
--- program's decodeRecord refuses what decode refuses, and nothing else. Everywhere else a lane is the count of its digits (1
--- to d), then those, in base 36: that sorts as the numbers do, and ends by itself. A member of READY is lane, kind, due, id: what is
--- forced comes first.
--- A claim is: the health of the lane when it was claimed, the lane, ".", the token, and "." and the due time of a
--- movement that came while it was leased, if one did, with a zero before it if that forced the item.
+-- A record is: due in 9 digits of base 36, then its kind, f (fresh) or r (retry), or d or e for the same two
+-- if it is forced; the digits of the lane, "!" and the diverts if there are any, ":" and the lock if there is
+-- one. With a lane of up to four digits and neither of these it is 14 bytes long, the most that the server
+-- keeps in 16. Numbers are written without zeros before them; the program's decodeRecord refuses what decode
+-- refuses, and nothing else. Everywhere else a lane is the count of its digits (1 to d), then those, in base
+-- 36: that sorts as the numbers do, and ends by itself. A member of READY is lane, kind, due, id: what is
+-- forced comes first. A claim is: the health of the lane when it was claimed, the lane, ".", the token, and
+-- "." and the due time of a movement that came while it was leased, if one did, with a zero before it if that
+-- forced the item.
 local RECORD = '^(' .. string.rep('[0-9a-z]', 9) .. ')([frde])([1-9a-z][0-9a-z]*)(.*)$'
 local MAX_DIVERTS, MAX_LOCK = 999999999, 22
 local FORCED = {f = 'd', r = 'e', d = 'd', e = 'e'} -- the kind that each becomes
@@ -26,7 +27,8 @@ local function readable(rest)
   return lock == '' or #lock <= 1 + MAX_LOCK and string.find(lock, '^:[%w_-]+$')
 end
 
--- overflows says whether a lane of 13 digits is beyond 2^63 - 1, which is 1y2p0ij32e8e7. A double does not hold all of it.
+-- overflows says whether a lane of 13 digits is beyond 2^63 - 1, which is 1y2p0ij32e8e7. A double does not
+-- hold all of it.
 local function overflows(lane)
   local high, low = tonumber(string.sub(lane, 1, 7), 36), tonumber(string.sub(lane, 8), 36)
   local last_high, last_low = tonumber('1y2p0ij', 36), tonumber('32e8e7', 36)
