@@ -30,6 +30,7 @@ func TestANewCallbackAfterAnOutage(t *testing.T) {
 		s["lane"] = harness.SeedRef(lane)
 		return s
 	}})
+	tr.flush() // the copies are not in the index: the next process fills it
 	tr.Serve()
 	tr.awaitFilled(int64(open), 3*time.Minute)
 
