@@ -242,7 +242,7 @@ func (e *Engine) tell(ctx context.Context, project, topic, ref, key string, at i
 		Topic: topic, Ref: ref, Body: body, BodyField: "payload", IdempotencyKey: key, Route: alertsRoute, Fingerprint: []byte(key),
 	})
 	if _, refused := errors.AsType[*store.InvalidError](err); refused {
-		// This one cannot be told, and the next one is not to wait for that.
+		// Retrying cannot help, and the next event must not wait.
 		e.log.Error("an operational event is not told", "topic", topic, "project", project, "error", err)
 		return nil
 	}

@@ -271,7 +271,8 @@ func withoutItsLock(t *testing.T) hold {
 func whileMissing(t *testing.T) hold {
 	b := newFixture(t, always(200, ""))
 	c := b.accept(in(3 * time.Second))
-	time.Sleep(1500 * time.Millisecond) // until what the new index missed was caught up on, a second after the start
+	// A second after the start the new index gets what it missed.
+	time.Sleep(1500 * time.Millisecond)
 	b.must(b.index.Cancel(t.Context(), []schedule.Ref{{ID: c.ID, Lane: c.LaneID}})) // by accident
 	time.Sleep(1600 * time.Millisecond)
 	return b.since(c.ID, time.UnixMilli(c.DueAt))

@@ -137,7 +137,9 @@ func (e *Engine) noteOverstays(ctx context.Context) error {
 }
 
 // purgeCallbacks removes callbacks, and payloads of those that stay. It returns how many callbacks.
-func (e *Engine) purgeCallbacks(ctx context.Context, now int64, limit int) (removed int, more bool, err error) {
+func (e *Engine) purgeCallbacks(
+	ctx context.Context, now int64, limit int,
+) (removed int, more bool, err error) {
 	p, err := e.o.Store.Purge(ctx, e.retention(now), limit)
 	e.metrics.purged.WithLabelValues("payload").Add(float64(p.Payloads))
 	e.purged.some = e.purged.some || p.Payloads > 0

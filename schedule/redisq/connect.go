@@ -108,7 +108,8 @@ func (a *address) parseHosts(authority, port string, single bool) error {
 		if h == "" && single {
 			h = "localhost"
 		}
-		if n, err := strconv.Atoi(p); h == "" || strings.ContainsAny(h, "[]") || err != nil || n < 1 || n > 65535 {
+		n, err := strconv.Atoi(p)
+		if h == "" || strings.ContainsAny(h, "[]") || err != nil || n < 1 || n > 65535 {
 			return fmt.Errorf("redis URL: host %d is neither host nor host:port; %s", len(a.hosts)+1, escapes)
 		}
 		a.hosts = append(a.hosts, net.JoinHostPort(h, p))

@@ -260,7 +260,8 @@ func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptE
 	if err != nil {
 		return nil, fmt.Errorf("read idempotency keys: %w", err)
 	}
-	if seen < len(order) { // maintenance removed an expired one between the two statements: the next try inserts it
+	if seen < len(order) {
+		// Maintenance removed an expired one between the two statements: the next try inserts it.
 		return nil, fmt.Errorf("read idempotency keys: %w", errOvertaken)
 	}
 	return known, t.fillKeys(order, first, known)

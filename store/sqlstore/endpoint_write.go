@@ -136,7 +136,8 @@ func holdSince(before, after *store.Endpoint, now int64) {
 
 // setsLane says whether the endpoint's lane must be told of a change.
 func setsLane(before, after *store.Endpoint) bool {
-	return before.Concurrency != after.Concurrency || before.Rate != after.Rate || lanePause(before) != lanePause(after)
+	return before.Concurrency != after.Concurrency || before.Rate != after.Rate ||
+		lanePause(before) != lanePause(after)
 }
 
 // lockEndpoints reads endpoints that this transaction is going to change, those that were deleted too, and keeps others from changing

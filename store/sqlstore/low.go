@@ -47,7 +47,8 @@ func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
 			if err = db.advanceMark(ctx, m.name, m.first, now, true); err == nil {
 				continue
 			}
-			db.logger.Info("the full pass of a low-water mark did not end in time", "mark", m.name, "error", err)
+			db.logger.Info("the full pass of a low-water mark did not end in time",
+				"mark", m.name, "error", err)
 		}
 		if err = db.advanceMark(ctx, m.name, m.first, now, false); err != nil {
 			return fmt.Errorf("advance the mark %q: %w", m.name, err)

@@ -198,7 +198,9 @@ func (db *DB) describe(ctx context.Context, project string, events []store.Termi
 
 // PurgeOutcomes removes what came into the feed before that time, at most limit rows of it, each of which
 // holds up to some hundred outcomes. It returns how many rows that were, and whether there may be more.
-func (db *DB) PurgeOutcomes(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error) {
+func (db *DB) PurgeOutcomes(
+	ctx context.Context, now, before int64, limit int,
+) (removed int, more bool, err error) {
 	return db.deleteAged(ctx, feedPurge, now, before, limit, `DELETE FROM outcomes WHERE (project, at, id) IN (
 		SELECT project, at, id FROM outcomes WHERE at >= $1 AND at < $2 ORDER BY at LIMIT $3)
 		RETURNING at`)

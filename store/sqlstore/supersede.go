@@ -181,7 +181,9 @@ func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, err
 
 // PurgeVersions forgets which version of a reference was the highest, of up to limit references that nothing
 // was accepted for since before. It returns how many that were, and whether there may be more.
-func (db *DB) PurgeVersions(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error) {
+func (db *DB) PurgeVersions(
+	ctx context.Context, now, before int64, limit int,
+) (removed int, more bool, err error) {
 	return db.deleteAged(ctx, versionsPurge, now, before, limit, `DELETE FROM refs_latest WHERE (project, topic, ref) IN (
 		SELECT project, topic, ref FROM refs_latest WHERE updated_at >= $1 AND updated_at < $2
 		ORDER BY updated_at LIMIT $3) AND updated_at < $2

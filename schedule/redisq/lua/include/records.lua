@@ -80,7 +80,8 @@ end
 -- redue gives an encoded record another due time and count of diverts, and, if it is to be so, forces the item.
 local function redue(record, due, diverts, forced)
   local _, kind, lane, rest = decode(record)
-  return digits_of(due) .. (forced and FORCED[kind] or kind) .. string.sub(lane, 2) .. (diverts > 0 and '!' .. text(math.min(diverts, MAX_DIVERTS)) or '') .. lock_of(rest)
+  local count = diverts > 0 and '!' .. text(math.min(diverts, MAX_DIVERTS)) or ''
+  return digits_of(due) .. (forced and FORCED[kind] or kind) .. string.sub(lane, 2) .. count .. lock_of(rest)
 end
 
 -- decode_claim returns health, lane, token, movement (a number, or nil) and whether that forced the item.
