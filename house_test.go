@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/format"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -232,6 +233,9 @@ func TestFilesAreShortAndFinished(t *testing.T) {
 	for _, f := range files(t) {
 		if lines := bytes.Count(f.src, []byte("\n")); lines > maxLines {
 			t.Errorf("%s has %d lines; at most %d: one file, one role", f.path, lines, maxLines)
+		}
+		if formatted, err := format.Source(f.src); err != nil || !bytes.Equal(formatted, f.src) {
+			t.Errorf("%s is not as gofmt writes it: run make fmt", f.path)
 		}
 		name := strings.TrimSuffix(strings.TrimSuffix(path.Base(f.path), ".go"), "_test")
 		if vague.MatchString(f.ast.Name.Name) || vague.MatchString(name) {
