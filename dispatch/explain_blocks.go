@@ -197,7 +197,7 @@ var summaries = map[string]string{
 	BlockOrder:       "It waits for an earlier callback with the same lock_key.",
 	BlockBreakerOpen: "Its receiver does not answer.", BlockRetryAfter: "Its receiver asked for a pause.",
 	BlockRate: "Its lane is at its rate.", BlockConcurrency: "Its lane is full.",
-	BlockIndexMissing: "The index is about to be told of it.", BlockLock: "It waits for its lock.",
+	BlockIndexMissing: "The index does not hold it yet.", BlockLock: "It waits for its lock.",
 }
 
 // summary is the explanation in one sentence: the first cause, which is the one to cure first.
