@@ -2,13 +2,13 @@ package redisq
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -155,15 +155,15 @@ func (a address) dial() redis.UniversalClient {
 		MasterName:       a.master,
 		SentinelUsername: a.sentinel.Get("sentinel_username"),
 		SentinelPassword: a.sentinel.Get("sentinel_password"),
+		Dialer:           a.dialer(),
 		// Callers bound their calls by their contexts.
 		ContextTimeoutEnabled: true,
 		DialerRetries:         1,
-		DisableIdentity:       true,
+		// A call that fails is tried three times more at once; what lasts longer is dispatch's to wait for.
+		MaxRetryBackoff: 8 * time.Millisecond,
+		DisableIdentity: true,
 		// These servers do not announce their maintenance; asking each connection for it costs a round trip.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-	if a.tls {
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	switch {
 	case a.cluster:
