@@ -21,8 +21,12 @@ const newWithin = time.Second
 // However much the index missed, and however many rows are open, it is used as soon as it answers again.
 func TestANewCallbackAfterAnOutage(t *testing.T) {
 	mostlyWaits(t)
+	harness.OnEach(t, bothWithRedis, newCallbackAfterAnOutage)
+}
+
+func newCallbackAfterAnOutage(t *testing.T, on harness.Backend) {
 	tr := newTrial(t, "catching up beside the traffic")
-	tr.UseBackend(harness.NewBackend(t, harness.SQLiteRedis))
+	tr.UseBackend(on)
 	way := tr.behindProxy()
 	open := sized(50_000, 200_000, 1_000_000)
 	tr.Seed(tr.Serve(), harness.Seeding{N: open, Lanes: 100, Shape: func(lane int) harness.Submission {
