@@ -3,12 +3,17 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // leftovers are rows that are not kept any more.
@@ -19,6 +24,8 @@ type leftovers struct {
 	// largest is the most that was asked for at once.
 	largest int
 	broken  bool
+	// overstay is for how long a callback has been kept too long.
+	overstay time.Duration
 }
 
 // part takes at most limit of what is left.
@@ -46,6 +53,36 @@ func (l *leftovers) PurgeSessions(_ context.Context, now int64, limit int) (int,
 		return 0, errors.New("by another clock")
 	}
 	return l.part(&l.sessions, limit)
+}
+
+func (l *leftovers) Overstays(_ context.Context, r store.Retention) (map[string]int64, error) {
+	return map[string]int64{"callback": r.Callbacks - l.overstay.Milliseconds()}, nil
+}
+
+// The metrics say for how long the oldest row of each kind has been kept too long.
+func TestOverstaysAreMeasured(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		left := &leftovers{overstay: 90 * time.Minute}
+		newFixture(t, always(200, ""), func(o *dispatch.Options) {
+			o.Registerer, left.Store, o.Store = registry, o.Store, left
+		})
+		time.Sleep(61 * time.Second)
+		const name = "dispatcher_retention_overdue_seconds"
+		err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP `+name+` For how long the oldest row that retention should have removed has outstayed it. 0: none has.
+# TYPE `+name+` gauge
+`+name+`{what="callback"} 5400
+`+name+`{what="key"} 0
+`+name+`{what="outcome"} 0
+`+name+`{what="payload"} 0
+`+name+`{what="version"} 0
+`), name)
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What is no longer kept goes within one run, in small batches, and the next run is seconds later:

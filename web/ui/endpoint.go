@@ -39,17 +39,20 @@ type change struct {
 	Parts []string
 }
 
-// endpoint is GET /ui/endpoints/{id}.
+// endpoint is GET /ui/endpoints/{id}. Of one that was deleted its callbacks are left.
 func (u *UI) endpoint(r *request) (*answer, error) {
 	id, err := r.bareID(store.EndpointPrefix)
 	if err != nil {
 		return nil, err
 	}
-	ep, err := u.Endpoints.Endpoint(r.ctx, r.who.project, id)
+	ep, err := u.Endpoints.AnyEndpoint(r.ctx, r.who.project, id)
 	if err != nil {
 		return nil, err
 	}
 	row := newEndpointRow(ep)
+	if ep.DeletedAt != 0 {
+		return redirect(link("/callbacks", "endpoint", row.FullID))
+	}
 	p := &endpointPage{base: u.baseTitled(r, "endpoints", row.Label), endpointRow: row}
 	if err := u.standInto(r, &p.base, []*endpointRow{row}, endpointHours); err != nil {
 		return nil, err

@@ -105,7 +105,9 @@ func TestCallbacksOfADeletedEndpoint(t *testing.T) {
 	o.Callbacks = callbackRows{all: []store.Callback{sample(1)}, asked: &asked}
 	o.Endpoints = endpointRows{all: []store.Endpoint{gone}}
 	b := signedIn(t, o)
-	b.get("/ui/callbacks?endpoint=" + store.EndpointPrefix + gone.ID).ok().lacks(".banner.bad")
+	list := "/ui/callbacks?endpoint=" + store.EndpointPrefix + gone.ID
+	b.get("/ui/endpoints/" + store.EndpointPrefix + gone.ID).leads(list)
+	b.get(list).ok().lacks(".banner.bad")
 	if asked.EndpointID != gone.ID {
 		t.Errorf("listed are those of endpoint %q", asked.EndpointID)
 	}
