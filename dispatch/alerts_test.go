@@ -110,7 +110,9 @@ func TestNoEndpointEventIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
 		b := newFixture(t, failing("merchant"), faultySQL(sql))
-		b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.endpoint.*"}})
+		b.endpoint(dispatch.EndpointChange{
+			URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.endpoint.*"},
+		})
 		gone := b.endpoint(dispatch.EndpointChange{URL: ptr("https://gone.example/")})
 		weak := b.endpoint(dispatch.EndpointChange{URL: ptr("https://merchant.example/")})
 		sends := func(ep store.Endpoint, status int) {
@@ -121,7 +123,9 @@ func TestNoEndpointEventIsLost(t *testing.T) {
 				}
 				return answer(status, ""), nil
 			})
-			b.await(b.accept(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID, Choice: dispatch.Choice{PolicyName: "none"}}).ID, time.Minute)
+			b.await(b.accept(dispatch.Submission{
+				Endpoint: store.EndpointPrefix + ep.ID, Choice: dispatch.Choice{PolicyName: "none"},
+			}).ID, time.Minute)
 			time.Sleep(10 * time.Second)
 		}
 		// Each time what follows fails: first the plan of the event, then its callback, then that it is done.
@@ -131,7 +135,8 @@ func TestNoEndpointEventIsLost(t *testing.T) {
 			t.Fatalf("after 410: enabled %t, %v", ep.Enabled, err)
 		}
 		since := b.engine.Now() - (25 * time.Hour).Milliseconds()
-		b.ok(b.db.ReportHealth(t.Context(), []store.EndpointHealth{{ID: weak.ID, FailedAt: since, FailedFirst: since}}, since))
+		b.ok(b.db.ReportHealth(t.Context(),
+			[]store.EndpointHealth{{ID: weak.ID, FailedAt: since, FailedFirst: since}}, since))
 		sql.times(2, fail(errDown), "PlanEvent")
 		time.Sleep(11 * time.Minute)
 		sql.times(2, loseReply, "RemoveEndpointEvents")

@@ -71,20 +71,26 @@ func TestTamperedAuditIsFound(t *testing.T) {
 		"moved away": {`UPDATE audit SET seq = 99 WHERE seq = 3`, store.AuditMissing, 3},
 		"exchanged": {`UPDATE audit SET seq = CASE seq WHEN 3 THEN -4 ELSE -3 END WHERE seq IN (3, 4);
 			UPDATE audit SET seq = -seq WHERE seq < 0`, store.AuditChanged, 3},
-		"hash":         {`UPDATE audit SET hash = (SELECT hash FROM audit WHERE seq = 4) WHERE seq = 3`, store.AuditChanged, 3},
+		"hash": {`UPDATE audit SET hash = (SELECT hash FROM audit WHERE seq = 4)
+			WHERE seq = 3`, store.AuditChanged, 3},
 		"all removed":  {`DELETE FROM audit`, store.AuditCut, 1},
 		"last removed": {`DELETE FROM audit WHERE seq = (SELECT seq FROM audit_head)`, store.AuditCut, 0},
-		"inserted": {`UPDATE audit SET seq = -seq - 1 WHERE seq > 2; UPDATE audit SET seq = -seq WHERE seq < 0;
+		"inserted": {`UPDATE audit SET seq = -seq - 1 WHERE seq > 2;
+			UPDATE audit SET seq = -seq WHERE seq < 0;
 			UPDATE audit_head SET seq = seq + 1;
-			INSERT INTO audit SELECT 'A' || id` + copied + `3, hash FROM audit WHERE seq = 2`, store.AuditChanged, 3},
+			INSERT INTO audit SELECT 'A' || id` + copied + `3, hash
+			FROM audit WHERE seq = 2`, store.AuditChanged, 3},
 		"added": {`INSERT INTO audit SELECT 'A' || id` + copied + `seq + 1, hash
 			FROM audit ORDER BY seq DESC LIMIT 1`, store.AuditBeyond, 0},
 		"added below the first": {`INSERT INTO audit SELECT 'A' || id` + copied + `-7, hash
 			FROM audit WHERE seq = 2`, store.AuditChanged, -7},
-		"head of another hash": {`UPDATE audit_head SET hash = (SELECT hash FROM audit WHERE seq = 1)`, store.AuditCut, 0},
-		"head removed":         {`DELETE FROM audit_head`, store.AuditBeyond, 1},
+		"head of another hash": {`UPDATE audit_head
+			SET hash = (SELECT hash FROM audit WHERE seq = 1)`, store.AuditCut, 0},
+		"head removed": {`DELETE FROM audit_head`, store.AuditBeyond, 1},
 	}
-	for _, column := range strings.Fields(`id project actor address action object reason before after detail`) {
+	for _, column := range strings.Fields(
+		`id project actor address action object reason before after detail`,
+	) {
 		statement := `UPDATE audit SET ` + column + ` = ` + column + ` || ' ' WHERE seq = 3`
 		cases[column] = tampering{statement, store.AuditChanged, 3}
 	}
@@ -95,7 +101,8 @@ func TestTamperedAuditIsFound(t *testing.T) {
 				path := databasePath(t)
 				b := audited(t, path, 5)
 				sound, err := b.engine.VerifyAudit(t.Context(), store.AuditLink{}, store.AuditLink{})
-				if err != nil || sound.Broken != nil || sound.Next != nil || sound.Checked < 5 || int64(sound.Checked) != sound.Head.Link.Seq {
+				if err != nil || sound.Broken != nil || sound.Next != nil || sound.Checked < 5 ||
+					int64(sound.Checked) != sound.Head.Link.Seq {
 					t.Fatalf("before: %+v, %v", sound, err)
 				}
 				b = tampered(t, b, path, c.statement)
@@ -131,7 +138,8 @@ func TestACutAuditIsFoundByItsHead(t *testing.T) {
 		}
 		other := kept
 		other.Hash = strings.Repeat("0", len(kept.Hash))
-		if broken := check(other); broken == nil || broken.Fault != store.AuditUnexpected || broken.Seq != kept.Seq {
+		if broken := check(other); broken == nil || broken.Fault != store.AuditUnexpected ||
+			broken.Seq != kept.Seq {
 			t.Errorf("with the head of another chain: %+v", broken)
 		}
 		b = tampered(t, b, path, `DELETE FROM audit WHERE seq > 3`,
@@ -159,7 +167,8 @@ func TestALongAuditIsVerifiedInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
 		b := audited(t, path, 1)
-		b = tampered(t, b, path, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10500)
+		b = tampered(t, b, path, `WITH RECURSIVE n(i) AS (
+				SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10500)
 			INSERT INTO audit (id, project, at, actor, address, action, object, reason, before, after, detail)
 			SELECT 'many-' || i, 'p', i, 'a', '', 'x', '', '', '', '', '' FROM n`)
 		awaitChain(b)
@@ -192,8 +201,10 @@ func TestWhatACrashLeftUnchainedIsChained(t *testing.T) {
 		b.ok(err)
 		// As a process leaves it that is killed between two statements: some entries that are committed, none
 		// of them chained.
-		b = tampered(t, b, path, `INSERT INTO audit (id, project, at, actor, address, action, object, reason, before, after, detail)
-			SELECT 'left-' || id, project, at, actor, address, action, object, reason, before, after, detail FROM audit`)
+		b = tampered(t, b, path, `INSERT INTO audit
+				(id, project, at, actor, address, action, object, reason, before, after, detail)
+			SELECT 'left-' || id, project, at, actor, address, action, object, reason, before, after, detail
+			FROM audit`)
 		awaitChain(b)
 		got, err := b.engine.VerifyAudit(t.Context(), before.Link, before.Link)
 		b.ok(err)

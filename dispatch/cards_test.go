@@ -21,7 +21,8 @@ func TestCase81CardNumbersAreRefused(t *testing.T) {
 		"payload": {Body: []byte(`{"card":"` + card + `"}`), BodyField: "payload"},
 		"body":    {Body: []byte("\x00" + card), BodyField: "body"},
 		"url":     {URL: "https://shop.example/?card=4111%201111%201111%201111"},
-		"topic":   {Topic: "4111111111111111"}, "ref": {Ref: card}, "lock_key": {LockKey: card}, "lane": {Lane: card},
+		"topic":   {Topic: "4111111111111111"}, "ref": {Ref: card},
+		"lock_key": {LockKey: card}, "lane": {Lane: card},
 		"headers.X-Card": {Headers: []store.Header{{Name: "X-Card", Value: card}}},
 		"headers":        {Headers: []store.Header{{Name: "4111111111111111", Value: "x"}}},
 		"labels.card":    {Labels: map[string]string{"card": card}},
@@ -48,9 +49,10 @@ func TestCase81CardNumbersAreRefused(t *testing.T) {
 				switch {
 				case !refuses && receipts[0].Err != nil && field != "topic":
 					t.Errorf("%s: %s: %v", guard, field, receipts[0].Err)
-				case refuses && (wrong == nil || !slices.ContainsFunc(wrong.Fields, func(f store.FieldError) bool {
-					return f.Field == field && strings.Contains(f.Message, "card number")
-				})):
+				case refuses &&
+					(wrong == nil || !slices.ContainsFunc(wrong.Fields, func(f store.FieldError) bool {
+						return f.Field == field && strings.Contains(f.Message, "card number")
+					})):
 					t.Errorf("%s: %v", field, receipts[0].Err)
 				case refuses &&
 					(strings.Contains(receipts[0].Err.Error(), "4111") || strings.Contains(field, "4111")):
@@ -65,7 +67,9 @@ func TestCase81CardNumbersAreRefused(t *testing.T) {
 func TestEvidenceShowsNoCardNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = store.PanMask })
-		c := b.accept(dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), Ref: "4111111111111111"})
+		c := b.accept(dispatch.Submission{
+			URL: "https://shop.example/", Body: []byte("1"), Ref: "4111111111111111",
+		})
 		b.succeeds(c.ID)
 		text, err := b.engine.Evidence(t.Context(), store.DefaultProject, c.ID)
 		b.ok(err)

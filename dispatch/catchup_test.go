@@ -55,7 +55,9 @@ type rolledIndex struct {
 	seq atomic.Int64
 }
 
-func (r *rolledIndex) Claim(ctx context.Context, shard int, q schedule.ClaimRequest) (schedule.Claimed, error) {
+func (r *rolledIndex) Claim(
+	ctx context.Context, shard int, q schedule.ClaimRequest,
+) (schedule.Claimed, error) {
 	c, err := r.Schedule.Claim(ctx, shard, q)
 	c.Seq = r.seq.Load()
 	return c, err

@@ -21,7 +21,9 @@ type pastAttempts struct {
 }
 
 // Attempts numbers the list from 1, and reads it as a store does.
-func (p *pastAttempts) Attempts(_ context.Context, _, _ string, before, limit int) (page []store.Attempt, err error) {
+func (p *pastAttempts) Attempts(
+	_ context.Context, _, _ string, before, limit int,
+) (page []store.Attempt, err error) {
 	for i := len(p.list); i > 0 && len(page) < limit; i-- {
 		if before == 0 || i < before {
 			a := p.list[i-1]

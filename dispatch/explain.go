@@ -63,8 +63,9 @@ const (
 
 // BlockCodes are all codes, in their order.
 var BlockCodes = []string{
-	BlockAttempting, BlockSQLDown, BlockNoWorker, BlockSendingHeld, BlockIndexUnanswered, BlockIndexRebuilding,
-	BlockProjectPaused, BlockEndpointPaused, BlockLanePaused, BlockEndpointOff, BlockEndpointDeleted, BlockNotDue,
+	BlockAttempting, BlockSQLDown, BlockNoWorker, BlockSendingHeld, BlockIndexUnanswered,
+	BlockIndexRebuilding, BlockProjectPaused, BlockEndpointPaused, BlockLanePaused, BlockEndpointOff,
+	BlockEndpointDeleted, BlockNotDue,
 	BlockOrder, BlockBreakerOpen, BlockRetryAfter, BlockRate, BlockConcurrency, BlockLock, BlockIndexMissing,
 }
 

@@ -137,7 +137,9 @@ func TestRefusedLocksDelayNoOther(t *testing.T) {
 		minute := time.Minute
 		index.set(fail(errBroken), "CancelItems") // so that the index still has what SQL has canceled
 		for i := range 60 {
-			c := b.accept(dispatch.Submission{LockKey: fmt.Sprint("order-", i), Delay: &minute, URL: fmt.Sprintf("https://s%d.example/", i)})
+			c := b.accept(dispatch.Submission{
+				LockKey: fmt.Sprint("order-", i), Delay: &minute, URL: fmt.Sprintf("https://s%d.example/", i),
+			})
 			b.must(b.engine.Cancel(t.Context(), store.DefaultProject, c.ID, store.Actor{}))
 		}
 		healthy := b.accept(dispatch.Submission{Delay: &minute, URL: "https://healthy.example/"})

@@ -141,7 +141,8 @@ func TestUnlock(t *testing.T) {
 	before := index.releases
 	e.unlock(t.Context(), &schedule.Lease{}, &leases[0], &leases[1])
 	if n := index.releases - before; n != 1 || len(e.trouble.locks) != 2 {
-		t.Errorf("an index that does not answer is asked %d times; %d locks are remembered", n, len(e.trouble.locks))
+		t.Errorf("an index that does not answer is asked %d times; %d locks are remembered",
+			n, len(e.trouble.locks))
 	}
 }
 

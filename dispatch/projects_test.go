@@ -43,9 +43,12 @@ func TestPatchesOfAProjectLoseNothing(t *testing.T) {
 		for i := range 30 {
 			name, policy := fmt.Sprint("name ", i), []string{"short", "payment"}[i%2]
 			var changing sync.WaitGroup
-			for _, ch := range []dispatch.ProjectChange{{Name: &name}, {Choice: dispatch.Choice{PolicyName: policy}}} {
+			for _, ch := range []dispatch.ProjectChange{
+				{Name: &name}, {Choice: dispatch.Choice{PolicyName: policy}},
+			} {
 				changing.Go(func() {
-					if _, err := b.engine.PatchProject(t.Context(), store.DefaultProject, ch, operator); err != nil {
+					if _, err := b.engine.PatchProject(t.Context(), store.DefaultProject, ch,
+						operator); err != nil {
 						t.Error(err)
 					}
 				})
@@ -54,7 +57,8 @@ func TestPatchesOfAProjectLoseNothing(t *testing.T) {
 			p, err := b.db.Project(t.Context(), store.DefaultProject)
 			b.ok(err)
 			if p.Name != name || p.Defaults.Policy.Name != policy {
-				t.Fatalf("round %d: %q and %q, want %q and %q", i, p.Name, p.Defaults.Policy.Name, name, policy)
+				t.Fatalf("round %d: %q and %q, want %q and %q",
+					i, p.Name, p.Defaults.Policy.Name, name, policy)
 			}
 		}
 	})
@@ -66,13 +70,15 @@ func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
 		b := startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
-		b.must(b.engine.PatchProject(t.Context(), store.DefaultProject, dispatch.ProjectChange{Headers: new(credential("x"))}, operator))
+		b.must(b.engine.PatchProject(t.Context(), store.DefaultProject,
+			dispatch.ProjectChange{Headers: new(credential("x"))}, operator))
 		b.stop()
 		var between meddled
-		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b'), masterKey('a')), func(o *dispatch.Options) {
-			between.Store = o.Store
-			o.Store = &between
-		})
+		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b'), masterKey('a')),
+			func(o *dispatch.Options) {
+				between.Store = o.Store
+				o.Store = &between
+			})
 		// The catalog reads the project when it is first asked for, and then no more.
 		b.must(b.engine.Presets(t.Context(), store.DefaultProject))
 		time.Sleep(time.Minute)
@@ -80,7 +86,8 @@ func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
 		between.mu.Lock()
 		between.next = reencrypt
 		between.mu.Unlock()
-		b.must(b.engine.PatchProject(t.Context(), store.DefaultProject, dispatch.ProjectChange{Name: new("renamed")}, operator))
+		b.must(b.engine.PatchProject(t.Context(), store.DefaultProject,
+			dispatch.ProjectChange{Name: new("renamed")}, operator))
 		if next := between.take(); next != nil { // nothing was read before the change
 			next()
 		}
@@ -88,7 +95,8 @@ func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
 		b.ok(err)
 		for _, row := range rows {
 			if row.Table == store.SealedProjects && row.KeyID != rows[0].KeyID {
-				t.Errorf("the project is encrypted with %s, and %s with %s", row.KeyID, rows[0].Table, rows[0].KeyID)
+				t.Errorf("the project is encrypted with %s, and %s with %s",
+					row.KeyID, rows[0].Table, rows[0].KeyID)
 			}
 		}
 		var again dispatch.Reencryption

@@ -231,7 +231,8 @@ func (t *trouble) missed(items []schedule.Item) {
 func (t *trouble) unsettled(settlements []schedule.Settlement) {
 	t.mu.Lock()
 	for _, s := range settlements[:min(len(settlements), maxMissed-len(t.settlements))] {
-		// A later result may reach the index before this one, so this one ends a lease and changes nothing else.
+		// A later result may reach the index before this one, so this one ends a lease and
+		// changes nothing else.
 		s.Won = false
 		t.settlements = append(t.settlements, s)
 	}

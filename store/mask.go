@@ -46,7 +46,9 @@ func maskQuery(query string) string {
 // case.
 func IsSensitiveHeader(name string) bool {
 	name = strings.ToLower(name)
-	for _, word := range [...]string{"token", "secret", "key", "sign", "authorization", "cookie", "password", "credential"} {
+	for _, word := range [...]string{
+		"token", "secret", "key", "sign", "authorization", "cookie", "password", "credential",
+	} {
 		if strings.Contains(name, word) {
 			return true
 		}

@@ -99,7 +99,8 @@ func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
 	var db *sqlstore.DB
 	return api.New(api.Options{
 		Callbacks: b, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine,
-		Projects: engine, Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine, Index: b, AuditChain: engine,
+		Projects: engine, Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine,
+		Outcomes: engine, Index: b, AuditChain: engine,
 		Reads: b, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: db, Books: db,
 		CursorKey: cursorKey, AdminKey: adminKey, Logger: log,
 	})

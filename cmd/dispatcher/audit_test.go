@@ -11,14 +11,17 @@ var aHead = "40:" + strings.Repeat("0b", 32)
 
 func TestAuditList(t *testing.T) {
 	t.Parallel()
-	exchanges(t, map[string]string{"GET /v1/audit": listOf(`{"id":"x","at":"2026-11-21T10:00:00.000Z","actor":"till (key_1)",
-		"address":"192.0.2.7","action":"callback.cancel","object":"o","reason":"asked","before":{"state":"scheduled"},
+	exchanges(t, map[string]string{"GET /v1/audit": listOf(`{"id":"x","at":"2026-11-21T10:00:00.000Z",
+		"actor":"till (key_1)","address":"192.0.2.7","action":"callback.cancel","object":"o","reason":"asked",
+		"before":{"state":"scheduled"},
 		"after":{"state":"canceled"},"detail":null,"sequence":12,"hash":"0a"}`)},
 		exchange{line: "audit list --limit 7", call: "GET /v1/audit?limit=7", says: []string{
-			"till (key_1)", "192.0.2.7", "callback.cancel", `{"state":"scheduled"}`, `{"state":"canceled"}`, "asked", "12",
+			"till (key_1)", "192.0.2.7", "callback.cancel", `{"state":"scheduled"}`, `{"state":"canceled"}`,
+			"asked", "12",
 		}},
 		exchange{line: "audit list --json", says: []string{`"hash": "0a"`}})
-	exchanges(t, map[string]string{"GET /v1/audit": listOf()}, exchange{line: "audit list", says: []string{"nothing was changed"}})
+	exchanges(t, map[string]string{"GET /v1/audit": listOf()},
+		exchange{line: "audit list", says: []string{"nothing was changed"}})
 }
 
 func TestAuditVerify(t *testing.T) {
@@ -30,16 +33,19 @@ func TestAuditVerify(t *testing.T) {
 		case r.URL.Path != "/v1/audit/verify" || q.Get("expect") != aHead:
 			t.Errorf("asked %s", r.URL)
 		case q.Get("from") == "":
-			respond(t, w, `{"sound":true,"checked":10,"broken":null,"next":"`+next+`","head":"`+aHead+`","unchained":0}`)
+			respond(t, w, `{"sound":true,"checked":10,"broken":null,"next":"`+next+`",
+				"head":"`+aHead+`","unchained":0}`)
 		case q.Get("from") == next:
-			respond(t, w, `{"sound":true,"checked":30,"broken":null,"next":null,"head":"`+aHead+`","unchained":2}`)
+			respond(t, w, `{"sound":true,"checked":30,"broken":null,"next":null,
+				"head":"`+aHead+`","unchained":2}`)
 		default:
 			t.Errorf("from %s", q.Get("from"))
 		}
 	})
 	term := at(address)
 	term.ends(t, exitOK, "audit", "verify", "--expect", aHead)
-	says(t, term.stdout.String(), "checked 40 entries", "2 entries of the last seconds", "the chain is sound", "head: "+aHead)
+	says(t, term.stdout.String(), "checked 40 entries", "2 entries of the last seconds", "the chain is sound",
+		"head: "+aHead)
 	term = at(address)
 	term.ends(t, exitOK, "audit", "verify", "--json", "--expect", aHead)
 	says(t, term.stdout.String(), `"checked": 40`, `"sound": true`)
@@ -49,11 +55,13 @@ func TestAuditVerify(t *testing.T) {
 func TestAuditVerifySaysWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	for fault, words := range map[string]string{
-		"changed": "is not the one that was chained", "missing": "were removed before", "cut": "the chain ends here",
+		"changed": "is not the one that was chained", "missing": "were removed before",
+		"cut":    "the chain ends here",
 		"beyond": "behind the head", "unexpected": "another hash here than was expected",
 	} {
 		address, _ := fakeServer(t, map[string]string{"GET /v1/audit/verify": `{"sound":false,"checked":11,
-			"broken":{"fault":"` + fault + `","sequence":12,"id":"01X"},"next":null,"head":"` + aHead + `","unchained":0}`})
+			"broken":{"fault":"` + fault + `","sequence":12,"id":"01X"},"next":null,
+			"head":"` + aHead + `","unchained":0}`})
 		for _, more := range [][]string{nil, {"--json"}} {
 			term := at(address)
 			if code := term.invoke(append([]string{"audit", "verify"}, more...)...); code != exitFailed {

@@ -102,7 +102,8 @@ func (cmd *endpointTest) ended(ctx context.Context, c *console, cl *client, cb *
 			if a.Outcome == "succeeded" {
 				colour = text.FgGreen
 			}
-			fmt.Fprintf(c.out, "  %s %s  %s  after %.1fms\n", printable(cb.Method), short(cb.URL, widest), c.paint(answerText(a), colour), a.Timings.Total)
+			fmt.Fprintf(c.out, "  %s %s  %s  after %.1fms\n", printable(cb.Method), short(cb.URL, widest),
+				c.paint(answerText(a), colour), a.Timings.Total)
 		}
 	}
 	if cb.State != "succeeded" {

@@ -173,7 +173,8 @@ func TestSettingsThatAreRefused(t *testing.T) {
 			want: []string{"setting requests_per_second: -1 is not between 0 and 1000000"},
 		},
 		"guard of cards that is none": {
-			args: []string{"--pan-guard=hide"}, want: []string{`setting pan_guard: "hide" is neither off, mask nor reject`},
+			args: []string{"--pan-guard=hide"},
+			want: []string{`setting pan_guard: "hide" is neither off, mask nor reject`},
 		},
 		"rate that is no number": {
 			args: []string{"--requests-per-second=1.5"},

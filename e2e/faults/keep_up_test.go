@@ -32,7 +32,8 @@ func TestRetentionKeepsUpWithSaturation(t *testing.T) {
 		before := k.overdue(t, 5*time.Second)
 		got := s.during(t, span)
 		overdue := k.overdue(t, 5*time.Second)
-		t.Logf("%.0f/s delivered, %.0f/s removed: %.2f; the oldest callback is overdue by %s, after %s before",
+		t.Logf("%.0f/s delivered, %.0f/s removed: %.2f; the oldest callback is overdue by %s, "+
+			"after %s before",
 			got.delivered, got.removed, got.removed/got.delivered, overdue, before)
 		if got.removed < 0.95*got.delivered {
 			t.Errorf("removed %.0f/s of %.0f/s that were delivered", got.removed, got.delivered)
@@ -50,8 +51,8 @@ type kept struct{ db *sql.DB }
 func (k *kept) overdue(t *testing.T, retention time.Duration) time.Duration {
 	t.Helper()
 	var oldest sql.NullInt64
-	if err := k.db.QueryRowContext(t.Context(), `SELECT MIN(finished_at) FROM callbacks WHERE finished_at > 0`).
-		Scan(&oldest); err != nil {
+	if err := k.db.QueryRowContext(t.Context(),
+		`SELECT MIN(finished_at) FROM callbacks WHERE finished_at > 0`).Scan(&oldest); err != nil {
 		t.Fatal(err)
 	}
 	if !oldest.Valid {

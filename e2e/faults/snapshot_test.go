@@ -38,7 +38,8 @@ func TestASnapshotHeldForMinutes(t *testing.T) {
 	s.during(t, 10*time.Second) // it warms up
 	before := s.during(t, apart).delivered
 
-	snapshot, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	snapshot, err := db.BeginTx(t.Context(),
+		&sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +59,8 @@ func TestASnapshotHeldForMinutes(t *testing.T) {
 	}
 	after := s.during(t, apart).delivered
 	without := (before + after) / 2
-	t.Logf("delivered %.0f/s while a snapshot is held for %s, %.0f/s before and %.0f/s after: %.2f; a page of the sweep "+
-		"reads %d buffers", within, *snapshotSpan, before, after, within/without, pages)
+	t.Logf("delivered %.0f/s while a snapshot is held for %s, %.0f/s before and %.0f/s after: %.2f; "+
+		"a page of the sweep reads %d buffers", within, *snapshotSpan, before, after, within/without, pages)
 	if within < 0.9*without {
 		t.Errorf("delivered %.0f/s while a snapshot is held, %.0f/s without", within, without)
 	}
@@ -70,7 +71,8 @@ func TestASnapshotHeldForMinutes(t *testing.T) {
 	}
 	first, last := slices.Max(pages[:parts/2]), slices.Max(pages[parts/2:])
 	if float64(last) > most*float64(first) {
-		t.Errorf("a page of the sweep reads up to %d buffers in the second half, %d in the first", last, first)
+		t.Errorf("a page of the sweep reads up to %d buffers in the second half, %d in the first",
+			last, first)
 	}
 }
 

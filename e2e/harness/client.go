@@ -212,8 +212,8 @@ func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
 			Data       []Attempt `json:"data"`
 			NextCursor *string   `json:"next_cursor"`
 		}
-		if err := c.Call(ctx, http.MethodGet, "/v1/callbacks/"+id+"/attempts?"+query.Encode(), nil, http.StatusOK,
-			&page); err != nil {
+		if err := c.Call(ctx, http.MethodGet, "/v1/callbacks/"+id+"/attempts?"+query.Encode(), nil,
+			http.StatusOK, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Data...)

@@ -184,7 +184,9 @@ func plan() []part {
 		{"redrives", largest, func(size string) []command { return []command{faults(size, run(redrives))} }},
 		{"outage", largest, func(size string) []command { return []command{faults(size, run(outage))} }},
 		{"horizon", largest, func(size string) []command { return []command{faults(size, run(horizon))} }},
-		{"retention", largest, func(size string) []command { return []command{faults(size, run(retention))} }},
+		{"retention", largest, func(size string) []command {
+			return []command{faults(size, run(retention))}
+		}},
 		{"snapshot", longOnly, func(size string) []command { return []command{faults(size, run(snapshot))} }},
 		{"others", fullOnly, func(size string) []command {
 			named := slices.Concat([]string{

@@ -17,7 +17,8 @@ func FuzzRedisURL(f *testing.F) {
 		"redis+sentinel://u:p@h1,h2:26380/mymaster/2?sentinel_password=x",
 		"redis+cluster://[::1]:7000,h2", "redis://", "redis://a,b", "redis+://h", "redis://:p@/0",
 		"redis://h/x", "redis+cluster://h/1",
-		"redis://user:p/ss@h", "redis://h:70000", "redis://0]0", "redis+sentinel://h", "redis://h?db=1", "redis://u:%zz@h",
+		"redis://user:p/ss@h", "redis://h:70000", "redis://0]0", "redis+sentinel://h", "redis://h?db=1",
+		"redis://u:%zz@h",
 		"redis://h/99999999999999999999",
 	} {
 		f.Add(s)

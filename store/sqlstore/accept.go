@@ -256,7 +256,8 @@ func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptE
 		return nil
 	}, `SELECT idempotency.project, idempotency.route, idempotency.key, idempotency.fingerprint, idempotency.callback_id
 		FROM `+input+`
-		JOIN idempotency ON idempotency.project = i.project AND idempotency.route = i.route AND idempotency.key = i.key`, args...)
+		JOIN idempotency ON idempotency.project = i.project AND idempotency.route = i.route
+			AND idempotency.key = i.key`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read idempotency keys: %w", err)
 	}

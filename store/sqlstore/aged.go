@@ -176,7 +176,9 @@ func (db *DB) removeBatch(
 func (db *DB) deleteAged(
 	ctx context.Context, name string, now, before int64, limit int, statement string,
 ) (removed int, more bool, err error) {
-	removed, more, err = db.removeAged(ctx, name, now, before, limit, func(t *tx, b *batch) (int, int, error) {
+	removed, more, err = db.removeAged(ctx, name, now, before, limit, func(
+		t *tx, b *batch,
+	) (int, int, error) {
 		n, from := 0, b.from.DueAt
 		err := t.each(func(rows scanner) error {
 			var at int64

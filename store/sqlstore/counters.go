@@ -83,7 +83,8 @@ func (t *tx) fold(now int64) (taken int, last int64, err error) {
 	// Where nothing happens nothing is locked, and so nothing written.
 	some := false
 	if err := t.each(func(scanner) error { some = true; return nil },
-		`SELECT 1 WHERE EXISTS (SELECT 1 FROM commit_notes WHERE id > $1) OR EXISTS (SELECT 1 FROM counter_deltas)`,
+		`SELECT 1 WHERE EXISTS (SELECT 1 FROM commit_notes WHERE id > $1)
+			OR EXISTS (SELECT 1 FROM counter_deltas)`,
 		after); err != nil || !some {
 		return 0, 0, err
 	}

@@ -126,7 +126,8 @@ func (t *tx) endEvents(b *batch) (seen, removed int, err error) {
 	if err != nil {
 		return seen, 0, err
 	}
-	if _, err := t.exec(`DELETE FROM event_targets WHERE event_id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
+	if _, err := t.exec(`DELETE FROM event_targets WHERE event_id IN (SELECT i.id FROM `+input+`)`,
+		args...); err != nil {
 		return seen, 0, err
 	}
 	n, err := t.exec(`DELETE FROM events WHERE id IN (SELECT i.id FROM `+input+`)`, args...)

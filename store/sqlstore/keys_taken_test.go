@@ -60,9 +60,10 @@ func TestAKeyThatIsTakenOverDoesNotEnd(t *testing.T) {
 	if taken.Err != nil || taken.Replayed {
 		t.Fatalf("the first accept with a key that has expired: %+v", taken)
 	}
-	if again := k.accept(t, k.other); again.Err != nil || !again.Replayed || again.Callback.ID != taken.Callback.ID {
-		t.Errorf("the same request again: %s (replayed: %t, %v), want %s", again.Callback.ID, again.Replayed, again.Err,
-			taken.Callback.ID)
+	if again := k.accept(t, k.other); again.Err != nil || !again.Replayed ||
+		again.Callback.ID != taken.Callback.ID {
+		t.Errorf("the same request again: %s (replayed: %t, %v), want %s",
+			again.Callback.ID, again.Replayed, again.Err, taken.Callback.ID)
 	}
 }
 
@@ -107,7 +108,8 @@ func (k *expiredKey) accept(t *testing.T, db *DB) store.Accepted {
 	t.Helper()
 	d := store.Draft{
 		Callback: store.Callback{
-			ID: ulid.Make().String(), Project: store.DefaultProject, Kind: store.Notify, Lane: "lane", DueAt: k.now,
+			ID: ulid.Make().String(), Project: store.DefaultProject, Kind: store.Notify,
+			Lane: "lane", DueAt: k.now,
 			FirstDueAt: k.now, CreatedAt: k.now, UpdatedAt: k.now, Policy: store.Policy{Timeout: time.Second},
 		},
 		Idempotency: &store.Idempotency{Route: "POST /v1/callbacks", Key: "key", Fingerprint: []byte("one")},

@@ -77,7 +77,8 @@ func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, fu
 		if full {
 			from = 0
 		}
-		if err := t.each(func(rows scanner) error { return rows.Scan(&next) }, first, from, settled); err != nil {
+		if err := t.each(func(rows scanner) error { return rows.Scan(&next) },
+			first, from, settled); err != nil {
 			return err
 		}
 		if next >= mark && next < mark+settleTime/4 {

@@ -21,7 +21,8 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snapshot.Rollback() //nolint:errcheck // it has written nothing
-	if _, err := snapshot.ExecContext(t.Context(), `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`); err != nil {
+	if _, err := snapshot.ExecContext(t.Context(),
+		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := snapshot.ExecContext(t.Context(), `SELECT count(*) FROM callbacks`); err != nil {
@@ -52,7 +53,8 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		reads["fold"] = append(reads["fold"], buffersOf(t, db, oldestNotes, db.folded.from(now), 1000))
-		reads["count"] = append(reads["count"], buffersOf(t, db, windowOfDue, after.DueAt, after.ID, now, 199))
+		reads["count"] = append(reads["count"],
+			buffersOf(t, db, windowOfDue, after.DueAt, after.ID, now, 199))
 	}
 	for what, n := range reads {
 		t.Logf("%s: %d buffers", what, n)
@@ -85,8 +87,8 @@ func passThrough(t *testing.T, db *DB, n int, now int64) {
 func buffersOf(t *testing.T, db *DB, query string, args ...any) int64 {
 	t.Helper()
 	var text string
-	if err := db.groups.QueryRowContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+query, args...).
-		Scan(&text); err != nil {
+	if err := db.groups.QueryRowContext(t.Context(),
+		`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+query, args...).Scan(&text); err != nil {
 		t.Fatalf("%v\n%s", err, query)
 	}
 	var plans []struct {

@@ -201,7 +201,8 @@ func (db *DB) describe(ctx context.Context, project string, events []store.Termi
 func (db *DB) PurgeOutcomes(
 	ctx context.Context, now, before int64, limit int,
 ) (removed int, more bool, err error) {
-	return db.deleteAged(ctx, feedPurge, now, before, limit, `DELETE FROM outcomes WHERE (project, at, id) IN (
+	return db.deleteAged(ctx, feedPurge, now, before, limit, `DELETE FROM outcomes
+		WHERE (project, at, id) IN (
 		SELECT project, at, id FROM outcomes WHERE at >= $1 AND at < $2 ORDER BY at LIMIT $3)
 		RETURNING at`)
 }

@@ -83,7 +83,8 @@ func (db *DB) DeletePreset(ctx context.Context, project string, kind store.Prese
 // presetValue reads what a preset is; empty: it is not there. The project's row is locked.
 func (t *tx) presetValue(p *store.Preset) (value store.JSONText, err error) {
 	err = t.each(func(rows scanner) error { return rows.Scan(&value) },
-		`SELECT value FROM presets WHERE project = $1 AND kind = $2 AND name = $3`, p.Project, string(p.Kind), p.Name)
+		`SELECT value FROM presets WHERE project = $1 AND kind = $2 AND name = $3`,
+		p.Project, string(p.Kind), p.Name)
 	if err != nil {
 		return "", fmt.Errorf("read what it was: %w", err)
 	}

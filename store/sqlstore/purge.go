@@ -52,11 +52,13 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 // The rows that go next. The conditions are those of the indexes over age, word for word.
 const (
 	endedWithPayload = `SELECT id, project, state, kind, finished_at, payload_id FROM callbacks
-		WHERE finished_at > 0 AND payload_id <> '' AND finished_at >= $1 AND finished_at < $2 AND state <> 'scheduled'
+		WHERE finished_at > 0 AND payload_id <> '' AND finished_at >= $1 AND finished_at < $2
+			AND state <> 'scheduled'
 		ORDER BY finished_at
 		LIMIT $3`
 	endedWithout = `SELECT id, project, state, kind, finished_at, payload_id FROM callbacks
-		WHERE finished_at > 0 AND payload_id = '' AND finished_at >= $1 AND finished_at < $2 AND state <> 'scheduled'
+		WHERE finished_at > 0 AND payload_id = '' AND finished_at >= $1 AND finished_at < $2
+			AND state <> 'scheduled'
 		ORDER BY finished_at
 		LIMIT $3`
 )
@@ -198,7 +200,9 @@ func (t *tx) execIDs(statement string, ids []string) error {
 
 // inBatches runs step in maintenance transactions until it finds less than it may take, or limit rows are
 // done.
-func (db *DB) inBatches(ctx context.Context, limit int, step func(t *tx, batch int) (int, error)) (int, error) {
+func (db *DB) inBatches(
+	ctx context.Context, limit int, step func(t *tx, batch int) (int, error),
+) (int, error) {
 	done := 0
 	for done < limit {
 		batch := min(limit-done, db.dialect.maintenanceBatch)

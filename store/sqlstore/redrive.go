@@ -29,16 +29,17 @@ type redriveSpec struct {
 	Rate   store.Rate          `json:"rate,omitzero"`
 }
 
-const redriveColumns = `id, project, state, paused, spec, actor, address, reason, matched, done, failed, created_at, updated_at, finished_at,
-	gathered_due, gathered_id`
+const redriveColumns = `id, project, state, paused, spec, actor, address, reason, matched, done, failed,
+	created_at, updated_at, finished_at, gathered_due, gathered_id`
 
 func scanRedrive(rows scanner) (store.Redrive, error) {
 	var r store.Redrive
 	var after store.Cursor
 	var paused int
 	var text string
-	if err := rows.Scan(&r.ID, &r.Project, &r.State, &paused, &text, &r.Actor, &r.Address, &r.Reason, &r.Matched, &r.Done, &r.Failed,
-		&r.CreatedAt, &r.UpdatedAt, &r.FinishedAt, &after.DueAt, &after.ID); err != nil {
+	if err := rows.Scan(&r.ID, &r.Project, &r.State, &paused, &text, &r.Actor, &r.Address, &r.Reason,
+		&r.Matched, &r.Done, &r.Failed, &r.CreatedAt, &r.UpdatedAt, &r.FinishedAt, &after.DueAt,
+		&after.ID); err != nil {
 		return r, fmt.Errorf("scan redrive: %w", err)
 	}
 	var spec redriveSpec
@@ -84,9 +85,11 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 		if _, err := t.lockProject(r.Project); err != nil {
 			return err
 		}
-		n, err := t.exec(`INSERT INTO redrives (id, project, state, spec, actor, address, reason, created_at, updated_at)
+		n, err := t.exec(`INSERT INTO redrives
+				(id, project, state, spec, actor, address, reason, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
-			ON CONFLICT (id) DO NOTHING`, r.ID, r.Project, string(r.State), spec, r.Actor, r.Address, r.Reason, r.CreatedAt)
+			ON CONFLICT (id) DO NOTHING`,
+			r.ID, r.Project, string(r.State), spec, r.Actor, r.Address, r.Reason, r.CreatedAt)
 		if err != nil || n == 0 {
 			return err // there already: an earlier try was committed, and its reply lost
 		}

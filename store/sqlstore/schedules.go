@@ -147,8 +147,9 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 		changed = s
 		if _, err := t.exec(`UPDATE schedules SET name = $1, cron = $2, timezone = $3, template = $4, missed = $5, enabled = $6, next_at = $7,
 				version = $8, updated_at = $9, sealed_key = $10, search = $11
-			WHERE id = $12`, s.Name, s.Cron, s.Timezone, string(s.Template), string(s.Missed), flag(s.Enabled), s.NextAt, s.Version, s.UpdatedAt,
-			s.SealedKey(), store.Fold(s.Name), id); err != nil {
+			WHERE id = $12`, s.Name, s.Cron, s.Timezone, string(s.Template), string(s.Missed),
+			flag(s.Enabled), s.NextAt, s.Version, s.UpdatedAt, s.SealedKey(), store.Fold(s.Name),
+			id); err != nil {
 			return overtaken("write schedule", err)
 		}
 		changes := diffSchedule(&before, &s)

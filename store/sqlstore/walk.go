@@ -52,7 +52,8 @@ func (db *DB) Overdue(ctx context.Context, after store.Cursor, dueBefore, claime
 	if err != nil {
 		return nil, err
 	}
-	return db.walk(ctx, "walk overdue rows", overdueRows, after.DueAt, after.ID, dueBefore, claimedBefore, limit)
+	return db.walk(ctx, "walk overdue rows", overdueRows,
+		after.DueAt, after.ID, dueBefore, claimedBefore, limit)
 }
 
 const overdueRows = `SELECT ` + openColumns + ` FROM callbacks

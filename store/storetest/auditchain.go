@@ -55,14 +55,16 @@ func (f *fixture) checked(page int) []store.AuditEntry {
 func testAuditChain(f *fixture) {
 	same(f, "the head of no chain", store.AuditHead{}, must(f.AuditHead(f.ctx())))
 	refused := errors.New("no key")
-	if _, n, err := f.ChainAudit(f.ctx(), func(context.Context) ([]byte, error) { return nil, refused }); n != 0 || err != nil {
+	if _, n, err := f.ChainAudit(f.ctx(), func(context.Context) ([]byte, error) {
+		return nil, refused
+	}); n != 0 || err != nil {
 		f.Errorf("without entries the key is asked for: %d, %v", n, err)
 	}
 	var ids []string
 	add := func(project string) {
 		e := store.AuditEntry{
-			ID: f.id(), Project: project, At: f.now, Actor: "客户 (key_1)", Address: "2001:db8::1", Action: "x", Object: "o", Reason: "r\n\t",
-			Before: `{"a":1}`, After: `{"a": 2}`, Detail: `{}`,
+			ID: f.id(), Project: project, At: f.now, Actor: "客户 (key_1)", Address: "2001:db8::1",
+			Action: "x", Object: "o", Reason: "r\n\t", Before: `{"a":1}`, After: `{"a": 2}`, Detail: `{}`,
 		}
 		ids = append(ids, e.ID)
 		f.ok(f.AppendAudit(f.ctx(), e))
@@ -71,7 +73,9 @@ func testAuditChain(f *fixture) {
 		add(of)
 	}
 	same(f, "before it is chained", store.AuditHead{Unchained: 3}, must(f.AuditHead(f.ctx())))
-	f.fails(refused, "without its key", errOf3(f.ChainAudit(f.ctx(), func(context.Context) ([]byte, error) { return nil, refused })))
+	f.fails(refused, "without its key", errOf3(f.ChainAudit(f.ctx(), func(context.Context) ([]byte, error) {
+		return nil, refused
+	})))
 	head := f.chain(3)
 	f.chain(0)
 	c := f.accept(nil)
@@ -85,7 +89,8 @@ func testAuditChain(f *fixture) {
 		f.Errorf("chained: %+v", all)
 	}
 	for i, id := range ids {
-		if all[i].ID != id || all[i].Actor != "客户 (key_1)" || all[i].Reason != "r\n\t" || all[i].After != `{"a": 2}` {
+		if all[i].ID != id || all[i].Actor != "客户 (key_1)" || all[i].Reason != "r\n\t" ||
+			all[i].After != `{"a": 2}` {
 			f.Errorf("entry %d: %+v", i+1, all[i])
 		}
 	}
@@ -136,7 +141,8 @@ func testAuditChainCrowd(f *fixture) {
 	for _, e := range f.checked(37) {
 		seen[e.Project+"/"+e.Object] = true
 	}
-	if head := must(f.AuditHead(f.ctx())); len(seen) != writers*each || head.Last != writers*each || head.Unchained != 0 {
+	if head := must(f.AuditHead(f.ctx())); len(seen) != writers*each || head.Last != writers*each ||
+		head.Unchained != 0 {
 		f.Errorf("%d different entries, the head is %+v", len(seen), head)
 	}
 }
@@ -151,25 +157,33 @@ func must3[A, B any](a A, _ B, err error) A {
 // testAuditDifferences: an entry says what was before and after, and no credential.
 func testAuditDifferences(f *fixture) {
 	made := must(f.CreateEndpoint(f.ctx(), store.Endpoint{
-		Project: project, ID: f.id(), Name: "Tea", URL: "https://u:pw@a.example/?k=v", Enabled: true, CreatedAt: f.now,
-		Headers: []store.Header{{Name: "X-Token", Value: "secret"}, {Name: "X-Note", Value: "seen"}, store.SealedHeader("X-Else", "id:secret")},
+		Project: project, ID: f.id(), Name: "Tea", URL: "https://u:pw@a.example/?k=v",
+		Enabled: true, CreatedAt: f.now,
+		Headers: []store.Header{
+			{Name: "X-Token", Value: "secret"}, {Name: "X-Note", Value: "seen"},
+			store.SealedHeader("X-Else", "id:secret"),
+		},
 	}, actor))
 	f.wantDifference("made", "",
-		`{"headers":{"X-Else":["***"],"X-Note":["seen"],"X-Token":["***"]},"name":"Tea","url":"https://a.example/?k=***"}`)
+		`{"headers":{"X-Else":["***"],"X-Note":["seen"],"X-Token":["***"]},`+
+			`"name":"Tea","url":"https://a.example/?k=***"}`)
 	must(f.PatchEndpoint(f.ctx(), project, made.ID, func(e *store.Endpoint) error {
 		e.URL, e.Headers, e.PausedUntil = "https://a.example/?k=w", nil, store.Forever
 		e.Policy.Given = &store.Policy{Tiers: nil, Timeout: 1_500_000_000}
 		return nil
 	}, f.now, actor))
-	f.wantDifference("changed", `{"headers":{"X-Else":["***"],"X-Note":["seen"],"X-Token":["***"]},"pause_reason":"","paused_until":null,`+
-		`"policy":null,"url":"https://a.example/?k=***"}`,
-		`{"headers":{},"pause_reason":"","paused_until":"forever","policy":{"retry_after_cap":"0s","tiers":[],"timeout":"1.5s"},`+
+	f.wantDifference("changed", `{"headers":{"X-Else":["***"],"X-Note":["seen"],"X-Token":["***"]},`+
+		`"pause_reason":"","paused_until":null,"policy":null,"url":"https://a.example/?k=***"}`,
+		`{"headers":{},"pause_reason":"","paused_until":"forever",`+
+			`"policy":{"retry_after_cap":"0s","tiers":[],"timeout":"1.5s"},`+
 			`"url":"https://a.example/?k=***"}`)
 	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
-		ID: f.id(), Project: project, Action: store.RedriveSetURL, URL: "https://b.example/?k=v", CreatedAt: f.now,
+		ID: f.id(), Project: project, Action: store.RedriveSetURL,
+		URL: "https://b.example/?k=v", CreatedAt: f.now,
 		Filter: store.Filter{States: []store.State{store.Scheduled}}, Shown: `{"state":"scheduled"}`,
 	}, actor))
-	f.wantDifference("ordered", "", `{"action":"set_url","filter":{"state":"scheduled"},"state":"gathering","url":"https://b.example/?k=***"}`)
+	f.wantDifference("ordered", "", `{"action":"set_url","filter":{"state":"scheduled"},`+
+		`"state":"gathering","url":"https://b.example/?k=***"}`)
 	f.accept(func(d *store.Draft) { d.Callback.URL = "https://a.example/?k=v" })
 	for r.State == store.RedriveGathering {
 		r = must(f.GatherRedrive(f.ctx(), project, r.ID, f.now))
@@ -188,7 +202,8 @@ func testAuditDifferences(f *fixture) {
 func testReseal(f *fixture) {
 	for _, name := range []string{"a", "b", "c"} {
 		must(f.CreateEndpoint(f.ctx(), store.Endpoint{
-			Project: project, ID: f.id(), Name: name, URL: "https://a.example/", Enabled: true, CreatedAt: f.now,
+			Project: project, ID: f.id(), Name: name, URL: "https://a.example/",
+			Enabled: true, CreatedAt: f.now,
 			Headers: []store.Header{store.SealedHeader("X-Token", store.SealedText("old", name))},
 		}, actor))
 	}

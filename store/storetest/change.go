@@ -192,12 +192,18 @@ func testAudit(f *fixture) {
 	f.fails(store.ErrNotFound, "retry of an unknown id", errOf(f.Retry(f.ctx(), project, f.id(), store.Retry{Now: f.now}, actor)))
 	f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{Project: project, At: f.now, Actor: actor.Name, Action: "x", Object: c.ID, Reason: actor.Reason}))
 	f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{Project: "other", At: f.now, Action: "x"}))
-	at := func(plus int64) string { return time.UnixMilli(f.now + plus).UTC().Format("2006-01-02T15:04:05.000Z") }
+	at := func(plus int64) string {
+		return time.UnixMilli(f.now + plus).UTC().Format("2006-01-02T15:04:05.000Z")
+	}
 	differences := map[string][2]string{
 		"callback.reschedule": {`{"due_at":"` + at(-1) + `"}`, `{"due_at":"` + at(1) + `"}`},
-		"callback.retry":      {`{"due_at":"` + at(1) + `","trigger":"schedule"}`, `{"due_at":"` + at(0) + `","trigger":"manual"}`},
+		"callback.retry": {
+			`{"due_at":"` + at(1) + `","trigger":"schedule"}`,
+			`{"due_at":"` + at(0) + `","trigger":"manual"}`,
+		},
 		"callback.cancel": {
-			`{"due_at":"` + at(0) + `","reason":"","state":"scheduled"}`, `{"due_at":null,"reason":"requested","state":"canceled"}`,
+			`{"due_at":"` + at(0) + `","reason":"","state":"scheduled"}`,
+			`{"due_at":null,"reason":"requested","state":"canceled"}`,
 		},
 	}
 	var actions []string

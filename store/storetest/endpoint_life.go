@@ -117,7 +117,9 @@ func testEndpointDisable(f *fixture) {
 			must(f.DisableEndpoint(f.ctx(), where.project, where.id, "gone", f.now, actor)))
 	}
 	f.wantAudit("endpoint.disable "+e.ID, "endpoint.create "+e.ID)
-	f.wantEvents(store.EndpointEvent{Project: project, EndpointID: e.ID, Kind: store.EndpointDisabled, At: f.now})
+	f.wantEvents(store.EndpointEvent{
+		Project: project, EndpointID: e.ID, Kind: store.EndpointDisabled, At: f.now,
+	})
 	events := must(f.EndpointEvents(f.ctx(), "", 10))
 	none(f, "events after the last", must(f.EndpointEvents(f.ctx(), events[0].ID, 10)))
 	for range 2 {
@@ -280,7 +282,9 @@ func testEndpointHealth(f *fixture) {
 	}
 	alerts(at(8), f.now-1, 0)
 	f.now += 100
-	failing := store.EndpointEvent{Project: project, EndpointID: e.ID, Kind: store.EndpointFailing, At: f.now, Since: at(-92)}
+	failing := store.EndpointEvent{
+		Project: project, EndpointID: e.ID, Kind: store.EndpointFailing, At: f.now, Since: at(-92),
+	}
 	alerts(f.now, f.now-50, 1)
 	alerts(f.now, f.now-50, 0)
 	f.now += 100
@@ -291,7 +295,9 @@ func testEndpointHealth(f *fixture) {
 	f.now -= 200
 
 	report(at(40), at(35), at(31))
-	recovered := store.EndpointEvent{Project: project, EndpointID: e.ID, Kind: store.EndpointRecovered, At: f.now, Since: at(8)}
+	recovered := store.EndpointEvent{
+		Project: project, EndpointID: e.ID, Kind: store.EndpointRecovered, At: f.now, Since: at(8),
+	}
 	f.wantEvents(failing, again, recovered)
 	want(0, at(40), at(35))
 	report(at(50), at(60), at(55)) // it fails again, after a success of the same report

@@ -103,7 +103,8 @@ func none[T any](f *fixture, what string, got []T) {
 // purge removes payloads and rows that ended before those times, and what is known of references since.
 func (f *fixture) purge(payloadBefore, metadataBefore int64) {
 	f.Helper()
-	f.ok(errOf(f.Purge(f.ctx(), store.Retention{Now: f.now, Payloads: payloadBefore, Callbacks: metadataBefore}, 100)))
+	f.ok(errOf(f.Purge(f.ctx(),
+		store.Retention{Now: f.now, Payloads: payloadBefore, Callbacks: metadataBefore}, 100)))
 	_, _, err := f.PurgeVersions(f.ctx(), f.now, metadataBefore, 100)
 	f.ok(err)
 }

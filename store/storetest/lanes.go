@@ -321,7 +321,8 @@ func testLanesMadeWhilePaused(f *fixture) {
 // quotas sets those of a project.
 func (f *fixture) quotas(q store.Quotas) {
 	f.Helper()
-	must(f.PatchProject(f.ctx(), project, func(p *store.Project) error { p.Quotas = q; return nil }, f.now, actor))
+	must(f.PatchProject(f.ctx(), project,
+		func(p *store.Project) error { p.Quotas = q; return nil }, f.now, actor))
 }
 
 // A lane beyond the quota is not made, in whatever way it was to be; those that there are go on, and so does

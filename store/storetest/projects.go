@@ -53,7 +53,8 @@ func testProjectChange(f *fixture) {
 	refused := errors.New("refused")
 	refuse := func(*store.Project) error { return refused }
 	f.fails(refused, "a change that is refused", errOf(f.PatchProject(f.ctx(), "shop", refuse, f.now, actor)))
-	f.fails(store.ErrNotFound, "patch of an unknown one", errOf(f.PatchProject(f.ctx(), "none", refuse, f.now, actor)))
+	f.fails(store.ErrNotFound, "patch of an unknown one",
+		errOf(f.PatchProject(f.ctx(), "none", refuse, f.now, actor)))
 	f.fails(store.ErrNotFound, "an unknown one", errOf(f.Project(f.ctx(), "none")))
 	all, err := f.Projects(f.ctx(), "", 10)
 	if err != nil || len(all) != 2 || all[0].ID != project || all[1].ID != "shop" {

@@ -60,8 +60,8 @@ type Store interface {
 	// Secrets.
 	CountSealed(ctx context.Context, table store.SealedTable, keyID string, most int) (int, error)
 	Reseal(
-		ctx context.Context, table store.SealedTable, keyID, after string, limit int, change func(*store.SealedRow) error, now int64,
-		by store.Actor,
+		ctx context.Context, table store.SealedTable, keyID, after string, limit int,
+		change func(*store.SealedRow) error, now int64, by store.Actor,
 	) (store.SealedPage, error)
 	OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error)
 	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error

@@ -40,7 +40,8 @@ func testLease(f *fixture) {
 }
 
 func testMeta(f *fixture) {
-	f.fails(store.ErrNotFound, "next generation without a row", errOf(f.NextGeneration(f.ctx(), 0, f.now, nil)))
+	f.fails(store.ErrNotFound, "next generation without a row",
+		errOf(f.NextGeneration(f.ctx(), 0, f.now, nil)))
 	want := store.IndexMeta{Generation: 3, Shards: 16, Prefix: "dispatcher"}
 	for _, ask := range []store.IndexMeta{want, {Generation: 9, Shards: 1, Prefix: "x"}} {
 		same(f, "meta", want, must(f.IndexMeta(f.ctx(), ask)))
@@ -100,7 +101,8 @@ func testPurge(f *fixture) {
 	then := f.now - 1000
 	overstays(store.Retention{Payloads: then, Callbacks: then}, map[string]int64{})
 	overstays(store.Retention{Payloads: f.now}, map[string]int64{"payload": then})
-	overstays(store.Retention{Payloads: f.now, Callbacks: f.now}, map[string]int64{"payload": then, "callback": then})
+	overstays(store.Retention{Payloads: f.now, Callbacks: f.now},
+		map[string]int64{"payload": then, "callback": then})
 	purge(f.now, 0, 2, 2, 0)
 	purge(f.now, 0, 100, 1, 0)
 	purge(f.now, 0, 100, 0, 0)
@@ -156,7 +158,8 @@ func testIdempotencyExpires(f *fixture) {
 	if !replayed("open") || !replayed("ended") {
 		f.Error("a key ended before seven days had passed")
 	}
-	if p, err := f.Purge(f.ctx(), store.Retention{Now: f.now, Callbacks: f.now - 1}, 1); err != nil || p.Callbacks != 1 {
+	if p, err := f.Purge(f.ctx(), store.Retention{Now: f.now, Callbacks: f.now - 1}, 1); err != nil ||
+		p.Callbacks != 1 {
 		f.Fatalf("purge: %+v, %v", p, err)
 	}
 	f.now++

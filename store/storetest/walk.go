@@ -158,9 +158,13 @@ func testMarks(f *fixture) {
 	walked := func(what string, want ...string) {
 		f.Helper()
 		for name, read := range map[string]func(store.Cursor) ([]store.OpenRow, error){
-			"open":    func(c store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), c, 100) },
-			"overdue": func(c store.Cursor) ([]store.OpenRow, error) { return f.Overdue(f.ctx(), c, f.now+1, f.now, 100) },
-			"until":   func(c store.Cursor) ([]store.OpenRow, error) { return f.OpenUntil(f.ctx(), c, f.now, 100) },
+			"open": func(c store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), c, 100) },
+			"overdue": func(c store.Cursor) ([]store.OpenRow, error) {
+				return f.Overdue(f.ctx(), c, f.now+1, f.now, 100)
+			},
+			"until": func(c store.Cursor) ([]store.OpenRow, error) {
+				return f.OpenUntil(f.ctx(), c, f.now, 100)
+			},
 		} {
 			if got := ids(must(read(store.Cursor{}))); !slices.Equal(got, want) {
 				f.Errorf("%s, %s rows: %v, want %v", what, name, got, want)

@@ -8,7 +8,8 @@ import (
 )
 
 const intro = "# Licences of the modules in go.mod\n\n" +
-	"`make licenses` writes this page from the licence files of the modules. The house test compares it with\n" +
+	"`make licenses` writes this page from the licence files of the modules. The house test " +
+	"compares it with\n" +
 	"go.mod, and with the licences that may be used. `make sbom` writes the texts, which must go with a\n" +
 	"binary, to `bin/licenses.txt`.\n"
 

@@ -40,12 +40,14 @@ func TestPagesOfAttempts(t *testing.T) {
 	f.settled(t, id, "dead")
 	second, last := read("?limit=3&cursor=" + next)
 	third, end := read("?limit=3&cursor=" + last)
-	if got := slices.Concat(first, second, third); !slices.Equal(got, []int{7, 6, 5, 4, 3, 2, 1}) || end != "" {
+	if got := slices.Concat(first, second, third); !slices.Equal(got, []int{7, 6, 5, 4, 3, 2, 1}) ||
+		end != "" {
 		t.Errorf("pages %v, %v and %v, then %q", first, second, third, end)
 	}
 	path = "/v1/callbacks/" + dead(0) + "/attempts"
 	for query, field := range map[string]string{
-		"limit=0": "limit", "limit=501": "limit", "cursor=x": "cursor", "cursor=" + next: "cursor", "before=3": "before",
+		"limit=0": "limit", "limit=501": "limit", "cursor=x": "cursor", "cursor=" + next: "cursor",
+		"before=3": "before",
 	} {
 		fields := wantProblem(t, f.do("GET", path+"?"+query, ""), 422, "invalid")
 		if !slices.Equal(fields, []string{field}) {

@@ -111,10 +111,15 @@ func TestEveryMutationIsAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "d.db")
 	t.Run("by another master key", func(t *testing.T) {
 		f := newEngineFaceWith(t, newDBAt(t, path), new(receiver), 1)
-		f.ask(t, 201, "POST", "/v1/endpoints", `{"url":"https://a.example/","headers":{"Authorization":"Bearer S3cr3tOfAHeader"}}`)
+		f.ask(t, 201, "POST", "/v1/endpoints",
+			`{"url":"https://a.example/","headers":{"Authorization":"Bearer S3cr3tOfAHeader"}}`)
 	})
-	w := &auditWalk{face: newEngineFaceWith(t, openDBAt(t, path), new(receiver), 2, 1), known: make(map[string]string),
-		planted: []string{"S3cr3tOfAHeader", "V4lueOfAQuery", "B0dyOfACallback", "P4sswordOfAURL", "T3mplateSecret"}}
+	w := &auditWalk{
+		face: newEngineFaceWith(t, openDBAt(t, path), new(receiver), 2, 1), known: make(map[string]string),
+		planted: []string{
+			"S3cr3tOfAHeader", "V4lueOfAQuery", "B0dyOfACallback", "P4sswordOfAURL", "T3mplateSecret",
+		},
+	}
 	walked := make(map[string]bool)
 	for _, m := range auditedMutations() {
 		w.make(t, m)
@@ -122,8 +127,10 @@ func TestEveryMutationIsAudited(t *testing.T) {
 	}
 	// A new project has an audit of its own.
 	w.ask(t, 201, "POST", "/v1/projects", `{"id":"b","name":"B","quotas":{"lanes":5}}`)
-	e := w.askAs(t, 200, "GET", "/v1/audit", "", "Dispatcher-Project", "b")["data"].([]any)[0].(map[string]any)
-	if after, _ := e["after"].(map[string]any); e["address"] != "192.0.2.1" || after["name"] != "B" || e["before"] != nil {
+	e := w.askAs(t, 200, "GET", "/v1/audit", "",
+		"Dispatcher-Project", "b")["data"].([]any)[0].(map[string]any)
+	if after, _ := e["after"].(map[string]any); e["address"] != "192.0.2.1" || after["name"] != "B" ||
+		e["before"] != nil {
 		t.Errorf("made a project: %v", e)
 	}
 	walked["POST /v1/projects"] = true
@@ -144,14 +151,20 @@ func auditedMutations() []mutation {
 	const address = `"url":"https://u:P4sswordOfAURL@shop.example/x?token=V4lueOfAQuery"`
 	const moved = `"url":"https://shop.example/x?token=V4lueOfAQuery2"`
 	const credential = `"headers":{"Authorization":"Bearer S3cr3tOfAHeader","X-Note":"seen"}`
-	made := mutation{"POST /v1/schedules", "/v1/schedules", `{"name":"nightly","cron":"@daily","callback":{` + moved +
-		`,"payload":"B0dyOfACallback","headers":{"X-Token":"T3mplateSecret"}}}`, 201, map[string]string{"sc": "id"}}
+	made := mutation{"POST /v1/schedules", "/v1/schedules",
+		`{"name":"nightly","cron":"@daily","callback":{` + moved +
+			`,"payload":"B0dyOfACallback","headers":{"X-Token":"T3mplateSecret"}}}`,
+		201, map[string]string{"sc": "id"}}
 	return slices.Concat([]mutation{
-		{"POST /v1/endpoints", "/v1/endpoints", `{"external_id":"m","name":"Tea",` + moved + `,` + credential + `}`, 201,
+		{"POST /v1/endpoints", "/v1/endpoints",
+			`{"external_id":"m","name":"Tea",` + moved + `,` + credential + `}`, 201,
 			map[string]string{"ep": "id"}},
-		{"PATCH /v1/endpoints/:id", "/v1/endpoints/{ep}", `{"name":"Coffee","rate":"5/s","reason":"r"}`, 200, nil},
-		{"PUT /v1/endpoints/by-external-id/*external_id", "/v1/endpoints/by-external-id/m", `{` + moved + `}`, 200, nil},
-		{"POST /v1/endpoints/batch", "/v1/endpoints/batch", `{"endpoints":[{"external_id":"n",` + moved + `}]}`, 207, nil},
+		{"PATCH /v1/endpoints/:id", "/v1/endpoints/{ep}",
+			`{"name":"Coffee","rate":"5/s","reason":"r"}`, 200, nil},
+		{"PUT /v1/endpoints/by-external-id/*external_id", "/v1/endpoints/by-external-id/m",
+			`{` + moved + `}`, 200, nil},
+		{"POST /v1/endpoints/batch", "/v1/endpoints/batch",
+			`{"endpoints":[{"external_id":"n",` + moved + `}]}`, 207, nil},
 		{"POST /v1/endpoints/:id/pause", "/v1/endpoints/{ep}/pause", `{"for":"1h"}`, 200, nil},
 		{"POST /v1/endpoints/:id/resume", "/v1/endpoints/{ep}/resume", ``, 200, nil},
 		{"POST /v1/endpoints/:id/test", "/v1/endpoints/{ep}/test", ``, 202, nil},
@@ -169,10 +182,12 @@ func auditedMutations() []mutation {
 		{"DELETE /v1/policies/:name", "/v1/policies/ours", ``, 204, nil},
 		{"DELETE /v1/success_rules/:name", "/v1/success_rules/ours", ``, 204, nil},
 		{"DELETE /v1/profiles/:name", "/v1/profiles/ours", ``, 204, nil},
-		{"POST /v1/keys", "/v1/keys", `{"name":"till","scopes":["send"]}`, 201, map[string]string{"key": "id"}},
+		{"POST /v1/keys", "/v1/keys", `{"name":"till","scopes":["send"]}`, 201,
+			map[string]string{"key": "id"}},
 		{"DELETE /v1/keys/:id", "/v1/keys/{key}", ``, 200, nil},
 		{"PATCH /v1/projects/:id", "/v1/projects/default",
-			`{"name":"Shop","policy":"short",` + credential + `,"header_hosts":["shop.example"],"quotas":{"lanes":500}}`, 200, nil},
+			`{"name":"Shop","policy":"short",` + credential +
+				`,"header_hosts":["shop.example"],"quotas":{"lanes":500}}`, 200, nil},
 		{"POST /v1/secret/reencrypt", "/v1/secret/reencrypt", `{}`, 200, nil},
 		{"POST /v1/index/rebuild", "/v1/index/rebuild", `{}`, 200, nil},
 	}, callbackMutations(address, credential), laneMutations(), []mutation{
@@ -195,26 +210,31 @@ func laneMutations() []mutation {
 // callbackMutations are those of callbacks, polls and redrives.
 func callbackMutations(address, credential string) []mutation {
 	accept := func(as, more string) mutation {
-		return mutation{"POST /v1/callbacks", "/v1/callbacks", `{` + address + `,"payload":"B0dyOfACallback","delay":"1h",` +
-			credential + more + `}`, 202, map[string]string{as: "id"}}
+		return mutation{"POST /v1/callbacks", "/v1/callbacks",
+			`{` + address + `,"payload":"B0dyOfACallback","delay":"1h",` + credential + more + `}`, 202,
+			map[string]string{as: "id"}}
 	}
 	redrive := func(as string) mutation {
-		return mutation{"POST /v1/redrives", "/v1/redrives", `{"action":"set_url","filter":{"state":"scheduled"},"rate":"1/d",
+		return mutation{"POST /v1/redrives", "/v1/redrives", `{"action":"set_url",
+			"filter":{"state":"scheduled"},"rate":"1/d",
 			"url":"https://other.example/?key=V4lueOfAQuery"}`, 202, map[string]string{as: "id"}}
 	}
 	const poll = `{"ref":"a","request":{"url":"https://bank.example/?key=V4lueOfAQuery"},"delay":"1h",
 		"until":{"failure":[{"status":[404]}]}}`
 	return []mutation{
 		accept("cb", ""),
-		{"PATCH /v1/callbacks/:id", "/v1/callbacks/{cb}", `{"url":"https://shop.example/y?token=V4lueOfAQuery2","policy":"short",
+		{"PATCH /v1/callbacks/:id", "/v1/callbacks/{cb}",
+			`{"url":"https://shop.example/y?token=V4lueOfAQuery2","policy":"short",
 			"headers":{"Authorization":"Bearer S3cr3tOfAHeader2"}}`, 200, nil},
 		{"POST /v1/callbacks/:id/reschedule", "/v1/callbacks/{cb}/reschedule", `{"delay":"2h"}`, 200, nil},
 		{"POST /v1/callbacks/:id/cancel", "/v1/callbacks/{cb}/cancel", ``, 200, nil},
-		{"POST /v1/callbacks/:id/retry", "/v1/callbacks/{cb}/retry", `{"url":"https://shop.example/z?token=V4lueOfAQuery"}`, 200, nil},
+		{"POST /v1/callbacks/:id/retry", "/v1/callbacks/{cb}/retry",
+			`{"url":"https://shop.example/z?token=V4lueOfAQuery"}`, 200, nil},
 		accept("cb2", `,"ref":"order-1"`),
 		{"POST /v1/callbacks/cancel", "/v1/callbacks/cancel", `{"ref":"order-1"}`, 200, nil},
 		{"POST /v1/polls", "/v1/polls", poll, 202, map[string]string{"poll": "id"}},
-		{"POST /v1/polls/:id/resolve", "/v1/polls/{poll}/resolve", `{"data":{"n":"B0dyOfACallback"}}`, 200, nil},
+		{"POST /v1/polls/:id/resolve", "/v1/polls/{poll}/resolve",
+			`{"data":{"n":"B0dyOfACallback"}}`, 200, nil},
 		accept("cb3", ""),
 		redrive("rd"),
 		{"POST /v1/redrives/:id/pause", "/v1/redrives/{rd}/pause", ``, 200, nil},

@@ -66,7 +66,10 @@ func TestSignedCursorsOfWhatNoRowHas(t *testing.T) {
 	nul, long := []string{"\x00", "\xff", "a\x00b"}, strings.Repeat("x", maxCursorID+1)
 	near := []string{ulid[1:], ulid + "0", strings.ToLower(ulid), "8" + ulid[1:], "shop"}
 	for lists, c := range map[string]struct{ right, wrong []string }{
-		string([]byte{listNewest, listByDue, listAudit, listEndpoints, listRedrives, listSchedules, listKeys, listAttempts}): {
+		string([]byte{
+			listNewest, listByDue, listAudit, listEndpoints, listRedrives, listSchedules, listKeys,
+			listAttempts,
+		}): {
 			[]string{ulid}, slices.Concat(nul, near, []string{"", long}),
 		},
 		string([]byte{listLanes, listProjects, listPolicies, listRules, listProfiles}): {

@@ -149,7 +149,8 @@ func TestEndpointAnswers(t *testing.T) {
 		t.Errorf("DELETE without a body: %d %s", rec.Code, rec.Body)
 	}
 	f.ask(t, 202, "POST", "/v1/endpoints/"+oneEndpoint+"/test", `{"reason":"new address"}`)
-	if e.given.call != "TestEndpoint" || e.actor != (store.Actor{Name: "admin key", Address: "192.0.2.1", Reason: "new address"}) {
+	if e.given.call != "TestEndpoint" ||
+		e.actor != (store.Actor{Name: "admin key", Address: "192.0.2.1", Reason: "new address"}) {
 		t.Errorf("%s by %+v", e.given.call, e.actor)
 	}
 	wantProblem(t, f.do("POST", "/v1/endpoints/"+oneEndpoint+"/test", `{"url":"u"}`), 422, "invalid")

@@ -71,7 +71,8 @@ func TestGoldenOperation(t *testing.T) {
 			{
 				ID: bareID[:25] + "2", At: nowMS, Actor: "admin key", Action: "callback.cancel", Object: oneID,
 				Reason: "asked", Detail: `{"was":"scheduled"}`, Address: "192.0.2.7",
-				Before: `{"state":"scheduled"}`, After: `{"state":"canceled"}`, Link: store.AuditLink{Seq: 12, Hash: strings.Repeat("0a", 32)},
+				Before: `{"state":"scheduled"}`, After: `{"state":"canceled"}`,
+				Link: store.AuditLink{Seq: 12, Hash: strings.Repeat("0a", 32)},
 			},
 			{ID: bareID[:25] + "1", At: nowMS - 1, Actor: "admin key", Action: "secret.rotate", Detail: "not JSON"},
 		},
@@ -83,7 +84,9 @@ func TestGoldenOperation(t *testing.T) {
 	}
 	e.auditCheck = dispatch.AuditCheck{
 		Checked: 11, Broken: &store.AuditBreak{Fault: store.AuditChanged, Seq: 12, ID: bareID},
-		Head: store.AuditHead{Link: store.AuditLink{Seq: 40, Hash: strings.Repeat("0b", 32)}, Last: 40, Unchained: 2},
+		Head: store.AuditHead{
+			Link: store.AuditLink{Seq: 40, Hash: strings.Repeat("0b", 32)}, Last: 40, Unchained: 2,
+		},
 	}
 	f := newFace(t, e)
 	for _, c := range []struct{ method, path, body, file string }{

@@ -9,7 +9,8 @@ import (
 func TestPagesOfAListThatChanges(t *testing.T) {
 	t.Parallel()
 	for kind, body := range map[string]string{
-		"policies": `{"tiers":["1s"]}`, "success_rules": `{"status":[200]}`, "profiles": `{"policy":"payment"}`,
+		"policies": `{"tiers":["1s"]}`, "success_rules": `{"status":[200]}`,
+		"profiles": `{"policy":"payment"}`,
 	} {
 		for change, do := range map[string]func(f face){
 			"one more before the page's end": func(f face) { f.ask(t, 200, "PUT", "/v1/"+kind+"/aa", body) },

@@ -108,7 +108,8 @@ func TestForgedCursors(t *testing.T) {
 	for path, list := range map[string]byte{
 		"/v1/callbacks?": 'n', "/v1/callbacks?order=due&": 'd', "/v1/audit?": 'a', "/v1/endpoints?": 'e',
 		"/v1/lanes?": 'l', "/v1/projects?": 'p', "/v1/keys?": 'k', "/v1/policies?": 't', "/v1/profiles?": 'f',
-		"/v1/success_rules?": 's', "/v1/redrives?": 'r', "/v1/outcomes?": 'o', "/v1/schedules?": 'c', "/v1/callbacks/" + oneID + "/attempts?": 'm',
+		"/v1/success_rules?": 's', "/v1/redrives?": 'r', "/v1/outcomes?": 'o', "/v1/schedules?": 'c',
+		"/v1/callbacks/" + oneID + "/attempts?": 'm',
 	} {
 		for _, id := range []string{"\x00", "\xff\xfe", bareID[:25] + "\x00", bareID, strings.Repeat("\x00", 16)} {
 			for _, sum := range []int{0, 6, 16, 32} {

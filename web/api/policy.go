@@ -16,7 +16,9 @@ func policyKind() presetKind {
 	rows := func(p *dispatch.Presets, from int64) (rows []preset) {
 		for i := range p.OwnPolicies {
 			policy := &p.OwnPolicies[i]
-			rows = append(rows, preset{policy.Name, 0, func(o *jsonObject) { o.namedPolicy(policy, "", true, from) }})
+			rows = append(rows, preset{policy.Name, 0, func(o *jsonObject) {
+				o.namedPolicy(policy, "", true, from)
+			}})
 		}
 		for i := range p.Policies {
 			policy := &p.Policies[i]
@@ -148,7 +150,9 @@ func profileKind() presetKind {
 		}
 		for i := range p.Profiles {
 			known := &p.Profiles[i]
-			rows = append(rows, preset{known.Name, int64(1 + i), func(o *jsonObject) { o.profile(known, false) }})
+			rows = append(rows, preset{known.Name, int64(1 + i), func(o *jsonObject) {
+				o.profile(known, false)
+			}})
 		}
 		return rows
 	}}

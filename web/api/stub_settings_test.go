@@ -79,7 +79,10 @@ func (e *engine) CreateKey(_ context.Context, project string, r dispatch.KeyRequ
 func (e *engine) Keys(_ context.Context, project string) ([]store.Key, error) {
 	return []store.Key{
 		{ID: bareID, Project: project, Name: "till", Scopes: []store.Scope{store.ScopeSend}, Hint: "wxyz", CreatedAt: nowMS},
-		{ID: olderID, Project: project, Name: "old", Scopes: []store.Scope{store.ScopeAdmin}, Hint: "abcd", CreatedAt: nowMS - 1, RevokedAt: nowMS},
+		{
+			ID: olderID, Project: project, Name: "old", Scopes: []store.Scope{store.ScopeAdmin}, Hint: "abcd",
+			CreatedAt: nowMS - 1, RevokedAt: nowMS,
+		},
 	}, e.of(project)
 }
 

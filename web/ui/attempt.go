@@ -113,7 +113,9 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 	}
 	elsewhere, unknown := max(-c.LadderBase, 0), position-len(charged)
 	for i := range position {
-		step := picture.Step{Number: strconv.Itoa(i + 1), State: picture.Failed, Label: p.T("ladder.earlier"), Wait: wait(i)}
+		step := picture.Step{
+			Number: strconv.Itoa(i + 1), State: picture.Failed, Label: p.T("ladder.earlier"), Wait: wait(i),
+		}
 		switch {
 		case i >= unknown:
 			a := charged[i-unknown]

@@ -90,7 +90,8 @@ func TestOneAttemptIsReadOnce(t *testing.T) {
 	o := parts()
 	reads := 0
 	o.Callbacks = callbackRows{
-		all: []store.Callback{sample(1)}, attempts: []store.Attempt{sampleAttempt(1), sampleAttempt(2)}, lists: &reads,
+		all: []store.Callback{sample(1)}, attempts: []store.Attempt{sampleAttempt(1), sampleAttempt(2)},
+		lists: &reads,
 	}
 	b := signedIn(t, o)
 	page := b.get("/ui/callbacks/cb_" + testID(1) + "/attempts/2").ok()

@@ -44,13 +44,14 @@ func auditCases() []pageCase {
 	evil := auditRows{page: store.AuditPage{Entries: []store.AuditEntry{{
 		ID: testID(1), At: testNow, Actor: hostile, Action: "lane.pause", Object: hostile, Reason: hostile, Detail: strings.Repeat(hostile, 40),
 	}, {
-		ID: testID(0), At: testNow, Actor: hostile, Action: "endpoint." + hostile, Object: hostile, Detail: `{"callback":"cb_<b>"}`,
-		Address: hostile, Before: hostile, After: `{"<b>":"<b>"}`,
+		ID: testID(0), At: testNow, Actor: hostile, Action: "endpoint." + hostile, Object: hostile,
+		Detail: `{"callback":"cb_<b>"}`, Address: hostile, Before: hostile, After: `{"<b>":"<b>"}`,
 	}}}}
 	return []pageCase{
 		{name: "audit/empty", path: "/ui/audit", set: give(auditRows{}), want: [][2]string{{".empty", "Nothing was changed by hand yet"}}, unwanted: []string{"table"}},
 		{name: "audit/one", path: "/ui/audit", set: give(one), want: [][2]string{
-			{"td", "Test sent"}, {"td a", "ep_" + testID(7)}, {"td a", "cb_" + testID(9)}, {"td q", "mended its server"}, {"td pre", `"callback"`}, {"td .small", "192.0.2.7"},
+			{"td", "Test sent"}, {"td a", "ep_" + testID(7)}, {"td a", "cb_" + testID(9)},
+			{"td q", "mended its server"}, {"td pre", `"callback"`}, {"td .small", "192.0.2.7"},
 			{"td pre", `name: "Tea" → "Coffee"`}, {"td pre", `rate: – → "5/s"`}, {"td a", "all of it"},
 		}},
 		{name: "audit/many", path: "/ui/audit?action=callback.", set: give(many), want: [][2]string{

@@ -59,7 +59,9 @@ func (s callbackRows) List(_ context.Context, _ string, f store.Filter) (store.P
 }
 
 // Attempts reads the attempts, which are by number, as the store does.
-func (s callbackRows) Attempts(_ context.Context, _, _ string, before, limit int) (page []store.Attempt, err error) {
+func (s callbackRows) Attempts(
+	_ context.Context, _, _ string, before, limit int,
+) (page []store.Attempt, err error) {
 	if s.lists != nil {
 		*s.lists++
 	}
