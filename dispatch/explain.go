@@ -65,8 +65,8 @@ const (
 var BlockCodes = []string{
 	BlockAttempting, BlockSQLDown, BlockNoWorker, BlockSendingHeld, BlockIndexUnanswered,
 	BlockIndexRebuilding, BlockProjectPaused, BlockEndpointPaused, BlockLanePaused, BlockEndpointOff,
-	BlockEndpointDeleted, BlockNotDue,
-	BlockOrder, BlockBreakerOpen, BlockRetryAfter, BlockRate, BlockConcurrency, BlockLock, BlockIndexMissing,
+	BlockEndpointDeleted, BlockNotDue, BlockOrder, BlockBreakerOpen, BlockRetryAfter, BlockRate,
+	BlockConcurrency, BlockLock, BlockIndexMissing,
 }
 
 // An Explanation says why a callback has not been sent yet.
