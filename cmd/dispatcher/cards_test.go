@@ -68,7 +68,7 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 				t.Errorf("the header says %q", res.Header.Get("Dispatcher-Masked"))
 			}
 			says := map[string]int{"off": 0, "mask": 2}[guard]
-			if n := strings.Count(shown["page "], "what is sent has them whole"); n != says {
+			if n := strings.Count(shown["page "], "contain them in full"); n != says {
 				t.Errorf("the page says %d times that card numbers are masked", n)
 			}
 			for what, text := range shown {
