@@ -43,8 +43,8 @@ const (
 )
 
 const (
-	// alertsSpec is how often what happened is told, failingSpec how often endpoints that fail are looked
-	// for; alertsTime bounds one time, alertsPage what is read at once.
+	// alertsSpec is how often operational events are sent, failingSpec how often the program looks for
+	// endpoints that fail. alertsTime bounds one such run, alertsPage the rows that it reads at once.
 	alertsSpec  = "@every 5s"
 	failingSpec = "@every 10m"
 	alertsTime  = 1500 * time.Millisecond

@@ -114,7 +114,7 @@ func TestManyDeadOnesOnASlowDatabase(t *testing.T) {
 		ids := b.bury(250)
 		time.Sleep(10 * time.Minute)
 		if n := len(b.alerts()); n != len(ids) {
-			t.Errorf("%d of %d were told", n, len(ids))
+			t.Errorf("%d of %d events were sent", n, len(ids))
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestDeadOnesOfManyProjectsOnASlowDatabase(t *testing.T) {
 			}
 		}
 		if told != few {
-			t.Errorf("%d of %d were told", told, few)
+			t.Errorf("%d of %d events were sent", told, few)
 		}
 	})
 }

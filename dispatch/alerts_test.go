@@ -104,8 +104,8 @@ func TestFailingEndpointsAreTold(t *testing.T) {
 	})
 }
 
-// What happens to an endpoint is told though the database is away just when it has been written down: that it
-// is disabled, that it fails, that it recovered; and once each, though the same is tried again.
+// The events "disabled", "failing" and "recovered" of an endpoint are each sent once, also if the database
+// fails after the event was committed and the sending is tried again.
 func TestNoEndpointEventIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)

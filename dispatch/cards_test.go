@@ -172,7 +172,7 @@ func TestCardNumbersOfAnEventAreLookedForOnce(t *testing.T) {
 }
 
 // TestCardNumbersKeepNoEventBack: an endpoint whose external_id looks like a card number is a setting, and no
-// accept; what happens to it is told all the same.
+// accept, so its operational events are sent.
 func TestCardNumbersKeepNoEventBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, failing("shop"), func(o *dispatch.Options) { o.PanGuard = store.PanReject })
@@ -188,7 +188,7 @@ func TestCardNumbersKeepNoEventBack(t *testing.T) {
 		}, at))
 		time.Sleep(time.Hour)
 		if got := b.alerts(); len(got) == 0 {
-			t.Error("nothing was told")
+			t.Error("no operational event was sent")
 		}
 	})
 }

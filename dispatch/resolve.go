@@ -51,7 +51,7 @@ func (s sending) or(other sending) sending {
 type acceptView struct {
 	*projectView
 	endpoints map[string]*store.Endpoint
-	// cardless: it is known that what is judged has no card numbers.
+	// cardless says that the submissions need no check for card numbers.
 	cardless bool
 }
 

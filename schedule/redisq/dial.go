@@ -16,10 +16,10 @@ const dialTimeout = 5 * time.Second
 // A dialer connects to a server.
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer returns how the client connects. A dial that fails gives a connection that fails with the same error
-// when it is first used. For the pool of go-redis counts failed dials: after as many as it may have
-// connections it dials only once a second, so a server that is back would be used up to a second late.
-// How often a server that is away is asked is what dispatch decides.
+// dialer returns the function by which the client connects. If a dial fails, it returns no error but a
+// connection whose first use fails with that error: go-redis counts dial errors, and after as many as its
+// pool has connections (10 for each processor) it dials only once a second. A server that is back would then
+// be used up to a second late. Package dispatch decides how often a server that is away is asked.
 func (a address) dialer() dialer {
 	o := &redis.Options{DialTimeout: dialTimeout}
 	if a.tls {
