@@ -108,9 +108,10 @@ func TestResultsFollowFromInputs(t *testing.T) {
 	const document = "<!-- inputs -->\n| `a` | x | 6 | chosen |\n| `b` | y | 2 | measured |\n" +
 		"<!-- /inputs -->\n" +
 		"<!-- results -->\n| `c` | x | `a * (2 + 1) / 4` | ? |\n| `d` | x | `ceil(max(c, 2) / 4)` | ? |\n" +
-		"| `e` | x | `b + d` | ? |\n| `f` | x | `a / 4` | ? |\n<!-- /results -->\n"
+		"| `e` | x | `b + d` | ? |\n| `f` | x | `a / 4` | ? |\n" +
+		"| `g` | x | `least(c, f, e)` | ? |\n<!-- /results -->\n"
 	got, err := workOut(document)
-	for _, want := range []string{"| 4.5 |\n", "| 2 |\n", "| `b + d` | 4 |\n", "| 1.5 |\n"} {
+	for _, want := range []string{"| 4.5 |\n", "| 2 |\n", "| `b + d` | 4 |\n", "| 1.5 |\n", "| `f` |\n"} {
 		if err != nil || !strings.Contains(got, want) {
 			t.Errorf("the results lack %q: %v\n%s", want, err, got)
 		}
@@ -123,7 +124,8 @@ func TestResultsFollowFromInputs(t *testing.T) {
 		t.Error("an input without a line was set")
 	}
 	for from, to := range map[string]string{
-		"| 6 |": "| many |", "a *": "a %", "b +": "z +", "(2 + 1)": "(2 + 1", "<!-- /results -->": "",
+		"| 6 |": "| many |", "a *": "a %", "b +": "z +", "(2 + 1)": "(2 + 1", "c, f": "c, z",
+		"<!-- /results -->": "",
 	} {
 		if got, err := workOut(strings.Replace(document, from, to, 1)); err == nil {
 			t.Errorf("with %q for %q it was worked out: %s", to, from, got)

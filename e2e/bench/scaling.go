@@ -12,7 +12,7 @@ import (
 )
 
 // docs/scaling.md has a table of inputs, chosen or measured, and one of results. Each result has a formula of
-// inputs and of results above it, and a value, which is worked out here.
+// inputs and of results above it, and a value, which is worked out here. The value of least(a, b) is a name.
 
 // numbers are the inputs and results.
 type numbers map[string]float64
@@ -21,6 +21,8 @@ var (
 	inputLine  = regexp.MustCompile("^\\| `(\\w+)` \\| (.*?) \\| (\\S+) \\| (.*?) \\|$")
 	resultLine = regexp.MustCompile("^\\| `(\\w+)` \\| (.*?) \\| `(.*?)` \\| (\\S+) \\|$")
 	nameInside = regexp.MustCompile(`\b[a-z]\w*\b`)
+	// leastForm is a formula whose value is the name of the least of some results above it.
+	leastForm = regexp.MustCompile(`^least\((\w+(?:, \w+)*)\)$`)
 )
 
 // scalingCommand computes the results again.
@@ -56,10 +58,28 @@ func workOut(document string) (string, error) {
 		return "", err
 	}
 	return editLines(document, "results", resultLine, func(m []string) (string, error) {
+		if names := leastForm.FindStringSubmatch(m[3]); names != nil {
+			least, err := known.least(strings.Split(names[1], ", "))
+			return fmt.Sprintf("| `%s` | %s | `%s` | `%s` |", m[1], m[2], m[3], least), err
+		}
 		value, err := known.evaluate(m[3])
 		known[m[1]] = value
 		return fmt.Sprintf("| `%s` | %s | `%s` | %s |", m[1], m[2], m[3], significant(value)), err
 	})
+}
+
+// least returns the name of the least of the named values; of equal ones the first.
+func (n numbers) least(names []string) (string, error) {
+	found := names[0]
+	for _, name := range names {
+		if _, known := n[name]; !known {
+			return "", fmt.Errorf("%q is not known", name)
+		}
+		if n[name] < n[found] {
+			found = name
+		}
+	}
+	return found, nil
 }
 
 // editLines changes each line of a block's table that begins with a name. Such a line must have the form.
