@@ -226,7 +226,9 @@ func TestMovedCiphertextsOpenNothing(t *testing.T) {
 		b.stop()
 		damage(t, path, func(db *sql.DB) error {
 			for to, from := range copied {
-				if _, err := db.Exec(`UPDATE callbacks SET headers = (SELECT headers FROM callbacks WHERE id = $1) WHERE id = $2`, from, to); err != nil {
+				const copied = `UPDATE requests SET headers = (SELECT headers FROM requests WHERE id = $1)
+					WHERE id = $2`
+				if _, err := db.Exec(copied, from, to); err != nil {
 					return err
 				}
 			}

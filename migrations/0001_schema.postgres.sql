@@ -160,28 +160,29 @@ CREATE INDEX endpoints_canceling ON endpoints (id) WHERE canceling <> '';
 
 -- Callbacks -------------------------------------------------------------------------------------------------
 
--- The hot row. A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, crash_count,
--- divert_count, attempt_seq and updated_at. No index may have one of them, so that the stamp stays a HOT
--- update. Rows that were accepted together are claimed together: a page needs room for a second version of
--- all its rows at once. The fillfactor was measured (docs/adr/0001-attempting-is-derived.md).
+-- A callback is a row of callbacks and one of requests. The first has what attempts change and what open and
+-- dead callbacks are found by; it is narrow, since each accepted callback has it written three times. The
+-- second is written at the accept and has the rest (docs/adr/0033-a-narrow-row-for-attempts.md).
 --
--- follows: the address is that of the endpoint. strict: the row waits for all earlier strict rows of its
--- lock key. reason: of an open row with cancel_requested, what the row will end as; empty means requested.
--- poll_errors: how many polls in a row have ended in an error.
+-- A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, crash_count, divert_count,
+-- attempt_seq and updated_at. No index may have one of them, so that the stamp stays a HOT update. Rows that
+-- were accepted together are claimed together: a page needs room for a second version of all its rows at
+-- once. The fillfactor was measured (docs/adr/0001-attempting-is-derived.md). The columns that indexes have
+-- stand before those of variable length where they can: PostgreSQL compares them at each update.
+--
+-- strict: the row waits for all earlier strict rows of its lock key. reason: of an open row with
+-- cancel_requested, what the row will end as; empty means requested. poll_errors: how many polls in a row
+-- have ended in an error. payload: 0 without one, 1 with one, 2 when retention has removed it.
 CREATE TABLE callbacks (
-	id               TEXT COLLATE "C" PRIMARY KEY,
 	due_at           BIGINT NOT NULL,
 	fence            BIGINT NOT NULL DEFAULT 0,
 	claim_until      BIGINT NOT NULL DEFAULT 0,
 	claimed_at       BIGINT NOT NULL DEFAULT 0,
 	lost_at          BIGINT NOT NULL DEFAULT 0,
 	lane             BIGINT NOT NULL,
-	first_due_at     BIGINT NOT NULL,
 	expires_at       BIGINT NOT NULL DEFAULT 0,
-	created_at       BIGINT NOT NULL,
 	updated_at       BIGINT NOT NULL,
 	finished_at      BIGINT NOT NULL DEFAULT 0,
-	version          BIGINT,
 	poll_errors      BIGINT NOT NULL DEFAULT 0,
 	timeout_ms       INTEGER NOT NULL,
 	crash_count      INTEGER NOT NULL DEFAULT 0,
@@ -192,44 +193,28 @@ CREATE TABLE callbacks (
 	cancel_requested INTEGER NOT NULL DEFAULT 0,
 	free_retry       INTEGER NOT NULL DEFAULT 0,
 	last_status      INTEGER NOT NULL DEFAULT 0,
-	payload_purged   INTEGER NOT NULL DEFAULT 0,
-	follows          INTEGER NOT NULL DEFAULT 0,
-	strict           INTEGER NOT NULL DEFAULT 0,
-	state            TEXT NOT NULL,
+	strict           INTEGER NOT NULL,
+	payload          INTEGER NOT NULL,
+	id               TEXT COLLATE "C" PRIMARY KEY,
+	project          TEXT COLLATE "C" NOT NULL,
+	state            TEXT COLLATE "C" NOT NULL,
 	claim_token      TEXT NOT NULL DEFAULT '',
 	trigger          TEXT NOT NULL,
-	lock_key         TEXT NOT NULL,
-	payload_id       TEXT COLLATE "C" NOT NULL,
-	reason           TEXT NOT NULL DEFAULT '',
+	kind             TEXT COLLATE "C" NOT NULL,
+	lock_key         TEXT COLLATE "C" NOT NULL,
+	reason           TEXT COLLATE "C" NOT NULL DEFAULT '',
 	resume_state     TEXT NOT NULL DEFAULT '',
 	resume_reason    TEXT NOT NULL DEFAULT '',
-	last_class       TEXT NOT NULL DEFAULT '',
-	project          TEXT COLLATE "C" NOT NULL,
-	kind             TEXT NOT NULL,
-	endpoint_id      TEXT COLLATE "C" NOT NULL,
-	topic            TEXT NOT NULL,
-	ref              TEXT NOT NULL,
-	method           TEXT NOT NULL,
-	content_type     TEXT NOT NULL,
-	signer           TEXT NOT NULL,
-	url              TEXT NOT NULL,
-	headers          TEXT NOT NULL,
-	labels           TEXT NOT NULL,
-	policy           TEXT NOT NULL,
-	success          TEXT NOT NULL,
-	sealed_key       TEXT COLLATE "C" NOT NULL DEFAULT ''
-) WITH (fillfactor = 50);
-CREATE INDEX callbacks_sealed ON callbacks (sealed_key, id) WHERE sealed_key <> '';
+	last_class       TEXT COLLATE "C" NOT NULL DEFAULT ''
+) WITH (fillfactor = 45);
 
 -- For the sweep, the rebuild and lists by due time.
 CREATE INDEX callbacks_due ON callbacks (due_at, id) WHERE state = 'scheduled';
 CREATE INDEX callbacks_expiry ON callbacks (expires_at) WHERE state = 'scheduled' AND expires_at > 0;
 -- For lists, newest first. Without an index of their own, lists of dead and canceled rows would read all
 -- succeeded ones.
-CREATE INDEX callbacks_project ON callbacks (project, id);
-CREATE INDEX callbacks_ended ON callbacks (project, state, id) WHERE state IN ('dead', 'canceled');
-CREATE INDEX callbacks_ref ON callbacks (project, ref, id) WHERE ref <> '';
-CREATE INDEX callbacks_endpoint ON callbacks (project, endpoint_id, id) WHERE endpoint_id <> '';
+CREATE INDEX callbacks_ended ON callbacks (project, state, id)
+	WHERE state <> 'scheduled' AND state <> 'succeeded';
 CREATE INDEX callbacks_polls ON callbacks (project, id) WHERE kind = 'poll';
 CREATE INDEX callbacks_lock ON callbacks (project, lock_key, id) WHERE lock_key <> '';
 -- For dead letters: the first and the last of each group are found without reading the rows between, and
@@ -239,11 +224,42 @@ CREATE INDEX callbacks_dead_lane ON callbacks (lane, id) WHERE state = 'dead';
 -- For the next strict callback of a lock key.
 CREATE INDEX callbacks_strict ON callbacks (project, lock_key, id) WHERE strict = 1 AND state = 'scheduled';
 -- For retention: a row that has ended is in the first until its payload is purged, then in the second.
-CREATE INDEX callbacks_payload_retention ON callbacks (finished_at)
-	WHERE finished_at > 0 AND payload_id <> '';
-CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 0 AND payload_id = '';
+CREATE INDEX callbacks_payload_retention ON callbacks (finished_at) WHERE finished_at > 0 AND payload = 1;
+CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 0 AND payload <> 1;
 
--- Bodies, apart from the hot row. users counts the callbacks that share a body.
+-- What is sent, and what lists find it by. Only a change by hand, the address of an endpoint that has moved
+-- and retention write it again. The primary key is also the order of a project's list.
+--
+-- follows: the address is that of the endpoint. body is the callback's own payload; shared is the id of one
+-- in payloads, or empty. The body stands last: SQLite reads the others without it.
+CREATE TABLE requests (
+	created_at   BIGINT NOT NULL,
+	first_due_at BIGINT NOT NULL,
+	follows      INTEGER NOT NULL,
+	project      TEXT COLLATE "C" NOT NULL,
+	id           TEXT COLLATE "C" NOT NULL,
+	endpoint_id  TEXT COLLATE "C" NOT NULL,
+	topic        TEXT COLLATE "C" NOT NULL,
+	ref          TEXT COLLATE "C" NOT NULL,
+	method       TEXT NOT NULL,
+	content_type TEXT NOT NULL,
+	signer       TEXT NOT NULL,
+	url          TEXT NOT NULL,
+	headers      TEXT NOT NULL,
+	labels       TEXT NOT NULL,
+	policy       TEXT NOT NULL,
+	success      TEXT NOT NULL,
+	sealed_key   TEXT COLLATE "C" NOT NULL,
+	shared       TEXT COLLATE "C" NOT NULL,
+	version      BIGINT,
+	body         BYTEA,
+	PRIMARY KEY (project, id)
+);
+CREATE INDEX requests_sealed ON requests (sealed_key, id) WHERE sealed_key <> '';
+CREATE INDEX requests_ref ON requests (project, ref, id) WHERE ref <> '';
+CREATE INDEX requests_endpoint ON requests (project, endpoint_id, id) WHERE endpoint_id <> '';
+
+-- Bodies that several callbacks share. users counts them.
 CREATE TABLE payloads (
 	id      TEXT COLLATE "C" PRIMARY KEY,
 	project TEXT COLLATE "C" NOT NULL,

@@ -158,27 +158,26 @@ CREATE INDEX endpoints_canceling ON endpoints (id) WHERE canceling <> '';
 
 -- Callbacks -------------------------------------------------------------------------------------------------
 
--- The hot row. A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, crash_count,
--- divert_count, attempt_seq and updated_at. No index may have one of them, so that the stamp writes no
--- index page.
+-- A callback is a row of callbacks and one of requests. The first has what attempts change and what open and
+-- dead callbacks are found by; it is narrow, since each accepted callback has it written three times. The
+-- second is written at the accept and has the rest (docs/adr/0033-a-narrow-row-for-attempts.md).
 --
--- follows: the address is that of the endpoint. strict: the row waits for all earlier strict rows of its
--- lock key. reason: of an open row with cancel_requested, what the row will end as; empty means requested.
--- poll_errors: how many polls in a row have ended in an error.
+-- A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, crash_count, divert_count,
+-- attempt_seq and updated_at. No index may have one of them, so that the stamp writes no index page.
+--
+-- strict: the row waits for all earlier strict rows of its lock key. reason: of an open row with
+-- cancel_requested, what the row will end as; empty means requested. poll_errors: how many polls in a row
+-- have ended in an error. payload: 0 without one, 1 with one, 2 when retention has removed it.
 CREATE TABLE callbacks (
-	id               TEXT PRIMARY KEY,
 	due_at           INTEGER NOT NULL,
 	fence            INTEGER NOT NULL DEFAULT 0,
 	claim_until      INTEGER NOT NULL DEFAULT 0,
 	claimed_at       INTEGER NOT NULL DEFAULT 0,
 	lost_at          INTEGER NOT NULL DEFAULT 0,
 	lane             INTEGER NOT NULL,
-	first_due_at     INTEGER NOT NULL,
 	expires_at       INTEGER NOT NULL DEFAULT 0,
-	created_at       INTEGER NOT NULL,
 	updated_at       INTEGER NOT NULL,
 	finished_at      INTEGER NOT NULL DEFAULT 0,
-	version          INTEGER,
 	poll_errors      INTEGER NOT NULL DEFAULT 0,
 	timeout_ms       INTEGER NOT NULL,
 	crash_count      INTEGER NOT NULL DEFAULT 0,
@@ -189,44 +188,28 @@ CREATE TABLE callbacks (
 	cancel_requested INTEGER NOT NULL DEFAULT 0,
 	free_retry       INTEGER NOT NULL DEFAULT 0,
 	last_status      INTEGER NOT NULL DEFAULT 0,
-	payload_purged   INTEGER NOT NULL DEFAULT 0,
-	follows          INTEGER NOT NULL DEFAULT 0,
-	strict           INTEGER NOT NULL DEFAULT 0,
+	strict           INTEGER NOT NULL,
+	payload          INTEGER NOT NULL,
+	id               TEXT PRIMARY KEY,
+	project          TEXT NOT NULL,
 	state            TEXT NOT NULL,
 	claim_token      TEXT NOT NULL DEFAULT '',
 	trigger          TEXT NOT NULL,
+	kind             TEXT NOT NULL,
 	lock_key         TEXT NOT NULL,
-	payload_id       TEXT NOT NULL,
 	reason           TEXT NOT NULL DEFAULT '',
 	resume_state     TEXT NOT NULL DEFAULT '',
 	resume_reason    TEXT NOT NULL DEFAULT '',
-	last_class       TEXT NOT NULL DEFAULT '',
-	project          TEXT NOT NULL,
-	kind             TEXT NOT NULL,
-	endpoint_id      TEXT NOT NULL,
-	topic            TEXT NOT NULL,
-	ref              TEXT NOT NULL,
-	method           TEXT NOT NULL,
-	content_type     TEXT NOT NULL,
-	signer           TEXT NOT NULL,
-	url              TEXT NOT NULL,
-	headers          TEXT NOT NULL,
-	labels           TEXT NOT NULL,
-	policy           TEXT NOT NULL,
-	success          TEXT NOT NULL,
-	sealed_key       TEXT NOT NULL DEFAULT ''
-) STRICT;
-CREATE INDEX callbacks_sealed ON callbacks (sealed_key, id) WHERE sealed_key <> '';
+	last_class       TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
 
 -- For the sweep, the rebuild and lists by due time.
 CREATE INDEX callbacks_due ON callbacks (due_at, id) WHERE state = 'scheduled';
 CREATE INDEX callbacks_expiry ON callbacks (expires_at) WHERE state = 'scheduled' AND expires_at > 0;
 -- For lists, newest first. Without an index of their own, lists of dead and canceled rows would read all
 -- succeeded ones.
-CREATE INDEX callbacks_project ON callbacks (project, id);
-CREATE INDEX callbacks_ended ON callbacks (project, state, id) WHERE state IN ('dead', 'canceled');
-CREATE INDEX callbacks_ref ON callbacks (project, ref, id) WHERE ref <> '';
-CREATE INDEX callbacks_endpoint ON callbacks (project, endpoint_id, id) WHERE endpoint_id <> '';
+CREATE INDEX callbacks_ended ON callbacks (project, state, id)
+	WHERE state <> 'scheduled' AND state <> 'succeeded';
 CREATE INDEX callbacks_polls ON callbacks (project, id) WHERE kind = 'poll';
 CREATE INDEX callbacks_lock ON callbacks (project, lock_key, id) WHERE lock_key <> '';
 -- For dead letters: the first and the last of each group are found without reading the rows between, and
@@ -236,11 +219,42 @@ CREATE INDEX callbacks_dead_lane ON callbacks (lane, id) WHERE state = 'dead';
 -- For the next strict callback of a lock key.
 CREATE INDEX callbacks_strict ON callbacks (project, lock_key, id) WHERE strict = 1 AND state = 'scheduled';
 -- For retention: a row that has ended is in the first until its payload is purged, then in the second.
-CREATE INDEX callbacks_payload_retention ON callbacks (finished_at)
-	WHERE finished_at > 0 AND payload_id <> '';
-CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 0 AND payload_id = '';
+CREATE INDEX callbacks_payload_retention ON callbacks (finished_at) WHERE finished_at > 0 AND payload = 1;
+CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 0 AND payload <> 1;
 
--- Bodies, apart from the hot row. users counts the callbacks that share a body.
+-- What is sent, and what lists find it by. Only a change by hand, the address of an endpoint that has moved
+-- and retention write it again. The primary key is also the order of a project's list.
+--
+-- follows: the address is that of the endpoint. body is the callback's own payload; shared is the id of one
+-- in payloads, or empty. The body stands last: SQLite reads the others without it.
+CREATE TABLE requests (
+	created_at   INTEGER NOT NULL,
+	first_due_at INTEGER NOT NULL,
+	follows      INTEGER NOT NULL,
+	project      TEXT NOT NULL,
+	id           TEXT NOT NULL,
+	endpoint_id  TEXT NOT NULL,
+	topic        TEXT NOT NULL,
+	ref          TEXT NOT NULL,
+	method       TEXT NOT NULL,
+	content_type TEXT NOT NULL,
+	signer       TEXT NOT NULL,
+	url          TEXT NOT NULL,
+	headers      TEXT NOT NULL,
+	labels       TEXT NOT NULL,
+	policy       TEXT NOT NULL,
+	success      TEXT NOT NULL,
+	sealed_key   TEXT NOT NULL,
+	shared       TEXT NOT NULL,
+	version      INTEGER,
+	body         BLOB,
+	PRIMARY KEY (project, id)
+) STRICT;
+CREATE INDEX requests_sealed ON requests (sealed_key, id) WHERE sealed_key <> '';
+CREATE INDEX requests_ref ON requests (project, ref, id) WHERE ref <> '';
+CREATE INDEX requests_endpoint ON requests (project, endpoint_id, id) WHERE endpoint_id <> '';
+
+-- Bodies that several callbacks share. users counts them.
 CREATE TABLE payloads (
 	id      TEXT PRIMARY KEY,
 	project TEXT NOT NULL,

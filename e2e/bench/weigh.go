@@ -52,7 +52,7 @@ func (p place) weighSQL(r *run, rows int) {
 	// Statistics are brought up to date, as autovacuum would in time.
 	_, err := p.conn.Exec(r.Context(), "VACUUM (ANALYZE)")
 	r.check("vacuum", err)
-	for _, table := range []string{"callbacks", "payloads", "attempts", "idempotency"} {
+	for _, table := range []string{"callbacks", "requests", "attempts", "idempotency"} {
 		var size, n float64
 		err := p.conn.QueryRow(r.Context(), fmt.Sprintf(
 			`SELECT pg_total_relation_size('%[1]s'), (SELECT count(*) FROM %[1]s)`, table)).Scan(&size, &n)
@@ -60,6 +60,12 @@ func (p place) weighSQL(r *run, rows int) {
 		r.figures[table] = size / max(n, 1)
 		r.figures["sql"] += size / float64(rows)
 	}
+	// A callback is a row of two tables; its payload, a column of the second, goes before the rest.
+	var payload float64
+	const query = `SELECT avg(pg_column_size(body)) FROM requests`
+	r.check("PostgreSQL", p.conn.QueryRow(r.Context(), query).Scan(&payload))
+	r.figures["payloads"] = payload
+	r.figures["callbacks"] += r.figures["requests"] - payload
 }
 
 // logged is how much PostgreSQL has logged, in bytes, and how often it has synced that.

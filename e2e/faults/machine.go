@@ -46,13 +46,15 @@ type charges struct{ callbacks, charged, diverted, failed int }
 func (tr *trial) chargesOf(prefix string) (c charges) {
 	tr.Helper()
 	like := prefix + "%"
-	if err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*), coalesce(sum(attempt_count), 0),
+	row := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*), coalesce(sum(attempt_count), 0),
 		coalesce(sum(CASE WHEN divert_count > 0 THEN 1 ELSE 0 END), 0)
-		FROM callbacks WHERE ref LIKE $1`, like).Scan(&c.callbacks, &c.charged, &c.diverted); err != nil {
+		FROM callbacks JOIN requests USING (project, id) WHERE ref LIKE $1`, like)
+	if err := row.Scan(&c.callbacks, &c.charged, &c.diverted); err != nil {
 		tr.Fatalf("count the charges of %s: %v", prefix, err)
 	}
-	c.failed = tr.sqlCount(`SELECT count(*) FROM attempts a JOIN callbacks c ON c.id = a.callback_id
-		WHERE c.ref LIKE $1 AND a.outcome <> 'succeeded'`, like)
+	c.failed = tr.sqlCount(`SELECT count(*) FROM attempts a
+		JOIN requests r ON r.project = a.project AND r.id = a.callback_id
+		WHERE r.ref LIKE $1 AND a.outcome <> 'succeeded'`, like)
 	return c
 }
 

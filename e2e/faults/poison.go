@@ -84,7 +84,8 @@ func poisoned(tr *trial) {
 		return "succeeded"
 	}
 	v := tr.Verdict(bounds)
-	if tr.sqlCount(`SELECT count(*) FROM callbacks WHERE ref = 'poison-0' AND reason = 'poison'`) != 1 ||
+	if tr.sqlCount(`SELECT count(*) FROM callbacks JOIN requests USING (project, id)
+		WHERE ref = 'poison-0' AND reason = 'poison'`) != 1 ||
 		crashes != poisonCrashes {
 		tr.Errorf("it is not dead of poison, or not after %d crashes but after %d", poisonCrashes, crashes)
 	}

@@ -163,10 +163,12 @@ func (v *pollVictim) die() {
 	var polls, ended, results int
 	err = v.Database().QueryRowContext(v.Context(), `SELECT count(*), coalesce(max(state), ''),
 		count(CASE WHEN state <> 'scheduled' THEN 1 END)
-		FROM callbacks WHERE ref = $1 AND kind = 'poll'`, v.ref()).Scan(&polls, &state, &ended)
+		FROM callbacks JOIN requests USING (project, id)
+		WHERE ref = $1 AND kind = 'poll'`, v.ref()).Scan(&polls, &state, &ended)
 	if err == nil {
 		err = v.Database().QueryRowContext(v.Context(),
-			`SELECT count(*) FROM callbacks WHERE ref = $1 AND kind <> 'poll'`, v.ref()).Scan(&results)
+			`SELECT count(*) FROM callbacks JOIN requests USING (project, id)
+				WHERE ref = $1 AND kind <> 'poll'`, v.ref()).Scan(&results)
 	}
 	if err != nil {
 		v.Fatal(err)

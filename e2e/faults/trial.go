@@ -120,8 +120,8 @@ func (tr *trial) lateness(like string) (all []time.Duration) {
 func (tr *trial) awaitEnds(limit time.Duration, like string) {
 	tr.Helper()
 	harness.Eventually(tr, limit, "all of "+like+" have ended", func() error {
-		if n := tr.sqlCount(`SELECT count(*) FROM callbacks WHERE ref LIKE $1 AND state = 'scheduled'`,
-			like); n > 0 {
+		if n := tr.sqlCount(`SELECT count(*) FROM callbacks JOIN requests USING (project, id)
+			WHERE ref LIKE $1 AND state = 'scheduled'`, like); n > 0 {
 			return fmt.Errorf("%d are open", n)
 		}
 		return nil

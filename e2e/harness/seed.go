@@ -68,42 +68,48 @@ func (tr *Trial) copyRows(s Seeding) {
 		}
 		return "CAST(" + text + " AS BLOB)"
 	}
-	columns := tr.columns("callbacks")
 	// The copies' ids all begin alike, with the time at which the last of the first ones was accepted.
 	series := func(first, end int) string {
 		return fmt.Sprintf(`WITH RECURSIVE
 			series(i) AS (SELECT CAST(%d AS BIGINT) UNION ALL SELECT i + 1 FROM series WHERE i < %d),
-			first AS (SELECT callbacks.*, row_number() OVER (ORDER BY id) - 1 AS k FROM callbacks
+			lanes AS (SELECT id AS lane_id, ref, row_number() OVER (ORDER BY id) - 1 AS k FROM requests
 				WHERE ref LIKE 'lane-%%'),
-			born AS (SELECT substr(max(id), 1, 10) AS prefix FROM first)`, first, end-1)
+			born AS (SELECT substr(max(lane_id), 1, 10) AS prefix FROM lanes)`, first, end-1)
 	}
 	const id, ref = `born.prefix || substr(CAST(10000000000000000 + series.i AS TEXT), 2)`, `'seed-' || series.i`
 	now := time.Now().UnixMilli()
 	due := fmt.Sprintf(`CASE WHEN series.i < %d THEN %d - series.i %% 60000
 		ELSE %d + (series.i * 7919) %% 2592000 * 1000 END`,
 		s.Overdue, now, now+(24*time.Hour).Milliseconds())
-	values := make([]string, len(columns))
-	for i, c := range columns {
-		switch c {
-		case "id", "payload_id":
-			values[i] = id
-		case "ref":
-			values[i] = ref
-		case "url":
-			values[i] = `replace(first.url, first.ref, ` + ref + `)`
-		case "due_at", "first_due_at":
-			values[i] = due
-		default:
-			values[i] = `first."` + c + `"`
+	// copied is what is inserted into a table.
+	copied := func(table string) string {
+		columns := tr.columns(table)
+		values := make([]string, len(columns))
+		for i, c := range columns {
+			switch c {
+			case "id":
+				values[i] = id
+			case "ref":
+				values[i] = ref
+			case "url":
+				values[i] = `replace(first.url, first.ref, ` + ref + `)`
+			case "body":
+				values[i] = bytes(`'{"order":"' || ` + ref + ` || '","paid":10000}'`)
+			case "due_at", "first_due_at":
+				values[i] = due
+			default:
+				values[i] = `first."` + c + `"`
+			}
 		}
+		return ` INSERT INTO ` + table + ` ("` + strings.Join(columns, `", "`) + `") SELECT ` +
+			strings.Join(values, ", ") + fmt.Sprintf(` FROM series JOIN lanes ON lanes.k = series.i %% %d
+				JOIN %s AS first ON first.id = lanes.lane_id CROSS JOIN born`, s.Lanes, table)
 	}
+	callbacks, requests := copied("callbacks"), copied("requests")
 	for at := 0; at < s.N; at += seedChunk {
 		head := series(at, min(at+seedChunk, s.N))
-		from := fmt.Sprintf(` FROM series JOIN first ON first.k = series.i %% %d CROSS JOIN born`, s.Lanes)
-		tr.Execute(head + ` INSERT INTO payloads (id, project, users, body) SELECT ` + id + `, first.project, 1, ` +
-			bytes(`'{"order":"' || `+ref+` || '","paid":10000}'`) + from)
-		tr.Execute(head + ` INSERT INTO callbacks ("` + strings.Join(columns, `", "`) + `") SELECT ` +
-			strings.Join(values, ", ") + from)
+		tr.Execute(head + callbacks)
+		tr.Execute(head + requests)
 	}
 	// What a database that has lived with them would know.
 	tr.Execute(`ANALYZE`)

@@ -125,7 +125,7 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 	if err := t.lowerMarks(early); err != nil {
 		return err
 	}
-	return t.insertPayloads(accepted)
+	return t.insertRequests(accepted)
 }
 
 // placeDrafts begins the answers to drafts and gives each its lane. It returns those that have one.
@@ -320,7 +320,7 @@ func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
 		r, err := t.db.scanCallback(rows)
 		found[r.ID] = r
 		return err
-	}, `SELECT `+callbackColumns+` FROM callbacks
+	}, `SELECT `+callbackColumns+` FROM `+fromCallbacks+`
 		WHERE callbacks.id IN (SELECT i.id FROM `+input+`)
 		ORDER BY callbacks.id`+lock, args...)
 	if err != nil {

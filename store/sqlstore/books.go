@@ -159,7 +159,7 @@ func (db *DB) windowOfIDs(ctx context.Context, project, after, last string) (end
 	err = queryEach(ctx, db.read, func(rows scanner) error {
 		more = true
 		return rows.Scan(&end)
-	}, `SELECT id FROM callbacks WHERE project = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT 1 OFFSET $4`,
+	}, `SELECT id FROM requests WHERE project = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT 1 OFFSET $4`,
 		project, after, last, db.booksWindow-1)
 	return end, more, err
 }
@@ -178,8 +178,8 @@ func (db *DB) count(ctx context.Context, sums map[string]*store.Books, column st
 		err := rows.Scan(&c.text, &c.state, &c.n)
 		all = append(all, c)
 		return err
-	}, `SELECT `+column+` AS grouped, state, COUNT(*) FROM callbacks
-		WHERE project = $1 AND id > $2 AND id <= $3
+	}, `SELECT `+column+` AS grouped, state, COUNT(*) FROM `+fromRequests+`
+		AND requests.project = $1 AND requests.id > $2 AND requests.id <= $3
 		GROUP BY grouped, state`, project, after, end); err != nil {
 		return err
 	}
@@ -250,7 +250,8 @@ func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs 
 				c.More = true
 			}
 			return nil
-		}, `SELECT DISTINCT ref FROM callbacks WHERE project = $1 AND id > $2 AND id <= $3`, project, after, end)
+		}, `SELECT DISTINCT ref FROM requests
+			WHERE project = $1 AND id > $2 AND id <= $3`, project, after, end)
 	})
 	if err != nil {
 		return store.Comparison{}, readError("compare", err)
@@ -275,7 +276,8 @@ func (db *DB) findRefs(ctx context.Context, project, from, to string, refs []str
 		found[ref] = true
 		return err
 	}, fmt.Sprintf(`SELECT i.ref FROM %s WHERE EXISTS (
-		SELECT 1 FROM callbacks
-		WHERE callbacks.project = $%d AND callbacks.ref = i.ref AND callbacks.ref <> '' AND callbacks.id > $%d AND callbacks.id < $%d)`,
+		SELECT 1 FROM requests
+		WHERE requests.project = $%d AND requests.ref = i.ref AND requests.ref <> ''
+			AND requests.id > $%d AND requests.id < $%d)`,
 		input, n, n+1, n+2), append(args, project, from, to)...)
 }

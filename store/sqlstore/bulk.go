@@ -82,7 +82,11 @@ func (fs fields[R]) bind(s *liteStmt, r R) {
 		case f.real != nil:
 			s.stmt.BindFloat(i+1, f.real(r))
 		case f.bytes != nil:
-			s.stmt.BindBytes(i+1, f.bytes(r))
+			if b := f.bytes(r); b != nil {
+				s.stmt.BindBytes(i+1, b)
+			} else {
+				s.stmt.BindNull(i + 1)
+			}
 		default:
 			s.stmt.BindInt64(i+1, f.number(r))
 		}
@@ -123,14 +127,22 @@ type bulkUpdate[R any] struct {
 	lite, liteRead string
 }
 
-// newBulkUpdate makes one of its parts: in set and where, i.NAME is a field of the input.
+// newBulkUpdate makes one of its parts: in set and where, i.NAME is a field of the input. What it returns may
+// be columns of requests, too.
 func newBulkUpdate[R any](fs fields[R], set, where, returning string) *bulkUpdate[R] {
+	input, from := fs.postgresInput(), `callbacks`
+	where = `callbacks.id = i.` + fs[0].name + ` AND ` + where
+	lite := fs.oneRow(`UPDATE callbacks SET ` + set + ` WHERE ` + where)
+	if strings.Contains(returning, `requests.`) {
+		input, from = input+`, requests`, fromCallbacks
+		where = ofCallback + ` AND ` + where
+	}
 	return &bulkUpdate[R]{
 		fields: fs,
-		postgres: `UPDATE callbacks SET ` + set + ` FROM ` + fs.postgresInput() + `
-			WHERE callbacks.id = i.` + fs[0].name + ` AND ` + where + ` RETURNING ` + returning,
-		lite:     fs.oneRow(`UPDATE callbacks SET ` + set + ` WHERE callbacks.id = i.` + fs[0].name + ` AND ` + where),
-		liteRead: `SELECT ` + returning + ` FROM callbacks WHERE callbacks.id = $1`,
+		postgres: `UPDATE callbacks SET ` + set + ` FROM ` + input +
+			` WHERE ` + where + ` RETURNING ` + returning,
+		lite:     lite,
+		liteRead: `SELECT ` + returning + ` FROM ` + from + ` WHERE callbacks.id = $1`,
 	}
 }
 

@@ -12,30 +12,30 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// callbackColumns are what scanCallback reads, in its order. They work in SELECT and in RETURNING.
+// callbackColumns are what scanCallback reads of fromCallbacks, in its order.
 const callbackColumns = `
 	callbacks.id,
 	callbacks.project,
 	callbacks.kind,
-	callbacks.endpoint_id,
+	requests.endpoint_id,
 	` + presentURL + `,
-	callbacks.follows,
-	callbacks.method,
-	callbacks.headers,
-	callbacks.topic,
-	callbacks.ref,
+	requests.follows,
+	requests.method,
+	requests.headers,
+	requests.topic,
+	requests.ref,
 	callbacks.lock_key,
 	callbacks.strict,
 	(SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane),
 	callbacks.lane,
-	callbacks.labels,
-	callbacks.policy,
-	callbacks.success,
-	callbacks.signer,
+	requests.labels,
+	requests.policy,
+	requests.success,
+	requests.signer,
 	callbacks.state,
 	callbacks.reason,
 	callbacks.due_at,
-	callbacks.first_due_at,
+	requests.first_due_at,
 	callbacks.expires_at,
 	callbacks.attempt_count,
 	callbacks.divert_count,
@@ -49,8 +49,8 @@ const callbackColumns = `
 	callbacks.last_status,
 	callbacks.last_class,
 	callbacks.poll_errors,
-	callbacks.version,
-	callbacks.created_at,
+	requests.version,
+	requests.created_at,
 	callbacks.updated_at,
 	callbacks.finished_at,
 	callbacks.fence,
@@ -59,16 +59,37 @@ const callbackColumns = `
 	callbacks.claimed_at,
 	callbacks.lost_at,
 	callbacks.crash_count,
-	callbacks.payload_id,
-	callbacks.content_type,
-	callbacks.payload_purged`
+	CASE
+		WHEN callbacks.payload <> 1 THEN ''
+		WHEN requests.shared <> '' THEN requests.shared
+		ELSE callbacks.id
+	END,
+	requests.content_type,
+	CASE WHEN callbacks.payload = 2 THEN 1 ELSE 0 END`
+
+// fromCallbacks has both rows of callbacks, found by those of the first table.
+const fromCallbacks = `callbacks JOIN requests ON ` + ofCallback
+
+// ofCallback finds the second row of a callback.
+const ofCallback = `requests.project = callbacks.project AND requests.id = callbacks.id`
+
+// fromRequests is fromCallbacks for conditions that the second table is searched by. They follow it with AND.
+// SQLite takes the tables of a CROSS JOIN in their order.
+const fromRequests = `requests CROSS JOIN callbacks WHERE callbacks.id = requests.id`
+
+// bodyColumn is a callback's payload, its own or one that it shares; NULL: none.
+const bodyColumn = `CASE
+		WHEN requests.shared = '' THEN requests.body
+		ELSE (SELECT payloads.body FROM payloads WHERE payloads.id = requests.shared)
+	END`
 
 // presentURL is where the next attempt goes: for an open row that follows its endpoint, where that is now. What has ended keeps the
 // address that its last stamp wrote.
 const presentURL = `CASE
-		WHEN callbacks.follows = 1 AND callbacks.state = 'scheduled'
-			THEN COALESCE((SELECT endpoints.url FROM endpoints WHERE endpoints.id = callbacks.endpoint_id), callbacks.url)
-		ELSE callbacks.url
+		WHEN requests.follows = 1 AND callbacks.state = 'scheduled'
+			THEN COALESCE((SELECT endpoints.url FROM endpoints WHERE endpoints.id = requests.endpoint_id),
+				requests.url)
+		ELSE requests.url
 	END`
 
 // isOpen is the condition for rows that are found by their ids. It is written so that it does not match the condition of

@@ -55,14 +55,14 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 			r, err := t.db.scanCallback(rows)
 			open = append(open, r)
 			return err
-		}, `SELECT `+callbackColumns+` FROM callbacks
-			WHERE callbacks.project = $1
-				AND callbacks.ref = $2
-				AND callbacks.ref <> ''
-				AND callbacks.state = 'scheduled'
-				AND ($3 = '' OR callbacks.topic = $3)
+		}, `SELECT `+callbackColumns+` FROM `+fromRequests+`
+				AND requests.project = $1
+				AND requests.ref = $2
+				AND requests.ref <> ''
+				AND `+isOpen+`
+				AND ($3 = '' OR requests.topic = $3)
 				AND NOT EXISTS (SELECT 1 FROM polls WHERE polls.result_id = callbacks.id AND polls.result_id <> '')
-			ORDER BY callbacks.id
+			ORDER BY requests.id
 			LIMIT $4`+t.db.dialect.forUpdate, project, ref, topic, limit); err != nil {
 			return fmt.Errorf("read callbacks: %w", err)
 		}
@@ -283,28 +283,30 @@ func (t *tx) writeMended(r *row) error {
 			state = $1,
 			reason = $2,
 			due_at = $3,
-			first_due_at = $4,
-			expires_at = $5,
-			finished_at = $6,
-			updated_at = $7,
-			ladder_base = $8,
-			trigger = $9,
-			resume_state = $10,
-			resume_reason = $11,
-			cancel_requested = $12,
-			free_retry = $13,
-			crash_count = $14,
-			url = $15,
-			lane = $16,
-			attempt_seq = $17,
-			claim_until = $18,
-			claim_token = $19,
-			follows = $20,
-			poll_errors = $21
-		WHERE id = $22`,
-		string(r.State), string(reason), r.DueAt, r.FirstDueAt, r.ExpiresAt, r.FinishedAt, r.UpdatedAt, r.LadderBase,
+			expires_at = $4,
+			finished_at = $5,
+			updated_at = $6,
+			ladder_base = $7,
+			trigger = $8,
+			resume_state = $9,
+			resume_reason = $10,
+			cancel_requested = $11,
+			free_retry = $12,
+			crash_count = $13,
+			lane = $14,
+			attempt_seq = $15,
+			claim_until = $16,
+			claim_token = $17,
+			poll_errors = $18
+		WHERE id = $19`,
+		string(r.State), string(reason), r.DueAt, r.ExpiresAt, r.FinishedAt, r.UpdatedAt, r.LadderBase,
 		string(r.Trigger), string(r.ResumeState), string(r.ResumeReason), flag(r.CancelRequested), flag(r.FreeRetry),
-		r.CrashCount, r.URL, r.LaneID, r.AttemptSeq, r.ClaimUntil, r.ClaimToken, flag(r.Follows), r.PollErrors, r.ID)
+		r.CrashCount, r.LaneID, r.AttemptSeq, r.ClaimUntil, r.ClaimToken, r.PollErrors, r.ID)
+	if err == nil {
+		_, err = t.exec(`UPDATE requests SET first_due_at = $1, url = $2, follows = $3
+			WHERE project = $4 AND id = $5`,
+			r.FirstDueAt, r.URL, flag(r.Follows), r.Project, r.ID)
+	}
 	if err == nil {
 		var early earlyTimes
 		early.add(&r.Callback, r.UpdatedAt)

@@ -114,9 +114,12 @@ func (t *tx) openOf(d deletion, after string, limit int) (open []row, last strin
 			ids = append(ids, id)
 		}
 		return nil
-	}, `SELECT id, state FROM callbacks
-		WHERE project = $1 AND endpoint_id = $2 AND endpoint_id <> '' AND id > $3
-		ORDER BY id
+	}, `SELECT requests.id, callbacks.state FROM `+fromRequests+`
+			AND requests.project = $1
+			AND requests.endpoint_id = $2
+			AND requests.endpoint_id <> ''
+			AND requests.id > $3
+		ORDER BY requests.id
 		LIMIT $4`, d.project, d.id, after, cancelWindow); err != nil {
 		return nil, "", false, fmt.Errorf("look for open callbacks: %w", err)
 	}

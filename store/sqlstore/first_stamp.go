@@ -13,10 +13,12 @@ var firstStamp = newBulkUpdate(firstStampFields(), firstStampSet, firstStampWher
 
 // firstStampThere is firstStamp for rows whose address is their endpoint's: if it still is what it was at the accept.
 var firstStampThere = newBulkUpdate(
-	append(firstStampFields(), textField("url", func(e *stampEntry) string { return e.known.URL })), firstStampSet,
+	append(firstStampFields(),
+		textField("endpoint_id", func(e *stampEntry) string { return e.known.EndpointID }),
+		textField("url", func(e *stampEntry) string { return e.known.URL })),
+	firstStampSet,
 	firstStampWhere+`
-		AND callbacks.url = i.url
-		AND EXISTS (SELECT 1 FROM endpoints WHERE endpoints.id = callbacks.endpoint_id AND endpoints.url = i.url)`,
+		AND EXISTS (SELECT 1 FROM endpoints WHERE endpoints.id = i.endpoint_id AND endpoints.url = i.url)`,
 	`callbacks.id`).byItself()
 
 func firstStampFields() fields[*stampEntry] {
@@ -44,7 +46,6 @@ const (
 	firstStampWhere = isOpen + `
 		AND callbacks.fence = 0
 		AND callbacks.updated_at = i.created_at
-		AND callbacks.created_at = i.created_at
 		AND callbacks.due_at = i.due_at
 		AND callbacks.due_at <= i.due_by`
 )

@@ -2,102 +2,104 @@ package sqlstore
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// draftInsert makes new rows; the columns that it does not name begin at their defaults. markedInsert does so for the few that are marked.
-var (
-	draftInsert  = newBulkInsert("callbacks", draftFields(), onlyNew)
-	markedInsert = newBulkInsert("callbacks", append(draftFields(),
-		numberField("follows", func(e *acceptEntry) int64 { return flag(e.out.Callback.Follows) }),
-		numberField("strict", func(e *acceptEntry) int64 { return flag(e.out.Callback.Strict) }),
-		textField("sealed_key", func(e *acceptEntry) string { return store.SealedKey(e.out.Callback.Headers) }),
-	), onlyNew)
-)
+// draftInsert makes the first rows of callbacks; the columns that it does not name begin at their defaults.
+var draftInsert = newBulkInsert("callbacks", fields[*acceptEntry]{
+	textField("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
+	textField("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
+	textField("kind", func(e *acceptEntry) string { return string(e.out.Callback.Kind) }),
+	textField("lock_key", func(e *acceptEntry) string { return e.out.Callback.LockKey }),
+	textField("state", func(e *acceptEntry) string { return string(e.out.Callback.State) }),
+	textField("reason", func(e *acceptEntry) string { return string(e.out.Callback.Reason) }),
+	textField("trigger", func(e *acceptEntry) string { return string(e.out.Callback.Trigger) }),
+	numberField("lane", func(e *acceptEntry) int64 { return e.out.Callback.LaneID }),
+	numberField("due_at", func(e *acceptEntry) int64 { return e.out.Callback.DueAt }),
+	numberField("expires_at", func(e *acceptEntry) int64 { return e.out.Callback.ExpiresAt }),
+	numberField("ladder_base", func(e *acceptEntry) int64 { return int64(e.out.Callback.LadderBase) }),
+	numberField("updated_at", func(e *acceptEntry) int64 { return e.out.Callback.UpdatedAt }),
+	numberField("finished_at", func(e *acceptEntry) int64 { return e.out.Callback.FinishedAt }),
+	numberField("timeout_ms", func(e *acceptEntry) int64 { return timeoutMillis(e.out.Callback.Policy) }),
+	numberField("strict", func(e *acceptEntry) int64 { return flag(e.out.Callback.Strict) }),
+	numberField("payload", func(e *acceptEntry) int64 { return flag(e.out.Callback.PayloadID != "") }),
+}, `ON CONFLICT (id) DO NOTHING`)
 
-const onlyNew = `ON CONFLICT (id) DO NOTHING`
+// requestInsert makes the second rows of callbacks whose first rows are new.
+var requestInsert = newBulkInsert("requests", fields[*acceptEntry]{
+	textField("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
+	textField("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
+	numberField("created_at", func(e *acceptEntry) int64 { return e.out.Callback.CreatedAt }),
+	numberField("first_due_at", func(e *acceptEntry) int64 { return e.out.Callback.FirstDueAt }),
+	numberField("follows", func(e *acceptEntry) int64 { return flag(e.out.Callback.Follows) }),
+	textField("endpoint_id", func(e *acceptEntry) string { return e.out.Callback.EndpointID }),
+	textField("topic", func(e *acceptEntry) string { return e.out.Callback.Topic }),
+	textField("ref", func(e *acceptEntry) string { return e.out.Callback.Ref }),
+	textField("method", func(e *acceptEntry) string { return e.out.Callback.Method }),
+	textField("content_type", func(e *acceptEntry) string { return e.out.Callback.ContentType }),
+	textField("signer", func(e *acceptEntry) string { return e.out.Callback.Signer }),
+	textField("url", func(e *acceptEntry) string { return e.out.Callback.URL }),
+	textField("headers", func(e *acceptEntry) string { return e.headers }),
+	textField("labels", func(e *acceptEntry) string { return e.labels }),
+	textField("policy", func(e *acceptEntry) string { return e.policy }),
+	textField("success", func(e *acceptEntry) string { return e.success }),
+	textField("sealed_key", func(e *acceptEntry) string { return store.SealedKey(e.out.Callback.Headers) }),
+	textField("shared", (*acceptEntry).shared),
+	{name: "version", maybe: func(e *acceptEntry) *int64 { return e.out.Callback.Version }},
+	{name: "body", bytes: (*acceptEntry).ownBody},
+}, "")
 
-// marked says that the row has something that most have not.
-func (e *acceptEntry) marked() bool {
-	c := &e.out.Callback
-	return c.Follows || c.Strict || store.SealedKey(c.Headers) != ""
-}
+// shared is the id of a payload that several drafts share, or empty.
+func (e *acceptEntry) shared() string { return e.draft.Callback.PayloadID }
 
-func draftFields() fields[*acceptEntry] {
-	return fields[*acceptEntry]{
-		textField("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
-		textField("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
-		textField("kind", func(e *acceptEntry) string { return string(e.out.Callback.Kind) }),
-		textField("endpoint_id", func(e *acceptEntry) string { return e.out.Callback.EndpointID }),
-		textField("url", func(e *acceptEntry) string { return e.out.Callback.URL }),
-		textField("method", func(e *acceptEntry) string { return e.out.Callback.Method }),
-		textField("headers", func(e *acceptEntry) string { return e.headers }),
-		textField("topic", func(e *acceptEntry) string { return e.out.Callback.Topic }),
-		textField("ref", func(e *acceptEntry) string { return e.out.Callback.Ref }),
-		textField("lock_key", func(e *acceptEntry) string { return e.out.Callback.LockKey }),
-		textField("labels", func(e *acceptEntry) string { return e.labels }),
-		textField("policy", func(e *acceptEntry) string { return e.policy }),
-		textField("success", func(e *acceptEntry) string { return e.success }),
-		textField("signer", func(e *acceptEntry) string { return e.out.Callback.Signer }),
-		textField("state", func(e *acceptEntry) string { return string(e.out.Callback.State) }),
-		textField("reason", func(e *acceptEntry) string { return string(e.out.Callback.Reason) }),
-		textField("trigger", func(e *acceptEntry) string { return string(e.out.Callback.Trigger) }),
-		textField("payload_id", func(e *acceptEntry) string { return e.out.Callback.PayloadID }),
-		textField("content_type", func(e *acceptEntry) string { return e.out.Callback.ContentType }),
-		numberField("lane", func(e *acceptEntry) int64 { return e.out.Callback.LaneID }),
-		numberField("due_at", func(e *acceptEntry) int64 { return e.out.Callback.DueAt }),
-		numberField("first_due_at", func(e *acceptEntry) int64 { return e.out.Callback.FirstDueAt }),
-		numberField("expires_at", func(e *acceptEntry) int64 { return e.out.Callback.ExpiresAt }),
-		numberField("ladder_base", func(e *acceptEntry) int64 { return int64(e.out.Callback.LadderBase) }),
-		numberField("created_at", func(e *acceptEntry) int64 { return e.out.Callback.CreatedAt }),
-		numberField("updated_at", func(e *acceptEntry) int64 { return e.out.Callback.UpdatedAt }),
-		numberField("finished_at", func(e *acceptEntry) int64 { return e.out.Callback.FinishedAt }),
-		numberField("timeout_ms", func(e *acceptEntry) int64 { return timeoutMillis(e.out.Callback.Policy) }),
-		{name: "version", maybe: func(e *acceptEntry) *int64 { return e.out.Callback.Version }},
+// ownBody is the draft's payload if no other draft has it.
+func (e *acceptEntry) ownBody() []byte {
+	if e.shared() != "" {
+		return nil
 	}
+	return e.draft.Body
 }
 
-// insertCallbacks inserts the drafts' rows and returns the ids of those that were not there yet.
+// insertCallbacks inserts the drafts' first rows, and returns the ids of those that were not there yet.
 func (t *tx) insertCallbacks(entries []*acceptEntry) (map[string]bool, error) {
 	inserted := make(map[string]bool, len(entries))
-	sorted := slices.SortedFunc(slices.Values(entries), func(a, b *acceptEntry) int {
-		return cmp.Compare(a.draft.Callback.ID, b.draft.Callback.ID)
-	})
-	marked := slices.IndexFunc(sorted, (*acceptEntry).marked)
-	plain := sorted
-	var rest []*acceptEntry
-	if marked >= 0 {
-		plain = nil
-		for _, e := range sorted {
-			if e.marked() {
-				rest = append(rest, e)
-			} else {
-				plain = append(plain, e)
-			}
-		}
-	}
+	sorted := sortedByID(entries)
+	add := func(id string) { inserted[id] = true }
+	var err error
 	if t.group != nil && !t.again {
 		// None can be there: then the transaction fails, and its halves are tried. So nothing need be heard before the commit.
 		for _, e := range sorted {
-			inserted[e.draft.Callback.ID] = true
+			add(e.draft.Callback.ID)
 		}
-		if err := errors.Join(draftInsert.later(t, plain), markedInsert.later(t, rest)); err != nil {
-			return nil, fmt.Errorf("insert callbacks: %w", err)
-		}
-		return inserted, nil
+		err = draftInsert.later(t, sorted)
+	} else {
+		err = draftInsert.run(t, sorted, add)
 	}
-	add := func(id string) { inserted[id] = true }
-	if err := draftInsert.run(t, plain, add); err != nil {
-		return nil, fmt.Errorf("insert callbacks: %w", err)
-	}
-	if err := markedInsert.run(t, rest, add); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("insert callbacks: %w", err)
 	}
 	return inserted, nil
+}
+
+func sortedByID(entries []*acceptEntry) []*acceptEntry {
+	return slices.SortedFunc(slices.Values(entries), func(a, b *acceptEntry) int {
+		return cmp.Compare(a.draft.Callback.ID, b.draft.Callback.ID)
+	})
+}
+
+// insertRequests inserts the second rows of drafts whose first rows are new, and the payloads that they
+// share.
+func (t *tx) insertRequests(accepted []*acceptEntry) error {
+	if err := t.insertPayloads(accepted); err != nil {
+		return err
+	}
+	if err := requestInsert.run(t, sortedByID(accepted), nil); err != nil {
+		return fmt.Errorf("insert requests: %w", err)
+	}
+	return nil
 }
 
 // A newPayload is a body and how many drafts of the group share it.
@@ -114,16 +116,19 @@ var payloadInsert = newBulkInsert("payloads", fields[*newPayload]{
 	{name: "body", bytes: func(p *newPayload) []byte { return p.body }},
 }, `ON CONFLICT (id) DO UPDATE SET users = payloads.users + excluded.users`)
 
-// insertPayloads inserts the bodies of accepted drafts. Drafts with the same payload id share one.
+// insertPayloads inserts the bodies that accepted drafts share.
 func (t *tx) insertPayloads(entries []*acceptEntry) error {
-	payloads := make(map[string]*newPayload, len(entries))
+	var payloads map[string]*newPayload
 	for _, e := range entries {
-		id := e.out.Callback.PayloadID
+		id := e.shared()
 		if id == "" {
 			continue
 		}
 		p := payloads[id]
 		if p == nil {
+			if payloads == nil {
+				payloads = make(map[string]*newPayload)
+			}
 			p = &newPayload{id: id, project: e.out.Callback.Project}
 			payloads[id] = p
 		}

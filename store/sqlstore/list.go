@@ -89,18 +89,19 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 		}
 		return
 	}
+	table := l.table()
 	if l.byDeadLane() {
 		q.add("callbacks.lane = "+laneOf+" AND callbacks.state = 'dead'", l.project, l.Lane)
 	} else {
-		q.add("callbacks.project = ?", l.project)
+		q.add(table+".project = ?", l.project)
 	}
 	switch {
 	case l.Ref != "":
-		q.and("callbacks.ref = ? AND callbacks.ref <> ''", l.Ref)
+		q.and("requests.ref = ? AND requests.ref <> ''", l.Ref)
 	case l.LockKey != "":
 		q.and("callbacks.lock_key = ? AND callbacks.lock_key <> ''", l.LockKey)
 	case l.EndpointID != "":
-		q.and("callbacks.endpoint_id = ? AND callbacks.endpoint_id <> ''", l.EndpointID)
+		q.and("requests.endpoint_id = ? AND requests.endpoint_id <> ''", l.EndpointID)
 	case l.byPoll():
 		q.and("callbacks.kind = 'poll'") // written out, as below; PostgreSQL, too, would not know of a value that is passed to a plan for all
 	case l.byGroup():
@@ -108,7 +109,8 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 			string(l.Reason), string(l.Class), *l.status)
 	case l.byEnded():
 		// Written out, not passed, and the index's own condition beside it, word for word: only so SQLite takes a partial index.
-		q.and("callbacks.state IN ('dead', 'canceled') AND callbacks.state = '" + string(l.States[0]) + "'")
+		q.and("callbacks.state <> 'scheduled' AND callbacks.state <> 'succeeded' AND callbacks.state = '" +
+			string(l.States[0]) + "'")
 	}
 	below := aboveAllIDs // with no bound at all, SQLite would take another index than that of a state
 	if l.After != nil {
@@ -117,13 +119,39 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	if l.To != 0 {
 		below = min(below, idsFrom(l.To))
 	}
-	q.and("callbacks.id < ?", below)
+	q.and(table+".id < ?", below)
 	switch {
 	case end != nil:
-		q.and("callbacks.id >= ?", end.ID)
+		q.and(table+".id >= ?", end.ID)
 	case l.From != 0:
-		q.and("callbacks.id >= ?", idsFrom(l.From))
+		q.and(table+".id >= ?", idsFrom(l.From))
 	}
+}
+
+// table is the one whose index the list is read by.
+func (l *listing) table() string {
+	switch {
+	case l.ByDue:
+		return "callbacks"
+	case l.Ref != "":
+		return "requests"
+	case l.LockKey != "":
+		return "callbacks"
+	case l.EndpointID != "":
+		return "requests"
+	case l.byPoll() || l.byDeadLane() || l.byEnded():
+		return "callbacks"
+	}
+	return "requests"
+}
+
+// from names both tables, such that SQLite begins with the one that the list is read by. Conditions follow it
+// with AND.
+func (l *listing) from() string {
+	if l.table() == "requests" || l.Ref != "" {
+		return fromRequests
+	}
+	return "callbacks CROSS JOIN requests WHERE " + ofCallback
 }
 
 // byFew says that the list is read by the index of a reference, a lock key or an endpoint: those have few of all callbacks.
@@ -168,7 +196,7 @@ func (l *listing) filter(q *query) {
 	if l.ByDue {
 		switch {
 		case l.Ref != "":
-			q.and("callbacks.project = ? AND callbacks.ref = ? AND callbacks.ref <> ''", l.project, l.Ref)
+			q.and("requests.project = ? AND requests.ref = ? AND requests.ref <> ''", l.project, l.Ref)
 		default:
 			// Written so that SQLite does not take an index that begins with the project, and sort.
 			q.and("callbacks.project || '' = ?", l.project)
@@ -188,17 +216,19 @@ func (l *listing) filter(q *query) {
 		name, value string
 		bound       bool
 	}{
-		{"kind || ''", string(l.Kind), l.byPoll()}, {"topic", l.Topic, false}, {"last_class || ''", string(l.Class), l.byGroup()},
+		{"callbacks.kind || ''", string(l.Kind), l.byPoll()},
+		{"requests.topic", l.Topic, false},
+		{"callbacks.last_class || ''", string(l.Class), l.byGroup()},
 	} {
 		if equal.value != "" && !equal.bound {
-			q.and("callbacks."+equal.name+" = ?", equal.value)
+			q.and(equal.name+" = ?", equal.value)
 		}
 	}
 	if l.LockKey != "" && (l.ByDue || l.Ref != "") {
 		q.and("callbacks.lock_key || '' = ?", l.LockKey)
 	}
 	if l.EndpointID != "" && (l.ByDue || l.Ref != "" || l.LockKey != "") {
-		q.and("callbacks.endpoint_id || '' = ?", l.EndpointID)
+		q.and("requests.endpoint_id || '' = ?", l.EndpointID)
 	}
 	if l.Reason != "" && !l.byGroup() {
 		q.and("callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", string(l.Reason))
@@ -252,6 +282,6 @@ func (db *DB) filterLabels(q *query, labels map[string]string) {
 			q.and("1 = 0")
 			continue
 		}
-		q.and(fmt.Sprintf("%s(callbacks.labels, ?) > 0", db.dialect.position), strings.Trim(text, "{}"))
+		q.and(fmt.Sprintf("%s(requests.labels, ?) > 0", db.dialect.position), strings.Trim(text, "{}"))
 	}
 }

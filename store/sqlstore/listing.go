@@ -162,7 +162,7 @@ func (l *listing) order() string {
 	if l.ByDue {
 		return "callbacks.due_at, callbacks.id"
 	}
-	return "callbacks.id DESC"
+	return l.table() + ".id DESC"
 }
 
 // windowEnd returns the last of the list's next rows, so many, whatever the filter says. It reads an index alone.
@@ -177,7 +177,7 @@ func (l *listing) endQuery(rows int) *query {
 	if l.ByDue {
 		due = "callbacks.due_at"
 	}
-	q.add("SELECT " + due + ", callbacks.id FROM callbacks WHERE ")
+	q.add("SELECT " + due + ", " + l.table() + ".id FROM " + l.table() + " WHERE ")
 	l.bound(&q, nil)
 	q.add("\n\tORDER BY "+l.order()+" LIMIT 1 OFFSET ?", rows-1)
 	return &q
@@ -191,7 +191,7 @@ func (l *listing) read(ctx context.Context, end *store.Cursor) (full bool, err e
 
 func (l *listing) readQuery(end *store.Cursor) *query {
 	var q query
-	q.add("SELECT " + callbackColumns + " FROM callbacks WHERE ")
+	q.add("SELECT " + callbackColumns + " FROM " + l.from() + "\n\tAND ")
 	l.bound(&q, end)
 	l.filter(&q)
 	q.add("\n\tORDER BY "+l.order()+" LIMIT ?", l.left+1)
@@ -267,7 +267,7 @@ func (l *listing) fewQuery() *query {
 	var q query
 	q.add("SELECT " + callbackColumns + " FROM (")
 	l.few(&q, "*", "LIMIT %d")
-	q.add(") AS callbacks WHERE ")
+	q.add(") AS callbacks JOIN requests ON " + ofCallback + " WHERE ")
 	l.bound(&q, nil)
 	l.filter(&q)
 	q.add("\n\tORDER BY "+l.order()+" LIMIT ?", l.left+1)

@@ -126,11 +126,11 @@ func indexOf(f store.Filter) string {
 	case f.ByDue:
 		return "callbacks_due"
 	case f.Ref != "":
-		return "callbacks_ref"
+		return "requests_ref"
 	case f.LockKey != "":
 		return "callbacks_lock"
 	case f.EndpointID != "":
-		return "callbacks_endpoint"
+		return "requests_endpoint"
 	case f.Kind == store.Poll:
 		return "callbacks_polls"
 	case dead && f.Lane != "":
@@ -140,5 +140,5 @@ func indexOf(f store.Filter) string {
 	case dead || slices.Equal(f.States, []store.State{store.Canceled}):
 		return "callbacks_ended"
 	}
-	return "callbacks_project"
+	return "sqlite_autoindex_requests_1 (project=? AND "
 }

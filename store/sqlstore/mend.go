@@ -87,8 +87,13 @@ func (t *tx) writeStructured(m *row) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("encode callback: %w", err)
 	}
-	if _, err := t.exec(`UPDATE callbacks SET headers = $1, policy = $2, success = $3, timeout_ms = $4, sealed_key = $5
-		WHERE id = $6`, headers, policy, success, timeoutMillis(m.Policy), store.SealedKey(m.Headers), m.ID); err != nil {
+	_, err = t.exec(`UPDATE callbacks SET timeout_ms = $1 WHERE id = $2`, timeoutMillis(m.Policy), m.ID)
+	if err == nil {
+		_, err = t.exec(`UPDATE requests SET headers = $1, policy = $2, success = $3, sealed_key = $4
+			WHERE project = $5 AND id = $6`,
+			headers, policy, success, store.SealedKey(m.Headers), m.Project, m.ID)
+	}
+	if err != nil {
 		return fmt.Errorf("write structured columns: %w", err)
 	}
 	return nil

@@ -192,8 +192,11 @@ func (db *DB) describe(ctx context.Context, project string, events []store.Termi
 			}
 		}
 		return nil
-	}, fmt.Sprintf(`SELECT id, kind, endpoint_id, topic, ref, labels FROM callbacks
-		WHERE id IN (SELECT i.id FROM %s) AND project = $%d`, input, next), append(args, project)...)
+	}, fmt.Sprintf(`SELECT callbacks.id, callbacks.kind, requests.endpoint_id, requests.topic, requests.ref,
+			requests.labels
+		FROM `+fromCallbacks+`
+		WHERE callbacks.id IN (SELECT i.id FROM %s) AND callbacks.project = $%d`, input, next),
+		append(args, project)...)
 }
 
 // PurgeOutcomes removes what came into the feed before that time, at most limit rows of it, each of which

@@ -47,10 +47,10 @@ func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int6
 // The oldest rows from a time on and before another, by the indexes over age.
 const (
 	oldestWithPayload = `SELECT finished_at FROM callbacks
-		WHERE finished_at > 0 AND payload_id <> '' AND finished_at >= $1 AND finished_at < $2
+		WHERE finished_at > 0 AND payload = 1 AND finished_at >= $1 AND finished_at < $2
 		ORDER BY finished_at LIMIT 1`
 	oldestWithout = `SELECT finished_at FROM callbacks
-		WHERE finished_at > 0 AND payload_id = '' AND finished_at >= $1 AND finished_at < $2
+		WHERE finished_at > 0 AND payload <> 1 AND finished_at >= $1 AND finished_at < $2
 		ORDER BY finished_at LIMIT 1`
 	oldestKey = `SELECT created_at FROM idempotency WHERE created_at > $1 AND created_at < $2
 		ORDER BY created_at LIMIT 1`

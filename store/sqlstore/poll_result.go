@@ -152,10 +152,13 @@ func (t *tx) endedPollRows(at map[string]int64) ([]*tellingPoll, error) {
 		p.at, p.Outcome, p.resolved = at[p.ID], p.PollOutcome(), p.ID == t.resolving
 		polls = append(polls, p)
 		return nil
-	}, `SELECT callbacks.id, callbacks.project, callbacks.ref, callbacks.state, callbacks.reason, callbacks.attempt_count, polls.context,
-			polls.on_result, polls.outcome, polls.result_id, polls.data
-		FROM polls JOIN callbacks ON callbacks.id = polls.id
-		WHERE polls.id IN (SELECT i.id FROM `+input+`) AND callbacks.state <> 'scheduled'
+	}, `SELECT callbacks.id, callbacks.project, requests.ref, callbacks.state, callbacks.reason,
+			callbacks.attempt_count, polls.context, polls.on_result, polls.outcome, polls.result_id,
+			polls.data
+		FROM polls, `+fromCallbacks+`
+		WHERE callbacks.id = polls.id
+			AND polls.id IN (SELECT i.id FROM `+input+`)
+			AND callbacks.state <> 'scheduled'
 		ORDER BY polls.id`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read polls that have ended: %w", err)

@@ -51,13 +51,15 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 
 // The rows that go next. The conditions are those of the indexes over age, word for word.
 const (
-	endedWithPayload = `SELECT id, project, state, kind, finished_at, payload_id FROM callbacks
-		WHERE finished_at > 0 AND payload_id <> '' AND finished_at >= $1 AND finished_at < $2
+	endedWithPayload = `SELECT id, project, state, kind, finished_at,
+			COALESCE((SELECT requests.shared FROM requests WHERE ` + ofCallback + `), '')
+		FROM callbacks
+		WHERE finished_at > 0 AND payload = 1 AND finished_at >= $1 AND finished_at < $2
 			AND state <> 'scheduled'
 		ORDER BY finished_at
 		LIMIT $3`
-	endedWithout = `SELECT id, project, state, kind, finished_at, payload_id FROM callbacks
-		WHERE finished_at > 0 AND payload_id = '' AND finished_at >= $1 AND finished_at < $2
+	endedWithout = `SELECT id, project, state, kind, finished_at, '' FROM callbacks
+		WHERE finished_at > 0 AND payload <> 1 AND finished_at >= $1 AND finished_at < $2
 			AND state <> 'scheduled'
 		ORDER BY finished_at
 		LIMIT $3`
@@ -68,7 +70,7 @@ type aged struct {
 	rows []store.Callback
 	// ids are theirs, and polls those of kind poll.
 	ids, polls []string
-	// users counts the rows of each payload.
+	// users counts the rows of each payload that is shared.
 	users map[string]int64
 }
 
@@ -77,15 +79,16 @@ func (t *tx) findAged(query string, b *batch) (*aged, error) {
 	a := &aged{users: make(map[string]int64)}
 	err := t.each(func(rows scanner) error {
 		var c store.Callback
-		if err := rows.Scan(&c.ID, &c.Project, &c.State, &c.Kind, &b.from.DueAt, &c.PayloadID); err != nil {
+		var shared string
+		if err := rows.Scan(&c.ID, &c.Project, &c.State, &c.Kind, &b.from.DueAt, &shared); err != nil {
 			return err
 		}
 		a.rows, a.ids = append(a.rows, c), append(a.ids, c.ID)
 		if c.Kind == store.Poll {
 			a.polls = append(a.polls, c.ID)
 		}
-		if c.PayloadID != "" {
-			a.users[c.PayloadID]++
+		if shared != "" {
+			a.users[shared]++
 		}
 		return nil
 	}, query+t.db.dialect.skipLocked, b.from.DueAt, b.before, b.rows)
@@ -98,8 +101,11 @@ func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 	if err != nil || len(a.ids) == 0 {
 		return 0, 0, err
 	}
-	if err := t.execIDs(`UPDATE callbacks SET payload_id = '', payload_purged = 1
-		WHERE id IN (%s) AND state <> 'scheduled'`, a.ids); err != nil {
+	const purged = `UPDATE callbacks SET payload = 2 WHERE id %s AND state <> 'scheduled'`
+	if err := t.execIDs(purged, a.ids); err != nil {
+		return 0, 0, err
+	}
+	if err := a.execRequests(t, `UPDATE requests SET body = NULL, shared = ''`); err != nil {
 		return 0, 0, err
 	}
 	return len(a.ids), len(a.ids), t.dropPayloads(a.users)
@@ -126,13 +132,16 @@ func (t *tx) removeCallbacks(query string, b *batch) (seen, removed int, err err
 	if err := t.dropPayloads(a.users); err != nil {
 		return 0, 0, err
 	}
-	if err := t.execIDs(`DELETE FROM attempts WHERE callback_id IN (%s)`, a.ids); err != nil {
+	if err := t.execIDs(`DELETE FROM attempts WHERE callback_id %s`, a.ids); err != nil {
 		return 0, 0, err
 	}
-	if err := t.execIDs(`DELETE FROM polls WHERE id IN (%s)`, a.polls); err != nil {
+	if err := t.execIDs(`DELETE FROM polls WHERE id %s`, a.polls); err != nil {
 		return 0, 0, err
 	}
-	err = t.execIDs(`DELETE FROM callbacks WHERE id IN (%s) AND state <> 'scheduled'`, a.ids)
+	if err := a.execRequests(t, `DELETE FROM requests`); err != nil {
+		return 0, 0, err
+	}
+	err = t.execIDs(`DELETE FROM callbacks WHERE id %s AND state <> 'scheduled'`, a.ids)
 	return len(a.ids), len(a.ids), err
 }
 
@@ -182,19 +191,51 @@ func (t *tx) dropPayloads(users map[string]int64) error {
 		WHERE payloads.id = i.id`, args...); err != nil {
 		return err
 	}
-	return t.execIDs(`DELETE FROM payloads WHERE id IN (%s) AND users <= 0`, shared)
+	return t.execIDs(`DELETE FROM payloads WHERE id %s AND users <= 0`, shared)
 }
 
-// execIDs runs a statement with the ids in the place of %s; none runs nothing.
+// execRequests runs a statement for the second rows of the callbacks.
+func (a *aged) execRequests(t *tx, statement string) error {
+	if t.lite != nil {
+		statement += ` WHERE project = $1 AND id = $2`
+		for i := range a.rows {
+			if _, err := t.exec(statement, a.rows[i].Project, a.rows[i].ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	input, args, _, err := t.input([]column{
+		texts("project", a.rows, func(c store.Callback) string { return c.Project }),
+		texts("id", a.rows, func(c store.Callback) string { return c.ID }),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(statement+` WHERE (project, id) IN (SELECT i.project, i.id FROM `+input+`)`, args...)
+	return err
+}
+
+// execIDs runs a statement for the ids, with the comparison in the place of %s: at once, or on SQLite one by
+// one (docs/adr/0011-sqlite-row-by-row.md).
 func (t *tx) execIDs(statement string, ids []string) error {
 	if len(ids) == 0 {
+		return nil
+	}
+	if t.lite != nil {
+		statement = fmt.Sprintf(statement, `= $1`)
+		for _, id := range ids {
+			if _, err := t.exec(statement, id); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	input, args, _, err := t.input([]column{{name: "id", texts: ids}})
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(fmt.Sprintf(statement, `SELECT i.id FROM `+input), args...)
+	_, err = t.exec(fmt.Sprintf(statement, `IN (SELECT i.id FROM `+input+`)`), args...)
 	return err
 }
 

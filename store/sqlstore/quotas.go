@@ -62,7 +62,8 @@ func (db *DB) Replays(ctx context.Context, drafts []store.Draft) ([]store.Accept
 			answers[i] = store.Accepted{Callback: r.Callback, Replayed: true}
 		}
 		return err
-	}, `SELECT `+callbackColumns+` FROM callbacks WHERE callbacks.id IN (SELECT i.id FROM %s)`); err != nil {
+	}, `SELECT `+callbackColumns+` FROM `+fromCallbacks+`
+		WHERE callbacks.id IN (SELECT i.id FROM %s)`); err != nil {
 		return nil, readError("read what was accepted before", err)
 	}
 	return answers, nil

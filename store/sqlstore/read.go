@@ -40,7 +40,8 @@ func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, erro
 		r, err := db.scanCallback(rows)
 		found = append(found, r)
 		return err
-	}, `SELECT `+callbackColumns+` FROM callbacks WHERE callbacks.id = $1 AND callbacks.project = $2`, id, project)
+	}, `SELECT `+callbackColumns+` FROM `+fromCallbacks+`
+		WHERE callbacks.id = $1 AND callbacks.project = $2`, id, project)
 	if err != nil {
 		return store.Callback{}, readError("get callback", err)
 	}
@@ -70,7 +71,8 @@ func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, e
 	err = queryEach(ctx, db.read, func(rows scanner) error {
 		found = true
 		return rows.Scan(&p.Body)
-	}, `SELECT body FROM payloads WHERE id = $1 AND project = $2`, c.PayloadID, project)
+	}, `SELECT `+bodyColumn+` FROM `+fromCallbacks+`
+		WHERE callbacks.id = $1 AND callbacks.project = $2 AND callbacks.payload = 1`, id, project)
 	if err != nil {
 		return store.Payload{}, readError("read payload", err)
 	}

@@ -27,8 +27,18 @@ func sealedTables() map[store.SealedTable]sealedTable {
 		store.SealedEndpoints: {"id, project, headers", "sealed_key", "", scanSealedHeaders, writeSealedHeaders},
 		store.SealedSchedules: {"id, project, template", "sealed_key", "", scanSealedTemplate, writeSealedTemplate},
 		store.SealedPolls:     {"id, project, on_result", "sealed_key", "", scanSealedResult, writeSealedResult},
-		store.SealedCallbacks: {"id, project, headers", "sealed_key", "", scanSealedHeaders, writeSealedHeaders},
+		store.SealedCallbacks: {
+			"id, project, headers", "sealed_key", "", scanSealedHeaders, writeSealedRequest,
+		},
 	}
+}
+
+// inSQL is the name of the table that has what is sealed.
+func inSQL(table store.SealedTable) string {
+	if table == store.SealedCallbacks {
+		return "requests"
+	}
+	return string(table)
 }
 
 func scanSealedSecret(rows scanner, r *store.SealedRow) (any, error) {
@@ -56,6 +66,16 @@ func writeSealedHeaders(t *tx, r *store.SealedRow, _ any) error {
 		return err
 	}
 	return t.writeSealed(r, "headers", text)
+}
+
+func writeSealedRequest(t *tx, r *store.SealedRow, _ any) error {
+	text, err := encode(r.Headers)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`UPDATE requests SET sealed_key = $1, headers = $2 WHERE project = $3 AND id = $4`,
+		r.KeyID, text, r.Project, r.ID)
+	return err
 }
 
 func scanSealedDefaults(rows scanner, r *store.SealedRow) (any, error) {
@@ -114,7 +134,8 @@ func writeSealedResult(t *tx, r *store.SealedRow, kept any) error {
 }
 
 func (t *tx) writeSealed(r *store.SealedRow, column, text string) error {
-	_, err := t.exec(`UPDATE `+string(r.Table)+` SET sealed_key = $1, `+column+` = $2 WHERE id = $3`, r.KeyID, text, r.ID)
+	_, err := t.exec(`UPDATE `+inSQL(r.Table)+` SET sealed_key = $1, `+column+` = $2 WHERE id = $3`,
+		r.KeyID, text, r.ID)
 	return err
 }
 
@@ -144,7 +165,7 @@ func ReadSealedKeys(ctx context.Context, q Querier, now int64) ([]store.SealedRo
 				_, err := s.scan(prefixed{rows, &r.KeyID}, &r)
 				found, after = append(found, r), r.KeyID
 				return err
-			}, `SELECT `+s.key+`, `+s.columns+` FROM `+string(table)+`
+			}, `SELECT `+s.key+`, `+s.columns+` FROM `+inSQL(table)+`
 				WHERE `+s.key+` > $1 AND `+s.key+` <> ''`+s.and+`
 				ORDER BY `+s.key+`, id LIMIT 1`, args...)
 			if err != nil {
@@ -170,7 +191,7 @@ func (db *DB) CountSealed(ctx context.Context, table store.SealedTable, keyID st
 	s := sealedTables()[table]
 	n := 0
 	err := queryEach(ctx, db.read, func(rows scanner) error { return rows.Scan(&n) }, `SELECT COUNT(*) FROM (
-			SELECT 1 AS one FROM `+string(table)+`
+			SELECT 1 AS one FROM `+inSQL(table)+`
 			WHERE `+s.key+` = $1 AND `+s.key+` <> '' LIMIT $2) AS part`, keyID, most)
 	if err != nil {
 		return 0, readError("count sealed rows", err)
@@ -202,7 +223,7 @@ func (db *DB) Reseal(
 			o.kept, err = s.scan(prefixed{scan, &o.row.KeyID}, &o.row)
 			rows = append(rows, o)
 			return err
-		}, `SELECT `+s.key+`, `+s.columns+` FROM `+string(table)+`
+		}, `SELECT `+s.key+`, `+s.columns+` FROM `+inSQL(table)+`
 			WHERE `+s.key+` = $1 AND `+s.key+` <> '' AND id > $2
 			ORDER BY id LIMIT $3`+t.db.dialect.forUpdate, keyID, after, limit); err != nil {
 			return fmt.Errorf("read sealed rows: %w", err)

@@ -153,7 +153,9 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 // A claimedRow is a row as the stamp left it.
 type claimedRow struct {
 	row
-	body []byte
+	// storedURL is the address in the row. Where the callback's endpoint has moved it is not the present one.
+	storedURL string
+	body      []byte
 }
 
 // claimColumns are what scanClaimed reads, in its order: what an attempt and its result need of a row, no more.
@@ -161,19 +163,20 @@ const claimColumns = `
 	callbacks.id,
 	callbacks.project,
 	callbacks.kind,
-	callbacks.endpoint_id,
-	callbacks.url,
-	callbacks.method,
-	callbacks.headers,
-	callbacks.follows,
+	requests.endpoint_id,
+	` + presentURL + `,
+	requests.url,
+	requests.method,
+	requests.headers,
+	requests.follows,
 	CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END,
 	callbacks.lane,
-	callbacks.policy,
-	callbacks.success,
-	callbacks.signer,
-	callbacks.content_type,
+	requests.policy,
+	requests.success,
+	requests.signer,
+	requests.content_type,
 	callbacks.due_at,
-	callbacks.first_due_at,
+	requests.first_due_at,
 	callbacks.expires_at,
 	callbacks.attempt_count,
 	callbacks.divert_count,
@@ -192,14 +195,15 @@ const claimColumns = `
 	callbacks.claim_until,
 	callbacks.lost_at,
 	callbacks.crash_count,
-	(SELECT payloads.body FROM payloads WHERE payloads.id = callbacks.payload_id)`
+	` + bodyColumn
 
 // scanClaimed reads claimColumns of a row that was just stamped.
 func (db *DB) scanClaimed(r scanner) (claimedRow, error) {
 	c := claimedRow{row: row{Callback: store.Callback{State: store.Scheduled}}}
 	var headers, policy, success string
 	var follows, freeRetry int
-	if err := r.Scan(&c.ID, &c.Project, &c.Kind, &c.EndpointID, &c.URL, &c.Method, &headers, &follows, &c.LockKey, &c.LaneID, &policy, &success,
+	if err := r.Scan(&c.ID, &c.Project, &c.Kind, &c.EndpointID, &c.URL, &c.storedURL, &c.Method, &headers,
+		&follows, &c.LockKey, &c.LaneID, &policy, &success,
 		&c.Signer, &c.ContentType, &c.DueAt, &c.FirstDueAt, &c.ExpiresAt, &c.AttemptCount, &c.DivertCount, &c.AttemptSeq, &c.LadderBase, &c.Trigger,
 		&c.cancelAs, &freeRetry, &c.LastClass, &c.PollErrors, &c.Fence, &c.ClaimUntil, &c.lostAt, &c.CrashCount, &c.body); err != nil {
 		return c, fmt.Errorf("scan claimed callback: %w", err)
@@ -229,7 +233,6 @@ var stampUpdate = newBulkUpdate(fields[*stampEntry]{
 		claimed_at = i.stamped_at,
 		crash_count = callbacks.crash_count + 1,
 		divert_count = callbacks.divert_count + i.diverts,
-		url = `+presentURL+`,
 		updated_at = i.stamped_at`,
 	isOpen+`
 		AND callbacks.due_at <= i.due_by
@@ -248,12 +251,40 @@ func (t *tx) claimRows(entries []*stampEntry) ([]claimedRow, error) {
 		return err
 	})
 	if err == nil {
+		err = t.moveToEndpoints(claimed)
+	}
+	if err == nil {
 		err = t.nameLanes(claimed)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("claim rows: %w", err)
 	}
 	return claimed, nil
+}
+
+// moveToEndpoints writes the present address of claimed rows whose endpoint has moved. They keep it when they
+// end.
+func (t *tx) moveToEndpoints(claimed []claimedRow) error {
+	var moved []claimedRow
+	for i := range claimed {
+		if claimed[i].URL != claimed[i].storedURL {
+			moved = append(moved, claimed[i])
+		}
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	slices.SortFunc(moved, func(a, b claimedRow) int { return cmp.Compare(a.ID, b.ID) })
+	input, args, _, err := t.input([]column{
+		texts("project", moved, func(r claimedRow) string { return r.Project }),
+		texts("id", moved, func(r claimedRow) string { return r.ID }),
+		texts("url", moved, func(r claimedRow) string { return r.URL }),
+	})
+	if err != nil {
+		return err
+	}
+	return t.later(`UPDATE requests SET url = i.url FROM `+input+`
+		WHERE requests.project = i.project AND requests.id = i.id`, args...)
 }
 
 // refuseRest answers the entries that the stamp did not take: with the row again where the same token took it before,
@@ -295,8 +326,8 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 		}
 		return nil
 	}, `SELECT `+callbackColumns+`,
-			(SELECT payloads.body FROM payloads WHERE payloads.id = callbacks.payload_id)
-		FROM callbacks
+			`+bodyColumn+`
+		FROM `+fromCallbacks+`
 		WHERE callbacks.id IN (SELECT i.id FROM `+input+`)`, args...)
 	if err != nil {
 		return fmt.Errorf("read refused rows: %w", err)

@@ -114,8 +114,10 @@ func (t *tx) cancelOlder(keys []refKey, highest map[refKey]*acceptEntry) error {
 		ids = append(ids, id)
 		return err
 	}, `SELECT callbacks.id FROM `+input+`
-		JOIN callbacks ON callbacks.project = i.project AND callbacks.ref = i.ref AND callbacks.ref <> '' AND callbacks.topic = i.topic
-		WHERE `+isOpen+` AND callbacks.version < i.version`, args...); err != nil {
+		JOIN requests ON requests.project = i.project AND requests.ref = i.ref AND requests.ref <> ''
+			AND requests.topic = i.topic
+		JOIN callbacks ON callbacks.id = requests.id
+		WHERE `+isOpen+` AND requests.version < i.version`, args...); err != nil {
 		return fmt.Errorf("look for older versions: %w", err)
 	}
 	found, err := t.callbacksByID(ids, t.db.dialect.forUpdate)

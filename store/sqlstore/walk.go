@@ -208,7 +208,7 @@ func (t *tx) expire(low, now int64, limit int, expired *[]store.OpenRow) error {
 		r, err := t.db.scanCallback(rows)
 		due = append(due, r)
 		return err
-	}, `SELECT `+callbackColumns+` FROM callbacks
+	}, `SELECT `+callbackColumns+` FROM `+fromCallbacks+`
 		WHERE callbacks.state = 'scheduled'
 			AND callbacks.expires_at > 0
 			AND callbacks.expires_at >= $1

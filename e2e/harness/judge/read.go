@@ -19,9 +19,11 @@ func moment(ms int64) time.Time {
 
 // ReadRows reads every callback with the hash of its body.
 func ReadRows(ctx context.Context, db *sql.DB) ([]Row, error) {
-	found, err := db.QueryContext(ctx, `SELECT c.id, c.ref, c.lock_key, c.state, c.reason,
-		c.due_at, c.finished_at, c.policy, p.body
-		FROM callbacks c LEFT JOIN payloads p ON p.id = c.payload_id`)
+	found, err := db.QueryContext(ctx, `SELECT c.id, r.ref, c.lock_key, c.state, c.reason,
+		c.due_at, c.finished_at, r.policy, COALESCE(r.body, p.body)
+		FROM callbacks c
+		JOIN requests r ON r.project = c.project AND r.id = c.id
+		LEFT JOIN payloads p ON p.id = r.shared`)
 	if err != nil {
 		return nil, fmt.Errorf("read callbacks: %w", err)
 	}
