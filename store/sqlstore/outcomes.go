@@ -194,8 +194,8 @@ func (db *DB) describe(ctx context.Context, project string, events []store.Termi
 		return nil
 	}, fmt.Sprintf(`SELECT callbacks.id, callbacks.kind, requests.endpoint_id, requests.topic, requests.ref,
 			requests.labels
-		FROM `+fromCallbacks+`
-		WHERE callbacks.id IN (SELECT i.id FROM %s) AND callbacks.project = $%d`, input, next),
+		FROM `+fromRequests+`
+		AND requests.id IN (SELECT i.id FROM %s) AND requests.project = $%d`, input, next),
 		append(args, project)...)
 }
 

@@ -32,9 +32,9 @@ const manyCallbacks = `INSERT INTO callbacks (id, project, kind, lane, lock_key,
 
 // manyRequests are their second rows.
 const manyRequests = `INSERT INTO requests (id, project, url, method, topic, ref, endpoint_id, first_due_at,
-		created_at, content_type, signer, headers, labels, policy, success, follows, sealed_key, shared)
+		created_at, content_type, signer, headers, labels, policy, success, follows, sealed_key, shared, body)
 	SELECT ` + manyID + `, ` + manyProject + `, 'https://a.example', 'GET', '', '', '', 1, 1,
-		'', '', '', '', '{}', '{}', 0, '', ''
+		'', '', '', '', '{}', '{}', 0, '', '', CAST(REPEAT('x', 512) AS BYTEA)
 	FROM `
 
 const (

@@ -30,6 +30,14 @@ func readError(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
+// One callback and its payload, by the primary keys of both tables.
+const (
+	oneCallback = `SELECT ` + callbackColumns + ` FROM ` + fromRequests + `
+		AND requests.id = $1 AND requests.project = $2`
+	onePayload = `SELECT ` + bodyColumn + ` FROM ` + fromRequests + `
+		AND requests.id = $1 AND requests.project = $2 AND callbacks.payload = 1`
+)
+
 // Get returns the callback, or store.ErrNotFound when the project has none of that id. What of a damaged row can be
 // shown is shown.
 func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, error) {
@@ -40,8 +48,7 @@ func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, erro
 		r, err := db.scanCallback(rows)
 		found = append(found, r)
 		return err
-	}, `SELECT `+callbackColumns+` FROM `+fromCallbacks+`
-		WHERE callbacks.id = $1 AND callbacks.project = $2`, id, project)
+	}, oneCallback, id, project)
 	if err != nil {
 		return store.Callback{}, readError("get callback", err)
 	}
@@ -71,8 +78,7 @@ func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, e
 	err = queryEach(ctx, db.read, func(rows scanner) error {
 		found = true
 		return rows.Scan(&p.Body)
-	}, `SELECT `+bodyColumn+` FROM `+fromCallbacks+`
-		WHERE callbacks.id = $1 AND callbacks.project = $2 AND callbacks.payload = 1`, id, project)
+	}, onePayload, id, project)
 	if err != nil {
 		return store.Payload{}, readError("read payload", err)
 	}
