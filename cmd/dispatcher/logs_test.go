@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 )
@@ -48,5 +49,19 @@ func TestLogsShowNoSecrets(t *testing.T) {
 		if got := term.stderr.String(); strings.Contains(got, "hidden") || !strings.Contains(got, "u:***@h") {
 			t.Errorf("%s: %s", format, got)
 		}
+	}
+}
+
+// What a receiver sends unasked is not logged, at any level: it may repeat a secret.
+func TestUnaskedAnswersAreNotQuoted(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	line := `Unsolicited response received on idle HTTP channel starting with "HTTP/1.1 200 OK whsec_c2VjcmV0"; err=<nil>` + "\n"
+	if n, err := (libraryLog{log}).Write([]byte(line)); n != len(line) || err != nil {
+		t.Fatalf("wrote %d of %d, %v", n, len(line), err)
+	}
+	if got := b.String(); strings.Contains(got, "whsec") || !strings.Contains(got, "idle HTTP channel") {
+		t.Errorf("logged %q", got)
 	}
 }
