@@ -73,7 +73,7 @@ func (e *Engine) commit(
 	now := e.clock.now()
 	e.activity.accepted(accepted, now)
 	if p.PausedUntil > now && slices.ContainsFunc(accepted, func(a store.Accepted) bool {
-		return a.Err == nil && !e.wire.isPaused(a.Callback.LaneID)
+		return a.Err == nil && !e.pauses.has(a.Callback.LaneID)
 	}) {
 		e.settingsChanged(ctx) // a lane that was just made is paused, too, and the index is to know it before the callback
 	}

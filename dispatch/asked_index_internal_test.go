@@ -64,8 +64,7 @@ func claimedBy(t *testing.T, index *askedIndex, ids ...string) (*Engine, []sched
 		})
 	}
 	g := e.slots.reserve(len(ids))
-	e.wire.allowances(0, true)
-	e.wire.claimed(0, &c)
+	e.limits.endClaim(0, c.Leases, true)
 	e.slots.settle(g, c.Leases)
 	return e, c.Leases
 }

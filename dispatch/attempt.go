@@ -12,62 +12,70 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// attempt makes one attempt of a stamped callback, releases its lock, and passes the result on to be settled; and then those of
-// its lane that waited for its place on the wire, one after the other.
+// A ready attempt is stamped.
+type ready struct {
+	w       *store.Stamped
+	l       *schedule.Lease
+	claimed time.Time
+	// notBefore is when its due time has come at the earliest, by the claim's own reading of the index's
+	// clock.
+	notBefore time.Time
+}
+
+// attempt makes one attempt, and then those that waited for its slot, one after the other.
 func (e *Engine) attempt(ctx context.Context, r ready) {
-	for next := &r; next != nil; {
-		next = e.attemptOne(ctx, *next, nil)
+	for more := true; more; {
+		r, more = e.attemptOne(ctx, r, nil)
 		e.attempts.Done()
 	}
 }
 
-// attemptOne makes one attempt and returns the one that may begin in its place. Committed is closed, if it is not nil, when the
+// attemptOne makes one attempt of a stamped callback, releases its lock, and passes the result on to be
+// settled. It returns the one that begins in its place. Committed is closed, if it is not nil, when the
 // result is in SQL or was given up.
-func (e *Engine) attemptOne(ctx context.Context, r ready, committed chan<- struct{}) *ready {
+func (e *Engine) attemptOne(ctx context.Context, r ready, committed chan<- struct{}) (next ready, more bool) {
 	e.awaitDue(&r)
-	e.inFlight.Add(1)
 	if r.w.Lost {
 		e.metrics.crashed.Inc()
 		e.activity.crashed(r.w, e.clock.now())
 	}
 	began := time.Now()
 	out := e.try(ctx, r.w, r.l, r.claimed)
-	out.epoch = r.epoch
-	e.inFlight.Add(-1)
 	if committed != nil {
 		out.committed, out.urgent = committed, true
 	}
-	next, back, wake := e.wire.end(&out, time.Since(began))
-	if wake >= 0 {
-		e.wakers[wake].Hint()
+	successor, back, claim := e.limits.end(&out, time.Since(began))
+	if claim >= 0 {
+		e.wakers[claim].Hint()
 	}
-	e.putBackAll(ctx, back)
-	e.finish(ctx, out)
-	return next
-}
-
-// finish releases the lock of an attempt that has ended, passes its result on, and frees its slot.
-func (e *Engine) finish(ctx context.Context, out ended) {
+	e.putBackAside(ctx, back)
 	out.generation = e.keeper.get().Generation
 	unlocked := e.unlockSoon(ctx, out.lease)
-	// The settler takes it before the slot is free: so what waits to be settled is bounded by the slots and its queue.
-	e.settler.add(ctx, out)
+	e.settler.add(out)
 	if unlocked != nil {
 		<-unlocked
 	}
-	e.slots.release(out.lease.Health)
+	next, more = e.slots.end(r.l.Health)
+	if successor == nil || !e.slots.begin(successor, false) {
+		return next, more
+	}
+	if more {
+		e.start(ctx, next)
+	}
+	return *successor, true
 }
 
-// putBackDelay is when a callback is due again that had no place on the wire: at once, it would meet the same.
+// putBackDelay is when a callback is due again that was put back: at once, it would meet the same.
 const putBackDelay = 20 * time.Millisecond
 
-// putBackAll gives up stamped callbacks that were held back and are not to be sent at present: uncharged.
-func (e *Engine) putBackAll(ctx context.Context, back []ready) {
+// putBack gives up stamped callbacks that are not to be sent at present: uncharged. Their lanes' limits know
+// of it.
+func (e *Engine) putBack(ctx context.Context, back []ready) {
 	if len(back) == 0 {
 		return
 	}
 	due, generation := e.clock.now()+putBackDelay.Milliseconds(), e.keeper.get().Generation
-	// Of an index that hangs it is asked once, and not for each of them: their claims must not run out meanwhile.
+	// An index that hangs is asked once, not for each lease: their claims must not run out meanwhile.
 	leases := make([]*schedule.Lease, len(back))
 	for i := range back {
 		leases[i] = back[i].l
@@ -76,22 +84,25 @@ func (e *Engine) putBackAll(ctx context.Context, back []ready) {
 	for i := range back {
 		r := &back[i]
 		at := max(due, r.w.DueAt)
-		if e.wire.isPaused(r.l.Lane) {
-			at = max(at, due+heldDelay.Milliseconds()) // should the index not know that yet
+		if e.pauses.has(r.l.Lane) {
+			at = max(at, due+heldDelay.Milliseconds()) // the index may not know of the pause yet
 		}
-		e.settler.add(ctx, ended{lease: r.l, project: r.w.Project, epoch: r.epoch, generation: generation, putBack: "lane_stopped", result: store.Result{
-			ID: r.w.ID, Fence: r.w.Fence, State: store.Scheduled, DueAt: at, Diverts: 1, Stamped: r.w,
-		}})
-		e.slots.release(r.l.Health)
+		e.settler.add(ended{
+			lease: r.l, project: r.w.Project, generation: generation, putBack: "lane_stopped",
+			result: store.Result{
+				ID: r.w.ID, Fence: r.w.Fence, State: store.Scheduled, DueAt: at, Diverts: 1, Stamped: r.w,
+			},
+		})
+		e.slots.putBack(r.l.Health)
 		e.attempts.Done()
 	}
 }
 
-// putBackAside is putBackAll for a claimer, which must not wait for results to find room, nor for an index that hangs. A drain waits
-// for what is put back as for any attempt.
+// putBackAside is putBack for callers that must not wait for an index that hangs. A drain waits for what is
+// put back.
 func (e *Engine) putBackAside(ctx context.Context, back []ready) {
 	if len(back) > 0 {
-		go e.putBackAll(ctx, back)
+		go e.putBack(ctx, back)
 	}
 }
 
@@ -134,8 +145,6 @@ type ended struct {
 	next *store.OpenRow
 	// putBack is why it was put back without an attempt.
 	putBack string
-	// epoch of the wire when it was stamped.
-	epoch int64
 	// generation of the index when the lock was released: a rebuild since then may have taken it again for this attempt.
 	generation int64
 	// committed is closed when the result was committed, or given up; nil: nobody waits for it.

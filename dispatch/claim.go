@@ -49,17 +49,14 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 		claimed, err := e.claim(ctx, shard, token, g)
 		if err != nil {
 			e.slots.settle(g, nil)
-			e.putBackAside(sending, e.wire.failed(shard))
+			e.putBackAside(sending, e.limits.failClaim(shard))
 			e.claimFailed(ctx, waker, err)
 			continue
 		}
 		token = newToken()
 		e.clock.observe(claimed.Now, sent)
 		e.slots.settle(g, claimed.Leases)
-		again, next, back := e.wire.claimed(shard, &claimed)
-		for _, r := range next {
-			e.start(sending, r)
-		}
+		again, back := e.limits.endClaim(shard, claimed.Leases, len(claimed.Leases) < g.n)
 		e.putBackAside(sending, back)
 		e.metrics.claimed(&claimed)
 		if before := seen.seq; seen.fell(generation, claimed.Seq) {
@@ -77,7 +74,7 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 				defer e.attempts.Done()
 				e.prepare(sending, claimed, sent)
 			}()
-			if claimed.More || again || len(claimed.Leases) == g.n {
+			if claimed.More || again {
 				continue
 			}
 		} else if again || g.n == 0 {
@@ -142,6 +139,7 @@ func (e *Engine) claim(ctx context.Context, shard int, token string, g grant) (s
 	if g.early {
 		lead = claimLead // Where slots are scarce they are for what is due.
 	}
+	ended, prefetch := e.limits.beginClaim(shard)
 	return e.o.Schedule.Claim(ctx, shard, schedule.ClaimRequest{
 		Owner:        e.o.Name,
 		Token:        token,
@@ -151,7 +149,8 @@ func (e *Engine) claim(ctx context.Context, shard int, token string, g grant) (s
 		Lease:        e.times.lease,
 		Lead:         lead,
 		LaneLimit:    e.o.LaneConcurrency,
-		Allowances:   e.wire.allowances(shard, e.slots.roomy()),
+		Ended:        ended,
+		Prefetch:     prefetch,
 	})
 }
 

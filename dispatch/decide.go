@@ -66,7 +66,8 @@ func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease
 	case resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503):
 		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, w.Policy.RetryAfterCap, maxHold))
 	}
-	out.urgent = out.urgent || stops(&out)
+	// What stops its lane is to be known soon.
+	out.urgent = out.urgent || out.hold != 0 || out.signal == schedule.TimedOut
 	e.next(ctx, w, &resp, endedAt, &out)
 	if out.result.State != store.Scheduled {
 		out.result.DueAt = 0

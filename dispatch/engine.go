@@ -153,7 +153,8 @@ type Engine struct {
 	clock   clock
 	ids     idSource
 	slots   *slots
-	wire    *wire
+	limits  *laneLimits
+	pauses  *pauses
 	wakers  []*schedule.Waker
 	enqueue *enqueuer
 	settler *settler
@@ -184,12 +185,11 @@ type Engine struct {
 	// sending is the context of attempts; nil before Run.
 	sending atomic.Pointer[context.Context]
 
-	// attempts counts batches that are prepared and attempts that are made or held back; inFlight, those that are being sent.
+	// attempts counts batches that are prepared, and attempts that are made or wait to begin.
 	attempts sync.WaitGroup
 	// workers are the goroutines that make attempts; who has none takes one from idle.
-	workers  sync.WaitGroup
-	idle     chan ready
-	inFlight atomic.Int64
+	workers sync.WaitGroup
+	idle    chan ready
 	// suspects has room for whoever attempts suspects: one at a time.
 	suspects chan struct{}
 
@@ -246,7 +246,8 @@ func New(o Options) (*Engine, error) {
 	}
 	e.clock.jumped = e.clockJumped
 	e.wrote.Store(true)
-	e.wire = newWire(len(e.wakers), e.clock.now)
+	e.pauses = newPauses(e.clock.now)
+	e.limits = newLaneLimits(o.Schedule.ShardOf, len(e.wakers))
 	e.trouble = newTrouble(e)
 	e.enqueue = newEnqueuer(e)
 	e.settler = newSettler(e)
@@ -313,7 +314,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.BeginDrain()
 	stopClaims()
 	claimers.Wait()
-	e.awaitAttempts(stopSending)
+	e.awaitAttempts(sending, stopSending)
 	e.workers.Wait()
 	<-ctx.Done()
 	upkeep.Wait()
@@ -336,7 +337,7 @@ func (e *Engine) BeginDrain() {
 var errDrained = errors.New("dispatcher is shutting down")
 
 // awaitAttempts waits for the attempts in flight, and ends them when their time is up.
-func (e *Engine) awaitAttempts(stop context.CancelCauseFunc) {
+func (e *Engine) awaitAttempts(sending context.Context, stop context.CancelCauseFunc) {
 	done := make(chan struct{})
 	go func() {
 		e.attempts.Wait()
@@ -347,8 +348,11 @@ func (e *Engine) awaitAttempts(stop context.CancelCauseFunc) {
 	select {
 	case <-done:
 	case <-timer.C:
-		e.log.Warn("drain timeout: attempts in flight are ended and handed back", "in_flight", e.inFlight.Load())
+		e.log.Warn("drain timeout: attempts in flight are ended and handed back", "in_flight", e.slots.onWire())
 		stop(errDrained)
+		for _, r := range e.slots.giveUp() {
+			e.start(sending, r)
+		}
 		<-done
 	}
 }

@@ -138,7 +138,6 @@ func (k *keeper) set(m store.IndexMeta) {
 	k.mu.Unlock()
 	k.foreign.Store(0)
 	k.e.o.Schedule.SetGeneration(m.Generation)
-	k.e.wire.reset()
 }
 
 func (k *keeper) get() store.IndexMeta {

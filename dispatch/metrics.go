@@ -126,8 +126,8 @@ func (m *metrics) watch(e *Engine) {
 		}
 		return 0
 	}
-	gauge("attempts_in_flight", "Attempts being made by this process.", func() float64 { return float64(e.inFlight.Load()) })
-	gauge("slots_in_use", "Slots for attempts that are taken in this process.", func() float64 { return float64(e.slots.inUse()) })
+	gauge("attempts_in_flight", "Attempts being made by this process.", func() float64 { return float64(e.slots.onWire()) })
+	gauge("slots_in_use", "Callbacks that this process has claimed or is attempting.", func() float64 { return float64(e.slots.inUse()) })
 	gauge("results_waiting", "Results that are not committed yet.", func() float64 { return float64(len(e.settler.results)) })
 	gauge("enqueues_waiting", "Accepted callbacks that the index was not told of yet.", func() float64 { return float64(len(e.enqueue.items)) })
 	gauge("sql_down", "1 while SQL does not commit.", func() float64 { return truth(e.trouble.sqlDown.Load()) })

@@ -286,7 +286,7 @@ func (e *Engine) runBorn(ctx context.Context) {
 // is in it.
 func (e *Engine) tellPause(ctx context.Context, project string, lane int64) {
 	v, err := e.catalog.project(ctx, project)
-	if err == nil && v.PausedUntil > e.clock.now() && !e.wire.isPaused(lane) {
+	if err == nil && v.PausedUntil > e.clock.now() && !e.pauses.has(lane) {
 		e.settingsChanged(ctx)
 	}
 }

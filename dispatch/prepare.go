@@ -57,11 +57,10 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent tim
 			e.log.Error("stamp returned a callback that was not asked for", "callback_id", stamped[i].ID)
 			continue
 		}
-		// What is held back counts as an attempt under way: a drain waits for it.
+		// What waits to begin counts as an attempt under way: a drain waits for it.
 		e.attempts.Add(1)
 		r := ready{w: stamped[i], l: lease, claimed: sent, notBefore: dueFrom(sent, claimed.Now, stamped[i].DueAt)}
-		// What was claimed ahead has its place on the wire from one that ends, or waits for one: it is not to miss that.
-		if !lease.Ahead && e.untilDue(&r) > 0 {
+		if e.untilDue(&r) > 0 {
 			early = append(early, r)
 			continue
 		}
@@ -77,14 +76,21 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent tim
 	e.launchInTime(ctx, early)
 }
 
-// launch begins a stamped attempt, if the wire has a place for it.
+// launch begins a stamped attempt, or has it wait until others have ended. In a lane that is paused or
+// stopped by now it is put back.
 func (e *Engine) launch(ctx context.Context, r ready) {
-	switch e.wire.begin(&r, false) {
+	turn := goesBack
+	if !e.pauses.has(r.l.Lane) {
+		turn = e.limits.start(&r, true)
+	}
+	switch turn {
 	case begins:
-		e.start(ctx, r)
+		if e.slots.begin(&r, false) {
+			e.start(ctx, r)
+		}
 	case goesBack:
-		e.putBackAll(ctx, []ready{r})
-	case held:
+		e.putBack(ctx, append(e.limits.drop(r.l), r))
+	case waits:
 	}
 }
 
@@ -137,12 +143,9 @@ func (e *Engine) handBack(ctx context.Context, leases []schedule.Lease, delay ti
 		settlements[i].Due = max(due, l.Due)
 	}
 	e.unlock(ctx, held...)
-	e.drop(ctx, held)
 	e.settleIndex(ctx, settlements)
 	e.hintAlone()
-	for i := range leases {
-		e.slots.release(leases[i].Health)
-	}
+	e.drop(ctx, held...)
 }
 
 // refuse parks or drops what SQL did not let us claim.
@@ -177,14 +180,9 @@ func (e *Engine) refuse(ctx context.Context, byID map[string]*schedule.Lease, re
 		settlements, held = append(settlements, s), append(held, l)
 	}
 	e.unlock(ctx, held...)
-	e.drop(ctx, held)
 	e.settleIndex(ctx, settlements)
 	e.hintAlone()
-	for i := range refused {
-		if l, ok := byID[refused[i].ID]; ok {
-			e.slots.release(l.Health)
-		}
-	}
+	e.drop(ctx, held...)
 }
 
 // lock takes the locks of those leases that need one and returns the leases that may go on. Conflicts are diverted: they
@@ -226,15 +224,12 @@ func (e *Engine) lock(ctx context.Context, leases []schedule.Lease, now int64) [
 		return leases
 	}
 	e.metrics.diverted.WithLabelValues("lock_conflict").Add(float64(len(diverted)))
-	for i := range conflict {
-		e.drop(ctx, []*schedule.Lease{&leases[i]})
-	}
 	e.settleIndex(ctx, diverted)
 	e.hintAlone()
 	kept := make([]schedule.Lease, 0, len(leases)-len(conflict))
 	for i := range leases {
 		if conflict[i] {
-			e.slots.release(leases[i].Health)
+			e.drop(ctx, &leases[i])
 			continue
 		}
 		kept = append(kept, leases[i])
@@ -352,10 +347,11 @@ func (e *Engine) settleChunk(ctx context.Context, settlements []schedule.Settlem
 	return true
 }
 
-// drop says of leases that they will not be attempted.
-func (e *Engine) drop(ctx context.Context, leases []*schedule.Lease) {
+// drop ends leases that are not attempted, and frees their slots.
+func (e *Engine) drop(ctx context.Context, leases ...*schedule.Lease) {
 	for _, l := range leases {
-		e.putBackAll(ctx, e.wire.dropped(l))
+		e.putBack(ctx, e.limits.drop(l))
+		e.slots.drop(l.Health)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // What SQL does not let be claimed is parked at the due time that SQL says, or dropped; what waits for
-// its turn is diverted. All give back lock, slot and place on the wire.
+// its turn is diverted. All give back lock, slot and lane.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	index := new(askedIndex)
@@ -47,9 +47,9 @@ func TestRefuse(t *testing.T) {
 			t.Errorf("%g are counted as %s", n, why)
 		}
 	}
-	if len(index.released) != 4 || e.slots.inUse() != 1 || len(e.wire.lanes) != 1 {
-		t.Errorf("%d locks released, %d slots in use, %d lanes on the wire", len(index.released),
-			e.slots.inUse(), len(e.wire.lanes))
+	if len(index.released) != 4 || e.slots.inUse() != 1 || len(e.limits.shards[0].lanes) != 1 {
+		t.Errorf("%d locks released, %d slots in use, %d lanes with leases", len(index.released),
+			e.slots.inUse(), len(e.limits.shards[0].lanes))
 	}
 	e.refuse(t.Context(), byID, nil)
 	if len(index.settled) != 4 {
@@ -86,7 +86,7 @@ func TestLock(t *testing.T) {
 		diverted := len(leases) - len(c.kept)
 		told := append(index.settled, e.trouble.settlements...) // at once, or when the index answers again
 		if fmt.Sprint(kept) != fmt.Sprint(c.kept) || len(told) != diverted || e.slots.inUse() != len(kept) ||
-			len(e.wire.lanes) != len(kept) {
+			len(e.limits.shards[0].lanes) != len(kept) {
 			t.Errorf("%s: %v go on, %d are diverted, %d slots are in use", c.name, kept, len(told),
 				e.slots.inUse())
 		}
@@ -163,9 +163,9 @@ func TestHandBack(t *testing.T) {
 			t.Errorf("told %+v", s)
 		}
 	}
-	if len(index.released) != 2 || e.slots.inUse() != 0 || len(e.wire.lanes) != 0 {
-		t.Errorf("%d locks released, %d slots in use, %d lanes on the wire", len(index.released),
-			e.slots.inUse(), len(e.wire.lanes))
+	if len(index.released) != 2 || e.slots.inUse() != 0 || len(e.limits.shards[0].lanes) != 0 {
+		t.Errorf("%d locks released, %d slots in use, %d lanes with leases", len(index.released),
+			e.slots.inUse(), len(e.limits.shards[0].lanes))
 	}
 }
 

@@ -66,7 +66,7 @@ func (e *Engine) self() (store.Dispatcher, bool) {
 	}
 	d := store.Dispatcher{
 		Name: e.o.Name, Host: e.presence.host, Version: e.o.Version, Roles: strings.Join(e.o.Roles, ","),
-		Workers: e.o.Workers, InFlight: int(e.inFlight.Load()), Held: e.o.Hold, Draining: e.draining.Load(),
+		Workers: e.o.Workers, InFlight: e.slots.onWire(), Held: e.o.Hold, Draining: e.draining.Load(),
 		ClockOffset: e.clock.offset().Milliseconds(), StartedAt: e.clock.at(*since).UnixMilli(), SeenAt: e.clock.now(),
 	}
 	if e.o.NoWorker {

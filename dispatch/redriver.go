@@ -206,7 +206,7 @@ func (d *redriver) advance(ctx context.Context, r *store.Redrive, began time.Tim
 
 // crowded says whether this process has so much to do that redrives wait.
 func (e *Engine) crowded() bool {
-	return e.settler.stuck.Load() || len(e.settler.results) > settleQueue/2 ||
+	return e.settler.stuck.Load() || len(e.settler.results) > maxUnsettled/2 ||
 		e.slots.inUse() > e.o.Workers*3/4
 }
 

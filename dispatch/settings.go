@@ -84,8 +84,8 @@ func laneSetting(l *store.Lane) schedule.LaneSetting {
 	return schedule.LaneSetting{Lane: l.ID, Limit: l.Limit, Every: l.Rate.Every(), PausedUntil: l.PausedUntil, Version: l.Version}
 }
 
-// setLanes gives the index the settings of lanes that changed since the version, and returns the version that it got to. What was
-// claimed ahead of a lane that is paused now is put back.
+// setLanes gives the index the settings of lanes that changed since the version, and returns the version that
+// it got to. What waits in them for a place is put back.
 func (e *Engine) setLanes(ctx context.Context, since int64) (int64, error) {
 	for {
 		lanes, err := e.o.Store.Lanes(ctx, since, pageRows)
@@ -103,7 +103,8 @@ func (e *Engine) setLanes(ctx context.Context, since int64) (int64, error) {
 		if s := e.sending.Load(); s != nil {
 			sending = *s
 		}
-		e.putBackAside(sending, e.wire.set(settings, e.clock.now()))
+		e.pauses.set(settings)
+		e.putBackAside(sending, e.limits.changed(settings))
 		if err := e.o.Schedule.SetLanes(ctx, settings); err != nil {
 			e.trouble.indexFailed("set lanes", err)
 			return since, fmt.Errorf("set lanes: %w", err)

@@ -19,9 +19,6 @@ const (
 	// settleMost is how many are committed together when more have gathered while the last batch was committed: so many as a group of
 	// the store has rows. With no more than settleBatch a busy store would let results fall behind the stamps it is asked for meanwhile.
 	settleMost = 256
-	// settleQueue is how many results may wait; beyond it attempts keep their slots until there is room, so that memory is
-	// bounded while SQL is down.
-	settleQueue = 4096
 	// commitRetry is how long to wait before results that SQL did not take are committed again.
 	commitRetry = 250 * time.Millisecond
 )
@@ -38,36 +35,15 @@ type settler struct {
 }
 
 func newSettler(e *Engine) *settler {
-	// There is room for what every slot may bring, so that a drain without SQL has an end.
-	return &settler{e: e, results: make(chan ended, max(settleQueue, e.o.Workers))}
+	return &settler{e: e, results: make(chan ended, e.slots.most())}
 }
 
 // tellQueue is how many batches may wait for the index. What is more while it is down is told when it catches up: commits must not
 // wait for it, or claims run out.
 const tellQueue = 128
 
-// lastWait is how long a result waits for room in the queue when the time of a drain is up.
-const lastWait = time.Second
-
-// add passes a result on. It blocks while the queue is full; when ctx has ended, which is when the time of a drain is up, not for
-// long: a drain must end, with or without SQL. A result that found no room is lost as in a crash.
-func (s *settler) add(ctx context.Context, r ended) {
-	select {
-	case s.results <- r:
-		return
-	case <-ctx.Done():
-	}
-	timer := time.NewTimer(lastWait)
-	defer timer.Stop()
-	select {
-	case s.results <- r:
-	case <-timer.C:
-		s.e.log.Error("a result found no room before the end; its callback will be attempted again", "callback_id", store.CallbackPrefix+r.result.ID)
-		if r.committed != nil {
-			close(r.committed)
-		}
-	}
-}
+// add passes a result on. There is room for as many as the slots let be claimed, so it hardly ever waits.
+func (s *settler) add(r ended) { s.results <- r }
 
 // run settles until ctx ends and nothing is left. While one batch is told to the index, the next one gathers.
 func (s *settler) run(ctx context.Context) {
@@ -81,10 +57,10 @@ func (s *settler) run(ctx context.Context) {
 	go func() {
 		defer close(done)
 		for t := range tell {
-			more := e.wire.tellingInTurn(t.batch)
+			e.limits.addSuccessors(t.settlements)
 			heard := e.settleIndex(ctx, t.settlements)
-			e.wire.settled(t.batch)
-			if more || dueSoon(t.settlements, e.clock.now()) {
+			e.putBackAside(ctx, e.limits.resultsKnown(t.batch))
+			if dueSoon(t.settlements, e.clock.now()) {
 				e.hintAlone()
 			}
 			failpoint("after_settle")
@@ -105,17 +81,19 @@ func (s *settler) run(ctx context.Context) {
 				close(batch[i].committed)
 			}
 		}
+		for _, r := range e.slots.settled(len(batch)) {
+			e.start(*e.sending.Load(), r)
+		}
 		if len(settlements) == 0 {
-			e.wire.telling(batch)
-			e.wire.settled(batch)
+			e.putBackAside(ctx, e.limits.resultsKnown(batch))
 			continue
 		}
 		if t := (told{settlements, batch}); len(tell) < tellQueue || !s.e.trouble.indexDown.Load() {
 			tell <- t // which waits, if at all, for an index that answers
 		} else {
-			e.wire.telling(batch)
-			e.wire.settled(batch)
+			e.limits.addSuccessors(settlements)
 			e.unheard(settlements)
+			e.putBackAside(ctx, e.limits.resultsKnown(batch))
 			s.unlockAgain(ctx, batch, false)
 		}
 	}
@@ -209,12 +187,9 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 			settlements, batch, err = s.record(settlements, batch, committed)
 		}
 		if err == nil {
-			stuck := s.stuck.Load()
-			if stuck {
-				s.e.wire.reset() // leases may have run out meanwhile: before anybody claims on their credit
-			}
 			s.e.trouble.sqlCommitted()
-			if stuck {
+			if s.stuck.Load() {
+				s.e.putBackAside(ctx, s.e.limits.reset()) // before anything is claimed
 				s.stuck.Store(false)
 				s.e.hintAll()
 			}

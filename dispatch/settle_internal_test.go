@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,7 +123,7 @@ func TestGather(t *testing.T) {
 			{"a batch", settleBatch, false, settleBatch, 0},
 			{"more than are committed together", settleMost + 5, false, settleMost, 0},
 		} {
-			s := newSettler(&Engine{o: Options{Workers: 1}})
+			s := newSettler(&Engine{slots: newSlots(1)})
 			for range c.queued {
 				s.results <- ended{urgent: c.urgent}
 			}
@@ -133,7 +132,7 @@ func TestGather(t *testing.T) {
 				t.Errorf("%s: %d after %s, want %d after %s", c.name, len(batch), time.Since(began), c.want, c.took)
 			}
 		}
-		s := newSettler(&Engine{o: Options{Workers: 1}})
+		s := newSettler(&Engine{slots: newSlots(1)})
 		time.AfterFunc(settleWait/2, func() { s.results <- ended{} })
 		s.results <- ended{}
 		began := time.Now()
@@ -162,26 +161,4 @@ func TestDueAtItsExpiryIsExpired(t *testing.T) {
 	if got.State != store.Dead || got.Reason != store.Expired || got.Attempt != nil {
 		t.Errorf("got %s/%s, attempt %v", got.State, got.Reason, got.Attempt)
 	}
-}
-
-// A result that finds no room when the time of a drain is up does not keep the process from ending.
-func TestADrainDoesNotWaitForRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &settler{e: &Engine{log: slog.New(slog.DiscardHandler)}, results: make(chan ended)}
-		sending, stop := context.WithCancel(t.Context())
-		committed := make(chan struct{})
-		began := time.Now()
-		go s.add(sending, ended{committed: committed})
-		time.Sleep(time.Minute)
-		select {
-		case <-committed:
-			t.Fatal("given up though there was time")
-		default:
-		}
-		stop()
-		<-committed
-		if took := time.Since(began); took > time.Minute+2*lastWait {
-			t.Errorf("given up after %v", took)
-		}
-	})
 }

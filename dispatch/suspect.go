@@ -45,7 +45,8 @@ func (e *Engine) clearSuspects(ctx context.Context, suspects []schedule.Lease) {
 
 // clearSuspect stamps and attempts one, and returns when what came of it is committed.
 func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
-	if e.wire.isPaused(l.Lane) {
+	// Its place is taken before the stamp: what is stamped and put back would count as no crash.
+	if e.pauses.has(l.Lane) || e.limits.start(&ready{l: l}, false) != begins {
 		e.handBack(ctx, []schedule.Lease{*l}, suspectDelay)
 		return
 	}
@@ -66,9 +67,9 @@ func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
 		committed := make(chan struct{})
 		r := ready{w: stamped[i], l: l, claimed: began, notBefore: dueFrom(began, s.Now, stamped[i].DueAt)}
 		e.awaitDue(&r)
-		e.wire.begin(&r, true)
-		if next := e.attemptOne(ctx, r, committed); next != nil {
-			e.start(ctx, *next)
+		e.slots.begin(&r, true)
+		if next, more := e.attemptOne(ctx, r, committed); more {
+			e.start(ctx, next)
 		}
 		select {
 		case <-committed:

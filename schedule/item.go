@@ -86,28 +86,47 @@ type ClaimRequest struct {
 	Lead time.Duration
 	// LaneLimit is the concurrency of lanes that have no limit of their own (see [LaneSetting]); at least 1.
 	LaneLimit int
-	// Allowances are for lanes of which the owner has leases, one a lane, at most [MaxAllowances]. They hold for this claim alone.
-	// Those for lanes of other shards are ignored.
-	Allowances []Allowance
+	// Ended are leases whose attempts have ended and which are not settled yet, at most [MaxEnded]: from now
+	// on they do not count towards the concurrency of their lanes. What is leased under another token, not
+	// leased, in a lane whose breaker is open, or of another shard, is left as it is. Naming one again
+	// changes nothing. A claim that repeats another may name other leases.
+	Ended []EndedLease
+	// Prefetch are lanes of which more may be leased than their concurrency has room for, at most
+	// [MaxPrefetch], each once. It holds for this claim alone. Lanes of other shards are ignored.
+	Prefetch []LanePrefetch
+}
+
+const (
+	// MaxEnded is the most ended leases that one claim names.
+	MaxEnded = 1000
+	// MaxPrefetch is the most lanes that one claim prefetches.
+	MaxPrefetch = 256
+)
+
+// A LeaseRef finds a lease. The zero value is none.
+type LeaseRef struct {
+	Ref
+	Token string
+}
+
+// An EndedLease names a lease whose attempt has ended: it got an answer that asks for no hold.
+type EndedLease struct {
+	LeaseRef
+	// Next is a lease of the same lane that counts from now on: its attempt has begun in the place of the one
+	// that has ended.
+	Next LeaseRef
+}
+
+// A LanePrefetch lets a claim lease up to Max items of a lane beyond what its concurrency has room for, if
+// the lane is Answering and has no more in flight than that. Such leases do not count. The attempt of one may
+// begin only when it is named as Next, or when another of the lane has ended that still counts.
+type LanePrefetch struct {
+	Lane int64
+	Max  int
 }
 
 // MaxLead is the longest lead of a claim.
 const MaxLead = 10 * time.Second
-
-// MaxAllowances is the most allowances of one claim.
-const MaxAllowances = 256
-
-// An Allowance lets a claim lease more of one lane than its concurrency leaves room for. Concurrency bounds what is on
-// the wire; leases are held for longer.
-type Allowance struct {
-	Lane int64
-	// Credit is how many of the owner's leases are not on the wire: their attempts have ended, or have not begun. They are not
-	// counted.
-	Credit int
-	// Ahead is how many leases may be given beyond the concurrency, if the lane is Answering. Their attempts may begin only when
-	// others of the owner's in that lane end.
-	Ahead int
-}
 
 // A Lease is one claimed item.
 type Lease struct {
@@ -120,8 +139,12 @@ type Lease struct {
 	Diverts int
 	// Health is the lane's at the claim: it says which share of the process's slots the lease was counted to.
 	Health Health
-	// Ahead: the lease is beyond the lane's concurrency, by an allowance. Of a batch that is given again all are said to be.
+	// Ahead: the lease was prefetched, and does not count. A batch that is given again may say so of one
+	// whose attempt was named as ended.
 	Ahead bool
+	// Full: the lane has more that is ready, and after this claim no room for it. Naming its ended leases in
+	// the next claim makes room. A batch that is given again says so of all its lanes.
+	Full bool
 }
 
 // A Tick is what every reply of a shard carries.
@@ -136,6 +159,9 @@ type Tick struct {
 	// shard was rolled back. An index that cannot be rolled back leaves it zero.
 	Seq int64
 }
+
+// LeaseRef returns what finds the lease in an index.
+func (l *Lease) LeaseRef() LeaseRef { return LeaseRef{Ref: l.Ref(), Token: l.Token} }
 
 // A Claimed is the reply to a claim.
 type Claimed struct {
@@ -183,6 +209,8 @@ type Settlement struct {
 	// HoldUntil keeps the item's lane from being claimed until then, in Unix milliseconds. It only ever lengthens a
 	// hold. Zero: no hold.
 	HoldUntil int64
+	// Next is as in [EndedLease], or nil. It counts whatever becomes of the settlement.
+	Next *LeaseRef
 }
 
 // A Settled is what became of one settlement.

@@ -38,7 +38,7 @@ const (
 )
 
 // The breaker of a lane. It opens after BreakerAttempts attempts in a row, over at least BreakerSpan, that got no HTTP answer. From
-// then on at most one item of the lane is leased, whatever allowances say: what is forced at any time, anything else, as a probe, when
+// then on at most one item of the lane is leased: what is forced at any time, anything else, as a probe, when
 // BreakerRest is over, and up to a tenth of it by which lanes differ, so that those that failed together are not probed together. An
 // answer closes the breaker, and the lane begins anew with a concurrency of 1. An attempt without one, a probe or one that was in
 // flight already, lets it rest once more. What ends without a signal, or is reaped, changes nothing: another probe may follow at once.
@@ -91,8 +91,9 @@ func (b BreakerState) String() string {
 // A LaneState is how a lane stands in an index. Times are in Unix milliseconds; zero: none.
 type LaneState struct {
 	Lane int64
-	// InFlight is its leases. Concurrency is how many it may have at present, Limit at most; both are zero where no claim has said
-	// the limit of lanes without one of their own yet.
+	// InFlight is its leases, without those that a claim named as ended. Concurrency is how many it may have
+	// at present, Limit at most; both are zero where no claim has said the limit of lanes without one of
+	// their own yet.
 	InFlight, Concurrency, Limit int
 	Health                       Health
 	Every                        time.Duration

@@ -61,8 +61,8 @@ func scrubAttr(s *Settings, a slog.Attr) slog.Attr {
 	return a
 }
 
-// adoptLibraries sends what libraries print by themselves to the program's own log, at debug: net/http tells of
-// answers that nobody asked for, and go-redis repeats what its callers are told anyway.
+// adoptLibraries sends what libraries print by themselves to the program's own log, at debug: net/http tells
+// of answers that nobody asked for, and go-redis repeats what its callers are told anyway.
 func adoptLibraries(log *slog.Logger) {
 	l := libraryLog{log}
 	stdlog.SetFlags(0)
@@ -73,8 +73,8 @@ func adoptLibraries(log *slog.Logger) {
 // A libraryLog is where libraries print to.
 type libraryLog struct{ log *slog.Logger }
 
-// Write logs a line of the standard logger, without what net/http quotes of answers that nobody asked for: a receiver may
-// repeat a secret in one.
+// Write logs a line of the standard logger, without what net/http quotes of answers that nobody asked for: a
+// receiver may repeat a secret in one.
 func (l libraryLog) Write(p []byte) (int, error) {
 	text, _, _ := strings.Cut(strings.TrimSpace(string(p)), " starting with ")
 	l.log.Debug("library", "text", text)

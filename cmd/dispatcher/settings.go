@@ -35,7 +35,7 @@ type Settings struct {
 
 	EgressAllow     []string      `key:"egress_allow" group:"Sending" help:"CIDRs and host names that may be sent to although they are not on the public internet."`
 	EgressProxy     string        `key:"egress_proxy" group:"Sending" secret:"url" help:"Proxy for everything that is sent; not supported by this version."`
-	Workers         int           `key:"workers" group:"Sending" default:"512" help:"Most attempts in flight in this process."`
+	Workers         int           `key:"workers" group:"Sending" default:"512" help:"Most attempts on the wire at once in this process."`
 	LaneConcurrency int           `key:"lane_concurrency" group:"Sending" default:"32" help:"Most attempts in flight to one destination."`
 	Horizon         time.Duration `key:"horizon" group:"Sending" default:"0s" help:"How far ahead callbacks are kept in an index on Redis, 2m or more: what is due later stays in SQL alone and is loaded when its time comes. 0s keeps the whole backlog there. The same for all processes."`
 	Hold            bool          `key:"hold" group:"Sending" default:"false" help:"Start with sending stopped: callbacks are accepted, none is attempted, and an index on Redis that is not as SQL says is left as it is found, for the command verify."`

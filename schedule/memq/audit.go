@@ -129,7 +129,9 @@ func (ix *Index) purge(h *heap[timed], it *item) int {
 func (ix *Index) recount() int {
 	leases := make(map[*lane]int, len(ix.leases))
 	for _, e := range ix.leases {
-		leases[e.it.lane]++
+		if !e.it.kind.has(isUncounted) {
+			leases[e.it.lane]++
+		}
 	}
 	wrong, ready, breakers := 0, 0, 0
 	for number, l := range ix.lanes {

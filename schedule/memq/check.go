@@ -1,6 +1,7 @@
 package memq
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -82,10 +83,12 @@ func checkSettlement(s schedule.Settlement) error {
 	if s.Signal < schedule.NoSignal || s.Signal > schedule.Unanswered {
 		return fmt.Errorf("signal %d: %w", s.Signal, schedule.ErrInvalid)
 	}
-	if err := checkToken(s.Token); err != nil {
-		return err
+	if s.Next != nil {
+		if err := checkNext(s.Next, s.Lane); err != nil {
+			return err
+		}
 	}
-	return checkItem(s.Item)
+	return errors.Join(checkToken(s.Token), checkItem(s.Item))
 }
 
 func checkAdoption(a schedule.Adoption) error {
@@ -149,26 +152,40 @@ func checkClaim(shard int, r schedule.ClaimRequest) error {
 		wrong = fmt.Sprintf("lead %s", r.Lead)
 	case r.LaneLimit < 1:
 		wrong = fmt.Sprintf("lane limit %d", r.LaneLimit)
-	case len(r.Allowances) > schedule.MaxAllowances:
-		wrong = fmt.Sprintf("%d allowances", len(r.Allowances))
+	case len(r.Ended) > schedule.MaxEnded:
+		wrong = fmt.Sprintf("%d ended leases", len(r.Ended))
 	default:
-		return checkAllowances(r.Allowances)
+		return errors.Join(checkAll("claim", len(r.Ended), func(i int) error {
+			e := &r.Ended[i]
+			return errors.Join(checkRef(e.ID, e.Lane), checkToken(e.Token), checkNext(&e.Next, e.Lane))
+		}), checkPrefetch(r.Prefetch))
 	}
 	return fmt.Errorf("claim: %s: %w", wrong, schedule.ErrInvalid)
 }
 
-func checkAllowances(allowances []schedule.Allowance) error {
-	for i, a := range allowances {
-		if a.Lane < 1 || a.Credit < 0 || a.Credit > maxAllowed || a.Ahead < 0 || a.Ahead > maxAllowed ||
-			slices.ContainsFunc(allowances[:i], func(b schedule.Allowance) bool { return b.Lane == a.Lane }) {
-			return fmt.Errorf("claim: allowance %+v: %w", a, schedule.ErrInvalid)
+// checkNext wants a lease of the same lane, or none.
+func checkNext(next *schedule.LeaseRef, lane int64) error {
+	switch {
+	case next.ID == "":
+		return nil
+	case next.Lane != lane:
+		return fmt.Errorf("next of lane %d in lane %d: %w", next.Lane, lane, schedule.ErrInvalid)
+	}
+	return errors.Join(checkRef(next.ID, next.Lane), checkToken(next.Token))
+}
+
+func checkPrefetch(lanes []schedule.LanePrefetch) error {
+	if len(lanes) > schedule.MaxPrefetch {
+		return fmt.Errorf("claim: %d lanes to prefetch: %w", len(lanes), schedule.ErrInvalid)
+	}
+	for i, p := range lanes {
+		if p.Lane < 1 || p.Max < 0 || p.Max > maxClaim ||
+			slices.ContainsFunc(lanes[:i], func(q schedule.LanePrefetch) bool { return q.Lane == p.Lane }) {
+			return fmt.Errorf("claim: prefetch %+v: %w", p, schedule.ErrInvalid)
 		}
 	}
 	return nil
 }
-
-// maxAllowed is the most credit, and the most ahead, of an allowance.
-const maxAllowed = 100_000
 
 func checkShard(operation string, shard int) error {
 	if shard != 0 {

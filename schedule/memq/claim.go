@@ -27,8 +27,8 @@ type batch struct {
 	keys  []key
 }
 
-// Claim reaps, promotes and leases, in this order. A repetition of the owner's last claim, known by its token, does none of
-// it: it returns what of that batch is still leased.
+// Claim ends the counting of leases, reaps, promotes and leases, in this order. A repetition of the owner's
+// last claim, known by its token, does the first alone: it returns what of that batch is still leased.
 func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error) {
 	if err := checkClaim(shard, req); err != nil {
 		return schedule.Claimed{}, err
@@ -43,6 +43,7 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	}
 	var reply schedule.Claimed
 	lead := int64(req.Lead / time.Millisecond)
+	ix.endAll(req.Ended)
 	if last := ix.claims[req.Owner]; last != nil && last.token == req.Token {
 		reply.Leases = ix.again(last)
 	} else {
@@ -51,9 +52,12 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 		ix.setLimit(req.LaneLimit)
 		ix.promote(ix.clock + lead)
 		ix.unblock()
-		ix.allow(req.Allowances, true)
+		ix.prefetch(req.Prefetch, true)
 		reply.Leases = ix.pick(req)
-		ix.allow(req.Allowances, false)
+		ix.prefetch(req.Prefetch, false)
+		for i := range reply.Leases {
+			reply.Leases[i].Full = ix.full(reply.Leases[i].Lane)
+		}
 		ix.remember(req, reply.Leases)
 	}
 	reply.Tick = schedule.Tick{Now: ix.clock, Next: ix.next(lead / 2)}
@@ -69,6 +73,37 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 // told is what replies carry.
 func (ix *Index) told() schedule.Tick {
 	return schedule.Tick{Now: ix.clock, Next: ix.next(0)}
+}
+
+// endAll stops counting the leases of attempts that have ended, and counts those that took their places.
+func (ix *Index) endAll(ended []schedule.EndedLease) {
+	for i := range ended {
+		ix.countNext(&ended[i].Next)
+		if it := ix.leasedUnder(&ended[i].LeaseRef); it != nil && !it.lane.open() {
+			it.setCounted(false)
+			ix.refresh(it.lane)
+		}
+	}
+}
+
+// prefetch lets lanes give more than their concurrency has room for, or, with on false, ends that.
+func (ix *Index) prefetch(lanes []schedule.LanePrefetch, on bool) {
+	for _, p := range lanes {
+		l := ix.lanes[p.Lane]
+		if l == nil {
+			continue
+		}
+		if l.ahead = 0; on {
+			l.ahead = p.Max
+		}
+		ix.refresh(l)
+	}
+}
+
+// full says whether the lane has something ready that it has no room for.
+func (ix *Index) full(lane int64) bool {
+	l := ix.lanes[lane]
+	return l.standing == idle && l.waiting() > 0
 }
 
 // reap returns expired leases to the delay set and says how many.
@@ -131,11 +166,14 @@ func (ix *Index) pick(req schedule.ClaimRequest) []schedule.Lease {
 		}
 		most := min(quantum, req.Max-len(leases), room[l.class])
 		taken := ix.serve(l, most, func(it *item) {
-			within, _ := ix.room(l)
 			it.health = uint8(l.health)
+			ahead := l.inflight >= ix.concurrency(l)
 			ix.lease(it, req.Token, until)
+			if ahead {
+				it.setCounted(false)
+				l.ahead--
+			}
 			leases = append(leases, ix.leased(it))
-			leases[len(leases)-1].Ahead = within == 0
 		})
 		if l.health != schedule.Answering {
 			uncertain -= taken
@@ -167,8 +205,7 @@ func (ix *Index) first(room [classes]int) *lane {
 // and puts the lane back where it then belongs. It returns how many it gave.
 func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	ix.virtual = max(ix.virtual, l.virtual)
-	within, beyond := ix.room(l)
-	n := min(most, within+beyond, ix.gives(l))
+	n := min(most, ix.room(l), ix.gives(l))
 	if l.rated() {
 		ix.spend(l.flow, max(n-l.pressing(), 0))
 	}
@@ -177,7 +214,7 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 		lease(l.pop(ix.clock))
 	}
 	l.virtual += int64(n)
-	if ix.gives(l) > 0 && ix.hasRoom(l) {
+	if ix.gives(l) > 0 && ix.room(l) > 0 {
 		ix.runnable[l.class].set(l.pos, ranked{l.virtual, l})
 	} else {
 		ix.refresh(l)
@@ -189,6 +226,7 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 func (ix *Index) leased(it *item) schedule.Lease {
 	return schedule.Lease{
 		Item: it.item(), Token: it.token, Until: ix.wall(it.until), Diverts: int(it.diverts), Health: schedule.Health(it.health),
+		Ahead: it.kind.has(isUncounted),
 	}
 }
 
@@ -198,7 +236,7 @@ func (ix *Index) again(last *batch) []schedule.Lease {
 	for _, k := range last.keys {
 		if it := ix.items[k]; it != nil && it.is(schedule.Leased) && it.token == last.token {
 			l := ix.leased(it)
-			l.Ahead = true
+			l.Full = true
 			leases = append(leases, l)
 		}
 	}

@@ -59,7 +59,7 @@ type item struct {
 	kind    kind
 }
 
-// A kind says whether an item is a retry and whether it is forced. All of an item's small fields share one word.
+// A kind says what an item is apart from its place. All of an item's small fields share one word.
 type kind uint8
 
 const (
@@ -67,6 +67,8 @@ const (
 	isForced
 	// isPushed: a movement that came while it was leased forces it afterwards.
 	isPushed
+	// isUncounted: its lease does not count towards its lane's concurrency.
+	isUncounted
 )
 
 func kindOf(it *schedule.Item) (k kind) {

@@ -30,7 +30,7 @@ type lane struct {
 	flow         *flow
 	turn         int // fresh items that were taken since the last retry while both waited
 
-	inflight int // its leases
+	inflight int // its leases, without those of attempts that have ended
 	items    int // its records, in whatever place
 	pace     int // the current concurrency, before the limit; zero: not yet known
 	health   schedule.Health
@@ -42,8 +42,7 @@ type lane struct {
 	heldSince   int64 // since when without a gap, on the steady clock
 	rested      int64 // when its last item went, on the steady clock
 
-	// credit and ahead are the allowance of the claim under way; zero outside of claims.
-	credit, ahead int
+	ahead int // how many the claim under way may prefetch
 
 	standing standing
 	class    schedule.Health // the runnable heap that it is in
@@ -105,42 +104,13 @@ func (ix *Index) concurrency(l *lane) int {
 	return min(pace, ix.limitOf(l))
 }
 
-// room returns how many more of the lane's items may be leased: first those that its concurrency has room for, then those
-// that an allowance gives beyond it. While its breaker is open one may be leased, whatever an allowance says.
-func (ix *Index) room(l *lane) (within, beyond int) {
-	within = ix.concurrency(l) - l.inflight
-	if l.open() {
-		return max(within, 0), 0
+// room returns how many more of the lane's items may be leased, prefetched ones included.
+func (ix *Index) room(l *lane) int {
+	within := ix.concurrency(l) - l.inflight
+	if within >= 0 && l.health == schedule.Answering && !l.open() {
+		return within + l.ahead
 	}
-	within += l.credit
-	if l.health == schedule.Answering {
-		beyond = l.ahead
-	}
-	if within < 0 {
-		beyond, within = max(beyond+within, 0), 0
-	}
-	return within, beyond
-}
-
-// hasRoom says whether one more may be leased.
-func (ix *Index) hasRoom(l *lane) bool {
-	within, beyond := ix.room(l)
-	return within+beyond > 0
-}
-
-// allow gives lanes the allowances of a claim, or, with on false, takes them back.
-func (ix *Index) allow(allowances []schedule.Allowance, on bool) {
-	for _, a := range allowances {
-		l := ix.lanes[a.Lane]
-		if l == nil {
-			continue
-		}
-		l.credit, l.ahead = 0, 0
-		if on {
-			l.credit, l.ahead = a.Credit, a.Ahead
-		}
-		ix.refresh(l)
-	}
+	return max(within, 0)
 }
 
 // learn adapts the lane to what an ended attempt said of it. While its breaker is open its concurrency is 1, and so it is when that
@@ -184,7 +154,7 @@ func (ix *Index) resume(l *lane) {
 func (ix *Index) refresh(l *lane) {
 	want, at := idle, int64(0)
 	if !l.bounded() {
-		if l.ordinary() > 0 && ix.hasRoom(l) {
+		if l.ordinary() > 0 && ix.room(l) > 0 {
 			want = runnable
 		}
 	} else if ix.resume(l); l.waiting() > 0 {
@@ -195,7 +165,7 @@ func (ix *Index) refresh(l *lane) {
 			want, at = blocked, l.pausedUntil
 		case stop > 0 && !forced:
 			want, at = holding, stop
-		case ix.hasRoom(l):
+		case ix.room(l) > 0:
 			want = runnable
 		}
 	}

@@ -213,11 +213,40 @@ func (ix *Index) postpone(it *item, due int64) {
 	ix.delay.push(timed{due, it.key.hi, it})
 }
 
-// lease puts an item that is in no place among the leases, until that time of the steady clock.
+// lease puts an item that is in no place among the leases, until that time of the steady clock. It counts.
 func (ix *Index) lease(it *item, token string, until int64) {
 	it.token, it.until, it.place = token, until, uint8(schedule.Leased)
 	ix.leases.push(timed{until, it.key.hi, it})
 	it.lane.inflight++
+}
+
+// leasedUnder returns the item if it is leased under that token, or nil.
+func (ix *Index) leasedUnder(l *schedule.LeaseRef) *item {
+	k, _ := parseKey(l.ID)
+	if it := ix.items[k]; it != nil && it.is(schedule.Leased) && it.token == l.Token {
+		return it
+	}
+	return nil
+}
+
+// setCounted says whether a leased item counts towards its lane's concurrency. The caller refreshes the lane.
+func (it *item) setCounted(counts bool) {
+	switch {
+	case counts && it.kind.has(isUncounted):
+		it.kind &^= isUncounted
+		it.lane.inflight++
+	case !counts && !it.kind.has(isUncounted):
+		it.kind |= isUncounted
+		it.lane.inflight--
+	}
+}
+
+// countNext counts the lease that takes the place of another, if there is one.
+func (ix *Index) countNext(next *schedule.LeaseRef) {
+	if it := ix.leasedUnder(next); next.ID != "" && it != nil {
+		it.setCounted(true)
+		ix.refresh(it.lane)
+	}
 }
 
 // detach takes an item out of its place, and lets its lane follow.
@@ -231,8 +260,10 @@ func (ix *Index) detach(it *item) {
 		ix.refresh(it.lane)
 	case schedule.Leased:
 		ix.leases.remove(int(it.pos))
-		it.token, it.until, it.moved, it.kind = "", 0, 0, it.kind.push()
-		it.lane.inflight--
+		if !it.kind.has(isUncounted) {
+			it.lane.inflight--
+		}
+		it.token, it.until, it.moved, it.kind = "", 0, 0, it.kind.push()&^isUncounted
 		ix.refresh(it.lane)
 	case schedule.Absent:
 	}

@@ -26,6 +26,9 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 }
 
 func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
+	if s.Next != nil {
+		ix.countNext(s.Next)
+	}
 	k, _ := parseKey(s.ID)
 	it := ix.items[k]
 	leased := it != nil && it.is(schedule.Leased)

@@ -43,7 +43,7 @@ func repeatedToken(f *fixture) {
 	f.ensure(f.items(1, 3)...)
 	again := f.claim(req)
 	for i := range first.Leases {
-		first.Leases[i].Ahead = true // which of them were is not known any more
+		first.Leases[i].Full = true // whether their lane is is not known any more
 	}
 	if diff := cmp.Diff(sorted(first.Leases), sorted(again.Leases)); diff != "" {
 		f.Fatalf("the repeated claim differs (-first +again):\n%s", diff)

@@ -67,6 +67,9 @@ func invalidElements(f *fixture) {
 	}
 	_, err := f.Index.Settle(f.ctx, []schedule.Settlement{{Item: good, Token: "t", Won: true}})
 	f.refuse("settle without an outcome", err)
+	_, err = f.Index.Settle(f.ctx, []schedule.Settlement{{Item: good, Token: "t", Outcome: schedule.Ack, Won: true,
+		Next: &schedule.LeaseRef{Ref: f.item(1, 0).Ref(), Token: "t"}}})
+	f.refuse("settle with a next of another lane", err)
 	_, err = f.Index.Settle(f.ctx, []schedule.Settlement{{Item: good, Token: "\t", Outcome: schedule.Ack, Won: true}})
 	f.refuse("settle with a malformed token", err)
 	f.refuse("a setting without a lane", f.Index.SetLanes(f.ctx, []schedule.LaneSetting{{Limit: 1, Version: 1}}))
@@ -95,6 +98,33 @@ func invalidClaims(f *fixture) {
 		"a negative lead":   func(r *schedule.ClaimRequest) { r.Lead = -time.Millisecond },
 		"a lead too long":   func(r *schedule.ClaimRequest) { r.Lead = schedule.MaxLead + time.Millisecond },
 		"no lane limit":     func(r *schedule.ClaimRequest) { r.LaneLimit = 0 },
+		"many ended leases": func(r *schedule.ClaimRequest) { r.Ended = make([]schedule.EndedLease, schedule.MaxEnded+1) },
+		"an ended lease without an id": func(r *schedule.ClaimRequest) {
+			r.Ended = []schedule.EndedLease{{LeaseRef: schedule.LeaseRef{Ref: schedule.Ref{Lane: f.lanes[0]}, Token: "t"}}}
+		},
+		"an ended lease with a malformed token": func(r *schedule.ClaimRequest) {
+			r.Ended = []schedule.EndedLease{{LeaseRef: schedule.LeaseRef{Ref: f.item(0, 0).Ref(), Token: "a b"}}}
+		},
+		"a next of another lane": func(r *schedule.ClaimRequest) {
+			r.Ended = []schedule.EndedLease{{
+				LeaseRef: schedule.LeaseRef{Ref: f.item(0, 0).Ref(), Token: "t"},
+				Next:     schedule.LeaseRef{Ref: f.item(1, 0).Ref(), Token: "t"},
+			}}
+		},
+		"a prefetch of many lanes": func(r *schedule.ClaimRequest) {
+			for lane := range int64(schedule.MaxPrefetch + 1) {
+				r.Prefetch = append(r.Prefetch, schedule.LanePrefetch{Lane: 1 + lane, Max: 1})
+			}
+		},
+		"a prefetch of a lane twice": func(r *schedule.ClaimRequest) {
+			r.Prefetch = []schedule.LanePrefetch{{Lane: f.lanes[0], Max: 1}, {Lane: f.lanes[0], Max: 1}}
+		},
+		"a prefetch of less than nothing": func(r *schedule.ClaimRequest) {
+			r.Prefetch = []schedule.LanePrefetch{{Lane: f.lanes[0], Max: -1}}
+		},
+		"a prefetch of too many": func(r *schedule.ClaimRequest) {
+			r.Prefetch = []schedule.LanePrefetch{{Lane: f.lanes[0], Max: 257}}
+		},
 	} {
 		req := f.wide()
 		spoil(&req)

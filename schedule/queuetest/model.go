@@ -25,13 +25,15 @@ const longestLock = "order_0001-AZaz_zzzzzz"
 type record struct {
 	schedule.Item
 	// The item is due at lo at the earliest and at hi at the latest: they differ where the index chose.
-	lo, hi  int64
-	leased  bool
-	token   string
-	until   int64
-	moved   int64
-	pushed  bool // a movement of the lease forces it
-	diverts int
+	lo, hi int64
+	leased bool
+	// uncounted: its lease does not count towards the concurrency of its lane.
+	uncounted bool
+	token     string
+	until     int64
+	moved     int64
+	pushed    bool // a movement of the lease forces it
+	diverts   int
 	// ripe says that a claim found it due. It stays so, wherever the clock goes.
 	ripe bool
 }
@@ -147,7 +149,7 @@ func (w *world) path(lane int64) *path { return w.paths[lane] }
 func (w *world) inflight(lane int64) int {
 	n := 0
 	for _, r := range w.records {
-		if r.leased && r.Lane == lane {
+		if r.leased && !r.uncounted && r.Lane == lane {
 			n++
 		}
 	}

@@ -19,12 +19,13 @@ func (w *world) randomClaim(rt *rapid.T) {
 	req.Lease = rapid.SampledFrom([]time.Duration{10 * time.Second, time.Minute}).Draw(rt, "lease")
 	req.LaneLimit = w.limit
 	req.Lead = rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, schedule.MaxLead}).Draw(rt, "lead")
-	req.Allowances = w.drawAllowances(rt)
+	req.Ended, req.Prefetch = w.drawEnded(rt), w.drawPrefetch(rt)
 	c := w.claim(req)
 	for _, p := range w.paths {
 		w.resume(p, c.Now)
 	}
 	by := c.Now + req.Lead.Milliseconds()
+	w.endLeases(req.Ended)
 	w.checkReaped(c, by)
 	w.checkOrder(c, by)
 	uncertain, timingOut := 0, 0
@@ -42,44 +43,113 @@ func (w *world) randomClaim(rt *rapid.T) {
 			req.MaxUncertain, req.MaxTimingOut, uncertain, timingOut)
 	}
 	w.checkRest(req, c, uncertain, timingOut)
+	w.checkFull(req, c)
 	w.checkNext(req, c)
 	w.last[req.Owner], w.batches[req.Owner] = req, c.Leases
 	w.oldTokens = append(w.oldTokens, req.Token)
 	w.counters["claimed"] += int64(len(c.Leases))
 }
 
-// drawAllowances draws allowances for some lanes.
-func (w *world) drawAllowances(rt *rapid.T) (all []schedule.Allowance) {
-	for _, lane := range w.lanes[:modelLanes] {
-		if rapid.IntRange(0, 3).Draw(rt, "allow") == 0 {
-			all = append(all, schedule.Allowance{
-				Lane:   lane,
-				Credit: rapid.SampledFrom([]int{0, 1, 4}).Draw(rt, "credit"),
-				Ahead:  rapid.SampledFrom([]int{0, 1, 9}).Draw(rt, "ahead"),
+// drawEnded draws leases that the claim names as ended: of all owners, some of them with a token that is not
+// theirs, some with one that takes their place.
+func (w *world) drawEnded(rt *rapid.T) (all []schedule.EndedLease) {
+	for _, r := range w.sortedRecords() {
+		if rapid.IntRange(0, 3).Draw(rt, "name") == 0 {
+			all = append(all, schedule.EndedLease{
+				LeaseRef: schedule.LeaseRef{Ref: r.Ref(), Token: w.drawToken(rt, r)}, Next: w.drawNext(rt, r.Lane),
 			})
 		}
 	}
 	return all
 }
 
-// room returns how many more of the lane's items the claim may lease within its concurrency, which may be
-// less than none, and in all.
-func (w *world) room(req schedule.ClaimRequest, lane int64) (within, all int) {
-	p := w.path(lane)
-	within = w.concurrency(p) - w.inflight(lane)
-	if p.open {
-		return within, within
+// drawNext draws a lease that counts from now on, or none.
+func (w *world) drawNext(rt *rapid.T, lane int64) schedule.LeaseRef {
+	var of []*record
+	for _, r := range w.sortedRecords() {
+		if r.Lane == lane {
+			of = append(of, r)
+		}
 	}
-	for _, a := range req.Allowances {
-		if a.Lane != lane {
+	if len(of) == 0 || rapid.IntRange(0, 2).Draw(rt, "next") > 0 {
+		return schedule.LeaseRef{}
+	}
+	r := rapid.SampledFrom(of).Draw(rt, "next of")
+	return schedule.LeaseRef{Ref: r.Ref(), Token: w.drawToken(rt, r)}
+}
+
+// drawPrefetch draws lanes that may give more than they have room for.
+func (w *world) drawPrefetch(rt *rapid.T) (all []schedule.LanePrefetch) {
+	for _, lane := range w.lanes[:modelLanes] {
+		if rapid.IntRange(0, 3).Draw(rt, "prefetch") == 0 {
+			all = append(all, schedule.LanePrefetch{Lane: lane, Max: rapid.SampledFrom([]int{0, 1, 9}).Draw(rt, "most")})
+		}
+	}
+	return all
+}
+
+// endLeases is what a claim does with the leases that it names.
+func (w *world) endLeases(named []schedule.EndedLease) {
+	for _, e := range named {
+		w.countNext(e.Next)
+		if r := w.records[e.ID]; r != nil && r.leased && r.token == e.Token && !w.path(r.Lane).open {
+			r.uncounted = true
+		}
+	}
+}
+
+// countNext is what an index does with a lease that takes the place of another.
+func (w *world) countNext(next schedule.LeaseRef) {
+	if r := w.records[next.ID]; r != nil && r.leased && r.token == next.Token {
+		r.uncounted = false
+	}
+}
+
+// prefetched returns how many leases of the lane in the claim do not count.
+func prefetched(leases []schedule.Lease, lane int64) (n int) {
+	for i := range leases {
+		if leases[i].Lane == lane && leases[i].Ahead {
+			n++
+		}
+	}
+	return n
+}
+
+// mayPrefetch returns how many of the lane the claim may lease beyond what it has room for.
+func (w *world) mayPrefetch(req schedule.ClaimRequest, lane int64) int {
+	if p := w.path(lane); p.open || p.health != schedule.Answering || w.inflight(lane) > w.concurrency(p) {
+		return 0
+	}
+	for _, p := range req.Prefetch {
+		if p.Lane == lane {
+			return p.Max
+		}
+	}
+	return 0
+}
+
+// checkFull: a lease says whether its lane has more that is ready, and no room for it.
+func (w *world) checkFull(req schedule.ClaimRequest, c schedule.Claimed) {
+	w.Helper()
+	surely, maybe := make(map[int64]bool), make(map[int64]bool)
+	for _, r := range w.records {
+		if r.leased {
 			continue
 		}
-		within += a.Credit
-		if p.health == schedule.Answering {
-			return within, within + a.Ahead
+		may := false
+		surelyDue, mayBeDue := r.due(c.Now + req.Lead.Milliseconds())
+		end := w.blocked(w.path(r.Lane), r.Forced, c.Now)
+		may = mayBeDue && end.lo <= c.Now
+		maybe[r.Lane] = maybe[r.Lane] || may
+		surely[r.Lane] = surely[r.Lane] || surelyDue && end.hi <= c.Now
+	}
+	for _, l := range c.Leases {
+		full := w.inflight(l.Lane) >= w.concurrency(w.path(l.Lane))
+		if l.Full && !(full && maybe[l.Lane]) || !l.Full && full && surely[l.Lane] {
+			w.Fatalf("%s says that its lane is full: %t; %d of %d are in flight, more is ready: %t or perhaps: %t", l.ID, l.Full,
+				w.inflight(l.Lane), w.concurrency(w.path(l.Lane)), surely[l.Lane], maybe[l.Lane])
 		}
 	}
-	return within, within
 }
 
 // checkReaped: exactly the expired leases went back, each to be due within the jitter. What is due by then is
@@ -92,7 +162,7 @@ func (w *world) checkReaped(c schedule.Claimed, by int64) {
 			continue
 		}
 		n++
-		r.leased, r.token, r.until, r.ripe = false, "", 0, false
+		r.leased, r.uncounted, r.token, r.until, r.ripe = false, false, "", 0, false
 		r.Forced, r.pushed = r.Forced || r.pushed, false
 		r.lo, r.hi = c.Now, c.Now+100
 		if r.moved != 0 {
@@ -159,13 +229,9 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 	if end := w.blocked(p, r.Forced, c.Now); end.lo > c.Now {
 		w.Fatalf("%s was claimed at %d, but its lane is held until %+v: %+v", l.ID, c.Now, end, *p)
 	}
-	within, all := w.room(req, r.Lane)
-	if all <= 0 {
-		w.Fatalf("%s was claimed beside %d others; the lane's concurrency is %d, the allowances %+v",
-			l.ID, w.inflight(r.Lane), w.concurrency(p), req.Allowances)
-	}
-	if l.Ahead != (within <= 0) {
-		w.Fatalf("%s says ahead %t, with room for %d and %d", l.ID, l.Ahead, within, all)
+	if full := w.inflight(r.Lane) >= w.concurrency(p); l.Ahead != full || full && prefetched(c.Leases, r.Lane) > w.mayPrefetch(req, r.Lane) {
+		w.Fatalf("%s, ahead %t, was claimed beside %d others; the lane's concurrency is %d, and %d of %d are prefetched", l.ID, l.Ahead,
+			w.inflight(r.Lane), w.concurrency(p), prefetched(c.Leases, r.Lane), w.mayPrefetch(req, r.Lane))
 	}
 	if l.Item != r.item(l.Due) || l.Due < r.lo || l.Due > r.hi {
 		w.Fatalf("claimed %+v of %+v", l, *r)
@@ -186,7 +252,7 @@ func (w *world) checkLease(req schedule.ClaimRequest, c schedule.Claimed, l sche
 		w.take(p, c.Now)
 	}
 	r.lo, r.hi, r.Due = l.Due, l.Due, l.Due
-	r.leased, r.token, r.until, r.moved, r.pushed, r.ripe = true, l.Token, l.Until, 0, false, false
+	r.leased, r.uncounted, r.token, r.until, r.moved, r.pushed, r.ripe = true, l.Ahead, l.Token, l.Until, 0, false, false
 }
 
 // checkRest: what is due and was not claimed had a reason, and More says whether there was room wanting.
@@ -204,13 +270,13 @@ func (w *world) checkRest(req schedule.ClaimRequest, c schedule.Claimed, uncerta
 		if end.lo > c.Now {
 			continue
 		}
-		full := w.inflight(r.Lane) >= w.concurrency(p) // once the allowances are over
-		if !surely || end.hi > c.Now {                 // the index knows better whether it is due, and whether it is kept back
+		full := w.inflight(r.Lane) >= w.concurrency(p)
+		if !surely || end.hi > c.Now { // the index knows better whether it is due, and whether it is kept back
 			left = left || c.More && !full
 			continue
 		}
 		left = left || !full
-		if _, all := w.room(req, r.Lane); all <= 0 {
+		if full && prefetched(c.Leases, r.Lane) >= w.mayPrefetch(req, r.Lane) {
 			continue
 		}
 		spent := p.health != schedule.Answering && uncertain >= req.MaxUncertain ||
@@ -295,6 +361,7 @@ func (w *world) randomRepeat(rt *rapid.T) {
 	}
 	slices.Sort(want)
 	got := idsOf(sorted(w.claim(req).Leases))
+	w.endLeases(req.Ended)
 	if !slices.Equal(got, want) {
 		w.Fatalf("the repeated claim has %v, want %v", got, want)
 	}
@@ -311,6 +378,9 @@ func (w *world) randomSettle(rt *rapid.T) {
 	}
 	if rapid.IntRange(0, 4).Draw(rt, "hold") == 0 {
 		s.HoldUntil = w.due(rt)
+	}
+	if next := w.drawNext(rt, s.Lane); next.ID != "" {
+		s.Next = &next
 	}
 	w.applySettlement(s)
 }
@@ -344,6 +414,9 @@ var outcomes = map[schedule.Outcome]string{
 func (w *world) applySettlement(s schedule.Settlement) {
 	w.Helper()
 	w.clearOfPauses()
+	if s.Next != nil {
+		w.countNext(*s.Next)
+	}
 	r := w.records[s.ID]
 	before := w.Now()
 	switch {
@@ -404,7 +477,7 @@ func (w *world) endLease(r *record, s schedule.Settlement, before, after int64) 
 	}
 	r.Lock, r.Retry, r.Forced = s.Lock, s.Retry, s.Forced || r.pushed
 	r.Due, r.lo, r.hi = due, due, due
-	r.leased, r.token, r.until, r.moved, r.pushed, r.ripe = false, "", 0, 0, false, false
+	r.leased, r.uncounted, r.token, r.until, r.moved, r.pushed, r.ripe = false, false, "", 0, 0, false, false
 	switch {
 	case s.Outcome == schedule.Reschedule:
 		r.diverts = 0

@@ -117,6 +117,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness, groups ...string) {
 		tests []check
 	}{
 		{"Claim", claimChecks},
+		{"Counting", countingChecks},
 		{"Forced", forcedChecks},
 		{"Rate", rateChecks},
 		{"State", stateChecks},

@@ -72,7 +72,23 @@ func checkSettlement(s schedule.Settlement) error {
 	if s.Signal < schedule.NoSignal || s.Signal > schedule.Unanswered {
 		return invalid("signal", int(s.Signal))
 	}
+	if s.Next != nil {
+		if err := checkNext(*s.Next, s.Lane); err != nil {
+			return err
+		}
+	}
 	return errors.Join(checkToken(s.Token), checkItem(s.Item))
+}
+
+// checkNext wants a lease of the same lane, or none.
+func checkNext(next schedule.LeaseRef, lane int64) error {
+	switch {
+	case next.ID == "":
+		return nil
+	case next.Lane != lane:
+		return invalid("lane of next", next.Lane)
+	}
+	return errors.Join(checkRef(next.ID, next.Lane), checkToken(next.Token))
 }
 
 func checkAdoption(a schedule.Adoption) error {
@@ -122,9 +138,6 @@ func checkUnlock(u schedule.Unlock) error {
 	return checkToken(u.Token)
 }
 
-// maxAllowed is the most credit, and the most ahead, of an allowance.
-const maxAllowed = 100_000
-
 func checkClaim(r schedule.ClaimRequest) error {
 	var err error
 	switch {
@@ -140,13 +153,21 @@ func checkClaim(r schedule.ClaimRequest) error {
 		err = invalid("lead", r.Lead)
 	case r.LaneLimit < 1:
 		err = invalid("lane limit", r.LaneLimit)
-	case len(r.Allowances) > schedule.MaxAllowances:
-		err = invalid("allowances", len(r.Allowances))
+	case len(r.Ended) > schedule.MaxEnded:
+		err = invalid("ended", len(r.Ended))
+	case len(r.Prefetch) > schedule.MaxPrefetch:
+		err = invalid("prefetch", len(r.Prefetch))
 	}
-	for i, a := range r.Allowances {
-		if a.Lane < 1 || a.Credit < 0 || a.Credit > maxAllowed || a.Ahead < 0 || a.Ahead > maxAllowed ||
-			slices.ContainsFunc(r.Allowances[:i], func(b schedule.Allowance) bool { return b.Lane == a.Lane }) {
-			err = invalid("allowance", a)
+	for i := range r.Ended {
+		e := &r.Ended[i]
+		if wrong := errors.Join(checkRef(e.ID, e.Lane), checkToken(e.Token), checkNext(e.Next, e.Lane)); wrong != nil {
+			err = wrong
+		}
+	}
+	for i, p := range r.Prefetch {
+		if p.Lane < 1 || p.Max < 0 || p.Max > maxClaim ||
+			slices.ContainsFunc(r.Prefetch[:i], func(q schedule.LanePrefetch) bool { return q.Lane == p.Lane }) {
+			err = invalid("prefetch", p)
 		}
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // layout numbers the way in which records and lanes are written. A shard has it behind its generation, so that to a build that
 // writes otherwise all of it is lost, and put back from SQL, instead of misread. It grows with each change of what a key holds.
-const layout = 3
+const layout = 4
 
 // encodeGeneration writes a generation as a shard has it.
 func encodeGeneration(generation int64) string {

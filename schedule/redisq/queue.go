@@ -3,6 +3,7 @@ package redisq
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -26,9 +27,9 @@ func readPosition(r *reply) schedule.Position {
 	return schedule.Position{Place: schedule.Place(r.int()), Due: r.int()}
 }
 
-// Claim reaps, promotes and leases, in this order. A repetition of the owner's last claim, known by its
-// token, does none of it: it returns what of that batch is still leased. The client does not repeat it by
-// itself. Leases that cannot be read are set aside, and the others returned.
+// Claim ends the counting of leases, reaps, promotes and leases, in this order. A repetition of the owner's
+// last claim, known by its token, does the first alone: it returns what of that batch is still leased. The
+// client does not repeat it by itself. Leases that cannot be read are set aside, and the others returned.
 func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error) {
 	if err := ix.checkShard("claim", shard); err != nil {
 		return schedule.Claimed{}, err
@@ -36,12 +37,14 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	if err := checkClaim(req); err != nil {
 		return schedule.Claimed{}, err
 	}
-	args := make([]any, 0, 8+3*len(req.Allowances))
+	args := make([]any, 0, 9+3*len(req.Ended))
 	args = append(args, req.Owner, req.Token, req.Max,
-		max(req.MaxUncertain, 0), max(req.MaxTimingOut, 0), moment(int64(req.Lease/time.Millisecond)), req.LaneLimit, int64(req.Lead/time.Millisecond))
-	for _, a := range req.Allowances {
-		if ix.ShardOf(a.Lane) == shard {
-			args = append(args, encodeLane(a.Lane), a.Credit, a.Ahead)
+		max(req.MaxUncertain, 0), max(req.MaxTimingOut, 0), moment(int64(req.Lease/time.Millisecond)), req.LaneLimit,
+		int64(req.Lead/time.Millisecond),
+		ix.encodePrefetch(shard, req.Prefetch))
+	for i := range req.Ended {
+		if e := &req.Ended[i]; ix.ShardOf(e.Lane) == shard {
+			args = append(args, e.ID, e.Token, encodeNext(e.Next))
 		}
 	}
 	r, err := ix.call(ctx, "claim", shard, args...)
@@ -63,7 +66,8 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 			continue
 		}
 		claimed.Leases = append(claimed.Leases, schedule.Lease{
-			Item: it, Token: req.Token, Until: until, Diverts: diverts, Health: schedule.Health(health % ahead), Ahead: health >= ahead,
+			Item: it, Token: req.Token, Until: until, Diverts: diverts, Health: schedule.Health(health % full),
+			Full: health%ahead >= full, Ahead: health >= ahead,
 		})
 	}
 	if err := r.done(); err != nil {
@@ -80,8 +84,23 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	return claimed, nil
 }
 
-// ahead is added to the health of leases that are beyond their lane's concurrency.
-const ahead = 3
+// What is added to the health of a lease: full if its lane has more that is ready, and no room for it; ahead
+// if it was prefetched.
+const full, ahead = 3, 6
+
+// encodePrefetch writes the lanes of the shard, each with the most that it may give.
+func (ix *Index) encodePrefetch(shard int, lanes []schedule.LanePrefetch) string {
+	var b []byte
+	for _, p := range lanes {
+		if ix.ShardOf(p.Lane) == shard {
+			b = fmt.Appendf(b, "%s %d ", encodeLane(p.Lane), p.Max)
+		}
+	}
+	return string(b)
+}
+
+// encodeNext writes a lease: its id and its token; nothing if there is none.
+func encodeNext(next schedule.LeaseRef) string { return next.ID + next.Token }
 
 // outcomes are the names of outcomes in scripts, which are also those of their counters.
 var outcomes = map[schedule.Outcome]string{
@@ -98,7 +117,11 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 		idOf:    func(i int) string { return settlements[i].ID },
 		element: func(i int) []any {
 			s := &settlements[i]
-			return []any{s.ID, s.Token, outcomes[s.Outcome], int(s.Signal), s.Won, moment(s.HoldUntil), encodeRecord(s.Item)}
+			next := ""
+			if s.Next != nil {
+				next = encodeNext(*s.Next)
+			}
+			return []any{s.ID, s.Token, outcomes[s.Outcome], int(s.Signal), s.Won, moment(s.HoldUntil), encodeRecord(s.Item), next}
 		},
 		read: func(i int, r *reply) { replies[i] = schedule.Settled(r.int()) },
 	})

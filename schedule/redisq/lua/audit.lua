@@ -34,9 +34,9 @@ local function mend_record(id, record, claim, ends, score, listed)
   local due, kind, lane, rest = decode(record)
   if not due or time_of(due) > FARTHEST then
     mend()
-    local _, home = decode_claim(claim)
+    local digit, home = decode_claim(claim)
     if home then
-      release(touch(home))
+      release(touch(home), digit)
     end
     set_aside(id, record)
     unlease(id)
@@ -162,8 +162,8 @@ local function audit_lanes()
   if call('HLEN', CLAIMS) <= MAX_COUNTED then
     leases = {}
     for _, claim in ipairs(call('HVALS', CLAIMS)) do
-      local _, lane = decode_claim(claim)
-      if lane then
+      local digit, lane = decode_claim(claim)
+      if lane and is_counted(digit) then
         leases[lane] = (leases[lane] or 0) + 1
       end
     end

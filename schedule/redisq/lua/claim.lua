@@ -1,12 +1,14 @@
--- claim reaps, promotes and leases; a repetition of the owner's last claim gives the same batch again.
+-- claim ends leases' counting, reaps, promotes and leases; a repetition of the owner's last claim gives the
+-- same batch again.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
--- ARGV: GENERATION OFFSET OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT LEAD
--- EACH: lane credit ahead
--- Lane as READY writes it; credit is how many of the owner's leases in it do not count, ahead how many may be given
--- beyond its concurrency.
--- Reply: now, next, seq, more, waiting, reaped, quarantined; for each lease: id, record, health (and 3 if it is beyond the
--- lane's concurrency), until
--- Uses: begin records changes flow lanes events
+-- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT LEAD PREFETCH
+-- EACH: id token next
+-- Prefetch is, for each lane of which more may be leased than its concurrency has room for, "lane most ".
+-- Each is a lease whose attempt has ended: it counts no longer; next, which is id and token or empty, counts
+-- from now on.
+-- Reply: now, next, seq, more, waiting, reaped, quarantined; for each lease: id, record, health (and 3 if its lane has more
+-- that is ready, and no room for it, and 6 if it was prefetched), until
+-- Uses: begin records changes flow lanes counting events
 local MAX_REAP, MAX_PROMOTE, MAX_UNBLOCK, MAX_VISITS, QUANTUM, FRESH_SHARE = '100', '1000', '256', 512, 8, 3
 local MAX_OWNERS, OWNER_REST = 1024, 86400000
 
@@ -29,13 +31,53 @@ local function again()
   local records = fetch('HMGET', RECORDS, ids)
   local ends = fetch('ZMSCORE', LEASES, ids)
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
-    local health, _, token = decode_claim(claim)
+    local digit, _, token = decode_claim(claim)
     if token == TOKEN and ends[i] and decode(records[i]) then
       local l = #leases
-      leases[l + 1], leases[l + 2], leases[l + 3], leases[l + 4] = ids[i], records[i], tonumber(health) + 3, wall(tonumber(ends[i]))
+      leases[l + 1], leases[l + 2], leases[l + 3], leases[l + 4] = ids[i], records[i], digit % 3 + 3 + (is_counted(digit) and 0 or 6), wall(tonumber(ends[i]))
     end
   end
   return leases
+end
+
+-- end_leases stops counting the leases of attempts that have ended, and counts those that took their places.
+local freed = {} -- lanes
+
+local function end_leases()
+  local ids, tokens, nexts = column(1), column(2), column(3)
+  local all = column(1)
+  for _, next in ipairs(nexts) do
+    if next ~= '' then
+      all[#all + 1] = string.sub(next, 1, 26)
+    end
+  end
+  local claims = claims_of(all)
+  for i, id in ipairs(ids) do
+    count_next(claims, nexts[i])
+    local n = set_counted(claims, id, tokens[i], false)
+    if n then
+      freed[n] = true
+    end
+  end
+  write_changes()
+end
+
+-- prefetch lets lanes give more than they have room for, until end_prefetch.
+local prefetching = {}
+
+local function prefetch()
+  for lane, most in string.gmatch(PREFETCH, '(%w+) (%d+) ') do
+    local n = touch(lane)
+    n.ahead = tonumber(most)
+    prefetching[#prefetching + 1] = n
+  end
+end
+
+local function end_prefetch()
+  for _, n in ipairs(prefetching) do
+    n.ahead = nil
+    touch(n.lane)
+  end
 end
 
 -- reap returns expired leases to the delay set, and says how many. They come back spread over 100 ms by their ids: the
@@ -44,13 +86,13 @@ local function reap()
   local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(steady), 'LIMIT', '0', MAX_REAP)
   local records = fetch('HMGET', RECORDS, ids)
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
-    local _, lane, _, moved, pushed = decode_claim(claim)
+    local digit, lane, _, moved, pushed = decode_claim(claim)
     local id, due, _, home, rest = ids[i], decode(records[i])
     lane = lane or home
     if lane then
       local n = touch(lane)
       n.reaped = true
-      release(n)
+      release(n, digit or '0')
     end
     unlease(id)
     if due then
@@ -76,7 +118,7 @@ local record_of = {} -- of the ids that were promoted
 
 -- had_none says whether a lane that is in no runnable set has nothing ready: nothing holds it, and it has had room since before.
 local function had_none(n)
-  return n.hold == 0 and n.pause == 0 and not n.flow and not n.reaped and state[5] == LANE_LIMIT and concurrency(n) > n.leases
+  return n.hold == 0 and n.pause == 0 and not n.flow and not n.reaped and not freed[n] and state[5] == LANE_LIMIT and concurrency(n) > n.leases
 end
 
 local function promote(by)
@@ -126,24 +168,6 @@ local function unblock()
   end
   for _, lane in ipairs(call('ZRANGEBYSCORE', HELD, '-inf', text(steady), 'LIMIT', '0', MAX_UNBLOCK)) do
     touch(lane).listed = true
-  end
-end
-
--- allow gives lanes their allowances, which end with this claim.
-local allowed, credits, aheads = column(1), column(2), column(3)
-
-local function allow()
-  load(allowed)
-  for i, lane in ipairs(allowed) do
-    local n = touch(lane)
-    n.credit, n.ahead = tonumber(credits[i]), tonumber(aheads[i])
-  end
-end
-
-local function disallow()
-  for _, lane in ipairs(allowed) do
-    local n = touch(lane)
-    n.credit, n.ahead = nil, nil
   end
 end
 
@@ -294,9 +318,8 @@ local function available(n, want)
   return n.fresh, n.retry
 end
 
-local HEALTHS = {[0] = '0', '1', '2'}
 local picked = {} -- members of READY, or what would be
-local givers, beyond = {}, {} -- their lanes, and 3 for those beyond a lane's concurrency
+local givers, beyond = {}, {} -- their lanes, and whether they are beyond the lane's room
 
 -- is_due says whether the first that is left of a lane's queue is due, and not only within a claim's lead.
 local function is_due(n, q)
@@ -310,7 +333,7 @@ local function serve_forced(n, most, within)
   while taken < most and q.at < #q.items do
     q.at = q.at + 1
     local i = #picked + 1
-    picked[i], givers[i], beyond[i] = q.items[q.at], n, taken >= within and 3 or 0
+    picked[i], givers[i], beyond[i] = q.items[q.at], n, taken >= within
     taken = taken + 1
   end
   return taken
@@ -320,7 +343,7 @@ end
 -- What is not due yet waits for what is. What is not forced takes a token each, where the lane has a rate; a lane that is stopped gives
 -- what is forced alone.
 local function serve(n)
-  local within, all = room(n)
+  local all, within = room(n)
   local most = math.min(QUANTUM, share(n.health), all)
   if most <= 0 then
     return -- it is full; place_lanes takes it out of the runnable ones
@@ -353,13 +376,17 @@ local function serve(n)
     end
     q.at = q.at + 1
     local i = #picked + 1
-    picked[i], givers[i], beyond[i] = q.items[q.at], n, taken >= within and 3 or 0
+    picked[i], givers[i], beyond[i] = q.items[q.at], n, taken >= within
     taken = taken + 1
   end
   if f and f.every > 0 and taken > pressed then
     spend(f, taken - pressed)
   end
-  n.virtual, n.leases, left = n.virtual + taken, n.leases + taken, left - taken
+  local counted = math.min(taken, within)
+  if taken > counted then
+    n.ahead = n.ahead - (taken - counted)
+  end
+  n.virtual, n.leases, left = n.virtual + taken, n.leases + counted, left - taken
   if n.health ~= 1 then
     uncertain = uncertain - taken
   end
@@ -371,7 +398,7 @@ local function serve(n)
   if n.promoted and not n.waiting then
     n.waiting = nil -- place_lanes looks: a lane that a changed limit gave room may have more than was promoted
   end
-  if n.waiting and (not bounded or forced or stop_of(n) == 0) and has_room(n) then
+  if n.waiting and (not bounded or forced or stop_of(n) == 0) and room(n) > 0 then
     served[#served + 1] = n
   end
 end
@@ -402,7 +429,7 @@ local function is_current(member, n, id, record)
 end
 
 -- lease writes the picked items as leased until that time of the steady clock, and what else was promoted as ready. It returns
--- the leases as they are replied.
+-- the leases as they are replied, and their lanes.
 local function lease(untilms)
   local ids, unread = {}, {}
   for i, member in ipairs(picked) do
@@ -415,20 +442,21 @@ local function lease(untilms)
     record_of[unread[i]] = record
   end
   local ending, replied = text(untilms), wall(untilms)
-  local ends, claims, gone, leases = put.leases, put.claims, cut.ready, {}
+  local ends, claims, gone, leases, lanes = put.leases, put.claims, cut.ready, {}, {}
   for i, id in ipairs(ids) do
     local member, n, record = picked[i], givers[i], record_of[id]
     if not n.promoted then
       gone[#gone + 1] = member
     end
     if is_current(member, n, id, record) then
-      n.claim = n.claim or HEALTHS[n.health] .. n.lane .. '.' .. TOKEN
-      local e, c, l = #ends, #claims, #leases
+      n.claim = n.claim or n.lane .. '.' .. TOKEN
+      local e, c, l, digit = #ends, #claims, #leases, n.health + (beyond[i] and 3 or 0)
       ends[e + 1], ends[e + 2] = ending, id
-      claims[c + 1], claims[c + 2] = id, n.claim
-      leases[l + 1], leases[l + 2], leases[l + 3], leases[l + 4] = id, record, n.health + beyond[i], replied
+      claims[c + 1], claims[c + 2] = id, digit .. n.claim
+      leases[l + 1], leases[l + 2], leases[l + 3], leases[l + 4] = id, record, n.health + (beyond[i] and 6 or 0), replied
+      lanes[#lanes + 1] = n
     else
-      release(n)
+      release(n, beyond[i] and '3' or '0')
       if not decode(record) then
         set_aside(id, record)
         add(cut.records, id)
@@ -452,7 +480,16 @@ local function lease(untilms)
   if #leases > 0 then
     counts.claimed = #leases / 4
   end
-  return leases
+  return leases, lanes
+end
+
+-- note_full adds 3 to the health of leases whose lanes have more that is ready, and no room for it.
+local function note_full(leases, lanes)
+  for i, n in ipairs(lanes) do
+    if n.full then
+      leases[i * 4 - 1] = leases[i * 4 - 1] + 3
+    end
+  end
 end
 
 -- remember keeps the claim as its owner's last one, and forgets owners that have been silent.
@@ -471,20 +508,25 @@ local function remember(leases)
   variadic('ZREM', SEEN, silent)
 end
 
+lane_limit = tonumber(LANE_LIMIT)
+end_leases()
 local reaped, leases = 0, again()
-if not leases then
-  lane_limit = tonumber(LANE_LIMIT)
+if leases then
+  place_lanes()
+else
   reaped = reap()
   promote(now + LEAD)
   unblock()
-  allow()
+  prefetch()
   place_lanes()
   enlist()
   local before = virtual
   pick()
-  leases = lease(steadily(now + LEASE))
-  disallow()
+  local lanes
+  leases, lanes = lease(steadily(now + LEASE))
+  end_prefetch()
   place_lanes()
+  note_full(leases, lanes)
   remember(leases)
   if state[5] ~= LANE_LIMIT then
     call('HSET', META, 'limit', LANE_LIMIT)
@@ -502,6 +544,12 @@ for health = 0, 2 do
 end
 local reply = commit()
 reply[2] = next < HUGE and next or 0
+for n in pairs(freed) do
+  if n.runs then -- what the owner left of the room is for others, who may sleep
+    redis.pcall('PUBLISH', CHANNEL, SHARD)
+    break
+  end
+end
 local waits = not more and call('ZCARD', READY) > 0
 reply[4], reply[5], reply[6], reply[7] = more and 1 or 0, waits and 1 or 0, reaped, quarantined
 for i, field in ipairs(leases) do

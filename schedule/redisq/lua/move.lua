@@ -28,10 +28,10 @@ for i, id in ipairs(ids) do
   local at, forced = tonumber(dues[i]), forces[i] == '1'
   at = at > 0 and at or now
   if claims[i] then
-    local health, home, token, moved, pushed = decode_claim(claims[i])
-    if health then
+    local digit, home, token, moved, pushed = decode_claim(claims[i])
+    if digit then
       at = math.min(at, moved or HUGE)
-      add(put.claims, id, health .. home .. '.' .. token .. ((forced or pushed) and '.0' or '.') .. text(at))
+      add(put.claims, id, digit .. home .. '.' .. token .. ((forced or pushed) and '.0' or '.') .. text(at))
     end
     replies[i] = 3
   elseif due then

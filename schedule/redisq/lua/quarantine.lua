@@ -10,9 +10,9 @@ call('HDEL', META, '') -- as settle does
 local ids = column(1)
 local records = fetch('HMGET', RECORDS, ids)
 for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
-  local _, lane, token = decode_claim(claim)
+  local digit, lane, token = decode_claim(claim)
   if token == TOKEN then
-    release(touch(lane))
+    release(touch(lane), digit)
     unlease(ids[i])
     set_aside(ids[i], records[i])
     add(cut.records, ids[i])

@@ -1,11 +1,12 @@
 -- settle ends leases, and for the winner of SQL's fence makes the index say what SQL says.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
--- EACH: id token outcome signal won hold record
--- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out, 3 no answer; won 1 or 0;
--- hold in ms or 0; record as it shall be, without diverts.
+-- EACH: id token outcome signal won hold record next
+-- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out, 3 no answer; won
+-- 1 or 0; hold in ms or 0; record as it shall be, without diverts; next is id and token of a lease that
+-- counts from now on, or empty.
 -- Reply: now, next, seq; for each settlement: 1 applied, 2 stale, 3 gone
--- Uses: begin records changes flow lanes breaker events hints
+-- Uses: begin records changes flow lanes breaker counting events hints
 
 -- A full server lets a script run to its end once it has begun with a deletion, even of nothing: draining must go on.
 call('HDEL', META, '')
@@ -74,14 +75,27 @@ end
 
 local ids, tokens, outcomes, signals = column(1), column(2), column(3), column(4)
 local wons, holds, wanted = column(5), column(6), column(7)
+local nexts = {}
+for _, next in ipairs(column(8)) do
+  if next ~= '' then
+    nexts[#nexts + 1] = string.sub(next, 1, 26)
+  end
+end
+if #nexts > 0 then
+  local claims = claims_of(nexts)
+  for _, next in ipairs(column(8)) do
+    count_next(claims, next)
+  end
+  write_changes() -- one of them may be settled, too
+end
 local records = fetch('HMGET', RECORDS, ids)
 local claims = fetch('HMGET', CLAIMS, ids)
-local lanes, ours, moves, pushes = {}, {}, {}, {} -- of the leases that end
+local lanes, ours, digits, moves, pushes = {}, {}, {}, {}, {} -- of the leases that end
 for i, claim in ipairs(claims) do
-  local _, lane, token, moved, pushed = decode_claim(claim)
+  local digit, lane, token, moved, pushed = decode_claim(claim)
   if token and token == tokens[i] then
     lanes[#lanes + 1] = lane
-    ours[i] = lane
+    ours[i], digits[i] = lane, digit
     if moved then
       moves[i], pushes[i] = moved, pushed
     end
@@ -94,7 +108,7 @@ for i, id in ipairs(ids) do
   if ours[i] then
     local n = touch(ours[i])
     learn(n, signals[i])
-    release(n)
+    release(n, digits[i])
     if outcomes[i] == 'diverted' and signals[i] == '0' then
       untake(n, records[i])
     end

@@ -1,9 +1,11 @@
 -- breaker learns from attempts that have ended. Needs begin, flow, lanes.
 --
--- After ATTEMPTS in a row without an answer, over at least SPAN, a lane's breaker opens; further than that they are not counted. It then
--- lets one item pass at a time: its concurrency is 1, and allowances do not count. What is not forced passes only when REST is over,
--- and as much longer as lanes differ by. An answer closes it, and the lane begins anew with a concurrency of 1; an attempt without one
--- lets it rest once more. Whatever ends without a word of the lane leaves it as it is, so that another probe may be made at once.
+-- After ATTEMPTS in a row without an answer, over at least SPAN, a lane's breaker opens; further than that
+-- they are not counted. It then lets one item pass at a time: its concurrency is 1, and nothing is
+-- prefetched. What is not forced passes only when REST is over, and as much longer as lanes differ by. An
+-- answer closes it, and the lane begins anew with a concurrency of 1; an attempt without one lets it rest
+-- once more. Whatever ends without a word of the lane leaves it as it is, so that another probe may be made
+-- at once.
 local ATTEMPTS, SPAN, REST = 20, 10000, 15000 -- the last two in ms
 local SPREAD, GOLDEN = 1296, 803 -- ms
 

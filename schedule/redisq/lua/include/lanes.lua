@@ -3,11 +3,11 @@
 -- HELD until it gives something else than what is forced, whichever is later, or in none. Needs begin, records, flow, LANES, READY,
 -- UNPROVEN, ANSWERING, TIMING_OUT, BLOCKED, HELD, BREAKERS.
 --
--- A lane's record is nine numbers: virtual time, leases, concurrency so far (0: not yet known), limit of its own (0:
--- none), health, fresh items taken since the last retry while both waited, hold until (on the steady clock), pause until,
--- version of its setting. Six more follow where its flow is bounded otherwise, too: every, at, rest,
--- fails, since, probe.
--- BREAKERS has the lanes whose breaker is open, so that they are counted.
+-- A lane's record is nine numbers: virtual time, leases that count, concurrency so far (0: not yet known),
+-- limit of its own (0: none), health, fresh items taken since the last retry while both waited, hold until
+-- (on the steady clock), pause until, version of its setting. Six more follow where its flow is bounded
+-- otherwise, too: every, at, rest, fails, since, probe. BREAKERS has the lanes whose breaker is open, so that
+-- they are counted.
 local LANE = '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) ((%d+) (%d+) %d+)'
 local SHORT, LONG = LANE .. '$', LANE .. ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
 local START = 4 -- the concurrency that a lane starts with
@@ -105,25 +105,21 @@ local function concurrency(n)
   return math.min(n.pace > 0 and n.pace or START, cap(n))
 end
 
--- room returns how many more of the lane's items may be leased: n.credit of its leases do not count, and n.ahead may be
--- given beyond its concurrency, if a claim has set them. While its breaker is open one may be leased, whatever they say.
+-- room returns how many more of the lane's items may be leased, of which `within` count: the others are
+-- prefetched, if a claim has said how many may be.
 local function room(n)
   local within = concurrency(n) - n.leases
-  if n.flow and n.flow.probe > 0 then
+  if not n.ahead or within < 0 or n.health ~= 1 or n.flow and n.flow.probe > 0 then
     return within, within
   end
-  within = within + (n.credit or 0)
-  return within, within + (n.health == 1 and n.ahead or 0)
+  return within + n.ahead, within
 end
 
--- has_room says whether one more may be leased.
-local function has_room(n)
-  local _, all = room(n)
-  return all > 0
-end
-
-local function release(n)
-  n.leases = math.max(n.leases - 1, 0)
+-- release ends a lease whose claim has that first digit.
+local function release(n, digit)
+  if is_counted(digit) then
+    n.leases = math.max(n.leases - 1, 0)
+  end
 end
 
 -- stop_of returns until when, on the steady clock, the lane gives nothing but what is forced; zero: it gives.
@@ -205,7 +201,9 @@ local function place_lanes()
     if n.home ~= n.health then
       table.insert(leave[n.home], n.lane)
     end
-    if n.waiting and not blocked and has_room(n) then
+    n.runs = n.waiting and not blocked and room(n) > 0
+    n.full = n.waiting and not blocked and not n.runs
+    if n.runs then
       table.insert(into[n.health], n.lane)
     else
       table.insert(leave[n.health], n.lane)

@@ -6,9 +6,9 @@
 -- keeps in 16. Numbers are written without zeros before them; the program's decodeRecord refuses what decode
 -- refuses, and nothing else. Everywhere else a lane is the count of its digits (1 to d), then those, in base
 -- 36: that sorts as the numbers do, and ends by itself. A member of READY is lane, kind, due, id: what is
--- forced comes first. A claim is: the health of the lane when it was claimed, the lane, ".", the token, and
--- "." and the due time of a movement that came while it was leased, if one did, with a zero before it if that
--- forced the item.
+-- forced comes first. A claim is: the health of the lane when it was claimed, and 3 more while it does not
+-- count towards the lane's concurrency; the lane, ".", the token, and "." and the due time of a movement that
+-- came while it was leased, if one did, with a zero before it if that forced the item.
 local RECORD = '^(' .. string.rep('[0-9a-z]', 9) .. ')([frde])([1-9a-z][0-9a-z]*)(.*)$'
 local MAX_DIVERTS, MAX_LOCK = 999999999, 22
 local FORCED = {f = 'd', r = 'e', d = 'd', e = 'e'} -- the kind that each becomes
@@ -84,16 +84,22 @@ local function redue(record, due, diverts, forced)
   return digits_of(due) .. (forced and FORCED[kind] or kind) .. string.sub(lane, 2) .. count .. lock_of(rest)
 end
 
--- decode_claim returns health, lane, token, movement (a number, or nil) and whether that forced the item.
+-- decode_claim returns its first digit, lane, token, movement (a number, or nil) and whether that forced the
+-- item.
 local function decode_claim(claim)
   if not claim then
     return nil
   end
-  local health, lane, token, moved = string.match(claim, '^([012])([1-9a-d][0-9a-z]+)%.([%w_-]+)%.?(%d*)$')
+  local digit, lane, token, moved = string.match(claim, '^([0-5])([1-9a-d][0-9a-z]+)%.([%w_-]+)%.?(%d*)$')
   if not moved or moved == '' then
-    return health, lane, token
+    return digit, lane, token
   end
-  return health, lane, token, tonumber(moved), string.byte(moved) == 48
+  return digit, lane, token, tonumber(moved), string.byte(moved) == 48
+end
+
+-- is_counted says whether a claim with that first digit counts towards its lane's concurrency.
+local function is_counted(digit)
+  return digit < '3'
 end
 
 -- set_aside keeps a record that cannot be read where people find it, so that it never stops the others. Of one that is gone
