@@ -98,7 +98,7 @@ func (tr *trial) sqlCount(query string, args ...any) (n int) {
 func (tr *trial) lateness(like string) (all []time.Duration) {
 	tr.Helper()
 	rows, err := tr.Database().QueryContext(tr.Context(), `SELECT attempts.lateness FROM attempts
-		JOIN callbacks ON callbacks.id = attempts.callback_id WHERE callbacks.ref LIKE $1`, like)
+		JOIN requests ON requests.id = attempts.callback_id WHERE requests.ref LIKE $1`, like)
 	if err != nil {
 		tr.Fatal(err)
 	}
