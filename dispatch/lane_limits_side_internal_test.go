@@ -91,6 +91,8 @@ func (s *limitSide) step(kind string, some func(n int) int, drop bool) (bool, er
 		s.giveUp(s.w.resultsKnown(s.sent))
 		s.batch, s.sent = nil, nil
 		return true, err
+	case kind == "expire" && len(s.lost) > 0: // the lease of a claim whose reply was lost
+		return true, settleOf(s.ix, []ended{{lease: take(&s.lost, some)}})
 	default:
 		return false, nil
 	}
