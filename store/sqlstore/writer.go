@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -187,6 +188,9 @@ func (w *writer) run() {
 			began := time.Now()
 			w.commitGroup(group)
 			w.committed(time.Since(began))
+			if w == w.db.accepts {
+				runtime.Gosched() // the next group is larger if those who accept, and were just answered, run before it
+			}
 		case end:
 			w.signal() // whoever else runs it ends, too
 			return

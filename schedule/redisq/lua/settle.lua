@@ -18,11 +18,14 @@ end
 -- finish ends the lease of an item. A movement that came meanwhile makes it due at the earlier of the two times, and forced if it said so.
 local function finish(id, outcome, record, wanted, moved, pushed)
   unlease(id)
-  local _, _, _, rest = decode(record)
   if outcome == 'rescheduled' or outcome == 'diverted' then
-    local due = math.min(moment(wanted), moved or HUGE)
-    postpone(id, due, redue(wanted, due, outcome == 'diverted' and diverts_of(rest) + 1 or 0, pushed))
-  elseif moved and rest then
+    local due, diverts = math.min(moment(wanted), moved or HUGE), 0
+    if outcome == 'diverted' then
+      local _, _, _, rest = decode(record)
+      diverts = diverts_of(rest) + 1
+    end
+    postpone(id, due, redue(wanted, due, diverts, pushed))
+  elseif moved and decode(record) then
     -- Somebody wanted it attempted again while this attempt ran. Whether it is, SQL's stamp decides.
     postpone(id, moved, redue(record, moved, 0, pushed))
   else
