@@ -14,7 +14,7 @@ import (
 // Rows is the hot path in SQL: durable before it returns, group-committed.
 type Rows interface {
 	// Accept commits the drafts in one transaction and answers each in its place. Its error is ErrUnavailable or the
-	// context's: then none was accepted.
+	// context's: then none was accepted. The drafts must not be changed afterwards.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
 	// PlanEvent writes down what an event with an idempotency key becomes, and returns what stands then, and whether it did before:
 	// ErrIdempotencyMismatch.

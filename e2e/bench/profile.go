@@ -11,19 +11,22 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// profile begins a CPU profile of the dispatcher, if profiles are wanted, and returns a function that waits
-// for its end and writes a profile of the allocations too. It may last longer than the phase: an idle process
-// adds nothing to it. Of several rounds the last one's profiles remain.
+// profile begins profiles of the dispatcher's CPU time and allocations, if they are wanted, and returns a function
+// that waits for their end. They may last longer than the phase: an idle process adds nothing to them. Of several
+// rounds the last one's profiles remain.
 func (s *session) profile(phase string) (wait func()) {
 	if s.profiles == "" {
 		return func() {}
 	}
 	path := filepath.Join(s.profiles, s.system.name+"-"+phase)
-	done := make(chan error, 1)
-	go func() { done <- s.fetchTo(path+".cpu.pprof", fmt.Sprintf("profile?seconds=%d", max(1, s.n/5000))) }()
+	done := make(chan error, 2)
+	for file, of := range map[string]string{".cpu.pprof": "profile", ".allocs.pprof": "allocs"} {
+		go func() { done <- s.fetchTo(path+file, fmt.Sprintf("%s?seconds=%d", of, max(1, s.n/5000))) }()
+	}
 	return func() {
-		s.check("profile", <-done)
-		s.check("profile", s.fetchTo(path+".allocs.pprof", "allocs"))
+		for range cap(done) {
+			s.check("profile", <-done)
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // An acceptEntry is one draft of a group.
 type acceptEntry struct {
-	draft store.Draft
+	draft *store.Draft
 	// headers, labels, policy and success are JSON text of the draft's.
 	headers, labels, policy, success string
 	// onResult is JSON of a poll's result callback; live, the key under which the poll is the open one.
@@ -28,11 +28,12 @@ func (e *acceptEntry) fail(err error) { e.out = store.Accepted{Err: err} }
 // Accept commits the drafts in one transaction, with those of other callers, and answers each in its place. Its error is
 // store.ErrUnavailable or the context's: then none is known to be accepted. (They may be where the caller's context ended
 // while the transaction ran, or where the connection broke for good with the commit under way.) A draft that alone is refused has its reason in Err.
+// The drafts must not be changed afterwards: the group may still run when the caller's context has ended.
 func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
 	entries := make([]entry, 0, len(drafts))
 	own := make([]acceptEntry, len(drafts))
 	for i := range drafts {
-		own[i].draft = drafts[i]
+		own[i].draft = &drafts[i]
 		if err := own[i].encode(&db.written); err != nil {
 			own[i].fail(err)
 			continue
@@ -291,7 +292,7 @@ func (t *tx) fillKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEn
 			continue
 		}
 		delete(known, k)
-		d := &first[k].draft
+		d := first[k].draft
 		n, err := t.exec(`UPDATE idempotency SET fingerprint = $1, callback_id = $2, created_at = $3
 			WHERE project = $4 AND route = $5 AND key = $6 AND callback_id = $7`,
 			hex.EncodeToString(d.Idempotency.Fingerprint), d.Callback.ID, d.Callback.CreatedAt,

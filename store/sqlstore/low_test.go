@@ -118,7 +118,7 @@ func TestAMarkStaysBelowALateCommit(t *testing.T) {
 	drafts[0].Callback.DueAt, drafts[0].Callback.ExpiresAt = now, now
 	advanced := make(chan error, 1)
 	err := db.alone(t.Context(), false, time.Minute, func(tx *tx) error {
-		entry := acceptEntry{draft: drafts[0]}
+		entry := acceptEntry{draft: &drafts[0]}
 		if err := entry.encode(&db.written); err != nil {
 			return err
 		}

@@ -241,7 +241,7 @@ func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
 	if d.ExpiresIn > 0 {
 		c.ExpiresAt = c.DueAt + d.ExpiresIn
 	}
-	e := &acceptEntry{draft: store.Draft{Callback: c, Body: bytes.TrimSuffix(body.Bytes(), []byte("\n")), Supersede: d.Supersede}}
+	e := &acceptEntry{draft: &store.Draft{Callback: c, Body: bytes.TrimSuffix(body.Bytes(), []byte("\n")), Supersede: d.Supersede}}
 	return e, e.encode(&t.db.written)
 }
 

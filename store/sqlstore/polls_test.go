@@ -31,7 +31,7 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 			d.Callback.Kind, d.Poll = store.Poll, &store.PollDetail{OnResult: &store.ResultDraft{Callback: testDraft(t, db, now).Callback}}
 			return d
 		}
-		first, second := poll(), acceptEntry{draft: poll()}
+		first, second := poll(), acceptEntry{draft: new(poll())}
 		if _, err := db.Accept(ctx, []store.Draft{first}); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 			}
 			f := &fireEntry{Firing: store.Firing{Schedule: s, Next: now + 60_000, Due: now, Now: now}}
 			if d := testDraft(t, db, now); i == 0 || i == 3 {
-				f.Draft, f.accept.draft = &d, d
+				f.Draft, f.accept.draft = &d, &d
 				if err := f.accept.encode(&db.written); err != nil {
 					t.Fatal(err)
 				}
@@ -93,7 +93,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 		// Another dispatcher makes the last one.
 		other := *firings[3]
 		d := testDraft(t, db, now)
-		other.Draft, other.accept.draft = &d, d
+		other.Draft, other.accept.draft = &d, &d
 		fire(false, &other)
 		for _, again := range []bool{false, true, true} {
 			fire(again, firings...)
@@ -116,7 +116,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 				t.Errorf("runs of %d: %v, %v", i, runs, err)
 			}
 		}
-		e := acceptEntry{draft: testDraft(t, db, now)}
+		e := acceptEntry{draft: new(testDraft(t, db, now))}
 		if err := e.encode(&db.written); err != nil {
 			t.Fatal(err)
 		}

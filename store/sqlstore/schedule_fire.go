@@ -30,7 +30,7 @@ func (db *DB) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, 
 		e := &own[i]
 		e.Firing = firings[i]
 		if e.Draft != nil {
-			e.accept.draft = *e.Draft
+			e.accept.draft = e.Draft
 			if e.err = e.accept.encode(&db.written); e.err != nil {
 				continue
 			}
@@ -270,7 +270,7 @@ func (t *tx) readMade(entries []*fireEntry) error {
 // RanSchedule accepts the callback of a schedule that a person wants now, enabled or not. Its next due time stays, and a firing that was
 // read before takes effect all the same. It returns store.ErrNotFound, or the draft's own error.
 func (db *DB) RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64, by store.Actor) (store.Accepted, error) {
-	e := acceptEntry{draft: draft}
+	e := acceptEntry{draft: &draft}
 	err := e.encode(&db.written)
 	if err == nil {
 		err = db.change(ctx, func(t *tx) error { return t.runSchedule(project, id, &e, now, by) })

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
@@ -41,9 +42,10 @@ func (a *API) accepted(c *gin.Context, r *dispatch.Receipt) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	b := make([]byte, 0, 1024)
-	b = appendCallback(b, &r.Callback, a.Callbacks.Now(), r.Replayed)
-	a.answer(c, statusOf(r), b)
+	b := takeBuffer()
+	defer giveBuffer(b)
+	*b = appendCallback(*b, &r.Callback, a.Callbacks.Now(), r.Replayed)
+	a.answer(c, statusOf(r), *b)
 	return nil
 }
 
@@ -94,7 +96,9 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 		return err
 	}
 	now := a.Callbacks.Now()
-	b := append(make([]byte, 0, 1024*len(items)), `{"results":[`...)
+	kept := takeBuffer()
+	defer giveBuffer(kept)
+	b := append(slices.Grow(*kept, 1024*len(items)), `{"results":[`...)
 	for i := range items {
 		if i > 0 {
 			b = append(b, ',')
@@ -109,7 +113,8 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 			return err
 		}
 	}
-	a.answer(c, http.StatusMultiStatus, append(b, "]}"...))
+	*kept = append(b, "]}"...)
+	a.answer(c, http.StatusMultiStatus, *kept)
 	return nil
 }
 

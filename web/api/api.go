@@ -248,6 +248,22 @@ func (a *API) answer(c *gin.Context, status int, body []byte) {
 	a.wrote(c, err)
 }
 
+// buffers are for answers to accepts, which are frequent.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxKeptBuffer is up to what size a buffer is kept for the next answer.
+const maxKeptBuffer = 256 << 10
+
+// takeBuffer returns an empty buffer, which giveBuffer takes back when the answer has been written.
+func takeBuffer() *[]byte { return buffers.Get().(*[]byte) }
+
+func giveBuffer(b *[]byte) {
+	if cap(*b) <= maxKeptBuffer {
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
+}
+
 // param returns the callback's bare id from the path. What cannot be an id is not found.
 func param(c *gin.Context) (string, error) { return paramOf(c, store.CallbackPrefix) }
 
