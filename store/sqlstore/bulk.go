@@ -125,25 +125,28 @@ type bulkUpdate[R any] struct {
 	alone          bool
 	postgres       string
 	lite, liteRead string
+	// postgresRead reads what the update returns of requests, by the ids of the changed rows ("%s" is the input).
+	// Empty: it returns nothing of requests. An update that has waited for the row's lock sees the new row of
+	// callbacks, but that of requests as it was before it waited; a statement of its own sees both as they are.
+	postgresRead string
 }
 
 // newBulkUpdate makes one of its parts: in set and where, i.NAME is a field of the input. What it returns may
 // be columns of requests, too.
 func newBulkUpdate[R any](fs fields[R], set, where, returning string) *bulkUpdate[R] {
-	input, from := fs.postgresInput(), `callbacks`
 	where = `callbacks.id = i.` + fs[0].name + ` AND ` + where
-	lite := fs.oneRow(`UPDATE callbacks SET ` + set + ` WHERE ` + where)
+	u := &bulkUpdate[R]{
+		fields:   fs,
+		lite:     fs.oneRow(`UPDATE callbacks SET ` + set + ` WHERE ` + where),
+		liteRead: `SELECT ` + returning + ` FROM callbacks WHERE callbacks.id = $1`,
+	}
 	if strings.Contains(returning, `requests.`) {
-		input, from = input+`, requests`, fromCallbacks
-		where = ofCallback + ` AND ` + where
+		u.liteRead = `SELECT ` + returning + ` FROM ` + fromCallbacks + ` WHERE callbacks.id = $1`
+		u.postgresRead = `SELECT ` + returning + ` FROM ` + fromCallbacks + ` WHERE callbacks.id IN (SELECT i.id FROM %s)`
+		returning = `callbacks.id`
 	}
-	return &bulkUpdate[R]{
-		fields: fs,
-		postgres: `UPDATE callbacks SET ` + set + ` FROM ` + input +
-			` WHERE ` + where + ` RETURNING ` + returning,
-		lite:     lite,
-		liteRead: `SELECT ` + returning + ` FROM ` + from + ` WHERE callbacks.id = $1`,
-	}
+	u.postgres = `UPDATE callbacks SET ` + set + ` FROM ` + fs.postgresInput() + ` WHERE ` + where + ` RETURNING ` + returning
+	return u
 }
 
 // byItself marks an update that may be committed by itself.
@@ -162,7 +165,10 @@ func (u *bulkUpdate[R]) run(t *tx, rows []R, scan func(scanner) error) error {
 		if err != nil {
 			return err
 		}
-		if u.alone && t.group != nil {
+		switch {
+		case u.postgresRead != "":
+			return u.runAndRead(t, args, scan)
+		case u.alone && t.group != nil:
 			return t.group.alone(t.ctx, scan, u.postgres, args)
 		}
 		return t.each(scan, u.postgres, args...)
@@ -190,6 +196,24 @@ func (u *bulkUpdate[R]) run(t *tx, rows []R, scan func(scanner) error) error {
 		}
 	}
 	return nil
+}
+
+// runAndRead is run on PostgreSQL where something of requests is returned.
+func (u *bulkUpdate[R]) runAndRead(t *tx, args []any, scan func(scanner) error) error {
+	var ids []string
+	if err := t.each(func(r scanner) error {
+		var id string
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, u.postgres, args...); err != nil || len(ids) == 0 {
+		return err
+	}
+	input, args, _, err := t.input([]column{{name: "id", texts: ids}})
+	if err != nil {
+		return err
+	}
+	return t.each(scan, fmt.Sprintf(u.postgresRead, input), args...)
 }
 
 // take changes the rows, no two of which may have the same id, where the update returns nothing but the id. It calls taken for

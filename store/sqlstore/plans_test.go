@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"database/sql"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,21 +16,23 @@ func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 	byIDs := `SELECT ` + callbackColumns + ` FROM ` + fromCallbacks + `
 		WHERE callbacks.id IN (SELECT i.id FROM unnest($1::text[]) AS i (id))
 		ORDER BY callbacks.id`
+	const callbacksKey, requestsKey = `using callbacks_pkey on callbacks .*\n\s+Index Cond: \(id = `,
+		`using requests_pkey on requests .*\n\s+Index Cond: \(\(project = .*\) AND \(id = `
+	if plan := genericPlan(t, db.groups, stampUpdate.postgres, len(stampUpdate.fields)); !regexp.MustCompile(callbacksKey).MatchString(plan) {
+		t.Errorf("a stamp: no %s in the plan:\n%s", callbacksKey, plan)
+	}
 	for _, c := range []struct {
 		name, text string
 		args       int
 		pool       *sql.DB
 	}{
-		{"a stamp", stampUpdate.postgres, len(stampUpdate.fields), db.groups},
+		{"what a stamp reads", fmt.Sprintf(stampUpdate.postgresRead, "unnest($1::text[]) AS i (id)"), 1, db.groups},
 		{"rows that a group locks", byIDs + db.dialect.forUpdate, 1, db.groups},
 		{"a callback", oneCallback, 2, db.read},
 		{"a payload", onePayload, 2, db.read},
 	} {
 		plan := genericPlan(t, c.pool, c.text, c.args)
-		for _, by := range []string{
-			`using callbacks_pkey on callbacks .*\n\s+Index Cond: \(id = `,
-			`using requests_pkey on requests .*\n\s+Index Cond: \(\(project = .*\) AND \(id = `,
-		} {
+		for _, by := range []string{callbacksKey, requestsKey} {
 			if !regexp.MustCompile(by).MatchString(plan) {
 				t.Errorf("%s: no %s in the plan:\n%s", c.name, by, plan)
 			}

@@ -1,0 +1,86 @@
+package sqlstore
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A stamp that waits for a callback to be mended takes it as it was mended: both of its rows.
+func TestAStampThatWaitsTakesWhatWasMended(t *testing.T) {
+	needsPostgres(t)
+	const now, mended = 1_790_000_000_000, "https://mended.example"
+	db, ctx := openPostgres(t), t.Context()
+	draft := testDraft(t, db, now)
+	claims := []store.StampClaim{{ID: draft.Callback.ID}}
+	if _, err := db.Accept(ctx, []store.Draft{draft}); err != nil {
+		t.Fatal(err)
+	}
+	db.fresh.remove(claims) // another process claims it
+	type answer struct {
+		stamped []*store.Stamped
+		err     error
+	}
+	answers := make(chan answer, 1)
+	_, err := db.Mend(ctx, draft.Callback.Project, draft.Callback.ID, func(c *store.Callback) error {
+		c.URL = mended
+		go func() {
+			stamped, _, err := db.Stamp(ctx, store.Stamp{Token: "t", Now: now, Margin: 1000, Claims: claims})
+			answers <- answer{stamped, err}
+		}()
+		waitForALock(t, db)
+		return nil
+	}, now, store.Actor{Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch got := <-answers; {
+	case got.err != nil || len(got.stamped) != 1:
+		t.Fatalf("%d were stamped: %v", len(got.stamped), got.err)
+	case got.stamped[0].URL != mended:
+		t.Errorf("the attempt goes to %s, want %s", got.stamped[0].URL, mended)
+	}
+}
+
+// A change that waits for another one keeps what that wrote.
+func TestAChangeThatWaitsKeepsWhatWasMended(t *testing.T) {
+	needsPostgres(t)
+	const now, mended = 1_790_000_000_000, "https://mended.example"
+	db, ctx := openPostgres(t), t.Context()
+	draft := testDraft(t, db, now)
+	if _, err := db.Accept(ctx, []store.Draft{draft}); err != nil {
+		t.Fatal(err)
+	}
+	mend := func(change func(c *store.Callback) error) (store.Callback, error) {
+		return db.Mend(ctx, draft.Callback.Project, draft.Callback.ID, change, now, store.Actor{Name: "test"})
+	}
+	second := make(chan error, 1)
+	var c store.Callback
+	_, err := mend(func(c1 *store.Callback) error {
+		c1.URL = mended
+		go func() {
+			var err error
+			c, err = mend(func(c2 *store.Callback) error { c2.Policy.Timeout += time.Second; return nil })
+			second <- err
+		}()
+		waitForALock(t, db)
+		return nil
+	})
+	if err := errors.Join(err, <-second); err != nil {
+		t.Fatal(err)
+	}
+	if c.URL != mended || c.Policy.Timeout != draft.Callback.Policy.Timeout+time.Second {
+		t.Errorf("after both changes: %s, %s", c.URL, c.Policy.Timeout)
+	}
+}
+
+// waitForALock waits until somebody waits for a row.
+func waitForALock(t *testing.T, db *DB) {
+	t.Helper()
+	for countRows(t, db.pool, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
