@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,7 +121,8 @@ func (c *limitCourse) finish(rt *rapid.T) {
 
 // busySteps has claims and the steps of one lease more often than settlements, so that lanes are full and claims
 // name leases before their results are settled.
-var busySteps = append(append([]string{"ask", "claim", "reply", "stamp", "stamp", "stamp", "end", "end", "expire"}, limitSteps...), limitSteps[:5]...)
+var busySteps = slices.Concat(limitSteps, limitSteps[:5], limitSteps[:5],
+	[]string{"stamp", "stamp", "end", "expire"})
 
 // However the steps of two processes interleave, and whatever replies are lost, the index counts at least
 // what they have on the wire together, which stays within the lanes' concurrency; and when all steps are
