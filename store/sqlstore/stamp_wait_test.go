@@ -8,10 +8,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A stamp that waits for a callback to be mended takes it as it was mended: both of its rows.
-func TestAStampThatWaitsTakesWhatWasMended(t *testing.T) {
+// A stamp that waits for a change of its callback takes both rows as they are after it.
+func TestAStampThatWaitsTakesWhatWasChanged(t *testing.T) {
 	needsPostgres(t)
-	const now, mended = 1_790_000_000_000, "https://mended.example"
+	const now, newURL = 1_790_000_000_000, "https://changed.example"
 	db, ctx := openPostgres(t), t.Context()
 	draft := testDraft(t, db, now)
 	claims := []store.StampClaim{{ID: draft.Callback.ID}}
@@ -25,7 +25,7 @@ func TestAStampThatWaitsTakesWhatWasMended(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	_, err := db.Mend(ctx, draft.Callback.Project, draft.Callback.ID, func(c *store.Callback) error {
-		c.URL = mended
+		c.URL = newURL
 		go func() {
 			stamped, _, err := db.Stamp(ctx, store.Stamp{Token: "t", Now: now, Margin: 1000, Claims: claims})
 			answers <- answer{stamped, err}
@@ -39,15 +39,15 @@ func TestAStampThatWaitsTakesWhatWasMended(t *testing.T) {
 	switch got := <-answers; {
 	case got.err != nil || len(got.stamped) != 1:
 		t.Fatalf("%d were stamped: %v", len(got.stamped), got.err)
-	case got.stamped[0].URL != mended:
-		t.Errorf("the attempt goes to %s, want %s", got.stamped[0].URL, mended)
+	case got.stamped[0].URL != newURL:
+		t.Errorf("the attempt goes to %s, want %s", got.stamped[0].URL, newURL)
 	}
 }
 
 // A change that waits for another one keeps what that wrote.
-func TestAChangeThatWaitsKeepsWhatWasMended(t *testing.T) {
+func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
 	needsPostgres(t)
-	const now, mended = 1_790_000_000_000, "https://mended.example"
+	const now, newURL = 1_790_000_000_000, "https://changed.example"
 	db, ctx := openPostgres(t), t.Context()
 	draft := testDraft(t, db, now)
 	if _, err := db.Accept(ctx, []store.Draft{draft}); err != nil {
@@ -59,7 +59,7 @@ func TestAChangeThatWaitsKeepsWhatWasMended(t *testing.T) {
 	second := make(chan error, 1)
 	var c store.Callback
 	_, err := mend(func(c1 *store.Callback) error {
-		c1.URL = mended
+		c1.URL = newURL
 		go func() {
 			var err error
 			c, err = mend(func(c2 *store.Callback) error { c2.Policy.Timeout += time.Second; return nil })
@@ -71,7 +71,7 @@ func TestAChangeThatWaitsKeepsWhatWasMended(t *testing.T) {
 	if err := errors.Join(err, <-second); err != nil {
 		t.Fatal(err)
 	}
-	if c.URL != mended || c.Policy.Timeout != draft.Callback.Policy.Timeout+time.Second {
+	if c.URL != newURL || c.Policy.Timeout != draft.Callback.Policy.Timeout+time.Second {
 		t.Errorf("after both changes: %s, %s", c.URL, c.Policy.Timeout)
 	}
 }
