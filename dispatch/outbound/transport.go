@@ -17,7 +17,7 @@ const tlsSessions = 4096
 
 // A transport makes requests on connections that the guard allows. It speaks HTTP/1.1 only: an attempt then has its connection for
 // itself, so that a connection that stalls or dies takes one attempt with it and not all that share it. It sends what it is given,
-// once, and asks nobody for a proxy: that would hide the address from the guard (ADR 0016, 0031).
+// once, and uses no proxy, which would hide the address from the guard (ADR 0016, 0031).
 type transport struct {
 	dialer *dialer
 	tls    *tls.Config
