@@ -42,8 +42,8 @@ func sendInLoop(words conversation, cfg processConfig) error {
 		return func() error { return nil }, parallel(cfg.Concurrency, cfg.Count, func() func(int) error {
 			payload := newPayload()
 			return func(n int) error {
-				setNumber(payload, n)
-				return s.send(context.Background(), n, payload)
+				setNumber(payload, cfg.First+n)
+				return s.send(context.Background(), cfg.First+n, payload)
 			}
 		})
 	})

@@ -34,6 +34,7 @@ const startTime = time.Minute
 type processConfig struct {
 	Receiver    string // URL to send to
 	Concurrency int    // most requests in flight
+	First       int    // number of the first callback, of the floor
 	Count       int    // callbacks to send, of the floor
 	Store       string // URL of Redis or PostgreSQL, of a queue's worker
 }

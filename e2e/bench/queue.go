@@ -31,10 +31,15 @@ func (r *run) startWorker(q queue) worker {
 // each arrived.
 func (w worker) drained(r *run, arriving *arrivals) []time.Time {
 	at := arriving.await(r, arrivalLimit)
-	r.check("stop", w.say(wordStop))
-	r.check("stop", w.await(wordStopped))
+	w.stop(r)
 	arriving.checkOnce(r)
 	return at
+}
+
+// stop lets the worker finish what it has begun.
+func (w worker) stop(r *run) {
+	r.check("stop", w.say(wordStop))
+	r.check("stop", w.await(wordStopped))
 }
 
 // work is the worker's process, but for the work itself, which start begins.

@@ -19,11 +19,14 @@ const (
 // dispatcherCounts are how many dispatchers share the stores.
 var dispatcherCounts = []int{1, 2, 4}
 
-// cluster lets several dispatchers drain backlogs on one Redis Cluster of three masters and one PostgreSQL.
+// cluster lets several dispatchers drain backlogs on one Redis Cluster of three masters and one PostgreSQL. Beside
+// them as many floors send the same callbacks: they share nothing, so what several of them cost more than one is the
+// machine's part.
 func (s *scale) cluster() error {
 	began := loadNow(s.tb)
 	measured := book{}
 	at := func(count int) cell { return cell{"cluster", strconv.Itoa(count)} }
+	floors := func(count int) cell { return cell{"floors", strconv.Itoa(count)} }
 	var roles []string
 	err := s.onServers(func(r *run) {
 		roles = r.system.counted
@@ -37,6 +40,10 @@ func (s *scale) cluster() error {
 				})
 				logf("round %d of %d: %d dispatchers: %s", round+1, s.rounds, count, r.figures.summary())
 				measured[at(count)] = append(measured[at(count)], r.figures)
+				f, err := s.within(build{}, systems[0], func(r *run) { loopTogether(r, count) })
+				r.check("floors", err)
+				logf("round %d of %d: %d floors: %s", round+1, s.rounds, count, f.summary())
+				measured[floors(count)] = append(measured[floors(count)], f)
 			}
 		}
 	})
@@ -45,14 +52,15 @@ func (s *scale) cluster() error {
 	}
 	t := &table{title: "Several dispatchers", header: []string{
 		"dispatchers", "delivered/s", "÷ the fewest", "CPU s per 1,000", "÷ the fewest", "of it",
-		"scripts for 1,000",
+		"scripts for 1,000", "as many floors: CPU ÷ one",
 	}}
 	for _, count := range dispatcherCounts {
 		growth := measured.ratios(at(count), at(dispatcherCounts[0]), cpuTime)
 		t.add(strconv.Itoa(count), show(measured.of(at(count), rate), "%.0f"),
 			show(measured.ratios(at(count), at(dispatcherCounts[0]), rate), "%.2f"),
 			show(measured.of(at(count), cpuTime), "%.3f"), show(growth, "%.2f"),
-			measured.split(at(count), roles, cpuTime), show(measured.of(at(count), "scripts"), "%.0f"))
+			measured.split(at(count), roles, cpuTime), show(measured.of(at(count), "scripts"), "%.0f"),
+			show(measured.ratios(floors(count), floors(dispatcherCounts[0]), cpuTime), "%.2f"))
 	}
 	most := dispatcherCounts[len(dispatcherCounts)-1]
 	part := func(name, role string) float64 { return spreadOf(measured.of(at(most), name+":"+role)).median }
@@ -91,6 +99,29 @@ func drainTogether(r *run, cluster *testserver.Cluster, count int, args []string
 	at := s.arrived(b.arriving)
 	r.figures["scripts"] = (clusterScripts(r, cluster) - scripts) * 1000 / float64(r.n)
 	r.putCPU(cpuTime, before, r.cpu(), r.n)
+	r.figures[rate] = perSecond(at, start)
+}
+
+// loopTogether lets so many floors send the callbacks of a backlog, each a part of them.
+func loopTogether(r *run, count int) {
+	each := r.n / count
+	loops := make([]worker, count)
+	for i := range loops {
+		loops[i] = worker{r.start(roleFloor, processConfig{
+			Receiver: r.receiver.url, Concurrency: clusterWorkers, First: i * each, Count: each,
+		})}
+	}
+	arriving := r.receiver.expect(each * count)
+	before, start := r.cpu(), time.Now()
+	for _, w := range loops {
+		r.check("go", w.say(wordGo))
+	}
+	at := arriving.await(r, arrivalLimit)
+	for _, w := range loops {
+		w.stop(r)
+	}
+	arriving.checkOnce(r)
+	r.putCPU(cpuTime, before, r.cpu(), each*count)
 	r.figures[rate] = perSecond(at, start)
 }
 
