@@ -20,14 +20,39 @@ type ready struct {
 	// notBefore is when its due time has come at the earliest, by the claim's own reading of the index's
 	// clock.
 	notBefore time.Time
+	// waited: it waited for a slot. Its lane may be stopped by now.
+	waited bool
 }
 
 // attempt makes one attempt, and then those that waited for its slot, one after the other.
 func (e *Engine) attempt(ctx context.Context, r ready) {
-	for more := true; more; {
-		r, more = e.attemptOne(ctx, r, nil)
+	for {
+		first, more := e.skipStopped(ctx, r)
+		if !more {
+			return
+		}
+		r, more = e.attemptOne(ctx, first, nil)
 		e.attempts.Done()
+		if !more {
+			return
+		}
 	}
+}
+
+// stopped says whether what waited for a slot must not begin by now.
+func (e *Engine) stopped(r *ready) bool { return e.pauses.has(r.l.Lane) || e.limits.stopped(r) }
+
+// skipStopped returns the first that may begin of an attempt and those that wait for its slot. It puts back what
+// waited so long that its lane is paused or stopped by now.
+func (e *Engine) skipStopped(ctx context.Context, r ready) (first ready, more bool) {
+	var back []ready
+	more = true
+	for more && r.waited && e.stopped(&r) {
+		back = append(append(back, e.limits.drop(r.l)...), r)
+		r, more = e.slots.replace()
+	}
+	e.putBackAside(ctx, back)
+	return r, more
 }
 
 // attemptOne makes one attempt of a stamped callback, releases its lock, and passes the result on to be

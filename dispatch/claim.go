@@ -60,6 +60,7 @@ func (e *Engine) runClaims(ctx, sending context.Context, shard int) {
 		e.putBackAside(sending, back)
 		e.metrics.claimed(&claimed)
 		if before := seen.seq; seen.fell(generation, claimed.Seq) {
+			e.limits.rolledBack(shard)
 			e.attempts.Add(1)
 			go func() {
 				defer e.attempts.Done()

@@ -16,8 +16,6 @@ const (
 	// minPrefetch is from how many attempts at once on a lane is prefetched: one that has fewer gains
 	// nothing.
 	minPrefetch = 4
-	// maxSuccessors bounds the successors that the index may not know.
-	maxSuccessors = 8 * schedule.MaxEnded
 )
 
 // laneLimits keep attempts within the concurrency of their lanes, and lanes that are full busy (ADR 0032).
@@ -38,10 +36,11 @@ const (
 //	has a place                  yes                   open alone
 //	has the place of another     no                    uncounted
 //	has ended                    yes                   ended
+//	has ended and was named      no                    successors, if it has one
 //
 // For each uncounted lease there is one that has ended and still counts: len(uncounted) <= len(ended). So
 // while leases live, and for each lane, the leases that count are at least as many as the attempts on the
-// wire.
+// wire. While it is not known whether the index has heard a name, the lease or its successor counts.
 //
 // Every message can be repeated, be lost, or come late: a lease that is named twice changes nothing, and one
 // that is not named counts until it is settled. An attempt that times out, gets no answer, or asks for a
@@ -60,9 +59,15 @@ type shardLimits struct {
 	// claiming: a claim is under way. named is what it names.
 	claiming bool
 	named    []schedule.EndedLease
-	// successors are of leases that were named, and that the index may not know: their settlements name them
-	// again.
-	successors map[schedule.LeaseRef]schedule.LeaseRef
+	// successors are those of leases that were named and are not settled yet.
+	successors map[schedule.LeaseRef]successor
+}
+
+// A successor counts in the index instead of a lease that was named. Until the index is known to have heard of it, the
+// settlement of that lease names it again.
+type successor struct {
+	lease schedule.LeaseRef
+	known bool
 }
 
 // A laneLimit is a lane of which this process has leases.
@@ -75,8 +80,9 @@ type laneLimit struct {
 	// An uncounted lease stays in its list if its attempt ends without an answer, until it is settled.
 	ended, uncounted []*schedule.Lease
 	// stopped are results that stop the lane, and that the index does not know yet: until then nothing
-	// begins.
+	// begins. held is when it knew of the last hold: what was claimed before would break it.
 	stopped int
+	held    time.Time
 	// full: the lane had more that was ready, and no room for it. asked: the claim under way may bring some
 	// of that.
 	full, asked bool
@@ -88,7 +94,7 @@ func newLaneLimits(shardOf func(lane int64) int, shards int) *laneLimits {
 	w := &laneLimits{shardOf: shardOf, shards: make([]shardLimits, shards)}
 	for i := range w.shards {
 		w.shards[i].lanes = make(map[int64]*laneLimit)
-		w.shards[i].successors = make(map[schedule.LeaseRef]schedule.LeaseRef)
+		w.shards[i].successors = make(map[schedule.LeaseRef]successor)
 	}
 	return w
 }
@@ -142,12 +148,12 @@ func (w *laneLimits) beginClaim(shard int) (named []schedule.EndedLease, prefetc
 }
 
 // name moves ended leases of the lane to what is named. A successor counts from now on, as far as this
-// process knows; until the index is known to have heard of it, the settlement names it again.
+// process knows.
 func (s *shardLimits) name(n *laneLimit, count int) {
 	for _, l := range n.ended[:count] {
 		e := schedule.EndedLease{LeaseRef: l.LeaseRef(), Next: n.successor()}
-		if e.Next.ID != "" && len(s.successors) < maxSuccessors {
-			s.successors[e.LeaseRef] = e.Next
+		if e.Next.ID != "" {
+			s.successors[e.LeaseRef] = successor{lease: e.Next}
 		}
 		s.named = append(s.named, e)
 	}
@@ -182,7 +188,10 @@ func (w *laneLimits) endClaim(shard int, leases []schedule.Lease, short bool) (a
 	s := &w.shards[shard]
 	s.claiming = false
 	for i := range s.named {
-		delete(s.successors, s.named[i].LeaseRef)
+		if next, ok := s.successors[s.named[i].LeaseRef]; ok {
+			next.known = true
+			s.successors[s.named[i].LeaseRef] = next
+		}
 	}
 	for i := range leases {
 		l := &leases[i]
@@ -198,7 +207,7 @@ func (w *laneLimits) endClaim(shard int, leases []schedule.Lease, short bool) (a
 			n.full = false // it gave nothing
 		}
 		again = again || n.wantsClaim()
-		back = append(back, s.takeBack(lane, n)...)
+		back = append(back, s.releaseWaiting(lane, n)...)
 	}
 	return again, back
 }
@@ -211,7 +220,7 @@ func (w *laneLimits) failClaim(shard int) (back []ready) {
 	s := &w.shards[shard]
 	s.claiming = false
 	for lane, n := range s.lanes {
-		back = append(back, s.takeBack(lane, n)...)
+		back = append(back, s.releaseWaiting(lane, n)...)
 	}
 	return back
 }
@@ -234,9 +243,9 @@ func (w *laneLimits) of(lane int64) (shard int, s *shardLimits, n *laneLimit) {
 	return shard, s, s.lanes[lane]
 }
 
-// takeBack returns what waits for a place that nothing will free, and forgets a lane of which this process
+// releaseWaiting returns what waits for a place that nothing will free, and forgets a lane of which this process
 // has nothing.
-func (s *shardLimits) takeBack(lane int64, n *laneLimit) (back []ready) {
+func (s *shardLimits) releaseWaiting(lane int64, n *laneLimit) (back []ready) {
 	if n.stopped > 0 || s.idle(n) {
 		back, n.waiting = n.waiting, nil
 		n.open -= len(back)
@@ -259,7 +268,7 @@ func (w *laneLimits) drop(l *schedule.Lease) (back []ready) {
 	delete(n.stamping, dropped)
 	n.uncounted = slices.DeleteFunc(n.uncounted, func(u *schedule.Lease) bool { return u.LeaseRef() == dropped })
 	n.open--
-	return s.takeBack(l.Lane, n)
+	return s.releaseWaiting(l.Lane, n)
 }
 
 // A turn is what becomes of a stamped attempt.
@@ -282,7 +291,7 @@ func (w *laneLimits) start(r *ready, mayWait bool) turn {
 	lease := r.l.LeaseRef()
 	prefetched := n.stamping[lease]
 	switch {
-	case n.stopped > 0:
+	case n.stops(r):
 		return goesBack
 	case !prefetched:
 		return begins
@@ -296,6 +305,17 @@ func (w *laneLimits) start(r *ready, mayWait bool) turn {
 	n.waiting = append(n.waiting, *r)
 	delete(n.stamping, lease)
 	return waits
+}
+
+// stops says whether a stamped attempt of the lane must not begin.
+func (n *laneLimit) stops(r *ready) bool { return n.stopped > 0 || r.claimed.Before(n.held) }
+
+// stopped says whether a stamped attempt that was to begin must not begin by now.
+func (w *laneLimits) stopped(r *ready) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _, n := w.of(r.l.Lane)
+	return n.stops(r)
 }
 
 // end says that an attempt has ended after so long. It returns the one that has its place now, or those that
@@ -323,7 +343,7 @@ func (w *laneLimits) end(out *ended, took time.Duration) (next *ready, back []re
 	if !s.claiming && n.wantsClaim() {
 		claim = shard
 	}
-	return next, s.takeBack(out.lease.Lane, n), claim
+	return next, s.releaseWaiting(out.lease.Lane, n), claim
 }
 
 // freePlace frees the place of a lease. Of a lane that is not full nothing is named, so its places need no
@@ -344,9 +364,8 @@ func (w *laneLimits) addSuccessors(settlements []schedule.Settlement) {
 		t := &settlements[i]
 		_, s, n := w.of(t.Lane)
 		settled := schedule.LeaseRef{Ref: t.Ref(), Token: t.Token}
-		if next, ok := s.successors[settled]; ok {
-			t.Next = &next
-			delete(s.successors, settled)
+		if next, ok := s.successors[settled]; ok && !next.known {
+			t.Next = &next.lease
 		}
 		if n == nil || len(n.ended) == 0 {
 			continue
@@ -371,19 +390,34 @@ func (w *laneLimits) resultsKnown(batch []ended) (back []ready) {
 	for i := range batch {
 		b := &batch[i]
 		_, s, n := w.of(b.lease.Lane)
+		delete(s.successors, b.lease.LeaseRef())
 		if n == nil {
 			continue
 		}
 		if b.stops() && n.stopped > 0 {
 			n.stopped--
 		}
-		back = append(back, s.takeBack(b.lease.Lane, n)...)
+		if b.hold != 0 {
+			n.held = time.Now()
+		}
+		back = append(back, s.releaseWaiting(b.lease.Lane, n)...)
 	}
 	return back
 }
 
-// reset is called when results have waited for SQL, so that leases may have run out: no place of an attempt
-// that has ended is given to another. It returns what has to be put back.
+// rolledBack says that a shard went back in time: it may not know any more which leases count instead of
+// others.
+func (w *laneLimits) rolledBack(shard int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := &w.shards[shard]
+	for named, next := range s.successors {
+		s.successors[named] = successor{lease: next.lease}
+	}
+}
+
+// reset is called when results have waited for SQL, so that leases may have run out: the place of an attempt
+// that has ended is given to no other any more. It returns what has to be put back.
 func (w *laneLimits) reset() (back []ready) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -391,9 +425,9 @@ func (w *laneLimits) reset() (back []ready) {
 		s := &w.shards[i]
 		for lane, n := range s.lanes {
 			named := len(s.named)
-			s.name(n, len(n.ended)) // to nobody: the settlements name them
-			s.named = s.named[:named]
-			back = append(back, s.takeBack(lane, n)...)
+			s.name(n, len(n.uncounted)) // no claim carries these names; the settlements do
+			s.named, n.ended = s.named[:named], nil
+			back = append(back, s.releaseWaiting(lane, n)...)
 		}
 	}
 	return back

@@ -36,8 +36,9 @@ func (s *wildSide) wild(kind string, some func(int) int, drop bool) (bool, error
 		s.giveUp(s.w.failClaim(0))
 		s.asked, s.reply, s.retoken = false, nil, true
 	case kind == "stamp" && len(s.claimed) > 0 && some(4) == 0: // a suspect
-		l := take(&s.claimed, some)
-		if s.w.start(&ready{l: l}, false) != begins {
+		r := take(&s.claimed, some)
+		l := r.l
+		if s.w.start(&r, false) != begins {
 			err := s.settleRaw(l)
 			s.giveUp(s.w.drop(l))
 			return true, err
@@ -48,7 +49,7 @@ func (s *wildSide) wild(kind string, some func(int) int, drop bool) (bool, error
 			s.giveUp(s.w.drop(&c))
 			return true, err
 		}
-		s.running = append(s.running, ready{l: l})
+		s.running = append(s.running, r)
 	case kind == "reset":
 		s.giveUp(s.w.reset())
 	case kind == "changed":

@@ -160,6 +160,7 @@ func newLaneCourse(t *testing.T) *laneCourse {
 // claim ends a claim that brings so many leases that count, and so many that were prefetched, of a lane that
 // is full.
 func (c *laneCourse) claim(counted, ahead int) []ready {
+	sent := time.Now()
 	c.w.beginClaim(0)
 	leases := make([]schedule.Lease, counted+ahead)
 	for i := range leases {
@@ -169,7 +170,7 @@ func (c *laneCourse) claim(counted, ahead int) []ready {
 	c.w.endClaim(0, leases, false)
 	stamped := make([]ready, len(leases))
 	for i := range leases {
-		stamped[i] = ready{l: &leases[i]}
+		stamped[i] = ready{l: &leases[i], claimed: sent}
 	}
 	return stamped
 }
@@ -291,9 +292,69 @@ func TestAClaimThatFailsIsMadeUpForBySettlements(t *testing.T) {
 	if s[0].Next == nil || s[0].Next.ID != "5" || s[1].Next != nil {
 		t.Errorf("the settlements name %v and %v", s[0].Next, s[1].Next)
 	}
-	if len(c.w.shards[0].successors) != 0 {
-		t.Error("it is remembered after that")
+}
+
+// A claim that was answered says who follows; a shard that goes back in time may have forgotten it.
+func TestAShardThatGoesBackIsToldAgainWhoFollows(t *testing.T) {
+	t.Parallel()
+	for _, back := range []bool{false, true} {
+		c := newLaneCourse(t)
+		running := c.start(c.claim(4, 0), begins)
+		c.start(c.claim(0, 1), waits)
+		c.end(running[0], answered)
+		c.named()
+		c.w.endClaim(0, nil, false)
+		if back {
+			c.w.rolledBack(0)
+		}
+		s := []schedule.Settlement{{Item: running[0].l.Item}}
+		c.w.addSuccessors(s)
+		if named := s[0].Next != nil; named != back {
+			t.Errorf("the shard went back: %t; the settlement names %v", back, s[0].Next)
+		}
 	}
+}
+
+// Successors are remembered until the results of those that they follow are known, whether or not there is a
+// settlement.
+func TestSuccessorsAreForgotten(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []func(*laneCourse){
+		func(c *laneCourse) { c.w.endClaim(0, nil, false) },
+		func(c *laneCourse) { c.w.failClaim(0) },
+		func(c *laneCourse) { c.w.failClaim(0); c.w.reset() },
+	} {
+		c := newLaneCourse(t)
+		running := c.start(c.claim(4, 0), begins)
+		c.start(c.claim(0, 1), waits)
+		c.end(running[0], answered)
+		c.named()
+		answer(c)
+		c.w.resultsKnown([]ended{{lease: running[0].l, signal: schedule.Answered}}) // it has lost its fence
+		if n := len(c.w.shards[0].successors); n != 0 {
+			t.Errorf("%d successors are remembered", n)
+		}
+	}
+}
+
+// What was claimed before the index knew of a hold would break it, however late it is stamped or gets a slot.
+func TestWhatWasClaimedBeforeAHoldGoesBack(t *testing.T) {
+	t.Parallel()
+	c := newLaneCourse(t)
+	running := c.start(c.claim(4, 0), begins)
+	before := c.claim(2, 0)
+	c.start(before[:1], begins) // and has to wait for a slot
+	hold := ended{signal: schedule.Answered, hold: 1, lease: running[0].l}
+	c.end(running[0], hold)
+	if !c.w.stopped(&before[0]) {
+		t.Error("it begins though its lane is stopped")
+	}
+	c.w.resultsKnown([]ended{hold})
+	if !c.w.stopped(&before[0]) {
+		t.Error("it begins though its lane is held")
+	}
+	c.start(before[1:], goesBack)
+	c.start(c.claim(1, 0), begins) // the index gave it in spite of the hold: it was forced
 }
 
 // A result that is settled before a claim could name it names who follows.

@@ -23,8 +23,9 @@ type limitSide struct {
 	claims  int
 	req     schedule.ClaimRequest
 	asked   bool
+	at      time.Time // of the claim
 	reply   *schedule.Claimed
-	claimed []*schedule.Lease // not stamped yet
+	claimed []ready // not stamped yet
 	running []ready
 	ended   []ended
 	sent    []ended // their settlements are on their way
@@ -71,7 +72,7 @@ func (s *limitSide) step(kind string, some func(n int) int, drop bool) (bool, er
 		_, back := s.w.endClaim(0, s.reply.Leases, len(s.reply.Leases) < s.req.Max)
 		s.giveUp(back)
 		for i := range s.reply.Leases {
-			s.claimed = append(s.claimed, &s.reply.Leases[i])
+			s.claimed = append(s.claimed, ready{l: &s.reply.Leases[i], claimed: s.at})
 		}
 		s.asked, s.reply = false, nil
 	case kind == "stamp" && len(s.claimed) > 0:
@@ -108,7 +109,7 @@ func take[T any](list *[]T, some func(n int) int) T {
 
 func (s *limitSide) ask() {
 	s.claims++
-	s.asked = true
+	s.asked, s.at = true, time.Now()
 	named, prefetch := s.w.beginClaim(0)
 	s.req = schedule.ClaimRequest{
 		Owner: s.name, Token: fmt.Sprint(s.name, s.claims), Max: 16, MaxUncertain: 16, MaxTimingOut: 16, Lease: time.Hour, LaneLimit: sideLimit,
@@ -117,17 +118,16 @@ func (s *limitSide) ask() {
 }
 
 // stamp has a claimed lease begin, or wait, or drops it.
-func (s *limitSide) stamp(l *schedule.Lease, drop bool) error {
+func (s *limitSide) stamp(r ready, drop bool) error {
 	if drop {
-		s.giveUp(s.w.drop(l))
-		return settleOf(s.ix, []ended{{lease: l}})
+		s.giveUp(s.w.drop(r.l))
+		return settleOf(s.ix, []ended{{lease: r.l}})
 	}
-	r := ready{l: l}
 	switch s.w.start(&r, true) {
 	case begins:
 		s.running = append(s.running, r)
 	case goesBack:
-		s.giveUp(append(s.w.drop(l), r))
+		s.giveUp(append(s.w.drop(r.l), r))
 	case waits:
 	}
 	return nil

@@ -70,7 +70,7 @@ func (e *Engine) prepare(ctx context.Context, claimed schedule.Claimed, sent tim
 		e.attempts.Add(1)
 		go func() {
 			defer e.attempts.Done()
-			e.clearSuspects(ctx, suspects)
+			e.clearSuspects(ctx, suspects, sent)
 		}()
 	}
 	e.launchInTime(ctx, early)

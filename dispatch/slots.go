@@ -17,7 +17,7 @@ const (
 //
 //   - claimed and not begun: as many as could begin at once, and the prefetch, which is what begins in prefetchTime;
 //   - on the wire: at most total, and a suspect (see suspect.go);
-//   - ended and not committed: at maxUnsettled nothing begins.
+//   - ended and not committed: at maxUnsettled nothing begins but a suspect; what is on the wire ends.
 //
 // A callback that is claimed again because a reply was lost may be in no grant: it is beyond the first bound.
 //
@@ -117,6 +117,7 @@ func (s *slots) begin(r *ready, forced bool) bool {
 	defer s.mu.Unlock()
 	if !forced && !s.room() {
 		s.waiting = append(s.waiting, *r)
+		s.waiting[len(s.waiting)-1].waited = true
 		return false
 	}
 	s.claimed--
@@ -152,6 +153,16 @@ func (s *slots) end(h schedule.Health) (r ready, ok bool) {
 	s.wire--
 	s.unsettled++
 	s.leave(h)
+	return s.next()
+}
+
+// replace takes one from the wire that does not begin after all: it is claimed, as before. It returns the one that
+// begins in its place.
+func (s *slots) replace() (r ready, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wire--
+	s.claimed++
 	return s.next()
 }
 

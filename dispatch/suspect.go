@@ -23,8 +23,9 @@ const (
 	suspectDelay = time.Second
 )
 
-// clearSuspects attempts suspects one by one, in no order, so that one that always crashes is not always the first.
-func (e *Engine) clearSuspects(ctx context.Context, suspects []schedule.Lease) {
+// clearSuspects attempts suspects of a claim one by one, in no order, so that one that always crashes is not always the
+// first. The claim was asked for at sent.
+func (e *Engine) clearSuspects(ctx context.Context, suspects []schedule.Lease, sent time.Time) {
 	rand.Shuffle(len(suspects), func(i, k int) { suspects[i], suspects[k] = suspects[k], suspects[i] })
 	select {
 	case e.suspects <- struct{}{}:
@@ -39,14 +40,14 @@ func (e *Engine) clearSuspects(ctx context.Context, suspects []schedule.Lease) {
 			e.handBack(ctx, suspects[i:], suspectDelay)
 			return
 		}
-		e.clearSuspect(ctx, &suspects[i])
+		e.clearSuspect(ctx, &suspects[i], sent)
 	}
 }
 
 // clearSuspect stamps and attempts one, and returns when what came of it is committed.
-func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease) {
+func (e *Engine) clearSuspect(ctx context.Context, l *schedule.Lease, sent time.Time) {
 	// Its place is taken before the stamp: what is stamped and put back would count as no crash.
-	if e.pauses.has(l.Lane) || e.limits.start(&ready{l: l}, false) != begins {
+	if e.pauses.has(l.Lane) || e.limits.start(&ready{l: l, claimed: sent}, false) != begins {
 		e.handBack(ctx, []schedule.Lease{*l}, suspectDelay)
 		return
 	}

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -46,41 +47,48 @@ func TestALaneIsKeptFull(t *testing.T) {
 }
 
 // A receiver that asks for a pause gets no more than what is on the wire already: what was stamped ahead goes back, uncharged,
-// and is sent when the pause is over.
+// and is sent when the pause is over. So does what waits for a worker.
 func TestWhatWaitsBehindAHoldGoesBack(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const concurrency, n, good = 8, 300, 100
-		var arrived, busy atomic.Int64
-		b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
-			time.Sleep(5 * time.Millisecond)
-			if arrived.Add(1) > good && busy.Load() == 0 {
-				return answer(429, "", "Retry-After", "30"), nil
-			}
-			return answer(200, ""), nil
-		}, func(o *dispatch.Options) { o.LaneConcurrency = concurrency })
-		b.backlog(n, dispatch.Submission{})
-		time.Sleep(20 * time.Second)
-		if got := arrived.Load(); got > good+concurrency {
-			t.Errorf("%d requests came, %d of them after the first 429: at most %d were on the wire", got, got-good, concurrency)
+	for _, workers := range []int{32, 2} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { whatWaitsBehindAHold(t, workers) })
+		})
+	}
+}
+
+func whatWaitsBehindAHold(t *testing.T, workers int) {
+	const concurrency, n, good = 8, 300, 100
+	var arrived, busy atomic.Int64
+	b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
+		time.Sleep(5 * time.Millisecond)
+		if arrived.Add(1) > good && busy.Load() == 0 {
+			return answer(429, "", "Retry-After", "30"), nil
 		}
-		busy.Store(1)
-		for range 120 {
-			time.Sleep(time.Second)
-			synctest.Wait()
-			counts, err := b.db.Counts(t.Context(), store.DefaultProject)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if counts.States[store.Succeeded] == n {
-				if got := arrived.Load(); got > n+concurrency {
-					t.Errorf("%d requests for %d callbacks", got, n)
-				}
-				return
-			}
+		return answer(200, ""), nil
+	}, func(o *dispatch.Options) { o.LaneConcurrency, o.Workers = concurrency, workers })
+	b.backlog(n, dispatch.Submission{})
+	time.Sleep(20 * time.Second)
+	if got, most := arrived.Load(), int64(min(concurrency, workers)); got > good+most {
+		t.Errorf("%d requests came, %d of them after the first 429: at most %d were on the wire", got, got-good, most)
+	}
+	busy.Store(1)
+	for range 120 {
+		time.Sleep(time.Second)
+		synctest.Wait()
+		counts, err := b.db.Counts(t.Context(), store.DefaultProject)
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Error("not all were sent within two minutes of the pause")
-	})
+		if counts.States[store.Succeeded] == n {
+			if got := arrived.Load(); got > n+concurrency {
+				t.Errorf("%d requests for %d callbacks", got, n)
+			}
+			return
+		}
+	}
+	t.Error("not all were sent within two minutes of the pause")
 }
 
 // What waits for its place on the wire when the end comes is sent, if there is time, or handed back; nothing of it is lost.
