@@ -141,12 +141,12 @@ func (b *activityBook) born(r *store.OpenRow, now int64) {
 }
 
 // settled counts the attempts whose results SQL has taken, at the times at which they ended, and what they have made dead.
-func (b *activityBook) settled(batch []ended, committed []store.Committed, now int64) {
+func (b *activityBook) settled(batch []*ended, committed []store.Committed, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	pen := activityPen{b: b}
 	for i := range batch {
-		r, c := &batch[i], &committed[i]
+		r, c := batch[i], &committed[i]
 		if c.Err != nil || !c.Won {
 			continue
 		}

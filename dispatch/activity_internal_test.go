@@ -106,11 +106,11 @@ func TestActivityThatWasWrittenInPart(t *testing.T) {
 func TestActivityOfWhatHadNoEffect(t *testing.T) {
 	t.Parallel()
 	b := newActivityBook()
-	result := func(a *store.Attempt) ended {
-		return ended{project: "default", lease: &schedule.Lease{Item: schedule.Item{Lane: 7}}, result: store.Result{Attempt: a}}
+	result := func(a *store.Attempt) *ended {
+		return &ended{project: "default", lease: &schedule.Lease{Item: schedule.Item{Lane: 7}}, result: store.Result{Attempt: a}}
 	}
 	made := &store.Attempt{Outcome: store.AttemptFailed, Trigger: store.BySchedule, EndedAt: 1}
-	b.settled([]ended{result(made), result(made), result(made), result(nil), result(nil)}, []store.Committed{
+	b.settled([]*ended{result(made), result(made), result(made), result(nil), result(nil)}, []store.Committed{
 		{Won: false, State: store.Dead}, {Err: errors.New("no")}, {Won: true, State: store.Scheduled}, {Won: true, State: store.Scheduled},
 		{Won: true, State: store.Dead, Reason: store.Expired},
 	}, 2)

@@ -177,14 +177,18 @@ func (s *settler) full(batch []ended) bool {
 // commit writes a batch, however long SQL is away, and returns what the index is to be told.
 func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settlement {
 	settlements := make([]schedule.Settlement, 0, len(batch))
+	left := make([]*ended, len(batch)) // those that SQL has not answered yet
+	for i := range batch {
+		left[i] = &batch[i]
+	}
 	for {
-		results := make([]store.Result, len(batch))
-		for i := range batch {
-			results[i] = batch[i].result
+		results := make([]store.Result, len(left))
+		for i := range left {
+			results[i] = left[i].result
 		}
 		committed, err := s.e.o.Store.Commit(context.WithoutCancel(ctx), results, s.e.clock.now())
 		if err == nil {
-			settlements, batch, err = s.record(settlements, batch, committed)
+			settlements, left, err = s.record(settlements, left, committed)
 		}
 		if err == nil {
 			s.e.trouble.sqlCommitted()
@@ -197,7 +201,7 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		}
 		s.stuck.Store(true)
 		s.e.trouble.sqlFailed(err)
-		if errors.Is(ctx.Err(), context.Canceled) && (s.given || !s.e.settleOnceMore(err, len(batch))) {
+		if errors.Is(ctx.Err(), context.Canceled) && (s.given || !s.e.settleOnceMore(err, len(left))) {
 			s.given = true
 			return settlements
 		}
@@ -207,15 +211,15 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 
 // record goes through what SQL said of a batch. It returns the settlements with those of this batch, and what is left because SQL
 // went away after a part of the group, with the error of that.
-func (s *settler) record(settlements []schedule.Settlement, batch []ended, committed []store.Committed) ([]schedule.Settlement, []ended, error) {
-	var left []ended
+func (s *settler) record(settlements []schedule.Settlement, batch []*ended, committed []store.Committed) ([]schedule.Settlement, []*ended, error) {
+	var left []*ended
 	var away error
 	s.e.activity.settled(batch, committed, s.e.clock.now())
 	for i := range batch {
-		b, c := &batch[i], &committed[i]
+		b, c := batch[i], &committed[i]
 		switch {
 		case errors.Is(c.Err, store.ErrUnavailable):
-			left, away = append(left, *b), c.Err
+			left, away = append(left, b), c.Err
 		case c.Err != nil:
 			// This row alone cannot be recorded. Its claim runs out, and the count of claims without a result grows: at the latest
 			// that ends it, with a result that has no attempt to record.

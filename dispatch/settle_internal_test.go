@@ -60,8 +60,9 @@ func TestRecord(t *testing.T) {
 	t.Parallel()
 	e := idleEngine(t, &pastAttempts{}, memq.New(memq.Options{}))
 	s := newSettler(e)
-	batch := make([]ended, 5)
+	batch := make([]*ended, 5)
 	for i := range batch {
+		batch[i] = new(ended)
 		batch[i].lease = &schedule.Lease{Item: schedule.Item{ID: string(rune('a' + i)), Lane: 1}}
 		batch[i].result.ID = batch[i].lease.ID
 	}
@@ -82,6 +83,10 @@ func TestRecord(t *testing.T) {
 	}
 	if batch[0].next != next || !e.wrote.Load() {
 		t.Errorf("next is %+v", batch[0].next)
+	}
+	told, left, err = s.record(told, left, []store.Committed{{Won: true, State: store.Succeeded, Next: next}})
+	if len(told) != 3 || len(left) != 0 || err != nil || batch[4].next != next {
+		t.Errorf("tried again: the index is told %+v, %d are left, %v, next is %+v", told, len(left), err, batch[4].next)
 	}
 }
 

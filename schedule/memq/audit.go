@@ -104,7 +104,7 @@ func (ix *Index) mend(it *item) {
 	for list := range it.lane.lists {
 		ix.ready -= ix.purge(list, it)
 	}
-	it.token, it.until, it.moved, it.kind = "", 0, 0, it.kind.push()
+	it.token, it.until, it.moved, it.kind = "", 0, 0, it.kind.push()&^isUncounted
 	ix.items[it.key] = it
 	l := it.lane
 	ix.postpone(it, ix.moment(it.due))

@@ -217,11 +217,18 @@ func TestZeroOptionsUseTheWallClock(t *testing.T) {
 func TestAuditRepairs(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(ix *Index, it *item){
-		"an item that says it is elsewhere":     func(_ *Index, it *item) { it.place = it.place%3 + 1 },
-		"an item that says it is absent":        func(_ *Index, it *item) { it.place = uint8(schedule.Absent) },
-		"an item that sits at another place":    func(_ *Index, it *item) { it.pos = 77_777 },
-		"an item that lost its place":           func(ix *Index, it *item) { h, _ := ix.heapOf(it); h.remove(int(it.pos)) },
-		"an item that is not found by its id":   func(ix *Index, it *item) { delete(ix.items, it.key) },
+		"an item that says it is elsewhere":   func(_ *Index, it *item) { it.place = it.place%3 + 1 },
+		"an item that says it is absent":      func(_ *Index, it *item) { it.place = uint8(schedule.Absent) },
+		"an item that sits at another place":  func(_ *Index, it *item) { it.pos = 77_777 },
+		"an item that lost its place":         func(ix *Index, it *item) { h, _ := ix.heapOf(it); h.remove(int(it.pos)) },
+		"an item that is not found by its id": func(ix *Index, it *item) { delete(ix.items, it.key) },
+		"a lease that does not count, and lost its place": func(ix *Index, it *item) {
+			if it.is(schedule.Leased) {
+				it.setCounted(false)
+			}
+			h, _ := ix.heapOf(it)
+			h.remove(int(it.pos))
+		},
 		"a lane that counts too many leases":    func(_ *Index, it *item) { it.lane.inflight += 3 },
 		"a lane that counts less than no lease": func(_ *Index, it *item) { it.lane.inflight = -9 },
 	} {
@@ -288,6 +295,11 @@ func drainAll(t *testing.T, ix *Index, clock *atomic.Int64, n int) {
 	}
 	if len(ix.items)+len(ix.delay)+len(ix.leases)+ix.ready != 0 {
 		t.Fatalf("%d records are left", len(ix.items))
+	}
+	for number, l := range ix.lanes {
+		if l.inflight != 0 {
+			t.Errorf("lane %d counts %d leases, and has none", number, l.inflight)
+		}
 	}
 }
 
