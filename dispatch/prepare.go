@@ -253,6 +253,11 @@ func (e *Engine) unlock(ctx context.Context, leases ...*schedule.Lease) bool {
 	if len(locked) == 0 {
 		return true
 	}
+	if e.trouble.indexSilent() {
+		// Nor must what is put back, one after the other, wait for an index that hangs.
+		e.trouble.locked(locked...)
+		return false
+	}
 	if err := e.release(context.WithoutCancel(ctx), locked); err != nil {
 		e.trouble.indexFailed("release", err)
 		e.trouble.locked(locked...)

@@ -144,6 +144,11 @@ func TestUnlock(t *testing.T) {
 		t.Errorf("an index that does not answer is asked %d times; %d locks are remembered",
 			n, len(e.trouble.locks))
 	}
+	e.unlock(t.Context(), &leases[0]) // as when many are put back one after the other
+	if n := index.releases - before; n != 1 || len(e.trouble.locks) != 3 {
+		t.Errorf("an index that is known not to answer: asked %d times in all; %d locks are remembered",
+			n, len(e.trouble.locks))
+	}
 }
 
 // Leases that are handed back are due no earlier than after the delay, nor than they were.

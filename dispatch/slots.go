@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// maxUnsettled is with how many results that are not committed nothing begins: a crash would send them
-	// again.
+	// maxUnsettled: at this many uncommitted results no attempt begins, because a crash would send them again.
 	maxUnsettled = 1024
 )
 

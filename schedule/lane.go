@@ -91,9 +91,9 @@ func (b BreakerState) String() string {
 // A LaneState is how a lane stands in an index. Times are in Unix milliseconds; zero: none.
 type LaneState struct {
 	Lane int64
-	// InFlight is its leases, without those that a claim named as ended. Concurrency is how many it may have
-	// at present, Limit at most; both are zero where no claim has said the limit of lanes without one of
-	// their own yet.
+	// InFlight is its leases that count: not those that a claim named as ended, nor prefetched ones.
+	// Concurrency is how many it may have at present, Limit at most; both are zero where no claim has said
+	// the limit of lanes without one of their own yet.
 	InFlight, Concurrency, Limit int
 	Health                       Health
 	Every                        time.Duration

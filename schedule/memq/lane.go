@@ -30,7 +30,7 @@ type lane struct {
 	flow         *flow
 	turn         int // fresh items that were taken since the last retry while both waited
 
-	inflight int // its leases, without those of attempts that have ended
+	inflight int // its leases that count
 	items    int // its records, in whatever place
 	pace     int // the current concurrency, before the limit; zero: not yet known
 	health   schedule.Health
