@@ -95,7 +95,7 @@ func (tr *trial) suffer(o outage) aftermath {
 		return a
 	}
 	if load.Again > 0 || g.accepts[http.StatusAccepted] == 0 || len(g.accepts) > 1 {
-		tr.Errorf("accepts were refused or timed out: %d of the load; %s", load.Again, g)
+		tr.Errorf("accepts were refused or timed out: %d of the load (the first: %v); %s", load.Again, load.First, g)
 	}
 	if g.ready[http.StatusOK] == 0 || len(g.ready) > 1 {
 		tr.Errorf("the process was not ready all the time: %s", g)

@@ -27,6 +27,7 @@ type Load struct {
 	mu     sync.Mutex
 	took   []time.Duration // of the requests that were answered 2xx
 	failed int             // requests that were not, and were made again
+	first  error           // of the first of those
 	gaveUp error
 }
 
@@ -86,13 +87,14 @@ func (ld *Load) Finish() LoadReport {
 	if ld.gaveUp != nil {
 		ld.l.Errorf("a callback could not be handed over: %v", ld.gaveUp)
 	}
-	return LoadReport{Took: judge.QuantilesOf(ld.took), Again: ld.failed}
+	return LoadReport{Took: judge.QuantilesOf(ld.took), Again: ld.failed, First: ld.first}
 }
 
-// A loadReport says how long accepts took, and how many requests had to be made again.
+// A LoadReport says how long accepts took, how many requests had to be made again, and why the first of those.
 type LoadReport struct {
 	Took  judge.Quantiles
 	Again int
+	First error
 }
 
 func (ld *Load) handOver(i int) {
@@ -109,6 +111,9 @@ func (ld *Load) handOver(i int) {
 			return
 		}
 		ld.failed++
+		if ld.first == nil {
+			ld.first = err
+		}
 		if time.Now().After(deadline) {
 			ld.gaveUp = errors.Join(ld.gaveUp, err)
 			ld.mu.Unlock()
