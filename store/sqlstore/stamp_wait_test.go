@@ -53,16 +53,16 @@ func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
 	if _, err := db.Accept(ctx, []store.Draft{draft}); err != nil {
 		t.Fatal(err)
 	}
-	mend := func(change func(c *store.Callback) error) (store.Callback, error) {
+	edit := func(change func(c *store.Callback) error) (store.Callback, error) {
 		return db.Mend(ctx, draft.Callback.Project, draft.Callback.ID, change, now, store.Actor{Name: "test"})
 	}
 	second := make(chan error, 1)
 	var c store.Callback
-	_, err := mend(func(c1 *store.Callback) error {
+	_, err := edit(func(c1 *store.Callback) error {
 		c1.URL = newURL
 		go func() {
 			var err error
-			c, err = mend(func(c2 *store.Callback) error { c2.Policy.Timeout += time.Second; return nil })
+			c, err = edit(func(c2 *store.Callback) error { c2.Policy.Timeout += time.Second; return nil })
 			second <- err
 		}()
 		waitForALock(t, db)
