@@ -42,8 +42,8 @@ func (e *Engine) attempt(ctx context.Context, r ready) {
 // stopped says whether what waited for a slot must not begin by now.
 func (e *Engine) stopped(r *ready) bool { return e.pauses.has(r.l.Lane) || e.limits.stopped(r) }
 
-// skipStopped returns the first that may begin of an attempt and those that wait for its slot. It puts back what
-// waited so long that its lane is paused or stopped by now.
+// skipStopped returns the first that may begin of an attempt and those that wait for its slot. It puts back
+// those whose lane is paused or stopped by now.
 func (e *Engine) skipStopped(ctx context.Context, r ready) (first ready, more bool) {
 	var back []ready
 	more = true

@@ -63,8 +63,8 @@ type shardLimits struct {
 	successors map[schedule.LeaseRef]successor
 }
 
-// A successor counts in the index instead of a lease that was named. Until the index is known to have heard of it, the
-// settlement of that lease names it again.
+// A successor counts in the index instead of a lease that was named. Until the index is known to have heard
+// of it, the settlement of that lease names it again.
 type successor struct {
 	lease schedule.LeaseRef
 	known bool
@@ -243,8 +243,8 @@ func (w *laneLimits) of(lane int64) (shard int, s *shardLimits, n *laneLimit) {
 	return shard, s, s.lanes[lane]
 }
 
-// releaseWaiting returns what waits for a place that nothing will free, and forgets a lane of which this process
-// has nothing.
+// releaseWaiting returns what waits for a place that nothing will free, and forgets a lane of which this
+// process has nothing.
 func (s *shardLimits) releaseWaiting(lane int64, n *laneLimit) (back []ready) {
 	if n.stopped > 0 || s.idle(n) {
 		back, n.waiting = n.waiting, nil

@@ -254,7 +254,7 @@ func (e *Engine) unlock(ctx context.Context, leases ...*schedule.Lease) bool {
 		return true
 	}
 	if e.trouble.indexSilent() {
-		// Nor must what is put back, one after the other, wait for an index that hangs.
+		// Callbacks that are put back one after the other must not each wait for an index that hangs.
 		e.trouble.locked(locked...)
 		return false
 	}

@@ -211,7 +211,9 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 
 // record goes through what SQL said of a batch. It returns the settlements with those of this batch, and what is left because SQL
 // went away after a part of the group, with the error of that.
-func (s *settler) record(settlements []schedule.Settlement, batch []*ended, committed []store.Committed) ([]schedule.Settlement, []*ended, error) {
+func (s *settler) record(
+	settlements []schedule.Settlement, batch []*ended, committed []store.Committed,
+) ([]schedule.Settlement, []*ended, error) {
 	var left []*ended
 	var away error
 	s.e.activity.settled(batch, committed, s.e.clock.now())

@@ -86,7 +86,8 @@ func TestRecord(t *testing.T) {
 	}
 	told, left, err = s.record(told, left, []store.Committed{{Won: true, State: store.Succeeded, Next: next}})
 	if len(told) != 3 || len(left) != 0 || err != nil || batch[4].next != next {
-		t.Errorf("tried again: the index is told %+v, %d are left, %v, next is %+v", told, len(left), err, batch[4].next)
+		t.Errorf("tried again: the settlements are %+v, %d are left, %v, next is %+v",
+			told, len(left), err, batch[4].next)
 	}
 }
 

@@ -155,8 +155,8 @@ func (s *slots) end(h schedule.Health) (r ready, ok bool) {
 	return s.next()
 }
 
-// replace takes one from the wire that does not begin after all: it is claimed, as before. It returns the one that
-// begins in its place.
+// replace takes one from the wire that does not begin after all: it is claimed, as before. It returns the one
+// that begins in its place.
 func (s *slots) replace() (r ready, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

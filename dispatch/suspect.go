@@ -23,8 +23,8 @@ const (
 	suspectDelay = time.Second
 )
 
-// clearSuspects attempts suspects of a claim one by one, in no order, so that one that always crashes is not always the
-// first. The claim was asked for at sent.
+// clearSuspects attempts suspects of a claim one by one, in no order, so that one that always crashes is not
+// always the first. The claim was asked for at sent.
 func (e *Engine) clearSuspects(ctx context.Context, suspects []schedule.Lease, sent time.Time) {
 	rand.Shuffle(len(suspects), func(i, k int) { suspects[i], suspects[k] = suspects[k], suspects[i] })
 	select {

@@ -16,9 +16,9 @@ import (
 
 // This file holds what a rule may cost. What bounds it is checked by the steps.
 
-// wantQuick fails unless work is done in ten times what maxSteps steps of a plain pattern take, in the best of many
-// tries: the machine may be busy with something else. Both are measured in this build, which the race detector makes
-// ten times as slow.
+// wantQuick fails unless work is done in ten times what maxSteps steps of a plain pattern take, in the best of
+// many tries: the machine may be busy with something else. Both are measured in this build: the race detector
+// makes it ten times as slow.
 func wantQuick(t *testing.T, work func()) {
 	t.Helper()
 	const most, tries = 10, 50
