@@ -49,7 +49,7 @@ TESTRUN = $(GO) run ./internal/testrun $(if $(PART),-part $(PART))
 test: setup ## The test command: vet, staticcheck, unit tests, real servers, race detector, smoke tests; ten minutes
 	@$(TESTRUN) test
 
-test-full: setup ## Everything in its full size: faults, races, crowds, simulations, pages; an hour; writes docs/faults.md
+test-full: setup ## Everything in its full size: faults, races, crowds, simulations, pages; an hour; writes docs/reports/faults.md
 	@$(TESTRUN) full
 
 test-long: setup ## What takes longer than an hour: trials over two minutes each, fuzzing, a million rows
@@ -77,8 +77,8 @@ verify: ## Compare the modules in the cache with the checksums in go.sum, for al
 	$(BENCH) $(GO) mod verify
 	cd tools && $(GO) mod verify
 
-licenses: ## The licence of every module of go.mod; writes docs/licenses.md
-	$(GO) -C tools run ./licenses -table $(CURDIR)/docs/licenses.md
+licenses: ## The licence of every module of go.mod; writes docs/reports/licenses.md
+	$(GO) -C tools run ./licenses -table $(CURDIR)/docs/reports/licenses.md
 
 sbom: build ## What ./bin/dispatcher is made of: bin/dispatcher.cdx.json (CycloneDX) and bin/licenses.txt
 	tools/sbom.sh bin/dispatcher $(VERSION) bin
@@ -92,8 +92,8 @@ reproducible: ## Build twice as the Dockerfile does, in two directories, and com
 screens: setup ## A picture of every admin page, empty, with one and with many, in light, dark and on a phone, under ./screens
 	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e/browser -args -screens $(CURDIR)/screens
 
-bench: setup ## Compare with HTTP alone, asynq and River, as ratios; 12 quiet minutes; writes docs/performance.md
-	$(RUNBENCH) compare -report $(CURDIR)/docs/performance.md
+bench: setup ## Compare with HTTP alone, asynq and River, as ratios; 12 quiet minutes; writes docs/reports/performance.md
+	$(RUNBENCH) compare -report $(CURDIR)/docs/reports/performance.md
 
 bench-quick: setup ## One round of it with fewer callbacks, two minutes; prints and writes nothing
 	$(RUNBENCH) compare -rounds 1 -n 10000
@@ -107,8 +107,8 @@ bench-pair: setup ## Compare two revisions in turns: A=HEAD B=. (this checkout) 
 	build a $(A); build b $(B); \
 	$(RUNBENCH) pair -a $$dir/a -b $$dir/b -pairs $(PAIRS) -systems $(SYSTEMS) -phases $(PHASES) $(FLAGS)
 
-bench-scale: setup ## Ten million callbacks (ROWS=, PENDING=), several dispatchers: two hours, 45 GB; writes docs/performance.md and scaling.md
-	$(RUNBENCH) scale -rows $(ROWS) -pending $(PENDING) -docs $(CURDIR)/docs
+bench-scale: setup ## Ten million callbacks (ROWS=, PENDING=), several dispatchers: two hours, 45 GB; writes docs/reports/performance.md and scaling.md
+	$(RUNBENCH) scale -rows $(ROWS) -pending $(PENDING) -reports $(CURDIR)/docs/reports
 
 profile: setup ## Measure anew what builds are optimized by, a quiet minute; writes cmd/dispatcher/default.pgo
 	$(RUNBENCH) compare -rounds 1 -n 60000 -systems sqlite,postgres -phases drain,single \

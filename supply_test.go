@@ -43,11 +43,11 @@ var licences = []string{
 	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense", "Zlib",
 }
 
-// TestLicencesAreListedAndAllowed compares docs/licenses.md with go.mod.
+// TestLicencesAreListedAndAllowed compares docs/reports/licenses.md with go.mod.
 func TestLicencesAreListedAndAllowed(t *testing.T) {
 	mod := read(t, "go.mod")
-	for _, wrong := range unlicensed(mod, read(t, "docs/licenses.md")) {
-		t.Errorf("docs/licenses.md: %s; run make licenses", wrong)
+	for _, wrong := range unlicensed(mod, read(t, "docs/reports/licenses.md")) {
+		t.Errorf("docs/reports/licenses.md: %s; run make licenses", wrong)
 	}
 	const page = "| a.org/b | v1.0.0 | MIT, ISC |\n"
 	for _, c := range []struct{ mod, page, want string }{

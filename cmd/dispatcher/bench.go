@@ -40,7 +40,7 @@ type benchCommand struct {
 	Delay    string `default:"0s" group:"The receiver:" placeholder:"DURATION" help:"Wait so long before each answer. Default: 0s."`
 
 	Timeout string `default:"30s" placeholder:"DURATION" help:"How long nothing may arrive before what is missing counts as lost. Default: 30s."`
-	JSON    bool   `name:"json" help:"Print one JSON object for machines; docs/bench.md explains its fields."`
+	JSON    bool   `name:"json" help:"Print one JSON object for machines; docs/guide/bench.md explains its fields."`
 }
 
 // Help is what bench --help says below the flags' summary.

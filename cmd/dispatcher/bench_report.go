@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A benchReport is what bench measured: the object that --json prints, whose fields docs/bench.md explains. Units are in the
+// A benchReport is what bench measured: the object that --json prints, whose fields docs/guide/bench.md explains. Units are in the
 // names. What was not measured, or cannot be told on this system, is left out.
 type benchReport struct {
 	Version     string    `json:"version"`

@@ -124,7 +124,7 @@ func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 // for any phase.
 func TestEveryFieldOfTheReportIsDocumented(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../docs/bench.md")
+	doc, err := os.ReadFile("../../docs/guide/bench.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,14 +158,14 @@ func TestEveryFieldOfTheReportIsDocumented(t *testing.T) {
 			case has(documented, general):
 				documented[general] = true
 			default:
-				t.Errorf("docs/bench.md does not explain %s", name)
+				t.Errorf("docs/guide/bench.md does not explain %s", name)
 			}
 		}
 	}
 	walk(reflect.TypeFor[benchReport](), "")
 	for name, found := range documented {
 		if !found {
-			t.Errorf("docs/bench.md explains %s, which there is not", name)
+			t.Errorf("docs/guide/bench.md explains %s, which there is not", name)
 		}
 	}
 }

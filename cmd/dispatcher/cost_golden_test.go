@@ -30,7 +30,7 @@ type goldenFile struct {
 
 const goldenHead = `# What a callback costs, each figure for one callback unless its name says for how many: operations, bytes and
 # allocations, not times. TestCosts counts again and fails where a figure has grown beyond its tolerance.
-# docs/costs.md says what each is, and what to check before it is rewritten:
+# docs/reports/costs.md says what each is, and what to check before it is rewritten:
 # go test -tags nomsgpack ./cmd/dispatcher -run '^TestCosts$' -update
 `
 

@@ -202,7 +202,7 @@ func judgeIndex(s *Settings, database *sqlFacts, index *redisFacts) []diagnosis 
 	}
 	switch {
 	case held > meta.Generation:
-		return []diagnosis{fails(check, "if SQL was restored from a backup: start with --hold, keep \"dispatcher verify --unknown > ids.txt\", and see docs/operations.md; a start without --hold empties the index",
+		return []diagnosis{fails(check, "if SQL was restored from a backup: start with --hold, keep \"dispatcher verify --unknown > ids.txt\", and see docs/guide/operations.md; a start without --hold empties the index",
 			"the index on Redis is newer (generation %d) than SQL says (%d): SQL is older than it, or it is another database's", held, meta.Generation)}
 	case lost > 0:
 		return []diagnosis{warns(check, "none needed: serve rebuilds it from SQL", "%d of %d shards are empty or old: SQL says generation %d", lost, shards, meta.Generation)}

@@ -23,7 +23,7 @@ func (*verifyCommand) Help() string {
 	return "It is of all projects, so that it needs the admin key of the settings. " +
 		"What differs for a moment because it is on its way is left out: a difference counts when it is seen twice, two seconds apart. " +
 		"The exit code is 1 if anything differs. After SQL was restored from a backup: \"dispatcher serve --hold\", then " +
-		"\"dispatcher verify --unknown > ids.txt\" (see docs/operations.md)."
+		"\"dispatcher verify --unknown > ids.txt\" (see docs/guide/operations.md)."
 }
 
 // A driftReport is the server's answer to a comparison.

@@ -12,7 +12,7 @@ const (
 	maxPattern = 512
 	// maxSteps is what a rule may cost on one answer: 10 ms of CPU time. A step is what one instruction of
 	// a compiled regular expression takes on one character: 4 to 7 ns over the table of worst patterns
-	// (BenchmarkWorstPatterns, on the machine of docs/performance.md), so that 24 instructions may look at
+	// (BenchmarkWorstPatterns, on the machine of docs/reports/performance.md), so that 24 instructions may look at
 	// a whole body. Other work is counted in steps that take as long.
 	maxSteps = 24 * MaxResponseBytes
 )

@@ -69,13 +69,13 @@ func TestBlocksAreReplaced(t *testing.T) {
 }
 
 // The documents have the blocks that are written into them, the comparison has the tables of today's report,
-// and the results in docs/scaling.md follow from the inputs.
+// and the results in docs/reports/scaling.md follow from the inputs.
 func TestDocumentsAreUpToDate(t *testing.T) {
 	for name, blocks := range map[string][]string{
 		"performance.md": {"compare", "scale-sql", "scale-cluster", "scale-wire"},
 		"scaling.md":     {"inputs", "results"},
 	} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reports", name))
 		if err != nil {
 			t.Fatal(err)
 		}

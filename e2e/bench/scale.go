@@ -15,7 +15,7 @@ type scale struct {
 	seeding
 	databases []system
 	rounds    int    // of the part "cluster"
-	docs      string // directory; empty: nothing is written
+	reports   string // directory; empty: nothing is written
 	tb        testing.TB
 }
 
@@ -38,7 +38,7 @@ func scaleCommand(args []string) error {
 	flags.IntVar(&s.pending, "pending", 50_000, "how many of them are open")
 	databaseList := flags.String("databases", "postgres,sqlite", "`list` of databases")
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each number of dispatchers is measured")
-	flags.StringVar(&s.docs, "docs", "", "`directory` with performance.md and scaling.md, which are updated")
+	flags.StringVar(&s.reports, "reports", "", "`directory` with performance.md and scaling.md, which are updated")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -67,17 +67,17 @@ func (s *scale) onServers(f func(*run)) error {
 	return err
 }
 
-// publish prints a part and writes it into its block, and its figures into the inputs of docs/scaling.md.
+// publish prints a part and writes it into its block, and its figures into the inputs of docs/reports/scaling.md.
 func (s *scale) publish(block, intro string, began load, measured numbers, from string, t *table) error {
 	ended := loadNow(s.tb)
 	intro = fmt.Sprintf("%s %s It took %s; other programs used %.0f %% of the CPU time.",
 		environment(s.tb), intro, ended.at.Sub(began.at).Round(time.Second), ended.othersSince(began))
 	r := report{intro: intro, heading: "####", tables: []*table{t}}
-	if s.docs == "" {
+	if s.reports == "" {
 		return r.publish("", block)
 	}
-	return errors.Join(r.publish(filepath.Join(s.docs, "performance.md"), block),
-		rewrite(filepath.Join(s.docs, "scaling.md"), func(text string) (string, error) {
+	return errors.Join(r.publish(filepath.Join(s.reports, "performance.md"), block),
+		rewrite(filepath.Join(s.reports, "scaling.md"), func(text string) (string, error) {
 			return setInputs(text, measured, "As it grows, "+from)
 		}))
 }

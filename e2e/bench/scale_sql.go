@@ -180,7 +180,7 @@ func figuresTable(all []*scaled) *table {
 	return t
 }
 
-// inputs are those of docs/scaling.md that are measured here.
+// inputs are those of docs/reports/scaling.md that are measured here.
 func (x *scaled) inputs() numbers {
 	f := x.figures
 	return numbers{

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// docs/scaling.md has a table of inputs, chosen or measured, and one of results. Each result has a formula of
+// docs/reports/scaling.md has a table of inputs, chosen or measured, and one of results. Each result has a formula of
 // inputs and of results above it, and a value, which is worked out here. The value of least(a, b) is a name.
 
 // numbers are the inputs and results.
@@ -26,7 +26,7 @@ var (
 )
 
 // scalingCommand computes the results again.
-func scalingCommand() error { return rewrite("../../docs/scaling.md", workOut) }
+func scalingCommand() error { return rewrite("../../docs/reports/scaling.md", workOut) }
 
 // setInputs writes measured values and their source into the table, and works out the results.
 func setInputs(document string, measured numbers, from string) (string, error) {

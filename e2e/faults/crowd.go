@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// The breaker's numbers, as docs/sending.md has them.
+// The breaker's numbers, as docs/guide/sending.md has them.
 const (
 	breakerOpensAt = 20
 	breakerRest    = 15 * time.Second

@@ -8,7 +8,7 @@ import (
 
 // A fault is one row of the matrix: what is broken, and how a trial shows that nothing is lost by it.
 type fault struct {
-	id    string // F1 … as docs/guarantees.md lists them
+	id    string // F1 … as docs/guide/guarantees.md lists them
 	title string
 	// on are the combinations that it runs on. A run on one more combination must be able to fail where the
 	// others do not: a fault of the process runs on both ends, which have each database and each index once;

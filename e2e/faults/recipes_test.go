@@ -31,7 +31,7 @@ type recipe struct {
 // readRecipes returns the sections of the document. What stands before the first one is of all of them.
 func readRecipes(t *testing.T) (preamble string, list []recipe) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/recipes.md")
+	text, err := os.ReadFile("../../docs/guide/recipes.md")
 	if err != nil {
 		t.Fatal(err)
 	}

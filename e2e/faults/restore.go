@@ -21,7 +21,7 @@ import (
 )
 
 // restoreFaults are a database that is put back to an older backup, while Redis remembers what came after it.
-// The procedure is that of docs/operations.md.
+// The procedure is that of docs/guide/operations.md.
 func restoreFaults() []fault {
 	at := func(title string, rebuilt bool) fault {
 		return fault{id: "F40", title: title, apart: true, quick: true, on: onlyPostgresRedis,

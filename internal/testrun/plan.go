@@ -175,7 +175,7 @@ func plan() []part {
 		}},
 		{"faults", fullOnly, func(string) []command {
 			c := faults(sizeFull, run(matrix, heavy))
-			c.argv = append(c.argv, "-args", "-faults-report", "../../docs/faults.md")
+			c.argv = append(c.argv, "-args", "-faults-report", "../../docs/reports/faults.md")
 			return []command{c}
 		}},
 		{"heavy", longOnly, func(size string) []command { return []command{faults(size, run(heavy))} }},

@@ -37,7 +37,7 @@ type looking struct {
 }
 
 // lookAt is how much a page of a list may look at. It is measured: a row costs 1 to 2 µs where its page is in memory and its neighbours are
-// looked at too, up to 20 µs where each is on a page of its own, and a page that is on a disk ten times that (docs/performance.md). Mostly the
+// looked at too, up to 20 µs where each is on a page of its own, and a page that is on a disk ten times that (docs/reports/performance.md). Mostly the
 // rows end a page, and not the time: who reads a list again finds what he found before.
 func lookAt() looking {
 	return looking{first: 200, rows: 2000, time: 8 * time.Millisecond, few: 2000}

@@ -1,7 +1,7 @@
 // Command licenses says under which licences the program stands. It reads the licence files of the modules in
 // the module cache; what it does not recognize is an error. It writes, each where its flag names a file:
 //
-//   - -table: the table of all modules of go.mod for docs/licenses.md
+//   - -table: the table of all modules of go.mod for docs/reports/licenses.md
 //   - -texts: the licence texts that must go with one built binary
 package main
 

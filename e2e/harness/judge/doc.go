@@ -3,7 +3,7 @@
 // down, what SQL holds, and what the index holds. It answers with a verdict that names each invariant that
 // broke and the ids that broke it.
 //
-// The invariants are numbered as docs/guarantees.md lists them:
+// The invariants are numbered as docs/guide/guarantees.md lists them:
 //
 //	I1  no loss: every accepted callback is in SQL and terminal, as expected; one that succeeded arrived
 //	I2  no phantom: whatever arrived is in SQL, and its bytes are the accepted ones; no order was taken twice

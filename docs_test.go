@@ -1,0 +1,128 @@
+package dispatcher
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"unicode"
+)
+
+var (
+	mdLink     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	mdHeading  = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	fencedCode = regexp.MustCompile("(?ms)^```.*?^```")
+	namedPage  = regexp.MustCompile(`\bdocs/[\w./-]*\.md\b`)
+)
+
+// namers are the files that may name a page of docs by its path from the root. Scratch files are none of them.
+var namers = []string{".md", ".go", ".sql", ".sh", ".golden", ".yaml", ".html", ".lua", "Makefile", "Dockerfile"}
+
+// TestLinksOfDocsLeadSomewhere follows each relative link of each page, to its heading too, and each path
+// docs/….md that a file of another kind names.
+func TestLinksOfDocsLeadSomewhere(t *testing.T) {
+	pages, wrong := brokenLinks(os.DirFS("."))
+	if pages < 10 {
+		t.Errorf("found %d pages: the test runs in the wrong directory", pages)
+	}
+	for _, w := range wrong {
+		t.Error(w)
+	}
+	const page = "# One `code` heading, Größe\n[a](b.md#two) [b](#one-code-heading-größe) [c](https://x.y/z.md)\n"
+	for _, c := range []struct{ page, want string }{
+		{page, ""},
+		{"[a](../docs/b.md) [b](../go/x.go)\n", ""},
+		{"```\n[a](none.md)\n```\n", ""},
+		{"[a](none.md)\n", "docs/a.md: the link none.md leads nowhere"},
+		{"[a](b.md#three)\n", "docs/a.md: the link b.md#three leads nowhere"},
+		{"[a](#two)\n", "docs/a.md: the link #two leads nowhere"},
+		{"see docs/guide/none.md\n", "docs/a.md: docs/guide/none.md does not exist"},
+	} {
+		_, wrong := brokenLinks(fstest.MapFS{
+			"docs/a.md": {Data: []byte(c.page)}, "docs/b.md": {Data: []byte("# Two\n")}, "go/x.go": {},
+		})
+		if got := strings.Join(wrong, "; "); got != c.want {
+			t.Errorf("page %q: %q, want %q", c.page, got, c.want)
+		}
+	}
+}
+
+// brokenLinks counts the pages below root and says which links of theirs, and which paths of pages, are wrong.
+func brokenLinks(root fs.FS) (pages int, wrong []string) {
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "dispatcher-data") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !slices.Contains(namers, path.Ext(name)) && !slices.Contains(namers, name) || name == "docs_test.go" {
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		for _, page := range namedPage.FindAllString(string(text), -1) {
+			if _, err := fs.Stat(root, page); err != nil {
+				wrong = append(wrong, name+": "+page+" does not exist")
+			}
+		}
+		if path.Ext(name) != ".md" {
+			return nil
+		}
+		pages++
+		for _, link := range mdLink.FindAllStringSubmatch(fencedCode.ReplaceAllString(string(text), ""), -1) {
+			if !strings.Contains(link[1], "://") && !leads(root, name, link[1]) {
+				wrong = append(wrong, name+": the link "+link[1]+" leads nowhere")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	return pages, wrong
+}
+
+// leads says whether a relative link of a page leads to a file or directory and, after a #, to a heading in it.
+func leads(root fs.FS, from, link string) bool {
+	to, anchor, _ := strings.Cut(link, "#")
+	if to == "" {
+		to = path.Base(from)
+	}
+	to = path.Join(path.Dir(from), to)
+	if _, err := fs.Stat(root, to); err != nil || anchor == "" {
+		return err == nil
+	}
+	text, err := fs.ReadFile(root, to)
+	if err != nil {
+		return false
+	}
+	for _, heading := range mdHeading.FindAllStringSubmatch(fencedCode.ReplaceAllString(string(text), ""), -1) {
+		if slug(heading[1]) == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+// slug is the anchor that GitHub gives a heading.
+func slug(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, heading)
+}
