@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -123,4 +125,82 @@ func testActivityPurge(f *fixture) {
 			f.Errorf("%d are kept of lane %d, span %d, want %d", len(got), of.lane, of.span, of.kept)
 		}
 	}
+}
+
+func testDispatchers(f *fixture) {
+	want := func(since int64, want ...store.Dispatcher) {
+		f.Helper()
+		same(f, fmt.Sprint("since ", since), want, must(f.Dispatchers(f.ctx(), since)))
+	}
+	want(0)
+	a := store.Dispatcher{
+		Name: "a", Host: "machine-1", Version: "v1.2.3", Roles: "api,worker", Workers: 64, InFlight: 7, Held: true, ClockOffset: -12,
+		StartedAt: f.now - 100, SeenAt: f.now,
+	}
+	b := store.Dispatcher{Name: "b", Host: "machine-2", Draining: true, StartedAt: f.now - 200, SeenAt: f.now - 50}
+	c := store.Dispatcher{Name: "0", StartedAt: f.now - 100, SeenAt: f.now - 1}
+	f.ok(f.ReportDispatcher(f.ctx(), a))
+	f.ok(f.ReportDispatcher(f.ctx(), b))
+	f.ok(f.ReportDispatcher(f.ctx(), c))
+	want(f.now-50, b, c, a)
+	want(f.now-49, c, a)
+	a = store.Dispatcher{
+		Name: "a", Host: "machine-3", Version: "v2", Roles: "ui", Workers: 1, InFlight: 0, Draining: true, ClockOffset: 3, StartedAt: f.now - 300,
+		SeenAt: f.now + 1,
+	}
+	f.ok(f.ReportDispatcher(f.ctx(), a))
+	want(0, a, b, c)
+	for range 2 {
+		f.ok(f.WithdrawDispatcher(f.ctx(), "b", f.now+2))
+	}
+	want(0, a, c)
+	purge := func(now int64, limit, want int) {
+		f.Helper()
+		same(f, "purged", want, must(f.PurgeDispatchers(f.ctx(), now, limit)))
+	}
+	purge(f.now-1+day, 10, 0)
+	purge(f.now+day, 10, 1)
+	want(0, a)
+}
+
+// testLastWorker: a process with workers is known after it has ended, or died, for as long as none has come
+// after it.
+func testLastWorker(f *fixture) {
+	want := func(what string, want int64) {
+		f.Helper()
+		same(f, "the last worker, "+what, want, must(f.LastWorker(f.ctx())))
+	}
+	want("of none", 0)
+	f.ok(f.ReportDispatcher(f.ctx(), store.Dispatcher{Name: "api", SeenAt: f.now + 90}))
+	want("with none but an API", 0)
+	f.ok(f.ReportDispatcher(f.ctx(), store.Dispatcher{Name: "a", Workers: 8, SeenAt: f.now}))
+	f.ok(f.ReportDispatcher(f.ctx(), store.Dispatcher{Name: "b", Workers: 8, SeenAt: f.now + 10}))
+	want("of two", f.now+10)
+	f.ok(f.WithdrawDispatcher(f.ctx(), "b", f.now+20))
+	f.ok(f.WithdrawDispatcher(f.ctx(), "b", f.now+30))
+	want("when one has ended", f.now+20)
+	same(f, "purged", 2, must(f.PurgeDispatchers(f.ctx(), f.now+9*day, 10)))
+	want("after the purge", f.now+20)
+	if list := must(f.Dispatchers(f.ctx(), 0)); len(list) != 0 {
+		f.Errorf("one that has ended is listed: %+v", list)
+	}
+	f.ok(f.ReportDispatcher(f.ctx(), store.Dispatcher{Name: "c", Workers: 1, SeenAt: f.now + 40}))
+	same(f, "purged", 1, must(f.PurgeDispatchers(f.ctx(), f.now+9*day, 10)))
+	want("when another has come", f.now+40)
+}
+
+// testDispatchersMany: what starts and dies again and again is listed up to a bound, those that were seen last.
+func testDispatchersMany(f *fixture) {
+	const n = 1003
+	for i := range n {
+		d := store.Dispatcher{Name: fmt.Sprint(i), StartedAt: f.now - int64(i), SeenAt: f.now + int64(i)}
+		f.ok(f.ReportDispatcher(f.ctx(), d))
+	}
+	got, err := f.Dispatchers(f.ctx(), f.now)
+	if err != nil || len(got) != 1000 || got[0].Name != fmt.Sprint(n-1) || got[999].Name != "3" ||
+		!slices.IsSortedFunc(got, func(a, b store.Dispatcher) int { return int(a.StartedAt - b.StartedAt) }) {
+		f.Errorf("%v, %d are listed", err, len(got))
+	}
+	same(f, "purged", 500, must(f.PurgeDispatchers(f.ctx(), f.now+2*day, 500)))
+	same(f, "purged with the rest", 503, must(f.PurgeDispatchers(f.ctx(), f.now+2*day, 5000)))
 }

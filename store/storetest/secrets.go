@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -99,4 +101,74 @@ func testOwnedSecrets(f *fixture) {
 	want(two, c)
 	f.now += 60_000
 	want(one, a, b)
+}
+
+// testReseal: rows take another master key a page at a time, and each page is audited.
+func testReseal(f *fixture) {
+	for _, name := range []string{"a", "b", "c"} {
+		must(f.CreateEndpoint(f.ctx(), store.Endpoint{
+			Project: project, ID: f.id(), Name: name, URL: "https://a.example/",
+			Enabled: true, CreatedAt: f.now,
+			Headers: []store.Header{store.SealedHeader("X-Token", store.SealedText("old", name))},
+		}, actor))
+	}
+	count := func(key string) int { return must(f.CountSealed(f.ctx(), store.SealedEndpoints, key, 2)) }
+	same(f, "counted up to two", []int{2, 0}, []int{count("old"), count("new")})
+	page := must(f.Reseal(f.ctx(), store.SealedEndpoints, "old", "", 10, func(r *store.SealedRow) error {
+		_, text, _ := store.CutSealed(r.Headers[0].Sealed())
+		if text == "b" {
+			return errors.New("it does not open")
+		}
+		r.KeyID, r.Headers[0] = "new", store.SealedHeader("X-Token", store.SealedText("new", text))
+		return nil
+	}, f.now, actor))
+	if page.Done != 2 || page.Failed != 1 || count("old") != 1 || count("new") != 2 {
+		f.Errorf("%+v, old %d, new %d", page, count("old"), count("new"))
+	}
+	f.wantAudit("secret.reencrypt new")
+	f.wantDifference("re-encrypted", `{"key_id":"old"}`, `{"key_id":"new"}`)
+}
+
+func testSessions(f *fixture) {
+	put := func(s store.Session) {
+		f.Helper()
+		f.ok(f.PutSession(f.ctx(), s))
+	}
+	want := func(token string, now int64, want *store.Session) {
+		f.Helper()
+		got, err := f.Session(f.ctx(), token, now)
+		if want == nil {
+			f.fails(store.ErrNotFound, "session that is none", err)
+		} else if err != nil || got.Token != want.Token || !bytes.Equal(got.Data, want.Data) ||
+			got.ExpiresAt != want.ExpiresAt {
+			f.Errorf("session: %v, %+v, want %+v", err, got, *want)
+		}
+	}
+	want("one", f.now, nil)
+	one := store.Session{Token: "one", Data: []byte("\x00\xff{}"), ExpiresAt: f.now + 10}
+	two := store.Session{Token: "two", ExpiresAt: f.now + 20}
+	put(one)
+	put(two)
+	want("one", f.now+9, &one)
+	want("one", f.now+10, nil)
+	want("two", f.now+10, &two)
+	one.Data, one.ExpiresAt = []byte("more"), f.now+30
+	put(one)
+	want("one", f.now+10, &one)
+	for range 2 {
+		f.ok(f.DeleteSession(f.ctx(), "one"))
+	}
+	want("one", f.now, nil)
+	put(one)
+	for i := range 5 {
+		put(store.Session{Token: fmt.Sprint(i), ExpiresAt: f.now + int64(i)})
+	}
+	for _, step := range []struct {
+		now         int64
+		limit, want int
+	}{{f.now + 2, 2, 2}, {f.now + 2, 10, 1}, {f.now + 2, 10, 0}, {f.now + 20, 10, 3}} {
+		same(f, "purged", step.want, must(f.PurgeSessions(f.ctx(), step.now, step.limit)))
+	}
+	want("two", 0, nil)
+	want("one", f.now, &one)
 }
