@@ -1,9 +1,8 @@
 package store
 
-import "time"
-
-// CallbackPrefix stands before a callback's ULID wherever a caller or a receiver sees it.
-const CallbackPrefix = "cb_"
+import (
+	"time"
+)
 
 // DefaultProject is the project that exists from the first migration on.
 const DefaultProject = "default"
@@ -213,4 +212,39 @@ type Payload struct {
 	Body        []byte
 	// Masked: Body is shown without the middle of the card numbers that it has.
 	Masked bool
+}
+
+// A CancelResult says what a cancel did.
+type CancelResult string
+
+// The results of a cancel.
+const (
+	CancelDone            CancelResult = "canceled"
+	CancelTooLate         CancelResult = "too_late"
+	CancelAlreadyTerminal CancelResult = "already_terminal"
+)
+
+// A CanceledCallback is one callback of a cancel.
+type CanceledCallback struct {
+	Result   CancelResult
+	Callback Callback
+}
+
+// A Ladder says how a terminal callback is retried.
+type Ladder string
+
+// The ladders of a retry.
+const (
+	// Once: one attempt; if it fails, state and reason stay as they were.
+	Once Ladder = "once"
+	// Restart: a new ladder from tier 1.
+	Restart Ladder = "restart"
+)
+
+// A Retry asks for an attempt now.
+type Retry struct {
+	Ladder Ladder
+	// URL replaces the address when it is not empty, as Callback.MoveTo does.
+	URL string
+	Now int64
 }

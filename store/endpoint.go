@@ -2,9 +2,6 @@ package store
 
 import "strings"
 
-// EndpointPrefix stands before an endpoint's ULID wherever a caller or a receiver sees it.
-const EndpointPrefix = "ep_"
-
 // A URLOverride says whether a callback to an endpoint may bring an address of its own.
 type URLOverride string
 

@@ -1,10 +1,12 @@
 package store
 
-import "time"
+import (
+	"time"
+)
 
 // This file holds what the engine asks of a store: accept, stamp, commit, and the walks of sweep and rebuild. These
 // work over all projects, because the index knows ids only; everything a caller can reach is scoped by project and
-// stands in read.go and change.go.
+// stands with its noun.
 
 // A Draft is a callback that is to be accepted.
 type Draft struct {
@@ -180,56 +182,6 @@ type Cursor struct {
 	ID    string
 }
 
-// A Lane is one isolation key of a project and its settings.
-type Lane struct {
-	ID      int64
-	Project string
-	Key     string
-	// Limit of attempts in flight; zero: the process's setting. Rate of attempts that begin; zero: no bound.
-	Limit int
-	Rate  Rate
-	// PausedUntil is when the last of its own pause, its endpoint's and its project's ends; zero: none.
-	PausedUntil int64
-	// OwnPause is its own; EndpointPause, that of the endpoint that it is the lane of, which is Forever while that is disabled or being
-	// deleted; ProjectPause, its project's.
-	OwnPause, EndpointPause, ProjectPause int64
-	// OwnPausedAt, EndpointPausedAt and ProjectPausedAt are since when each of them lasts; zero: there is
-	// none. That of an endpoint that is disabled or being deleted is when that was done.
-	OwnPausedAt, EndpointPausedAt, ProjectPausedAt int64
-	// PauseReason is that of the pause which ends last; of a disabled endpoint, its DisabledReason.
-	PauseReason string
-	// EndpointID is the endpoint whose lane it is; empty: none.
-	EndpointID string
-	Version    int64
-}
-
-// A LaneFilter picks lanes of one project. Zero fields pick all.
-type LaneFilter struct {
-	// Search is a part of the key. EndpointID picks the endpoint's own lane.
-	Search     string
-	EndpointID string
-	// Keys picks those that are named; empty: all.
-	Keys []string
-	// Held picks those that are paused at Now, by whatever.
-	Held bool
-	Now  int64
-	// DueBy bounds how late OldestDue is looked for; zero: however late. With it that costs little, also where much is open.
-	DueBy int64
-	// After continues a list: the key of the last one of the page before. Lists are in the order of keys.
-	After string
-	Limit int
-}
-
-// A LaneBacklog is a lane with what waits in it.
-type LaneBacklog struct {
-	Lane
-	// Open is how many open callbacks it has.
-	Open int64
-	// OldestDue is the earliest due time of its open callbacks; zero: it has none (up to the filter's DueBy), or so much else is due earlier that
-	// it was not looked for any further.
-	OldestDue int64
-}
-
 // IndexMeta is the one row that says what the index must be.
 type IndexMeta struct {
 	Generation int64
@@ -244,25 +196,21 @@ type IndexMeta struct {
 	Prefix string
 }
 
-// A Secret is a signing secret of a project or of one of its endpoints, encrypted.
-type Secret struct {
-	ID      string
-	Project string
-	// Owner is the endpoint's bare id; empty: the project itself.
-	Owner string
-	// Use says what kind of signer it is for ("hmac" and so on: package outbound names them); empty: the project's root secret, from
-	// which those of lanes are derived.
-	Use string
-	// Label is what receivers know it by, such as a certificate's serial number; empty: its id.
-	Label string
-	// Hosts are where it may be used beside its endpoint's own host, as NamesHost reads them; empty: nowhere
-	// else. For secrets that are derived from or that only sign for their own lane it is empty and has no
-	// meaning.
-	Hosts []string
-	// KeyID is the master key that it is encrypted with.
-	KeyID      string
-	Ciphertext []byte
-	CreatedAt  int64
-	// RetiredAt is when it stops signing beside its successor; zero: it is the present one.
-	RetiredAt int64
+// An EventPlan is what an event with an idempotency key becomes: it is written down before the event's callbacks are accepted, so that a
+// repetition of the request, also after a crash in between, becomes the same.
+type EventPlan struct {
+	// ID is a bare ULID; the payload of its callbacks has it too.
+	ID          string
+	Project     string
+	Idempotency Idempotency
+	CreatedAt   int64
+	// Targets are in order of their callbacks' ids. There may be none.
+	Targets []EventTarget
+}
+
+// An EventTarget is an endpoint that an event goes to.
+type EventTarget struct {
+	EndpointID, CallbackID string
+	// Accepted: there is a row of the callback.
+	Accepted bool
 }

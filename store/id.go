@@ -8,6 +8,17 @@ const (
 	timeLength = 10
 )
 
+// The prefixes that stand before ULIDs wherever a caller or a receiver sees them. The text of an API key begins
+// with KeyPrefix too.
+const (
+	CallbackPrefix = "cb_"
+	EventPrefix    = "ev_"
+	EndpointPrefix = "ep_"
+	KeyPrefix      = "key_"
+	RedrivePrefix  = "rd_"
+	SchedulePrefix = "sc_"
+)
+
 // BareID takes the prefix from an id as callers write it, and says whether the rest is a ULID as this program writes them: 26 characters of
 // Crockford's base 32, in upper case.
 func BareID(prefix, s string) (string, bool) {

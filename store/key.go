@@ -1,9 +1,8 @@
 package store
 
-import "slices"
-
-// KeyPrefix stands before an API key's ULID; a key's text begins with it too.
-const KeyPrefix = "key_"
+import (
+	"slices"
+)
 
 // A Scope is a part of what a key may do.
 type Scope string
@@ -53,4 +52,14 @@ func (k *Key) Allows(s Scope) bool {
 // Valid says whether the key may be used at now.
 func (k *Key) Valid(now int64) bool {
 	return k.RevokedAt == 0 && (k.ExpiresAt == 0 || now < k.ExpiresAt)
+}
+
+// A Session is one browser that has signed in.
+type Session struct {
+	// Token is a hash of what the browser's cookie says, which is not stored.
+	Token string
+	// Data belongs to whoever made the session. It has no secret in it.
+	Data []byte
+	// ExpiresAt ends it.
+	ExpiresAt int64
 }

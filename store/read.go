@@ -1,5 +1,10 @@
 package store
 
+import (
+	"strings"
+	"unicode"
+)
+
 // A Filter picks callbacks of one project. Zero fields pick all.
 type Filter struct {
 	States []State
@@ -49,59 +54,6 @@ type Counts struct {
 	Lanes []LaneCount
 }
 
-// A LaneCount is the open callbacks of one lane.
-type LaneCount struct {
-	Lane string
-	Open int64
-}
-
-// An AuditEntry is one mutation by a person or a key. Accepts are not audited: they are rows themselves.
-type AuditEntry struct {
-	ID      string
-	Project string
-	At      int64
-	// Actor names the key; never a secret. Address is the IP address that it acted from; empty: it is not
-	// known, or the dispatcher acted by itself.
-	Actor   string
-	Address string
-	Action  string
-	Object  string
-	Reason  string
-	// Before and After are JSON objects with what the change made different: the same members in both. Before
-	// is empty where the object was made, After where it was removed, both where only something was looked
-	// at. Secrets, credentials in headers and the values of a URL's query are masked; a body is never in
-	// them.
-	Before, After string
-	// Detail is JSON text beside that, or empty.
-	Detail string
-	// Link is its place in the chain; zero: it is not chained yet.
-	Link AuditLink
-}
-
-// An AuditFilter picks audit entries of one project. Zero fields pick all.
-type AuditFilter struct {
-	// Object is what was changed, word for word as entries name it: a callback, an endpoint, a schedule, a redrive, a key or a secret by its
-	// id without a prefix; a lane by its key, so that of an endpoint by the id with the prefix; a project by its id; a preset by kind and
-	// name ("policy/payment"); the index by its generation ("generation 3"). A secret that was read is named by the lane that it is of.
-	Object string
-	// Action is an action, or the beginning of some up to a dot: "callback." picks all that was done to callbacks.
-	Action string
-	// Actor is a part of the actor's name, in small or capital letters.
-	Actor string
-	// From and To bound At: From <= At < To. Lists are in the order of ids, which is that of the clocks of the machines that wrote them.
-	From, To int64
-	// After continues a list: the id of the last one of the page before. Lists are newest first.
-	After string
-	Limit int
-}
-
-// An AuditPage is a part of the audit. Next is empty when it was the last; a page may have fewer entries than were asked for, even none,
-// and still have a Next.
-type AuditPage struct {
-	Entries []AuditEntry
-	Next    string
-}
-
 // A DeadGroup is the callbacks that are dead of one cause.
 type DeadGroup struct {
 	Reason Reason
@@ -130,4 +82,12 @@ type DueHour struct {
 	// At is when the hour begins.
 	At    int64
 	Count int64
+}
+
+// Fold returns text as searches compare it, without regard to case. Each letter stands for itself in upper
+// and lower case, in every script: Ä and ä, Σ, σ and ς, İ, I, ı and i are one each. No letter becomes two, so
+// ß is not ss. Databases fold by rules of their own, which differ with their collation, so what they search
+// was folded here.
+func Fold(s string) string {
+	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, s)
 }

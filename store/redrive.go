@@ -3,9 +3,6 @@ package store
 // MaxOpenRedrives is how many redrives a project may have that are neither done nor canceled.
 const MaxOpenRedrives = 20
 
-// RedrivePrefix stands before a redrive's ULID wherever a caller sees it.
-const RedrivePrefix = "rd_"
-
 // A RedriveAction is what a redrive does to each callback.
 type RedriveAction string
 

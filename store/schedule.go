@@ -1,8 +1,5 @@
 package store
 
-// SchedulePrefix stands before a schedule's ULID wherever a caller sees it.
-const SchedulePrefix = "sc_"
-
 // A MissedPolicy says what becomes of due times at which no dispatcher ran.
 type MissedPolicy string
 
