@@ -14,18 +14,15 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
 const adminKey = "dk_0123456789abcdef"
 
-// backend stands for engine and store: only what a test names does something.
+// backend stands for the engine: only what a test names does something, the rest panics.
 type backend struct {
-	api.Callbacks
-	api.Index
-	api.Reads
+	api.Engine
 
 	accept func(ctx context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error)
 	health dispatch.Health
@@ -35,9 +32,10 @@ func (b *backend) Accept(ctx context.Context, _ string, subs []dispatch.Submissi
 	return b.accept(ctx, subs)
 }
 
-func (b *backend) List(context.Context, string, store.Filter) (store.Page, error) {
-	return store.Page{}, nil
-}
+// rows stand for the store, and have nothing.
+type rows struct{ api.Store }
+
+func (rows) List(context.Context, string, store.Filter) (store.Page, error) { return store.Page{}, nil }
 
 func (b *backend) Verify(context.Context) (dispatch.Drift, error) { return dispatch.Drift{}, nil }
 
@@ -90,20 +88,15 @@ func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 	return s, log
 }
 
-// cursorKey signs cursors.
-func cursorKey(context.Context) ([]byte, error) { return make([]byte, 32), nil }
+func (b *backend) Authenticate(context.Context, string) (store.Key, error) {
+	return store.Key{}, store.ErrNotFound
+}
 
-// newAPI returns an API that asks the backend. What the backend does not have panics when it is asked.
+func (b *backend) CursorKey(context.Context) ([]byte, error) { return make([]byte, 32), nil }
+
+// newAPI returns an API that asks the backend.
 func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
-	var engine *dispatch.Engine
-	var db *sqlstore.DB
-	return api.New(api.Options{
-		Callbacks: b, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine,
-		Projects: engine, Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine,
-		Outcomes: engine, Index: b, AuditChain: engine,
-		Reads: b, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: db, Books: db,
-		CursorKey: cursorKey, AdminKey: adminKey, Logger: log,
-	})
+	return api.New(api.Options{Engine: b, Store: rows{}, AdminKey: adminKey, Logger: log})
 }
 
 // ask makes a request of a handler, with the admin key.

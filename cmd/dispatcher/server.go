@@ -220,11 +220,7 @@ func (srv *server) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error
 	if s.has(roleAPI) {
 		e := srv.engine
 		face, err := api.New(api.Options{
-			Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e, Secrets: e,
-			Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e, AuditChain: e,
-			Reads:         shownDB{db, store.PanGuard(s.PanGuard)},
-			EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: e, Books: db,
-			CursorKey: e.CursorKey, AdminKey: s.AdminKey, Guesses: guesses,
+			Engine: e, Store: shownDB{db, store.PanGuard(s.PanGuard)}, AdminKey: s.AdminKey, Guesses: guesses,
 			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.log,
 		})
 		if err != nil {

@@ -44,7 +44,7 @@ func (a *API) accepted(c *gin.Context, r *dispatch.Receipt) error {
 	}
 	b := takeBuffer()
 	defer giveBuffer(b)
-	*b = appendCallback(*b, &r.Callback, a.Callbacks.Now(), r.Replayed)
+	*b = appendCallback(*b, &r.Callback, a.Engine.Now(), r.Replayed)
 	a.answer(c, statusOf(r), *b)
 	return nil
 }
@@ -61,7 +61,7 @@ func (a *API) submit(ctx context.Context, who caller, subs []dispatch.Submission
 	if len(subs) == 0 {
 		return nil, nil
 	}
-	receipts, err := a.Callbacks.Accept(ctx, who.project, subs)
+	receipts, err := a.Engine.Accept(ctx, who.project, subs)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 	if err != nil {
 		return err
 	}
-	now := a.Callbacks.Now()
+	now := a.Engine.Now()
 	kept := takeBuffer()
 	defer giveBuffer(kept)
 	b := append(slices.Grow(*kept, 1024*len(items)), `{"results":[`...)

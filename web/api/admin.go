@@ -15,7 +15,7 @@ import (
 // stats is GET /v1/stats: counters by state, tier and lane out of SQL, and for the key of no project the
 // sizes of the index, which are those of all.
 func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
-	counts, err := a.Reads.Counts(ctx, who.project)
+	counts, err := a.Store.Counts(ctx, who.project)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 
 // indexStats writes the sizes of the index, or null when it does not answer: it is expendable, SQL's counters are not.
 func (a *API) indexStats(ctx context.Context, o *jsonObject) {
-	s, err := a.Index.Stats(ctx)
+	s, err := a.Engine.Stats(ctx)
 	if err != nil {
 		a.Logger.Warn("index does not say its sizes", "error", err)
 		o.orNull("index", "")
@@ -99,9 +99,9 @@ func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
 	if err != nil {
 		return err
 	}
-	look := a.Index.Verify
+	look := a.Engine.Verify
 	if all {
-		look = a.Index.VerifyAll
+		look = a.Engine.VerifyAll
 	}
 	d, err := look(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func (a *API) rebuild(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	report, err := a.Index.Rebuild(ctx, dryRun, who.by(reason))
+	report, err := a.Engine.Rebuild(ctx, dryRun, who.by(reason))
 	if err != nil {
 		return err
 	}

@@ -8,15 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 	webquery "github.com/seed-ff5a32d8/dispatcher/web/query" // the name query is taken by that of a request
@@ -26,69 +23,10 @@ import (
 // logs an error, so whatever stands in front of it may set it.
 const RequestIDHeader = "X-Request-Id"
 
-// Callbacks is what the API asks of the engine for single callbacks.
-type Callbacks interface {
-	// Accept judges and commits; it answers each submission in its place. Its error means that nothing was accepted.
-	Accept(ctx context.Context, project string, subs []dispatch.Submission) ([]dispatch.Receipt, error)
-	Cancel(ctx context.Context, project, id string, by store.Actor) (store.CanceledCallback, error)
-	CancelRef(ctx context.Context, project string, which dispatch.CancelRefRequest, by store.Actor) ([]store.CanceledCallback, error)
-	Retry(ctx context.Context, project, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error)
-	Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error)
-	Mend(ctx context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error)
-	// Now is the clock that decides what is due, in Unix milliseconds.
-	Now() int64
-}
-
-// Index is what the API asks of the engine about the index as a whole.
-type Index interface {
-	// Verify names at most 100 ids of each difference, VerifyAll every one.
-	Verify(ctx context.Context) (dispatch.Drift, error)
-	VerifyAll(ctx context.Context) (dispatch.Drift, error)
-	Rebuild(ctx context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error)
-	// Stats are the sizes of all shards together.
-	Stats(ctx context.Context) (schedule.Stats, error)
-}
-
-// Reads is what the API asks of the store for callbacks and what was done to them.
-type Reads interface {
-	Get(ctx context.Context, project, id string) (store.Callback, error)
-	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
-	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
-	Payload(ctx context.Context, project, id string) (store.Payload, error)
-	Counts(ctx context.Context, project string) (store.Counts, error)
-	// AuditEntries returns entries newest first, those before the entry named after; "" is the beginning.
-	AuditEntries(ctx context.Context, project string, after string, limit int) ([]store.AuditEntry, error)
-}
-
-// Options are what an API is made of. Every part and the key are required; the engine has those down to Index, the store the rest.
+// Options are what an API is made of. The engine, the store and the key are required.
 type Options struct {
-	Callbacks    Callbacks
-	Explanations Explanations
-	Events       Events
-	Endpoints    Endpoints
-	Lanes        Lanes
-	Presets      Presets
-	Projects     Projects
-	Keys         Keys
-	Secrets      Secrets
-	Redrives     Redrives
-	Polls        Polls
-	Schedules    Schedules
-	Outcomes     Outcomes
-	Index        Index
-	AuditChain   AuditChain
-
-	Reads         Reads
-	EndpointReads EndpointReads
-	ProjectReads  ProjectReads
-	RedriveReads  RedriveReads
-	ScheduleReads ScheduleReads
-	Books         Books
-
-	// CursorKey returns the 32 bytes that sign the cursors of lists, the same in all processes. It is asked
-	// until it has returned them once; while it fails, lists are answered with 503.
-	CursorKey func(ctx context.Context) ([]byte, error)
-
+	Engine Engine
+	Store  Store
 	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
 	AdminKey string
 	// Guesses slows down who tries keys; nil: one of the API's own. RequestsPerSecond is how many requests
@@ -99,28 +37,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Timeout bounds one request, those apart that wait for something or walk through everything; zero: 30 s.
 	Timeout time.Duration
-}
-
-// missing names the parts that are not there.
-func (o *Options) missing() (names []string) {
-	for _, part := range []struct {
-		name  string
-		there bool
-	}{
-		{"Callbacks", o.Callbacks != nil}, {"Explanations", o.Explanations != nil}, {"Events", o.Events != nil}, {"Endpoints", o.Endpoints != nil},
-		{"Lanes", o.Lanes != nil}, {"Presets", o.Presets != nil}, {"Projects", o.Projects != nil}, {"Keys", o.Keys != nil},
-		{"Secrets", o.Secrets != nil}, {"Redrives", o.Redrives != nil}, {"Polls", o.Polls != nil}, {"Schedules", o.Schedules != nil},
-		{"Outcomes", o.Outcomes != nil}, {"Index", o.Index != nil}, {"AuditChain", o.AuditChain != nil},
-		{"Reads", o.Reads != nil},
-		{"EndpointReads", o.EndpointReads != nil}, {"ProjectReads", o.ProjectReads != nil}, {"RedriveReads", o.RedriveReads != nil},
-		{"ScheduleReads", o.ScheduleReads != nil}, {"Books", o.Books != nil},
-		{"CursorKey", o.CursorKey != nil},
-	} {
-		if !part.there {
-			names = append(names, part.name)
-		}
-	}
-	return names
 }
 
 // An API answers the routes under /v1 and the OpenAPI document.
@@ -137,11 +53,8 @@ type API struct {
 
 // New returns the API, or what the options lack.
 func New(o Options) (*API, error) {
-	if names := o.missing(); len(names) > 0 {
-		return nil, fmt.Errorf("the API needs %s", strings.Join(names, ", "))
-	}
-	if o.AdminKey == "" {
-		return nil, errors.New("the API needs an admin key")
+	if o.Engine == nil || o.Store == nil || o.AdminKey == "" {
+		return nil, errors.New("the API needs an engine, a store and an admin key")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

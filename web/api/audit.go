@@ -6,15 +6,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// AuditChain is what checks the chain of the audit.
-type AuditChain interface {
-	// VerifyAudit checks a bounded number of entries from a link on; the zero link is the beginning.
-	VerifyAudit(ctx context.Context, from, expect store.AuditLink) (dispatch.AuditCheck, error)
-}
 
 // audit is GET /v1/audit: every mutation but accepts, newest first.
 func (a *API) audit(ctx context.Context, c *gin.Context, who caller) error {
@@ -30,7 +23,7 @@ func (a *API) audit(ctx context.Context, c *gin.Context, who caller) error {
 	if after == nil {
 		after = &store.Cursor{}
 	}
-	entries, err := a.Reads.AuditEntries(ctx, who.project, after.ID, limit+1)
+	entries, err := a.Store.AuditEntries(ctx, who.project, after.ID, limit+1)
 	if err != nil {
 		return err
 	}
@@ -77,7 +70,7 @@ func (a *API) verifyAudit(ctx context.Context, c *gin.Context, _ caller) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	check, err := a.AuditChain.VerifyAudit(ctx, from, expect)
+	check, err := a.Engine.VerifyAudit(ctx, from, expect)
 	if err != nil {
 		return err
 	}

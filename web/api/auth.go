@@ -128,7 +128,7 @@ func (a *API) holder(
 	if subtle.ConstantTimeCompare(hash[:], a.keyHash[:]) == 1 {
 		return caller{}, true, nil
 	}
-	key, err := a.Keys.Authenticate(ctx, text)
+	key, err := a.Engine.Authenticate(ctx, text)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return caller{}, false, nil
@@ -150,7 +150,7 @@ func (a *API) actsFor(ctx context.Context, named []string) (string, error) {
 	if _, wrong := checkText(project, false); wrong != "" || len(named) > 1 {
 		return "", store.ErrNotFound
 	}
-	if _, err := a.ProjectReads.Project(ctx, project); err != nil {
+	if _, err := a.Store.Project(ctx, project); err != nil {
 		return "", fmt.Errorf("the project of the request: %w", err)
 	}
 	a.projects.Store(project, nil)

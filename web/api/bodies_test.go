@@ -15,7 +15,7 @@ import (
 
 // slowBooks take so long to compare, unless the request ends before.
 type slowBooks struct {
-	*engine
+	rows
 	takes time.Duration
 }
 
@@ -36,7 +36,7 @@ func TestTimeoutsAreLiftedAfterTheBody(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
 	o := optionsOf(fullEngine())
-	o.Books = slowBooks{fullEngine(), 2 * timeout}
+	o.Store = slowBooks{rows{fullEngine()}, 2 * timeout}
 	server := httptest.NewUnstartedServer(newFaceOf(t, o))
 	server.Config.ReadTimeout, server.Config.WriteTimeout = timeout, timeout
 	server.Start()

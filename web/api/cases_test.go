@@ -27,7 +27,7 @@ func TestGuessesTakeOneWay(t *testing.T) {
 	t.Parallel()
 	keys := &lookups{engine: &engine{}}
 	o := optionsOf(keys.engine)
-	o.Keys = keys
+	o.Engine = keys
 	f := newFaceOf(t, o)
 	guesses := []string{
 		adminKey[:1], adminKey[:len(adminKey)-1], adminKey + "x", "x" + adminKey[1:], "dk_", strings.Repeat("x", 9),

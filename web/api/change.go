@@ -27,11 +27,11 @@ func (a *API) cancel(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	canceled, err := a.Callbacks.Cancel(ctx, who.project, id, who.by(reason))
+	canceled, err := a.Engine.Cancel(ctx, who.project, id, who.by(reason))
 	if err != nil {
 		return err
 	}
-	a.answer(c, http.StatusOK, appendCanceled(nil, &canceled, a.Callbacks.Now()))
+	a.answer(c, http.StatusOK, appendCanceled(nil, &canceled, a.Engine.Now()))
 	return nil
 }
 
@@ -76,11 +76,11 @@ func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	if which.Ref == "" {
 		return needed("ref")
 	}
-	canceled, err := a.Callbacks.CancelRef(ctx, who.project, which, who.by(reason))
+	canceled, err := a.Engine.CancelRef(ctx, who.project, which, who.by(reason))
 	if err != nil {
 		return err
 	}
-	now := a.Callbacks.Now()
+	now := a.Engine.Now()
 	b := []byte(`{"data":[`)
 	for i := range canceled {
 		if i > 0 {
@@ -129,7 +129,7 @@ func (a *API) retry(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	return a.changed(c)(a.Callbacks.Retry(ctx, who.project, id, r, who.by(reason)))
+	return a.changed(c)(a.Engine.Retry(ctx, who.project, id, r, who.by(reason)))
 }
 
 // reschedule is POST /v1/callbacks/{id}/reschedule.
@@ -161,7 +161,7 @@ func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller) error 
 		f.add("due_at", "exactly one of due_at and delay is needed")
 		return f.err()
 	}
-	return a.changed(c)(a.Callbacks.Reschedule(ctx, who.project, id, sub.DueAt, sub.Delay, who.by(reason)))
+	return a.changed(c)(a.Engine.Reschedule(ctx, who.project, id, sub.DueAt, sub.Delay, who.by(reason)))
 }
 
 // changed answers with a callback as a change has left it.
@@ -170,7 +170,7 @@ func (a *API) changed(c *gin.Context) func(store.Callback, error) error {
 		if err != nil {
 			return err
 		}
-		a.answer(c, http.StatusOK, appendCallback(nil, &cb, a.Callbacks.Now(), false))
+		a.answer(c, http.StatusOK, appendCallback(nil, &cb, a.Engine.Now(), false))
 		return nil
 	}
 }
@@ -214,5 +214,5 @@ func (a *API) mend(ctx context.Context, c *gin.Context, who caller) error {
 		f.add(request, "changes nothing: give url, headers, policy or expires_in")
 		return f.err()
 	}
-	return a.changed(c)(a.Callbacks.Mend(ctx, who.project, id, r, who.by(reason)))
+	return a.changed(c)(a.Engine.Mend(ctx, who.project, id, r, who.by(reason)))
 }

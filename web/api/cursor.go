@@ -69,7 +69,7 @@ func (a *API) cursorKey(ctx context.Context) ([]byte, error) {
 	if key := a.knownCursorKey.Load(); key != nil {
 		return *key, nil
 	}
-	key, err := a.CursorKey(ctx)
+	key, err := a.Engine.CursorKey(ctx)
 	if err == nil && len(key) != cursorKeyBytes {
 		err = fmt.Errorf("it has %d bytes, not %d", len(key), cursorKeyBytes)
 	}

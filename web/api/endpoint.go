@@ -13,25 +13,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Endpoints is what the API asks of the engine for endpoints. Their ids are bare; an unknown one is store.ErrNotFound.
-type Endpoints interface {
-	CreateEndpoint(ctx context.Context, project string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error)
-	// PutEndpoints makes endpoints, or replaces those of the same external id, and answers each in its place.
-	PutEndpoints(ctx context.Context, project string, changes []dispatch.EndpointChange, by store.Actor) ([]dispatch.EndpointReceipt, error)
-	PatchEndpoint(ctx context.Context, project, id string, ch dispatch.EndpointChange, by store.Actor) (store.Endpoint, error)
-	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error
-	// PauseEndpoint holds it until then; with 0 it is resumed.
-	PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error)
-	TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
-}
-
-// EndpointReads is what the API asks of the store for endpoints; deleted ones are store.ErrNotFound, and in no list.
-type EndpointReads interface {
-	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
-	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
-	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)
-}
-
 // createEndpoint is POST /v1/endpoints: 201 with the endpoint and, this once, its secret.
 func (a *API) createEndpoint(ctx context.Context, c *gin.Context, who caller) error {
 	var (
@@ -41,11 +22,11 @@ func (a *API) createEndpoint(ctx context.Context, c *gin.Context, who caller) er
 	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
 		return err
 	}
-	r, err := a.Endpoints.CreateEndpoint(ctx, who.project, d.done(), who.by(reason))
+	r, err := a.Engine.CreateEndpoint(ctx, who.project, d.done(), who.by(reason))
 	if err != nil {
 		return err
 	}
-	a.answer(c, http.StatusCreated, appendEndpointReceipt(nil, &r, a.Callbacks.Now()))
+	a.answer(c, http.StatusCreated, appendEndpointReceipt(nil, &r, a.Engine.Now()))
 	return nil
 }
 
@@ -74,7 +55,7 @@ func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller) error
 	if r.Err != nil {
 		return r.Err
 	}
-	a.answer(c, upsertStatus(r), appendEndpointReceipt(nil, r, a.Callbacks.Now()))
+	a.answer(c, upsertStatus(r), appendEndpointReceipt(nil, r, a.Engine.Now()))
 	return nil
 }
 
@@ -92,7 +73,7 @@ func (a *API) upsert(ctx context.Context, who caller, changes []dispatch.Endpoin
 			return nil, lacks(store.ScopeAdmin)
 		}
 	}
-	receipts, err := a.Endpoints.PutEndpoints(ctx, who.project, changes, who.by(reason))
+	receipts, err := a.Engine.PutEndpoints(ctx, who.project, changes, who.by(reason))
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +105,7 @@ func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) erro
 	if err != nil {
 		return err
 	}
-	now := a.Callbacks.Now()
+	now := a.Engine.Now()
 	b := append(make([]byte, 0, 1024*len(items)), `{"results":[`...)
 	for i := range receipts {
 		if i > 0 {
@@ -161,7 +142,7 @@ func (a *API) getEndpoint(ctx context.Context, c *gin.Context, who caller) error
 	if err != nil {
 		return err
 	}
-	return a.endpoint(c)(a.EndpointReads.Endpoint(ctx, who.project, id))
+	return a.endpoint(c)(a.Store.Endpoint(ctx, who.project, id))
 }
 
 // getEndpointByExternalID is GET /v1/endpoints/by-external-id/{external_id}.
@@ -170,7 +151,7 @@ func (a *API) getEndpointByExternalID(ctx context.Context, c *gin.Context, who c
 	if err != nil {
 		return err
 	}
-	return a.endpoint(c)(a.EndpointReads.EndpointByExternalID(ctx, who.project, external))
+	return a.endpoint(c)(a.Store.EndpointByExternalID(ctx, who.project, external))
 }
 
 // endpoint answers with an endpoint.
@@ -180,7 +161,7 @@ func (a *API) endpoint(c *gin.Context) func(store.Endpoint, error) error {
 			return err
 		}
 		o := jsonObject{[]byte("{")}
-		o.endpoint(&ep, a.Callbacks.Now())
+		o.endpoint(&ep, a.Engine.Now())
 		o.close()
 		a.answer(c, http.StatusOK, o.b)
 		return nil
@@ -190,9 +171,9 @@ func (a *API) endpoint(c *gin.Context) func(store.Endpoint, error) error {
 // endpointNamed finds an endpoint as callers name it: by its id, or by their own name for it.
 func (a *API) endpointNamed(ctx context.Context, project, name string) (store.Endpoint, error) {
 	if id, ok := store.BareID(store.EndpointPrefix, name); ok {
-		return a.EndpointReads.Endpoint(ctx, project, id)
+		return a.Store.Endpoint(ctx, project, id)
 	}
-	return a.EndpointReads.EndpointByExternalID(ctx, project, name)
+	return a.Store.EndpointByExternalID(ctx, project, name)
 }
 
 // listEndpoints is GET /v1/endpoints.
@@ -201,7 +182,7 @@ func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) err
 	if err != nil {
 		return err
 	}
-	now := a.Callbacks.Now()
+	now := a.Engine.Now()
 	f := store.EndpointFilter{
 		Search: q.one("search"), Topic: q.one("topic"), Held: q.yes("held"), Failing: q.yes("failing"), Now: now,
 	}
@@ -213,7 +194,7 @@ func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) err
 	if f.Limit = limit + 1; after != nil {
 		f.After = after.ID
 	}
-	endpoints, err := a.EndpointReads.Endpoints(ctx, who.project, f)
+	endpoints, err := a.Store.Endpoints(ctx, who.project, f)
 	if err != nil {
 		return err
 	}
@@ -248,7 +229,7 @@ func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller) err
 	if change.Secret != "" && change.URL == nil && !change.Admin {
 		return lacks(store.ScopeAdmin) // with another host it replaces the credential that stays behind
 	}
-	return a.endpoint(c)(a.Endpoints.PatchEndpoint(ctx, who.project, id, change, who.by(reason)))
+	return a.endpoint(c)(a.Engine.PatchEndpoint(ctx, who.project, id, change, who.by(reason)))
 }
 
 // deleteEndpoint is DELETE /v1/endpoints/{id}.
@@ -261,7 +242,7 @@ func (a *API) deleteEndpoint(ctx context.Context, c *gin.Context, who caller) er
 	if err != nil {
 		return err
 	}
-	if err := a.Endpoints.DeleteEndpoint(ctx, who.project, id, who.by(reason)); err != nil {
+	if err := a.Engine.DeleteEndpoint(ctx, who.project, id, who.by(reason)); err != nil {
 		return err
 	}
 	noContent(c)

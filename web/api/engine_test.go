@@ -125,13 +125,7 @@ func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender dispatch.Sender, ma
 	})
 	// A new index is filled while callbacks are accepted already; what looks at it waits for that.
 	testserver.Until(t, "the index is filled", func() bool { return len(engine.Health(ctx).Degraded) == 0 })
-	return newFaceOf(t, api.Options{
-		Callbacks: engine, Explanations: engine, Events: engine, Endpoints: engine, Lanes: engine, Presets: engine, Projects: engine,
-		Keys: engine, Secrets: engine, Redrives: engine, Polls: engine, Schedules: engine, Outcomes: engine,
-		Index: engine, AuditChain: engine,
-		Reads: db, EndpointReads: db, ProjectReads: db, RedriveReads: db, ScheduleReads: engine, Books: db,
-		CursorKey: engine.CursorKey,
-	})
+	return newFaceOf(t, api.Options{Engine: engine, Store: db})
 }
 
 // settled polls a callback until it is in the state.

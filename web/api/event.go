@@ -6,15 +6,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Events is what the API asks of the engine for events.
-type Events interface {
-	// AcceptEvent commits a callback for every endpoint that subscribes to the submission's topic.
-	AcceptEvent(ctx context.Context, project string, s dispatch.Submission) (dispatch.EventReceipt, error)
-}
 
 // eventRoute is the route as idempotency keys know it.
 const eventRoute = "POST /v1/events"
@@ -32,7 +25,7 @@ func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
 	}
 	headerIdempotency(&sub, c.Request.Header)
 	bindIdempotency(&sub, eventRoute, body)
-	r, err := a.Events.AcceptEvent(ctx, who.project, sub)
+	r, err := a.Engine.AcceptEvent(ctx, who.project, sub)
 	if err != nil {
 		return err
 	}

@@ -10,20 +10,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 )
 
-// Explanations is what the API asks of the engine when somebody asks why.
-type Explanations interface {
-	// Explain says why a callback has not been sent yet, Evidence what the records say of it; store.ErrNotFound.
-	Explain(ctx context.Context, project, id string) (dispatch.Explanation, error)
-	Evidence(ctx context.Context, project, id string) (string, error)
-}
-
 // explain is GET /v1/callbacks/{id}/explain: why it has not been sent yet.
 func (a *API) explain(ctx context.Context, c *gin.Context, who caller) error {
 	id, err := param(c)
 	if err != nil {
 		return err
 	}
-	x, err := a.Explanations.Explain(ctx, who.project, id)
+	x, err := a.Engine.Explain(ctx, who.project, id)
 	if err != nil {
 		return err
 	}
@@ -59,7 +52,7 @@ func (a *API) evidence(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	text, err := a.Explanations.Evidence(ctx, who.project, id)
+	text, err := a.Engine.Evidence(ctx, who.project, id)
 	if err != nil {
 		return err
 	}

@@ -12,17 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Keys is what the API asks of the engine for API keys.
-type Keys interface {
-	// Authenticate returns the valid key with that text, of whatever project; store.ErrNotFound.
-	Authenticate(ctx context.Context, text string) (store.Key, error)
-	// CreateKey returns the key's text too, which nothing can show again.
-	CreateKey(ctx context.Context, project string, r dispatch.KeyRequest, by store.Actor) (store.Key, string, error)
-	// Keys returns the project's, newest first, those that have ended too.
-	Keys(ctx context.Context, project string) ([]store.Key, error)
-	RevokeKey(ctx context.Context, project, id string, by store.Actor) error
-}
-
 // maxScopes is the most scopes of a request that are decoded; there are fewer.
 const maxScopes = 10
 
@@ -37,7 +26,7 @@ func (a *API) listKeys(ctx context.Context, c *gin.Context, who caller) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	keys, err := a.Keys.Keys(ctx, who.project)
+	keys, err := a.Engine.Keys(ctx, who.project)
 	if err != nil {
 		return err
 	}
@@ -77,7 +66,7 @@ func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
 		return err
 	}
 	r.Invalid = f.invalid
-	k, text, err := a.Keys.CreateKey(ctx, who.project, r, who.by(reason))
+	k, text, err := a.Engine.CreateKey(ctx, who.project, r, who.by(reason))
 	if err != nil {
 		return err
 	}
@@ -99,10 +88,10 @@ func (a *API) revokeKey(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Keys.RevokeKey(ctx, who.project, id, who.by(reason)); err != nil {
+	if err := a.Engine.RevokeKey(ctx, who.project, id, who.by(reason)); err != nil {
 		return err
 	}
-	keys, err := a.Keys.Keys(ctx, who.project)
+	keys, err := a.Engine.Keys(ctx, who.project)
 	if err != nil {
 		return err
 	}

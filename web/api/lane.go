@@ -11,23 +11,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Lanes is what the API asks of the engine for lanes.
-type Lanes interface {
-	// Lanes returns lanes in the order of their keys, each with what waits in it and how it stands in the index.
-	Lanes(ctx context.Context, project string, f store.LaneFilter) ([]dispatch.LaneView, error)
-	// SetLane bounds a lane: nil leaves a bound as it is, zero takes it away.
-	SetLane(ctx context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor) (store.Lane, error)
-	// PauseLane holds a lane until then; with 0 it is resumed.
-	PauseLane(ctx context.Context, project, key string, until int64, by store.Actor) (store.Lane, error)
-}
-
 // listLanes is GET /v1/lanes.
 func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
-	now := a.Callbacks.Now()
+	now := a.Engine.Now()
 	f := store.LaneFilter{Search: q.one("search"), Held: q.yes("held"), Now: now}
 	limit, after := q.page(listLanes)
 	q.unknown()
@@ -37,7 +27,7 @@ func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
 	if f.Limit = limit + 1; after != nil {
 		f.After = after.ID
 	}
-	lanes, err := a.Lanes.Lanes(ctx, who.project, f)
+	lanes, err := a.Engine.Lanes(ctx, who.project, f)
 	if err != nil {
 		return err
 	}
@@ -142,7 +132,7 @@ func (a *API) set(c *gin.Context) func(store.Lane, error) error {
 			return err
 		}
 		o := jsonObject{[]byte("{")}
-		o.lane(&l, a.Callbacks.Now())
+		o.lane(&l, a.Engine.Now())
 		o.close()
 		a.answer(c, http.StatusOK, o.b)
 		return nil
@@ -155,7 +145,7 @@ func (a *API) pauseLane(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	return a.set(c)(a.Lanes.PauseLane(ctx, who.project, c.Param("lane"), until, who.by(reason)))
+	return a.set(c)(a.Engine.PauseLane(ctx, who.project, c.Param("lane"), until, who.by(reason)))
 }
 
 // resumeLane is POST /v1/lanes/{lane}/resume.
@@ -164,7 +154,7 @@ func (a *API) resumeLane(ctx context.Context, c *gin.Context, who caller) error 
 	if err != nil {
 		return err
 	}
-	return a.set(c)(a.Lanes.PauseLane(ctx, who.project, c.Param("lane"), 0, who.by(reason)))
+	return a.set(c)(a.Engine.PauseLane(ctx, who.project, c.Param("lane"), 0, who.by(reason)))
 }
 
 // limitLane is PUT /v1/lanes/{lane}/limits: null takes a bound away, and one that is not given stays.
@@ -195,7 +185,7 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller) error {
 		f.add("rate", "is needed, or concurrency; null is no bound of its own")
 		return f.err()
 	}
-	return a.set(c)(a.Lanes.SetLane(ctx, who.project, c.Param("lane"), limit, rate, who.by(reason)))
+	return a.set(c)(a.Engine.SetLane(ctx, who.project, c.Param("lane"), limit, rate, who.by(reason)))
 }
 
 // rate decodes how often something may begin.

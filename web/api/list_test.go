@@ -145,9 +145,14 @@ func TestListsNeedTheKeyOfCursors(t *testing.T) {
 	e.keyErr = errors.New("asked again")
 	f.ask(t, 200, "GET", "/v1/callbacks", "")
 	o := optionsOf(fullEngine())
-	o.CursorKey = func(context.Context) ([]byte, error) { return nil, nil }
+	o.Engine = withoutCursorKey{fullEngine()}
 	wantProblem(t, newFaceOf(t, o).do("GET", "/v1/callbacks", ""), 503, "unavailable")
 }
+
+// withoutCursorKey answers with a key that is none.
+type withoutCursorKey struct{ *engine }
+
+func (withoutCursorKey) CursorKey(context.Context) ([]byte, error) { return nil, nil }
 
 // TestCSV: among the rest that no cell is a formula, case 59.
 func TestCSV(t *testing.T) {

@@ -4,20 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Outcomes is what the API asks of the engine for the feed of outcomes.
-type Outcomes interface {
-	// Outcomes returns what comes after the cursor, and where to go on. Where there is nothing it waits, and then says to go on where it
-	// began.
-	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int, wait time.Duration) ([]store.TerminalEvent, store.OutcomeCursor, error)
-}
 
 // outcomes is GET /v1/outcomes: oldest first. Its cursor is a place that a reader keeps, not the end of a page: it is there even when
 // there is nothing new.
@@ -38,7 +30,7 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	events, next, err := a.Outcomes.Outcomes(ctx, who.project, after, limit, wait)
+	events, next, err := a.Engine.Outcomes(ctx, who.project, after, limit, wait)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) || c.Request.Context().Err() == nil {
 			return err

@@ -31,7 +31,7 @@ func (a *API) readPause(c *gin.Context) (until int64, reason string, err error) 
 	if err != nil {
 		return 0, "", err
 	}
-	now := a.Callbacks.Now()
+	now := a.Engine.Now()
 	until = store.Forever
 	switch {
 	case when != nil && while != nil:
@@ -72,7 +72,7 @@ func (a *API) pauseProject(ctx context.Context, c *gin.Context, who caller) erro
 	if err != nil {
 		return err
 	}
-	return a.heldProject(c)(a.Projects.PauseProject(ctx, who.project, until, who.by(reason)))
+	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.project, until, who.by(reason)))
 }
 
 // resumeProject is POST /v1/resume.
@@ -81,7 +81,7 @@ func (a *API) resumeProject(ctx context.Context, c *gin.Context, who caller) err
 	if err != nil {
 		return err
 	}
-	return a.heldProject(c)(a.Projects.PauseProject(ctx, who.project, 0, who.by(reason)))
+	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.project, 0, who.by(reason)))
 }
 
 // heldProject answers with a project's pause. What else there is of a project is not for everybody who may stop it.
@@ -92,7 +92,7 @@ func (a *API) heldProject(c *gin.Context) func(store.Project, error) error {
 		}
 		o := jsonObject{[]byte("{")}
 		o.str("project", p.ID)
-		o.pause(p.PausedUntil, p.PauseReason, a.Callbacks.Now())
+		o.pause(p.PausedUntil, p.PauseReason, a.Engine.Now())
 		o.close()
 		a.answer(c, http.StatusOK, o.b)
 		return nil

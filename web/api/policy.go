@@ -29,7 +29,7 @@ func policyKind() presetKind {
 		return rows
 	}
 	// A formula such as exp(1s,2,1h,10) is a name, too.
-	formula := func(ctx context.Context, presets Presets, project, name string, from int64) (preset, error) {
+	formula := func(ctx context.Context, presets Engine, project, name string, from int64) (preset, error) {
 		policy, err := presets.Policy(ctx, project, name)
 		return preset{name, 0, func(o *jsonObject) { o.namedPolicy(&policy, "", false, from) }}, err
 	}
@@ -83,7 +83,7 @@ func (a *API) putPolicy(ctx context.Context, c *gin.Context, who caller) error {
 	if f.policyEnd("", &p); len(f.invalid) > 0 {
 		return f.err()
 	}
-	if err := a.Presets.PutPolicy(ctx, who.project, name, p, who.by(reason)); err != nil {
+	if err := a.Engine.PutPolicy(ctx, who.project, name, p, who.by(reason)); err != nil {
 		return unprefixed(err, "policy.")
 	}
 	return a.showPreset(ctx, c, who, policyKind(), name, 0)
@@ -135,7 +135,7 @@ func (a *API) putRule(ctx context.Context, c *gin.Context, who caller) error {
 	}); err != nil {
 		return err
 	}
-	if err := a.Presets.PutSuccessRule(ctx, who.project, name, append(rule, '}'), who.by(reason)); err != nil {
+	if err := a.Engine.PutSuccessRule(ctx, who.project, name, append(rule, '}'), who.by(reason)); err != nil {
 		return unprefixed(err, "")
 	}
 	return a.showPreset(ctx, c, who, ruleKind(), name, 0)
@@ -194,7 +194,7 @@ func (a *API) putProfile(ctx context.Context, c *gin.Context, who caller) error 
 	}); err != nil {
 		return err
 	}
-	if err := a.Presets.PutProfile(ctx, who.project, name, choice, timeout, who.by(reason)); err != nil {
+	if err := a.Engine.PutProfile(ctx, who.project, name, choice, timeout, who.by(reason)); err != nil {
 		return err
 	}
 	return a.showPreset(ctx, c, who, profileKind(), name, 0)

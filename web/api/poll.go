@@ -11,14 +11,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Polls is what the API asks of the engine for polls. Their ids are bare; what is no poll is store.ErrNotFound, a callback of another
-// kind too.
-type Polls interface {
-	AcceptPoll(ctx context.Context, project string, s dispatch.PollSubmission) (dispatch.Receipt, error)
-	ResolvePoll(ctx context.Context, project, id string, r dispatch.ResolveRequest, by store.Actor) (store.ResolvedPoll, error)
-	Poll(ctx context.Context, project, id string) (dispatch.PollView, error)
-}
-
 // pollRoute is the route as idempotency keys know it.
 const pollRoute = "POST /v1/polls"
 
@@ -35,7 +27,7 @@ func (a *API) acceptPoll(ctx context.Context, c *gin.Context, who caller) error 
 	}
 	headerIdempotency(&p.Submission, c.Request.Header)
 	bindIdempotency(&p.Submission, pollRoute, body)
-	r, err := a.Polls.AcceptPoll(ctx, who.project, p)
+	r, err := a.Engine.AcceptPoll(ctx, who.project, p)
 	if err != nil {
 		return err
 	}
@@ -48,12 +40,12 @@ func (a *API) getPoll(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	v, err := a.Polls.Poll(ctx, who.project, id)
+	v, err := a.Engine.Poll(ctx, who.project, id)
 	if err != nil {
 		return err
 	}
 	o := jsonObject{append(make([]byte, 0, 2048), '{')}
-	o.callback(&v.Callback, a.Callbacks.Now())
+	o.callback(&v.Callback, a.Engine.Now())
 	o.open("poll")
 	o.poll(&v)
 	o.close()
@@ -84,11 +76,11 @@ func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller) error
 		return err
 	}
 	r.Invalid = f.invalid
-	resolved, err := a.Polls.ResolvePoll(ctx, who.project, id, r, who.by(reason))
+	resolved, err := a.Engine.ResolvePoll(ctx, who.project, id, r, who.by(reason))
 	if err != nil {
 		return err
 	}
-	a.answer(c, http.StatusOK, appendEnded(nil, string(resolved.Result), &resolved.Callback, a.Callbacks.Now()))
+	a.answer(c, http.StatusOK, appendEnded(nil, string(resolved.Result), &resolved.Callback, a.Engine.Now()))
 	return nil
 }
 

@@ -7,27 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Presets is what the API asks of the engine for policies, success rules and profiles by name. A name that every project knows is a
-// *store.InvalidError to put, and store.ErrNotFound to delete, as any is that the project has not put.
-type Presets interface {
-	// Presets returns what the project may name.
-	Presets(ctx context.Context, project string) (dispatch.Presets, error)
-	// Policy also knows those that a formula makes; store.ErrNotFound.
-	Policy(ctx context.Context, project, name string) (store.Policy, error)
-	PutPolicy(ctx context.Context, project, name string, p store.Policy, by store.Actor) error
-	// PutSuccessRule takes the JSON object of a rule.
-	PutSuccessRule(ctx context.Context, project, name string, rule []byte, by store.Actor) error
-	PutProfile(ctx context.Context, project, name string, c dispatch.Choice, timeout time.Duration, by store.Actor) error
-	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, by store.Actor) error
-}
 
 // deletePreset is DELETE of one of the project's own: 204. What was accepted with it keeps what it was.
 func (a *API) deletePreset(kind store.PresetKind) handler {
@@ -40,7 +25,7 @@ func (a *API) deletePreset(kind store.PresetKind) handler {
 		if err != nil {
 			return err
 		}
-		if err := a.Presets.DeletePreset(ctx, who.project, kind, name, who.by(reason)); err != nil {
+		if err := a.Engine.DeletePreset(ctx, who.project, kind, name, who.by(reason)); err != nil {
 			return err
 		}
 		noContent(c)
@@ -100,7 +85,7 @@ type presetKind struct {
 	// timed: from can be asked for.
 	timed bool
 	// other finds what is in no list; nil: there is no such thing.
-	other func(ctx context.Context, presets Presets, project, name string, from int64) (preset, error)
+	other func(ctx context.Context, presets Engine, project, name string, from int64) (preset, error)
 }
 
 // listPresets is GET of a kind. There are few: the list is read whole, and cut into pages here.
@@ -116,7 +101,7 @@ func (a *API) listPresets(k presetKind) handler {
 		if err := q.err(); err != nil {
 			return err
 		}
-		presets, err := a.Presets.Presets(ctx, who.project)
+		presets, err := a.Engine.Presets(ctx, who.project)
 		if err != nil {
 			return err
 		}
@@ -162,7 +147,7 @@ func (a *API) getPreset(k presetKind) handler {
 }
 
 func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k presetKind, name string, from int64) error {
-	presets, err := a.Presets.Presets(ctx, who.project)
+	presets, err := a.Engine.Presets(ctx, who.project)
 	if err != nil {
 		return err
 	}
@@ -174,7 +159,7 @@ func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k pres
 	case k.other == nil:
 		return store.ErrNotFound
 	default:
-		if found, err = k.other(ctx, a.Presets, who.project, name, from); err != nil {
+		if found, err = k.other(ctx, a.Engine, who.project, name, from); err != nil {
 			return err
 		}
 	}

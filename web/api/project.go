@@ -11,23 +11,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Projects is what the API asks of the engine for projects.
-type Projects interface {
-	// CreateProject is store.ErrExists for an id that is taken.
-	CreateProject(ctx context.Context, ch dispatch.ProjectChange, by store.Actor) (store.Project, error)
-	PatchProject(ctx context.Context, id string, ch dispatch.ProjectChange, by store.Actor) (store.Project, error)
-	// PauseProject holds all that it sends until then; with 0 it is resumed.
-	PauseProject(ctx context.Context, project string, until int64, by store.Actor) (store.Project, error)
-}
-
-// ProjectReads is what the API asks of the store for projects.
-type ProjectReads interface {
-	// Project returns store.ErrNotFound for one that does not exist.
-	Project(ctx context.Context, id string) (store.Project, error)
-	// Projects returns those with ids above after, in the order of their ids.
-	Projects(ctx context.Context, after string, limit int) ([]store.Project, error)
-}
-
 // projectParam returns a project's id from the path. A key's own project is the only one that there is for it.
 func projectParam(c *gin.Context, who caller) (string, error) {
 	id, err := pathName(c, "id")
@@ -60,7 +43,7 @@ func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) erro
 		projects = projects[:limit]
 		next = q.cursors.encode(listProjects, store.Cursor{ID: projects[limit-1].ID})
 	}
-	now := a.Callbacks.Now()
+	now := a.Engine.Now()
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range projects {
 		o.element(i)
@@ -74,9 +57,9 @@ func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) erro
 // seenProjects returns the projects that the caller may know of.
 func (a *API) seenProjects(ctx context.Context, who caller, after string, limit int) ([]store.Project, error) {
 	if who.root() {
-		return a.ProjectReads.Projects(ctx, after, limit)
+		return a.Store.Projects(ctx, after, limit)
 	}
-	p, err := a.ProjectReads.Project(ctx, who.project)
+	p, err := a.Store.Project(ctx, who.project)
 	if err != nil || p.ID <= after {
 		return nil, err
 	}
@@ -89,7 +72,7 @@ func (a *API) getProject(ctx context.Context, c *gin.Context, who caller) error 
 	if err != nil {
 		return err
 	}
-	return a.project(c, http.StatusOK)(a.ProjectReads.Project(ctx, id))
+	return a.project(c, http.StatusOK)(a.Store.Project(ctx, id))
 }
 
 // createProject is POST /v1/projects: 201 with the project.
@@ -105,7 +88,7 @@ func (a *API) createProject(ctx context.Context, c *gin.Context, who caller) err
 		return err
 	}
 	ch := d.done()
-	return a.project(c, http.StatusCreated)(a.Projects.CreateProject(ctx, ch, who.by(ch.Reason)))
+	return a.project(c, http.StatusCreated)(a.Engine.CreateProject(ctx, ch, who.by(ch.Reason)))
 }
 
 // patchProject is PATCH /v1/projects/{id}: null has a default be the program's again.
@@ -122,7 +105,7 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 		return fmt.Errorf("quotas: %w", rootOnly())
 	}
 	ch := d.done()
-	return a.project(c, http.StatusOK)(a.Projects.PatchProject(ctx, id, ch, who.by(ch.Reason)))
+	return a.project(c, http.StatusOK)(a.Engine.PatchProject(ctx, id, ch, who.by(ch.Reason)))
 }
 
 // A projectDecoder decodes a project as a caller asks for it.
@@ -207,7 +190,7 @@ func (a *API) project(c *gin.Context, status int) func(store.Project, error) err
 			return err
 		}
 		o := jsonObject{[]byte("{")}
-		o.project(&p, a.Callbacks.Now())
+		o.project(&p, a.Engine.Now())
 		o.close()
 		a.answer(c, status, o.b)
 		return nil

@@ -22,11 +22,11 @@ func (a *API) get(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	cb, err := a.Reads.Get(ctx, who.project, id)
+	cb, err := a.Store.Get(ctx, who.project, id)
 	if err != nil {
 		return err
 	}
-	a.answer(c, http.StatusOK, appendCallback(nil, &cb, a.Callbacks.Now(), false))
+	a.answer(c, http.StatusOK, appendCallback(nil, &cb, a.Engine.Now(), false))
 	return nil
 }
 
@@ -52,7 +52,7 @@ func (a *API) attempts(ctx context.Context, c *gin.Context, who caller) error {
 	if after != nil {
 		before = int(after.DueAt)
 	}
-	attempts, err := a.Reads.Attempts(ctx, who.project, id, before, limit+1)
+	attempts, err := a.Store.Attempts(ctx, who.project, id, before, limit+1)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (a *API) payload(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.Reads.Payload(ctx, who.project, id)
+	p, err := a.Store.Payload(ctx, who.project, id)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (a *API) payload(ctx context.Context, c *gin.Context, who caller) error {
 
 // list is GET /v1/callbacks.
 func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
-	now := a.Callbacks.Now()
+	now := a.Engine.Now()
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (a *API) page(ctx context.Context, project string, p *picked) (store.Page, 
 	case err != nil:
 		return store.Page{}, err
 	}
-	return a.Reads.List(ctx, project, p.Filter)
+	return a.Store.List(ctx, project, p.Filter)
 }
 
 // findEndpoint finds the endpoint that is named. Callbacks of one that was deleted are found by its id.
@@ -158,7 +158,7 @@ func (a *API) findEndpoint(ctx context.Context, project string, p *picked) error
 		p.EndpointID = id
 		return nil
 	}
-	ep, err := a.EndpointReads.EndpointByExternalID(ctx, project, p.endpoint)
+	ep, err := a.Store.EndpointByExternalID(ctx, project, p.endpoint)
 	if err != nil {
 		return err
 	}

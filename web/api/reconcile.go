@@ -12,14 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Books is what the API asks of the store for a project's books.
-type Books interface {
-	// Books are in the order of their groups. A grouping that there is not is a *store.InvalidError.
-	Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error)
-	// Compare names at most that many references that are not in the list.
-	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error)
-}
-
 const (
 	// maxGroups is the most groups of books that are answered, and maxDays the most days that they are kept by.
 	maxGroups = 10_000
@@ -43,14 +35,14 @@ func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
 	s.from, s.to = q.moment("from", zone), q.moment("to", zone)
 	by := q.one("group_by")
 	q.unknown()
-	from, to := s.judge(&q.fields, a.Callbacks.Now())
+	from, to := s.judge(&q.fields, a.Engine.Now())
 	if by == groupByDay && to-from > maxDays*(24*time.Hour).Milliseconds() {
 		q.add("group_by", fmt.Sprintf("day is for at most %d days", maxDays))
 	}
 	if err := q.err(); err != nil {
 		return err
 	}
-	books, err := a.Books.Books(ctx, who.project, store.BooksQuery{From: from, To: to, GroupBy: by, Zone: zone, MaxGroups: maxGroups})
+	books, err := a.Store.Books(ctx, who.project, store.BooksQuery{From: from, To: to, GroupBy: by, Zone: zone, MaxGroups: maxGroups})
 	if err != nil {
 		return err
 	}
@@ -126,7 +118,7 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 		}
 		return true
 	})
-	from, to := s.judge(&f, a.Callbacks.Now())
+	from, to := s.judge(&f, a.Engine.Now())
 	if refs == nil && len(f.invalid) == 0 {
 		f.add("refs", "is needed; [] is an empty list")
 	}
@@ -138,7 +130,7 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	compared, err := a.Books.Compare(ctx, who.project, from, to, refs, maxExtra)
+	compared, err := a.Store.Compare(ctx, who.project, from, to, refs, maxExtra)
 	if err != nil {
 		return err
 	}

@@ -14,22 +14,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Redrives is what the API asks of the engine for redrives.
-type Redrives interface {
-	// Redrive begins one, or with DryRun counts what it would be done to.
-	Redrive(ctx context.Context, project string, q dispatch.RedriveRequest, by store.Actor) (store.Redrive, error)
-	// SetRedrive pauses, resumes or cancels one: store.ErrNotFound, and store.ErrTerminal for one that has ended.
-	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, by store.Actor) (store.Redrive, error)
-}
-
-// RedriveReads is what the API asks of the store for redrives.
-type RedriveReads interface {
-	// Redrive returns store.ErrNotFound for one that the project does not have.
-	Redrive(ctx context.Context, project, id string) (store.Redrive, error)
-	// Redrives returns redrives newest first, those before the one named after; "" is the beginning.
-	Redrives(ctx context.Context, project, after string, limit int) ([]store.Redrive, error)
-}
-
 // createRedrive is POST /v1/redrives: 202 with the job, or 200 with what a dry run has counted.
 func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) error {
 	var (
@@ -45,7 +29,7 @@ func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) err
 	if err != nil {
 		return err
 	}
-	r, err := a.Redrives.Redrive(ctx, who.project, q, who.by(reason))
+	r, err := a.Engine.Redrive(ctx, who.project, q, who.by(reason))
 	if err != nil {
 		return err
 	}
@@ -153,7 +137,7 @@ func (a *API) listRedrives(ctx context.Context, c *gin.Context, who caller) erro
 	if after == nil {
 		after = &store.Cursor{}
 	}
-	redrives, err := a.RedriveReads.Redrives(ctx, who.project, after.ID, limit+1)
+	redrives, err := a.Store.Redrives(ctx, who.project, after.ID, limit+1)
 	if err != nil {
 		return err
 	}
@@ -178,7 +162,7 @@ func (a *API) getRedrive(ctx context.Context, c *gin.Context, who caller) error 
 	if err != nil {
 		return err
 	}
-	return a.redrive(c)(a.RedriveReads.Redrive(ctx, who.project, id))
+	return a.redrive(c)(a.Store.Redrive(ctx, who.project, id))
 }
 
 // setRedrive is POST /v1/redrives/{id}/pause, resume or cancel. What a canceled one has done stays done.
@@ -192,7 +176,7 @@ func (a *API) setRedrive(to store.RedriveState) handler {
 		if err != nil {
 			return err
 		}
-		return a.redrive(c)(a.Redrives.SetRedrive(ctx, who.project, id, to, who.by(reason)))
+		return a.redrive(c)(a.Engine.SetRedrive(ctx, who.project, id, to, who.by(reason)))
 	}
 }
 

@@ -6,26 +6,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Schedules is what the API asks of the engine for schedules. Their ids are bare; an unknown one is store.ErrNotFound, a name that another
-// one has store.ErrExists.
-type Schedules interface {
-	CreateSchedule(ctx context.Context, project string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error)
-	PatchSchedule(ctx context.Context, project, id string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error)
-	DeleteSchedule(ctx context.Context, project, id string, by store.Actor) error
-	RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
-}
-
-// ScheduleReads is what the API asks of the store for schedules. One that the project does not have is store.ErrNotFound.
-type ScheduleReads interface {
-	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
-	Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error)
-	// ScheduleRuns returns those that are kept of one schedule, newest first.
-	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
-}
 
 // createSchedule is POST /v1/schedules: 201 with the schedule.
 func (a *API) createSchedule(ctx context.Context, c *gin.Context, who caller) error {
@@ -36,7 +18,7 @@ func (a *API) createSchedule(ctx context.Context, c *gin.Context, who caller) er
 	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
 		return err
 	}
-	return a.schedule(c, http.StatusCreated)(a.Schedules.CreateSchedule(ctx, who.project, d.done(), who.by(reason)))
+	return a.schedule(c, http.StatusCreated)(a.Engine.CreateSchedule(ctx, who.project, d.done(), who.by(reason)))
 }
 
 // patchSchedule is PATCH /v1/schedules/{id}.
@@ -50,7 +32,7 @@ func (a *API) patchSchedule(ctx context.Context, c *gin.Context, who caller) err
 	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
 		return err
 	}
-	return a.schedule(c, http.StatusOK)(a.Schedules.PatchSchedule(ctx, who.project, id, d.done(), who.by(reason)))
+	return a.schedule(c, http.StatusOK)(a.Engine.PatchSchedule(ctx, who.project, id, d.done(), who.by(reason)))
 }
 
 // deleteSchedule is DELETE /v1/schedules/{id}.
@@ -63,7 +45,7 @@ func (a *API) deleteSchedule(ctx context.Context, c *gin.Context, who caller) er
 	if err != nil {
 		return err
 	}
-	if err := a.Schedules.DeleteSchedule(ctx, who.project, id, who.by(reason)); err != nil {
+	if err := a.Engine.DeleteSchedule(ctx, who.project, id, who.by(reason)); err != nil {
 		return err
 	}
 	noContent(c)
@@ -80,11 +62,11 @@ func (a *API) runSchedule(ctx context.Context, c *gin.Context, who caller) error
 	if err != nil {
 		return err
 	}
-	cb, err := a.Schedules.RunSchedule(ctx, who.project, id, who.by(reason))
+	cb, err := a.Engine.RunSchedule(ctx, who.project, id, who.by(reason))
 	if err != nil {
 		return err
 	}
-	a.answer(c, http.StatusAccepted, appendCallback(nil, &cb, a.Callbacks.Now(), false))
+	a.answer(c, http.StatusAccepted, appendCallback(nil, &cb, a.Engine.Now(), false))
 	return nil
 }
 
@@ -94,7 +76,7 @@ func (a *API) getSchedule(ctx context.Context, c *gin.Context, who caller) error
 	if err != nil {
 		return err
 	}
-	return a.schedule(c, http.StatusOK)(a.ScheduleReads.Schedule(ctx, who.project, id))
+	return a.schedule(c, http.StatusOK)(a.Engine.Schedule(ctx, who.project, id))
 }
 
 // schedule answers with a schedule.
@@ -129,7 +111,7 @@ func (a *API) listSchedules(ctx context.Context, c *gin.Context, who caller) err
 	if f.Limit = limit + 1; after != nil {
 		f.After = after.ID
 	}
-	schedules, err := a.ScheduleReads.Schedules(ctx, who.project, f)
+	schedules, err := a.Engine.Schedules(ctx, who.project, f)
 	if err != nil {
 		return err
 	}
@@ -154,7 +136,7 @@ func (a *API) listRuns(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	runs, err := a.ScheduleReads.ScheduleRuns(ctx, who.project, id)
+	runs, err := a.Engine.ScheduleRuns(ctx, who.project, id)
 	if err != nil {
 		return err
 	}

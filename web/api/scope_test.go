@@ -205,7 +205,7 @@ func (lost) Authenticate(context.Context, string) (store.Key, error) {
 func TestKeysThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	o := optionsOf(&engine{})
-	o.Keys = lost{&engine{}}
+	o.Engine = lost{&engine{}}
 	f := newFaceOf(t, o)
 	wantProblem(t, f.do("GET", "/v1/callbacks", "", "Authorization", "Bearer dk_any"), 503, "unavailable")
 	if rec := f.do("GET", "/v1/callbacks", ""); rec.Code != 200 {

@@ -11,17 +11,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Secrets is what the API asks of the engine for signing secrets.
-type Secrets interface {
-	// RevealSecret returns the secret that is meant as its receiver is given it, and audits that; store.ErrNotFound.
-	RevealSecret(ctx context.Context, project string, q dispatch.SecretQuery, by store.Actor) (dispatch.ShownSecret, error)
-	// RotateSecret makes or takes a new one, and says until when the old one signs beside it. Of the project's root secret it shows
-	// nothing.
-	RotateSecret(ctx context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor) (dispatch.ShownSecret, int64, error)
-	// Reencrypt re-encrypts a bounded number of rows with the first master key, from a place that it has returned.
-	Reencrypt(ctx context.Context, from string, by store.Actor) (dispatch.Reencryption, error)
-}
-
 // secret is GET /v1/secret?lane=&signer=|endpoint=|use=.
 func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := parseQuery(c.Request.URL.RawQuery)
@@ -57,7 +46,7 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 
 // reveal answers with a secret.
 func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant dispatch.SecretQuery) error {
-	s, err := a.Secrets.RevealSecret(ctx, who.project, meant, who.by(""))
+	s, err := a.Engine.RevealSecret(ctx, who.project, meant, who.by(""))
 	if err != nil {
 		return err
 	}
@@ -117,7 +106,7 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant disp
 	if err != nil {
 		return err
 	}
-	s, until, err := a.Secrets.RotateSecret(ctx, who.project, meant, r, who.by(r.Reason))
+	s, until, err := a.Engine.RotateSecret(ctx, who.project, meant, r, who.by(r.Reason))
 	if err != nil {
 		return err
 	}
@@ -128,7 +117,7 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant disp
 	if s.Secret != "" {
 		o.shown(&s)
 	}
-	o.instant("rotated_at", a.Callbacks.Now())
+	o.instant("rotated_at", a.Engine.Now())
 	o.instant("previous_signs_until", until)
 	o.close()
 	a.answer(c, http.StatusOK, o.b)
@@ -150,7 +139,7 @@ func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
 	}); err != nil {
 		return err
 	}
-	r, err := a.Secrets.Reencrypt(ctx, from, who.by(reason))
+	r, err := a.Engine.Reencrypt(ctx, from, who.by(reason))
 	if err != nil {
 		return err
 	}

@@ -200,19 +200,14 @@ func newFace(t testing.TB, e *engine) face {
 	return newFaceOf(t, optionsOf(e))
 }
 
-// cursorKey is a key that signs cursors.
-func (e *engine) cursorKey(context.Context) ([]byte, error) {
+// CursorKey is a key that signs cursors.
+func (e *engine) CursorKey(context.Context) ([]byte, error) {
 	return bytes.Repeat([]byte("k"), 32), e.keyErr
 }
 
 // optionsOf has one stub be all parts.
 func optionsOf(e *engine) api.Options {
-	return api.Options{
-		Callbacks: e, Explanations: e, Events: e, Endpoints: e, Lanes: e, Presets: e, Projects: e, Keys: e,
-		Secrets: e, Redrives: e, Polls: e, Schedules: e, Outcomes: e, Index: e, AuditChain: e,
-		Reads: e, EndpointReads: e, ProjectReads: e, RedriveReads: redriveRows{e}, ScheduleReads: e, Books: e,
-		AdminKey: adminKey, CursorKey: e.cursorKey,
-	}
+	return api.Options{Engine: e, Store: rows{e}, AdminKey: adminKey}
 }
 
 func newFaceOf(t testing.TB, o api.Options) face {

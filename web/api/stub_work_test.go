@@ -142,18 +142,18 @@ func (e *engine) SetRedrive(
 	return r, e.noted("SetRedrive", project, id, by, to)
 }
 
-// redriveRows stand for the store's: its method Redrive reads what the engine's makes.
-type redriveRows struct{ e *engine }
+// rows stands for the store: its method Redrive reads what the engine's makes.
+type rows struct{ *engine }
 
-func (r redriveRows) Redrive(_ context.Context, project, id string) (store.Redrive, error) {
+func (r rows) Redrive(_ context.Context, project, id string) (store.Redrive, error) {
 	if id != bareRedrive {
 		return store.Redrive{}, store.ErrNotFound
 	}
-	return someRedrive(), r.e.noted("ReadRedrive", project, id, store.Actor{}, nil)
+	return someRedrive(), r.noted("ReadRedrive", project, id, store.Actor{}, nil)
 }
 
 // Redrives are three, whose ids end in 3, 2 and 1.
-func (r redriveRows) Redrives(_ context.Context, project, after string, limit int) ([]store.Redrive, error) {
+func (r rows) Redrives(_ context.Context, project, after string, limit int) ([]store.Redrive, error) {
 	var redrives []store.Redrive
 	for _, id := range []string{"3", "2", "1"} {
 		one := someRedrive()
@@ -161,7 +161,7 @@ func (r redriveRows) Redrives(_ context.Context, project, after string, limit in
 		redrives = append(redrives, one)
 	}
 	redrives = behind(redrives, after, limit, func(one store.Redrive) string { return one.ID })
-	return redrives, r.e.noted("Redrives", project, after, store.Actor{}, limit)
+	return redrives, r.noted("Redrives", project, after, store.Actor{}, limit)
 }
 
 const (
