@@ -9,6 +9,26 @@ const StartConcurrency = 4
 // FreshShare is how many first attempts a saturated lane makes for each retry.
 const FreshShare = 3
 
+// What every index counts alike, wherever it runs. Scripts know these by names of their own.
+const (
+	// Quantum is the most items that a lane gives before the next one's turn comes.
+	Quantum = 8
+	// MaxPromote and MaxReap bound what one claim does besides leasing.
+	MaxPromote = 1000
+	MaxReap    = 100
+	// MaxOwners is how many owners' last claims are remembered.
+	MaxOwners = 1024
+	// TokenStep: the tokens of a rate come in such steps, so that a lane without any is looked at again when several are
+	// there, and many such lanes at once. CatchUp is for how long tokens that are not taken are kept.
+	TokenStep = 10 * time.Millisecond
+	CatchUp   = 100 * time.Millisecond
+	// StepBack is how far the clock may go back before that is a jump which is followed. Within it the index's clock
+	// stands still. ClockGap is how long an index may not have been used before the clock counts as put forward
+	// meanwhile: a claimer asks every second.
+	StepBack = 5 * time.Second
+	ClockGap = 10 * time.Second
+)
+
 // Health is what the last ended attempt of a lane says about the lane. It bounds how many slots of a process the
 // lane may share (see [ClaimRequest]).
 type Health int
@@ -47,6 +67,27 @@ const (
 	BreakerSpan     = 10 * time.Second
 	BreakerRest     = 15 * time.Second
 )
+
+// BreakerRestOf returns how long the lane's breaker rests, in milliseconds: lanes that failed together are not probed
+// together, and those that follow each other lie far apart, as by the golden ratio.
+func BreakerRestOf(lane int64) int64 {
+	return BreakerRest.Milliseconds() + lane%ProbeSpread*ProbeGolden%ProbeSpread
+}
+
+// ProbeSpread is within how many milliseconds lanes that failed together are probed; see [BreakerRestOf].
+const (
+	ProbeSpread = 36 * 36
+	ProbeGolden = 803
+)
+
+// ReapDelay returns how many milliseconds after now a reaped item is due: the leases of a process that died end together,
+// and their items need not come back together. The end of an id is random.
+func ReapDelay(id string) int64 {
+	return (int64(id[idLength-2])*32 + int64(id[idLength-1])) % ReapSpread
+}
+
+// ReapSpread is one more than the longest [ReapDelay].
+const ReapSpread = 101
 
 // A LaneSetting is what SQL says of a lane. Settings replace each other whole; an older Version changes nothing.
 type LaneSetting struct {

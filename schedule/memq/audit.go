@@ -3,6 +3,7 @@ package memq
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -18,59 +19,34 @@ const (
 	laneRest = int64(24 * time.Hour / time.Millisecond)
 )
 
-// counters count what was done since the index was built.
-type counters struct {
-	claimed, acked, rescheduled, diverted, buried, reaped, stale int64
-}
-
-func (c *counters) settled(o schedule.Outcome) {
-	switch o {
-	case schedule.Ack:
-		c.acked++
-	case schedule.Reschedule:
-		c.rescheduled++
-	case schedule.Divert:
-		c.diverted++
-	case schedule.Bury:
-		c.buried++
-	}
-}
-
 // Audit checks, and mends, the records of the next slots. The last page also sets every lane's in-flight count to the
 // number of its leases, and forgets lanes that have rested for a day.
-func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (schedule.AuditPage, error) {
-	if err := checkShard("audit", shard); err != nil {
-		return schedule.AuditPage{}, err
-	}
-	start, err := parseCursor("audit", cursor)
-	if err != nil {
-		return schedule.AuditPage{}, err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return schedule.AuditPage{}, err
-	}
-	var page schedule.AuditPage
-	end := min(start+auditPage, len(ix.shelf.slots))
-	for slot := start; slot < end; slot++ {
-		it := ix.shelf.slots[slot]
-		if it == nil || it.lane == nil {
-			continue
+func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page schedule.AuditPage, err error) {
+	err = ix.do(ctx, "audit", shard, func() error {
+		start, err := parseCursor("audit", cursor)
+		if err != nil {
+			return err
 		}
-		page.Checked++
-		if !ix.sound(it) {
-			ix.mend(it)
-			page.Repaired++
+		end := min(start+auditPage, len(ix.shelf.slots))
+		for slot := start; slot < end; slot++ {
+			it := ix.shelf.slots[slot]
+			if it == nil || it.lane == nil {
+				continue
+			}
+			page.Checked++
+			if !ix.sound(it) {
+				ix.mend(it)
+				page.Repaired++
+			}
 		}
-	}
-	if end < len(ix.shelf.slots) {
-		page.Next = strconv.Itoa(end)
-	} else {
-		page.Repaired += ix.recount()
-	}
-	ix.hint()
-	return page, nil
+		if end < len(ix.shelf.slots) {
+			page.Next = strconv.Itoa(end)
+		} else {
+			page.Repaired += ix.recount()
+		}
+		return nil
+	})
+	return page, err
 }
 
 // sound says whether the record is found by its id and sits where it says.
@@ -159,31 +135,24 @@ func (ix *Index) recount() int {
 }
 
 // Scan lists what the index holds, by slots. An item keeps its slot from the day it is added to the day it is removed.
-func (ix *Index) Scan(ctx context.Context, shard int, cursor string, limit int) (schedule.ScanPage, error) {
-	if err := checkShard("scan", shard); err != nil {
-		return schedule.ScanPage{}, err
-	}
-	start, err := parseCursor("scan", cursor)
-	if err != nil {
-		return schedule.ScanPage{}, err
-	}
-	limit = min(max(limit, 1), schedule.MaxBatch)
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return schedule.ScanPage{}, err
-	}
-	var page schedule.ScanPage
-	slot, end := start, min(start+limit*scanSpan, len(ix.shelf.slots))
-	for ; slot < end && len(page.Found) < limit; slot++ {
-		if it := ix.shelf.slots[slot]; it != nil && it.lane != nil {
-			page.Found = append(page.Found, schedule.Found{Item: it.item(), Place: schedule.Place(it.place)})
+func (ix *Index) Scan(ctx context.Context, shard int, cursor string, limit int) (page schedule.ScanPage, err error) {
+	err = ix.do(ctx, "scan", shard, func() error {
+		slot, err := parseCursor("scan", cursor)
+		if err != nil {
+			return err
 		}
-	}
-	if slot < len(ix.shelf.slots) {
-		page.Next = strconv.Itoa(slot)
-	}
-	return page, nil
+		limit = min(max(limit, 1), schedule.MaxBatch)
+		for end := min(slot+limit*scanSpan, len(ix.shelf.slots)); slot < end && len(page.Found) < limit; slot++ {
+			if it := ix.shelf.slots[slot]; it != nil && it.lane != nil {
+				page.Found = append(page.Found, schedule.Found{Item: it.item(), Place: schedule.Place(it.place)})
+			}
+		}
+		if slot < len(ix.shelf.slots) {
+			page.Next = strconv.Itoa(slot)
+		}
+		return nil
+	})
+	return page, err
 }
 
 // parseCursor reads a cursor: a slot's number, or empty for the first.
@@ -199,34 +168,26 @@ func parseCursor(operation, cursor string) (int, error) {
 }
 
 // Stats returns the index's sizes.
-func (ix *Index) Stats(ctx context.Context, shard int) (schedule.Stats, error) {
-	if err := checkShard("stats", shard); err != nil {
-		return schedule.Stats{}, err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return schedule.Stats{}, err
-	}
-	s := schedule.Stats{
-		Tick:         ix.told(),
-		Delayed:      int64(len(ix.delay)),
-		Ready:        int64(ix.ready),
-		Leased:       int64(len(ix.leases)),
-		BlockedLanes: int64(len(ix.blocked) + len(ix.holding)),
-		OpenBreakers: int64(ix.breakers),
-		Locks:        int64(ix.held),
-		Waiters:      int64(ix.waiters),
-		Counters: map[string]int64{
-			"claimed": ix.count.claimed, "acked": ix.count.acked, "rescheduled": ix.count.rescheduled,
-			"diverted": ix.count.diverted, "buried": ix.count.buried, "reaped": ix.count.reaped, "stale": ix.count.stale,
-		},
-	}
-	for _, lanes := range ix.runnable {
-		s.RunnableLanes += int64(len(lanes))
-	}
-	if len(ix.delay) > 0 {
-		s.HeadDue = ix.delay[0].at
-	}
-	return s, nil
+func (ix *Index) Stats(ctx context.Context, shard int) (s schedule.Stats, err error) {
+	err = ix.do(ctx, "stats", shard, func() error {
+		s = schedule.Stats{
+			Tick:         schedule.Tick{Now: ix.clock, Next: ix.next(0)},
+			Delayed:      int64(len(ix.delay)),
+			Ready:        int64(ix.ready),
+			Leased:       int64(len(ix.leases)),
+			BlockedLanes: int64(len(ix.blocked) + len(ix.holding)),
+			OpenBreakers: int64(ix.breakers),
+			Locks:        int64(ix.held),
+			Waiters:      int64(ix.waiters),
+			Counters:     maps.Clone(ix.count),
+		}
+		for _, lanes := range ix.runnable {
+			s.RunnableLanes += int64(len(lanes))
+		}
+		if len(ix.delay) > 0 {
+			s.HeadDue = ix.delay[0].at
+		}
+		return nil
+	})
+	return s, err
 }

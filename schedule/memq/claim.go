@@ -2,22 +2,8 @@ package memq
 
 import (
 	"context"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-)
-
-const (
-	// quantum is the most items that a lane gives before the next one's turn comes.
-	quantum = 8
-	// maxPromote and maxReap bound what one claim does besides leasing.
-	maxPromote = 1000
-	maxReap    = 100
-	// reapSpread is how many milliseconds reaped items are spread over: the leases of a process that died end together,
-	// and need not come back together.
-	reapSpread = 101
-	// maxOwners is how many owners' last claims are remembered.
-	maxOwners = 1024
 )
 
 // A batch is what an owner claimed last.
@@ -29,20 +15,22 @@ type batch struct {
 
 // Claim ends the counting of leases, reaps, promotes and leases, in this order. A repetition of the owner's
 // last claim, known by its token, does the first alone: it returns what of that batch is still leased.
-func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error) {
-	if err := checkClaim(shard, req); err != nil {
-		return schedule.Claimed{}, err
+func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (reply schedule.Claimed, err error) {
+	if err := req.Validate(); err != nil {
+		return reply, err
 	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return schedule.Claimed{}, err
-	}
-	if ix.closed {
-		return schedule.Claimed{}, schedule.ErrRebuilding
-	}
-	var reply schedule.Claimed
-	lead := int64(req.Lead / time.Millisecond)
+	err = ix.do(ctx, "claim", shard, func() error {
+		if ix.closed {
+			return schedule.ErrRebuilding
+		}
+		ix.claim(&req, &reply)
+		return nil
+	})
+	return reply, err
+}
+
+func (ix *Index) claim(req *schedule.ClaimRequest, reply *schedule.Claimed) {
+	lead := req.Lead.Milliseconds()
 	ix.endAll(req.Ended)
 	if last := ix.claims[req.Owner]; last != nil && last.token == req.Token {
 		reply.Leases = ix.again(last)
@@ -67,19 +55,13 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	}
 	reply.Waiting = ix.ready > 0 && !reply.More
 	ix.armed, ix.woken = reply.Next, false
-	return reply, nil
-}
-
-// told is what replies carry.
-func (ix *Index) told() schedule.Tick {
-	return schedule.Tick{Now: ix.clock, Next: ix.next(0)}
 }
 
 // endAll stops counting the leases of attempts that have ended, and counts those that took their places.
 func (ix *Index) endAll(ended []schedule.EndedLease) {
 	for i := range ended {
 		ix.countNext(&ended[i].Next)
-		if it := ix.leasedUnder(&ended[i].LeaseRef); it != nil && !it.lane.open() {
+		if it := ix.leasedUnder(ended[i].ID, ended[i].Token); it != nil && !it.lane.open() {
 			it.setCounted(false)
 			ix.refresh(it.lane)
 		}
@@ -109,22 +91,22 @@ func (ix *Index) full(lane int64) bool {
 // reap returns expired leases to the delay set and says how many.
 func (ix *Index) reap() int {
 	n := 0
-	for ; n < maxReap && len(ix.leases) > 0 && ix.leases[0].at <= ix.steady(); n++ {
+	for ; n < schedule.MaxReap && len(ix.leases) > 0 && ix.leases[0].at <= ix.steady(); n++ {
 		it := ix.leases[0].it
-		due := ix.clock + int64(it.key.lo&(1<<10-1)%reapSpread) // the end of an id is random
+		due := ix.clock + schedule.ReapDelay(it.id)
 		if it.moved != 0 {
 			due = min(due, it.moved)
 		}
 		ix.detach(it)
 		ix.postpone(it, due)
 	}
-	ix.count.reaped += int64(n)
+	ix.count["reaped"] += int64(n)
 	return n
 }
 
 // promote moves items that are due by then from the delay set to their lanes' ready lists.
 func (ix *Index) promote(by int64) {
-	for n := 0; n < maxPromote && len(ix.delay) > 0 && ix.delay[0].at <= by; n++ {
+	for n := 0; n < schedule.MaxPromote && len(ix.delay) > 0 && ix.delay[0].at <= by; n++ {
 		it := ix.delay.remove(0).it
 		it.place = uint8(schedule.Ready)
 		it.lane.list(it).push(timed{it.due, it.key.hi, it})
@@ -147,11 +129,11 @@ func (ix *Index) unblock() {
 
 // pick leases up to req.Max items by start-time fair queueing: the lane that has had least is served next, and gives at
 // most a quantum. Every lane in the heaps has something ready and room for it, so that each turn gives at least one.
-func (ix *Index) pick(req schedule.ClaimRequest) []schedule.Lease {
+func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 	if req.Max == 0 {
 		return nil
 	}
-	until := ix.steadily(ix.clock + int64(req.Lease/time.Millisecond))
+	until := ix.steadily(ix.clock + req.Lease.Milliseconds())
 	uncertain, timingOut := max(req.MaxUncertain, 0), max(req.MaxTimingOut, 0)
 	leases := make([]schedule.Lease, 0, min(req.Max, max(ix.ready, 0)))
 	for len(leases) < req.Max {
@@ -164,7 +146,7 @@ func (ix *Index) pick(req schedule.ClaimRequest) []schedule.Lease {
 		if l == nil {
 			break
 		}
-		most := min(quantum, req.Max-len(leases), room[l.class])
+		most := min(schedule.Quantum, req.Max-len(leases), room[l.class])
 		taken := ix.serve(l, most, func(it *item) {
 			it.health = uint8(l.health)
 			ahead := l.inflight >= ix.concurrency(l)
@@ -182,7 +164,7 @@ func (ix *Index) pick(req schedule.ClaimRequest) []schedule.Lease {
 			timingOut -= taken
 		}
 	}
-	ix.count.claimed += int64(len(leases))
+	ix.count["claimed"] += int64(len(leases))
 	return leases
 }
 
@@ -244,10 +226,10 @@ func (ix *Index) again(last *batch) []schedule.Lease {
 }
 
 // remember keeps the claim as its owner's last one.
-func (ix *Index) remember(req schedule.ClaimRequest, leases []schedule.Lease) {
+func (ix *Index) remember(req *schedule.ClaimRequest, leases []schedule.Lease) {
 	last := ix.claims[req.Owner]
 	if last == nil {
-		if len(ix.claims) >= maxOwners {
+		if len(ix.claims) >= schedule.MaxOwners {
 			ix.forgetOwner()
 		}
 		last = new(batch)

@@ -3,7 +3,6 @@ package memq
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
@@ -31,11 +30,8 @@ func (ix *Index) Watermark(ctx context.Context, shard int) (schedule.Watermark, 
 // MoveWatermark moves the watermark, unless somebody else did so since the caller read it: the answer's Loader is the request's Token
 // if it was moved.
 func (ix *Index) MoveWatermark(ctx context.Context, shard int, a schedule.Advance) (schedule.Watermark, error) {
-	switch {
-	case a.Horizon != 0 && a.Horizon < time.Millisecond:
-		return schedule.Watermark{}, fmt.Errorf("advance: horizon %s: %w", a.Horizon, schedule.ErrInvalid)
-	case !word(a.Token, maxToken) || a.After != "" && !word(a.After, maxToken):
-		return schedule.Watermark{}, fmt.Errorf("advance: token %q after %q: %w", a.Token, a.After, schedule.ErrInvalid)
+	if err := a.Validate(); err != nil {
+		return schedule.Watermark{}, err
 	}
 	return ix.marked(ctx, "advance", shard, func() {
 		if ix.mark.loader != a.After || ix.mark.loader == a.Token {
@@ -52,7 +48,7 @@ func (ix *Index) MoveWatermark(ctx context.Context, shard int, a schedule.Advanc
 // Loaded notes that everything that is due at until or before was given to the index since its watermark was moved under the
 // token. If somebody else has moved it since, nothing changes.
 func (ix *Index) Loaded(ctx context.Context, shard int, token string, until int64) (schedule.Watermark, error) {
-	if err := checkToken(token); err != nil {
+	if err := schedule.ValidateToken(token); err != nil {
 		return schedule.Watermark{}, fmt.Errorf("loaded: %w", err)
 	}
 	return ix.marked(ctx, "loaded", shard, func() {
@@ -63,15 +59,11 @@ func (ix *Index) Loaded(ctx context.Context, shard int, token string, until int6
 }
 
 // marked does something with the watermark and says what it is then.
-func (ix *Index) marked(ctx context.Context, operation string, shard int, do func()) (schedule.Watermark, error) {
-	if err := checkShard(operation, shard); err != nil {
-		return schedule.Watermark{}, err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return schedule.Watermark{}, err
-	}
-	do()
-	return schedule.Watermark{Now: ix.clock, At: ix.mark.at, Loaded: ix.mark.loaded, Loader: ix.mark.loader}, nil
+func (ix *Index) marked(ctx context.Context, operation string, shard int, do func()) (w schedule.Watermark, err error) {
+	err = ix.do(ctx, operation, shard, func() error {
+		do()
+		w = schedule.Watermark{Now: ix.clock, At: ix.mark.at, Loaded: ix.mark.loaded, Loader: ix.mark.loader}
+		return nil
+	})
+	return w, err
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
+const stepBack, gap = int64(schedule.StepBack / time.Millisecond), int64(schedule.ClockGap / time.Millisecond)
+
 // number is an entry to test the heap with: it knows where it sits.
 type number struct {
 	at  int
@@ -361,15 +363,15 @@ func TestLocksAreForgotten(t *testing.T) {
 func TestSilentOwnersAreForgotten(t *testing.T) {
 	t.Parallel()
 	ix, clock := clocked()
-	for n := range maxOwners + 50 {
+	for n := range schedule.MaxOwners + 50 {
 		clock.Add(1)
 		_, err := ix.Claim(t.Context(), 0, schedule.ClaimRequest{Owner: fmt.Sprint(n), Token: "t", Lease: time.Minute, LaneLimit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(ix.claims) != maxOwners || ix.claims["0"] != nil || ix.claims[fmt.Sprint(maxOwners)] == nil {
-		t.Errorf("%d owners are known, want the last %d", len(ix.claims), maxOwners)
+	if len(ix.claims) != schedule.MaxOwners || ix.claims["0"] != nil || ix.claims[fmt.Sprint(schedule.MaxOwners)] == nil {
+		t.Errorf("%d owners are known, want the last %d", len(ix.claims), schedule.MaxOwners)
 	}
 }
 

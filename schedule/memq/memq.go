@@ -34,7 +34,7 @@ type Index struct {
 
 	mu         sync.Mutex
 	clock      int64 // when the present operation began, or the last one, in Unix milliseconds
-	skew       int64 // the steady clock less the wall clock: see clock.go
+	skew       int64 // the steady clock less the wall clock: see tick
 	generation int64 // what the index has
 	wanted     int64 // what SQL says it should have
 	closed     bool  // between Reset and Open
@@ -60,9 +60,9 @@ type Index struct {
 	held    int // locks that have a holder
 	waiters int
 
-	armed int64 // what the last claim's reply, or a later hint, announced as the next event; zero: nothing
-	woken bool  // a lane became runnable after the last claim
-	count counters
+	armed int64            // what the last claim's reply, or a later hint, announced as the next event; zero: nothing
+	woken bool             // a lane became runnable after the last claim
+	count map[string]int64 // what was done since the index was built, by name
 }
 
 // New returns an empty index of generation 0, which is also the one it expects, and open for claims.
@@ -86,7 +86,8 @@ func (ix *Index) clear() {
 	ix.claims = make(map[string]*batch)
 	ix.locks = make(map[string]*lock)
 	ix.endings, ix.held, ix.waiters = nil, 0, 0
-	ix.armed, ix.woken, ix.count, ix.skew = 0, false, counters{}, 0
+	ix.armed, ix.woken, ix.skew = 0, false, 0
+	ix.count = map[string]int64{"claimed": 0, "acked": 0, "rescheduled": 0, "diverted": 0, "buried": 0, "reaped": 0, "stale": 0}
 }
 
 // Shards returns 1.
@@ -102,7 +103,7 @@ func (ix *Index) SetGeneration(generation int64) {
 
 // Generation returns the generation that the last Reset gave, or zero.
 func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
-	if err := checkShard("generation", shard); err != nil {
+	if err := schedule.ValidateShard("generation", shard, 1); err != nil {
 		return 0, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -134,12 +135,47 @@ func (ix *Index) begin(ctx context.Context) error {
 	return nil
 }
 
-// moment returns a time as the index keeps it: zero and less mean now, and nothing is later than maxTime.
+// do does one operation on the shard, and hints where it brought an event nearer.
+func (ix *Index) do(ctx context.Context, operation string, shard int, f func() error) error {
+	if err := schedule.ValidateShard(operation, shard, 1); err != nil {
+		return err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err := ix.begin(ctx); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	ix.hint()
+	return nil
+}
+
+// each does one operation on every element, if all of them pass the check, and returns what f answered.
+func each[E, R any](ctx context.Context, ix *Index, operation string, elements []E, check func(E) error, f func(*E) R) ([]R, error) {
+	if err := schedule.Validate(operation, elements, check); err != nil {
+		return nil, err
+	}
+	replies := make([]R, len(elements))
+	err := ix.do(ctx, operation, 0, func() error {
+		for i := range elements {
+			replies[i] = f(&elements[i])
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return replies, nil
+}
+
+// moment returns a time as the index keeps it: zero and less mean now, and nothing is later than schedule.MaxTime.
 func (ix *Index) moment(due int64) int64 {
 	if due <= 0 {
 		return ix.clock
 	}
-	return min(due, maxTime)
+	return min(due, schedule.MaxTime)
 }
 
 // next returns the time of the shard's next event, or zero. That an item becomes due counts so much earlier.
@@ -221,9 +257,8 @@ func (ix *Index) lease(it *item, token string, until int64) {
 }
 
 // leasedUnder returns the item if it is leased under that token, or nil.
-func (ix *Index) leasedUnder(l *schedule.LeaseRef) *item {
-	k, _ := parseKey(l.ID)
-	if it := ix.items[k]; it != nil && it.is(schedule.Leased) && it.token == l.Token {
+func (ix *Index) leasedUnder(id, token string) *item {
+	if it := ix.find(id); it != nil && it.is(schedule.Leased) && it.token == token {
 		return it
 	}
 	return nil
@@ -243,7 +278,7 @@ func (it *item) setCounted(counts bool) {
 
 // countNext counts the lease that takes the place of another, if there is one.
 func (ix *Index) countNext(next *schedule.LeaseRef) {
-	if it := ix.leasedUnder(next); next.ID != "" && it != nil {
+	if it := ix.leasedUnder(next.ID, next.Token); it != nil {
 		it.setCounted(true)
 		ix.refresh(it.lane)
 	}
@@ -269,3 +304,40 @@ func (ix *Index) detach(it *item) {
 	}
 	it.place = uint8(schedule.Absent)
 }
+
+// Clock returns the clock that decides what is due, in Unix milliseconds, whatever state the index is in.
+func (ix *Index) Clock(ctx context.Context) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	return ix.readNow().UnixMilli(), nil
+}
+
+// tick reads the clock.
+//
+// There are two clocks. What is due, and until when a lane is paused, is told in wall time. How much is left of a lease, a
+// lock or a hold is counted on the steady clock, which stands still where the wall clock jumps: what is left stays left.
+// Callers hear and say wall time. docs/adr/0006 says why; the index on Redis does the same.
+func (ix *Index) tick() {
+	last := ix.clock
+	now := ix.readNow().UnixMilli()
+	if now-last > schedule.ClockGap.Milliseconds() || now < last-schedule.StepBack.Milliseconds() {
+		if last > 0 {
+			ix.skew += last - now
+		}
+		ix.armed = 0 // what was announced was never meant for this clock
+	} else {
+		now = max(now, last)
+	}
+	ix.clock = now
+}
+
+// steady returns the steady clock.
+func (ix *Index) steady() int64 { return ix.clock + ix.skew }
+
+// steadily and wall turn a time of one clock into one of the other.
+func (ix *Index) steadily(at int64) int64 {
+	return min(max(min(max(at, 0), schedule.MaxTime)+ix.skew, 0), schedule.MaxTime)
+}
+
+func (ix *Index) wall(at int64) int64 { return min(max(at-ix.skew, 0), schedule.MaxTime) }

@@ -6,23 +6,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
+// outcomes are the names under which outcomes are counted.
+var outcomes = map[schedule.Outcome]string{
+	schedule.Ack: "acked", schedule.Reschedule: "rescheduled", schedule.Divert: "diverted", schedule.Bury: "buried",
+}
+
 // Settle ends leases, and answers each settlement in its place.
 func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) ([]schedule.Settled, error) {
-	err := checkAll("settle", len(settlements), func(i int) error { return checkSettlement(settlements[i]) })
-	if err != nil {
-		return nil, err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return nil, err
-	}
-	replies := make([]schedule.Settled, len(settlements))
-	for i := range settlements {
-		replies[i] = ix.settle(&settlements[i])
-	}
-	ix.hint()
-	return replies, nil
+	return each(ctx, ix, "settle", settlements, schedule.Settlement.Validate, ix.settle)
 }
 
 func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
@@ -38,14 +29,14 @@ func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
 	case s.Won && !leased:
 		ix.overrule(k, it, s)
 	case it != nil:
-		ix.count.stale++
+		ix.count["stale"]++
 		return schedule.Stale
 	default:
-		ix.count.stale++
+		ix.count["stale"]++
 		return schedule.Gone
 	}
 	ix.hold(s)
-	ix.count.settled(s.Outcome)
+	ix.count[outcomes[s.Outcome]]++
 	return schedule.Applied
 }
 
@@ -134,33 +125,13 @@ func (ix *Index) hold(s *schedule.Settlement) {
 
 // Extend lengthens leases, and says of each whether it is still held under that token.
 func (ix *Index) Extend(ctx context.Context, extensions []schedule.Extension) ([]bool, error) {
-	err := checkAll("extend", len(extensions), func(i int) error {
-		e := &extensions[i]
-		if err := checkToken(e.Token); err != nil {
-			return err
+	return each(ctx, ix, "extend", extensions, schedule.Extension.Validate, func(e *schedule.Extension) bool {
+		it := ix.leasedUnder(e.ID, e.Token)
+		if it != nil {
+			ix.prolong(it, ix.steadily(e.Until))
 		}
-		return checkRef(e.ID, e.Lane)
+		return it != nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return nil, err
-	}
-	held := make([]bool, len(extensions))
-	for i := range extensions {
-		e := &extensions[i]
-		k, _ := parseKey(e.ID)
-		it := ix.items[k]
-		if it == nil || !it.is(schedule.Leased) || it.token != e.Token {
-			continue
-		}
-		held[i] = true
-		ix.prolong(it, ix.steadily(e.Until))
-	}
-	return held, nil
 }
 
 // prolong moves a lease's end to a later time of the steady clock; an earlier one changes nothing.

@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -145,6 +146,19 @@ func (a *address) parseRest(segments []string, query string) error {
 	return nil
 }
 
+// shards returns into how many parts an index at the address is split where Options say so many.
+func (a address) shards(wanted int) (int, error) {
+	switch {
+	case wanted == 0 && a.cluster:
+		return clusterShards, nil
+	case wanted == 0:
+		return 1, nil
+	case wanted < 0 || wanted > maxShards:
+		return 0, fmt.Errorf("%d shards: 1 to %d are possible", wanted, maxShards)
+	}
+	return wanted, nil
+}
+
 // dial makes the client. It connects when it is first used.
 func (a address) dial() redis.UniversalClient {
 	o := &redis.UniversalOptions{
@@ -200,8 +214,8 @@ func parseInfo(text string) map[string]string {
 	return info
 }
 
-// checkVersion refuses what is older than 6.2, the first with ZMSCORE.
-func checkVersion(version string) error {
+// CheckVersion refuses what is older than 6.2, the first with ZMSCORE.
+func CheckVersion(version string) error {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	x, errX := strconv.Atoi(major)
@@ -213,4 +227,52 @@ func checkVersion(version string) error {
 		return fmt.Errorf("version %s is too old; 6.2 or newer is needed", version)
 	}
 	return nil
+}
+
+// dialTimeout bounds the dial of one connection, its TLS included.
+const dialTimeout = 5 * time.Second
+
+// A dialer connects to a server.
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialer returns the function by which the client connects. If a dial fails, it returns no error but a
+// connection whose first use fails with that error: go-redis counts dial errors, and after as many as its
+// pool has connections (10 for each processor) it dials only once a second. A server that is back would then
+// be used up to a second late. Package dispatch decides how often a server that is away is asked.
+func (a address) dialer() dialer {
+	o := &redis.Options{DialTimeout: dialTimeout}
+	if a.tls {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	dial := redis.NewDialer(o)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return failedConn{err: fmt.Errorf("%w", err)}, nil // go-redis takes one wrapping off
+		}
+		return conn, nil
+	}
+}
+
+// A failedConn is a connection that could not be made.
+type failedConn struct {
+	err error
+}
+
+func (c failedConn) Read([]byte) (int, error)         { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c failedConn) SetDeadline(time.Time) error      { return c.err }
+func (c failedConn) SetReadDeadline(time.Time) error  { return c.err }
+func (c failedConn) SetWriteDeadline(time.Time) error { return c.err }
+func (failedConn) Close() error                       { return nil }
+func (failedConn) LocalAddr() net.Addr                { return &net.TCPAddr{} }
+func (failedConn) RemoteAddr() net.Addr               { return &net.TCPAddr{} }
+
+// lookAround has the client of a Cluster ask again who has which slots, after a call that failed. A dead master does not say
+// that its replica took over, and the client by itself asks only every ten seconds: so long its shards would be late beyond the
+// failover. The client keeps a pause between two such questions, and does not wait for the answer here.
+func (ix *Index) lookAround(ctx context.Context) {
+	if cluster, ok := ix.client.(*redis.ClusterClient); ok {
+		cluster.ReloadState(ctx)
+	}
 }

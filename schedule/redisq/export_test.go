@@ -20,4 +20,4 @@ func (ix *Index) WatchEvery(d time.Duration) { ix.watchEvery = d }
 func (ix *Index) Client() redis.UniversalClient { return ix.client }
 
 // Key returns the name of a shard's key as the operators see it.
-func (ix *Index) Key(shard int, name string) string { return ix.keys[shard].named([]string{name})[0] }
+func (ix *Index) Key(shard int, name string) string { return ix.keys[shard].named(name) }

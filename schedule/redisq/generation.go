@@ -45,7 +45,7 @@ func decodeGeneration(text string) (int64, error) {
 
 // readGeneration returns the generation of the shard with those keys; zero: it has none.
 func readGeneration(ctx context.Context, c redis.UniversalClient, keys shardKeys) (int64, error) {
-	text, err := c.HGet(ctx, string(keys)+keyNames["META"], "generation").Result()
+	text, err := c.HGet(ctx, keys.named("META"), "generation").Result()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
 	}
@@ -61,7 +61,7 @@ func (ix *Index) SetGeneration(generation int64) { ix.generation.Store(generatio
 // Generation returns the generation that the shard's last Reset gave it, or zero; schedule.ErrOlder or schedule.ErrNewer if that was
 // done by a build that writes otherwise.
 func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
-	if err := ix.checkShard("generation", shard); err != nil {
+	if err := schedule.ValidateShard("generation", shard, len(ix.keys)); err != nil {
 		return 0, err
 	}
 	generation, err := readGeneration(ctx, ix.client, ix.keys[shard])
@@ -75,16 +75,65 @@ func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
 // the one operation, besides Generation, that works whatever generation the shard has. The memory is freed in the
 // background.
 func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
-	if err := ix.checkShard("reset", shard); err != nil {
-		return err
-	}
 	if generation < 0 {
 		return fmt.Errorf("reset: generation %d: %w", generation, schedule.ErrInvalid)
 	}
-	r, err := ix.send(ctx, ix.scripts["reset"], shard, []any{encodeGeneration(generation)})
+	return ix.send(ctx, "reset", shard, []any{encodeGeneration(generation)}, func(r *reply) { r.int() })
+}
+
+// Open lets claims in.
+func (ix *Index) Open(ctx context.Context, shard int) error {
+	return ix.ask(ctx, "open", shard, nil, func(r *reply) { r.tick() })
+}
+
+// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is. A
+// lock that another attempt holds passes on to the adopted one when that one lets it go.
+func (ix *Index) Adopt(ctx context.Context, adoptions []schedule.Adoption) error {
+	_, err := each(ctx, ix, operation[schedule.Adoption, struct{}]{
+		script: "adopt", check: schedule.Adoption.Validate, ref: schedule.Adoption.Ref,
+		encode: func(a schedule.Adoption) []any { return []any{a.ID, a.Token, moment(a.Until), encodeRecord(a.Item)} },
+	}, adoptions)
 	if err != nil {
 		return err
 	}
-	r.int()
-	return r.done()
+	var locked []schedule.LockRequest
+	for _, a := range adoptions {
+		if a.Lock != "" {
+			locked = append(locked, schedule.LockRequest{Lock: a.Lock, ID: a.ID, Lane: a.Lane, Token: a.Token, Until: a.Until})
+		}
+	}
+	_, err = ix.acquire(ctx, "adopt", locked)
+	return err
+}
+
+// Remove removes everything that an index at the URL keeps under the prefix, in so many shards; zero means as many as Open
+// makes of zero. It is for an index that was only lent, and whose processes have all ended: a process that still uses it
+// finds it lost, and rebuilds it. What other prefixes keep is not touched. The memory is freed in the background.
+func Remove(ctx context.Context, rawURL, prefix string, shards int) (err error) {
+	a, err := parseURL(rawURL)
+	if err != nil {
+		return err
+	}
+	if prefix == "" {
+		return errors.New("remove index: it has no prefix")
+	}
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	if shards, err = a.shards(shards); err != nil {
+		return err
+	}
+	client := a.dial()
+	defer func() { err = errors.Join(err, client.Close()) }()
+	for shard := range shards {
+		// One call a shard: its keys are in one slot.
+		keys := make([]string, 0, len(keyNames))
+		for name := range keyNames {
+			keys = append(keys, keysOf(prefix, shard).named(name))
+		}
+		if err := client.Unlink(ctx, keys...).Err(); err != nil {
+			return fmt.Errorf("remove shard %d of the index: %w", shard, err)
+		}
+	}
+	return nil
 }

@@ -1,3 +1,27 @@
+// Package redisq is the index on Redis: a single server, one behind Sentinel, or a Cluster.
+//
+// It keeps every promise of package schedule. Each operation is one Lua script a shard, which runs whole or not at
+// all; all keys of a shard carry one hash tag and are declared, so that a shard is in one slot. The server's clock
+// decides what is due; docs/adr/0006 says what happens where it jumps. Nothing expires by itself, no command blocks, and
+// several processes may share one index.
+//
+// What is found there by looking: "<prefix>:{<prefix>:<shard>}:delay" is the delay set, ids scored by their due time
+// in Unix milliseconds. keys.go names the other structures; lua/include/records.lua and lua/include/lanes.lua say how
+// they are written, and lua/include/flow.lua what a lane has where its rate or its breaker bounds it.
+//
+// A claim is never repeated by the client on its own, because a repetition would lease items that nobody knows of: its
+// error is returned, and the caller repeats it with the same token. Every other operation is idempotent and is
+// repeated. Where a call that spans shards fails on some of them, the answers of the others are returned beside the
+// error, and those that are missing have their zero value.
+//
+// While Run runs, the servers are asked every 15 s whether they may evict keys, and each shard whether a key of it is gone; see
+// Warnings. What cannot be mended from the rest makes the shard lost, so that it is rebuilt.
+//
+// It is tested on Redis, and on Valkey where the system has it: the conformance suite, the comparison with memq, and the tests
+// of damage, full memory and eviction run on redis-server, and again on valkey-server if that is in PATH.
+//
+// It does not keep anything that SQL does not have, does not create generations, and does not decide when to rebuild.
+// It does not delete old shards after their number was changed: that is a rebuild into another prefix.
 package redisq
 
 import (
@@ -15,8 +39,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
 const (
@@ -86,13 +108,8 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 	if err := checkPrefix(o.Prefix); err != nil {
 		return nil, err
 	}
-	if o.Shards == 0 {
-		if o.Shards = 1; a.cluster {
-			o.Shards = clusterShards
-		}
-	}
-	if o.Shards < 1 || o.Shards > maxShards {
-		return nil, fmt.Errorf("%d shards: 1 to %d are possible", o.Shards, maxShards)
+	if o.Shards, err = a.shards(o.Shards); err != nil {
+		return nil, err
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -179,7 +196,7 @@ func (ix *Index) Shards() int { return len(ix.keys) }
 func (ix *Index) Clock(ctx context.Context) (int64, error) {
 	var c redis.Cmdable = ix.client
 	if cluster, ok := ix.client.(*redis.ClusterClient); ok {
-		master, err := cluster.MasterForKey(ctx, string(ix.keys[0])+keyNames["META"])
+		master, err := cluster.MasterForKey(ctx, ix.keys[0].named("META"))
 		if err != nil {
 			return 0, fmt.Errorf("master of shard 0: %w", err)
 		}
@@ -192,105 +209,5 @@ func (ix *Index) Clock(ctx context.Context) (int64, error) {
 	return now.UnixMilli() + ix.offset.Load(), nil
 }
 
-// call runs one operation's script on a shard.
-func (ix *Index) call(ctx context.Context, operation string, shard int, args ...any) (*reply, error) {
-	s := ix.scripts[operation]
-	return ix.send(ctx, s, shard, ix.arguments(s, shard, args))
-}
-
-// arguments fills in by name what every script may have. The others are the caller's, in the order of the header, and
-// then those of the elements.
-func (ix *Index) arguments(s *script, shard int, args []any) []any {
-	all := make([]any, 0, len(s.argv)+len(args))
-	for _, name := range s.argv {
-		switch name {
-		case "GENERATION":
-			all = append(all, encodeGeneration(ix.generation.Load()))
-		case "OFFSET":
-			all = append(all, ix.offset.Load())
-		case "CHANNEL":
-			all = append(all, ix.channel)
-		case "SHARD":
-			all = append(all, shard)
-		default:
-			if len(args) > 0 {
-				all, args = append(all, args[0]), args[1:]
-			}
-		}
-	}
-	return append(all, args...)
-}
-
-// send runs a script with all its arguments, and measures it.
-func (ix *Index) send(ctx context.Context, s *script, shard int, args []any) (*reply, error) {
-	began := time.Now()
-	values, err := s.run(ctx, ix.client, s.name == "claim", ix.keys[shard].named(s.keys), args)
-	ix.metrics.observe(s.name, time.Since(began), err)
-	switch {
-	case err == nil:
-		return &reply{operation: s.name, shard: shard, values: values}, nil
-	case redis.HasErrorPrefix(err, "LOST "):
-		err = schedule.ErrLost
-	case redis.HasErrorPrefix(err, "REBUILDING "):
-		err = schedule.ErrRebuilding
-	default:
-		ix.lookAround(ctx)
-	}
-	return nil, fmt.Errorf("%s on shard %d: %w", s.name, shard, err)
-}
-
-// A reply is read value by value. The first that is not of the kind asked for is remembered, and ends what follows.
-type reply struct {
-	operation string
-	shard     int
-	values    []any
-	at        int
-	err       error
-}
-
-func (r *reply) next() any {
-	if r.err != nil {
-		return nil
-	}
-	if r.at >= len(r.values) {
-		r.err = io.ErrUnexpectedEOF
-		return nil
-	}
-	r.at++
-	return r.values[r.at-1]
-}
-
-func (r *reply) more() bool { return r.err == nil && r.at < len(r.values) }
-
-func (r *reply) int() int64 {
-	v := r.next()
-	n, ok := v.(int64)
-	if !ok && r.err == nil {
-		r.err = fmt.Errorf("value %d is a %T, not a number", r.at, v)
-	}
-	return n
-}
-
-func (r *reply) text() string {
-	v := r.next()
-	s, ok := v.(string)
-	if !ok && r.err == nil {
-		r.err = fmt.Errorf("value %d is a %T, not a text", r.at, v)
-	}
-	return s
-}
-
-func (r *reply) tick() schedule.Tick {
-	return schedule.Tick{Now: r.int(), Next: r.int(), Seq: r.int()}
-}
-
-// done returns what was wrong with the reply, if anything.
-func (r *reply) done() error {
-	if r.err == nil && r.at < len(r.values) {
-		r.err = fmt.Errorf("%d values more than expected", len(r.values)-r.at)
-	}
-	if r.err != nil {
-		return fmt.Errorf("%s on shard %d: reply: %w", r.operation, r.shard, r.err)
-	}
-	return nil
-}
+// ShardOf returns the shard that has the lane.
+func (ix *Index) ShardOf(lane int64) int { return shardOfLane(lane, len(ix.keys)) }

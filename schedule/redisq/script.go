@@ -7,17 +7,44 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
 //go:embed lua
 var luaFiles embed.FS
 
-// A script is one Lua file of an operation. Its header is not only read by people: it names the keys and arguments, and
-// from it come the script's local variables, the keys that a call declares, and the check of a call's arguments.
+// numbers are the names that scripts have for what package schedule decides, in milliseconds where it is a time.
+var numbers = map[string]int64{
+	"QUANTUM":           schedule.Quantum,
+	"MAX_PROMOTE":       schedule.MaxPromote,
+	"MAX_REAP":          schedule.MaxReap,
+	"MAX_OWNERS":        schedule.MaxOwners,
+	"MAX_HEIRS":         schedule.MaxHeirs,
+	"FRESH_SHARE":       schedule.FreshShare,
+	"START_CONCURRENCY": schedule.StartConcurrency,
+	"BREAKER_ATTEMPTS":  schedule.BreakerAttempts,
+	"BREAKER_SPAN":      schedule.BreakerSpan.Milliseconds(),
+	"BREAKER_REST":      schedule.BreakerRest.Milliseconds(),
+	"PROBE_SPREAD":      schedule.ProbeSpread,
+	"PROBE_GOLDEN":      schedule.ProbeGolden,
+	"REAP_SPREAD":       schedule.ReapSpread,
+	"TOKEN_STEP":        schedule.TokenStep.Milliseconds(),
+	"CATCH_UP":          schedule.CatchUp.Milliseconds(),
+	"STEP_BACK":         schedule.StepBack.Milliseconds(),
+	"CLOCK_GAP":         schedule.ClockGap.Milliseconds(),
+	"ALWAYS_AHEAD":      schedule.AlwaysAhead.Milliseconds(),
+	"KEEP_FOR_WAITER":   schedule.KeepForWaiter.Milliseconds(),
+}
+
+// A script is one Lua file of an operation. Its header is not only read by people: it begins with the operation's name,
+// and names the keys and arguments. From it come the script's local variables, the keys that a call declares, and the
+// check of a call's arguments.
 type script struct {
 	name string
 	keys []string // names, as keyNames has them
@@ -27,40 +54,7 @@ type script struct {
 	hash string
 }
 
-// loadScript reads a script, and puts before it the local variables of its header and the files that it uses.
-func loadScript(name string) (*script, error) {
-	text, err := luaFiles.ReadFile(path.Join("lua", name+".lua"))
-	if err != nil {
-		return nil, fmt.Errorf("script %s: %w", name, err)
-	}
-	header := parseHeader(string(text))
-	s := &script{name: name, keys: header["KEYS"], argv: header["ARGV"], each: header["EACH"]}
-	var b strings.Builder
-	locals(&b, "KEYS", s.keys)
-	locals(&b, "ARGV", s.argv)
-	if len(s.each) > 0 {
-		fmt.Fprintf(&b, "local FIRST, STRIDE = %d, %d\n", len(s.argv)+1, len(s.each))
-	}
-	for _, include := range header["Uses"] {
-		part, err := luaFiles.ReadFile(path.Join("lua/include", include+".lua"))
-		if err != nil {
-			return nil, fmt.Errorf("script %s uses %s: %w", name, include, err)
-		}
-		b.Write(part)
-	}
-	b.Write(text)
-	for _, key := range s.keys {
-		if keyNames[key] == "" {
-			return nil, fmt.Errorf("script %s names the unknown key %s", name, key)
-		}
-	}
-	s.body = b.String()
-	sum := sha1.Sum([]byte(s.body))
-	s.hash = hex.EncodeToString(sum[:])
-	return s, nil
-}
-
-// loadScripts reads every script, by name.
+// loadScripts reads every script, by the name of its operation.
 func loadScripts() (map[string]*script, error) {
 	files, err := luaFiles.ReadDir("lua")
 	if err != nil {
@@ -68,32 +62,82 @@ func loadScripts() (map[string]*script, error) {
 	}
 	scripts := make(map[string]*script)
 	for _, file := range files {
-		name, isScript := strings.CutSuffix(file.Name(), ".lua")
-		if !isScript {
+		if file.IsDir() {
 			continue
 		}
-		if scripts[name], err = loadScript(name); err != nil {
+		s, err := loadScript(file.Name())
+		if err != nil {
 			return nil, err
 		}
+		scripts[s.name] = s
 	}
 	return scripts, nil
 }
 
-// locals gives the elements of KEYS or ARGV their names.
-func locals(b *strings.Builder, table string, names []string) {
-	if len(names) == 0 {
-		return
+// loadScript reads a script, and puts before it the local variables of its header, the numbers that occur in it, and the
+// files that it uses.
+func loadScript(file string) (*script, error) {
+	text, err := luaFiles.ReadFile(path.Join("lua", file))
+	if err != nil {
+		return nil, fmt.Errorf("script %s: %w", file, err)
 	}
-	fmt.Fprintf(b, "local %s = unpack(%s, 1, %d)\n", strings.Join(names, ", "), table, len(names))
+	header := parseHeader(string(text))
+	s := &script{name: header["Operation"][0], keys: header["KEYS"], argv: header["ARGV"], each: header["EACH"]}
+	var parts strings.Builder
+	for _, include := range header["Uses"] {
+		part, err := luaFiles.ReadFile(path.Join("lua/include", include+".lua"))
+		if err != nil {
+			return nil, fmt.Errorf("script %s uses %s: %w", file, include, err)
+		}
+		parts.Write(part)
+	}
+	parts.Write(text)
+	for _, key := range s.keys {
+		if keyNames[key] == "" {
+			return nil, fmt.Errorf("script %s names the unknown key %s", file, key)
+		}
+	}
+	s.setBody(s.locals(parts.String()) + parts.String())
+	return s, nil
 }
 
-// parseHeader reads the lines "-- NAME: word word" of the comment that opens a script.
+func (s *script) setBody(body string) {
+	sum := sha1.Sum([]byte(body))
+	s.body, s.hash = body, hex.EncodeToString(sum[:])
+}
+
+var constant = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
+
+// locals gives the elements of KEYS and ARGV their names, and the numbers that the text uses.
+func (s *script) locals(text string) string {
+	var b strings.Builder
+	for table, names := range map[string][]string{"KEYS": s.keys, "ARGV": s.argv} {
+		fmt.Fprintf(&b, "local %s = unpack(%s, 1, %d)\n", strings.Join(names, ", "), table, len(names))
+	}
+	if len(s.each) > 0 {
+		fmt.Fprintf(&b, "local FIRST, STRIDE = %d, %d\n", len(s.argv)+1, len(s.each))
+	}
+	used := constant.FindAllString(text, -1)
+	slices.Sort(used)
+	for _, name := range slices.Compact(used) {
+		if n, ok := numbers[name]; ok {
+			fmt.Fprintf(&b, "local %s = %d\n", name, n)
+		}
+	}
+	return b.String()
+}
+
+// parseHeader reads the comment that opens a script: the first word as "Operation", and the lines "-- NAME: word word".
 func parseHeader(text string) map[string][]string {
 	header := make(map[string][]string)
 	for line := range strings.Lines(text) {
 		line, ok := strings.CutPrefix(line, "-- ")
 		if !ok {
 			break
+		}
+		if len(header) == 0 {
+			name, _, _ := strings.Cut(line, " ")
+			header["Operation"] = []string{name}
 		}
 		if name, words, found := strings.Cut(line, ":"); found && slices.Contains(headerNames, name) {
 			header[name] = strings.Fields(words)
@@ -114,29 +158,28 @@ func (s *script) check(args []any) error {
 }
 
 // run sends the script by its hash, and whole where the server does not know it: after a restart, a failover, SCRIPT
-// FLUSH, and once on each master of a Cluster. With once the client does not repeat it by itself on any error that
-// leaves open whether it was executed.
-func (s *script) run(ctx context.Context, c redis.UniversalClient, once bool, keys []string, args []any) ([]any, error) {
+// FLUSH, and once on each master of a Cluster. The client does not repeat a claim by itself on any error that leaves open
+// whether it was executed.
+func (s *script) run(ctx context.Context, c redis.UniversalClient, keys shardKeys, args []any) ([]any, error) {
 	if err := s.check(args); err != nil {
 		return nil, err
 	}
-	reply, err := s.send(ctx, c, once, "evalsha", s.hash, keys, args)
+	reply, err := s.send(ctx, c, "evalsha", s.hash, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = s.send(ctx, c, once, "eval", s.body, keys, args)
+		reply, err = s.send(ctx, c, "eval", s.body, keys, args)
 	}
 	return reply, err
 }
 
-func (s *script) send(ctx context.Context, c redis.UniversalClient, once bool, command, body string, keys []string, args []any) ([]any, error) {
-	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, command, body, len(keys))
-	for _, key := range keys {
-		words = append(words, key)
+func (s *script) send(ctx context.Context, c redis.UniversalClient, command, body string, keys shardKeys, args []any) ([]any, error) {
+	words := append(make([]any, 0, 3+len(s.keys)+len(args)), command, body, len(s.keys))
+	for _, name := range s.keys {
+		words = append(words, keys.named(name))
 	}
 	cmd := redis.NewSliceCmd(ctx, append(words, args...)...)
 	cmd.SetFirstKeyPos(3)
 	var send redis.Cmder = cmd
-	if once {
+	if s.name == "claim" {
 		send = unrepeated{cmd}
 	}
 	// The command's own error is the same one; Process returns it.

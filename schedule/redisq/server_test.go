@@ -3,226 +3,354 @@ package redisq_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"net"
+	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// The ids are members of one sorted set, scored by their due milliseconds, under a name that says so; nothing
-// expires.
-func TestWhatOperatorsSee(t *testing.T) {
+// A URL of a server of another kind, or of one that cannot be trusted, is refused with one line that says what to
+// write instead.
+func TestServersThatAreRefused(t *testing.T) {
 	needsServer(t)
-	ix := openAs(t, redisq.Options{URL: testserver.StartRedis(t)})
-	reset(t, ix, 1)
-	ctx := context.Background()
-	n, token := 0, 0
-	due := time.Now().Add(time.Hour).UnixMilli()
-	fill(t, ix, &n, 10, 3, due)
-	score, err := ix.Client().ZScore(ctx, "dispatcher:{dispatcher:0}:delay", id(4)).Result()
-	if err != nil || int64(score) != due+4 {
-		t.Errorf("score of %s: %v, %v; want %d", id(4), score, err, due+4)
-	}
-	// Fill every structure, and look at all keys.
-	fill(t, ix, &n, 20, 3, 1)
-	leases := claim(t, ix, &token, 5).Leases
-	for _, l := range leases[:2] {
-		acquire(t, ix, l, due)
-	}
-	keys, err := ix.Client().Keys(ctx, "*").Result()
-	if err != nil || len(keys) < 12 {
-		t.Fatalf("keys %v, %v", keys, err)
-	}
-	for _, key := range keys {
-		if !strings.HasPrefix(key, "dispatcher:{dispatcher:0}:") {
-			t.Errorf("%s does not carry the shard's tag", key)
+	set := testserver.NewSentinel(t, testserver.SentinelOptions{})
+	plain, sentinel := set.Servers[0].Address(), set.Sentinels[0]
+	evicting := testserver.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	guarded := strings.TrimPrefix(testserver.StartRedis(t, "--requirepass", "s3cret"), "redis://")
+	untrusted := httptest.NewTLSServer(nil)
+	defer untrusted.Close()
+	secure := strings.TrimPrefix(untrusted.URL, "https://")
+	for _, c := range []struct{ url, want string }{
+		{"redis://:s3cret@" + sentinel, "redis+sentinel://"},
+		{"redis+sentinel://:s3cret@" + plain + "/payments", "redis://"},
+		{"redis+sentinel://:s3cret@" + sentinel + "/orders", "name of the master"},
+		{"redis+cluster://" + plain, "redis://"},
+		{"redis+cluster://:s3cret@" + guarded, "redis://"},
+		{testserver.SharedCluster(t).Nodes[0].URL, "redis+cluster"},
+		{"rediss://" + secure, "SSL_CERT_FILE"},
+		{"redis://" + plain + "/99", "0 to 15"},
+		{"rediss+sentinel://" + secure + "/payments", "SSL_CERT_FILE"},
+		{"rediss+cluster://" + secure, "SSL_CERT_FILE"},
+		{evicting, "allkeys-lru"},
+		{"redis://" + guarded, "NOAUTH"},
+		{"redis://:wr0ng@" + guarded, "WRONGPASS"},
+	} {
+		ix, err := redisq.Open(t.Context(), redisq.Options{URL: c.url})
+		if err == nil {
+			t.Errorf("%s was accepted", c.url)
+			ix.Close()
+			continue
 		}
-		if ttl := do(t, ix, "ttl", key); ttl != int64(-1) {
-			t.Errorf("%s expires in %v", key, ttl)
+		text := err.Error()
+		tells := strings.Contains(text, "s3cret") || strings.Contains(text, "wr0ng")
+		if !strings.Contains(text, c.want) || tells || strings.Contains(text, "\n") {
+			t.Errorf("%s: %v; want one line with %q", c.url, err, c.want)
+		}
+	}
+	if err := openAs(t, redisq.Options{URL: "redis://default:s3cret@" + guarded}).Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	// Behind the Sentinels it is the master that is used, in the database of that number.
+	ix := openAs(t, redisq.Options{URL: "redis+sentinel://" + sentinel + "/payments/3"})
+	reset(t, ix, 1)
+	n, token := 0, 0
+	fill(t, ix, &n, 3, 1, 1)
+	if got := claim(t, ix, &token, 3).Leases; len(got) != 3 {
+		t.Errorf("claimed %d of 3", len(got))
+	}
+	direct := openAs(t, redisq.Options{URL: "redis://" + plain + "/3"})
+	if generation, err := direct.Generation(context.Background(), 0); generation != 1 || err != nil {
+		t.Errorf("the server itself has generation %d in database 3, %v", generation, err)
+	}
+}
+
+// With the one and without the other a server cannot be told from one that is away; the log says what it may
+// be.
+func TestServersWithAndWithoutTLS(t *testing.T) {
+	needsServer(t)
+	secure := httptest.NewTLSServer(nil)
+	defer secure.Close()
+	for url, want := range map[string]string{
+		"redis" + strings.TrimPrefix(secure.URL, "https"):                      "use rediss instead of redis",
+		strings.Replace(testserver.SharedRedis(t), "redis://", "rediss://", 1): "use redis instead of rediss",
+	} {
+		log := new(journal)
+		if openAs(t, redisq.Options{URL: url, Logger: log.logger()}); log.count("WARN", want) != 1 {
+			t.Errorf("%s: the log says %s, want %q", url, log, want)
 		}
 	}
 }
 
-// Calls spread over shards answer each element in its place, and refuse nothing half.
-func TestCallsSpanShards(t *testing.T) {
-	needsServer(t)
-	ix := open(t, testserver.SharedCluster(t).URL(), 0)
-	reset(t, ix, 1)
-	ctx := context.Background()
-	n := 0
-	items := itemsOf(&n, 1000, 500, time.Now().Add(time.Hour).UnixMilli())
-	items[10] = items[3] // a repetition finds what the first one put
-	positions, err := ix.Ensure(ctx, items)
+// watched opens an index that watches ten times a second, and lets it run.
+func watched(t *testing.T, url string, shards int) (*redisq.Index, *journal, *prometheus.Registry) {
+	t.Helper()
+	j, registry := new(journal), prometheus.NewRegistry()
+	ix, err := redisq.Open(context.Background(), redisq.Options{
+		URL: url, Shards: shards, Registerer: registry, Logger: j.logger(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range positions {
-		if want := (schedule.Position{}); i != 10 && p != want || i == 10 && (p.Place != schedule.Delayed || p.Due != items[3].Due) {
-			t.Errorf("element %d was %+v", i, p)
+	ix.WatchEvery(100 * time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- ix.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, ix.Close()); err != nil {
+			t.Error(err)
 		}
-	}
-	if positions, err = ix.Ensure(ctx, items); err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range positions {
-		if p.Place != schedule.Delayed || p.Due != items[i].Due {
-			t.Errorf("element %d is %+v, want delayed to %d", i, p, items[i].Due)
-		}
-	}
-	used := 0
-	for shard := range ix.Shards() {
-		s, err := ix.Stats(ctx, shard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.Delayed > 0 {
-			used++
-		}
-	}
-	if used != 16 {
-		t.Errorf("1000 items of 500 lanes are in %d of 16 shards", used)
-	}
-	// One shard that is lost fails the call; the others' answers stand.
-	if err := ix.Reset(ctx, 5, 99); err != nil {
-		t.Fatal(err)
-	}
-	refs := make([]schedule.Ref, len(items))
-	for i := range items {
-		refs[i] = items[i].Ref()
-	}
-	positions, err = ix.Cancel(ctx, refs)
-	if !errors.Is(err, schedule.ErrLost) || !strings.Contains(fmt.Sprint(err), "shard 5") {
-		t.Fatalf("cancel with a lost shard: %v", err)
-	}
-	answered := 0
-	for _, p := range positions {
-		if p.Place == schedule.Delayed {
-			answered++
-		}
-	}
-	if answered < 900 || answered == 1000 {
-		t.Errorf("%d of 1000 were answered beside a lost shard", answered)
-	}
+	})
+	return ix, j, registry
 }
 
-// What a delayed item costs is what its members of the two keys take.
-func TestMemoryBudget(t *testing.T) {
-	needsServer(t)
-	ix := openNew(t)
-	n := 0
-	const items = 20_000
-	fill(t, ix, &n, items, 1000, time.Now().Add(time.Hour).UnixMilli())
-	var all int64
-	for _, name := range []string{"DELAY", "RECORDS"} {
-		all += do(t, ix, "memory", "usage", ix.Key(0, name), "samples", 0).(int64)
+func expectMetric(t *testing.T, registry *prometheus.Registry, name string, want float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if per := all / items; per > 250 {
-		t.Errorf("a delayed item costs %d bytes; the budget is 250", per)
+	for _, family := range families {
+		if family.GetName() == name {
+			m := family.GetMetric()[0]
+			if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+			return
+		}
 	}
+	t.Errorf("there is no %s", name)
 }
 
-// Every node of a Cluster forgets its scripts; e2e/faults does it to a server alone.
-func TestFlushedScriptsAreSentAgain(t *testing.T) {
-	needsServer(t)
-	ix := open(t, testserver.SharedCluster(t).URL(), 0)
+// Somebody lets the server evict while it runs: it is said once, with the cure, in the log, the metric and
+// the warnings; and once when it is over.
+func TestPolicyIsWatched(t *testing.T) {
+	eachServer(t, watchesPolicy, "--maxmemory-policy", "noeviction") // a server of its own: it is reconfigured
+}
+
+func watchesPolicy(t *testing.T, url string) {
+	ix, log, registry := watched(t, url, 1)
 	reset(t, ix, 1)
-	n, token := 0, 0
-	for range 3 {
-		err := ix.Client().(*redis.ClusterClient).ForEachMaster(t.Context(), func(ctx context.Context, c *redis.Client) error {
-			return c.ScriptFlush(ctx).Err()
+	if got := ix.Warnings(); got != nil {
+		t.Fatalf("warnings of a sound server: %v", got)
+	}
+	expectMetric(t, registry, "dispatcher_index_unsafe", 0)
+
+	// Without a limit nothing is dropped yet.
+	do(t, ix, "config", "set", "maxmemory-policy", "allkeys-lru")
+	testserver.Until(t, "the policy to be noticed", func() bool { return log.count("WARN", "once it has a maxmemory", "allkeys-lru") == 1 })
+	if got := ix.Warnings(); got != nil {
+		t.Errorf("warnings without a limit: %v", got)
+	}
+	do(t, ix, "config", "set", "maxmemory", "200mb")
+	testserver.Until(t, "the limit to be noticed", func() bool { return len(ix.Warnings()) == 1 })
+	if got := ix.Warnings()[0]; !strings.Contains(got, "set maxmemory-policy noeviction") || !strings.Contains(got, "allkeys-lru") {
+		t.Errorf("the warning is %q", got)
+	}
+	expectMetric(t, registry, "dispatcher_index_unsafe", 1)
+	do(t, ix, "config", "set", "maxmemory-policy", "noeviction")
+	testserver.Until(t, "the cure to be noticed", func() bool { return ix.Warnings() == nil })
+	testserver.Until(t, "the cure to be logged", func() bool { return log.count("INFO", "trusted") == 1 })
+	expectMetric(t, registry, "dispatcher_index_unsafe", 0)
+	if log.count("ERROR", "would drop") != 1 || log.count("WARN", "once it has") != 1 {
+		t.Errorf("each change is logged once:\n%s", log)
+	}
+}
+
+// A user that may not ask for the policy is served, and the log says once that it is not watched. Nor is a
+// channel needed: hints may be lost, all of them.
+func TestServerThatDoesNotTell(t *testing.T) {
+	needsServer(t)
+	raw := testserver.StartRedis(t)
+	admin := openAs(t, redisq.Options{URL: raw, Prefix: "admin"})
+	do(t, admin, "config", "set", "maxmemory", "200mb")
+	do(t, admin, "config", "set", "maxmemory-policy", "allkeys-lru")
+	for _, user := range [][]any{
+		{"noinfo", "on", ">pw", "~*", "&*", "+@all", "-info", "-config"},
+		{"strict", "on", ">pw", "~dispatcher:*", "&dispatcher:*", "+@all", "-@admin", "-@dangerous"},
+		{"deaf", "on", ">pw", "~*", "resetchannels", "+@all", "-info", "-config"},
+	} {
+		do(t, admin, append([]any{"acl", "setuser"}, user...)...)
+		name := user[0].(string)
+		ix, log, registry := watched(t, strings.Replace(raw, "redis://", "redis://"+name+":pw@", 1), 1)
+		reset(t, ix, 1)
+		n, token := 0, 0
+		fill(t, ix, &n, 3, 1, 1)
+		settleAll(t, ix, claim(t, ix, &token, 3).Leases)
+		refused := func() int { return commands(t, admin, "rejected_calls")["info"] }
+		before := refused()
+		testserver.Until(t, "three more looks", func() bool { return refused() >= before+3 })
+		if log.count("WARN", "does not tell", "noeviction") != 1 || strings.Contains(log.String(), "pw@") {
+			t.Errorf("%s: the log says\n%s", name, log)
+		}
+		if got := ix.Warnings(); got != nil {
+			t.Errorf("%s: warnings of what cannot be known: %v", name, got)
+		}
+		expectMetric(t, registry, "dispatcher_index_unsafe", 0)
+	}
+}
+
+// freeAddress returns an address at which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
+}
+
+// A server that is there again is used at once, however often it was asked for while it was away: what is due
+// waits for it.
+func TestAServerThatIsBackIsUsedAtOnce(t *testing.T) {
+	t.Parallel()
+	addr := freeAddress(t)
+	ix, err := redisq.Open(t.Context(), redisq.Options{URL: "redis://" + addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ix.Close()
+	var asking sync.WaitGroup
+	for range 20 * runtime.GOMAXPROCS(0) { // twice as often as there may be connections
+		asking.Go(func() {
+			if err := ix.Ping(t.Context()); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("without a server: %v", err)
+			}
 		})
+	}
+	asking.Wait()
+	startProxyAt(t, addr, testserver.SharedRedis(t))
+	if err := ix.Ping(t.Context()); err != nil {
+		t.Errorf("with a server: %v", err)
+	}
+}
+
+// A server that is away does not keep a process from starting; operations fail until it is there.
+func TestOpenWithoutAServer(t *testing.T) {
+	t.Parallel()
+	addr := freeAddress(t)
+	for _, scheme := range []string{"redis://", "redis+cluster://", "redis+sentinel://"} {
+		log := new(journal)
+		url := scheme + ":s3cret@" + addr
+		if strings.Contains(scheme, "sentinel") {
+			url += "/main/0"
+		}
+		ix, err := redisq.Open(t.Context(), redisq.Options{URL: url, Logger: log.logger()})
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%s: %v", scheme, err)
+			continue
 		}
-		fill(t, ix, &n, 100, 100, 1)
-		leases := claim(t, ix, &token, 256).Leases
-		if len(leases) == 0 {
-			t.Fatal("nothing was claimed")
+		if !strings.Contains(log.String(), "cannot be reached") || strings.Contains(log.String(), "s3cret") {
+			t.Errorf("%s: the log says %q", scheme, log.String())
 		}
-		settleAll(t, ix, leases)
+		if _, err := ix.Stats(context.Background(), 0); err == nil || errors.Is(err, schedule.ErrLost) {
+			t.Errorf("%s: stats without a server: %v", scheme, err)
+		}
+		if err := ix.Close(); err != nil {
+			t.Errorf("%s: close: %v", scheme, err)
+		}
 	}
 }
 
-// Under maxmemory what drains goes on, and what adds is refused whole.
-func TestFullServer(t *testing.T) {
-	eachServer(t, func(t *testing.T, url string) { drainsWhileFull(t, open(t, url, 1)) }, "--maxmemory-policy", "noeviction")
+// notNow are the answers of a server that cannot at present, as servers gave them.
+var notNow = []string{
+	"READONLY You can't write against a read only replica.",
+	"NOREPLICAS Not enough good replicas to write.",
+	"LOADING Redis is loading the dataset in memory",
+	"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+	"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+	"CLUSTERDOWN Hash slot not served",
+	"TRYAGAIN Multiple keys request during rehashing of slot",
+	"OOM command not allowed when used memory > 'maxmemory'.",
+	"UNKILLABLE Sorry the script already executed write commands against the dataset.",
+	"ERR max number of clients reached",
+	"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -OOM command not allowed when used memory > 'maxmemory'.",
 }
 
-func drainsWhileFull(t *testing.T, ix *redisq.Index) {
-	reset(t, ix, 1)
-	ctx := context.Background()
-	n, token := 0, 0
-	fill(t, ix, &n, 2000, 4, 1)
-	for range 8 {
-		settleAll(t, ix, claim(t, ix, &token, 64).Leases)
-	}
-	held := claim(t, ix, &token, 60).Leases
-	mark := horizon(t, ix, 24*time.Hour, "loader")
-	before := stats(t, ix)
-	do(t, ix, "config", "set", "maxmemory", "1mb")
-	items := itemsOf(&n, 500, 4, 1)
-	if _, err := ix.Ensure(ctx, items); err == nil || !strings.Contains(err.Error(), "OOM") {
-		t.Fatalf("ensure on a full server: %v, want OOM", err)
-	}
-	if after := stats(t, ix); after.Delayed != before.Delayed || after.Ready != before.Ready {
-		t.Fatalf("a refused ensure changed %+v to %+v", before, after)
-	}
-	// It takes no items, so its watermark does not say that it has them.
-	if _, err := ix.Loaded(ctx, 0, "loader", mark.At); err == nil || errors.Is(err, schedule.ErrLost) {
-		t.Fatalf("loaded on a full server: %v", err)
-	}
-	if _, err := ix.MoveWatermark(ctx, 0, schedule.Advance{Horizon: time.Hour, After: "loader", Token: "next"}); err == nil {
-		t.Fatal("a full server's watermark was moved")
-	}
-	if got, err := ix.Watermark(ctx, 0); err != nil || got.At != mark.At || got.Loader != "loader" {
-		t.Fatalf("a full server's watermark: %+v, %v; want %+v", got, err, mark)
-	}
-	l := held[0]
-	if kept, err := ix.Extend(ctx, []schedule.Extension{{Ref: l.Ref(), Token: l.Token, Until: l.Until + 60_000}}); err != nil || !kept[0] {
-		t.Fatalf("extend on a full server: %v, %v", kept, err)
-	}
-	again := schedule.Settlement{Item: held[1].Item, Token: held[1].Token, Outcome: schedule.Reschedule}
-	again.Due = time.Now().Add(time.Hour).UnixMilli()
-	if replies, err := ix.Settle(ctx, []schedule.Settlement{again}); err != nil || replies[0] != schedule.Applied {
-		t.Fatalf("reschedule on a full server: %v, %v", replies, err)
-	}
-	request := schedule.LockRequest{Lock: "k", ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until}
-	if replies, err := ix.Acquire(ctx, []schedule.LockRequest{request}); err != nil || !replies[0].Acquired {
-		t.Fatalf("acquire on a full server: %v, %v", replies, err)
-	}
-	settleAll(t, ix, held[2:])
-	pass(t, ix, 5*time.Minute)
-	if c := claim(t, ix, &token, 64); c.Reaped != 1 || len(c.Leases) == 0 {
-		t.Fatalf("claim on a full server: %d reaped, %d leased", c.Reaped, len(c.Leases))
-	}
-	do(t, ix, "config", "set", "maxmemory", "0")
-	ensure(t, ix, items...)
-}
-
-func TestMetrics(t *testing.T) {
+// An answer of a server that only means "not now" fails the calls of that time and nothing else, and does not
+// keep a process from starting.
+func TestAnswersThatMeanNotNow(t *testing.T) {
 	needsServer(t)
-	registry, raw := prometheus.NewRegistry(), testserver.SharedRedis(t)
-	ix := openAs(t, redisq.Options{URL: raw, Registerer: registry, Prefix: "metrics1"})
-	openAs(t, redisq.Options{URL: raw, Registerer: registry, Prefix: "metrics2"})
-	reset(t, ix, 1)
-	ix.SetGeneration(2)
-	if _, err := ix.Stats(context.Background(), 0); !errors.Is(err, schedule.ErrLost) {
-		t.Fatal(err)
+	for _, answer := range notNow {
+		word, _, _ := strings.Cut(strings.TrimPrefix(answer, "ERR "), " ")
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			p := startProxy(t, testserver.SharedRedis(t))
+			ix := open(t, p.url, 1)
+			reset(t, ix, 1)
+			it := schedule.Item{ID: id(1), Lane: 1, Due: 1}
+			ensure(t, ix, it)
+			p.say(answer)
+			expectFailing(t, ix, it, word)
+			if !strings.HasPrefix(answer, "ERR Error") { // which only scripts answer
+				log := new(journal)
+				if openAs(t, redisq.Options{URL: p.url, Logger: log.logger()}); log.count("WARN", "cannot be reached") != 1 {
+					t.Errorf("at a start the log says %s", log)
+				}
+			}
+			p.say("")
+			testserver.Until(t, "the index to work again", func() bool { _, err := ix.Stats(t.Context(), 0); return err == nil })
+			if p := ensure(t, ix, it)[0]; p.Place == schedule.Absent {
+				t.Error("afterwards the item is gone")
+			}
+			token := 0
+			if leases := claim(t, ix, &token, 10).Leases; len(leases) != 1 || leases[0].ID != it.ID {
+				t.Errorf("afterwards %v were claimed", leases)
+			}
+			audit(t, ix, 0)
+		})
 	}
-	want := "# HELP dispatcher_index_errors_total Calls to the index on Redis that failed, by operation.\n" +
-		"# TYPE dispatcher_index_errors_total counter\ndispatcher_index_errors_total{op=\"stats\"} 1\n"
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "dispatcher_index_errors_total"); err != nil {
-		t.Error(err)
+}
+
+// expectFailing calls what the engine calls, and expects errors that say that the index is down for now: none
+// of those that mean that it is lost, or that the call was wrong.
+func expectFailing(t *testing.T, ix *redisq.Index, it schedule.Item, want string) {
+	t.Helper()
+	ctx := context.Background()
+	var group sync.WaitGroup
+	for name, call := range map[string]func() error{
+		"ensure": func() error { _, err := ix.Ensure(ctx, []schedule.Item{it}); return err },
+		"claim": func() error {
+			_, err := ix.Claim(ctx, 0, schedule.ClaimRequest{Owner: "o", Token: "t", Max: 1, MaxUncertain: 1, Lease: time.Second, LaneLimit: 1})
+			return err
+		},
+		"settle": func() error {
+			_, err := ix.Settle(ctx, []schedule.Settlement{{Item: it, Token: "t", Outcome: schedule.Ack}})
+			return err
+		},
+		"acquire": func() error {
+			_, err := ix.Acquire(ctx, []schedule.LockRequest{{Lock: "k", ID: it.ID, Lane: it.Lane, Token: "t", Until: 1}})
+			return err
+		},
+		"open":  func() error { return ix.Open(ctx, 0) },
+		"reset": func() error { return ix.Reset(ctx, 0, 2) },
+	} {
+		group.Go(func() {
+			err := call()
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v; want %s", name, err, want)
+			}
+			for _, other := range []error{schedule.ErrLost, schedule.ErrRebuilding, schedule.ErrInvalid, schedule.ErrTooMany} {
+				if errors.Is(err, other) {
+					t.Errorf("%s: %v counts as %v", name, err, other)
+				}
+			}
+		})
 	}
-	if n, err := testutil.GatherAndCount(registry, "dispatcher_index_call_seconds"); err != nil || n != 3 {
-		t.Errorf("%d operations were measured, %v; want reset, open and stats", n, err)
-	}
+	group.Wait()
 }

@@ -6,7 +6,6 @@
 -- stays left. The two differ by META's skew, which only a jump changes. Callers hear and say wall time.
 local call = redis.call
 local HUGE = 9007199254740991 -- 2^53 - 1: the latest time, and "no limit"
-local STEP_BACK, GAP = 5000, 10000 -- ms; what is more is a jump: ADR 0006
 
 local state = call('HMGET', META, 'generation', 'clock', 'armed', 'virtual', 'limit', 'closed', 'skew', 'lanes', 'watermark')
 if state[1] ~= GENERATION then
@@ -20,7 +19,7 @@ local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + OFFSET
 local last = tonumber(state[2]) or 0 -- what the clock was when it was last written
 local skew = tonumber(state[7]) or 0 -- the steady clock less the wall clock
-local jumped = now - last > GAP or now < last - STEP_BACK
+local jumped = now - last > CLOCK_GAP or now < last - STEP_BACK -- ADR 0006
 if jumped and last > 0 then
   skew = skew + last - now
 elseif now < last then
@@ -29,8 +28,7 @@ end
 local steady = now + skew
 
 -- What is due later than that is left out: it is beyond the shard's watermark, if there is one, and not due soon either.
-local AHEAD = 120000 -- ms
-local farthest = state[9] and math.max(tonumber(state[9]) or HUGE, now + AHEAD) or HUGE
+local farthest = state[9] and math.max(tonumber(state[9]) or HUGE, now + ALWAYS_AHEAD) or HUGE
 
 local counts = {} -- counters of META that this script adds to
 

@@ -1,13 +1,11 @@
 -- breaker learns from attempts that have ended. Needs begin, flow, lanes.
 --
--- After ATTEMPTS in a row without an answer, over at least SPAN, a lane's breaker opens; further than that
+-- After BREAKER_ATTEMPTS in a row without an answer, over at least BREAKER_SPAN, a lane's breaker opens; further than that
 -- they are not counted. It then lets one item pass at a time: its concurrency is 1, and nothing is
--- prefetched. What is not forced passes only when REST is over, and as much longer as lanes differ by. An
+-- prefetched. What is not forced passes only when BREAKER_REST is over, and as much longer as lanes differ by. An
 -- answer closes it, and the lane begins anew with a concurrency of 1; an attempt without one lets it rest
 -- once more. Whatever ends without a word of the lane leaves it as it is, so that another probe may be made
 -- at once.
-local ATTEMPTS, SPAN, REST = 20, 10000, 15000 -- the last two in ms
-local SPREAD, GOLDEN = 1296, 803 -- ms
 
 -- flow_of returns a lane's flow, made if it has none.
 local function flow_of(n)
@@ -18,8 +16,8 @@ end
 -- rest_of is how long a lane's breaker stays open: lanes that failed together need not be probed together, and those that follow each
 -- other lie far apart, as by the golden ratio.
 local function rest_of(lane)
-  local number = tonumber(string.sub(string.sub(lane, 2), -2), 36) or 0 -- modulo SPREAD
-  return REST + number * GOLDEN % SPREAD
+  local number = tonumber(string.sub(string.sub(lane, 2), -2), 36) or 0 -- modulo PROBE_SPREAD
+  return BREAKER_REST + number * PROBE_GOLDEN % PROBE_SPREAD
 end
 
 -- answered closes the breaker, and says whether it was open. unanswered counts, opens it, or keeps it open, and says whether it is.
@@ -34,8 +32,8 @@ local function unanswered(n)
   if f.fails == 0 then
     f.since = steady
   end
-  f.fails = math.min(f.fails + 1, ATTEMPTS)
-  if f.probe > 0 or f.fails == ATTEMPTS and steady - f.since >= SPAN then
+  f.fails = math.min(f.fails + 1, BREAKER_ATTEMPTS)
+  if f.probe > 0 or f.fails == BREAKER_ATTEMPTS and steady - f.since >= BREAKER_SPAN then
     f.probe = steady + rest_of(n.lane)
   end
   return f.probe > 0

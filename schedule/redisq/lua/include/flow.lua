@@ -7,7 +7,7 @@
 -- several are there, and many such lanes at once.
 -- f.fails attempts in a row got no answer, the first at f.since. f.probe, which is 0 while the breaker is closed, is when an item may
 -- be leased as a probe: see breaker. f.open says whether BREAKERS has the lane.
-local TOKEN_STEP, CATCH_UP, NS = 10, 100, 1000000 -- ms, ms, ns
+local NS = 1000000 -- of a millisecond
 local beat = steady - steady % TOKEN_STEP
 
 -- tokens returns how many are there.

@@ -10,7 +10,6 @@
 -- they are counted.
 local LANE = '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) ((%d+) (%d+) %d+)'
 local SHORT, LONG = LANE .. '$', LANE .. ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
-local START = 4 -- the concurrency that a lane starts with
 local homes = {[0] = UNPROVEN, [1] = ANSWERING, [2] = TIMING_OUT}
 local virtual = tonumber(state[4]) or 0 -- the virtual time of the lane that was served last
 local lane_limit = tonumber(state[5]) or HUGE -- the limit of lanes without one, as the last claim said
@@ -35,7 +34,7 @@ local function parse_lane(lane, raw)
   end
   local health, pace, pause = tonumber(h) or 0, tonumber(c) or 0, tonumber(p) or 0
   if pause > 0 and pause <= now then
-    pace = math.min(pace, START) -- after a pause it begins low; place_lanes forgets the pause
+    pace = math.min(pace, START_CONCURRENCY) -- after a pause it begins low; place_lanes forgets the pause
   end
   return {
     lane = lane, raw = raw, virtual = tonumber(v) or 0, leases = tonumber(l) or 0, pace = pace, limit = tonumber(o) or 0,
@@ -102,7 +101,7 @@ end
 
 -- concurrency returns how many of the lane's items may be leased at present.
 local function concurrency(n)
-  return math.min(n.pace > 0 and n.pace or START, cap(n))
+  return math.min(n.pace > 0 and n.pace or START_CONCURRENCY, cap(n))
 end
 
 -- room returns how many more of the lane's items may be leased, of which `within` count: the others are

@@ -2,21 +2,16 @@ package memq
 
 import (
 	"math"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
+// ns is a millisecond, step and catchUp are schedule.TokenStep and schedule.CatchUp, in nanoseconds.
 const (
-	// tokenStep is in which steps tokens come, in milliseconds, so that a lane without any is looked at again when several are there,
-	// and many such lanes at once.
-	tokenStep = 10
-	// spread is within how many milliseconds lanes that failed together are probed. Those that follow each other lie far apart, as by
-	// the golden ratio.
-	spread, golden = 36 * 36, 803
-	// catchUp is for how long tokens that nobody takes are kept, in milliseconds.
-	catchUp = 100
-	// ns is a millisecond.
-	ns = 1_000_000
+	ns      = int64(time.Millisecond)
+	step    = int64(schedule.TokenStep)
+	catchUp = int64(schedule.CatchUp)
 )
 
 // A flow is what bounds a lane beside its concurrency, and what goes first. Most lanes have none.
@@ -157,15 +152,15 @@ func (ix *Index) unanswered(l *lane) bool {
 		ix.breakers++
 		f.opened = ix.steady()
 	}
-	f.probe = ix.steady() + schedule.BreakerRest.Milliseconds() + l.number%spread*golden%spread
+	f.probe = ix.steady() + schedule.BreakerRestOf(l.number)
 	return true
 }
 
 // beat is the steady clock as tokens see it.
-func (ix *Index) beat() int64 { return ix.steady() / tokenStep * tokenStep * ns }
+func (ix *Index) beat() int64 { return ix.steady() * ns / step * step }
 
 // reach forgets tokens that nobody took for too long.
-func (ix *Index) reach(f *flow) int64 { return max(f.token, ix.beat()-catchUp*ns) }
+func (ix *Index) reach(f *flow) int64 { return max(f.token, ix.beat()-catchUp) }
 
 // tokens returns how many are there.
 func (ix *Index) tokens(f *flow) int {
@@ -177,8 +172,7 @@ func (ix *Index) tokens(f *flow) int {
 
 // next returns when there will be a token again, on the steady clock, where there is none.
 func (f *flow) next() int64 {
-	const step = tokenStep * ns
-	return (f.token + step - 1) / step * tokenStep
+	return (f.token + step - 1) / step * step / ns
 }
 
 // spend takes so many tokens; less than none: gives them back.

@@ -47,20 +47,9 @@ type waiter struct {
 
 // Acquire takes or renews locks in the order of the requests, and answers each in its place.
 func (ix *Index) Acquire(ctx context.Context, requests []schedule.LockRequest) ([]schedule.LockReply, error) {
-	err := checkAll("acquire", len(requests), func(i int) error { return checkLock(requests[i]) })
-	if err != nil {
-		return nil, err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return nil, err
-	}
-	replies := make([]schedule.LockReply, len(requests))
-	for i := range requests {
-		replies[i] = ix.acquire(&requests[i], ix.closed)
-	}
-	return replies, nil
+	return each(ctx, ix, "acquire", requests, schedule.LockRequest.Validate, func(r *schedule.LockRequest) schedule.LockReply {
+		return ix.acquire(r, ix.closed)
+	})
 }
 
 // acquire is for one request. Where only the holder may have the lock, one that looks free may be that of an attempt which
@@ -101,20 +90,7 @@ func (ix *Index) acquire(r *schedule.LockRequest, onlyHolder bool) schedule.Lock
 
 // Release frees locks, and answers each with the waiter whose turn it is.
 func (ix *Index) Release(ctx context.Context, unlocks []schedule.Unlock) ([]schedule.Waiter, error) {
-	err := checkAll("release", len(unlocks), func(i int) error { return checkUnlock(unlocks[i]) })
-	if err != nil {
-		return nil, err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return nil, err
-	}
-	waiters := make([]schedule.Waiter, len(unlocks))
-	for i := range unlocks {
-		waiters[i] = ix.release(&unlocks[i])
-	}
-	return waiters, nil
+	return each(ctx, ix, "release", unlocks, schedule.Unlock.Validate, ix.release)
 }
 
 func (ix *Index) release(u *schedule.Unlock) schedule.Waiter {
@@ -261,7 +237,7 @@ func (ix *Index) forget(k *lock) {
 
 // forgetLocks removes locks that ended by themselves and that nobody waits for.
 func (ix *Index) forgetLocks() {
-	for n := 0; n < maxReap && len(ix.endings) > 0 && ix.endings[0].at <= ix.steady(); n++ {
+	for n := 0; n < schedule.MaxReap && len(ix.endings) > 0 && ix.endings[0].at <= ix.steady(); n++ {
 		ix.forget(ix.endings[0].k)
 	}
 }

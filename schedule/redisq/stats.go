@@ -1,12 +1,36 @@
 package redisq
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
+
+// counterNames are the counters of a shard in the order of the script's reply.
+var counterNames = []string{"claimed", "acked", "rescheduled", "diverted", "buried", "reaped", "stale"}
+
+// Stats returns the shard's sizes. Locks counts those that ended by themselves until an audit forgets them.
+func (ix *Index) Stats(ctx context.Context, shard int) (s schedule.Stats, err error) {
+	err = ix.ask(ctx, "stats", shard, nil, func(r *reply) {
+		s = schedule.Stats{
+			Tick:    r.tick(),
+			Delayed: r.int(), Ready: r.int(), Leased: r.int(),
+			RunnableLanes: r.int(), BlockedLanes: r.int(), OpenBreakers: r.int(),
+			Locks: r.int(), Waiters: r.int(), Quarantined: r.int(),
+			HeadDue:  r.int(),
+			Counters: make(map[string]int64, len(counterNames)),
+		}
+		for _, name := range counterNames {
+			s.Counters[name] = r.int()
+		}
+	})
+	return s, err
+}
 
 // metrics of the calls to Redis, and of its servers.
 type metrics struct {
@@ -45,35 +69,24 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	var err error
-	if m.seconds, err = register(r, m.seconds); err != nil {
-		return metrics{}, err
-	}
-	if m.errors, err = register(r, m.errors); err != nil {
-		return metrics{}, err
-	}
-	if m.unsafe, err = register(r, m.unsafe); err != nil {
-		return metrics{}, err
-	}
-	if m.evicted, err = register(r, m.evicted); err != nil {
-		return metrics{}, err
-	}
-	m.lost, err = register(r, m.lost)
-	return m, err
+	return m, errors.Join(register(r, &m.seconds), register(r, &m.errors), register(r, &m.unsafe), register(r, &m.evicted),
+		register(r, &m.lost))
 }
 
-func register[C prometheus.Collector](r prometheus.Registerer, c C) (C, error) {
-	err := r.Register(c)
+// register registers the collector, or takes the one that another index of this process has registered.
+func register[C prometheus.Collector](r prometheus.Registerer, c *C) error {
+	err := r.Register(*c)
 	var already prometheus.AlreadyRegisteredError
 	if errors.As(err, &already) {
 		if there, ok := already.ExistingCollector.(C); ok {
-			return there, nil
+			*c = there
+			return nil
 		}
 	}
 	if err != nil {
-		return c, fmt.Errorf("register metrics of the index: %w", err)
+		return fmt.Errorf("register metrics of the index: %w", err)
 	}
-	return c, nil
+	return nil
 }
 
 func (m metrics) observe(operation string, took time.Duration, err error) {

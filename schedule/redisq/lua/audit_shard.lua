@@ -143,7 +143,7 @@ end
 -- the least.
 local function mend_flow(n, listed)
   local f = flow_of(n)
-  local wrong = f.at > beat + f.every / NS or f.rest >= NS or f.since > steady or f.fails > ATTEMPTS
+  local wrong = f.at > beat + f.every / NS or f.rest >= NS or f.since > steady or f.fails > BREAKER_ATTEMPTS
     or f.probe > steady + rest_of(n.lane)
   if wrong then
     f.at, f.rest, f.fails, f.since, f.probe = math.min(f.at, beat), 0, 0, 0, 0

@@ -1,8 +1,8 @@
 -- release frees locks, and answers each with the first waiter that may run; for it the lock is kept a moment.
 -- KEYS: META LOCKS WAITERS WAITING
--- ARGV: GENERATION OFFSET KEEP
+-- ARGV: GENERATION OFFSET
 -- EACH: lock id token gone skip
--- Keep in ms; gone and skip are ids of 26 characters without anything between them.
+-- Gone and skip are ids of 26 characters without anything between them.
 -- Reply: now, 0, seq; for each lock: the waiter's id and its lane, both empty where there is none
 -- Uses: begin locks
 call('HDEL', META, '') -- as settle does
@@ -44,7 +44,7 @@ for i = FIRST, #ARGV, STRIDE do
   if #holders == 0 then
     waiter, lane = next_waiter(lock, ids_of(ARGV[i + 4]))
     if waiter then
-      call('HSET', WAITING, lock, text(steady + KEEP) .. ' ' .. waiter)
+      call('HSET', WAITING, lock, text(steady + KEEP_FOR_WAITER) .. ' ' .. waiter)
     else
       call('HDEL', WAITING, lock)
     end

@@ -30,7 +30,7 @@ for i, name in ipairs(names) do
   if tonumber(versions[i]) >= version_of(peek(name)) then
     local n, pause = touch(name), tonumber(pauses[i])
     if n.pause > now and pause <= now then
-      n.pace = math.min(n.pace, START) -- as where a pause ends by itself
+      n.pace = math.min(n.pace, START_CONCURRENCY) -- as where a pause ends by itself
     end
     open_tail(n)
     n.limit, n.pause, n.version = tonumber(limits[i]), pause, tonumber(versions[i])

@@ -9,7 +9,7 @@ import (
 // Reset empties the index, locks and lane settings included, gives it the generation and closes it for claims. It is the one
 // operation, besides Generation, that works whatever generation the index has.
 func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
-	if err := checkShard("reset", shard); err != nil {
+	if err := schedule.ValidateShard("reset", shard, 1); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -24,36 +24,20 @@ func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
 
 // Open lets claims in.
 func (ix *Index) Open(ctx context.Context, shard int) error {
-	if err := checkShard("open", shard); err != nil {
-		return err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return err
-	}
-	ix.closed = false
-	ix.hint()
-	return nil
+	return ix.do(ctx, "open", shard, func() error {
+		ix.closed = false
+		return nil
+	})
 }
 
 // Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is. A
 // lock that another attempt holds passes on to the adopted one when that one lets it go.
 func (ix *Index) Adopt(ctx context.Context, adoptions []schedule.Adoption) error {
-	err := checkAll("adopt", len(adoptions), func(i int) error { return checkAdoption(adoptions[i]) })
-	if err != nil {
-		return err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return err
-	}
-	for i := range adoptions {
-		ix.adopt(&adoptions[i])
-	}
-	ix.hint()
-	return nil
+	_, err := each(ctx, ix, "adopt", adoptions, schedule.Adoption.Validate, func(a *schedule.Adoption) struct{} {
+		ix.adopt(a)
+		return struct{}{}
+	})
+	return err
 }
 
 func (ix *Index) adopt(a *schedule.Adoption) {

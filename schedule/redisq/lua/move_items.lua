@@ -7,8 +7,6 @@
 -- Uses: begin records changes flow lanes events hints
 call('HDEL', META, '') -- as settle does
 
-local KEPT = 200 -- ms for which a released lock is kept for its next waiter
-
 -- held says whether the lane keeps an item back, forced or not, however much room it has. A token that comes sooner than a lock would
 -- be kept for a waiter is not worth passing one over.
 local function held(n, forced)
@@ -16,7 +14,7 @@ local function held(n, forced)
     return n.pause > now
   end
   local stop = stop_of(n)
-  return stop > 0 and (n.hold > steady or n.flow.probe > steady or stop > steady + KEPT)
+  return stop > 0 and (n.hold > steady or n.flow.probe > steady or stop > steady + KEEP_FOR_WAITER)
 end
 
 local ids, dues, forces = column(1), column(2), column(3)

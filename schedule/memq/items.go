@@ -1,6 +1,10 @@
 package memq
 
-import "github.com/seed-ff5a32d8/dispatcher/schedule"
+import (
+	"context"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
 
 // A key is a ULID as a number. Its order is the order of the text.
 type key struct{ hi, lo uint64 }
@@ -91,6 +95,15 @@ func (k kind) push() kind {
 	return k &^ isPushed
 }
 
+// find returns the item, or nil.
+func (ix *Index) find(id string) *item {
+	k, ok := parseKey(id)
+	if !ok {
+		return nil
+	}
+	return ix.items[k]
+}
+
 func (it *item) is(p schedule.Place) bool { return it.place == uint8(p) }
 
 func (it *item) position() schedule.Position {
@@ -141,4 +154,82 @@ func (s *shelf) drop(it *item) {
 		s.slots[slot] = nil
 	}
 	s.free = append(s.free, slot)
+}
+
+// Ensure adds to the delay set what is absent, and answers each item in its place with where it was before.
+func (ix *Index) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error) {
+	return each(ctx, ix, "ensure", items, schedule.Item.Validate, ix.ensure)
+}
+
+func (ix *Index) ensure(s *schedule.Item) schedule.Position {
+	k, _ := parseKey(s.ID)
+	if it := ix.items[k]; it != nil {
+		return it.position()
+	}
+	if due := ix.moment(s.Due); !ix.beyond(due) {
+		it := ix.put(k, s.ID, s.Lane)
+		it.lock, it.kind = s.Lock, kindOf(s)
+		ix.postpone(it, due)
+	}
+	return schedule.Position{}
+}
+
+// Cancel removes what is delayed or ready, leaves alone what is leased, and answers each with where it was before.
+func (ix *Index) Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
+	return each(ctx, ix, "cancel", refs, schedule.Ref.Validate, func(r *schedule.Ref) schedule.Position {
+		it := ix.find(r.ID)
+		if it == nil {
+			return schedule.Position{}
+		}
+		was := it.position()
+		if !it.is(schedule.Leased) {
+			ix.detach(it)
+			ix.drop(it)
+		}
+		return was
+	})
+}
+
+// Move gives items another due time, and answers each in its place. What was ready waits in the delay set again; the
+// next claim promotes it if it is due.
+func (ix *Index) Move(ctx context.Context, movements []schedule.Movement) ([]schedule.Moved, error) {
+	return each(ctx, ix, "move", movements, schedule.Movement.Validate, func(m *schedule.Movement) schedule.Moved {
+		return ix.move(ix.find(m.ID), ix.moment(m.Due), m.Forced)
+	})
+}
+
+func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
+	if it == nil {
+		return schedule.MovedGone
+	}
+	if it.is(schedule.Leased) {
+		if it.moved == 0 || due < it.moved {
+			it.moved = due
+		}
+		if forced {
+			it.kind |= isPushed
+		}
+		return schedule.MovedHeld
+	}
+	l := it.lane // which an item that goes beyond the watermark forgets, as it does whether it is forced
+	ix.detach(it)
+	if forced {
+		it.kind |= isForced
+	}
+	forced = it.kind.has(isForced)
+	ix.postpone(it, due)
+	if ix.keeps(l, forced) {
+		return schedule.MovedHeld
+	}
+	return schedule.MovedIt
+}
+
+// Lookup answers each ref with where the item is, and changes nothing.
+func (ix *Index) Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
+	return each(ctx, ix, "lookup", refs, schedule.Ref.Validate, func(r *schedule.Ref) schedule.Position {
+		if it := ix.find(r.ID); it != nil {
+			return it.position()
+		}
+		return schedule.Position{}
+	})
 }

@@ -2,6 +2,7 @@ package memq
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
@@ -246,25 +247,65 @@ func (ix *Index) pause(l *lane, until int64) {
 
 // SetLanes takes over settings, each unless it is older than what the lane has.
 func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) error {
-	err := checkAll("set lanes", len(settings), func(i int) error { return checkSetting(settings[i]) })
-	if err != nil {
-		return err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return err
-	}
-	for _, s := range settings {
-		l := ix.lane(s.Lane)
-		if s.Version < l.version {
-			continue
+	_, err := each(ctx, ix, "set lanes", settings, schedule.LaneSetting.Validate, func(s *schedule.LaneSetting) struct{} {
+		if l := ix.lane(s.Lane); s.Version >= l.version {
+			l.ownLimit, l.version = s.Limit, s.Version
+			ix.pause(l, min(s.PausedUntil, schedule.MaxTime))
+			ix.setRate(l, min(int64(s.Every), schedule.MaxTime))
+			ix.refresh(l)
 		}
-		l.ownLimit, l.version = s.Limit, s.Version
-		ix.pause(l, min(s.PausedUntil, maxTime))
-		ix.setRate(l, min(int64(s.Every), maxEvery))
-		ix.refresh(l)
+		return struct{}{}
+	})
+	return err
+}
+
+// maxTold is up to where ready items of a lane are counted.
+const maxTold = 1000
+
+// LaneStates says how lanes stand, and changes nothing. A lane that the index does not know stands as one that never had anything.
+func (ix *Index) LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error) {
+	return each(ctx, ix, "lane states", lanes, schedule.ValidateLane, func(number *int64) schedule.LaneState {
+		if l := ix.lanes[*number]; l != nil {
+			return ix.state(l)
+		}
+		return ix.state(&lane{number: *number})
+	})
+}
+
+func (ix *Index) state(l *lane) schedule.LaneState {
+	s := schedule.LaneState{
+		Lane: l.number, InFlight: l.inflight, Health: l.health,
+		Fresh: len(l.fresh), Retries: len(l.retry),
 	}
-	ix.hint()
-	return nil
+	if limit := ix.limitOf(l); limit < unlimited {
+		s.Limit, s.Concurrency = limit, ix.concurrency(l)
+	}
+	if l.pausedUntil > 0 && l.pausedUntil <= ix.clock {
+		s.Concurrency = min(s.Concurrency, schedule.StartConcurrency) // as it will be when somebody looks
+	}
+	if l.pausedUntil > ix.clock {
+		s.PausedUntil = l.pausedUntil
+	}
+	if l.heldUntil > ix.steady() {
+		s.HeldUntil, s.HeldSince = ix.wall(l.heldUntil), ix.wall(l.heldSince)
+	}
+	if f := l.flow; f != nil {
+		s.Fresh += len(f.forced)
+		s.Retries += len(f.forcedRetry)
+		s.Every = time.Duration(f.every)
+		if f.every > 0 && ix.tokens(f) == 0 {
+			s.NextToken = ix.wall(f.next())
+		}
+		if f.fails > 0 {
+			s.Unanswered, s.UnansweredSince = f.fails, ix.wall(f.since)
+		}
+		if f.probe > 0 {
+			s.Breaker, s.ProbeAt, s.OpenedAt = schedule.BreakerOpen, ix.wall(f.probe), ix.wall(f.opened)
+		}
+		if f.probe > 0 && f.probe <= ix.steady() {
+			s.Breaker = schedule.BreakerProbing
+		}
+	}
+	s.Fresh, s.Retries = min(s.Fresh, maxTold), min(s.Retries, maxTold)
+	return s
 }

@@ -9,8 +9,7 @@
 -- Reply: now, next, seq, more, waiting, reaped, quarantined; for each lease: id, record, health (and 3 if its lane has more
 -- that is ready, and no room for it, and 6 if it was prefetched), until
 -- Uses: begin records changes flow lanes counting events
-local MAX_REAP, MAX_PROMOTE, MAX_UNBLOCK, MAX_VISITS, QUANTUM, FRESH_SHARE = '100', '1000', '256', 512, 8, 3
-local MAX_OWNERS, OWNER_REST = 1024, 86400000
+local MAX_UNBLOCK, MAX_VISITS, OWNER_REST = '256', 512, 86400000
 
 if state[6] then
   return redis.error_reply('REBUILDING the shard is closed for claims')
@@ -83,7 +82,7 @@ end
 -- reap returns expired leases to the delay set, and says how many. They come back spread over 100 ms by their ids: the
 -- leases of a process that died end together, and need not come back together.
 local function reap()
-  local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(steady), 'LIMIT', '0', MAX_REAP)
+  local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(steady), 'LIMIT', '0', text(MAX_REAP))
   local records = fetch('HMGET', RECORDS, ids)
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
     local digit, lane, _, moved, pushed = decode_claim(claim)
@@ -96,7 +95,7 @@ local function reap()
     end
     unlease(id)
     if due then
-      local spread = (string.byte(id, 25) * 32 + string.byte(id, 26)) % 101
+      local spread = (string.byte(id, 25) * 32 + string.byte(id, 26)) % REAP_SPREAD
       local at = math.min(now + spread, moved or HUGE)
       postpone(id, at, redue(records[i], at, diverts_of(rest), pushed))
     else
@@ -122,7 +121,7 @@ local function had_none(n)
 end
 
 local function promote(by)
-  local ids = call('ZRANGEBYSCORE', DELAY, '-inf', text(by), 'LIMIT', '0', MAX_PROMOTE)
+  local ids = call('ZRANGEBYSCORE', DELAY, '-inf', text(by), 'LIMIT', '0', text(MAX_PROMOTE))
   local members, lanes = {}, {}
   for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
     local due, kind, lane = decode(record)

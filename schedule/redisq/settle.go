@@ -1,0 +1,40 @@
+package redisq
+
+import (
+	"context"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// outcomes are the names of outcomes in scripts, which are also those of their counters.
+var outcomes = map[schedule.Outcome]string{
+	schedule.Ack: "acked", schedule.Reschedule: "rescheduled", schedule.Divert: "diverted", schedule.Bury: "buried",
+}
+
+// Settle ends leases, and answers each settlement in its place.
+func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) ([]schedule.Settled, error) {
+	return each(ctx, ix, operation[schedule.Settlement, schedule.Settled]{
+		script: "settle", check: schedule.Settlement.Validate, ref: schedule.Settlement.Ref,
+		encode: func(s schedule.Settlement) []any {
+			next := ""
+			if s.Next != nil {
+				next = encodeNext(*s.Next)
+			}
+			return []any{s.ID, s.Token, outcomes[s.Outcome], int(s.Signal), s.Won, moment(s.HoldUntil), encodeRecord(s.Item), next}
+		},
+		decode: func(r *reply) schedule.Settled { return schedule.Settled(r.int()) },
+	}, settlements)
+}
+
+// Extend lengthens leases, and says of each whether it is still held under that token.
+func (ix *Index) Extend(ctx context.Context, extensions []schedule.Extension) ([]bool, error) {
+	return each(ctx, ix, operation[schedule.Extension, bool]{
+		script: "extend", check: schedule.Extension.Validate,
+		ref:    func(e schedule.Extension) schedule.Ref { return e.Ref },
+		encode: func(e schedule.Extension) []any { return []any{e.ID, e.Token, moment(e.Until)} },
+		decode: func(r *reply) bool { return r.int() == 1 },
+	}, extensions)
+}
+
+// encodeNext writes a lease: its id and its token; nothing if there is none.
+func encodeNext(next schedule.LeaseRef) string { return next.ID + next.Token }
