@@ -61,7 +61,7 @@ func (a *API) submit(ctx context.Context, who caller, subs []dispatch.Submission
 	if len(subs) == 0 {
 		return nil, nil
 	}
-	receipts, err := a.Engine.Accept(ctx, who.project, subs)
+	receipts, err := a.Engine.Accept(ctx, who.Project, subs)
 	if err != nil {
 		return nil, err
 	}

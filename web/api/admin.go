@@ -15,7 +15,7 @@ import (
 // stats is GET /v1/stats: counters by state, tier and lane out of SQL, and for the key of no project the
 // sizes of the index, which are those of all.
 func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
-	counts, err := a.Store.Counts(ctx, who.project)
+	counts, err := a.Store.Counts(ctx, who.Project)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 		o.close()
 	}
 	o.b = append(o.b, ']')
-	if who.root() {
+	if who.Root() {
 		a.indexStats(ctx, &o)
 	}
 	o.close()
@@ -159,7 +159,7 @@ func (a *API) rebuild(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	report, err := a.Engine.Rebuild(ctx, dryRun, who.by(reason))
+	report, err := a.Engine.Rebuild(ctx, dryRun, who.By(reason))
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
-	webquery "github.com/seed-ff5a32d8/dispatcher/web/query" // the name query is taken by that of a request
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // RequestIDHeader is the response header that carries the request's id. The API reads it back from the response when it
@@ -31,7 +31,7 @@ type Options struct {
 	AdminKey string
 	// Guesses slows down who tries keys; nil: one of the API's own. RequestsPerSecond is how many requests
 	// each key may make a second, the settings' one too; zero: no limit.
-	Guesses           *webquery.Guesses
+	Guesses           *query.Guesses
 	RequestsPerSecond int
 	// Logger gets the errors that are answered with 500; nil: they are not logged.
 	Logger *slog.Logger
@@ -43,7 +43,7 @@ type Options struct {
 type API struct {
 	Options
 	keyHash [sha256.Size]byte
-	rates   *webquery.Rates
+	rates   *query.Rates
 	// projects are those that ProjectHeader has named and that exist. A project is never removed.
 	projects sync.Map
 	rooms    rooms
@@ -63,9 +63,9 @@ func New(o Options) (*API, error) {
 		o.Timeout = 30 * time.Second
 	}
 	if o.Guesses == nil {
-		o.Guesses = new(webquery.Guesses)
+		o.Guesses = new(query.Guesses)
 	}
-	rates := webquery.NewRates(o.RequestsPerSecond)
+	rates := query.NewRates(o.RequestsPerSecond)
 	return &API{
 		Options: o, keyHash: sha256.Sum256([]byte(o.AdminKey)), rates: rates, rooms: newRooms(),
 	}, nil
@@ -83,7 +83,7 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 		ctx, cancel := context.WithTimeout(c.Request.Context(), timeout)
 		defer cancel()
 		who, err := a.authenticate(ctx, c)
-		if err == nil && !who.allows(scope) {
+		if err == nil && !who.Allows(scope) {
 			err = lacks(scope)
 		}
 		if err == nil {

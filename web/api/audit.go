@@ -7,6 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // audit is GET /v1/audit: every mutation but accepts, newest first.
@@ -15,22 +16,22 @@ func (a *API) audit(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	limit, after := q.page(listAudit)
-	q.unknown()
-	if err := q.err(); err != nil {
+	limit, after := q.Page(query.ListAudit)
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	if after == nil {
 		after = &store.Cursor{}
 	}
-	entries, err := a.Store.AuditEntries(ctx, who.project, after.ID, limit+1)
+	entries, err := a.Store.AuditEntries(ctx, who.Project, after.ID, limit+1)
 	if err != nil {
 		return err
 	}
 	next := ""
 	if len(entries) > limit {
 		entries = entries[:limit]
-		next = q.cursors.encode(listAudit, store.Cursor{ID: entries[limit-1].ID})
+		next = q.Cursors.Encode(query.ListAudit, store.Cursor{ID: entries[limit-1].ID})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range entries {
@@ -61,13 +62,13 @@ func (o *jsonObject) auditEntry(e *store.AuditEntry) {
 
 // verifyAudit is GET /v1/audit/verify: one step of checking the chain, which is of all projects.
 func (a *API) verifyAudit(ctx context.Context, c *gin.Context, _ caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := parseQuery(c)
 	if err != nil {
 		return err
 	}
-	from, expect := q.auditLink("from"), q.auditLink("expect")
-	q.unknown()
-	if err := q.err(); err != nil {
+	from, expect := auditLink(q, "from"), auditLink(q, "expect")
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	check, err := a.Engine.VerifyAudit(ctx, from, expect)
@@ -99,14 +100,14 @@ func (a *API) verifyAudit(ctx context.Context, c *gin.Context, _ caller) error {
 }
 
 // auditLink reads a parameter that is a link as the server has written it; without it, the zero link.
-func (q *query) auditLink(name string) store.AuditLink {
-	text := q.one(name)
+func auditLink(q *query.Values, name string) store.AuditLink {
+	text := q.One(name)
 	if text == "" {
 		return store.AuditLink{}
 	}
 	link, err := store.ParseAuditLink(text)
 	if err != nil {
-		q.add(name, err.Error())
+		q.Add(name, err.Error())
 	}
 	return link
 }

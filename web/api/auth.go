@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // ProjectHeader names the project that a request is for. It is for the settings' admin key, which is no project's own; any other
@@ -21,39 +22,7 @@ import (
 const ProjectHeader = "Dispatcher-Project"
 
 // A caller is who makes a request, as its key says.
-type caller struct {
-	project string
-	// key is nil for the settings' admin key, which may do everything in every project.
-	key *store.Key
-	// address is where the request came from; the zero one: that is not known.
-	address netip.Addr
-}
-
-// root says whether the caller holds the settings' admin key.
-func (w caller) root() bool { return w.key == nil }
-
-// allows says whether the caller's key has a scope.
-func (w caller) allows(s store.Scope) bool { return w.key == nil || w.key.Allows(s) }
-
-// by returns the caller as the audit names it: a name is its giver's to choose and may stand twice, an id not.
-func (w caller) by(reason string) store.Actor {
-	by := store.Actor{Name: "admin key", Reason: reason}
-	if w.key != nil {
-		by.Name = fmt.Sprintf("%s (%s%s)", w.key.Name, store.KeyPrefix, w.key.ID)
-	}
-	if w.address.IsValid() {
-		by.Address = w.address.Unmap().String()
-	}
-	return by
-}
-
-// keyID is the id of the caller's key, empty for the settings' admin key.
-func (w caller) keyID() string {
-	if w.key == nil {
-		return ""
-	}
-	return w.key.ID
-}
+type caller = query.Caller
 
 // lacks is the error of a key without a scope.
 func lacks(s store.Scope) error {
@@ -80,7 +49,7 @@ func (a *API) authenticate(ctx context.Context, c *gin.Context) (caller, error) 
 		who, right, err = a.holder(ctx, text, hash)
 		return right, err
 	})
-	who.address = from
+	who.Address = from
 	switch {
 	case err != nil:
 		return caller{}, fmt.Errorf("authenticate: %w", err)
@@ -89,15 +58,15 @@ func (a *API) authenticate(ctx context.Context, c *gin.Context) (caller, error) 
 	case !right:
 		return caller{}, httperr.ErrUnauthorized
 	}
-	if wait := a.rates.Take(who.keyID()); wait > 0 {
+	if wait := a.rates.Take(who.KeyID()); wait > 0 {
 		return caller{}, httperr.Later(httperr.ErrRate, wait)
 	}
 	named := c.Request.Header[ProjectHeader]
-	if who.root() {
-		who.project, err = a.actsFor(ctx, named)
+	if who.Root() {
+		who.Project, err = a.actsFor(ctx, named)
 		return who, err
 	}
-	if slices.ContainsFunc(named, func(project string) bool { return project != who.project }) {
+	if slices.ContainsFunc(named, func(project string) bool { return project != who.Project }) {
 		return caller{}, store.ErrNotFound
 	}
 	return who, nil
@@ -135,7 +104,7 @@ func (a *API) holder(
 	case err != nil:
 		return caller{}, false, err
 	}
-	return caller{project: key.Project, key: &key}, true, nil
+	return caller{Project: key.Project, Key: &key}, true, nil
 }
 
 // actsFor returns the project that the settings' admin key acts for.
@@ -147,7 +116,7 @@ func (a *API) actsFor(ctx context.Context, named []string) (string, error) {
 	if _, known := a.projects.Load(project); known && len(named) == 1 {
 		return project, nil
 	}
-	if _, wrong := checkText(project, false); wrong != "" || len(named) > 1 {
+	if wrong := query.CheckText(project, false); wrong != "" || len(named) > 1 {
 		return "", store.ErrNotFound
 	}
 	if _, err := a.Store.Project(ctx, project); err != nil {

@@ -27,7 +27,7 @@ func (a *API) cancel(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	canceled, err := a.Engine.Cancel(ctx, who.project, id, who.by(reason))
+	canceled, err := a.Engine.Cancel(ctx, who.Project, id, who.By(reason))
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	if which.Ref == "" {
 		return needed("ref")
 	}
-	canceled, err := a.Engine.CancelRef(ctx, who.project, which, who.by(reason))
+	canceled, err := a.Engine.CancelRef(ctx, who.Project, which, who.By(reason))
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (a *API) retry(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	return a.changed(c)(a.Engine.Retry(ctx, who.project, id, r, who.by(reason)))
+	return a.changed(c)(a.Engine.Retry(ctx, who.Project, id, r, who.By(reason)))
 }
 
 // reschedule is POST /v1/callbacks/{id}/reschedule.
@@ -161,7 +161,7 @@ func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller) error 
 		f.add("due_at", "exactly one of due_at and delay is needed")
 		return f.err()
 	}
-	return a.changed(c)(a.Engine.Reschedule(ctx, who.project, id, sub.DueAt, sub.Delay, who.by(reason)))
+	return a.changed(c)(a.Engine.Reschedule(ctx, who.Project, id, sub.DueAt, sub.Delay, who.By(reason)))
 }
 
 // changed answers with a callback as a change has left it.
@@ -214,5 +214,5 @@ func (a *API) mend(ctx context.Context, c *gin.Context, who caller) error {
 		f.add(request, "changes nothing: give url, headers, policy or expires_in")
 		return f.err()
 	}
-	return a.changed(c)(a.Engine.Mend(ctx, who.project, id, r, who.by(reason)))
+	return a.changed(c)(a.Engine.Mend(ctx, who.Project, id, r, who.By(reason)))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // This file reads and writes how something is to be sent: the same fields stand in callbacks, events, endpoints, profiles and projects.
@@ -220,19 +221,9 @@ func (o *jsonObject) rawOrNull(name, text string) {
 	o.raw(name, text)
 }
 
-// mask is shown in place of a value that is a credential.
-const mask = "***"
-
 // maskedHeaders writes headers that are sent, without the credentials in them.
 func (o *jsonObject) maskedHeaders(headers []store.Header) {
-	shown := make([]store.Header, len(headers))
-	for i, h := range headers {
-		if dispatch.IsSensitiveHeader(h.Name) && h.Value != "" {
-			h.Value = mask
-		}
-		shown[i] = h
-	}
-	o.headers("headers", shown)
+	o.headers("headers", query.MaskHeaders(headers))
 }
 
 // sentHeaders decodes headers that are kept and shown masked. Whoever changes what was shown and sends it back whole must not put the
@@ -250,7 +241,7 @@ func (f *fields) sentHeaders(raw []byte, to **[]store.Header) {
 // refuseMask names the headers that have the mask for a value; otherwise is what their giver may do instead.
 func (f *fields) refuseMask(headers []store.Header, otherwise string) {
 	for _, h := range headers {
-		if h.Value == mask && dispatch.IsSensitiveHeader(h.Name) {
+		if query.Masked(h) {
 			f.add("headers."+h.Name, `is "***", which stands for a value that is not shown: give the value itself, or `+otherwise)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // createEndpoint is POST /v1/endpoints: 201 with the endpoint and, this once, its secret.
@@ -22,7 +23,7 @@ func (a *API) createEndpoint(ctx context.Context, c *gin.Context, who caller) er
 	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
 		return err
 	}
-	r, err := a.Engine.CreateEndpoint(ctx, who.project, d.done(), who.by(reason))
+	r, err := a.Engine.CreateEndpoint(ctx, who.Project, d.done(), who.By(reason))
 	if err != nil {
 		return err
 	}
@@ -69,11 +70,11 @@ func upsertStatus(r *dispatch.EndpointReceipt) int {
 // upsert asks the engine, and holds it to one receipt for each change. Who gives a secret to what may exist already changes one.
 func (a *API) upsert(ctx context.Context, who caller, changes []dispatch.EndpointChange, reason string) ([]dispatch.EndpointReceipt, error) {
 	for i := range changes {
-		if changes[i].Admin = who.allows(store.ScopeAdmin); changes[i].Secret != "" && !changes[i].Admin {
+		if changes[i].Admin = who.Allows(store.ScopeAdmin); changes[i].Secret != "" && !changes[i].Admin {
 			return nil, lacks(store.ScopeAdmin)
 		}
 	}
-	receipts, err := a.Engine.PutEndpoints(ctx, who.project, changes, who.by(reason))
+	receipts, err := a.Engine.PutEndpoints(ctx, who.Project, changes, who.By(reason))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,8 @@ func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) erro
 
 // externalID returns the caller's own name for an endpoint from the path.
 func externalID(c *gin.Context) (string, error) {
-	s, wrong := checkText(strings.TrimPrefix(c.Param("external_id"), "/"), false)
+	s := strings.TrimPrefix(c.Param("external_id"), "/")
+	wrong := query.CheckText(s, false)
 	if wrong != "" || s == "" {
 		return "", store.ErrNotFound
 	}
@@ -142,7 +144,7 @@ func (a *API) getEndpoint(ctx context.Context, c *gin.Context, who caller) error
 	if err != nil {
 		return err
 	}
-	return a.endpoint(c)(a.Store.Endpoint(ctx, who.project, id))
+	return a.endpoint(c)(a.Store.Endpoint(ctx, who.Project, id))
 }
 
 // getEndpointByExternalID is GET /v1/endpoints/by-external-id/{external_id}.
@@ -151,7 +153,7 @@ func (a *API) getEndpointByExternalID(ctx context.Context, c *gin.Context, who c
 	if err != nil {
 		return err
 	}
-	return a.endpoint(c)(a.Store.EndpointByExternalID(ctx, who.project, external))
+	return a.endpoint(c)(a.Store.EndpointByExternalID(ctx, who.Project, external))
 }
 
 // endpoint answers with an endpoint.
@@ -176,7 +178,7 @@ func (a *API) endpointNamed(ctx context.Context, project, name string) (store.En
 	return a.Store.EndpointByExternalID(ctx, project, name)
 }
 
-// listEndpoints is GET /v1/endpoints.
+// query.ListEndpoints is GET /v1/endpoints.
 func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
@@ -184,24 +186,24 @@ func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) err
 	}
 	now := a.Engine.Now()
 	f := store.EndpointFilter{
-		Search: q.one("search"), Topic: q.one("topic"), Held: q.yes("held"), Failing: q.yes("failing"), Now: now,
+		Search: q.One("search"), Topic: q.One("topic"), Held: q.Yes("held"), Failing: q.Yes("failing"), Now: now,
 	}
-	limit, after := q.page(listEndpoints)
-	q.unknown()
-	if err := q.err(); err != nil {
+	limit, after := q.Page(query.ListEndpoints)
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	if f.Limit = limit + 1; after != nil {
 		f.After = after.ID
 	}
-	endpoints, err := a.Store.Endpoints(ctx, who.project, f)
+	endpoints, err := a.Store.Endpoints(ctx, who.Project, f)
 	if err != nil {
 		return err
 	}
 	next := ""
 	if len(endpoints) > limit {
 		endpoints = endpoints[:limit]
-		next = q.cursors.encode(listEndpoints, store.Cursor{ID: endpoints[limit-1].ID})
+		next = q.Cursors.Encode(query.ListEndpoints, store.Cursor{ID: endpoints[limit-1].ID})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range endpoints {
@@ -225,11 +227,11 @@ func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller) err
 		return err
 	}
 	change := d.done()
-	change.Admin = who.allows(store.ScopeAdmin)
+	change.Admin = who.Allows(store.ScopeAdmin)
 	if change.Secret != "" && change.URL == nil && !change.Admin {
 		return lacks(store.ScopeAdmin) // with another host it replaces the credential that stays behind
 	}
-	return a.endpoint(c)(a.Engine.PatchEndpoint(ctx, who.project, id, change, who.by(reason)))
+	return a.endpoint(c)(a.Engine.PatchEndpoint(ctx, who.Project, id, change, who.By(reason)))
 }
 
 // deleteEndpoint is DELETE /v1/endpoints/{id}.
@@ -242,7 +244,7 @@ func (a *API) deleteEndpoint(ctx context.Context, c *gin.Context, who caller) er
 	if err != nil {
 		return err
 	}
-	if err := a.Engine.DeleteEndpoint(ctx, who.project, id, who.by(reason)); err != nil {
+	if err := a.Engine.DeleteEndpoint(ctx, who.Project, id, who.By(reason)); err != nil {
 		return err
 	}
 	noContent(c)

@@ -20,7 +20,7 @@ func (a *API) pauseEndpoint(ctx context.Context, c *gin.Context, who caller) err
 	if err != nil {
 		return err
 	}
-	return a.endpoint(c)(a.Engine.PauseEndpoint(ctx, who.project, id, until, who.by(reason)))
+	return a.endpoint(c)(a.Engine.PauseEndpoint(ctx, who.Project, id, until, who.By(reason)))
 }
 
 // resumeEndpoint is POST /v1/endpoints/{id}/resume.
@@ -33,7 +33,7 @@ func (a *API) resumeEndpoint(ctx context.Context, c *gin.Context, who caller) er
 	if err != nil {
 		return err
 	}
-	return a.endpoint(c)(a.Engine.PauseEndpoint(ctx, who.project, id, 0, who.by(reason)))
+	return a.endpoint(c)(a.Engine.PauseEndpoint(ctx, who.Project, id, 0, who.By(reason)))
 }
 
 // testEndpoint is POST /v1/endpoints/{id}/test: 202 with the callback that says of itself that it is a test.
@@ -48,10 +48,10 @@ func (a *API) testEndpoint(ctx context.Context, c *gin.Context, who caller) erro
 		return err
 	}
 	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.
-	if _, err := a.Store.Endpoint(ctx, who.project, id); err != nil {
+	if _, err := a.Store.Endpoint(ctx, who.Project, id); err != nil {
 		return err
 	}
-	cb, err := a.Engine.TestEndpoint(ctx, who.project, id, who.by(reason))
+	cb, err := a.Engine.TestEndpoint(ctx, who.Project, id, who.By(reason))
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
 	}
 	headerIdempotency(&sub, c.Request.Header)
 	bindIdempotency(&sub, eventRoute, body)
-	r, err := a.Engine.AcceptEvent(ctx, who.project, sub)
+	r, err := a.Engine.AcceptEvent(ctx, who.Project, sub)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ func (a *API) explain(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	x, err := a.Engine.Explain(ctx, who.project, id)
+	x, err := a.Engine.Explain(ctx, who.Project, id)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (a *API) evidence(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	text, err := a.Engine.Evidence(ctx, who.project, id)
+	text, err := a.Engine.Evidence(ctx, who.Project, id)
 	if err != nil {
 		return err
 	}

@@ -5,13 +5,12 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // maxFindings is the most wrong fields that one answer names, so that a request cannot make its own answer long.
@@ -58,9 +57,9 @@ func (f *fields) object(name, prefix string, raw []byte, member func(key, value 
 		case len(f.invalid) >= maxFindings:
 			return
 		case !seen.add(key):
-			f.add(prefix+printable(key), "stands here twice")
+			f.add(prefix+query.Printable(string(key)), "stands here twice")
 		case !member(key, value):
-			f.add(prefix+printable(key), "is not known here")
+			f.add(prefix+query.Printable(string(key)), "is not known here")
 		}
 	}
 }
@@ -83,14 +82,6 @@ func (f *fields) within(name string, raw []byte, member func(key, value []byte) 
 
 // notAnObject is what is wrong with a value that is none.
 const notAnObject = "must be a JSON object"
-
-// printable returns a key as it may stand in an answer.
-func printable(key []byte) string {
-	if len(key) > 128 {
-		key = append(bytes.Clone(key[:125]), "…"...)
-	}
-	return strings.ToValidUTF8(string(key), "�")
-}
 
 // isNull says whether a value is null, which every field takes as "not given".
 func isNull(raw []byte) bool { return raw[0] == 'n' }
@@ -167,18 +158,9 @@ func decodeText(raw []byte, lines bool) (s, wrong string) {
 			return "", "has half of a surrogate pair, which is no character"
 		}
 	}
-	return checkText(string(inner), lines)
-}
-
-// checkText says what is wrong with a text that came from outside, or nothing.
-func checkText(s string, lines bool) (string, string) {
-	if !utf8.ValidString(s) {
-		return "", "is not valid UTF-8"
-	}
-	for _, r := range s {
-		if unicode.IsControl(r) && (!lines || (r != '\n' && r != '\r' && r != '\t')) {
-			return "", "has a NUL or control character"
-		}
+	s = string(inner)
+	if wrong = query.CheckText(s, lines); wrong != "" {
+		return "", wrong
 	}
 	return s, ""
 }
@@ -285,38 +267,15 @@ func (f *fields) instant(name string, raw []byte, to **int64) {
 	}
 	s, wrong := decodeText(raw, false)
 	if wrong != "" {
-		f.add(name, badTime)
+		f.add(name, query.BadTime)
 		return
 	}
-	ms, ok := parseTime(s)
+	ms, ok := query.ParseTime(s)
 	if !ok {
-		f.add(name, badTime)
+		f.add(name, query.BadTime)
 		return
 	}
 	*to = &ms
-}
-
-const badTime = `must be a time as RFC 3339 writes it, such as "2026-11-21T08:00:00.000Z"`
-
-// parseTime reads what RFC 3339 allows: t and z in lower case too, a space for the T, any zone, any fraction.
-func parseTime(s string) (ms int64, ok bool) {
-	if len(s) < len("2006-01-02T15:04:05Z") {
-		return 0, false
-	}
-	if c := s[10]; c == 't' || c == ' ' {
-		s = s[:10] + "T" + s[11:]
-	}
-	if strings.HasSuffix(s, "z") {
-		s = s[:len(s)-1] + "Z"
-	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return 0, false
-	}
-	ms = schedule.CeilMillis(t)
-	// Rounding and the zone can lead out of the years that RFC 3339 can write: the answer could not be read.
-	year := time.UnixMilli(ms).UTC().Year()
-	return ms, year >= 0 && year <= 9999
 }
 
 // base64 decodes standard base64 with its padding and nothing else.

@@ -112,7 +112,7 @@ type intake struct {
 
 // takeIn runs a handler, for which the request's body is an intake.
 func (a *API) takeIn(ctx context.Context, c *gin.Context, who caller, h handler) error {
-	in := &intake{ReadCloser: c.Request.Body, ctx: ctx, project: who.project, rooms: a.rooms}
+	in := &intake{ReadCloser: c.Request.Body, ctx: ctx, project: who.Project, rooms: a.rooms}
 	defer in.release()
 	c.Request.Body = in
 	return h(ctx, c, who)

@@ -144,7 +144,7 @@ func testRoomIsGivenBack(t *testing.T) {
 		c.Request = httptest.NewRequest(http.MethodPost, "/", body)
 		c.Request.ContentLength = length
 		defer func() { _ = recover() }()
-		err = a.takeIn(t.Context(), c, caller{project: "a"}, h)
+		err = a.takeIn(t.Context(), c, caller{Project: "a"}, h)
 		return rec, err
 	}
 	reads := func(then error) handler {

@@ -10,29 +10,30 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // maxScopes is the most scopes of a request that are decoded; there are fewer.
 const maxScopes = 10
 
-// listKeys is GET /v1/keys.
+// query.ListKeys is GET /v1/keys.
 func (a *API) listKeys(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
-	limit, after := q.page(listKeys)
-	q.unknown()
-	if err := q.err(); err != nil {
+	limit, after := q.Page(query.ListKeys)
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
-	keys, err := a.Engine.Keys(ctx, who.project)
+	keys, err := a.Engine.Keys(ctx, who.Project)
 	if err != nil {
 		return err
 	}
 	at := func(k *store.Key) store.Cursor { return store.Cursor{ID: k.ID} }
 	newestFirst := func(a, b store.Cursor) int { return strings.Compare(b.ID, a.ID) }
-	page, next := pageOf(q.cursors, listKeys, keys, limit, after, at, newestFirst)
+	page, next := query.PageOf(q.Cursors, query.ListKeys, keys, limit, after, at, newestFirst)
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range page {
 		o.element(i)
@@ -66,7 +67,7 @@ func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
 		return err
 	}
 	r.Invalid = f.invalid
-	k, text, err := a.Engine.CreateKey(ctx, who.project, r, who.by(reason))
+	k, text, err := a.Engine.CreateKey(ctx, who.Project, r, who.By(reason))
 	if err != nil {
 		return err
 	}
@@ -88,10 +89,10 @@ func (a *API) revokeKey(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Engine.RevokeKey(ctx, who.project, id, who.by(reason)); err != nil {
+	if err := a.Engine.RevokeKey(ctx, who.Project, id, who.By(reason)); err != nil {
 		return err
 	}
-	keys, err := a.Engine.Keys(ctx, who.project)
+	keys, err := a.Engine.Keys(ctx, who.Project)
 	if err != nil {
 		return err
 	}

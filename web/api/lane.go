@@ -9,32 +9,33 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// listLanes is GET /v1/lanes.
+// query.ListLanes is GET /v1/lanes.
 func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
 	now := a.Engine.Now()
-	f := store.LaneFilter{Search: q.one("search"), Held: q.yes("held"), Now: now}
-	limit, after := q.page(listLanes)
-	q.unknown()
-	if err := q.err(); err != nil {
+	f := store.LaneFilter{Search: q.One("search"), Held: q.Yes("held"), Now: now}
+	limit, after := q.Page(query.ListLanes)
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	if f.Limit = limit + 1; after != nil {
 		f.After = after.ID
 	}
-	lanes, err := a.Engine.Lanes(ctx, who.project, f)
+	lanes, err := a.Engine.Lanes(ctx, who.Project, f)
 	if err != nil {
 		return err
 	}
 	next := ""
 	if len(lanes) > limit {
 		lanes = lanes[:limit]
-		next = q.cursors.encode(listLanes, store.Cursor{ID: lanes[limit-1].Key})
+		next = q.Cursors.Encode(query.ListLanes, store.Cursor{ID: lanes[limit-1].Key})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range lanes {
@@ -145,7 +146,7 @@ func (a *API) pauseLane(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	return a.set(c)(a.Engine.PauseLane(ctx, who.project, c.Param("lane"), until, who.by(reason)))
+	return a.set(c)(a.Engine.PauseLane(ctx, who.Project, c.Param("lane"), until, who.By(reason)))
 }
 
 // resumeLane is POST /v1/lanes/{lane}/resume.
@@ -154,7 +155,7 @@ func (a *API) resumeLane(ctx context.Context, c *gin.Context, who caller) error 
 	if err != nil {
 		return err
 	}
-	return a.set(c)(a.Engine.PauseLane(ctx, who.project, c.Param("lane"), 0, who.by(reason)))
+	return a.set(c)(a.Engine.PauseLane(ctx, who.Project, c.Param("lane"), 0, who.By(reason)))
 }
 
 // limitLane is PUT /v1/lanes/{lane}/limits: null takes a bound away, and one that is not given stays.
@@ -185,7 +186,7 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller) error {
 		f.add("rate", "is needed, or concurrency; null is no bound of its own")
 		return f.err()
 	}
-	return a.set(c)(a.Engine.SetLane(ctx, who.project, c.Param("lane"), limit, rate, who.by(reason)))
+	return a.set(c)(a.Engine.SetLane(ctx, who.Project, c.Param("lane"), limit, rate, who.By(reason)))
 }
 
 // rate decodes how often something may begin.

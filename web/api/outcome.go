@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // outcomes is GET /v1/outcomes: oldest first. Its cursor is a place that a reader keeps, not the end of a page: it is there even when
@@ -19,18 +20,18 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 		return err
 	}
 	var after store.OutcomeCursor
-	if s := q.one("cursor"); s != "" {
-		if after, err = q.cursors.decodeOutcome(s); err != nil {
-			q.add("cursor", err.Error())
+	if s := q.One("cursor"); s != "" {
+		if after, err = q.Cursors.DecodeOutcome(s); err != nil {
+			q.Add("cursor", err.Error())
 		}
 	}
-	limit := q.number("limit", 1, maxLimit, defaultLimit)
-	wait := q.wait("wait", dispatch.MaxOutcomeWait)
-	q.unknown()
-	if err := q.err(); err != nil {
+	limit := q.Number("limit", 1, query.MaxLimit, query.DefaultLimit)
+	wait := q.Wait("wait", dispatch.MaxOutcomeWait)
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
-	events, next, err := a.Engine.Outcomes(ctx, who.project, after, limit, wait)
+	events, next, err := a.Engine.Outcomes(ctx, who.Project, after, limit, wait)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) || c.Request.Context().Err() == nil {
 			return err
@@ -44,7 +45,7 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 		o.outcome(&events[i])
 		o.close()
 	}
-	a.answer(c, http.StatusOK, appendNext(o.b, q.cursors.encodeOutcome(next)))
+	a.answer(c, http.StatusOK, appendNext(o.b, q.Cursors.EncodeOutcome(next)))
 	return nil
 }
 

@@ -72,7 +72,7 @@ func (a *API) pauseProject(ctx context.Context, c *gin.Context, who caller) erro
 	if err != nil {
 		return err
 	}
-	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.project, until, who.by(reason)))
+	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.Project, until, who.By(reason)))
 }
 
 // resumeProject is POST /v1/resume.
@@ -81,7 +81,7 @@ func (a *API) resumeProject(ctx context.Context, c *gin.Context, who caller) err
 	if err != nil {
 		return err
 	}
-	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.project, 0, who.by(reason)))
+	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.Project, 0, who.By(reason)))
 }
 
 // heldProject answers with a project's pause. What else there is of a project is not for everybody who may stop it.

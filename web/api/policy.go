@@ -9,6 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // policyKind is what /v1/policies has of its own.
@@ -33,7 +34,7 @@ func policyKind() presetKind {
 		policy, err := presets.Policy(ctx, project, name)
 		return preset{name, 0, func(o *jsonObject) { o.namedPolicy(&policy, "", false, from) }}, err
 	}
-	return presetKind{list: listPolicies, timed: true, rows: rows, other: formula}
+	return presetKind{list: query.ListPolicies, timed: true, rows: rows, other: formula}
 }
 
 // namedPolicy writes the members of a policy: those of one given whole, and what follows from them.
@@ -83,7 +84,7 @@ func (a *API) putPolicy(ctx context.Context, c *gin.Context, who caller) error {
 	if f.policyEnd("", &p); len(f.invalid) > 0 {
 		return f.err()
 	}
-	if err := a.Engine.PutPolicy(ctx, who.project, name, p, who.by(reason)); err != nil {
+	if err := a.Engine.PutPolicy(ctx, who.Project, name, p, who.By(reason)); err != nil {
 		return unprefixed(err, "policy.")
 	}
 	return a.showPreset(ctx, c, who, policyKind(), name, 0)
@@ -91,7 +92,7 @@ func (a *API) putPolicy(ctx context.Context, c *gin.Context, who caller) error {
 
 // ruleKind is what /v1/success_rules has of its own.
 func ruleKind() presetKind {
-	return presetKind{list: listRules, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
+	return presetKind{list: query.ListRules, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
 		write := func(name, about string, place int, rule store.JSONText) {
 			rows = append(rows, preset{name, int64(place), func(o *jsonObject) {
 				o.str("name", name)
@@ -135,7 +136,7 @@ func (a *API) putRule(ctx context.Context, c *gin.Context, who caller) error {
 	}); err != nil {
 		return err
 	}
-	if err := a.Engine.PutSuccessRule(ctx, who.project, name, append(rule, '}'), who.by(reason)); err != nil {
+	if err := a.Engine.PutSuccessRule(ctx, who.Project, name, append(rule, '}'), who.By(reason)); err != nil {
 		return unprefixed(err, "")
 	}
 	return a.showPreset(ctx, c, who, ruleKind(), name, 0)
@@ -143,7 +144,7 @@ func (a *API) putRule(ctx context.Context, c *gin.Context, who caller) error {
 
 // profileKind is what /v1/profiles has of its own.
 func profileKind() presetKind {
-	return presetKind{list: listProfiles, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
+	return presetKind{list: query.ListProfiles, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
 		for i := range p.OwnProfiles {
 			own := &p.OwnProfiles[i]
 			rows = append(rows, preset{own.Name, 0, func(o *jsonObject) { o.profile(own, true) }})
@@ -194,7 +195,7 @@ func (a *API) putProfile(ctx context.Context, c *gin.Context, who caller) error 
 	}); err != nil {
 		return err
 	}
-	if err := a.Engine.PutProfile(ctx, who.project, name, choice, timeout, who.by(reason)); err != nil {
+	if err := a.Engine.PutProfile(ctx, who.Project, name, choice, timeout, who.By(reason)); err != nil {
 		return err
 	}
 	return a.showPreset(ctx, c, who, profileKind(), name, 0)

@@ -27,7 +27,7 @@ func (a *API) acceptPoll(ctx context.Context, c *gin.Context, who caller) error 
 	}
 	headerIdempotency(&p.Submission, c.Request.Header)
 	bindIdempotency(&p.Submission, pollRoute, body)
-	r, err := a.Engine.AcceptPoll(ctx, who.project, p)
+	r, err := a.Engine.AcceptPoll(ctx, who.Project, p)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (a *API) getPoll(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	v, err := a.Engine.Poll(ctx, who.project, id)
+	v, err := a.Engine.Poll(ctx, who.Project, id)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller) error
 		return err
 	}
 	r.Invalid = f.invalid
-	resolved, err := a.Engine.ResolvePoll(ctx, who.project, id, r, who.by(reason))
+	resolved, err := a.Engine.ResolvePoll(ctx, who.Project, id, r, who.By(reason))
 	if err != nil {
 		return err
 	}

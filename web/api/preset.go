@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // deletePreset is DELETE of one of the project's own: 204. What was accepted with it keeps what it was.
@@ -25,7 +26,7 @@ func (a *API) deletePreset(kind store.PresetKind) handler {
 		if err != nil {
 			return err
 		}
-		if err := a.Engine.DeletePreset(ctx, who.project, kind, name, who.by(reason)); err != nil {
+		if err := a.Engine.DeletePreset(ctx, who.Project, kind, name, who.By(reason)); err != nil {
 			return err
 		}
 		noContent(c)
@@ -35,7 +36,8 @@ func (a *API) deletePreset(kind store.PresetKind) handler {
 
 // pathName returns a name from the path. What no name can be is not found.
 func pathName(c *gin.Context, param string) (string, error) {
-	name, wrong := checkText(c.Param(param), false)
+	name := c.Param(param)
+	wrong := query.CheckText(name, false)
 	if wrong != "" || name == "" {
 		return "", store.ErrNotFound
 	}
@@ -96,17 +98,17 @@ func (a *API) listPresets(k presetKind) handler {
 			return err
 		}
 		from := k.from(q)
-		limit, after := q.page(k.list)
-		q.unknown()
-		if err := q.err(); err != nil {
+		limit, after := q.Page(k.list)
+		q.Unknown()
+		if err := q.Err(); err != nil {
 			return err
 		}
-		presets, err := a.Engine.Presets(ctx, who.project)
+		presets, err := a.Engine.Presets(ctx, who.Project)
 		if err != nil {
 			return err
 		}
 		rows := k.rows(&presets, from)
-		page, next := pageOf(q.cursors, k.list, rows, limit, after, (*preset).cursor, presetOrder)
+		page, next := query.PageOf(q.Cursors, k.list, rows, limit, after, (*preset).cursor, presetOrder)
 		o := jsonObject{[]byte(`{"data":[`)}
 		for i := range page {
 			o.element(i)
@@ -119,11 +121,11 @@ func (a *API) listPresets(k presetKind) handler {
 }
 
 // from is when the times of policies run from; zero: they have none.
-func (k *presetKind) from(q *query) int64 {
+func (k *presetKind) from(q *query.Values) int64 {
 	if !k.timed {
 		return 0
 	}
-	return q.instant("from")
+	return q.Instant("from")
 }
 
 // getPreset is GET of one, the project's own before what every project knows.
@@ -133,13 +135,13 @@ func (a *API) getPreset(k presetKind) handler {
 		if err != nil {
 			return err
 		}
-		q, err := parseQuery(c.Request.URL.RawQuery)
+		q, err := parseQuery(c)
 		if err != nil {
 			return err
 		}
 		from := k.from(q)
-		q.unknown()
-		if err := q.err(); err != nil {
+		q.Unknown()
+		if err := q.Err(); err != nil {
 			return err
 		}
 		return a.showPreset(ctx, c, who, k, name, from)
@@ -147,7 +149,7 @@ func (a *API) getPreset(k presetKind) handler {
 }
 
 func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k presetKind, name string, from int64) error {
-	presets, err := a.Engine.Presets(ctx, who.project)
+	presets, err := a.Engine.Presets(ctx, who.Project)
 	if err != nil {
 		return err
 	}
@@ -159,7 +161,7 @@ func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k pres
 	case k.other == nil:
 		return store.ErrNotFound
 	default:
-		if found, err = k.other(ctx, a.Engine, who.project, name, from); err != nil {
+		if found, err = k.other(ctx, a.Engine, who.Project, name, from); err != nil {
 			return err
 		}
 	}

@@ -9,26 +9,27 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // projectParam returns a project's id from the path. A key's own project is the only one that there is for it.
 func projectParam(c *gin.Context, who caller) (string, error) {
 	id, err := pathName(c, "id")
-	if err != nil || !who.root() && id != who.project {
+	if err != nil || !who.Root() && id != who.Project {
 		return "", store.ErrNotFound
 	}
 	return id, nil
 }
 
-// listProjects is GET /v1/projects.
+// query.ListProjects is GET /v1/projects.
 func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
-	limit, after := q.page(listProjects)
-	q.unknown()
-	if err := q.err(); err != nil {
+	limit, after := q.Page(query.ListProjects)
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	if after == nil {
@@ -41,7 +42,7 @@ func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) erro
 	next := ""
 	if len(projects) > limit {
 		projects = projects[:limit]
-		next = q.cursors.encode(listProjects, store.Cursor{ID: projects[limit-1].ID})
+		next = q.Cursors.Encode(query.ListProjects, store.Cursor{ID: projects[limit-1].ID})
 	}
 	now := a.Engine.Now()
 	o := jsonObject{[]byte(`{"data":[`)}
@@ -56,10 +57,10 @@ func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) erro
 
 // seenProjects returns the projects that the caller may know of.
 func (a *API) seenProjects(ctx context.Context, who caller, after string, limit int) ([]store.Project, error) {
-	if who.root() {
+	if who.Root() {
 		return a.Store.Projects(ctx, after, limit)
 	}
-	p, err := a.Store.Project(ctx, who.project)
+	p, err := a.Store.Project(ctx, who.Project)
 	if err != nil || p.ID <= after {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (a *API) createProject(ctx context.Context, c *gin.Context, who caller) err
 		return err
 	}
 	ch := d.done()
-	return a.project(c, http.StatusCreated)(a.Engine.CreateProject(ctx, ch, who.by(ch.Reason)))
+	return a.project(c, http.StatusCreated)(a.Engine.CreateProject(ctx, ch, who.By(ch.Reason)))
 }
 
 // patchProject is PATCH /v1/projects/{id}: null has a default be the program's again.
@@ -101,11 +102,11 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 	if err := readObject(c, false, &d.fields, d.member); err != nil {
 		return err
 	}
-	if d.quotas && !who.root() {
+	if d.quotas && !who.Root() {
 		return fmt.Errorf("quotas: %w", rootOnly())
 	}
 	ch := d.done()
-	return a.project(c, http.StatusOK)(a.Engine.PatchProject(ctx, id, ch, who.by(ch.Reason)))
+	return a.project(c, http.StatusOK)(a.Engine.PatchProject(ctx, id, ch, who.By(ch.Reason)))
 }
 
 // A projectDecoder decodes a project as a caller asks for it.

@@ -14,6 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // get is GET /v1/callbacks/{id}.
@@ -22,7 +23,7 @@ func (a *API) get(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	cb, err := a.Store.Get(ctx, who.project, id)
+	cb, err := a.Store.Get(ctx, who.Project, id)
 	if err != nil {
 		return err
 	}
@@ -40,26 +41,26 @@ func (a *API) attempts(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	limit, after := q.page(listAttempts)
+	limit, after := q.Page(query.ListAttempts)
 	if after != nil && after.ID != id {
-		q.add("cursor", errCursor.Error())
+		q.Add("cursor", query.ErrCursor.Error())
 	}
-	q.unknown()
-	if err := q.err(); err != nil {
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	before := 0
 	if after != nil {
 		before = int(after.DueAt)
 	}
-	attempts, err := a.Store.Attempts(ctx, who.project, id, before, limit+1)
+	attempts, err := a.Store.Attempts(ctx, who.Project, id, before, limit+1)
 	if err != nil {
 		return err
 	}
 	next := ""
 	if len(attempts) > limit {
 		attempts = attempts[:limit]
-		next = q.cursors.encode(listAttempts, store.Cursor{DueAt: int64(attempts[limit-1].Number), ID: id})
+		next = q.Cursors.Encode(query.ListAttempts, store.Cursor{DueAt: int64(attempts[limit-1].Number), ID: id})
 	}
 	b := []byte(`{"data":[`)
 	for i := range attempts {
@@ -81,7 +82,7 @@ func (a *API) payload(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.Store.Payload(ctx, who.project, id)
+	p, err := a.Store.Payload(ctx, who.Project, id)
 	if err != nil {
 		return err
 	}
@@ -110,21 +111,17 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	f, err := q.listFilter(now)
+	f, err := readList(q, now)
 	if err != nil {
 		return err
 	}
-	page, err := a.page(ctx, who.project, &f.picked)
+	page, err := a.page(ctx, who.Project, &f.Filter)
 	if err != nil {
 		return err
 	}
 	next := ""
 	if page.Next != nil {
-		list := listNewest
-		if f.ByDue {
-			list = listByDue
-		}
-		next = q.cursors.encode(list, *page.Next)
+		next = q.Cursors.Encode(f.list, *page.Next)
 	}
 	if f.csv {
 		return a.listCSV(c, page.Callbacks, next, now)
@@ -141,29 +138,15 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 }
 
 // page reads a page of callbacks. Of an endpoint's name that means nothing there are none.
-func (a *API) page(ctx context.Context, project string, p *picked) (store.Page, error) {
-	err := a.findEndpoint(ctx, project, p)
+func (a *API) page(ctx context.Context, project string, f *query.Filter) (store.Page, error) {
+	err := f.Find(ctx, project, a.Store)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return store.Page{}, nil
 	case err != nil:
 		return store.Page{}, err
 	}
-	return a.Store.List(ctx, project, p.Filter)
-}
-
-// findEndpoint finds the endpoint that is named. Callbacks of one that was deleted are found by its id.
-func (a *API) findEndpoint(ctx context.Context, project string, p *picked) error {
-	if id, ok := store.BareID(store.EndpointPrefix, p.endpoint); ok || p.endpoint == "" {
-		p.EndpointID = id
-		return nil
-	}
-	ep, err := a.Store.EndpointByExternalID(ctx, project, p.endpoint)
-	if err != nil {
-		return err
-	}
-	p.EndpointID = ep.ID
-	return nil
+	return a.Store.List(ctx, project, f.Filter)
 }
 
 // csvColumns are the columns of a list as CSV. New ones are added at the end.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-	_ "time/tzdata" // zones are known also where the machine knows none, as in an image that has nothing but the program
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 const (
@@ -21,34 +21,40 @@ const (
 	maxExtra = 10_000
 )
 
+// spanEnd is how long after now a span ends that is given no end: the end does not belong to a span, and what
+// was accepted before the request, in the same millisecond, does.
+const spanEnd = 1
+
 // groupByDay is the grouping that has a group for each day of the span.
 const groupByDay = "day"
 
 // reconcile is GET /v1/reconcile: what was accepted in a span of time, by what has become of it.
 func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := parseQuery(c)
 	if err != nil {
 		return err
 	}
-	zone := q.zone("timezone")
-	var s spanOf
-	s.from, s.to = q.moment("from", zone), q.moment("to", zone)
-	by := q.one("group_by")
-	q.unknown()
-	from, to := s.judge(&q.fields, a.Engine.Now())
-	if by == groupByDay && to-from > maxDays*(24*time.Hour).Milliseconds() {
-		q.add("group_by", fmt.Sprintf("day is for at most %d days", maxDays))
+	zone := q.Zone("timezone")
+	from, to := q.Moment("from", zone), q.Moment("to", zone)
+	by := q.One("group_by")
+	q.Unknown()
+	s, wrong := query.SpanOf(from, to, a.Engine.Now()+spanEnd)
+	if wrong == query.Unordered || wrong != "" && len(q.Invalid) == 0 {
+		q.Add("from", wrong)
 	}
-	if err := q.err(); err != nil {
+	if by == groupByDay && s.To-s.From > maxDays*(24*time.Hour).Milliseconds() {
+		q.Add("group_by", fmt.Sprintf("day is for at most %d days", maxDays))
+	}
+	if err := q.Err(); err != nil {
 		return err
 	}
-	books, err := a.Store.Books(ctx, who.project, store.BooksQuery{From: from, To: to, GroupBy: by, Zone: zone, MaxGroups: maxGroups})
+	books, err := a.Store.Books(ctx, who.Project, store.BooksQuery{From: s.From, To: s.To, GroupBy: by, Zone: zone, MaxGroups: maxGroups})
 	if err != nil {
 		return err
 	}
 	o := jsonObject{append(make([]byte, 0, 512+160*len(books)), '{')}
-	o.moment("from", from)
-	o.moment("to", to)
+	o.moment("from", s.From)
+	o.moment("to", s.To)
 	o.str("timezone", zone.String())
 	o.orNull("group_by", by)
 	var total store.Books
@@ -101,16 +107,16 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 		return err
 	}
 	var (
-		f    fields
-		s    spanOf
-		refs []string
+		f        fields
+		from, to *int64
+		refs     []string
 	)
 	f.object(request, "", body, func(key, value []byte) bool {
 		switch string(key) {
 		case "from":
-			f.instant("from", value, &s.from)
+			f.instant("from", value, &from)
 		case "to":
-			f.instant("to", value, &s.to)
+			f.instant("to", value, &to)
 		case "refs":
 			f.lines("refs", value, maxRefs, &refs)
 		default:
@@ -118,7 +124,10 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 		}
 		return true
 	})
-	from, to := s.judge(&f, a.Engine.Now())
+	s, wrong := query.SpanOf(from, to, a.Engine.Now()+spanEnd)
+	if wrong == query.Unordered || wrong != "" && len(f.invalid) == 0 {
+		f.add("from", wrong)
+	}
 	if refs == nil && len(f.invalid) == 0 {
 		f.add("refs", "is needed; [] is an empty list")
 	}
@@ -130,13 +139,13 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	compared, err := a.Store.Compare(ctx, who.project, from, to, refs, maxExtra)
+	compared, err := a.Store.Compare(ctx, who.Project, s.From, s.To, refs, maxExtra)
 	if err != nil {
 		return err
 	}
 	o := jsonObject{[]byte("{")}
-	o.moment("from", from)
-	o.moment("to", to)
+	o.moment("from", s.From)
+	o.moment("to", s.To)
 	o.integer("matched", int64(compared.Matched))
 	o.texts("missing", compared.Missing)
 	o.texts("extra", compared.Extra)
@@ -144,26 +153,4 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 	o.close()
 	a.answer(c, http.StatusOK, o.b)
 	return nil
-}
-
-// A spanOf is a span of time as a caller gives it.
-type spanOf struct{ from, to *int64 }
-
-// judge returns the span, and adds what is wrong with it. It ends now where no end is given.
-func (s *spanOf) judge(f *fields, now int64) (from, to int64) {
-	// A span's end does not belong to it, and what was accepted before this request, in the same millisecond, does.
-	if to = now + 1; s.to != nil {
-		to = *s.to
-	}
-	switch {
-	case s.from == nil:
-		if len(f.invalid) == 0 {
-			f.add("from", "is needed")
-		}
-		return to, to
-	case *s.from > to:
-		f.add("from", "must not be later than to")
-		return to, to
-	}
-	return *s.from, to
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // createRedrive is POST /v1/redrives: 202 with the job, or 200 with what a dry run has counted.
@@ -25,11 +26,11 @@ func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) err
 	}); err != nil {
 		return err
 	}
-	q, err := d.done(ctx, a, who.project)
+	q, err := d.done(ctx, a, who.Project)
 	if err != nil {
 		return err
 	}
-	r, err := a.Engine.Redrive(ctx, who.project, q, who.by(reason))
+	r, err := a.Engine.Redrive(ctx, who.Project, q, who.By(reason))
 	if err != nil {
 		return err
 	}
@@ -50,8 +51,8 @@ func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) err
 // A redriveDecoder decodes a redrive as a caller asks for it.
 type redriveDecoder struct {
 	fields
-	asked dispatch.RedriveRequest
-	picked
+	asked  dispatch.RedriveRequest
+	picked query.Filter
 }
 
 // member decodes one field, and says whether there is such a field.
@@ -86,7 +87,7 @@ func (d *redriveDecoder) filter(raw []byte) {
 		return
 	}
 	before := len(d.invalid)
-	if d.picked = d.picks(raw); !d.any() && len(d.invalid) == before {
+	if d.picked = d.picks(raw); d.picked.Empty() && len(d.invalid) == before {
 		return
 	}
 	var shown bytes.Buffer
@@ -113,38 +114,38 @@ func (d *redriveDecoder) done(ctx context.Context, a *API, project string) (disp
 			d.add(f.name, "is only for the action "+string(f.action))
 		}
 	}
-	switch err := a.findEndpoint(ctx, project, &d.picked); {
+	switch err := d.picked.Find(ctx, project, a.Store); {
 	case errors.Is(err, store.ErrNotFound):
 		d.add("filter.endpoint", "there is no endpoint with that id or external_id")
 	case err != nil:
 		return *q, err
 	}
-	q.Filter, q.Invalid = d.Filter, d.invalid
+	q.Filter, q.Invalid = d.picked.Filter, d.invalid
 	return *q, nil
 }
 
-// listRedrives is GET /v1/redrives, newest first.
+// query.ListRedrives is GET /v1/redrives, newest first.
 func (a *API) listRedrives(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
-	limit, after := q.page(listRedrives)
-	q.unknown()
-	if err := q.err(); err != nil {
+	limit, after := q.Page(query.ListRedrives)
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	if after == nil {
 		after = &store.Cursor{}
 	}
-	redrives, err := a.Store.Redrives(ctx, who.project, after.ID, limit+1)
+	redrives, err := a.Store.Redrives(ctx, who.Project, after.ID, limit+1)
 	if err != nil {
 		return err
 	}
 	next := ""
 	if len(redrives) > limit {
 		redrives = redrives[:limit]
-		next = q.cursors.encode(listRedrives, store.Cursor{ID: redrives[limit-1].ID})
+		next = q.Cursors.Encode(query.ListRedrives, store.Cursor{ID: redrives[limit-1].ID})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range redrives {
@@ -162,7 +163,7 @@ func (a *API) getRedrive(ctx context.Context, c *gin.Context, who caller) error 
 	if err != nil {
 		return err
 	}
-	return a.redrive(c)(a.Store.Redrive(ctx, who.project, id))
+	return a.redrive(c)(a.Store.Redrive(ctx, who.Project, id))
 }
 
 // setRedrive is POST /v1/redrives/{id}/pause, resume or cancel. What a canceled one has done stays done.
@@ -176,7 +177,7 @@ func (a *API) setRedrive(to store.RedriveState) handler {
 		if err != nil {
 			return err
 		}
-		return a.redrive(c)(a.Engine.SetRedrive(ctx, who.project, id, to, who.by(reason)))
+		return a.redrive(c)(a.Engine.SetRedrive(ctx, who.Project, id, to, who.By(reason)))
 	}
 }
 

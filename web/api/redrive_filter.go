@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // maxFilter is the most bytes of a redrive's filter, which is kept and shown as it was given.
@@ -14,40 +15,34 @@ const maxFilter = 16 << 10
 
 // picks reads the filter of a redrive: the filters of GET /v1/callbacks as the members of an object. They are made the parameters of a
 // query and read as one, so that both have the same names, meanings and bounds.
-func (f *fields) picks(raw []byte) (p picked) {
+func (f *fields) picks(raw []byte) (p query.Filter) {
 	const name = "filter"
 	if len(raw) > maxFilter {
 		f.add(name, fmt.Sprintf("is longer than %d KiB", maxFilter>>10))
 		return p
 	}
-	q := newQuery(url.Values{})
+	q := query.NewValues(url.Values{})
 	f.object(name, name+".", raw, func(key, value []byte) bool {
-		f.parameter(name+".", string(key), value, q.values)
+		f.parameter(name+".", string(key), value, q.Values)
 		return true
 	})
-	for name, values := range q.values {
-		if len(values) == 0 && strings.HasPrefix(name, labelPrefix) { // null
-			delete(q.values, name)
+	for name, values := range q.Values {
+		if len(values) == 0 && strings.HasPrefix(name, query.LabelPrefix) { // null
+			delete(q.Values, name)
 		}
 	}
-	p = q.picks()
-	q.unknown()
-	for _, wrong := range q.invalid {
+	p = filterOf(q, 0)
+	q.Unknown()
+	for _, wrong := range q.Invalid {
 		f.add(name+"."+wrong.Field, wrong.Message)
 	}
 	return p
 }
 
-// any says whether there is a condition at all. Without one everything is picked.
-func (p *picked) any() bool {
-	return len(p.States) > 0 || p.Kind != "" || p.Topic != "" || p.Ref != "" || p.LockKey != "" || p.Reason != "" || p.endpoint != "" || p.Lane != "" || p.Class != "" ||
-		p.Status != 0 || len(p.Labels) > 0 || p.MinAttempts > 0 || p.Overdue || p.From != 0 || p.To != 0
-}
-
 // parameter makes a member of a filter parameters of a query. One without a value is none; of one that no filter has, the name alone is
 // taken, which the query refuses.
 func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
-	shown := prefix + printable([]byte(key))
+	shown := prefix + query.Printable(key)
 	put := func(key string, values ...string) { to[key] = append(to[key], values...) }
 	if key != "label" { // which is no parameter, but has some
 		put(key)
@@ -74,7 +69,7 @@ func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 	case "kind", "topic", "ref", "lock_key", "endpoint", "lane", "class", "reason", "from", "to":
 		put(key, f.textOrTexts(shown, raw, 0)...)
 	default:
-		if strings.HasPrefix(key, labelPrefix) {
+		if strings.HasPrefix(key, query.LabelPrefix) {
 			put(key, f.textOrTexts(shown, raw, 0)...)
 		}
 	}
@@ -90,7 +85,7 @@ func (f *fields) labelParameters(shown string, raw []byte, put func(key string, 
 			}
 			return true
 		}
-		put(labelPrefix+string(key), f.textOrTexts(shown+"."+printable(key), value, 0)...)
+		put(query.LabelPrefix+string(key), f.textOrTexts(shown+"."+query.Printable(string(key)), value, 0)...)
 		return true
 	})
 }

@@ -164,7 +164,7 @@ func (a *API) adminRoutes() []Route {
 	// What is of all projects is for the key of none.
 	root := func(h handler) handler {
 		return func(ctx context.Context, c *gin.Context, who caller) error {
-			if !who.root() {
+			if !who.Root() {
 				return rootOnly()
 			}
 			return h(ctx, c, who)

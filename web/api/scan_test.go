@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // FuzzScanner compares the splitting of objects and arrays, and the reading of texts, with encoding/json.
@@ -118,7 +119,7 @@ func compareText(t *testing.T, raw []byte) {
 }
 
 func hasControl(s string) bool {
-	_, wrong := checkText(s, true)
+	wrong := query.CheckText(s, true)
 	return wrong != ""
 }
 
@@ -198,7 +199,7 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil || !bytes.Equal(again.Body, sub.Body) || len(again.Headers) != len(sub.Headers) {
 			t.Fatalf("%q is shown as %q: %v", raw, shown.Callback, err)
 		}
-		if len(again.Invalid) > 0 && !bytes.Contains(shown.Callback, []byte(mask)) {
+		if len(again.Invalid) > 0 && !bytes.Contains(shown.Callback, []byte(query.Mask)) {
 			t.Fatalf("%q is shown as %q, which has no mask and is not read again: %v", raw, shown.Callback, again.Invalid)
 		}
 	})
@@ -254,20 +255,6 @@ func TestManyKeysAreCheap(t *testing.T) {
 	if len(sub.Invalid) != maxFindings {
 		t.Errorf("%d findings, want %d at most and at least", len(sub.Invalid), maxFindings)
 	}
-}
-
-func FuzzCursor(f *testing.F) {
-	f.Add("bg")
-	ours := signed(1, "shop")
-	f.Add(ours.encode(listNewest, cursorAt(5)))
-	f.Fuzz(func(t *testing.T, s string) {
-		for _, list := range []byte{listNewest, listByDue, listAudit} {
-			c, err := ours.decode(list, s)
-			if err == nil && ours.encode(list, c) != s {
-				t.Errorf("cursor %q is read and written as another", s)
-			}
-		}
-	})
 }
 
 func TestDurationsAreWrittenAsScheduleDoes(t *testing.T) {

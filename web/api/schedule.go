@@ -7,6 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // createSchedule is POST /v1/schedules: 201 with the schedule.
@@ -18,7 +19,7 @@ func (a *API) createSchedule(ctx context.Context, c *gin.Context, who caller) er
 	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
 		return err
 	}
-	return a.schedule(c, http.StatusCreated)(a.Engine.CreateSchedule(ctx, who.project, d.done(), who.by(reason)))
+	return a.schedule(c, http.StatusCreated)(a.Engine.CreateSchedule(ctx, who.Project, d.done(), who.By(reason)))
 }
 
 // patchSchedule is PATCH /v1/schedules/{id}.
@@ -32,7 +33,7 @@ func (a *API) patchSchedule(ctx context.Context, c *gin.Context, who caller) err
 	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
 		return err
 	}
-	return a.schedule(c, http.StatusOK)(a.Engine.PatchSchedule(ctx, who.project, id, d.done(), who.by(reason)))
+	return a.schedule(c, http.StatusOK)(a.Engine.PatchSchedule(ctx, who.Project, id, d.done(), who.By(reason)))
 }
 
 // deleteSchedule is DELETE /v1/schedules/{id}.
@@ -45,7 +46,7 @@ func (a *API) deleteSchedule(ctx context.Context, c *gin.Context, who caller) er
 	if err != nil {
 		return err
 	}
-	if err := a.Engine.DeleteSchedule(ctx, who.project, id, who.by(reason)); err != nil {
+	if err := a.Engine.DeleteSchedule(ctx, who.Project, id, who.By(reason)); err != nil {
 		return err
 	}
 	noContent(c)
@@ -62,7 +63,7 @@ func (a *API) runSchedule(ctx context.Context, c *gin.Context, who caller) error
 	if err != nil {
 		return err
 	}
-	cb, err := a.Engine.RunSchedule(ctx, who.project, id, who.by(reason))
+	cb, err := a.Engine.RunSchedule(ctx, who.Project, id, who.By(reason))
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func (a *API) getSchedule(ctx context.Context, c *gin.Context, who caller) error
 	if err != nil {
 		return err
 	}
-	return a.schedule(c, http.StatusOK)(a.Engine.Schedule(ctx, who.project, id))
+	return a.schedule(c, http.StatusOK)(a.Engine.Schedule(ctx, who.Project, id))
 }
 
 // schedule answers with a schedule.
@@ -93,32 +94,32 @@ func (a *API) schedule(c *gin.Context, status int) func(store.Schedule, error) e
 	}
 }
 
-// listSchedules is GET /v1/schedules.
+// query.ListSchedules is GET /v1/schedules.
 func (a *API) listSchedules(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
-	f := store.ScheduleFilter{Search: q.one("search")}
-	if s := q.oneOf("enabled", "true", "false"); s != "" {
+	f := store.ScheduleFilter{Search: q.One("search")}
+	if s := q.OneOf("enabled", "true", "false"); s != "" {
 		f.Enabled = new(s == "true")
 	}
-	limit, after := q.page(listSchedules)
-	q.unknown()
-	if err := q.err(); err != nil {
+	limit, after := q.Page(query.ListSchedules)
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	if f.Limit = limit + 1; after != nil {
 		f.After = after.ID
 	}
-	schedules, err := a.Engine.Schedules(ctx, who.project, f)
+	schedules, err := a.Engine.Schedules(ctx, who.Project, f)
 	if err != nil {
 		return err
 	}
 	next := ""
 	if len(schedules) > limit {
 		schedules = schedules[:limit]
-		next = q.cursors.encode(listSchedules, store.Cursor{ID: schedules[limit-1].ID})
+		next = q.Cursors.Encode(query.ListSchedules, store.Cursor{ID: schedules[limit-1].ID})
 	}
 	o := jsonObject{[]byte(`{"data":[`)}
 	for i := range schedules {
@@ -136,7 +137,7 @@ func (a *API) listRuns(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	runs, err := a.Engine.ScheduleRuns(ctx, who.project, id)
+	runs, err := a.Engine.ScheduleRuns(ctx, who.Project, id)
 	if err != nil {
 		return err
 	}

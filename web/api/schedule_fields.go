@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // A scheduleDecoder decodes a schedule as a caller asks for it. What it cannot decode is named in the change's Invalid; what the values
@@ -121,7 +122,7 @@ func (o *jsonObject) template(name string, raw []byte) {
 			o.open("headers")
 			for header, text := range members(value) {
 				if dispatch.IsSensitiveHeader(string(header)) && !bytes.Equal(text, []byte(`""`)) {
-					text = []byte(`"` + mask + `"`)
+					text = []byte(`"` + query.Mask + `"`)
 				}
 				o.verbatim(header, text)
 			}

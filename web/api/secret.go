@@ -13,29 +13,29 @@ import (
 
 // secret is GET /v1/secret?lane=&signer=|endpoint=|use=.
 func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := parseQuery(c.Request.URL.RawQuery)
+	q, err := parseQuery(c)
 	if err != nil {
 		return err
 	}
-	lane, name, use, signer := q.one("lane"), q.one("endpoint"), q.one("use"), q.one("signer")
-	q.unknown()
-	if err := q.err(); err != nil {
+	lane, name, use, signer := q.One("lane"), q.One("endpoint"), q.One("use"), q.One("signer")
+	q.Unknown()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	if lane == "" && name == "" && use == "" {
-		q.add("lane", "is needed, or endpoint, or use")
-		return q.err()
+		q.Add("lane", "is needed, or endpoint, or use")
+		return q.Err()
 	}
 	if signer != "" && (lane == "" || strings.HasPrefix(lane, store.EndpointPrefix)) {
-		q.add("signer", "is for a lane; an endpoint has its own")
-		return q.err()
+		q.Add("signer", "is for a lane; an endpoint has its own")
+		return q.Err()
 	}
 	meant := dispatch.SecretQuery{Lane: lane, Use: use, Signer: signer}
 	if name == "" && strings.HasPrefix(lane, store.EndpointPrefix) {
 		name, meant.Lane = lane, "" // the lane of an endpoint, which has a secret of its own
 	}
 	if name != "" {
-		ep, err := a.endpointNamed(ctx, who.project, name)
+		ep, err := a.endpointNamed(ctx, who.Project, name)
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 
 // reveal answers with a secret.
 func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant dispatch.SecretQuery) error {
-	s, err := a.Engine.RevealSecret(ctx, who.project, meant, who.by(""))
+	s, err := a.Engine.RevealSecret(ctx, who.Project, meant, who.By(""))
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant disp
 	if err != nil {
 		return err
 	}
-	s, until, err := a.Engine.RotateSecret(ctx, who.project, meant, r, who.by(r.Reason))
+	s, until, err := a.Engine.RotateSecret(ctx, who.Project, meant, r, who.By(r.Reason))
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
 	}); err != nil {
 		return err
 	}
-	r, err := a.Engine.Reencrypt(ctx, from, who.by(reason))
+	r, err := a.Engine.Reencrypt(ctx, from, who.By(reason))
 	if err != nil {
 		return err
 	}

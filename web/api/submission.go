@@ -8,6 +8,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // Bounds of what is decoded before the engine judges; they are wider than the engine's own.
@@ -160,15 +161,16 @@ func (f *fields) headers(raw []byte, to *[]store.Header) {
 		return
 	}
 	f.object("headers", "headers.", raw, func(key, value []byte) bool {
-		name, wrong := checkText(string(key), false)
+		name := string(key)
+		wrong := query.CheckText(name, false)
 		if wrong != "" {
-			f.add("headers."+printable(key), "the name "+wrong)
+			f.add("headers."+query.Printable(string(key)), "the name "+wrong)
 			return true
 		}
 		s, wrong := decodeText(value, false)
 		switch {
 		case wrong != "":
-			f.add("headers."+printable(key), wrong)
+			f.add("headers."+query.Printable(string(key)), wrong)
 		case len(*to) == maxHeaders:
 			f.add("headers", "are too many")
 		case len(*to) < maxHeaders:
@@ -183,14 +185,15 @@ func (d *submissionDecoder) labels(raw []byte) {
 		return
 	}
 	d.object("labels", "labels.", raw, func(key, value []byte) bool {
-		name, wrong := checkText(string(key), false)
+		name := string(key)
+		wrong := query.CheckText(name, false)
 		if wrong != "" {
-			d.add("labels."+printable(key), "the name "+wrong)
+			d.add("labels."+query.Printable(string(key)), "the name "+wrong)
 			return true
 		}
 		s, wrong := decodeText(value, false)
 		if wrong != "" {
-			d.add("labels."+printable(key), wrong)
+			d.add("labels."+query.Printable(string(key)), wrong)
 			return true
 		}
 		if d.sub.Labels == nil {
@@ -245,7 +248,8 @@ func headerIdempotency(sub *dispatch.Submission, h http.Header) {
 		return
 	}
 	f := fields{invalid: sub.Invalid}
-	key, wrong := checkText(values[0], false)
+	key := values[0]
+	wrong := query.CheckText(key, false)
 	if wrong == "" {
 		wrong = wrongIdempotencyKey(key)
 	}

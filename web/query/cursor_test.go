@@ -1,4 +1,4 @@
-package api
+package query
 
 import (
 	"bytes"
@@ -14,27 +14,27 @@ func cursorAt(due int64) store.Cursor {
 }
 
 // signed signs with a key of one byte.
-func signed(key byte, project string) cursorSigner {
-	return cursorSigner{key: bytes.Repeat([]byte{key}, cursorKeyBytes), project: project}
+func signed(key byte, project string) Cursors {
+	return Cursors{Key: bytes.Repeat([]byte{key}, CursorKeyBytes), Project: project}
 }
 
 func TestCursorComesBackAndTamperingIsSeen(t *testing.T) {
 	t.Parallel()
 	ours := signed(1, "shop")
 	for _, due := range []int64{0, 1, 1795248000000, -1} {
-		s := ours.encode(listByDue, cursorAt(due))
-		got, err := ours.decode(listByDue, s)
+		s := ours.Encode(ListByDue, cursorAt(due))
+		got, err := ours.Decode(ListByDue, s)
 		if err != nil || got != cursorAt(due) {
 			t.Errorf("due %d: got %v, %v", due, got, err)
 		}
-		if _, err := ours.decode(listNewest, s); err == nil {
+		if _, err := ours.Decode(ListNewest, s); err == nil {
 			t.Errorf("due %d: the cursor of one list is taken by another", due)
 		}
-		for name, other := range map[string]cursorSigner{
+		for name, other := range map[string]Cursors{
 			"another project": signed(1, "bank"), "no project": signed(1, ""), "another key": signed(2, "shop"),
-			"no key": {project: "shop"},
+			"no key": {Project: "shop"},
 		} {
-			if _, err := other.decode(listByDue, s); err == nil {
+			if _, err := other.Decode(ListByDue, s); err == nil {
 				t.Errorf("due %d: the cursor is taken with %s", due, name)
 			}
 		}
@@ -44,13 +44,13 @@ func TestCursorComesBackAndTamperingIsSeen(t *testing.T) {
 					continue
 				}
 				bad := s[:i] + string(c) + s[i+1:]
-				if _, err := ours.decode(listByDue, bad); err == nil {
+				if _, err := ours.Decode(ListByDue, bad); err == nil {
 					t.Errorf("tampered cursor %q is taken", bad)
 				}
 			}
 		}
 		for _, bad := range []string{"", s + "A", s + "\n", s[1:], s + "=", "!"} {
-			if _, err := ours.decode(listByDue, bad); err == nil {
+			if _, err := ours.Decode(ListByDue, bad); err == nil {
 				t.Errorf("cursor %q is taken", bad)
 			}
 		}
@@ -67,25 +67,25 @@ func TestSignedCursorsOfWhatNoRowHas(t *testing.T) {
 	near := []string{ulid[1:], ulid + "0", strings.ToLower(ulid), "8" + ulid[1:], "shop"}
 	for lists, c := range map[string]struct{ right, wrong []string }{
 		string([]byte{
-			listNewest, listByDue, listAudit, listEndpoints, listRedrives, listSchedules, listKeys,
-			listAttempts,
+			ListNewest, ListByDue, ListAudit, ListEndpoints, ListRedrives, ListSchedules, ListKeys,
+			ListAttempts,
 		}): {
 			[]string{ulid}, slices.Concat(nul, near, []string{"", long}),
 		},
-		string([]byte{listLanes, listProjects, listPolicies, listRules, listProfiles}): {
+		string([]byte{ListLanes, ListProjects, ListPolicies, ListRules, ListProfiles}): {
 			append(near, "https://h:443"), append(nul, "", long),
 		},
 	} {
 		for _, list := range []byte(lists) {
 			for i, id := range slices.Concat(c.right, c.wrong) {
-				_, err := ours.decode(list, ours.encode(list, store.Cursor{ID: id}))
+				_, err := ours.Decode(list, ours.Encode(list, store.Cursor{ID: id}))
 				if taken := err == nil; taken != (i < len(c.right)) {
 					t.Errorf("list %c: the id %.40q is taken: %v", list, id, taken)
 				}
 			}
 		}
 	}
-	if _, err := ours.decode(listOutcomes, ours.sealed([]byte("o1234"))); err == nil {
+	if _, err := ours.Decode(ListOutcomes, ours.sealed([]byte("o1234"))); err == nil {
 		t.Error("a cursor that is too short is taken")
 	}
 }
@@ -94,23 +94,23 @@ func TestOutcomeCursorComesBack(t *testing.T) {
 	t.Parallel()
 	ours := signed(1, "shop")
 	for _, c := range []store.OutcomeCursor{{}, {Tx: 1795248000000, Group: 7, Item: 300}, {Tx: -1, Group: -1, Item: -1}} {
-		s := ours.encodeOutcome(c)
-		if got, err := ours.decodeOutcome(s); err != nil || got != c {
+		s := ours.EncodeOutcome(c)
+		if got, err := ours.DecodeOutcome(s); err != nil || got != c {
 			t.Errorf("%+v: got %+v, %v", c, got, err)
 		}
 		for i := range s {
 			if bad := s[:i] + string(s[i]^1) + s[i+1:]; bad != s {
-				if _, err := ours.decodeOutcome(bad); err == nil {
+				if _, err := ours.DecodeOutcome(bad); err == nil {
 					t.Errorf("tampered cursor %q is taken", bad)
 				}
 			}
 		}
 		// One of another length, though its signature is right.
 		for _, bad := range []string{
-			"", s[1:], s + "A", ours.sealed([]byte{listOutcomes}), ours.sealed([]byte("o12345678")),
+			"", s[1:], s + "A", ours.sealed([]byte{ListOutcomes}), ours.sealed([]byte("o12345678")),
 			ours.sealed(make([]byte, 25)),
 		} {
-			if _, err := ours.decodeOutcome(bad); err == nil {
+			if _, err := ours.DecodeOutcome(bad); err == nil {
 				t.Errorf("cursor %q is taken", bad)
 			}
 		}

@@ -1,0 +1,50 @@
+package query
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A Caller is who makes a request, as the key says.
+type Caller struct {
+	Project string
+	// Key is nil for the settings' admin key, which may do everything in every project.
+	Key *store.Key
+	// Address is where the request came from; the zero address: not known.
+	Address netip.Addr
+}
+
+// Root says whether the caller holds the settings' admin key.
+func (c Caller) Root() bool { return c.Key == nil }
+
+// Allows says whether the caller's key has a scope.
+func (c Caller) Allows(s store.Scope) bool { return c.Key == nil || c.Key.Allows(s) }
+
+// By returns the caller as the audit names it, with the id: two keys may have the same name.
+func (c Caller) By(reason string) store.Actor {
+	by := store.Actor{Name: "admin key", Reason: reason}
+	if c.Key != nil {
+		by.Name = fmt.Sprintf("%s (%s%s)", c.Key.Name, store.KeyPrefix, c.Key.ID)
+	}
+	if c.Address.IsValid() {
+		by.Address = c.Address.Unmap().String()
+	}
+	return by
+}
+
+// KeyID is the id of the caller's key, empty for the settings' admin key.
+func (c Caller) KeyID() string {
+	if c.Key == nil {
+		return ""
+	}
+	return c.Key.ID
+}
+
+// HTTPS says whether a public URL has browsers come over https. An empty one does not.
+func HTTPS(publicURL string) bool {
+	u, err := url.Parse(publicURL)
+	return err == nil && u.Scheme == "https"
+}

@@ -1,0 +1,175 @@
+package query
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// The lists that have cursors. A cursor of one is not valid in another.
+const (
+	ListNewest    byte = 'n'
+	ListByDue     byte = 'd'
+	ListAudit     byte = 'a'
+	ListEndpoints byte = 'e'
+	ListLanes     byte = 'l'
+	ListProjects  byte = 'p'
+	ListKeys      byte = 'k'
+	ListPolicies  byte = 't'
+	ListRules     byte = 's'
+	ListProfiles  byte = 'f'
+	ListRedrives  byte = 'r'
+	ListOutcomes  byte = 'o'
+	ListSchedules byte = 'c'
+	ListAttempts  byte = 'm'
+)
+
+const (
+	// CursorKeyBytes is the length of the key, macLength how many bytes of a signature end a cursor.
+	CursorKeyBytes = 32
+	macLength      = 16
+	// maxCursorID bounds the bytes of a row's id in a cursor. The longest is a lane's key, of some 300
+	// characters.
+	maxCursorID = 2048
+)
+
+var ErrCursor = errors.New("is not a cursor of this list in this project")
+
+// A Cursors makes and reads the cursors of one project. They are signed, so that no text of a caller's
+// making is asked of SQL.
+type Cursors struct {
+	Key     []byte
+	Project string
+}
+
+// Encode makes the text that continues a list after a row.
+func (s Cursors) Encode(list byte, after store.Cursor) string {
+	b := append(make([]byte, 0, 1+8+26+macLength), list)
+	b = binary.BigEndian.AppendUint64(b, uint64(after.DueAt))
+	return s.sealed(append(b, after.ID...))
+}
+
+// Decode reads what Encode made for the same list.
+func (s Cursors) Decode(list byte, text string) (store.Cursor, error) {
+	b, err := s.unsealed(list, text)
+	if err != nil || len(b) < 8 {
+		return store.Cursor{}, ErrCursor
+	}
+	after := store.Cursor{DueAt: int64(binary.BigEndian.Uint64(b)), ID: string(b[8:])}
+	if !isIDOf(list, after.ID) {
+		return store.Cursor{}, ErrCursor
+	}
+	return after, nil
+}
+
+// isIDOf says whether rows of the list can have the id. A signed cursor has such a one as long as the key is
+// secret.
+func isIDOf(list byte, id string) bool {
+	switch list {
+	case ListLanes, ListProjects, ListPolicies, ListRules, ListProfiles:
+		wrong := CheckText(id, false)
+		return wrong == "" && id != "" && len(id) <= maxCursorID
+	}
+	_, ok := store.BareID("", id)
+	return ok
+}
+
+// EncodeOutcome makes the text that continues the feed of outcomes.
+func (s Cursors) EncodeOutcome(after store.OutcomeCursor) string {
+	b := append(make([]byte, 0, 1+3*8+macLength), ListOutcomes)
+	for _, n := range [...]int64{after.Tx, after.Group, int64(after.Item)} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	return s.sealed(b)
+}
+
+// DecodeOutcome reads what EncodeOutcome made.
+func (s Cursors) DecodeOutcome(text string) (store.OutcomeCursor, error) {
+	b, err := s.unsealed(ListOutcomes, text)
+	if err != nil || len(b) != 3*8 {
+		return store.OutcomeCursor{}, ErrCursor
+	}
+	part := func(i int) int64 { return int64(binary.BigEndian.Uint64(b[8*i:])) }
+	return store.OutcomeCursor{Tx: part(0), Group: part(1), Item: int(part(2))}, nil
+}
+
+// mac signs the bytes of a cursor for the project. The project's length keeps the two apart.
+func (s Cursors) mac(b []byte) []byte {
+	h := hmac.New(sha256.New, s.Key)
+	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(s.Project))))
+	h.Write([]byte(s.Project))
+	h.Write(b)
+	return h.Sum(nil)[:macLength]
+}
+
+// sealed returns the bytes of a cursor as text, with their signature.
+func (s Cursors) sealed(b []byte) string {
+	return base64.RawURLEncoding.EncodeToString(append(b, s.mac(b)...))
+}
+
+// unsealed returns the bytes of a cursor of the list, without what says which list that is.
+func (s Cursors) unsealed(list byte, text string) ([]byte, error) {
+	if strings.ContainsAny(text, "\r\n") {
+		return nil, ErrCursor
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(b) < 1+macLength || b[0] != list {
+		return nil, ErrCursor
+	}
+	body, mac := b[:len(b)-macLength], b[len(b)-macLength:]
+	if !hmac.Equal(mac, s.mac(body)) {
+		return nil, ErrCursor
+	}
+	return body[1:], nil
+}
+
+// PageOf cuts a page out of a list that is short enough to be read whole. at is the cursor of a row, and
+// order how those of the list are sorted. A cursor names the last row of a page and not how many there were,
+// so that rows which come and go between two pages shift nothing.
+func PageOf[T any](
+	s Cursors, list byte, all []T, limit int, after *store.Cursor,
+	at func(row *T) store.Cursor, order func(a, b store.Cursor) int,
+) (page []T, next string) {
+	if after != nil {
+		begin := slices.IndexFunc(all, func(row T) bool { return order(at(&row), *after) > 0 })
+		if begin < 0 {
+			return nil, ""
+		}
+		all = all[begin:]
+	}
+	if len(all) <= limit {
+		return all, ""
+	}
+	return all[:limit], s.Encode(list, at(&all[limit-1]))
+}
+
+// Cut returns the page of rows that were read with one more than the page has, and the last row of a page that
+// another one follows.
+func Cut[T any](rows []T, limit int) (page []T, last *T) {
+	if len(rows) <= limit {
+		return rows, nil
+	}
+	return rows[:limit], &rows[limit-1]
+}
+
+// Place writes where a list of the pages continues, and ReadPlace reads it: the due time, for a list in that
+// order, and the id. It is not signed: each list is of the viewer's own project, and ReadPlace takes nothing
+// that cannot be an id.
+func Place(c store.Cursor) string { return strconv.FormatInt(c.DueAt, 36) + "." + c.ID }
+
+// ReadPlace returns nil for a text that Place has not written.
+func ReadPlace(text string) *store.Cursor {
+	due, id, _ := strings.Cut(text, ".")
+	at, err := strconv.ParseInt(due, 36, 64)
+	if _, ok := store.BareID("", id); !ok || err != nil {
+		return nil
+	}
+	return &store.Cursor{DueAt: at, ID: id}
+}

@@ -1,0 +1,229 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// LabelPrefix begins the name of a filter by a label.
+const LabelPrefix = "label."
+
+// names are the parameters of a filter beside its labels.
+var names = []string{
+	"state", "kind", "topic", "ref", "lock_key", "endpoint", "lane", "class", "status_code", "reason",
+	"min_attempts", "overdue", "from", "to",
+}
+
+// A Filter is which callbacks a request names.
+type Filter struct {
+	store.Filter
+	// Endpoint is an endpoint's id or the caller's own; empty: of any, or of none. See Find.
+	Endpoint string
+	// Values are the parameters that were read.
+	Values url.Values
+}
+
+// Filter reads the parameters of a filter. Reasons are any text: a caller that must not name an unknown one
+// says so itself.
+func (v *Values) Filter(now int64) (f Filter) {
+	f.Filter = store.Filter{
+		Kind:        store.Kind(v.OneOf("kind", string(store.Notify), string(store.Poll))),
+		Topic:       v.One("topic"),
+		Ref:         v.One("ref"),
+		LockKey:     v.One("lock_key"),
+		Lane:        v.One("lane"),
+		Class:       store.Class(v.One("class")),
+		Reason:      store.Reason(v.One("reason")),
+		Status:      v.Number("status_code", 100, 999, 0),
+		MinAttempts: v.Number("min_attempts", 0, 1_000_000, 0),
+		Overdue:     v.Yes("overdue"),
+		Now:         now,
+	}
+	f.From, f.To = v.Between()
+	f.Endpoint, f.Values = v.One("endpoint"), v.Values
+	for _, text := range v.All("state") {
+		state := store.State(text)
+		if f.States = append(f.States, state); !slices.Contains(store.States[:], state) {
+			v.Add("state", "must be one of scheduled, attempting, succeeded, dead, canceled")
+		}
+	}
+	if f.Class != "" && !slices.Contains(store.Classes[:], f.Class) {
+		v.Add("class", "is not a class of attempts")
+	}
+	f.Labels = v.labels()
+	return f
+}
+
+// labels reads the filters by labels' values.
+func (v *Values) labels() map[string]string {
+	labels := make(map[string]string)
+	for name := range v.Values {
+		label, isLabel := strings.CutPrefix(name, LabelPrefix)
+		if !isLabel {
+			continue
+		}
+		v.known[name] = true
+		labels[label] = ""
+	}
+	if len(labels) > MaxLabels {
+		v.Add("label", fmt.Sprintf("may be given for at most %d labels", MaxLabels))
+		return nil
+	}
+	for label := range labels {
+		if label == "" || CheckText(label, false) != "" {
+			v.Add(LabelPrefix+label, "does not name a label")
+			delete(labels, label)
+			continue
+		}
+		labels[label] = v.One(LabelPrefix + label)
+	}
+	if len(labels) == 0 {
+		return nil
+	}
+	return labels
+}
+
+// Clean returns the parameters of a filter that an address has, for a page: a field that was left empty says
+// nothing, nor does the space around what was typed, nor any other parameter.
+func Clean(from url.Values) url.Values {
+	values := make(url.Values)
+	for name, texts := range from {
+		if !strings.HasPrefix(name, LabelPrefix) && !slices.Contains(names, name) {
+			continue
+		}
+		for _, text := range texts {
+			if text = strings.TrimSpace(text); text != "" && len(values[name]) < len(store.States) {
+				values.Add(name, text)
+			}
+		}
+	}
+	for name, nothing := range map[string]string{"overdue": "false", "min_attempts": "0"} {
+		if len(values[name]) == 1 && values.Get(name) == nothing {
+			values.Del(name)
+		}
+	}
+	return values
+}
+
+// Endpoints finds an endpoint by the caller's own id for it.
+type Endpoints interface {
+	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
+}
+
+// Find fills in the endpoint that is named. Callbacks of one that was deleted are found by its id; the
+// caller's own id may belong to another endpoint by now. store.ErrNotFound: there is none.
+func (f *Filter) Find(ctx context.Context, project string, in Endpoints) error {
+	if id, ok := store.BareID(store.EndpointPrefix, f.Endpoint); ok || f.Endpoint == "" {
+		f.EndpointID = id
+		return nil
+	}
+	ep, err := in.EndpointByExternalID(ctx, project, f.Endpoint)
+	f.EndpointID = ep.ID
+	return err
+}
+
+// Empty says whether there is no condition: then every callback is named.
+func (f *Filter) Empty() bool {
+	conditions := f.Filter
+	conditions.Now, conditions.Limit, conditions.After, conditions.ByDue = 0, 0, nil, false
+	return f.Endpoint == "" && reflect.DeepEqual(conditions, store.Filter{})
+}
+
+// A Pair is one parameter.
+type Pair struct{ Name, Value string }
+
+// Pairs are the parameters by name.
+func (f *Filter) Pairs() (pairs []Pair) {
+	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
+		for _, value := range f.Values[name] {
+			pairs = append(pairs, Pair{name, value})
+		}
+	}
+	return pairs
+}
+
+// JSON is the filter as the API writes it.
+func (f *Filter) JSON() store.JSONText {
+	members, labels := make(map[string]any), make(map[string]string)
+	for name, values := range f.Values {
+		label, isLabel := strings.CutPrefix(name, LabelPrefix)
+		switch {
+		case isLabel:
+			labels[label] = values[0]
+			members["label"] = labels
+		case name == "state":
+			members[name] = values
+		case name == "status_code":
+			members[name] = f.Status
+		case name == "min_attempts":
+			members[name] = f.MinAttempts
+		case name == "overdue":
+			members[name] = f.Overdue
+		case name == "from":
+			members[name] = FormatTime(f.From)
+		case name == "to":
+			members[name] = FormatTime(f.To)
+		default:
+			members[name] = values[0]
+		}
+	}
+	text, err := json.Marshal(members)
+	if err != nil {
+		panic(err) // texts and numbers can always be encoded
+	}
+	return store.JSONText(text)
+}
+
+// FormatTime writes a moment as the API does.
+func FormatTime(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// FromJSON returns the parameters of a filter that is kept as JSON. ok is false for a text that is no JSON
+// object.
+func FromJSON(text store.JSONText) (values url.Values, ok bool) {
+	var members map[string]any
+	if err := json.Unmarshal([]byte(text), &members); err != nil {
+		return nil, false
+	}
+	values = make(url.Values)
+	for name, member := range members {
+		switch member := member.(type) {
+		case []any:
+			for _, one := range member {
+				values.Add(name, parameter(one))
+			}
+		case map[string]any: // labels
+			for label, one := range member {
+				values.Add(name+"."+label, parameter(one))
+			}
+		default:
+			values.Add(name, parameter(member))
+		}
+	}
+	return values, true
+}
+
+// parameter writes a value of JSON as a parameter.
+func parameter(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return value
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return "" // what came from JSON can be made JSON again
+	}
+	return string(text)
+}

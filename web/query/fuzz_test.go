@@ -1,0 +1,76 @@
+package query
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// FuzzTime: a time that is taken is shown as one that reads the same, and is the one that package time reads.
+func FuzzTime(f *testing.F) {
+	for _, s := range []string{
+		"2026-11-21T08:00:00Z", "2026-11-21t08:00:00.0001z", "2026-11-21 08:00:00+08:00",
+		"0000-01-01T00:00:00Z", "9999-12-31T23:59:59.9999Z",
+		"0000-01-01T00:00:00+23:59", "2026-02-29T00:00:00Z", "2026-11-21T24:00:00Z", "2026-11-21T08:00:60Z",
+		"2026-11-21T08:00:00,5Z",
+		"2026-11-21 08:00:00 08:00", "2026-11-21T8:00:00.00Z",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		ms, ok := timeInQuery(s)
+		if !ok {
+			return
+		}
+		shown := FormatTime(ms)
+		if back, ok := ParseTime(shown); !ok || back != ms {
+			t.Errorf("%q is %d, shown as %s, which reads as %d, %t", s, ms, shown, back, ok)
+		}
+		exact := strings.Replace(strings.ToUpper(s), " ", "T", 1)
+		exact = strings.Replace(exact, " ", "+", 1)
+		if want, err := time.Parse(time.RFC3339Nano, exact); err != nil || schedule.CeilMillis(want) != ms {
+			t.Errorf("%q is %d, package time reads %v, %v", s, ms, want, err)
+		}
+	})
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add("bg")
+	ours := signed(1, "shop")
+	f.Add(ours.Encode(ListNewest, cursorAt(5)))
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, list := range []byte{ListNewest, ListByDue, ListAudit} {
+			c, err := ours.Decode(list, s)
+			if err == nil && ours.Encode(list, c) != s {
+				t.Errorf("cursor %q is read and written as another", s)
+			}
+		}
+	})
+}
+
+// FuzzOutcomeCursor: the place in the feed that is read is the one that was signed, and nothing else is
+// taken.
+func FuzzOutcomeCursor(f *testing.F) {
+	ours := signed(1, "shop")
+	for _, c := range []store.OutcomeCursor{{}, {Tx: 1, Group: 2, Item: 3}, {Tx: -1, Group: 1 << 62,
+		Item: -3}} {
+		f.Add(ours.EncodeOutcome(c), c.Tx, c.Group, c.Item)
+	}
+	f.Add(signed(2, "shop").EncodeOutcome(store.OutcomeCursor{Tx: 1}), int64(1), int64(0), 0)
+	f.Add("", int64(0), int64(0), 0)
+	f.Fuzz(func(t *testing.T, text string, tx, group int64, item int) {
+		want := store.OutcomeCursor{Tx: tx, Group: group, Item: item}
+		if got, err := ours.DecodeOutcome(ours.EncodeOutcome(want)); err != nil || got != want {
+			t.Errorf("%+v comes back as %+v, %v", want, got, err)
+		}
+		if got, err := ours.DecodeOutcome(text); err == nil && ours.EncodeOutcome(got) != text {
+			t.Errorf("cursor %q is read and written as another", text)
+		}
+		if _, err := signed(2, "shop").DecodeOutcome(ours.EncodeOutcome(want)); err == nil {
+			t.Errorf("the cursor of %+v is taken with another key", want)
+		}
+	})
+}

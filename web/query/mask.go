@@ -1,0 +1,25 @@
+package query
+
+import (
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Mask is shown in place of a value that is a credential.
+const Mask = "***"
+
+// MaskHeaders returns headers without the credentials in them.
+func MaskHeaders(headers []store.Header) []store.Header {
+	shown := make([]store.Header, len(headers))
+	for i, h := range headers {
+		if dispatch.IsSensitiveHeader(h.Name) && h.Value != "" {
+			h.Value = Mask
+		}
+		shown[i] = h
+	}
+	return shown
+}
+
+// Masked says whether a header that was given has the mask for a credential. It must not be kept: the caller
+// saw the mask and sent it back.
+func Masked(h store.Header) bool { return h.Value == Mask && dispatch.IsSensitiveHeader(h.Name) }
