@@ -29,6 +29,7 @@ var own = map[string][]string{
 	"store":               {},
 	"schedule":            {},
 	"migrations":          {},
+	"client":              {},
 	"schedule/redisq":     {"schedule"},
 	"schedule/memq":       {"schedule"},
 	"schedule/queuetest":  {"schedule"},
@@ -36,22 +37,22 @@ var own = map[string][]string{
 	"store/storetest":     {"store"},
 	"dispatch/outbound":   {"store"},
 	"dispatch":            {"store", "schedule", "dispatch/outbound"},
-	"web/httperr":         {"store", "schedule", "dispatch"},
-	"web/query":           {"store", "schedule", "dispatch"},
-	"web/api":             {"store", "schedule", "dispatch", "web/httperr", "web/query"},
-	"web/ui":              {"store", "schedule", "dispatch", "web/httperr", "web/query", "web/ui/picture"},
+	"web/httperr":         {"client", "store", "schedule", "dispatch"},
+	"web/query":           {"client", "store", "schedule", "dispatch"},
+	"web/api":             {"client", "store", "schedule", "dispatch", "web/httperr", "web/query"},
+	"web/ui":              {"client", "store", "schedule", "dispatch", "web/httperr", "web/query", "web/ui/picture"},
 	"web/ui/picture":      {},
-	"web":                 {"store", "schedule", "dispatch", "web/httperr", "web/query", "web/api", "web/ui"},
+	"web":                 {"client", "store", "schedule", "dispatch", "web/httperr", "web/query", "web/api", "web/ui"},
 	"internal/testserver": {},
 	"internal/testrun":    {},
 	"cmd/dispatcher":      {"*"},
-	"e2e/harness":         {"internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
+	"e2e/harness":         {"client", "internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
 	"e2e/harness/judge":   {},
 	"e2e/harness/procfs":  {},
-	"e2e/smoke":           {"internal/testserver", "e2e/harness", "e2e/harness/judge"},
-	"e2e/faults":          {"internal/testserver", "e2e/harness", "e2e/harness/judge"},
-	"e2e/browser":         {"internal/testserver", "e2e/harness", "e2e/harness/procfs"},
-	"e2e/bench":           {"e2e/harness/procfs", "internal/testserver"}, // a module of its own, with the same rules
+	"e2e/smoke":           {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
+	"e2e/faults":          {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
+	"e2e/browser":         {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},
+	"e2e/bench":           {"client", "e2e/harness/procfs", "internal/testserver"}, // a module of its own, with the same rules
 }
 
 // forTests may be imported by the test files of any package beside what the package itself may import.
@@ -187,7 +188,7 @@ func TestOutsideModulesStandBehindOnePackage(t *testing.T) {
 					t.Errorf("%s imports %s, which only %q may", f.path, imported, dirs)
 				}
 			}
-			if (f.dir == "store" || f.dir == "migrations") && strings.Contains(strings.Split(imported, "/")[0], ".") {
+			if (f.dir == "store" || f.dir == "migrations" || f.dir == "client") && strings.Contains(strings.Split(imported, "/")[0], ".") {
 				t.Errorf("%s imports %s; %s uses the standard library alone", f.path, imported, f.dir)
 			}
 			redirects := imported == "log" && f.dir == "cmd/dispatcher" // it sends what others log through package log to slog
