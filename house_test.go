@@ -25,18 +25,26 @@ const module = "github.com/seed-ff5a32d8/dispatcher"
 
 // own says which of our packages each package may import. A package that is not listed is a mistake.
 var own = map[string][]string{
-	".":                   {},
-	"store":               {},
-	"schedule":            {},
-	"migrations":          {},
-	"client":              {},
-	"schedule/redisq":     {"schedule"},
-	"schedule/memq":       {"schedule"},
-	"schedule/queuetest":  {"schedule"},
-	"store/sqlstore":      {"store", "migrations"},
-	"store/storetest":     {"store"},
-	"dispatch/outbound":   {"store"},
-	"dispatch":            {"store", "schedule", "dispatch/outbound"},
+	".":                  {},
+	"store":              {},
+	"schedule":           {},
+	"migrations":         {},
+	"client":             {},
+	"schedule/redisq":    {"schedule"},
+	"schedule/memq":      {"schedule"},
+	"schedule/queuetest": {"schedule"},
+	"store/sqlstore":     {"store", "migrations"},
+	"store/storetest":    {"store"},
+	"dispatch":           {"store", "schedule", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/rule"},
+
+	"dispatch/outbound": {
+		"store", "dispatch/outbound/sign", "dispatch/outbound/rule", "dispatch/outbound/internal/parse",
+	},
+	"dispatch/outbound/sign":           {"store", "dispatch/outbound/internal/parse"},
+	"dispatch/outbound/sign/signtest":  {"dispatch/outbound/sign"},
+	"dispatch/outbound/rule":           {"store", "dispatch/outbound/internal/parse"},
+	"dispatch/outbound/internal/parse": {"store"},
+
 	"web/httperr":         {"client", "store", "schedule", "dispatch"},
 	"web/query":           {"client", "store", "schedule", "dispatch"},
 	"web/api":             {"client", "store", "schedule", "dispatch", "web/httperr", "web/query"},
@@ -57,7 +65,7 @@ var own = map[string][]string{
 
 // forTests may be imported by the test files of any package beside what the package itself may import.
 // The last one is there because a test that wants a whole engine must give it a client that sends.
-var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver"}
+var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest", "dispatch/outbound/rule", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver"}
 
 // behind names the packages that alone may import a module from outside, so that each can be replaced in one place.
 var behind = map[string][]string{

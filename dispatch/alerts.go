@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -218,7 +217,7 @@ func (e *Engine) publishEndpointEvent(ctx context.Context, event *store.Endpoint
 		return fmt.Errorf("endpoint event %s: %w", event.ID, err)
 	}
 	data := map[string]any{
-		"endpoint_id": store.EndpointPrefix + ep.ID, "external_id": ep.ExternalID, "name": ep.Name, "url": outbound.MaskURL(ep.URL),
+		"endpoint_id": store.EndpointPrefix + ep.ID, "external_id": ep.ExternalID, "name": ep.Name, "url": store.MaskURL(ep.URL),
 	}
 	var topic string
 	switch event.Kind {

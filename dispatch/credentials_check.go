@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -31,7 +31,7 @@ func (e *Engine) checkSigner(ctx context.Context, c *store.Callback, prefix stri
 		}
 		signer, field = project.signerOf(ep), prefix+"url"
 	}
-	kind, err := outbound.KindOf(signer)
+	kind, err := sign.KindOf(signer)
 	if err != nil {
 		return invalid(field, err.Error())
 	}
@@ -43,7 +43,7 @@ func (e *Engine) checkSigner(ctx context.Context, c *store.Callback, prefix stri
 		return err
 	}
 	secrets := own.byUse[kind.Use]
-	if len(secrets) == 0 && outbound.IsPrivate(kind.Use) && c.EndpointID == "" {
+	if len(secrets) == 0 && sign.IsPrivate(kind.Use) && c.EndpointID == "" {
 		return nil // the first one is made when it is needed, for every host
 	}
 	if _, err := forHost(secrets, c.URL); err != nil {
@@ -89,11 +89,11 @@ func (e *Engine) guardEndpoint(
 	if moved && keepsCredentials(after, ch) {
 		return store.ErrNeedsAdmin
 	}
-	was, err := outbound.KindOf(v.signerOf(before))
+	was, err := sign.KindOf(v.signerOf(before))
 	if err != nil {
 		return invalid("signer", err.Error())
 	}
-	kind, err := outbound.KindOf(v.signerOf(after))
+	kind, err := sign.KindOf(v.signerOf(after))
 	if err != nil {
 		return invalid("signer", err.Error())
 	}
@@ -157,7 +157,7 @@ func (e *Engine) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *finding
 	if e.opened(err) != nil {
 		return err
 	}
-	for _, h := range outbound.CheckHeaders(plain) {
+	for _, h := range sign.CheckHeaders(plain) {
 		f.add(h.Field, "%s", h.Message)
 	}
 	ep.Headers = e.reuseSealed(ep.Project, owner, ep.Headers, plain)

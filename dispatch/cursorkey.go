@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// useCursor is the use of the key that signs the cursors of lists. It is none of outbound.Uses: no caller can
+// useCursor is the use of the key that signs the cursors of lists. It is none of sign.Uses: no caller can
 // read or rotate it.
 const useCursor = "cursor"
 

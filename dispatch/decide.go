@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -61,7 +62,7 @@ func (e *Engine) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease
 	}
 	out.signal = signalOf(&resp)
 	switch {
-	case resp.Verdict == outbound.VerdictHold:
+	case resp.Verdict == rule.VerdictHold:
 		out.hold = schedule.DueAfter(endedAt, pollHold(w, resp.DeferAfter))
 	case resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503):
 		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, w.Policy.RetryAfterCap, maxHold))
@@ -139,7 +140,7 @@ func (e *Engine) next(ctx context.Context, w *store.Stamped, resp *outbound.Resp
 	case resp.Class == store.ClassReceiverBusy && w.AttemptSeq-w.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
 		// Counted by rows that were not charged: diverts also count what the callback waited for its lock.
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
-		if resp.Verdict == outbound.VerdictHold {
+		if resp.Verdict == rule.VerdictHold {
 			later(pollHold(w, resp.DeferAfter))
 			if pastDeadline(w, r.DueAt) { // a hold may last for days, and is no reason to ask for ever
 				r.State, r.Reason = store.Dead, store.Unresolved

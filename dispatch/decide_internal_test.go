@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -83,12 +83,12 @@ func TestDecide(t *testing.T) {
 		{"410 stops", "dead gone, charged", []change{status(410), stopOn(404, 410)}},
 		{"500 does not stop", "scheduled, in 10s, charged", []change{stopOn(404, 410)}},
 		{"410 does not stop a poll", "scheduled, in 10s, charged",
-			[]change{status(410), stopOn(410), poll(outbound.VerdictOpen)}},
+			[]change{status(410), stopOn(410), poll(rule.VerdictOpen)}},
 
 		{"due at the deadline", "scheduled, in 10s, charged", []change{deadline(10 * s)}},
 		{"due after it", "dead exhausted, charged", []change{deadline(10*s - time.Millisecond)}},
 		{"a poll that is due after it", "dead unresolved, charged",
-			[]change{deadline(9 * s), poll(outbound.VerdictOpen)}},
+			[]change{deadline(9 * s), poll(rule.VerdictOpen)}},
 		{"due after its expiry", "scheduled, in 5s, charged", []change{expires(5 * s)}},
 		{"due before its expiry", "scheduled, in 10s, charged", []change{expires(15 * s)}},
 
@@ -101,22 +101,22 @@ func TestDecide(t *testing.T) {
 			[]change{func(d *decision) { d.lease.Health = schedule.Unproven }}},
 
 		{"a poll that succeeded", "succeeded success, charged",
-			[]change{poll(outbound.VerdictSuccess), succeeded}},
+			[]change{poll(rule.VerdictSuccess), succeeded}},
 		{"a poll that failed", "succeeded failure, charged",
-			[]change{poll(outbound.VerdictFailure), succeeded}},
-		{"not final yet", "scheduled, in 20s, charged", []change{poll(outbound.VerdictOpen), before(1)}},
+			[]change{poll(rule.VerdictFailure), succeeded}},
+		{"not final yet", "scheduled, in 20s, charged", []change{poll(rule.VerdictOpen), before(1)}},
 		{"a poll without a tier left", "dead unresolved, charged",
-			[]change{poll(outbound.VerdictOpen), before(2)}},
+			[]change{poll(rule.VerdictOpen), before(2)}},
 		{"an error stays at its tier", "scheduled, in 10s, charged, stays, 2 errors",
-			[]change{poll(outbound.VerdictError), before(1), errorsBefore(1)}},
+			[]change{poll(rule.VerdictError), before(1), errorsBefore(1)}},
 		{"an error beyond the budget", "dead unresolved, charged, stays, 3 errors",
-			[]change{poll(outbound.VerdictError), errorsBefore(2)}},
+			[]change{poll(rule.VerdictError), errorsBefore(2)}},
 		{"an upstream asks to wait", "scheduled, in 40s, 1 divert, lane held 40s, urgent",
-			[]change{busy(5, 1), poll(outbound.VerdictHold), deferAfter(40 * s)}},
+			[]change{busy(5, 1), poll(rule.VerdictHold), deferAfter(40 * s)}},
 		{"for longer than it may", "scheduled, in 1m0s, 1 divert, lane held 1m0s, urgent",
-			[]change{busy(5, 1), poll(outbound.VerdictHold), deferAfter(time.Hour)}},
+			[]change{busy(5, 1), poll(rule.VerdictHold), deferAfter(time.Hour)}},
 		{"until after the deadline", "dead unresolved, 1 divert, lane held 40s, urgent",
-			[]change{busy(5, 1), poll(outbound.VerdictHold), deferAfter(40 * s), deadline(30 * s)}},
+			[]change{busy(5, 1), poll(rule.VerdictHold), deferAfter(40 * s), deadline(30 * s)}},
 	} {
 		d := newDecision()
 		for _, change := range c.changes {

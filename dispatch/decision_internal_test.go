@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -147,7 +148,7 @@ func busy(attempts, charged int) change {
 }
 
 // poll makes it a poll's, whose answer was found to say that.
-func poll(v outbound.Verdict) change {
+func poll(v rule.Verdict) change {
 	return func(d *decision) { d.w.Kind, d.resp.Verdict, d.resp.MaxErrors = store.Poll, v, 2 }
 }
 

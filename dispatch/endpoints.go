@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -404,7 +404,7 @@ func (v *projectView) signerOf(ep *store.Endpoint) string {
 
 // parseSecret reads the secret of a change; nil: none was given.
 func (e *Engine) parseSecret(v *projectView, ep *store.Endpoint, ch *EndpointChange) ([]byte, error) {
-	use, err := outbound.UseOf(v.signerOf(ep))
+	use, err := sign.UseOf(v.signerOf(ep))
 	if err != nil {
 		return nil, invalid("signer", err.Error())
 	}
@@ -414,7 +414,7 @@ func (e *Engine) parseSecret(v *projectView, ep *store.Endpoint, ch *EndpointCha
 	if use == "" {
 		return nil, invalid("secret", "is not used by this signer")
 	}
-	key, err := outbound.ParseSecretFor(use, ch.Secret)
+	key, err := sign.ParseSecretFor(use, ch.Secret)
 	if err != nil {
 		return nil, invalid("secret", err.Error())
 	}
@@ -438,11 +438,11 @@ func (e *Engine) judgeSecret(ctx context.Context, v *projectView, ep *store.Endp
 		return key, err
 	}
 	signer := v.signerOf(ep)
-	use, err := outbound.UseOf(signer)
+	use, err := sign.UseOf(signer)
 	if err != nil || use == "" {
 		return nil, err
 	}
-	if outbound.CanMake(use) {
+	if sign.CanMake(use) {
 		return nil, nil
 	}
 	to := signing{project: ep.Project, endpoint: ep.ID, signer: signer, home: true}
@@ -456,13 +456,13 @@ func (e *Engine) judgeSecret(ctx context.Context, v *projectView, ep *store.Endp
 
 // giveSecret stores a secret of an endpoint, made if key is nil, and returns it as its receiver is given it.
 func (e *Engine) giveSecret(ctx context.Context, v *projectView, ep *store.Endpoint, key []byte, label string, retireAt int64, by store.Actor) (ShownSecret, error) {
-	use, err := outbound.UseOf(v.signerOf(ep))
+	use, err := sign.UseOf(v.signerOf(ep))
 	if err != nil || use == "" {
 		return ShownSecret{}, err
 	}
 	var hosts []string
 	if key == nil {
-		if key, err = outbound.NewSecret(use); err != nil {
+		if key, err = sign.NewSecret(use); err != nil {
 			return ShownSecret{}, secretNeeded(use)
 		}
 		hosts = madeHosts(use)
@@ -474,5 +474,5 @@ func (e *Engine) giveSecret(ctx context.Context, v *projectView, ep *store.Endpo
 		return ShownSecret{}, err
 	}
 	e.secrets.forget(ep.Project)
-	return shown(use, &outbound.Secret{ID: id, Label: label, Hosts: hosts, Key: key})
+	return shown(use, &sign.Secret{ID: id, Label: label, Hosts: hosts, Key: key})
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -52,7 +51,7 @@ func (e *Engine) Evidence(ctx context.Context, project, id string) (string, erro
 	if c.EndpointID != "" {
 		line("endpoint", store.EndpointPrefix+c.EndpointID)
 	}
-	line("request", c.Method+" "+outbound.MaskURL(c.URL))
+	line("request", c.Method+" "+store.MaskURL(c.URL))
 	line("webhook-id", store.CallbackPrefix+c.ID+" (the same on every attempt)")
 	line("accepted", instant(c.CreatedAt))
 	line("first due", instant(c.FirstDueAt))
@@ -114,7 +113,7 @@ func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-
 func testify(b *strings.Builder, a *store.Attempt) {
 	fmt.Fprintf(b, "\nattempt %d (%s), started %s, ended %s\n", a.Number, a.Trigger, instant(a.StartedAt), instant(a.EndedAt))
 	if a.URL != "" {
-		fmt.Fprintf(b, "  sent to %s\n", outbound.MaskURL(a.URL))
+		fmt.Fprintf(b, "  sent to %s\n", store.MaskURL(a.URL))
 	}
 	switch {
 	case a.Status != 0:

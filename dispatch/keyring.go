@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
 // MasterKeyBytes is the length of a master key.
@@ -115,7 +115,7 @@ func (k *Keyring) GoString() string { return k.String() }
 // signer.
 func LaneSecret(root []byte, signer, lane string) []byte {
 	mac := hmac.New(sha256.New, root)
-	if signer != outbound.SignerStandard {
+	if signer != sign.Standard {
 		mac.Write([]byte(signer + "\n"))
 	}
 	mac.Write([]byte(lane))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -66,7 +66,7 @@ func (e *Engine) judgeMend(v *projectView, r *MendRequest, f *findings) (*store.
 		}
 	}
 	if r.Headers != nil {
-		for _, h := range outbound.CheckHeaders(*r.Headers) {
+		for _, h := range sign.CheckHeaders(*r.Headers) {
 			f.add(h.Field, "%s", h.Message)
 		}
 		if e.o.PanGuard == store.PanReject {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -101,7 +101,7 @@ func (e *Engine) pollDraft(v *acceptView, project string, s *PollSubmission, now
 	if asked.Method == "" && asked.Body == nil {
 		asked.Method = "GET"
 	}
-	asked.Success = outbound.DefaultRule // what is final takes its place
+	asked.Success = rule.Default // what is final takes its place
 	f := findings(slices.Clone(s.Invalid))
 	d, err := e.draft(v, project, &asked, now)
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
@@ -169,7 +169,7 @@ func (s *PollSubmission) rule(f *findings) store.JSONText {
 		f.add("until", "it, hold_if or evaluate is not JSON")
 		return ""
 	}
-	rule, wrong := outbound.ParsePollRule(text)
+	rule, wrong := rule.ParsePoll(text)
 	*f = append(*f, wrong...)
 	return rule
 }
@@ -258,7 +258,7 @@ func fullRule(text store.JSONText) (store.JSONText, error) {
 		HoldIf      json.RawMessage `json:"hold_if,omitempty"`
 		Evaluate    json.RawMessage `json:"evaluate"`
 		ErrorBudget int             `json:"error_budget"`
-	}{Evaluate: json.RawMessage(`["200-299"]`), ErrorBudget: outbound.DefaultErrorBudget}
+	}{Evaluate: json.RawMessage(`["200-299"]`), ErrorBudget: rule.DefaultErrorBudget}
 	if err := json.Unmarshal([]byte(text), &rule); err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -11,9 +12,9 @@ import (
 // finalReason is the reason of a callback that has succeeded: of a poll, which final answer the upstream gave.
 func finalReason(resp *outbound.Response) store.Reason {
 	switch resp.Verdict {
-	case outbound.VerdictSuccess:
+	case rule.VerdictSuccess:
 		return store.PollSucceeded
-	case outbound.VerdictFailure:
+	case rule.VerdictFailure:
 		return store.PollFailed
 	}
 	return ""
@@ -23,7 +24,7 @@ func finalReason(resp *outbound.Response) store.Reason {
 // error does not: the tier that came before is waited for again, the first if there was none, as often in a row as the error budget says.
 func pollWait(w *store.Stamped, resp *outbound.Response, r *store.Result) (wait time.Duration, more bool) {
 	tiers, moved := schedule.Tiers(w.Policy.Tiers), w.AttemptCount-w.LadderBase
-	if resp.Verdict == outbound.VerdictOpen {
+	if resp.Verdict == rule.VerdictOpen {
 		return tiers.Wait(moved+1, w.Policy.RepeatLast)
 	}
 	r.Stays, r.PollErrors = true, w.PollErrors+1

@@ -9,7 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -113,7 +114,7 @@ func (e *Engine) applyProject(v *projectView, ch *ProjectChange, p *store.Projec
 	chosen := v.judge(&ch.Choice, &f).or(projectSending(&p.Defaults))
 	p.Defaults.Policy, p.Defaults.Success, p.Defaults.Signer = chosen.policy, chosen.success, chosen.signer
 	if ch.Headers != nil {
-		for _, h := range outbound.CheckHeaders(*ch.Headers) {
+		for _, h := range sign.CheckHeaders(*ch.Headers) {
 			f.add(h.Field, "%s", h.Message)
 		}
 		p.Defaults.Headers = e.reuseSealed(p.ID, projectOwner, p.Defaults.Headers, *ch.Headers)
@@ -160,10 +161,10 @@ func (e *Engine) PutPolicy(ctx context.Context, project, name string, p store.Po
 }
 
 // PutSuccessRule gives a success rule, a JSON object, a name in the project.
-func (e *Engine) PutSuccessRule(ctx context.Context, project, name string, rule []byte, by store.Actor) error {
+func (e *Engine) PutSuccessRule(ctx context.Context, project, name string, raw []byte, by store.Actor) error {
 	f := findings(nil)
-	checkPresetName(name, func(name string) bool { return slices.Contains(outbound.SuccessRules(), name) }, &f)
-	text, wrong := outbound.ParseRule(rule)
+	checkPresetName(name, func(name string) bool { return slices.Contains(rule.Names(), name) }, &f)
+	text, wrong := rule.Parse(raw)
 	f = append(f, wrong...)
 	return e.putPreset(ctx, project, store.PresetSuccess, name, text, f, by)
 }
@@ -229,7 +230,7 @@ func (e *Engine) DeletePreset(ctx context.Context, project string, kind store.Pr
 // Presets are what a project may name.
 type Presets struct {
 	Policies []PolicyPreset
-	Rules    []outbound.RulePreset
+	Rules    []rule.Preset
 	Profiles []Profile
 	// Own policies, rules and profiles are the project's, by name.
 	OwnPolicies []store.Policy
@@ -243,7 +244,7 @@ func (e *Engine) Presets(ctx context.Context, project string) (Presets, error) {
 	if err != nil {
 		return Presets{}, err
 	}
-	p := Presets{Policies: PolicyPresets(), Rules: outbound.RulePresets(), Profiles: ProfilePresets()}
+	p := Presets{Policies: PolicyPresets(), Rules: rule.Presets(), Profiles: ProfilePresets()}
 	for _, name := range sortedKeys(v.policies) {
 		p.OwnPolicies = append(p.OwnPolicies, v.policies[name])
 	}

@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -95,13 +96,13 @@ func (v *projectView) policyOf(c store.PolicyChoice) (store.Policy, error) {
 
 // successOf returns a success rule: given whole, the project's own of that name, or a preset.
 func (v *projectView) successOf(s store.Success) (store.Success, error) {
-	if s.Rule != "" || s.Name == outbound.DefaultRule {
+	if s.Rule != "" || s.Name == rule.Default {
 		return s, nil
 	}
 	if r, ok := v.rules[s.Name]; ok {
 		return r, nil
 	}
-	if presets := outbound.SuccessRules(); !slices.Contains(presets, s.Name) {
+	if presets := rule.Names(); !slices.Contains(presets, s.Name) {
 		return store.Success{}, fmt.Errorf("%q is not a success rule; known are %s, this project's own, or give an object",
 			s.Name, strings.Join(presets, ", "))
 	}
@@ -126,7 +127,7 @@ func (v *projectView) judge(c *Choice, f *findings) sending {
 	}
 	switch {
 	case len(c.SuccessRule) > 0:
-		rule, wrong := outbound.ParseRule(c.SuccessRule)
+		rule, wrong := rule.Parse(c.SuccessRule)
 		f.under("success", wrong)
 		s.success = store.Success{Rule: rule}
 	case c.Success != "":
@@ -167,14 +168,14 @@ func (v *projectView) judgeProfile(name string, f *findings) (s sending) {
 // judgeSigner returns a signer as it is stored, and adds what is wrong with it.
 func judgeSigner(text string, f *findings) string {
 	switch text {
-	case outbound.SignerStandard, outbound.SignerNone:
+	case sign.Standard, sign.None:
 		return text
 	}
 	raw := []byte(text)
 	if !strings.HasPrefix(text, "{") {
 		raw = strconv.AppendQuote(nil, text)
 	}
-	signer, wrong := outbound.ParseSigner(raw)
+	signer, wrong := sign.Parse(raw)
 	f.under("signer", wrong)
 	return signer
 }
@@ -206,7 +207,7 @@ func projectSending(d *store.Defaults) sending {
 // programSending is what is chosen where nobody has chosen anything.
 func programSending() sending {
 	return sending{
-		policy: store.PolicyChoice{Name: DefaultPolicyName}, success: store.Success{Name: outbound.DefaultRule}, signer: outbound.SignerStandard,
+		policy: store.PolicyChoice{Name: DefaultPolicyName}, success: store.Success{Name: rule.Default}, signer: sign.Standard,
 	}
 }
 
@@ -264,4 +265,4 @@ func (e *Engine) Policy(ctx context.Context, project, name string) (store.Policy
 }
 
 // IsSensitiveHeader says whether a header's value is a credential, or derived from one, so that it is not to be shown.
-func IsSensitiveHeader(name string) bool { return outbound.IsSensitiveHeader(name) }
+func IsSensitiveHeader(name string) bool { return store.IsSensitiveHeader(name) }

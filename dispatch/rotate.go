@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -58,18 +58,18 @@ func (e *Engine) RevealSecret(ctx context.Context, project string, q SecretQuery
 	return shown(use, &secrets[0])
 }
 
-func shown(use string, s *outbound.Secret) (ShownSecret, error) {
-	public, err := outbound.PublicOf(use, s.Key)
+func shown(use string, s *sign.Secret) (ShownSecret, error) {
+	public, err := sign.PublicOf(use, s.Key)
 	if err != nil {
 		return ShownSecret{}, fmt.Errorf("show a secret: %w", err)
 	}
 	return ShownSecret{
-		ID: s.ID, Label: s.Label, Use: use, Secret: outbound.FormatSecretFor(use, s.Key), Public: public, Hosts: s.Hosts,
+		ID: s.ID, Label: s.Label, Use: use, Secret: sign.FormatSecretFor(use, s.Key), Public: public, Hosts: s.Hosts,
 	}, nil
 }
 
 // meant finds secrets, the present one first.
-func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secrets []outbound.Secret, use string, err error) {
+func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secrets []sign.Secret, use string, err error) {
 	now := e.clock.now()
 	use = q.Use
 	switch {
@@ -89,7 +89,7 @@ func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secr
 		return nil, "", invalid("use", "is not for a lane; give signer")
 	case q.Lane != "":
 		return e.meantInLane(ctx, project, q, now)
-	case !outbound.IsUse(use):
+	case !sign.IsUse(use):
 		return nil, "", invalid("use", "is required with neither lane nor endpoint: "+usesText())
 	default:
 		secrets, err = e.secrets.project(ctx, project, use, now)
@@ -104,11 +104,11 @@ func (e *Engine) meant(ctx context.Context, project string, q SecretQuery) (secr
 // signers that send their secret or have a private key.
 func (e *Engine) meantInLane(
 	ctx context.Context, project string, q SecretQuery, now int64,
-) (secrets []outbound.Secret, use string, err error) {
-	signer := cmp.Or(q.Signer, outbound.SignerStandard)
-	kind, err := outbound.KindOf(signer)
-	if err != nil || !slices.Contains(outbound.Signers(), signer) {
-		return nil, "", invalid("signer", "is one of "+strings.Join(outbound.Signers(), ", "))
+) (secrets []sign.Secret, use string, err error) {
+	signer := cmp.Or(q.Signer, sign.Standard)
+	kind, err := sign.KindOf(signer)
+	if err != nil || !slices.Contains(sign.Names(), signer) {
+		return nil, "", invalid("signer", "is one of "+strings.Join(sign.Names(), ", "))
 	}
 	switch {
 	case kind.Use == "":
@@ -126,7 +126,7 @@ func (e *Engine) meantInLane(
 
 func usesText() string {
 	text := ""
-	for i, use := range outbound.Uses() {
+	for i, use := range sign.Uses() {
 		if i > 0 {
 			text += ", "
 		}
@@ -149,7 +149,7 @@ func (e *Engine) signerUse(ctx context.Context, project, endpoint string) (signe
 		return "", "", err
 	}
 	signer = v.signerOf(ep)
-	if use, err = outbound.UseOf(signer); err != nil {
+	if use, err = sign.UseOf(signer); err != nil {
 		return "", "", fmt.Errorf("signer of endpoint %s: %w", endpoint, err)
 	}
 	if use == "" {
@@ -197,7 +197,7 @@ func (e *Engine) RotateSecret(ctx context.Context, project string, q SecretQuery
 		if _, use, err = e.signerUse(ctx, project, q.Endpoint); err != nil {
 			return ShownSecret{}, 0, err
 		}
-	} else if use != useRoot && !outbound.IsUse(use) {
+	} else if use != useRoot && !sign.IsUse(use) {
 		f.add("use", "is one of %s", usesText())
 	}
 	if q.Lane != "" {
@@ -221,7 +221,7 @@ func (e *Engine) RotateSecret(ctx context.Context, project string, q SecretQuery
 	if use == useRoot {
 		return ShownSecret{ID: id}, until, nil // nobody is given the root
 	}
-	s, err := shown(use, &outbound.Secret{ID: id, Label: r.Label, Hosts: hosts, Key: key})
+	s, err := shown(use, &sign.Secret{ID: id, Label: r.Label, Hosts: hosts, Key: key})
 	return s, until, err
 }
 
@@ -232,11 +232,11 @@ func (r *Rotation) hosts(use string, f *findings) []string {
 		return madeHosts(use)
 	case r.Hosts == nil:
 		return nil
-	case use == useRoot || use == outbound.UseHMAC:
-		f.add("hosts", "is for credentials and private keys: %s, %s, %s and %s", outbound.UseText, outbound.UseBasic,
-			outbound.UseRSA, outbound.UseEd25519)
+	case use == useRoot || use == sign.UseHMAC:
+		f.add("hosts", "is for credentials and private keys: %s, %s, %s and %s", sign.UseText, sign.UseBasic,
+			sign.UseRSA, sign.UseEd25519)
 	}
-	checkHosts("hosts", *r.Hosts, outbound.IsPrivate(use), f)
+	checkHosts("hosts", *r.Hosts, sign.IsPrivate(use), f)
 	return *r.Hosts
 }
 
@@ -244,11 +244,11 @@ func (r *Rotation) hosts(use string, f *findings) []string {
 func newKey(use, text string) ([]byte, error) {
 	switch {
 	case text != "" && use == useRoot:
-		return outbound.ParseSecretFor(outbound.UseHMAC, text)
+		return sign.ParseSecretFor(sign.UseHMAC, text)
 	case text != "":
-		return outbound.ParseSecretFor(use, text)
+		return sign.ParseSecretFor(use, text)
 	case use != useRoot && use != useCursor && use != useAudit:
-		return outbound.NewSecret(use)
+		return sign.NewSecret(use)
 	}
 	key := make([]byte, secretSize)
 	_, err := rand.Read(key)

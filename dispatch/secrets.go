@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -39,7 +39,7 @@ type secretCache struct {
 	// turns are of owners whose secrets are being read or made, for as long as that takes.
 	turns  map[secretOwner]*secretTurn
 	owners map[secretOwner]ownSecrets
-	lanes  map[laneKey][]outbound.Secret
+	lanes  map[laneKey][]sign.Secret
 }
 
 // A secretOwner has secrets of its own: an endpoint, or with an empty id the project itself.
@@ -55,13 +55,13 @@ type secretTurn struct {
 // A laneKey finds what was derived for a lane and a signer.
 type laneKey struct {
 	project, lane string
-	kind          outbound.SignerKind
+	kind          sign.Kind
 }
 
 // ownSecrets are what an owner has, newest first, by their use. It was read at read; tried is when that was
 // last tried.
 type ownSecrets struct {
-	byUse       map[string][]outbound.Secret
+	byUse       map[string][]sign.Secret
 	read, tried int64
 }
 
@@ -71,7 +71,7 @@ const useRoot = ""
 func newSecretCache(s Secrets, k *Keyring, opened func(error) error) *secretCache {
 	return &secretCache{
 		store: s, keys: k, opened: opened, turns: make(map[secretOwner]*secretTurn),
-		owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]outbound.Secret),
+		owners: make(map[secretOwner]ownSecrets), lanes: make(map[laneKey][]sign.Secret),
 	}
 }
 
@@ -95,12 +95,12 @@ type signing struct {
 // signing returns the secrets that sign a callback at now, the present one first: its endpoint's own; or for
 // a plain address what is derived for its lane and its signer, or the project's own where the signer sends
 // its secret or has a private key. Those go only to hosts that they were given for: errNotForHost.
-func (s *secretCache) signing(ctx context.Context, to signing, now int64) ([]outbound.Secret, error) {
-	kind, err := outbound.KindOf(to.signer)
+func (s *secretCache) signing(ctx context.Context, to signing, now int64) ([]sign.Secret, error) {
+	kind, err := sign.KindOf(to.signer)
 	if err != nil || kind.Use == "" {
 		return nil, err
 	}
-	var secrets []outbound.Secret
+	var secrets []sign.Secret
 	switch {
 	case to.endpoint != "":
 		owner := secretOwner{to.project, to.endpoint}
@@ -124,8 +124,8 @@ func (s *secretCache) signing(ctx context.Context, to signing, now int64) ([]out
 }
 
 // forHost returns those of the secrets that may be used at the host of an address, or errNotForHost.
-func forHost(secrets []outbound.Secret, url string) ([]outbound.Secret, error) {
-	allowed := make([]outbound.Secret, 0, len(secrets))
+func forHost(secrets []sign.Secret, url string) ([]sign.Secret, error) {
+	allowed := make([]sign.Secret, 0, len(secrets))
 	for _, secret := range secrets {
 		if store.NamesHost(secret.Hosts, url) {
 			allowed = append(allowed, secret)
@@ -139,13 +139,13 @@ func forHost(secrets []outbound.Secret, url string) ([]outbound.Secret, error) {
 
 // project returns the project's own secrets of a use, and makes the first one where that can be done. A
 // credential is not made: no receiver would know it, and it would be for no host.
-func (s *secretCache) project(ctx context.Context, project, use string, now int64) ([]outbound.Secret, error) {
+func (s *secretCache) project(ctx context.Context, project, use string, now int64) ([]sign.Secret, error) {
 	owner := secretOwner{project: project}
 	own, err := s.own(ctx, owner, now)
 	if err != nil || len(own.byUse[use]) > 0 {
 		return own.byUse[use], err
 	}
-	if use == outbound.UseText || use == outbound.UseBasic {
+	if use == sign.UseText || use == sign.UseBasic {
 		return nil, fmt.Errorf("%w: project %s, use %s", errNoSecret, project, use)
 	}
 	return s.first(ctx, owner, use, now)
@@ -154,7 +154,7 @@ func (s *secretCache) project(ctx context.Context, project, use string, now int6
 // first makes an owner's first secret of a use; errNoSecret where that cannot be done. Several processes may
 // do it at once: one of them does. In this one it is done in turn with whoever reads, so that nobody keeps
 // what he read before; and once, however many want it.
-func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, now int64) ([]outbound.Secret, error) {
+func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, now int64) ([]sign.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimMargin)
 	defer cancel()
 	end, err := s.turn(ctx, owner, true)
@@ -187,14 +187,14 @@ func (s *secretCache) first(ctx context.Context, owner secretOwner, use string, 
 // madeHosts are the hosts of a secret that is made here. A private key is for every host: it was made to sign
 // for the project's receivers, and for nothing else.
 func madeHosts(use string) []string {
-	if outbound.IsPrivate(use) {
+	if sign.IsPrivate(use) {
 		return []string{store.AnyHost}
 	}
 	return nil
 }
 
 // derived returns the secrets of a lane.
-func (s *secretCache) derived(ctx context.Context, key laneKey, now int64) ([]outbound.Secret, error) {
+func (s *secretCache) derived(ctx context.Context, key laneKey, now int64) ([]sign.Secret, error) {
 	root, err := s.project(ctx, key.project, useRoot, now)
 	if err != nil {
 		return nil, err
@@ -202,13 +202,13 @@ func (s *secretCache) derived(ctx context.Context, key laneKey, now int64) ([]ou
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// What was derived from other secrets than these may have been put there by whoever still had those.
-	if derived, ok := s.lanes[key]; ok && slices.EqualFunc(derived, root, func(a, b outbound.Secret) bool { return a.ID == b.ID }) {
+	if derived, ok := s.lanes[key]; ok && slices.EqualFunc(derived, root, func(a, b sign.Secret) bool { return a.ID == b.ID }) {
 		return derived, nil
 	}
-	derived := make([]outbound.Secret, len(root))
+	derived := make([]sign.Secret, len(root))
 	for i, secret := range root {
-		derived[i] = outbound.Secret{ID: secret.ID, Key: LaneSecret(secret.Key, key.kind.Name, key.lane)}
-		if key.kind.Use == outbound.UseText {
+		derived[i] = sign.Secret{ID: secret.ID, Key: LaneSecret(secret.Key, key.kind.Name, key.lane)}
+		if key.kind.Use == sign.UseText {
 			derived[i].Key = hex.AppendEncode(nil, derived[i].Key)
 		}
 	}
@@ -312,18 +312,18 @@ func (s *secretCache) known(owner secretOwner, since, now int64) (known ownSecre
 }
 
 // read decrypts an owner's secrets.
-func (s *secretCache) read(ctx context.Context, owner secretOwner, now int64) (map[string][]outbound.Secret, error) {
+func (s *secretCache) read(ctx context.Context, owner secretOwner, now int64) (map[string][]sign.Secret, error) {
 	rows, err := s.store.OwnedSecrets(ctx, owner.project, owner.endpoint, now)
 	if err != nil {
 		return nil, fmt.Errorf("read the secrets of project %s: %w", owner.project, err)
 	}
-	byUse := make(map[string][]outbound.Secret)
+	byUse := make(map[string][]sign.Secret)
 	for i := range rows {
 		key, err := s.keys.Open(bindSecret(&rows[i]), rows[i].KeyID, rows[i].Ciphertext)
 		if s.opened(err) != nil {
 			return nil, fmt.Errorf("decrypt a secret of project %s: %w", owner.project, err)
 		}
-		byUse[rows[i].Use] = append(byUse[rows[i].Use], outbound.Secret{
+		byUse[rows[i].Use] = append(byUse[rows[i].Use], sign.Secret{
 			ID: rows[i].ID, Label: rows[i].Label, Hosts: rows[i].Hosts, Key: key,
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -52,8 +52,8 @@ func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 		cache := newSecretCache(shelf, keys, func(err error) error { return err })
 		now := time.Now().UnixMilli()
 		var wg sync.WaitGroup
-		to := signing{project: "default", endpoint: "endpoint", signer: outbound.SignerStandard, home: true}
-		signed := make([][]outbound.Secret, 300)
+		to := signing{project: "default", endpoint: "endpoint", signer: sign.Standard, home: true}
+		signed := make([][]sign.Secret, 300)
 		for i := range signed {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond) // the first read takes 1 s, the store 10 ms, the second read 1 s

@@ -1,6 +1,6 @@
 package dispatch
 
-import "github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+import "github.com/seed-ff5a32d8/dispatcher/store"
 
 // ShownURL is an address as people may see it: without credentials, and with the values of its query masked.
-func ShownURL(raw string) string { return outbound.MaskURL(raw) }
+func ShownURL(raw string) string { return store.MaskURL(raw) }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -24,7 +24,7 @@ type target struct {
 	url     string
 	headers []store.Header
 	signer  string
-	secrets []outbound.Secret
+	secrets []sign.Secret
 }
 
 // target finds where a claimed callback goes. Its errors are errDeleted, errHeld, or say why an endpoint or a secret cannot be had.
@@ -49,7 +49,7 @@ func (e *Engine) target(ctx context.Context, w *store.Stamped, now int64) (targe
 	if t.headers, err = e.headersFor(ctx, w, ep, project, t.url, to.home); err != nil {
 		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	}
-	kind, err := outbound.KindOf(t.signer)
+	kind, err := sign.KindOf(t.signer)
 	switch {
 	case err != nil:
 		return t, fmt.Errorf("%w: %w", errUnsigned, err)
@@ -60,7 +60,7 @@ func (e *Engine) target(ctx context.Context, w *store.Stamped, now int64) (targe
 	t.secrets, err = e.secrets.signing(ctx, to, now)
 	if errors.Is(err, errNotForHost) && ep != nil && kind.SendsSecret() {
 		// The callback was moved away from its endpoint's host, where the endpoint's credential stays.
-		t.signer, t.secrets, err = outbound.SignerNone, nil, nil
+		t.signer, t.secrets, err = sign.None, nil, nil
 	}
 	if err != nil {
 		return t, fmt.Errorf("%w: %w", errUnsigned, err)

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -75,7 +75,7 @@ func (e *Engine) draft(v *acceptView, project string, s *Submission, now time.Ti
 	}
 	checkOrder(s, &f)
 	v.resolve(s, ep, &c, &f)
-	if s.Body == nil && outbound.SignsBody(c.Signer) {
+	if s.Body == nil && sign.SignsBody(c.Signer) {
 		f.add("signer", "puts its signature into the body, and there is none: have it put into the query or a header")
 	}
 	checkTimes(s, &c, now, &f)
@@ -130,7 +130,7 @@ func (e *Engine) checkTarget(v *acceptView, s *Submission, c *store.Callback, f 
 	if !validMethod(c.Method) {
 		f.add("method", "is an HTTP method: letters only, at most 32; CONNECT and TRACE are refused")
 	}
-	for _, h := range outbound.CheckHeaders(c.Headers) {
+	for _, h := range sign.CheckHeaders(c.Headers) {
 		f.add(h.Field, "%s", h.Message)
 	}
 	return ep

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
@@ -169,7 +169,7 @@ func (d *demo) learnSecret(ctx context.Context) error {
 	if _, err := d.cl.call(ctx, http.MethodGet, "/v1/secret?lane="+url.QueryEscape(d.lane()), nil, &answer); err != nil {
 		return fmt.Errorf("ask for the signing secret: %w", err)
 	}
-	secret, err := outbound.ParseSecret(answer.Secret)
+	secret, err := sign.ParseSecret(answer.Secret)
 	if err != nil {
 		return fmt.Errorf("read the signing secret: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
 // A shop is the demo's receiver: it answers each payment as the plan says, and keeps a ledger that the demo's judgement
@@ -97,7 +97,7 @@ func (s *shop) enter(req *http.Request, body []byte) (*visits, int) {
 	}
 	v.id, v.body = id, body
 	// Banks want signatures of their own: the poll has none.
-	if !v.payment.scenario.asked && outbound.Verify([][]byte{s.secret}, req.Header, body, 0) != nil {
+	if !v.payment.scenario.asked && sign.Verify([][]byte{s.secret}, req.Header, body, 0) != nil {
 		s.forged++
 	}
 	// What the result says is known when it is there.

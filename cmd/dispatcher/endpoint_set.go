@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
 // endpointFields are what can be said of an endpoint, whether it is made or changed.
@@ -95,12 +95,12 @@ func showReceiversPart(c *console, ep *shownEndpoint) {
 		return
 	}
 	name, value := "secret", ep.Secret
-	for use, begins := range map[string]string{outbound.UseEd25519: "whsk_", outbound.UseRSA: "-----BEGIN"} {
+	for use, begins := range map[string]string{sign.UseEd25519: "whsk_", sign.UseRSA: "-----BEGIN"} {
 		if !strings.HasPrefix(ep.Secret, begins) {
 			continue
 		}
-		if key, err := outbound.ParseSecretFor(use, ep.Secret); err == nil {
-			if public, err := outbound.PublicOf(use, key); err == nil {
+		if key, err := sign.ParseSecretFor(use, ep.Secret); err == nil {
+			if public, err := sign.PublicOf(use, key); err == nil {
 				name, value = "public key", public
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
 const (
@@ -37,9 +37,9 @@ func TestEndpointCreate(t *testing.T) {
 			`"topics":["payment.*","refund.*","x"],"url":"https://shop.example/notify","url_override":"any"}`,
 	})
 	// Of a key pair the receiver's part is the public key; the private one is not printed.
-	for _, use := range []string{outbound.UseEd25519, outbound.UseRSA} {
+	for _, use := range []string{sign.UseEd25519, sign.UseRSA} {
 		key := signingKey(t, use, 0)
-		written, err := json.Marshal(outbound.FormatSecretFor(use, key))
+		written, err := json.Marshal(sign.FormatSecretFor(use, key))
 		if err != nil {
 			t.Fatal(err)
 		}

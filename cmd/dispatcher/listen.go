@@ -16,7 +16,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -40,9 +40,9 @@ const (
 // A receiver answers callbacks as a script says, and prints them.
 type receiver struct {
 	c *console
-	// signer is what outbound.VerifyAny takes, secrets what it may have signed with; without secrets nothing is verified.
+	// signer is what sign.VerifyAny takes, secrets what it may have signed with; without secrets nothing is verified.
 	signer   string
-	secrets  []outbound.Secret
+	secrets  []sign.Secret
 	statuses []int
 	body     string
 	delay    time.Duration

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -73,7 +74,7 @@ func TestListenIsSafeForTheTerminal(t *testing.T) {
 var rsaPair = sync.OnceValue(func() (keys [2][]byte) {
 	for i := range keys {
 		var err error
-		if keys[i], err = outbound.NewSecret(outbound.UseRSA); err != nil {
+		if keys[i], err = sign.NewSecret(sign.UseRSA); err != nil {
 			panic(err)
 		}
 	}
@@ -84,12 +85,12 @@ var rsaPair = sync.OnceValue(func() (keys [2][]byte) {
 func signingKey(t *testing.T, use string, n int) []byte {
 	t.Helper()
 	switch use {
-	case outbound.UseRSA:
+	case sign.UseRSA:
 		return rsaPair()[n]
-	case outbound.UseBasic:
+	case sign.UseBasic:
 		return []byte([]string{"shop:hunter22", "shop:hunter11"}[n])
 	}
-	key, err := outbound.NewSecret(use)
+	key, err := sign.NewSecret(use)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,14 +100,14 @@ func signingKey(t *testing.T, use string, n int) []byte {
 // receiversForm is how a receiver is given a key: the public one of a pair, else the secret.
 func receiversForm(t *testing.T, use string, key []byte) string {
 	t.Helper()
-	public, err := outbound.PublicOf(use, key)
+	public, err := sign.PublicOf(use, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if public != "" {
 		return public
 	}
-	return outbound.FormatSecretFor(use, key)
+	return sign.FormatSecretFor(use, key)
 }
 
 // sendTo has the program's own client sign and send a request, and returns its answer's status.
@@ -121,7 +122,7 @@ func sendTo(t *testing.T, r *receiver, signer string, keys ...[]byte) int {
 		ContentType: "application/json", Body: []byte(`{"paid":10000}`), Timeout: time.Minute, Signer: signer,
 	}
 	for _, key := range keys {
-		req.Secrets = append(req.Secrets, outbound.Secret{ID: "sec_1", Key: key})
+		req.Secrets = append(req.Secrets, sign.Secret{ID: "sec_1", Key: key})
 	}
 	response := client.Send(t.Context(), req)
 	if response.Class == store.ClassSignError || response.Class == store.ClassInvalidRequest {
@@ -145,7 +146,7 @@ func TestListenVerifiesEverySigner(t *testing.T) {
 	} {
 		t.Run(signer, func(t *testing.T) {
 			t.Parallel()
-			use, err := outbound.UseOf(signer)
+			use, err := sign.UseOf(signer)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +187,7 @@ func TestListenSaysBySignerWhatItLooksLike(t *testing.T) {
 	for _, signer := range []string{"standard-v1", "standard-v1a", "wechat-v3-rsa"} {
 		term := newTerminal()
 		r := newReceiver(t, term, listenCommand{Respond: []string{"200"}, Signer: "bearer", Secret: []string{"token-token"}})
-		use, err := outbound.UseOf(signer)
+		use, err := sign.UseOf(signer)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,9 +201,9 @@ func TestListenSaysBySignerWhatItLooksLike(t *testing.T) {
 // Secrets may stand in files, also several HMAC ones with commas; a wrong one is never shown.
 func TestListenReadsSecretsOfEachForm(t *testing.T) {
 	t.Parallel()
-	hmac := outbound.FormatSecret(signingKey(t, outbound.UseHMAC, 0))
+	hmac := sign.FormatSecret(signingKey(t, sign.UseHMAC, 0))
 	file := writeFile(t, "secret", hmac+"\r\n")
-	private := outbound.FormatSecretFor(outbound.UseRSA, rsaPair()[0])
+	private := sign.FormatSecretFor(sign.UseRSA, rsaPair()[0])
 	for _, tc := range []struct {
 		signer  string
 		secrets []string

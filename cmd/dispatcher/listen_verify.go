@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
-
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
 // verifier reads signer and secrets, and returns what is wrong with them. Nothing that it says shows a secret.
 func (cmd *listenCommand) verifier(c *console, r *receiver) (wrong []string) {
-	signer, use, problem := readSigner(c, firstOf(cmd.Signer, outbound.SignerStandard))
+	signer, use, problem := readSigner(c, firstOf(cmd.Signer, sign.Standard))
 	if problem != "" {
 		return []string{"--signer " + problem}
 	}
@@ -33,16 +32,16 @@ func (cmd *listenCommand) verifier(c *console, r *receiver) (wrong []string) {
 			continue
 		}
 		written := []string{content}
-		if use == outbound.UseHMAC || use == outbound.UseEd25519 { // these have no commas in them
+		if use == sign.UseHMAC || use == sign.UseEd25519 { // these have no commas in them
 			written = strings.Split(content, ",")
 		}
 		for _, w := range written {
-			key, err := outbound.ParseVerifierFor(use, strings.TrimSpace(w))
+			key, err := sign.ParseVerifierFor(use, strings.TrimSpace(w))
 			if err != nil {
 				wrong = append(wrong, fmt.Sprintf("%s%s; it wants %s", number, err, secretForm(use)))
 				continue
 			}
-			r.secrets = append(r.secrets, outbound.Secret{Key: key})
+			r.secrets = append(r.secrets, sign.Secret{Key: key})
 		}
 	}
 	return wrong
@@ -59,11 +58,11 @@ func readSigner(c *console, given string) (signer, use, problem string) {
 	if !strings.HasPrefix(content, "{") {
 		raw = strconv.AppendQuote(nil, content)
 	}
-	signer, wrong := outbound.ParseSigner(raw)
+	signer, wrong := sign.Parse(raw)
 	if len(wrong) > 0 {
 		return "", "", strings.TrimSpace(wrong[0].Field + " " + wrong[0].Message)
 	}
-	if use, err = outbound.UseOf(signer); err != nil {
+	if use, err = sign.UseOf(signer); err != nil {
 		return "", "", err.Error()
 	}
 	return signer, use, ""
@@ -72,13 +71,13 @@ func readSigner(c *console, given string) (signer, use, problem string) {
 // secretForm says how a secret of a use is written.
 func secretForm(use string) string {
 	switch use {
-	case outbound.UseHMAC:
+	case sign.UseHMAC:
 		return "whsec_ and base64"
-	case outbound.UseEd25519:
+	case sign.UseEd25519:
 		return "the public key, whpk_ and base64"
-	case outbound.UseRSA:
+	case sign.UseRSA:
 		return "PEM of the public key or a certificate, best as @FILE"
-	case outbound.UseBasic:
+	case sign.UseBasic:
 		return "user:password"
 	}
 	return "the key or token itself"
@@ -87,7 +86,7 @@ func secretForm(use string) string {
 // verifies says what is done about signatures.
 func (r *receiver) verifies() string {
 	switch {
-	case r.signer == outbound.SignerNone:
+	case r.signer == sign.None:
 		return "nothing is signed, and nothing verified"
 	case len(r.secrets) == 0:
 		return "signatures are not verified: give --secret (\"dispatcher endpoint secret\" prints an endpoint's, \"dispatcher lane secret\" that of an address)"
@@ -115,7 +114,7 @@ func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
 	var by []string
 	var first error
 	for i := range r.secrets {
-		err := outbound.VerifyAny(r.signer, r.secrets[i:i+1], req.Header, req.URL, body, 0)
+		err := sign.VerifyAny(r.signer, r.secrets[i:i+1], req.Header, req.URL, body, 0)
 		if err == nil {
 			by = append(by, strconv.Itoa(i+1))
 		} else if first == nil {
@@ -135,8 +134,8 @@ func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
 // hint says which signer a request looks like where it has nothing of the one that was expected. The two of Standard Webhooks share their
 // headers.
 func hint(h http.Header, signer string, err error) string {
-	shared := signer == outbound.SignerStandard || signer == outbound.SignerStandardAsymmetric
-	if !errors.Is(err, outbound.ErrHeaders) && (!shared || !errors.Is(err, outbound.ErrSignature)) {
+	shared := signer == sign.Standard || signer == sign.StandardAsymmetric
+	if !errors.Is(err, sign.ErrHeaders) && (!shared || !errors.Is(err, sign.ErrSignature)) {
 		return ""
 	}
 	standard, authorization := h.Get("Webhook-Signature"), h.Get("Authorization")
@@ -144,11 +143,11 @@ func hint(h http.Header, signer string, err error) string {
 		name string
 		seen bool
 	}{
-		{outbound.SignerStandard, strings.Contains(standard, "v1,")},
-		{outbound.SignerStandardAsymmetric, strings.Contains(standard, "v1a,")},
-		{outbound.SignerWeChatV3, h.Get("Wechatpay-Signature") != ""},
-		{outbound.SignerBasic, strings.HasPrefix(authorization, "Basic ")},
-		{outbound.SignerBearer, strings.HasPrefix(authorization, "Bearer ")},
+		{sign.Standard, strings.Contains(standard, "v1,")},
+		{sign.StandardAsymmetric, strings.Contains(standard, "v1a,")},
+		{sign.WeChatV3, h.Get("Wechatpay-Signature") != ""},
+		{sign.Basic, strings.HasPrefix(authorization, "Basic ")},
+		{sign.Bearer, strings.HasPrefix(authorization, "Bearer ")},
 	} {
 		if look.seen {
 			if look.name == signer {
@@ -164,12 +163,12 @@ func hint(h http.Header, signer string, err error) string {
 func (*listenCommand) Help() string {
 	var b strings.Builder
 	b.WriteString("A request whose signature is wrong is answered with 401, whatever --respond says.\n\nSigners, and what --secret is for each:\n\n")
-	for _, s := range outbound.SignerInfos() {
+	for _, s := range sign.Infos() {
 		if s.Use == "" {
 			continue
 		}
 		form := secretForm(s.Use)
-		if s.Name == outbound.SignerSortedKV {
+		if s.Name == sign.SortedKV {
 			form += "; with alg rsa2 as for wechat-v3-rsa"
 		}
 		fmt.Fprintf(&b, "  %-16s  %s\n", s.Name, form)

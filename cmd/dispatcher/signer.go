@@ -7,8 +7,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
 // signerCommand explains the signers. It needs no server: all of this version know the same.
@@ -41,12 +40,12 @@ type toldOption struct {
 // Run prints them.
 func (cmd *signerList) Run(c *console) error {
 	for _, name := range cmd.Name {
-		if !slices.Contains(outbound.Signers(), name) {
+		if !slices.Contains(sign.Names(), name) {
 			return &usageError{lines: []string{fmt.Sprintf("there is no signer %q; \"dispatcher signer list\" shows all", name)}}
 		}
 	}
 	var list []toldSigner
-	for _, s := range outbound.SignerInfos() {
+	for _, s := range sign.Infos() {
 		if len(cmd.Name) > 0 && !slices.Contains(cmd.Name, s.Name) {
 			continue
 		}
@@ -69,7 +68,7 @@ func (cmd *signerList) Run(c *console) error {
 }
 
 // optionDefault returns an option's default as JSON; of the one that depends on another option, as text.
-func optionDefault(o outbound.SignerOption) string {
+func optionDefault(o sign.Option) string {
 	if json.Valid([]byte(o.Default)) {
 		return string(o.Default)
 	}
@@ -81,19 +80,19 @@ func optionDefault(o outbound.SignerOption) string {
 }
 
 // secretsForm says how the secret that signs is written; empty: there is none.
-func secretsForm(s *outbound.SignerInfo) string {
+func secretsForm(s *sign.Info) string {
 	switch {
-	case s.Name == outbound.SignerSortedKV:
+	case s.Name == sign.SortedKV:
 		return "the key itself, 8 to 4096 characters; with alg rsa2 a private RSA key, PEM"
-	case s.Use == outbound.UseEd25519:
+	case s.Use == sign.UseEd25519:
 		return "a private key, whsk_ and base64; receivers verify with the public one, whpk_ and base64"
-	case s.Use == outbound.UseRSA:
+	case s.Use == sign.UseRSA:
 		return "a private RSA key, PEM; receivers verify with the public one"
-	case s.Use == outbound.UseText:
+	case s.Use == sign.UseText:
 		return "the token itself, 8 to 4096 characters"
-	case s.Use == outbound.UseBasic:
+	case s.Use == sign.UseBasic:
 		return "user:password; it cannot be made here, but must be given"
-	case s.Use == outbound.UseHMAC:
+	case s.Use == sign.UseHMAC:
 		return "24 to 64 bytes, written whsec_ and base64"
 	}
 	return ""

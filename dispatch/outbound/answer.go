@@ -7,16 +7,18 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 const (
 	// MaxResponseBytes is the most that is read of a receiver's body, decoded.
-	MaxResponseBytes = 64 << 10
+	MaxResponseBytes = rule.MaxBodyBytes
 	// MaxKeptBytes is the most that is kept of it, as text.
 	MaxKeptBytes = 4 << 10
 	// maxKeptHeader is the most that is kept of one response header.
@@ -85,8 +87,8 @@ func (a *answer) read(resp *http.Response, hidden []string) {
 		a.tooLarge = true
 		a.body = a.body[:MaxResponseBytes]
 	}
-	if a.plain = a.body; !isASCII(a.body) {
-		text, ok := decodeText(resp.Header.Get("Content-Type"), a.body)
+	if a.plain = a.body; !parse.IsASCII(a.body) {
+		text, ok := parse.Decode(resp.Header.Get("Content-Type"), a.body)
 		a.plain, a.garbled = text, !ok
 	}
 	a.text, a.truncated = keptText(a.plain, hidden)
@@ -111,9 +113,32 @@ func (a *answer) fault() string {
 	case a.readErr != nil:
 		return "truncated: the body ended early"
 	case a.garbled:
-		return notEncoded
+		return rule.NotEncoded
 	}
 	return ""
+}
+
+// document returns what rules look at of the answer, with its body if that matters.
+func (a *answer) document(readsBody bool) rule.Document {
+	d := rule.Document{Status: a.status}
+	if readsBody {
+		d.Text, d.Broken, d.Seen = a.plain, a.fault(), bodySeen(a)
+	}
+	return d
+}
+
+// bodySeen describes a body for people: quoted, cut, or why it could not be judged. It shows the sanitised text, in which
+// echoed credentials are masked.
+func bodySeen(a *answer) string {
+	switch why := a.fault(); {
+	case why != "":
+		return why
+	case len(a.body) == 0:
+		return "an empty body"
+	case len(a.text) <= rule.SawBytes:
+		return strconv.Quote(a.text)
+	}
+	return strconv.Quote(parse.Cut(a.text, rule.SawBytes)) + "…"
 }
 
 // fill reads one byte more than the limit, to know whether there is one.
@@ -184,51 +209,11 @@ func keptText(body []byte, hidden []string) (string, bool) {
 	if len(start) > MaxKeptBytes && len(hidden) == 0 {
 		start = start[:MaxKeptBytes]
 	}
-	text := scrub(cleanText(start), hidden)
+	text := parse.Scrub(parse.Clean(start), hidden)
 	if len(text) > MaxKeptBytes {
-		return cut(text, MaxKeptBytes), true
+		return parse.Cut(text, MaxKeptBytes), true
 	}
 	return text, len(start) < len(body)
-}
-
-// cleanText returns valid UTF-8 without control characters but newline and tab.
-func cleanText(b []byte) string {
-	if isPlain(b) {
-		return string(b)
-	}
-	var out strings.Builder
-	out.Grow(len(b))
-	for len(b) > 0 {
-		r, size := utf8.DecodeRune(b)
-		if !isControl(r) {
-			out.WriteRune(r) // an invalid byte becomes U+FFFD
-		}
-		b = b[size:]
-	}
-	return out.String()
-}
-
-func isPlain(b []byte) bool {
-	for _, c := range b {
-		if c >= utf8.RuneSelf || c == 0x7f || c < 0x20 && c != '\n' && c != '\t' {
-			return false
-		}
-	}
-	return true
-}
-
-// isControl names what is left out: the control characters of ASCII and Latin-1, and the marks that turn the direction
-// of text or end its line.
-func isControl(r rune) bool {
-	switch {
-	case r == '\n' || r == '\t':
-		return false
-	case r < 0x20, r >= 0x7f && r < 0xa0:
-		return true
-	case r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
-		return true
-	}
-	return false
 }
 
 // keptHeaders returns the response headers that are kept.
@@ -249,6 +234,6 @@ func keptHeader(value string, hidden []string) string {
 	if len(value) > maxKeptHeader && len(hidden) == 0 {
 		value = value[:maxKeptHeader]
 	}
-	text := scrub(cleanText([]byte(value)), hidden)
-	return cut(strings.ReplaceAll(text, "\n", " "), maxKeptHeader)
+	text := parse.Scrub(parse.Clean([]byte(value)), hidden)
+	return parse.Cut(strings.ReplaceAll(text, "\n", " "), maxKeptHeader)
 }

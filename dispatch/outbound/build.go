@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -34,16 +36,14 @@ type prepared struct {
 // the body of r or the query of u.
 func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error) {
 	for _, h := range r.Headers {
-		if why := checkHeader(h); why != "" {
+		if why := sign.CheckHeader(h); why != "" {
 			return prepared{}, &requestError{fmt.Errorf("header: %s", why)}
 		}
 	}
-	s, err := c.signerOf(r)
-	if err != nil {
-		return prepared{}, err
-	}
 	seconds := strconv.FormatInt(now.Unix(), 10)
-	signed, err := c.sign(s, r, u, now, seconds)
+	signed, err := c.signers.Sign(r.Signer, &sign.Request{
+		ID: r.ID, Method: r.Method, URL: u, ContentType: contentTypeOf(r), Body: r.Body, Secrets: r.Secrets, At: now, Seconds: seconds,
+	})
 	if err != nil {
 		return prepared{}, err
 	}
@@ -52,47 +52,47 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 		values: make([]string, 0, len(r.Headers)+8),
 		shown:  make([]store.Header, 0, len(r.Headers)+8),
 	}
-	b.set(headerID, "webhook-id", r.ID)
-	b.set(headerTimestamp, "webhook-timestamp", seconds)
-	if signed.standard != "" {
-		b.set(headerSignature, "webhook-signature", signed.standard)
+	b.set(sign.HeaderID, "webhook-id", r.ID)
+	b.set(sign.HeaderTimestamp, "webhook-timestamp", seconds)
+	if signed.Standard != "" {
+		b.set(sign.HeaderSignature, "webhook-signature", signed.Standard)
 		b.mask()
 	}
-	for _, h := range signed.headers {
-		b.set(textproto.CanonicalMIMEHeaderKey(h.name), h.name, h.value)
-		if h.masked {
+	for _, h := range signed.Headers {
+		b.set(textproto.CanonicalMIMEHeaderKey(h.Name), h.Name, h.Value)
+		if h.Masked {
 			b.mask()
 		}
 	}
-	b.set(headerAttempt, "webhook-attempt", strconv.Itoa(r.Number))
+	b.set(sign.HeaderAttempt, "webhook-attempt", strconv.Itoa(r.Number))
 	b.set("Traceparent", "traceparent", traceparent())
 	b.set("User-Agent", "user-agent", c.userAgent)
 	if r.ContentType != "" && r.Body != nil {
-		if err := CheckContentType(r.ContentType); err != nil {
+		if err := sign.CheckContentType(r.ContentType); err != nil {
 			return prepared{}, &requestError{err}
 		}
 		b.set("Content-Type", "content-type", r.ContentType)
 	}
-	p := prepared{hidden: append(r.hiddenQuery(u.RawQuery), signed.hidden...), keyID: signed.keyID}
+	p := prepared{hidden: append(r.hiddenQuery(u.RawQuery), signed.Hidden...), keyID: signed.KeyID}
 	p.addCallers(&b, r.Headers, &signed)
 	p.header, p.shown = b.header, b.shown
-	if signed.body != nil {
-		r.Body = signed.body
+	if signed.Body != nil {
+		r.Body = signed.Body
 	}
-	if signed.query != "" {
-		u.RawQuery = signed.query
+	if signed.Query != "" {
+		u.RawQuery = signed.Query
 	}
 	return p, nil
 }
 
 // addCallers adds the caller's headers, but those that the signer sets, and hides the credentials among them.
-func (p *prepared) addCallers(b *headerBuilder, headers []store.Header, signed *signature) {
+func (p *prepared) addCallers(b *headerBuilder, headers []store.Header, signed *sign.Signature) {
 	for _, h := range headers {
-		if signed.owns(h.Name) {
+		if signed.Owns(h.Name) {
 			continue
 		}
 		b.add(h)
-		if IsSensitiveHeader(h.Name) {
+		if store.IsSensitiveHeader(h.Name) {
 			b.mask()
 			p.hidden = hide(p.hidden, h.Value)
 			if _, credential, ok := strings.Cut(h.Value, " "); ok { // Bearer and its like
@@ -100,14 +100,6 @@ func (p *prepared) addCallers(b *headerBuilder, headers []store.Header, signed *
 			}
 		}
 	}
-}
-
-// CheckContentType says whether a content type can be sent: nil, or one sentence. What it means is the receiver's.
-func CheckContentType(value string) error {
-	if why := checkHeader(store.Header{Name: "Content-Type", Value: value}); why != "" {
-		return fmt.Errorf("content type: %s", why)
-	}
-	return nil
 }
 
 // A headerBuilder fills a header map, with all its values in one slice, and the list that is shown.
@@ -141,7 +133,7 @@ func (b *headerBuilder) add(h store.Header) {
 }
 
 // mask hides the value that was added last.
-func (b *headerBuilder) mask() { b.shown[len(b.shown)-1].Value = masked }
+func (b *headerBuilder) mask() { b.shown[len(b.shown)-1].Value = store.Masked }
 
 // traceparent returns a new trace of W3C Trace Context: one for each attempt, marked as sampled so that a receiver that
 // follows its parent's decision keeps it.
@@ -196,3 +188,26 @@ func (e *requestError) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause.
 func (e *requestError) Unwrap() error { return e.err }
+
+// CheckMethod says whether a method can be sent: nil, or one sentence. The method is as it would be sent, in upper case.
+func CheckMethod(method string) error {
+	switch {
+	case method == "":
+		return fmt.Errorf("method is empty")
+	case len(method) > 32 || !sign.IsToken(method):
+		return fmt.Errorf("%q is not an HTTP method", parse.Cut(method, 32))
+	case method == http.MethodConnect || method == http.MethodTrace:
+		return fmt.Errorf("%s cannot be sent", method)
+	}
+	return nil
+}
+
+// contentTypeOf returns the content type that a request is sent with.
+func contentTypeOf(r *Request) string {
+	for _, h := range r.Headers {
+		if strings.EqualFold(h.Name, "Content-Type") {
+			return h.Value
+		}
+	}
+	return r.ContentType
+}

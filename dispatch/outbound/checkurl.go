@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 	"golang.org/x/net/idna"
 )
 
@@ -175,7 +176,7 @@ func deniedPort(port uint16) error {
 // of an IPv4 address: 127.1, 0x7f000001, 2130706433, 0177.0.0.1.
 func endsInNumber(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
-	if isDigits(last) {
+	if parse.IsDigits(last) {
 		return true
 	}
 	hex, ok := strings.CutPrefix(last, "0x")

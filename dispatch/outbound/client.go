@@ -1,9 +1,8 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
-	"crypto/rsa"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,9 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -50,14 +52,11 @@ type Client struct {
 	userAgent string
 	logger    *slog.Logger
 	// presets are read-only; rules are those that were given whole, by their text.
-	presets map[string]*rule
-	rules   *keep[store.JSONText, *rule]
+	presets map[string]*rule.Rule
+	rules   *parse.Keep[store.JSONText, *rule.Rule]
 	// polls are the rules of polls, by their text.
-	polls *keep[store.JSONText, *pollRule]
-	// signers are by their text, keys by the hash of what they were parsed from. The two that most callbacks have need no look-up.
-	signers            *keep[string, *signer]
-	standard, unsigned *signer
-	keys               *keep[[sha256.Size]byte, *rsa.PrivateKey]
+	polls   *parse.Keep[store.JSONText, *rule.Poll]
+	signers *sign.Cache
 }
 
 // New returns a client.
@@ -71,21 +70,20 @@ func New(o Options) (*Client, error) {
 	if o.Version == "" {
 		o.Version = "dev"
 	}
-	if why := checkHeader(store.Header{Name: "X-Version", Value: o.Version}); why != "" {
+	if why := sign.CheckHeader(store.Header{Name: "X-Version", Value: o.Version}); why != "" {
 		return nil, fmt.Errorf("outbound: version: %s", why)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	presets, err := compilePresets()
+	presets, err := rule.CompilePresets()
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
-		userAgent: "dispatcher/" + o.Version, logger: o.Logger, presets: presets, rules: newKeep[store.JSONText, *rule](maxRules),
-		polls:   newKeep[store.JSONText, *pollRule](maxRules),
-		signers: newKeep[string, *signer](maxSigners), standard: defaultSigner(SignerStandard), unsigned: defaultSigner(SignerNone),
-		keys: newKeep[[sha256.Size]byte, *rsa.PrivateKey](maxRSAKeys),
+		userAgent: "dispatcher/" + o.Version, logger: o.Logger, presets: presets, rules: parse.NewKeep[store.JSONText, *rule.Rule](maxRules),
+		polls:   parse.NewKeep[store.JSONText, *rule.Poll](maxRules),
+		signers: sign.NewCache(),
 	}
 	if o.Transport != nil {
 		c.engine = newEngine(o.Transport)
@@ -144,7 +142,7 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 		return
 	}
 	if r.Poll {
-		resp.MaxErrors = by.poll.maxErrors
+		resp.MaxErrors = by.poll.MaxErrors
 	}
 	u, err := parseURL(r.URL)
 	if err != nil {
@@ -202,14 +200,14 @@ func (resp *Response) take(a *answer, hidden []string) {
 	resp.ResponseHeaders = keptHeaders(a.header, hidden)
 	//lint:ignore SA1008 the transport files it under a name that http.Client does not look for
 	if location := a.header[locationKey]; len(location) > 0 {
-		resp.Location = keptHeader(MaskURL(cut(location[0], MaxURLBytes)), hidden)
+		resp.Location = keptHeader(store.MaskURL(parse.Cut(location[0], MaxURLBytes)), hidden)
 		resp.ResponseHeaders = append(resp.ResponseHeaders, store.Header{Name: "location", Value: resp.Location})
 	}
 }
 
 // unprepared is what is found of a request that could not be made.
 func unprepared(err error) finding {
-	if _, bad := errors.AsType[*keyError](err); bad || errors.Is(err, errNoSecret) {
+	if _, bad := errors.AsType[*sign.KeyError](err); bad {
 		return finding{class: store.ClassSignError, text: err.Error(), uncharged: true, local: true}
 	}
 	return invalidRequest(err.Error())
@@ -217,4 +215,44 @@ func unprepared(err error) finding {
 
 func invalidRequest(text string) finding {
 	return finding{class: store.ClassInvalidRequest, text: strings.ToValidUTF8(text, "")}
+}
+
+// maxRules is how many compiled rules a client keeps, beside the presets.
+const maxRules = 1000
+
+// ruleOf returns the rule that a callback is judged by, and its name for people; nil: there is no such rule.
+func (c *Client) ruleOf(s *store.Success) (*rule.Rule, string) {
+	name := s.Name
+	if s.Rule == "" {
+		if name == "" {
+			name = rule.Default
+		}
+		return c.presets[s.Name], name
+	}
+	if name == "" {
+		name = rule.CustomName
+	}
+	if r, ok := c.rules.Get(s.Rule); ok {
+		return r, name
+	}
+	r, wrong := rule.Compile([]byte(s.Rule))
+	if len(wrong) > 0 {
+		return nil, name
+	}
+	c.rules.Put(s.Rule, r)
+	return r, name
+}
+
+// pollRuleOf returns the rule that a poll is judged by, and its name for people; nil: it cannot be read.
+func (c *Client) pollRuleOf(s *store.Success) (*rule.Poll, string) {
+	name := cmp.Or(s.Name, rule.PollName)
+	if r, ok := c.polls.Get(s.Rule); ok {
+		return r, name
+	}
+	r, wrong := rule.CompilePoll([]byte(s.Rule))
+	if len(wrong) > 0 {
+		return nil, name
+	}
+	c.polls.Put(s.Rule, r)
+	return r, name
 }

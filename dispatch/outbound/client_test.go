@@ -14,6 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -49,7 +52,7 @@ func TestSend(t *testing.T) {
 	c := newTestClient(t, Options{Version: "1.2.3"})
 	r := newRequest(srv.URL + "/a%0d%0ab?token=abc&n=%20")
 	r.Number = 7
-	r.Secrets = secretsOf(testSecret(), []byte("the secret before the rotation"))
+	r.Secrets = signtest.Secrets(signtest.Shortest(), []byte("the secret before the rotation"))
 	r.Headers = []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "x-shop", Value: "8"}, {Name: "Idempotency-Key", Value: "k"}}
 	resp := c.Send(t.Context(), r)
 	okay().check(t, resp)
@@ -80,7 +83,7 @@ func TestSend(t *testing.T) {
 		t.Errorf("Accept-Encoding %q was sent", v)
 	}
 	for _, secret := range r.Secrets {
-		if err := Verify([][]byte{secret.Key}, got.Header, []byte(body), 0); err != nil {
+		if err := sign.Verify([][]byte{secret.Key}, got.Header, []byte(body), 0); err != nil {
 			t.Errorf("Verify: %v", err)
 		}
 	}
@@ -267,4 +270,22 @@ func TestFreshUsesANewConnection(t *testing.T) {
 	c.CloseIdle()
 	r.Fresh = false
 	send(4, true)
+}
+
+// TestWhatIsCompiledIsKept: rules and rules of polls.
+func TestWhatIsCompiledIsKept(t *testing.T) {
+	t.Parallel()
+	c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
+	s := store.Success{Rule: `{"status":[200]}`}
+	first, name := c.ruleOf(&s)
+	again, mine := c.ruleOf(&store.Success{Name: "mine", Rule: s.Rule})
+	if first == nil || first != again || name != rule.CustomName || mine != "mine" {
+		t.Errorf("the rule %q, %q was compiled twice", name, mine)
+	}
+	s.Rule = `{"until":{"success":[{"status":[200]}]}}`
+	poll, name := c.pollRuleOf(&s)
+	pollAgain, mine := c.pollRuleOf(&store.Success{Name: "mine", Rule: s.Rule})
+	if poll == nil || poll != pollAgain || name != "until" || mine != "mine" {
+		t.Errorf("the rule %q, %q of a poll was compiled twice", name, mine)
+	}
 }

@@ -6,14 +6,15 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // A judgement is what an answer is judged by.
 type judgement struct {
-	rule *rule
+	rule *rule.Rule
 	// poll stands in the place of the rule for a poll; nil: it is none.
-	poll *pollRule
+	poll *rule.Poll
 	// name is what the attempt calls the rule.
 	name string
 	// hidden are values that must not be shown.
@@ -26,26 +27,29 @@ func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by 
 	resp.Charged = true
 	resp.Outcome = store.AttemptFailed
 	resp.TimedOut = ans.readErr != nil && isTimeout(a, ans.readErr)
-	r, d := by.rule, by.rule.document(ans)
-	switch {
-	case r.deferIf.match(&d):
-		resp.RetryAfter, _ = askedWait(ans)
-		resp.busy(r.deferAfter, r.maxDefers)
-		resp.Rule = r.deferIf.explain(by.name, "defer_if", &d, ans, by.hidden)
-		return
-	case r.permanentIf.match(&d):
-		resp.RetryAfter, _ = askedWait(ans)
-		resp.Class, resp.Permanent = store.ClassRejected, true
-		resp.Rule = r.permanentIf.explain(by.name, "permanent_if", &d, ans, by.hidden)
-		return
-	}
-	ok, why := r.judge(by.name, &d, ans, by.hidden)
+	d := ans.document(by.rule.ReadsBody)
+	conclusion, why := by.rule.Conclude(by.name, &d, by.hidden)
 	resp.Rule = why
 	switch {
-	case ok:
+	case conclusion == rule.Deferred:
+		resp.RetryAfter, _ = askedWait(ans)
+		resp.busy(by.rule.DeferAfter, by.rule.MaxDefers)
+	case conclusion == rule.Permanent:
+		resp.RetryAfter, _ = askedWait(ans)
+		resp.Class, resp.Permanent = store.ClassRejected, true
+	case conclusion == rule.Successful:
 		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
-	case !r.status.has(ans.status):
-		resp.byStatus(ans, r.deferAfter, r.maxDefers)
+	case conclusion == rule.WrongStatus:
+		resp.byStatus(ans, by.rule.DeferAfter, by.rule.MaxDefers)
+	case resp.brokeOff(ctx, ans):
+	default:
+		resp.byStatus(ans, by.rule.DeferAfter, by.rule.MaxDefers)
+	}
+}
+
+// brokeOff classifies an answer whose body was to decide and did not come whole, or could not be decoded.
+func (resp *Response) brokeOff(ctx context.Context, ans *answer) bool {
+	switch {
 	case resp.TimedOut:
 		resp.Class = store.ClassTimeoutBody
 	case ans.readErr != nil && errors.Is(ctx.Err(), context.Canceled):
@@ -53,8 +57,9 @@ func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by 
 	case ans.decodeErr != nil:
 		resp.Class = store.ClassDecode
 	default:
-		resp.byStatus(ans, r.deferAfter, r.maxDefers)
+		return false
 	}
+	return true
 }
 
 // busy puts the callback off: the receiver has a lock conflict of its own, and did nothing.

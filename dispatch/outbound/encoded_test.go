@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -114,7 +116,7 @@ func TestGzipIsOneBoundedMember(t *testing.T) {
 			header := http.Header{"Content-Encoding": {"gzip"}}
 			return &http.Response{StatusCode: 200, Header: header, Body: body, ContentLength: -1}, nil
 		}
-		r := sendTo(t, roundTrip(answer), func(r *Request) { r.Success.Name = RuleBodySuccess })
+		r := sendTo(t, roundTrip(answer), func(r *Request) { r.Success.Name = rule.BodySuccess })
 		switch {
 		case x.saw == "":
 			okay().check(t, r)
@@ -164,7 +166,7 @@ func TestLimits(t *testing.T) {
 		if !got.ResponseTruncated || len(got.ResponseBody) > MaxKeptBytes {
 			t.Errorf("%d bytes kept, truncated %v", len(got.ResponseBody), got.ResponseTruncated)
 		}
-		r.Success.Name = RuleBodySuccess
+		r.Success.Name = rule.BodySuccess
 		got = c.Send(t.Context(), r)
 		answeredWith(200, store.ClassRuleMismatch).check(t, got)
 		if got.Rule == nil || !strings.HasPrefix(got.Rule.Saw, "too_large") {
@@ -172,10 +174,67 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	r := newRequest(hollow.URL)
-	r.Success.Name = RuleBodySuccess
+	r.Success.Name = rule.BodySuccess
 	answeredWith(200, store.ClassDecode).check(t, c.Send(t.Context(), r))
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 32<<20 {
 		t.Errorf("%d MiB were allocated", grown>>20)
 	}
+}
+
+// FuzzGzip compares the reading of a compressed answer with compress/gzip: one whole member is read up to the
+// limit, everything else is a fault.
+func FuzzGzip(f *testing.F) {
+	packed := func(parts ...string) []byte {
+		var b bytes.Buffer
+		for _, part := range parts {
+			w := gzip.NewWriter(&b)
+			_, _ = w.Write([]byte(part)) // into memory
+			_ = w.Close()
+		}
+		return b.Bytes()
+	}
+	for _, body := range [][]byte{
+		packed("ok"), packed(""), packed("a", "b"), packed("ok")[:12], packed(strings.Repeat("a",
+			MaxResponseBytes)),
+		packed(strings.Repeat("a", MaxResponseBytes+1)), packed(strings.Repeat("a", 1<<20)), []byte("ok"),
+		append(packed("ok"), "x"...),
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		a := answer{}
+		a.read(&http.Response{
+			StatusCode: 200, Header: http.Header{"Content-Encoding": {"gzip"}}, ContentLength: -1,
+			Body: io.NopCloser(bytes.NewReader(body)),
+		}, nil)
+		defer a.release()
+		if len(a.body) > MaxResponseBytes {
+			t.Fatalf("%d bytes are kept", len(a.body))
+		}
+		want, whole := oneMember(body)
+		switch fault := a.fault(); {
+		case whole && len(want) <= MaxResponseBytes && (fault != "" || !bytes.Equal(a.body, want)):
+			t.Errorf("%x is read as %q, %s; want %q", body, a.body, fault, want)
+		case !whole && fault == "":
+			t.Errorf("%x is no single member, and is read as %q", body, a.body)
+		case whole && len(want) > MaxResponseBytes && fault == "":
+			t.Errorf("%d bytes are taken for a whole answer", len(want))
+		}
+	})
+}
+
+// oneMember unpacks a gzip member, and says whether it is valid and nothing follows it.
+func oneMember(body []byte) (plain []byte, whole bool) {
+	packed := bufio.NewReader(bytes.NewReader(body))
+	z, err := gzip.NewReader(packed)
+	if err != nil {
+		return nil, false
+	}
+	z.Multistream(false)
+	if plain, err = io.ReadAll(z); err != nil {
+		return plain, false
+	}
+	_, err = packed.ReadByte()
+	return plain, err == io.EOF
 }

@@ -2,8 +2,6 @@ package outbound
 
 import (
 	"bufio"
-	"cmp"
-	"encoding/base64"
 	"io"
 	"net"
 	"net/http"
@@ -13,61 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// testSecret is a secret of the least length.
-func testSecret() []byte { return []byte("0123456789abcdefghijklmn") }
-
-// secretsOf returns secrets without ids, the first one the present one.
-func secretsOf(keys ...[]byte) []Secret {
-	secrets := make([]Secret, len(keys))
-	for i, key := range keys {
-		secrets[i].Key = key
-	}
-	return secrets
-}
-
-// rsaKeys are made once: it takes a while.
-var rsaKeys = sync.OnceValue(func() (keys [2][]byte) {
-	for i := range keys {
-		var err error
-		if keys[i], err = NewSecret(UseRSA); err != nil {
-			panic(err)
-		}
-	}
-	return keys
-})
-
-// useOf is what a signer needs a secret for.
-func useOf(t testing.TB, signer string) string {
-	t.Helper()
-	use, err := UseOf(signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return use
-}
-
-// secretFor returns a secret of a use, always the same for the same n.
-func secretFor(t testing.TB, use string, n byte) []byte {
-	t.Helper()
-	letter := string(rune('a' + n))
-	if use == UseRSA {
-		return rsaKeys()[n%2]
-	}
-	text := map[string]string{
-		UseHMAC:    FormatSecret([]byte(strings.Repeat(letter, MinSecretBytes))),
-		UseEd25519: privateKeyPrefix + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32))),
-		UseText:    "hunter2-key-" + letter,
-		UseBasic:   "user-" + letter + ":hunter2-" + letter,
-	}[use]
-	key, err := ParseSecretFor(use, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
 
 // newTestClient returns a client that may reach the local machine.
 func newTestClient(t testing.TB, o Options) *Client {
@@ -106,7 +52,7 @@ func mustGuard(t testing.TB, allow ...string) *Guard {
 func newRequest(url string) Request {
 	return Request{
 		ID: "cb_01JD0000000000000000000001", Number: 1, URL: url, Method: "POST", ContentType: "application/json",
-		Body: []byte(`{"paid":10000}`), Timeout: 5 * time.Second, Secrets: secretsOf(testSecret()),
+		Body: []byte(`{"paid":10000}`), Timeout: 5 * time.Second, Secrets: signtest.Secrets(signtest.Shortest()),
 	}
 }
 
@@ -273,17 +219,4 @@ func signed(t testing.TB, change func(*Request)) (*http.Request, []byte, Respons
 	change(&r)
 	resp := c.Send(t.Context(), r)
 	return got, body, resp
-}
-
-// fieldsOf are the fields that findings are about, in their order. Each finding must say something.
-func fieldsOf(t *testing.T, wrong []store.FieldError) string {
-	t.Helper()
-	var names []string
-	for _, w := range wrong {
-		names = append(names, cmp.Or(w.Field, "the whole"))
-		if w.Message == "" || !isPlain([]byte(w.Field+w.Message)) {
-			t.Errorf("bad finding %q", w)
-		}
-	}
-	return strings.Join(names, " ")
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
 // TestGuardJudgesAddresses: what is beside the networks of internalHosts. Those are judged when they are
@@ -122,7 +124,7 @@ func TestCheckURL(t *testing.T) {
 		}},
 	} {
 		for _, url := range c.urls {
-			t.Run(fmt.Sprintf("case %d: %q is %s", c.number, cut(url, 60), c.want), func(t *testing.T) {
+			t.Run(fmt.Sprintf("case %d: %q is %s", c.number, parse.Cut(url, 60), c.want), func(t *testing.T) {
 				err := g.CheckURL(url)
 				got := fine
 				switch {
@@ -181,6 +183,39 @@ func FuzzCheckURL(f *testing.F) {
 		}
 		if addr, err := netip.ParseAddr(host); err == nil && g.judge(addr, 443) == refused {
 			t.Fatalf("%q passes and is %s", raw, addr)
+		}
+	})
+}
+
+// FuzzEgressAllow: an entry that is taken permits what it names, and nothing of the public internet is lost
+// by it.
+func FuzzEgressAllow(f *testing.F) {
+	for _, s := range []string{
+		"10.0.0.0/8", "10.1.0.0/8", "127.0.0.1", "[::1]", "::ffff:10.0.0.1", "fe80::1%eth0", "shop.internal",
+		"*", "0.0.0.0/0", "::/0", "", "a b",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, entry string) {
+		g, err := NewGuard([]string{entry})
+		if err != nil {
+			return
+		}
+		if len(g.networks)+len(g.names) != 1 {
+			t.Fatalf("%q allows %v and %v", entry, g.networks, g.names)
+		}
+		for _, network := range g.networks {
+			if !network.IsValid() || network.Masked() != network || !g.allowsNetwork(network.Addr()) {
+				t.Errorf("%q allows %v", entry, network)
+			}
+		}
+		for name := range g.names {
+			if !g.allowsName(name) || checkName(name) != nil {
+				t.Errorf("%q allows the name %q", entry, name)
+			}
+		}
+		if outside := netip.MustParseAddr("10.255.255.254"); len(g.names) > 0 && g.allowsNetwork(outside) {
+			t.Errorf("the name %q allows %s", entry, outside)
 		}
 	})
 }

@@ -12,33 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-func TestTimesAndNoncesOfSortedKV(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 12, 31, 16, 0, 1, 987_654_321, time.UTC).In(time.FixedZone("", -5*60*60))
-	for format, want := range map[kvTime]string{
-		timeUnix: "1798732801", timeUnixMS: "1798732801987", timeDateTime: "2027-01-01 00:00:01",
-	} {
-		if got := format.text(at); got != want {
-			t.Errorf("%s: %s, want %s", format, got, want)
-		}
-	}
-	const many = 2000
-	letters := make(map[rune]int)
-	for range many {
-		for _, c := range newNonce() {
-			letters[c]++
-		}
-	}
-	const each = many * nonceLen / len(nonceLetters)
-	for _, c := range nonceLetters {
-		if n := letters[c]; n < each*3/4 || n > each*5/4 { // ten standard deviations
-			t.Errorf("%q: %d times, about %d are expected", c, n, each)
-		}
-	}
-}
 
 // TestSortedKVIsFreshAtEachAttempt: the same request made twice has a nonce and a time of its own each time, which are signed, where the
 // signed fields are; every other byte is the caller's.
@@ -80,8 +57,8 @@ func TestSortedKVIsFreshAtEachAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			signer := `{"type":"sorted-kv",` + c.options + `}`
-			use := useOf(t, signer)
-			secrets := secretsOf(secretFor(t, use, 0))
+			use := signtest.UseOf(t, signer)
+			secrets := signtest.Secrets(signtest.Secret(t, use, 0))
 			rec := new(recorder)
 			srv := httptest.NewServer(rec)
 			defer srv.Close()
@@ -104,7 +81,7 @@ func TestSortedKVIsFreshAtEachAttempt(t *testing.T) {
 						nonces[m[1]] = true
 					}
 				}
-				if err := VerifyAny(signer, secrets, got.Header, got.URL, []byte(body), 0); err != nil {
+				if err := sign.VerifyAny(signer, secrets, got.Header, got.URL, []byte(body), 0); err != nil {
 					t.Errorf("attempt %d: %v", number+1, err)
 				}
 				for n := range nonces { // those of another request are not verified in this one
@@ -112,7 +89,7 @@ func TestSortedKVIsFreshAtEachAttempt(t *testing.T) {
 					u := *got.URL
 					u.RawQuery = other(u.RawQuery)
 					changed := u.RawQuery != got.URL.RawQuery || other(body) != body
-					if err := VerifyAny(signer, secrets, got.Header, &u, []byte(other(body)), 0); changed && !errors.Is(err, ErrSignature) {
+					if err := sign.VerifyAny(signer, secrets, got.Header, &u, []byte(other(body)), 0); changed && !errors.Is(err, sign.ErrSignature) {
 						t.Errorf("with another nonce: %v", err)
 					}
 				}
@@ -131,7 +108,7 @@ func TestWhatIsFreshIsSigned(t *testing.T) {
 		before := time.Now()
 		_, body, r := signed(t, func(r *Request) {
 			r.Signer = `{"type":"sorted-kv","alg":"md5","nonce":"n","time":"t","exclude":["` + exclude + `"]}`
-			r.Secrets, r.ContentType, r.Body = secretsOf(secretFor(t, UseText, 0)), "application/x-www-form-urlencoded", []byte("z=2&a=1")
+			r.Secrets, r.ContentType, r.Body = signtest.Secrets(signtest.Secret(t, sign.UseText, 0)), "application/x-www-form-urlencoded", []byte("z=2&a=1")
 		})
 		f, err := url.ParseQuery(string(body))
 		if err != nil || r.Class != store.ClassOK {

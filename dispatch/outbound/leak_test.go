@@ -15,6 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -76,7 +80,7 @@ func leaks(t *testing.T, what, address string, resp Response, secrets []string) 
 	for _, secret := range secrets {
 		for _, form := range []string{secret, slashed(secret), slashed(slashed(secret))} {
 			if strings.Contains(all, form) {
-				t.Errorf("%s to %s (%s): %q is in the response: %s", what, MaskURL(address), resp.Class, cut(form, 40), all)
+				t.Errorf("%s to %s (%s): %q is in the response: %s", what, store.MaskURL(address), resp.Class, parse.Cut(form, 40), all)
 			}
 		}
 	}
@@ -90,12 +94,12 @@ func TestNothingSecretLeaves(t *testing.T) {
 	const query = "?token=query-value-1&plain=query%20value%202&query-value-3"
 	secrets := []string{
 		"hunter2", "query-value-1", "query value 2", "query%20value%202", "query-value-3",
-		string(testSecret()), FormatSecret(testSecret()), strings.TrimPrefix(FormatSecret(testSecret()), SecretPrefix),
+		string(signtest.Shortest()), sign.FormatSecret(signtest.Shortest()), strings.TrimPrefix(sign.FormatSecret(signtest.Shortest()), sign.SecretPrefix),
 	}
 	for _, url := range append(leakyPlaces(t), "http://unknown.invalid/", "http://user:query-value-1@shop.example/") {
 		r := newRequest(url + query)
 		r.Timeout = 300 * time.Millisecond
-		r.Success.Name = RuleBodySuccess
+		r.Success.Name = rule.BodySuccess
 		r.Headers = []store.Header{
 			{Name: "Authorization", Value: "Bearer hunter2-token"}, {Name: "Cookie", Value: "session=hunter2-cookie"},
 			{Name: "X-Api-Key", Value: "hunter2-api-key"}, {Name: "X-Access-Token", Value: "hunter2-access"},
@@ -110,7 +114,7 @@ func TestNothingSecretLeaves(t *testing.T) {
 		shown := fmt.Sprint(resp.RequestHeaders)
 		for _, visible := range []string{"shown-7", "cb_01JD0000000000000000000001", "webhook-timestamp", "{webhook-attempt 1}", "traceparent"} {
 			if !strings.Contains(shown, visible) {
-				t.Errorf("%s: %q should be shown: %s", MaskURL(url), visible, shown)
+				t.Errorf("%s: %q should be shown: %s", store.MaskURL(url), visible, shown)
 			}
 		}
 	}
@@ -121,27 +125,27 @@ func TestNothingSecretLeaves(t *testing.T) {
 func TestSignersLeakNothing(t *testing.T) {
 	t.Parallel()
 	rules := []store.Success{
-		{Name: RuleBodySuccess}, {Name: RuleJSONCode}, {Name: RuleWeChatV3},
+		{Name: rule.BodySuccess}, {Name: rule.JSONCode}, {Name: rule.WeChatV3},
 		{Rule: `{"body":{"json":[{"pointer":"/a","eq":"x"},{"pointer":"/c","eq":"x"},{"pointer":"/d","eq":"x"},{"pointer":"/p","eq":"x"}]}}`},
 		{Rule: `{"permanent_if":{"body":{"json":[{"pointer":"/c","ne":"x"}]}}}`}, {Rule: `{"defer_if":{"body":{"regex":"."}}}`},
 	}
 	c := newTestClient(t, Options{})
 	places := leakyPlaces(t)
-	for _, signer := range everySigner {
-		use := useOf(t, signer)
-		keys := [][]byte{secretFor(t, use, 0), secretFor(t, use, 1)}
+	for _, signer := range signtest.Every {
+		use := signtest.UseOf(t, signer)
+		keys := [][]byte{signtest.Secret(t, use, 0), signtest.Secret(t, use, 1)}
 		for i, u := range places {
 			silent := i == len(places)-1
-			for _, rule := range rules {
-				if silent && rule.Name != RuleBodySuccess {
+			for _, by := range rules {
+				if silent && by.Name != rule.BodySuccess {
 					continue // it answers nothing, whatever the rule
 				}
 				r := newRequest(u)
-				r.Body, r.Success = []byte(`{"paid":1,"note":"a/b"}`), rule
+				r.Body, r.Success = []byte(`{"paid":1,"note":"a/b"}`), by
 				if silent {
 					r.Timeout = 50 * time.Millisecond
 				}
-				r.Signer, r.Secrets = signer, secretsOf(keys...)
+				r.Signer, r.Secrets = signer, signtest.Secrets(keys...)
 				checkLeaks(t, c.Send(t.Context(), r), signer, use, u, keys)
 			}
 		}
@@ -153,15 +157,15 @@ func checkLeaks(t *testing.T, resp Response, signer, use, address string, keys [
 	t.Helper()
 	var secrets []string
 	for _, key := range keys {
-		written := FormatSecretFor(use, key)
+		written := sign.FormatSecretFor(use, key)
 		secrets = append(secrets, string(key), written, hex.EncodeToString(key), base64.StdEncoding.EncodeToString(key), url.QueryEscape(string(key)))
-		if _, password, ok := strings.Cut(string(key), ":"); ok && use == UseBasic {
+		if _, password, ok := strings.Cut(string(key), ":"); ok && use == sign.UseBasic {
 			secrets = append(secrets, password)
 		}
 	}
 	leaks(t, signer, address, resp, secrets)
 	for _, h := range resp.RequestHeaders {
-		if IsSensitiveHeader(h.Name) && h.Value != masked && h.Name != weChatType {
+		if store.IsSensitiveHeader(h.Name) && h.Value != store.Masked && h.Name != "Wechatpay-Signature-Type" {
 			t.Errorf("%s: %s: %s is shown", signer, h.Name, h.Value)
 		}
 	}
@@ -170,12 +174,12 @@ func checkLeaks(t *testing.T, resp Response, signer, use, address string, keys [
 // TestSignaturesAreNotShown: what a signer of our own put into the request is masked where the receiver echoes it.
 func TestSignaturesAreNotShown(t *testing.T) {
 	t.Parallel()
-	for _, signer := range everySigner {
-		use := useOf(t, signer)
+	for _, signer := range signtest.Every {
+		use := signtest.UseOf(t, signer)
 		var sent []string
 		c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			body, _ := io.ReadAll(r.Body)
-			for _, name := range []string{"X-Signature-256", "X-Signature-256-Previous", "X-Shopify-Hmac-Sha256", "X-Signature", "Stripe-Signature", "X-Sign", weChatSignature, "Authorization"} {
+			for _, name := range []string{"X-Signature-256", "X-Signature-256-Previous", "X-Shopify-Hmac-Sha256", "X-Signature", "Stripe-Signature", "X-Sign", "Wechatpay-Signature", "Authorization"} {
 				if v := r.Header.Get(name); v != "" {
 					sent = append(sent, v)
 				}
@@ -190,7 +194,7 @@ func TestSignaturesAreNotShown(t *testing.T) {
 			return stubResponse(200, http.Header{"Server": {strings.Join(sent, " ")}}, strings.Join(sent, " ")+string(echo)+slashed(string(echo))+url.QueryEscape(strings.Join(sent, " "))), nil
 		})})
 		r := newRequest("https://shop.example/")
-		r.Signer, r.Secrets = signer, secretsOf(secretFor(t, use, 0), secretFor(t, use, 1))
+		r.Signer, r.Secrets = signer, signtest.Secrets(signtest.Secret(t, use, 0), signtest.Secret(t, use, 1))
 		resp := c.Send(t.Context(), r)
 		if len(sent) == 0 && signer != "" && !strings.HasPrefix(signer, "standard") {
 			t.Errorf("%s: nothing was found in the request", signer)

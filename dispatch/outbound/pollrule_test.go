@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -35,64 +37,64 @@ func TestVerdicts(t *testing.T) {
 		rule    string
 		status  int
 		body    string
-		verdict Verdict
+		verdict rule.Verdict
 		class   store.Class
 	}{
-		{tradeRule, 200, `{"trade_state":"SUCCESS"}`, VerdictSuccess, store.ClassOK},
-		{tradeRule, 200, `{"trade_state":"CLOSED"}`, VerdictFailure, store.ClassOK},
-		{tradeRule, 404, `{"code":"ORDER_NOT_EXIST"}`, VerdictFailure, store.ClassOK},
-		{tradeRule, 200, `{"code":"ORDER_NOT_EXIST"}`, VerdictOpen, store.ClassRuleMismatch},
-		{tradeRule, 404, `{"code":"OTHER"}`, VerdictOpen, store.ClassRuleMismatch},
-		{tradeRule, 200, `{"trade_state":"PROCESSING"}`, VerdictOpen, store.ClassRuleMismatch},
-		{tradeRule, 200, `{"trade_state":"success"}`, VerdictOpen, store.ClassRuleMismatch},
-		{tradeRule, 200, `{"trade_state":"SUCCESS","trade_state":"CLOSED"}`, VerdictOpen, store.ClassRuleMismatch},
-		{tradeRule, 200, `{"trade_state":"SUCCESS","amount":{"total":1,"total":2}}`, VerdictOpen, store.ClassRuleMismatch},
-		{tradeRule, 200, ``, VerdictOpen, store.ClassRuleMismatch},
-		{tradeRule, 204, ``, VerdictOpen, store.ClassRuleMismatch},
-		{tradeRule, 200, `{"trade_state":"SUCCESS"`, VerdictOpen, store.ClassRuleMismatch},
-		{tradeRule, 302, `{"trade_state":"SUCCESS"}`, VerdictError, store.ClassRedirect},
-		{tradeRule, 400, `{"trade_state":"SUCCESS"}`, VerdictError, store.ClassHTTP4xx},
-		{tradeRule, 410, ``, VerdictError, store.ClassGone},
-		{tradeRule, 429, ``, VerdictError, store.ClassThrottled},
-		{tradeRule, 500, `{"trade_state":"SUCCESS"}`, VerdictError, store.ClassHTTP5xx},
-		{tradeRule, 666, ``, VerdictError, store.ClassProtocol},
-		{`{"until":{"success":[{"status":[200]}]},"evaluate":[200]}`, 201, ``, VerdictError, store.ClassRuleMismatch},
+		{tradeRule, 200, `{"trade_state":"SUCCESS"}`, rule.VerdictSuccess, store.ClassOK},
+		{tradeRule, 200, `{"trade_state":"CLOSED"}`, rule.VerdictFailure, store.ClassOK},
+		{tradeRule, 404, `{"code":"ORDER_NOT_EXIST"}`, rule.VerdictFailure, store.ClassOK},
+		{tradeRule, 200, `{"code":"ORDER_NOT_EXIST"}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{tradeRule, 404, `{"code":"OTHER"}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{tradeRule, 200, `{"trade_state":"PROCESSING"}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{tradeRule, 200, `{"trade_state":"success"}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{tradeRule, 200, `{"trade_state":"SUCCESS","trade_state":"CLOSED"}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{tradeRule, 200, `{"trade_state":"SUCCESS","amount":{"total":1,"total":2}}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{tradeRule, 200, ``, rule.VerdictOpen, store.ClassRuleMismatch},
+		{tradeRule, 204, ``, rule.VerdictOpen, store.ClassRuleMismatch},
+		{tradeRule, 200, `{"trade_state":"SUCCESS"`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{tradeRule, 302, `{"trade_state":"SUCCESS"}`, rule.VerdictError, store.ClassRedirect},
+		{tradeRule, 400, `{"trade_state":"SUCCESS"}`, rule.VerdictError, store.ClassHTTP4xx},
+		{tradeRule, 410, ``, rule.VerdictError, store.ClassGone},
+		{tradeRule, 429, ``, rule.VerdictError, store.ClassThrottled},
+		{tradeRule, 500, `{"trade_state":"SUCCESS"}`, rule.VerdictError, store.ClassHTTP5xx},
+		{tradeRule, 666, ``, rule.VerdictError, store.ClassProtocol},
+		{`{"until":{"success":[{"status":[200]}]},"evaluate":[200]}`, 201, ``, rule.VerdictError, store.ClassRuleMismatch},
 		// A status that is evaluated is an answer, whatever it is.
-		{`{"until":{"success":[{"pointer":"/a","eq":1}]},"evaluate":["400-599"]}`, 429, `{"a":2}`, VerdictOpen, store.ClassRuleMismatch},
-		{`{"until":{"success":[{"pointer":"/a","eq":1}]},"evaluate":["400-599"]}`, 503, `{"a":1}`, VerdictSuccess, store.ClassOK},
-		{failing, 200, `{"state":"FAIL"}`, VerdictFailure, store.ClassOK},
-		{both, 200, `{"a":1}`, VerdictSuccess, store.ClassOK},
-		{both, 200, `{"b":1}`, VerdictFailure, store.ClassOK},
-		{both, 200, `{"a":1,"b":1}`, VerdictOpen, store.ClassRuleMismatch},
-		{amount, 200, `{"paid":12345678901234567890.1}`, VerdictSuccess, store.ClassOK},
-		{amount, 200, `{"paid":12345678901234567890.09}`, VerdictOpen, store.ClassRuleMismatch},
-		{amount, 200, `{"paid":-0.01}`, VerdictFailure, store.ClassOK},
-		{xml, 200, `<xml><trade_state><![CDATA[SUCCESS]]></trade_state></xml>`, VerdictSuccess, store.ClassOK},
-		{xml, 200, `<xml><trade_state>CLOSED</trade_state></xml>`, VerdictFailure, store.ClassOK},
-		{xml, 200, `<xml><trade_state>SUCCESS</trade_state><trade_state>CLOSED</trade_state></xml>`, VerdictOpen, store.ClassRuleMismatch},
-		{xml, 200, `<xml><trade_state>SUCCESS</trade_state>`, VerdictOpen, store.ClassRuleMismatch},
+		{`{"until":{"success":[{"pointer":"/a","eq":1}]},"evaluate":["400-599"]}`, 429, `{"a":2}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{`{"until":{"success":[{"pointer":"/a","eq":1}]},"evaluate":["400-599"]}`, 503, `{"a":1}`, rule.VerdictSuccess, store.ClassOK},
+		{failing, 200, `{"state":"FAIL"}`, rule.VerdictFailure, store.ClassOK},
+		{both, 200, `{"a":1}`, rule.VerdictSuccess, store.ClassOK},
+		{both, 200, `{"b":1}`, rule.VerdictFailure, store.ClassOK},
+		{both, 200, `{"a":1,"b":1}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{amount, 200, `{"paid":12345678901234567890.1}`, rule.VerdictSuccess, store.ClassOK},
+		{amount, 200, `{"paid":12345678901234567890.09}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{amount, 200, `{"paid":-0.01}`, rule.VerdictFailure, store.ClassOK},
+		{xml, 200, `<xml><trade_state><![CDATA[SUCCESS]]></trade_state></xml>`, rule.VerdictSuccess, store.ClassOK},
+		{xml, 200, `<xml><trade_state>CLOSED</trade_state></xml>`, rule.VerdictFailure, store.ClassOK},
+		{xml, 200, `<xml><trade_state>SUCCESS</trade_state><trade_state>CLOSED</trade_state></xml>`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{xml, 200, `<xml><trade_state>SUCCESS</trade_state>`, rule.VerdictOpen, store.ClassRuleMismatch},
 		// Of more than 64 KiB nothing is known but the status.
-		{tradeRule, 200, large, VerdictError, store.ClassRuleMismatch},
-		{status, 200, large, VerdictSuccess, store.ClassOK},
-		{status, 404, large, VerdictFailure, store.ClassOK},
-		{status, 204, large, VerdictOpen, store.ClassRuleMismatch},
-		{mixed, 200, large, VerdictError, store.ClassRuleMismatch},
-		{`{"until":{"success":[{"status":[200]}],"failure":[{"all":[{"status":[404]},{"pointer":"/a","eq":1}]}]}}`, 200, large, VerdictSuccess, store.ClassOK},
-		{`{"until":{"success":[{"status":[200]}]},"hold_if":[{"pointer":"/a","eq":1}]}`, 200, large, VerdictError, store.ClassRuleMismatch},
+		{tradeRule, 200, large, rule.VerdictError, store.ClassRuleMismatch},
+		{status, 200, large, rule.VerdictSuccess, store.ClassOK},
+		{status, 404, large, rule.VerdictFailure, store.ClassOK},
+		{status, 204, large, rule.VerdictOpen, store.ClassRuleMismatch},
+		{mixed, 200, large, rule.VerdictError, store.ClassRuleMismatch},
+		{`{"until":{"success":[{"status":[200]}],"failure":[{"all":[{"status":[404]},{"pointer":"/a","eq":1}]}]}}`, 200, large, rule.VerdictSuccess, store.ClassOK},
+		{`{"until":{"success":[{"status":[200]}]},"hold_if":[{"pointer":"/a","eq":1}]}`, 200, large, rule.VerdictError, store.ClassRuleMismatch},
 		// What might be a failure is no success; what is not there is none.
-		{mixed, 200, `{"code":"Y"}`, VerdictSuccess, store.ClassOK},
-		{mixed, 200, `{"code":"X"}`, VerdictOpen, store.ClassRuleMismatch},
-		{mixed, 200, `{"code":"Y","code":"X"}`, VerdictOpen, store.ClassRuleMismatch},
-		{mixed, 200, `<a><b>Y</b><b>X</b></a>`, VerdictOpen, store.ClassRuleMismatch},
-		{mixed, 200, `fine`, VerdictSuccess, store.ClassOK},
+		{mixed, 200, `{"code":"Y"}`, rule.VerdictSuccess, store.ClassOK},
+		{mixed, 200, `{"code":"X"}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{mixed, 200, `{"code":"Y","code":"X"}`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{mixed, 200, `<a><b>Y</b><b>X</b></a>`, rule.VerdictOpen, store.ClassRuleMismatch},
+		{mixed, 200, `fine`, rule.VerdictSuccess, store.ClassOK},
 	} {
 		r := polled(t, c.rule, answerWith(c.status, nil, c.body))
-		final := c.verdict == VerdictSuccess || c.verdict == VerdictFailure
+		final := c.verdict == rule.VerdictSuccess || c.verdict == rule.VerdictFailure
 		if r.Verdict != c.verdict || r.Class != c.class || (r.Outcome == store.AttemptSucceeded) != final || !r.Charged {
-			t.Errorf("%s on %d %q: %q, %s, %s; want %s, %s", c.rule, c.status, cut(c.body, 60), r.Verdict, r.Class, r.Outcome, c.verdict, c.class)
+			t.Errorf("%s on %d %q: %q, %s, %s; want %s, %s", c.rule, c.status, parse.Cut(c.body, 60), r.Verdict, r.Class, r.Outcome, c.verdict, c.class)
 		}
-		if r.Rule == nil || r.Rule.Name != "until" || r.Rule.Expected == "" || r.Rule.Saw == "" || r.MaxErrors != DefaultErrorBudget || r.MaxDefers != 0 {
-			t.Errorf("%s on %d %q: %+v, %+v", c.rule, c.status, cut(c.body, 60), r.Rule, r)
+		if r.Rule == nil || r.Rule.Name != "until" || r.Rule.Expected == "" || r.Rule.Saw == "" || r.MaxErrors != rule.DefaultErrorBudget || r.MaxDefers != 0 {
+			t.Errorf("%s on %d %q: %+v, %+v", c.rule, c.status, parse.Cut(c.body, 60), r.Rule, r)
 		}
 	}
 }
@@ -107,28 +109,28 @@ func TestVerdictsOnBrokenAnswers(t *testing.T) {
 	encoded := string(gzipped(t, []byte(`{"a":1}`)))
 	for _, c := range []struct {
 		name, rule, answer string
-		verdict            Verdict
+		verdict            rule.Verdict
 		class              store.Class
 		saw                string
 	}{
-		{"whole", body, "200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}", VerdictSuccess, store.ClassOK, "/a is 1"},
-		{"cut off", body, "200 OK\r\nContent-Length: 100\r\n\r\n{\"a\":1}", VerdictError, store.ClassRuleMismatch, "truncated: the body ended early"},
-		{"cut off, evaluated 423", body, "423 Locked\r\nRetry-After: 9\r\nContent-Length: 9\r\n\r\n{\"a\":1}", VerdictError, store.ClassRuleMismatch, "truncated: the body ended early"},
-		{"cut off, the status would decide", status, "200 OK\r\nContent-Length: 9\r\n\r\n", VerdictError, store.ClassRuleMismatch, "truncated: the body ended early"},
-		{"cut off, not evaluated", status, "500 Oops\r\nContent-Length: 9\r\n\r\n", VerdictError, store.ClassHTTP5xx, "status 500"},
-		{"cut off, held", status, "429 Slow\r\nContent-Length: 9\r\n\r\n", VerdictHold, store.ClassReceiverBusy, "status 429"},
-		{"gzip", body, "200 OK\r\nContent-Encoding: gzip\r\n\r\n" + encoded, VerdictSuccess, store.ClassOK, "/a is 1"},
-		{"not gzip", body, "200 OK\r\nContent-Encoding: gzip\r\n\r\n{\"a\":1}", VerdictError, store.ClassDecode, "the body is not valid gzip"},
-		{"half of gzip", body, "200 OK\r\nContent-Encoding: gzip\r\n\r\n" + encoded[:len(encoded)-6], VerdictError, store.ClassDecode, "the body is not valid gzip"},
-		{"not gzip, the status would decide", status, "200 OK\r\nContent-Encoding: gzip\r\n\r\n{}", VerdictError, store.ClassDecode, "the body is not valid gzip"},
-		{"unknown encoding", body, "200 OK\r\nContent-Encoding: br\r\n\r\n{\"a\":1}", VerdictError, store.ClassDecode, "the body has an encoding that was not asked for"},
-		{"another charset", body, "200 OK\r\nContent-Type: text/json; charset=gbk\r\n\r\n{\"a\":1,\"b\":\"\xff\"}", VerdictError, store.ClassRuleMismatch, notEncoded},
-		{"another charset, the status decides", status, "200 OK\r\nContent-Type: text/json; charset=gbk\r\n\r\n\xff", VerdictSuccess, store.ClassOK, "status 200"},
+		{"whole", body, "200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}", rule.VerdictSuccess, store.ClassOK, "/a is 1"},
+		{"cut off", body, "200 OK\r\nContent-Length: 100\r\n\r\n{\"a\":1}", rule.VerdictError, store.ClassRuleMismatch, "truncated: the body ended early"},
+		{"cut off, evaluated 423", body, "423 Locked\r\nRetry-After: 9\r\nContent-Length: 9\r\n\r\n{\"a\":1}", rule.VerdictError, store.ClassRuleMismatch, "truncated: the body ended early"},
+		{"cut off, the status would decide", status, "200 OK\r\nContent-Length: 9\r\n\r\n", rule.VerdictError, store.ClassRuleMismatch, "truncated: the body ended early"},
+		{"cut off, not evaluated", status, "500 Oops\r\nContent-Length: 9\r\n\r\n", rule.VerdictError, store.ClassHTTP5xx, "status 500"},
+		{"cut off, held", status, "429 Slow\r\nContent-Length: 9\r\n\r\n", rule.VerdictHold, store.ClassReceiverBusy, "status 429"},
+		{"gzip", body, "200 OK\r\nContent-Encoding: gzip\r\n\r\n" + encoded, rule.VerdictSuccess, store.ClassOK, "/a is 1"},
+		{"not gzip", body, "200 OK\r\nContent-Encoding: gzip\r\n\r\n{\"a\":1}", rule.VerdictError, store.ClassDecode, "the body is not valid gzip"},
+		{"half of gzip", body, "200 OK\r\nContent-Encoding: gzip\r\n\r\n" + encoded[:len(encoded)-6], rule.VerdictError, store.ClassDecode, "the body is not valid gzip"},
+		{"not gzip, the status would decide", status, "200 OK\r\nContent-Encoding: gzip\r\n\r\n{}", rule.VerdictError, store.ClassDecode, "the body is not valid gzip"},
+		{"unknown encoding", body, "200 OK\r\nContent-Encoding: br\r\n\r\n{\"a\":1}", rule.VerdictError, store.ClassDecode, "the body has an encoding that was not asked for"},
+		{"another charset", body, "200 OK\r\nContent-Type: text/json; charset=gbk\r\n\r\n{\"a\":1,\"b\":\"\xff\"}", rule.VerdictError, store.ClassRuleMismatch, "the body is not in the encoding that it declares"},
+		{"another charset, the status decides", status, "200 OK\r\nContent-Type: text/json; charset=gbk\r\n\r\n\xff", rule.VerdictSuccess, store.ClassOK, "status 200"},
 	} {
 		r := newRequest(serveAnswer(t, "HTTP/1.1 "+c.answer).URL)
 		r.Poll, r.Success.Rule = true, store.JSONText(c.rule)
 		got := newTestClient(t, Options{}).Send(t.Context(), r)
-		if got.Verdict != c.verdict || got.Class != c.class || got.Charged != (c.verdict != VerdictHold) || got.MaxErrors != 3 || got.Rule == nil || got.Rule.Saw != c.saw {
+		if got.Verdict != c.verdict || got.Class != c.class || got.Charged != (c.verdict != rule.VerdictHold) || got.MaxErrors != 3 || got.Rule == nil || got.Rule.Saw != c.saw {
 			t.Errorf("%s: %q, %s, charged %v, %+v; want %s, %s, %s", c.name, got.Verdict, got.Class, got.Charged, got.Rule, c.verdict, c.class, c.saw)
 		}
 		if got.Answered != true || got.Error != "" {
@@ -161,8 +163,8 @@ func TestPollsHold(t *testing.T) {
 	} {
 		r := polled(t, anyStatus, answerWith(c.status, c.h, c.body))
 		want{class: store.ClassReceiverBusy, uncharged: true, answered: true, status: c.status}.check(t, r)
-		if r.Verdict != VerdictHold || r.DeferAfter != c.after || r.MaxDefers != mostDefers || r.RetryAfter != c.asks || r.MaxErrors != DefaultErrorBudget {
-			t.Errorf("%d %v %q: %q for %v (%v), %d times", c.status, c.h, cut(c.body, 40), r.Verdict, r.DeferAfter, r.RetryAfter, r.MaxDefers)
+		if r.Verdict != rule.VerdictHold || r.DeferAfter != c.after || r.MaxDefers != 10_000 || r.RetryAfter != c.asks || r.MaxErrors != rule.DefaultErrorBudget {
+			t.Errorf("%d %v %q: %q for %v (%v), %d times", c.status, c.h, parse.Cut(c.body, 40), r.Verdict, r.DeferAfter, r.RetryAfter, r.MaxDefers)
 		}
 		if r.Rule == nil || r.Rule.Expected != `hold_if not to be true: status 429 or /code to be "FREQUENCY_LIMITED"` || r.Rule.Saw == "" {
 			t.Errorf("%d: %+v", c.status, r.Rule)
@@ -178,18 +180,18 @@ func TestPollsHeedRetryAfter(t *testing.T) {
 	for _, c := range []struct {
 		rule    string
 		status  int
-		verdict Verdict
+		verdict rule.Verdict
 		class   store.Class
 		after   time.Duration
 		asks    time.Duration
 	}{
-		{plain, 423, "", store.ClassReceiverBusy, DefaultDeferAfter, 20 * time.Second},
-		{plain, 429, VerdictError, store.ClassThrottled, 0, 20 * time.Second},
-		{plain, 503, VerdictError, store.ClassHTTP5xx, 0, 20 * time.Second},
-		{plain, 500, VerdictError, store.ClassHTTP5xx, 0, 0},
-		{plain, 200, VerdictOpen, store.ClassRuleMismatch, 0, 0},
-		{`{"until":{"success":[{"pointer":"/a","eq":1}]},"evaluate":[423]}`, 423, VerdictOpen, store.ClassRuleMismatch, 0, 20 * time.Second},
-		{`{"until":{"failure":[{"status":[423]}]},"evaluate":[423]}`, 423, VerdictFailure, store.ClassOK, 0, 20 * time.Second},
+		{plain, 423, "", store.ClassReceiverBusy, rule.DefaultDeferAfter, 20 * time.Second},
+		{plain, 429, rule.VerdictError, store.ClassThrottled, 0, 20 * time.Second},
+		{plain, 503, rule.VerdictError, store.ClassHTTP5xx, 0, 20 * time.Second},
+		{plain, 500, rule.VerdictError, store.ClassHTTP5xx, 0, 0},
+		{plain, 200, rule.VerdictOpen, store.ClassRuleMismatch, 0, 0},
+		{`{"until":{"success":[{"pointer":"/a","eq":1}]},"evaluate":[423]}`, 423, rule.VerdictOpen, store.ClassRuleMismatch, 0, 20 * time.Second},
+		{`{"until":{"failure":[{"status":[423]}]},"evaluate":[423]}`, 423, rule.VerdictFailure, store.ClassOK, 0, 20 * time.Second},
 	} {
 		r := polled(t, c.rule, answerWith(c.status, wait, "{}"))
 		if r.Verdict != c.verdict || r.Class != c.class || r.DeferAfter != c.after || r.RetryAfter != c.asks || r.Charged == (c.after > 0) || r.Rule == nil {
@@ -235,7 +237,7 @@ func TestPollsExplainThemselves(t *testing.T) {
 			"success: /a to be 1; failure: /b to be 1", "both a success and a failure: /a is 1, /b is 1"},
 		{`{"until":{"success":[{"pointer":"/a","eq":1}]},"hold_if":[{"pointer":"/code","ne":"OK"},{"status":[429]}]}`, `{"code":"` + credential + `"}`, 200,
 			`hold_if not to be true: /code to be other than "OK" or status 429`, `/code is "***", status 200`},
-		{`{"until":{"success":` + long + `}}`, `{}`, 200, cut("success: "+strings.Repeat(`/`+strings.Repeat("p", 100)+` to be "`+strings.Repeat("v", 64)+`…" or `, 3), 509) + "…",
+		{`{"until":{"success":` + long + `}}`, `{}`, 200, parse.Cut("success: "+strings.Repeat(`/`+strings.Repeat("p", 100)+` to be "`+strings.Repeat("v", 64)+`…" or `, 3), 509) + "…",
 			"/" + strings.Repeat("p", 100) + " is not there"},
 	} {
 		r := sendTo(t, answerWith(c.status, nil, c.body), func(r *Request) {
@@ -243,12 +245,12 @@ func TestPollsExplainThemselves(t *testing.T) {
 			r.Headers = []store.Header{{Name: "X-Api-Key", Value: credential}}
 		})
 		if r.Rule == nil {
-			t.Errorf("%s: not explained", cut(c.rule, 200))
+			t.Errorf("%s: not explained", parse.Cut(c.rule, 200))
 			continue
 		}
 		want := store.Rule{Name: "mine", Expected: c.expected, Saw: c.saw}
-		if len(r.Rule.Expected) > maxSentence || len(r.Rule.Saw) > maxSentence || len(c.rule) < 1000 && *r.Rule != want || r.Rule.Saw != c.saw {
-			t.Errorf("%s:\n got %+v\nwant %+v", cut(c.rule, 200), *r.Rule, want)
+		if len(r.Rule.Expected) > 512 || len(r.Rule.Saw) > 512 || len(c.rule) < 1000 && *r.Rule != want || r.Rule.Saw != c.saw {
+			t.Errorf("%s:\n got %+v\nwant %+v", parse.Cut(c.rule, 200), *r.Rule, want)
 		}
 	}
 }
@@ -262,16 +264,16 @@ func TestPollsAreOpenPastTheBudget(t *testing.T) {
 	}
 	for _, c := range []struct {
 		rule    string
-		verdict Verdict
+		verdict rule.Verdict
 	}{
-		{`{"until":{"success":[{"status":[200]}],"failure":` + many(5) + `}}`, VerdictSuccess},
-		{`{"until":{"success":[{"status":[200]}],"failure":` + many(30) + `}}`, VerdictOpen},
-		{`{"until":{"success":[{"status":[200]}]},"hold_if":` + many(30) + `}`, VerdictOpen},
+		{`{"until":{"success":[{"status":[200]}],"failure":` + many(5) + `}}`, rule.VerdictSuccess},
+		{`{"until":{"success":[{"status":[200]}],"failure":` + many(30) + `}}`, rule.VerdictOpen},
+		{`{"until":{"success":[{"status":[200]}]},"hold_if":` + many(30) + `}`, rule.VerdictOpen},
 	} {
 		r := polled(t, c.rule, answerWith(200, nil, body))
-		told := strings.HasPrefix(r.Rule.Saw, tooCostly+": ")
-		if r.Verdict != c.verdict || told != (c.verdict == VerdictOpen) {
-			t.Errorf("%s: %q, %+v", cut(c.rule, 80), r.Verdict, r.Rule)
+		told := strings.HasPrefix(r.Rule.Saw, "the body is too much for the rule: ")
+		if r.Verdict != c.verdict || told != (c.verdict == rule.VerdictOpen) {
+			t.Errorf("%s: %q, %+v", parse.Cut(c.rule, 80), r.Verdict, r.Rule)
 		}
 	}
 }

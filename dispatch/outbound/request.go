@@ -3,6 +3,8 @@ package outbound
 import (
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -26,7 +28,7 @@ type Request struct {
 	// Signer is a signer's name, or its JSON text, as ParseSigner returns it; empty: the default one if there are secrets, else none.
 	Signer string
 	// Secrets sign the request, the present one first, during a rotation followed by the one before it. What signs needs at least one.
-	Secrets []Secret
+	Secrets []sign.Secret
 	// Fresh keeps the attempt off kept-alive connections.
 	Fresh bool
 }
@@ -55,7 +57,7 @@ type Response struct {
 	// Verdict is what a poll has learned from the answer; empty for what is no poll, and where there was nothing to judge. MaxErrors is its
 	// rule's error budget: how many errors in a row it survives. It is set whenever the rule of a poll could be read, whatever happened
 	// then, and zero for all else.
-	Verdict   Verdict
+	Verdict   rule.Verdict
 	MaxErrors int
 
 	Status int

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
 // maxRetryAfter is where a Retry-After saturates: no policy waits longer, and sums with it cannot overflow.
@@ -18,7 +20,7 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	if value == "" {
 		return 0, false
 	}
-	if isDigits(value) {
+	if parse.IsDigits(value) {
 		seconds, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
 			return maxRetryAfter, true
@@ -33,13 +35,4 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 		now = date
 	}
 	return min(max(at.Sub(now), 0), maxRetryAfter), true
-}
-
-func isDigits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
 }

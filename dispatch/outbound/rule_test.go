@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/text/encoding/simplifiedchinese"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -99,8 +101,8 @@ func TestConditions(t *testing.T) {
 		{statuses, 200, nil, "ok", store.ClassRejected, 0, 0, 0},
 		{statuses, 201, nil, "ok", store.ClassOK, 0, 0, 0},
 		{statuses, 404, nil, "", store.ClassHTTP4xx, 0, 0, 0},
-		{statuses, 409, nil, "", store.ClassReceiverBusy, DefaultDeferAfter, DefaultMaxDefers, 0},
-		{statuses, 423, wait, "", store.ClassReceiverBusy, DefaultDeferAfter, DefaultMaxDefers, 20 * time.Second},
+		{statuses, 409, nil, "", store.ClassReceiverBusy, rule.DefaultDeferAfter, rule.DefaultMaxDefers, 0},
+		{statuses, 423, wait, "", store.ClassReceiverBusy, rule.DefaultDeferAfter, rule.DefaultMaxDefers, 20 * time.Second},
 		{statuses, 423, nil, "", store.ClassHTTP4xx, 0, 0, 0},
 		{narrow, 404, nil, "never", store.ClassRejected, 0, 0, 0},
 		{narrow, 404, nil, "later", store.ClassHTTP4xx, 0, 0, 0},
@@ -112,10 +114,10 @@ func TestConditions(t *testing.T) {
 		{`{"permanent_if":{"body":{"prefix":"x"}}}`, 500, nil, strings.Repeat("x", MaxResponseBytes+1), store.ClassHTTP5xx, 0, 0, 0},
 		{`{"permanent_if":{"body":{"prefix":"x"}}}`, 500, nil, strings.Repeat("x", MaxResponseBytes), store.ClassRejected, 0, 0, 0},
 		{`{"defer_if":{"body":{"prefix":"x"}}}`, 500, http.Header{"Content-Encoding": {"gzip"}}, "x", store.ClassHTTP5xx, 0, 0, 0},
-		{`{"defer_if":{"status":[500]}}`, 500, http.Header{"Content-Encoding": {"gzip"}}, "x", store.ClassReceiverBusy, DefaultDeferAfter, DefaultMaxDefers, 0},
+		{`{"defer_if":{"status":[500]}}`, 500, http.Header{"Content-Encoding": {"gzip"}}, "x", store.ClassReceiverBusy, rule.DefaultDeferAfter, rule.DefaultMaxDefers, 0},
 	} {
 		r := judged(t, c.rule, c.status, c.h, c.body)
-		name := fmt.Sprintf("%s on %d %q", c.rule, c.status, cut(c.body, 40))
+		name := fmt.Sprintf("%s on %d %q", c.rule, c.status, parse.Cut(c.body, 40))
 		if r.Class != c.class || r.DeferAfter != c.after || r.MaxDefers != c.defers || r.RetryAfter != c.retry {
 			t.Errorf("%s: %s after %v, %d times, retry after %v; want %+v", name, r.Class, r.DeferAfter, r.MaxDefers, r.RetryAfter, c)
 		}

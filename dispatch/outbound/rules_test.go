@@ -8,13 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func TestSuccessRules(t *testing.T) {
 	t.Parallel()
-	names := SuccessRules()
-	if len(names) == 0 || names[0] != DefaultRule {
+	names := rule.Names()
+	if len(names) == 0 || names[0] != rule.Default {
 		t.Fatalf("SuccessRules() = %v; the default comes first", names)
 	}
 	for _, c := range []struct {
@@ -69,7 +71,7 @@ func TestSuccessRules(t *testing.T) {
 			t.Errorf("%s on %d %q: class %s, outcome %s, want ok %v", c.rule, c.status, c.body, r.Class, r.Outcome, c.ok)
 		}
 		if !c.ok && (r.Rule == nil || r.Rule.Name != c.rule || r.Rule.Expected == "" || r.Rule.Saw == "") {
-			t.Errorf("%s on %d %q: the failure is not explained: %+v", c.rule, c.status, cut(c.body, 60), r.Rule)
+			t.Errorf("%s on %d %q: the failure is not explained: %+v", c.rule, c.status, parse.Cut(c.body, 60), r.Rule)
 		}
 	}
 }
@@ -78,7 +80,7 @@ func TestSuccessRules(t *testing.T) {
 // words for.
 func TestPresetsAreRules(t *testing.T) {
 	t.Parallel()
-	presets, names := RulePresets(), SuccessRules()
+	presets, names := rule.Presets(), rule.Names()
 	bodies := []string{"", "success", "SUCCESS\n", "ok", "[accepted]", `{"code":"0"}`, "<xml><return_code>SUCCESS</return_code></xml>", "<html>success</html>"}
 	if len(presets) != len(names) {
 		t.Fatalf("%d presets, %d names", len(presets), len(names))
@@ -87,7 +89,7 @@ func TestPresetsAreRules(t *testing.T) {
 		if p.Name != names[i] || p.Description == "" {
 			t.Errorf("preset %d: %+v", i, p)
 		}
-		text, wrong := ParseRule([]byte(p.Rule))
+		text, wrong := rule.Parse([]byte(p.Rule))
 		if wrong != nil || text != p.Rule {
 			t.Errorf("%s: %s, %v", p.Name, text, wrong)
 		}
@@ -97,7 +99,7 @@ func TestPresetsAreRules(t *testing.T) {
 				for k, s := range []store.Success{{Name: p.Name}, {Rule: p.Rule}} {
 					got[k] = sendTo(t, answerWith(status, nil, body), func(r *Request) { r.Success = s }).Class
 				}
-				if got[0] != got[1] && !(p.Name == RuleWeChatV3 && strings.Contains(body, "code")) {
+				if got[0] != got[1] && !(p.Name == rule.WeChatV3 && strings.Contains(body, "code")) {
 					t.Errorf("%s on %d %q: %s by name, %s by its rule", p.Name, status, body, got[0], got[1])
 				}
 			}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -12,19 +14,19 @@ import (
 func TestNothingIsSentUnsigned(t *testing.T) {
 	t.Parallel()
 	weak := []byte("hunter2-is-not-a-key")
-	for _, signer := range everySigner {
-		use := useOf(t, signer)
-		wrong := [][]Secret{secretsOf(nil), secretsOf(secretFor(t, use, 0), nil), secretsOf([]byte{})}
+	for _, signer := range signtest.Every {
+		use := signtest.UseOf(t, signer)
+		wrong := [][]sign.Secret{signtest.Secrets(nil), signtest.Secrets(signtest.Secret(t, use, 0), nil), signtest.Secrets([]byte{})}
 		if signer != "" {
 			wrong = append(wrong, nil)
 		}
 		switch use {
-		case UseEd25519, UseRSA:
-			wrong = append(wrong, secretsOf(weak), secretsOf(make([]byte, 32)))
-		case UseText:
-			wrong = append(wrong, secretsOf([]byte("hunter2-\x00\x01")), secretsOf([]byte("short")), secretsOf([]byte("hunter2 with spaces\r\nX: 1")))
-		case UseBasic:
-			wrong = append(wrong, secretsOf(weak), secretsOf([]byte(":hunter2")), secretsOf([]byte("user:pw\r\nX: 1")))
+		case sign.UseEd25519, sign.UseRSA:
+			wrong = append(wrong, signtest.Secrets(weak), signtest.Secrets(make([]byte, 32)))
+		case sign.UseText:
+			wrong = append(wrong, signtest.Secrets([]byte("hunter2-\x00\x01")), signtest.Secrets([]byte("short")), signtest.Secrets([]byte("hunter2 with spaces\r\nX: 1")))
+		case sign.UseBasic:
+			wrong = append(wrong, signtest.Secrets(weak), signtest.Secrets([]byte(":hunter2")), signtest.Secrets([]byte("user:pw\r\nX: 1")))
 		}
 		for _, secrets := range wrong {
 			got, _, r := signed(t, func(r *Request) { r.Signer, r.Secrets = signer, secrets })
@@ -56,11 +58,11 @@ func TestSignersSetTheirHeaders(t *testing.T) {
 	}
 	const callersOwn = "the caller's own" // no signature has its blanks by chance
 	for signer, header := range all {
-		use := useOf(t, signer)
+		use := signtest.UseOf(t, signer)
 		got, _, r := signed(t, func(r *Request) {
 			r.Signer, r.Secrets = signer, nil
 			if use != "" {
-				r.Secrets = secretsOf(secretFor(t, use, 0))
+				r.Secrets = signtest.Secrets(signtest.Secret(t, use, 0))
 			}
 			if header != "" && header != "webhook-signature" {
 				r.Headers = []store.Header{{Name: strings.ToUpper(header), Value: callersOwn}}
@@ -88,7 +90,7 @@ func TestSignersSetTheirHeaders(t *testing.T) {
 		for _, h := range r.RequestHeaders {
 			if strings.EqualFold(h.Name, header) {
 				shown++
-				if h.Value != masked {
+				if h.Value != store.Masked {
 					t.Errorf("%s: %s is shown", signer, header)
 				}
 			}
@@ -103,7 +105,7 @@ func TestTimestampedHasTheFormOfStripe(t *testing.T) {
 	t.Parallel()
 	got, _, _ := signed(t, func(r *Request) {
 		r.Signer = `{"type":"t-v1","header":"Stripe-Signature"}`
-		r.Secrets = secretsOf(secretFor(t, UseHMAC, 0), secretFor(t, UseHMAC, 1))
+		r.Secrets = signtest.Secrets(signtest.Secret(t, sign.UseHMAC, 0), signtest.Secret(t, sign.UseHMAC, 1))
 	})
 	parts := strings.Split(got.Header.Get("Stripe-Signature"), ",")
 	if len(parts) != 3 || parts[0] != "t="+got.Header.Get("webhook-timestamp") || len(parts[1]) != 3+64 || len(parts[2]) != 3+64 || parts[1] == parts[2] {
@@ -116,19 +118,19 @@ func TestWeChatV3NamesItsKey(t *testing.T) {
 	nonces := make(map[string]bool)
 	for label, serial := range map[string]string{"5157F09EFDC096DE15EBE81A47057A7232F1B8E1": "5157F09EFDC096DE15EBE81A47057A7232F1B8E1", "": "sec_1"} {
 		got, _, r := signed(t, func(r *Request) {
-			r.Signer, r.Secrets = SignerWeChatV3, []Secret{{ID: "sec_1", Label: label, Key: secretFor(t, UseRSA, 0)}}
+			r.Signer, r.Secrets = sign.WeChatV3, []sign.Secret{{ID: "sec_1", Label: label, Key: signtest.Secret(t, sign.UseRSA, 0)}}
 		})
 		h := got.Header
-		if r.KeyID != "sec_1" || h.Get(weChatSerial) != serial || h.Get(weChatType) != weChatTypeValue || h.Get(weChatTimestamp) != h.Get("webhook-timestamp") {
+		if r.KeyID != "sec_1" || h.Get("Wechatpay-Serial") != serial || h.Get("Wechatpay-Signature-Type") != "WECHATPAY2-SHA256-RSA2048" || h.Get("Wechatpay-Timestamp") != h.Get("webhook-timestamp") {
 			t.Errorf("%q: %v", r.KeyID, h)
 		}
-		nonces[h.Get(weChatNonce)] = true
+		nonces[h.Get("Wechatpay-Nonce")] = true
 	}
 	if len(nonces) != 2 || nonces[""] {
 		t.Errorf("nonces %v", nonces)
 	}
 	_, _, r := signed(t, func(r *Request) {
-		r.Signer, r.Secrets = SignerWeChatV3, []Secret{{Label: "证书\r\n", Key: secretFor(t, UseRSA, 0)}}
+		r.Signer, r.Secrets = sign.WeChatV3, []sign.Secret{{Label: "证书\r\n", Key: signtest.Secret(t, sign.UseRSA, 0)}}
 	})
 	if r.Class != store.ClassSignError {
 		t.Errorf("a label that cannot stand in a header: %s", r.Class)
@@ -138,14 +140,14 @@ func TestWeChatV3NamesItsKey(t *testing.T) {
 // TestTheKeyMayBeTheWrittenSecret: libraries that do not decode secrets take "whsec_…" as it is.
 func TestTheKeyMayBeTheWrittenSecret(t *testing.T) {
 	t.Parallel()
-	key := secretFor(t, UseHMAC, 0)
+	key := signtest.Secret(t, sign.UseHMAC, 0)
 	sent := func(signer string, key []byte) http.Header {
-		got, _, _ := signed(t, func(r *Request) { r.Signer, r.Secrets = signer, secretsOf(key) })
+		got, _, _ := signed(t, func(r *Request) { r.Signer, r.Secrets = signer, signtest.Secrets(key) })
 		return got.Header
 	}
 	written := sent(`{"type":"hmac-sha256-body","key":"written"}`, key)
-	plain := sent("hmac-sha256-body", []byte(FormatSecret(key)))
-	if a, b := written.Get(defaultBodyHeader), plain.Get(defaultBodyHeader); a != b || a == "" {
+	plain := sent("hmac-sha256-body", []byte(sign.FormatSecret(key)))
+	if a, b := written.Get("X-Signature-256"), plain.Get("X-Signature-256"); a != b || a == "" {
 		t.Errorf("%s and %s", a, b)
 	}
 }

@@ -2,6 +2,11 @@ package outbound
 
 import (
 	"cmp"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -22,8 +29,8 @@ var merchantHeader = regexp.MustCompile(
 // TestMerchantsSignTheirRequests: what WeChat Pay v3 is asked is signed anew each time, over method, path and query as they were sent.
 func TestMerchantsSignTheirRequests(t *testing.T) {
 	t.Parallel()
-	secret := Secret{ID: "sec_1", Label: "5157F09EFDC096DE", Key: secretFor(t, UseRSA, 0)}
-	public, err := publicRSA(secret.Key)
+	secret := sign.Secret{ID: "sec_1", Label: "5157F09EFDC096DE", Key: signtest.Secret(t, sign.UseRSA, 0)}
+	private, err := x509.ParsePKCS8PrivateKey(secret.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +48,7 @@ func TestMerchantsSignTheirRequests(t *testing.T) {
 	} {
 		for range 2 {
 			r := newRequest(srv.URL + c.url)
-			r.Method, r.Body, r.Signer, r.Secrets = c.method, []byte(c.body), merchant, []Secret{secret}
+			r.Method, r.Body, r.Signer, r.Secrets = c.method, []byte(c.body), merchant, []sign.Secret{secret}
 			r.Headers = []store.Header{{Name: "Accept", Value: "application/json"}, {Name: "authorization", Value: "the caller's own"}}
 			resp := client.Send(t.Context(), r)
 			if resp.Class != store.ClassOK || resp.KeyID != "sec_1" {
@@ -53,19 +60,19 @@ func TestMerchantsSignTheirRequests(t *testing.T) {
 			if m == nil {
 				t.Fatalf("%s: %q", c.url, values)
 			}
-			if nonces[m[1]] || m[3] != got.Header.Get("webhook-timestamp") || got.Header.Get(weChatSignature) != "" {
+			if nonces[m[1]] || m[3] != got.Header.Get("webhook-timestamp") || got.Header.Get("Wechatpay-Signature") != "" {
 				t.Errorf("%s: %v", c.url, got.Header)
 			}
 			nonces[m[1]] = true
 			text := c.method + "\n" + c.target + "\n" + m[3] + "\n" + m[1] + "\n" + c.body + "\n"
-			if got.RequestURI != c.target || !verifiesSHA256(public, text, m[2]) {
+			if got.RequestURI != c.target || !isSignedSHA256(private.(*rsa.PrivateKey), text, m[2]) {
 				t.Errorf("%s %s: the signature is not over %q", got.Method, got.RequestURI, text)
 			}
-			if err := VerifyAny(merchant, []Secret{secret}, got.Header, got.URL, []byte(body), 0); err != nil {
+			if err := sign.VerifyAny(merchant, []sign.Secret{secret}, got.Header, got.URL, []byte(body), 0); err != nil {
 				t.Errorf("%s: %v", c.url, err)
 			}
 			for _, h := range resp.RequestHeaders {
-				if strings.EqualFold(h.Name, "authorization") && h.Value != masked {
+				if strings.EqualFold(h.Name, "authorization") && h.Value != store.Masked {
 					t.Errorf("%s is shown", h.Value)
 				}
 			}
@@ -73,10 +80,16 @@ func TestMerchantsSignTheirRequests(t *testing.T) {
 	}
 }
 
+func isSignedSHA256(key *rsa.PrivateKey, text, signature string) bool {
+	raw, err := base64.StdEncoding.DecodeString(signature)
+	sum := sha256.Sum256([]byte(text))
+	return err == nil && rsa.VerifyPKCS1v15(&key.PublicKey, crypto.SHA256, sum[:], raw) == nil
+}
+
 // TestMerchantsAreVerified: nothing is taken that was not signed, or not now.
 func TestMerchantsAreVerified(t *testing.T) {
 	t.Parallel()
-	secrets := secretsOf(secretFor(t, UseRSA, 0))
+	secrets := signtest.Secrets(signtest.Secret(t, sign.UseRSA, 0))
 	sent := func(ago time.Duration) http.Header {
 		r := newRequest("https://shop.example/query?a=1")
 		r.Signer, r.Secrets = merchant, secrets
@@ -98,19 +111,19 @@ func TestMerchantsAreVerified(t *testing.T) {
 		want      error
 	}{
 		"as it is":         {signer: merchant},
-		"old":              {signer: merchant, ago: time.Hour, want: ErrTimestamp},
-		"another merchant": {signer: `{"type":"wechat-v3-rsa","mchid":"1900009192"}`, want: ErrSignature},
-		"merchant changed": {signer: merchant, old: `mchid="1`, new: `mchid="2`, want: ErrSignature},
-		"another query":    {signer: merchant, uri: "/query?a=2", want: ErrSignature},
-		"another path":     {signer: merchant, uri: "/close?a=1", want: ErrSignature},
-		"another body":     {signer: merchant, body: "{}", want: ErrSignature},
-		"another nonce":    {signer: merchant, old: `nonce_str="`, new: `nonce_str="A`, want: ErrSignature},
-		"a later time":     {signer: merchant, old: `timestamp="`, new: `timestamp="0`, want: ErrSignature},
-		"another scheme":   {signer: merchant, old: "RSA2048", new: "SM3", want: ErrHeaders},
-		"no nonce":         {signer: merchant, old: "nonce_str", new: "nonce", want: ErrHeaders},
-		"no signature":     {signer: merchant, old: "signature", new: "sign", want: ErrHeaders},
-		"no number":        {signer: merchant, old: `timestamp="`, new: `timestamp="x`, want: ErrHeaders},
-		"as a platform":    {signer: SignerWeChatV3, want: ErrHeaders},
+		"old":              {signer: merchant, ago: time.Hour, want: sign.ErrTimestamp},
+		"another merchant": {signer: `{"type":"wechat-v3-rsa","mchid":"1900009192"}`, want: sign.ErrSignature},
+		"merchant changed": {signer: merchant, old: `mchid="1`, new: `mchid="2`, want: sign.ErrSignature},
+		"another query":    {signer: merchant, uri: "/query?a=2", want: sign.ErrSignature},
+		"another path":     {signer: merchant, uri: "/close?a=1", want: sign.ErrSignature},
+		"another body":     {signer: merchant, body: "{}", want: sign.ErrSignature},
+		"another nonce":    {signer: merchant, old: `nonce_str="`, new: `nonce_str="A`, want: sign.ErrSignature},
+		"a later time":     {signer: merchant, old: `timestamp="`, new: `timestamp="0`, want: sign.ErrSignature},
+		"another scheme":   {signer: merchant, old: "RSA2048", new: "SM3", want: sign.ErrHeaders},
+		"no nonce":         {signer: merchant, old: "nonce_str", new: "nonce", want: sign.ErrHeaders},
+		"no signature":     {signer: merchant, old: "signature", new: "sign", want: sign.ErrHeaders},
+		"no number":        {signer: merchant, old: `timestamp="`, new: `timestamp="x`, want: sign.ErrHeaders},
+		"as a platform":    {signer: sign.WeChatV3, want: sign.ErrHeaders},
 	} {
 		h := sent(c.ago)
 		h.Set("Authorization", strings.Replace(h.Get("Authorization"), c.old, c.new, 1))
@@ -119,13 +132,13 @@ func TestMerchantsAreVerified(t *testing.T) {
 			t.Fatal(err)
 		}
 		body := cmp.Or(c.body, string(newRequest("").Body))
-		if err := VerifyAny(c.signer, secrets, h, u, []byte(body), 0); !errors.Is(err, c.want) {
+		if err := sign.VerifyAny(c.signer, secrets, h, u, []byte(body), 0); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
 	for _, label := range []string{`a"b`, `a\`, "a,b"} {
 		_, _, r := signed(t, func(r *Request) {
-			r.Signer, r.Secrets = merchant, []Secret{{Label: label, Key: secretFor(t, UseRSA, 0)}}
+			r.Signer, r.Secrets = merchant, []sign.Secret{{Label: label, Key: signtest.Secret(t, sign.UseRSA, 0)}}
 		})
 		if r.Class != store.ClassSignError {
 			t.Errorf("a label that cannot stand between quotes: %s", r.Class)

@@ -6,12 +6,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -36,7 +39,7 @@ func TestStatusTable(t *testing.T) {
 		srv := serveAnswer(t, fmt.Sprintf("HTTP/1.1 %03d Some\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno", status))
 		r := c.Send(t.Context(), newRequest(srv.URL))
 		answeredWith(status, class).check(t, r)
-		if r.Rule == nil || r.Rule.Saw != statusSeen(status) || r.RetryAfter != 0 {
+		if r.Rule == nil || r.Rule.Saw != "status "+strconv.Itoa(status) || r.RetryAfter != 0 {
 			t.Errorf("%d: rule %+v, retry after %v", status, r.Rule, r.RetryAfter)
 		}
 		if n := srv.conns.Load(); n != 1 {
@@ -174,18 +177,18 @@ func TestSlowAnswers(t *testing.T) {
 		// rule is a success rule's name, or the rule of a poll.
 		rule    string
 		want    want
-		verdict Verdict
+		verdict rule.Verdict
 	}{
-		{"silence", "", "", RuleHTTP2xx, headers, ""},
-		{"headers drip", "", "HTTP/1.1 200 OK\r\nX-Drip: " + strings.Repeat("a", 200), RuleHTTP2xx, headers, ""},
-		{"body drips, status decides", okHead, strings.Repeat("a", 400), RuleHTTP2xx, decided, ""},
-		{"body drips, body decides", okHead + "success", strings.Repeat(" ", 400), RuleBodySuccess, body, ""},
-		{"body drips on 500", strings.Replace(okHead, "200", "500", 1), strings.Repeat("a", 400), RuleBodySuccess,
+		{"silence", "", "", rule.HTTP2xx, headers, ""},
+		{"headers drip", "", "HTTP/1.1 200 OK\r\nX-Drip: " + strings.Repeat("a", 200), rule.HTTP2xx, headers, ""},
+		{"body drips, status decides", okHead, strings.Repeat("a", 400), rule.HTTP2xx, decided, ""},
+		{"body drips, body decides", okHead + "success", strings.Repeat(" ", 400), rule.BodySuccess, body, ""},
+		{"body drips on 500", strings.Replace(okHead, "200", "500", 1), strings.Repeat("a", 400), rule.BodySuccess,
 			want{class: store.ClassHTTP5xx, answered: true, timedOut: true, status: 500}, ""},
 		{"poll, the status would decide", okHead, "{",
-			`{"until":{"success":[{"status":[200]}]}}`, body, VerdictError},
+			`{"until":{"success":[{"status":[200]}]}}`, body, rule.VerdictError},
 		{"poll, the body would decide", okHead + `{"a":1}`, " ",
-			`{"until":{"failure":[{"pointer":"/a","eq":1}]}}`, body, VerdictError},
+			`{"until":{"failure":[{"pointer":"/a","eq":1}]}}`, body, rule.VerdictError},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -235,7 +238,7 @@ func TestTruncatedBody(t *testing.T) {
 	if !got.ResponseTruncated || got.ResponseBody != "success" {
 		t.Errorf("body %q, truncated %v", got.ResponseBody, got.ResponseTruncated)
 	}
-	r.Success.Name = RuleBodySuccess
+	r.Success.Name = rule.BodySuccess
 	got = c.Send(t.Context(), r)
 	answeredWith(200, store.ClassRuleMismatch).check(t, got)
 	if got.Rule == nil || !strings.HasPrefix(got.Rule.Saw, "truncated") {
@@ -256,14 +259,14 @@ func TestKeptTextIsClean(t *testing.T) {
 			return stubResponse(500, http.Header{"Server": {body}}, body), nil
 		}), func(*Request) {})
 		if r.ResponseBody != want {
-			t.Errorf("%q is kept as %q, want %q", cut(body, 40), cut(r.ResponseBody, 40), cut(want, 40))
+			t.Errorf("%q is kept as %q, want %q", parse.Cut(body, 40), parse.Cut(r.ResponseBody, 40), parse.Cut(want, 40))
 		}
 		if r.ResponseTruncated != (len(body) > MaxKeptBytes) {
-			t.Errorf("%q: truncated %v", cut(body, 40), r.ResponseTruncated)
+			t.Errorf("%q: truncated %v", parse.Cut(body, 40), r.ResponseTruncated)
 		}
 		for _, h := range r.ResponseHeaders {
 			if strings.ContainsAny(h.Value, "\x00\r\n\x1b") || len(h.Value) > maxKeptHeader {
-				t.Errorf("header %q", cut(h.Value, 40))
+				t.Errorf("header %q", parse.Cut(h.Value, 40))
 			}
 		}
 	}
@@ -291,14 +294,14 @@ func TestInterruptedWithinTheBody(t *testing.T) {
 		// rule is a success rule's name, or the rule of a poll.
 		rule    string
 		want    want
-		verdict Verdict
+		verdict rule.Verdict
 	}{
-		{200, RuleBodySuccess, interrupted, ""},
-		{200, RuleHTTP2xx, okay(), ""},
-		{500, RuleBodySuccess, answeredWith(500, store.ClassHTTP5xx), ""},
+		{200, rule.BodySuccess, interrupted, ""},
+		{200, rule.HTTP2xx, okay(), ""},
+		{500, rule.BodySuccess, answeredWith(500, store.ClassHTTP5xx), ""},
 		{200, poll, interrupted, ""},
-		{429, poll, want{class: store.ClassReceiverBusy, uncharged: true, answered: true, status: 429}, VerdictHold},
-		{500, poll, answeredWith(500, store.ClassHTTP5xx), VerdictError},
+		{429, poll, want{class: store.ClassReceiverBusy, uncharged: true, answered: true, status: 429}, rule.VerdictHold},
+		{500, poll, answeredWith(500, store.ClassHTTP5xx), rule.VerdictError},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -312,7 +315,7 @@ func TestInterruptedWithinTheBody(t *testing.T) {
 		}
 		got := c.Send(ctx, r)
 		t.Run(fmt.Sprintf("%d %s", x.status, x.rule), func(t *testing.T) { x.want.check(t, got) })
-		if got.Verdict != x.verdict || r.Poll && got.MaxErrors != DefaultErrorBudget {
+		if got.Verdict != x.verdict || r.Poll && got.MaxErrors != rule.DefaultErrorBudget {
 			t.Errorf("%d: verdict %q, budget %d", x.status, got.Verdict, got.MaxErrors)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -121,7 +122,7 @@ func TestNoSignerSignsForAnother(t *testing.T) {
 	secret := func(signer string) []byte {
 		t.Helper()
 		text := h.ask(t, 200, "GET", "/v1/secret?lane="+lane+signer, "")["secret"].(string)
-		key, err := outbound.ParseSecret(text)
+		key, err := sign.ParseSecret(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,10 +139,10 @@ func TestNoSignerSignsForAnother(t *testing.T) {
 	if forged.Get("webhook-signature") == "" {
 		t.Fatalf("no signature of the body among %v", header)
 	}
-	if err := outbound.Verify([][]byte{secret("")}, forged, []byte("{}"), -1); err == nil {
+	if err := sign.Verify([][]byte{secret("")}, forged, []byte("{}"), -1); err == nil {
 		t.Error("the signature of a body is a valid one of Standard Webhooks")
 	}
-	if err := outbound.Verify([][]byte{secret("&signer=hmac-sha256-body")}, forged, []byte("{}"), -1); err != nil {
+	if err := sign.Verify([][]byte{secret("&signer=hmac-sha256-body")}, forged, []byte("{}"), -1); err != nil {
 		t.Errorf("what signs bodies is not what the API shows: %v", err)
 	}
 }
@@ -158,11 +159,11 @@ func TestCredentialsGoOnlyToTheirHosts(t *testing.T) {
 		t.Helper()
 		h.ask(t, 200, "POST", "/v1/secret/rotate", fmt.Sprintf(`{"use":%q,"secret":%q%s,"overlap":"0s"}`, use, secret, hosts))
 	}
-	made, err := outbound.NewSecret(outbound.UseRSA)
+	made, err := sign.NewSecret(sign.UseRSA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pem := outbound.FormatSecretFor(outbound.UseRSA, made)
+	pem := sign.FormatSecretFor(sign.UseRSA, made)
 	const wechat = `{"type":"wechat-v3-rsa","mchid":"1900009191"}`
 	for _, c := range []struct{ signer, use, secret, arrives string }{
 		{`"basic"`, "basic", "victim:hunter2", "Basic " + base64.StdEncoding.EncodeToString([]byte("victim:hunter2"))},
@@ -378,7 +379,7 @@ func TestCase39NoCredentialInSQL(t *testing.T) {
 	if got, _ := h.victim.of(first); got.Get("X-Endpoint-Token") != secret+"endpoint" || !strings.HasPrefix(got.Get("Authorization"), "Basic ") {
 		t.Errorf("to the endpoint: %v", got)
 	}
-	rootKey, err := outbound.ParseSecret(root)
+	rootKey, err := sign.ParseSecret(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,12 +438,12 @@ func TestSecretCases(t *testing.T) {
 // One signer name may have two kinds of secret: changing between them is a change of the signer.
 func TestAPrivateKeyIsNotTakenAlongInSteps(t *testing.T) {
 	h := newHostile(t)
-	made, err := outbound.NewSecret(outbound.UseRSA)
+	made, err := sign.NewSecret(sign.UseRSA)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const rsa2, md5 = `{"signer":{"type":"sorted-kv","alg":"rsa2"}`, `{"signer":{"type":"sorted-kv","alg":"md5"}`
-	body := fmt.Sprintf(rsa2+`,"url":%q,"secret":%q}`, h.victim.URL, outbound.FormatSecretFor(outbound.UseRSA, made))
+	body := fmt.Sprintf(rsa2+`,"url":%q,"secret":%q}`, h.victim.URL, sign.FormatSecretFor(sign.UseRSA, made))
 	path := "/v1/endpoints/" + h.ask(t, 201, "POST", "/v1/endpoints", body)["id"].(string)
 	operate := h.as("operate")
 	h.askAs(t, 200, "PATCH", path, md5+`}`, operate...)

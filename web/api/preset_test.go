@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -17,7 +17,7 @@ func somePresets() dispatch.Presets {
 	own := dispatch.DefaultPolicy()
 	own.Name, own.Tiers, own.RepeatLast, own.Deadline = "own", []time.Duration{time.Second, time.Minute}, true, 4*time.Minute
 	return dispatch.Presets{
-		Policies: dispatch.PolicyPresets(), Rules: outbound.RulePresets(), Profiles: dispatch.ProfilePresets(),
+		Policies: dispatch.PolicyPresets(), Rules: rule.Presets(), Profiles: dispatch.ProfilePresets(),
 		OwnPolicies: []store.Policy{own},
 		OwnRules:    []store.Success{{Name: "own", Rule: `{"status":[200]}`}},
 		OwnProfiles: []dispatch.Profile{

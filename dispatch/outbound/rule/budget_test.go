@@ -1,0 +1,293 @@
+package rule
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file holds what a rule may cost. What bounds it is checked by the steps.
+
+// wantQuick fails unless work is done in ten times what maxSteps steps of a plain pattern take, in the best of
+// many tries: the machine may be busy with something else. Both are measured in this build: the race detector
+// makes it ten times as slow.
+func wantQuick(t *testing.T, work func()) {
+	t.Helper()
+	const most, tries = 10, 50
+	least := math.Inf(1)
+	for try := range tries {
+		budget := firstBudget()
+		if try > 0 {
+			budget = timeBudget() // the machine may be slower than it was
+		}
+		began := time.Now()
+		work()
+		if least = min(least, float64(time.Since(began))/float64(budget)); least < most {
+			return
+		}
+	}
+	t.Errorf("it takes %.1f times the time of maxSteps at best", least)
+}
+
+var firstBudget = sync.OnceValue(timeBudget)
+
+// timeBudget is how long maxSteps steps of a plain pattern take now, in the best of three tries.
+func timeBudget() time.Duration {
+	const text = `(a*)*b`
+	re, body := regexp.MustCompile(text), strings.Repeat("a", MaxBodyBytes)
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		panic(err)
+	}
+	least := time.Hour
+	for range 3 {
+		began := time.Now()
+		re.MatchString(body)
+		least = min(least, time.Since(began))
+	}
+	steps := (sizeOf(parsed) + 2) * MaxBodyBytes
+	return least * maxSteps / time.Duration(steps)
+}
+
+// worstPatterns are regular expressions that cost much for their length, by whether a rule takes them:
+// nested repeats, alternatives that all go on, classes, letters in any case, and counted repeats, which are
+// written out.
+var worstPatterns = map[string]bool{
+	`(a+)+$`: true, `(x+x+)+y`: true, `(.*)(.*)(.*)x`: true, `\w*\d*\w*$`: true, `\w*\d*\w*\d*\w*$`: true,
+	`(a*)*b`: true, `(((a*)*)*)*b`: true, `.*.*.*.*.*.*y`: true, `(?s)(.*)*$`: true, `(?:.?){5}$`: true,
+	`(a|b|c|d|e|f|g|h)*1`: true, `(a|a|a|a|a|a)*b`: true, `(a|aa|aaa)+$`: true, `(^|$|\b|\B|a)*b`: true,
+	`(?:a.?b?|.a?b)+!`: true, `(?m)(?:^|$)*b`: true, `a$`: true, `\b\w+\b!`: true, `[^a]{7}a`: true,
+	`\pL{6}1`: true, `(?i)k{6}b`: true, `.{10}b`: true, `a{10}b`: true, `[\pL\pN]{6}!`: true,
+	`^(a+)+$`: true, `^.*.*.*x$`: true,
+	// What real rules have: words, and what is bound to the start and ends.
+	`TRADE_(?:SUCCESS|FINISHED)`: true, `^(SUCCESS|FINISHED|CLOSED|REFUND|PARTLY_PAID|AUTHORIZED)$`: true,
+	`(?i)^\s?"?(success|succeeded|finished|completed)"?$`: true, `"code":\s*"?0"?`: true,
+	`^\d{4}-\d{2}-\d{2}T`: true, `^x{1000}$`: true,
+
+	`.{24}b`: false, `.{100}b`: false, `.{500}b`: false, `a{1000}`: false, `(?i)a{20}b`: false,
+	`(?i)[k-s]{20}b`: false, `\pL{20}1`: false, `\w{20}!`: false, `(a?){20}1`: false, `(?:a?){30}$`: false,
+	`(.*){30}y`: false, `(\b.?){30}y`: false, `(a|(b|(c|(d|(e|(f|(g|h)))))))*[0-9]`: false,
+	`((a{10}){10}){10}`: false, `(\pL|\pN|\pS){20}!`: false, `^.*a{30}`: false, `^(?:x{30}y?)*$`: false,
+	`(?:^a{30})|b{30}`:                false,
+	strings.Repeat(`(a{1000}|b)`, 46): false,
+}
+
+// worstTexts fill a body with what keeps many of them busy.
+func worstTexts() []string {
+	var texts []string
+	for _, text := range []string{"a", "x", "ab", "a0 ", "\u212a", "支", "0", "\xff", "é", "-"} {
+		texts = append(texts, strings.Repeat(text, MaxBodyBytes/len(text)))
+	}
+	return texts
+}
+
+func quoted(text string) string { return string(parse.Quote(nil, text)) }
+
+// TestWorstPatterns: case 71. A pattern whose steps are not to be had is refused when the rule is given.
+func TestWorstPatterns(t *testing.T) {
+	t.Parallel()
+	texts := worstTexts()
+	for text, accepted := range worstPatterns {
+		t.Run("case 71: "+parse.Cut(text, 60), func(t *testing.T) {
+			var wrong []store.FieldError
+			wantQuick(t, func() { _, wrong = Parse([]byte(`{"body":{"regex":` + quoted(text) + `}}`)) })
+			if !accepted {
+				if fieldsOf(t, wrong) != "body.regex" || !strings.Contains(wrong[0].Message, "10 ms") {
+					t.Errorf("it is not refused as too costly: %v", wrong)
+				}
+				return
+			}
+			if wrong != nil {
+				t.Fatalf("it is refused: %v", wrong)
+			}
+			p := newRuleReader([]byte(quoted(text))).pattern(0, "")
+			if n := compiledSize(t, text); p.size < n {
+				t.Errorf("it has %d instructions, and is taken for %d", n, p.size)
+			}
+			for _, body := range texts {
+				d := Document{Text: []byte(body)}
+				wantQuick(t, func() {
+					d.steps = 0
+					p.match(&d, d.Text)
+				})
+				if d.spent() {
+					t.Errorf("it takes more steps than there are on %q", parse.Cut(body, 4))
+				}
+			}
+		})
+	}
+}
+
+// compiledSize is how many instructions a pattern really has.
+func compiledSize(t testing.TB, text string) int {
+	t.Helper()
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(program.Inst)
+}
+
+// BenchmarkWorstPatterns says what maxSteps is made of: how long a step of each takes, on the worst of the
+// texts.
+func BenchmarkWorstPatterns(b *testing.B) {
+	for text, accepted := range worstPatterns {
+		parsed, err := syntax.Parse(text, syntax.Perl)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if !accepted || reachOf(parsed) < MaxBodyBytes {
+			continue
+		}
+		b.Run(text, func(b *testing.B) {
+			re, steps := regexp.MustCompile(text), (sizeOf(parsed)+2)*MaxBodyBytes
+			var worst time.Duration
+			for _, body := range worstTexts() {
+				least := time.Hour
+				for range 5 {
+					began := time.Now()
+					re.MatchString(body)
+					least = min(least, time.Since(began))
+				}
+				worst = max(worst, least)
+			}
+			b.ReportMetric(float64(worst.Nanoseconds())/float64(steps), "ns/step")
+			b.ReportMetric(float64(worst.Microseconds())/1000, "ms/body")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// TestPatternsOfARuleAreCountedTogether: there may be one of 24 instructions or several smaller ones,
+// wherever they are.
+func TestPatternsOfARuleAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	const ten, five = `.{8}`, `...` // there are two more instructions in each
+	for _, c := range []struct {
+		rule, named string
+	}{
+		{`{"body":{"regex":"` + ten + `"},"permanent_if":{"body":{"regex":"` + ten + `"}}}`, ""},
+		{`{"body":{"regex":"` + ten + `"},"permanent_if":{"body":{"regex":"` + ten + `"}},` +
+			`"defer_if":{"body":{"regex":"` + five + `"}}}`, "defer_if.body.regex"},
+		{`{"body":{"json":[{"pointer":"/a","matches":"` + ten + `"},` +
+			`{"all":[{"pointer":"/b","matches":"` + ten + `"}]}]}}`, ""},
+		{`{"body":{"json":[{"pointer":"/a","matches":"` + ten + `"},{"xml":"/b","matches":"` + ten + `"},` +
+			`{"all":[{"pointer":"/a","matches":"` + five + `"}]}]}}`, "body.json[2].all[0].matches"},
+	} {
+		if _, wrong := Parse([]byte(c.rule)); fieldsOf(t, wrong) != c.named {
+			t.Errorf("%s: %v", c.rule, wrong)
+		}
+	}
+}
+
+// filled returns a body of 64 KiB that has a text between its ends as often as it fits.
+func filled(start, text, end string) string {
+	return start + strings.Repeat(text, (MaxBodyBytes-len(start)-len(end))/len(text)) + end
+}
+
+// numbered is filled with a number in each text.
+func numbered(start, format, end string) string {
+	var b strings.Builder
+	b.WriteString(start)
+	for i := 0; b.Len() < MaxBodyBytes-len(format)-len(end)-10; i++ {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String() + end
+}
+
+// times returns as many equal predicates.
+func times(n int, predicate string) string {
+	return "[" + strings.Repeat(predicate+",", n-1) + predicate + "]"
+}
+
+// TestHostileDocuments: what looking at a body costs ends with the steps of the rule, which then says so.
+func TestHostileDocuments(t *testing.T) {
+	t.Parallel()
+	const (
+		one, text, leaf = `{"pointer":"/zz","eq":1}`, `{"pointer":"/a","eq":"y"}`, `{"xml":"/a/z","eq":1}`
+		ends            = true
+	)
+	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	open, shut := strings.Repeat("<a>", 200), strings.Repeat("</a>", 200)
+	ones := times(64, `{"pointer":"/a","in":[`+strings.Repeat("1,", 80)+`2]}`)
+	deep := func(first string) string {
+		return times(36, `{"xml":"`+first+strings.Repeat("/a", 200)+`","eq":1}`)
+	}
+	for name, c := range map[string]struct {
+		predicates, body string
+		// ends: the steps are used up before everything has been looked at.
+		ends bool
+	}{
+		"numbers":                  {times(1, one), filled("[", "1,", "1]"), false},
+		"lists":                    {times(1, one), filled("[", "[],", "1]"), false},
+		"deep lists":               {times(1, one), nested(10_000), false},
+		"keys":                     {times(1, one), numbered("{", `"%d":1,`, `"x":1}`), false},
+		"escaped keys":             {times(1, one), numbered("{", `"\n%d":1,`, `"x":1}`), false},
+		"keys, 64 times":           {times(64, one), numbered("{", `"%d":1,`, `"x":1}`), false},
+		"escaped keys, 64 times":   {times(64, one), numbered("{", `"\n%d":1,`, `"x":1}`), ends},
+		"elements, 64 times":       {times(64, `{"pointer":"/99999","eq":1}`), filled("[", "1,", "1]"), ends},
+		"a text, 64 times":         {times(64, text), filled(`{"a":"`, "x", `"}`), false},
+		"an escaped text":          {times(64, text), filled(`{"a":"`, `\n`, `"}`), ends},
+		"a number, 5,000 times":    {ones, filled(`{"a":`, "1", "}"), false},
+		"a fraction, 5,000 times":  {ones, filled(`{"a":0.`, "0", "1}"), false},
+		"leaves":                   {times(1, leaf), filled("<a>", "<a/>", "</a>"), false},
+		"leaves, 64 times":         {times(64, leaf), filled("<a>", "<a/>", "</a>"), ends},
+		"attributes":               {times(1, leaf), filled("<a ", `b="" `, "></a>"), false},
+		"leaves and texts":         {times(1, leaf), filled("<a>", "x<a/>", "</a>"), false},
+		"deep leaves, 36 times":    {deep("/z"), filled(open, "<a/>", shut), ends},
+		"deep leaves, at the path": {deep("/a"), filled(open, "<a/>", shut), ends},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, wrong := Compile([]byte(`{"body":{"json":` + c.predicates + `}}`))
+			if wrong != nil {
+				t.Fatal(wrong)
+			}
+			conclusion, why := r.Conclude("x", NewDocument(http.StatusOK, "", []byte(c.body)), nil)
+			if conclusion != WrongBody || strings.HasPrefix(why.Saw, parse.TooCostly+": ") != c.ends {
+				t.Errorf("%d, %+v", conclusion, why)
+			}
+			ps := predicatesOf(t, c.predicates)
+			var d *Document
+			var matched bool
+			wantQuick(t, func() {
+				d = NewDocument(http.StatusOK, "", []byte(c.body))
+				matched = ps.Match(d)
+			})
+			if matched || d.spent() != c.ends {
+				t.Errorf("%d steps of %d, matched %v", d.steps, maxSteps, matched)
+			}
+			if doubt := ps.judge(d); c.ends && doubt != isUnsure {
+				t.Errorf("what was not looked at is judged as %d", doubt)
+			}
+		})
+	}
+}
+
+// TestPredicatesOfAUsualAnswerCostLittle: case 72. 64 of them, 8 deep, take a tenth of the steps: 1 ms.
+func TestPredicatesOfAUsualAnswerCostLittle(t *testing.T) {
+	t.Parallel()
+	body := numbered(`{"code":"OK","data":{`, `"field%d":"a usual value",`, `"last":1}}`)[:4000]
+	body = body[:strings.LastIndexByte(body, ',')] + `}}`
+	inner := times(64-7, `{"pointer":"/data/field99","eq":"another"}`)
+	for range 7 {
+		inner = `[{"all":` + inner + `}]`
+	}
+	d := NewDocument(http.StatusOK, "", []byte(body))
+	predicatesOf(t, inner).Match(d)
+	if d.steps == 0 || d.steps > maxSteps/10 {
+		t.Errorf("%d steps of %d", d.steps, maxSteps)
+	}
+}

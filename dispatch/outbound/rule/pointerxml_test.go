@@ -1,0 +1,84 @@
+package rule
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+)
+
+// FuzzPointer: a pointer, written as RFC 6901 says, is the pointer that was read.
+func FuzzPointer(f *testing.F) {
+	for _, s := range []string{"", "/", "/a/b~1c/~0", "/~2", "/~01", "a", "//", "/0", "/a~"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, why := parsePointer(text)
+		if why != "" {
+			return
+		}
+		var written strings.Builder
+		for _, step := range p.steps {
+			written.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
+		}
+		if written.String() != text {
+			t.Errorf("%q has the steps %q, which are written %q", text, p.steps, &written)
+		}
+	})
+}
+
+// FuzzXML: elements are nested as the text says, within the bounds, for a cost in proportion to the text. A
+// path that is taken finds the element that has it.
+func FuzzXML(f *testing.F) {
+	for _, s := range [][2]string{
+		{"<xml><return_code><![CDATA[SUCCESS]]></return_code></xml>", "/xml/return_code"}, {`<a:b c="d"/>`,
+			"/b"}, {"<a><b>1</b><b>2</b></a>", "/a/b"},
+		{"<!DOCTYPE a><a/>", "/a"}, {"<a>&amp;&#65;<!-- --><?p?></a>", "/a"}, {"<a></b>", "/"},
+		{strings.Repeat("<a>", 300), "/a/a"}, {"<a/><b/>", "/a/"},
+	} {
+		f.Add([]byte(s[0]), s[1])
+	}
+	f.Fuzz(func(t *testing.T, text []byte, path string) {
+		spent := 0
+		tree, why := parse.ReadXML(text, func(steps int) bool { spent += steps; return true })
+		// The shortest token takes one byte, and each costs tokenSteps beside its bytes.
+		if most := (parse.TokenSteps + 1) * (2*len(text) + 2); spent > most {
+			t.Errorf("%q costs %d steps, more than %d", text, spent, most)
+		}
+		if why != "" {
+			return
+		}
+		for i, e := range tree.Elements {
+			switch {
+			case i == 0 && (e.Parent != -1 || e.Depth != 0):
+				t.Fatalf("the root of %q is %+v", text, e)
+			case i > 0 && (e.Parent < 0 || e.Parent >= i || e.Depth != tree.Elements[e.Parent].Depth+1 ||
+				tree.Elements[e.Parent].Leaf):
+				t.Fatalf("element %d of %q is %+v", i, text, e)
+			case e.Depth > parse.MaxXMLDepth || e.End < 0 || e.End > int64(len(text)):
+				t.Fatalf("element %d of %q is %+v", i, text, e)
+			}
+		}
+		p, why := parseXMLPath(path)
+		if why != "" {
+			return
+		}
+		want := 0
+		for i := range tree.Elements {
+			if pathTo(tree, i) == path {
+				want++
+			}
+		}
+		if _, got := findElement(tree, p); got != want {
+			t.Errorf("%q has %d elements at %s, %d are found", text, want, path, got)
+		}
+	})
+}
+
+// pathTo is the way to an element, as parseXMLPath reads it.
+func pathTo(tree *parse.XML, i int) string {
+	if i < 0 {
+		return ""
+	}
+	return pathTo(tree, tree.Elements[i].Parent) + "/" + tree.Elements[i].Name
+}

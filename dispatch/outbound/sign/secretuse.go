@@ -1,0 +1,324 @@
+package sign
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+)
+
+// The uses of secrets: what kind of material a signer takes.
+const (
+	// UseHMAC: 24 to 64 bytes, written "whsec_" and base64 (Standard Webhooks).
+	UseHMAC = "hmac"
+	// UseEd25519: a private key, written "whsk_" and the base64 of its 64 bytes, or of the 32 of its seed; the public one is "whpk_" and
+	// base64 (Standard Webhooks).
+	UseEd25519 = "ed25519"
+	// UseRSA: a private key of 2,048 to 8,192 bits, written as PEM (PKCS #8 or PKCS #1); the public one is PEM, too.
+	UseRSA = "rsa"
+	// UseText: 8 to 4,096 printable ASCII characters without spaces: a merchant key, a token.
+	UseText = "text"
+	// UseBasic: "user:password", at most 4,096 bytes of UTF-8 without control characters. The user is not empty and has no colon. What
+	// is secret of it, the password or else the user, has at least 4 characters, or it could not be kept out of what is shown.
+	UseBasic = "basic"
+)
+
+// Uses returns the uses of secrets.
+func Uses() []string { return []string{UseHMAC, UseEd25519, UseRSA, UseText, UseBasic} }
+
+// IsUse says whether use is one of Uses.
+func IsUse(use string) bool { return slices.Contains(Uses(), use) }
+
+const (
+	privateKeyPrefix = "whsk_"
+	publicKeyPrefix  = "whpk_"
+
+	minTextBytes   = 8
+	maxTextBytes   = 4096
+	minPassword    = 4
+	minRSABits     = 2048
+	maxRSABits     = 8192
+	madeHMACBytes  = 32
+	madeTextLength = 40
+)
+
+// ParseSecretFor reads a secret as it is written for its use, and returns the bytes for Secret.Key. Its errors never show the secret.
+func ParseSecretFor(use, text string) ([]byte, error) {
+	switch use {
+	case UseHMAC:
+		return ParseSecret(text)
+	case UseEd25519:
+		key, err := decodeKey(privateKeyPrefix, text)
+		if err != nil {
+			return nil, err
+		}
+		return privateEd25519(key)
+	case UseRSA:
+		key, err := parseRSAPEM(text)
+		if err != nil {
+			return nil, err
+		}
+		return x509.MarshalPKCS8PrivateKey(key)
+	case UseText, UseBasic:
+		key := []byte(text)
+		if err := checkText(use, key); err != nil {
+			return nil, err
+		}
+		return key, nil
+	}
+	return nil, unknownUse(use)
+}
+
+// ParseVerifierFor reads what verifies signatures: a public key as PublicOf returns it (of UseRSA, a certificate, too), or else a secret as
+// ParseSecretFor reads it.
+func ParseVerifierFor(use, text string) ([]byte, error) {
+	switch {
+	case use == UseEd25519 && strings.HasPrefix(text, publicKeyPrefix):
+		key, err := decodeKey(publicKeyPrefix, text)
+		if err == nil && len(key) != ed25519.PublicKeySize {
+			err = fmt.Errorf("public key has %d bytes, not %d", len(key), ed25519.PublicKeySize)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return key, nil
+	case use == UseRSA && !strings.Contains(text, "PRIVATE KEY"):
+		return parsePublicPEM(text)
+	}
+	return ParseSecretFor(use, text)
+}
+
+// FormatSecretFor returns the written form of a secret, which ParseSecretFor reads.
+func FormatSecretFor(use string, key []byte) string {
+	switch use {
+	case UseHMAC:
+		return FormatSecret(key)
+	case UseEd25519:
+		return privateKeyPrefix + base64.StdEncoding.EncodeToString(key)
+	case UseRSA:
+		return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	}
+	return string(key)
+}
+
+// CanMake says whether NewSecret can make a secret for a use: it cannot make up a user and a password.
+func CanMake(use string) bool {
+	return IsUse(use) && use != UseBasic
+}
+
+// NewSecret makes a secret for a use: 32 bytes for UseHMAC, a key pair for UseEd25519 and UseRSA (2,048 bits, which takes some tenths of a
+// second), 40 letters and digits for UseText. Anything else is an error.
+func NewSecret(use string) ([]byte, error) {
+	switch use {
+	case UseHMAC:
+		key := make([]byte, madeHMACBytes)
+		_, err := rand.Read(key)
+		return key, err
+	case UseEd25519:
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return key, err
+	case UseRSA:
+		key, err := rsa.GenerateKey(rand.Reader, minRSABits)
+		if err != nil {
+			return nil, err
+		}
+		return x509.MarshalPKCS8PrivateKey(key)
+	case UseText:
+		text := rand.Text() + rand.Text()
+		return []byte(text[:madeTextLength]), nil
+	case UseBasic:
+		return nil, errors.New("a user and a password cannot be made up")
+	}
+	return nil, unknownUse(use)
+}
+
+// PublicOf returns what a receiver verifies signatures of a key with: "whpk_…" for UseEd25519, PEM for UseRSA, and "" for secrets that
+// both sides have.
+func PublicOf(use string, key []byte) (string, error) {
+	switch use {
+	case UseHMAC, UseText, UseBasic:
+		return "", nil
+	case UseEd25519:
+		public, err := publicEd25519(key)
+		if err != nil {
+			return "", err
+		}
+		return publicKeyPrefix + base64.StdEncoding.EncodeToString(public), nil
+	case UseRSA:
+		public, err := publicRSA(key)
+		if err != nil {
+			return "", err
+		}
+		der, err := x509.MarshalPKIXPublicKey(public)
+		if err != nil {
+			return "", errNoRSA
+		}
+		return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil
+	}
+	return "", unknownUse(use)
+}
+
+func unknownUse(use string) error {
+	return fmt.Errorf("%q is no use of a secret", parse.Cut(strings.ToValidUTF8(use, ""), 32))
+}
+
+// decodeKey reads a prefix and base64.
+func decodeKey(prefix, text string) ([]byte, error) {
+	encoded, ok := strings.CutPrefix(text, prefix)
+	if !ok {
+		return nil, fmt.Errorf("key does not begin with %q", prefix)
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("key is not base64 after %q", prefix)
+	}
+	return key, nil
+}
+
+// privateEd25519 returns the 64 bytes of a private key from those, or from its seed.
+func privateEd25519(key []byte) ([]byte, error) {
+	switch len(key) {
+	case ed25519.SeedSize:
+		return ed25519.NewKeyFromSeed(key), nil
+	case ed25519.PrivateKeySize:
+		if !bytes.Equal(ed25519.NewKeyFromSeed(key[:ed25519.SeedSize]), key) {
+			return nil, errors.New("key is no Ed25519 key: its two halves do not belong together")
+		}
+		return key, nil
+	}
+	return nil, fmt.Errorf("key has %d bytes, not %d or %d", len(key), ed25519.SeedSize, ed25519.PrivateKeySize)
+}
+
+// publicEd25519 returns the public key of a private one, or itself.
+func publicEd25519(key []byte) (ed25519.PublicKey, error) {
+	switch len(key) {
+	case ed25519.PublicKeySize:
+		return key, nil
+	case ed25519.PrivateKeySize:
+		return key[ed25519.SeedSize:], nil
+	}
+	return nil, errNoEd25519
+}
+
+var (
+	errNoEd25519 = &KeyError{"the signing key is no Ed25519 key"}
+	errNoRSA     = &KeyError{"the signing key is no RSA key"}
+)
+
+// parseRSAPEM reads a private key.
+func parseRSAPEM(text string) (*rsa.PrivateKey, error) {
+	block, rest := pem.Decode([]byte(text))
+	if block == nil || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, errors.New("key is not one block of PEM")
+	}
+	var parsed any
+	var err error
+	switch block.Type {
+	case "PRIVATE KEY":
+		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY":
+		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	default:
+		return nil, errors.New("key is no unencrypted private key: its PEM begins with PRIVATE KEY or RSA PRIVATE KEY")
+	}
+	key, ok := parsed.(*rsa.PrivateKey)
+	if err != nil || !ok {
+		return nil, errors.New("key is no RSA private key (PKCS #8 or PKCS #1)")
+	}
+	return key, checkRSASize(&key.PublicKey)
+}
+
+func checkRSASize(key *rsa.PublicKey) error {
+	if bits := key.N.BitLen(); bits < minRSABits || bits > maxRSABits {
+		return fmt.Errorf("key has %d bits, not %d to %d", bits, minRSABits, maxRSABits)
+	}
+	return nil
+}
+
+// parsePublicPEM reads a public key or a certificate and returns the key in PKIX form.
+func parsePublicPEM(text string) ([]byte, error) {
+	block, rest := pem.Decode([]byte(text))
+	if block == nil || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, errors.New("key is not one block of PEM")
+	}
+	var parsed any
+	var err error
+	switch block.Type {
+	case "PUBLIC KEY":
+		parsed, err = x509.ParsePKIXPublicKey(block.Bytes)
+	case "RSA PUBLIC KEY":
+		parsed, err = x509.ParsePKCS1PublicKey(block.Bytes)
+	case "CERTIFICATE":
+		var certificate *x509.Certificate
+		if certificate, err = x509.ParseCertificate(block.Bytes); err == nil {
+			parsed = certificate.PublicKey
+		}
+	}
+	key, ok := parsed.(*rsa.PublicKey)
+	if err != nil || !ok {
+		return nil, errors.New("key is no RSA public key")
+	}
+	if err := checkRSASize(key); err != nil {
+		return nil, err
+	}
+	return x509.MarshalPKIXPublicKey(key)
+}
+
+// privateRSA returns the key of what ParseSecretFor returned.
+func privateRSA(key []byte) (*rsa.PrivateKey, error) {
+	parsed, err := x509.ParsePKCS8PrivateKey(key)
+	private, ok := parsed.(*rsa.PrivateKey)
+	if err != nil || !ok {
+		return nil, errNoRSA
+	}
+	return private, nil
+}
+
+// publicRSA returns the public key of what ParseSecretFor or ParseVerifierFor returned.
+func publicRSA(key []byte) (*rsa.PublicKey, error) {
+	if private, err := privateRSA(key); err == nil {
+		return &private.PublicKey, nil
+	}
+	parsed, err := x509.ParsePKIXPublicKey(key)
+	public, ok := parsed.(*rsa.PublicKey)
+	if err != nil || !ok {
+		return nil, errNoRSA
+	}
+	return public, nil
+}
+
+// checkText judges a secret that is a text, also right before it is sent.
+func checkText(use string, key []byte) error {
+	text := string(key)
+	switch {
+	case use == UseText && (len(text) < minTextBytes || len(text) > maxTextBytes):
+		return fmt.Errorf("secret has %d bytes, not %d to %d", len(text), minTextBytes, maxTextBytes)
+	case use == UseText && (!parse.IsPrintable(text) || strings.Contains(text, " ")):
+		return errors.New("secret has other characters than printable ASCII without spaces")
+	case use == UseText:
+		return nil
+	}
+	user, password, ok := strings.Cut(text, ":")
+	switch {
+	case !ok || user == "":
+		return errors.New(`secret is not of the form "user:password"`)
+	case len(text) > maxTextBytes:
+		return fmt.Errorf("secret has %d bytes, not at most %d", len(text), maxTextBytes)
+	case !utf8.ValidString(text) || strings.IndexFunc(text, unicode.IsControl) >= 0:
+		return errors.New("secret is not UTF-8 without control characters")
+	case len(password) < minPassword && (password != "" || len(user) < minPassword):
+		return fmt.Errorf("password has fewer than %d characters", minPassword)
+	}
+	return nil
+}
