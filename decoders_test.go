@@ -18,7 +18,7 @@ var decoders = []struct{ reads, dir, fuzz string }{
 	{"times, in bodies and queries", "web/query", "FuzzTime"},
 	{"durations in bodies", "web/api", "FuzzJSONDuration"},
 	{"filters of pages", "web/ui", "FuzzFilter"},
-	{"cursors of pages", "web/ui", "FuzzPlace"},
+	{"cursors of pages", "web/query", "FuzzPlace"},
 	{"where a form leads", "web/ui", "FuzzLocal"},
 	{"times in forms", "web/ui", "FuzzInput"},
 	{"forms", "web/ui", "FuzzForm"},

@@ -13,21 +13,17 @@ import (
 func (srv *server) openPages(db *sqlstore.DB, guesses *query.Guesses) (*ui.UI, error) {
 	e, s := srv.engine, srv.s
 	return ui.New(ui.Options{
-		Clock: e, Sessions: db, Keys: e, Projects: db, Overview: db,
-		Callbacks:    shownDB{db, store.PanGuard(s.PanGuard)},
-		CallbackActs: e, Endpoints: db, EndpointActs: e, Lanes: e,
-		Polls: e, Schedules: e, ScheduleActs: e, Redrives: db, RedriveActs: e, Dead: db, Books: db, Audit: db, Index: e, System: e,
-		Schema: schema{db}, AdminKey: s.AdminKey, Guesses: guesses, PublicURL: s.PublicURL,
-		Version: programVersion(), Logger: srv.log,
+		Engine: e, Store: pagesDB{shownDB{db, store.PanGuard(s.PanGuard)}}, AdminKey: s.AdminKey, Guesses: guesses,
+		PublicURL: s.PublicURL, Version: programVersion(), Logger: srv.log,
 	})
 }
 
-// A schema says how far the database's schema is.
-type schema struct{ db *sqlstore.DB }
+// A pagesDB is the database as the pages read it.
+type pagesDB struct{ shownDB }
 
 // Migrations lists those that the program knows.
-func (s schema) Migrations(ctx context.Context) ([]ui.Migration, error) {
-	status, err := sqlstore.MigrationStatus(ctx, s.db)
+func (db pagesDB) Migrations(ctx context.Context) ([]ui.Migration, error) {
+	status, err := sqlstore.MigrationStatus(ctx, db.DB)
 	if err != nil {
 		return nil, err
 	}

@@ -74,3 +74,48 @@ func FuzzOutcomeCursor(f *testing.F) {
 		}
 	})
 }
+
+// placeID is an id that a place can have.
+const placeID = "01JD6QZ0000000000000000001"
+
+// FuzzPlace: a place in a list is an id of ours, and is written as it was read.
+func FuzzPlace(f *testing.F) {
+	for _, s := range []string{
+		"0." + placeID, "-zz." + placeID, "", ".", "1y2p0ij32e8e8." + placeID, "0." + placeID + "'",
+		"+1." + placeID, "A." + placeID,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c := ReadPlace(s)
+		if c == nil {
+			return
+		}
+		if _, ok := store.BareID("", c.ID); !ok {
+			t.Errorf("%q is a place at %q", s, c.ID)
+		}
+		if back := ReadPlace(Place(*c)); back == nil || *back != *c {
+			t.Errorf("%q is %+v, written %q, which reads as %+v", s, c, Place(*c), back)
+		}
+	})
+}
+
+// TestCraftedPlacesAreNotAskedFor: a place in a list that is no id of ours reaches no statement, and the list
+// begins at its beginning.
+func TestCraftedPlacesAreNotAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{
+		"x", "", strings.ToLower(placeID), placeID[1:], placeID + "0", "8" + placeID[1:],
+		"' OR 1=1 -- aaaaaaaaaaaaaaaa",
+	} {
+		if c := ReadPlace("0." + id); c != nil {
+			t.Errorf("%q is taken for a place: %v", id, c)
+		}
+	}
+	for _, order := range []int64{0, -1, 1_795_248_000_000} {
+		want := &store.Cursor{DueAt: order, ID: placeID}
+		if c := ReadPlace(Place(*want)); c == nil || *c != *want {
+			t.Errorf("%v comes back as %v", want, c)
+		}
+	}
+}

@@ -35,3 +35,60 @@ func (r *Rates) Take(id string) (wait time.Duration) {
 	}
 	return wait
 }
+
+// terms are how a bucket fills: by one each every, up to burst.
+type terms struct {
+	every time.Duration
+	burst int
+}
+
+// A bucket holds tokens. It is the time at which it is full again; the zero value is full.
+type bucket time.Time
+
+// wait returns how long it takes until the bucket has a token; zero: it has one.
+func (b bucket) wait(t terms, now time.Time) time.Duration {
+	after := time.Time(b.less(1, t, now)).Sub(now)
+	return max(after-time.Duration(t.burst)*t.every, 0)
+}
+
+// less returns the bucket with n tokens less; a negative n gives tokens back.
+func (b bucket) less(n int, t terms, now time.Time) bucket {
+	full := time.Time(b)
+	if full.Before(now) {
+		full = now
+	}
+	return bucket(full.Add(time.Duration(n) * t.every))
+}
+
+// maxRecent is half of the entries that a recent map has at most.
+const maxRecent = 10_000
+
+// recent is a map that forgets the entries that were used longest ago. An entry is kept as long as fewer than
+// maxRecent others are used after it. The zero value is ready.
+type recent[K comparable, V any] struct{ young, old map[K]V }
+
+// get returns the key's value, which counts as a use.
+func (r *recent[K, V]) get(key K) (V, bool) {
+	value, ok := r.young[key]
+	if ok {
+		return value, true
+	}
+	if value, ok = r.old[key]; ok {
+		r.put(key, value)
+	}
+	return value, ok
+}
+
+// put keeps a value.
+func (r *recent[K, V]) put(key K, value V) {
+	if _, there := r.young[key]; !there && len(r.young) >= maxRecent || r.young == nil {
+		r.young, r.old = make(map[K]V), r.young
+	}
+	r.young[key] = value
+}
+
+// forget removes a key.
+func (r *recent[K, V]) forget(key K) {
+	delete(r.young, key)
+	delete(r.old, key)
+}

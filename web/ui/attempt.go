@@ -188,3 +188,35 @@ func tierAt(c *store.Callback, i int) (time.Duration, bool) {
 	}
 	return 0, false
 }
+
+// attemptPage is one attempt with all that was kept of it.
+type attemptPage struct {
+	base
+	FullID  string
+	Attempt *attemptPart
+}
+
+// attempt is GET /ui/callbacks/{id}/attempts/{number}.
+func (u *UI) attempt(r *request) (*answer, error) {
+	id, err := r.bareID(store.CallbackPrefix)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.Atoi(r.params["number"])
+	if err != nil {
+		return nil, store.ErrNotFound
+	}
+	c, err := u.Store.Get(r.ctx, r.who.Project, id)
+	if err != nil {
+		return nil, err
+	}
+	a, err := u.Store.Attempt(r.ctx, r.who.Project, id, number)
+	if err != nil {
+		return nil, err
+	}
+	part := newAttempt(&a, c.Kind, len(a.ResponseBody), store.CallbackPrefix+id)
+	return show("attempt", &attemptPage{
+		base:   u.base(r, "callbacks", "attempt.title", "number", number),
+		FullID: store.CallbackPrefix + id, Attempt: &part,
+	})
+}

@@ -23,7 +23,7 @@ func TestTimelineHasPages(t *testing.T) {
 	for n := 1; n <= many; n++ {
 		rows.attempts = append(rows.attempts, sampleAttempt(n))
 	}
-	o.Callbacks, o.CallbackActs, o.Audit = rows, callbackEngine{}, auditRows{}
+	o.callbackRows, o.callbackEngine, o.auditRows = rows, callbackEngine{}, auditRows{}
 	b := signedIn(t, o)
 	id := "/ui/callbacks/cb_" + dead.ID
 	var seen []int
@@ -75,7 +75,7 @@ func TestTimelineHasPages(t *testing.T) {
 	}
 	begun := dead
 	begun.AttemptCount, begun.AttemptSeq, begun.LadderBase = 0, 0, -3
-	o.Callbacks = callbackRows{all: []store.Callback{begun}}
+	o.callbackRows = callbackRows{all: []store.Callback{begun}}
 	signedIn(t, o).get(id).ok().has(".pic-ladder", "made elsewhere")
 	// What a hand can type into the address.
 	for _, before := range []string{"0", "-1", "x", "99999999999999999999", "1"} {
@@ -89,7 +89,7 @@ func TestOneAttemptIsReadOnce(t *testing.T) {
 	t.Parallel()
 	o := parts()
 	reads := 0
-	o.Callbacks = callbackRows{
+	o.callbackRows = callbackRows{
 		all: []store.Callback{sample(1)}, attempts: []store.Attempt{sampleAttempt(1), sampleAttempt(2)},
 		lists: &reads,
 	}

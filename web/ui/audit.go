@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,12 +10,8 @@ import (
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
-
-// Audit is what pages ask of the store for who has changed what.
-type Audit interface {
-	Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error)
-}
 
 func (u *UI) auditRoutes() []Route {
 	return []Route{{Method: http.MethodGet, Path: Root + "/audit", Scope: store.ScopeAdmin, live: true, handler: u.audit}}
@@ -91,9 +86,10 @@ func (u *UI) audit(r *request) (*answer, error) {
 	action := r.query("action")
 	p.Narrow = p.Object != "" || p.Actor != "" || p.From != "" || p.To != "" || action != ""
 	f := store.AuditFilter{Object: objectOf(p.Object, action), Action: action, Actor: p.Actor}
-	f.From, f.To = p.moment("from", p.From), p.moment("to", p.To)
-	if f.From != 0 && f.To != 0 && f.From > f.To {
-		p.refuse("from", p.From)
+	values := r.parameters(query.Clean(r.url.Query()))
+	f.From, f.To = values.Between()
+	for _, wrong := range values.Invalid {
+		p.FieldErrors = append(p.FieldErrors, store.FieldError{Field: wrong.Field, Message: values.Get(wrong.Field)})
 	}
 	if after := r.query("cursor"); after != "" {
 		if id, ok := store.BareID("", after); ok {
@@ -105,7 +101,7 @@ func (u *UI) audit(r *request) (*answer, error) {
 		return show("audit", p)
 	}
 	f.Limit = pageSize
-	found, err := u.Audit.Audit(r.ctx, r.who.project, f)
+	found, err := u.Store.Audit(r.ctx, r.who.Project, f)
 	if err != nil {
 		return nil, err
 	}
@@ -119,22 +115,6 @@ func (u *UI) audit(r *request) (*answer, error) {
 		}
 	}
 	return show("audit", p)
-}
-
-func (p *auditPage) refuse(name, value string) {
-	p.FieldErrors = append(p.FieldErrors, store.FieldError{Field: name, Message: value})
-}
-
-func (p *auditPage) moment(name, value string) int64 {
-	if value == "" {
-		return 0
-	}
-	ms, ok := p.r.parseInput(value)
-	if !ok {
-		p.refuse(name, value)
-		return 0
-	}
-	return ms
 }
 
 // objectOf writes an object as entries name it: ids without their prefix. Only lanes and secrets are named by the whole id of an endpoint.

@@ -22,7 +22,7 @@ func entry(n int, action, object, detail string) store.AuditEntry {
 }
 
 func auditCases() []pageCase {
-	give := func(rows auditRows) func(o *Options) { return func(o *Options) { o.Audit = rows } }
+	give := func(rows auditRows) func(o *fakes) { return func(o *fakes) { o.auditRows = rows } }
 	one := auditRows{page: store.AuditPage{Entries: []store.AuditEntry{entry(1, "endpoint.test", testID(7), `{"callback":"cb_`+testID(9)+`"}`)}}}
 	var many auditRows
 	for n, action := range []string{
@@ -69,7 +69,7 @@ func TestAuditAsksForWhatTheAddressSays(t *testing.T) {
 	t.Parallel()
 	var asked store.AuditFilter
 	o := parts()
-	o.Audit = auditRows{page: store.AuditPage{Entries: auditCaseEntries(), Next: testID(1)}, asked: &asked}
+	o.auditRows = auditRows{page: store.AuditPage{Entries: auditCaseEntries(), Next: testID(1)}, asked: &asked}
 	b := signedIn(t, o)
 	b.cookies[zoneCookie] = "Asia%2FShanghai"
 	res := b.get("/ui/audit?object=ep_" + testID(7) + "&action=endpoint.&actor=Support&from=2026-11-21T10:00&to=2026-11-22").ok()

@@ -14,18 +14,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
-
-// Books is what pages ask of the store for the day's books.
-type Books interface {
-	// Books are in the order of their groups. A grouping that there is not is a *store.InvalidError.
-	Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error)
-	// Compare names at most that many references that are not in the list.
-	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error)
-}
 
 const (
 	// booksTime bounds one counting, which reads every callback of its span: people choose a shorter span rather than wait longer.
@@ -70,11 +64,8 @@ type booksPage struct {
 	// CSV and Compare lead to the file and to the comparison of the same span.
 	CSV, Compare string
 
-	span span
+	span query.Span
 }
-
-// A span is a span of time, From <= t < To, in Unix milliseconds.
-type span struct{ From, To int64 }
 
 // A bookRow is the books of one group, with the ways to its callbacks. A way that is empty leads nowhere: no filter picks them.
 type bookRow struct {
@@ -91,7 +82,7 @@ type bookRow struct {
 
 // books is GET /ui/books. Nothing is counted before it is asked for.
 func (u *UI) books(r *request) (*answer, error) {
-	p := &booksPage{base: u.base(r, "books", "books.title"), span: span{dayBegin(r, 0), 0}}
+	p := &booksPage{base: u.base(r, "books", "books.title"), span: query.Span{From: dayBegin(r, 0)}}
 	by := r.query("group_by")
 	p.From, p.To, p.Label = inputOf(r, p.span.From), r.query("to"), r.query("label")
 	asked := r.url.Query().Has("from")
@@ -113,7 +104,7 @@ func (u *UI) books(r *request) (*answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, booksTime)
 	defer cancel()
-	found, err := u.Books.Books(ctx, r.who.project, store.BooksQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location, MaxGroups: maxGroups})
+	found, err := u.Store.Books(ctx, r.who.Project, store.BooksQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location, MaxGroups: maxGroups})
 	var wrong *store.InvalidError
 	switch {
 	case errors.As(err, &wrong):
@@ -145,22 +136,29 @@ func dayBegin(r *request, days int) int64 {
 }
 
 // readSpan reads a span out of two fields. Without an end it goes up to now: to the end of this second, so that an address can say it too.
-func readSpan(r *request, from, to string) (s span, wrong []store.FieldError) {
+func readSpan(r *request, from, to string) (s query.Span, wrong []store.FieldError) {
 	refuse := func(name, key string) {
 		wrong = append(wrong, store.FieldError{Field: name, Message: r.lang.text(key)})
 	}
-	var ok bool
-	if s.From, ok = r.parseInput(from); from == "" {
-		refuse("from", "books.needed")
-	} else if !ok {
-		refuse("from", "form.moment")
-	}
-	if s.To = (r.now/1000 + 1) * 1000; to != "" {
-		if s.To, ok = r.parseInput(to); !ok {
-			refuse("to", "form.moment")
+	read := func(name, text string) *int64 {
+		if text == "" {
+			return nil
 		}
+		ms, ok := r.parseInput(text)
+		if !ok {
+			refuse(name, "form.moment")
+		}
+		return &ms
 	}
-	if len(wrong) == 0 && s.From > s.To {
+	begin, end := read("from", from), read("to", to)
+	if begin != nil && len(wrong) > 0 {
+		return s, wrong
+	}
+	s, fault := query.SpanOf(begin, end, (r.now/1000+1)*1000)
+	switch fault {
+	case query.Needed:
+		refuse("from", "books.needed")
+	case query.Unordered:
 		refuse("from", "books.order")
 	}
 	return s, wrong
@@ -279,7 +277,7 @@ func (p *booksPage) picks(name, by string) (pairs []string, ok bool) {
 	case name == "":
 		return nil, false
 	case isLabel:
-		return append(pairs, labelPrefix+label, name), true
+		return append(pairs, query.LabelPrefix+label, name), true
 	}
 	return append(pairs, by, name), true
 }
@@ -290,7 +288,7 @@ func (u *UI) nameEndpoints(r *request, rows []*bookRow) error {
 		if row.Group == "" {
 			continue
 		}
-		ep, err := u.Endpoints.AnyEndpoint(r.ctx, r.who.project, row.Group)
+		ep, err := u.Store.AnyEndpoint(r.ctx, r.who.Project, row.Group)
 		if err != nil && !notFound(err) {
 			return err
 		}
@@ -323,4 +321,101 @@ func harmless(cell string) string {
 		return "'" + cell
 	}
 	return cell
+}
+
+const (
+	// maxListed is the most references of a list that is compared here; the API takes longer ones.
+	maxListed = 10_000
+	// maxRef is the most characters of a reference.
+	maxRef = 256
+	// shownRefs is how many references the page names that are on one side only.
+	shownRefs = 200
+)
+
+// comparisonPage is what a caller's own list has and the project has not, and the other way round.
+type comparisonPage struct {
+	base
+	From, To int64
+	// Listed is how many different references the list has.
+	Listed, Matched int
+	// Missing are the first of those that nothing was accepted for, MissingCount is how many there are.
+	Missing      []string
+	MissingCount int
+	// Extra are of callbacks and not in the list; MoreExtra: there are more of them.
+	Extra     []string
+	MoreExtra bool
+	Again     string
+}
+
+// MissingLines are the missing ones, one a line.
+func (p *comparisonPage) MissingLines() string { return strings.Join(p.Missing, "\n") }
+
+// Agrees says whether both sides have the same.
+func (p *comparisonPage) Agrees() bool { return p.MissingCount == 0 && len(p.Extra) == 0 }
+
+func (u *UI) askCompare(r *request) (*form, error) {
+	f := &form{base: u.base(r, "books", "compare.title"), Back: r.back(Root + "/books"), Says: []string{r.lang.text("compare.says"), r.lang.text("compare.time")}}
+	from := r.query("from")
+	if from == "" {
+		from = inputOf(r, dayBegin(r, 0))
+	}
+	f.Fields = []field{
+		{Name: "from", Kind: "datetime-local", Label: f.T("books.from"), Help: f.T("form.zone", "zone", r.zone.name), Value: from, Required: true},
+		{Name: "to", Kind: "datetime-local", Label: f.T("books.to"), Help: f.T("books.to.help"), Value: r.query("to")},
+		{Name: "refs", Kind: textField, Label: f.T("compare.refs"), Help: f.T("compare.refs.help", "n", maxListed), Mono: true, Rows: 12, Required: true},
+	}
+	f.Submit, f.PreviewSubmit = f.T("compare.submit"), f.T("compare.file")
+	return f, nil
+}
+
+// compare is POST /ui/books/compare, because of the list's size: it changes nothing.
+func (u *UI) compare(r *request) (*answer, error) {
+	s, wrong := readSpan(r, r.value("from"), r.value("to"))
+	refs, message := readRefs(r)
+	if message != "" {
+		wrong = append(wrong, store.FieldError{Field: "refs", Message: message})
+	}
+	if len(wrong) > 0 {
+		return nil, &store.InvalidError{Fields: wrong}
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, booksTime)
+	defer cancel()
+	c, err := u.Store.Compare(ctx, r.who.Project, s.From, s.To, refs, shownRefs)
+	if err != nil && r.tookTooLong(ctx) {
+		return nil, invalid("from", r.lang.text("books.toolong"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.form.Has("preview") {
+		return download("missing.txt", []byte(strings.Join(append(c.Missing, ""), "\n")))
+	}
+	p := &comparisonPage{
+		base: u.base(r, "books", "compare.title"), From: s.From, To: s.To, Listed: c.Matched + len(c.Missing), Matched: c.Matched,
+		Missing: c.Missing[:min(len(c.Missing), shownRefs)], MissingCount: len(c.Missing), Extra: c.Extra, MoreExtra: c.More,
+		Again: link("/books/compare", "from", r.value("from"), "to", r.value("to")),
+	}
+	return show("compare", p)
+}
+
+// readRefs reads the list, one reference a line; empty lines are none. The message says what is wrong with it.
+func readRefs(r *request) (refs []string, message string) {
+	line := 0
+	for text := range strings.Lines(r.text("refs")) {
+		line++
+		ref := strings.TrimSpace(text)
+		switch {
+		case ref == "":
+			continue
+		case utf8.RuneCountInString(ref) > maxRef:
+			return nil, r.lang.text("compare.long", "line", line, "n", maxRef)
+		case len(refs) == maxListed:
+			return nil, r.lang.text("compare.many", "n", maxListed)
+		}
+		refs = append(refs, ref)
+	}
+	if len(refs) == 0 {
+		return nil, r.lang.text("compare.none")
+	}
+	return refs, ""
 }

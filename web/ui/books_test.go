@@ -49,10 +49,10 @@ func someBooks(group string, accepted, dead, open int64) store.Books {
 }
 
 func bookCases() []pageCase {
-	give := func(rows bookRows) func(o *Options) {
-		return func(o *Options) {
-			o.Books = rows
-			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop of Li"}}}
+	give := func(rows bookRows) func(o *fakes) {
+		return func(o *fakes) {
+			o.bookRows = rows
+			o.endpointRows = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop of Li"}}}
 		}
 	}
 	one := bookRows{all: []store.Books{someBooks("", 1_234_567, 3, 30)}}
@@ -81,7 +81,7 @@ func bookCases() []pageCase {
 		{name: "books/error", path: span, set: give(bookRows{err: errBroken}), status: http.StatusInternalServerError},
 		{name: "form-compare/one", path: "/ui/books/compare?from=2026-11-01T00:00:00", set: give(one), want: [][2]string{{"h1", "Compare"}, {"label", "References"}}},
 		{name: "form-compare/hostile", path: "/ui/books/compare?from=" + queryEscape(hostile) + "&to=" + queryEscape(hostile), set: give(one)},
-		{name: "form-compare/error", path: "/ui/books/compare", set: func(o *Options) { o.Projects = projectRows{err: errBroken} }, status: http.StatusInternalServerError},
+		{name: "form-compare/error", path: "/ui/books/compare", set: func(o *fakes) { o.projectRows = projectRows{err: errBroken} }, status: http.StatusInternalServerError},
 	}
 }
 
@@ -89,7 +89,7 @@ func TestBooksAreCountedOnlyWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	var asked store.BooksQuery
 	o := parts()
-	o.Books = bookRows{all: []store.Books{someBooks("a", 10, 2, 1)}, asked: &asked}
+	o.bookRows = bookRows{all: []store.Books{someBooks("a", 10, 2, 1)}, asked: &asked}
 	b := signedIn(t, o)
 	b.cookies[zoneCookie] = "Asia%2FShanghai"
 	b.get("/ui/books").ok()
@@ -108,7 +108,7 @@ func TestBooksAreCountedOnlyWhenAskedFor(t *testing.T) {
 		}
 	}
 	// The way leads to a list that understands it.
-	b.ui.Callbacks = callbackRows{}
+	b.fakes.callbackRows = callbackRows{}
 	b.get(dead).ok().lacks(".banner.bad")
 	b.get("/ui/books?from=2026-11-01&group_by=day").ok()
 	b.get("/ui/books?from=2020-11-01&group_by=day").ok().has(".banner.bad", "at most 1,000 days")
@@ -119,7 +119,7 @@ func TestBooksAreCountedOnlyWhenAskedFor(t *testing.T) {
 func TestBooksOfADay(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Books = bookRows{all: []store.Books{someBooks("2026-11-01", 10, 2, 1), someBooks("2026-11-02", 10, 2, 1)}}
+	o.bookRows = bookRows{all: []store.Books{someBooks("2026-11-01", 10, 2, 1), someBooks("2026-11-02", 10, 2, 1)}}
 	b := signedIn(t, o)
 	res := b.get("/ui/books?from=2026-11-01T08:00:00&to=2026-11-02T09:00:00&group_by=day").ok()
 	var ways []string
@@ -138,7 +138,7 @@ func TestBooksOfADay(t *testing.T) {
 func TestBooksAsAFile(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Books = bookRows{all: []store.Books{someBooks("=1+1", 10, 2, 1), someBooks(`a "b"`, 10, 2, 1)}}
+	o.bookRows = bookRows{all: []store.Books{someBooks("=1+1", 10, 2, 1), someBooks(`a "b"`, 10, 2, 1)}}
 	res := signedIn(t, o).get("/ui/books?from=2026-11-01&group_by=topic&as=csv").ok()
 	if want := "group,accepted,succeeded,dead,canceled,open\n'=1+1,10,6,2,1,1\n\"a \"\"b\"\"\",10,6,2,1,1\n"; res.body != want {
 		t.Errorf("the file is %q", res.body)
@@ -151,7 +151,7 @@ func TestBooksAsAFile(t *testing.T) {
 func TestBooksSayWhatTheStoreRefuses(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Books = bookRows{err: invalid("group_by", "makes more than 10000 groups: choose a shorter span")}
+	o.bookRows = bookRows{err: invalid("group_by", "makes more than 10000 groups: choose a shorter span")}
 	signedIn(t, o).get("/ui/books?from=2026-11-01&group_by=lane").ok().has(".banner.bad", "Group by: makes more than")
 }
 
@@ -163,8 +163,8 @@ func TestCompare(t *testing.T) {
 	for n := range 250 {
 		c.Missing = append(c.Missing, fmt.Sprintf("order-%d", n))
 	}
-	o.Books = bookRows{compared: c, refs: &refs}
-	o.Keys = holders()
+	o.bookRows = bookRows{compared: c, refs: &refs}
+	o.keyRing = holders()
 	b := open(t, o)
 	b.signIn("reader")
 	res := b.post("/ui/books/compare", "from", "2026-11-01T00:00:00", "refs", " order-1 \r\n\r\norder-2\r\n").ok()
@@ -199,9 +199,9 @@ func TestCompare(t *testing.T) {
 		t.Errorf("too large a list: status %d", res.status)
 	}
 	c.Missing, c.Extra, c.More = nil, nil, false
-	b.ui.Books = bookRows{compared: c}
+	b.fakes.bookRows = bookRows{compared: c}
 	b.post("/ui/books/compare", "from", "2026-11-01", "refs", "a").ok().has(".good h2", "Both sides")
-	b.ui.Books = bookRows{err: errBroken}
+	b.fakes.bookRows = bookRows{err: errBroken}
 	if res := b.post("/ui/books/compare", "from", "2026-11-01", "refs", "a"); res.status != http.StatusInternalServerError || strings.Contains(res.body, "hunter2") {
 		t.Errorf("status %d", res.status)
 	}

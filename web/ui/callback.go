@@ -1,29 +1,19 @@
 package ui
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
-
-// CallbackActs is what pages ask of the engine for single callbacks.
-type CallbackActs interface {
-	// Explain says why a callback has not been sent yet, Evidence what the records say of it; store.ErrNotFound.
-	Explain(ctx context.Context, project, id string) (dispatch.Explanation, error)
-	Evidence(ctx context.Context, project, id string) (string, error)
-	Cancel(ctx context.Context, project, id string, by store.Actor) (store.CanceledCallback, error)
-	Retry(ctx context.Context, project, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error)
-	Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error)
-	Mend(ctx context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error)
-}
 
 // Bounds of what one page shows; the rest is a link away.
 const (
@@ -98,7 +88,7 @@ func (u *UI) callback(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := u.Callbacks.Get(r.ctx, r.who.project, id)
+	c, err := u.Store.Get(r.ctx, r.who.Project, id)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +109,7 @@ func (u *UI) callback(r *request) (*answer, error) {
 	if err := u.explainInto(r, p); err != nil {
 		return nil, err
 	}
-	newest, err := u.Callbacks.Attempts(r.ctx, r.who.project, id, 0, shownAttempts)
+	newest, err := u.Store.Attempts(r.ctx, r.who.Project, id, 0, shownAttempts)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +139,7 @@ func (u *UI) callback(r *request) (*answer, error) {
 
 // explainInto asks why the callback has not been sent yet, and puts it in the viewer's words.
 func (u *UI) explainInto(r *request, p *callbackPage) error {
-	x, err := u.CallbackActs.Explain(r.ctx, r.who.project, p.ID)
+	x, err := u.Engine.Explain(r.ctx, r.who.Project, p.ID)
 	if err != nil {
 		return err
 	}
@@ -196,7 +186,7 @@ func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPar
 		part.None = true
 		return part, nil
 	}
-	payload, err := u.Callbacks.Payload(r.ctx, r.who.project, c.ID)
+	payload, err := u.Store.Payload(r.ctx, r.who.Project, c.ID)
 	switch {
 	case errors.Is(err, store.ErrPayloadPurged), errors.Is(err, store.ErrNotFound):
 		part.Gone = true
@@ -222,13 +212,10 @@ func cut(s string, most int) (string, bool) {
 	return s[:most], true
 }
 
-// shownHeaders are headers with the values of credentials masked.
+// shownHeaders are headers without the credentials in them.
 func shownHeaders(headers []store.Header) []named {
 	all := make([]named, 0, len(headers))
-	for _, h := range headers {
-		if dispatch.IsSensitiveHeader(h.Name) {
-			h.Value = "***"
-		}
+	for _, h := range query.MaskHeaders(headers) {
 		all = append(all, named{h.Name, h.Value})
 	}
 	return all
@@ -267,7 +254,7 @@ func (u *UI) payload(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	payload, err := u.Callbacks.Payload(r.ctx, r.who.project, id)
+	payload, err := u.Store.Payload(r.ctx, r.who.Project, id)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +273,7 @@ func (u *UI) evidence(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := u.CallbackActs.Evidence(r.ctx, r.who.project, id)
+	text, err := u.Engine.Evidence(r.ctx, r.who.Project, id)
 	if err != nil {
 		return nil, err
 	}
@@ -295,4 +282,66 @@ func (u *UI) evidence(r *request) (*answer, error) {
 	}
 	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), FullID: store.CallbackPrefix + id, Text: text}
 	return show("evidence", p)
+}
+
+// timelineInto fills in a part of what happened: the newest attempts, which were read already, or those
+// before the one that the address names. Acts are shown beside the attempts of their time.
+func (u *UI) timelineInto(r *request, p *callbackPage, newest []store.Attempt) error {
+	attempts := newest
+	acts := store.AuditFilter{Object: p.ID, Limit: shownAudit}
+	if n, err := strconv.Atoi(r.query("before")); err == nil && n > 1 {
+		newer, err := u.Store.Attempt(r.ctx, r.who.Project, p.ID, n)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err == nil {
+			p.NewestLink, acts.To = p.With("before", ""), newer.StartedAt
+			attempts, err = u.Store.Attempts(r.ctx, r.who.Project, p.ID, n, shownAttempts)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if n := len(attempts); n > 0 && attempts[n-1].Number > 1 {
+		oldest := &attempts[n-1]
+		p.Older, p.OlderLink = oldest.Number-1, p.With("before", strconv.Itoa(oldest.Number))
+		acts.From = oldest.StartedAt
+	}
+	audit, err := u.Store.Audit(r.ctx, r.who.Project, acts)
+	if err != nil {
+		return err
+	}
+	p.timeline(attempts, audit.Entries)
+	return nil
+}
+
+// timeline puts in order what happened, the newest first, as attempts and audit are.
+func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEntry) {
+	if p.FinishedAt != 0 && p.NewestLink == "" {
+		kind := map[store.State]string{store.Succeeded: "good", store.Dead: "bad"}[p.Callback.State]
+		p.Timeline = append(p.Timeline, timelineItem{
+			At: p.FinishedAt, Kind: kind,
+			What: p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State))),
+		})
+	}
+	for len(attempts) > 0 || len(audit) > 0 {
+		if len(audit) == 0 || len(attempts) > 0 && attempts[0].StartedAt >= audit[0].At {
+			a := &attempts[0]
+			part := newAttempt(a, p.Kind, shownBody, p.FullID)
+			p.Timeline = append(p.Timeline, timelineItem{
+				At: a.StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", a.Number),
+				Attempt: &part,
+			})
+			attempts = attempts[1:]
+			continue
+		}
+		p.Timeline = append(p.Timeline, timelineItem{
+			At: audit[0].At, Kind: "busy", What: p.Or("action.", audit[0].Action), Audit: &audit[0],
+		})
+		audit = audit[1:]
+	}
+	if p.Older == 0 {
+		p.Timeline = append(p.Timeline, timelineItem{At: p.CreatedAt, What: p.T("timeline.created")})
+	}
+	slices.SortStableFunc(p.Timeline, func(a, b timelineItem) int { return cmp.Compare(b.At, a.At) })
 }

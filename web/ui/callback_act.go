@@ -25,7 +25,7 @@ func (u *UI) callbackForm(r *request, name string) (*form, *store.Callback, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := u.Callbacks.Get(r.ctx, r.who.project, id)
+	c, err := u.Store.Get(r.ctx, r.who.Project, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,7 +83,7 @@ func (u *UI) retry(r *request) (*answer, error) {
 	}
 	// Who asked for a retry of what was open does not mean to send again what was received meanwhile.
 	if was := store.State(r.value("was")); was != "" && was != store.Succeeded {
-		c, err := u.Callbacks.Get(r.ctx, r.who.project, id)
+		c, err := u.Store.Get(r.ctx, r.who.Project, id)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (u *UI) retry(r *request) (*answer, error) {
 		}
 	}
 	q := dispatch.RetryRequest{Ladder: store.Ladder(r.value("ladder")), URL: r.value("url")}
-	if _, err := u.CallbackActs.Retry(r.ctx, r.who.project, id, q, r.by()); err != nil {
+	if _, err := u.Engine.Retry(r.ctx, r.who.Project, id, q, r.by()); err != nil {
 		return nil, err
 	}
 	return u.did(r, callbackPath(r), r.lang.text("act.retry.done"))
@@ -116,7 +116,7 @@ func (u *UI) cancel(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := u.CallbackActs.Cancel(r.ctx, r.who.project, id, r.by())
+	done, err := u.Engine.Cancel(r.ctx, r.who.Project, id, r.by())
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (u *UI) reschedule(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := u.CallbackActs.Reschedule(r.ctx, r.who.project, id, due, delay, r.by())
+	c, err := u.Engine.Reschedule(r.ctx, r.who.Project, id, due, delay, r.by())
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (u *UI) mend(r *request) (*answer, error) {
 	if q.URL == nil && q.PolicyName == "" && q.Headers == nil && q.ExpiresIn == nil && !q.NoExpiry {
 		return nil, invalid("url", r.lang.text("act.mend.nothing"))
 	}
-	if _, err := u.CallbackActs.Mend(r.ctx, r.who.project, id, q, r.by()); err != nil {
+	if _, err := u.Engine.Mend(r.ctx, r.who.Project, id, q, r.by()); err != nil {
 		return nil, err
 	}
 	return u.did(r, callbackPath(r), r.lang.text("act.mend.done"))

@@ -15,8 +15,8 @@ func actingOnCallbacks(t *testing.T, all ...store.Callback) (b *browser, done *[
 	t.Helper()
 	o := parts()
 	done = new([]string)
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: all}, callbackEngine{diary: diary{done}}, auditRows{}
-	o.Projects = projectRows{ids: []string{"other"}}
+	o.callbackRows, o.callbackEngine, o.auditRows = callbackRows{all: all}, callbackEngine{diary: diary{done}}, auditRows{}
+	o.projectRows = projectRows{ids: []string{"other"}}
 	return signedIn(t, o), done, "/ui/callbacks/cb_" + all[0].ID
 }
 
@@ -37,8 +37,8 @@ func TestRetryOfWhatIsNoLongerDead(t *testing.T) {
 	t.Parallel()
 	o := parts()
 	open := sample(1)
-	o.Callbacks, o.Audit = callbackRows{all: []store.Callback{open}}, auditRows{}
-	o.CallbackActs = callbackEngine{err: store.ErrAttempting}
+	o.callbackRows, o.auditRows = callbackRows{all: []store.Callback{open}}, auditRows{}
+	o.callbackEngine = callbackEngine{err: store.ErrAttempting}
 	b := signedIn(t, o)
 	id := "/ui/callbacks/cb_" + open.ID
 	res := b.post(id+"/retry", "ladder", "restart", "was", "dead")
@@ -74,7 +74,7 @@ func TestWhatWasReceivedIsNotSentAgainUnawares(t *testing.T) {
 func TestConditionsThatSayNothing(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Callbacks = callbackRows{all: []store.Callback{sample(1)}}
+	o.callbackRows = callbackRows{all: []store.Callback{sample(1)}}
 	b := signedIn(t, o)
 	b.get("/ui/callbacks?overdue=false&min_attempts=0").ok().lacks(".bulk")
 	for _, query := range []string{"overdue=yes", "topic=a&topic=b"} {
@@ -88,8 +88,8 @@ func TestCurlReadsNoFile(t *testing.T) {
 	o := parts()
 	head := sample(2)
 	head.Method, head.PayloadID = "HEAD", ""
-	o.Callbacks = callbackRows{all: []store.Callback{head, sample(1)}, payload: store.Payload{Body: []byte("@/etc/passwd")}}
-	o.CallbackActs, o.Audit = callbackEngine{}, auditRows{}
+	o.callbackRows = callbackRows{all: []store.Callback{head, sample(1)}, payload: store.Payload{Body: []byte("@/etc/passwd")}}
+	o.callbackEngine, o.auditRows = callbackEngine{}, auditRows{}
 	b := signedIn(t, o)
 	page := b.get("/ui/callbacks/cb_" + testID(1)).ok()
 	page.has("#curl", "--data-raw '@/etc/passwd'")
@@ -148,7 +148,7 @@ func TestActsSayWhatIsWrong(t *testing.T) {
 func TestConflictsAreSaidAtTheForm(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Callbacks, o.CallbackActs, o.Audit = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{err: store.ErrAttempting}, auditRows{}
+	o.callbackRows, o.callbackEngine, o.auditRows = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{err: store.ErrAttempting}, auditRows{}
 	b := signedIn(t, o)
 	res := b.post("/ui/callbacks/cb_"+testID(1)+"/retry", "ladder", "once")
 	if res.status != http.StatusConflict {
@@ -161,8 +161,8 @@ func TestFilterIsKeptInTheAddress(t *testing.T) {
 	t.Parallel()
 	var asked store.Filter
 	o := parts()
-	o.Callbacks = callbackRows{asked: &asked}
-	o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), ExternalID: "shop"}}}
+	o.callbackRows = callbackRows{asked: &asked}
+	o.endpointRows = endpointRows{all: []store.Endpoint{{ID: testID(7), ExternalID: "shop"}}}
 	b := signedIn(t, o)
 	b.cookies[zoneCookie] = "Asia%2FShanghai"
 	b.get("/ui/callbacks?state=scheduled&topic=payment.succeeded&endpoint=shop&class=http_5xx&from=2026-11-21T10:00&label.channel=alipay&order=due&min_attempts=1&overdue=true").ok()
@@ -176,7 +176,7 @@ func TestFilterIsKeptInTheAddress(t *testing.T) {
 func TestSearchGoesToWhatItIs(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Callbacks, o.Endpoints = callbackRows{all: []store.Callback{sample(1)}}, endpointRows{}
+	o.callbackRows, o.endpointRows = callbackRows{all: []store.Callback{sample(1)}}, endpointRows{}
 	b := signedIn(t, o)
 	for q, to := range map[string]string{
 		"cb_" + testID(1): "/ui/callbacks/cb_" + testID(1), testID(1): "/ui/callbacks/cb_" + testID(1), strings.ToLower(testID(1)): "/ui/callbacks/cb_" + testID(1),
@@ -186,7 +186,7 @@ func TestSearchGoesToWhatItIs(t *testing.T) {
 		b.get("/ui/search?q=" + queryEscape(q)).leads(to)
 	}
 	// What was not found so far is not said to be nowhere: the list looks on.
-	o.Callbacks = callbackRows{left: &store.Cursor{ID: testID(1)}}
+	o.callbackRows = callbackRows{left: &store.Cursor{ID: testID(1)}}
 	signedIn(t, o).get("/ui/search?q=channel%3Dalipay").leads("/ui/callbacks?label.channel=alipay")
 }
 
@@ -228,7 +228,7 @@ func TestGETChangesNothing(t *testing.T) {
 func TestRawTextsAreSaved(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Callbacks = callbackRows{all: []store.Callback{sample(1)}, payload: store.Payload{Body: []byte(hostile)}}
+	o.callbackRows = callbackRows{all: []store.Callback{sample(1)}, payload: store.Payload{Body: []byte(hostile)}}
 	res := signedIn(t, o).get("/ui/callbacks/cb_" + sample(1).ID + "/payload").ok()
 	for name, want := range map[string]string{
 		"Content-Type": "text/plain", "Content-Disposition": "attachment",

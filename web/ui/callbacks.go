@@ -1,26 +1,10 @@
 package ui
 
 import (
-	"context"
-
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
-
-// Callbacks is what pages ask of the store for callbacks.
-type Callbacks interface {
-	// Get returns store.ErrNotFound for one that the project does not have.
-	Get(ctx context.Context, project, id string) (store.Callback, error)
-	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
-	// Attempts returns at most limit of a callback's attempts, newest first: those with numbers below before,
-	// or for zero, from the last one on.
-	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
-	// Attempt returns one by its number; store.ErrNotFound.
-	Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error)
-	// Payload is store.ErrNotFound where there never was one, store.ErrPayloadPurged where retention has ended.
-	Payload(ctx context.Context, project, id string) (store.Payload, error)
-	Counts(ctx context.Context, project string) (store.Counts, error)
-}
 
 // pageSize is how many rows a list shows: with what stands around them they are less than 100 KB.
 const pageSize = 40
@@ -112,12 +96,12 @@ func (u *UI) listCallbacks(r *request, name, path string, only *store.Kind) (*an
 		params.Set("kind", string(*only))
 	}
 	f := r.readFilter(params)
-	if err := f.findEndpoint(r, u.Endpoints); err != nil {
+	if err := u.findEndpoint(r, f); err != nil {
 		return nil, err
 	}
 	p := &callbacksPage{base: u.base(r, name, name+".title"), Filter: f, ByDue: params.Get("order") == "due", FieldErrors: f.wrong}
 	f.ByDue = p.ByDue
-	f.After = readCursor(params.Get("cursor"))
+	f.After = query.ReadPlace(params.Get("cursor"))
 	if f.After != nil {
 		p.First = p.With()
 	}
@@ -126,7 +110,7 @@ func (u *UI) listCallbacks(r *request, name, path string, only *store.Kind) (*an
 			return nil, err
 		}
 	}
-	counts, err := u.Callbacks.Counts(r.ctx, r.who.project)
+	counts, err := u.Store.Counts(r.ctx, r.who.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +121,8 @@ func (u *UI) listCallbacks(r *request, name, path string, only *store.Kind) (*an
 		p.Chips = append(p.Chips, chip{Text: p.T("polls.unresolved"), Link: p.With("state", string(store.Dead), "reason", string(store.Unresolved)), Current: unresolved})
 	}
 	p.ResetTo = Root + path
-	p.Narrow = len(f.values) > 1 || len(f.values) == 1 && only == nil
-	if p.Can(string(store.ScopeOperate)) && len(f.wrong) == 0 && !f.empty() {
+	p.Narrow = len(f.Values) > 1 || len(f.Values) == 1 && only == nil
+	if p.Can(string(store.ScopeOperate)) && len(f.wrong) == 0 && !f.Empty() {
 		for _, act := range []string{"retry", "cancel", "reschedule", "set_url"} {
 			p.Acts = append(p.Acts, bulkAct{act, Root + "/redrives/new?action=" + act + "&" + f.query()})
 		}
@@ -149,9 +133,9 @@ func (u *UI) listCallbacks(r *request, name, path string, only *store.Kind) (*an
 // fillRows reads one page of rows. A filter that no index serves is looked for in a bounded part of the table: the page may be short, even
 // empty, and still have a next one.
 func (u *UI) fillRows(r *request, p *callbacksPage) error {
-	f := p.Filter.Filter
+	f := p.Filter.Filter.Filter
 	f.Limit = pageSize
-	found, err := u.Callbacks.List(r.ctx, r.who.project, f)
+	found, err := u.Store.List(r.ctx, r.who.Project, f)
 	if err != nil {
 		return err
 	}
@@ -160,7 +144,7 @@ func (u *UI) fillRows(r *request, p *callbacksPage) error {
 	}
 	f.After = found.Next
 	if f.After != nil {
-		p.Next = p.With("cursor", cursorOf(f.After))
+		p.Next = p.With("cursor", query.Place(*f.After))
 		if len(p.Rows) == 0 {
 			p.lookOn(found.Next, f.ByDue)
 		}
@@ -170,7 +154,7 @@ func (u *UI) fillRows(r *request, p *callbacksPage) error {
 
 // chips are the states, and how many are in each where nothing else is asked for.
 func (p *callbacksPage) chips(counts *store.Counts, counted bool) {
-	states := p.Filter.values["state"]
+	states := p.Filter.Values["state"]
 	p.Chips = append(p.Chips, chip{Text: p.T("state.all"), Link: p.With("state", ""), Current: len(states) == 0})
 	for _, s := range store.States {
 		c := chip{Text: p.T("state." + string(s)), Link: p.With("state", string(s)), Current: len(states) == 1 && states[0] == string(s)}
@@ -183,7 +167,7 @@ func (p *callbacksPage) chips(counts *store.Counts, counted bool) {
 
 // fields prepares what the form of the filter offers.
 func (p *callbacksPage) fields(kinds bool) {
-	v := p.Filter.values
+	v := p.Filter.Values
 	choose := func(prefix string, words []string, chosen string, data bool) []option {
 		all := []option{{Text: p.T("filter.any"), Chosen: chosen == ""}}
 		for _, word := range words {
@@ -216,19 +200,36 @@ func (p *callbacksPage) fields(kinds bool) {
 }
 
 // Value is what a parameter of the filter says.
-func (p *callbacksPage) Value(name string) string { return p.Filter.values.Get(name) }
+func (p *callbacksPage) Value(name string) string { return p.Filter.Values.Get(name) }
 
 // Hidden are the parameters that the form does not show.
 func (p *callbacksPage) Hidden() []named {
 	var all []named
 	for name := range p.Filter.Labels {
-		all = append(all, named{labelPrefix + name, p.Filter.Labels[name]})
+		all = append(all, named{query.LabelPrefix + name, p.Filter.Labels[name]})
 	}
-	for _, s := range p.Filter.values["state"] {
+	for _, s := range p.Filter.Values["state"] {
 		all = append(all, named{"state", s})
 	}
 	if p.ByDue {
 		all = append(all, named{"order", "due"})
 	}
 	return all
+}
+
+// A search is what a list says while nothing of it was found: a filter that no index serves is looked for in a bounded part of the table for each
+// page, so that none takes long.
+type search struct {
+	// More: nothing was found so far, and there is more to look through.
+	More bool
+	// Reached is the moment up to which the list was looked through, in its order.
+	Reached int64
+}
+
+// lookOn says that the next page, which begins at the cursor, may have what this one has not.
+func (s *search) lookOn(next *store.Cursor, byDue bool) {
+	s.More, s.Reached = true, next.DueAt
+	if !byDue {
+		s.Reached = store.IDTime(next.ID)
+	}
 }

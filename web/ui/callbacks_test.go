@@ -84,7 +84,6 @@ func (s callbackRows) Counts(context.Context, string) (store.Counts, error) { re
 
 // callbackEngine answers what is asked of the engine for one callback, and remembers what was done.
 type callbackEngine struct {
-	CallbackActs
 	diary
 	why dispatch.Explanation
 	err error
@@ -144,9 +143,12 @@ func (a auditRows) Audit(_ context.Context, _ string, f store.AuditFilter) (stor
 	return a.page, a.err
 }
 
-type pollEngine struct {
-	Polls
-	view dispatch.PollView
+type pollEngine struct{ view dispatch.PollView }
+
+func (p pollEngine) ResolvePoll(
+	context.Context, string, string, dispatch.ResolveRequest, store.Actor,
+) (store.ResolvedPoll, error) {
+	return store.ResolvedPoll{}, nil
 }
 
 func (p pollEngine) Poll(context.Context, string, string) (dispatch.PollView, error) {
@@ -198,9 +200,9 @@ var someBlocks = dispatch.Explanation{NextAt: testNow + 600_000, Blocking: []dis
 }}
 
 func callbackCases() []pageCase {
-	give := func(rows callbackRows, engine callbackEngine) func(o *Options) {
-		return func(o *Options) {
-			o.Callbacks, o.CallbackActs, o.Audit = rows, engine, auditRows{}
+	give := func(rows callbackRows, engine callbackEngine) func(o *fakes) {
+		return func(o *fakes) {
+			o.callbackRows, o.callbackEngine, o.auditRows = rows, engine, auditRows{}
 		}
 	}
 	many := callbackRows{counts: store.Counts{States: map[store.State]int64{store.Scheduled: 1_234_567, store.Dead: 3}}}
@@ -251,13 +253,13 @@ func callbackCases() []pageCase {
 		}},
 		{name: "callback/done", path: id, set: give(callbackRows{all: []store.Callback{done}, attempts: one.attempts, payload: one.payload}, callbackEngine{}), want: [][2]string{{".why.good", "It was delivered"}}},
 		{name: "callback/dead-many", path: id, set: give(attempts, callbackEngine{}), want: [][2]string{{".why.bad", "all attempts used up"}, {"section a", "40 older attempts"}}},
-		{name: "callback/hostile", path: id, set: func(o *Options) {
+		{name: "callback/hostile", path: id, set: func(o *fakes) {
 			give(evil, callbackEngine{why: someBlocks})(o)
-			o.Audit = spoiledAudit
+			o.auditRows = spoiledAudit
 		}},
-		{name: "callback/poll", path: id, set: func(o *Options) {
+		{name: "callback/poll", path: id, set: func(o *fakes) {
 			give(callbackRows{all: []store.Callback{poll}}, callbackEngine{})(o)
-			o.Polls = pollEngine{view: dispatch.PollView{Callback: poll, Rule: `{"until":{"success":[{"pointer":"/x","eq":"` + "<b>" + `"}]}}`, Detail: store.PollDetail{Context: `{"a":1}`}}}
+			o.pollEngine = pollEngine{view: dispatch.PollView{Callback: poll, Rule: `{"until":{"success":[{"pointer":"/x","eq":"` + "<b>" + `"}]}}`, Detail: store.PollDetail{Context: `{"a":1}`}}}
 		}, want: [][2]string{{"h2", "Poll"}, {"pre", `"until"`}, {".buttons a", "Resolve"}}},
 		{name: "callback/error", path: id, set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
 		{name: "callback/none", path: "/ui/callbacks/cb_" + testID(9), set: give(one, callbackEngine{}), status: http.StatusNotFound, want: [][2]string{{"main", "no such thing in this project"}}},
@@ -271,25 +273,25 @@ func callbackCases() []pageCase {
 		{name: "order/one", path: "/ui/orders?ref=order-0001", set: give(one, callbackEngine{}), want: [][2]string{{"h1", "Everything of order-0001"}, {"h2", "https://shop.example:443"}}},
 		{name: "order/hostile", path: "/ui/orders?ref=" + queryEscape(hostile), set: give(evil, callbackEngine{})},
 		{name: "order/error", path: "/ui/orders?ref=x", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
-		{name: "search/empty", path: "/ui/search?q=nothing", set: func(o *Options) {
+		{name: "search/empty", path: "/ui/search?q=nothing", set: func(o *fakes) {
 			give(one, callbackEngine{})(o)
-			o.Endpoints = endpointRows{}
+			o.endpointRows = endpointRows{}
 		}, want: [][2]string{{".empty", "Nothing was found"}}},
-		{name: "search/one-of-each", path: "/ui/search?q=lock-1", set: func(o *Options) {
+		{name: "search/one-of-each", path: "/ui/search?q=lock-1", set: func(o *fakes) {
 			give(one, callbackEngine{})(o)
-			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop " + hostile}}}
+			o.endpointRows = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop " + hostile}}}
 		}, want: [][2]string{{"h2", "By lock key"}, {"h2", "Endpoints"}, {"li a", "shop"}}},
-		{name: "search/looked", path: "/ui/search?q=shop=7", set: func(o *Options) {
+		{name: "search/looked", path: "/ui/search?q=shop=7", set: func(o *fakes) {
 			give(callbackRows{left: &store.Cursor{ID: testID(1)}}, callbackEngine{})(o)
-			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop"}}}
+			o.endpointRows = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop"}}}
 		}, want: [][2]string{{"h2", "By label"}, {"section p", "Nothing found so far"}, {"section a[href=/ui/callbacks?label.shop=7]", "Look on"}, {"li a", "shop"}}},
-		{name: "search/hostile", path: "/ui/search?q=" + queryEscape(hostile), set: func(o *Options) {
+		{name: "search/hostile", path: "/ui/search?q=" + queryEscape(hostile), set: func(o *fakes) {
 			give(evil, callbackEngine{})(o)
-			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: hostile, ExternalID: hostile}}}
+			o.endpointRows = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: hostile, ExternalID: hostile}}}
 		}},
-		{name: "search/error", path: "/ui/search?q=x", set: func(o *Options) {
+		{name: "search/error", path: "/ui/search?q=x", set: func(o *fakes) {
 			give(broken, callbackEngine{})(o)
-			o.Endpoints = endpointRows{}
+			o.endpointRows = endpointRows{}
 		}, status: http.StatusInternalServerError},
 	}
 	for name, form := range map[string]struct {

@@ -1,18 +1,11 @@
 package ui
 
 import (
-	"context"
 	"slices"
 	"strconv"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Dead is what pages ask of the store for dead callbacks.
-type Dead interface {
-	// DeadGroups returns the causes by which callbacks are dead, the largest first.
-	DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error)
-}
 
 func (u *UI) deadRoutes() []Route { return []Route{page("/dead", u.dead)} }
 
@@ -44,11 +37,11 @@ var wrongAddress = [...]store.Class{
 
 // dead is GET /ui/dead.
 func (u *UI) dead(r *request) (*answer, error) {
-	groups, err := u.Dead.DeadGroups(r.ctx, r.who.project)
+	groups, err := u.Store.DeadGroups(r.ctx, r.who.Project)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := u.Callbacks.Counts(r.ctx, r.who.project)
+	counts, err := u.Store.Counts(r.ctx, r.who.Project)
 	if err != nil {
 		return nil, err
 	}

@@ -25,10 +25,10 @@ func deadGroupOf(reason store.Reason, class store.Class, status, count int) stor
 }
 
 func deadCases() []pageCase {
-	give := func(total int64, groups ...store.DeadGroup) func(o *Options) {
-		return func(o *Options) {
-			o.Dead = deadRows{groups: groups}
-			o.Callbacks = callbackRows{counts: store.Counts{States: map[store.State]int64{store.Dead: total}}}
+	give := func(total int64, groups ...store.DeadGroup) func(o *fakes) {
+		return func(o *fakes) {
+			o.deadRows = deadRows{groups: groups}
+			o.callbackRows = callbackRows{counts: store.Counts{States: map[store.State]int64{store.Dead: total}}}
 		}
 	}
 	var many []store.DeadGroup
@@ -52,7 +52,7 @@ func deadCases() []pageCase {
 			deadGroupOf(store.Exhausted, store.ClassRuleMismatch, 200, 37), deadGroupOf(store.Gone, store.ClassGone, 410, 12), deadGroupOf(store.Expired, "", 0, 8), deadGroupOf(store.Unresolved, store.ClassRuleMismatch, 200, 4))},
 		{name: "dead/uncounted", path: "/ui/dead", set: give(5), want: [][2]string{{"main p a", "5 dead callbacks"}}, unwanted: []string{".empty"}},
 		{name: "dead/hostile", path: "/ui/dead", set: give(1, deadGroupOf(store.Exhausted, hostile, 999, 1))},
-		{name: "dead/error", path: "/ui/dead", set: func(o *Options) { o.Dead = deadRows{err: errBroken} }, status: http.StatusInternalServerError},
+		{name: "dead/error", path: "/ui/dead", set: func(o *fakes) { o.deadRows = deadRows{err: errBroken} }, status: http.StatusInternalServerError},
 	}
 }
 
@@ -60,7 +60,7 @@ func TestDeadOffersAnAddressWhereThatHelps(t *testing.T) {
 	t.Parallel()
 	for class, offered := range map[store.Class]bool{store.ClassDNSNotFound: true, store.ClassConnectRefused: true, store.ClassHTTP4xx: true, store.ClassHTTP5xx: false, store.ClassThrottled: false} {
 		o := parts()
-		o.Dead, o.Callbacks = deadRows{groups: []store.DeadGroup{deadGroupOf(store.Exhausted, class, 0, 1)}}, callbackRows{}
+		o.deadRows, o.callbackRows = deadRows{groups: []store.DeadGroup{deadGroupOf(store.Exhausted, class, 0, 1)}}, callbackRows{}
 		b := signedIn(t, o)
 		has := false
 		for _, a := range find(b.get("/ui/dead").ok().doc, "a[data-ask]") {

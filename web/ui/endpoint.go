@@ -3,10 +3,15 @@ package ui
 import (
 	"encoding/json"
 	"html/template"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
 // Bounds of what the page of an endpoint shows.
@@ -45,7 +50,7 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	ep, err := u.Endpoints.AnyEndpoint(r.ctx, r.who.project, id)
+	ep, err := u.Store.AnyEndpoint(r.ctx, r.who.Project, id)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +65,7 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 	p.Attempts, p.Took = row.Figures.attemptsChart(&p.base), row.Figures.tookChart(&p.base)
 	p.Policy, p.Rule, p.Signed = policyText(ep.Policy), successText(ep.Success), ep.Signer
 	p.SentHeaders = shownHeaders(ep.Headers)
-	newest, err := u.Callbacks.List(r.ctx, r.who.project, store.Filter{EndpointID: id, Now: r.now, Limit: endpointCallbacks})
+	newest, err := u.Store.List(r.ctx, r.who.Project, store.Filter{EndpointID: id, Now: r.now, Limit: endpointCallbacks})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +86,7 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 func (u *UI) historyOf(r *request, objects ...string) ([]change, error) {
 	var entries []store.AuditEntry
 	for _, object := range objects {
-		found, err := u.Audit.Audit(r.ctx, r.who.project, store.AuditFilter{Object: object, Limit: endpointAudit})
+		found, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: object, Limit: endpointAudit})
 		if err != nil {
 			return nil, err
 		}
@@ -105,4 +110,274 @@ func changedParts(detail string) []string {
 		return nil // the details of other actions are other objects, and a page without them says what was done all the same
 	}
 	return d.Changed[:min(len(d.Changed), 20)]
+}
+
+// A standing is one thing that is so of an endpoint or a lane: what holds it, that it fails, that all is well.
+type standing struct {
+	// Code is dispatch's word where that has one. Kind is the colour of the badge that says Text.
+	Code, Kind, Text string
+	// Since and Until are moments, zero: not known. Forever: until somebody ends it.
+	Since, Until int64
+	// Word is more of it in our words, Note what somebody wrote of it.
+	Word, Note string
+	// Cure says what can be done about it, and Act is the address of the form that does it, which ActText names. Empty: there is none.
+	Cure, Act, ActText string
+}
+
+// slowFrom is how long the slowest twentieth of the attempts may take before an endpoint is called slow: a third of the time that an
+// attempt mostly has.
+const slowFrom = 5 * time.Second
+
+// standings says how an endpoint stands, the most important first. There is always at least one.
+func (b *base) standings(row *endpointRow) []standing {
+	var all []standing
+	lane := row.Lane
+	if !row.Enabled {
+		s := standing{
+			Code: dispatch.BlockEndpointOff, Kind: "bad", Since: row.DisabledAt,
+			Act: row.path("enable"), ActText: b.T("endpoint.enable.button"),
+		}
+		if key := "endpoint.disabled." + row.DisabledReason; b.Has(key) {
+			s.Word = b.T(key)
+		} else {
+			s.Note = row.DisabledReason
+		}
+		all = append(all, s)
+	}
+	if row.PausedUntil > b.now {
+		all = append(all, standing{
+			Code: dispatch.BlockEndpointPaused, Kind: "warn", Since: row.PausedAt, Until: row.PausedUntil,
+			Note: row.PauseReason, Act: row.path("resume"), ActText: b.T("endpoint.resume.button"),
+		})
+	}
+	if lane != nil {
+		for _, s := range b.laneRow(lane).Standings {
+			if s.Code != dispatch.BlockEndpointOff && s.Code != dispatch.BlockEndpointPaused { // which are the endpoint's own
+				all = append(all, s)
+			}
+		}
+	}
+	if row.FailingSince != 0 {
+		all = append(all, standing{Code: "failing", Kind: "bad", Since: row.FailingSince})
+	}
+	if lane != nil && lane.State != nil && lane.State.Health == schedule.TimingOut || row.Figures.p95 >= float64(slowFrom.Milliseconds()) {
+		all = append(all, standing{Code: "slow", Kind: "warn"})
+	}
+	switch {
+	case len(all) > 0:
+	case row.LastSuccessAt == 0 && row.LastFailureAt == 0 && row.Figures.Attempts == 0:
+		all = append(all, standing{Code: "idle"})
+	default:
+		all = append(all, standing{Code: "ok", Kind: "good"})
+	}
+	for i := range all {
+		b.word(&all[i])
+	}
+	return all
+}
+
+// laneStanding says what holds a lane, by the word that dispatch has for it.
+func (b *base) laneStanding(v *dispatch.LaneView, hold dispatch.Block) standing {
+	s := standing{Code: hold.Code, Kind: "warn", Since: hold.Since, Until: hold.Until}
+	switch hold.Code {
+	case dispatch.BlockLanePaused:
+		s.Act, s.ActText = link("/lanes/resume", "key", v.Key), b.T("lanes.resume.button")
+		if v.PausedUntil == v.OwnPause {
+			s.Note = v.PauseReason
+		}
+	case dispatch.BlockEndpointPaused:
+		if v.PausedUntil == v.EndpointPause {
+			s.Note = v.PauseReason
+		}
+	case dispatch.BlockProjectPaused:
+		s.Act, s.ActText = link("/system/resume"), b.T("banner.resume")
+	case dispatch.BlockEndpointOff, dispatch.BlockSQLDown, dispatch.BlockNoWorker,
+		dispatch.BlockIndexUnanswered:
+		s.Kind = "bad"
+	case dispatch.BlockBreakerOpen:
+		s.Kind, s.Until = "bad", 0 // it ends with an answer, not with its next probe
+	case dispatch.BlockRate, dispatch.BlockConcurrency:
+		s.Kind = "busy"
+	}
+	b.word(&s)
+	return s
+}
+
+// word puts a standing into the viewer's words.
+func (b *base) word(s *standing) {
+	s.Text = b.T("lanes.held." + s.Code)
+	for _, prefix := range []string{"why.cure.", "endpoint.cure."} {
+		if b.Has(prefix + s.Code) {
+			s.Cure = b.T(prefix + s.Code)
+		}
+	}
+}
+
+// path is the address of an act on the endpoint.
+func (row *endpointRow) path(act string) string { return Root + "/endpoints/" + row.FullID + "/" + act }
+
+// Flight is how many attempts it has in flight, and may have at present; empty: that is not known.
+func (row *endpointRow) Flight() string {
+	if row.Lane == nil {
+		return ""
+	}
+	return flightText(row.Lane.State)
+}
+
+// Limit is how many attempts it may ever have in flight; zero: that is not known.
+func (row *endpointRow) Limit() int { return flightLimit(row.Lane) }
+
+// Paused says whether somebody has paused it.
+func (row *endpointRow) Paused(now int64) bool { return row.PausedUntil > now }
+
+// policyText writes a policy as the form of an endpoint takes it: by its name, or the waits of one given whole.
+func policyText(p store.PolicyChoice) string {
+	if p.Given == nil {
+		return p.Name
+	}
+	if len(p.Given.Tiers) == 0 {
+		return "[]"
+	}
+	text := ""
+	for i, wait := range p.Given.Tiers {
+		if i > 0 {
+			text += " "
+		}
+		text += schedule.FormatDuration(wait)
+	}
+	return text
+}
+
+// successText writes a success rule by its name, or the rule itself.
+func successText(s store.Success) string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return string(s.Rule)
+}
+
+// figures are what happened in a lane: the sums are of the last 24 hours, whatever else there is to draw.
+type figures struct {
+	// Attempts are all that ended; Failed those that failed or of which nobody knows how they ended.
+	Attempts, Succeeded, Failed int64
+	// Share is the part of the attempts that succeeded, in percent; -1: there were none.
+	Share float64
+	// P50 and P95 are what half, and all but a twentieth, of the attempts took at most; empty: there were none.
+	P50, P95 string
+	p95      float64
+	// hours are what happened in each hour, those without anything too; the last one is that which it is now.
+	hours []store.Activity
+	// some: there were attempts in any of the hours.
+	some bool
+}
+
+// hoursAgo is when the first of so many hours began, of which the last one is that which it is now.
+func hoursAgo(now int64, hours int) int64 {
+	return store.Hour.Begin(now) - int64(hours-1)*store.Hour.Milliseconds()
+}
+
+// figuresOf sums up the rows of one lane.
+func figuresOf(rows []store.Activity, from int64, hours int) figures {
+	f := figures{Share: -1, hours: make([]store.Activity, hours)}
+	for i := range f.hours {
+		f.hours[i].At = from + int64(i)*store.Hour.Milliseconds()
+	}
+	var all store.Activity
+	for i := range rows {
+		if n := (rows[i].At - from) / store.Hour.Milliseconds(); rows[i].At >= from && n < int64(hours) {
+			f.hours[n].Add(&rows[i])
+			f.some = f.some || rows[i].Succeeded+rows[i].Failed+rows[i].Unknown > 0
+			if n >= int64(hours-listHours) {
+				all.Add(&rows[i])
+			}
+		}
+	}
+	f.Succeeded, f.Failed = all.Succeeded, all.Failed+all.Unknown
+	if f.Attempts = f.Succeeded + f.Failed; f.Attempts > 0 {
+		f.Share = 100 * float64(f.Succeeded) / float64(f.Attempts)
+	}
+	f.P50, _ = tookText(&all.Took, 0.5)
+	f.P95, f.p95 = tookText(&all.Took, 0.95)
+	return f
+}
+
+// tookText writes what the part q of attempts took at most. What took longer than the histogram knows is said to be so.
+func tookText(h *store.TookHistogram, q float64) (string, float64) {
+	ms := h.Quantile(q)
+	if math.IsNaN(ms) {
+		return "", 0
+	}
+	text := shortMillis(ms)
+	if ms >= store.TookBounds[len(store.TookBounds)-1] {
+		text = "≥ " + text
+	}
+	return text, ms
+}
+
+// shortMillis writes milliseconds as a length of time, to three digits at most.
+func shortMillis(ms float64) string {
+	if ms < 10 {
+		return shortDuration(time.Duration(math.Round(ms*10)/10*1000) * time.Microsecond)
+	}
+	return shortDuration(time.Duration(math.Round(ms)) * time.Millisecond)
+}
+
+// Spark draws the attempts of each hour, with those that failed.
+func (f *figures) Spark() template.HTML {
+	s := picture.Spark{Values: make([]float64, len(f.hours)), Failures: make([]float64, len(f.hours)), Width: 120, Height: 26}
+	if !f.some {
+		return picture.Spark{Width: 120, Height: 26}.HTML()
+	}
+	for i := range f.hours {
+		bad := f.hours[i].Failed + f.hours[i].Unknown
+		s.Values[i], s.Failures[i] = float64(f.hours[i].Succeeded+bad), float64(bad)
+	}
+	return s.HTML()
+}
+
+// axis is the axis of the charts of an endpoint.
+func (f *figures) axis(b *base) picture.TimeAxis {
+	end := f.hours[len(f.hours)-1].At + store.Hour.Milliseconds()
+	return picture.TimeAxis{From: time.UnixMilli(f.hours[0].At), To: time.UnixMilli(end), Location: b.zone.Location, Header: b.T("endpoint.chart.hour")}
+}
+
+// attemptsChart draws how many attempts ended how in each hour.
+func (f *figures) attemptsChart(b *base) template.HTML {
+	chart := picture.Bars{
+		Frame:    picture.Frame{ID: "attempts", Title: b.T("endpoint.chart.attempts"), Desc: b.T("endpoint.chart.attempts.help"), NoData: b.T("endpoint.chart.none")},
+		TimeAxis: f.axis(b), Step: time.Hour, Height: 180,
+		Value: func(v float64) string { return b.N(int64(v)) },
+	}
+	if !f.some {
+		return chart.HTML()
+	}
+	good, bad, unknown := make([]float64, len(f.hours)), make([]float64, len(f.hours)), make([]float64, len(f.hours))
+	for i := range f.hours {
+		h := &f.hours[i]
+		chart.Times = append(chart.Times, time.UnixMilli(h.At))
+		good[i], bad[i], unknown[i] = float64(h.Succeeded), float64(h.Failed), float64(h.Unknown)
+	}
+	chart.Series = []picture.Series{
+		{Name: b.T("outcome.succeeded"), Values: good, Tone: picture.Good}, {Name: b.T("outcome.failed"), Values: bad, Tone: picture.Bad},
+		{Name: b.T("outcome.unknown"), Values: unknown, Tone: picture.Warn},
+	}
+	return chart.HTML()
+}
+
+// tookChart draws how long the attempts of each hour took.
+func (f *figures) tookChart(b *base) template.HTML {
+	chart := picture.Lines{
+		Frame:    picture.Frame{ID: "took", Title: b.T("endpoint.chart.took"), Desc: b.T("endpoint.chart.took.help"), NoData: b.T("endpoint.chart.none")},
+		TimeAxis: f.axis(b), Height: 180, Value: shortMillis,
+	}
+	if !f.some {
+		return chart.HTML()
+	}
+	half, most := make([]float64, len(f.hours)), make([]float64, len(f.hours))
+	for i := range f.hours {
+		chart.Times = append(chart.Times, time.UnixMilli(f.hours[i].At))
+		half[i], most[i] = f.hours[i].Took.Quantile(0.5), f.hours[i].Took.Quantile(0.95)
+	}
+	chart.Series = []picture.Series{{Name: b.T("endpoint.p50"), Values: half}, {Name: b.T("endpoint.p95"), Values: most}}
+	return chart.HTML()
 }

@@ -1,7 +1,10 @@
 package ui
 
 import (
+	"strings"
+
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -26,7 +29,7 @@ func (u *UI) endpointForm(r *request, name string) (*form, *endpointRow, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	ep, err := u.Endpoints.Endpoint(r.ctx, r.who.project, id)
+	ep, err := u.Store.Endpoint(r.ctx, r.who.Project, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,7 +80,7 @@ func (u *UI) pauseEndpoint(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = u.EndpointActs.PauseEndpoint(r.ctx, r.who.project, id, until, r.by())
+	_, err = u.Engine.PauseEndpoint(r.ctx, r.who.Project, id, until, r.by())
 	return u.endpointActed(r, "pause", err)
 }
 
@@ -116,7 +119,7 @@ func (u *UI) resumeEndpoint(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = u.EndpointActs.PauseEndpoint(r.ctx, r.who.project, id, 0, r.by())
+	_, err = u.Engine.PauseEndpoint(r.ctx, r.who.Project, id, 0, r.by())
 	return u.endpointActed(r, "resume", err)
 }
 
@@ -155,7 +158,7 @@ func (u *UI) switchEndpoint(r *request, name string, on bool) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = u.EndpointActs.PatchEndpoint(r.ctx, r.who.project, id, dispatch.EndpointChange{Enabled: &on}, r.by())
+	_, err = u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, dispatch.EndpointChange{Enabled: &on}, r.by())
 	return u.endpointActed(r, name, err)
 }
 
@@ -178,7 +181,7 @@ func (u *UI) deleteEndpoint(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := u.EndpointActs.DeleteEndpoint(r.ctx, r.who.project, id, r.by()); err != nil {
+	if err := u.Engine.DeleteEndpoint(r.ctx, r.who.Project, id, r.by()); err != nil {
 		return nil, err
 	}
 	u.say(r, r.lang.text("endpoint.delete.done"))
@@ -192,13 +195,88 @@ func (u *UI) testEndpoint(r *request) (*answer, error) {
 		return nil, err
 	}
 	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.
-	if _, err := u.Endpoints.Endpoint(r.ctx, r.who.project, id); err != nil {
+	if _, err := u.Store.Endpoint(r.ctx, r.who.Project, id); err != nil {
 		return nil, err
 	}
-	c, err := u.EndpointActs.TestEndpoint(r.ctx, r.who.project, id, r.by())
+	c, err := u.Engine.TestEndpoint(r.ctx, r.who.Project, id, r.by())
 	if err != nil {
 		return nil, err
 	}
 	u.say(r, r.lang.text("endpoint.test.done"))
 	return redirect(Root + "/callbacks/" + store.CallbackPrefix + c.ID)
+}
+
+// secretPage shows a signing secret, in the answer to the form that asked for it and nowhere else.
+type secretPage struct {
+	base
+	FullID string
+	// Say is what was done.
+	Say    string
+	Secret *dispatch.ShownSecret
+	// Until is when the secret before it ceases to sign beside it; zero: there is none that does.
+	Until int64
+}
+
+// showSecret answers with a secret. The texts are those of "endpoint.NAME.*".
+func (u *UI) showSecret(r *request, full, name string, s *dispatch.ShownSecret, until int64) (*answer, error) {
+	p := &secretPage{base: u.base(r, "endpoints", "endpoint.secret.title"), FullID: full, Say: r.lang.text("endpoint." + name + ".done"), Secret: s}
+	if until > r.now {
+		p.Until = until
+	}
+	return show("endpoint_secret", p)
+}
+
+func (u *UI) askRevealSecret(r *request) (*form, error) {
+	f, _, err := u.endpointForm(r, "secret")
+	if err != nil {
+		return nil, err
+	}
+	f.Fields = []field{f.reasonField()}
+	return f, nil
+}
+
+func (u *UI) revealSecret(r *request) (*answer, error) {
+	id, err := r.bareID(store.EndpointPrefix)
+	if err != nil {
+		return nil, err
+	}
+	s, err := u.Engine.RevealSecret(r.ctx, r.who.Project, dispatch.SecretQuery{Endpoint: id}, r.by())
+	if err != nil {
+		return nil, err
+	}
+	return u.showSecret(r, store.EndpointPrefix+id, "secret", &s, 0)
+}
+
+func (u *UI) askRotateSecret(r *request) (*form, error) {
+	f, _, err := u.endpointForm(r, "rotate")
+	if err != nil {
+		return nil, err
+	}
+	f.Fields = []field{
+		{Name: "overlap", Kind: lineField, Label: f.T("endpoint.rotate.overlap"), Help: f.T("endpoint.rotate.overlap.help"), Suggest: "24h", Mono: true},
+		{Name: "secret", Kind: textField, Label: f.T("endpoint.field.secret"), Help: f.T("endpoint.field.secret.help"), Mono: true, Rows: 3, Secret: true},
+		{Name: "label", Kind: lineField, Label: f.T("endpoint.field.secret_label"), Help: f.T("endpoint.field.secret_label.help"), Mono: true},
+		f.reasonField(),
+	}
+	return f, nil
+}
+
+func (u *UI) rotateSecret(r *request) (*answer, error) {
+	id, err := r.bareID(store.EndpointPrefix)
+	if err != nil {
+		return nil, err
+	}
+	q := dispatch.Rotation{Secret: strings.TrimSpace(r.text("secret")), Label: r.value("label"), Reason: r.value("reason")}
+	if text := r.value("overlap"); text != "" {
+		d, err := schedule.ParseDuration(text)
+		if err != nil {
+			return nil, invalid("overlap", r.lang.text("form.duration"))
+		}
+		q.Overlap = &d
+	}
+	s, until, err := u.Engine.RotateSecret(r.ctx, r.who.Project, dispatch.SecretQuery{Endpoint: id}, q, r.by())
+	if err != nil {
+		return nil, err
+	}
+	return u.showSecret(r, store.EndpointPrefix+id, "rotate", &s, until)
 }

@@ -8,10 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
-
-// maskText stands in the form for what is not shown of an address or a header.
-const maskText = "***"
 
 // wasPrefix begins the names of hidden fields that say what the form has shown: only what differs from it is changed, so that two people
 // who change different things do not undo each other's.
@@ -107,7 +105,7 @@ func (u *UI) askCreateEndpoint(r *request) (*form, error) {
 // createEndpoint answers with the endpoint's secret, which is shown in this one answer and kept nowhere on its way.
 func (u *UI) createEndpoint(r *request) (*answer, error) {
 	ch := r.endpointChange(&store.Endpoint{})
-	made, err := u.EndpointActs.CreateEndpoint(r.ctx, r.who.project, ch, r.by())
+	made, err := u.Engine.CreateEndpoint(r.ctx, r.who.Project, ch, r.by())
 	if err != nil {
 		return nil, err
 	}
@@ -137,16 +135,16 @@ func (u *UI) editEndpoint(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	ep, err := u.Endpoints.Endpoint(r.ctx, r.who.project, id)
+	ep, err := u.Store.Endpoint(r.ctx, r.who.Project, id)
 	if err != nil {
 		return nil, err
 	}
 	ch := r.endpointChange(&ep)
-	if ch.Secret != "" && !r.who.allows(store.ScopeAdmin) {
+	if ch.Secret != "" && !r.who.Allows(store.ScopeAdmin) {
 		return nil, lacks(store.ScopeAdmin) // who gives a secret to what exists changes one
 	}
-	ch.Admin = r.who.allows(store.ScopeAdmin)
-	_, err = u.EndpointActs.PatchEndpoint(r.ctx, r.who.project, id, ch, r.by())
+	ch.Admin = r.who.Allows(store.ScopeAdmin)
+	_, err = u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, ch, r.by())
 	return u.endpointActed(r, "edit", err)
 }
 
@@ -168,7 +166,7 @@ func (r *request) endpointChange(ep *store.Endpoint) dispatch.EndpointChange {
 		return *typed
 	}
 	ch.Name, ch.URLOverride = r.changed("name"), r.changed("url_override")
-	if ch.URL = r.changed("url"); ch.URL != nil && strings.Contains(*ch.URL, maskText) {
+	if ch.URL = r.changed("url"); ch.URL != nil && strings.Contains(*ch.URL, query.Mask) {
 		wrong("url", "endpoint.field.url.masked")
 	}
 	if external := clearable("external_id"); external != "" {
@@ -228,7 +226,7 @@ func (r *request) chooseHeaders(ch *dispatch.EndpointChange, text string, ep *st
 	}
 	for i := range headers {
 		h := &headers[i]
-		if h.Value != maskText || !dispatch.IsSensitiveHeader(h.Name) {
+		if !query.Masked(*h) {
 			continue
 		}
 		kept := slices.IndexFunc(ep.Headers, func(own store.Header) bool { return strings.EqualFold(own.Name, h.Name) })

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,32 +10,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Endpoints is what pages ask of the store for endpoints.
-type Endpoints interface {
-	// Endpoint and EndpointByExternalID return store.ErrNotFound for one that the project does not have, or
-	// that was deleted; AnyEndpoint returns that one.
-	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
-	AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error)
-	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
-	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)
-	// FindEndpoints returns those that there are, by the ids with their prefix.
-	FindEndpoints(ctx context.Context, project string, names []string) (map[string]store.Endpoint, error)
-	// LaneActivity returns what happened in lanes, by the hour, since then.
-	LaneActivity(ctx context.Context, project string, lanes []int64, from int64) ([]store.Activity, error)
-}
-
-// EndpointActs is what pages ask of the engine for endpoints.
-type EndpointActs interface {
-	CreateEndpoint(ctx context.Context, project string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error)
-	PatchEndpoint(ctx context.Context, project, id string, ch dispatch.EndpointChange, by store.Actor) (store.Endpoint, error)
-	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error
-	// PauseEndpoint holds it until then; with 0 it is resumed.
-	PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error)
-	TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
-	RotateSecret(ctx context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor) (dispatch.ShownSecret, int64, error)
-	RevealSecret(ctx context.Context, project string, q dispatch.SecretQuery, by store.Actor) (dispatch.ShownSecret, error)
-}
 
 func (u *UI) endpointRoutes() []Route {
 	return append([]Route{
@@ -83,7 +56,7 @@ func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error)
 	if ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" }); len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := u.Endpoints.FindEndpoints(r.ctx, r.who.project, ids)
+	found, err := u.Store.FindEndpoints(r.ctx, r.who.Project, ids)
 	if err != nil {
 		return nil, fmt.Errorf("find the endpoints of lanes: %w", err)
 	}
@@ -108,7 +81,7 @@ func (u *UI) endpoints(r *request) (*answer, error) {
 	p.Narrow = p.Search != "" || p.Topic != "" || p.Held || p.Failing
 	f := store.EndpointFilter{Search: p.Search, Topic: p.Topic, Held: p.Held, Failing: p.Failing, Now: r.now, Limit: endpointsShown + 1}
 	f.After, _ = store.BareID("", r.query("cursor"))
-	found, err := u.Endpoints.Endpoints(r.ctx, r.who.project, f)
+	found, err := u.Store.Endpoints(r.ctx, r.who.Project, f)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +114,7 @@ func (u *UI) standInto(r *request, b *base, rows []*endpointRow, hours int) erro
 	from := hoursAgo(r.now, hours)
 	activity := make(map[int64][]store.Activity)
 	if len(numbers) > 0 {
-		all, err := u.Endpoints.LaneActivity(r.ctx, r.who.project, numbers, from)
+		all, err := u.Store.LaneActivity(r.ctx, r.who.Project, numbers, from)
 		if err != nil {
 			return err
 		}
@@ -163,7 +136,7 @@ func (u *UI) lanesByKey(r *request, keys []string) (map[string]*dispatch.LaneVie
 	if len(keys) == 0 {
 		return found, nil
 	}
-	views, err := u.Lanes.Lanes(r.ctx, r.who.project, store.LaneFilter{Keys: keys, Limit: len(keys), DueBy: r.now})
+	views, err := u.Engine.Lanes(r.ctx, r.who.Project, store.LaneFilter{Keys: keys, Limit: len(keys), DueBy: r.now})
 	if err != nil {
 		return nil, err
 	}

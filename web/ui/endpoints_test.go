@@ -120,9 +120,9 @@ func endpointCases() []pageCase {
 		callbacks callbackRows
 		audit     auditRows
 	}
-	give := func(g given) func(o *Options) {
-		return func(o *Options) {
-			o.Endpoints, o.Lanes, o.Callbacks, o.Audit = g.endpoints, g.lanes, g.callbacks, g.audit
+	give := func(g given) func(o *fakes) {
+		return func(o *fakes) {
+			o.endpointRows, o.laneRows, o.callbackRows, o.auditRows = g.endpoints, g.lanes, g.callbacks, g.audit
 		}
 	}
 	ep := sampleEndpoint(1)
@@ -202,7 +202,7 @@ func endpointCases() []pageCase {
 		{name: "endpoint/none", path: "/ui/endpoints/ep_" + testID(2), set: give(one), status: http.StatusNotFound},
 		{name: "form-endpoint-new/one", path: "/ui/endpoints/new", set: give(given{}), want: [][2]string{{"h1", "New endpoint"}, {"label", "Signing secret"}, {"option", "any"}}},
 		{name: "form-endpoint-new/hostile", path: "/ui/endpoints/new?back=" + queryEscape("/ui/endpoints?q="+hostile), set: give(given{})},
-		{name: "form-endpoint-new/error", path: "/ui/endpoints/new", set: func(o *Options) { o.Projects = projectRows{err: errBroken} }, status: http.StatusInternalServerError},
+		{name: "form-endpoint-new/error", path: "/ui/endpoints/new", set: func(o *fakes) { o.projectRows = projectRows{err: errBroken} }, status: http.StatusInternalServerError},
 	}
 	for name, says := range map[string]string{
 		"edit": "Only what you change", "pause": "Nothing more is sent to it", "resume": "It has 7 open callbacks", "enable": "ramping up", "disable": "until somebody enables it",
@@ -231,10 +231,10 @@ func actingOn(t *testing.T, err error) (b *browser, done *[]string, change *disp
 	done, change = new([]string), new(dispatch.EndpointChange)
 	ep := sampleEndpoint(1)
 	o := parts()
-	o.Endpoints, o.Lanes = endpointRows{all: []store.Endpoint{ep}}, laneRows{all: []dispatch.LaneView{endpointLane(ep)}}
-	o.Callbacks, o.Audit = callbackRows{}, auditRows{}
-	o.EndpointActs = endpointEngine{err: err, secret: testSecret, diary: diary{done}, change: change}
-	o.Keys = holders()
+	o.endpointRows, o.laneRows = endpointRows{all: []store.Endpoint{ep}}, laneRows{all: []dispatch.LaneView{endpointLane(ep)}}
+	o.callbackRows, o.auditRows = callbackRows{}, auditRows{}
+	o.endpointEngine = endpointEngine{err: err, secret: testSecret, diary: diary{done}, change: change}
+	o.keyRing = holders()
 	return open(t, o), done, change
 }
 
@@ -296,15 +296,15 @@ func TestSecretsStandOnOnePage(t *testing.T) {
 		t.Errorf("done %q, want %q", *done, want)
 	}
 	b.refuses(id+"/rotate_secret", ".field .error", "is not a duration", "overlap", "soon")
-	b.ui.EndpointActs = endpointEngine{diary: diary{done}, change: new(dispatch.EndpointChange)} // it makes no secret
+	b.fakes.endpointEngine = endpointEngine{diary: diary{done}, change: new(dispatch.EndpointChange)} // it makes no secret
 	b.post("/ui/endpoints/new", "url", "https://x.example/", "signer", "none").leads("/ui/endpoints/ep_" + testID(9))
 }
 
 func TestEndpointHistoryIsOfItAndItsLane(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	objects := historyRows{}
-	o.Endpoints, o.Lanes, o.Callbacks, o.Audit = endpointRows{all: []store.Endpoint{sampleEndpoint(1)}}, laneRows{}, callbackRows{}, objects
+	o.endpointRows, o.laneRows, o.callbackRows, o.auditRows = endpointRows{all: []store.Endpoint{sampleEndpoint(1)}}, laneRows{}, callbackRows{}, auditRows{}
+	o.Options.Store = historyRows{&o.rows}
 	res := signedIn(t, o).get("/ui/endpoints/ep_" + testID(1)).ok()
 	if got := strings.Join(strings.Fields(textOf(find(res.doc, ".timeline")[0])), " "); !strings.Contains(got, "lane") || strings.Index(got, "lane") > strings.Index(got, "endpoint") {
 		t.Errorf("the history is %q", got)
@@ -312,7 +312,7 @@ func TestEndpointHistoryIsOfItAndItsLane(t *testing.T) {
 }
 
 // historyRows has an entry for an endpoint, and a newer one for its lane.
-type historyRows struct{}
+type historyRows struct{ Store }
 
 func (historyRows) Audit(_ context.Context, _ string, f store.AuditFilter) (store.AuditPage, error) {
 	e := store.AuditEntry{ID: testID(20), At: testNow - 9000, Action: "callback.retry", Actor: "endpoint"}
@@ -328,7 +328,7 @@ func (historyRows) Audit(_ context.Context, _ string, f store.AuditFilter) (stor
 // language.
 func TestEveryCodeHasWords(t *testing.T) {
 	t.Parallel()
-	u, err := New(parts())
+	u, err := newPages()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestEveryCodeHasWords(t *testing.T) {
 
 func TestStandingNamesWhatHolds(t *testing.T) {
 	t.Parallel()
-	u, err := New(parts())
+	u, err := newPages()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"context"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -10,14 +9,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Projects is what every page says of the project that it is about.
-type Projects interface {
-	// Project returns store.ErrNotFound for one that does not exist.
-	Project(ctx context.Context, id string) (store.Project, error)
-	// Projects returns those with ids above after, in the order of their ids.
-	Projects(ctx context.Context, after string, limit int) ([]store.Project, error)
-}
 
 // framed is a page: what stands around it, and itself.
 type framed interface{ frame() *base }
@@ -59,7 +50,7 @@ func (u *UI) base(r *request, section, title string, params ...any) base {
 
 // baseTitled is base for a title that is not a text of the catalogue alone.
 func (u *UI) baseTitled(r *request, section, title string) base {
-	return base{TitleData: true, ui: u, r: r, lang: r.lang, zone: r.zone, now: r.now, Title: title, Section: section, Ready: true, signedIn: r.who.project != ""}
+	return base{TitleData: true, ui: u, r: r, lang: r.lang, zone: r.zone, now: r.now, Title: title, Section: section, Ready: true, signedIn: r.who.Project != ""}
 }
 
 // complete fills in what the frame shows, which a page that is rendered again for a stream does not need.
@@ -67,10 +58,10 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 	if !b.signedIn {
 		return nil
 	}
-	b.Who = r.who.by("").Name
-	health := u.Clock.Health(r.ctx)
+	b.Who = r.who.By("").Name
+	health := u.Engine.Health(r.ctx)
 	b.Ready, b.Degraded = health.Ready, health.Degraded
-	project, err := u.Projects.Project(r.ctx, r.who.project)
+	project, err := u.Store.Project(r.ctx, r.who.Project)
 	if err != nil {
 		return err
 	}
@@ -78,8 +69,8 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 	if live {
 		b.Live = Root + "/live?page=" + url.QueryEscape(r.url.RequestURI())
 	}
-	if r.who.root() && !r.live {
-		if b.Others, err = u.Projects.Projects(r.ctx, "", maxProjects); err != nil {
+	if r.who.Root() && !r.live {
+		if b.Others, err = u.Store.Projects(r.ctx, "", maxProjects); err != nil {
 			return err
 		}
 	}
@@ -160,14 +151,14 @@ func (b *base) Version() string { return b.ui.Version }
 func (b *base) Now() int64 { return b.now }
 
 // Can says whether the viewer's key has a scope: what it may not do is not offered.
-func (b *base) Can(scope string) bool { return b.signedIn && b.r.who.allows(store.Scope(scope)) }
+func (b *base) Can(scope string) bool { return b.signedIn && b.r.who.Allows(store.Scope(scope)) }
 
 // ProjectID is the project that the page is about. Forms send it along, so that what is asked for in one project is not done in another
 // which the viewer has switched to meanwhile.
-func (b *base) ProjectID() string { return b.r.who.project }
+func (b *base) ProjectID() string { return b.r.who.Project }
 
 // Root says whether the viewer holds the settings' admin key.
-func (b *base) Root() bool { return b.signedIn && b.r.who.root() }
+func (b *base) Root() bool { return b.signedIn && b.r.who.Root() }
 
 // PausedNow says whether all that the project sends is held.
 func (b *base) PausedNow() bool { return b.Project != nil && b.Project.PausedUntil > b.now }
@@ -262,7 +253,7 @@ func (b *base) With(pairs ...string) string {
 	return b.r.url.Path + "?" + q.Encode()
 }
 
-// A labelled value of a callback.
+// A named is a value with its name.
 type named struct{ Name, Value string }
 
 // sortedLabels returns labels by name.

@@ -19,7 +19,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // testNow is the clock's time in tests, testKey the settings' admin key.
@@ -127,23 +126,69 @@ func (p projectRows) Projects(context.Context, string, int) ([]store.Project, er
 	return all, p.err
 }
 
-// parts are what a test gives the pages; what it does not name panics when it is asked.
-func parts() Options {
-	var engine *dispatch.Engine
-	var db *sqlstore.DB
-	return Options{
-		Clock: stillClock{dispatch.Health{Ready: true}}, Sessions: &memSessions{}, Projects: projectRows{},
-		Keys: &keyRing{keys: map[string]store.Key{}}, Overview: db, Callbacks: db, CallbackActs: engine,
-		Endpoints: db, EndpointActs: engine, Lanes: engine, Polls: engine, Schedules: db, ScheduleActs: engine,
-		Redrives: db, RedriveActs: engine, Dead: db, Books: db, Audit: db, Index: engine, System: engine,
-		Schema: struct{ Schema }{}, AdminKey: testKey, Version: "test",
+// fakes are what a test has the pages ask. Each answers for one part; one that a test leaves alone has nothing.
+type fakes struct {
+	// Options may have an engine or a store of the test's own, in the place of the fakes.
+	Options
+	rows
+	engines
+}
+
+// rows stand for the store.
+type rows struct {
+	*memSessions
+	projectRows
+	overviewRows
+	callbackRows
+	endpointRows
+	redriveRows
+	deadRows
+	bookRows
+	auditRows
+	schemaRows
+}
+
+// engines stand for the engine.
+type engines struct {
+	stillClock
+	*keyRing
+	callbackEngine
+	endpointEngine
+	laneRows
+	pollEngine
+	scheduleRows
+	scheduleEngine
+	redriveEngine
+	indexEngine
+	systemEngine
+}
+
+// parts are fakes of a process that is well.
+func parts() fakes {
+	return fakes{
+		Options: Options{AdminKey: testKey, Version: "test"},
+		rows:    rows{memSessions: &memSessions{}},
+		engines: engines{stillClock: stillClock{dispatch.Health{Ready: true}}, keyRing: &keyRing{}},
 	}
+}
+
+// options are those of pages that ask the fakes.
+func (o *fakes) options() Options {
+	made := o.Options
+	if made.Engine == nil {
+		made.Engine = &o.engines
+	}
+	if made.Store == nil {
+		made.Store = &o.rows
+	}
+	return made
 }
 
 // A browser asks for pages, keeps cookies, and follows no redirect by itself.
 type browser struct {
 	t       *testing.T
 	ui      *UI
+	fakes   *fakes
 	handler http.Handler
 	cookies map[string]string
 	// headers are sent with each request.
@@ -154,13 +199,13 @@ type browser struct {
 var testKit = sync.OnceValues(readKit)
 
 // open makes the pages of the parts, with somebody before them who has not signed in.
-func open(t *testing.T, o Options) *browser {
+func open(t *testing.T, o fakes) *browser {
 	t.Helper()
 	k, err := testKit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := newUI(o, k)
+	u, err := newUI(o.options(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +217,11 @@ func open(t *testing.T, o Options) *browser {
 	}
 	engine.NoRoute(u.NotFound)
 	u.Register(engine)
-	return &browser{t: t, ui: u, handler: engine, cookies: make(map[string]string), headers: make(http.Header)}
+	return &browser{t: t, ui: u, fakes: &o, handler: engine, cookies: make(map[string]string), headers: make(http.Header)}
 }
 
 // signedIn is open for who has signed in with the admin key, in UTC.
-func signedIn(t *testing.T, o Options) *browser {
+func signedIn(t *testing.T, o fakes) *browser {
 	t.Helper()
 	b := open(t, o)
 	b.signIn(testKey)
@@ -206,7 +251,7 @@ func (b *browser) refuses(path, where, says string, pairs ...string) result {
 type pageCase struct {
 	// name is PAGE/STATE.
 	name, path string
-	set        func(o *Options)
+	set        func(o *fakes)
 	// status is what is answered; zero: 200.
 	status int
 	// want are selectors with a text that must be in what matches.
@@ -216,7 +261,7 @@ type pageCase struct {
 }
 
 // threeStates are the cases of a page with one thing, with hostile text, and with a database that fails.
-func threeStates(name, path string, one, evil, broken func(*Options), want ...[2]string) []pageCase {
+func threeStates(name, path string, one, evil, broken func(*fakes), want ...[2]string) []pageCase {
 	return []pageCase{
 		{name: name + "/one", path: path, set: one, want: want},
 		{name: name + "/hostile", path: path, set: evil},
@@ -424,4 +469,10 @@ func testID(n int) string {
 		id[i], n = digits[n%32], n/32
 	}
 	return string(id)
+}
+
+// newPages makes pages of which nothing is asked.
+func newPages() (*UI, error) {
+	o := parts()
+	return New(o.options())
 }

@@ -32,14 +32,14 @@ type keyRow struct {
 }
 
 func newKeyRow(r *request, k *store.Key) *keyRow {
-	row := &keyRow{Key: *k, FullID: store.KeyPrefix + k.ID, Own: r.who.key != nil && r.who.key.ID == k.ID}
+	row := &keyRow{Key: *k, FullID: store.KeyPrefix + k.ID, Own: r.who.Key != nil && r.who.Key.ID == k.ID}
 	row.Soon = k.Valid(r.now) && k.ExpiresAt != 0 && k.ExpiresAt < r.now+endsSoon.Milliseconds()
 	return row
 }
 
 // keys is GET /ui/system/keys.
 func (u *UI) keys(r *request) (*answer, error) {
-	all, err := u.System.Keys(r.ctx, r.who.project)
+	all, err := u.Engine.Keys(r.ctx, r.who.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (u *UI) keys(r *request) (*answer, error) {
 func (u *UI) askCreateKey(r *request) (*form, error) {
 	f := u.systemForm(r, "keys.new", "says", "once")
 	f.Back = r.back(keysPath)
-	f.Facts = []fact{{Name: f.T("frame.project"), Value: r.who.project, Data: true}}
+	f.Facts = []fact{{Name: f.T("frame.project"), Value: r.who.Project, Data: true}}
 	scopes := field{Name: "scopes", Kind: checksField, Label: f.T("system.keys.scopes"), Help: f.T("system.keys.scopes.help")}
 	for _, s := range store.Scopes {
 		scopes.Options = append(scopes.Options, option{Value: string(s), Text: f.T("system.scope." + string(s))})
@@ -102,7 +102,7 @@ func (u *UI) createKey(r *request) (*answer, error) {
 			q.ExpiresIn = &d
 		}
 	}
-	key, text, err := u.System.CreateKey(r.ctx, r.who.project, q, r.by())
+	key, text, err := u.Engine.CreateKey(r.ctx, r.who.Project, q, r.by())
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (u *UI) keyOf(r *request) (*keyRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := u.System.Keys(r.ctx, r.who.project)
+	all, err := u.Engine.Keys(r.ctx, r.who.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (u *UI) revokeKey(r *request) (*answer, error) {
 	if key.RevokedAt != 0 {
 		return nil, store.ErrTerminal
 	}
-	if err := u.System.RevokeKey(r.ctx, r.who.project, key.ID, r.by()); err != nil {
+	if err := u.Engine.RevokeKey(r.ctx, r.who.Project, key.ID, r.by()); err != nil {
 		return nil, err
 	}
 	return u.did(r, keysPath, r.lang.text("system.keys.revoke.done", "name", key.Name))

@@ -80,8 +80,8 @@ func brokenLane(n int) dispatch.LaneView {
 }
 
 func laneCases() []pageCase {
-	give := func(rows ...dispatch.LaneView) func(o *Options) {
-		return func(o *Options) { o.Lanes = laneRows{all: rows} }
+	give := func(rows ...dispatch.LaneView) func(o *fakes) {
+		return func(o *fakes) { o.laneRows = laneRows{all: rows} }
 	}
 	var many []dispatch.LaneView
 	var counts store.Counts
@@ -100,10 +100,10 @@ func laneCases() []pageCase {
 	}
 	ofEndpoint := sampleLane(1)
 	ofEndpoint.Key, ofEndpoint.EndpointID, ofEndpoint.Disabled = "ep_"+testID(7), testID(7), true
-	of := func(all ...store.Endpoint) func(o *Options) {
-		return func(o *Options) {
+	of := func(all ...store.Endpoint) func(o *fakes) {
+		return func(o *fakes) {
 			give(ofEndpoint)(o)
-			o.Endpoints = endpointRows{all: all}
+			o.endpointRows = endpointRows{all: all}
 		}
 	}
 	blind := sampleLane(1)
@@ -111,29 +111,29 @@ func laneCases() []pageCase {
 	evil := heldLane(1, hostile)
 	evil.Key = hostile
 	key := sampleLane(1).Key
-	broken := func(o *Options) { o.Lanes = laneRows{err: errBroken} }
+	broken := func(o *fakes) { o.laneRows = laneRows{err: errBroken} }
 	cases := []pageCase{
 		{name: "lanes/empty", path: "/ui/lanes", set: give(), want: [][2]string{{".empty", "No lanes yet"}}, unwanted: []string{"table"}},
 		{name: "lanes/one", path: "/ui/lanes", set: give(sampleLane(1)), want: [][2]string{{"td a", key}, {"td", "3 / 8"}, {"td .small", "at most 32"}, {"td", "50/s"}, {"td.act a", "Pause…"}}, unwanted: []string{".badge"}},
 		{name: "lanes/many", path: "/ui/lanes", set: give(many...), want: [][2]string{{".badge.warn", "lane paused"}, {".badge.bad", "breaker open"}, {"q", "is being moved"}, {"td.act a", "Resume…"}, {".pager a", "Next page"}}},
-		{name: "lanes/backlog-many", path: "/ui/lanes?sort=backlog", set: func(o *Options) {
+		{name: "lanes/backlog-many", path: "/ui/lanes?sort=backlog", set: func(o *fakes) {
 			give(many...)(o)
-			o.Callbacks = callbackRows{counts: counts}
+			o.callbackRows = callbackRows{counts: counts}
 		}, want: [][2]string{{"td", "840"}, {"p.small", "the most open callbacks"}, {".pager a", "Next page"}}},
-		{name: "lanes/backlog-empty", path: "/ui/lanes?sort=backlog", set: func(o *Options) {
+		{name: "lanes/backlog-empty", path: "/ui/lanes?sort=backlog", set: func(o *fakes) {
 			give()(o)
-			o.Callbacks = callbackRows{}
+			o.callbackRows = callbackRows{}
 		}, want: [][2]string{{".empty", "No lanes yet"}}},
-		{name: "lanes/backlog-error", path: "/ui/lanes?sort=backlog", set: func(o *Options) {
+		{name: "lanes/backlog-error", path: "/ui/lanes?sort=backlog", set: func(o *fakes) {
 			give()(o)
-			o.Callbacks = callbackRows{err: errBroken}
+			o.callbackRows = callbackRows{err: errBroken}
 		}, status: http.StatusInternalServerError},
 		{name: "lanes/endpoint", path: "/ui/lanes", set: of(store.Endpoint{ID: testID(8), Name: "another"}), want: [][2]string{{"td a[href=/ui/endpoints/ep_" + testID(7) + "]", "its endpoint"}, {".badge.bad", "disabled"}}},
 		{name: "lanes/endpoint-named", path: "/ui/lanes", set: of(store.Endpoint{ID: testID(7), Name: "Shop 7"}), want: [][2]string{{"td a", "its endpoint: Shop 7"}}},
 		{name: "lanes/endpoint-hostile", path: "/ui/lanes", set: of(store.Endpoint{ID: testID(7), ExternalID: hostile}), want: [][2]string{{"td a", "alert(1)"}}},
-		{name: "lanes/endpoint-error", path: "/ui/lanes", set: func(o *Options) {
+		{name: "lanes/endpoint-error", path: "/ui/lanes", set: func(o *fakes) {
 			of()(o)
-			o.Endpoints = endpointRows{err: errBroken}
+			o.endpointRows = endpointRows{err: errBroken}
 		}, status: http.StatusInternalServerError},
 		{name: "lanes/noindex", path: "/ui/lanes", set: give(blind), want: [][2]string{{".banner.warn", "The index does not answer"}}},
 		{name: "lanes/nomatch", path: "/ui/lanes?q=nothing&held=true", set: give(sampleLane(1)), want: [][2]string{{".empty", "Nothing matches"}}},
@@ -159,7 +159,7 @@ func TestLaneActs(t *testing.T) {
 	lane.Key = key
 	var done []string
 	o := parts()
-	o.Lanes = laneRows{all: []dispatch.LaneView{lane}, diary: diary{&done}}
+	o.laneRows = laneRows{all: []dispatch.LaneView{lane}, diary: diary{&done}}
 	b := signedIn(t, o)
 	path := func(name string) string { return link("/lanes/"+name, "key", key) }
 	for _, name := range []string{"pause", "resume", "limits"} {
@@ -215,7 +215,7 @@ func TestLanesAreAskedForByKey(t *testing.T) {
 	t.Parallel()
 	var asked store.LaneFilter
 	o := parts()
-	o.Lanes = laneRows{asked: &asked}
+	o.laneRows = laneRows{asked: &asked}
 	b := signedIn(t, o)
 	b.get("/ui/lanes?q=shop&held=true").ok()
 	if asked.Search != "shop" || !asked.Held {

@@ -25,7 +25,7 @@ import (
 
 // changing is a list that can be changed while somebody looks at it.
 type changing struct {
-	callbackRows
+	Store
 	mu    sync.Mutex
 	rows  []store.Callback
 	lists atomic.Int64
@@ -162,9 +162,10 @@ func (s *synced) String() string {
 	return s.b.String()
 }
 
-func liveParts(rows *changing) Options {
+func liveParts(rows *changing) fakes {
 	o := parts()
-	o.Callbacks = rows
+	rows.Store = &o.rows
+	o.Options.Store = rows
 	return o
 }
 
@@ -215,7 +216,7 @@ func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	o := liveParts(&changing{})
 	ring := holders()
-	o.Keys = ring
+	o.keyRing = ring
 	b := open(t, o)
 	b.signIn("reader")
 	server := httptest.NewServer(b.handler)
@@ -293,7 +294,7 @@ func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	t.Parallel()
 	o := liveParts(&changing{})
-	o.Keys = holders()
+	o.keyRing = holders()
 	b := signedIn(t, o)
 	server := httptest.NewServer(b.handler)
 	defer server.Close()
@@ -370,7 +371,7 @@ func TestARevokedKeyEndsASlowStream(t *testing.T) {
 	t.Parallel()
 	o := liveParts(&changing{})
 	ring := holders()
-	o.Keys = ring
+	o.keyRing = ring
 	b := open(t, o)
 	b.signIn("reader")
 	if sessionEvery > time.Minute {

@@ -2,24 +2,18 @@ package ui
 
 import (
 	"cmp"
-	"context"
+	"fmt"
 	"html/template"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
-
-// Overview is what the first page asks of the store.
-type Overview interface {
-	// Activity returns what happened in a lane, or with 0 in all, in spans that begin from then on and before that.
-	Activity(ctx context.Context, project string, lane int64, span store.Span, from, to int64) ([]store.Activity, error)
-	DueNow(ctx context.Context, project string, now int64) (store.DueNow, error)
-	// DueHours are the hours in which something is due.
-	DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error)
-}
 
 func (u *UI) overviewRoutes() []Route { return []Route{page("/", u.overview)} }
 
@@ -96,7 +90,7 @@ func (u *UI) overview(r *request) (*answer, error) {
 func (u *UI) fillRates(r *request, p *overviewPage) error {
 	const span = store.Minute
 	begin := span.Begin(r.now) - span.Milliseconds()
-	recent, err := u.Overview.Activity(r.ctx, r.who.project, 0, span, begin-58*span.Milliseconds(), r.now+1)
+	recent, err := u.Store.Activity(r.ctx, r.who.Project, 0, span, begin-58*span.Milliseconds(), r.now+1)
 	if err != nil {
 		return err
 	}
@@ -124,17 +118,17 @@ func share(part, whole int64) float64 {
 // fillBacklog says what waits, since when, and what holds it.
 func (u *UI) fillBacklog(r *request, p *overviewPage) error {
 	var err error
-	if p.Due, err = u.Overview.DueNow(r.ctx, r.who.project, r.now); err != nil {
+	if p.Due, err = u.Store.DueNow(r.ctx, r.who.Project, r.now); err != nil {
 		return err
 	}
 	p.Late = p.Due.OldestAt != 0 && r.now-p.Due.OldestAt > dueTooLong.Milliseconds()
-	counts, err := u.Callbacks.Counts(r.ctx, r.who.project)
+	counts, err := u.Store.Counts(r.ctx, r.who.Project)
 	if err != nil {
 		return err
 	}
 	p.Dead, p.Open = counts.States[store.Dead], counts.States[store.Scheduled]
 	p.Tiers = p.tiersChart(counts.Tiers)
-	hours, err := u.Overview.DueHours(r.ctx, r.who.project, store.Hour.Begin(r.now), r.now+dueHours*store.Hour.Milliseconds())
+	hours, err := u.Store.DueHours(r.ctx, r.who.Project, store.Hour.Begin(r.now), r.now+dueHours*store.Hour.Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -146,7 +140,7 @@ func (u *UI) fillBacklog(r *request, p *overviewPage) error {
 	for _, l := range counts.Lanes {
 		f.Keys = append(f.Keys, l.Lane)
 	}
-	views, err := u.Lanes.Lanes(r.ctx, r.who.project, f)
+	views, err := u.Engine.Lanes(r.ctx, r.who.Project, f)
 	if err != nil {
 		return err
 	}
@@ -183,7 +177,7 @@ func dueOr(due, now int64) int64 {
 }
 
 func (u *UI) fillNewest(r *request, p *overviewPage) error {
-	newest, err := u.Callbacks.List(r.ctx, r.who.project, store.Filter{Now: r.now, Limit: newestShown})
+	newest, err := u.Store.List(r.ctx, r.who.Project, store.Filter{Now: r.now, Limit: newestShown})
 	if err != nil {
 		return err
 	}
@@ -196,10 +190,10 @@ func (u *UI) fillNewest(r *request, p *overviewPage) error {
 // fillProcesses says which processes work, and how the index stands: to the settings' admin key, because they
 // are those of all projects. An index that does not answer is no error of the page.
 func (u *UI) fillProcesses(r *request, p *overviewPage) error {
-	if !r.who.root() {
+	if !r.who.Root() {
 		return nil
 	}
-	all, err := u.Index.Dispatchers(r.ctx)
+	all, err := u.Engine.Dispatchers(r.ctx)
 	if err != nil {
 		return err
 	}
@@ -210,12 +204,199 @@ func (u *UI) fillProcesses(r *request, p *overviewPage) error {
 		}
 		p.Dispatchers = append(p.Dispatchers, row)
 	}
-	if p.Index.IndexStatus, err = u.Index.IndexStatus(r.ctx); err != nil {
+	if p.Index.IndexStatus, err = u.Engine.IndexStatus(r.ctx); err != nil {
 		return err
 	}
 	if !p.Index.Down {
-		p.Index.Stats, err = u.Index.Stats(r.ctx)
+		p.Index.Stats, err = u.Engine.Stats(r.ctx)
 		p.Index.Known = err == nil // it may have gone away in between; the frame says so then
 	}
 	return nil
 }
+
+// A timeRange is how far back the charts of a page go, in spans of which length.
+type timeRange struct {
+	name string
+	span store.Span
+	n    int64
+}
+
+// timeRanges are those that can be chosen, the first where none is.
+var timeRanges = [...]timeRange{{"1h", store.Minute, 60}, {"24h", store.Quarter, 96}, {"7d", store.Hour, 168}}
+
+func rangeOf(name string) timeRange {
+	for _, r := range timeRanges {
+		if r.name == name {
+			return r
+		}
+	}
+	return timeRanges[0]
+}
+
+// dueHours is how far ahead the chart of what is due goes.
+const dueHours = 24
+
+// fillCharts draws what happened.
+func (u *UI) fillCharts(r *request, p *overviewPage) error {
+	chosen := rangeOf(r.query("range"))
+	for _, each := range timeRanges {
+		p.Ranges = append(p.Ranges, chip{Text: p.T("range." + each.name), Link: p.With("range", each.name), Current: each == chosen})
+	}
+	length := chosen.span.Milliseconds()
+	from := chosen.span.Begin(r.now) - (chosen.n-1)*length
+	rows, err := u.Store.Activity(r.ctx, r.who.Project, 0, chosen.span, from, r.now+1)
+	if err != nil {
+		return err
+	}
+	s := newSeries(chosen.span, from, r.now, chosen.n, rows)
+	axis := p.axis(s.times[0], time.UnixMilli(r.now))
+	perSecond := func(count func(a *store.Activity) int64) []float64 {
+		return s.values(func(a *store.Activity, seconds float64) float64 { return float64(count(a)) / seconds })
+	}
+	p.Throughput = picture.Lines{
+		Frame: p.quiet("throughput"), TimeAxis: axis, Times: s.times, Value: rate,
+		Series: []picture.Series{
+			{Name: p.T("overview.accepted"), Values: perSecond(func(a *store.Activity) int64 { return a.Accepted }), Fill: true},
+			{Name: p.T("overview.delivered"), Values: perSecond(func(a *store.Activity) int64 { return a.Succeeded })},
+		},
+	}.HTML()
+	counts := func(count func(a *store.Activity) int64) []float64 {
+		return s.values(func(a *store.Activity, _ float64) float64 { return float64(count(a)) })
+	}
+	p.Attempts = picture.Bars{
+		Frame: p.quiet("attempts"), TimeAxis: axis, Times: s.times, Step: time.Duration(chosen.span), Value: whole,
+		Series: []picture.Series{
+			{Name: p.T("outcome.succeeded"), Values: counts(func(a *store.Activity) int64 { return a.Succeeded }), Tone: picture.Good},
+			{Name: p.T("outcome.failed"), Values: counts(func(a *store.Activity) int64 { return a.Failed }), Tone: picture.Bad},
+			{Name: p.T("outcome.unknown"), Values: counts(func(a *store.Activity) int64 { return a.Unknown }), Tone: picture.Warn},
+		},
+	}.HTML()
+	late := func(q float64) []float64 {
+		return s.values(func(a *store.Activity, _ float64) float64 { return a.Lateness.Quantile(q) })
+	}
+	p.Lateness = picture.Lines{
+		Frame: p.quiet("lateness"), TimeAxis: axis, Times: s.times, Scale: picture.Log, Min: 1, Value: milliseconds,
+		Series: []picture.Series{
+			{Name: p.T("chart.percentile", "q", "50"), Values: late(.5)}, {Name: p.T("chart.percentile", "q", "95"), Values: late(.95)},
+			{Name: p.T("chart.percentile", "q", "99"), Values: late(.99)},
+		},
+	}.HTML()
+	return nil
+}
+
+// A series is one Activity a span, also where nothing happened.
+type series struct {
+	times   []time.Time
+	rows    []store.Activity
+	seconds []float64
+}
+
+func newSeries(span store.Span, from, now, n int64, rows []store.Activity) series {
+	s := series{times: make([]time.Time, n), rows: make([]store.Activity, n), seconds: make([]float64, n)}
+	length := span.Milliseconds()
+	for i := range n {
+		at := from + i*length
+		s.times[i] = time.UnixMilli(at)
+		s.seconds[i] = max(float64(min(length, now-at)), 1000) / 1000
+	}
+	for i := range rows {
+		if at := (rows[i].At - from) / length; at >= 0 && at < n {
+			s.rows[at].Add(&rows[i])
+		}
+	}
+	// What was just begun says nothing yet: a few events in its first second would be drawn as a great many.
+	if now-(from+(n-1)*length) < length/4 {
+		s.times, s.rows, s.seconds = s.times[:n-1], s.rows[:n-1], s.seconds[:n-1]
+	}
+	return s
+}
+
+func (s *series) values(of func(a *store.Activity, seconds float64) float64) []float64 {
+	values := make([]float64, len(s.rows))
+	for i := range s.rows {
+		values[i] = of(&s.rows[i], s.seconds[i])
+	}
+	return values
+}
+
+// picture is the frame of a chart; its texts are those of "chart.NAME" and "chart.NAME.says".
+func (b *base) picture(name string) picture.Frame {
+	return picture.Frame{ID: "chart-" + name, Title: b.T("chart." + name), Desc: b.T("chart." + name + ".says"), NoData: b.T("chart.nodata")}
+}
+
+// quiet is the frame of one of several charts.
+func (b *base) quiet(name string) picture.Frame {
+	f := b.picture(name)
+	f.Quiet = true
+	return f
+}
+
+// axis is a time axis in the viewer's zone.
+func (b *base) axis(from, to time.Time) picture.TimeAxis {
+	return picture.TimeAxis{From: from, To: to, Location: b.zone.Location, Header: b.T("chart.time")}
+}
+
+// tiersChart draws how many callbacks wait at each place of their ladder. The waits are those of the default policy, which most have.
+func (p *overviewPage) tiersChart(tiers map[int]int64) template.HTML {
+	policy := dispatch.PaymentPolicy()
+	c := picture.Categories{Label: p.T("chart.tiers"), NoData: p.T("chart.nodata"), Value: whole}
+	for tier := range maxTier {
+		if tier > len(policy.Tiers) && tiers[tier] <= 0 {
+			continue
+		}
+		name := p.T("overview.tier.first")
+		switch {
+		case tier > 0 && tier <= len(policy.Tiers):
+			name = p.T("overview.tier", "number", strconv.Itoa(tier+1), "wait", shortDuration(policy.Tiers[tier-1]))
+		case tier > 0:
+			name = p.T("overview.tier.beyond", "number", strconv.Itoa(tier+1))
+		}
+		c.Items = append(c.Items, picture.Category{
+			Name: name, Value: float64(tiers[tier]), Href: link("/callbacks", "state", "scheduled", "min_attempts", positive(tier)),
+		})
+	}
+	return c.HTML()
+}
+
+// maxTier bounds the places that are drawn.
+const maxTier = 100
+
+// positive writes a number, and nothing for zero.
+func positive(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// dueChart draws what is due in the hours to come.
+func (p *overviewPage) dueChart(hours []store.DueHour) template.HTML {
+	from := store.Hour.Begin(p.now)
+	counts := make([]float64, dueHours)
+	for _, h := range hours {
+		if i := (h.At - from) / store.Hour.Milliseconds(); i >= 0 && i < dueHours {
+			counts[i] = float64(h.Count)
+		}
+	}
+	axis := p.axis(time.UnixMilli(from), time.Time{})
+	return picture.Due{
+		Frame: p.picture("due"), TimeAxis: axis, Overdue: float64(p.Due.Count), OverdueName: p.T("chart.due.now"), Counts: counts,
+		CountsName: p.T("chart.due.count"), Value: whole,
+	}.HTML()
+}
+
+// rate writes how many a second.
+func rate(v float64) string {
+	switch {
+	case math.IsNaN(v) || v <= 0:
+		return "0/s"
+	case v < 1:
+		return fmt.Sprintf("%.2f/s", v)
+	case v < 100:
+		return fmt.Sprintf("%.1f/s", v)
+	}
+	return grouped(int64(math.Round(v))) + "/s"
+}
+
+// whole writes a count.
+func whole(v float64) string { return grouped(int64(math.Round(v))) }

@@ -51,10 +51,10 @@ func busy() []store.Activity {
 }
 
 func overviewCases() []pageCase {
-	set := func(rows overviewRows, callbacks callbackRows, lanes laneRows, index indexEngine) func(o *Options) {
-		return func(o *Options) {
-			o.Overview, o.Callbacks, o.Lanes, o.Index = rows, callbacks, lanes, index
-			o.Endpoints = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "Shop 7 " + hostile}}}
+	set := func(rows overviewRows, callbacks callbackRows, lanes laneRows, index indexEngine) func(o *fakes) {
+		return func(o *fakes) {
+			o.overviewRows, o.callbackRows, o.laneRows, o.indexEngine = rows, callbacks, lanes, index
+			o.endpointRows = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "Shop 7 " + hostile}}}
 		}
 	}
 	alive := indexEngine{processes: []store.Dispatcher{
@@ -90,10 +90,10 @@ func overviewCases() []pageCase {
 		}},
 		{name: "overview/minutes", path: "/ui/", set: set(begun, many, lanes, alive)},
 		{name: "overview/week", path: "/ui/?range=7d", set: set(full, many, lanes, alive)},
-		{name: "overview/down", path: "/ui/", set: func(o *Options) {
+		{name: "overview/down", path: "/ui/", set: func(o *fakes) {
 			set(full, many, lanes, indexEngine{status: dispatch.IndexStatus{Down: true}})(o)
-			o.Clock = stillClock{dispatch.Health{Degraded: []string{"redis", "redis_unsafe", "held"}}}
-			o.Projects = projectRows{paused: store.Forever, because: hostile}
+			o.stillClock = stillClock{dispatch.Health{Degraded: []string{"redis", "redis_unsafe", "held"}}}
+			o.projectRows = projectRows{paused: store.Forever, because: hostile}
 		}, want: [][2]string{{".banner.bad", "cannot commit"}, {".banner.warn", "index does not answer"}, {".banner.warn", "paused"}, {".badge.bad", "does not answer"}}},
 		{name: "overview/hostile", path: "/ui/?range=" + queryEscape(hostile), set: set(full, callbackRows{all: []store.Callback{spoil(sample(1))}, counts: store.Counts{Lanes: []store.LaneCount{{Lane: hostile, Open: 5}}}}, evil, spoiled)},
 		{name: "overview/error", path: "/ui/", set: set(overviewRows{err: errBroken}, many, lanes, alive), status: http.StatusInternalServerError},
@@ -104,11 +104,11 @@ func TestRates(t *testing.T) {
 	t.Parallel()
 	o := parts()
 	begin := store.Minute.Begin(testNow)
-	o.Overview = overviewRows{activity: []store.Activity{
+	o.overviewRows = overviewRows{activity: []store.Activity{
 		{Span: store.Minute, At: begin - 60_000, Accepted: 600, Succeeded: 300, Failed: 100},
 		{Span: store.Minute, At: begin - 120_000, Accepted: 99_999, Succeeded: 1, Failed: 0},
 	}}
-	o.Callbacks, o.Lanes, o.Index = callbackRows{}, laneRows{}, indexEngine{}
+	o.callbackRows, o.laneRows, o.indexEngine = callbackRows{}, laneRows{}, indexEngine{}
 	res := signedIn(t, o).get("/ui/").ok()
 	seconds := float64(testNow-begin+60_000) / 1000
 	res.has(".kpi", rate(600/seconds))

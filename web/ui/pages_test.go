@@ -79,7 +79,7 @@ func TestEveryPageHasItsStates(t *testing.T) {
 			}
 		}
 	}
-	u, err := New(parts())
+	u, err := newPages()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestEveryPageHasItsStates(t *testing.T) {
 
 // checkOwnTexts renders the page in a language in which every text of the catalogue stands in brackets: letters outside of them, and
 // outside of what is marked as data, are a text that no catalogue has.
-func checkOwnTexts(t *testing.T, o Options, c pageCase) {
+func checkOwnTexts(t *testing.T, o fakes, c pageCase) {
 	t.Helper()
 	b := open(t, o)
 	marked := make(languages, len(b.ui.languages))

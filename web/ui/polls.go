@@ -2,19 +2,12 @@ package ui
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Polls is what pages ask of the engine for polls.
-type Polls interface {
-	Poll(ctx context.Context, project, id string) (dispatch.PollView, error)
-	ResolvePoll(ctx context.Context, project, id string, r dispatch.ResolveRequest, by store.Actor) (store.ResolvedPoll, error)
-}
 
 func (u *UI) pollRoutes() []Route {
 	return append([]Route{page("/polls", u.polls)}, u.acts(act{"/callbacks/:id/resolve", store.ScopeSend, u.askResolve, u.resolve})...)
@@ -37,7 +30,7 @@ type pollPart struct {
 }
 
 func (u *UI) pollOf(r *request, p *callbackPage) (*pollPart, error) {
-	view, err := u.Polls.Poll(r.ctx, r.who.project, p.ID)
+	view, err := u.Engine.Poll(r.ctx, r.who.Project, p.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +80,7 @@ func (u *UI) resolve(r *request) (*answer, error) {
 		}
 		q.Data = []byte(text)
 	}
-	if _, err := u.Polls.ResolvePoll(r.ctx, r.who.project, id, q, r.by()); err != nil {
+	if _, err := u.Engine.ResolvePoll(r.ctx, r.who.Project, id, q, r.by()); err != nil {
 		return nil, err
 	}
 	return u.did(r, callbackPath(r), r.lang.text("act.resolve.done"))

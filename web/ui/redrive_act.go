@@ -65,10 +65,10 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 	if states == nil {
 		return nil, invalid("action", `is "retry", "cancel", "reschedule" or "set_url"`)
 	}
-	if b.filter.empty() {
+	if b.filter.Empty() {
 		return nil, invalid("filter", r.lang.text("redrives.nofilter"))
 	}
-	if err := b.filter.findEndpoint(r, u.Endpoints); err != nil {
+	if err := u.findEndpoint(r, b.filter); err != nil {
 		return nil, err
 	}
 	if len(b.filter.wrong) > 0 {
@@ -81,7 +81,7 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 	if len(b.filter.States) == 0 {
 		b.filter.States = states
 		for _, s := range states {
-			b.filter.values.Add("state", string(s))
+			b.filter.Values.Add("state", string(s))
 		}
 	}
 	return b, nil
@@ -89,7 +89,7 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 
 // request is the redrive that the form asks for.
 func (b *bulk) request(r *request) (q dispatch.RedriveRequest, err error) {
-	q = dispatch.RedriveRequest{Action: string(b.action), Filter: b.filter.Filter, Shown: b.filter.shown(), Rate: r.value("rate"), Most: countMost}
+	q = dispatch.RedriveRequest{Action: string(b.action), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Rate: r.value("rate"), Most: countMost}
 	switch b.action {
 	case store.RedriveRetry:
 		q.Ladder = r.value("ladder")
@@ -118,8 +118,8 @@ type tally struct {
 func (u *UI) countBulk(r *request, b *bulk) (t tally, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, countTime)
 	defer cancel()
-	q := dispatch.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter, Shown: b.filter.shown(), Most: countMost}
-	t.n, t.more, err = u.RedriveActs.CountRedrive(ctx, r.who.project, q)
+	q := dispatch.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Most: countMost}
+	t.n, t.more, err = u.Engine.CountRedrive(ctx, r.who.Project, q)
 	if r.tooSlow(ctx, err) {
 		return tally{unknown: true}, nil
 	}
@@ -231,7 +231,7 @@ func (u *UI) newRedrive(r *request) (*answer, error) {
 	if r.value("preview") != "" {
 		return u.recount(r, q)
 	}
-	of, err := u.RedriveActs.Redrive(r.ctx, r.who.project, q, r.by())
+	of, err := u.Engine.Redrive(r.ctx, r.who.Project, q, r.by())
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (u *UI) recount(r *request, q dispatch.RedriveRequest) (*answer, error) {
 	q.Most = 1 // it is judged here, and counted for the form
 	ctx, cancel := context.WithTimeout(r.ctx, countTime)
 	defer cancel()
-	if _, _, err := u.RedriveActs.CountRedrive(ctx, r.who.project, q); err != nil && !r.tooSlow(ctx, err) {
+	if _, _, err := u.Engine.CountRedrive(ctx, r.who.Project, q); err != nil && !r.tooSlow(ctx, err) {
 		return nil, err
 	}
 	f, err := u.askRedrive(r)
@@ -261,7 +261,7 @@ func (u *UI) askSetRedrive(name string) func(r *request) (*form, error) {
 		if err != nil {
 			return nil, err
 		}
-		of, err := u.Redrives.Redrive(r.ctx, r.who.project, id)
+		of, err := u.Store.Redrive(r.ctx, r.who.Project, id)
 		if err != nil {
 			return nil, err
 		}
@@ -286,7 +286,7 @@ func (u *UI) setRedrive(name string, to store.RedriveState) func(r *request) (*a
 		if err != nil {
 			return nil, err
 		}
-		if _, err := u.RedriveActs.SetRedrive(r.ctx, r.who.project, id, to, r.by()); err != nil {
+		if _, err := u.Engine.SetRedrive(r.ctx, r.who.Project, id, to, r.by()); err != nil {
 			return nil, err
 		}
 		return u.did(r, redrivePath(r), r.lang.text("redrives."+name+".done"))

@@ -1,33 +1,14 @@
 package ui
 
 import (
-	"context"
-	"encoding/json"
 	"html/template"
-	"net/url"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
-
-// Redrives is what pages ask of the store for redrives.
-type Redrives interface {
-	// Redrive returns store.ErrNotFound for one that the project does not have.
-	Redrive(ctx context.Context, project, id string) (store.Redrive, error)
-	// Redrives returns redrives newest first, those before the one named after; "" is the beginning.
-	Redrives(ctx context.Context, project, after string, limit int) ([]store.Redrive, error)
-}
-
-// RedriveActs is what pages ask of the engine for redrives.
-type RedriveActs interface {
-	Redrive(ctx context.Context, project string, q dispatch.RedriveRequest, by store.Actor) (store.Redrive, error)
-	// CountRedrive counts what one would be done to, no further than q.Most.
-	CountRedrive(ctx context.Context, project string, q dispatch.RedriveRequest) (matched int64, more bool, err error)
-	// SetRedrive pauses, resumes or cancels one: store.ErrNotFound, and store.ErrTerminal for one that has ended.
-	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, by store.Actor) (store.Redrive, error)
-}
 
 func (u *UI) redriveRoutes() []Route {
 	return append([]Route{page("/redrives", u.redrives), page("/redrives/:id", u.redrive)}, u.redriveActRoutes()...)
@@ -66,16 +47,16 @@ const (
 func (u *UI) redrives(r *request) (*answer, error) {
 	p := &redrivesPage{base: u.base(r, "redrives", "redrives.title")}
 	after := ""
-	if c := readCursor(r.query("cursor")); c != nil {
+	if c := query.ReadPlace(r.query("cursor")); c != nil {
 		after, p.First = c.ID, p.With()
 	}
-	found, err := u.Redrives.Redrives(r.ctx, r.who.project, after, pageSize+1)
+	found, err := u.Store.Redrives(r.ctx, r.who.Project, after, pageSize+1)
 	if err != nil {
 		return nil, err
 	}
 	if len(found) > pageSize {
 		found = found[:pageSize]
-		p.Next = p.With("cursor", cursorOf(&store.Cursor{ID: found[pageSize-1].ID}))
+		p.Next = p.With("cursor", query.Place(store.Cursor{ID: found[pageSize-1].ID}))
 	}
 	for i := range found {
 		row := newRedriveRow(&p.base, &found[i])
@@ -159,47 +140,90 @@ func (b *base) rate(asked store.Rate) string {
 	return b.T("redrives.per."+unit, "n", of.Count)
 }
 
-// filterOf reads the filter of a redrive as its caller wrote it. What cannot be read is shown as it is.
-func filterOf(r *request, of *store.Redrive) (*filter, bool) {
-	var members map[string]any
-	if err := json.Unmarshal([]byte(of.Shown), &members); err != nil {
-		return nil, false
-	}
-	values := make(url.Values)
-	for name, member := range members {
-		switch member := member.(type) {
-		case []any:
-			for _, one := range member {
-				values.Add(name, textOfJSON(one))
-			}
-		case map[string]any: // labels
-			for label, one := range member {
-				values.Add(name+"."+label, textOfJSON(one))
-			}
-		default:
-			values.Add(name, textOfJSON(member))
-		}
-	}
-	if len(values["state"]) == 0 { // which the action has decided
-		for _, s := range of.Filter.States {
-			values.Add("state", string(s))
-		}
-	}
-	f := r.readFilter(values)
-	return f, len(f.wrong) == 0
+// redrivePage is one redrive.
+type redrivePage struct {
+	base
+	*redriveRow
+	Bar template.HTML
+	// Left is how many are still to be done, Takes about how long that takes at its rate; empty: that is not known.
+	Left  int64
+	Takes string
+	// Asked is what it was told, Conditions its filter. Shown is the filter where it cannot be read.
+	Asked []fact
+	Shown string
+	// All lists what the filter picks now.
+	All   string
+	Audit []store.AuditEntry
+	// CanPause, CanResume and CanCancel: that is possible now, and the viewer may.
+	CanPause, CanResume, CanCancel bool
 }
 
-// textOfJSON is a value of JSON as a parameter has it.
-func textOfJSON(value any) string {
-	switch value := value.(type) {
-	case nil:
-		return ""
-	case string:
-		return value
-	}
-	text, err := json.Marshal(value)
+// shownOwnAudit is how many entries of the audit a page of one thing shows.
+const shownOwnAudit = 20
+
+// redrive is GET /ui/redrives/{id}.
+func (u *UI) redrive(r *request) (*answer, error) {
+	id, err := r.bareID(store.RedrivePrefix)
 	if err != nil {
-		return "" // what came from JSON can be made JSON again
+		return nil, err
 	}
-	return string(text)
+	of, err := u.Store.Redrive(r.ctx, r.who.Project, id)
+	if err != nil {
+		return nil, err
+	}
+	audit, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: id, Limit: shownOwnAudit})
+	if err != nil {
+		return nil, err
+	}
+	p := &redrivePage{base: u.base(r, "redrives", "redrives.one."+string(of.Action)), Audit: audit.Entries}
+	p.redriveRow = newRedriveRow(&p.base, &of)
+	p.Bar = p.bar(&of)
+	if p.Left = of.Matched - of.Done - of.Failed; of.State == store.RedriveRunning {
+		p.Takes = p.takes(p.Left, of.Rate)
+	}
+	p.Asked = p.asked(&of)
+	if f, ok := filterOf(r, &of); ok {
+		p.Conditions = f.says(&p.base)
+		p.All = Root + "/callbacks?" + f.query()
+	} else {
+		p.Shown = indented(string(of.Shown))
+	}
+	if p.Can(string(store.ScopeOperate)) && of.Open() {
+		p.CanCancel = true
+		p.CanResume = of.Paused
+		p.CanPause = !p.CanResume
+	}
+	return show("redrive", p)
+}
+
+// takes says how long so many take at a rate; empty: no time worth speaking of.
+func (b *base) takes(n int64, asked store.Rate) string {
+	const longest = 1000 * 24 * time.Hour
+	every := paceOf(asked).Every()
+	if n <= 0 || every > 0 && n > int64(longest/every) {
+		return ""
+	}
+	if d := (time.Duration(n) * every).Round(time.Second); d > time.Second {
+		return b.Duration(d)
+	}
+	return ""
+}
+
+// asked is what a redrive was told beside its filter.
+func (b *base) asked(of *store.Redrive) []fact {
+	facts := []fact{{Name: b.T("redrives.action"), Value: b.T("redrives.action." + string(of.Action))}, {Name: b.T("redrives.rate"), Value: b.rate(of.Rate)}}
+	switch of.Action {
+	case store.RedriveRetry:
+		facts = append(facts, fact{Name: b.T("ladder.title"), Value: b.Or("ladder.", string(of.Ladder))})
+	case store.RedriveSetURL:
+		facts = append(facts, fact{Name: b.T("act.mend.url"), Value: dispatch.ShownURL(of.URL), Data: true})
+	case store.RedriveReschedule:
+		to := fact{Name: b.T("redrives.moveby"), Value: b.Duration(time.Duration(of.Delay) * time.Millisecond), Data: true}
+		if of.DueAt != 0 {
+			to = fact{Name: b.T("redrives.moveto"), Value: b.Absolute(of.DueAt), Data: true}
+		}
+		facts = append(facts, to)
+	case store.RedriveCancel:
+	}
+	return facts
 }

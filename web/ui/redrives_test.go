@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // redriveRows has redrives, newest first.
@@ -70,12 +71,12 @@ func sampleRedrive(n int) store.Redrive {
 }
 
 func redriveCases() []pageCase {
-	give := func(rows redriveRows) func(o *Options) {
-		return func(o *Options) {
-			o.Redrives, o.Audit = rows, auditRows{page: store.AuditPage{Entries: []store.AuditEntry{{At: testNow - 60_000, Actor: "admin key", Action: "redrive.create", Reason: hostile}}}}
+	give := func(rows redriveRows) func(o *fakes) {
+		return func(o *fakes) {
+			o.redriveRows, o.auditRows = rows, auditRows{page: store.AuditPage{Entries: []store.AuditEntry{{At: testNow - 60_000, Actor: "admin key", Action: "redrive.create", Reason: hostile}}}}
 		}
 	}
-	count := func(e redriveEngine) func(o *Options) { return func(o *Options) { o.RedriveActs = e } }
+	count := func(e redriveEngine) func(o *fakes) { return func(o *fakes) { o.redriveEngine = e } }
 	one := redriveRows{all: []store.Redrive{sampleRedrive(1)}}
 	with := func(change func(r *store.Redrive)) redriveRows {
 		r := sampleRedrive(1)
@@ -91,8 +92,8 @@ func redriveCases() []pageCase {
 	}
 	evil := with(func(r *store.Redrive) {
 		r.Actor, r.Reason, r.URL, r.Action = hostile, hostile, "https://x.example/"+hostile, store.RedriveSetURL
-		f := filter{values: url.Values{"topic": {hostile}, "ref": {hostile}, "endpoint": {hostile}, "label." + hostile: {hostile}, "reason": {hostile}}}
-		r.Shown = f.shown()
+		f := query.Filter{Values: url.Values{"topic": {hostile}, "ref": {hostile}, "endpoint": {hostile}, "label." + hostile: {hostile}, "reason": {hostile}}}
+		r.Shown = f.JSON()
 	})
 	broken := redriveRows{all: one.all, err: errBroken}
 	const form = "/ui/redrives/new?action="
@@ -103,7 +104,7 @@ func redriveCases() []pageCase {
 			{"td .badge.busy", "running"}, {"td a", "Retry"}, {"td", "4,000 of 12,345 done · 12 failed"}, {"td", "100 a second"}, {"td q", "the receiver is back"}, {"td", "Label: channel = alipay"}, {"td", "1 more condition"},
 		}},
 		{name: "redrives/many", path: "/ui/redrives", set: give(many), want: [][2]string{{".pager a", "Next page"}}},
-		{name: "redrives/last", path: "/ui/redrives?cursor=" + cursorOf(&store.Cursor{ID: testID(20)}), set: give(many), want: [][2]string{{"main p a", "To the newest"}}, unwanted: []string{".pager"}},
+		{name: "redrives/last", path: "/ui/redrives?cursor=" + query.Place(store.Cursor{ID: testID(20)}), set: give(many), want: [][2]string{{"main p a", "To the newest"}}, unwanted: []string{".pager"}},
 		{name: "redrives/hostile", path: "/ui/redrives", set: give(evil)},
 		{name: "redrives/unreadable-filter", path: "/ui/redrives", set: give(with(func(r *store.Redrive) { r.Shown = "[" }))},
 		{name: "redrives/error", path: "/ui/redrives", set: give(broken), status: http.StatusInternalServerError},
@@ -152,7 +153,7 @@ func TestRedriveDoesWhatItsFormSays(t *testing.T) {
 	o := parts()
 	var asked []dispatch.RedriveRequest
 	var done []string
-	o.RedriveActs = redriveEngine{n: 12, asked: &asked, diary: diary{&done}}
+	o.redriveEngine = redriveEngine{n: 12, asked: &asked, diary: diary{&done}}
 	b := signedIn(t, o)
 	res := b.get("/ui/redrives/new?action=retry&reason=exhausted&class=http_5xx&label.channel=alipay&back=%2Fui%2Fdead").ok()
 	pairs := []string{"ladder", "once", "rate", "300/m", "reason", "the receiver is back"}
@@ -187,7 +188,7 @@ func TestRedriveSaysWhatIsWrong(t *testing.T) {
 	o := parts()
 	var asked []dispatch.RedriveRequest
 	var done []string
-	o.RedriveActs = redriveEngine{n: 12, err: invalid("rate", "is not a rate"), asked: &asked, diary: diary{&done}}
+	o.redriveEngine = redriveEngine{n: 12, err: invalid("rate", "is not a rate"), asked: &asked, diary: diary{&done}}
 	b := signedIn(t, o)
 	for _, c := range []struct {
 		pairs      []string
@@ -209,7 +210,7 @@ func TestRedriveIsPausedAndCanceled(t *testing.T) {
 	t.Parallel()
 	o := parts()
 	var done []string
-	o.Redrives, o.RedriveActs, o.Audit = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, redriveEngine{diary: diary{&done}}, auditRows{}
+	o.redriveRows, o.redriveEngine, o.auditRows = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, redriveEngine{diary: diary{&done}}, auditRows{}
 	b := signedIn(t, o)
 	id := "/ui/redrives/rd_" + testID(1)
 	b.post(id + "/pause").leads(id)
@@ -219,7 +220,7 @@ func TestRedriveIsPausedAndCanceled(t *testing.T) {
 	if want := []string{testID(1) + " paused ", testID(1) + " running ", testID(1) + " canceled wrong filter"}; !slices.Equal(done, want) {
 		t.Errorf("done %q, want %q", done, want)
 	}
-	o.RedriveActs = redriveEngine{err: store.ErrTerminal}
+	o.redriveEngine = redriveEngine{err: store.ErrTerminal}
 	b = signedIn(t, o)
 	res := b.post(id + "/pause")
 	if res.status != http.StatusConflict {
@@ -233,9 +234,9 @@ func TestAuditIsAskedForByBareIDs(t *testing.T) {
 	t.Parallel()
 	o := parts()
 	var asked store.AuditFilter
-	o.Audit = auditRows{asked: &asked}
-	o.Callbacks, o.CallbackActs = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{}
-	o.Redrives, o.Schedules = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, scheduleRows{all: []store.Schedule{sampleSchedule(1)}}
+	o.auditRows = auditRows{asked: &asked}
+	o.callbackRows, o.callbackEngine = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{}
+	o.redriveRows, o.scheduleRows = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, scheduleRows{all: []store.Schedule{sampleSchedule(1)}}
 	b := signedIn(t, o)
 	for _, path := range []string{"/ui/callbacks/cb_", "/ui/redrives/rd_", "/ui/schedules/sc_"} {
 		asked = store.AuditFilter{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // maxForm is the most bytes of a form: a template of a schedule has a payload in it.
@@ -24,7 +26,7 @@ const maxForm = 512 << 10
 type request struct {
 	ctx    context.Context
 	http   *http.Request // nil for a stream's
-	who    viewer
+	who    query.Caller
 	url    *url.URL
 	params map[string]string
 	form   url.Values
@@ -34,15 +36,16 @@ type request struct {
 	now    int64
 	// live: the page is rendered again for those who have it open.
 	live bool
-	// id is the request's, for the log; remote is the address that it came from.
-	id, remote string
+	// id is the request's, for the log.
+	id string
 }
 
 func (u *UI) newRequest(ctx context.Context, c *gin.Context, route Route) *request {
 	r := &request{
 		ctx: ctx, http: c.Request, url: c.Request.URL, params: make(map[string]string, len(c.Params)), now: u.now(),
-		id: c.Writer.Header().Get(RequestIDHeader), remote: c.ClientIP(),
+		id: c.Writer.Header().Get(RequestIDHeader),
 	}
+	r.who.Address, _ = netip.ParseAddr(c.ClientIP()) // the zero address is one, too, which all without one share
 	for _, p := range c.Params {
 		r.params[p.Key] = p.Value
 	}
@@ -105,11 +108,7 @@ func (r *request) bareID(prefix string) (string, error) {
 }
 
 // by names the viewer for the audit, with the reason that the form gives.
-func (r *request) by() store.Actor {
-	by := r.who.by(r.value("reason"))
-	by.Address = r.remote
-	return by
-}
+func (r *request) by() store.Actor { return r.who.By(r.value("reason")) }
 
 // back is where the form came from, or otherwise.
 func (r *request) back(otherwise string) string {

@@ -190,13 +190,13 @@ func (u *UI) admit(r *request, route Route) error {
 	if err := u.authenticate(r); err != nil {
 		return err
 	}
-	if !r.who.allows(route.Scope) {
+	if !r.who.Allows(route.Scope) {
 		return lacks(route.Scope)
 	}
-	if route.Root && !r.who.root() {
+	if route.Root && !r.who.Root() {
 		return errNotRoot
 	}
-	if asked := r.form.Get(projectField); asked != "" && asked != r.who.project {
+	if asked := r.form.Get(projectField); asked != "" && asked != r.who.Project {
 		return errSwitched
 	}
 	return nil

@@ -1,27 +1,13 @@
 package ui
 
 import (
-	"context"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
-
-// Schedules is what pages ask of the store for schedules.
-type Schedules interface {
-	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
-	Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error)
-	// ScheduleRuns returns those that are kept of one schedule, newest first.
-	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
-}
-
-// ScheduleActs is what pages ask of the engine for schedules.
-type ScheduleActs interface {
-	CreateSchedule(ctx context.Context, project string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error)
-	PatchSchedule(ctx context.Context, project, id string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error)
-	DeleteSchedule(ctx context.Context, project, id string, by store.Actor) error
-	RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
-}
 
 func (u *UI) scheduleRoutes() []Route {
 	return append([]Route{page("/schedules", u.schedules), page("/schedules/:id", u.schedule)}, u.scheduleActRoutes()...)
@@ -81,19 +67,115 @@ func (u *UI) schedules(r *request) (*answer, error) {
 		{Text: p.T("filter.any"), Chosen: chosen == ""}, {Value: "true", Text: p.T("schedules.enabled"), Chosen: chosen == "true"},
 		{Value: "false", Text: p.T("schedules.disabled"), Chosen: chosen == "false"},
 	}
-	if c := readCursor(r.query("cursor")); c != nil {
+	if c := query.ReadPlace(r.query("cursor")); c != nil {
 		f.After, p.First = c.ID, p.With()
 	}
-	found, err := u.Schedules.Schedules(r.ctx, r.who.project, f)
+	found, err := u.Engine.Schedules(r.ctx, r.who.Project, f)
 	if err != nil {
 		return nil, err
 	}
 	if len(found) > pageSize {
 		found = found[:pageSize]
-		p.Next = p.With("cursor", cursorOf(&store.Cursor{ID: found[pageSize-1].ID}))
+		p.Next = p.With("cursor", query.Place(store.Cursor{ID: found[pageSize-1].ID}))
 	}
 	for i := range found {
 		p.Rows = append(p.Rows, newScheduleRow(&found[i], r.now))
 	}
 	return show("schedules", p)
+}
+
+// Bounds of what the page of a schedule shows.
+const (
+	shownTimes    = 10
+	shownRuns     = 20
+	shownTemplate = 8 << 10
+)
+
+// schedulePage is one schedule.
+type schedulePage struct {
+	base
+	*scheduleRow
+	// Template is JSON over several lines, without what is not to be shown. Cut: it goes on.
+	Template string
+	Cut      bool
+	// Times are its next due times. OtherZone: its clocks are not the viewer's.
+	Times     []dueTime
+	OtherZone bool
+	Runs      []*runRow
+	// Older is how many runs are not shown, AllRuns where they are.
+	Older   int
+	AllRuns string
+	Audit   []store.AuditEntry
+}
+
+// A dueTime is when a schedule is due, and what its own clocks show then.
+type dueTime struct {
+	At  int64
+	Own string
+}
+
+// A runRow is one callback that a schedule has made. Took is how long after its due time.
+type runRow struct {
+	store.ScheduleRun
+	FullID, Took string
+	ByHand       bool
+}
+
+// schedule is GET /ui/schedules/{id}.
+func (u *UI) schedule(r *request) (*answer, error) {
+	id, err := r.bareID(store.SchedulePrefix)
+	if err != nil {
+		return nil, err
+	}
+	s, err := u.Engine.Schedule(r.ctx, r.who.Project, id)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := u.Engine.ScheduleRuns(r.ctx, r.who.Project, id)
+	if err != nil {
+		return nil, err
+	}
+	audit, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: id, Limit: shownOwnAudit})
+	if err != nil {
+		return nil, err
+	}
+	p := &schedulePage{base: u.baseTitled(r, "schedules", s.Name), scheduleRow: newScheduleRow(&s, r.now), Audit: audit.Entries}
+	p.Template, p.Cut = cut(indented(maskedTemplate(string(s.Template))), shownTemplate)
+	p.OtherZone = p.scheduleRow.Zone != r.zone.name
+	if s.Enabled && s.NextAt != 0 {
+		p.Times = dueTimes(&s, shownTimes)
+	}
+	if len(runs) > shownRuns && r.query("runs") != "all" {
+		p.Older, p.AllRuns = len(runs)-shownRuns, p.With("runs", "all")
+		runs = runs[:shownRuns]
+	}
+	for i := range runs {
+		run := &runRow{ScheduleRun: runs[i], FullID: store.CallbackPrefix + runs[i].CallbackID, ByHand: runs[i].Trigger == store.Manual}
+		run.Took = p.Duration(time.Duration(max(run.FiredAt-run.DueAt, 0)) * time.Millisecond)
+		p.Runs = append(p.Runs, run)
+	}
+	return show("schedule", p)
+}
+
+// dueTimes are the next due times of an enabled schedule, the first of which the store knows. What the store keeps can be read.
+func dueTimes(s *store.Schedule, n int) []dueTime {
+	times := []dueTime{{At: s.NextAt}}
+	if next, err := dispatch.NextTimes(s.Cron, s.Timezone, s.NextAt, n-1); err == nil {
+		for _, at := range next {
+			times = append(times, dueTime{At: at})
+		}
+	}
+	for i := range times {
+		times[i].Own = ownTime(s.Timezone, times[i].At)
+	}
+	return times
+}
+
+// ownTime is what the clocks of a schedule show. The moment with its year stands beside it.
+func ownTime(timezone string, at int64) string {
+	zone, err := schedule.ParseZone(timezone)
+	if err != nil {
+		return "–"
+	}
+	return time.UnixMilli(at).In(zone).Format("01-02 15:04:05" + noBreak + "-07:00")
 }

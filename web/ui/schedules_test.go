@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // scheduleRows has schedules, newest first.
@@ -87,9 +88,9 @@ func sampleSchedule(n int) store.Schedule {
 }
 
 func scheduleCases() []pageCase {
-	give := func(rows scheduleRows) func(o *Options) {
-		return func(o *Options) {
-			o.Schedules, o.Audit = rows, auditRows{page: store.AuditPage{Entries: []store.AuditEntry{{At: testNow - 60_000, Actor: hostile, Action: "schedule.update", Reason: hostile}}}}
+	give := func(rows scheduleRows) func(o *fakes) {
+		return func(o *fakes) {
+			o.scheduleRows, o.auditRows = rows, auditRows{page: store.AuditPage{Entries: []store.AuditEntry{{At: testNow - 60_000, Actor: hostile, Action: "schedule.update", Reason: hostile}}}}
 		}
 	}
 	with := func(change func(s *store.Schedule)) scheduleRows {
@@ -122,7 +123,7 @@ func scheduleCases() []pageCase {
 		{name: "schedules/empty", path: "/ui/schedules", set: give(scheduleRows{}), want: [][2]string{{".empty", "No schedules yet"}, {".head a", "New schedule"}}},
 		{name: "schedules/one", path: "/ui/schedules", set: give(one), want: [][2]string{{"td a", "settlement-001"}, {"td .badge.good", "enabled"}, {"td code", "30 2 * * *"}, {"td", "Asia/Shanghai"}, {"td a[href=/ui/callbacks/cb_" + testID(7) + "]", "ago"}}},
 		{name: "schedules/many", path: "/ui/schedules", set: give(many), want: [][2]string{{".pager a", "Next page"}}},
-		{name: "schedules/second", path: "/ui/schedules?enabled=false&search=settle&cursor=" + cursorOf(&store.Cursor{ID: testID(100)}), set: give(many), want: [][2]string{{"main p a", "To the newest"}}, unwanted: []string{".pager", ".badge.good"}},
+		{name: "schedules/second", path: "/ui/schedules?enabled=false&search=settle&cursor=" + query.Place(store.Cursor{ID: testID(100)}), set: give(many), want: [][2]string{{"main p a", "To the newest"}}, unwanted: []string{".pager", ".badge.good"}},
 		{name: "schedules/nomatch", path: "/ui/schedules?search=none", set: give(one), want: [][2]string{{".empty", "Nothing matches"}}},
 		{name: "schedules/failed", path: "/ui/schedules", set: give(failed), want: [][2]string{{"td .badge.bad", "no callback"}, {"td", "there is no endpoint"}}},
 		{name: "schedules/late", path: "/ui/schedules", set: give(late), want: [][2]string{{"td .badge.warn", "late"}, {"td", "UTC"}}},
@@ -143,7 +144,7 @@ func scheduleCases() []pageCase {
 		{name: "schedule/none", path: "/ui/schedules/sc_" + testID(9), set: give(one), status: http.StatusNotFound},
 		{name: "form-schedule-new/one", path: "/ui/schedules/new", set: give(scheduleRows{}), want: [][2]string{{"textarea", "https://shop.example"}, {"button[name=preview]", "Preview the times"}, {"option", "one callback for all of them"}}},
 		{name: "form-schedule-new/hostile", path: "/ui/schedules/new?back=" + queryEscape("https://evil.example/"), set: give(evil)},
-		{name: "form-schedule-new/error", path: "/ui/schedules/new", set: func(o *Options) { o.Projects = projectRows{err: errBroken} }, status: http.StatusInternalServerError},
+		{name: "form-schedule-new/error", path: "/ui/schedules/new", set: func(o *fakes) { o.projectRows = projectRows{err: errBroken} }, status: http.StatusInternalServerError},
 	}
 	for _, name := range []string{"edit", "enable", "disable", "run", "delete"} {
 		cases = append(cases, threeStates("form-schedule-"+name, id+"/"+name, give(one), give(evil), give(broken), [2]string{".act .buttons button", ""})...)
@@ -155,7 +156,7 @@ func scheduleBench(t *testing.T, err error) (*browser, *[]string) {
 	t.Helper()
 	o := parts()
 	var done []string
-	o.Schedules, o.ScheduleActs, o.Audit = scheduleRows{all: []store.Schedule{sampleSchedule(1)}}, scheduleEngine{err: err, diary: diary{&done}}, auditRows{}
+	o.scheduleRows, o.scheduleEngine, o.auditRows = scheduleRows{all: []store.Schedule{sampleSchedule(1)}}, scheduleEngine{err: err, diary: diary{&done}}, auditRows{}
 	return signedIn(t, o), &done
 }
 

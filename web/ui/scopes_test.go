@@ -52,7 +52,7 @@ func holders() *keyRing {
 func TestEveryRouteAndEveryScope(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Keys = holders()
+	o.keyRing = holders()
 	b := open(t, o)
 	if res := b.post("/ui/sign-in", "key", "only"); res.status != http.StatusForbidden {
 		t.Errorf("a key that may only send signs in: %d", res.status)
@@ -90,7 +90,7 @@ type neededScope struct {
 
 // neededScopes are those of all routes, first those without a parameter.
 var neededScopes = sync.OnceValue(func() (all []neededScope) {
-	u, err := New(parts())
+	u, err := newPages()
 	if err != nil {
 		panic(err)
 	}
@@ -119,9 +119,9 @@ func mayUse(who, method, address string) (bool, store.Scope) {
 }
 
 // checkOffers checks that a page offers the keys of a project only what they allow.
-func checkOffers(t *testing.T, o Options, c pageCase) {
+func checkOffers(t *testing.T, o fakes, c pageCase) {
 	t.Helper()
-	o.Keys = holders()
+	o.keyRing = holders()
 	b := open(t, o)
 	for _, who := range []string{"reader", "operator", "admin"} {
 		b.signIn(who)
@@ -157,7 +157,7 @@ func TestTheInstallationIsForItsOwnKey(t *testing.T) {
 	look := func(who string, e indexEngine, path string) result {
 		t.Helper()
 		o := parts()
-		o.Keys, o.Index, o.Overview, o.Callbacks, o.Lanes = holders(), e, overviewRows{}, callbackRows{}, laneRows{}
+		o.keyRing, o.indexEngine, o.overviewRows, o.callbackRows, o.laneRows = holders(), e, overviewRows{}, callbackRows{}, laneRows{}
 		b := open(t, o)
 		b.signIn(who)
 		return b.get(path).ok()

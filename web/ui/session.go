@@ -8,26 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/alexedwards/scs/v2"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
-
-// Sessions keeps who has signed in, so that every process knows them.
-type Sessions interface {
-	// Session is store.ErrNotFound for one that does not exist, or has ended at now.
-	Session(ctx context.Context, token string, now int64) (store.Session, error)
-	PutSession(ctx context.Context, s store.Session) error
-	DeleteSession(ctx context.Context, token string) error
-}
-
-// Keys says whose a key is, by the SHA-256 of its text; store.ErrNotFound for one that is not valid.
-type Keys interface {
-	AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error)
-}
 
 // What a session holds. The key's hash is no secret: nobody can sign in with it.
 const (
@@ -71,7 +61,7 @@ func (u *UI) cookiePath() string {
 // newSessions is not the library's own constructor: that one starts a goroutine, for a store that is not used, which nothing ends.
 func (u *UI) newSessions() *scs.SessionManager {
 	return &scs.SessionManager{
-		Store:            sessionRows{u.Sessions},
+		Store:            sessionRows{u.Store},
 		Codec:            scs.GobCodec{},
 		HashTokenInStore: true,
 		Lifetime:         u.Lifetime,
@@ -88,7 +78,7 @@ func (u *UI) newSessions() *scs.SessionManager {
 }
 
 // sessionRows makes of the rows what the session library wants.
-type sessionRows struct{ Sessions }
+type sessionRows struct{ Store }
 
 // sessionTime bounds what is asked without a context of its own.
 const sessionTime = 5 * time.Second
@@ -178,30 +168,30 @@ func (u *UI) authenticate(r *request) error {
 	if errors.Is(err, errSignIn) {
 		return errors.Join(err, u.sessions.Destroy(r.ctx))
 	}
-	r.who = who
+	r.who.Project, r.who.Key = who.Project, who.Key
 	return err
 }
 
 // holder returns the viewer whose key has the hash, which is written in hexadecimal; errSignIn where it is not, or no longer, valid.
-func (u *UI) holder(ctx context.Context, text, project string) (viewer, error) {
+func (u *UI) holder(ctx context.Context, text, project string) (query.Caller, error) {
 	var hash [sha256.Size]byte
 	if n, err := hex.Decode(hash[:], []byte(text)); err != nil || n != len(hash) {
-		return viewer{}, errSignIn
+		return query.Caller{}, errSignIn
 	}
 	if subtle.ConstantTimeCompare(hash[:], u.keyHash[:]) == 1 {
 		if project == "" {
 			project = store.DefaultProject
 		}
-		return viewer{project: project}, nil
+		return query.Caller{Project: project}, nil
 	}
-	key, err := u.Keys.AuthenticateHash(ctx, hash)
+	key, err := u.Engine.AuthenticateHash(ctx, hash)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return viewer{}, errSignIn
+		return query.Caller{}, errSignIn
 	case err != nil:
-		return viewer{}, fmt.Errorf("authenticate: %w", err)
+		return query.Caller{}, fmt.Errorf("authenticate: %w", err)
 	}
-	return viewer{project: key.Project, key: &key}, nil
+	return query.Caller{Project: key.Project, Key: &key}, nil
 }
 
 // A flash is what the next page says of what was just done.
@@ -230,4 +220,132 @@ func (u *UI) flashOf(r *request) *flash {
 		return &flash{kind, rest}
 	}
 	return nil
+}
+
+func (u *UI) sessionRoutes() []Route {
+	return []Route{
+		still("/sign-in", "", u.signIn),
+		post("/sign-in", "", u.signInWith),
+		post("/sign-out", "", u.signOut),
+		post("/preferences", "", u.prefer),
+		post("/project", store.ScopeRead, u.switchProject),
+	}
+}
+
+// signInPage asks for a key.
+type signInPage struct {
+	base
+	Next string
+	// Wrong is what was wrong with the last attempt; empty: nothing.
+	Wrong string
+}
+
+// signIn is GET /ui/sign-in.
+func (u *UI) signIn(r *request) (*answer, error) {
+	return u.signInSaying(r, http.StatusOK, local(r.query("next"), Root+"/"), "")
+}
+
+func (u *UI) signInSaying(r *request, status int, next, wrong string) (*answer, error) {
+	p := &signInPage{base: u.base(r, "", "signin.title"), Next: next, Wrong: wrong}
+	return &answer{status: status, template: "signin", page: p}, nil
+}
+
+// signInWith is POST /ui/sign-in. A wrong key says nothing about why it is wrong, and is slow to be tried again.
+func (u *UI) signInWith(r *request) (*answer, error) {
+	next := local(r.form.Get("next"), Root+"/")
+	var who query.Caller
+	var text string
+	right, wait, err := u.Guesses.Try(r.who.Address, r.value("key"), func(hash [sha256.Size]byte) (bool, error) {
+		var err error
+		text = hex.EncodeToString(hash[:])
+		who, err = u.holder(r.ctx, text, "")
+		if errors.Is(err, errSignIn) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case wait > 0:
+		says := r.lang.text("signin.slow", "d", shortDuration(max(wait.Round(time.Second), time.Second)))
+		a, err := u.signInSaying(r, http.StatusTooManyRequests, next, says)
+		a.retryAfter = wait
+		return a, err
+	case !right:
+		return u.signInSaying(r, http.StatusUnauthorized, next, r.lang.text("signin.wrong"))
+	case !who.Allows(store.ScopeRead):
+		return u.signInSaying(r, http.StatusForbidden, next, r.lang.text("signin.scope"))
+	}
+	// A new token: whoever planted one before knows nothing of this session.
+	if err := u.sessions.RenewToken(r.ctx); err != nil {
+		return nil, fmt.Errorf("sign in: %w", err)
+	}
+	u.sessions.Put(r.ctx, sessionKey, text)
+	u.sessions.Put(r.ctx, sessionSeen, time.Now().UnixMilli())
+	a, err := redirect(next)
+	if zone := r.value("zone"); u.cookie(r.http, zoneCookie) == "" && zone != "" {
+		if _, ok := zoneOf(zone); ok {
+			a.cookies = append(a.cookies, u.preference(zoneCookie, zone))
+		}
+	}
+	return a, err
+}
+
+// signOut is POST /ui/sign-out.
+func (u *UI) signOut(r *request) (*answer, error) {
+	if err := u.sessions.Destroy(r.ctx); err != nil {
+		return nil, fmt.Errorf("sign out: %w", err)
+	}
+	return redirect(Root + "/sign-in")
+}
+
+// prefer is POST /ui/preferences: language, time zone and colours, which the browser keeps.
+func (u *UI) prefer(r *request) (*answer, error) {
+	a, err := redirect(r.back(Root + "/"))
+	if code := r.value("language"); code != "" {
+		a.cookies = append(a.cookies, u.preference(languageCookie, u.languages.choose(code, "").code))
+	}
+	if name := r.value("zone"); name != "" {
+		zone, ok := zoneOf(name)
+		if !ok {
+			return nil, &store.InvalidError{Fields: []store.FieldError{{Field: "zone", Message: "is not a time zone, such as Asia/Shanghai"}}}
+		}
+		a.cookies = append(a.cookies, u.preference(zoneCookie, zone.name))
+	}
+	if theme := r.value("theme"); theme != "" {
+		a.cookies = append(a.cookies, u.preference(themeCookie, themeOf(theme)))
+	}
+	return a, err
+}
+
+// preferenceAge is how long a browser keeps a preference.
+const preferenceAge = 365 * 24 * time.Hour
+
+func (u *UI) preference(name, value string) *http.Cookie {
+	return &http.Cookie{
+		Name: u.cookieName(name), Value: url.QueryEscape(value), Path: u.cookiePath(),
+		MaxAge: int(preferenceAge.Seconds()), SameSite: http.SameSiteLaxMode, Secure: u.https,
+	}
+}
+
+// switchProject is POST /ui/project: the holder of the settings' key looks at another project.
+func (u *UI) switchProject(r *request) (*answer, error) {
+	if !r.who.Root() {
+		return nil, fmt.Errorf("%w: the key belongs to one project", httperr.ErrForbidden)
+	}
+	p, err := u.Store.Project(r.ctx, r.value("project"))
+	if err != nil {
+		return nil, err
+	}
+	u.sessions.Put(r.ctx, sessionProject, p.ID)
+	return redirect(Root + "/")
+}
+
+// themes are the colours that there are: those that the system asks for, light and dark.
+func themeOf(s string) string {
+	if s == "light" || s == "dark" {
+		return s
+	}
+	return "auto"
 }

@@ -20,16 +20,9 @@ import (
 
 func queryEscape(s string) string { return url.QueryEscape(s) }
 
-// withCallbacks are parts that can show a list.
-func withCallbacks() Options {
-	o := parts()
-	o.Callbacks = callbackRows{}
-	return o
-}
-
 func TestSignIn(t *testing.T) {
 	t.Parallel()
-	b := open(t, withCallbacks())
+	b := open(t, parts())
 	b.get("/ui/callbacks?state=dead").leads("/ui/sign-in?next=%2Fui%2Fcallbacks%3Fstate%3Ddead")
 	res := b.get("/ui/sign-in?next=%2Fui%2Fcallbacks%3Fstate%3Ddead").ok()
 	checkPage(t, res)
@@ -61,7 +54,7 @@ func TestCookies(t *testing.T) {
 		{"https://pay.example/", "__Host-", "/"},
 		{"HTTPS://pay.example/dispatcher", "__Host-", "/"},
 	} {
-		o := withCallbacks()
+		o := parts()
 		o.PublicURL = c.public
 		b := open(t, o)
 		b.signIn(testKey)
@@ -93,9 +86,9 @@ func TestCookies(t *testing.T) {
 
 func TestASessionIsStoredWithoutItsSecrets(t *testing.T) {
 	t.Parallel()
-	o := withCallbacks()
+	o := parts()
 	b := signedIn(t, o)
-	sessions := o.Sessions.(*memSessions)
+	sessions := o.memSessions
 	if len(sessions.rows) != 1 {
 		t.Errorf("%d sessions", len(sessions.rows))
 	}
@@ -112,7 +105,7 @@ func TestASessionIsStoredWithoutItsSecrets(t *testing.T) {
 // Case 61: whoever planted a session's cookie before the sign-in does not share the session.
 func TestASignInHasANewSession(t *testing.T) {
 	t.Parallel()
-	o := withCallbacks()
+	o := parts()
 	b := signedIn(t, o)
 	planted := b.cookies[sessionCookie]
 	b.signIn(testKey)
@@ -132,7 +125,7 @@ func TestASignInHasANewSession(t *testing.T) {
 func TestNextLeadsNowhereElse(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "javascript:alert(1)", "/v1/callbacks", "/ui/x\r\nSet-Cookie: a=b", "", "/uix", "/ui/../v1/callbacks", "/ui/%2e%2e/metrics"} {
-		b := open(t, withCallbacks())
+		b := open(t, parts())
 		b.post("/ui/sign-in", "key", testKey, "next", next).leads("/ui/")
 	}
 }
@@ -140,16 +133,16 @@ func TestNextLeadsNowhereElse(t *testing.T) {
 // Cases 52 and 61.
 func TestIdleAndRevokedEndTheSession(t *testing.T) {
 	t.Parallel()
-	o := withCallbacks()
+	o := parts()
 	ring := holders()
-	o.Keys = ring
+	o.keyRing = ring
 	b := open(t, o)
 	b.signIn("reader")
 	b.get("/ui/callbacks").ok()
 	ring.revoke("reader")
 	b.get("/ui/callbacks").leads("/ui/sign-in?next=%2Fui%2Fcallbacks")
 
-	o = withCallbacks()
+	o = parts()
 	o.IdleTimeout = time.Nanosecond
 	b = open(t, o)
 	b.signIn(testKey)
@@ -159,13 +152,13 @@ func TestIdleAndRevokedEndTheSession(t *testing.T) {
 // A page view is not a write.
 func TestPageViewsAreNotWritten(t *testing.T) {
 	t.Parallel()
-	o := withCallbacks()
+	o := parts()
 	b := signedIn(t, o)
-	before := o.Sessions.(*memSessions).puts
+	before := o.memSessions.puts
 	for range 5 {
 		b.get("/ui/callbacks").ok()
 	}
-	if puts := o.Sessions.(*memSessions).puts; puts != before {
+	if puts := o.memSessions.puts; puts != before {
 		t.Errorf("5 page views wrote the session %d times", puts-before)
 	}
 }
@@ -215,7 +208,7 @@ func TestGuessesAreSlow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { // time stands still
-				b := open(t, withCallbacks())
+				b := open(t, parts())
 				for i := range tries {
 					res, want := b.guess(address(i), strings.Repeat("x", i)+"guess"), http.StatusUnauthorized
 					if i >= 10 {
@@ -245,8 +238,8 @@ func TestGuessesAreSlow(t *testing.T) {
 func TestParallelGuessesAreSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := withCallbacks()
-		o.Keys = slowKeys{}
+		o := parts()
+		o.Engine = slowKeys{&o.engines}
 		b := open(t, o)
 		statuses := make([]int, 50)
 		var wg sync.WaitGroup
@@ -266,7 +259,7 @@ func TestParallelGuessesAreSlow(t *testing.T) {
 }
 
 // slowKeys knows no key, and takes its time to say so.
-type slowKeys struct{}
+type slowKeys struct{ Engine }
 
 func (slowKeys) AuthenticateHash(context.Context, [sha256.Size]byte) (store.Key, error) {
 	time.Sleep(20 * time.Millisecond)
@@ -275,7 +268,7 @@ func (slowKeys) AuthenticateHash(context.Context, [sha256.Size]byte) (store.Key,
 
 func TestPreferences(t *testing.T) {
 	t.Parallel()
-	b := signedIn(t, withCallbacks())
+	b := signedIn(t, parts())
 	b.get("/ui/callbacks").ok().has("h1", "Callbacks")
 	b.headers.Set("Accept-Language", "fr;q=0.9, zh-TW;q=0.8, en;q=0.5")
 	b.get("/ui/callbacks").ok().has("h1", "回调")
@@ -293,9 +286,9 @@ func TestPreferences(t *testing.T) {
 
 func TestProjects(t *testing.T) {
 	t.Parallel()
-	o := withCallbacks()
-	o.Projects = projectRows{ids: []string{"other"}}
-	o.Keys = &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Project: "other", Scopes: []store.Scope{store.ScopeAdmin}}}}
+	o := parts()
+	o.projectRows = projectRows{ids: []string{"other"}}
+	o.keyRing = &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Project: "other", Scopes: []store.Scope{store.ScopeAdmin}}}}
 	b := signedIn(t, o)
 	b.get("/ui/callbacks").ok().has(".who summary", "default")
 	b.post("/ui/project", "project", "other").leads("/ui/")
@@ -335,7 +328,7 @@ func TestAFormIsForItsProject(t *testing.T) {
 // Behind a proxy that passes its own name for the server on, forms come from the public address.
 func TestThePublicAddressIsOurOwn(t *testing.T) {
 	t.Parallel()
-	o := withCallbacks()
+	o := parts()
 	o.PublicURL = "https://pay.example/"
 	b := open(t, o)
 	for origin, want := range map[string]int{"https://pay.example": http.StatusSeeOther, "https://evil.example": http.StatusForbidden, "http://pay.example": http.StatusForbidden} {
@@ -350,7 +343,7 @@ func TestThePublicAddressIsOurOwn(t *testing.T) {
 
 func TestPathsOfActsLeadHome(t *testing.T) {
 	t.Parallel()
-	b := signedIn(t, withCallbacks())
+	b := signedIn(t, parts())
 	for _, path := range []string{"/ui/sign-out", "/ui/project", "/ui/preferences"} {
 		b.get(path).leads("/ui/")
 	}
@@ -358,21 +351,21 @@ func TestPathsOfActsLeadHome(t *testing.T) {
 
 func TestSQLAwaySaysSo(t *testing.T) {
 	t.Parallel()
-	o := withCallbacks()
+	o := parts()
 	b := signedIn(t, o)
-	o.Sessions.(*memSessions).err = store.ErrUnavailable
+	o.memSessions.err = store.ErrUnavailable
 	res := b.get("/ui/callbacks")
 	if res.status != http.StatusServiceUnavailable {
 		t.Fatalf("status %d", res.status)
 	}
 	res.has("main", "database does not answer")
-	o.Sessions.(*memSessions).err = nil
+	o.memSessions.err = nil
 	b.get("/ui/callbacks").ok()
 }
 
 func TestNoSuchPage(t *testing.T) {
 	t.Parallel()
-	b := signedIn(t, withCallbacks())
+	b := signedIn(t, parts())
 	res := b.get("/ui/nothing")
 	if res.status != http.StatusNotFound {
 		t.Fatalf("status %d", res.status)
@@ -384,7 +377,7 @@ func TestNoSuchPage(t *testing.T) {
 // What is no text reaches no database.
 func TestQueriesAreText(t *testing.T) {
 	t.Parallel()
-	b := signedIn(t, withCallbacks())
+	b := signedIn(t, parts())
 	for _, query := range []string{"ref=%00", "ref=%ff", "ref=%zz", "%fe=1"} {
 		res := b.get("/ui/callbacks?" + query)
 		if res.status != http.StatusUnprocessableEntity {

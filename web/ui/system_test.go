@@ -117,11 +117,11 @@ func aKey(n int, scopes ...store.Scope) store.Key {
 }
 
 func systemCases() []pageCase {
-	give := func(e indexEngine) func(o *Options) { return func(o *Options) { o.Index = e } }
-	keys := func(e systemEngine) func(o *Options) { return func(o *Options) { o.System = e } }
-	schema := func(s schemaRows) func(o *Options) { return func(o *Options) { o.Schema = s } }
-	broken := func(o *Options) { o.Projects = projectRows{err: errBroken} }
-	plain := func(*Options) {}
+	give := func(e indexEngine) func(o *fakes) { return func(o *fakes) { o.indexEngine = e } }
+	keys := func(e systemEngine) func(o *fakes) { return func(o *fakes) { o.systemEngine = e } }
+	schema := func(s schemaRows) func(o *fakes) { return func(o *fakes) { o.schemaRows = s } }
+	broken := func(o *fakes) { o.projectRows = projectRows{err: errBroken} }
+	plain := func(*fakes) {}
 	trouble := wellIndex()
 	gone, held, draining := process(3, testNow-90_000), process(4, testNow-1000), process(5, testNow-1000)
 	held.Held, draining.Draining, held.ClockOffset = true, true, -2500
@@ -158,22 +158,22 @@ func systemCases() []pageCase {
 		{name: "system/many", path: "/ui/system", set: give(wellIndex()), want: [][2]string{
 			{".kpi .value", "1,234,567"}, {"td .badge.good", "running"}, {"main", "51 / 1,024"}, {".counters dd", "9,876,543"}, {"a", "Rebuild…"}, {".buttons a.bad", "Pause everything…"},
 		}},
-		{name: "system/trouble", path: "/ui/system", set: func(o *Options) {
+		{name: "system/trouble", path: "/ui/system", set: func(o *fakes) {
 			give(trouble)(o)
-			o.Projects = projectRows{paused: store.Forever, because: "the bank is away"}
-			o.Clock = stillClock{dispatch.Health{Why: "SQL cannot commit"}}
+			o.projectRows = projectRows{paused: store.Forever, because: "the bank is away"}
+			o.stillClock = stillClock{dispatch.Health{Why: "SQL cannot commit"}}
 		}, want: [][2]string{
 			{".badge.bad", "gone"}, {".badge.warn", "held"}, {".badge.warn", "draining"}, {".badge.warn", "-2.5s"}, {".kpi.bad .value", "4"}, {".badge.bad", "overdue"},
 			{".badge.bad", "cannot commit"}, {".badge.warn", "another generation"}, {".buttons a.primary", "Resume…"},
 		}},
-		{name: "system/draining", path: "/ui/system", set: func(o *Options) {
+		{name: "system/draining", path: "/ui/system", set: func(o *fakes) {
 			give(away)(o)
-			o.Clock = stillClock{dispatch.Health{Why: "draining", Degraded: []string{"redis"}}}
+			o.stillClock = stillClock{dispatch.Health{Why: "draining", Degraded: []string{"redis"}}}
 		}, want: [][2]string{{".badge.bad", "draining"}, {".badge.bad", "does not answer"}, {".banner.warn", "does not say its sizes"}}, unwanted: []string{".kpis"}},
 		{name: "system/slow", path: "/ui/system", set: give(slow), want: [][2]string{{".badge.warn", "no sizes"}}},
-		{name: "system/hostile", path: "/ui/system", set: func(o *Options) {
+		{name: "system/hostile", path: "/ui/system", set: func(o *fakes) {
 			give(evil)(o)
-			o.Projects = projectRows{paused: testNow + 1000, because: hostile}
+			o.projectRows = projectRows{paused: testNow + 1000, because: hostile}
 		}},
 		{name: "system/error", path: "/ui/system", set: give(indexEngine{err: errBroken}), status: http.StatusInternalServerError},
 		{name: "migrations/empty", path: "/ui/system/migrations", set: schema(schemaRows{}), want: [][2]string{{".empty", "knows no migrations"}}},
@@ -200,8 +200,8 @@ func systemCases() []pageCase {
 }
 
 // systemForms are the cases of the forms that ask before something is done to the whole.
-func systemForms(plain, broken func(*Options)) (all []pageCase) {
-	paused := func(o *Options) { o.Projects = projectRows{paused: testNow + 60_000, because: hostile} }
+func systemForms(plain, broken func(*fakes)) (all []pageCase) {
+	paused := func(o *fakes) { o.projectRows = projectRows{paused: testNow + 60_000, because: hostile} }
 	for path, says := range map[string]string{
 		"keys/new": "shown once", "pause": "Nothing of this project is sent any more", "resume": "not paused", "verify": "changes nothing", "rebuild": "emptied and filled again",
 	} {
@@ -219,7 +219,7 @@ func TestTheKillSwitch(t *testing.T) {
 	t.Parallel()
 	var done []string
 	o := parts()
-	o.System, o.Index = systemEngine{diary: diary{&done}}, wellIndex()
+	o.systemEngine, o.indexEngine = systemEngine{diary: diary{&done}}, wellIndex()
 	b := signedIn(t, o)
 	for _, c := range []struct {
 		pairs []string
@@ -246,9 +246,9 @@ func TestTheKillSwitch(t *testing.T) {
 	if !slices.Equal(done, want) {
 		t.Errorf("done %q, want %q", done, want)
 	}
-	b.ui.System = systemEngine{err: invalid("reason", "is longer than 256 characters")}
+	b.fakes.systemEngine = systemEngine{err: invalid("reason", "is longer than 256 characters")}
 	b.post("/ui/system/pause", "reason", "long").has(".field .error", "longer than 256")
-	b.ui.Projects = projectRows{paused: testNow + 60_000, because: "the bank " + hostile}
+	b.fakes.projectRows = projectRows{paused: testNow + 60_000, because: "the bank " + hostile}
 	res := b.get("/ui/system/resume").ok()
 	res.has(".facts dd", "the bank")
 	res.has(".say", "begins slowly")
@@ -259,7 +259,7 @@ func TestAKeyIsShownOnce(t *testing.T) {
 	t.Parallel()
 	var done []string
 	o := parts()
-	o.System = systemEngine{diary: diary{&done}, all: []store.Key{aKey(1, store.ScopeRead)}}
+	o.systemEngine = systemEngine{diary: diary{&done}, all: []store.Key{aKey(1, store.ScopeRead)}}
 	b := signedIn(t, o)
 	b.post("/ui/system/keys/new", "name", "checkout", "scopes", "send", "expires_in", "soon").has(".field .error", "is not a duration")
 	res := b.post("/ui/system/keys/new", "name", "checkout "+hostile, "scopes", "send", "scopes", "read", "expires_in", "90d", "reason", "new shop").ok()
@@ -273,7 +273,7 @@ func TestAKeyIsShownOnce(t *testing.T) {
 			t.Errorf("%s shows it again", path)
 		}
 	}
-	b.ui.System = systemEngine{err: &store.InvalidError{Fields: []store.FieldError{{Field: "scopes", Message: "at least one of send"}, {Field: "scopes[0]", Message: "is none"}}}}
+	b.fakes.systemEngine = systemEngine{err: &store.InvalidError{Fields: []store.FieldError{{Field: "scopes", Message: "at least one of send"}, {Field: "scopes[0]", Message: "is none"}}}}
 	res = b.post("/ui/system/keys/new", "name", "checkout", "scopes", "admin")
 	res.has(".field .error", "at least one")
 	res.has(".field .error", "is none")
@@ -288,8 +288,8 @@ func TestRevokeAKey(t *testing.T) {
 	ended := aKey(2, store.ScopeRead)
 	ended.RevokedAt = testNow - 1
 	o := parts()
-	o.System = systemEngine{diary: diary{&done}, all: []store.Key{aKey(1, store.ScopeAdmin), ended}}
-	o.Keys = &keyRing{keys: map[string]store.Key{"admin": aKey(1, store.ScopeAdmin)}}
+	o.systemEngine = systemEngine{diary: diary{&done}, all: []store.Key{aKey(1, store.ScopeAdmin), ended}}
+	o.keyRing = &keyRing{keys: map[string]store.Key{"admin": aKey(1, store.ScopeAdmin)}}
 	b := open(t, o)
 	b.signIn("admin")
 	b.get("/ui/system/keys").ok().has("td .badge", "yours")
@@ -314,7 +314,7 @@ func TestVerifyAndRebuild(t *testing.T) {
 	e := wellIndex()
 	e.done, e.drift = &done, dispatch.Drift{Rows: 120, Items: 119, Generation: 3, IndexGeneration: 3}
 	e.report = dispatch.RebuildReport{Open: 1200, Claimed: 7, Generation: 4, Took: 1500 * time.Millisecond}
-	o.Index = e
+	o.indexEngine = e
 	b := signedIn(t, o)
 	res := b.post("/ui/system/verify").ok()
 	checkPage(t, res)
@@ -324,7 +324,7 @@ func TestVerifyAndRebuild(t *testing.T) {
 		e.drift.LateIDs, e.drift.EndedIDs = append(e.drift.LateIDs, "cb_"+testID(n+2000)), append(e.drift.EndedIDs, "cb_"+testID(n+3000))
 	}
 	e.drift.Unknown, e.drift.Missing, e.drift.Late, e.drift.Ended, e.drift.Extra, e.drift.IndexGeneration = 150, 100, 100, 100, 250, 2
-	b.ui.Index = e
+	b.fakes.indexEngine = e
 	res = b.post("/ui/system/verify").ok()
 	checkPage(t, res)
 	res.has(".why.bad h2", "They differ")
@@ -342,7 +342,7 @@ func TestVerifyAndRebuild(t *testing.T) {
 		t.Errorf("done %q, want %q", done, want)
 	}
 	e.err = errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding)
-	b.ui.Index = e
+	b.fakes.indexEngine = e
 	for _, path := range []string{"/ui/system/verify", "/ui/system/rebuild"} {
 		if res := b.post(path); res.status != http.StatusServiceUnavailable {
 			t.Errorf("%s: status %d", path, res.status)
@@ -354,7 +354,7 @@ func TestVerifyAndRebuild(t *testing.T) {
 func TestTheSystemPageStandsStill(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Index = wellIndex()
+	o.indexEngine = wellIndex()
 	b := signedIn(t, o)
 	first, second := regions(b.get("/ui/system").ok().body), regions(b.get("/ui/system").ok().body)
 	if len(first) < 4 {

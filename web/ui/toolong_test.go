@@ -10,7 +10,7 @@ import (
 func TestWhatTakesTooLongSaysSo(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.Books, o.Index = bookRows{late: true}, indexEngine{late: true}
+	o.bookRows, o.indexEngine = bookRows{late: true}, indexEngine{late: true}
 	b := signedIn(t, o)
 	synctest.Test(t, func(t *testing.T) {
 		res := b.get("/ui/books?from=2026-11-01")

@@ -1,56 +1,37 @@
+// Package ui is the HTML face of the dispatcher: the pages by which people see what is stuck, why, since when, and mend it.
+//
+// A page is a handler that fills a typed struct, and a template of the same name; a page is rendered into a buffer before its first byte is
+// written, so that an error never leaves half a page. Every text stands in a catalogue (texts/), in English and Chinese. An act is a form
+// with a page of its own that says what will happen; scripts only show it in a dialog, and nothing needs scripts. A page that is open is
+// kept up to date by rendering it again on the server, once for all who look at the same (live.go).
+//
+// It guarantees that nothing of what senders, receivers and operators write is taken for markup; that every page and act asks for a
+// session whose key is valid at that moment and has the scope that the table of routes names; that a request from another site changes
+// nothing; and that what leaves allows no inline script or style. It decides nothing about callbacks, knows no SQL and no index, and
+// answers no JSON.
 package ui
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/alexedwards/scs/v2"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // RequestIDHeader is the response header that carries the request's id, set by whatever stands in front.
 const RequestIDHeader = "X-Request-Id"
 
-// Clock is what every page asks of the engine.
-type Clock interface {
-	// Now is the clock that decides what is due, in Unix milliseconds.
-	Now() int64
-	Health(ctx context.Context) dispatch.Health
-}
-
-// Options are what the pages are made of. Every part and the key are required; each part stands with the page that asks for it.
+// Options are what the pages are made of. The engine, the store and the key are required.
 type Options struct {
-	Clock        Clock
-	Sessions     Sessions
-	Keys         Keys
-	Projects     Projects
-	Overview     Overview
-	Callbacks    Callbacks
-	CallbackActs CallbackActs
-	Endpoints    Endpoints
-	EndpointActs EndpointActs
-	Lanes        Lanes
-	Polls        Polls
-	Schedules    Schedules
-	ScheduleActs ScheduleActs
-	Redrives     Redrives
-	RedriveActs  RedriveActs
-	Dead         Dead
-	Books        Books
-	Audit        Audit
-	Index        Index
-	System       System
-	Schema       Schema
+	Engine Engine
+	Store  Store
 
 	// AdminKey is the settings' key: it may do everything, in every project.
 	AdminKey string
@@ -65,26 +46,6 @@ type Options struct {
 	// Timeout bounds one request; zero: 15 s. IdleTimeout signs out who does nothing; zero: 30 minutes. Lifetime signs out in any
 	// case; zero: 12 hours.
 	Timeout, IdleTimeout, Lifetime time.Duration
-}
-
-// missing names the parts that are not there.
-func (o *Options) missing() (names []string) {
-	for _, part := range []struct {
-		name  string
-		there bool
-	}{
-		{"Clock", o.Clock != nil}, {"Sessions", o.Sessions != nil}, {"Keys", o.Keys != nil}, {"Projects", o.Projects != nil},
-		{"Overview", o.Overview != nil}, {"Callbacks", o.Callbacks != nil}, {"CallbackActs", o.CallbackActs != nil},
-		{"Endpoints", o.Endpoints != nil}, {"EndpointActs", o.EndpointActs != nil}, {"Lanes", o.Lanes != nil}, {"Polls", o.Polls != nil},
-		{"Schedules", o.Schedules != nil}, {"ScheduleActs", o.ScheduleActs != nil}, {"Redrives", o.Redrives != nil}, {"RedriveActs", o.RedriveActs != nil},
-		{"Dead", o.Dead != nil}, {"Books", o.Books != nil}, {"Audit", o.Audit != nil}, {"Index", o.Index != nil}, {"System", o.System != nil},
-		{"Schema", o.Schema != nil},
-	} {
-		if !part.there {
-			names = append(names, part.name)
-		}
-	}
-	return names
 }
 
 // A UI answers everything under /ui.
@@ -111,11 +72,8 @@ func New(o Options) (*UI, error) {
 
 // complete fills in what the zero values mean, or says what is missing.
 func (o *Options) complete() error {
-	if names := o.missing(); len(names) > 0 {
-		return fmt.Errorf("the pages need %s", strings.Join(names, ", "))
-	}
-	if o.AdminKey == "" {
-		return errors.New("the pages need an admin key")
+	if o.Engine == nil || o.Store == nil || o.AdminKey == "" {
+		return errors.New("the pages need an engine, a store and an admin key")
 	}
 	if o.Guesses == nil {
 		o.Guesses = new(query.Guesses)
@@ -178,25 +136,4 @@ func newUI(o Options, k kit) (*UI, error) {
 func (u *UI) Close() { u.hub.close() }
 
 // now is the clock's time.
-func (u *UI) now() int64 { return u.Clock.Now() }
-
-// A viewer is who looks, as the session's key says.
-type viewer struct {
-	project string
-	// key is nil for the settings' admin key.
-	key *store.Key
-}
-
-// root says whether the viewer holds the settings' admin key.
-func (v viewer) root() bool { return v.key == nil }
-
-// allows says whether the viewer's key has a scope.
-func (v viewer) allows(s store.Scope) bool { return v.key == nil || v.key.Allows(s) }
-
-// by returns the viewer as the audit names it, as the API does.
-func (v viewer) by(reason string) store.Actor {
-	if v.key == nil {
-		return store.Actor{Name: "admin key", Reason: reason}
-	}
-	return store.Actor{Name: fmt.Sprintf("%s (%s%s)", v.key.Name, store.KeyPrefix, v.key.ID), Reason: reason}
-}
+func (u *UI) now() int64 { return u.Engine.Now() }
