@@ -2,16 +2,11 @@ package storetest
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
-)
-
-const (
-	hour = int64(3_600_000)
-	day  = 24 * hour
 )
 
 // A tally is numbers of callbacks: by state, and of open ones by tier, by lane and by the hour that they are due in.
@@ -21,16 +16,8 @@ type tally map[string]int64
 const listedLanes = 100
 
 // counted is what the counters say. Hours that passed a day ago are not counted any more.
-func (f *fixture) counted() (tally, error) {
-	counts, err := f.Counts(f.ctx(), project)
-	if err != nil {
-		return nil, err
-	}
-	hours, err := f.DueHours(f.ctx(), project, f.countedFrom(), f.now+1000*day)
-	if err != nil {
-		return nil, err
-	}
-	all := make(tally)
+func (f *fixture) counted() tally {
+	counts, all := f.counts(), make(tally)
 	for state, n := range counts.States {
 		all["state "+string(state)] = n
 	}
@@ -40,23 +27,24 @@ func (f *fixture) counted() (tally, error) {
 	for _, l := range counts.Lanes {
 		all["lane "+l.Lane] = l.Open
 	}
-	for _, h := range hours {
+	for _, h := range f.dueHours(f.countedFrom(), f.now+1000*day) {
 		all[fmt.Sprint("hour ", h.At)] = h.Count
 	}
-	return all, nil
+	return all
 }
 
 func (f *fixture) countedFrom() int64 { return f.now - f.now%hour - day }
 
+func (f *fixture) dueHours(from, to int64) []store.DueHour {
+	return must(f.DueHours(f.ctx(), project, from, to))
+}
+
 // listed is what a list of the callbacks since then says, and shows each.
-func (f *fixture) listed(since int64, show func(c *store.Callback)) (tally, error) {
+func (f *fixture) listed(since int64, show func(c *store.Callback)) tally {
 	all := make(tally)
 	filter := store.Filter{Limit: 500, From: since, Now: f.now}
 	for {
-		page, err := f.List(f.ctx(), project, filter)
-		if err != nil {
-			return nil, err
-		}
+		page := must(f.List(f.ctx(), project, filter))
 		for i := range page.Callbacks {
 			c := &page.Callbacks[i]
 			show(c)
@@ -71,21 +59,15 @@ func (f *fixture) listed(since int64, show func(c *store.Callback)) (tally, erro
 			}
 		}
 		if filter.After = page.Next; page.Next == nil {
-			return all, nil
+			return all
 		}
 	}
 }
 
-// compareCounters compares what the counters say beside what they said before with a list of the callbacks since then.
+// compareCounters compares what the counters say beside what they said before with a list of the callbacks since
+// then.
 func (f *fixture) compareCounters(before tally, since int64, show func(c *store.Callback)) error {
-	counted, err := f.counted()
-	if err != nil {
-		return err
-	}
-	listed, err := f.listed(since, show)
-	if err != nil {
-		return err
-	}
+	counted, listed := f.counted(), f.listed(since, show)
 	lanes := 0
 	for what, n := range counted {
 		if n -= before[what]; n != listed[what] {
@@ -104,36 +86,80 @@ func (f *fixture) compareCounters(before tally, since int64, show func(c *store.
 	return nil
 }
 
-// checkCounters fails where the counters are not what a scan would count, before and after they are folded. It is done
-// after every test.
+// checkCounters fails where the counters are not what a scan would count, before and after they are folded. It is
+// done after every test.
 func (f *fixture) checkCounters() {
-	f.Helper()
 	for _, when := range []string{"before", "after"} {
-		if err := f.compareCounters(nil, 0, func(*store.Callback) {}); err != nil {
-			f.Errorf("%s the fold: %v", when, err)
-		}
+		err := f.compareCounters(nil, 0, func(*store.Callback) {})
+		f.check(err == nil, "%s the fold: %v", when, err)
 		f.fold()
 	}
+}
+
+func testCounts(f *fixture) {
+	lane := func(n int) option { return inLane(fmt.Sprintf("lane-%03d", n)) }
+	var drafts []store.Draft
+	for i := range 130 {
+		drafts = append(drafts, f.drafts(1+i%3, lane(i))...)
+	}
+	f.acceptAll(drafts...)
+	all := int64(len(drafts))
+	check := func(when string) {
+		counts := f.counts()
+		lanes := counts.Lanes
+		f.require(len(lanes) == listedLanes, "%s: %d lanes are listed", when, len(lanes))
+		// 86 lanes have two or three; one has four.
+		f.check(lanes[0] == store.LaneCount{Lane: "lane-000", Open: 4} && lanes[86].Open == 2 && lanes[87].Open == 1 &&
+			lanes[99].Open == 1, "%s: lanes %+v", when, lanes)
+		maps.DeleteFunc(counts.States, func(_ store.State, n int64) bool { return n == 0 })
+		same(f, when+": states", states{store.Scheduled: all + 3, store.Succeeded: 1}, counts.States)
+		same(f, when+": tiers", map[int]int64{0: all + 1, 1: 1, 3: 1}, counts.Tiers)
+	}
+	f.fold()
+	extra := f.acceptEach(3, lane(0))
+	f.accept(lane(0), with(func(c *store.Callback) { c.LadderBase = -3 }))
+	f.fail(extra[0].ID)
+	f.succeed(extra[1].ID)
+	for _, when := range []string{"half folded", "folded", "folded twice"} {
+		check(when)
+		f.fold()
+	}
+}
+
+// testOpenCallbacks: open callbacks are counted to the one, folded or not.
+func testOpenCallbacks(f *fixture) {
+	want := func(a, b int64) {
+		for range 2 {
+			same(f, "open", map[string]int64{"a": a, "b": b}, must(f.OpenCallbacks(f.ctx(), []string{"a", "b"})))
+			f.fold()
+		}
+	}
+	want(0, 0)
+	first := f.accept(inProject("a"))
+	for _, p := range []string{"a", "b", "c"} {
+		f.accept(inProject(p))
+	}
+	want(2, 1)
+	f.succeed(first.ID)
+	f.die(f.accept(inProject("b")).ID)
+	want(1, 1)
 }
 
 func testDueHours(f *fixture) {
 	at := f.now - f.now%hour
 	f.now = at + hour/2
-	dueIn := func(ms int64) store.Callback { return f.accept(func(d *store.Draft) { d.Callback.DueAt += ms }) }
+	due := func(hours, count int64) store.DueHour { return store.DueHour{At: at + hours*hour, Count: count} }
 	want := func(when string, from, to int64, want ...store.DueHour) {
-		f.Helper()
-		if got := must(f.DueHours(f.ctx(), project, from, to)); !slices.Equal(got, want) {
-			f.Errorf("%s: %v, want %v", when, got, want)
-		}
+		same(f, when, want, f.dueHours(from, to))
 	}
 	none(f, "of another project", must(f.DueHours(f.ctx(), "other", 0, store.Forever)))
 	want("none yet", 0, store.Forever)
-	first, late := dueIn(0), dueIn(-hour)
-	dueIn(hour/2 - 1)
-	dueIn(hour / 2)
-	dueIn(50 * hour)
-	f.accept(func(d *store.Draft) { d.Callback.Project = "other" })
-	all := []store.DueHour{{At: at - hour, Count: 1}, {At: at, Count: 2}, {At: at + hour, Count: 1}, {At: at + 50*hour, Count: 1}}
+	first, late := f.accept(), f.accept(dueIn(-hour))
+	for _, ms := range []int64{hour/2 - 1, hour / 2, 50 * hour} {
+		f.accept(dueIn(ms))
+	}
+	f.accept(inProject("other"))
+	all := []store.DueHour{due(-1, 1), due(0, 2), due(1, 1), due(50, 1)}
 	for _, when := range []string{"accepted", "folded"} {
 		want(when, 0, store.Forever, all...)
 		want(when+", from within an hour", f.now, at+50*hour, all[1:3]...)
@@ -149,15 +175,16 @@ func testDueHours(f *fixture) {
 		}
 		r.DueAt = f.now + hour
 		f.win(r)
-		want("failed", at, at+2*hour, store.DueHour{At: at, Count: 1}, store.DueHour{At: at + hour, Count: 2})
-		f.fold()
-		want("failed and folded", at, at+2*hour, store.DueHour{At: at, Count: 1}, store.DueHour{At: at + hour, Count: 2})
+		for _, when := range []string{"failed", "failed and folded"} {
+			want(when, at, at+2*hour, due(0, 1), due(1, 2))
+			f.fold()
+		}
 		f.retry(first.ID, store.Once)
 		want("to be retried", at, at+2*hour, all[1:3]...)
 	}
-	must(f.Reschedule(f.ctx(), project, first.ID, at+7*hour, f.now, actor))
+	f.reschedule(first.ID, at+7*hour)
 	f.cancel(late.ID)
-	moved := []store.DueHour{{At: at, Count: 1}, {At: at + hour, Count: 1}, {At: at + 7*hour, Count: 1}, {At: at + 50*hour, Count: 1}}
+	moved := []store.DueHour{due(0, 1), due(1, 1), due(7, 1), due(50, 1)}
 	want("moved", 0, store.Forever, moved...)
 	// What is overdue by more than a day is not counted, and not less than none when it ends.
 	f.now = at + 27*hour
@@ -169,18 +196,16 @@ func testDueHours(f *fixture) {
 }
 
 func (f *fixture) wantDueNow(what string, want store.DueNow) {
-	f.Helper()
 	same(f, what, want, must(f.DueNow(f.ctx(), project, f.now)))
 }
 
 func testDueNow(f *fixture) {
 	f.wantDueNow("none", store.DueNow{})
-	dueIn := func(ms int64) store.Callback { return f.accept(func(d *store.Draft) { d.Callback.DueAt += ms }) }
-	dueIn(0)
-	dueIn(1000)
-	f.accept(func(d *store.Draft) { d.Callback.Project = "other"; d.Callback.DueAt -= 5000 })
+	f.accept()
+	f.accept(dueIn(1000))
+	f.accept(dueIn(-5000), inProject("other"))
 	f.wantDueNow("none yet", store.DueNow{})
-	first, second := dueIn(-20), dueIn(-10)
+	first, second := f.accept(dueIn(-20)), f.accept(dueIn(-10))
 	f.wantDueNow("two", store.DueNow{Count: 2, OldestAt: f.now - 20})
 	f.claim(first.ID)
 	f.wantDueNow("one is attempted", store.DueNow{Count: 1, OldestAt: f.now - 10})
@@ -193,34 +218,23 @@ func testDueNow(f *fixture) {
 
 // testDueNowMany: those of another project come first, and there are more than are counted.
 func testDueNowMany(f *fixture) {
-	for _, of := range []struct {
-		project string
-		n       int
-		due     int64
-	}{{"other", 700, f.now - 2000}, {project, 1000, f.now - 1000}} {
-		drafts := make([]store.Draft, of.n)
-		for i := range drafts {
-			drafts[i] = f.draft(func(d *store.Draft) { d.Callback.Project, d.Callback.DueAt = of.project, of.due })
-		}
-		f.acceptAll(drafts...)
-	}
+	f.acceptEach(700, dueIn(-2000), inProject("other"))
+	f.acceptEach(1000, dueIn(-1000))
 	f.wantDueNow("as many as are counted", store.DueNow{Count: 1000, OldestAt: f.now - 1000})
-	f.accept(func(d *store.Draft) { d.Callback.DueAt -= 1 })
+	f.accept(dueIn(-1))
 	f.wantDueNow("one more", store.DueNow{Count: 1000, More: true, OldestAt: f.now - 1000})
 }
 
 // diesOf accepts a callback and ends it as dead of a cause.
 func (f *fixture) diesOf(reason store.Reason, class store.Class, status int) store.Callback {
-	f.Helper()
 	f.now++
-	r := f.died(f.claim(f.accept(nil).ID))
+	r := f.died(f.claim(f.accept().ID))
 	r.Reason, r.Attempt.Class, r.Attempt.Status = reason, class, status
 	f.win(r)
 	return f.get(r.ID)
 }
 
 func (f *fixture) wantGroups(what string, want ...store.DeadGroup) {
-	f.Helper()
 	same(f, what, want, must(f.DeadGroups(f.ctx(), project)))
 }
 
@@ -235,9 +249,9 @@ func groupOf(all ...store.Callback) store.DeadGroup {
 
 func testDeadGroups(f *fixture) {
 	f.wantGroups("none")
-	f.accept(nil)
-	f.win(f.succeeded(f.claim(f.accept(nil).ID)))
-	f.cancel(f.accept(nil).ID)
+	f.accept()
+	f.succeed(f.accept().ID)
+	f.cancel(f.accept().ID)
 	f.wantGroups("none dead")
 	a1 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 500)
 	b1 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 503)
@@ -246,9 +260,9 @@ func testDeadGroups(f *fixture) {
 	d1 := f.diesOf(store.Exhausted, store.ClassTimeoutHeaders, 0)
 	b3 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 503)
 	a2 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 500)
-	without := f.accept(func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1 })
+	without := f.accept(expiresAt(f.now + 1))
 	f.now += 2
-	must(f.Expire(f.ctx(), f.now, 10))
+	f.expire()
 	e1 := f.get(without.ID)
 	f.wantGroups("five", groupOf(b1, b2, b3), groupOf(a1, a2), groupOf(e1), groupOf(d1), groupOf(c1))
 	f.retry(b2.ID, store.Restart)
@@ -265,17 +279,9 @@ func testDeadGroupsMany(f *fixture) {
 	if testing.Short() { // the race detector makes of two hundred looks into the index more than a read may take
 		groups = 30
 	}
-	drafts := make([]store.Draft, large+groups)
-	for i := range drafts {
-		drafts[i] = f.draft(nil)
-	}
-	f.acceptAll(drafts...)
-	for i := 0; i < len(drafts); i += 100 {
-		var ids []string
-		for _, d := range drafts[i:min(i+100, len(drafts))] {
-			ids = append(ids, d.Callback.ID)
-		}
-		stamped, _ := f.stamp(f.token(), ids...)
+	all := ids(f.acceptEach(large + groups)...)
+	for i := 0; i < len(all); i += 100 {
+		stamped, _ := f.stamp(all[i:min(i+100, len(all))]...)
 		var results []store.Result
 		for n, s := range stamped {
 			r := f.died(s)
@@ -289,21 +295,16 @@ func testDeadGroupsMany(f *fixture) {
 	got := must(f.DeadGroups(f.ctx(), project))
 	same(f, "groups", min(groups+1, 200), len(got))
 	for _, g := range got {
-		if g.Reason == store.Poison && groups < 200 {
-			continue
-		}
-		if g.Count != 1 || g.More || g.Reason != store.Exhausted {
-			f.Errorf("%+v", g)
-		}
+		f.check(g.Reason == store.Poison && groups < 200 || g.Count == 1 && !g.More && g.Reason == store.Exhausted, "%+v", g)
 	}
 	// Once there are fewer groups, the large one is among them, before all others.
-	for _, d := range drafts[large+20:] {
-		f.retry(d.Callback.ID, store.Restart)
+	for _, id := range all[large+20:] {
+		f.retry(id, store.Restart)
 	}
 	got = must(f.DeadGroups(f.ctx(), project))
 	same(f, "fewer groups", 21, len(got))
 	// It may have been counted less far, if the others have taken long.
-	if g := got[0]; g.Reason != store.Poison || !g.More || g.Count != 1000 && g.Count != 10 || g.NewestID != drafts[large-1].Callback.ID {
-		f.Errorf("the largest: %+v", g)
-	}
+	g := got[0]
+	f.check(g.Reason == store.Poison && g.More && (g.Count == 1000 || g.Count == 10) && g.NewestID == all[large-1],
+		"the largest: %+v", g)
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/oklog/ulid/v2"
@@ -22,14 +24,16 @@ const (
 	project = store.DefaultProject
 	// start is the tests' clock at the beginning.
 	start = int64(1_790_000_000_000)
-	// margin is what a stamp adds to an attempt's timeout, and timeout is the drafts'.
-	margin  = int64(15_000)
-	timeout = 2 * time.Second
-	// claimLasts is how long a claim of a draft is alive.
-	claimLasts = int64(2_000) + margin
+	hour  = int64(3_600_000)
+	day   = 24 * hour
 )
 
-// A fixture is one test's store, clock and ids.
+var actor = store.Actor{Name: "key_ops", Address: "192.0.2.7", Reason: "asked by the merchant"}
+
+// errRefused is what changes return that refuse.
+var errRefused = errors.New("refused")
+
+// A fixture is one test's store, clock and ids. Its methods may be called from several goroutines.
 type fixture struct {
 	*testing.T
 	Store
@@ -38,7 +42,7 @@ type fixture struct {
 	mu      sync.Mutex
 	entropy io.Reader
 	tokens  int
-	// known turns with every result: the one says what the row was when it was stamped, the next does not.
+	// known turns with every result: one has the row as it was stamped, the next does not.
 	known bool
 	// histories is how many the model runs.
 	histories int
@@ -50,74 +54,11 @@ func newFixture(t *testing.T, s Store) *fixture {
 
 func (f *fixture) ctx() context.Context { return f.Context() }
 
-// ok ends the test if a call failed that may not.
-func (f *fixture) ok(err error) {
-	f.Helper()
-	if err != nil {
-		f.Fatal(err)
-	}
-}
-
-// must returns the result of a call that may not fail. An error ends the test.
-func must[T any](result T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return result
-}
-
-// endOnPanic fails a test that has panicked, and lets the others go on.
-func (f *fixture) endOnPanic() {
-	if e := recover(); e != nil {
-		f.Fatalf("%v\n%s", e, debug.Stack())
-	}
-}
-
-// errOf is the error of a call whose other result does not matter.
-func errOf[T any](_ T, err error) error { return err }
-
-// fails reports a call that did not fail as wanted.
-func (f *fixture) fails(want error, what string, err error) {
-	f.Helper()
-	if !errors.Is(err, want) {
-		f.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
-// same reports two values that differ.
-func same[T any](f *fixture, what string, want, got T) {
-	f.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-// none reports rows where there are to be none.
-func none[T any](f *fixture, what string, got []T) {
-	f.Helper()
-	if len(got) != 0 {
-		f.Errorf("%s: %+v, want none", what, got)
-	}
-}
-
-// purge removes payloads and rows that ended before those times, and what is known of references since.
-func (f *fixture) purge(payloadBefore, metadataBefore int64) {
-	f.Helper()
-	f.ok(errOf(f.Purge(f.ctx(),
-		store.Retention{Now: f.now, Payloads: payloadBefore, Callbacks: metadataBefore}, 100)))
-	_, _, err := f.PurgeVersions(f.ctx(), f.now, metadataBefore, 100)
-	f.ok(err)
-}
-
 // id makes a ULID above all that were made before.
 func (f *fixture) id() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	id, err := ulid.New(uint64(f.now), f.entropy)
-	if err != nil {
-		panic(err)
-	}
-	return id.String()
+	return must(ulid.New(uint64(f.now), f.entropy)).String()
 }
 
 func (f *fixture) token() string {
@@ -127,163 +68,193 @@ func (f *fixture) token() string {
 	return fmt.Sprintf("token-%d", f.tokens)
 }
 
-// draft makes a draft that is due now; change may be nil.
-func (f *fixture) draft(change func(*store.Draft)) store.Draft {
-	d := store.Draft{
-		Callback: store.Callback{
-			ID:          f.id(),
-			Project:     project,
-			Kind:        store.Notify,
-			URL:         "https://shop.example/notify",
-			Method:      "POST",
-			Topic:       "payment.succeeded",
-			Ref:         "order-1",
-			Lane:        "default+https+shop.example+443",
-			Policy:      store.Policy{Tiers: []time.Duration{time.Second, 2 * time.Second}, Timeout: timeout, RetryAfterCap: time.Hour},
-			Success:     store.Success{Name: "http-2xx"},
-			Signer:      "standard-v1",
-			State:       store.Scheduled,
-			DueAt:       f.now,
-			FirstDueAt:  f.now,
-			Trigger:     store.BySchedule,
-			CreatedAt:   f.now,
-			UpdatedAt:   f.now,
-			ContentType: "application/json",
-		},
-		Body: []byte(`{"paid":10000}`),
+// must returns the result of a call that may not fail. An error ends the test, also in a goroutine of a crowd.
+func must[T any](result T, err error) T {
+	if err != nil {
+		panic(err)
 	}
-	if change != nil {
-		change(&d)
+	return result
+}
+
+func must2[A, B any](a A, b B, err error) (A, B) {
+	if err != nil {
+		panic(err)
 	}
-	return d
+	return a, b
 }
 
-// accept accepts one draft and fails the test if it is refused.
-func (f *fixture) accept(change func(*store.Draft)) store.Callback {
-	f.Helper()
-	a := f.acceptAll(f.draft(change))[0]
-	if a.Err != nil {
-		f.Fatalf("accept: %v", a.Err)
+// reportPanic fails a test that has panicked, and lets the others go on. It is deferred.
+func (f *fixture) reportPanic() {
+	if e := recover(); e != nil {
+		f.Errorf("%v\n%s", e, debug.Stack())
 	}
-	return a.Callback
 }
 
-func (f *fixture) acceptAll(drafts ...store.Draft) []store.Accepted {
-	f.Helper()
-	accepted := must(f.Accept(f.ctx(), drafts))
-	if len(accepted) != len(drafts) {
-		f.Fatalf("accepted %d of %d drafts", len(accepted), len(drafts))
+// ok ends the test if a call failed that may not.
+func (f *fixture) ok(err error) {
+	if err != nil {
+		panic(err)
 	}
-	return accepted
 }
 
-func (f *fixture) stamp(token string, ids ...string) ([]*store.Stamped, []store.Refusal) {
-	f.Helper()
-	return f.stampAs(store.Stamp{Token: token}, ids...)
-}
-
-// stampAs stamps rows at the test's time, else as the stamp says.
-func (f *fixture) stampAs(s store.Stamp, ids ...string) ([]*store.Stamped, []store.Refusal) {
-	f.Helper()
-	s.Now, s.Margin = f.now, margin
-	for _, id := range ids {
-		s.Claims = append(s.Claims, store.StampClaim{ID: id})
+// check reports what does not hold, and the lines of the suite that led there; require ends the test, too.
+func (f *fixture) check(holds bool, format string, args ...any) {
+	if !holds {
+		f.Errorf(format+"%s", append(args, callers())...)
 	}
-	stamped, refused, err := f.Stamp(f.ctx(), s)
-	f.ok(err)
-	if len(stamped)+len(refused) != len(ids) {
-		f.Fatalf("stamp of %d rows answered %d stamped and %d refused", len(ids), len(stamped), len(refused))
+}
+
+// callers are the lines of the suite that are being called, the innermost first.
+func callers() (lines string) {
+	all := make([]uintptr, 30)
+	frames := runtime.CallersFrames(all[:runtime.Callers(3, all)])
+	for frame, more := frames.Next(); more; frame, more = frames.Next() {
+		if strings.Contains(frame.Function, "/storetest.") {
+			lines += fmt.Sprintf("\n\tat %s:%d", path.Base(frame.File), frame.Line)
+		}
 	}
-	return stamped, refused
+	return lines
 }
 
-// claim stamps one row that must be free and due.
-func (f *fixture) claim(id string) *store.Stamped {
-	f.Helper()
-	stamped, refused := f.stamp(f.token(), id)
-	if len(stamped) != 1 {
-		f.Fatalf("stamp of %s was refused: %+v", id, refused)
+func (f *fixture) require(holds bool, format string, args ...any) {
+	if !holds {
+		panic(fmt.Sprintf(format, args...))
 	}
-	return stamped[0]
 }
 
-// failed is a result of a charged attempt that failed, with the next one due after a second.
-func (f *fixture) failed(s *store.Stamped) store.Result {
-	r := store.Result{
-		ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now + 1000, Charge: true,
-		Attempt: &store.Attempt{
-			Trigger: s.Trigger, Outcome: store.AttemptFailed, Charged: true, Class: store.ClassHTTP5xx, Status: 500,
-			StartedAt: f.now, EndedAt: f.now, DueAt: s.DueAt,
-		},
+// errOf and errOf2 return the error of a call whose other results do not matter.
+func errOf[T any](_ T, err error) error          { return err }
+func errOf2[A, B any](_ A, _ B, err error) error { return err }
+
+// fails reports a call that did not fail as wanted.
+func (f *fixture) fails(want error, what string, err error) {
+	f.check(errors.Is(err, want), "%s: %v, want %v", what, err, want)
+}
+
+// invalid reports a call that did not fail with an InvalidError.
+func (f *fixture) invalid(what string, err error) {
+	var invalid *store.InvalidError
+	f.check(errors.As(err, &invalid), "%s: %v, want an InvalidError", what, err)
+}
+
+// missing reports a call that found something.
+func (f *fixture) missing(what string, err error) {
+	f.fails(store.ErrNotFound, what, err)
+}
+
+// unknown checks that calls find nothing in another project by an id, and nothing by an id that was never given.
+func (f *fixture) unknown(id string, calls ...func(project, id string) error) {
+	for i, call := range calls {
+		f.missing(fmt.Sprintf("call %d in another project", i), call("other", id))
+		f.missing(fmt.Sprintf("call %d with an unknown id", i), call(project, f.id()))
 	}
-	if f.known = !f.known; f.known {
-		r.Stamped = s
+}
+
+// same reports two values that differ.
+func same[T any](f *fixture, what string, want, got T) {
+	diff := cmp.Diff(want, got)
+	f.check(diff == "", "%s (-want +got):\n%s", what, diff)
+}
+
+// both compares the answer of a change, and what is read after it, with what is wanted.
+func both[T any](f *fixture, what string, want, answered, read T) {
+	same(f, what+", as answered", want, answered)
+	same(f, what+", as read", want, read)
+}
+
+// none reports rows where there are to be none.
+func none[T any](f *fixture, what string, got []T) {
+	f.check(len(got) == 0, "%s: %+v, want none", what, got)
+}
+
+// each returns what a function makes of each row.
+func each[T, R any](rows []T, of func(T) R) []R {
+	var all []R
+	for _, row := range rows {
+		all = append(all, of(row))
 	}
-	return r
-}
-
-// succeeded is a result of an attempt that succeeded.
-func (f *fixture) succeeded(s *store.Stamped) store.Result {
-	r := f.failed(s)
-	r.State, r.DueAt = store.Succeeded, 0
-	r.Attempt.Outcome, r.Attempt.Class, r.Attempt.Status = store.AttemptSucceeded, store.ClassOK, 200
-	return r
-}
-
-// died is a result of a charged attempt that ended the callback.
-func (f *fixture) died(s *store.Stamped) store.Result {
-	r := f.failed(s)
-	r.State, r.Reason, r.DueAt = store.Dead, store.Exhausted, 0
-	return r
-}
-
-func (f *fixture) commit(r store.Result) store.Committed {
-	f.Helper()
-	committed := must(f.Commit(f.ctx(), []store.Result{r}, f.now))
-	if len(committed) != 1 || committed[0].Err != nil {
-		f.Fatalf("commit answered %+v", committed)
-	}
-	return committed[0]
-}
-
-// win commits a result that must win.
-func (f *fixture) win(r store.Result) store.Committed {
-	f.Helper()
-	c := f.commit(r)
-	if !c.Won {
-		f.Fatalf("result of %s under fence %d lost", r.ID, r.Fence)
-	}
-	return c
-}
-
-func (f *fixture) get(id string) store.Callback {
-	return must(f.Get(f.ctx(), project, id))
-}
-
-// attempts are those of a callback by number.
-func (f *fixture) attempts(id string) []store.Attempt {
-	all := must(f.Attempts(f.ctx(), project, id, 0, 500))
-	slices.Reverse(all)
 	return all
 }
 
-func (f *fixture) counts() store.Counts {
-	return must(f.Counts(f.ctx(), project))
-}
-
-// dead accepts a callback and lets its first attempt end it.
-func (f *fixture) dead(change func(*store.Draft)) store.Callback {
-	f.Helper()
-	c := f.accept(change)
-	f.win(f.died(f.claim(c.ID)))
-	return f.get(c.ID)
-}
-
-func (f *fixture) wantState(c store.Callback, state store.State, reason store.Reason) {
-	f.Helper()
-	if c.State != state || c.Reason != reason {
-		f.Errorf("callback is %q, %q; want %q, %q", c.State, c.Reason, state, reason)
+// pages reads a list to its end: each page begins after the last row of the page before, nil at first.
+func pages[T any](f *fixture, limit int, read func(last *T) ([]T, error)) []T {
+	var all []T
+	var last *T
+	for {
+		page := must(read(last))
+		f.require(len(page) <= limit, "a page has %d rows, the limit is %d", len(page), limit)
+		all = append(all, page...)
+		if len(page) < limit {
+			return all
+		}
+		last = &page[len(page)-1]
 	}
 }
 
-var actor = store.Actor{Name: "key_ops", Address: "192.0.2.7", Reason: "asked by the merchant"}
+// crowd makes n calls at once and returns what each returned.
+func crowd[R any](f *fixture, n int, call func(i int) R) []R {
+	results := make([]R, n)
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() {
+			defer f.reportPanic()
+			results[i] = call(i)
+		})
+	}
+	calls.Wait()
+	return results
+}
+
+// winners makes n calls at once and returns which of them succeeded. All others must fail as wanted.
+func (f *fixture) winners(n int, want error, call func(i int) error) (won []int) {
+	for i, err := range crowd(f, n, call) {
+		if err == nil {
+			won = append(won, i)
+		} else {
+			f.fails(want, "a call that lost", err)
+		}
+	}
+	return won
+}
+
+// during repeats a call in n goroutines until the work is done, and then once more.
+func (f *fixture) during(work func(), n int, again func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer f.reportPanic()
+		work()
+	}()
+	crowd(f, n, func(int) (_ error) {
+		for ended := false; !ended; {
+			select {
+			case <-done:
+				ended = true
+			default:
+			}
+			again()
+		}
+		return nil
+	})
+}
+
+// wantAudit compares the newest entries of the audit, each its action and object.
+func (f *fixture) wantAudit(want ...string) {
+	entries := must(f.AuditEntries(f.ctx(), project, "", len(want)))
+	same(f, "audit", want, each(entries, func(e store.AuditEntry) string { return e.Action + " " + e.Object }))
+	for _, e := range entries {
+		f.check(e.Actor == actor.Name && e.Reason == actor.Reason, "audit of %s: %+v", e.Action, e)
+	}
+}
+
+// ids are those of callbacks.
+func ids(callbacks ...store.Callback) []string {
+	return each(callbacks, func(c store.Callback) string { return c.ID })
+}
+
+// rowIDs are those of open rows, in their order.
+func rowIDs(rows []store.OpenRow) []string {
+	return each(rows, func(r store.OpenRow) string { return r.ID })
+}
+
+func sorted(ids []string) []string { return slices.Sorted(slices.Values(ids)) }

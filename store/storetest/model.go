@@ -71,11 +71,7 @@ func testModel(f *fixture) {
 		failed = true
 		// Histories share the store; each looks at rows of its own, and at what is counted since it began.
 		f.now += 1_000_000
-		m := &model{fixture: f, began: f.now}
-		var err error
-		if m.before, err = f.counted(); err != nil {
-			t.Fatal(err)
-		}
+		m := &model{fixture: f, began: f.now, before: f.counted()}
 		t.Repeat(map[string]func(*rapid.T){
 			"accept":   m.opAccept,
 			"stamp":    m.opStamp,
@@ -85,12 +81,8 @@ func testModel(f *fixture) {
 			"schedule": m.opReschedule,
 			"resolve":  m.opResolve,
 			"clock":    func(t *rapid.T) { f.now += rapid.SampledFrom([]int64{1, 500, 1000, claimLasts}).Draw(t, "passes") },
-			"fold": func(t *rapid.T) {
-				if err := f.Fold(f.ctx(), f.now); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"": m.check,
+			"fold":     func(*rapid.T) { f.fold() },
+			"":         m.check,
 		})
 		failed = false
 	})
@@ -109,32 +101,28 @@ func (m *model) opAccept(t *rapid.T) {
 	if len(m.rows) >= 6 {
 		t.Skip("enough rows")
 	}
-	d := m.draft(func(d *store.Draft) {
-		d.Callback.DueAt += rapid.SampledFrom([]int64{0, 0, 700}).Draw(t, "due in")
-		if rapid.Bool().Draw(t, "poll") {
-			polling(d.Callback.ID)(d)
-		}
-		d.Callback.Lane = rapid.SampledFrom([]string{"model-a", "model-b"}).Draw(t, "lane")
-	})
-	m.acceptAll(d)
+	options := []option{dueIn(rapid.SampledFrom([]int64{0, 0, 700}).Draw(t, "due in"))}
+	poll := rapid.Bool().Draw(t, "poll")
+	if poll {
+		options = append(options, func(d *store.Draft) { polling(d.Callback.ID)(d) })
+	}
+	lane := inLane(rapid.SampledFrom([]string{"model-a", "model-b"}).Draw(t, "lane"))
+	c := m.accept(append(options, lane)...)
 	m.rows = append(m.rows, &modelRow{
-		id: d.Callback.ID, state: store.Scheduled, due: d.Callback.DueAt, committed: make(map[int64]bool), poll: d.Poll != nil,
+		id: c.ID, state: store.Scheduled, due: c.DueAt, committed: make(map[int64]bool), poll: poll,
 	})
 }
 
 func (m *model) opStamp(t *rapid.T) {
 	m.pick(t)
-	rows := rapid.SliceOfNDistinct(rapid.SampledFrom(m.rows), 1, len(m.rows), func(r *modelRow) string { return r.id }).Draw(t, "rows")
+	id := func(r *modelRow) string { return r.id }
+	rows := rapid.SliceOfNDistinct(rapid.SampledFrom(m.rows), 1, len(m.rows), id).Draw(t, "rows")
 	m.touched = rows
 	token := m.token()
 	if len(m.claims) > 0 && rapid.IntRange(0, 3).Draw(t, "again") == 0 {
 		token = rapid.SampledFrom(m.claims).Draw(t, "claim").ClaimToken
 	}
-	ids := make([]string, len(rows))
-	for i, r := range rows {
-		ids[i] = r.id
-	}
-	stamped, _ := m.stamp(token, ids...)
+	stamped, _ := m.stampAs(store.Stamp{Token: token}, each(rows, id)...)
 	for _, r := range rows {
 		i := slices.IndexFunc(stamped, func(s *store.Stamped) bool { return s.ID == r.id })
 		switch again := r.attempting(m.now) && r.token == token; {
@@ -223,7 +211,7 @@ func (m *model) opResult(t *rapid.T) {
 		reasons := []store.Reason{store.Exhausted, store.Gone, store.Unresolved}
 		result.Reason = rapid.SampledFrom(reasons).Draw(t, "reason")
 	default:
-		result = store.Result{ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: m.now + 100, Diverts: 1}
+		result = handedBack(s, m.now+100)
 	}
 	if result.Attempt != nil {
 		m.now++ // So that no two results are the same one, repeated.

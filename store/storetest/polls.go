@@ -1,30 +1,34 @@
 package storetest
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"slices"
+	"errors"
+	"sync/atomic"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // polling makes drafts polls of a reference; their results have a reference of their own.
-func polling(ref string) func(*store.Draft) {
+func polling(ref string) option {
 	return func(d *store.Draft) {
 		c := &d.Callback
 		c.Kind, c.Ref, c.URL, c.Method, c.Topic = store.Poll, ref, "https://shop.example/query", "GET", "payment.pending"
 		d.Body = nil
-		d.Poll = &store.PollDetail{Context: `{"order": "<1>", "n": 12345678901234567890}`, OnResult: &store.ResultDraft{Callback: store.Callback{
-			Kind: store.Notify, URL: "https://shop.example/polled", Method: "POST", Topic: "payment.polled", Ref: resultOf(ref), Lane: "results",
-			Headers: []store.Header{{Name: "X-A", Value: "1"}}, Labels: map[string]string{"a": "b"}, LockKey: "lock " + ref,
-			Policy:  store.Policy{Tiers: []time.Duration{time.Second}, Timeout: timeout, RetryAfterCap: time.Hour},
-			Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", ContentType: "application/json",
-		}}}
+		d.Poll = &store.PollDetail{
+			Context: `{"order": "<1>", "n": 12345678901234567890}`,
+			OnResult: &store.ResultDraft{Callback: store.Callback{
+				Kind: store.Notify, URL: "https://shop.example/polled", Method: "POST", Topic: "payment.polled",
+				Ref: resultOf(ref), Lane: "results", Headers: []store.Header{{Name: "X-A", Value: "1"}},
+				Labels: map[string]string{"a": "b"}, LockKey: "lock " + ref, Policy: policy(time.Second),
+				Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", ContentType: "application/json",
+			}},
+		}
 	}
+}
+
+// onResult changes the result callback of a poll.
+func onResult(change func(r *store.ResultDraft)) option {
+	return func(d *store.Draft) { change(d.Poll.OnResult) }
 }
 
 // resultOf is the reference of the results of polls of a reference.
@@ -44,275 +48,236 @@ func (f *fixture) answered(s *store.Stamped, state store.State, reason store.Rea
 	return r
 }
 
-// solved is a result that ends a poll as a success.
-func (f *fixture) solved(s *store.Stamped) store.Result {
-	return f.answered(s, store.Succeeded, store.PollSucceeded, 200, `{"paid":true}`)
+// pending is an answer that does not end a poll.
+func (f *fixture) pending(s *store.Stamped, status int, body string) store.Result {
+	return f.answered(s, store.Scheduled, "", status, body)
+}
+
+// solve claims a poll and ends it as a success.
+func (f *fixture) solve(id string) {
+	f.win(f.answered(f.claim(id), store.Succeeded, store.PollSucceeded, 200, `{"paid":true}`))
+}
+
+func (f *fixture) resolve(id string, data store.JSONText) store.ResolvedPoll {
+	return must(f.ResolvePoll(f.ctx(), project, id, data, f.now, actor))
 }
 
 func (f *fixture) pollDetail(id string) store.PollDetail {
 	return must(f.PollDetail(f.ctx(), project, id))
 }
 
-// bornNow takes what was told of callbacks that nobody asked for.
-func (f *fixture) bornNow() (rows []store.OpenRow) {
-	for {
-		select {
-		case r := <-f.Born():
-			rows = append(rows, r)
-		default:
-			return rows
+// results are the callbacks that tell of polls of a reference, the newest first.
+func (f *fixture) results(ref string) []string { return f.list(store.Filter{Ref: resultOf(ref)}) }
+
+// testPollLive: of a reference and an address one poll is open, whoever asks for more.
+func testPollLive(f *fixture) {
+	r := polling("r")
+	p := f.accept(r)
+	again := f.offer(r)
+	f.replayOf(p, again)
+	same(f, "the open one", f.get(p.ID), again.Callback)
+	group := f.acceptAll(f.draft(polling("g")), f.draft(r), f.draft(polling("g")),
+		f.draft(r, with(func(c *store.Callback) { c.URL += "/v2" })), f.draft(r, inProject("other")), f.draft(polling("g")))
+	for i, want := range []store.Callback{1: p, 2: group[0].Callback, 5: group[0].Callback} {
+		if want.ID == "" {
+			f.fresh(group[i])
+		} else {
+			f.replayOf(want, group[i])
 		}
 	}
+	// Wherever an endpoint is, polls of it are of one address.
+	e := f.endpoint()
+	followed := f.accept(r, to(e))
+	f.moveEndpoint(e.ID, "https://new.example")
+	f.replayOf(followed, f.offer(r, to(f.getEndpoint(e.ID))))
+	f.wantOpen(4)
+	f.solve(p.ID)
+	f.cancel(f.fresh(f.offer(r)).ID)
+	f.fresh(f.offer(r))
 }
 
-// An endOfPoll is what is to be told of a poll.
-type endOfPoll struct {
-	outcome store.PollOutcome
-	reason  store.Reason
-	// status is that of the last answer; zero: there was none.
-	status   int
-	body     string
-	polls    int
-	observed int64
-	data     any
-}
-
-func (f *fixture) results(ref string) []string {
-	f.Helper()
-	return f.list(store.Filter{Ref: resultOf(ref), Limit: 100, Now: f.now})
-}
-
-// told checks that a poll has ended so, and that it was told so by the last of n callbacks, which it returns. That one is the only
-// one that was born since the last time.
-func (f *fixture) told(id string, n int, want endOfPoll) store.Callback {
-	f.Helper()
-	p, d := f.get(id), f.pollDetail(id)
-	born := f.bornNow()
-	if p.PollOutcome() != want.outcome || p.Reason != want.reason || d.Outcome != want.outcome || d.ResultID == "" {
-		f.Fatalf("poll is %s, %s; outcome %s, told %s by %q; want %+v", p.State, p.Reason, p.PollOutcome(), d.Outcome, d.ResultID, want)
-	}
-	if all := f.results(p.Ref); len(all) != n || all[0] != d.ResultID {
-		f.Errorf("results of %s: %v, the last is said to be %s; want %d", p.Ref, all, d.ResultID, n)
-	}
-	c := f.get(d.ResultID)
-	open := must(f.ByID(f.ctx(), []string{c.ID}))
-	same(f, "born", open, born)
-	payload := must(f.Payload(f.ctx(), project, c.ID))
-	if !bytes.Contains(payload.Body, []byte(`"<1>"`)) || !bytes.Contains(payload.Body, []byte(`12345678901234567890`)) {
-		f.Errorf("the context is not as it was given: %s", payload.Body)
-	}
-	members := map[string]any{
-		"poll_id": store.CallbackPrefix + id, "ref": p.Ref, "context": map[string]any{"order": "<1>", "n": 12345678901234567890.0},
-		"outcome": string(want.outcome), "reason": string(want.reason), "last": nil, "polls": float64(want.polls),
-		"observed_at": time.UnixMilli(want.observed).UTC().Format("2006-01-02T15:04:05.000Z"),
-	}
-	if want.status != 0 {
-		members["last"] = map[string]any{"status_code": float64(want.status), "body": want.body}
-	}
-	if want.data != nil {
-		members["data"] = want.data
-	}
-	var got map[string]any
-	if err := json.Unmarshal(payload.Body, &got); err != nil {
-		f.Fatalf("%s: %v", payload.Body, err)
-	}
-	same(f, "the result's body", members, got)
-	return c
-}
-
-// toldNothing checks that nothing more was told of a poll than n results.
-func (f *fixture) toldNothing(ref string, n int) {
-	f.Helper()
-	if all := f.results(ref); len(all) != n {
-		f.Errorf("results of %s: %v, want %d", ref, all, n)
-	}
-	none(f, "born", f.bornNow())
-}
-
-// testPollEnds ends polls in every way that there is: each is told once, by what is committed with the end.
-func testPollEnds(f *fixture) {
-	e := f.endpoint(nil)
-	redrive := func(id string) {
-		r := f.redrive(store.Redrive{Action: store.RedriveCancel, Filter: store.Filter{Ref: f.get(id).Ref}})
-		must(f.StepRedrive(f.ctx(), r.ID, 10, f.now))
-	}
-	for _, c := range []struct {
-		name   string
-		change func(*store.Draft)
-		end    func(id string)
-		want   endOfPoll
-	}{
-		{"success", nil, func(id string) { f.win(f.solved(f.claim(id))) },
-			endOfPoll{outcome: store.PollSuccess, reason: store.PollSucceeded, status: 200, body: `{"paid":true}`, polls: 2}},
-		{"failure", nil, func(id string) { f.win(f.answered(f.claim(id), store.Succeeded, store.PollFailed, 404, "gone")) },
-			endOfPoll{outcome: store.PollFailure, reason: store.PollFailed, status: 404, body: "gone", polls: 2}},
-		{"unresolved", nil, func(id string) {
-			r := f.answered(f.claim(id), store.Dead, store.Unresolved, 0, "")
-			r.Attempt.Class = store.ClassConnReset
-			f.win(r)
-		}, endOfPoll{outcome: store.PollUnresolved, reason: store.Unresolved, status: 500, body: "busy", polls: 2}},
-		{"cancel", nil, func(id string) { f.cancel(id) },
-			endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
-		{"cancel by reference", nil, func(id string) {
-			must(f.CancelRef(f.ctx(), project, f.get(id).Ref, "", 10, f.now, actor))
-		}, endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
-		{"cancel in flight", nil, func(id string) {
-			s := f.claim(id)
-			f.cancel(id)
-			f.win(f.answered(s, store.Scheduled, "", 503, "later"))
-		}, endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 503, body: "later", polls: 2}},
-		{"cancel too late", nil, func(id string) {
-			s := f.claim(id)
-			f.cancel(id)
-			f.win(f.solved(s))
-		}, endOfPoll{outcome: store.PollSuccess, reason: store.PollSucceeded, status: 200, body: `{"paid":true}`, polls: 2}},
-		{"expiry", func(d *store.Draft) { d.Callback.ExpiresAt = f.now + 1500 }, func(string) {
-			f.now += 1000
-			must(f.Expire(f.ctx(), f.now, 10))
-		}, endOfPoll{outcome: store.PollUnresolved, reason: store.Expired, status: 500, body: "busy", polls: 1}},
-		{"crash after a cancel", nil, func(id string) {
-			f.claim(id)
-			f.cancel(id)
-			f.now += claimLasts
-			f.stamp(f.token(), id)
-		}, endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
-		{"poison", nil, func(id string) {
-			f.win(store.Result{ID: id, Fence: f.claim(id).Fence, State: store.Dead, Reason: store.Poison})
-		}, endOfPoll{outcome: store.PollUnresolved, reason: store.Poison, status: 500, body: "busy", polls: 1}},
-		{"corrupt", nil, func(id string) {
-			f.ok(f.Damage(f.ctx(), id))
-			f.stamp(f.token(), id)
-		}, endOfPoll{outcome: store.PollUnresolved, reason: store.Invalid, status: 500, body: "busy", polls: 1}},
-		{"redrive", nil, redrive, endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 500, body: "busy", polls: 1}},
-		{"resolve", nil, func(id string) {
-			must(f.ResolvePoll(f.ctx(), project, id, `{"by": "phone"}`, f.now, actor))
-		}, endOfPoll{
-			outcome: store.PollResolved, reason: store.ResolvedOutside, status: 500, body: "busy", polls: 1,
-			data: map[string]any{"by": "phone"},
-		}},
-		{"endpoint deleted", to(e), func(string) {
-			must(f.DeleteEndpoint(f.ctx(), project, e.ID, f.now, actor))
-			must(f.CancelDeleted(f.ctx(), f.now, 10))
-		}, endOfPoll{outcome: store.PollCanceled, reason: store.EndpointDeleted, status: 500, body: "busy", polls: 1}},
-	} {
-		p := f.accept(func(d *store.Draft) {
-			polling(c.name)(d)
-			if c.change != nil {
-				c.change(d)
+// testPollLiveCrowd: many that ask for the same poll at once, and end it, get one at a time.
+func testPollLiveCrowd(f *fixture) {
+	const each = 8
+	var once, often atomic.Int64
+	first := make(map[string]bool)
+	for _, accepted := range crowd(f, 24, func(i int) []store.Accepted {
+		if i%2 == 0 {
+			accepted := f.acceptAll(f.draft(polling("once")), f.draft(polling("once")))
+			for _, a := range accepted {
+				f.ok(a.Err)
+				if !a.Replayed {
+					once.Add(1)
+				}
 			}
-		})
-		f.win(f.answered(f.claim(p.ID), store.Scheduled, "", 500, "busy"))
-		f.now += 1000
-		f.Logf("%s", c.name)
-		c.end(p.ID)
-		c.want.observed = f.now
-		at := f.now
-		f.now += 7
-		result := f.told(p.ID, 1, c.want)
-		want := store.Callback{
-			ID: result.ID, Project: project, Kind: store.Notify, URL: "https://shop.example/polled", Method: "POST", Topic: "payment.polled",
-			Ref: resultOf(c.name), LockKey: "lock " + c.name, Lane: "results", LaneID: result.LaneID, Headers: []store.Header{{Name: "X-A", Value: "1"}},
-			Labels: map[string]string{"a": "b"}, State: store.Scheduled, Trigger: store.BySchedule, DueAt: at, FirstDueAt: at, CreatedAt: at,
-			UpdatedAt: at, PayloadID: result.ID, ContentType: "application/json", Signer: "standard-v1", Success: store.Success{Name: "http-2xx"},
-			Policy: store.Policy{Tiers: []time.Duration{time.Second}, Timeout: timeout, RetryAfterCap: time.Hour},
+			f.check(accepted[0].Callback.ID == accepted[1].Callback.ID, "two polls: %+v", accepted)
+			return accepted
 		}
-		same(f, c.name+": the result callback", want, result)
-		f.win(f.succeeded(f.claim(result.ID)))
+		for range each {
+			accepted, err := f.Accept(f.ctx(), []store.Draft{f.draft(polling("often"))})
+			if err == nil {
+				err = accepted[0].Err
+			}
+			if errors.Is(err, store.ErrUnavailable) {
+				continue // it ended again and again while this one looked
+			}
+			f.ok(err)
+			if !accepted[0].Replayed {
+				f.cancel(accepted[0].Callback.ID)
+				often.Add(1)
+			}
+		}
+		return nil
+	}) {
+		for _, a := range accepted {
+			first[a.Callback.ID] = true
+		}
+	}
+	f.check(len(first) == 1 && once.Load() == 1, "%d polls, %d fresh", len(first), once.Load())
+	n := int64(len(f.results("often")))
+	f.check(n == often.Load() && n > 0, "%d results of %d polls", n, often.Load())
+}
+
+// testPollReopened: what would open a second poll of the same reference and address is refused, and changes
+// nothing.
+func testPollReopened(f *fixture) {
+	elsewhere := func(path string) option { return with(func(c *store.Callback) { c.URL += path }) }
+	old := f.accept(polling("r"))
+	f.die(old.ID)
+	f.now += 1000
+	open, other := f.accept(polling("r")), f.accept(polling("r"), elsewhere("/v2"))
+	f.lose(other.ID)
+	all := func() []store.Callback { return []store.Callback{f.get(old.ID), f.get(open.ID), f.get(other.ID)} }
+	before := all()
+	refused := func(what string, err error) {
+		f.fails(store.ErrPollLive, what, err)
+		same(f, "after "+what, before, all())
+		f.wantAttempts(other.ID)
+	}
+	retry := func(id string, r store.Retry) error {
+		r.Now = f.now
+		return errOf(f.Retry(f.ctx(), project, id, r, actor))
+	}
+	for _, ladder := range []store.Ladder{store.Once, store.Restart} {
+		refused("retry "+string(ladder), retry(old.ID, store.Retry{Ladder: ladder}))
+	}
+	refused("reschedule", errOf(f.Reschedule(f.ctx(), project, old.ID, f.now+5, f.now, actor)))
+	refused("mend", errOf(f.Mend(f.ctx(), project, other.ID, infallible(func(c *store.Callback) {
+		c.URL, c.Headers = open.URL, []store.Header{{Name: "A", Value: "1"}}
+	}), f.now, actor)))
+	refused("retry to its address", retry(other.ID, store.Retry{Ladder: store.Once, URL: open.URL}))
+	f.checkCounters()
+
+	// Elsewhere it may be; what is mended elsewhere makes room.
+	f.mend(open.ID, func(c *store.Callback) { c.URL += "/v3" })
+	f.retry(old.ID, store.Restart)
+	f.replayOf(old, f.offer(polling("r")))
+	f.replayOf(open, f.offer(polling("r"), elsewhere("/v3")))
+	f.cancel(old.ID)
+
+	// Of many that are to be opened again one is, and the others are left as they were.
+	twins := f.twins(3)
+	r := f.redrive(store.Redrive{Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{Ref: "twin"}})
+	for r.Open() {
+		r = f.step(r, 10).Redrive
+	}
+	f.check(r.Done == 1 && r.Failed == 2, "redriven: %+v", r)
+	f.wantState(twins[0], store.Scheduled, "")
+	f.wantState(twins[1], store.Dead, store.Exhausted)
+	f.checkCounters()
+	f.cancel(twins[0])
+
+	// And where many do so at once.
+	twins = f.twins(8)
+	for range 8 {
+		opened := f.winners(len(twins), store.ErrPollLive, func(i int) error {
+			return retry(twins[i], store.Retry{Ladder: store.Once})
+		})
+		f.require(len(opened) == 1, "%d were opened", len(opened))
+		f.cancel(twins[opened[0]])
 	}
 }
 
-// testPollTells: what is told once is not told again, and a poll whose end nobody wants to hear of tells nothing.
-func testPollTells(f *fixture) {
-	silent := f.accept(func(d *store.Draft) { polling("silent")(d); d.Poll.OnResult = nil })
-	f.win(f.solved(f.claim(silent.ID)))
-	f.toldNothing("silent", 0)
-	if d := f.pollDetail(silent.ID); d.Outcome != "" || d.ResultID != "" || d.OnResult != nil {
-		f.Errorf("one without a result callback: %+v", d)
+// twins are dead polls of one reference and address, the oldest first.
+func (f *fixture) twins(n int) (ids []string) {
+	for range n {
+		ids = append(ids, f.dead(polling("twin"), func(d *store.Draft) { d.Poll.OnResult = nil }).ID)
 	}
-	bare := f.accept(func(d *store.Draft) { polling("bare")(d); d.Poll.Context = "" })
-	f.cancel(bare.ID)
-	payload, err := f.Payload(f.ctx(), project, f.pollDetail(bare.ID).ResultID)
-	if err != nil || !bytes.Contains(payload.Body, []byte(`"context":null`)) || !bytes.Contains(payload.Body, []byte(`"last":null`)) {
-		f.Errorf("without a context: %v, %s", err, payload.Body)
-	}
-	f.bornNow()
+	return ids
+}
 
-	// The reply was lost: the same result is committed again.
+// testPollIdempotency: a key of a request that became an open poll is that poll's.
+func testPollIdempotency(f *fixture) {
+	asks := func(key, fingerprint string) store.Draft { return f.draft(polling("r"), keyed(key, fingerprint)) }
+	offer := func(key, fingerprint string) store.Accepted { return f.acceptAll(asks(key, fingerprint))[0] }
+	// Keys of other callbacks stay theirs.
+	elsewhere := together(keyed("k", "one"), inProject("other"))
+	otherKey, otherProject := f.accept(keyed("own", "one")), f.accept(elsewhere)
 	p := f.accept(polling("r"))
-	ended := f.died(f.claim(p.ID))
-	ended.Reason, ended.Attempt.ResponseBody = store.Unresolved, "no"
-	f.win(ended)
-	dead := endOfPoll{outcome: store.PollUnresolved, reason: store.Unresolved, status: 500, body: "no", polls: 1, observed: f.now}
-	f.told(p.ID, 1, dead)
-	if again := f.commit(ended); !again.Won || again.State != store.Dead {
-		f.Errorf("committed again: %+v", again)
+	for range 2 {
+		f.replayOf(p, offer("k", "one"))
 	}
-	f.toldNothing("r", 1)
-
-	// Retried, it is told with all polls that there were.
-	f.now += 1000
-	f.retry(p.ID, store.Restart)
-	if d := f.pollDetail(p.ID); d.Outcome != store.PollUnresolved {
-		f.Errorf("while it is open again: %+v", d)
+	f.fails(store.ErrIdempotencyMismatch, "another request with the key", offer("k", "two").Err)
+	for _, a := range f.acceptAll(asks("k2", "one"), asks("k2", "one"), asks("k3", "one"), f.draft(polling("r")), asks("k3", "one")) {
+		f.replayOf(p, a)
 	}
-	f.win(f.failed(f.claim(p.ID)))
-	f.now += 1000
-	f.win(f.solved(f.claim(p.ID)))
-	f.told(p.ID, 2, endOfPoll{
-		outcome: store.PollSuccess, reason: store.PollSucceeded, status: 200, body: `{"paid":true}`, polls: 3, observed: f.now,
-	})
+	f.solve(p.ID)
+	for _, key := range []string{"k", "k2", "k3"} {
+		f.replayOf(p, offer(key, "one"))
+	}
+	next := f.acceptAll(asks("k4", "one"), asks("k5", "one"), asks("k4", "one"), asks("k4", "two"))
+	first := f.fresh(next[0])
+	f.replayOf(first, next[1])
+	f.replayOf(first, next[2])
+	f.fails(store.ErrIdempotencyMismatch, "another request with the key, in a batch", next[3].Err)
+	f.replayOf(otherKey, f.offer(keyed("own", "one")))
+	f.replayOf(otherProject, f.offer(elsewhere))
 }
 
 // testPollStays: what does not move a poll on in its ladder counts, and the counters of tiers follow.
 func testPollStays(f *fixture) {
 	p := f.accept(polling("r"))
+	// is compares the poll's errors in a row and the beginning of its ladder.
+	is := func(what string, c store.Callback, pollErrors, base, attempts int) {
+		same(f, what, [3]int{pollErrors, base, attempts}, [3]int{c.PollErrors, c.LadderBase, c.AttemptCount})
+	}
 	tiers := func(want map[int]int64) {
-		f.Helper()
 		f.checkCounters()
-		if got := f.counts().Tiers; fmt.Sprint(got) != fmt.Sprint(want) {
-			f.Errorf("tiers %v, want %v", got, want)
-		}
+		same(f, "tiers", want, f.counts().Tiers)
+	}
+	stays := func(pollErrors int) store.Result {
+		r := f.failed(f.claim(p.ID))
+		r.Stays, r.PollErrors = true, pollErrors
+		return r
 	}
 	for n := 1; n <= 3; n++ {
-		s := f.claim(p.ID)
-		if s.PollErrors != n-1 || s.LadderBase != n-1 || s.AttemptCount != n-1 {
-			f.Errorf("claimed: %+v", s)
-		}
-		r := f.failed(s)
-		r.Stays, r.PollErrors = true, n
+		r := stays(n)
+		is("before the result", f.get(p.ID), n-1, n-1, n-1)
 		f.win(r)
-		if c := f.get(p.ID); c.PollErrors != n || c.LadderBase != n || c.AttemptCount != n || f.pollDetail(p.ID).Errors != n {
-			f.Errorf("after error %d: %+v", n, c)
-		}
+		is("after an error", f.get(p.ID), n, n, n)
+		same(f, "errors in the detail", n, f.pollDetail(p.ID).Errors)
 		tiers(map[int]int64{0: 1})
 		f.now += 1000
 	}
 	s := f.claim(p.ID)
-	f.win(store.Result{ID: p.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now, Diverts: 1, PollErrors: 0})
-	if c := f.get(p.ID); c.PollErrors != 3 || c.LadderBase != 3 {
-		f.Errorf("what was not charged: %+v", c)
-	}
-	f.win(f.answered(f.claim(p.ID), store.Scheduled, "", 200, "pending"))
-	if c := f.get(p.ID); c.PollErrors != 0 || c.LadderBase != 3 || c.AttemptCount != 4 {
-		f.Errorf("after an answer: %+v", c)
-	}
+	is("claimed", s.Callback, 3, 3, 3)
+	f.win(handedBack(s, f.now))
+	is("what was not charged", f.get(p.ID), 3, 3, 3)
+	f.win(f.pending(f.claim(p.ID), 200, "pending"))
+	is("after an answer", f.get(p.ID), 0, 3, 4)
 	tiers(map[int]int64{1: 1})
 	f.now += 1000
-	r := f.failed(f.claim(p.ID))
-	r.Stays, r.PollErrors, r.State, r.Reason, r.DueAt = true, 1, store.Dead, store.Unresolved, 0
+	r := stays(1)
+	r.State, r.Reason, r.DueAt = store.Dead, store.Unresolved, 0
 	f.win(r)
 	tiers(map[int]int64{0: 1}) // its result
-	if c := f.retry(p.ID, store.Restart); c.PollErrors != 0 || c.LadderBase != c.AttemptCount {
-		f.Errorf("retried: %+v", c)
-	}
+	is("retried", f.retry(p.ID, store.Restart), 0, 5, 5)
 	tiers(map[int]int64{0: 2})
 	// Of one that is retried once an error is a failure, whether it stays or not.
-	f.win(f.solved(f.claim(p.ID)))
+	f.solve(p.ID)
 	f.retry(p.ID, store.Once)
-	r = f.failed(f.claim(p.ID))
-	r.Stays, r.PollErrors = true, 1
-	f.win(r)
-	f.wantState(f.get(p.ID), store.Succeeded, store.PollSucceeded)
+	f.win(stays(1))
+	f.wantState(p.ID, store.Succeeded, store.PollSucceeded)
 }
 
 func testResolvePoll(f *fixture) {
@@ -320,18 +285,13 @@ func testResolvePoll(f *fixture) {
 	was := must(f.ByID(f.ctx(), []string{p.ID}))
 	f.now++
 	r := f.resolve(p.ID, "")
-	if r.Result != store.ResolveDone || r.Was == nil || !cmp.Equal(*r.Was, was[0]) || !cmp.Equal(r.Callback, f.get(p.ID)) {
-		f.Errorf("resolved: %+v", r)
-	}
+	same(f, "resolved", store.ResolvedPoll{Result: store.ResolveDone, Was: &was[0], Callback: f.get(p.ID)}, r)
 	want := endOfPoll{outcome: store.PollResolved, reason: store.ResolvedOutside, observed: f.now}
 	f.told(p.ID, 1, want)
 	f.now++
-	if r := f.resolve(p.ID, `{"late":1}`); r.Result != store.ResolveAlreadyTerminal || r.Was != nil || r.Callback.State != store.Succeeded {
-		f.Errorf("resolved again: %+v", r)
-	}
-	if d := f.pollDetail(p.ID); d.Data != "" {
-		f.Errorf("what came too late was kept: %+v", d)
-	}
+	r = f.resolve(p.ID, `{"late":1}`)
+	f.check(r.Result == store.ResolveAlreadyTerminal && r.Was == nil && r.Callback.State == store.Succeeded, "again: %+v", r)
+	same(f, "what came too late", "", f.pollDetail(p.ID).Data)
 	f.toldNothing("waiting", 1)
 	f.wantAudit("poll.resolve " + p.ID)
 
@@ -339,38 +299,29 @@ func testResolvePoll(f *fixture) {
 	p = f.accept(polling("busy"))
 	s := f.claim(p.ID)
 	f.now++
-	if r := f.resolve(p.ID, `"given"`); r.Result != store.ResolveDone || r.Was == nil || r.Was.ClaimToken != s.ClaimToken {
-		f.Errorf("resolved in flight: %+v", r)
-	}
+	r = f.resolve(p.ID, `"given"`)
+	f.check(r.Result == store.ResolveDone && r.Was != nil && r.Was.ClaimToken == s.ClaimToken, "in flight: %+v", r)
 	want.observed, want.data = f.now, "given"
 	f.told(p.ID, 1, want)
 	f.now++
 	late := f.commit(f.answered(s, store.Succeeded, store.PollFailed, 404, "no"))
-	if late.Won || late.State != store.Succeeded || late.Reason != store.ResolvedOutside || late.DueAt != 0 {
-		f.Errorf("the late result: %+v", late)
-	}
-	f.wantState(f.get(p.ID), store.Succeeded, store.ResolvedOutside)
-	if a := f.attempts(p.ID); len(a) != 1 || !a[0].Stale || a[0].Status != 404 {
-		f.Errorf("attempts: %+v", a)
-	}
+	f.check(!late.Won && late.State == store.Succeeded && late.Reason == store.ResolvedOutside && late.DueAt == 0,
+		"the late result: %+v", late)
+	f.wantState(p.ID, store.Succeeded, store.ResolvedOutside)
+	a := f.attempts(p.ID)
+	f.check(len(a) == 1 && a[0].Stale && a[0].Status == 404, "attempts: %+v", a)
 	f.toldNothing("busy", 1)
 
 	p = f.accept(polling("theirs"))
-	plain := f.accept(nil)
-	for what, id := range map[string]string{"of another project": p.ID, "no poll": plain.ID, "nothing": f.id()} {
-		in := project
-		if id == p.ID {
-			in = "other"
-		}
-		f.fails(store.ErrNotFound, what, errOf(f.ResolvePoll(f.ctx(), in, id, "", f.now, actor)))
-		f.fails(store.ErrNotFound, "detail of "+what, errOf(f.PollDetail(f.ctx(), in, id)))
+	resolve := func(project, id string) error {
+		return errOf(f.ResolvePoll(f.ctx(), project, id, "", f.now, actor))
 	}
-	f.wantState(f.get(p.ID), store.Scheduled, "")
-	if d := f.pollDetail(p.ID); d.Outcome != "" || d.ResultID != "" || !cmp.Equal(d.OnResult, f.draft(polling("theirs")).Poll.OnResult) ||
-		d.Context != f.draft(polling("theirs")).Poll.Context {
-		f.Errorf("detail of an open one: %+v", d)
-	}
-	if i := slices.Index(f.results("theirs"), p.ID); i >= 0 {
-		f.Error("a poll is its own result")
-	}
+	detail := func(project, id string) error { return errOf(f.PollDetail(f.ctx(), project, id)) }
+	f.unknown(p.ID, resolve, detail)
+	plain := f.accept()
+	f.missing("resolve of no poll", resolve(project, plain.ID))
+	f.missing("detail of no poll", detail(project, plain.ID))
+	f.wantState(p.ID, store.Scheduled, "")
+	same(f, "detail of an open one", *f.draft(polling("theirs")).Poll, f.pollDetail(p.ID))
+	none(f, "results of an open one", f.results("theirs"))
 }

@@ -6,27 +6,32 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// newSchedule is one that is due at the next second; change may be nil.
-func (f *fixture) newSchedule(name string, change func(*store.Schedule)) store.Schedule {
+// newSchedule is one that is due at the next second.
+func (f *fixture) newSchedule(name string, changes ...func(*store.Schedule)) store.Schedule {
 	s := store.Schedule{
-		ID: f.id(), Project: project, Name: name, Cron: "*/5 * * * *", Timezone: "Asia/Shanghai", Template: `{"url": "https://a.example", "n":1}`,
-		Missed: store.MissedSkip, Enabled: true, NextAt: f.now + 1000, CreatedAt: f.now, UpdatedAt: f.now,
+		ID: f.id(), Project: project, Name: name, Cron: "*/5 * * * *", Timezone: "Asia/Shanghai",
+		Template: `{"url": "https://a.example", "n":1}`, Missed: store.MissedSkip, Enabled: true, NextAt: f.now + 1000,
+		CreatedAt: f.now, UpdatedAt: f.now,
 	}
-	if change != nil {
+	for _, change := range changes {
 		change(&s)
 	}
 	return s
 }
 
-func (f *fixture) schedule(name string, change func(*store.Schedule)) store.Schedule {
-	return must(f.CreateSchedule(f.ctx(), f.newSchedule(name, change), actor))
+func (f *fixture) schedule(name string, changes ...func(*store.Schedule)) store.Schedule {
+	return must(f.CreateSchedule(f.ctx(), f.newSchedule(name, changes...), actor))
+}
+
+func (f *fixture) schedules(n int) (all []store.Schedule) {
+	for i := range n {
+		all = append(all, f.schedule(fmt.Sprint("s", i)))
+	}
+	return all
 }
 
 func (f *fixture) getSchedule(id string) store.Schedule {
@@ -34,10 +39,7 @@ func (f *fixture) getSchedule(id string) store.Schedule {
 }
 
 func (f *fixture) changeSchedule(id string, change func(*store.Schedule)) store.Schedule {
-	return must(f.ChangeSchedule(f.ctx(), project, id, func(s *store.Schedule) error {
-		change(s)
-		return nil
-	}, f.now, actor))
+	return must(f.ChangeSchedule(f.ctx(), project, id, infallible(change), f.now, actor))
 }
 
 func (f *fixture) runs(id string) []store.ScheduleRun {
@@ -45,85 +47,73 @@ func (f *fixture) runs(id string) []store.ScheduleRun {
 }
 
 // scheduleNames reads a list in pages.
-func (f *fixture) scheduleNames(filter store.ScheduleFilter) (names []string) {
-	f.Helper()
-	for {
-		page, err := f.Schedules(f.ctx(), project, filter)
-		if err != nil || len(page) > filter.Limit {
-			f.Fatalf("schedules: %v, %d of %d", err, len(page), filter.Limit)
+func (f *fixture) scheduleNames(filter store.ScheduleFilter) []string {
+	return scheduleNames(pages(f, filter.Limit, func(last *store.Schedule) ([]store.Schedule, error) {
+		if last != nil {
+			filter.After = last.ID
 		}
-		for _, s := range page {
-			names = append(names, s.Name)
-			filter.After = s.ID
-		}
-		if len(page) == 0 {
-			return names
-		}
-	}
+		return f.Schedules(f.ctx(), project, filter)
+	}))
+}
+
+func scheduleNames(schedules []store.Schedule) []string {
+	return each(schedules, func(s store.Schedule) string { return s.Name })
 }
 
 func testScheduleChange(f *fixture) {
-	given := f.newSchedule("nightly", nil)
-	s, err := f.CreateSchedule(f.ctx(), given, actor)
+	given := f.newSchedule("nightly")
+	s := must(f.CreateSchedule(f.ctx(), given, actor))
 	given.Version = 1
-	if err != nil || !cmp.Equal(s, given) || !cmp.Equal(f.getSchedule(s.ID), given) {
-		f.Fatalf("created %+v, %v; want %+v", s, err, given)
-	}
-	f.fails(store.ErrExists, "a second one of the name", errOf(f.CreateSchedule(f.ctx(), f.newSchedule("nightly", nil), actor)))
+	both(f, "created", given, s, f.getSchedule(s.ID))
+	f.fails(store.ErrExists, "a second one of the name", errOf(f.CreateSchedule(f.ctx(), f.newSchedule("nightly"), actor)))
 	theirs := f.schedule("nightly", func(s *store.Schedule) { s.Project = "other" })
-	hourly := f.schedule("hourly", nil)
+	hourly := f.schedule("hourly")
 	f.now += 500
+	whole := func(s *store.Schedule) {
+		s.Name, s.Cron, s.Timezone, s.Template, s.Missed = "daily", "@daily", "", `{}`, store.MissedOnce
+		s.Enabled, s.NextAt = false, 0
+	}
 	got := f.changeSchedule(s.ID, func(s *store.Schedule) {
-		s.Name, s.Cron, s.Timezone, s.Template, s.Missed, s.Enabled, s.NextAt = "daily", "@daily", "", `{}`, store.MissedOnce, false, 0
+		whole(s)
 		// None of these is to be changed.
 		s.ID, s.Project, s.Version, s.CreatedAt, s.UpdatedAt, s.LastAt, s.LastID, s.LastError = "x", "y", 9, 9, 9, 9, "z", "w"
 	})
 	want := given
-	want.Name, want.Cron, want.Timezone, want.Template, want.Missed, want.Enabled, want.NextAt = "daily", "@daily", "", `{}`, store.MissedOnce, false, 0
+	whole(&want)
 	want.Version, want.UpdatedAt = 2, f.now
-	same(f, "changed", []store.Schedule{want, want}, []store.Schedule{got, f.getSchedule(s.ID)})
-	if same := f.changeSchedule(s.ID, func(*store.Schedule) {}); !cmp.Equal(same, want) {
-		f.Errorf("what changes nothing: %+v", same)
+	both(f, "changed", want, got, f.getSchedule(s.ID))
+	same(f, "what changes nothing", want, f.changeSchedule(s.ID, func(*store.Schedule) {}))
+	rename := func(s *store.Schedule) { s.Name = "hourly" }
+	for want, change := range map[error]func(*store.Schedule) error{
+		store.ErrExists: infallible(rename), errRefused: refuse(rename),
+	} {
+		f.fails(want, "renamed", errOf(f.ChangeSchedule(f.ctx(), project, s.ID, change, f.now, actor)))
 	}
-	refused := errors.New("refused")
-	for _, c := range []struct {
-		name      string
-		err, want error
-	}{{"hourly", nil, store.ErrExists}, {"x", refused, refused}} {
-		change := func(s *store.Schedule) error { s.Name = c.name; return c.err }
-		f.fails(c.want, "changed to "+c.name, errOf(f.ChangeSchedule(f.ctx(), project, s.ID, change, f.now, actor)))
-	}
-	never := func(*store.Schedule) error { f.Error("called for what is not there"); return nil }
-	for _, c := range [][2]string{{"other", s.ID}, {project, theirs.ID}, {project, f.id()}} {
-		_, read := f.Schedule(f.ctx(), c[0], c[1])
-		_, runs := f.ScheduleRuns(f.ctx(), c[0], c[1])
-		_, change := f.ChangeSchedule(f.ctx(), c[0], c[1], never, f.now, actor)
-		_, ran := f.RanSchedule(f.ctx(), c[0], c[1], f.draft(nil), f.now, actor)
-		for i, err := range []error{read, runs, change, ran, f.DeleteSchedule(f.ctx(), c[0], c[1], f.now, actor)} {
-			if !errors.Is(err, store.ErrNotFound) {
-				f.Errorf("%v, call %d: %v", c, i, err)
-			}
-		}
+	never := func(*store.Schedule) error { panic("called for what is not there") }
+	for _, where := range [][2]string{{"other", s.ID}, {project, theirs.ID}, {project, f.id()}} {
+		in, id := where[0], where[1]
+		f.missing("read", errOf(f.Schedule(f.ctx(), in, id)))
+		f.missing("runs", errOf(f.ScheduleRuns(f.ctx(), in, id)))
+		f.missing("change", errOf(f.ChangeSchedule(f.ctx(), in, id, never, f.now, actor)))
+		f.missing("run", errOf(f.RanSchedule(f.ctx(), in, id, f.draft(), f.now, actor)))
+		f.missing("delete", f.DeleteSchedule(f.ctx(), in, id, f.now, actor))
 	}
 	f.changeSchedule(s.ID, func(s *store.Schedule) { s.Enabled, s.NextAt = true, f.now })
-	must(f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor))
+	must(f.RanSchedule(f.ctx(), project, s.ID, f.draft(), f.now, actor))
 	f.ok(f.DeleteSchedule(f.ctx(), project, s.ID, f.now, actor))
-	f.fails(store.ErrNotFound, "deleted", errOf(f.Schedule(f.ctx(), project, s.ID)))
-	same(f, "callbacks that it has made", 1, f.counts().States[store.Scheduled])
-	f.wantAudit("schedule.delete "+s.ID, "schedule.run "+s.ID, "schedule.update "+s.ID, "schedule.update "+s.ID, "schedule.create "+hourly.ID,
-		"schedule.create "+s.ID)
+	f.missing("deleted", errOf(f.Schedule(f.ctx(), project, s.ID)))
+	f.wantOpen(1) // the callback that it has made
+	f.wantAudit("schedule.delete "+s.ID, "schedule.run "+s.ID, "schedule.update "+s.ID, "schedule.update "+s.ID,
+		"schedule.create "+hourly.ID, "schedule.create "+s.ID)
 	entries := must(f.AuditEntries(f.ctx(), project, "", 4))
 	var detail map[string][]string
 	f.ok(json.Unmarshal([]byte(entries[3].Detail), &detail))
-	changed := []string{"name", "cron", "timezone", "callback", "missed", "enabled", "next_at"}
-	same(f, "changed, by the audit", changed, detail["changed"])
+	same(f, "changed, by the audit",
+		[]string{"name", "cron", "timezone", "callback", "missed", "enabled", "next_at"}, detail["changed"])
 	for _, e := range entries {
-		if strings.Contains(e.Detail, "a.example") {
-			f.Errorf("the template is in the audit: %+v", e)
-		}
+		f.check(!strings.Contains(e.Detail, "a.example"), "the template is in the audit: %+v", e)
 	}
-	again := f.schedule("daily", nil)
-	none(f, "runs of a new one", f.runs(again.ID))
+	none(f, "runs of a new one", f.runs(f.schedule("daily").ID))
 }
 
 func testScheduleList(f *fixture) {
@@ -149,111 +139,65 @@ func testScheduleList(f *fixture) {
 		}
 	}
 	next := must(f.NextSchedules(f.ctx(), f.now+7, 10))
-	var names []string
+	same(f, "next", []string{"Ordersxeu", "orders of others", "orders_eu"}, scheduleNames(next))
 	for _, s := range next {
-		names = append(names, s.Name)
-		want := f.newSchedule("", nil).Template
+		want := f.newSchedule("").Template
 		if s.NextAt > f.now+7 {
 			want = "" // it is read when it is due
 		}
-		if s.Template != want {
-			f.Errorf("the template of %s is %q, want %q", s.Name, s.Template, want)
-		}
+		same(f, "template of "+s.Name, want, s.Template)
 	}
-	same(f, "next", []string{"Ordersxeu", "orders of others", "orders_eu"}, names)
-	if next = must(f.NextSchedules(f.ctx(), f.now, 1)); len(next) != 1 || next[0].Name != "Ordersxeu" {
-		f.Errorf("the next one: %v", next)
-	}
+	same(f, "the next one", []string{"Ordersxeu"}, scheduleNames(must(f.NextSchedules(f.ctx(), f.now, 1))))
 }
 
 // testScheduleNames: many that want the same name at once agree on one; and a project has at most so many.
 func testScheduleNames(f *fixture) {
-	const crowd = 10
-	moving := make([]store.Schedule, crowd)
-	for i := range moving {
-		moving[i] = f.schedule(fmt.Sprint("moving ", i), nil)
+	const many = 10
+	moving := f.schedules(many)
+	create := func(name string) error {
+		return errOf(f.CreateSchedule(f.ctx(), f.newSchedule(name), actor))
 	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	won := make(map[string]int)
-	note := func(what string, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case err == nil:
-			won[what]++
-		case !errors.Is(err, store.ErrExists):
-			f.Errorf("%s: %v", what, err)
+	won := f.winners(2*many, store.ErrExists, func(i int) error {
+		if i%2 == 0 {
+			return create("made")
 		}
-	}
-	for i := range crowd {
-		wg.Go(func() {
-			_, err := f.CreateSchedule(f.ctx(), f.newSchedule("made", nil), actor)
-			note("made", err)
-		})
-		wg.Go(func() {
-			_, err := f.ChangeSchedule(f.ctx(), project, moving[i].ID, func(s *store.Schedule) error { s.Name = "moved"; return nil }, f.now, actor)
-			note("moved", err)
-		})
-	}
-	wg.Wait()
-	if won["made"] != 1 || won["moved"] != 1 {
-		f.Errorf("won: %v", won)
-	}
-	for i := range store.MaxSchedules - crowd - 3 {
-		f.schedule(fmt.Sprint("many ", i), nil)
+		move := infallible(func(s *store.Schedule) { s.Name = "moved" })
+		return errOf(f.ChangeSchedule(f.ctx(), project, moving[i/2].ID, move, f.now, actor))
+	})
+	f.check(len(won) == 2 && won[0]%2 != won[1]%2, "won: %v", won)
+	for i := range store.MaxSchedules - many - 3 {
+		f.schedule(fmt.Sprint("many ", i))
 	}
 	created := 0
-	for range 6 { // two places are left
-		wg.Go(func() {
-			_, err := f.CreateSchedule(f.ctx(), f.newSchedule(f.id(), nil), actor)
-			mu.Lock()
-			defer mu.Unlock()
-			var full *store.InvalidError
-			switch {
-			case err == nil:
-				created++
-			case !errors.As(err, &full) || full.Fields[0].Field != "name":
-				f.Errorf("one too many: %v", err)
-			}
-		})
+	var full *store.InvalidError
+	for _, err := range crowd(f, 6, func(int) error { return create(f.id()) }) { // two places are left
+		if err == nil {
+			created++
+			continue
+		}
+		f.check(errors.As(err, &full) && full.Fields[0].Field == "name", "one too many: %v", err)
 	}
-	wg.Wait()
-	if created != 2 {
-		f.Errorf("%d were made where there was room for two", created)
-	}
+	same(f, "made where there was room for two", 2, created)
 	f.schedule("of another", func(s *store.Schedule) { s.Project = "other" })
 }
 
 // firing is the next due time of a schedule, with a callback.
 func (f *fixture) firing(s store.Schedule) store.Firing {
-	d := f.draft(nil)
+	d := f.draft()
 	return store.Firing{Schedule: s, Next: s.NextAt + 60_000, Draft: &d, Due: s.NextAt, Now: f.now}
 }
 
 func (f *fixture) fire(firings ...store.Firing) []store.Fired {
-	f.Helper()
 	fired := must(f.Fire(f.ctx(), firings))
-	if len(fired) != len(firings) {
-		f.Fatalf("fired %d of %d", len(fired), len(firings))
-	}
+	f.require(len(fired) == len(firings), "fired %d of %d", len(fired), len(firings))
 	return fired
 }
 
 // testFire: a due time is made by one, with its callback, and what came between has its way.
 func testFire(f *fixture) {
-	var all []store.Schedule
-	var firings []store.Firing
-	for i := range 7 {
-		s := f.schedule(fmt.Sprint("s", i), nil)
-		all = append(all, s)
-		firings = append(firings, f.firing(s))
-	}
-	// Whoever reads them now, and is not the first.
-	slow := slices.Clone(firings)
-	for i := range slow {
-		slow[i] = f.firing(all[i])
-	}
+	all := f.schedules(7)
+	firings := each(all, f.firing)
+	slow := each(all, f.firing) // read now too, and fired later
 	f.now += 1200
 	for i := range firings {
 		firings[i].Now = f.now
@@ -263,144 +207,113 @@ func testFire(f *fixture) {
 	f.ok(f.DeleteSchedule(f.ctx(), project, all[3].ID, f.now, actor))
 	firings[4].Draft, firings[4].Why = nil, "the endpoint is gone"
 	firings[5].Draft, firings[5].Next = nil, 0
-	taken := f.accept(nil)
-	firings[6].Draft.Callback.ID = taken.ID
-	fired := f.fire(firings[6], firings[5], firings[4], firings[3], firings[2], firings[1], firings[0])
+	firings[6].Draft.Callback.ID = f.accept().ID // which is taken
+	reversed := slices.Clone(firings)
+	slices.Reverse(reversed)
+	fired := f.fire(reversed...)
 	slices.Reverse(fired)
 	for i, got := range fired {
-		if got.Won != slices.Contains([]int{0, 4, 5}, i) || (got.Err != nil) != (i == 6) {
-			f.Errorf("firing %d: %+v", i, got)
-		}
+		f.check(got.Won == slices.Contains([]int{0, 4, 5}, i) && (got.Err != nil) == (i == 6), "firing %d: %+v", i, got)
 	}
 	made := fired[0].Accepted.Callback
 	same(f, "the callback", f.get(firings[0].Draft.Callback.ID), made)
-	same(f, "callbacks", 2, f.counts().States[store.Scheduled])
-	want := all[0]
-	want.NextAt, want.LastAt, want.LastID = firings[0].Next, firings[0].Due, made.ID
-	failed := all[4]
-	failed.NextAt, failed.LastError = firings[4].Next, firings[4].Why
-	skipped := all[5]
-	skipped.NextAt = 0
-	for i, want := range map[int]store.Schedule{0: want, 4: failed, 5: skipped, 6: all[6]} {
-		same(f, fmt.Sprint("schedule ", i), want, f.getSchedule(all[i].ID))
-	}
-	if got := f.getSchedule(all[1].ID); got.Version != 2 || got.NextAt != all[1].NextAt || got.LastAt != 0 {
-		f.Errorf("the one that was changed: %+v", got)
-	}
-	if got := f.getSchedule(all[2].ID); got.NextAt != 0 || got.LastAt != 0 {
-		f.Errorf("the one that was disabled: %+v", got)
+	f.wantOpen(2)
+	want := slices.Clone(all)
+	want[0].NextAt, want[0].LastAt, want[0].LastID = firings[0].Next, firings[0].Due, made.ID
+	want[1].Version, want[1].Template = 2, `{}`
+	want[2].Version, want[2].Enabled, want[2].NextAt = 2, false, 0
+	want[1].UpdatedAt, want[2].UpdatedAt = f.now, f.now
+	want[4].NextAt, want[4].LastError = firings[4].Next, firings[4].Why
+	want[5].NextAt = 0
+	for _, i := range []int{0, 1, 2, 4, 5, 6} {
+		same(f, fmt.Sprint("schedule ", i), want[i], f.getSchedule(all[i].ID))
 	}
 	same(f, "runs", []store.ScheduleRun{{
 		CallbackID: made.ID, DueAt: all[0].NextAt, FiredAt: f.now, Trigger: store.BySchedule,
 	}}, f.runs(all[0].ID))
 	none(f, "runs of one that made no callback", f.runs(all[4].ID))
 	for i, got := range f.fire(slow...) {
-		if got.Won != (i == 6) || got.Err != nil {
-			f.Errorf("second firing %d: %+v", i, got)
-		}
+		f.check(got.Won == (i == 6) && got.Err == nil, "second firing %d: %+v", i, got)
 	}
 	// What went wrong is forgotten when a callback is made; what was made last stays when none is.
 	f.now += 60_000
-	ok := f.firing(f.getSchedule(all[4].ID))
-	skip := f.firing(f.getSchedule(all[0].ID))
+	ok, skip := f.firing(f.getSchedule(all[4].ID)), f.firing(f.getSchedule(all[0].ID))
 	skip.Draft = nil
 	for _, got := range f.fire(ok, skip) {
-		if !got.Won || got.Err != nil {
-			f.Errorf("fired: %+v", got)
-		}
+		f.check(got.Won && got.Err == nil, "fired: %+v", got)
 	}
-	if got := f.getSchedule(all[4].ID); got.LastError != "" || got.LastAt != ok.Due || got.LastID != ok.Draft.Callback.ID || got.Version != 1 {
-		f.Errorf("after a callback: %+v", got)
-	}
-	if got := f.getSchedule(all[0].ID); got.LastAt != all[0].NextAt || got.LastID != made.ID || got.NextAt != skip.Next {
-		f.Errorf("after a skip: %+v", got)
-	}
+	want[4].NextAt, want[4].LastAt, want[4].LastID, want[4].LastError = ok.Next, ok.Due, ok.Draft.Callback.ID, ""
+	same(f, "after a callback", want[4], f.getSchedule(all[4].ID))
+	want[0].NextAt = skip.Next
+	same(f, "after a skip", want[0], f.getSchedule(all[0].ID))
 	// It is a callback as any other.
-	f.win(f.succeeded(f.claim(made.ID)))
-	f.fold()
-	if events, _ := f.outcomes(store.OutcomeCursor{}, 10); len(events) != 1 || events[0].ID != made.ID {
-		f.Errorf("in the feed: %+v", events)
-	}
+	f.succeed(made.ID)
+	events := f.feed()
+	f.check(len(events) == 1 && events[0].ID == made.ID, "in the feed: %+v", events)
 	// Two due times of one schedule in one call, the second after the first.
 	s := f.getSchedule(all[6].ID)
 	first := f.firing(s)
 	s.NextAt = first.Next
-	if fired := f.fire(first, f.firing(s)); !fired[0].Won || !fired[1].Won || len(f.runs(s.ID)) != 3 {
-		f.Errorf("one after the other: %+v", fired)
-	}
-	none(f, "nothing was fired", must(f.Fire(f.ctx(), nil)))
+	fired = f.fire(first, f.firing(s))
+	f.check(fired[0].Won && fired[1].Won && len(f.runs(s.ID)) == 3, "one after the other: %+v", fired)
+	none(f, "nothing was fired", f.fire())
 }
 
 // testFireCrowd: many fire the same due times at once, each in an order of its own; each is made once.
 func testFireCrowd(f *fixture) {
-	const crowd, schedules, rounds = 8, 10, 3
-	var all []store.Schedule
-	for i := range schedules {
-		all = append(all, f.schedule(fmt.Sprint("s", i), nil))
-	}
+	const crowds, schedules, rounds = 8, 10, 3
+	all := f.schedules(schedules)
 	made := make(map[string]int)
 	for range rounds {
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		for n := range crowd {
-			var firings []store.Firing
-			for i := range all {
-				firings = append(firings, f.firing(all[(i*7+n)%schedules]))
+		for _, won := range crowd(f, crowds, func(n int) (won []string) {
+			firings := make([]store.Firing, schedules)
+			for i := range firings {
+				firings[i] = f.firing(all[(i*7+n)%schedules])
 			}
-			wg.Go(func() {
-				fired, err := f.Fire(f.ctx(), firings)
-				if err != nil {
-					f.Errorf("fire: %v", err)
-					return
+			for i, got := range f.fire(firings...) {
+				f.ok(got.Err)
+				if got.Won {
+					won = append(won, firings[i].Schedule.ID)
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				for i, got := range fired {
-					if got.Err != nil {
-						f.Errorf("firing: %v", got.Err)
-					}
-					if got.Won {
-						made[firings[i].Schedule.ID]++
-					}
-				}
-			})
+			}
+			return won
+		}) {
+			for _, id := range won {
+				made[id]++
+			}
 		}
-		wg.Wait()
 		f.now += 60_000
 		for i := range all {
 			all[i] = f.getSchedule(all[i].ID)
 		}
 	}
-	for i := range all {
-		if n, runs := made[all[i].ID], f.runs(all[i].ID); n != rounds || len(runs) != rounds {
-			f.Errorf("schedule %d was fired %d times, with %d runs", i, n, len(runs))
-		}
+	for i, s := range all {
+		n, runs := made[s.ID], f.runs(s.ID)
+		f.check(n == rounds && len(runs) == rounds, "schedule %d was fired %d times, with %d runs", i, n, len(runs))
 	}
-	same(f, "callbacks", rounds*schedules, f.counts().States[store.Scheduled])
+	f.wantOpen(rounds * schedules)
 }
 
 // testScheduleRuns: a person runs a schedule, and only so many runs are kept.
 func testScheduleRuns(f *fixture) {
 	s := f.schedule("by hand", func(s *store.Schedule) { s.Enabled, s.NextAt = false, 0 })
+	run := func(options ...option) (store.Accepted, error) {
+		return f.RanSchedule(f.ctx(), project, s.ID, f.draft(options...), f.now, actor)
+	}
 	f.now += 10
-	d := f.draft(keyed("k", "one"))
-	a, err := f.RanSchedule(f.ctx(), project, s.ID, d, f.now, actor)
-	if err != nil || a.Replayed || a.Callback.ID != d.Callback.ID || !cmp.Equal(a.Callback, f.get(d.Callback.ID)) {
-		f.Fatalf("ran: %+v, %v", a, err)
-	}
+	c := f.fresh(must(run(keyed("k", "one"))))
+	same(f, "the callback", f.get(c.ID), c)
 	want := s
-	want.LastAt, want.LastID = f.now, a.Callback.ID
-	same(f, "after a run by hand", want, f.getSchedule(s.ID))
-	run := store.ScheduleRun{CallbackID: a.Callback.ID, DueAt: f.now, FiredAt: f.now, Trigger: store.Manual}
-	same(f, "runs", []store.ScheduleRun{run}, f.runs(s.ID))
+	want.LastAt, want.LastID = f.now, c.ID
+	runs := []store.ScheduleRun{{CallbackID: c.ID, DueAt: f.now, FiredAt: f.now, Trigger: store.Manual}}
+	check := func(what string) {
+		same(f, what, want, f.getSchedule(s.ID))
+		same(f, what+": runs", runs, f.runs(s.ID))
+	}
+	check("after a run by hand")
 	f.wantAudit("schedule.run " + s.ID)
-	bad := f.draft(keyed("k", "two"))
-	if _, err := f.RanSchedule(f.ctx(), project, s.ID, bad, f.now, actor); err == nil {
-		f.Error("a draft that is refused ran")
-	}
-	if got := f.getSchedule(s.ID); got.LastID != a.Callback.ID || len(f.runs(s.ID)) != 1 {
-		f.Errorf("after one that was refused: %+v", got)
-	}
+	f.check(errOf(run(keyed("k", "two"))) != nil, "a draft that is refused ran")
+	check("after one that was refused")
 
 	// A firing that was read before a run by hand takes effect; what was wrong is forgotten by the run.
 	s = f.changeSchedule(s.ID, func(s *store.Schedule) { s.Enabled, s.NextAt = true, f.now+1000 })
@@ -409,31 +322,19 @@ func testScheduleRuns(f *fixture) {
 	f.fire(wrong)
 	s = f.getSchedule(s.ID)
 	read := f.firing(s)
-	must(f.RanSchedule(f.ctx(), project, s.ID, f.draft(nil), f.now, actor))
-	if got := f.getSchedule(s.ID); got.LastError != "" || got.NextAt != s.NextAt || got.Version != s.Version {
-		f.Errorf("after a run by hand: %+v", got)
-	}
-	if fired := f.fire(read); !fired[0].Won {
-		f.Errorf("the firing that was read before it: %+v", fired)
-	}
-	other := f.schedule("other", nil)
+	must(run())
+	got := f.getSchedule(s.ID)
+	f.check(got.LastError == "" && got.NextAt == s.NextAt && got.Version == s.Version, "after a run by hand: %+v", got)
+	f.check(f.fire(read)[0].Won, "the firing that was read before it had no effect")
+	other := f.schedule("other")
 	f.fire(f.firing(other))
 	var last []string
 	for range store.KeptRuns + 5 {
 		firing := f.firing(f.getSchedule(s.ID))
-		last = append(last, firing.Draft.Callback.ID)
+		last = append([]string{firing.Draft.Callback.ID}, last...)
 		f.fire(firing)
 	}
-	last = last[5:]
-	slices.Reverse(last)
-	var got []string
-	for _, r := range f.runs(s.ID) {
-		got = append(got, r.CallbackID)
-	}
-	if !slices.Equal(got, last) {
-		f.Errorf("%d runs are kept; want the last %d", len(got), store.KeptRuns)
-	}
-	if len(f.runs(other.ID)) != 1 {
-		f.Error("runs of another schedule were removed")
-	}
+	same(f, "runs that are kept", last[:store.KeptRuns],
+		each(f.runs(s.ID), func(r store.ScheduleRun) string { return r.CallbackID }))
+	same(f, "runs of another schedule", 1, len(f.runs(other.ID)))
 }

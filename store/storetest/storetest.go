@@ -4,6 +4,7 @@
 package storetest
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -32,162 +33,117 @@ func (o Options) has(name string) bool {
 	})
 }
 
+// groups are the tests, by group and name.
+var groups = map[string]map[string]func(*fixture){
+	"Accept": {
+		"Row": testAcceptRow, "Bytes": testAcceptBytes, "Order": testAcceptAnswersInPlace,
+		"BadRow": testAcceptBadRow, "Idempotency": testIdempotency, "Replays": testReplays,
+		"Concurrent": testAcceptConcurrently, "ExpiredKey": testExpiredKey,
+		"SharedPayload": testSharedPayload,
+	},
+	"Event": {"Plan": testEventPlan, "Crowd": testEventCrowd, "Ends": testEventEnds},
+	"Stamp": {
+		"Claims": testStamp, "Refuses": testStampRefuses, "Lead": testStampLead,
+		"Crash": testStampAfterCrash, "Suspect": testStampSuspect, "Corrupt": testStampCorrupt,
+	},
+	"Commit": {
+		"Reschedule": testCommitReschedule, "Stale": testCommitStale, "Replay": testCommitReplay,
+		"HandBack": testCommitHandBack, "KeepCrashCount": testCommitKeepsCrashCount,
+		"UncleanText": testCommitUncleanText,
+	},
+	"Change": {
+		"Cancel": testCancel, "CancelWaited": testCancelWaited, "CancelRef": testCancelRef,
+		"RetryScheduled": testRetryScheduled, "RetryOnce": testRetryOnce, "RetryRefused": testRetryRefused,
+		"Reschedule": testReschedule, "MendCrashed": testMendCrashed, "Mend": testMend,
+		"MendPart": testMendPart, "MendFollowing": testMendFollowing, "MendRefused": testMendRefused,
+		"Audit": testAudit,
+	},
+	"Audit": {
+		"Filters": testAuditFilters, "Objects": testAuditObjects, "Chain": testAuditChain,
+		"ChainCrowd": testAuditChainCrowd, "Differences": testAuditDifferences,
+	},
+	"Walk": {
+		"Pages": testWalks, "Until": testOpenUntil, "Marks": testMarks, "Expire": testExpire,
+		"DropClaims": testDropClaims,
+	},
+	"Rest": {
+		"Attempts": testAttempts, "Search": testSearch, "Secrets": testSecrets,
+		"OwnedSecrets": testOwnedSecrets, "Reseal": testReseal, "Ping": testPing,
+	},
+	"Upkeep": {
+		"Lease": testLease, "Meta": testMeta, "Cursor": testCursor, "Purge": testPurge,
+		"IdempotencyExpires": testIdempotencyExpires, "PassedKeysEnd": testPassedKeysEnd,
+		"AfterAClockAhead": testPurgeAfterAClockAhead,
+	},
+	"Lane": {
+		"Settings": testLaneSettings, "Changed": testLanesChanged, "Of": testLaneOfEndpoint,
+		"List": testLaneList, "Made": testLaneMadeInPause, "MadeMeanwhile": testLanesMadeWhilePaused,
+		"Quota": testLaneQuota, "QuotaCrowd": testLaneQuotaCrowd,
+	},
+	"Project": {
+		"Change": testProjectChange, "Pause": testProjectPause, "Presets": testPresets, "Keys": testKeys,
+	},
+	"Endpoint": {
+		"Create": testEndpointCreate, "Patch": testEndpointPatch, "Upsert": testEndpointUpsert,
+		"UpsertTogether": testEndpointUpsertTogether, "Find": testEndpointFind,
+		"Changed": testEndpointsChanged, "ChangedInOrder": testChangesInOrder,
+		"Disable": testEndpointDisable, "Delete": testEndpointDelete, "DeleteLate": testEndpointDeleteLate,
+		"Health": testEndpointHealth, "Follows": testFollows,
+	},
+	"Redrive": {
+		"Once": testRedriveOnce, "Actions": testRedriveActions, "Superseded": testRedriveSuperseded,
+		"Turns": testRedriveTurns, "Crowd": testRedriveCrowd,
+	},
+	"Outcomes": {
+		"Readers": testFeedReaders, "Feed": testOutcomes, "Clock": testOutcomesClock,
+		"Crowd": testOutcomesCrowd,
+	},
+	"Poll": {
+		"Ends": testPollEnds, "Tells": testPollTells, "TellsNews": testPollTellsNews,
+		"ResolveDead": testResolveDead, "ResultStays": testPollResultStays,
+		"StaleAnswer": testPollStaleAnswer, "Stays": testPollStays, "Resolve": testResolvePoll,
+		"Live": testPollLive, "LiveCrowd": testPollLiveCrowd, "Reopened": testPollReopened,
+		"Idempotency": testPollIdempotency, "Result": testPollResult,
+	},
+	"Schedule": {
+		"Change": testScheduleChange, "List": testScheduleList, "Names": testScheduleNames, "Fire": testFire,
+		"FireCrowd": testFireCrowd, "Runs": testScheduleRuns,
+	},
+	"Supersede": {
+		"Older": testSupersede, "Crash": testSupersedeCrash, "Late": testSupersedeLate,
+		"Crowd": testSupersedeCrowd,
+	},
+	"Strict": {"Stamp": testStrictStamp, "Next": testStrictNext, "Crowd": testStrictCrowd},
+	"Books":  {"Groups": testBooks, "Days": testBooksDays, "Compare": testCompare},
+	"Read": {
+		"Projects": testProjects, "OpenCallbacks": testOpenCallbacks, "Counts": testCounts,
+		"DueHours": testDueHours, "DueNow": testDueNow, "DueNowMany": testDueNowMany,
+		"DeadGroups": testDeadGroups, "DeadGroupsMany": testDeadGroupsMany,
+	},
+	"Activity":    {"Add": testActivityAdd, "Many": testActivityMany, "Purge": testActivityPurge},
+	"Dispatchers": {"Report": testDispatchers, "LastWorker": testLastWorker, "Many": testDispatchersMany},
+	"Explain":     {"LockHolder": testLockHolder, "Attempted": testAttempted},
+	"Sessions":    {"Life": testSessions},
+	"Model":       {"": testModel},
+}
+
 // Run runs the suite, each test in parallel. Each call of open returns an empty store, migrated, that is closed when its
 // test ends.
 func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 	t.Helper()
-	for name, test := range map[string]func(*fixture){
-		"Accept/Row":                testAcceptRow,
-		"Accept/Bytes":              testAcceptBytes,
-		"Accept/Order":              testAcceptAnswersInPlace,
-		"Accept/BadRow":             testAcceptBadRow,
-		"Accept/Idempotency":        testIdempotency,
-		"Accept/Replays":            testReplays,
-		"Accept/Concurrent":         testAcceptConcurrently,
-		"Accept/ExpiredKey":         testExpiredKey,
-		"Accept/SharedPayload":      testSharedPayload,
-		"Event/Plan":                testEventPlan,
-		"Event/Crowd":               testEventCrowd,
-		"Event/Ends":                testEventEnds,
-		"Stamp/Claims":              testStamp,
-		"Stamp/Refuses":             testStampRefuses,
-		"Stamp/Lead":                testStampLead,
-		"Stamp/Crash":               testStampAfterCrash,
-		"Stamp/Suspect":             testStampSuspect,
-		"Stamp/Corrupt":             testStampCorrupt,
-		"Commit/Reschedule":         testCommitReschedule,
-		"Commit/Stale":              testCommitStale,
-		"Commit/Replay":             testCommitReplay,
-		"Commit/HandBack":           testCommitHandBack,
-		"Commit/KeepCrashCount":     testCommitKeepsCrashCount,
-		"Commit/UncleanText":        testCommitUncleanText,
-		"Change/Cancel":             testCancel,
-		"Change/CancelWaited":       testCancelWaited,
-		"Change/CancelRef":          testCancelRef,
-		"Change/RetryScheduled":     testRetryScheduled,
-		"Change/RetryOnce":          testRetryOnce,
-		"Change/RetryRefused":       testRetryRefused,
-		"Change/Reschedule":         testReschedule,
-		"Change/MendCrashed":        testMendCrashed,
-		"Change/Mend":               testMend,
-		"Change/MendPart":           testMendPart,
-		"Change/MendFollowing":      testMendFollowing,
-		"Change/MendRefused":        testMendRefused,
-		"Change/Audit":              testAudit,
-		"Audit/Filters":             testAuditFilters,
-		"Audit/Objects":             testAuditObjects,
-		"Audit/Chain":               testAuditChain,
-		"Audit/ChainCrowd":          testAuditChainCrowd,
-		"Audit/Differences":         testAuditDifferences,
-		"Walk/Pages":                testWalks,
-		"Walk/Until":                testOpenUntil,
-		"Walk/Marks":                testMarks,
-		"Walk/Expire":               testExpire,
-		"Walk/DropClaims":           testDropClaims,
-		"Rest/Attempts":             testAttempts,
-		"Rest/Search":               testSearch,
-		"Upkeep/Lease":              testLease,
-		"Upkeep/Meta":               testMeta,
-		"Upkeep/Cursor":             testCursor,
-		"Upkeep/Purge":              testPurge,
-		"Upkeep/IdempotencyExpires": testIdempotencyExpires,
-		"Upkeep/PassedKeysEnd":      testPassedKeysEnd,
-		"Upkeep/AfterAClockAhead":   testPurgeAfterAClockAhead,
-		"Rest/Secrets":              testSecrets,
-		"Rest/OwnedSecrets":         testOwnedSecrets,
-		"Rest/Reseal":               testReseal,
-		"Lane/Settings":             testLaneSettings,
-		"Lane/Changed":              testLanesChanged,
-		"Lane/Of":                   testLaneOfEndpoint,
-		"Lane/List":                 testLaneList,
-		"Lane/Made":                 testLaneMadeInPause,
-		"Lane/MadeMeanwhile":        testLanesMadeWhilePaused,
-		"Lane/Quota":                testLaneQuota,
-		"Lane/QuotaCrowd":           testLaneQuotaCrowd,
-		"Project/Change":            testProjectChange,
-		"Project/Pause":             testProjectPause,
-		"Project/Presets":           testPresets,
-		"Project/Keys":              testKeys,
-		"Endpoint/Create":           testEndpointCreate,
-		"Endpoint/Patch":            testEndpointPatch,
-		"Endpoint/Upsert":           testEndpointUpsert,
-		"Endpoint/UpsertTogether":   testEndpointUpsertTogether,
-		"Endpoint/Find":             testEndpointFind,
-		"Endpoint/Changed":          testEndpointsChanged,
-		"Endpoint/ChangedInOrder":   testChangesInOrder,
-		"Endpoint/Disable":          testEndpointDisable,
-		"Endpoint/Delete":           testEndpointDelete,
-		"Endpoint/DeleteLate":       testEndpointDeleteLate,
-		"Endpoint/Health":           testEndpointHealth,
-		"Endpoint/Follows":          testFollows,
-		"Redrive/Once":              testRedriveOnce,
-		"Redrive/Actions":           testRedriveActions,
-		"Redrive/Superseded":        testRedriveSuperseded,
-		"Outcomes/Readers":          testFeedReaders,
-		"Redrive/Turns":             testRedriveTurns,
-		"Redrive/Crowd":             testRedriveCrowd,
-		"Poll/Ends":                 testPollEnds,
-		"Poll/Tells":                testPollTells,
-		"Poll/TellsNews":            testPollTellsNews,
-		"Poll/ResolveDead":          testResolveDead,
-		"Poll/ResultStays":          testPollResultStays,
-		"Poll/StaleAnswer":          testPollStaleAnswer,
-		"Poll/Stays":                testPollStays,
-		"Poll/Resolve":              testResolvePoll,
-		"Poll/Live":                 testPollLive,
-		"Poll/LiveCrowd":            testPollLiveCrowd,
-		"Poll/Reopened":             testPollReopened,
-		"Poll/Idempotency":          testPollIdempotency,
-		"Poll/Result":               testPollResult,
-		"Schedule/Change":           testScheduleChange,
-		"Schedule/List":             testScheduleList,
-		"Schedule/Names":            testScheduleNames,
-		"Schedule/Fire":             testFire,
-		"Schedule/FireCrowd":        testFireCrowd,
-		"Schedule/Runs":             testScheduleRuns,
-		"Supersede/Older":           testSupersede,
-		"Supersede/Crash":           testSupersedeCrash,
-		"Supersede/Late":            testSupersedeLate,
-		"Supersede/Crowd":           testSupersedeCrowd,
-		"Strict/Stamp":              testStrictStamp,
-		"Strict/Next":               testStrictNext,
-		"Strict/Crowd":              testStrictCrowd,
-		"Rest/Ping":                 testPing,
-		"Outcomes/Feed":             testOutcomes,
-		"Outcomes/Clock":            testOutcomesClock,
-		"Outcomes/Crowd":            testOutcomesCrowd,
-		"Books/Groups":              testBooks,
-		"Books/Days":                testBooksDays,
-		"Books/Compare":             testCompare,
-		"Read/Projects":             testProjects,
-		"Read/OpenCallbacks":        testOpenCallbacks,
-		"Read/Counts":               testCounts,
-		"Read/DueHours":             testDueHours,
-		"Read/DueNow":               testDueNow,
-		"Read/DueNowMany":           testDueNowMany,
-		"Read/DeadGroups":           testDeadGroups,
-		"Read/DeadGroupsMany":       testDeadGroupsMany,
-		"Activity/Add":              testActivityAdd,
-		"Activity/Many":             testActivityMany,
-		"Activity/Purge":            testActivityPurge,
-		"Dispatchers/Report":        testDispatchers,
-		"Dispatchers/LastWorker":    testLastWorker,
-		"Explain/LockHolder":        testLockHolder,
-		"Explain/Attempted":         testAttempted,
-		"Dispatchers/Many":          testDispatchersMany,
-		"Sessions/Life":             testSessions,
-		"Model":                     testModel,
-	} {
-		if !o.has(name) {
-			continue
+	for group, tests := range groups {
+		for name, test := range tests {
+			if name = path.Join(group, name); !o.has(name) {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t, open(t))
+				defer f.reportPanic()
+				f.histories = o.Histories
+				test(f)
+				f.checkCounters()
+			})
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t, open(t))
-			defer f.endOnPanic()
-			f.histories = o.Histories
-			test(f)
-			f.checkCounters()
-		})
 	}
 }

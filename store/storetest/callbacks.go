@@ -1,0 +1,333 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// margin is what a stamp adds to an attempt's timeout, and timeout is the drafts'.
+	margin  = int64(15_000)
+	timeout = 2 * time.Second
+	// claimLasts is how long a claim of a draft is alive.
+	claimLasts = int64(2_000) + margin
+	// paid is the body of the drafts.
+	paid = `{"paid":10000}`
+)
+
+// An option changes a draft before it is accepted.
+type option func(*store.Draft)
+
+// draft makes a draft that is due now.
+func (f *fixture) draft(options ...option) store.Draft {
+	d := store.Draft{
+		Callback: store.Callback{
+			ID: f.id(), Project: project, Kind: store.Notify, URL: "https://shop.example/notify", Method: "POST",
+			Topic: "payment.succeeded", Ref: "order-1", Lane: "default+https+shop.example+443",
+			Policy:  policy(time.Second, 2*time.Second),
+			Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1",
+			State: store.Scheduled, Trigger: store.BySchedule,
+			DueAt: f.now, FirstDueAt: f.now, CreatedAt: f.now, UpdatedAt: f.now,
+			ContentType: "application/json",
+		},
+		Body: []byte(paid),
+	}
+	together(options...)(&d)
+	return d
+}
+
+// drafts makes n of them.
+func (f *fixture) drafts(n int, options ...option) []store.Draft {
+	all := make([]store.Draft, n)
+	for i := range all {
+		all[i] = f.draft(options...)
+	}
+	return all
+}
+
+// policy is that of the drafts, with other tiers.
+func policy(tiers ...time.Duration) store.Policy {
+	return store.Policy{Tiers: tiers, Timeout: timeout, RetryAfterCap: time.Hour}
+}
+
+// together makes one option of several.
+func together(options ...option) option {
+	return func(d *store.Draft) {
+		for _, o := range options {
+			o(d)
+		}
+	}
+}
+
+// with changes the callback of a draft.
+func with(change func(c *store.Callback)) option {
+	return func(d *store.Draft) { change(&d.Callback) }
+}
+
+func inProject(id string) option { return with(func(c *store.Callback) { c.Project = id }) }
+func inLane(key string) option   { return with(func(c *store.Callback) { c.Lane = key }) }
+func withRef(ref string) option  { return with(func(c *store.Callback) { c.Ref = ref }) }
+func withID(id string) option    { return with(func(c *store.Callback) { c.ID = id }) }
+func withTopic(topic string) option {
+	return with(func(c *store.Callback) { c.Topic = topic })
+}
+func withURL(url string) option   { return with(func(c *store.Callback) { c.URL = url }) }
+func withLock(key string) option  { return with(func(c *store.Callback) { c.LockKey = key }) }
+func dueIn(ms int64) option       { return with(func(c *store.Callback) { c.DueAt += ms }) }
+func dueAt(at int64) option       { return with(func(c *store.Callback) { c.DueAt = at }) }
+func expiresAt(at int64) option   { return with(func(c *store.Callback) { c.ExpiresAt = at }) }
+func withBody(body []byte) option { return func(d *store.Draft) { d.Body = body } }
+func withHeaders(headers ...store.Header) option {
+	return with(func(c *store.Callback) { c.Headers = headers })
+}
+
+// keyed gives a draft an idempotency key.
+func keyed(key, fingerprint string) option {
+	return func(d *store.Draft) {
+		d.Idempotency = &store.Idempotency{Route: "POST /v1/callbacks", Key: key, Fingerprint: []byte(fingerprint)}
+	}
+}
+
+// strictly makes drafts strict with a lock key.
+func strictly(key string) option {
+	return with(func(c *store.Callback) { c.LockKey, c.Strict = key, true })
+}
+
+// versioned makes drafts of a reference supersede each other; withVersion only gives them a version.
+func versioned(ref string, version int64) option {
+	return together(withVersion(ref, version), func(d *store.Draft) { d.Supersede = true })
+}
+
+func withVersion(ref string, version int64) option {
+	return with(func(c *store.Callback) { c.Ref, c.Version = ref, &version })
+}
+
+// to makes drafts go to an endpoint, and follow it.
+func to(e store.Endpoint) option {
+	return with(func(c *store.Callback) {
+		c.EndpointID, c.Lane, c.URL, c.Signer, c.Follows = e.ID, e.LaneKey(), e.URL, "", true
+	})
+}
+
+// acceptAll offers drafts and returns what became of each.
+func (f *fixture) acceptAll(drafts ...store.Draft) []store.Accepted {
+	accepted := must(f.Accept(f.ctx(), drafts))
+	f.require(len(accepted) == len(drafts), "accepted %d of %d drafts", len(accepted), len(drafts))
+	return accepted
+}
+
+// offer offers one draft and returns what became of it.
+func (f *fixture) offer(options ...option) store.Accepted {
+	return f.acceptAll(f.draft(options...))[0]
+}
+
+// accept accepts one draft, which may not be refused.
+func (f *fixture) accept(options ...option) store.Callback {
+	a := f.offer(options...)
+	f.ok(a.Err)
+	return a.Callback
+}
+
+// acceptEach accepts n callbacks alike.
+func (f *fixture) acceptEach(n int, options ...option) []store.Callback {
+	return each(f.acceptAll(f.drafts(n, options...)...), func(a store.Accepted) store.Callback {
+		f.ok(a.Err)
+		return a.Callback
+	})
+}
+
+// stamp stamps rows at the test's time.
+func (f *fixture) stamp(ids ...string) ([]*store.Stamped, []store.Refusal) {
+	return f.stampAs(store.Stamp{}, ids...)
+}
+
+// stampAs stamps rows at the test's time, else as the stamp says. It makes the token, if there is none.
+func (f *fixture) stampAs(s store.Stamp, ids ...string) ([]*store.Stamped, []store.Refusal) {
+	s.Now, s.Margin = f.now, margin
+	if s.Token == "" {
+		s.Token = f.token()
+	}
+	s.Claims = each(ids, func(id string) store.StampClaim { return store.StampClaim{ID: id} })
+	stamped, refused := must2(f.Stamp(f.ctx(), s))
+	f.require(len(stamped)+len(refused) == len(ids),
+		"stamp of %d rows answered %d stamped and %d refused", len(ids), len(stamped), len(refused))
+	return stamped, refused
+}
+
+// claim stamps one row that must be free and due.
+func (f *fixture) claim(id string) *store.Stamped {
+	stamped, refused := f.stamp(id)
+	f.require(len(stamped) == 1, "stamp of %s was refused: %+v", id, refused)
+	return stamped[0]
+}
+
+// refused stamps one row that must be refused.
+func (f *fixture) refused(id string) store.Refusal {
+	stamped, refused := f.stamp(id)
+	f.require(len(refused) == 1, "%s was stamped: %+v", id, stamped)
+	return refused[0]
+}
+
+// lose claims rows and lets the claims run out.
+func (f *fixture) lose(ids ...string) {
+	for _, id := range ids {
+		f.claim(id)
+	}
+	f.now += claimLasts
+}
+
+// failed is a result of a charged attempt that failed, with the next one due after a second.
+func (f *fixture) failed(s *store.Stamped) store.Result {
+	r := store.Result{
+		ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now + 1000, Charge: true,
+		Attempt: &store.Attempt{
+			Trigger: s.Trigger, Outcome: store.AttemptFailed, Charged: true, Class: store.ClassHTTP5xx, Status: 500,
+			StartedAt: f.now, EndedAt: f.now, DueAt: s.DueAt,
+		},
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known = !f.known; f.known {
+		r.Stamped = s
+	}
+	return r
+}
+
+// succeeded is a result of an attempt that succeeded.
+func (f *fixture) succeeded(s *store.Stamped) store.Result {
+	r := f.failed(s)
+	r.State, r.DueAt = store.Succeeded, 0
+	r.Attempt.Outcome, r.Attempt.Class, r.Attempt.Status = store.AttemptSucceeded, store.ClassOK, 200
+	return r
+}
+
+// died is a result of a charged attempt that ended the callback.
+func (f *fixture) died(s *store.Stamped) store.Result {
+	r := f.failed(s)
+	r.State, r.Reason, r.DueAt = store.Dead, store.Exhausted, 0
+	return r
+}
+
+// handedBack is a result without an attempt: the row is due again then.
+func handedBack(s *store.Stamped, due int64) store.Result {
+	return store.Result{ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: due, Diverts: 1}
+}
+
+func (f *fixture) commit(r store.Result) store.Committed {
+	committed := must(f.Commit(f.ctx(), []store.Result{r}, f.now))
+	f.require(len(committed) == 1 && committed[0].Err == nil, "commit answered %+v", committed)
+	return committed[0]
+}
+
+// win commits a result that must win.
+func (f *fixture) win(r store.Result) store.Committed {
+	c := f.commit(r)
+	f.require(c.Won, "result of %s under fence %d lost", r.ID, r.Fence)
+	return c
+}
+
+// succeed, fail and die claim a callback and commit how the attempt ended.
+func (f *fixture) succeed(id string) store.Committed { return f.win(f.succeeded(f.claim(id))) }
+func (f *fixture) fail(id string) store.Committed    { return f.win(f.failed(f.claim(id))) }
+func (f *fixture) die(id string) store.Committed     { return f.win(f.died(f.claim(id))) }
+
+// dead accepts a callback and lets its first attempt end it.
+func (f *fixture) dead(options ...option) store.Callback {
+	c := f.accept(options...)
+	f.die(c.ID)
+	return f.get(c.ID)
+}
+
+func (f *fixture) cancel(id string) store.CanceledCallback {
+	return must(f.Cancel(f.ctx(), project, id, f.now, actor))
+}
+
+func (f *fixture) retry(id string, ladder store.Ladder) store.Callback {
+	return must(f.Retry(f.ctx(), project, id, store.Retry{Ladder: ladder, Now: f.now}, actor))
+}
+
+func (f *fixture) reschedule(id string, due int64) store.Callback {
+	return must(f.Reschedule(f.ctx(), project, id, due, f.now, actor))
+}
+
+func (f *fixture) mend(id string, change func(*store.Callback)) store.Callback {
+	return must(f.Mend(f.ctx(), project, id, infallible(change), f.now, actor))
+}
+
+// infallible is a change that is never refused.
+func infallible[T any](change func(*T)) func(*T) error {
+	return func(row *T) error {
+		change(row)
+		return nil
+	}
+}
+
+// refuse makes a change and refuses it.
+func refuse[T any](change func(*T)) func(*T) error {
+	return func(row *T) error {
+		change(row)
+		return errRefused
+	}
+}
+
+// expire ends what has expired.
+func (f *fixture) expire() []store.OpenRow { return must(f.Expire(f.ctx(), f.now, 10)) }
+
+// purge removes payloads and rows that ended before those times, and what is known of references since.
+func (f *fixture) purge(payloadBefore, metadataBefore int64) {
+	must(f.Purge(f.ctx(), store.Retention{Now: f.now, Payloads: payloadBefore, Callbacks: metadataBefore}, 100))
+	must2(f.PurgeVersions(f.ctx(), f.now, metadataBefore, 100))
+}
+
+func (f *fixture) fold() { f.ok(f.Fold(f.ctx(), f.now)) }
+
+func (f *fixture) get(id string) store.Callback { return must(f.Get(f.ctx(), project, id)) }
+
+func (f *fixture) payload(id string) store.Payload { return must(f.Payload(f.ctx(), project, id)) }
+
+// attempts are those of a callback by number.
+func (f *fixture) attempts(id string) []store.Attempt {
+	all := must(f.Attempts(f.ctx(), project, id, 0, 500))
+	slices.Reverse(all)
+	return all
+}
+
+// wantAttempts compares the classes of a callback's attempts.
+func (f *fixture) wantAttempts(id string, want ...store.Class) []store.Attempt {
+	all := f.attempts(id)
+	same(f, "classes of attempts", want, each(all, func(a store.Attempt) store.Class { return a.Class }))
+	return all
+}
+
+// wantState compares state and reason of a callback and returns it.
+func (f *fixture) wantState(id string, state store.State, reason store.Reason) store.Callback {
+	c := f.get(id)
+	f.check(c.State == state && c.Reason == reason,
+		"%s is %q, %q; want %q, %q", c.Ref, c.State, c.Reason, state, reason)
+	return c
+}
+
+func (f *fixture) counts() store.Counts { return must(f.Counts(f.ctx(), project)) }
+
+type states = map[store.State]int64
+
+// wantCounts compares how many callbacks are counted in those states.
+func (f *fixture) wantCounts(want states) {
+	counts := f.counts()
+	for state, n := range want {
+		same(f, "counted as "+string(state), n, counts.States[state])
+	}
+}
+
+// wantOpen compares how many callbacks are counted as open.
+func (f *fixture) wantOpen(want int64) {
+	f.wantCounts(states{store.Scheduled: want})
+}
+
+// list is the ids of what a filter picks.
+func (f *fixture) list(filter store.Filter) []string {
+	filter.Now, filter.Limit = f.now, 500
+	return ids(must(f.List(f.ctx(), project, filter)).Callbacks...)
+}
