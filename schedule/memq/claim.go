@@ -60,11 +60,8 @@ func (ix *Index) claim(req *schedule.ClaimRequest, reply *schedule.Claimed) {
 // endAll stops counting the leases of attempts that have ended, and counts those that took their places.
 func (ix *Index) endAll(ended []schedule.EndedLease) {
 	for i := range ended {
-		ix.countNext(&ended[i].Next)
-		if it := ix.leasedUnder(ended[i].ID, ended[i].Token); it != nil && !it.lane.open() {
-			it.setCounted(false)
-			ix.refresh(it.lane)
-		}
+		ix.setCounted(&ended[i].Next, true)
+		ix.setCounted(&ended[i].LeaseRef, false)
 	}
 }
 
@@ -152,7 +149,8 @@ func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 			ahead := l.inflight >= ix.concurrency(l)
 			ix.lease(it, req.Token, until)
 			if ahead {
-				it.setCounted(false)
+				it.kind |= isUncounted
+				l.inflight--
 				l.ahead--
 			}
 			leases = append(leases, ix.leased(it))

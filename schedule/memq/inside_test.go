@@ -225,9 +225,7 @@ func TestAuditRepairs(t *testing.T) {
 		"an item that lost its place":         func(ix *Index, it *item) { h, _ := ix.heapOf(it); h.remove(int(it.pos)) },
 		"an item that is not found by its id": func(ix *Index, it *item) { delete(ix.items, it.key) },
 		"a lease that does not count, and lost its place": func(ix *Index, it *item) {
-			if it.is(schedule.Leased) {
-				it.setCounted(false)
-			}
+			ix.setCounted(&schedule.LeaseRef{Ref: schedule.Ref{ID: it.id}, Token: it.token}, false)
 			h, _ := ix.heapOf(it)
 			h.remove(int(it.pos))
 		},

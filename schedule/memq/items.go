@@ -218,6 +218,7 @@ func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
 	}
 	forced = it.kind.has(isForced)
 	ix.postpone(it, due)
+	ix.refresh(l)
 	if ix.keeps(l, forced) {
 		return schedule.MovedHeld
 	}

@@ -264,24 +264,21 @@ func (ix *Index) leasedUnder(id, token string) *item {
 	return nil
 }
 
-// setCounted says whether a leased item counts towards its lane's concurrency. The caller refreshes the lane.
-func (it *item) setCounted(counts bool) {
-	switch {
-	case counts && it.kind.has(isUncounted):
+// setCounted has a lease count towards its lane's concurrency, or not, if it is leased under its token. In a lane whose
+// breaker is open a lease that counts goes on counting.
+func (ix *Index) setCounted(l *schedule.LeaseRef, counts bool) {
+	it := ix.leasedUnder(l.ID, l.Token)
+	if it == nil || it.kind.has(isUncounted) != counts {
+		return
+	}
+	if counts {
 		it.kind &^= isUncounted
 		it.lane.inflight++
-	case !counts && !it.kind.has(isUncounted):
+	} else if !it.lane.open() {
 		it.kind |= isUncounted
 		it.lane.inflight--
 	}
-}
-
-// countNext counts the lease that takes the place of another, if there is one.
-func (ix *Index) countNext(next *schedule.LeaseRef) {
-	if it := ix.leasedUnder(next.ID, next.Token); it != nil {
-		it.setCounted(true)
-		ix.refresh(it.lane)
-	}
+	ix.refresh(it.lane)
 }
 
 // detach takes an item out of its place, and lets its lane follow.

@@ -37,6 +37,11 @@ func TestIndex(t *testing.T) {
 	queuetest.Run(t, harness)
 }
 
+func TestRandomOperations(t *testing.T) {
+	t.Parallel()
+	queuetest.Random(t, harness(t), nil)
+}
+
 func TestManyEndpointsFailAndComeBack(t *testing.T) {
 	t.Parallel()
 	endpoints := 300

@@ -18,7 +18,7 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 
 func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
 	if s.Next != nil {
-		ix.countNext(s.Next)
+		ix.setCounted(s.Next, true)
 	}
 	k, _ := parseKey(s.ID)
 	it := ix.items[k]
@@ -78,6 +78,7 @@ func (ix *Index) end(it *item, s *schedule.Settlement) {
 func (ix *Index) overrule(k key, it *item, s *schedule.Settlement) {
 	if it != nil {
 		ix.detach(it)
+		ix.refresh(it.lane)
 	}
 	if s.Outcome == schedule.Ack || s.Outcome == schedule.Bury {
 		if it != nil {

@@ -1,10 +1,7 @@
 package queuetest
 
 import (
-	"slices"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
@@ -82,72 +79,4 @@ func jumpOfAnEmptyIndex(f *fixture) {
 	if left := l.Until - before; left < 30_000 || left > 40_000 { // it may take seconds on a busy machine
 		f.Fatalf("a lease of 30 s has %d ms", left)
 	}
-}
-
-// randomJump puts the clock of the world forward or back. What is due stays due at its time; what is left of
-// leases, holds and locks stays left.
-func (w *world) randomJump(rt *rapid.T) {
-	d := rapid.SampledFrom([]time.Duration{-time.Hour, -7 * time.Second, time.Minute, time.Hour}).Draw(rt, "jump")
-	for _, k := range w.locks {
-		if left := k.until - w.Now(); left > 0 && left < 2000 {
-			w.pass(2 * time.Second) // so that it is known to have ended
-		}
-	}
-	// What is due is promoted, and stays so. What was reaped just now is due within the spread.
-	for reaped := 1; reaped > 0; {
-		w.pass(150 * time.Millisecond)
-		promote := w.wide()
-		promote.Owner, promote.Max, promote.LaneLimit = "promoter", 0, w.limit
-		c := w.claim(promote)
-		w.checkReaped(c, c.Now)
-		reaped = c.Reaped
-	}
-	now := w.Now()
-	for lane, p := range w.paths {
-		if p.paused != 0 && p.paused <= now { // whether it begins again is the index's choice
-			w.resume(p, now)
-			p.paused, p.version = 0, p.version+1
-			w.no(w.Index.SetLanes(w.ctx, []schedule.LaneSetting{{Lane: lane, Limit: p.limit, Every: time.Duration(p.every), Version: p.version}}))
-		}
-	}
-	for _, k := range w.locks {
-		if k.until <= now {
-			k.until = 0
-		}
-	}
-	moved := w.jump(d)
-	w.skew -= moved
-	for _, r := range w.records {
-		if r.leased {
-			r.until += moved
-		}
-	}
-	for _, p := range w.paths {
-		if p.held != 0 {
-			p.held += moved
-		}
-	}
-	for name, k := range w.locks {
-		w.jumpLock(name, k, moved)
-	}
-}
-
-// jumpLock moves a lock of the model. Its shard's clock may have moved a little differently; the holder asks
-// how much is left.
-func (w *world) jumpLock(name string, k *lockModel, moved int64) {
-	w.Helper()
-	const blur = 5000
-	k.keptLo, k.keptHi = k.keptLo+moved-blur, k.keptHi+moved+blur
-	if k.token == "" || k.until == 0 {
-		return
-	}
-	k.until += moved
-	r := schedule.LockRequest{Lock: name, ID: k.id, Lane: w.lanes[0], Token: k.token}
-	got, err := w.Index.Acquire(w.ctx, []schedule.LockRequest{r})
-	w.no(err)
-	if off := got[0].HeldUntil - k.until; !got[0].Acquired || off < -blur || off > blur {
-		w.Fatalf("after a jump %s has the lock %s until %d, want about %d: %+v", k.id, name, got[0].HeldUntil, k.until, got[0])
-	}
-	k.until, k.keptFor = got[0].HeldUntil, ""
-	k.waiters = slices.DeleteFunc(k.waiters, func(id string) bool { return id == k.id })
 }

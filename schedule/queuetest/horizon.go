@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -36,17 +34,6 @@ func (f *fixture) advance(horizon time.Duration) schedule.Watermark {
 	}
 	if w.At != at || w.Loader != a.Token || w.Loaded > w.At {
 		f.Fatalf("moved to a horizon of %s by %s: %+v", horizon, a.Token, w)
-	}
-	return w
-}
-
-// load says that shard 0 was given everything up to then, and expects what is loaded afterwards.
-func (f *fixture) load(token string, until, want int64) schedule.Watermark {
-	f.Helper()
-	w, err := f.Index.Loaded(f.ctx, 0, token, until)
-	f.no(err)
-	if w.Loaded != want {
-		f.Fatalf("%s said that all is loaded until %d: %+v, want until %d", token, until, w, want)
 	}
 	return w
 }
@@ -113,45 +100,4 @@ func lanesHaveShards(f *fixture) {
 	if found != len(items) {
 		f.Fatalf("the shards have %d of %d items", found, len(items))
 	}
-}
-
-// leftOut says whether an item whose due time was written just now, at or after before, was left out. Where
-// that depends on the millisecond, the index says.
-func (w *world) leftOut(ref schedule.Ref, due, before int64) bool {
-	ahead := schedule.AlwaysAhead.Milliseconds()
-	switch {
-	case due <= max(w.mark.At, before+ahead):
-		return false
-	case due > max(w.mark.At, w.Now()+ahead):
-		return true
-	}
-	return w.lookup(ref)[0].Place == schedule.Absent
-}
-
-func (w *world) randomHorizon(rt *rapid.T) {
-	horizon := rapid.SampledFrom([]time.Duration{0, time.Millisecond, 5 * time.Minute, 20 * time.Minute}).Draw(rt, "horizon")
-	before, loaded := w.mark, w.mark.Loaded
-	w.mark = w.advance(horizon)
-	for _, late := range []schedule.Advance{
-		{Horizon: horizon, After: before.Loader, Token: w.mark.Loader}, // the same call again
-		{Horizon: time.Hour, After: "another", Token: "late"},
-	} {
-		got, err := w.Index.MoveWatermark(w.ctx, 0, late)
-		w.no(err)
-		if got.Now = w.mark.Now; got != w.mark {
-			w.Fatalf("%+v moved the watermark from %+v to %+v", late, w.mark, got)
-		}
-	}
-	if want := min(loaded, w.mark.At); w.mark.Loaded != want {
-		w.Fatalf("a watermark that was loaded until %d has moved: %+v, want it loaded until %d", loaded, w.mark, want)
-	}
-}
-
-func (w *world) randomLoaded(rt *rapid.T) {
-	until := rapid.SampledFrom([]int64{0, w.Now() + 60_000, w.Now() + 900_000, schedule.Forever}).Draw(rt, "until")
-	token, want := "foreign", w.mark.Loaded
-	if w.mark.Loader != "" && rapid.Bool().Draw(rt, "mine") {
-		token, want = w.mark.Loader, max(w.mark.Loaded, min(until, w.mark.At))
-	}
-	w.mark = w.load(token, until, want)
 }

@@ -1,8 +1,8 @@
-// Package queuetest is the suite that every index passes: random operations on few items and lanes, whose every answer is
-// compared with a model, and tests of the promises of package schedule that such a model does not reach: shares of many
-// lanes, backlogs, rates over time, whole batches, generations, hints.
+// Package queuetest is the suite that every index passes. [Run] checks the promises of package schedule case by case.
+// [Random] does random operations on few items and lanes, and checks the invariants of the state after each; with an
+// oracle, which is another index, it compares every reply and the whole state of both.
 //
-// [Run] needs only the methods that the engine uses, and a clock that the test can put forward.
+// It needs only the methods that the engine uses, and a clock that the test can put forward.
 //
 // The suite checks behaviour as a caller sees it. It does not measure speed, and it does not take an index's
 // server away: the tests of the implementation do.
@@ -99,7 +99,7 @@ type Harness struct {
 	Full bool
 }
 
-// RandomRuns sets how many random runs [Run] does, of a hundred operations on average. Flags of
+// RandomRuns sets how many random runs [Random] does, of a hundred operations on average. Flags of
 // the command line override it. TestMain calls it: the number holds for a whole test binary.
 func RandomRuns(n int) {
 	for name, value := range map[string]string{"rapid.checks": strconv.Itoa(n), "rapid.steps": "100"} {
@@ -129,7 +129,6 @@ func Run(t *testing.T, open func(t *testing.T) Harness, groups ...string) {
 		{"Clock", clockChecks},
 		{"Invalid", invalidChecks},
 		{"Concurrent", []check{{"EveryItemOnce", concurrent}}},
-		{"Model", []check{{"RandomOperations", model}}},
 	} {
 		if len(groups) > 0 && !slices.Contains(groups, group.name) {
 			continue

@@ -51,7 +51,7 @@ func rateExact(f *fixture) {
 		f.setRate(0, c.every)
 		fl := f.drainFor(c.length)
 		expected *= float64(fl.lasted) / float64(c.length.Milliseconds())
-		off := 0.02 + float64(fl.stalls)*tokenStep/nsPerMs/float64(fl.lasted)
+		off := 0.02 + float64(int64(fl.stalls)*schedule.TokenStep.Milliseconds())/float64(fl.lasted)
 		if got := float64(fl.leases) / expected; got < 1-off || got > 1+off {
 			f.Fatalf("one in %s gave %d leases in %d ms, %.3f of what it should", c.every, fl.leases, fl.lasted, got)
 		}
@@ -120,7 +120,7 @@ func (f *fixture) drainFor(d time.Duration) flood {
 			began, wake = c.Now, c.Now
 		}
 		// A busy machine wakes the claimer too late for some tokens.
-		if late := c.Now - wake - catchUp/nsPerMs; late > 0 {
+		if late := c.Now - wake - schedule.CatchUp.Milliseconds(); late > 0 {
 			began += late
 			fl.stalls++
 		}

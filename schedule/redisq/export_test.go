@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -9,6 +10,17 @@ import (
 
 // Advance puts the clock that this index sees forward, or back.
 func (ix *Index) Advance(d time.Duration) { ix.offset.Add(d.Milliseconds()) }
+
+// Freeze has the index's clock stand at that time, in Unix milliseconds, until Advance moves it.
+func (ix *Index) Freeze(at int64) {
+	for _, s := range ix.scripts {
+		s.setBody(strings.ReplaceAll(s.body, "call('TIME')", "{0, 0}"))
+	}
+	ix.offset.Store(at)
+}
+
+// Frozen is the clock of an index whose clock stands.
+func (ix *Index) Frozen() int64 { return ix.offset.Load() }
 
 // Gone looks which of a shard's keys are gone.
 func (ix *Index) Gone(ctx context.Context, shard int) ([]string, error) { return ix.gone(ctx, shard) }

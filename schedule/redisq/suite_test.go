@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
@@ -30,6 +32,27 @@ func harness(t testing.TB, ix *redisq.Index) queuetest.Harness {
 func TestIndex(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		queuetest.Run(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) })
+	})
+}
+
+// The embedded index does the same operations, and is the oracle.
+func TestRandomOperations(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) { randomOperations(t, open(t, url, 1)) })
+}
+
+func TestRandomOperationsOnACluster(t *testing.T) {
+	needsServer(t)
+	randomOperations(t, open(t, testserver.SharedCluster(t).URL(), 4))
+}
+
+func randomOperations(t *testing.T, ix *redisq.Index) {
+	start := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	ix.Freeze(start.UnixMilli())
+	clock := start
+	queuetest.Random(t, queuetest.Harness{Index: ix, Now: ix.Frozen, Advance: ix.Advance}, &queuetest.Harness{
+		Index:   memq.New(memq.Options{Now: func() time.Time { return clock }}),
+		Now:     func() int64 { return clock.UnixMilli() },
+		Advance: func(d time.Duration) { clock = clock.Add(d) },
 	})
 }
 

@@ -1,0 +1,683 @@
+package queuetest
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// The random operations act on few ids and lanes, so that they meet each other often.
+const (
+	randomIDs   = 40
+	randomLanes = 3
+)
+
+// longestLock is as long as a lock may be, with every kind of character.
+const longestLock = "order_0001-AZaz_zzzzzz"
+
+// Random does random operations on an index, with crashes, lost replies and jumps of the clock, and checks the
+// invariants of its state after each. With an oracle, which is another index, it does each operation there too, and
+// compares every reply and the whole state. The clocks of both stand still between calls of Advance, and say the same.
+func Random(t *testing.T, h Harness, oracle *Harness) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, h, oracle, rapid.SampledFrom([]int{1, 2, 4, 12, 30}).Draw(rt, "lane limit"))
+		actions := map[string]func(*rapid.T){
+			"ensure": w.randomEnsure, "claim": w.randomClaim, "claim 2": w.randomClaim, "again": w.randomRepeat,
+			"settle": w.randomSettle, "finish": w.randomFinish, "extend": w.randomExtend, "cancel": w.randomCancel,
+			"move": w.randomMove, "adopt": w.randomAdopt, "setting": w.randomSetting, "outage": w.randomOutage,
+			"horizon": w.randomHorizon, "loaded": w.randomLoaded, "acquire": w.randomAcquire, "release": w.randomRelease,
+			"advance": w.randomAdvance, "jump": w.randomJump, "rebuild": w.randomRebuild, "audit": w.randomAudit,
+		}
+		for name, action := range actions {
+			actions[name] = func(rt *rapid.T) {
+				w.tb = rt
+				for _, side := range w.sides {
+					side.tb = rt
+				}
+				action(rt)
+			}
+		}
+		rt.Repeat(actions)
+	})
+}
+
+// A holder is what the replies said of an id that is leased.
+type holder struct {
+	token string
+	until int64
+	moved int64 // the due time of a movement that came meanwhile; zero: none
+	// uncounted: it does not count towards the concurrency of its lane.
+	uncounted bool
+}
+
+// count notes whether a lease counts from now on.
+func (w *world) count(l schedule.LeaseRef, counts bool) {
+	if h, leased := w.held[l.ID]; leased && h.token == l.Token {
+		h.uncounted = !counts
+		w.held[l.ID] = h
+	}
+}
+
+// countEnded notes what a claim does with the leases that it names.
+func (w *world) countEnded(named []schedule.EndedLease) {
+	for _, e := range named {
+		w.count(e.Next, true)
+		if w.state.Lanes[e.Lane].Breaker == schedule.BreakerClosed {
+			w.count(e.LeaseRef, false)
+		}
+	}
+}
+
+// A claimant has a lock, or is to have it after another.
+type claimant struct{ id, token string }
+
+// A contest is what the replies said of a lock.
+type contest struct {
+	claimants map[claimant]int64 // until when
+	waiters   []string           // in their order
+	keptFor   string             // the waiter that a release named, until keptUntil
+	keptUntil int64
+	crowded   bool // there were more claimants than an index tells apart
+}
+
+// A world is an index under random operations, with its oracle, and what their replies have said.
+type world struct {
+	*fixture // of the index
+	// sides are the index and the oracle, if there is one.
+	sides     []*fixture
+	limit     int // LaneLimit of every claim
+	refs      []schedule.Ref
+	last      map[string]schedule.ClaimRequest
+	oldTokens []string
+	held      map[string]holder
+	contests  map[string]*contest // by lock
+	versions  map[int64]int64     // of lanes
+	limits    map[int64]int
+	state     state // after the last operation
+}
+
+func newWorld(rt *rapid.T, h Harness, oracle *Harness, limit int) *world {
+	w := &world{limit: limit}
+	w.sides = append(w.sides, newFixture(rt, h))
+	if oracle != nil {
+		w.sides = append(w.sides, newFixture(rt, *oracle))
+	}
+	w.fixture = w.sides[0]
+	w.locks = true
+	for _, side := range w.sides {
+		if side.Now() != w.Now() {
+			w.Fatalf("the clocks say %d and %d", w.Now(), side.Now())
+		}
+		w.generation = max(w.generation, side.generation)
+	}
+	for n := range randomIDs {
+		w.refs = append(w.refs, schedule.Ref{ID: idOf(1_000_001 + n), Lane: w.lanes[n%randomLanes]})
+	}
+	w.rebuild()
+	return w
+}
+
+// both does the same on all sides, and compares the replies.
+func both[R any](w *world, what string, do func(Index) (R, error)) R {
+	w.Helper()
+	got, err := do(w.Index)
+	for _, oracle := range w.sides[1:] {
+		want, failed := do(oracle.Index)
+		if diff := cmp.Diff(want, got, sameTicks, cmpopts.EquateEmpty()); diff != "" || (err == nil) != (failed == nil) {
+			w.Fatalf("%s: %v, want %v; the replies differ (-oracle +index):\n%s", what, err, failed, diff)
+		}
+	}
+	w.no(err)
+	return got
+}
+
+// sameTicks compares without the sequence, which an index that cannot be rolled back does not count.
+var sameTicks = cmp.Comparer(func(a, b schedule.Tick) bool { return a.Now == b.Now && a.Next == b.Next })
+
+// retried is both, with a reply that is now and then lost: the repetition of the call must change nothing more.
+func retried[R any](w *world, rt *rapid.T, what string, do func(Index) (R, error)) R {
+	w.Helper()
+	first := both(w, what, do)
+	if oneIn(rt, 8, "lost") {
+		before := w.dump(w.fixture)
+		both(w, what+", repeated", do)
+		after := w.dump(w.fixture)
+		before.Stats, after.Stats = schedule.Stats{Waiters: before.Stats.Waiters}, schedule.Stats{Waiters: after.Stats.Waiters}
+		if diff := difference(before, after); diff != "" {
+			w.Fatalf("%s, repeated, changed the state (-before +after):\n%s", what, diff)
+		}
+	}
+	return first
+}
+
+// nothing makes an operation without an answer one with an empty answer.
+func nothing(do func(Index) error) func(Index) (struct{}, error) {
+	return func(ix Index) (struct{}, error) { return struct{}{}, do(ix) }
+}
+
+// some draws up to most different ids. An id is always of the same lane.
+func (w *world) some(rt *rapid.T, most int) []schedule.Ref {
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(w.refs), 1, most, rapid.ID[schedule.Ref]).Draw(rt, "ids")
+}
+
+func (w *world) anyLane(rt *rapid.T) int64 {
+	return rapid.SampledFrom(w.lanes[:randomLanes]).Draw(rt, "lane")
+}
+
+// due draws a time around now.
+func (w *world) due(rt *rapid.T) int64 {
+	times := []int64{-3600_000, -5000, -1000, 0, 150, 3000, 20_000, 45_000, 600_000}
+	return w.Now() + rapid.SampledFrom(times).Draw(rt, "due in")
+}
+
+// oneIn is true once in n times.
+func oneIn(rt *rapid.T, n int, what string) bool { return rapid.IntRange(1, n).Draw(rt, what) == n }
+
+func (w *world) drawItem(rt *rapid.T, ref schedule.Ref) schedule.Item {
+	item := schedule.Item{ID: ref.ID, Lane: ref.Lane, Due: w.due(rt), Retry: rapid.Bool().Draw(rt, "retry")}
+	if rapid.Bool().Draw(rt, "locked") {
+		item.Lock = longestLock
+	}
+	item.Forced = oneIn(rt, 6, "forced")
+	return item
+}
+
+// drawToken draws the token that an id is leased under, an old one or one that was never used.
+func (w *world) drawToken(rt *rapid.T, id string) string {
+	tokens := []string{"foreign"}
+	if h, leased := w.held[id]; leased {
+		tokens = append(tokens, h.token, h.token)
+	}
+	if n := len(w.oldTokens); n > 0 {
+		tokens = append(tokens, w.oldTokens[n-1], w.oldTokens[max(0, n-5)])
+	}
+	return rapid.SampledFrom(tokens).Draw(rt, "token")
+}
+
+func (w *world) drawLease(rt *rapid.T, ref schedule.Ref) schedule.LeaseRef {
+	return schedule.LeaseRef{Ref: ref, Token: w.drawToken(rt, ref.ID)}
+}
+
+// drawNext draws a lease of the lane that counts from now on, or none.
+func (w *world) drawNext(rt *rapid.T, lane int64) schedule.LeaseRef {
+	ref := rapid.SampledFrom(w.refs).Draw(rt, "next")
+	if ref.Lane != lane {
+		return schedule.LeaseRef{}
+	}
+	return w.drawLease(rt, ref)
+}
+
+func (w *world) randomEnsure(rt *rapid.T) {
+	var items []schedule.Item
+	for _, ref := range w.some(rt, 12) {
+		items = append(items, w.drawItem(rt, ref))
+	}
+	got := retried(w, rt, "ensure", func(ix Index) ([]schedule.Position, error) { return ix.Ensure(w.ctx, items) })
+	before := w.observe()
+	for i, item := range items {
+		w.expectPosition(before, item.ID, got[i])
+		if got[i].Place == schedule.Absent {
+			w.expectWaits(item.ID, item.Due)
+		}
+	}
+}
+
+func (w *world) randomCancel(rt *rapid.T) {
+	refs := w.some(rt, 3)
+	got := retried(w, rt, "cancel", func(ix Index) ([]schedule.Position, error) { return ix.Cancel(w.ctx, refs) })
+	before := w.observe()
+	for i, ref := range refs {
+		w.expectPosition(before, ref.ID, got[i])
+		if left := w.state.Items[ref.ID].Place; left != schedule.Absent && left != schedule.Leased {
+			w.Fatalf("%s was canceled, and is %s", ref.ID, left)
+		}
+	}
+}
+
+func (w *world) randomMove(rt *rapid.T) {
+	var movements []schedule.Movement
+	for _, ref := range w.some(rt, 3) {
+		movements = append(movements, schedule.Movement{Ref: ref, Due: w.due(rt), Forced: oneIn(rt, 4, "forced")})
+	}
+	got := retried(w, rt, "move", func(ix Index) ([]schedule.Moved, error) { return ix.Move(w.ctx, movements) })
+	before := w.observe()
+	for i, m := range movements {
+		switch before.Items[m.ID].Place {
+		case schedule.Absent:
+			if got[i] != schedule.MovedGone {
+				w.Fatalf("%s was absent, but move answered %d", m.ID, got[i])
+			}
+		case schedule.Leased:
+			h := w.held[m.ID]
+			if h.moved == 0 || m.Due < h.moved {
+				h.moved = m.Due
+			}
+			w.held[m.ID] = h
+			if got[i] != schedule.MovedHeld {
+				w.Fatalf("%s was leased, but move answered %d", m.ID, got[i])
+			}
+		case schedule.Delayed, schedule.Ready:
+			w.expectWaits(m.ID, m.Due)
+			w.expectMoved(before.Lanes[m.Lane], m.Forced || before.Items[m.ID].Forced, got[i])
+		}
+	}
+}
+
+func (w *world) randomExtend(rt *rapid.T) {
+	var extensions []schedule.Extension
+	for _, ref := range w.some(rt, 3) {
+		extensions = append(extensions, schedule.Extension{
+			Ref: ref, Token: w.drawToken(rt, ref.ID),
+			Until: w.Now() + rapid.SampledFrom([]int64{-1000, 10_000, 90_000}).Draw(rt, "until"),
+		})
+	}
+	got := retried(w, rt, "extend", func(ix Index) ([]bool, error) { return ix.Extend(w.ctx, extensions) })
+	for i, e := range extensions {
+		h, leased := w.held[e.ID]
+		mine := leased && h.token == e.Token
+		if got[i] != mine {
+			w.Fatalf("extension of %s under %q answered %t, want %t", e.ID, e.Token, got[i], mine)
+		}
+		if mine {
+			h.until = max(h.until, e.Until)
+			w.held[e.ID] = h
+		}
+	}
+	w.observe()
+}
+
+func (w *world) randomAdopt(rt *rapid.T) {
+	var adoptions []schedule.Adoption
+	for _, ref := range w.some(rt, 3) {
+		a := schedule.Adoption{Item: w.drawItem(rt, ref), Token: "adopted", Until: w.Now() + 40_000}
+		if a.Lock = ""; rapid.Bool().Draw(rt, "locked") {
+			a.Lock = lockOf(a.ID)
+		}
+		if h, leased := w.held[a.ID]; leased && rapid.Bool().Draw(rt, "again") {
+			a.Token = h.token
+		}
+		adoptions = append(adoptions, a)
+	}
+	w.adopt(rt, adoptions)
+	w.observe()
+}
+
+// adopt adopts attempts, and notes who has what from now on.
+func (w *world) adopt(rt *rapid.T, adoptions []schedule.Adoption) {
+	w.Helper()
+	retried(w, rt, "adopt", nothing(func(ix Index) error { return ix.Adopt(w.ctx, adoptions) }))
+	w.noteAdopted(adoptions)
+}
+
+func (w *world) noteAdopted(adoptions []schedule.Adoption) {
+	for _, a := range adoptions {
+		if h, leased := w.held[a.ID]; !leased {
+			w.held[a.ID] = holder{token: a.Token, until: a.Until}
+		} else if h.token == a.Token {
+			h.until = max(h.until, a.Until)
+			w.held[a.ID] = h
+		}
+		if a.Lock != "" && a.Until > w.Now() {
+			w.contest(a.Lock).join(claimant{a.ID, a.Token}, a.Until)
+		}
+	}
+}
+
+func (w *world) randomSetting(rt *rapid.T) {
+	lane := w.anyLane(rt)
+	s := schedule.LaneSetting{
+		Lane:    lane,
+		Limit:   rapid.SampledFrom([]int{0, 0, 1, 3, 5, 20}).Draw(rt, "limit"),
+		Version: w.versions[lane] + rapid.Int64Range(-1, 2).Draw(rt, "version"),
+		Every: rapid.SampledFrom([]time.Duration{
+			0, 0, time.Microsecond, 33 * time.Millisecond, time.Second / 3, 10 * time.Second, time.Minute / 7,
+		}).Draw(rt, "every"),
+	}
+	if oneIn(rt, 3, "pause") {
+		s.PausedUntil = w.due(rt)
+	}
+	retried(w, rt, "set lanes", nothing(func(ix Index) error { return ix.SetLanes(w.ctx, []schedule.LaneSetting{s}) }))
+	applies := s.Version >= w.versions[lane]
+	if applies {
+		w.versions[lane], w.limits[lane] = s.Version, s.Limit
+	}
+	before := w.observe()
+	w.expectSetting(before.Lanes[lane], s, applies)
+}
+
+// randomOutage lets attempts of one lane end without an answer, in so many as make a breaker open.
+func (w *world) randomOutage(rt *rapid.T) {
+	lane := w.anyLane(rt)
+	apart := rapid.SampledFrom([]time.Duration{0, 3 * time.Second, schedule.BreakerSpan}).Draw(rt, "apart")
+	signal := rapid.SampledFrom([]schedule.Signal{schedule.TimedOut, schedule.Unanswered}).Draw(rt, "signal")
+	for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
+		var adoptions []schedule.Adoption
+		var settlements []schedule.Settlement
+		for range 10 {
+			item := schedule.Item{ID: w.id(), Lane: lane, Due: w.Now()}
+			adoptions = append(adoptions, schedule.Adoption{Item: item, Token: "outage", Until: w.Now() + 60_000})
+			settlements = append(settlements, schedule.Settlement{
+				Item: item, Token: "outage", Outcome: schedule.Ack, Signal: signal,
+			})
+		}
+		w.adopt(rt, adoptions)
+		w.settle(rt, settlements)
+		w.pass(apart)
+	}
+}
+
+func (w *world) randomClaim(rt *rapid.T) {
+	req := w.wide()
+	req.Owner = rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")
+	req.Max = rapid.SampledFrom([]int{0, 1, 3, 9, 20, 256}).Draw(rt, "max")
+	req.MaxUncertain = rapid.SampledFrom([]int{0, 2, 256}).Draw(rt, "max uncertain")
+	req.MaxTimingOut = rapid.SampledFrom([]int{0, 1, 256}).Draw(rt, "max timing out")
+	req.Lease = rapid.SampledFrom([]time.Duration{10 * time.Second, time.Minute}).Draw(rt, "lease")
+	req.Lead = rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, schedule.MaxLead}).Draw(rt, "lead")
+	req.LaneLimit = w.limit
+	for _, ref := range w.refs {
+		if oneIn(rt, 6, "ended") {
+			ended := schedule.EndedLease{LeaseRef: w.drawLease(rt, ref), Next: w.drawNext(rt, ref.Lane)}
+			req.Ended = append(req.Ended, ended)
+		}
+	}
+	for _, lane := range w.lanes[:randomLanes] {
+		if oneIn(rt, 4, "prefetch") {
+			most := rapid.SampledFrom([]int{0, 1, 9}).Draw(rt, "most")
+			req.Prefetch = append(req.Prefetch, schedule.LanePrefetch{Lane: lane, Max: most})
+		}
+	}
+	c := both(w, "claim", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
+	w.last[req.Owner] = req
+	w.expectClaimed(req, c)
+	w.oldTokens = append(w.oldTokens, req.Token)
+}
+
+// randomRepeat repeats an owner's last claim: the reply was lost.
+func (w *world) randomRepeat(rt *rapid.T) {
+	req, ok := w.last[rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")]
+	if !ok {
+		rt.Skip("nothing was claimed yet")
+	}
+	c := both(w, "claim, repeated", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
+	w.countEnded(req.Ended)
+	before := w.observe()
+	leased := make(map[string]bool)
+	for _, l := range c.Leases {
+		leased[l.ID] = true
+	}
+	for id, h := range w.held {
+		if (h.token == req.Token) != leased[id] {
+			w.Fatalf("%s is leased under %s; it is among those of the repeated claim %s: %t", id, h.token, req.Token, leased[id])
+		}
+	}
+	if diff := difference(before.Items, w.state.Items); diff != "" {
+		w.Fatalf("a repeated claim moved items (-before +after):\n%s", diff)
+	}
+}
+
+func (w *world) drawSettlement(rt *rapid.T, ref schedule.Ref) schedule.Settlement {
+	s := schedule.Settlement{
+		Item: w.drawItem(rt, ref), Token: w.drawToken(rt, ref.ID), Won: rapid.Bool().Draw(rt, "won"),
+		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
+		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(rt, "signal")),
+	}
+	if oneIn(rt, 6, "hold") {
+		s.HoldUntil = w.due(rt)
+	}
+	return s
+}
+
+// randomSettle settles any ids with any token.
+func (w *world) randomSettle(rt *rapid.T) {
+	var settlements []schedule.Settlement
+	for _, ref := range w.some(rt, 3) {
+		s := w.drawSettlement(rt, ref)
+		if next := w.drawNext(rt, s.Lane); next.ID != "" {
+			s.Next = &next
+		}
+		settlements = append(settlements, s)
+	}
+	w.settle(rt, settlements)
+}
+
+// randomFinish settles what is leased, as its holders do.
+func (w *world) randomFinish(rt *rapid.T) {
+	var settlements []schedule.Settlement
+	for _, ref := range w.refs {
+		if h, leased := w.held[ref.ID]; leased && !oneIn(rt, 3, "skip") {
+			s := w.drawSettlement(rt, ref)
+			s.Token = h.token
+			settlements = append(settlements, s)
+		}
+	}
+	w.settle(rt, settlements)
+}
+
+func (w *world) settle(rt *rapid.T, settlements []schedule.Settlement) {
+	w.Helper()
+	call := func(ix Index) ([]schedule.Settled, error) { return ix.Settle(w.ctx, settlements) }
+	var got []schedule.Settled
+	if slices.ContainsFunc(settlements, func(s schedule.Settlement) bool { return w.held[s.ID].moved != 0 }) {
+		got = both(w, "settle", call) // repeated, it would overrule the movement that came meanwhile
+	} else {
+		got = retried(w, rt, "settle", call)
+	}
+	before, held := w.state, maps.Clone(w.held)
+	for _, s := range settlements {
+		if s.Next != nil {
+			w.count(*s.Next, true)
+		}
+	}
+	for i, s := range settlements {
+		h, leased := held[s.ID]
+		mine, want := leased && h.token == s.Token, schedule.Gone
+		switch {
+		case mine || s.Won && !leased:
+			want = schedule.Applied
+			delete(w.held, s.ID)
+		case before.Items[s.ID].Place != schedule.Absent:
+			want = schedule.Stale
+		}
+		if got[i] != want {
+			w.Fatalf("settling %+v of %+v: %d, want %d", s, h, got[i], want)
+		}
+	}
+	w.observe()
+	for i, s := range settlements {
+		if got[i] == schedule.Applied {
+			w.expectSettlement(s, held[s.ID])
+		}
+	}
+	if len(settlements) == 1 {
+		s := settlements[0]
+		h, leased := held[s.ID]
+		w.expectLearned(before.Lanes[s.Lane], s, leased && h.token == s.Token)
+	}
+}
+
+func (w *world) randomHorizon(rt *rapid.T) {
+	w.tokens++
+	a := schedule.Advance{
+		Horizon: rapid.SampledFrom([]time.Duration{0, time.Millisecond, 5 * time.Minute, 20 * time.Minute}).Draw(rt, "horizon"),
+		After:   rapid.SampledFrom([]string{w.state.Watermark.Loader, w.state.Watermark.Loader, "another"}).Draw(rt, "after"),
+		Token:   idOf(w.tokens),
+	}
+	move := func(ix Index) (schedule.Watermark, error) { return ix.MoveWatermark(w.ctx, 0, a) }
+	w.expectWatermark(a, retried(w, rt, "move watermark", move))
+}
+
+func (w *world) randomLoaded(rt *rapid.T) {
+	until := rapid.SampledFrom([]int64{0, w.Now() + 60_000, w.Now() + 900_000, schedule.Forever}).Draw(rt, "until")
+	token := rapid.SampledFrom([]string{w.state.Watermark.Loader, "foreign"}).Draw(rt, "token")
+	got := retried(w, rt, "loaded", func(ix Index) (schedule.Watermark, error) { return ix.Loaded(w.ctx, 0, token, until) })
+	want := w.state.Watermark
+	if token == want.Loader {
+		want.Loaded = max(want.Loaded, min(until, want.At))
+	}
+	if got.Now = want.Now; got != want {
+		w.Fatalf("%s loaded all until %d: %+v, want %+v", token, until, got, want)
+	}
+	w.observe()
+}
+
+// lockOf returns the lock that an id needs: an item has at most one.
+func lockOf(id string) string { return "k" + string('1'+id[25]%2) }
+
+func (w *world) randomAcquire(rt *rapid.T) {
+	var requests []schedule.LockRequest
+	for _, ref := range w.some(rt, 3) {
+		r := schedule.LockRequest{
+			Lock: lockOf(ref.ID), ID: ref.ID, Lane: ref.Lane, Until: w.Now() + 25_000,
+			Token: rapid.SampledFrom([]string{"ta", "tb"}).Draw(rt, "token"),
+		}
+		if owner, ok := w.anyClaimant(rt, r.Lock); ok && owner.id == r.ID {
+			r.Token = owner.token
+		}
+		requests = append(requests, r)
+	}
+	got := retried(w, rt, "acquire", func(ix Index) ([]schedule.LockReply, error) { return ix.Acquire(w.ctx, requests) })
+	w.observe()
+	for i, r := range requests {
+		w.expectLock(r, got[i])
+	}
+}
+
+func (w *world) randomRelease(rt *rapid.T) {
+	lock := lockOf(rapid.SampledFrom(w.refs).Draw(rt, "id").ID)
+	u := schedule.Unlock{Lock: lock, ID: w.refs[0].ID, Token: "ta"}
+	if owner, ok := w.anyClaimant(rt, lock); ok {
+		u.ID, u.Token = owner.id, owner.token
+	}
+	for _, ref := range w.some(rt, 4) {
+		if rapid.Bool().Draw(rt, "gone") {
+			u.Gone = append(u.Gone, ref.ID)
+		} else {
+			u.Skip = append(u.Skip, ref.ID)
+		}
+	}
+	got := retried(w, rt, "release", func(ix Index) ([]schedule.Waiter, error) { return ix.Release(w.ctx, []schedule.Unlock{u}) })
+	w.observe()
+	w.expectReleased(u, got[0])
+}
+
+func (w *world) randomAdvance(rt *rapid.T) {
+	w.pass(rapid.SampledFrom([]time.Duration{
+		time.Millisecond, 150 * time.Millisecond, 2 * time.Second, 20 * time.Second, 31 * time.Second, 2 * time.Minute,
+	}).Draw(rt, "by"))
+}
+
+// pass lets d pass on all sides.
+func (w *world) pass(d time.Duration) {
+	for _, side := range w.sides {
+		side.locks = true
+		side.pass(d)
+	}
+	w.observe()
+}
+
+// randomJump puts the clock forward or back at once. What is due stays due at its time; what is left of leases, holds
+// and locks stays left.
+func (w *world) randomJump(rt *rapid.T) {
+	d := rapid.SampledFrom([]time.Duration{-time.Hour, -7 * time.Second, time.Minute, time.Hour}).Draw(rt, "jump")
+	w.endPauses(rt)
+	for _, side := range w.sides {
+		side.jump(d)
+	}
+	for id, h := range w.held {
+		h.until += d.Milliseconds()
+		w.held[id] = h
+	}
+	for _, k := range w.contests {
+		k.keptUntil += d.Milliseconds()
+		for c := range k.claimants {
+			k.claimants[c] += d.Milliseconds()
+		}
+	}
+	before := w.observe()
+	w.expectJumped(before, d)
+}
+
+// endPauses ends by a setting what has ended by itself: whether a pause that the clock goes back into begins again is an
+// index's choice.
+func (w *world) endPauses(rt *rapid.T) {
+	for _, lane := range w.lanes[:randomLanes] {
+		if s := w.state.Lanes[lane]; s.PausedUntil == 0 {
+			w.versions[lane]++
+			setting := schedule.LaneSetting{Lane: lane, Limit: w.limits[lane], Every: s.Every, Version: w.versions[lane]}
+			retried(w, rt, "set lanes", nothing(func(ix Index) error { return ix.SetLanes(w.ctx, []schedule.LaneSetting{setting}) }))
+		}
+	}
+}
+
+func (w *world) randomAudit(*rapid.T) {
+	for _, side := range w.sides {
+		side.quiet()
+	}
+	before := w.observe()
+	if diff := difference(before.Items, w.state.Items) + difference(before.Lanes, w.state.Lanes); diff != "" {
+		w.Fatalf("the audit of a sound shard changed it (-before +after):\n%s", diff)
+	}
+}
+
+// randomRebuild is what follows when an index was lost: an index of another generation, the attempts that run, and then
+// the rest.
+func (w *world) randomRebuild(rt *rapid.T) {
+	if !oneIn(rt, 4, "rebuild") {
+		rt.Skip("lost seldom")
+	}
+	w.rebuild()
+}
+
+// rebuild empties every shard under a new generation, adopts what was leased, opens the shards, and puts the rest back.
+func (w *world) rebuild() {
+	w.Helper()
+	items, held := w.state.Items, w.held
+	w.generation++
+	w.held, w.contests = make(map[string]holder), make(map[string]*contest)
+	w.versions, w.limits = make(map[int64]int64), make(map[int64]int)
+	w.last = make(map[string]schedule.ClaimRequest)
+	for _, side := range w.sides {
+		side.Index.SetGeneration(w.generation)
+		if _, err := side.Index.Stats(w.ctx, 0); !errors.Is(err, schedule.ErrLost) {
+			w.Fatalf("stats of a lost index: %v", err)
+		}
+		for shard := range side.Index.Shards() {
+			w.no(side.Index.Reset(w.ctx, shard, w.generation))
+		}
+	}
+	req := w.wide()
+	for _, side := range w.sides {
+		if _, err := side.Index.Claim(w.ctx, 0, req); !errors.Is(err, schedule.ErrRebuilding) {
+			w.Fatalf("a claim of a closed shard: %v", err)
+		}
+	}
+	var adoptions []schedule.Adoption
+	var rest []schedule.Item
+	for _, ref := range w.refs {
+		if h, leased := held[ref.ID]; leased && h.until > w.Now() {
+			adoptions = append(adoptions, schedule.Adoption{Item: items[ref.ID].Item, Token: h.token, Until: h.until})
+		} else if found, ok := items[ref.ID]; ok {
+			rest = append(rest, found.Item)
+		}
+	}
+	both(w, "adopt", nothing(func(ix Index) error { return ix.Adopt(w.ctx, adoptions) }))
+	w.noteAdopted(adoptions)
+	for _, side := range w.sides {
+		for shard := range side.Index.Shards() {
+			w.no(side.Index.Open(w.ctx, shard))
+		}
+	}
+	req.Owner, req.Max, req.LaneLimit = "first", 0, w.limit // the limit of lanes without one is learned from claims
+	both(w, "claim", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
+	both(w, "ensure", func(ix Index) ([]schedule.Position, error) { return ix.Ensure(w.ctx, rest) })
+	w.observe()
+}
