@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -23,9 +22,30 @@ const (
 	idLength = 26
 )
 
-const (
-	crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	wordChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+// A charset says which bytes may stand in a word.
+type charset [256]bool
+
+func charsOf(s string) *charset {
+	c := new(charset)
+	for i := range len(s) {
+		c[s[i]] = true
+	}
+	return c
+}
+
+// all says whether s consists of the characters alone.
+func (c *charset) all(s string) bool {
+	for i := range len(s) {
+		if !c[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	idChars   = charsOf("0123456789ABCDEFGHJKMNPQRSTVWXYZ") // Crockford's
+	wordChars = charsOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 )
 
 // Validate checks the elements of one call: ErrTooMany, or the first error of check with the element's place.
@@ -48,12 +68,12 @@ func invalid(what string, value any) error {
 
 // IsWord says whether s has 1 to most characters, all of [A-Za-z0-9_-]: scripts use the others as separators.
 func IsWord(s string, most int) bool {
-	return s != "" && len(s) <= most && strings.Trim(s, wordChars) == ""
+	return s != "" && len(s) <= most && wordChars.all(s)
 }
 
 // checkID wants a bare ULID: 26 characters that fit 128 bits.
 func checkID(what, id string) error {
-	if len(id) != idLength || id[0] > '7' || strings.Trim(id, crockford) != "" {
+	if len(id) != idLength || id[0] > '7' || !idChars.all(id) {
 		return invalid(what, id)
 	}
 	return nil
