@@ -2,13 +2,11 @@ package queuetest
 
 import (
 	"cmp"
-	"maps"
 	"reflect"
 	"slices"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
@@ -210,89 +208,6 @@ func (w *world) expectSetting(before schedule.LaneState, s schedule.LaneSetting,
 	}
 }
 
-// expectSettlement: an item is where its settlement wants it, or a movement that came meanwhile.
-func (w *world) expectSettlement(s schedule.Settlement, h holder) {
-	w.Helper()
-	moved := h.moved
-	if h.token != s.Token {
-		moved = 0
-	}
-	due := s.Due
-	switch {
-	case s.Outcome == schedule.Ack || s.Outcome == schedule.Bury:
-		due = moved
-	case moved != 0:
-		due = min(due, moved)
-	}
-	if due != 0 {
-		w.expectWaits(s.ID, due)
-	} else if found := w.state.Items[s.ID]; found.Place != schedule.Absent {
-		w.Fatalf("after outcome %d %s is %s", s.Outcome, s.ID, found.Place)
-	}
-	if lane := w.state.Lanes[s.Lane]; s.HoldUntil > w.Now() && lane.HeldUntil < s.HoldUntil {
-		w.Fatalf("a lane that is to be held until %d is %+v", s.HoldUntil, lane)
-	}
-}
-
-// expectLearned: a lane learns from the end of a lease, and from nothing else.
-func (w *world) expectLearned(before schedule.LaneState, s schedule.Settlement, mine bool) {
-	w.Helper()
-	got, want := w.state.Lanes[s.Lane], before
-	open, now := before.Breaker != schedule.BreakerClosed, w.Now()
-	if mine && s.Signal == schedule.Answered {
-		want.Health, want.Unanswered, open = schedule.Answering, 0, false
-		if want.Concurrency = min(2*before.Concurrency, before.Limit); before.Breaker != schedule.BreakerClosed {
-			want.Concurrency = 1
-		}
-	} else if mine && s.Signal != schedule.NoSignal {
-		if s.Signal == schedule.TimedOut {
-			want.Health, want.Concurrency = schedule.TimingOut, max(before.Concurrency/2, 1)
-		}
-		want.Unanswered = min(before.Unanswered+1, schedule.BreakerAttempts)
-		open = open || want.Unanswered == schedule.BreakerAttempts && now-before.UnansweredSince >= schedule.BreakerSpan.Milliseconds()
-		if open {
-			want.Concurrency = 1
-		}
-		if rest := got.ProbeAt - now - schedule.BreakerRest.Milliseconds(); open && (rest < 0 || rest >= schedule.ProbeSpread) {
-			w.Fatalf("at %d the breaker of %+v opened", now, got)
-		}
-	}
-	if got.Health != want.Health || got.Concurrency != want.Concurrency || got.Unanswered != want.Unanswered ||
-		(got.Breaker != schedule.BreakerClosed) != open {
-		w.Fatalf("settling %+v, which held the lease: %t, made %+v of %+v", s, mine, got, before)
-	}
-}
-
-// expectClaimed checks a claim by the states before and after it.
-func (w *world) expectClaimed(req schedule.ClaimRequest, c schedule.Claimed) {
-	w.Helper()
-	w.countEnded(req.Ended)
-	reaped := 0
-	for id, h := range w.held {
-		if h.until <= c.Now {
-			reaped++
-			delete(w.held, id)
-		}
-	}
-	var of [3]int
-	for _, l := range c.Leases {
-		w.held[l.ID] = holder{token: l.Token, until: l.Until, uncounted: l.Ahead}
-		of[l.Health]++
-	}
-	before := w.observe()
-	uncertain := of[schedule.Unproven] + of[schedule.TimingOut]
-	if c.Reaped != reaped || len(c.Leases) > req.Max || uncertain > req.MaxUncertain || of[schedule.TimingOut] > req.MaxTimingOut {
-		w.Fatalf("%+v reaped %d of %d, and leased %d, of them by health %v", req, c.Reaped, reaped, len(c.Leases), of)
-	}
-	for _, l := range c.Leases {
-		w.expectLease(req, c, l, before)
-	}
-	for _, lane := range w.lanes[:randomLanes] {
-		w.expectGiven(req, c, before.Lanes[lane], of)
-	}
-	w.expectTick(req, c)
-}
-
 // expectLease: it was there to be claimed, its lane did not keep it back, and it says what it should.
 func (w *world) expectLease(req schedule.ClaimRequest, c schedule.Claimed, l schedule.Lease, before state) {
 	w.Helper()
@@ -438,76 +353,5 @@ func (w *world) expectWatermark(a schedule.Advance, got schedule.Watermark) {
 	before := w.observe()
 	if diff := difference(before.Items, w.state.Items); diff != "" {
 		w.Fatalf("a watermark moved items (-before +after):\n%s", diff)
-	}
-}
-
-// contest returns what is known of a lock. Those whose time is over are forgotten.
-func (w *world) contest(lock string) *contest {
-	k := w.contests[lock]
-	if k == nil {
-		k = &contest{claimants: make(map[claimant]int64)}
-		w.contests[lock] = k
-	}
-	maps.DeleteFunc(k.claimants, func(_ claimant, until int64) bool { return until <= w.Now() })
-	return k
-}
-
-// join notes that an attempt has the lock, or is to have it, at least until then.
-func (k *contest) join(c claimant, until int64) {
-	k.claimants[c] = max(k.claimants[c], until)
-	k.crowded = k.crowded || len(k.claimants) > schedule.MaxHeirs
-	k.keptFor = ""
-	k.waiters = slices.DeleteFunc(k.waiters, func(id string) bool { return id == c.id })
-}
-
-// anyClaimant draws one of those who have the lock or are to have it.
-func (w *world) anyClaimant(rt *rapid.T, lock string) (claimant, bool) {
-	all := slices.SortedFunc(maps.Keys(w.contest(lock).claimants), func(a, b claimant) int {
-		return cmp.Compare(a.id+a.token, b.id+b.token)
-	})
-	if len(all) == 0 || oneIn(rt, 4, "other") {
-		return claimant{}, false
-	}
-	return rapid.SampledFrom(all).Draw(rt, "claimant"), true
-}
-
-// expectLock: a lock has one holder at a time, and is kept a moment for the waiter that a release named.
-func (w *world) expectLock(r schedule.LockRequest, got schedule.LockReply) {
-	w.Helper()
-	k, me := w.contest(r.Lock), claimant{r.ID, r.Token}
-	_, mine := k.claimants[me]
-	others := len(k.claimants) > 1 || len(k.claimants) == 1 && !mine
-	kept := k.keptFor != "" && k.keptFor != r.ID && k.keptUntil > w.Now()
-	never, surely := others && !mine || kept && !mine, !others && (mine || !kept) && !k.crowded
-	if got.Acquired && never || !got.Acquired && surely || got.HeldUntil <= w.Now() {
-		w.Fatalf("%+v was answered %+v; the lock is that of %+v", r, got, *k)
-	}
-	if got.Acquired {
-		k.join(me, r.Until)
-	} else if !slices.Contains(k.waiters, r.ID) {
-		k.waiters = append(k.waiters, r.ID)
-	}
-}
-
-// expectReleased: a free lock is answered with the waiter who waits longest of those that may run, one that another has
-// with none.
-func (w *world) expectReleased(u schedule.Unlock, next schedule.Waiter) {
-	w.Helper()
-	k := w.contest(u.Lock)
-	delete(k.claimants, claimant{u.ID, u.Token})
-	k.waiters = slices.DeleteFunc(k.waiters, func(id string) bool { return slices.Contains(u.Gone, id) })
-	want := ""
-	if k.crowded {
-		return
-	}
-	if len(k.claimants) == 0 {
-		i := slices.IndexFunc(k.waiters, func(id string) bool { return !slices.Contains(u.Skip, id) })
-		if i >= 0 {
-			want = k.waiters[i]
-		}
-		k.keptFor, k.keptUntil = want, w.Now()+schedule.KeepForWaiter.Milliseconds()
-	}
-	if next.ID != want {
-		w.Fatalf("%+v named %+v, want %q; the lock is that of %+v", u, next, want, *k)
 	}
 }

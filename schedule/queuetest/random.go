@@ -2,8 +2,6 @@ package queuetest
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -47,45 +45,6 @@ func Random(t *testing.T, h Harness, oracle *Harness) {
 		}
 		rt.Repeat(actions)
 	})
-}
-
-// A holder is what the replies said of an id that is leased.
-type holder struct {
-	token string
-	until int64
-	moved int64 // the due time of a movement that came meanwhile; zero: none
-	// uncounted: it does not count towards the concurrency of its lane.
-	uncounted bool
-}
-
-// count notes whether a lease counts from now on.
-func (w *world) count(l schedule.LeaseRef, counts bool) {
-	if h, leased := w.held[l.ID]; leased && h.token == l.Token {
-		h.uncounted = !counts
-		w.held[l.ID] = h
-	}
-}
-
-// countEnded notes what a claim does with the leases that it names.
-func (w *world) countEnded(named []schedule.EndedLease) {
-	for _, e := range named {
-		w.count(e.Next, true)
-		if w.state.Lanes[e.Lane].Breaker == schedule.BreakerClosed {
-			w.count(e.LeaseRef, false)
-		}
-	}
-}
-
-// A claimant has a lock, or is to have it after another.
-type claimant struct{ id, token string }
-
-// A contest is what the replies said of a lock.
-type contest struct {
-	claimants map[claimant]int64 // until when
-	waiters   []string           // in their order
-	keptFor   string             // the waiter that a release named, until keptUntil
-	keptUntil int64
-	crowded   bool // there were more claimants than an index tells apart
 }
 
 // A world is an index under random operations, with its oracle, and what their replies have said.
@@ -374,136 +333,6 @@ func (w *world) randomOutage(rt *rapid.T) {
 	}
 }
 
-func (w *world) randomClaim(rt *rapid.T) {
-	req := w.wide()
-	req.Owner = rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")
-	req.Max = rapid.SampledFrom([]int{0, 1, 3, 9, 20, 256}).Draw(rt, "max")
-	req.MaxUncertain = rapid.SampledFrom([]int{0, 2, 256}).Draw(rt, "max uncertain")
-	req.MaxTimingOut = rapid.SampledFrom([]int{0, 1, 256}).Draw(rt, "max timing out")
-	req.Lease = rapid.SampledFrom([]time.Duration{10 * time.Second, time.Minute}).Draw(rt, "lease")
-	req.Lead = rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, schedule.MaxLead}).Draw(rt, "lead")
-	req.LaneLimit = w.limit
-	for _, ref := range w.refs {
-		if oneIn(rt, 6, "ended") {
-			ended := schedule.EndedLease{LeaseRef: w.drawLease(rt, ref), Next: w.drawNext(rt, ref.Lane)}
-			req.Ended = append(req.Ended, ended)
-		}
-	}
-	for _, lane := range w.lanes[:randomLanes] {
-		if oneIn(rt, 4, "prefetch") {
-			most := rapid.SampledFrom([]int{0, 1, 9}).Draw(rt, "most")
-			req.Prefetch = append(req.Prefetch, schedule.LanePrefetch{Lane: lane, Max: most})
-		}
-	}
-	c := both(w, "claim", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
-	w.last[req.Owner] = req
-	w.expectClaimed(req, c)
-	w.oldTokens = append(w.oldTokens, req.Token)
-}
-
-// randomRepeat repeats an owner's last claim: the reply was lost.
-func (w *world) randomRepeat(rt *rapid.T) {
-	req, ok := w.last[rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")]
-	if !ok {
-		rt.Skip("nothing was claimed yet")
-	}
-	c := both(w, "claim, repeated", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
-	w.countEnded(req.Ended)
-	before := w.observe()
-	leased := make(map[string]bool)
-	for _, l := range c.Leases {
-		leased[l.ID] = true
-	}
-	for id, h := range w.held {
-		if (h.token == req.Token) != leased[id] {
-			w.Fatalf("%s is leased under %s; it is among those of the repeated claim %s: %t", id, h.token, req.Token, leased[id])
-		}
-	}
-	if diff := difference(before.Items, w.state.Items); diff != "" {
-		w.Fatalf("a repeated claim moved items (-before +after):\n%s", diff)
-	}
-}
-
-func (w *world) drawSettlement(rt *rapid.T, ref schedule.Ref) schedule.Settlement {
-	s := schedule.Settlement{
-		Item: w.drawItem(rt, ref), Token: w.drawToken(rt, ref.ID), Won: rapid.Bool().Draw(rt, "won"),
-		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
-		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(rt, "signal")),
-	}
-	if oneIn(rt, 6, "hold") {
-		s.HoldUntil = w.due(rt)
-	}
-	return s
-}
-
-// randomSettle settles any ids with any token.
-func (w *world) randomSettle(rt *rapid.T) {
-	var settlements []schedule.Settlement
-	for _, ref := range w.some(rt, 3) {
-		s := w.drawSettlement(rt, ref)
-		if next := w.drawNext(rt, s.Lane); next.ID != "" {
-			s.Next = &next
-		}
-		settlements = append(settlements, s)
-	}
-	w.settle(rt, settlements)
-}
-
-// randomFinish settles what is leased, as its holders do.
-func (w *world) randomFinish(rt *rapid.T) {
-	var settlements []schedule.Settlement
-	for _, ref := range w.refs {
-		if h, leased := w.held[ref.ID]; leased && !oneIn(rt, 3, "skip") {
-			s := w.drawSettlement(rt, ref)
-			s.Token = h.token
-			settlements = append(settlements, s)
-		}
-	}
-	w.settle(rt, settlements)
-}
-
-func (w *world) settle(rt *rapid.T, settlements []schedule.Settlement) {
-	w.Helper()
-	call := func(ix Index) ([]schedule.Settled, error) { return ix.Settle(w.ctx, settlements) }
-	var got []schedule.Settled
-	if slices.ContainsFunc(settlements, func(s schedule.Settlement) bool { return w.held[s.ID].moved != 0 }) {
-		got = both(w, "settle", call) // repeated, it would overrule the movement that came meanwhile
-	} else {
-		got = retried(w, rt, "settle", call)
-	}
-	before, held := w.state, maps.Clone(w.held)
-	for _, s := range settlements {
-		if s.Next != nil {
-			w.count(*s.Next, true)
-		}
-	}
-	for i, s := range settlements {
-		h, leased := held[s.ID]
-		mine, want := leased && h.token == s.Token, schedule.Gone
-		switch {
-		case mine || s.Won && !leased:
-			want = schedule.Applied
-			delete(w.held, s.ID)
-		case before.Items[s.ID].Place != schedule.Absent:
-			want = schedule.Stale
-		}
-		if got[i] != want {
-			w.Fatalf("settling %+v of %+v: %d, want %d", s, h, got[i], want)
-		}
-	}
-	w.observe()
-	for i, s := range settlements {
-		if got[i] == schedule.Applied {
-			w.expectSettlement(s, held[s.ID])
-		}
-	}
-	if len(settlements) == 1 {
-		s := settlements[0]
-		h, leased := held[s.ID]
-		w.expectLearned(before.Lanes[s.Lane], s, leased && h.token == s.Token)
-	}
-}
-
 func (w *world) randomHorizon(rt *rapid.T) {
 	w.tokens++
 	a := schedule.Advance{
@@ -527,46 +356,6 @@ func (w *world) randomLoaded(rt *rapid.T) {
 		w.Fatalf("%s loaded all until %d: %+v, want %+v", token, until, got, want)
 	}
 	w.observe()
-}
-
-// lockOf returns the lock that an id needs: an item has at most one.
-func lockOf(id string) string { return "k" + string('1'+id[25]%2) }
-
-func (w *world) randomAcquire(rt *rapid.T) {
-	var requests []schedule.LockRequest
-	for _, ref := range w.some(rt, 3) {
-		r := schedule.LockRequest{
-			Lock: lockOf(ref.ID), ID: ref.ID, Lane: ref.Lane, Until: w.Now() + 25_000,
-			Token: rapid.SampledFrom([]string{"ta", "tb"}).Draw(rt, "token"),
-		}
-		if owner, ok := w.anyClaimant(rt, r.Lock); ok && owner.id == r.ID {
-			r.Token = owner.token
-		}
-		requests = append(requests, r)
-	}
-	got := retried(w, rt, "acquire", func(ix Index) ([]schedule.LockReply, error) { return ix.Acquire(w.ctx, requests) })
-	w.observe()
-	for i, r := range requests {
-		w.expectLock(r, got[i])
-	}
-}
-
-func (w *world) randomRelease(rt *rapid.T) {
-	lock := lockOf(rapid.SampledFrom(w.refs).Draw(rt, "id").ID)
-	u := schedule.Unlock{Lock: lock, ID: w.refs[0].ID, Token: "ta"}
-	if owner, ok := w.anyClaimant(rt, lock); ok {
-		u.ID, u.Token = owner.id, owner.token
-	}
-	for _, ref := range w.some(rt, 4) {
-		if rapid.Bool().Draw(rt, "gone") {
-			u.Gone = append(u.Gone, ref.ID)
-		} else {
-			u.Skip = append(u.Skip, ref.ID)
-		}
-	}
-	got := retried(w, rt, "release", func(ix Index) ([]schedule.Waiter, error) { return ix.Release(w.ctx, []schedule.Unlock{u}) })
-	w.observe()
-	w.expectReleased(u, got[0])
 }
 
 func (w *world) randomAdvance(rt *rapid.T) {

@@ -1,0 +1,251 @@
+package queuetest
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// A holder is what the replies said of an id that is leased.
+type holder struct {
+	token string
+	until int64
+	moved int64 // the due time of a movement that came meanwhile; zero: none
+	// uncounted: it does not count towards the concurrency of its lane.
+	uncounted bool
+}
+
+// count notes whether a lease counts from now on.
+func (w *world) count(l schedule.LeaseRef, counts bool) {
+	if h, leased := w.held[l.ID]; leased && h.token == l.Token {
+		h.uncounted = !counts
+		w.held[l.ID] = h
+	}
+}
+
+// countEnded notes what a claim does with the leases that it names.
+func (w *world) countEnded(named []schedule.EndedLease) {
+	for _, e := range named {
+		w.count(e.Next, true)
+		if w.state.Lanes[e.Lane].Breaker == schedule.BreakerClosed {
+			w.count(e.LeaseRef, false)
+		}
+	}
+}
+
+func (w *world) randomClaim(rt *rapid.T) {
+	req := w.wide()
+	req.Owner = rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")
+	req.Max = rapid.SampledFrom([]int{0, 1, 3, 9, 20, 256}).Draw(rt, "max")
+	req.MaxUncertain = rapid.SampledFrom([]int{0, 2, 256}).Draw(rt, "max uncertain")
+	req.MaxTimingOut = rapid.SampledFrom([]int{0, 1, 256}).Draw(rt, "max timing out")
+	req.Lease = rapid.SampledFrom([]time.Duration{10 * time.Second, time.Minute}).Draw(rt, "lease")
+	req.Lead = rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, schedule.MaxLead}).Draw(rt, "lead")
+	req.LaneLimit = w.limit
+	for _, ref := range w.refs {
+		if oneIn(rt, 6, "ended") {
+			ended := schedule.EndedLease{LeaseRef: w.drawLease(rt, ref), Next: w.drawNext(rt, ref.Lane)}
+			req.Ended = append(req.Ended, ended)
+		}
+	}
+	for _, lane := range w.lanes[:randomLanes] {
+		if oneIn(rt, 4, "prefetch") {
+			most := rapid.SampledFrom([]int{0, 1, 9}).Draw(rt, "most")
+			req.Prefetch = append(req.Prefetch, schedule.LanePrefetch{Lane: lane, Max: most})
+		}
+	}
+	c := both(w, "claim", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
+	w.last[req.Owner] = req
+	w.expectClaimed(req, c)
+	w.oldTokens = append(w.oldTokens, req.Token)
+}
+
+// randomRepeat repeats an owner's last claim: the reply was lost.
+func (w *world) randomRepeat(rt *rapid.T) {
+	req, ok := w.last[rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")]
+	if !ok {
+		rt.Skip("nothing was claimed yet")
+	}
+	c := both(w, "claim, repeated", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
+	w.countEnded(req.Ended)
+	before := w.observe()
+	leased := make(map[string]bool)
+	for _, l := range c.Leases {
+		leased[l.ID] = true
+	}
+	for id, h := range w.held {
+		if (h.token == req.Token) != leased[id] {
+			w.Fatalf("%s is leased under %s; it is among those of the repeated claim %s: %t", id, h.token, req.Token, leased[id])
+		}
+	}
+	if diff := difference(before.Items, w.state.Items); diff != "" {
+		w.Fatalf("a repeated claim moved items (-before +after):\n%s", diff)
+	}
+}
+
+func (w *world) drawSettlement(rt *rapid.T, ref schedule.Ref) schedule.Settlement {
+	s := schedule.Settlement{
+		Item: w.drawItem(rt, ref), Token: w.drawToken(rt, ref.ID), Won: rapid.Bool().Draw(rt, "won"),
+		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
+		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(rt, "signal")),
+	}
+	if oneIn(rt, 6, "hold") {
+		s.HoldUntil = w.due(rt)
+	}
+	return s
+}
+
+// randomSettle settles any ids with any token.
+func (w *world) randomSettle(rt *rapid.T) {
+	var settlements []schedule.Settlement
+	for _, ref := range w.some(rt, 3) {
+		s := w.drawSettlement(rt, ref)
+		if next := w.drawNext(rt, s.Lane); next.ID != "" {
+			s.Next = &next
+		}
+		settlements = append(settlements, s)
+	}
+	w.settle(rt, settlements)
+}
+
+// randomFinish settles what is leased, as its holders do.
+func (w *world) randomFinish(rt *rapid.T) {
+	var settlements []schedule.Settlement
+	for _, ref := range w.refs {
+		if h, leased := w.held[ref.ID]; leased && !oneIn(rt, 3, "skip") {
+			s := w.drawSettlement(rt, ref)
+			s.Token = h.token
+			settlements = append(settlements, s)
+		}
+	}
+	w.settle(rt, settlements)
+}
+
+func (w *world) settle(rt *rapid.T, settlements []schedule.Settlement) {
+	w.Helper()
+	call := func(ix Index) ([]schedule.Settled, error) { return ix.Settle(w.ctx, settlements) }
+	var got []schedule.Settled
+	if slices.ContainsFunc(settlements, func(s schedule.Settlement) bool { return w.held[s.ID].moved != 0 }) {
+		got = both(w, "settle", call) // repeated, it would overrule the movement that came meanwhile
+	} else {
+		got = retried(w, rt, "settle", call)
+	}
+	before, held := w.state, maps.Clone(w.held)
+	for _, s := range settlements {
+		if s.Next != nil {
+			w.count(*s.Next, true)
+		}
+	}
+	for i, s := range settlements {
+		h, leased := held[s.ID]
+		mine, want := leased && h.token == s.Token, schedule.Gone
+		switch {
+		case mine || s.Won && !leased:
+			want = schedule.Applied
+			delete(w.held, s.ID)
+		case before.Items[s.ID].Place != schedule.Absent:
+			want = schedule.Stale
+		}
+		if got[i] != want {
+			w.Fatalf("settling %+v of %+v: %d, want %d", s, h, got[i], want)
+		}
+	}
+	w.observe()
+	for i, s := range settlements {
+		if got[i] == schedule.Applied {
+			w.expectSettlement(s, held[s.ID])
+		}
+	}
+	if len(settlements) == 1 {
+		s := settlements[0]
+		h, leased := held[s.ID]
+		w.expectLearned(before.Lanes[s.Lane], s, leased && h.token == s.Token)
+	}
+}
+
+// expectSettlement: an item is where its settlement wants it, or a movement that came meanwhile.
+func (w *world) expectSettlement(s schedule.Settlement, h holder) {
+	w.Helper()
+	moved := h.moved
+	if h.token != s.Token {
+		moved = 0
+	}
+	due := s.Due
+	switch {
+	case s.Outcome == schedule.Ack || s.Outcome == schedule.Bury:
+		due = moved
+	case moved != 0:
+		due = min(due, moved)
+	}
+	if due != 0 {
+		w.expectWaits(s.ID, due)
+	} else if found := w.state.Items[s.ID]; found.Place != schedule.Absent {
+		w.Fatalf("after outcome %d %s is %s", s.Outcome, s.ID, found.Place)
+	}
+	if lane := w.state.Lanes[s.Lane]; s.HoldUntil > w.Now() && lane.HeldUntil < s.HoldUntil {
+		w.Fatalf("a lane that is to be held until %d is %+v", s.HoldUntil, lane)
+	}
+}
+
+// expectLearned: a lane learns from the end of a lease, and from nothing else.
+func (w *world) expectLearned(before schedule.LaneState, s schedule.Settlement, mine bool) {
+	w.Helper()
+	got, want := w.state.Lanes[s.Lane], before
+	open, now := before.Breaker != schedule.BreakerClosed, w.Now()
+	if mine && s.Signal == schedule.Answered {
+		want.Health, want.Unanswered, open = schedule.Answering, 0, false
+		if want.Concurrency = min(2*before.Concurrency, before.Limit); before.Breaker != schedule.BreakerClosed {
+			want.Concurrency = 1
+		}
+	} else if mine && s.Signal != schedule.NoSignal {
+		if s.Signal == schedule.TimedOut {
+			want.Health, want.Concurrency = schedule.TimingOut, max(before.Concurrency/2, 1)
+		}
+		want.Unanswered = min(before.Unanswered+1, schedule.BreakerAttempts)
+		open = open || want.Unanswered == schedule.BreakerAttempts && now-before.UnansweredSince >= schedule.BreakerSpan.Milliseconds()
+		if open {
+			want.Concurrency = 1
+		}
+		if rest := got.ProbeAt - now - schedule.BreakerRest.Milliseconds(); open && (rest < 0 || rest >= schedule.ProbeSpread) {
+			w.Fatalf("at %d the breaker of %+v opened", now, got)
+		}
+	}
+	if got.Health != want.Health || got.Concurrency != want.Concurrency || got.Unanswered != want.Unanswered ||
+		(got.Breaker != schedule.BreakerClosed) != open {
+		w.Fatalf("settling %+v, which held the lease: %t, made %+v of %+v", s, mine, got, before)
+	}
+}
+
+// expectClaimed checks a claim by the states before and after it.
+func (w *world) expectClaimed(req schedule.ClaimRequest, c schedule.Claimed) {
+	w.Helper()
+	w.countEnded(req.Ended)
+	reaped := 0
+	for id, h := range w.held {
+		if h.until <= c.Now {
+			reaped++
+			delete(w.held, id)
+		}
+	}
+	var of [3]int
+	for _, l := range c.Leases {
+		w.held[l.ID] = holder{token: l.Token, until: l.Until, uncounted: l.Ahead}
+		of[l.Health]++
+	}
+	before := w.observe()
+	uncertain := of[schedule.Unproven] + of[schedule.TimingOut]
+	if c.Reaped != reaped || len(c.Leases) > req.Max || uncertain > req.MaxUncertain || of[schedule.TimingOut] > req.MaxTimingOut {
+		w.Fatalf("%+v reaped %d of %d, and leased %d, of them by health %v", req, c.Reaped, reaped, len(c.Leases), of)
+	}
+	for _, l := range c.Leases {
+		w.expectLease(req, c, l, before)
+	}
+	for _, lane := range w.lanes[:randomLanes] {
+		w.expectGiven(req, c, before.Lanes[lane], of)
+	}
+	w.expectTick(req, c)
+}
