@@ -23,6 +23,9 @@ import (
 
 const module = "github.com/seed-ff5a32d8/dispatcher"
 
+// commands is where the packages of the program are.
+const commands = "cmd/dispatcher/internal/"
+
 // own says which of our packages each package may import. A package that is not listed is a mistake.
 var own = map[string][]string{
 	".":                  {},
@@ -54,40 +57,67 @@ var own = map[string][]string{
 	"internal/testserver": {},
 	"internal/testrun":    {},
 	"cmd/dispatcher":      {"*"},
-	"e2e/harness":         {"client", "internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
-	"e2e/harness/judge":   {},
-	"e2e/harness/procfs":  {},
-	"e2e/smoke":           {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
-	"e2e/faults":          {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
-	"e2e/browser":         {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},
-	"e2e/bench":           {"client", "e2e/harness/procfs", "internal/testserver"}, // a module of its own, with the same rules
+
+	commands + "machine": {},
+	commands + "console": {"schedule"},
+	commands + "config": {
+		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch", "migrations", commands + "console",
+	},
+	commands + "remote": {"client", "store", "web/api", commands + "console", commands + "config"},
+	commands + "cli": {
+		"client", "store", "schedule", "dispatch/outbound/sign", commands + "console", commands + "config",
+		commands + "remote", commands + "importer",
+	},
+	commands + "importer": {
+		"client", "store", "web/api", commands + "console", commands + "machine", commands + "remote",
+	},
+	commands + "listen": {
+		"store", "schedule", "dispatch/outbound/sign", commands + "console", commands + "config",
+	},
+	commands + "app":      {"*"}, // the wiring
+	commands + "demo":     {"*"}, // a whole server and its receiver
+	commands + "loadtest": {"*"},
+	commands + "doctor":   {"*"},
+	commands + "cmdtest":  {"dispatch/outbound/sign", "internal/testserver", commands + "console"},
+	commands + "apptest": {
+		"internal/testserver", commands + "app", commands + "cmdtest", commands + "config", commands + "console",
+		commands + "remote",
+	},
+	"e2e/harness":        {"client", "internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
+	"e2e/harness/judge":  {},
+	"e2e/harness/procfs": {},
+	"e2e/smoke":          {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
+	"e2e/faults":         {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
+	"e2e/browser":        {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},
+	"e2e/bench":          {"client", "e2e/harness/procfs", "internal/testserver"}, // a module of its own, with the same rules
 }
 
 // forTests may be imported by the test files of any package beside what the package itself may import.
 // The last one is there because a test that wants a whole engine must give it a client that sends.
-var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest", "dispatch/outbound/rule", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver"}
+var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest", "dispatch/outbound/rule", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver",
+	commands + "cmdtest", commands + "apptest"}
 
 // behind names the packages that alone may import a module from outside, so that each can be replaced in one place.
 var behind = map[string][]string{
-	"github.com/redis/go-redis/v9":             {"schedule/redisq", "internal/testserver", "cmd/dispatcher"},
+	"github.com/redis/go-redis/v9":             {"schedule/redisq", "internal/testserver", commands + "app", commands + "loadtest"},
 	"github.com/hashicorp/go-retryablehttp":    {"dispatch/outbound"},
 	"code.dny.dev/ssrf":                        {"dispatch/outbound"},
 	"github.com/gin-gonic/gin":                 {"web", "web/api", "web/ui", "web/httperr"},
 	"github.com/robfig/cron/v3":                {"schedule"},
 	"modernc.org/sqlite":                       {"store/sqlstore"},
-	"github.com/jackc/pgx/v5":                  {"store/sqlstore", "internal/testserver", "cmd/dispatcher"}, // cmd: the advisory lock of an embedded index
+	"github.com/jackc/pgx/v5":                  {"store/sqlstore", "internal/testserver", commands + "app", commands + "doctor", commands + "loadtest"}, // app: the lock of an embedded index
 	"github.com/pressly/goose/v3":              {"store/sqlstore"},
-	"github.com/alecthomas/kong":               {"cmd/dispatcher"},
-	"github.com/goccy/go-yaml":                 {"cmd/dispatcher"},
-	"github.com/lmittmann/tint":                {"cmd/dispatcher"},
-	"github.com/jedib0t/go-pretty/v6":          {"cmd/dispatcher"},
-	"golang.org/x/term":                        {"cmd/dispatcher"},
+	"github.com/alecthomas/kong":               {commands + "console", commands + "config", commands + "cli"},
+	"github.com/goccy/go-yaml":                 {commands + "config"},
+	"github.com/lmittmann/tint":                {commands + "app"},
+	"github.com/jedib0t/go-pretty/v6":          {commands + "console", commands + "app", commands + "cli", commands + "demo", commands + "doctor", commands + "importer", commands + "listen", commands + "loadtest"},
+	"golang.org/x/term":                        {commands + "console"},
 	"github.com/alexedwards/scs/v2":            {"web/ui"},
 	"github.com/standard-webhooks/":            {},
-	"github.com/google/go-cmp":                 {"schedule/queuetest", "store/storetest"},
+	"github.com/google/go-cmp":                 {"schedule/queuetest", "store/storetest", commands + "cmdtest"},
 	"pgregory.net/rapid":                       {"schedule/queuetest", "store/storetest"},
 	"go.uber.org/goleak":                       {},
-	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/outbound", "schedule/redisq", "schedule/memq", "store/sqlstore", "web", "web/api", "cmd/dispatcher"},
+	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/outbound", "schedule/redisq", "schedule/memq", "store/sqlstore", "web", "web/api", commands + "app"},
 }
 
 // maxLines is the hard limit of a Go file; most have fewer than 400.
@@ -199,7 +229,7 @@ func TestOutsideModulesStandBehindOnePackage(t *testing.T) {
 			if (f.dir == "store" || f.dir == "migrations" || f.dir == "client") && strings.Contains(strings.Split(imported, "/")[0], ".") {
 				t.Errorf("%s imports %s; %s uses the standard library alone", f.path, imported, f.dir)
 			}
-			redirects := imported == "log" && f.dir == "cmd/dispatcher" // it sends what others log through package log to slog
+			redirects := imported == "log" && f.dir == commands+"app" // it sends what others log through package log to slog
 			if imported == "math/rand" || imported == "io/ioutil" || imported == "log" && !redirects {
 				t.Errorf("%s imports %s; use math/rand/v2, io and os, log/slog", f.path, imported)
 			}

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
@@ -67,19 +70,19 @@ func (c *calls) sofar() (now [callKinds]float64) {
 // start runs an engine on the embedded stores, whose requests are answered without a wire. It ends with the test.
 func (c *calls) start(t *testing.T) *dispatch.Engine {
 	t.Helper()
-	s := testSettings(t)
-	log := newLogger(&newTerminal().console, s)
-	srv := &server{s: s, log: log}
+	s := apptest.Settings(t)
+	log := app.NewLogger(&Dispatcher.Terminal().Console, s)
+	srv := &app.App{Settings: s, Log: log}
 	closeAfter(t, srv)
-	db, err := srv.openDatabase(t.Context(), newRegistry())
+	db, err := srv.OpenDatabase(t.Context(), app.NewRegistry("dev"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	index, err := srv.openIndex(t.Context(), newRegistry())
+	index, err := srv.OpenIndex(t.Context(), app.NewRegistry("dev"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyring, err := dispatch.NewKeyring([]string{someKey('m')})
+	keyring, err := dispatch.NewKeyring([]string{cmdtest.SomeKey('m')})
 	if err != nil {
 		t.Fatal(err)
 	}

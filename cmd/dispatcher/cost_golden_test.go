@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 )
 
 // A figure is one thing that was counted. Its name is what was measured, a colon, and what of it. It may grow by its
@@ -65,7 +67,7 @@ func (g *goldenFile) hold(t *testing.T, measure func() []figure) {
 	values := map[string][]float64{}
 	var list []figure
 	for range tries {
-		again := *update
+		again := *cmdtest.Update
 		list = measure()
 		for _, f := range list {
 			values[f.name] = append(values[f.name], f.value)
@@ -78,7 +80,7 @@ func (g *goldenFile) hold(t *testing.T, measure func() []figure) {
 	for _, f := range list {
 		all := values[f.name]
 		slices.Sort(all)
-		if f.value = all[0]; *update {
+		if f.value = all[0]; *cmdtest.Update {
 			f.value = all[len(all)/2]
 		} else {
 			g.judge(t, f)
@@ -124,7 +126,7 @@ func (g *goldenFile) finish(t *testing.T) {
 		}
 		fmt.Fprintf(text, "%-70s %9.5g\n", f.name, f.value)
 	}
-	if *update {
+	if *cmdtest.Update {
 		if err := os.WriteFile(g.path, text.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}

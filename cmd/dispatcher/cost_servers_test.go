@@ -19,6 +19,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -38,7 +41,7 @@ func startCostServers(t *testing.T) *costServers {
 		t.Fatal(err)
 	}
 	client := redis.NewClient(&redis.Options{
-		Addr:                     mustURL(t, redisURL).Host,
+		Addr:                     apptest.MustURL(t, redisURL).Host,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() {
@@ -53,11 +56,11 @@ func startCostServers(t *testing.T) *costServers {
 }
 
 // settings are those of a dispatcher on a database and an index of its own, both counted.
-func (s *costServers) settings(t *testing.T, args ...string) *Settings {
+func (s *costServers) settings(t *testing.T, args ...string) *config.Settings {
 	t.Helper()
-	database := mustURL(t, migrated(t))
+	database := apptest.MustURL(t, apptest.Migrated(t))
 	database.Host = s.sql.listener.Addr().String()
-	return testSettings(t, slices.Concat(bothKeys(), ownIndex(t), args, []string{"--database-url=" + database.String()})...)
+	return apptest.Settings(t, slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t), args, []string{"--database-url=" + database.String()})...)
 }
 
 // What is counted. Statements are those that PostgreSQL executes or parses, BEGIN and COMMIT among them; commands are
@@ -146,7 +149,7 @@ func startWire(t *testing.T, server string) *wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	w := &wire{listener: l, server: mustURL(t, server).Host}
+	w := &wire{listener: l, server: apptest.MustURL(t, server).Host}
 	go func() {
 		for {
 			c, err := l.Accept()

@@ -17,6 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/loadtest"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -66,13 +71,13 @@ var (
 
 // costsOfParts measures the store, the API and the index by themselves.
 func costsOfParts(t *testing.T, golden *goldenFile, servers *costServers) {
-	embedded, both := testSettings(t, bothKeys()...), servers.settings(t)
+	embedded, both := apptest.Settings(t, cmdtest.BothKeys()...), servers.settings(t)
 	for _, part := range []struct {
 		name    string
 		servers *costServers
 		tolerances
-		settings *Settings
-		costs    func(*testing.T, *Settings) func(*steps)
+		settings *config.Settings
+		costs    func(*testing.T, *config.Settings) func(*steps)
 	}{
 		{"store, sqlite", nil, ofMemory, embedded, storeCosts},
 		{"accept, sqlite", nil, ofMemory, embedded, acceptCosts},
@@ -117,9 +122,9 @@ func (s *steps) count(step string, size int, run func(batch int) error) {
 	s.figures = append(s.figures, s.servers.measure(s.t, name, costRounds*size, s.tolerances, func() { half(costRounds) })...)
 }
 
-func closeAfter(t *testing.T, srv *server) {
+func closeAfter(t *testing.T, srv *app.App) {
 	t.Cleanup(func() {
-		if err := srv.close(); err != nil {
+		if err := srv.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -127,11 +132,11 @@ func closeAfter(t *testing.T, srv *server) {
 
 // storeCosts takes batches through one step of their life after the other; and stamps some that another process
 // accepted, whose payload has to be read.
-func storeCosts(t *testing.T, settings *Settings) func(*steps) {
+func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	open := func() *sqlstore.DB {
-		srv := &server{s: settings, log: newLogger(&newTerminal().console, settings)}
+		srv := &app.App{Settings: settings, Log: app.NewLogger(&Dispatcher.Terminal().Console, settings)}
 		closeAfter(t, srv)
-		db, err := srv.openDatabase(t.Context(), newRegistry())
+		db, err := srv.OpenDatabase(t.Context(), app.NewRegistry("dev"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +194,7 @@ func costDrafts(now int64, batch int) []store.Draft {
 	policy.Name, policy.Tiers = "payment", schedule.Payment()
 	drafts := make([]store.Draft, costRows)
 	for n := range drafts {
-		drafts[n] = store.Draft{Body: benchBody(costBody), Callback: store.Callback{
+		drafts[n] = store.Draft{Body: loadtest.BenchBody(costBody), Callback: store.Callback{
 			ID: costID(now, batch, n), Project: store.DefaultProject, Kind: store.Notify, URL: "https://shop.example/notify",
 			Method: "POST", Ref: fmt.Sprint("order-", n), Lane: fmt.Sprint("merchant-", n%8), Policy: policy,
 			Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", State: store.Scheduled, Trigger: store.BySchedule,
@@ -214,9 +219,9 @@ func costResults(stamped []*store.Stamped, now int64) []store.Result {
 
 // acceptCosts has callbacks accepted, from the router to the commit: without a connection, and while no engine runs. The
 // request and the recorder that every one of them takes are counted, too.
-func acceptCosts(t *testing.T, settings *Settings) func(*steps) {
-	term := newTerminal()
-	srv, err := openServer(t.Context(), &term.console, settings, newLogger(&term.console, settings))
+func acceptCosts(t *testing.T, settings *config.Settings) func(*steps) {
+	term := Dispatcher.Terminal()
+	srv, err := app.New(t.Context(), &term.Console, settings, app.NewLogger(&term.Console, settings))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,13 +235,13 @@ func acceptCosts(t *testing.T, settings *Settings) func(*steps) {
 			req.RemoteAddr = "127.0.0.1:1234" // as a connection has it
 			req.Header.Set("Authorization", "Bearer "+settings.AdminKey)
 			answer := httptest.NewRecorder()
-			if srv.web.Handler().ServeHTTP(answer, req); answer.Code != want {
+			if srv.Web.Handler().ServeHTTP(answer, req); answer.Code != want {
 				return fmt.Errorf("%d: %s", answer.Code, answer.Body)
 			}
 			return nil
 		}
 	}
-	one := fmt.Sprintf(`{"url":"http://127.0.0.1:9/notify","ref":"order-1","payload":%s}`, benchBody(costBody))
+	one := fmt.Sprintf(`{"url":"http://127.0.0.1:9/notify","ref":"order-1","payload":%s}`, loadtest.BenchBody(costBody))
 	many := `{"callbacks":[` + strings.Repeat(one+",", costRows-1) + one + `]}`
 	return func(s *steps) {
 		s.count("one by one", 1, ask("/v1/callbacks", one, http.StatusAccepted))
@@ -245,9 +250,9 @@ func acceptCosts(t *testing.T, settings *Settings) func(*steps) {
 }
 
 // indexCosts takes items of many lanes, each with a lock of its own, through an index.
-func indexCosts(t *testing.T, settings *Settings) func(*steps) {
-	srv := &server{s: settings, log: newLogger(&newTerminal().console, settings)}
-	opened, err := srv.openIndex(t.Context(), newRegistry())
+func indexCosts(t *testing.T, settings *config.Settings) func(*steps) {
+	srv := &app.App{Settings: settings, Log: app.NewLogger(&Dispatcher.Terminal().Console, settings)}
+	opened, err := srv.OpenIndex(t.Context(), app.NewRegistry("dev"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +335,7 @@ func (b backlog) accept(t *testing.T, engine *dispatch.Engine, due int64) {
 		subs := make([]dispatch.Submission, batch)
 		for i := range subs {
 			subs[i] = dispatch.Submission{
-				URL: "http://127.0.0.1:9", Ref: fmt.Sprint("order-", first+i), Body: benchBody(costBody), BodyField: "payload",
+				URL: "http://127.0.0.1:9", Ref: fmt.Sprint("order-", first+i), Body: loadtest.BenchBody(costBody), BodyField: "payload",
 				Lane: fmt.Sprint("merchant-", i%b.lanes), DueAt: &due,
 			}
 			if b.locks {

@@ -3,7 +3,16 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cli"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
+
+// Dispatcher is the whole program.
+var Dispatcher = cmdtest.Program(func() any { return newGrammar() })
+
+func TestMain(m *testing.M) { Dispatcher.RunTests(m) }
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
@@ -21,9 +30,9 @@ func TestHelp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			term := newTerminal()
-			term.ends(t, exitOK, args...)
-			golden(t, name, term.stdout.String())
+			term := Dispatcher.Terminal()
+			term.Ends(t, console.ExitOK, args...)
+			cmdtest.Golden(t, name, term.Stdout.String())
 		})
 	}
 }
@@ -68,9 +77,9 @@ func TestCommandLinesThatCannotBeMeant(t *testing.T) {
 		lines = append(lines, strings.Fields(line))
 	}
 	for _, args := range lines {
-		term := newTerminal("DISPATCHER_KEY=k")
-		term.ends(t, exitUsage, args...)
-		if said := term.lines(); len(said) != 1 || !strings.HasPrefix(said[0], "dispatcher: ") {
+		term := Dispatcher.Terminal("DISPATCHER_KEY=k")
+		term.Ends(t, console.ExitUsage, args...)
+		if said := term.Lines(); len(said) != 1 || !strings.HasPrefix(said[0], "dispatcher: ") {
 			t.Errorf("%q: wants one line, got %q", args, said)
 		}
 	}
@@ -79,27 +88,27 @@ func TestCommandLinesThatCannotBeMeant(t *testing.T) {
 // Every command says what it does, and so does every flag and argument of it.
 func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
-	parser, err := newParser(&newTerminal().console, &commands{})
+	parser, err := console.NewParser(&Dispatcher.Terminal().Console, newGrammar())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range commandNodes(parser.Model.Node, nil) {
-		name := strings.Join(n.path, " ")
-		if n.node.Help == "" {
+	for _, n := range cli.CommandNodes(parser.Model.Node, nil) {
+		name := strings.Join(n.Path, " ")
+		if n.Node.Help == "" {
 			t.Errorf("%q says nothing", name)
 		}
-		for _, flag := range n.node.Flags {
+		for _, flag := range n.Node.Flags {
 			if flag.Help == "" {
 				t.Errorf("%q: --%s says nothing", name, flag.Name)
 			}
 		}
-		for _, arg := range n.node.Positional {
+		for _, arg := range n.Node.Positional {
 			if arg.Help == "" {
 				t.Errorf("%q: %s says nothing", name, arg.Name)
 			}
 		}
-		if term := newTerminal(); term.invoke(append(n.path, "--help")...) != exitOK || !strings.Contains(term.stdout.String(), "Usage: dispatcher") {
-			t.Errorf("%q has no help: %s", name, term.stderr.String())
+		if term := Dispatcher.Terminal(); term.Invoke(append(n.Path, "--help")...) != console.ExitOK || !strings.Contains(term.Stdout.String(), "Usage: dispatcher") {
+			t.Errorf("%q has no help: %s", name, term.Stderr.String())
 		}
 	}
 }
@@ -110,27 +119,27 @@ func TestUsageErrorsNameTheHelpThatHelps(t *testing.T) {
 	for help, args := range map[string][]string{
 		"dispatcher --help": {"frobnicate"}, "dispatcher endpoint --help": {"endpoint"}, "dispatcher endpoint get --help": {"endpoint", "get"}, "dispatcher key create --help": {"key", "create", "n", "--scope", "x"},
 	} {
-		term := newTerminal()
-		if code := term.invoke(args...); code != exitUsage || !strings.HasSuffix(term.stderr.String(), "(see \""+help+"\")\n") {
-			t.Errorf("%v: exit code %d: %s", args, code, term.stderr.String())
+		term := Dispatcher.Terminal()
+		if code := term.Invoke(args...); code != console.ExitUsage || !strings.HasSuffix(term.Stderr.String(), "(see \""+help+"\")\n") {
+			t.Errorf("%v: exit code %d: %s", args, code, term.Stderr.String())
 		}
 	}
 }
 
 func TestNoCommandShowsTheHelpAndIsNoSuccess(t *testing.T) {
 	t.Parallel()
-	term := newTerminal()
-	term.ends(t, exitUsage)
-	if !strings.Contains(term.stdout.String(), "callback") {
-		t.Errorf("no help: %q", term.stdout.String())
+	term := Dispatcher.Terminal()
+	term.Ends(t, console.ExitUsage)
+	if !strings.Contains(term.Stdout.String(), "callback") {
+		t.Errorf("no help: %q", term.Stdout.String())
 	}
 }
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	term := newTerminal()
-	term.ends(t, exitOK, "version")
-	if got := term.stdout.String(); !strings.HasPrefix(got, "dispatcher ") || strings.Count(got, "\n") != 1 {
+	term := Dispatcher.Terminal()
+	term.Ends(t, console.ExitOK, "version")
+	if got := term.Stdout.String(); !strings.HasPrefix(got, "dispatcher ") || strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)
 	}
 }

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+)
+
+// MigrateCommand brings the SQL schema up to date, apart from a server.
+type MigrateCommand struct {
+	config.Flags
+	Status bool `help:"Only show which migrations are applied; exit with 1 if one is not."`
+}
+
+// Run applies the migrations, or shows them.
+func (cmd *MigrateCommand) Run(ctx context.Context, c *console.Console) error {
+	l, err := config.LoadStorage(c, &cmd.Flags)
+	if err != nil {
+		return err
+	}
+	s := &l.Settings
+	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: s.Database(), MaxConns: s.DatabaseMaxConns, Logger: NewLogger(c, s)})
+	if err != nil {
+		return s.Clean(fmt.Errorf("open the database: %w", err))
+	}
+	return s.Clean(errors.Join(cmd.migrate(ctx, c, db), db.Close()))
+}
+
+func (cmd *MigrateCommand) migrate(ctx context.Context, c *console.Console, db *sqlstore.DB) error {
+	before, err := sqlstore.MigrationStatus(ctx, db)
+	if err != nil {
+		return fmt.Errorf("look at the migrations: %w", err)
+	}
+	if cmd.Status {
+		showMigrations(c, before)
+		if pending(before) > 0 {
+			return console.ExitStatus(console.ExitFailed)
+		}
+		return nil
+	}
+	if err := sqlstore.Migrate(ctx, db); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	if n := pending(before); n > 0 {
+		fmt.Fprintf(c.Out, "applied %d of %d migrations\n", n, len(before))
+	} else {
+		fmt.Fprintf(c.Out, "all %d migrations were applied already\n", len(before))
+	}
+	return nil
+}
+
+func pending(list []sqlstore.Migration) int {
+	n := 0
+	for _, m := range list {
+		if !m.Applied {
+			n++
+		}
+	}
+	return n
+}
+
+func showMigrations(c *console.Console, list []sqlstore.Migration) {
+	t := c.NewTable("version", "name", "applied")
+	for _, m := range list {
+		applied := c.Paint("no", text.FgYellow)
+		if m.Applied {
+			applied = m.AppliedAt.Local().Format(time.DateTime)
+		}
+		t.AppendRow([]any{m.Version, m.Name, applied})
+	}
+	t.Render()
+}

@@ -1,0 +1,320 @@
+// Package app wires a server: it opens SQL and the index that the settings name and gives them to the engine and the
+// web server. It is the only package that knows concrete technology.
+//
+// New takes the addresses and sends nothing; Run serves and drains; Close ends what New opened. Rules of sending,
+// storing and scheduling are not here.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	_ "time/tzdata" // the zones of schedules must be there on a machine that has none, such as a container of this program alone
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+	"github.com/seed-ff5a32d8/dispatcher/web"
+	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui"
+)
+
+// A App is everything that a serving process is made of, opened and wired. close ends what openServer opened.
+type App struct {
+	Settings *config.Settings
+	Log      *slog.Logger
+	version  string
+	Engine   *dispatch.Engine
+	Web      *web.Server
+	lock     *indexLock
+	// closers run in reverse.
+	closers []func() error
+}
+
+// New opens and wires everything that the settings ask for. Nothing is sent and nobody is answered until run,
+// but the addresses are taken.
+func New(ctx context.Context, c *console.Console, s *config.Settings, log *slog.Logger) (srv *App, err error) {
+	srv = &App{Settings: s, Log: log, version: c.Version}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, srv.Close())
+			srv = nil
+		}
+	}()
+	if !s.Postgres() {
+		if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+			return srv, fmt.Errorf("make the data directory: %w", err)
+		}
+	}
+	registry := NewRegistry(c.Version)
+	if srv.lock, err = acquireIndexLock(ctx, s, log); err != nil {
+		return srv, err
+	}
+	srv.onClose(func() error { srv.lock.release(); return nil })
+	db, err := srv.OpenDatabase(ctx, registry)
+	if err != nil {
+		return srv, err
+	}
+	if err := completeKeys(c, s, log); err != nil {
+		return srv, err
+	}
+	keyring, err := dispatch.NewKeyring(s.MasterKey)
+	if err != nil {
+		return srv, err
+	}
+	index, err := srv.OpenIndex(ctx, registry)
+	if err != nil {
+		return srv, err
+	}
+	guard, err := outbound.NewGuard(s.EgressAllow)
+	if err != nil {
+		return srv, err
+	}
+	sender, err := outbound.New(outbound.Options{Guard: guard, Version: srv.version, MaxIdlePerHost: max(s.LaneConcurrency, s.Workers), Logger: log})
+	if err != nil {
+		return srv, err
+	}
+	srv.onClose(func() error { sender.CloseIdle(); return nil })
+	srv.Engine, err = dispatch.New(dispatch.Options{
+		Store: db, Schedule: index, Sender: sender, Keyring: keyring,
+		PanGuard: store.PanGuard(s.PanGuard), CheckURL: guard.CheckURL, ReadTemplate: api.ReadTemplate,
+		Version: srv.version, Roles: s.Roles, Prefix: s.RedisPrefix, Alone: s.Embedded(), Hold: s.Hold, NoWorker: !s.Has(config.RoleWorker),
+		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency, DrainTimeout: s.DrainTimeout,
+		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
+		Logger: log, Registerer: registry,
+	})
+	if err != nil {
+		return srv, err
+	}
+	if err := srv.checkKeys(ctx); err != nil {
+		return srv, err
+	}
+	if err := srv.openWeb(db, registry); err != nil {
+		return srv, err
+	}
+	guard.RefuseOwn(srv.Web.Addr(), srv.Web.OpsAddr())
+	return srv, nil
+}
+
+// checkKeys refuses master keys that cannot decrypt what is stored: every signed attempt would be put off for
+// ever.
+func (srv *App) checkKeys(ctx context.Context) error {
+	problems, err := srv.Engine.CheckKeys(ctx)
+	if err != nil {
+		return fmt.Errorf("check the master keys: %w", err)
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	usage := &console.UsageError{}
+	for _, p := range problems {
+		usage.Lines = append(usage.Lines, "master_key: "+p.String())
+	}
+	usage.Lines = append(usage.Lines, `give every key that was used, the present one first (--master-key NEW,OLD); "dispatcher doctor" says more`)
+	return usage
+}
+
+// NewRegistry returns a registry with what every process shows of itself.
+func NewRegistry(version string) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "dispatcher_build_info",
+		Help:        "Always 1; the label says which version runs.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+func (srv *App) onClose(f func() error) { srv.closers = append(srv.closers, f) }
+
+// Close closes what was opened, the last first.
+func (srv *App) Close() error {
+	var err error
+	for i := len(srv.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, srv.closers[i]())
+	}
+	srv.closers = nil
+	return err
+}
+
+// OpenDatabase opens SQL and migrates it, or refuses a schema that is not up to date.
+func (srv *App) OpenDatabase(ctx context.Context, registry prometheus.Registerer) (*sqlstore.DB, error) {
+	s := srv.Settings
+	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: s.Database(), MaxConns: s.DatabaseMaxConns, Logger: srv.Log, Registerer: registry})
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	srv.onClose(db.Close)
+	if s.Migrate {
+		if err := sqlstore.Migrate(ctx, db); err != nil {
+			return nil, fmt.Errorf("migrate the database: %w", err)
+		}
+		return db, nil
+	}
+	status, err := sqlstore.MigrationStatus(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("look at the migrations: %w", err)
+	}
+	for _, m := range status {
+		if !m.Applied {
+			return nil, fmt.Errorf("migration %d (%s) is not applied; run \"dispatcher migrate\", or serve without --migrate=false", m.Version, m.Name)
+		}
+	}
+	return db, nil
+}
+
+// OpenIndex opens the index on Redis, or makes the one in this process.
+func (srv *App) OpenIndex(ctx context.Context, registry prometheus.Registerer) (dispatch.Schedule, error) {
+	s := srv.Settings
+	if s.Embedded() {
+		return memq.New(memq.Options{}), nil
+	}
+	// The client library writes to the standard error by itself; what matters comes back as an error as well.
+	redis.SetLogger(redisLogger{srv.Log})
+	index, err := redisq.Open(ctx, redisq.Options{URL: s.RedisURL, Prefix: s.RedisPrefix, Logger: srv.Log, Registerer: registry})
+	if err != nil {
+		return nil, fmt.Errorf("open the index: %w", err)
+	}
+	srv.onClose(index.Close)
+	return index, nil
+}
+
+// redisLogger passes the lines of the Redis client on to the log, for those who look closely.
+type redisLogger struct{ log *slog.Logger }
+
+// Printf implements the client's logger.
+func (l redisLogger) Printf(ctx context.Context, format string, args ...any) {
+	l.log.DebugContext(ctx, "redis client", "line", fmt.Sprintf(format, args...))
+}
+
+// openWeb makes the HTTP server and takes its addresses.
+func (srv *App) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
+	s := srv.Settings
+	guesses := new(query.Guesses) // one for both faces: a key is worth the same to either
+	o := web.Options{
+		Listen: s.Listen, OpsListen: s.OpsListen, PublicURL: s.PublicURL, Pprof: s.Pprof, Health: srv.Engine,
+		TrustedProxies: s.TrustedProxies,
+		Logger:         srv.Log, Registerer: registry, Gatherer: registry,
+	}
+	if s.Has(config.RoleAPI) {
+		e := srv.Engine
+		face, err := api.New(api.Options{
+			Engine: e, Store: shownDB{db, store.PanGuard(s.PanGuard)}, AdminKey: s.AdminKey, Guesses: guesses,
+			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.Log,
+		})
+		if err != nil {
+			return err
+		}
+		o.API = face
+	}
+	if s.Has(config.RoleUI) {
+		pages, err := srv.openPages(db, guesses)
+		if err != nil {
+			return err
+		}
+		o.UI = pages
+	}
+	var err error
+	if srv.Web, err = web.New(o); err != nil {
+		return err
+	}
+	return srv.Web.Listen()
+}
+
+// Announce logs what serves where.
+func (srv *App) Announce() {
+	s := srv.Settings
+	database, index := "sqlite", "embedded"
+	if s.Postgres() {
+		database = "postgresql"
+	}
+	if !s.Embedded() {
+		index = "redis"
+	}
+	attrs := []any{"version", srv.version, "roles", strings.Join(s.Roles, ","), "database", database, "index", index, "ops", srv.Web.OpsAddr().String()}
+	if addr := srv.Web.Addr(); addr != nil {
+		if s.Has(config.RoleAPI) {
+			attrs = append(attrs, "api", "http://"+addr.String())
+		}
+		if s.Has(config.RoleUI) {
+			attrs = append(attrs, "ui", "http://"+addr.String()+ui.Root+"/")
+		}
+	}
+	srv.Log.Info("dispatcher is serving", attrs...)
+	addr, tcp := srv.Web.Addr().(*net.TCPAddr)
+	if tcp && !addr.IP.IsLoopback() && !query.HTTPS(s.PublicURL) {
+		srv.Log.Warn("keys and sessions cross the network in clear; put a proxy with https in front of listen, "+
+			"and set public_url to its https address", "listen", addr.String())
+	}
+	if s.Hold {
+		srv.Log.Warn("sending is held by the setting hold: callbacks are accepted and none is attempted; to go on, stop this process and start it without --hold")
+	}
+}
+
+// Run serves until ctx ends or a part fails, and drains: readiness ends and claiming stops at once; after
+// shutdown_delay the API closes; attempts in flight end within drain_timeout. It returns when everything has ended.
+func (srv *App) Run(ctx context.Context) error {
+	// Parts outlive ctx: they end in the order of the drain. failed ends with the first part that fails.
+	life := context.WithoutCancel(ctx)
+	failed, fail := context.WithCancelCause(life)
+	defer fail(nil)
+	start := func(name string, run func(context.Context) error) (end func()) {
+		part, stop := context.WithCancel(life)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if err := run(part); err != nil {
+				fail(fmt.Errorf("%s: %w", name, err))
+			}
+		}()
+		return func() { stop(); <-ended }
+	}
+	endLock := start("index lock", srv.lock.run)
+	endWeb := start("web server", srv.Web.Run)
+	endEngine := start("engine", srv.Engine.Run)
+	endCollector := start("collector", tendCollector)
+
+	select {
+	case <-ctx.Done():
+		srv.Log.Info("shutting down", "shutdown_delay", srv.Settings.ShutdownDelay, "drain_timeout", srv.Settings.DrainTimeout)
+		// An orderly end keeps the API open for a while, so that load balancers can take notice.
+		srv.drain()
+		console.Pause(failed, srv.Settings.ShutdownDelay)
+	case <-failed.Done():
+		srv.drain()
+	}
+	if err := srv.Web.ClosePublic(); err != nil {
+		srv.Log.Warn("close the API", "error", err)
+	}
+	endEngine()
+	endWeb()
+	endCollector()
+	endLock()
+	if err := context.Cause(failed); err != nil {
+		return err
+	}
+	srv.Log.Info("dispatcher has ended")
+	return nil
+}
+
+// drain ends readiness and claiming at once.
+func (srv *App) drain() {
+	srv.Web.BeginDrain()
+	srv.Engine.BeginDrain()
+}

@@ -1,0 +1,213 @@
+// Package apptest starts whole servers for the tests of commands, in the process of the test. Only tests import it.
+package apptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// program can migrate a database.
+var program = cmdtest.Program(func() any {
+	var c struct {
+		Migrate app.MigrateCommand `cmd:""`
+	}
+	c.Migrate.Flags = config.StorageFlags()
+	return &c
+})
+
+// Settings are the defaults on free ports in a directory of the test's own, allowed to send to this machine.
+func Settings(t *testing.T, args ...string) *config.Settings {
+	t.Helper()
+	l, err := config.LoadArgs(&program.Terminal().Console, append([]string{
+		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir=" + t.TempDir(), "--egress-allow=127.0.0.1",
+		"--log-level=error",
+	}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &l.Settings
+}
+
+// Migrated is the URL of a database of the test's own that a server can use as it is.
+func Migrated(t *testing.T) string {
+	t.Helper()
+	return testserver.SharedPostgres(t).Copy(t, "migrated", func(url string) error {
+		term := program.Terminal()
+		if code := term.Invoke("migrate", "--database-url", url); code != console.ExitOK {
+			return fmt.Errorf("migrate: exit code %d: %s", code, term.Stderr.String())
+		}
+		return nil
+	})
+}
+
+var prefixes atomic.Int64
+
+// OwnIndex are flags of an index of the test's own on the shared Redis.
+func OwnIndex(t *testing.T) []string {
+	t.Helper()
+	return []string{"--redis-url=" + testserver.SharedRedis(t), fmt.Sprint("--redis-prefix=test-", prefixes.Add(1))}
+}
+
+func MustURL(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// A Running server of a test.
+type Running struct {
+	*app.App
+	Client *remote.Client
+	// stop asks for the end; ended is closed after it, and failed is run's error then.
+	stop   context.CancelFunc
+	ended  chan struct{}
+	failed error
+}
+
+// Start starts a server. It ends with the test, if not before, and must end without an error.
+func Start(t *testing.T, s *config.Settings) *Running {
+	t.Helper()
+	term := program.Terminal()
+	srv, err := app.New(t.Context(), &term.Console, s, app.NewLogger(&term.Console, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	r := &Running{App: srv, stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.failed = errors.Join(srv.Run(ctx), srv.Close())
+	}()
+	t.Cleanup(func() {
+		if r.End(t); t.Failed() {
+			t.Logf("the server has logged:\n%s", term.Stderr.String())
+		}
+	})
+	if srv.Web.Addr() != nil {
+		r.Client, err = remote.New(&term.Console, remote.Flags{Server: "http://" + srv.Web.Addr().String(), Key: s.AdminKey})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// End stops the server.
+func (r *Running) End(t *testing.T) {
+	t.Helper()
+	r.stop()
+	select {
+	case <-r.ended:
+		if r.failed != nil {
+			t.Error(r.failed)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the server does not end")
+	}
+}
+
+// Readyz returns the status of the readiness probe, 0 when nothing answers.
+func (r *Running) Readyz(t *testing.T) int {
+	t.Helper()
+	res, err := http.Get("http://" + r.Web.OpsAddr().String() + "/readyz")
+	if err != nil {
+		return 0
+	}
+	if err := res.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	return res.StatusCode
+}
+
+// Call makes a request that must succeed.
+func (r *Running) Call(t *testing.T, method, path string, in, out any) []byte {
+	t.Helper()
+	answer, err := r.Client.Call(context.WithoutCancel(t.Context()), method, path, in, out)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return answer
+}
+
+// Send hands a callback over and returns its id.
+func (r *Running) Send(t *testing.T, url string) string {
+	t.Helper()
+	var cb remote.Callback
+	r.Call(t, http.MethodPost, "/v1/callbacks", map[string]any{"url": url, "payload": map[string]any{"paid": 1}}, &cb)
+	return cb.ID
+}
+
+func (r *Running) Callback(t *testing.T, id string) (cb remote.Callback) {
+	t.Helper()
+	r.Call(t, http.MethodGet, remote.CallbackPath(id), nil, &cb)
+	return cb
+}
+
+func (r *Running) State(t *testing.T, id string) string {
+	t.Helper()
+	return r.Callback(t, id).State
+}
+
+// counters are the parts of GET /v1/stats that tests look at.
+type counters struct {
+	Index  struct{ Delayed, Ready, Leased int }
+	States struct{ Scheduled, Succeeded, Dead, Canceled int }
+}
+
+func (c counters) Items() int { return c.Index.Delayed + c.Index.Ready + c.Index.Leased }
+
+func (r *Running) Counters(t *testing.T) (c counters) {
+	t.Helper()
+	r.Call(t, http.MethodGet, "/v1/stats", nil, &c)
+	return c
+}
+
+// Callbacks lists up to 500 callbacks of a server.
+func (r *Running) Callbacks(t *testing.T, query string) []remote.Callback {
+	t.Helper()
+	var page remote.CallbackPage
+	r.Call(t, http.MethodGet, "/v1/callbacks?"+query, nil, &page)
+	return page.Data
+}
+
+// Page signs in and returns an admin page.
+func (r *Running) Page(t *testing.T, path string) string {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, base := http.Client{Jar: jar}, "http://"+r.Web.Addr().String()+"/ui"
+	get := func(res *http.Response, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", res.Request.URL, res.Status, err)
+		}
+		return string(text)
+	}
+	get(client.PostForm(base+"/sign-in", url.Values{"key": {r.Settings.AdminKey}}))
+	return get(client.Get(base + path))
+}

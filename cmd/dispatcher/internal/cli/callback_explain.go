@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// callbackExplain says what keeps a callback.
+type callbackExplain struct {
+	remote.Flags
+	ID   string `arg:"" help:"Id of the callback."`
+	JSON bool   `name:"json" help:"Print the server's answer for machines."`
+}
+
+// An explanation is why a callback has not been sent yet.
+type explanation struct {
+	Summary  string     `json:"summary"`
+	NextAt   *time.Time `json:"next_at"`
+	Blocking []struct {
+		Code   string     `json:"code"`
+		Since  *time.Time `json:"since"`
+		Until  *time.Time `json:"until"`
+		Detail string     `json:"detail"`
+		Cure   string     `json:"cure"`
+	} `json:"blocking"`
+}
+
+// Run prints the explanation.
+func (cmd *callbackExplain) Run(ctx context.Context, c *console.Console) error {
+	cl, err := remote.New(c, cmd.Flags)
+	if err != nil {
+		return err
+	}
+	var x explanation
+	answer, err := cl.Call(ctx, http.MethodGet, remote.CallbackPath(cmd.ID)+"/explain", nil, &x)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return console.PrintJSON(c, answer)
+	}
+	x.show(c, c.Out)
+	return nil
+}
+
+// show prints an explanation for people.
+func (x *explanation) show(c *console.Console, w io.Writer) {
+	fmt.Fprintln(w, console.Printable(x.Summary))
+	if x.NextAt != nil {
+		fmt.Fprintf(w, "it is attempted at the earliest %s\n", console.ClockTime(x.NextAt))
+	}
+	for i := range x.Blocking {
+		b := &x.Blocking[i]
+		span := ""
+		if b.Since != nil {
+			span += "  since " + console.ClockTime(b.Since)
+		}
+		if b.Until != nil {
+			span += "  until " + console.ClockTime(b.Until)
+		}
+		fmt.Fprintf(w, "\n%s%s\n  %s\n", c.Paint(console.Printable(b.Code), text.Bold), span, console.Printable(b.Detail))
+		if b.Cure != "" {
+			fmt.Fprintf(w, "  cure: %s\n", console.Printable(shellCure(b.Cure)))
+		}
+	}
+}
+
+// shellCures are the cures that are calls of the API, and the commands that make them.
+var shellCures = []struct {
+	call    *regexp.Regexp
+	command string
+}{
+	{regexp.MustCompile(`^POST /v1/resume$`), "dispatcher resume"},
+	{regexp.MustCompile(`^POST /v1/endpoints/([^/ ]+)/resume$`), "dispatcher endpoint resume $1"},
+	{regexp.MustCompile(`^PATCH /v1/endpoints/([^/ ]+) \{"enabled": true\}$`), "dispatcher endpoint set $1 --enable"},
+	{regexp.MustCompile(`^POST /v1/lanes/(\S+)/resume$`), "dispatcher lane resume $1"},
+	{
+		regexp.MustCompile(`PUT /v1/lanes/(\S+)/limits \{"(rate|concurrency)": "?([^"}]+)"?\}`),
+		"dispatcher lane limit $1 --$2 $3",
+	},
+	{regexp.MustCompile(`POST /v1/callbacks/([^/ ]+)/(retry|cancel)\b`), "dispatcher callback $2 $1"},
+}
+
+// shellCure says a cure as it is done from the shell, where there is a command for it.
+func shellCure(cure string) string {
+	for _, c := range shellCures {
+		cure = c.call.ReplaceAllString(cure, c.command)
+	}
+	return cure
+}
+
+// callbackEvidence prints the records of a callback.
+type callbackEvidence struct {
+	remote.Flags
+	ID string `arg:"" help:"Id of the callback."`
+}
+
+// Help is what callback evidence --help says below the flags' summary.
+func (*callbackEvidence) Help() string {
+	return "The text has every attempt with its time and its answer. It has no credentials, and of the payload the SHA-256 alone, so that it may be given to the receiver: " +
+		"dispatcher callback evidence ID > evidence.txt."
+}
+
+// Run prints the text: byte for byte, but on a terminal made safe, since receivers wrote parts of it.
+func (cmd *callbackEvidence) Run(ctx context.Context, c *console.Console) error {
+	cl, err := remote.New(c, cmd.Flags)
+	if err != nil {
+		return err
+	}
+	answer, err := cl.Call(ctx, http.MethodGet, remote.CallbackPath(cmd.ID)+"/evidence", nil, nil)
+	if err != nil {
+		return err
+	}
+	if c.OutTerminal {
+		printLines(c, strings.TrimRight(string(answer), "\n"))
+		return nil
+	}
+	_, err = c.Out.Write(answer)
+	return err
+}

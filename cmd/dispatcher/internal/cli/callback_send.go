@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// requestFlags say which request is made, and where; callbacks and polls have the same. A command says with set:"method=…" which method is
+// meant where none is given.
+type requestFlags struct {
+	URL         string   `name:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
+	Endpoint    string   `placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or your own name for it, with its secret, signer, headers and limits."`
+	Method      string   `placeholder:"METHOD" help:"HTTP method. Default: ${method}."`
+	Data        string   `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: the text itself, a file after @, or - for the standard input. Its bytes are sent as they are."`
+	ContentType string   `placeholder:"TYPE" help:"Content type of the body. Default: application/json if it is JSON, else text/plain or application/octet-stream."`
+	Header      []string `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send; may be repeated."`
+}
+
+// put writes what was given into the request that is told of.
+func (f *requestFlags) put(c *console.Console, in map[string]any) error {
+	if f.URL == "" && f.Endpoint == "" {
+		return &console.UsageError{Lines: []string{"give --url or --endpoint"}}
+	}
+	putTexts(in, map[string]string{"url": f.URL, "endpoint": f.Endpoint, "method": f.Method, "content_type": f.ContentType})
+	headers, err := headerLines(f.Header)
+	if err != nil {
+		return err
+	}
+	if len(headers) > 0 {
+		in["headers"] = headers
+	}
+	if f.Data == "" {
+		return nil
+	}
+	body, err := console.ReadInput(c, f.Data)
+	if err != nil {
+		return err
+	}
+	// Not as "payload", which ends where its JSON does: a file mostly has a line's end behind that, and signatures are over bytes.
+	in["body_base64"] = base64.StdEncoding.EncodeToString(body)
+	if f.ContentType == "" {
+		in["content_type"] = guessType(body)
+	}
+	return nil
+}
+
+// aboutFlags are what callbacks and polls have beside their request.
+type aboutFlags struct {
+	Topic          string            `placeholder:"TOPIC" help:"What it is about, such as payment.succeeded."`
+	LockKey        string            `placeholder:"KEY" help:"Callbacks with the same key are never attempted at the same time."`
+	Lane           string            `placeholder:"LANE" help:"Isolation key. Default: the destination."`
+	Label          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A label; may be repeated."`
+	Delay          string            `placeholder:"DURATION" help:"Wait so long before the first attempt."`
+	DueAt          string            `placeholder:"TIME" help:"Make the first attempt at this time, RFC 3339."`
+	ExpiresIn      string            `placeholder:"DURATION" help:"Give up so long after the first due time."`
+	IdempotencyKey string            `placeholder:"KEY" help:"The same key with the same request is accepted once."`
+}
+
+// put writes what was given into the body of a request.
+func (f *aboutFlags) put(in map[string]any) {
+	putTexts(in, map[string]string{
+		"topic": f.Topic, "lock_key": f.LockKey, "lane": f.Lane, "delay": f.Delay, "due_at": f.DueAt, "expires_in": f.ExpiresIn,
+		"idempotency_key": f.IdempotencyKey,
+	})
+	if len(f.Label) > 0 {
+		in["labels"] = f.Label
+	}
+}
+
+// tierFlags are a policy in few words.
+type tierFlags struct {
+	Tiers      []string `placeholder:"15s,3m" help:"Waits between attempts, instead of a policy."`
+	RepeatLast bool     `help:"With --tiers: go on with the last wait, until --deadline."`
+	Deadline   string   `placeholder:"DURATION" help:"With --tiers: make no attempt so long after the first due time."`
+	Timeout    string   `placeholder:"DURATION" help:"With --tiers: time limit of one attempt."`
+}
+
+// put writes them into the body of a request, as its policy. One that is named, or given whole, excludes them.
+func (f *tierFlags) put(policy string, in map[string]any) error {
+	if f.Tiers == nil {
+		for flag, given := range map[string]bool{"repeat-last": f.RepeatLast, "deadline": f.Deadline != "", "timeout": f.Timeout != ""} {
+			if given {
+				return &console.UsageError{Lines: []string{fmt.Sprintf("--%s needs --tiers: a policy has its own", flag)}}
+			}
+		}
+		return nil
+	}
+	if policy != "" {
+		return &console.UsageError{Lines: []string{"--policy and --tiers exclude each other"}}
+	}
+	p := map[string]any{"tiers": console.NonEmpty(f.Tiers)}
+	if f.RepeatLast {
+		p["repeat_last"] = true
+	}
+	putTexts(p, map[string]string{"deadline": f.Deadline, "timeout": f.Timeout})
+	in["policy"] = p
+	return nil
+}
+
+// callbackSend submits one callback.
+type callbackSend struct {
+	remote.Flags
+	requestFlags
+	Ref string `placeholder:"REF" help:"Business reference, such as an order number."`
+	aboutFlags
+	Supersede bool   `help:"Cancel older ones of the same --ref and --topic; needs --version too."`
+	Version   *int64 `placeholder:"N" help:"Which version of what --ref names this tells of; higher is newer."`
+	Order     string `placeholder:"strict" help:"With --lock-key: strict starts it only after all with the same key that were accepted before it are terminal."`
+	choiceFlags
+	tierFlags
+	JSON bool `name:"json" help:"Print the server's answer for machines."`
+}
+
+// Run submits the callback and says what became of it.
+func (cmd *callbackSend) Run(ctx context.Context, c *console.Console) error {
+	in, err := cmd.request(c)
+	if err != nil {
+		return err
+	}
+	cl, err := remote.New(c, cmd.Flags)
+	if err != nil {
+		return err
+	}
+	var cb remote.Callback
+	answer, err := cl.Call(ctx, http.MethodPost, "/v1/callbacks", in, &cb)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return console.PrintJSON(c, answer)
+	}
+	what := "accepted"
+	if cb.Replayed {
+		what = "accepted before, with the same idempotency key"
+	}
+	fmt.Fprintf(c.Out, "%s  %s (see \"dispatcher callback get %[1]s\")\n", console.Printable(cb.ID), what)
+	return nil
+}
+
+// request returns the body of the API call.
+func (cmd *callbackSend) request(c *console.Console) (map[string]any, error) {
+	in := map[string]any{}
+	cmd.aboutFlags.put(in)
+	putTexts(in, map[string]string{"ref": cmd.Ref, "order": cmd.Order})
+	if cmd.Supersede {
+		in["supersede"] = true
+	}
+	if cmd.Version != nil {
+		in["version"] = *cmd.Version
+	}
+	if err := cmd.tierFlags.put(cmd.Policy, in); err != nil {
+		return nil, err
+	}
+	if err := cmd.choiceFlags.put(c, in); err != nil {
+		return nil, err
+	}
+	return in, cmd.requestFlags.put(c, in)
+}
+
+// guessType returns the content type of a body that came without one.
+func guessType(body []byte) string {
+	switch {
+	case json.Valid(body):
+		return "application/json"
+	case utf8.Valid(body):
+		return "text/plain; charset=utf-8"
+	}
+	return "application/octet-stream"
+}

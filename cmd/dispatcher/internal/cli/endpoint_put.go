@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/importer"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// endpointPut makes or replaces endpoints by their external ids.
+type endpointPut struct {
+	remote.Flags
+	File   string `arg:"" placeholder:"FILE.ndjson" help:"File with one endpoint a line, as PUT /v1/endpoints/by-external-id takes it, with its external_id; - reads the standard input."`
+	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON   bool   `name:"json" help:"Print the summary for machines."`
+}
+
+// Help is what endpoint put --help says below the flags' summary.
+func (*endpointPut) Help() string {
+	return "A line such as {\"external_id\": \"merchant-7\", \"url\": \"https://shop.example/notify\", \"policy\": \"payment\"} makes the endpoint, or replaces it whole: what a line does not " +
+		"name gets its default, except a pause, whether it is enabled, and its secret. Run again, the same file changes nothing. Lines go to the server in batches of at " +
+		"most 1000; one that is refused is named on the error output and does not stop the others, and the exit code is 1. Secrets are made when they are first needed: " +
+		"\"dispatcher endpoint secret\" prints them."
+}
+
+// A putSummary is what a file of endpoints comes to.
+type putSummary struct {
+	Lines    int `json:"lines"`
+	Made     int `json:"made"`
+	Replaced int `json:"replaced"`
+	Refused  int `json:"refused"`
+}
+
+// An endpointWriter sends the lines of a source.
+type endpointWriter struct {
+	c      *console.Console
+	cl     *remote.Client
+	source *importer.Source
+	reason string
+	bar    *importer.ImportBar
+	sum    putSummary
+}
+
+// Run puts the endpoints, and ends with 1 if a line was refused.
+func (cmd *endpointPut) Run(ctx context.Context, c *console.Console) error {
+	cl, err := remote.New(c, cmd.Flags)
+	if err != nil {
+		return err
+	}
+	source, err := importer.OpenSource(c, cmd.File)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	w := &endpointWriter{c: c, cl: cl, source: source, reason: cmd.Reason, bar: importer.NewImportBar(c, source.Lines, 0)}
+	err = w.run(ctx)
+	w.bar.End(err != nil)
+	if cmd.JSON {
+		encoder := json.NewEncoder(c.Out)
+		encoder.SetIndent("", "  ")
+		if shown := encoder.Encode(w.sum); err == nil {
+			err = shown
+		}
+	} else {
+		fmt.Fprintf(c.Out, "%d endpoints: %d made, %d replaced, %d refused\n", w.sum.Lines, w.sum.Made, w.sum.Replaced, w.sum.Refused)
+	}
+	if err == nil && w.sum.Refused > 0 {
+		err = console.ExitStatus(console.ExitFailed)
+	}
+	return err
+}
+
+// run sends batch after batch until the source ends.
+func (w *endpointWriter) run(ctx context.Context) error {
+	for more := true; more; {
+		var batch []*importer.ImportLine
+		size, last := 0, 0
+		for len(batch) < importer.MaxImportCount && size < importer.MaxImportBatch {
+			line, found, err := w.source.Next()
+			if err != nil {
+				return err
+			}
+			if more = found; !found {
+				break
+			}
+			last = line.Number
+			w.sum.Lines++
+			if line.Problem != nil {
+				w.refused(&line, line.Problem)
+				continue
+			}
+			batch = append(batch, &line)
+			size += len(line.Text)
+		}
+		if len(batch) > 0 {
+			if err := w.hand(ctx, batch); err != nil {
+				return fmt.Errorf("lines %d to %d: %w; the file can be run again, what is the same stays as it is", batch[0].Number, last, err)
+			}
+		}
+		if last > 0 {
+			w.bar.At(last)
+		}
+	}
+	return nil
+}
+
+// hand makes one call for a batch.
+func (w *endpointWriter) hand(ctx context.Context, batch []*importer.ImportLine) error {
+	body, err := w.body(batch)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Results []struct {
+			Status  int              `json:"status"`
+			Problem *remote.APIError `json:"problem"`
+		} `json:"results"`
+	}
+	if _, err := w.cl.Send(ctx, http.MethodPost, "/v1/endpoints/batch", body, &answer); err != nil {
+		return err
+	}
+	if len(answer.Results) != len(batch) {
+		return fmt.Errorf("%s answered %d results: it is not a dispatcher, or not this version", w.cl.Base, len(answer.Results))
+	}
+	for i, r := range answer.Results {
+		switch {
+		case r.Status == http.StatusCreated:
+			w.sum.Made++
+		case r.Status == http.StatusOK:
+			w.sum.Replaced++
+		case r.Problem != nil:
+			r.Problem.Status = r.Status
+			w.refused(batch[i], r.Problem)
+		default:
+			w.refused(batch[i], &remote.APIError{Status: r.Status})
+		}
+	}
+	return nil
+}
+
+// body is the request for a batch. The lines keep their bytes: the order of their members is nobody's, but a number is what it is.
+func (w *endpointWriter) body(batch []*importer.ImportLine) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	if w.reason != "" {
+		reason, err := json.Marshal(w.reason)
+		if err != nil {
+			return nil, fmt.Errorf("encode the reason: %w", err)
+		}
+		b.WriteString(`"reason":`)
+		b.Write(reason)
+		b.WriteByte(',')
+	}
+	b.WriteString(`"endpoints":[`)
+	for i, line := range batch {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(line.Text)
+	}
+	b.WriteString("]}")
+	return b.Bytes(), nil
+}
+
+// refused says which line was not taken, and why.
+func (w *endpointWriter) refused(line *importer.ImportLine, why *remote.APIError) {
+	w.sum.Refused++
+	text := fmt.Sprintf("line %d: %s", line.Number, why)
+	if w.bar.Bar != nil {
+		w.bar.Bar.Log("%s", text)
+		return
+	}
+	fmt.Fprintln(w.c.Err, text)
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// pollCreate submits one poll.
+type pollCreate struct {
+	remote.Flags
+	Ref string `required:"" placeholder:"REF" help:"Business reference, such as an order number: there is one open poll of a reference and an address."`
+	requestFlags
+	Signer      string   `placeholder:"NAME|JSON|@FILE" help:"Signer of what is asked: a name, or an object with its options; \"dispatcher signer list\" explains them."`
+	Success     []string `sep:"none" placeholder:"PRED" help:"An answer that is final, and good: a predicate; may be repeated, any one suffices."`
+	Failure     []string `sep:"none" placeholder:"PRED" help:"An answer that is final, and bad: likewise."`
+	HoldIf      []string `sep:"none" placeholder:"PRED" help:"An answer that asks to wait, such as that the upstream is busy: its lane is held for 60s or Retry-After, uncharged."`
+	Evaluate    []string `placeholder:"STATUS" help:"Statuses whose answers are looked into, such as 200-299,404; all others are errors. Default: 200-299."`
+	ErrorBudget *int     `placeholder:"N" help:"How many errors in a row it bears; each waits the same tier again. Default: 20."`
+	aboutFlags
+	Policy string `placeholder:"NAME|JSON|@FILE" help:"Policy: a name (see \"dispatcher policy list\"), or an object such as {\"tiers\": [\"5s\", \"30s\"], \"repeat_last\": true, \"deadline\": \"72h\"}."`
+	tierFlags
+	Context          string `placeholder:"JSON|@FILE|-" help:"What goes into the result as it stands, at most 4 KiB."`
+	OnResultURL      string `name:"on-result-url" placeholder:"URL" help:"Tell the result to this address, once it has ended."`
+	OnResultEndpoint string `name:"on-result-endpoint" placeholder:"ID|EXTERNAL_ID" help:"Tell the result to this endpoint."`
+	OnResult         string `name:"on-result" placeholder:"JSON|@FILE|-" help:"Tell the result by this callback, such as {\"endpoint\": \"merchant-7\", \"topic\": \"payment.result\"}, instead of the two above."`
+	JSON             bool   `name:"json" help:"Print the server's answer for machines."`
+}
+
+// Help is what poll create --help says below the flags' summary.
+func (*pollCreate) Help() string {
+	return `A predicate, PRED, is a JSON object, or in short a JSON pointer and the texts of which one is to stand there:
+
+    --success /trade_state=SUCCESS,PAID
+    --failure '{"pointer": "/trade_state", "in": ["CLOSED"]}'
+    --failure '{"status": [404]}' --evaluate 200-299,404
+    --success '{"all": [{"pointer": "/code", "eq": 0}, {"xml": "/xml/state", "ne": "NEW"}]}'
+
+What is neither a success nor a failure waits for the next tier. A poll is a callback: "dispatcher callback retry" asks now, and "dispatcher callback cancel" ends it.`
+}
+
+// Run submits the poll and says what became of it.
+func (cmd *pollCreate) Run(ctx context.Context, c *console.Console) error {
+	in, err := cmd.body(c)
+	if err != nil {
+		return err
+	}
+	cl, err := remote.New(c, cmd.Flags)
+	if err != nil {
+		return err
+	}
+	var cb remote.Callback
+	answer, err := cl.Call(ctx, http.MethodPost, "/v1/polls", in, &cb)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return console.PrintJSON(c, answer)
+	}
+	what := "accepted"
+	switch {
+	case cb.Replayed && cmd.IdempotencyKey != "":
+		what = "accepted before, with the same idempotency key or for the same reference and address"
+	case cb.Replayed:
+		what = "is the open poll of this reference and address; no other one was made"
+	}
+	fmt.Fprintf(c.Out, "%s  %s (see \"dispatcher poll get %[1]s\")\n", console.Printable(cb.ID), what)
+	return nil
+}
+
+// body returns the body of the API call.
+func (cmd *pollCreate) body(c *console.Console) (map[string]any, error) {
+	request, until, in := map[string]any{}, map[string]any{}, map[string]any{}
+	if err := cmd.requestFlags.put(c, request); err != nil {
+		return nil, err
+	}
+	if err := putChoice(c, request, "signer", cmd.Signer); err != nil {
+		return nil, err
+	}
+	for _, rule := range []struct {
+		to         map[string]any
+		name, flag string
+		given      []string
+	}{{until, "success", "success", cmd.Success}, {until, "failure", "failure", cmd.Failure}, {in, "hold_if", "hold-if", cmd.HoldIf}} {
+		if err := putPredicates(rule.to, rule.name, rule.flag, rule.given); err != nil {
+			return nil, err
+		}
+	}
+	if len(until) == 0 {
+		return nil, &console.UsageError{Lines: []string{"give --success, --failure or both: which answers are final"}}
+	}
+	in["request"], in["until"] = request, until
+	putTexts(in, map[string]string{"ref": cmd.Ref})
+	cmd.aboutFlags.put(in)
+	if statuses := console.NonEmpty(cmd.Evaluate); len(statuses) > 0 {
+		in["evaluate"] = statuses
+	}
+	if cmd.ErrorBudget != nil {
+		in["error_budget"] = *cmd.ErrorBudget
+	}
+	if err := cmd.tierFlags.put(cmd.Policy, in); err != nil {
+		return nil, err
+	}
+	if err := putChoice(c, in, "policy", cmd.Policy); err != nil {
+		return nil, err
+	}
+	if err := putJSON(c, in, "context", "context", cmd.Context); err != nil {
+		return nil, err
+	}
+	return in, cmd.putResult(c, in)
+}
+
+// putResult puts whom the result is told to into the request.
+func (cmd *pollCreate) putResult(c *console.Console, in map[string]any) error {
+	to := map[string]any{}
+	putTexts(to, map[string]string{"url": cmd.OnResultURL, "endpoint": cmd.OnResultEndpoint})
+	switch {
+	case cmd.OnResult == "":
+		if len(to) > 0 {
+			in["on_result"] = to
+		}
+		return nil
+	case len(to) > 0:
+		return &console.UsageError{Lines: []string{"--on-result is the whole callback: it excludes --on-result-url and --on-result-endpoint"}}
+	}
+	result, err := readObject(c, "on-result", cmd.OnResult)
+	in["on_result"] = result
+	return err
+}
+
+// putPredicates puts the values of a flag, if there are any, into a rule.
+func putPredicates(to map[string]any, name, flag string, values []string) error {
+	var list []byte
+	for _, value := range values {
+		p, err := predicate(flag, value)
+		if err != nil {
+			return err
+		}
+		text, err := remote.Encode(p)
+		if err != nil {
+			return fmt.Errorf("encode --%s: %w", flag, err)
+		}
+		list = append(append(list, ','), text...)
+	}
+	if len(list) > 0 {
+		list[0] = '['
+		to[name] = remote.Verbatim(append(list, ']'))
+	}
+	return nil
+}
+
+// predicate reads one predicate. In short it is a pointer, =, and values of which one suffices; they stay texts, so that 01 is not 1. What
+// they mean is the server's to judge.
+func predicate(flag, value string) (any, error) {
+	value = strings.TrimSpace(value)
+	if strings.HasPrefix(value, "{") {
+		return object(flag, value)
+	}
+	pointer, list, ok := strings.Cut(value, "=")
+	if !ok || !strings.HasPrefix(pointer, "/") {
+		return nil, &console.UsageError{Lines: []string{fmt.Sprintf("--%s %q is neither of the form /POINTER=VALUE,VALUE nor a JSON object", flag, value)}}
+	}
+	values := strings.Split(list, ",")
+	if slices.ContainsFunc(values, notInShort) {
+		return nil, &console.UsageError{Lines: []string{fmt.Sprintf(
+			"--%s %q has a value that is empty or begins or ends with a space; if that is meant, write it as JSON, such as {\"pointer\": \"/state\", \"in\": [\"\"]}", flag, value)}}
+	}
+	return map[string]any{"pointer": pointer, "in": values}, nil
+}
+
+// notInShort says that a value cannot be written in short: mostly it is a slip.
+func notInShort(value string) bool {
+	return value == "" || value != strings.TrimSpace(value) || strings.Contains(value, ",")
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// SecretsCommand is what concerns the secrets of a project, and what encrypts those of all.
+type SecretsCommand struct {
+	Get       secretsGet       `cmd:"" help:"Print the project's own secret of a use."`
+	Rotate    secretsRotate    `cmd:"" help:"Give the project a new secret; the old one signs beside it for a while."`
+	Reencrypt secretsReencrypt `cmd:"" help:"Re-encrypt what is stored with the first master key."`
+}
+
+// secretsGet prints a project's secret.
+type secretsGet struct {
+	remote.Flags
+	Use     string `arg:"" help:"What it is for: text (bearer), basic, rsa or ed25519."`
+	Private bool   `help:"Of a key pair: the private key, which signs."`
+	JSON    bool   `name:"json" help:"Print the server's answer for machines."`
+}
+
+// Run prints it.
+func (cmd *secretsGet) Run(ctx context.Context, c *console.Console) error {
+	cl, err := remote.New(c, cmd.Flags)
+	if err != nil {
+		return err
+	}
+	var s shownSecret
+	answer, err := cl.Call(ctx, http.MethodGet, "/v1/secret?use="+url.QueryEscape(cmd.Use), nil, &s)
+	if err != nil {
+		return err
+	}
+	return s.print(c, answer, cmd.JSON, cmd.Private)
+}
+
+// secretsRotate makes or takes a project's secret.
+type secretsRotate struct {
+	remote.Flags
+	Use     string   `arg:"" optional:"" help:"What it is for: text (bearer), basic, rsa or ed25519. Without it: the root secret, from which those of lanes are derived."`
+	Secret  string   `placeholder:"TEXT|@FILE|-" help:"The new one; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
+	Hosts   []string `placeholder:"HOST,..." help:"Hosts that it may be sent to or sign for, such as api.bank.example or api.bank.example:8443; * for a private key that may sign for all."`
+	Label   string   `placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
+	Overlap string   `placeholder:"DURATION" help:"How long the old one signs beside it, 24h without it. 0s: not at all, for one that leaked."`
+	Reason  string   `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON    bool     `name:"json" help:"Print the server's answer for machines."`
+}
+
+// Run rotates.
+func (cmd *secretsRotate) Run(ctx context.Context, c *console.Console) error {
+	in := map[string]any{}
+	secret, err := console.ReadSecret(c, "secret", cmd.Secret)
+	if err != nil {
+		return err
+	}
+	putTexts(in, map[string]string{
+		"use": cmd.Use, "secret": secret, "label": cmd.Label, "overlap": cmd.Overlap, "reason": cmd.Reason,
+	})
+	cl, err := remote.New(c, cmd.Flags)
+	if err != nil {
+		return err
+	}
+	if len(cmd.Hosts) > 0 {
+		in["hosts"] = cmd.Hosts
+	}
+	var s shownSecret
+	answer, err := cl.Call(ctx, http.MethodPost, "/v1/secret/rotate", in, &s)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return console.PrintJSON(c, answer)
+	}
+	old := "the old one no longer signs"
+	if s.Until != nil && s.Until.After(time.Now()) {
+		old = "the old one signs beside it until " + console.ClockTime(s.Until)
+	}
+	fmt.Fprintf(c.Err, "the project has a new secret; %s\n", old)
+	if s.Secret == "" {
+		return nil // the root secret is not shown
+	}
+	return s.print(c, answer, false, false)
+}
+
+// secretsReencrypt changes the master key of everything that is stored.
+type secretsReencrypt struct {
+	remote.Flags
+	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	JSON   bool   `name:"json" help:"Print what was done for machines."`
+}
+
+// Help is what secrets reencrypt --help says below the flags' summary.
+func (*secretsReencrypt) Help() string {
+	return "To change the master key: give every process the old key and then the new one (master_key: old,new); then the new one " +
+		"first (new,old); run this until nothing is left; then give the new one alone. It needs the admin key of the settings, " +
+		"goes on while the server works, and may be run again at any time."
+}
+
+// A reencrypted is a step of it.
+type reencrypted struct {
+	KeyID  string `json:"key_id"`
+	Done   int    `json:"done"`
+	Failed int    `json:"failed"`
+	Left   int    `json:"left"`
+	Next   string `json:"next"`
+}
+
+// Run asks for one step after the other.
+func (cmd *secretsReencrypt) Run(ctx context.Context, c *console.Console) error {
+	cl, err := remote.New(c, cmd.Flags)
+	if err != nil {
+		return err
+	}
+	var sum, step reencrypted
+	var bar *console.Drawing
+	tracker := &progress.Tracker{Message: "encrypted rows"}
+	if c.ErrTerminal && !cmd.JSON {
+		bar = c.NewDrawing(c.Err)
+		bar.AppendTracker(tracker)
+		bar.Begin()
+	}
+	for {
+		in := map[string]any{}
+		putTexts(in, map[string]string{"from": step.Next, "reason": cmd.Reason})
+		step = reencrypted{}
+		if _, err = cl.Call(ctx, http.MethodPost, "/v1/secret/reencrypt", in, &step); err != nil {
+			break
+		}
+		sum.KeyID, sum.Left = step.KeyID, step.Left
+		sum.Done, sum.Failed = sum.Done+step.Done, sum.Failed+step.Failed
+		tracker.UpdateTotal(int64(sum.Done + sum.Left))
+		tracker.SetValue(int64(sum.Done))
+		if step.Next == "" {
+			break
+		}
+	}
+	if bar != nil {
+		if err != nil {
+			tracker.MarkAsErrored()
+		} else {
+			tracker.MarkAsDone()
+		}
+		bar.End()
+	}
+	if err != nil {
+		return err
+	}
+	return sum.print(c, cmd.JSON)
+}
+
+// print says what was done. Rows that could not be decrypted are an error.
+func (r *reencrypted) print(c *console.Console, asJSON bool) error {
+	if asJSON {
+		text := fmt.Sprintf(`{"key_id":%q,"done":%d,"failed":%d,"left":%d}`,
+			r.KeyID, r.Done, r.Failed, r.Left)
+		if err := console.PrintJSON(c, []byte(text)); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(c.Out, "%d rows were re-encrypted with master key %s, %d are left\n",
+			r.Done, console.Printable(r.KeyID), r.Left)
+	}
+	if r.Failed > 0 {
+		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, "+
+			"and see the server's log", r.Failed)
+	}
+	return nil
+}

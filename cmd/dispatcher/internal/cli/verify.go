@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// VerifyCommand compares SQL with the index through the running server, which alone sees both at once.
+type VerifyCommand struct {
+	remote.Flags
+	All     bool `name:"all" help:"Name every id of each difference, not only an example."`
+	Unknown bool `name:"unknown" xor:"form" help:"Print only the ids that the index holds and SQL does not know, all of them, one a line; what else is found goes to the error output."`
+	JSON    bool `name:"json" xor:"form" help:"Print the server's answer for machines."`
+}
+
+// Help is what verify --help says below the flags' summary.
+func (*VerifyCommand) Help() string {
+	return "It is of all projects, so that it needs the admin key of the settings. " +
+		"What differs for a moment because it is on its way is left out: a difference counts when it is seen twice, two seconds apart. " +
+		"The exit code is 1 if anything differs. After SQL was restored from a backup: \"dispatcher serve --hold\", then " +
+		"\"dispatcher verify --unknown > ids.txt\" (see docs/guide/operations.md)."
+}
+
+// A driftReport is the server's answer to a comparison.
+type driftReport struct {
+	Clean           bool     `json:"clean"`
+	Rows            int      `json:"rows"`
+	Items           int      `json:"items"`
+	Beyond          int      `json:"beyond_horizon"`
+	Missing         int      `json:"missing"`
+	Late            int      `json:"late"`
+	Unknown         int      `json:"unknown"`
+	Ended           int      `json:"ended"`
+	MissingIDs      []string `json:"missing_ids"`
+	LateIDs         []string `json:"late_ids"`
+	UnknownIDs      []string `json:"unknown_ids"`
+	EndedIDs        []string `json:"ended_ids"`
+	Generation      int64    `json:"generation"`
+	IndexGeneration int64    `json:"index_generation"`
+}
+
+// Run prints what differs, and ends with 1 if anything does.
+func (cmd *VerifyCommand) Run(ctx context.Context, c *console.Console) error {
+	cl, err := remote.New(c, cmd.Flags)
+	if err != nil {
+		return err
+	}
+	cl.MaxAnswer = maxVerifyAnswer
+	var in any
+	if cmd.All || cmd.Unknown {
+		in = map[string]bool{"all": true}
+	}
+	var d driftReport
+	answer, err := cl.Call(ctx, http.MethodPost, "/v1/index/verify", in, &d)
+	if err != nil {
+		return err
+	}
+	switch {
+	case cmd.JSON:
+		err = console.PrintJSON(c, answer)
+	case cmd.Unknown:
+		showDrift(c, c.Err, &d, false)
+		for _, id := range d.UnknownIDs {
+			if _, err = fmt.Fprintln(c.Out, console.Printable(id)); err != nil {
+				break
+			}
+		}
+	default:
+		showDrift(c, c.Out, &d, cmd.All)
+	}
+	if err != nil {
+		return fmt.Errorf("write what differs: %w", err)
+	}
+	if !d.Clean {
+		return console.ExitStatus(console.ExitFailed)
+	}
+	return nil
+}
+
+// A difference is one kind of drift, what it means, and what mends it.
+type difference struct {
+	name          string
+	count         int
+	ids           []string
+	meaning, cure string
+}
+
+// differences are those of a report, worst first.
+func (d *driftReport) differences() []difference {
+	all := []difference{
+		{"unknown", d.Unknown, d.UnknownIDs,
+			"in the index, and SQL has no row of them: accepted after the backup that SQL was restored from, or another database's index; nothing is sent for them",
+			"have their senders hand them over again (\"dispatcher import\"), with sending held until then (serve --hold); keep the ids with \"dispatcher verify --unknown > ids.txt\"; then run \"dispatcher rebuild\""},
+		{"missing", d.Missing, d.MissingIDs,
+			"open in SQL, and not in the index: they would be sent late",
+			"none needed: the sweep gives them back within 20 s after they fall due; \"dispatcher rebuild\" does it at once"},
+		{"late", d.Late, d.LateIDs,
+			"in the index for a later time than SQL says",
+			"none needed: the sweep moves them once they are due; \"dispatcher rebuild\" does it at once"},
+		{"ended", d.Ended, d.EndedIDs,
+			"in the index, and terminal in SQL: nothing is sent for them",
+			"none needed: each is dropped when it falls due; \"dispatcher rebuild\" drops them at once"},
+	}
+	var found []difference
+	for _, f := range all {
+		if f.count > 0 {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func showDrift(c *console.Console, w io.Writer, d *driftReport, all bool) {
+	fmt.Fprintf(w, "compared %d open callbacks in SQL with %d items of the index\n", d.Rows, d.Items)
+	if d.Beyond > 0 {
+		fmt.Fprintf(w, "%d callbacks are due beyond the horizon: the index is given them when their time comes\n", d.Beyond)
+	}
+	if d.Clean {
+		fmt.Fprintln(w, c.Paint("they agree", text.FgGreen))
+		return
+	}
+	fmt.Fprintln(w, c.Paint("they differ", text.FgRed)+" (seen twice, two seconds apart)")
+	if d.Generation != d.IndexGeneration {
+		fmt.Fprintf(w, "\n%s: the index has generation %d, SQL says %d; sending is held, so it was left as it was found\n  cure: \"dispatcher rebuild\", or a start without --hold; both empty it and fill it from SQL, so look at what is unknown first\n",
+			c.Paint("generation", text.Bold), d.IndexGeneration, d.Generation)
+	}
+	for _, f := range d.differences() {
+		fmt.Fprintf(w, "\n%s: %d %s\n  cure: %s\n", c.Paint(f.name, text.Bold), f.count, f.meaning, f.cure)
+		switch {
+		case all:
+			for _, id := range f.ids {
+				fmt.Fprintf(w, "  %s\n", console.Printable(id))
+			}
+		case len(f.ids) > 0:
+			some := f.ids[:min(len(f.ids), shownIDs)]
+			more := ""
+			if f.count > len(some) {
+				more = fmt.Sprintf(" and %d more (--all names them)", f.count-len(some))
+			}
+			fmt.Fprintf(w, "  %s%s\n", console.Printable(strings.Join(some, " ")), more)
+		}
+	}
+}
+
+const (
+	// shownIDs is how many ids of a difference people are shown as examples.
+	shownIDs = 3
+	// maxVerifyAnswer has room for the ids of some thirty million differences.
+	maxVerifyAnswer = 1 << 30
+)

@@ -1,0 +1,13 @@
+//go:build failpoints
+
+package config
+
+import "time"
+
+// failpointVariables are read by the engine of test builds only.
+func failpointVariables() []string {
+	return []string{"DISPATCHER_FAILPOINT", "DISPATCHER_FAILPOINT_TIMES"}
+}
+
+// leastRetention is short in test builds, so that a test sees rows being removed.
+const leastRetention = time.Second

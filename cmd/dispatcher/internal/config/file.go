@@ -1,0 +1,153 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+)
+
+// configVariable names the settings file in the environment.
+const configVariable = EnvPrefix + "CONFIG"
+
+// readSettingsFile reads the file that --config or DISPATCHER_CONFIG names, if any. Values are taken as they stand in
+// the file, not as YAML would type them, so that 0755 or 1e3 mean the same as in a flag.
+func readSettingsFile(c *console.Console, flags *Flags) (map[string]raw, []problem) {
+	path := c.Lookup(configVariable)
+	if flags.File.given {
+		path = flags.File.values[len(flags.File.values)-1]
+	}
+	if path == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		var cause *os.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return nil, []problem{{message: fmt.Sprintf("cannot read the settings file %s: %s", path, err), whole: true}}
+	}
+	return parseSettings(filepath.Base(path), content)
+}
+
+// parseSettings reads one YAML mapping of keys to scalars or lists of scalars.
+func parseSettings(name string, content []byte) (map[string]raw, []problem) {
+	file, err := parser.ParseBytes(content, 0)
+	if err != nil {
+		return nil, []problem{{message: fmt.Sprintf("%s is not YAML: %s", name, yamlCause(err)), whole: true}}
+	}
+	var entries []*ast.MappingValueNode
+	for _, doc := range file.Docs {
+		switch body := doc.Body.(type) {
+		case nil, *ast.NullNode, *ast.CommentGroupNode:
+		case *ast.MappingNode:
+			entries = append(entries, body.Values...)
+		case *ast.MappingValueNode:
+			entries = append(entries, body)
+		default:
+			return nil, []problem{{message: name + " is not a list of settings of the form \"key: value\"", whole: true}}
+		}
+	}
+	keys := make([]string, 0, len(entries))
+	known := map[string]setting{}
+	for _, s := range catalogue() {
+		known[s.key] = s
+		keys = append(keys, s.key)
+	}
+	values := map[string]raw{}
+	var problems []problem
+	for _, entry := range entries {
+		key := entry.Key.String()
+		if token := entry.Key.GetToken(); token != nil {
+			key = token.Value
+		}
+		where := fmt.Sprintf("%s:%d", name, line(entry))
+		s, ok := known[key]
+		if !ok {
+			problems = append(problems, problem{message: unknownKey(where, key, keys), whole: true})
+			continue
+		}
+		if _, twice := values[key]; twice {
+			problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s is set twice", where, key), whole: true})
+			continue
+		}
+		list, err := scalars(entry.Value, s.isList())
+		if err != nil {
+			problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s %s", where, key, err), whole: true})
+			continue
+		}
+		if list != nil {
+			_, sequence := entry.Value.(*ast.SequenceNode)
+			values[key] = raw{values: list, split: !sequence, origin: "file " + where}
+		}
+	}
+	return values, problems
+}
+
+// line returns the number of the line in which an entry stands.
+func line(entry *ast.MappingValueNode) int {
+	if token := entry.Key.GetToken(); token != nil && token.Position != nil {
+		return token.Position.Line
+	}
+	return 0
+}
+
+func unknownKey(where, key string, known []string) string {
+	message := fmt.Sprintf("%s: unknown setting %q", where, key)
+	if best := nearest(strings.ReplaceAll(strings.ToLower(key), "-", "_"), known); best != "" {
+		message += "; did you mean " + best + "?"
+	}
+	return message
+}
+
+// scalars returns what stands for a key: one text, or the elements of a list, or nil for nothing.
+func scalars(node ast.Node, list bool) ([]string, error) {
+	switch n := node.(type) {
+	case *ast.NullNode:
+		return nil, nil
+	case *ast.StringNode:
+		return []string{n.Value}, nil
+	case *ast.LiteralNode:
+		return []string{strings.TrimRight(n.Value.Value, "\n")}, nil
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return []string{n.GetToken().Value}, nil
+	case *ast.SequenceNode:
+		if !list {
+			return nil, errors.New("takes one value, not a list")
+		}
+		all := []string{}
+		for _, element := range n.Values {
+			one, err := scalars(element, false)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, one...)
+		}
+		return all, nil
+	}
+	if list {
+		return nil, errors.New("takes a list of plain values")
+	}
+	return nil, errors.New("takes one plain value")
+}
+
+// yamlCause returns the first line of a parser's error, without the excerpt of the file: it may show a secret.
+func yamlCause(err error) string {
+	var syntax yaml.Error
+	if errors.As(err, &syntax) {
+		if token := syntax.GetToken(); token != nil && token.Position != nil {
+			return fmt.Sprintf("line %d: %s", token.Position.Line, syntax.GetMessage())
+		}
+		return syntax.GetMessage()
+	}
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return first
+}

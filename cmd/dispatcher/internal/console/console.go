@@ -1,0 +1,107 @@
+// Package console is where a command reads and writes, and how it ends: tables, colours, progress, safe texts, exit
+// codes. Tests give it buffers.
+//
+// The exit code is 0 for success, 1 for what went wrong while running, 2 for an invalid command line or settings. Texts
+// from elsewhere pass Printable before they reach a terminal.
+package console
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+)
+
+// A Console is where a command reads and writes. Tests give it buffers.
+type Console struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Version of the program.
+	Version string
+	// Env is the environment as os.Environ returns it.
+	Env []string
+	// OutTerminal and errTerminal say that a person is looking: colours and live progress are welcome, and a secret that
+	// was asked for may be shown.
+	OutTerminal, ErrTerminal bool
+}
+
+// System returns the process's own console. Version is what the linker says; empty or "dev": the build's own
+// information is used.
+func System(version string) *Console {
+	return &Console{
+		Version:     programVersion(version),
+		In:          os.Stdin,
+		Out:         os.Stdout,
+		Err:         os.Stderr,
+		Env:         os.Environ(),
+		OutTerminal: isTerminal(os.Stdout),
+		ErrTerminal: isTerminal(os.Stderr),
+	}
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// colour says whether the output may be coloured: a terminal that did not ask for none.
+func (c *Console) colour() bool {
+	return c.OutTerminal && c.Lookup("NO_COLOR") == "" && c.Lookup("TERM") != "dumb"
+}
+
+// Lookup returns a variable of the environment, or nothing.
+func (c *Console) Lookup(name string) string {
+	value := ""
+	for _, pair := range c.Env {
+		if len(pair) > len(name) && pair[len(name)] == '=' && pair[:len(name)] == name {
+			value = pair[len(name)+1:]
+		}
+	}
+	return value
+}
+
+// Line prints a name and its value; nothing for an empty one.
+func (c *Console) Line(name, value string) {
+	if value != "" {
+		fmt.Fprintf(c.Out, "%-10s %s\n", name, value)
+	}
+}
+
+// Paint colours s where colours are welcome.
+func (c *Console) Paint(s string, colours ...text.Color) string {
+	if !c.colour() {
+		return s
+	}
+	return text.Colors(colours).EscapeSeq() + s + text.Reset.EscapeSeq()
+}
+
+// NewTable returns a table with the header that writes to the console's output when it is rendered.
+func (c *Console) NewTable(header ...any) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(c.Out)
+	style := table.StyleLight
+	style.Format.Header = text.FormatDefault
+	style.Format.Footer = text.FormatDefault
+	style.Options.DrawBorder = false
+	style.Options.SeparateColumns = false
+	t.SetStyle(style)
+	if len(header) > 0 {
+		t.AppendHeader(table.Row(header))
+	}
+	return t
+}
+
+// StateColour returns the colour in which a callback's state is shown.
+func StateColour(state string) text.Color {
+	switch state {
+	case "succeeded":
+		return text.FgGreen
+	case "dead":
+		return text.FgRed
+	case "canceled":
+		return text.FgYellow
+	case "attempting":
+		return text.FgCyan
+	}
+	return text.Reset
+}

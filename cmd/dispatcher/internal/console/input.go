@@ -1,0 +1,79 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// maxInput is the most bytes of a body that are read from a file; the server's own limit is lower.
+const maxInput = 1 << 20
+
+// ReadInput returns what a flag of the form TEXT|@FILE|- names.
+func ReadInput(c *Console, data string) ([]byte, error) {
+	var from io.Reader
+	switch path, isFile := strings.CutPrefix(data, "@"); {
+	case data == "-":
+		from = c.In
+	case isFile:
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, CannotRead(path, err)
+		}
+		defer f.Close()
+		from = f
+	default:
+		return []byte(data), nil
+	}
+	body, err := io.ReadAll(io.LimitReader(from, maxInput+1))
+	if err != nil {
+		return nil, CannotRead(data, err)
+	}
+	if len(body) > maxInput {
+		return nil, fmt.Errorf("%s is larger than %d KiB", data, maxInput>>10)
+	}
+	return body, nil
+}
+
+// ReadText returns the value of a flag: the text itself, the content of a file after @, or the standard input for -.
+func ReadText(c *Console, flag, value string) (string, error) {
+	if value == "@" {
+		return "", &UsageError{Lines: []string{fmt.Sprintf("--%s: name a file after the @", flag)}}
+	}
+	b, err := ReadInput(c, value)
+	if err != nil {
+		return "", &UsageError{Lines: []string{fmt.Sprintf("--%s: %s", flag, err)}}
+	}
+	return string(b), nil
+}
+
+// ReadSecret is readText for a secret. A file mostly ends with a line's end, which no secret has.
+func ReadSecret(c *Console, flag, value string) (string, error) {
+	text, err := ReadText(c, flag, value)
+	text = strings.TrimRight(text, "\r\n")
+	if err == nil && text == "" && value != "" {
+		err = &UsageError{Lines: []string{fmt.Sprintf("--%s: there is nothing in it", flag)}}
+	}
+	return text, err
+}
+
+// CannotRead is an error of a file without the operation's name.
+func CannotRead(path string, err error) error {
+	var cause *os.PathError
+	if errors.As(err, &cause) {
+		err = cause.Err
+	}
+	return fmt.Errorf("cannot read %s: %w", path, err)
+}
+
+func SyntaxOf(text []byte) string {
+	var any json.RawMessage
+	var syntax *json.SyntaxError
+	if errors.As(json.Unmarshal(text, &any), &syntax) {
+		return fmt.Sprintf(": %s at byte %d", syntax, syntax.Offset)
+	}
+	return ""
+}

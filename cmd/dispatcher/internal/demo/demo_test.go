@@ -1,0 +1,112 @@
+package demo
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+func TestTheDemosPlan(t *testing.T) {
+	t.Parallel()
+	payments, err := demoPayments(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(payments) != 30 {
+		t.Errorf("%d payments, not 30", len(payments))
+	}
+	payments = append(payments, demoRefund(time.Now())...)
+	kinds := map[string]int{}
+	paths := map[string]bool{}
+	locks := map[string]int{}
+	for i := range payments {
+		kinds[payments[i].scenario.name]++
+		paths[payments[i].path] = true
+		if payments[i].lockKey != "" {
+			locks[payments[i].lockKey]++
+		}
+	}
+	for _, s := range scenarios() {
+		if kinds[s.name] == 0 {
+			t.Errorf("no payment %s", s.name)
+		}
+	}
+	for key, n := range locks {
+		if n != 2 {
+			t.Errorf("%d payments share the lock key %s, not 2", n, key)
+		}
+	}
+	if len(locks) == 0 || kinds[neverAnswers] != 1 || kinds[askedOften] != 1 || kinds[toldOnce] != 1 {
+		t.Errorf("%d pairs, %d dead letters, %d polls and %d results", len(locks), kinds[neverAnswers], kinds[askedOften], kinds[toldOnce])
+	}
+	if len(paths) != len(payments) {
+		t.Errorf("%d paths for %d payments: the receiver cannot tell them apart", len(paths), len(payments))
+	}
+}
+
+// What the shop is told of the poll's end must be all that was foreseen, and come from the poll.
+func TestTheDemosJudgementReadsTheResult(t *testing.T) {
+	t.Parallel()
+	d := &demo{payments: demoRefund(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)), ids: []string{cmdtest.OneID, "cb_2"}}
+	good := `{"poll_id":"` + cmdtest.OneID + `","ref":"refund-20261121-0001","context":{"order":"refund-20261121-0001","channel":"alipay"},"outcome":"success","reason":"success",` +
+		`"last":{"status_code":200,"body":"{\"status\": \"SUCCESS\"}"},"polls":3,"observed_at":"2026-11-21T10:00:02.000Z"}`
+	if problems := d.resultProblems([]byte(good)); len(problems) != 0 {
+		t.Errorf("what is right is found wrong: %v", problems)
+	}
+	for name, bad := range map[string]string{
+		"nothing": "", "another poll": cmdtest.With(t, good, `{"poll_id":"cb_2"}`), "another ref": cmdtest.With(t, good, `{"ref":"order-1"}`), "another outcome": cmdtest.With(t, good, `{"outcome":"unresolved"}`),
+		"too few questions": cmdtest.With(t, good, `{"polls":2}`), "no context": cmdtest.With(t, good, `{"context":null}`), "no answer": cmdtest.With(t, good, `{"last":null}`),
+	} {
+		if problems := d.resultProblems([]byte(bad)); len(problems) != 1 || !strings.HasPrefix(problems[0], "refund-20261121-0001 (result): ") {
+			t.Errorf("%s: found %v", name, problems)
+		}
+	}
+}
+
+// A judgement is worth something only if it can be bad.
+func TestTheDemosJudgementFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	payments, err := demoPayments(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(payments, func(p payment) bool { return p.scenario.name == failsTwice })
+	start := time.Now()
+	at := func(seconds ...float64) []time.Time {
+		var list []time.Time
+		for _, s := range seconds {
+			list = append(list, start.Add(time.Duration(s*float64(time.Second))))
+		}
+		return list
+	}
+	good := finding{
+		payment:  &payments[i],
+		callback: remote.Callback{State: "succeeded", AttemptCount: 3},
+		attempts: make([]remote.Attempt, 3),
+		visits:   at(0, 1.001, 3.1),
+	}
+	if problems := good.problems(); len(problems) != 0 {
+		t.Errorf("what is right is found wrong: %v", problems)
+	}
+	for name, spoil := range map[string]func(*finding){
+		"state":          func(f *finding) { f.callback.State = "dead" },
+		"attempts":       func(f *finding) { f.callback.AttemptCount = 2 },
+		"too early":      func(f *finding) { f.visits = at(0, 0.9, 3.1) },
+		"not on record":  func(f *finding) { f.attempts = f.attempts[:2] },
+		"sent too often": func(f *finding) { f.visits = at(0, 1.1, 3.2, 9) },
+	} {
+		bad := good
+		spoil(&bad)
+		if problems := bad.problems(); len(problems) != 1 {
+			t.Errorf("%s: found %v", name, problems)
+		}
+	}
+	bad := shopReport{overlaps: 1, forged: 2, changed: 3, mixed: 4}
+	if problems := bad.problems(); len(problems) != 4 {
+		t.Errorf("the ledger's problems are %v", problems)
+	}
+}

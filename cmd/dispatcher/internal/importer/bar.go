@@ -1,0 +1,70 @@
+package importer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+)
+
+// An ImportBar shows on a terminal how far an import is; elsewhere it only says what goes wrong.
+type ImportBar struct {
+	c       *console.Console
+	Bar     *console.Drawing
+	tracker *progress.Tracker
+	// said is when a complaint was last shown.
+	said time.Time
+}
+
+// sayEvery bounds how often a complaint is repeated where nobody sees a bar.
+const sayEvery = 10 * time.Second
+
+// NewImportBar begins to draw; lines is zero where nobody knows how many there are.
+func NewImportBar(c *console.Console, lines, done int) *ImportBar {
+	b := &ImportBar{c: c}
+	if !c.ErrTerminal {
+		return b
+	}
+	b.Bar = c.NewDrawing(c.Err)
+	b.Bar.Style().Visibility.Speed = true
+	b.tracker = &progress.Tracker{Message: "lines", Total: int64(lines)}
+	b.tracker.SetValue(int64(done))
+	b.Bar.AppendTracker(b.tracker)
+	b.Bar.Begin()
+	return b
+}
+
+// At shows that everything up to the line is done.
+func (b *ImportBar) At(line int) {
+	if b.tracker != nil {
+		b.tracker.SetValue(int64(line))
+	}
+}
+
+// say shows what the import waits for.
+func (b *ImportBar) say(text string) {
+	if time.Since(b.said) < sayEvery {
+		return
+	}
+	b.said = time.Now()
+	if b.Bar != nil {
+		b.Bar.Log("%s", console.Printable(text))
+		return
+	}
+	fmt.Fprintf(b.c.Err, "dispatcher: %s\n", console.Printable(text))
+}
+
+// End stops drawing; broken says that the import did not come to its end.
+func (b *ImportBar) End(broken bool) {
+	if b.Bar == nil {
+		return
+	}
+	if broken {
+		b.tracker.MarkAsErrored()
+	} else {
+		b.tracker.MarkAsDone()
+	}
+	b.Bar.End()
+}

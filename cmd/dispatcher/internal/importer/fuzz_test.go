@@ -1,0 +1,138 @@
+package importer
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// FuzzImportLines: every line that is not blank is told once, by its number, and the next begins where it
+// ends. A line that is sent has a key, and all else as it was.
+func FuzzImportLines(f *testing.F) {
+	for _, s := range []string{
+		"{\"a\":1}\n\n{\"idempotency_key\":\"k\"}\r\n", "\xef\xbb\xbf{}\n", "{}", "[]\n1\n{\n",
+		" { } \n{\"idempotency_key\":null}\n",
+		"{\"idempotency_key\":\"\",\"b\":[1]}", "{\"\\u0069dempotency_key\":\"x\"}", "\n\n\n",
+		"{\"a\":{\"idempotency_key\":\"inner\"}}", "{\"idempotency_key\":7}",
+		"{\"idempotency_key\":null,\"idempotency_key\":\"b\"}",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		s := &Source{path: "f", r: bufio.NewReader(bytes.NewReader(file)), sum: strings.Repeat("0", 64)}
+		told, last := 0, int64(0)
+		for {
+			line, more, err := s.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !more {
+				break
+			}
+			told++
+			own := file[last:line.after]
+			if !bytes.Contains(own, line.Text) ||
+				bytes.Count(file[:line.after], []byte("\n")) < line.Number-1 {
+				t.Fatalf("line %d of %q is %q, which ends at %d", line.Number, file, line.Text, line.after)
+			}
+			last = line.after
+			if line.Problem == nil {
+				checkKeyed(t, s, &line)
+			}
+		}
+		want := 0
+		for i, text := range bytes.Split(file, []byte("\n")) {
+			if i == 0 {
+				text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+			}
+			if len(bytes.TrimSpace(text)) > 0 {
+				want++
+			}
+		}
+		if told != want {
+			t.Errorf("%q has %d lines, %d are told", file, want, told)
+		}
+	})
+}
+
+// FuzzImportRate: a rate is more than nothing and finite, and twice the number is twice the rate.
+func FuzzImportRate(f *testing.F) {
+	for _, s := range []string{
+		"500/s", "6000/m", "100/h", "7", "", "0", "-1/s", "NaN", "Inf/s", "1e9", "1e10/s", "0x1p4", "5/",
+		"/s", "1e-320/h",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		rate, err := remote.ParseRate(text)
+		if err == nil && text != "" && !(rate > 0 && rate <= 1e9) {
+			t.Errorf("%q is %v a second", text, rate)
+		}
+	})
+}
+
+// FuzzSource: of a source that is read to its end every byte is counted, however long its lines are.
+func FuzzSource(f *testing.F) {
+	f.Add([]byte("a\nb"), uint16(16))
+	f.Add(bytes.Repeat([]byte("x"), maxImportLine+2), uint16(4096))
+	f.Add(append(bytes.Repeat([]byte("x"), maxImportLine+1), "\ny\n"...), uint16(17))
+	f.Fuzz(func(t *testing.T, file []byte, size uint16) {
+		s := &Source{r: bufio.NewReaderSize(bytes.NewReader(file), int(size))}
+		var read []byte
+		for {
+			text, tooLong, err := s.read()
+			if len(text) > maxImportLine || tooLong && len(text) != maxImportLine {
+				t.Fatalf("%d bytes of a line are kept, too long: %t", len(text), tooLong)
+			}
+			if !tooLong {
+				read = append(read, text...)
+				if !bytes.HasSuffix(file[:s.offset], text) {
+					t.Fatalf("a line ends at %d, and is not what is before", s.offset)
+				}
+			}
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.offset != int64(len(file)) || len(read) > len(file) {
+			t.Errorf("%d bytes of %d are read", s.offset, len(file))
+		}
+	})
+}
+
+// checkKeyed says what is wrong with a line as it is sent.
+func checkKeyed(t *testing.T, s *Source, line *ImportLine) {
+	t.Helper()
+	sent, err := s.keyed(line)
+	if err != nil {
+		t.Fatalf("%q cannot be given a key: %v", line.Text, err)
+	}
+	was, is := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := json.Unmarshal(line.Text, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(sent, &is); err != nil {
+		t.Fatalf("%q is sent as %q: %v", line.Text, sent, err)
+	}
+	if key := string(is["idempotency_key"]); key == "" || key == "null" || key == `""` {
+		if !bytes.Equal(sent, line.Text) { // a key that comes twice is for the server to refuse
+			t.Errorf("%q is sent as %q, with the key %s", line.Text, sent, key)
+		}
+	}
+	delete(was, "idempotency_key")
+	delete(is, "idempotency_key")
+	if !reflect.DeepEqual(was, is) {
+		t.Errorf("%q is sent as %q: %v", line.Text, sent, slices.Sorted(maps.Keys(is)))
+	}
+}

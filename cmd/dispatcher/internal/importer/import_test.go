@@ -1,0 +1,365 @@
+package importer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// importLines writes a file of callbacks that stay scheduled.
+func importLines(t *testing.T, n int) string {
+	t.Helper()
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"url": "http://127.0.0.1:1/%d", "ref": "order-%d",  "payload": {"paid" : %d}, "delay": "1h"}`+"\n", i, i, i)
+	}
+	return cmdtest.WriteFile(t, "callbacks.ndjson", b.String())
+}
+
+// importing runs the command against a server and returns the exit code and the summary.
+func importing(t *testing.T, r *apptest.Running, path string, args ...string) (int, summary, *cmdtest.Terminal) {
+	t.Helper()
+	term := program.Terminal()
+	return importInto(t, term, r, append([]string{path}, args...)...)
+}
+
+func importInto(t *testing.T, term *cmdtest.Terminal, r *apptest.Running, args ...string) (int, summary, *cmdtest.Terminal) {
+	t.Helper()
+	code := term.Invoke(append([]string{"import", "--json", "--server", r.Client.Base, "--key", r.Client.Key}, args...)...)
+	var sum summary
+	if text := term.Stdout.String(); text != "" {
+		if err := json.Unmarshal([]byte(text), &sum); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	}
+	return code, sum, term
+}
+
+func refusals(t *testing.T, path string) (list []map[string]any) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		var r map[string]any
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+func TestImportTellsEachLineApart(t *testing.T) {
+	t.Parallel()
+	r := apptest.Start(t, apptest.Settings(t))
+	const mine = `{"url":"http://127.0.0.1:1/","payload":{"b" : 2},"delay":"1h","idempotency_key":"mine"}`
+	path := cmdtest.WriteFile(t, "mixed.ndjson", "\xef\xbb\xbf"+`{"url":"http://127.0.0.1:1/","payload":{"a": 1},"delay":"1h"}`+"\r\n\n"+
+		`not json`+"\n"+
+		`{"url":"ftp://h/","payload":1}`+"\n"+
+		`[1]`+"\n"+
+		`{"url":"http://127.0.0.1:1/","body":"`+strings.Repeat("x", 600<<10)+`"}`+"\n"+
+		mine+"\n"+
+		`{}`+"\n"+
+		`{"url":"http://127.0.0.1:1/","payload":{"c":3},"delay":"1h","idempotency_key":null}`) // and no newline
+	// What POST /v1/callbacks accepted is not made a second time by an import of the same bytes with the same key.
+	if _, err := r.Client.Send(t.Context(), http.MethodPost, "/v1/callbacks", []byte(mine), nil); err != nil {
+		t.Fatal(err)
+	}
+	code, sum, term := importing(t, r, path)
+	if code != console.ExitFailed || sum.Lines != 8 || sum.Accepted != 2 || sum.Refused != 5 || sum.Replayed != 1 {
+		t.Fatalf("exit code %d, %+v, %s", code, sum, term.Stderr.String())
+	}
+	found := refusals(t, path+".errors.ndjson")
+	var numbers, statuses []float64
+	for _, f := range found {
+		numbers, statuses = append(numbers, f["line"].(float64)), append(statuses, f["status"].(float64))
+	}
+	if !slices.Equal(numbers, []float64{3, 4, 5, 6, 8}) || !slices.Equal(statuses, []float64{400, 422, 422, 413, 422}) {
+		t.Errorf("refused lines %v with %v", numbers, statuses)
+	}
+	if input := found[1]["input"].(map[string]any); input["url"] != "ftp://h/" {
+		t.Errorf("input %v", input)
+	}
+	// The payload's bytes are those of the file.
+	var bodies []string
+	for _, cb := range r.Callbacks(t, "limit=10") {
+		bodies = append(bodies, string(r.Call(t, http.MethodGet, remote.CallbackPath(cb.ID)+"/payload", nil, nil)))
+	}
+	slices.Sort(bodies)
+	if !slices.Equal(bodies, []string{`{"a": 1}`, `{"b" : 2}`, `{"c":3}`}) {
+		t.Errorf("payloads %q", bodies)
+	}
+	code, sum, _ = importing(t, r, path)
+	if code != console.ExitFailed || sum.Accepted != 0 || sum.Replayed != 3 || len(refusals(t, path+".errors.ndjson")) != 5 {
+		t.Errorf("again: exit code %d, %+v", code, sum)
+	}
+}
+
+// Resuming skips what is in the books; what was accepted after the last entry is a replay, not a second callback.
+func TestImportGoesOn(t *testing.T) {
+	t.Parallel()
+	r := apptest.Start(t, apptest.Settings(t))
+	path := importLines(t, 2500)
+	if code, sum, term := importing(t, r, path); code != console.ExitOK || sum.Accepted != 2500 {
+		t.Fatalf("exit code %d, %+v, %s", code, sum, term.Stderr.String())
+	}
+	content, err := os.ReadFile(path + ".progress")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mark waymark
+	if err := json.Unmarshal(content, &mark); err != nil || mark.Line != 2500 || !mark.Finished {
+		t.Fatalf("%+v, %v", mark, err)
+	}
+	if code, sum, _ := importing(t, r, path, "--resume"); code != console.ExitOK || sum.Lines != 0 || sum.Skipped != 2500 {
+		t.Errorf("resume of all that is done: exit code %d, %+v", code, sum)
+	}
+	// As a kill leaves it: accepted, and not in the books.
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark.Line, mark.Lines, mark.Finished = 1000, 1000, false
+	mark.Offset = int64(len(strings.Join(strings.SplitAfter(string(text), "\n")[:1000], "")))
+	if content, err = json.Marshal(mark); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".progress", content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, sum, _ := importing(t, r, path, "--resume")
+	if code != console.ExitOK || sum.Skipped != 1000 || sum.Lines != 1500 || sum.Replayed != 1500 || sum.Accepted != 0 {
+		t.Errorf("resume in the middle: exit code %d, %+v", code, sum)
+	}
+	if got := r.Counters(t).Items(); got != 2500 {
+		t.Errorf("%d callbacks, not 2500", got)
+	}
+	// An edited file is another one.
+	if err := os.WriteFile(path, append(text, []byte("{}\n")...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, term := importing(t, r, path, "--resume"); code != console.ExitUsage || !strings.Contains(term.Stderr.String(), "was changed since") {
+		t.Errorf("resume of an edited file: exit code %d, %s", code, term.Stderr.String())
+	}
+}
+
+func TestImportFromTheStandardInput(t *testing.T) {
+	t.Parallel()
+	r := apptest.Start(t, apptest.Settings(t))
+	const line = `{"url":"http://127.0.0.1:1/","payload":1,"delay":"1h"}` + "\n"
+	for try, want := range []summary{{Lines: 3, Accepted: 2, Refused: 1}, {Lines: 3, Replayed: 2, Refused: 1}} {
+		term := program.Terminal()
+		term.In = strings.NewReader(line + "x\n" + line)
+		code, sum, _ := importInto(t, term, r, "-")
+		sum.Took = ""
+		if code != console.ExitFailed || sum != want {
+			t.Errorf("try %d: exit code %d, %+v", try, code, sum)
+		}
+		cmdtest.Says(t, term.Stderr.String(), `{"line":2,"status":400,"code":"bad_json"`)
+	}
+}
+
+func TestImportDryRun(t *testing.T) {
+	t.Parallel()
+	path := cmdtest.WriteFile(t, "dry.ndjson", `{"endpoint":"merchant-7","payload":1,"policy":"our-own"}`+"\n"+
+		`{"url":"https://h/","payload":1,"policy":{"tiers":["soon"]}}`+"\n"+`{`+"\n")
+	term := program.Terminal()
+	term.Ends(t, console.ExitFailed, "import", path, "--dry-run")
+	cmdtest.Says(t, term.Stdout.String(), "3 lines: 1 could be sent, 2 could not; nothing was sent")
+	lines := term.Lines()
+	if len(lines) != 2 {
+		t.Fatalf("said %q", lines)
+	}
+	cmdtest.Says(t, lines[0], "line 2: ", "policy")
+	cmdtest.Says(t, lines[1], "line 3: the line is not JSON")
+	for _, file := range []string{path + ".progress", path + ".errors.ndjson"} {
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("it wrote %s", file)
+		}
+	}
+}
+
+func TestImportCommandLines(t *testing.T) {
+	t.Parallel()
+	path := cmdtest.WriteFile(t, "a.ndjson", "{}\n")
+	for _, args := range []string{
+		path + " --rate fast", path + " --rate 0/s", path + " --rate 5/", path + " --resume", path + " --resume --dry-run",
+		"- --resume", "",
+	} {
+		program.Terminal("DISPATCHER_KEY=k").Ends(t, console.ExitUsage, strings.Fields("import "+args)...)
+	}
+	program.Terminal("DISPATCHER_KEY=k").Ends(t, console.ExitFailed, "import", path+".missing")
+	for text, want := range map[string]float64{"": 0, "500": 500, "500/s": 500, "6000/m": 100, "3600/h": 1} {
+		if got, err := remote.ParseRate(text); err != nil || got != want {
+			t.Errorf("rate %q is %v, %v", text, got, err)
+		}
+	}
+}
+
+// Keys are made where there are none, and are the same whenever the file is read again.
+func TestImportKeys(t *testing.T) {
+	t.Parallel()
+	s := &Source{sum: strings.Repeat("ab", 32)}
+	key := `"import-` + strings.Repeat("ab", 16) + `-7"`
+	for text, want := range map[string]string{
+		`{"url":"u"}`:                           `{"idempotency_key":` + key + `,"url":"u"}`,
+		`{ }`:                                   `{"idempotency_key":` + key + ` }`,
+		`{"a" : {"idempotency_key":"x"} }`:      `{"idempotency_key":` + key + `,"a" : {"idempotency_key":"x"} }`,
+		`{"idempotency_key":"mine", "a":1e400}`: `{"idempotency_key":"mine", "a":1e400}`,
+		`{"a":[1, 2], "idempotency_key" : null ,"b":1}`: `{"a":[1, 2], "idempotency_key" : ` + key + ` ,"b":1}`,
+	} {
+		got, err := s.keyed(&ImportLine{Number: 7, Text: []byte(text)})
+		if err != nil || string(got) != want || !json.Valid(got) {
+			t.Errorf("%s became %s, not %s (%v)", text, got, want, err)
+		}
+	}
+}
+
+// What no later try can mend ends the import, and says how to go on.
+func TestImportStopsAtAWrongKey(t *testing.T) {
+	t.Parallel()
+	r := apptest.Start(t, apptest.Settings(t))
+	path, term := importLines(t, 3), program.At(r.Client.Base)
+	term.Ends(t, console.ExitFailed, "import", path)
+	cmdtest.Says(t, term.Stderr.String(), "401", "go on with --resume")
+	cmdtest.Says(t, term.Stdout.String(), "stopped after 0 lines")
+	term.Ends(t, console.ExitOK, "import", path, "--resume", "--key", r.Settings.AdminKey)
+	cmdtest.Says(t, term.Stdout.String(), "imported 3 lines in ", ": 3 accepted, 0 were accepted before, 0 refused")
+}
+
+// openImport is an import of a file that has not begun, at a server without a wire.
+func openImport(t *testing.T, path string, rate float64, server http.HandlerFunc) (*importer, *cmdtest.Terminal) {
+	t.Helper()
+	term := program.Terminal()
+	cl, err := remote.New(&term.Console, remote.Flags{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl.Http.Transport = cmdtest.InProcess{Handler: server}
+	source, err := OpenSource(&term.Console, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	books, err := openBooks(&term.Console, source, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		source.Close()
+		if err := books.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	bar := NewImportBar(&term.Console, source.Lines, 0)
+	return &importer{c: &term.Console, cl: cl, source: source, books: books, rate: rate, bar: bar}, term
+}
+
+// batchOf reads the addresses of a batch, and answerAll gives each of them the same result.
+func batchOf(t *testing.T, r *http.Request) []string {
+	t.Helper()
+	var in struct{ Callbacks []struct{ URL string } }
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		t.Error(err)
+	}
+	var urls []string
+	for _, cb := range in.Callbacks {
+		urls = append(urls, cb.URL)
+	}
+	return urls
+}
+
+func answerAll(t *testing.T, w http.ResponseWriter, n int, result string) {
+	t.Helper()
+	w.WriteHeader(http.StatusMultiStatus)
+	cmdtest.Respond(t, w, `{"results":[`+strings.Repeat(result+",", n-1)+result+`]}`)
+}
+
+const resultAccepted = `{"status":202,"callback":{}}`
+
+// A server that cannot take a batch is asked again, as late as it says, and a batch that it cannot read is halved.
+func TestImportAsksAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var asked []time.Time
+		serve := func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, time.Now())
+			urls := batchOf(t, r)
+			switch len(asked) {
+			case 1:
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				cmdtest.Respond(t, w, `{"title":"Service Unavailable","status":503,"detail":"the database cannot commit; try again later"}`)
+			case 2:
+				panic(http.ErrAbortHandler) // the connection breaks
+			case 3:
+				answerAll(t, w, len(urls), `{"status":409,"problem":{"status":409,"code":"idempotency_in_progress"}}`)
+			default:
+				answerAll(t, w, len(urls), resultAccepted)
+			}
+		}
+		im, term := openImport(t, cmdtest.WriteFile(t, "a.ndjson", `{"url":"a"}`+"\n"+`{"url":"b"}`+"\n"), 0, serve)
+		if err := im.run(t.Context()); err != nil || im.sum.Accepted != 2 || im.sum.Refused != 0 || len(asked) != 4 {
+			t.Errorf("%v, after %d calls %+v", err, len(asked), im.sum)
+		}
+		if waited := asked[1].Sub(asked[0]); waited != 7*time.Second {
+			t.Errorf("it asked again after %s although the server said 7 s", waited)
+		}
+		cmdtest.Says(t, term.Stderr.String(), "the database cannot commit")
+	})
+	refuse := func(w http.ResponseWriter, r *http.Request) {
+		if urls := batchOf(t, r); !slices.Contains(urls, "unreadable") {
+			answerAll(t, w, len(urls), resultAccepted)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		cmdtest.Respond(t, w, `{"title":"Bad Request","status":400,"detail":"the body is not JSON","code":"bad_json"}`)
+	}
+	path := cmdtest.WriteFile(t, "b.ndjson", `{"url":"a"}`+"\n"+`{"url":"unreadable"}`+"\n"+`{"url":"c"}`+"\n")
+	im, _ := openImport(t, path, 0, refuse)
+	if err := im.run(t.Context()); err != nil || im.sum.Accepted != 2 || im.sum.Refused != 1 {
+		t.Errorf("%v, %+v", err, im.sum)
+	}
+	if found := refusals(t, path+".errors.ndjson"); len(found) != 1 || found[0]["line"] != 2.0 {
+		t.Errorf("refused %v", found)
+	}
+}
+
+// An import keeps to its rate. Interrupted in the middle it says so, and the books are right.
+func TestImportKeepsToItsRate(t *testing.T) {
+	t.Parallel()
+	accept := func(w http.ResponseWriter, r *http.Request) { answerAll(t, w, len(batchOf(t, r)), resultAccepted) }
+	synctest.Test(t, func(t *testing.T) {
+		im, _ := openImport(t, importLines(t, 60), 40, accept)
+		began := time.Now()
+		if err := im.run(t.Context()); err != nil || im.sum.Accepted != 60 {
+			t.Errorf("%v, %+v", err, im.sum)
+		}
+		// Batches of ten, the first one at once; the rate holds for what comes after the last one, too.
+		if took := time.Since(began); took != 1500*time.Millisecond {
+			t.Errorf("60 callbacks at 40/s took %s", took)
+		}
+		im, _ = openImport(t, importLines(t, 1000), 100, accept)
+		ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
+		defer cancel()
+		if err := im.run(ctx); err == nil || im.sum.Accepted != 75 {
+			t.Errorf("%v, %+v", err, im.sum)
+		}
+		if done := im.books.done; done.Line != 75 || done.Lines != 75 || done.Finished {
+			t.Errorf("the books say %+v", done)
+		}
+	})
+}

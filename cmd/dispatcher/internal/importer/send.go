@@ -1,0 +1,231 @@
+package importer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+const (
+	// importPatience is how long a server that does not take a batch is asked again.
+	importPatience = 15 * time.Minute
+	// importCall bounds one call.
+	importCall = time.Minute
+)
+
+// An importer sends the lines of a source.
+type importer struct {
+	c      *console.Console
+	cl     *remote.Client
+	source *Source
+	books  *books
+	bar    *ImportBar
+	// rate is how many callbacks may be sent each second; zero: any number. next is when the next batch may be.
+	rate float64
+	next time.Time
+	sum  summary
+	// bad are the lines of the present batch that were refused.
+	bad []refusedLine
+}
+
+type refusedLine struct {
+	line *ImportLine
+	why  *remote.APIError
+}
+
+// A parcel is a line on its way: as it stands in the file, and as it is sent.
+type parcel struct {
+	line *ImportLine
+	body []byte
+}
+
+// run sends batch after batch until the source ends. After each one the books say so.
+func (im *importer) run(ctx context.Context) error {
+	for {
+		var batch []parcel
+		var last *ImportLine
+		lines, bytes := 0, 0
+		more := true
+		for len(batch) < im.batchSize() && bytes < MaxImportBatch {
+			line, found, err := im.source.Next()
+			if err != nil {
+				return err
+			}
+			if more = found; !found {
+				break
+			}
+			last = &line
+			lines++
+			if line.Problem == nil {
+				body, err := im.source.keyed(&line)
+				if err != nil {
+					return fmt.Errorf("line %d: %w", line.Number, err)
+				}
+				batch = append(batch, parcel{&line, body})
+				bytes += len(body)
+				continue
+			}
+			im.refused(&line, line.Problem)
+		}
+		if err := im.pace(ctx, len(batch)); err != nil {
+			return err
+		}
+		if err := im.deliver(ctx, batch); err != nil {
+			return err
+		}
+		if err := im.writeRefusals(); err != nil {
+			return err
+		}
+		if last != nil {
+			if err := im.books.reached(last, lines); err != nil {
+				return err
+			}
+			im.sum.Lines += lines
+			im.bar.At(last.Number)
+		}
+		if !more {
+			return im.books.finished()
+		}
+	}
+}
+
+// batchSize is how many lines the next batch takes: with a rate, about a quarter of a second's worth.
+func (im *importer) batchSize() int {
+	if im.rate == 0 {
+		return MaxImportCount
+	}
+	return max(1, min(MaxImportCount, int(im.rate/4)))
+}
+
+// pace waits until the rate allows the next batch.
+func (im *importer) pace(ctx context.Context, n int) error {
+	if im.rate == 0 {
+		return ctx.Err()
+	}
+	console.Pause(ctx, time.Until(im.next))
+	if now := time.Now(); im.next.Before(now) {
+		im.next = now
+	}
+	im.next = im.next.Add(time.Duration(float64(n) / im.rate * float64(time.Second)))
+	return ctx.Err()
+}
+
+// deliver hands the batch over, and asks again for as long as the server is away, busy, or cannot commit.
+func (im *importer) deliver(ctx context.Context, batch []parcel) error {
+	deadline := time.Now().Add(importPatience)
+	for try := 0; len(batch) > 0; try++ {
+		left, err := im.hand(ctx, batch)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil && len(left) == 0 {
+			return nil
+		}
+		if err == nil {
+			err = &remote.BusyError{Left: len(left), Of: len(batch)}
+		}
+		wait, again := remote.Backoff(err, try)
+		if !again {
+			return err
+		}
+		if len(left) < len(batch) {
+			deadline = time.Now().Add(importPatience) // it moves
+		}
+		if time.Now().Add(wait).After(deadline) {
+			return fmt.Errorf("line %d: given up after %s: %w", left[0].line.Number, importPatience, err)
+		}
+		im.bar.say(fmt.Sprintf("%s; trying again in %s", err, wait.Round(100*time.Millisecond)))
+		console.Pause(ctx, wait)
+		batch = left
+	}
+	return nil
+}
+
+// hand makes one call for the batch, and returns the lines that are to be tried again. A batch that is refused as a whole is
+// halved until the line that the server cannot even read stands alone.
+func (im *importer) hand(ctx context.Context, batch []parcel) (left []parcel, err error) {
+	var answer struct {
+		Results []struct {
+			Status  int              `json:"status"`
+			Problem *remote.APIError `json:"problem"`
+		} `json:"results"`
+	}
+	call, cancel := context.WithTimeout(ctx, importCall)
+	defer cancel()
+	_, err = im.cl.Send(call, http.MethodPost, "/v1/callbacks/batch", bodyOf(batch), &answer)
+	var refused *remote.APIError
+	if errors.As(err, &refused) && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusRequestEntityTooLarge) {
+		if len(batch) == 1 {
+			im.refused(batch[0].line, refused)
+			return nil, nil
+		}
+		half := len(batch) / 2
+		first, err := im.hand(ctx, batch[:half])
+		if err != nil {
+			return slices.Concat(first, batch[half:]), err
+		}
+		second, err := im.hand(ctx, batch[half:])
+		return slices.Concat(first, second), err
+	}
+	if err != nil {
+		return batch, err
+	}
+	if len(answer.Results) != len(batch) {
+		return batch, fmt.Errorf("%s answered %d results for %d lines: it is not a dispatcher, or not this version", im.cl.Base, len(answer.Results), len(batch))
+	}
+	for i, r := range answer.Results {
+		switch {
+		case r.Status == http.StatusAccepted:
+			im.sum.Accepted++
+		case r.Status == http.StatusOK:
+			im.sum.Replayed++
+		case r.Status >= 500 || r.Status == http.StatusConflict || r.Status == http.StatusTooManyRequests:
+			left = append(left, batch[i])
+		default:
+			problem := r.Problem
+			if problem == nil {
+				problem = &remote.APIError{Title: http.StatusText(r.Status)}
+			}
+			problem.Status = r.Status
+			im.refused(batch[i].line, problem)
+		}
+	}
+	return left, nil
+}
+
+func bodyOf(batch []parcel) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"callbacks":[`)
+	for i, p := range batch {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(p.body)
+	}
+	b.WriteString("]}")
+	return b.Bytes()
+}
+
+func (im *importer) refused(line *ImportLine, why *remote.APIError) {
+	im.sum.Refused++
+	im.bad = append(im.bad, refusedLine{line, why})
+}
+
+// writeRefusals writes down what was refused of a batch, in the order of its lines.
+func (im *importer) writeRefusals() error {
+	slices.SortFunc(im.bad, func(a, b refusedLine) int { return a.line.Number - b.line.Number })
+	for _, r := range im.bad {
+		if err := im.books.refuse(r.line, r.why); err != nil {
+			return err
+		}
+	}
+	im.bad = im.bad[:0]
+	return nil
+}

@@ -1,0 +1,203 @@
+package importer
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// A Source is the lines of an import. A file is read once before, so that its hash and the number of its lines are known.
+type Source struct {
+	path string // "-" for the standard input
+	file *os.File
+	r    *bufio.Reader
+	// sum is the file's hash in hexadecimal. For the standard input, which cannot be read twice, seen takes its place: the hash
+	// of everything up to and with the line.
+	sum  string
+	seen hash.Hash
+	// Lines is how many there are, zero for the standard input; at and offset are how many were read, and their bytes.
+	Lines  int
+	at     int
+	offset int64
+}
+
+// An ImportLine is one line that is not blank.
+type ImportLine struct {
+	Number int
+	Text   []byte
+	// after is where the next line begins.
+	after int64
+	// Problem is why the line is not even tried.
+	Problem *remote.APIError
+}
+
+// OpenSource opens what an import reads.
+func OpenSource(c *console.Console, path string) (*Source, error) {
+	s := &Source{path: path}
+	if path == "-" {
+		s.seen = sha256.New()
+		s.r = bufio.NewReaderSize(c.In, 1<<16)
+		return s, nil
+	}
+	var err error
+	if s.file, err = os.Open(path); err != nil {
+		return nil, console.CannotRead(path, err)
+	}
+	sum := sha256.New()
+	counter := &newlines{}
+	if _, err = io.Copy(io.MultiWriter(sum, counter), s.file); err == nil {
+		_, err = s.file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		s.Close()
+		return nil, console.CannotRead(path, err)
+	}
+	s.sum, s.Lines = hex.EncodeToString(sum.Sum(nil)), counter.n
+	if counter.open {
+		s.Lines++
+	}
+	s.r = bufio.NewReaderSize(s.file, 1<<16)
+	return s, nil
+}
+
+// newlines counts lines; open says that the last one has no end.
+type newlines struct {
+	n    int
+	open bool
+}
+
+func (w *newlines) Write(p []byte) (int, error) {
+	w.n += bytes.Count(p, []byte{'\n'})
+	if len(p) > 0 {
+		w.open = p[len(p)-1] != '\n'
+	}
+	return len(p), nil
+}
+
+func (s *Source) Close() {
+	if s.file != nil {
+		s.file.Close() // it was only read
+	}
+}
+
+// skip goes to the place that an earlier import reached.
+func (s *Source) skip(line int, offset int64) error {
+	if _, err := s.file.Seek(offset, io.SeekStart); err != nil {
+		return console.CannotRead(s.path, err)
+	}
+	s.r.Reset(s.file)
+	s.at, s.offset = line, offset
+	return nil
+}
+
+// Next returns the next line that is not blank; more is false at the end.
+func (s *Source) Next() (line ImportLine, more bool, err error) {
+	for {
+		text, tooLong, err := s.read()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return line, false, console.CannotRead(s.path, err)
+		}
+		if len(text) == 0 && errors.Is(err, io.EOF) {
+			return line, false, nil
+		}
+		s.at++
+		if s.at == 1 {
+			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+		}
+		text = bytes.TrimSpace(text)
+		if len(text) == 0 && !tooLong {
+			continue
+		}
+		line = ImportLine{Number: s.at, Text: text, after: s.offset}
+		switch {
+		case tooLong:
+			line.Problem = &remote.APIError{Status: 413, Code: "too_large", Detail: fmt.Sprintf("the line is longer than %d KiB", maxImportLine>>10)}
+		case !json.Valid(text):
+			line.Problem = &remote.APIError{Status: 400, Code: "bad_json", Detail: "the line is not JSON" + console.SyntaxOf(text)}
+		case text[0] != '{':
+			line.Problem = &remote.APIError{Status: 422, Code: "invalid", Detail: "the line is not a JSON object"}
+		}
+		return line, true, nil
+	}
+}
+
+// read returns a line with its end; of one that is too long, the beginning.
+func (s *Source) read() (text []byte, tooLong bool, err error) {
+	for {
+		part, err := s.r.ReadSlice('\n')
+		s.offset += int64(len(part))
+		if s.seen != nil {
+			s.seen.Write(part) // never fails
+		}
+		if len(text)+len(part) <= maxImportLine {
+			text = append(text, part...)
+		} else if !tooLong {
+			tooLong = true
+			text = append(text, part[:maxImportLine-len(text)]...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		return text, tooLong, err
+	}
+}
+
+// keyed returns the line with an idempotency key: its own, or one that is made for it and is the same whenever the same source
+// is read again. Everything else keeps its bytes.
+func (s *Source) keyed(line *ImportLine) ([]byte, error) {
+	at, end, given, err := findKey(line.Text)
+	if err != nil || given {
+		return line.Text, err
+	}
+	sum := s.sum
+	if s.seen != nil {
+		sum = hex.EncodeToString(s.seen.Sum(nil))
+	}
+	key := strconv.Quote("import-" + sum[:32] + "-" + strconv.Itoa(line.Number))
+	if end > at { // it stands there with nothing in it
+		return bytes.Join([][]byte{line.Text[:at], []byte(key), line.Text[end:]}, nil), nil
+	}
+	comma := []byte(",")
+	if rest := bytes.TrimLeft(line.Text[1:], " \t\r\n"); rest[0] == '}' {
+		comma = nil
+	}
+	return bytes.Join([][]byte{[]byte(`{"idempotency_key":` + key), comma, line.Text[1:]}, nil), nil
+}
+
+// findKey looks for idempotency_key in a valid object: where its value begins and ends, and whether there is one. A null is none.
+func findKey(object []byte) (at, end int, given bool, err error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if _, err := d.Token(); err != nil {
+		return 0, 0, false, err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return 0, 0, false, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return 0, 0, false, err
+		}
+		if name != "idempotency_key" {
+			continue
+		}
+		if string(value) != "null" {
+			return 0, 0, true, nil
+		}
+		end = int(d.InputOffset())
+		at = end - len(value)
+	}
+	return at, end, false, nil
+}

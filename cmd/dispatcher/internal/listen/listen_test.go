@@ -1,0 +1,198 @@
+package listen
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+func newReceiver(t *testing.T, term *cmdtest.Terminal, cmd Command) *receiver {
+	t.Helper()
+	cmd.Addr, cmd.Delay = "127.0.0.1:0", "0s"
+	r, err := cmd.receiver(&term.Console)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// post sends a request to a receiver and returns its answer.
+func post(r *receiver, body string, header http.Header) (int, string) {
+	req := httptest.NewRequest(http.MethodPost, "/notify?x=1", strings.NewReader(body))
+	req.Header = header
+	rec := httptest.NewRecorder()
+	r.ServeHTTP(rec, req)
+	return rec.Code, rec.Body.String()
+}
+
+func TestListenAnswersInSequencePerID(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, program.Terminal(), Command{Respond: []string{"500", "503", "200"}, Body: "success"})
+	for _, step := range []struct {
+		id     string
+		status int
+		answer string
+	}{
+		{"a", 500, "Internal Server Error"}, {"b", 500, "Internal Server Error"}, {"a", 503, "Service Unavailable"},
+		{"a", 200, "success"}, {"a", 200, "success"}, {"b", 503, "Service Unavailable"}, {"", 500, "Internal Server Error"},
+	} {
+		status, answer := post(r, "{}", http.Header{"Webhook-Id": {step.id}})
+		if status != step.status || answer != step.answer {
+			t.Errorf("%q was answered with %d %q, not %d %q", step.id, status, answer, step.status, step.answer)
+		}
+	}
+	for i := range rememberedIDs + 10 {
+		r.next(strconv.Itoa(i))
+	}
+	if len(r.seen) != rememberedIDs || len(r.ids) != rememberedIDs {
+		t.Errorf("remembers %d and %d ids", len(r.seen), len(r.ids))
+	}
+}
+
+func TestListenIsSafeForTheTerminal(t *testing.T) {
+	t.Parallel()
+	term := program.Terminal()
+	r := newReceiver(t, term, Command{Respond: []string{"200"}, Body: "ok", Headers: true})
+	body := "a\x1b[2Jb\nc" + strings.Repeat("x", 3*maxShown)
+	post(r, body, http.Header{"Webhook-Id": {"\x1b]0;t\x07"}, "X-Evil": {"\x1b[31m"}})
+	shown := term.Stdout.String()
+	if strings.ContainsAny(shown, "\x1b\x07") {
+		t.Errorf("control characters reach the terminal: %q", shown)
+	}
+	cmdtest.Says(t, shown, "bytes more", "X-Evil")
+}
+
+// sendTo has the program's own client sign and send a request, and returns its answer's status.
+func sendTo(t *testing.T, r *receiver, signer string, keys ...[]byte) int {
+	t.Helper()
+	client, err := outbound.New(outbound.Options{Transport: cmdtest.InProcess{Handler: r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := outbound.Request{
+		ID: "cb_01JD0000000000000000000001", Number: 1, URL: "http://shop.example/notify?shop=7", Method: "POST",
+		ContentType: "application/json", Body: []byte(`{"paid":10000}`), Timeout: time.Minute, Signer: signer,
+	}
+	for _, key := range keys {
+		req.Secrets = append(req.Secrets, sign.Secret{ID: "sec_1", Key: key})
+	}
+	response := client.Send(t.Context(), req)
+	if response.Class == store.ClassSignError || response.Class == store.ClassInvalidRequest {
+		t.Fatalf("%s: %s %s", signer, response.Class, response.Error)
+	}
+	return response.Status
+}
+
+// With each kind of secret, also with a nonce and a time of its own as upstreams are asked, "listen" takes
+// what the program's own client sends. It does so with either secret of a rotation, and with the public key
+// alone. It refuses another secret and what is not signed.
+// TestEverySignerIsVerified of package outbound tries every option of every signer.
+func TestListenVerifiesEverySigner(t *testing.T) {
+	t.Parallel()
+	for signer, twoSign := range map[string]bool{
+		"standard-v1": true, "standard-v1a": true, "hmac-sha256-body": true, "sorted-kv": false, "bearer": false,
+		"basic": false, `{"type": "t-v1", "header": "Stripe-Signature", "key": "written"}`: true,
+		`{"type":"sorted-kv","alg":"md5","nonce":"nonce_str","put":{"in":"query","name":"sig"}}`:     false,
+		`{"type":"sorted-kv","alg":"rsa2","exclude":["sign"],"sign_type":"RSA2","time":"timestamp"}`: false,
+		`{"type":"wechat-v3-rsa","mchid":"1900009191"}`:                                              false,
+	} {
+		t.Run(signer, func(t *testing.T) {
+			t.Parallel()
+			use, err := sign.UseOf(signer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			present, former := cmdtest.SigningKey(t, use, 0), cmdtest.SigningKey(t, use, 1)
+			term := program.Terminal()
+			knows := func(keys ...[]byte) *receiver {
+				cmd := Command{Respond: []string{"200"}, Signer: signer}
+				for _, key := range keys {
+					cmd.Secret = append(cmd.Secret, cmdtest.ReceiversForm(t, use, key))
+				}
+				return newReceiver(t, term, cmd)
+			}
+			both, old := knows(former, present), knows(former)
+			for range 2 {
+				if status := sendTo(t, both, signer, present); status != 200 {
+					t.Errorf("what it signs is answered with %d:\n%s", status, term.Stdout.String())
+				}
+			}
+			if status := sendTo(t, old, signer, present); status != 401 {
+				t.Errorf("another secret's is answered with %d", status)
+			}
+			if status := sendTo(t, old, "none"); status != 401 {
+				t.Errorf("what is not signed is answered with %d", status)
+			}
+			cmdtest.Says(t, term.Stdout.String(), "signature ok, by secret 2 of 2", "signature wrong: no signature matches",
+				"signature wrong: signature headers are missing")
+			// During a rotation a signer with room for two signs with both.
+			if status := sendTo(t, old, signer, present, former); (status == 200) != twoSign {
+				t.Errorf("what two secrets sign is answered with %d", status)
+			}
+		})
+	}
+}
+
+// A request without the expected signature is named by the signature that it has.
+func TestListenSaysBySignerWhatItLooksLike(t *testing.T) {
+	t.Parallel()
+	for _, signer := range []string{"standard-v1", "standard-v1a", "wechat-v3-rsa"} {
+		term := program.Terminal()
+		r := newReceiver(t, term, Command{Respond: []string{"200"}, Signer: "bearer", Secret: []string{"token-token"}})
+		use, err := sign.UseOf(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := sendTo(t, r, signer, cmdtest.SigningKey(t, use, 0)); status != 401 {
+			t.Errorf("%s: answered with %d", signer, status)
+		}
+		cmdtest.Says(t, term.Stdout.String(), "looks signed by "+signer+"\n")
+	}
+}
+
+// Secrets may stand in files, also several HMAC ones with commas; a wrong one is never shown.
+func TestListenReadsSecretsOfEachForm(t *testing.T) {
+	t.Parallel()
+	hmac := sign.FormatSecret(cmdtest.SigningKey(t, sign.UseHMAC, 0))
+	file := cmdtest.WriteFile(t, "secret", hmac+"\r\n")
+	private := sign.FormatSecretFor(sign.UseRSA, cmdtest.RsaPair()[0])
+	for _, tc := range []struct {
+		signer  string
+		secrets []string
+		read    int
+		wrong   string
+	}{
+		{"", []string{"@" + file}, 1, ""},
+		{"", []string{hmac + "," + hmac, hmac}, 3, ""},
+		{"bearer", []string{"token,token"}, 1, ""},
+		{"wechat-v3-rsa", []string{private}, 1, ""},
+		{"none", nil, 0, ""},
+		{"", nil, 0, ""},
+		{"", []string{"@/does/not/exist"}, 0, "--secret 1: cannot read /does/not/exist"},
+		{"standard-v1a", []string{hmac}, 0, "it wants the public key, whpk_ and base64"},
+		{"basic", nil, 0, "--signer: give --secret too, user:password"},
+		{"none", []string{hmac}, 0, "signs nothing"},
+		{"rot13", nil, 0, "--signer is one of standard-v1"},
+		{`{"type":"t-v1","salt":"x"}`, []string{hmac}, 0, "--signer salt is unknown"},
+		{"@/does/not/exist", nil, 0, "--signer cannot read"},
+	} {
+		cmd := Command{Addr: "127.0.0.1:0", Delay: "0s", Respond: []string{"200"}, Signer: tc.signer, Secret: tc.secrets}
+		r, err := cmd.receiver(&program.Terminal().Console)
+		switch {
+		case tc.wrong == "" && (err != nil || len(r.secrets) != tc.read):
+			t.Errorf("%s %v: got %+v, %v", tc.signer, tc.secrets, r, err)
+		case tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)):
+			t.Errorf("%s %v: got %v, want %q", tc.signer, tc.secrets, err, tc.wrong)
+		case tc.wrong != "" && strings.Contains(err.Error(), hmac):
+			t.Errorf("the secret is shown: %s", err)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package listen
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+)
+
+// verifier reads signer and secrets, and returns what is wrong with them. Nothing that it says shows a secret.
+func (cmd *Command) verifier(c *console.Console, r *receiver) (wrong []string) {
+	signer, use, problem := readSigner(c, console.FirstOf(cmd.Signer, sign.Standard))
+	if problem != "" {
+		return []string{"--signer " + problem}
+	}
+	r.signer = signer
+	switch {
+	case use == "" && len(cmd.Secret) > 0:
+		return []string{"--secret: the signer none signs nothing; name the one that does with --signer"}
+	case use != "" && cmd.Signer != "" && len(cmd.Secret) == 0:
+		return []string{"--signer: give --secret too, " + secretForm(use)}
+	}
+	for i, given := range cmd.Secret {
+		number := fmt.Sprintf("--secret %d: ", i+1)
+		content, err := console.ReadSecret(c, "secret", given)
+		if err != nil {
+			wrong = append(wrong, strings.Replace(err.Error(), "--secret: ", number, 1))
+			continue
+		}
+		written := []string{content}
+		if use == sign.UseHMAC || use == sign.UseEd25519 { // these have no commas in them
+			written = strings.Split(content, ",")
+		}
+		for _, w := range written {
+			key, err := sign.ParseVerifierFor(use, strings.TrimSpace(w))
+			if err != nil {
+				wrong = append(wrong, fmt.Sprintf("%s%s; it wants %s", number, err, secretForm(use)))
+				continue
+			}
+			r.secrets = append(r.secrets, sign.Secret{Key: key})
+		}
+	}
+	return wrong
+}
+
+// readSigner reads a signer's name or object, and what kind of secret it takes.
+func readSigner(c *console.Console, given string) (signer, use, problem string) {
+	content, err := console.ReadText(c, "signer", given)
+	if err != nil {
+		return "", "", strings.TrimPrefix(err.Error(), "--signer: ")
+	}
+	content = strings.TrimSpace(content)
+	raw := []byte(content)
+	if !strings.HasPrefix(content, "{") {
+		raw = strconv.AppendQuote(nil, content)
+	}
+	signer, wrong := sign.Parse(raw)
+	if len(wrong) > 0 {
+		return "", "", strings.TrimSpace(wrong[0].Field + " " + wrong[0].Message)
+	}
+	if use, err = sign.UseOf(signer); err != nil {
+		return "", "", err.Error()
+	}
+	return signer, use, ""
+}
+
+// secretForm says how a secret of a use is written.
+func secretForm(use string) string {
+	switch use {
+	case sign.UseHMAC:
+		return "whsec_ and base64"
+	case sign.UseEd25519:
+		return "the public key, whpk_ and base64"
+	case sign.UseRSA:
+		return "PEM of the public key or a certificate, best as @FILE"
+	case sign.UseBasic:
+		return "user:password"
+	}
+	return "the key or token itself"
+}
+
+// verifies says what is done about signatures.
+func (r *receiver) verifies() string {
+	switch {
+	case r.signer == sign.None:
+		return "nothing is signed, and nothing verified"
+	case len(r.secrets) == 0:
+		return "signatures are not verified: give --secret (\"dispatcher endpoint secret\" prints an endpoint's, \"dispatcher lane secret\" that of an address)"
+	case len(r.secrets) == 1:
+		return "every request must be signed by " + r.signer
+	}
+	return fmt.Sprintf("every request must be signed by %s with one of %d secrets", r.signer, len(r.secrets))
+}
+
+// A verdict is what a signature is worth.
+type verdict struct {
+	text   string
+	colour text.Color
+	// bad requests are answered with 401, whatever the script says.
+	bad bool
+}
+
+func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
+	switch {
+	case read != nil:
+		return verdict{"body could not be read: " + read.Error(), text.FgRed, true}
+	case len(r.secrets) == 0:
+		return verdict{"signature not verified", text.Faint, false}
+	}
+	var by []string
+	var first error
+	for i := range r.secrets {
+		err := sign.VerifyAny(r.signer, r.secrets[i:i+1], req.Header, req.URL, body, 0)
+		if err == nil {
+			by = append(by, strconv.Itoa(i+1))
+		} else if first == nil {
+			first = err
+		}
+	}
+	if len(by) == 0 {
+		return verdict{"signature wrong: " + first.Error() + hint(req.Header, r.signer, first), text.FgRed, true}
+	}
+	ok := "signature ok"
+	if len(r.secrets) > 1 { // during a rotation: which of them is in use tells whether the receiver may forget one
+		ok += ", by secret " + strings.Join(by, " and ") + " of " + strconv.Itoa(len(r.secrets))
+	}
+	return verdict{ok, text.FgGreen, false}
+}
+
+// hint says which signer a request looks like where it has nothing of the one that was expected. The two of Standard Webhooks share their
+// headers.
+func hint(h http.Header, signer string, err error) string {
+	shared := signer == sign.Standard || signer == sign.StandardAsymmetric
+	if !errors.Is(err, sign.ErrHeaders) && (!shared || !errors.Is(err, sign.ErrSignature)) {
+		return ""
+	}
+	standard, authorization := h.Get("Webhook-Signature"), h.Get("Authorization")
+	for _, look := range []struct {
+		name string
+		seen bool
+	}{
+		{sign.Standard, strings.Contains(standard, "v1,")},
+		{sign.StandardAsymmetric, strings.Contains(standard, "v1a,")},
+		{sign.WeChatV3, h.Get("Wechatpay-Signature") != ""},
+		{sign.Basic, strings.HasPrefix(authorization, "Basic ")},
+		{sign.Bearer, strings.HasPrefix(authorization, "Bearer ")},
+	} {
+		if look.seen {
+			if look.name == signer {
+				return ""
+			}
+			return "; it looks signed by " + look.name
+		}
+	}
+	return ""
+}
+
+// Help is what listen --help says below the flags' summary.
+func (*Command) Help() string {
+	var b strings.Builder
+	b.WriteString("A request whose signature is wrong is answered with 401, whatever --respond says.\n\nSigners, and what --secret is for each:\n\n")
+	for _, s := range sign.Infos() {
+		if s.Use == "" {
+			continue
+		}
+		form := secretForm(s.Use)
+		if s.Name == sign.SortedKV {
+			form += "; with alg rsa2 as for wechat-v3-rsa"
+		}
+		fmt.Fprintf(&b, "  %-16s  %s\n", s.Name, form)
+	}
+	b.WriteString("\nA signer with options is an object: --signer '{\"type\": \"hmac-sha256-body\", \"header\": \"X-Hub-Signature-256\"}'. \"dispatcher signer list\" explains them.")
+	return b.String()
+}

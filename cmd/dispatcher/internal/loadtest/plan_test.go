@@ -1,0 +1,334 @@
+package loadtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+func TestQuantiles(t *testing.T) {
+	t.Parallel()
+	upTo := func(n int) []time.Duration {
+		var list []time.Duration
+		for i := n; i > 0; i-- {
+			list = append(list, time.Duration(i)*time.Millisecond)
+		}
+		return list
+	}
+	for _, tc := range []struct {
+		times []time.Duration
+		want  quantiles
+	}{
+		{nil, quantiles{}},
+		{upTo(1), quantiles{1, 1, 1, 1}},
+		{upTo(2), quantiles{1, 2, 2, 2}},
+		{upTo(10), quantiles{5, 9, 10, 10}},
+		{upTo(100), quantiles{50, 90, 99, 100}},
+		{upTo(101), quantiles{51, 91, 100, 101}},
+		{upTo(1000), quantiles{500, 900, 990, 1000}},
+		{[]time.Duration{-1500 * time.Microsecond, 1234567}, quantiles{-1.5, 1.235, 1.235, 1.235}},
+	} {
+		if got := quantilesOf(slices.Clone(tc.times)); got != tc.want {
+			t.Errorf("of %v: %+v, not %+v", tc.times, got, tc.want)
+		}
+	}
+}
+
+// planOf is the plan of a command line.
+func planOf(t *testing.T, args ...string) (*benchPlan, error) {
+	t.Helper()
+	var grammar struct {
+		Bench BenchCommand `cmd:""`
+	}
+	term := program.Terminal()
+	parser, err := console.NewParser(&term.Console, &grammar)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse(append([]string{"bench"}, args...)); err != nil {
+		return nil, err
+	}
+	return grammar.Bench.plan(time.Now())
+}
+
+func TestBenchPlans(t *testing.T) {
+	t.Parallel()
+	own, err := planOf(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own.count != 10_000 || own.rate != 500 || own.total() != greet+1000+10_000+5000+2500 {
+		t.Errorf("by itself: %+v", own)
+	}
+	other, err := planOf(t, "--server", "http://h:1", "--phases", "steady, accept", "--duration", "4s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other.count != 1000 || other.rate != 100 || !slices.Equal(other.phases, []string{acceptPhase, steadyPhase}) || other.total() != greet+200+1000+400 {
+		t.Errorf("against a server: %+v", other)
+	}
+	if own.run == other.run || !strings.HasPrefix(own.run, "bench-") || len(schemaPrefix+own.run) > 63 || len("dispatcher-"+own.run) > 64 {
+		t.Errorf("the runs are called %s and %s", own.run, other.run)
+	}
+}
+
+func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ line, want string }{
+		{"--phases accept,sleep", `--phases: "sleep" is none of`}, {"--phases=", "--phases"},
+		{"-n 0", "--count: 0 is not between 1 and 1000000"},
+		{"--server=http://h:1 -n 100001", "between 1 and 100000"}, {"--concurrency 0", "--concurrency"},
+		{"--batch 1001", "--batch"}, {"--batch 1000 --size 100000", "more than a request may have"},
+		{"--size 15", "--size: 15 is not between 16"}, {"--rate fast", "--rate"},
+		{"--rate 1/h", "are not between 1"}, {"--rate 100000 --duration 1h", "are not between 1"},
+		{"--duration ten", `--duration: "ten" is not a duration from 1s to 1h`}, {"--delay 46s", "--delay"},
+		{"--delay 30s", "is not longer than --delay"},
+		{"--server=http://h:1 --database-url postgres://h/d", "--database-url goes with"},
+		{"--server=http://h:1 --redis-url redis://h", "--redis-url goes with"},
+		{"--server=http://h:1 --temp-dir /tmp", "--temp-dir goes with"},
+		{"--key k", "--key goes with --server"}, {"--data-dir d", "--data-dir goes with --server"},
+		{"--server=http://h:1 --receiver http://h:2", "--receiver goes with --listen"},
+		{"--server=http://h:1 --listen h:2 --receiver h:2", "--receiver is not an address"},
+		{"--server=http://h:1 --listen :2", "needs --receiver"},
+		{"--server=http://h:1 --listen [::]:2", "needs --receiver"}, {"--listen 2", "--listen"},
+		{"--database-url sqlite:d.db", "--temp-dir names the disk"},
+	} {
+		_, err := planOf(t, strings.Fields(tc.line)...)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, not %q", tc.line, err, tc.want)
+		}
+	}
+	// What a server would refuse, bench refuses with the same words, before anything is made.
+	dir := t.TempDir()
+	for flag, want := range map[string]string{"--database-url=mysql://h/d": "setting database_url", "--redis-url=redis:/h": "setting redis_url"} {
+		term := program.Terminal()
+		if code := term.Invoke("bench", flag, "--temp-dir", dir); code != console.ExitUsage || !strings.Contains(term.Stderr.String(), want) {
+			t.Errorf("%s: exit code %d, said %s", flag, code, term.Stderr.String())
+		}
+	}
+	cmdtest.IsEmpty(t, dir)
+}
+
+// Every field that --json may print stands in the document, and the document names no other. There "phases.*" stands
+// for any phase.
+func TestEveryFieldOfTheReportIsDocumented(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../../../docs/guide/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{} // and whether there is such a field
+	for line := range strings.Lines(string(doc)) {
+		// A row of the table of fields begins with one or several of them.
+		if cells := strings.Split(line, "|"); len(cells) == 4 && strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
+			for name := range strings.SplitSeq(cells[1], ",") {
+				documented[strings.Trim(strings.TrimSpace(name), "`")] = false
+			}
+		}
+	}
+	anyPhase := regexp.MustCompile(`^phases\.\w+`)
+	var walk func(reflect.Type, string)
+	walk = func(of reflect.Type, prefix string) {
+		for f := range of.Fields() {
+			kind := f.Type
+			if kind.Kind() == reflect.Pointer {
+				kind = kind.Elem()
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			name = prefix + name
+			leaf := kind == reflect.TypeFor[quantiles]() || kind == reflect.TypeFor[time.Time]()
+			switch general := anyPhase.ReplaceAllString(name, "phases.*"); {
+			case f.Anonymous:
+				walk(kind, prefix)
+			case kind.Kind() == reflect.Struct && !leaf:
+				walk(kind, name+".")
+			case has(documented, name):
+				documented[name] = true
+			case has(documented, general):
+				documented[general] = true
+			default:
+				t.Errorf("docs/guide/bench.md does not explain %s", name)
+			}
+		}
+	}
+	walk(reflect.TypeFor[benchReport](), "")
+	for name, found := range documented {
+		if !found {
+			t.Errorf("docs/guide/bench.md explains %s, which there is not", name)
+		}
+	}
+}
+
+func has(set map[string]bool, name string) bool {
+	_, ok := set[name]
+	return ok
+}
+
+func TestTheServersClock(t *testing.T) {
+	t.Parallel()
+	at := func(ms float64) time.Time { return time.UnixMilli(1_700_000_000_000).Add(time.Duration(ms * 1e6)) }
+	var same, ahead, turned serverClock
+	// Created somewhere between sent and came, cut down to the millisecond.
+	same.observe(at(10), at(9.5), at(11.2))
+	same.observe(at(20), at(20.4), at(21.1))
+	if by, precision := same.ahead(); by != 0 || precision != 1100*time.Microsecond {
+		t.Errorf("one clock is %s ahead, to within %s", by, precision)
+	}
+	ahead.observe(at(1010), at(9.5), at(11.5))
+	ahead.observe(at(1020), at(20.2), at(20.8))
+	if by, precision := ahead.ahead(); (by-1000*time.Millisecond).Abs() > precision || precision > time.Millisecond {
+		t.Errorf("a clock that is 1 s ahead is %s ahead, to within %s", by, precision)
+	}
+	turned.observe(at(10), at(9.5), at(11.5))
+	turned.observe(at(5020), at(20), at(21))
+	if by, precision := turned.ahead(); (by - 5*time.Second).Abs() > precision {
+		t.Errorf("after it was set it is %s ahead, to within %s", by, precision)
+	}
+}
+
+// Early is what came before it was due by more than the clocks leave open; nothing else.
+func TestEarlyOnes(t *testing.T) {
+	t.Parallel()
+	late := []time.Duration{-3 * time.Millisecond, -time.Millisecond, 0, 5 * time.Millisecond}
+	for precision, want := range map[time.Duration]int{0: 2, time.Millisecond: 1, 10 * time.Millisecond: 0} {
+		if got := earlier(late, precision); got != want {
+			t.Errorf("to within %s %d are early, not %d", precision, got, want)
+		}
+	}
+}
+
+// The receiver's ledger tells first arrivals from repeats, changed bodies and strangers.
+func TestTheBenchsLedger(t *testing.T) {
+	t.Parallel()
+	p, err := planOf(t, "-n", "10", "--size", "40", "--duration", "1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := openBenchReceiver(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.listener.Close()
+	if len(r.body) != 40 || !json.Valid(r.body) {
+		t.Errorf("the body is %d bytes, not 40: %s", len(r.body), r.body)
+	}
+	come := func(path string, body []byte) int {
+		rec := httptest.NewRecorder()
+		r.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)))
+		return rec.Code
+	}
+	for i := range 4 {
+		r.ids[i] = "cb_" + strconv.Itoa(i)
+	}
+	path := func(i int) string { return strings.TrimPrefix(r.path(i), r.base) }
+	before := r.arrivedOf(span{0, 4})
+	for _, step := range []struct {
+		path string
+		body []byte
+		want int
+	}{
+		{path(0), r.body, 200}, {path(0), r.body, 200}, {"/behind/a/proxy" + path(1), r.body, 200}, {path(2), []byte("{}"), 200},
+		{"/", r.body, 404}, {"/other-run/1", r.body, 404}, {path(-1), r.body, 404}, {path(len(r.ids)), r.body, 404}, {path(7), r.body, 200},
+	} {
+		if code := come(step.path, step.body); code != step.want {
+			t.Errorf("%s was answered with %d, not %d", step.path, code, step.want)
+		}
+	}
+	all := span{0, 10}
+	if before != 0 || r.count(all) != 4 || r.arrivedOf(all) != 3 || !slices.Equal(r.missing(all), []int{3}) {
+		t.Errorf("%d accepted, %d arrived, %v missing", r.count(all), r.arrivedOf(all), r.missing(all))
+	}
+	if r.repeated.Load() != 1 || r.changed.Load() != 1 || r.strange.Load() != 4 || r.arrivals.Load() != 4 {
+		t.Errorf("%d repeated, %d changed, %d strange, %d arrivals", r.repeated.Load(), r.changed.Load(), r.strange.Load(), r.arrivals.Load())
+	}
+	if times := r.times(all, func(_ int, at time.Duration) time.Duration { return at }); len(times) != 3 || r.last(all) != slices.Max(times) {
+		t.Errorf("times %v, the last %s", times, r.last(all))
+	}
+}
+
+// A loader hands over to a server that answers each request with the next status, the last one again and again. No
+// wire is between them.
+func loader(t *testing.T, statuses ...int) *generator {
+	t.Helper()
+	p, err := planOf(t, "-n", "10", "--concurrency", "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := remote.New(&program.Terminal().Console, remote.Flags{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := openBenchReceiver(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.listener.Close() })
+	g, err := newGenerator(cl, r, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen atomic.Int64
+	cl.Http.Transport = cmdtest.InProcess{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		answer := `{"id":"cb_1"}`
+		if strings.HasSuffix(req.URL.Path, "/batch") {
+			answer = `{"results":[{"status":202,"callback":{"id":"cb_1"}},
+ {"status":503,"problem":{"status":503,"title":"SQL is down"}}]}`
+		}
+		w.WriteHeader(statuses[min(int(seen.Add(1)), len(statuses))-1])
+		cmdtest.Respond(t, w, answer)
+	})}
+	return g
+}
+
+// One refusal ends a load, and what was not accepted is not counted.
+func TestARefusedCallbackEndsTheLoad(t *testing.T) {
+	t.Parallel()
+	for batch, tc := range map[int]struct {
+		status int
+		want   string
+	}{1: {http.StatusForbidden, "403"}, 2: {http.StatusMultiStatus, "a callback of a batch was refused: SQL is down (503)"}} {
+		g := loader(t, tc.status)
+		_, err := g.send(t.Context(), load{span: span{0, 2}, batch: batch})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("batches of %d: %v", batch, err)
+		}
+		if n := g.r.count(span{0, 10}); n != batch-1 || int(g.accepted.Load()) != n {
+			t.Errorf("batches of %d: %d are in the ledger, %d counted", batch, n, g.accepted.Load())
+		}
+	}
+}
+
+// A server that is too busy is asked again, and that is counted; what it took is in the time of the request.
+func TestABusyServerIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := loader(t, http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusAccepted)
+		times, err := g.send(t.Context(), load{span: span{0, 1}})
+		if err != nil || g.refused.Load() != 2 || g.r.count(span{0, 10}) != 1 || len(times) != 1 || times[0] < 3*remote.LeastPause {
+			t.Errorf("%v, refused %d, accepted %d, took %v", err, g.refused.Load(), g.r.count(span{0, 10}), times)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), remote.LeastPause/2)
+		defer cancel()
+		_, err = loader(t, http.StatusServiceUnavailable).send(ctx, load{span: span{0, 1}})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an end in the middle of it: %v", err)
+		}
+	})
+}

@@ -1,0 +1,397 @@
+package loadtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// small are flags of a run that takes little of a busy machine.
+func small(args ...string) []string {
+	return slices.Concat([]string{"bench", "-n", "40", "--concurrency", "4", "--rate", "40", "--duration", "1s"}, args)
+}
+
+// reportOf reads what --json printed.
+func reportOf(t *testing.T, term *cmdtest.Terminal) *benchReport {
+	t.Helper()
+	var r benchReport
+	decoder := json.NewDecoder(&term.Stdout)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		t.Fatalf("no report: %v\n%s", err, term.Stderr.String())
+	}
+	return &r
+}
+
+// wantAllPhases checks what must hold of every run that came to its end.
+func wantAllPhases(t *testing.T, r *benchReport) {
+	t.Helper()
+	p, b := &r.Phases, &r.Books
+	if p.Accept == nil || p.Drain == nil || p.Steady == nil || p.Delayed == nil {
+		t.Fatalf("phases are missing: %+v", r)
+	}
+	// A machine that is busy may have handed over fewer than were asked for in time; the books balance all the same.
+	handed := greet + 8 + p.Accept.Callbacks + p.Steady.Callbacks + p.Delayed.Callbacks
+	if b.Accepted < handed || b.Accepted != b.Arrived || b.Missing != 0 || b.GivenUp != 0 || b.Early != 0 || b.Changed != 0 {
+		t.Errorf("the books: %+v", *b)
+	}
+	if p.Accept.Callbacks == 0 || p.Accept.AcceptedPerSecond <= 0 || p.Drain.DeliveredPerSecond <= 0 || p.Steady.AcceptedPerSecond <= 0 {
+		t.Errorf("nothing was measured: %+v %+v %+v", p.Accept, p.Drain, p.Steady)
+	}
+	for name, q := range map[string]quantiles{
+		"request": p.Accept.RequestMs, "request to arrival": p.Steady.RequestStartToArriveMs, "lateness": p.Delayed.LatenessMs,
+	} {
+		if !(0 < q.P50 && q.P50 <= q.P90 && q.P90 <= q.P99 && q.P99 <= q.Max) {
+			t.Errorf("%s: %+v", name, q)
+		}
+	}
+	if !r.OK || r.Error != "" {
+		t.Errorf("ok is %t, error %q", r.OK, r.Error)
+	}
+}
+
+// By itself bench starts a server of its own, whose cost it tells apart from its own, and leaves nothing behind.
+func TestBenchByItself(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	// A variable of another server must not reach this one.
+	term := program.Terminal(cmdtest.AsProgram+"=1", "DISPATCHER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none", "DISPATCHER_SERVER=http://127.0.0.1:1")
+	term.Ends(t, console.ExitOK, small("--json", "--temp-dir", dir, "--delay", "1ms")...)
+	r := reportOf(t, term)
+	wantAllPhases(t, r)
+	if !r.Server.Embedded || r.Server.Database != "sqlite" || r.Server.Index != "embedded" || r.Books.HistoryCallbacks != 0 {
+		t.Errorf("measured %+v, books %+v", r.Server, r.Books)
+	}
+	peak, cpu := r.Server.PeakRSSBytes, r.Phases.Drain.ServerCPUSecondsPer1000
+	if usageNow().Known && (peak == nil || *peak < 1<<20 || cpu == nil || *cpu <= 0) {
+		t.Errorf("the server's cost is not known: %+v %+v", r.Server, r.Phases.Drain)
+	}
+	cmdtest.Says(t, term.Stderr.String(), "bench: DISPATCHER_SERVER does not count here", "bench: accept: 40 callbacks", "bench: delayed: ended after")
+	cmdtest.IsEmpty(t, dir)
+}
+
+// benchAt runs bench against a running server.
+func benchAt(r *apptest.Running, args ...string) (*cmdtest.Terminal, int) {
+	term := program.Terminal()
+	return term, term.Invoke(slices.Concat(small("--server", r.Client.Base, "--key", r.Settings.AdminKey), args)...)
+}
+
+func TestBenchOfARunningServer(t *testing.T) {
+	t.Parallel()
+	r := apptest.Start(t, apptest.Settings(t))
+	term, code := benchAt(r, "--json", "--phases", "steady")
+	if code != console.ExitOK {
+		t.Fatalf("exit code %d: %s", code, term.Stderr.String())
+	}
+	cmdtest.Says(t, term.Stderr.String(), " is handed up to 58 callbacks of 512 bytes, over 4 connections, to bench's own receiver at http://127.0.0.1:")
+	books := reportOf(t, term).Books
+	if n := books.HistoryCallbacks; n < greet+8 || n != books.Accepted {
+		t.Errorf("the books are %+v", books)
+	}
+	// The counters are folded now and then.
+	testserver.Until(t, "the run is counted", func() bool {
+		return r.Counters(t).States.Succeeded == books.HistoryCallbacks
+	})
+
+	// Now it has callbacks of its own: without --yes it is handed no other.
+	if term, code := benchAt(r); code != console.ExitUsage || !strings.Contains(term.Stderr.String(), "give --yes if that is meant") {
+		t.Errorf("without --yes: exit code %d: %s", code, term.Stderr.String())
+	}
+	if term, code = benchAt(r, "--yes", "--batch", "7"); code != console.ExitOK {
+		t.Fatalf("exit code %d: %s", code, term.Stderr.String())
+	}
+	cmdtest.Says(t, term.Stdout.String(), "accept", "request of 7 to its answer", "202 to arrival", "due to arrival",
+		"0 given up + 0 missing.", "Nothing of the run is open.")
+	if got := countOf(t, r, "state=scheduled"); got != 0 {
+		t.Errorf("%d are left open", got)
+	}
+	if got := countOf(t, r, "state=succeeded") - books.HistoryCallbacks; got < greet+8 || got > 118 {
+		t.Errorf("%d callbacks were made beside the first run", got)
+	}
+}
+
+func countOf(t *testing.T, r *apptest.Running, query string) int {
+	return len(r.Callbacks(t, query+"&limit=500"))
+}
+
+func TestBenchSaysWhyItCannot(t *testing.T) {
+	t.Parallel()
+	open := apptest.Start(t, apptest.Settings(t))
+	closed := apptest.Settings(t)
+	closed.EgressAllow = nil
+	guarded := apptest.Start(t, closed)
+	held := apptest.Start(t, apptest.Settings(t, "--hold"))
+	at := func(r *apptest.Running, args ...string) []string {
+		return append([]string{"--server", r.Client.Base, "--key", r.Settings.AdminKey}, args...)
+	}
+	for _, tc := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--server", open.Client.Base, "--key", "wrong"}, []string{"401 unauthorized"}},
+		{[]string{"--server", "http://127.0.0.1:1", "--key", "k"}, []string{"nobody listens at http://127.0.0.1:1"}},
+		{at(open, "--listen", "localhost:0", "--receiver", "http://127.0.0.1:1"),
+			[]string{"the first callback does not arrive: cb_", "connect_refused", "--listen and --receiver"}},
+		{at(guarded), []string{"the server does not send to http://127.0.0.1:", "egress_allow"}},
+		{at(held, "--timeout", "1s"), []string{"is not sent within 1s: cb_", "not attempted", "Is sending held"}},
+		{[]string{"--listen", strings.TrimPrefix(open.Client.Base, "http://")}, []string{"listen for bench's receiver"}},
+	} {
+		term := program.Terminal(cmdtest.AsProgram + "=1")
+		term.Ends(t, console.ExitFailed, small(tc.args...)...)
+		cmdtest.Says(t, term.Stderr.String(), tc.want...)
+	}
+	for _, r := range []*apptest.Running{open, guarded, held} {
+		for _, cb := range r.Callbacks(t, "") {
+			if cb.State != "canceled" {
+				t.Errorf("%s of %s is %s", cb.ID, cb.Ref, cb.State)
+			}
+		}
+	}
+}
+
+// What was accepted and answered 200 by another program never arrives: that is a loss, whatever the server believes.
+func TestBenchFindsALoss(t *testing.T) {
+	t.Parallel()
+	r := apptest.Start(t, apptest.Settings(t))
+	// The port of the receiver must be known beforehand.
+	behind := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(testserver.FreePorts(t, 1)[0]))}
+	forward := httputil.NewSingleHostReverseProxy(behind)
+	var seen atomic.Int64
+	thief := cmdtest.Handling(t, func(w http.ResponseWriter, req *http.Request) {
+		if n := seen.Add(1); n == 30 || n == 31 {
+			return
+		}
+		forward.ServeHTTP(w, req)
+	})
+	term, code := benchAt(r, "--listen", behind.Host, "--receiver", thief, "--timeout", "10s", "--json")
+	if code != console.ExitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	report := reportOf(t, term)
+	if b := report.Books; report.OK || b.Missing != 2 || len(b.MissingIDs) != 2 || b.Accepted != b.Arrived+2 {
+		t.Errorf("ok is %t, the books %+v", report.OK, b)
+	}
+	said := term.Stderr.String()
+	cmdtest.Says(t, said, "2 of 40 accepted callbacks have not arrived, and for 10s nothing came", "succeeded, 200 ok")
+	for _, id := range report.Books.MissingIDs {
+		cmdtest.Says(t, said, id)
+		if state := r.State(t, id); state != "succeeded" {
+			t.Errorf("%s is %s", id, state)
+		}
+	}
+}
+
+// Ctrl-C in the middle leaves nothing open on a running server.
+func TestBenchInterruptedOnARunningServer(t *testing.T) {
+	t.Parallel()
+	r := apptest.Start(t, apptest.Settings(t))
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	term, code := program.Terminal(), make(chan int, 1)
+	go func() {
+		// One falls due every second: most of them stay open for minutes.
+		code <- term.InvokeUntil(ctx, "bench", "--server", r.Client.Base, "--key", r.Settings.AdminKey, "-n", "40",
+			"--phases", "delayed", "--rate", "1", "--duration", "1h", "--json")
+	}()
+	testserver.Until(t, "more are open than one call cancels", func() bool {
+		return r.Counters(t).Items() > dispatch.MaxCancelRef
+	})
+	interrupt()
+	if got := <-code; got != console.ExitFailed {
+		t.Errorf("exit code %d", got)
+	}
+	cmdtest.Says(t, term.Stderr.String(), "dispatcher: interrupted")
+	report := reportOf(t, term)
+	b := report.Books
+	if report.OK || report.Error != "interrupted" || b.GivenUp == 0 || b.Missing != 0 || b.OpenLeft != 0 || b.Accepted != b.Arrived+b.GivenUp {
+		t.Errorf("the report is %+v", report)
+	}
+	if b.Canceled == 0 || countOf(t, r, "order=due") != 0 {
+		t.Errorf("some are left open; the books are %+v", b)
+	}
+	testserver.Until(t, "all that was canceled is counted", func() bool {
+		return r.Counters(t).States.Canceled == b.Canceled
+	})
+}
+
+// However bench ends, its server ends too; by Ctrl-C also its data.
+func TestBenchsServerEndsWithIt(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, end := range map[string]func(*os.Process) error{
+		"interrupt": func(p *os.Process) error { return p.Signal(os.Interrupt) },
+		"kill":      (*os.Process).Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := exec.Command(self, "bench", "--temp-dir", dir, "-n", "50", "--concurrency", "4", "--phases", "drain,steady")
+			cmd.Env = append(os.Environ(), cmdtest.AsProgram+"=1")
+			said := &lastLines{}
+			cmd.Stderr = said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			all := func() string { return strings.Join(said.all(), "\n") }
+			testserver.Until(t, "it measures", func() bool { return strings.Contains(all(), "bench: drain:") })
+			lock := lockOf(t, dir)
+			if !taken(lock) {
+				t.Error("the server does not run")
+			}
+			if err := end(cmd.Process); err != nil {
+				t.Fatal(err)
+			}
+			exit := cmd.Wait()
+			testserver.Until(t, "the server has ended", func() bool { return !taken(lock) })
+			if name == "kill" {
+				return
+			}
+			if failed, ok := errors.AsType[*exec.ExitError](exit); !ok || failed.ExitCode() != console.ExitFailed {
+				t.Errorf("it ended with %v", exit)
+			}
+			cmdtest.Says(t, all(), "dispatcher: interrupted")
+			cmdtest.IsEmpty(t, dir)
+		})
+	}
+}
+
+// lockOf is the lock that the server in a temporary directory holds while it runs.
+func lockOf(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("%v in %s (%v)", entries, dir, err)
+	}
+	return dir + "/" + entries[0].Name() + "/" + app.LockFileName
+}
+
+// taken says whether a lock exists and is held.
+func taken(path string) bool {
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	f, err := machine.LockFile(path)
+	if err != nil {
+		return true
+	}
+	f.Close()
+	return false
+}
+
+// A server that ends in the middle is said to, with its last words.
+func TestBenchsServerMayEndBefore(t *testing.T) {
+	t.Parallel()
+	term := program.Terminal(cmdtest.AsProgram+"=1", "GOMEMLIMIT=nonsense") // which Go itself refuses
+	term.Ends(t, console.ExitFailed, small("--temp-dir", t.TempDir())...)
+	cmdtest.Says(t, term.Stderr.String(), "the server did not start: ", "GOMEMLIMIT")
+	o := &ownServer{ended: make(chan struct{}), exit: errors.New("exit status 3")}
+	for _, piece := range []string{"first\nlast wor", "ds\nand half a line"} {
+		if _, err := o.said.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(o.ended)
+	b := &bench{own: &ownPlace{server: o}}
+	ctx, fail := context.WithCancelCause(t.Context())
+	b.watchOwn(ctx, fail)
+	if got := context.Cause(ctx); got == nil || got.Error() != "the server ended in the middle of the run: exit status 3: last words" {
+		t.Errorf("said %v", got)
+	}
+}
+
+func TestLastLinesAreBounded(t *testing.T) {
+	t.Parallel()
+	var l lastLines
+	for i := range 3 * keptLines {
+		if n, err := l.Write([]byte(strconv.Itoa(i) + strings.Repeat("x", 3*maxKept) + "\n" + strings.Repeat("y", maxKept))); err != nil || n == 0 {
+			t.Fatal(n, err)
+		}
+	}
+	if lines := l.all(); len(lines) != keptLines || len(lines[0]) != maxKept || len(l.part) > maxKept {
+		t.Errorf("%d lines of %d bytes, and %d bytes more", len(lines), len(lines[0]), len(l.part))
+	}
+}
+
+// On PostgreSQL and Redis bench works in a schema and under a prefix of its own, and removes both. A database in use is
+// worked in only where that is meant, and nothing in it is touched.
+func TestBenchOnPostgresAndRedis(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a real PostgreSQL and a real Redis")
+	}
+	database, index := testserver.SharedPostgres(t).Database(t), testserver.SharedRedis(t)
+	options, err := redis.ParseURL(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	defer client.Close()
+	const foreign = "other-bench-1:key"
+	if err := client.Set(t.Context(), foreign, "1", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	left := func() (names []string) {
+		err := onPostgres(t.Context(), database, func(conn *pgx.Conn) error {
+			rows, err := conn.Query(t.Context(), `SELECT nspname FROM pg_namespace WHERE nspname LIKE 'dispatcher%'`)
+			if err != nil {
+				return err
+			}
+			names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return err
+		})
+		keys, redisErr := client.Keys(t.Context(), "*bench-*").Result() // whatever its hash tag
+		if err := errors.Join(err, redisErr); err != nil {
+			t.Fatal(err)
+		}
+		return append(names, keys...)
+	}
+	run := func(code int, args ...string) *cmdtest.Terminal {
+		t.Helper()
+		term := program.Terminal(cmdtest.AsProgram + "=1")
+		on := []string{"--database-url", database, "--redis-url", index, "--temp-dir", t.TempDir(), "--json"}
+		if got := term.Invoke(small(append(on, args...)...)...); got != code {
+			t.Fatalf("%v: exit code %d: %s", args, got, term.Stderr.String())
+		}
+		if got := left(); !slices.Equal(got, []string{foreign}) {
+			t.Errorf("%v: left are %q", args, got)
+		}
+		return term
+	}
+	run(console.ExitOK, "--phases", "steady")
+	user := apptest.Start(t, apptest.Settings(t, append(cmdtest.BothKeys(), "--database-url="+database, "--hold")...))
+	id := user.Send(t, "http://127.0.0.1:1/")
+	cmdtest.Says(t, run(console.ExitUsage).Stderr.String(), "has callbacks of its own (schema public)")
+	report := reportOf(t, run(console.ExitOK, "--yes"))
+	wantAllPhases(t, report)
+	if report.Server.Database != "postgresql" || report.Server.Index != "redis" {
+		t.Errorf("measured %+v", report.Server)
+	}
+	if all := user.Callbacks(t, ""); len(all) != 1 || all[0].ID != id || all[0].State != "scheduled" {
+		t.Errorf("the database's own callbacks are now %+v", all)
+	}
+}

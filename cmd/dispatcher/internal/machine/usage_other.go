@@ -1,0 +1,17 @@
+//go:build !(linux || darwin)
+
+package machine
+
+import (
+	"errors"
+	"time"
+)
+
+// ProcessUsage is not known on this system.
+func ProcessUsage() (cpu time.Duration, peak uint64, err error) { return 0, 0, errors.ErrUnsupported }
+
+// MachineTicks is not known on this system.
+func MachineTicks() (idle, all uint64, ok bool) { return 0, 0, false }
+
+// InMemory is not known on this system.
+func InMemory(string) bool { return false }

@@ -1,0 +1,81 @@
+//go:build linux || darwin
+
+package machine
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// ProcessUsage returns the CPU time of this process so far, user and system, and the most memory that it has had, in bytes.
+func ProcessUsage() (cpu time.Duration, peak uint64, err error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, 0, fmt.Errorf("read the usage of this process: %w", err)
+	}
+	peak = uint64(u.Maxrss)
+	if runtime.GOOS == "linux" {
+		// Linux counts in KiB, and hands a parent's figure down to its child; what is in /proc is the process's own.
+		peak *= 1 << 10
+		if own, ok := highWater(); ok {
+			peak = own
+		}
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), peak, nil
+}
+
+// highWater reads the most memory that this process has had from /proc, where there is one.
+func highWater() (uint64, bool) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, false
+	}
+	_, rest, found := bytes.Cut(status, []byte("VmHWM:"))
+	fields := bytes.Fields(rest)
+	if !found || len(fields) == 0 {
+		return 0, false
+	}
+	kib, err := strconv.ParseUint(string(fields[0]), 10, 64)
+	return kib << 10, err == nil
+}
+
+// MachineTicks returns how long all CPUs of the machine have been idle and how long they have been there, in the same unit;
+// ok is false where the system does not tell.
+func MachineTicks() (idle, all uint64, ok bool) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, false
+	}
+	line, _, _ := bytes.Cut(stat, []byte("\n"))
+	fields := bytes.Fields(line)
+	const columns = 9 // the name, then user, nice, system, idle, iowait, irq, softirq, steal; guests count as users
+	if len(fields) < columns || string(fields[0]) != "cpu" {
+		return 0, 0, false
+	}
+	for i, field := range fields[1:columns] {
+		n, err := strconv.ParseUint(string(field), 10, 64)
+		if err != nil {
+			return 0, 0, false
+		}
+		if all += n; i == 3 || i == 4 { // one that waits for a disk is idle
+			idle += n
+		}
+	}
+	return idle, all, true
+}
+
+// InMemory says that a directory is in memory: what is written there costs no disk anything. Where nobody can tell it is false.
+func InMemory(dir string) bool {
+	const tmpfs, ramfs = 0x01021994, 0x858458f6 // Linux's numbers; other systems number otherwise, and lower
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return false
+	}
+	kind := uint32(st.Type)
+	return kind == tmpfs || kind == ramfs
+}

@@ -1,0 +1,48 @@
+package remote
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
+)
+
+func TestTheKeyIsFound(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, config.AdminKeyFile), []byte("in-dir\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := cmdtest.WriteFile(t, "key", "in-file\n")
+	for _, tc := range []struct {
+		env   []string
+		flags Flags
+		want  string
+	}{
+		{[]string{"DISPATCHER_KEY=env"}, Flags{Key: "flag", DataDir: dir}, "flag"},
+		{[]string{"DISPATCHER_KEY=env", "DISPATCHER_ADMIN_KEY=admin"}, Flags{DataDir: dir}, "env"},
+		{[]string{"DISPATCHER_ADMIN_KEY=admin", "DISPATCHER_KEY_FILE=" + file}, Flags{DataDir: dir}, "admin"},
+		{[]string{"DISPATCHER_ADMIN_KEY_FILE=" + file}, Flags{DataDir: dir}, "in-file"},
+		{[]string{"DISPATCHER_DATA_DIR=" + dir}, Flags{}, "in-dir"},
+		{nil, Flags{DataDir: dir}, "in-dir"},
+	} {
+		got, origin, err := clientKey(&new(cmdtest.Program).Terminal(tc.env...).Console, tc.flags)
+		if err != nil || got != tc.want || origin == "" {
+			t.Errorf("%v %+v: got %q (%v), not %q", tc.env, tc.flags, got, err, tc.want)
+		}
+	}
+}
+
+// What goes into a result, or is sent, as it stands reaches the server byte by byte.
+func TestVerbatimIsSentAsItIs(t *testing.T) {
+	t.Parallel()
+	got, err := Encode(map[string]any{
+		"b": Verbatim(`{"x":  "<&>"}`), "a": map[string]any{"c": []string{"<"}, "d": Verbatim("1.50")}, "e": map[string]any{},
+	})
+	want := `{"a":{"c":["\u003c"],"d":1.50},"b":{"x":  "<&>"},"e":{}}`
+	if err != nil || string(got) != want {
+		t.Errorf("encoded %s (%v), want %s", got, err, want)
+	}
+}
