@@ -7,6 +7,11 @@ import (
 )
 
 // program has the commands of this package.
-var program = cmdtest.Program(func() any { return &Commands{} })
+var program = cmdtest.Program(func() any {
+	return &struct {
+		Commands
+		Completion CompletionCommand `cmd:"" help:"Print a script."`
+	}{}
+})
 
 func TestMain(m *testing.M) { program.RunTests(m) }
