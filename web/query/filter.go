@@ -81,10 +81,12 @@ func (v *Values) labels() map[string]string {
 	for label := range labels {
 		if label == "" || CheckText(label, false) != "" {
 			v.Add(LabelPrefix+label, "does not name a label")
-			delete(labels, label)
-			continue
+		} else {
+			labels[label] = v.One(LabelPrefix + label)
 		}
-		labels[label] = v.One(LabelPrefix + label)
+		if labels[label] == "" { // which is an error
+			delete(labels, label)
+		}
 	}
 	if len(labels) == 0 {
 		return nil

@@ -359,11 +359,10 @@ func (u *UI) askCompare(r *request) (*form, error) {
 	if from == "" {
 		from = inputOf(r, dayBegin(r, 0))
 	}
-	f.Fields = []field{
-		{Name: "from", Kind: "datetime-local", Label: f.T("books.from"), Help: f.T("form.zone", "zone", r.zone.name), Value: from, Required: true},
-		{Name: "to", Kind: "datetime-local", Label: f.T("books.to"), Help: f.T("books.to.help"), Value: r.query("to")},
-		{Name: "refs", Kind: textField, Label: f.T("compare.refs"), Help: f.T("compare.refs.help", "n", maxListed), Mono: true, Rows: 12, Required: true},
-	}
+	begin, end, refs := f.askMoment("from", "books.from"), f.ask("to", momentField, "books.to"), f.ask("refs", textField, "compare.refs")
+	begin.Value, begin.Required, end.Value = from, true, r.query("to")
+	refs.Help, refs.Mono, refs.Rows, refs.Required = f.T("compare.refs.help", "n", maxListed), true, 12, true
+	f.Fields = []field{begin, end, refs}
 	f.Submit, f.PreviewSubmit = f.T("compare.submit"), f.T("compare.file")
 	return f, nil
 }

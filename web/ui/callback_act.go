@@ -1,89 +1,64 @@
 package ui
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func (u *UI) callbackActRoutes() []Route {
-	const one = "/callbacks/:id"
-	return u.acts(
-		act{one + "/retry", store.ScopeOperate, u.askRetry, u.retry},
-		act{one + "/cancel", store.ScopeOperate, u.askCancel, u.cancel},
-		act{one + "/reschedule", store.ScopeOperate, u.askReschedule, u.reschedule},
-		act{one + "/mend", store.ScopeOperate, u.askMend, u.mend},
+	return actsOn(u, kind[store.Callback]{
+		path: "/callbacks/:id/", texts: "act.", section: "callbacks", id: idOf(store.CallbackPrefix), find: u.findCallback,
+		begin: (*form).beginCallback, page: pageOf("/callbacks/"),
+	},
+		actOn[store.Callback]{name: "retry", scope: store.ScopeOperate, ask: (*form).askRetry, do: u.retry},
+		actOn[store.Callback]{name: "cancel", scope: store.ScopeOperate, ask: (*form).askCancel, do: u.cancel, danger: true},
+		actOn[store.Callback]{name: "reschedule", scope: store.ScopeOperate, ask: (*form).askReschedule, do: u.reschedule},
+		actOn[store.Callback]{name: "mend", scope: store.ScopeOperate, ask: (*form).askMend, do: u.mend},
+		actOn[store.Callback]{name: "resolve", scope: store.ScopeSend, ask: (*form).askResolve, do: u.resolve},
 	)
 }
 
-// callbackForm begins the form of an act on one callback. The texts are those of "act.NAME.*".
-func (u *UI) callbackForm(r *request, name string) (*form, *store.Callback, error) {
-	id, err := r.bareID(store.CallbackPrefix)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err := u.Store.Get(r.ctx, r.who.Project, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	f := &form{base: u.base(r, "callbacks", "act."+name+".title"), Back: r.back(Root + "/callbacks/" + store.CallbackPrefix + id)}
-	f.Says = []string{f.T("act." + name + ".says")}
-	f.Submit = f.T("act." + name + ".submit")
-	row := newRow(&c, r.now)
-	f.Facts = []fact{{Name: f.T("column.id"), Value: row.FullID, Data: true}}
+func (u *UI) findCallback(r *request, id string) (store.Callback, error) {
+	return u.Store.Get(r.ctx, r.who.Project, id)
+}
+
+// beginCallback says which callback a form is about.
+func (f *form) beginCallback(c store.Callback) {
+	row := newRow(&c, f.now)
+	f.tell("column.id", row.FullID)
 	if c.Ref != "" {
-		f.Facts = append(f.Facts, fact{Name: f.T("column.ref"), Value: c.Ref, Data: true})
+		f.tell("column.ref", c.Ref)
 	}
-	f.Facts = append(f.Facts, fact{Name: f.T("column.to"), Value: row.Address, Data: true}, fact{Name: f.T("column.state"), Value: f.T("state." + string(row.State))})
-	return f, &c, nil
+	f.tell("column.to", row.Address)
+	f.Facts = append(f.Facts, fact{Name: f.T("column.state"), Value: f.T("state." + string(row.State))})
 }
 
-// did goes back to where the act was asked for, and says that it was done.
-func (u *UI) did(r *request, otherwise, text string) (*answer, error) {
-	u.say(r, text)
-	return redirect(r.back(otherwise))
-}
-
-// callbackPath is the page of the request's callback.
-func callbackPath(r *request) string { return Root + "/callbacks/" + r.params["id"] }
-
-func (u *UI) askRetry(r *request) (*form, error) {
-	f, c, err := u.callbackForm(r, "retry")
-	if err != nil {
-		return nil, err
-	}
+func (f *form) askRetry(c store.Callback) error {
 	if c.State.Terminal() {
-		restart := r.value("ladder") == string(store.Restart)
-		f.Fields = append(f.Fields, field{
-			Name: "ladder", Kind: choiceField,
-			Label: f.T("act.retry.ladder"), Help: f.T("act.retry.ladder.help"),
-			Options: []option{
-				{Value: string(store.Once), Text: f.T("ladder.once"), Chosen: !restart},
-				{Value: string(store.Restart), Text: f.T("ladder.restart"), Chosen: restart},
-			},
-		})
+		ladder := f.ask("ladder", choiceField, "act.retry.ladder")
+		chosen := store.Once
+		if f.r.value("ladder") == string(store.Restart) {
+			chosen = store.Restart
+		}
+		ladder.Options = f.choose("ladder.", string(chosen), string(store.Once), string(store.Restart))
+		f.Fields = append(f.Fields, ladder)
 	}
-	f.Hidden = append(f.Hidden, named{"was", string(c.StateAt(r.now))})
+	f.Hidden = append(f.Hidden, named{"was", string(c.StateAt(f.now))})
 	if c.State == store.Succeeded {
 		f.Warnings = append(f.Warnings, f.T("act.retry.received"))
 	}
-	f.Fields = append(f.Fields,
-		field{Name: "url", Kind: lineField, Label: f.T("act.retry.url"), Help: f.T("act.retry.url.help"), Mono: true, Suggest: "https://"},
-		f.reasonField())
-	return f, nil
+	f.Fields = append(f.Fields, f.askMono("url", "act.retry.url", "https://"))
+	return nil
 }
 
-func (u *UI) retry(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
-	if err != nil {
-		return nil, err
-	}
-	// Who asked for a retry of what was open does not mean to send again what was received meanwhile.
+func (u *UI) retry(r *request, id string) (*answer, error) {
+	// A retry of what was open must not send again what was received meanwhile.
 	if was := store.State(r.value("was")); was != "" && was != store.Succeeded {
-		c, err := u.Store.Get(r.ctx, r.who.Project, id)
+		c, err := u.findCallback(r, id)
 		if err != nil {
 			return nil, err
 		}
@@ -92,61 +67,46 @@ func (u *UI) retry(r *request) (*answer, error) {
 		}
 	}
 	q := dispatch.RetryRequest{Ladder: store.Ladder(r.value("ladder")), URL: r.value("url")}
-	if _, err := u.Engine.Retry(r.ctx, r.who.Project, id, q, r.by()); err != nil {
-		return nil, err
-	}
-	return u.did(r, callbackPath(r), r.lang.text("act.retry.done"))
+	_, err := u.Engine.Retry(r.ctx, r.who.Project, id, q, r.by())
+	return nil, err
 }
 
-func (u *UI) askCancel(r *request) (*form, error) {
-	f, c, err := u.callbackForm(r, "cancel")
-	if err != nil {
-		return nil, err
-	}
-	f.Danger = true
-	if c.StateAt(r.now) == store.Attempting {
+func (f *form) askCancel(c store.Callback) error {
+	if c.StateAt(f.now) == store.Attempting {
 		f.Says = append(f.Says, f.T("act.cancel.inflight"))
 	}
-	f.Fields = append(f.Fields, f.reasonField())
-	return f, nil
+	return nil
 }
 
-func (u *UI) cancel(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
-	if err != nil {
-		return nil, err
-	}
+func (u *UI) cancel(r *request, id string) (*answer, error) {
 	done, err := u.Engine.Cancel(r.ctx, r.who.Project, id, r.by())
 	if err != nil {
 		return nil, err
 	}
+	page := Root + "/callbacks/" + r.params["id"]
 	if done.Result == store.CancelAlreadyTerminal {
 		u.warn(r, r.lang.text("act.cancel.already_terminal"))
-		return redirect(r.back(callbackPath(r)))
+		return redirect(r.back(page))
 	}
-	return u.did(r, callbackPath(r), r.lang.text("act.cancel."+string(done.Result)))
+	return u.did(r, page, r.lang.text("act.cancel."+string(done.Result)))
 }
 
-func (u *UI) askReschedule(r *request) (*form, error) {
-	f, c, err := u.callbackForm(r, "reschedule")
-	if err != nil {
-		return nil, err
-	}
+// moveFields ask when something is to be due: exactly one of them is to be filled in.
+func (f *form) moveFields(help string) []field {
+	delay := f.askMono("delay", "act.reschedule.delay", "10m")
+	delay.Help = f.T(help)
+	return []field{delay, f.askMoment("due_at", "act.reschedule.due_at")}
+}
+
+func (f *form) askReschedule(c store.Callback) error {
 	if c.DueAt != 0 {
-		f.Facts = append(f.Facts, fact{Name: f.T("column.due"), Value: f.Absolute(c.DueAt), Data: true})
+		f.tell("column.due", f.Absolute(c.DueAt))
 	}
-	f.Fields = append(f.Fields,
-		field{Name: "delay", Kind: lineField, Label: f.T("act.reschedule.delay"), Help: f.T("act.reschedule.delay.help"), Suggest: "10m", Mono: true},
-		field{Name: "due_at", Kind: "datetime-local", Label: f.T("act.reschedule.due_at"), Help: f.T("form.zone", "zone", r.zone.name)},
-		f.reasonField())
-	return f, nil
+	f.Fields = f.moveFields("act.reschedule.delay.help")
+	return nil
 }
 
-func (u *UI) reschedule(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
-	if err != nil {
-		return nil, err
-	}
+func (u *UI) reschedule(r *request, id string) (*answer, error) {
 	due, delay, err := r.moveTo()
 	if err != nil {
 		return nil, err
@@ -156,55 +116,39 @@ func (u *UI) reschedule(r *request) (*answer, error) {
 		return nil, err
 	}
 	b := u.base(r, "", "app")
-	return u.did(r, callbackPath(r), r.lang.text("act.reschedule.done", "at", b.Absolute(c.DueAt)))
+	return u.did(r, Root+"/callbacks/"+r.params["id"], b.T("act.reschedule.done", "at", b.Absolute(c.DueAt)))
 }
 
 // moveTo reads the fields due_at and delay, of which exactly one says something.
 func (r *request) moveTo() (due *int64, delay *time.Duration, err error) {
-	at, wait := r.value("due_at"), r.value("delay")
-	switch {
-	case at != "" && wait != "":
+	if r.value("due_at") != "" && r.value("delay") != "" {
 		return nil, nil, invalid("delay", r.lang.text("act.reschedule.both"))
-	case wait != "":
-		d, err := schedule.ParseDuration(wait)
-		if err != nil {
-			return nil, nil, invalid("delay", r.lang.text("form.duration"))
-		}
-		return nil, &d, nil
-	case at != "":
-		ms, ok := r.parseInput(at)
-		if !ok {
-			return nil, nil, invalid("due_at", r.lang.text("form.moment"))
-		}
-		return &ms, nil, nil
 	}
-	return nil, nil, invalid("delay", r.lang.text("act.reschedule.neither"))
+	if delay, err = r.duration("delay"); delay != nil || err != nil {
+		return nil, delay, err
+	}
+	if due, err = r.moment("due_at"); due == nil && err == nil {
+		err = invalid("delay", r.lang.text("act.reschedule.neither"))
+	}
+	return due, nil, err
 }
 
-func (u *UI) askMend(r *request) (*form, error) {
-	f, c, err := u.callbackForm(r, "mend")
-	if err != nil {
-		return nil, err
+func (f *form) askMend(c store.Callback) error {
+	headers := f.ask("headers", textField, "act.mend.headers")
+	headers.Mono, headers.Rows = true, 3
+	f.Fields = []field{
+		f.askMono("url", "act.mend.url", dispatch.ShownURL(c.URL)), f.askMono("policy", "act.mend.policy", c.Policy.Name),
+		headers, f.askMono("expires_in", "act.mend.expires", "6h"),
 	}
-	f.Fields = append(f.Fields,
-		field{Name: "url", Kind: lineField, Label: f.T("act.mend.url"), Help: f.T("act.mend.url.help"), Mono: true, Suggest: dispatch.ShownURL(c.URL)},
-		field{Name: "policy", Kind: lineField, Label: f.T("act.mend.policy"), Help: f.T("act.mend.policy.help"), Mono: true, Suggest: c.Policy.Name},
-		field{Name: "headers", Kind: textField, Label: f.T("act.mend.headers"), Help: f.T("act.mend.headers.help"), Mono: true, Rows: 3},
-		field{Name: "expires_in", Kind: lineField, Label: f.T("act.mend.expires"), Help: f.T("act.mend.expires.help"), Mono: true, Suggest: "6h"},
-		f.reasonField())
-	return f, nil
+	return nil
 }
 
-func (u *UI) mend(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
-	if err != nil {
-		return nil, err
-	}
+func (u *UI) mend(r *request, id string) (_ *answer, err error) {
 	var q dispatch.MendRequest
+	q.PolicyName = r.value("policy")
 	if s := r.value("url"); s != "" {
 		q.URL = &s
 	}
-	q.PolicyName = r.value("policy")
 	if s := r.text("headers"); strings.TrimSpace(s) != "" {
 		headers, err := headerLines(s, r.lang)
 		if err != nil {
@@ -212,24 +156,16 @@ func (u *UI) mend(r *request) (*answer, error) {
 		}
 		q.Headers = &headers
 	}
-	switch s := r.value("expires_in"); s {
-	case "":
-	case "never":
-		q.NoExpiry = true
-	default:
-		d, err := schedule.ParseDuration(s)
-		if err != nil {
-			return nil, invalid("expires_in", r.lang.text("form.duration"))
+	if q.NoExpiry = r.value("expires_in") == "never"; !q.NoExpiry {
+		if q.ExpiresIn, err = r.duration("expires_in"); err != nil {
+			return nil, err
 		}
-		q.ExpiresIn = &d
 	}
 	if q.URL == nil && q.PolicyName == "" && q.Headers == nil && q.ExpiresIn == nil && !q.NoExpiry {
 		return nil, invalid("url", r.lang.text("act.mend.nothing"))
 	}
-	if _, err := u.Engine.Mend(r.ctx, r.who.Project, id, q, r.by()); err != nil {
-		return nil, err
-	}
-	return u.did(r, callbackPath(r), r.lang.text("act.mend.done"))
+	_, err = u.Engine.Mend(r.ctx, r.who.Project, id, q, r.by())
+	return nil, err
 }
 
 // headerLines reads headers, one a line; a line of a single "-" is none at all.
@@ -246,4 +182,23 @@ func headerLines(s string, lang *language) ([]store.Header, error) {
 		headers = append(headers, store.Header{Name: strings.TrimSpace(name), Value: strings.TrimSpace(value)})
 	}
 	return headers, nil
+}
+
+func (f *form) askResolve(store.Callback) error {
+	data := f.ask("data", textField, "act.resolve.data")
+	data.Mono, data.Rows, data.Suggest = true, 4, `{"trade_state": "SUCCESS"}`
+	f.Fields = []field{data}
+	return nil
+}
+
+func (u *UI) resolve(r *request, id string) (*answer, error) {
+	var q dispatch.ResolveRequest
+	if text := strings.TrimSpace(r.text("data")); text != "" {
+		if !json.Valid([]byte(text)) {
+			return nil, invalid("data", r.lang.text("form.json"))
+		}
+		q.Data = []byte(text)
+	}
+	_, err := u.Engine.ResolvePoll(r.ctx, r.who.Project, id, q, r.by())
+	return nil, err
 }

@@ -40,10 +40,8 @@ func endpointTexts(ep *store.Endpoint) map[string]string {
 func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
 	texts := endpointTexts(ep)
 	line := func(name, suggest string, mono bool) field {
-		x := field{Name: name, Kind: lineField, Label: f.T("endpoint.field." + name), Value: texts[name], Suggest: suggest, Mono: mono}
-		if key := "endpoint.field." + name + ".help"; f.Has(key) {
-			x.Help = f.T(key)
-		}
+		x := f.ask(name, lineField, "endpoint.field."+name)
+		x.Value, x.Suggest, x.Mono = texts[name], suggest, mono
 		return x
 	}
 	text := func(name, suggest string) field {
@@ -53,9 +51,9 @@ func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
 	}
 	override := line("url_override", "", false)
 	override.Kind = choiceField
-	for _, o := range []store.URLOverride{store.OverrideDeny, store.OverrideSameHost, store.OverrideAny} {
-		override.Options = append(override.Options, option{Value: string(o), Text: f.T("endpoint.override." + string(o)), Chosen: string(o) == texts["url_override"]})
-	}
+	override.Options = f.choose(
+		"endpoint.override.", texts["url_override"], string(store.OverrideDeny), string(store.OverrideSameHost), string(store.OverrideAny),
+	)
 	address := line("url", "https://shop.example/notify", true)
 	address.Required = true
 	if texts["url"] != ep.URL {
@@ -71,7 +69,6 @@ func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
 		secret.Secret = true
 		f.Fields = append(f.Fields, secret, line("secret_label", "", true))
 	}
-	f.Fields = append(f.Fields, f.reasonField())
 	f.remember(texts)
 }
 
@@ -99,6 +96,7 @@ func (u *UI) askCreateEndpoint(r *request) (*form, error) {
 	f := &form{base: u.base(r, "endpoints", "endpoint.create.title"), Back: r.back(Root + "/endpoints")}
 	f.Says, f.Submit = []string{f.T("endpoint.create.says")}, f.T("endpoint.create.submit")
 	f.endpointFields(&store.Endpoint{}, true)
+	f.Fields = append(f.Fields, f.askReason())
 	return f, nil
 }
 
@@ -109,43 +107,32 @@ func (u *UI) createEndpoint(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	full := store.EndpointPrefix + made.Endpoint.ID
 	if made.Secret.Secret == "" {
-		u.say(r, r.lang.text("endpoint.create.done"))
-		return redirect(Root + "/endpoints/" + full)
+		return u.went(r, Root+"/endpoints/"+store.EndpointPrefix+made.Endpoint.ID, "endpoint.create.done")
 	}
-	return u.showSecret(r, full, "create", &made.Secret, 0)
+	return u.showSecret(r, made.Endpoint.ID, "create", &made.Secret, 0)
 }
 
-func (u *UI) askEditEndpoint(r *request) (*form, error) {
-	f, row, err := u.endpointForm(r, "edit")
-	if err != nil {
-		return nil, err
-	}
+func (f *form) askEditEndpoint(row *endpointRow) error {
 	f.Facts = nil // the fields say as much
 	f.endpointFields(&row.Endpoint, f.Can(string(store.ScopeAdmin)))
 	if secret, found := f.field("secret"); found {
 		secret.Help = f.T("endpoint.field.secret.edit")
 	}
-	return f, nil
+	return nil
 }
 
-func (u *UI) editEndpoint(r *request) (*answer, error) {
-	id, err := r.bareID(store.EndpointPrefix)
-	if err != nil {
-		return nil, err
-	}
+func (u *UI) editEndpoint(r *request, id string) (*answer, error) {
 	ep, err := u.Store.Endpoint(r.ctx, r.who.Project, id)
 	if err != nil {
 		return nil, err
 	}
 	ch := r.endpointChange(&ep)
-	if ch.Secret != "" && !r.who.Allows(store.ScopeAdmin) {
-		return nil, lacks(store.ScopeAdmin) // who gives a secret to what exists changes one
+	if ch.Admin = r.who.Allows(store.ScopeAdmin); ch.Secret != "" && !ch.Admin {
+		return nil, lacks(store.ScopeAdmin) // a secret for what exists changes one
 	}
-	ch.Admin = r.who.Allows(store.ScopeAdmin)
 	_, err = u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, ch, r.by())
-	return u.endpointActed(r, "edit", err)
+	return nil, err
 }
 
 // endpointChange reads what the form changes of the endpoint as it is: what differs from what was shown.

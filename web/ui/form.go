@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -24,6 +25,7 @@ const (
 	checkField    = "checkbox"
 	checksField   = "checks" // several of Options
 	passwordField = "password"
+	momentField   = "datetime-local"
 )
 
 // A field is one thing that a form asks for.
@@ -100,9 +102,47 @@ func (f *form) Target() string {
 	return f.r.url.Path
 }
 
-// reasonField asks for a reason, which the audit keeps.
-func (b *base) reasonField() field {
-	return field{Name: "reason", Kind: lineField, Label: b.T("form.reason"), Help: b.T("form.reason.help"), Value: b.r.form.Get("reason")}
+// ask is a field whose label is the text of the key; the text of KEY.help, if there is one, is its help.
+func (b *base) ask(name, kind, key string) field {
+	x := field{Name: name, Kind: kind, Label: b.T(key)}
+	if b.Has(key + ".help") {
+		x.Help = b.T(key + ".help")
+	}
+	return x
+}
+
+// askMono asks for a line that programs read, such as the suggestion.
+func (b *base) askMono(name, key, suggest string) field {
+	x := b.ask(name, lineField, key)
+	x.Mono, x.Suggest = true, suggest
+	return x
+}
+
+// askMoment asks for a moment in the viewer's zone.
+func (b *base) askMoment(name, key string) field {
+	return field{Name: name, Kind: momentField, Label: b.T(key), Help: b.T("form.zone", "zone", b.zone.name)}
+}
+
+// askReason asks for a reason, which the audit keeps.
+func (b *base) askReason() field {
+	return field{
+		Name: "reason", Kind: lineField, Label: b.T("form.reason"), Help: b.T("form.reason.help"), Value: b.r.form.Get("reason"),
+	}
+}
+
+// choose offers words, whose texts are those of PREFIX and the word.
+func (b *base) choose(prefix, chosen string, words ...string) (options []option) {
+	for _, word := range words {
+		options = append(options, option{Value: word, Text: b.T(prefix + word), Chosen: word == chosen})
+	}
+	return options
+}
+
+// tell adds facts: pairs of the key of a name and a value that is data.
+func (f *form) tell(pairs ...string) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		f.Facts = append(f.Facts, fact{Name: f.T(pairs[i]), Value: pairs[i+1], Data: true})
+	}
 }
 
 // FieldRefs are the fields, for the template that draws one.
@@ -169,6 +209,92 @@ func (u *UI) acts(all ...act) []Route {
 	return routes
 }
 
+// A kind is what the acts on objects of one kind have in common.
+type kind[T any] struct {
+	// path begins the addresses of the forms, and texts the keys of their texts; section is that of the menu.
+	path, texts, section string
+	// id is how the request names the object, and find finds it.
+	id   func(r *request) (string, error)
+	find func(r *request, id string) (T, error)
+	// begin says in a form what the object is.
+	begin func(f *form, of T)
+	// page is the object's own page.
+	page func(r *request) string
+}
+
+// An actOn is an act on an object. Its texts are NAME.title, NAME.says, NAME.submit and NAME.done.
+type actOn[T any] struct {
+	name  string
+	scope store.Scope
+	// ask completes the form, which always asks for a reason at its end; nil: for nothing else.
+	ask func(f *form, of T) error
+	// do does what was asked for. Where it has no answer, the object's page says that it was done.
+	do func(r *request, id string) (*answer, error)
+	// danger: it cannot be undone. path ends the address, where it is not the name.
+	danger bool
+	path   string
+}
+
+// actsOn makes the routes of acts on objects of one kind.
+func actsOn[T any](u *UI, k kind[T], all ...actOn[T]) []Route {
+	var made []act
+	for _, a := range all {
+		ask := func(r *request) (*form, error) {
+			id, err := k.id(r)
+			if err != nil {
+				return nil, err
+			}
+			of, err := k.find(r, id)
+			if err != nil {
+				return nil, err
+			}
+			key := k.texts + a.name
+			f := &form{base: u.base(r, k.section, key+".title"), Back: r.back(k.page(r)), Danger: a.danger}
+			f.Says, f.Submit = []string{f.T(key + ".says")}, f.T(key+".submit")
+			k.begin(f, of)
+			if a.ask != nil {
+				err = a.ask(f, of)
+			}
+			f.Fields = append(f.Fields, f.askReason())
+			return f, err
+		}
+		do := func(r *request) (*answer, error) {
+			id, err := k.id(r)
+			if err != nil {
+				return nil, err
+			}
+			if done, err := a.do(r, id); done != nil || err != nil {
+				return done, err
+			}
+			return u.did(r, k.page(r), r.lang.text(k.texts+a.name+".done"))
+		}
+		made = append(made, act{k.path + cmp.Or(a.path, a.name), a.scope, ask, do})
+	}
+	return u.acts(made...)
+}
+
+// did goes back to where an act was asked for, and says that it was done.
+func (u *UI) did(r *request, otherwise, text string) (*answer, error) {
+	u.say(r, text)
+	return redirect(r.back(otherwise))
+}
+
+// went goes to a page that the act has led to, and says that it was done.
+func (u *UI) went(r *request, to, key string) (*answer, error) {
+	u.say(r, r.lang.text(key))
+	return redirect(to)
+}
+
+// idOf returns the id in the path of a request, which has the prefix.
+func idOf(prefix string) func(r *request) (string, error) {
+	return func(r *request) (string, error) { return r.bareID(prefix) }
+}
+
+// pageOf returns the page of the object in the path of a request.
+func pageOf(path string) func(r *request) string {
+	return func(r *request) string { return Root + path + r.params["id"] }
+}
+
 // act does what was asked for. What is wrong with what was typed, or no longer possible, is said at the form.
 func (u *UI) act(r *request, a act) (*answer, error) {
 	var done *answer
@@ -191,26 +317,31 @@ func (u *UI) act(r *request, a act) (*answer, error) {
 		f.Wrong = f.Or("trouble.", problem.Code)
 	}
 	for _, wrong := range problem.Errors {
-		name := wrong.Field
-		x, found := f.field(name)
-		for !found && strings.ContainsAny(name, ".[") {
-			name = name[:strings.LastIndexAny(name, ".[")]
-			x, found = f.field(name)
-		}
-		if !found {
-			f.WrongFields = append(f.WrongFields, wrong)
-			continue
-		}
-		says := wrong.Message
-		if name != wrong.Field {
-			says = wrong.Field + " " + says
-		}
-		if x.Wrong != "" { // a field of many parts may be wrong in several
-			says = x.Wrong + "; " + says
-		}
-		x.Wrong = says
+		f.refuse(wrong)
 	}
 	return &answer{status: problem.Status, template: "form", page: f}, nil
+}
+
+// refuse says what is wrong at the field, or at the one that it is a part of.
+func (f *form) refuse(wrong store.FieldError) {
+	name := wrong.Field
+	x, found := f.field(name)
+	for !found && strings.ContainsAny(name, ".[") {
+		name = name[:strings.LastIndexAny(name, ".[")]
+		x, found = f.field(name)
+	}
+	if !found {
+		f.WrongFields = append(f.WrongFields, wrong)
+		return
+	}
+	says := wrong.Message
+	if name != wrong.Field {
+		says = wrong.Field + " " + says
+	}
+	if x.Wrong != "" { // a field of many parts may be wrong in several
+		says = x.Wrong + "; " + says
+	}
+	x.Wrong = says
 }
 
 // maxReason is the most bytes of a reason that the audit keeps, as of the API.

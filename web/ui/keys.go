@@ -1,12 +1,12 @@
 package ui
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -71,17 +71,14 @@ func (u *UI) keys(r *request) (*answer, error) {
 func (u *UI) askCreateKey(r *request) (*form, error) {
 	f := u.systemForm(r, "keys.new", "says", "once")
 	f.Back = r.back(keysPath)
-	f.Facts = []fact{{Name: f.T("frame.project"), Value: r.who.Project, Data: true}}
-	scopes := field{Name: "scopes", Kind: checksField, Label: f.T("system.keys.scopes"), Help: f.T("system.keys.scopes.help")}
+	f.tell("frame.project", r.who.Project)
+	scopes := f.ask("scopes", checksField, "system.keys.scopes")
 	for _, s := range store.Scopes {
 		scopes.Options = append(scopes.Options, option{Value: string(s), Text: f.T("system.scope." + string(s))})
 	}
-	f.Fields = []field{
-		{Name: "name", Kind: lineField, Label: f.T("column.name"), Help: f.T("system.keys.name.help"), Required: true, Suggest: "checkout"},
-		scopes,
-		{Name: "expires_in", Kind: lineField, Label: f.T("system.keys.expires_in"), Help: f.T("system.keys.expires_in.help"), Mono: true, Suggest: "365d"},
-		f.reasonField(),
-	}
+	name := f.ask("name", lineField, "system.keys.name")
+	name.Label, name.Required, name.Suggest = f.T("column.name"), true, "checkout"
+	f.Fields = []field{name, scopes, f.askMono("expires_in", "system.keys.expires_in", "365d"), f.askReason()}
 	return f, nil
 }
 
@@ -94,13 +91,10 @@ type keyPage struct {
 
 func (u *UI) createKey(r *request) (*answer, error) {
 	q := dispatch.KeyRequest{Name: r.value("name"), Scopes: r.form["scopes"]}
-	if s := r.value("expires_in"); s != "" {
-		d, err := schedule.ParseDuration(s)
-		if err != nil {
-			q.Invalid = append(q.Invalid, store.FieldError{Field: "expires_in", Message: r.lang.text("form.duration")})
-		} else {
-			q.ExpiresIn = &d
-		}
+	expires, err := r.duration("expires_in")
+	var wrong *store.InvalidError
+	if q.ExpiresIn = expires; errors.As(err, &wrong) {
+		q.Invalid = wrong.Fields
 	}
 	key, text, err := u.Engine.CreateKey(r.ctx, r.who.Project, q, r.by())
 	if err != nil {
@@ -139,17 +133,13 @@ func (u *UI) askRevokeKey(r *request) (*form, error) {
 	if key.Own {
 		f.Says = append(f.Says, f.T("system.keys.revoke.own"))
 	}
-	f.Facts = []fact{
-		{Name: f.T("column.name"), Value: key.Name, Data: true}, {Name: f.T("column.id"), Value: key.FullID, Data: true},
-		{Name: f.T("system.keys.hint"), Value: "…" + key.Hint, Data: true},
-		{Name: f.T("system.keys.used"), Value: f.Absolute(key.LastUsedAt), Data: true},
-	}
+	f.tell("column.name", key.Name, "column.id", key.FullID, "system.keys.hint", "…"+key.Hint, "system.keys.used", f.Absolute(key.LastUsedAt))
 	var scopes []string
 	for _, s := range key.Scopes {
 		scopes = append(scopes, string(s))
 	}
-	f.Facts = append(f.Facts, fact{Name: f.T("system.keys.scopes"), Value: strings.Join(scopes, ", "), Data: true})
-	f.Fields = []field{f.reasonField()}
+	f.tell("system.keys.scopes", strings.Join(scopes, ", "))
+	f.Fields = []field{f.askReason()}
 	return f, nil
 }
 

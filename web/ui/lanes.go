@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,109 +146,87 @@ func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]dispatch
 	return views[last+1:], err
 }
 
-// A lane's key may have any characters, so acts have it as a parameter of their address and not as a part of the path.
+// laneActRoutes are acts on one lane. A lane's key may have any characters, so forms have it as a parameter of their address.
 func (u *UI) laneActRoutes() []Route {
-	return u.acts(
-		act{"/lanes/pause", store.ScopeOperate, u.askPauseLane, u.pauseLane},
-		act{"/lanes/resume", store.ScopeOperate, u.askResumeLane, u.resumeLane},
-		act{"/lanes/limits", store.ScopeOperate, u.askLimitLane, u.limitLane},
+	return actsOn(u, kind[*laneRow]{
+		path: "/lanes/", texts: "lanes.", section: "lanes", id: (*request).laneKey, find: u.findLane, begin: (*form).beginLane,
+		page: func(r *request) string { return link("/lanes", "q", r.url.Query().Get("key")) },
+	},
+		actOn[*laneRow]{name: "pause", scope: store.ScopeOperate, ask: askPause[*laneRow], do: u.pauseLane},
+		actOn[*laneRow]{name: "resume", scope: store.ScopeOperate, ask: (*form).askResumeLane, do: u.resumeLane},
+		actOn[*laneRow]{name: "limits", scope: store.ScopeOperate, ask: (*form).askLimitLane, do: u.limitLane},
 	)
 }
 
-// laneKey is the key of the lane that an act is about, as it stands in the address.
-func (r *request) laneKey() string { return r.url.Query().Get("key") }
-
-// laneForm begins the form of an act on one lane. The texts are those of "lanes.NAME.*".
-func (u *UI) laneForm(r *request, name string) (*form, *laneRow, error) {
-	key := r.laneKey()
+// laneKey is the key of the lane that an act is about.
+func (r *request) laneKey() (string, error) {
+	key := r.url.Query().Get("key")
 	if !isLaneKey(key) {
-		return nil, nil, store.ErrNotFound
+		return "", store.ErrNotFound
 	}
+	return key, nil
+}
+
+func (u *UI) findLane(r *request, key string) (*laneRow, error) {
 	found, err := u.lanesByKey(r, []string{key})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if found[key] == nil {
-		return nil, nil, store.ErrNotFound
+		return nil, store.ErrNotFound
 	}
-	f := &form{base: u.base(r, "lanes", "lanes."+name+".title"), Action: link("/lanes/"+name, "key", key), Back: r.back(Root + "/lanes")}
-	f.Says, f.Submit = []string{f.T("lanes." + name + ".says")}, f.T("lanes."+name+".submit")
-	row := f.laneRow(found[key])
-	f.Facts = []fact{{Name: f.T("column.lane"), Value: key, Data: true}, {Name: f.T("lanes.open"), Value: f.N(row.Open), Data: true}}
-	if row.EndpointFullID != "" {
-		f.Facts = append(f.Facts, fact{Name: f.T("column.endpoint"), Value: row.EndpointFullID, Link: Root + "/endpoints/" + row.EndpointFullID, Data: true})
-	}
-	return f, row, nil
+	b := u.base(r, "lanes", "lanes.title")
+	return b.laneRow(found[key]), nil
 }
 
-// laneActed goes back to where an act on the request's lane was asked for, and says that it was done.
-func (u *UI) laneActed(r *request, name string, err error) (*answer, error) {
-	if err != nil {
-		return nil, err
+// beginLane says which lane a form is about.
+func (f *form) beginLane(row *laneRow) {
+	f.Action, f.Back = f.r.url.Path+"?"+url.Values{"key": {row.Key}}.Encode(), f.r.back(Root+"/lanes")
+	f.tell("column.lane", row.Key, "lanes.open", f.N(row.Open))
+	if id := row.EndpointFullID; id != "" {
+		f.Facts = append(f.Facts, fact{Name: f.T("column.endpoint"), Value: id, Link: Root + "/endpoints/" + id, Data: true})
 	}
-	return u.did(r, link("/lanes", "q", r.laneKey()), r.lang.text("lanes."+name+".done"))
 }
 
-func (u *UI) askPauseLane(r *request) (*form, error) {
-	f, _, err := u.laneForm(r, "pause")
-	if err != nil {
-		return nil, err
-	}
-	f.Fields = f.pauseFields()
-	return f, nil
-}
-
-func (u *UI) pauseLane(r *request) (*answer, error) {
+func (u *UI) pauseLane(r *request, key string) (*answer, error) {
 	until, err := r.pauseEnd()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = u.Engine.PauseLane(r.ctx, r.who.Project, key, until, r.by())
 	}
-	_, err = u.Engine.PauseLane(r.ctx, r.who.Project, r.laneKey(), until, r.by())
-	return u.laneActed(r, "pause", err)
+	return nil, err
 }
 
-func (u *UI) askResumeLane(r *request) (*form, error) {
-	f, row, err := u.laneForm(r, "resume")
-	if err != nil {
-		return nil, err
-	}
+func (f *form) askResumeLane(row *laneRow) error {
 	for _, s := range row.Standings {
 		if s.Code == dispatch.BlockLanePaused && s.Note != "" {
-			f.Facts = append(f.Facts, fact{Name: f.T("endpoint.pause.reason"), Value: s.Note, Data: true})
+			f.tell("endpoint.pause.reason", s.Note)
 		}
 	}
-	f.Fields = []field{f.reasonField()}
-	return f, nil
+	return nil
 }
 
-func (u *UI) resumeLane(r *request) (*answer, error) {
-	_, err := u.Engine.PauseLane(r.ctx, r.who.Project, r.laneKey(), 0, r.by())
-	return u.laneActed(r, "resume", err)
+func (u *UI) resumeLane(r *request, key string) (*answer, error) {
+	_, err := u.Engine.PauseLane(r.ctx, r.who.Project, key, 0, r.by())
+	return nil, err
 }
 
-func (u *UI) askLimitLane(r *request) (*form, error) {
-	f, row, err := u.laneForm(r, "limits")
-	if err != nil {
-		return nil, err
-	}
+func (f *form) askLimitLane(row *laneRow) error {
 	if row.EndpointFullID != "" {
 		f.Says = append(f.Says, f.T("lanes.limits.endpoint"))
 	}
-	limit := ""
+	texts := map[string]string{"concurrency": "", "rate": row.Rate.String()}
 	if row.Limit > 0 {
-		limit = strconv.Itoa(row.Limit)
+		texts["concurrency"] = strconv.Itoa(row.Limit)
 	}
-	f.Fields = []field{
-		{Name: "concurrency", Kind: lineField, Label: f.T("endpoint.field.concurrency"), Help: f.T("endpoint.field.concurrency.help"), Value: limit, Suggest: "32", Mono: true},
-		{Name: "rate", Kind: lineField, Label: f.T("endpoint.field.rate"), Help: f.T("endpoint.field.rate.help"), Value: row.Rate.String(), Suggest: "50/s", Mono: true},
-		f.reasonField(),
-	}
-	f.remember(map[string]string{"concurrency": limit, "rate": row.Rate.String()})
-	return f, nil
+	limit, rate := f.askMono("concurrency", "endpoint.field.concurrency", "32"), f.askMono("rate", "endpoint.field.rate", "50/s")
+	limit.Value, rate.Value = texts["concurrency"], texts["rate"]
+	f.Fields = []field{limit, rate}
+	f.remember(texts)
+	return nil
 }
 
 // limitLane sets the bounds that differ from what the form has shown: a field that was emptied takes a bound away.
-func (u *UI) limitLane(r *request) (*answer, error) {
+func (u *UI) limitLane(r *request, key string) (*answer, error) {
 	var (
 		wrong store.InvalidError
 		limit *int
@@ -273,6 +252,6 @@ func (u *UI) limitLane(r *request) (*answer, error) {
 	if len(wrong.Fields) > 0 {
 		return nil, &wrong
 	}
-	_, err = u.Engine.SetLane(r.ctx, r.who.Project, r.laneKey(), limit, rate, r.by())
-	return u.laneActed(r, "limits", err)
+	_, err = u.Engine.SetLane(r.ctx, r.who.Project, key, limit, rate, r.by())
+	return nil, err
 }

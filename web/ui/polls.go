@@ -3,14 +3,12 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func (u *UI) pollRoutes() []Route {
-	return append([]Route{page("/polls", u.polls)}, u.acts(act{"/callbacks/:id/resolve", store.ScopeSend, u.askResolve, u.resolve})...)
+	return []Route{page("/polls", u.polls)}
 }
 
 // polls is GET /ui/polls: the callbacks that are polls.
@@ -55,33 +53,4 @@ func indented(text string) string {
 		return text
 	}
 	return out.String()
-}
-
-func (u *UI) askResolve(r *request) (*form, error) {
-	f, _, err := u.callbackForm(r, "resolve")
-	if err != nil {
-		return nil, err
-	}
-	f.Fields = append(f.Fields,
-		field{Name: "data", Kind: textField, Label: f.T("act.resolve.data"), Help: f.T("act.resolve.data.help"), Mono: true, Rows: 4, Suggest: `{"trade_state": "SUCCESS"}`},
-		f.reasonField())
-	return f, nil
-}
-
-func (u *UI) resolve(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
-	if err != nil {
-		return nil, err
-	}
-	var q dispatch.ResolveRequest
-	if text := strings.TrimSpace(r.text("data")); text != "" {
-		if !json.Valid([]byte(text)) {
-			return nil, invalid("data", r.lang.text("form.json"))
-		}
-		q.Data = []byte(text)
-	}
-	if _, err := u.Engine.ResolvePoll(r.ctx, r.who.Project, id, q, r.by()); err != nil {
-		return nil, err
-	}
-	return u.did(r, callbackPath(r), r.lang.text("act.resolve.done"))
 }

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -12,13 +13,28 @@ import (
 )
 
 func (u *UI) redriveActRoutes() []Route {
-	const one = "/redrives/:id"
-	return u.acts(
-		act{"/redrives/new", store.ScopeOperate, u.askRedrive, u.newRedrive},
-		act{one + "/pause", store.ScopeOperate, u.askSetRedrive("pause"), u.setRedrive("pause", store.RedrivePaused)},
-		act{one + "/resume", store.ScopeOperate, u.askSetRedrive("resume"), u.setRedrive("resume", store.RedriveRunning)},
-		act{one + "/cancel", store.ScopeOperate, u.askSetRedrive("cancel"), u.setRedrive("cancel", store.RedriveCanceled)},
-	)
+	set := func(to store.RedriveState) func(*request, string) (*answer, error) {
+		return func(r *request, id string) (*answer, error) {
+			_, err := u.Engine.SetRedrive(r.ctx, r.who.Project, id, to, r.by())
+			return nil, err
+		}
+	}
+	return append(u.acts(act{"/redrives/new", store.ScopeOperate, u.askRedrive, u.newRedrive}), actsOn(u, kind[store.Redrive]{
+		path: "/redrives/:id/", texts: "redrives.", section: "redrives", id: idOf(store.RedrivePrefix), begin: (*form).beginRedrive,
+		find: func(r *request, id string) (store.Redrive, error) { return u.Store.Redrive(r.ctx, r.who.Project, id) }, page: pageOf("/redrives/"),
+	},
+		actOn[store.Redrive]{name: "pause", scope: store.ScopeOperate, do: set(store.RedrivePaused)},
+		actOn[store.Redrive]{name: "resume", scope: store.ScopeOperate, do: set(store.RedriveRunning)},
+		actOn[store.Redrive]{name: "cancel", scope: store.ScopeOperate, do: set(store.RedriveCanceled), danger: true},
+	)...)
+}
+
+// beginRedrive says which redrive a form is about.
+func (f *form) beginRedrive(of store.Redrive) {
+	row := newRedriveRow(&f.base, &of)
+	f.tell("column.id", row.FullID)
+	f.Facts = append(f.Facts, fact{Name: f.T("redrives.action"), Value: f.T(row.Verb())}, fact{Name: f.T("column.state"), Value: f.T(row.Label())})
+	f.tell("redrives.left", f.N(of.Matched-of.Done-of.Failed))
 }
 
 const (
@@ -165,19 +181,20 @@ func (u *UI) askRedrive(r *request) (*form, error) {
 	f.sayBulk(b, t, rate, ladder)
 	switch b.action {
 	case store.RedriveRetry:
-		f.Fields = append(f.Fields, field{Name: "ladder", Kind: choiceField, Label: f.T("ladder.title"), Help: f.T("redrives.ladder.help"), Options: []option{
-			{Value: string(store.Restart), Text: f.T("ladder.restart"), Chosen: ladder != store.Once}, {Value: string(store.Once), Text: f.T("ladder.once"), Chosen: ladder == store.Once},
-		}})
+		x := f.ask("ladder", choiceField, "redrives.ladder")
+		x.Label, x.Options = f.T("ladder.title"), f.choose("ladder.", cmp.Or(string(ladder), string(store.Restart)), string(store.Restart), string(store.Once))
+		f.Fields = []field{x}
 	case store.RedriveSetURL:
-		f.Fields = append(f.Fields, field{Name: "url", Kind: lineField, Label: f.T("act.mend.url"), Help: f.T("redrives.url.help"), Mono: true, Required: true, Suggest: "https://"})
+		x := f.askMono("url", "act.mend.url", "https://")
+		x.Help, x.Required = f.T("redrives.url.help"), true
+		f.Fields = []field{x}
 	case store.RedriveReschedule:
-		f.Fields = append(f.Fields,
-			field{Name: "delay", Kind: lineField, Label: f.T("act.reschedule.delay"), Help: f.T("redrives.delay.help"), Suggest: "10m", Mono: true},
-			field{Name: "due_at", Kind: "datetime-local", Label: f.T("act.reschedule.due_at"), Help: f.T("form.zone", "zone", r.zone.name)})
+		f.Fields = f.moveFields("redrives.delay.help")
 	case store.RedriveCancel:
 	}
-	f.Fields = append(f.Fields,
-		field{Name: "rate", Kind: lineField, Label: f.T("redrives.rate"), Help: f.T("redrives.rate.help"), Value: carefulRate, Mono: true}, f.reasonField())
+	pace := f.askMono("rate", "redrives.rate", "")
+	pace.Value = carefulRate
+	f.Fields = append(f.Fields, pace, f.askReason())
 	return f, nil
 }
 
@@ -235,8 +252,7 @@ func (u *UI) newRedrive(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.say(r, r.lang.text("redrives.begun"))
-	return redirect(Root + "/redrives/" + store.RedrivePrefix + of.ID)
+	return u.went(r, Root+"/redrives/"+store.RedrivePrefix+of.ID, "redrives.begun")
 }
 
 // recount shows the form with what would happen now, as it is filled in; what is wrong with that is said at its fields.
@@ -252,43 +268,4 @@ func (u *UI) recount(r *request, q dispatch.RedriveRequest) (*answer, error) {
 		return nil, err
 	}
 	return preview(f, f.T("redrives.recounted", "at", f.Absolute(r.now), "says", f.Says[0]))
-}
-
-// askSetRedrive is the form of an act on a redrive that goes on.
-func (u *UI) askSetRedrive(name string) func(r *request) (*form, error) {
-	return func(r *request) (*form, error) {
-		id, err := r.bareID(store.RedrivePrefix)
-		if err != nil {
-			return nil, err
-		}
-		of, err := u.Store.Redrive(r.ctx, r.who.Project, id)
-		if err != nil {
-			return nil, err
-		}
-		f := &form{base: u.base(r, "redrives", "redrives."+name+".title"), Back: r.back(redrivePath(r)), Danger: name == "cancel"}
-		row := newRedriveRow(&f.base, &of)
-		f.Says, f.Submit = []string{f.T("redrives." + name + ".says")}, f.T("redrives."+name+".submit")
-		f.Facts = []fact{
-			{Name: f.T("column.id"), Value: row.FullID, Data: true}, {Name: f.T("redrives.action"), Value: f.T(row.Verb())},
-			{Name: f.T("column.state"), Value: f.T(row.Label())}, {Name: f.T("redrives.left"), Value: f.N(of.Matched - of.Done - of.Failed), Data: true},
-		}
-		f.Fields = []field{f.reasonField()}
-		return f, nil
-	}
-}
-
-// redrivePath is the page of the request's redrive.
-func redrivePath(r *request) string { return Root + "/redrives/" + r.params["id"] }
-
-func (u *UI) setRedrive(name string, to store.RedriveState) func(r *request) (*answer, error) {
-	return func(r *request) (*answer, error) {
-		id, err := r.bareID(store.RedrivePrefix)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := u.Engine.SetRedrive(r.ctx, r.who.Project, id, to, r.by()); err != nil {
-			return nil, err
-		}
-		return u.did(r, redrivePath(r), r.lang.text("redrives."+name+".done"))
-	}
 }

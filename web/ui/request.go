@@ -141,32 +141,55 @@ func (r *request) tookTooLong(bounded context.Context) bool {
 	return errors.Is(bounded.Err(), context.DeadlineExceeded) && r.ctx.Err() == nil
 }
 
+// duration reads a field that holds a length of time; nil: it is empty.
+func (r *request) duration(name string) (*time.Duration, error) {
+	text := r.value(name)
+	if text == "" {
+		return nil, nil
+	}
+	d, err := schedule.ParseDuration(text)
+	if err != nil {
+		return nil, invalid(name, r.lang.text("form.duration"))
+	}
+	return &d, nil
+}
+
+// moment reads a field that holds a moment; nil: it is empty.
+func (r *request) moment(name string) (*int64, error) {
+	text := r.value(name)
+	if text == "" {
+		return nil, nil
+	}
+	ms, ok := r.parseInput(text)
+	if !ok {
+		return nil, invalid(name, r.lang.text("form.moment"))
+	}
+	return &ms, nil
+}
+
 // pauseEnd reads the fields for and until, of which at most one says something; neither: until somebody resumes it.
 func (r *request) pauseEnd() (int64, error) {
-	while, at := r.value("for"), r.value("until")
-	switch {
-	case while != "" && at != "":
+	if r.value("for") != "" && r.value("until") != "" {
 		return 0, invalid("for", r.lang.text("act.reschedule.both"))
-	case while != "":
-		d, err := schedule.ParseDuration(while)
-		if err != nil {
-			return 0, invalid("for", r.lang.text("form.duration"))
-		}
-		if d < time.Millisecond {
-			return 0, invalid("for", r.lang.text("endpoint.pause.past"))
-		}
-		return r.now + d.Milliseconds(), nil
-	case at != "":
-		ms, ok := r.parseInput(at)
-		if !ok {
-			return 0, invalid("until", r.lang.text("form.moment"))
-		}
-		if ms <= r.now {
-			return 0, invalid("until", r.lang.text("endpoint.pause.past"))
-		}
-		return ms, nil
 	}
-	return store.Forever, nil
+	while, err := r.duration("for")
+	if err != nil {
+		return 0, err
+	}
+	until, err := r.moment("until")
+	switch {
+	case err != nil:
+		return 0, err
+	case while != nil && *while < time.Millisecond:
+		return 0, invalid("for", r.lang.text("endpoint.pause.past"))
+	case while != nil:
+		return r.now + while.Milliseconds(), nil
+	case until == nil:
+		return store.Forever, nil
+	case *until <= r.now:
+		return 0, invalid("until", r.lang.text("endpoint.pause.past"))
+	}
+	return *until, nil
 }
 
 // An answer is what a handler has made of a request.

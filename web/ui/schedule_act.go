@@ -11,15 +11,33 @@ import (
 )
 
 func (u *UI) scheduleActRoutes() []Route {
-	const one = "/schedules/:id"
-	return u.acts(
+	enable := func(on bool) func(*request, string) (*answer, error) {
+		return func(r *request, id string) (*answer, error) {
+			_, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, id, dispatch.ScheduleChange{Enabled: &on}, r.by())
+			return nil, err
+		}
+	}
+	routes := u.acts(
 		act{"/schedules/new", store.ScopeOperate, u.askNewSchedule, u.newSchedule},
-		act{one + "/edit", store.ScopeOperate, u.askEditSchedule, u.editSchedule},
-		act{one + "/enable", store.ScopeOperate, u.askSchedule("enable"), u.enableSchedule("enable", true)},
-		act{one + "/disable", store.ScopeOperate, u.askSchedule("disable"), u.enableSchedule("disable", false)},
-		act{one + "/run", store.ScopeOperate, u.askSchedule("run"), u.runSchedule},
-		act{one + "/delete", store.ScopeOperate, u.askSchedule("delete"), u.deleteSchedule},
+		act{"/schedules/:id/edit", store.ScopeOperate, u.askEditSchedule, u.editSchedule},
 	)
+	return append(routes, actsOn(u, kind[store.Schedule]{
+		path: "/schedules/:id/", texts: "schedules.", section: "schedules", id: idOf(store.SchedulePrefix), begin: (*form).beginSchedule,
+		find: func(r *request, id string) (store.Schedule, error) {
+			return u.Engine.Schedule(r.ctx, r.who.Project, id)
+		}, page: schedulePath,
+	},
+		actOn[store.Schedule]{name: "enable", scope: store.ScopeOperate, do: enable(true)},
+		actOn[store.Schedule]{name: "disable", scope: store.ScopeOperate, do: enable(false)},
+		actOn[store.Schedule]{name: "run", scope: store.ScopeOperate, do: u.runSchedule},
+		actOn[store.Schedule]{name: "delete", scope: store.ScopeOperate, do: u.deleteSchedule, danger: true},
+	)...)
+}
+
+// beginSchedule says which schedule a form is about.
+func (f *form) beginSchedule(s store.Schedule) {
+	zone := newScheduleRow(&s, f.now).Zone
+	f.tell("column.name", s.Name, "schedules.cron", s.Cron+" "+zone, "schedules.next", f.Absolute(s.NextAt))
 }
 
 const (
@@ -41,18 +59,18 @@ func (u *UI) scheduleForm(r *request, name string, s *store.Schedule) *form {
 	f := &form{base: u.base(r, "schedules", "schedules."+name+".title"), Submit: r.lang.text("schedules." + name + ".submit")}
 	f.Says = []string{f.T("schedules." + name + ".says")}
 	f.PreviewSubmit = f.T("schedules.preview")
-	f.Fields = []field{
-		{Name: "name", Kind: lineField, Label: f.T("column.name"), Value: s.Name, Required: true, Help: f.T("schedules.name.help")},
-		{Name: "cron", Kind: lineField, Label: f.T("schedules.cron"), Value: s.Cron, Required: true, Mono: true, Help: f.T("schedules.cron.help"), Suggest: exampleCron},
-		{Name: "timezone", Kind: lineField, Label: f.T("frame.zone"), Value: s.Timezone, Mono: true, Help: f.T("schedules.timezone.help"), Suggest: "Asia/Shanghai"},
-		{Name: "missed", Kind: choiceField, Label: f.T("schedules.missed"), Help: f.T("schedules.missed.help"), Options: []option{
-			{Value: string(store.MissedOnce), Text: f.T("schedules.missed.once"), Chosen: s.Missed != store.MissedSkip},
-			{Value: string(store.MissedSkip), Text: f.T("schedules.missed.skip"), Chosen: s.Missed == store.MissedSkip},
-		}},
-		{Name: "enabled", Kind: checkField, Label: f.T("schedules.enabled"), Checked: s.Enabled},
-		{Name: "callback", Kind: textField, Label: f.T("schedules.template"), Value: string(s.Template), Required: true, Mono: true, Rows: templateRows, Help: f.T("schedules.template.help")},
-		f.reasonField(),
+	title, cron := f.ask("name", lineField, "schedules.name"), f.askMono("cron", "schedules.cron", exampleCron)
+	title.Label, title.Value, title.Required, cron.Value, cron.Required = f.T("column.name"), s.Name, true, s.Cron, true
+	zone, missed := f.askMono("timezone", "schedules.timezone", "Asia/Shanghai"), f.ask("missed", choiceField, "schedules.missed")
+	zone.Label, zone.Value = f.T("frame.zone"), s.Timezone
+	chosen := store.MissedOnce
+	if s.Missed == store.MissedSkip {
+		chosen = store.MissedSkip
 	}
+	missed.Options = f.choose("schedules.missed.", string(chosen), string(store.MissedOnce), string(store.MissedSkip))
+	enabled, template := f.ask("enabled", checkField, "schedules.enabled"), f.ask("callback", textField, "schedules.template")
+	enabled.Checked, template.Value, template.Required, template.Mono, template.Rows = s.Enabled, string(s.Template), true, true, templateRows
+	f.Fields = []field{title, cron, zone, missed, enabled, template, f.askReason()}
 	return f
 }
 
@@ -110,8 +128,7 @@ func (u *UI) newSchedule(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.say(r, r.lang.text("schedules.new.done"))
-	return redirect(Root + "/schedules/" + store.SchedulePrefix + s.ID)
+	return u.went(r, Root+"/schedules/"+store.SchedulePrefix+s.ID, "schedules.new.done")
 }
 
 // scheduleOf is the request's schedule.
@@ -167,61 +184,19 @@ func (u *UI) editSchedule(r *request) (*answer, error) {
 	return u.did(r, schedulePath(r), r.lang.text("schedules.edit.done"))
 }
 
-// askSchedule is the form of an act on one schedule.
-func (u *UI) askSchedule(name string) func(r *request) (*form, error) {
-	return func(r *request) (*form, error) {
-		s, err := u.scheduleOf(r)
-		if err != nil {
-			return nil, err
-		}
-		f := &form{base: u.base(r, "schedules", "schedules."+name+".title"), Back: r.back(schedulePath(r)), Danger: name == "delete"}
-		f.Says, f.Submit = []string{f.T("schedules." + name + ".says")}, f.T("schedules."+name+".submit")
-		row := newScheduleRow(&s, r.now)
-		f.Facts = []fact{
-			{Name: f.T("column.name"), Value: s.Name, Data: true}, {Name: f.T("schedules.cron"), Value: s.Cron + " " + row.Zone, Data: true},
-			{Name: f.T("schedules.next"), Value: f.Absolute(s.NextAt), Data: true},
-		}
-		f.Fields = []field{f.reasonField()}
-		return f, nil
-	}
-}
-
-func (u *UI) enableSchedule(name string, on bool) func(r *request) (*answer, error) {
-	return func(r *request) (*answer, error) {
-		id, err := r.bareID(store.SchedulePrefix)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, id, dispatch.ScheduleChange{Enabled: &on}, r.by()); err != nil {
-			return nil, err
-		}
-		return u.did(r, schedulePath(r), r.lang.text("schedules."+name+".done"))
-	}
-}
-
-func (u *UI) runSchedule(r *request) (*answer, error) {
-	id, err := r.bareID(store.SchedulePrefix)
-	if err != nil {
-		return nil, err
-	}
+func (u *UI) runSchedule(r *request, id string) (*answer, error) {
 	made, err := u.Engine.RunSchedule(r.ctx, r.who.Project, id, r.by())
 	if err != nil {
 		return nil, err
 	}
-	u.say(r, r.lang.text("schedules.run.done"))
-	return redirect(Root + "/callbacks/" + store.CallbackPrefix + made.ID)
+	return u.went(r, Root+"/callbacks/"+store.CallbackPrefix+made.ID, "schedules.run.done")
 }
 
-func (u *UI) deleteSchedule(r *request) (*answer, error) {
-	id, err := r.bareID(store.SchedulePrefix)
-	if err != nil {
-		return nil, err
-	}
+func (u *UI) deleteSchedule(r *request, id string) (*answer, error) {
 	if err := u.Engine.DeleteSchedule(r.ctx, r.who.Project, id, r.by()); err != nil {
 		return nil, err
 	}
-	u.say(r, r.lang.text("schedules.delete.done"))
-	return redirect(Root + "/schedules")
+	return u.went(r, Root+"/schedules", "schedules.delete.done")
 }
 
 // A templatePart is a text in a template of a schedule that may carry a credential: its address, or a header. From and to are where it

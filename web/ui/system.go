@@ -197,13 +197,9 @@ func (u *UI) askPauseAll(r *request) (*form, error) {
 	if paused {
 		f.Says = append(f.Says, f.T("system.pause.again"))
 	}
-	reason := f.reasonField()
+	reason := f.askReason()
 	reason.Required, reason.Help = true, f.T("system.pause.reason.help")
-	f.Fields = []field{
-		reason,
-		{Name: "for", Kind: lineField, Label: f.T("system.pause.for"), Help: f.T("system.pause.for.help"), Suggest: "30m", Mono: true},
-		{Name: "until", Kind: "datetime-local", Label: f.T("system.pause.until"), Help: f.T("form.zone", "zone", r.zone.name)},
-	}
+	f.Fields = []field{reason, f.askMono("for", "system.pause.for", "30m"), f.askMoment("until", "system.pause.until")}
 	return f, nil
 }
 
@@ -231,7 +227,7 @@ func (u *UI) askResumeAll(r *request) (*form, error) {
 	if !paused {
 		f.Says = []string{f.T("system.resume.not")}
 	}
-	f.Fields = []field{f.reasonField()}
+	f.Fields = []field{f.askReason()}
 	return f, nil
 }
 
@@ -311,7 +307,7 @@ func (u *UI) indexTrouble(r *request, err error) error {
 func (u *UI) askRebuild(r *request) (*form, error) {
 	f := u.systemForm(r, "rebuild", "says", "first", "time")
 	f.Danger = true
-	f.Fields = []field{f.reasonField()}
+	f.Fields = []field{f.askReason()}
 	f.PreviewSubmit = f.T("system.rebuild.dry")
 	return f, nil
 }
