@@ -38,7 +38,17 @@ var own = map[string][]string{
 	"schedule/queuetest": {"schedule"},
 	"store/sqlstore":     {"store", "migrations"},
 	"store/storetest":    {"store"},
-	"dispatch":           {"store", "schedule", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/rule"},
+
+	"dispatch/part":    {},
+	"dispatch/clock":   {"schedule"},
+	"dispatch/secret":  {"store", "dispatch/clock", "dispatch/part", "dispatch/outbound/sign"},
+	"dispatch/index":   {"store", "schedule", "dispatch/clock", "dispatch/part"},
+	"dispatch/accept":  parts("dispatch/index", "dispatch/secret"),
+	"dispatch/report":  parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
+	"dispatch/attempt": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
+	"dispatch/control": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
+	"dispatch": parts("dispatch/index", "dispatch/secret", "dispatch/accept", "dispatch/report", "dispatch/attempt",
+		"dispatch/control"),
 
 	"dispatch/outbound": {
 		"store", "dispatch/outbound/sign", "dispatch/outbound/rule", "dispatch/outbound/internal/parse",
@@ -48,12 +58,12 @@ var own = map[string][]string{
 	"dispatch/outbound/rule":           {"store", "dispatch/outbound/internal/parse"},
 	"dispatch/outbound/internal/parse": {"store"},
 
-	"web/httperr":         {"client", "store", "schedule", "dispatch"},
-	"web/query":           {"client", "store", "schedule", "dispatch"},
-	"web/api":             {"client", "store", "schedule", "dispatch", "web/httperr", "web/query"},
-	"web/ui":              {"client", "store", "schedule", "dispatch", "web/httperr", "web/query", "web/ui/picture"},
+	"web/httperr":         face(),
+	"web/query":           face(),
+	"web/api":             face("web/httperr", "web/query"),
+	"web/ui":              face("web/httperr", "web/query", "web/ui/picture"),
 	"web/ui/picture":      {},
-	"web":                 {"client", "store", "schedule", "dispatch", "web/httperr", "web/query", "web/api", "web/ui"},
+	"web":                 face("web/httperr", "web/query", "web/api", "web/ui"),
 	"internal/testserver": {},
 	"internal/testrun":    {},
 	"cmd/dispatcher":      {"*"},
@@ -92,6 +102,18 @@ var own = map[string][]string{
 	"e2e/bench":          {"client", "e2e/harness/procfs", "internal/testserver"}, // a module of its own, with the same rules
 }
 
+// parts are what a part of the engine may import: what stands below all parts, and others.
+func parts(others ...string) []string {
+	return append(others, "store", "schedule", "dispatch/clock", "dispatch/part",
+		"dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/rule")
+}
+
+// face are what a face of the server may import: the engine and its parts, and others.
+func face(others ...string) []string {
+	return parts(append(others, "client", "dispatch", "dispatch/accept", "dispatch/attempt", "dispatch/control",
+		"dispatch/index", "dispatch/report", "dispatch/secret")...)
+}
+
 // forTests may be imported by the test files of any package beside what the package itself may import.
 // The last one is there because a test that wants a whole engine must give it a client that sends.
 var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest", "dispatch/outbound/rule", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver",
@@ -117,7 +139,7 @@ var behind = map[string][]string{
 	"github.com/google/go-cmp":                 {"schedule/queuetest", "store/storetest", commands + "cmdtest"},
 	"pgregory.net/rapid":                       {"schedule/queuetest", "store/storetest"},
 	"go.uber.org/goleak":                       {},
-	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/outbound", "schedule/redisq", "schedule/memq", "store/sqlstore", "web", "web/api", commands + "app"},
+	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/part", "dispatch/secret", "dispatch/index", "dispatch/attempt", "dispatch/control", "dispatch/report", "dispatch/outbound", "schedule/redisq", "schedule/memq", "store/sqlstore", "web", "web/api", commands + "app"},
 }
 
 // maxLines is the hard limit of a Go file; most have fewer than 400.

@@ -9,7 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -60,7 +61,7 @@ func byPath(_ context.Context, h hit, before int) (*http.Response, error) {
 	return answer(500, ""), nil
 }
 
-func at(path string, s dispatch.Submission) dispatch.Submission {
+func at(path string, s accept.Submission) accept.Submission {
 	s.URL, s.Body = "https://shop.example/"+path, []byte("{}")
 	return s
 }
@@ -72,19 +73,19 @@ func TestActivityIsWhatWasDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, byPath)
 		minute := 40 * time.Second // so that what happens falls into many spans
-		good := b.accept(at("good", dispatch.Submission{Lane: "one"}))
+		good := b.accept(at("good", accept.Submission{Lane: "one"}))
 		second := b.accept(at("second", tiers(minute)))
 		dead := b.accept(at("bad", tiers(minute, minute)))
 		b.must(b.engine.PauseLane(t.Context(), store.DefaultProject, "held", time.Now().Add(5*time.Hour).UnixMilli(), operator))
-		expired := b.accept(at("good", dispatch.Submission{ExpiresIn: new(30 * time.Minute), Lane: "held"}))
+		expired := b.accept(at("good", accept.Submission{ExpiresIn: new(30 * time.Minute), Lane: "held"}))
 		time.Sleep(time.Hour)
-		once := at("good", dispatch.Submission{IdempotencyKey: "k", Route: "r", Fingerprint: []byte("f")})
+		once := at("good", accept.Submission{IdempotencyKey: "k", Route: "r", Fingerprint: []byte("f")})
 		first := b.accept(once)
 		b.accept(once) // a replay
 		for _, c := range []store.Callback{good, second, dead, expired, first} {
 			b.await(c.ID, 2*time.Hour)
 		}
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, dead.ID, dispatch.RetryRequest{}, operator))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, dead.ID, control.RetryRequest{}, operator))
 		b.await(dead.ID, time.Minute)
 		last := b.accept(at("bad", tiers()))
 		b.await(last.ID, time.Minute)
@@ -102,7 +103,7 @@ func TestActivityOutlivesAnOutage(t *testing.T) {
 		b := newFixture(t, byPath, faultySQL(sql))
 		sql.set(fail(errDown), "AddActivity")
 		for i := range 60 {
-			b.await(b.accept(at("good", dispatch.Submission{Lane: fmt.Sprint("lane-", i%7)})).ID, time.Minute)
+			b.await(b.accept(at("good", accept.Submission{Lane: fmt.Sprint("lane-", i%7)})).ID, time.Minute)
 			time.Sleep(7 * time.Second)
 		}
 		sql.set(nil, "AddActivity")
@@ -130,7 +131,7 @@ func TestActivityOfWhatMakesItself(t *testing.T) {
 			return answer(200, ""), nil
 		}, withTemplates)
 		b.await(b.poll(paidPoll("o-1", time.Second)).ID, time.Minute)
-		s := b.schedule(dispatch.ScheduleChange{Name: new("sweep"), Cron: new("@every 1h"), Template: []byte(`{"url": "https://shop.example/sweep"}`)})
+		s := b.schedule(control.ScheduleChange{Name: new("sweep"), Cron: new("@every 1h"), Template: []byte(`{"url": "https://shop.example/sweep"}`)})
 		time.Sleep(2*time.Hour + time.Minute)
 		b.must(b.engine.RunSchedule(t.Context(), store.DefaultProject, s.ID, operator))
 		time.Sleep(time.Minute)

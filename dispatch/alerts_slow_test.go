@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -86,7 +88,7 @@ func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 				b := newFixture(t, always(200, ""), func(o *dispatch.Options) {
 					pending.Store, o.Store = o.Store, pending
 				})
-				ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/")})
+				ep := b.endpoint(control.EndpointChange{URL: ptr("https://ops.example/")})
 				for i := range 250 {
 					pending.add(store.EndpointEvent{
 						ID: eventID(i), Project: store.DefaultProject, EndpointID: ep.ID,
@@ -106,9 +108,9 @@ func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 func TestManyDeadOnesOnASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, failing("shop"), slowPlans)
-		b.endpoint(dispatch.EndpointChange{
+		b.endpoint(control.EndpointChange{
 			URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.*"},
-			Choice: dispatch.Choice{PolicyName: "none"},
+			Choice: accept.Choice{PolicyName: "none"},
 		})
 		time.Sleep(10 * time.Second)
 		ids := b.bury(250)
@@ -124,14 +126,14 @@ func TestDeadOnesOfManyProjectsOnASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const other, few = "other", 50
 		b := newFixture(t, failing("shop"), slowPlans)
-		b.must(b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: other}, operator))
+		b.must(b.engine.CreateProject(t.Context(), control.ProjectChange{ID: other}, operator))
 		for _, project := range []string{store.DefaultProject, other} {
-			b.must(b.engine.CreateEndpoint(t.Context(), project, dispatch.EndpointChange{
+			b.must(b.engine.CreateEndpoint(t.Context(), project, control.EndpointChange{
 				URL: ptr("https://ops.example/" + project), Topics: &[]string{"dispatcher.*"},
 			}, operator))
 		}
 		time.Sleep(10 * time.Second)
-		dying := make([]dispatch.Submission, few)
+		dying := make([]accept.Submission, few)
 		for i := range dying {
 			dying[i] = tiers()
 			dying[i].URL, dying[i].Body = "https://shop.example/", []byte("{}")

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -43,13 +46,13 @@ func TestDeadOnesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, failing("shop"))
 		b.bury(3) // before anybody wanted to know
-		b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.*"}, Choice: dispatch.Choice{PolicyName: "none"}})
+		b.endpoint(control.EndpointChange{URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.*"}, Choice: accept.Choice{PolicyName: "none"}})
 		time.Sleep(10 * time.Second)
 		ids := b.bury(250)
 		time.Sleep(time.Minute)
 		found := map[string]int{}
 		for _, a := range b.alerts() {
-			if a.Type != dispatch.TopicDead || a.Data.Reason != "exhausted" || a.Data.Topic != "payment" {
+			if a.Type != report.TopicDead || a.Data.Reason != "exhausted" || a.Data.Topic != "payment" {
 				t.Errorf("told %+v", a)
 			}
 			found[a.Data.ID]++
@@ -75,8 +78,8 @@ func TestDeadOnesAreTold(t *testing.T) {
 func TestFailingEndpointsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, failing("merchant"))
-		b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.endpoint.*"}})
-		ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://merchant.example/")})
+		b.endpoint(control.EndpointChange{URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.endpoint.*"}})
+		ep := b.endpoint(control.EndpointChange{URL: ptr("https://merchant.example/")})
 		since := b.engine.Now() - (23*time.Hour + 30*time.Minute).Milliseconds()
 		reports := []store.EndpointHealth{{ID: ep.ID, FailedAt: since, FailedFirst: since}}
 		b.ok(b.db.ReportHealth(t.Context(), reports, since))
@@ -110,11 +113,11 @@ func TestNoEndpointEventIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
 		b := newFixture(t, failing("merchant"), faultySQL(sql))
-		b.endpoint(dispatch.EndpointChange{
+		b.endpoint(control.EndpointChange{
 			URL: ptr("https://ops.example/"), Topics: &[]string{"dispatcher.endpoint.*"},
 		})
-		gone := b.endpoint(dispatch.EndpointChange{URL: ptr("https://gone.example/")})
-		weak := b.endpoint(dispatch.EndpointChange{URL: ptr("https://merchant.example/")})
+		gone := b.endpoint(control.EndpointChange{URL: ptr("https://gone.example/")})
+		weak := b.endpoint(control.EndpointChange{URL: ptr("https://merchant.example/")})
 		sends := func(ep store.Endpoint, status int) {
 			t.Helper()
 			b.receiver.turn(func(_ context.Context, h hit, _ int) (*http.Response, error) {
@@ -123,8 +126,8 @@ func TestNoEndpointEventIsLost(t *testing.T) {
 				}
 				return answer(status, ""), nil
 			})
-			b.await(b.accept(dispatch.Submission{
-				Endpoint: store.EndpointPrefix + ep.ID, Choice: dispatch.Choice{PolicyName: "none"},
+			b.await(b.accept(accept.Submission{
+				Endpoint: store.EndpointPrefix + ep.ID, Choice: accept.Choice{PolicyName: "none"},
 			}).ID, time.Minute)
 			time.Sleep(10 * time.Second)
 		}
@@ -192,7 +195,7 @@ func TestAlertsReadNothingOfOtherProjects(t *testing.T) {
 			b.must(b.db.CreateProject(t.Context(), p, operator))
 		}
 		topics := []string{"dispatcher.*"}
-		b.endpoint(dispatch.EndpointChange{URL: ptr("https://ops.example/"), Topics: &topics})
+		b.endpoint(control.EndpointChange{URL: ptr("https://ops.example/"), Topics: &topics})
 		b.bury(1)
 		time.Sleep(10 * time.Second) // the first round sets the cursor
 		before := reads.n.Load()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -17,7 +19,7 @@ import (
 // take them.
 func TestCase81CardNumbersAreRefused(t *testing.T) {
 	const card = "4111 1111 1111 1111"
-	subs := map[string]dispatch.Submission{
+	subs := map[string]accept.Submission{
 		"payload": {Body: []byte(`{"card":"` + card + `"}`), BodyField: "payload"},
 		"body":    {Body: []byte("\x00" + card), BodyField: "body"},
 		"url":     {URL: "https://shop.example/?card=4111%201111%201111%201111"},
@@ -42,7 +44,7 @@ func TestCase81CardNumbersAreRefused(t *testing.T) {
 				if s.Body == nil {
 					s.Body = []byte("1")
 				}
-				receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{s})
+				receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, []accept.Submission{s})
 				b.ok(err)
 				var wrong *store.InvalidError
 				errors.As(receipts[0].Err, &wrong)
@@ -67,7 +69,7 @@ func TestCase81CardNumbersAreRefused(t *testing.T) {
 func TestEvidenceShowsNoCardNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = store.PanMask })
-		c := b.accept(dispatch.Submission{
+		c := b.accept(accept.Submission{
 			URL: "https://shop.example/", Body: []byte("1"), Ref: "4111111111111111",
 		})
 		b.succeeds(c.ID)
@@ -85,34 +87,34 @@ func TestCardNumbersAreRefusedLater(t *testing.T) {
 	const address = "https://shop.example/?card=4111111111111111"
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = store.PanReject })
-		c := b.accept(dispatch.Submission{URL: "https://shop.example/", Body: []byte("1")})
+		c := b.accept(accept.Submission{URL: "https://shop.example/", Body: []byte("1")})
 		p := b.poll(paidPoll("order-1", time.Hour))
 		for field, act := range map[string]func() error{
 			"url": func() error {
 				_, err := b.engine.Retry(t.Context(), store.DefaultProject, c.ID,
-					dispatch.RetryRequest{URL: address}, operator)
+					control.RetryRequest{URL: address}, operator)
 				return err
 			},
 			" url": func() error {
-				_, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
+				_, err := b.engine.Redrive(t.Context(), store.DefaultProject, control.RedriveRequest{
 					Action: "set_url", Shown: `{"topic":"a"}`, Filter: store.Filter{Topic: "a"}, URL: address,
 				}, operator)
 				return err
 			},
 			"  url": func() error {
 				_, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID,
-					dispatch.MendRequest{URL: new(address)}, operator)
+					control.MendRequest{URL: new(address)}, operator)
 				return err
 			},
 			"headers.X-Card": func() error {
 				headers := []store.Header{{Name: "X-Card", Value: "4111 1111 1111 1111"}}
 				_, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID,
-					dispatch.MendRequest{Headers: &headers}, operator)
+					control.MendRequest{Headers: &headers}, operator)
 				return err
 			},
 			"data": func() error {
 				_, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID,
-					dispatch.ResolveRequest{Data: []byte(`{"card":4111111111111111}`)}, operator)
+					control.ResolveRequest{Data: []byte(`{"card":4111111111111111}`)}, operator)
 				return err
 			},
 		} {
@@ -131,9 +133,9 @@ func TestCardNumbersAreRefusedLater(t *testing.T) {
 func TestCardNumbersAreRefusedInEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = store.PanReject })
-		b.endpoint(dispatch.EndpointChange{URL: new("https://shop.example/"), Topics: &[]string{"payment"}})
+		b.endpoint(control.EndpointChange{URL: new("https://shop.example/"), Topics: &[]string{"payment"}})
 		for _, topic := range []string{"payment", "refund"} {
-			_, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{
+			_, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, accept.Submission{
 				Topic: topic, Body: []byte(`{"card":"4111111111111111"}`), BodyField: "payload",
 			})
 			if err == nil || !strings.Contains(err.Error(), "card number") {
@@ -151,14 +153,14 @@ func TestCardNumbersOfAnEventAreLookedForOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.PanGuard = guard })
 			for range endpoints {
-				b.endpoint(dispatch.EndpointChange{
+				b.endpoint(control.EndpointChange{
 					URL: new("https://shop.example/"), Topics: &[]string{"payment"},
 				})
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			b.must(b.engine.AcceptEvent(t.Context(), store.DefaultProject,
-				dispatch.Submission{Topic: "payment", Body: body, BodyField: "payload"}))
+				accept.Submission{Topic: "payment", Body: body, BodyField: "payload"}))
 			runtime.ReadMemStats(&after)
 			n = int64(after.Mallocs - before.Mallocs)
 		})
@@ -176,10 +178,10 @@ func TestCardNumbersOfAnEventAreLookedForOnce(t *testing.T) {
 func TestCardNumbersKeepNoEventBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, failing("shop"), func(o *dispatch.Options) { o.PanGuard = store.PanReject })
-		b.endpoint(dispatch.EndpointChange{
+		b.endpoint(control.EndpointChange{
 			URL: new("https://ops.example/"), Topics: &[]string{"dispatcher.*"},
 		})
-		shop := b.endpoint(dispatch.EndpointChange{
+		shop := b.endpoint(control.EndpointChange{
 			ExternalID: new("4111111111111111"), URL: new("https://shop.example/"),
 		})
 		at := b.engine.Now()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -17,9 +19,9 @@ func (b *fixture) acceptMany(n int) {
 	b.t.Helper()
 	hour := time.Hour
 	for n > 0 {
-		list := make([]dispatch.Submission, min(n, 1000))
+		list := make([]accept.Submission, min(n, 1000))
 		for i := range list {
-			list[i] = dispatch.Submission{URL: "https://shop.example/later", Body: []byte(`{}`), Delay: &hour}
+			list[i] = accept.Submission{URL: "https://shop.example/later", Body: []byte(`{}`), Delay: &hour}
 		}
 		b.must(b.engine.Accept(b.t.Context(), store.DefaultProject, list))
 		n -= len(list)
@@ -41,7 +43,7 @@ func TestAnIndexThatCatchesUpIsUsed(t *testing.T) {
 		if h := b.engine.Health(t.Context()); len(h.Degraded) != 0 {
 			t.Errorf("four seconds after the index came back: %+v", h)
 		}
-		b.await(b.accept(dispatch.Submission{}).ID, 3*time.Second)
+		b.await(b.accept(accept.Submission{}).ID, 3*time.Second)
 		time.Sleep(time.Minute)
 		if drift := b.drift(); !drift.Clean() || drift.Items != 5000 {
 			t.Errorf("afterwards: %+v", drift)
@@ -79,7 +81,7 @@ func TestAWalkOfAllOpenRowsGoesOnBesideTheTraffic(t *testing.T) {
 		index.set(nil, "Stats")
 		index.set(slow(2*time.Second), "Ensure")
 		time.Sleep(4 * time.Second)
-		b.await(b.accept(dispatch.Submission{}).ID, 3*time.Second)
+		b.await(b.accept(accept.Submission{}).ID, 3*time.Second)
 		index.times(1, fail(errBroken), "Ensure")
 		before := index.count("Ensure")
 		time.Sleep(time.Minute)
@@ -94,7 +96,7 @@ func TestAWalkOfAllOpenRowsGoesOnBesideTheTraffic(t *testing.T) {
 }
 
 // drift compares SQL with the index.
-func (b *fixture) drift() dispatch.Drift {
+func (b *fixture) drift() index.Drift {
 	b.t.Helper()
 	d, err := b.engine.Verify(b.t.Context())
 	if err != nil {

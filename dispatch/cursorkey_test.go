@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -31,7 +33,7 @@ func TestCursorKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func() *dispatch.Engine {
-		keys, err := dispatch.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, dispatch.MasterKeyBytes))})
+		keys, err := secret.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, secret.MasterKeyBytes))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,11 +66,11 @@ func TestCursorKey(t *testing.T) {
 	}
 	for _, project := range []string{"", store.DefaultProject} {
 		var invalid *store.InvalidError
-		q := dispatch.SecretQuery{Use: "cursor"}
+		q := control.SecretQuery{Use: "cursor"}
 		if _, err := engines[0].RevealSecret(t.Context(), project, q, store.Actor{}); !errors.As(err, &invalid) {
 			t.Errorf("shown in project %q: %v", project, err)
 		}
-		if _, _, err := engines[0].RotateSecret(t.Context(), project, q, dispatch.Rotation{}, store.Actor{}); !errors.As(err, &invalid) {
+		if _, _, err := engines[0].RotateSecret(t.Context(), project, q, control.Rotation{}, store.Actor{}); !errors.As(err, &invalid) {
 			t.Errorf("rotated in project %q: %v", project, err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -19,12 +20,12 @@ import (
 func TestEndpointAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, inTurn(500, 200))
-		ep := b.endpoint(dispatch.EndpointChange{
+		ep := b.endpoint(control.EndpointChange{
 			ExternalID: ptr("m-1"), URLOverride: ptr("same_host"), Headers: &[]store.Header{{Name: "X-Shop", Value: "endpoint"}, {Name: "X-Own", Value: "endpoint"}},
 		})
 		s := tiers(time.Minute)
 		s.Endpoint, s.Headers = "m-1", []store.Header{{Name: "x-own", Value: "callback"}}
-		receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{func() dispatch.Submission { s := s; s.Body = []byte("{}"); return s }(), func() dispatch.Submission {
+		receipts, err := b.engine.Accept(t.Context(), store.DefaultProject, []accept.Submission{func() accept.Submission { s := s; s.Body = []byte("{}"); return s }(), func() accept.Submission {
 			s := s
 			s.Body, s.URL = []byte("{}"), "https://shop.example/order/7"
 			return s
@@ -37,7 +38,7 @@ func TestEndpointAddress(t *testing.T) {
 			t.Errorf("lanes %s and %s", follows.Lane, own.Lane)
 		}
 		synctest.Wait()
-		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{URL: ptr("https://new.example/hooks")}, operator))
+		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, control.EndpointChange{URL: ptr("https://new.example/hooks")}, operator))
 		if got := b.get(follows.ID).URL; got != "https://new.example/hooks" {
 			t.Errorf("the open callback's address is shown as %s", got)
 		}
@@ -80,16 +81,16 @@ func TestEndpointOverrides(t *testing.T) {
 			{"same_host", "https://other.example/", []string{"url"}},
 			{"any", "https://other.example/", nil},
 		} {
-			ep := b.endpoint(dispatch.EndpointChange{URLOverride: &c.override})
-			if got := b.refused(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID, URL: c.url}); !slices.Equal(got, c.wrong) {
+			ep := b.endpoint(control.EndpointChange{URLOverride: &c.override})
+			if got := b.refused(accept.Submission{Endpoint: store.EndpointPrefix + ep.ID, URL: c.url}); !slices.Equal(got, c.wrong) {
 				t.Errorf("%s, %q: %v, want %v", c.override, c.url, got, c.wrong)
 			}
 		}
-		if got := b.refused(dispatch.Submission{Endpoint: "nobody"}); !slices.Equal(got, []string{"endpoint"}) {
+		if got := b.refused(accept.Submission{Endpoint: "nobody"}); !slices.Equal(got, []string{"endpoint"}) {
 			t.Errorf("an unknown endpoint: %v", got)
 		}
-		ep := b.endpoint(dispatch.EndpointChange{})
-		if got := b.refused(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID, Lane: "mine"}); !slices.Equal(got, []string{"lane"}) {
+		ep := b.endpoint(control.EndpointChange{})
+		if got := b.refused(accept.Submission{Endpoint: store.EndpointPrefix + ep.ID, Lane: "mine"}); !slices.Equal(got, []string{"lane"}) {
 			t.Errorf("a lane beside an endpoint: %v", got)
 		}
 	})
@@ -99,18 +100,18 @@ func TestEndpointOverrides(t *testing.T) {
 func TestEndpointPauseHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""))
-		ep := b.endpoint(dispatch.EndpointChange{})
+		ep := b.endpoint(control.EndpointChange{})
 		b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, store.Forever, operator))
 		var ids []string
 		for range 50 {
-			ids = append(ids, b.accept(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID}).ID)
+			ids = append(ids, b.accept(accept.Submission{Endpoint: store.EndpointPrefix + ep.ID}).ID)
 		}
 		time.Sleep(time.Hour)
 		if n := len(b.receiver.seen()); n != 0 {
 			t.Fatalf("%d were sent to a paused endpoint", n)
 		}
 		x, err := b.engine.Explain(t.Context(), store.DefaultProject, ids[0])
-		if err != nil || len(x.Blocking) == 0 || x.Blocking[0].Code != dispatch.BlockEndpointPaused || !strings.Contains(x.Blocking[0].Detail, "a test") {
+		if err != nil || len(x.Blocking) == 0 || x.Blocking[0].Code != control.BlockEndpointPaused || !strings.Contains(x.Blocking[0].Detail, "a test") {
 			t.Errorf("explained as %+v, %v", x, err)
 		}
 		b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, 0, operator))
@@ -127,15 +128,15 @@ func TestEndpointPauseHolds(t *testing.T) {
 func TestProjectPauseHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""))
-		b.await(b.accept(dispatch.Submission{URL: "https://known.example/"}).ID, time.Minute)
+		b.await(b.accept(accept.Submission{URL: "https://known.example/"}).ID, time.Minute)
 		far := tiers(time.Minute)
 		far.Delay = ptr(30 * time.Minute)
 		retried, mended := b.accept(far), b.accept(far)
 		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, b.engine.Now()+time.Hour.Milliseconds(), operator))
 		start := time.Now()
-		known, unheard := b.accept(dispatch.Submission{URL: "https://known.example/"}), b.accept(dispatch.Submission{URL: "https://unheard-of.example/"})
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, dispatch.RetryRequest{URL: "https://other.example/x"}, operator))
-		b.must(b.engine.Mend(t.Context(), store.DefaultProject, mended.ID, dispatch.MendRequest{URL: ptr("https://third.example/x")}, operator))
+		known, unheard := b.accept(accept.Submission{URL: "https://known.example/"}), b.accept(accept.Submission{URL: "https://unheard-of.example/"})
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, control.RetryRequest{URL: "https://other.example/x"}, operator))
+		b.must(b.engine.Mend(t.Context(), store.DefaultProject, mended.ID, control.MendRequest{URL: ptr("https://third.example/x")}, operator))
 		time.Sleep(59 * time.Minute) // await would look 20 times a second
 		for _, c := range []store.Callback{known, unheard, retried, mended} {
 			if done := b.await(c.ID, 2*time.Hour); done.State != store.Succeeded {
@@ -154,9 +155,9 @@ func TestProjectPauseHolds(t *testing.T) {
 func TestGoneDisables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(410, ""))
-		ep := b.endpoint(dispatch.EndpointChange{Choice: dispatch.Choice{PolicyName: "short"}})
+		ep := b.endpoint(control.EndpointChange{Choice: accept.Choice{PolicyName: "short"}})
 		name := store.EndpointPrefix + ep.ID
-		first := b.accept(dispatch.Submission{Endpoint: name})
+		first := b.accept(accept.Submission{Endpoint: name})
 		if done := b.await(first.ID, time.Minute); done.State != store.Dead || done.Reason != store.Gone {
 			t.Fatalf("the first is %s, %s", done.State, done.Reason)
 		}
@@ -165,13 +166,13 @@ func TestGoneDisables(t *testing.T) {
 		if err != nil || now.Enabled || now.DisabledReason != "gone" {
 			t.Fatalf("enabled %v, %q, %v", now.Enabled, now.DisabledReason, err)
 		}
-		second := b.accept(dispatch.Submission{Endpoint: name})
+		second := b.accept(accept.Submission{Endpoint: name})
 		time.Sleep(time.Minute)
 		if n := len(b.receiver.seen()); n != 1 {
 			t.Errorf("%d were sent to a disabled endpoint", n)
 		}
 		b.receiver.turn(always(200, ""))
-		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, dispatch.EndpointChange{Enabled: ptr(true)}, operator))
+		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, ep.ID, control.EndpointChange{Enabled: ptr(true)}, operator))
 		if done := b.await(second.ID, time.Minute); done.State != store.Succeeded {
 			t.Errorf("the second is %s", done.State)
 		}
@@ -196,7 +197,7 @@ func TestStrictOrder(t *testing.T) {
 		first, second, third, fourth := send("https://first.example/"), send("https://second.example/"), send("https://third.example/"), send("https://fourth.example/")
 		time.Sleep(10 * time.Second)
 		x, err := b.engine.Explain(t.Context(), store.DefaultProject, second.ID)
-		if err != nil || len(x.Blocking) == 0 || x.Blocking[0].Code != dispatch.BlockOrder || !strings.Contains(x.Blocking[0].Detail, first.ID) {
+		if err != nil || len(x.Blocking) == 0 || x.Blocking[0].Code != control.BlockOrder || !strings.Contains(x.Blocking[0].Detail, first.ID) {
 			t.Errorf("explained as %+v, %v", x, err)
 		}
 		if r, err := b.engine.Cancel(t.Context(), store.DefaultProject, third.ID, operator); err != nil || r.Result != store.CancelDone {
@@ -227,17 +228,17 @@ func TestStrictOrder(t *testing.T) {
 func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, failing("first"))
-		ep := b.endpoint(dispatch.EndpointChange{URL: ptr("https://first.example/")})
+		ep := b.endpoint(control.EndpointChange{URL: ptr("https://first.example/")})
 		one, two := int64(1), int64(2)
 		for name, first := range map[string]struct {
-			s   dispatch.Submission
+			s   accept.Submission
 			end func()
 		}{
-			"expired": {s: dispatch.Submission{URL: "https://first.example/", ExpiresIn: ptr(time.Minute)}},
-			"superseded": {s: dispatch.Submission{URL: "https://first.example/", Supersede: true, Ref: "r", Topic: "t", Version: &one}, end: func() {
-				b.accept(dispatch.Submission{URL: "https://newer.example/", Supersede: true, Ref: "r", Topic: "t", Version: &two})
+			"expired": {s: accept.Submission{URL: "https://first.example/", ExpiresIn: ptr(time.Minute)}},
+			"superseded": {s: accept.Submission{URL: "https://first.example/", Supersede: true, Ref: "r", Topic: "t", Version: &one}, end: func() {
+				b.accept(accept.Submission{URL: "https://newer.example/", Supersede: true, Ref: "r", Topic: "t", Version: &two})
 			}},
-			"endpoint deleted": {s: dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID}, end: func() {
+			"endpoint deleted": {s: accept.Submission{Endpoint: store.EndpointPrefix + ep.ID}, end: func() {
 				if err := b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.ID, operator); err != nil {
 					t.Error(err)
 				}
@@ -247,7 +248,7 @@ func TestStrictOrderGoesOnAfterEveryEnd(t *testing.T) {
 			s := first.s
 			s.Policy, s.LockKey, s.Order = long.Policy, name, "strict"
 			before := b.accept(s)
-			next := b.accept(dispatch.Submission{URL: "https://next.example/", LockKey: name, Order: "strict"})
+			next := b.accept(accept.Submission{URL: "https://next.example/", LockKey: name, Order: "strict"})
 			time.Sleep(30 * time.Second)
 			if first.end != nil {
 				first.end()
@@ -267,11 +268,11 @@ func TestMend(t *testing.T) {
 		c := b.accept(tiers(time.Hour))
 		synctest.Wait()
 		time.Sleep(time.Minute)
-		if _, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{URL: ptr("ftp://new.example/")}, operator); err == nil {
+		if _, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, control.MendRequest{URL: ptr("ftp://new.example/")}, operator); err == nil {
 			t.Error("an address that cannot be sent to was taken")
 		}
-		mended, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{
-			URL: ptr("https://new.example/"), Headers: &[]store.Header{{Name: "X-A", Value: "1"}}, Choice: dispatch.Choice{PolicyName: "payment"},
+		mended, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, control.MendRequest{
+			URL: ptr("https://new.example/"), Headers: &[]store.Header{{Name: "X-A", Value: "1"}}, Choice: accept.Choice{PolicyName: "payment"},
 		}, operator)
 		if err != nil || mended.URL != "https://new.example/" || mended.Lane != "https://new.example:443" || mended.Policy.Name != "payment" || mended.DueAt == 0 {
 			t.Fatalf("%+v, %v", mended, err)
@@ -279,7 +280,7 @@ func TestMend(t *testing.T) {
 		if done := b.await(c.ID, 2*time.Hour); done.State != store.Succeeded || done.AttemptCount != 2 {
 			t.Errorf("it is %s after %d attempts", done.State, done.AttemptCount)
 		}
-		if _, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, dispatch.MendRequest{URL: ptr("https://new.example/")}, operator); !errors.Is(err, store.ErrTerminal) {
+		if _, err := b.engine.Mend(t.Context(), store.DefaultProject, c.ID, control.MendRequest{URL: ptr("https://new.example/")}, operator); !errors.Is(err, store.ErrTerminal) {
 			t.Errorf("mending what has succeeded: %v", err)
 		}
 	})
@@ -302,9 +303,9 @@ func TestLimitAndPauseOfALane(t *testing.T) {
 			return answer(200, ""), nil
 		}
 		const n = 2000
-		subs := make([]dispatch.Submission, n/2)
+		subs := make([]accept.Submission, n/2)
 		for i := range subs {
-			subs[i] = dispatch.Submission{URL: "https://shop.example/", Body: []byte("{}"), Lane: "m-1"}
+			subs[i] = accept.Submission{URL: "https://shop.example/", Body: []byte("{}"), Lane: "m-1"}
 		}
 		for range 2 {
 			b.must(b.engine.Accept(t.Context(), store.DefaultProject, subs))

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -18,13 +18,13 @@ func TestTheWholeLadder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(500, "no"))
-		tiers, asked := schedule.Payment(), dispatch.Submission{}
+		tiers, asked := schedule.Payment(), accept.Submission{}
 		short := underRace || !testserver.Full()
 		if short {
 			for i := range tiers {
 				tiers[i] /= 60
 			}
-			asked.PolicyGiven, asked.Policy = true, dispatch.PaymentPolicy()
+			asked.PolicyGiven, asked.Policy = true, accept.PaymentPolicy()
 			asked.Policy.Tiers = tiers
 		}
 		start := time.Now()

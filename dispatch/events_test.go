@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -17,13 +18,13 @@ func TestEventFansOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""))
 		topics := func(patterns ...string) store.Endpoint {
-			return b.endpoint(dispatch.EndpointChange{Topics: &patterns, URL: ptr("https://" + strings.ReplaceAll(patterns[0], "*", "any") + ".example/")})
+			return b.endpoint(control.EndpointChange{Topics: &patterns, URL: ptr("https://" + strings.ReplaceAll(patterns[0], "*", "any") + ".example/")})
 		}
 		topics("payment.succeeded")
 		topics("payment.*")
 		topics("*")
 		topics("refund.*")
-		event := dispatch.Submission{Topic: "payment.succeeded", Body: []byte(`{"paid": 1}`), Ref: "order-1"}
+		event := accept.Submission{Topic: "payment.succeeded", Body: []byte(`{"paid": 1}`), Ref: "order-1"}
 		first, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event)
 		if err != nil || len(first.Callbacks) != 3 || first.Replayed {
 			t.Fatalf("%+v, %v", first, err)
@@ -41,11 +42,11 @@ func TestEventFansOut(t *testing.T) {
 				t.Errorf("%s got %q", h.url, h.body)
 			}
 		}
-		none, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{Topic: "nobody", Body: []byte("{}")})
+		none, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, accept.Submission{Topic: "nobody", Body: []byte("{}")})
 		if err != nil || len(none.Callbacks) != 1 { // "*" takes it
 			t.Errorf("%+v, %v", none, err)
 		}
-		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{Topic: "", URL: "https://a.example/", Body: []byte("{}")}); err == nil {
+		if _, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, accept.Submission{Topic: "", URL: "https://a.example/", Body: []byte("{}")}); err == nil {
 			t.Error("an event without a topic, with an address, was accepted")
 		}
 	})
@@ -59,11 +60,11 @@ func TestEventIsCompletedByItsRepetition(t *testing.T) {
 		sql.set(fail(errDown), "Accept")
 		b := newFixture(t, always(200, ""), faultySQL(sql))
 		subscriber := func(host string) store.Endpoint {
-			return b.endpoint(dispatch.EndpointChange{Topics: &[]string{"payment.*"}, URL: ptr("https://" + host + ".example/")})
+			return b.endpoint(control.EndpointChange{Topics: &[]string{"payment.*"}, URL: ptr("https://" + host + ".example/")})
 		}
 		subscriber("stays")
 		leaves, goes := subscriber("leaves"), subscriber("goes")
-		event := dispatch.Submission{
+		event := accept.Submission{
 			Topic: "payment.succeeded", Body: []byte(`{"paid": 1}`), IdempotencyKey: "k", Route: "events", Fingerprint: []byte("f"),
 		}
 		if r, err := b.engine.AcceptEvent(t.Context(), store.DefaultProject, event); !errors.Is(err, store.ErrUnavailable) {
@@ -71,7 +72,7 @@ func TestEventIsCompletedByItsRepetition(t *testing.T) {
 		}
 		sql.set(nil, "Accept")
 		subscriber("late")
-		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, leaves.ID, dispatch.EndpointChange{Topics: &[]string{}}, operator))
+		b.must(b.engine.PatchEndpoint(t.Context(), store.DefaultProject, leaves.ID, control.EndpointChange{Topics: &[]string{}}, operator))
 		b.ok(b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, goes.ID, operator))
 		other := event
 		other.Fingerprint = []byte("g")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -27,12 +29,12 @@ func later() time.Time {
 }
 
 // in is what is due after d.
-func in(d time.Duration) dispatch.Submission { return dueAt(time.Now().Add(d)) }
+func in(d time.Duration) accept.Submission { return dueAt(time.Now().Add(d)) }
 
 func whileAttempted(t *testing.T) hold {
 	b := newFixture(t, slowly)
 	now := later()
-	h := b.since(b.accept(dispatch.Submission{}).ID, now)
+	h := b.since(b.accept(accept.Submission{}).ID, now)
 	later()
 	return h
 }
@@ -82,7 +84,7 @@ func withoutWorker(t *testing.T) hold {
 
 func whileAllHold(t *testing.T) hold {
 	b := api(t)
-	id := b.accept(dispatch.Submission{}).ID
+	id := b.accept(accept.Submission{}).ID
 	b.beside("first", holds)
 	now := later()
 	b.beside("second", holds)
@@ -100,7 +102,7 @@ func whileIndexFails(t *testing.T) hold {
 	b := newFixture(t, always(200, ""), faultyIndex(index))
 	now := later()
 	index.set(fail(errBroken), indexCalls...)
-	h := hold{b, b.accept(dispatch.Submission{}).ID, now, now.Add(2 * time.Second)}
+	h := hold{b, b.accept(accept.Submission{}).ID, now, now.Add(2 * time.Second)}
 	later()
 	later()
 	return h
@@ -137,16 +139,16 @@ func whileProjectPaused(t *testing.T) hold {
 	began := pausedTwice(func(until int64) {
 		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, until, operator))
 	})
-	return b.since(b.accept(dispatch.Submission{}).ID, began)
+	return b.since(b.accept(accept.Submission{}).ID, began)
 }
 
 func (b *fixture) acceptTo(ep store.Endpoint) store.Callback {
-	return b.accept(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.ID})
+	return b.accept(accept.Submission{Endpoint: store.EndpointPrefix + ep.ID})
 }
 
 func whileEndpointPaused(t *testing.T) hold {
 	b := newFixture(t, always(200, ""))
-	ep := b.endpoint(dispatch.EndpointChange{})
+	ep := b.endpoint(control.EndpointChange{})
 	began := pausedTwice(func(until int64) {
 		b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, until, operator))
 	})
@@ -155,7 +157,7 @@ func whileEndpointPaused(t *testing.T) hold {
 
 func whileDisabled(t *testing.T) hold {
 	b := newFixture(t, always(410, ""))
-	ep := b.endpoint(dispatch.EndpointChange{Choice: dispatch.Choice{PolicyName: "short"}})
+	ep := b.endpoint(control.EndpointChange{Choice: accept.Choice{PolicyName: "short"}})
 	now := later()
 	b.await(b.acceptTo(ep).ID, time.Minute) // the receiver is gone
 	later()
@@ -165,7 +167,7 @@ func whileDisabled(t *testing.T) hold {
 func whileDeleted(t *testing.T) hold {
 	sql := new(faults)
 	b := newFixture(t, always(200, ""), faultySQL(sql))
-	ep := b.endpoint(dispatch.EndpointChange{})
+	ep := b.endpoint(control.EndpointChange{})
 	b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, store.Forever, operator))
 	id := b.acceptTo(ep).ID
 	sql.set(fail(errors.New("canceling is put off")), "CancelDeleted")
@@ -195,7 +197,7 @@ func afterAFailure(t *testing.T) hold {
 
 func behindAnother(t *testing.T) hold {
 	b := newFixture(t, slowly)
-	strict := dispatch.Submission{LockKey: "order-1", Order: "strict"}
+	strict := accept.Submission{LockKey: "order-1", Order: "strict"}
 	b.accept(strict)
 	now := later()
 	h := b.since(b.accept(strict).ID, now)
@@ -233,14 +235,14 @@ func whileBreakerOpen(t *testing.T) hold {
 func whileAskedToWait(t *testing.T) hold {
 	b := newFixture(t, always(429, "", "Retry-After", "60"))
 	now := later()
-	b.accept(dispatch.Submission{})
+	b.accept(accept.Submission{})
 	later()
-	return b.since(b.accept(dispatch.Submission{}).ID, now)
+	return b.since(b.accept(accept.Submission{}).ID, now)
 }
 
 func atTheRate(t *testing.T) hold {
 	b := newFixture(t, always(200, ""))
-	ep := b.endpoint(dispatch.EndpointChange{Rate: ptr("1/m")})
+	ep := b.endpoint(control.EndpointChange{Rate: ptr("1/m")})
 	b.await(b.acceptTo(ep).ID, time.Minute)
 	now := later()
 	h := b.since(b.acceptTo(ep).ID, now)
@@ -250,7 +252,7 @@ func atTheRate(t *testing.T) hold {
 
 func inAFullLane(t *testing.T) hold {
 	b := newFixture(t, slowly)
-	ep := b.endpoint(dispatch.EndpointChange{Concurrency: ptr(1)})
+	ep := b.endpoint(control.EndpointChange{Concurrency: ptr(1)})
 	b.acceptTo(ep)
 	now := later()
 	h := b.since(b.acceptTo(ep).ID, now)
@@ -261,9 +263,9 @@ func inAFullLane(t *testing.T) hold {
 func withoutItsLock(t *testing.T) hold {
 	b := newFixture(t, slowly)
 	now := later()
-	b.accept(dispatch.Submission{LockKey: "order-1"})
+	b.accept(accept.Submission{LockKey: "order-1"})
 	later()
-	h := b.since(b.accept(dispatch.Submission{LockKey: "order-1"}).ID, now)
+	h := b.since(b.accept(accept.Submission{LockKey: "order-1"}).ID, now)
 	time.Sleep(300 * time.Millisecond)
 	return h
 }

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -27,40 +27,40 @@ func (b *fixture) since(id string, at time.Time) hold {
 // situations make, for each code, what it is said of. What they return is looked at when all has come to
 // rest.
 var situations = map[string]func(t *testing.T) hold{
-	dispatch.BlockAttempting:      whileAttempted,
-	dispatch.BlockSQLDown:         whileSQLFails,
-	dispatch.BlockNoWorker:        withoutWorker,
-	dispatch.BlockSendingHeld:     whileAllHold,
-	dispatch.BlockIndexUnanswered: whileIndexFails,
-	dispatch.BlockIndexRebuilding: whileRebuilding,
-	dispatch.BlockProjectPaused:   whileProjectPaused,
-	dispatch.BlockEndpointPaused:  whileEndpointPaused,
-	dispatch.BlockEndpointOff:     whileDisabled,
-	dispatch.BlockEndpointDeleted: whileDeleted,
-	dispatch.BlockLanePaused:      whileLanePaused,
-	dispatch.BlockNotDue:          afterAFailure,
-	dispatch.BlockOrder:           behindAnother,
-	dispatch.BlockBreakerOpen:     whileBreakerOpen,
-	dispatch.BlockRetryAfter:      whileAskedToWait,
-	dispatch.BlockRate:            atTheRate,
-	dispatch.BlockConcurrency:     inAFullLane,
-	dispatch.BlockLock:            withoutItsLock,
-	dispatch.BlockIndexMissing:    whileMissing,
+	control.BlockAttempting:      whileAttempted,
+	control.BlockSQLDown:         whileSQLFails,
+	control.BlockNoWorker:        withoutWorker,
+	control.BlockSendingHeld:     whileAllHold,
+	control.BlockIndexUnanswered: whileIndexFails,
+	control.BlockIndexRebuilding: whileRebuilding,
+	control.BlockProjectPaused:   whileProjectPaused,
+	control.BlockEndpointPaused:  whileEndpointPaused,
+	control.BlockEndpointOff:     whileDisabled,
+	control.BlockEndpointDeleted: whileDeleted,
+	control.BlockLanePaused:      whileLanePaused,
+	control.BlockNotDue:          afterAFailure,
+	control.BlockOrder:           behindAnother,
+	control.BlockBreakerOpen:     whileBreakerOpen,
+	control.BlockRetryAfter:      whileAskedToWait,
+	control.BlockRate:            atTheRate,
+	control.BlockConcurrency:     inAFullLane,
+	control.BlockLock:            withoutItsLock,
+	control.BlockIndexMissing:    whileMissing,
 }
 
 // ofLanes are the codes that the list of lanes has as well.
 var ofLanes = []string{
-	dispatch.BlockSQLDown, dispatch.BlockNoWorker, dispatch.BlockSendingHeld, dispatch.BlockIndexUnanswered,
-	dispatch.BlockIndexRebuilding, dispatch.BlockProjectPaused, dispatch.BlockEndpointPaused,
-	dispatch.BlockEndpointOff, dispatch.BlockLanePaused, dispatch.BlockBreakerOpen, dispatch.BlockRetryAfter,
-	dispatch.BlockRate, dispatch.BlockConcurrency,
+	control.BlockSQLDown, control.BlockNoWorker, control.BlockSendingHeld, control.BlockIndexUnanswered,
+	control.BlockIndexRebuilding, control.BlockProjectPaused, control.BlockEndpointPaused,
+	control.BlockEndpointOff, control.BlockLanePaused, control.BlockBreakerOpen, control.BlockRetryAfter,
+	control.BlockRate, control.BlockConcurrency,
 }
 
 // Whatever keeps a callback is named first, with what it is, what can be done about it, and since when it
 // stands; the lane that it waits in says the same.
 func TestEveryHoldSaysSinceWhen(t *testing.T) {
 	t.Parallel()
-	for _, code := range dispatch.BlockCodes {
+	for _, code := range control.BlockCodes {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			make, ok := situations[code]
@@ -90,7 +90,7 @@ func TestEveryHoldSaysSinceWhen(t *testing.T) {
 	}
 }
 
-func (b *fixture) explain(id string) dispatch.Explanation {
+func (b *fixture) explain(id string) control.Explanation {
 	b.t.Helper()
 	synctest.Wait()
 	x, err := b.engine.Explain(b.t.Context(), store.DefaultProject, id)
@@ -101,7 +101,7 @@ func (b *fixture) explain(id string) dispatch.Explanation {
 }
 
 // wantHold demands of the lane of a callback that it is held by what keeps that one.
-func (b *fixture) wantHold(id string, want dispatch.Block) {
+func (b *fixture) wantHold(id string, want control.Block) {
 	b.t.Helper()
 	key := b.get(id).Lane
 	f := store.LaneFilter{Keys: []string{key}, Limit: 10}
@@ -113,7 +113,7 @@ func (b *fixture) wantHold(id string, want dispatch.Block) {
 	if len(holds) == 0 || lanes[0].Why(b.engine.Now()) != want.Code {
 		b.t.Fatalf("the lane is held by %+v, want %s first", holds, want.Code)
 	}
-	if want.Code == dispatch.BlockRate || want.Code == dispatch.BlockConcurrency {
+	if want.Code == control.BlockRate || want.Code == control.BlockConcurrency {
 		want.Since = lanes[0].OldestDue // which may be that of one in flight
 	}
 	got := holds[0]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -16,7 +17,7 @@ func TestVerifyWaitsForTheIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
 		first := startFixture(t, path, always(200, ""))
-		first.accept(dispatch.Submission{Delay: &[]time.Duration{time.Hour}[0]})
+		first.accept(accept.Submission{Delay: &[]time.Duration{time.Hour}[0]})
 		first.stop()
 		second := startFixture(t, path, always(200, ""))
 		if drift, err := second.engine.Verify(t.Context()); err != nil || !drift.Clean() || drift.Rows != 1 || drift.Items != 1 {
@@ -33,7 +34,7 @@ func TestAnIndexThatDoesNotAnswer(t *testing.T) {
 		time.Sleep(time.Second)
 		index.set(fail(errBroken), "Ensure", "Claim")
 		start := time.Now()
-		id := b.accept(dispatch.Submission{}).ID
+		id := b.accept(accept.Submission{}).ID
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("an accept took %v while the index did not answer", took)
 		}
@@ -65,10 +66,10 @@ func TestSQLDown(t *testing.T) {
 			time.Sleep(time.Second)
 			return answer(200, ""), nil
 		}, faultySQL(sql))
-		flying := b.accept(dispatch.Submission{}).ID
+		flying := b.accept(accept.Submission{}).ID
 		time.Sleep(500 * time.Millisecond)
 		sql.set(fail(errDown), down...)
-		waiting := b.accept(dispatch.Submission{}).ID
+		waiting := b.accept(accept.Submission{}).ID
 		time.Sleep(20 * time.Second)
 		if h := b.engine.Health(t.Context()); h.Ready {
 			t.Errorf("ready while SQL is down: %+v", h)
@@ -97,7 +98,7 @@ func TestCrashInTheMiddleOfAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := databasePath(t)
 		first := startFixture(t, path, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
-		id := first.accept(dispatch.Submission{}).ID
+		id := first.accept(accept.Submission{}).ID
 		stamped, _, err := first.db.Stamp(t.Context(), store.Stamp{
 			Token: "of-a-process-that-died", Now: first.engine.Now(), Margin: 15_000, Claims: []store.StampClaim{{ID: id}},
 		})

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -21,7 +23,7 @@ var operator = store.Actor{Name: "operator", Reason: "a test"}
 func ptr[T any](v T) *T { return &v }
 
 // endpoint makes one.
-func (b *fixture) endpoint(ch dispatch.EndpointChange) store.Endpoint {
+func (b *fixture) endpoint(ch control.EndpointChange) store.Endpoint {
 	b.t.Helper()
 	if ch.URL == nil {
 		ch.URL = ptr("https://shop.example/hooks")
@@ -34,12 +36,12 @@ func (b *fixture) endpoint(ch dispatch.EndpointChange) store.Endpoint {
 }
 
 // refused returns the fields that a submission is refused for.
-func (b *fixture) refused(s dispatch.Submission) (fields []string) {
+func (b *fixture) refused(s accept.Submission) (fields []string) {
 	b.t.Helper()
 	if s.Body == nil {
 		s.Body = []byte("{}")
 	}
-	receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, []dispatch.Submission{s})
+	receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, []accept.Submission{s})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -60,7 +62,7 @@ func (b *fixture) refused(s dispatch.Submission) (fields []string) {
 func (b *fixture) bury(n int) (ids []string) {
 	b.t.Helper()
 	for done := 0; done < n; {
-		subs := make([]dispatch.Submission, min(n-done, 1000))
+		subs := make([]accept.Submission, min(n-done, 1000))
 		for i := range subs {
 			subs[i] = tiers()
 			subs[i].URL, subs[i].Body, subs[i].Topic = "https://shop.example/", []byte("{}"), "payment"
@@ -106,7 +108,7 @@ func isInvalid(err error, field string) bool {
 }
 
 // readTemplate stands for the API's reader.
-func readTemplate(raw []byte) (s dispatch.Submission, err error) {
+func readTemplate(raw []byte) (s accept.Submission, err error) {
 	var t struct {
 		URL, Endpoint, Ref string
 		Delay              *time.Duration
@@ -122,11 +124,11 @@ func readTemplate(raw []byte) (s dispatch.Submission, err error) {
 func withTemplates(o *dispatch.Options) { o.ReadTemplate = readTemplate }
 
 // everyMinute is a schedule of a callback a minute.
-func everyMinute(name string) dispatch.ScheduleChange {
-	return dispatch.ScheduleChange{Name: &name, Cron: new("* * * * *"), Template: []byte(`{"url": "https://shop.example/sweep"}`)}
+func everyMinute(name string) control.ScheduleChange {
+	return control.ScheduleChange{Name: &name, Cron: new("* * * * *"), Template: []byte(`{"url": "https://shop.example/sweep"}`)}
 }
 
-func (b *fixture) schedule(ch dispatch.ScheduleChange) store.Schedule {
+func (b *fixture) schedule(ch control.ScheduleChange) store.Schedule {
 	b.t.Helper()
 	s, err := b.engine.CreateSchedule(b.t.Context(), store.DefaultProject, ch, store.Actor{Name: "test"})
 	if err != nil {
@@ -185,14 +187,14 @@ func bank(states ...string) func(context.Context, hit, int) (*http.Response, err
 }
 
 // paidPoll is a poll of an order with these tiers.
-func paidPoll(ref string, d ...time.Duration) dispatch.PollSubmission {
-	p := dispatch.PollSubmission{Submission: tiers(d...), Until: []byte(untilPaid), Context: []byte(`{"shop": 7, "n": 1.50}`)}
+func paidPoll(ref string, d ...time.Duration) accept.PollSubmission {
+	p := accept.PollSubmission{Submission: tiers(d...), Until: []byte(untilPaid), Context: []byte(`{"shop": 7, "n": 1.50}`)}
 	p.URL, p.Ref, p.Topic = "https://bank.example/orders/"+ref, ref, "order.sync"
-	p.OnResult = &dispatch.Submission{URL: "https://shop.example/result"}
+	p.OnResult = &accept.Submission{URL: "https://shop.example/result"}
 	return p
 }
 
-func (b *fixture) poll(p dispatch.PollSubmission) store.Callback {
+func (b *fixture) poll(p accept.PollSubmission) store.Callback {
 	b.t.Helper()
 	r, err := b.engine.AcceptPoll(b.t.Context(), store.DefaultProject, p)
 	if err != nil {
@@ -247,11 +249,11 @@ func (b *fixture) asked(pollID string) (at []time.Duration) {
 }
 
 // backlog accepts so many callbacks of one lane.
-func (b *fixture) backlog(n int, s dispatch.Submission) {
+func (b *fixture) backlog(n int, s accept.Submission) {
 	b.t.Helper()
 	s.URL, s.Body = "https://shop.example/notify", []byte(`{}`)
 	for n > 0 {
-		batch := make([]dispatch.Submission, min(n, 500))
+		batch := make([]accept.Submission, min(n, 500))
 		for i := range batch {
 			batch[i] = s
 		}
@@ -263,7 +265,7 @@ func (b *fixture) backlog(n int, s dispatch.Submission) {
 	}
 }
 
-func dueAt(at time.Time) dispatch.Submission {
+func dueAt(at time.Time) accept.Submission {
 	ms := at.UnixMilli()
-	return dispatch.Submission{DueAt: &ms}
+	return accept.Submission{DueAt: &ms}
 }

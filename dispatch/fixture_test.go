@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
@@ -140,7 +142,7 @@ func startFixture(
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := dispatch.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))})
+	keys, err := secret.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +187,7 @@ func (b *fixture) ok(err error) {
 }
 
 // accept submits one callback and returns it; the submission must be valid.
-func (b *fixture) accept(s dispatch.Submission) store.Callback {
+func (b *fixture) accept(s accept.Submission) store.Callback {
 	b.t.Helper()
 	if s.URL == "" && s.Endpoint == "" {
 		s.URL = "https://shop.example/notify"
@@ -193,7 +195,7 @@ func (b *fixture) accept(s dispatch.Submission) store.Callback {
 	if s.Body == nil {
 		s.Body = []byte(`{"paid": 1}`)
 	}
-	receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, []dispatch.Submission{s})
+	receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, []accept.Submission{s})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -242,8 +244,8 @@ func (b *fixture) await(id string, within time.Duration) store.Callback {
 }
 
 // tiers is an inline policy.
-func tiers(d ...time.Duration) dispatch.Submission {
-	p := dispatch.DefaultPolicy()
+func tiers(d ...time.Duration) accept.Submission {
+	p := accept.DefaultPolicy()
 	p.Tiers = d
-	return dispatch.Submission{Choice: dispatch.Choice{Policy: p, PolicyGiven: true}}
+	return accept.Submission{Choice: accept.Choice{Policy: p, PolicyGiven: true}}
 }

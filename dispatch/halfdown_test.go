@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -26,14 +27,14 @@ func TestSQLHalfDown(t *testing.T) {
 		}, faultySQL(sql), func(o *dispatch.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		var flying []string
 		for range 20 {
-			flying = append(flying, b.accept(dispatch.Submission{}).ID)
+			flying = append(flying, b.accept(accept.Submission{}).ID)
 		}
 		time.Sleep(500 * time.Millisecond)
 		sql.set(fail(errDown), "Accept", "Commit")
 		before, pings := log.n.Load(), sql.count("Ping")
 		for range 60 * 100 {
 			time.Sleep(10 * time.Millisecond)
-			if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{{URL: "https://shop.example/", Body: []byte(`{}`)}}); err == nil {
+			if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []accept.Submission{{URL: "https://shop.example/", Body: []byte(`{}`)}}); err == nil {
 				t.Fatal("accepted without room")
 			}
 		}
@@ -49,7 +50,7 @@ func TestSQLHalfDown(t *testing.T) {
 				t.Errorf("got %s after %d attempts", c.State, c.AttemptCount)
 			}
 		}
-		b.await(b.accept(dispatch.Submission{}).ID, 10*time.Second)
+		b.await(b.accept(accept.Submission{}).ID, 10*time.Second)
 	})
 }
 
@@ -59,7 +60,7 @@ func TestAnIndexThatFailsToClaimAlone(t *testing.T) {
 		index := new(faults)
 		b := newFixture(t, always(200, ""), faultyIndex(index))
 		index.set(fail(errBroken), "Claim")
-		id := b.accept(dispatch.Submission{}).ID
+		id := b.accept(accept.Submission{}).ID
 		before := index.count("Claim")
 		time.Sleep(time.Minute)
 		if n := index.count("Claim") - before; n == 0 || n > 60*20 {
@@ -78,9 +79,9 @@ func TestExpiryWithoutAnIndex(t *testing.T) {
 		index.set(fail(errBroken), "Ensure", "Settle", "Claim")
 		soon := 10 * time.Second
 		for range 5 {
-			b.accept(dispatch.Submission{})
+			b.accept(accept.Submission{})
 		}
-		id := b.accept(dispatch.Submission{ExpiresIn: &soon}).ID
+		id := b.accept(accept.Submission{ExpiresIn: &soon}).ID
 		if c := b.await(id, 2*time.Minute); c.State != store.Dead || c.Reason != store.Expired {
 			t.Errorf("got %s %s", c.State, c.Reason)
 		}
@@ -108,13 +109,13 @@ func TestADoubtThatStays(t *testing.T) {
 			damaged.Store, o.Store = o.Store, damaged
 		}, faultySQL(sql))
 		later := 5 * time.Second
-		bad := b.accept(dispatch.Submission{Delay: &later}).ID
+		bad := b.accept(accept.Submission{Delay: &later}).ID
 		damaged.damaged.Store(bad)
 		afterwards := 8500 * time.Millisecond
-		good := b.accept(dispatch.Submission{Delay: &afterwards}).ID
+		good := b.accept(accept.Submission{Delay: &afterwards}).ID
 		time.Sleep(6 * time.Second) // a stamp has failed
 		sql.set(fail(errDown), "Accept")
-		if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{{URL: "https://shop.example/", Body: []byte(`{}`)}}); err == nil {
+		if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []accept.Submission{{URL: "https://shop.example/", Body: []byte(`{}`)}}); err == nil {
 			t.Fatal("accepted")
 		}
 		sql.set(nil, "Accept")

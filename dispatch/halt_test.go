@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -32,16 +33,16 @@ func TestOneOfTwoThatHoldsKeepsNothing(t *testing.T) {
 		later()
 		far := b.accept(in(time.Hour)).ID
 		for _, asked := range []*fixture{b, held, other} {
-			if got := asked.codes(far); got != dispatch.BlockNotDue {
+			if got := asked.codes(far); got != control.BlockNotDue {
 				t.Errorf("with a process that sends: kept by %q", got)
 			}
 		}
-		if c := b.await(b.accept(dispatch.Submission{}).ID, time.Minute); c.State != store.Succeeded {
+		if c := b.await(b.accept(accept.Submission{}).ID, time.Minute); c.State != store.Succeeded {
 			t.Errorf("it is %s", c.State)
 		}
 		other.engine.BeginDrain() // what drains claims nothing more
 		for _, asked := range []*fixture{b, held, other} {
-			if got := asked.codes(far); got != dispatch.BlockSendingHeld+" "+dispatch.BlockNotDue {
+			if got := asked.codes(far); got != control.BlockSendingHeld+" "+control.BlockNotDue {
 				t.Errorf("with none but one that holds: kept by %q", got)
 			}
 		}
@@ -51,7 +52,7 @@ func TestOneOfTwoThatHoldsKeepsNothing(t *testing.T) {
 			t.Errorf("held: %+v", x)
 		}
 		held.stopRun()
-		if got := b.codes(far); got != dispatch.BlockNoWorker+" "+dispatch.BlockNotDue {
+		if got := b.codes(far); got != control.BlockNoWorker+" "+control.BlockNotDue {
 			t.Errorf("with no worker: kept by %q", got)
 		}
 	})
@@ -64,10 +65,10 @@ func TestWithoutAWorkerThatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := api(t)
 		accepted := later()
-		id := b.accept(dispatch.Submission{}).ID
+		id := b.accept(accept.Submission{}).ID
 		later()
 		first := b.explain(id).Blocking[0]
-		if first.Code != dispatch.BlockNoWorker || first.Since != accepted.UnixMilli() ||
+		if first.Code != control.BlockNoWorker || first.Since != accepted.UnixMilli() ||
 			!strings.Contains(first.Detail, "ever") {
 			t.Errorf("of none that ever ran: %+v", first)
 		}
@@ -78,17 +79,17 @@ func TestWithoutAWorkerThatRuns(t *testing.T) {
 		if got := b.codes(id); got != "" {
 			t.Errorf("with a worker that was just seen: kept by %q", got)
 		}
-		time.Sleep(dispatch.DispatcherSilence + time.Millisecond)
-		if first := b.explain(id).Blocking[0]; first.Code != dispatch.BlockNoWorker || first.Since != seen {
+		time.Sleep(control.DispatcherSilence + time.Millisecond)
+		if first := b.explain(id).Blocking[0]; first.Code != control.BlockNoWorker || first.Since != seen {
 			t.Errorf("of one that died at %d: %+v", seen, first)
 		}
 		// The purge removes rows of processes that are gone for a day.
 		b.must(b.db.PurgeDispatchers(t.Context(), time.Now().Add(3*24*time.Hour).UnixMilli(), 100))
-		if first := b.explain(id).Blocking[0]; first.Code != dispatch.BlockNoWorker || first.Since != seen {
+		if first := b.explain(id).Blocking[0]; first.Code != control.BlockNoWorker || first.Since != seen {
 			t.Errorf("of one that died long ago, at %d: %+v", seen, first)
 		}
 		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, store.Forever, operator))
-		if got := b.codes(id); got != dispatch.BlockNoWorker+" "+dispatch.BlockProjectPaused {
+		if got := b.codes(id); got != control.BlockNoWorker+" "+control.BlockProjectPaused {
 			t.Errorf("paused, and without a worker: kept by %q", got)
 		}
 	})
@@ -104,14 +105,14 @@ func TestSQLThatOnlyReads(t *testing.T) {
 		b.beside("worker", sends)
 		later() // until the index was filled for the first time
 		far := b.accept(in(time.Hour)).ID
-		if got := b.codes(far); got != dispatch.BlockNotDue {
+		if got := b.codes(far); got != control.BlockNotDue {
 			t.Fatalf("while all is well: kept by %q", got)
 		}
 		time.Sleep(time.Minute)
 		sql.set(fail(errDown), "Ping", "ReportDispatcher", "Commit")
 		began := time.Now()
 		first := b.explain(far).Blocking[0]
-		if first.Code != dispatch.BlockSQLDown || first.Since != began.UnixMilli() {
+		if first.Code != control.BlockSQLDown || first.Since != began.UnixMilli() {
 			t.Fatalf("of SQL that does not commit: %+v", first)
 		}
 		time.Sleep(time.Minute)
@@ -120,7 +121,7 @@ func TestSQLThatOnlyReads(t *testing.T) {
 		}
 		sql.set(nil, "Ping", "ReportDispatcher", "Commit")
 		time.Sleep(10 * time.Second)
-		if got := b.codes(far); got != dispatch.BlockNotDue {
+		if got := b.codes(far); got != control.BlockNotDue {
 			t.Errorf("when SQL commits again: kept by %q", got)
 		}
 	})
@@ -139,13 +140,13 @@ func TestAnIndexThatWasLost(t *testing.T) {
 		found := time.Now()
 		time.Sleep(time.Minute)
 		first := b.explain(far).Blocking[0]
-		if first.Code != dispatch.BlockIndexRebuilding || first.Since < found.UnixMilli() ||
+		if first.Code != control.BlockIndexRebuilding || first.Since < found.UnixMilli() ||
 			first.Since > found.Add(5*time.Second).UnixMilli() {
 			t.Errorf("of an index that was lost at %d: %+v", found.UnixMilli(), first)
 		}
 		sql.set(nil, "NextGeneration")
 		time.Sleep(10 * time.Second)
-		if got := b.codes(far); got != dispatch.BlockNotDue {
+		if got := b.codes(far); got != control.BlockNotDue {
 			t.Errorf("when it is filled again: kept by %q", got)
 		}
 	})
@@ -156,7 +157,7 @@ func TestHoldsHaveTheirOwnReasons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""))
-		ep := b.endpoint(dispatch.EndpointChange{})
+		ep := b.endpoint(control.EndpointChange{})
 		by := func(reason string) store.Actor { return store.Actor{Name: "operator", Reason: reason} }
 		project, soon := store.DefaultProject, time.Now().Add(time.Hour).UnixMilli()
 		b.must(b.engine.PauseLane(t.Context(), project, ep.LaneKey(), soon, by("lane")))

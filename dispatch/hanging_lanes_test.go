@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -61,7 +63,7 @@ func retryElsewhere(t *testing.T, putBack bool) {
 			return errors.Join(err, do())
 		}, "Ensure")
 	}
-	_, err := b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{URL: "https://other.example/"}, store.Actor{})
+	_, err := b.engine.Retry(t.Context(), store.DefaultProject, id, control.RetryRequest{URL: "https://other.example/"}, store.Actor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,18 +96,18 @@ func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
 func TestIsolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, hangs, func(o *dispatch.Options) { o.Workers = 64 })
-		b.accept(dispatch.Submission{}) // The healthy one is known to answer.
+		b.accept(accept.Submission{}) // The healthy one is known to answer.
 		time.Sleep(time.Second)
 		for i := range 100 {
-			var subs []dispatch.Submission
+			var subs []accept.Submission
 			for range 20 {
-				subs = append(subs, dispatch.Submission{URL: fmt.Sprintf("https://hang-%d.example/", i), Body: []byte("1")})
+				subs = append(subs, accept.Submission{URL: fmt.Sprintf("https://hang-%d.example/", i), Body: []byte("1")})
 			}
 			b.must(b.engine.Accept(t.Context(), store.DefaultProject, subs))
 		}
 		for range 100 {
 			time.Sleep(700 * time.Millisecond)
-			c := b.accept(dispatch.Submission{})
+			c := b.accept(accept.Submission{})
 			done := b.await(c.ID, 5*time.Second)
 			if late := done.FinishedAt - c.DueAt; late > 60 {
 				t.Fatalf("a healthy destination waited %d ms for others that hang", late)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 )
 
@@ -22,7 +23,7 @@ func TestIndexOnAnUnsafeServerDegrades(t *testing.T) {
 		b := newFixture(t, always(200, ""), func(o *dispatch.Options) {
 			o.Schedule = unsafeIndex{memq.New(memq.Options{})}
 		})
-		b.await(b.accept(dispatch.Submission{}).ID, 0)
+		b.await(b.accept(accept.Submission{}).ID, 0)
 		h := b.engine.Health(t.Context())
 		if !h.Ready || !slices.Contains(h.Degraded, "redis_unsafe") {
 			t.Errorf("health is %+v, want ready and degraded by redis_unsafe", h)

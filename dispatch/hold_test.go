@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -22,7 +23,7 @@ func TestHeldProcessKeepsWhatOnlyTheIndexKnows(t *testing.T) {
 				path := databasePath(t)
 				index := sharedIndex(t, generation, strangers...)
 				held := startFixture(t, path, always(200, ""), on(index, true))
-				c := held.accept(dispatch.Submission{})
+				c := held.accept(accept.Submission{})
 				time.Sleep(2 * time.Minute) // sweeps, audits, the keeper's looks
 				synctest.Wait()
 				drift, err := held.engine.Verify(t.Context())
@@ -61,7 +62,7 @@ func TestHeldProcessKeepsWhatOnlyTheIndexKnows(t *testing.T) {
 func TestHeldProcessFillsAnEmptyIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""), on(memq.New(memq.Options{}), true))
-		b.accept(dispatch.Submission{})
+		b.accept(accept.Submission{})
 		time.Sleep(2 * time.Second) // What is accepted while the index is being filled is told to it a second later.
 		drift, err := b.engine.Verify(t.Context())
 		if err != nil || !drift.Clean() || drift.Rows != 1 || drift.Items != 1 {
@@ -79,7 +80,7 @@ func TestVerifyTellsUnknownFromEnded(t *testing.T) {
 		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { o.Hold = true })
 		var ended []string
 		for range 120 {
-			ended = append(ended, b.accept(dispatch.Submission{}).ID)
+			ended = append(ended, b.accept(accept.Submission{}).ID)
 		}
 		synctest.Wait() // until the index has been told
 		for _, id := range ended {

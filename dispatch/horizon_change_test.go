@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -274,7 +275,7 @@ func TestHorizonIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, o := range []dispatch.Options{{Horizon: time.Hour, Alone: true}, {Horizon: -time.Hour}, {Horizon: 1}} {
 		o.Store, o.Schedule = &calledStore{}, memq.New(memq.Options{})
-		o.Sender, o.Keyring = &outbound.Client{}, new(dispatch.Keyring)
+		o.Sender, o.Keyring = &outbound.Client{}, new(secret.Keyring)
 		if _, err := dispatch.New(o); err == nil || !strings.Contains(err.Error(), "horizon") {
 			t.Errorf("a horizon of %s, alone %t: %v", o.Horizon, o.Alone, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -52,7 +53,7 @@ func (b *fixture) awaitMark(horizon time.Duration) {
 // puts it in at the old one, from which a claim sends it back, so that its place says nothing until then.
 func (b *fixture) later(d time.Duration) store.Callback {
 	b.t.Helper()
-	c := b.accept(dispatch.Submission{Delay: &d})
+	c := b.accept(accept.Submission{Delay: &d})
 	synctest.Wait()
 	return c
 }

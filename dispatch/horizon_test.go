@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -77,7 +79,7 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 					}
 					for d := -2 * time.Second; d <= horizon/4+2*time.Second; d += time.Second {
 						due := old.At + d.Milliseconds()
-						all = append(all, b.accept(dispatch.Submission{DueAt: &due}))
+						all = append(all, b.accept(accept.Submission{DueAt: &due}))
 					}
 					for _, c := range []struct {
 						id  string
@@ -161,8 +163,8 @@ func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
 		far = reschedule(far, 4*time.Minute)
 		b.expect("one that was moved within", far, schedule.Delayed)
 		b.clean(3)
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, dispatch.RetryRequest{}, by))
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, elsewhere.ID, dispatch.RetryRequest{URL: "https://other.example/"}, by))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, control.RetryRequest{}, by))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, elsewhere.ID, control.RetryRequest{URL: "https://other.example/"}, by))
 		if c, err := b.engine.Cancel(t.Context(), store.DefaultProject, canceled.ID, by); err != nil || c.Result != store.CancelDone {
 			t.Fatalf("%+v, %v", c, err)
 		}

@@ -5,16 +5,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 )
 
 // Who looks at the index sees which one it is, since when, and whether it is the one that SQL wants.
 func TestIndexStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		index := new(faults)
-		b := newFixture(t, always(200, ""), faultyIndex(index))
-		status := func() dispatch.IndexStatus {
+		broken := new(faults)
+		b := newFixture(t, always(200, ""), faultyIndex(broken))
+		status := func() index.Status {
 			t.Helper()
 			s, err := b.engine.IndexStatus(t.Context())
 			if err != nil {
@@ -24,7 +24,7 @@ func TestIndexStatus(t *testing.T) {
 		}
 		synctest.Wait()
 		first := status()
-		want := dispatch.IndexStatus{
+		want := index.Status{
 			Prefix: "dispatcher", Shards: 1, Embedded: true, Generation: first.Generation, Present: first.Generation, BuiltAt: time.Now().UnixMilli(),
 		}
 		if first.Generation == 0 || first != want {
@@ -36,12 +36,12 @@ func TestIndexStatus(t *testing.T) {
 		if s := status(); s != want {
 			t.Errorf("after a rebuild: %+v, want %+v", s, want)
 		}
-		index.set(fail(errBroken), "Generation")
+		broken.set(fail(errBroken), "Generation")
 		want.Present, want.Down = 0, true
 		if s := status(); s != want {
 			t.Errorf("an index that does not answer: %+v, want %+v", s, want)
 		}
-		index.set(nil, "Generation")
+		broken.set(nil, "Generation")
 		// Another process has begun to rebuild, and has died: nothing looks after an index that is this process's own.
 		b.must(b.db.NextGeneration(t.Context(), want.Generation, time.Now().UnixMilli(), nil))
 		want.Present, want.Down, want.Rebuilding, want.Generation = want.Generation, false, true, want.Generation+1

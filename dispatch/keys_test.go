@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -18,11 +19,11 @@ func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sql := new(faults)
 		b := newFixture(t, always(200, ""), faultySQL(sql))
-		key, text, err := b.engine.CreateKey(t.Context(), store.DefaultProject, dispatch.KeyRequest{Name: "ui", Scopes: []string{"read"}}, operator)
+		key, text, err := b.engine.CreateKey(t.Context(), store.DefaultProject, control.KeyRequest{Name: "ui", Scopes: []string{"read"}}, operator)
 		if err != nil {
 			t.Fatal(err)
 		}
-		hash := dispatch.HashKey(text)
+		hash := control.HashKey(text)
 		for _, authenticate := range []func() (store.Key, error){
 			func() (store.Key, error) { return b.engine.AuthenticateHash(t.Context(), hash) },
 			func() (store.Key, error) { return b.engine.Authenticate(t.Context(), text) },
@@ -34,7 +35,7 @@ func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
 		if n := sql.count("KeyByHash"); n != 1 {
 			t.Errorf("the key was read %d times, want once: both know the same", n)
 		}
-		if _, err := b.engine.AuthenticateHash(t.Context(), dispatch.HashKey(text+"x")); !errors.Is(err, store.ErrNotFound) {
+		if _, err := b.engine.AuthenticateHash(t.Context(), control.HashKey(text+"x")); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the hash of no key: %v", err)
 		}
 		time.Sleep(2 * time.Minute) // it is noted when it was used
@@ -79,7 +80,7 @@ func TestAKeyThatIsRevokedWhileItIsReadStaysRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := new(slowKeys)
 		b := newFixture(t, always(200, ""), func(o *dispatch.Options) { slow.Store, o.Store = o.Store, slow })
-		request := dispatch.KeyRequest{Name: "shop", Scopes: []string{"send"}}
+		request := control.KeyRequest{Name: "shop", Scopes: []string{"send"}}
 		key, text, err := b.engine.CreateKey(t.Context(), store.DefaultProject, request, store.Actor{})
 		if err != nil {
 			t.Fatal(err)

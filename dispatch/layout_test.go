@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -29,7 +29,7 @@ func startOnForeign(t *testing.T, is error, hold bool) (*fixture, *faults) {
 func TestOlderIndexIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, calls := startOnForeign(t, schedule.ErrOlder, false)
-		c := b.accept(dispatch.Submission{})
+		c := b.accept(accept.Submission{})
 		if c := b.await(c.ID, time.Minute); c.State != store.Succeeded {
 			t.Errorf("ended %s %s", c.State, c.Reason)
 		}
@@ -43,7 +43,7 @@ func TestOlderIndexIsReplaced(t *testing.T) {
 func TestOlderIndexIsKeptWhileHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, calls := startOnForeign(t, schedule.ErrOlder, true)
-		b.accept(dispatch.Submission{})
+		b.accept(accept.Submission{})
 		time.Sleep(2 * time.Minute) // sweeps, audits, the keeper's looks
 		synctest.Wait()
 		if calls.count("Reset") != 0 {
@@ -63,7 +63,7 @@ func TestOlderIndexIsKeptWhileHeld(t *testing.T) {
 func TestNewerIndexIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, calls := startOnForeign(t, schedule.ErrNewer, false)
-		c := b.accept(dispatch.Submission{})
+		c := b.accept(accept.Submission{})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if _, err := b.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"}); !errors.Is(err, schedule.ErrNewer) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -30,7 +31,7 @@ func TestOneLockKey(t *testing.T) {
 		ids := make([]string, n)
 		start := time.Now()
 		for i := range ids {
-			ids[i] = b.accept(dispatch.Submission{LockKey: "order-1"}).ID
+			ids[i] = b.accept(accept.Submission{LockKey: "order-1"}).ID
 		}
 		diverts := 0
 		for _, id := range ids {
@@ -87,9 +88,9 @@ func TestALockThatWasForgottenBeforeTheStamp(t *testing.T) {
 		time.Sleep(time.Second)
 		delay := 500 * time.Millisecond
 		// The first one's lane is the older one, so that a new index serves it first.
-		first := b.accept(dispatch.Submission{URL: "https://a.example/", LockKey: "k", Delay: &delay})
+		first := b.accept(accept.Submission{URL: "https://a.example/", LockKey: "k", Delay: &delay})
 		delay = 400 * time.Millisecond
-		second := b.accept(dispatch.Submission{URL: "https://b.example/", LockKey: "k", Delay: &delay})
+		second := b.accept(accept.Submission{URL: "https://b.example/", LockKey: "k", Delay: &delay})
 		slow.id.Store(second.ID)
 		time.Sleep(600 * time.Millisecond) // The second one has the lock and waits for its stamp; the first one is refused.
 		b.ok(b.index.Reset(t.Context(), 0, 0))
@@ -115,12 +116,12 @@ func TestALockThatARebuildTookAgain(t *testing.T) {
 		b := newFixture(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
 		sql.set(slow(3*time.Second), "Commit")
-		first := b.accept(dispatch.Submission{LockKey: "k"}).ID
+		first := b.accept(accept.Submission{LockKey: "k"}).ID
 		time.Sleep(time.Second) // It has ended; its result is on the way.
 		b.ok(b.index.Reset(t.Context(), 0, 0))
 		time.Sleep(500 * time.Millisecond)
 		sql.set(nil, "Commit")
-		second := b.accept(dispatch.Submission{LockKey: "k"})
+		second := b.accept(accept.Submission{LockKey: "k"})
 		b.await(first, 10*time.Second)
 		if c := b.await(second.ID, time.Minute); c.FinishedAt-second.DueAt > 8000 {
 			t.Errorf("the next one waited %d ms for a free lock", c.FinishedAt-second.DueAt)
@@ -137,12 +138,12 @@ func TestRefusedLocksDelayNoOther(t *testing.T) {
 		minute := time.Minute
 		index.set(fail(errBroken), "CancelItems") // so that the index still has what SQL has canceled
 		for i := range 60 {
-			c := b.accept(dispatch.Submission{
+			c := b.accept(accept.Submission{
 				LockKey: fmt.Sprint("order-", i), Delay: &minute, URL: fmt.Sprintf("https://s%d.example/", i),
 			})
 			b.must(b.engine.Cancel(t.Context(), store.DefaultProject, c.ID, store.Actor{}))
 		}
-		healthy := b.accept(dispatch.Submission{Delay: &minute, URL: "https://healthy.example/"})
+		healthy := b.accept(accept.Submission{Delay: &minute, URL: "https://healthy.example/"})
 		time.Sleep(50 * time.Second)
 		index.set(slow(8*time.Millisecond), "Release")
 		if c := b.await(healthy.ID, time.Minute); c.State != store.Succeeded {

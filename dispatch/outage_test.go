@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -22,10 +24,10 @@ func TestRetryWhileTheIndexIsAway(t *testing.T) {
 		b := newFixture(t, always(200, ""), faultyIndex(index))
 		time.Sleep(time.Second)
 		delay := time.Hour
-		id := b.accept(dispatch.Submission{Delay: &delay}).ID
+		id := b.accept(accept.Submission{Delay: &delay}).ID
 		time.Sleep(time.Second)
 		index.set(fail(errBroken), "Ensure")
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{}, store.Actor{}))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, control.RetryRequest{}, store.Actor{}))
 		time.Sleep(500 * time.Millisecond)
 		index.set(nil, "Ensure")
 		time.Sleep(2 * time.Second)
@@ -44,7 +46,7 @@ func TestNothingIsSentWhileResultsCannotBeRecorded(t *testing.T) {
 		sql.set(fail(errDown), "Commit")
 		var ids []string
 		for range 90 {
-			ids = append(ids, b.accept(dispatch.Submission{}).ID)
+			ids = append(ids, b.accept(accept.Submission{}).ID)
 			time.Sleep(time.Second)
 		}
 		if n := len(b.receiver.seen()); n > 5 {
@@ -71,13 +73,13 @@ func TestLeasesThatEndUnheardBlockNobody(t *testing.T) {
 		time.Sleep(time.Second)
 		index.set(fail(errBroken), "Settle", "Release")
 		lock := "order-1"
-		b.accept(dispatch.Submission{LockKey: lock})
+		b.accept(accept.Submission{LockKey: lock})
 		for range 8 {
-			b.accept(dispatch.Submission{})
+			b.accept(accept.Submission{})
 		}
 		time.Sleep(5 * time.Second)
 		index.set(nil, "Settle", "Release")
-		next, locked := b.accept(dispatch.Submission{}), b.accept(dispatch.Submission{LockKey: lock})
+		next, locked := b.accept(accept.Submission{}), b.accept(accept.Submission{LockKey: lock})
 		for _, id := range []string{next.ID, locked.ID} {
 			if c := b.await(id, 5*time.Second); c.State != store.Succeeded {
 				t.Errorf("still %s five seconds after the index came back", c.State)
@@ -111,7 +113,7 @@ func TestAnIndexThatIsAwayIsLoggedNowAndThen(t *testing.T) {
 			t.Errorf("%d lines in ten minutes", n)
 		}
 		index.set(nil, "Generation")
-		b.await(b.accept(dispatch.Submission{}).ID, 10*time.Second)
+		b.await(b.accept(accept.Submission{}).ID, 10*time.Second)
 	})
 }
 
@@ -123,9 +125,9 @@ func TestAReplayIsToldToTheIndex(t *testing.T) {
 		b := newFixture(t, always(200, ""), faultySQL(sql))
 		time.Sleep(time.Second)
 		delay := time.Minute
-		s := dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), IdempotencyKey: "k", Route: "callbacks", Fingerprint: []byte("a"), Delay: &delay}
+		s := accept.Submission{URL: "https://shop.example/", Body: []byte("1"), IdempotencyKey: "k", Route: "callbacks", Fingerprint: []byte("a"), Delay: &delay}
 		sql.times(1, loseReply, "Accept")
-		if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []dispatch.Submission{s}); err == nil {
+		if _, err := b.engine.Accept(t.Context(), store.DefaultProject, []accept.Submission{s}); err == nil {
 			t.Fatal("the reply was to be lost")
 		}
 		c := b.accept(s)
@@ -147,7 +149,7 @@ func TestStampsWhoseRepliesAreLostAreTakenBack(t *testing.T) {
 		time.Sleep(time.Second)
 		for range 8 {
 			sql.times(1, loseReply, "Stamp")
-			id := b.accept(dispatch.Submission{}).ID
+			id := b.accept(accept.Submission{}).ID
 			start := time.Now()
 			for range 7 {
 				time.Sleep(2500 * time.Millisecond)
@@ -161,7 +163,7 @@ func TestStampsWhoseRepliesAreLostAreTakenBack(t *testing.T) {
 			}
 		}
 		sql.times(9, loseReply, "Stamp")
-		id := b.accept(dispatch.Submission{}).ID
+		id := b.accept(accept.Submission{}).ID
 		if c := b.await(id, time.Minute); c.State != store.Succeeded || c.FinishedAt-c.CreatedAt > 30_000 {
 			t.Errorf("nine lost replies in a row: %s %s after %d ms", c.State, c.Reason, c.FinishedAt-c.CreatedAt)
 		}
@@ -180,7 +182,7 @@ func TestResultsDoNotWaitForAnIndexThatHangs(t *testing.T) {
 		}, faultyIndex(index))
 		var ids []string
 		for i := range 20 {
-			ids = append(ids, b.accept(dispatch.Submission{LockKey: fmt.Sprint("k", i), URL: fmt.Sprintf("https://s%d.example/", i)}).ID)
+			ids = append(ids, b.accept(accept.Submission{LockKey: fmt.Sprint("k", i), URL: fmt.Sprintf("https://s%d.example/", i)}).ID)
 		}
 		time.Sleep(time.Second)
 		if n := len(b.receiver.seen()); n != len(ids) {
@@ -196,7 +198,7 @@ func TestResultsDoNotWaitForAnIndexThatHangs(t *testing.T) {
 			}
 		}
 		for i := range 20 { // They end one after the other, while it hangs.
-			b.accept(dispatch.Submission{URL: fmt.Sprintf("https://s%d.example/", i)})
+			b.accept(accept.Submission{URL: fmt.Sprintf("https://s%d.example/", i)})
 		}
 		start := time.Now()
 		b.stop()

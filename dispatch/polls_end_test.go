@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -21,7 +22,7 @@ func TestAResolvedPollLeavesTheIndex(t *testing.T) {
 		p := b.poll(paidPoll("o-1", time.Hour))
 		time.Sleep(time.Second)
 		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, time.Now().Add(time.Hour).UnixMilli(), store.Actor{Name: "test"}))
-		b.must(b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{}, store.Actor{Name: "test"}))
+		b.must(b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, control.ResolveRequest{}, store.Actor{Name: "test"}))
 		synctest.Wait()
 		if stats, err := b.index.Stats(t.Context(), 0); err != nil || stats.Delayed+stats.Ready+stats.Leased != 1 {
 			t.Errorf("the index holds %+v, %v; want the result alone", stats, err)
@@ -40,8 +41,8 @@ func TestEveryDeadPollIsUnresolved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, bank("PROCESSING"))
-		b.must(b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{
-			URL: new("https://ops.example/"), Topics: &[]string{dispatch.TopicUnresolved},
+		b.must(b.engine.CreateEndpoint(t.Context(), store.DefaultProject, control.EndpointChange{
+			URL: new("https://ops.example/"), Topics: &[]string{report.TopicUnresolved},
 		}, store.Actor{Name: "test"}))
 		time.Sleep(10 * time.Second)
 		s := paidPoll("o-1", time.Hour)

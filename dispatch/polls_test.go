@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -63,7 +65,7 @@ func TestAnswersOfPolls(t *testing.T) {
 		name    string
 		states  string
 		tiers   []time.Duration
-		change  func(*dispatch.PollSubmission)
+		change  func(*accept.PollSubmission)
 		reason  store.Reason
 		outcome store.PollOutcome
 		asked   []time.Duration
@@ -73,13 +75,13 @@ func TestAnswersOfPolls(t *testing.T) {
 		{name: "errors", states: "500 500 PROCESSING 404 500 PROCESSING 500 SUCCESS", tiers: []time.Duration{s, 10 * s},
 			reason: store.PollSucceeded, outcome: store.PollSuccess, asked: []time.Duration{0, s, 2 * s, 3 * s, 4 * s, 5 * s, 15 * s, 25 * s}},
 		{name: "two errors in a row are allowed", states: "500 500 PROCESSING 500 500 500", tiers: []time.Duration{s, s, s, s},
-			change: func(p *dispatch.PollSubmission) { p.ErrorBudget = new(2) },
+			change: func(p *accept.PollSubmission) { p.ErrorBudget = new(2) },
 			reason: store.Unresolved, outcome: store.PollUnresolved, asked: []time.Duration{0, s, 2 * s, 3 * s, 4 * s, 5 * s}},
 		{name: "until its deadline", states: "PROCESSING", tiers: []time.Duration{s, time.Minute},
-			change: func(p *dispatch.PollSubmission) { p.Policy.RepeatLast, p.Policy.Deadline = true, 3*time.Minute },
+			change: func(p *accept.PollSubmission) { p.Policy.RepeatLast, p.Policy.Deadline = true, 3*time.Minute },
 			reason: store.Unresolved, outcome: store.PollUnresolved, asked: []time.Duration{0, s, 61 * s, 121 * s}},
 		{name: "stop_on", states: "410 SUCCESS", tiers: []time.Duration{s},
-			change: func(p *dispatch.PollSubmission) { p.Policy.StopOn = []int{410} },
+			change: func(p *accept.PollSubmission) { p.Policy.StopOn = []int{410} },
 			reason: store.PollSucceeded, outcome: store.PollSuccess, asked: []time.Duration{0, s}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,13 +120,13 @@ func TestAPollThatRunsOutOfTiersIsUnresolved(t *testing.T) {
 			t.Errorf("result %+v", r)
 		}
 		// By hand it is asked once more, and falls back: nobody hears of that. When it has become final, they do.
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, p.ID, control.RetryRequest{}, store.Actor{}))
 		if c := b.await(p.ID, time.Minute); c.State != store.Dead || c.Reason != store.Unresolved || c.AttemptCount != 4 {
 			t.Errorf("after a retry: %s, %s", c.State, c.Reason)
 		}
 		b.result(p.ID)
 		b.receiver.turn(bank("SUCCESS"))
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, p.ID, dispatch.RetryRequest{}, store.Actor{}))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, p.ID, control.RetryRequest{}, store.Actor{}))
 		b.await(p.ID, time.Minute)
 		time.Sleep(5 * time.Second)
 		if list := b.results(p.ID); len(list) != 2 || list[1].Outcome != store.PollSuccess {
@@ -142,7 +144,7 @@ func TestAnUpstreamThatAsksForAPauseGetsIt(t *testing.T) {
 		s.HoldIf = []byte(`[{"pointer": "/code", "eq": "FREQUENCY_LIMITED"}]`)
 		p := b.poll(s)
 		time.Sleep(time.Second)
-		other := b.accept(dispatch.Submission{URL: "https://bank.example/other"})
+		other := b.accept(accept.Submission{URL: "https://bank.example/other"})
 		if c := b.await(p.ID, 5*time.Minute); c.State != store.Succeeded || c.AttemptCount != 1 || c.AttemptSeq != 2 {
 			t.Errorf("ended %s after %d charged of %d", c.State, c.AttemptCount, c.AttemptSeq)
 		}
@@ -175,15 +177,15 @@ func TestAPollIsResolvedInFlight(t *testing.T) {
 		if c := b.get(p.ID); c.StateAt(b.engine.Now()) != store.Attempting {
 			t.Fatalf("it is %s", c.StateAt(b.engine.Now()))
 		}
-		got, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{Data: []byte(`{"notice": 1}`)}, store.Actor{Name: "test"})
+		got, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, control.ResolveRequest{Data: []byte(`{"notice": 1}`)}, store.Actor{Name: "test"})
 		if err != nil || got.Result != store.ResolveDone || got.Callback.State != store.Succeeded || got.Callback.Reason != store.ResolvedOutside {
 			t.Fatalf("resolve: %+v, %v", got, err)
 		}
-		again, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, dispatch.ResolveRequest{}, store.Actor{})
+		again, err := b.engine.ResolvePoll(t.Context(), store.DefaultProject, p.ID, control.ResolveRequest{}, store.Actor{})
 		if err != nil || again.Result != store.ResolveAlreadyTerminal {
 			t.Errorf("again: %+v, %v", again, err)
 		}
-		other := b.accept(dispatch.Submission{URL: "https://bank.example/other"})
+		other := b.accept(accept.Submission{URL: "https://bank.example/other"})
 		if c := b.await(other.ID, time.Minute); b.attempts(c.ID)[0].StartedAt-other.CreatedAt > 4200 {
 			t.Errorf("the lane's only place was free after %d ms", b.attempts(c.ID)[0].StartedAt-other.CreatedAt)
 		}
@@ -204,28 +206,28 @@ func TestWrongPolls(t *testing.T) {
 		b := newFixture(t, bank("SUCCESS"))
 		for _, c := range []struct {
 			field  string
-			change func(*dispatch.PollSubmission)
+			change func(*accept.PollSubmission)
 		}{
-			{"ref", func(p *dispatch.PollSubmission) { p.Ref = "" }},
-			{"request.url", func(p *dispatch.PollSubmission) { p.URL = "ftp://bank" }},
-			{"request.url", func(p *dispatch.PollSubmission) { p.URL = "" }},
-			{"request.endpoint", func(p *dispatch.PollSubmission) { p.URL, p.Endpoint = "", "nobody" }},
-			{"request.headers.Host", func(p *dispatch.PollSubmission) { p.Headers = []store.Header{{Name: "Host", Value: "x"}} }},
-			{"request.payload", func(p *dispatch.PollSubmission) { p.Method = "POST" }},
-			{"request.signer", func(p *dispatch.PollSubmission) { p.Signer = "wax" }},
-			{"policy", func(p *dispatch.PollSubmission) { p.PolicyGiven, p.PolicyName = false, "nosuch" }},
-			{"until", func(p *dispatch.PollSubmission) { p.Until = nil }},
-			{"until.success[0].pointer", func(p *dispatch.PollSubmission) {
+			{"ref", func(p *accept.PollSubmission) { p.Ref = "" }},
+			{"request.url", func(p *accept.PollSubmission) { p.URL = "ftp://bank" }},
+			{"request.url", func(p *accept.PollSubmission) { p.URL = "" }},
+			{"request.endpoint", func(p *accept.PollSubmission) { p.URL, p.Endpoint = "", "nobody" }},
+			{"request.headers.Host", func(p *accept.PollSubmission) { p.Headers = []store.Header{{Name: "Host", Value: "x"}} }},
+			{"request.payload", func(p *accept.PollSubmission) { p.Method = "POST" }},
+			{"request.signer", func(p *accept.PollSubmission) { p.Signer = "wax" }},
+			{"policy", func(p *accept.PollSubmission) { p.PolicyGiven, p.PolicyName = false, "nosuch" }},
+			{"until", func(p *accept.PollSubmission) { p.Until = nil }},
+			{"until.success[0].pointer", func(p *accept.PollSubmission) {
 				p.Until = []byte(`{"success": [{"pointer": "trade_state", "eq": 1}]}`)
 			}},
-			{"evaluate", func(p *dispatch.PollSubmission) { p.Evaluate = []byte(`{}`) }},
-			{"error_budget", func(p *dispatch.PollSubmission) { p.ErrorBudget = new(-1) }},
-			{"context", func(p *dispatch.PollSubmission) { p.Context = []byte(`"` + strings.Repeat("x", 4096) + `"`) }},
-			{"on_result.url", func(p *dispatch.PollSubmission) { p.OnResult.URL = "shop" }},
-			{"on_result.delay", func(p *dispatch.PollSubmission) { p.OnResult.Delay = new(-time.Second) }},
+			{"evaluate", func(p *accept.PollSubmission) { p.Evaluate = []byte(`{}`) }},
+			{"error_budget", func(p *accept.PollSubmission) { p.ErrorBudget = new(-1) }},
+			{"context", func(p *accept.PollSubmission) { p.Context = []byte(`"` + strings.Repeat("x", 4096) + `"`) }},
+			{"on_result.url", func(p *accept.PollSubmission) { p.OnResult.URL = "shop" }},
+			{"on_result.delay", func(p *accept.PollSubmission) { p.OnResult.Delay = new(-time.Second) }},
 		} {
 			p := paidPoll("o-1", time.Second)
-			p.OnResult = &dispatch.Submission{URL: "https://shop.example/result"}
+			p.OnResult = &accept.Submission{URL: "https://shop.example/result"}
 			c.change(&p)
 			_, err := b.engine.AcceptPoll(t.Context(), store.DefaultProject, p)
 			wrong, ok := errors.AsType[*store.InvalidError](err)
@@ -244,7 +246,7 @@ func TestAnEndpointThatIsPolledIsNotFailing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, bank("PROCESSING"))
-		ep, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{URL: new("https://bank.example/orders")}, store.Actor{Name: "test"})
+		ep, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, control.EndpointChange{URL: new("https://bank.example/orders")}, store.Actor{Name: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -54,7 +55,7 @@ func TestAProcessReportsItself(t *testing.T) {
 		if n := sql.count("ReportDispatcher"); n != 13 {
 			t.Errorf("%d reports in a minute", n)
 		}
-		id := b.accept(dispatch.Submission{}).ID
+		id := b.accept(accept.Submission{}).ID
 		time.Sleep(6 * time.Second)
 		if last := b.reported(); last.InFlight != 1 || last.StartedAt != began || last.SeenAt != began+65_000 {
 			t.Errorf("in the middle of an attempt: %+v", last)
@@ -63,7 +64,7 @@ func TestAProcessReportsItself(t *testing.T) {
 		if h := b.engine.Health(t.Context()); h.Ready || h.Why != "draining" {
 			t.Errorf("health: %+v", h)
 		}
-		late := b.accept(dispatch.Submission{}).ID
+		late := b.accept(accept.Submission{}).ID
 		if last := b.reported(); !last.Draining || last.SeenAt != began+66_000 {
 			t.Errorf("at the drain: %+v", last)
 		}
@@ -132,7 +133,7 @@ func TestAnIdleProcessThatIsAloneReportsSeldom(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].SeenAt != time.Now().UnixMilli() {
 			t.Errorf("it is listed as %+v, %v", list, err)
 		}
-		b.await(b.accept(dispatch.Submission{}).ID, time.Minute)
+		b.await(b.accept(accept.Submission{}).ID, time.Minute)
 		time.Sleep(10 * time.Second)
 		if n := sql.count("ReportDispatcher"); n != 13 {
 			t.Errorf("%d reports of an attempt, want that it began and that it ended", n-11)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -43,8 +45,8 @@ func TestPatchesOfAProjectLoseNothing(t *testing.T) {
 		for i := range 30 {
 			name, policy := fmt.Sprint("name ", i), []string{"short", "payment"}[i%2]
 			var changing sync.WaitGroup
-			for _, ch := range []dispatch.ProjectChange{
-				{Name: &name}, {Choice: dispatch.Choice{PolicyName: policy}},
+			for _, ch := range []control.ProjectChange{
+				{Name: &name}, {Choice: accept.Choice{PolicyName: policy}},
 			} {
 				changing.Go(func() {
 					if _, err := b.engine.PatchProject(t.Context(), store.DefaultProject, ch,
@@ -71,7 +73,7 @@ func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
 		path := databasePath(t)
 		b := startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
 		b.must(b.engine.PatchProject(t.Context(), store.DefaultProject,
-			dispatch.ProjectChange{Headers: new(credential("x"))}, operator))
+			control.ProjectChange{Headers: new(credential("x"))}, operator))
 		b.stop()
 		var between meddled
 		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b'), masterKey('a')),
@@ -87,7 +89,7 @@ func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
 		between.next = reencrypt
 		between.mu.Unlock()
 		b.must(b.engine.PatchProject(t.Context(), store.DefaultProject,
-			dispatch.ProjectChange{Name: new("renamed")}, operator))
+			control.ProjectChange{Name: new("renamed")}, operator))
 		if next := between.take(); next != nil { // nothing was read before the change
 			next()
 		}
@@ -99,7 +101,7 @@ func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
 					row.KeyID, rows[0].Table, rows[0].KeyID)
 			}
 		}
-		var again dispatch.Reencryption
+		var again control.Reencryption
 		again, err = b.engine.Reencrypt(t.Context(), "", operator)
 		b.ok(err)
 		if again.Done+again.Left != 0 {

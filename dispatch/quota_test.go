@@ -11,26 +11,29 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // mayHave sets how many open callbacks the default project may have.
 func (b *fixture) mayHave(open int64) {
 	b.t.Helper()
-	ch := dispatch.ProjectChange{Quotas: store.QuotaChange{OpenCallbacks: &open}}
+	ch := control.ProjectChange{Quotas: store.QuotaChange{OpenCallbacks: &open}}
 	b.must(b.engine.PatchProject(b.t.Context(), store.DefaultProject, ch, operator))
 }
 
 // held is a submission that stays open.
-func held(key string) dispatch.Submission {
-	return dispatch.Submission{
+func held(key string) accept.Submission {
+	return accept.Submission{
 		URL: "https://shop.example/notify", Body: []byte(`{}`), Delay: ptr(time.Hour),
 		IdempotencyKey: key, Fingerprint: []byte(key),
 	}
 }
 
 // offer hands submissions over, and returns the error of each.
-func (b *fixture) offer(subs ...dispatch.Submission) (errs []error) {
+func (b *fixture) offer(subs ...accept.Submission) (errs []error) {
 	b.t.Helper()
 	receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, subs)
 	if err != nil {
@@ -62,7 +65,7 @@ func TestQuotaOfOpenCallbacks(t *testing.T) {
 		for i, want := range []error{nil, nil, nil, store.ErrOpenQuota, nil, store.ErrOpenQuota} {
 			b.wantErr(fmt.Sprintf("callback %d of a batch", i), want, errs[i])
 		}
-		offer := func(what string, want error, s dispatch.Submission) {
+		offer := func(what string, want error, s accept.Submission) {
 			t.Helper()
 			b.wantErr(what, want, b.offer(s)[0])
 		}
@@ -78,7 +81,7 @@ func TestQuotaOfOpenCallbacks(t *testing.T) {
 		b.mayHave(0)
 		offer("without a quota", nil, held("f"))
 		for _, open := range []int64{-1, store.MaxQuota + 1} {
-			ch := dispatch.ProjectChange{Quotas: store.QuotaChange{OpenCallbacks: &open}}
+			ch := control.ProjectChange{Quotas: store.QuotaChange{OpenCallbacks: &open}}
 			_, err := b.engine.PatchProject(t.Context(), store.DefaultProject, ch, operator)
 			if !isInvalid(err, "quotas.open_callbacks") {
 				t.Errorf("a quota of %d: %v", open, err)
@@ -93,11 +96,11 @@ func TestQuotaOfOpenCallbacksForEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""))
 		for range 3 {
-			b.endpoint(dispatch.EndpointChange{Topics: &[]string{"payment"}})
+			b.endpoint(control.EndpointChange{Topics: &[]string{"payment"}})
 		}
 		b.mayHave(2)
-		event := func(key string) (dispatch.EventReceipt, error) {
-			return b.engine.AcceptEvent(t.Context(), store.DefaultProject, dispatch.Submission{
+		event := func(key string) (accept.EventReceipt, error) {
+			return b.engine.AcceptEvent(t.Context(), store.DefaultProject, accept.Submission{
 				Topic: "payment", Body: []byte(`{}`), Delay: ptr(time.Hour),
 				IdempotencyKey: key, Fingerprint: []byte(key),
 			})
@@ -126,8 +129,8 @@ func TestQuotaOfOpenCallbacksAndWhatFollows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, bank("WAIT", "SUCCESS"), withTemplates)
-		b.endpoint(dispatch.EndpointChange{
-			URL: ptr("https://ops.example/"), Topics: &[]string{dispatch.TopicDead},
+		b.endpoint(control.EndpointChange{
+			URL: ptr("https://ops.example/"), Topics: &[]string{report.TopicDead},
 		})
 		sched := b.schedule(everyMinute("sweep"))
 		poll := b.poll(paidPoll("1", 3*time.Minute))
@@ -161,7 +164,7 @@ func TestQuotaOfOpenCallbacksAndWhatFollows(t *testing.T) {
 			t.Errorf("the poll told %+v", r)
 		}
 		b.must(nil, b.offer(held(""))[0])
-		retry := dispatch.RetryRequest{Ladder: store.Restart}
+		retry := control.RetryRequest{Ladder: store.Restart}
 		b.must(b.engine.Retry(t.Context(), store.DefaultProject, dies.ID, retry, operator))
 		b.mayHave(10)
 		untilMinute(time.Second)
@@ -245,7 +248,7 @@ func TestQuotaOfOpenCallbacksIsNotOfAll(t *testing.T) {
 		b := newFixture(t, always(200, ""))
 		b.mayHave(50)
 		for range 50 {
-			batch := make([]dispatch.Submission, 20)
+			batch := make([]accept.Submission, 20)
 			for i := range batch {
 				batch[i] = held("")
 				batch[i].Delay = nil
@@ -264,10 +267,10 @@ func TestQuotasAreOfOneProject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""))
-		other := dispatch.ProjectChange{ID: "other", Quotas: store.QuotaChange{OpenCallbacks: ptr(int64(1))}}
+		other := control.ProjectChange{ID: "other", Quotas: store.QuotaChange{OpenCallbacks: ptr(int64(1))}}
 		b.must(b.engine.CreateProject(t.Context(), other, operator))
 		for i, want := range []error{nil, store.ErrOpenQuota} {
-			receipts, err := b.engine.Accept(t.Context(), "other", []dispatch.Submission{held("")})
+			receipts, err := b.engine.Accept(t.Context(), "other", []accept.Submission{held("")})
 			b.must(receipts, err)
 			b.wantErr(fmt.Sprintf("callback %d", i), want, receipts[0].Err)
 		}

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -28,7 +28,7 @@ func TestRebuildsDoNotOverlap(t *testing.T) {
 		if one, other := <-generations, <-generations; one == other {
 			t.Errorf("both rebuilds made generation %d", one)
 		}
-		id := b.accept(dispatch.Submission{}).ID
+		id := b.accept(accept.Submission{}).ID
 		b.await(id, 10*time.Second)
 	})
 }
@@ -40,7 +40,7 @@ func TestARebuildWhoseCallerHangsUp(t *testing.T) {
 		b := newFixture(t, always(200, ""), faultyIndex(index))
 		later := time.Hour
 		for range 20 {
-			b.accept(dispatch.Submission{Delay: &later})
+			b.accept(accept.Submission{Delay: &later})
 		}
 		time.Sleep(time.Second)
 		index.set(fail(errBroken), "Ensure")

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -24,7 +26,7 @@ func TestRedrive(t *testing.T) {
 		b.receiver.turn(always(200, ""))
 		redrive := func(rate string) store.Redrive {
 			t.Helper()
-			r, err := b.engine.Redrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{
+			r, err := b.engine.Redrive(t.Context(), store.DefaultProject, control.RedriveRequest{
 				Action: "retry", Filter: store.Filter{Topic: "payment", States: []store.State{store.Dead}},
 				Shown: `{"topic":"payment"}`, Rate: rate,
 			}, operator)
@@ -97,15 +99,15 @@ func TestRedriveRefuses(t *testing.T) {
 		b := newFixture(t, always(200, ""))
 		for _, c := range []struct {
 			field string
-			q     dispatch.RedriveRequest
+			q     control.RedriveRequest
 		}{
-			{"action", dispatch.RedriveRequest{Action: "explode", Shown: `{"topic":"a"}`}},
-			{"filter", dispatch.RedriveRequest{Action: "cancel", Shown: `{}`}},
-			{"rate", dispatch.RedriveRequest{Action: "retry", Shown: `{"topic":"a"}`, Rate: "fast"}},
-			{"ladder", dispatch.RedriveRequest{Action: "retry", Shown: `{"topic":"a"}`, Ladder: "twice"}},
-			{"due_at", dispatch.RedriveRequest{Action: "reschedule", Shown: `{"topic":"a"}`}},
-			{"delay", dispatch.RedriveRequest{Action: "reschedule", Shown: `{"topic":"a"}`, Delay: ptr(-time.Second)}},
-			{"url", dispatch.RedriveRequest{Action: "set_url", Shown: `{"topic":"a"}`, URL: "shop"}},
+			{"action", control.RedriveRequest{Action: "explode", Shown: `{"topic":"a"}`}},
+			{"filter", control.RedriveRequest{Action: "cancel", Shown: `{}`}},
+			{"rate", control.RedriveRequest{Action: "retry", Shown: `{"topic":"a"}`, Rate: "fast"}},
+			{"ladder", control.RedriveRequest{Action: "retry", Shown: `{"topic":"a"}`, Ladder: "twice"}},
+			{"due_at", control.RedriveRequest{Action: "reschedule", Shown: `{"topic":"a"}`}},
+			{"delay", control.RedriveRequest{Action: "reschedule", Shown: `{"topic":"a"}`, Delay: ptr(-time.Second)}},
+			{"url", control.RedriveRequest{Action: "set_url", Shown: `{"topic":"a"}`, URL: "shop"}},
 		} {
 			if _, err := b.engine.Redrive(t.Context(), store.DefaultProject, c.q, operator); err == nil || !strings.Contains(err.Error(), c.field+":") {
 				t.Errorf("%+v: %v; want %s named", c.q, err, c.field)
@@ -117,14 +119,14 @@ func TestRedriveRefuses(t *testing.T) {
 // manyRedrives makes a project with as many redrives as it may have.
 func (b *fixture) manyRedrives(project string) (made []store.Redrive) {
 	b.t.Helper()
-	b.must(b.engine.CreateProject(b.t.Context(), dispatch.ProjectChange{ID: project}, operator))
+	b.must(b.engine.CreateProject(b.t.Context(), control.ProjectChange{ID: project}, operator))
 	for range 40 {
-		b.must(b.engine.Accept(b.t.Context(), project, []dispatch.Submission{{
+		b.must(b.engine.Accept(b.t.Context(), project, []accept.Submission{{
 			URL: "https://shop.example/", Body: []byte("{}"), Topic: "payment", Delay: ptr(time.Hour),
 		}}))
 	}
 	for range store.MaxOpenRedrives {
-		r, err := b.engine.Redrive(b.t.Context(), project, dispatch.RedriveRequest{
+		r, err := b.engine.Redrive(b.t.Context(), project, control.RedriveRequest{
 			Action: "reschedule", Delay: ptr(time.Hour), Rate: "1/s",
 			Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`,
 		}, operator)
@@ -137,7 +139,7 @@ func (b *fixture) manyRedrives(project string) (made []store.Redrive) {
 // redrive has everything of the topic that is dead attempted again.
 func (b *fixture) redrive() store.Redrive {
 	b.t.Helper()
-	r, err := b.engine.Redrive(b.t.Context(), store.DefaultProject, dispatch.RedriveRequest{
+	r, err := b.engine.Redrive(b.t.Context(), store.DefaultProject, control.RedriveRequest{
 		Action: "retry", Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`,
 	}, operator)
 	b.must(r, err)
@@ -227,7 +229,7 @@ func TestACountEndsWhereItIsToldTo(t *testing.T) {
 			more                bool
 		}{{0, n, n, false}, {520, 520, 521, true}, {n - 1, n - 1, n, true}, {n, n, n, false}, {5000, n, n, false}, {1, 1, 2, true}} {
 			rows.rows.Store(0)
-			request := dispatch.RedriveRequest{
+			request := control.RedriveRequest{
 				Action: "retry", Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`, DryRun: true, Most: c.most,
 			}
 			matched, more, err := b.engine.CountRedrive(t.Context(), store.DefaultProject, request)
@@ -238,7 +240,7 @@ func TestACountEndsWhereItIsToldTo(t *testing.T) {
 				t.Errorf("a dry run of at most %d matched %d, %v", c.most, r.Matched, err)
 			}
 		}
-		if _, _, err := b.engine.CountRedrive(t.Context(), store.DefaultProject, dispatch.RedriveRequest{Action: "retry"}); !isInvalid(err, "filter") {
+		if _, _, err := b.engine.CountRedrive(t.Context(), store.DefaultProject, control.RedriveRequest{Action: "retry"}); !isInvalid(err, "filter") {
 			t.Errorf("without a filter: %v", err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -88,7 +88,7 @@ func TestAScheduleIsChanged(t *testing.T) {
 		b := newFixture(t, always(200, ""), withTemplates)
 		untilMinute(30 * time.Second)
 		s := b.schedule(everyMinute("sweep"))
-		patch := func(ch dispatch.ScheduleChange) store.Schedule {
+		patch := func(ch control.ScheduleChange) store.Schedule {
 			t.Helper()
 			got, err := b.engine.PatchSchedule(t.Context(), store.DefaultProject, s.ID, ch, store.Actor{Name: "test"})
 			if err != nil {
@@ -96,7 +96,7 @@ func TestAScheduleIsChanged(t *testing.T) {
 			}
 			return got
 		}
-		if off := patch(dispatch.ScheduleChange{Enabled: new(false)}); off.NextAt != 0 {
+		if off := patch(control.ScheduleChange{Enabled: new(false)}); off.NextAt != 0 {
 			t.Errorf("disabled, it is due at %d", off.NextAt)
 		}
 		time.Sleep(5 * time.Minute)
@@ -111,14 +111,14 @@ func TestAScheduleIsChanged(t *testing.T) {
 		if now := b.scheduleNow(s.ID); now.LastID != c.ID || now.NextAt != 0 {
 			t.Errorf("after a run by hand it is %+v", now)
 		}
-		if on := patch(dispatch.ScheduleChange{Enabled: new(true), Cron: new("@every 2h"), Name: new("other")}); on.NextAt < time.Now().Add(2*time.Hour-time.Second).UnixMilli() || on.Name != "other" {
+		if on := patch(control.ScheduleChange{Enabled: new(true), Cron: new("@every 2h"), Name: new("other")}); on.NextAt < time.Now().Add(2*time.Hour-time.Second).UnixMilli() || on.Name != "other" {
 			t.Errorf("enabled again, it is %+v", on)
 		}
-		next := patch(dispatch.ScheduleChange{Cron: new("0 12 * * *"), Timezone: new("Asia/Shanghai")}).NextAt
+		next := patch(control.ScheduleChange{Cron: new("0 12 * * *"), Timezone: new("Asia/Shanghai")}).NextAt
 		if at := time.UnixMilli(next).UTC(); at.Hour() != 4 || at.Minute() != 0 {
 			t.Errorf("noon in Shanghai is %s", at)
 		}
-		if renamed := patch(dispatch.ScheduleChange{Name: new("third")}); renamed.NextAt != next {
+		if renamed := patch(control.ScheduleChange{Name: new("third")}); renamed.NextAt != next {
 			t.Error("another name moved its due time")
 		}
 		b.ok(b.engine.DeleteSchedule(t.Context(), store.DefaultProject, s.ID, store.Actor{Name: "test"}))
@@ -135,7 +135,7 @@ func TestAScheduleWhoseCallbackCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(200, ""), withTemplates)
 		untilMinute(30 * time.Second)
-		ep, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, dispatch.EndpointChange{URL: new("https://shop.example/"), ExternalID: new("shop")}, store.Actor{Name: "test"})
+		ep, err := b.engine.CreateEndpoint(t.Context(), store.DefaultProject, control.EndpointChange{URL: new("https://shop.example/"), ExternalID: new("shop")}, store.Actor{Name: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestAScheduleWhoseCallbackCannotBeMade(t *testing.T) {
 		if _, ok := errors.AsType[*store.InvalidError](err); !ok {
 			t.Errorf("a run by hand: %v", err)
 		}
-		b.must(b.engine.PatchSchedule(t.Context(), store.DefaultProject, s.ID, dispatch.ScheduleChange{Template: everyMinute("").Template}, store.Actor{Name: "test"}))
+		b.must(b.engine.PatchSchedule(t.Context(), store.DefaultProject, s.ID, control.ScheduleChange{Template: everyMinute("").Template}, store.Actor{Name: "test"}))
 		time.Sleep(time.Minute)
 		if now := b.scheduleNow(s.ID); now.LastError != "" || len(b.arrivals()) != 2 {
 			t.Errorf("mended, it is %+v after %d callbacks", now, len(b.arrivals()))
@@ -193,18 +193,18 @@ func TestWrongSchedules(t *testing.T) {
 		b.schedule(everyMinute("taken"))
 		for _, c := range []struct {
 			field  string
-			change func(*dispatch.ScheduleChange)
+			change func(*control.ScheduleChange)
 		}{
-			{"name", func(ch *dispatch.ScheduleChange) { ch.Name = nil }},
-			{"name", func(ch *dispatch.ScheduleChange) { ch.Name = new("") }},
-			{"cron", func(ch *dispatch.ScheduleChange) { ch.Cron = nil }},
-			{"cron", func(ch *dispatch.ScheduleChange) { ch.Cron = new("0 0 31 2 *") }},
-			{"cron", func(ch *dispatch.ScheduleChange) { ch.Cron = new("TZ=UTC * * * * *") }},
-			{"timezone", func(ch *dispatch.ScheduleChange) { ch.Timezone = new("Mars/Olympus") }},
-			{"missed", func(ch *dispatch.ScheduleChange) { ch.Missed = new("twice") }},
-			{"callback", func(ch *dispatch.ScheduleChange) { ch.Template = nil }},
-			{"callback.url", func(ch *dispatch.ScheduleChange) { ch.Template = []byte(`{"url": "nowhere"}`) }},
-			{"callback.endpoint", func(ch *dispatch.ScheduleChange) { ch.Template = []byte(`{"endpoint": "nobody"}`) }},
+			{"name", func(ch *control.ScheduleChange) { ch.Name = nil }},
+			{"name", func(ch *control.ScheduleChange) { ch.Name = new("") }},
+			{"cron", func(ch *control.ScheduleChange) { ch.Cron = nil }},
+			{"cron", func(ch *control.ScheduleChange) { ch.Cron = new("0 0 31 2 *") }},
+			{"cron", func(ch *control.ScheduleChange) { ch.Cron = new("TZ=UTC * * * * *") }},
+			{"timezone", func(ch *control.ScheduleChange) { ch.Timezone = new("Mars/Olympus") }},
+			{"missed", func(ch *control.ScheduleChange) { ch.Missed = new("twice") }},
+			{"callback", func(ch *control.ScheduleChange) { ch.Template = nil }},
+			{"callback.url", func(ch *control.ScheduleChange) { ch.Template = []byte(`{"url": "nowhere"}`) }},
+			{"callback.endpoint", func(ch *control.ScheduleChange) { ch.Template = []byte(`{"endpoint": "nobody"}`) }},
 		} {
 			ch := everyMinute("new")
 			c.change(&ch)
@@ -224,7 +224,7 @@ func TestWrongSchedules(t *testing.T) {
 func TestNextTimesOfASpec(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC) // the night after it, Berlin has no 02:30
-	next, err := dispatch.NextTimes("30 2 * * *", "Europe/Berlin", from.UnixMilli(), 3)
+	next, err := control.NextTimes("30 2 * * *", "Europe/Berlin", from.UnixMilli(), 3)
 	want := []int64{
 		time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC).UnixMilli(), time.Date(2026, 3, 30, 0, 30, 0, 0, time.UTC).UnixMilli(),
 		time.Date(2026, 3, 31, 0, 30, 0, 0, time.UTC).UnixMilli(),
@@ -232,16 +232,16 @@ func TestNextTimesOfASpec(t *testing.T) {
 	if err != nil || !slices.Equal(next, want) {
 		t.Errorf("got %v, %v; want %v", next, err, want)
 	}
-	if next, err := dispatch.NextTimes("@every 90s", "", from.UnixMilli(), 2); err != nil || !slices.Equal(next, []int64{from.UnixMilli() + 90_000, from.UnixMilli() + 180_000}) {
+	if next, err := control.NextTimes("@every 90s", "", from.UnixMilli(), 2); err != nil || !slices.Equal(next, []int64{from.UnixMilli() + 90_000, from.UnixMilli() + 180_000}) {
 		t.Errorf("got %v, %v", next, err)
 	}
-	if next, err := dispatch.NextTimes("* * * * *", "", from.UnixMilli(), 1_000_000); err != nil || len(next) != dispatch.MaxNextTimes {
+	if next, err := control.NextTimes("* * * * *", "", from.UnixMilli(), 1_000_000); err != nil || len(next) != control.MaxNextTimes {
 		t.Errorf("%d times, %v", len(next), err)
 	}
 	for _, c := range []struct{ cron, zone, field string }{
 		{"* * *", "", "cron"}, {"* * * * *", "Mars/Olympus", "timezone"}, {"0 0 31 2 *", "Mars/Olympus", "timezone"}, {"0 0 31 2 *", "Mars/Olympus", "cron"},
 	} {
-		if next, err := dispatch.NextTimes(c.cron, c.zone, from.UnixMilli(), 3); next != nil || !isInvalid(err, c.field) {
+		if next, err := control.NextTimes(c.cron, c.zone, from.UnixMilli(), 3); next != nil || !isInvalid(err, c.field) {
 			t.Errorf("%q in %q: %v, %v; want an error of %s", c.cron, c.zone, next, err, c.field)
 		}
 	}

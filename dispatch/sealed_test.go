@@ -13,25 +13,28 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // masterKey returns a master key, as it is written in the settings.
 func masterKey(b byte) string {
-	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, dispatch.MasterKeyBytes))
+	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, secret.MasterKeyBytes))
 }
 
 // withKeys gives an engine master keys, and templates that are addresses.
 func withKeys(t *testing.T, keys ...string) tweak {
 	t.Helper()
-	ring, err := dispatch.NewKeyring(keys)
+	ring, err := secret.NewKeyring(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(o *dispatch.Options) {
 		o.Keyring = ring
-		o.ReadTemplate = func(raw []byte) (dispatch.Submission, error) {
-			return dispatch.Submission{URL: strings.Trim(string(raw), `{}" `), Headers: credential("template"), Body: []byte("1")}, nil
+		o.ReadTemplate = func(raw []byte) (accept.Submission, error) {
+			return accept.Submission{URL: strings.Trim(string(raw), `{}" `), Headers: credential("template"), Body: []byte("1")}, nil
 		}
 	}
 }
@@ -44,29 +47,29 @@ func credential(value string) []store.Header {
 func sealEverything(b *fixture) (callbacks []string) {
 	b.t.Helper()
 	ctx, hour := b.t.Context(), time.Hour
-	b.must(b.engine.PatchProject(ctx, store.DefaultProject, dispatch.ProjectChange{Headers: new(credential("project"))}, operator))
+	b.must(b.engine.PatchProject(ctx, store.DefaultProject, control.ProjectChange{Headers: new(credential("project"))}, operator))
 	url := "https://shop.example/"
-	ep, err := b.engine.CreateEndpoint(ctx, store.DefaultProject, dispatch.EndpointChange{
-		URL: &url, URLOverride: new("any"), Headers: new(credential("endpoint")), Choice: dispatch.Choice{Signer: "bearer"},
+	ep, err := b.engine.CreateEndpoint(ctx, store.DefaultProject, control.EndpointChange{
+		URL: &url, URLOverride: new("any"), Headers: new(credential("endpoint")), Choice: accept.Choice{Signer: "bearer"},
 		Secret: "hunter2-hunter2",
 	}, operator)
 	b.ok(err)
 	template := []byte(`{"https://shop.example/"}`)
 	name, cron := "s", "@yearly"
-	s, err := b.engine.CreateSchedule(ctx, store.DefaultProject, dispatch.ScheduleChange{Name: &name, Cron: &cron, Template: template}, operator)
+	s, err := b.engine.CreateSchedule(ctx, store.DefaultProject, control.ScheduleChange{Name: &name, Cron: &cron, Template: template}, operator)
 	b.ok(err)
 	if string(s.Template) != string(template) {
 		b.t.Errorf("the schedule is answered with %q", s.Template)
 	}
-	receipt, err := b.engine.AcceptPoll(ctx, store.DefaultProject, dispatch.PollSubmission{
-		Submission: dispatch.Submission{URL: url, Ref: "r", Headers: credential("poll"), Delay: &hour},
+	receipt, err := b.engine.AcceptPoll(ctx, store.DefaultProject, accept.PollSubmission{
+		Submission: accept.Submission{URL: url, Ref: "r", Headers: credential("poll"), Delay: &hour},
 		Until:      []byte(`{"success":[{"status":[200]}]}`),
-		OnResult:   &dispatch.Submission{URL: url, Headers: credential("result")},
+		OnResult:   &accept.Submission{URL: url, Headers: credential("result")},
 	})
 	b.ok(err)
 	return []string{
-		b.accept(dispatch.Submission{URL: url, Headers: credential("callback"), Delay: &hour}).ID,
-		b.accept(dispatch.Submission{Endpoint: store.EndpointPrefix + ep.Endpoint.ID, Delay: &hour}).ID,
+		b.accept(accept.Submission{URL: url, Headers: credential("callback"), Delay: &hour}).ID,
+		b.accept(accept.Submission{Endpoint: store.EndpointPrefix + ep.Endpoint.ID, Delay: &hour}).ID,
 		receipt.Callback.ID,
 	}
 }
@@ -91,7 +94,7 @@ func TestCase40ReencryptMovesEverythingToTheFirstKey(t *testing.T) {
 		var tables []store.SealedTable
 		for _, p := range problems {
 			tables = append(tables, p.Table)
-			if !errors.Is(p.Err, dispatch.ErrUnknownKey) {
+			if !errors.Is(p.Err, secret.ErrUnknownKey) {
 				t.Errorf("%s: %v", p, p.Err)
 			}
 		}
@@ -118,7 +121,7 @@ func TestCase40ReencryptMovesEverythingToTheFirstKey(t *testing.T) {
 			t.Errorf("with the new key alone: %v, %v", problems, err)
 		}
 		for _, id := range callbacks {
-			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{}, operator))
+			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, control.RetryRequest{}, operator))
 			b.succeeds(id)
 		}
 		detail, err := b.engine.Poll(t.Context(), store.DefaultProject, callbacks[2])
@@ -138,16 +141,16 @@ func TestReencryptGoesInSteps(t *testing.T) {
 		path := databasePath(t)
 		b := startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
 		hour := time.Hour
-		subs := make([]dispatch.Submission, 1000)
+		subs := make([]accept.Submission, 1000)
 		for i := range subs {
-			subs[i] = dispatch.Submission{URL: "https://shop.example/", Body: []byte("1"), Headers: credential("c"), Delay: &hour}
+			subs[i] = accept.Submission{URL: "https://shop.example/", Body: []byte("1"), Headers: credential("c"), Delay: &hour}
 		}
 		for range 3 {
 			b.must(b.engine.Accept(t.Context(), store.DefaultProject, subs))
 		}
 		b.stop()
 		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b'), masterKey('a')))
-		var r dispatch.Reencryption
+		var r control.Reencryption
 		done, steps := 0, 0
 		for next, more := "", true; more; steps++ {
 			var err error
@@ -185,7 +188,7 @@ func TestSecretsThatCannotBeOpenedDegrade(t *testing.T) {
 			t.Errorf("before anything was tried: %+v", h)
 		}
 		for _, id := range callbacks {
-			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{}, operator))
+			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, control.RetryRequest{}, operator))
 		}
 		time.Sleep(30 * time.Second)
 		if h := b.engine.Health(t.Context()); !h.Ready || !slices.Contains(h.Degraded, "secrets") {
@@ -212,7 +215,7 @@ func TestMovedCiphertextsOpenNothing(t *testing.T) {
 		b := startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
 		callbacks := sealEverything(b)
 		poll := callbacks[2]
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, poll, dispatch.RetryRequest{}, operator))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, poll, control.RetryRequest{}, operator))
 		b.succeeds(poll)
 		detail, err := b.engine.Poll(t.Context(), store.DefaultProject, poll)
 		if err != nil {
@@ -220,7 +223,7 @@ func TestMovedCiphertextsOpenNothing(t *testing.T) {
 		}
 		hour := time.Hour
 		evil := func() string {
-			return b.accept(dispatch.Submission{URL: "https://evil.example/", Headers: credential("mine"), Delay: &hour}).ID
+			return b.accept(accept.Submission{URL: "https://evil.example/", Headers: credential("mine"), Delay: &hour}).ID
 		}
 		copied := map[string]string{evil(): callbacks[0], evil(): detail.Detail.ResultID}
 		b.stop()
@@ -237,9 +240,9 @@ func TestMovedCiphertextsOpenNothing(t *testing.T) {
 		})
 		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
 		for id := range copied {
-			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, dispatch.RetryRequest{}, operator))
+			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, control.RetryRequest{}, operator))
 		}
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, callbacks[1], dispatch.RetryRequest{URL: "https://evil.example/"}, operator))
+		b.must(b.engine.Retry(t.Context(), store.DefaultProject, callbacks[1], control.RetryRequest{URL: "https://evil.example/"}, operator))
 		time.Sleep(time.Minute)
 		if seen := b.receiver.seen(); len(seen) > 0 {
 			t.Errorf("sent: %+v", seen)

@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -37,14 +38,14 @@ func TestSlowSecretsSendNothingTwice(t *testing.T) {
 		for _, takes := range []time.Duration{100 * time.Millisecond, 20 * time.Second} {
 			sql := new(faults)
 			b := newFixture(t, always(200, ""), faultySQL(sql))
-			changes := make([]dispatch.EndpointChange, 200)
+			changes := make([]control.EndpointChange, 200)
 			for i := range changes {
-				changes[i] = dispatch.EndpointChange{ExternalID: ptr(fmt.Sprint("m", i)), URL: ptr("https://shop.example/h")}
+				changes[i] = control.EndpointChange{ExternalID: ptr(fmt.Sprint("m", i)), URL: ptr("https://shop.example/h")}
 			}
 			b.must(b.engine.PutEndpoints(t.Context(), store.DefaultProject, changes, operator))
 			sql.set(slow(takes), "OwnedSecrets")
 			for i := range changes {
-				b.accept(dispatch.Submission{Endpoint: fmt.Sprint("m", i)})
+				b.accept(accept.Submission{Endpoint: fmt.Sprint("m", i)})
 			}
 			time.Sleep(5 * time.Minute)
 			sql.set(nil, "OwnedSecrets")
@@ -68,8 +69,8 @@ func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFixture(t, always(500, ""))
 		for _, project := range []string{"aaa", "zzz"} {
-			b.must(b.engine.CreateProject(t.Context(), dispatch.ProjectChange{ID: project}, operator))
-			ch := dispatch.EndpointChange{URL: ptr("https://" + project + ".example/h"), Topics: &[]string{"*"}}
+			b.must(b.engine.CreateProject(t.Context(), control.ProjectChange{ID: project}, operator))
+			ch := control.EndpointChange{URL: ptr("https://" + project + ".example/h"), Topics: &[]string{"*"}}
 			if project == "aaa" {
 				b.ok(b.engine.PutPolicy(t.Context(), project, "mine", tiers(time.Hour).Policy, operator))
 				ch.PolicyName = "mine"
@@ -79,8 +80,8 @@ func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		b.ok(b.engine.DeletePreset(t.Context(), "aaa", store.PresetPolicy, "mine", operator))
 		for _, project := range []string{"aaa", "zzz"} {
-			receipts, err := b.engine.Accept(t.Context(), project, []dispatch.Submission{
-				{URL: "https://dead.example/", Body: []byte("{}"), Choice: dispatch.Choice{PolicyName: "none"}},
+			receipts, err := b.engine.Accept(t.Context(), project, []accept.Submission{
+				{URL: "https://dead.example/", Body: []byte("{}"), Choice: accept.Choice{PolicyName: "none"}},
 			})
 			if err != nil || receipts[0].Err != nil {
 				t.Fatal(err, receipts)
@@ -106,7 +107,7 @@ func TestADeletedEndpointIsNone(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			return answer(500, ""), nil
 		})
-		ep := b.endpoint(dispatch.EndpointChange{})
+		ep := b.endpoint(control.EndpointChange{})
 		s := tiers(time.Minute)
 		s.Endpoint = store.EndpointPrefix + ep.ID
 		c := b.accept(s)

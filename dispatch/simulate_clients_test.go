@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -42,7 +43,7 @@ func (s *simulation) submit(ctx context.Context, places []int) {
 		if p == nil {
 			continue
 		}
-		subs := make([]dispatch.Submission, len(places))
+		subs := make([]accept.Submission, len(places))
 		for i, place := range places {
 			subs[i] = submissionOf(&s.plan.callbacks[place])
 		}
@@ -69,11 +70,11 @@ func (s *simulation) submit(ctx context.Context, places []int) {
 	}
 }
 
-func submissionOf(c *planned) dispatch.Submission {
+func submissionOf(c *planned) accept.Submission {
 	body := bodyOf(c)
-	sub := dispatch.Submission{
+	sub := accept.Submission{
 		URL: "https://" + c.host + "/notify", Body: body, Ref: c.ref, LockKey: c.lock,
-		Choice: dispatch.Choice{PolicyGiven: true, Policy: store.Policy{
+		Choice: accept.Choice{PolicyGiven: true, Policy: store.Policy{
 			Tiers: c.tiers, Timeout: c.timeout, Jitter: c.jitter, RetryAfterCap: time.Minute, StopOn: c.stopOn,
 		}},
 		IdempotencyKey: c.ref, Route: "callbacks", Fingerprint: body,
@@ -125,17 +126,17 @@ func (s *simulation) perform(ctx context.Context, a act) {
 		d.result = c.Result
 	case cancelsRef:
 		var list []store.CanceledCallback
-		list, d.err = p.engine.CancelRef(ctx, store.DefaultProject, dispatch.CancelRefRequest{Ref: s.plan.callbacks[a.callback].ref}, by)
+		list, d.err = p.engine.CancelRef(ctx, store.DefaultProject, control.CancelRefRequest{Ref: s.plan.callbacks[a.callback].ref}, by)
 		d.result = store.CancelAlreadyTerminal
 		if len(list) > 0 {
 			d.result = list[0].Result
 		}
 	case retries:
-		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, dispatch.RetryRequest{}, by)
+		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, control.RetryRequest{}, by)
 	case restarts:
-		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, dispatch.RetryRequest{Ladder: store.Restart}, by)
+		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, control.RetryRequest{Ladder: store.Restart}, by)
 	case redirects:
-		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, dispatch.RetryRequest{URL: "https://elsewhere.example/notify"}, by)
+		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, control.RetryRequest{URL: "https://elsewhere.example/notify"}, by)
 	case reschedules:
 		_, d.err = p.engine.Reschedule(ctx, store.DefaultProject, id, nil, &a.delay, by)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
@@ -30,7 +31,7 @@ type simulation struct {
 	path     string // of the database
 	began    time.Time
 	db       *sqlstore.DB
-	keys     *dispatch.Keyring
+	keys     *secret.Keyring
 	receiver *simReceiver
 	log      *slog.Logger
 	random   *rand.Rand // for what the plan leaves open; guarded by mu
@@ -90,7 +91,7 @@ func newSimulation(ctx context.Context, p *plan, path string, log *slog.Logger) 
 	if err != nil {
 		return nil, err
 	}
-	keys, err := dispatch.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))})
+	keys, err := secret.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))})
 	if err != nil {
 		return nil, err
 	}

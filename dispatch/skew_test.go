@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -17,7 +17,7 @@ func TestAProcessWithAWrongClock(t *testing.T) {
 			path := databasePath(t)
 			held := startFixture(t, path, always(200, ""), on(apart(by), true))
 			time.Sleep(10 * time.Second)
-			overdue := held.accept(dispatch.Submission{})
+			overdue := held.accept(accept.Submission{})
 			held.stop()
 			time.Sleep(time.Minute)
 			start := time.Now()

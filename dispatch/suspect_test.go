@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -24,7 +25,7 @@ func TestSuspectsAreAttemptedOneByOne(t *testing.T) {
 		var ids []string
 		var claims []store.StampClaim
 		for i := range n {
-			id := first.accept(dispatch.Submission{URL: fmt.Sprintf("https://suspect-%d.example/", i)}).ID
+			id := first.accept(accept.Submission{URL: fmt.Sprintf("https://suspect-%d.example/", i)}).ID
 			ids = append(ids, id)
 			claims = append(claims, store.StampClaim{ID: id})
 		}
@@ -58,7 +59,7 @@ func TestSuspectsAreAttemptedOneByOne(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		accepted := time.Now()
-		c := second.accept(dispatch.Submission{})
+		c := second.accept(accept.Submission{})
 		second.await(c.ID, time.Minute)
 		for _, id := range ids {
 			if c := second.await(id, 5*time.Minute); c.State != store.Succeeded {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -37,7 +38,7 @@ func TestAWalkOfAllOpenRowsEndsUnderTraffic(t *testing.T) {
 		b.acceptMany(1500)
 		time.Sleep(10 * time.Second)
 		later := 2 * time.Hour
-		busy.accept = func() { b.accept(dispatch.Submission{Delay: &later}) }
+		busy.accept = func() { b.accept(accept.Submission{Delay: &later}) }
 		busy.times(100, fail(nil), "Open")
 		before := busy.count("Open")
 		rolled.seq.Store(5)

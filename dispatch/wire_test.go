@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -28,7 +29,7 @@ func TestALaneIsKeptFull(t *testing.T) {
 			return answer(200, ""), nil
 		}, func(o *dispatch.Options) { o.LaneConcurrency = concurrency })
 		start := time.Now()
-		b.backlog(n, dispatch.Submission{})
+		b.backlog(n, accept.Submission{})
 		for answered.Load() < n {
 			if time.Since(start) > time.Minute {
 				t.Fatalf("%d of %d after %s", answered.Load(), n, time.Since(start))
@@ -68,7 +69,7 @@ func whatWaitsBehindAHold(t *testing.T, workers int) {
 		}
 		return answer(200, ""), nil
 	}, func(o *dispatch.Options) { o.LaneConcurrency, o.Workers = concurrency, workers })
-	b.backlog(n, dispatch.Submission{})
+	b.backlog(n, accept.Submission{})
 	time.Sleep(20 * time.Second)
 	if got, most := arrived.Load(), int64(min(concurrency, workers)); got > good+most {
 		t.Errorf("%d requests came, %d of them after the first 429: at most %d were on the wire", got, got-good, most)
@@ -110,7 +111,7 @@ func TestADrainEndsWhatWaits(t *testing.T) {
 		}
 		few := func(o *dispatch.Options) { o.LaneConcurrency, o.DrainTimeout = 4, 50*time.Millisecond }
 		b := startFixture(t, path, slow, few)
-		b.backlog(n, dispatch.Submission{})
+		b.backlog(n, accept.Submission{})
 		for arrived.Load() < 100 {
 			time.Sleep(time.Millisecond)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
@@ -95,7 +95,7 @@ func TestStrictTransport(t *testing.T) {
 // Case 79.
 func TestPanicEndsOneRequestAndLeaksNothing(t *testing.T) {
 	t.Parallel()
-	b := &backend{accept: func(context.Context, []dispatch.Submission) ([]dispatch.Receipt, error) { panic("out of cheese") }}
+	b := &backend{accept: func(context.Context, []accept.Submission) ([]accept.Receipt, error) { panic("out of cheese") }}
 	s, log := newServer(t, b, web.Options{})
 	r := httptest.NewRequest("POST", "/v1/callbacks?token=query-value", strings.NewReader(`{"url":"https://shop.example/?token=body-value"}`))
 	for _, name := range []string{"Cookie", "X-Api-Key", "X-Secret"} {
@@ -152,7 +152,7 @@ func TestAccessLines(t *testing.T) {
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	const asked = 500
-	s, log := newServer(t, &backend{accept: func(context.Context, []dispatch.Submission) ([]dispatch.Receipt, error) {
+	s, log := newServer(t, &backend{accept: func(context.Context, []accept.Submission) ([]accept.Receipt, error) {
 		return nil, store.ErrUnavailable
 	}}, web.Options{})
 	began := time.Now()

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
@@ -24,11 +26,11 @@ const adminKey = "dk_0123456789abcdef"
 type backend struct {
 	api.Engine
 
-	accept func(ctx context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error)
+	accept func(ctx context.Context, subs []accept.Submission) ([]accept.Receipt, error)
 	health dispatch.Health
 }
 
-func (b *backend) Accept(ctx context.Context, _ string, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
+func (b *backend) Accept(ctx context.Context, _ string, subs []accept.Submission) ([]accept.Receipt, error) {
 	return b.accept(ctx, subs)
 }
 
@@ -37,7 +39,7 @@ type rows struct{ api.Store }
 
 func (rows) List(context.Context, string, store.Filter) (store.Page, error) { return store.Page{}, nil }
 
-func (b *backend) Verify(context.Context) (dispatch.Drift, error) { return dispatch.Drift{}, nil }
+func (b *backend) Verify(context.Context) (index.Drift, error) { return index.Drift{}, nil }
 
 func (b *backend) Now() int64 { return time.Now().UnixMilli() }
 
@@ -65,8 +67,8 @@ func (l *lines) String() string {
 func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
 	t.Helper()
 	if b.accept == nil {
-		b.accept = func(_ context.Context, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
-			return make([]dispatch.Receipt, len(subs)), nil
+		b.accept = func(_ context.Context, subs []accept.Submission) ([]accept.Receipt, error) {
+			return make([]accept.Receipt, len(subs)), nil
 		}
 	}
 	log := new(lines)

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -82,7 +83,7 @@ func (c *calls) start(t *testing.T) *dispatch.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyring, err := dispatch.NewKeyring([]string{cmdtest.SomeKey('m')})
+	keyring, err := secret.NewKeyring([]string{cmdtest.SomeKey('m')})
 	if err != nil {
 		t.Fatal(err)
 	}

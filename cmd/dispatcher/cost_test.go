@@ -23,6 +23,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/loadtest"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -190,7 +191,7 @@ func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 func costID(now int64, batch, n int) string { return fmt.Sprintf("01K%013d%04d%06d", now, batch, n) }
 
 func costDrafts(now int64, batch int) []store.Draft {
-	policy := dispatch.DefaultPolicy()
+	policy := accept.DefaultPolicy()
 	policy.Name, policy.Tiers = "payment", schedule.Payment()
 	drafts := make([]store.Draft, costRows)
 	for n := range drafts {
@@ -332,9 +333,9 @@ func (b backlog) accept(t *testing.T, engine *dispatch.Engine, due int64) {
 	t.Helper()
 	const batch = 500
 	for first := 0; first < b.n; first += batch {
-		subs := make([]dispatch.Submission, batch)
+		subs := make([]accept.Submission, batch)
 		for i := range subs {
-			subs[i] = dispatch.Submission{
+			subs[i] = accept.Submission{
 				URL: "http://127.0.0.1:9", Ref: fmt.Sprint("order-", first+i), Body: loadtest.BenchBody(costBody), BodyField: "payload",
 				Lane: fmt.Sprint("merchant-", i%b.lanes), DueAt: &due,
 			}

@@ -85,7 +85,7 @@ func (c command) split() (flags, packages []string) {
 // concurrent are the packages that make test runs under the race detector in their short size, which needs no
 // server. Package cmd/dispatcher takes longest, and runs under it with all others in make test-full.
 var concurrent = []string{
-	"./dispatch", "./dispatch/outbound", "./schedule", "./schedule/memq", "./web", "./web/ui",
+	"./dispatch/...", "./schedule", "./schedule/memq", "./web", "./web/ui",
 }
 
 // onServers are those whose tests with goroutines need a server.

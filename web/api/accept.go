@@ -10,7 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
@@ -30,7 +30,7 @@ func (a *API) accept(ctx context.Context, c *gin.Context, who caller) error {
 	}
 	headerIdempotency(&sub, c.Request.Header)
 	bindIdempotency(&sub, acceptRoute, body)
-	receipts, err := a.submit(ctx, who, []dispatch.Submission{sub})
+	receipts, err := a.submit(ctx, who, []accept.Submission{sub})
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (a *API) accept(ctx context.Context, c *gin.Context, who caller) error {
 }
 
 // accepted answers with what became of one submission.
-func (a *API) accepted(c *gin.Context, r *dispatch.Receipt) error {
+func (a *API) accepted(c *gin.Context, r *accept.Receipt) error {
 	if r.Err != nil {
 		return r.Err
 	}
@@ -49,7 +49,7 @@ func (a *API) accepted(c *gin.Context, r *dispatch.Receipt) error {
 	return nil
 }
 
-func statusOf(r *dispatch.Receipt) int {
+func statusOf(r *accept.Receipt) int {
 	if r.Replayed {
 		return http.StatusOK
 	}
@@ -57,7 +57,7 @@ func statusOf(r *dispatch.Receipt) int {
 }
 
 // submit asks the engine, and holds it to one receipt for each submission.
-func (a *API) submit(ctx context.Context, who caller, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
+func (a *API) submit(ctx context.Context, who caller, subs []accept.Submission) ([]accept.Receipt, error) {
 	if len(subs) == 0 {
 		return nil, nil
 	}
@@ -79,7 +79,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 		return err
 	}
 	var (
-		subs    = make([]dispatch.Submission, 0, len(items))
+		subs    = make([]accept.Submission, 0, len(items))
 		refused = make(map[int]error)
 	)
 	for i, raw := range items {
@@ -103,7 +103,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 		if i > 0 {
 			b = append(b, ',')
 		}
-		var r dispatch.Receipt
+		var r accept.Receipt
 		if err, bad := refused[i]; bad {
 			r.Err = err
 		} else {
@@ -119,7 +119,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 }
 
 // appendResult writes what became of one callback of a batch.
-func (a *API) appendResult(c *gin.Context, b []byte, r *dispatch.Receipt, now int64) ([]byte, error) {
+func (a *API) appendResult(c *gin.Context, b []byte, r *accept.Receipt, now int64) ([]byte, error) {
 	if r.Err == nil {
 		b = append(b, `{"status":`...)
 		b = strconv.AppendInt(b, int64(statusOf(r)), 10)
@@ -151,5 +151,5 @@ func readBatch(c *gin.Context) ([][]byte, error) {
 	if len(c.Request.Header["Idempotency-Key"]) > 0 {
 		f.add("Idempotency-Key", "belongs to one callback: give idempotency_key in each callback of a batch")
 	}
-	return readItems(c, &f, "callbacks", dispatch.MaxAccept, func(_, _ []byte) bool { return false })
+	return readItems(c, &f, "callbacks", accept.MaxAccept, func(_, _ []byte) bool { return false })
 }

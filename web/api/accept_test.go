@@ -14,13 +14,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// accept posts one callback and returns what reached the engine.
-func accept(t *testing.T, body string, header ...string) dispatch.Submission {
+// submit posts one callback and returns what reached the engine.
+func submit(t *testing.T, body string, header ...string) accept.Submission {
 	t.Helper()
 	e := &engine{}
 	rec := newFace(t, e).do("POST", "/v1/callbacks", body, header...)
@@ -32,7 +32,7 @@ func accept(t *testing.T, body string, header ...string) dispatch.Submission {
 
 func TestEveryFieldArrives(t *testing.T) {
 	t.Parallel()
-	got := accept(t, `{"url": "https://shop.example/notify", "endpoint": "ep_1", "profile": "alipay", "method": "put", "headers": {"X-Shop": "7", "A": "é"},
+	got := submit(t, `{"url": "https://shop.example/notify", "endpoint": "ep_1", "profile": "alipay", "method": "put", "headers": {"X-Shop": "7", "A": "é"},
 		"topic": "payment.succeeded", "ref": "订单\u002d1", "payload": {"paid": 10000}, "content_type": "application/json",
 		"policy": {"tiers": ["15s","3m","1.5d"], "repeat_last": true, "deadline": "2d", "timeout": "1s", "jitter": 0.25,
 		           "retry_after_cap": "2h", "overload_floor": "60s", "stop_on": [404]},
@@ -40,10 +40,10 @@ func TestEveryFieldArrives(t *testing.T) {
 		"lock_key": "k", "order": "strict", "lane": "m1", "supersede": true, "version": -3, "start_attempt": 4,
 		"idempotency_key": "i-1", "labels": {"channel": "alipay"}}`)
 	due, version, delay, expires := int64(nowMS+1), int64(-3), 90*time.Minute, 48*time.Hour
-	want := dispatch.Submission{
+	want := accept.Submission{
 		URL: "https://shop.example/notify", Endpoint: "ep_1", Method: "put", Headers: []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "A", Value: "é"}},
 		Topic: "payment.succeeded", Ref: "订单-1", Body: []byte(`{"paid": 10000}`), BodyField: "payload", ContentType: "application/json",
-		Choice: dispatch.Choice{
+		Choice: accept.Choice{
 			Policy: store.Policy{
 				Tiers: []time.Duration{15 * time.Second, 3 * time.Minute, 36 * time.Hour}, RepeatLast: true, Deadline: 48 * time.Hour,
 				Timeout: time.Second, Jitter: 0.25, RetryAfterCap: 2 * time.Hour, OverloadFloor: time.Minute, StopOn: []int{404},
@@ -64,13 +64,13 @@ func TestEveryFieldArrives(t *testing.T) {
 
 func TestPolicyObjectStartsFromTheDefaults(t *testing.T) {
 	t.Parallel()
-	got := accept(t, `{"url":"u","policy":{"tiers":[],"deadline":null,"stop_on":[]}}`)
-	want := dispatch.DefaultPolicy()
+	got := submit(t, `{"url":"u","policy":{"tiers":[],"deadline":null,"stop_on":[]}}`)
+	want := accept.DefaultPolicy()
 	want.Tiers, want.StopOn = []time.Duration{}, []int{}
 	if diff := cmp.Diff(want, got.Policy); diff != "" || !got.PolicyGiven {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := accept(t, `{"url":"u","policy":"payment"}`); got.PolicyName != "payment" || got.PolicyGiven {
+	if got := submit(t, `{"url":"u","policy":"payment"}`); got.PolicyName != "payment" || got.PolicyGiven {
 		t.Errorf("by name: %+v", got)
 	}
 }
@@ -79,8 +79,8 @@ func TestPolicyObjectStartsFromTheDefaults(t *testing.T) {
 func TestObjectsInPlaceOfNamesArriveAsTheyStand(t *testing.T) {
 	t.Parallel()
 	const rule, signer = `{ "status" : ["200-299", 409], "status": [] }`, `{"type":"sorted-kv", "alg":"md5"}`
-	got := accept(t, `{"url":"u","success": `+rule+` ,"signer":`+signer+`}`)
-	want := dispatch.Choice{SuccessRule: []byte(rule), Signer: signer}
+	got := submit(t, `{"url":"u","success": `+rule+` ,"signer":`+signer+`}`)
+	want := accept.Choice{SuccessRule: []byte(rule), Signer: signer}
 	if diff := cmp.Diff(want, got.Choice); diff != "" || len(got.Invalid) > 0 {
 		t.Errorf("(-want +got):\n%s%v", diff, got.Invalid)
 	}
@@ -97,7 +97,7 @@ func TestPayloadBytesAreUntouched(t *testing.T) {
 		`0`, `false`, `""`, `[]`, `{}`, `-0.0`,
 	} {
 		for _, around := range []string{`{"url":"u","payload":%s}`, "{\"payload\" :\n  %s\t,\"url\":\"u\"}"} {
-			got := accept(t, fmt.Sprintf(around, payload))
+			got := submit(t, fmt.Sprintf(around, payload))
 			if string(got.Body) != payload || got.BodyField != "payload" || len(got.Invalid) > 0 {
 				t.Errorf("payload %q arrived as %q (%s), %v", payload, got.Body, got.BodyField, got.Invalid)
 			}
@@ -117,7 +117,7 @@ func TestOtherBodies(t *testing.T) {
 		{"body_base64", `"AAEC/w=="`, "\x00\x01\x02\xff"},
 		{"body_base64", `""`, ""},
 	} {
-		got := accept(t, fmt.Sprintf(`{"url":"u",%q:%s}`, c.field, c.value))
+		got := submit(t, fmt.Sprintf(`{"url":"u",%q:%s}`, c.field, c.value))
 		if got.Body == nil || string(got.Body) != c.want || got.BodyField != c.field || len(got.Invalid) > 0 {
 			t.Errorf("%s %s: got %q (%s), %v", c.field, c.value, got.Body, got.BodyField, got.Invalid)
 		}
@@ -199,24 +199,24 @@ func TestAnswers(t *testing.T) {
 func TestIdempotencyKeyAndFingerprint(t *testing.T) {
 	t.Parallel()
 	body := `{"url":"u","idempotency_key":"k"}`
-	first := accept(t, body)
-	if again := accept(t, body, "Idempotency-Key", "k"); !bytes.Equal(first.Fingerprint, again.Fingerprint) {
+	first := submit(t, body)
+	if again := submit(t, body, "Idempotency-Key", "k"); !bytes.Equal(first.Fingerprint, again.Fingerprint) {
 		t.Error("the same bytes have two fingerprints")
 	}
-	if other := accept(t, `{"url":"u", "idempotency_key":"k"}`); bytes.Equal(first.Fingerprint, other.Fingerprint) {
+	if other := submit(t, `{"url":"u", "idempotency_key":"k"}`); bytes.Equal(first.Fingerprint, other.Fingerprint) {
 		t.Error("other bytes have the same fingerprint")
 	}
-	if got := accept(t, `{"url":"u"}`, "Idempotency-Key", "h"); got.IdempotencyKey != "h" || got.Route == "" || got.Fingerprint == nil {
+	if got := submit(t, `{"url":"u"}`, "Idempotency-Key", "h"); got.IdempotencyKey != "h" || got.Route == "" || got.Fingerprint == nil {
 		t.Errorf("by header: %+v", got)
 	}
-	if got := accept(t, `{"url":"u"}`); got.IdempotencyKey != "" || got.Route != "" || got.Fingerprint != nil {
+	if got := submit(t, `{"url":"u"}`); got.IdempotencyKey != "" || got.Route != "" || got.Fingerprint != nil {
 		t.Errorf("without: %+v", got)
 	}
 	for _, h := range [][]string{
 		{"Idempotency-Key", "other"}, {"Idempotency-Key", ""}, {"Idempotency-Key", "\xff"},
 		{"Idempotency-Key", "k", "Idempotency-Key", "l"},
 	} {
-		if got := accept(t, body, h...); len(got.Invalid) != 1 {
+		if got := submit(t, body, h...); len(got.Invalid) != 1 {
 			t.Errorf("headers %q: %v", h, got.Invalid)
 		}
 	}
@@ -253,7 +253,7 @@ func results(t *testing.T, rec *httptest.ResponseRecorder, want ...int) []oneRes
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	e := &engine{}
-	large := strings.Repeat("x", dispatch.MaxBody)
+	large := strings.Repeat("x", accept.MaxBody)
 	rec := newFace(t, e).do("POST", "/v1/callbacks/batch", `{"callbacks":[
 		{"url":"u1","payload":{ "a" : 1 },"idempotency_key":"k"}, {"url":1}, 7, {"url":"u4","body":"`+large+`x"}, {"url":"u5"}]}`)
 	got := results(t, rec, 202, 422, 422, 413, 202)

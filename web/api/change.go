@@ -7,7 +7,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -54,7 +55,7 @@ func (f *fields) reason(key, value []byte, to *string) bool {
 func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	var (
 		f      fields
-		which  dispatch.CancelRefRequest
+		which  control.CancelRefRequest
 		reason string
 	)
 	err := readFields(c, false, &f, func(key, value []byte) bool {
@@ -108,7 +109,7 @@ func (a *API) retry(ctx context.Context, c *gin.Context, who caller) error {
 	}
 	var (
 		f      fields
-		r      dispatch.RetryRequest
+		r      control.RetryRequest
 		ladder string
 		reason string
 	)
@@ -141,7 +142,7 @@ func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller) error 
 	var (
 		f      fields
 		reason string
-		sub    dispatch.Submission
+		sub    accept.Submission
 	)
 	err = readFields(c, false, &f, func(key, value []byte) bool {
 		switch string(key) {
@@ -184,7 +185,7 @@ func (a *API) mend(ctx context.Context, c *gin.Context, who caller) error {
 	}
 	var (
 		f      fields
-		r      dispatch.MendRequest
+		r      control.MendRequest
 		reason string
 	)
 	err = readObject(c, false, &f, func(key, value []byte) bool {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -22,14 +22,14 @@ func TestChangesArrive(t *testing.T) {
 	}{
 		{"Cancel", "", "", nil}, {"Cancel", " \n", "", nil}, {"Cancel", "{}", "", nil},
 		{"Cancel", `{"reason":null}`, "", nil}, {"Cancel", `{"reason":"客户要求"}`, "客户要求", nil},
-		{"CancelRef", `{"ref":"order-1"}`, "", dispatch.CancelRefRequest{Ref: "order-1"}},
-		{"CancelRef", `{"ref":"o","topic":"t","reason":"r"}`, "r", dispatch.CancelRefRequest{Ref: "o", Topic: "t"}},
-		{"CancelRef", `{"ref":"o","include_terminal":true}`, "", dispatch.CancelRefRequest{Ref: "o", Terminal: true}},
-		{"CancelRef", `{"ref":"o","include_terminal":false}`, "", dispatch.CancelRefRequest{Ref: "o"}},
-		{"CancelRef", `{"ref":"o","include_terminal":null}`, "", dispatch.CancelRefRequest{Ref: "o"}},
-		{"Retry", "", "", dispatch.RetryRequest{}},
+		{"CancelRef", `{"ref":"order-1"}`, "", control.CancelRefRequest{Ref: "order-1"}},
+		{"CancelRef", `{"ref":"o","topic":"t","reason":"r"}`, "r", control.CancelRefRequest{Ref: "o", Topic: "t"}},
+		{"CancelRef", `{"ref":"o","include_terminal":true}`, "", control.CancelRefRequest{Ref: "o", Terminal: true}},
+		{"CancelRef", `{"ref":"o","include_terminal":false}`, "", control.CancelRefRequest{Ref: "o"}},
+		{"CancelRef", `{"ref":"o","include_terminal":null}`, "", control.CancelRefRequest{Ref: "o"}},
+		{"Retry", "", "", control.RetryRequest{}},
 		{"Retry", `{"ladder":"restart","url":"https://b/","reason":"moved"}`, "moved",
-			dispatch.RetryRequest{Ladder: store.Restart, URL: "https://b/"}},
+			control.RetryRequest{Ladder: store.Restart, URL: "https://b/"}},
 		{"Reschedule", `{"due_at":"2026-11-21T08:00:00Z"}`, "", moment{due: new(int64(nowMS))}},
 		{"Reschedule", `{"delay":"1d","due_at":null,"reason":"later"}`, "later", moment{delay: new(day)}},
 	} {

@@ -3,7 +3,7 @@ package api
 import (
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 )
 
 // Check judges the body of one POST /v1/callbacks without a server: what it finds, a server would refuse. Its error is one that
@@ -16,5 +16,5 @@ func Check(body []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return dispatch.Check(&sub, now)
+	return accept.Check(&sub, now)
 }

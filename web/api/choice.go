@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -13,7 +13,7 @@ import (
 // This file reads and writes how something is to be sent: the same fields stand in callbacks, events, endpoints, profiles and projects.
 
 // choice decodes a policy, a success rule, a signer or a profile, and says whether it was one of them.
-func (f *fields) choice(key, raw []byte, to *dispatch.Choice) bool {
+func (f *fields) choice(key, raw []byte, to *accept.Choice) bool {
 	switch string(key) {
 	case "policy":
 		f.policy(raw, to)
@@ -30,7 +30,7 @@ func (f *fields) choice(key, raw []byte, to *dispatch.Choice) bool {
 }
 
 // success takes a rule's name, or the bytes of one given whole, which the engine reads.
-func (f *fields) success(raw []byte, to *dispatch.Choice) {
+func (f *fields) success(raw []byte, to *accept.Choice) {
 	switch raw[0] {
 	case 'n':
 	case '"':
@@ -43,7 +43,7 @@ func (f *fields) success(raw []byte, to *dispatch.Choice) {
 }
 
 // signer takes a signer's name, or the text of an object with its options.
-func (f *fields) signer(raw []byte, to *dispatch.Choice) {
+func (f *fields) signer(raw []byte, to *accept.Choice) {
 	switch raw[0] {
 	case 'n':
 		return
@@ -63,7 +63,7 @@ func (f *fields) signer(raw []byte, to *dispatch.Choice) {
 }
 
 // policy takes a name or a policy given whole.
-func (f *fields) policy(raw []byte, to *dispatch.Choice) {
+func (f *fields) policy(raw []byte, to *accept.Choice) {
 	switch raw[0] {
 	case 'n':
 	case '"':
@@ -82,7 +82,7 @@ func (f *fields) policy(raw []byte, to *dispatch.Choice) {
 
 // emptyPolicy is what a policy given whole starts from.
 func emptyPolicy() store.Policy {
-	p := dispatch.DefaultPolicy()
+	p := accept.DefaultPolicy()
 	p.Tiers = nil
 	return p
 }

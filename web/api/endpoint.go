@@ -9,7 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -48,7 +48,7 @@ func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller) error
 		d.add("external_id", "differs from the one in the path")
 	}
 	d.change.ExternalID = &external
-	receipts, err := a.upsert(ctx, who, []dispatch.EndpointChange{d.done()}, reason)
+	receipts, err := a.upsert(ctx, who, []control.EndpointChange{d.done()}, reason)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller) error
 	return nil
 }
 
-func upsertStatus(r *dispatch.EndpointReceipt) int {
+func upsertStatus(r *control.EndpointReceipt) int {
 	if r.Created {
 		return http.StatusCreated
 	}
@@ -68,7 +68,7 @@ func upsertStatus(r *dispatch.EndpointReceipt) int {
 }
 
 // upsert asks the engine, and holds it to one receipt for each change. Who gives a secret to what may exist already changes one.
-func (a *API) upsert(ctx context.Context, who caller, changes []dispatch.EndpointChange, reason string) ([]dispatch.EndpointReceipt, error) {
+func (a *API) upsert(ctx context.Context, who caller, changes []control.EndpointChange, reason string) ([]control.EndpointReceipt, error) {
 	for i := range changes {
 		if changes[i].Admin = who.Allows(store.ScopeAdmin); changes[i].Secret != "" && !changes[i].Admin {
 			return nil, lacks(store.ScopeAdmin)
@@ -90,13 +90,13 @@ func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) erro
 		f      fields
 		reason string
 	)
-	items, err := readItems(c, &f, "endpoints", dispatch.MaxEndpointsBatch, func(key, value []byte) bool {
+	items, err := readItems(c, &f, "endpoints", control.MaxEndpointsBatch, func(key, value []byte) bool {
 		return f.reason(key, value, &reason)
 	})
 	if err != nil {
 		return err
 	}
-	changes := make([]dispatch.EndpointChange, len(items))
+	changes := make([]control.EndpointChange, len(items))
 	for i, raw := range items {
 		var d endpointDecoder
 		d.object(request, "", raw, d.member)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -65,7 +65,7 @@ func (a *API) endpointSecret(ctx context.Context, c *gin.Context, who caller) er
 	if err != nil {
 		return err
 	}
-	return a.reveal(ctx, c, who, dispatch.SecretQuery{Endpoint: id})
+	return a.reveal(ctx, c, who, control.SecretQuery{Endpoint: id})
 }
 
 // rotateEndpointSecret is POST /v1/endpoints/{id}/rotate_secret.
@@ -74,5 +74,5 @@ func (a *API) rotateEndpointSecret(ctx context.Context, c *gin.Context, who call
 	if err != nil {
 		return err
 	}
-	return a.rotate(ctx, c, who, dispatch.SecretQuery{Endpoint: id})
+	return a.rotate(ctx, c, who, control.SecretQuery{Endpoint: id})
 }

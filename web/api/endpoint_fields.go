@@ -1,7 +1,7 @@
 package api
 
 import (
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -9,13 +9,13 @@ import (
 // values mean is the engine's to judge.
 type endpointDecoder struct {
 	fields
-	change dispatch.EndpointChange
+	change control.EndpointChange
 	// patch: null takes away what can be taken away. Otherwise it is not given.
 	patch bool
 }
 
 // done returns what was decoded.
-func (d *endpointDecoder) done() dispatch.EndpointChange {
+func (d *endpointDecoder) done() control.EndpointChange {
 	d.change.Invalid = d.invalid
 	return d.change
 }
@@ -48,7 +48,7 @@ func (d *endpointDecoder) member(key, raw []byte) bool {
 	case "topics":
 		if !isNull(raw) {
 			ch.Topics = new([]string)
-			d.lines(name, raw, dispatch.MaxTopics+1, ch.Topics)
+			d.lines(name, raw, control.MaxTopics+1, ch.Topics)
 		}
 	case "headers":
 		d.sentHeaders(raw, &ch.Headers)
@@ -92,7 +92,7 @@ func (d *endpointDecoder) clear(name string) bool {
 }
 
 // appendEndpointReceipt writes an endpoint and, where it was made or given with the call, its secret.
-func appendEndpointReceipt(b []byte, r *dispatch.EndpointReceipt, now int64) []byte {
+func appendEndpointReceipt(b []byte, r *control.EndpointReceipt, now int64) []byte {
 	o := jsonObject{append(b, '{')}
 	o.endpoint(&r.Endpoint, now)
 	if r.Secret.Secret != "" {

@@ -8,7 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -34,11 +35,11 @@ const everyFieldOfAnEndpoint = `{"external_id":"merchant-7","name":"Tea shop","u
 
 func TestEveryFieldOfAnEndpointArrives(t *testing.T) {
 	t.Parallel()
-	policy := dispatch.DefaultPolicy()
+	policy := accept.DefaultPolicy()
 	policy.Tiers = []time.Duration{time.Second}
-	want := dispatch.EndpointChange{
+	want := control.EndpointChange{
 		ExternalID: new("merchant-7"), Name: new("Tea shop"), URL: new("https://shop.example/"), URLOverride: new("any"),
-		Topics: &[]string{"payment.*", "*"}, Choice: dispatch.Choice{
+		Topics: &[]string{"payment.*", "*"}, Choice: accept.Choice{
 			Profile: "alipay", Policy: policy, PolicyGiven: true, SuccessRule: []byte(`{"status":[200]}`), Signer: `{"type":"t-v1"}`,
 		},
 		Headers: &[]store.Header{{Name: "X-Shop", Value: "7"}, {Name: "Authorization", Value: "Basic x"}},
@@ -62,7 +63,7 @@ func TestEveryFieldOfAnEndpointArrives(t *testing.T) {
 		want.Admin = c.method != "POST" // the test's key has every scope; a new endpoint has nothing to guard
 		var expect any = want
 		if c.many {
-			expect = []dispatch.EndpointChange{want}
+			expect = []control.EndpointChange{want}
 		}
 		if diff := cmp.Diff(expect, e.given.what); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", c.method, c.path, diff)
@@ -78,9 +79,9 @@ func TestNullsOfEndpoints(t *testing.T) {
 	e := &engine{endpoint: someEndpoint()}
 	f := newFace(t, e)
 	f.do("PATCH", "/v1/endpoints/"+oneEndpoint, nulls)
-	got, _ := e.given.what.(dispatch.EndpointChange)
+	got, _ := e.given.what.(control.EndpointChange)
 	slices.Sort(got.Clear)
-	want := dispatch.EndpointChange{
+	want := control.EndpointChange{
 		Name: new(""), URLOverride: new("deny"), Topics: &[]string{}, Headers: &[]store.Header{},
 		Clear: []string{"concurrency", "external_id", "policy", "rate", "signer", "success"}, Admin: true,
 	}
@@ -123,7 +124,7 @@ func TestExternalIDsMayHaveAnything(t *testing.T) {
 			t.Errorf("GET %s: %d %s", c.path, rec.Code, rec.Body)
 		}
 		f.do("PUT", "/v1/endpoints/by-external-id/"+c.path, `{"url":"https://shop.example/"}`)
-		if got, _ := e.given.what.([]dispatch.EndpointChange); len(got) != 1 || *got[0].ExternalID != c.want {
+		if got, _ := e.given.what.([]control.EndpointChange); len(got) != 1 || *got[0].ExternalID != c.want {
 			t.Errorf("PUT %s arrived as %+v", c.path, got)
 		}
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -20,21 +23,21 @@ type Engine interface {
 
 	// Accept judges and commits; it answers each submission in its place. Its error means that nothing was
 	// accepted.
-	Accept(ctx context.Context, project string, subs []dispatch.Submission) ([]dispatch.Receipt, error)
+	Accept(ctx context.Context, project string, subs []accept.Submission) ([]accept.Receipt, error)
 	// AcceptEvent commits a callback for every endpoint that subscribes to the submission's topic.
-	AcceptEvent(ctx context.Context, project string, s dispatch.Submission) (dispatch.EventReceipt, error)
-	AcceptPoll(ctx context.Context, project string, s dispatch.PollSubmission) (dispatch.Receipt, error)
+	AcceptEvent(ctx context.Context, project string, s accept.Submission) (accept.EventReceipt, error)
+	AcceptPoll(ctx context.Context, project string, s accept.PollSubmission) (accept.Receipt, error)
 	Cancel(ctx context.Context, project, id string, by store.Actor) (store.CanceledCallback, error)
 	CancelRef(
-		ctx context.Context, project string, which dispatch.CancelRefRequest, by store.Actor,
+		ctx context.Context, project string, which control.CancelRefRequest, by store.Actor,
 	) ([]store.CanceledCallback, error)
-	Retry(ctx context.Context, project, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error)
+	Retry(ctx context.Context, project, id string, r control.RetryRequest, by store.Actor) (store.Callback, error)
 	Reschedule(
 		ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
 	) (store.Callback, error)
-	Mend(ctx context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error)
+	Mend(ctx context.Context, project, id string, r control.MendRequest, by store.Actor) (store.Callback, error)
 	// Explain says why a callback has not been sent yet, Evidence what the records say of it.
-	Explain(ctx context.Context, project, id string) (dispatch.Explanation, error)
+	Explain(ctx context.Context, project, id string) (control.Explanation, error)
 	Evidence(ctx context.Context, project, id string) (string, error)
 	// Outcomes returns what comes after the cursor, and where to continue. While there is nothing it waits, and
 	// then returns the cursor that it began at.
@@ -43,20 +46,20 @@ type Engine interface {
 	) ([]store.TerminalEvent, store.OutcomeCursor, error)
 
 	// Poll and ResolvePoll do not find a callback of another kind.
-	Poll(ctx context.Context, project, id string) (dispatch.PollView, error)
+	Poll(ctx context.Context, project, id string) (control.PollView, error)
 	ResolvePoll(
-		ctx context.Context, project, id string, r dispatch.ResolveRequest, by store.Actor,
+		ctx context.Context, project, id string, r control.ResolveRequest, by store.Actor,
 	) (store.ResolvedPoll, error)
 
 	CreateEndpoint(
-		ctx context.Context, project string, ch dispatch.EndpointChange, by store.Actor,
-	) (dispatch.EndpointReceipt, error)
+		ctx context.Context, project string, ch control.EndpointChange, by store.Actor,
+	) (control.EndpointReceipt, error)
 	// PutEndpoints makes endpoints, or replaces those of the same external id, and answers each in its place.
 	PutEndpoints(
-		ctx context.Context, project string, changes []dispatch.EndpointChange, by store.Actor,
-	) ([]dispatch.EndpointReceipt, error)
+		ctx context.Context, project string, changes []control.EndpointChange, by store.Actor,
+	) ([]control.EndpointReceipt, error)
 	PatchEndpoint(
-		ctx context.Context, project, id string, ch dispatch.EndpointChange, by store.Actor,
+		ctx context.Context, project, id string, ch control.EndpointChange, by store.Actor,
 	) (store.Endpoint, error)
 	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error
 	// PauseEndpoint, PauseLane and PauseProject pause until a moment in Unix milliseconds; 0 resumes.
@@ -64,7 +67,7 @@ type Engine interface {
 	TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
 
 	// Lanes returns lanes in the order of their keys, each with what waits in it and how it stands in the index.
-	Lanes(ctx context.Context, project string, f store.LaneFilter) ([]dispatch.LaneView, error)
+	Lanes(ctx context.Context, project string, f store.LaneFilter) ([]control.LaneView, error)
 	// SetLane bounds a lane: nil leaves a bound as it is, zero takes it away.
 	SetLane(
 		ctx context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor,
@@ -73,26 +76,26 @@ type Engine interface {
 
 	// Presets returns the policies, success rules and profiles that the project may name. Putting a name that
 	// every project has is a *store.InvalidError; deleting one that the project has not put is not found.
-	Presets(ctx context.Context, project string) (dispatch.Presets, error)
+	Presets(ctx context.Context, project string) (control.Presets, error)
 	// Policy also knows those that a formula makes.
 	Policy(ctx context.Context, project, name string) (store.Policy, error)
 	PutPolicy(ctx context.Context, project, name string, p store.Policy, by store.Actor) error
 	// PutSuccessRule takes the JSON object of a rule.
 	PutSuccessRule(ctx context.Context, project, name string, rule []byte, by store.Actor) error
 	PutProfile(
-		ctx context.Context, project, name string, c dispatch.Choice, timeout time.Duration, by store.Actor,
+		ctx context.Context, project, name string, c accept.Choice, timeout time.Duration, by store.Actor,
 	) error
 	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, by store.Actor) error
 
-	CreateProject(ctx context.Context, ch dispatch.ProjectChange, by store.Actor) (store.Project, error)
-	PatchProject(ctx context.Context, id string, ch dispatch.ProjectChange, by store.Actor) (store.Project, error)
+	CreateProject(ctx context.Context, ch control.ProjectChange, by store.Actor) (store.Project, error)
+	PatchProject(ctx context.Context, id string, ch control.ProjectChange, by store.Actor) (store.Project, error)
 	PauseProject(ctx context.Context, project string, until int64, by store.Actor) (store.Project, error)
 
 	// Authenticate returns the valid key with that text, of any project.
 	Authenticate(ctx context.Context, text string) (store.Key, error)
 	// CreateKey returns the key's text too, which nothing can show again.
 	CreateKey(
-		ctx context.Context, project string, r dispatch.KeyRequest, by store.Actor,
+		ctx context.Context, project string, r control.KeyRequest, by store.Actor,
 	) (store.Key, string, error)
 	// Keys returns the project's, newest first, those that have ended too.
 	Keys(ctx context.Context, project string) ([]store.Key, error)
@@ -100,20 +103,20 @@ type Engine interface {
 
 	// RevealSecret returns a secret as its receiver is given it, and audits that.
 	RevealSecret(
-		ctx context.Context, project string, q dispatch.SecretQuery, by store.Actor,
-	) (dispatch.ShownSecret, error)
+		ctx context.Context, project string, q control.SecretQuery, by store.Actor,
+	) (secret.ShownSecret, error)
 	// RotateSecret makes or takes a new secret, and says until when the old one signs beside it. Of the
 	// project's root secret it shows nothing.
 	RotateSecret(
-		ctx context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor,
-	) (dispatch.ShownSecret, int64, error)
+		ctx context.Context, project string, q control.SecretQuery, r control.Rotation, by store.Actor,
+	) (secret.ShownSecret, int64, error)
 	// Reencrypt re-encrypts a bounded number of rows with the first master key, from a place that it has
 	// returned.
-	Reencrypt(ctx context.Context, from string, by store.Actor) (dispatch.Reencryption, error)
+	Reencrypt(ctx context.Context, from string, by store.Actor) (control.Reencryption, error)
 
 	// Redrive begins one, or with DryRun counts what it would change.
 	Redrive(
-		ctx context.Context, project string, q dispatch.RedriveRequest, by store.Actor,
+		ctx context.Context, project string, q control.RedriveRequest, by store.Actor,
 	) (store.Redrive, error)
 	// SetRedrive pauses, resumes or cancels one; store.ErrTerminal for one that has ended.
 	SetRedrive(
@@ -125,22 +128,22 @@ type Engine interface {
 	// ScheduleRuns returns those that are kept of one schedule, newest first.
 	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
 	CreateSchedule(
-		ctx context.Context, project string, ch dispatch.ScheduleChange, by store.Actor,
+		ctx context.Context, project string, ch control.ScheduleChange, by store.Actor,
 	) (store.Schedule, error)
 	PatchSchedule(
-		ctx context.Context, project, id string, ch dispatch.ScheduleChange, by store.Actor,
+		ctx context.Context, project, id string, ch control.ScheduleChange, by store.Actor,
 	) (store.Schedule, error)
 	DeleteSchedule(ctx context.Context, project, id string, by store.Actor) error
 	RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
 
 	// Verify names at most 100 ids of each difference, VerifyAll every one.
-	Verify(ctx context.Context) (dispatch.Drift, error)
-	VerifyAll(ctx context.Context) (dispatch.Drift, error)
-	Rebuild(ctx context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error)
+	Verify(ctx context.Context) (index.Drift, error)
+	VerifyAll(ctx context.Context) (index.Drift, error)
+	Rebuild(ctx context.Context, dryRun bool, by store.Actor) (index.RebuildReport, error)
 	// Stats are the sizes of all shards together.
 	Stats(ctx context.Context) (schedule.Stats, error)
 	// VerifyAudit checks a bounded number of entries from a link on; the zero link is the beginning.
-	VerifyAudit(ctx context.Context, from, expect store.AuditLink) (dispatch.AuditCheck, error)
+	VerifyAudit(ctx context.Context, from, expect store.AuditLink) (control.AuditCheck, error)
 }
 
 // Store is what the API reads from the database. Ids are bare. An object that the project does not have is

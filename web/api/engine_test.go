@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/attempt"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -91,19 +93,19 @@ func newEngineFace(t *testing.T, to ...*receiver) face {
 }
 
 // newEngineFaceOn returns the API over an engine on the database that sends by way of the sender.
-func newEngineFaceOn(t *testing.T, db *sqlstore.DB, sender dispatch.Sender) face {
+func newEngineFaceOn(t *testing.T, db *sqlstore.DB, sender attempt.Sender) face {
 	t.Helper()
 	return newEngineFaceWith(t, db, sender, 0)
 }
 
 // newEngineFaceWith is newEngineFaceOn with master keys that consist of the bytes.
-func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender dispatch.Sender, masters ...byte) face {
+func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, masters ...byte) face {
 	t.Helper()
 	keys := make([]string, len(masters))
 	for i, b := range masters {
-		keys[i] = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, dispatch.MasterKeyBytes))
+		keys[i] = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, secret.MasterKeyBytes))
 	}
-	keyring, err := dispatch.NewKeyring(keys)
+	keyring, err := secret.NewKeyring(keys)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 )
 
 // explain is GET /v1/callbacks/{id}/explain: why it has not been sent yet.
@@ -37,7 +37,7 @@ func (a *API) explain(ctx context.Context, c *gin.Context, who caller) error {
 }
 
 // block writes the members of what keeps a callback. What has no end, or none that is known, is until null.
-func (o *jsonObject) block(b *dispatch.Block) {
+func (o *jsonObject) block(b *control.Block) {
 	o.str("code", b.Code)
 	o.instant("since", b.Since)
 	o.until("until", b.Until)

@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -78,11 +79,11 @@ func TestGoldenOperation(t *testing.T) {
 		},
 	}
 	e.drift.Rows, e.drift.Items, e.drift.Missing, e.drift.MissingIDs = 9, 8, 1, []string{oneID}
-	e.driftAll = dispatch.Drift{
+	e.driftAll = index.Drift{
 		Rows: 9, Items: 8, Beyond: 4, Extra: 2, Unknown: 1, Ended: 1, ExtraIDs: []string{oneID, oneID}, UnknownIDs: []string{oneID}, EndedIDs: []string{oneID},
 		Generation: 3, IndexGeneration: 4,
 	}
-	e.auditCheck = dispatch.AuditCheck{
+	e.auditCheck = control.AuditCheck{
 		Checked: 11, Broken: &store.AuditBreak{Fault: store.AuditChanged, Seq: 12, ID: bareID},
 		Head: store.AuditHead{
 			Link: store.AuditLink{Seq: 40, Hash: strings.Repeat("0b", 32)}, Last: 40, Unchained: 2,

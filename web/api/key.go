@@ -8,7 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -48,7 +48,7 @@ func (a *API) listKeys(ctx context.Context, c *gin.Context, who caller) error {
 func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
 	var (
 		f      fields
-		r      dispatch.KeyRequest
+		r      control.KeyRequest
 		reason string
 	)
 	if err := readObject(c, false, &f, func(key, value []byte) bool {

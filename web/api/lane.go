@@ -6,7 +6,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -48,7 +48,7 @@ func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
 }
 
 // laneView writes the members of a lane with what waits in it. What only the index knows is null when it does not answer.
-func (o *jsonObject) laneView(v *dispatch.LaneView, now int64) {
+func (o *jsonObject) laneView(v *control.LaneView, now int64) {
 	o.lane(&v.Lane, now)
 	o.integer("open", v.Open)
 	o.instant("oldest_due_at", v.OldestDue)
@@ -79,8 +79,8 @@ func (o *jsonObject) laneView(v *dispatch.LaneView, now int64) {
 }
 
 // holds writes what holds a lane: the first cause by itself, then all of them.
-func (o *jsonObject) holds(holds []dispatch.Block) {
-	var first dispatch.Block
+func (o *jsonObject) holds(holds []control.Block) {
+	var first control.Block
 	if len(holds) > 0 {
 		first = holds[0]
 	}

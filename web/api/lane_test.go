@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 const oneLane = "https://shop.example:443"
 
-func someLanes() []dispatch.LaneView {
-	return []dispatch.LaneView{
+func someLanes() []control.LaneView {
+	return []control.LaneView{
 		{
 			LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: oneLane, Limit: 8, Rate: store.Rate{Count: 50, Per: time.Second}}, Open: 12, OldestDue: nowMS - 5000},
 			State: &schedule.LaneState{

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 )
 
 func TestAuthentication(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTooLarge(t *testing.T) {
 
 func TestPayloadTooLarge(t *testing.T) {
 	t.Parallel()
-	fit := strings.Repeat("x", dispatch.MaxBody-2)
+	fit := strings.Repeat("x", accept.MaxBody-2)
 	for body, status := range map[string]int{
 		`{"url":"u","payload":"` + fit + `"}`:                                        202,
 		`{"url":"u","payload":"` + fit + `x"}`:                                       413,

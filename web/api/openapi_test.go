@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -66,7 +66,7 @@ func TestDocumentHasTheFieldsOfTheAnswers(t *testing.T) {
 	t.Parallel()
 	doc := document(t)
 	e := fullEngine()
-	e.explanation = dispatch.Explanation{Blocking: []dispatch.Block{{}}}
+	e.explanation = control.Explanation{Blocking: []control.Block{{}}}
 	f := newFace(t, e)
 	for _, c := range []struct{ schema, method, path, body string }{
 		{"Callback", "GET", "/v1/callbacks/" + oneID, ""},
@@ -178,7 +178,7 @@ func TestDocumentHasTheClassesAndStates(t *testing.T) {
 		}
 	}
 	codes := at(t, schemas, "Hold", "properties", "code")["enum"]
-	if got, want := fmt.Sprint(codes), fmt.Sprint(dispatch.BlockCodes); got != want {
+	if got, want := fmt.Sprint(codes), fmt.Sprint(control.BlockCodes); got != want {
 		t.Errorf("the document has the codes %s, want %s", got, want)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -26,7 +26,7 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 		}
 	}
 	limit := q.Number("limit", 1, query.MaxLimit, query.DefaultLimit)
-	wait := q.Wait("wait", dispatch.MaxOutcomeWait)
+	wait := q.Wait("wait", report.MaxOutcomeWait)
 	q.Unknown()
 	if err := q.Err(); err != nil {
 		return err

@@ -6,7 +6,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -14,7 +15,7 @@ import (
 
 // policyKind is what /v1/policies has of its own.
 func policyKind() presetKind {
-	rows := func(p *dispatch.Presets, from int64) (rows []preset) {
+	rows := func(p *control.Presets, from int64) (rows []preset) {
 		for i := range p.OwnPolicies {
 			policy := &p.OwnPolicies[i]
 			rows = append(rows, preset{policy.Name, 0, func(o *jsonObject) {
@@ -56,7 +57,7 @@ func (o *jsonObject) namedPolicy(p *store.Policy, about string, own bool, from i
 	}
 	o.key("times")
 	o.b = append(o.b, '[')
-	for i, at := range dispatch.LadderTimes(p, from) {
+	for i, at := range accept.LadderTimes(p, from) {
 		if i > 0 {
 			o.b = append(o.b, ',')
 		}
@@ -92,7 +93,7 @@ func (a *API) putPolicy(ctx context.Context, c *gin.Context, who caller) error {
 
 // ruleKind is what /v1/success_rules has of its own.
 func ruleKind() presetKind {
-	return presetKind{list: query.ListRules, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
+	return presetKind{list: query.ListRules, rows: func(p *control.Presets, _ int64) (rows []preset) {
 		write := func(name, about string, place int, rule store.JSONText) {
 			rows = append(rows, preset{name, int64(place), func(o *jsonObject) {
 				o.str("name", name)
@@ -144,7 +145,7 @@ func (a *API) putRule(ctx context.Context, c *gin.Context, who caller) error {
 
 // profileKind is what /v1/profiles has of its own.
 func profileKind() presetKind {
-	return presetKind{list: query.ListProfiles, rows: func(p *dispatch.Presets, _ int64) (rows []preset) {
+	return presetKind{list: query.ListProfiles, rows: func(p *control.Presets, _ int64) (rows []preset) {
 		for i := range p.OwnProfiles {
 			own := &p.OwnProfiles[i]
 			rows = append(rows, preset{own.Name, 0, func(o *jsonObject) { o.profile(own, true) }})
@@ -160,7 +161,7 @@ func profileKind() presetKind {
 }
 
 // profile writes the members of a profile. What it does not choose is null.
-func (o *jsonObject) profile(p *dispatch.Profile, own bool) {
+func (o *jsonObject) profile(p *accept.Profile, own bool) {
 	o.str("name", p.Name)
 	o.orNull("about", p.About)
 	o.boolean("own", own)
@@ -182,7 +183,7 @@ func (a *API) putProfile(ctx context.Context, c *gin.Context, who caller) error 
 	}
 	var (
 		f       fields
-		choice  dispatch.Choice
+		choice  accept.Choice
 		timeout time.Duration
 		reason  string
 	)

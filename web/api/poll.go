@@ -7,7 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -62,7 +62,7 @@ func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller) error
 	}
 	var (
 		f      fields
-		r      dispatch.ResolveRequest
+		r      control.ResolveRequest
 		reason string
 	)
 	err = readObject(c, true, &f, func(key, value []byte) bool {
@@ -85,7 +85,7 @@ func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller) error
 }
 
 // poll writes what a poll has beside its callback.
-func (o *jsonObject) poll(v *dispatch.PollView) {
+func (o *jsonObject) poll(v *control.PollView) {
 	rule := []byte(v.Rule)
 	for _, name := range [...]string{"until", "hold_if", "evaluate", "error_budget"} {
 		o.rawOrNull(name, string(memberOf(rule, name)))

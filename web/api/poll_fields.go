@@ -3,7 +3,7 @@ package api
 import (
 	"fmt"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 )
 
 // A pollDecoder decodes a poll as a caller asks for it: the fields that it has in common with a callback as a callback's, at the top and
@@ -11,11 +11,11 @@ import (
 // to judge.
 type pollDecoder struct {
 	submissionDecoder
-	poll dispatch.PollSubmission
+	poll accept.PollSubmission
 }
 
 // decodePoll decodes a poll from valid JSON, which stays referenced. The only error is ErrPayloadTooLarge.
-func decodePoll(raw []byte) (dispatch.PollSubmission, error) {
+func decodePoll(raw []byte) (accept.PollSubmission, error) {
 	var d pollDecoder
 	d.object(request, "", raw, d.member)
 	sub, err := d.done()
@@ -90,8 +90,8 @@ func notOfAResult(name string) string {
 
 // short takes JSON that goes into a poll's result as it stands in the request.
 func (f *fields) short(name string, raw []byte, to *[]byte) {
-	if len(raw) > dispatch.MaxPollContext {
-		f.add(name, fmt.Sprintf("has more than %d KiB", dispatch.MaxPollContext>>10))
+	if len(raw) > accept.MaxPollContext {
+		f.add(name, fmt.Sprintf("has more than %d KiB", accept.MaxPollContext>>10))
 		return
 	}
 	f.verbatim(name, raw, anyJSON, to)

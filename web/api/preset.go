@@ -10,7 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -83,7 +83,7 @@ type presetKind struct {
 	list byte
 	// rows are what the project may name: its own, then what every project knows. The times of policies run from from; zero: they have
 	// none.
-	rows func(p *dispatch.Presets, from int64) []preset
+	rows func(p *control.Presets, from int64) []preset
 	// timed: from can be asked for.
 	timed bool
 	// other finds what is in no list; nil: there is no such thing.

@@ -7,20 +7,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // somePresets are those that every project knows, and one of its own of each kind.
-func somePresets() dispatch.Presets {
-	own := dispatch.DefaultPolicy()
+func somePresets() control.Presets {
+	own := accept.DefaultPolicy()
 	own.Name, own.Tiers, own.RepeatLast, own.Deadline = "own", []time.Duration{time.Second, time.Minute}, true, 4*time.Minute
-	return dispatch.Presets{
-		Policies: dispatch.PolicyPresets(), Rules: rule.Presets(), Profiles: dispatch.ProfilePresets(),
+	return control.Presets{
+		Policies: accept.PolicyPresets(), Rules: rule.Presets(), Profiles: accept.ProfilePresets(),
 		OwnPolicies: []store.Policy{own},
 		OwnRules:    []store.Success{{Name: "own", Rule: `{"status":[200]}`}},
-		OwnProfiles: []dispatch.Profile{
+		OwnProfiles: []accept.Profile{
 			{Name: "bare", About: "chooses nothing"},
 			{
 				Name: "own", Policy: store.PolicyChoice{Given: &store.Policy{Tiers: own.Tiers, Timeout: time.Second}}, Success: store.Success{Name: "own"},
@@ -47,7 +48,7 @@ func TestGoldenPresets(t *testing.T) {
 
 func TestPresetsArrive(t *testing.T) {
 	t.Parallel()
-	policy := dispatch.DefaultPolicy()
+	policy := accept.DefaultPolicy()
 	policy.Tiers, policy.Timeout, policy.StopOn = []time.Duration{time.Second}, 5*time.Second, []int{}
 	for _, c := range []struct {
 		path, body, call string
@@ -58,7 +59,7 @@ func TestPresetsArrive(t *testing.T) {
 		{"success_rules", `{"reason":"r"}`, "PutSuccessRule", `{}`},
 		{
 			"profiles", `{"policy":"payment","success":{"status":[200]},"signer":"none","timeout":"5s","reason":"r"}`, "PutProfile",
-			profileChoice{dispatch.Choice{PolicyName: "payment", SuccessRule: []byte(`{"status":[200]}`), Signer: "none"}, 5 * time.Second},
+			profileChoice{accept.Choice{PolicyName: "payment", SuccessRule: []byte(`{"status":[200]}`), Signer: "none"}, 5 * time.Second},
 		},
 	} {
 		e := &engine{presets: somePresets()}
@@ -89,7 +90,7 @@ func TestPresetLists(t *testing.T) {
 	f := newFace(t, fullEngine())
 	all := f.ask(t, 200, "GET", "/v1/policies?limit=500", "")["data"].([]any)
 	first := all[0].(map[string]any)
-	if _, timed := first["times"]; len(all) != 1+len(dispatch.PolicyPresets()) || first["name"] != "own" || timed {
+	if _, timed := first["times"]; len(all) != 1+len(accept.PolicyPresets()) || first["name"] != "own" || timed {
 		t.Errorf("%d policies, the first one is %v", len(all), first)
 	}
 	for path, query := range map[string][2]string{

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -112,7 +112,7 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 // A projectDecoder decodes a project as a caller asks for it.
 type projectDecoder struct {
 	fields
-	change dispatch.ProjectChange
+	change control.ProjectChange
 	// patch: null takes a default away. Otherwise it is not given.
 	patch bool
 	// quotas were given.
@@ -120,7 +120,7 @@ type projectDecoder struct {
 }
 
 // done returns what was decoded.
-func (d *projectDecoder) done() dispatch.ProjectChange {
+func (d *projectDecoder) done() control.ProjectChange {
 	d.change.Invalid = d.invalid
 	return d.change
 }

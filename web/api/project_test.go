@@ -7,7 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -18,8 +19,8 @@ func TestProjects(t *testing.T) {
 	got := f.ask(t, 201, "POST", "/v1/projects", `{"id":"c","name":"C","policy":"short",
 		"success":{"status":[200]},"signer":"none","headers":{"A":"b"},
 		"quotas":{"open_callbacks":1000,"lanes":null},"reason":"new"}`)
-	want := dispatch.ProjectChange{
-		ID: "c", Name: new("C"), Choice: dispatch.Choice{PolicyName: "short", SuccessRule: []byte(`{"status":[200]}`), Signer: "none"},
+	want := control.ProjectChange{
+		ID: "c", Name: new("C"), Choice: accept.Choice{PolicyName: "short", SuccessRule: []byte(`{"status":[200]}`), Signer: "none"},
 		Headers: &[]store.Header{{Name: "A", Value: "b"}}, Reason: "new",
 		Quotas: store.QuotaChange{OpenCallbacks: new(int64(1000)), Lanes: new(int64)},
 	}
@@ -28,7 +29,7 @@ func TestProjects(t *testing.T) {
 	}
 	f.ask(t, 200, "PATCH", "/v1/projects/b",
 		`{"name":null,"policy":null,"success":null,"signer":null,"headers":null,"quotas":null}`)
-	want = dispatch.ProjectChange{
+	want = control.ProjectChange{
 		Name: new(""), Headers: &[]store.Header{}, Clear: []string{"policy", "success", "signer"},
 		Quotas: store.QuotaChange{OpenCallbacks: new(int64), Lanes: new(int64)},
 	}
@@ -36,7 +37,7 @@ func TestProjects(t *testing.T) {
 		t.Errorf("PATCH of %s (-want +got):\n%s", e.given.id, diff)
 	}
 	refuses(t, "POST", "/v1/projects", map[string]string{`{"id":"c","project":"x"}`: "project", `{"id":"c","headers":{"Cookie":"***"}}`: "headers.Cookie"})
-	seven := dispatch.ProjectChange{Quotas: store.QuotaChange{Lanes: new(int64(7))}}
+	seven := control.ProjectChange{Quotas: store.QuotaChange{Lanes: new(int64(7))}}
 	f.arrives(t, e, 200, "PATCH", "/v1/projects/b", `{"quotas":{"lanes":7}}`, seven)
 	refuses(t, "PATCH", "/v1/projects/b", map[string]string{
 		`{"id":"c"}`: "id", `{"quotas":{"callbacks":1}}`: "quotas.callbacks",
@@ -87,7 +88,7 @@ func TestKeys(t *testing.T) {
 	f := newFace(t, e)
 	golden(t, f, "key_created.json", "POST", "/v1/keys", `{"name":"till","scopes":["send","read"],"expires_in":"1d","reason":"new till"}`)
 	day := 24 * time.Hour
-	want := dispatch.KeyRequest{Name: "till", Scopes: []string{"send", "read"}, ExpiresIn: &day}
+	want := control.KeyRequest{Name: "till", Scopes: []string{"send", "read"}, ExpiresIn: &day}
 	if diff := cmp.Diff(want, e.given.what); diff != "" || e.actor.Reason != "new till" {
 		t.Errorf("POST by %+v (-want +got):\n%s", e.actor, diff)
 	}
@@ -105,7 +106,7 @@ func TestSecrets(t *testing.T) {
 	t.Parallel()
 	e := &engine{endpoint: someEndpoint()}
 	f := newFace(t, e)
-	for path, want := range map[string]dispatch.SecretQuery{
+	for path, want := range map[string]control.SecretQuery{
 		"/v1/secret?lane=m-1":                      {Lane: "m-1"},
 		"/v1/secret?lane=m-1&signer=t-v1":          {Lane: "m-1", Signer: "t-v1"},
 		"/v1/secret?use=rsa":                       {Use: "rsa"},
@@ -125,9 +126,9 @@ func TestSecrets(t *testing.T) {
 	}{
 		{"/v1/secret/rotate", "", rotation{}},
 		{"/v1/secret/rotate", `{"use":"rsa","secret":"a\npem","label":"sn","hosts":["a.example"],"overlap":"0s","reason":"leaked"}`, rotation{
-			dispatch.SecretQuery{Use: "rsa"}, dispatch.Rotation{Secret: "a\npem", Label: "sn", Hosts: &[]string{"a.example"}, Overlap: &zero, Reason: "leaked"}}},
+			control.SecretQuery{Use: "rsa"}, control.Rotation{Secret: "a\npem", Label: "sn", Hosts: &[]string{"a.example"}, Overlap: &zero, Reason: "leaked"}}},
 		{"/v1/endpoints/" + oneEndpoint + "/rotate_secret", `{"overlap":"1d"}`, rotation{
-			dispatch.SecretQuery{Endpoint: bareEndpoint}, dispatch.Rotation{Overlap: &day}}},
+			control.SecretQuery{Endpoint: bareEndpoint}, control.Rotation{Overlap: &day}}},
 	} {
 		f.ask(t, 200, "POST", c.path, c.body)
 		if diff := cmp.Diff(c.want, e.given.what, cmp.AllowUnexported(rotation{})); diff != "" || e.actor.Reason != c.want.asked.Reason {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -51,7 +51,7 @@ func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) err
 // A redriveDecoder decodes a redrive as a caller asks for it.
 type redriveDecoder struct {
 	fields
-	asked  dispatch.RedriveRequest
+	asked  control.RedriveRequest
 	picked query.Filter
 }
 
@@ -99,7 +99,7 @@ func (d *redriveDecoder) filter(raw []byte) {
 }
 
 // done returns what was decoded. Its error is one of the store; what is wrong with the request is in what it returns.
-func (d *redriveDecoder) done(ctx context.Context, a *API, project string) (dispatch.RedriveRequest, error) {
+func (d *redriveDecoder) done(ctx context.Context, a *API, project string) (control.RedriveRequest, error) {
 	q := &d.asked
 	// What the action does not look at would be a misunderstanding that nobody notices.
 	for _, f := range []struct {

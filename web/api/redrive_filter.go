@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -79,9 +79,9 @@ func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 func (f *fields) labelParameters(shown string, raw []byte, put func(key string, values ...string)) {
 	n := 0
 	f.object(shown, shown+".", raw, func(key, value []byte) bool {
-		if n++; n > dispatch.MaxLabels {
-			if n == dispatch.MaxLabels+1 {
-				f.add(shown, fmt.Sprintf("has more labels than the %d that a callback can have", dispatch.MaxLabels))
+		if n++; n > accept.MaxLabels {
+			if n == accept.MaxLabels+1 {
+				f.add(shown, fmt.Sprintf("has more labels than the %d that a callback can have", accept.MaxLabels))
 			}
 			return true
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -31,7 +31,7 @@ func TestRedrivesArrive(t *testing.T) {
 	f := newFace(t, e)
 	const filter = `{"state":"dead"}`
 	dead := store.Filter{States: []store.State{store.Dead}}
-	for body, want := range map[string]dispatch.RedriveRequest{
+	for body, want := range map[string]control.RedriveRequest{
 		`{"action":"retry","filter":{"state":"dead"},"rate":"100/s","dry_run":false,"ladder":"once","reason":"r"}`: {
 			Action: "retry", Filter: dead, Shown: filter, Rate: "100/s", Ladder: "once",
 		},
@@ -53,7 +53,7 @@ func TestRedrivesArrive(t *testing.T) {
 		}
 	}
 	f.ask(t, 200, "POST", "/v1/redrives", `{"action":"retry","filter":{"state":"dead"},"dry_run":true}`)
-	if !e.given.what.(dispatch.RedriveRequest).DryRun {
+	if !e.given.what.(control.RedriveRequest).DryRun {
 		t.Error("a dry run arrived as none")
 	}
 }
@@ -80,7 +80,7 @@ func TestRedriveFilters(t *testing.T) {
 		want := e.given.what.(store.Filter)
 		want.Now, want.Limit = 0, 0
 		f.ask(t, 202, "POST", "/v1/redrives", `{"action":"retry","filter":`+c.filter+`}`)
-		got := e.given.what.(dispatch.RedriveRequest)
+		got := e.given.what.(control.RedriveRequest)
 		if diff := cmp.Diff(want, got.Filter); diff != "" || string(got.Shown) != c.filter {
 			t.Errorf("%s, shown %s (-want +got):\n%s", c.filter, got.Shown, diff)
 		}

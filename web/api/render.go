@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -240,7 +240,7 @@ func (o *jsonObject) labels(labels map[string]string) {
 			o.label(name, value)
 		}
 	default:
-		names := slices.AppendSeq(make([]string, 0, dispatch.MaxLabels), maps.Keys(labels))
+		names := slices.AppendSeq(make([]string, 0, accept.MaxLabels), maps.Keys(labels))
 		slices.Sort(names)
 		for _, name := range names {
 			o.label(name, labels[name])

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
@@ -66,7 +66,7 @@ func (a *API) bookRoutes() []Route {
 		return Route{method, path, store.ScopeRead, a.lasting(store.ScopeRead, h, most)}
 	}
 	return []Route{
-		read("GET", "/v1/outcomes", a.outcomes, dispatch.MaxOutcomeWait+a.Timeout),
+		read("GET", "/v1/outcomes", a.outcomes, report.MaxOutcomeWait+a.Timeout),
 		read("GET", "/v1/reconcile", a.reconcile, longest),
 		read("POST", "/v1/reconcile/compare", a.compare, longest),
 	}

@@ -3,7 +3,8 @@ package api
 import (
 	"bytes"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -12,13 +13,13 @@ import (
 // mean, and what the template says, is the engine's to judge.
 type scheduleDecoder struct {
 	fields
-	change dispatch.ScheduleChange
+	change control.ScheduleChange
 	// patch: a time zone of null is UTC. Otherwise, and for all other fields, null is not given.
 	patch bool
 }
 
 // done returns what was decoded.
-func (d *scheduleDecoder) done() dispatch.ScheduleChange {
+func (d *scheduleDecoder) done() control.ScheduleChange {
 	d.change.Invalid = d.invalid
 	return d.change
 }
@@ -60,16 +61,16 @@ func (d *scheduleDecoder) member(key, raw []byte) bool {
 // is a part of it. Wrong fields are named in the submission's Invalid as they stand in the template ("headers.X-Shop"), among them those
 // that a callback has and a template has not. Its error is a *store.InvalidError: the template is no JSON object, where the field is "",
 // which is the template itself, or its payload is too large, which is named by the field that it stands in ("payload").
-func ReadTemplate(raw []byte) (dispatch.Submission, error) {
+func ReadTemplate(raw []byte) (accept.Submission, error) {
 	if !isObject(raw) {
-		return dispatch.Submission{}, invalid("", notAnObject)
+		return accept.Submission{}, invalid("", notAnObject)
 	}
 	var d submissionDecoder
 	d.object(request, "", raw, d.without(notOfATemplate))
 	d.refuseMask(d.sub.Headers, "leave callback out to keep it as it is")
 	sub, err := d.done()
 	if err != nil {
-		return dispatch.Submission{}, invalid(d.sub.BodyField, "is larger than 256 KiB when decoded")
+		return accept.Submission{}, invalid(d.sub.BodyField, "is larger than 256 KiB when decoded")
 	}
 	return sub, nil
 }
@@ -121,7 +122,7 @@ func (o *jsonObject) template(name string, raw []byte) {
 		if string(key) == "headers" && value[0] == '{' {
 			o.open("headers")
 			for header, text := range members(value) {
-				if dispatch.IsSensitiveHeader(string(header)) && !bytes.Equal(text, []byte(`""`)) {
+				if store.IsSensitiveHeader(string(header)) && !bytes.Equal(text, []byte(`""`)) {
 					text = []byte(`"` + query.Mask + `"`)
 				}
 				o.verbatim(header, text)

@@ -8,7 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
@@ -47,17 +48,17 @@ func TestTemplatesAreShownAsTheyStand(t *testing.T) {
 func TestEveryFieldOfAScheduleArrives(t *testing.T) {
 	t.Parallel()
 	const body = `{"name":"daily","cron":"30 1 * * *","timezone":"Asia/Shanghai","callback": { "url" : "u" , "payload":{ "a" : 1.0 } } ,"missed":"skip","enabled":false,"reason":"new"}`
-	want := dispatch.ScheduleChange{
+	want := control.ScheduleChange{
 		Name: new("daily"), Cron: new("30 1 * * *"), Timezone: new("Asia/Shanghai"), Missed: new("skip"), Enabled: new(false), Template: []byte(`{ "url" : "u" , "payload":{ "a" : 1.0 } }`),
 	}
 	const nulls = `{"name":null,"cron":null,"timezone":null,"callback":null,"missed":null,"enabled":null,"reason":null}`
 	for _, c := range []struct {
 		method, path, call string
 		status             int
-		ofNulls            dispatch.ScheduleChange
+		ofNulls            control.ScheduleChange
 	}{
-		{"POST", "/v1/schedules", "CreateSchedule", 201, dispatch.ScheduleChange{}},
-		{"PATCH", "/v1/schedules/" + oneSchedule, "PatchSchedule", 200, dispatch.ScheduleChange{Timezone: new("")}},
+		{"POST", "/v1/schedules", "CreateSchedule", 201, control.ScheduleChange{}},
+		{"PATCH", "/v1/schedules/" + oneSchedule, "PatchSchedule", 200, control.ScheduleChange{Timezone: new("")}},
 	} {
 		e := &engine{schedule: someSchedule()}
 		f := newFace(t, e)
@@ -68,7 +69,7 @@ func TestEveryFieldOfAScheduleArrives(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", c.method, diff)
 		}
 		f.arrives(t, e, c.status, c.method, c.path, nulls, c.ofNulls)
-		f.arrives(t, e, c.status, c.method, c.path, `{}`, dispatch.ScheduleChange{})
+		f.arrives(t, e, c.status, c.method, c.path, `{}`, control.ScheduleChange{})
 	}
 }
 
@@ -123,8 +124,8 @@ func TestTemplatesAreRead(t *testing.T) {
 	t.Parallel()
 	const raw = ` {"url":"https://shop.example/","payload": { "a" : 1.0 } ,"policy":"short","delay":"1m","start_attempt":3,"due_at":null,"idempotency_key":null,"headers":{"Authorization":"Basic x","A":"***"}} `
 	got, err := api.ReadTemplate([]byte(raw))
-	want := dispatch.Submission{
-		URL: "https://shop.example/", Body: []byte(`{ "a" : 1.0 }`), BodyField: "payload", Choice: dispatch.Choice{PolicyName: "short"}, Delay: new(time.Minute), StartAttempt: 3,
+	want := accept.Submission{
+		URL: "https://shop.example/", Body: []byte(`{ "a" : 1.0 }`), BodyField: "payload", Choice: accept.Choice{PolicyName: "short"}, Delay: new(time.Minute), StartAttempt: 3,
 		Headers: []store.Header{{Name: "Authorization", Value: "Basic x"}, {Name: "A", Value: "***"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -145,10 +146,10 @@ func TestTemplatesAreRead(t *testing.T) {
 		parts = append(parts, `"`+name+`":null`)
 	}
 	nulls, err := api.ReadTemplate([]byte("{" + strings.Join(parts, ",") + "}"))
-	if diff := cmp.Diff(dispatch.Submission{}, nulls); err != nil || diff != "" {
+	if diff := cmp.Diff(accept.Submission{}, nulls); err != nil || diff != "" {
 		t.Errorf("of nulls: %v (-want +got):\n%s", err, diff)
 	}
-	large := strings.Repeat("x", dispatch.MaxBody-1)
+	large := strings.Repeat("x", accept.MaxBody-1)
 	for raw, field := range map[string]string{
 		``: "", ` `: "", `{`: "", `[]`: "", `null`: "", `"{}"`: "", `{}x`: "", `{"payload":"` + large + `"}`: "payload", `{"body":"` + large + `xx"}`: "body",
 	} {

@@ -7,7 +7,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -30,7 +31,7 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 		q.Add("signer", "is for a lane; an endpoint has its own")
 		return q.Err()
 	}
-	meant := dispatch.SecretQuery{Lane: lane, Use: use, Signer: signer}
+	meant := control.SecretQuery{Lane: lane, Use: use, Signer: signer}
 	if name == "" && strings.HasPrefix(lane, store.EndpointPrefix) {
 		name, meant.Lane = lane, "" // the lane of an endpoint, which has a secret of its own
 	}
@@ -45,7 +46,7 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 }
 
 // reveal answers with a secret.
-func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant dispatch.SecretQuery) error {
+func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
 	s, err := a.Engine.RevealSecret(ctx, who.Project, meant, who.By(""))
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant disp
 }
 
 // shown writes the members of a secret.
-func (o *jsonObject) shown(s *dispatch.ShownSecret) {
+func (o *jsonObject) shown(s *secret.ShownSecret) {
 	o.str("use", s.Use)
 	o.orNull("id", s.ID)
 	o.orNull("label", s.Label)
@@ -74,14 +75,14 @@ func (o *jsonObject) shown(s *dispatch.ShownSecret) {
 
 // rotateSecret is POST /v1/secret/rotate: of the project's root secret, or of its own one of a use.
 func (a *API) rotateSecret(ctx context.Context, c *gin.Context, who caller) error {
-	return a.rotate(ctx, c, who, dispatch.SecretQuery{})
+	return a.rotate(ctx, c, who, control.SecretQuery{})
 }
 
 // rotate has a secret rotated that is an endpoint's, or the project's of the use that the request names.
-func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant dispatch.SecretQuery) error {
+func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
 	var (
 		f fields
-		r dispatch.Rotation
+		r control.Rotation
 	)
 	err := readFields(c, true, &f, func(key, value []byte) bool {
 		switch name := string(key); name {
@@ -160,5 +161,5 @@ func (f *fields) hosts(name string, raw []byte, to **[]string) {
 		return
 	}
 	*to = new([]string)
-	f.lines(name, raw, dispatch.MaxHosts, *to)
+	f.lines(name, raw, control.MaxHosts, *to)
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -68,7 +70,7 @@ func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error)
 	return store.Key{ID: bareID, Name: "till", Project: parts[1], Scopes: []store.Scope{store.Scope(parts[2])}}, nil
 }
 
-func (e *engine) CreateKey(_ context.Context, project string, r dispatch.KeyRequest, by store.Actor) (store.Key, string, error) {
+func (e *engine) CreateKey(_ context.Context, project string, r control.KeyRequest, by store.Actor) (store.Key, string, error) {
 	k := store.Key{ID: bareID, Project: project, Name: r.Name, Hint: "wxyz", CreatedAt: nowMS, ExpiresAt: nowMS + dayMS}
 	for _, s := range r.Scopes {
 		k.Scopes = append(k.Scopes, store.Scope(s))
@@ -90,11 +92,11 @@ func (e *engine) RevokeKey(_ context.Context, project, id string, by store.Actor
 	return e.noted("RevokeKey", project, id, by, nil)
 }
 
-func (e *engine) Mend(_ context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error) {
+func (e *engine) Mend(_ context.Context, project, id string, r control.MendRequest, by store.Actor) (store.Callback, error) {
 	return e.callback, e.noted("Mend", project, id, by, r, r.Invalid...)
 }
 
-func (e *engine) Explain(_ context.Context, project, id string) (dispatch.Explanation, error) {
+func (e *engine) Explain(_ context.Context, project, id string) (control.Explanation, error) {
 	return e.explanation, e.noted("Explain", project, id, store.Actor{}, nil)
 }
 
@@ -102,28 +104,28 @@ func (e *engine) Evidence(_ context.Context, project, id string) (string, error)
 	return e.evidence, e.noted("Evidence", project, id, store.Actor{}, nil)
 }
 
-func (e *engine) AcceptEvent(_ context.Context, project string, s dispatch.Submission) (dispatch.EventReceipt, error) {
+func (e *engine) AcceptEvent(_ context.Context, project string, s accept.Submission) (accept.EventReceipt, error) {
 	return e.event, e.noted("AcceptEvent", project, "", store.Actor{}, s, s.Invalid...)
 }
 
-func (e *engine) CreateEndpoint(_ context.Context, project string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error) {
-	r := dispatch.EndpointReceipt{
-		Endpoint: e.endpoint, Created: true, Secret: dispatch.ShownSecret{Secret: "whsec_once"},
+func (e *engine) CreateEndpoint(_ context.Context, project string, ch control.EndpointChange, by store.Actor) (control.EndpointReceipt, error) {
+	r := control.EndpointReceipt{
+		Endpoint: e.endpoint, Created: true, Secret: secret.ShownSecret{Secret: "whsec_once"},
 	}
 	return r, e.noted("CreateEndpoint", project, "", by, ch, ch.Invalid...)
 }
 
-func (e *engine) PutEndpoints(_ context.Context, project string, changes []dispatch.EndpointChange, by store.Actor) ([]dispatch.EndpointReceipt, error) {
-	receipts := make([]dispatch.EndpointReceipt, len(changes))
+func (e *engine) PutEndpoints(_ context.Context, project string, changes []control.EndpointChange, by store.Actor) ([]control.EndpointReceipt, error) {
+	receipts := make([]control.EndpointReceipt, len(changes))
 	for i := range changes {
-		if receipts[i] = (dispatch.EndpointReceipt{Endpoint: e.endpoint, Created: e.created}); len(changes[i].Invalid) > 0 {
+		if receipts[i] = (control.EndpointReceipt{Endpoint: e.endpoint, Created: e.created}); len(changes[i].Invalid) > 0 {
 			receipts[i].Err = &store.InvalidError{Fields: changes[i].Invalid}
 		}
 	}
 	return receipts, e.noted("PutEndpoints", project, "", by, changes)
 }
 
-func (e *engine) PatchEndpoint(_ context.Context, project, id string, ch dispatch.EndpointChange, by store.Actor) (store.Endpoint, error) {
+func (e *engine) PatchEndpoint(_ context.Context, project, id string, ch control.EndpointChange, by store.Actor) (store.Endpoint, error) {
 	return e.endpoint, e.noted("PatchEndpoint", project, id, by, ch, ch.Invalid...)
 }
 
@@ -162,8 +164,8 @@ func (e *engine) Endpoints(_ context.Context, project string, f store.EndpointFi
 	return all, e.noted("Endpoints", project, "", store.Actor{}, f)
 }
 
-func (e *engine) Lanes(_ context.Context, project string, f store.LaneFilter) ([]dispatch.LaneView, error) {
-	lanes := behind(e.lanes, f.After, f.Limit, func(v dispatch.LaneView) string { return v.Key })
+func (e *engine) Lanes(_ context.Context, project string, f store.LaneFilter) ([]control.LaneView, error) {
+	lanes := behind(e.lanes, f.After, f.Limit, func(v control.LaneView) string { return v.Key })
 	return lanes, e.noted("Lanes", project, "", store.Actor{}, f)
 }
 
@@ -181,7 +183,7 @@ func (e *engine) PauseLane(_ context.Context, project, key string, until int64, 
 	return store.Lane{Key: key, PausedUntil: until, OwnPause: until, PauseReason: by.Reason}, e.noted("PauseLane", project, key, by, until)
 }
 
-func (e *engine) Presets(_ context.Context, project string) (dispatch.Presets, error) {
+func (e *engine) Presets(_ context.Context, project string) (control.Presets, error) {
 	return e.presets, e.of(project)
 }
 
@@ -190,7 +192,7 @@ func (e *engine) Policy(_ context.Context, project, name string) (store.Policy, 
 	if name != "exp(1s,2,1h,3)" {
 		return store.Policy{}, store.ErrNotFound
 	}
-	p := dispatch.DefaultPolicy()
+	p := accept.DefaultPolicy()
 	p.Name, p.Tiers = name, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
 	return p, e.noted("Policy", project, name, store.Actor{}, nil)
 }
@@ -205,11 +207,11 @@ func (e *engine) PutSuccessRule(_ context.Context, project, name string, rule []
 
 // profileChoice is what PutProfile was given.
 type profileChoice struct {
-	choice  dispatch.Choice
+	choice  accept.Choice
 	timeout time.Duration
 }
 
-func (e *engine) PutProfile(_ context.Context, project, name string, c dispatch.Choice, timeout time.Duration, by store.Actor) error {
+func (e *engine) PutProfile(_ context.Context, project, name string, c accept.Choice, timeout time.Duration, by store.Actor) error {
 	return e.noted("PutProfile", project, name, by, profileChoice{c, timeout})
 }
 
@@ -217,11 +219,11 @@ func (e *engine) DeletePreset(_ context.Context, project string, kind store.Pres
 	return e.noted("DeletePreset", project, name, by, kind)
 }
 
-func (e *engine) CreateProject(_ context.Context, ch dispatch.ProjectChange, by store.Actor) (store.Project, error) {
+func (e *engine) CreateProject(_ context.Context, ch control.ProjectChange, by store.Actor) (store.Project, error) {
 	return store.Project{ID: ch.ID, CreatedAt: nowMS}, e.noted("CreateProject", "", ch.ID, by, ch, ch.Invalid...)
 }
 
-func (e *engine) PatchProject(_ context.Context, id string, ch dispatch.ProjectChange, by store.Actor) (store.Project, error) {
+func (e *engine) PatchProject(_ context.Context, id string, ch control.ProjectChange, by store.Actor) (store.Project, error) {
 	return store.Project{ID: id, CreatedAt: nowMS}, e.noted("PatchProject", "", id, by, ch, ch.Invalid...)
 }
 
@@ -242,29 +244,29 @@ func (e *engine) Projects(_ context.Context, after string, limit int) ([]store.P
 	return behind(all, after, limit, func(p store.Project) string { return p.ID }), e.err
 }
 
-func (e *engine) RevealSecret(_ context.Context, project string, q dispatch.SecretQuery, by store.Actor) (dispatch.ShownSecret, error) {
+func (e *engine) RevealSecret(_ context.Context, project string, q control.SecretQuery, by store.Actor) (secret.ShownSecret, error) {
 	use := q.Use
 	if use == "" {
 		use = "hmac"
 	}
-	return dispatch.ShownSecret{ID: bareID, Use: use, Secret: "whsec_" + q.Lane + q.Endpoint}, e.noted("RevealSecret", project, "", by, q)
+	return secret.ShownSecret{ID: bareID, Use: use, Secret: "whsec_" + q.Lane + q.Endpoint}, e.noted("RevealSecret", project, "", by, q)
 }
 
 // rotation is what RotateSecret was given.
 type rotation struct {
-	meant dispatch.SecretQuery
-	asked dispatch.Rotation
+	meant control.SecretQuery
+	asked control.Rotation
 }
 
-func (e *engine) RotateSecret(_ context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor) (dispatch.ShownSecret, int64, error) {
-	s := dispatch.ShownSecret{ID: bareID, Label: r.Label, Use: q.Use, Secret: "whsec_new"}
-	if q == (dispatch.SecretQuery{}) {
-		s = dispatch.ShownSecret{ID: bareID}
+func (e *engine) RotateSecret(_ context.Context, project string, q control.SecretQuery, r control.Rotation, by store.Actor) (secret.ShownSecret, int64, error) {
+	s := secret.ShownSecret{ID: bareID, Label: r.Label, Use: q.Use, Secret: "whsec_new"}
+	if q == (control.SecretQuery{}) {
+		s = secret.ShownSecret{ID: bareID}
 	}
 	return s, nowMS + dayMS, e.noted("RotateSecret", project, q.Endpoint, by, rotation{q, r})
 }
 
-func (e *engine) Reencrypt(_ context.Context, from string, by store.Actor) (dispatch.Reencryption, error) {
-	r := dispatch.Reencryption{KeyID: "1a2b3c4d", Done: 2000, Failed: 1, Left: 5, Next: "callbacks/" + bareEndpoint}
+func (e *engine) Reencrypt(_ context.Context, from string, by store.Actor) (control.Reencryption, error) {
+	r := control.Reencryption{KeyID: "1a2b3c4d", Done: 2000, Failed: 1, Left: 5, Next: "callbacks/" + bareEndpoint}
 	return r, e.noted("Reencrypt", "", from, by, nil)
 }

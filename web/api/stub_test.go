@@ -20,7 +20,9 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
@@ -40,21 +42,21 @@ const (
 // what a submission's Invalid says.
 type engine struct {
 	mu   sync.Mutex
-	subs []dispatch.Submission
+	subs []accept.Submission
 	// given is what the last call was given, actor by whom; the rest is what the calls answer.
 	given       given
 	actor       store.Actor
-	auditCheck  dispatch.AuditCheck
+	auditCheck  control.AuditCheck
 	projects    []string // that were asked for, by any call
-	explanation dispatch.Explanation
+	explanation control.Explanation
 	evidence    string
-	event       dispatch.EventReceipt
+	event       accept.EventReceipt
 	endpoint    store.Endpoint
 	created     bool
-	lanes       []dispatch.LaneView
-	presets     dispatch.Presets
+	lanes       []control.LaneView
+	presets     control.Presets
 	outcomes    []store.TerminalEvent
-	poll        dispatch.PollView
+	poll        control.PollView
 	schedule    store.Schedule
 
 	err      error
@@ -64,20 +66,20 @@ type engine struct {
 	body     []byte
 	page     store.Page
 	audit    []store.AuditEntry
-	drift    dispatch.Drift
-	driftAll dispatch.Drift
+	drift    index.Drift
+	driftAll index.Drift
 	statsErr error
 	keyErr   error // of the key that signs cursors
 }
 
-func (e *engine) Accept(_ context.Context, project string, subs []dispatch.Submission) ([]dispatch.Receipt, error) {
+func (e *engine) Accept(_ context.Context, project string, subs []accept.Submission) ([]accept.Receipt, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.subs, e.projects = append(e.subs, subs...), append(e.projects, project)
 	if e.err != nil {
 		return nil, e.err
 	}
-	receipts := make([]dispatch.Receipt, len(subs))
+	receipts := make([]accept.Receipt, len(subs))
 	for i, s := range subs {
 		if len(s.Invalid) > 0 {
 			receipts[i].Err = &store.InvalidError{Fields: s.Invalid}
@@ -85,7 +87,7 @@ func (e *engine) Accept(_ context.Context, project string, subs []dispatch.Submi
 		}
 		cb := e.callback
 		cb.Project, cb.URL, cb.Ref = project, s.URL, s.Ref
-		receipts[i] = dispatch.Receipt{Callback: cb, Replayed: e.replayed}
+		receipts[i] = accept.Receipt{Callback: cb, Replayed: e.replayed}
 	}
 	return receipts, nil
 }
@@ -100,7 +102,7 @@ func (e *engine) Cancel(
 }
 
 func (e *engine) CancelRef(
-	_ context.Context, project string, which dispatch.CancelRefRequest, by store.Actor,
+	_ context.Context, project string, which control.CancelRefRequest, by store.Actor,
 ) ([]store.CanceledCallback, error) {
 	both := []store.CanceledCallback{
 		{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback},
@@ -109,7 +111,7 @@ func (e *engine) CancelRef(
 }
 
 func (e *engine) Retry(
-	_ context.Context, project, id string, r dispatch.RetryRequest, by store.Actor,
+	_ context.Context, project, id string, r control.RetryRequest, by store.Actor,
 ) (store.Callback, error) {
 	return e.callback, e.noted("Retry", project, id, by, r)
 }
@@ -128,18 +130,18 @@ func (e *engine) Reschedule(
 
 func (e *engine) Now() int64 { return nowMS }
 
-func (e *engine) Verify(context.Context) (dispatch.Drift, error) { return e.drift, e.err }
+func (e *engine) Verify(context.Context) (index.Drift, error) { return e.drift, e.err }
 
-func (e *engine) VerifyAll(context.Context) (dispatch.Drift, error) { return e.driftAll, e.err }
+func (e *engine) VerifyAll(context.Context) (index.Drift, error) { return e.driftAll, e.err }
 
-func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error) {
-	r := dispatch.RebuildReport{
+func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (index.RebuildReport, error) {
+	r := index.RebuildReport{
 		DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond,
 	}
 	return r, e.noted("Rebuild", "", "", by, dryRun)
 }
 
-func (e *engine) VerifyAudit(_ context.Context, from, expect store.AuditLink) (dispatch.AuditCheck, error) {
+func (e *engine) VerifyAudit(_ context.Context, from, expect store.AuditLink) (control.AuditCheck, error) {
 	return e.auditCheck, e.noted("VerifyAudit", "", "", store.Actor{}, [2]store.AuditLink{from, expect})
 }
 

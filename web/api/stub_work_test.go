@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -32,14 +33,14 @@ func (e *engine) Outcomes(
 }
 
 // somePoll is an open one with all that a poll can have.
-func somePoll() dispatch.PollView {
+func somePoll() control.PollView {
 	cb := sample()
 	cb.Kind, cb.Method, cb.URL = store.Poll, "GET", "https://upstream.example/query?out_trade_no=7&mchid=9"
 	const rule = `{"until":{"success":[{"pointer":"/trade_state","in":["SUCCESS"]}],` +
 		`"failure":[{"status":[404]}]},"hold_if":[{"pointer":"/code","eq":"BUSY"}],` +
 		`"evaluate":["200-299",404],"error_budget":20}`
 	cb.Success = store.Success{Rule: rule}
-	return dispatch.PollView{
+	return control.PollView{
 		Callback: cb, Rule: rule,
 		Detail: store.PollDetail{
 			Context: `{"channel": "alipay"}`, Errors: 3,
@@ -53,20 +54,20 @@ func somePoll() dispatch.PollView {
 
 // AcceptPoll says what is wrong as the engine does: of the result callback, with its name before it.
 func (e *engine) AcceptPoll(
-	_ context.Context, project string, s dispatch.PollSubmission,
-) (dispatch.Receipt, error) {
+	_ context.Context, project string, s accept.PollSubmission,
+) (accept.Receipt, error) {
 	wrong := slices.Clone(s.Invalid)
 	if s.OnResult != nil {
 		for _, w := range s.OnResult.Invalid {
 			wrong = append(wrong, store.FieldError{Field: "on_result." + w.Field, Message: w.Message})
 		}
 	}
-	return dispatch.Receipt{Callback: e.callback, Replayed: e.replayed},
+	return accept.Receipt{Callback: e.callback, Replayed: e.replayed},
 		e.noted("AcceptPoll", project, "", store.Actor{}, s, wrong...)
 }
 
 func (e *engine) ResolvePoll(
-	_ context.Context, project, id string, r dispatch.ResolveRequest, by store.Actor,
+	_ context.Context, project, id string, r control.ResolveRequest, by store.Actor,
 ) (store.ResolvedPoll, error) {
 	cb := e.callback
 	cb.Kind, cb.State, cb.Reason, cb.FinishedAt = store.Poll, store.Succeeded, store.ResolvedOutside, nowMS
@@ -74,9 +75,9 @@ func (e *engine) ResolvePoll(
 	return done, e.noted("ResolvePoll", project, id, by, r, r.Invalid...)
 }
 
-func (e *engine) Poll(_ context.Context, project, id string) (dispatch.PollView, error) {
+func (e *engine) Poll(_ context.Context, project, id string) (control.PollView, error) {
 	if id != bareID {
-		return dispatch.PollView{}, store.ErrNotFound
+		return control.PollView{}, store.ErrNotFound
 	}
 	return e.poll, e.noted("Poll", project, id, store.Actor{}, nil)
 }
@@ -124,7 +125,7 @@ func someRedrive() store.Redrive {
 
 // Redrive answers with what it was asked to do.
 func (e *engine) Redrive(
-	_ context.Context, project string, q dispatch.RedriveRequest, by store.Actor,
+	_ context.Context, project string, q control.RedriveRequest, by store.Actor,
 ) (store.Redrive, error) {
 	r := someRedrive()
 	r.Action, r.Shown, r.Ladder, r.URL = store.RedriveAction(q.Action), q.Shown, store.Ladder(q.Ladder), q.URL
@@ -182,13 +183,13 @@ func someSchedule() store.Schedule {
 }
 
 func (e *engine) CreateSchedule(
-	_ context.Context, project string, ch dispatch.ScheduleChange, by store.Actor,
+	_ context.Context, project string, ch control.ScheduleChange, by store.Actor,
 ) (store.Schedule, error) {
 	return e.schedule, e.noted("CreateSchedule", project, "", by, ch, ch.Invalid...)
 }
 
 func (e *engine) PatchSchedule(
-	_ context.Context, project, id string, ch dispatch.ScheduleChange, by store.Actor,
+	_ context.Context, project, id string, ch control.ScheduleChange, by store.Actor,
 ) (store.Schedule, error) {
 	return e.schedule, e.noted("PatchSchedule", project, id, by, ch, ch.Invalid...)
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -22,22 +22,22 @@ const (
 // submission's Invalid; what the values mean is the engine's to judge.
 type submissionDecoder struct {
 	fields
-	sub      dispatch.Submission
+	sub      accept.Submission
 	tooLarge bool
 }
 
 // decodeSubmission decodes one callback from valid JSON, which stays referenced: the payload is a part of it. The only
 // error is ErrPayloadTooLarge.
-func decodeSubmission(raw []byte) (dispatch.Submission, error) {
+func decodeSubmission(raw []byte) (accept.Submission, error) {
 	var d submissionDecoder
 	d.object(request, "", raw, d.member)
 	return d.done()
 }
 
 // done returns what was decoded. The only error is ErrPayloadTooLarge.
-func (d *submissionDecoder) done() (dispatch.Submission, error) {
+func (d *submissionDecoder) done() (accept.Submission, error) {
 	if d.tooLarge {
-		return dispatch.Submission{}, httperr.ErrPayloadTooLarge
+		return accept.Submission{}, httperr.ErrPayloadTooLarge
 	}
 	d.sub.Invalid = d.invalid
 	return d.sub, nil
@@ -148,7 +148,7 @@ func (d *submissionDecoder) payload(name string, raw []byte) {
 			return
 		}
 	}
-	if len(body) > dispatch.MaxBody {
+	if len(body) > accept.MaxBody {
 		d.tooLarge = true
 		return
 	}
@@ -230,7 +230,7 @@ func wrongIdempotencyKey(key string) string {
 
 // bindIdempotency completes a submission that has an idempotency key with the route and a hash over all that the
 // request said; raw is the callback as it stands in the request.
-func bindIdempotency(sub *dispatch.Submission, route string, raw []byte) {
+func bindIdempotency(sub *accept.Submission, route string, raw []byte) {
 	if sub.IdempotencyKey == "" {
 		return
 	}
@@ -242,7 +242,7 @@ func bindIdempotency(sub *dispatch.Submission, route string, raw []byte) {
 }
 
 // headerIdempotency takes the key from the Idempotency-Key header, which must agree with the body's if both are given.
-func headerIdempotency(sub *dispatch.Submission, h http.Header) {
+func headerIdempotency(sub *accept.Submission, h http.Header) {
 	values := h["Idempotency-Key"]
 	if len(values) == 0 {
 		return

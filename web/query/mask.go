@@ -1,7 +1,6 @@
 package query
 
 import (
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -12,7 +11,7 @@ const Mask = "***"
 func MaskHeaders(headers []store.Header) []store.Header {
 	shown := make([]store.Header, len(headers))
 	for i, h := range headers {
-		if dispatch.IsSensitiveHeader(h.Name) && h.Value != "" {
+		if store.IsSensitiveHeader(h.Name) && h.Value != "" {
 			h.Value = Mask
 		}
 		shown[i] = h
@@ -22,4 +21,4 @@ func MaskHeaders(headers []store.Header) []store.Header {
 
 // Masked says whether a header that was given has the mask for a credential. It must not be kept: the caller
 // saw the mask and sent it back.
-func Masked(h store.Header) bool { return h.Value == Mask && dispatch.IsSensitiveHeader(h.Name) }
+func Masked(h store.Header) bool { return h.Value == Mask && store.IsSensitiveHeader(h.Name) }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
@@ -33,7 +32,7 @@ func newAttempt(a *store.Attempt, kind store.Kind, most int, callback string) at
 	part := attemptPart{Attempt: *a, Shown: shownOutcome(a, kind), Link: Root + "/callbacks/" + callback + "/attempts/" + strconv.Itoa(a.Number)}
 	part.Body, part.Cut = cut(a.ResponseBody, most)
 	if a.URL != "" {
-		part.Address = dispatch.ShownURL(a.URL)
+		part.Address = store.MaskURL(a.URL)
 	}
 	for _, h := range a.RequestHeaders {
 		part.Request = append(part.Request, named{h.Name, h.Value})

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -66,7 +66,7 @@ func (u *UI) retry(r *request, id string) (*answer, error) {
 			return nil, store.ErrTerminal
 		}
 	}
-	q := dispatch.RetryRequest{Ladder: store.Ladder(r.value("ladder")), URL: r.value("url")}
+	q := control.RetryRequest{Ladder: store.Ladder(r.value("ladder")), URL: r.value("url")}
 	_, err := u.Engine.Retry(r.ctx, r.who.Project, id, q, r.by())
 	return nil, err
 }
@@ -137,14 +137,14 @@ func (f *form) askMend(c store.Callback) error {
 	headers := f.ask("headers", textField, "act.mend.headers")
 	headers.Mono, headers.Rows = true, 3
 	f.Fields = []field{
-		f.askMono("url", "act.mend.url", dispatch.ShownURL(c.URL)), f.askMono("policy", "act.mend.policy", c.Policy.Name),
+		f.askMono("url", "act.mend.url", store.MaskURL(c.URL)), f.askMono("policy", "act.mend.policy", c.Policy.Name),
 		headers, f.askMono("expires_in", "act.mend.expires", "6h"),
 	}
 	return nil
 }
 
 func (u *UI) mend(r *request, id string) (_ *answer, err error) {
-	var q dispatch.MendRequest
+	var q control.MendRequest
 	q.PolicyName = r.value("policy")
 	if s := r.value("url"); s != "" {
 		q.URL = &s
@@ -192,7 +192,7 @@ func (f *form) askResolve(store.Callback) error {
 }
 
 func (u *UI) resolve(r *request, id string) (*answer, error) {
-	var q dispatch.ResolveRequest
+	var q control.ResolveRequest
 	if text := strings.TrimSpace(r.text("data")); text != "" {
 		if !json.Valid([]byte(text)) {
 			return nil, invalid("data", r.lang.text("form.json"))

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -68,7 +67,7 @@ type callbackRow struct {
 }
 
 func newRow(c *store.Callback, now int64) *callbackRow {
-	row := &callbackRow{Callback: *c, State: c.StateAt(now), FullID: store.CallbackPrefix + c.ID, Address: dispatch.ShownURL(c.URL), When: c.DueAt}
+	row := &callbackRow{Callback: *c, State: c.StateAt(now), FullID: store.CallbackPrefix + c.ID, Address: store.MaskURL(c.URL), When: c.DueAt}
 	if c.EndpointID != "" {
 		row.EndpointFullID = store.EndpointPrefix + c.EndpointID
 	}

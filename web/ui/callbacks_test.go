@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -85,11 +86,11 @@ func (s callbackRows) Counts(context.Context, string) (store.Counts, error) { re
 // callbackEngine answers what is asked of the engine for one callback, and remembers what was done.
 type callbackEngine struct {
 	diary
-	why dispatch.Explanation
+	why control.Explanation
 	err error
 }
 
-func (e callbackEngine) Explain(context.Context, string, string) (dispatch.Explanation, error) {
+func (e callbackEngine) Explain(context.Context, string, string) (control.Explanation, error) {
 	return e.why, nil
 }
 
@@ -97,7 +98,7 @@ func (e callbackEngine) Evidence(context.Context, string, string) (string, error
 	return "evidence of " + hostile, e.err
 }
 
-func (e callbackEngine) Retry(_ context.Context, _, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error) {
+func (e callbackEngine) Retry(_ context.Context, _, id string, r control.RetryRequest, by store.Actor) (store.Callback, error) {
 	e.note("retry %s %s %s %s %s", id, r.Ladder, r.URL, by.Name, by.Reason)
 	return store.Callback{}, e.err
 }
@@ -119,7 +120,7 @@ func (e callbackEngine) Reschedule(_ context.Context, _, id string, due *int64, 
 	return store.Callback{DueAt: testNow + 1000}, e.err
 }
 
-func (e callbackEngine) Mend(_ context.Context, _, id string, r dispatch.MendRequest, _ store.Actor) (store.Callback, error) {
+func (e callbackEngine) Mend(_ context.Context, _, id string, r control.MendRequest, _ store.Actor) (store.Callback, error) {
 	if r.URL != nil {
 		e.note("mend %s url %s", id, *r.URL)
 	}
@@ -143,15 +144,15 @@ func (a auditRows) Audit(_ context.Context, _ string, f store.AuditFilter) (stor
 	return a.page, a.err
 }
 
-type pollEngine struct{ view dispatch.PollView }
+type pollEngine struct{ view control.PollView }
 
 func (p pollEngine) ResolvePoll(
-	context.Context, string, string, dispatch.ResolveRequest, store.Actor,
+	context.Context, string, string, control.ResolveRequest, store.Actor,
 ) (store.ResolvedPoll, error) {
 	return store.ResolvedPoll{}, nil
 }
 
-func (p pollEngine) Poll(context.Context, string, string) (dispatch.PollView, error) {
+func (p pollEngine) Poll(context.Context, string, string) (control.PollView, error) {
 	return p.view, nil
 }
 
@@ -160,7 +161,7 @@ func sample(n int) store.Callback {
 	return store.Callback{
 		ID: testID(n), Project: store.DefaultProject, Kind: store.Notify, URL: "https://user:pw@shop.example/notify?token=secret", Method: "POST",
 		Topic: "payment.succeeded", Ref: fmt.Sprintf("order-%04d", n), LockKey: "lock-1", Lane: "https://shop.example:443", LaneID: 1,
-		Labels: map[string]string{"channel": "alipay"}, Policy: dispatch.PaymentPolicy(), Success: store.Success{Name: "body-success"},
+		Labels: map[string]string{"channel": "alipay"}, Policy: accept.PaymentPolicy(), Success: store.Success{Name: "body-success"},
 		State: store.Scheduled, DueAt: testNow + 600_000, AttemptCount: 2, AttemptSeq: 2, LastStatus: 500, LastClass: store.ClassHTTP5xx,
 		CreatedAt: testNow - 200_000, UpdatedAt: testNow - 1000, PayloadID: "p", ContentType: "application/json",
 		Headers: []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "Authorization", Value: "Bearer hunter2"}},
@@ -194,9 +195,9 @@ func spoiledAttempt() store.Attempt {
 	return a
 }
 
-var someBlocks = dispatch.Explanation{NextAt: testNow + 600_000, Blocking: []dispatch.Block{
-	{Code: dispatch.BlockLanePaused, Since: testNow - 5000, Until: store.Forever, Detail: "paused by " + hostile, Cure: "resume it"},
-	{Code: dispatch.BlockNotDue, Until: testNow + 600_000, Detail: "it is due later", Cure: "wait"},
+var someBlocks = control.Explanation{NextAt: testNow + 600_000, Blocking: []control.Block{
+	{Code: control.BlockLanePaused, Since: testNow - 5000, Until: store.Forever, Detail: "paused by " + hostile, Cure: "resume it"},
+	{Code: control.BlockNotDue, Until: testNow + 600_000, Detail: "it is due later", Cure: "wait"},
 }}
 
 func callbackCases() []pageCase {
@@ -259,7 +260,7 @@ func callbackCases() []pageCase {
 		}},
 		{name: "callback/poll", path: id, set: func(o *fakes) {
 			give(callbackRows{all: []store.Callback{poll}}, callbackEngine{})(o)
-			o.pollEngine = pollEngine{view: dispatch.PollView{Callback: poll, Rule: `{"until":{"success":[{"pointer":"/x","eq":"` + "<b>" + `"}]}}`, Detail: store.PollDetail{Context: `{"a":1}`}}}
+			o.pollEngine = pollEngine{view: control.PollView{Callback: poll, Rule: `{"until":{"success":[{"pointer":"/x","eq":"` + "<b>" + `"}]}}`, Detail: store.PollDetail{Context: `{"a":1}`}}}
 		}, want: [][2]string{{"h2", "Poll"}, {"pre", `"until"`}, {".buttons a", "Resolve"}}},
 		{name: "callback/error", path: id, set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
 		{name: "callback/none", path: "/ui/callbacks/cb_" + testID(9), set: give(one, callbackEngine{}), status: http.StatusNotFound, want: [][2]string{{"main", "no such thing in this project"}}},

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
@@ -134,7 +134,7 @@ func (b *base) standings(row *endpointRow) []standing {
 	lane := row.Lane
 	if !row.Enabled {
 		s := standing{
-			Code: dispatch.BlockEndpointOff, Kind: "bad", Since: row.DisabledAt,
+			Code: control.BlockEndpointOff, Kind: "bad", Since: row.DisabledAt,
 			Act: row.path("enable"), ActText: b.T("endpoint.enable.button"),
 		}
 		if key := "endpoint.disabled." + row.DisabledReason; b.Has(key) {
@@ -146,13 +146,13 @@ func (b *base) standings(row *endpointRow) []standing {
 	}
 	if row.PausedUntil > b.now {
 		all = append(all, standing{
-			Code: dispatch.BlockEndpointPaused, Kind: "warn", Since: row.PausedAt, Until: row.PausedUntil,
+			Code: control.BlockEndpointPaused, Kind: "warn", Since: row.PausedAt, Until: row.PausedUntil,
 			Note: row.PauseReason, Act: row.path("resume"), ActText: b.T("endpoint.resume.button"),
 		})
 	}
 	if lane != nil {
 		for _, s := range b.laneRow(lane).Standings {
-			if s.Code != dispatch.BlockEndpointOff && s.Code != dispatch.BlockEndpointPaused { // which are the endpoint's own
+			if s.Code != control.BlockEndpointOff && s.Code != control.BlockEndpointPaused { // which are the endpoint's own
 				all = append(all, s)
 			}
 		}
@@ -177,26 +177,26 @@ func (b *base) standings(row *endpointRow) []standing {
 }
 
 // laneStanding says what holds a lane, by the word that dispatch has for it.
-func (b *base) laneStanding(v *dispatch.LaneView, hold dispatch.Block) standing {
+func (b *base) laneStanding(v *control.LaneView, hold control.Block) standing {
 	s := standing{Code: hold.Code, Kind: "warn", Since: hold.Since, Until: hold.Until}
 	switch hold.Code {
-	case dispatch.BlockLanePaused:
+	case control.BlockLanePaused:
 		s.Act, s.ActText = link("/lanes/resume", "key", v.Key), b.T("lanes.resume.button")
 		if v.PausedUntil == v.OwnPause {
 			s.Note = v.PauseReason
 		}
-	case dispatch.BlockEndpointPaused:
+	case control.BlockEndpointPaused:
 		if v.PausedUntil == v.EndpointPause {
 			s.Note = v.PauseReason
 		}
-	case dispatch.BlockProjectPaused:
+	case control.BlockProjectPaused:
 		s.Act, s.ActText = link("/system/resume"), b.T("banner.resume")
-	case dispatch.BlockEndpointOff, dispatch.BlockSQLDown, dispatch.BlockNoWorker,
-		dispatch.BlockIndexUnanswered:
+	case control.BlockEndpointOff, control.BlockSQLDown, control.BlockNoWorker,
+		control.BlockIndexUnanswered:
 		s.Kind = "bad"
-	case dispatch.BlockBreakerOpen:
+	case control.BlockBreakerOpen:
 		s.Kind, s.Until = "bad", 0 // it ends with an answer, not with its next probe
-	case dispatch.BlockRate, dispatch.BlockConcurrency:
+	case control.BlockRate, control.BlockConcurrency:
 		s.Kind = "busy"
 	}
 	b.word(&s)

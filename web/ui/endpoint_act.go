@@ -3,14 +3,15 @@ package ui
 import (
 	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func (u *UI) endpointActRoutes() []Route {
 	enable := func(on bool) func(*request, string) (*answer, error) {
 		return func(r *request, id string) (*answer, error) {
-			_, err := u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, dispatch.EndpointChange{Enabled: &on}, r.by())
+			_, err := u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, control.EndpointChange{Enabled: &on}, r.by())
 			return nil, err
 		}
 	}
@@ -123,13 +124,13 @@ type secretPage struct {
 	FullID string
 	// Say is what was done.
 	Say    string
-	Secret *dispatch.ShownSecret
+	Secret *secret.ShownSecret
 	// Until is when the secret before it ceases to sign beside it; zero: there is none that does.
 	Until int64
 }
 
 // showSecret answers with a secret. The texts are those of "endpoint.NAME.*".
-func (u *UI) showSecret(r *request, id, name string, s *dispatch.ShownSecret, until int64) (*answer, error) {
+func (u *UI) showSecret(r *request, id, name string, s *secret.ShownSecret, until int64) (*answer, error) {
 	p := &secretPage{base: u.base(r, "endpoints", "endpoint.secret.title"), FullID: store.EndpointPrefix + id, Secret: s}
 	p.Say = p.T("endpoint." + name + ".done")
 	if until > r.now {
@@ -139,7 +140,7 @@ func (u *UI) showSecret(r *request, id, name string, s *dispatch.ShownSecret, un
 }
 
 func (u *UI) revealSecret(r *request, id string) (*answer, error) {
-	s, err := u.Engine.RevealSecret(r.ctx, r.who.Project, dispatch.SecretQuery{Endpoint: id}, r.by())
+	s, err := u.Engine.RevealSecret(r.ctx, r.who.Project, control.SecretQuery{Endpoint: id}, r.by())
 	if err != nil {
 		return nil, err
 	}
@@ -160,10 +161,10 @@ func (u *UI) rotateSecret(r *request, id string) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := dispatch.Rotation{
+	q := control.Rotation{
 		Secret: strings.TrimSpace(r.text("secret")), Label: r.value("label"), Reason: r.value("reason"), Overlap: overlap,
 	}
-	s, until, err := u.Engine.RotateSecret(r.ctx, r.who.Project, dispatch.SecretQuery{Endpoint: id}, q, r.by())
+	s, until, err := u.Engine.RotateSecret(r.ctx, r.who.Project, control.SecretQuery{Endpoint: id}, q, r.by())
 	if err != nil {
 		return nil, err
 	}

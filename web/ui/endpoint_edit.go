@@ -5,7 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -18,7 +19,7 @@ const wasPrefix = "was."
 // endpointTexts are the fields of an endpoint as its form writes them.
 func endpointTexts(ep *store.Endpoint) map[string]string {
 	texts := map[string]string{
-		"url": dispatch.ShownURL(ep.URL), "name": ep.Name, "external_id": ep.ExternalID, "url_override": string(ep.URLOverride),
+		"url": store.MaskURL(ep.URL), "name": ep.Name, "external_id": ep.ExternalID, "url_override": string(ep.URLOverride),
 		"topics": strings.Join(ep.Topics, "\n"), "profile": "", "policy": policyText(ep.Policy), "success": successText(ep.Success), "signer": ep.Signer,
 		"rate": ep.Rate.String(), "concurrency": "", "headers": "",
 	}
@@ -136,8 +137,8 @@ func (u *UI) editEndpoint(r *request, id string) (*answer, error) {
 }
 
 // endpointChange reads what the form changes of the endpoint as it is: what differs from what was shown.
-func (r *request) endpointChange(ep *store.Endpoint) dispatch.EndpointChange {
-	ch := dispatch.EndpointChange{Secret: strings.TrimSpace(r.text("secret")), SecretLabel: r.value("secret_label")}
+func (r *request) endpointChange(ep *store.Endpoint) control.EndpointChange {
+	ch := control.EndpointChange{Secret: strings.TrimSpace(r.text("secret")), SecretLabel: r.value("secret_label")}
 	wrong := func(name, key string) {
 		ch.Invalid = append(ch.Invalid, store.FieldError{Field: name, Message: r.lang.text(key)})
 	}
@@ -187,7 +188,7 @@ func (r *request) endpointChange(ep *store.Endpoint) dispatch.EndpointChange {
 }
 
 // choosePolicy takes a name, or several waits: a policy given whole, which keeps what else the endpoint's own says.
-func (r *request) choosePolicy(ch *dispatch.EndpointChange, text string, ep *store.Endpoint) {
+func (r *request) choosePolicy(ch *control.EndpointChange, text string, ep *store.Endpoint) {
 	if strings.HasPrefix(text, "exp(") || len(strings.Fields(text)) < 2 {
 		ch.PolicyName = text
 		return
@@ -197,7 +198,7 @@ func (r *request) choosePolicy(ch *dispatch.EndpointChange, text string, ep *sto
 		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "policy", Message: err.Error()})
 		return
 	}
-	ch.Policy, ch.PolicyGiven = dispatch.DefaultPolicy(), true
+	ch.Policy, ch.PolicyGiven = accept.DefaultPolicy(), true
 	if ep.Policy.Given != nil {
 		ch.Policy = *ep.Policy.Given
 	}
@@ -205,7 +206,7 @@ func (r *request) choosePolicy(ch *dispatch.EndpointChange, text string, ep *sto
 }
 
 // chooseHeaders takes headers, one a line. A credential that is still masked stays what it is.
-func (r *request) chooseHeaders(ch *dispatch.EndpointChange, text string, ep *store.Endpoint) {
+func (r *request) chooseHeaders(ch *control.EndpointChange, text string, ep *store.Endpoint) {
 	headers, err := headerLines(text, r.lang)
 	if err != nil {
 		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers", Message: r.lang.text("endpoint.field.headers.wrong")})

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -67,19 +67,19 @@ func TestEditChangesOnlyWhatWasChanged(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		typed []string
-		want  dispatch.EndpointChange
+		want  control.EndpointChange
 	}{
-		{"nothing", nil, dispatch.EndpointChange{}},
-		{"a name", []string{"name", "Other"}, dispatch.EndpointChange{Name: new("Other")}},
-		{"no name", []string{"name", ""}, dispatch.EndpointChange{Name: new("")}},
-		{"an address", []string{"url", "https://new.example/"}, dispatch.EndpointChange{URL: new("https://new.example/")}},
+		{"nothing", nil, control.EndpointChange{}},
+		{"a name", []string{"name", "Other"}, control.EndpointChange{Name: new("Other")}},
+		{"no name", []string{"name", ""}, control.EndpointChange{Name: new("")}},
+		{"an address", []string{"url", "https://new.example/"}, control.EndpointChange{URL: new("https://new.example/")}},
 		{"cleared", []string{"external_id", "", "policy", "", "success", "", "signer", "", "rate", "", "concurrency", " "},
-			dispatch.EndpointChange{Clear: []string{"external_id", "rate", "concurrency", "policy", "success", "signer"}}},
-		{"no topics", []string{"topics", ""}, dispatch.EndpointChange{Topics: &[]string{}}},
-		{"no headers", []string{"headers", ""}, dispatch.EndpointChange{Headers: &[]store.Header{}}},
+			control.EndpointChange{Clear: []string{"external_id", "rate", "concurrency", "policy", "success", "signer"}}},
+		{"no topics", []string{"topics", ""}, control.EndpointChange{Topics: &[]string{}}},
+		{"no headers", []string{"headers", ""}, control.EndpointChange{Headers: &[]store.Header{}}},
 		{"a header", []string{"headers", "x-shop: 8\r\nauthorization: ***"},
-			dispatch.EndpointChange{Headers: &[]store.Header{{Name: "x-shop", Value: "8"}, {Name: "authorization", Value: "Bearer hunter2"}}}},
-		{"override", []string{"url_override", "deny"}, dispatch.EndpointChange{URLOverride: new("deny")}},
+			control.EndpointChange{Headers: &[]store.Header{{Name: "x-shop", Value: "8"}, {Name: "authorization", Value: "Bearer hunter2"}}}},
+		{"override", []string{"url_override", "deny"}, control.EndpointChange{URLOverride: new("deny")}},
 	} {
 		b.post(id+"/edit", formOf(form, c.typed...)...).leads(id)
 		c.want.Admin = true
@@ -89,7 +89,7 @@ func TestEditChangesOnlyWhatWasChanged(t *testing.T) {
 	}
 }
 
-func shownChange(t *testing.T, ch dispatch.EndpointChange) string {
+func shownChange(t *testing.T, ch control.EndpointChange) string {
 	t.Helper()
 	text, err := json.Marshal(ch)
 	if err != nil {

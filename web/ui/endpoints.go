@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -39,13 +39,13 @@ type endpointRow struct {
 	// FullID has its prefix, Label is what people call it, Address is masked.
 	FullID, Label, Address string
 	// Lane is nil where it has none yet.
-	Lane      *dispatch.LaneView
+	Lane      *control.LaneView
 	Standings []standing
 	Figures   figures
 }
 
 func newEndpointRow(ep store.Endpoint) *endpointRow {
-	row := &endpointRow{Endpoint: ep, FullID: store.EndpointPrefix + ep.ID, Address: dispatch.ShownURL(ep.URL)}
+	row := &endpointRow{Endpoint: ep, FullID: store.EndpointPrefix + ep.ID, Address: store.MaskURL(ep.URL)}
 	row.Label = cmp.Or(ep.Name, ep.ExternalID, row.FullID)
 	return row
 }
@@ -131,8 +131,8 @@ func (u *UI) standInto(r *request, b *base, rows []*endpointRow, hours int) erro
 }
 
 // lanesByKey finds lanes; those that do not exist are not in the answer.
-func (u *UI) lanesByKey(r *request, keys []string) (map[string]*dispatch.LaneView, error) {
-	found := make(map[string]*dispatch.LaneView, len(keys))
+func (u *UI) lanesByKey(r *request, keys []string) (map[string]*control.LaneView, error) {
+	found := make(map[string]*control.LaneView, len(keys))
 	if len(keys) == 0 {
 		return found, nil
 	}

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -19,21 +20,21 @@ import (
 type endpointEngine struct {
 	diary
 	err    error
-	secret dispatch.ShownSecret
+	secret secret.ShownSecret
 	// change is the last one that was asked for.
-	change *dispatch.EndpointChange
+	change *control.EndpointChange
 }
 
-func (e endpointEngine) CreateEndpoint(_ context.Context, _ string, ch dispatch.EndpointChange, by store.Actor) (dispatch.EndpointReceipt, error) {
+func (e endpointEngine) CreateEndpoint(_ context.Context, _ string, ch control.EndpointChange, by store.Actor) (control.EndpointReceipt, error) {
 	e.note("create %s", by.Reason)
 	*e.change = ch
 	if e.err == nil && len(ch.Invalid) > 0 {
 		e.err = &store.InvalidError{Fields: ch.Invalid}
 	}
-	return dispatch.EndpointReceipt{Endpoint: store.Endpoint{ID: testID(9)}, Created: true, Secret: e.secret}, e.err
+	return control.EndpointReceipt{Endpoint: store.Endpoint{ID: testID(9)}, Created: true, Secret: e.secret}, e.err
 }
 
-func (e endpointEngine) PatchEndpoint(_ context.Context, _, id string, ch dispatch.EndpointChange, by store.Actor) (store.Endpoint, error) {
+func (e endpointEngine) PatchEndpoint(_ context.Context, _, id string, ch control.EndpointChange, by store.Actor) (store.Endpoint, error) {
 	if ch.Enabled != nil {
 		e.note("enabled %s %v %s", id, *ch.Enabled, by.Reason)
 	} else {
@@ -63,7 +64,7 @@ func (e endpointEngine) TestEndpoint(_ context.Context, _, id string, _ store.Ac
 	return store.Callback{ID: testID(8)}, e.err
 }
 
-func (e endpointEngine) RotateSecret(_ context.Context, _ string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor) (dispatch.ShownSecret, int64, error) {
+func (e endpointEngine) RotateSecret(_ context.Context, _ string, q control.SecretQuery, r control.Rotation, by store.Actor) (secret.ShownSecret, int64, error) {
 	overlap := "default"
 	if r.Overlap != nil {
 		overlap = r.Overlap.String()
@@ -72,7 +73,7 @@ func (e endpointEngine) RotateSecret(_ context.Context, _ string, q dispatch.Sec
 	return e.secret, testNow + 3_600_000, e.err
 }
 
-func (e endpointEngine) RevealSecret(_ context.Context, _ string, q dispatch.SecretQuery, by store.Actor) (dispatch.ShownSecret, error) {
+func (e endpointEngine) RevealSecret(_ context.Context, _ string, q control.SecretQuery, by store.Actor) (secret.ShownSecret, error) {
 	e.note("reveal %s %s", q.Endpoint, by.Reason)
 	return e.secret, e.err
 }
@@ -89,7 +90,7 @@ func sampleEndpoint(n int) store.Endpoint {
 }
 
 // endpointLane is the lane of an endpoint.
-func endpointLane(ep store.Endpoint) dispatch.LaneView {
+func endpointLane(ep store.Endpoint) control.LaneView {
 	v := sampleLane(int(ep.LaneID))
 	v.Key, v.EndpointID = ep.LaneKey(), ep.ID
 	return v
@@ -111,7 +112,7 @@ func activityOf(lane int64) []store.Activity {
 	return all
 }
 
-var testSecret = dispatch.ShownSecret{ID: testID(4), Use: "hmac", Label: "serial 7", Secret: "whsec_c2VjcmV0", Public: "a public key"}
+var testSecret = secret.ShownSecret{ID: testID(4), Use: "hmac", Label: "serial 7", Secret: "whsec_c2VjcmV0", Public: "a public key"}
 
 func endpointCases() []pageCase {
 	type given struct {
@@ -128,18 +129,18 @@ func endpointCases() []pageCase {
 	ep := sampleEndpoint(1)
 	lane := endpointLane(ep)
 	entries := []store.AuditEntry{{ID: testID(90), At: testNow - 50_000, Actor: "kim (dk_1)", Action: "endpoint.update", Reason: "new shop", Detail: `{"changed":["url","rate"]}`}}
-	one := given{endpointRows{all: []store.Endpoint{ep}, activity: activityOf(1)}, laneRows{all: []dispatch.LaneView{lane}}, callbackRows{all: []store.Callback{sample(2), sample(1)}}, auditRows{page: store.AuditPage{Entries: entries}}}
+	one := given{endpointRows{all: []store.Endpoint{ep}, activity: activityOf(1)}, laneRows{all: []control.LaneView{lane}}, callbackRows{all: []store.Callback{sample(2), sample(1)}}, auditRows{page: store.AuditPage{Entries: entries}}}
 	stuckEp := ep
 	stuckEp.Enabled, stuckEp.DisabledReason, stuckEp.PausedUntil, stuckEp.PauseReason, stuckEp.FailingSince = false, "gone", store.Forever, "the merchant asked for it", testNow-7_200_000
 	stuckLane := lane
 	stuckLane.Disabled, stuckLane.OwnPause, stuckLane.EndpointPause = true, testNow+60_000, store.Forever
 	stuck := one
-	stuck.endpoints.all, stuck.lanes.all = []store.Endpoint{stuckEp}, []dispatch.LaneView{stuckLane}
+	stuck.endpoints.all, stuck.lanes.all = []store.Endpoint{stuckEp}, []control.LaneView{stuckLane}
 	openLane := brokenLane(1)
 	openLane.Key = lane.Key
 	openLane.State.Health = schedule.TimingOut
 	opened := one
-	opened.lanes.all = []dispatch.LaneView{openLane}
+	opened.lanes.all = []control.LaneView{openLane}
 	var many given
 	for n := 120; n > 0; n-- {
 		some := sampleEndpoint(n)
@@ -169,7 +170,7 @@ func endpointCases() []pageCase {
 		Success: store.Success{Rule: store.JSONText(hostile)}, Signer: hostile, Headers: []store.Header{{Name: hostile, Value: hostile}}, DisabledReason: hostile,
 		PausedUntil: store.Forever, PauseReason: hostile,
 	}
-	evil := given{endpointRows{all: []store.Endpoint{evilEp}}, laneRows{all: []dispatch.LaneView{lane}}, callbackRows{all: []store.Callback{spoil(sample(1))}},
+	evil := given{endpointRows{all: []store.Endpoint{evilEp}}, laneRows{all: []control.LaneView{lane}}, callbackRows{all: []store.Callback{spoil(sample(1))}},
 		auditRows{page: store.AuditPage{Entries: []store.AuditEntry{{At: testNow, Actor: hostile, Action: hostile, Reason: hostile, Detail: `{"changed":[` + quoted(hostile) + `]}`}}}}}
 	broken := given{endpoints: endpointRows{err: errBroken}}
 	id := "/ui/endpoints/ep_" + testID(1)
@@ -226,12 +227,12 @@ func quoted(s string) string {
 }
 
 // actingOn opens the pages over one endpoint, and returns what is done to it.
-func actingOn(t *testing.T, err error) (b *browser, done *[]string, change *dispatch.EndpointChange) {
+func actingOn(t *testing.T, err error) (b *browser, done *[]string, change *control.EndpointChange) {
 	t.Helper()
-	done, change = new([]string), new(dispatch.EndpointChange)
+	done, change = new([]string), new(control.EndpointChange)
 	ep := sampleEndpoint(1)
 	o := parts()
-	o.endpointRows, o.laneRows = endpointRows{all: []store.Endpoint{ep}}, laneRows{all: []dispatch.LaneView{endpointLane(ep)}}
+	o.endpointRows, o.laneRows = endpointRows{all: []store.Endpoint{ep}}, laneRows{all: []control.LaneView{endpointLane(ep)}}
 	o.callbackRows, o.auditRows = callbackRows{}, auditRows{}
 	o.endpointEngine = endpointEngine{err: err, secret: testSecret, diary: diary{done}, change: change}
 	o.keyRing = holders()
@@ -296,7 +297,7 @@ func TestSecretsStandOnOnePage(t *testing.T) {
 		t.Errorf("done %q, want %q", *done, want)
 	}
 	b.refuses(id+"/rotate_secret", ".field .error", "is not a duration", "overlap", "soon")
-	b.fakes.endpointEngine = endpointEngine{diary: diary{done}, change: new(dispatch.EndpointChange)} // it makes no secret
+	b.fakes.endpointEngine = endpointEngine{diary: diary{done}, change: new(control.EndpointChange)} // it makes no secret
 	b.post("/ui/endpoints/new", "url", "https://x.example/", "signer", "none").leads("/ui/endpoints/ep_" + testID(9))
 }
 
@@ -335,7 +336,7 @@ func TestEveryCodeHasWords(t *testing.T) {
 	defer u.Close()
 	for _, l := range u.languages {
 		b := &base{ui: u, lang: l, now: testNow}
-		for _, code := range dispatch.BlockCodes {
+		for _, code := range control.BlockCodes {
 			if !b.Has("why.title."+code) || !b.Has("why.cure."+code) {
 				t.Errorf("%s has no words for %s", l.code, code)
 			}
@@ -353,13 +354,13 @@ func TestStandingNamesWhatHolds(t *testing.T) {
 	for _, l := range u.languages {
 		b := &base{ui: u, lang: l, now: testNow}
 		for _, why := range []string{
-			dispatch.BlockProjectPaused, dispatch.BlockEndpointOff, dispatch.BlockEndpointPaused, dispatch.BlockLanePaused, dispatch.BlockBreakerOpen,
-			dispatch.BlockRetryAfter, dispatch.BlockRate, dispatch.BlockConcurrency, dispatch.BlockSQLDown,
-			dispatch.BlockNoWorker, dispatch.BlockSendingHeld, dispatch.BlockIndexUnanswered,
-			dispatch.BlockIndexRebuilding,
+			control.BlockProjectPaused, control.BlockEndpointOff, control.BlockEndpointPaused, control.BlockLanePaused, control.BlockBreakerOpen,
+			control.BlockRetryAfter, control.BlockRate, control.BlockConcurrency, control.BlockSQLDown,
+			control.BlockNoWorker, control.BlockSendingHeld, control.BlockIndexUnanswered,
+			control.BlockIndexRebuilding,
 		} {
 			v := brokenLane(1)
-			hold := dispatch.Block{Code: why, Since: testNow - 1}
+			hold := control.Block{Code: why, Since: testNow - 1}
 			s := b.laneStanding(&v, hold)
 			if s.Text == "lanes.held."+why || s.Kind == "" || s.Cure == "" || s.Since == 0 {
 				t.Errorf("%s: %s is %+v", l.code, why, s)

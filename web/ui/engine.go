@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -20,38 +23,38 @@ type Engine interface {
 	AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error)
 
 	// Explain says why a callback has not been sent yet, Evidence what the records say of it.
-	Explain(ctx context.Context, project, id string) (dispatch.Explanation, error)
+	Explain(ctx context.Context, project, id string) (control.Explanation, error)
 	Evidence(ctx context.Context, project, id string) (string, error)
 	Cancel(ctx context.Context, project, id string, by store.Actor) (store.CanceledCallback, error)
-	Retry(ctx context.Context, project, id string, r dispatch.RetryRequest, by store.Actor) (store.Callback, error)
+	Retry(ctx context.Context, project, id string, r control.RetryRequest, by store.Actor) (store.Callback, error)
 	Reschedule(
 		ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
 	) (store.Callback, error)
-	Mend(ctx context.Context, project, id string, r dispatch.MendRequest, by store.Actor) (store.Callback, error)
-	Poll(ctx context.Context, project, id string) (dispatch.PollView, error)
+	Mend(ctx context.Context, project, id string, r control.MendRequest, by store.Actor) (store.Callback, error)
+	Poll(ctx context.Context, project, id string) (control.PollView, error)
 	ResolvePoll(
-		ctx context.Context, project, id string, r dispatch.ResolveRequest, by store.Actor,
+		ctx context.Context, project, id string, r control.ResolveRequest, by store.Actor,
 	) (store.ResolvedPoll, error)
 
 	CreateEndpoint(
-		ctx context.Context, project string, ch dispatch.EndpointChange, by store.Actor,
-	) (dispatch.EndpointReceipt, error)
+		ctx context.Context, project string, ch control.EndpointChange, by store.Actor,
+	) (control.EndpointReceipt, error)
 	PatchEndpoint(
-		ctx context.Context, project, id string, ch dispatch.EndpointChange, by store.Actor,
+		ctx context.Context, project, id string, ch control.EndpointChange, by store.Actor,
 	) (store.Endpoint, error)
 	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error
 	// PauseEndpoint, PauseLane and PauseProject pause until a moment in Unix milliseconds; 0 resumes.
 	PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error)
 	TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
 	RotateSecret(
-		ctx context.Context, project string, q dispatch.SecretQuery, r dispatch.Rotation, by store.Actor,
-	) (dispatch.ShownSecret, int64, error)
+		ctx context.Context, project string, q control.SecretQuery, r control.Rotation, by store.Actor,
+	) (secret.ShownSecret, int64, error)
 	RevealSecret(
-		ctx context.Context, project string, q dispatch.SecretQuery, by store.Actor,
-	) (dispatch.ShownSecret, error)
+		ctx context.Context, project string, q control.SecretQuery, by store.Actor,
+	) (secret.ShownSecret, error)
 
 	// Lanes returns lanes in the order of their keys, each with what waits in it and how it stands in the index.
-	Lanes(ctx context.Context, project string, f store.LaneFilter) ([]dispatch.LaneView, error)
+	Lanes(ctx context.Context, project string, f store.LaneFilter) ([]control.LaneView, error)
 	// SetLane bounds a lane: nil leaves a bound as it is, zero takes it away.
 	SetLane(
 		ctx context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor,
@@ -64,20 +67,20 @@ type Engine interface {
 	// ScheduleRuns returns those that are kept of one schedule, newest first.
 	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
 	CreateSchedule(
-		ctx context.Context, project string, ch dispatch.ScheduleChange, by store.Actor,
+		ctx context.Context, project string, ch control.ScheduleChange, by store.Actor,
 	) (store.Schedule, error)
 	PatchSchedule(
-		ctx context.Context, project, id string, ch dispatch.ScheduleChange, by store.Actor,
+		ctx context.Context, project, id string, ch control.ScheduleChange, by store.Actor,
 	) (store.Schedule, error)
 	DeleteSchedule(ctx context.Context, project, id string, by store.Actor) error
 	RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
 
 	Redrive(
-		ctx context.Context, project string, q dispatch.RedriveRequest, by store.Actor,
+		ctx context.Context, project string, q control.RedriveRequest, by store.Actor,
 	) (store.Redrive, error)
 	// CountRedrive counts what one would change, no further than q.Most.
 	CountRedrive(
-		ctx context.Context, project string, q dispatch.RedriveRequest,
+		ctx context.Context, project string, q control.RedriveRequest,
 	) (matched int64, more bool, err error)
 	// SetRedrive pauses, resumes or cancels one; store.ErrTerminal for one that has ended.
 	SetRedrive(
@@ -88,16 +91,16 @@ type Engine interface {
 	Keys(ctx context.Context, project string) ([]store.Key, error)
 	// CreateKey returns the key's text too, which nothing can show again.
 	CreateKey(
-		ctx context.Context, project string, r dispatch.KeyRequest, by store.Actor,
+		ctx context.Context, project string, r control.KeyRequest, by store.Actor,
 	) (store.Key, string, error)
 	RevokeKey(ctx context.Context, project, id string, by store.Actor) error
 
 	// Stats are the sizes of all shards together.
 	Stats(ctx context.Context) (schedule.Stats, error)
-	IndexStatus(ctx context.Context) (dispatch.IndexStatus, error)
+	IndexStatus(ctx context.Context) (index.Status, error)
 	// Verify names at most 100 ids of each difference.
-	Verify(ctx context.Context) (dispatch.Drift, error)
-	Rebuild(ctx context.Context, dryRun bool, by store.Actor) (dispatch.RebuildReport, error)
+	Verify(ctx context.Context) (index.Drift, error)
+	Rebuild(ctx context.Context, dryRun bool, by store.Actor) (index.RebuildReport, error)
 	// Dispatchers are the processes that have reported themselves lately.
 	Dispatchers(ctx context.Context) ([]store.Dispatcher, error)
 }

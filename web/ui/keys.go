@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -90,7 +90,7 @@ type keyPage struct {
 }
 
 func (u *UI) createKey(r *request) (*answer, error) {
-	q := dispatch.KeyRequest{Name: r.value("name"), Scopes: r.form["scopes"]}
+	q := control.KeyRequest{Name: r.value("name"), Scopes: r.form["scopes"]}
 	expires, err := r.duration("expires_in")
 	var wrong *store.InvalidError
 	if q.ExpiresIn = expires; errors.As(err, &wrong) {

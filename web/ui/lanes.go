@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -34,7 +34,7 @@ type lanesPage struct {
 
 // A laneRow is a lane in a list.
 type laneRow struct {
-	dispatch.LaneView
+	control.LaneView
 	// Standings are what holds it, if anything does.
 	Standings []standing
 	// EndpointFullID is the endpoint's whose lane it is, with its prefix; empty: none. EndpointLabel is what people call that one, if anything.
@@ -43,7 +43,7 @@ type laneRow struct {
 	Paused bool
 }
 
-func (b *base) laneRow(v *dispatch.LaneView) *laneRow {
+func (b *base) laneRow(v *control.LaneView) *laneRow {
 	row := &laneRow{LaneView: *v, Paused: v.OwnPause > b.now}
 	if v.EndpointID != "" {
 		row.EndpointFullID = store.EndpointPrefix + v.EndpointID
@@ -67,7 +67,7 @@ func flightText(s *schedule.LaneState) string {
 }
 
 // flightLimit is the most attempts that a lane may ever have in flight; zero: not known.
-func flightLimit(v *dispatch.LaneView) int {
+func flightLimit(v *control.LaneView) int {
 	if v == nil || v.State == nil {
 		return 0
 	}
@@ -123,7 +123,7 @@ func (u *UI) labelLanes(r *request, rows []*laneRow) error {
 func isLaneKey(s string) bool { return s != "" && utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // someLanes reads the lanes of a page: by their keys, or those that have the most open callbacks.
-func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]dispatch.LaneView, error) {
+func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.LaneView, error) {
 	if !p.ByBacklog {
 		return u.Engine.Lanes(r.ctx, r.who.Project, f)
 	}
@@ -140,9 +140,9 @@ func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]dispatch
 	after := f.After
 	f.After, f.Limit = "", len(f.Keys)
 	views, err := u.Engine.Lanes(r.ctx, r.who.Project, f)
-	slices.SortStableFunc(views, func(a, b dispatch.LaneView) int { return cmp.Compare(b.Open, a.Open) })
+	slices.SortStableFunc(views, func(a, b control.LaneView) int { return cmp.Compare(b.Open, a.Open) })
 	// Where the lane that the page before ended with is none of the largest any more, they are shown from the beginning.
-	last := slices.IndexFunc(views, func(v dispatch.LaneView) bool { return v.Key == after })
+	last := slices.IndexFunc(views, func(v control.LaneView) bool { return v.Key == after })
 	return views[last+1:], err
 }
 
@@ -198,7 +198,7 @@ func (u *UI) pauseLane(r *request, key string) (*answer, error) {
 
 func (f *form) askResumeLane(row *laneRow) error {
 	for _, s := range row.Standings {
-		if s.Code == dispatch.BlockLanePaused && s.Note != "" {
+		if s.Code == control.BlockLanePaused && s.Note != "" {
 			f.tell("endpoint.pause.reason", s.Note)
 		}
 	}

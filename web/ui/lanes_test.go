@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -17,17 +17,17 @@ import (
 // laneRows has lanes in the order of their keys, and remembers what was done to them.
 type laneRows struct {
 	diary
-	all []dispatch.LaneView
+	all []control.LaneView
 	err error
 	// asked is the last filter.
 	asked *store.LaneFilter
 }
 
-func (l laneRows) Lanes(_ context.Context, _ string, f store.LaneFilter) ([]dispatch.LaneView, error) {
+func (l laneRows) Lanes(_ context.Context, _ string, f store.LaneFilter) ([]control.LaneView, error) {
 	if l.asked != nil {
 		*l.asked = f
 	}
-	var found []dispatch.LaneView
+	var found []control.LaneView
 	for _, v := range l.all {
 		if len(f.Keys) > 0 && !slices.Contains(f.Keys, v.Key) || v.Key <= f.After || !strings.Contains(v.Key, f.Search) || f.Held && v.PausedUntil <= testNow ||
 			len(found) >= f.Limit {
@@ -56,23 +56,23 @@ func (l laneRows) PauseLane(_ context.Context, _, key string, until int64, by st
 }
 
 // sampleLane is a lane with a backlog that is well.
-func sampleLane(n int) dispatch.LaneView {
+func sampleLane(n int) control.LaneView {
 	key := fmt.Sprintf("https://shop-%04d.example:443", n)
-	return dispatch.LaneView{
+	return control.LaneView{
 		LaneBacklog: store.LaneBacklog{Lane: store.Lane{ID: int64(n), Key: key, Rate: store.Rate{Count: 50, Per: time.Second}}, Open: int64(7 * n), OldestDue: testNow - 90_000},
 		State:       &schedule.LaneState{InFlight: 3, Concurrency: 8, Limit: 32, Health: schedule.Answering},
 	}
 }
 
 // heldLane is a lane that somebody has paused.
-func heldLane(n int, because string) dispatch.LaneView {
+func heldLane(n int, because string) control.LaneView {
 	v := sampleLane(n)
 	v.OwnPause, v.PausedUntil, v.PauseReason = testNow+3_600_000, testNow+3_600_000, because
 	return v
 }
 
 // brokenLane is a lane whose breaker is open.
-func brokenLane(n int) dispatch.LaneView {
+func brokenLane(n int) control.LaneView {
 	v := sampleLane(n)
 	v.State.Breaker, v.State.Unanswered, v.State.UnansweredSince = schedule.BreakerOpen, 20, testNow-60_000
 	v.State.OpenedAt, v.State.ProbeAt = testNow-50_000, testNow+9000
@@ -80,10 +80,10 @@ func brokenLane(n int) dispatch.LaneView {
 }
 
 func laneCases() []pageCase {
-	give := func(rows ...dispatch.LaneView) func(o *fakes) {
+	give := func(rows ...control.LaneView) func(o *fakes) {
 		return func(o *fakes) { o.laneRows = laneRows{all: rows} }
 	}
-	var many []dispatch.LaneView
+	var many []control.LaneView
 	var counts store.Counts
 	for n := 1; n <= 120; n++ {
 		v := sampleLane(n)
@@ -159,7 +159,7 @@ func TestLaneActs(t *testing.T) {
 	lane.Key = key
 	var done []string
 	o := parts()
-	o.laneRows = laneRows{all: []dispatch.LaneView{lane}, diary: diary{&done}}
+	o.laneRows = laneRows{all: []control.LaneView{lane}, diary: diary{&done}}
 	b := signedIn(t, o)
 	path := func(name string) string { return link("/lanes/"+name, "key", key) }
 	for _, name := range []string{"pause", "resume", "limits"} {

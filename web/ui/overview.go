@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
@@ -67,7 +69,7 @@ type dispatcherRow struct {
 
 // An indexPart is how the index stands.
 type indexPart struct {
-	dispatch.IndexStatus
+	index.Status
 	Stats schedule.Stats
 	// Known: Stats says something.
 	Known bool
@@ -198,13 +200,13 @@ func (u *UI) fillProcesses(r *request, p *overviewPage) error {
 		return err
 	}
 	for i := range all {
-		row := &dispatcherRow{Dispatcher: all[i], Gone: r.now-all[i].SeenAt > dispatch.DispatcherSilence.Milliseconds()}
+		row := &dispatcherRow{Dispatcher: all[i], Gone: r.now-all[i].SeenAt > control.DispatcherSilence.Milliseconds()}
 		if !row.Gone {
 			p.Alive++
 		}
 		p.Dispatchers = append(p.Dispatchers, row)
 	}
-	if p.Index.IndexStatus, err = u.Engine.IndexStatus(r.ctx); err != nil {
+	if p.Index.Status, err = u.Engine.IndexStatus(r.ctx); err != nil {
 		return err
 	}
 	if !p.Index.Down {
@@ -338,7 +340,7 @@ func (b *base) axis(from, to time.Time) picture.TimeAxis {
 
 // tiersChart draws how many callbacks wait at each place of their ladder. The waits are those of the default policy, which most have.
 func (p *overviewPage) tiersChart(tiers map[int]int64) template.HTML {
-	policy := dispatch.PaymentPolicy()
+	policy := accept.PaymentPolicy()
 	c := picture.Categories{Label: p.T("chart.tiers"), NoData: p.T("chart.nodata"), Value: whole}
 	for tier := range maxTier {
 		if tier > len(policy.Tiers) && tiers[tier] <= 0 {

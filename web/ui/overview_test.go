@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -61,13 +63,13 @@ func overviewCases() []pageCase {
 		{Name: "a", Host: "pay-1", Version: "1.0", Roles: "api,ui,worker", Workers: 512, InFlight: 17, SeenAt: testNow - 1000, StartedAt: testNow - 1e7},
 		{Name: "b", Host: "pay-2", Roles: "worker", Workers: 512, SeenAt: testNow - 300_000},
 		{Name: "c", Host: "pay-3", Roles: "worker", Workers: 512, SeenAt: testNow - 1000, Draining: true},
-	}, status: dispatch.IndexStatus{Prefix: "dispatcher", Shards: 1, Generation: 3, Present: 3, BuiltAt: testNow - 86_400_000}, stats: schedule.Stats{Delayed: 120_000, Ready: 40, Leased: 17, OpenBreakers: 2}}
+	}, status: index.Status{Prefix: "dispatcher", Shards: 1, Generation: 3, Present: 3, BuiltAt: testNow - 86_400_000}, stats: schedule.Stats{Delayed: 120_000, Ready: 40, Leased: 17, OpenBreakers: 2}}
 	many := callbackRows{counts: store.Counts{States: map[store.State]int64{store.Scheduled: 120_057, store.Dead: 12}, Tiers: map[int]int64{0: 99_000, 1: 800, 2: 90, 3: 4, 9: 1, 40: 2}}}
 	lanes := laneRows{}
 	for n := range 12 {
 		key := fmt.Sprintf("https://shop-%d.example:443", n)
 		many.counts.Lanes = append(many.counts.Lanes, store.LaneCount{Lane: key, Open: int64(100 * n)})
-		v := dispatch.LaneView{LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: key}, Open: int64(100 * n), OldestDue: testNow - int64(n)*7_000}}
+		v := control.LaneView{LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: key}, Open: int64(100 * n), OldestDue: testNow - int64(n)*7_000}}
 		if n == 9 {
 			v.OwnPause, v.EndpointID = store.Forever, testID(7)
 		}
@@ -80,7 +82,7 @@ func overviewCases() []pageCase {
 	}
 	begun := full
 	begun.activity = begun.activity[:20]
-	evil := laneRows{all: []dispatch.LaneView{{LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: hostile}, Open: 5, OldestDue: testNow - 9000}}}}
+	evil := laneRows{all: []control.LaneView{{LaneBacklog: store.LaneBacklog{Lane: store.Lane{Key: hostile}, Open: 5, OldestDue: testNow - 9000}}}}
 	spoiled := indexEngine{processes: []store.Dispatcher{{Name: hostile, Host: hostile, Version: hostile, Roles: hostile, SeenAt: testNow}}}
 	return []pageCase{
 		{name: "overview/empty", path: "/ui/", set: set(overviewRows{}, callbackRows{}, laneRows{}, indexEngine{}), want: [][2]string{{".empty", "Nothing waits"}, {".empty", "No callbacks yet"}, {".kpi", "0/s"}}},
@@ -91,7 +93,7 @@ func overviewCases() []pageCase {
 		{name: "overview/minutes", path: "/ui/", set: set(begun, many, lanes, alive)},
 		{name: "overview/week", path: "/ui/?range=7d", set: set(full, many, lanes, alive)},
 		{name: "overview/down", path: "/ui/", set: func(o *fakes) {
-			set(full, many, lanes, indexEngine{status: dispatch.IndexStatus{Down: true}})(o)
+			set(full, many, lanes, indexEngine{status: index.Status{Down: true}})(o)
 			o.stillClock = stillClock{dispatch.Health{Degraded: []string{"redis", "redis_unsafe", "held"}}}
 			o.projectRows = projectRows{paused: store.Forever, because: hostile}
 		}, want: [][2]string{{".banner.bad", "cannot commit"}, {".banner.warn", "index does not answer"}, {".banner.warn", "paused"}, {".badge.bad", "does not answer"}}},

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -104,8 +104,8 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 }
 
 // request is the redrive that the form asks for.
-func (b *bulk) request(r *request) (q dispatch.RedriveRequest, err error) {
-	q = dispatch.RedriveRequest{Action: string(b.action), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Rate: r.value("rate"), Most: countMost}
+func (b *bulk) request(r *request) (q control.RedriveRequest, err error) {
+	q = control.RedriveRequest{Action: string(b.action), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Rate: r.value("rate"), Most: countMost}
 	switch b.action {
 	case store.RedriveRetry:
 		q.Ladder = r.value("ladder")
@@ -134,7 +134,7 @@ type tally struct {
 func (u *UI) countBulk(r *request, b *bulk) (t tally, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, countTime)
 	defer cancel()
-	q := dispatch.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Most: countMost}
+	q := control.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Most: countMost}
 	t.n, t.more, err = u.Engine.CountRedrive(ctx, r.who.Project, q)
 	if r.tooSlow(ctx, err) {
 		return tally{unknown: true}, nil
@@ -256,7 +256,7 @@ func (u *UI) newRedrive(r *request) (*answer, error) {
 }
 
 // recount shows the form with what would happen now, as it is filled in; what is wrong with that is said at its fields.
-func (u *UI) recount(r *request, q dispatch.RedriveRequest) (*answer, error) {
+func (u *UI) recount(r *request, q control.RedriveRequest) (*answer, error) {
 	q.Most = 1 // it is judged here, and counted for the form
 	ctx, cancel := context.WithTimeout(r.ctx, countTime)
 	defer cancel()

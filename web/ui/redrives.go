@@ -4,7 +4,6 @@ import (
 	"html/template"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
@@ -216,7 +215,7 @@ func (b *base) asked(of *store.Redrive) []fact {
 	case store.RedriveRetry:
 		facts = append(facts, fact{Name: b.T("ladder.title"), Value: b.Or("ladder.", string(of.Ladder))})
 	case store.RedriveSetURL:
-		facts = append(facts, fact{Name: b.T("act.mend.url"), Value: dispatch.ShownURL(of.URL), Data: true})
+		facts = append(facts, fact{Name: b.T("act.mend.url"), Value: store.MaskURL(of.URL), Data: true})
 	case store.RedriveReschedule:
 		to := fact{Name: b.T("redrives.moveby"), Value: b.Duration(time.Duration(of.Delay) * time.Millisecond), Data: true}
 		if of.DueAt != 0 {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -37,11 +37,11 @@ type redriveEngine struct {
 	more bool
 	// countErr is what counting answers, err what the rest does.
 	countErr, err error
-	asked         *[]dispatch.RedriveRequest
+	asked         *[]control.RedriveRequest
 	diary
 }
 
-func (e redriveEngine) Redrive(_ context.Context, _ string, q dispatch.RedriveRequest, by store.Actor) (store.Redrive, error) {
+func (e redriveEngine) Redrive(_ context.Context, _ string, q control.RedriveRequest, by store.Actor) (store.Redrive, error) {
 	if e.asked != nil {
 		*e.asked = append(*e.asked, q)
 		e.note("%s", by.Reason)
@@ -49,7 +49,7 @@ func (e redriveEngine) Redrive(_ context.Context, _ string, q dispatch.RedriveRe
 	return store.Redrive{ID: testID(3)}, e.err
 }
 
-func (e redriveEngine) CountRedrive(_ context.Context, _ string, q dispatch.RedriveRequest) (int64, bool, error) {
+func (e redriveEngine) CountRedrive(_ context.Context, _ string, q control.RedriveRequest) (int64, bool, error) {
 	if q.Action == "set_url" && q.URL == "" { // as the engine does
 		return 0, false, invalid("url", "is not an address")
 	}
@@ -151,7 +151,7 @@ func redriveCases() []pageCase {
 func TestRedriveDoesWhatItsFormSays(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	var asked []dispatch.RedriveRequest
+	var asked []control.RedriveRequest
 	var done []string
 	o.redriveEngine = redriveEngine{n: 12, asked: &asked, diary: diary{&done}}
 	b := signedIn(t, o)
@@ -186,7 +186,7 @@ func TestRedriveDoesWhatItsFormSays(t *testing.T) {
 func TestRedriveSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	var asked []dispatch.RedriveRequest
+	var asked []control.RedriveRequest
 	var done []string
 	o.redriveEngine = redriveEngine{n: 12, err: invalid("rate", "is not a rate"), asked: &asked, diary: diary{&done}}
 	b := signedIn(t, o)

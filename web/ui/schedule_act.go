@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -13,7 +13,7 @@ import (
 func (u *UI) scheduleActRoutes() []Route {
 	enable := func(on bool) func(*request, string) (*answer, error) {
 		return func(r *request, id string) (*answer, error) {
-			_, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, id, dispatch.ScheduleChange{Enabled: &on}, r.by())
+			_, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, id, control.ScheduleChange{Enabled: &on}, r.by())
 			return nil, err
 		}
 	}
@@ -75,9 +75,9 @@ func (u *UI) scheduleForm(r *request, name string, s *store.Schedule) *form {
 }
 
 // scheduleChange is the schedule as the form has it.
-func (u *UI) scheduleChange(r *request) (ch dispatch.ScheduleChange, err error) {
+func (u *UI) scheduleChange(r *request) (ch control.ScheduleChange, err error) {
 	name, cron, timezone, missed, enabled := r.value("name"), r.value("cron"), r.value("timezone"), r.value("missed"), r.form.Has("enabled")
-	ch = dispatch.ScheduleChange{Name: &name, Cron: &cron, Timezone: &timezone, Missed: &missed, Enabled: &enabled, Template: []byte(strings.TrimSpace(r.text("callback")))}
+	ch = control.ScheduleChange{Name: &name, Cron: &cron, Timezone: &timezone, Missed: &missed, Enabled: &enabled, Template: []byte(strings.TrimSpace(r.text("callback")))}
 	if !json.Valid(ch.Template) {
 		return ch, invalid("callback", r.lang.text("form.json"))
 	}
@@ -87,7 +87,7 @@ func (u *UI) scheduleChange(r *request) (ch dispatch.ScheduleChange, err error) 
 // previewSchedule shows the form with the times at which the schedule would be due.
 func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*answer, error) {
 	cron, timezone := r.value("cron"), r.value("timezone")
-	next, err := dispatch.NextTimes(cron, timezone, r.now, previewTimes)
+	next, err := control.NextTimes(cron, timezone, r.now, previewTimes)
 	if err != nil {
 		return nil, err
 	}
@@ -213,11 +213,11 @@ func templateParts(text string) (parts []templatePart) {
 		case "url":
 			var address string
 			if json.Unmarshal(value, &address) == nil {
-				parts = append(parts, templatePart{name, dispatch.ShownURL(address), from, from + len(value)})
+				parts = append(parts, templatePart{name, store.MaskURL(address), from, from + len(value)})
 			}
 		case "headers":
 			eachMember(string(value), from, func(header string, value json.RawMessage, from int) {
-				if dispatch.IsSensitiveHeader(header) {
+				if store.IsSensitiveHeader(header) {
 					parts = append(parts, templatePart{"headers." + header, query.Mask, from, from + len(value)})
 				}
 			})

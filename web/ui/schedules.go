@@ -3,7 +3,7 @@ package ui
 import (
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -160,7 +160,7 @@ func (u *UI) schedule(r *request) (*answer, error) {
 // dueTimes are the next due times of an enabled schedule, the first of which the store knows. What the store keeps can be read.
 func dueTimes(s *store.Schedule, n int) []dueTime {
 	times := []dueTime{{At: s.NextAt}}
-	if next, err := dispatch.NextTimes(s.Cron, s.Timezone, s.NextAt, n-1); err == nil {
+	if next, err := control.NextTimes(s.Cron, s.Timezone, s.NextAt, n-1); err == nil {
 		for _, at := range next {
 			times = append(times, dueTime{At: at})
 		}

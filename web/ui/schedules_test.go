@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -45,7 +45,7 @@ type scheduleEngine struct {
 	err error
 }
 
-func (e scheduleEngine) changed(verb, id string, ch dispatch.ScheduleChange, by store.Actor) {
+func (e scheduleEngine) changed(verb, id string, ch control.ScheduleChange, by store.Actor) {
 	parts := []string{verb, id}
 	for _, s := range []*string{ch.Name, ch.Cron, ch.Timezone, ch.Missed} {
 		if s != nil {
@@ -58,23 +58,23 @@ func (e scheduleEngine) changed(verb, id string, ch dispatch.ScheduleChange, by 
 	e.note("%s", strings.Join(append(parts, string(ch.Template), by.Reason), "|"))
 }
 
-func (e scheduleEngine) CreateSchedule(_ context.Context, _ string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error) {
+func (e scheduleEngine) CreateSchedule(_ context.Context, _ string, ch control.ScheduleChange, by store.Actor) (store.Schedule, error) {
 	e.changed("create", "", ch, by)
 	return store.Schedule{ID: testID(3)}, e.err
 }
 
-func (e scheduleEngine) PatchSchedule(_ context.Context, _, id string, ch dispatch.ScheduleChange, by store.Actor) (store.Schedule, error) {
+func (e scheduleEngine) PatchSchedule(_ context.Context, _, id string, ch control.ScheduleChange, by store.Actor) (store.Schedule, error) {
 	e.changed("patch", id, ch, by)
 	return store.Schedule{}, e.err
 }
 
 func (e scheduleEngine) DeleteSchedule(_ context.Context, _, id string, by store.Actor) error {
-	e.changed("delete", id, dispatch.ScheduleChange{}, by)
+	e.changed("delete", id, control.ScheduleChange{}, by)
 	return e.err
 }
 
 func (e scheduleEngine) RunSchedule(_ context.Context, _, id string, by store.Actor) (store.Callback, error) {
-	e.changed("run", id, dispatch.ScheduleChange{}, by)
+	e.changed("run", id, control.ScheduleChange{}, by)
 	return store.Callback{ID: testID(4)}, e.err
 }
 

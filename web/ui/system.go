@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -49,7 +50,7 @@ type systemPage struct {
 	// InFlight and Workers are of all processes that run. Idle: none of them attempts anything.
 	InFlight, Workers int
 	Idle              bool
-	Index             dispatch.IndexStatus
+	Index             index.Status
 	// Stats is nil where the index does not answer.
 	Stats *schedule.Stats
 	// HeadLate: what is due is not moved.
@@ -100,7 +101,7 @@ func (u *UI) fillSystem(r *request, p *systemPage) error {
 	}
 	p.Idle = true
 	for _, d := range processes {
-		row := &processRow{Dispatcher: d, Gone: d.SeenAt < r.now-dispatch.DispatcherSilence.Milliseconds()}
+		row := &processRow{Dispatcher: d, Gone: d.SeenAt < r.now-control.DispatcherSilence.Milliseconds()}
 		off := time.Duration(d.ClockOffset) * time.Millisecond
 		row.Offset, row.Off = shortDuration(off), off.Abs() > maxOffset
 		if !row.Gone {
@@ -243,7 +244,7 @@ type driftPage struct {
 	base
 	// TooLong: the comparison was not ended.
 	TooLong     bool
-	Drift       dispatch.Drift
+	Drift       index.Drift
 	Differences []difference
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -18,10 +20,10 @@ import (
 // indexEngine answers for the index.
 type indexEngine struct {
 	stats     schedule.Stats
-	status    dispatch.IndexStatus
+	status    index.Status
 	processes []store.Dispatcher
-	drift     dispatch.Drift
-	report    dispatch.RebuildReport
+	drift     index.Drift
+	report    index.RebuildReport
 	// err is SQL's, statsErr the index's. late: what takes long ends when its context does.
 	err, statsErr error
 	late          bool
@@ -29,25 +31,25 @@ type indexEngine struct {
 }
 
 func (e indexEngine) Stats(context.Context) (schedule.Stats, error) { return e.stats, e.statsErr }
-func (e indexEngine) IndexStatus(context.Context) (dispatch.IndexStatus, error) {
+func (e indexEngine) IndexStatus(context.Context) (index.Status, error) {
 	return e.status, e.err
 }
 func (e indexEngine) Dispatchers(context.Context) ([]store.Dispatcher, error) {
 	return e.processes, e.err
 }
 
-func (e indexEngine) Verify(ctx context.Context) (dispatch.Drift, error) {
+func (e indexEngine) Verify(ctx context.Context) (index.Drift, error) {
 	if e.late {
 		<-ctx.Done()
-		return dispatch.Drift{}, ctx.Err()
+		return index.Drift{}, ctx.Err()
 	}
 	return e.drift, e.err
 }
 
-func (e indexEngine) Rebuild(ctx context.Context, dry bool, by store.Actor) (dispatch.RebuildReport, error) {
+func (e indexEngine) Rebuild(ctx context.Context, dry bool, by store.Actor) (index.RebuildReport, error) {
 	if e.late {
 		<-ctx.Done()
-		return dispatch.RebuildReport{}, ctx.Err()
+		return index.RebuildReport{}, ctx.Err()
 	}
 	e.note("rebuild %t %s %s", dry, by.Name, by.Reason)
 	return e.report, e.err
@@ -66,7 +68,7 @@ func (e systemEngine) PauseProject(_ context.Context, project string, until int6
 }
 func (e systemEngine) Keys(context.Context, string) ([]store.Key, error) { return e.all, e.err }
 
-func (e systemEngine) CreateKey(_ context.Context, _ string, r dispatch.KeyRequest, by store.Actor) (store.Key, string, error) {
+func (e systemEngine) CreateKey(_ context.Context, _ string, r control.KeyRequest, by store.Actor) (store.Key, string, error) {
 	if len(r.Invalid) > 0 {
 		return store.Key{}, "", &store.InvalidError{Fields: r.Invalid}
 	}
@@ -102,7 +104,7 @@ func process(n int, seen int64) store.Dispatcher {
 func wellIndex() indexEngine {
 	return indexEngine{
 		processes: []store.Dispatcher{process(1, testNow-2000), process(2, testNow-4000)},
-		status:    dispatch.IndexStatus{Prefix: "dispatcher", Shards: 8, Generation: 3, Present: 3, BuiltAt: testNow - 9*86_400_000, Horizon: 24 * time.Hour},
+		status:    index.Status{Prefix: "dispatcher", Shards: 8, Generation: 3, Present: 3, BuiltAt: testNow - 9*86_400_000, Horizon: 24 * time.Hour},
 		stats: schedule.Stats{
 			Delayed: 1_234_567, Ready: 42, Leased: 51, RunnableLanes: 12, BlockedLanes: 3, OpenBreakers: 1, Locks: 9, Waiters: 2, HeadDue: testNow + 400,
 			Counters: map[string]int64{"claimed": 9_876_543, "acked": 9_000_000, "rescheduled": 800_000, "buried": 12},
@@ -128,11 +130,11 @@ func systemCases() []pageCase {
 	trouble.processes = []store.Dispatcher{gone, held, draining}
 	trouble.stats.Quarantined, trouble.stats.HeadDue = 4, testNow-60_000
 	trouble.status.Present = 2
-	away := indexEngine{status: dispatch.IndexStatus{Prefix: "dispatcher", Shards: 1, Generation: 3, Down: true}, statsErr: errBroken}
+	away := indexEngine{status: index.Status{Prefix: "dispatcher", Shards: 1, Generation: 3, Down: true}, statsErr: errBroken}
 	slow := wellIndex()
 	slow.statsErr = errBroken
 	own := wellIndex()
-	own.processes, own.status = own.processes[:1], dispatch.IndexStatus{Shards: 1, Embedded: true, Generation: 1, Present: 1, Rebuilding: true}
+	own.processes, own.status = own.processes[:1], index.Status{Shards: 1, Embedded: true, Generation: 1, Present: 1, Rebuilding: true}
 	evil := wellIndex()
 	evil.status.Prefix = hostile
 	for n := range 12 {
@@ -312,8 +314,8 @@ func TestVerifyAndRebuild(t *testing.T) {
 	var done []string
 	o := parts()
 	e := wellIndex()
-	e.done, e.drift = &done, dispatch.Drift{Rows: 120, Items: 119, Generation: 3, IndexGeneration: 3}
-	e.report = dispatch.RebuildReport{Open: 1200, Claimed: 7, Generation: 4, Took: 1500 * time.Millisecond}
+	e.done, e.drift = &done, index.Drift{Rows: 120, Items: 119, Generation: 3, IndexGeneration: 3}
+	e.report = index.RebuildReport{Open: 1200, Claimed: 7, Generation: 4, Took: 1500 * time.Millisecond}
 	o.indexEngine = e
 	b := signedIn(t, o)
 	res := b.post("/ui/system/verify").ok()

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -72,7 +73,7 @@ func New(ctx context.Context, c *console.Console, s *config.Settings, log *slog.
 	if err := completeKeys(c, s, log); err != nil {
 		return srv, err
 	}
-	keyring, err := dispatch.NewKeyring(s.MasterKey)
+	keyring, err := secret.NewKeyring(s.MasterKey)
 	if err != nil {
 		return srv, err
 	}

@@ -15,8 +15,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -40,14 +41,14 @@ func judgeKeys(s *config.Settings, database *sqlFacts) []diagnosis {
 			return append(list, fails(check, "mend the rights of the file", "%s", err))
 		}
 	}
-	ring, err := dispatch.NewKeyring(keys.MasterKey)
+	ring, err := secret.NewKeyring(keys.MasterKey)
 	if err != nil {
 		return append(list, fails(check, "give the base64 of 32 bytes, for example from \"openssl rand -base64 32\"", "%s", err))
 	}
 	return append(list, judgeMasterKey(ring, database))
 }
 
-func judgeMasterKey(ring *dispatch.Keyring, database *sqlFacts) diagnosis {
+func judgeMasterKey(ring *secret.Keyring, database *sqlFacts) diagnosis {
 	const check = "master key"
 	if database.err != nil || database.readErr != nil {
 		if database.absent {
@@ -260,7 +261,7 @@ func judgeFiles(s *config.Settings) diagnosis {
 
 func judgeTimes(s *config.Settings) diagnosis {
 	const check = "time-outs"
-	usual := dispatch.PaymentPolicy().Timeout
+	usual := accept.PaymentPolicy().Timeout
 	found := fmt.Sprintf("an attempt takes up to %s by default, its lease outlasts it; a shutdown waits %s", schedule.FormatDuration(usual), schedule.FormatDuration(s.DrainTimeout))
 	if s.DrainTimeout < usual {
 		return warns(check, "raise drain_timeout above "+schedule.FormatDuration(usual)+" (and what kills the process after SIGTERM above that): what is cut off is sent again", "%s", found)

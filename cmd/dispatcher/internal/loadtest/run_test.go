@@ -24,7 +24,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -216,7 +216,7 @@ func TestBenchInterruptedOnARunningServer(t *testing.T) {
 			"--phases", "delayed", "--rate", "1", "--duration", "1h", "--json")
 	}()
 	testserver.Until(t, "more are open than one call cancels", func() bool {
-		return r.Counters(t).Items() > dispatch.MaxCancelRef
+		return r.Counters(t).Items() > control.MaxCancelRef
 	})
 	interrupt()
 	if got := <-code; got != console.ExitFailed {

@@ -1,0 +1,146 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// MaxAccept is the most submissions that one call of Accept takes.
+const MaxAccept = 1000
+
+// Accept judges the submissions, commits the good ones in one transaction and answers each in its place. When it returns
+// without an error, every receipt without one is durable; the index is told afterwards, and if it cannot be told, the
+// sweep finds the row. Its error is store.ErrUnavailable or the context's: nothing was accepted then.
+func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submission) ([]Receipt, error) {
+	if len(subs) > MaxAccept {
+		return nil, fmt.Errorf("accept: %d submissions; at most %d in one call", len(subs), MaxAccept)
+	}
+	v, err := ac.view(ctx, project, subs)
+	if err != nil {
+		return nil, fmt.Errorf("accept: %w", err)
+	}
+	now := time.UnixMilli(ac.clock.Now())
+	receipts := make([]Receipt, len(subs))
+	drafts := make([]store.Draft, 0, len(subs))
+	places := make([]int, 0, len(subs))
+	for i := range subs {
+		draft, err := ac.draft(v, project, &subs[i], now)
+		if err == nil {
+			err = ac.secure(ctx, &draft)
+		}
+		if err == nil && draft.Idempotency != nil && !ac.keys.begin(project, draft.Idempotency) {
+			err = store.ErrIdempotencyInProgress
+			if sameCall(drafts, draft.Idempotency) {
+				err = nil // Twice in one batch is a replay of the first, not a race with another request.
+			}
+		} else if err == nil && draft.Idempotency != nil {
+			defer ac.keys.end(project, draft.Idempotency)
+		}
+		if err != nil {
+			receipts[i].Err = err
+			continue
+		}
+		drafts, places = append(drafts, draft), append(places, i)
+	}
+	if len(drafts) == 0 {
+		return receipts, nil
+	}
+	at := func(i int) *Receipt { return &receipts[places[i]] }
+	if err := ac.commit(ctx, drafts, &v.Project, v.Quotas.OpenCallbacks, at); err != nil {
+		return nil, fmt.Errorf("accept: %w", err)
+	}
+	return receipts, nil
+}
+
+// commit makes drafts of a project durable, as far as a quota of open callbacks has room for them (zero:
+// there is none), fills in the receipt of each, and has the index told.
+func (ac *Accepter) commit(
+	ctx context.Context, drafts []store.Draft, p *store.Project, quota int64, receipt func(i int) *Receipt,
+) error {
+	part.Failpoint("before_accept_commit")
+	accepted, err := ac.acceptWithin(ctx, quota, drafts)
+	if err != nil {
+		return err
+	}
+	part.Failpoint("after_accept_commit")
+	now := ac.clock.Now()
+	ac.observer.Accepted(accepted, now)
+	if p.PausedUntil > now && slices.ContainsFunc(accepted, func(a store.Accepted) bool {
+		return a.Err == nil && !ac.index.Paused(a.Callback.LaneID)
+	}) {
+		ac.SettingsChanged(ctx) // a lane that was just made is paused, too, and the index is to know it before the callback
+	}
+	for i := range accepted {
+		a := &accepted[i]
+		*receipt(i) = Receipt{Callback: a.Callback, Replayed: a.Replayed, Err: a.Err}
+		if a.Err != nil {
+			continue
+		}
+		if len(a.Superseded) > 0 {
+			ac.observer.Ended(len(a.Superseded), store.Canceled, store.Superseded)
+			ac.index.Ended(ctx, a.Superseded)
+		}
+		if a.Callback.State != store.Scheduled {
+			continue
+		}
+		// A replay is told to the index too: where the first reply was lost, nobody has told it yet. What it holds stays.
+		ac.index.Add(index.Item(&a.Callback))
+	}
+	part.Failpoint("after_enqueue")
+	return nil
+}
+
+// acceptDrafts commits drafts. That SQL cannot commit stops the claims, too.
+func (ac *Accepter) acceptDrafts(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
+	accepted, err := ac.o.Store.Accept(ctx, drafts)
+	if errors.Is(err, store.ErrUnavailable) {
+		ac.index.SQLFailed(err)
+	}
+	return accepted, err
+}
+
+func sameCall(drafts []store.Draft, id *store.Idempotency) bool {
+	for i := range drafts {
+		if other := drafts[i].Idempotency; other != nil && other.Key == id.Key && other.Route == id.Route {
+			return true
+		}
+	}
+	return false
+}
+
+// progress is the idempotency keys whose first request is being committed by this process.
+type progress struct {
+	mu   sync.Mutex
+	keys map[progressKey]struct{}
+}
+
+type progressKey struct{ project, route, key string }
+
+// begin says whether the key was free, and takes it.
+func (p *progress) begin(project string, id *store.Idempotency) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := progressKey{project, id.Route, id.Key}
+	if _, taken := p.keys[k]; taken {
+		return false
+	}
+	if p.keys == nil {
+		p.keys = make(map[progressKey]struct{})
+	}
+	p.keys[k] = struct{}{}
+	return true
+}
+
+func (p *progress) end(project string, id *store.Idempotency) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.keys, progressKey{project, id.Route, id.Key})
+}

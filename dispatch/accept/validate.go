@@ -1,0 +1,359 @@
+package accept
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// HasCard is what is said of a field with a card number, which is not repeated.
+const HasCard = "has a card number, which the setting pan_guard refuses"
+
+// checkCards refuses card numbers in all that a caller gives with a callback.
+func checkCards(s *Submission, f *Findings) {
+	check := func(field, text string) {
+		if store.HasPAN([]byte(text)) {
+			f.Add(field, HasCard)
+		}
+	}
+	if store.HasPAN(s.Body) {
+		field := s.BodyField
+		if field == "" {
+			field = "payload"
+		}
+		f.Add(field, HasCard)
+	}
+	for _, field := range []struct{ name, text string }{
+		{"url", s.URL}, {"topic", s.Topic}, {"ref", s.Ref}, {"lock_key", s.LockKey}, {"lane", s.Lane},
+		{"idempotency_key", s.IdempotencyKey}, {"content_type", s.ContentType},
+	} {
+		check(field.name, field.text)
+	}
+	CheckHeaderCards(s.Headers, f)
+	for _, name := range SortedKeys(s.Labels) {
+		if store.HasPAN([]byte(name)) {
+			f.Add("labels", HasCard)
+			continue
+		}
+		check("labels."+name, s.Labels[name])
+	}
+}
+
+// CheckHeaderCards refuses them in headers. A name that has one is not repeated either.
+func CheckHeaderCards(headers []store.Header, f *Findings) {
+	for _, h := range headers {
+		switch {
+		case store.HasPAN([]byte(h.Name)):
+			f.Add("headers", HasCard)
+		case store.HasPAN([]byte(h.Value)):
+			f.Add("headers."+h.Name, HasCard)
+		}
+	}
+}
+
+// Check judges a submission as Accept would at now, as far as that can be done without a server, and accepts nothing: not whether its
+// address may be sent to, nor whether there is an endpoint, a policy, a rule or a profile of a name that no preset has. Its error is a
+// *store.InvalidError.
+func Check(s *Submission, now time.Time) error {
+	_, err := new(Accepter).draft(blindView(), store.DefaultProject, s, now)
+	return err
+}
+
+// Bounds of a submission. Characters are Unicode code points, sizes are bytes.
+const (
+	MaxBody           = 256 << 10
+	MaxLabels         = 20
+	MaxLabelName      = 64
+	MaxLabelValue     = 256
+	MaxRef            = 256
+	MaxLane           = 128
+	MaxTopic          = 256
+	MaxIdempotencyKey = 256
+	MaxDelay          = 400 * 24 * time.Hour
+
+	MinTimeout = 100 * time.Millisecond
+	MaxTimeout = 60 * time.Second
+)
+
+// draft judges a submission. Its error is a *store.InvalidError with every field that is wrong.
+func (ac *Accepter) draft(v *acceptView, project string, s *Submission, now time.Time) (store.Draft, error) {
+	f := Findings(slices.Clone(s.Invalid))
+	c := store.Callback{
+		ID:      ac.ids.New(now),
+		Project: project,
+		Kind:    store.Notify,
+		URL:     s.URL,
+		Method:  strings.ToUpper(s.Method),
+		Headers: s.Headers,
+		Topic:   s.Topic,
+		Ref:     s.Ref,
+		LockKey: s.LockKey,
+		Labels:  s.Labels,
+		Version: s.Version,
+		Strict:  s.Order == orderStrict,
+		State:   store.Scheduled,
+		// The order of creation is the order of ids.
+		CreatedAt: now.UnixMilli(),
+		UpdatedAt: now.UnixMilli(),
+	}
+	if c.Method == "" {
+		c.Method = "POST"
+	}
+	ep := ac.checkTarget(v, s, &c, &f)
+	checkBody(s, &c, &f)
+	checkTexts(s, &f)
+	// An operational event follows from what was accepted and set; its receivers are to hear of it.
+	if ac.o.PanGuard == store.PanReject && !v.cardless && s.Route != AlertsRoute {
+		checkCards(s, &f)
+	}
+	checkOrder(s, &f)
+	v.resolve(s, ep, &c, &f)
+	if s.Body == nil && sign.SignsBody(c.Signer) {
+		f.Add("signer", "puts its signature into the body, and there is none: have it put into the query or a header")
+	}
+	checkTimes(s, &c, now, &f)
+	if s.StartAttempt < 0 || s.StartAttempt > len(c.Policy.Tiers)+1 && !v.blind {
+		f.Add("start_attempt", "is 1 to %d, the attempts that the policy allows", len(c.Policy.Tiers)+1)
+	} else if s.StartAttempt > 1 {
+		c.LadderBase = 1 - s.StartAttempt
+	}
+	if len(f) > 0 {
+		return store.Draft{}, &store.InvalidError{Fields: f}
+	}
+	d := store.Draft{Callback: c, Body: s.Body, Supersede: s.Supersede}
+	if s.IdempotencyKey != "" {
+		d.Idempotency = &store.Idempotency{Route: s.Route, Key: s.IdempotencyKey, Fingerprint: s.Fingerprint}
+	}
+	return d, nil
+}
+
+// checkTarget judges where the callback goes, and finds its lane. It returns its endpoint, if it has one.
+func (ac *Accepter) checkTarget(v *acceptView, s *Submission, c *store.Callback, f *Findings) *store.Endpoint {
+	var ep *store.Endpoint
+	if s.Endpoint != "" {
+		if ep = v.endpoints[s.Endpoint]; ep == nil && !v.blind {
+			f.Add("endpoint", "there is no endpoint with that id or external_id")
+		}
+	}
+	switch {
+	case s.URL == "" && s.Endpoint == "":
+		f.Add("url", "is required, or endpoint")
+	case s.URL != "":
+		lane, err := LaneOf(s.URL)
+		if err == nil && ac.o.CheckURL != nil {
+			err = ac.o.CheckURL(s.URL)
+		}
+		if err != nil {
+			f.Add("url", "%s", err)
+		}
+		c.Lane = lane
+	}
+	if s.Lane != "" {
+		if store.IsAddressLane(s.Lane) && s.Lane != c.Lane && ep == nil {
+			f.Add("lane", "has the form of an address and is not that of url; leave it out, or give a name of your own")
+		}
+		c.Lane = s.Lane
+	}
+	if ep == nil && strings.HasPrefix(s.Lane, store.EndpointPrefix) {
+		f.Add("lane", "must not begin with %q, which the lanes of endpoints do", store.EndpointPrefix)
+	}
+	if ep != nil {
+		checkEndpoint(ep, s, c, f)
+	}
+	if !validMethod(c.Method) {
+		f.Add("method", "is an HTTP method: letters only, at most 32; CONNECT and TRACE are refused")
+	}
+	for _, h := range sign.CheckHeaders(c.Headers) {
+		f.Add(h.Field, "%s", h.Message)
+	}
+	return ep
+}
+
+// checkEndpoint makes a callback its endpoint's.
+func checkEndpoint(ep *store.Endpoint, s *Submission, c *store.Callback, f *Findings) {
+	c.EndpointID, c.Lane = ep.ID, ep.LaneKey()
+	if s.Lane != "" && s.Lane != c.Lane {
+		f.Add("lane", "is the endpoint's own; give an endpoint or a lane")
+	}
+	if s.URL == "" {
+		c.URL, c.Follows = ep.URL, true
+		return
+	}
+	switch ep.URLOverride {
+	case store.OverrideAny:
+	case store.OverrideSameHost:
+		if !store.SameHost(s.URL, ep.URL) {
+			f.Add("url", "has another scheme, host or port than the endpoint, which allows only its own (url_override: same_host)")
+		}
+	default:
+		f.Add("url", "the endpoint allows no other address than its own (url_override: deny)")
+	}
+}
+
+// LaneOf returns the default lane of an address: its scheme, host and port, in lower case.
+func LaneOf(rawURL string) (string, error) { return store.AddressLane(rawURL) }
+
+// JudgeURL judges an address that takes the place of a callback's own.
+func (ac *Accepter) JudgeURL(rawURL string) error {
+	_, err := LaneOf(rawURL)
+	if err == nil && ac.o.CheckURL != nil {
+		err = ac.o.CheckURL(rawURL)
+	}
+	if err == nil && ac.o.PanGuard == store.PanReject && store.HasPAN([]byte(rawURL)) {
+		err = errors.New(HasCard)
+	}
+	return err
+}
+
+func validMethod(m string) bool {
+	if len(m) == 0 || len(m) > 32 || m == "CONNECT" || m == "TRACE" {
+		return false
+	}
+	return strings.IndexFunc(m, func(r rune) bool { return r < 'A' || r > 'Z' }) < 0
+}
+
+// bodyless are the methods that may come without a body.
+var bodyless = [...]string{"GET", "HEAD", "DELETE"}
+
+func checkBody(s *Submission, c *store.Callback, f *Findings) {
+	field := s.BodyField
+	if field == "" {
+		field = "payload"
+	}
+	if s.Body == nil {
+		if !slices.Contains(bodyless[:], c.Method) {
+			f.Add("payload", "one of payload, body and body_base64 is required with %s", c.Method)
+		}
+		if s.ContentType != "" {
+			f.Add("content_type", "needs a payload, body or body_base64")
+		}
+		return
+	}
+	if len(s.Body) > MaxBody {
+		f.Add(field, "is %d bytes; at most %d are allowed", len(s.Body), MaxBody)
+	}
+	c.ContentType = s.ContentType
+	switch {
+	case s.ContentType != "":
+		if len(s.ContentType) > 256 || hasControl(s.ContentType) || !utf8.ValidString(s.ContentType) {
+			f.Add("content_type", "is at most 256 characters without control characters")
+		}
+	case field == "body":
+		c.ContentType = "text/plain; charset=utf-8"
+	case field == "body_base64":
+		c.ContentType = "application/octet-stream"
+	default:
+		c.ContentType = "application/json"
+	}
+}
+
+func checkTexts(s *Submission, f *Findings) {
+	for _, t := range []struct {
+		field, text string
+		most        int
+	}{
+		{"topic", s.Topic, MaxTopic},
+		{"ref", s.Ref, MaxRef},
+		{"lock_key", s.LockKey, MaxRef},
+		{"lane", s.Lane, MaxLane},
+		{"idempotency_key", s.IdempotencyKey, MaxIdempotencyKey},
+	} {
+		CheckText(t.field, t.text, t.most, f)
+	}
+	if len(s.Labels) > MaxLabels {
+		f.Add("labels", "has %d labels; at most %d are allowed", len(s.Labels), MaxLabels)
+	}
+	for name, value := range s.Labels {
+		if name == "" {
+			f.Add("labels", "a label's name is empty")
+		}
+		CheckText("labels."+name, name, MaxLabelName, f)
+		CheckText("labels."+name, value, MaxLabelValue, f)
+	}
+}
+
+func CheckText(field, text string, most int, f *Findings) {
+	switch {
+	case !utf8.ValidString(text):
+		f.Add(strings.ToValidUTF8(field, "?"), "is not valid UTF-8")
+	case hasControl(text):
+		f.Add(strings.Map(dropControl, field), "has a control character")
+	case utf8.RuneCountInString(text) > most:
+		f.Add(field, "is %d characters; at most %d are allowed", utf8.RuneCountInString(text), most)
+	}
+}
+
+func hasControl(s string) bool { return strings.IndexFunc(s, unicode.IsControl) >= 0 }
+
+func dropControl(r rune) rune {
+	if unicode.IsControl(r) {
+		return '?'
+	}
+	return r
+}
+
+// orderStrict is the one order that can be asked for.
+const orderStrict = "strict"
+
+// checkOrder judges what a callback says about others.
+func checkOrder(s *Submission, f *Findings) {
+	switch {
+	case s.Order == "":
+	case s.Order != orderStrict:
+		f.Add("order", "is \"strict\" or absent")
+	case s.LockKey == "":
+		f.Add("order", "needs a lock_key: the order is that of the callbacks with the same one")
+	}
+	if !s.Supersede {
+		return
+	}
+	if s.Ref == "" {
+		f.Add("ref", "is needed by supersede")
+	}
+	if s.Topic == "" {
+		f.Add("topic", "is needed by supersede")
+	}
+	if s.Version == nil {
+		f.Add("version", "is needed by supersede: a whole number that grows")
+	}
+}
+
+// checkTimes finds the first due time and what runs from it.
+func checkTimes(s *Submission, c *store.Callback, now time.Time, f *Findings) {
+	due := now
+	switch {
+	case s.DueAt != nil && s.Delay != nil:
+		f.Add("delay", "give due_at or delay, not both")
+	case s.DueAt != nil:
+		due = time.UnixMilli(*s.DueAt)
+		if due.Before(now) {
+			due = now
+		}
+		if due.After(now.Add(MaxDelay)) {
+			f.Add("due_at", "is more than 400 days away")
+			return
+		}
+	case s.Delay != nil:
+		if *s.Delay < 0 || *s.Delay > MaxDelay {
+			f.Add("delay", "is 0s to 400d")
+			return
+		}
+		due = now.Add(*s.Delay)
+	}
+	c.DueAt = schedule.CeilMillis(due)
+	c.FirstDueAt = c.DueAt
+	if s.ExpiresIn != nil {
+		if *s.ExpiresIn <= 0 || *s.ExpiresIn > MaxDelay {
+			f.Add("expires_in", "is more than 0s and at most 400d")
+			return
+		}
+		c.ExpiresAt = schedule.CeilMillis(due.Add(*s.ExpiresIn))
+	}
+}

@@ -1,0 +1,111 @@
+package attempt
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// An askedIndex remembers what it is told, and answers what a test says.
+type askedIndex struct {
+	*memq.Index
+	settled  []schedule.Settlement
+	released []schedule.Unlock
+	// acquire and acquireErr answer an Acquire; err fails everything else.
+	acquire    []schedule.LockReply
+	acquireErr error
+	err        error
+}
+
+func (a *askedIndex) Settle(_ context.Context, list []schedule.Settlement) ([]schedule.Settled, error) {
+	a.settled = append(a.settled, list...)
+	return make([]schedule.Settled, len(list)), a.err
+}
+
+func (a *askedIndex) Ensure(_ context.Context, items []schedule.Item) ([]schedule.Position, error) {
+	return make([]schedule.Position, len(items)), a.err
+}
+
+func (a *askedIndex) Acquire(context.Context, []schedule.LockRequest) ([]schedule.LockReply, error) {
+	return a.acquire, a.acquireErr
+}
+
+func (a *askedIndex) Release(_ context.Context, list []schedule.Unlock) ([]schedule.Waiter, error) {
+	a.released = append(a.released, list...)
+	return make([]schedule.Waiter, len(list)), a.err
+}
+
+// claimedBy is an engine on that index that has just claimed these leases, each in a lane of its own.
+func claimedBy(t *testing.T, index *askedIndex, ids ...string) (*Runner, []schedule.Lease) {
+	t.Helper()
+	index.Index = memq.New(memq.Options{})
+	e := idle(t, &pastAttempts{}, index)
+	c := schedule.Claimed{}
+	for i, id := range ids {
+		c.Leases = append(c.Leases, schedule.Lease{
+			Item: schedule.Item{ID: id, Lane: int64(i + 1), Due: int64(i + 1),
+				Lock: "lock-" + id}, Token: "token", Health: schedule.Answering,
+		})
+	}
+	g := e.slots.reserve(len(ids))
+	e.limits.endClaim(0, c.Leases, true)
+	e.slots.settle(g, c.Leases)
+	return e, c.Leases
+}
+
+// within says whether a time in Unix milliseconds lies so far from now on, a second more or less for a
+// busy machine.
+func within(at int64, least, most time.Duration) bool {
+	wait := time.Until(time.UnixMilli(at))
+	return wait >= least-time.Second && wait <= most+time.Second
+}
+
+// idle is a Runner that does not run, on a store and an index.
+func idle(t *testing.T, s Store, q interface {
+	Schedule
+	index.Schedule
+}) *Runner {
+	t.Helper()
+	c, log, times := new(clock.Clock), slog.New(slog.DiscardHandler), part.UsualTimes()
+	ix := index.New(index.Options{Schedule: q, Clock: c, Logger: log, Times: times})
+	ac := accept.New(accept.Options{Index: ix, Clock: c, Logger: log})
+	return New(Options{
+		Store: s, Schedule: q, Index: ix, Accept: ac, Clock: c, Logger: log, Times: times, Observer: noObserver{},
+		Workers: 512, LaneConcurrency: 32,
+	})
+}
+
+// noObserver counts nothing.
+type noObserver struct{}
+
+func (noObserver) Settled([]store.Result, []store.Committed, int64) {}
+func (noObserver) Crashed(*store.Stamped, int64)                    {}
+
+// answersAgain runs what gives the index what it missed, until the index counts as answering.
+func answersAgain(t *testing.T, rn *Runner) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		rn.index.RunWrites(ctx)
+	}()
+	for rn.index.Failing() && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-done
+	if rn.index.Failing() {
+		t.Error("the index does not answer again")
+	}
+}

@@ -1,0 +1,171 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// What the index is told of a committed result.
+func TestSettlement(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		state         store.State
+		charge, row   bool
+		retry, forced bool // of the lease
+		want          schedule.Settlement
+	}{
+		{name: "goes on", state: store.Scheduled, want: schedule.Settlement{Outcome: schedule.Reschedule}},
+		{name: "goes on, charged", state: store.Scheduled, charge: true, row: true,
+			want: schedule.Settlement{Outcome: schedule.Reschedule, Item: schedule.Item{Retry: true}}},
+		{name: "goes on, was a retry", state: store.Scheduled, retry: true,
+			want: schedule.Settlement{Outcome: schedule.Reschedule, Item: schedule.Item{Retry: true}}},
+		{name: "asked for by hand, and not made", state: store.Scheduled, forced: true,
+			want: schedule.Settlement{Outcome: schedule.Reschedule, Item: schedule.Item{Forced: true}}},
+		{name: "asked for by hand, and made", state: store.Scheduled, forced: true, row: true,
+			want: schedule.Settlement{Outcome: schedule.Reschedule}},
+		{name: "dead", state: store.Dead, charge: true, row: true,
+			want: schedule.Settlement{Outcome: schedule.Bury}},
+		{name: "succeeded", state: store.Succeeded, charge: true, row: true,
+			want: schedule.Settlement{Outcome: schedule.Ack}},
+		{name: "canceled", state: store.Canceled, want: schedule.Settlement{Outcome: schedule.Ack}},
+	} {
+		b := &ended{signal: schedule.Unanswered, hold: 9, lease: &schedule.Lease{Token: "t"},
+			result: store.Result{Charge: c.charge}}
+		b.lease.Item = schedule.Item{ID: "x", Lane: 3, Due: 1, Retry: c.retry, Forced: c.forced}
+		if c.row {
+			b.result.Attempt = new(store.Attempt)
+		}
+		want := c.want
+		want.ID, want.Lane, want.Due, want.Token, want.Signal, want.Won, want.HoldUntil = "x", 3, 1, "t", schedule.Unanswered, true, 9
+		if c.state == store.Scheduled {
+			want.Due = 5
+		}
+		if got := settlement(b, &store.Committed{Won: true, State: c.state, DueAt: 5}); got != want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, want)
+		}
+	}
+}
+
+// Of a batch the index is told what won, and what was ended from outside meanwhile. What SQL could not
+// take now is tried again; what it can never take is not.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	e := idle(t, &pastAttempts{}, memq.New(memq.Options{}))
+	s := newSettler(e)
+	batch := make([]*ended, 5)
+	for i := range batch {
+		batch[i] = new(ended)
+		batch[i].lease = &schedule.Lease{Item: schedule.Item{ID: string(rune('a' + i)), Lane: 1}}
+		batch[i].result.ID = batch[i].lease.ID
+	}
+	away := errors.Join(errors.New("no room"), store.ErrUnavailable)
+	next := &store.OpenRow{ID: "next"}
+	told, left, err := s.record(nil, batch, []store.Committed{
+		{Won: true, State: store.Succeeded, Next: next},
+		{State: store.Canceled},  // ended from outside
+		{State: store.Scheduled}, // another claim has it
+		{Err: errors.New("a row that cannot be written")},
+		{Err: away},
+	})
+	if len(told) != 2 || told[0].ID != "a" || told[1].ID != "b" || !told[0].Won || told[1].Won {
+		t.Errorf("the index is told %+v", told)
+	}
+	if len(left) != 1 || left[0].result.ID != "e" || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("%d are left, %v", len(left), err)
+	}
+	if batch[0].next != next {
+		t.Errorf("next is %+v", batch[0].next)
+	}
+	told, left, err = s.record(told, left, []store.Committed{{Won: true, State: store.Succeeded, Next: next}})
+	if len(told) != 3 || len(left) != 0 || err != nil || batch[4].next != next {
+		t.Errorf("tried again: the settlements are %+v, %d are left, %v, next is %+v",
+			told, len(left), err, batch[4].next)
+	}
+}
+
+func TestDueSoon(t *testing.T) {
+	t.Parallel()
+	const now = 1000
+	for _, c := range []struct {
+		outcome schedule.Outcome
+		due     int64
+		want    bool
+	}{
+		{schedule.Reschedule, now + 20, true}, {schedule.Reschedule, now + 21, false}, {schedule.Divert, now,
+			true}, {schedule.Divert, now + 21, false},
+		{schedule.Ack, now, false}, {schedule.Bury, now, false},
+	} {
+		list := []schedule.Settlement{{Outcome: schedule.Ack},
+			{Outcome: c.outcome, Item: schedule.Item{Due: c.due}}}
+		if got := dueSoon(list, now); got != c.want {
+			t.Errorf("outcome %v, due in %d ms: %t", c.outcome, c.due-now, got)
+		}
+	}
+}
+
+// A batch ends when it is full, at once with an urgent result, or a while after its first one; what has
+// gathered meanwhile is more.
+func TestGather(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name   string
+			queued int
+			urgent bool
+			want   int
+			took   time.Duration
+		}{
+			{"one", 1, false, 1, settleWait},
+			{"an urgent one", 1, true, 1, 0},
+			{"one less than a batch", settleBatch - 1, false, settleBatch - 1, settleWait},
+			{"a batch", settleBatch, false, settleBatch, 0},
+			{"more than are committed together", settleMost + 5, false, settleMost, 0},
+		} {
+			s := newSettler(&Runner{slots: newSlots(1)})
+			for range c.queued {
+				s.results <- ended{urgent: c.urgent}
+			}
+			began := time.Now()
+			if batch := s.gather(t.Context()); len(batch) != c.want || time.Since(began) != c.took {
+				t.Errorf("%s: %d after %s, want %d after %s", c.name, len(batch), time.Since(began), c.want, c.took)
+			}
+		}
+		s := newSettler(&Runner{slots: newSlots(1)})
+		time.AfterFunc(settleWait/2, func() { s.results <- ended{} })
+		s.results <- ended{}
+		began := time.Now()
+		if batch := s.gather(t.Context()); len(batch) != 2 || time.Since(began) != settleWait {
+			t.Errorf("one that comes meanwhile: %d after %s", len(batch), time.Since(began))
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if batch := s.gather(over); len(batch) != 0 {
+			t.Errorf("at the end: %d", len(batch))
+		}
+		s.results <- ended{}
+		if batch := s.gather(over); len(batch) != 1 {
+			t.Errorf("what is left at the end: %d", len(batch))
+		}
+	})
+}
+
+// A callback whose last wait was cut short by its expiry is due at the expiry: claimed then, it ends and is not sent, though
+// this process's clock be a little behind the index's.
+func TestDueAtItsExpiryIsExpired(t *testing.T) {
+	e := Runner{clock: new(clock.Clock)}
+	at := time.Now().Add(5 * time.Millisecond).UnixMilli()
+	w := &store.Stamped{Callback: store.Callback{ID: "x", DueAt: at, ExpiresAt: at, CrashCount: 1}}
+	got := e.try(t.Context(), w, &schedule.Lease{}, time.Now()).result
+	if got.State != store.Dead || got.Reason != store.Expired || got.Attempt != nil {
+		t.Errorf("got %s/%s, attempt %v", got.State, got.Reason, got.Attempt)
+	}
+}

@@ -1,0 +1,243 @@
+package attempt
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+func leasesOf(healths ...schedule.Health) []schedule.Lease {
+	l := make([]schedule.Lease, len(healths))
+	for i, h := range healths {
+		l[i].Health = h
+	}
+	return l
+}
+
+// Lanes that hang hold at most half of the slots, with those that have not answered yet at most three quarters.
+// A quarter must be free for a claim to take what is not due yet.
+func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSlots(8)
+	g := s.reserve(64)
+	if g != (grant{n: 8, uncertain: 6, timingOut: 4, early: true}) {
+		t.Fatalf("first grant: %+v", g)
+	}
+	s.settle(g, leasesOf(schedule.TimingOut, schedule.TimingOut, schedule.TimingOut, schedule.TimingOut))
+	if g = s.reserve(64); g != (grant{n: 4, uncertain: 2, timingOut: 0, early: true}) {
+		t.Fatalf("with four that time out: %+v", g)
+	}
+	s.settle(g, leasesOf(schedule.Unproven, schedule.Unproven))
+	if g = s.reserve(64); g != (grant{n: 2, early: true}) {
+		t.Fatalf("with two unproven more: %+v", g)
+	}
+	s.settle(g, leasesOf(schedule.Answering, schedule.Answering))
+	if g = s.reserve(1); g != (grant{}) {
+		t.Fatalf("with none free: %+v", g)
+	}
+	select {
+	case <-s.freed:
+		t.Fatal("a word that a slot is free, and none is")
+	default:
+	}
+	s.settle(g, nil)
+	s.drop(schedule.TimingOut)
+	select {
+	case <-s.freed:
+	default:
+		t.Fatal("no word that a slot is free")
+	}
+	if g = s.reserve(64); g != (grant{n: 1, uncertain: 1, timingOut: 1}) {
+		t.Fatalf("after one that timed out: %+v", g)
+	}
+	s.settle(g, nil)
+	for _, h := range []schedule.Health{schedule.TimingOut, schedule.TimingOut, schedule.TimingOut, schedule.Unproven, schedule.Unproven, schedule.Answering, schedule.Answering} {
+		s.drop(h)
+	}
+	s.check(t, 0, 0, 0, 0)
+}
+
+// check compares what is in each stage, and that nothing is left of the shares where nothing is left at all.
+func (s *slots) check(t *testing.T, claimed, wire, unsettled, waiting int) {
+	t.Helper()
+	if s.claimed != claimed || s.wire != wire || s.unsettled != unsettled || len(s.waiting) != waiting {
+		t.Errorf("%d are claimed, %d of them wait, %d are on the wire, %d are not settled; want %d, %d, %d, %d",
+			s.claimed, len(s.waiting), s.wire, s.unsettled, claimed, waiting, wire, unsettled)
+	}
+	if claimed+wire == 0 && (s.uncertain != 0 || s.timingOut != 0) {
+		t.Errorf("the shares leak: %d uncertain, %d timing out", s.uncertain, s.timingOut)
+	}
+}
+
+// readyOf is a stamped attempt in a lane that answers.
+func readyOf(lane int64) *ready {
+	return &ready{l: &schedule.Lease{Item: schedule.Item{Lane: lane}, Health: schedule.Answering}}
+}
+
+// Workers are attempts on the wire: what is claimed beyond them waits, and begins when one ends, in order.
+func TestNoMoreOnTheWireThanWorkers(t *testing.T) {
+	t.Parallel()
+	s := newSlots(2)
+	s.from, s.rate = time.Now().Add(time.Hour), 3 // three begin in the time of a prefetch
+	g := s.reserve(64)
+	if g.n != 5 {
+		t.Fatalf("%d may be claimed, want two and three more", g.n)
+	}
+	s.settle(g, leasesOf(1, 1, 1, 1, 1))
+	for lane := range int64(5) {
+		if began := s.begin(readyOf(lane), false); began != (lane < 2) {
+			t.Errorf("%d began: %t", lane, began)
+		}
+	}
+	s.check(t, 3, 2, 0, 3)
+	if g := s.reserve(64); g.n != 0 {
+		t.Errorf("%d more may be claimed", g.n)
+	}
+	for lane := int64(2); lane < 5; lane++ {
+		if r, ok := s.end(schedule.Answering); !ok || r.l.Lane != lane {
+			t.Errorf("%+v begins in its place, want lane %d", r.l, lane)
+		}
+	}
+	if _, ok := s.end(schedule.Answering); ok {
+		t.Error("something begins, and nothing waits")
+	}
+	s.check(t, 0, 1, 4, 0)
+	if next := s.settled(4); len(next) != 0 {
+		t.Errorf("%d begin", len(next))
+	}
+}
+
+// The prefetch is what begins in its time: nothing if attempts take long.
+func TestThePrefetchFollowsTheRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(4)
+		for _, c := range []struct{ began, want int }{{0, 4}, {10, 4 + 5}, {10_000, 4 + maxPrefetch}, {0, 4}} {
+			s.reserve(0) // the time begins
+			s.mu.Lock()
+			s.began = c.began
+			s.mu.Unlock()
+			time.Sleep(2 * prefetchTime)
+			g := s.reserve(1000)
+			if g.n != c.want {
+				t.Errorf("after %d that began in %s %d may be claimed, want %d", c.began, 2*prefetchTime, g.n, c.want)
+			}
+			s.settle(g, nil)
+		}
+	})
+}
+
+// With so many results that are not committed nothing begins, nor is anything claimed: a crash would send
+// them again.
+func TestNothingBeginsWhileResultsAreNotCommitted(t *testing.T) {
+	t.Parallel()
+	s := newSlots(maxUnsettled + 8)
+	g := s.reserve(maxUnsettled + 2)
+	healths := make([]schedule.Health, g.n)
+	for i := range healths {
+		healths[i] = schedule.Answering
+	}
+	s.settle(g, leasesOf(healths...))
+	for lane := range int64(maxUnsettled) {
+		if !s.begin(readyOf(lane), false) {
+			t.Fatalf("%d does not begin", lane)
+		}
+		s.end(schedule.Answering)
+	}
+	if s.begin(readyOf(1), false) || s.begin(readyOf(2), false) || s.reserve(64).n != 0 {
+		t.Error("something begins, or may be claimed")
+	}
+	s.check(t, 2, 0, maxUnsettled, 2)
+	if next := s.settled(1); len(next) != 2 {
+		t.Errorf("%d of 2 begin when one is settled", len(next))
+	}
+	if s.reserve(1).n != 1 {
+		t.Error("nothing may be claimed though there is room")
+	}
+}
+
+// At the end of a drain everything begins, and then nothing waits.
+func TestNothingWaitsAfterADrain(t *testing.T) {
+	t.Parallel()
+	s := newSlots(1)
+	s.claimed = 6
+	for lane := range int64(5) {
+		s.begin(readyOf(lane), false)
+	}
+	s.putBack(schedule.Answering)
+	s.check(t, 4, 1, 1, 4)
+	if all := s.giveUp(); len(all) != 4 || all[0].l.Lane != 1 || all[3].l.Lane != 4 {
+		t.Errorf("given up: %+v", all)
+	}
+	s.claimed++
+	if !s.begin(readyOf(9), false) {
+		t.Error("one waits after the end")
+	}
+	s.check(t, 0, 6, 1, 0)
+}
+
+// A shard's reservation is exclusive: two claims under way never get more than there is.
+func TestSlotsAreReservedWhileAClaimIsUnderWay(t *testing.T) {
+	t.Parallel()
+	s := newSlots(10)
+	a, b := s.reserve(6), s.reserve(6)
+	if a.n != 6 || b.n != 4 || a.uncertain+b.uncertain > 8 || a.timingOut+b.timingOut > 5 {
+		t.Errorf("got %+v and %+v", a, b)
+	}
+}
+
+func TestIDsGrow(t *testing.T) {
+	t.Parallel()
+	var s clock.IDs
+	at := time.Now()
+	last := ""
+	for range 10_000 {
+		id := s.New(at)
+		if len(id) != 26 || id <= last {
+			t.Fatalf("%q after %q", id, last)
+		}
+		last = id
+	}
+}
+
+func TestLockIDsBelongToTheirProject(t *testing.T) {
+	t.Parallel()
+	if index.LockID("a", "") != "" {
+		t.Error("no key has a lock")
+	}
+	seen := map[string]string{}
+	for _, p := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"a", "b"}, {"b", "a"}, {"a", "bc "}} {
+		id := index.LockID(p[0], p[1])
+		if len(id) != 16 {
+			t.Errorf("%q is %d characters", id, len(id))
+		}
+		if other, taken := seen[id]; taken {
+			t.Errorf("%v and %s share a lock", p, other)
+		}
+		seen[id] = p[0] + "/" + p[1]
+	}
+}
+
+func TestLaneOf(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"https://Shop.Example/notify?x=1": "https://shop.example:443",
+		"http://shop.example":             "http://shop.example:80",
+		"http://127.0.0.1:8080/a":         "http://127.0.0.1:8080",
+		"https://[2606:4700::1111]/":      "https://[2606:4700::1111]:443",
+	} {
+		if got, err := accept.LaneOf(in); err != nil || got != want {
+			t.Errorf("%s: got %q, %v; want %q", in, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "shop.example", "ftp://shop.example", "http://", "/x", "http:x", "%"} {
+		if got, err := accept.LaneOf(bad); err == nil {
+			t.Errorf("%q: got %q, want an error", bad, got)
+		}
+	}
+}

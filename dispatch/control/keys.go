@@ -1,0 +1,199 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// keyAge is how long a key that was found valid is taken for valid: a key that another process revoked is refused by then.
+	keyAge = 5 * time.Second
+	// maxKnownKeys bounds the keys that are remembered, and apart from them the texts that are none.
+	maxKnownKeys = 10_000
+	keyBytes     = 24
+	hintLength   = 4
+)
+
+// keyText begins each key's text, so that one that leaked is known for what it is.
+const keyText = "dk_"
+
+// A keyCache remembers which keys are valid, for a short while.
+type keyCache struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]knownKey
+	// revoked counts revocations: what was read before one is not remembered after it.
+	revoked int
+	used    map[string]int64
+}
+
+type knownKey struct {
+	key  store.Key
+	none bool
+	read time.Time
+}
+
+// Authenticate returns the valid key with that text; store.ErrNotFound where there is none.
+func (ct *Controller) Authenticate(ctx context.Context, text string) (store.Key, error) {
+	if !strings.HasPrefix(text, keyText) {
+		return store.Key{}, store.ErrNotFound
+	}
+	return ct.AuthenticateHash(ctx, HashKey(text))
+}
+
+// HashKey is what stands for a key's text where the text itself must not be kept.
+func HashKey(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
+
+// AuthenticateHash is Authenticate for whoever has kept the hash of a key's text, and not the text. A key that was revoked since then, or
+// has expired, is refused as it would be there.
+func (ct *Controller) AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error) {
+	c := &ct.apiKeys
+	c.mu.Lock()
+	known, ok := c.known[hash]
+	revoked := c.revoked
+	c.mu.Unlock()
+	if !ok || time.Since(known.read) > keyAge {
+		key, err := ct.o.Store.KeyByHash(ctx, hash[:])
+		switch {
+		case err == nil, accept.NotFound(err):
+			known = knownKey{key: key, none: err != nil, read: time.Now()}
+			c.keep(hash, known, revoked)
+		case !ok || known.none:
+			return store.Key{}, fmt.Errorf("read a key: %w", err)
+		}
+		// While SQL is away, a key that was valid stays so.
+	}
+	now := ct.clock.Now()
+	if known.none || !known.key.Valid(now) {
+		return store.Key{}, store.ErrNotFound
+	}
+	c.use(known.key.ID, now)
+	return known.key, nil
+}
+
+// keep remembers what was read after that number of revocations, unless there was one since.
+func (c *keyCache) keep(hash [sha256.Size]byte, k knownKey, revoked int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.revoked != revoked {
+		return
+	}
+	if c.known == nil || len(c.known) >= maxKnownKeys {
+		c.known = make(map[[sha256.Size]byte]knownKey)
+	}
+	c.known[hash] = k
+}
+
+// use notes that a key was used.
+func (c *keyCache) use(id string, now int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.used == nil {
+		c.used = make(map[string]int64)
+	}
+	c.used[id] = now
+}
+
+// TouchKeys writes when keys were used since the last time.
+func (ct *Controller) TouchKeys(ctx context.Context) error {
+	c := &ct.apiKeys
+	c.mu.Lock()
+	used := c.used
+	c.used = nil
+	c.mu.Unlock()
+	if len(used) == 0 {
+		return nil
+	}
+	if err := ct.o.Store.TouchKeys(ctx, used); err != nil {
+		return fmt.Errorf("note when keys were used: %w", err)
+	}
+	return nil
+}
+
+// A KeyRequest asks for an API key.
+type KeyRequest struct {
+	Name   string
+	Scopes []string
+	// ExpiresIn ends it; nil: it does not end.
+	ExpiresIn *time.Duration
+	Invalid   []store.FieldError
+}
+
+// CreateKey makes a key of the project and returns its text, which nothing can show again.
+func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyRequest, by store.Actor) (store.Key, string, error) {
+	now := ct.clock.Now()
+	f := accept.Findings(slices.Clone(r.Invalid))
+	k := store.Key{ID: ct.ids.New(clock.TimeOf(now)), Project: project, Name: r.Name, CreatedAt: now}
+	if r.Name == "" {
+		f.Add("name", "is required")
+	}
+	accept.CheckText("name", r.Name, MaxName, &f)
+	if len(r.Scopes) == 0 {
+		f.Add("scopes", "at least one of send, read, operate, admin")
+	}
+	for i, text := range r.Scopes {
+		s := store.Scope(text)
+		if !slices.Contains(store.Scopes[:], s) {
+			f.Add(fmt.Sprintf("scopes[%d]", i), "is send, read, operate or admin")
+		} else if !slices.Contains(k.Scopes, s) {
+			k.Scopes = append(k.Scopes, s)
+		}
+	}
+	if r.ExpiresIn != nil {
+		if *r.ExpiresIn <= 0 || *r.ExpiresIn > 10*accept.MaxDelay {
+			f.Add("expires_in", "is more than 0s and at most 4000d")
+		}
+		k.ExpiresAt = now + r.ExpiresIn.Milliseconds()
+	}
+	if len(f) > 0 {
+		return store.Key{}, "", &store.InvalidError{Fields: f}
+	}
+	secret := make([]byte, keyBytes)
+	if _, err := rand.Read(secret); err != nil {
+		return store.Key{}, "", fmt.Errorf("make a key: %w", err)
+	}
+	text := keyText + base64.RawURLEncoding.EncodeToString(secret)
+	hash := HashKey(text)
+	k.Hash, k.Hint = hash[:], text[len(text)-hintLength:]
+	if err := ct.o.Store.AddKey(ctx, k, by); err != nil {
+		return store.Key{}, "", fmt.Errorf("create key: %w", err)
+	}
+	return k, text, nil
+}
+
+// Keys returns the project's keys, revoked ones included, newest first.
+func (ct *Controller) Keys(ctx context.Context, project string) ([]store.Key, error) {
+	keys, err := ct.o.Store.Keys(ctx, project)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	return keys, nil
+}
+
+// RevokeKey ends a key: at once in this process, within keyAge in others.
+func (ct *Controller) RevokeKey(ctx context.Context, project, id string, by store.Actor) error {
+	if err := ct.o.Store.RevokeKey(ctx, project, id, ct.clock.Now(), by); err != nil {
+		return fmt.Errorf("revoke key: %w", err)
+	}
+	ct.apiKeys.revoke(id)
+	return nil
+}
+
+// revoke forgets a key.
+func (c *keyCache) revoke(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revoked++
+	maps.DeleteFunc(c.known, func(_ [sha256.Size]byte, k knownKey) bool { return k.key.ID == id })
+}

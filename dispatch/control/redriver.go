@@ -1,0 +1,220 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A redriver does redrives, in one process at a time. In a round each project with redrives to do gets one
+// turn of redriveTurn. Within its turn the project's redrives go on one after the other; the next turn begins
+// after the redrive at which this one ended.
+type redriver struct {
+	e     *Controller
+	woken chan struct{}
+	// rates are those of the redrives of the last round, by id.
+	rates map[string]*redriveCredit
+	// last is the id of the redrive at which a project's last turn ended, by project.
+	last   map[string]string
+	leased time.Time
+}
+
+// A redriveCredit is how many callbacks of a redrive may be done now, by its rate.
+type redriveCredit struct {
+	callbacks float64
+	at        time.Time
+}
+
+func newRedriver(e *Controller) *redriver {
+	return &redriver{
+		e: e, woken: make(chan struct{}, 1),
+		rates: make(map[string]*redriveCredit), last: make(map[string]string),
+	}
+}
+
+func (d *redriver) wake() {
+	select {
+	case d.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Run does redrives until ctx ends. Between two looks it sleeps longer while there is none.
+func (d *redriver) run(ctx context.Context) {
+	var failing part.Limiter
+	for pace := redriveLook; ; {
+		var again <-chan time.Time
+		var timer *time.Timer
+		if wait := d.rest(pace); wait > 0 {
+			timer = time.NewTimer(wait)
+			again = timer.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-d.woken:
+		case <-again:
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		var err error
+		if pace, err = d.round(ctx); err != nil {
+			pace = redriveLook
+		}
+		switch {
+		case err == nil && failing.Over():
+			d.e.log.Info("redrives go on")
+		case err != nil && ctx.Err() == nil && failing.Due(time.Now()):
+			d.e.log.Warn("redrives are put off", "error", err)
+		}
+	}
+}
+
+// rest is how long until the next look. Zero: until wake, for a process that is alone makes every redrive
+// itself.
+func (d *redriver) rest(pace time.Duration) time.Duration {
+	switch {
+	case pace > 0:
+		return pace
+	case d.e.o.Alone:
+		return 0
+	}
+	return 5 * time.Second
+}
+
+// round gives each project its turn, and returns the time until the next round; zero: nothing is to do.
+func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
+	rates, last := make(map[string]*redriveCredit), make(map[string]string)
+	var errs []error
+	after, more := "", true
+	for more && ctx.Err() == nil {
+		page, err := d.e.o.Store.RedrivesToDo(ctx, after, redriveProjects)
+		if err != nil {
+			return redriveLook, errors.Join(append(errs, err)...)
+		}
+		projects := 0
+		for len(page) > 0 && ctx.Err() == nil {
+			after = page[0].Project
+			n := slices.IndexFunc(page, func(r store.Redrive) bool { return r.Project != after })
+			if n < 0 {
+				n = len(page)
+			}
+			if leads, err := d.lead(ctx); err != nil || !leads {
+				return redriveLook, errors.Join(append(errs, err)...)
+			}
+			errs = append(errs, d.turn(ctx, page[:n]))
+			for i := range page[:n] {
+				rates[page[i].ID] = d.rates[page[i].ID]
+			}
+			last[after] = d.last[after]
+			page = page[n:]
+			projects++
+		}
+		more = projects == redriveProjects
+	}
+	d.rates, d.last = rates, last // without those that have ended or are paused
+	if len(rates) > 0 {
+		pace = redriveEvery
+	}
+	return pace, errors.Join(errs...)
+}
+
+// lead takes or renews the lease of the redrives.
+func (d *redriver) lead(ctx context.Context) (bool, error) {
+	if d.e.o.Alone || time.Since(d.leased) < d.e.times.Leader/4 {
+		return true, nil
+	}
+	leads, err := d.e.o.Store.TryLease(ctx, redriveLease, d.e.o.Name, d.e.clock.Now(), d.e.times.Leader)
+	if err != nil {
+		return false, fmt.Errorf("lease of the redrives: %w", err)
+	}
+	if leads {
+		d.leased = time.Now()
+	}
+	return leads, nil
+}
+
+// turn takes the redrives of one project further, until its time is over.
+func (d *redriver) turn(ctx context.Context, of []store.Redrive) error {
+	began := time.Now()
+	for i := range of {
+		d.earn(&of[i], began)
+	}
+	first := max(0, slices.IndexFunc(of, func(r store.Redrive) bool { return r.ID > d.last[r.Project] }))
+	var errs []error
+	for i := range of {
+		r := &of[(first+i)%len(of)]
+		if ctx.Err() != nil || i > 0 && time.Since(began) >= redriveTurn {
+			break
+		}
+		errs = append(errs, d.advance(ctx, r, began))
+		d.last[r.Project] = r.ID
+	}
+	return errors.Join(errs...)
+}
+
+// earn adds the credit of the time since the last call, of 2 s at most. A redrive holds credit for one second
+// at most.
+func (d *redriver) earn(r *store.Redrive, now time.Time) {
+	c := d.rates[r.ID]
+	if c == nil {
+		c = &redriveCredit{at: now.Add(-redriveEvery)}
+		d.rates[r.ID] = c
+	}
+	perSecond := float64(redriveRate)
+	if every := r.Rate.Every(); every > 0 {
+		perSecond = float64(time.Second) / float64(every)
+	}
+	c.callbacks = min(c.callbacks+perSecond*min(now.Sub(c.at), 2*time.Second).Seconds(), max(perSecond, 1))
+	c.at = now
+}
+
+// advance gathers pages of a redrive, or does callbacks while its rate has room, until the turn that began
+// then ends.
+func (d *redriver) advance(ctx context.Context, r *store.Redrive, began time.Time) error {
+	if r.State == store.RedriveGathering {
+		for more := true; more; {
+			now, err := d.e.o.Store.GatherRedrive(ctx, r.Project, r.ID, d.e.clock.Now())
+			if err != nil {
+				return err
+			}
+			more = now.State == store.RedriveGathering && time.Since(began) < redriveTurn
+		}
+		return nil
+	}
+	credit := d.rates[r.ID]
+	for more := true; more && credit.callbacks >= 1 && !d.e.o.Crowded(); { // live traffic goes first
+		n := min(int(credit.callbacks), redriveBatch)
+		step, err := d.e.o.Store.StepRedrive(ctx, r.ID, n, d.e.clock.Now())
+		if err != nil {
+			return err
+		}
+		credit.callbacks -= float64(n)
+		d.e.redriven(ctx, &step)
+		more = step.Redrive.State == store.RedriveRunning && time.Since(began) < redriveTurn
+	}
+	return nil
+}
+
+// redriven tells the index what a step of a redrive changed.
+func (ct *Controller) redriven(ctx context.Context, step *store.RedriveStep) {
+	if len(step.Canceled) > 0 {
+		ct.observer.Ended(len(step.Canceled), store.Canceled, store.Requested)
+		ct.index.Ended(ctx, step.Canceled)
+	}
+	if len(step.Left) > 0 {
+		ct.index.Remove(ctx, step.Left)
+		ct.accept.SettingsChanged(ctx) // a lane that was just made may be paused with its project
+	}
+	if len(step.Placed) > 0 {
+		ct.index.Place(ctx, step.Placed...)
+	}
+}

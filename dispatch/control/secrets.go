@@ -1,0 +1,217 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// labelText says what a secret's label is: it is sent in a header.
+const labelText = "is at most 128 printable ASCII characters"
+
+func validLabel(label string) bool {
+	return len(label) <= MaxName && strings.IndexFunc(label, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+}
+
+// A SecretQuery says which signing secret is meant: by what a signer signs in a lane, an endpoint's, or, with
+// neither, the project's own of a use.
+type SecretQuery struct {
+	Lane string
+	// Signer is a signer's name, for a lane; empty: standard-v1.
+	Signer string
+	// Endpoint is a bare id.
+	Endpoint string
+	// Use is what the secret signs with; empty: what its signer needs for an endpoint, and for a project the
+	// root secret, from which those of lanes are derived. It is not for lanes.
+	Use string
+}
+
+// RevealSecret returns the present signing secret that is meant. That it was shown is audited.
+func (ct *Controller) RevealSecret(ctx context.Context, project string, q SecretQuery, by store.Actor) (secret.ShownSecret, error) {
+	secrets, use, err := ct.meant(ctx, project, q)
+	if err != nil {
+		return secret.ShownSecret{}, err
+	}
+	object := q.Lane
+	if q.Endpoint != "" {
+		object = store.EndpointPrefix + q.Endpoint
+	}
+	err = ct.o.Store.AppendAudit(ctx, store.AuditEntry{
+		ID: ct.ids.New(time.Now()), Project: project, At: ct.clock.Now(), Actor: by.Name, Address: by.Address,
+		Action: "secret.read", Object: object, Reason: by.Reason,
+	})
+	if err != nil {
+		return secret.ShownSecret{}, fmt.Errorf("audit: %w", err)
+	}
+	return secret.Shown(use, &secrets[0])
+}
+
+// meant finds secrets, the present one first.
+func (ct *Controller) meant(ctx context.Context, project string, q SecretQuery) (secrets []sign.Secret, use string, err error) {
+	now := ct.clock.Now()
+	use = q.Use
+	switch {
+	case q.Endpoint != "" && q.Lane != "":
+		return nil, "", accept.Invalid("lane", "give a lane or an endpoint")
+	case q.Endpoint != "":
+		var signer string
+		if signer, use, err = ct.signerUse(ctx, project, q.Endpoint); err != nil {
+			return nil, "", err
+		}
+		if q.Use != "" && q.Use != use {
+			return nil, "", accept.Invalid("use", fmt.Sprintf("the endpoint's signer uses %q", use))
+		}
+		to := secret.Signing{Project: project, Endpoint: q.Endpoint, Signer: signer, Home: true}
+		secrets, err = ct.secret.Signing(ctx, to, now)
+	case q.Lane != "" && q.Use != "":
+		return nil, "", accept.Invalid("use", "is not for a lane; give signer")
+	case q.Lane != "":
+		return ct.meantInLane(ctx, project, q, now)
+	case !sign.IsUse(use):
+		return nil, "", accept.Invalid("use", "is required with neither lane nor endpoint: "+secret.UsesText())
+	default:
+		secrets, err = ct.secret.Project(ctx, project, use, now)
+	}
+	if errors.Is(err, secret.ErrNoSecret) {
+		return nil, "", fmt.Errorf("%w: %w", store.ErrNotFound, err)
+	}
+	return secrets, use, err
+}
+
+// meantInLane finds the secrets by which a signer signs in a lane: derived for it, or the project's own for
+// signers that send their secret or have a private key.
+func (ct *Controller) meantInLane(
+	ctx context.Context, project string, q SecretQuery, now int64,
+) (secrets []sign.Secret, use string, err error) {
+	signer := cmp.Or(q.Signer, sign.Standard)
+	kind, err := sign.KindOf(signer)
+	if err != nil || !slices.Contains(sign.Names(), signer) {
+		return nil, "", accept.Invalid("signer", "is one of "+strings.Join(sign.Names(), ", "))
+	}
+	switch {
+	case kind.Use == "":
+		return nil, "", accept.Invalid("signer", signer+" has no secret")
+	case kind.IsBound():
+		secrets, err = ct.secret.Project(ctx, project, kind.Use, now)
+		if errors.Is(err, secret.ErrNoSecret) {
+			err = fmt.Errorf("%w: %w", store.ErrNotFound, err)
+		}
+		return secrets, kind.Use, err
+	}
+	secrets, err = ct.secret.Derived(ctx, secret.LaneKey{Project: project, Lane: q.Lane, Kind: kind}, now)
+	return secrets, kind.Use, err
+}
+
+// signerUse returns an endpoint's signer and the use of its secrets.
+func (ct *Controller) signerUse(ctx context.Context, project, endpoint string) (signer, use string, err error) {
+	ep, err := ct.accept.Catalog.Endpoint(ctx, endpoint)
+	if err != nil {
+		return "", "", err
+	}
+	if ep.Project != project || ep.DeletedAt != 0 {
+		return "", "", store.ErrNotFound
+	}
+	v, err := ct.accept.Catalog.Project(ctx, project)
+	if err != nil {
+		return "", "", err
+	}
+	signer = v.SignerOf(ep)
+	if use, err = sign.UseOf(signer); err != nil {
+		return "", "", fmt.Errorf("signer of endpoint %s: %w", endpoint, err)
+	}
+	if use == "" {
+		return "", "", accept.Invalid("signer", fmt.Sprintf("the endpoint's signer, %s, has no secret", signer))
+	}
+	return signer, use, nil
+}
+
+// A Rotation asks for a new signing secret.
+type Rotation struct {
+	// Secret is the new one as its use writes it; empty: one is made.
+	Secret string
+	// Label is what receivers know it by.
+	Label string
+	// Hosts are where a credential or a private key may be used beside its endpoint's own host. Nil:
+	// everywhere for a private key that is made, nowhere for any other.
+	Hosts *[]string
+	// Overlap is how long the old one still signs beside it; nil: a day. Zero: it ends at once, as one that
+	// leaked must.
+	Overlap *time.Duration
+	Reason  string
+}
+
+// maxOverlap is the longest that an old secret signs beside a new one.
+const maxOverlap = 30 * 24 * time.Hour
+
+// RotateSecret gives an endpoint, or a project, a new signing secret, and returns it and until when the old
+// one signs beside it. The secret of a lane cannot be rotated by itself: it is derived from the project's
+// root secret, which is what an empty query means.
+func (ct *Controller) RotateSecret(ctx context.Context, project string, q SecretQuery, r Rotation, by store.Actor) (secret.ShownSecret, int64, error) {
+	now := ct.clock.Now()
+	f := accept.Findings(nil)
+	overlap := secret.Overlap
+	if r.Overlap != nil {
+		if overlap = *r.Overlap; overlap < 0 || overlap > maxOverlap {
+			f.Add("overlap", "is 0s to 30d")
+		}
+	}
+	if !validLabel(r.Label) {
+		f.Add("label", labelText)
+	}
+	use := q.Use
+	if q.Endpoint != "" {
+		var err error
+		if _, use, err = ct.signerUse(ctx, project, q.Endpoint); err != nil {
+			return secret.ShownSecret{}, 0, err
+		}
+	} else if use != secret.UseRoot && !sign.IsUse(use) {
+		f.Add("use", "is one of %s", secret.UsesText())
+	}
+	if q.Lane != "" {
+		f.Add("lane", "a lane's secret is derived; rotate the project's")
+	}
+	hosts := r.hosts(use, &f)
+	if len(f) > 0 {
+		return secret.ShownSecret{}, 0, &store.InvalidError{Fields: f}
+	}
+	key, err := secret.NewKey(use, r.Secret)
+	if err != nil {
+		return secret.ShownSecret{}, 0, accept.Invalid("secret", err.Error())
+	}
+	row := store.Secret{Project: project, Owner: q.Endpoint, Use: use, Label: r.Label, Hosts: hosts, CreatedAt: now}
+	until := now + overlap.Milliseconds()
+	id, err := ct.secret.Add(ctx, row, key, until, false, by)
+	if err != nil {
+		return secret.ShownSecret{}, 0, err
+	}
+	ct.secret.Forget(project)
+	if use == secret.UseRoot {
+		return secret.ShownSecret{ID: id}, until, nil // nobody is given the root
+	}
+	s, err := secret.Shown(use, &sign.Secret{ID: id, Label: r.Label, Hosts: hosts, Key: key})
+	return s, until, err
+}
+
+// hosts returns the hosts of a rotation's secret, and adds what is wrong with them.
+func (r *Rotation) hosts(use string, f *accept.Findings) []string {
+	switch {
+	case r.Hosts == nil && r.Secret == "":
+		return secret.MadeHosts(use)
+	case r.Hosts == nil:
+		return nil
+	case use == secret.UseRoot || use == sign.UseHMAC:
+		f.Add("hosts", "is for credentials and private keys: %s, %s, %s and %s", sign.UseText, sign.UseBasic,
+			sign.UseRSA, sign.UseEd25519)
+	}
+	checkHosts("hosts", *r.Hosts, sign.IsPrivate(use), f)
+	return *r.Hosts
+}

@@ -1,0 +1,32 @@
+package index
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+)
+
+// Each jump is counted, and one a minute is warned of, with its direction and size.
+func TestClockJumpsAreTold(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{time.Hour, -90 * time.Second} {
+		var log bytes.Buffer
+		e := &Index{log: slog.New(slog.NewTextHandler(&log, nil)), metrics: newMetrics(part.Metrics{})}
+		for range 3 {
+			e.clockJumped(by)
+		}
+		way := map[bool]string{true: "put forward", false: "put back"}[by > 0]
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, way) || !strings.Contains(text, by.String()) {
+			t.Errorf("a jump by %s is logged as %q", by, text)
+		}
+		if n := testutil.ToFloat64(e.metrics.clockJumps); n != 3 {
+			t.Errorf("dispatcher_clock_jumps_total is %v, want 3", n)
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	rebuildLease = "rebuild"
+	// keepEvery is how often the index's generation is compared with SQL's though nothing complained.
+	keepEvery = 5 * time.Second
+)
+
+// WarnEvery is how often an index that cannot be looked after is complained of.
+const WarnEvery = time.Minute
+
+// PageRows is how many rows are read at once.
+const PageRows = 1000
+
+// A generation sees to it that the index has the generation that SQL says, and that it was filled: it adopts a generation that
+// another process made, and rebuilds an index that is empty, foreign, or was left half-filled.
+type generation struct {
+	e    *Index
+	wake chan struct{}
+	// suspect says that an operation met a lost or a closed index since the last look.
+	suspect    atomic.Bool
+	rebuilding atomic.Bool
+	// suspectAt is since when suspect holds, or held last, in Unix milliseconds.
+	suspectAt atomic.Int64
+	// unclaimed says that no claim is alive in SQL: this process has the index alone, has ended those of the last one, and claims
+	// nothing before it has filled the index.
+	unclaimed atomic.Bool
+	// Foreign is the generation of an index that a held process leaves as it found it; zero: there is none.
+	foreign atomic.Int64
+	// turn holds one token: this process compares generations and rebuilds once at a time.
+	turn chan struct{}
+	mu   sync.Mutex
+	meta store.IndexMeta
+}
+
+func newGeneration(e *Index) *generation {
+	k := &generation{e: e, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	k.suspect.Store(true) // until it was looked at
+	return k
+}
+
+// begin waits for its turn, and returns what ends it.
+func (k *generation) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case k.turn <- struct{}{}:
+		return func() { <-k.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// lost has the index looked after: an operation found its generation missing or foreign.
+func (k *generation) lost() { k.look() }
+
+// closed has it looked after: a claim found it closed for a rebuild that may have died.
+func (k *generation) closed() { k.look() }
+
+func (k *generation) look() {
+	k.doubt()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (k *generation) doubt() {
+	if !k.suspect.Swap(true) || k.suspectAt.Load() == 0 {
+		k.suspectAt.Store(k.e.clock.Now())
+	}
+}
+
+// Degraded says whether the index is being looked after.
+func (k *generation) degraded() bool { return k.suspect.Load() || k.rebuilding.Load() }
+
+// await waits until the index is as SQL says, as far as this process knows, at most patience long.
+func (k *generation) await(ctx context.Context, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for k.degraded() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Start reads what SQL says of the index and refuses a process that is configured otherwise. Filling the index is left to
+// run, so that whatever is due first is sent while the rest still streams in.
+func (k *generation) start(ctx context.Context) error {
+	if k.e.o.Alone {
+		n, err := k.e.o.Store.DropClaims(ctx, k.e.clock.Now())
+		if err != nil {
+			return fmt.Errorf("end the claims of the last process: %w", err)
+		}
+		k.unclaimed.Store(true)
+		if n > 0 {
+			k.e.log.Info("attempts that the last process left behind count as crashed", "attempts", n)
+		}
+	}
+	want := k.want()
+	meta, err := k.e.o.Store.IndexMeta(ctx, want)
+	if err != nil {
+		return fmt.Errorf("read the index's row: %w", err)
+	}
+	if !k.e.o.Alone && (meta.Shards != want.Shards || meta.Prefix != want.Prefix) {
+		return fmt.Errorf("the index of this database has %d shards under prefix %q, and this process is set to %d under %q: start it alike",
+			meta.Shards, meta.Prefix, want.Shards, want.Prefix)
+	}
+	k.set(meta)
+	k.look()
+	return nil
+}
+
+// want is the row of a database that never had an index. An embedded one leaves shards and prefix open: they are the
+// first shared index's to choose.
+func (k *generation) want() store.IndexMeta {
+	if k.e.o.Alone {
+		return store.IndexMeta{Generation: 1}
+	}
+	return store.IndexMeta{Generation: 1, Shards: k.e.o.Schedule.Shards(), Prefix: k.e.o.Prefix}
+}
+
+func (k *generation) set(m store.IndexMeta) {
+	k.mu.Lock()
+	k.meta = m
+	k.mu.Unlock()
+	k.foreign.Store(0)
+	k.e.o.Schedule.SetGeneration(m.Generation)
+	k.e.listener.NewGeneration(m.Generation)
+}
+
+func (k *generation) get() store.IndexMeta {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.meta
+}
+
+// Run looks after the index until ctx ends.
+func (k *generation) run(ctx context.Context) {
+	ticker := time.NewTicker(keepEvery)
+	defer ticker.Stop()
+	var warned time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.wake:
+		case <-ticker.C:
+		}
+		for ctx.Err() == nil {
+			err := k.keep(ctx)
+			if err == nil {
+				break
+			}
+			if ctx.Err() == nil && !errors.Is(err, errNotLeader) && (warned.IsZero() || time.Since(warned) > WarnEvery) {
+				warned = time.Now()
+				k.e.log.Warn("looking after the index is put off", "error", err)
+			}
+			timer := time.NewTimer(probeEvery / 4)
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// errNotLeader: another process rebuilds.
+var errNotLeader = fmt.Errorf("another process rebuilds the index: %w", schedule.ErrRebuilding)
+
+// keep compares generations, adopts or rebuilds. Nil: the index is as SQL says.
+func (k *generation) keep(ctx context.Context) error {
+	if k.e.o.Alone && !k.suspect.Load() {
+		return nil
+	}
+	end, err := k.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	meta, err := k.e.o.Store.IndexMeta(ctx, k.want())
+	if err != nil {
+		return fmt.Errorf("read the index's row: %w", err)
+	}
+	same, err := k.matches(ctx, meta.Generation)
+	if err != nil {
+		return err
+	}
+	if same && meta.Built == meta.Generation && !k.isClosed(ctx) {
+		if meta.Generation != k.get().Generation || k.foreign.Load() != 0 {
+			k.e.log.Info("took over the index's generation", "generation", meta.Generation)
+			k.set(meta)
+			k.e.health.missedAll()
+		}
+		if k.suspect.Swap(false) {
+			k.e.hintAll()
+		}
+		return nil
+	}
+	if left, err := k.leaveAlone(ctx, meta); left || err != nil {
+		return err
+	}
+	leader, err := k.lead(ctx)
+	if err != nil {
+		return err
+	}
+	if !leader {
+		k.doubt()
+		k.set(meta) // Accepts and results go into the new index while its leader still fills it.
+		return errNotLeader
+	}
+	defer k.resign(ctx)
+	// What was read before the lease was ours may be what its last holder has mended meanwhile.
+	switch now, err := k.e.o.Store.IndexMeta(ctx, k.want()); {
+	case err != nil:
+		return fmt.Errorf("read the index's row: %w", err)
+	case now != meta:
+		return errNotLeader
+	}
+	if err := k.warnOfRestore(ctx, meta); err != nil {
+		return err
+	}
+	_, err = k.rebuild(ctx, meta, nil)
+	return err
+}
+
+// lead takes or renews the lease of the rebuild. Whoever has the index alone needs none.
+func (k *generation) lead(ctx context.Context) (bool, error) {
+	if k.e.o.Alone {
+		return true, nil
+	}
+	if err := k.e.learnTime(ctx); err != nil {
+		return false, err
+	}
+	leader, err := k.e.o.Store.TryLease(ctx, rebuildLease, k.e.o.Name, k.e.clock.Now(), k.e.times.Leader)
+	if err != nil {
+		return false, fmt.Errorf("lease for the rebuild: %w", err)
+	}
+	return leader, nil
+}
+
+// resign gives the lease of the rebuild back, so that nobody who finds the index lost next has to wait for it to run out. Where it
+// cannot be given back it does run out.
+func (k *generation) resign(ctx context.Context) {
+	if k.e.o.Alone {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := k.e.o.Store.TryLease(ctx, rebuildLease, k.e.o.Name, k.e.clock.Now(), 0); err != nil {
+		k.e.log.Debug("the lease of the rebuild runs out by itself", "error", err)
+	}
+}
+
+// matches says whether every shard has the generation.
+func (k *generation) matches(ctx context.Context, generation int64) (bool, error) {
+	for shard := range k.e.o.Schedule.Shards() {
+		gctx, cancel := context.WithTimeout(ctx, Timeout)
+		got, err := k.e.o.Schedule.Generation(gctx, shard)
+		cancel()
+		if err != nil && !errors.Is(err, schedule.ErrOlder) {
+			return false, fmt.Errorf("read the index's generation: %w", err)
+		}
+		if err != nil || got != generation {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// IsClosed asks with a claim that wants nothing.
+func (k *generation) isClosed(ctx context.Context) bool {
+	for shard := range k.e.o.Schedule.Shards() {
+		cctx, cancel := context.WithTimeout(ctx, Timeout)
+		sent := time.Now()
+		claimed, err := k.e.o.Schedule.Claim(cctx, shard, schedule.ClaimRequest{
+			Owner: k.e.o.Name + "-keeper", Token: clock.NewToken(), Lease: time.Second, LaneLimit: k.e.o.LaneConcurrency,
+		})
+		cancel()
+		if err == nil && (k.e.o.Hold || k.e.o.NoWorker) {
+			// Who claims nothing would otherwise never learn what time it is.
+			k.e.clock.Observe(claimed.Now, sent)
+		}
+		if errors.Is(err, schedule.ErrRebuilding) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	rollbackLease = "rollback"
+	// rollbackTTL is how long the process that looks after an index that went back in time keeps the others from it: they have
+	// noticed the same.
+	rollbackTTL = 15 * time.Second
+)
+
+// A ShardVersion is how far one shard had come when a claim was answered: its generation, and the sequence that grows with every
+// write to the shard.
+type ShardVersion struct{ generation, Seq int64 }
+
+// Fell takes the shard's present state, and says whether it is an older one of the same generation than was seen before the
+// claim was sent. Then a replica without the last writes became the master, or a server came back with an older copy. An
+// index that cannot be rolled back always says zero.
+func (t *ShardVersion) Fell(generation, seq int64) bool {
+	before := *t
+	*t = ShardVersion{generation, seq}
+	return before.generation == generation && seq < before.Seq
+}
+
+// RolledBack has every open row looked for in the index: what the older state lacks would otherwise be found by the sweep, and
+// only after it was overdue. What the older state has too much is refused by the stamp. One process does it for all.
+func (ix *Index) RolledBack(ctx context.Context, shard int, from, to int64) {
+	ix.metrics.rollbacks.Inc()
+	ix.log.Warn("the index went back in time; what it lacks is given to it again", "shard", shard, "sequence_before", from, "sequence", to)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SQLTimeout)
+	defer cancel()
+	first, err := ix.o.Store.TryLease(ctx, fmt.Sprintf("%s-%d", rollbackLease, shard), ix.o.Name, ix.clock.Now(), rollbackTTL)
+	if err != nil {
+		ix.log.Warn("who looks after the index cannot be agreed on; this process does", "error", err)
+	}
+	if first || err != nil {
+		// Pauses, limits and rates first: what it lacks of them nobody else would tell it.
+		if _, err := ix.SetLanes(ctx, 0); err != nil {
+			ix.log.Warn("the index may lack settings of lanes", "error", err)
+		}
+		ix.health.missedAll()
+	}
+}

@@ -1,0 +1,122 @@
+// Package index keeps the index true to SQL: what the index holds follows from SQL alone, so it may be lost at any
+// time.
+//
+// A write to the index never fails its caller: what the index did not hear of is remembered and given to it as soon
+// as it answers again (outage.go), found by the sweep when it is overdue (sweep.go), or streamed in by a rebuild
+// (generation.go, rebuild.go). With a horizon the index holds only what is due within it (horizon.go).
+//
+// It claims and sends nothing, and no write of its can make SQL's answer another one.
+package index
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+)
+
+// Options are what the index's upkeep is made of. All of the first block are required.
+type Options struct {
+	Store    Store
+	Schedule Schedule
+	Clock    *clock.Clock
+	Observer Observer
+	Logger   *slog.Logger
+	Metrics  part.Metrics
+	Times    part.Times
+	// Name of this process, for leases.
+	Name string
+	// Prefix is what the index was opened with; it must be what SQL says.
+	Prefix string
+	// Alone says that the index is this process's own.
+	Alone bool
+	// Horizon is how far ahead the index holds callbacks; zero: all of them.
+	Horizon time.Duration
+	// Hold leaves a foreign index as it was found.
+	Hold bool
+	// NoWorker: this process claims nothing, so that it has no other replies to learn the time from.
+	NoWorker bool
+	// LaneConcurrency is the most attempts of a lane that sets no limit.
+	LaneConcurrency int
+}
+
+// An Index keeps one index true. Its methods may be called from many goroutines.
+type Index struct {
+	o        Options
+	times    part.Times
+	log      *slog.Logger
+	clock    *clock.Clock
+	metrics  *metrics
+	observer Observer
+	listener Listener
+
+	*health
+	generation *generation
+	loader     *loader
+	pauses     *pauses
+	enqueue    *enqueuer
+	probe      sqlProbe
+
+	// jumpWarned is when a jump of the index's clock was last warned of; nil: never.
+	jumpWarned atomic.Pointer[time.Time]
+	// audited is where the audit goes on. Only the audit touches it.
+	audited auditPlace
+	// markedFully is when the low-water marks were last looked for from the first row on. Only the sweep
+	// touches it.
+	markedFully time.Time
+}
+
+// New returns an index whose upkeep does not run yet. Listen comes before anything else.
+func New(o Options) *Index {
+	ix := &Index{
+		o: o, times: o.Times, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics), observer: o.Observer,
+	}
+	ix.clock.Jumped = ix.clockJumped
+	ix.pauses = newPauses(ix.clock.Now)
+	ix.health = newHealth(ix)
+	ix.enqueue = newEnqueuer(ix)
+	ix.generation = newGeneration(ix)
+	ix.loader = &loader{e: ix}
+	ix.watch(o.Metrics)
+	return ix
+}
+
+// Listen says who hears what changes, and what has claims to undo when SQL works again.
+func (ix *Index) Listen(l Listener, undo Undoer) { ix.listener, ix.health.beforeClaims = l, undo }
+
+// Start reads what SQL says of the index, and refuses a process that is configured otherwise.
+func (ix *Index) Start(ctx context.Context) error { return ix.generation.start(ctx) }
+
+// RunUpkeep keeps the index at its generation, and filled up to the horizon, until ctx ends.
+func (ix *Index) RunUpkeep(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { ix.generation.run(ctx) })
+	if !ix.o.Alone {
+		running.Go(func() { ix.loader.run(ctx) })
+	}
+	running.Wait()
+}
+
+// RunWrites gives the index what is added, and what it missed, until ctx ends and nothing is left to add.
+func (ix *Index) RunWrites(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { ix.enqueue.run(ctx) })
+	running.Go(func() { ix.health.run(ctx) })
+	running.Wait()
+}
+
+// Degraded says that the index does not answer, is being rebuilt, or is left as it was found.
+func (ix *Index) Degraded() bool {
+	return ix.indexDown.Load() || ix.generation.degraded() || ix.generation.foreign.Load() != 0
+}
+
+// Paused says whether the lane is paused now, as far as this process has read. The index decides what is claimed;
+// this is for what was claimed before the pause and has not begun.
+func (ix *Index) Paused(lane int64) bool { return ix.pauses.has(lane) }
+
+// IsClosed says whether a shard lets no claims in, for a rebuild.
+func (ix *Index) IsClosed(ctx context.Context) bool { return ix.generation.isClosed(ctx) }

@@ -1,0 +1,138 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A shelf is an index of several shards, a lane each and then over again, of which only the loader's part is there.
+type shelf struct {
+	Schedule
+	mu    sync.Mutex
+	marks []schedule.Watermark
+	away  map[int]error
+	given []map[string]bool // by shard
+	notes [][]int64         // by shard, what it was told to be loaded
+}
+
+func newShelf(marks ...schedule.Watermark) *shelf {
+	s := &shelf{marks: marks, away: map[int]error{}, notes: make([][]int64, len(marks))}
+	for range marks {
+		s.given = append(s.given, map[string]bool{})
+	}
+	return s
+}
+
+func (s *shelf) Shards() int { return len(s.marks) }
+
+func (s *shelf) ShardOf(lane int64) int { return int(lane) % len(s.marks) }
+
+func (s *shelf) SetGeneration(int64) {}
+
+func (s *shelf) mark(shard int, change func(*schedule.Watermark)) (schedule.Watermark, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.away[shard]; err != nil {
+		return schedule.Watermark{}, err
+	}
+	m := &s.marks[shard]
+	m.Now = time.Now().UnixMilli()
+	change(m)
+	return *m, nil
+}
+
+func (s *shelf) Watermark(_ context.Context, shard int) (schedule.Watermark, error) {
+	return s.mark(shard, func(*schedule.Watermark) {})
+}
+
+func (s *shelf) MoveWatermark(_ context.Context, shard int, a schedule.Advance) (schedule.Watermark, error) {
+	return s.mark(shard, func(m *schedule.Watermark) {
+		if m.Loader == a.After {
+			m.At, m.Loader = m.Now+a.Horizon.Milliseconds(), a.Token
+			m.Loaded = min(m.Loaded, m.At)
+		}
+	})
+}
+
+func (s *shelf) Loaded(_ context.Context, shard int, token string, until int64) (schedule.Watermark, error) {
+	return s.mark(shard, func(m *schedule.Watermark) {
+		s.notes[shard] = append(s.notes[shard], until)
+		if m.Loader == token {
+			m.Loaded = max(m.Loaded, min(m.At, until))
+		}
+	})
+}
+
+func (s *shelf) Ensure(_ context.Context, items []schedule.Item) ([]schedule.Position, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var failed error
+	for i := range items {
+		shard := s.ShardOf(items[i].Lane)
+		if err := s.away[shard]; err != nil {
+			failed = err
+			continue
+		}
+		s.given[shard][items[i].ID] = true
+	}
+	return make([]schedule.Position, len(items)), failed
+}
+
+// A ledger is SQL with open rows in the order of their due times.
+type ledger struct {
+	Store
+	rows   []store.OpenRow
+	pages  int
+	before func(page int)
+	leases atomic.Int64
+	refuse atomic.Bool // the lease
+}
+
+func (l *ledger) TryLease(context.Context, string, string, int64, time.Duration) (bool, error) {
+	l.leases.Add(1)
+	return !l.refuse.Load(), nil
+}
+
+func (l *ledger) OpenUntil(_ context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error) {
+	l.pages++
+	if l.before != nil {
+		l.before(l.pages)
+	}
+	var page []store.OpenRow
+	for _, r := range l.rows {
+		if (r.DueAt > after.DueAt || r.DueAt == after.DueAt && r.ID > after.ID) && r.DueAt <= until && len(page) < limit {
+			page = append(page, r)
+		}
+	}
+	return page, nil
+}
+
+// fill makes n rows, each so long after the one before, in lanes of all shards in turn.
+func (l *ledger) fill(n int, from int64, apart int64) {
+	for i := range n {
+		l.rows = append(l.rows, store.OpenRow{ID: fmt.Sprintf("01K%023d", len(l.rows)), LaneID: int64(i + 1), DueAt: from + int64(i)*apart})
+	}
+}
+
+func newLoading(t *testing.T, s *shelf, l *ledger) *loader {
+	t.Helper()
+	e := idle(l, s, func(o *Options) { o.Horizon = 10 * time.Minute })
+	e.generation.suspect.Store(false)
+	return e.loader
+}
+
+// counts are how many items each shard was given.
+func (s *shelf) counts() []int {
+	var n []int
+	for _, given := range s.given {
+		n = append(n, len(given))
+	}
+	return n
+}

@@ -1,0 +1,137 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// CancelDeleted cancels callbacks of deleted endpoints, a bounded number.
+func (ix *Index) CancelDeleted(ctx context.Context) error {
+	const batch, batches = 200, 50
+	for range batches {
+		rows, err := ix.o.Store.CancelDeleted(ctx, ix.clock.Now(), batch)
+		if err != nil {
+			return fmt.Errorf("cancel callbacks of deleted endpoints: %w", err)
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		ix.observer.Ended(len(rows), store.Canceled, store.EndpointDeleted)
+		ix.Ended(ctx, rows)
+		if len(rows) < batch {
+			return nil
+		}
+	}
+	return nil
+}
+
+const (
+	// sweepTime bounds one sweep; the next one goes on where it ended.
+	sweepTime = 2 * time.Second
+	// lateSlack is by how much the index may hold an item for later than SQL says: diverts and the spread of a rebuild do.
+	lateSlack = 2 * time.Minute
+)
+
+// Sweep walks the rows that are overdue and gives the index what it lacks of them. It is what makes everything between SQL
+// and the index expendable: a lost enqueue, a lost settlement, a rolled-back index are all healed here.
+func (ix *Index) Sweep(ctx context.Context) error {
+	marks := ix.advanceMarks(ctx)
+	cursor, err := ix.o.Store.SweepCursor(ctx)
+	if err != nil {
+		return fmt.Errorf("read the sweep's cursor: %w", err)
+	}
+	began := cursor
+	started := time.Now()
+	var unhealed error
+	for time.Since(started) < sweepTime {
+		before := ix.clock.Now() - ix.times.Slack.Milliseconds()
+		rows, err := ix.o.Store.Overdue(ctx, cursor, before, before, PageRows)
+		if err != nil {
+			return fmt.Errorf("read overdue rows: %w", err)
+		}
+		if err := ix.heal(ctx, rows); err != nil {
+			unhealed = err
+			if !ix.health.partly.Load() {
+				break
+			}
+		}
+		// Where some shards answer, those rows that are theirs have been healed: the others must not keep the sweep from the rest.
+		part.Failpoint("during_sweep")
+		if len(rows) < PageRows {
+			cursor = store.Cursor{}
+			ix.metrics.sweeps.Inc()
+			break
+		}
+		cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
+	}
+	if cursor != began {
+		if err := ix.o.Store.SetSweepCursor(ctx, cursor); err != nil {
+			return fmt.Errorf("keep the sweep's cursor: %w", err)
+		}
+	}
+	// What expires does so without an index, and what ends with its endpoint.
+	return errors.Join(marks, unhealed, ix.expire(ctx), ix.CancelDeleted(ctx))
+}
+
+// fullMarks is how often the low-water marks are looked for from the first row on.
+const fullMarks = 10 * time.Minute
+
+// advanceMarks moves on where the sweep and other walks begin. Should it fail, they begin where they did.
+func (ix *Index) advanceMarks(ctx context.Context) error {
+	full := time.Since(ix.markedFully) >= fullMarks
+	if full {
+		ix.markedFully = time.Now()
+	}
+	if err := ix.o.Store.AdvanceMarks(ctx, ix.clock.Now(), full); err != nil {
+		return fmt.Errorf("advance low-water marks: %w", err)
+	}
+	return nil
+}
+
+// heal ensures the rows, and moves forward what the index holds for much later than SQL says.
+func (ix *Index) heal(ctx context.Context, rows []store.OpenRow) error {
+	items, late := openItems(rows), ix.clock.Now()+lateSlack.Milliseconds()
+	moved := 0
+	positions, err := ix.put(ctx, items, func(_ int, p schedule.Position) bool {
+		isLate := p.Place == schedule.Delayed && p.Due > late
+		if isLate {
+			moved++
+		}
+		return isLate
+	})
+	if err != nil {
+		ix.Failed("ensure", err)
+		return fmt.Errorf("heal overdue rows: %w", err)
+	}
+	if absent := countAbsent(positions); absent+moved > 0 {
+		ix.metrics.healed.Add(float64(absent + moved))
+		ix.log.Info("sweep healed the index", "absent", absent, "late", moved)
+		ix.hintAll()
+	}
+	return nil
+}
+
+// expire ends what has expired without being claimed, and takes it from the index.
+func (ix *Index) expire(ctx context.Context) error {
+	const batch = 200
+	for range 50 {
+		rows, err := ix.o.Store.Expire(ctx, ix.clock.Now(), batch)
+		if err != nil {
+			return fmt.Errorf("expire: %w", err)
+		}
+		if len(rows) > 0 {
+			ix.observer.Expired(rows, ix.clock.Now())
+			ix.Ended(ctx, rows)
+		}
+		if len(rows) < batch {
+			return nil
+		}
+	}
+	return nil
+}

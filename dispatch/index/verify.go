@@ -1,0 +1,201 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// verifyPause is what lies between the two looks: what is on its way differs once, what is lost differs twice.
+	verifyPause = 2 * time.Second
+	// verifyPatience is how long it waits for an index that is just being filled; one that is still lost then is an error.
+	verifyPatience = 10 * time.Second
+	// maxDriftIDs is how many ids of each difference are named unless all are asked for.
+	maxDriftIDs = 100
+)
+
+// drift is the differences of one look, by id. beyond is how many rows the index need not hold yet.
+type drift struct {
+	rows, items, beyond  int
+	missing, late, extra map[string]struct{}
+}
+
+// Verify compares SQL with the index, both ways, and reports what differs in two looks two seconds apart. It changes nothing,
+// and works in pages: it may run at any time.
+func (ix *Index) Verify(ctx context.Context) (Drift, error) { return ix.verify(ctx, maxDriftIDs) }
+
+// VerifyAll is Verify that names every id, however many there are.
+func (ix *Index) VerifyAll(ctx context.Context) (Drift, error) { return ix.verify(ctx, math.MaxInt) }
+
+func (ix *Index) verify(ctx context.Context, named int) (Drift, error) {
+	ix.generation.await(ctx, verifyPatience)
+	first, err := ix.look(ctx)
+	if err != nil {
+		return Drift{}, err
+	}
+	report := Drift{Rows: first.rows, Items: first.items, Beyond: first.beyond, Generation: ix.generation.get().Generation}
+	report.IndexGeneration = cmp.Or(ix.generation.foreign.Load(), report.Generation)
+	if len(first.missing)+len(first.late)+len(first.extra) == 0 {
+		return report, nil
+	}
+	timer := time.NewTimer(verifyPause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return Drift{}, ctx.Err()
+	case <-timer.C:
+	}
+	second, err := ix.look(ctx)
+	if err != nil {
+		return Drift{}, err
+	}
+	extra := both(first.extra, second.extra)
+	unknown, ended, err := ix.tellApart(ctx, extra)
+	if err != nil {
+		return Drift{}, err
+	}
+	missing, late := both(first.missing, second.missing), both(first.late, second.late)
+	report.Missing, report.MissingIDs = len(missing), publicIDs(missing, named)
+	report.Late, report.LateIDs = len(late), publicIDs(late, named)
+	report.Extra, report.ExtraIDs = len(extra), publicIDs(extra, named)
+	report.Unknown, report.UnknownIDs = len(unknown), publicIDs(unknown, named)
+	report.Ended, report.EndedIDs = len(ended), publicIDs(ended, named)
+	return report, nil
+}
+
+// both returns the ids that are in a and in b, in their order.
+func both(a, b map[string]struct{}) []string {
+	ids := make([]string, 0, min(len(a), len(b)))
+	for id := range a {
+		if _, ok := b[id]; ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// publicIDs writes the first of the ids as callers know them.
+func publicIDs(ids []string, named int) []string {
+	out := make([]string, min(len(ids), named))
+	for i := range out {
+		out[i] = store.CallbackPrefix + ids[i]
+	}
+	return out
+}
+
+// tellApart splits items whose row is not open into those that SQL has no row of, and those whose row is terminal.
+func (ix *Index) tellApart(ctx context.Context, extra []string) (unknown, ended []string, err error) {
+	for page := range slices.Chunk(extra, PageRows) {
+		known, err := ix.o.Store.Known(ctx, page)
+		if err != nil {
+			return nil, nil, fmt.Errorf("look for the rows of extra items: %w", err)
+		}
+		has := make(map[string]struct{}, len(known))
+		for _, id := range known {
+			has[id] = struct{}{}
+		}
+		for _, id := range page {
+			if _, ok := has[id]; ok {
+				ended = append(ended, id)
+			} else {
+				unknown = append(unknown, id)
+			}
+		}
+	}
+	return unknown, ended, nil
+}
+
+// look compares once.
+func (ix *Index) look(ctx context.Context) (drift, error) {
+	d := drift{missing: map[string]struct{}{}, late: map[string]struct{}{}, extra: map[string]struct{}{}}
+	marks, err := ix.watermarks(ctx)
+	if err != nil {
+		return d, err
+	}
+	err = ix.walkOpen(ctx, span{until: schedule.Forever}, func(rows []store.OpenRow) error {
+		d.rows += len(rows)
+		d.beyond += len(rows)
+		rows = ix.within(rows, marks)
+		d.beyond -= len(rows)
+		refs := make([]schedule.Ref, len(rows))
+		for i := range rows {
+			refs[i] = schedule.Ref{ID: rows[i].ID, Lane: rows[i].LaneID}
+		}
+		positions, err := ix.o.Schedule.Lookup(ctx, refs)
+		if err != nil {
+			return fmt.Errorf("look up open rows: %w", err)
+		}
+		late := lateSlack.Milliseconds()
+		for i, p := range positions {
+			switch {
+			case p.Place == schedule.Absent:
+				d.missing[rows[i].ID] = struct{}{}
+			case p.Place == schedule.Delayed && p.Due > max(rows[i].DueAt, rows[i].ClaimUntil, ix.clock.Now())+late:
+				d.late[rows[i].ID] = struct{}{}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return d, err
+	}
+	for shard := range ix.o.Schedule.Shards() {
+		if err := ix.lookForExtra(ctx, shard, &d); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// within returns those of the rows that the index must hold: what is due later than was loaded into its shard so far may be there
+// or not, unless it is due by now.
+func (ix *Index) within(rows []store.OpenRow, marks []schedule.Watermark) []store.OpenRow {
+	now := ix.clock.Now()
+	kept := make([]store.OpenRow, 0, len(rows))
+	for i := range rows {
+		if rows[i].DueAt <= max(marks[ix.o.Schedule.ShardOf(rows[i].LaneID)].Loaded, now) {
+			kept = append(kept, rows[i])
+		}
+	}
+	return kept
+}
+
+// lookForExtra finds items of a shard whose row is terminal or unknown.
+func (ix *Index) lookForExtra(ctx context.Context, shard int, d *drift) error {
+	cursor := ""
+	for {
+		page, err := ix.o.Schedule.Scan(ctx, shard, cursor, PageRows)
+		if err != nil {
+			return fmt.Errorf("scan shard %d: %w", shard, err)
+		}
+		ids := make([]string, len(page.Found))
+		for i := range page.Found {
+			ids[i] = page.Found[i].ID
+		}
+		rows, err := ix.o.Store.ByID(ctx, ids)
+		if err != nil {
+			return fmt.Errorf("read rows of shard %d: %w", shard, err)
+		}
+		open := make(map[string]struct{}, len(rows))
+		for i := range rows {
+			open[rows[i].ID] = struct{}{}
+		}
+		d.items += len(ids)
+		for _, id := range ids {
+			if _, ok := open[id]; !ok {
+				d.extra[id] = struct{}{}
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			return nil
+		}
+	}
+}

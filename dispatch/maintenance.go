@@ -1,0 +1,69 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// The maintenance functions: in one process at a time, each under its own lease.
+const (
+	foldSpec  = "@every 1s"
+	purgeSpec = "@every 5s"
+	// overstaySpec is often enough for a metric of hours and days.
+	overstaySpec = "@every 1m"
+	auditSpec    = "@every 1m"
+	touchSpec    = "@every 1m"
+)
+
+// runMaintenance runs the maintenance functions until ctx ends.
+func (e *Engine) runMaintenance(ctx context.Context) {
+	// Leases are counted by the one clock that all processes know, not by their own.
+	o := schedule.CronOptions{Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now}
+	if !e.o.Alone {
+		o.Lease = e.o.Store
+	}
+	cron := schedule.NewCron(o)
+	for _, f := range []struct {
+		name, spec string
+		ttl        time.Duration
+		run        func(context.Context) error
+	}{
+		{"sweep", "@every " + e.times.Sweep.String(), 2 * e.times.Sweep, e.keeper.Sweep},
+		{"fold", foldSpec, 10 * time.Second, func(ctx context.Context) error { return e.o.Store.Fold(ctx, e.clock.Now()) }},
+		{"chain", control.ChainSpec, 10 * time.Second, e.controller.ChainAudit},
+		{"purge", purgeSpec, control.PurgeLease, e.controller.Purge},
+		{"audit", auditSpec, time.Minute, e.keeper.Audit},
+		{"alerts", report.AlertsSpec, 10 * time.Second, e.reporter.Alerts},
+		{"failing", report.FailingSpec, time.Minute, e.reporter.TellFailing},
+	} {
+		if err := cron.Add(f.name, f.spec, f.ttl, f.run); err != nil {
+			e.o.Logger.Error("maintenance function cannot be scheduled", "function", f.name, "error", err)
+		}
+	}
+	// What each process alone knows it writes itself, without a lease.
+	own := schedule.NewCron(schedule.CronOptions{Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now})
+	for _, err := range []error{
+		own.Add("keys", touchSpec, time.Minute, e.controller.TouchKeys),
+		own.Add("activity", report.ActivitySpec, 30*time.Second, e.reporter.WriteActivity),
+		own.Add("overstays", overstaySpec, 10*time.Second, e.controller.NoteOverstays),
+	} {
+		if err != nil {
+			e.o.Logger.Error("maintenance function cannot be scheduled", "error", err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := own.Run(ctx); err != nil && ctx.Err() == nil {
+			e.o.Logger.Error("maintenance of this process ended", "error", err)
+		}
+	})
+	defer wg.Wait()
+	if err := cron.Run(ctx); err != nil && ctx.Err() == nil {
+		e.o.Logger.Error("maintenance ended", "error", err)
+	}
+}

@@ -1,0 +1,119 @@
+package secret
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A ciphertext is bound to what it belongs to: moved to another row, project, owner or use, it cannot be
+// opened. These functions write what it is bound to, for Keyring.Seal and Open.
+
+func bindSecret(s *store.Secret) string {
+	return binding(append([]string{"secret", s.Project, s.Owner, s.Use, s.ID}, s.Hosts...)...)
+}
+
+func bindHeader(project, owner, name string) string {
+	return binding("header", project, owner, strings.ToLower(name))
+}
+
+func BindTemplate(project, schedule string) string { return binding("template", project, schedule) }
+
+// binding joins parts; none of them has a NUL.
+func binding(parts ...string) string { return strings.Join(parts, "\x00") }
+
+// Owners of sealed headers. A project owns its default headers.
+func CallbackOwner(id string) string { return store.CallbackPrefix + id }
+
+func EndpointOwner(id string) string { return store.EndpointPrefix + id }
+
+const ProjectOwner = "project"
+
+// SealText encrypts a text with the first key, for a column or a header that holds text.
+func (k *Keyring) SealText(bound, plain string) string {
+	keyID, ciphertext := k.Seal(bound, []byte(plain))
+	return store.SealedText(keyID, base64.RawStdEncoding.EncodeToString(ciphertext))
+}
+
+// OpenText decrypts what sealText made. Its error is ErrUnknownKey or ErrTampered.
+func (k *Keyring) OpenText(bound, sealed string) (string, error) {
+	keyID, text, _ := store.CutSealed(sealed)
+	ciphertext, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil {
+		return "", fmt.Errorf("open: %w", ErrTampered)
+	}
+	plain, err := k.Open(bound, keyID, ciphertext)
+	return string(plain), err
+}
+
+// SealHeaders returns headers with the values of credentials encrypted for their owner and for the host of an
+// address; with an empty address for whatever host the owner has. A header that is sealed already stays as it
+// is. The slice that is given is not changed.
+func (k *Keyring) SealHeaders(project, owner, url string, headers []store.Header) []store.Header {
+	if !store.HasCredentials(headers) {
+		return headers
+	}
+	host, err := store.AddressLane(url)
+	if err != nil {
+		host = ""
+	}
+	sealed := make([]store.Header, len(headers))
+	for i, h := range headers {
+		if h.Sealed() == "" && store.IsCredentialHeader(h.Name) {
+			h = store.SealedHeader(h.Name, k.SealText(bindHeader(project, owner, h.Name), host+"\n"+h.Value))
+		}
+		sealed[i] = h
+	}
+	return sealed
+}
+
+// OpenHeaders returns headers with the values of credentials in clear, without those that were sealed for
+// another host than that of the address. Its error is ErrUnknownKey or ErrTampered.
+func (k *Keyring) OpenHeaders(project, owner, url string, headers []store.Header) ([]store.Header, error) {
+	if store.SealedKey(headers) == "" {
+		return headers, nil
+	}
+	opened := make([]store.Header, 0, len(headers))
+	for _, h := range headers {
+		if text := h.Sealed(); text != "" {
+			of, sealed := SealedFor(text, owner)
+			plain, err := k.OpenText(bindHeader(project, of, h.Name), sealed)
+			if err != nil {
+				return nil, fmt.Errorf("header %s of %s: %w", h.Name, of, err)
+			}
+			host, value, _ := strings.Cut(plain, "\n")
+			if host != "" && !store.SameHost(host, url) {
+				continue
+			}
+			h = store.Header{Name: h.Name, Value: value}
+		}
+		opened = append(opened, h)
+	}
+	return opened, nil
+}
+
+// A result callback is made by the store when its poll ends. Its headers are sealed before, for the poll,
+// whose owner stands behind the ciphertext.
+
+// SealResult is sealHeaders for the result callback of a poll.
+func (k *Keyring) SealResult(project, poll, url string, headers []store.Header) []store.Header {
+	owner := CallbackOwner(poll)
+	sealed := k.SealHeaders(project, owner, url, headers)
+	for i := range sealed {
+		if sealed[i].Sealed() != "" {
+			sealed[i].Value += ":" + owner
+		}
+	}
+	return sealed
+}
+
+// SealedFor returns for whom a value was sealed, which is its row's owner unless it names another, and the
+// value without that name.
+func SealedFor(sealed, owner string) (of, value string) {
+	if at := strings.LastIndexByte(sealed, ':'); at > strings.IndexByte(sealed, ':') {
+		return sealed[at+1:], sealed[:at]
+	}
+	return owner, sealed
+}
