@@ -31,12 +31,12 @@ func testAuditFilters(f *fixture) {
 			ID: f.id(), Project: project, At: f.now + int64(i*7%40), Actor: []string{"key_Ops", "key_admin", `%_"`}[i%3],
 			Action: actions[i%5], Object: fmt.Sprint("object-", i%4), Reason: "asked", Detail: `{"n":1}`,
 		}
-		f.ok(f.AppendAudit(f.ctx(), e))
+		f.appendAudit(e)
 		all = slices.Insert(all, 0, e)
 	}
-	f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{
+	f.appendAudit(store.AuditEntry{
 		ID: f.id(), Project: "other", At: f.now, Actor: "key_Ops", Action: "callback.cancel", Object: "object-1",
-	}))
+	})
 	is := func(what ...string) func(store.AuditEntry) bool {
 		return func(e store.AuditEntry) bool { return slices.Contains(what, e.Action) }
 	}
@@ -102,9 +102,7 @@ func testAuditObjects(f *fixture) {
 	s := f.schedule("nightly")
 	f.ok(f.DeleteSchedule(f.ctx(), project, s.ID, f.now, actor))
 	want(s.ID, "schedule.create", "schedule.delete")
-	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
-		ID: f.id(), Project: project, Action: store.RedriveRetry, CreatedAt: f.now,
-	}, actor))
+	r := f.newRedrive(restartDead, f.now, "{}")
 	f.setRedrive(r.ID, store.RedriveCanceled)
 	want(r.ID, "redrive.create", "redrive.cancel")
 	k := store.Key{ID: f.id(), Project: project, Name: "n", Hash: []byte{1}, CreatedAt: f.now}
@@ -165,7 +163,7 @@ func testAuditChain(f *fixture) {
 			Action: "x", Object: "o", Reason: "r\n\t", Before: `{"a":1}`, After: `{"a": 2}`, Detail: `{}`,
 		}
 		added = append(added, e)
-		f.ok(f.AppendAudit(f.ctx(), e))
+		f.appendAudit(e)
 	}
 	same(f, "before it is chained", store.AuditHead{Unchained: 3}, must(f.AuditHead(f.ctx())))
 	f.fails(errRefused, "without its key", errOf2(f.ChainAudit(f.ctx(), noKey)))
@@ -173,7 +171,7 @@ func testAuditChain(f *fixture) {
 	f.chain(0)
 	c := f.accept()
 	f.cancel(c.ID)
-	newest := func() store.AuditLink { return must(f.AuditEntries(f.ctx(), project, "", 1))[0].Link }
+	newest := func() store.AuditLink { return f.newest(1)[0].Link }
 	same(f, "not chained yet", store.AuditLink{}, newest())
 	f.chain(1)
 	all := f.checked(3)
@@ -195,9 +193,9 @@ func testAuditChainCrowd(f *fixture) {
 	f.during(func() {
 		crowd(f, writers, func(w int) (_ error) {
 			for i := range each {
-				f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{
+				f.appendAudit(store.AuditEntry{
 					Project: fmt.Sprint(w), At: f.now, Action: "x", Object: fmt.Sprint(i),
-				}))
+				})
 			}
 			return nil
 		})
@@ -214,7 +212,7 @@ func testAuditChainCrowd(f *fixture) {
 
 // wantDifference compares the newest entry.
 func (f *fixture) wantDifference(what, before, after string) {
-	e := must(f.AuditEntries(f.ctx(), project, "", 1))[0]
+	e := f.newest(1)[0]
 	same(f, what, [2]string{before, after}, [2]string{e.Before, e.After})
 }
 
@@ -237,16 +235,15 @@ func testAuditDifferences(f *fixture) {
 		headers+`"pause_reason":"","paused_until":null,"policy":null,"url":"https://a.example/?k=***"}`,
 		`{"headers":{},"pause_reason":"","paused_until":"forever",`+
 			`"policy":{"retry_after_cap":"0s","tiers":[],"timeout":"1.5s"},"url":"https://a.example/?k=***"}`)
-	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
-		ID: f.id(), Project: project, Action: store.RedriveSetURL, URL: "https://b.example/?k=v", CreatedAt: f.now,
-		Filter: scheduled, Shown: `{"state":"scheduled"}`,
-	}, actor))
+	r := f.newRedrive(store.Redrive{
+		Action: store.RedriveSetURL, URL: "https://b.example/?k=v", Filter: scheduled,
+	}, f.now+1, `{"state":"scheduled"}`)
 	f.wantDifference("ordered", "", `{"action":"set_url","filter":{"state":"scheduled"},`+
 		`"state":"gathering","url":"https://b.example/?k=***"}`)
 	f.accept(withURL("https://a.example/?k=v"))
 	f.step(f.gather(r), 10)
 	f.wantDifference("redriven", `{"url":"https://a.example/?k=***"}`, `{"url":"https://b.example/?k=***"}`)
-	for _, e := range must(f.AuditEntries(f.ctx(), project, "", 10)) {
+	for _, e := range f.newest(10) {
 		f.check(e.Actor == actor.Name && e.Address == actor.Address && !strings.Contains(fmt.Sprint(e), "secret"),
 			"entry: %+v", e)
 	}

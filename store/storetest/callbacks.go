@@ -248,12 +248,30 @@ func (f *fixture) retry(id string, ladder store.Ladder) store.Callback {
 	return must(f.Retry(f.ctx(), project, id, store.Retry{Ladder: ladder, Now: f.now}, actor))
 }
 
+// retryAt retries a callback once, at another address.
+func (f *fixture) retryAt(id, url string) (store.Callback, error) {
+	return f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, URL: url, Now: f.now}, actor)
+}
+
 func (f *fixture) reschedule(id string, due int64) store.Callback {
 	return must(f.Reschedule(f.ctx(), project, id, due, f.now, actor))
 }
 
 func (f *fixture) mend(id string, change func(*store.Callback)) store.Callback {
-	return must(f.Mend(f.ctx(), project, id, infallible(change), f.now, actor))
+	return must(f.tryMend(project, id, infallible(change)))
+}
+
+func (f *fixture) tryMend(project, id string, change func(*store.Callback) error) (store.Callback, error) {
+	return f.Mend(f.ctx(), project, id, change, f.now, actor)
+}
+
+// tryRetry and tryReschedule are changes that may be refused.
+func (f *fixture) tryRetry(project, id string) error {
+	return errOf(f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, Now: f.now}, actor))
+}
+
+func (f *fixture) tryReschedule(project, id string) error {
+	return errOf(f.Reschedule(f.ctx(), project, id, f.now, f.now, actor))
 }
 
 // infallible is a change that is never refused.

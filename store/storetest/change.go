@@ -58,7 +58,7 @@ func testRetryScheduled(f *fixture) {
 	same(f, "headers", 2, len(f.get(c.ID).Headers))
 	f.fail(c.ID)
 	f.now += 10
-	got := must(f.Retry(f.ctx(), project, c.ID, store.Retry{Ladder: store.Once, URL: url, Now: f.now}, actor))
+	got := must(f.retryAt(c.ID, url))
 	f.check(got.DueAt == f.now && got.Trigger == store.Manual && got.URL == url && got.Lane == lane &&
 		got.LaneID != c.LaneID, "retry: %+v", got)
 	f.check(got.AttemptCount == 1 && got.LadderBase == 0 && got.FirstDueAt == c.FirstDueAt && got.ResumeState == "",
@@ -89,22 +89,16 @@ func testRetryOnce(f *fixture) {
 func testRetryRefused(f *fixture) {
 	c := f.accept()
 	s := f.claim(c.ID)
-	retry := func(project, id string) error {
-		return errOf(f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, Now: f.now}, actor))
-	}
-	reschedule := func(project, id string) error {
-		return errOf(f.Reschedule(f.ctx(), project, id, f.now, f.now, actor))
-	}
 	refused := func(want error) {
-		f.fails(want, "retry", retry(project, c.ID))
-		f.fails(want, "reschedule", reschedule(project, c.ID))
+		f.fails(want, "retry", f.tryRetry(project, c.ID))
+		f.fails(want, "reschedule", f.tryReschedule(project, c.ID))
 	}
 	refused(store.ErrAttempting)
 	f.win(f.died(s))
 	f.now++
 	f.purge(f.now, 0)
 	refused(store.ErrPayloadPurged)
-	f.unknown(c.ID, retry, reschedule)
+	f.unknown(c.ID, f.tryRetry, f.tryReschedule)
 }
 
 func testReschedule(f *fixture) {
@@ -124,7 +118,7 @@ func testReschedule(f *fixture) {
 	f.succeed(ok.ID)
 	f.cancel(canceled.ID)
 	for _, id := range ids(ok, canceled) {
-		f.fails(store.ErrTerminal, "a terminal one", errOf(f.Reschedule(f.ctx(), project, id, f.now, f.now, actor)))
+		f.fails(store.ErrTerminal, "a terminal one", f.tryReschedule(project, id))
 	}
 }
 
@@ -149,12 +143,12 @@ func testAudit(f *fixture) {
 	f.retry(c.ID, store.Once)
 	f.cancel(c.ID)
 	f.cancel(c.ID)
-	f.missing("retry", errOf(f.Retry(f.ctx(), project, f.id(), store.Retry{Now: f.now}, actor)))
-	f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{
+	f.missing("retry", f.tryRetry(project, f.id()))
+	f.appendAudit(store.AuditEntry{
 		Project: project, At: f.now, Actor: actor.Name, Address: actor.Address, Action: "x", Object: c.ID,
 		Reason: actor.Reason,
-	}))
-	f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{Project: "other", At: f.now, Action: "x"}))
+	})
+	f.appendAudit(store.AuditEntry{Project: "other", At: f.now, Action: "x"})
 	at := func(plus int64) string {
 		return time.UnixMilli(f.now + plus).UTC().Format("2006-01-02T15:04:05.000Z")
 	}
@@ -266,9 +260,7 @@ func testMendFollowing(f *fixture) {
 
 func testMendRefused(f *fixture) {
 	move := func(c *store.Callback) { c.URL = "x" }
-	mend := func(project, id string) error {
-		return errOf(f.Mend(f.ctx(), project, id, infallible(move), f.now, actor))
-	}
+	mend := func(project, id string) error { return errOf(f.tryMend(project, id, infallible(move))) }
 	c, canceled, open, dead := f.accept(), f.accept(), f.accept(), f.dead()
 	s := f.claim(c.ID)
 	f.fails(store.ErrAttempting, "attempting", mend(project, c.ID))
@@ -277,7 +269,7 @@ func testMendRefused(f *fixture) {
 	f.fails(store.ErrTerminal, "succeeded", mend(project, c.ID))
 	f.cancel(canceled.ID)
 	f.fails(store.ErrTerminal, "canceled", mend(project, canceled.ID))
-	f.fails(errRefused, "refused by its caller", errOf(f.Mend(f.ctx(), project, open.ID, refuse(move), f.now, actor)))
+	f.fails(errRefused, "refused by its caller", errOf(f.tryMend(project, open.ID, refuse(move))))
 	same(f, "what was refused", open, f.get(open.ID))
 	f.now++
 	f.purge(f.now, 0)

@@ -87,9 +87,8 @@ func testEndpointDelete(f *fixture) {
 	f.wantState(lucky.ID, store.Succeeded, "")
 	f.wantState(other.ID, store.Scheduled, "")
 	// Nothing brings what has ended back to life, for it would be held for ever.
-	retry := store.Retry{Ladder: store.Once, Now: f.now}
-	f.fails(store.ErrEndpointDeleted, "retry", errOf(f.Retry(f.ctx(), project, dead.ID, retry, actor)))
-	f.fails(store.ErrEndpointDeleted, "reschedule", errOf(f.Reschedule(f.ctx(), project, dead.ID, f.now, f.now, actor)))
+	f.fails(store.ErrEndpointDeleted, "retry", f.tryRetry(project, dead.ID))
+	f.fails(store.ErrEndpointDeleted, "reschedule", f.tryReschedule(project, dead.ID))
 	f.wantCounts(states{store.Scheduled: 1, store.Canceled: 9})
 }
 
@@ -164,7 +163,7 @@ func testEndpointHealth(f *fixture) {
 	report(61, 0, 0, 0, 61, 60)    // and recovers before that was reported
 	f.wantEvents(events...)
 	report(0, 63, 62, 62, 61, 63)
-	same(f, "those that fail", []string{e.ID}, f.endpoints(store.EndpointFilter{Failing: true}))
+	same(f, "those that fail", []string{e.ID}, endpointIDs(must(f.Endpoints(f.ctx(), project, store.EndpointFilter{Failing: true, Limit: 10}))))
 	same(f, "last failure of another one", 0, f.getEndpoint(quiet.ID).LastFailureAt)
 }
 
@@ -197,7 +196,7 @@ func testFollows(f *fixture) {
 	f.retry(moved.ID, store.Once)
 	check("retried", f.get(moved.ID), third, true)
 	f.succeed(moved.ID)
-	c := must(f.Retry(f.ctx(), project, moved.ID, store.Retry{Ladder: store.Once, URL: first, Now: f.now}, actor))
+	c := must(f.retryAt(moved.ID, first))
 	check("retried elsewhere", c, first, false)
 	same(f, "its lane", e.LaneKey(), c.Lane)
 	check("stamped elsewhere", f.claim(moved.ID).Callback, first, false)

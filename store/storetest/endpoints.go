@@ -42,12 +42,6 @@ func (f *fixture) getEndpoint(id string) store.Endpoint {
 	return must(f.Endpoint(f.ctx(), project, id))
 }
 
-// endpoints is the ids of what a filter picks, 100 at the most.
-func (f *fixture) endpoints(filter store.EndpointFilter) []string {
-	filter.Limit = 100
-	return endpointIDs(must(f.Endpoints(f.ctx(), project, filter)))
-}
-
 func endpointIDs(endpoints []store.Endpoint) []string {
 	return each(endpoints, func(e store.Endpoint) string { return e.ID })
 }
@@ -216,31 +210,28 @@ func testEndpointFind(f *fixture) {
 	found := must(f.FindEndpoints(f.ctx(), project,
 		[]string{"merchant-1", second, "none", other.LaneKey(), "theirs", "gone", gone.LaneKey(), ""}))
 	f.check(len(found) == 2 && found["merchant-1"].ID == made[1].ID && found[second].ID == made[2].ID, "found: %+v", found)
-	for name, c := range map[string]struct {
-		filter store.EndpointFilter
-		want   []int
-	}{
-		"all":             {store.EndpointFilter{}, []int{5, 4, 3, 2, 1, 0}},
-		"page":            {store.EndpointFilter{Limit: 2}, []int{5, 4}},
-		"next":            {store.EndpointFilter{After: made[4].ID, Limit: 2}, []int{3, 2}},
-		"search name":     {store.EndpointFilter{Search: "shop № 3"}, []int{3}},
-		"search url":      {store.EndpointFilter{Search: "4.example/hook"}, []int{4}},
-		"search external": {store.EndpointFilter{Search: "MERCHANT"}, []int{1}},
-		"search id":       {store.EndpointFilter{Search: made[0].LaneKey()}, []int{0}},
-		"wildcard":        {store.EndpointFilter{Search: "%"}, nil},
-		"topic":           {store.EndpointFilter{Topic: "payment.succeeded"}, []int{3, 2, 1}},
-		"deep topic":      {store.EndpointFilter{Topic: "payment.a.b"}, []int{3, 1}},
-		"part of a topic": {store.EndpointFilter{Topic: "refun"}, []int{3}},
-		"held":            {store.EndpointFilter{Held: true, Now: f.now}, []int{3, 2}},
-		"held later":      {store.EndpointFilter{Held: true, Now: f.now + 5000}, []int{3}},
-		"failing":         {store.EndpointFilter{Failing: true}, nil},
+	// By which endpoints they pick, the newest first.
+	for want, filters := range map[string][]store.EndpointFilter{
+		"543210": {{}},
+		"54":     {{Limit: 2}},
+		"32":     {{After: made[4].ID, Limit: 2}, {Held: true, Now: f.now}},
+		"3":      {{Search: "shop № 3"}, {Topic: "refun"}, {Held: true, Now: f.now + 5000}},
+		"4":      {{Search: "4.example/hook"}},
+		"1":      {{Search: "MERCHANT"}},
+		"0":      {{Search: made[0].LaneKey()}},
+		"321":    {{Topic: "payment.succeeded"}},
+		"31":     {{Topic: "payment.a.b"}},
+		"":       {{Search: "%"}, {Failing: true}},
 	} {
-		c.filter.Limit = cmp.Or(c.filter.Limit, 100)
-		list := must(f.Endpoints(f.ctx(), project, c.filter))
-		for _, e := range list {
-			f.check(c.filter.Topic == "" || e.Subscribes(c.filter.Topic), "%s: %v does not subscribe", name, e.Topics)
+		for _, filter := range filters {
+			filter.Limit = cmp.Or(filter.Limit, 100)
+			got := ""
+			for _, e := range must(f.Endpoints(f.ctx(), project, filter)) {
+				f.check(filter.Topic == "" || e.Subscribes(filter.Topic), "%v: %v does not subscribe", filter, e.Topics)
+				got += fmt.Sprint(slices.Index(endpointIDs(made), e.ID))
+			}
+			same(f, fmt.Sprintf("%+v", filter), want, got)
 		}
-		same(f, name, each(c.want, func(i int) string { return made[i].ID }), endpointIDs(list))
 	}
 	first := must(f.Subscribers(f.ctx(), project, "", 2))
 	same(f, "subscribers", endpointIDs(made[1:3]), endpointIDs(first))

@@ -31,6 +31,8 @@ func testEventPlan(f *fixture) {
 	first := f.eventPlan("k", "one", "e1", "e2")
 	f.plan(first, false, first)
 	f.accept(withID(first.Targets[1].CallbackID))
+	f.check(!must(f.EventPlanned(f.ctx(), project, "events", "none")) &&
+		must(f.EventPlanned(f.ctx(), project, "events", "k")), "another key is planned than the event's")
 	want := first
 	want.Targets = slices.Clone(first.Targets)
 	want.Targets[1].Accepted = true

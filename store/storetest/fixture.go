@@ -238,9 +238,19 @@ func (f *fixture) during(work func(), n int, again func()) {
 	})
 }
 
+// newest are the last n entries of the project's audit, the newest first.
+func (f *fixture) newest(n int) []store.AuditEntry {
+	return must(f.AuditEntries(f.ctx(), project, "", n))
+}
+
+func (f *fixture) appendAudit(e store.AuditEntry) { f.ok(f.AppendAudit(f.ctx(), e)) }
+
+// rows are the open rows of those ids.
+func (f *fixture) rows(ids ...string) []store.OpenRow { return must(f.ByID(f.ctx(), ids)) }
+
 // wantAudit compares the newest entries of the audit, each its action and object.
 func (f *fixture) wantAudit(want ...string) {
-	entries := must(f.AuditEntries(f.ctx(), project, "", len(want)))
+	entries := f.newest(len(want))
 	same(f, "audit", want, each(entries, func(e store.AuditEntry) string { return e.Action + " " + e.Object }))
 	for _, e := range entries {
 		f.check(e.Actor == actor.Name && e.Reason == actor.Reason, "audit of %s: %+v", e.Action, e)

@@ -154,41 +154,42 @@ func testLaneList(f *fixture) {
 	f.accept(inLane("Lane-4"), inProject("other"))
 	e := f.endpoint()
 	// list reads lanes whose oldest due time is looked for up to the filter's, and checks what waits in each.
-	list := func(filter store.LaneFilter) []string {
+	list := func(filter store.LaneFilter) (lanes string) {
 		filter.Now, filter.Limit = f.now, cmp.Or(filter.Limit, 100)
-		return each(must(f.LaneList(f.ctx(), project, filter)), func(l store.LaneBacklog) string {
-			var n int64
-			if _, err := fmt.Sscanf(l.Key, "Lane-%d", &n); err == nil {
-				oldest := f.now + 1000*n
-				if filter.DueBy != 0 && oldest > filter.DueBy {
-					oldest = 0
-				}
-				f.check(l.Open == n && l.OldestDue == oldest,
-					"%s has %d open, due from %d on; want %d and %d", l.Key, l.Open, l.OldestDue, n, oldest)
+		for _, l := range must(f.LaneList(f.ctx(), project, filter)) {
+			if l.Key == e.LaneKey() {
+				lanes += "7"
+				continue
 			}
-			return l.Key
-		})
+			var n int64
+			must(fmt.Sscanf(l.Key, "Lane-%d", &n))
+			oldest := f.now + 1000*n
+			if filter.DueBy != 0 && oldest > filter.DueBy {
+				oldest = 0
+			}
+			f.check(l.Open == n && l.OldestDue == oldest,
+				"%s has %d open, due from %d on; want %d and %d", l.Key, l.Open, l.OldestDue, n, oldest)
+			lanes += fmt.Sprint(n)
+		}
+		return lanes
 	}
-	all := []string{"Lane-1", "Lane-2", "Lane-3", "Lane-4", "Lane-5", "Lane-6", e.LaneKey()}
-	for name, c := range map[string]struct {
-		filter store.LaneFilter
-		want   []string
-	}{
-		"all":      {store.LaneFilter{}, all},
-		"due by":   {store.LaneFilter{DueBy: f.now + 3000}, all},
-		"a page":   {store.LaneFilter{Limit: 2}, all[:2]},
-		"the next": {store.LaneFilter{After: "Lane-2", Limit: 3}, all[2:5]},
-		"held":     {store.LaneFilter{Held: true}, []string{"Lane-5"}},
-		"search":   {store.LaneFilter{Search: "ANE-6"}, []string{"Lane-6"}},
-		"wildcard": {store.LaneFilter{Search: "%"}, nil},
-		"endpoint": {store.LaneFilter{EndpointID: e.ID}, all[6:]},
-		"keys":     {store.LaneFilter{Keys: []string{"Lane-6", "none", "Lane-2", "Lane-2"}}, []string{"Lane-2", "Lane-6"}},
-		"a key": {
-			store.LaneFilter{Keys: []string{"Lane-5", "Lane-6"}, Held: true, After: "Lane-1", Search: "lane", Limit: 1},
-			[]string{"Lane-5"},
+	// By which lanes they pick, in order: 7 is the endpoint's.
+	for want, filters := range map[string][]store.LaneFilter{
+		"1234567": {{}, {DueBy: f.now + 3000}},
+		"12":      {{Limit: 2}},
+		"345":     {{After: "Lane-2", Limit: 3}},
+		"5": {
+			{Held: true},
+			{Keys: []string{"Lane-5", "Lane-6"}, Held: true, After: "Lane-1", Search: "lane", Limit: 1},
 		},
+		"6":  {{Search: "ANE-6"}},
+		"7":  {{EndpointID: e.ID}},
+		"26": {{Keys: []string{"Lane-6", "none", "Lane-2", "Lane-2"}}},
+		"":   {{Search: "%"}},
 	} {
-		same(f, name, c.want, list(c.filter))
+		for _, filter := range filters {
+			same(f, fmt.Sprintf("%+v", filter), want, list(filter))
+		}
 	}
 }
 
@@ -297,9 +298,8 @@ func (f *fixture) laneQuotaHolds(c store.Callback) {
 	refused("an endpoint by its external id", f.upsertAll(named("x", "x"))[0].Err)
 	refused("the settings of a lane", errOf(f.SetLane(f.ctx(), project, "d", new(1), nil, f.now, actor)))
 	move := infallible(func(c *store.Callback) { c.Lane = "d" })
-	refused("another lane by a mend", errOf(f.Mend(f.ctx(), project, c.ID, move, f.now, actor)))
-	retry := store.Retry{Now: f.now, Ladder: store.Once, URL: url}
-	refused("another lane by a retry", errOf(f.Retry(f.ctx(), project, c.ID, retry, actor)))
+	refused("another lane by a mend", errOf(f.tryMend(project, c.ID, move)))
+	refused("another lane by a retry", errOf(f.retryAt(c.ID, url)))
 	s := f.schedule("to another lane")
 	due := f.firing(s)
 	due.Draft.Callback.Lane = "d"

@@ -159,7 +159,7 @@ func testSupersede(f *fixture) {
 		slices.SortFunc(rows, func(a, b store.OpenRow) int { return strings.Compare(a.ID, b.ID) })
 		return rows
 	}
-	want := rows(must(f.ByID(f.ctx(), ended)))
+	want := rows(f.rows(ended...))
 	f.now++
 	a := f.offer(versioned("r", 2))
 	f.require(a.Err == nil && a.Callback.State == store.Scheduled, "accepted %+v", a)
@@ -178,7 +178,7 @@ func testSupersede(f *fixture) {
 	for _, id := range untouched {
 		f.wantState(id, store.Scheduled, "")
 	}
-	same(f, "open rows of another project", 1, len(must(f.ByID(f.ctx(), []string{theirs.ID}))))
+	same(f, "open rows of another project", 1, len(f.rows(theirs.ID)))
 	// What a person cancels after it was superseded stays so.
 	inFlight := f.claim(a.Callback.ID)
 	f.accept(versioned("r", 3))

@@ -56,7 +56,7 @@ func (f *fixture) told(id string, n int, want endOfPoll) store.Callback {
 	all := f.results(p.Ref)
 	f.check(len(all) == n && all[0] == d.ResultID, "results of %s: %v, the last is said to be %s; want %d",
 		p.Ref, all, d.ResultID, n)
-	same(f, "born", must(f.ByID(f.ctx(), []string{d.ResultID})), f.bornNow())
+	same(f, "born", f.rows(d.ResultID), f.bornNow())
 	body := string(f.payload(d.ResultID).Body)
 	f.check(strings.Contains(body, `"<1>"`) && strings.Contains(body, `12345678901234567890`),
 		"the context is not as it was given: %s", body)

@@ -154,18 +154,14 @@ func testPollReopened(f *fixture) {
 		same(f, "after "+what, before, all())
 		f.wantAttempts(other.ID)
 	}
-	retry := func(id string, r store.Retry) error {
-		r.Now = f.now
-		return errOf(f.Retry(f.ctx(), project, id, r, actor))
-	}
-	for _, ladder := range []store.Ladder{store.Once, store.Restart} {
-		refused("retry "+string(ladder), retry(old.ID, store.Retry{Ladder: ladder}))
-	}
-	refused("reschedule", errOf(f.Reschedule(f.ctx(), project, old.ID, f.now+5, f.now, actor)))
-	refused("mend", errOf(f.Mend(f.ctx(), project, other.ID, infallible(func(c *store.Callback) {
+	restart := store.Retry{Ladder: store.Restart, Now: f.now}
+	refused("retry", f.tryRetry(project, old.ID))
+	refused("restart", errOf(f.Retry(f.ctx(), project, old.ID, restart, actor)))
+	refused("reschedule", f.tryReschedule(project, old.ID))
+	refused("mend", errOf(f.tryMend(project, other.ID, infallible(func(c *store.Callback) {
 		c.URL, c.Headers = open.URL, []store.Header{{Name: "A", Value: "1"}}
-	}), f.now, actor)))
-	refused("retry to its address", retry(other.ID, store.Retry{Ladder: store.Once, URL: open.URL}))
+	}))))
+	refused("retry to its address", errOf(f.retryAt(other.ID, open.URL)))
 	f.checkCounters()
 
 	// Elsewhere it may be; what is mended elsewhere makes room.
@@ -190,9 +186,7 @@ func testPollReopened(f *fixture) {
 	// And where many do so at once.
 	twins = f.twins(8)
 	for range 8 {
-		opened := f.winners(len(twins), store.ErrPollLive, func(i int) error {
-			return retry(twins[i], store.Retry{Ladder: store.Once})
-		})
+		opened := f.winners(len(twins), store.ErrPollLive, func(i int) error { return f.tryRetry(project, twins[i]) })
 		f.require(len(opened) == 1, "%d were opened", len(opened))
 		f.cancel(twins[opened[0]])
 	}
@@ -282,7 +276,7 @@ func testPollStays(f *fixture) {
 
 func testResolvePoll(f *fixture) {
 	p := f.accept(polling("waiting"))
-	was := must(f.ByID(f.ctx(), []string{p.ID}))
+	was := f.rows(p.ID)
 	f.now++
 	r := f.resolve(p.ID, "")
 	same(f, "resolved", store.ResolvedPoll{Result: store.ResolveDone, Was: &was[0], Callback: f.get(p.ID)}, r)

@@ -66,9 +66,9 @@ func testSearch(f *fixture) {
 		f.endpoint(func(e *store.Endpoint) { e.ExternalID, e.Name = "in "+c.text, "of another text" })
 		f.accept(inLane(c.text))
 		f.schedule(c.text)
-		f.ok(f.AppendAudit(f.ctx(), store.AuditEntry{
+		f.appendAudit(store.AuditEntry{
 			ID: f.id(), Project: project, At: f.now, Actor: c.text, Action: "lane.pause", Object: "object", Detail: "{}",
-		}))
+		})
 		lanes := must(f.LaneList(f.ctx(), project, store.LaneFilter{Search: c.search, Limit: 100, Now: f.now}))
 		same(f, c.search+" in names of endpoints", []string{"of another text", c.text},
 			each(found(c.search), func(e store.Endpoint) string { return e.Name }))

@@ -11,6 +11,11 @@ import (
 // scheduled picks open callbacks.
 var scheduled = store.Filter{States: []store.State{store.Scheduled}}
 
+// restartDead begins a new ladder for dead callbacks.
+var restartDead = store.Redrive{
+	Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{States: []store.State{store.Dead}},
+}
+
 // gather gathers a redrive to the end.
 func (f *fixture) gather(r store.Redrive) store.Redrive {
 	for range 100 {
@@ -22,10 +27,15 @@ func (f *fixture) gather(r store.Redrive) store.Redrive {
 	panic("gathering does not end")
 }
 
+// newRedrive creates one of what was accepted before a time, as its caller wrote it.
+func (f *fixture) newRedrive(r store.Redrive, before int64, shown store.JSONText) store.Redrive {
+	r.ID, r.Project, r.CreatedAt, r.Filter.To, r.Shown = f.id(), project, f.now, before, shown
+	return must(f.CreateRedrive(f.ctx(), r, actor))
+}
+
 // redrive creates one of what was accepted until now, and gathers it.
 func (f *fixture) redrive(r store.Redrive) store.Redrive {
-	r.ID, r.Project, r.CreatedAt, r.Filter.To, r.Shown = f.id(), project, f.now, f.now+1, "{}"
-	return f.gather(must(f.CreateRedrive(f.ctx(), r, actor)))
+	return f.gather(f.newRedrive(r, f.now+1, "{}"))
 }
 
 func (f *fixture) step(r store.Redrive, limit int) store.RedriveStep {
@@ -43,10 +53,7 @@ func testRedriveOnce(f *fixture) {
 	}
 	open := f.accept()
 	f.now += 1000
-	r := must(f.CreateRedrive(f.ctx(), store.Redrive{
-		ID: f.id(), Project: project, Action: store.RedriveRetry, Ladder: store.Restart, Shown: `{"state":["dead"]}`,
-		Filter: store.Filter{States: []store.State{store.Dead}, To: f.now}, CreatedAt: f.now,
-	}, actor))
+	r := f.newRedrive(restartDead, f.now, `{"state":["dead"]}`)
 	f.now += 1000
 	late := f.dead() // not of its snapshot
 	r = f.gather(r)
@@ -109,9 +116,7 @@ func testRedriveSuperseded(f *fixture) {
 	old, revived := f.dead(versioned("r", 1)), ids(
 		f.dead(versioned("r", 2)), f.dead(versioned("other", 1)), f.dead(withRef("r")))
 	f.accept(versioned("other", 1))
-	r := f.step(f.redrive(store.Redrive{
-		Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{States: []store.State{store.Dead}},
-	}), 100).Redrive
+	r := f.step(f.redrive(restartDead), 100).Redrive
 	f.check(r.Done == 3 && r.Failed == 1, "%+v", r)
 	f.wantState(old.ID, store.Dead, old.Reason)
 	for _, id := range revived {

@@ -105,7 +105,7 @@ func testScheduleChange(f *fixture) {
 	f.wantOpen(1) // the callback that it has made
 	f.wantAudit("schedule.delete "+s.ID, "schedule.run "+s.ID, "schedule.update "+s.ID, "schedule.update "+s.ID,
 		"schedule.create "+hourly.ID, "schedule.create "+s.ID)
-	entries := must(f.AuditEntries(f.ctx(), project, "", 4))
+	entries := f.newest(4)
 	var detail map[string][]string
 	f.ok(json.Unmarshal([]byte(entries[3].Detail), &detail))
 	same(f, "changed, by the audit",
@@ -122,20 +122,17 @@ func testScheduleList(f *fixture) {
 	}
 	f.schedule("orders of others", func(s *store.Schedule) { s.Project, s.NextAt = "other", f.now+7 })
 	yes, no := true, false
-	for _, c := range []struct {
-		filter store.ScheduleFilter
-		want   []string
-	}{
-		{store.ScheduleFilter{}, []string{"Ordersxeu", "refunds", "orders_eu", "Orders 100%"}},
-		{store.ScheduleFilter{Search: "oRders"}, []string{"Ordersxeu", "orders_eu", "Orders 100%"}},
-		{store.ScheduleFilter{Search: "s_e"}, []string{"orders_eu"}},
-		{store.ScheduleFilter{Search: "%"}, []string{"Orders 100%"}},
-		{store.ScheduleFilter{Enabled: &no}, []string{"refunds"}},
-		{store.ScheduleFilter{Enabled: &yes, Search: "EU"}, []string{"Ordersxeu", "orders_eu"}},
-		{store.ScheduleFilter{Search: "others"}, nil},
+	for want, filter := range map[string]store.ScheduleFilter{
+		"Ordersxeu, refunds, orders_eu, Orders 100%": {},
+		"Ordersxeu, orders_eu, Orders 100%":          {Search: "oRders"},
+		"orders_eu":                                  {Search: "s_e"},
+		"Orders 100%":                                {Search: "%"},
+		"refunds":                                    {Enabled: &no},
+		"Ordersxeu, orders_eu":                       {Enabled: &yes, Search: "EU"},
+		"":                                           {Search: "others"},
 	} {
-		for _, c.filter.Limit = range []int{1, 2, 100} {
-			same(f, fmt.Sprintf("%+v", c.filter), c.want, f.scheduleNames(c.filter))
+		for _, filter.Limit = range []int{1, 2, 100} {
+			same(f, fmt.Sprintf("%+v", filter), want, strings.Join(f.scheduleNames(filter), ", "))
 		}
 	}
 	next := must(f.NextSchedules(f.ctx(), f.now+7, 10))

@@ -50,7 +50,7 @@ func testSecrets(f *fixture) {
 	second.RetiredAt = f.now + 1000
 	f.wantSecrets("", f.now, third, second)
 	none(f, "another project's secrets", must(f.OwnedSecrets(f.ctx(), "other", "", f.now)))
-	same(f, "audit entries for four secrets", 4, len(must(f.AuditEntries(f.ctx(), project, "", 10))))
+	same(f, "audit entries for four secrets", 4, len(f.newest(10)))
 }
 
 // testOwnedSecrets has secrets of the project, of a use, and of two endpoints side by side.

@@ -53,12 +53,15 @@ func testWalks(f *fixture) {
 	}
 	same(f, "overdue rows", append([]string{want[0]}, want[2:6]...), overdue(f.now))
 	same(f, "overdue rows once the claim has ended", want[:6], overdue(claimed.ClaimUntil))
-	rows := must(f.ByID(f.ctx(), []string{want[4], ended.ID, want[1], f.id()}))
+	same(f, "claimed rows", want[1:2], f.walked(2, store.Cursor{}, func(after store.Cursor) ([]store.OpenRow, error) {
+		return f.Claimed(f.ctx(), after, f.now, 2)
+	}))
+	rows := f.rows(want[4], ended.ID, want[1], f.id())
 	same(f, "rows by id", []string{want[1], want[4]}, rowIDs(rows))
 	r := rows[0]
 	f.check(r.LaneID > 0 && r.LockKey == "lock" && !r.Retry && r.ClaimToken == claimed.ClaimToken &&
 		r.ClaimUntil == claimed.ClaimUntil && r.Project != "", "row: %+v", r)
-	none(f, "rows of no ids", must(f.ByID(f.ctx(), nil)))
+	none(f, "rows of no ids", f.rows())
 	has := []string{ended.ID, want[1], want[4]}
 	same(f, "known ids", sorted(has), sorted(must(f.Known(f.ctx(), append(has, f.id())))))
 	none(f, "of no ids are known", must(f.Known(f.ctx(), nil)))
