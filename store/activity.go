@@ -2,6 +2,7 @@ package store
 
 import (
 	"math"
+	"sort"
 	"time"
 )
 
@@ -72,10 +73,10 @@ var (
 )
 
 // Observe counts one.
-func (h *LatenessHistogram) Observe(ms float64) { h[bucket(ms, &LatenessBounds)]++ }
+func (h *LatenessHistogram) Observe(ms float64) { h[sort.SearchFloat64s(LatenessBounds[:], ms)]++ }
 
 // Observe counts one.
-func (h *TookHistogram) Observe(ms float64) { h[bucket(ms, &TookBounds)]++ }
+func (h *TookHistogram) Observe(ms float64) { h[sort.SearchFloat64s(TookBounds[:], ms)]++ }
 
 // Quantile estimates, in milliseconds, what the part q of all is at most, from 0 to 1; NaN where nothing was counted. Within a bucket it
 // goes straight from bound to bound; above the last bound it is that bound.
@@ -86,15 +87,6 @@ func (h *LatenessHistogram) Quantile(q float64) float64 {
 // Quantile is as that of a LatenessHistogram.
 func (h *TookHistogram) Quantile(q float64) float64 {
 	return quantile((*[HistogramBuckets]int64)(h), &TookBounds, q)
-}
-
-func bucket(ms float64, bounds *[HistogramBuckets - 1]float64) int {
-	for i, most := range bounds {
-		if ms <= most {
-			return i
-		}
-	}
-	return len(bounds)
 }
 
 func quantile(counts *[HistogramBuckets]int64, bounds *[HistogramBuckets - 1]float64, q float64) float64 {

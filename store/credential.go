@@ -2,6 +2,7 @@ package store
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -48,23 +49,22 @@ func IsCredentialHeader(name string) bool {
 
 // WithoutCredentials returns the headers that are no credentials; the very slice if all are.
 func WithoutCredentials(headers []Header) []Header {
-	for i := range headers {
-		if !IsCredentialHeader(headers[i].Name) {
-			continue
-		}
-		kept := append([]Header(nil), headers[:i]...)
-		for _, h := range headers[i+1:] {
-			if !IsCredentialHeader(h.Name) {
-				kept = append(kept, h)
-			}
-		}
-		return kept
+	if !HasCredentials(headers) {
+		return headers
 	}
-	return headers
+	var kept []Header
+	for _, h := range headers {
+		if !IsCredentialHeader(h.Name) {
+			kept = append(kept, h)
+		}
+	}
+	return kept
 }
 
 // HasCredentials says whether one of the headers is a credential.
-func HasCredentials(headers []Header) bool { return len(WithoutCredentials(headers)) < len(headers) }
+func HasCredentials(headers []Header) bool {
+	return slices.ContainsFunc(headers, func(h Header) bool { return IsCredentialHeader(h.Name) })
+}
 
 // SealedText writes a value that the master key of that id has encrypted.
 func SealedText(keyID, ciphertext string) string { return keyID + ":" + ciphertext }

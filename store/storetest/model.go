@@ -11,37 +11,36 @@ import (
 
 // A modelRow is what the model knows of one callback.
 type modelRow struct {
-	id         string
-	state      store.State
-	due        int64
-	finished   int64
-	fence      int64
-	claimUntil int64
-	token      string
-	charged    int
-	base       int
-	crashes    int
-	attempts   int
-	cancel     bool
-	resume     store.State
-	// reason is why it is in its state, and resumeReason, why it was in that which it may fall back to.
-	reason, resumeReason store.Reason
-	// poll: it is one, of which told was told last, by as many results.
-	poll    bool
+	// Callback has what modelled returns.
+	store.Callback
+	// told is what was told last of a poll, by as many results.
 	told    store.PollOutcome
 	results int
 	// committed are the fences whose result took effect; lost, those whose claim was taken over.
 	committed map[int64]bool
 }
 
-func (m *modelRow) attempting(now int64) bool {
-	return m.state == store.Scheduled && m.claimUntil > now
+// modelled is what the model knows of a callback's row.
+func modelled(c store.Callback) store.Callback {
+	return store.Callback{
+		ID: c.ID, Kind: c.Kind, State: c.State, Reason: c.Reason, ResumeState: c.ResumeState, ResumeReason: c.ResumeReason,
+		DueAt: c.DueAt, FinishedAt: c.FinishedAt, AttemptCount: c.AttemptCount, AttemptSeq: c.AttemptSeq,
+		LadderBase: c.LadderBase, CancelRequested: c.CancelRequested, Fence: c.Fence, ClaimToken: c.ClaimToken,
+		ClaimUntil: c.ClaimUntil, CrashCount: c.CrashCount,
+	}
 }
 
-// finishedAt says whether the row may have ended at the time. What ends as it is accepted ends a millisecond later.
-func (m *modelRow) finishedAt(at int64) bool {
-	return at == m.finished || m.finished > 0 && at == m.finished+1
+func (r *modelRow) attempting(now int64) bool { return r.StateAt(now) == store.Attempting }
+
+// lose records a claim that ended without a result.
+func (r *modelRow) lose() {
+	if r.ClaimToken != "" {
+		r.AttemptSeq++
+		r.unclaim()
+	}
 }
+
+func (r *modelRow) unclaim() { r.ClaimToken, r.ClaimUntil = "", 0 }
 
 // A model runs random operations on a store and on itself, and compares.
 type model struct {
@@ -102,20 +101,17 @@ func (m *model) opAccept(t *rapid.T) {
 		t.Skip("enough rows")
 	}
 	options := []option{dueIn(rapid.SampledFrom([]int64{0, 0, 700}).Draw(t, "due in"))}
-	poll := rapid.Bool().Draw(t, "poll")
-	if poll {
+	if rapid.Bool().Draw(t, "poll") {
 		options = append(options, func(d *store.Draft) { polling(d.Callback.ID)(d) })
 	}
 	lane := inLane(rapid.SampledFrom([]string{"model-a", "model-b"}).Draw(t, "lane"))
 	c := m.accept(append(options, lane)...)
-	m.rows = append(m.rows, &modelRow{
-		id: c.ID, state: store.Scheduled, due: c.DueAt, committed: make(map[int64]bool), poll: poll,
-	})
+	m.rows = append(m.rows, &modelRow{Callback: modelled(c), committed: make(map[int64]bool)})
 }
 
 func (m *model) opStamp(t *rapid.T) {
 	m.pick(t)
-	id := func(r *modelRow) string { return r.id }
+	id := func(r *modelRow) string { return r.ID }
 	rows := rapid.SliceOfNDistinct(rapid.SampledFrom(m.rows), 1, len(m.rows), id).Draw(t, "rows")
 	m.touched = rows
 	token := m.token()
@@ -124,47 +120,38 @@ func (m *model) opStamp(t *rapid.T) {
 	}
 	stamped, _ := m.stampAs(store.Stamp{Token: token}, each(rows, id)...)
 	for _, r := range rows {
-		i := slices.IndexFunc(stamped, func(s *store.Stamped) bool { return s.ID == r.id })
-		switch again := r.attempting(m.now) && r.token == token; {
-		case r.state != store.Scheduled || !again && (r.due > m.now || r.claimUntil > m.now):
-			if i >= 0 {
-				t.Fatalf("%s was stamped though %+v at %d", r.id, *r, m.now)
-			}
+		i := slices.IndexFunc(stamped, func(s *store.Stamped) bool { return s.ID == r.ID })
+		switch again := r.attempting(m.now) && r.ClaimToken == token; {
+		case r.State != store.Scheduled || !again && (r.DueAt > m.now || r.ClaimUntil > m.now):
+			m.require(i < 0, "%s was stamped at %d though %+v", r.ID, m.now, r)
 			continue
 		case !again:
-			r.fence++
-			if r.token != "" {
-				r.attempts++ // The claim before ended without a result.
-			}
-			r.token, r.claimUntil = token, m.now+claimLasts
-			r.crashes++
-			if r.cancel {
-				if i >= 0 {
-					t.Fatalf("%s was stamped though its cancel was requested", r.id)
-				}
+			r.lose()
+			r.Fence++
+			r.CrashCount++
+			r.ClaimToken, r.ClaimUntil = token, m.now+claimLasts
+			if r.CancelRequested {
+				m.require(i < 0, "%s was stamped though its cancel was requested", r.ID)
 				m.end(r, store.Canceled, store.Requested)
 				continue
 			}
 		}
-		if i < 0 {
-			t.Fatalf("%s was refused though %+v at %d", r.id, *r, m.now)
-		}
-		if s := stamped[i]; s.Fence != r.fence || s.CrashCount != r.crashes ||
-			s.ClaimUntil != r.claimUntil || (len(s.Body) > 0) == r.poll {
-			t.Fatalf("stamped with fence %d, crash count %d, until %d; want %+v", s.Fence, s.CrashCount, s.ClaimUntil, *r)
-		}
-		m.claims = append(m.claims, stamped[i])
+		m.require(i >= 0, "%s was refused at %d though %+v", r.ID, m.now, r)
+		s := stamped[i]
+		m.require(s.Fence == r.Fence && s.CrashCount == r.CrashCount && s.ClaimUntil == r.ClaimUntil &&
+			(len(s.Body) > 0) == (r.Kind == store.Notify), "stamped %+v; want %+v", s.Callback, r)
+		m.claims = append(m.claims, s)
 	}
 }
 
 // end makes the model's row terminal. Of a poll that is told if nothing was told before, or it is another final answer.
 func (m *model) end(r *modelRow, state store.State, reason store.Reason) {
-	r.finished = m.now
-	r.state, r.reason, r.due, r.token, r.claimUntil, r.cancel, r.resume, r.resumeReason = state, reason, 0, "", 0, false, "", ""
-	c := store.Callback{State: state, Reason: reason}
-	outcome := c.PollOutcome()
+	r.unclaim()
+	r.State, r.Reason, r.FinishedAt, r.DueAt = state, reason, m.now, 0
+	r.CancelRequested, r.ResumeState, r.ResumeReason = false, "", ""
+	outcome := r.PollOutcome()
 	final := outcome == store.PollSuccess || outcome == store.PollFailure
-	if r.poll && (r.told == "" || final && outcome != r.told) {
+	if r.Kind == store.Poll && (r.told == "" || final && outcome != r.told) {
 		r.told = outcome
 		r.results++
 	}
@@ -172,24 +159,20 @@ func (m *model) end(r *modelRow, state store.State, reason store.Reason) {
 
 func (m *model) opResolve(t *rapid.T) {
 	r := m.pick(t)
-	got, err := m.ResolvePoll(m.ctx(), project, r.id, "", m.now, actor)
-	if (err != nil) == r.poll {
-		t.Fatalf("resolve of %+v: %v", *r, err)
-	}
+	got, err := m.ResolvePoll(m.ctx(), project, r.ID, "", m.now, actor)
+	m.require((err == nil) == (r.Kind == store.Poll), "resolve of %+v: %v", r, err)
 	if err != nil {
 		return
 	}
 	want := store.ResolveAlreadyTerminal
-	wasOpen := !r.state.Terminal()
-	if wasOpen || r.state == store.Dead {
+	wasOpen := !r.State.Terminal()
+	if wasOpen || r.State == store.Dead {
 		want = store.ResolveDone
 		r.lose()    // the attempt that is under way, too
 		r.told = "" // A resolve is told each time.
 		m.end(r, store.Succeeded, store.ResolvedOutside)
 	}
-	if got.Result != want || (got.Was != nil) != wasOpen {
-		t.Fatalf("resolve of %+v: %+v, want %s", *r, got, want)
-	}
+	m.require(got.Result == want && (got.Was != nil) == wasOpen, "resolve of %+v: %+v, want %s", r, got, want)
 }
 
 func (m *model) opResult(t *rapid.T) {
@@ -197,7 +180,7 @@ func (m *model) opResult(t *rapid.T) {
 		t.Skip("nothing was claimed yet")
 	}
 	s := rapid.SampledFrom(m.claims).Draw(t, "claim")
-	r := m.rows[slices.IndexFunc(m.rows, func(r *modelRow) bool { return r.id == s.ID })]
+	r := m.rows[slices.IndexFunc(m.rows, func(r *modelRow) bool { return r.ID == s.ID })]
 	m.touched = append(m.touched, r)
 	kind := rapid.SampledFrom([]string{"success", "failure", "death", "divert"}).Draw(t, "kind")
 	var result store.Result
@@ -217,150 +200,124 @@ func (m *model) opResult(t *rapid.T) {
 		m.now++ // So that no two results are the same one, repeated.
 		result.Attempt.StartedAt = m.now
 	}
-	wins := r.state == store.Scheduled && r.token != "" && r.fence == s.Fence
+	wins := r.State == store.Scheduled && r.ClaimToken != "" && r.Fence == s.Fence
 	got := m.commit(result)
 	if !wins {
-		if got.Won && (result.Attempt != nil || r.fence != s.Fence) {
-			t.Fatalf("%s under fence %d won against %+v", kind, s.Fence, *r)
-		}
+		m.require(!got.Won || result.Attempt == nil && r.Fence == s.Fence, "%s under fence %d won against %+v", kind, s.Fence, r)
 		return
 	}
-	if !got.Won || r.committed[s.Fence] {
-		t.Fatalf("%s under fence %d: won %t, committed before %t", kind, s.Fence, got.Won, r.committed[s.Fence])
-	}
-	if c := m.get(r.id); c.UpdatedAt != m.now {
-		t.Fatalf("%s was updated at %d, want %d", r.id, c.UpdatedAt, m.now)
-	}
+	m.require(got.Won && !r.committed[s.Fence], "%s: won %t under fence %d of %v", kind, got.Won, s.Fence, r.committed)
+	updated := m.get(r.ID).UpdatedAt
+	m.require(updated == m.now, "%s was updated at %d, want %d", r.ID, updated, m.now)
 	r.committed[s.Fence] = true
-	r.crashes = 0
+	r.CrashCount = 0
 	if result.Attempt != nil {
-		r.attempts++
-		r.charged++
+		r.AttemptSeq++
+		r.AttemptCount++
 	}
 	switch {
 	case kind == "success":
 		m.end(r, store.Succeeded, "")
-	case r.cancel:
+	case r.CancelRequested:
 		m.end(r, store.Canceled, store.Requested)
-	case r.resume != "" && kind != "divert":
-		m.end(r, r.resume, r.resumeReason)
+	case r.ResumeState != "" && kind != "divert":
+		m.end(r, r.ResumeState, r.ResumeReason)
 	case kind == "death":
 		m.end(r, store.Dead, result.Reason)
 	default:
-		r.due, r.token, r.claimUntil = result.DueAt, "", 0
+		r.DueAt = result.DueAt
+		r.unclaim()
 	}
-	if got.State != r.state || got.Reason != r.reason || got.DueAt != r.due {
-		t.Fatalf("committed %+v, want %+v", got, *r)
-	}
+	m.require(got.State == r.State && got.Reason == r.Reason && got.DueAt == r.DueAt, "committed %+v, want %+v", got, r)
 }
 
 func (m *model) opCancel(t *rapid.T) {
 	r := m.pick(t)
-	got := m.cancel(r.id)
-	m.asRead(t, got.Callback)
+	got := m.cancel(r.ID)
+	m.asRead(got.Callback)
 	want := store.CancelDone
 	switch {
-	case r.state.Terminal():
+	case r.State.Terminal():
 		want = store.CancelAlreadyTerminal
 	case r.attempting(m.now):
 		want = store.CancelTooLate
-		r.cancel = true
+		r.CancelRequested = true
 	default:
-		if r.token != "" {
-			r.attempts++
-		}
+		r.lose()
 		m.end(r, store.Canceled, store.Requested)
 	}
-	if got.Result != want {
-		t.Fatalf("cancel of %+v: %s, want %s", *r, got.Result, want)
-	}
+	m.require(got.Result == want, "cancel of %+v: %s, want %s", r, got.Result, want)
 }
 
 // asRead checks that a change was answered with the row as it is read after it.
-func (m *model) asRead(t *rapid.T, c store.Callback) {
-	if diff := cmp.Diff(m.get(c.ID), c); diff != "" {
-		t.Fatalf("answered (-read +answered):\n%s", diff)
-	}
+func (m *model) asRead(c store.Callback) {
+	diff := cmp.Diff(m.get(c.ID), c)
+	m.require(diff == "", "answered (-read +answered):\n%s", diff)
 }
 
-// lose records a claim that ended without a result.
-func (m *modelRow) lose() {
-	if m.token != "" {
-		m.attempts++
-		m.token, m.claimUntil = "", 0
+// revived makes a terminal row scheduled again. It falls back to what it was, unless it has a new ladder.
+func (r *modelRow) revived(ladder store.Ladder) {
+	r.CrashCount = 0
+	if ladder == store.Restart {
+		r.LadderBase = r.AttemptCount
+	} else {
+		r.ResumeState, r.ResumeReason = r.State, r.Reason
 	}
+	r.State, r.Reason, r.FinishedAt = store.Scheduled, "", 0
 }
 
 func (m *model) opRetry(t *rapid.T) {
 	r := m.pick(t)
 	ladder := rapid.SampledFrom([]store.Ladder{store.Once, store.Restart}).Draw(t, "ladder")
-	c, err := m.Retry(m.ctx(), project, r.id, store.Retry{Ladder: ladder, Now: m.now}, actor)
-	if (err != nil) != r.attempting(m.now) {
-		t.Fatalf("retry of %+v at %d: %v", *r, m.now, err)
-	}
-	if err != nil {
-		return
-	}
-	m.asRead(t, c)
-	r.lose()
-	if r.state.Terminal() {
-		r.crashes = 0
-		if ladder == store.Restart {
-			r.base = r.charged
-		} else {
-			r.resume, r.resumeReason = r.state, r.reason
-		}
-		r.state, r.reason, r.finished = store.Scheduled, "", 0
-	}
-	r.due = m.now
+	c, err := m.Retry(m.ctx(), project, r.ID, store.Retry{Ladder: ladder, Now: m.now}, actor)
+	m.changed(r, c, err, r.attempting(m.now), m.now, ladder)
 }
 
 func (m *model) opReschedule(t *rapid.T) {
 	r := m.pick(t)
 	due := m.now + rapid.SampledFrom([]int64{0, 300}).Draw(t, "due in")
-	c, err := m.Reschedule(m.ctx(), project, r.id, due, m.now, actor)
-	refused := r.attempting(m.now) || r.state == store.Succeeded || r.state == store.Canceled
-	if (err != nil) != refused {
-		t.Fatalf("reschedule of %+v at %d: %v", *r, m.now, err)
-	}
+	c, err := m.Reschedule(m.ctx(), project, r.ID, due, m.now, actor)
+	refused := r.attempting(m.now) || r.State == store.Succeeded || r.State == store.Canceled
+	m.changed(r, c, err, refused, due, store.Once)
+}
+
+// changed makes a row due by hand, unless that is refused.
+func (m *model) changed(r *modelRow, c store.Callback, err error, refused bool, due int64, ladder store.Ladder) {
+	m.require((err != nil) == refused, "change of %+v at %d: %v", r, m.now, err)
 	if err != nil {
 		return
 	}
-	m.asRead(t, c)
+	m.asRead(c)
 	r.lose()
-	if r.state == store.Dead {
-		r.crashes, r.resume, r.resumeReason, r.state, r.reason = 0, store.Dead, r.reason, store.Scheduled, ""
-		r.finished = 0
+	if r.State.Terminal() {
+		r.revived(ladder)
 	}
-	r.due = due
+	r.DueAt = due
 }
 
 // check compares every row with the model, the attempts of those that were touched, and the counters with a scan.
 func (m *model) check(t *rapid.T) {
 	results, found := make(map[string]int), make(map[string]store.Callback)
-	if err := m.compareCounters(m.before, m.began, func(c *store.Callback) {
-		found[c.ID] = *c
+	err := m.compareCounters(m.before, m.began, func(c *store.Callback) {
+		found[c.ID] = modelled(*c)
 		if c.Topic == "payment.polled" {
 			results[c.Ref]++
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
+	m.ok(err)
 	for _, r := range m.rows {
-		c := found[r.id]
-		if c.State != r.state || c.DueAt != r.due || c.Fence != r.fence || c.AttemptCount != r.charged || c.AttemptSeq != r.attempts ||
-			c.Reason != r.reason || c.CancelRequested != r.cancel || c.ResumeState != r.resume || c.LadderBase != r.base || c.ClaimUntil != r.claimUntil ||
-			!r.finishedAt(c.FinishedAt) || c.CrashCount != r.crashes {
-			t.Fatalf("callback %+v\nmodel %+v", c, *r)
+		c := found[r.ID]
+		if r.FinishedAt > 0 && c.FinishedAt == r.FinishedAt+1 { // what ends as it is accepted ends a millisecond later
+			c.FinishedAt--
 		}
-		if n := results[resultOf(r.id)]; n != r.results {
-			t.Fatalf("%d results were told of %+v", n, *r)
-		}
+		diff := cmp.Diff(r.Callback, c)
+		m.require(diff == "", "callback (-model +read):\n%s", diff)
+		n := results[resultOf(r.ID)]
+		m.require(n == r.results, "%d results were told of %+v", n, r)
 	}
 	for _, r := range m.touched {
-		if attempts := m.attempts(r.id); len(attempts) != r.attempts {
-			t.Fatalf("%d attempts, want %d", len(attempts), r.attempts)
-		}
+		n := len(m.attempts(r.ID))
+		m.require(n == r.AttemptSeq, "%d attempts, want %d", n, r.AttemptSeq)
 	}
 	m.touched = nil
 }
