@@ -24,7 +24,8 @@ func testAcceptRow(f *fixture) {
 	f.require(a.Err == nil && !a.Replayed, "accepted %+v", a)
 	want := given.Callback
 	want.LaneID, want.PayloadID = a.Callback.LaneID, a.Callback.PayloadID
-	f.check(want.LaneID > 0 && want.PayloadID != "", "lane %d and payload %q were not given", want.LaneID, want.PayloadID)
+	f.check(want.LaneID > 0 && want.PayloadID != "", "lane %d and payload %q were not given", want.LaneID,
+		want.PayloadID)
 	both(f, "the callback", want, a.Callback, f.get(want.ID))
 	same(f, "stamped policy", want.Policy, f.claim(want.ID).Policy)
 }
@@ -210,7 +211,8 @@ func testReplays(f *fixture) {
 	replays := must(f.Replays(f.ctx(), drafts))
 	for i, c := range cases {
 		got, want := replays[i], c.want
-		f.check(got.Callback.ID == want.Callback.ID && got.Replayed == want.Replayed && errors.Is(got.Err, want.Err),
+		f.check(got.Callback.ID == want.Callback.ID && got.Replayed == want.Replayed &&
+			errors.Is(got.Err, want.Err),
 			"draft %d: %+v, want %+v", i, got, want)
 	}
 	again := f.acceptAll(drafts[1], drafts[7])

@@ -96,7 +96,9 @@ func testActivityPurge(f *fixture) {
 			f.addActivity(activity(of.lane, of.span, f.now-age, 0))
 		}
 	}
-	for _, step := range []struct{ limit, want int }{{1, 4}, {1000, 4*len(ages) - (2 + 6 + 8 + 4) - 4}, {1000, 0}} {
+	for _, step := range []struct{ limit, want int }{
+		{1, 4}, {1000, 4*len(ages) - (2 + 6 + 8 + 4) - 4}, {1000, 0},
+	} {
 		same(f, "purged", step.want, must(f.PurgeActivity(f.ctx(), f.now, step.limit)))
 	}
 	for _, of := range kinds {
@@ -120,7 +122,8 @@ func testDispatchers(f *fixture) {
 		Name: "a", Host: "machine-1", Version: "v1.2.3", Roles: "api,worker", Workers: 64, InFlight: 7, Held: true,
 		ClockOffset: -12, StartedAt: f.now - 100, SeenAt: f.now,
 	}
-	b := store.Dispatcher{Name: "b", Host: "machine-2", Draining: true, StartedAt: f.now - 200, SeenAt: f.now - 50}
+	b := store.Dispatcher{Name: "b", Host: "machine-2", Draining: true, StartedAt: f.now - 200,
+		SeenAt: f.now - 50}
 	c := store.Dispatcher{Name: "0", StartedAt: f.now - 100, SeenAt: f.now - 1}
 	f.report(a)
 	f.report(b)
@@ -142,8 +145,8 @@ func testDispatchers(f *fixture) {
 	want(0, a)
 }
 
-// testLastWorker: a process with workers is known after it has ended, or died, for as long as none has come after
-// it.
+// testLastWorker: a process with workers is known after it has ended, or died, for as long as none has come
+// after it.
 func testLastWorker(f *fixture) {
 	want := func(what string, want int64) {
 		same(f, "the last worker, "+what, want, must(f.LastWorker(f.ctx())))
@@ -165,7 +168,8 @@ func testLastWorker(f *fixture) {
 	want("when another has come", f.now+40)
 }
 
-// testDispatchersMany: what starts and dies again and again is listed up to a bound, those that were seen last.
+// testDispatchersMany: what starts and dies again and again is listed up to a bound, those that were seen
+// last.
 func testDispatchersMany(f *fixture) {
 	const n = 1003
 	for i := range int64(n) {

@@ -156,7 +156,8 @@ func testCommitReschedule(f *fixture) {
 	r.Diverts = 2
 	r.Attempt = &store.Attempt{
 		Trigger: store.BySchedule, Outcome: store.AttemptFailed, Charged: true, Class: store.ClassRuleMismatch,
-		Status: 200, Error: "expected success", StartedAt: f.now - 10, EndedAt: f.now, DueAt: s.DueAt, Lateness: 10.5,
+		Status: 200, Error: "expected success", StartedAt: f.now - 10, EndedAt: f.now, DueAt: s.DueAt,
+		Lateness:        10.5,
 		Timings:         store.Timings{DNS: 0.5, Connect: 1, TLS: 2, FirstByte: 3.25, Total: 9.75},
 		RequestHeaders:  []store.Header{{Name: "webhook-id", Value: "cb_1"}},
 		ResponseHeaders: []store.Header{{Name: "Server", Value: "x"}},
@@ -164,7 +165,8 @@ func testCommitReschedule(f *fixture) {
 		Rule: &store.Rule{Name: "body-success", Expected: "success", Saw: "fail"},
 	}
 	want := f.get(c.ID)
-	same(f, "committed", store.Committed{Won: true, State: store.Scheduled, DueAt: f.now + 1000, Number: 1}, f.win(r))
+	same(f, "committed", store.Committed{Won: true, State: store.Scheduled, DueAt: f.now + 1000, Number: 1},
+		f.win(r))
 	want.DueAt, want.UpdatedAt = f.now+1000, f.now
 	want.AttemptCount, want.AttemptSeq, want.DivertCount, want.CrashCount = 1, 1, 2, 0
 	want.ClaimToken, want.ClaimUntil = "", 0
@@ -194,7 +196,8 @@ func testCommitStale(f *fixture) {
 	f.check(!lost.Won && lost.Number == 1, "a late result: %+v", lost)
 	same(f, "the callback after a late result", before, f.get(c.ID))
 	a := f.wantAttempts(c.ID, store.ClassOK)[0]
-	f.check(a.Stale && a.ResponseBody == "success" && a.Number == 1 && a.StartedAt == started && a.NextDueAt == 0 &&
+	f.check(a.Stale && a.ResponseBody == "success" && a.Number == 1 && a.StartedAt == started &&
+		a.NextDueAt == 0 &&
 		!a.Charged, "late attempt: %+v", a)
 	f.check(!f.commit(late).Won, "a late result won when it was repeated")
 	same(f, "number of the holder's result", 2, f.win(f.failed(quick)).Number)
@@ -224,7 +227,8 @@ func testCommitReplay(f *fixture) {
 	a.StartedAt++
 	other.Attempt = &a
 	f.check(!f.commit(other).Won, "two different results won under one fence")
-	f.check(!f.commit(store.Result{ID: f.id(), Fence: 1, State: store.Succeeded}).Won, "an unknown callback's won")
+	f.check(!f.commit(store.Result{ID: f.id(), Fence: 1, State: store.Succeeded}).Won,
+		"an unknown callback's won")
 }
 
 func testCommitHandBack(f *fixture) {
@@ -272,14 +276,16 @@ func testCommitUncleanText(f *fixture) {
 	for _, text := range []string{a.ResponseBody, a.Error, a.ResponseHeaders[0].Value} {
 		f.check(utf8.ValidString(text), "text came back as %q", text)
 	}
-	f.check(strings.HasPrefix(a.ResponseBody, "a") && a.Timings.Total == r.Attempt.Timings.Total, "attempt: %+v", a)
+	f.check(strings.HasPrefix(a.ResponseBody, "a") && a.Timings.Total == r.Attempt.Timings.Total,
+		"attempt: %+v", a)
 }
 
 // testLockHolder: of the callbacks of a lock key the one whose claim is alive has the lock.
 func testLockHolder(f *fixture) {
 	want := func(what, key, id string, since int64) {
 		gotID, gotSince := must2(f.LockHolder(f.ctx(), project, key, f.now))
-		f.check(gotID == id && gotSince == since, "%s: %q since %d; want %q since %d", what, gotID, gotSince, id, since)
+		f.check(gotID == id && gotSince == since, "%s: %q since %d; want %q since %d", what, gotID, gotSince, id,
+			since)
 	}
 	first, second := f.accept(withLock("k")), f.accept(withLock("k"))
 	f.claim(f.accept().ID)

@@ -28,7 +28,8 @@ func testAuditFilters(f *fixture) {
 	actions := []string{"callback.cancel", "callback.retry", "callbacks.cancel", "lane.pause", "callback"}
 	for i := range 40 {
 		e := store.AuditEntry{
-			ID: f.id(), Project: project, At: f.now + int64(i*7%40), Actor: []string{"key_Ops", "key_admin", `%_"`}[i%3],
+			ID: f.id(), Project: project, At: f.now + int64(i*7%40),
+			Actor:  []string{"key_Ops", "key_admin", `%_"`}[i%3],
 			Action: actions[i%5], Object: fmt.Sprint("object-", i%4), Reason: "asked", Detail: `{"n":1}`,
 		}
 		f.appendAudit(e)
@@ -44,14 +45,17 @@ func testAuditFilters(f *fixture) {
 		filter store.AuditFilter
 		picks  func(e store.AuditEntry) bool
 	}{
-		"all":               {store.AuditFilter{}, func(store.AuditEntry) bool { return true }},
-		"object":            {store.AuditFilter{Object: "object-1"}, func(e store.AuditEntry) bool { return e.Object == "object-1" }},
+		"all": {store.AuditFilter{}, func(store.AuditEntry) bool { return true }},
+		"object": {store.AuditFilter{Object: "object-1"},
+			func(e store.AuditEntry) bool { return e.Object == "object-1" }},
 		"part of an object": {store.AuditFilter{Object: "object-"}, is()},
 		"action":            {store.AuditFilter{Action: "callback.retry"}, is("callback.retry")},
 		"an action alone":   {store.AuditFilter{Action: "callback"}, is("callback")},
 		"actions":           {store.AuditFilter{Action: "callback."}, is("callback.retry", "callback.cancel")},
-		"actor":             {store.AuditFilter{Actor: "KEY_o"}, func(e store.AuditEntry) bool { return e.Actor == "key_Ops" }},
-		"actor wildcard":    {store.AuditFilter{Actor: "%"}, func(e store.AuditEntry) bool { return e.Actor == `%_"` }},
+		"actor": {store.AuditFilter{Actor: "KEY_o"},
+			func(e store.AuditEntry) bool { return e.Actor == "key_Ops" }},
+		"actor wildcard": {store.AuditFilter{Actor: "%"},
+			func(e store.AuditEntry) bool { return e.Actor == `%_"` }},
 		"times": {store.AuditFilter{From: f.now + 5, To: f.now + 20}, func(e store.AuditEntry) bool {
 			return f.now+5 <= e.At && e.At < f.now+20
 		}},
@@ -80,7 +84,8 @@ func testAuditFilters(f *fixture) {
 // testAuditObjects: what was done to an object is found by the name that is said in store.AuditFilter.
 func testAuditObjects(f *fixture) {
 	want := func(object string, actions ...string) {
-		got := each(f.audit(store.AuditFilter{Object: object, Limit: 50}), func(e store.AuditEntry) string { return e.Action })
+		got := each(f.audit(store.AuditFilter{Object: object, Limit: 50}),
+			func(e store.AuditEntry) string { return e.Action })
 		slices.Reverse(got)
 		same(f, "done to "+object, actions, got)
 	}
@@ -175,7 +180,8 @@ func testAuditChain(f *fixture) {
 	same(f, "not chained yet", store.AuditLink{}, newest())
 	f.chain(1)
 	all := f.checked(3)
-	f.require(len(all) == 4 && all[3].Object == c.ID && all[2].Link == head && all[3].Link.Seq == 4, "chained: %+v", all)
+	f.require(len(all) == 4 && all[3].Object == c.ID && all[2].Link == head && all[3].Link.Seq == 4,
+		"chained: %+v", all)
 	for i, want := range added {
 		want.Link = all[i].Link
 		same(f, "a chained entry", want, all[i])

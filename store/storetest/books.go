@@ -55,7 +55,8 @@ func testBooks(f *fixture) {
 			f.invalid("more groups than are allowed", errOf(f.Books(f.ctx(), project, q)))
 		}
 	}
-	f.wantBooks("to the second time", store.BooksQuery{From: from, To: from + 5}, store.Books{Accepted: 1, Succeeded: 1})
+	f.wantBooks("to the second time", store.BooksQuery{From: from, To: from + 5},
+		store.Books{Accepted: 1, Succeeded: 1})
 	f.wantBooks("a time without callbacks", store.BooksQuery{From: to + 1, To: to + 100}, store.Books{})
 	for _, by := range []string{"ref", "label:", "lane; DROP TABLE callbacks"} {
 		f.invalid("by "+by, errOf(f.Books(f.ctx(), project, store.BooksQuery{From: from, To: to, GroupBy: by})))
@@ -71,7 +72,8 @@ func testBooksDays(f *fixture) {
 	}
 	day := func(name string, n int64) store.Books { return store.Books{Group: name, Accepted: n, Open: n} }
 	q := store.BooksQuery{From: at(28, 0), To: at(31, 1), GroupBy: "day", Zone: zone}
-	f.wantBooks("by day", q, day("2026-03-28", 3), day("2026-03-29", 2), day("2026-03-30", 0), day("2026-03-31", 1))
+	f.wantBooks("by day", q, day("2026-03-28", 3), day("2026-03-29", 2), day("2026-03-30", 0),
+		day("2026-03-31", 1))
 	q.Zone = nil
 	f.wantBooks("by day of UTC", q,
 		day("2026-03-27", 1), day("2026-03-28", 3), day("2026-03-29", 1), day("2026-03-30", 1))

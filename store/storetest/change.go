@@ -12,13 +12,16 @@ func testCancel(f *fixture) {
 	c := f.accept()
 	f.now++
 	got := f.cancel(c.ID)
-	f.check(got.Result == store.CancelDone && got.Callback.FinishedAt == f.now && got.Callback.DueAt == 0, "%+v", got)
+	f.check(got.Result == store.CancelDone && got.Callback.FinishedAt == f.now && got.Callback.DueAt == 0,
+		"%+v", got)
 	f.wantState(c.ID, store.Canceled, store.Requested)
 	f.now++
 	got = f.cancel(c.ID)
 	f.check(got.Result == store.CancelAlreadyTerminal && got.Callback.FinishedAt == f.now-1, "again: %+v", got)
 	f.check(f.refused(c.ID).Terminal, "a stamp does not say that it was canceled")
-	f.unknown(c.ID, func(project, id string) error { return errOf(f.Cancel(f.ctx(), project, id, f.now, actor)) })
+	f.unknown(c.ID, func(project, id string) error {
+		return errOf(f.Cancel(f.ctx(), project, id, f.now, actor))
+	})
 }
 
 // testCancelWaited cancels with a time that was read before an attempt was made: the callback did not end
@@ -29,7 +32,8 @@ func testCancelWaited(f *fixture) {
 	f.now += 20
 	f.win(f.failed(s))
 	got := must(f.Cancel(f.ctx(), project, c.ID, asked, actor))
-	f.check(got.Result == store.CancelDone && got.Callback.FinishedAt == f.now && f.get(c.ID).FinishedAt == f.now,
+	f.check(got.Result == store.CancelDone && got.Callback.FinishedAt == f.now &&
+		f.get(c.ID).FinishedAt == f.now,
 		"%+v, want the end at %d", got, f.now)
 }
 
@@ -43,7 +47,8 @@ func testCancelRef(f *fixture) {
 	f.claim(busy)
 	f.cancel(ref("r", "x"))
 	got := f.cancelRef("r", "x")
-	f.require(len(got) == 2 && got[0].Callback.ID == a && got[1].Result == store.CancelTooLate, "canceled: %+v", got)
+	f.require(len(got) == 2 && got[0].Callback.ID == a && got[1].Result == store.CancelTooLate,
+		"canceled: %+v", got)
 	f.wantState(b, store.Scheduled, "")
 	f.wantState(other, store.Scheduled, "")
 	none(f, "cancel in another project", must(f.CancelRef(f.ctx(), "other", "r", "", 1000, f.now, actor)))
@@ -54,14 +59,16 @@ func testCancelRef(f *fixture) {
 func testRetryScheduled(f *fixture) {
 	const lane, url = "https://new.example:443", "https://new.example/x"
 	plain := store.Header{Name: "X-Shop", Value: "7"}
-	c := f.accept(inLane("https://shop.example:443"), withHeaders(store.SealedHeader("X-Api-Key", "k1:a"), plain))
+	c := f.accept(inLane("https://shop.example:443"),
+		withHeaders(store.SealedHeader("X-Api-Key", "k1:a"), plain))
 	same(f, "headers", 2, len(f.get(c.ID).Headers))
 	f.fail(c.ID)
 	f.now += 10
 	got := must(f.retryAt(c.ID, url))
 	f.check(got.DueAt == f.now && got.Trigger == store.Manual && got.URL == url && got.Lane == lane &&
 		got.LaneID != c.LaneID, "retry: %+v", got)
-	f.check(got.AttemptCount == 1 && got.LadderBase == 0 && got.FirstDueAt == c.FirstDueAt && got.ResumeState == "",
+	f.check(got.AttemptCount == 1 && got.LadderBase == 0 && got.FirstDueAt == c.FirstDueAt &&
+		got.ResumeState == "",
 		"retry changed the ladder: %+v", got)
 	s := f.claim(c.ID)
 	same(f, "headers at another host", []store.Header{plain}, s.Headers)
@@ -170,7 +177,8 @@ func testAudit(f *fixture) {
 			Before: fmt.Sprintf(`{"due_at":%q}`, at(-1)), After: fmt.Sprintf(`{"due_at":%q}`, at(1)),
 		},
 	} {
-		e.Project, e.At, e.Actor, e.Address, e.Object, e.Reason = project, f.now, actor.Name, actor.Address, c.ID, actor.Reason
+		e.Project, e.At, e.Object = project, f.now, c.ID
+		e.Actor, e.Address, e.Reason = actor.Name, actor.Address, actor.Reason
 		want = append(want, e)
 	}
 	got := pages(f, 2, func(last *store.AuditEntry) ([]store.AuditEntry, error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A tally is numbers of callbacks: by state, and of open ones by tier, by lane and by the hour that they are due in.
+// A tally is numbers of callbacks: by state, and of open ones by tier, by lane and by the hour that they are
+// due in.
 type tally map[string]int64
 
 // listedLanes is how many lanes Counts lists at most.
@@ -64,8 +65,8 @@ func (f *fixture) listed(since int64, show func(c *store.Callback)) tally {
 	}
 }
 
-// compareCounters compares what the counters say beside what they said before with a list of the callbacks since
-// then.
+// compareCounters compares what the counters say beside what they said before with a list of the callbacks
+// since then.
 func (f *fixture) compareCounters(before tally, since int64, show func(c *store.Callback)) error {
 	counted, listed := f.counted(), f.listed(since, show)
 	lanes := 0
@@ -86,8 +87,8 @@ func (f *fixture) compareCounters(before tally, since int64, show func(c *store.
 	return nil
 }
 
-// checkCounters fails where the counters are not what a scan would count, before and after they are folded. It is
-// done after every test.
+// checkCounters fails where the counters are not what a scan would count, before and after they are folded.
+// It is done after every test.
 func (f *fixture) checkCounters() {
 	for _, when := range []string{"before", "after"} {
 		err := f.compareCounters(nil, 0, func(*store.Callback) {})
@@ -109,7 +110,8 @@ func testCounts(f *fixture) {
 		lanes := counts.Lanes
 		f.require(len(lanes) == listedLanes, "%s: %d lanes are listed", when, len(lanes))
 		// 86 lanes have two or three; one has four.
-		f.check(lanes[0] == store.LaneCount{Lane: "lane-000", Open: 4} && lanes[86].Open == 2 && lanes[87].Open == 1 &&
+		f.check(lanes[0] == store.LaneCount{Lane: "lane-000", Open: 4} && lanes[86].Open == 2 &&
+			lanes[87].Open == 1 &&
 			lanes[99].Open == 1, "%s: lanes %+v", when, lanes)
 		maps.DeleteFunc(counts.States, func(_ store.State, n int64) bool { return n == 0 })
 		same(f, when+": states", states{store.Scheduled: all + 3, store.Succeeded: 1}, counts.States)
@@ -295,7 +297,8 @@ func testDeadGroupsMany(f *fixture) {
 	got := must(f.DeadGroups(f.ctx(), project))
 	same(f, "groups", min(groups+1, 200), len(got))
 	for _, g := range got {
-		f.check(g.Reason == store.Poison && groups < 200 || g.Count == 1 && !g.More && g.Reason == store.Exhausted, "%+v", g)
+		f.check(g.Reason == store.Poison && groups < 200 || g.Count == 1 && !g.More &&
+			g.Reason == store.Exhausted, "%+v", g)
 	}
 	// Once there are fewer groups, the large one is among them, before all others.
 	for _, id := range all[large+20:] {
@@ -305,6 +308,7 @@ func testDeadGroupsMany(f *fixture) {
 	same(f, "fewer groups", 21, len(got))
 	// It may have been counted less far, if the others have taken long.
 	g := got[0]
-	f.check(g.Reason == store.Poison && g.More && (g.Count == 1000 || g.Count == 10) && g.NewestID == all[large-1],
+	f.check(g.Reason == store.Poison && g.More && (g.Count == 1000 || g.Count == 10) &&
+		g.NewestID == all[large-1],
 		"the largest: %+v", g)
 }

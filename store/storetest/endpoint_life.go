@@ -14,7 +14,8 @@ func testEndpointDisable(f *fixture) {
 	disabled := crowd(f, 4, func(int) bool { return disable(project, e.ID) })
 	same(f, "first", 1, len(slices.DeleteFunc(disabled, func(first bool) bool { return !first })))
 	got := f.getEndpoint(e.ID)
-	f.check(!got.Enabled && got.DisabledReason == "gone" && got.DisabledAt == f.now && !got.Sends(f.now), "%+v", got)
+	f.check(!got.Enabled && got.DisabledReason == "gone" && got.DisabledAt == f.now && !got.Sends(f.now),
+		"%+v", got)
 	l := f.laneByKey(e.LaneKey())
 	f.check(l.PausedUntil == store.Forever && l.PauseReason == "gone" && l.Version != 0, "its lane: %+v", l)
 	f.check(!disable("other", e.ID) && !disable(project, f.id()), "an unknown one was disabled")
@@ -59,7 +60,8 @@ func testEndpointDelete(f *fixture) {
 	failing, succeeding := f.claim(busy.ID), f.claim(lucky.ID)
 	dead, other := f.dead(to(e)), f.accept()
 	deleted := f.deleteEndpoint(e.ID)
-	f.require(deleted.DeletedAt == f.now && !deleted.Enabled && deleted.Version > e.Version, "deleted: %+v", deleted)
+	f.require(deleted.DeletedAt == f.now && !deleted.Enabled && deleted.Version > e.Version, "deleted: %+v",
+		deleted)
 	l := f.laneByKey(e.LaneKey())
 	f.check(l.PausedUntil == store.Forever && l.EndpointPausedAt == deleted.DeletedAt, "its lane: %+v", l)
 	f.missing("a deleted one", errOf(f.Endpoint(f.ctx(), project, e.ID)))
@@ -81,7 +83,8 @@ func testEndpointDelete(f *fixture) {
 	}
 	f.wantAttempts(lost.ID, store.ClassCrashed)
 	won := f.win(f.failed(failing))
-	f.check(won.State == store.Canceled && won.Reason == store.EndpointDeleted, "the one in flight ended %+v", won)
+	f.check(won.State == store.Canceled && won.Reason == store.EndpointDeleted, "the one in flight ended %+v",
+		won)
 	f.wantState(busy.ID, store.Canceled, store.EndpointDeleted)
 	f.win(f.succeeded(succeeding))
 	f.wantState(lucky.ID, store.Succeeded, "")
@@ -92,8 +95,8 @@ func testEndpointDelete(f *fixture) {
 	f.wantCounts(states{store.Scheduled: 1, store.Canceled: 9})
 }
 
-// testEndpointDeleteLate has callbacks come to an endpoint that was deleted already: they are found, and then its
-// secrets go.
+// testEndpointDeleteLate has callbacks come to an endpoint that was deleted already: they are found, and then
+// its secrets go.
 func testEndpointDeleteLate(f *fixture) {
 	e := f.endpoint()
 	f.addSecret(e.ID, "hmac", 0)
@@ -130,7 +133,8 @@ func testEndpointHealth(f *fixture) {
 			{ID: e.ID, SucceededAt: orNone(succeeded), FailedAt: orNone(failed), FailedFirst: orNone(first)},
 		}, f.now))
 		got := f.getEndpoint(e.ID)
-		same(f, "failing since, last success and last failure", [3]int64{orNone(failing), orNone(success), orNone(failure)},
+		same(f, "failing since, last success and last failure",
+			[3]int64{orNone(failing), orNone(success), orNone(failure)},
 			[3]int64{got.FailingSince, got.LastSuccessAt, got.LastFailureAt})
 		same(f, "version", e.Version, got.Version)
 	}
@@ -163,12 +167,13 @@ func testEndpointHealth(f *fixture) {
 	report(61, 0, 0, 0, 61, 60)    // and recovers before that was reported
 	f.wantEvents(events...)
 	report(0, 63, 62, 62, 61, 63)
-	same(f, "those that fail", []string{e.ID}, endpointIDs(must(f.Endpoints(f.ctx(), project, store.EndpointFilter{Failing: true, Limit: 10}))))
+	same(f, "those that fail", []string{e.ID},
+		endpointIDs(must(f.Endpoints(f.ctx(), project, store.EndpointFilter{Failing: true, Limit: 10}))))
 	same(f, "last failure of another one", 0, f.getEndpoint(quiet.ID).LastFailureAt)
 }
 
-// testFollows moves endpoints: what is open goes where its endpoint is, at its next attempt, and what has ended
-// says where it went.
+// testFollows moves endpoints: what is open goes where its endpoint is, at its next attempt, and what has
+// ended says where it went.
 func testFollows(f *fixture) {
 	e := f.endpoint()
 	const first, second, third = "https://shop.example/hook", "https://second.example", "https://third.example"
@@ -191,7 +196,8 @@ func testFollows(f *fixture) {
 	f.moveEndpoint(e.ID, third)
 	check("ended", f.get(moved.ID), second, true)
 	same(f, "address of the attempt", r.Attempt.URL, f.wantAttempts(moved.ID, store.ClassOK)[0].URL)
-	same(f, "list", []string{moved.ID}, f.list(store.Filter{EndpointID: e.ID, States: []store.State{store.Succeeded}}))
+	same(f, "list", []string{moved.ID},
+		f.list(store.Filter{EndpointID: e.ID, States: []store.State{store.Succeeded}}))
 	// A retry by hand goes to the endpoint, or with an address of its own nowhere else any more.
 	f.retry(moved.ID, store.Once)
 	check("retried", f.get(moved.ID), third, true)

@@ -13,7 +13,8 @@ import (
 // newEndpoint is one that sends to the shop.
 func (f *fixture) newEndpoint(changes ...func(*store.Endpoint)) store.Endpoint {
 	e := store.Endpoint{
-		ID: f.id(), Project: project, Name: "Shop", URL: "https://shop.example/hook", Enabled: true, CreatedAt: f.now,
+		ID: f.id(), Project: project, Name: "Shop", URL: "https://shop.example/hook", Enabled: true,
+		CreatedAt: f.now,
 	}
 	for _, change := range changes {
 		change(&e)
@@ -48,7 +49,8 @@ func endpointIDs(endpoints []store.Endpoint) []string {
 
 // wholeEndpoint has a value in every field that a caller sets.
 func wholeEndpoint(e *store.Endpoint) {
-	e.ExternalID, e.URLOverride, e.Topics = "merchant-7", store.OverrideSameHost, []string{"payment.*", `odd"topic`}
+	e.ExternalID, e.URLOverride, e.Topics = "merchant-7", store.OverrideSameHost,
+		[]string{"payment.*", `odd"topic`}
 	e.Policy.Given = &store.Policy{Tiers: []time.Duration{time.Second}, Timeout: time.Second, StopOn: []int{410}}
 	e.Success, e.Signer = store.Success{Name: "body-ok"}, `{"name":"sorted-kv"}`
 	e.Headers = []store.Header{{Name: "X-Shop", Value: "7"}}
@@ -60,12 +62,14 @@ func testEndpointCreate(f *fixture) {
 	given := f.newEndpoint(wholeEndpoint)
 	made := must(f.CreateEndpoint(f.ctx(), given, actor))
 	want := given
-	want.LaneID, want.Version, want.UpdatedAt, want.DisabledAt, want.PausedAt = made.LaneID, made.Version, f.now, f.now, f.now
+	want.LaneID, want.Version = made.LaneID, made.Version
+	want.UpdatedAt, want.DisabledAt, want.PausedAt = f.now, f.now, f.now
 	f.check(made.LaneID != 0 && made.Version != 0, "made: %+v", made)
 	both(f, "made", want, made, f.getEndpoint(given.ID))
 	same(f, "lane of its callbacks", made.LaneID, f.accept(to(made)).LaneID)
 	plain := f.endpoint(func(e *store.Endpoint) { e.ID = "" })
-	f.check(len(plain.ID) == len(given.ID) && plain.Topics == nil && plain.Sends(f.now), "one with little: %+v", plain)
+	f.check(len(plain.ID) == len(given.ID) && plain.Topics == nil && plain.Sends(f.now),
+		"one with little: %+v", plain)
 	for name, e := range map[string]store.Endpoint{
 		"external id": {ID: f.id(), Project: project, ExternalID: "merchant-7", CreatedAt: f.now},
 		"id":          {ID: plain.ID, Project: "other", CreatedAt: f.now + 1},
@@ -85,7 +89,8 @@ func testEndpointPatch(f *fixture) {
 	whole := func(e *store.Endpoint) {
 		wholeEndpoint(e)
 		// None of these is the caller's to change.
-		e.ID, e.Project, e.LaneID, e.Version, e.CreatedAt, e.FailingSince, e.DeletedAt = "x", "x", 99, 99, 99, 99, 99
+		e.ID, e.Project, e.LaneID, e.Version = "x", "x", 99, 99
+		e.CreatedAt, e.FailingSince, e.DeletedAt = 99, 99, 99
 	}
 	got := f.patchEndpoint(e.ID, whole)
 	want := e
@@ -94,7 +99,8 @@ func testEndpointPatch(f *fixture) {
 	f.check(got.Version > e.Version, "version %d after %d", got.Version, e.Version)
 	both(f, "patched", want, got, f.getEndpoint(e.ID))
 	l := f.laneByKey(e.LaneKey())
-	f.check(l.Limit == 4 && l.Rate == want.Rate && l.EndpointPause == store.Forever && l.Version != 0, "lane: %+v", l)
+	f.check(l.Limit == 4 && l.Rate == want.Rate && l.EndpointPause == store.Forever && l.Version != 0,
+		"lane: %+v", l)
 	f.now++
 	same(f, "what changes nothing", got, f.patchEndpoint(e.ID, whole))
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.URL, e.Topics = "https://other.example", nil })
@@ -102,17 +108,21 @@ func testEndpointPatch(f *fixture) {
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.Enabled, e.DisabledReason = true, "" })
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.PausedUntil, e.PauseReason = 0, "" })
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.PausedUntil = f.now + 5 })
-	f.fails(errRefused, "refused by its caller", errOf(f.PatchEndpoint(f.ctx(), project, e.ID, refuse(taken), f.now, actor)))
-	f.fails(store.ErrExists, "taken", errOf(f.PatchEndpoint(f.ctx(), project, e.ID, infallible(taken), f.now, actor)))
+	f.fails(errRefused, "refused by its caller",
+		errOf(f.PatchEndpoint(f.ctx(), project, e.ID, refuse(taken), f.now, actor)))
+	f.fails(store.ErrExists, "taken", errOf(f.PatchEndpoint(f.ctx(), project, e.ID, infallible(taken), f.now,
+		actor)))
 	f.missing("patch in another project",
 		errOf(f.PatchEndpoint(f.ctx(), "other", e.ID, infallible(taken), f.now, actor)))
-	f.wantAudit("endpoint.pause "+e.ID, "endpoint.resume "+e.ID, "endpoint.enable "+e.ID, "endpoint.update "+e.ID,
+	f.wantAudit("endpoint.pause "+e.ID, "endpoint.resume "+e.ID, "endpoint.enable "+e.ID,
+		"endpoint.update "+e.ID,
 		"endpoint.update "+e.ID)
 }
 
 // named asks for an endpoint with that external id and that name.
 func named(externalID, name string) store.EndpointUpsert {
-	return store.EndpointUpsert{ExternalID: externalID, Change: infallible(func(e *store.Endpoint) { e.Name = name })}
+	return store.EndpointUpsert{ExternalID: externalID,
+		Change: infallible(func(e *store.Endpoint) { e.Name = name })}
 }
 
 func (f *fixture) upsertAll(wants ...store.EndpointUpsert) []store.UpsertedEndpoint {
@@ -161,8 +171,8 @@ func testEndpointUpsert(f *fixture) {
 	f.check(f.upsertAll(many...)[999].Created, "the last of a thousand was not made")
 }
 
-// testEndpointUpsertTogether has several upsert the same names at once, while one deletes them: each name is one
-// endpoint.
+// testEndpointUpsertTogether has several upsert the same names at once, while one deletes them: each name is
+// one endpoint.
 func testEndpointUpsertTogether(f *fixture) {
 	crowd(f, 6, func(i int) (_ error) {
 		name := fmt.Sprint(i)
@@ -203,13 +213,16 @@ func testEndpointFind(f *fixture) {
 			}
 		}))
 	}
-	other := f.endpoint(func(e *store.Endpoint) { e.Project, e.ExternalID, e.Topics = "other", "theirs", []string{"*"} })
+	other := f.endpoint(func(e *store.Endpoint) {
+		e.Project, e.ExternalID, e.Topics = "other", "theirs", []string{"*"}
+	})
 	gone := f.endpoint(func(e *store.Endpoint) { e.ExternalID, e.Topics = "gone", []string{"*"} })
 	f.deleteEndpoint(gone.ID)
 	second := made[2].LaneKey()
 	found := must(f.FindEndpoints(f.ctx(), project,
 		[]string{"merchant-1", second, "none", other.LaneKey(), "theirs", "gone", gone.LaneKey(), ""}))
-	f.check(len(found) == 2 && found["merchant-1"].ID == made[1].ID && found[second].ID == made[2].ID, "found: %+v", found)
+	f.check(len(found) == 2 && found["merchant-1"].ID == made[1].ID && found[second].ID == made[2].ID,
+		"found: %+v", found)
 	// By which endpoints they pick, the newest first.
 	for want, filters := range map[string][]store.EndpointFilter{
 		"543210": {{}},

@@ -68,7 +68,8 @@ func (f *fixture) token() string {
 	return fmt.Sprintf("token-%d", f.tokens)
 }
 
-// must returns the result of a call that may not fail. An error ends the test, also in a goroutine of a crowd.
+// must returns the result of a call that may not fail. An error ends the test, also in a goroutine of a
+// crowd.
 func must[T any](result T, err error) T {
 	if err != nil {
 		panic(err)
@@ -142,7 +143,8 @@ func (f *fixture) missing(what string, err error) {
 	f.fails(store.ErrNotFound, what, err)
 }
 
-// unknown checks that calls find nothing in another project by an id, and nothing by an id that was never given.
+// unknown checks that calls find nothing in another project by an id, and nothing by an id that was never
+// given.
 func (f *fixture) unknown(id string, calls ...func(project, id string) error) {
 	for i, call := range calls {
 		f.missing(fmt.Sprintf("call %d in another project", i), call("other", id))

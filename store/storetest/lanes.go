@@ -52,7 +52,8 @@ func testLaneSettings(f *fixture) {
 	check("no bounds", f.setLane(key, new(0), &store.Rate{}))
 
 	made := f.pauseLane("made by hand", store.Forever, "")
-	f.check(made.ID != 0 && made.PausedUntil == store.Forever && made.Version != 0, "made by its pause: %+v", made)
+	f.check(made.ID != 0 && made.PausedUntil == store.Forever && made.Version != 0, "made by its pause: %+v",
+		made)
 	same(f, "its number", made.ID, f.accept(inLane("made by hand")).LaneID)
 	f.missing("lane of another project", errOf(f.LaneByKey(f.ctx(), "other", key)))
 	f.wantAudit("lane.pause made by hand", "lane.limits shop-7", "lane.resume shop-7", "lane.pause shop-7",
@@ -82,14 +83,17 @@ func testLanesChanged(f *fixture) {
 // testLaneOfEndpoint: the bounds of an endpoint's lane are the endpoint's, and of all that hold it the last
 // counts.
 func testLaneOfEndpoint(f *fixture) {
-	e := f.endpoint(func(e *store.Endpoint) { e.Rate, e.Concurrency = store.Rate{Count: 5, Per: time.Minute}, 3 })
+	e := f.endpoint(func(e *store.Endpoint) {
+		e.Rate, e.Concurrency = store.Rate{Count: 5, Per: time.Minute}, 3
+	})
 	key := e.LaneKey()
 	l := f.laneByKey(key)
 	f.check(l.ID == e.LaneID && l.EndpointID == e.ID && l.Limit == 3 && l.Rate == e.Rate && l.Version != 0 &&
 		l.PausedUntil == 0, "lane of an endpoint: %+v", l)
 	f.setLane(key, new(9), nil)
 	got := f.getEndpoint(e.ID)
-	f.check(got.Concurrency == 9 && got.Rate == e.Rate && got.Version > e.Version, "bounds set by its lane: %+v", got)
+	f.check(got.Concurrency == 9 && got.Rate == e.Rate && got.Version > e.Version,
+		"bounds set by its lane: %+v", got)
 	check := func(what string, until int64, reason string) {
 		l := f.laneByKey(key)
 		f.check(l.PausedUntil == until && l.PauseReason == reason,
@@ -193,8 +197,8 @@ func testLaneList(f *fixture) {
 	}
 }
 
-// changedLanes follows the changes of lanes: each call returns those since the one before, by key, and when the
-// pause of each ends.
+// changedLanes follows the changes of lanes: each call returns those since the one before, by key, and when
+// the pause of each ends.
 func (f *fixture) changedLanes() func() map[string]int64 {
 	var since int64
 	return func() map[string]int64 {
@@ -220,14 +224,15 @@ func testLaneMadeInPause(f *fixture) {
 	e := f.endpoint()
 	same(f, "lanes made in a pause", map[string]int64{"made": until, e.LaneKey(): until}, changed())
 	f.pauseProject(0, "")
-	same(f, "lanes of a project that goes on", map[string]int64{"before": 0, "made": 0, e.LaneKey(): 0}, changed())
+	same(f, "lanes of a project that goes on", map[string]int64{"before": 0, "made": 0, e.LaneKey(): 0},
+		changed())
 	same(f, "pause by the project", 0, f.laneByKey("before").ProjectPause)
 	f.accept(inLane("after"))
 	same(f, "lanes made after a pause", map[string]int64{}, changed())
 }
 
-// testLanesMadeWhilePaused pauses and resumes a project while lanes are made: one that follows the versions knows
-// of each lane in the end what it is.
+// testLanesMadeWhilePaused pauses and resumes a project while lanes are made: one that follows the versions
+// knows of each lane in the end what it is.
 func testLanesMadeWhilePaused(f *fixture) {
 	const makers, each = 4, 15
 	known, changed := make(map[string]int64), f.changedLanes()
@@ -258,8 +263,8 @@ func (f *fixture) quotas(q store.Quotas) {
 	must(f.PatchProject(f.ctx(), project, infallible(func(p *store.Project) { p.Quotas = q }), f.now, actor))
 }
 
-// testLaneQuota: a lane beyond the quota is not made, in whatever way it was to be; those that there are go on,
-// and so does what ends.
+// testLaneQuota: a lane beyond the quota is not made, in whatever way it was to be; those that there are go
+// on, and so does what ends.
 func testLaneQuota(f *fixture) {
 	const plain = "https://a.example:443"
 	a, poll := f.accept(inLane(plain)), f.accept(polling("p"), inLane("b"))
@@ -313,6 +318,7 @@ func (f *fixture) laneQuotaHolds(c store.Callback) {
 // testLaneQuotaCrowd: of callbacks that are accepted at the same time no more make a lane than may.
 func testLaneQuotaCrowd(f *fixture) {
 	f.quotas(store.Quotas{Lanes: 7})
-	made := f.winners(24, store.ErrLaneQuota, func(i int) error { return f.offer(inLane(fmt.Sprint("lane-", i))).Err })
+	made := f.winners(24, store.ErrLaneQuota,
+		func(i int) error { return f.offer(inLane(fmt.Sprint("lane-", i))).Err })
 	same(f, "lanes that were made", 7, len(made))
 }

@@ -23,8 +23,9 @@ type modelRow struct {
 // modelled is what the model knows of a callback's row.
 func modelled(c store.Callback) store.Callback {
 	return store.Callback{
-		ID: c.ID, Kind: c.Kind, State: c.State, Reason: c.Reason, ResumeState: c.ResumeState, ResumeReason: c.ResumeReason,
-		DueAt: c.DueAt, FinishedAt: c.FinishedAt, AttemptCount: c.AttemptCount, AttemptSeq: c.AttemptSeq,
+		ID: c.ID, Kind: c.Kind, State: c.State, Reason: c.Reason, ResumeState: c.ResumeState,
+		ResumeReason: c.ResumeReason,
+		DueAt:        c.DueAt, FinishedAt: c.FinishedAt, AttemptCount: c.AttemptCount, AttemptSeq: c.AttemptSeq,
 		LadderBase: c.LadderBase, CancelRequested: c.CancelRequested, Fence: c.Fence, ClaimToken: c.ClaimToken,
 		ClaimUntil: c.ClaimUntil, CrashCount: c.CrashCount,
 	}
@@ -55,9 +56,9 @@ type model struct {
 	claims []*store.Stamped
 }
 
-// testModel compares random histories of accepts, stamps, results, cancels, retries and clocks with a model: the fence
-// grows with every claim and never otherwise, at most one result takes effect under a fence, what is terminal stays so
-// until somebody asks, and the counters are what a scan would count.
+// testModel compares random histories of accepts, stamps, results, cancels, retries and clocks with a model:
+// the fence grows with every claim and never otherwise, at most one result takes effect under a fence, what
+// is terminal stays so until somebody asks, and the counters are what a scan would count.
 //
 // At most so many histories are run as the fixture's options say.
 func testModel(f *fixture) {
@@ -79,9 +80,11 @@ func testModel(f *fixture) {
 			"retry":    m.opRetry,
 			"schedule": m.opReschedule,
 			"resolve":  m.opResolve,
-			"clock":    func(t *rapid.T) { f.now += rapid.SampledFrom([]int64{1, 500, 1000, claimLasts}).Draw(t, "passes") },
-			"fold":     func(*rapid.T) { f.fold() },
-			"":         m.check,
+			"clock": func(t *rapid.T) {
+				f.now += rapid.SampledFrom([]int64{1, 500, 1000, claimLasts}).Draw(t, "passes")
+			},
+			"fold": func(*rapid.T) { f.fold() },
+			"":     m.check,
 		})
 		failed = false
 	})
@@ -144,7 +147,8 @@ func (m *model) opStamp(t *rapid.T) {
 	}
 }
 
-// end makes the model's row terminal. Of a poll that is told if nothing was told before, or it is another final answer.
+// end makes the model's row terminal. Of a poll that is told if nothing was told before, or it is another
+// final answer.
 func (m *model) end(r *modelRow, state store.State, reason store.Reason) {
 	r.unclaim()
 	r.State, r.Reason, r.FinishedAt, r.DueAt = state, reason, m.now, 0
@@ -203,10 +207,12 @@ func (m *model) opResult(t *rapid.T) {
 	wins := r.State == store.Scheduled && r.ClaimToken != "" && r.Fence == s.Fence
 	got := m.commit(result)
 	if !wins {
-		m.require(!got.Won || result.Attempt == nil && r.Fence == s.Fence, "%s under fence %d won against %+v", kind, s.Fence, r)
+		m.require(!got.Won || result.Attempt == nil && r.Fence == s.Fence, "%s under fence %d won against %+v",
+			kind, s.Fence, r)
 		return
 	}
-	m.require(got.Won && !r.committed[s.Fence], "%s: won %t under fence %d of %v", kind, got.Won, s.Fence, r.committed)
+	m.require(got.Won && !r.committed[s.Fence], "%s: won %t under fence %d of %v", kind, got.Won, s.Fence,
+		r.committed)
 	updated := m.get(r.ID).UpdatedAt
 	m.require(updated == m.now, "%s was updated at %d, want %d", r.ID, updated, m.now)
 	r.committed[s.Fence] = true
@@ -228,7 +234,8 @@ func (m *model) opResult(t *rapid.T) {
 		r.DueAt = result.DueAt
 		r.unclaim()
 	}
-	m.require(got.State == r.State && got.Reason == r.Reason && got.DueAt == r.DueAt, "committed %+v, want %+v", got, r)
+	m.require(got.State == r.State && got.Reason == r.Reason && got.DueAt == r.DueAt,
+		"committed %+v, want %+v", got, r)
 }
 
 func (m *model) opCancel(t *rapid.T) {
@@ -282,7 +289,8 @@ func (m *model) opReschedule(t *rapid.T) {
 }
 
 // changed makes a row due by hand, unless that is refused.
-func (m *model) changed(r *modelRow, c store.Callback, err error, refused bool, due int64, ladder store.Ladder) {
+func (m *model) changed(r *modelRow, c store.Callback, err error, refused bool, due int64,
+	ladder store.Ladder) {
 	m.require((err != nil) == refused, "change of %+v at %d: %v", r, m.now, err)
 	if err != nil {
 		return
@@ -295,7 +303,8 @@ func (m *model) changed(r *modelRow, c store.Callback, err error, refused bool, 
 	r.DueAt = due
 }
 
-// check compares every row with the model, the attempts of those that were touched, and the counters with a scan.
+// check compares every row with the model, the attempts of those that were touched, and the counters with a
+// scan.
 func (m *model) check(t *rapid.T) {
 	results, found := make(map[string]int), make(map[string]store.Callback)
 	err := m.compareCounters(m.before, m.began, func(c *store.Callback) {
@@ -307,8 +316,8 @@ func (m *model) check(t *rapid.T) {
 	m.ok(err)
 	for _, r := range m.rows {
 		c := found[r.ID]
-		if r.FinishedAt > 0 && c.FinishedAt == r.FinishedAt+1 { // what ends as it is accepted ends a millisecond later
-			c.FinishedAt--
+		if r.FinishedAt > 0 && c.FinishedAt == r.FinishedAt+1 {
+			c.FinishedAt-- // What ends as it is accepted ends a millisecond later.
 		}
 		diff := cmp.Diff(r.Callback, c)
 		m.require(diff == "", "callback (-model +read):\n%s", diff)

@@ -22,14 +22,16 @@ func testStrictStamp(f *fixture) {
 	a, b, c := f.accept(strictly("k")), f.accept(strictly("k")), f.accept(strictly("k"))
 	free, keyless := f.accept(withLock("k")), f.accept(strictly(""))
 	theirs := f.accept(strictly("k"), inProject("other"))
-	f.check(f.get(a.ID).Strict && !f.get(free.ID).Strict && !f.get(keyless.ID).Strict, "strict is not as asked for")
+	f.check(f.get(a.ID).Strict && !f.get(free.ID).Strict && !f.get(keyless.ID).Strict,
+		"strict is not as asked for")
 	f.behind(b.ID)
 	// In one batch, in whatever order, the first is stamped alone. What is not strict, or is another project's,
 	// does not wait.
 	stamped, refused := f.stamp(c.ID, b.ID, a.ID, free.ID, keyless.ID, theirs.ID)
 	var first *store.Stamped
 	for _, s := range stamped {
-		f.check(s.Strict == (s.ID == a.ID || s.ID == theirs.ID) && (!s.Strict || s.LockKey == "k"), "%+v", s.Callback)
+		f.check(s.Strict == (s.ID == a.ID || s.ID == theirs.ID) && (!s.Strict || s.LockKey == "k"), "%+v",
+			s.Callback)
 		if s.ID == a.ID {
 			first = s
 		}
@@ -61,7 +63,8 @@ func testStrictNext(f *fixture) {
 		got := store.OpenRow{}
 		if r != nil {
 			got = *r
-			f.check(got.Strict && got.LockKey == "k" && got.LaneID != 0 && got.Project == project, "%s: %+v", what, got)
+			f.check(got.Strict && got.LockKey == "k" && got.LaneID != 0 && got.Project == project, "%s: %+v", what,
+				got)
 		}
 		same(f, "next, "+what, want, got.ID)
 	}
@@ -93,8 +96,8 @@ func testStrictNext(f *fixture) {
 	f.check(len(open) == 1 && open[0].Strict, "open: %+v", open)
 }
 
-// testStrictCrowd lets several dispatchers take whatever they are given: callbacks of a key end in the order of
-// their accepts, one at a time, though each of them is told only of the next.
+// testStrictCrowd lets several dispatchers take whatever they are given: callbacks of a key end in the order
+// of their accepts, one at a time, though each of them is told only of the next.
 func testStrictCrowd(f *fixture) {
 	const keys, each = 3, 8
 	var all []store.Callback
@@ -170,9 +173,11 @@ func testSupersede(f *fixture) {
 	}
 	f.wantAttempts(lost.ID, store.ClassCrashed)
 	got := f.get(busy.ID)
-	f.check(got.StateAt(f.now) == store.Attempting && got.CancelRequested && got.Reason == "", "in flight: %+v", got)
+	f.check(got.StateAt(f.now) == store.Attempting && got.CancelRequested && got.Reason == "",
+		"in flight: %+v", got)
 	won := f.win(f.failed(failing))
-	f.check(won.State == store.Canceled && won.Reason == store.Superseded, "the one in flight that failed: %+v", won)
+	f.check(won.State == store.Canceled && won.Reason == store.Superseded,
+		"the one in flight that failed: %+v", won)
 	f.win(f.succeeded(succeeding))
 	f.wantState(lucky.ID, store.Succeeded, "")
 	for _, id := range untouched {
@@ -205,9 +210,9 @@ func testSupersedeCrash(f *fixture) {
 func testSupersedeLate(f *fixture) {
 	f.accept(versioned("r", 5))
 	late := f.offer(versioned("r", 4))
-	f.check(late.Err == nil && late.Callback.State == store.Canceled && late.Callback.Reason == store.Superseded &&
-		late.Superseded == nil, "a late one: %+v", late)
+	f.check(late.Err == nil && late.Superseded == nil, "a late one: %+v", late)
 	id := late.Callback.ID
+	f.wantState(id, store.Canceled, store.Superseded)
 	same(f, "a late one as it is read", late.Callback, f.get(id))
 	f.check(f.refused(id).Terminal, "a late one is not terminal")
 	f.check(len(f.payload(id).Body) > 0, "a late one has no payload")
@@ -272,12 +277,14 @@ func testSupersedeCrowd(f *fixture) {
 		case *c.Version == highest[c.Ref]:
 			want = store.Scheduled
 			open++
-		case c.State == store.Scheduled: // open when it was accepted: the one that superseded it takes it from the index
-			told = 1
+		case c.State == store.Scheduled:
+			told = 1 // open when it was accepted: the one that superseded it takes it from the index
 		}
-		same(f, fmt.Sprintf("version %d of %s, of which %d is the highest", *c.Version, c.Ref, highest[c.Ref]), want,
+		same(f, fmt.Sprintf("version %d of %s, of which %d is the highest", *c.Version, c.Ref, highest[c.Ref]),
+			want,
 			f.get(c.ID).State)
-		same(f, fmt.Sprintf("times that the end of version %d of %s was answered", *c.Version, c.Ref), told, removed[c.ID])
+		same(f, fmt.Sprintf("times that the end of version %d of %s was answered", *c.Version, c.Ref), told,
+			removed[c.ID])
 	}
 	f.wantOpen(open)
 }

@@ -39,9 +39,9 @@ func testOutcomes(f *fixture) {
 		c := f.get(id)
 		f.check(c.State.Terminal(), "%s has not ended: %+v", id, c)
 		want = append(want, store.TerminalEvent{
-			ID: c.ID, Project: project, Kind: c.Kind, EndpointID: c.EndpointID, Topic: c.Topic, Ref: c.Ref, Labels: c.Labels,
-			State: c.State, Reason: c.Reason, At: c.FinishedAt, AttemptCount: c.AttemptCount,
-			LastStatus: c.LastStatus, LastClass: c.LastClass,
+			ID: c.ID, Project: project, Kind: c.Kind, EndpointID: c.EndpointID,
+			Topic: c.Topic, Ref: c.Ref, Labels: c.Labels, State: c.State, Reason: c.Reason, At: c.FinishedAt,
+			AttemptCount: c.AttemptCount, LastStatus: c.LastStatus, LastClass: c.LastClass,
 		})
 		f.now++
 		f.fold() // so that they come in this order
@@ -110,8 +110,8 @@ func before(a, b store.OutcomeCursor) bool {
 	return cmp.Or(cmp.Compare(a.Tx, b.Tx), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Item, b.Item)) < 0
 }
 
-// testOutcomesClock: what comes later is later, though the clock goes back; and what has been read is not read
-// again.
+// testOutcomesClock: what comes later is later, though the clock goes back; and what has been read is not
+// read again.
 func testOutcomesClock(f *fixture) {
 	var after store.OutcomeCursor
 	// next wants that one callback has ended since the last time.

@@ -35,7 +35,8 @@ type endOfPoll struct {
 	data     any
 }
 
-// The ends of polls, but for when they were observed. Those that do not come from an answer name the one before.
+// The ends of polls, but for when they were observed. Those that do not come from an answer name the one
+// before.
 func endSuccess(polls int) endOfPoll {
 	return endOfPoll{
 		outcome: store.PollSuccess, reason: store.PollSucceeded, status: 200, body: `{"paid":true}`, polls: polls,
@@ -46,13 +47,15 @@ func endBusy(outcome store.PollOutcome, reason store.Reason) endOfPoll {
 	return endOfPoll{outcome: outcome, reason: reason, status: 500, body: "busy", polls: 1}
 }
 
-// told checks that a poll has ended so, and that it was told so by the last of n callbacks, which it returns. That
-// one is the only one that was born since the last time.
+// told checks that a poll has ended so, and that it was told so by the last of n callbacks, which it returns.
+// That one is the only one that was born since the last time.
 func (f *fixture) told(id string, n int, want endOfPoll) store.Callback {
 	d := f.pollDetail(id)
 	p := f.get(id)
-	f.require(p.PollOutcome() == want.outcome && p.Reason == want.reason && d.Outcome == want.outcome && d.ResultID != "",
-		"poll is %s, %s; outcome %s, told %s by %q; want %+v", p.State, p.Reason, p.PollOutcome(), d.Outcome, d.ResultID, want)
+	f.require(p.PollOutcome() == want.outcome && p.Reason == want.reason &&
+		d.Outcome == want.outcome && d.ResultID != "",
+		"poll is %s, %s; outcome %s, told %s by %q; want %+v", p.State, p.Reason, p.PollOutcome(), d.Outcome,
+		d.ResultID, want)
 	all := f.results(p.Ref)
 	f.check(len(all) == n && all[0] == d.ResultID, "results of %s: %v, the last is said to be %s; want %d",
 		p.Ref, all, d.ResultID, n)
@@ -100,7 +103,9 @@ func testPollEnds(f *fixture) {
 	resolved := endBusy(store.PollResolved, store.ResolvedOutside)
 	resolved.data = map[string]any{"by": "phone"}
 	late := endOfPoll{outcome: store.PollCanceled, reason: store.Requested, status: 503, body: "later", polls: 2}
-	failed := endOfPoll{outcome: store.PollFailure, reason: store.PollFailed, status: 404, body: "gone", polls: 2}
+	failed := endOfPoll{
+		outcome: store.PollFailure, reason: store.PollFailed, status: 404, body: "gone", polls: 2,
+	}
 	unanswered := unresolved(store.Unresolved)
 	unanswered.polls = 2
 	e := f.endpoint()
@@ -110,7 +115,7 @@ func testPollEnds(f *fixture) {
 		want endOfPoll
 	}{
 		{"success", f.solve, endSuccess(2)},
-		{"failure", func(id string) { f.win(f.answered(f.claim(id), store.Succeeded, store.PollFailed, 404, "gone")) }, failed},
+		{"failure", f.disappoint, failed},
 		{"unresolved", func(id string) {
 			r := f.answered(f.claim(id), store.Dead, store.Unresolved, 0, "")
 			r.Attempt.Class = store.ClassConnReset
@@ -154,7 +159,7 @@ func testPollEnds(f *fixture) {
 			options = append(options, to(e))
 		}
 		p := f.accept(options...)
-		f.win(f.pending(f.claim(p.ID), 500, "busy"))
+		f.answer(p.ID, store.Scheduled, "", 500, "busy")
 		f.now += 1000
 		f.Log(c.name)
 		c.end(p.ID)
@@ -181,7 +186,8 @@ func testPollTells(f *fixture) {
 	bare := f.accept(polling("bare"), func(d *store.Draft) { d.Poll.Context = "" })
 	f.cancel(bare.ID)
 	body := string(f.payload(f.pollDetail(bare.ID).ResultID).Body)
-	f.check(strings.Contains(body, `"context":null`) && strings.Contains(body, `"last":null`), "no context: %s", body)
+	f.check(strings.Contains(body, `"context":null`) && strings.Contains(body, `"last":null`),
+		"no context: %s", body)
 	f.bornNow()
 
 	// The reply was lost: the same result is committed again.
@@ -210,8 +216,8 @@ func testPollTells(f *fixture) {
 func (f *fixture) endings() map[store.PollOutcome]func(id string) {
 	return map[store.PollOutcome]func(string){
 		store.PollSuccess:    f.solve,
-		store.PollFailure:    func(id string) { f.win(f.answered(f.claim(id), store.Succeeded, store.PollFailed, 404, "gone")) },
-		store.PollUnresolved: func(id string) { f.win(f.answered(f.claim(id), store.Dead, store.Exhausted, 500, "no")) },
+		store.PollFailure:    f.disappoint,
+		store.PollUnresolved: func(id string) { f.answer(id, store.Dead, store.Exhausted, 500, "no") },
 		store.PollCanceled:   func(id string) { f.cancel(id) },
 		store.PollResolved:   func(id string) { f.resolve(id, "") },
 	}
@@ -333,7 +339,8 @@ func testResolveDead(f *fixture) {
 		"in the feed: %+v", ends)
 }
 
-// testPollResultStays: who cancels everything of a reference when its poll ends is told that end all the same.
+// testPollResultStays: who cancels everything of a reference when its poll ends is told that end all the
+// same.
 func testPollResultStays(f *fixture) {
 	for what, end := range map[string]func(id string){
 		"success":             f.solve,
@@ -344,7 +351,8 @@ func testPollResultStays(f *fixture) {
 		end(p.ID)
 		result := f.pollDetail(p.ID).ResultID
 		canceled := f.cancelRef(what, "payment.polled")
-		f.check(len(canceled) == 1 && canceled[0].Callback.ID == other.ID, "%s: canceled with a topic: %+v", what, canceled)
+		f.check(len(canceled) == 1 && canceled[0].Callback.ID == other.ID, "%s: canceled with a topic: %+v", what,
+			canceled)
 		none(f, what+": canceled", f.cancelRef(what, ""))
 		f.wantState(result, store.Scheduled, "")
 		f.cancel(result)
@@ -352,14 +360,14 @@ func testPollResultStays(f *fixture) {
 	}
 }
 
-// testPollStaleAnswer: an answer that came after its claim had been lost had no effect, and is not told as the last
-// one.
+// testPollStaleAnswer: an answer that came after its claim had been lost had no effect, and is not told as
+// the last one.
 func testPollStaleAnswer(f *fixture) {
 	for name, answeredBefore := range map[string]bool{"no other answer": false, "another answer before": true} {
 		want := endOfPoll{outcome: store.PollCanceled, reason: store.Requested, polls: 1}
 		p := f.accept(polling(name))
 		if answeredBefore {
-			f.win(f.pending(f.claim(p.ID), 202, "pending"))
+			f.answer(p.ID, store.Scheduled, "", 202, "pending")
 			want.status, want.body, want.polls = 202, "pending", 2
 			f.now += 1000
 		}
@@ -396,7 +404,8 @@ func testPollResult(f *fixture) {
 	want.observed = f.now
 	c := f.told(p.ID, 1, want)
 	due := f.now + 5000
-	f.check(c.DueAt == due && c.FirstDueAt == due && c.ExpiresAt == due+60_000 && c.LaneID == e.LaneID && c.Strict &&
+	f.check(c.DueAt == due && c.FirstDueAt == due && c.ExpiresAt == due+60_000 && c.LaneID == e.LaneID &&
+		c.Strict &&
 		c.URL == e.URL, "the result: %+v", c)
 	f.now = due
 	s := f.claim(c.ID)

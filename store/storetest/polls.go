@@ -12,8 +12,8 @@ import (
 func polling(ref string) option {
 	return func(d *store.Draft) {
 		c := &d.Callback
-		c.Kind, c.Ref, c.URL, c.Method, c.Topic = store.Poll, ref, "https://shop.example/query", "GET", "payment.pending"
-		d.Body = nil
+		c.Kind, c.Ref, c.Topic, d.Body = store.Poll, ref, "payment.pending", nil
+		c.Method, c.URL = "GET", "https://shop.example/query"
 		d.Poll = &store.PollDetail{
 			Context: `{"order": "<1>", "n": 12345678901234567890}`,
 			OnResult: &store.ResultDraft{Callback: store.Callback{
@@ -35,7 +35,8 @@ func onResult(change func(r *store.ResultDraft)) option {
 func resultOf(ref string) string { return "result of " + ref }
 
 // answered is a result of an attempt at a poll, whose answer ended it or not.
-func (f *fixture) answered(s *store.Stamped, state store.State, reason store.Reason, status int, body string) store.Result {
+func (f *fixture) answered(s *store.Stamped, state store.State, reason store.Reason, status int,
+	body string) store.Result {
 	r := f.failed(s)
 	r.State, r.Reason = state, reason
 	if state.Terminal() {
@@ -53,10 +54,16 @@ func (f *fixture) pending(s *store.Stamped, status int, body string) store.Resul
 	return f.answered(s, store.Scheduled, "", status, body)
 }
 
-// solve claims a poll and ends it as a success.
-func (f *fixture) solve(id string) {
-	f.win(f.answered(f.claim(id), store.Succeeded, store.PollSucceeded, 200, `{"paid":true}`))
+// answer claims a poll and commits an answer. solve and disappoint end it as a success and as a failure.
+func (f *fixture) answer(id string, state store.State, reason store.Reason, status int, body string) {
+	f.win(f.answered(f.claim(id), state, reason, status, body))
 }
+
+func (f *fixture) solve(id string) {
+	f.answer(id, store.Succeeded, store.PollSucceeded, 200, `{"paid":true}`)
+}
+
+func (f *fixture) disappoint(id string) { f.answer(id, store.Succeeded, store.PollFailed, 404, "gone") }
 
 func (f *fixture) resolve(id string, data store.JSONText) store.ResolvedPoll {
 	return must(f.ResolvePoll(f.ctx(), project, id, data, f.now, actor))
@@ -77,7 +84,8 @@ func testPollLive(f *fixture) {
 	f.replayOf(p, again)
 	same(f, "the open one", f.get(p.ID), again.Callback)
 	group := f.acceptAll(f.draft(polling("g")), f.draft(r), f.draft(polling("g")),
-		f.draft(r, with(func(c *store.Callback) { c.URL += "/v2" })), f.draft(r, inProject("other")), f.draft(polling("g")))
+		f.draft(r, with(func(c *store.Callback) { c.URL += "/v2" })), f.draft(r, inProject("other")),
+		f.draft(polling("g")))
 	for i, want := range []store.Callback{1: p, 2: group[0].Callback, 5: group[0].Callback} {
 		if want.ID == "" {
 			f.fresh(group[i])
@@ -173,7 +181,9 @@ func testPollReopened(f *fixture) {
 
 	// Of many that are to be opened again one is, and the others are left as they were.
 	twins := f.twins(3)
-	r := f.redrive(store.Redrive{Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{Ref: "twin"}})
+	revive := restartDead
+	revive.Filter = store.Filter{Ref: "twin"}
+	r := f.redrive(revive)
 	for r.Open() {
 		r = f.step(r, 10).Redrive
 	}
@@ -186,7 +196,8 @@ func testPollReopened(f *fixture) {
 	// And where many do so at once.
 	twins = f.twins(8)
 	for range 8 {
-		opened := f.winners(len(twins), store.ErrPollLive, func(i int) error { return f.tryRetry(project, twins[i]) })
+		opened := f.winners(len(twins), store.ErrPollLive,
+			func(i int) error { return f.tryRetry(project, twins[i]) })
 		f.require(len(opened) == 1, "%d were opened", len(opened))
 		f.cancel(twins[opened[0]])
 	}
@@ -212,7 +223,8 @@ func testPollIdempotency(f *fixture) {
 		f.replayOf(p, offer("k", "one"))
 	}
 	f.fails(store.ErrIdempotencyMismatch, "another request with the key", offer("k", "two").Err)
-	for _, a := range f.acceptAll(asks("k2", "one"), asks("k2", "one"), asks("k3", "one"), f.draft(polling("r")), asks("k3", "one")) {
+	for _, a := range f.acceptAll(asks("k2", "one"), asks("k2", "one"), asks("k3", "one"),
+		f.draft(polling("r")), asks("k3", "one")) {
 		f.replayOf(p, a)
 	}
 	f.solve(p.ID)
@@ -257,7 +269,7 @@ func testPollStays(f *fixture) {
 	is("claimed", s.Callback, 3, 3, 3)
 	f.win(handedBack(s, f.now))
 	is("what was not charged", f.get(p.ID), 3, 3, 3)
-	f.win(f.pending(f.claim(p.ID), 200, "pending"))
+	f.answer(p.ID, store.Scheduled, "", 200, "pending")
 	is("after an answer", f.get(p.ID), 0, 3, 4)
 	tiers(map[int]int64{1: 1})
 	f.now += 1000
@@ -284,7 +296,8 @@ func testResolvePoll(f *fixture) {
 	f.told(p.ID, 1, want)
 	f.now++
 	r = f.resolve(p.ID, `{"late":1}`)
-	f.check(r.Result == store.ResolveAlreadyTerminal && r.Was == nil && r.Callback.State == store.Succeeded, "again: %+v", r)
+	f.check(r.Result == store.ResolveAlreadyTerminal && r.Was == nil && r.Callback.State == store.Succeeded,
+		"again: %+v", r)
 	same(f, "what came too late", "", f.pollDetail(p.ID).Data)
 	f.toldNothing("waiting", 1)
 	f.wantAudit("poll.resolve " + p.ID)
@@ -294,12 +307,14 @@ func testResolvePoll(f *fixture) {
 	s := f.claim(p.ID)
 	f.now++
 	r = f.resolve(p.ID, `"given"`)
-	f.check(r.Result == store.ResolveDone && r.Was != nil && r.Was.ClaimToken == s.ClaimToken, "in flight: %+v", r)
+	f.check(r.Result == store.ResolveDone && r.Was != nil && r.Was.ClaimToken == s.ClaimToken,
+		"in flight: %+v", r)
 	want.observed, want.data = f.now, "given"
 	f.told(p.ID, 1, want)
 	f.now++
 	late := f.commit(f.answered(s, store.Succeeded, store.PollFailed, 404, "no"))
-	f.check(!late.Won && late.State == store.Succeeded && late.Reason == store.ResolvedOutside && late.DueAt == 0,
+	f.check(!late.Won && late.State == store.Succeeded && late.Reason == store.ResolvedOutside &&
+		late.DueAt == 0,
 		"the late result: %+v", late)
 	f.wantState(p.ID, store.Succeeded, store.ResolvedOutside)
 	a := f.attempts(p.ID)

@@ -25,7 +25,8 @@ func testProjectChange(f *fixture) {
 		ID: "shop", Name: "The “Shop”", CreatedAt: f.now, PausedUntil: 7,
 		Quotas: store.Quotas{OpenCallbacks: 1, Lanes: 2},
 		Defaults: store.Defaults{
-			Policy:  store.PolicyChoice{Given: &store.Policy{Tiers: []time.Duration{time.Second}, Timeout: time.Second}},
+			Policy: store.PolicyChoice{Given: &store.Policy{Tiers: []time.Duration{time.Second},
+				Timeout: time.Second}},
 			Success: store.Success{Name: "mine", Rule: `{"status":["200"]}`}, Signer: "none",
 			Headers: []store.Header{{Name: "X", Value: "1"}},
 		},
@@ -79,7 +80,8 @@ func testProjectPause(f *fixture) {
 			if l.Key == "lane-1" {
 				want = f.now + 9000
 			}
-			f.check(l.PausedUntil == want && l.ProjectPause == pause && l.ID != other.LaneID && l.Version > last, "%+v", l)
+			f.check(l.PausedUntil == want && l.ProjectPause == pause && l.ID != other.LaneID && l.Version > last,
+				"%+v", l)
 			last = l.Version
 		}
 	}
@@ -122,7 +124,8 @@ func testPresets(f *fixture) {
 	f.missing("put into an unknown project", errOf(f.PutPreset(f.ctx(),
 		store.Preset{Project: "none", Kind: store.PresetPolicy, Name: "x"}, actor)))
 	none(f, "another project's", must(f.AllPresets(f.ctx(), "other")))
-	f.wantAudit("preset.delete policy/a", "preset.put policy/b", "preset.put success_rule/a", "preset.put policy/a",
+	f.wantAudit("preset.delete policy/a", "preset.put policy/b", "preset.put success_rule/a",
+		"preset.put policy/a",
 		"preset.put policy/b")
 }
 

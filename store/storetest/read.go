@@ -45,14 +45,15 @@ func testProjects(f *fixture) {
 		f.missing("attempt", errOf(f.Attempt(f.ctx(), project, id, 1)))
 		f.missing("payload", errOf(f.Payload(f.ctx(), project, id)))
 	}
-	none(f, "another project's list", must(f.List(f.ctx(), "other", store.Filter{Limit: 10, Now: f.now})).Callbacks)
+	none(f, "another project's list", must(f.List(f.ctx(), "other",
+		store.Filter{Limit: 10, Now: f.now})).Callbacks)
 	counts := must(f.Counts(f.ctx(), "other"))
 	f.check(len(counts.States) == 0 && len(counts.Lanes) == 0, "another project's counts: %+v", counts)
 	none(f, "attempts of a fresh one", f.attempts(c.ID))
 }
 
-// testSearch has searches find text whatever its case, in any script. What a database takes for the lower case of
-// a letter depends on the database and its collation, so the database is not asked.
+// testSearch has searches find text whatever its case, in any script. What a database takes for the lower
+// case of a letter depends on the database and its collation, so the database is not asked.
 func testSearch(f *fixture) {
 	found := func(search string) []store.Endpoint {
 		return must(f.Endpoints(f.ctx(), project, store.EndpointFilter{Search: search, Limit: 100}))
@@ -67,7 +68,8 @@ func testSearch(f *fixture) {
 		f.accept(inLane(c.text))
 		f.schedule(c.text)
 		f.appendAudit(store.AuditEntry{
-			ID: f.id(), Project: project, At: f.now, Actor: c.text, Action: "lane.pause", Object: "object", Detail: "{}",
+			ID: f.id(), Project: project, At: f.now, Actor: c.text, Action: "lane.pause", Object: "object",
+			Detail: "{}",
 		})
 		lanes := must(f.LaneList(f.ctx(), project, store.LaneFilter{Search: c.search, Limit: 100, Now: f.now}))
 		same(f, c.search+" in names of endpoints", []string{"of another text", c.text},

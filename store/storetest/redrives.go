@@ -110,8 +110,8 @@ func testRedriveActions(f *fixture) {
 	f.missing("another project's", errOf(f.Redrive(f.ctx(), "another", empty.ID)))
 }
 
-// testRedriveSuperseded: a redrive does not revive what a newer version has been accepted for since it ended: the
-// newer one may have been delivered.
+// testRedriveSuperseded: a redrive does not revive what a newer version has been accepted for since it ended:
+// the newer one may have been delivered.
 func testRedriveSuperseded(f *fixture) {
 	old, revived := f.dead(versioned("r", 1)), ids(
 		f.dead(versioned("r", 2)), f.dead(versioned("other", 1)), f.dead(withRef("r")))
@@ -139,7 +139,8 @@ func testRedriveTurns(f *fixture) {
 	for _, p := range []string{"a", "b", "c"} {
 		f.accept(inProject(p))
 		for _, to := range []store.RedriveState{
-			store.RedrivePaused, store.RedriveRunning, store.RedriveCanceled, store.RedriveGathering, store.RedrivePaused,
+			store.RedrivePaused, store.RedriveRunning, store.RedriveCanceled, store.RedriveGathering,
+			store.RedrivePaused,
 		} {
 			r := must(f.askRedrive(p))
 			if to != store.RedriveGathering {

@@ -14,7 +14,8 @@ import (
 func (f *fixture) newSchedule(name string, changes ...func(*store.Schedule)) store.Schedule {
 	s := store.Schedule{
 		ID: f.id(), Project: project, Name: name, Cron: "*/5 * * * *", Timezone: "Asia/Shanghai",
-		Template: `{"url": "https://a.example", "n":1}`, Missed: store.MissedSkip, Enabled: true, NextAt: f.now + 1000,
+		Template: `{"url": "https://a.example", "n":1}`, Missed: store.MissedSkip, Enabled: true,
+		NextAt:    f.now + 1000,
 		CreatedAt: f.now, UpdatedAt: f.now,
 	}
 	for _, change := range changes {
@@ -65,7 +66,8 @@ func testScheduleChange(f *fixture) {
 	s := must(f.CreateSchedule(f.ctx(), given, actor))
 	given.Version = 1
 	both(f, "created", given, s, f.getSchedule(s.ID))
-	f.fails(store.ErrExists, "a second one of the name", errOf(f.CreateSchedule(f.ctx(), f.newSchedule("nightly"), actor)))
+	f.fails(store.ErrExists, "a second one of the name",
+		errOf(f.CreateSchedule(f.ctx(), f.newSchedule("nightly"), actor)))
 	theirs := f.schedule("nightly", func(s *store.Schedule) { s.Project = "other" })
 	hourly := f.schedule("hourly")
 	f.now += 500
@@ -76,7 +78,8 @@ func testScheduleChange(f *fixture) {
 	got := f.changeSchedule(s.ID, func(s *store.Schedule) {
 		whole(s)
 		// None of these is to be changed.
-		s.ID, s.Project, s.Version, s.CreatedAt, s.UpdatedAt, s.LastAt, s.LastID, s.LastError = "x", "y", 9, 9, 9, 9, "z", "w"
+		s.ID, s.Project, s.LastID, s.LastError = "x", "y", "z", "w"
+		s.Version, s.CreatedAt, s.UpdatedAt, s.LastAt = 9, 9, 9, 9
 	})
 	want := given
 	whole(&want)
@@ -118,7 +121,9 @@ func testScheduleChange(f *fixture) {
 
 func testScheduleList(f *fixture) {
 	for i, name := range []string{"Orders 100%", "orders_eu", "refunds", "Ordersxeu"} {
-		f.schedule(name, func(s *store.Schedule) { s.Enabled, s.NextAt = i != 2, (f.now+int64(9-i))*int64(min(1, i)) })
+		f.schedule(name, func(s *store.Schedule) {
+			s.Enabled, s.NextAt = i != 2, (f.now+int64(9-i))*int64(min(1, i))
+		})
 	}
 	f.schedule("orders of others", func(s *store.Schedule) { s.Project, s.NextAt = "other", f.now+7 })
 	yes, no := true, false
@@ -210,7 +215,8 @@ func testFire(f *fixture) {
 	fired := f.fire(reversed...)
 	slices.Reverse(fired)
 	for i, got := range fired {
-		f.check(got.Won == slices.Contains([]int{0, 4, 5}, i) && (got.Err != nil) == (i == 6), "firing %d: %+v", i, got)
+		f.check(got.Won == slices.Contains([]int{0, 4, 5}, i) && (got.Err != nil) == (i == 6), "firing %d: %+v",
+			i, got)
 	}
 	made := fired[0].Accepted.Callback
 	same(f, "the callback", f.get(firings[0].Draft.Callback.ID), made)
@@ -321,7 +327,8 @@ func testScheduleRuns(f *fixture) {
 	read := f.firing(s)
 	must(run())
 	got := f.getSchedule(s.ID)
-	f.check(got.LastError == "" && got.NextAt == s.NextAt && got.Version == s.Version, "after a run by hand: %+v", got)
+	f.check(got.LastError == "" && got.NextAt == s.NextAt && got.Version == s.Version,
+		"after a run by hand: %+v", got)
 	f.check(f.fire(read)[0].Won, "the firing that was read before it had no effect")
 	other := f.schedule("other")
 	f.fire(f.firing(other))

@@ -7,7 +7,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Store is all that the suite checks. The methods are listed here again because the package may not import its users.
+// A Store is all that the suite checks. The methods are listed here again because the package may not import
+// its users.
 type Store interface {
 	// The hot path.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)

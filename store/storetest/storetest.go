@@ -127,8 +127,8 @@ var groups = map[string]map[string]func(*fixture){
 	"Model":       {"": testModel},
 }
 
-// Run runs the suite, each test in parallel. Each call of open returns an empty store, migrated, that is closed when its
-// test ends.
+// Run runs the suite, each test in parallel. Each call of open returns an empty store, migrated, that is
+// closed when its test ends.
 func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 	t.Helper()
 	for group, tests := range groups {

@@ -168,8 +168,8 @@ func testPassedKeysEnd(f *fixture) {
 	same(f, "keys removed after the end of a callback", 1, f.purgeKeys(limit))
 }
 
-// testPurgeAfterAClockAhead: a purge by a clock that was a year ahead does not keep later ones from what should
-// go.
+// testPurgeAfterAClockAhead: a purge by a clock that was a year ahead does not keep later ones from what
+// should go.
 func testPurgeAfterAClockAhead(f *fixture) {
 	f.now += 365 * day
 	f.purgeKeys(100)

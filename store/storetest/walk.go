@@ -23,8 +23,8 @@ func (f *fixture) walked(limit int, after store.Cursor, read walk) []string {
 	}))
 }
 
-// lockedByDue makes n callbacks of two projects with a lock key, due at each of some times from the first on, and
-// accepted in no order of due time. It returns their ids by due time.
+// lockedByDue makes n callbacks of two projects with a lock key, due at each of some times from the first on,
+// and accepted in no order of due time. It returns their ids by due time.
 func (f *fixture) lockedByDue(n, times int, first int64) [][]string {
 	byDue := make([][]string, times)
 	for i := range n {
@@ -53,9 +53,10 @@ func testWalks(f *fixture) {
 	}
 	same(f, "overdue rows", append([]string{want[0]}, want[2:6]...), overdue(f.now))
 	same(f, "overdue rows once the claim has ended", want[:6], overdue(claimed.ClaimUntil))
-	same(f, "claimed rows", want[1:2], f.walked(2, store.Cursor{}, func(after store.Cursor) ([]store.OpenRow, error) {
-		return f.Claimed(f.ctx(), after, f.now, 2)
-	}))
+	same(f, "claimed rows", want[1:2], f.walked(2, store.Cursor{},
+		func(after store.Cursor) ([]store.OpenRow, error) {
+			return f.Claimed(f.ctx(), after, f.now, 2)
+		}))
 	rows := f.rows(want[4], ended.ID, want[1], f.id())
 	same(f, "rows by id", []string{want[1], want[4]}, rowIDs(rows))
 	r := rows[0]
@@ -142,9 +143,11 @@ func testMarks(f *fixture) {
 	}
 	walked := func(what string, want ...string) {
 		for name, read := range map[string]walk{
-			"open":    func(c store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), c, 100) },
-			"overdue": func(c store.Cursor) ([]store.OpenRow, error) { return f.Overdue(f.ctx(), c, f.now+1, f.now, 100) },
-			"until":   func(c store.Cursor) ([]store.OpenRow, error) { return f.OpenUntil(f.ctx(), c, f.now, 100) },
+			"open": func(c store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), c, 100) },
+			"overdue": func(c store.Cursor) ([]store.OpenRow, error) {
+				return f.Overdue(f.ctx(), c, f.now+1, f.now, 100)
+			},
+			"until": func(c store.Cursor) ([]store.OpenRow, error) { return f.OpenUntil(f.ctx(), c, f.now, 100) },
 		} {
 			same(f, what+", rows: "+name, want, rowIDs(must(read(store.Cursor{}))))
 		}
@@ -160,7 +163,8 @@ func testMarks(f *fixture) {
 	walked("no row is open")
 
 	// As a schedule that is late: due before the mark.
-	late := f.accept(dueIn(-2*hour), expiresAt(f.now-hour), with(func(c *store.Callback) { c.FirstDueAt -= 2 * hour }))
+	late := f.accept(dueIn(-2*hour), expiresAt(f.now-hour),
+		with(func(c *store.Callback) { c.FirstDueAt -= 2 * hour }))
 	walked("accepted with an old time", late.ID)
 	same(f, "expired", []string{late.ID}, rowIDs(f.expire()))
 	revived := f.retry(dead.ID, store.Once)
