@@ -30,7 +30,7 @@ func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page sche
 		end := min(start+auditPage, len(ix.shelf.slots))
 		for slot := start; slot < end; slot++ {
 			it := ix.shelf.slots[slot]
-			if it == nil || it.lane == nil {
+			if it == nil {
 				continue
 			}
 			page.Checked++
@@ -143,7 +143,7 @@ func (ix *Index) Scan(ctx context.Context, shard int, cursor string, limit int) 
 		}
 		limit = min(max(limit, 1), schedule.MaxBatch)
 		for end := min(slot+limit*scanSpan, len(ix.shelf.slots)); slot < end && len(page.Found) < limit; slot++ {
-			if it := ix.shelf.slots[slot]; it != nil && it.lane != nil {
+			if it := ix.shelf.slots[slot]; it != nil {
 				page.Found = append(page.Found, schedule.Found{Item: it.item(), Place: schedule.Place(it.place)})
 			}
 		}
@@ -177,12 +177,16 @@ func (ix *Index) Stats(ctx context.Context, shard int) (s schedule.Stats, err er
 			Leased:       int64(len(ix.leases)),
 			BlockedLanes: int64(len(ix.blocked) + len(ix.holding)),
 			OpenBreakers: int64(ix.breakers),
-			Locks:        int64(ix.held),
-			Waiters:      int64(ix.waiters),
 			Counters:     maps.Clone(ix.count),
 		}
 		for _, lanes := range ix.runnable {
 			s.RunnableLanes += int64(len(lanes))
+		}
+		for _, k := range ix.locks {
+			s.Waiters += int64(k.queue.Len())
+			if len(k.holders) > 0 {
+				s.Locks++
+			}
 		}
 		if len(ix.delay) > 0 {
 			s.HeadDue = ix.delay[0].at

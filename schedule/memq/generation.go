@@ -65,16 +65,9 @@ func (ix *Index) adopt(a *schedule.Adoption) {
 // adoptLock takes the lock of an attempt that is running, or lets it inherit the lock from the attempt that has it. It does so
 // even where the lease is another's, for the lock guards the wire. Who runs joins no queue.
 func (ix *Index) adoptLock(a *schedule.Adoption) {
-	if a.Lock == "" || a.Until <= ix.clock {
-		return
+	if a.Lock != "" && a.Until > ix.clock {
+		k := ix.lock(a.Lock)
+		ix.take(k, a.ID, a.Token, a.Until)
+		ix.reckon(k)
 	}
-	if k := ix.locks[a.Lock]; k != nil {
-		ix.inherit(k)
-		if k.heldAt(ix.steady()) && (k.id != a.ID || k.token != a.Token) {
-			ix.bequeath(k, heir{a.ID, a.Token, ix.steadily(a.Until)})
-			return
-		}
-		k.keptFor, k.keptUntil = "", 0
-	}
-	ix.acquire(&schedule.LockRequest{Lock: a.Lock, ID: a.ID, Lane: a.Lane, Token: a.Token, Until: a.Until}, false)
 }

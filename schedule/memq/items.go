@@ -114,46 +114,27 @@ func (it *item) item() schedule.Item {
 	return schedule.Item{ID: it.id, Lane: it.lane.number, Due: it.due, Lock: it.lock, Retry: it.kind.has(isRetry), Forced: it.kind.has(isForced)}
 }
 
-// maxSpare is how many records of removed items are kept for reuse.
-const maxSpare = 4096
-
 // A shelf holds every record in a slot that it keeps for life, which is what scans and audits walk by: an item that
 // stays is met however many others come and go.
 type shelf struct {
-	slots []*item
-	free  []int32 // slots without an item; their record, if it is still there, is spare
-	spare int
+	slots []*item // nil: the slot is free
+	free  []int32
 }
 
 // add returns an empty record in a slot of its own.
 func (s *shelf) add() *item {
-	if n := len(s.free); n > 0 {
-		slot := s.free[n-1]
-		s.free = s.free[:n-1]
-		if it := s.slots[slot]; it != nil {
-			s.spare--
-			it.slot = slot
-			return it
-		}
-		it := &item{slot: slot}
-		s.slots[slot] = it
-		return it
+	n := len(s.free)
+	if n == 0 {
+		s.slots, s.free, n = append(s.slots, nil), append(s.free, int32(len(s.slots))), 1
 	}
-	it := &item{slot: int32(len(s.slots))}
-	s.slots = append(s.slots, it)
+	it := &item{slot: s.free[n-1]}
+	s.slots[it.slot], s.free = it, s.free[:n-1]
 	return it
 }
 
-// drop empties the record and frees its slot.
+// drop frees the record's slot.
 func (s *shelf) drop(it *item) {
-	slot := it.slot
-	*it = item{}
-	if s.spare < maxSpare {
-		s.spare++
-	} else {
-		s.slots[slot] = nil
-	}
-	s.free = append(s.free, slot)
+	s.slots[it.slot], s.free = nil, append(s.free, it.slot)
 }
 
 // Ensure adds to the delay set what is absent, and answers each item in its place with where it was before.

@@ -1,6 +1,7 @@
 package memq
 
 import (
+	"container/list"
 	"context"
 	"slices"
 	"time"
@@ -12,80 +13,70 @@ import (
 // seconds unless their lane is held; those that were canceled meanwhile never do, and must not be kept for ever.
 const waiterRest = int64(24 * time.Hour / time.Millisecond)
 
-// A lock has at most one holder, and the queue of those who were refused. It is in Index.endings until it is forgotten. Its
-// times are of the steady clock.
+// A lock is in Index.endings until it is forgotten. Its times are of the steady clock.
 type lock struct {
 	name string
-	// The holder, while until is in the future; an empty token means that it was released.
-	id    string
-	token string
-	until int64
-	// heirs were adopted while another attempt had the lock. They have it after the holder, each until its end.
-	heirs []heir
+	// The first of the holders has the lock. The others are its heirs: they were adopted while another had it, and have
+	// it next.
+	holders []lockHolder
 	// The waiter that a release named, and until when newcomers are refused in its favour.
 	keptFor   string
 	keptUntil int64
 
-	first, last *waiter
-	queue       map[string]*waiter
-	pos         int
+	queue   *list.List // of schedule.Waiter
+	waiters map[string]*list.Element
+	pos     int
 }
 
-// An heir has the lock when the holder no longer has. One without an id is nobody: it only keeps others out.
-type heir struct {
-	id    string
-	token string
-	until int64
+type lockHolder struct {
+	id, token string
+	until     int64
 }
 
-// A waiter stands in a lock's queue.
-type waiter struct {
-	id         string
-	lane       int64
-	prev, next *waiter
-}
+// nobody is a token that no claim has: who has it keeps others out.
+const nobody = "-"
 
 // Acquire takes or renews locks in the order of the requests, and answers each in its place.
 func (ix *Index) Acquire(ctx context.Context, requests []schedule.LockRequest) ([]schedule.LockReply, error) {
-	return each(ctx, ix, "acquire", requests, schedule.LockRequest.Validate, func(r *schedule.LockRequest) schedule.LockReply {
-		return ix.acquire(r, ix.closed)
-	})
+	return each(ctx, ix, "acquire", requests, schedule.LockRequest.Validate, ix.acquire)
 }
 
-// acquire is for one request. Where only the holder may have the lock, one that looks free may be that of an attempt which
-// has yet to be adopted.
-func (ix *Index) acquire(r *schedule.LockRequest, onlyHolder bool) schedule.LockReply {
-	k := ix.locks[r.Lock]
-	if k == nil {
-		k = &lock{name: r.Lock}
-		ix.locks[r.Lock] = k
-		ix.endings.push(ending{ix.steady(), k})
-	}
-	ix.inherit(k)
-	mine := k.id == r.ID && k.token == r.Token
+func (ix *Index) acquire(r *schedule.LockRequest) schedule.LockReply {
+	k := ix.lock(r.Lock)
+	defer ix.reckon(k)
+	mine, refused := k.place(r.ID, r.Token), int64(0)
 	switch {
-	case k.heldAt(ix.steady()) && !mine:
-		ix.wait(k, r)
-		return schedule.LockReply{HeldUntil: ix.wall(k.until)}
-	case !k.heldAt(ix.steady()) && k.keptAt(ix.steady()) && k.keptFor != r.ID:
-		ix.wait(k, r)
-		return schedule.LockReply{HeldUntil: ix.wall(k.keptUntil)}
-	case onlyHolder && !k.heldAt(ix.steady()):
-		ix.wait(k, r)
-		return schedule.LockReply{HeldUntil: ix.clock}
+	case len(k.holders) > 0 && mine != 0:
+		refused = ix.wall(k.holders[0].until)
+	case mine == 0:
+	case k.keptFor != "" && k.keptFor != r.ID && k.keptUntil > ix.steady():
+		refused = ix.wall(k.keptUntil)
+	case ix.closed: // what looks free may be the lock of an attempt which has yet to be adopted
+		refused = ix.clock
 	}
-	if k.token == "" {
-		ix.held++
+	if refused != 0 {
+		k.wait(schedule.Waiter{ID: r.ID, Lane: r.Lane})
+		return schedule.LockReply{HeldUntil: refused}
 	}
-	if !mine || !k.heldAt(ix.steady()) {
-		k.until = 0
-	}
-	k.id, k.token = r.ID, r.Token
-	k.until = max(k.until, ix.steadily(r.Until))
+	return schedule.LockReply{Acquired: true, HeldUntil: ix.wall(ix.take(k, r.ID, r.Token, r.Until))}
+}
+
+// take makes an attempt the last of the holders, or lengthens its time, and returns its end.
+func (ix *Index) take(k *lock, id, token string, until int64) int64 {
+	until = ix.steadily(until)
 	k.keptFor, k.keptUntil = "", 0
-	ix.leave(k, r.ID)
-	ix.reckon(k)
-	return schedule.LockReply{Acquired: true, HeldUntil: ix.wall(k.until)}
+	k.leave(id)
+	i := k.place(id, token)
+	switch {
+	case i < 0 && len(k.holders) <= schedule.MaxHeirs:
+		k.holders = append(k.holders, lockHolder{id, token, until})
+		return until
+	case i < 0: // too many to tell apart: the last is nobody, until the end of all
+		i = len(k.holders) - 1
+		k.holders[i].id, k.holders[i].token = "", nobody
+	}
+	k.holders[i].until = max(k.holders[i].until, until)
+	return k.holders[i].until
 }
 
 // Release frees locks, and answers each with the waiter whose turn it is.
@@ -93,117 +84,62 @@ func (ix *Index) Release(ctx context.Context, unlocks []schedule.Unlock) ([]sche
 	return each(ctx, ix, "release", unlocks, schedule.Unlock.Validate, ix.release)
 }
 
-func (ix *Index) release(u *schedule.Unlock) schedule.Waiter {
-	k := ix.locks[u.Lock]
-	if k == nil {
-		return schedule.Waiter{}
-	}
+func (ix *Index) release(u *schedule.Unlock) (next schedule.Waiter) {
+	k := ix.lock(u.Lock)
+	defer ix.reckon(k)
 	for _, id := range u.Gone {
-		ix.leave(k, id)
+		k.leave(id)
 	}
-	k.heirs = slices.DeleteFunc(k.heirs, func(h heir) bool { return h.id == u.ID && h.token == u.Token })
-	if k.id == u.ID && k.token == u.Token {
-		k.until = 0
+	if i := k.place(u.ID, u.Token); i >= 0 {
+		k.holders = slices.Delete(k.holders, i, i+1)
 	}
-	ix.inherit(k)
-	if k.heldAt(ix.steady()) {
-		ix.reckon(k)
-		return schedule.Waiter{}
+	if len(k.holders) > 0 {
+		return next
 	}
-	if k.token != "" {
-		ix.held--
-	}
-	k.id, k.token, k.until = "", "", 0
 	k.keptFor, k.keptUntil = "", 0
-	next := k.first
-	for next != nil && slices.Contains(u.Skip, next.id) {
-		next = next.next
-	}
-	if next == nil {
-		ix.reckon(k)
-		return schedule.Waiter{}
-	}
-	k.keptFor, k.keptUntil = next.id, ix.steady()+schedule.KeepForWaiter.Milliseconds()
-	ix.reckon(k)
-	return schedule.Waiter{ID: next.id, Lane: next.lane}
-}
-
-func (k *lock) heldAt(now int64) bool { return k.token != "" && k.until > now }
-
-func (k *lock) keptAt(now int64) bool { return k.keptFor != "" && k.keptUntil > now }
-
-// inherit passes a lock that its holder no longer has on to the first heir whose time is not over.
-func (ix *Index) inherit(k *lock) {
-	for !k.heldAt(ix.steady()) && len(k.heirs) > 0 {
-		next := k.heirs[0]
-		k.heirs = k.heirs[1:]
-		if k.token == "" {
-			ix.held++
-		}
-		k.id, k.token, k.until = next.id, next.token, next.until
-	}
-}
-
-// bequeath makes an adopted attempt an heir of a lock that another has.
-func (ix *Index) bequeath(k *lock, h heir) {
-	ix.leave(k, h.id)
-	// Who has run out inherits nothing, and keeps no place before those that come later.
-	k.heirs = slices.DeleteFunc(k.heirs, func(old heir) bool { return old.until <= ix.steady() })
-	for i := range k.heirs {
-		if k.heirs[i].id == h.id && k.heirs[i].token == h.token {
-			k.heirs[i].until = max(k.heirs[i].until, h.until)
-			ix.reckon(k)
-			return
+	for e := k.queue.Front(); e != nil; e = e.Next() {
+		if w := e.Value.(schedule.Waiter); !slices.Contains(u.Skip, w.ID) {
+			k.keptFor, k.keptUntil = w.ID, ix.steady()+schedule.KeepForWaiter.Milliseconds()
+			return w
 		}
 	}
-	if len(k.heirs) < schedule.MaxHeirs {
-		k.heirs = append(k.heirs, h)
-	} else {
-		last := &k.heirs[len(k.heirs)-1]
-		*last = heir{token: nobody, until: max(last.until, h.until)}
-	}
-	ix.reckon(k)
+	return next
 }
 
-// nobody is a token that no claim has.
-const nobody = "-"
-
-// wait lets the request's item join the queue, or keep its place there.
-func (ix *Index) wait(k *lock, r *schedule.LockRequest) {
-	if w := k.queue[r.ID]; w != nil {
-		w.lane = r.Lane
-	} else {
-		w = &waiter{id: r.ID, lane: r.Lane, prev: k.last}
-		if k.last == nil {
-			k.first, k.queue = w, make(map[string]*waiter)
-		} else {
-			k.last.next = w
-		}
-		k.last = w
-		k.queue[r.ID] = w
-		ix.waiters++
+// lock returns the lock of that name, made if it is new, without the holders whose time is over. reckon must follow.
+func (ix *Index) lock(name string) *lock {
+	k := ix.locks[name]
+	if k == nil {
+		k = &lock{name: name, queue: list.New(), waiters: make(map[string]*list.Element)}
+		ix.locks[name] = k
+		ix.endings.push(ending{ix.steady(), k})
 	}
-	ix.reckon(k)
+	k.holders = slices.DeleteFunc(k.holders, func(h lockHolder) bool { return h.until <= ix.steady() })
+	return k
+}
+
+// place returns at which place among the holders an attempt is; -1: it is none.
+func (k *lock) place(id, token string) int {
+	return slices.IndexFunc(k.holders, func(h lockHolder) bool { return h.id == id && h.token == token })
+}
+
+// wait lets an item join the queue, or keep its place there.
+func (k *lock) wait(w schedule.Waiter) {
+	if e := k.waiters[w.ID]; e != nil {
+		e.Value = w
+		return
+	}
+	k.waiters[w.ID] = k.queue.PushBack(w)
 }
 
 // leave takes an item out of the queue, if it is there.
-func (ix *Index) leave(k *lock, id string) {
-	w := k.queue[id]
-	if w == nil {
+func (k *lock) leave(id string) {
+	e := k.waiters[id]
+	if e == nil {
 		return
 	}
-	if w.prev == nil {
-		k.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		k.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	delete(k.queue, id)
-	ix.waiters--
+	k.queue.Remove(e)
+	delete(k.waiters, id)
 	if k.keptFor == id {
 		k.keptFor, k.keptUntil = "", 0
 	}
@@ -211,28 +147,23 @@ func (ix *Index) leave(k *lock, id string) {
 
 // reckon says anew when the lock may be forgotten, and forgets it at once where nothing depends on it any more.
 func (ix *Index) reckon(k *lock) {
-	at := max(k.until, k.keptUntil)
-	for i := range k.heirs {
-		at = max(at, k.heirs[i].until)
+	at := k.keptUntil
+	for _, h := range k.holders {
+		at = max(at, h.until)
 	}
-	if k.first != nil {
+	if k.queue.Len() > 0 {
 		at = max(at, ix.steady()+waiterRest)
 	}
+	ix.endings.set(k.pos, ending{at, k})
 	if at <= ix.steady() {
 		ix.forget(k)
-		return
 	}
-	ix.endings.set(k.pos, ending{at, k})
 }
 
 // forget removes a lock with its queue.
 func (ix *Index) forget(k *lock) {
 	ix.endings.remove(k.pos)
 	delete(ix.locks, k.name)
-	ix.waiters -= len(k.queue)
-	if k.token != "" {
-		ix.held--
-	}
 }
 
 // forgetLocks removes locks that ended by themselves and that nobody waits for.

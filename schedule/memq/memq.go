@@ -57,8 +57,6 @@ type Index struct {
 	claims  map[string]*batch // the last claim of each owner
 	locks   map[string]*lock
 	endings heap[ending]
-	held    int // locks that have a holder
-	waiters int
 
 	armed int64            // what the last claim's reply, or a later hint, announced as the next event; zero: nothing
 	woken bool             // a lane became runnable after the last claim
@@ -85,7 +83,7 @@ func (ix *Index) clear() {
 	ix.mark = mark{at: schedule.Forever, loaded: schedule.Forever}
 	ix.claims = make(map[string]*batch)
 	ix.locks = make(map[string]*lock)
-	ix.endings, ix.held, ix.waiters = nil, 0, 0
+	ix.endings = nil
 	ix.armed, ix.woken, ix.skew = 0, false, 0
 	ix.count = map[string]int64{"claimed": 0, "acked": 0, "rescheduled": 0, "diverted": 0, "buried": 0, "reaped": 0, "stale": 0}
 }

@@ -203,7 +203,7 @@ func (w *world) randomCancel(rt *rapid.T) {
 
 func (w *world) randomMove(rt *rapid.T) {
 	var movements []schedule.Movement
-	for _, ref := range w.some(rt, 3) {
+	for _, ref := range w.some(rt, 12) {
 		movements = append(movements, schedule.Movement{Ref: ref, Due: w.due(rt), Forced: oneIn(rt, 4, "forced")})
 	}
 	got := retried(w, rt, "move", func(ix Index) ([]schedule.Moved, error) { return ix.Move(w.ctx, movements) })

@@ -66,6 +66,10 @@ func (w *world) randomClaim(rt *rapid.T) {
 
 // randomRepeat repeats an owner's last claim: the reply was lost.
 func (w *world) randomRepeat(rt *rapid.T) {
+	if oneIn(rt, 3, "late") { // what was leased may be another's by now
+		w.pass(time.Minute + time.Second)
+		w.randomClaim(rt)
+	}
 	req, ok := w.last[rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")]
 	if !ok {
 		rt.Skip("nothing was claimed yet")
