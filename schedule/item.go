@@ -44,18 +44,14 @@ const (
 )
 
 // String returns the place in lower case.
-func (p Place) String() string {
-	switch p {
-	case Absent:
-		return "absent"
-	case Delayed:
-		return "delayed"
-	case Ready:
-		return "ready"
-	case Leased:
-		return "leased"
+func (p Place) String() string { return named(p, "absent", "delayed", "ready", "leased") }
+
+// named returns the name of a value that is counted from zero on.
+func named[T ~int](value T, names ...string) string {
+	if value < 0 || int(value) >= len(names) {
+		return "unknown"
 	}
-	return "unknown"
+	return names[value]
 }
 
 // A Position is an item's place and due time in the index. Due is zero where Place is Absent.

@@ -117,17 +117,7 @@ const (
 )
 
 // String returns the state in lower case.
-func (b BreakerState) String() string {
-	switch b {
-	case BreakerClosed:
-		return "closed"
-	case BreakerOpen:
-		return "open"
-	case BreakerProbing:
-		return "probing"
-	}
-	return "unknown"
-}
+func (b BreakerState) String() string { return named(b, "closed", "open", "probing") }
 
 // A LaneState is how a lane stands in an index. Times are in Unix milliseconds; zero: none.
 type LaneState struct {
